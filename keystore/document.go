@@ -1,0 +1,339 @@
+package keystore
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// The identity of key set documents. A reader takes any minor addition to this version and rejects another major one.
+const (
+	APIVersion = "keypost.dev/v1"
+	Kind       = "KeySet"
+)
+
+// MaxDocument bounds a key set document, in bytes: what fits into a ConfigMap or an etcd value.
+const MaxDocument = 1 << 20
+
+// Reason sorts broken documents for metrics.
+type Reason string
+
+// Why a document is broken.
+const (
+	ReasonBroken       Reason = "broken"        // does not parse, or breaks an invariant
+	ReasonNewerVersion Reason = "newer_version" // another major version
+	ReasonGoneReturned Reason = "gone_returned" // a kid is published and gone at once
+)
+
+// BrokenError tells that a stored document is no key set. It never quotes the document.
+type BrokenError struct {
+	Name   Name
+	Reason Reason
+	Err    error
+}
+
+func (e *BrokenError) Error() string { return fmt.Sprintf("key set %q is broken: %v", e.Name, e.Err) }
+func (e *BrokenError) Unwrap() error { return e.Err }
+
+// document is the stored form: a Kubernetes-style manifest, the same text in every backend.
+type document struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   metadata `json:"metadata"`
+	Spec       spec     `json:"spec"`
+}
+
+type metadata struct {
+	Name        Name              `json:"name"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+type spec struct {
+	Generation   int64         `json:"generation"`
+	Issuers      []string      `json:"issuers"`
+	Keys         []keyDocument `json:"keys"`
+	Gone         []goneLine    `json:"gone,omitempty"`
+	Policy       *Policy       `json:"policy,omitempty"`
+	Rotation     *Rotation     `json:"rotation,omitempty"`
+	Observations []Observation `json:"observations,omitempty"`
+	History      []Event       `json:"history,omitempty"`
+	WithdrawnAt  time.Time     `json:"withdrawnAt,omitzero"`
+	Dev          bool          `json:"dev,omitempty"`
+}
+
+type keyDocument struct {
+	Kid         KeyID     `json:"kid"`
+	ImportedKid bool      `json:"importedKid,omitempty"` // the kid is not the computed one
+	PublicKey   string    `json:"publicKey"`             // PKIX PEM
+	Alg         string    `json:"alg"`
+	State       State     `json:"state"`
+	PublishedAt time.Time `json:"publishedAt"`
+	ObservedAt  time.Time `json:"observedAt,omitzero"`
+	PromotedAt  time.Time `json:"promotedAt,omitzero"`
+	RetiredAt   time.Time `json:"retiredAt,omitzero"`
+}
+
+type goneLine struct {
+	Kid KeyID     `json:"kid"`
+	At  time.Time `json:"at"`
+	Why string    `json:"why"`
+}
+
+// Parse reads the document stored under name. The error is a [*BrokenError].
+func Parse(name Name, data []byte) (KeySet, error) {
+	s, err := parse(name, data)
+	if err == nil {
+		return s, nil
+	}
+	reason := ReasonBroken
+	switch {
+	case errors.Is(err, errNewerVersion):
+		reason = ReasonNewerVersion
+	case errors.Is(err, errGoneReturned):
+		reason = ReasonGoneReturned
+	}
+	return KeySet{}, &BrokenError{Name: name, Reason: reason, Err: err}
+}
+
+var errNewerVersion = errors.New("upgrade this program, or write the document with the older one")
+
+func parse(name Name, data []byte) (KeySet, error) {
+	if err := name.Check(); err != nil {
+		return KeySet{}, err
+	}
+	asJSON, err := toJSON(data)
+	if err != nil {
+		return KeySet{}, err
+	}
+	var id struct{ APIVersion, Kind string }
+	if err := json.Unmarshal(asJSON, &id); err != nil {
+		return KeySet{}, errors.New("it is not a manifest with apiVersion and kind")
+	}
+	if err := checkIdentity(id.APIVersion, id.Kind); err != nil {
+		return KeySet{}, err
+	}
+	var d document
+	strict, err := kjson.UnmarshalStrict(asJSON, &d)
+	if err != nil {
+		return KeySet{}, fmt.Errorf("it does not fit the form of a key set: %s", printableLine(err))
+	}
+	if d.Metadata.Name != name {
+		return KeySet{}, fmt.Errorf("it is stored as %q but its metadata.name is %q", name, printable(string(d.Metadata.Name)))
+	}
+	s, err := d.keySet()
+	if err != nil {
+		return KeySet{}, err
+	}
+	for _, e := range strict { // a member of a newer minor version: read on, but never write it away
+		s.unknown = append(s.unknown, printableLine(e))
+	}
+	return s, s.check()
+}
+
+func checkIdentity(apiVersion, kind string) error {
+	group, version, _ := strings.Cut(apiVersion, "/")
+	switch {
+	case group != "keypost.dev" || kind != Kind:
+		return fmt.Errorf("it is apiVersion %q, kind %q, not %q, %q", printable(apiVersion), printable(kind), APIVersion, Kind)
+	case apiVersion != APIVersion:
+		return fmt.Errorf("its version is %q and this program reads v1: %w", printable(version), errNewerVersion)
+	}
+	return nil
+}
+
+// separator matches the lines that begin another YAML document, which the YAML reader would silently leave out.
+var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)(\s|$)`)
+
+func toJSON(data []byte) ([]byte, error) {
+	if len(data) > MaxDocument {
+		return nil, fmt.Errorf("it is larger than %d bytes", MaxDocument)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	if at := separator.FindAllIndex(data, 3); len(at) > 1 || len(at) == 1 && !onlyComments(data[:at[0][0]]) {
+		return nil, errors.New("it holds more than one YAML document")
+	}
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("it is not valid YAML: %s", printableLine(err))
+	}
+	return asJSON, nil
+}
+
+func onlyComments(data []byte) bool {
+	for line := range bytes.Lines(data) {
+		if l := bytes.TrimSpace(line); len(l) > 0 && l[0] != '#' {
+			return false
+		}
+	}
+	return true
+}
+
+func printableLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	if len(line) > 200 {
+		line = line[:200] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, line)
+}
+
+func (d document) keySet() (KeySet, error) {
+	s := KeySet{
+		name: d.Metadata.Name, labels: d.Metadata.Labels, annotations: d.Metadata.Annotations,
+		generation: d.Spec.Generation, rotation: d.Spec.Rotation, observations: d.Spec.Observations,
+		history: d.Spec.History, withdrawnAt: d.Spec.WithdrawnAt, dev: d.Spec.Dev,
+	}
+	if d.Spec.Policy != nil {
+		s.policy = *d.Spec.Policy
+	}
+	for _, raw := range d.Spec.Issuers {
+		u, err := ParseIssuerURL(raw, s.dev)
+		if err != nil {
+			return KeySet{}, err
+		}
+		s.issuers = append(s.issuers, u)
+	}
+	for _, g := range d.Spec.Gone {
+		s.gone = append(s.gone, Gone{ID: g.Kid, At: g.At, Why: g.Why})
+	}
+	for n, kd := range d.Spec.Keys {
+		k, err := kd.key()
+		if err != nil {
+			return KeySet{}, fmt.Errorf("key %d (%s): %w", n+1, printable(string(kd.Kid)), err)
+		}
+		s.insert(k)
+	}
+	return s, nil
+}
+
+func (kd keyDocument) key() (Key, error) {
+	found, err := parsePEM([]byte(kd.PublicKey))
+	if err != nil {
+		return Key{}, err
+	}
+	if len(found) != 1 {
+		return Key{}, fmt.Errorf("its publicKey holds %d PEM blocks, not one", len(found))
+	}
+	if kd.Kid == "" || (found[0].id != kd.Kid) != kd.ImportedKid {
+		return Key{}, fmt.Errorf("its kid does not belong to its publicKey, whose key ID is %s (importedKid says that another one is meant)", found[0].id)
+	}
+	if kd.Alg == "" {
+		return Key{}, errors.New("it has no alg")
+	}
+	pub, err := found[0].as(kd.Kid, kd.Alg)
+	if err != nil {
+		return Key{}, err
+	}
+	return Key{Public: pub, State: kd.State, PublishedAt: kd.PublishedAt, ObservedAt: kd.ObservedAt, PromotedAt: kd.PromotedAt, RetiredAt: kd.RetiredAt}, nil
+}
+
+// Encode writes the document form: YAML with sorted keys. It refuses to lose members that this version does not
+// know, and checks its own work by reading it back.
+func Encode(s KeySet) ([]byte, error) {
+	if len(s.unknown) > 0 {
+		return nil, fmt.Errorf("key set %q was written by a newer version (%s); change it with that version", s.name, s.unknown[0])
+	}
+	d, err := s.document()
+	if err != nil {
+		return nil, err
+	}
+	data, err := yaml.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("encode key set %q: %w", s.name, err)
+	}
+	back, err := Parse(s.name, data)
+	if err != nil {
+		return nil, fmt.Errorf("encode key set %q: it would not be readable: %w", s.name, err)
+	}
+	if back.Digest() != s.Digest() {
+		return nil, fmt.Errorf("encode key set %q: it would not read back the same", s.name)
+	}
+	return data, nil
+}
+
+func (s KeySet) document() (document, error) {
+	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}
+	d.Spec = spec{
+		Generation: s.generation, Keys: []keyDocument{}, Rotation: s.rotation,
+		Observations: s.observations, History: s.history, WithdrawnAt: s.withdrawnAt, Dev: s.dev,
+	}
+	if p := s.policy; !p.empty() {
+		d.Spec.Policy = &p
+	}
+	for _, u := range s.issuers {
+		d.Spec.Issuers = append(d.Spec.Issuers, u.raw)
+	}
+	for _, g := range s.gone {
+		d.Spec.Gone = append(d.Spec.Gone, goneLine{Kid: g.ID, At: g.At, Why: g.Why})
+	}
+	for _, k := range s.keys {
+		kd, err := k.document()
+		if err != nil {
+			return document{}, fmt.Errorf("encode key %s: %w", k.ID(), err)
+		}
+		d.Spec.Keys = append(d.Spec.Keys, kd)
+	}
+	return d, nil
+}
+
+func (k Key) document() (keyDocument, error) {
+	der, err := x509.MarshalPKIXPublicKey(k.key)
+	if err != nil {
+		return keyDocument{}, err
+	}
+	block := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	return keyDocument{
+		Kid: k.id, ImportedKid: k.imported, PublicKey: string(block), Alg: k.alg, State: k.State,
+		PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt, PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt,
+	}, nil
+}
+
+func (p Policy) empty() bool {
+	data, err := json.Marshal(p)
+	return err == nil && string(data) == "{}"
+}
+
+// Digest identifies a key set's content: two documents that say the same, whatever their layout, comments, labels
+// and annotations, have the same digest.
+func (s KeySet) Digest() [sha256.Size]byte {
+	d, err := s.document()
+	if err != nil {
+		return [sha256.Size]byte{} // cannot happen: every key came through NewPublic, which marshalled it
+	}
+	d.Metadata.Labels, d.Metadata.Annotations = nil, nil
+	canonical, err := json.Marshal(d)
+	if err != nil {
+		return [sha256.Size]byte{}
+	}
+	return sha256.Sum256(canonical)
+}
+
+// MarshalJSON writes the document as JSON, for output; it is the form of Encode in another notation.
+func (s KeySet) MarshalJSON() ([]byte, error) {
+	d, err := s.document()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(d)
+}
+
+// Unknown lists the members that this version does not know; such a key set can be served but not replaced.
+func (s KeySet) Unknown() []string { return slices.Clone(s.unknown) }

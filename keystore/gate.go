@@ -1,0 +1,179 @@
+package keystore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Gate names a condition that a transition waits for.
+type Gate string
+
+// The gates, by what is still missing.
+const (
+	GateObserved   Gate = "observed"    // the key has not been seen at every public address
+	GateFresh      Gate = "fresh"       // the last complete observation is too old
+	GateEdge       Gate = "edge"        // a shared cache was seen but how long it holds is undeclared
+	GateCaches     Gate = "caches"      // a cache may still hold a JWKS without the key
+	GateSigning    Gate = "signing"     // something may still sign with the key
+	GateTokens     Gate = "tokens"      // tokens that the key signed may still be valid
+	GateUndeclared Gate = "undeclared"  // the policy lacks the number that the gate needs
+	GateClock      Gate = "clock"       // a recorded time lies in the future
+	GateActiveKeys Gate = "active-keys" // a key may still sign
+)
+
+// Term is one summand or bound of a gate's arithmetic, to print.
+type Term struct {
+	What string
+	Time time.Duration
+}
+
+// NotYetError refuses a transition whose gate is closed. Opens is the time at which it opens by itself; zero when it
+// needs an act first, which Need tells.
+type NotYetError struct {
+	Step  string // what was asked for: promote, remove …
+	Key   KeyID  // empty when the step is about the whole key set
+	Gate  Gate
+	Opens time.Time
+	Need  string
+	Terms []Term
+}
+
+// Error is one sentence: what, why, and when or what to do.
+func (e *NotYetError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Step)
+	if e.Key != "" {
+		fmt.Fprintf(&b, " key %s", e.Key)
+	}
+	b.WriteString(": not yet: " + e.Need)
+	if !e.Opens.IsZero() {
+		fmt.Fprintf(&b, "; possible from %s", e.Opens.UTC().Format(time.RFC3339))
+	}
+	for i, t := range e.Terms {
+		sep := " + "
+		if i == 0 {
+			sep = " ("
+		}
+		fmt.Fprintf(&b, "%s%s %v", sep, t.What, Duration(t.Time))
+	}
+	if len(e.Terms) > 0 {
+		b.WriteString(")")
+	}
+	return b.String()
+}
+
+// Constants of the gates.
+const (
+	convergence      = 75 * time.Second // a remote store's poll of 15 s and a minute for replicas and mirrors
+	promoteFloor     = time.Hour        // never sooner, outside development
+	observationFresh = 15 * time.Minute
+	clockSkew        = 6 * time.Minute // AWS accepts a token for 5 minutes after exp, kube-apiserver for 1 minute
+)
+
+// promoteGate is nil when key k of s may begin to sign at now.
+//
+// The order matters: what needs an act is told before what needs time, so that nobody waits for a gate that would
+// not have opened.
+func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
+	refuse := func(g Gate, need string) *NotYetError {
+		return &NotYetError{Step: "promote", Key: k.ID(), Gate: g, Need: need}
+	}
+	last, seen := s.lastComplete()
+	switch {
+	case k.ObservedAt.IsZero() || !seen:
+		return refuse(GateObserved, "the key has not been observed at the issuer's public addresses")
+	case last.SharedCache != "" && s.policy.EdgeHold == nil:
+		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies; declare --edge-hold", last.SharedCache))
+	}
+	opens, terms := s.promoteOpens(k.ObservedAt, time.Duration(last.MaxAge), now)
+	switch {
+	case now.Before(opens):
+		e := refuse(GateCaches, "a cache may still hold a JWKS without the key")
+		e.Opens, e.Terms = opens, terms
+		return e
+	case now.Sub(last.At) > observationFresh:
+		return refuse(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(last.At), Duration(observationFresh)))
+	}
+	return nil
+}
+
+// promoteOpens is the arithmetic of the caches gate. A client counts max-age from its own fetch, which an edge may
+// answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted.
+func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration, now time.Time) (time.Time, []Term) {
+	edge, client := s.policy.edge(), s.policy.client(seenMaxAge)
+	opens := observed.Add(convergence + edge + client)
+	terms := []Term{{"convergence", convergence}, {"edge", edge}, {"client", client}}
+	for _, h := range s.policy.HeldUntil {
+		if !h.Until.After(now) {
+			continue
+		}
+		e, c := max(edge, time.Duration(h.Edge)), max(client, time.Duration(h.Client))
+		held := earlier(observed.Add(convergence+e+c), h.Until) // at Until the last old copy has run out
+		if held.After(opens) {
+			opens, terms = held, []Term{{"convergence", convergence}, {"edge (before the policy was lowered)", e}, {"client (before the policy was lowered)", c}}
+		}
+	}
+	if floor := observed.Add(promoteFloor); !s.dev && floor.After(opens) {
+		return floor, []Term{{"floor", promoteFloor}}
+	}
+	return opens, terms
+}
+
+// removeGate is nil when tokens signed by k, which stopped signing at k.RetiredAt, have all run out at now.
+func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
+	e := &NotYetError{Step: "remove", Key: k.ID()}
+	switch {
+	case k.State == Active:
+		e.Gate, e.Need = GateSigning, "the key is active; retire it first"
+		return e
+	case k.State == Next:
+		e.Gate, e.Need = GateSigning, "the key is next and may have signed by mistake; say --never-signed if it has not, or retire it first"
+		return e
+	case s.policy.TokenLifetime == nil:
+		e.Gate, e.Need = GateUndeclared, "the policy does not say how long tokens live, and that is never assumed; declare --token-lifetime"
+		return e
+	}
+	opens, terms := s.trustedUntil(k, now)
+	if !now.Before(opens) {
+		return nil
+	}
+	e.Gate, e.Opens, e.Terms = GateTokens, opens, terms
+	e.Need = "tokens that it signed may still be valid"
+	return e
+}
+
+// trustedUntil is when the last token of a retired key has run out. A lowered lifetime counts only for tokens made
+// since; those made before may live as long as they were given.
+func (s KeySet) trustedUntil(k Key, now time.Time) (time.Time, []Term) {
+	lifetime := s.policy.tokenLifetime()
+	opens := k.RetiredAt.Add(lifetime + clockSkew)
+	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", clockSkew}}
+	for _, h := range s.policy.HeldUntil {
+		was := time.Duration(h.TokenLifetime)
+		if held := earlier(k.RetiredAt.Add(was+clockSkew), h.Until); h.Until.After(now) && held.After(opens) {
+			opens = held
+			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", clockSkew}}
+		}
+	}
+	return opens, terms
+}
+
+// TrustedUntil tells until when tokens of a retired key may still be presented; ok is false when the key is not
+// retired or the token lifetime is undeclared.
+func (s KeySet) TrustedUntil(k Key, now time.Time) (until time.Time, ok bool) {
+	if k.State != Retired || s.policy.TokenLifetime == nil {
+		return time.Time{}, false
+	}
+	until, _ = s.trustedUntil(k, now)
+	return until, true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,178 @@
+package keystore
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// KeyID is a key's `kid` (RFC 7517, section 4.5).
+type KeyID string
+
+// kidForm admits what an external signer may choose (k8s.io/externaljwt allows up to 1,024 characters), in printable
+// ASCII: a kid stands in file lists, log lines and terminals.
+var kidForm = regexp.MustCompile(`^[\x21-\x7e]+$`)
+
+const maxKid = 1024
+
+func (id KeyID) valid() bool { return len(id) <= maxKid && kidForm.MatchString(string(id)) }
+
+// Public is a verification key: an RSA or ECDSA public key under its key ID. There is no way to put a private key
+// into it, which is why the model holds this and never a jose.JSONWebKey (that one marshals private members).
+type Public struct {
+	id       KeyID
+	alg      string
+	key      crypto.PublicKey // *rsa.PublicKey or *ecdsa.PublicKey
+	imported bool             // the kid came with the key and is not the one that Kubernetes would compute
+}
+
+// Limits on RSA moduli, in bits. RFC 7518, section 3.3 asks for 2,048 at least; more than 8,192 is refused by common
+// verifiers (Go's crypto/tls among them) and is only a way to make them work.
+const (
+	minRSABits = 2048
+	maxRSABits = 8192
+)
+
+// NewPublic takes an *rsa.PublicKey (2,048 to 8,192 bits) or *ecdsa.PublicKey (P-256, P-384, P-521) and gives it the
+// key ID and algorithm that Kubernetes gives it.
+//
+// Source: keyIDFromPublicKey and signerFromRSAPrivateKey/…ECDSA… in Kubernetes pkg/serviceaccount/jwt.go.
+func NewPublic(key crypto.PublicKey) (Public, error) {
+	alg, err := algorithm(key)
+	if err != nil {
+		return Public{}, err
+	}
+	id, err := computeKeyID(key)
+	if err != nil {
+		return Public{}, err
+	}
+	return Public{id: id, alg: alg, key: key}, nil
+}
+
+func algorithm(key crypto.PublicKey) (string, error) {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		return "RS256", checkRSA(k)
+	case *ecdsa.PublicKey:
+		return algorithmOfCurve(k)
+	}
+	return "", fmt.Errorf("it is a %s key; clouds and Kubernetes accept RSA and ECDSA (P-256, P-384, P-521) only", kindOf(key))
+}
+
+func checkRSA(k *rsa.PublicKey) error {
+	switch bits := k.N.BitLen(); {
+	case bits < minRSABits:
+		return fmt.Errorf("its RSA modulus has %d bits; at least %d are needed", bits, minRSABits)
+	case bits > maxRSABits:
+		return fmt.Errorf("its RSA modulus has %d bits; at most %d are accepted", bits, maxRSABits)
+	case k.N.Bit(0) == 0:
+		return errors.New("its RSA modulus is even, so it is no RSA key")
+	case k.E < 3 || k.E%2 == 0:
+		return fmt.Errorf("its RSA exponent %d is not an odd number of at least 3", k.E)
+	}
+	return nil
+}
+
+func algorithmOfCurve(k *ecdsa.PublicKey) (string, error) {
+	if _, err := k.ECDH(); err != nil { // also the check that the point lies on the curve
+		if k.Curve == elliptic.P224() {
+			return "", errors.New("its curve P-224 is not one of P-256, P-384, P-521")
+		}
+		return "", errors.New("its point does not lie on its curve")
+	}
+	return map[elliptic.Curve]string{elliptic.P256(): "ES256", elliptic.P384(): "ES384", elliptic.P521(): "ES512"}[k.Curve], nil
+}
+
+func kindOf(key crypto.PublicKey) string {
+	s := strings.TrimPrefix(fmt.Sprintf("%T", key), "*")
+	return strings.TrimSuffix(strings.TrimSuffix(s, ".PublicKey"), "PublicKey")
+}
+
+func computeKeyID(key crypto.PublicKey) (KeyID, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(der)
+	return KeyID(base64.RawURLEncoding.EncodeToString(sum[:])), nil
+}
+
+// as gives a key that came with its own kid and alg (a JWK) those, as far as they are sound.
+func (p Public) as(id KeyID, alg string) (Public, error) {
+	if id != "" && id != p.id {
+		if !id.valid() {
+			return Public{}, errors.New("its kid is not 1 to 1024 printable ASCII characters")
+		}
+		p.id, p.imported = id, true
+	}
+	if alg == "" || alg == p.alg {
+		return p, nil
+	}
+	if _, isRSA := p.key.(*rsa.PublicKey); !isRSA || (alg != "RS384" && alg != "RS512") {
+		return Public{}, fmt.Errorf("its alg %q does not fit a key for %s", alg, p.alg)
+	}
+	p.alg = alg
+	return p, nil
+}
+
+// ID returns the key ID.
+func (p Public) ID() KeyID { return p.id }
+
+// Alg returns the JWS algorithm (RFC 7518) that tokens of this key carry.
+func (p Public) Alg() string { return p.alg }
+
+// Key returns the *rsa.PublicKey or *ecdsa.PublicKey. It is shared: do not change it.
+func (p Public) Key() crypto.PublicKey { return p.key }
+
+// Imported tells that the key ID came with the key (a taken-over JWKS, an external signer) and is not computed.
+func (p Public) Imported() bool { return p.imported }
+
+// Equal tells whether both are the same key under the same ID.
+func (p Public) Equal(q Public) bool { return p.id == q.id && p.alg == q.alg && p.sameMaterial(q) }
+
+func (p Public) sameMaterial(q Public) bool {
+	k, ok := p.key.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && k.Equal(q.key)
+}
+
+// State is where a published key stands between its publication and its removal.
+type State string
+
+// The states of a published key. Every one of them is in the JWKS; a key that has left is a line in gone.
+const (
+	Next    State = "next"    // published so that caches learn it; must not sign yet
+	Active  State = "active"  // may sign
+	Retired State = "retired" // signs no more, its last tokens are still trusted
+)
+
+// Key is a verification key in a key set. Zero times mean "has not happened".
+type Key struct {
+	Public
+	State       State
+	PublishedAt time.Time // when it entered the key set
+	ObservedAt  time.Time // since when it has been seen at every public address without a gap
+	PromotedAt  time.Time // when it was allowed to sign
+	RetiredAt   time.Time // when it was proven to sign no more
+}
+
+// Reasons why a key ID is gone.
+const (
+	Removed = "removed"
+	Revoked = "revoked"
+)
+
+// Gone is the trace of a key that was published once. A key ID that is gone never comes back.
+type Gone struct {
+	ID  KeyID
+	At  time.Time
+	Why string // Removed or Revoked
+}

@@ -1,0 +1,232 @@
+package keystore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// KeySet is the stored unit: the keys behind one or more issuer URLs, their states, and what became of earlier keys.
+// It is a value: transitions return a changed copy and never touch the one they were called on.
+type KeySet struct {
+	name         Name
+	labels       map[string]string
+	annotations  map[string]string
+	generation   int64
+	skip         int64 // how far beyond +1 the next generation must go (Accept); not stored
+	issuers      []IssuerURL
+	keys         []Key // sorted by key ID
+	gone         []Gone
+	policy       Policy
+	rotation     *Rotation
+	observations []Observation
+	history      []Event
+	withdrawnAt  time.Time
+	dev          bool
+	unknown      []string // members that this version does not know, so that it refuses to replace them
+}
+
+// Rotation is the rotation under way, at most one.
+type Rotation struct {
+	ID   string `json:"id"`
+	By   string `json:"by"`
+	Kid  KeyID  `json:"kid"`
+	Step string `json:"step"`
+}
+
+// Observation is what one look at the issuer's public addresses found.
+type Observation struct {
+	At          time.Time `json:"at"`
+	By          string    `json:"by,omitempty"`
+	Complete    bool      `json:"complete"`              // every address, origin and JWKS path answered
+	Kids        []KeyID   `json:"kids"`                  // the key IDs that every answer had
+	MaxAge      Duration  `json:"maxAge"`                // the highest that any answer declared
+	SharedCache string    `json:"sharedCache,omitempty"` // the header that gave a shared cache away
+}
+
+// Event is a line of history: a note for people, not evidence.
+type Event struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by,omitempty"`
+	What   string    `json:"what"`
+	Why    string    `json:"why,omitempty"`
+	Forced bool      `json:"forced,omitempty"`
+}
+
+// Bounds of a key set.
+const (
+	maxHistory      = 50
+	maxObservations = 10
+	maxKeysOfAType  = 100 // AWS: at most 100 RSA and 100 EC keys in a JWKS
+)
+
+// Name returns the key set's name in its store.
+func (s KeySet) Name() Name { return s.name }
+
+// Generation counts the changes, from 1.
+func (s KeySet) Generation() int64 { return s.generation }
+
+// Issuers returns the issuer URLs; the first is canonical.
+func (s KeySet) Issuers() []IssuerURL { return slices.Clone(s.issuers) }
+
+// Keys returns the published keys (next, active, retired), sorted by key ID.
+func (s KeySet) Keys() []Key { return slices.Clone(s.keys) }
+
+// Key returns the published key with that ID.
+func (s KeySet) Key(id KeyID) (Key, bool) {
+	i := s.index(id)
+	if i < 0 {
+		return Key{}, false
+	}
+	return s.keys[i], true
+}
+
+func (s KeySet) index(id KeyID) int {
+	return slices.IndexFunc(s.keys, func(k Key) bool { return k.ID() == id })
+}
+
+// Gone returns the keys that have left, oldest first.
+func (s KeySet) Gone() []Gone { return slices.Clone(s.gone) }
+
+func (s KeySet) goneLine(id KeyID) (Gone, bool) {
+	i := slices.IndexFunc(s.gone, func(g Gone) bool { return g.ID == id })
+	if i < 0 {
+		return Gone{}, false
+	}
+	return s.gone[i], true
+}
+
+// Policy returns the declared lifetimes.
+func (s KeySet) Policy() Policy { return s.policy }
+
+// Rotation returns the rotation under way, nil when there is none.
+func (s KeySet) Rotation() *Rotation { return s.rotation }
+
+// Observations returns the recorded observations, oldest first.
+func (s KeySet) Observations() []Observation { return slices.Clone(s.observations) }
+
+// History returns the recorded changes, oldest first.
+func (s KeySet) History() []Event { return slices.Clone(s.history) }
+
+// WithdrawnAt is when the key set was withdrawn for good; zero while it is in use.
+func (s KeySet) WithdrawnAt() time.Time { return s.withdrawnAt }
+
+// Withdrawn tells that the issuer's documents are to be served no more.
+func (s KeySet) Withdrawn() bool { return !s.withdrawnAt.IsZero() }
+
+// Dev marks a development key set, which only a keypostd in development mode serves.
+func (s KeySet) Dev() bool { return s.dev }
+
+func (s KeySet) lastComplete() (Observation, bool) {
+	for _, o := range slices.Backward(s.observations) {
+		if o.Complete {
+			return o, true
+		}
+	}
+	return Observation{}, false
+}
+
+func (s KeySet) active() []Key {
+	return slices.DeleteFunc(s.Keys(), func(k Key) bool { return k.State != Active })
+}
+
+// check holds for every KeySet that exists; Parse and the transitions end with it.
+func (s KeySet) check() error {
+	if err := s.name.Check(); err != nil {
+		return err
+	}
+	if s.generation < 1 {
+		return fmt.Errorf("its generation is %d; it counts from 1", s.generation)
+	}
+	if err := s.checkIssuers(); err != nil {
+		return err
+	}
+	if err := s.checkKeys(); err != nil {
+		return err
+	}
+	return s.policy.Check(s.dev)
+}
+
+// checkIssuers compares what requests are looked up by, not the strings: two development URLs that differ in their
+// port only would be one place.
+func (s KeySet) checkIssuers() error {
+	if len(s.issuers) == 0 {
+		return errors.New("it has no issuer URL")
+	}
+	for i, a := range s.issuers {
+		for _, b := range s.issuers[:i] {
+			if a.host == b.host && a.path == b.path {
+				return fmt.Errorf("it has the issuer URL %s twice", a)
+			}
+		}
+	}
+	return nil
+}
+
+func (s KeySet) checkKeys() error {
+	ofType := map[bool]int{}
+	for i, k := range s.keys {
+		if i > 0 && s.keys[i-1].ID() == k.ID() {
+			return fmt.Errorf("two of its keys have the kid %q", k.ID())
+		}
+		if g, ok := s.goneLine(k.ID()); ok {
+			return fmt.Errorf("key %s is published and gone (%s at %s) at once; a key that is gone never comes back: %w", k.ID(), g.Why, stamp(g.At), errGoneReturned)
+		}
+		if err := k.checkState(); err != nil {
+			return fmt.Errorf("key %s: %w", k.ID(), err)
+		}
+		isRSA := strings.HasPrefix(k.Alg(), "RS")
+		if ofType[isRSA]++; ofType[isRSA] > maxKeysOfAType {
+			return fmt.Errorf("it has more than %d keys of one type; AWS reads no more", maxKeysOfAType)
+		}
+	}
+	return s.checkGone()
+}
+
+func (s KeySet) checkGone() error {
+	seen := map[KeyID]bool{}
+	for _, g := range s.gone {
+		if seen[g.ID] || (g.Why != Removed && g.Why != Revoked) || g.At.IsZero() || !g.ID.valid() {
+			return fmt.Errorf("its gone line for %q is a second one or lacks kid, at, or why (%s or %s)", printable(string(g.ID)), Removed, Revoked)
+		}
+		seen[g.ID] = true
+	}
+	return nil
+}
+
+func (k Key) checkState() error {
+	switch {
+	case k.PublishedAt.IsZero():
+		return errors.New("it has no publishedAt")
+	case k.State == Next:
+		return nil
+	case k.State == Active && k.PromotedAt.IsZero():
+		return errors.New("it is active and has no promotedAt")
+	case k.State == Retired && k.RetiredAt.IsZero():
+		return errors.New("it is retired and has no retiredAt")
+	case k.State == Active || k.State == Retired:
+		return nil
+	}
+	return fmt.Errorf("its state %q is not next, active or retired", printable(string(k.State)))
+}
+
+var errGoneReturned = errors.New("gone key returned")
+
+// latest is the latest time that the key set records.
+func (s KeySet) latest() time.Time {
+	t := s.withdrawnAt
+	for _, k := range s.keys {
+		for _, at := range []time.Time{k.PublishedAt, k.ObservedAt, k.PromotedAt, k.RetiredAt} {
+			t = later(t, at)
+		}
+	}
+	for _, g := range s.gone {
+		t = later(t, g.At)
+	}
+	for _, o := range s.observations {
+		t = later(t, o.At)
+	}
+	return t
+}

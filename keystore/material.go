@@ -1,0 +1,179 @@
+package keystore
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// MaxMaterial bounds public-key input, in bytes: 200 keys of the largest size fit many times over.
+const MaxMaterial = 1 << 20
+
+// ErrPrivateKey is wrapped by the refusal of input that holds a private key. Only package signingkey reads those.
+var ErrPrivateKey = errors.New("it is a private key")
+
+// ParsePublicKeys reads every verification key in data: PEM blocks under any label (PKIX, PKCS#1, certificate), a
+// JWK, or a JWKS. Keys without a key ID get the computed one. All of it is good or nothing is returned: an error
+// names source, the block or key, and the reason. It never quotes data.
+//
+// The label of a PEM block is ignored since Kubernetes' keyutil.ParsePublicKeysPEM ignores it and OpenShift writes
+// PKIX bytes under "RSA PUBLIC KEY".
+func ParsePublicKeys(source string, data []byte) ([]Public, error) {
+	keys, err := parseMaterial(data)
+	if err != nil {
+		return nil, fmt.Errorf("read public keys from %s: %w", source, err)
+	}
+	seen := map[KeyID]Public{}
+	distinct := keys[:0]
+	for _, k := range keys {
+		was, twice := seen[k.id]
+		if twice && !was.Equal(k) {
+			return nil, fmt.Errorf("read public keys from %s: two different keys have the kid %q", source, k.id)
+		}
+		if !twice {
+			seen[k.id], distinct = k, append(distinct, k)
+		}
+	}
+	return distinct, nil
+}
+
+func parseMaterial(data []byte) ([]Public, error) {
+	trimmed := bytes.TrimSpace(data)
+	switch {
+	case len(data) > MaxMaterial:
+		return nil, fmt.Errorf("it is larger than %d bytes", MaxMaterial)
+	case len(trimmed) == 0:
+		return nil, errors.New("it is empty")
+	case trimmed[0] == '{':
+		return parseJSON(trimmed)
+	}
+	return parsePEM(data)
+}
+
+func parsePEM(data []byte) ([]Public, error) {
+	var keys []Public
+	for n := 1; ; n++ {
+		block, rest := pem.Decode(data)
+		if block == nil {
+			break
+		}
+		data = rest
+		k, err := parseDER(block)
+		if err != nil {
+			return nil, fmt.Errorf("PEM block %d (%s): %w", n, printable(block.Type), err)
+		}
+		keys = append(keys, k)
+	}
+	if bytes.Contains(data, []byte("-----BEGIN")) {
+		return nil, fmt.Errorf("PEM block %d: it is damaged (check its first and last line and its base64)", len(keys)+1)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("it holds neither a PEM block nor a JWK or JWKS")
+	}
+	return keys, nil
+}
+
+func parseDER(block *pem.Block) (Public, error) {
+	if strings.Contains(block.Type, "PRIVATE KEY") || isPrivateDER(block.Bytes) {
+		return Public{}, ErrPrivateKey
+	}
+	key, err := publicFromDER(block.Bytes)
+	if err != nil {
+		return Public{}, err
+	}
+	return NewPublic(key)
+}
+
+func publicFromDER(der []byte) (crypto.PublicKey, error) {
+	if k, err := x509.ParsePKIXPublicKey(der); err == nil {
+		return k, nil
+	}
+	if k, err := x509.ParsePKCS1PublicKey(der); err == nil {
+		return k, nil
+	}
+	if c, err := x509.ParseCertificate(der); err == nil {
+		return c.PublicKey, nil
+	}
+	return nil, errors.New("it is no public key that this program can read (PKIX, PKCS#1) and no certificate")
+}
+
+// isPrivateDER catches a private key under a wrong label, which must not slip through as "unreadable" with a hint to
+// try something else.
+func isPrivateDER(der []byte) bool {
+	_, pkcs8 := x509.ParsePKCS8PrivateKey(der)
+	_, pkcs1 := x509.ParsePKCS1PrivateKey(der)
+	_, ec := x509.ParseECPrivateKey(der)
+	return pkcs8 == nil || pkcs1 == nil || ec == nil
+}
+
+func parseJSON(data []byte) ([]Public, error) {
+	var set struct {
+		Keys *[]json.RawMessage `json:"keys"`
+		Kty  string             `json:"kty"`
+	}
+	if err := json.Unmarshal(data, &set); err != nil {
+		return nil, errors.New("it looks like a JWK or JWKS but is not valid JSON")
+	}
+	if set.Keys == nil && set.Kty != "" {
+		set.Keys = &[]json.RawMessage{data}
+	}
+	if set.Keys == nil || len(*set.Keys) == 0 {
+		return nil, errors.New(`it is JSON without a key: neither "kty" nor a non-empty "keys"`)
+	}
+	keys := make([]Public, 0, len(*set.Keys))
+	for n, raw := range *set.Keys {
+		k, err := parseJWK(raw)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w", n+1, err)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+// privateMembers are the JWK members of RFC 7518, sections 6.2.2, 6.3.2 and 6.4 that only a secret key has.
+var privateMembers = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
+
+func parseJWK(raw json.RawMessage) (Public, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return Public{}, errors.New("it is not a JSON object")
+	}
+	for _, m := range privateMembers {
+		if _, ok := members[m]; ok {
+			return Public{}, fmt.Errorf("it has the private member %q: %w", m, ErrPrivateKey)
+		}
+	}
+	var jwk jose.JSONWebKey
+	if err := jwk.UnmarshalJSON(raw); err != nil {
+		return Public{}, errors.New("it is no valid JWK for RSA or for P-256, P-384 or P-521 (RFC 7517)")
+	}
+	if jwk.Use != "" && jwk.Use != "sig" {
+		return Public{}, fmt.Errorf("its use is %q, not \"sig\"", printable(jwk.Use))
+	}
+	k, err := NewPublic(jwk.Key)
+	if err != nil {
+		return Public{}, err
+	}
+	return k.as(KeyID(jwk.KeyID), jwk.Algorithm)
+}
+
+// printable keeps control characters of the input out of terminals and logs, and long ones short.
+func printable(s string) string {
+	if len(s) > 40 {
+		s = s[:40] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+}

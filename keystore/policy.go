@@ -1,0 +1,221 @@
+package keystore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Duration is a time.Duration that documents spell as Go does ("5m", "1h30m").
+type Duration time.Duration
+
+// D makes a *Duration, the form in which a policy tells "zero" from "not declared".
+func D(d time.Duration) *Duration { v := Duration(d); return &v }
+
+// String drops the zero units that time.Duration prints: 1h0m0s is 1h.
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// MarshalJSON writes the string form.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads the string form only: a bare number would leave its unit to guessing.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("%s is not a duration: write it with its unit, such as 5m", data)
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil || v < 0 {
+		return fmt.Errorf("%q is not a duration: write it with its unit, such as 5m", printable(s))
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Cache is what the Cache-Control header of every document says (RFC 9111, RFC 5861).
+type Cache struct {
+	MaxAge, StaleWhileRevalidate, StaleIfError time.Duration
+}
+
+// DefaultCache is used where neither a key set's policy nor a configuration says otherwise. Five minutes keeps a
+// rotation short; never less than a minute, since AWS STS fails under load when it may not cache.
+func DefaultCache() Cache {
+	return Cache{MaxAge: 5 * time.Minute, StaleWhileRevalidate: 5 * time.Minute, StaleIfError: 24 * time.Hour}
+}
+
+// Policy says how long copies of the documents may live, who reads them, and how long tokens last. A nil or empty
+// member is "not declared": cache lifetimes then come from the server's configuration, everything else makes the
+// gates assume the worst or refuse.
+type Policy struct {
+	MaxAge               *Duration `json:"maxAge,omitempty"`
+	StaleWhileRevalidate *Duration `json:"staleWhileRevalidate,omitempty"`
+	StaleIfError         *Duration `json:"staleIfError,omitempty"`
+	EdgeHold             *Duration `json:"edgeHold,omitempty"`       // longest total age at which any shared cache may hand out an old copy
+	RelyingParties       []string  `json:"relyingParties,omitempty"` // aws, gcp, entra, vault, kube-apiserver, or another name
+	TokenLifetime        *Duration `json:"tokenLifetime,omitempty"`  // longest life of a token with an audience outside the cluster
+	Origins              []string  `json:"origins,omitempty"`        // host[:port] of every origin behind a shared cache
+	Private              bool      `json:"private,omitempty"`        // the issuer is not on the public internet
+	HeldUntil            []Held    `json:"heldUntil,omitempty"`      // lowered lifetimes that still bind copies and tokens out there
+}
+
+// Held keeps what the gates used before a policy was lowered, until the last copy or token from that time has run out.
+type Held struct {
+	Until         time.Time `json:"until"`
+	Edge          Duration  `json:"edge"`
+	Client        Duration  `json:"client"`
+	TokenLifetime Duration  `json:"tokenLifetime"`
+}
+
+// Bounds of what a policy may declare.
+const (
+	minMaxAge  = time.Minute    // less and AWS STS fetches for nearly every call, and fails when throttled
+	softMaxAge = time.Hour      // more is allowed with a warning: an emergency revocation takes this long to be seen
+	hardMaxAge = 24 * time.Hour //
+	maxStale   = 7 * 24 * time.Hour
+	maxToken   = 366 * 24 * time.Hour // kube-apiserver extends tokens to one year at most
+)
+
+// Check refuses values outside the bounds. Development documents may have any lifetimes.
+func (p Policy) Check(dev bool) error {
+	if m := p.MaxAge; m != nil && !dev && (time.Duration(*m) < minMaxAge || time.Duration(*m) > hardMaxAge) {
+		return fmt.Errorf("policy: maxAge is %v; it must be from %v to %v", m, Duration(minMaxAge), Duration(hardMaxAge))
+	}
+	for _, b := range []struct {
+		name string
+		d    *Duration
+		most time.Duration
+	}{
+		{"staleWhileRevalidate", p.StaleWhileRevalidate, maxStale}, {"staleIfError", p.StaleIfError, maxStale},
+		{"edgeHold", p.EdgeHold, maxStale}, {"tokenLifetime", p.TokenLifetime, maxToken},
+	} {
+		if b.d != nil && time.Duration(*b.d) > b.most {
+			return fmt.Errorf("policy: %s is %v; it must be at most %v", b.name, b.d, Duration(b.most))
+		}
+	}
+	for _, rp := range p.RelyingParties {
+		if Name(rp).Check() != nil {
+			return fmt.Errorf("policy: relying party %q is not a name such as aws, gcp, entra, vault or kube-apiserver", printable(rp))
+		}
+	}
+	return checkOrigins(p.Origins)
+}
+
+func checkOrigins(origins []string) error {
+	for _, o := range origins {
+		if o == "" || strings.ContainsAny(o, "/@?# \t\r\n") {
+			return fmt.Errorf("policy: origin %q is not a host or host:port", printable(o))
+		}
+	}
+	return nil
+}
+
+// Warnings says what is allowed but seldom meant.
+func (p Policy) Warnings() []string {
+	var w []string
+	if p.MaxAge != nil && time.Duration(*p.MaxAge) > softMaxAge {
+		w = append(w, fmt.Sprintf("maxAge is %v: after an emergency revocation relying parties may trust the key for that long", p.MaxAge))
+	}
+	if len(p.RelyingParties) == 0 {
+		w = append(w, "no relying party is declared, so a new key waits 24h before it may sign; declare them with --relying-party (aws: 1h)")
+	}
+	if p.TokenLifetime == nil {
+		w = append(w, "no token lifetime is declared, so a retired key cannot be removed; declare it with --token-lifetime")
+	}
+	return w
+}
+
+// Cache returns the lifetimes to serve: the policy's own, and those of fallback where it has none.
+func (p Policy) Cache(fallback Cache) Cache {
+	c := fallback
+	for _, m := range []struct {
+		to   *time.Duration
+		from *Duration
+	}{{&c.MaxAge, p.MaxAge}, {&c.StaleWhileRevalidate, p.StaleWhileRevalidate}, {&c.StaleIfError, p.StaleIfError}} {
+		if m.from != nil {
+			*m.to = time.Duration(*m.from)
+		}
+	}
+	return c
+}
+
+// allowance is how long a relying party is known, or must be assumed, to hold a JWKS whatever max-age says.
+//
+// Sources: AWS and GCP document nothing; field reports say 5 to 30 minutes, so 1 h. Microsoft advises relying parties
+// to cache for 24 h. kube-apiserver (go-oidc v2) follows max-age, Vault (go-oidc v3) fetches on an unknown kid.
+func allowance(relyingParty string) time.Duration {
+	switch relyingParty {
+	case "aws", "gcp":
+		return time.Hour
+	case "vault", "kube-apiserver":
+		return 0
+	}
+	return 24 * time.Hour
+}
+
+// client is the longest time for which a relying party may use its own copy, given the highest max-age it was told.
+func (p Policy) client(seenMaxAge time.Duration) time.Duration {
+	longest := max(p.Cache(DefaultCache()).MaxAge, seenMaxAge)
+	if len(p.RelyingParties) == 0 {
+		return max(longest, 24*time.Hour)
+	}
+	for _, rp := range p.RelyingParties {
+		longest = max(longest, allowance(rp))
+	}
+	return longest
+}
+
+// edge is the longest total age at which a shared cache may hand out an old copy.
+func (p Policy) edge() time.Duration {
+	c := p.Cache(DefaultCache())
+	e := c.MaxAge + c.StaleWhileRevalidate + c.StaleIfError
+	if p.EdgeHold != nil {
+		e = max(e, time.Duration(*p.EdgeHold))
+	}
+	return e
+}
+
+func (p Policy) tokenLifetime() time.Duration {
+	if p.TokenLifetime == nil {
+		return 0
+	}
+	return time.Duration(*p.TokenLifetime)
+}
+
+// replaceBy returns next with what must be remembered of p: as long as copies or tokens from p's time may exist, the
+// gates go on with p's larger values.
+func (p Policy) replaceBy(next Policy, now time.Time) Policy {
+	next.HeldUntil = slices.DeleteFunc(slices.Clone(p.HeldUntil), func(h Held) bool { return !h.Until.After(now) })
+	was := Held{Edge: Duration(p.edge()), Client: Duration(p.client(0)), TokenLifetime: Duration(p.tokenLifetime())}
+	lowered := was.Edge > Duration(next.edge()) || was.Client > Duration(next.client(0))
+	if lowered {
+		was.Until = now.Add(convergence + time.Duration(was.Edge+was.Client))
+	}
+	if was.TokenLifetime > Duration(next.tokenLifetime()) {
+		lowered, was.Until = true, later(was.Until, now.Add(time.Duration(was.TokenLifetime)+clockSkew))
+	}
+	if lowered {
+		next.HeldUntil = append(next.HeldUntil, was)
+	}
+	return next
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+var errLoweredUndeclared = errors.New("a declared token lifetime cannot become undeclared; set it to the longest one in use")

@@ -1,0 +1,375 @@
+package keystore
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Change says when, by whom and why a transition happens; every transition records it. Force passes a closed gate
+// and needs Why.
+type Change struct {
+	At      time.Time
+	By, Why string
+	Force   bool
+}
+
+// Spec is what a new key set begins with.
+type Spec struct {
+	Name    Name
+	Issuers []string
+	Keys    []Public // active at once: the cluster signs with them already
+	Policy  Policy
+	Dev     bool
+	Gone    []Gone // carried over from an earlier key set with the same issuer URL
+}
+
+// New makes a key set of generation 1 whose keys are active.
+func New(c Change, spec Spec) (KeySet, error) {
+	s := KeySet{name: spec.Name, generation: 1, policy: spec.Policy, dev: spec.Dev, gone: slices.Clone(spec.Gone)}
+	for _, raw := range spec.Issuers {
+		u, err := ParseIssuerURL(raw, spec.Dev)
+		if err != nil {
+			return KeySet{}, err
+		}
+		s.issuers = append(s.issuers, u)
+	}
+	if len(spec.Keys) == 0 {
+		return KeySet{}, fmt.Errorf("key set %q: no key was given", spec.Name)
+	}
+	c.At = c.At.UTC().Truncate(time.Second)
+	for _, k := range spec.Keys {
+		s.insert(Key{Public: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
+	}
+	s.note(c, "issuer added")
+	if err := s.check(); err != nil {
+		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
+	}
+	return s, nil
+}
+
+// transition runs edit on a copy: with the clock checked before, the invariants after, and a line of history.
+func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
+	if c.Force && c.Why == "" {
+		return KeySet{}, fmt.Errorf("%s: --force needs --why", what)
+	}
+	at := c.At.UTC().Truncate(time.Second)
+	if latest := s.latest(); latest.After(at.Add(time.Minute)) {
+		return KeySet{}, &NotYetError{Step: what, Gate: GateClock, Opens: latest,
+			Need: fmt.Sprintf("the key set records the time %s, which lies in the future by this machine's clock; check the clock", stamp(latest))}
+	}
+	n := s
+	n.keys, n.gone, n.observations, n.history = slices.Clone(s.keys), slices.Clone(s.gone), slices.Clone(s.observations), slices.Clone(s.history)
+	if err := edit(&n, at); err != nil {
+		return KeySet{}, err
+	}
+	c.At = at
+	n.note(c, what)
+	if err := n.check(); err != nil {
+		return KeySet{}, fmt.Errorf("%s: %w", what, err)
+	}
+	return n, nil
+}
+
+func (s *KeySet) note(c Change, what string) {
+	s.history = append(s.history, Event{At: c.At, By: c.By, What: what, Why: c.Why, Forced: c.Force})
+	if extra := len(s.history) - maxHistory; extra > 0 {
+		s.history = s.history[extra:]
+	}
+}
+
+func (s *KeySet) insert(k Key) {
+	s.keys = append(s.keys, k)
+	slices.SortFunc(s.keys, func(a, b Key) int {
+		switch {
+		case a.ID() < b.ID():
+			return -1
+		case a.ID() > b.ID():
+			return 1
+		}
+		return 0
+	})
+}
+
+// onKey runs edit on one published key of a set that is in use.
+func (s KeySet) onKey(c Change, step string, id KeyID, edit func(n *KeySet, i int, at time.Time) error) (KeySet, error) {
+	return s.transition(c, fmt.Sprintf("%s key %s", step, id), func(n *KeySet, at time.Time) error {
+		if err := n.inUse(step); err != nil {
+			return err
+		}
+		i := n.index(id)
+		if g, gone := n.goneLine(id); gone {
+			return fmt.Errorf("%s key %s: it is gone (%s at %s)", step, id, g.Why, stamp(g.At))
+		}
+		if i < 0 {
+			return fmt.Errorf("%s key %s: key set %q has no such key", step, id, s.name)
+		}
+		return edit(n, i, at)
+	})
+}
+
+func (s KeySet) inUse(step string) error {
+	if s.Withdrawn() {
+		return fmt.Errorf("%s: key set %q was withdrawn at %s", step, s.name, stamp(s.withdrawnAt))
+	}
+	return nil
+}
+
+// pass is nil when the gate is open or forced.
+func (c Change) pass(gate *NotYetError) error {
+	if gate == nil || c.Force {
+		return nil
+	}
+	return gate
+}
+
+// Add publishes a key as next. A key that is there already is no error, so that a lost reply can be repeated.
+func (s KeySet) Add(c Change, k Public) (KeySet, error) {
+	return s.transition(c, fmt.Sprintf("add key %s", k.ID()), func(n *KeySet, at time.Time) error {
+		if err := n.inUse("add key"); err != nil {
+			return err
+		}
+		if g, gone := n.goneLine(k.ID()); gone {
+			return fmt.Errorf("add key %s: it is gone (%s at %s) and never comes back; make a new key", k.ID(), g.Why, stamp(g.At))
+		}
+		for _, have := range n.keys {
+			if have.sameMaterial(k) || have.ID() == k.ID() {
+				return fmt.Errorf("add key %s: key set %q publishes it already (%s, kid %s)", k.ID(), s.name, have.State, have.ID())
+			}
+		}
+		n.insert(Key{Public: k, State: Next, PublishedAt: at})
+		return nil
+	})
+}
+
+// Observe records a look at the public addresses. A key's ObservedAt is the start of the unbroken run of looks that
+// found it everywhere: one answer without the key, or one that is missing, ends the run.
+func (s KeySet) Observe(c Change, o Observation) (KeySet, error) {
+	return s.transition(c, "observe", func(n *KeySet, at time.Time) error {
+		if err := n.inUse("observe"); err != nil {
+			return err
+		}
+		o.At, o.By = at, c.By
+		for i := range n.keys {
+			switch k := &n.keys[i]; {
+			case !slices.Contains(o.Kids, k.ID()):
+				k.ObservedAt = time.Time{}
+			case o.Complete && k.ObservedAt.IsZero():
+				k.ObservedAt = at
+			}
+		}
+		n.observations = append(n.observations, o)
+		if extra := len(n.observations) - maxObservations; extra > 0 {
+			n.observations = n.observations[extra:]
+		}
+		return nil
+	})
+}
+
+// Promote lets a key sign: a next key when every cache that could hide it has provably run out, a retired one (a
+// rollback) at once, since it has been visible all the time.
+func (s KeySet) Promote(c Change, id KeyID) (KeySet, error) {
+	return s.onKey(c, "promote", id, func(n *KeySet, i int, at time.Time) error {
+		k := &n.keys[i]
+		switch k.State {
+		case Active:
+			return fmt.Errorf("promote key %s: it is active already (since %s)", id, stamp(k.PromotedAt))
+		case Next:
+			if err := c.pass(n.promoteGate(*k, at)); err != nil {
+				return err
+			}
+		}
+		k.State, k.PromotedAt, k.RetiredAt = Active, at, time.Time{}
+		return nil
+	})
+}
+
+// Evidence shows that a key signs no more: for each kube-apiserver, asked at its own address, the kid of a token
+// minted there; or what the operator states in writing instead.
+type Evidence struct {
+	Minted    map[string]KeyID // by kube-apiserver address
+	Statement string
+}
+
+// Retire records that a key signs no more. It stays published until its last token has run out. A next key that was
+// used by mistake can be retired too.
+func (s KeySet) Retire(c Change, id KeyID, ev Evidence) (KeySet, error) {
+	if c.Why == "" {
+		c.Why = ev.Statement
+	}
+	return s.onKey(c, "retire", id, func(n *KeySet, i int, at time.Time) error {
+		k := &n.keys[i]
+		if k.State == Retired {
+			return fmt.Errorf("retire key %s: it is retired already (since %s)", id, stamp(k.RetiredAt))
+		}
+		if err := c.pass(n.retireGate(id, ev)); err != nil {
+			return err
+		}
+		k.State, k.RetiredAt = Retired, at
+		return nil
+	})
+}
+
+func (s KeySet) retireGate(id KeyID, ev Evidence) *NotYetError {
+	e := &NotYetError{Step: "retire", Key: id, Gate: GateSigning}
+	for _, server := range slices.Sorted(maps.Keys(ev.Minted)) {
+		if kid := ev.Minted[server]; kid == id {
+			e.Need = fmt.Sprintf("the kube-apiserver %s signs with it", server)
+			return e
+		} else if k, ok := s.Key(kid); !ok || k.State != Active {
+			e.Need = fmt.Sprintf("the kube-apiserver %s signs with key %s, which is not an active key of %q", server, kid, s.name)
+			return e
+		}
+	}
+	if len(ev.Minted) == 0 && ev.Statement == "" {
+		e.Need = "nothing shows that no kube-apiserver signs with it; state it with --why"
+		return e
+	}
+	return nil
+}
+
+// Remove takes a key out of the JWKS once no valid token of it is left. neverSigned is the operator's word that a
+// next key has signed nothing.
+func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
+	return s.onKey(c, "remove", id, func(n *KeySet, i int, at time.Time) error {
+		k := n.keys[i]
+		if k.State != Next || !neverSigned {
+			if err := c.pass(n.removeGate(k, at)); err != nil {
+				return err
+			}
+		}
+		if len(n.keys) == 1 && !c.Force {
+			return fmt.Errorf("remove key %s: it is the last key of %q; add another first, or withdraw the issuer with issuer remove", id, s.name)
+		}
+		n.bury(i, Removed, at)
+		return nil
+	})
+}
+
+func (s *KeySet) bury(i int, why string, at time.Time) {
+	s.gone = append(s.gone, Gone{ID: s.keys[i].ID(), At: at, Why: why})
+	s.keys = slices.Delete(s.keys, i, i+1)
+}
+
+// Last says what is to be published once the last key is revoked: a replacement, or nothing.
+type Last struct {
+	Replacement *Public
+	LeaveEmpty  bool // serve {"keys":[]}, which evicts caches where a 404 or 503 would not
+}
+
+// Revoke takes a key out at once, whatever its state: for a signing key that is in wrong hands. It needs a reason.
+func (s KeySet) Revoke(c Change, id KeyID, last Last) (KeySet, error) {
+	if c.Why == "" {
+		return KeySet{}, fmt.Errorf("revoke key %s: say why with --why; it is recorded", id)
+	}
+	return s.onKey(c, "revoke", id, func(n *KeySet, i int, at time.Time) error {
+		n.bury(i, Revoked, at)
+		if last.Replacement != nil {
+			return n.replaceRevoked(*last.Replacement, at)
+		}
+		if len(n.keys) == 0 && !last.LeaveEmpty {
+			return fmt.Errorf("revoke key %s: it is the last key of %q; give --replacement KEY, or --leave-empty to publish an empty JWKS", id, s.name)
+		}
+		return nil
+	})
+}
+
+func (s *KeySet) replaceRevoked(k Public, at time.Time) error {
+	if g, gone := s.goneLine(k.ID()); gone {
+		return fmt.Errorf("the replacement %s is gone (%s) itself; make a new key", k.ID(), g.Why)
+	}
+	if i := s.index(k.ID()); i >= 0 {
+		s.keys[i].State, s.keys[i].PromotedAt, s.keys[i].RetiredAt = Active, at, time.Time{}
+		return nil
+	}
+	s.insert(Key{Public: k, State: Active, PublishedAt: at, PromotedAt: at})
+	return nil
+}
+
+// SetPolicy replaces the declared lifetimes; the gates go on with lowered ones until they have run out.
+func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
+	return s.transition(c, "set policy", func(n *KeySet, at time.Time) error {
+		if err := n.inUse("set policy"); err != nil {
+			return err
+		}
+		if s.policy.TokenLifetime != nil && p.TokenLifetime == nil {
+			return errLoweredUndeclared
+		}
+		n.policy = s.policy.replaceBy(p, at)
+		return nil
+	})
+}
+
+// Withdraw ends an issuer for good: a tombstone, after which its documents are served no more.
+func (s KeySet) Withdraw(c Change) (KeySet, error) {
+	return s.transition(c, "withdraw", func(n *KeySet, at time.Time) error {
+		if err := n.inUse("withdraw"); err != nil {
+			return err
+		}
+		if a := n.active(); len(a) > 0 && !c.Force {
+			return &NotYetError{Step: "withdraw", Gate: GateActiveKeys,
+				Need: fmt.Sprintf("key %s is active; retire it when the cluster signs with it no more", a[0].ID())}
+		}
+		n.withdrawnAt = at
+		return nil
+	})
+}
+
+// Reopen gives a withdrawn key set's URLs out again, with new keys. What is gone stays gone.
+func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
+	if !s.Withdrawn() {
+		return KeySet{}, fmt.Errorf("key set %q exists and is in use", s.name)
+	}
+	spec.Gone = slices.Clone(s.gone)
+	for _, k := range s.keys { // what the tombstone still held is old material: it may not come back either
+		spec.Gone = append(spec.Gone, Gone{ID: k.ID(), At: s.withdrawnAt, Why: Removed})
+	}
+	fresh, err := New(c, spec)
+	if err != nil {
+		return KeySet{}, err
+	}
+	fresh.labels, fresh.annotations = s.labels, s.annotations
+	fresh.history = append(slices.Clone(s.history), fresh.history...)
+	return fresh, nil
+}
+
+// Decision is what the operator says of a key in dispute when a rejected key set is accepted.
+type Decision struct {
+	ID   KeyID
+	Keep *Public // published again, as active: the state that no gate can remove by itself
+}
+
+// Accept settles a document that publishers reject: every decision makes its key published or gone, and the
+// generation passes the one that is being served.
+func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, error) {
+	if c.Why == "" {
+		return KeySet{}, errors.New("accept: say why with --why; it is recorded")
+	}
+	return s.transition(c, "accept", func(n *KeySet, at time.Time) error {
+		n.skip = max(0, served-n.generation)
+		for _, d := range decisions {
+			if err := n.settle(d, at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *KeySet) settle(d Decision, at time.Time) error {
+	i := s.index(d.ID)
+	_, gone := s.goneLine(d.ID)
+	switch {
+	case d.Keep != nil && gone:
+		return fmt.Errorf("accept: key %s is gone and never comes back", d.ID)
+	case d.Keep != nil && i < 0:
+		s.insert(Key{Public: *d.Keep, State: Active, PublishedAt: at, PromotedAt: at})
+	case d.Keep == nil && i >= 0:
+		s.bury(i, Removed, at)
+	case d.Keep == nil && !gone:
+		s.gone = append(s.gone, Gone{ID: d.ID, At: at, Why: Removed})
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package keystore
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+// maxIssuerURL is the longest URL that IAM takes for an OIDC provider, in characters.
+//
+// Source: https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateOpenIDConnectProvider.html
+const maxIssuerURL = 255
+
+// IssuerURL is an issuer's `iss`, split into what a server looks it up by. The string is data: it is compared byte
+// for byte (OpenID Connect Discovery 1.0, section 4.3) and never put together from parts.
+type IssuerURL struct{ raw, host, path string }
+
+var (
+	hostLabel   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	pathSegment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+	portNumber  = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
+)
+
+// ParseIssuerURL takes a URL that every relying party reads alike: https, a lower-case DNS host, no port, query,
+// fragment, user info, percent-encoding or trailing slash, at most 255 characters. A dev URL may have a port and any
+// host, since development listens where it can.
+func ParseIssuerURL(raw string, dev bool) (IssuerURL, error) {
+	u, err := splitIssuerURL(raw, dev)
+	if err != nil {
+		return IssuerURL{}, fmt.Errorf("issuer URL %q: %w", printableURL(raw), err)
+	}
+	return u, nil
+}
+
+func splitIssuerURL(raw string, dev bool) (IssuerURL, error) {
+	rest, ok := strings.CutPrefix(raw, "https://")
+	switch {
+	case !ok:
+		return IssuerURL{}, errors.New("it must begin with https:// in lower case")
+	case len(raw) > maxIssuerURL:
+		return IssuerURL{}, fmt.Errorf("it is %d characters long; AWS takes %d", len(raw), maxIssuerURL)
+	case strings.HasSuffix(rest, "/"):
+		return IssuerURL{}, errors.New("it ends in a slash; relying parties compare the string, so leave the slash out everywhere")
+	case strings.ContainsAny(rest, "?#@%"):
+		return IssuerURL{}, errors.New("it has a query, fragment, user name or percent-encoding; use host and plain path only")
+	}
+	authority, path := rest, ""
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	host, err := issuerHost(authority, dev)
+	if err != nil {
+		return IssuerURL{}, err
+	}
+	return IssuerURL{raw: raw, host: host, path: path}, checkPath(path)
+}
+
+func issuerHost(authority string, dev bool) (string, error) {
+	host, port, hasPort := strings.Cut(authority, ":")
+	if hasPort && !dev {
+		return "", errors.New("it has a port; AWS takes none (serve on 443)")
+	}
+	if hasPort && !portNumber.MatchString(port) {
+		return "", errors.New("its port is not a number")
+	}
+	if len(host) > 253 {
+		return "", errors.New("its host is longer than 253 characters")
+	}
+	labels := strings.Split(host, ".")
+	for _, l := range labels {
+		if !hostLabel.MatchString(l) {
+			return "", errors.New("its host must be a DNS name in lower-case ASCII (punycode for other letters)")
+		}
+	}
+	if dev {
+		return host, nil
+	}
+	if _, err := netip.ParseAddr(host); err == nil || len(labels) < 2 {
+		return "", errors.New("its host must be a public DNS name with a dot, not an address")
+	}
+	return host, nil
+}
+
+// checkPath keeps the documents of one issuer from being the path of another: an issuer URL never contains the
+// names under which documents are served.
+func checkPath(path string) error {
+	if path == "" {
+		return nil
+	}
+	for _, seg := range strings.Split(path[1:], "/") {
+		switch {
+		case seg == ".well-known" || seg == "openid" || seg == "keys.json":
+			return fmt.Errorf("its path has the segment %q, under which documents are served", seg)
+		case !pathSegment.MatchString(seg):
+			return fmt.Errorf("its path segment %q must be 1 to 63 of letters, digits, '.', '_' and '-', and begin with a letter or digit", printable(seg))
+		}
+	}
+	return nil
+}
+
+func printableURL(s string) string {
+	if len(s) > 300 {
+		s = s[:300] + "…"
+	}
+	return s
+}
+
+// String returns the URL exactly as it was given: the `iss` of the tokens.
+func (u IssuerURL) String() string { return u.raw }
+
+// Host returns the host in lower case, without a port.
+func (u IssuerURL) Host() string { return u.host }
+
+// Path returns the path: empty, or beginning with a slash and not ending in one.
+func (u IssuerURL) Path() string { return u.path }
