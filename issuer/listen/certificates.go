@@ -1,0 +1,176 @@
+package listen
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// Certificates is where the listener's TLS key and certificates come from. Files
+// is one origin; an ACME client becomes another: its TLSConfig brings
+// GetCertificate and the acme-tls/1 protocol of RFC 8737, its Watch renews.
+//
+// The metrics it collects are constant in number and bear the prefix
+// keypost_tls_. All methods may be called concurrently.
+type Certificates interface {
+	prometheus.Collector
+	// TLSConfig is asked for once; what changes later happens behind its
+	// GetCertificate. Versions below TLS 1.2 are refused whatever it says, and
+	// the HTTP protocols are added to its NextProtos.
+	TLSConfig() *tls.Config
+	// Watch keeps the certificates fresh until ctx is done. Trouble with a new
+	// certificate never takes away the one in use and is not an error; an error
+	// means that nothing will be renewed any more.
+	Watch(ctx context.Context, log *zap.Logger) error
+}
+
+// Pair names the PEM files of one certificate: Cert holds the leaf and then its
+// intermediates in order, Key the leaf's private key.
+type Pair struct{ Cert, Key string }
+
+// Files serves certificates from files, chosen by SNI, and replaces them when the
+// files change. LoadFiles and LoadDev make one.
+type Files struct {
+	pairs []Pair
+	hosts []string // each covered by the certificates in use, always
+
+	inUse   atomic.Pointer[chooser] // replaced whole, by Watch only
+	failing atomic.Bool
+	trouble []string // by pair: why its files are not taken; owned by Watch
+}
+
+// LoadFiles reads the pairs and refuses any with which some client would fail: a
+// key that does not match, a chain out of order or with strangers in it (AWS
+// accepts neither), an expired certificate. Each of hosts must be covered by the
+// certificate that a client asking for it would get; an entry such as
+// "*.oidc.example.com" only by a certificate for just that wildcard. A client that
+// names an unknown host, or none, gets the first pair: CDNs and address probes do.
+// Where several pairs bear one name, the first is used.
+func LoadFiles(pairs []Pair, hosts []string, now time.Time) (*Files, error) {
+	if len(pairs) == 0 {
+		return nil, fmt.Errorf("load TLS certificates: no files given, name at least one pair of certificate and key")
+	}
+	f := &Files{pairs: pairs, hosts: hosts, trouble: make([]string, len(pairs))}
+	var certs []*certificate
+	for i, p := range pairs {
+		if slices.ContainsFunc(pairs[:i], func(q Pair) bool { return q.Cert == p.Cert }) {
+			return nil, fmt.Errorf("load TLS certificates: %q is given twice, name each file once", p.Cert)
+		}
+		c, err := loadPair(p, now)
+		if err != nil {
+			return nil, err
+		}
+		certs = append(certs, c)
+	}
+	set := newChooser(certs)
+	if host := set.uncovered(hosts); host != "" {
+		return nil, fmt.Errorf("load TLS certificates: none is for %q, add a pair whose certificate names it", host)
+	}
+	f.inUse.Store(set)
+	return f, nil
+}
+
+// TLSConfig returns a configuration whose certificates follow the files.
+func (f *Files) TLSConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return f.inUse.Load().choose(hello.ServerName), nil
+		},
+	}
+}
+
+var (
+	notAfterDesc = prometheus.NewDesc("keypost_tls_certificate_not_after_timestamp_seconds",
+		"When the first certificate of the chain in use expires, by certificate file.", []string{"certificate"}, nil)
+	failingDesc = prometheus.NewDesc("keypost_tls_reload_failing",
+		"1 while some certificate file holds what cannot be used and the previous certificate stays.", nil, nil)
+)
+
+// Describe is part of prometheus.Collector.
+func (f *Files) Describe(ch chan<- *prometheus.Desc) {
+	ch <- notAfterDesc
+	ch <- failingDesc
+}
+
+// Collect is part of prometheus.Collector.
+func (f *Files) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		m, err := prometheus.NewConstMetric(d, prometheus.GaugeValue, v, labels...)
+		if err != nil {
+			m = prometheus.NewInvalidMetric(d, err)
+		}
+		ch <- m
+	}
+	for i, c := range f.inUse.Load().certs {
+		gauge(notAfterDesc, float64(c.notAfter.Unix()), f.pairs[i].Cert)
+	}
+	failing := 0.0
+	if f.failing.Load() {
+		failing = 1
+	}
+	gauge(failingDesc, failing)
+}
+
+// chooser is an immutable set of certificates with its index by name.
+type chooser struct {
+	certs    []*certificate              // in the order of the pairs, never empty
+	exact    map[string]*tls.Certificate // by lower-case name
+	wildcard map[string]*tls.Certificate // "*.oidc.example.com" under "oidc.example.com"
+}
+
+func newChooser(certs []*certificate) *chooser {
+	s := &chooser{certs: certs, exact: map[string]*tls.Certificate{}, wildcard: map[string]*tls.Certificate{}}
+	for _, c := range certs {
+		for _, name := range c.tls.Leaf.DNSNames {
+			index := s.exact
+			name, wild := strings.CutPrefix(strings.ToLower(name), "*.")
+			if wild {
+				index = s.wildcard
+			}
+			index[name] = cmp.Or(index[name], &c.tls)
+		}
+	}
+	return s
+}
+
+// find returns the certificate that bears the name, or nil. A wildcard stands for
+// one label (RFC 9525, section 6.3); asked for a wildcard, it finds only that one.
+func (s *chooser) find(name string) *tls.Certificate {
+	name = strings.ToLower(name)
+	if c := s.exact[name]; c != nil {
+		return c
+	}
+	_, parent, _ := strings.Cut(name, ".")
+	return s.wildcard[parent]
+}
+
+func (s *chooser) choose(sni string) *tls.Certificate {
+	return cmp.Or(s.find(sni), &s.certs[0].tls)
+}
+
+func (s *chooser) covers(host string) bool {
+	if net.ParseIP(host) != nil { // a client that asks for an address sends no SNI
+		return s.certs[0].tls.Leaf.VerifyHostname(host) == nil
+	}
+	return s.find(host) != nil
+}
+
+// uncovered returns the first host without a certificate, or "".
+func (s *chooser) uncovered(hosts []string) string {
+	for _, h := range hosts {
+		if !s.covers(h) {
+			return h
+		}
+	}
+	return ""
+}

@@ -1,0 +1,132 @@
+package listen
+
+import (
+	"crypto/x509"
+	"encoding/base64"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLoadFilesRefuses(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	outer := newAuthority(t, "outer", root)
+	inner := newAuthority(t, "inner", outer)
+	leaf := inner.leaf(t, "oidc.example.com", "*.oidc.example.com")
+	stranger := newAuthority(t, "stranger", nil)
+	namesake := newAuthority(t, "inner", nil) // the right name, another key
+	expired := inner.leafUntil(t, time.Now().Add(-time.Minute), "oidc.example.com")
+	early := inner.leafUntil(t, time.Now().Add(25*time.Hour), "oidc.example.com")
+	stale := issue(t, root, &x509.Certificate{
+		Subject: outer.cert.Subject, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-time.Hour),
+	})
+	underStale := stale.leaf(t, "oidc.example.com")
+
+	for _, tc := range []struct {
+		name  string
+		chain []*authority
+		key   *authority
+		hosts []string
+		want  string // part of the error; "" means good
+	}{
+		{"full chain", []*authority{leaf, inner, outer}, leaf, []string{"oidc.example.com", "a.oidc.example.com", "*.oidc.example.com"}, ""},
+		{"chain with its root", []*authority{leaf, inner, outer, root}, leaf, nil, ""},
+		{"leaf alone", []*authority{leaf}, leaf, []string{"OIDC.example.com"}, ""},
+		{"intermediates swapped", []*authority{leaf, outer, inner}, leaf, nil, `certificate 2 of 3 ("outer") did not sign the one before it`},
+		{"leaf last", []*authority{inner, leaf}, inner, nil, `certificate 2 of 2 ("oidc.example.com") did not sign`},
+		{"gap", []*authority{leaf, outer}, leaf, nil, "certificate 2 of 2"},
+		{"leaf twice", []*authority{leaf, leaf, inner}, leaf, nil, "certificate 2 of 3 repeats certificate 1"},
+		{"root twice", []*authority{leaf, inner, outer, root, root}, leaf, nil, "certificate 5 of 5 repeats certificate 4"},
+		{"stranger at the end", []*authority{leaf, inner, outer, stranger}, leaf, nil, `certificate 4 of 4 ("stranger")`},
+		{"namesake with another key", []*authority{leaf, namesake}, leaf, nil, `certificate 2 of 2 ("inner")`},
+		{"expired leaf", []*authority{expired, inner}, expired, nil, "expired at "},
+		{"expired intermediate", []*authority{underStale, stale}, underStale, nil, `certificate 2 of 2 ("outer") expired at `},
+		{"not yet valid", []*authority{early, inner}, early, nil, "is not valid before "},
+		{"key of another", []*authority{leaf, inner}, inner, nil, "private key does not match"},
+		{"host not covered", []*authority{leaf}, leaf, []string{"oidc.example.com", "other.example.com"}, `"other.example.com"`},
+		{"wildcard is one label", []*authority{leaf}, leaf, []string{"a.b.oidc.example.com"}, `"a.b.oidc.example.com"`},
+		{"wildcard host needs a wildcard", []*authority{leaf}, leaf, []string{"*.example.com"}, `"*.example.com"`},
+		{"address not covered", []*authority{leaf}, leaf, []string{"192.0.2.1"}, `"192.0.2.1"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := writePair(t, t.TempDir(), "tls", tc.chain...)
+			writeFile(t, p.Key, tc.key.keyPEM(t))
+			_, err := LoadFiles([]Pair{p}, tc.hosts, time.Now())
+			checkSentence(t, err, tc.want)
+			if err != nil && leaks(err.Error(), tc.key.keyPEM(t)) {
+				t.Errorf("the error quotes the key: %v", err)
+			}
+		})
+	}
+}
+
+// checkSentence wants an error that contains part and stays on one line.
+func checkSentence(t *testing.T, err error, part string) {
+	t.Helper()
+	switch {
+	case part == "" && err != nil:
+		t.Errorf("got error %v, want none", err)
+	case part != "" && err == nil:
+		t.Errorf("got no error, want one with %q", part)
+	case part != "" && (!strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n")):
+		t.Errorf("got error %q, want one line with %q", err, part)
+	}
+}
+
+// leaks reports whether text holds 12 characters in a row of the key's base64.
+func leaks(text string, keyPEM []byte) bool {
+	for line := range strings.Lines(string(keyPEM)) {
+		line = strings.TrimSpace(line)
+		if _, err := base64.StdEncoding.DecodeString(line); err != nil || len(line) < 12 {
+			continue
+		}
+		for i := range len(line) - 11 {
+			if strings.Contains(text, line[i:i+12]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestLoadFilesNeverQuotesAKey(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	leaf := root.leaf(t, "oidc.example.com")
+	good, key := chainPEM(leaf), leaf.keyPEM(t)
+	for _, tc := range []struct {
+		name      string
+		cert, key []byte
+	}{
+		{"swapped", key, good},
+		{"key in both", key, key},
+		{"broken key", good, append(key[:len(key)/2:len(key)/2], "\n-----END PRIVATE KEY-----\n"...)},
+		{"key without armour", good, key[28 : len(key)-26]},
+		{"empty key", good, nil},
+		{"empty certificate", nil, key},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := Pair{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+			writeFile(t, p.Cert, tc.cert)
+			writeFile(t, p.Key, tc.key)
+			_, err := LoadFiles([]Pair{p}, nil, time.Now())
+			checkSentence(t, err, "tls.crt")
+			if err != nil && leaks(err.Error(), key) {
+				t.Errorf("the error quotes the key: %v", err)
+			}
+		})
+	}
+}
+
+func TestLoadFilesWantsFiles(t *testing.T) {
+	_, err := LoadFiles(nil, nil, time.Now())
+	checkSentence(t, err, "at least one pair")
+	p := writePair(t, t.TempDir(), "tls", newAuthority(t, "root", nil).leaf(t, "oidc.example.com"))
+	_, err = LoadFiles([]Pair{p, p}, nil, time.Now())
+	checkSentence(t, err, "given twice")
+	p.Key += ".missing"
+	_, err = LoadFiles([]Pair{p}, nil, time.Now())
+	checkSentence(t, err, "tls.key.missing")
+}

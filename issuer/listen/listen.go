@@ -1,0 +1,171 @@
+// Package listen is the hardened HTTPS front of keypostd: it binds a socket,
+// speaks TLS 1.2 and 1.3 with HTTP/1.1 and HTTP/2, bounds what strangers can
+// hold, replaces certificates without a restart and stops without cutting a
+// request short. It promises to add nothing to a request: what it does happens
+// per connection or less often. It knows no OIDC.
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// Config says what Serve serves, and within which bounds.
+type Config struct {
+	// Address is host:port; an empty host means every interface.
+	Address string
+	// Handler answers every request, "OPTIONS *" included. It must be given:
+	// net/http would fall back to its process-wide mux, to which any linked
+	// package may have added pages.
+	Handler http.Handler
+	// Certificates makes this HTTPS. Nil means plain HTTP/1.1, for use behind
+	// a proxy that ends TLS; relying parties refuse an issuer without TLS.
+	Certificates Certificates
+	// Limits bounds connections, header size and time.
+	Limits Limits
+	// DrainDelay is how long new connections are still accepted once the stop
+	// has begun, because load balancers notice an unready replica late.
+	// Zero means 10 s, a negative value none.
+	DrainDelay time.Duration
+	// DrainTimeout bounds the wait for requests in flight after DrainDelay;
+	// what is left then is cut. Zero means 20 s.
+	DrainTimeout time.Duration
+	// Log receives changes of state. Nil means silence.
+	Log *zap.Logger
+	// Metrics receives the keypost_ metrics of this listener; one Serve per
+	// registry. Nil means none.
+	Metrics prometheus.Registerer
+	// Listening is called once the socket is bound, before the first
+	// connection is served. Optional.
+	Listening func(net.Addr)
+	// Draining is called when the stop begins, before DrainDelay: the place
+	// to turn unready. Optional.
+	Draining func()
+}
+
+func (c Config) withDefaults() Config {
+	c.Limits = c.Limits.withDefaults()
+	if c.DrainDelay == 0 {
+		c.DrainDelay = 10 * time.Second
+	}
+	if c.DrainTimeout <= 0 {
+		c.DrainTimeout = 20 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	return c
+}
+
+// Serve serves until ctx is done and then drains: Draining is called, new
+// connections are accepted for DrainDelay, requests in flight finish. It returns
+// nil after that, also when DrainTimeout cut a slow client (which is logged: a
+// stranger must not choose the exit code). It returns an error when it cannot
+// listen or stops without having been asked to.
+func Serve(ctx context.Context, c Config) error {
+	if c.Handler == nil {
+		return errors.New("open the public listener: no handler given")
+	}
+	c = c.withDefaults()
+	ln, err := bind(c.Address, c.Limits.MaxConnections)
+	if err != nil {
+		return fmt.Errorf("open the public listener: %w", err)
+	}
+	defer ln.Close()
+	noise := newNoise(c.Log)
+	if err := register(c.Metrics, append(ln.collectors(), noise.collectors()...)...); err != nil {
+		return err
+	}
+	if c.Certificates != nil {
+		if err := register(c.Metrics, c.Certificates); err != nil {
+			return err
+		}
+		defer watch(ctx, c)()
+	}
+	if c.Listening != nil {
+		c.Listening(ln.Addr())
+	}
+	return run(ctx, c, newServer(c.Handler, c.Limits, noise), ln)
+}
+
+func register(reg prometheus.Registerer, collectors ...prometheus.Collector) error {
+	for _, m := range collectors {
+		if err := reg.Register(m); err != nil {
+			return fmt.Errorf("register the listener's metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// watch runs the reload loop beside the server, through the drain too: a
+// certificate may be replaced while connections are still accepted. The
+// function it returns ends the loop and waits for it.
+func watch(ctx context.Context, c Config) func() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := c.Certificates.Watch(ctx, c.Log); err != nil {
+			c.Log.Error("certificates are no longer renewed", zap.Error(err))
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// run serves on ln and drains, as Serve documents. c has its defaults filled in.
+func run(ctx context.Context, c Config, srv *http.Server, ln net.Listener) error {
+	defer srv.Close() // after a failed accept; a drained server has nothing left
+	served := make(chan error, 1)
+	go func() { served <- accept(srv, ln, c.Certificates) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	c.Log.Info("draining", zap.Stringer("address", ln.Addr()), zap.Duration("delay", max(c.DrainDelay, 0)), zap.Duration("timeout", c.DrainTimeout))
+	if c.Draining != nil {
+		c.Draining()
+	}
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	case <-time.After(c.DrainDelay):
+	}
+	shutdown(srv, c.DrainTimeout, c.Log)
+	<-served
+	return nil
+}
+
+func accept(srv *http.Server, ln net.Listener, certs Certificates) error {
+	if certs == nil {
+		return srv.Serve(ln)
+	}
+	srv.TLSConfig = certs.TLSConfig().Clone()
+	srv.TLSConfig.MinVersion = max(srv.TLSConfig.MinVersion, tls.VersionTLS12)
+	return srv.ServeTLS(ln, "", "")
+}
+
+// shutdown waits for requests in flight, at most timeout. It does not inherit
+// the context of the server: that one is already done when a stop begins.
+func shutdown(srv *http.Server, timeout time.Duration, log *zap.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := srv.Shutdown(ctx); err != nil {
+		log.Warn("requests in flight were cut", zap.Duration("after", timeout), zap.Error(err))
+		_ = srv.Close() // the sockets are gone either way
+	}
+}

@@ -1,0 +1,171 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"go.uber.org/zap"
+)
+
+const (
+	// pollEvery finds what no event announces: network file systems, a
+	// directory that was replaced, a certificate whose time has come or gone.
+	pollEvery = time.Minute
+	// settle lets a tool that writes certificate and key one after the other
+	// finish before the pair is judged.
+	settle = 200 * time.Millisecond
+)
+
+// Watch replaces certificates when their files change, until ctx is done; it
+// returns nil then. A pair that LoadFiles would refuse, or with which one of the
+// hosts would lose its certificate, leaves the previous one in use: one Warn line
+// per change of state, keypost_tls_reload_failing says so. The other pairs are
+// replaced all the same.
+func (f *Files) Watch(ctx context.Context, log *zap.Logger) error {
+	f.warnOpenKeys(log)
+	notices, err := newNotices(f.pairs)
+	if err != nil {
+		log.Warn("no notice of changed certificate files, only a poll", zap.Duration("every", pollEvery), zap.Error(err))
+	}
+	defer notices.close()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	settled := time.NewTimer(settle) // the files may have changed since they were loaded
+	defer settled.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-notices.changed:
+			settled.Reset(settle) // an endless stream of changes is cut by the poll
+			continue
+		case <-notices.lost:
+			settled.Reset(settle)
+			continue
+		case <-poll.C:
+			_ = notices.add() // a directory that was removed and made again needs a new watch
+		case <-settled.C:
+		}
+		f.reload(time.Now(), log)
+	}
+}
+
+// notices tells of changes in the directories of the pairs. Directories, not
+// files: a Kubernetes mount swaps the symlink "..data" beside them, and tools that
+// rename a new file into place leave a watch on the old one behind.
+type notices struct {
+	watcher *fsnotify.Watcher // nil when the system grants none
+	dirs    []string
+	changed <-chan fsnotify.Event
+	lost    <-chan error // events that did not fit the queue, for one
+}
+
+// newNotices always returns something to select on; with an error it is incomplete.
+func newNotices(pairs []Pair) (*notices, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return &notices{}, err
+	}
+	n := &notices{watcher: w, changed: w.Events, lost: w.Errors}
+	for _, p := range pairs {
+		n.dirs = append(n.dirs, filepath.Dir(p.Cert), filepath.Dir(p.Key))
+	}
+	return n, n.add()
+}
+
+func (n *notices) add() error {
+	if n.watcher == nil {
+		return nil
+	}
+	var all error
+	for _, d := range n.dirs {
+		all = errors.Join(all, n.watcher.Add(d))
+	}
+	return all
+}
+
+func (n *notices) close() {
+	if n.watcher != nil {
+		_ = n.watcher.Close() // nothing to flush
+	}
+}
+
+// reload judges the files as they are now. Only Watch calls it.
+func (f *Files) reload(now time.Time, log *zap.Logger) {
+	old := f.inUse.Load()
+	certs, refused := slices.Clone(old.certs), make([]error, len(f.pairs))
+	for i, p := range f.pairs {
+		c, err := loadPair(p, now)
+		if err != nil {
+			refused[i] = err
+		} else if !sameChain(c, old.certs[i]) {
+			certs[i] = c
+		}
+	}
+	set := f.keepCovered(certs, refused)
+	f.inUse.Store(set)
+	f.failing.Store(slices.ContainsFunc(refused, func(err error) bool { return err != nil }))
+	for i, c := range set.certs {
+		f.report(log, i, refused[i], c != old.certs[i])
+	}
+}
+
+// keepCovered puts previous certificates back until every host has one. Names may
+// move from one pair to another in one go; only what takes a host's last
+// certificate away is refused. It ends: each round puts back at least the one that
+// covered the host before, and the previous set covers all hosts.
+func (f *Files) keepCovered(certs []*certificate, refused []error) *chooser {
+	old := f.inUse.Load()
+	for {
+		set := newChooser(certs)
+		host := set.uncovered(f.hosts)
+		if host == "" {
+			return set
+		}
+		certs = slices.Clone(certs)
+		for i, c := range old.certs {
+			if certs[i] != c && newChooser([]*certificate{c}).covers(host) {
+				certs[i] = c
+				refused[i] = fmt.Errorf("load TLS certificate %q: it is no longer for %q, issue it for that name too", f.pairs[i].Cert, host)
+			}
+		}
+	}
+}
+
+func sameChain(a, b *certificate) bool {
+	return slices.EqualFunc(a.tls.Certificate, b.tls.Certificate, slices.Equal[[]byte])
+}
+
+// report writes one line per change of state.
+func (f *Files) report(log *zap.Logger, i int, refused error, replaced bool) {
+	trouble := ""
+	if refused != nil {
+		trouble = refused.Error()
+	}
+	file := zap.String("certificate", f.pairs[i].Cert)
+	switch {
+	case replaced:
+		log.Info("TLS certificate replaced", file, zap.Time("notAfter", f.inUse.Load().certs[i].notAfter))
+	case trouble != "" && trouble != f.trouble[i]:
+		log.Warn("TLS certificate not taken, the previous one stays in use", file, zap.Error(refused))
+	case trouble == "" && f.trouble[i] != "":
+		log.Info("TLS certificate files are in order again", file)
+	}
+	f.trouble[i] = trouble
+}
+
+// warnOpenKeys only warns: Kubernetes mounts Secrets readable for the group.
+func (f *Files) warnOpenKeys(log *zap.Logger) {
+	for _, p := range f.pairs {
+		info, err := os.Stat(p.Key)
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			log.Warn("TLS private key is open to other users of this machine", zap.String("key", p.Key), zap.Stringer("mode", info.Mode().Perm()))
+		}
+	}
+}
