@@ -1,0 +1,67 @@
+package issuer
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Pattern binds issuer URLs to names of key sets, so that whoever may write one key set never speaks for the issuer
+// of another. It is "https://oidc.example.com/{name}" or "https://{name}.oidc.example.com" for any name, or
+// "prod-a=https://d111.example.net" for one.
+type Pattern struct {
+	name keystore.Name // the only name that it is for; empty for a pattern with {name}
+	url  string
+}
+
+const nameHole = "{name}"
+
+// ParsePattern reads one pattern. dev allows ports, as for development key sets.
+func ParsePattern(raw string, dev bool) (Pattern, error) {
+	p := Pattern{url: raw}
+	if name, url, ok := strings.Cut(raw, "="); ok {
+		p = Pattern{keystore.Name(name), url}
+		if err := p.name.Check(); err != nil {
+			return Pattern{}, fmt.Errorf("issuer URL pattern %q: %w", raw, err)
+		}
+	}
+	if holes := strings.Count(p.url, nameHole); (holes == 1) == (p.name != "") || holes > 1 {
+		return Pattern{}, fmt.Errorf("issuer URL pattern %q: put {name} into it once, or write NAME=URL to bind one URL to one key set", raw)
+	}
+	if _, err := keystore.ParseIssuerURL(strings.Replace(p.url, nameHole, "x", 1), dev); err != nil {
+		return Pattern{}, fmt.Errorf("issuer URL pattern %q: %w", raw, err)
+	}
+	if p.name == "" && !p.wholePart() {
+		return Pattern{}, fmt.Errorf("issuer URL pattern %q: {name} must be a whole part between dots or slashes, or two names could meet in one URL", raw)
+	}
+	return p, nil
+}
+
+// wholePart: with https://x{name}.example.com the key set "a" would own what "xa" owns under https://{name}.example.com.
+func (p Pattern) wholePart() bool {
+	before, after, _ := strings.Cut(p.url, nameHole)
+	begins := strings.HasSuffix(before, "/") || strings.HasSuffix(before, ".")
+	return begins && (after == "" || strings.ContainsAny(after[:1], "./:"))
+}
+
+// Allows tells whether the key set called name may have the issuer URL u.
+func (p Pattern) Allows(name keystore.Name, u keystore.IssuerURL) bool {
+	if p.name != "" {
+		return p.name == name && p.url == u.String()
+	}
+	return strings.Replace(p.url, nameHole, string(name), 1) == u.String()
+}
+
+// Hosts returns the hosts of patterns, for checking certificates at start: "*.oidc.example.com" where the name is
+// the first label.
+func Hosts(patterns []Pattern) []string {
+	var hosts []string
+	for _, p := range patterns {
+		rest := strings.TrimPrefix(p.url, "https://")
+		host, _, _ := strings.Cut(rest, "/")
+		host, _, _ = strings.Cut(host, ":")
+		hosts = append(hosts, strings.Replace(host, nameHole, "*", 1))
+	}
+	return hosts
+}

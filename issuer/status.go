@@ -1,0 +1,136 @@
+package issuer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Status is what is known of one key set, for operators: the admin listener serves it as JSON.
+type Status struct {
+	Name       keystore.Name  `json:"name"`
+	Issuers    []string       `json:"issuers"`
+	Generation int64          `json:"generation"` // of the version served; 0 when none is
+	Served     bool           `json:"served"`
+	Rejected   Reason         `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
+	Message    string         `json:"message,omitempty"`
+	Keys       map[string]int `json:"keys"` // by state
+}
+
+// Missing is the reason for a served key set that the store does not hold.
+const Missing Reason = "missing"
+
+// Report is everything that a Publisher knows, for operators.
+type Report struct {
+	Complete time.Time `json:"complete,omitzero"` // when the last complete listing was taken
+	Issuers  []Status  `json:"issuers"`
+}
+
+// Report returns the status of every key set, in order of their names.
+func (p *Publisher) Report() Report {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := Report{Complete: p.complete, Issuers: []Status{}}
+	for _, n := range slices.Sorted(maps.Keys(p.entries)) {
+		r.Issuers = append(r.Issuers, p.entries[n].status(n))
+	}
+	return r
+}
+
+func (e *entry) status(n keystore.Name) Status {
+	s := Status{Name: n, Issuers: []string{}, Keys: map[string]int{}}
+	if v := e.served; v != nil {
+		s.Generation, s.Served = v.generation, !v.withdrawn
+		for _, u := range v.issuers {
+			s.Issuers = append(s.Issuers, u.String())
+		}
+		for i, count := range v.states {
+			s.Keys[string(states[i])] = count
+		}
+	}
+	switch {
+	case e.missing:
+		s.Rejected, s.Message = Missing, "the store does not hold it; its last good version stays served"
+	case e.rejected != nil:
+		s.Rejected, s.Message = e.rejected.Reason, e.rejected.Message
+	}
+	return s
+}
+
+// Ready is nil once every issuer of a complete listing is served, or after five minutes the rest of them. It stays
+// nil: losing the store is no reason to take a server away that serves its last good versions.
+func (p *Publisher) Ready() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.ready:
+		return nil
+	case p.first.IsZero():
+		return errors.New("no complete listing of the key sets yet")
+	}
+	return fmt.Errorf("%d of %d key sets cannot be served; see /issuers", len(p.unserved()), len(p.entries))
+}
+
+var (
+	issuersDesc  = prometheus.NewDesc("keypost_issuers", "Issuer URLs whose documents are served.", nil, nil)
+	keysDesc     = prometheus.NewDesc("keypost_keys", "Published keys by state.", []string{"state"}, nil)
+	rejectedDesc = prometheus.NewDesc("keypost_key_sets_rejected", "Key sets whose stored version is not served, by reason; the last good version is.", []string{"reason"}, nil)
+	completeDesc = prometheus.NewDesc("keypost_key_sets_last_complete_read_timestamp_seconds", "When everything in the store was last listed and read; 0 for never.", nil, nil)
+	failingDesc  = prometheus.NewDesc("keypost_key_sets_read_failing", "1 while the store cannot be listed.", nil, nil)
+)
+
+// reasons are all that a metric is kept for, so that an alert sees a 0 before the first rejection.
+var reasons = []Reason{
+	Missing, Unreadable, OlderGeneration, SameGeneration, KidMissing, GoneReturned, URLDropped, URLNotPermitted, URLConflict, DevRefused,
+	Reason(keystore.ReasonBroken), Reason(keystore.ReasonNewerVersion),
+}
+
+// Describe implements prometheus.Collector.
+func (p *Publisher) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, ch) }
+
+// Collect implements prometheus.Collector.
+func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys, rejected := p.count()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(issuersDesc, float64(len(p.owners)))
+	for i, s := range states {
+		gauge(keysDesc, float64(keys[i]), string(s))
+	}
+	for _, r := range reasons {
+		gauge(rejectedDesc, float64(rejected[r]), string(r))
+	}
+	complete := 0.0
+	if !p.complete.IsZero() {
+		complete = float64(p.complete.UnixMilli()) / 1000
+	}
+	gauge(completeDesc, complete)
+	gauge(failingDesc, float64(boolToInt(p.failing)))
+}
+
+func (p *Publisher) count() (keys [3]int, rejected map[Reason]int) {
+	rejected = map[Reason]int{}
+	for _, e := range p.entries {
+		if e.served != nil && !e.served.withdrawn {
+			for i, n := range e.served.states {
+				keys[i] += n
+			}
+		}
+		switch {
+		case e.missing:
+			rejected[Missing]++
+		case e.rejected != nil:
+			rejected[e.rejected.Reason]++
+		}
+	}
+	return keys, rejected
+}
