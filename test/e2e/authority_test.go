@@ -1,0 +1,109 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// authority is the one CA that everybody in this network trusts.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  crypto.Signer
+	file string // its certificate, PEM
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir(), key: newECKey(t)}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "keypost end-to-end test CA"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.cert = a.sign(t, template, template, a.key.Public())
+	a.file = filepath.Join(a.dir, "ca.crt")
+	writePEM(t, a.file, "CERTIFICATE", a.cert.Raw)
+	return a
+}
+
+func (a *authority) sign(t *testing.T, template, parent *x509.Certificate, pub crypto.PublicKey) *x509.Certificate {
+	t.Helper()
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	must(t, err)
+	template.SerialNumber = serial
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, pub, a.key)
+	must(t, err)
+	cert, err := x509.ParseCertificate(der)
+	must(t, err)
+	return cert
+}
+
+// issue makes a server certificate for host names and addresses and returns the files of certificate and key.
+func (a *authority) issue(t *testing.T, name string, hosts ...string) (cert, key string) {
+	t.Helper()
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, h)
+		}
+	}
+	private := newECKey(t)
+	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
+	writePEM(t, cert, "CERTIFICATE", a.sign(t, template, a.cert, private.Public()).Raw)
+	writePrivateKey(t, key, private)
+	return cert, key
+}
+
+// client is an HTTPS client that trusts this authority only.
+func (a *authority) client() *http.Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+}
+
+func newECKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	return key
+}
+
+func writePrivateKey(t *testing.T, file string, key crypto.Signer) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+	writePEM(t, file, "PRIVATE KEY", der)
+}
+
+func writePublicKey(t *testing.T, file string, key crypto.Signer) {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	must(t, err)
+	writePEM(t, file, "PUBLIC KEY", der)
+}
+
+func writePEM(t *testing.T, file, label string, der []byte) {
+	t.Helper()
+	must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der}), 0o600))
+}

@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// adminToken is the bearer token of every cluster's administrator.
+const adminToken = "e2e-administrator"
+
+// cluster is a real kube-apiserver: it signs the tokens of its service accounts.
+type cluster struct {
+	name, issuer string
+	key          crypto.Signer // signs its service account tokens
+	publicKey    string        // file with the public half, PEM
+	kubeconfig   string        // of its administrator
+	address      string        // host:port
+	ca           *authority
+}
+
+// kubeBinary is the path of kube-apiserver, kubectl or etcd.
+func kubeBinary(name string) string { return filepath.Join(os.Getenv("KEYPOST_E2E_KUBE"), name) }
+
+// startEtcd starts the one etcd in which every cluster has a prefix of its own.
+func startEtcd(t *testing.T) {
+	t.Helper()
+	p := start(t, "etcd", kubeBinary("etcd"), "--data-dir", t.TempDir(), "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
+		"--listen-peer-urls", "http://127.0.0.1:2380")
+	p.await(t, "healthy", func(ctx context.Context) error {
+		return expect(ctx, http.DefaultClient, "http://127.0.0.1:2379/health", "")
+	})
+}
+
+// startCluster starts a kube-apiserver on a port of 127.0.0.1. The caller awaits it (several start side by side).
+func startCluster(t *testing.T, ca *authority, c *cluster, port int, extra ...string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	c.ca, c.address = ca, fmt.Sprintf("127.0.0.1:%d", port)
+	c.publicKey, c.kubeconfig = filepath.Join(dir, "sa.pub"), filepath.Join(dir, "kubeconfig")
+	writePrivateKey(t, filepath.Join(dir, "sa.key"), c.key)
+	writePublicKey(t, c.publicKey, c.key)
+	tokens := filepath.Join(dir, "tokens.csv")
+	must(t, os.WriteFile(tokens, []byte(adminToken+`,admin,1,"system:masters"`+"\n"), 0o600))
+	c.writeKubeconfig(t)
+	cert, key := ca.issue(t, "apiserver-"+c.name, "127.0.0.1")
+	return start(t, "apiserver-"+c.name, kubeBinary("kube-apiserver"), append([]string{
+		"--etcd-servers=http://127.0.0.1:2379", "--etcd-prefix=/" + c.name,
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
+		"--service-cluster-ip-range=10.96.0.0/24", "--authorization-mode=RBAC", "--token-auth-file=" + tokens,
+		"--service-account-issuer=" + c.issuer, "--service-account-jwks-uri=" + c.issuer + "/keys.json",
+		"--service-account-signing-key-file=" + filepath.Join(dir, "sa.key"), "--service-account-key-file=" + c.publicKey,
+		"--api-audiences=" + c.issuer,
+		// No controller manager runs here to make default service accounts, and no node needs the endpoints.
+		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none",
+	}, extra...)...)
+}
+
+func (c *cluster) writeKubeconfig(t *testing.T) {
+	t.Helper()
+	ca, err := os.ReadFile(c.ca.file)
+	must(t, err)
+	must(t, os.WriteFile(c.kubeconfig, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters: [{name: %[1]s, cluster: {server: "https://%[2]s", certificate-authority-data: %[3]s}}]
+users: [{name: admin, user: {token: %[4]s}}]
+contexts: [{name: %[1]s, context: {cluster: %[1]s, user: admin}}]
+current-context: %[1]s
+`, c.name, c.address, base64.StdEncoding.EncodeToString(ca), adminToken), 0o600))
+}
+
+func (c *cluster) awaitReady(t *testing.T, p *process) {
+	t.Helper()
+	client := c.ca.client()
+	p.await(t, "ready", func(ctx context.Context) error {
+		return expect(ctx, client, "https://"+c.address+"/readyz", adminToken)
+	})
+}
+
+// kubectl runs kubectl as the cluster's administrator and returns its standard output.
+func (c *cluster) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return command(t, nil, "", kubeBinary("kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...).ok(t)
+}
+
+// createAccount makes the service account whose tokens the tests use.
+func (c *cluster) createAccount(t *testing.T) {
+	t.Helper()
+	// The namespace appears some moments after the server is ready.
+	await(t, "service account in "+c.name, func(context.Context) error {
+		r := command(t, nil, "", kubeBinary("kubectl"), "--kubeconfig", c.kubeconfig, "create", "serviceaccount", "sa1")
+		if r.code != 0 && !strings.Contains(r.stderr, "already exists") {
+			return fmt.Errorf("kubectl: %s", r.stderr)
+		}
+		return nil
+	})
+}
+
+// token has the cluster sign a token for its service account, as a pod with a projected volume gets it.
+func (c *cluster) token(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(c.kubectl(t, "create", "token", "sa1", "--audience", audience))
+}
+
+// whoami asks the cluster, as an API server that relies on our issuer, who the holder of a token is.
+func (c *cluster) whoami(t *testing.T, token string) result {
+	t.Helper()
+	return command(t, []string{"KUBECONFIG=/dev/null"}, "", kubeBinary("kubectl"), "--server", "https://"+c.address,
+		"--certificate-authority", c.ca.file, "--token", token, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+}
+
+// expect says nil when url answers 200.
+func expect(ctx context.Context, client *http.Client, url, bearer string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s: %s", url, res.Status, body)
+	}
+	return err
+}

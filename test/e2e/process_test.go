@@ -1,0 +1,151 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take on a busy machine before the test calls it broken.
+const patience = 90 * time.Second
+
+// process is a server under test. Its output goes to a file, of which a failed test prints the end.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{} // closed when the process has ended; code is valid then
+	code int
+}
+
+// start starts a server and stops it at the end of the test, servers started last first: a kube-apiserver whose etcd
+// is gone lingers.
+func start(t *testing.T, name, program string, args ...string) *process {
+	t.Helper()
+	p := &process{name: name, cmd: exec.Command(program, args...), log: filepath.Join(t.ArtifactDir(), name+".log"), done: make(chan struct{})}
+	out, err := os.Create(p.log)
+	must(t, err)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	must(t, p.cmd.Start())
+	go func() {
+		defer close(p.done)
+		defer out.Close()
+		_ = p.cmd.Wait() // what it says is in the exit code
+		p.code = p.cmd.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() {
+		p.stop(t, 5*time.Second)
+		if t.Failed() {
+			t.Logf("the end of %s:\n%s", p.log, tail(p.log, 4096))
+		}
+	})
+	return p
+}
+
+// stop asks the process to end, kills it when it has not ended after grace, and returns its exit code (-1: killed).
+func (p *process) stop(t *testing.T, grace time.Duration) int {
+	t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended before
+	select {
+	case <-p.done:
+	case <-time.After(grace):
+		t.Logf("%s did not end within %s of SIGTERM", p.name, grace)
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+	return p.code
+}
+
+// await polls until check says nil, and gives up when the process has ended or patience has.
+func (p *process) await(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	await(t, p.name+": "+what, func(ctx context.Context) error {
+		select {
+		case <-p.done:
+			t.Fatalf("%s ended with exit code %d before it was %s", p.name, p.code, what)
+		default:
+		}
+		return check(ctx)
+	})
+}
+
+// await polls until check says nil, and fails the test with check's last error when patience is over.
+func await(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, patience, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// result is what a command line program left behind.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// command runs a program to its end, with env added to the environment.
+func command(t *testing.T, env []string, stdin, program string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewBufferString(stdin), &stdout, &stderr
+	cmd.Env = append(os.Environ(), env...)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("run %s: %v", program, err)
+	}
+	return result{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
+}
+
+// ok fails the test unless the program ended with 0, and returns its standard output.
+func (r result) ok(t *testing.T) string {
+	t.Helper()
+	if r.code != 0 {
+		t.Fatalf("exit code %d\nstdout: %s\nstderr: %s", r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+func tail(file string, n int64) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > n {
+		_, _ = f.Seek(-n, io.SeekEnd)
+	}
+	data, _ := io.ReadAll(f)
+	return string(data)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

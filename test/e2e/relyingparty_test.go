@@ -1,0 +1,96 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+)
+
+// audience is what AWS asks for; every token of these tests carries it.
+const audience = "sts.amazonaws.com"
+
+// verifyGo verifies a token as a Go service would, with coreos/go-oidc: discovery, keys, signature, iss, aud, exp.
+func verifyGo(ctx context.Context, client *http.Client, issuer, token string) error {
+	_, err := parseGo(ctx, client, issuer, token, false)
+	return err
+}
+
+// signedBy asks go-oidc about the signature alone: whether one of the issuer's published keys made it, whatever `iss` says.
+func signedBy(ctx context.Context, client *http.Client, issuer, token string) error {
+	_, err := parseGo(ctx, client, issuer, token, true)
+	return err
+}
+
+func parseGo(ctx context.Context, client *http.Client, issuer, token string, skipIssuerCheck bool) (*oidc.IDToken, error) {
+	ctx = oidc.ClientContext(ctx, client)
+	provider, err := oidc.NewProvider(ctx, issuer)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	return provider.Verifier(&oidc.Config{ClientID: audience, SkipIssuerCheck: skipIssuerCheck}).Verify(ctx, token)
+}
+
+// refusedByJose is verify.mjs's exit code for a token that it has checked and refused.
+const refusedByJose = 3
+
+// verifyNode verifies a token as a Node service would, with npm jose and createRemoteJWKSet.
+func verifyNode(t *testing.T, ca *authority, issuer, token string) result {
+	t.Helper()
+	script := filepath.Join(os.Getenv("KEYPOST_E2E_NPM"), "verify.mjs")
+	return command(t, []string{"NODE_EXTRA_CA_CERTS=" + ca.file}, token, "node", script, issuer, audience)
+}
+
+// authenticationConfig is the file that makes a kube-apiserver rely on one foreign issuer.
+func authenticationConfig(t *testing.T, ca *authority, issuer, prefix string) string {
+	t.Helper()
+	pem, err := os.ReadFile(ca.file)
+	must(t, err)
+	config, err := json.Marshal(map[string]any{
+		"apiVersion": "apiserver.config.k8s.io/v1",
+		"kind":       "AuthenticationConfiguration",
+		"jwt": []any{map[string]any{
+			"issuer":        map[string]any{"url": issuer, "audiences": []string{audience}, "certificateAuthority": string(pem)},
+			"claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": prefix}},
+		}},
+	})
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "authentication.json")
+	must(t, os.WriteFile(file, config, 0o600))
+	return file
+}
+
+// resign puts the payload of a real token under another signature and kid: what the holder of that key could forge.
+func resign(t *testing.T, token string, key crypto.Signer, alg jose.SignatureAlgorithm, kid string) string {
+	t.Helper()
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	must(t, err)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
+	must(t, err)
+	jws, err := signer.Sign(payload)
+	must(t, err)
+	forged, err := jws.CompactSerialize()
+	must(t, err)
+	return forged
+}
+
+// kidOf reads the kid of a token's header.
+func kidOf(t *testing.T, token string) string {
+	t.Helper()
+	header, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[0])
+	must(t, err)
+	var h struct{ Kid string }
+	must(t, json.Unmarshal(header, &h))
+	return h.Kid
+}
