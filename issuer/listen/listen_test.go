@@ -1,0 +1,554 @@
+package listen
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+)
+
+var okHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.WriteString(w, r.Proto)
+})
+
+// start runs Serve on a free loopback port. The test fails if Serve does not
+// return nil once the test is over.
+func start(t *testing.T, c Config) (address string, stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	bound, done := make(chan net.Addr, 1), make(chan error, 1)
+	if c.Address == "" {
+		c.Address = "127.0.0.1:0"
+	}
+	if c.DrainDelay == 0 {
+		c.DrainDelay = -1
+	}
+	c.Listening = func(a net.Addr) { bound <- a }
+	go func() { done <- Serve(ctx, c) }()
+	stopped := false
+	stop = func() error { stopped = true; cancel(); return <-done }
+	t.Cleanup(func() {
+		if !stopped {
+			if err := stop(); err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+		}
+	})
+	select {
+	case a := <-bound:
+		return a.String(), stop
+	case err := <-done:
+		t.Fatalf("Serve: %v", err)
+		return "", nil
+	}
+}
+
+// site is a server with one certificate, and what a client needs to trust it.
+type site struct {
+	address string
+	root    *authority
+	metrics *prometheus.Registry
+	stop    func() error
+}
+
+func startSite(t *testing.T, c Config, names ...string) site {
+	t.Helper()
+	root := newAuthority(t, "root", nil)
+	pair := writePair(t, t.TempDir(), "tls", root.leaf(t, append(names, "oidc.example.com")...))
+	files, err := LoadFiles([]Pair{pair}, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := site{root: root, metrics: prometheus.NewRegistry()}
+	c.Certificates, c.Metrics = files, s.metrics
+	if c.Handler == nil {
+		c.Handler = okHandler
+	}
+	s.address, s.stop = start(t, c)
+	return s
+}
+
+func (s site) clientTLS() *tls.Config {
+	return &tls.Config{RootCAs: s.root.pool(), ServerName: "oidc.example.com"}
+}
+
+func (s site) dial(t *testing.T) *tls.Conn {
+	t.Helper()
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", s.address, s.clientTLS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second)) // a hang fails instead of hanging
+	return conn
+}
+
+// get asks over a connection of its own.
+func get(t *testing.T, url string, conf *tls.Config, http2 bool) (*http.Response, string, error) {
+	t.Helper()
+	tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: http2, DisableKeepAlives: true}
+	defer tr.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: tr, Timeout: 20 * time.Second}).Get(url)
+	if err != nil {
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp, string(body), err
+}
+
+// eventually polls until ok holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("timed out: %s", what)
+}
+
+func TestProtocols(t *testing.T) {
+	s := startSite(t, Config{})
+	for _, tc := range []struct {
+		version uint16
+		http2   bool
+		want    string
+	}{
+		{tls.VersionTLS12, false, "HTTP/1.1"},
+		{tls.VersionTLS12, true, "HTTP/2.0"},
+		{tls.VersionTLS13, false, "HTTP/1.1"},
+		{tls.VersionTLS13, true, "HTTP/2.0"},
+	} {
+		t.Run(tls.VersionName(tc.version)+" "+tc.want, func(t *testing.T) {
+			conf := s.clientTLS()
+			conf.MinVersion, conf.MaxVersion = tc.version, tc.version
+			resp, body, err := get(t, "https://"+s.address, conf, tc.http2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body != tc.want || resp.TLS.Version != tc.version {
+				t.Errorf("got %s over %s, want %s", body, tls.VersionName(resp.TLS.Version), tc.want)
+			}
+		})
+	}
+}
+
+func TestOldTLSIsRefused(t *testing.T) {
+	s := startSite(t, Config{})
+	for _, v := range []uint16{tls.VersionTLS10, tls.VersionTLS11} {
+		conf := s.clientTLS()
+		conf.MinVersion, conf.MaxVersion = v, v
+		if _, _, err := get(t, "https://"+s.address, conf, false); err == nil {
+			t.Errorf("%s was accepted", tls.VersionName(v))
+		}
+	}
+}
+
+// lax is a Certificates that would permit TLS 1.0.
+type lax struct{ Certificates }
+
+func (l lax) TLSConfig() *tls.Config {
+	c := l.Certificates.TLSConfig()
+	c.MinVersion = tls.VersionTLS10
+	return c
+}
+
+func TestTLSFloorHoldsForAnyCertificates(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	files, err := LoadFiles([]Pair{writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))}, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _ := start(t, Config{Handler: okHandler, Certificates: lax{files}})
+	conf := &tls.Config{RootCAs: root.pool(), ServerName: "a.example", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	if _, _, err := get(t, "https://"+address, conf, false); err == nil {
+		t.Error("TLS 1.1 was accepted")
+	}
+}
+
+func TestPlainHTTP(t *testing.T) {
+	address, _ := start(t, Config{Handler: okHandler})
+	if _, body, err := get(t, "http://"+address, nil, false); err != nil || body != "HTTP/1.1" {
+		t.Errorf("got %q, %v", body, err)
+	}
+}
+
+func TestSNI(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	dir := t.TempDir()
+	pairs := []Pair{
+		writePair(t, dir, "first", root.leaf(t, "first.example.com")),
+		writePair(t, dir, "wild", root.leaf(t, "*.oidc.example.com")),
+		writePair(t, dir, "exact", root.leaf(t, "prod-a.oidc.example.com", "first.example.com")),
+	}
+	files, err := LoadFiles(pairs, []string{"first.example.com", "*.oidc.example.com"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _ := start(t, Config{Handler: okHandler, Certificates: files})
+	for sni, want := range map[string]string{
+		"first.example.com":       "first.example.com", // the first of two that bear the name
+		"prod-a.oidc.example.com": "prod-a.oidc.example.com",
+		"PROD-A.oidc.Example.com": "prod-a.oidc.example.com",
+		"prod-b.oidc.example.com": "*.oidc.example.com",
+		"a.b.oidc.example.com":    "first.example.com",
+		"oidc.example.com":        "first.example.com",
+		"unknown.example.org":     "first.example.com",
+		"":                        "first.example.com",
+	} {
+		conn, err := tls.Dial("tcp", address, &tls.Config{ServerName: sni, InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatalf("%q: %v", sni, err)
+		}
+		if got := conn.ConnectionState().PeerCertificates[0].DNSNames[0]; got != want {
+			t.Errorf("SNI %q: got the certificate of %s, want %s", sni, got, want)
+		}
+		conn.Close()
+	}
+}
+
+func TestServerHasEveryBound(t *testing.T) {
+	for _, l := range []Limits{{}, {-1, -1, -1, -1, -1, -1}, {time.Second, time.Second, time.Second, time.Second, 1, 1}} {
+		srv := newServer(okHandler, l.withDefaults(), newNoise(zap.NewNop()))
+		for name, d := range map[string]time.Duration{
+			"ReadHeaderTimeout": srv.ReadHeaderTimeout, "ReadTimeout": srv.ReadTimeout, "WriteTimeout": srv.WriteTimeout,
+			"IdleTimeout": srv.IdleTimeout, "SendPingTimeout": srv.HTTP2.SendPingTimeout, "PingTimeout": srv.HTTP2.PingTimeout,
+			"WriteByteTimeout": srv.HTTP2.WriteByteTimeout,
+		} {
+			if d <= 0 {
+				t.Errorf("%+v: %s is %v", l, name, d)
+			}
+		}
+		if srv.MaxHeaderBytes <= 0 || srv.HTTP2.MaxConcurrentStreams <= 0 || srv.ErrorLog == nil || srv.Handler == nil {
+			t.Errorf("%+v: a bound, the error log or the handler is missing: %+v", l, srv)
+		}
+	}
+}
+
+func TestSlowHeaderIsCut(t *testing.T) {
+	s := startSite(t, Config{Limits: Limits{ReadHeader: 50 * time.Millisecond}})
+	conn := s.dial(t)
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: oidc.exam"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the server kept waiting for the header")
+	}
+}
+
+func TestSlowHandshakeIsCut(t *testing.T) {
+	s := startSite(t, Config{Limits: Limits{ReadHeader: 50 * time.Millisecond}})
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the server kept waiting for the handshake")
+	}
+}
+
+func TestIdleConnectionIsCut(t *testing.T) {
+	s := startSite(t, Config{Limits: Limits{Idle: 50 * time.Millisecond}})
+	conn := s.dial(t)
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: oidc.example.com\r\n\r\n")
+	all, err := io.ReadAll(conn) // to the end: the answer, then the server hangs up
+	if errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(string(all), "HTTP/1.1 200") {
+		t.Errorf("got %q, %v", all, err)
+	}
+}
+
+func TestOversizedHeader(t *testing.T) {
+	s := startSite(t, Config{Limits: Limits{MaxHeaderBytes: 4 << 10}})
+	plain, _ := start(t, Config{Handler: okHandler, Limits: Limits{MaxHeaderBytes: 4 << 10}})
+	for _, tc := range []struct {
+		url   string
+		http2 bool
+	}{{"https://" + s.address, false}, {"https://" + s.address, true}, {"http://" + plain, false}} {
+		for size, want := range map[int]int{1 << 10: 200, 64 << 10: 431} {
+			tr := &http.Transport{TLSClientConfig: s.clientTLS(), ForceAttemptHTTP2: tc.http2, DisableKeepAlives: true}
+			// HTTP/2 clients honour the announced limit per header list, and refuse by themselves.
+			req, _ := http.NewRequest(http.MethodGet, tc.url, nil)
+			req.Header.Set("X-Long", strings.Repeat("a", size))
+			resp, err := tr.RoundTrip(req)
+			switch {
+			case err != nil && tc.http2 && want == 431: // refused by the client already
+			case err != nil:
+				t.Errorf("%s, %d bytes: %v", tc.url, size, err)
+			case resp.StatusCode != want:
+				t.Errorf("%s, %d bytes: got %d, want %d", tc.url, size, resp.StatusCode, want)
+			}
+			if resp != nil {
+				resp.Body.Close()
+			}
+		}
+	}
+}
+
+func TestOptionsStarReachesTheHandler(t *testing.T) {
+	s := startSite(t, Config{Handler: http.NotFoundHandler()})
+	conn := s.dial(t)
+	fmt.Fprint(conn, "OPTIONS * HTTP/1.1\r\nHost: oidc.example.com\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusNotFound {
+		t.Errorf("got %d from net/http instead of the handler's 404", resp.StatusCode)
+	}
+}
+
+func TestConnectionLimit(t *testing.T) {
+	const limit = 3
+	metrics := prometheus.NewRegistry()
+	address, _ := start(t, Config{Handler: okHandler, Limits: Limits{MaxConnections: limit}, Metrics: metrics})
+	ask := func(c net.Conn) error {
+		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if err == nil {
+			_, err = c.Read(make([]byte, 1))
+		}
+		return err
+	}
+	var held []net.Conn
+	for range limit + 1 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		held = append(held, c)
+	}
+	for _, c := range held[:limit] {
+		if err := ask(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting := held[limit]
+	_ = waiting.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // a slow machine can only make this pass
+	if err := ask(waiting); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a connection beyond the limit was served: %v", err)
+	}
+	if got := gathered(t, metrics, "keypost_connections_open"); got != limit {
+		t.Errorf("keypost_connections_open is %v, want %d", got, limit)
+	}
+	held[0].Close()
+	_ = waiting.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := waiting.Read(make([]byte, 1)); err != nil {
+		t.Errorf("the waiting connection got no turn: %v", err)
+	}
+	for _, c := range held {
+		c.Close()
+	}
+	eventually(t, "every slot is given back", func() bool { return gathered(t, metrics, "keypost_connections_open") == 0 })
+}
+
+// gathered sums the samples of one metric.
+func gathered(t *testing.T, reg prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return sum
+}
+
+func TestMetricsFollowConventions(t *testing.T) {
+	s := startSite(t, Config{})
+	problems, err := testutil.GatherAndLint(s.metrics)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+	for _, name := range []string{
+		"keypost_tls_handshake_errors_total", "keypost_http2_connection_errors_total", "keypost_connections_open", "keypost_connections_max",
+		"keypost_tls_certificate_not_after_timestamp_seconds", "keypost_tls_reload_failing",
+	} {
+		if n, err := testutil.GatherAndCount(s.metrics, name); err != nil || n == 0 {
+			t.Errorf("%s: %d samples, %v", name, n, err)
+		}
+	}
+}
+
+func TestServeRefuses(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	checkSentence(t, Serve(t.Context(), Config{Address: taken.Addr().String(), Handler: okHandler}), "open the public listener: ")
+	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0"}), "no handler")
+	metrics := prometheus.NewRegistry()
+	start(t, Config{Handler: okHandler, Metrics: metrics})
+	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Handler: okHandler, Metrics: metrics}), "metrics")
+}
+
+func TestDrainFinishesRequestsInFlight(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
+			entered, draining := make(chan struct{}), make(chan struct{})
+			s := startSite(t, Config{
+				Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					close(entered)
+					<-draining
+					_, _ = io.WriteString(w, "finished")
+				}),
+				Draining: func() { close(draining) },
+			})
+			type answer struct {
+				body string
+				err  error
+			}
+			answers := make(chan answer, 1)
+			go func() {
+				_, body, err := get(t, "https://"+s.address, s.clientTLS(), http2)
+				answers <- answer{body, err}
+			}()
+			<-entered
+			if err := s.stop(); err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+			if a := <-answers; a.err != nil || a.body != "finished" {
+				t.Errorf("the request in flight got %q, %v", a.body, a.err)
+			}
+			if c, err := net.Dial("tcp", s.address); err == nil {
+				c.Close()
+				t.Error("the socket is still open after Serve has returned")
+			}
+		})
+	}
+}
+
+// pipes is a listener in memory, for tests in which time is synctest's.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipes() pipes { return pipes{make(chan net.Conn), make(chan struct{})} }
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (p pipes) Close() error   { close(p.closed); return nil }
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// ask makes one request over a new connection.
+func (p pipes) ask() (string, error) {
+	client, server := net.Pipe()
+	defer client.Close()
+	select {
+	case p.conns <- server:
+	case <-p.closed:
+		return "", net.ErrClosed
+	}
+	go io.WriteString(client, "GET / HTTP/1.0\r\n\r\n")
+	all, err := io.ReadAll(client)
+	return string(all), err
+}
+
+func TestDrainTimetable(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		delay, timeout time.Duration
+		hang           time.Duration // of the request in flight
+		want           time.Duration // from the stop to the return
+	}{
+		{"defaults, nothing in flight", 0, 0, 0, 10 * time.Second},
+		{"no delay", -1, 0, 0, 0},
+		{"waits for the slow one", time.Second, 20 * time.Second, 15 * time.Second, 15 * time.Second},
+		{"cuts the very slow one", time.Second, 5 * time.Second, time.Hour, 6 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(context.Background())
+				drained := false
+				c := Config{DrainDelay: tc.delay, DrainTimeout: tc.timeout, Draining: func() { drained = true }}.withDefaults()
+				limits := Limits{Write: 2 * time.Hour, Read: 2 * time.Hour}.withDefaults()
+				srv := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { time.Sleep(tc.hang) }), limits, newNoise(c.Log))
+				ln, done := newPipes(), make(chan error, 1)
+				go func() { done <- run(ctx, c, srv, ln) }()
+				if tc.hang > 0 {
+					go ln.ask()
+				}
+				synctest.Wait()
+				begin := time.Now()
+				cancel()
+				if err := <-done; err != nil || !drained {
+					t.Errorf("got %v, Draining called: %v", err, drained)
+				}
+				// Shutdown polls with a back-off of at most half a second.
+				if got := time.Since(begin); got < tc.want || got > tc.want+time.Second {
+					t.Errorf("stopped after %v, want %v", got, tc.want)
+				}
+				time.Sleep(tc.hang) // a bubble must not end before its handlers
+			})
+		})
+	}
+}
+
+func TestDrainKeepsAccepting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		c := Config{}.withDefaults()
+		ln, done := newPipes(), make(chan error, 1)
+		go func() { done <- run(ctx, c, newServer(okHandler, Limits{}.withDefaults(), newNoise(c.Log)), ln) }()
+		cancel()
+		for range 9 {
+			time.Sleep(time.Second)
+			if answer, err := ln.ask(); err != nil || !strings.HasPrefix(answer, "HTTP/1.0 200") {
+				t.Fatalf("during the delay: %q, %v", answer, err)
+			}
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if _, err := ln.ask(); err == nil {
+			t.Error("a connection was accepted after the drain")
+		}
+	})
+}
+
+func TestServeReportsALostSocket(t *testing.T) {
+	ln := newPipes()
+	ln.Close()
+	c := Config{}.withDefaults()
+	srv := newServer(okHandler, Limits{}.withDefaults(), newNoise(c.Log))
+	if err := run(t.Context(), c, srv, lostListener{ln}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// lostListener may be closed again.
+type lostListener struct{ pipes }
+
+func (lostListener) Close() error { return nil }
+
+var _ Certificates = (*Files)(nil)
