@@ -1,0 +1,300 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func mustLoad(t *testing.T, hosts []string, pairs ...Pair) *Files {
+	t.Helper()
+	f, err := LoadFiles(pairs, hosts, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *Files) leafOf(i int) []byte { return f.inUse.Load().certs[i].tls.Leaf.Raw }
+
+// failingMetric reads keypost_tls_reload_failing.
+func failingMetric(t *testing.T, f *Files) float64 {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	if err := reg.Register(f); err != nil {
+		t.Fatal(err)
+	}
+	return gathered(t, reg, "keypost_tls_reload_failing")
+}
+
+func TestReloadJudges(t *testing.T) {
+	const host = "oidc.example.com"
+	root := newAuthority(t, "root", nil)
+	inner := newAuthority(t, "inner", root)
+	soon := time.Now().Add(time.Minute)
+	for _, tc := range []struct {
+		name  string
+		spoil func(t *testing.T, p Pair)
+		want  string // part of the warning; "" means taken
+	}{
+		{"renewed", func(t *testing.T, p Pair) { writePair(t, filepath.Dir(p.Cert), "tls", inner.leaf(t, host), inner) }, ""},
+		{"renewed under a wildcard", func(t *testing.T, p Pair) {
+			writePair(t, filepath.Dir(p.Cert), "tls", inner.leaf(t, "*.example.com"), inner)
+		}, ""},
+		{"no certificate", func(t *testing.T, p Pair) { os.Remove(p.Cert) }, "no such file"},
+		{"no key", func(t *testing.T, p Pair) { os.Remove(p.Key) }, "no such file"},
+		{"emptied", func(t *testing.T, p Pair) { writeFile(t, p.Cert, nil) }, "tls.crt"},
+		{"half a file", func(t *testing.T, p Pair) { writeFile(t, p.Cert, chainPEM(inner.leaf(t, host))[:200]) }, "tls.crt"},
+		{"key left behind", func(t *testing.T, p Pair) { writeFile(t, p.Cert, chainPEM(inner.leaf(t, host), inner)) }, "does not match"},
+		{"expired", func(t *testing.T, p Pair) {
+			writePair(t, filepath.Dir(p.Cert), "tls", inner.leafUntil(t, soon, host), inner)
+		}, "expired at"},
+		{"not yet valid", func(t *testing.T, p Pair) {
+			writePair(t, filepath.Dir(p.Cert), "tls", inner.leafUntil(t, soon.Add(48*time.Hour), host), inner)
+		}, "not valid before"},
+		{"chain out of order", func(t *testing.T, p Pair) {
+			writePair(t, filepath.Dir(p.Cert), "tls", inner.leaf(t, host), root, inner)
+		}, "did not sign"},
+		{"another host", func(t *testing.T, p Pair) {
+			writePair(t, filepath.Dir(p.Cert), "tls", inner.leaf(t, "b.example.com"), inner)
+		}, `no longer for "oidc.example.com"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := writePair(t, t.TempDir(), "tls", inner.leaf(t, host), inner)
+			f := mustLoad(t, []string{host}, p)
+			first := f.leafOf(0)
+			core, logs := observer.New(zapcore.DebugLevel)
+			now := soon.Add(time.Minute)
+			tc.spoil(t, p)
+			f.reload(now, zap.New(core))
+			f.reload(now, zap.New(core)) // says nothing new
+			if kept := string(first) == string(f.leafOf(0)); kept != (tc.want != "") {
+				t.Errorf("previous certificate kept: %v", kept)
+			}
+			if got := failingMetric(t, f) == 1; got != (tc.want != "") {
+				t.Errorf("keypost_tls_reload_failing set: %v", got)
+			}
+			checkOneLine(t, logs, tc.want)
+		})
+	}
+}
+
+// checkOneLine wants one Warn with part in its error, or one Info when part is "".
+func checkOneLine(t *testing.T, logs *observer.ObservedLogs, part string) {
+	t.Helper()
+	if logs.Len() != 1 {
+		t.Fatalf("got %d lines, want one: %v", logs.Len(), logs.All())
+	}
+	line := logs.TakeAll()[0]
+	if part == "" {
+		if line.Level != zapcore.InfoLevel {
+			t.Errorf("got %v", line)
+		}
+		return
+	}
+	if text, _ := line.ContextMap()["error"].(string); line.Level != zapcore.WarnLevel || !strings.Contains(text, part) {
+		t.Errorf("got %v, want a warning with %q", line, part)
+	}
+}
+
+func TestReloadTellsEachChangeOfState(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	dir := t.TempDir()
+	p := writePair(t, dir, "tls", root.leaf(t, "a.example"))
+	f := mustLoad(t, []string{"a.example"}, p)
+	core, logs := observer.New(zapcore.DebugLevel)
+	log := zap.New(core)
+
+	f.reload(time.Now(), log)
+	if logs.Len() != 0 {
+		t.Fatalf("nothing has changed, yet: %v", logs.All())
+	}
+	writeFile(t, p.Cert, nil)
+	f.reload(time.Now(), log)
+	checkOneLine(t, logs, "tls.crt")
+	writePair(t, dir, "tls", root.leaf(t, "b.example"))
+	f.reload(time.Now(), log)
+	checkOneLine(t, logs, `no longer for "a.example"`)
+	writePair(t, dir, "tls", root.leaf(t, "a.example"))
+	f.reload(time.Now(), log)
+	checkOneLine(t, logs, "")
+	original, _ := os.ReadFile(p.Cert)
+	writeFile(t, p.Cert, nil)
+	f.reload(time.Now(), log)
+	checkOneLine(t, logs, "tls.crt")
+	writeFile(t, p.Cert, original)
+	f.reload(time.Now(), log)
+	checkOneLine(t, logs, "")
+	if failingMetric(t, f) != 0 {
+		t.Error("still failing")
+	}
+}
+
+func TestReloadJudgesPairsOneByOne(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	dir := t.TempDir()
+	a, b := writePair(t, dir, "a", root.leaf(t, "a.example", "x.example")), writePair(t, dir, "b", root.leaf(t, "b.example"))
+	f := mustLoad(t, []string{"a.example", "b.example", "x.example"}, a, b)
+	log := zap.NewNop()
+
+	oldA, oldB := f.leafOf(0), f.leafOf(1)
+	writeFile(t, a.Cert, nil)
+	writePair(t, dir, "b", root.leaf(t, "b.example"))
+	f.reload(time.Now(), log)
+	if string(f.leafOf(0)) != string(oldA) || string(f.leafOf(1)) == string(oldB) {
+		t.Error("a broken first pair must not keep the second from being replaced")
+	}
+
+	writePair(t, dir, "a", root.leaf(t, "a.example"))
+	writePair(t, dir, "b", root.leaf(t, "b.example", "x.example"))
+	f.reload(time.Now(), log)
+	if string(f.leafOf(0)) == string(oldA) || failingMetric(t, f) != 0 {
+		t.Error("a name may move from one pair to another")
+	}
+
+	oldA, oldB = f.leafOf(0), f.leafOf(1)
+	writePair(t, dir, "a", root.leaf(t, "a.example", "y.example"))
+	writePair(t, dir, "b", root.leaf(t, "b.example"))
+	f.reload(time.Now(), log)
+	if string(f.leafOf(0)) == string(oldA) || string(f.leafOf(1)) != string(oldB) {
+		t.Error("only the pair that loses x.example is to be refused")
+	}
+}
+
+// watched serves a pair with its Watch running; served tells which leaf a new
+// connection gets.
+func watched(t *testing.T, p Pair) (served func() string, logs *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zapcore.DebugLevel)
+	address, _ := start(t, Config{Handler: okHandler, Certificates: mustLoad(t, []string{"a.example"}, p), Log: zap.New(core)})
+	return func() string {
+		conn, err := tls.Dial("tcp", address, &tls.Config{ServerName: "a.example", InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return string(conn.ConnectionState().PeerCertificates[0].Raw)
+	}, logs
+}
+
+func TestWatchSeesAPlainRewrite(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	dir := t.TempDir()
+	served, logs := watched(t, writePair(t, dir, "tls", root.leaf(t, "a.example")))
+
+	writeFile(t, filepath.Join(dir, "tls.crt"), []byte("rubbish"))
+	eventually(t, "the bad pair is reported", func() bool { return logs.FilterLevelExact(zapcore.WarnLevel).Len() == 1 })
+	served() // still a handshake
+
+	next := root.leaf(t, "a.example")
+	writePair(t, dir, "tls", next)
+	eventually(t, "the new pair is served", func() bool { return served() == string(next.cert.Raw) })
+}
+
+func TestWatchSeesARenamedFile(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	dir, staging := t.TempDir(), t.TempDir()
+	served, _ := watched(t, writePair(t, dir, "tls", root.leaf(t, "a.example")))
+	for range 2 { // the second time no watch on the first file would still tell
+		next := root.leaf(t, "a.example")
+		p := writePair(t, staging, "tls", next)
+		for _, from := range []string{p.Key, p.Cert} {
+			if err := os.Rename(from, filepath.Join(dir, filepath.Base(from))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "the new pair is served", func() bool { return served() == string(next.cert.Raw) })
+	}
+}
+
+// mountSecret writes leaf the way kubelet does: into a directory of its own, to
+// which the symlink "..data" is then switched by a rename.
+func mountSecret(t *testing.T, dir, version string, leaf *authority) {
+	t.Helper()
+	if err := os.Mkdir(filepath.Join(dir, version), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writePair(t, filepath.Join(dir, version), "tls", leaf)
+	link := filepath.Join(dir, "..data_tmp")
+	if err := os.Symlink(version, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(link, filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchSeesASecretUpdate(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	dir := t.TempDir()
+	mountSecret(t, dir, "..v0", root.leaf(t, "a.example"))
+	p := Pair{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+	for _, f := range []string{p.Cert, p.Key} {
+		if err := os.Symlink(filepath.Join("..data", filepath.Base(f)), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	served, _ := watched(t, p)
+	for _, version := range []string{"..v1", "..v2"} {
+		next := root.leaf(t, "a.example")
+		mountSecret(t, dir, version, next)
+		eventually(t, "the new pair is served", func() bool { return served() == string(next.cert.Raw) })
+	}
+}
+
+func TestWatchReadsFilesThatChangedBeforeIt(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	dir := t.TempDir()
+	f := mustLoad(t, nil, writePair(t, dir, "tls", root.leaf(t, "a.example")))
+	next := root.leaf(t, "a.example")
+	writePair(t, dir, "tls", next)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- f.Watch(ctx, zap.NewNop()) }()
+	eventually(t, "the new pair is served", func() bool { return string(f.leafOf(0)) == string(next.cert.Raw) })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenKeyFileIsOnlyAWarning(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	p := writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))
+	f := mustLoad(t, nil, p)
+	core, logs := observer.New(zapcore.DebugLevel)
+	f.warnOpenKeys(zap.New(core))
+	if logs.Len() != 0 {
+		t.Errorf("0600 was warned about: %v", logs.All())
+	}
+	if err := os.Chmod(p.Key, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	f.warnOpenKeys(zap.New(core))
+	if logs.FilterLevelExact(zapcore.WarnLevel).Len() != 1 {
+		t.Errorf("got %v", logs.All())
+	}
+}
+
+func TestNotAfterIsTheFirstExpiryOfTheChain(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	short := root.leafUntil(t, time.Now().Add(time.Hour), "a.example")
+	f := mustLoad(t, nil, writePair(t, t.TempDir(), "tls", short, root))
+	reg := prometheus.NewRegistry()
+	if err := reg.Register(f); err != nil {
+		t.Fatal(err)
+	}
+	got := gathered(t, reg, "keypost_tls_certificate_not_after_timestamp_seconds")
+	if want := float64(short.cert.NotAfter.Unix()); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
