@@ -1,0 +1,140 @@
+package filestore
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// A revision is the hash of a document's bytes. Times and inode numbers alone would not do: they have the resolution
+// of the kernel's clock tick, and a freed inode is given out again at once, so that two documents of equal size could
+// have equal ones. They only serve to leave unchanged files unread.
+func revisionOf(data []byte) keystore.Revision {
+	sum := sha256.Sum256(data)
+	return keystore.Revision(base64.RawURLEncoding.EncodeToString(sum[:]))
+}
+
+// weakRevision stands for a file whose bytes are not read: what cannot be a key set, or cannot be opened.
+func weakRevision(st stamp) keystore.Revision {
+	return keystore.Revision(fmt.Sprintf("unread:%d:%d:%d:%d:%d", st.dev, st.ino, st.size, st.mtime, st.ctime))
+}
+
+// entry remembers a document's revision for as long as its stamp stays the same.
+type entry struct {
+	stamp    stamp
+	settled  bool // the stamp was old enough when the bytes were read to show every later change
+	revision keystore.Revision
+}
+
+// entry returns n's entry, the one from before if the file has not been touched since.
+func (s *Store) entry(n keystore.Name, before entry) (entry, error) {
+	path, _ := s.file(n)
+	st, err := s.disk.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return entry{}, err
+	}
+	if err != nil { // a symbolic link that leads nowhere one may look: Load tells
+		return entry{revision: weakRevision(stamp{})}, nil
+	}
+	if before.settled && before.stamp == st {
+		return before, nil
+	}
+	now := s.now()
+	d, err := read(s.disk, path, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return entry{}, err
+	}
+	if d.stamp == (stamp{}) { // could not be opened: Load tells
+		d.stamp = st
+	}
+	return entry{stamp: d.stamp, settled: err == nil && d.stamp.settled(now), revision: d.revision()}, nil
+}
+
+// racy is how long a file's times may fail to tell one change from the next: two seconds on FAT, one on old ext
+// file systems, a clock tick elsewhere.
+const racy = 2 * time.Second
+
+// settled tells that whatever is written after now gives the file another stamp.
+func (st stamp) settled(now time.Time) bool {
+	return now.Sub(time.Unix(0, st.ctime)) > racy
+}
+
+// content is a document as it was read; data is nil when it was not.
+type content struct {
+	data  []byte
+	stamp stamp
+}
+
+func (c content) revision() keystore.Revision {
+	if c.data == nil {
+		return weakRevision(c.stamp)
+	}
+	return revisionOf(c.data)
+}
+
+// unfitError tells that a file can be no key set, whatever it says.
+type unfitError struct{ path, why string }
+
+func (e *unfitError) Error() string { return e.path + " " + e.why }
+
+// readings bounds how often read starts again because something writes into the file.
+const readings = 8
+
+var errBeingWritten = errors.New("it is being written into; what writes it should write another file and rename that")
+
+// read returns a file's bytes of one moment. One that is replaced by renaming gives the old or the new bytes; one that
+// is written in place is read again until it held still.
+func read(d disk, path string, flag int) (content, error) {
+	for range readings {
+		c, err := readOnce(d, path, flag)
+		if !errors.Is(err, errBeingWritten) {
+			return c, err
+		}
+	}
+	return content{}, fmt.Errorf("read %s: %w", path, errBeingWritten)
+}
+
+// readOnce opens without waiting, since a named pipe in the directory would otherwise stop the server.
+func readOnce(d disk, path string, flag int) (content, error) {
+	f, err := d.Open(path, os.O_RDONLY|syscall.O_NONBLOCK|flag)
+	if errors.Is(err, syscall.ENXIO) {
+		return content{}, &unfitError{path, "is a socket or device, not a file"}
+	}
+	if err != nil {
+		return content{}, err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	before, err := f.Stat()
+	if err != nil {
+		return content{}, err
+	}
+	c := content{stamp: before}
+	switch {
+	case !before.regular():
+		return c, &unfitError{path, "is not a regular file"}
+	case before.size > keystore.MaxDocument:
+		return c, &unfitError{path, fmt.Sprintf("has %d bytes; a key set has at most %d", before.size, keystore.MaxDocument)}
+	}
+	data := make([]byte, before.size+1) // one more, to see it grow
+	n, err := io.ReadFull(f, data)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return c, err
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return c, err
+	}
+	if int64(n) != before.size || after.size != before.size || after.mtime != before.mtime {
+		return c, errBeingWritten
+	}
+	c.data = data[:n]
+	return c, nil
+}

@@ -1,0 +1,214 @@
+// Package filestore keeps key sets in a directory: one document per key set, NAME.yaml. It promises that a reader sees
+// the whole old or the whole new document and never a mix, that a change which was reported as done survives a power
+// cut, and that of several writers, in one process or in many, none undoes another's change.
+//
+// The directory may as well be a Git checkout or a mounted ConfigMap (then it is read-only): a [Store] reads whatever
+// puts files there, and looks at nothing but names, sizes and times as long as nothing changes. Readers take no lock
+// and need no write permission. Writers share the hidden file .keypost.lock; keep it, and .keypost-*.tmp, out of Git.
+//
+// Who may write the directory can make relying parties trust keys. Documents are public data: files are made with
+// mode 0644 whatever the umask, so that a server under another user can read them.
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Store is a directory of key sets. It implements [keystore.Store] and [keystore.Watcher] and is safe for concurrent
+// use, also by several processes.
+type Store struct {
+	dir  string
+	disk disk
+	now  func() time.Time
+	seen atomic.Pointer[map[keystore.Name]entry] // what the latest List found; replaced whole
+}
+
+var (
+	_ keystore.Store   = (*Store)(nil)
+	_ keystore.Watcher = (*Store)(nil)
+)
+
+// Open returns the store in dir, which must exist: a directory that is missing may be a volume that is not mounted,
+// and starting over with an empty one would hide that.
+func Open(dir string) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open key store %s: %w", dir, err)
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("open key store %s: the directory does not exist; make it, or mount what holds it: %w", dir, fs.ErrNotExist)
+	case err != nil:
+		return nil, fmt.Errorf("open key store %s: %w", dir, err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("open key store %s: it is not a directory", dir)
+	}
+	return newStore(abs, osDisk{}), nil
+}
+
+// Create makes dir with mode 0755 if it does not exist, within a parent that does, and opens it.
+func Create(dir string) (*Store, error) {
+	err := os.Mkdir(dir, 0o755) //nolint:gosec // public data, read by a server under another user
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("create key store: %w", err)
+	}
+	if err == nil {
+		if err := syncDir(osDisk{}, filepath.Dir(filepath.Clean(dir))); err != nil {
+			return nil, fmt.Errorf("create key store %s: %w", dir, err)
+		}
+	}
+	return Open(dir)
+}
+
+func newStore(dir string, d disk) *Store {
+	s := &Store{dir: dir, disk: d, now: time.Now}
+	s.seen.Store(&map[keystore.Name]entry{})
+	return s
+}
+
+// Dir returns the directory as an absolute path.
+func (s *Store) Dir() string { return s.dir }
+
+const (
+	suffix  = ".yaml"
+	mistake = ".yml" // a name that people expect to work; listed under its whole file name, so that it shows
+)
+
+// nameOf is the inverse of file. Hidden files are the store's own, a mounted ConfigMap's, Git's, or an editor's.
+func nameOf(base string) (keystore.Name, bool) {
+	if strings.HasPrefix(base, ".") {
+		return "", false
+	}
+	if strings.HasSuffix(base, mistake) {
+		return keystore.Name(base), true
+	}
+	n, ok := strings.CutSuffix(base, suffix)
+	return keystore.Name(n), ok
+}
+
+// file returns the path of n's document; ok is false when no file of this store can have that name, such as one that
+// leads out of the directory.
+func (s *Store) file(n keystore.Name) (path string, ok bool) {
+	if n == "" || n[0] == '.' || strings.ContainsAny(string(n), "/\x00") {
+		return "", false
+	}
+	if strings.HasSuffix(string(n), mistake) {
+		return filepath.Join(s.dir, string(n)), true
+	}
+	return filepath.Join(s.dir, string(n)+suffix), true
+}
+
+// Load reads one key set. With a [*keystore.BrokenError] it returns the revision of the broken document, so that a
+// caller can wait for another one.
+func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	if err := ctx.Err(); err != nil {
+		return keystore.KeySet{}, "", err
+	}
+	path, ok := s.file(n)
+	if !ok {
+		return keystore.KeySet{}, "", fmt.Errorf("%w in %s", keystore.ErrNotFound, s.dir)
+	}
+	d, err := read(s.disk, path, 0)
+	var unfit *unfitError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return keystore.KeySet{}, "", s.notFound()
+	case errors.As(err, &unfit):
+		return keystore.KeySet{}, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
+	case err != nil:
+		return keystore.KeySet{}, "", err
+	case strings.HasSuffix(path, mistake):
+		err := fmt.Errorf("its file name ends in %s; rename it to end in %s", mistake, suffix)
+		return keystore.KeySet{}, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
+	}
+	set, err := keystore.Parse(n, d.data)
+	return set, d.revision(), err
+}
+
+// notFound tells a document that is absent from a directory that is: the second is trouble, and never "no such key set".
+func (s *Store) notFound() error {
+	if _, err := s.disk.Stat(s.dir); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.dir)
+}
+
+// List names every key set with its revision. It reads only files that are new or whose size or times have changed
+// since the previous List. Files that cannot be key sets (a wrong name, a directory, too large, unreadable) are
+// listed too: Load says what is wrong with them.
+func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	before := *s.seen.Load()
+	names, err := s.names(before)
+	if err != nil {
+		return nil, fmt.Errorf("list key sets: %w", err)
+	}
+	now := make(map[keystore.Name]entry, len(names))
+	revisions := make(map[keystore.Name]keystore.Revision, len(names))
+	for n := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		e, err := s.entry(n, before[n])
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list key sets: %w", err)
+		}
+		now[n], revisions[n] = e, e.revision
+	}
+	s.seen.Store(&now)
+	return revisions, nil
+}
+
+// listings bounds how often names reads a directory that changes all the time.
+const listings = 4
+
+// names reads the directory until it held still meanwhile. A file that is renamed over another during one reading may
+// be left out of it by btrfs and tmpfs, although its name existed all the time; so a change means reading again, names
+// add up, and those of the previous List are looked for one by one.
+func (s *Store) names(before map[keystore.Name]entry) (map[keystore.Name]struct{}, error) {
+	names := make(map[keystore.Name]struct{}, len(before))
+	for n := range maps.Keys(before) {
+		names[n] = struct{}{}
+	}
+	for range listings {
+		was, err := s.disk.Stat(s.dir)
+		if err != nil {
+			return nil, err
+		}
+		settled := was.settled(s.now())
+		bases, err := s.disk.Names(s.dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range bases {
+			if n, ok := nameOf(b); ok {
+				names[n] = struct{}{}
+			}
+		}
+		is, err := s.disk.Stat(s.dir)
+		if err != nil {
+			return nil, err
+		}
+		if settled && is == was {
+			break
+		}
+	}
+	return names, nil
+}

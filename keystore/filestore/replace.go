@@ -1,0 +1,194 @@
+package filestore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/keypost/keypost/keystore"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	lockName   = ".keypost.lock"
+	tempPrefix = ".keypost-"
+	tempSuffix = ".tmp"
+)
+
+// Replace writes a temporary file, makes it durable, renames it over the document and makes the renaming durable, in
+// that order and under the writers' lock, before it returns:
+//
+//	openat(".keypost-….tmp", O_CREAT|O_EXCL) write fsync close
+//	rename(".keypost-….tmp", "NAME.yaml") open(dir) fsync close
+//
+// Without the first fsync, the name could survive a power cut and the bytes not; without the second, a key set that
+// was reported as stored could come back as it was before, with a revoked key in it.
+//
+// Besides the revision it compares generations: a stored one that is not smaller than that of set is a conflict.
+func (s *Store) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, set keystore.KeySet) (keystore.Revision, error) {
+	if n != set.Name() {
+		return "", fmt.Errorf("it is named %q", set.Name())
+	}
+	data, err := keystore.Encode(set)
+	if err != nil {
+		return "", err
+	}
+	if len(data) > keystore.MaxDocument {
+		return "", fmt.Errorf("the document has %d bytes; at most %d can be read back", len(data), keystore.MaxDocument)
+	}
+	if err := s.notMounted(); err != nil {
+		return "", err
+	}
+	unlock, err := lock(ctx, filepath.Join(s.dir, lockName))
+	if err != nil {
+		return "", readOnly(err)
+	}
+	defer unlock()
+	path, _ := s.file(n)
+	if err := s.unchanged(path, old, set); err != nil {
+		return "", err
+	}
+	s.removeLeftovers()
+	if err := s.write(ctx, path, data); err != nil {
+		return "", err
+	}
+	return revisionOf(data), nil
+}
+
+// notMounted refuses a mounted ConfigMap by name: the error of the read-only mount alone would not say what to do.
+func (s *Store) notMounted() error {
+	_, err := s.disk.Stat(filepath.Join(s.dir, mountData))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s is a mounted ConfigMap or Secret; change that instead", keystore.ErrReadOnly, s.dir)
+}
+
+// unchanged compares what is stored with what the caller knows and is about to write.
+func (s *Store) unchanged(path string, old keystore.Revision, set keystore.KeySet) error {
+	d, err := read(s.disk, path, syscall.O_NOFOLLOW)
+	var unfit *unfitError
+	switch {
+	case errors.Is(err, syscall.ELOOP):
+		return fmt.Errorf("%w: %s is a symbolic link; change the document that it points to, in its own directory", keystore.ErrReadOnly, path)
+	case errors.Is(err, fs.ErrNotExist) && old == "":
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %s is gone", keystore.ErrConflict, path)
+	case err != nil && !errors.As(err, &unfit):
+		return err
+	case old != d.revision():
+		return fmt.Errorf("%w: %s has another revision", keystore.ErrConflict, path)
+	}
+	// A document that does not parse has no generation to lose; who repairs it has seen its revision.
+	if stored, err := keystore.Parse(set.Name(), d.data); err == nil && stored.Generation() >= set.Generation() {
+		return fmt.Errorf("%w: %s has generation %d, and %d was to be written", keystore.ErrConflict, path, stored.Generation(), set.Generation())
+	}
+	return nil
+}
+
+// removeLeftovers removes what writers left that were killed. No other writer is at work, since this one has the
+// lock. Should one be, without a lock that works, then its rename fails: names are random for that reason. A leftover
+// that cannot be removed does no harm: it is hidden.
+func (s *Store) removeLeftovers() {
+	bases, err := s.disk.Names(s.dir)
+	if err != nil {
+		return
+	}
+	for _, b := range bases {
+		if strings.HasPrefix(b, tempPrefix) && strings.HasSuffix(b, tempSuffix) {
+			_ = s.disk.Remove(filepath.Join(s.dir, b))
+		}
+	}
+}
+
+func (s *Store) write(ctx context.Context, path string, data []byte) error {
+	temp := filepath.Join(s.dir, tempPrefix+rand.Text()+tempSuffix)
+	err := writeFile(s.disk, temp, data)
+	if err == nil {
+		err = ctx.Err() // the last moment at which giving up means that nothing happened
+	}
+	if err == nil {
+		err = s.disk.Rename(temp, path)
+	}
+	if err != nil {
+		_ = s.disk.Remove(temp) // if that fails too, the next writer does it
+		return readOnly(err)
+	}
+	if err := syncDir(s.disk, s.dir); err != nil {
+		return fmt.Errorf("the new document is in place but may not survive a power cut: %w", err)
+	}
+	return nil
+}
+
+func writeFile(d disk, path string, data []byte) error {
+	f, err := d.Open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// readOnly marks the errors that mean "not from here"; nothing was written when one of them comes up.
+func readOnly(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: %w", keystore.ErrReadOnly, err)
+	}
+	return err
+}
+
+// lock waits until this caller alone holds the lock at path. The kernel drops the lock when the process ends, however
+// it ends; that is why it is a lock on a file and not a file that is a lock.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	for {
+		f, err := lockOnce(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		// Another one may have removed the file (git clean does) before it was locked, and then locks a new one.
+		if locked, err := (osFile{f}).Stat(); err == nil {
+			if named, err := (osDisk{}).Stat(path); err == nil && named.dev == locked.dev && named.ino == locked.ino {
+				return func() { _ = f.Close() }, nil // closing unlocks
+			}
+		}
+		if err := errors.Join(f.Close(), ctx.Err()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func lockOnce(ctx context.Context, path string) (*os.File, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// Others may not even open it: who could lock it for reading could hold up every writer.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o660) //nolint:gosec // a group that shares the directory shares the lock
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- retry(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		return f, nil
+	case <-ctx.Done():
+		go func() { <-done; _ = f.Close() }() // flock cannot be interrupted: let go as soon as it has got it
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,85 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/keypost/keypost/keystore"
+)
+
+// mountData is the symbolic link that kubelet swaps to change all files of a mounted ConfigMap at once.
+const mountData = "..data"
+
+// identityCheck is how often Watch looks whether the path still leads to the directory that is watched: the kernel
+// says nothing when a symbolic link on the way to it changes (git-sync) or something is mounted over it.
+const identityCheck = 500 * time.Millisecond
+
+// Watch calls changed once when the watch stands, since changes before that were not seen, and then for every change
+// of a document, until ctx is done (it then returns ctx's error) or the directory is no longer there to be watched.
+func (s *Store) Watch(ctx context.Context, changed func(...keystore.Name)) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", s.dir, err)
+	}
+	defer w.Close() //nolint:errcheck // nothing was written
+	was, err := s.disk.Stat(s.dir)
+	if err == nil {
+		err = w.Add(s.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", s.dir, err)
+	}
+	changed()
+	tick := time.NewTicker(identityCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e := <-w.Events:
+			err = s.pass(e, changed)
+		case err = <-w.Errors:
+			if errors.Is(err, fsnotify.ErrEventOverflow) {
+				changed()
+				err = nil
+			}
+		case <-tick.C:
+			err = s.same(was)
+		}
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", s.dir, err)
+		}
+	}
+}
+
+var errReplaced = errors.New("the directory was moved, removed or replaced")
+
+func (s *Store) same(was stamp) error {
+	is, err := s.disk.Stat(s.dir)
+	if err == nil && (is.dev != was.dev || is.ino != was.ino) {
+		return errReplaced
+	}
+	return err
+}
+
+// pass turns an event into names. An event of the directory itself means that it was removed or moved; a closed
+// channel gives an event without a name.
+func (s *Store) pass(e fsnotify.Event, changed func(...keystore.Name)) error {
+	base := filepath.Base(e.Name)
+	n, isDocument := nameOf(base)
+	switch {
+	case e.Name == s.dir && !e.Has(fsnotify.Remove|fsnotify.Rename): // its mode or times
+		changed()
+	case e.Name == s.dir || e.Name == "":
+		return errReplaced
+	case base == mountData:
+		changed()
+	case isDocument:
+		changed(n)
+	}
+	return nil
+}
