@@ -1,0 +1,280 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+)
+
+// config is keypostd's configuration file (YAML). Unknown and repeated keys are errors. Durations are written with
+// their unit, such as 5m. A change needs a restart; certificate files are reloaded by themselves.
+type config struct {
+	// Dir holds the key sets, one document NAME.yaml each: written by the CLI, by Git, by a mounted ConfigMap, or by
+	// keypost mirror. Required; it must exist. keypostd never writes to it.
+	Dir string `json:"dir"`
+
+	// IssuerURLs bind issuer URLs to names of key sets: "https://oidc.example.com/{name}",
+	// "https://{name}.oidc.example.com", or "NAME=https://…" for a single one. A key set that matches none for its own
+	// name is refused, so that whoever may write one key set never speaks for another issuer. Required.
+	IssuerURLs []string `json:"issuerURLs"`
+
+	// Listen is the public listener.
+	Listen listenConfig `json:"listen"`
+
+	// Admin is the listener for metrics and health. It has no authentication: keep it on loopback or inside a pod network.
+	Admin adminConfig `json:"admin"`
+
+	// Policy has the cache lifetimes for key sets whose own policy does not say. A key set's own values always win.
+	Policy cacheConfig `json:"policy"`
+
+	// HostAliases maps a host name under which a CDN reaches this server to the host in the issuer URLs:
+	// {origin.oidc.example.com: oidc.example.com}. No chains; an alias never appears in a document.
+	HostAliases map[string]string `json:"hostAliases,omitempty"`
+
+	// Poll is how often the directory is listed, beside the watch that serves a change within a second. Default 10s.
+	Poll keystore.Duration `json:"poll"`
+
+	// Log says what is logged to standard error.
+	Log logConfig `json:"log"`
+}
+
+type listenConfig struct {
+	Address        string            `json:"address"`        // host:port; default ":8443"
+	TLS            tlsConfig         `json:"tls"`            //
+	MaxConnections int               `json:"maxConnections"` // open at once; default 10000. More wait in the kernel's queue.
+	DrainDelay     keystore.Duration `json:"drainDelay"`     // after SIGTERM: how long new connections are still accepted; default 10s, 0s for none
+	DrainTimeout   keystore.Duration `json:"drainTimeout"`   // then: how long requests in flight may take; default 20s
+}
+
+type tlsConfig struct {
+	// Mode is "files" (default) or "off". Off serves plain HTTP and is only for use behind a proxy that ends TLS:
+	// relying parties accept nothing but HTTPS. (ACME is to come.)
+	Mode tlsMode `json:"mode"`
+
+	// Files are PEM pairs, chosen by the name that the client asks for; the first one answers all other names. Each
+	// certificate file holds the leaf and then its intermediates, in order: AWS refuses anything else.
+	Files []pairConfig `json:"files,omitempty"`
+}
+
+type pairConfig struct {
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+type adminConfig struct {
+	Address string `json:"address"` // host:port; default "127.0.0.1:9090"
+}
+
+type cacheConfig struct {
+	MaxAge               *keystore.Duration `json:"maxAge,omitempty"`               // default 5m; 1m to 24h
+	StaleWhileRevalidate *keystore.Duration `json:"staleWhileRevalidate,omitempty"` // default 5m
+	StaleIfError         *keystore.Duration `json:"staleIfError,omitempty"`         // default 24h
+}
+
+func (c cacheConfig) policy() keystore.Policy {
+	return keystore.Policy{MaxAge: c.MaxAge, StaleWhileRevalidate: c.StaleWhileRevalidate, StaleIfError: c.StaleIfError}
+}
+
+type logConfig struct {
+	Level  string `json:"level"`  // debug, info (default), warn, error
+	Format string `json:"format"` // json (default) or console
+	Access bool   `json:"access"` // a line per request, sampled: the first 100 of each second, then every 100th
+}
+
+// tlsMode accepts the bare word off, which YAML 1.1 reads as the boolean false.
+type tlsMode string
+
+const (
+	tlsFiles tlsMode = "files"
+	tlsOff   tlsMode = "off"
+)
+
+func (m *tlsMode) UnmarshalJSON(data []byte) error {
+	if string(data) == "false" {
+		*m = tlsOff
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return errors.New("listen.tls.mode must be files or off")
+	}
+	*m = tlsMode(s)
+	return nil
+}
+
+func defaultConfig() config {
+	d := keystore.DefaultCache()
+	return config{
+		Listen: listenConfig{
+			Address: ":8443", TLS: tlsConfig{Mode: tlsFiles}, MaxConnections: 10000,
+			DrainDelay: *keystore.D(10 * second), DrainTimeout: *keystore.D(20 * second),
+		},
+		Admin:  adminConfig{Address: "127.0.0.1:9090"},
+		Policy: cacheConfig{keystore.D(d.MaxAge), keystore.D(d.StaleWhileRevalidate), keystore.D(d.StaleIfError)},
+		Poll:   *keystore.D(10 * second),
+		Log:    logConfig{Level: "info", Format: "json"},
+	}
+}
+
+// maxConfig bounds the file, in bytes: a path to something huge is a mistake.
+const maxConfig = 1 << 20
+
+func readConfig(file string) (config, error) {
+	data, err := os.ReadFile(file) //nolint:gosec // the operator names the file
+	if err != nil {
+		return config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	c, err := parseConfig(data)
+	if err != nil {
+		return config{}, fmt.Errorf("configuration %s: %w", file, err)
+	}
+	return c, nil
+}
+
+var moreDocuments = regexp.MustCompile(`(?m)^---`)
+
+func parseConfig(data []byte) (config, error) {
+	if len(data) > maxConfig {
+		return config{}, fmt.Errorf("it is larger than %d bytes", maxConfig)
+	}
+	if at := moreDocuments.FindAllIndex(data, 2); len(at) > 1 || len(at) == 1 && len(strings.TrimSpace(string(data[:at[0][0]]))) > 0 {
+		return config{}, errors.New("it holds more than one YAML document; everything is in one")
+	}
+	c := defaultConfig()
+	if err := yaml.UnmarshalStrict(data, &c); err != nil {
+		return config{}, errors.New(strings.TrimPrefix(oneLine(err), "error unmarshaling JSON: "))
+	}
+	return c, c.check()
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// check refuses what cannot work, each with what to write instead. All findings are told at once.
+func (c config) check() error {
+	var errs []error
+	if c.Dir == "" {
+		errs = append(errs, errors.New("dir is not set: name the directory that holds the key sets"))
+	}
+	if len(c.IssuerURLs) == 0 {
+		errs = append(errs, errors.New(`issuerURLs is empty: say which key set may have which URL, such as "https://oidc.example.com/{name}"`))
+	}
+	if _, err := c.patterns(false); err != nil {
+		errs = append(errs, err)
+	}
+	if err := c.Policy.policy().Check(false); err != nil {
+		errs = append(errs, err)
+	}
+	errs = append(errs, c.Listen.check()...)
+	errs = append(errs, checkAliases(c.HostAliases)...)
+	if c.Poll < *keystore.D(second) {
+		errs = append(errs, fmt.Errorf("poll is %v; it must be at least 1s", c.Poll))
+	}
+	if err := checkAddress("admin.address", c.Admin.Address); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := c.Log.level(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (c config) patterns(dev bool) ([]issuer.Pattern, error) {
+	var all []issuer.Pattern
+	for _, raw := range c.IssuerURLs {
+		p, err := issuer.ParsePattern(raw, dev)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func (l listenConfig) check() []error {
+	var errs []error
+	if err := checkAddress("listen.address", l.Address); err != nil {
+		errs = append(errs, err)
+	}
+	switch {
+	case l.TLS.Mode == "acme":
+		errs = append(errs, errors.New("listen.tls.mode acme is not in this version; use files"))
+	case l.TLS.Mode != tlsFiles && l.TLS.Mode != tlsOff:
+		errs = append(errs, fmt.Errorf("listen.tls.mode is %q; it must be files or off", l.TLS.Mode))
+	case l.TLS.Mode == tlsFiles && len(l.TLS.Files) == 0:
+		errs = append(errs, errors.New("listen.tls.files is empty: name the certificate and key, or set listen.tls.mode to off behind a proxy that ends TLS"))
+	case l.TLS.Mode == tlsOff && len(l.TLS.Files) > 0:
+		errs = append(errs, errors.New("listen.tls.files is set although listen.tls.mode is off; drop one of them"))
+	}
+	for i, p := range l.TLS.Files {
+		if p.Cert == "" || p.Key == "" {
+			errs = append(errs, fmt.Errorf("listen.tls.files[%d] needs both cert and key", i))
+		}
+	}
+	if l.MaxConnections < 1 {
+		errs = append(errs, fmt.Errorf("listen.maxConnections is %d; it must be at least 1", l.MaxConnections))
+	}
+	return errs
+}
+
+func checkAddress(what, address string) error {
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		return fmt.Errorf("%s is %q; write host:port, or :port for every interface", what, address)
+	}
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+
+func checkAliases(aliases map[string]string) []error {
+	var errs []error
+	for _, from := range slices.Sorted(maps.Keys(aliases)) {
+		to := aliases[from]
+		_, chain := aliases[to]
+		switch {
+		case !hostName.MatchString(from) || !hostName.MatchString(to):
+			errs = append(errs, fmt.Errorf("hostAliases: %q: %q must both be host names in lower case without a port", from, to))
+		case chain:
+			errs = append(errs, fmt.Errorf("hostAliases: %q leads to %q, which is an alias itself; name the issuer's host", from, to))
+		}
+	}
+	return errs
+}
+
+// devConfig is the configuration of --dev: loopback only, short drain, key sets and certificates below one directory.
+func devConfig(dir, address, admin string) (config, error) {
+	for _, a := range []string{address, admin} {
+		if err := checkLoopback(a); err != nil {
+			return config{}, err
+		}
+	}
+	_, port, _ := net.SplitHostPort(address)
+	c := defaultConfig()
+	c.Dir, c.IssuerURLs = keySetsDir(dir), []string{"https://localhost:" + port + "/{name}"}
+	c.Listen.Address, c.Listen.DrainDelay, c.Admin.Address = address, 0, admin
+	c.Log.Format = "console"
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil { //nolint:gosec // public data, read by other users too
+		return config{}, fmt.Errorf("prepare the development directory: %w", err)
+	}
+	return c, nil
+}
+
+func checkLoopback(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	ip, ipErr := netip.ParseAddr(host)
+	if err != nil || port == "" || port == "0" || ipErr != nil || !ip.IsLoopback() {
+		return fmt.Errorf("--dev serves loopback only: %q must be 127.0.0.1:PORT or [::1]:PORT", address)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/issuer/listen"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+)
+
+// daemon is everything that a configuration turns into. Making one reads the certificates and opens the directory,
+// so that --check finds what serving would.
+type daemon struct {
+	c            config
+	log          *zap.Logger
+	publisher    *issuer.Publisher
+	handler      *issuer.Handler
+	certificates listen.Certificates // nil when TLS is off
+	metrics      *prometheus.Registry
+	draining     atomic.Bool
+}
+
+func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
+	log, err := newLogger(c.Log, stderr)
+	if err != nil {
+		return nil, err
+	}
+	patterns, err := c.patterns(dev != "")
+	if err != nil {
+		return nil, err
+	}
+	store, err := filestore.Open(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{c: c, log: log}
+	d.publisher = issuer.NewPublisher(issuer.Config{
+		Source: store, Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
+		Dev: dev != "", Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
+	})
+	d.handler = issuer.NewHandler(d.publisher.Snapshot, c.HostAliases)
+	if d.certificates, err = loadCertificates(c, dev, patterns); err != nil {
+		return nil, err
+	}
+	d.metrics, err = newMetrics(d.publisher, d.handler)
+	return d, err
+}
+
+// loadCertificates returns nil when TLS is off. Hosts that aliases stand for need a certificate too: a CDN asks for
+// them by name.
+func loadCertificates(c config, dev string, patterns []issuer.Pattern) (listen.Certificates, error) {
+	hosts := issuer.Hosts(patterns)
+	for from := range c.HostAliases {
+		hosts = append(hosts, from)
+	}
+	var files *listen.Files
+	var err error
+	switch {
+	case dev != "":
+		files, err = listen.LoadDev(dev, hosts, time.Now())
+	case c.Listen.TLS.Mode == tlsOff:
+		return nil, nil
+	default:
+		var pairs []listen.Pair
+		for _, p := range c.Listen.TLS.Files {
+			pairs = append(pairs, listen.Pair{Cert: p.Cert, Key: p.Key})
+		}
+		files, err = listen.LoadFiles(pairs, hosts, time.Now())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+func newMetrics(more ...prometheus.Collector) (*prometheus.Registry, error) {
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "keypost_build_info", Help: "Always 1; what this program was built from."}, []string{"version", "goversion"})
+	build.WithLabelValues(buildVersion(), runtime.Version()).Set(1)
+	all := append([]prometheus.Collector{build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}, more...)
+	r := prometheus.NewRegistry()
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// serve runs until ctx is done and the public listener has drained. The admin listener and the publisher live a
+// little longer, since probes are wanted most during the drain and a revocation must not wait for a restart.
+func (d *daemon) serve(ctx context.Context) error {
+	rest, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, rest := errgroup.WithContext(rest)
+	g.Go(func() error { return d.publisher.Run(rest) })
+	g.Go(func() error { return listen.ServeAdmin(rest, d.c.Admin.Address, d.admin()) })
+	g.Go(func() error {
+		defer stop()
+		public, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(rest, cancel)() // trouble of the others ends the public side too
+		return listen.Serve(public, d.public())
+	})
+	err := g.Wait()
+	if err == nil {
+		d.log.Info("stopped")
+	}
+	return err
+}
+
+func (d *daemon) public() listen.Config {
+	handler := http.Handler(d.handler)
+	if d.c.Log.Access {
+		handler = accessLog(d.log, handler)
+	}
+	delay := time.Duration(d.c.Listen.DrainDelay)
+	if delay == 0 {
+		delay = -1 // listen's zero is its default
+	}
+	return listen.Config{
+		Address: d.c.Listen.Address, Handler: handler, Certificates: d.certificates,
+		Limits:     listen.Limits{MaxConnections: d.c.Listen.MaxConnections},
+		DrainDelay: delay, DrainTimeout: time.Duration(d.c.Listen.DrainTimeout),
+		Log: d.log.Named("listen"), Metrics: d.metrics,
+		Listening: func(a net.Addr) {
+			d.log.Info("serving", zap.Stringer("address", a), zap.Bool("tls", d.certificates != nil), zap.String("version", buildVersion()))
+		},
+		Draining: func() { d.draining.Store(true) },
+	}
+}
+
+func (d *daemon) admin() listen.Admin {
+	return listen.Admin{
+		Metrics: promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}),
+		Ready:   d.ready,
+		Extra:   map[string]http.Handler{"/issuers": http.HandlerFunc(d.report)},
+		Log:     d.log.Named("admin"),
+		Listening: func(a net.Addr) {
+			d.log.Info("admin listener is up", zap.Stringer("address", a))
+		},
+	}
+}
+
+func (d *daemon) ready() error {
+	if d.draining.Load() {
+		return errors.New("draining")
+	}
+	return d.publisher.Ready()
+}
+
+func (d *daemon) report(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(d.publisher.Report()); err != nil {
+		d.log.Debug("write the report", zap.Error(err))
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime/debug"
+
+	"sigs.k8s.io/yaml"
+)
+
+// options are the flags. Everything else is in the configuration file, which is read once.
+type options struct {
+	config  string
+	check   bool
+	dev     string
+	address string
+	admin   string
+	version bool
+}
+
+// run is the program: flags, configuration, then serving until ctx is done. The code is for os.Exit: 0 after a clean
+// stop, 1 for an error, 2 for wrong usage.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	o, err := parseFlags(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0, nil
+	case err != nil:
+		return 2, err
+	case o.version:
+		fmt.Fprintln(stdout, "keypostd", buildVersion())
+		return 0, nil
+	}
+	c, err := o.load()
+	if err != nil {
+		return 1, err
+	}
+	d, err := newDaemon(c, o.dev, stderr)
+	if err != nil {
+		return 1, err
+	}
+	if o.check {
+		return 0, printConfig(stdout, c)
+	}
+	if err := d.serve(ctx); err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+func parseFlags(args []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("keypostd", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&o.config, "config", "", "read the configuration from `FILE`")
+	f.BoolVar(&o.check, "check", false, "check the configuration, print it with its defaults, and exit")
+	f.StringVar(&o.dev, "dev", "", "development: serve `DIR`/keysets on loopback with a certificate authority of its own")
+	f.StringVar(&o.address, "address", "127.0.0.1:8443", "with --dev: listen on this loopback `ADDRESS`")
+	f.StringVar(&o.admin, "admin-address", "127.0.0.1:9090", "with --dev: metrics and health on this loopback `ADDRESS`")
+	f.BoolVar(&o.version, "version", false, "print the version and exit")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	return o, o.checkUsage(f)
+}
+
+func (o options) checkUsage(f *flag.FlagSet) error {
+	given := map[string]bool{}
+	f.Visit(func(x *flag.Flag) { given[x.Name] = true })
+	switch {
+	case o.version:
+		return nil
+	case f.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", f.Arg(0))
+	case (o.config == "") == (o.dev == ""):
+		return errors.New("give either --config FILE or --dev DIR")
+	case o.dev == "" && (given["address"] || given["admin-address"]):
+		return errors.New("--address and --admin-address go with --dev; otherwise set listen.address and admin.address in the configuration")
+	}
+	return nil
+}
+
+func (o options) load() (config, error) {
+	if o.dev == "" {
+		return readConfig(o.config)
+	}
+	return devConfig(o.dev, o.address, o.admin)
+}
+
+func printConfig(w io.Writer, c config) error {
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("print the configuration: %w", err)
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// buildVersion comes from what the Go toolchain stamps into the binary, so that packagers need no flags.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	version := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			version += " (" + s.Value + ")"
+		}
+	}
+	return version
+}
+
+// keySetsDir is where a development directory keeps its key sets.
+func keySetsDir(dev string) string { return filepath.Join(dev, "keysets") }
