@@ -31,7 +31,9 @@ func NewHandler(snapshot func() *Snapshot, aliases map[string]string) *Handler {
 	}, []string{"document", "code"})}
 	for k := range kinds {
 		for i, code := range statuses {
-			h.counters[k][i] = h.requests.WithLabelValues(kindNames[k], strconv.Itoa(code))
+			if found := code < http.StatusBadRequest; found == (k != kindNone) {
+				h.counters[k][i] = h.requests.WithLabelValues(kindNames[k], strconv.Itoa(code))
+			}
 		}
 	}
 	return h
