@@ -1,0 +1,42 @@
+# keypost's chores. Tools are pinned by test/tools and cached outside the tree ($KEYPOST_CACHE, default ~/.cache/keypost).
+GO ?= go
+
+.PHONY: help run build test race lint vuln fuzz e2e e2e-full bench durability-full tools stats clean
+
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+
+run: build ## Try it: a development issuer on loopback, published and verified; stays in the foreground
+	@test/demo/run
+
+build: ## Build keypost and keypostd into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/keypost ./cmd/keypostd
+
+test: ## Run every test that needs nothing but Go, under the race detector
+	$(GO) test -race ./...
+
+tools: ## Install the pinned tools that lint, vuln and e2e use
+	test/tools/all
+
+lint: ## Check style and common mistakes
+	test/tools/lint
+
+vuln: ## Check the linked code against the Go vulnerability database
+	test/tools/vuln
+
+fuzz: ## Fuzz each target for 30 s (FUZZTIME=5m for longer)
+	test/tools/fuzz
+
+e2e: ## Prove it on a real kube-apiserver, etcd and relying parties
+	test/e2e/run
+
+e2e-full: e2e durability-full ## All that is too long for CI
+
+durability-full: ## Kill writers thousands of times
+	KEYPOST_KILLS=5000 $(GO) test -count=1 -v -timeout 60m ./test/durability
+
+bench: ## Measure CPU per request, memory and time to serve a change; fails when a bar is missed
+	$(GO) run ./test/bench
+
+clean: ## Remove what build made
+	rm -rf bin
