@@ -34,6 +34,12 @@ func (f *Files) Watch(ctx context.Context, log *zap.Logger) error {
 		log.Warn("no notice of changed certificate files, only a poll", zap.Duration("every", pollEvery), zap.Error(err))
 	}
 	defer notices.close()
+	f.follow(ctx, notices, log)
+	return nil
+}
+
+// follow judges the files whenever a notice has settled, and every pollEvery.
+func (f *Files) follow(ctx context.Context, notices *notices, log *zap.Logger) {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	settled := time.NewTimer(settle) // the files may have changed since they were loaded
@@ -41,7 +47,7 @@ func (f *Files) Watch(ctx context.Context, log *zap.Logger) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-notices.changed:
 			settled.Reset(settle) // an endless stream of changes is cut by the poll
 			continue

@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -265,6 +267,67 @@ func TestWatchReadsFilesThatChangedBeforeIt(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// following runs the reload loop in a synctest bubble, with changes as its only notices.
+func following(t *testing.T, f *Files, changes chan fsnotify.Event) *observer.ObservedLogs {
+	core, logs := observer.New(zapcore.DebugLevel)
+	go f.follow(t.Context(), &notices{changed: changes}, zap.New(core))
+	time.Sleep(settle + 1) // past the first look
+	synctest.Wait()
+	return logs
+}
+
+func TestPollFindsWhatNobodyAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := newAuthority(t, "root", nil)
+		dir := t.TempDir()
+		f := mustLoad(t, nil, writePair(t, dir, "tls", root.leaf(t, "a.example")))
+		following(t, f, nil)
+		next := root.leaf(t, "a.example")
+		writePair(t, dir, "tls", next)
+		time.Sleep(pollEvery)
+		synctest.Wait()
+		if string(f.leafOf(0)) != string(next.cert.Raw) {
+			t.Error("the new pair is not in use after a poll")
+		}
+	})
+}
+
+func TestPollNoticesThatTimeHasPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := newAuthority(t, "root", nil)
+		f := mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.leafUntil(t, time.Now().Add(time.Hour), "a.example")))
+		logs := following(t, f, nil)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		if failingMetric(t, f) != 1 {
+			t.Error("an expired certificate in use raises no alarm")
+		}
+		checkOneLine(t, logs, "expired at")
+	})
+}
+
+func TestAPairWrittenInTwoStepsIsJudgedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := newAuthority(t, "root", nil)
+		p := writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))
+		f := mustLoad(t, nil, p)
+		changes := make(chan fsnotify.Event)
+		logs := following(t, f, changes)
+		next := root.leaf(t, "a.example")
+		writeFile(t, p.Cert, chainPEM(next))
+		changes <- fsnotify.Event{Name: p.Cert}
+		time.Sleep(settle - 1)
+		writeFile(t, p.Key, next.keyPEM(t))
+		changes <- fsnotify.Event{Name: p.Key}
+		time.Sleep(settle + 1)
+		synctest.Wait()
+		if string(f.leafOf(0)) != string(next.cert.Raw) {
+			t.Error("the new pair is not in use")
+		}
+		checkOneLine(t, logs, "")
+	})
 }
 
 func TestOpenKeyFileIsOnlyAWarning(t *testing.T) {
