@@ -1,0 +1,82 @@
+package signingkey
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Paths says where the two halves of a key go.
+type Paths struct {
+	Private string // mode 0600
+	Public  string // mode 0644, less the umask
+}
+
+// CheckFree tells whether both files can be made: neither exists, not even as a dangling link, and they are two. It
+// is for asking before a slow step; Write asks again by O_EXCL.
+func (p Paths) CheckFree() error {
+	if filepath.Clean(p.Private) == filepath.Clean(p.Public) {
+		return fmt.Errorf("%s cannot hold the private and the public key at once", p.Private)
+	}
+	for _, path := range []string{p.Private, p.Public} {
+		if _, err := os.Lstat(path); err == nil {
+			return fmt.Errorf("%s: %w; a key file is never overwritten", path, fs.ErrExist)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write puts the private key (PKCS#1 or SEC 1 PEM) and the public key (PKIX PEM) into two new files, durably. It
+// overwrites nothing: the error wraps [fs.ErrExist] when a file is there. Both files are complete, or none is left.
+func (p Private) Write(paths Paths) error {
+	private, err := p.privatePEM()
+	if err != nil {
+		return err
+	}
+	public, err := p.publicPEM()
+	if err != nil {
+		return err
+	}
+	if err := paths.CheckFree(); err != nil {
+		return err
+	}
+	if err := writeNew(paths.Private, private, 0o600); err != nil {
+		return err
+	}
+	if err := writeNew(paths.Public, public, 0o644); err != nil {
+		return errors.Join(err, os.Remove(paths.Private)) // ours: O_EXCL made it a moment ago
+	}
+	return nil
+}
+
+// writeNew creates path with O_EXCL, which also refuses to follow a link that someone put there.
+func writeNew(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s: %w; a key file is never overwritten", path, fs.ErrExist)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
+	}
+	return nil
+}
+
+// syncDir makes the new name survive a power cut, not only the bytes behind it.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
