@@ -1,0 +1,196 @@
+package verify
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Bounds of a fetch.
+const (
+	maxBody = keystore.MaxMaterial
+	timeout = 10 * time.Second
+)
+
+// DialFunc opens a connection, as net.Dialer.DialContext does.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Client fetches documents as a careful relying party does: over HTTPS only, from the named host itself (no proxy of
+// the environment), on a new connection each time, with bounds on time and size, and without following a redirect.
+type Client struct {
+	http  *http.Client
+	dial  DialFunc
+	roots *x509.CertPool
+}
+
+// NewClient makes a Client. Nil roots are the system's, a nil dial is the network's own.
+func NewClient(roots *x509.CertPool, dial DialFunc) *Client {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: timeout}).DialContext
+	}
+	return &Client{
+		roots: roots,
+		dial:  dial,
+		http: &http.Client{
+			Timeout:       timeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport: &http.Transport{
+				DialContext:        dial,
+				TLSClientConfig:    &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+				DisableKeepAlives:  true,
+				DisableCompression: true,
+			},
+		},
+	}
+}
+
+// Answer is what a server answered, whatever the status.
+type Answer struct {
+	URL    string
+	Status int
+	Header http.Header
+	Body   []byte        // of a GET, at most 1 MiB
+	Took   time.Duration // from the start of the connection to the last byte
+}
+
+// Get fetches an https URL. A status other than 200 is no error; an answer that is too large is.
+func (c *Client) Get(ctx context.Context, url string) (Answer, error) {
+	return c.do(ctx, http.MethodGet, url)
+}
+
+// Head asks for the headers only.
+func (c *Client) Head(ctx context.Context, url string) (Answer, error) {
+	return c.do(ctx, http.MethodHead, url)
+}
+
+func (c *Client) do(ctx context.Context, method, url string) (Answer, error) {
+	if !strings.HasPrefix(url, "https://") {
+		return Answer{}, fmt.Errorf("fetch %s: it must begin with https://", printable(url))
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	if err != nil {
+		return Answer{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
+	}
+	start := time.Now()
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return Answer{}, fmt.Errorf("fetch %s: %w", url, cause(err))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if err != nil {
+		return Answer{}, fmt.Errorf("fetch %s: %w", url, cause(err))
+	}
+	if len(body) > maxBody {
+		return Answer{}, fmt.Errorf("fetch %s: the answer is larger than %d bytes", url, maxBody)
+	}
+	return Answer{URL: url, Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start)}, nil
+}
+
+// cause leaves out the method and URL that net/http puts before every error.
+func cause(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		if e.Timeout() {
+			return fmt.Errorf("no answer within %v", timeout)
+		}
+		return e.Err
+	}
+	return err
+}
+
+// check200 explains any other status.
+func (a Answer) check200() error {
+	switch {
+	case a.Status == http.StatusOK:
+		return nil
+	case a.Status >= 300 && a.Status < 400:
+		return fmt.Errorf("%s redirects (%d) to %s", a.URL, a.Status, printable(a.Header.Get("Location")))
+	}
+	return fmt.Errorf("%s answers %d", a.URL, a.Status)
+}
+
+// Paths of the documents below an issuer URL.
+const (
+	discoveryPath = "/.well-known/openid-configuration"
+	aliasPath     = "/openid/v1/jwks"
+)
+
+// Published is the key set that an issuer publishes.
+type Published struct {
+	Issuer string // what the discovery document calls itself; empty when a JWKS was read directly
+	URL    string // of the JWKS
+	Keys   []keystore.Public
+}
+
+// JWKS reads the keys at an https URL: of a JWKS, or of an issuer, whose discovery document is then followed. A
+// discovery document that names another issuer is refused, and so is a JWKS without keys.
+func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
+	a, err := c.Get(ctx, url)
+	if err != nil {
+		return Published{}, err
+	}
+	if a.Status == http.StatusOK && hasKeys(a.Body) {
+		return published("", a)
+	}
+	d, err := c.discovery(ctx, url)
+	if err != nil {
+		return Published{}, fmt.Errorf("%s is no JWKS and no issuer URL: %w", url, err)
+	}
+	if d.Issuer != url {
+		return Published{}, fmt.Errorf("the discovery document of %s names the issuer %q, so tokens of %s are not its own", url, printable(d.Issuer), url)
+	}
+	if a, err = c.Get(ctx, d.JWKSURI); err == nil {
+		err = a.check200()
+	}
+	if err != nil {
+		return Published{}, fmt.Errorf("read the JWKS of %s: %w", url, err)
+	}
+	return published(d.Issuer, a)
+}
+
+func published(issuer string, a Answer) (Published, error) {
+	keys, err := keystore.ParsePublicKeys(a.URL, a.Body)
+	return Published{Issuer: issuer, URL: a.URL, Keys: keys}, err
+}
+
+func hasKeys(body []byte) bool {
+	var set struct {
+		Keys *json.RawMessage `json:"keys"`
+	}
+	return json.Unmarshal(body, &set) == nil && set.Keys != nil
+}
+
+func (c *Client) discovery(ctx context.Context, issuer string) (discovery, error) {
+	a, err := c.Get(ctx, issuer+discoveryPath)
+	if err != nil {
+		return discovery{}, err
+	}
+	if err := a.check200(); err != nil {
+		return discovery{}, err
+	}
+	return parseDiscovery(a)
+}
+
+// printable keeps what a stranger's server answered from moving the cursor of a terminal, and short.
+func printable(s string) string {
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
