@@ -1,0 +1,229 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+const (
+	writers = 6
+	updates = 4 // by each writer
+)
+
+// together calls f(0) … f(n-1) at once and waits for all.
+func together(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() { <-start; f(i) })
+	}
+	close(start)
+	wg.Wait()
+}
+
+func oneCreator(t *testing.T, st keystore.Store) {
+	sets := make([]keystore.KeySet, writers)
+	for i := range sets {
+		sets[i] = KeySet(t, "prod-a")
+	}
+	wantOneWinner(t, st, "", sets)
+}
+
+func oneWriter(t *testing.T, st keystore.Store) {
+	first := KeySet(t, "prod-a")
+	rev := replace(t, st, "", first)
+	sets := make([]keystore.KeySet, writers)
+	for i := range sets {
+		sets[i] = next(t, first, fmt.Sprintf("w%d", i))
+	}
+	wantOneWinner(t, st, rev, sets)
+}
+
+func wantOneWinner(t *testing.T, st keystore.Store, old keystore.Revision, sets []keystore.KeySet) {
+	t.Helper()
+	revs := make([]keystore.Revision, len(sets))
+	errs := make([]error, len(sets))
+	together(len(sets), func(i int) { revs[i], errs[i] = st.Replace(t.Context(), "prod-a", old, sets[i]) })
+	winner := slices.Index(errs, nil)
+	if winner < 0 {
+		t.Fatalf("nobody won: %v", errs)
+	}
+	wantStored(t, st, revs[winner], sets[winner])
+	for i, err := range errs {
+		if i != winner && !errors.Is(err, keystore.ErrConflict) {
+			t.Errorf("writer %d got %v, want ErrConflict since writer %d won", i, err, winner)
+		}
+	}
+}
+
+func noLostUpdate(t *testing.T, st keystore.Store) {
+	replace(t, st, "", KeySet(t, "prod-a"))
+	together(writers, func(w int) {
+		for i := range updates {
+			if _, err := keystore.Update(t.Context(), st, "prod-a", Mark(fmt.Sprintf("w%d-%d", w, i))); err != nil {
+				t.Errorf("writer %d, update %d: %v", w, i, err)
+			}
+		}
+	})
+	s, _ := load(t, st, "prod-a")
+	if want := int64(1 + writers*updates); s.Generation() != want {
+		t.Errorf("the generation is %d, want %d", s.Generation(), want)
+	}
+	marks := Marks(s)
+	for w := range writers {
+		for i := range updates {
+			if !slices.Contains(marks, fmt.Sprintf("w%d-%d", w, i)) {
+				t.Errorf("update %d of writer %d was lost", i, w)
+			}
+		}
+	}
+}
+
+// during runs f again and again, several times at once, until work is done.
+func during(work, f func()) {
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for !done.Load() {
+				f()
+			}
+		})
+	}
+	work()
+	done.Store(true)
+	wg.Wait()
+}
+
+// neverAMix writes key sets whose parts, at the start and at the end of a large document, all name the generation.
+func neverAMix(t *testing.T, st keystore.Store) {
+	keys := make([]keystore.Public, 12)
+	for i := range keys {
+		keys[i] = Key(t)
+	}
+	replace(t, st, "", KeySet(t, "prod-a", keys...))
+	var newest atomic.Int64 // the highest generation that was reported as stored
+	newest.Store(1)
+	during(func() {
+		for range 15 {
+			s := update(t, st, "prod-a", Numbered)
+			newest.Store(s.Generation())
+		}
+	}, func() {
+		least := newest.Load()
+		s, _, err := st.Load(t.Context(), "prod-a")
+		if err != nil {
+			t.Errorf("Load: %v", err)
+			return
+		}
+		if s.Generation() < least {
+			t.Errorf("read generation %d after %d was stored", s.Generation(), least)
+		}
+		if err := CheckNumbered(s); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Numbered is a change for [keystore.Update] that writes the next generation into several parts of the document;
+// [CheckNumbered] tells whether they still agree.
+func Numbered(s keystore.KeySet) (keystore.KeySet, error) {
+	g := fmt.Sprintf("g-%d", s.Generation()+1)
+	return s.SetPolicy(keystore.Change{At: Time(0), By: g}, keystore.Policy{RelyingParties: []string{g}, Origins: []string{g}})
+}
+
+// CheckNumbered returns an error if s is put together from several generations. Generation 1 has no numbers.
+func CheckNumbered(s keystore.KeySet) error {
+	if s.Generation() == 1 {
+		return nil
+	}
+	want := fmt.Sprintf("g-%d", s.Generation())
+	history := s.History()
+	for _, got := range []string{Marks(s)[0], s.Policy().Origins[0], history[len(history)-1].By} {
+		if got != want {
+			return fmt.Errorf("a part of generation %d says %s: it is a mix", s.Generation(), got)
+		}
+	}
+	return nil
+}
+
+func listWhileChanging(t *testing.T, st keystore.Store) {
+	names := make([]keystore.Name, 20)
+	key := Key(t)
+	for i := range names {
+		names[i] = keystore.Name(fmt.Sprintf("prod-%d", i))
+		replace(t, st, "", KeySet(t, names[i], key))
+	}
+	during(func() {
+		for _, n := range names {
+			update(t, st, n, Mark("x"))
+		}
+	}, func() {
+		all, err := st.List(t.Context())
+		if err != nil || len(all) != len(names) {
+			t.Errorf("List has %d names, %v; want %d", len(all), err, len(names))
+		}
+	})
+}
+
+func watch(t *testing.T, st keystore.Store) {
+	w, ok := st.(keystore.Watcher)
+	if !ok {
+		t.Skip("this store cannot be watched")
+	}
+	replace(t, st, "", KeySet(t, "prod-a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reports, done := make(chan []keystore.Name, 1000), make(chan error, 1)
+	go func() {
+		done <- w.Watch(ctx, func(names ...keystore.Name) {
+			select {
+			case reports <- names:
+			default: // changed must return quickly
+			}
+		})
+	}()
+	wantReport(t, reports, func() { update(t, st, "prod-a", Numbered) }, "prod-a")
+	n := 0
+	wantReport(t, reports, func() {
+		n++
+		replace(t, st, "", KeySet(t, keystore.Name(fmt.Sprintf("new-%d", n))))
+	}, "new-1")
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch = %v after its context was done", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Watch did not return after its context was done")
+	}
+}
+
+// wantReport makes changes until one is reported, since a watch takes a while to stand and may miss some.
+func wantReport(t *testing.T, reports <-chan []keystore.Name, change func(), n keystore.Name) {
+	t.Helper()
+	for range 50 {
+		change()
+		again := time.After(200 * time.Millisecond)
+		for waiting := true; waiting; {
+			select {
+			case names := <-reports:
+				if len(names) == 0 || slices.Contains(names, n) {
+					return
+				}
+			case <-again:
+				waiting = false
+			}
+		}
+	}
+	t.Fatalf("no change of %s was reported", n)
+}

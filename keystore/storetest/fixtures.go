@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Time returns a fixed time in the past plus d, for a [keystore.Change].
+func Time(d time.Duration) time.Time {
+	return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(d)
+}
+
+// Change returns a change at [Time] plus d that may pass gates.
+func Change(d time.Duration) keystore.Change {
+	return keystore.Change{At: Time(d), By: "storetest", Why: "test", Force: true}
+}
+
+// Key returns a new P-256 verification key.
+func Key(t testing.TB) keystore.Public {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return public(t, &k.PublicKey)
+}
+
+// SyntheticRSA returns a verification key of 2,048 bits that has no private half and took no time to make; n tells
+// several apart.
+func SyntheticRSA(t testing.TB, n int64) keystore.Public {
+	t.Helper()
+	modulus := new(big.Int).Lsh(big.NewInt(1), 2047)
+	modulus.Add(modulus, big.NewInt(2*n+1))
+	return public(t, &rsa.PublicKey{N: modulus, E: 65537})
+}
+
+func public(t testing.TB, key any) keystore.Public {
+	t.Helper()
+	p, err := keystore.NewPublic(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// KeySet returns a key set of generation 1 with the issuer URL https://oidc.example.com/NAME and the given keys, or
+// one new key.
+func KeySet(t testing.TB, n keystore.Name, keys ...keystore.Public) keystore.KeySet {
+	t.Helper()
+	if len(keys) == 0 {
+		keys = []keystore.Public{Key(t)}
+	}
+	s, err := keystore.New(keystore.Change{At: Time(0), By: "storetest"}, keystore.Spec{
+		Name: n, Issuers: []string{"https://oidc.example.com/" + string(n)}, Keys: keys,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Text returns a key set's document.
+func Text(t testing.TB, s keystore.KeySet) string {
+	t.Helper()
+	data, err := keystore.Encode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// Mark returns a change for [keystore.Update] that leaves a mark: no update is lost when every mark is there.
+func Mark(mark string) func(keystore.KeySet) (keystore.KeySet, error) {
+	return func(s keystore.KeySet) (keystore.KeySet, error) {
+		p := s.Policy()
+		p.RelyingParties = append(slices.Clone(p.RelyingParties), mark)
+		return s.SetPolicy(Change(0), p)
+	}
+}
+
+// Marks returns what [Mark] left, oldest first.
+func Marks(s keystore.KeySet) []string { return s.Policy().RelyingParties }
+
+// Full returns a key set with every field set, with values that a careless encoding would lose: nanoseconds, another
+// time zone, strings that look like YAML numbers or booleans.
+func Full(t testing.TB, n keystore.Name) keystore.KeySet {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{
+		"apiVersion": keystore.APIVersion, "kind": keystore.Kind,
+		"metadata": map[string]any{
+			"name":        n,
+			"labels":      map[string]string{"team": "on", "tier": "1e3"},
+			"annotations": map[string]string{"note": "two\nlines: and a colon # no comment", "empty": ""},
+		},
+		"spec": map[string]any{
+			"generation": 9007199254740989, // nearly the most that JSON numbers can be trusted with
+			"issuers":    []string{"https://oidc.example.com/" + string(n), "https://" + string(n) + ".oidc.example.com"},
+			"keys":       fullKeys(t),
+			"gone": []any{
+				map[string]any{"kid": "0x1F", "at": "2025-12-31T23:59:59.999999999Z", "why": keystore.Removed},
+				map[string]any{"kid": "~null", "at": "2025-12-30T01:00:00+02:00", "why": keystore.Revoked},
+			},
+			"policy": map[string]any{
+				"maxAge": "5m", "staleWhileRevalidate": "0s", "staleIfError": "24h", "edgeHold": "1h30m",
+				"relyingParties": []string{"aws", "no"}, "tokenLifetime": "1h", "origins": []string{"origin.example.com:8443"}, "private": true,
+				"heldUntil": []any{map[string]any{"until": "2026-02-01T00:00:00Z", "edge": "48h", "client": "24h", "tokenLifetime": "24h"}},
+			},
+			"rotation":     map[string]any{"id": "r-1", "by": "ops: you", "kid": "1e3", "step": "observe"},
+			"observations": []any{map[string]any{"at": "2026-01-01T00:00:00.000000001Z", "by": "x", "complete": true, "kids": []string{"1e3"}, "maxAge": "5m", "sharedCache": "Via: 1.1 \"cdn\""}},
+			"history":      []any{map[string]any{"at": "2026-01-01T00:00:00Z", "by": "yes", "what": "add key", "why": "\t'quoted' \"text\" – ünïcode", "forced": true}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := keystore.Parse(n, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func fullKeys(t testing.TB) []any {
+	next, active, retired := Key(t), Key(t), SyntheticRSA(t, 1)
+	return []any{
+		map[string]any{"kid": next.ID(), "publicKey": pemOf(t, next), "alg": "ES256", "state": keystore.Next,
+			"publishedAt": "2026-01-01T00:00:00.5Z", "observedAt": "2026-01-01T00:00:01.123456789Z"},
+		map[string]any{"kid": "1e3", "importedKid": true, "publicKey": pemOf(t, active), "alg": "ES256", "state": keystore.Active,
+			"publishedAt": "2026-01-01T00:00:00Z", "promotedAt": "2026-01-01T02:00:00+02:00"},
+		map[string]any{"kid": retired.ID(), "publicKey": pemOf(t, retired), "alg": "RS512", "state": keystore.Retired,
+			"publishedAt": "2025-01-01T00:00:00Z", "observedAt": "2025-01-02T00:00:00Z", "promotedAt": "2025-01-03T00:00:00Z", "retiredAt": "2026-01-01T00:00:00Z"},
+	}
+}
+
+func pemOf(t testing.TB, p keystore.Public) string {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(p.Key())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+}
+
+// large returns a key set about as large as real ones ever get: 100 keys, and years of rotations behind it.
+func large(t testing.TB, n keystore.Name) keystore.KeySet {
+	t.Helper()
+	keys := make([]keystore.Public, 100)
+	for i := range keys {
+		keys[i] = Key(t)
+	}
+	spec := keystore.Spec{Name: n, Issuers: []string{"https://oidc.example.com/" + string(n)}, Keys: keys}
+	for i := range 300 {
+		spec.Gone = append(spec.Gone, keystore.Gone{ID: keystore.KeyID(fmt.Sprintf("kid-%041d", i)), At: Time(0), Why: keystore.Removed})
+	}
+	s, err := keystore.New(Change(0), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
