@@ -1,0 +1,85 @@
+package storetest_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// complaints is a testing.TB that notes errors instead of failing.
+type complaints struct {
+	testing.TB
+	text strings.Builder
+}
+
+func (c *complaints) Errorf(format string, args ...any) {
+	c.text.WriteString(format)
+	for _, a := range args {
+		if s, ok := a.(string); ok {
+			c.text.WriteString(" " + s)
+		}
+	}
+}
+
+func TestMemStoreComplains(t *testing.T) {
+	a, b := storetest.Key(t), storetest.Key(t)
+	set := storetest.KeySet(t, "prod-a", a, b)
+	for _, c := range []struct {
+		name, want string
+		next       func(t *testing.T) keystore.KeySet
+	}{
+		{"generation not growing", "generation", func(*testing.T) keystore.KeySet { return set }},
+		{"key dropped", "without a line in gone", func(t *testing.T) keystore.KeySet {
+			return edit(t, storetest.KeySet(t, "prod-a", a), "generation: 1", "generation: 2")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			heard := &complaints{TB: t}
+			m := storetest.NewMemStore(heard)
+			rev := m.Put("prod-a", []byte(storetest.Text(t, set)))
+			if _, err := m.Replace(t.Context(), "prod-a", rev, c.next(t)); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(heard.text.String(), c.want) {
+				t.Errorf("it said %q, want something about %q", heard.text.String(), c.want)
+			}
+		})
+	}
+}
+
+func TestRegressionsSeeGoneShrink(t *testing.T) {
+	full := storetest.Full(t, "full")
+	shrunk := edit(t, full, `kid: "0x1F"`, `kid: "0x20"`)
+	bad := storetest.Regressions(full, shrunk)
+	if len(bad) != 2 || !strings.Contains(bad[1], "0x1F in gone was lost") {
+		t.Errorf("Regressions = %q, want the generation and the lost line", bad)
+	}
+}
+
+// edit changes a document as an editor does.
+func edit(t *testing.T, s keystore.KeySet, from, to string) keystore.KeySet {
+	t.Helper()
+	text := storetest.Text(t, s)
+	if !strings.Contains(text, from) {
+		t.Fatalf("the document does not contain %s:\n%s", from, text)
+	}
+	text = strings.ReplaceAll(text, from, to)
+	changed, err := keystore.Parse(s.Name(), []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
+func TestMemStoreComplainsOfLyingFaults(t *testing.T) {
+	heard := &complaints{TB: t}
+	m := storetest.NewMemStore(heard)
+	m.Inject(func(context.Context, storetest.Op) (bool, error) { return false, nil })
+	_, _ = m.Replace(t.Context(), "prod-a", "", storetest.KeySet(t, "prod-a"))
+	if !strings.Contains(heard.text.String(), "reported success") {
+		t.Errorf("it said %q", heard.text.String())
+	}
+}
