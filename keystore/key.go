@@ -38,8 +38,9 @@ type Public struct {
 // Limits on RSA moduli, in bits. RFC 7518, section 3.3 asks for 2,048 at least; more than 8,192 is refused by common
 // verifiers (Go's crypto/tls among them) and is only a way to make them work.
 const (
-	minRSABits = 2048
-	maxRSABits = 8192
+	minRSABits     = 2048
+	maxRSABits     = 8192
+	maxRSAExponent = 1<<31 - 1 // crypto/x509 reads no larger one
 )
 
 // NewPublic takes an *rsa.PublicKey (2,048 to 8,192 bits) or *ecdsa.PublicKey (P-256, P-384, P-521) and gives it the
@@ -65,7 +66,7 @@ func algorithm(key crypto.PublicKey) (string, error) {
 	case *ecdsa.PublicKey:
 		return algorithmOfCurve(k)
 	}
-	return "", fmt.Errorf("it is a %s key; clouds and Kubernetes accept RSA and ECDSA (P-256, P-384, P-521) only", kindOf(key))
+	return "", fmt.Errorf("its type is %s; clouds and Kubernetes accept RSA and ECDSA (P-256, P-384, P-521) only", kindOf(key))
 }
 
 func checkRSA(k *rsa.PublicKey) error {
@@ -76,8 +77,8 @@ func checkRSA(k *rsa.PublicKey) error {
 		return fmt.Errorf("its RSA modulus has %d bits; at most %d are accepted", bits, maxRSABits)
 	case k.N.Bit(0) == 0:
 		return errors.New("its RSA modulus is even, so it is no RSA key")
-	case k.E < 3 || k.E%2 == 0:
-		return fmt.Errorf("its RSA exponent %d is not an odd number of at least 3", k.E)
+	case k.E < 3 || k.E%2 == 0 || k.E > maxRSAExponent:
+		return fmt.Errorf("its RSA exponent %d is not an odd number from 3 to %d", k.E, maxRSAExponent)
 	}
 	return nil
 }
@@ -118,7 +119,7 @@ func (p Public) as(id KeyID, alg string) (Public, error) {
 		return p, nil
 	}
 	if _, isRSA := p.key.(*rsa.PublicKey); !isRSA || (alg != "RS384" && alg != "RS512") {
-		return Public{}, fmt.Errorf("its alg %q does not fit a key for %s", alg, p.alg)
+		return Public{}, fmt.Errorf("its alg %q does not fit a key for %s", printable(alg), p.alg)
 	}
 	p.alg = alg
 	return p, nil

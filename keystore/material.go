@@ -61,6 +61,13 @@ func parsePEM(data []byte) ([]Public, error) {
 	var keys []Public
 	for n := 1; ; n++ {
 		block, rest := pem.Decode(data)
+		read := data[:len(data)-len(rest)]
+		if block == nil {
+			read = data
+		}
+		if err := checkSkipped(read, block); err != nil {
+			return nil, fmt.Errorf("PEM block %d: %w", n, err)
+		}
 		if block == nil {
 			break
 		}
@@ -71,13 +78,26 @@ func parsePEM(data []byte) ([]Public, error) {
 		}
 		keys = append(keys, k)
 	}
-	if bytes.Contains(data, []byte("-----BEGIN")) {
-		return nil, fmt.Errorf("PEM block %d: it is damaged (check its first and last line and its base64)", len(keys)+1)
-	}
 	if len(keys) == 0 {
 		return nil, errors.New("it holds neither a PEM block nor a JWK or JWKS")
 	}
 	return keys, nil
+}
+
+// privateLabel ends the label of every PEM block that holds a private key.
+var privateLabel = []byte("PRIVATE KEY-----")
+
+// checkSkipped looks at what pem.Decode read to find block: it passes over a damaged block without a word, and the
+// key in it would be missing from the key set as silently.
+func checkSkipped(read []byte, block *pem.Block) error {
+	begins := bytes.Count(read, []byte("-----BEGIN"))
+	switch {
+	case block != nil && begins == 1, begins == 0:
+		return nil
+	case bytes.Contains(read, privateLabel):
+		return ErrPrivateKey
+	}
+	return errors.New("it is damaged (check its first and last line and its base64)")
 }
 
 func parseDER(block *pem.Block) (Public, error) {

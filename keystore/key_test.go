@@ -1,0 +1,133 @@
+package keystore
+
+import (
+	"crypto"
+	"crypto/dsa"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"math/big"
+	"strings"
+	"testing"
+)
+
+// The key IDs were computed with
+// openssl pkey -pubin -outform DER | openssl dgst -sha256 -binary | basenc --base64url, without the padding.
+const (
+	vectorRSA = `-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAq+uyxTT2rFma9hzydzt/
+Pcclqeg1JC+ECPJ+vzoBpL30aiVRwvwSA+ny5RYw8RNFGVnqnCKOwAK007XLIIsf
+VcMXr1rz+ju7orOiPMnaFLBp6aFJj+MrBn3aSQfdSpNVlcx5J3A/UA2BiAs0cpMl
+g497RIpuOrWP8L/C9eq0oY29VMVn4y6dCMbt/5mgF1hA9gwG9xQynwIlmwOd9GCZ
+B/GjmkgVGYheTGjrXe9ogLpfdiPe7zesKnIgHkLw12F/zfGBuB6EVJLcquVgE27Z
+MW4XQUwWGsxIbgvraMrJgt/bB4ZB70GrYe/2G2OqXtNZoNZa2kalkaEJwlPUDtWv
+/wIDAQAB
+-----END PUBLIC KEY-----
+`
+	vectorRSAID = "UqgQpsfkxJSzVXvfS7sjA4TGeiNBI2dG0XgzWyGIpbw"
+	vectorEC    = `-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEf/y8hQ8ENy4CrS7gJB7I5BM4Scoc
+QgDRZk1y4XtaJ/f6P19b5Olct54cHcGeXQldHC0v2GLnZEHxjkJZciJ4aA==
+-----END PUBLIC KEY-----
+`
+	vectorECID = "KR5wlhF6LnRcL1sQAHyX61cq4gJ4RwNPbq5iRZ1fL8A"
+)
+
+func TestKeyIDIsTheOneThatKubernetesComputes(t *testing.T) {
+	for name, v := range map[string]struct{ pem, id, alg string }{
+		"RSA":   {vectorRSA, vectorRSAID, "RS256"},
+		"ECDSA": {vectorEC, vectorECID, "ES256"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys, err := ParsePublicKeys("vector", []byte(v.pem))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k := keys[0]; string(k.ID()) != v.id || k.Alg() != v.alg || k.Imported() {
+				t.Errorf("kid %s alg %s imported %v; want %s %s false", k.ID(), k.Alg(), k.Imported(), v.id, v.alg)
+			}
+		})
+	}
+}
+
+func TestNewPublicTakesWhatCloudsAndKubernetesAccept(t *testing.T) {
+	even := rsaPublic(2048)
+	even.N = new(big.Int).SetBit(even.N, 0, 0)
+	offCurve := &ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(1), Y: big.NewInt(1)}
+	exponent := func(e int) *rsa.PublicKey { return &rsa.PublicKey{N: rsaPublic(2048).N, E: e} }
+
+	tests := []struct {
+		name    string
+		key     crypto.PublicKey
+		alg     string
+		refused string
+	}{
+		{name: "RSA 2048", key: rsaPublic(2048), alg: "RS256"},
+		{name: "RSA 8192", key: rsaPublic(8192), alg: "RS256"},
+		{name: "RSA exponent 3", key: exponent(3), alg: "RS256"},
+		{name: "largest exponent", key: exponent(1<<31 - 1), alg: "RS256"},
+		{name: "P-256", key: ecPrivate(elliptic.P256(), 1).Public(), alg: "ES256"},
+		{name: "P-384", key: ecPrivate(elliptic.P384(), 1).Public(), alg: "ES384"},
+		{name: "P-521", key: ecPrivate(elliptic.P521(), 1).Public(), alg: "ES512"},
+
+		{name: "RSA 1024", key: rsaPublic(1024), refused: "its RSA modulus has 1024 bits; at least 2048 are needed"},
+		{name: "RSA 2040", key: rsaPublic(2040), refused: "its RSA modulus has 2040 bits; at least 2048 are needed"},
+		{name: "RSA 8200", key: rsaPublic(8200), refused: "its RSA modulus has 8200 bits; at most 8192 are accepted"},
+		{name: "even modulus", key: even, refused: "its RSA modulus is even"},
+		{name: "exponent 1", key: exponent(1), refused: "its RSA exponent 1 is not an odd number"},
+		{name: "even exponent", key: exponent(65536), refused: "its RSA exponent 65536 is not an odd number"},
+		{name: "exponent that crypto/x509 would not read back", key: exponent(1<<31 + 1), refused: "its RSA exponent 2147483649 is not"},
+		{name: "P-224", key: ecPrivate(elliptic.P224(), 1).Public(), refused: "its curve P-224 is not one of P-256, P-384, P-521"},
+		{name: "point off the curve", key: offCurve, refused: "its point does not lie on its curve"},
+		{name: "Ed25519", key: ed25519.PublicKey(make([]byte, 32)), refused: "its type is ed25519; clouds and Kubernetes accept RSA and ECDSA"},
+		{name: "DSA", key: &dsa.PublicKey{}, refused: "its type is dsa"},
+		{name: "private key", key: ecPrivate(elliptic.P256(), 1), refused: "accept RSA and ECDSA"},
+		{name: "nothing", key: nil, refused: "accept RSA and ECDSA"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := NewPublic(tt.key)
+			switch {
+			case tt.refused == "" && (err != nil || p.Alg() != tt.alg || p.Key() != tt.key):
+				t.Errorf("got alg %q, error %v; want %q", p.Alg(), err, tt.alg)
+			case tt.refused != "" && (err == nil || !strings.Contains(err.Error(), tt.refused)):
+				t.Errorf("got error %v; want one with %q", err, tt.refused)
+			}
+		})
+	}
+}
+
+func TestPublicEqualMeansSameMaterialIDAndAlgorithm(t *testing.T) {
+	a, rs := testKey(1), mustPublic(t, rsaPublic(2048))
+	renamed, rs512 := must(a.as("mine", "")), must(rs.as("", "RS512"))
+	for name, pair := range map[string]struct {
+		p, q Public
+		want bool
+	}{
+		"itself":          {a, testKey(1), true},
+		"another key":     {a, testKey(2), false},
+		"another type":    {a, rs, false},
+		"another kid":     {a, renamed, false},
+		"another alg":     {rs, rs512, false},
+		"nothing at all":  {Public{}, Public{}, false},
+		"a key, nothing":  {a, Public{}, false},
+		"own kid is kept": {a, must(a.as(a.ID(), "ES256")), true},
+	} {
+		if got := pair.p.Equal(pair.q); got != pair.want {
+			t.Errorf("%s: Equal is %v", name, got)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for name, good := range map[Name]bool{
+		"a": true, "0": true, "prod-a": true, "a--b": true, Name(strings.Repeat("a", 63)): true,
+		"": false, "-a": false, "a-": false, "A": false, "a.b": false, "a/b": false, "..": false, "a b": false, "a\n": false,
+		"ä": false, "a\x00": false, Name(strings.Repeat("a", 64)): false,
+	} {
+		if err := name.Check(); (err == nil) != good {
+			t.Errorf("%q: error %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package keystore
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+)
+
+// t0 is where the virtual clocks of the tests begin.
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// ecPrivate makes the same private key for the same number in every run, so that failures repeat.
+func ecPrivate(curve elliptic.Curve, n int) *ecdsa.PrivateKey {
+	seed := sha512.Sum512(fmt.Appendf(nil, "key %d on %s", n, curve.Params().Name))
+	scalar := make([]byte, (curve.Params().BitSize+7)/8)
+	copy(scalar[len(scalar)-28:], seed[:]) // below the order of every curve
+	k, err := ecdsa.ParseRawPrivateKey(curve, scalar)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+// testKey is the n-th of the ECDSA verification keys that the tests use.
+func testKey(n int) Public {
+	p, err := NewPublic(ecPrivate(elliptic.P256(), n).Public())
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// rsaPublic has a modulus of that many bits. Nobody knows its factors, which a verification key does not need.
+func rsaPublic(bits int) *rsa.PublicKey {
+	var b []byte
+	for i := 0; len(b) < bits/8; i++ {
+		h := sha256.Sum256(fmt.Appendf(nil, "modulus %d %d", bits, i))
+		b = append(b, h[:]...)
+	}
+	n := new(big.Int).SetBytes(b[:bits/8])
+	return &rsa.PublicKey{N: n.SetBit(n.SetBit(n, bits-1, 1), 0, 1), E: 65537}
+}
+
+// rsaPrivate is the one real RSA key.
+var rsaPrivate = sync.OnceValue(func() *rsa.PrivateKey {
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	return k
+})
+
+func mustPublic(t testing.TB, key crypto.PublicKey) Public {
+	t.Helper()
+	p, err := NewPublic(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func pemOf(label string, der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der}))
+}
+
+func spki(key crypto.PublicKey) []byte { return must(x509.MarshalPKIXPublicKey(key)) }
+
+// change is an ordinary change at that time.
+func change(at time.Time) Change { return Change{At: at, By: "tester"} }
+
+// because is a change with a reason.
+func because(at time.Time, why string) Change { return Change{At: at, By: "tester", Why: why} }
+
+// forced is a change that passes closed gates.
+func forced(at time.Time) Change { return Change{At: at, By: "tester", Why: "a test", Force: true} }
+
+// awsPolicy has the numbers with which the examples of the gates reckon: edge 24h10m, client 1h.
+func awsPolicy() Policy {
+	return Policy{RelyingParties: []string{"aws"}, TokenLifetime: D(time.Hour)}
+}
+
+// newSet makes key set prod-a at t0 with one active key, number 0.
+func newSet(t testing.TB, p Policy) KeySet {
+	t.Helper()
+	s, err := New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{testKey(0)}, Policy: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// seen is a complete observation of all published keys.
+func seen(s KeySet) Observation {
+	o := Observation{Complete: true, MaxAge: Duration(5 * time.Minute)}
+	for _, k := range s.Keys() {
+		o.Kids = append(o.Kids, k.ID())
+	}
+	return o
+}
+
+// step applies a transition that has to succeed.
+func step(t testing.TB) func(KeySet, error) KeySet {
+	return func(s KeySet, err error) KeySet {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+}
