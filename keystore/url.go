@@ -3,8 +3,8 @@ package keystore
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -20,12 +20,11 @@ type IssuerURL struct{ raw, host, path string }
 var (
 	hostLabel   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	pathSegment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-	portNumber  = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
 )
 
 // ParseIssuerURL takes a URL that every relying party reads alike: https, a lower-case DNS host, no port, query,
-// fragment, user info, percent-encoding or trailing slash, at most 255 characters. A dev URL may have a port and any
-// host, since development listens where it can.
+// fragment, user info, percent-encoding or trailing slash, at most 255 characters. A dev URL may have a port and a
+// host that is not public (localhost, 127.0.0.1), since development listens where it can.
 func ParseIssuerURL(raw string, dev bool) (IssuerURL, error) {
 	u, err := splitIssuerURL(raw, dev)
 	if err != nil {
@@ -62,11 +61,8 @@ func issuerHost(authority string, dev bool) (string, error) {
 	if hasPort && !dev {
 		return "", errors.New("it has a port; AWS takes none (serve on 443)")
 	}
-	if hasPort && !portNumber.MatchString(port) {
-		return "", errors.New("its port is not a number")
-	}
-	if len(host) > 253 {
-		return "", errors.New("its host is longer than 253 characters")
+	if n, err := strconv.ParseUint(port, 10, 16); hasPort && (err != nil || strconv.FormatUint(n, 10) != port || n == 0) {
+		return "", errors.New("its port is not a number from 1 to 65535")
 	}
 	labels := strings.Split(host, ".")
 	for _, l := range labels {
@@ -77,7 +73,8 @@ func issuerHost(authority string, dev bool) (string, error) {
 	if dev {
 		return host, nil
 	}
-	if _, err := netip.ParseAddr(host); err == nil || len(labels) < 2 {
+	// No top-level domain begins with a digit, and many readers take 127.1 or 0x7f.1 for an address.
+	if top := labels[len(labels)-1]; len(labels) < 2 || top[0] <= '9' {
 		return "", errors.New("its host must be a public DNS name with a dot, not an address")
 	}
 	return host, nil
