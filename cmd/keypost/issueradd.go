@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+type addFlags struct {
+	urls   []string
+	keys   keyFlags
+	policy policyFlags
+	dev    bool
+	reuse  bool
+	why    string
+}
+
+func (a *app) issuerAdd() *cobra.Command {
+	f := &addFlags{}
+	cmd := &cobra.Command{
+		Use:   "add NAME --url URL KEYS",
+		Short: "Publish the keys of a cluster under an issuer URL",
+		Long: "Make a key set. Its keys are active at once, as the cluster signs with them already; later ones come in with\n" +
+			"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
+			"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].",
+		Example: "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws",
+		Args:    cobra.ExactArgs(1),
+		RunE:    a.do(func(ctx context.Context, args []string) error { return a.addIssuer(ctx, keystore.Name(args[0]), f) }),
+	}
+	fs := cmd.Flags()
+	fs.StringArrayVar(&f.urls, "url", nil, "issuer URL, as in the tokens' iss (repeatable; the first is canonical)")
+	f.keys.register(fs)
+	f.policy.register(fs)
+	fs.BoolVar(&f.dev, "dev", false, "a development key set: ports in URLs and short gates; only keypostd --dev serves it")
+	fs.BoolVar(&f.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
+	fs.StringVar(&f.why, "why", "", "the reason; it is recorded")
+	return cmd
+}
+
+func (a *app) addIssuer(ctx context.Context, name keystore.Name, f *addFlags) error {
+	spec, err := f.spec(name)
+	if err != nil {
+		return err
+	}
+	m, err := a.readKeys(ctx, f.keys)
+	if err != nil {
+		return err
+	}
+	spec.Keys = m.keys
+	a.compareIssuer(m, spec.Issuers[0])
+	// Everything is tried before the store is touched, so that a mistake leaves no directory behind.
+	if _, err := keystore.New(a.change(f.why, false), spec); err != nil {
+		return err
+	}
+	st, err := a.createStore()
+	if err != nil {
+		return err
+	}
+	s, err := a.storeNew(ctx, st, spec, f)
+	if err != nil {
+		return err
+	}
+	return a.printAdded(s)
+}
+
+// spec checks what was typed, without the keys.
+func (f *addFlags) spec(name keystore.Name) (keystore.Spec, error) {
+	if err := name.Check(); err != nil {
+		return keystore.Spec{}, &usageError{err}
+	}
+	if len(f.urls) == 0 {
+		return keystore.Spec{}, usagef("issuer add needs --url URL")
+	}
+	for _, u := range f.urls {
+		if _, err := keystore.ParseIssuerURL(u, f.dev); err != nil {
+			return keystore.Spec{}, &usageError{err}
+		}
+	}
+	if f.reuse && f.why == "" {
+		return keystore.Spec{}, usagef("--reuse-url needs --why REASON")
+	}
+	if err := f.keys.check(); err != nil {
+		return keystore.Spec{}, err
+	}
+	policy, err := f.policy.apply(newPolicy())
+	if err == nil {
+		err = policy.Check(f.dev)
+	}
+	if err != nil {
+		return keystore.Spec{}, &usageError{err}
+	}
+	return keystore.Spec{Name: name, Issuers: f.urls, Policy: policy, Dev: f.dev}, nil
+}
+
+func (a *app) compareIssuer(m material, url string) {
+	if m.issuer == "" || m.issuer == url {
+		return
+	}
+	if m.cluster {
+		a.warn("the cluster's own issuer is %s: its tokens are good for %s only once kube-apiserver has --service-account-issuer=%s as the first one", oneLine(m.issuer), url, url)
+		return
+	}
+	a.warn("the keys are those of the issuer %s; its tokens are not good for %s", oneLine(m.issuer), url)
+}
+
+// storeNew creates the key set, or reopens a withdrawn one of the same name.
+func (a *app) storeNew(ctx context.Context, st keystore.Store, spec keystore.Spec, f *addFlags) (keystore.KeySet, error) {
+	sets, broken, err := all(ctx, st)
+	if err != nil {
+		return keystore.KeySet{}, err
+	}
+	if err, is := broken[spec.Name]; is {
+		return keystore.KeySet{}, fmt.Errorf("add key set %q: it exists already, and %w", spec.Name, err)
+	}
+	for n := range broken {
+		a.warn("key set %q cannot be read, so that it is unknown which URLs it has", n)
+	}
+	c := claimsOn(sets, spec)
+	if err := c.check(spec, f.reuse); err != nil {
+		return keystore.KeySet{}, err
+	}
+	a.warnSharedKeys(sets, spec)
+	if c.same != nil {
+		return keystore.Update(ctx, st, spec.Name, func(s keystore.KeySet) (keystore.KeySet, error) {
+			return s.Reopen(a.change(f.why, false), spec)
+		})
+	}
+	spec.Gone = c.gone()
+	s, err := keystore.New(a.change(f.why, false), spec)
+	if err != nil {
+		return s, err
+	}
+	return s, keystore.Create(ctx, st, s)
+}
+
+// claims are the stored key sets that have, or had, the name or a URL of a new one.
+type claims struct {
+	same      *keystore.KeySet // of the same name
+	live      []keystore.KeySet
+	withdrawn []keystore.KeySet
+}
+
+func claimsOn(sets []keystore.KeySet, spec keystore.Spec) claims {
+	var c claims
+	for _, s := range sets {
+		switch {
+		case s.Name() == spec.Name:
+			c.same = &s
+		case !overlaps(s, spec):
+		case s.Withdrawn():
+			c.withdrawn = append(c.withdrawn, s)
+		default:
+			c.live = append(c.live, s)
+		}
+	}
+	return c
+}
+
+// overlaps compares what requests are looked up by, host and path, not the strings.
+func overlaps(s keystore.KeySet, spec keystore.Spec) bool {
+	for _, raw := range spec.Issuers {
+		u, err := keystore.ParseIssuerURL(raw, spec.Dev)
+		if err == nil && slices.ContainsFunc(s.Issuers(), func(v keystore.IssuerURL) bool { return u.Host() == v.Host() && u.Path() == v.Path() }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c claims) check(spec keystore.Spec, reuse bool) error {
+	if len(c.live) > 0 {
+		return withHint(fmt.Errorf("key set %q has that issuer URL already", c.live[0].Name()), "keypost key add %s adds keys to it", c.live[0].Name())
+	}
+	if c.same != nil && !c.same.Withdrawn() {
+		return withHint(fmt.Errorf("key set %q exists already (%s)", spec.Name, strings.Join(urls(*c.same), ", ")), "keypost key add %s adds keys to it", spec.Name)
+	}
+	if c.same != nil {
+		for _, u := range urls(*c.same) {
+			if !slices.Contains(spec.Issuers, u) {
+				return withHint(fmt.Errorf("the name %q belongs to a withdrawn key set with the issuer URL %s, which must stay on record", spec.Name, u), "choose another name")
+			}
+		}
+	}
+	if c.same != nil && len(c.withdrawn) > 0 {
+		return withHint(fmt.Errorf("both %q and %q had such a URL before they were withdrawn", spec.Name, c.withdrawn[0].Name()), "choose another name")
+	}
+	if (c.same != nil || len(c.withdrawn) > 0) && !reuse {
+		return withHint(errors.New("the issuer URL belonged to a key set that was withdrawn; relying parties may still trust what it stood for"), "to give it out again nevertheless, add --reuse-url --why REASON")
+	}
+	return nil
+}
+
+// gone is what may never come back under a URL that is given out again: what was gone, and what the tombstone held.
+func (c claims) gone() []keystore.Gone {
+	var lines []keystore.Gone
+	add := func(g keystore.Gone) {
+		if !slices.ContainsFunc(lines, func(h keystore.Gone) bool { return h.ID == g.ID }) {
+			lines = append(lines, g)
+		}
+	}
+	for _, s := range c.withdrawn {
+		for _, g := range s.Gone() {
+			add(g)
+		}
+		for _, k := range s.Keys() {
+			add(keystore.Gone{ID: k.ID(), At: s.WithdrawnAt(), Why: keystore.Removed})
+		}
+	}
+	return lines
+}
+
+// warnSharedKeys: subjects are unique in one cluster only, so two issuers with one key can speak for each other.
+func (a *app) warnSharedKeys(sets []keystore.KeySet, spec keystore.Spec) {
+	for _, s := range sets {
+		for _, k := range spec.Keys {
+			if _, shared := s.Key(k.ID()); shared && s.Name() != spec.Name && !s.Withdrawn() {
+				a.warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", k.ID(), s.Name())
+			}
+		}
+	}
+}
+
+func (a *app) printAdded(s keystore.KeySet) error {
+	v := viewOf(s, time.Now())
+	err := a.print(v, func(w *tabwriter.Writer) {
+		row(w, "added "+string(v.Name), strings.Join(v.Issuers, " "), fmt.Sprintf("generation %d", v.Generation))
+		row(w)
+		keyRows(w, v.Keys)
+	})
+	if err != nil {
+		return err
+	}
+	for _, w := range s.Policy().Warnings() {
+		a.warn("%s", w)
+	}
+	first := v.Issuers[0]
+	a.notice("next:")
+	a.notice("  keypost verify %s", first)
+	a.notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s/openid/v1/jwks", first, first)
+	return nil
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// listRow is one key set: as it is stored, and if a keypostd was asked, as it is served.
+type listRow struct {
+	Name       keystore.Name          `json:"name"`
+	Issuers    []string               `json:"issuers"`
+	Generation int64                  `json:"generation"` // stored
+	Keys       map[keystore.State]int `json:"keys,omitempty"`
+	Withdrawn  bool                   `json:"withdrawn,omitempty"`
+	Problem    string                 `json:"problem,omitempty"`
+	Served     *servedStatus          `json:"served,omitempty"`
+}
+
+func (a *app) issuerList() *cobra.Command {
+	var admin string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the issuers of a store, and what is wrong with any",
+		Args:  cobra.NoArgs,
+		RunE:  a.do(func(ctx context.Context, _ []string) error { return a.listIssuers(ctx, admin) }),
+	}
+	cmd.Flags().StringVar(&admin, "admin", "", "admin listener of a running keypostd (http://127.0.0.1:9090): say what it serves, too")
+	return cmd
+}
+
+func (a *app) listIssuers(ctx context.Context, admin string) error {
+	st, err := a.openStore()
+	if err != nil {
+		return err
+	}
+	rows, err := storedRows(ctx, st)
+	if err != nil {
+		return err
+	}
+	if admin != "" {
+		report, err := askAdmin(ctx, admin)
+		if err != nil {
+			return err
+		}
+		rows = merge(rows, report)
+	}
+	if err := a.print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "") }); err != nil {
+		return err
+	}
+	bad := 0
+	for _, r := range rows {
+		if r.Problem != "" {
+			bad++
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d key sets have a problem", bad, len(rows))
+	}
+	return nil
+}
+
+func storedRows(ctx context.Context, st keystore.Reader) ([]listRow, error) {
+	sets, broken, err := all(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	rows := []listRow{}
+	for _, s := range sets {
+		r := listRow{Name: s.Name(), Issuers: urls(s), Generation: s.Generation(), Withdrawn: s.Withdrawn(), Keys: map[keystore.State]int{}}
+		for _, k := range s.Keys() {
+			r.Keys[k.State]++
+		}
+		rows = append(rows, r)
+	}
+	for n, err := range broken {
+		problem := err.Error()
+		if b, ok := errors.AsType[*keystore.BrokenError](err); ok {
+			problem = fmt.Sprintf("%s: %v", b.Reason, b.Err)
+		}
+		rows = append(rows, listRow{Name: n, Issuers: []string{}, Problem: problem})
+	}
+	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return rows, nil
+}
+
+func listTable(w *tabwriter.Writer, rows []listRow, asked bool) {
+	head := []any{"NAME", "ISSUER", "GENERATION", "NEXT", "ACTIVE", "RETIRED", "STATUS"}
+	if asked {
+		head = slices.Insert(head, 6, any("SERVED"))
+	}
+	row(w, head...)
+	for _, r := range rows {
+		cells := []any{r.Name, strings.Join(r.Issuers, " "), r.Generation, r.Keys[keystore.Next], r.Keys[keystore.Active], r.Keys[keystore.Retired], r.status()}
+		if asked {
+			cells = slices.Insert(cells, 6, any(r.served()))
+		}
+		row(w, cells...)
+	}
+}
+
+func (r listRow) status() string {
+	switch {
+	case r.Problem != "":
+		return r.Problem
+	case r.Withdrawn:
+		return "withdrawn"
+	}
+	return "ok"
+}
+
+func (r listRow) served() string {
+	if r.Served == nil || !r.Served.Served {
+		return "-"
+	}
+	return fmt.Sprint(r.Served.Generation)
+}
+
+// servedStatus is what keypostd's admin listener says of a key set (GET /issuers).
+type servedStatus struct {
+	Name       keystore.Name          `json:"name"`
+	Issuers    []string               `json:"issuers"`
+	Generation int64                  `json:"generation"` // served; 0 for none
+	Served     bool                   `json:"served"`
+	Rejected   string                 `json:"rejected,omitempty"` // why the stored version is not served
+	Message    string                 `json:"message,omitempty"`
+	Keys       map[keystore.State]int `json:"keys"`
+}
+
+type servedReport struct {
+	Complete time.Time      `json:"complete"`
+	Issuers  []servedStatus `json:"issuers"`
+}
+
+// Bounds on the admin listener's answer; 10,000 issuers take about 3 MB.
+const (
+	maxReport    = 64 << 20
+	adminTimeout = 10 * time.Second
+)
+
+func askAdmin(ctx context.Context, admin string) (servedReport, error) {
+	if !strings.HasPrefix(admin, "http://") && !strings.HasPrefix(admin, "https://") {
+		return servedReport{}, withHint(usagef("--admin %q is no URL", admin), "use --admin http://127.0.0.1:9090")
+	}
+	var report servedReport
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+"/issuers", http.NoBody)
+	if err != nil {
+		return report, usagef("--admin %q is no URL", admin)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return report, withHint(fmt.Errorf("ask keypostd: %w", err), "is its admin listener reachable from here? See admin.address in its configuration")
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return report, fmt.Errorf("ask keypostd: %s answers %d; is it keypostd's admin listener?", admin, resp.StatusCode)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReport)).Decode(&report); err != nil {
+		return report, fmt.Errorf("ask keypostd: %s does not answer with its issuers", admin)
+	}
+	return report, nil
+}
+
+// merge adds what is served to what is stored.
+func merge(rows []listRow, report servedReport) []listRow {
+	served := map[keystore.Name]servedStatus{}
+	for _, s := range report.Issuers {
+		served[s.Name] = s
+	}
+	for i := range rows {
+		r := &rows[i]
+		s, known := served[r.Name]
+		delete(served, r.Name)
+		if known {
+			r.Served = &s
+		}
+		if r.Problem == "" {
+			r.Problem = servingProblem(*r, s, known)
+		}
+	}
+	for _, s := range served { // in the report only
+		r := listRow{Name: s.Name, Issuers: s.Issuers, Served: &s}
+		r.Problem = fmt.Sprintf("missing in the store; generation %d stays served", s.Generation)
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return rows
+}
+
+func servingProblem(r listRow, s servedStatus, known bool) string {
+	switch {
+	case !known:
+		return "keypostd has not read it; does it read this store?"
+	case s.Rejected != "":
+		return fmt.Sprintf("rejected (%s): %s", s.Rejected, s.Message)
+	case s.Generation != r.Generation:
+		return fmt.Sprintf("keypostd serves generation %d", s.Generation)
+	case !s.Served && !r.Withdrawn:
+		return "keypostd does not serve it"
+	}
+	return ""
+}

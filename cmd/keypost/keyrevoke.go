@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+type revokeFlags struct {
+	why, replacement string
+	empty            bool
+}
+
+func (a *app) keyRevoke() *cobra.Command {
+	f := &revokeFlags{}
+	cmd := &cobra.Command{
+		Use:   "revoke ISSUER KID --why REASON",
+		Short: "Take a key out at once, whatever its state: it is in wrong hands",
+		Args:  cobra.ExactArgs(2),
+		RunE:  a.do(func(ctx context.Context, args []string) error { return a.revoke(ctx, args, f) }),
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.why, "why", "", "the reason; it is recorded")
+	fs.StringVar(&f.replacement, "replacement-file", "", "public key that is active at once in its place")
+	fs.BoolVar(&f.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
+	return cmd
+}
+
+func (a *app) revoke(ctx context.Context, args []string, f *revokeFlags) error {
+	if f.why == "" {
+		return usagef("key revoke needs --why REASON; it is recorded")
+	}
+	last, err := a.last(f)
+	if err != nil {
+		return err
+	}
+	c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+		return s.Revoke(a.change(f.why, false), id, last)
+	})
+	if err != nil {
+		return err
+	}
+	a.notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, stamp(copiesUntil(c.was, time.Now())))
+	a.notice("purge the CDN, if there is one; sessions that AWS gave out already outlive the key by up to 12h")
+	return a.printKeys(c.is)
+}
+
+func (a *app) last(f *revokeFlags) (keystore.Last, error) {
+	last := keystore.Last{LeaveEmpty: f.empty}
+	if f.replacement == "" {
+		return last, nil
+	}
+	if f.empty {
+		return last, usagef("give --replacement-file or --leave-empty, not both")
+	}
+	keys, err := a.readKeyFile(f.replacement)
+	if err != nil {
+		return last, err
+	}
+	if len(keys) != 1 {
+		return last, usagef("--replacement-file %s holds %d keys, not one", f.replacement, len(keys))
+	}
+	last.Replacement = &keys[0]
+	return last, nil
+}
+
+// copiesUntil is when the last copy of what is published now has run out. It asks what the gates would go on with if
+// the policy were lowered this moment, which is the same question.
+func copiesUntil(s keystore.KeySet, now time.Time) time.Time {
+	shortest := keystore.Policy{
+		MaxAge: keystore.D(time.Minute), StaleWhileRevalidate: keystore.D(0), StaleIfError: keystore.D(0),
+		RelyingParties: []string{"kube-apiserver"}, TokenLifetime: s.Policy().TokenLifetime,
+	}
+	until := now.Add(5 * time.Minute)
+	lowered, err := s.SetPolicy(keystore.Change{At: now}, shortest)
+	if err != nil {
+		return until
+	}
+	for _, h := range lowered.Policy().HeldUntil {
+		if h.Until.After(until) {
+			until = h.Until
+		}
+	}
+	return until
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// policyFlags set members of a policy; a flag that was not given leaves its member as it is.
+type policyFlags struct {
+	fs                                                   *pflag.FlagSet
+	relyingParties, origins                              []string
+	maxAge, revalidate, ifError, edgeHold, tokenLifetime time.Duration
+	private                                              bool
+}
+
+func (f *policyFlags) register(fs *pflag.FlagSet) {
+	f.fs = fs
+	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
+	fs.DurationVar(&f.maxAge, "max-age", 0, "how long a copy is fresh (default 5m)")
+	fs.DurationVar(&f.revalidate, "stale-while-revalidate", 0, "how long a cache may hand out a stale copy while it fetches a new one (default 5m)")
+	fs.DurationVar(&f.ifError, "stale-if-error", 0, "how long a cache may hand out a stale copy while the origin is down (default 24h)")
+	fs.DurationVar(&f.edgeHold, "edge-hold", 0, "the longest total age at which any shared cache (CDN) hands out a copy")
+	fs.DurationVar(&f.tokenLifetime, "token-lifetime", 0, "the longest life of a token with an audience outside the cluster")
+	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache (repeatable; the whole list)")
+	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet")
+}
+
+// apply returns p with the flags that were given.
+func (f *policyFlags) apply(p keystore.Policy) (keystore.Policy, error) {
+	for _, d := range []struct {
+		flag string
+		from time.Duration
+		to   **keystore.Duration
+	}{
+		{"max-age", f.maxAge, &p.MaxAge}, {"stale-while-revalidate", f.revalidate, &p.StaleWhileRevalidate},
+		{"stale-if-error", f.ifError, &p.StaleIfError}, {"edge-hold", f.edgeHold, &p.EdgeHold},
+		{"token-lifetime", f.tokenLifetime, &p.TokenLifetime},
+	} {
+		if !f.fs.Changed(d.flag) {
+			continue
+		}
+		if d.from < 0 || d.from%time.Second != 0 {
+			return p, usagef("--%s %v: it must be whole seconds, not negative", d.flag, d.from)
+		}
+		*d.to = keystore.D(d.from)
+	}
+	if f.fs.Changed("relying-party") {
+		p.RelyingParties = f.relyingParties
+	}
+	if f.fs.Changed("origin") {
+		p.Origins = f.origins
+	}
+	if f.fs.Changed("private") {
+		p.Private = f.private
+	}
+	return p, nil
+}
+
+// given tells whether any of the flags was.
+func (f *policyFlags) given() bool {
+	given := false
+	f.fs.Visit(func(flag *pflag.Flag) {
+		switch flag.Name {
+		case "relying-party", "max-age", "stale-while-revalidate", "stale-if-error", "edge-hold", "token-lifetime", "origin", "private":
+			given = true
+		}
+	})
+	return given
+}
+
+// newPolicy is what a new key set begins with: the cache lifetimes are written down, so that a change of a server's
+// defaults never changes what the gates count on.
+func newPolicy() keystore.Policy {
+	c := keystore.DefaultCache()
+	return keystore.Policy{MaxAge: keystore.D(c.MaxAge), StaleWhileRevalidate: keystore.D(c.StaleWhileRevalidate), StaleIfError: keystore.D(c.StaleIfError)}
+}
+
+// policyLine prints a policy for people.
+func policyLine(p keystore.Policy) string {
+	parts := []string{}
+	for _, d := range []struct {
+		name string
+		d    *keystore.Duration
+	}{
+		{"max-age", p.MaxAge}, {"stale-while-revalidate", p.StaleWhileRevalidate}, {"stale-if-error", p.StaleIfError},
+		{"edge-hold", p.EdgeHold}, {"token-lifetime", p.TokenLifetime},
+	} {
+		if d.d != nil {
+			parts = append(parts, fmt.Sprintf("%s %v", d.name, d.d))
+		}
+	}
+	if len(p.RelyingParties) > 0 {
+		parts = append(parts, "relying parties "+strings.Join(p.RelyingParties, " "))
+	}
+	if len(p.Origins) > 0 {
+		parts = append(parts, "origins "+strings.Join(p.Origins, " "))
+	}
+	if p.Private {
+		parts = append(parts, "private")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// heldLine prints one of the lowered lifetimes that still bind.
+func heldLine(h keystore.Held) string {
+	return fmt.Sprintf("until %s the gates go on with edge %v, client %v, token lifetime %v", stamp(h.Until), h.Edge, h.Client, h.TokenLifetime)
+}
