@@ -1,13 +1,214 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
 )
 
 func (a *app) export() *cobra.Command {
-	return &cobra.Command{Use: "export DIR [ISSUER…]", Short: "Write the served bytes as files", Args: cobra.MinimumNArgs(1),
-		RunE: a.do(func(context.Context, []string) error { return errors.New("not yet") })}
+	return &cobra.Command{
+		Use:   "export DIR [ISSUER…]",
+		Short: "Write the served documents as files",
+		Long: "Write what keypostd serves as files HOST/PATH/.well-known/openid-configuration, keys.json and openid/v1/jwks below\n" +
+			"DIR, for a static server or a bucket. Nothing in DIR is removed, and no key of an earlier export is dropped unless\n" +
+			"the key set says that it is gone.",
+		Args: atLeast(1),
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.exportAll(ctx, args[0], args[1:]) }),
+	}
+}
+
+// exported is one file of an export.
+type exported struct {
+	File    string `json:"file"` // below DIR
+	Written bool   `json:"written"`
+}
+
+func (a *app) exportAll(ctx context.Context, dir string, issuers []string) error {
+	st, err := a.openStore()
+	if err != nil {
+		return err
+	}
+	sets, failed, err := exportSets(ctx, st, issuers)
+	if err != nil {
+		return err
+	}
+	root, err := openExport(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	files := []exported{}
+	for _, s := range sets {
+		if s.Withdrawn() {
+			a.notice("key set %q is withdrawn; what an earlier export left of it is not removed", s.Name())
+			continue
+		}
+		written, err := exportSet(root, s)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("export key set %q: %w", s.Name(), err))
+			continue
+		}
+		files = append(files, written...)
+	}
+	if err := a.print(map[string]any{"files": files}, func(w *tabwriter.Writer) { exportTable(w, files) }); err != nil {
+		return err
+	}
+	return a.exportError(failed)
+}
+
+// exportError says what is wrong with every key set that was left out; one broken one does not hold up the others.
+func (a *app) exportError(failed []error) error {
+	switch len(failed) {
+	case 0:
+		return nil
+	case 1:
+		return failed[0]
+	}
+	for _, err := range failed {
+		a.warn("%s", oneLine(err.Error()))
+	}
+	return fmt.Errorf("%d key sets were not exported", len(failed))
+}
+
+func exportSets(ctx context.Context, st keystore.Reader, issuers []string) (sets []keystore.KeySet, failed []error, err error) {
+	if len(issuers) == 0 {
+		sets, broken, err := all(ctx, st)
+		for _, err := range broken {
+			failed = append(failed, err)
+		}
+		return sets, failed, err
+	}
+	for _, i := range issuers {
+		s, err := find(ctx, st, i)
+		if err != nil {
+			return nil, nil, err
+		}
+		sets = append(sets, s)
+	}
+	return sets, nil, nil
+}
+
+func exportTable(w *tabwriter.Writer, files []exported) {
+	for _, f := range files {
+		state := "unchanged"
+		if f.Written {
+			state = "written"
+		}
+		row(w, f.File, state)
+	}
+}
+
+// openExport opens DIR so that nothing below it, such as a link that someone put there, leads out of it.
+func openExport(dir string) (*os.Root, error) {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // public documents
+		return nil, err
+	}
+	return os.OpenRoot(dir)
+}
+
+// exportSet renders everything and looks at everything that is there before it writes the first file.
+func exportSet(root *os.Root, s keystore.KeySet) ([]exported, error) {
+	jwks, err := issuer.RenderJWKS(s)
+	if err != nil {
+		return nil, err
+	}
+	contents := map[string][]byte{}
+	var order []string
+	put := func(file string, data []byte) { contents[file], order = data, append(order, file) }
+	for _, u := range s.Issuers() {
+		base := u.Host() + u.Path()
+		for _, p := range []string{issuer.JWKSPath, issuer.JWKSAliasPath} {
+			if err := checkDropped(root, base+p, s); err != nil {
+				return nil, err
+			}
+			put(base+p, jwks)
+		}
+		discovery, err := issuer.RenderDiscovery(s, u)
+		if err != nil {
+			return nil, err
+		}
+		put(base+issuer.DiscoveryPath, discovery) // after the keys, so that no alg is announced before its key
+	}
+	var files []exported
+	for _, f := range order {
+		written, err := replaceFile(root, f, contents[f])
+		if err != nil {
+			return files, err
+		}
+		files = append(files, exported{f, written})
+	}
+	return files, nil
+}
+
+// checkDropped refuses to take a key out of an earlier export that the key set neither has nor says to be gone.
+func checkDropped(root *os.Root, file string, s keystore.KeySet) error {
+	data, err := root.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var set struct {
+		Keys *[]struct {
+			Kid keystore.KeyID `json:"kid"`
+		} `json:"keys"`
+	}
+	if json.Unmarshal(data, &set) != nil || set.Keys == nil {
+		return withHint(fmt.Errorf("%s exists and is no JWKS, so that it is unknown which keys it has", file), "look at it and move it away")
+	}
+	for _, k := range *set.Keys {
+		_, has := s.Key(k.Kid)
+		gone := slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool { return g.ID == k.Kid })
+		if !has && !gone {
+			return withHint(fmt.Errorf("%s has key %s, which the key set neither has nor says to be gone", file, k.Kid),
+				"decide about it with keypost issuer accept %s, or move the file away", s.Name())
+		}
+	}
+	return nil
+}
+
+// replaceFile writes a file whole and durably, unless it has that content already.
+func replaceFile(root *os.Root, file string, data []byte) (written bool, err error) {
+	if old, err := root.ReadFile(file); err == nil && bytes.Equal(old, data) {
+		return false, nil
+	}
+	if err := root.MkdirAll(path.Dir(file), 0o755); err != nil {
+		return false, err
+	}
+	temp := path.Join(path.Dir(file), ".keypost-"+rand.Text()+".tmp")
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return false, err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = root.Rename(temp, file)
+	}
+	if err != nil {
+		return false, errors.Join(fmt.Errorf("write %s: %w", file, err), root.Remove(temp))
+	}
+	return true, syncDir(root, path.Dir(file))
+}
+
+func syncDir(root *os.Root, dir string) error {
+	d, err := root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

@@ -20,7 +20,7 @@ func (a *app) issuerShow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ISSUER",
 		Short: "Show an issuer's keys, policy and history",
-		Args:  cobra.ExactArgs(1),
+		Args:  exactly(1),
 		RunE: a.do(func(ctx context.Context, args []string) error {
 			st, err := a.openStore()
 			if err != nil {
@@ -43,7 +43,7 @@ func (a *app) issuerSet() *cobra.Command {
 		Short: "Change an issuer's policy",
 		Long: "Change the lifetimes and relying parties that an issuer's policy declares. A flag that is not given changes nothing.\n" +
 			"What is lowered goes on to bind the gates until the last copy or token from before has run out.",
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.setPolicy(ctx, args[0], &p) }),
 	}
 	p.register(cmd.Flags())
@@ -99,7 +99,7 @@ func (a *app) issuerRemove() *cobra.Command {
 		Short: "Withdraw an issuer for good",
 		Long: "Withdraw an issuer: its documents are served no more, and its URL is not given out again by accident. The\n" +
 			"document stays as a tombstone; deleting its file would change nothing.",
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.removeIssuer(ctx, args[0], f) }),
 	}
 	fs := cmd.Flags()

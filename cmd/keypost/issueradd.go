@@ -32,7 +32,7 @@ func (a *app) issuerAdd() *cobra.Command {
 			"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
 			"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].",
 		Example: "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly(1),
 		RunE:    a.do(func(ctx context.Context, args []string) error { return a.addIssuer(ctx, keystore.Name(args[0]), f) }),
 	}
 	fs := cmd.Flags()

@@ -33,7 +33,7 @@ func (a *app) issuerList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the issuers of a store, and what is wrong with any",
-		Args:  cobra.NoArgs,
+		Args:  exactly(0),
 		RunE:  a.do(func(ctx context.Context, _ []string) error { return a.listIssuers(ctx, admin) }),
 	}
 	cmd.Flags().StringVar(&admin, "admin", "", "admin listener of a running keypostd (http://127.0.0.1:9090): say what it serves, too")

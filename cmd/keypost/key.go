@@ -33,7 +33,7 @@ func (a *app) keyGenerate() *cobra.Command {
 		Short: "Generate a signing key for a cluster",
 		Long: "Generate a signing key: the private half for kube-apiserver --service-account-signing-key-file, the public half\n" +
 			"for keypost issuer add or key add. Files are never overwritten. The private key stays on this machine.",
-		Args: cobra.NoArgs,
+		Args: exactly(0),
 		RunE: a.do(func(context.Context, []string) error { return a.generate(f) }),
 	}
 	fs := cmd.Flags()
@@ -94,7 +94,7 @@ func (a *app) keyList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list ISSUER",
 		Short: "List an issuer's keys",
-		Args:  cobra.ExactArgs(1),
+		Args:  exactly(1),
 		RunE: a.do(func(ctx context.Context, args []string) error {
 			st, err := a.openStore()
 			if err != nil {
@@ -120,7 +120,7 @@ func (a *app) keyAdd() *cobra.Command {
 		Use:   "add ISSUER KEYS",
 		Short: "Publish a further key, as next: it must not sign yet",
 		Long:  "KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].",
-		Args:  cobra.ExactArgs(1),
+		Args:  exactly(1),
 		RunE:  a.do(func(ctx context.Context, args []string) error { return a.addKeys(ctx, args[0], *f) }),
 	}
 	f.register(cmd.Flags())
@@ -237,7 +237,7 @@ func (a *app) keyPromote() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "promote ISSUER KID",
 		Short: "Let a key sign: a next one, or a retired one again",
-		Args:  cobra.ExactArgs(2),
+		Args:  exactly(2),
 		RunE: a.do(func(ctx context.Context, args []string) error {
 			c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 				return s.Promote(a.change(f.why, f.force), id)
@@ -258,7 +258,7 @@ func (a *app) keyRetire() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retire ISSUER KID --why STATEMENT",
 		Short: "Record that a key signs no more; it stays published until its last token has expired",
-		Args:  cobra.ExactArgs(2),
+		Args:  exactly(2),
 		RunE: a.do(func(ctx context.Context, args []string) error {
 			c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 				return s.Retire(a.change(f.why, f.force), id, keystore.Evidence{Statement: f.why})
@@ -282,7 +282,7 @@ func (a *app) keyRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove ISSUER KID",
 		Short: "Take a retired key out once its last token has expired; it never comes back",
-		Args:  cobra.ExactArgs(2),
+		Args:  exactly(2),
 		RunE: a.do(func(ctx context.Context, args []string) error {
 			c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 				return s.Remove(a.change(f.why, f.force), id, neverSigned)

@@ -19,7 +19,7 @@ func (a *app) keyRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke ISSUER KID --why REASON",
 		Short: "Take a key out at once, whatever its state: it is in wrong hands",
-		Args:  cobra.ExactArgs(2),
+		Args:  exactly(2),
 		RunE:  a.do(func(ctx context.Context, args []string) error { return a.revoke(ctx, args, f) }),
 	}
 	fs := cmd.Flags()

@@ -46,11 +46,38 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.started {
-		err = &usageError{err}
+		err = usage(cmd, err)
 	}
 	return a.report(err)
+}
+
+// usage marks what cobra found wrong with the arguments.
+func usage(cmd *cobra.Command, err error) error {
+	if _, hinted := errors.AsType[*hintedError](err); hinted {
+		return &usageError{err}
+	}
+	return withHint(&usageError{err}, "%s --help", cmd.CommandPath())
+}
+
+// exactly is cobra's rule for the number of arguments, in a sentence that shows them.
+func exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return fmt.Errorf("%d arguments were given; the form is: %s", len(args), cmd.UseLine())
+	}
+}
+
+func atLeast(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= n {
+			return nil
+		}
+		return fmt.Errorf("%d arguments were given; the form is: %s", len(args), cmd.UseLine())
+	}
 }
 
 func (a *app) root() *cobra.Command {

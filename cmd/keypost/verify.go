@@ -28,7 +28,7 @@ func (a *app) verify() *cobra.Command {
 		Long: "Fetch the documents of an issuer, by its URL or by its NAME in the store, and say what AWS STS and others would\n" +
 			"make of them: URL, TLS, discovery document, both JWKS paths, keys, caching, speed; and of a token, with --token-file.",
 		Example: "  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    atLeast(1),
 		RunE:    a.do(func(ctx context.Context, args []string) error { return a.verifyAll(ctx, args, f) }),
 	}
 	fs := cmd.Flags()
