@@ -12,7 +12,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	yamlv2 "go.yaml.in/yaml/v2" // the reader below sigs.k8s.io/yaml
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -36,7 +38,7 @@ const (
 	ReasonGoneReturned Reason = "gone_returned" // a kid is published and gone at once
 )
 
-// BrokenError tells that a stored document is no key set. It never quotes the document.
+// BrokenError tells that a stored document is no key set. It quotes names and short values of the document at most.
 type BrokenError struct {
 	Name   Name
 	Reason Reason
@@ -117,8 +119,11 @@ func parse(name Name, data []byte) (KeySet, error) {
 	if err != nil {
 		return KeySet{}, err
 	}
-	var id struct{ APIVersion, Kind string }
-	if err := json.Unmarshal(asJSON, &id); err != nil {
+	var id struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &id); err != nil { // as the whole document is read
 		return KeySet{}, errors.New("it is not a manifest with apiVersion and kind")
 	}
 	if err := checkIdentity(id.APIVersion, id.Kind); err != nil {
@@ -135,6 +140,9 @@ func parse(name Name, data []byte) (KeySet, error) {
 	s, err := d.keySet()
 	if err != nil {
 		return KeySet{}, err
+	}
+	for _, t := range s.times() { // one moment, one digest
+		*t = t.UTC()
 	}
 	for _, e := range strict { // a member of a newer minor version: read on, but never write it away
 		s.unknown = append(s.unknown, printableLine(e))
@@ -153,8 +161,9 @@ func checkIdentity(apiVersion, kind string) error {
 	return nil
 }
 
-// separator matches the lines that begin another YAML document, which the YAML reader would silently leave out.
-var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)(\s|$)`)
+// separator matches the lines that begin another YAML document, which the YAML reader would silently leave out. YAML
+// 1.1 has five line breaks.
+var separator = regexp.MustCompile(`(?:\A|[\n\r\x{85}\x{2028}\x{2029}])(?:---|\.\.\.)(?:[\s\x{85}\x{2028}\x{2029}]|\z)`)
 
 func toJSON(data []byte) ([]byte, error) {
 	if len(data) > MaxDocument {
@@ -163,6 +172,12 @@ func toJSON(data []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, errors.New("it is empty")
 	}
+	if !utf8.Valid(data) {
+		return nil, errors.New("it is not UTF-8")
+	}
+	if err := checkExpansion(data); err != nil {
+		return nil, err
+	}
 	if at := separator.FindAllIndex(data, 3); len(at) > 1 || len(at) == 1 && !onlyComments(data[:at[0][0]]) {
 		return nil, errors.New("it holds more than one YAML document")
 	}
@@ -170,7 +185,47 @@ func toJSON(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is not valid YAML: %s", printableLine(err))
 	}
+	if bytes.Contains(data, privateLabel) || bytes.Contains(asJSON, privateLabel) { // in a comment, an annotation, a reason
+		return nil, fmt.Errorf("a part of it ends in %q: %w", privateLabel, ErrPrivateKey)
+	}
 	return asJSON, nil
+}
+
+// checkExpansion keeps aliases from making a small document large: a thousand references to one long string pass the
+// YAML reader's own limit, which counts nodes, and are a thousand copies in JSON.
+func checkExpansion(data []byte) error {
+	if !bytes.ContainsRune(data, '*') || !bytes.ContainsRune(data, '&') {
+		return nil
+	}
+	var tree any
+	if err := yamlv2.Unmarshal(data, &tree); err != nil {
+		return fmt.Errorf("it is not valid YAML: %s", printableLine(err))
+	}
+	if budget := 2 * MaxDocument; !expand(tree, &budget) {
+		return fmt.Errorf("its aliases expand to more than %d bytes", 2*MaxDocument)
+	}
+	return nil
+}
+
+func expand(node any, budget *int) bool {
+	*budget--
+	switch n := node.(type) {
+	case string:
+		*budget -= len(n)
+	case []any:
+		for _, v := range n {
+			if *budget < 0 || !expand(v, budget) {
+				return false
+			}
+		}
+	case map[any]any:
+		for k, v := range n {
+			if *budget < 0 || !expand(k, budget) || !expand(v, budget) {
+				return false
+			}
+		}
+	}
+	return *budget >= 0
 }
 
 func onlyComments(data []byte) bool {
@@ -184,15 +239,7 @@ func onlyComments(data []byte) bool {
 
 func printableLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	if len(line) > 200 {
-		line = line[:200] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, line)
+	return printableUpTo(200, line)
 }
 
 func (d document) keySet() (KeySet, error) {
@@ -203,6 +250,9 @@ func (d document) keySet() (KeySet, error) {
 	}
 	if d.Spec.Policy != nil {
 		s.policy = *d.Spec.Policy
+	}
+	if d.Spec.Keys == nil { // an emptied or misspelt list must not pass for "no keys" where there is no last good state
+		return KeySet{}, errors.New("it has no spec.keys; a key set without keys says so: keys: []")
 	}
 	for _, raw := range d.Spec.Issuers {
 		u, err := ParseIssuerURL(raw, s.dev)

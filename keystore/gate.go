@@ -68,6 +68,7 @@ const (
 	convergence      = 75 * time.Second // a remote store's poll of 15 s and a minute for replicas and mirrors
 	promoteFloor     = time.Hour        // never sooner, outside development
 	observationFresh = 15 * time.Minute
+	clockTolerance   = time.Minute
 	clockSkew        = 6 * time.Minute // AWS accepts a token for 5 minutes after exp, kube-apiserver for 1 minute
 )
 
@@ -80,13 +81,14 @@ func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
 		return &NotYetError{Step: "promote", Key: k.ID(), Gate: g, Need: need}
 	}
 	last, seen := s.lastComplete()
+	maxAge, sharedCache := s.seenSince(k.PublishedAt)
 	switch {
 	case k.ObservedAt.IsZero() || !seen:
 		return refuse(GateObserved, "the key has not been observed at the issuer's public addresses")
-	case last.SharedCache != "" && s.policy.EdgeHold == nil:
-		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies; declare --edge-hold", last.SharedCache))
+	case sharedCache != "" && s.policy.EdgeHold == nil:
+		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies; declare --edge-hold", sharedCache))
 	}
-	opens, terms := s.promoteOpens(k.ObservedAt, time.Duration(last.MaxAge), now)
+	opens, terms := s.promoteOpens(k.ObservedAt, maxAge)
 	switch {
 	case now.Before(opens):
 		e := refuse(GateCaches, "a cache may still hold a JWKS without the key")
@@ -100,16 +102,13 @@ func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
 
 // promoteOpens is the arithmetic of the caches gate. A client counts max-age from its own fetch, which an edge may
 // answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted.
-func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration, now time.Time) (time.Time, []Term) {
-	edge, client := s.policy.edge(), s.policy.client(seenMaxAge)
+func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
+	edge, client := s.policy.edge(seenMaxAge), s.policy.client(seenMaxAge)
 	opens := observed.Add(convergence + edge + client)
 	terms := []Term{{"convergence", convergence}, {"edge", edge}, {"client", client}}
 	for _, h := range s.policy.HeldUntil {
-		if !h.Until.After(now) {
-			continue
-		}
 		e, c := max(edge, time.Duration(h.Edge)), max(client, time.Duration(h.Client))
-		held := earlier(observed.Add(convergence+e+c), h.Until) // at Until the last old copy has run out
+		held := earlier(observed.Add(convergence+e+c), h.runsOut(edge, client))
 		if held.After(opens) {
 			opens, terms = held, []Term{{"convergence", convergence}, {"edge (before the policy was lowered)", e}, {"client (before the policy was lowered)", c}}
 		}

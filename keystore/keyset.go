@@ -36,7 +36,8 @@ type Rotation struct {
 	Step string `json:"step"`
 }
 
-// Observation is what one look at the issuer's public addresses found.
+// Observation is what one look at the issuer's public addresses found. A look that got no answer at all is an error
+// of the looker and no observation: it says nothing about any key.
 type Observation struct {
 	At          time.Time `json:"at"`
 	By          string    `json:"by,omitempty"`
@@ -59,7 +60,8 @@ type Event struct {
 const (
 	maxHistory      = 50
 	maxObservations = 10
-	maxKeysOfAType  = 100 // AWS: at most 100 RSA and 100 EC keys in a JWKS
+	maxKeysOfAType  = 100       // AWS: at most 100 RSA and 100 EC keys in a JWKS
+	maxGeneration   = 1<<53 - 1 // what every JSON reader takes for an integer
 )
 
 // Name returns the key set's name in its store.
@@ -98,11 +100,29 @@ func (s KeySet) goneLine(id KeyID) (Gone, bool) {
 	return s.gone[i], true
 }
 
-// Policy returns the declared lifetimes.
-func (s KeySet) Policy() Policy { return s.policy }
+// goneLineOf finds also a key that left under its computed ID and comes back under a name of somebody's choice.
+func (s KeySet) goneLineOf(p Public) (Gone, bool) {
+	if g, ok := s.goneLine(p.id); ok || !p.imported {
+		return g, ok
+	}
+	computed, err := computeKeyID(p.key)
+	if err != nil {
+		return Gone{}, false // cannot happen: NewPublic marshalled it
+	}
+	return s.goneLine(computed)
+}
+
+// Policy returns a copy of the declared lifetimes.
+func (s KeySet) Policy() Policy { return s.policy.clone() }
 
 // Rotation returns the rotation under way, nil when there is none.
-func (s KeySet) Rotation() *Rotation { return s.rotation }
+func (s KeySet) Rotation() *Rotation {
+	if s.rotation == nil {
+		return nil
+	}
+	r := *s.rotation
+	return &r
+}
 
 // Observations returns the recorded observations, oldest first.
 func (s KeySet) Observations() []Observation { return slices.Clone(s.observations) }
@@ -128,6 +148,21 @@ func (s KeySet) lastComplete() (Observation, bool) {
 	return Observation{}, false
 }
 
+// seenSince is the highest max-age and a sign of a shared cache among all looks since then, complete or not: a cache
+// that one look missed is still there.
+func (s KeySet) seenSince(since time.Time) (maxAge time.Duration, sharedCache string) {
+	for _, o := range s.observations {
+		if o.At.Before(since) {
+			continue
+		}
+		maxAge = max(maxAge, min(time.Duration(o.MaxAge), maxSeen))
+		if o.SharedCache != "" {
+			sharedCache = o.SharedCache
+		}
+	}
+	return maxAge, sharedCache
+}
+
 func (s KeySet) active() []Key {
 	return slices.DeleteFunc(s.Keys(), func(k Key) bool { return k.State != Active })
 }
@@ -137,8 +172,13 @@ func (s KeySet) check() error {
 	if err := s.name.Check(); err != nil {
 		return err
 	}
-	if s.generation < 1 {
-		return fmt.Errorf("its generation is %d; it counts from 1", s.generation)
+	if s.generation < 1 || s.generation > maxGeneration {
+		return fmt.Errorf("its generation is %d; it counts from 1 to 2^53-1", s.generation)
+	}
+	for _, t := range s.times() {
+		if t.Year() < 1 || t.Year() > 9999 {
+			return errors.New("it records a time that RFC 3339 cannot write")
+		}
 	}
 	if err := s.checkIssuers(); err != nil {
 		return err
@@ -168,11 +208,14 @@ func (s KeySet) checkIssuers() error {
 func (s KeySet) checkKeys() error {
 	ofType := map[bool]int{}
 	for i, k := range s.keys {
+		if k.key == nil || !k.id.valid() {
+			return fmt.Errorf("its key %d is empty or has a kid that is not 1 to %d printable ASCII characters", i+1, maxKid)
+		}
 		if i > 0 && s.keys[i-1].ID() == k.ID() {
 			return fmt.Errorf("two of its keys have the kid %q", k.ID())
 		}
-		if g, ok := s.goneLine(k.ID()); ok {
-			return fmt.Errorf("key %s is published and gone (%s at %s) at once; a key that is gone never comes back: %w", k.ID(), g.Why, stamp(g.At), errGoneReturned)
+		if g, ok := s.goneLineOf(k.Public); ok {
+			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), printable(g.Why), stamp(g.At), errGoneReturned)
 		}
 		if err := k.checkState(); err != nil {
 			return fmt.Errorf("key %s: %w", k.ID(), err)
@@ -212,21 +255,40 @@ func (k Key) checkState() error {
 	return fmt.Errorf("its state %q is not next, active or retired", printable(string(k.State)))
 }
 
-var errGoneReturned = errors.New("gone key returned")
+var errGoneReturned = errors.New("a key that is gone never comes back")
 
-// latest is the latest time that the key set records.
+// latest is the latest time that gates reckon with.
 func (s KeySet) latest() time.Time {
-	t := s.withdrawnAt
-	for _, k := range s.keys {
-		for _, at := range []time.Time{k.PublishedAt, k.ObservedAt, k.PromotedAt, k.RetiredAt} {
-			t = later(t, at)
-		}
-	}
-	for _, g := range s.gone {
-		t = later(t, g.At)
-	}
-	for _, o := range s.observations {
-		t = later(t, o.At)
+	var t time.Time
+	for _, at := range s.evidenceTimes() {
+		t = later(t, *at)
 	}
 	return t
+}
+
+func (s *KeySet) evidenceTimes() []*time.Time {
+	all := []*time.Time{&s.withdrawnAt}
+	for i := range s.keys {
+		k := &s.keys[i]
+		all = append(all, &k.PublishedAt, &k.ObservedAt, &k.PromotedAt, &k.RetiredAt)
+	}
+	for i := range s.gone {
+		all = append(all, &s.gone[i].At)
+	}
+	for i := range s.observations {
+		all = append(all, &s.observations[i].At)
+	}
+	return all
+}
+
+// times points to every time in s.
+func (s *KeySet) times() []*time.Time {
+	all := s.evidenceTimes()
+	for i := range s.history {
+		all = append(all, &s.history[i].At)
+	}
+	for i := range s.policy.HeldUntil {
+		all = append(all, &s.policy.HeldUntil[i].Until)
+	}
+	return all
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 )
 
 // Name names a key set within its store: a DNS label (RFC 1123), since it becomes a file name, an object name and a
@@ -57,9 +58,10 @@ type Reader interface {
 // Store is a Reader that can also be written. Whoever can write here can make relying parties trust their keys.
 //
 // Replace writes s under n if the stored revision is still old (old == "" creates) and returns the new revision; it
-// is durable when it returns nil. An error that wraps [ErrConflict] or [ErrReadOnly] means that nothing was written; after any other error
-// the write may or may not have happened, and the caller reads back to learn which ([Update] does). It may be called
-// concurrently from several processes; exactly one of several writers with the same old revision wins.
+// is durable when it returns nil. An error that wraps [ErrConflict] or [ErrReadOnly] means that nothing was written;
+// after any other error the write may or may not have happened, and the caller reads back to learn which ([Update]
+// does). It may be called concurrently from several processes; exactly one of several writers with the same old
+// revision wins.
 type Store interface {
 	Reader
 	Replace(ctx context.Context, n Name, old Revision, s KeySet) (Revision, error)
@@ -120,11 +122,16 @@ func updateOnce(ctx context.Context, st Store, n Name, change func(KeySet) (KeyS
 	return s, nil
 }
 
+// readBack bounds the look at a store that just failed, which goes on after the caller has given up.
+const readBack = 10 * time.Second
+
 // didPersist answers the one question that a failed write leaves open: is what is stored now what we wrote?
 func didPersist(ctx context.Context, st Reader, s KeySet, err error) bool {
 	if errors.Is(err, ErrConflict) || errors.Is(err, ErrReadOnly) {
 		return false
 	}
-	stored, _, err := st.Load(context.WithoutCancel(ctx), s.Name())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBack)
+	defer cancel()
+	stored, _, err := st.Load(ctx, s.Name())
 	return err == nil && stored.generation == s.generation && stored.Digest() == s.Digest()
 }

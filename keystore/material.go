@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -185,13 +186,16 @@ func parseJWK(raw json.RawMessage) (Public, error) {
 	return k.as(KeyID(jwk.KeyID), jwk.Algorithm)
 }
 
-// printable keeps control characters of the input out of terminals and logs, and long ones short.
-func printable(s string) string {
-	if len(s) > 40 {
-		s = s[:40] + "…"
+// printable keeps control characters and text direction marks of the input out of terminals and logs, and long ones
+// short: a computed kid just fits.
+func printable(s string) string { return printableUpTo(64, s) }
+
+func printableUpTo(most int, s string) string {
+	if len(s) > most {
+		s = s[:most] + "…"
 	}
 	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r

@@ -34,7 +34,7 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
-		return fmt.Errorf("%s is not a duration: write it with its unit, such as 5m", data)
+		return errors.New("a duration is a string with its unit, such as 5m")
 	}
 	v, err := time.ParseDuration(s)
 	if err != nil || v < 0 {
@@ -70,12 +70,13 @@ type Policy struct {
 	HeldUntil            []Held    `json:"heldUntil,omitempty"`      // lowered lifetimes that still bind copies and tokens out there
 }
 
-// Held keeps what the gates used before a policy was lowered, until the last copy or token from that time has run out.
+// Held keeps what the gates used before a policy was lowered, until the last copy (Edge, Client) or token from that
+// time has run out. Copies and tokens have lines of their own: a year of tokens is not to hold up a promotion.
 type Held struct {
 	Until         time.Time `json:"until"`
-	Edge          Duration  `json:"edge"`
-	Client        Duration  `json:"client"`
-	TokenLifetime Duration  `json:"tokenLifetime"`
+	Edge          Duration  `json:"edge,omitempty"`
+	Client        Duration  `json:"client,omitempty"`
+	TokenLifetime Duration  `json:"tokenLifetime,omitempty"`
 }
 
 // Bounds of what a policy may declare.
@@ -84,10 +85,11 @@ const (
 	softMaxAge = time.Hour      // more is allowed with a warning: an emergency revocation takes this long to be seen
 	hardMaxAge = 24 * time.Hour //
 	maxStale   = 7 * 24 * time.Hour
-	maxToken   = 366 * 24 * time.Hour // kube-apiserver extends tokens to one year at most
+	maxToken   = 366 * 24 * time.Hour  // kube-apiserver extends tokens to one year at most
+	maxSeen    = 1 << 31 * time.Second // RFC 9111, section 1.2.2: what a larger max-age counts as
 )
 
-// Check refuses values outside the bounds. Development documents may have any lifetimes.
+// Check refuses values outside the bounds. Development documents may have any maxAge.
 func (p Policy) Check(dev bool) error {
 	if m := p.MaxAge; m != nil && !dev && (time.Duration(*m) < minMaxAge || time.Duration(*m) > hardMaxAge) {
 		return fmt.Errorf("policy: maxAge is %v; it must be from %v to %v", m, Duration(minMaxAge), Duration(hardMaxAge))
@@ -97,11 +99,16 @@ func (p Policy) Check(dev bool) error {
 		d    *Duration
 		most time.Duration
 	}{
-		{"staleWhileRevalidate", p.StaleWhileRevalidate, maxStale}, {"staleIfError", p.StaleIfError, maxStale},
+		{"maxAge", p.MaxAge, maxSeen}, {"staleWhileRevalidate", p.StaleWhileRevalidate, maxStale}, {"staleIfError", p.StaleIfError, maxStale},
 		{"edgeHold", p.EdgeHold, maxStale}, {"tokenLifetime", p.TokenLifetime, maxToken},
 	} {
-		if b.d != nil && time.Duration(*b.d) > b.most {
-			return fmt.Errorf("policy: %s is %v; it must be at most %v", b.name, b.d, Duration(b.most))
+		if b.d != nil && (*b.d < 0 || time.Duration(*b.d) > b.most) {
+			return fmt.Errorf("policy: %s is %v; it must be from 0s to %v", b.name, b.d, Duration(b.most))
+		}
+	}
+	for _, h := range p.HeldUntil {
+		if longest := Duration(maxSeen); h.Edge > longest || h.Client > longest || h.TokenLifetime > longest {
+			return fmt.Errorf("policy: heldUntil holds more than %v", longest)
 		}
 	}
 	for _, rp := range p.RelyingParties {
@@ -176,10 +183,11 @@ func (p Policy) client(seenMaxAge time.Duration) time.Duration {
 	return longest
 }
 
-// edge is the longest total age at which a shared cache may hand out an old copy.
-func (p Policy) edge() time.Duration {
+// edge is the longest total age at which a shared cache may hand out an old copy, given the highest max-age it was
+// told.
+func (p Policy) edge(seenMaxAge time.Duration) time.Duration {
 	c := p.Cache(DefaultCache())
-	e := c.MaxAge + c.StaleWhileRevalidate + c.StaleIfError
+	e := max(c.MaxAge, seenMaxAge) + c.StaleWhileRevalidate + c.StaleIfError
 	if p.EdgeHold != nil {
 		e = max(e, time.Duration(*p.EdgeHold))
 	}
@@ -196,19 +204,35 @@ func (p Policy) tokenLifetime() time.Duration {
 // replaceBy returns next with what must be remembered of p: as long as copies or tokens from p's time may exist, the
 // gates go on with p's larger values.
 func (p Policy) replaceBy(next Policy, now time.Time) Policy {
-	next.HeldUntil = slices.DeleteFunc(slices.Clone(p.HeldUntil), func(h Held) bool { return !h.Until.After(now) })
-	was := Held{Edge: Duration(p.edge()), Client: Duration(p.client(0)), TokenLifetime: Duration(p.tokenLifetime())}
-	lowered := was.Edge > Duration(next.edge()) || was.Client > Duration(next.client(0))
-	if lowered {
-		was.Until = now.Add(convergence + time.Duration(was.Edge+was.Client))
+	edge, client, token := p.edge(0), p.client(0), p.tokenLifetime()
+	next = next.clone()
+	next.HeldUntil = slices.DeleteFunc(slices.Clone(p.HeldUntil), func(h Held) bool { return !h.runsOut(edge, client).After(now) })
+	if edge > next.edge(0) || client > next.client(0) {
+		next.HeldUntil = append(next.HeldUntil, Held{Until: now.Add(convergence + edge + client), Edge: Duration(edge), Client: Duration(client)})
 	}
-	if was.TokenLifetime > Duration(next.tokenLifetime()) {
-		lowered, was.Until = true, later(was.Until, now.Add(time.Duration(was.TokenLifetime)+clockSkew))
-	}
-	if lowered {
-		next.HeldUntil = append(next.HeldUntil, was)
+	if token > next.tokenLifetime() {
+		next.HeldUntil = append(next.HeldUntil, Held{Until: now.Add(token + clockSkew), TokenLifetime: Duration(token)})
 	}
 	return next
+}
+
+// runsOut is when the last copy or token from before the lowering is gone, given what edge and client are now: one
+// raised since (a relying party declared late) prolongs copies, since it was true of them all along.
+func (h Held) runsOut(edge, client time.Duration) time.Time {
+	if h.Edge == 0 && h.Client == 0 {
+		return h.Until
+	}
+	return h.Until.Add(max(0, edge-time.Duration(h.Edge)) + max(0, client-time.Duration(h.Client)))
+}
+
+func (p Policy) clone() Policy {
+	for _, d := range []**Duration{&p.MaxAge, &p.StaleWhileRevalidate, &p.StaleIfError, &p.EdgeHold, &p.TokenLifetime} {
+		if *d != nil {
+			*d = D(time.Duration(**d))
+		}
+	}
+	p.RelyingParties, p.Origins, p.HeldUntil = slices.Clone(p.RelyingParties), slices.Clone(p.Origins), slices.Clone(p.HeldUntil)
+	return p
 }
 
 func later(a, b time.Time) time.Time {

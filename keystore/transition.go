@@ -1,10 +1,12 @@
 package keystore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,7 +30,7 @@ type Spec struct {
 
 // New makes a key set of generation 1 whose keys are active.
 func New(c Change, spec Spec) (KeySet, error) {
-	s := KeySet{name: spec.Name, generation: 1, policy: spec.Policy, dev: spec.Dev, gone: slices.Clone(spec.Gone)}
+	s := KeySet{name: spec.Name, generation: 1, policy: spec.Policy.clone(), dev: spec.Dev, gone: slices.Clone(spec.Gone)}
 	for _, raw := range spec.Issuers {
 		u, err := ParseIssuerURL(raw, spec.Dev)
 		if err != nil {
@@ -50,27 +52,43 @@ func New(c Change, spec Spec) (KeySet, error) {
 	return s, nil
 }
 
-// transition runs edit on a copy: with the clock checked before, the invariants after, and a line of history.
+// transition runs edit on a copy, with the clock checked before and the invariants after, and adds a line of history.
 func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
 	if c.Force && c.Why == "" {
 		return KeySet{}, fmt.Errorf("%s: --force needs --why", what)
 	}
+	return s.unrecorded(c, what, func(n *KeySet, at time.Time) error {
+		c.At = at
+		n.note(c, what)
+		return edit(n, at)
+	})
+}
+
+func (s KeySet) unrecorded(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
 	at := c.At.UTC().Truncate(time.Second)
-	if latest := s.latest(); latest.After(at.Add(time.Minute)) {
-		return KeySet{}, &NotYetError{Step: what, Gate: GateClock, Opens: latest,
-			Need: fmt.Sprintf("the key set records the time %s, which lies in the future by this machine's clock; check the clock", stamp(latest))}
+	if err := c.pass(s.clockGate(what, at)); err != nil {
+		return KeySet{}, err
 	}
 	n := s
 	n.keys, n.gone, n.observations, n.history = slices.Clone(s.keys), slices.Clone(s.gone), slices.Clone(s.observations), slices.Clone(s.history)
 	if err := edit(&n, at); err != nil {
 		return KeySet{}, err
 	}
-	c.At = at
-	n.note(c, what)
 	if err := n.check(); err != nil {
 		return KeySet{}, fmt.Errorf("%s: %w", what, err)
 	}
 	return n, nil
+}
+
+// clockGate is nil when at is not before what is recorded already, give or take what two machines' clocks may differ
+// in. Force passes it, or one machine with a wrong clock could keep everybody from revoking a key.
+func (s KeySet) clockGate(what string, at time.Time) *NotYetError {
+	latest := s.latest()
+	if !latest.After(at.Add(clockTolerance)) {
+		return nil
+	}
+	return &NotYetError{Step: what, Gate: GateClock, Opens: latest.Add(-clockTolerance),
+		Need: fmt.Sprintf("the key set records the time %s, which lies in the future by this machine's clock; check the clock", stamp(latest))}
 }
 
 func (s *KeySet) note(c Change, what string) {
@@ -82,15 +100,7 @@ func (s *KeySet) note(c Change, what string) {
 
 func (s *KeySet) insert(k Key) {
 	s.keys = append(s.keys, k)
-	slices.SortFunc(s.keys, func(a, b Key) int {
-		switch {
-		case a.ID() < b.ID():
-			return -1
-		case a.ID() > b.ID():
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(s.keys, func(a, b Key) int { return cmp.Compare(a.id, b.id) })
 }
 
 // onKey runs edit on one published key of a set that is in use.
@@ -125,13 +135,13 @@ func (c Change) pass(gate *NotYetError) error {
 	return gate
 }
 
-// Add publishes a key as next. A key that is there already is no error, so that a lost reply can be repeated.
+// Add publishes a key as next. A key that is there already is refused, whatever kid it comes under now.
 func (s KeySet) Add(c Change, k Public) (KeySet, error) {
 	return s.transition(c, fmt.Sprintf("add key %s", k.ID()), func(n *KeySet, at time.Time) error {
 		if err := n.inUse("add key"); err != nil {
 			return err
 		}
-		if g, gone := n.goneLine(k.ID()); gone {
+		if g, gone := n.goneLineOf(k); gone {
 			return fmt.Errorf("add key %s: it is gone (%s at %s) and never comes back; make a new key", k.ID(), g.Why, stamp(g.At))
 		}
 		for _, have := range n.keys {
@@ -145,13 +155,15 @@ func (s KeySet) Add(c Change, k Public) (KeySet, error) {
 }
 
 // Observe records a look at the public addresses. A key's ObservedAt is the start of the unbroken run of looks that
-// found it everywhere: one answer without the key, or one that is missing, ends the run.
+// found it: only a complete one begins the run, and one answer without the key ends it. An incomplete look (an address
+// that did not answer) does neither, so that a lost packet does not start a day's wait again. It leaves no line of
+// history, or an hour of looks would push out why a key was revoked.
 func (s KeySet) Observe(c Change, o Observation) (KeySet, error) {
-	return s.transition(c, "observe", func(n *KeySet, at time.Time) error {
+	return s.unrecorded(c, "observe", func(n *KeySet, at time.Time) error {
 		if err := n.inUse("observe"); err != nil {
 			return err
 		}
-		o.At, o.By = at, c.By
+		o.At, o.By, o.Kids = at, c.By, slices.Clone(o.Kids)
 		for i := range n.keys {
 			switch k := &n.keys[i]; {
 			case !slices.Contains(o.Kids, k.ID()):
@@ -169,14 +181,15 @@ func (s KeySet) Observe(c Change, o Observation) (KeySet, error) {
 }
 
 // Promote lets a key sign: a next key when every cache that could hide it has provably run out, a retired one (a
-// rollback) at once, since it has been visible all the time.
+// rollback) at once, since it has been visible all the time. A key that was retired without having been promoted ever
+// waits like a next one, or retiring it would be a way around the gate.
 func (s KeySet) Promote(c Change, id KeyID) (KeySet, error) {
 	return s.onKey(c, "promote", id, func(n *KeySet, i int, at time.Time) error {
 		k := &n.keys[i]
-		switch k.State {
-		case Active:
+		if k.State == Active {
 			return fmt.Errorf("promote key %s: it is active already (since %s)", id, stamp(k.PromotedAt))
-		case Next:
+		}
+		if k.State == Next || k.PromotedAt.IsZero() {
 			if err := c.pass(n.promoteGate(*k, at)); err != nil {
 				return err
 			}
@@ -193,12 +206,25 @@ type Evidence struct {
 	Statement string
 }
 
+// reason is what the history keeps of the evidence.
+func (ev Evidence) reason(why string) string {
+	var parts []string
+	if why != "" || ev.Statement != "" {
+		parts = append(parts, cmp.Or(why, ev.Statement))
+	}
+	for _, server := range slices.Sorted(maps.Keys(ev.Minted)) {
+		parts = append(parts, fmt.Sprintf("%s signs with %s", server, ev.Minted[server]))
+	}
+	return strings.Join(parts, "; ")
+}
+
 // Retire records that a key signs no more. It stays published until its last token has run out. A next key that was
 // used by mistake can be retired too.
 func (s KeySet) Retire(c Change, id KeyID, ev Evidence) (KeySet, error) {
-	if c.Why == "" {
-		c.Why = ev.Statement
+	if c.Force && c.Why == "" && ev.Statement == "" {
+		return KeySet{}, fmt.Errorf("retire key %s: --force needs --why", id)
 	}
+	c.Why = ev.reason(c.Why)
 	return s.onKey(c, "retire", id, func(n *KeySet, i int, at time.Time) error {
 		k := &n.keys[i]
 		if k.State == Retired {
@@ -265,6 +291,9 @@ func (s KeySet) Revoke(c Change, id KeyID, last Last) (KeySet, error) {
 		return KeySet{}, fmt.Errorf("revoke key %s: say why with --why; it is recorded", id)
 	}
 	return s.onKey(c, "revoke", id, func(n *KeySet, i int, at time.Time) error {
+		if r := last.Replacement; r != nil && r.sameMaterial(n.keys[i].Public) {
+			return fmt.Errorf("revoke key %s: the replacement is the same key; make a new one", id)
+		}
 		n.bury(i, Revoked, at)
 		if last.Replacement != nil {
 			return n.replaceRevoked(*last.Replacement, at)
@@ -277,7 +306,7 @@ func (s KeySet) Revoke(c Change, id KeyID, last Last) (KeySet, error) {
 }
 
 func (s *KeySet) replaceRevoked(k Public, at time.Time) error {
-	if g, gone := s.goneLine(k.ID()); gone {
+	if g, gone := s.goneLineOf(k); gone {
 		return fmt.Errorf("the replacement %s is gone (%s) itself; make a new key", k.ID(), g.Why)
 	}
 	if i := s.index(k.ID()); i >= 0 {
@@ -317,10 +346,18 @@ func (s KeySet) Withdraw(c Change) (KeySet, error) {
 	})
 }
 
-// Reopen gives a withdrawn key set's URLs out again, with new keys. What is gone stays gone.
+// Reopen gives a withdrawn key set's URLs out again, with new keys. What is gone stays gone. It needs a reason; the
+// generation goes on when the result is stored by [Update].
 func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
-	if !s.Withdrawn() {
+	switch {
+	case !s.Withdrawn():
 		return KeySet{}, fmt.Errorf("key set %q exists and is in use", s.name)
+	case c.Why == "":
+		return KeySet{}, fmt.Errorf("reopen key set %q: say why with --why; it is recorded", s.name)
+	}
+	c.At = c.At.UTC().Truncate(time.Second)
+	if err := c.pass(s.clockGate("reopen", c.At)); err != nil {
+		return KeySet{}, err
 	}
 	spec.Gone = slices.Clone(s.gone)
 	for _, k := range s.keys { // what the tombstone still held is old material: it may not come back either
@@ -330,8 +367,9 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	if err != nil {
 		return KeySet{}, err
 	}
-	fresh.labels, fresh.annotations = s.labels, s.annotations
-	fresh.history = append(slices.Clone(s.history), fresh.history...)
+	fresh.labels, fresh.annotations, fresh.unknown = s.labels, s.annotations, s.unknown
+	fresh.history = slices.Clone(s.history)
+	fresh.note(c, "issuer added again")
 	return fresh, nil
 }
 
@@ -354,6 +392,9 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 				return err
 			}
 		}
+		if len(decisions) > 0 && len(n.keys) == 0 && !n.Withdrawn() && !c.Force {
+			return fmt.Errorf("accept: it would leave %q without a key; keep one", s.name)
+		}
 		return nil
 	})
 }
@@ -362,6 +403,8 @@ func (s *KeySet) settle(d Decision, at time.Time) error {
 	i := s.index(d.ID)
 	_, gone := s.goneLine(d.ID)
 	switch {
+	case d.Keep != nil && d.Keep.ID() != d.ID:
+		return fmt.Errorf("accept: the key given for %s is %s", d.ID, d.Keep.ID())
 	case d.Keep != nil && gone:
 		return fmt.Errorf("accept: key %s is gone and never comes back", d.ID)
 	case d.Keep != nil && i < 0:

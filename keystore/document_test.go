@@ -1,0 +1,415 @@
+package keystore
+
+import (
+	"bytes"
+	"crypto/elliptic"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// fullSet has every member that a document can have, with times and keys that are the same in every run.
+func fullSet(t testing.TB) KeySet {
+	t.Helper()
+	ok := step(t)
+	s := ok(New(because(t0, "first cluster"), Spec{
+		Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a", "https://prod-a.oidc.example.com"},
+		Keys: []Public{testKey(0), must(mustPublic(t, rsaPublic(2048)).as("2024-01", "RS512"))},
+		Policy: Policy{
+			MaxAge: D(10 * time.Minute), StaleWhileRevalidate: D(0), StaleIfError: D(90 * time.Minute), EdgeHold: D(time.Hour),
+			RelyingParties: []string{"aws", "vault"}, TokenLifetime: D(24 * time.Hour), Origins: []string{"origin.example.com:8443"}, Private: true,
+		},
+	}))
+	s = ok(s.Add(change(t0.Add(time.Hour)), testKey(1)))
+	s = ok(s.Observe(change(t0.Add(2*time.Hour)), seen(s)))
+	s = ok(s.Observe(change(t0.Add(26*time.Hour)), seen(s)))
+	s = ok(s.Promote(change(t0.Add(26*time.Hour)), testKey(1).ID()))
+	s = ok(s.Retire(change(t0.Add(27*time.Hour)), testKey(0).ID(), Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": testKey(1).ID()}}))
+	s = ok(s.Revoke(because(t0.Add(28*time.Hour), "the old laptop was lost"), "2024-01", Last{}))
+	p := s.Policy()
+	p.TokenLifetime, p.MaxAge = D(time.Hour), D(5*time.Minute)
+	s = ok(s.SetPolicy(change(t0.Add(29*time.Hour)), p))
+	s.rotation = &Rotation{ID: "r1", By: "tester", Kid: testKey(1).ID(), Step: "retire"}
+	s.labels, s.annotations = map[string]string{"team": "platform"}, map[string]string{"note": "kept"}
+	return s
+}
+
+func encode(t testing.TB, s KeySet) string {
+	t.Helper()
+	data, err := Encode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestDocumentForm keeps the text that is in people's Git repositories: what changes here, changes there.
+func TestDocumentForm(t *testing.T) {
+	golden := filepath.Join("testdata", "prod-a.yaml")
+	got := encode(t, fullSet(t))
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the document is\n%s\nand %s is\n%s", got, golden, want)
+	}
+	s, err := Parse("prod-a", want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := encode(t, s); again != got {
+		t.Errorf("read and written again it is\n%s", again)
+	}
+}
+
+func TestMarshalJSONIsTheSameDocument(t *testing.T) {
+	s := fullSet(t)
+	back, err := Parse("prod-a", must(json.Marshal(s)))
+	if err != nil || back.Digest() != s.Digest() {
+		t.Errorf("error %v; digests equal: %v", err, back.Digest() == s.Digest())
+	}
+}
+
+func TestDigestIsOfTheContentAlone(t *testing.T) {
+	s := fullSet(t)
+	doc := encode(t, s)
+	same := map[string]string{
+		"comments":       "# by hand\n---\n" + doc + "# the end\n",
+		"CRLF":           strings.ReplaceAll(doc, "\n", "\r\n"),
+		"another zone":   strings.Replace(doc, "2026-03-01T12:00:00Z", "2026-03-01T13:00:00+01:00", 1),
+		"other labels":   strings.Replace(doc, "team: platform", "team: security", 1),
+		"no annotations": strings.Replace(doc, "  annotations:\n    note: kept\n", "", 1),
+		"another order":  strings.Replace(strings.Replace(doc, "kind: KeySet\n", "", 1), "apiVersion", "kind: KeySet\napiVersion", 1),
+	}
+	for name, text := range same {
+		if text == doc {
+			t.Fatalf("%s: the test changed nothing", name)
+		}
+		got, err := Parse("prod-a", []byte(text))
+		if err != nil || got.Digest() != s.Digest() {
+			t.Errorf("%s: error %v, or another digest", name, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"generation": strings.Replace(doc, "generation: 1", "generation: 2", 1),
+		"a time":     strings.Replace(doc, "2026-03-01T12:00:00Z", "2026-03-01T12:00:01Z", 1),
+		"a lifetime": strings.Replace(doc, "edgeHold: 1h", "edgeHold: 2h", 1),
+		"history":    strings.Replace(doc, "the old laptop was lost", "the laptop was lost", 1),
+	} {
+		if text == doc {
+			t.Fatalf("%s: the test changed nothing", name)
+		}
+		got, err := Parse("prod-a", []byte(text))
+		if err != nil || got.Digest() == s.Digest() {
+			t.Errorf("%s: error %v, or the same digest", name, err)
+		}
+	}
+}
+
+func TestEmptyListsAndZerosRoundTrip(t *testing.T) {
+	s := newSet(t, Policy{})
+	s = step(t)(s.Revoke(because(t0, "lost"), testKey(0).ID(), Last{LeaveEmpty: true}))
+	doc := encode(t, s)
+	if !strings.Contains(doc, "keys: []") || strings.Contains(doc, "policy") {
+		t.Errorf("a key set without keys and policy is written as\n%s", doc)
+	}
+	if back, err := Parse("prod-a", []byte(doc)); err != nil || len(back.Keys()) != 0 {
+		t.Errorf("keys %v, error %v", back.Keys(), err)
+	}
+}
+
+// edit changes the document of fullSet; both texts have to be in it.
+type edit struct{ old, new string }
+
+func TestParseRejects(t *testing.T) {
+	doc := encode(t, fullSet(t))
+	kid0, kid1 := string(testKey(0).ID()), string(testKey(1).ID())
+	keyBlock := func(id string) string {
+		from := strings.Index(doc, "    kid: "+id)
+		return doc[from : from+strings.Index(doc[from:], "state:")]
+	}
+	publicKey := func(n string) string { return strings.ReplaceAll(strings.TrimSuffix(n, "\n"), "\n", "\n      ") }
+	pub1 := pemOf("PUBLIC KEY", spki(testKey(1).Key()))
+	private := pemOf("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(ecPrivate(elliptic.P256(), 1))))
+	disguised := pemOf("PUBLIC KEY", must(x509.MarshalPKCS8PrivateKey(ecPrivate(elliptic.P256(), 1))))
+
+	for _, tt := range []struct {
+		name   string
+		edits  []edit
+		want   string
+		reason Reason // ReasonBroken when empty
+	}{
+		{name: "another group", edits: []edit{{"keypost.dev/v1", "example.com/v1"}}, want: `it is apiVersion "example.com/v1", kind "KeySet", not "keypost.dev/v1", "KeySet"`},
+		{name: "another kind", edits: []edit{{"kind: KeySet", "kind: ConfigMap"}}, want: `kind "ConfigMap"`},
+		{name: "a newer major version", edits: []edit{{"keypost.dev/v1", "keypost.dev/v2"}}, want: `its version is "v2" and this program reads v1: upgrade this program`, reason: ReasonNewerVersion},
+		{name: "a newer major version of another form", edits: []edit{{"keypost.dev/v1", "keypost.dev/v2"}, {"\nspec:", "\nspec: []\nold:"}}, want: `its version is "v2"`, reason: ReasonNewerVersion},
+		{name: "a newer version beside a misspelt one", edits: []edit{{"keypost.dev/v1", "keypost.dev/v2\napiversion: keypost.dev/v1"}}, want: `its version is "v2"`, reason: ReasonNewerVersion},
+		{name: "another name", edits: []edit{{"name: prod-a", "name: prod-b"}}, want: `it is stored as "prod-a" but its metadata.name is "prod-b"`},
+		{name: "generation zero", edits: []edit{{"generation: 1", "generation: 0"}}, want: "its generation is 0; it counts from 1"},
+		{name: "a generation that nothing could follow", edits: []edit{{"generation: 1", "generation: 9223372036854775807"}}, want: "it counts from 1 to 2^53-1"},
+		{name: "a generation with a fraction", edits: []edit{{"generation: 1", "generation: 1.5"}}, want: "it does not fit the form of a key set"},
+		{name: "no issuers", edits: []edit{{"  - https://oidc.example.com/prod-a\n", ""}, {"  - https://prod-a.oidc.example.com\n", ""}}, want: "it has no issuer URL"},
+		{name: "a bad issuer", edits: []edit{{"https://oidc.example.com/prod-a", "https://oidc.example.com/prod-a/"}}, want: "it ends in a slash"},
+		{name: "an issuer twice", edits: []edit{{"https://prod-a.oidc.example.com", "https://oidc.example.com/prod-a"}}, want: "it has the issuer URL https://oidc.example.com/prod-a twice"},
+		{name: "a port outside development", edits: []edit{{"https://prod-a.oidc.example.com", "https://prod-a.oidc.example.com:8443"}}, want: "it has a port"},
+		{name: "no keys member", edits: []edit{{"  keys:\n", "  kyes:\n"}}, want: "it has no spec.keys; a key set without keys says so: keys: []"},
+		{name: "keys: null", edits: []edit{{"  keys:\n", "  keys: null\n  old:\n"}}, want: "it has no spec.keys"},
+		{name: "no spec", edits: []edit{{"\nspec:", "\nSpec:"}}, want: "it has no spec.keys"},
+		{name: "a kid twice", edits: []edit{{keyBlock(kid1), keyBlock(kid0)}}, want: "two of its keys have the kid"},
+		{name: "a kid published and gone", edits: []edit{{"kid: 2024-01\n    why: revoked", "kid: " + kid0 + "\n    why: revoked"}},
+			want: "key " + kid0 + " is published and gone (revoked at 2026-03-02T16:00:00Z) at once: a key that is gone never comes back", reason: ReasonGoneReturned},
+		{name: "gone twice", edits: []edit{{"  gone:\n", "  gone:\n  - {at: \"2026-03-01T12:00:00Z\", kid: 2024-01, why: removed}\n"}}, want: `its gone line for "2024-01" is a second one`},
+		{name: "gone without a reason", edits: []edit{{"why: revoked", "why: lost"}}, want: "its gone line for \"2024-01\" is a second one or lacks kid, at, or why (removed or revoked)"},
+		{name: "gone without a time", edits: []edit{{"  - at: \"2026-03-02T16:00:00Z\"\n    kid: 2024-01", "  - kid: 2024-01"}}, want: "its gone line"},
+		{name: "a kid of another key", edits: []edit{{"kid: " + kid0 + "\n    observedAt", "kid: x" + kid0[1:] + "\n    observedAt"}}, want: "its kid does not belong to its publicKey, whose key ID is " + kid0},
+		{name: "importedKid with the computed kid", edits: []edit{{"    kid: " + kid0 + "\n    observedAt", "    importedKid: true\n    kid: " + kid0 + "\n    observedAt"}}, want: "its kid does not belong"},
+		{name: "no kid", edits: []edit{{"    kid: " + kid0 + "\n    observedAt", "    observedAt"}}, want: "its kid does not belong"},
+		{name: "a bad imported kid", edits: []edit{{"    kid: " + kid0 + "\n    observedAt", "    importedKid: true\n    kid: a b\n    observedAt"}}, want: "its kid is not 1 to 1024 printable ASCII characters"},
+		{name: "no alg", edits: []edit{{"  - alg: ES256\n    kid: " + kid0, "  - kid: " + kid0}}, want: "it has no alg"},
+		{name: "another alg", edits: []edit{{"  - alg: ES256\n    kid: " + kid0, "  - alg: RS256\n    kid: " + kid0}}, want: `its alg "RS256" does not fit a key for ES256`},
+		{name: "an unknown state", edits: []edit{{"state: retired", "state: gone"}}, want: `its state "gone" is not next, active or retired`},
+		{name: "no publishedAt", edits: []edit{{"    publishedAt: \"2026-03-01T13:00:00Z\"\n", ""}}, want: "it has no publishedAt"},
+		{name: "active without promotedAt", edits: []edit{{"    promotedAt: \"2026-03-02T14:00:00Z\"\n", ""}}, want: "it is active and has no promotedAt"},
+		{name: "retired without retiredAt", edits: []edit{{"    retiredAt: \"2026-03-02T15:00:00Z\"\n", ""}}, want: "it is retired and has no retiredAt"},
+		{name: "a time without a zone", edits: []edit{{"retiredAt: \"2026-03-02T15:00:00Z\"", "retiredAt: \"2026-03-02T15:00:00\""}}, want: "it does not fit the form of a key set"},
+		{name: "a time that is year 10000 in UTC", edits: []edit{{"retiredAt: \"2026-03-02T15:00:00Z\"", "retiredAt: \"9999-12-31T23:59:59-01:00\""}}, want: "it records a time that RFC 3339 cannot write"},
+		{name: "maxAge as a number", edits: []edit{{"maxAge: 5m\n    origins", "maxAge: 300\n    origins"}}, want: "a duration is a string with its unit, such as 5m"},
+		{name: "a negative maxAge", edits: []edit{{"maxAge: 5m\n    origins", "maxAge: -5m\n    origins"}}, want: "is not a duration"},
+		{name: "maxAge of a second", edits: []edit{{"maxAge: 5m\n    origins", "maxAge: 1s\n    origins"}}, want: "policy: maxAge is 1s; it must be from 1m to 24h"},
+		{name: "a hold of centuries", edits: []edit{{"tokenLifetime: 24h", "tokenLifetime: 2540400h"}}, want: "policy: heldUntil holds more than"},
+		{name: "no key in publicKey", edits: []edit{{publicKey(pub1), "nothing"}}, want: "it holds neither a PEM block"},
+		{name: "two keys in publicKey", edits: []edit{{publicKey(pub1), publicKey(pub1 + pub1)}}, want: "its publicKey holds 2 PEM blocks, not one"},
+		{name: "a JWK in publicKey", edits: []edit{{publicKey(pub1), "{}"}}, want: "it holds neither a PEM block"},
+		{name: "a list for a text", edits: []edit{{"name: prod-a", "name: [prod-a]"}}, want: "it does not fit the form of a key set"},
+		{name: "a member twice", edits: []edit{{"  generation: 1\n", "  generation: 1\n  generation: 1\n"}}, want: "it is not valid YAML"},
+		{name: "two YAML documents", edits: []edit{{"kind: KeySet", "kind: KeySet\n---\nkind: KeySet"}}, want: "it holds more than one YAML document"},
+		{name: "two YAML documents, CRLF", edits: []edit{{"kind: KeySet", "kind: KeySet\n---\r\nkind: KeySet"}}, want: "it holds more than one YAML document"},
+		{name: "two YAML documents, CR alone", edits: []edit{{"kind: KeySet", "kind: KeySet\r---\rkind: KeySet"}}, want: "it holds more than one YAML document"},
+		{name: "two YAML documents, NEL", edits: []edit{{"kind: KeySet", "kind: KeySet\u0085---\u0085kind: KeySet"}}, want: "it holds more than one YAML document"},
+		{name: "two YAML documents, LS", edits: []edit{{"kind: KeySet", "kind: KeySet\u2028---\u2028kind: KeySet"}}, want: "it holds more than one YAML document"},
+		{name: "text after the end of the YAML document", edits: []edit{{"kind: KeySet", "kind: KeySet\n...\nkind: KeySet"}}, want: "it holds more than one YAML document"},
+		{name: "a merge marker", edits: []edit{{"kind: KeySet", "<<<<<<< HEAD\nkind: KeySet"}}, want: "it is not valid YAML"},
+
+		{name: "a private key in publicKey", edits: []edit{{publicKey(pub1), publicKey(private)}}, want: "it is a private key"},
+		{name: "a private key under PUBLIC KEY", edits: []edit{{publicKey(pub1), publicKey(disguised)}}, want: "key 1 (" + kid1 + "): PEM block 1 (PUBLIC KEY): it is a private key"},
+		{name: "a private key after the public one", edits: []edit{{publicKey(pub1), publicKey(pub1 + private)}}, want: "it is a private key"},
+		{name: "a private key in an annotation", edits: []edit{{"note: kept", "note: |\n      " + publicKey(private)}}, want: "it is a private key"},
+		{name: "a private key in a comment", edits: []edit{{"kind: KeySet", "# " + strings.ReplaceAll(private, "\n", "\n# ") + "\nkind: KeySet"}}, want: "it is a private key"},
+		{name: "a private key in escapes", edits: []edit{{"note: kept", `note: "` + strings.ReplaceAll(strings.ReplaceAll(private, "\n", `\n`), "PRIVATE", `PRIV\x41TE`) + `"`}}, want: "it is a private key"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := doc
+			for _, e := range tt.edits {
+				if !strings.Contains(text, e.old) {
+					t.Fatalf("the document has no %q", e.old)
+				}
+				text = strings.Replace(text, e.old, e.new, 1)
+			}
+			rejected(t, []byte(text), tt.want, tt.reason)
+		})
+	}
+}
+
+func rejected(t *testing.T, data []byte, want string, reason Reason) {
+	t.Helper()
+	s, err := Parse("prod-a", data)
+	var broken *BrokenError
+	if !errors.As(err, &broken) {
+		t.Fatalf("error %v; want a BrokenError", err)
+	}
+	if reason == "" {
+		reason = ReasonBroken
+	}
+	if broken.Name != "prod-a" || broken.Reason != reason || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), `key set "prod-a" is broken: `) {
+		t.Errorf("error %q (reason %s)\nwant %q (reason %s)", err, broken.Reason, want, reason)
+	}
+	if strings.Contains(want, "private key") != errors.Is(err, ErrPrivateKey) {
+		t.Errorf("errors.Is(%q, ErrPrivateKey) is %v", err, errors.Is(err, ErrPrivateKey))
+	}
+	if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 600 {
+		t.Errorf("the error is no short line: %q", err)
+	}
+	if s.Name() != "" || len(s.Keys()) > 0 {
+		t.Errorf("a broken document gave key set %q", s.Name())
+	}
+}
+
+func TestParseRejectsWhatIsNoManifest(t *testing.T) {
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'l'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat("*"+string(c-1)+",", 10), ","))
+	}
+	for name, v := range map[string]struct{ in, want string }{
+		"nothing":          {"", "it is empty"},
+		"blank":            {" \n\r\n", "it is empty"},
+		"comments only":    {"# nothing\n", "it is apiVersion"},
+		"null":             {"null", "it is apiVersion"},
+		"text":             {"hello", "it is not a manifest"},
+		"a list":           {"[]", "it is not a manifest"},
+		"binary":           {"\x7fELF\x02\x01\x01\x00\x00", "it is not valid YAML"},
+		"UTF-16":           {"\xff\xfea\x00:\x00", "it is not UTF-8"},
+		"invalid UTF-8":    {"apiVersion: \xc3\x28", "it is not UTF-8"},
+		"oversize":         {"#" + strings.Repeat("x", MaxDocument), "it is larger than 1048576 bytes"},
+		"deeply nested":    {strings.Repeat("[", 100_000), "it is not valid YAML"},
+		"itself in itself": {"a: &a [*a]", "it is not valid YAML"},
+		"nested aliases":   {bomb, "it "},
+		"a long alias":     {"a: &a " + strings.Repeat("x", 900_000) + "\nb: [" + strings.Repeat("*a,", 990) + "]\n", "its aliases expand to more than"},
+		"long alias keys":  {"a: &a " + strings.Repeat("x", 900_000) + "\nb: [" + strings.Repeat("{*a : 1},", 990) + "]\n", "its aliases expand to more than"},
+		"escapes in names": {"\"\\e[31m\": 1", "it is apiVersion"},
+	} {
+		t.Run(name, func(t *testing.T) { rejected(t, []byte(v.in), v.want, "") })
+	}
+}
+
+func TestAliasesDoNotFillTheMemory(t *testing.T) {
+	doc := []byte("a: &a " + strings.Repeat("x", 900_000) + "\nb: [" + strings.Repeat("*a,", 990) + "]\n")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Parse("prod-a", doc)
+	runtime.ReadMemStats(&after)
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || used > 100 {
+		t.Errorf("error %v; reading %d KiB took %d MiB", err, len(doc)>>10, used)
+	}
+}
+
+func TestAnAliasIsAllowedWhereItIsHarmless(t *testing.T) {
+	doc := strings.Replace(encode(t, fullSet(t)), "note: kept", "note: &n kept\n    other: *n", 1)
+	if _, err := Parse("prod-a", []byte(doc)); err != nil {
+		t.Error(err)
+	}
+	starred := newSet(t, awsPolicy())
+	starred = step(t)(starred.SetPolicy(because(t0, "R&D asked for *less*"), awsPolicy()))
+	encode(t, starred)
+}
+
+func TestParseChecksTheNameItIsStoredUnder(t *testing.T) {
+	for _, n := range []Name{"", "..", "Prod", "a/b"} {
+		if _, err := Parse(n, []byte(encode(t, newSet(t, Policy{})))); err == nil || !strings.Contains(err.Error(), "is not a key set name") {
+			t.Errorf("%q: error %v", n, err)
+		}
+	}
+}
+
+// A newer minor version adds members. An older keypostd goes on serving such a document; an older command line does
+// not write it, since it would lose them.
+func TestUnknownMembersAreReadableAndNotWritable(t *testing.T) {
+	doc := encode(t, fullSet(t))
+	for name, e := range map[string]edit{
+		"in the document": {"kind: KeySet\n", "kind: KeySet\nstatus: {}\n"},
+		"in the spec":     {"  generation: 1\n", "  generation: 1\n  colour: red\n"},
+		"in a key":        {"    state: retired\n", "    state: retired\n    hsm: true\n"},
+		"in the policy":   {"    private: true\n", "    private: true\n    purgedAt: \"2026-03-01T12:00:00Z\"\n"},
+		"another case":    {"  generation: 1\n", "  generation: 1\n  Generation: 2\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Parse("prod-a", []byte(strings.Replace(doc, e.old, e.new, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.Unknown()) != 1 || len(s.Keys()) != 2 || s.Generation() != 1 {
+				t.Errorf("unknown %q, %d keys, generation %d", s.Unknown(), len(s.Keys()), s.Generation())
+			}
+			changed := step(t)(s.Revoke(because(t0.Add(30*time.Hour), "lost"), testKey(0).ID(), Last{}))
+			for _, s := range []KeySet{s, changed} {
+				if data, err := Encode(s); err == nil || !strings.Contains(err.Error(), "was written by a newer version") {
+					t.Errorf("encoded, error %v:\n%s", err, data)
+				}
+			}
+		})
+	}
+}
+
+func TestEncodeRefusesWhatItCouldNotReadBack(t *testing.T) {
+	good := newSet(t, awsPolicy())
+	for name, spoil := range map[string]func(s *KeySet){
+		"nothing in it":         func(s *KeySet) { *s = KeySet{} },
+		"a broken invariant":    func(s *KeySet) { s.gone = append(s.gone, Gone{ID: testKey(0).ID(), At: t0, Why: Removed}) },
+		"an empty key":          func(s *KeySet) { s.keys = append(s.keys, Key{State: Next, PublishedAt: t0}) },
+		"a negative lifetime":   func(s *KeySet) { s.observations = []Observation{{At: t0, MaxAge: -1}} },
+		"a private key":         func(s *KeySet) { s.annotations = map[string]string{"a": "-----BEGIN PRIVATE KEY-----"} },
+		"a year of five digits": func(s *KeySet) { s.history[0].At = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"more than a mebibyte":  func(s *KeySet) { s.annotations = map[string]string{"a": strings.Repeat("x", MaxDocument)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := good
+			s.history = append([]Event(nil), good.history...)
+			spoil(&s)
+			if data, err := Encode(s); err == nil {
+				t.Errorf("encoded as\n%.2000s", data)
+			}
+		})
+	}
+}
+
+func TestDevelopmentDocumentsMayHavePortsAndShortLifetimes(t *testing.T) {
+	spec := Spec{Name: "demo", Issuers: []string{"https://localhost:8443/demo"}, Keys: []Public{testKey(0)}, Policy: Policy{MaxAge: D(time.Second)}}
+	if _, err := New(change(t0), spec); err == nil {
+		t.Error("a port is accepted outside development")
+	}
+	spec.Dev = true
+	s := step(t)(New(change(t0), spec))
+	back, err := Parse("demo", []byte(encode(t, s)))
+	if err != nil || !back.Dev() {
+		t.Errorf("dev %v, error %v", back.Dev(), err)
+	}
+	spec.Issuers = append(spec.Issuers, "https://localhost:9443/demo")
+	if _, err := New(change(t0), spec); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("two URLs that requests cannot tell apart: error %v", err)
+	}
+}
+
+// FuzzParseDocument: whatever is accepted and may be written reads back the same, and has no private key in it.
+func FuzzParseDocument(f *testing.F) {
+	full := encode(f, fullSet(f))
+	for _, seed := range []string{
+		full, encode(f, newSet(f, Policy{})), string(must(json.Marshal(fullSet(f)))), "# c\n---\n" + full, full + "---\n",
+		strings.Replace(full, "note: kept", "note: &n kept\n    other: *n", 1), strings.Replace(full, "kid:", "colour: red\n    kid:", 1),
+		strings.Replace(full, "note: kept", "note: !!binary /w==", 1), strings.Replace(full, "note: kept", "1: a\n    \"1\": b", 1),
+		strings.Replace(full, "Z\"", "+23:59\"", 3), strings.Replace(full, "2026", "9999", 5), strings.Replace(full, "1h", "1.0000001h", 2),
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := Parse("prod-a", data)
+		if err != nil {
+			var broken *BrokenError
+			if !errors.As(err, &broken) {
+				t.Errorf("error %v is no BrokenError", err)
+			}
+			return
+		}
+		if err := s.check(); err != nil {
+			t.Fatalf("accepted although %v", err)
+		}
+		if len(s.Unknown()) > 0 {
+			return
+		}
+		out, err := Encode(s)
+		if err != nil {
+			t.Fatalf("accepted and cannot be written: %v", err)
+		}
+		if bytes.Contains(out, []byte("PRIVATE KEY-----")) {
+			t.Errorf("it has a private key in it")
+		}
+		back, err := Parse("prod-a", out)
+		if err != nil || back.Digest() != s.Digest() || !bytes.Equal(must(Encode(back)), out) {
+			t.Errorf("it does not read back the same (error %v)", err)
+		}
+	})
+}
