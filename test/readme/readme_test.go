@@ -1,0 +1,117 @@
+// Package readme runs the README: what it tells a newcomer to type must work as it stands there.
+package readme
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+const root = "../.."
+
+var shBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+func blocks(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(text), "\n"); lines > 250 {
+		t.Errorf("README.md has %d lines; 250 is the limit", lines)
+	}
+	var found []string
+	for _, m := range shBlock.FindAllStringSubmatch(string(text), -1) {
+		found = append(found, m[1])
+	}
+	if len(found) < 4 || found[0] != "make run\nmake test\n" {
+		t.Fatalf("README.md must begin with the two commands; found %q", found)
+	}
+	return found
+}
+
+// TestMakeRun runs the first of the two commands; the second is what runs this.
+func TestMakeRun(t *testing.T) {
+	out := run(t, root, []string{"ONCE=1", "PORT=" + freePort(t), "ADMIN_PORT=" + freePort(t), "TMPDIR=" + t.TempDir()}, "make", "run")
+	for _, want := range []string{"issuer add demo", "keypost verify", "curl --cacert"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("make run does not print %q:\n%s", want, out)
+		}
+	}
+}
+
+// TestGuide runs the blocks marked sh, one after the other in one shell, with the ports replaced by free ones and a
+// certificate in place, and then asks the server that they started whether it serves the key set that they made.
+func TestGuide(t *testing.T) {
+	dir, bin := t.TempDir(), t.TempDir()
+	run(t, root, nil, "go", "build", "-o", bin, "./cmd/keypost", "./cmd/keypostd")
+	writeCertificate(t, dir, "oidc.example.com")
+	admin := freePort(t)
+	script := "set -euo pipefail\ntrap 'kill -KILL $(jobs -p); wait' EXIT\n" + strings.Join(blocks(t)[1:], "") +
+		"for i in $(seq 100); do keypost --store file://./keysets issuer list --admin http://127.0.0.1:9090 && exit 0; sleep 0.1; done; exit 1\n"
+	script = strings.NewReplacer(":8443", "127.0.0.1:"+freePort(t), "127.0.0.1:9090", "127.0.0.1:"+admin).Replace(script)
+	out := run(t, dir, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, "bash", "-c", script)
+	if !strings.Contains(out, "https://oidc.example.com/prod-a") {
+		t.Errorf("the guide does not end with a served issuer:\n%s", out)
+	}
+}
+
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	c.WaitDelay = 10 * time.Second
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+}
+
+func writeCertificate(t *testing.T, dir, host string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, leaf, leaf, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: cert}, "tls.key": {Type: "PRIVATE KEY", Bytes: der}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
