@@ -47,7 +47,7 @@ func ServeAdmin(ctx context.Context, address string, a Admin) error {
 	if err != nil {
 		return fmt.Errorf("open the admin listener: %w", err)
 	}
-	defer ln.Close()
+	defer ln.Close() //nolint:errcheck // closed by the drain already
 	if a.Listening != nil {
 		a.Listening(ln.Addr())
 	}

@@ -15,7 +15,8 @@ func TestLoadFilesRefuses(t *testing.T) {
 	inner := newAuthority(t, "inner", outer)
 	leaf := inner.leaf(t, "oidc.example.com", "*.oidc.example.com")
 	stranger := newAuthority(t, "stranger", nil)
-	namesake := newAuthority(t, "inner", nil) // the right name, another key
+	namesake := newAuthority(t, "inner", nil)      // the right name, another key
+	renamed := reissue(t, inner, "renamed", outer) // the right key, another name
 	expired := inner.leafUntil(t, time.Now().Add(-time.Minute), "oidc.example.com")
 	early := inner.leafUntil(t, time.Now().Add(25*time.Hour), "oidc.example.com")
 	stale := issue(t, root, &x509.Certificate{
@@ -41,6 +42,7 @@ func TestLoadFilesRefuses(t *testing.T) {
 		{"root twice", []*authority{leaf, inner, outer, root, root}, leaf, nil, "certificate 5 of 5 repeats certificate 4"},
 		{"stranger at the end", []*authority{leaf, inner, outer, stranger}, leaf, nil, `certificate 4 of 4 ("stranger")`},
 		{"namesake with another key", []*authority{leaf, namesake}, leaf, nil, `certificate 2 of 2 ("inner")`},
+		{"key under another name", []*authority{leaf, renamed}, leaf, nil, `certificate 2 of 2 ("renamed")`},
 		{"expired leaf", []*authority{expired, inner}, expired, nil, "expired at "},
 		{"expired intermediate", []*authority{underStale, stale}, underStale, nil, `certificate 2 of 2 ("outer") expired at `},
 		{"not yet valid", []*authority{early, inner}, early, nil, "is not valid before "},

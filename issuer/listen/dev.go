@@ -217,7 +217,7 @@ func writeOwn(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone already once renamed
+	defer os.Remove(f.Name()) //nolint:errcheck // gone already once renamed
 	_, err = f.Write(text)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err

@@ -82,7 +82,7 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("open the public listener: %w", err)
 	}
-	defer ln.Close()
+	defer ln.Close() //nolint:errcheck // closed by the drain already, except when this returns early
 	noise := newNoise(c.Log)
 	if err := register(c.Metrics, append(ln.collectors(), noise.collectors()...)...); err != nil {
 		return err
@@ -128,7 +128,7 @@ func watch(ctx context.Context, c Config) func() {
 
 // run serves on ln and drains, as Serve documents. c has its defaults filled in.
 func run(ctx context.Context, c Config, srv *http.Server, ln net.Listener) error {
-	defer srv.Close() // after a failed accept; a drained server has nothing left
+	defer srv.Close() //nolint:errcheck // after a failed accept; a drained server has nothing left
 	served := make(chan error, 1)
 	go func() { served <- accept(srv, ln, c.Certificates) }()
 	select {
@@ -145,7 +145,7 @@ func run(ctx context.Context, c Config, srv *http.Server, ln net.Listener) error
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	case <-time.After(c.DrainDelay):
 	}
-	shutdown(srv, c.DrainTimeout, c.Log)
+	shutdown(ctx, srv, c)
 	<-served
 	return nil
 }
@@ -159,13 +159,13 @@ func accept(srv *http.Server, ln net.Listener, certs Certificates) error {
 	return srv.ServeTLS(ln, "", "")
 }
 
-// shutdown waits for requests in flight, at most timeout. It does not inherit
-// the context of the server: that one is already done when a stop begins.
-func shutdown(srv *http.Server, timeout time.Duration, log *zap.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+// shutdown waits for requests in flight, at most DrainTimeout. The end of ctx,
+// which began the stop, must not end it too.
+func shutdown(ctx context.Context, srv *http.Server, c Config) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.DrainTimeout)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
-		log.Warn("requests in flight were cut", zap.Duration("after", timeout), zap.Error(err))
+		c.Log.Warn("requests in flight were cut", zap.Duration("after", c.DrainTimeout), zap.Error(err))
 		_ = srv.Close() // the sockets are gone either way
 	}
 }

@@ -47,6 +47,19 @@ func issue(t *testing.T, parent *authority, template *x509.Certificate) *authori
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sign(t, parent, template, key)
+}
+
+// reissue makes another certificate for the key of an authority.
+func reissue(t *testing.T, of *authority, name string, parent *authority) *authority {
+	t.Helper()
+	return sign(t, parent, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}, of.key)
+}
+
+func sign(t *testing.T, parent *authority, template *x509.Certificate, key crypto.Signer) *authority {
+	t.Helper()
 	if template.NotAfter.IsZero() {
 		template.NotBefore = time.Now().Add(-time.Hour)
 		template.NotAfter = time.Now().Add(24 * time.Hour)

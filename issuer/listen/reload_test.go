@@ -253,6 +253,41 @@ func TestWatchSeesASecretUpdate(t *testing.T) {
 	}
 }
 
+func TestNoticesOutliveTheirDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tls")
+	p := Pair{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+	n, err := newNotices([]Pair{p})
+	if err == nil {
+		t.Error("a missing directory is not reported")
+	}
+	defer n.close()
+	for range 2 {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.add(); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, p.Cert, nil)
+		eventually(t, "a notice arrives", func() bool { return arrived(n) })
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the watch on the removed directory is gone", func() bool { arrived(n); return len(n.watcher.WatchList()) == 0 })
+		for arrived(n) { // what was told of the first directory must not count for the second
+		}
+	}
+}
+
+func arrived(n *notices) bool {
+	select {
+	case <-n.changed:
+		return true
+	default:
+		return false
+	}
+}
+
 func TestWatchReadsFilesThatChangedBeforeIt(t *testing.T) {
 	root := newAuthority(t, "root", nil)
 	dir := t.TempDir()

@@ -1,0 +1,199 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func TestDrainFinishesRequestsInFlight(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
+			entered, draining := make(chan struct{}), make(chan struct{})
+			s := startSite(t, Config{
+				Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					close(entered)
+					<-draining
+					_, _ = io.WriteString(w, "finished")
+				}),
+				Draining: func() { close(draining) },
+			})
+			type answer struct {
+				body string
+				err  error
+			}
+			answers := make(chan answer, 1)
+			go func() {
+				_, body, err := get(t, "https://"+s.address, s.clientTLS(), http2)
+				answers <- answer{body, err}
+			}()
+			<-entered
+			if err := s.stop(); err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+			if a := <-answers; a.err != nil || a.body != "finished" {
+				t.Errorf("the request in flight got %q, %v", a.body, a.err)
+			}
+			if c, err := net.Dial("tcp", s.address); err == nil {
+				c.Close()
+				t.Error("the socket is still open after Serve has returned")
+			}
+		})
+	}
+}
+
+// pipes is a listener in memory, for tests in which time is synctest's.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipes() pipes { return pipes{make(chan net.Conn), make(chan struct{})} }
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (p pipes) Close() error   { close(p.closed); return nil }
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// ask makes one request over a new connection.
+func (p pipes) ask() (string, error) {
+	client, server := net.Pipe()
+	defer client.Close()
+	select {
+	case p.conns <- server:
+	case <-p.closed:
+		return "", net.ErrClosed
+	}
+	go io.WriteString(client, "GET / HTTP/1.0\r\n\r\n")
+	all, err := io.ReadAll(client)
+	return string(all), err
+}
+
+func TestDrainTimetable(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		delay, timeout time.Duration
+		hang           time.Duration // of the request in flight
+		want           time.Duration // from the stop to the return
+	}{
+		{"defaults, nothing in flight", 0, 0, 0, 10 * time.Second},
+		{"no delay", -1, 0, 0, 0},
+		{"waits for the slow one", time.Second, 20 * time.Second, 15 * time.Second, 15 * time.Second},
+		{"cuts the very slow one", time.Second, 5 * time.Second, time.Hour, 6 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(context.Background())
+				drained := false
+				c := Config{DrainDelay: tc.delay, DrainTimeout: tc.timeout, Draining: func() { drained = true }}.withDefaults()
+				limits := Limits{Write: 2 * time.Hour, Read: 2 * time.Hour}.withDefaults()
+				srv := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { time.Sleep(tc.hang) }), limits, newNoise(c.Log))
+				ln, done := newPipes(), make(chan error, 1)
+				go func() { done <- run(ctx, c, srv, ln) }()
+				if tc.hang > 0 {
+					go ln.ask()
+				}
+				synctest.Wait()
+				begin := time.Now()
+				cancel()
+				if err := <-done; err != nil || !drained {
+					t.Errorf("got %v, Draining called: %v", err, drained)
+				}
+				// Shutdown polls with a back-off of at most half a second.
+				if got := time.Since(begin); got < tc.want || got > tc.want+time.Second {
+					t.Errorf("stopped after %v, want %v", got, tc.want)
+				}
+				time.Sleep(tc.hang) // a bubble must not end before its handlers
+			})
+		})
+	}
+}
+
+func TestDrainKeepsAccepting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		c := Config{}.withDefaults()
+		ln, done := newPipes(), make(chan error, 1)
+		go func() { done <- run(ctx, c, newServer(okHandler, Limits{}.withDefaults(), newNoise(c.Log)), ln) }()
+		cancel()
+		for range 9 {
+			time.Sleep(time.Second)
+			if answer, err := ln.ask(); err != nil || !strings.HasPrefix(answer, "HTTP/1.0 200") {
+				t.Fatalf("during the delay: %q, %v", answer, err)
+			}
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if _, err := ln.ask(); err == nil {
+			t.Error("a connection was accepted after the drain")
+		}
+	})
+}
+
+// dying is a Certificates whose renewal breaks down at once, or never ends by itself.
+type dying struct {
+	Certificates
+	err   error
+	ended atomic.Bool
+}
+
+func (d *dying) Watch(ctx context.Context, _ *zap.Logger) error {
+	if d.err == nil {
+		<-ctx.Done()
+	}
+	d.ended.Store(true)
+	return d.err
+}
+
+func TestServeOutlivesAndEndsTheWatch(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	for _, broken := range []error{nil, errors.New("the CA has closed the account")} {
+		core, logs := observer.New(zapcore.ErrorLevel)
+		certs := &dying{Certificates: mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))), err: broken}
+		address, stop := start(t, Config{Handler: okHandler, Certificates: certs, Log: zap.New(core)})
+		if broken != nil {
+			eventually(t, "the breakdown is logged", func() bool { return logs.Len() == 1 })
+		}
+		if _, _, err := get(t, "https://"+address, &tls.Config{RootCAs: root.pool(), ServerName: "a.example"}, false); err != nil {
+			t.Errorf("with %v: %v", broken, err)
+		}
+		if err := stop(); err != nil || !certs.ended.Load() {
+			t.Errorf("got %v; Watch has ended: %v", err, certs.ended.Load())
+		}
+	}
+}
+
+func TestServeReportsALostSocket(t *testing.T) {
+	ln := newPipes()
+	ln.Close()
+	c := Config{}.withDefaults()
+	srv := newServer(okHandler, Limits{}.withDefaults(), newNoise(c.Log))
+	if err := run(t.Context(), c, srv, lostListener{ln}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// lostListener may be closed again.
+type lostListener struct{ pipes }
+
+func (lostListener) Close() error { return nil }
