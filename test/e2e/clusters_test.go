@@ -183,10 +183,22 @@ func (s *scene) verify(t *testing.T) {
 		s.server.keypost(t, "verify", c.issuer, "--token-file", file(s.tokens[c]), "--ca-file", s.ca.file).ok(t)
 	}
 	for how, token := range s.strangers(t) {
-		if r := s.server.keypost(t, "verify", s.a.issuer, "--token-file", file(token), "--ca-file", s.ca.file); r.code != 1 {
-			t.Errorf("token %s: exit code %d, want 1\n%s%s", how, r.code, r.stdout, r.stderr)
+		r := s.server.keypost(t, "verify", s.a.issuer, "--token-file", file(token), "--ca-file", s.ca.file)
+		if failed := failures(r.stdout); r.code != 1 || !strings.HasPrefix(failed, "token-") {
+			t.Errorf("token %s: exit code %d and the failed finding %q, want 1 and one about the token\n%s%s", how, r.code, failed, r.stdout, r.stderr)
 		}
 	}
+}
+
+// failures names the findings of keypost verify that fail, in its order.
+func failures(stdout string) string {
+	var failed []string
+	for line := range strings.Lines(stdout) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "fail" {
+			failed = append(failed, f[1])
+		}
+	}
+	return strings.Join(failed, " ")
 }
 
 // terminate allows the drain delay (10 s) and more.
