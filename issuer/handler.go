@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -82,11 +83,23 @@ func (h *Handler) host(r *http.Request) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
 		host = host[:i]
 	}
+	if !isASCII(host) { // ToLower turns the Kelvin sign into a k
+		return ""
+	}
 	host = strings.ToLower(host) // returns its argument when nothing is to be done
 	if to, ok := h.aliases[host]; ok {
 		return to
 	}
 	return host
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // refusal is an answer that is no document. It says nothing about what exists.
@@ -101,7 +114,7 @@ func newRefusal(status int, body, cacheControl string) refusal {
 	return refusal{status, []byte(body), []string{strconv.Itoa(len(body))}, []string{cacheControl}}
 }
 
-var (
+var ( //nolint:gochecknoglobals // constants, which Go does not have of this type
 	allow = []string{"GET, HEAD"}
 	// notFound may be cached for a minute at most: an issuer that is published next would be hidden for that long.
 	notFound   = newRefusal(http.StatusNotFound, "not found\n", "public, max-age=60")

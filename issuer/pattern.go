@@ -54,14 +54,16 @@ func (p Pattern) Allows(name keystore.Name, u keystore.IssuerURL) bool {
 }
 
 // Hosts returns the hosts of patterns, for checking certificates at start: "*.oidc.example.com" where the name is
-// the first label.
+// the first label. Where it is another label, no certificate can be for every name, and the host is left out.
 func Hosts(patterns []Pattern) []string {
 	var hosts []string
 	for _, p := range patterns {
 		rest := strings.TrimPrefix(p.url, "https://")
 		host, _, _ := strings.Cut(rest, "/")
 		host, _, _ = strings.Cut(host, ":")
-		hosts = append(hosts, strings.Replace(host, nameHole, "*", 1))
+		if strings.LastIndex(host, nameHole) <= 0 {
+			hosts = append(hosts, strings.Replace(host, nameHole, "*", 1))
+		}
 	}
 	return hosts
 }
