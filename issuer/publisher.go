@@ -89,6 +89,9 @@ type found struct {
 // is concluded from it but that.
 func (p *Publisher) Refresh(ctx context.Context) error {
 	listed, err := p.c.Source.List(ctx)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err() // a stop, which says nothing about the store
+	}
 	p.noteListing(err)
 	if err != nil {
 		return fmt.Errorf("list key sets: %w", err)
@@ -186,8 +189,12 @@ func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revis
 	if listed != nil {
 		p.noteComplete(listed)
 	}
-	if was := p.current.Load(); len(e) > 0 || was.settled != p.ready {
-		p.current.Store(was.with(e, p.ready))
+	waiting := p.unserved()
+	p.noteReady(len(waiting))
+	was := p.current.Load()
+	settled := was.settled || p.ready && len(waiting) == 0
+	if len(e) > 0 || settled != was.settled {
+		p.current.Store(was.with(e, settled))
 	}
 }
 
@@ -299,7 +306,7 @@ func (p *Publisher) replace(n keystore.Name, old, next *version, e edit) {
 	}
 }
 
-// noteComplete draws the conclusions of a complete listing: what is missing, and whether this process is ready.
+// noteComplete draws the conclusion of a complete listing: what is missing.
 func (p *Publisher) noteComplete(listed map[keystore.Name]keystore.Revision) {
 	now := time.Now()
 	p.complete = now
@@ -311,13 +318,15 @@ func (p *Publisher) noteComplete(listed map[keystore.Name]keystore.Revision) {
 			p.noteMissing(n)
 		}
 	}
-	if p.ready {
+}
+
+// noteReady decides once and for all whether this process is ready, given how many key sets cannot be served.
+func (p *Publisher) noteReady(waiting int) {
+	if p.ready || p.first.IsZero() || waiting > 0 && time.Since(p.first) < startPatience {
 		return
 	}
-	if waiting := p.unserved(); len(waiting) == 0 || now.Sub(p.first) >= startPatience {
-		p.ready = true
-		p.c.Log.Info("every key set of a complete listing has been read", zap.Int("issuers", len(p.owners)), zap.Int("unserved", len(waiting)))
-	}
+	p.ready = true
+	p.c.Log.Info("ready: every key set of a complete listing has been read", zap.Int("issuers", len(p.owners)), zap.Int("unserved", waiting))
 }
 
 // unserved returns the key sets that are stored and were never good.

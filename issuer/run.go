@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -44,7 +45,8 @@ func (p *Publisher) refresh(ctx context.Context) {
 	}
 }
 
-// take waits for the batch to fill and publishes it, without listing where the watch said what changed.
+// take waits for the batch to fill and publishes it, without listing where the watch said what changed. Before the
+// first complete listing that is not enough: of two key sets with one URL, the one reported first would get it.
 func (p *Publisher) take(ctx context.Context, pd *pending) {
 	select {
 	case <-ctx.Done():
@@ -52,7 +54,7 @@ func (p *Publisher) take(ctx context.Context, pd *pending) {
 	case <-time.After(batch):
 	}
 	names, everything := pd.drain()
-	if everything || p.conflicts() {
+	if everything || p.needsAll() {
 		p.refresh(ctx)
 		return
 	}
@@ -61,10 +63,14 @@ func (p *Publisher) take(ctx context.Context, pd *pending) {
 	}
 }
 
-// conflicts tells that a key set waits for another to change, so that a change of one is a question about both.
-func (p *Publisher) conflicts() bool {
+// needsAll tells that a change of one key set is a question about others too: nothing is known of them yet, or one of
+// them waits for another to give up a URL.
+func (p *Publisher) needsAll() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.first.IsZero() {
+		return true
+	}
 	for _, e := range p.entries {
 		if e.rejected != nil && e.rejected.Reason == URLConflict {
 			return true
@@ -73,25 +79,40 @@ func (p *Publisher) conflicts() bool {
 	return false
 }
 
+// How long to wait before a lost watch is tried again: longer from time to time, unless it had held for a while.
+const (
+	minRetry   = 100 * time.Millisecond
+	maxRetry   = 30 * time.Second
+	heldAWhile = time.Minute
+)
+
 // watch keeps a watch up. After it was lost something may have changed unseen: hence the request for everything.
 func (p *Publisher) watch(ctx context.Context, w keystore.Watcher, pd *pending) {
-	wait := 100 * time.Millisecond
-	for ctx.Err() == nil {
+	var lost atomic.Bool // so that one line is logged per loss, not one per attempt
+	changed := func(names ...keystore.Name) {
+		if lost.CompareAndSwap(true, false) {
+			p.c.Log.Info("the watch on the key sets is back")
+		}
+		pd.add(names...)
+	}
+	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
 		began := time.Now()
-		err := w.Watch(ctx, pd.add)
+		err := w.Watch(ctx, changed)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > time.Minute {
-			wait = 100 * time.Millisecond
+		if lost.CompareAndSwap(false, true) {
+			p.c.Log.Warn("the watch on the key sets was lost; the poll goes on", zap.Error(err))
 		}
-		p.c.Log.Warn("the watch on the key sets was lost; the poll goes on", zap.Error(err), zap.Duration("retrying_in", wait))
+		if time.Since(began) > heldAWhile {
+			wait = minRetry
+		}
 		select {
 		case <-ctx.Done():
+			return
 		case <-time.After(wait):
+			pd.add()
 		}
-		wait = min(2*wait, 30*time.Second)
-		pd.add()
 	}
 }
 

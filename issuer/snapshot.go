@@ -17,7 +17,7 @@ type place struct{ host, path string }
 type Snapshot struct {
 	seed    maphash.Seed
 	parts   [shards]map[place]*page
-	settled bool // every issuer there is has been read: what is not here does not exist
+	settled bool // every issuer there is has once been read and found good: what is not here does not exist
 }
 
 func newSnapshot() *Snapshot { return &Snapshot{seed: maphash.MakeSeed()} }
