@@ -1,0 +1,97 @@
+package issuer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+func TestPatternAllows(t *testing.T) {
+	const path, host = "https://oidc.example.com/{name}", "https://{name}.oidc.example.com"
+	for _, tc := range []struct {
+		pattern string
+		name    keystore.Name
+		url     string
+		want    bool
+	}{
+		{path, "prod-a", "https://oidc.example.com/prod-a", true},
+		{path, "prod-b", "https://oidc.example.com/prod-a", false},
+		{path, "prod-a", "https://oidc.example.com/prod-a/v1", false},
+		{path, "prod-a", "https://oidc.example.com", false},
+		{path, "prod-a", "https://oidc.example.com/PROD-A", false},
+		{path, "prod-a", "https://prod-a.oidc.example.com", false},
+		{path, "prod-a", "https://oidc.example.net/prod-a", false},
+		{path, "{name}", "https://oidc.example.com/{name}", false},
+		{host, "prod-a", "https://prod-a.oidc.example.com", true},
+		{host, "a", "https://prod-a.oidc.example.com", false},
+		{host, "prod-a", "https://x.prod-a.oidc.example.com", false},
+		{host, "prod-a", "https://prod-a.oidc.example.com/prod-a", false},
+		{"https://oidc.example.com/{name}/v1", "prod-a", "https://oidc.example.com/prod-a/v1", true},
+		{"https://oidc.{name}.example.com", "prod-a", "https://oidc.prod-a.example.com", true},
+		{"prod-a=https://d111.example.net", "prod-a", "https://d111.example.net", true},
+		{"prod-a=https://d111.example.net", "prod-b", "https://d111.example.net", false},
+		{"prod-a=https://d111.example.net/x", "prod-a", "https://d111.example.net", false},
+	} {
+		p, err := ParsePattern(tc.pattern, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := keystore.ParseIssuerURL(tc.url, false)
+		if err != nil {
+			continue // no key set can have it
+		}
+		if got := p.Allows(tc.name, u); got != tc.want {
+			t.Errorf("%s allows %s to have %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
+		}
+	}
+}
+
+func TestParsePatternRefuses(t *testing.T) {
+	for pattern, why := range map[string]string{
+		"":                                          "{name}",
+		"https://oidc.example.com":                  "{name}",
+		"https://{name}.example.com/{name}":         "once",
+		"a=https://oidc.example.com/{name}":         "once",
+		"A=https://oidc.example.com":                "name",
+		"=https://oidc.example.com":                 "name",
+		"http://oidc.example.com/{name}":            "https://",
+		"https://oidc.example.com/{name}/":          "slash",
+		"https://oidc.example.com:8443/{name}":      "port",
+		"https://OIDC.example.com/{name}":           "lower-case",
+		"https://oidc.example.com/?{name}":          "query",
+		"https://oidc.example.com/x{name}":          "whole part",
+		"https://oidc.example.com/{name}x":          "whole part",
+		"https://x-{name}.example.com":              "whole part",
+		"https://{name}":                            "dot",
+		"https://{name}/keys.json":                  "dot",
+		"https://oidc.example.com/keys.json/{name}": "keys.json",
+		"https://{NAME}.example.com":                "{name}",
+	} {
+		if _, err := ParsePattern(pattern, false); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: error %v, want one with %q", pattern, err, why)
+		}
+	}
+	if _, err := ParsePattern("https://localhost:8443/{name}", true); err != nil {
+		t.Errorf("a port in development: %v", err)
+	}
+}
+
+func TestHostsForCertificates(t *testing.T) {
+	var patterns []Pattern
+	for _, raw := range []string{
+		"https://oidc.example.com/{name}", "https://{name}.oidc.example.com", "https://{name}.eu.example.com/v1",
+		"https://oidc.{name}.example.com", "prod-a=https://d111.example.net/x",
+	} {
+		p, err := ParsePattern(raw, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patterns = append(patterns, p)
+	}
+	want := []string{"oidc.example.com", "*.oidc.example.com", "*.eu.example.com", "d111.example.net"}
+	if got := Hosts(patterns); !slices.Equal(got, want) {
+		t.Errorf("Hosts = %q, want %q", got, want)
+	}
+}

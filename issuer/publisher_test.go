@@ -1,0 +1,298 @@
+package issuer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+const (
+	urlA      = "https://oidc.example.com/a"
+	urlB      = "https://oidc.example.com/b"
+	urlShared = "https://shared.example.com"
+)
+
+// Each case is an accident with key set a, which was served with keys 1 and 2 as generation 5. After it, whatever it
+// was, the last good version stays whole, the reason is told, one line is logged, polls with the same trouble log
+// nothing, and mending it makes the next version served.
+func TestLastGoodVersionStays(t *testing.T) {
+	good := doc{name: "a", generation: 5, keys: []keystore.Public{key(t, 1), key(t, 2)}, gone: []keystore.Public{key(t, 9)}}
+	changed := func(edit func(*doc)) func(*bench) {
+		d := good
+		d.generation = 6
+		edit(&d)
+		return func(b *bench) { b.put(d) }
+	}
+	raw := func(text string) func(*bench) { return func(b *bench) { b.store.Put("a", []byte(text)) } }
+	for name, tc := range map[string]struct {
+		accident func(*bench)
+		reason   Reason
+	}{
+		"missing": {func(b *bench) { b.store.Delete("a") }, Missing},
+		"cannot be read": {func(b *bench) {
+			b.store.Inject(failing(storetest.OpLoad, errors.New("input/output error")))
+			b.put(good)
+		}, Unreadable},
+		"empty":                        {raw(""), "broken"},
+		"binary junk":                  {raw("\x7fELF\x00\x01\xff\xfe"), "broken"},
+		"not YAML":                     {raw("{"), "broken"},
+		"two documents":                {raw(string(good.text(t)) + "\n---\n" + string(good.text(t))), "broken"},
+		"another key set's document":   {func(b *bench) { b.store.Put("a", doc{name: "b", generation: 6}.text(b.t)) }, "broken"},
+		"newer schema":                 {raw("apiVersion: keypost.dev/v2\nkind: KeySet\n"), "newer_version"},
+		"older generation":             {changed(func(d *doc) { d.generation = 4 }), OlderGeneration},
+		"same generation, other keys":  {changed(func(d *doc) { d.generation, d.keys = 5, append(d.keys, key(t, 3)) }), SameGeneration},
+		"kid dropped":                  {changed(func(d *doc) { d.keys = d.keys[:1] }), KidMissing},
+		"all kids dropped":             {changed(func(d *doc) { d.keys = nil }), KidMissing},
+		"gone line vanished":           {changed(func(d *doc) { d.gone = nil }), GoneReturned},
+		"gone key returns":             {changed(func(d *doc) { d.gone, d.keys = nil, append(d.keys, key(t, 9)) }), GoneReturned},
+		"gone key published":           {changed(func(d *doc) { d.keys = append(d.keys, key(t, 9)) }), GoneReturned},
+		"URL dropped":                  {changed(func(d *doc) { d.issuers = []string{"https://a.oidc.example.com"} }), URLDropped},
+		"another name's URL":           {changed(func(d *doc) { d.issuers = []string{urlA, urlB} }), URLNotPermitted},
+		"development key set":          {changed(func(d *doc) { d.dev = true }), DevRefused},
+		"private key in it":            {raw(strings.Replace(string(good.text(t)), "BEGIN PUBLIC KEY", "BEGIN EC PRIVATE KEY", 1)), "broken"},
+		"withdrawn by an older writer": {changed(func(d *doc) { d.generation, d.withdrawn = 4, true }), OlderGeneration},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.put(good)
+			b.poll()
+			b.serves(urlA, good.keys...)
+			b.said()
+
+			tc.accident(b)
+			b.poll()
+			b.serves(urlA, good.keys...)
+			b.rejected("a", tc.reason)
+			b.saidOnce("warn ")
+			for range 3 {
+				b.poll()
+			}
+			b.serves(urlA, good.keys...)
+			b.silent()
+
+			b.store.Inject(nil)
+			mended := good
+			mended.generation, mended.keys = 7, append(slices.Clone(good.keys), key(t, 4))
+			b.put(mended)
+			b.poll()
+			b.serves(urlA, mended.keys...)
+			b.rejected("a", "")
+			b.saidOnce("info key set published a")
+		})
+	}
+}
+
+// The version that is served, coming back after an accident, is news too.
+func TestReturnOfTheServedVersion(t *testing.T) {
+	good := doc{name: "a", generation: 5, keys: []keystore.Public{key(t, 1)}}
+	for name, accident := range map[string]func(*bench){
+		"missing":  func(b *bench) { b.store.Delete("a") },
+		"broken":   func(b *bench) { b.store.Put("a", []byte("junk")) },
+		"restored": func(b *bench) { d := good; d.generation = 4; b.put(d) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.put(good)
+			b.poll()
+			accident(b)
+			b.poll()
+			b.said()
+			b.put(good)
+			b.poll()
+			b.rejected("a", "")
+			b.saidOnce("info key set is as it is served again a")
+			b.poll()
+			b.silent()
+		})
+	}
+}
+
+func TestListErrorChangesNothing(t *testing.T) {
+	b := newBench(t)
+	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}})
+	b.poll()
+	b.said()
+	b.store.Delete("a")
+	b.store.Inject(failing(storetest.OpList, errors.New("connection refused")))
+	for i := range 3 {
+		if err := b.Refresh(t.Context()); err == nil {
+			t.Fatal("Refresh hides that the listing failed")
+		}
+		b.serves(urlA, key(t, 1))
+		b.rejected("a", "") // nobody knows that it is missing
+		if i == 0 {
+			b.saidOnce("warn key sets cannot be listed")
+		}
+	}
+	b.silent()
+	b.store.Inject(nil)
+	b.poll()
+	b.rejected("a", Missing)
+	if lines := b.said(); len(lines) != 2 || !strings.Contains(lines[0], "can be listed again") {
+		t.Fatalf("logged %q", lines)
+	}
+}
+
+// A stop is no trouble of the store, and a reading that it cut short says nothing about key sets.
+func TestCancelledRefreshConcludesNothing(t *testing.T) {
+	b := newBench(t)
+	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.Public{key(t, 2)}})
+	b.poll()
+	b.put(doc{name: "a", generation: 2, keys: []keystore.Public{key(t, 1)}})
+	b.said()
+	for _, at := range []string{storetest.OpList, storetest.OpLoad} {
+		ctx, cancel := context.WithCancel(t.Context())
+		b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+			if op.Kind == at {
+				cancel()
+				return false, ctx.Err()
+			}
+			return true, nil
+		})
+		if err := b.Refresh(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("cancelled in %s: Refresh returned %v", at, err)
+		}
+		b.silent()
+		b.rejected("a", "")
+	}
+}
+
+func TestEmptiedStore(t *testing.T) {
+	b := newBench(t)
+	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.Public{key(t, 2)}})
+	b.poll()
+	b.said()
+	b.store.Delete("a")
+	b.store.Delete("b")
+	b.poll()
+	b.serves(urlA, key(t, 1))
+	b.serves(urlB, key(t, 2))
+	if lines := b.said(); len(lines) != 2 {
+		t.Fatalf("logged %q, want a line for each", lines)
+	}
+	b.poll()
+	b.silent()
+	b.rejected("b", Missing)
+	if err := b.Ready(); err != nil {
+		t.Fatalf("unready although everything is served: %v", err)
+	}
+}
+
+func TestTombstoneEndsAnIssuer(t *testing.T) {
+	b := newBench(t)
+	first := doc{name: "a", generation: 1, issuers: []string{urlA, "https://a.oidc.example.com"}, keys: []keystore.Public{key(t, 1)}}
+	tombstone := doc{name: "a", generation: 2, issuers: first.issuers, keys: first.keys, withdrawn: true}
+	b.put(first, doc{name: "b", generation: 1, keys: []keystore.Public{key(t, 2)}})
+	b.poll()
+	b.said()
+	b.put(tombstone)
+	b.poll()
+	for _, u := range first.issuers {
+		b.refuses(u, http.StatusNotFound)
+	}
+	b.serves(urlB, key(t, 2))
+	b.saidOnce("info key set withdrawn a")
+
+	// A restored backup does not undo it, and its disappearance is no alarm.
+	b.put(first)
+	b.poll()
+	b.refuses(urlA, http.StatusNotFound)
+	b.rejected("a", OlderGeneration)
+	b.store.Delete("a")
+	b.poll()
+	b.rejected("a", "")
+	b.said()
+	b.poll()
+	b.silent()
+
+	// The URL given out again, with another key and the old one gone.
+	b.put(doc{name: "a", generation: 3, keys: []keystore.Public{key(t, 3)}, gone: []keystore.Public{key(t, 1)}})
+	b.poll()
+	b.serves(urlA, key(t, 3))
+}
+
+// A revoked key leaves, and the empty JWKS is served, not 404: only a 200 evicts caches.
+func TestKeyGoesByItsLineInGone(t *testing.T) {
+	b := newBench(t)
+	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}})
+	b.poll()
+	b.put(doc{name: "a", generation: 2, gone: []keystore.Public{key(t, 1)}})
+	b.poll()
+	if status, body := b.get(urlA); status != http.StatusOK || body != `{"keys":[]}` {
+		t.Fatalf("status %d, body %q", status, body)
+	}
+}
+
+func TestRejectedNewcomerLeavesNoTrace(t *testing.T) {
+	b := newBench(t)
+	b.store.Put("a", []byte("junk"))
+	b.poll()
+	b.rejected("a", "broken")
+	b.said()
+	b.store.Delete("a")
+	b.poll()
+	if lines := b.said(); len(lines) != 2 || lines[0] != "info a rejected key set has left the store a" || !strings.HasPrefix(lines[1], "info ready") {
+		t.Fatalf("logged %q", lines)
+	}
+	if all := b.Report().Issuers; len(all) != 0 {
+		t.Fatalf("still reported: %v", all)
+	}
+}
+
+func TestDevelopmentKeySetsNeedDevelopmentMode(t *testing.T) {
+	b := newBenchWith(t, Config{Dev: true})
+	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}, dev: true})
+	b.poll()
+	b.serves(urlA, key(t, 1))
+}
+
+// A change of one key set must not cost the reading of the others.
+func TestOnlyChangedKeySetsAreRead(t *testing.T) {
+	b := newBench(t)
+	for n := range int64(20) {
+		b.put(doc{name: string(rune('a' + n)), generation: 1, keys: []keystore.Public{key(t, n+1)}})
+	}
+	b.store.Put("broken", []byte("junk"))
+	b.poll()
+	loads := make(chan keystore.Name, 100)
+	b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		if op.Kind == storetest.OpLoad {
+			loads <- op.Name
+		}
+		return true, nil
+	})
+	b.poll()
+	b.put(doc{name: "c", generation: 2, keys: []keystore.Public{key(t, 3)}})
+	b.poll()
+	close(loads)
+	var read []keystore.Name
+	for n := range loads {
+		read = append(read, n)
+	}
+	if !slices.Equal(read, []keystore.Name{"c"}) {
+		t.Fatalf("read %q, want only c", read)
+	}
+}
+
+func TestCacheLifetimesOfThePolicy(t *testing.T) {
+	b := newBenchWith(t, Config{Cache: keystore.Cache{MaxAge: 90e9, StaleWhileRevalidate: 60e9, StaleIfError: 3600e9}})
+	b.put(
+		doc{name: "a", generation: 1, policy: map[string]any{"maxAge": "2m", "staleIfError": "0s"}},
+		doc{name: "b", generation: 1})
+	b.poll()
+	for path, want := range map[string]string{
+		"/a": "public, max-age=120, stale-while-revalidate=60, stale-if-error=0",
+		"/b": "public, max-age=90, stale-while-revalidate=60, stale-if-error=3600",
+	} {
+		d, _ := b.Snapshot().find("oidc.example.com", path)
+		if got := d.cacheControl[0]; got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}

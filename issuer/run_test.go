@@ -1,0 +1,287 @@
+package issuer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+func TestReadyOnceEverythingIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.store.Inject(failing(storetest.OpList, errors.New("connection refused")))
+		b.put(doc{name: "a", generation: 1}, doc{name: "b", generation: 1})
+		defer b.run(t.Context())()
+		time.Sleep(10 * time.Minute) // an unreadable store is no listing, however long it lasts
+		if b.Ready() == nil {
+			t.Fatal("ready without a listing")
+		}
+		b.refuses(urlA, http.StatusServiceUnavailable)
+		b.store.Inject(nil)
+		time.Sleep(tick)
+		b.serves(urlA)
+		if err := b.Ready(); err != nil {
+			t.Fatal(err)
+		}
+		b.refuses("https://oidc.example.com/c", http.StatusNotFound)
+
+		// It is never withdrawn.
+		b.store.Put("a", []byte("junk"))
+		b.store.Put("new", []byte("junk"))
+		b.store.Delete("b")
+		time.Sleep(tick)
+		b.store.Inject(failing(storetest.OpList, errors.New("connection refused")))
+		time.Sleep(time.Hour)
+		if err := b.Ready(); err != nil {
+			t.Fatalf("readiness was withdrawn: %v", err)
+		}
+	})
+}
+
+func TestBrokenKeySetHoldsReadinessForFiveMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(doc{name: "a", generation: 1})
+		b.store.Put("b", []byte("junk"))
+		defer b.run(t.Context())()
+		time.Sleep(startPatience - time.Second)
+		b.serves(urlA) // what is good is served meanwhile
+		if err := b.Ready(); err == nil || !strings.Contains(err.Error(), "1 of 2") {
+			t.Fatalf("Ready() = %v, want what is missing", err)
+		}
+		time.Sleep(time.Second + tick)
+		if err := b.Ready(); err != nil {
+			t.Fatalf("not ready after five minutes: %v", err)
+		}
+		// b may be an issuer that a CDN has a copy of: a 404 would replace it, a 503 does not.
+		b.refuses(urlB, http.StatusServiceUnavailable)
+		b.put(doc{name: "b", generation: 1})
+		time.Sleep(time.Second)
+		b.serves(urlB)
+		b.refuses("https://oidc.example.com/c", http.StatusNotFound)
+	})
+}
+
+func TestReadyAsSoonAsTheLastOneIsMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.store.Put("a", []byte("junk"))
+		defer b.run(t.Context())()
+		time.Sleep(time.Second)
+		b.put(doc{name: "a", generation: 1})
+		time.Sleep(2 * batch)
+		if err := b.Ready(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestChangesAreServedInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(doc{name: "a", generation: 1})
+		defer b.run(t.Context())()
+		time.Sleep(time.Second)
+		before := b.Snapshot()
+		changes := 0
+		for generation := range int64(50) { // a checkout of many files, 1 ms each
+			for _, name := range []string{"a", "b", "c"} {
+				b.put(doc{name: name, generation: generation + 2, keys: nil})
+			}
+			time.Sleep(time.Millisecond)
+			if s := b.Snapshot(); s != before {
+				before, changes = s, changes+1
+			}
+		}
+		if changes > 1 {
+			t.Fatalf("%d snapshots within 50 ms", changes)
+		}
+		time.Sleep(batch + time.Millisecond)
+		for _, s := range b.Report().Issuers {
+			if !s.Served || s.Generation != 51 {
+				t.Fatalf("%s is served at generation %d, not 51, %v after the change", s.Name, s.Generation, batch)
+			}
+		}
+	})
+}
+
+// The poll catches what a watch does not report.
+func TestPollWithoutWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.c.Source = struct{ keystore.Reader }{b.store}
+		defer b.run(t.Context())()
+		time.Sleep(time.Second)
+		b.put(doc{name: "a", generation: 1})
+		time.Sleep(tick)
+		b.serves(urlA)
+	})
+}
+
+// fragileWatch is lost as often as fail says so.
+type fragileWatch struct {
+	*storetest.MemStore
+	fail     atomic.Bool
+	attempts atomic.Int64
+}
+
+func (f *fragileWatch) Watch(ctx context.Context, changed func(...keystore.Name)) error {
+	if f.attempts.Add(1); f.fail.Load() {
+		return errors.New("too many open files")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil && !f.fail.Load() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+		cancel()
+	}()
+	return f.MemStore.Watch(ctx, changed)
+}
+
+func TestLostWatchIsToldOnceAndTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &fragileWatch{MemStore: storetest.NewMemStore(t)}
+		b := newBenchWith(t, Config{Source: w})
+		b.store = w.MemStore
+		b.put(doc{name: "a", generation: 1})
+		defer b.run(t.Context())()
+		time.Sleep(time.Minute)
+		b.said()
+
+		w.fail.Store(true)
+		time.Sleep(10 * time.Minute)
+		b.saidOnce("warn the watch on the key sets was lost")
+		if n := w.attempts.Load(); n < 10 || n > 60 {
+			t.Fatalf("%d attempts in ten minutes", n)
+		}
+		b.put(doc{name: "a", generation: 2, keys: []keystore.Public{key(t, 2)}})
+		time.Sleep(tick)
+		b.serves(urlA, key(t, 2))
+		b.said()
+
+		w.fail.Store(false)
+		time.Sleep(maxRetry)
+		b.saidOnce("info the watch on the key sets is back")
+		b.put(doc{name: "a", generation: 3, keys: []keystore.Public{key(t, 2), key(t, 3)}})
+		time.Sleep(2 * batch)
+		b.serves(urlA, key(t, 2), key(t, 3))
+	})
+}
+
+// Before everything was listed, a report of one key set must not give it a URL that another one claims too.
+func TestWatchBeforeTheFirstListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.store.Inject(failing(storetest.OpList, errors.New("connection refused")))
+		defer b.run(t.Context())()
+		time.Sleep(time.Second)
+		b.put(shared(t, "a", 1, 1))
+		time.Sleep(time.Second)
+		b.put(shared(t, "b", 1, 2))
+		time.Sleep(time.Second)
+		b.refuses(urlShared, http.StatusServiceUnavailable)
+		b.store.Inject(nil)
+		time.Sleep(tick)
+		b.refuses(urlShared, http.StatusServiceUnavailable)
+		b.rejected("a", URLConflict)
+		b.rejected("b", URLConflict)
+	})
+}
+
+// A conflict ends when the watch reports that one side is gone, without waiting for the poll.
+func TestWatchResolvesConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(shared(t, "a", 1, 1), shared(t, "b", 1, 2))
+		defer b.run(t.Context())()
+		time.Sleep(time.Second)
+		b.rejected("b", URLConflict)
+		b.store.Delete("a")
+		time.Sleep(2 * batch)
+		b.serves(urlShared, key(t, 2))
+	})
+}
+
+// A store that hangs in the middle of a listing takes nothing away and does not keep Run from stopping.
+func TestHangingStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(doc{name: "a", generation: 1})
+		stop := b.run(t.Context())
+		time.Sleep(time.Second)
+		b.said()
+		b.store.Inject(func(ctx context.Context, _ storetest.Op) (bool, error) {
+			<-ctx.Done()
+			return false, ctx.Err()
+		})
+		time.Sleep(time.Hour)
+		b.serves(urlA)
+		stop()
+		b.silent()
+	})
+}
+
+// Readers see whole versions only, whatever is published meanwhile.
+func TestConcurrentReadersSeeWholeVersions(t *testing.T) {
+	b := newBench(t)
+	generation := func(g int64) doc { // every version has one key, whose number is the generation
+		d := doc{name: "a", generation: g, issuers: []string{urlA, "https://a.oidc.example.com"}, keys: []keystore.Public{key(t, g)}}
+		for old := range g - 1 {
+			d.gone = append(d.gone, key(t, old+1))
+		}
+		return d
+	}
+	bodies := map[string]int{} // JWKS to generation
+	const versions = 40
+	for g := range int64(versions) {
+		body, err := RenderJWKS(generation(g + 1).parse(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies[string(body)] = int(g + 1)
+	}
+	b.put(generation(1))
+	b.poll()
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for last := 0; ; {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				status, body := b.get(urlA)
+				g := bodies[body]
+				if status != http.StatusOK || g < last || g == 0 {
+					t.Errorf("status %d, generation %d after %d: %.80q", status, g, last, body)
+					return
+				}
+				last = g
+			}
+		})
+	}
+	for g := int64(2); g <= versions; g++ {
+		b.put(generation(g), doc{name: fmt.Sprintf("n%d", g), generation: 1})
+		b.poll()
+		b.Report()
+	}
+	close(done)
+	readers.Wait()
+}
