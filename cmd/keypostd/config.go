@@ -4,14 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/keypost/keypost/issuer"
@@ -132,7 +135,12 @@ func defaultConfig() config {
 const maxConfig = 1 << 20
 
 func readConfig(file string) (config, error) {
-	data, err := os.ReadFile(file) //nolint:gosec // the operator names the file
+	f, err := os.Open(file)
+	if err != nil {
+		return config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	if err != nil {
 		return config{}, fmt.Errorf("read configuration: %w", err)
 	}
@@ -143,18 +151,28 @@ func readConfig(file string) (config, error) {
 	return c, nil
 }
 
-var moreDocuments = regexp.MustCompile(`(?m)^---`)
+// separator matches the lines that begin or end a YAML document; the YAML reader would silently leave out what stands
+// after the first one.
+var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)(\s|$)`)
+
+// content matches a line that is more than a comment.
+var content = regexp.MustCompile(`(?m)^\s*[^\s#]`)
 
 func parseConfig(data []byte) (config, error) {
 	if len(data) > maxConfig {
 		return config{}, fmt.Errorf("it is larger than %d bytes", maxConfig)
 	}
-	if at := moreDocuments.FindAllIndex(data, 2); len(at) > 1 || len(at) == 1 && len(strings.TrimSpace(string(data[:at[0][0]]))) > 0 {
+	if at := separator.FindAllIndex(data, 2); len(at) > 1 || len(at) == 1 && content.Match(data[:at[0][0]]) {
 		return config{}, errors.New("it holds more than one YAML document; everything is in one")
 	}
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return config{}, errors.New(strings.TrimPrefix(oneLine(err), "yaml: "))
+	}
 	c := defaultConfig()
-	if err := yaml.UnmarshalStrict(data, &c); err != nil {
-		return config{}, errors.New(strings.TrimPrefix(oneLine(err), "error unmarshaling JSON: "))
+	strict, err := kjson.UnmarshalStrict(asJSON, &c) // unlike encoding/json it tells Dir from dir
+	if err = errors.Join(append(strict, err)...); err != nil {
+		return config{}, errors.New(oneLine(err))
 	}
 	return c, c.check()
 }
@@ -225,11 +243,15 @@ func (l listenConfig) check() []error {
 	if l.MaxConnections < 1 {
 		errs = append(errs, fmt.Errorf("listen.maxConnections is %d; it must be at least 1", l.MaxConnections))
 	}
+	if l.DrainTimeout < *keystore.D(second) {
+		errs = append(errs, fmt.Errorf("listen.drainTimeout is %v; it must be at least 1s", l.DrainTimeout))
+	}
 	return errs
 }
 
 func checkAddress(what, address string) error {
-	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+	_, port, err := net.SplitHostPort(address)
+	if _, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil {
 		return fmt.Errorf("%s is %q; write host:port, or :port for every interface", what, address)
 	}
 	return nil

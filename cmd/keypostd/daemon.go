@@ -108,20 +108,31 @@ func (d *daemon) serve(ctx context.Context) error {
 	rest, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, rest := errgroup.WithContext(rest)
+	up := make(chan struct{})
 	g.Go(func() error { return d.publisher.Run(rest) })
-	g.Go(func() error { return listen.ServeAdmin(rest, d.c.Admin.Address, d.admin()) })
+	g.Go(func() error { return listen.ServeAdmin(rest, d.c.Admin.Address, d.admin(up)) })
 	g.Go(func() error {
 		defer stop()
-		public, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(rest, cancel)() // trouble of the others ends the public side too
-		return listen.Serve(public, d.public())
+		select {
+		case <-up: // an admin address that is taken must end the start, not a server that has begun to serve
+			return d.servePublic(ctx, rest)
+		case <-rest.Done():
+			return nil
+		}
 	})
 	err := g.Wait()
 	if err == nil {
 		d.log.Info("stopped")
 	}
 	return err
+}
+
+// servePublic serves until ctx is done or, since trouble of the others ends the public side too, rest is.
+func (d *daemon) servePublic(ctx, rest context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(rest, cancel)()
+	return listen.Serve(ctx, d.public())
 }
 
 func (d *daemon) public() listen.Config {
@@ -145,7 +156,8 @@ func (d *daemon) public() listen.Config {
 	}
 }
 
-func (d *daemon) admin() listen.Admin {
+// admin closes up once the admin listener is bound.
+func (d *daemon) admin(up chan<- struct{}) listen.Admin {
 	return listen.Admin{
 		Metrics: promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}),
 		Ready:   d.ready,
@@ -153,6 +165,7 @@ func (d *daemon) admin() listen.Admin {
 		Log:     d.log.Named("admin"),
 		Listening: func(a net.Addr) {
 			d.log.Info("admin listener is up", zap.Stringer("address", a))
+			close(up)
 		},
 	}
 }

@@ -25,9 +25,10 @@ type options struct {
 // run is the program: flags, configuration, then serving until ctx is done. The code is for os.Exit: 0 after a clean
 // stop, 1 for an error, 2 for wrong usage.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
-	o, err := parseFlags(args, stderr)
+	o, err := parseFlags(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
+		printUsage(stdout)
 		return 0, nil
 	case err != nil:
 		return 2, err
@@ -52,20 +53,32 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	return 0, nil
 }
 
-func parseFlags(args []string, stderr io.Writer) (options, error) {
+func parseFlags(args []string) (options, error) {
 	var o options
+	f := o.flags()
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	return o, o.checkUsage(f)
+}
+
+func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("keypostd", flag.ContinueOnError)
-	f.SetOutput(stderr)
+	f.SetOutput(io.Discard) // main prints the error, once and without the list of flags
 	f.StringVar(&o.config, "config", "", "read the configuration from `FILE`")
 	f.BoolVar(&o.check, "check", false, "check the configuration, print it with its defaults, and exit")
 	f.StringVar(&o.dev, "dev", "", "development: serve `DIR`/keysets on loopback with a certificate authority of its own")
 	f.StringVar(&o.address, "address", "127.0.0.1:8443", "with --dev: listen on this loopback `ADDRESS`")
 	f.StringVar(&o.admin, "admin-address", "127.0.0.1:9090", "with --dev: metrics and health on this loopback `ADDRESS`")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	return o, o.checkUsage(f)
+	return f
+}
+
+func printUsage(w io.Writer) {
+	fmt.Fprintln(w, "Usage: keypostd --config FILE [--check]\n       keypostd --dev DIR [--address ADDRESS] [--admin-address ADDRESS]")
+	f := new(options).flags()
+	f.SetOutput(w)
+	f.PrintDefaults()
 }
 
 func (o options) checkUsage(f *flag.FlagSet) error {
