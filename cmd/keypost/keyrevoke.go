@@ -80,7 +80,7 @@ func copiesUntil(s keystore.KeySet, now time.Time) time.Time {
 		return until
 	}
 	for _, h := range lowered.Policy().HeldUntil {
-		if h.Until.After(until) {
+		if h.Edge+h.Client > 0 && h.Until.After(until) { // the others are about tokens
 			until = h.Until
 		}
 	}

@@ -108,5 +108,12 @@ func policyLine(p keystore.Policy) string {
 
 // heldLine prints one of the lowered lifetimes that still bind.
 func heldLine(h keystore.Held) string {
-	return fmt.Sprintf("until %s the gates go on with edge %v, client %v, token lifetime %v", stamp(h.Until), h.Edge, h.Client, h.TokenLifetime)
+	var parts []string
+	if h.Edge+h.Client > 0 {
+		parts = append(parts, fmt.Sprintf("copies in caches (edge %v, client %v)", h.Edge, h.Client))
+	}
+	if h.TokenLifetime > 0 {
+		parts = append(parts, fmt.Sprintf("tokens of %v", h.TokenLifetime))
+	}
+	return fmt.Sprintf("until %s the gates go on counting on what was lowered: %s", stamp(h.Until), strings.Join(parts, ", "))
 }

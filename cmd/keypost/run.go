@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +44,7 @@ type app struct {
 func run(ctx context.Context, args []string, s streams) int {
 	a := &app{streams: s}
 	root := a.root()
-	root.SetArgs(args)
+	root.SetArgs(dashedKids(root, args))
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
@@ -51,6 +53,41 @@ func run(ctx context.Context, args []string, s streams) int {
 		err = usage(cmd, err)
 	}
 	return a.report(err)
+}
+
+// dashedKid is what a key ID looks like that begins with a hyphen, as one in 64 computed ones does: too long for the
+// short flags that there are, and in the second form for every long one.
+var dashedKid = regexp.MustCompile(`^-([A-Za-z0-9_][A-Za-z0-9_-]{6,}|[A-Za-z0-9_-]{42})$`)
+
+// dashedKids moves such a KID argument, which is always the last, behind a "--", so that it is not read as flags and
+// a rotation does not fail for one key in 64.
+func dashedKids(root *cobra.Command, args []string) []string {
+	cmd, _, err := root.Find(args)
+	if err != nil || slices.Contains(args, "--") {
+		return args
+	}
+	var rest, kids []string
+	for i, arg := range args {
+		if dashedKid.MatchString(arg) && (i == 0 || !takesValue(cmd, args[i-1])) {
+			kids = append(kids, arg)
+			continue
+		}
+		rest = append(rest, arg)
+	}
+	if len(kids) == 0 {
+		return args
+	}
+	return append(append(rest, "--"), kids...)
+}
+
+// takesValue tells whether arg is a flag whose value is the next argument.
+func takesValue(cmd *cobra.Command, arg string) bool {
+	name, isLong := strings.CutPrefix(arg, "--")
+	if !isLong {
+		return arg == "-o"
+	}
+	f := cmd.Flag(name)
+	return f != nil && f.NoOptDefVal == ""
 }
 
 // usage marks what cobra found wrong with the arguments.

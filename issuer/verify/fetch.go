@@ -145,7 +145,7 @@ func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
 	}
 	d, err := c.discovery(ctx, url)
 	if err != nil {
-		return Published{}, fmt.Errorf("%s is no JWKS and no issuer URL: %w", url, err)
+		return Published{}, fmt.Errorf("%s is no JWKS (status %d) and no issuer URL: %w", url, a.Status, err)
 	}
 	if d.Issuer != url {
 		return Published{}, fmt.Errorf("the discovery document of %s names the issuer %q, so tokens of %s are not its own", url, printable(d.Issuer), url)

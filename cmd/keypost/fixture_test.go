@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+)
+
+// writeKeySet stores a key set with a past: keyset DIR NAME URL STATE[=AGE]… Each state makes a new key, which is in
+// that state since AGE ago (0 by default); $KID1, $KID2 … are their key IDs. Tokens live for one hour.
+func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: keyset DIR NAME URL STATE[=AGE]…")
+	}
+	now := time.Now()
+	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []string{args[2]}, Policy: newPolicy()}
+	spec.Policy.RelyingParties, spec.Policy.TokenLifetime = []string{"aws"}, keystore.D(time.Hour)
+	spec.Dev = strings.Contains(args[2], "localhost:")
+	keys := make([]keystore.Public, len(args)-3)
+	for i, arg := range args[3:] {
+		keys[i] = newKey(ts)
+		ts.Setenv(fmt.Sprintf("KID%d", i+1), string(keys[i].ID()))
+		if !strings.HasPrefix(arg, "next") {
+			spec.Keys = append(spec.Keys, keys[i])
+		}
+	}
+	s, err := keystore.New(keystore.Change{At: now.Add(-1000 * time.Hour), By: "fixture"}, spec)
+	ts.Check(err)
+	for _, p := range past(args[3:]) { // the oldest first: a key set refuses times before those that it records
+		c := keystore.Change{At: now.Add(-p.age), By: "fixture", Why: "stolen"}
+		switch k := keys[p.index]; p.state {
+		case "next":
+			s, err = s.Add(c, k)
+		case "retired":
+			s, err = s.Retire(c, k.ID(), keystore.Evidence{Statement: "fixture"})
+		case "revoked":
+			s, err = s.Revoke(c, k.ID(), keystore.Last{LeaveEmpty: true})
+		}
+		ts.Check(err)
+	}
+	st, err := filestore.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Check(keystore.Create(context.Background(), st, s))
+}
+
+type step struct {
+	index int
+	state string
+	age   time.Duration
+}
+
+func past(args []string) []step {
+	var list []step
+	for i, arg := range args {
+		state, age, _ := strings.Cut(arg, "=")
+		since, _ := time.ParseDuration(age) // 0 without one
+		list = append(list, step{i, state, since})
+	}
+	slices.SortStableFunc(list, func(a, b step) int { return int(b.age - a.age) })
+	return list
+}
+
+func newKey(ts *testscript.TestScript) keystore.Public {
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ts.Check(err)
+	p, err := keystore.NewPublic(k.Public())
+	ts.Check(err)
+	return p
+}
+
+// setKids sets variables to the key IDs of public key files: kids NAME=FILE…
+func setKids(ts *testscript.TestScript, neg bool, args []string) {
+	for _, arg := range args {
+		name, file, ok := strings.Cut(arg, "=")
+		if neg || !ok {
+			ts.Fatalf("usage: kids NAME=FILE…")
+		}
+		keys, err := keystore.ParsePublicKeys(file, []byte(ts.ReadFile(file)))
+		ts.Check(err)
+		ts.Setenv(name, string(keys[0].ID()))
+	}
+}
+
+// writeToken signs a token as kube-apiserver does: token KEYFILE ISSUER FILE. The key is EC.
+func writeToken(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: token KEYFILE ISSUER FILE")
+	}
+	block, _ := pem.Decode([]byte(ts.ReadFile(args[0])))
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	ts.Check(err)
+	public, err := keystore.NewPublic(key.Public())
+	ts.Check(err)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: string(public.ID())}}, nil)
+	ts.Check(err)
+	now := time.Now().Unix()
+	payload, err := json.Marshal(map[string]any{
+		"iss": args[1], "sub": "system:serviceaccount:default:app", "aud": []string{"sts.amazonaws.com"},
+		"iat": now, "nbf": now, "exp": now + 600,
+	})
+	ts.Check(err)
+	jws, err := signer.Sign(payload)
+	ts.Check(err)
+	token, err := jws.CompactSerialize()
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(token+"\n"), 0o600))
+}
+
+// serve publishes the store in DIR over HTTPS, as keypostd would, for every issuer https://oidc.example.com/NAME
+// (reached as https://127.0.0.1:$PORT) and https://localhost:$PORT/NAME: $PORT is the port, $CA the file of the
+// certificate's CA, and $ADMIN the URL of an admin listener. Each request reads the store anew.
+func serve(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serve DIR")
+	}
+	server := httptest.NewUnstartedServer(nil)
+	port := server.Listener.Addr().String()[strings.LastIndex(server.Listener.Addr().String(), ":")+1:]
+	st, err := filestore.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	c := issuer.Config{Source: st, Dev: true, Log: zap.NewNop()}
+	for _, raw := range []string{"https://oidc.example.com/{name}", "https://localhost:" + port + "/{name}"} {
+		p, err := issuer.ParsePattern(raw, true)
+		ts.Check(err)
+		c.Patterns = append(c.Patterns, p)
+	}
+	publisher := issuer.NewPublisher(c)
+	fresh := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := publisher.Refresh(r.Context()); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused certificates are part of the scripts
+	server.Config.Handler = fresh(issuer.NewHandler(publisher.Snapshot, map[string]string{"127.0.0.1": "oidc.example.com"}))
+	ca, pair := newCertificate(ts, "oidc.example.com", "localhost")
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.StartTLS()
+	ts.Defer(server.Close)
+	admin := httptest.NewServer(fresh(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(publisher.Report())
+	})))
+	ts.Defer(admin.Close)
+	ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), ca, 0o600))
+	ts.Setenv("PORT", port)
+	ts.Setenv("CA", "ca.pem")
+	ts.Setenv("ADMIN", admin.URL)
+}
+
+// newCertificate makes a certificate for hosts and the CA that signed it.
+func newCertificate(ts *testscript.TestScript, hosts ...string) (ca []byte, pair tls.Certificate) {
+	sign := func(t, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) []byte {
+		der, err := x509.CreateCertificate(rand.Reader, t, parent, key.Public(), signer)
+		ts.Check(err)
+		return der
+	}
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ts.Check(err)
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ts.Check(err)
+	from, to := time.Now().Add(-time.Hour), time.Now().Add(90*24*time.Hour)
+	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: from, NotAfter: to, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: from, NotAfter: to, DNSNames: hosts, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	rootDER := sign(root, root, caKey, caKey)
+	leafDER := sign(leaf, root, leafKey, caKey)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootDER}), tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: leafKey}
+}
+
+// serveAPI plays a kube-apiserver with an issuer and the keys of public key files: apiserver ISSUER FILE… It writes a
+// kubeconfig, $KUBECONFIG_FILE, with the contexts good and forbidden.
+func serveAPI(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: apiserver ISSUER FILE…")
+	}
+	set := jose.JSONWebKeySet{}
+	for _, file := range args[1:] {
+		keys, err := keystore.ParsePublicKeys(file, []byte(ts.ReadFile(file)))
+		ts.Check(err)
+		for _, k := range keys {
+			set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Key(), KeyID: string(k.ID()), Algorithm: k.Alg(), Use: "sig"})
+		}
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "Bearer good":
+			http.Error(w, "forbidden", http.StatusForbidden)
+		case r.URL.Path == "/openid/v1/jwks":
+			_ = json.NewEncoder(w).Encode(set)
+		case r.URL.Path == "/.well-known/openid-configuration":
+			_ = json.NewEncoder(w).Encode(map[string]string{"issuer": args[0]})
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	ts.Defer(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	config := fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: good
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
+users: [{name: good, user: {token: good}}, {name: bad, user: {token: bad}}]
+contexts: [{name: good, context: {cluster: c, user: good}}, {name: forbidden, context: {cluster: c, user: bad}}]
+`, server.URL, base64.StdEncoding.EncodeToString(ca))
+	file := filepath.Join(ts.MkAbs("."), "kubeconfig")
+	ts.Check(os.WriteFile(file, []byte(config), 0o600))
+	ts.Setenv("KUBECONFIG_FILE", file)
+}

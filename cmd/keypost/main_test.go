@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"keypost": main})
+}
+
+// TestScripts runs testdata/*.txtar against the real program, one process per command.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits":     exits,
+			"nosecret":  noSecret,
+			"keyset":    writeKeySet,
+			"token":     writeToken,
+			"serve":     serve,
+			"apiserver": serveAPI,
+			"kids":      setKids,
+		},
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("KEYPOST_STORE", "file://./store")
+			return nil
+		},
+	})
+}
+
+// exits runs a command that must end with a certain code: exits CODE COMMAND ARG…
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARG…")
+	}
+	code := 0
+	err := ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, not %s", code, args[0])
+	}
+}
+
+// noSecret proves that neither the last output nor a file below the directories has bytes of a private key file:
+// nosecret KEYFILE DIR… Only the second half of the file counts; the first holds the public modulus as well.
+func noSecret(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: nosecret KEYFILE DIR…")
+	}
+	lines := strings.Fields(ts.ReadFile(args[0]))
+	lines = lines[len(lines)/2:]
+	search := func(where, text string) {
+		for _, l := range lines {
+			if len(l) >= 40 && strings.Contains(text, l) {
+				ts.Fatalf("%s has bytes of the private key", where)
+			}
+		}
+	}
+	search("stdout", ts.ReadFile("stdout"))
+	search("stderr", ts.ReadFile("stderr"))
+	for _, dir := range args[1:] {
+		ts.Check(filepath.WalkDir(ts.MkAbs(dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			search(path, string(data))
+			return err
+		}))
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// One computed key ID in 64 begins with a hyphen.
+func TestDashedKids(t *testing.T) {
+	full := "--" + strings.Repeat("x", 41)
+	for _, tt := range []struct{ args, want string }{
+		{"key promote prod-a -3oPKmtE", "key promote prod-a -- -3oPKmtE"},
+		{"key promote prod-a -3oPKmtE --force --why -x", "key promote prod-a --force --why -x -- -3oPKmtE"},
+		{"key retire prod-a " + full + " --why x", "key retire prod-a --why x -- " + full},
+		{"key retire prod-a -3oPKmtE-_ --why -abcdefgh", "key retire prod-a --why -abcdefgh -- -3oPKmtE-_"},
+		{"issuer accept prod-a --keep -3oPKmtE --gone=-3oPKmtE", "issuer accept prod-a --keep -3oPKmtE --gone=-3oPKmtE"},
+		{"key list prod-a -ojson", "key list prod-a -ojson"},
+		{"key list prod-a -otable", "key list prod-a -otable"},
+		{"key remove prod-a --never-signed -3oPKmtE", "key remove prod-a --never-signed -- -3oPKmtE"},
+		{"key remove prod-a -- -3oPKmtE", "key remove prod-a -- -3oPKmtE"},
+		{"key promote prod-a 3oPKmtEx", "key promote prod-a 3oPKmtEx"},
+		{"", ""},
+	} {
+		a := &app{}
+		got := dashedKids(a.root(), strings.Fields(tt.args))
+		if want := strings.Fields(tt.want); !slices.Equal(got, want) {
+			t.Errorf("dashedKids(%q) = %q, want %q", tt.args, got, want)
+		}
+	}
+}
+
+// Every command says what it does, and every one that does work takes a fixed form of arguments.
+func TestCommandsAreDescribed(t *testing.T) {
+	a := &app{}
+	for _, group := range a.root().Commands() {
+		for _, c := range append(group.Commands(), group) {
+			if c.Short == "" || strings.HasSuffix(c.Short, ".") || c.Use == "" {
+				t.Errorf("%s: Short is %q", c.CommandPath(), c.Short)
+			}
+		}
+	}
+}
