@@ -34,6 +34,7 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("KEYPOST_STORE", "file://./store")
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // or each of hundreds of processes takes a second to end
 			return nil
 		},
 	})
