@@ -125,7 +125,13 @@ func (s KeySet) Rotation() *Rotation {
 }
 
 // Observations returns the recorded observations, oldest first.
-func (s KeySet) Observations() []Observation { return slices.Clone(s.observations) }
+func (s KeySet) Observations() []Observation {
+	all := slices.Clone(s.observations)
+	for i := range all {
+		all[i].Kids = slices.Clone(all[i].Kids)
+	}
+	return all
+}
 
 // History returns the recorded changes, oldest first.
 func (s KeySet) History() []Event { return slices.Clone(s.history) }

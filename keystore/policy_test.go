@@ -1,0 +1,112 @@
+package keystore
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", time.Second: "1s", time.Minute: "1m", 10 * time.Minute: "10m", time.Hour: "1h", 20 * time.Hour: "20h", 24 * time.Hour: "24h",
+		90 * time.Minute: "1h30m", time.Hour + time.Second: "1h0m1s", 75 * time.Second: "1m15s", 1500 * time.Millisecond: "1.5s", 100 * time.Hour: "100h",
+	} {
+		if got := Duration(d).String(); got != want {
+			t.Errorf("%v is printed as %s; want %s", d, got, want)
+		}
+		var back Duration
+		if err := json.Unmarshal(must(json.Marshal(Duration(d))), &back); err != nil || time.Duration(back) != d {
+			t.Errorf("%s reads back as %v, error %v", want, back, err)
+		}
+	}
+	for _, bad := range []string{`300`, `"300"`, `""`, `"-5m"`, `"5 m"`, `"five"`, `true`, `{}`, `"5m` + strings.Repeat("0", 1000) + `x"`} {
+		var d Duration
+		if err := json.Unmarshal([]byte(bad), &d); err == nil || !strings.Contains(err.Error(), "such as 5m") || len(err.Error()) > 200 {
+			t.Errorf("%.40s: %v, error %v", bad, d, err)
+		}
+	}
+}
+
+func TestPolicyBounds(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		name string
+		p    Policy
+		dev  bool
+		want string // in the refusal; empty when it is sound
+	}{
+		{name: "nothing declared"},
+		{name: "everything at its least", p: Policy{MaxAge: D(time.Minute), StaleWhileRevalidate: D(0), StaleIfError: D(0), EdgeHold: D(0), TokenLifetime: D(0)}},
+		{name: "everything at its most", p: Policy{MaxAge: D(day), StaleWhileRevalidate: D(7 * day), StaleIfError: D(7 * day), EdgeHold: D(7 * day), TokenLifetime: D(366 * day)}},
+		{name: "maxAge too short", p: Policy{MaxAge: D(59 * time.Second)}, want: "policy: maxAge is 59s; it must be from 1m to 24h"},
+		{name: "maxAge too long", p: Policy{MaxAge: D(day + 1)}, want: "it must be from 1m to 24h"},
+		{name: "maxAge zero in development", p: Policy{MaxAge: D(0)}, dev: true},
+		{name: "maxAge negative in development", p: Policy{MaxAge: D(-1)}, dev: true, want: "policy: maxAge is -1ns"},
+		{name: "maxAge of a century in development", p: Policy{MaxAge: D(876000 * time.Hour)}, dev: true, want: "policy: maxAge is 876000h"},
+		{name: "staleWhileRevalidate too long", p: Policy{StaleWhileRevalidate: D(7*day + 1)}, want: "policy: staleWhileRevalidate is"},
+		{name: "staleIfError negative", p: Policy{StaleIfError: D(-time.Second)}, want: "policy: staleIfError is -1s; it must be from 0s to 168h"},
+		{name: "edgeHold too long", p: Policy{EdgeHold: D(8 * day)}, want: "policy: edgeHold is 192h"},
+		{name: "tokenLifetime too long", p: Policy{TokenLifetime: D(367 * day)}, want: "policy: tokenLifetime is"},
+		{name: "relying parties", p: Policy{RelyingParties: []string{"aws", "my-app"}}},
+		{name: "a relying party that is no name", p: Policy{RelyingParties: []string{"aws", "My App"}}, want: `policy: relying party "My App" is not a name`},
+		{name: "origins", p: Policy{Origins: []string{"origin.example.com", "10.0.0.1:8443", "[::1]:8443"}}},
+		{name: "an empty origin", p: Policy{Origins: []string{""}}, want: `policy: origin "" is not a host or host:port`},
+		{name: "a URL for an origin", p: Policy{Origins: []string{"https://origin.example.com"}}, want: "is not a host or host:port"},
+		{name: "an origin with user info", p: Policy{Origins: []string{"u@origin.example.com"}}, want: "is not a host or host:port"},
+	} {
+		err := tt.p.Check(tt.dev)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v; want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestPolicyWarnings(t *testing.T) {
+	for _, tt := range []struct {
+		p    Policy
+		want []string
+	}{
+		{awsPolicy(), nil},
+		{Policy{}, []string{"no relying party is declared", "no token lifetime is declared"}},
+		{Policy{MaxAge: D(time.Hour), RelyingParties: []string{"aws"}, TokenLifetime: D(0)}, nil},
+		{Policy{MaxAge: D(2 * time.Hour), RelyingParties: []string{"aws"}, TokenLifetime: D(0)}, []string{"maxAge is 2h: after an emergency revocation"}},
+	} {
+		got := tt.p.Warnings()
+		if len(got) != len(tt.want) {
+			t.Errorf("warnings %q; want %q", got, tt.want)
+			continue
+		}
+		for i := range got {
+			if !strings.HasPrefix(got[i], tt.want[i]) {
+				t.Errorf("warning %q; want %q", got[i], tt.want[i])
+			}
+		}
+	}
+}
+
+func TestPolicyCachePrefersTheDocumentMemberByMember(t *testing.T) {
+	fallback := Cache{MaxAge: 1, StaleWhileRevalidate: 2, StaleIfError: 3}
+	for _, tt := range []struct {
+		p    Policy
+		want Cache
+	}{
+		{Policy{}, fallback},
+		{Policy{MaxAge: D(time.Hour)}, Cache{time.Hour, 2, 3}},
+		{Policy{StaleWhileRevalidate: D(0), StaleIfError: D(time.Hour)}, Cache{1, 0, time.Hour}},
+	} {
+		if got := tt.p.Cache(fallback); got != tt.want {
+			t.Errorf("%+v; want %+v", got, tt.want)
+		}
+	}
+	if got := DefaultCache(); got != (Cache{5 * time.Minute, 5 * time.Minute, 24 * time.Hour}) {
+		t.Errorf("the defaults are %+v", got)
+	}
+}
+
+func TestADeclaredTokenLifetimeStaysDeclared(t *testing.T) {
+	s := newSet(t, awsPolicy())
+	if _, err := s.SetPolicy(change(t0), Policy{}); err == nil || !strings.Contains(err.Error(), "cannot become undeclared") {
+		t.Errorf("error %v", err)
+	}
+}

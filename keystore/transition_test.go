@@ -1,0 +1,544 @@
+package keystore
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// subject is the key whose life the tests of the transitions follow; key 0 stays active beside it.
+var subject = testKey(1)
+
+// Days on the tests' calendar: on openDay every gate that only needs time has opened.
+var (
+	addDay  = t0.Add(24 * time.Hour)
+	openDay = t0.Add(30 * 24 * time.Hour)
+)
+
+// lives makes a key set in which the subject has come to each place that it can come to, seen a minute before openDay.
+func lives(t testing.TB) map[string]KeySet {
+	t.Helper()
+	ok := step(t)
+	stopped := Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": testKey(0).ID()}}
+	absent := ok(newSet(t, awsPolicy()).Observe(change(addDay), Observation{}))
+	next := ok(absent.Add(change(addDay), subject))
+	seenNext := ok(next.Observe(change(addDay.Add(time.Hour)), seen(next)))
+	seenNext = ok(seenNext.Observe(change(openDay.Add(-time.Minute)), seen(next)))
+	active := ok(next.Promote(forced(addDay.Add(time.Hour)), subject.ID()))
+	retired := ok(active.Retire(change(addDay.Add(2*time.Hour)), subject.ID(), stopped))
+	return map[string]KeySet{
+		"absent":        absent,
+		"next":          next,
+		"next, seen":    seenNext,
+		"active":        active,
+		"retired":       retired,
+		"never active":  ok(next.Retire(change(addDay.Add(2*time.Hour)), subject.ID(), stopped)),
+		"removed":       ok(retired.Remove(change(openDay), subject.ID(), false)),
+		"revoked":       ok(next.Revoke(because(addDay, "lost"), subject.ID(), Last{})),
+		"tombstone":     ok(retired.Withdraw(forced(openDay))),
+		"next, unblest": ok(seenNext.Observe(change(openDay.Add(-time.Second)), Observation{Complete: true, Kids: []KeyID{testKey(0).ID()}})),
+	}
+}
+
+// TestStateMachine has a line for every pair of place and transition, tried on a day when time alone closes no gate.
+func TestStateMachine(t *testing.T) {
+	stopped := Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": testKey(0).ID()}}
+	c := because(openDay, "planned")
+	transitions := map[string]func(KeySet) (KeySet, error){
+		"add":                  func(s KeySet) (KeySet, error) { return s.Add(c, subject) },
+		"promote":              func(s KeySet) (KeySet, error) { return s.Promote(c, subject.ID()) },
+		"retire":               func(s KeySet) (KeySet, error) { return s.Retire(c, subject.ID(), stopped) },
+		"remove":               func(s KeySet) (KeySet, error) { return s.Remove(c, subject.ID(), false) },
+		"remove, never signed": func(s KeySet) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
+		"revoke":               func(s KeySet) (KeySet, error) { return s.Revoke(c, subject.ID(), Last{}) },
+	}
+	const ( // what comes of it: a state, a reason for gone, a gate (not yet), or a part of the refusal
+		there    = `publishes it already`
+		absent   = `has no such key`
+		removed  = `it is gone (removed at`
+		revoked  = `it is gone (revoked at`
+		withdraw = `was withdrawn at`
+	)
+	table := map[string]map[string]string{
+		"absent":        {"add": "next", "promote": absent, "retire": absent, "remove": absent, "remove, never signed": absent, "revoke": absent},
+		"next":          {"add": there, "promote": "gate observed", "retire": "retired", "remove": "gate signing", "remove, never signed": "removed", "revoke": "revoked"},
+		"next, seen":    {"add": there, "promote": "active", "retire": "retired", "remove": "gate signing", "remove, never signed": "removed", "revoke": "revoked"},
+		"next, unblest": {"add": there, "promote": "gate observed", "retire": "retired", "remove": "gate signing", "remove, never signed": "removed", "revoke": "revoked"},
+		"active":        {"add": there, "promote": "it is active already", "retire": "retired", "remove": "gate signing", "remove, never signed": "gate signing", "revoke": "revoked"},
+		"retired":       {"add": there, "promote": "active", "retire": "it is retired already", "remove": "removed", "remove, never signed": "removed", "revoke": "revoked"},
+		"never active":  {"add": there, "promote": "gate observed", "retire": "it is retired already", "remove": "removed", "remove, never signed": "removed", "revoke": "revoked"},
+		"removed":       {"add": removed, "promote": removed, "retire": removed, "remove": removed, "remove, never signed": removed, "revoke": removed},
+		"revoked":       {"add": revoked, "promote": revoked, "retire": revoked, "remove": revoked, "remove, never signed": revoked, "revoke": revoked},
+		"tombstone":     {"add": withdraw, "promote": withdraw, "retire": withdraw, "remove": withdraw, "remove, never signed": withdraw, "revoke": withdraw},
+	}
+	for place, s := range lives(t) {
+		for name, transition := range transitions {
+			want, planned := table[place][name]
+			if !planned {
+				t.Errorf("the table has no line for %s of a key that is %s", name, place)
+			}
+			before := s.Digest()
+			got, err := transition(s)
+			if outcome := outcomeFor(got, err); outcome != want && (err == nil || strings.HasPrefix(outcome, "gate ") || !strings.Contains(outcome, want)) {
+				t.Errorf("%s of a key that is %s: %s; want %s", name, place, outcome, want)
+			}
+			if s.Digest() != before {
+				t.Errorf("%s changed the key set that it was called on", name)
+			}
+			if err == nil {
+				encode(t, got)
+				if last := got.History()[len(got.History())-1]; !last.At.Equal(openDay) || last.By != "tester" || !strings.HasPrefix(last.Why, "planned") || last.Forced {
+					t.Errorf("%s left the history line %+v", name, last)
+				}
+			}
+		}
+	}
+}
+
+func outcomeFor(s KeySet, err error) string {
+	var notYet *NotYetError
+	switch {
+	case errors.As(err, &notYet):
+		return "gate " + string(notYet.Gate)
+	case err != nil:
+		return err.Error()
+	}
+	if k, ok := s.Key(subject.ID()); ok {
+		return string(k.State)
+	}
+	g, _ := s.goneLine(subject.ID())
+	return g.Why
+}
+
+func TestForcePassesGatesNeedsAReasonAndIsRecorded(t *testing.T) {
+	id := subject.ID()
+	for _, tt := range []struct {
+		place, name string
+		do          func(s KeySet, c Change) (KeySet, error)
+		want        string
+	}{
+		{"next", "promote", func(s KeySet, c Change) (KeySet, error) { return s.Promote(c, id) }, "active"},
+		{"never active", "promote", func(s KeySet, c Change) (KeySet, error) { return s.Promote(c, id) }, "active"},
+		{"active", "retire", func(s KeySet, c Change) (KeySet, error) { return s.Retire(c, id, Evidence{}) }, "retired"},
+		{"next", "remove", func(s KeySet, c Change) (KeySet, error) { return s.Remove(c, id, false) }, "removed"},
+		{"active", "remove", func(s KeySet, c Change) (KeySet, error) { return s.Remove(c, id, false) }, "removed"},
+	} {
+		s := lives(t)[tt.place]
+		if _, err := tt.do(s, change(openDay)); !errors.As(err, new(*NotYetError)) {
+			t.Errorf("%s: error %v; want the gate closed", tt.name, err)
+		}
+		if _, err := tt.do(s, Change{At: openDay, Force: true}); err == nil || !strings.Contains(err.Error(), "--force needs --why") {
+			t.Errorf("%s: error %v; want it to ask for a reason", tt.name, err)
+		}
+		got, err := tt.do(s, forced(openDay))
+		if outcomeFor(got, err) != tt.want {
+			t.Errorf("forced %s: %s; want %s", tt.name, outcomeFor(got, err), tt.want)
+			continue
+		}
+		if last := got.History()[len(got.History())-1]; !last.Forced || last.Why != "a test" {
+			t.Errorf("forced %s left the history line %+v", tt.name, last)
+		}
+	}
+	for _, place := range []string{"removed", "revoked", "tombstone"} {
+		if _, err := lives(t)[place].Promote(forced(openDay), id); err == nil {
+			t.Errorf("force promotes a key that is %s", place)
+		}
+	}
+}
+
+func TestRetireNeedsEvidence(t *testing.T) {
+	ok := step(t)
+	s := lives(t)["active"]
+	other, next := testKey(0).ID(), testKey(2)
+	s = ok(s.Add(change(openDay), next))
+	minted := func(kids ...KeyID) Evidence {
+		ev := Evidence{Minted: map[string]KeyID{}}
+		for i, kid := range kids {
+			ev.Minted["10.0.0."+string(rune('1'+i))+":6443"] = kid
+		}
+		return ev
+	}
+	stated := minted(other, subject.ID())
+	stated.Statement = "I looked"
+	for _, tt := range []struct {
+		name    string
+		ev      Evidence
+		refused string
+		why     string
+	}{
+		{name: "every server signs with another active key", ev: minted(other, other), why: "10.0.0.1:6443 signs with " + string(other) + "; 10.0.0.2:6443 signs with " + string(other)},
+		{name: "the operator's word", ev: Evidence{Statement: "all three were restarted"}, why: "all three were restarted"},
+		{name: "nothing", refused: "nothing shows that no kube-apiserver signs with it"},
+		{name: "one server signs with it still", ev: minted(other, subject.ID()), refused: "the kube-apiserver 10.0.0.2:6443 signs with it"},
+		{name: "a word against what a server does", ev: stated, refused: "the kube-apiserver 10.0.0.2:6443 signs with it"},
+		{name: "a server signs with a key that nobody knows", ev: minted("unknown"), refused: "signs with key unknown, which is not an active key"},
+		{name: "a server signs with a key that may not sign yet", ev: minted(next.ID()), refused: "is not an active key"},
+	} {
+		got, err := s.Retire(change(openDay), subject.ID(), tt.ev)
+		if tt.refused != "" {
+			var notYet *NotYetError
+			if !errors.As(err, &notYet) || notYet.Gate != GateSigning || notYet.Key != subject.ID() || !notYet.Opens.IsZero() || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%s: error %v; want %q", tt.name, err, tt.refused)
+			}
+			continue
+		}
+		if k, _ := got.Key(subject.ID()); err != nil || k.State != Retired || !k.RetiredAt.Equal(openDay) {
+			t.Errorf("%s: %+v, error %v", tt.name, k, err)
+			continue
+		}
+		if h := got.History(); h[len(h)-1].Why != tt.why {
+			t.Errorf("%s: recorded %q; want %q", tt.name, h[len(h)-1].Why, tt.why)
+		}
+	}
+}
+
+func TestRollbackIsFreeForAKeyThatHasSignedBefore(t *testing.T) {
+	s := lives(t)["retired"]
+	got, err := s.Promote(change(openDay), subject.ID())
+	k, _ := got.Key(subject.ID())
+	if err != nil || k.State != Active || !k.RetiredAt.IsZero() || !k.PromotedAt.Equal(openDay) {
+		t.Errorf("%+v, error %v", k, err)
+	}
+}
+
+func TestRevokeTheLastKey(t *testing.T) {
+	s, id := newSet(t, awsPolicy()), testKey(0).ID()
+	with := func(p Public) Last { return Last{Replacement: &p} }
+	for _, tt := range []struct {
+		name    string
+		last    Last
+		why     string
+		refused string
+		keys    []KeyID
+	}{
+		{name: "without a reason", last: Last{LeaveEmpty: true}, refused: "say why with --why"},
+		{name: "with nothing said", why: "lost", refused: "it is the last key of \"prod-a\"; give --replacement KEY, or --leave-empty"},
+		{name: "leaving it empty", why: "lost", last: Last{LeaveEmpty: true}, keys: nil},
+		{name: "with a replacement", why: "lost", last: with(testKey(3)), keys: []KeyID{testKey(3).ID()}},
+		{name: "with itself", why: "lost", last: with(testKey(0)), refused: "the replacement is the same key"},
+		{name: "with itself under another name", why: "lost", last: with(must(testKey(0).as("other", ""))), refused: "the replacement is the same key"},
+		{name: "with nothing for a key", why: "lost", last: with(Public{}), refused: "its key 1 is empty"},
+	} {
+		got, err := s.Revoke(because(t0, tt.why), id, tt.last)
+		if tt.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%s: error %v; want %q", tt.name, err, tt.refused)
+			}
+			continue
+		}
+		g, _ := got.goneLine(id)
+		if err != nil || !slices.Equal(ids(got), tt.keys) || g.Why != Revoked || !g.At.Equal(t0) {
+			t.Errorf("%s: keys %v, gone %+v, error %v", tt.name, ids(got), g, err)
+		}
+		for _, k := range got.Keys() {
+			if k.State != Active || k.PromotedAt.IsZero() {
+				t.Errorf("%s: the replacement is %s", tt.name, k.State)
+			}
+		}
+	}
+}
+
+func ids(s KeySet) []KeyID {
+	var all []KeyID
+	for _, k := range s.Keys() {
+		all = append(all, k.ID())
+	}
+	return all
+}
+
+func TestRevokeWithAReplacementThatIsThereAlreadyMakesItActive(t *testing.T) {
+	r := subject
+	for _, place := range []string{"next", "active", "retired", "never active"} {
+		got, err := lives(t)[place].Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &r})
+		if k, _ := got.Key(subject.ID()); err != nil || k.State != Active || len(got.Keys()) != 1 {
+			t.Errorf("%s: %+v, error %v", place, k, err)
+		}
+	}
+	if _, err := lives(t)["revoked"].Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &r}); err == nil || !strings.Contains(err.Error(), "make a new key") {
+		t.Errorf("a revoked key as replacement: error %v", err)
+	}
+}
+
+func TestAGoneKeyDoesNotComeBackUnderAnotherName(t *testing.T) {
+	renamed := must(subject.as("fresh-looking", ""))
+	for _, place := range []string{"removed", "revoked"} {
+		s := lives(t)[place]
+		if _, err := s.Add(change(openDay), renamed); err == nil || !strings.Contains(err.Error(), "never comes back") {
+			t.Errorf("add of a key that is %s: error %v", place, err)
+		}
+		if _, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &renamed}); err == nil {
+			t.Errorf("a key that is %s replaces another", place)
+		}
+		if _, err := s.Accept(because(openDay, "x"), 0, []Decision{{ID: renamed.ID(), Keep: &renamed}}); !errors.Is(err, errGoneReturned) {
+			t.Errorf("accept of a key that is %s: error %v", place, err)
+		}
+	}
+}
+
+func TestAddTakesAKeyOnce(t *testing.T) {
+	s := lives(t)["next"]
+	for name, k := range map[string]Public{
+		"the same":                   subject,
+		"the same under a name":      must(subject.as("other", "")),
+		"another under the same kid": must(testKey(5).as(subject.ID(), "")),
+	} {
+		if _, err := s.Add(change(openDay), k); err == nil || !strings.Contains(err.Error(), "publishes it already (next, kid "+string(subject.ID())) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if _, err := s.Add(change(openDay), Public{}); err == nil {
+		t.Error("nothing was added as a key")
+	}
+}
+
+func TestAtMost100KeysOfAType(t *testing.T) {
+	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{mustPublic(t, rsaPublic(2048))}}
+	for n := range 100 {
+		spec.Keys = append(spec.Keys, testKey(n))
+	}
+	s, err := New(change(t0), spec)
+	if err != nil {
+		t.Fatalf("100 ECDSA keys and an RSA key: %v", err)
+	}
+	if _, err := s.Add(change(t0), testKey(100)); err == nil || !strings.Contains(err.Error(), "more than 100 keys of one type") {
+		t.Errorf("101 ECDSA keys: error %v", err)
+	}
+}
+
+func TestRemoveKeepsTheLastKey(t *testing.T) {
+	ok := step(t)
+	s := newSet(t, awsPolicy())
+	s = ok(s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "the cluster is gone"}))
+	if _, err := s.Remove(change(openDay), testKey(0).ID(), false); err == nil || !strings.Contains(err.Error(), "it is the last key") {
+		t.Errorf("error %v", err)
+	}
+	if s := ok(s.Remove(forced(openDay), testKey(0).ID(), false)); len(s.Keys()) != 0 {
+		t.Errorf("keys %v", ids(s))
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	good := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(0)}}
+	for name, tt := range map[string]struct {
+		spoil func(*Spec)
+		want  string
+	}{
+		"a bad name":         {func(s *Spec) { s.Name = "Prod" }, "is not a key set name"},
+		"no issuer":          {func(s *Spec) { s.Issuers = nil }, "it has no issuer URL"},
+		"a bad issuer":       {func(s *Spec) { s.Issuers = []string{"http://a.b"} }, "it must begin with https://"},
+		"no key":             {func(s *Spec) { s.Keys = nil }, "no key was given"},
+		"an empty key":       {func(s *Spec) { s.Keys = []Public{{}} }, "its key 1 is empty"},
+		"a key twice":        {func(s *Spec) { s.Keys = []Public{testKey(0), testKey(0)} }, "two of its keys have the kid"},
+		"a gone key":         {func(s *Spec) { s.Gone = []Gone{{ID: testKey(0).ID(), At: t0, Why: Revoked}} }, "a key that is gone never comes back"},
+		"an unsound policy":  {func(s *Spec) { s.Policy.MaxAge = D(time.Second) }, "policy: maxAge is 1s"},
+		"a negative policy":  {func(s *Spec) { s.Policy.TokenLifetime = D(-time.Hour) }, "policy: tokenLifetime is -1h"},
+		"an unsound gone at": {func(s *Spec) { s.Gone = []Gone{{ID: "x", Why: Revoked}} }, "its gone line for \"x\""},
+	} {
+		spec := good
+		tt.spoil(&spec)
+		if _, err := New(change(t0), spec); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v; want %q", name, err, tt.want)
+		}
+	}
+	if _, err := New(Change{}, good); err == nil {
+		t.Error("a change without a time is accepted")
+	}
+}
+
+func TestWithdrawAndReopen(t *testing.T) {
+	ok := step(t)
+	s := lives(t)["removed"]
+	_, err := s.Withdraw(change(openDay))
+	var notYet *NotYetError
+	if !errors.As(err, &notYet) || notYet.Gate != GateActiveKeys || !strings.Contains(err.Error(), "key "+string(testKey(0).ID())+" is active") {
+		t.Fatalf("withdraw with an active key: error %v", err)
+	}
+	if _, err := s.Reopen(because(openDay, "x"), Spec{}); err == nil || !strings.Contains(err.Error(), "exists and is in use") {
+		t.Errorf("reopen of a key set in use: error %v", err)
+	}
+	s = ok(s.Retire(change(openDay), testKey(0).ID(), Evidence{Statement: "the cluster is gone"}))
+	s = ok(s.Withdraw(because(openDay, "the cluster is gone")))
+	if !s.Withdrawn() || !s.WithdrawnAt().Equal(openDay) || len(s.Keys()) != 1 {
+		t.Errorf("withdrawn %v at %v with %d keys", s.Withdrawn(), s.WithdrawnAt(), len(s.Keys()))
+	}
+	for name, do := range map[string]func() (KeySet, error){
+		"withdraw":   func() (KeySet, error) { return s.Withdraw(change(openDay)) },
+		"observe":    func() (KeySet, error) { return s.Observe(change(openDay), seen(s)) },
+		"set policy": func() (KeySet, error) { return s.SetPolicy(change(openDay), Policy{TokenLifetime: D(0)}) },
+	} {
+		if _, err := do(); err == nil || !strings.Contains(err.Error(), "was withdrawn at") {
+			t.Errorf("%s of a withdrawn key set: error %v", name, err)
+		}
+	}
+
+	s.labels, s.unknown = map[string]string{"team": "a"}, []string{"colour"}
+	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{testKey(2)}}
+	if _, err := s.Reopen(change(openDay), spec); err == nil || !strings.Contains(err.Error(), "say why with --why") {
+		t.Errorf("reopen without a reason: error %v", err)
+	}
+	if _, err := s.Reopen(because(t0, "x"), spec); !errors.As(err, &notYet) || notYet.Gate != GateClock {
+		t.Errorf("reopen before it was withdrawn: error %v", err)
+	}
+	for _, old := range []Public{testKey(0), subject} {
+		again := spec
+		again.Keys = []Public{testKey(2), old}
+		if _, err := s.Reopen(because(openDay, "x"), again); !errors.Is(err, errGoneReturned) {
+			t.Errorf("reopen with a key from before: error %v", err)
+		}
+	}
+	got := ok(s.Reopen(because(openDay, "a new cluster"), spec))
+	want := []Gone{s.Gone()[0], {ID: testKey(0).ID(), At: openDay, Why: Removed}}
+	if !slices.Equal(got.Gone(), want) || got.Withdrawn() || !slices.Equal(ids(got), []KeyID{testKey(2).ID()}) {
+		t.Errorf("gone %v, keys %v", got.Gone(), ids(got))
+	}
+	if h := got.History(); len(h) != len(s.History())+1 || h[len(h)-1].Why != "a new cluster" || got.labels["team"] != "a" || len(got.Unknown()) != 1 {
+		t.Errorf("it does not carry on: history %d lines, labels %v, unknown %v", len(h), got.labels, got.Unknown())
+	}
+}
+
+func TestAccept(t *testing.T) {
+	s := lives(t)["removed"] // published: key 0; gone: the subject
+	k0, k2, lost := testKey(0), testKey(2), testKey(3).ID()
+	c := because(openDay, "a backup was restored")
+	for _, tt := range []struct {
+		name      string
+		decisions []Decision
+		published []KeyID
+		gone      []KeyID
+		refused   string
+	}{
+		{name: "as it is", published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a missing key is kept", decisions: []Decision{{ID: k2.ID(), Keep: &k2}}, published: []KeyID{k0.ID(), k2.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a missing key is gone", decisions: []Decision{{ID: lost}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID(), lost}},
+		{name: "a key that came back goes", decisions: []Decision{{ID: k2.ID(), Keep: &k2}, {ID: k0.ID()}}, published: []KeyID{k2.ID()}, gone: []KeyID{subject.ID(), k0.ID()}},
+		{name: "what is so already", decisions: []Decision{{ID: k0.ID(), Keep: &k0}, {ID: subject.ID()}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a gone key cannot be kept", decisions: []Decision{{ID: subject.ID(), Keep: &subject}}, refused: "is gone and never comes back"},
+		{name: "another key than the one meant", decisions: []Decision{{ID: lost, Keep: &k2}}, refused: "the key given for " + string(lost) + " is " + string(k2.ID())},
+		{name: "an impossible kid", decisions: []Decision{{ID: "a b"}}, refused: "its gone line for"},
+		{name: "no key is left", decisions: []Decision{{ID: k0.ID()}}, refused: "it would leave \"prod-a\" without a key"},
+	} {
+		got, err := s.Accept(c, 17, tt.decisions)
+		if tt.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%s: error %v; want %q", tt.name, err, tt.refused)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		var gone []KeyID
+		for _, g := range got.Gone() {
+			gone = append(gone, g.ID)
+		}
+		slices.Sort(tt.published)
+		if !slices.Equal(ids(got), tt.published) || !slices.Equal(gone, tt.gone) {
+			t.Errorf("%s: published %v, gone %v", tt.name, ids(got), gone)
+		}
+	}
+	if _, err := s.Accept(change(openDay), 17, nil); err == nil || !strings.Contains(err.Error(), "say why with --why") {
+		t.Errorf("accept without a reason: error %v", err)
+	}
+}
+
+func TestObserveKeepsTheUnbrokenRun(t *testing.T) {
+	ok := step(t)
+	s := lives(t)["next"]
+	all, without := seen(s), Observation{Complete: true, Kids: []KeyID{testKey(0).ID()}}
+	incomplete := all
+	incomplete.Complete = false
+	at := func(minutes int) time.Time { return addDay.Add(time.Duration(minutes) * time.Minute) }
+	for _, tt := range []struct {
+		name  string
+		looks []Observation // one a minute, from minute 1
+		want  time.Time
+	}{
+		{"nobody has looked", nil, time.Time{}},
+		{"the first look counts", []Observation{all, all, all}, at(1)},
+		{"looks before it do not", []Observation{without, all, all}, at(2)},
+		{"one answer without it ends the run", []Observation{all, all, without}, time.Time{}},
+		{"and the next look begins another", []Observation{all, without, all}, at(3)},
+		{"an incomplete look begins none", []Observation{incomplete, incomplete}, time.Time{}},
+		{"and ends none when every answer had it", []Observation{all, incomplete, all}, at(1)},
+		{"and ends one when an answer lacked it", []Observation{all, {Kids: without.Kids}, all}, at(3)},
+	} {
+		s := s
+		for i, o := range tt.looks {
+			s = ok(s.Observe(change(at(i+1)), o))
+		}
+		if k, _ := s.Key(subject.ID()); !k.ObservedAt.Equal(tt.want) {
+			t.Errorf("%s: observed since %v; want %v", tt.name, k.ObservedAt, tt.want)
+		}
+	}
+}
+
+func TestHistoryAndObservationsAreBounded(t *testing.T) {
+	ok := step(t)
+	s := newSet(t, awsPolicy())
+	for i := range 3 * maxHistory {
+		at := t0.Add(time.Duration(i) * time.Minute)
+		s = ok(s.SetPolicy(because(at, at.String()), awsPolicy()))
+		s = ok(s.Observe(change(at), seen(s)))
+	}
+	h, o := s.History(), s.Observations()
+	if end := t0.Add((3*maxHistory - 1) * time.Minute); len(h) != maxHistory || h[len(h)-1].Why != end.String() || len(o) != maxObservations || !o[len(o)-1].At.Equal(end) {
+		t.Errorf("%d lines of history, %d observations; the newest are %+v and %+v", len(h), len(o), h[len(h)-1], o[len(o)-1])
+	}
+}
+
+// A clock that runs behind would open gates too late, one that runs ahead too early: what is recorded shows either.
+func TestAClockInThePastIsRefused(t *testing.T) {
+	s := lives(t)["next, seen"]
+	latest := openDay.Add(-time.Minute)
+	other := subject
+	all := map[string]func(c Change) (KeySet, error){
+		"add":        func(c Change) (KeySet, error) { return s.Add(c, testKey(5)) },
+		"observe":    func(c Change) (KeySet, error) { return s.Observe(c, seen(s)) },
+		"promote":    func(c Change) (KeySet, error) { return s.Promote(c, subject.ID()) },
+		"retire":     func(c Change) (KeySet, error) { return s.Retire(c, subject.ID(), Evidence{Statement: "x"}) },
+		"remove":     func(c Change) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
+		"revoke":     func(c Change) (KeySet, error) { return s.Revoke(c, testKey(0).ID(), Last{Replacement: &other}) },
+		"set policy": func(c Change) (KeySet, error) { return s.SetPolicy(c, awsPolicy()) },
+		"withdraw":   func(c Change) (KeySet, error) { return s.Withdraw(c) },
+		"accept":     func(c Change) (KeySet, error) { return s.Accept(c, 1, nil) },
+	}
+	for name, do := range all {
+		_, err := do(because(latest.Add(-61*time.Second), "x"))
+		var notYet *NotYetError
+		if !errors.As(err, &notYet) || notYet.Gate != GateClock || !notYet.Opens.Equal(latest.Add(-time.Minute)) || !strings.HasPrefix(err.Error(), name) {
+			t.Errorf("%s 61 s before the latest time on record: error %v", name, err)
+		}
+		if _, err := do(because(notYet.Opens, "x")); errors.As(err, &notYet) && notYet.Gate == GateClock {
+			t.Errorf("%s a minute before the latest time on record: error %v", name, err)
+		}
+		if _, err := do(forced(t0)); errors.As(err, &notYet) {
+			t.Errorf("%s by force: error %v", name, err)
+		}
+	}
+}
+
+func TestWhatAKeySetGivesAwayIsACopy(t *testing.T) {
+	s := fullSet(t)
+	before := s.Digest()
+	s.Keys()[0].State = "spoilt"
+	s.Gone()[0].Why = "spoilt"
+	s.Issuers()[0] = IssuerURL{}
+	s.History()[0].What = "spoilt"
+	s.Observations()[0].Kids[0] = "spoilt"
+	s.Rotation().Step = "spoilt"
+	p := s.Policy()
+	*p.MaxAge, p.RelyingParties[0], p.Origins[0], p.HeldUntil[0].Edge = 1, "spoilt", "spoilt", 1
+	if s.Digest() != before {
+		t.Error("a caller can change a key set behind the transitions' back")
+	}
+	mine := awsPolicy()
+	s = step(t)(s.SetPolicy(change(openDay), mine))
+	before = s.Digest()
+	*mine.TokenLifetime, mine.RelyingParties[0] = 0, "spoilt"
+	if s.Digest() != before {
+		t.Error("a caller can change a policy after setting it")
+	}
+}
