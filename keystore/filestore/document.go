@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -106,7 +107,8 @@ func read(d disk, path string, flag int) (content, error) {
 func readOnce(d disk, path string, flag int) (content, error) {
 	f, err := d.Open(path, os.O_RDONLY|syscall.O_NONBLOCK|flag)
 	if errors.Is(err, syscall.ENXIO) {
-		return content{}, &unfitError{path, "is a socket or device, not a file"}
+		st, err := d.Stat(path)
+		return content{stamp: st}, cmp.Or[error](err, &unfitError{path, "is a socket or device, not a file"})
 	}
 	if err != nil {
 		return content{}, err
