@@ -59,7 +59,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (kind, int) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header()["Allow"] = allow
-		return kindNone, refuse(w, r, &notAllowed)
+		return kindNone, refuse(w, r, notAllowed)
 	}
 	s := h.snapshot()
 	if host := h.host(r); host != "" && s != nil {
@@ -68,15 +68,15 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (kind, int) {
 		}
 	}
 	if s == nil || !s.settled {
-		return kindNone, refuse(w, r, &starting)
+		return kindNone, refuse(w, r, starting)
 	}
-	return kindNone, refuse(w, r, &notFound)
+	return kindNone, refuse(w, r, notFound)
 }
 
 // host returns the host that the request is for, or "" when it names none in a way that an issuer URL could. net/http
 // has already preferred the host of an absolute-form target over the Host field (RFC 9112, section 3.2.2).
 func (h *Handler) host(r *http.Request) string {
-	if r.URL.Opaque != "" || r.URL.User != nil {
+	if u := r.URL; u.Opaque != "" || u.User != nil || u.Scheme != "" && u.Host == "" {
 		return ""
 	}
 	host := r.Host
@@ -114,17 +114,25 @@ func newRefusal(status int, body, cacheControl string) refusal {
 	return refusal{status, []byte(body), []string{strconv.Itoa(len(body))}, []string{cacheControl}}
 }
 
-var ( //nolint:gochecknoglobals // constants, which Go does not have of this type
-	allow = []string{"GET, HEAD"}
-	// notFound may be cached for a minute at most: an issuer that is published next would be hidden for that long.
-	notFound   = newRefusal(http.StatusNotFound, "not found\n", "public, max-age=60")
-	notAllowed = newRefusal(http.StatusMethodNotAllowed, "method not allowed\n", "no-store")
-	// starting is 503 and not 404, since a CDN keeps a 404 and serves stale copies instead of a 503.
-	starting = newRefusal(http.StatusServiceUnavailable, "not ready\n", "no-store")
+var allow = []string{"GET, HEAD"}
+
+// Indices of refusals.
+const (
+	notFound = iota
+	notAllowed
+	starting
 )
 
-func refuse(w http.ResponseWriter, r *http.Request, f *refusal) int {
-	h := w.Header()
+var refusals = [...]refusal{
+	// May be cached for a minute at most: an issuer that is published next would be hidden for that long.
+	notFound:   newRefusal(http.StatusNotFound, "not found\n", "public, max-age=60"),
+	notAllowed: newRefusal(http.StatusMethodNotAllowed, "method not allowed\n", "no-store"),
+	// 503 and not 404, since a CDN keeps a 404 and serves stale copies instead of a 503.
+	starting: newRefusal(http.StatusServiceUnavailable, "not ready\n", "no-store"),
+}
+
+func refuse(w http.ResponseWriter, r *http.Request, why int) int {
+	f, h := &refusals[why], w.Header()
 	h["Content-Type"] = typeText
 	h["Content-Length"] = f.length
 	h["Cache-Control"] = f.cacheControl
