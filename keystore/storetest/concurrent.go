@@ -105,7 +105,7 @@ func during(work, f func()) {
 
 // neverAMix writes key sets whose parts, at the start and at the end of a large document, all name the generation.
 func neverAMix(t *testing.T, st keystore.Store) {
-	keys := make([]keystore.Public, 12)
+	keys := make([]keystore.Public, 8)
 	for i := range keys {
 		keys[i] = Key(t)
 	}
@@ -113,7 +113,7 @@ func neverAMix(t *testing.T, st keystore.Store) {
 	var newest atomic.Int64 // the highest generation that was reported as stored
 	newest.Store(1)
 	during(func() {
-		for range 15 {
+		for range 10 {
 			s := update(t, st, "prod-a", Numbered)
 			newest.Store(s.Generation())
 		}

@@ -153,15 +153,15 @@ func pemOf(t testing.TB, p keystore.Public) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// large returns a key set about as large as real ones ever get: 100 keys, and years of rotations behind it.
+// large returns a key set about as large as real ones ever get: 60 keys, and years of rotations behind it.
 func large(t testing.TB, n keystore.Name) keystore.KeySet {
 	t.Helper()
-	keys := make([]keystore.Public, 100)
+	keys := make([]keystore.Public, 60)
 	for i := range keys {
 		keys[i] = Key(t)
 	}
 	spec := keystore.Spec{Name: n, Issuers: []string{"https://oidc.example.com/" + string(n)}, Keys: keys}
-	for i := range 300 {
+	for i := range 200 {
 		spec.Gone = append(spec.Gone, keystore.Gone{ID: keystore.KeyID(fmt.Sprintf("kid-%041d", i)), At: Time(0), Why: keystore.Removed})
 	}
 	s, err := keystore.New(Change(0), spec)

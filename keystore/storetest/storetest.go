@@ -111,7 +111,7 @@ func revisions(t *testing.T, st keystore.Store) {
 	rev := replace(t, st, "", KeySet(t, "prod-a"))
 	other := replace(t, st, "", KeySet(t, "prod-b"))
 	seen := map[keystore.Revision]bool{rev: true}
-	for i := range 20 {
+	for i := range 12 {
 		update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 			return s.SetPolicy(keystore.Change{At: Time(0)}, keystore.Policy{RelyingParties: []string{fmt.Sprintf("rp-%02d", i)}})
 		})
@@ -179,7 +179,7 @@ func invalidNames(t *testing.T, st keystore.Store) {
 func listMany(t *testing.T, st keystore.Store) {
 	want := map[keystore.Name]keystore.Revision{}
 	key := Key(t)
-	for i := range 150 {
+	for i := range 100 {
 		n := keystore.Name(fmt.Sprintf("prod-%03d", i))
 		want[n] = replace(t, st, "", KeySet(t, n, key))
 	}
