@@ -247,7 +247,7 @@ func TestConcurrentReadersSeeWholeVersions(t *testing.T) {
 		return d
 	}
 	bodies := map[string]int{} // JWKS to generation
-	const versions = 40
+	const versions = 25
 	for g := range int64(versions) {
 		body, err := RenderJWKS(generation(g + 1).parse(t))
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +25,17 @@ import (
 )
 
 // key returns the P-256 verification key whose private half is n, so that every run has the same keys.
-func key(t testing.TB, n int64) keystore.Public { return keyOn(t, elliptic.P256(), n) }
+func key(t testing.TB, n int64) keystore.Public {
+	t.Helper()
+	if k, ok := keys.Load(n); ok {
+		return k.(keystore.Public)
+	}
+	k := keyOn(t, elliptic.P256(), n)
+	keys.Store(n, k)
+	return k
+}
+
+var keys sync.Map // of key: the arithmetic is slow under the race detector
 
 func keyOn(t testing.TB, curve elliptic.Curve, n int64) keystore.Public {
 	t.Helper()

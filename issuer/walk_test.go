@@ -177,7 +177,7 @@ func (w *walker) write(d doc, what string) string {
 // Whatever happens to the store: what was served stays served until a tombstone is published, and a key that is gone
 // is never served again.
 func TestRandomWalkKeepsThePromises(t *testing.T) {
-	walks, steps := 25, 60
+	walks, steps := 15, 60
 	if testing.Short() {
 		walks = 5
 	}
