@@ -212,6 +212,7 @@ func TestLoweredCacheLifetimesBindUntilTheLastOldCopyHasRunOut(t *testing.T) {
 	const conv, h = 75 * time.Second, time.Hour
 	slow, fast, entra := cachePolicy(10*h, 5*h), cachePolicy(h, h), cachePolicy(h, h)
 	entra.RelyingParties = []string{"entra"}
+	slowEdge := cachePolicy(10*h, h)
 	type policyChange struct {
 		hours float64
 		p     Policy
@@ -234,7 +235,8 @@ func TestLoweredCacheLifetimesBindUntilTheLastOldCopyHasRunOut(t *testing.T) {
 		{"raised again", fast, []policyChange{{1, slow}}, 2, 2*h + conv + 15*h},
 		{"lowered and raised again", slow, []policyChange{{1, fast}, {2, slow}}, 3, 3*h + conv + 15*h},
 		{"edge lowered, then a slow relying party declared, which was there all along", cachePolicy(24*h, h), []policyChange{{1, fast}, {2, entra}}, 3, 1*h + conv + 48*h},
-		{"client lowered as the edge is raised", cachePolicy(h, 10*h), []policyChange{{1, cachePolicy(10*h, h)}}, 1, 1*h + conv + 20*h},
+		{"and the policy set again meanwhile", cachePolicy(24*h, h), []policyChange{{1, fast}, {2, entra}, {30, entra}}, 3, 1*h + conv + 48*h},
+		{"client lowered as the edge is raised", entra, []policyChange{{1, slowEdge}}, 1, 1*h + conv + 34*h},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ok := step(t)
