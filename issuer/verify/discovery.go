@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/keystore"
 )
 
 // discovery holds the members of a discovery document that AWS asks for.
@@ -164,11 +166,11 @@ func (v *visit) checkCaching(document string, a Answer) {
 	case !hasAge:
 		v.warn(check, "say how long copies may live, otherwise each cache decides for itself", "%s has no max-age in its Cache-Control", a.URL)
 	case age < shortMaxAge:
-		v.warn(check, load, "%s may be cached for %v only", a.URL, age)
+		v.warn(check, load, "%s may be cached for %v only", a.URL, keystore.Duration(age))
 	case age > longMaxAge:
-		v.warn(check, "after a revocation relying parties may trust the key for that long", "%s may be cached for %v", a.URL, age)
+		v.warn(check, "after a revocation relying parties may trust the key for that long", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	default:
-		v.ok(check, "%s may be cached for %v", a.URL, age)
+		v.ok(check, "%s may be cached for %v", a.URL, keystore.Duration(age))
 	}
 }
 

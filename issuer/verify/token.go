@@ -35,7 +35,7 @@ type claims struct {
 func (v *visit) checkToken(keys []keystore.Public) {
 	jws, c, err := parseToken(strings.TrimSpace(v.o.Token))
 	if err != nil {
-		v.fail("token", `AWS STS says "The ID Token provided is not a valid JWT"; make one with kubectl create token`, "%v", err)
+		v.fail("token-form", `AWS STS says "The ID Token provided is not a valid JWT"; make one with kubectl create token`, "%v", err)
 		return
 	}
 	v.checkTokenIssuer(c)

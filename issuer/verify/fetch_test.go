@@ -1,0 +1,135 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func (w *world) client(t *testing.T) *Client {
+	t.Helper()
+	w.start(t)
+	return NewClient(w.options.RootCAs, w.options.DialContext)
+}
+
+func TestClientJWKS(t *testing.T) {
+	w := newWorld(t)
+	c := w.client(t)
+	for url, issuer := range map[string]string{testIssuer: testIssuer, testIssuer + "/keys.json": ""} {
+		p, err := c.JWKS(t.Context(), url)
+		if err != nil || len(p.Keys) != 1 || string(p.Keys[0].ID()) != w.kid || p.Issuer != issuer || p.URL != testIssuer+"/keys.json" {
+			t.Errorf("JWKS(%s) = %+v, %v", url, p, err)
+		}
+	}
+}
+
+func TestClientJWKSRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name, url, want string
+		make            func(w *world)
+	}{
+		{"plain HTTP", "http://oidc.example.com/prod-a", "must begin with https://", func(*world) {}},
+		{"nothing there", testIssuer + "/absent", "answers 404", func(*world) {}},
+		{"another issuer", testIssuer, "names the issuer", func(w *world) { w.discovery["issuer"] = "https://evil.example.com" }},
+		{"redirect", testIssuer, "redirects (302)", func(w *world) {
+			w.replace["/prod-a/keys.json"] = answer(302, "Location: https://evil.example.com/keys.json", "")
+		}},
+		{"JWKS over HTTP", testIssuer, "must begin with https://", func(w *world) { w.discovery["jwks_uri"] = "http://oidc.example.com/keys.json" }},
+		{"empty JWKS", testIssuer, "without a key", func(w *world) { w.jwks = []member{} }},
+		{"private key", testIssuer, "private", func(w *world) { w.jwks[0]["d"] = "c2VjcmV0" }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			tt.make(w)
+			p, err := w.client(t).JWKS(t.Context(), tt.url)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || len(p.Keys) > 0 {
+				t.Errorf("JWKS = %+v, %v, want %q", p, err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "c2VjcmV0") {
+				t.Errorf("quotes the key: %v", err)
+			}
+		})
+	}
+}
+
+// A stop ends a fetch that hangs, and every fetch opens a connection of its own, as relying parties that do not know
+// each other do.
+func TestClientStopsAndReconnects(t *testing.T) {
+	w := newWorld(t)
+	arrived, connections := make(chan struct{}), map[string]bool{}
+	w.replace["/hang"] = func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+	}
+	w.replace["/remote"] = func(rw http.ResponseWriter, r *http.Request) { _ = json.NewEncoder(rw).Encode(r.RemoteAddr) }
+	c := w.client(t)
+	for range 3 {
+		a, err := c.Get(t.Context(), "https://oidc.example.com/remote")
+		check(t, err)
+		connections[string(a.Body)] = true
+	}
+	if len(connections) != 3 {
+		t.Errorf("3 fetches over %d connections", len(connections))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	if _, err := c.Get(ctx, "https://oidc.example.com/hang"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a stopped fetch returns %v", err)
+	}
+}
+
+func TestMaxAge(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"": 0, "public": 0, "max-age=300": 5 * time.Minute, "public, MAX-AGE=60, stale-if-error=86400": time.Minute, "max-age=-1": 0, "max-age=x": 0,
+	} {
+		if got := MaxAge(http.Header{"Cache-Control": {value}}); got != want {
+			t.Errorf("MaxAge(%q) = %v, want %v", value, got, want)
+		}
+	}
+}
+
+// FuzzJWKS: whatever a stranger's server answers is looked at without a crash, and a private member never passes.
+func FuzzJWKS(f *testing.F) {
+	f.Add(`{"keys":[]}`)
+	f.Add(`{"keys":[{"kty":"EC","crv":"P-256","kid":"a","alg":"ES256","use":"sig","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}]}`)
+	f.Add(`{"keys":[{"kty":"EC","crv":"P-256","kid":"a","d":"AA","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}]}`)
+	f.Add(`{"keys":[{"kty":"RSA","kid":7,"n":"AA","e":"AQAB"},null,{"kid":"\u001b[31m"}]}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		set, err := parseJWKS(Answer{URL: testIssuer, Body: []byte(body)})
+		if err != nil {
+			return
+		}
+		v := &visit{}
+		keys := v.checkKeys(set)
+		private := false
+		for _, k := range set {
+			_, d := k["d"]
+			private = private || d
+		}
+		if private && !Failed(v.findings) {
+			t.Errorf("a private member passes: %q", body)
+		}
+		if len(keys) > len(set) || (len(set) == 0) != strings.Contains(lastMessage(v), "has no key") {
+			t.Errorf("%d keys of %d: %+v", len(keys), len(set), v.findings)
+		}
+		for _, finding := range v.findings {
+			if strings.ContainsAny(finding.Message, "\n\x1b\x00") {
+				t.Errorf("control characters: %+v", finding)
+			}
+		}
+	})
+}
+
+func lastMessage(v *visit) string {
+	if len(v.findings) == 0 {
+		return ""
+	}
+	return v.findings[len(v.findings)-1].Message
+}

@@ -1,0 +1,219 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+const testIssuer = "https://oidc.example.com/prod-a"
+
+// world is an issuer in which nothing is wrong until a test breaks it.
+type world struct {
+	discovery map[string]any
+	jwks      []map[string]any
+	alias     []map[string]any // nil: as jwks
+	header    http.Header
+	replace   map[string]http.HandlerFunc // by path
+	tls       *tls.Config
+	pki       *pki
+	options   Options
+
+	signer *ecdsa.PrivateKey
+	alg    jose.SignatureAlgorithm
+	kid    string
+	claims map[string]any
+}
+
+// member is a member of a JWK or a claim.
+type member = map[string]any
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	p := newPKI(t)
+	w := &world{pki: p, signer: newECKey(t), alg: jose.ES256, replace: map[string]http.HandlerFunc{}}
+	key := publicJWK(t, w.signer)
+	w.kid, _ = key["kid"].(string)
+	w.jwks = []member{key}
+	w.discovery = member{
+		"issuer": testIssuer, "jwks_uri": testIssuer + "/keys.json",
+		"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"},
+		"id_token_signing_alg_values_supported": []string{"ES256"}, "claims_supported": []string{"aud", "exp", "iat", "iss", "sub"},
+	}
+	w.header = http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"public, max-age=300"}, "Etag": {`"x"`}}
+	w.tls = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{p.leaf.Raw, p.intermediate.Raw}, PrivateKey: p.leafKey}}}
+	now := time.Now()
+	w.claims = member{
+		"iss": testIssuer, "sub": "system:serviceaccount:default:app", "aud": []string{"sts.amazonaws.com"},
+		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+	}
+	w.options = Options{URL: testIssuer, RootCAs: p.pool()}
+	return w
+}
+
+func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
+	if h, ok := w.replace[r.URL.Path]; ok {
+		h(rw, r)
+		return
+	}
+	for k, v := range w.header {
+		rw.Header()[k] = v
+	}
+	set := w.jwks
+	switch r.URL.Path {
+	case "/prod-a":
+	case "/prod-a" + discoveryPath:
+		_ = json.NewEncoder(rw).Encode(w.discovery)
+	case "/prod-a" + aliasPath:
+		if w.alias != nil {
+			set = w.alias
+		}
+		fallthrough
+	case "/prod-a/keys.json":
+		_ = json.NewEncoder(rw).Encode(member{"keys": set})
+	default:
+		http.NotFound(rw, r)
+	}
+}
+
+// start serves the world on loopback and sends every connection there.
+func (w *world) start(t *testing.T) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = w.tls
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	address := server.Listener.Addr().String()
+	if w.options.DialContext == nil {
+		w.options.DialContext = func(ctx context.Context, network, asked string) (net.Conn, error) {
+			if !strings.HasPrefix(asked, "oidc.example.com:") && !strings.HasPrefix(asked, "localhost:") {
+				t.Errorf("connection to %s", asked)
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+	}
+}
+
+func (w *world) visit(t *testing.T) []Finding {
+	t.Helper()
+	w.start(t)
+	return Issuer(t.Context(), w.options)
+}
+
+// token signs the claims.
+func (w *world) token(t *testing.T) string {
+	t.Helper()
+	payload, err := json.Marshal(w.claims)
+	check(t, err)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: w.alg, Key: w.signer}, (&jose.SignerOptions{}).WithHeader("kid", w.kid))
+	check(t, err)
+	jws, err := signer.Sign(payload)
+	check(t, err)
+	compact, err := jws.CompactSerialize()
+	check(t, err)
+	return compact
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newECKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	return k
+}
+
+func publicJWK(t *testing.T, k *ecdsa.PrivateKey) member {
+	t.Helper()
+	p, err := keystore.NewPublic(k.Public())
+	check(t, err)
+	point, err := k.PublicKey.Bytes()
+	check(t, err)
+	b64 := base64.RawURLEncoding.EncodeToString
+	return member{"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": string(p.ID()), "x": b64(point[1:33]), "y": b64(point[33:])}
+}
+
+// pki is a root, an intermediate and a leaf for oidc.example.com and localhost.
+type pki struct {
+	root, intermediate, leaf *x509.Certificate
+	rootKey, interKey        *ecdsa.PrivateKey
+	leafKey                  *ecdsa.PrivateKey
+}
+
+func newPKI(t *testing.T) *pki {
+	t.Helper()
+	p := &pki{rootKey: newECKey(t), interKey: newECKey(t), leafKey: newECKey(t)}
+	root := authority("root")
+	p.root = issue(t, root, root, p.rootKey, p.rootKey)
+	p.intermediate = issue(t, authority("intermediate"), p.root, p.interKey, p.rootKey)
+	p.leaf = p.issueLeaf(t, 90*24*time.Hour)
+	return p
+}
+
+func (p *pki) issueLeaf(t *testing.T, left time.Duration, names ...string) *x509.Certificate {
+	t.Helper()
+	if names == nil {
+		names = []string{"oidc.example.com", "localhost"}
+	}
+	return issue(t, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "leaf"}, DNSNames: names,
+		NotBefore: time.Now().Add(-90 * 24 * time.Hour), NotAfter: time.Now().Add(left),
+	}, p.intermediate, p.leafKey, p.interKey)
+}
+
+func (p *pki) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(p.root)
+	return pool
+}
+
+// send makes the server send these certificates; the first is the leaf.
+func (w *world) send(chain ...*x509.Certificate) {
+	var raw [][]byte
+	for _, c := range chain {
+		raw = append(raw, bytes.Clone(c.Raw))
+	}
+	w.tls.Certificates = []tls.Certificate{{Certificate: raw, PrivateKey: w.pki.leafKey}}
+}
+
+func authority(name string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
+	}
+}
+
+func issue(t *testing.T, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	check(t, err)
+	c, err := x509.ParseCertificate(der)
+	check(t, err)
+	return c
+}
