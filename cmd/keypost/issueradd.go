@@ -241,9 +241,12 @@ func (a *app) printAdded(s keystore.KeySet) error {
 	for _, w := range s.Policy().Warnings() {
 		a.warn("%s", w)
 	}
-	first := v.Issuers[0]
+	first, dev := v.Issuers[0], ""
+	if v.Dev {
+		dev = " --dev"
+	}
 	a.notice("next:")
-	a.notice("  keypost verify %s", first)
+	a.notice("  keypost verify %s%s", first, dev)
 	a.notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s/openid/v1/jwks", first, first)
 	return nil
 }
