@@ -171,13 +171,22 @@ func parseConfig(data []byte) (config, error) {
 	}
 	c := defaultConfig()
 	strict, err := kjson.UnmarshalStrict(asJSON, &c) // unlike encoding/json it tells Dir from dir
-	if err = errors.Join(append(strict, err)...); err != nil {
-		return config{}, errors.New(oneLine(err))
+	if err != nil {
+		strict = append(strict, err)
+	}
+	if len(strict) > 0 {
+		return config{}, errors.New(oneLine(strict...))
 	}
 	return c, c.check()
 }
 
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func oneLine(errs ...error) string {
+	var lines []string
+	for _, err := range errs {
+		lines = append(lines, strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return strings.Join(lines, "; ")
+}
 
 // check refuses what cannot work, each with what to write instead. All findings are told at once.
 func (c config) check() error {
@@ -293,9 +302,8 @@ func devConfig(dir, address, admin string) (config, error) {
 }
 
 func checkLoopback(address string) error {
-	host, port, err := net.SplitHostPort(address)
-	ip, ipErr := netip.ParseAddr(host)
-	if err != nil || port == "" || port == "0" || ipErr != nil || !ip.IsLoopback() {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil || at.Port() == 0 || !at.Addr().IsLoopback() {
 		return fmt.Errorf("--dev serves loopback only: %q must be 127.0.0.1:PORT or [::1]:PORT", address)
 	}
 	return nil

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+const smallest = `
+dir: /var/lib/keypost
+issuerURLs: ["https://oidc.example.com/{name}"]
+listen: {tls: {files: [{cert: tls.crt, key: tls.key}]}}
+`
+
+func TestDefaults(t *testing.T) {
+	c, err := parseConfig([]byte(smallest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config{
+		Dir:        "/var/lib/keypost",
+		IssuerURLs: []string{"https://oidc.example.com/{name}"},
+		Listen: listenConfig{
+			Address: ":8443", TLS: tlsConfig{Mode: "files", Files: []pairConfig{{Cert: "tls.crt", Key: "tls.key"}}},
+			MaxConnections: 10000, DrainDelay: keystore.Duration(10 * time.Second), DrainTimeout: keystore.Duration(20 * time.Second),
+		},
+		Admin:  adminConfig{Address: "127.0.0.1:9090"},
+		Policy: cacheConfig{keystore.D(5 * time.Minute), keystore.D(5 * time.Minute), keystore.D(24 * time.Hour)},
+		Poll:   keystore.Duration(10 * time.Second),
+		Log:    logConfig{Level: "info", Format: "json"},
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+}
+
+// What --check prints must be a configuration that means the same.
+func TestPrintedConfigurationReadsBack(t *testing.T) {
+	for _, text := range []string{
+		smallest,
+		"# why\n---\n" + smallest,
+		`
+dir: "off"
+issuerURLs: ["https://oidc.example.com/{name}", "https://{name}.oidc.example.com", "prod-a=https://d111.example.net"]
+listen: {address: "[::1]:443", tls: {mode: off}, maxConnections: 1, drainDelay: 0s, drainTimeout: 1m30s}
+admin: {address: "10.0.0.1:9090"}
+policy: {maxAge: 1h, staleWhileRevalidate: 0s, staleIfError: 168h}
+hostAliases: {origin.oidc.example.com: oidc.example.com}
+poll: 1s
+log: {level: debug, format: console, access: true}
+`} {
+		c, err := parseConfig([]byte(text))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		checkReadsBack(t, c)
+	}
+}
+
+func checkReadsBack(t *testing.T, c config) {
+	t.Helper()
+	var printed bytes.Buffer
+	if err := printConfig(&printed, c); err != nil {
+		t.Fatal(err)
+	}
+	back, err := parseConfig(printed.Bytes())
+	if err != nil {
+		t.Fatalf("%v in what was printed:\n%s", err, &printed)
+	}
+	if !reflect.DeepEqual(normal(back), normal(c)) {
+		t.Errorf("printed %+v\nreads as %+v", c, back)
+	}
+}
+
+// normal forgets the difference between nothing and an empty list.
+func normal(c config) config {
+	if len(c.HostAliases) == 0 {
+		c.HostAliases = nil
+	}
+	if len(c.Listen.TLS.Files) == 0 {
+		c.Listen.TLS.Files = nil
+	}
+	return c
+}
+
+func TestConfigurationErrors(t *testing.T) {
+	with := func(line string) string { return smallest + line + "\n" }
+	listen := func(rest string) string {
+		return strings.Replace(smallest, "listen: {", "listen: {"+rest+", ", 1)
+	}
+	for name, tc := range map[string]struct{ text, want string }{
+		"empty":                   {"", "dir is not set"},
+		"all findings at once":    {"", "issuerURLs is empty"},
+		"no dir":                  {strings.Replace(smallest, "dir:", "# dir:", 1), "dir is not set"},
+		"unknown key":             {with("adress: x"), `unknown field "adress"`},
+		"unknown nested key":      {listen("adress: x"), `unknown field "listen.adress"`},
+		"two unknown keys":        {with("x: 1\nz: 2"), `unknown field "x"; unknown field "z"`},
+		"wrong case":              {with("Poll: 10s"), `unknown field "Poll"`},
+		"repeated key":            {with("dir: /other"), `"dir" already set`},
+		"repeated in other case":  {with("DIR: /other"), `unknown field "DIR"`},
+		"not YAML":                {"{", "did not find expected"},
+		"a list":                  {"- a", "cannot unmarshal array"},
+		"two documents":           {smallest + "---\npoll: 1s\n", "more than one YAML document"},
+		"text after the end":      {smallest + "...\npoll: 1s\n", "more than one YAML document"},
+		"too large":               {with("#" + strings.Repeat("x", maxConfig)), "larger than"},
+		"a port in a pattern":     {strings.Replace(smallest, "example.com", "example.com:8443", 1), "port"},
+		"two bad patterns":        {strings.Replace(smallest, "{name}", "name", 1), "put {name} into it once"},
+		"no TLS files":            {strings.Replace(smallest, "{cert: tls.crt, key: tls.key}", "", 1), "listen.tls.files is empty"},
+		"no key":                  {strings.Replace(smallest, ", key: tls.key", "", 1), "listen.tls.files[0] needs both cert and key"},
+		"TLS off and files":       {strings.Replace(smallest, "{files", "{mode: off, files", 1), "drop one of them"},
+		"unknown TLS mode":        {strings.Replace(smallest, "{files", "{mode: auto, files", 1), `listen.tls.mode is "auto"`},
+		"TLS mode on":             {strings.Replace(smallest, "{files", "{mode: on, files", 1), "listen.tls.mode must be files or off"},
+		"ACME":                    {strings.Replace(smallest, "{files", "{mode: acme, files", 1), "not in this version"},
+		"address without port":    {listen("address: localhost"), "write host:port"},
+		"address with a name":     {listen(`address: ":https"`), "write host:port"},
+		"port too large":          {listen(`address: ":65536"`), "write host:port"},
+		"admin without port":      {with(`admin: {address: "127.0.0.1"}`), "admin.address"},
+		"no connections":          {listen("maxConnections: 0"), "listen.maxConnections is 0"},
+		"no drain timeout":        {listen("drainTimeout: 0s"), "listen.drainTimeout is 0s"},
+		"negative drain":          {listen("drainDelay: -1s"), "not a duration"},
+		"duration without unit":   {with("poll: 10"), "string with its unit"},
+		"null duration":           {with("poll: null"), "not a duration"},
+		"short poll":              {with("poll: 100ms"), "poll is 100ms"},
+		"maxAge too short":        {with("policy: {maxAge: 59s}"), "maxAge is 59s"},
+		"maxAge too long":         {with("policy: {maxAge: 25h}"), "maxAge is 25h"},
+		"log level":               {with("log: {level: fatal}"), "log.level"},
+		"log format":              {with("log: {format: xml}"), "log.format"},
+		"alias with port":         {with(`hostAliases: {"a.example.com:443": b.example.com}`), "host names in lower case"},
+		"alias in upper case":     {with("hostAliases: {A.example.com: b.example.com}"), "host names in lower case"},
+		"alias to a URL":          {with(`hostAliases: {a.example.com: "https://b.example.com"}`), "host names in lower case"},
+		"alias of an alias":       {with("hostAliases: {a.example.com: b.example.com, b.example.com: c.example.com}"), "an alias itself"},
+		"alias to itself":         {with("hostAliases: {a.example.com: a.example.com}"), "an alias itself"},
+		"a number for a host":     {with("hostAliases: {a.example.com: 1}"), "cannot unmarshal number"},
+		"control characters":      {"dir: \x01", "control characters"},
+		"an anchor that explodes": {"a: &a [x,x]\nb: [*a,*a]\n" + smallest, `unknown field "a"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseConfig([]byte(tc.text))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestReadConfigNamesTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keypostd.yaml")
+	if _, err := readConfig(file); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("missing file: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("x: 1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readConfig(file); err == nil || !strings.Contains(err.Error(), "configuration "+file) {
+		t.Errorf("bad file: %v", err)
+	}
+	if _, err := readConfig("/dev/zero"); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("endless file: %v", err)
+	}
+}
+
+func TestDevelopmentIsLoopbackOnly(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"127.0.0.1:8443": true, "[::1]:8443": true, "127.1.2.3:1": true,
+		"0.0.0.0:8443": false, ":8443": false, "localhost:8443": false, "[::]:8443": false, "192.168.0.1:8443": false,
+		"127.0.0.1": false, "127.0.0.1:": false, "127.0.0.1:0": false, "127.0.0.1:x": false, "": false,
+	} {
+		for _, at := range [][2]string{{address, "127.0.0.1:9090"}, {"127.0.0.1:8443", address}} {
+			if _, err := devConfig(t.TempDir(), at[0], at[1]); (err == nil) != ok {
+				t.Errorf("%q: error %v, want one: %v", at, err, !ok)
+			}
+		}
+	}
+}
+
+// FuzzConfig: no panic, no configuration that check would refuse, and what is taken prints and reads back the same.
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(smallest))
+	f.Add([]byte("dir: a\nissuerURLs: ['a=https://a.b']\nlisten: {tls: {mode: off}}\nhostAliases: {a: b}\n"))
+	f.Add([]byte("dir: !!binary aGk=\nissuerURLs: [https://{name}.b]\nlisten: {tls: {mode: off}, drainDelay: 0.5s}\npoll: 1h1ns"))
+	f.Add([]byte("---\n{}\n..."))
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("{\"dir\":\"\\u0000\"}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := parseConfig(data)
+		if err != nil {
+			if len(err.Error()) > 4*len(data)+2000 {
+				t.Fatalf("an error of %d bytes for %d", len(err.Error()), len(data))
+			}
+			return
+		}
+		if err := c.check(); err != nil || c.Dir == "" || len(c.IssuerURLs) == 0 {
+			t.Fatalf("taken although %v: %+v", err, c)
+		}
+		checkReadsBack(t, c)
+	})
+}
