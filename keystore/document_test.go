@@ -376,12 +376,15 @@ func TestDevelopmentDocumentsMayHavePortsAndShortLifetimes(t *testing.T) {
 
 // FuzzParseDocument: whatever is accepted and may be written reads back the same, and has no private key in it.
 func FuzzParseDocument(f *testing.F) {
-	full := encode(f, fullSet(f))
+	full, small := encode(f, fullSet(f)), encode(f, newSet(f, Policy{}))
 	for _, seed := range []string{
-		full, encode(f, newSet(f, Policy{})), string(must(json.Marshal(fullSet(f)))), "# c\n---\n" + full, full + "---\n",
+		full, string(must(json.Marshal(fullSet(f)))), "# c\n---\n" + full, full + "---\n",
 		strings.Replace(full, "note: kept", "note: &n kept\n    other: *n", 1), strings.Replace(full, "kid:", "colour: red\n    kid:", 1),
 		strings.Replace(full, "note: kept", "note: !!binary /w==", 1), strings.Replace(full, "note: kept", "1: a\n    \"1\": b", 1),
 		strings.Replace(full, "Z\"", "+23:59\"", 3), strings.Replace(full, "2026", "9999", 5), strings.Replace(full, "1h", "1.0000001h", 2),
+		small, strings.Replace(small, "generation: 1", "generation: 0x1_0", 1), strings.Replace(small, "generation: 1", "generation: 9007199254740991", 1),
+		strings.Replace(small, "spec:", "spec: &s\n  <<: {dev: true}", 1), strings.Replace(small, "by: tester", "by: *s", 1),
+		strings.Replace(small, "  keys:", "  policy: {maxAge: 1h2m3.4s, heldUntil: [{until: \"2026-03-01T12:00:00.000000001+01:00\", edge: 1h}]}\n  keys:", 1),
 	} {
 		f.Add([]byte(seed))
 	}
