@@ -40,6 +40,9 @@ func (a *app) issuerAccept() *cobra.Command {
 	return cmd
 }
 
+// maxGeneration is what survives every JSON reader, and leaves room to count on.
+const maxGeneration = 1 << 52
+
 // dispute is a key that only one side has.
 type dispute struct {
 	Kid    keystore.KeyID `json:"kid"`
@@ -53,6 +56,9 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 	}
 	if f.served != 0 && f.admin != "" {
 		return usagef("give --served-generation or --admin, not both")
+	}
+	if f.served < 0 || f.served > maxGeneration {
+		return usagef("--served-generation %d is no generation", f.served)
 	}
 	st, err := a.openStore()
 	if err != nil {

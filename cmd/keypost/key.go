@@ -143,7 +143,7 @@ func (a *app) addKeys(ctx context.Context, issuer string, f keyFlags) error {
 	if err != nil {
 		return err
 	}
-	fresh := a.unpublished(s, m.keys)
+	fresh := a.unpublished(s, m)
 	if len(fresh) > 0 {
 		s, err = keystore.Update(ctx, st, s.Name(), func(s keystore.KeySet) (keystore.KeySet, error) {
 			return addAll(s, a.change("", false), fresh)
@@ -158,16 +158,21 @@ func (a *app) addKeys(ctx context.Context, issuer string, f keyFlags) error {
 	return a.printKeys(s)
 }
 
-// unpublished leaves out what is published already, so that a command can be repeated and a cluster's whole JWKS be
-// given.
-func (a *app) unpublished(s keystore.KeySet, keys []keystore.Public) []keystore.Public {
+// unpublished leaves out what is published already, so that a command can be repeated, and of a list what is gone: a
+// cluster knows an old key for up to a year after relying parties stopped trusting it.
+func (a *app) unpublished(s keystore.KeySet, m material) []keystore.Public {
 	var fresh []keystore.Public
-	for _, k := range keys {
-		if have, ok := s.Key(k.ID()); ok && have.Equal(k) {
+	for _, k := range m.keys {
+		have, published := s.Key(k.ID())
+		gone := slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool { return g.ID == k.ID() })
+		switch {
+		case published && have.Equal(k):
 			a.notice("key %s is published already (%s)", k.ID(), stateText(s, have, time.Now()))
-			continue
+		case gone && m.listed:
+			a.notice("key %s is gone and stays so", k.ID())
+		default:
+			fresh = append(fresh, k)
 		}
-		fresh = append(fresh, k)
 	}
 	return fresh
 }

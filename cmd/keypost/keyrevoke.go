@@ -38,7 +38,11 @@ func (a *app) revoke(ctx context.Context, args []string, f *revokeFlags) error {
 		return err
 	}
 	c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
-		return s.Revoke(a.change(f.why, false), id, last)
+		revoked, err := s.Revoke(a.change(f.why, false), id, last)
+		if err != nil && len(s.Keys()) == 1 && last == (keystore.Last{}) {
+			return s, withHint(err, "--replacement-file FILE puts another key in its place, --leave-empty publishes none")
+		}
+		return revoked, err
 	})
 	if err != nil {
 		return err

@@ -55,19 +55,20 @@ type material struct {
 	keys    []keystore.Public
 	issuer  string // what the source calls itself: a cluster, or an issuer whose discovery document was followed
 	cluster bool
+	listed  bool // the source lists every key it knows, also old ones: a cluster, a JWKS
 }
 
 func (a *app) readKeys(ctx context.Context, f keyFlags) (material, error) {
 	switch {
 	case f.kubeconfig != "":
 		issuer, keys, err := cluster.PublicKeys(ctx, f.kubeconfig, f.context)
-		return material{keys: keys, issuer: issuer, cluster: true}, err
+		return material{keys: keys, issuer: issuer, cluster: true, listed: true}, err
 	case strings.Contains(f.jwks, "://"):
 		published, err := fetchJWKS(ctx, f.jwks, f.caFile)
-		return material{keys: published.Keys, issuer: published.Issuer}, err
+		return material{keys: published.Keys, issuer: published.Issuer, listed: true}, err
 	case f.jwks != "":
 		keys, err := a.readKeyFile(f.jwks)
-		return material{keys: keys}, err
+		return material{keys: keys, listed: true}, err
 	}
 	return a.readKeyFiles(f.files)
 }
@@ -125,7 +126,7 @@ func (a *app) readKeyFile(file string) ([]keystore.Public, error) {
 func (a *app) readFile(file string, limit int64) ([]byte, error) {
 	r := a.in
 	if file != "-" {
-		f, err := os.Open(file) //nolint:gosec // the operator names the file
+		f, err := os.Open(file)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +148,7 @@ func readRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(file) //nolint:gosec // the operator names the file
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}

@@ -119,8 +119,16 @@ func atLeast(n int) cobra.PositionalArgs {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "keypost",
-		Short:         "Write, rotate and check the key sets of a self-hosted OIDC issuer",
+		Use:   "keypost",
+		Short: "Write, rotate and check the key sets of a self-hosted OIDC issuer",
+		Long: `Write, rotate and check the key sets of a self-hosted OIDC issuer.
+
+ISSUER is the name of a key set or one of its issuer URLs; KID is a key ID or a
+unique beginning of it, of at least 8 characters. Results go to stdout, all else
+to stderr.
+
+Exit codes: 0 done · 1 failed, or a check failed · 2 wrong usage · 75 not yet:
+a gate is closed, and the message says when or by what it opens`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -206,7 +214,7 @@ func (a *app) report(err error) int {
 		return exitDone
 	}
 	a.notice("keypost: %s", oneLine(err.Error()))
-	hint := gateHint(err)
+	hint := nextStep(err)
 	if h, ok := errors.AsType[*hintedError](err); ok {
 		hint = h.hint
 	}
@@ -222,12 +230,21 @@ func (a *app) report(err error) int {
 	return exitFailed
 }
 
-// gateHint says what opens a gate that time alone does not open.
-func gateHint(err error) string {
-	e, ok := errors.AsType[*keystore.NotYetError](err)
-	if !ok {
-		return ""
+// nextStep says what to do about an error that does not say so itself.
+func nextStep(err error) string {
+	switch e, ok := errors.AsType[*keystore.NotYetError](err); {
+	case ok:
+		return gateHint(e)
+	case errors.Is(err, keystore.ErrReadOnly):
+		return "change it where this directory comes from"
+	case errors.Is(err, keystore.ErrConflict):
+		return "look at it with keypost issuer show, and try again"
 	}
+	return ""
+}
+
+// gateHint says what opens a gate.
+func gateHint(e *keystore.NotYetError) string {
 	switch e.Gate {
 	case keystore.GateObserved, keystore.GateFresh:
 		return "this version cannot observe yet; where you know that every relying party has the key, use --force --why REASON"

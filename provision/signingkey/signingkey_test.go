@@ -136,7 +136,7 @@ func TestWriteLeavesNothingHalf(t *testing.T) {
 // No way of printing a key prints the key.
 func TestPrivateIsNotPrinted(t *testing.T) {
 	k := generated(t, P256)
-	asJSON, err := json.Marshal(k)
+	asJSON, err := json.Marshal(k) //nolint:staticcheck // that nothing comes out is what is tested
 	check(t, err)
 	for _, s := range []string{
 		fmt.Sprint(k), fmt.Sprintf("%v %+v %#v %x %d %s %q", k, k, k, k, k, k, k), fmt.Sprintf("%v %+v", &k, struct{ K Private }{k}), string(asJSON),
