@@ -1,0 +1,134 @@
+package keystore
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNewRefuses(t *testing.T) {
+	good := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(0)}}
+	for name, tt := range map[string]struct {
+		spoil func(*Spec)
+		want  string
+	}{
+		"a bad name":         {func(s *Spec) { s.Name = "Prod" }, "is not a key set name"},
+		"no issuer":          {func(s *Spec) { s.Issuers = nil }, "it has no issuer URL"},
+		"a bad issuer":       {func(s *Spec) { s.Issuers = []string{"http://a.b"} }, "it must begin with https://"},
+		"no key":             {func(s *Spec) { s.Keys = nil }, "no key was given"},
+		"an empty key":       {func(s *Spec) { s.Keys = []Public{{}} }, "its key 1 is empty"},
+		"a key twice":        {func(s *Spec) { s.Keys = []Public{testKey(0), testKey(0)} }, "two of its keys have the kid"},
+		"a gone key":         {func(s *Spec) { s.Gone = []Gone{{ID: testKey(0).ID(), At: t0, Why: Revoked}} }, "a key that is gone never comes back"},
+		"an unsound policy":  {func(s *Spec) { s.Policy.MaxAge = D(time.Second) }, "policy: maxAge is 1s"},
+		"a negative policy":  {func(s *Spec) { s.Policy.TokenLifetime = D(-time.Hour) }, "policy: tokenLifetime is -1h"},
+		"an unsound gone at": {func(s *Spec) { s.Gone = []Gone{{ID: "x", Why: Revoked}} }, "its gone line for \"x\""},
+	} {
+		spec := good
+		tt.spoil(&spec)
+		if _, err := New(change(t0), spec); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v; want %q", name, err, tt.want)
+		}
+	}
+	if _, err := New(Change{}, good); err == nil {
+		t.Error("a change without a time is accepted")
+	}
+}
+
+func TestWithdrawAndReopen(t *testing.T) {
+	ok := step(t)
+	s := lives(t)["removed"]
+	_, err := s.Withdraw(change(openDay))
+	var notYet *NotYetError
+	if !errors.As(err, &notYet) || notYet.Gate != GateActiveKeys || !strings.Contains(err.Error(), "key "+string(testKey(0).ID())+" is active") {
+		t.Fatalf("withdraw with an active key: error %v", err)
+	}
+	if _, err := s.Reopen(because(openDay, "x"), Spec{}); err == nil || !strings.Contains(err.Error(), "exists and is in use") {
+		t.Errorf("reopen of a key set in use: error %v", err)
+	}
+	s = ok(s.Retire(change(openDay), testKey(0).ID(), Evidence{Statement: "the cluster is gone"}))
+	s = ok(s.Withdraw(because(openDay, "the cluster is gone")))
+	if !s.Withdrawn() || !s.WithdrawnAt().Equal(openDay) || len(s.Keys()) != 1 {
+		t.Errorf("withdrawn %v at %v with %d keys", s.Withdrawn(), s.WithdrawnAt(), len(s.Keys()))
+	}
+	for name, do := range map[string]func() (KeySet, error){
+		"withdraw":   func() (KeySet, error) { return s.Withdraw(change(openDay)) },
+		"observe":    func() (KeySet, error) { return s.Observe(change(openDay), seen(s)) },
+		"set policy": func() (KeySet, error) { return s.SetPolicy(change(openDay), Policy{TokenLifetime: D(0)}) },
+	} {
+		if _, err := do(); err == nil || !strings.Contains(err.Error(), "was withdrawn at") {
+			t.Errorf("%s of a withdrawn key set: error %v", name, err)
+		}
+	}
+
+	s.labels, s.unknown = map[string]string{"team": "a"}, []string{"colour"}
+	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{testKey(2)}}
+	if _, err := s.Reopen(change(openDay), spec); err == nil || !strings.Contains(err.Error(), "say why with --why") {
+		t.Errorf("reopen without a reason: error %v", err)
+	}
+	if _, err := s.Reopen(because(t0, "x"), spec); !errors.As(err, &notYet) || notYet.Gate != GateClock {
+		t.Errorf("reopen before it was withdrawn: error %v", err)
+	}
+	for _, old := range []Public{testKey(0), subject} {
+		again := spec
+		again.Keys = []Public{testKey(2), old}
+		if _, err := s.Reopen(because(openDay, "x"), again); !errors.Is(err, errGoneReturned) {
+			t.Errorf("reopen with a key from before: error %v", err)
+		}
+	}
+	got := ok(s.Reopen(because(openDay, "a new cluster"), spec))
+	want := []Gone{s.Gone()[0], {ID: testKey(0).ID(), At: openDay, Why: Removed}}
+	if !slices.Equal(got.Gone(), want) || got.Withdrawn() || !slices.Equal(ids(got), []KeyID{testKey(2).ID()}) {
+		t.Errorf("gone %v, keys %v", got.Gone(), ids(got))
+	}
+	if h := got.History(); len(h) != len(s.History())+1 || h[len(h)-1].Why != "a new cluster" || got.labels["team"] != "a" || len(got.Unknown()) != 1 {
+		t.Errorf("it does not carry on: history %d lines, labels %v, unknown %v", len(h), got.labels, got.Unknown())
+	}
+}
+
+func TestAccept(t *testing.T) {
+	s := lives(t)["removed"] // published: key 0; gone: the subject
+	k0, k2, lost := testKey(0), testKey(2), testKey(3).ID()
+	c := because(openDay, "a backup was restored")
+	for _, tt := range []struct {
+		name      string
+		decisions []Decision
+		published []KeyID
+		gone      []KeyID
+		refused   string
+	}{
+		{name: "as it is", published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a missing key is kept", decisions: []Decision{{ID: k2.ID(), Keep: &k2}}, published: []KeyID{k0.ID(), k2.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a missing key is gone", decisions: []Decision{{ID: lost}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID(), lost}},
+		{name: "a key that came back goes", decisions: []Decision{{ID: k2.ID(), Keep: &k2}, {ID: k0.ID()}}, published: []KeyID{k2.ID()}, gone: []KeyID{subject.ID(), k0.ID()}},
+		{name: "what is so already", decisions: []Decision{{ID: k0.ID(), Keep: &k0}, {ID: subject.ID()}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a gone key cannot be kept", decisions: []Decision{{ID: subject.ID(), Keep: &subject}}, refused: "is gone and never comes back"},
+		{name: "another key than the one meant", decisions: []Decision{{ID: lost, Keep: &k2}}, refused: "the key given for " + string(lost) + " is " + string(k2.ID())},
+		{name: "an impossible kid", decisions: []Decision{{ID: "a b"}}, refused: "its gone line for"},
+		{name: "no key is left", decisions: []Decision{{ID: k0.ID()}}, refused: "it would leave \"prod-a\" without a key"},
+	} {
+		got, err := s.Accept(c, 17, tt.decisions)
+		if tt.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%s: error %v; want %q", tt.name, err, tt.refused)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		var gone []KeyID
+		for _, g := range got.Gone() {
+			gone = append(gone, g.ID)
+		}
+		slices.Sort(tt.published)
+		if !slices.Equal(ids(got), tt.published) || !slices.Equal(gone, tt.gone) {
+			t.Errorf("%s: published %v, gone %v", tt.name, ids(got), gone)
+		}
+	}
+	if _, err := s.Accept(change(openDay), 17, nil); err == nil || !strings.Contains(err.Error(), "say why with --why") {
+		t.Errorf("accept without a reason: error %v", err)
+	}
+}
