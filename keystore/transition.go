@@ -274,9 +274,17 @@ func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 	})
 }
 
+// bury takes a key out and leaves its line in gone: of an imported key a second one under the computed ID, or the same
+// key could come back under that name.
 func (s *KeySet) bury(i int, why string, at time.Time) {
-	s.gone = append(s.gone, Gone{ID: s.keys[i].ID(), At: at, Why: why})
+	k := s.keys[i].Public
 	s.keys = slices.Delete(s.keys, i, i+1)
+	s.gone = append(s.gone, Gone{ID: k.id, At: at, Why: why})
+	if computed, err := computeKeyID(k.key); k.imported && err == nil {
+		if _, twice := s.goneLine(computed); !twice {
+			s.gone = append(s.gone, Gone{ID: computed, At: at, Why: why})
+		}
+	}
 }
 
 // Last says what is to be published once the last key is revoked: a replacement, or nothing.

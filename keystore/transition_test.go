@@ -417,3 +417,25 @@ func TestWhatAKeySetGivesAwayIsACopy(t *testing.T) {
 		t.Error("a caller can change a policy after setting it")
 	}
 }
+
+// A key that is revoked under the name it was imported with does not come back under its own.
+func TestImportedKeyIsGoneUnderBothNames(t *testing.T) {
+	own, other := testKey(0), testKey(1)
+	imported, err := own.as("from-elsewhere", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Change{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Why: "leaked"}
+	s, err := New(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{imported, other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = s.Revoke(c, imported.ID(), Last{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, back := range []Public{own, imported} {
+		if _, err := s.Add(c, back); err == nil {
+			t.Errorf("key %s came back after it was revoked", back.ID())
+		}
+	}
+}
