@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -176,39 +175,53 @@ func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, 
 	return revisions, nil
 }
 
-// listings bounds how often names reads a directory that changes all the time.
-const listings = 4
+// Bounds of how often names reads a directory that does not hold still: often enough that a name would have to be
+// missed several times, and not for ever.
+const (
+	minListings = 3
+	maxListings = 32
+)
 
-// names reads the directory until it held still meanwhile. A file that is renamed over another during one reading may
-// be left out of it by btrfs and tmpfs, although its name existed all the time; so a change means reading again, names
-// add up, and those of the previous List are looked for one by one.
+var errRestless = errors.New("the directory changes faster than it can be listed")
+
+// names reads the directory, once if it held still meanwhile. Where it did not, one reading is not enough: tmpfs and
+// btrfs leave files out that are renamed over another at that moment, although the name existed all the time (on tmpfs
+// under a busy writer a quarter of all readings was incomplete, by up to a third of the names). So readings add up
+// until one finds nothing new, and the names of the previous List are looked for one by one.
 func (s *Store) names(before map[keystore.Name]entry) (map[keystore.Name]struct{}, error) {
 	names := make(map[keystore.Name]struct{}, len(before))
-	for n := range maps.Keys(before) {
+	for n := range before {
 		names[n] = struct{}{}
 	}
-	for range listings {
-		was, err := s.disk.Stat(s.dir)
+	for reading := 1; reading <= maxListings; reading++ {
+		known := len(names)
+		still, err := s.addNames(names)
 		if err != nil {
 			return nil, err
 		}
-		settled := was.settled(s.now())
-		bases, err := s.disk.Names(s.dir)
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range bases {
-			if n, ok := nameOf(b); ok {
-				names[n] = struct{}{}
-			}
-		}
-		is, err := s.disk.Stat(s.dir)
-		if err != nil {
-			return nil, err
-		}
-		if settled && is == was {
-			break
+		if still || reading >= minListings && len(names) == known {
+			return names, nil
 		}
 	}
-	return names, nil
+	return nil, errRestless
+}
+
+// addNames reads the directory once and tells whether it held still.
+func (s *Store) addNames(names map[keystore.Name]struct{}) (still bool, err error) {
+	now := s.now()
+	before, err := s.disk.Stat(s.dir)
+	if err != nil {
+		return false, err
+	}
+	bases, err := s.disk.Names(s.dir)
+	if err != nil {
+		return false, err
+	}
+	for _, b := range bases {
+		if n, ok := nameOf(b); ok {
+			names[n] = struct{}{}
+		}
+	}
+	after, err := s.disk.Stat(s.dir)
+	return before == after && before.settled(now), err
 }

@@ -1,0 +1,99 @@
+package durability
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// Writers are killed at any moment. What is stored is whole, and never older than what one of them reported.
+func TestKilledWriters(t *testing.T) {
+	st, path := prepared(t), buildWriter(t)
+	kills := count(t, "KEYPOST_KILLS", 300)
+	if testing.Short() {
+		kills = 20
+	}
+	var reported int64
+	halfway, start := 0, time.Now()
+	for done := 0; done < kills; {
+		batch := min(3, kills-done)
+		reported = max(reported, killTogether(t, path, st.Dir(), batch))
+		done += batch
+		s, _, err := st.Load(t.Context(), name)
+		if err != nil {
+			t.Fatalf("after %d kills: %v", done, err)
+		}
+		if s.Generation() < reported {
+			t.Fatalf("after %d kills, generation %d is stored and %d was reported", done, s.Generation(), reported)
+		}
+		if err := storetest.CheckNumbered(s); err != nil {
+			t.Fatalf("after %d kills: %v", done, err)
+		}
+		halfway += len(hidden(t, st.Dir())) - 1 // without the lock
+	}
+	wantUsable(t, st)
+	t.Logf("%d writers killed in %v, at least %d of them between creating and renaming their file; %d generations",
+		kills, time.Since(start).Round(time.Millisecond), halfway, reported)
+}
+
+// wantUsable tells that no killed writer holds anything up, and that the next one cleans.
+func wantUsable(t *testing.T, st *filestore.Store) {
+	t.Helper()
+	before := load(t, st).Generation()
+	s, err := keystore.Update(t.Context(), st, name, storetest.Numbered)
+	if err != nil || s.Generation() != before+1 {
+		t.Errorf("Update = generation %d, %v; want %d", s.Generation(), err, before+1)
+	}
+	if files := hidden(t, st.Dir()); len(files) != 1 {
+		t.Errorf("left are %v, want the lock alone", files)
+	}
+}
+
+// killTogether starts n writers on one directory, kills each a moment after its first report, and returns the highest
+// generation that one of them reported.
+func killTogether(t *testing.T, path, dir string, n int) int64 {
+	t.Helper()
+	last, errs := make([]int64, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { last[i], errs[i] = killLater(t.Context(), path, dir) })
+	}
+	wg.Wait()
+	must(t, errors.Join(errs...))
+	var highest int64
+	for _, g := range last {
+		highest = max(highest, g)
+	}
+	return highest
+}
+
+func killLater(ctx context.Context, path, dir string) (last int64, err error) {
+	c := exec.CommandContext(ctx, path, dir, "endless")
+	pipe, err := c.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := c.Start(); err != nil {
+		return 0, err
+	}
+	defer c.Wait() //nolint:errcheck // it was killed
+	for out, first := bufio.NewScanner(pipe), true; out.Scan(); first = false {
+		if last, err = strconv.ParseInt(out.Text(), 10, 64); err != nil {
+			return 0, err
+		}
+		if first {
+			time.AfterFunc(rand.N(10*time.Millisecond), func() { _ = c.Process.Kill() })
+		}
+	}
+	return last, nil
+}
