@@ -80,16 +80,12 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 	if err != nil {
 		return err
 	}
-	return a.settle(ctx, st, s, served, decisions, f)
-}
-
-// settle writes the decisions, if the document is still the one that they are about.
-func (a *app) settle(ctx context.Context, st keystore.Store, decided keystore.KeySet, served int64, decisions []keystore.Decision, f *acceptFlags) error {
-	s, err := keystore.Update(ctx, st, decided.Name(), func(s keystore.KeySet) (keystore.KeySet, error) {
-		if s.Digest() != decided.Digest() {
-			return s, fmt.Errorf("accept: key set %q was changed meanwhile; look at it and accept again", s.Name())
+	// The decisions are about this version; one that came in meanwhile may have other keys.
+	s, err = keystore.Update(ctx, st, name, func(now keystore.KeySet) (keystore.KeySet, error) {
+		if now.Digest() != s.Digest() {
+			return now, fmt.Errorf("accept: key set %q was changed meanwhile; look at it and accept again", name)
 		}
-		return s.Accept(a.change(f.why, false), served, decisions)
+		return now.Accept(a.change(f.why, false), served, decisions)
 	})
 	if err != nil {
 		return err
@@ -97,6 +93,10 @@ func (a *app) settle(ctx context.Context, st keystore.Store, decided keystore.Ke
 	if served == 0 {
 		a.notice("if keypostd rejects it as older_generation, accept again with --admin or --served-generation")
 	}
+	return a.printAccepted(s)
+}
+
+func (a *app) printAccepted(s keystore.KeySet) error {
 	v := viewOf(s, time.Now())
 	return a.print(v, func(w *tabwriter.Writer) {
 		row(w, "accepted "+string(s.Name()), fmt.Sprintf("generation %d", s.Generation()))

@@ -2,8 +2,10 @@ package verify
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
-	"fmt"
+	"encoding/json"
 	"maps"
 	"net"
 	"net/http"
@@ -125,10 +127,16 @@ func TestTLS(t *testing.T) {
 		{"sent twice", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.intermediate) }, "tls-chain", Fail, "twice"},
 		{"unrelated one sent", func(t *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, newPKI(t).intermediate) }, "tls-chain", Fail, "out of order"},
 		{"out of order", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.root, w.pki.intermediate) }, "tls-chain", Fail, "out of order"},
+		{"another of the same name sent", func(t *testing.T, w *world) {
+			w.options.RootCAs.AddCert(w.pki.intermediate)
+			w.send(w.pki.leaf, newPKI(t).intermediate)
+		}, "tls-chain", Fail, "out of order"},
 		{"root sent", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.root) }, "tls-chain", OK, "3 sent"},
 		{"TLS 1.3 only", func(_ *testing.T, w *world) { w.tls.MinVersion = tls.VersionTLS13 }, "tls-versions", Fail, "TLS 1.2 is not accepted"},
 		{"TLS 1.2 only", func(_ *testing.T, w *world) { w.tls.MaxVersion = tls.VersionTLS12 }, "tls-versions", Warn, "TLS 1.3 is not accepted"},
 		{"expires soon", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, 20*24*time.Hour), w.pki.intermediate) }, "tls-expiry", Warn, "expires at"},
+		{"short-lived, not due", func(t *testing.T, w *world) { w.send(w.pki.shortLived(t, 3*24*time.Hour), w.pki.intermediate) }, "tls-expiry", OK, "valid until"},
+		{"short-lived, overdue", func(t *testing.T, w *world) { w.send(w.pki.shortLived(t, 24*time.Hour), w.pki.intermediate) }, "tls-expiry", Warn, "expires at"},
 		{"expires later", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, 22*24*time.Hour), w.pki.intermediate) }, "tls-expiry", OK, "valid until"},
 	})
 }
@@ -293,6 +301,7 @@ func TestToken(t *testing.T) {
 			w.options.Token = strings.Join(parts, ".")
 		}, "token-signature", Fail, "does not verify"},
 		{"symmetric", func(t *testing.T, w *world) { w.options.Token = hmacToken(t, w) }, "token-signature", Fail, "signed with HS256"},
+		{"algorithm that is not the key's", func(t *testing.T, w *world) { w.options.Token = rs384Token(t, w) }, "token-signature", Fail, "(RS256)"},
 		{"unsigned", literal("eyJhbGciOiJub25lIn0.e30."), "token-form", Fail, "no signed JWT"},
 		{"rubbish", literal("hunter2-hunter2-hunter2"), "token-form", Fail, "no signed JWT"},
 		{"too long", literal(strings.Repeat("a", maxToken+1)), "token-form", Fail, "longer than 20000"},
@@ -311,15 +320,23 @@ func TestToken(t *testing.T) {
 	})
 }
 
+// rs384Token is signed by a published key with an algorithm that is not the key's.
+func rs384Token(t *testing.T, w *world) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	check(t, err)
+	raw, err := json.Marshal(jose.JSONWebKey{Key: key.Public(), KeyID: "r", Algorithm: "RS256", Use: "sig"})
+	check(t, err)
+	var published member
+	check(t, json.Unmarshal(raw, &published))
+	w.jwks = append(w.jwks, published)
+	w.discovery["id_token_signing_alg_values_supported"] = []string{"ES256", "RS256"}
+	return sign(t, jose.SigningKey{Algorithm: jose.RS384, Key: key}, "r", w.claims)
+}
+
 func hmacToken(t *testing.T, w *world) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: make([]byte, 32)}, (&jose.SignerOptions{}).WithHeader("kid", w.kid))
-	check(t, err)
-	jws, err := signer.Sign([]byte(fmt.Sprintf(`{"iss":%q}`, testIssuer)))
-	check(t, err)
-	token, err := jws.CompactSerialize()
-	check(t, err)
-	return token
+	return sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: make([]byte, 32)}, w.kid, w.claims)
 }
 
 func TestSpeed(t *testing.T) {

@@ -40,7 +40,6 @@ type world struct {
 	options   Options
 
 	signer *ecdsa.PrivateKey
-	alg    jose.SignatureAlgorithm
 	kid    string
 	claims map[string]any
 }
@@ -51,7 +50,7 @@ type member = map[string]any
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	p := newPKI(t)
-	w := &world{pki: p, signer: newECKey(t), alg: jose.ES256, replace: map[string]http.HandlerFunc{}}
+	w := &world{pki: p, signer: newECKey(t), replace: map[string]http.HandlerFunc{}}
 	key := publicJWK(t, w.signer)
 	w.kid, _ = key["kid"].(string)
 	w.jwks = []member{key}
@@ -124,9 +123,14 @@ func (w *world) visit(t *testing.T) []Finding {
 // token signs the claims.
 func (w *world) token(t *testing.T) string {
 	t.Helper()
-	payload, err := json.Marshal(w.claims)
+	return sign(t, jose.SigningKey{Algorithm: jose.ES256, Key: w.signer}, w.kid, w.claims)
+}
+
+func sign(t *testing.T, key jose.SigningKey, kid string, claims map[string]any) string {
+	t.Helper()
+	payload, err := json.Marshal(claims)
 	check(t, err)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: w.alg, Key: w.signer}, (&jose.SignerOptions{}).WithHeader("kid", w.kid))
+	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithHeader("kid", kid))
 	check(t, err)
 	jws, err := signer.Sign(payload)
 	check(t, err)
@@ -178,12 +182,23 @@ func newPKI(t *testing.T) *pki {
 
 func (p *pki) issueLeaf(t *testing.T, left time.Duration, names ...string) *x509.Certificate {
 	t.Helper()
+	return p.issueFor(t, 90*24*time.Hour, left, names...)
+}
+
+// shortLived is a certificate made for six days.
+func (p *pki) shortLived(t *testing.T, left time.Duration) *x509.Certificate {
+	t.Helper()
+	return p.issueFor(t, 6*24*time.Hour-left, left)
+}
+
+func (p *pki) issueFor(t *testing.T, age, left time.Duration, names ...string) *x509.Certificate {
+	t.Helper()
 	if names == nil {
 		names = []string{"oidc.example.com", "localhost"}
 	}
 	return issue(t, &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "leaf"}, DNSNames: names,
-		NotBefore: time.Now().Add(-90 * 24 * time.Hour), NotAfter: time.Now().Add(left),
+		NotBefore: time.Now().Add(-age), NotAfter: time.Now().Add(left),
 	}, p.intermediate, p.leafKey, p.interKey)
 }
 

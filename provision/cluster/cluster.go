@@ -103,12 +103,9 @@ func (a api) get(ctx context.Context, path string) ([]byte, error) {
 	if err := checkStatus(resp.StatusCode, path); err != nil {
 		return nil, fmt.Errorf("read %s%s: %w", a.base, path, err)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, keystore.MaxMaterial+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, keystore.MaxMaterial+1)) // one more, which ParsePublicKeys refuses
 	if err != nil {
 		return nil, fmt.Errorf("read %s%s: %w", a.base, path, oneLine(err))
-	}
-	if len(body) > keystore.MaxMaterial {
-		return nil, fmt.Errorf("read %s%s: the answer is larger than %d bytes", a.base, path, keystore.MaxMaterial)
 	}
 	return body, nil
 }
