@@ -60,13 +60,14 @@ func TestClientJWKSRefuses(t *testing.T) {
 // each other do.
 func TestClientStopsAndReconnects(t *testing.T) {
 	w := newWorld(t)
-	arrived, connections := make(chan struct{}), map[string]bool{}
-	w.replace["/hang"] = func(_ http.ResponseWriter, r *http.Request) {
+	arrived, release, connections := make(chan struct{}), make(chan struct{}), map[string]bool{}
+	w.replace["/hang"] = func(http.ResponseWriter, *http.Request) {
 		close(arrived)
-		<-r.Context().Done()
+		<-release // not when the client goes: an answer could still overtake its going
 	}
 	w.replace["/remote"] = func(rw http.ResponseWriter, r *http.Request) { _ = json.NewEncoder(rw).Encode(r.RemoteAddr) }
 	c := w.client(t)
+	t.Cleanup(func() { close(release) })
 	for range 3 {
 		a, err := c.Get(t.Context(), "https://oidc.example.com/remote")
 		check(t, err)
