@@ -5,6 +5,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -64,7 +65,8 @@ const patience = 60 * time.Second
 // settings is a configuration in the shape of production, but for the ports.
 type settings struct {
 	dir, config string // where the key sets and everything else are
-	extra       string // more lines of configuration
+	extra       string // more lines of configuration, each in place of the one with its key
+	drain       string // drainDelay; default 0s
 	uid         uint32 // runs as this user when not 0
 }
 
@@ -93,7 +95,7 @@ issuerURLs:
 - prod-c=https://shared.example.com
 listen:
   address: "127.0.0.1:0"
-  drainDelay: 0s
+  drainDelay: %s
   tls: {mode: files, files: [{cert: %s, key: %s}]}
 admin: {address: "127.0.0.1:0"}
 hostAliases: {origin.example.net: oidc.example.com}
@@ -102,8 +104,8 @@ poll: 1s
 
 func (s settings) write(t *testing.T) {
 	t.Helper()
-	text := fmt.Sprintf(configuration, s.dir, s.beside("tls.crt"), s.beside("tls.key"))
-	for line := range strings.Lines(s.extra) { // a line of extra takes the place of the one with its key
+	text := fmt.Sprintf(configuration, s.dir, cmp.Or(s.drain, "0s"), s.beside("tls.crt"), s.beside("tls.key"))
+	for line := range strings.Lines(s.extra) {
 		key, _, _ := strings.Cut(line, ":")
 		for old := range strings.Lines(text) {
 			if strings.HasPrefix(old, key+":") {

@@ -1,0 +1,196 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// run runs keypostd to its end, which must come by itself.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, keypostd, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || ctx.Err() != nil) {
+		t.Fatalf("keypostd %q: %v\n%s", args, err, &errs)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// Every mistake ends the start with exit 1 and sentences that say what to do, and nothing else is written.
+func TestStartRefuses(t *testing.T) {
+	t.Parallel()
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { busy.Close() }) // after the parallel subtests
+	for name, tc := range map[string]struct {
+		spoil func(*testing.T, *settings)
+		want  string
+	}{
+		"no such directory":    {func(t *testing.T, s *settings) { must(t, os.Remove(s.dir)) }, "the directory does not exist; make it, or mount what holds it"},
+		"a file for directory": {func(_ *testing.T, s *settings) { s.extra = "dir: " + s.config + "\n" }, "it is not a directory"},
+		"unknown key":          {func(_ *testing.T, s *settings) { s.extra = "directory: x\n" }, `unknown field "directory"`},
+		"bad pattern":          {func(_ *testing.T, s *settings) { s.extra = "policy: {maxAge: 1s}\n" }, "maxAge is 1s"},
+		"no certificate":       {func(t *testing.T, s *settings) { must(t, os.Remove(s.beside("tls.crt"))) }, "no such file"},
+		"not a certificate":    {func(t *testing.T, s *settings) { must(t, os.WriteFile(s.beside("tls.crt"), []byte("x"), 0o600)) }, "give the PEM chain, leaf first"},
+		"another key": {func(t *testing.T, s *settings) {
+			was, err := os.ReadFile(s.beside("tls.crt"))
+			must(t, err)
+			newAuthority(t).issue(t, *s, "oidc.example.com")
+			must(t, os.WriteFile(s.beside("tls.crt"), was, 0o600))
+		}, "private key does not match public key"},
+		"a host that the certificate lacks":   {func(t *testing.T, s *settings) { newAuthority(t).issue(t, *s, "oidc.example.com") }, "add a pair whose certificate names it"},
+		"an alias that the certificate lacks": {func(_ *testing.T, s *settings) { s.extra = "hostAliases: {cdn.example.org: oidc.example.com}\n" }, `none is for "cdn.example.org"`},
+		"the admin address is taken":          {func(_ *testing.T, s *settings) { s.extra = fmt.Sprintf("admin: {address: %q}\n", busy.Addr()) }, "address already in use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSettings(t)
+			tc.spoil(t, &s)
+			s.write(t)
+			code, stdout, stderr := run(t, "--config", s.config)
+			if code != 1 || !strings.Contains(stderr, "keypostd: ") || !strings.Contains(stderr, tc.want) || stdout != "" {
+				t.Errorf("exit %d, want 1 and %q:\n%s%s", code, tc.want, stdout, stderr)
+			}
+			if strings.Contains(stderr, `"serving"`) || strings.Contains(stderr, "goroutine") {
+				t.Errorf("it began to serve, or fell:\n%s", stderr)
+			}
+			if n := strings.Count(strings.TrimSpace(stderr), "\n"); n > 1 {
+				t.Errorf("%d lines for one mistake:\n%s", n+1, stderr)
+			}
+		})
+	}
+}
+
+func TestTakenPublicAddress(t *testing.T) {
+	t.Parallel()
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer busy.Close()
+	s := newSettings(t)
+	s.write(t)
+	text, err := os.ReadFile(s.config)
+	must(t, err)
+	must(t, os.WriteFile(s.config, bytes.Replace(text, []byte("127.0.0.1:0"), []byte(busy.Addr().String()), 1), 0o600))
+	code, _, stderr := run(t, "--config", s.config)
+	if code != 1 || !strings.Contains(stderr, "keypostd: open the public listener") || strings.Contains(stderr, `"serving"`) {
+		t.Errorf("exit %d:\n%s", code, stderr)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, 2, "give either --config FILE or --dev DIR"},
+		{[]string{"--config", "a", "--dev", "b"}, 2, "give either"},
+		{[]string{"--config", "a", "b"}, 2, `unexpected argument "b"`},
+		{[]string{"--config", "a", "--address", "127.0.0.1:1"}, 2, "go with --dev"},
+		{[]string{"--no-such"}, 2, "flag provided but not defined: -no-such"},
+		{[]string{"--config", "/nonexistent/keypostd.yaml"}, 1, "read configuration"},
+		{[]string{"--dev", t.TempDir(), "--address", "0.0.0.0:8443"}, 1, "--dev serves loopback only"},
+		{[]string{"--help"}, 0, ""},
+		{[]string{"--version"}, 0, ""},
+	} {
+		code, stdout, stderr := run(t, tc.args...)
+		if code != tc.code || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "\n") > 1 || (code == 0) != (stdout != "") {
+			t.Errorf("keypostd %q: exit %d, want %d:\n%s%s", tc.args, code, tc.code, stdout, stderr)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.write(t)
+	code, stdout, stderr := run(t, "--config", s.config, "--check")
+	for _, line := range []string{"dir: " + s.dir, "staleIfError: 24h", "drainTimeout: 20s", "maxConnections: 10000", "origin.example.net: oidc.example.com"} {
+		if code != 0 || stderr != "" || !strings.Contains(stdout, line) {
+			t.Errorf("exit %d, no line %q:\n%s%s", code, line, stdout, stderr)
+		}
+	}
+	newAuthority(t).issue(t, s, "elsewhere.example.com")
+	if code, stdout, stderr := run(t, "--config", s.config, "--check"); code != 1 || stdout != "" || !strings.Contains(stderr, "load TLS certificates") {
+		t.Errorf("a certificate for other hosts: exit %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// A new pair that is bad keeps the old one in use, for every new connection; a good one takes its place.
+func TestCertificatesAreReplacedWhileServing(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	v := ready(t, e.settings)
+	p := v.rely(t, urlA, []keystore.Public{e.stays}, nil)
+	const failing = "keypost_tls_reload_failing"
+	must(t, os.WriteFile(v.beside("tls.crt"), []byte("-----BEGIN CERTIFICATE-----\n"), 0o600))
+	v.await(t, "the metric", func() error {
+		if n := v.metric(t, failing); n != "1" {
+			return fmt.Errorf("%s is %s", failing, n)
+		}
+		return nil
+	})
+	p.more(30)
+	p.end()
+	if n := v.logged("TLS certificate not taken"); n != 1 {
+		t.Errorf("%d lines tell it, want one", n)
+	}
+
+	other := newAuthority(t)
+	other.issue(t, v.settings, "oidc.example.com", "*.oidc.example.com", "d111.example.net", "shared.example.com", "origin.example.net")
+	v.await(t, "the new certificate", func() error {
+		conn, err := tls.Dial("tcp", v.public, &tls.Config{RootCAs: v.roots(t), ServerName: "oidc.example.com"})
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	if n := v.metric(t, failing); n != "0" {
+		t.Errorf("%s is %s", failing, n)
+	}
+}
+
+// SIGTERM: unready at once, serving for drainDelay, and exit 0.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.drain = "2s"
+	v := ready(t, e.settings)
+	c := v.client(t)
+	began := time.Now()
+	must(t, v.cmd.Process.Signal(syscall.SIGTERM))
+	v.await(t, "unready", func() error {
+		if status, body := v.ask(t, "/readyz"); status != http.StatusServiceUnavailable || body != "draining\n" {
+			return fmt.Errorf("%d %q", status, body)
+		}
+		return nil
+	})
+	if status, _ := v.ask(t, "/livez"); status != http.StatusOK {
+		t.Errorf("livez answers %d during the drain", status)
+	}
+	if status, _ := get(t, c, urlA+"/keys.json"); status != http.StatusOK && time.Since(began) < 2*time.Second {
+		t.Errorf("status %d during the drain", status)
+	}
+	if code := v.stop(t); code != 0 {
+		t.Errorf("exit %d after SIGTERM", code)
+	}
+}
