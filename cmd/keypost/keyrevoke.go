@@ -11,7 +11,7 @@ import (
 
 type revokeFlags struct {
 	why, replacement string
-	empty            bool
+	empty, force     bool
 }
 
 func (a *app) keyRevoke() *cobra.Command {
@@ -24,7 +24,8 @@ func (a *app) keyRevoke() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.why, "why", "", "the reason; it is recorded")
-	fs.StringVar(&f.replacement, "replacement-file", "", "public key that is active at once in its place")
+	fs.StringVar(&f.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
+	fs.BoolVar(&f.force, "force", false, "revoke although this machine's clock is behind a recorded time")
 	fs.BoolVar(&f.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
 	return cmd
 }
@@ -38,9 +39,9 @@ func (a *app) revoke(ctx context.Context, args []string, f *revokeFlags) error {
 		return err
 	}
 	c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
-		revoked, err := s.Revoke(a.change(f.why, false), id, last)
+		revoked, err := s.Revoke(a.change(f.why, f.force), id, last)
 		if err != nil && len(s.Keys()) == 1 && last == (keystore.Last{}) {
-			return s, withHint(err, "--replacement-file FILE puts another key in its place, --leave-empty publishes none")
+			return s, withHint(err, "--replacement FILE puts another key in its place, --leave-empty publishes none")
 		}
 		return revoked, err
 	})
@@ -58,14 +59,14 @@ func (a *app) last(f *revokeFlags) (keystore.Last, error) {
 		return last, nil
 	}
 	if f.empty {
-		return last, usagef("give --replacement-file or --leave-empty, not both")
+		return last, usagef("give --replacement or --leave-empty, not both")
 	}
 	keys, err := a.readKeyFile(f.replacement)
 	if err != nil {
 		return last, err
 	}
 	if len(keys) != 1 {
-		return last, usagef("--replacement-file %s holds %d keys, not one", f.replacement, len(keys))
+		return last, usagef("--replacement %s holds %d keys, not one", f.replacement, len(keys))
 	}
 	last.Replacement = &keys[0]
 	return last, nil
