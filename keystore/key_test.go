@@ -2,7 +2,7 @@ package keystore
 
 import (
 	"crypto"
-	"crypto/dsa"
+	"crypto/dsa" //nolint:staticcheck // a kind of key to refuse
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -54,7 +54,7 @@ func TestKeyIDIsTheOneThatKubernetesComputes(t *testing.T) {
 func TestNewPublicTakesWhatCloudsAndKubernetesAccept(t *testing.T) {
 	even := rsaPublic(2048)
 	even.N = new(big.Int).SetBit(even.N, 0, 0)
-	offCurve := &ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(1), Y: big.NewInt(1)}
+	offCurve := &ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(1), Y: big.NewInt(1)} //nolint:staticcheck // only so can a point off the curve be made
 	exponent := func(e int) *rsa.PublicKey { return &rsa.PublicKey{N: rsaPublic(2048).N, E: e} }
 
 	tests := []struct {

@@ -190,7 +190,7 @@ func TestUpdateStops(t *testing.T) {
 		t.Errorf("nothing stored: error %v", err)
 	}
 	st, no := stocked(t), errors.New("no")
-	if _, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) { return s, no }); err != no || st.replaces != 1 {
+	if _, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) { return s, no }); !errors.Is(err, no) || st.replaces != 1 {
 		t.Errorf("the change refuses: error %v after %d writes", err, st.replaces)
 	}
 	if _, err := Update(t.Context(), st, "prod-a", func(KeySet) (KeySet, error) { return KeySet{}, nil }); err == nil || st.replaces != 1 {
