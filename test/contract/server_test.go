@@ -132,6 +132,7 @@ func start(t *testing.T, s settings) *server {
 	s.write(t)
 	v := &server{settings: s, cmd: exec.Command(keypostd, "--config", s.config), log: &logBuffer{}, done: make(chan struct{})}
 	v.cmd.Stdout, v.cmd.Stderr = v.log, v.log
+	v.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // it sleeps a second otherwise
 	if s.uid != 0 {
 		v.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.uid, Gid: s.uid}}
 	}

@@ -24,6 +24,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, keypostd, args...)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
