@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+const host = "bench.keypost.test"
+
+// issuerName has the same length for every i, and so has every response: what is compared differs in nothing but
+// the number of issuers.
+func issuerName(i int) keystore.Name { return keystore.Name(fmt.Sprintf("c%06d", i)) }
+
+func issuerURL(i int) string { return fmt.Sprintf("https://%s/%s", host, issuerName(i)) }
+
+// writeCorpus writes the documents of n key sets with two RSA-2048 keys each into dir.
+func writeCorpus(ctx context.Context, dir string, n int) error {
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // public data
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return writeKeySet(dir, i)
+		})
+	}
+	return g.Wait()
+}
+
+func writeKeySet(dir string, i int) error {
+	a, err := syntheticKey()
+	if err != nil {
+		return err
+	}
+	b, err := syntheticKey()
+	if err != nil {
+		return err
+	}
+	set, err := keystore.New(keystore.Change{At: time.Now(), By: "bench"},
+		keystore.Spec{Name: issuerName(i), Issuers: []string{issuerURL(i)}, Keys: []keystore.Public{a, b}})
+	if err != nil {
+		return err
+	}
+	data, err := keystore.Encode(set)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(documentPath(dir, i), data, 0o600)
+}
+
+func documentPath(dir string, i int) string {
+	return filepath.Join(dir, string(issuerName(i))+".yaml")
+}
+
+// syntheticKey has a random odd modulus of 2,048 bits. Nobody knows a signature for it, which nobody needs here; its
+// size is that of a real one, and it takes no second to find.
+func syntheticKey() (keystore.Public, error) {
+	modulus := make([]byte, 256)
+	if _, err := rand.Read(modulus); err != nil {
+		return keystore.Public{}, err
+	}
+	modulus[0] |= 0x80
+	modulus[255] |= 1
+	return keystore.NewPublic(&rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: 65537})
+}
+
+// linkCorpus makes a directory of the first n documents of another. Writers replace a document and never change one,
+// so that neither directory sees what happens to the other.
+func linkCorpus(from, to string, n int) error {
+	if err := os.Mkdir(to, 0o755); err != nil { //nolint:gosec // public data
+		return err
+	}
+	for i := range n {
+		if err := os.Link(documentPath(from, i), documentPath(to, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// certificate is a self-signed one for host with a P-256 key: the cheapest handshake there is, against which
+// everything else weighs most.
+type certificate struct {
+	certFile, keyFile string
+	roots             *x509.CertPool
+}
+
+func newCertificate(dir string) (certificate, error) {
+	c := certificate{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), x509.NewCertPool()}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return c, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return c, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return c, err
+	}
+	if err := os.WriteFile(c.keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		return c, err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
+	c.roots.AppendCertsFromPEM(text)
+	return c, os.WriteFile(c.certFile, text, 0o600)
+}

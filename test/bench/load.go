@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// connections is how many clients ask at the same time.
+const connections = 16
+
+// loadTimeout ends a burst that hangs.
+const loadTimeout = time.Minute
+
+// target is a server and the issuers to ask it for.
+type target struct {
+	address string
+	issuers int
+	tls     *tls.Config
+}
+
+func newTarget(address string, issuers int, roots *x509.CertPool) *target {
+	return &target{address, issuers, &tls.Config{
+		RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"},
+		// Without a session cache every handshake is a full one. X25519 is what all the servers have.
+		CurvePreferences: []tls.CurveID{tls.X25519},
+	}}
+}
+
+// issuer spreads requests over all issuers in an order that no cache foresees.
+func (t *target) issuer(i int) int {
+	const prime = 7919 // divides none of the numbers of issuers, so that all get their turn
+	return i * prime % t.issuers
+}
+
+const requestLine = "GET /%s/keys.json HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: bench\r\nAccept: */*\r\n%s\r\n"
+
+func (t *target) request(i int, header string) []byte {
+	return fmt.Appendf(nil, requestLine, issuerName(t.issuer(i)), header)
+}
+
+func (t *target) dial(ctx context.Context) (*tls.Conn, error) {
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: loadTimeout}, Config: t.tls}
+	c, err := d.DialContext(ctx, "tcp", t.address)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*tls.Conn), c.SetDeadline(time.Now().Add(loadTimeout))
+}
+
+// exchange is one response as it came over the wire.
+type exchange struct {
+	raw    []byte
+	header http.Header
+	body   []byte
+}
+
+// ask sends one request over a connection of its own.
+func (t *target) ask(ctx context.Context, request []byte) (exchange, error) {
+	c, err := t.dial(ctx)
+	if err != nil {
+		return exchange{}, err
+	}
+	defer c.Close() //nolint:errcheck // everything has been read
+	if _, err := c.Write(request); err != nil {
+		return exchange{}, err
+	}
+	var raw bytes.Buffer
+	r, err := http.ReadResponse(bufio.NewReader(io.TeeReader(c, &raw)), nil)
+	if err != nil {
+		return exchange{}, err
+	}
+	defer r.Body.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it answers %s", r.Status)
+	}
+	return exchange{raw.Bytes(), r.Header, body}, err
+}
+
+// load sends a burst of n requests and waits for the answers.
+type load interface {
+	burst(ctx context.Context, n int) error
+}
+
+// spread runs n requests on the connections, each with its share.
+func spread(n int, each func(worker, from, step int) error) error {
+	var g errgroup.Group
+	for w := range connections {
+		g.Go(func() error { return each(w, w, connections) })
+	}
+	return g.Wait()
+}
+
+// answer reads a response of the known size: the load must cost little beside the server. Its first bytes tell
+// whether it is what it should be.
+func readAnswer(r io.Reader, buf []byte) error {
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(buf, []byte("HTTP/1.1 200 ")) {
+		return fmt.Errorf("it answers %q", buf[:min(len(buf), 32)])
+	}
+	return nil
+}
+
+// keepAlive sends all requests over connections that stay open from one burst to the next.
+type keepAlive struct {
+	*target
+	size  int
+	conns [connections]*tls.Conn
+}
+
+func newKeepAlive(ctx context.Context, t *target) (load, error) {
+	first, err := t.ask(ctx, t.request(0, ""))
+	if err != nil {
+		return nil, err
+	}
+	k := &keepAlive{target: t, size: len(first.raw)}
+	for i := range k.conns {
+		if k.conns[i], err = t.dial(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+func (k *keepAlive) burst(_ context.Context, n int) error {
+	return spread(n, func(worker, from, step int) error {
+		c, buf := k.conns[worker], make([]byte, k.size)
+		if err := c.SetDeadline(time.Now().Add(loadTimeout)); err != nil {
+			return err
+		}
+		for i := from; i < n; i += step {
+			if _, err := c.Write(k.request(i, "")); err != nil {
+				return err
+			}
+			if err := readAnswer(c, buf); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// fresh makes a connection with a full TLS handshake for each request.
+type fresh struct {
+	*target
+	size int
+}
+
+const closing = "Connection: close\r\n"
+
+func newFresh(ctx context.Context, t *target) (load, error) {
+	first, err := t.ask(ctx, t.request(0, closing))
+	return &fresh{t, len(first.raw)}, err
+}
+
+func (f *fresh) burst(ctx context.Context, n int) error {
+	return spread(n, func(_, from, step int) error {
+		buf := make([]byte, f.size)
+		for i := from; i < n; i += step {
+			if err := f.once(ctx, i, buf); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// once waits for the server's end of the connection, so that the whole of its life is in the account.
+func (f *fresh) once(ctx context.Context, i int, buf []byte) error {
+	c, err := f.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // everything has been read
+	if _, err := c.Write(f.request(i, closing)); err != nil {
+		return err
+	}
+	if err := readAnswer(c, buf); err != nil {
+		return err
+	}
+	if n, err := c.Read(buf); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("after the answer came %d bytes, %w", n, err)
+	}
+	return nil
+}
+
+// http2 sends the requests as streams of one connection.
+type http2 struct {
+	*target
+	client *http.Client
+}
+
+func newHTTP2(_ context.Context, t *target) (load, error) {
+	conf := t.tls.Clone()
+	conf.NextProtos = nil // the transport's own
+	return &http2{t, &http.Client{Timeout: loadTimeout, Transport: &http.Transport{
+		TLSClientConfig: conf, ForceAttemptHTTP2: true, DisableCompression: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, t.address)
+		},
+	}}}, nil
+}
+
+func (h *http2) burst(ctx context.Context, n int) error {
+	return spread(n, func(_, from, step int) error {
+		for i := from; i < n; i += step {
+			if err := h.once(ctx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (h *http2) once(ctx context.Context, i int) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, issuerURL(h.issuer(i))+"/keys.json", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := h.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+		return fmt.Errorf("it answers %s in %s", resp.Status, resp.Proto)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
