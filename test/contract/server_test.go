@@ -47,7 +47,7 @@ func build(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()     // a temporary directory
 	if err := os.Chmod(dir, 0o755); err != nil { // one test runs the program as another user
 		return 0, err
 	}
@@ -130,7 +130,12 @@ type server struct {
 func start(t *testing.T, s settings) *server {
 	t.Helper()
 	s.write(t)
-	v := &server{settings: s, cmd: exec.Command(keypostd, "--config", s.config), log: &logBuffer{}, done: make(chan struct{})}
+	return startWith(t, s, "--config", s.config)
+}
+
+func startWith(t *testing.T, s settings, args ...string) *server {
+	t.Helper()
+	v := &server{settings: s, cmd: exec.Command(keypostd, args...), log: &logBuffer{}, done: make(chan struct{})}
 	v.cmd.Stdout, v.cmd.Stderr = v.log, v.log
 	v.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // it sleeps a second otherwise
 	if s.uid != 0 {
@@ -288,11 +293,14 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// lines returns the JSON lines.
+// lines returns the JSON lines. Lines for people (--dev) end in a JSON object with the fields.
 func (b *logBuffer) lines() []map[string]any {
 	var all []map[string]any
 	for line := range strings.Lines(b.String()) {
-		var l map[string]any
+		l := map[string]any{}
+		if cells := strings.Split(line, "\t"); len(cells) > 3 {
+			l["msg"], line = cells[len(cells)-2], cells[len(cells)-1]
+		}
 		if json.Unmarshal([]byte(line), &l) == nil {
 			all = append(all, l)
 		}

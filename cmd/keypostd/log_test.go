@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestAccessLog(t *testing.T) {
+	var out bytes.Buffer
+	log, err := newLogger(logConfig{Level: "info", Format: "json"}, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := accessLog(log, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	r := httptest.NewRequest(http.MethodGet, "https://oidc.example.com/a?token=secret", nil)
+	r.Host, r.URL.Path = "a\nb\x1b[31m", "/"+strings.Repeat("x", 8000)
+	r.Header.Set("Authorization", "Bearer secret")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	var line map[string]any
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatalf("%v: %q", err, &out)
+	}
+	if line["status"] != float64(http.StatusTeapot) || line["method"] != "GET" || line["host"] != r.Host {
+		t.Errorf("line %v", line)
+	}
+	if n := bytes.Count(out.Bytes(), []byte("\n")); n != 1 || out.Len() > 1000 || strings.ContainsAny(out.String(), "\x1b") {
+		t.Errorf("a request of 8 KiB with control characters makes %d lines, %d bytes", n, out.Len())
+	}
+	if strings.Contains(out.String(), "secret") {
+		t.Errorf("the line tells a secret: %s", &out)
+	}
+
+	out.Reset()
+	for range 1000 {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	}
+	if n := bytes.Count(out.Bytes(), []byte("\n")); n > 400 { // two seconds' worth, on a slow machine
+		t.Errorf("%d lines for 1000 requests: it is not sampled", n)
+	}
+}
+
+func TestBuildVersion(t *testing.T) {
+	if v := buildVersion(); v == "" || strings.Contains(v, "\n") {
+		t.Errorf("version %q", v)
+	}
+}

@@ -1,0 +1,68 @@
+package contract
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// freePort returns a port of 127.0.0.1 that nobody listens at.
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer ln.Close()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	must(t, err)
+	return port
+}
+
+// --dev makes its own directory and CA, and serves development key sets only: what is demonstrated on a laptop with
+// ports and no waiting must not be what production takes.
+func TestDevelopment(t *testing.T) {
+	t.Parallel()
+	dir, port, admin := filepath.Join(t.TempDir(), "dev"), freePort(t), "127.0.0.1:"+freePort(t)
+	cmd := []string{"--dev", dir, "--address", "127.0.0.1:" + port, "--admin-address", admin}
+	v := startWith(t, settings{dir: filepath.Join(dir, "keysets"), config: filepath.Join(dir, "keypostd.yaml")}, cmd...)
+	v.await(t, "ready", func() error {
+		if status, body := v.ask(t, "/readyz"); status != 200 {
+			return fmt.Errorf("%d %s", status, body)
+		}
+		return nil
+	})
+	for name, want := range map[string]os.FileMode{"ca-key.pem": 0o600, "tls.key": 0o600} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		must(t, err)
+		if info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v", name, info.Mode().Perm(), want)
+		}
+	}
+	st, err := filestore.Open(v.dir)
+	must(t, err)
+	demo := "https://localhost:" + port + "/demo"
+	for name, spec := range map[string]keystore.Spec{
+		"demo":  {Issuers: []string{demo}, Dev: true},
+		"other": {Issuers: []string{"https://elsewhere.example.com/other"}},
+	} {
+		spec.Name, spec.Keys = keystore.Name(name), []keystore.Public{storetest.Key(t)}
+		s, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "dev"}, spec)
+		must(t, err)
+		must(t, keystore.Create(t.Context(), st, s))
+	}
+	c := v.client(t)
+	v.await(t, "the demo issuer", func() error { return checkKeys(c, demo+"/keys.json", nil, nil) })
+	_, body := get(t, c, demo+"/.well-known/openid-configuration")
+	if !strings.Contains(body, `"issuer":"`+demo+`"`) {
+		t.Errorf("discovery: %s", body)
+	}
+	if s := v.statusOf(t, "other"); s.Rejected != "url_not_permitted" {
+		t.Errorf("%+v", s)
+	}
+}
