@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,5 +193,44 @@ func TestWatchSeesGitCheckout(t *testing.T) {
 	o.wants(t, "a")
 	if again := list(t, st)["a"]; again != newer {
 		t.Errorf("back on the branch, the revision is %q, before %q", again, newer)
+	}
+}
+
+// A watch that cannot follow must say that it missed something.
+func TestWatchReportsOverflow(t *testing.T) {
+	data, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	if err != nil {
+		t.Skip("this system has no inotify")
+	}
+	queue, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	must(t, err)
+	dir := t.TempDir()
+	st := open(t, dir)
+	paths := []string{filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")}
+	write(t, paths[0], "x")
+	write(t, paths[1], "x")
+	standing, goOn, missed := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	first := true
+	go func() {
+		_ = st.Watch(t.Context(), func(names ...keystore.Name) {
+			switch {
+			case first:
+				first = false
+				close(standing)
+				<-goOn
+			case len(names) == 0:
+				missed <- struct{}{}
+			}
+		})
+	}()
+	<-standing
+	for i := range queue + 10000 { // and what fsnotify itself holds; two files, since the kernel merges repeated events
+		must(t, os.Chmod(paths[i%2], 0o644))
+	}
+	close(goOn)
+	select {
+	case <-missed:
+	case <-time.After(10 * time.Second):
+		t.Error("the queue of events ran over and nobody was told")
 	}
 }
