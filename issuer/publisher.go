@@ -54,7 +54,7 @@ type Publisher struct {
 
 // entry is what is known of one key set.
 type entry struct {
-	revision keystore.Revision // of the stored version that was looked at last
+	revision keystore.Revision // of the stored version that was looked at last; empty when there is none
 	served   *version          // the last good one; nil when there was none
 	rejected *Rejection        // why the stored version is not the served one; nil when it is
 	missing  bool              // served, but not in the store
@@ -101,8 +101,8 @@ func (p *Publisher) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := range all { // a broken document has no revision of its own; an older one than it was read at only costs a reading
-		if all[i].rejected != nil && all[i].rejected.Reason != Unreadable {
+	for i := range all { // what could not be read has no revision of its own; an older one than it was read at only costs a reading
+		if all[i].rejected != nil {
 			all[i].revision = listed[all[i].name]
 		}
 	}
@@ -130,7 +130,7 @@ func (p *Publisher) changed(listed map[keystore.Name]keystore.Revision) []keysto
 	var names []keystore.Name
 	for n, rev := range listed {
 		e := p.entries[n]
-		if e == nil || e.revision != rev || e.missing || e.again() {
+		if e == nil || e.revision != rev || e.again() {
 			names = append(names, n)
 		}
 	}
@@ -302,7 +302,7 @@ func (p *Publisher) replace(n keystore.Name, old, next *version, e edit) {
 	}
 	for i, at := range next.places() {
 		p.owners[at] = n
-		e[at] = next.pages[i]
+		e[at] = &next.pages[i]
 	}
 }
 
@@ -371,7 +371,7 @@ func (p *Publisher) logChange(n keystore.Name, was, now *entry) {
 		}
 		p.c.Log.Warn("key set rejected; its last good version, if any, stays served", fields...)
 	case now.rejected == nil && now.served != was.served && (was.served == nil || was.served.digest != now.served.digest):
-		p.c.Log.Info(publishedMessage(now.served), name, zap.Int64("generation", now.served.generation), zap.Int("keys", len(now.served.kids)))
+		p.c.Log.Info(publishedMessage(now.served), name, zap.Int64("generation", now.served.generation), zap.Int("keys", now.served.keys()))
 	case now.rejected == nil && (was.rejected != nil || was.missing):
 		p.c.Log.Info("key set is as it is served again", name, zap.Int64("generation", now.served.generation))
 	}
