@@ -76,7 +76,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (kind, int) {
 // host returns the host that the request is for, or "" when it names none in a way that an issuer URL could. net/http
 // has already preferred the host of an absolute-form target over the Host field (RFC 9112, section 3.2.2).
 func (h *Handler) host(r *http.Request) string {
-	if u := r.URL; u.Opaque != "" || u.User != nil || u.Scheme != "" && u.Host == "" {
+	if u := r.URL; u.User != nil || u.Scheme != "" && u.Host == "" { // the second covers opaque targets (https:a)
 		return ""
 	}
 	host := r.Host
