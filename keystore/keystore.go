@@ -39,6 +39,8 @@ var (
 	ErrNotFound = errors.New("no such key set")
 	// ErrConflict: the stored revision is not the expected one; nothing was written.
 	ErrConflict = errors.New("the key set was changed by someone else")
+	// ErrNotDurable: the write happened, but the store could not make sure that it survives a power cut.
+	ErrNotDurable = errors.New("it is stored but may not survive a power cut; look at the disk")
 	// ErrReadOnly: the store cannot be written from here (a mounted ConfigMap).
 	ErrReadOnly = errors.New("the store is read-only")
 )
@@ -58,10 +60,10 @@ type Reader interface {
 // Store is a Reader that can also be written. Whoever can write here can make relying parties trust their keys.
 //
 // Replace writes s under n if the stored revision is still old (old == "" creates) and returns the new revision; it
-// is durable when it returns nil. An error that wraps [ErrConflict] or [ErrReadOnly] means that nothing was written;
-// after any other error the write may or may not have happened, and the caller reads back to learn which ([Update]
-// does). It may be called concurrently from several processes; exactly one of several writers with the same old
-// revision wins.
+// is durable when it returns nil. An error that wraps [ErrConflict] or [ErrReadOnly] means that nothing was written,
+// one that wraps [ErrNotDurable] that it was; after any other error the write may or may not have happened, and the
+// caller reads back to learn which ([Update] does). It may be called concurrently from several processes; exactly one
+// of several writers with the same old revision wins.
 type Store interface {
 	Reader
 	Replace(ctx context.Context, n Name, old Revision, s KeySet) (Revision, error)
@@ -127,7 +129,7 @@ const readBack = 10 * time.Second
 
 // didPersist answers the one question that a failed write leaves open: is what is stored now what we wrote?
 func didPersist(ctx context.Context, st Reader, s KeySet, err error) bool {
-	if errors.Is(err, ErrConflict) || errors.Is(err, ErrReadOnly) {
+	if errors.Is(err, ErrConflict) || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrNotDurable) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBack)

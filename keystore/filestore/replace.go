@@ -125,7 +125,7 @@ func (s *Store) write(ctx context.Context, path string, data []byte) error {
 		return readOnly(err)
 	}
 	if err := syncDir(s.disk, s.dir); err != nil {
-		return fmt.Errorf("the new document is in place but may not survive a power cut: %w", err)
+		return fmt.Errorf("%w: %w", keystore.ErrNotDurable, err)
 	}
 	return nil
 }
