@@ -24,7 +24,7 @@ func testSnapshot(t testing.TB, settled bool) *Snapshot {
 			t.Fatal(err)
 		}
 		for i, at := range v.places() {
-			e[at] = v.pages[i]
+			e[at] = &v.pages[i]
 		}
 	}
 	return newSnapshot().with(e, settled)
@@ -271,6 +271,9 @@ type kept struct {
 func (k *kept) Header() http.Header         { return k.header }
 func (k *kept) Write(p []byte) (int, error) { k.bytes += len(p); return len(p), nil }
 func (k *kept) WriteHeader(int)             {}
+
+// WriteString is what net/http's ResponseWriters have too.
+func (k *kept) WriteString(s string) (int, error) { k.bytes += len(s); return len(s), nil }
 
 func TestNoAllocation(t *testing.T) {
 	h := newTestHandler(t)

@@ -3,7 +3,9 @@ package issuer
 import (
 	"crypto/sha256"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -40,22 +42,39 @@ type version struct {
 	generation int64
 	digest     [sha256.Size]byte
 	issuers    []keystore.IssuerURL
-	kids, gone []keystore.KeyID
+	kids, gone keyIDs
 	states     [3]int // next, active, retired
 	withdrawn  bool
 	dev        bool
-	pages      []*page // one per issuer URL; none when withdrawn
+	pages      []page // one per issuer URL; none when withdrawn
 }
+
+// keyIDs is a set of key IDs in one string, a line each: no key ID contains a line feed.
+type keyIDs string
+
+func (s keyIDs) with(id keystore.KeyID) keyIDs { return s + keyIDs(id) + "\n" }
+
+func (s keyIDs) has(id string) bool {
+	for line := range strings.Lines(string(s)) {
+		if line == id+"\n" {
+			return true
+		}
+	}
+	return false
+}
+
+// each yields every key ID.
+func (s keyIDs) each() iter.Seq[string] { return strings.FieldsSeq(string(s)) }
 
 // newVersion renders a key set. Several issuer URLs share the bytes of their JWKS.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 	v := &version{generation: s.Generation(), digest: s.Digest(), issuers: s.Issuers(), withdrawn: s.Withdrawn(), dev: s.Dev()}
 	for _, k := range s.Keys() {
-		v.kids = append(v.kids, k.ID())
+		v.kids = v.kids.with(k.ID())
 		v.states[slices.Index(states[:], k.State)]++
 	}
 	for _, g := range s.Gone() {
-		v.gone = append(v.gone, g.ID)
+		v.gone = v.gone.with(g.ID)
 	}
 	if v.withdrawn {
 		return v, nil
@@ -65,19 +84,22 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 		return nil, err
 	}
 	cache := cacheControl(s.Policy().Cache(fallback))
-	jwks := newDocument(keys, typeJSON, cache)
-	for _, u := range v.issuers {
+	root, jwks := newDocument([]byte(rootLine), typeText, cache), newDocument(keys, typeJSON, cache)
+	v.pages = make([]page, len(v.issuers))
+	for i, u := range v.issuers {
 		body, err := RenderDiscovery(s, u)
 		if err != nil {
 			return nil, err
 		}
-		v.pages = append(v.pages, &page{
-			root: newDocument([]byte(rootLine), typeText, cache), discovery: newDocument(body, typeJSON, cache), jwks: jwks})
+		v.pages[i] = page{root: root, discovery: newDocument(body, typeJSON, cache), jwks: jwks}
 	}
 	return v, nil
 }
 
 var states = [3]keystore.State{keystore.Next, keystore.Active, keystore.Retired}
+
+// keys returns how many keys are published.
+func (v *version) keys() int { return v.states[0] + v.states[1] + v.states[2] }
 
 // places returns where the version's pages are looked up.
 func (v *version) places() []place {
@@ -111,13 +133,13 @@ func (v *version) follows(next *version) *Rejection {
 }
 
 func (v *version) keepsKeys(next *version) *Rejection {
-	for _, id := range v.kids {
-		if !slices.Contains(next.kids, id) && !slices.Contains(next.gone, id) {
+	for id := range v.kids.each() {
+		if !next.kids.has(id) && !next.gone.has(id) {
 			return reject(KidMissing, "it lacks key %s, which is served, without a line in gone", id)
 		}
 	}
-	for _, id := range v.gone {
-		if slices.Contains(next.kids, id) || !slices.Contains(next.gone, id) {
+	for id := range v.gone.each() {
+		if next.kids.has(id) || !next.gone.has(id) {
 			return reject(GoneReturned, "key %s is gone for good, but its line in gone has vanished or it is published again", id)
 		}
 	}
