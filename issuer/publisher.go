@@ -192,7 +192,7 @@ func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revis
 	waiting := p.unserved()
 	p.noteReady(len(waiting))
 	was := p.current.Load()
-	settled := was.settled || p.ready && len(waiting) == 0
+	settled := was.settled || p.ready && len(waiting) == 0 && len(p.entries) > 0 // nothing at all: not filled yet, or not mounted
 	if len(e) > 0 || settled != was.settled {
 		p.current.Store(was.with(e, settled))
 	}

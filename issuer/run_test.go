@@ -72,6 +72,24 @@ func TestBrokenKeySetHoldsReadinessForFiveMinutes(t *testing.T) {
 	})
 }
 
+// An empty store is one that a mirror has not filled yet, or a volume that is not mounted: no issuer is known not to
+// exist.
+func TestEmptyStoreIsNoAnswer(t *testing.T) {
+	b := newBench(t)
+	b.poll()
+	if err := b.Ready(); err != nil {
+		t.Fatalf("a fresh installation is never ready: %v", err)
+	}
+	b.refuses(urlA, http.StatusServiceUnavailable)
+	b.put(doc{name: "a", generation: 1})
+	b.poll()
+	b.serves(urlA)
+	b.refuses(urlB, http.StatusNotFound)
+	b.store.Delete("a")
+	b.poll()
+	b.refuses(urlB, http.StatusNotFound)
+}
+
 func TestReadyAsSoonAsTheLastOneIsMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
