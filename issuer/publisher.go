@@ -371,7 +371,11 @@ func (p *Publisher) logChange(n keystore.Name, was, now *entry) {
 		}
 		p.c.Log.Warn("key set rejected; its last good version, if any, stays served", fields...)
 	case now.rejected == nil && now.served != was.served && (was.served == nil || was.served.digest != now.served.digest):
-		p.c.Log.Info(publishedMessage(now.served), name, zap.Int64("generation", now.served.generation), zap.Int("keys", now.served.keys()))
+		level := zap.InfoLevel
+		if p.first.IsZero() { // at the start everything is published; one line says so, not ten thousand
+			level = zap.DebugLevel
+		}
+		p.c.Log.Log(level, publishedMessage(now.served), name, zap.Int64("generation", now.served.generation), zap.Int("keys", now.served.keys()))
 	case now.rejected == nil && (was.rejected != nil || was.missing):
 		p.c.Log.Info("key set is as it is served again", name, zap.Int64("generation", now.served.generation))
 	}
