@@ -186,7 +186,7 @@ func (b *bench) startKeypostds(ctx context.Context, o options) ([]side, error) {
 	}
 	for i := range sides {
 		s := &sides[i]
-		s.label = fmt.Sprintf("keypostd, %d issuers", s.issuers)
+		s.label = fmt.Sprintf("keypostd, issuers: %d", s.issuers)
 		var err error
 		if s.server, err = b.startKeypostd(ctx, b.keySets(s.issuers)); err != nil {
 			return nil, err
@@ -238,7 +238,7 @@ func (b *bench) addNginx(ctx context.Context, r *report, sides []side, model exc
 		return nil, err
 	}
 	for _, n := range []int{few, many} {
-		nginx := side{label: fmt.Sprintf("nginx, %d issuers", n), server: s, issuers: n, most: noBar}
+		nginx := side{label: fmt.Sprintf("nginx, issuers: %d", n), server: s, issuers: n, most: noBar}
 		if err := b.check(ctx, nginx, model, "Server", "Accept-Ranges", "Connection"); err != nil {
 			return nil, err
 		}
