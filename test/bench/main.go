@@ -59,8 +59,7 @@ func run(ctx context.Context) (missed int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	ctx, stop := context.WithCancel(ctx) // ends the servers
-	defer stop()
+	defer b.stopAll()
 	r := newReport(os.Stdout)
 	r.note("keypost bench: %s, %d cores (servers on %d, load on %d), %s", processor(), runtime.NumCPU(), b.cores.serverN, b.cores.loadN, runtime.Version())
 	if b.cores.serverN == b.cores.loadN {

@@ -66,6 +66,7 @@ func (c cores) pinLoad() error {
 type server struct {
 	cmd     *exec.Cmd
 	address string
+	gone    chan struct{} // closed when it has ended
 	log     string        // file with what it wrote
 	ready   time.Duration // from its start until it was ready
 }
@@ -76,11 +77,13 @@ type bench struct {
 	dir   string // temporary, for everything
 	cert  certificate
 	bin   string // directory with the built programs
+
+	servers []*server // all that were started
 }
 
 // spawn starts a program on the core for servers, where a Go program gets one processor, and waits until it is ready.
 func (b *bench) spawn(ctx context.Context, ready func() bool, name string, argv ...string) (*server, error) {
-	s := &server{log: filepath.Join(b.dir, name+".log")}
+	s := &server{log: filepath.Join(b.dir, name+".log"), gone: make(chan struct{})}
 	out, err := os.Create(s.log)
 	if err != nil {
 		return nil, err
@@ -93,8 +96,9 @@ func (b *bench) spawn(ctx context.Context, ready func() bool, name string, argv 
 	if err := b.cores.startPinned(s.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	b.servers = append(b.servers, s)
+	go func() { _ = s.cmd.Wait(); close(s.gone) }() // how it ends is of no interest, it is killed
 	if err := s.await(ctx, ready); err != nil {
-		s.stop()
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	s.ready = time.Since(began)
@@ -122,11 +126,9 @@ const startTimeout = 5 * time.Minute
 func (s *server) await(ctx context.Context, ready func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	gone := make(chan struct{})
-	go func() { _ = s.cmd.Wait(); close(gone) }()
 	for !ready() {
 		select {
-		case <-gone:
+		case <-s.gone:
 			return fmt.Errorf("it ended: %s", lastLine(s.log))
 		case <-ctx.Done():
 			return errors.Join(errors.New("it did not become ready"), ctx.Err())
@@ -145,7 +147,13 @@ func lastLine(file string) string {
 	return lines[len(lines)-1]
 }
 
-func (s *server) stop() { _ = s.cmd.Process.Kill() }
+// stopAll leaves no server behind.
+func (b *bench) stopAll() {
+	for _, s := range b.servers {
+		_ = s.cmd.Process.Kill() // it fails if it has ended
+		<-s.gone
+	}
+}
 
 // cpuTime is what the kernel has accounted to a process so far, user and system time of all its threads, ended ones
 // too, in nanoseconds (/proc/PID/stat has the same in hundredths of a second). The clock's number is that of
