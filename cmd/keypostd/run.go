@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 
@@ -47,6 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	if o.check {
 		return 0, printConfig(stdout, c)
 	}
+	relaxCollector()
 	if err := d.serve(ctx); err != nil {
 		return 1, err
 	}
@@ -111,6 +113,18 @@ func printConfig(w io.Writer, c config) error {
 	}
 	_, err = w.Write(text)
 	return err
+}
+
+// collectAt is how far the heap grows before the garbage collector runs, in per cent of what is live. What is live are
+// thousands of documents that hardly ever change: with Go's 100 their marking, again and again, would cost a request
+// some 5 % more at 10,000 issuers. The price is memory, 12 MiB with one issuer and 100 MiB with 10,000 (make bench).
+const collectAt = 400
+
+// relaxCollector leaves the word to whoever set GOGC.
+func relaxCollector() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
 }
 
 // buildVersion comes from what the Go toolchain stamps into the binary, so that packagers need no flags.

@@ -95,11 +95,14 @@ func bind(address string, limit int) (*limitedListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &limitedListener{
+	l := &limitedListener{
 		TCPListener: ln.(*net.TCPListener),
 		slots:       make(chan struct{}, limit),
 		closed:      make(chan struct{}),
-	}, nil
+		deadlines:   newDeadlines(),
+	}
+	go l.deadlines.watch(l.closed)
+	return l, nil
 }
 
 // limitedListener is x/net/netutil's LimitListener with two differences: it
@@ -108,10 +111,11 @@ func bind(address string, limit int) (*limitedListener, error) {
 // could overtake the 431 or 400).
 type limitedListener struct {
 	*net.TCPListener
-	slots  chan struct{} // one per connection, and one for the Accept under way
-	open   atomic.Int64
-	close  sync.Once
-	closed chan struct{}
+	slots     chan struct{} // one per connection, and one for the Accept under way
+	open      atomic.Int64
+	close     sync.Once
+	closed    chan struct{}
+	deadlines *deadlines
 }
 
 // Accept waits for a free slot first, so that a connection beyond the limit
@@ -128,7 +132,9 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	l.open.Add(1)
-	return &limitedConn{TCPConn: c, of: l}, nil
+	lc := &limitedConn{TCPConn: c, of: l, read: deadline{tell: c.SetReadDeadline}, write: deadline{tell: c.SetWriteDeadline}}
+	l.deadlines.add(lc)
+	return lc, nil
 }
 
 // Close closes the socket; connections that were accepted live on.
@@ -154,12 +160,15 @@ type limitedConn struct {
 	*net.TCPConn
 	of     *limitedListener
 	closed atomic.Bool
+
+	read, write deadline
 }
 
 // Close gives the slot back, once: net/http may close a connection repeatedly.
 func (c *limitedConn) Close() error {
 	err := c.TCPConn.Close()
 	if c.closed.CompareAndSwap(false, true) {
+		c.of.deadlines.remove(c)
 		c.of.open.Add(-1)
 		<-c.of.slots
 	}
