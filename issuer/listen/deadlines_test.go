@@ -15,17 +15,17 @@ func pair(t *testing.T) (*limitedConn, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { ln.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { ln.Close() })
 	client, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { client.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { client.Close() })
 	c, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { c.Close() })
 	return c.(*limitedConn), client
 }
 
@@ -92,7 +92,7 @@ func TestMovedDeadlineDoesNotCut(t *testing.T) {
 		must(t, c.SetDeadline(time.Now().Add(span)))
 		go func() {
 			time.Sleep(span / 2)
-			client.Write([]byte("x")) //nolint:errcheck // the read tells
+			client.Write([]byte("x"))
 		}()
 		if _, err := readOne(c); err != nil {
 			t.Fatalf("a connection within its deadline was cut: %v", err)
