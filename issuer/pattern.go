@@ -53,6 +53,47 @@ func (p Pattern) Allows(name keystore.Name, u keystore.IssuerURL) bool {
 	return strings.Replace(p.url, nameHole, string(name), 1) == u.String()
 }
 
+// Disjoint refuses patterns of which two allow one URL for different names: whoever may write the one key set could
+// keep the other one's issuer from being served.
+func Disjoint(patterns []Pattern) error {
+	for i, p := range patterns {
+		for _, q := range patterns[:i] {
+			if a, b, meet := p.meet(q); meet && a != b {
+				return fmt.Errorf("issuer URL patterns %q and %q allow one URL for the key sets %q and %q; change one of them", q.url, p.url, b, a)
+			}
+		}
+	}
+	return nil
+}
+
+// meet finds the one URL that both patterns allow, part by part, and returns under which name each of them does. Two
+// holes in one place are no meeting of different names.
+func (p Pattern) meet(q Pattern) (a, b keystore.Name, meet bool) {
+	ps, qs := p.parts(), q.parts()
+	if len(ps) != len(qs) {
+		return "", "", false
+	}
+	a, b = p.name, q.name
+	for i := range ps {
+		switch {
+		case ps[i] == qs[i]:
+		case ps[i] == nameHole:
+			a = keystore.Name(qs[i])
+		case qs[i] == nameHole:
+			b = keystore.Name(ps[i])
+		default:
+			return "", "", false
+		}
+	}
+	return a, b, a.Check() == nil && b.Check() == nil
+}
+
+// parts splits a URL into the labels of its host, a slash, and the segments of its path.
+func (p Pattern) parts() []string {
+	host, path, _ := strings.Cut(strings.TrimPrefix(p.url, "https://"), "/")
+	return append(append(strings.Split(host, "."), "/"), strings.Split(path, "/")...)
+}
+
 // Hosts returns the hosts of patterns, for checking certificates at start: "*.oidc.example.com" where the name is
 // the first label. Where it is another label, no certificate can be for every name, and the host is left out.
 func Hosts(patterns []Pattern) []string {

@@ -95,3 +95,40 @@ func TestHostsForCertificates(t *testing.T) {
 		t.Errorf("Hosts = %q, want %q", got, want)
 	}
 }
+
+// No URL is allowed for two names.
+func TestDisjoint(t *testing.T) {
+	tests := []struct {
+		patterns []string
+		meet     bool
+	}{
+		{[]string{"https://oidc.example.com/{name}", "https://{name}.oidc.example.com"}, false},
+		{[]string{"https://oidc.example.com/{name}", "https://oidc.example.com/{name}"}, false},
+		{[]string{"https://oidc.example.com/{name}", "https://oidc.example.com/eu/{name}"}, false},
+		{[]string{"https://oidc.example.com/{name}", "https://oidc.example.org/{name}"}, false},
+		{[]string{"https://{name}.example.com/x", "https://x.example.com/{name}"}, false}, // they meet for one name, x
+		{[]string{"https://{name}.example.com/y", "https://x.example.com/{name}"}, true},
+		{[]string{"https://oidc.example.com/a/{name}", "https://oidc.example.com/{name}/b"}, true},
+		{[]string{"https://oidc.example.com/{name}", "prod-a=https://oidc.example.com/prod-a"}, false},
+		{[]string{"https://oidc.example.com/{name}", "prod-a=https://oidc.example.com/prod-b"}, true},
+		{[]string{"https://oidc.example.com/{name}", "prod-a=https://oidc.example.com/Prod_B"}, false}, // no key set has that name
+		{[]string{"https://oidc.example.com/{name}", "prod-a=https://oidc.example.com"}, false},
+		{[]string{"prod-a=https://oidc.example.com", "prod-b=https://oidc.example.com"}, true},
+		{[]string{"prod-a=https://a.example.com", "prod-a=https://b.example.com"}, false},
+	}
+	for _, tc := range tests {
+		var all, turned []Pattern
+		for _, raw := range tc.patterns {
+			p, err := ParsePattern(raw, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, turned = append(all, p), append([]Pattern{p}, turned...)
+		}
+		for _, patterns := range [][]Pattern{all, turned} {
+			if err := Disjoint(patterns); (err != nil) != tc.meet {
+				t.Errorf("%q: %v, want an error: %t", tc.patterns, err, tc.meet)
+			}
+		}
+	}
+}

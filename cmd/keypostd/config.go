@@ -226,7 +226,7 @@ func (c config) patterns(dev bool) ([]issuer.Pattern, error) {
 		}
 		all = append(all, p)
 	}
-	return all, nil
+	return all, issuer.Disjoint(all)
 }
 
 func (l listenConfig) check() []error {
