@@ -96,7 +96,7 @@ func TestHostsForCertificates(t *testing.T) {
 	}
 }
 
-// No URL is allowed for two names.
+// No URL is allowed for two names unless both are written.
 func TestDisjoint(t *testing.T) {
 	tests := []struct {
 		patterns []string
@@ -113,7 +113,7 @@ func TestDisjoint(t *testing.T) {
 		{[]string{"https://oidc.example.com/{name}", "prod-a=https://oidc.example.com/prod-b"}, true},
 		{[]string{"https://oidc.example.com/{name}", "prod-a=https://oidc.example.com/Prod_B"}, false}, // no key set has that name
 		{[]string{"https://oidc.example.com/{name}", "prod-a=https://oidc.example.com"}, false},
-		{[]string{"prod-a=https://oidc.example.com", "prod-b=https://oidc.example.com"}, true},
+		{[]string{"prod-a=https://oidc.example.com", "prod-b=https://oidc.example.com"}, false}, // written so on purpose
 		{[]string{"prod-a=https://a.example.com", "prod-a=https://b.example.com"}, false},
 	}
 	for _, tc := range tests {
