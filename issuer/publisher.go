@@ -189,10 +189,13 @@ func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revis
 	if listed != nil {
 		p.noteComplete(listed)
 	}
-	waiting := p.unserved()
-	p.noteReady(len(waiting))
 	was := p.current.Load()
-	settled := was.settled || p.ready && len(waiting) == 0 && len(p.entries) > 0 // nothing at all: not filled yet, or not mounted
+	settled := was.settled
+	if !settled { // counts all key sets, which a change of one must not
+		waiting := len(p.unserved())
+		p.noteReady(waiting)
+		settled = p.ready && waiting == 0 && len(p.entries) > 0 // nothing at all: not filled yet, or not mounted
+	}
 	if len(e) > 0 || settled != was.settled {
 		p.current.Store(was.with(e, settled))
 	}

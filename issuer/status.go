@@ -12,15 +12,16 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Status is what is known of one key set, for operators: the admin listener serves it as JSON.
+// Status is what is known of one key set, for operators: the admin listener serves it as JSON, and the command line
+// reads it.
 type Status struct {
-	Name       keystore.Name  `json:"name"`
-	Issuers    []string       `json:"issuers"`
-	Generation int64          `json:"generation"` // of the version served; 0 when none is
-	Served     bool           `json:"served"`
-	Rejected   Reason         `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
-	Message    string         `json:"message,omitempty"`
-	Keys       map[string]int `json:"keys"` // by state
+	Name       keystore.Name          `json:"name"`
+	Issuers    []string               `json:"issuers"`
+	Generation int64                  `json:"generation"` // of the version served; 0 when none is
+	Served     bool                   `json:"served"`
+	Rejected   Reason                 `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
+	Message    string                 `json:"message,omitempty"`
+	Keys       map[keystore.State]int `json:"keys"` // by state
 }
 
 // Missing is the reason for a served key set that the store does not hold.
@@ -44,14 +45,14 @@ func (p *Publisher) Report() Report {
 }
 
 func (e *entry) status(n keystore.Name) Status {
-	s := Status{Name: n, Issuers: []string{}, Keys: map[string]int{}}
+	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
 		s.Generation, s.Served = v.generation, !v.withdrawn
 		for _, u := range v.issuers {
 			s.Issuers = append(s.Issuers, u.String())
 		}
 		for i, count := range v.states {
-			s.Keys[string(states[i])] = count
+			s.Keys[states[i]] = count
 		}
 	}
 	switch {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -25,7 +26,7 @@ type listRow struct {
 	Keys       map[keystore.State]int `json:"keys,omitempty"`
 	Withdrawn  bool                   `json:"withdrawn,omitempty"`
 	Problem    string                 `json:"problem,omitempty"`
-	Served     *servedStatus          `json:"served,omitempty"`
+	Served     *issuer.Status         `json:"served,omitempty"`
 }
 
 func (a *app) issuerList() *cobra.Command {
@@ -127,33 +128,17 @@ func (r listRow) served() string {
 	return fmt.Sprint(r.Served.Generation)
 }
 
-// servedStatus is what keypostd's admin listener says of a key set (GET /issuers).
-type servedStatus struct {
-	Name       keystore.Name          `json:"name"`
-	Issuers    []string               `json:"issuers"`
-	Generation int64                  `json:"generation"` // served; 0 for none
-	Served     bool                   `json:"served"`
-	Rejected   string                 `json:"rejected,omitempty"` // why the stored version is not served
-	Message    string                 `json:"message,omitempty"`
-	Keys       map[keystore.State]int `json:"keys"`
-}
-
-type servedReport struct {
-	Complete time.Time      `json:"complete"`
-	Issuers  []servedStatus `json:"issuers"`
-}
-
 // Bounds on the admin listener's answer; 10,000 issuers take about 3 MB.
 const (
 	maxReport    = 64 << 20
 	adminTimeout = 10 * time.Second
 )
 
-func askAdmin(ctx context.Context, admin string) (servedReport, error) {
+func askAdmin(ctx context.Context, admin string) (issuer.Report, error) {
 	if !strings.HasPrefix(admin, "http://") && !strings.HasPrefix(admin, "https://") {
-		return servedReport{}, withHint(usagef("--admin %q is no URL", admin), "use --admin http://127.0.0.1:9090")
+		return issuer.Report{}, withHint(usagef("--admin %q is no URL", admin), "use --admin http://127.0.0.1:9090")
 	}
-	var report servedReport
+	var report issuer.Report
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+"/issuers", http.NoBody)
@@ -175,8 +160,8 @@ func askAdmin(ctx context.Context, admin string) (servedReport, error) {
 }
 
 // merge adds what is served to what is stored.
-func merge(rows []listRow, report servedReport) []listRow {
-	served := map[keystore.Name]servedStatus{}
+func merge(rows []listRow, report issuer.Report) []listRow {
+	served := map[keystore.Name]issuer.Status{}
 	for _, s := range report.Issuers {
 		served[s.Name] = s
 	}
@@ -200,7 +185,7 @@ func merge(rows []listRow, report servedReport) []listRow {
 	return rows
 }
 
-func servingProblem(r listRow, s servedStatus, known bool) string {
+func servingProblem(r listRow, s issuer.Status, known bool) string {
 	switch {
 	case !known:
 		return "keypostd has not read it; does it read this store?"

@@ -98,19 +98,18 @@ func usage(cmd *cobra.Command, err error) error {
 	return withHint(&usageError{err}, "%s --help", cmd.CommandPath())
 }
 
-// exactly is cobra's rule for the number of arguments, in a sentence that shows them.
+// exactly and atLeast are cobra's rules for the number of arguments, in a sentence that shows them.
 func exactly(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == n {
-			return nil
-		}
-		return fmt.Errorf("%d arguments were given; the form is: %s", len(args), cmd.UseLine())
-	}
+	return arguments(func(given int) bool { return given == n })
 }
 
 func atLeast(n int) cobra.PositionalArgs {
+	return arguments(func(given int) bool { return given >= n })
+}
+
+func arguments(right func(given int) bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) >= n {
+		if right(len(args)) {
 			return nil
 		}
 		return fmt.Errorf("%d arguments were given; the form is: %s", len(args), cmd.UseLine())

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -122,11 +123,11 @@ func defaultConfig() config {
 	return config{
 		Listen: listenConfig{
 			Address: ":8443", TLS: tlsConfig{Mode: tlsFiles}, MaxConnections: 10000,
-			DrainDelay: *keystore.D(10 * second), DrainTimeout: *keystore.D(20 * second),
+			DrainDelay: *keystore.D(10 * time.Second), DrainTimeout: *keystore.D(20 * time.Second),
 		},
 		Admin:  adminConfig{Address: "127.0.0.1:9090"},
 		Policy: cacheConfig{keystore.D(d.MaxAge), keystore.D(d.StaleWhileRevalidate), keystore.D(d.StaleIfError)},
-		Poll:   *keystore.D(10 * second),
+		Poll:   *keystore.D(10 * time.Second),
 		Log:    logConfig{Level: "info", Format: "json"},
 	}
 }
@@ -205,7 +206,7 @@ func (c config) check() error {
 	}
 	errs = append(errs, c.Listen.check()...)
 	errs = append(errs, checkAliases(c.HostAliases)...)
-	if c.Poll < *keystore.D(second) {
+	if c.Poll < *keystore.D(time.Second) {
 		errs = append(errs, fmt.Errorf("poll is %v; it must be at least 1s", c.Poll))
 	}
 	if err := checkAddress("admin.address", c.Admin.Address); err != nil {
@@ -252,7 +253,7 @@ func (l listenConfig) check() []error {
 	if l.MaxConnections < 1 {
 		errs = append(errs, fmt.Errorf("listen.maxConnections is %d; it must be at least 1", l.MaxConnections))
 	}
-	if l.DrainTimeout < *keystore.D(second) {
+	if l.DrainTimeout < *keystore.D(time.Second) {
 		errs = append(errs, fmt.Errorf("listen.drainTimeout is %v; it must be at least 1s", l.DrainTimeout))
 	}
 	return errs

@@ -10,8 +10,6 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-const second = time.Second
-
 func (l logConfig) level() (zapcore.Level, error) {
 	level, err := zapcore.ParseLevel(l.Level)
 	if err != nil || level > zapcore.ErrorLevel {
