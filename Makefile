@@ -13,7 +13,7 @@ build: ## Build keypost and keypostd into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/keypost ./cmd/keypostd
 
 test: ## Run every test that needs nothing but Go, under the race detector
-	$(GO) test -race $(TESTFLAGS) ./...
+	$(GO) test -race -count=1 $(TESTFLAGS) ./...
 
 tools: ## Install the pinned tools that lint, vuln and e2e use
 	test/tools/all
