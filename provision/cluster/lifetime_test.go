@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// podJSON is a pod with a projected token volume per pair of audience and expirationSeconds ("" leaves it out).
+func podJSON(name string, tokens ...[2]string) string {
+	var sources []string
+	for _, t := range tokens {
+		seconds := ""
+		if t[1] != "" {
+			seconds = `,"expirationSeconds":` + t[1]
+		}
+		sources = append(sources, `{"configMap":{"name":"ca"}},{"serviceAccountToken":{"path":"token","audience":"`+t[0]+`"`+seconds+`}}`)
+	}
+	return `{"metadata":{"namespace":"ns","name":"` + name + `"},"spec":{"volumes":[{"name":"x","emptyDir":{}},{"name":"t","projected":{"sources":[` + strings.Join(sources, ",") + `]}}]}}`
+}
+
+func TestTokenLifetimeIsTheLongestThatPodsAskFor(t *testing.T) {
+	pages := map[string]string{
+		"":   `{"metadata":{"continue":"2&"},"items":[` + podJSON("a", [2]string{"openshift", "3600"}) + `,` + podJSON("other", [2]string{"vault", "999999"}) + `]}`,
+		"2&": `{"metadata":{"continue":"3"},"items":[` + podJSON("b", [2]string{"", "3607"}, [2]string{"sts.amazonaws.com", "86400"}) + `]}`,
+		"3":  `{"metadata":{},"items":[` + podJSON("c", [2]string{"openshift", ""}) + `,{"metadata":{"name":"bare"}}]}`,
+	}
+	var asked []string
+	p := newPlane(t, []string{"https://a.example.com"}, map[string]http.HandlerFunc{"/api/v1/pods": func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Query().Get("limit"))
+		_, _ = io.WriteString(w, pages[r.URL.Query().Get("continue")])
+	}})
+	for _, tt := range []struct {
+		audiences []string
+		want      Lifetime
+	}{
+		{[]string{"openshift", "sts.amazonaws.com"}, Lifetime{24 * time.Hour, "ns/b", 3}},
+		{[]string{"openshift"}, Lifetime{time.Hour, "ns/a", 2}},
+		{[]string{"nobody"}, Lifetime{}},
+	} {
+		got, err := TokenLifetime(t.Context(), p.access, tt.audiences)
+		if err != nil || got != tt.want {
+			t.Errorf("TokenLifetime(%q) = %+v, %v, want %+v", tt.audiences, got, err, tt.want)
+		}
+	}
+	if want := fmt.Sprint([]int{500, 500, 500, 500, 500, 500, 500, 500, 500}); fmt.Sprint(asked) != want {
+		t.Errorf("page sizes %v, want %v", asked, want)
+	}
+}
+
+func TestTokenLifetimeOfHalfAListIsAnError(t *testing.T) {
+	p := newPlane(t, []string{"https://a.example.com"}, map[string]http.HandlerFunc{"/api/v1/pods": func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("continue") != "" {
+			w.WriteHeader(http.StatusGone)
+			_, _ = io.WriteString(w, `{"kind":"Status","message":"the provided continue parameter is too old"}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"metadata":{"continue":"2"},"items":[`+podJSON("a", [2]string{"openshift", "600"})+`]}`)
+	}})
+	got, err := TokenLifetime(t.Context(), p.access, []string{"openshift"})
+	if err == nil || got != (Lifetime{}) || !strings.Contains(err.Error(), "list the pods: the cluster answers 410: the provided continue parameter is too old") {
+		t.Errorf("TokenLifetime = %+v, %v", got, err)
+	}
+}
+
+func TestChosenIssuer(t *testing.T) {
+	const path = "/apis/config.openshift.io/v1/authentications/cluster"
+	body := func(code int, s string) map[string]http.HandlerFunc {
+		return map[string]http.HandlerFunc{path: func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, s)
+		}}
+	}
+	for _, tt := range []struct {
+		name      string
+		replace   map[string]http.HandlerFunc
+		issuer    string
+		openShift bool
+		fails     string
+	}{
+		{"plain Kubernetes", nil, "", false, ""},
+		{"OpenShift", body(200, `{"spec":{"serviceAccountIssuer":"https://oidc.example.com/a"}}`), "https://oidc.example.com/a", true, ""},
+		{"OpenShift with its own issuer", body(200, `{"spec":{}}`), "", true, ""},
+		{"forbidden", body(403, `{"kind":"Status","message":"no"}`), "", false, "read OpenShift's authentication/cluster: the cluster answers 403: no"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlane(t, []string{"https://a.example.com"}, tt.replace)
+			issuer, openShift, err := ChosenIssuer(t.Context(), p.access)
+			if (err == nil) != (tt.fails == "") || err != nil && err.Error() != tt.fails {
+				t.Fatalf("error %v, want %q", err, tt.fails)
+			}
+			if issuer != tt.issuer || openShift != tt.openShift {
+				t.Errorf("ChosenIssuer = %q, %t, want %q, %t", issuer, openShift, tt.issuer, tt.openShift)
+			}
+		})
+	}
+}

@@ -1,0 +1,198 @@
+package cluster
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Access is how a cluster is asked. What each question needs of the user of the kubeconfig:
+//
+//	Signers        list endpointslices (discovery.k8s.io) in default, create serviceaccounts/token for the account
+//	TokenLifetime  list pods in all namespaces
+//	ChosenIssuer   get authentications/cluster (config.openshift.io); any user may ask where there is no such API
+//	PublicKeys     the ClusterRole system:service-account-issuer-discovery
+type Access struct {
+	Kubeconfig string // file; the rules of kubectl when empty
+	Context    string // the current one when empty
+
+	// ServiceAccount, NAMESPACE/NAME, is whom Signers has tokens minted for; default/default, which every namespace
+	// has and nobody should give rights to, when empty.
+	ServiceAccount string
+}
+
+// Signer is what one kube-apiserver shows of itself in a token that it has just signed.
+type Signer struct {
+	Address  string         // host:port, at which it alone answers
+	Issuer   string         // the token's iss: what every relying party is asked to trust
+	KeyID    keystore.KeyID // the token's kid
+	Lifetime time.Duration  // the token's exp - iat; minLifetime is asked for
+}
+
+// minLifetime is the shortest that the TokenRequest API grants: the token is read and forgotten.
+const minLifetime = 10 * time.Minute
+
+// Signers has every kube-apiserver of a cluster mint a token with an audience, each at its own address: one that was
+// not restarted yet goes on signing with the old issuer and key, and behind a load balancer nobody would see it. The
+// addresses are those in the EndpointSlices of the service default/kubernetes, in order. TLS is checked against the CA
+// and for the server name of the kubeconfig. One server that does not answer is an error: it may be the one.
+// No token is kept, printed or part of an error.
+func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
+	namespace, name, err := a.account()
+	if err != nil {
+		return nil, err
+	}
+	config, first, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := first.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var signers []Signer
+	for _, address := range addresses {
+		server, err := newAPI(at(config, address))
+		if err != nil {
+			return nil, fmt.Errorf("use kubeconfig %s: %w", a.Kubeconfig, oneLine(err))
+		}
+		s, err := server.mint(ctx, namespace, name, audience)
+		if err != nil {
+			return nil, fmt.Errorf("have the kube-apiserver at %s mint a token (each is asked at its own address): %w", address, err)
+		}
+		s.Address = address
+		signers = append(signers, s)
+	}
+	return signers, nil
+}
+
+func (a Access) account() (namespace, name string, err error) {
+	if a.ServiceAccount == "" {
+		return "default", "default", nil
+	}
+	namespace, name, ok := strings.Cut(a.ServiceAccount, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", fmt.Errorf("service account %q: give it as NAMESPACE/NAME", a.ServiceAccount)
+	}
+	return namespace, name, nil
+}
+
+func (a Access) open() (*rest.Config, api, error) {
+	config, err := load(a.Kubeconfig, a.Context)
+	if err != nil {
+		return nil, api{}, fmt.Errorf("read kubeconfig %s: %w", a.Kubeconfig, oneLine(err))
+	}
+	server, err := newAPI(config)
+	if err != nil {
+		return nil, api{}, fmt.Errorf("use kubeconfig %s: %w", a.Kubeconfig, oneLine(err))
+	}
+	return config, server, nil
+}
+
+// at is the same cluster through one address. The server name stays that of the kubeconfig, because that is the one
+// name which the certificates of all kube-apiservers must have.
+func at(config *rest.Config, address string) *rest.Config {
+	c := rest.CopyConfig(config)
+	if base, _, err := rest.DefaultServerUrlFor(config); err == nil && c.ServerName == "" {
+		c.ServerName = base.Hostname()
+	}
+	c.Host = "https://" + address
+	return c
+}
+
+type endpointSlices struct {
+	Items []struct {
+		Endpoints []struct {
+			Addresses []string `json:"addresses"`
+		} `json:"endpoints"`
+		Ports []struct {
+			Name string `json:"name"`
+			Port int    `json:"port"`
+		} `json:"ports"`
+	} `json:"items"`
+}
+
+// addresses lists host:port of every kube-apiserver; each keeps its own entry there.
+func (a api) addresses(ctx context.Context) ([]string, error) {
+	const path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+	var list endpointSlices
+	if err := a.read(ctx, path+"?labelSelector="+url.QueryEscape("kubernetes.io/service-name=kubernetes"), &list); err != nil {
+		return nil, fmt.Errorf("list the kube-apiservers (EndpointSlices of the service default/kubernetes): %w", err)
+	}
+	var found []string
+	for _, slice := range list.Items {
+		for _, p := range slice.Ports {
+			for _, e := range slice.Endpoints {
+				for _, host := range e.Addresses {
+					found = append(found, net.JoinHostPort(host, strconv.Itoa(p.Port)))
+				}
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("list the kube-apiservers: the service default/kubernetes has no endpoints, so that it is unknown how many there are")
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil
+}
+
+// mint asks for a token of minLifetime (TokenRequest, authentication.k8s.io/v1) and says what it carries.
+func (a api) mint(ctx context.Context, namespace, name, audience string) (Signer, error) {
+	request, err := json.Marshal(map[string]any{
+		"apiVersion": "authentication.k8s.io/v1",
+		"kind":       "TokenRequest",
+		"spec":       map[string]any{"audiences": []string{audience}, "expirationSeconds": int64(minLifetime.Seconds())},
+	})
+	if err != nil {
+		return Signer{}, err
+	}
+	var reply struct {
+		Status struct {
+			Token string `json:"token"`
+		} `json:"status"`
+	}
+	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/serviceaccounts/" + url.PathEscape(name) + "/token"
+	if err := a.create(ctx, path, request, &reply); err != nil {
+		return Signer{}, err
+	}
+	return readToken(reply.Status.Token)
+}
+
+// readToken reads what a token says. Its signature is not checked: it came from the signer itself, over TLS.
+func readToken(token string) (Signer, error) {
+	errNoToken := errors.New("what it answers is no service account token")
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return Signer{}, errNoToken
+	}
+	var header struct {
+		KeyID keystore.KeyID `json:"kid"`
+	}
+	var claims struct {
+		Issuer  string `json:"iss"`
+		Issued  int64  `json:"iat"`
+		Expires int64  `json:"exp"`
+	}
+	for i, into := range []any{&header, &claims} {
+		data, err := base64.RawURLEncoding.DecodeString(parts[i])
+		if err != nil || json.Unmarshal(data, into) != nil { // the cause would quote the token
+			return Signer{}, errNoToken
+		}
+	}
+	if header.KeyID == "" || claims.Issuer == "" || claims.Expires <= claims.Issued {
+		return Signer{}, errors.New("its token lacks one of kid, iss, iat and exp")
+	}
+	return Signer{Issuer: claims.Issuer, KeyID: header.KeyID, Lifetime: time.Duration(claims.Expires-claims.Issued) * time.Second}, nil
+}

@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// plane is a control plane of several kube-apiservers, each with its own listener, all with a certificate for
+// example.com. The kubeconfig reaches the first.
+type plane struct {
+	servers []*httptest.Server
+	access  Access
+
+	mu    sync.Mutex
+	names []string // server names that were asked for in TLS
+	asked []string // TokenRequest bodies
+}
+
+// slicesPath is what the addresses are read from.
+const slicesPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+
+// newPlane starts one server per issuer. replace answers a path instead, on every server.
+func newPlane(t *testing.T, issuers []string, replace map[string]http.HandlerFunc) *plane {
+	t.Helper()
+	p := &plane{}
+	for _, issuer := range issuers {
+		s := httptest.NewUnstartedServer(p.handler(issuer, replace))
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.TLS = &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.names = append(p.names, h.ServerName)
+			return nil, nil
+		}}
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		p.servers = append(p.servers, s)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.servers[0].Certificate().Raw})
+	p.access.Kubeconfig = filepath.Join(t.TempDir(), "config")
+	check(t, os.WriteFile(p.access.Kubeconfig, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+current-context: good
+clusters: [{name: c, cluster: {server: %q, tls-server-name: example.com, certificate-authority-data: %s}}]
+users: [{name: good, user: {token: good}}, {name: bad, user: {token: bad}}]
+contexts: [{name: good, context: {cluster: c, user: good}}, {name: bad, context: {cluster: c, user: bad}}]
+`, p.servers[0].URL, base64.StdEncoding.EncodeToString(ca)), 0o600))
+	return p
+}
+
+func (p *plane) handler(issuer string, replace map[string]http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, replaced := replace[r.URL.Path]
+		switch {
+		case r.Header.Get("Authorization") != "Bearer good":
+			w.WriteHeader(http.StatusUnauthorized)
+		case replaced:
+			h(w, r)
+		case r.URL.Path == slicesPath && r.URL.Query().Get("labelSelector") == "kubernetes.io/service-name=kubernetes":
+			writeJSON(w, p.endpoints())
+		case r.Method == http.MethodPost && r.URL.Path == "/api/v1/namespaces/default/serviceaccounts/default/token":
+			body, _ := io.ReadAll(r.Body)
+			p.mu.Lock()
+			p.asked = append(p.asked, string(body))
+			p.mu.Unlock()
+			w.WriteHeader(http.StatusCreated)
+			writeJSON(w, minted(fakeToken(`{"alg":"RS256","kid":"kid-of-`+issuer+`"}`, `{"iss":"`+issuer+`","iat":1000,"exp":1600}`)))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			writeJSON(w, map[string]any{"kind": "Status", "message": "not\nfound here"})
+		}
+	})
+}
+
+func (p *plane) endpoints() any {
+	type m = map[string]any
+	var items []any
+	for _, s := range p.servers { // a slice each, in no order, one of them twice
+		items = append(items, m{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"name": "https", "port": port(s)}}})
+	}
+	return m{"items": append(items, items[0])}
+}
+
+func port(s *httptest.Server) json.Number {
+	return json.Number(s.URL[strings.LastIndex(s.URL, ":")+1:])
+}
+
+func writeJSON(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) }
+
+func minted(token string) any { return map[string]any{"status": map[string]any{"token": token}} }
+
+const signature = "c2VjcmV0LXNpZ25hdHVyZQ"
+
+func fakeToken(header, claims string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + "." + signature
+}
+
+func TestSignersAsksEveryServerAtItsOwnAddress(t *testing.T) {
+	issuers := []string{"https://new.example.com", "https://old.example.com", "https://new.example.com"}
+	p := newPlane(t, issuers, nil)
+	got, err := Signers(t.Context(), p.access, "openshift")
+	check(t, err)
+	want := map[string]string{}
+	for i, s := range p.servers {
+		want[strings.TrimPrefix(s.URL, "https://")] = issuers[i]
+	}
+	for _, s := range got {
+		if s.Issuer != want[s.Address] || string(s.KeyID) != "kid-of-"+s.Issuer || s.Lifetime != 10*time.Minute {
+			t.Errorf("signer %+v, want the issuer %s", s, want[s.Address])
+		}
+	}
+	if len(got) != len(issuers) {
+		t.Errorf("%d signers, want %d: %v", len(got), len(issuers), got)
+	}
+	for _, name := range p.names {
+		if name != "example.com" {
+			t.Errorf("TLS server name %q, want the kubeconfig's example.com", name)
+		}
+	}
+	for _, body := range p.asked {
+		if !strings.Contains(body, `"audiences":["openshift"]`) || !strings.Contains(body, `"expirationSeconds":600`) {
+			t.Errorf("asked for %s", body)
+		}
+	}
+}
+
+func TestSignersRefuses(t *testing.T) {
+	const tokenPath = "/api/v1/namespaces/default/serviceaccounts/default/token"
+	answer := func(code int, v any) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			writeJSON(w, v)
+		}
+	}
+	at := func(path string, h http.HandlerFunc) map[string]http.HandlerFunc {
+		return map[string]http.HandlerFunc{path: h}
+	}
+	type m = map[string]any
+	for _, tt := range []struct {
+		name    string
+		access  Access
+		replace map[string]http.HandlerFunc
+		want    string
+	}{
+		{"credentials refused", Access{Context: "bad"}, nil, "does not accept the credentials"},
+		{"listing forbidden", Access{}, at(slicesPath, answer(403, m{"kind": "Status", "message": `user "x" cannot list`})), `list the kube-apiservers (EndpointSlices of the service default/kubernetes): the cluster answers 403: user "x" cannot list`},
+		{"no endpoints", Access{}, at(slicesPath, answer(200, m{"items": []m{}})), "unknown how many there are"},
+		{"minting forbidden", Access{}, at(tokenPath, answer(403, m{"kind": "Status", "message": "no"})), "mint a token (each is asked at its own address): the cluster answers 403: no"},
+		{"no such account", Access{ServiceAccount: "ns/absent"}, nil, "answers 404: not found here"},
+		{"account mistyped", Access{ServiceAccount: "absent"}, nil, "NAMESPACE/NAME"},
+		{"a server is gone", Access{}, at(slicesPath, answer(200, m{"items": []m{{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": 1}}}}})), "have the kube-apiserver at 127.0.0.1:1 mint a token"},
+		{"no Status in the refusal", Access{}, at(tokenPath, answer(502, "<html>")), "the cluster answers 502"},
+		{"no token", Access{}, at(tokenPath, answer(201, minted(""))), "no service account token"},
+		{"no JSON", Access{}, at(tokenPath, answer(201, "x")), "not the JSON that was asked for"},
+		{"not base64url", Access{}, at(tokenPath, answer(201, minted("a.?."+signature))), "no service account token"},
+		{"without kid", Access{}, at(tokenPath, answer(201, minted(fakeToken(`{}`, `{"iss":"https://x","iat":1,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
+		{"without iss", Access{}, at(tokenPath, answer(201, minted(fakeToken(`{"kid":"k"}`, `{"iat":1,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
+		{"without exp", Access{}, at(tokenPath, answer(201, minted(fakeToken(`{"kid":"k"}`, `{"iss":"https://x","iat":1}`)))), "lacks one of kid, iss, iat and exp"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlane(t, []string{"https://a.example.com"}, tt.replace)
+			tt.access.Kubeconfig = p.access.Kubeconfig
+			got, err := Signers(t.Context(), tt.access, "openshift")
+			if err == nil || got != nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("Signers: %v, %v, want %q", got, err, tt.want)
+			}
+			if strings.Contains(err.Error(), signature) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error with a token or a line break: %q", err)
+			}
+		})
+	}
+}
+
+func TestSignersStops(t *testing.T) {
+	p := newPlane(t, []string{"https://a.example.com"}, nil)
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Signers(stopped, p.access, "openshift"); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+	if _, err := Signers(t.Context(), Access{Kubeconfig: filepath.Join(t.TempDir(), "missing")}, "openshift"); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("missing kubeconfig: %v", err)
+	}
+}
