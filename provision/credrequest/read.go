@@ -1,11 +1,170 @@
 package credrequest
 
-import "errors"
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
 
-// ReadDir reads the requests of a directory in the order of file names.
+	"go.yaml.in/yaml/v2"
+)
+
+// MaxFile bounds a file of manifests, in bytes: far above what a release holds for all clouds together.
+const MaxFile = 4 << 20
+
+// ReadDir reads the requests of a directory in the order of file names, as ccoctl does: files named *.yaml and *.yml
+// (YAML or JSON, several documents each), no subdirectories. The lines in skipped say what was left out and why; those
+// that ccoctl logs too are in its words. Every file is read and checked before anything is returned; the error then
+// has a line for each document that is wrong.
 func ReadDir(dir string, o Options) (requests []Request, skipped []string, err error) {
-	return nil, nil, errors.New("not yet")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	var errs []error
+	for _, e := range entries {
+		if why := leftOut(e); why != "" {
+			skipped = append(skipped, fmt.Sprintf("Ignoring %s: %s", printable(e.Name()), why))
+			continue
+		}
+		if !isManifest(e.Name()) {
+			continue
+		}
+		data, err := readFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		rs, lines, err := Read(e.Name(), data, o)
+		requests, skipped, errs = append(requests, rs...), append(skipped, lines...), append(errs, err)
+	}
+	if err := errors.Join(append(errs, unique(requests))...); err != nil {
+		return nil, nil, err
+	}
+	return requests, skipped, nil
 }
 
-// Policy renders a permissions policy byte for byte as ccoctl does.
-func Policy(statements []Statement) ([]byte, error) { return nil, errors.New("not yet") }
+func isManifest(base string) bool {
+	return strings.HasSuffix(base, ".yaml") || strings.HasSuffix(base, ".yml")
+}
+
+// leftOut tells why a directory entry is not read. Hidden ones that are no manifests are not worth a line: a mounted
+// ConfigMap and a Git checkout have them.
+func leftOut(e os.DirEntry) string {
+	switch {
+	case e.IsDir() && !strings.HasPrefix(e.Name(), "."):
+		return "subdirectories are not read"
+	case !isManifest(e.Name()) && !strings.HasPrefix(e.Name(), "."):
+		return "only files whose names end in .yaml or .yml are read"
+	}
+	return ""
+}
+
+// readFile refuses what is no regular file: opening a pipe would wait for ever.
+func readFile(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if len(data) > MaxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, MaxFile)
+	}
+	return data, nil
+}
+
+// Read reads the requests of one file; name is its base name. See [ReadDir].
+func Read(name string, data []byte, o Options) (requests []Request, skipped []string, err error) {
+	docs, err := documents(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", printable(name), err)
+	}
+	if len(docs) == 0 {
+		return nil, []string{fmt.Sprintf("Ignoring %s: it is empty or holds only comments", printable(name))}, nil
+	}
+	var errs []error
+	for i, doc := range docs {
+		m := manifest{place: fmt.Sprintf("document %d of %s", i+1, printable(name))}
+		r, why := m.request(value{is: doc}, o)
+		switch {
+		case m.err != nil:
+			errs = append(errs, m.err)
+		case why != "":
+			skipped = append(skipped, why)
+		default:
+			r.File = name
+			requests = append(requests, r)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	return requests, skipped, nil
+}
+
+// documents decodes a stream of YAML documents. A key that stands twice in one mapping is an error: which of the two
+// counts differs from reader to reader, and either may be the one that was meant.
+func documents(data []byte) ([]any, error) {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.SetStrict(true)
+	var docs []any
+	for {
+		var doc any
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d is not readable as YAML: %s", len(docs)+1, printable(err.Error()))
+		}
+		docs = append(docs, doc)
+	}
+}
+
+// unique refuses requests that would overwrite each other's Secret manifest and, their role being named likewise, share
+// one role with the trust of the one and the permissions of the other. The manifest's name joins namespace and name
+// with a hyphen, which both may contain.
+func unique(requests []Request) error {
+	var errs []error
+	first := map[string]Request{}
+	for _, r := range requests {
+		key := r.SecretNamespace + "-" + r.SecretName
+		f, taken := first[key]
+		if !taken {
+			first[key] = r
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s (%s) and %s (%s) ask for Secrets with one manifest name, %s/%s and %s/%s: remove or rename one",
+			printable(f.File), f, printable(r.File), r, f.SecretNamespace, f.SecretName, r.SecretNamespace, r.SecretName))
+	}
+	return errors.Join(errs...)
+}
+
+// String is namespace/name, as ccoctl's log has it.
+func (r Request) String() string { return r.Namespace + "/" + r.Name }
+
+// printable makes text from a file fit for one line of a terminal.
+func printable(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 200 {
+		s = s[:200] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,366 @@
+package credrequest
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	apiGroup   = "cloudcredential.openshift.io"
+	apiVersion = apiGroup + "/v1"
+	kind       = "CredentialsRequest"
+	awsKind    = "AWSProviderSpec"
+)
+
+// Annotations that decide whether a manifest counts; the cluster-version operator knows them all.
+const (
+	deletion    = "release.openshift.io/delete"
+	featureSet  = "release.openshift.io/feature-set"  // comma-separated: any of them
+	featureGate = "release.openshift.io/feature-gate" // comma-separated: all of them, and none that has a leading "-"
+
+	defaultSet  = "Default"
+	techPreview = "TechPreviewNoUpgrade"
+)
+
+// manifest is a document being read: where it stands, and the first thing that is wrong with it. Once err is set, what
+// its methods return means nothing.
+type manifest struct {
+	place string
+	err   error
+}
+
+// value is a part of a document, as package yaml decodes it, and the path that leads to it; name is its last step.
+type value struct {
+	path, name string
+	is         any
+}
+
+func (m *manifest) fail(format string, args ...any) {
+	if m.err == nil {
+		m.err = fmt.Errorf("%s: %s", m.place, fmt.Sprintf(format, args...))
+	}
+}
+
+// request reads a document. It says why if the document is none of ours.
+func (m *manifest) request(root value, o Options) (r Request, why string) {
+	if why = m.foreign(root); why != "" || m.err != nil {
+		return Request{}, why
+	}
+	metadata := m.at(root, "metadata")
+	r.Namespace, r.Name = m.text(m.at(metadata, "namespace")), m.name(m.at(metadata, "name"))
+	if r.Namespace != "" {
+		r.Namespace = m.label(m.at(metadata, "namespace"))
+	}
+	m.place += ", CredentialsRequest " + r.String()
+	if why = m.unwanted(m.at(metadata, "annotations"), r, o); why != "" || m.err != nil {
+		return Request{}, why
+	}
+	spec := m.at(root, "spec")
+	provider := m.at(spec, "providerSpec")
+	if why = m.otherCloud(m.at(provider, "kind"), r); why != "" || m.err != nil {
+		return Request{}, why
+	}
+	m.fill(&r, spec, provider)
+	return r, ""
+}
+
+// foreign tells documents that are no CredentialsRequests. The kind counts only together with its group; ccoctl looks
+// at neither and makes a role for whatever has the right shape.
+func (m *manifest) foreign(root value) string {
+	if root.is == nil {
+		return fmt.Sprintf("Ignoring %s: it is empty or holds only comments", m.place)
+	}
+	if _, ok := root.is.(map[any]any); !ok {
+		m.fail("it is no manifest: it has no apiVersion and kind")
+		return ""
+	}
+	k, v := m.text(m.at(root, "kind")), m.text(m.at(root, "apiVersion"))
+	group, _, _ := strings.Cut(v, "/")
+	switch {
+	case m.err != nil:
+		return ""
+	case k == "List" || k == kind+"List":
+		m.fail("it is a %s: write each item that it holds as a document of its own", k)
+	case k != kind || group != apiGroup:
+		return fmt.Sprintf("Ignoring %s: it is a %s of %s, not a %s of %s", m.place, orNothing(k), orNothing(v), kind, apiVersion)
+	case v != apiVersion:
+		m.fail("apiVersion: %q is a version that this program does not know; it knows %s", printable(v), apiVersion)
+	}
+	return ""
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "(nothing)"
+	}
+	return printable(s)
+}
+
+// unwanted tells requests that their annotations exclude, in ccoctl's words where ccoctl has any.
+func (m *manifest) unwanted(annotations value, r Request, o Options) string {
+	if m.text(m.at(annotations, deletion)) == "true" {
+		return fmt.Sprintf("Ignoring CredentialsRequest %s as it is marked for in-cluster deletion", r)
+	}
+	sets, gates := m.text(m.at(annotations, featureSet)), m.text(m.at(annotations, featureGate))
+	if gates == techPreview { // releases up to 4.11 name the set in the annotation for gates
+		sets, gates = gates, ""
+	}
+	switch list := split(sets); {
+	case sets == "" || slices.Contains(list, o.featureSet()):
+	case !o.TechPreview:
+		return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview annotation", r)
+	default:
+		return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview value %s", r, printable(sets))
+	}
+	for _, gate := range split(gates) {
+		if !o.allows(gate) {
+			return fmt.Sprintf("Ignoring CredentialsRequest %s: it wants feature gate %s", r, printable(gate))
+		}
+	}
+	return ""
+}
+
+// featureSet is the one that the cluster is taken to have.
+func (o Options) featureSet() string {
+	if o.TechPreview {
+		return techPreview
+	}
+	return defaultSet
+}
+
+// allows tells whether a gate is as a manifest wants it: enabled, or disabled if "-" stands before it.
+func (o Options) allows(gate string) bool {
+	if o.Gates == nil {
+		return true
+	}
+	name, off := strings.CutPrefix(gate, "-")
+	return slices.Contains(o.Gates, name) != off
+}
+
+func split(list string) []string {
+	var items []string
+	for item := range strings.SplitSeq(list, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+func (m *manifest) otherCloud(provider value, r Request) string {
+	switch k := m.text(provider); {
+	case k == "":
+		m.fail("%s: it is missing; a request for AWS has %s", provider.path, awsKind)
+	case strings.EqualFold(k, awsKind) && k != awsKind: // else a slip of the keyboard passes for another cloud
+		m.fail("%s: it is %s; write %s", provider.path, printable(k), awsKind)
+	case k != awsKind:
+		return fmt.Sprintf("Ignoring CredentialsRequest %s: it is for another cloud (%s)", r, printable(k))
+	}
+	return ""
+}
+
+func (m *manifest) fill(r *Request, spec, provider value) {
+	secret := m.at(spec, "secretRef")
+	r.SecretNamespace, r.SecretName = m.label(m.at(secret, "namespace")), m.name(m.at(secret, "name"))
+	r.CloudTokenPath = m.matching(m.at(spec, "cloudTokenPath"), absolutePath, "the absolute path of a file")
+	r.RoleARN = m.matching(m.at(provider, "stsIAMRoleARN"), roleARN, "the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)")
+	accounts, statements := m.at(spec, "serviceAccountNames"), m.at(provider, "statementEntries")
+	for _, v := range m.items(accounts) {
+		r.ServiceAccounts = append(r.ServiceAccounts, m.name(v))
+	}
+	for _, v := range m.items(statements) {
+		r.Statements = append(r.Statements, m.statement(v))
+	}
+	switch {
+	case r.RoleARN != "": // made by hand, with a trust and permissions that are none of our business
+	case len(r.ServiceAccounts) == 0:
+		m.fail("%s: it is empty; name the service accounts in %s that may assume the role", accounts.path, r.SecretNamespace)
+	case len(r.Statements) == 0:
+		m.fail("%s: it is empty; AWS refuses a policy without a statement", statements.path)
+	}
+}
+
+// statement refuses fields that it does not know, unlike the rest: to pass over a misspelt policyCondition would grant
+// more than was asked for.
+func (m *manifest) statement(v value) Statement {
+	for _, field := range m.members(v) {
+		if !slices.Contains([]string{"effect", "action", "resource", "policyCondition"}, field.name) {
+			m.fail("%s: a statement has no such field, but effect, action, resource and policyCondition", field.path)
+		}
+	}
+	s := Statement{
+		Effect:    m.text(m.at(v, "effect")),
+		Action:    m.actions(m.at(v, "action")),
+		Resource:  m.text(m.at(v, "resource")),
+		Condition: m.condition(m.at(v, "policyCondition")),
+	}
+	if s.Effect != "Allow" && s.Effect != "Deny" {
+		m.fail("%s.effect: it is %q; write Allow or Deny", v.path, printable(s.Effect))
+	}
+	if s.Resource != "*" && !strings.HasPrefix(s.Resource, "arn:") {
+		m.fail("%s.resource: it is %q; write one ARN, or * for every resource", v.path, printable(s.Resource))
+	}
+	return s
+}
+
+// actions takes a single action for a list of one, as IAM does.
+func (m *manifest) actions(v value) []string {
+	items := []value{v}
+	if _, one := v.is.(string); !one {
+		items = m.items(v)
+	}
+	var actions []string
+	for _, item := range items {
+		actions = append(actions, m.matching(item, action, "an action (SERVICE:NAME); several go into a list"))
+	}
+	if len(actions) == 0 || slices.Contains(actions, "") {
+		m.fail("%s: it is empty; name the actions as a list", v.path)
+	}
+	return actions
+}
+
+func (m *manifest) condition(v value) map[string]map[string]any {
+	c := map[string]map[string]any{}
+	for _, operator := range m.members(v) {
+		keys := m.members(operator)
+		if len(keys) == 0 {
+			m.fail("%s: it is empty; write it as KEY: VALUE", operator.path)
+		}
+		c[operator.name] = map[string]any{}
+		for _, key := range keys {
+			m.conditionValue(key)
+			c[operator.name][key.name] = key.is
+		}
+	}
+	return c
+}
+
+// conditionValue takes what IAM takes: text, truth, numbers, and lists of these.
+func (m *manifest) conditionValue(v value) {
+	switch is := v.is.(type) {
+	case string, bool, int, int64, uint64:
+		return
+	case float64:
+		if !math.IsNaN(is) && !math.IsInf(is, 0) {
+			return
+		}
+	case []any:
+		for _, item := range m.items(v) {
+			if _, nested := item.is.([]any); nested {
+				m.fail("%s: it is a list in a list", item.path)
+			}
+			m.conditionValue(item)
+		}
+		return
+	}
+	m.fail("%s: it is %s; write text, a number, true, false, or a list of these", v.path, describe(v.is))
+}
+
+var (
+	label        = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)                              // RFC 1123
+	subdomain    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`) // RFC 1123
+	absolutePath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)                                             // goes into an ini file
+	roleARN      = regexp.MustCompile(`^arn:[a-z0-9-]+:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$`)
+	action       = regexp.MustCompile(`^(\*|[^\s:,]+:[^\s,]+)$`)
+)
+
+// label reads the name of a namespace.
+func (m *manifest) label(v value) string {
+	return m.required(v, m.matching(v, label, "the name of a namespace"))
+}
+
+// name reads the name of anything else.
+func (m *manifest) name(v value) string {
+	s := m.required(v, m.matching(v, subdomain, "a name that Kubernetes allows"))
+	if len(s) > 253 {
+		m.fail("%s: it has %d characters; Kubernetes allows 253", v.path, len(s))
+	}
+	return s
+}
+
+func (m *manifest) required(v value, s string) string {
+	if s == "" {
+		m.fail("%s: it is missing", v.path)
+	}
+	return s
+}
+
+// matching reads text that is empty or of the form wanted.
+func (m *manifest) matching(v value, form *regexp.Regexp, wanted string) string {
+	s := m.text(v)
+	if s != "" && !form.MatchString(s) {
+		m.fail("%s: it is %q, which is not %s", v.path, printable(s), wanted)
+	}
+	return s
+}
+
+// text reads text; what is absent is empty.
+func (m *manifest) text(v value) string {
+	s, ok := v.is.(string)
+	if !ok && v.is != nil {
+		m.fail("%s: it is %s; write text, in quotes if need be", v.path, describe(v.is))
+	}
+	return s
+}
+
+// at leads to a member of a mapping; what is absent has none.
+func (m *manifest) at(v value, field string) value {
+	members, ok := v.is.(map[any]any)
+	if !ok && v.is != nil {
+		m.fail("%s: it is %s; write it as a mapping", v.path, describe(v.is))
+	}
+	return v.member(field, members[field])
+}
+
+// members are those of a mapping whose keys are text, in the order of their names; what is absent has none.
+func (m *manifest) members(v value) []value {
+	fields, ok := v.is.(map[any]any)
+	if !ok && v.is != nil {
+		m.fail("%s: it is %s; write it as KEY: VALUE", v.path, describe(v.is))
+	}
+	var members []value
+	for key, is := range fields {
+		name, ok := key.(string)
+		if !ok {
+			m.fail("%s: it has a key that is %s; write text, in quotes if need be", v.path, describe(key))
+		}
+		members = append(members, v.member(name, is))
+	}
+	slices.SortFunc(members, func(a, b value) int { return strings.Compare(a.name, b.name) })
+	return members
+}
+
+func (v value) member(name string, is any) value {
+	return value{path: strings.TrimPrefix(v.path+"."+printable(name), "."), name: name, is: is}
+}
+
+func (m *manifest) items(v value) []value {
+	list, ok := v.is.([]any)
+	if !ok && v.is != nil {
+		m.fail("%s: it is %s; write it as a list", v.path, describe(v.is))
+	}
+	var items []value
+	for i, is := range list {
+		items = append(items, value{path: fmt.Sprintf("%s[%d]", v.path, i), is: is})
+	}
+	return items
+}
+
+func describe(is any) string {
+	switch is := is.(type) {
+	case nil:
+		return "empty"
+	case map[any]any:
+		return "a mapping"
+	case []any:
+		return "a list"
+	case string:
+		return fmt.Sprintf("the text %q", printable(is))
+	case bool:
+		return fmt.Sprintf("the truth value %t", is)
+	}
+	return fmt.Sprintf("the number %v", is)
+}
