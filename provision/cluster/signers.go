@@ -112,40 +112,46 @@ func at(config *rest.Config, address string) *rest.Config {
 	return c
 }
 
-type endpointSlices struct {
-	Items []struct {
-		Endpoints []struct {
-			Addresses []string `json:"addresses"`
-		} `json:"endpoints"`
-		Ports []struct {
-			Name string `json:"name"`
-			Port int    `json:"port"`
-		} `json:"ports"`
-	} `json:"items"`
+type endpointSlice struct {
+	Endpoints []struct {
+		Addresses []string `json:"addresses"`
+	} `json:"endpoints"`
+	Ports []struct {
+		Port int `json:"port"`
+	} `json:"ports"`
 }
 
 // addresses lists host:port of every kube-apiserver; each keeps its own entry there.
 func (a api) addresses(ctx context.Context) ([]string, error) {
 	const path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-	var list endpointSlices
+	var list struct {
+		Items []endpointSlice `json:"items"`
+	}
 	if err := a.read(ctx, path+"?labelSelector="+url.QueryEscape("kubernetes.io/service-name=kubernetes"), &list); err != nil {
 		return nil, fmt.Errorf("list the kube-apiservers (EndpointSlices of the service default/kubernetes): %w", err)
 	}
 	var found []string
-	for _, slice := range list.Items {
-		for _, p := range slice.Ports {
-			for _, e := range slice.Endpoints {
-				for _, host := range e.Addresses {
-					found = append(found, net.JoinHostPort(host, strconv.Itoa(p.Port)))
-				}
-			}
-		}
+	for _, s := range list.Items {
+		found = append(found, s.hostPorts()...)
 	}
 	if len(found) == 0 {
-		return nil, errors.New("list the kube-apiservers: the service default/kubernetes has no endpoints, so that it is unknown how many there are")
+		return nil, errors.New("list the kube-apiservers: the service default/kubernetes has no endpoints, " +
+			"so that nobody knows how many there are")
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
+}
+
+func (s endpointSlice) hostPorts() []string {
+	var found []string
+	for _, p := range s.Ports {
+		for _, e := range s.Endpoints {
+			for _, host := range e.Addresses {
+				found = append(found, net.JoinHostPort(host, strconv.Itoa(p.Port)))
+			}
+		}
+	}
+	return found
 }
 
 // mint asks for a token of minLifetime (TokenRequest, authentication.k8s.io/v1) and says what it carries.

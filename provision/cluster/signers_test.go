@@ -159,7 +159,7 @@ func TestSignersRefuses(t *testing.T) {
 	}{
 		{"credentials refused", Access{Context: "bad"}, nil, "does not accept the credentials"},
 		{"listing forbidden", Access{}, at(slicesPath, answer(403, m{"kind": "Status", "message": `user "x" cannot list`})), `list the kube-apiservers (EndpointSlices of the service default/kubernetes): the cluster answers 403: user "x" cannot list`},
-		{"no endpoints", Access{}, at(slicesPath, answer(200, m{"items": []m{}})), "unknown how many there are"},
+		{"no endpoints", Access{}, at(slicesPath, answer(200, m{"items": []m{}})), "nobody knows how many there are"},
 		{"minting forbidden", Access{}, at(tokenPath, answer(403, m{"kind": "Status", "message": "no"})), "mint a token (each is asked at its own address): the cluster answers 403: no"},
 		{"no such account", Access{ServiceAccount: "ns/absent"}, nil, "answers 404: not found here"},
 		{"account mistyped", Access{ServiceAccount: "absent"}, nil, "NAMESPACE/NAME"},
