@@ -1,0 +1,61 @@
+package awsiam
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Account is where the caller's credentials lead.
+type Account struct {
+	ID        string // 12 digits
+	Partition string // "aws", "aws-us-gov", "aws-cn", "aws-iso", "aws-iso-b", "aws-eusc" …
+	Caller    string // the ARN that sts:GetCallerIdentity names
+}
+
+// parseAccount takes the partition from the caller's own ARN: a region's name says less, and ccoctl, which looks at
+// the region, writes commercial ARNs in isolated partitions.
+func parseAccount(id, caller string) (Account, error) {
+	parts := strings.SplitN(caller, ":", 6)
+	if len(parts) != 6 || parts[0] != "arn" || parts[1] == "" || !isAccountID(id) {
+		return Account{}, fmt.Errorf("sts:GetCallerIdentity names account %q and caller %q, which is not what AWS answers", id, caller)
+	}
+	return Account{ID: id, Partition: parts[1], Caller: caller}, nil
+}
+
+func isAccountID(s string) bool {
+	return len(s) == 12 && strings.Trim(s, "0123456789") == ""
+}
+
+// ProviderARN is the ARN that the provider for an issuer URL has in this account, whether or not it exists.
+func (a Account) ProviderARN(url string) string {
+	return fmt.Sprintf("arn:%s:iam::%s:%s%s", a.Partition, a.ID, providerResource, hostPath(url))
+}
+
+// RoleARN is the ARN that the role of this name has in this account, whether or not it exists.
+func (a Account) RoleARN(name string) string {
+	return fmt.Sprintf("arn:%s:iam::%s:role/%s", a.Partition, a.ID, name)
+}
+
+const providerResource = "oidc-provider/"
+
+// hostPath is the issuer URL as IAM keeps it: what stands before ":sub" and ":aud" in a condition.
+func hostPath(url string) string { return strings.TrimPrefix(url, "https://") }
+
+// splitARN takes an IAM ARN apart.
+func splitARN(arn string) (a Account, resource string, ok bool) {
+	parts := strings.SplitN(arn, ":", 6)
+	if len(parts) != 6 || parts[0] != "arn" || parts[1] == "" || parts[2] != "iam" || parts[3] != "" {
+		return Account{}, "", false
+	}
+	return Account{ID: parts[4], Partition: parts[1]}, parts[5], parts[5] != ""
+}
+
+// ProviderURL is the issuer URL of the provider that an ARN names.
+func ProviderURL(arn string) (string, error) {
+	a, resource, ok := splitARN(arn)
+	url, isProvider := strings.CutPrefix(resource, providerResource)
+	if !ok || !isProvider || url == "" || !isAccountID(a.ID) {
+		return "", fmt.Errorf("%q is not the ARN of an IAM OIDC identity provider (arn:aws:iam::ACCOUNT:oidc-provider/HOST)", arn)
+	}
+	return "https://" + url, nil
+}

@@ -1,0 +1,93 @@
+// Package awsiam registers an issuer with AWS: the IAM OIDC identity provider, the roles that trust it, their
+// policies. It promises that nothing without our tag is touched, that of a trust policy only the statement for our own
+// provider changes, and that every plan may be stopped anywhere and made again.
+package awsiam
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+)
+
+// Parallel is how many roles are read, or changed, at once: IAM's write limit is a small bucket for the whole account
+// that others draw from too (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
+const Parallel = 4
+
+const (
+	attempts    = 10
+	maxBackoff  = 20 * time.Second
+	attemptTime = 30 * time.Second // one request on the wire
+	callTime    = 5 * time.Minute  // one call with its retries
+)
+
+// Options says which account to work in. The zero value takes all from the environment and the AWS configuration.
+type Options struct {
+	Region string        // which endpoints to call; empty for the configured one, else us-east-1
+	Settle time.Duration // how long to wait for IAM to show what was written; zero for 2 minutes
+}
+
+// Client calls IAM and STS for one account.
+type Client struct {
+	iam    *iam.Client
+	sts    *sts.Client
+	region string
+	settle time.Duration
+}
+
+// Open makes a Client with the credentials and endpoints of the AWS SDK's usual chain: AWS_PROFILE, AWS_REGION,
+// AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_IAM, AWS_ENDPOINT_URL_STS … It calls nobody.
+func Open(ctx context.Context, o Options) (*Client, error) {
+	cfg, err := config.LoadDefaultConfig(ctx,
+		config.WithRegion(o.Region),
+		config.WithAppID("keypost"),
+		config.WithRetryer(newRetryer),
+		config.WithHTTPClient(newHTTPClient()))
+	if err != nil {
+		return nil, fmt.Errorf("read the AWS configuration: %w", err)
+	}
+	if cfg.Region == "" {
+		cfg.Region = "us-east-1" // IAM is global; the SDK wants a region to sign for all the same
+	}
+	if o.Settle == 0 {
+		o.Settle = 2 * time.Minute
+	}
+	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), region: cfg.Region, settle: o.Settle}, nil
+}
+
+// newRetryer slows down to what IAM grants. The SDK's retry quota is off: fifty roles behind a throttle use it up,
+// and the calls that come after fail at their first "Rate exceeded".
+func newRetryer() aws.Retryer {
+	return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
+		o.StandardOptions = append(o.StandardOptions, func(s *retry.StandardOptions) {
+			s.MaxAttempts = attempts
+			s.MaxBackoff = maxBackoff
+			s.RateLimiter = ratelimit.None
+		})
+	})
+}
+
+func newHTTPClient() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTimeout(attemptTime).WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConnsPerHost = 2 * Parallel
+	})
+}
+
+// Account asks whose credentials these are.
+func (c *Client) Account(ctx context.Context) (Account, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	out, err := c.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return Account{}, fmt.Errorf("%w (region %s; accounts outside the commercial partition need --region)", explain(err), c.region)
+	}
+	return parseAccount(aws.ToString(out.Account), aws.ToString(out.Arn))
+}

@@ -1,0 +1,3 @@
+package awsiam
+
+func explain(err error) error { return err }

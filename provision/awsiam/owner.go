@@ -1,0 +1,74 @@
+package awsiam
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+)
+
+const (
+	ccoctlKey  = "openshift.io/cloud-credential-operator/"
+	keypostKey = "keypost.dev/owned"
+	movedAtKey = "keypost.dev/moved-at"
+	ownedValue = "owned"
+)
+
+// Owner is whose a provider or a role is, told by its tags. The zero Owner owns nothing.
+type Owner struct {
+	key  string
+	name string
+}
+
+// OwnedBy is what ccoctl and keypost make for a cluster under this name. The tags are ccoctl's, so that either tool
+// deletes what the other made.
+func OwnedBy(name string) Owner { return Owner{key: ccoctlKey + name, name: name} }
+
+// OwnedByKeypost is what keypost makes for a workload of any cluster. No deletion by a cluster's name reaches it.
+func OwnedByKeypost() Owner { return Owner{key: keypostKey} }
+
+// Owns tells whether these tags say so. ccoctl looks at the key alone; a value other than "owned" (as in the
+// "shared" of cloud providers) is nothing to delete.
+func (o Owner) Owns(tags map[string]string) bool { return o.key != "" && tags[o.key] == ownedValue }
+
+// String is the tag, KEY=VALUE.
+func (o Owner) String() string { return o.key + "=" + ownedValue }
+
+func (o Owner) zero() bool { return o.key == "" }
+
+// tags in ccoctl's order: the owner's, then the others sorted.
+func (o Owner) tags(others map[string]string) []types.Tag {
+	out := []types.Tag{tag(o.key, ownedValue)}
+	if o.name != "" {
+		out = append(out, tag("Name", o.name))
+	}
+	for _, k := range slices.Sorted(maps.Keys(others)) {
+		out = append(out, tag(k, others[k]))
+	}
+	return out
+}
+
+func tag(key, value string) types.Tag { return types.Tag{Key: aws.String(key), Value: aws.String(value)} }
+
+func tagMap(tags []types.Tag) map[string]string {
+	out := make(map[string]string, len(tags))
+	for _, t := range tags {
+		out[aws.ToString(t.Key)] = aws.ToString(t.Value)
+	}
+	return out
+}
+
+// otherOwners names whose tags these are, for a refusal that says more than "not ours".
+func otherOwners(tags map[string]string) string {
+	var names []string
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		if k == keypostKey {
+			names = append(names, "create-role")
+		} else if name, ok := strings.CutPrefix(k, ccoctlKey); ok {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
