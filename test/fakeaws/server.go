@@ -1,0 +1,207 @@
+package fakeaws
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Options say what sort of account the server plays. The zero value is a friendly one: nothing lags, nothing is
+// throttled, the caller may do everything.
+type Options struct {
+	Account   string // twelve digits; default 123456789012
+	Partition string // default aws
+	User      string // who the access key belongs to; default provisioner
+
+	// Policy is the caller's identity policy, a JSON document: what it does not allow is denied. Empty allows everything.
+	Policy string
+	// ManagedPolicies are the ARNs of the customer managed policies that exist. nil: every well-formed one does.
+	ManagedPolicies []string
+	// AllowPorts lets issuer URLs carry a port, which AWS advises against and this server otherwise refuses.
+	AllowPorts bool
+
+	WritesPerSecond  float64       // more IAM writes than this are throttled, after a burst of as many; 0: no limit
+	ConsistencyDelay time.Duration // reads, and STS, see a change this much later; a write sees everything at once
+	Latency          time.Duration // added to every call, in real time
+	PageSize         int           // the longest page of a list, whatever MaxItems asks for; default 100
+
+	// Dial reaches issuers; its address is that of the URL, host:443. nil: issuers cannot be reached, a provider made
+	// without a thumbprint is given one, and no web identity token is accepted.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Roots are what AWS trusts without a thumbprint. nil: nothing, so that every issuer needs a thumbprint.
+	Roots *x509.CertPool
+	// Now is the clock of everything but Latency. default time.Now.
+	Now func() time.Time
+}
+
+// Server is IAM and STS on one port. It is an http.Handler, but only Serve sends each reply in one write.
+type Server struct {
+	URL string // where it listens, once it does
+
+	options Options
+	caller  identity
+	allowed *document // nil allows everything
+	keys    *keyCache
+
+	mu       sync.Mutex
+	history  []world // the newest last
+	serial   int
+	tokens   bucket
+	sessions map[string]session // by access key ID
+	calls    []*Call
+	inFlight int
+	fault    func(Call) Fault
+	onCall   func(n int, c Call)
+}
+
+// New makes a server that does not listen yet.
+func New(o Options) (*Server, error) {
+	o = withDefaults(o)
+	s := &Server{
+		options:  o,
+		keys:     newKeyCache(o),
+		history:  []world{{}},
+		tokens:   bucket{rate: o.WritesPerSecond},
+		sessions: map[string]session{},
+	}
+	s.caller = identity{arn: s.arn("iam", "user/"+o.User), id: "AIDAFAKEAWSUSER00001", user: o.User}
+	if o.Policy != "" {
+		d, err := parseDocument(o.Policy)
+		if err != nil {
+			return nil, fmt.Errorf("the caller's policy: %w", err)
+		}
+		s.allowed = &d
+	}
+	return s, nil
+}
+
+func withDefaults(o Options) Options {
+	if o.Account == "" {
+		o.Account = "123456789012"
+	}
+	if o.Partition == "" {
+		o.Partition = "aws"
+	}
+	if o.User == "" {
+		o.User = "provisioner"
+	}
+	if o.PageSize == 0 {
+		o.PageSize = 100
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Start listens on a free port of 127.0.0.1 until the test ends.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		_ = l.Close()
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("fakeaws: %v", err)
+		}
+	})
+	s.URL = "http://" + l.Addr().String()
+	return s
+}
+
+// Serve answers on l until l is closed. Every reply leaves in one write: the SDK now and then reports a lost connection
+// when headers and body come apart, and a test should not fail for that.
+func (s *Server) Serve(l net.Listener) error {
+	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute, ConnContext: withConn}
+	defer server.Close() //nolint:errcheck // connections are cut; there is nobody to tell
+	return server.Serve(holdingListener{l})
+}
+
+// Env is what a process needs in its environment to talk to the server and to nothing else.
+func (s *Server) Env() []string {
+	region := regionOf(s.options.Partition)
+	return []string{
+		"AWS_ENDPOINT_URL=" + s.URL,
+		"AWS_ACCESS_KEY_ID=" + AccessKeyID,
+		"AWS_SECRET_ACCESS_KEY=" + secretAccessKey,
+		"AWS_SESSION_TOKEN=",
+		"AWS_REGION=" + region,
+		"AWS_DEFAULT_REGION=" + region,
+		"AWS_EC2_METADATA_DISABLED=true",
+		"AWS_CONFIG_FILE=" + os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+	}
+}
+
+func regionOf(partition string) string {
+	switch partition {
+	case "aws-us-gov":
+		return "us-gov-west-1"
+	case "aws-cn":
+		return "cn-north-1"
+	case "aws-iso":
+		return "us-iso-east-1"
+	case "aws-iso-b":
+		return "us-isob-east-1"
+	case "aws-iso-e":
+		return "eu-isoe-west-1"
+	case "aws-iso-f":
+		return "us-isof-south-1"
+	case "aws-eusc":
+		return "eusc-de-east-1"
+	}
+	return "us-east-1"
+}
+
+// arn names something in the account: service iam or sts, resource with its kind, "role/x".
+func (o Options) arn(service, resource string) string {
+	return "arn:" + o.Partition + ":" + service + "::" + o.Account + ":" + resource
+}
+
+func (s *Server) arn(service, resource string) string { return s.options.arn(service, resource) }
+
+// State is what the account holds now, whatever reads may see of it yet.
+func (s *Server) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.present().state()
+}
+
+func (s *Server) present() world { return s.history[len(s.history)-1] }
+
+// view is the account as reads see it at this time.
+func (s *Server) view(now time.Time) world {
+	limit := now.Add(-s.options.ConsistencyDelay)
+	for _, w := range slices.Backward(s.history) {
+		if !w.at.After(limit) {
+			return w
+		}
+	}
+	return s.history[0]
+}
+
+// commit makes w the present, and forgets what no read can see any more.
+func (s *Server) commit(w world, now time.Time) {
+	w.at = now
+	s.history = append(s.history, w)
+	limit := now.Add(-s.options.ConsistencyDelay)
+	for len(s.history) > 1 && !s.history[1].at.After(limit) {
+		s.history = s.history[1:]
+	}
+}
