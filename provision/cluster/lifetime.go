@@ -105,14 +105,19 @@ func ChosenIssuer(ctx context.Context, a Access) (issuer string, openShift bool,
 	if err != nil {
 		return "", false, err
 	}
+	// Which APIs there are is told to everybody; the resource of an API that does not exist is forbidden to most.
+	const group = "/apis/config.openshift.io/v1"
+	err = server.read(ctx, group, &struct{}{})
+	if isStatus(err, http.StatusNotFound) {
+		return "", false, nil
+	}
 	var authentication struct {
 		Spec struct {
 			Issuer string `json:"serviceAccountIssuer"`
 		} `json:"spec"`
 	}
-	err = server.read(ctx, "/apis/config.openshift.io/v1/authentications/cluster", &authentication)
-	if isStatus(err, http.StatusNotFound) {
-		return "", false, nil
+	if err == nil {
+		err = server.read(ctx, group+"/authentications/cluster", &authentication)
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("read OpenShift's authentication/cluster: %w", err)

@@ -67,9 +67,10 @@ func TestTokenLifetimeOfHalfAListIsAnError(t *testing.T) {
 }
 
 func TestChosenIssuer(t *testing.T) {
-	const path = "/apis/config.openshift.io/v1/authentications/cluster"
+	const group = "/apis/config.openshift.io/v1"
 	body := func(code int, s string) map[string]http.HandlerFunc {
-		return map[string]http.HandlerFunc{path: func(w http.ResponseWriter, _ *http.Request) {
+		there := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"kind":"APIResourceList"}`) }
+		return map[string]http.HandlerFunc{group: there, group + "/authentications/cluster": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(code)
 			_, _ = io.WriteString(w, s)
 		}}
@@ -84,6 +85,7 @@ func TestChosenIssuer(t *testing.T) {
 		{"plain Kubernetes", nil, "", false, ""},
 		{"OpenShift", body(200, `{"spec":{"serviceAccountIssuer":"https://oidc.example.com/a"}}`), "https://oidc.example.com/a", true, ""},
 		{"OpenShift with its own issuer", body(200, `{"spec":{}}`), "", true, ""},
+		{"OpenShift without the object", body(404, `{"kind":"Status","message":"absent"}`), "", false, "read OpenShift's authentication/cluster: the cluster answers 404: absent"},
 		{"forbidden", body(403, `{"kind":"Status","message":"no"}`), "", false, "read OpenShift's authentication/cluster: the cluster answers 403: no"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

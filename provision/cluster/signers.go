@@ -22,7 +22,7 @@ import (
 //
 //	Signers        list endpointslices (discovery.k8s.io) in default, create serviceaccounts/token for the account
 //	TokenLifetime  list pods in all namespaces
-//	ChosenIssuer   get authentications/cluster (config.openshift.io); any user may ask where there is no such API
+//	ChosenIssuer   get authentications/cluster (config.openshift.io), on OpenShift only
 //	PublicKeys     the ClusterRole system:service-account-issuer-discovery
 type Access struct {
 	Kubeconfig string // file; the rules of kubectl when empty
