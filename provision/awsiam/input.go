@@ -1,10 +1,53 @@
 package awsiam
 
-// CreateJSON is the AWS CLI's --cli-input-json for create-open-id-connect-provider (ccoctl's 04 file).
-func (p Provider) CreateJSON() []byte { return nil }
+import (
+	"encoding/json"
 
-// CreateJSON is the AWS CLI's --cli-input-json for create-role (ccoctl's 05 files).
-func (r Role) CreateJSON(t Trust) []byte { return nil }
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+)
 
-// PolicyJSON is the AWS CLI's --cli-input-json for put-role-policy (ccoctl's 06 files); nil without a policy.
-func (r Role) PolicyJSON() []byte { return nil }
+// jsonTags are tags as the AWS CLI takes them.
+func jsonTags(tags []types.Tag) []map[string]string {
+	var out []map[string]string
+	for _, t := range tags {
+		out = append(out, map[string]string{"Key": aws.ToString(t.Key), "Value": aws.ToString(t.Value)})
+	}
+	return out
+}
+
+// CreateJSON is the AWS CLI's --cli-input-json for create-open-id-connect-provider, laid out as ccoctl's 04 file.
+// Without a thumbprint IAM finds out its own, so there is no placeholder to fill in.
+func (p Provider) CreateJSON() []byte {
+	in := struct {
+		Url            string //nolint:revive,staticcheck // AWS's name
+		ClientIDList   []string
+		ThumbprintList []string `json:",omitempty"`
+		Tags           []map[string]string
+	}{p.URL, unique(p.ClientIDs), unique(p.Thumbprints), jsonTags(p.Owner.tags(p.Tags))}
+	out, err := json.MarshalIndent(in, "", "\t")
+	if err != nil {
+		panic(err) // strings and lists of strings always marshal
+	}
+	return append(out, '\n')
+}
+
+// CreateJSON is the AWS CLI's --cli-input-json for create-role, laid out as ccoctl's 05 files. Managed policies are
+// attached by another call.
+func (r Role) CreateJSON(t Trust) []byte {
+	return mustJSON(struct {
+		AssumeRolePolicyDocument string
+		Description              string `json:",omitempty"`
+		PermissionsBoundary      string `json:",omitempty"`
+		RoleName                 string
+		Tags                     []map[string]string
+	}{t.document(r.Subjects).String(), r.Description, r.Boundary, r.Name, jsonTags(r.Owner.tags(r.Tags))})
+}
+
+// PolicyJSON is the AWS CLI's --cli-input-json for put-role-policy, laid out as ccoctl's 06 files; nil without a policy.
+func (r Role) PolicyJSON() []byte {
+	if r.Policy == nil {
+		return nil
+	}
+	return mustJSON(struct{ PolicyDocument, PolicyName, RoleName string }{string(r.Policy), r.Name, r.Name})
+}

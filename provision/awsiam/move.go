@@ -3,7 +3,13 @@ package awsiam
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision"
 )
@@ -19,21 +25,223 @@ type Move struct {
 // PlanMove gives every role that trusts From a second statement that trusts To likewise. No statement is changed or
 // taken away. That all of them fit is known before the first call that writes.
 func (c *Client) PlanMove(ctx context.Context, m Move) (provision.Plan, error) {
-	return provision.Plan{}, errors.New("not yet")
+	provider, err := c.fromProvider(ctx, m)
+	if err != nil {
+		return provision.Plan{}, err
+	}
+	bearers, err := c.trusting(ctx, m)
+	if err != nil {
+		return provision.Plan{}, err
+	}
+	var notes []string
+	var stage provision.Stage
+	var errs []error
+	if !m.ours(provider) {
+		stage = c.adoptProvider(m, provider)
+	}
+	for _, b := range bearers {
+		actions, note, err := c.moveRole(m, b)
+		errs = append(errs, err)
+		stage = append(stage, actions...)
+		if note != "" {
+			notes = append(notes, note)
+		}
+	}
+	return planOf(notes, stage), errors.Join(errs...)
 }
 
-// PlanFinish takes From's statements away, then its provider. It refuses while a role trusts From without To.
+func (m Move) ours(p *providerState) bool { return OwnedBy(m.Name).Owns(p.tags) }
+
+// fromProvider reads the provider to move away from, and refuses one that is not the cluster's.
+func (c *Client) fromProvider(ctx context.Context, m Move) (*providerState, error) {
+	provider, err := c.readProvider(ctx, m.From.ProviderARN)
+	if err != nil {
+		return nil, err
+	}
+	if provider == nil {
+		return nil, fmt.Errorf("there is no %s %s to move away from", providerThing, m.From.ProviderARN)
+	}
+	if !m.ours(provider) && !m.Adopt && !m.Leave {
+		return nil, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags)
+	}
+	return provider, nil
+}
+
+// trusting lists the roles that trust From, and refuses if some are neither the cluster's nor made by create-role,
+// unless it is said what to do with them.
+func (c *Client) trusting(ctx context.Context, m Move) ([]bearer, error) {
+	roles, err := c.listRoles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bearers, err := c.bearers(ctx, m.From.ProviderARN, m.Name, roles)
+	if err != nil {
+		return nil, err
+	}
+	var foreign []string
+	for _, b := range bearers {
+		if !b.ours {
+			foreign = append(foreign, b.String())
+		}
+	}
+	if len(foreign) > 0 && !m.Adopt && !m.Leave {
+		return nil, fmt.Errorf("%d roles trust %s and bear neither the tag %s nor %s: %s; take them over with --adopt, or see to them yourself",
+			len(foreign), m.From.ProviderARN, OwnedBy(m.Name), OwnedByKeypost(), strings.Join(foreign, ", "))
+	}
+	return bearers, nil
+}
+
+func (b bearer) String() string {
+	if b.whose == "" {
+		return b.name
+	}
+	return b.name + " (of " + b.whose + ")"
+}
+
+func (c *Client) adoptProvider(m Move, have *providerState) provision.Stage {
+	if !m.Adopt {
+		return nil
+	}
+	p := Provider{Owner: OwnedBy(m.Name), Adopt: true}
+	steps := func(have *providerState) []step {
+		missing, diff := tagDifference(have.tags, p.Owner.tags(nil))
+		if len(missing) == 0 {
+			return nil
+		}
+		return []step{{in: &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(m.From.ProviderARN), Tags: missing}, diff: diff}}
+	}
+	action := provision.Action{Verb: provision.Update, Thing: providerThing, Name: m.From.ProviderARN}
+	return c.action(action, steps(have), func(ctx context.Context) ([]step, error) {
+		have, err := c.readProvider(ctx, m.From.ProviderARN)
+		if err != nil || have == nil {
+			return nil, err
+		}
+		return steps(have), nil
+	})
+}
+
+// moveRole adds To's statement to a role. What is adopted gets keypost's tag, not the cluster's: deleting the cluster
+// must not take a workload's role along.
+func (c *Client) moveRole(m Move, b bearer) (provision.Stage, string, error) {
+	if !b.ours && !m.Adopt {
+		return nil, fmt.Sprintf("role %s is not ours and stays as it is: after the switch it trusts the cluster no more", b), nil
+	}
+	var tags []types.Tag
+	if !b.ours {
+		tags = OwnedByKeypost().tags(nil)
+	}
+	steps, err := moveSteps(m, b.name, b.trust, tags)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(steps) == 0 {
+		return nil, fmt.Sprintf("role %s trusts %s already", b.name, m.To.ProviderARN), nil
+	}
+	return c.action(provision.Action{Verb: provision.Update, Thing: roleThing, Name: b.name}, steps, func(ctx context.Context) ([]step, error) {
+		have, err := c.readRole(ctx, Role{Name: b.name})
+		if err != nil || have == nil {
+			return nil, err
+		}
+		missing, _ := tagDifference(have.tags, tags)
+		return moveSteps(m, b.name, have.trust, missing)
+	}), "", nil
+}
+
+func moveSteps(m Move, name string, trust document, tags []types.Tag) ([]step, error) {
+	var steps []step
+	if len(tags) > 0 {
+		_, diff := tagDifference(nil, tags)
+		steps = append(steps, step{in: &iam.TagRoleInput{RoleName: aws.String(name), Tags: tags}, diff: diff})
+	}
+	both, diff, err := trust.alongside(m.From, m.To)
+	if err != nil || len(diff) == 0 {
+		return steps, err
+	}
+	text, err := both.fit(m.To.limit())
+	if err != nil {
+		return nil, fmt.Errorf("trust policy of role %s with the statements of both issuers %w: shorten it, or have the quota L-C07B4B0D raised", name, err)
+	}
+	return append(steps, step{in: trustInput(name, text), diff: diff}), nil
+}
+
+// PlanFinish takes From's statements away, then its provider. It refuses while a role of ours trusts From without To.
 func (c *Client) PlanFinish(ctx context.Context, m Move) (provision.Plan, error) {
-	return provision.Plan{}, errors.New("not yet")
+	bearers, err := c.trusting(ctx, m)
+	if err != nil {
+		return provision.Plan{}, err
+	}
+	var notes []string
+	var stage provision.Stage
+	var errs []error
+	for _, b := range bearers {
+		b.ours = b.ours || m.Adopt
+		note, err := m.stays(b)
+		errs = append(errs, err)
+		if err != nil {
+			continue
+		}
+		actions, more, err := c.withdraw(ctx, b, m.From.ProviderARN)
+		errs = append(errs, err)
+		stage, notes = append(stage, actions...), append(append(notes, note...), more...)
+	}
+	provider, err := c.readProvider(ctx, m.From.ProviderARN)
+	if err = errors.Join(append(errs, err)...); err != nil || provider == nil {
+		return planOf(notes, stage), err
+	}
+	switch {
+	case m.ours(provider):
+		return planOf(notes, stage, c.deleteProvider(m.From.ProviderARN, OwnedBy(m.Name))), nil
+	case m.Adopt:
+		return planOf(notes, stage, c.deleteProvider(m.From.ProviderARN, Owner{})), nil
+	case m.Leave:
+		return planOf(append(notes, m.From.ProviderARN+" is not ours and stays"), stage), nil
+	}
+	return provision.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags)
+}
+
+// stays tells whether a role keeps trusting the cluster once From's statement is gone.
+func (m Move) stays(b bearer) ([]string, error) {
+	sp, err := b.trust.split(m.To.ProviderARN)
+	if err != nil || !b.ours {
+		return nil, err
+	}
+	if len(sp.ours) == 0 {
+		return nil, fmt.Errorf("role %s trusts %s and not yet %s: run the move again before finishing it", b.name, m.From.ProviderARN, m.To.ProviderARN)
+	}
+	_, diff, err := b.trust.alongside(m.From, m.To)
+	if err != nil || len(diff) == 0 {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("role %s trusts %s otherwise than %s; from then on only the former holds", b.name, m.To.ProviderARN, m.From.ProviderARN)}, nil
 }
 
 // MovedAt is when the switch away from this provider was first seen complete, as SetMovedAt noted it; zero if never.
 func (c *Client) MovedAt(ctx context.Context, providerARN string) (time.Time, error) {
-	return time.Time{}, errors.New("not yet")
+	tags, err := c.providerTags(ctx, providerARN)
+	if err != nil || tags[movedAtKey] == "" {
+		return time.Time{}, err
+	}
+	at, err := time.Parse(time.RFC3339, tags[movedAtKey])
+	if err != nil {
+		return time.Time{}, fmt.Errorf("tag %s of %s is not a time (RFC 3339): take it away and begin again", movedAtKey, providerARN)
+	}
+	return at, nil
 }
 
 // SetMovedAt notes on the provider (tag keypost.dev/moved-at) when the switch away from it was first seen complete;
 // the zero time takes the note away.
 func (c *Client) SetMovedAt(ctx context.Context, providerARN string, at time.Time) error {
-	return errors.New("not yet")
+	id, want := aws.String(providerARN), ""
+	s := step{in: &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}}}
+	if !at.IsZero() {
+		want = at.UTC().Format(time.RFC3339)
+		s = step{in: &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, Tags: []types.Tag{tag(movedAtKey, want)}}}
+	}
+	return c.converge(ctx, func(ctx context.Context) ([]step, error) {
+		tags, err := c.providerTags(ctx, providerARN)
+		if err != nil || tags[movedAtKey] == want {
+			return nil, err
+		}
+		return []step{s}, nil
+	})
 }

@@ -50,7 +50,9 @@ func (o Owner) tags(others map[string]string) []types.Tag {
 	return out
 }
 
-func tag(key, value string) types.Tag { return types.Tag{Key: aws.String(key), Value: aws.String(value)} }
+func tag(key, value string) types.Tag {
+	return types.Tag{Key: aws.String(key), Value: aws.String(value)}
+}
 
 func tagMap(tags []types.Tag) map[string]string {
 	out := make(map[string]string, len(tags))

@@ -2,10 +2,19 @@ package awsiam
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision"
 )
+
+const providerThing = "IAM OIDC identity provider"
 
 // Provider is an IAM OIDC identity provider as it should be.
 type Provider struct {
@@ -18,7 +27,244 @@ type Provider struct {
 	Tighten     bool              // takes away client IDs that are not asked for
 }
 
-// PlanProvider leads to p in account a. Its first note or its action names the ARN.
+// providerState is one as IAM shows it.
+type providerState struct {
+	url                    string // as IAM keeps it, without https://
+	clientIDs, thumbprints []string
+	tags                   map[string]string
+}
+
+// readProvider is nil for a provider that is not there.
+func (c *Client) readProvider(ctx context.Context, arn string) (*providerState, error) {
+	out, err := ask(ctx, c.iam.GetOpenIDConnectProvider, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &providerState{url: aws.ToString(out.Url), clientIDs: out.ClientIDList, thumbprints: out.ThumbprintList, tags: tagMap(out.Tags)}, nil
+}
+
+// Trust reads what roles need to know of an existing provider.
+func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
+	if _, err := ProviderURL(providerARN); err != nil {
+		return Trust{}, err
+	}
+	have, err := c.readProvider(ctx, providerARN)
+	if err != nil {
+		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: %w", err)
+	}
+	if have == nil {
+		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: there is no %s; make it with aws create-identity-provider", providerARN)
+	}
+	return Trust{ProviderARN: providerARN, Issuer: "https://" + hostPath(have.url), Audiences: slices.Sorted(slices.Values(have.clientIDs))}, nil
+}
+
+// PlanProvider leads to p in account a. The provider is found by its URL; when it is not there, one of the same owner
+// with another URL (an older issuer's) is noted and left alone. The first note or the action names the ARN.
 func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (provision.Plan, error) {
-	return provision.Plan{}, errors.New("not yet")
+	arn := a.ProviderARN(p.URL)
+	have, err := c.readProvider(ctx, arn)
+	if err != nil {
+		return provision.Plan{}, err
+	}
+	steps, notes, err := p.decide(arn, have)
+	if err != nil {
+		return provision.Plan{}, err
+	}
+	action := provision.Action{Verb: provision.Update, Thing: providerThing, Name: arn}
+	if have == nil {
+		action.Verb = provision.Create
+		others, err := c.ownedProviders(ctx, p.Owner)
+		if err != nil {
+			return provision.Plan{}, err
+		}
+		for _, o := range others {
+			notes = append(notes, fmt.Sprintf("%s bears the tag %s too: it belongs to another issuer URL and stays as it is", o, p.Owner))
+		}
+	}
+	return planOf(notes, c.action(action, steps, func(ctx context.Context) ([]step, error) {
+		have, err := c.readProvider(ctx, arn)
+		if err != nil {
+			return nil, err
+		}
+		steps, _, err := p.decide(arn, have)
+		return steps, err
+	})), nil
+}
+
+// action is a with these steps, made good by n when it is done; none if there are no steps.
+func (c *Client) action(a provision.Action, steps []step, n next) provision.Stage {
+	if len(steps) == 0 {
+		return nil
+	}
+	for _, s := range steps {
+		a.Diff = append(a.Diff, s.diff...)
+		a.Done = append(a.Done, s.done...)
+	}
+	a.Do = func(ctx context.Context) error { return c.converge(ctx, n) }
+	return provision.Stage{a}
+}
+
+// planOf leaves out stages in which nothing is done.
+func planOf(notes []string, stages ...provision.Stage) provision.Plan {
+	return provision.Plan{Notes: notes, Stages: slices.DeleteFunc(stages, func(s provision.Stage) bool { return len(s) == 0 })}
+}
+
+// decide compares. The error says that the provider is somebody else's.
+func (p Provider) decide(arn string, have *providerState) ([]step, []string, error) {
+	if have == nil {
+		return []step{p.create(arn)}, nil, nil
+	}
+	if !p.Owner.Owns(have.tags) && !p.Adopt {
+		return nil, nil, notOurs(providerThing+" "+arn, p.Owner, have.tags)
+	}
+	notes := []string{"Existing Identity Provider found with ARN: " + arn}
+	var steps []step
+	id := aws.String(arn)
+	if missing, diff := tagDifference(have.tags, p.Owner.tags(p.Tags)); len(missing) > 0 {
+		steps = append(steps, step{in: &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, Tags: missing}, diff: diff})
+	}
+	for _, client := range minus(p.ClientIDs, have.clientIDs) {
+		steps = append(steps, step{
+			in:   &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
+			diff: []string{"+ client ID " + client},
+		})
+	}
+	for _, client := range minus(have.clientIDs, p.ClientIDs) {
+		if !p.Tighten {
+			notes = append(notes, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
+			continue
+		}
+		steps = append(steps, step{
+			in:   &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
+			diff: []string{"- client ID " + client},
+		})
+	}
+	return append(steps, p.thumbprintStep(id, have)...), notes, nil
+}
+
+func (p Provider) create(arn string) step {
+	in := &iam.CreateOpenIDConnectProviderInput{
+		Url: aws.String(p.URL), ClientIDList: unique(p.ClientIDs), ThumbprintList: unique(p.Thumbprints), Tags: p.Owner.tags(p.Tags),
+	}
+	diff := []string{"+ URL " + p.URL}
+	for _, c := range in.ClientIDList {
+		diff = append(diff, "+ client ID "+c)
+	}
+	for _, t := range in.ThumbprintList {
+		diff = append(diff, "+ thumbprint "+t)
+	}
+	_, tags := tagDifference(nil, in.Tags)
+	return step{in: in, diff: append(diff, tags...), done: []string{"Identity Provider created with ARN: " + arn}}
+}
+
+// thumbprintStep has IAM's list replaced when one is asked for. IAM keeps its own otherwise, and does not look at it
+// for certificates of a public CA.
+func (p Provider) thumbprintStep(id *string, have *providerState) []step {
+	want, is := lower(p.Thumbprints), lower(have.thumbprints)
+	gone, added := minus(is, want), minus(want, is)
+	if len(want) == 0 || len(gone)+len(added) == 0 {
+		return nil
+	}
+	s := step{in: &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: id, ThumbprintList: unique(p.Thumbprints)}}
+	for _, t := range gone {
+		s.diff = append(s.diff, "- thumbprint "+t)
+	}
+	for _, t := range added {
+		s.diff = append(s.diff, "+ thumbprint "+t)
+	}
+	return []step{s}
+}
+
+// notOurs refuses what bears no tag of ours, and says whose it is if its tags do.
+func notOurs(what string, o Owner, tags map[string]string) error {
+	if others := otherOwners(tags); others != "" {
+		return fmt.Errorf("%s belongs to %s, and does not bear the tag %s: use another name, or take it over with --adopt", what, others, o)
+	}
+	return fmt.Errorf("%s does not bear the tag %s, so something else made it: take it over with --adopt, or use another name", what, o)
+}
+
+// ownedProviders lists the ARNs of the owner's providers. One whose tags may not be read is somebody else's.
+func (c *Client) ownedProviders(ctx context.Context, o Owner) ([]string, error) {
+	list, err := ask(ctx, c.iam.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
+	if err != nil {
+		return nil, err
+	}
+	arns, err := each(list.OpenIDConnectProviderList, func(p types.OpenIDConnectProviderListEntry) (string, error) {
+		tags, err := c.providerTags(ctx, aws.ToString(p.Arn))
+		if isMissing(err) || isDenied(err) || err == nil && !o.Owns(tags) {
+			return "", nil
+		}
+		return aws.ToString(p.Arn), err
+	})
+	return slices.DeleteFunc(arns, func(arn string) bool { return arn == "" }), err
+}
+
+func (c *Client) providerTags(ctx context.Context, arn string) (map[string]string, error) {
+	in := &iam.ListOpenIDConnectProviderTagsInput{OpenIDConnectProviderArn: aws.String(arn)}
+	var all []types.Tag
+	for {
+		out, err := ask(ctx, c.iam.ListOpenIDConnectProviderTags, in)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, out.Tags...)
+		if !out.IsTruncated {
+			return tagMap(all), nil
+		}
+		in.Marker = out.Marker
+	}
+}
+
+// tagDifference lists the tags that are missing or have another value; tags that nobody asked for stay.
+func tagDifference(have map[string]string, want []types.Tag) (missing []types.Tag, diff []string) {
+	for _, t := range want {
+		k, v := aws.ToString(t.Key), aws.ToString(t.Value)
+		old, ok := have[k]
+		if ok && old == v {
+			continue
+		}
+		if ok {
+			diff = append(diff, fmt.Sprintf("- tag %s=%s", k, old))
+		}
+		diff = append(diff, fmt.Sprintf("+ tag %s=%s", k, v))
+		missing = append(missing, t)
+	}
+	return missing, diff
+}
+
+// minus is what a has and b lacks, once each, in a's order.
+func minus(a, b []string) []string {
+	return slices.DeleteFunc(unique(a), func(s string) bool { return slices.Contains(b, s) })
+}
+
+// unique keeps the first of equal ones.
+func unique(list []string) []string {
+	seen := make(map[string]bool, len(list))
+	var out []string
+	for _, s := range list {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func lower(list []string) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, strings.ToLower(s))
+	}
+	return slices.Sorted(maps.Keys(set(out)))
+}
+
+func set(list []string) map[string]bool {
+	out := make(map[string]bool, len(list))
+	for _, s := range list {
+		out[s] = true
+	}
+	return out
 }

@@ -2,10 +2,15 @@ package awsiam
 
 import (
 	"context"
-	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
 
 	"github.com/keypost/keypost/provision"
 )
+
+const roleThing = "IAM role"
 
 // Role is an IAM role as it should be. What is empty is left as it is, but for the trust statement.
 type Role struct {
@@ -40,14 +45,305 @@ func RoleName(name, namespace, secret string) string {
 
 func cut(name string) string { return name[:min(len(name), roleNameLimit)] }
 
-// Trust reads what roles need to know of an existing provider.
-func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
-	return Trust{}, errors.New("not yet")
+// roleState is a role as IAM shows it.
+type roleState struct {
+	arn, description, boundary string
+	maxSession                 *int32
+	tags                       map[string]string
+	trust                      document
+	policy                     *document // the inline one under the role's name
+	attached                   []string  // read only when managed policies are asked for
+}
+
+// readRole is nil for a role that is not there.
+func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
+	out, err := ask(ctx, c.iam.GetRole, &iam.GetRoleInput{RoleName: aws.String(r.Name)})
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	have := &roleState{
+		arn: aws.ToString(out.Role.Arn), description: aws.ToString(out.Role.Description),
+		maxSession: out.Role.MaxSessionDuration, tags: tagMap(out.Role.Tags),
+	}
+	if b := out.Role.PermissionsBoundary; b != nil {
+		have.boundary = aws.ToString(b.PermissionsBoundaryArn)
+	}
+	if have.trust, err = parseDocument(aws.ToString(out.Role.AssumeRolePolicyDocument)); err != nil {
+		return nil, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
+	}
+	if r.Policy != nil {
+		if have.policy, err = c.readPolicy(ctx, r.Name); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.ManagedPolicies) > 0 {
+		if have.attached, err = c.attached(ctx, r.Name); err != nil && !isMissing(err) {
+			return nil, err
+		}
+	}
+	return have, nil
+}
+
+func (c *Client) readPolicy(ctx context.Context, name string) (*document, error) {
+	out, err := ask(ctx, c.iam.GetRolePolicy, &iam.GetRolePolicyInput{RoleName: aws.String(name), PolicyName: aws.String(name)})
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	d, err := parseDocument(aws.ToString(out.PolicyDocument))
+	if err != nil {
+		return nil, fmt.Errorf("permissions policy of role %s: %w", name, err)
+	}
+	return &d, nil
+}
+
+func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
+	in := &iam.ListAttachedRolePoliciesInput{RoleName: aws.String(name)}
+	var arns []string
+	for {
+		out, err := ask(ctx, c.iam.ListAttachedRolePolicies, in)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range out.AttachedPolicies {
+			arns = append(arns, aws.ToString(p.PolicyArn))
+		}
+		if !out.IsTruncated {
+			return arns, nil
+		}
+		in.Marker = out.Marker
+	}
 }
 
 // PlanRoles leads to these roles. It makes at most two calls for a role that is as it should be (one more if managed
 // policies are asked for). Permissions that a role loses are noted first and go in the last stage, after all
 // that come, so that a cluster in the midst of an upgrade lacks none.
 func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (provision.Plan, error) {
-	return provision.Plan{}, errors.New("not yet")
+	plans, err := each(roles, func(r Role) (rolePlan, error) { return c.planRole(ctx, t, r) })
+	if err != nil {
+		return provision.Plan{}, err
+	}
+	return joinRolePlans(plans), nil
+}
+
+// rolePlan is one role's part in the plan.
+type rolePlan struct {
+	lost, notes  []string
+	first, later provision.Stage
+}
+
+func joinRolePlans(plans []rolePlan) provision.Plan {
+	var lost, notes []string
+	var first, later provision.Stage
+	for _, p := range plans {
+		lost, notes = append(lost, p.lost...), append(notes, p.notes...)
+		first, later = append(first, p.first...), append(later, p.later...)
+	}
+	return planOf(append(lost, notes...), first, later)
+}
+
+func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error) {
+	have, err := c.readRole(ctx, r)
+	if err != nil {
+		return rolePlan{}, err
+	}
+	d, err := r.decide(t, have)
+	if err != nil {
+		return rolePlan{}, err
+	}
+	p := rolePlan{lost: d.lost, notes: d.notes}
+	verb := provision.Update
+	if have == nil {
+		verb = provision.Create
+	}
+	reread := func(ctx context.Context) (decision, error) {
+		have, err := c.readRole(ctx, r)
+		if err != nil {
+			return decision{}, err
+		}
+		return r.decide(t, have)
+	}
+	p.first = c.action(provision.Action{Verb: verb, Thing: roleThing, Name: r.Name}, d.first, func(ctx context.Context) ([]step, error) {
+		d, err := reread(ctx)
+		return d.first, err
+	})
+	p.later = c.action(provision.Action{Verb: provision.Update, Thing: roleThing, Name: r.Name}, d.later, func(ctx context.Context) ([]step, error) {
+		d, err := reread(ctx)
+		return d.later, err
+	})
+	return p, nil
+}
+
+// decision is how a role differs from what is wanted.
+type decision struct {
+	first, later []step   // later: what takes permissions away
+	lost, notes  []string // lost: a line for each permission that later takes away
+}
+
+// decide compares. The error says that the role is somebody else's, or cannot be made to fit.
+func (r Role) decide(t Trust, have *roleState) (decision, error) {
+	if have == nil {
+		return r.create(t)
+	}
+	if !r.Owner.Owns(have.tags) && !r.Adopt {
+		return decision{}, notOurs(roleThing+" "+r.Name, r.Owner, have.tags)
+	}
+	if a, _, ok := splitARN(t.ProviderARN); ok && have.arn != a.RoleARN(r.Name) {
+		return decision{}, fmt.Errorf("%s %s has the ARN %s: keypost makes roles without a path, and would write %s into the cluster",
+			roleThing, r.Name, have.arn, a.RoleARN(r.Name))
+	}
+	d := decision{notes: append([]string{"Existing role " + have.arn + " found"}, r.longSubjects()...)}
+	if have.boundary != "" && r.Boundary == "" { // taking it away would give the role more than it has
+		d.notes = append(d.notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name, have.boundary))
+	}
+	d.first = r.attributeSteps(have)
+	if err := d.addTrust(t, r, have); err != nil {
+		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
+	}
+	if err := d.addPolicy(r, have); err != nil {
+		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
+	}
+	d.first = append(d.first, r.attachSteps(have.attached)...)
+	return d, nil
+}
+
+func (r Role) create(t Trust) (decision, error) {
+	a, _, _ := splitARN(t.ProviderARN)
+	trust, err := t.document(r.Subjects).fit(t.limit())
+	if err != nil {
+		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
+	}
+	in := &iam.CreateRoleInput{RoleName: aws.String(r.Name), AssumeRolePolicyDocument: aws.String(trust), Tags: r.Owner.tags(r.Tags)}
+	s := step{in: in, done: []string{fmt.Sprintf("Role %s created", a.RoleARN(r.Name))}}
+	if r.Description != "" {
+		in.Description = aws.String(r.Description)
+	}
+	if r.Boundary != "" {
+		in.PermissionsBoundary = aws.String(r.Boundary)
+		s.diff = append(s.diff, "+ permissions boundary "+r.Boundary)
+	}
+	_, tags := tagDifference(nil, in.Tags)
+	_, lines, err := document{}.with(t, r.Subjects)
+	if err != nil {
+		return decision{}, err
+	}
+	s.diff = append(append(s.diff, tags...), lines...)
+	d := decision{first: []step{s}, notes: r.longSubjects()}
+	if err := d.addPolicy(r, &roleState{}); err != nil {
+		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
+	}
+	d.first = append(d.first, r.attachSteps(nil)...)
+	return d, nil
+}
+
+// longSubjects warns of service accounts that STS may not be able to name in its reply.
+func (r Role) longSubjects() []string {
+	var out []string
+	for _, s := range r.Subjects {
+		if len(s) > subjectLimit {
+			out = append(out, fmt.Sprintf("subject %s of role %s has %d characters: STS returns at most %d and may refuse its tokens",
+				s, r.Name, len(s), subjectLimit))
+		}
+	}
+	return out
+}
+
+// attributeSteps sets the tags first: from then on the role is known as the owner's, whatever comes after.
+func (r Role) attributeSteps(have *roleState) []step {
+	var steps []step
+	name := aws.String(r.Name)
+	if missing, diff := tagDifference(have.tags, r.Owner.tags(r.Tags)); len(missing) > 0 {
+		steps = append(steps, step{in: &iam.TagRoleInput{RoleName: name, Tags: missing}, diff: diff})
+	}
+	if r.Boundary != "" && r.Boundary != have.boundary {
+		steps = append(steps, step{
+			in:   &iam.PutRolePermissionsBoundaryInput{RoleName: name, PermissionsBoundary: aws.String(r.Boundary)},
+			diff: replaced("permissions boundary ", have.boundary, r.Boundary),
+		})
+	}
+	if r.Description != "" && r.Description != have.description {
+		steps = append(steps, step{ // without the duration, UpdateRole sets it back to an hour
+			in:   &iam.UpdateRoleInput{RoleName: name, Description: aws.String(r.Description), MaxSessionDuration: have.maxSession},
+			diff: replaced("description ", have.description, r.Description),
+		})
+	}
+	return steps
+}
+
+func replaced(what, was, is string) []string {
+	if was == "" {
+		return []string{"+ " + what + is}
+	}
+	return []string{"- " + what + was, "+ " + what + is}
+}
+
+func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
+	sp, err := have.trust.split(t.ProviderARN)
+	if err != nil {
+		return err
+	}
+	for _, other := range sp.others() {
+		d.notes = append(d.notes, fmt.Sprintf("role %s has a statement for %s too, which stays", r.Name, other))
+	}
+	want, diff, err := have.trust.with(t, r.Subjects)
+	if err != nil || len(diff) == 0 {
+		return err
+	}
+	text, err := want.fit(t.limit())
+	if err != nil {
+		return err
+	}
+	d.first = append(d.first, step{in: trustInput(r.Name, text), diff: diff})
+	return nil
+}
+
+// addPolicy puts additions first and removals later. When both are wanted and do not fit into one document, the whole
+// change is made later, in one call.
+func (d *decision) addPolicy(r Role, have *roleState) error {
+	if r.Policy == nil {
+		return nil
+	}
+	want, err := parseDocument(string(r.Policy))
+	if err != nil {
+		return err
+	}
+	var was document
+	if have.policy != nil {
+		was = *have.policy
+	}
+	ch, err := compare(was, want)
+	if err != nil {
+		return err
+	}
+	for _, g := range ch.lost {
+		d.lost = append(d.lost, fmt.Sprintf("role %s loses a permission: %s", r.Name, g))
+	}
+	steps := []*[]step{&d.first, &d.later}
+	for i, w := range []write{ch.early, ch.late} {
+		if len(w.diff) > 0 {
+			s := step{in: putPolicy(r.Name, w.text), diff: w.diff, done: []string{"Updated Role policy for Role " + r.Name}}
+			*steps[i] = append(*steps[i], s)
+		}
+	}
+	return nil
+}
+
+func putPolicy(name, text string) *iam.PutRolePolicyInput {
+	return &iam.PutRolePolicyInput{RoleName: aws.String(name), PolicyName: aws.String(name), PolicyDocument: aws.String(text)}
+}
+
+func (r Role) attachSteps(attached []string) []step {
+	var steps []step
+	for _, arn := range minus(r.ManagedPolicies, attached) {
+		steps = append(steps, step{
+			in:   &iam.AttachRolePolicyInput{RoleName: aws.String(r.Name), PolicyArn: aws.String(arn)},
+			diff: []string{"+ managed policy " + arn},
+		})
+	}
+	return steps
 }
