@@ -1,0 +1,113 @@
+package provision
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Empty tells that there is nothing to do.
+func (p Plan) Empty() bool {
+	return !slices.ContainsFunc(p.Stages, func(s Stage) bool { return len(s) > 0 })
+}
+
+// Then is p and, after it, q.
+func (p Plan) Then(q Plan) Plan {
+	return Plan{Stages: slices.Concat(p.Stages, q.Stages), Notes: slices.Concat(p.Notes, q.Notes)}
+}
+
+// marks sort lines for the eye and for grep: "+" comes, "~" changes, "-" goes.
+var marks = map[Verb]string{Create: "+", Update: "~", Delete: "-"}
+
+// Write prints what Apply would do, in its order: a line for each action, what differs indented below it, then the
+// notes. What others wrote into the account is printed so that a terminal cannot be steered with it.
+func (p Plan) Write(w io.Writer) error {
+	var b bytes.Buffer
+	if p.Empty() {
+		b.WriteString("nothing to change\n")
+	}
+	for _, s := range p.Stages {
+		for _, a := range s {
+			fmt.Fprintf(&b, "%s %s\n", marks[a.Verb], printable(a.String()))
+			for _, line := range a.Diff {
+				fmt.Fprintf(&b, "    %s\n", printable(line))
+			}
+		}
+	}
+	for _, note := range p.Notes {
+		fmt.Fprintf(&b, "note: %s\n", printable(note))
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// String is the action in words: "create IAM role NAME".
+func (a Action) String() string { return fmt.Sprintf("%s %s %s", a.Verb, a.Thing, a.Name) }
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// Apply does the plan, stage after stage, at most limit actions of a stage at once. What a failing action shares its
+// stage with is done all the same; the stages after it are not begun, since they need what it was to make. When ctx
+// ends, no further action is begun. done is told of each action that succeeded, one at a time. The error joins those
+// of the actions, in the order of the plan, each with the action's name before it.
+func (p Plan) Apply(ctx context.Context, limit int, done func(Action)) error {
+	for _, s := range p.Stages {
+		if err := s.apply(ctx, max(limit, 1), done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Stage) apply(ctx context.Context, limit int, done func(Action)) error {
+	var (
+		g        errgroup.Group
+		one      sync.Mutex // for done and notBegun
+		notBegun int
+		errs     = make([]error, len(s)) // all of them, while errgroup keeps the first
+	)
+	g.SetLimit(limit)
+	for i, a := range s {
+		g.Go(func() error {
+			begun := ctx.Err() == nil
+			if begun {
+				errs[i] = a.do(ctx)
+			}
+			one.Lock()
+			defer one.Unlock()
+			if !begun {
+				notBegun++
+			} else if errs[i] == nil {
+				done(a)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	if notBegun > 0 {
+		errs = append(errs, fmt.Errorf("%d of %d actions were not begun: %w", notBegun, len(s), context.Cause(ctx)))
+	}
+	return errors.Join(errs...)
+}
+
+func (a Action) do(ctx context.Context) error {
+	if err := a.Do(ctx); err != nil {
+		return fmt.Errorf("%s: %w", a, err)
+	}
+	return nil
+}
