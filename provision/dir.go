@@ -1,0 +1,160 @@
+package provision
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Temporary files are hidden, so that `cp manifests/*` takes none along.
+const (
+	tempPrefix = ".keypost-"
+	tempSuffix = ".tmp"
+)
+
+// Dir is an output directory, laid out as ccoctl lays it out.
+type Dir struct {
+	path string
+	subs []string
+}
+
+// OpenDir makes the directory at path (empty: the current one) and the directories named in it, with mode 0700, where
+// they are not there yet; the parent of path has to be there. It removes what an interrupted run left half written:
+// two runs at once into one directory are not for it.
+func OpenDir(path string, subs ...string) (*Dir, error) {
+	d := &Dir{path: filepath.Clean(path), subs: subs}
+	if err := d.open(); err != nil {
+		return nil, fmt.Errorf("output directory %s: %w", d.path, err)
+	}
+	return d, nil
+}
+
+func (d *Dir) open() error {
+	if err := os.Mkdir(d.path, 0o700); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("its parent does not exist; make it first (mkdir -p %s)", filepath.Dir(d.path))
+	} else if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	root, err := os.OpenRoot(d.path) // refuses what is no directory
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // read only
+	for _, sub := range d.subs {
+		if err := root.Mkdir(sub, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		// A link would let its maker choose where manifests and keys go, and exchange them there.
+		if info, err := root.Lstat(sub); err != nil {
+			return err
+		} else if !info.IsDir() {
+			return fmt.Errorf("%s in it is no directory; move it away", sub)
+		}
+	}
+	return d.removeLeftovers(root)
+}
+
+func (d *Dir) removeLeftovers(root *os.Root) error {
+	for _, dir := range append([]string{"."}, d.subs...) {
+		found, err := fs.Glob(root.FS(), path.Join(dir, tempPrefix+"*"+tempSuffix))
+		if err != nil {
+			return err
+		}
+		for _, name := range found {
+			if err := root.Remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Path is where a file of the directory is, relative if the directory was given so.
+func (d *Dir) Path(name string) string { return filepath.Join(d.path, filepath.FromSlash(name)) }
+
+// Write puts files into the directory in place of what bears their names. Every file is complete and durable under
+// another name before the first one takes its own, so that none is ever seen half written, and what can go wrong has
+// gone wrong before anything is changed. It neither follows symbolic links nor replaces them.
+func (d *Dir) Write(files ...File) error {
+	root, err := os.OpenRoot(d.path)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // the files are closed and synced, each on its own
+	for _, f := range files {
+		if err := d.free(root, f.Name); err != nil {
+			return fmt.Errorf("write %s: %w", d.Path(f.Name), err)
+		}
+	}
+	temps := make([]string, len(files))
+	defer func() {
+		for _, temp := range temps {
+			_ = root.Remove(temp) // there only if something failed; else the next run removes it
+		}
+	}()
+	for i, f := range files {
+		temps[i] = path.Join(path.Dir(f.Name), tempPrefix+rand.Text()+tempSuffix)
+		if err := writeTemp(root, temps[i], f); err != nil {
+			return fmt.Errorf("write %s: %w", d.Path(f.Name), err)
+		}
+	}
+	for i, f := range files {
+		if err := root.Rename(temps[i], f.Name); err != nil {
+			return fmt.Errorf("write %s: %w", d.Path(f.Name), err)
+		}
+	}
+	return d.sync(root, files)
+}
+
+// free tells whether a file of that name can be written.
+func (d *Dir) free(root *os.Root, name string) error {
+	if dir := path.Dir(name); dir != "." && !slices.Contains(d.subs, dir) || strings.HasPrefix(path.Base(name), ".") {
+		return errors.New("no file of the output directory has such a name")
+	}
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return errors.New("it is a symbolic link; remove it, or write to where it points")
+	case !info.Mode().IsRegular():
+		return errors.New("it is no regular file; move it away")
+	}
+	return nil
+}
+
+func writeTemp(root *os.Root, name string, f File) error {
+	temp, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.Mode)
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(f.Data)
+	return errors.Join(err, temp.Sync(), temp.Close())
+}
+
+// sync makes the new names survive a power cut.
+func (d *Dir) sync(root *os.Root, files []File) error {
+	var dirs []string
+	for _, f := range files {
+		dirs = append(dirs, path.Dir(f.Name))
+	}
+	slices.Sort(dirs)
+	for _, name := range slices.Compact(dirs) {
+		dir, err := root.Open(name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
