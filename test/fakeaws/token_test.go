@@ -1,0 +1,381 @@
+package fakeaws
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/go-jose/go-jose/v4"
+)
+
+const roleARN = "arn:aws:iam::123456789012:role/r"
+
+// party is a whole stage: an issuer with one key, an account that knows it, a role that trusts it.
+type party struct {
+	*Server
+	issuer *issuer
+	clock  *clock
+	key    signer
+}
+
+func stage(t testing.TB, change func(*Options)) party {
+	t.Helper()
+	p := party{issuer: startIssuer(t), clock: newClock(), key: newSigner(t, "kid-a", jose.ES256)}
+	p.issuer.keys = []jose.JSONWebKey{p.key.public()}
+	o := Options{Dial: p.issuer.dial, Roots: p.issuer.ca.pool(), Now: p.clock.Now}
+	if change != nil {
+		change(&o)
+	}
+	p.Server = Start(t, o)
+	c := iamOf(p.Server)
+	must(c.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{
+		Url: aws.String(issuerURL), ClientIDList: []string{"openshift", "sts.amazonaws.com"}}))(t)
+	must(c.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String("r"), AssumeRolePolicyDocument: aws.String(trustText)}))(t)
+	return p
+}
+
+func (p party) assume(ctx context.Context, token string) error {
+	_, err := stsOf(p.Server).AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
+		RoleArn: aws.String(roleARN), RoleSessionName: aws.String("app"), WebIdentityToken: aws.String(token)})
+	return err
+}
+
+func (p party) trust(t testing.TB, policy string) {
+	t.Helper()
+	must(iamOf(p.Server).UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{
+		RoleName: aws.String("r"), PolicyDocument: aws.String(policy)}))(t)
+}
+
+type tokenOf string
+
+func (k tokenOf) GetIdentityToken() ([]byte, error) { return []byte(k), nil }
+
+func TestATokenBecomesTheRole(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	token := p.key.sign(t, workload(p.clock.Now()))
+	config := configuration(p.Server)
+	config.Credentials = stscreds.NewWebIdentityRoleProvider(stsOf(p.Server), roleARN, tokenOf(token),
+		func(o *stscreds.WebIdentityRoleOptions) { o.RoleSessionName = "app" })
+	got := must(sts.NewFromConfig(config).GetCallerIdentity(t.Context(), nil))(t)
+	if *got.Arn != "arn:aws:sts::123456789012:assumed-role/r/app" || *got.Account != "123456789012" || !strings.HasSuffix(*got.UserId, ":app") {
+		t.Errorf("%s %s %s", *got.Arn, *got.Account, *got.UserId)
+	}
+	_, err := iam.NewFromConfig(config).GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("r")})
+	refused(t, err, "AccessDenied", "User: arn:aws:sts::123456789012:assumed-role/r/app is not authorized to perform: iam:GetRole")
+}
+
+func TestASessionEnds(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	out := must(stsOf(p.Server).AssumeRoleWithWebIdentity(t.Context(), &sts.AssumeRoleWithWebIdentityInput{
+		RoleArn: aws.String(roleARN), RoleSessionName: aws.String("app"), DurationSeconds: aws.Int32(900),
+		WebIdentityToken: aws.String(p.key.sign(t, workload(p.clock.Now())))}))(t)
+	if *out.SubjectFromWebIdentityToken != "system:serviceaccount:ns:sa" || *out.Audience != "openshift" ||
+		*out.Provider != "arn:aws:iam::123456789012:oidc-provider/oidc.example.com/prod-a" {
+		t.Errorf("%+v", out)
+	}
+	config := configuration(p.Server)
+	config.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		return aws.Credentials{AccessKeyID: *out.Credentials.AccessKeyId, SecretAccessKey: *out.Credentials.SecretAccessKey,
+			SessionToken: *out.Credentials.SessionToken}, nil
+	})
+	c := sts.NewFromConfig(config)
+	must(c.GetCallerIdentity(t.Context(), nil))(t)
+	p.clock.pass(15 * time.Minute)
+	_, err := c.GetCallerIdentity(t.Context(), nil)
+	refused(t, err, "ExpiredToken", "expired")
+}
+
+func TestEveryAlgorithmOfAWSVerifies(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512} {
+		key := newSigner(t, "kid-"+string(alg), alg)
+		p.issuer.change(func(i *issuer) { i.keys = []jose.JSONWebKey{key.public()} })
+		if err := p.assume(t.Context(), key.sign(t, workload(p.clock.Now()))); err != nil {
+			t.Errorf("%s: %v", alg, err)
+		}
+		p.clock.pass(6 * time.Minute)
+	}
+	key := newSigner(t, "kid-pss", jose.PS256)
+	p.issuer.change(func(i *issuer) { i.keys = []jose.JSONWebKey{key.public()} })
+	refused(t, p.assume(t.Context(), key.sign(t, workload(p.clock.Now()))), "InvalidIdentityToken", "not a valid JWT")
+}
+
+const (
+	noKey     = "Couldn't retrieve verification key from your identity provider"
+	noRight   = "Not authorized to perform sts:AssumeRoleWithWebIdentity"
+	notJWT    = "The ID Token provided is not a valid JWT"
+	noCert    = "OpenIDConnect provider's HTTPS certificate doesn't match configured thumbprint"
+	noClient  = "Incorrect token audience"
+	badTokens = "InvalidIdentityToken"
+)
+
+func TestAWSsSentenceForEveryTokenThatItRefuses(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	now := p.clock.Now()
+	good := p.key.sign(t, workload(now))
+	stranger := newSigner(t, "kid-a", jose.ES256)
+	for name, c := range map[string]struct{ token, code, says string }{
+		"garbage":                       {"garbage", badTokens, notJWT},
+		"a token cut short":             {good[:len(good)-20], badTokens, notJWT},
+		"another key under the kid":     {stranger.sign(t, workload(now)), badTokens, notJWT},
+		"an unpublished key":            {newSigner(t, "kid-b", jose.ES256).sign(t, workload(now)), badTokens, noKey},
+		"no kid":                        {signer{"", p.key.alg, p.key.key}.sign(t, workload(now)), badTokens, noKey},
+		"another algorithm for the kid": {newSigner(t, "kid-a", jose.RS256).sign(t, workload(now)), badTokens, noKey},
+		"another issuer":                {p.key.sign(t, workload(now, "iss", issuerURL+"/")), badTokens, "No OpenIDConnect provider found in your account for " + issuerURL + "/"},
+		"an audience not registered":    {p.key.sign(t, workload(now, "aud", []string{"vault"})), badTokens, noClient},
+		"two audiences":                 {p.key.sign(t, workload(now, "aud", []string{"openshift", "vault"})), badTokens, noClient},
+		"a party not registered":        {p.key.sign(t, workload(now, "azp", "vault")), badTokens, noClient},
+		"expired":                       {p.key.sign(t, workload(now, "exp", now.Add(-5*time.Minute).Unix())), "ExpiredTokenException", "Token expired: current date/time"},
+		"an audience not in the policy": {p.key.sign(t, workload(now, "aud", "sts.amazonaws.com")), "AccessDenied", noRight},
+		"another namespace":             {p.key.sign(t, workload(now, "sub", "system:serviceaccount:other:sa")), "AccessDenied", noRight},
+		"no aud":                        {p.key.sign(t, workload(now, "aud", nil)), badTokens, "Missing a required claim: aud"},
+		"no sub":                        {p.key.sign(t, workload(now, "sub", nil)), badTokens, "Missing a required claim: sub"},
+		"no iss":                        {p.key.sign(t, workload(now, "iss", nil)), badTokens, "Missing a required claim: iss"},
+		"no exp":                        {p.key.sign(t, workload(now, "exp", nil)), badTokens, "Missing a required claim: exp"},
+		"no iat":                        {p.key.sign(t, workload(now, "iat", nil)), badTokens, "Missing a required claim: iat"},
+		"a fraction of a second":        {p.key.sign(t, workload(now, "exp", 1.5)), badTokens, notJWT},
+		"a subject too long":            {p.key.sign(t, workload(now, "sub", strings.Repeat("s", 256))), badTokens, "subject"},
+		"too short":                     {"abc", "ValidationError", "webIdentityToken"},
+		"too long":                      {strings.Repeat("a", 20001), "ValidationError", "less than or equal to 20000"},
+	} {
+		t.Run(name, func(t *testing.T) { refused(t, p.assume(t.Context(), c.token), c.code, c.says) })
+	}
+	for name, token := range map[string]string{
+		"good": good, "within five minutes of its end": p.key.sign(t, workload(now, "exp", now.Add(-299*time.Second).Unix())),
+		"a registered party beside a foreign audience": p.key.sign(t, workload(now, "azp", "openshift", "aud", "vault")),
+	} {
+		if err := p.assume(t.Context(), token); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAnIssuerThatIsNotAsAWSAsksHasNoKeys(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*issuer){
+		"no response types": func(i *issuer) { delete(i.discovery, "response_types_supported") },
+		"no subject types":  func(i *issuer) { delete(i.discovery, "subject_types_supported") },
+		"no algorithms":     func(i *issuer) { delete(i.discovery, "id_token_signing_alg_values_supported") },
+		"another issuer":    func(i *issuer) { i.discovery["issuer"] = issuerURL + "/" },
+		"keys without TLS":  func(i *issuer) { i.discovery["jwks_uri"] = "http://oidc.example.com/prod-a/keys.json" },
+		"a redirect":        func(i *issuer) { i.moved = true },
+		"no keys":           func(i *issuer) { i.keys = nil },
+		"the kid twice":     func(i *issuer) { i.keys = append(i.keys, i.keys[0]) },
+		"more than 100 keys": func(i *issuer) {
+			for n := range 100 {
+				more := i.keys[0]
+				more.KeyID = fmt.Sprint(n)
+				i.keys = append(i.keys, more)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := stage(t, nil)
+			p.issuer.change(change)
+			refused(t, p.assume(t.Context(), p.key.sign(t, workload(p.clock.Now()))), badTokens, noKey)
+		})
+	}
+}
+
+func TestAPrivateChainNeedsItsThumbprint(t *testing.T) {
+	t.Parallel()
+	p := stage(t, func(o *Options) { o.Roots = nil })
+	token := p.key.sign(t, workload(p.clock.Now()))
+	if err := p.assume(t.Context(), token); err != nil {
+		t.Fatal("with the thumbprint that was fetched when the provider was made:", err)
+	}
+	if got, want := p.State().Providers[0].Thumbprints[0], thumbprintOf(p.issuer.ca.cert); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	must(iamOf(p.Server).UpdateOpenIDConnectProviderThumbprint(t.Context(), &iam.UpdateOpenIDConnectProviderThumbprintInput{
+		OpenIDConnectProviderArn: aws.String(p.State().Providers[0].ARN), ThumbprintList: []string{strings.Repeat("00", 20)}}))(t)
+	refused(t, p.assume(t.Context(), token), badTokens, noCert)
+}
+
+func TestAPublicChainNeedsNoThumbprint(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	must(iamOf(p.Server).UpdateOpenIDConnectProviderThumbprint(t.Context(), &iam.UpdateOpenIDConnectProviderThumbprintInput{
+		OpenIDConnectProviderArn: aws.String(p.State().Providers[0].ARN), ThumbprintList: []string{strings.Repeat("00", 20)}}))(t)
+	if err := p.assume(t.Context(), p.key.sign(t, workload(p.clock.Now()))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeysAreKeptUntilTheirCopyLapses(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	next := newSigner(t, "kid-next", jose.ES256)
+	before := p.issuer.hit("/keys.json")
+	token := func(s signer) string { return s.sign(t, workload(p.clock.Now())) }
+	if err := p.assume(t.Context(), token(p.key)); err != nil {
+		t.Fatal(err)
+	}
+	p.issuer.change(func(i *issuer) { i.keys = []jose.JSONWebKey{next.public()} })
+	p.clock.pass(299 * time.Second)
+	refused(t, p.assume(t.Context(), token(next)), badTokens, noKey)
+	if err := p.assume(t.Context(), token(p.key)); err != nil {
+		t.Error("a key that is withdrawn still counts in the copy:", err)
+	}
+	if n := p.issuer.hit("/keys.json") - before; n != 1 {
+		t.Errorf("the keys were fetched %d times for an unknown kid", n)
+	}
+	p.clock.pass(time.Second)
+	if err := p.assume(t.Context(), token(next)); err != nil {
+		t.Error(err)
+	}
+	refused(t, p.assume(t.Context(), token(p.key)), badTokens, noKey)
+}
+
+func TestACopyLapsesAsTheIssuerSays(t *testing.T) {
+	t.Parallel()
+	for value, kept := range map[string]time.Duration{
+		"": 5 * time.Minute, "max-age=60": time.Minute, "public, MAX-AGE=\"60\"": time.Minute, "no-store": 0,
+		"max-age=0": 0, "no-cache, max-age=60": 0, "max-age=60, s-maxage=1": time.Minute,
+	} {
+		if got := freshness(http.Header{"Cache-Control": {value}}); got != kept {
+			t.Errorf("%q: got %v, want %v", value, got, kept)
+		}
+	}
+	if freshness(http.Header{"Pragma": {"no-cache"}}) != 0 {
+		t.Error("Pragma does not count")
+	}
+}
+
+func TestDeletingAProviderDropsItsKeys(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	if err := p.assume(t.Context(), p.key.sign(t, workload(p.clock.Now()))); err != nil {
+		t.Fatal(err)
+	}
+	next := newSigner(t, "kid-next", jose.ES256)
+	p.issuer.change(func(i *issuer) { i.keys = []jose.JSONWebKey{next.public()} })
+	c, arn := iamOf(p.Server), p.State().Providers[0].ARN
+	must(c.DeleteOpenIDConnectProvider(t.Context(), &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: &arn}))(t)
+	must(c.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{
+		Url: aws.String(issuerURL), ClientIDList: []string{"openshift"}}))(t)
+	if err := p.assume(t.Context(), next.sign(t, workload(p.clock.Now()))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatATrustPolicyLetsIn(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	token := p.key.sign(t, workload(p.clock.Now()))
+	const (
+		federated = `"Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/prod-a"}`
+		action    = `"Action":"sts:AssumeRoleWithWebIdentity"`
+		allow     = `{"Effect":"Allow",` + federated + `,` + action + `}`
+		sub       = `"oidc.example.com/prod-a:sub":`
+	)
+	when := func(condition string) string {
+		return strings.TrimSuffix(allow, "}") + `,"Condition":{` + condition + `}}`
+	}
+	for statements, in := range map[string]bool{
+		allow: true,
+		`{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.example.com"},` + action + `}`: false,
+		`{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}`:                               false,
+		`{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"},` + allow:                      true,
+		`{"Effect":"Allow",` + federated + `,"Action":"sts:AssumeRole"}`:                                                         false,
+		`{"Effect":"Allow",` + federated + `,"Action":["sts:TagSession","sts:assumerolewith*"]}`:                                 true,
+		`{"Effect":"Deny",` + federated + `,` + action + `},` + allow:                                                            false,
+		when(`"StringEquals":{` + sub + `["system:serviceaccount:ns:other","system:serviceaccount:ns:sa"]}`):                     true,
+		when(`"StringEquals":{` + sub + `"system:serviceaccount:ns:*"}`):                                                         false,
+		when(`"StringLike":{` + sub + `"system:serviceaccount:ns:*"}`):                                                           true,
+		when(`"StringLike":{` + sub + `"system:serviceaccount:n?:sa"}`):                                                          true,
+		when(`"ForAnyValue:StringEquals":{` + sub + `["x","system:serviceaccount:ns:sa"]}`):                                      true,
+		when(`"ForAnyValue:StringLike":{` + sub + `"*:other"}`):                                                                  false,
+		when(`"ForAllValues:StringEquals":{"oidc.example.com/prod-a:absent":"x"}`):                                               true,
+		when(`"StringEquals":{"oidc.example.com/prod-a:absent":"x"}`):                                                            false,
+		when(`"StringEqualsIfExists":{"oidc.example.com/prod-a:absent":"x"}`):                                                    true,
+		when(`"StringNotEquals":{` + sub + `"system:serviceaccount:ns:sa"}`):                                                     false,
+		when(`"StringNotLike":{` + sub + `"system:serviceaccount:kube-system:*"}`):                                               true,
+		when(`"StringEqualsIgnoreCase":{` + sub + `"SYSTEM:serviceaccount:ns:sa"}`):                                              true,
+		when(`"StringEquals":{"OIDC.example.com/prod-a:sub":"system:serviceaccount:ns:sa"}`):                                     false,
+		when(`"StringEquals":{"oidc.example.com:sub":"system:serviceaccount:ns:sa"}`):                                            false,
+		when(`"Null":{` + sub + `"false"}`):                                                                                      true,
+		when(`"Null":{` + sub + `"true"}`):                                                                                       false,
+		when(`"StringEquals":{` + sub + `"system:serviceaccount:ns:sa"},"StringLike":{"oidc.example.com/prod-a:aud":"vault"}`):   false,
+	} {
+		p.trust(t, `{"Version":"2012-10-17","Statement":[`+statements+`]}`)
+		err := p.assume(t.Context(), token)
+		if in && err != nil {
+			t.Errorf("%s\n%v", statements, err)
+		}
+		if !in {
+			t.Run(statements, func(t *testing.T) { refused(t, err, "AccessDenied", noRight) })
+		}
+	}
+}
+
+func TestARoleIsAssumedOnlyAsItIs(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	token := p.key.sign(t, workload(p.clock.Now()))
+	for name, c := range map[string]struct {
+		in         sts.AssumeRoleWithWebIdentityInput
+		code, says string
+	}{
+		"no such role":      {sts.AssumeRoleWithWebIdentityInput{RoleArn: aws.String(roleARN + "x")}, "AccessDenied", noRight},
+		"another path":      {sts.AssumeRoleWithWebIdentityInput{RoleArn: aws.String("arn:aws:iam::123456789012:role/p/r")}, "AccessDenied", noRight},
+		"another account":   {sts.AssumeRoleWithWebIdentityInput{RoleArn: aws.String("arn:aws:iam::210987654321:role/r")}, badTokens, "No OpenIDConnect provider found in your account"},
+		"another partition": {sts.AssumeRoleWithWebIdentityInput{RoleArn: aws.String("arn:aws-cn:iam::123456789012:role/r")}, "AccessDenied", noRight},
+		"no ARN":            {sts.AssumeRoleWithWebIdentityInput{RoleArn: aws.String("arn:aws:iam::123456789012:user/r")}, "ValidationError", "ARN is invalid"},
+		"too short":         {sts.AssumeRoleWithWebIdentityInput{DurationSeconds: aws.Int32(899)}, "ValidationError", "greater than or equal to 900"},
+		"too long":          {sts.AssumeRoleWithWebIdentityInput{DurationSeconds: aws.Int32(43201)}, "ValidationError", "less than or equal to 43200"},
+		"longer than the role allows": {sts.AssumeRoleWithWebIdentityInput{DurationSeconds: aws.Int32(3601)}, "ValidationError",
+			"The requested DurationSeconds exceeds the MaxSessionDuration set for this role."},
+		"a session name of one letter": {sts.AssumeRoleWithWebIdentityInput{RoleSessionName: aws.String("a")}, "ValidationError", "roleSessionName"},
+		"a broken session policy":      {sts.AssumeRoleWithWebIdentityInput{Policy: aws.String("{")}, "MalformedPolicyDocument", "Json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := c.in
+			in.WebIdentityToken = &token
+			if in.RoleArn == nil {
+				in.RoleArn = aws.String(roleARN)
+			}
+			if in.RoleSessionName == nil {
+				in.RoleSessionName = aws.String("app")
+			}
+			_, err := stsOf(p.Server).AssumeRoleWithWebIdentity(t.Context(), &in)
+			refused(t, err, c.code, c.says)
+		})
+	}
+}
+
+func TestSTSSeesAChangeLateAsReadsDo(t *testing.T) {
+	t.Parallel()
+	p := stage(t, func(o *Options) { o.ConsistencyDelay = 10 * time.Second })
+	token := p.key.sign(t, workload(p.clock.Now()))
+	refused(t, p.assume(t.Context(), token), badTokens, "No OpenIDConnect provider found")
+	p.clock.pass(10 * time.Second)
+	if err := p.assume(t.Context(), token); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMakingAProviderWithoutAThumbprintReachesTheIssuer(t *testing.T) {
+	t.Parallel()
+	i := startIssuer(t)
+	i.keys = []jose.JSONWebKey{newSigner(t, "kid-a", jose.ES256).public()}
+	i.moved = true
+	s := Start(t, Options{Dial: i.dial})
+	in := &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuerURL)}
+	_, err := iamOf(s).CreateOpenIDConnectProvider(t.Context(), in)
+	refused(t, err, "OpenIdIdpCommunicationError", issuerURL)
+	in.ThumbprintList = []string{strings.Repeat("a0", 20)}
+	must(iamOf(s).CreateOpenIDConnectProvider(t.Context(), in))(t)
+}
