@@ -216,19 +216,20 @@ func (d document) keys() (map[string]bool, error) {
 	return out, nil
 }
 
-// addGrants adds a document's permissions one by one, as readable lines: "Allow ACTION on RESOURCE if …". How they are
+// grants are a document's permissions one by one, as readable lines: "Allow ACTION on RESOURCE if …". How they are
 // grouped into statements is gone, so documents with the same grants permit the same.
-func (d document) addGrants(to map[string]bool) error {
+func (d document) grants() (map[string]bool, error) {
+	out := map[string]bool{}
 	for _, raw := range d.Statement {
 		s, err := parseStatement(raw)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, line := range s.grants() {
-			to[line] = true
+			out[line] = true
 		}
 	}
-	return nil
+	return out, nil
 }
 
 func (s statement) grants() []string {
@@ -295,39 +296,45 @@ type change struct {
 	lost        []string // grants that late takes away, and refusals that it brings
 }
 
-// compare tells old and now apart by what they permit. In between stands the widest of both, unless it does not fit:
-// then late makes the whole change.
+// compare tells old and now apart by what they permit. In between stands the union of both, unless it does not fit, or
+// what they refuse differs too: then late makes the whole change, as no order of two writes is better than one.
 func compare(old, now document) (change, error) {
-	wide, err := widest(old, now)
+	was, err := old.grants()
 	if err != nil {
 		return change{}, err
 	}
-	was, is, between := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for d, g := range map[*document]map[string]bool{&old: was, &now: is, &wide: between} {
-		if err := d.addGrants(g); err != nil {
-			return change{}, err
-		}
+	is, err := now.grants()
+	if err != nil {
+		return change{}, err
 	}
 	text, err := now.fit(inlineLimit)
 	if err != nil {
 		return change{}, err
 	}
-	wideText, err := wide.fit(inlineLimit)
-	if err != nil || len(wide.Statement) == 0 {
-		return change{late: write{text, diffLines(was, is)}, lost: lost(was, is)}, nil
+	whole := change{late: write{text, diffLines(was, is)}, lost: lost(was, is)}
+	union, err := old.union(now)
+	if err != nil {
+		return change{}, err
 	}
-	c := change{early: write{wideText, diffLines(was, between)}, late: write{text, diffLines(between, is)}, lost: lost(was, is)}
+	unionText, err := union.fit(inlineLimit)
+	if err != nil || slices.ContainsFunc(whole.late.diff, func(l string) bool { return isDeny(l[len("+ "):]) }) {
+		return whole, nil
+	}
+	between := maps.Clone(was)
+	maps.Copy(between, is)
+	c := change{early: write{unionText, diffLines(was, between)}, late: write{text, diffLines(between, is)}, lost: whole.lost}
 	if len(c.late.diff) == 0 {
 		c.early.text = text // the same permissions, as they were written
 	}
 	return c, nil
 }
 
+func isDeny(grant string) bool { return strings.HasPrefix(grant, "Deny ") }
+
 // lost is what is no longer permitted: an Allow that goes, a Deny that comes.
 func lost(was, is map[string]bool) []string {
-	deny := func(line string) bool { return strings.HasPrefix(line, "Deny ") }
-	return slices.Concat(slices.DeleteFunc(without(was, is), deny),
-		slices.DeleteFunc(without(is, was), func(line string) bool { return !deny(line) }))
+	allowed := func(line string) bool { return !isDeny(line) }
+	return slices.Concat(slices.DeleteFunc(without(was, is), isDeny), slices.DeleteFunc(without(is, was), allowed))
 }
 
 func without(a, b map[string]bool) []string {
@@ -341,29 +348,19 @@ func without(a, b map[string]bool) []string {
 	return out
 }
 
-// widest permits what either of two documents permits.
-func widest(old, now document) (document, error) {
-	oldKeys, err := old.keys()
-	if err != nil {
-		return document{}, err
-	}
-	nowKeys, err := now.keys()
-	if err != nil {
-		return document{}, err
-	}
-	out := document{Version: now.Version}
+// union has the statements of both documents, once each.
+func (d document) union(e document) (document, error) {
+	out := document{Version: e.Version}
 	seen := map[string]bool{}
-	for _, raw := range slices.Concat(old.Statement, now.Statement) {
+	for _, raw := range slices.Concat(d.Statement, e.Statement) {
 		s, err := parseStatement(raw)
 		if err != nil {
 			return document{}, err
 		}
-		k := s.key()
-		if seen[k] || (s.Effect == "Deny" && !(oldKeys[k] && nowKeys[k])) {
-			continue
+		if k := s.key(); !seen[k] {
+			seen[k] = true
+			out.Statement = append(out.Statement, raw)
 		}
-		seen[k] = true
-		out.Statement = append(out.Statement, raw)
 	}
 	return out, nil
 }

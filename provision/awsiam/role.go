@@ -194,7 +194,7 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 		return decision{}, notOurs(roleThing+" "+r.Name, r.Owner, have.tags)
 	}
 	if a, _, ok := splitARN(t.ProviderARN); ok && have.arn != a.RoleARN(r.Name) {
-		return decision{}, fmt.Errorf("%s %s has the ARN %s: keypost makes roles without a path, and would write %s into the cluster",
+		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be told %s: keypost's roles have no path and exactly this name",
 			roleThing, r.Name, have.arn, a.RoleARN(r.Name))
 	}
 	d := decision{notes: append([]string{"Existing role " + have.arn + " found"}, r.longSubjects()...)}

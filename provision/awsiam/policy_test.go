@@ -1,0 +1,215 @@
+package awsiam
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func parsed(t *testing.T, text string) document {
+	t.Helper()
+	d, err := parseDocument(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return d
+}
+
+func TestComparePutsAdditionsBeforeRemovals(t *testing.T) {
+	const ab, bc = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s:A","s:B"],"Resource":"*"}]}`,
+		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s:B","s:C"],"Resource":"*"}]}`
+	big := func(action string) string {
+		return fmt.Sprintf(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":%q,"Resource":%q}]}`,
+			action, "arn:aws:s3:::"+strings.Repeat("x", 6000))
+	}
+	deny := func(action string) string {
+		return strings.Replace(ab, `"Statement":[`, `"Statement":[{"Effect":"Deny","Action":"`+action+`","Resource":"*"},`, 1)
+	}
+	for _, tt := range []struct {
+		name, old, now    string
+		early, late, lost int // lines
+	}{
+		{name: "the same", old: ab, now: ab},
+		{name: "the same, said otherwise", old: ab, now: `{"Version":"2012-10-17","Statement":[
+			{"Resource":["*"],"Action":"s:B","Effect":"Allow"},{"Sid":"x","Effect":"Allow","Action":["s:A"],"Resource":["*","*"]}]}`},
+		{name: "one comes, one goes", old: ab, now: bc, early: 1, late: 1, lost: 1},
+		{name: "one comes", old: ab, now: strings.Replace(ab, `"s:B"`, `"s:B","s:C"`, 1), early: 1},
+		{name: "one goes", old: ab, now: strings.Replace(ab, `,"s:B"`, ``, 1), late: 1, lost: 1},
+		{name: "both do not fit together", old: big("s:A"), now: big("s:B"), late: 2, lost: 1},
+		{name: "a refusal comes: that is a loss", old: ab, now: deny("s:A"), late: 1, lost: 1},
+		{name: "a refusal goes: that is none", old: deny("s:A"), now: ab, late: 1},
+		{name: "a refusal changes: nothing is permitted in between that neither permits", old: deny("s:A"), now: strings.Replace(deny("s:B"), `"s:B"]`, `"s:B","s:C"]`, 1),
+			late: 3, lost: 1},
+		{name: "a condition is another permission", old: ab, now: strings.Replace(ab, `"*"}`, `"*","Condition":{"Bool":{"k":true}}}`, 1), early: 2, late: 2, lost: 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			now := parsed(t, tt.now)
+			c, err := compare(parsed(t, tt.old), now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(c.early.diff) != tt.early || len(c.late.diff) != tt.late || len(c.lost) != tt.lost {
+				t.Errorf("early %q\nlate %q\nlost %q", c.early.diff, c.late.diff, c.lost)
+			}
+			last := tt.old
+			if tt.early > 0 {
+				last = c.early.text
+				if again, err := compare(parsed(t, last), now); err != nil || len(again.early.diff) > 0 || len(again.late.diff) != tt.late {
+					t.Errorf("after the first write: %+v, %v", again, err)
+				}
+			}
+			if tt.late > 0 {
+				last = c.late.text
+			}
+			if again, err := compare(parsed(t, last), now); err != nil || len(again.early.diff)+len(again.late.diff) > 0 {
+				t.Errorf("after both writes: %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// However a policy is written, it is the same policy; and one that says anything else is not.
+func TestPoliciesAreComparedByMeaning(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		statements := randomStatements(r)
+		text := rewrite(r, statements)
+		d := parsed(t, text)
+		c, err := compare(d, parsed(t, rewrite(r, statements)))
+		if err != nil || len(c.early.diff)+len(c.late.diff)+len(c.lost) > 0 {
+			t.Fatalf("seed %d: %s differs from itself: %+v, %v", seed, text, c, err)
+		}
+		more := slices.Concat(statements, []plain{{"Allow", []string{"other:Action"}, []string{"*"}, nil}})
+		c, err = compare(d, parsed(t, rewrite(r, more)))
+		if err != nil || !slices.Equal(c.early.diff, []string{"+ Allow other:Action on *"}) || len(c.late.diff)+len(c.lost) > 0 {
+			t.Fatalf("seed %d: %+v, %v", seed, c, err)
+		}
+		c, err = compare(parsed(t, rewrite(r, more)), d)
+		if err != nil || len(c.early.diff) > 0 || !slices.Equal(c.late.diff, []string{"- Allow other:Action on *"}) ||
+			!slices.Equal(c.lost, []string{"Allow other:Action on *"}) {
+			t.Fatalf("seed %d: %+v, %v", seed, c, err)
+		}
+	}
+}
+
+type plain struct {
+	effect             string
+	actions, resources []string
+	condition          map[string]map[string][]string
+}
+
+func randomStatements(r *rand.Rand) []plain {
+	pick := func(prefix string) []string {
+		var out []string
+		for range 1 + r.IntN(3) {
+			out = append(out, fmt.Sprintf("%s%d", prefix, r.IntN(9)))
+		}
+		return out
+	}
+	var out []plain
+	for range 1 + r.IntN(4) {
+		s := plain{effect: "Allow", actions: pick("svc:Action"), resources: pick("arn:aws:s3:::b /+%<&>")}
+		if r.IntN(4) == 0 {
+			s.effect = "Deny"
+		}
+		if r.IntN(2) == 0 {
+			s.condition = map[string]map[string][]string{"StringEquals": {"k:a": pick("é"), "k:b": pick("v")}, "Bool": {"k:c": {"true"}}, "NumericLessThan": {"k:d": {"3.50"}}}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// rewrite writes statements in one of the ways that mean the same: order, lists or scalars, doubles, labels, white
+// space, splitting, encoding.
+func rewrite(r *rand.Rand, statements []plain) string {
+	var list []json.RawMessage
+	for _, s := range statements {
+		parts := [][]string{s.actions}
+		if len(s.actions) > 1 && r.IntN(2) == 0 {
+			parts = [][]string{s.actions[:1], s.actions[1:]}
+		}
+		for _, actions := range parts {
+			list = append(list, statementText(r, s, actions))
+		}
+	}
+	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	if r.IntN(3) == 0 {
+		list = append(list, list[0])
+	}
+	var statement any = list
+	if len(list) == 1 && r.IntN(2) == 0 {
+		statement = list[0]
+	}
+	doc := map[string]any{"Version": "2012-10-17", "Statement": statement}
+	out, err := json.Marshal(doc)
+	if r.IntN(2) == 0 {
+		out, err = json.MarshalIndent(doc, "\t", "  ")
+	}
+	if err != nil {
+		panic(err)
+	}
+	if r.IntN(2) == 0 {
+		return strings.ReplaceAll(url.QueryEscape(string(out)), "+", "%20")
+	}
+	return string(out)
+}
+
+func statementText(r *rand.Rand, s plain, actions []string) json.RawMessage {
+	members := []string{fmt.Sprintf(`"Effect":%q`, s.effect), `"Action":` + valuesText(r, actions), `"Resource":` + valuesText(r, s.resources)}
+	if r.IntN(3) == 0 {
+		members = append(members, fmt.Sprintf(`"Sid":"S%d"`, r.IntN(1000)))
+	}
+	var operators []string
+	for operator, keys := range s.condition {
+		var pairs []string
+		for k, v := range keys {
+			text := valuesText(r, v)
+			if operator != "StringEquals" && r.IntN(2) == 0 {
+				text = v[0] // true and 3.50 instead of "true" and "3.50"
+			}
+			pairs = append(pairs, fmt.Sprintf("%q:%s", k, text))
+		}
+		operators = append(operators, fmt.Sprintf("%q:{%s}", operator, strings.Join(pairs, ",")))
+	}
+	if len(operators) > 0 {
+		members = append(members, `"Condition":{`+strings.Join(operators, ",")+`}`)
+	}
+	r.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	return json.RawMessage("{" + strings.Join(members, ",") + "}")
+}
+
+func valuesText(r *rand.Rand, values []string) string {
+	values = slices.Clone(values)
+	if len(values) == 1 && r.IntN(2) == 0 {
+		return string(mustJSON(values[0]))
+	}
+	r.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
+	if r.IntN(3) == 0 {
+		values = append(values, values[0])
+	}
+	return string(mustJSON(values))
+}
+
+func FuzzParseDocument(f *testing.F) {
+	f.Add(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"s:A","Condition":{"Bool":{"k":true}}}]}`)
+	f.Add(`%7B%22Statement%22%3A%7B%22NotPrincipal%22%3A%7B%22AWS%22%3A%5B%22a%22%5D%7D%7D%7D`)
+	f.Add(`{"Id":"x","Statement":[{"Action":[1,null]}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := parseDocument(text)
+		if err != nil {
+			return
+		}
+		again, err := parseDocument(d.String())
+		if err != nil || again.String() != d.String() {
+			t.Fatalf("%q became %q, then %q: %v", text, d, again, err)
+		}
+		if c, err := compare(d, again); err == nil && len(c.early.diff)+len(c.late.diff)+len(c.lost) > 0 {
+			t.Fatalf("%q differs from itself: %+v", text, c)
+		}
+	})
+}
