@@ -1,0 +1,273 @@
+package provision_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/keypost/keypost/provision"
+)
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const arn = "arn:aws:iam::111122223333:role/demo-ns-a-creds"
+
+// Installers and scripts take the files as ccoctl makes them: names, bytes (no newline at the end) and modes.
+func TestFilesAreCcoctls(t *testing.T) {
+	secret := provision.Secret{Namespace: "ns-a", Name: "creds", RoleARN: arn}
+	unknown := provision.Secret{Namespace: "ns-a", Name: "creds"}
+	elsewhere := secret
+	elsewhere.TokenPath = "/var/run/secrets/other/token"
+	for _, tt := range []struct {
+		name string
+		file provision.File
+		path string
+		mode fs.FileMode
+		want string
+	}{
+		{"secret", secret.File(), "manifests/ns-a-creds-credentials.yaml", 0o600, `apiVersion: v1
+stringData:
+  credentials: |-
+    [default]
+    sts_regional_endpoints = regional
+    role_arn = ` + arn + `
+    web_identity_token_file = /var/run/secrets/openshift/serviceaccount/token
+kind: Secret
+metadata:
+  name: creds
+  namespace: ns-a
+type: Opaque`},
+		{"secret with a token elsewhere", elsewhere.File(), "manifests/ns-a-creds-credentials.yaml", 0o600, `apiVersion: v1
+stringData:
+  credentials: |-
+    [default]
+    sts_regional_endpoints = regional
+    role_arn = ` + arn + `
+    web_identity_token_file = /var/run/secrets/other/token
+kind: Secret
+metadata:
+  name: creds
+  namespace: ns-a
+type: Opaque`},
+		{"secret without a role", unknown.File(), "manifests/ns-a-creds-credentials.yaml", 0o600, `apiVersion: v1
+stringData:
+  credentials: |-
+    [default]
+    sts_regional_endpoints = regional
+    role_arn = ` + `
+    web_identity_token_file = /var/run/secrets/openshift/serviceaccount/token
+kind: Secret
+metadata:
+  name: creds
+  namespace: ns-a
+type: Opaque
+POPULATE ROLE ARN AND DELETE THIS LINE`},
+		{"issuer", provision.Authentication("https://oidc.example.com/demo"), "manifests/cluster-authentication-02-config.yaml", 0o600,
+			`apiVersion: config.openshift.io/v1
+kind: Authentication
+metadata:
+  name: cluster
+spec:
+  serviceAccountIssuer: https://oidc.example.com/demo`},
+		{"discovery document", provision.Discovery([]byte("x")), "02-openid-configuration", 0o644, "x"},
+		{"JWKS", provision.Keys([]byte("x")), "03-keys.json", 0o644, "x"},
+		{"provider", provision.Provider([]byte("x")), "04-iam-identity-provider.json", 0o644, "x"},
+		{"role", provision.Role(0, "demo-ns-a-creds", []byte("x")), "05-0-demo-ns-a-creds-role.json", 0o644, "x"},
+		{"policy", provision.RolePolicy(12, "demo-ns-a-creds", []byte("x")), "06-12-demo-ns-a-creds-policy.json", 0o644, "x"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			d, err := provision.OpenDir(out, provision.Manifests)
+			check(t, err)
+			check(t, d.Write(tt.file))
+			path := filepath.Join(out, filepath.FromSlash(tt.path))
+			if d.Path(tt.file.Name) != path {
+				t.Errorf("it is at %s, want %s", d.Path(tt.file.Name), path)
+			}
+			info, err := os.Stat(path)
+			check(t, err)
+			data, err := os.ReadFile(path)
+			check(t, err)
+			if info.Mode() != tt.mode || string(data) != tt.want {
+				t.Errorf("mode %v, want %v; content\n%s\nwant\n%s", info.Mode(), tt.mode, data, tt.want)
+			}
+		})
+	}
+}
+
+// tree lists what is in a directory: mode, name, content.
+func tree(t *testing.T, dir string) []string {
+	t.Helper()
+	var lines []string
+	check(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := e.Info()
+		check(t, err)
+		line := info.Mode().String() + " " + strings.TrimPrefix(path, dir+"/")
+		if info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			check(t, err)
+			line += " " + string(data)
+		}
+		lines = append(lines, line)
+		return nil
+	}))
+	slices.Sort(lines)
+	return lines
+}
+
+func TestOpenDirMakesOneLevel(t *testing.T) {
+	parent := t.TempDir()
+	for range 2 { // the second time everything is there
+		_, err := provision.OpenDir(filepath.Join(parent, "out"), provision.Manifests, provision.TLS)
+		check(t, err)
+	}
+	want := []string{"drwx------ out", "drwx------ out/manifests", "drwx------ out/tls"}
+	if got := tree(t, parent); !slices.Equal(got, want) {
+		t.Errorf("made %v, want %v", got, want)
+	}
+	t.Chdir(parent)
+	d, err := provision.OpenDir("")
+	check(t, err)
+	if d.Path("03-keys.json") != "03-keys.json" {
+		t.Errorf("path %s: what is given relative stays relative", d.Path("03-keys.json"))
+	}
+	d, err = provision.OpenDir("out/")
+	check(t, err)
+	if d.Path("manifests/x.yaml") != "out/manifests/x.yaml" {
+		t.Errorf("path %s", d.Path("manifests/x.yaml"))
+	}
+}
+
+func TestOpenDirRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		make func(dir string) error
+		path string
+		want string
+	}{
+		{"a missing parent", func(string) error { return nil }, "no/out", "/no/out: its parent does not exist; make it first (mkdir -p "},
+		{"a file", func(d string) error { return os.WriteFile(d+"/out", nil, 0o600) }, "out", "not a directory"},
+		{"a file in place of manifests", func(d string) error { return os.WriteFile(d+"/manifests", nil, 0o600) }, "",
+			"manifests in it is no directory; move it away"},
+		{"a link in place of manifests", func(d string) error { return os.Symlink("elsewhere", d+"/manifests") }, "",
+			"manifests in it is no directory; move it away"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			check(t, tt.make(dir))
+			before := tree(t, dir)
+			_, err := provision.OpenDir(filepath.Join(dir, tt.path), provision.Manifests)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "output directory "+dir) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if after := tree(t, dir); !slices.Equal(before, after) {
+				t.Errorf("it made %v of %v", after, before)
+			}
+		})
+	}
+}
+
+// An interrupted run leaves temporary files; the next one takes away those, and only those.
+func TestOpenDirRemovesLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	check(t, os.Mkdir(dir+"/tls", 0o700))
+	for _, name := range []string{".keypost-ABC.tmp", "tls/.keypost-DEF.tmp", ".keypost.yaml", "x.tmp"} {
+		check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	_, err := provision.OpenDir(dir, provision.TLS)
+	check(t, err)
+	want := []string{"-rw------- .keypost.yaml ", "-rw------- x.tmp ", "drwx------ tls"}
+	if got := tree(t, dir); !slices.Equal(got, want) {
+		t.Errorf("left %q, want %q", got, want)
+	}
+}
+
+// What is there is replaced whole: no trailing bytes, no mode of an older file.
+func TestWriteReplaces(t *testing.T) {
+	dir := t.TempDir()
+	d, err := provision.OpenDir(dir, provision.Manifests)
+	check(t, err)
+	check(t, os.WriteFile(dir+"/manifests/a", []byte("long and older"), 0o666)) //nolint:gosec // as ccoctl might have left it
+	old, err := os.Open(dir + "/manifests/a")
+	check(t, err)
+	check(t, d.Write(
+		provision.File{Name: "manifests/a", Data: []byte("new"), Mode: 0o600},
+		provision.File{Name: "b", Data: []byte("new"), Mode: 0o644},
+	))
+	want := []string{"-rw------- manifests/a new", "-rw-r--r-- b new", "drwx------ manifests"}
+	if got := tree(t, dir); !slices.Equal(got, want) {
+		t.Errorf("there is %q, want %q", got, want)
+	}
+	data := make([]byte, 20)
+	if n, err := old.Read(data); err != nil || string(data[:n]) != "long and older" {
+		t.Errorf("the old file was written into: %q (%v)", data[:n], err)
+	}
+	check(t, old.Close())
+}
+
+// If one of the files cannot be written, none is, and what was there is as it was.
+func TestWriteIsAllOrNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		make func(dir string) error
+		file string
+		want string
+	}{
+		{"a link", func(d string) error { return os.Symlink("a", d+"/b") }, "b", "it is a symbolic link; remove it"},
+		{"a dangling link", func(d string) error { return os.Symlink("/nowhere/at/all", d+"/b") }, "b", "it is a symbolic link; remove it"},
+		{"a directory", func(d string) error { return os.Mkdir(d+"/b", 0o700) }, "b", "it is no regular file"},
+		{"a pipe", func(d string) error { return syscall.Mkfifo(d+"/b", 0o600) }, "b", "it is no regular file"},
+		{"a directory that was not asked for", func(d string) error { return os.Mkdir(d+"/tls", 0o700) }, "tls/b", "no file of the output directory"},
+		{"a place outside", func(string) error { return nil }, "../b", "no file of the output directory"},
+		{"a place outside by way of one inside", func(string) error { return nil }, "manifests/../../b", "no file of the output directory"},
+		{"an absolute place", func(string) error { return nil }, "/tmp/b", "no file of the output directory"},
+		{"no name", func(string) error { return nil }, "", "no file of the output directory"},
+		{"a hidden file", func(string) error { return nil }, "manifests/.b", "no file of the output directory"},
+		{"a directory that has gone", func(d string) error {
+			return os.Rename(d+"/manifests", d+"/other")
+		}, "manifests/b", "no such file or directory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			d, err := provision.OpenDir(dir, provision.Manifests)
+			check(t, err)
+			check(t, os.WriteFile(dir+"/a", []byte("old"), 0o600))
+			check(t, tt.make(dir))
+			before := tree(t, dir)
+			err = d.Write(provision.File{Name: "a", Data: []byte("new"), Mode: 0o600}, provision.File{Name: tt.file, Data: []byte("new"), Mode: 0o600})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "write ") {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if after := tree(t, dir); !slices.Equal(before, after) {
+				t.Errorf("it made %q of %q", after, before)
+			}
+		})
+	}
+}
+
+// A link that takes the directory's place after it was opened leads nowhere outside.
+func TestWriteStaysInside(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	d, err := provision.OpenDir(dir, provision.Manifests)
+	check(t, err)
+	check(t, os.Remove(dir+"/manifests"))
+	check(t, os.Symlink(outside, dir+"/manifests"))
+	if err := d.Write(provision.File{Name: "manifests/a", Mode: 0o600}); err == nil {
+		t.Error("written")
+	}
+	if got := tree(t, outside); len(got) > 0 {
+		t.Errorf("outside there is %v", got)
+	}
+}
