@@ -86,7 +86,7 @@ func deleteRolePolicy(q *request) (any, error) {
 func attachRolePolicy(q *request) (any, error) {
 	return changeRole(q, func(r *Role) error {
 		arn := q.in.text["PolicyArn"]
-		if err := q.checkPolicyARN(arn); err != nil {
+		if err := q.checkPolicyARN(arn, "Policy"); err != nil {
 			return err
 		}
 		if slices.Contains(r.Attached, arn) {

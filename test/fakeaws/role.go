@@ -89,8 +89,8 @@ func newRole(q *request) (Role, error) {
 	}
 	boundary := in.text["PermissionsBoundary"]
 	if in.has("PermissionsBoundary") {
-		if err := q.checkPolicyARN(boundary); err != nil {
-			return Role{}, fmt.Errorf("scope: %w", err)
+		if err := q.checkPolicyARN(boundary, "Scope ARN:"); err != nil {
+			return Role{}, err
 		}
 	}
 	return Role{
@@ -115,13 +115,13 @@ func checkTrust(s string) (string, error) {
 	return d.normalized()
 }
 
-// checkPolicyARN finds out whether an ARN could be that of a managed policy that there is.
-func (q *request) checkPolicyARN(arn string) error {
+// checkPolicyARN finds out whether an ARN is that of a managed policy that there is. what is how AWS's sentence calls it.
+func (q *request) checkPolicyARN(arn, what string) error {
 	m := regexp.MustCompile(`^arn:([a-z-]+):iam::(aws|\d{12}):policy/[\w+=,.@/-]+$`).FindStringSubmatch(arn)
 	if m == nil {
 		return invalidInput("ARN %s is not valid.", arn)
 	}
-	missing := noSuchEntity("Policy %s does not exist or is not attachable.", arn)
+	missing := noSuchEntity("%s %s does not exist or is not attachable.", what, arn)
 	if m[1] != q.Partition {
 		return missing
 	}
@@ -225,7 +225,7 @@ func updateAssumeRolePolicy(q *request) (any, error) {
 func putBoundary(q *request) (any, error) {
 	return changeRole(q, func(r *Role) error {
 		r.Boundary = q.in.text["PermissionsBoundary"]
-		return q.checkPolicyARN(r.Boundary)
+		return q.checkPolicyARN(r.Boundary, "Scope ARN:")
 	})
 }
 

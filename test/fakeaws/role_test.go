@@ -1,7 +1,9 @@
 package fakeaws
 
 import (
+	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -9,26 +11,249 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
+const boundaryARN = "arn:aws:iam::123456789012:policy/edge"
+
+func newRoleInput(name string) *iam.CreateRoleInput {
+	return &iam.CreateRoleInput{RoleName: &name, AssumeRolePolicyDocument: aws.String(trustText)}
+}
+
 func TestARoleIsReadBackAsItWasMade(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
 	c, ctx := iamOf(s), t.Context()
-	made := must(c.CreateRole(ctx, &iam.CreateRoleInput{
-		RoleName: aws.String("Prod-ns"), AssumeRolePolicyDocument: aws.String(trustText), Description: aws.String("for ns"),
-		PermissionsBoundary: aws.String("arn:aws:iam::123456789012:policy/edge"),
-		Tags:                []types.Tag{{Key: aws.String("Name"), Value: aws.String("prod")}},
-	}))(t).Role
-	if got := *made.Arn; got != "arn:aws:iam::123456789012:role/Prod-ns" {
+	in := newRoleInput("Prod-ns")
+	in.Description, in.PermissionsBoundary, in.Tags = aws.String("for ns"), aws.String(boundaryARN), tagged("Name")
+	if got := *must(c.CreateRole(ctx, in))(t).Role.Arn; got != "arn:aws:iam::123456789012:role/Prod-ns" {
 		t.Error(got)
 	}
 	got := must(c.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String("prod-NS")}))(t).Role
-	if text, _ := url.PathUnescape(*got.AssumeRolePolicyDocument); text != trustText {
-		t.Error(text)
+	if text, _ := url.PathUnescape(*got.AssumeRolePolicyDocument); text != trustText || strings.ContainsAny(*got.AssumeRolePolicyDocument, `+ {"`) {
+		t.Error(*got.AssumeRolePolicyDocument)
 	}
-	if *got.PermissionsBoundary.PermissionsBoundaryArn != "arn:aws:iam::123456789012:policy/edge" || *got.Description != "for ns" ||
-		len(got.Tags) != 1 || *got.Tags[0].Value != "prod" || *got.MaxSessionDuration != 3600 {
+	if *got.RoleName != "Prod-ns" || *got.PermissionsBoundary.PermissionsBoundaryArn != boundaryARN || *got.Description != "for ns" ||
+		len(got.Tags) != 1 || *got.Tags[0].Value != "owned" || *got.MaxSessionDuration != 3600 {
 		t.Errorf("%+v", got)
 	}
-	_, err := c.CreateRole(ctx, &iam.CreateRoleInput{RoleName: aws.String("PROD-NS"), AssumeRolePolicyDocument: aws.String(trustText)})
-	refused(t, err, "EntityAlreadyExists", "Role with name PROD-NS already exists.")
+	list := must(c.ListRoles(ctx, nil))(t).Roles
+	if len(list) != 1 || list[0].Tags != nil || list[0].PermissionsBoundary != nil || *list[0].AssumeRolePolicyDocument != *got.AssumeRolePolicyDocument {
+		t.Errorf("a list has neither tags nor boundaries, but policies: %+v", list)
+	}
+}
+
+func TestATrustPolicyComesBackInAWSsForm(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	in := newRoleInput("r")
+	in.AssumeRolePolicyDocument = aws.String(`{ "Statement": { "Action": ["sts:AssumeRole"], "Principal": {"AWS": ["*"]},
+		"Condition": {"Bool": {"aws:SecureTransport": [true]}}, "Effect": "Allow" }, "Version": "2012-10-17" }`)
+	must(iamOf(s).CreateRole(t.Context(), in))(t)
+	want := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole",` +
+		`"Condition":{"Bool":{"aws:SecureTransport":"true"}}}]}`
+	if got := s.State().Roles[0].Trust; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+func TestWhatAWSRefusesOfANewRole(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{ManagedPolicies: []string{boundaryARN}})
+	c := iamOf(s)
+	must(c.CreateRole(t.Context(), newRoleInput("There")))(t)
+	for name, x := range map[string]struct {
+		change     func(*iam.CreateRoleInput)
+		code, says string
+	}{
+		"the name in another case":  {func(in *iam.CreateRoleInput) { in.RoleName = aws.String("tHERE") }, "EntityAlreadyExists", "Role with name tHERE already exists."},
+		"65 letters":                {func(in *iam.CreateRoleInput) { in.RoleName = &texts(1, 65)[0] }, "ValidationError", "1 validation error detected: Value '" + texts(1, 65)[0] + "' at 'roleName' failed to satisfy constraint: Member must have length less than or equal to 64"},
+		"a letter not allowed":      {func(in *iam.CreateRoleInput) { in.RoleName = aws.String("a/b") }, "ValidationError", "The specified value for roleName is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-"},
+		"a broken path":             {func(in *iam.CreateRoleInput) { in.Path = aws.String("p") }, "ValidationError", "path"},
+		"a long description":        {func(in *iam.CreateRoleInput) { in.Description = &texts(1, 1001)[0] }, "ValidationError", "description"},
+		"half an hour":              {func(in *iam.CreateRoleInput) { in.MaxSessionDuration = aws.Int32(1800) }, "ValidationError", "greater than or equal to 3600"},
+		"thirteen hours":            {func(in *iam.CreateRoleInput) { in.MaxSessionDuration = aws.Int32(46800) }, "ValidationError", "less than or equal to 43200"},
+		"a boundary by name":        {func(in *iam.CreateRoleInput) { in.PermissionsBoundary = aws.String("policy-of-the-organization") }, "InvalidInput", "is not valid"},
+		"no such boundary":          {func(in *iam.CreateRoleInput) { in.PermissionsBoundary = aws.String(boundaryARN + "x") }, "NoSuchEntity", "Scope ARN: " + boundaryARN + "x does not exist or is not attachable."},
+		"51 tags":                   {func(in *iam.CreateRoleInput) { in.Tags = tagged(texts(51, 3)...) }, "ValidationError", "tags"},
+		"one tag in two cases":      {func(in *iam.CreateRoleInput) { in.Tags = tagged("Name", "NAME") }, "InvalidInput", "Duplicate tag keys found. Please note that Tag keys are case insensitive."},
+		"a policy of 2,049 letters": {func(in *iam.CreateRoleInput) { in.AssumeRolePolicyDocument = aws.String(padded(2049)) }, "LimitExceeded", "Cannot exceed quota for ACLSizePerRole: 2048"},
+		"a letter beyond Latin-1": {func(in *iam.CreateRoleInput) {
+			in.AssumeRolePolicyDocument = aws.String(strings.Replace(trustText, "ns:sa", "ns:ş", 1))
+		}, "ValidationError", "printable ASCII"},
+		"two mistakes": {func(in *iam.CreateRoleInput) { in.RoleName, in.Path = &texts(1, 65)[0], aws.String("p") }, "ValidationError", "2 validation errors detected: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := newRoleInput("new")
+			x.change(in)
+			_, err := c.CreateRole(t.Context(), in)
+			refused(t, err, x.code, x.says)
+		})
+	}
+	if n := len(s.State().Roles); n != 1 {
+		t.Errorf("a refused call has made a role: there are %d", n)
+	}
+	in := newRoleInput(texts(1, 64)[0])
+	in.AssumeRolePolicyDocument, in.PermissionsBoundary = aws.String(padded(2048)), aws.String(boundaryARN)
+	must(c.CreateRole(t.Context(), in))(t)
+}
+
+// padded is a good trust policy of n characters.
+func padded(n int) string {
+	return strings.Replace(trustText, "ns:sa", "ns:"+strings.Repeat("s", n-len(trustText)+2), 1)
+}
+
+func TestARoleGoesOnlyWithoutPolicies(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	c, ctx, r := iamOf(s), t.Context(), aws.String("r")
+	must(c.CreateRole(ctx, newRoleInput("r")))(t)
+	policy, arn := aws.String("p"), aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")
+	must(c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: r, PolicyName: policy, PolicyDocument: aws.String(permissions)}))(t)
+	must(c.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: r, PolicyArn: arn}))(t)
+	_, err := c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: r})
+	refused(t, err, "DeleteConflict", "Cannot delete entity, must detach all policies first.")
+	must(c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: r, PolicyArn: arn}))(t)
+	_, err = c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: r})
+	refused(t, err, "DeleteConflict", "Cannot delete entity, must delete policies first.")
+	must(c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: r, PolicyName: policy}))(t)
+	must(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: r}))(t)
+	_, err = c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: r})
+	refused(t, err, "NoSuchEntity", "The role with name r cannot be found.")
+}
+
+func TestARoleIsChangedStepByStep(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	c, ctx, r := iamOf(s), t.Context(), aws.String("r")
+	in := newRoleInput("r")
+	in.MaxSessionDuration, in.Tags = aws.Int32(7200), tagged("Name")
+	must(c.CreateRole(ctx, in))(t)
+	must(c.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: r, Description: aws.String("one")}))(t)
+	if got := s.State().Roles[0]; got.Description != "one" || got.MaxSession != 3600 {
+		t.Errorf("a length that is not given goes back to its default: %+v", got)
+	}
+	must(c.UpdateRoleDescription(ctx, &iam.UpdateRoleDescriptionInput{RoleName: r, Description: aws.String("two")}))(t)
+	must(c.TagRole(ctx, &iam.TagRoleInput{RoleName: r, Tags: tagged("NAME", "x")}))(t)
+	must(c.UntagRole(ctx, &iam.UntagRoleInput{RoleName: r, TagKeys: []string{"X"}}))(t)
+	if got := s.State().Roles[0]; got.Description != "two" || len(got.Tags) != 1 || got.Tags["NAME"] != "owned" {
+		t.Errorf("%+v", got)
+	}
+	_, err := c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: r})
+	refused(t, err, "NoSuchEntity", "boundary")
+	must(c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: r, PermissionsBoundary: aws.String(boundaryARN)}))(t)
+	_, err = c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: r, PermissionsBoundary: aws.String("a boundary without an ARN")})
+	refused(t, err, "InvalidInput", "is not valid")
+	if got := s.State().Roles[0].Boundary; got != boundaryARN {
+		t.Error(got)
+	}
+	must(c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: r}))(t)
+}
+
+func TestEveryCallSaysThatARoleIsMissing(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	c, ctx, r, p := iamOf(s), t.Context(), aws.String("absent"), aws.String("policy")
+	arn, document := aws.String(boundaryARN), aws.String(permissions)
+	for name, call := range map[string]func() error{
+		"GetRole":    func() error { _, err := c.GetRole(ctx, &iam.GetRoleInput{RoleName: r}); return err },
+		"DeleteRole": func() error { _, err := c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: r}); return err },
+		"UpdateRole": func() error { _, err := c.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: r}); return err },
+		"UpdateRoleDescription": func() error {
+			_, err := c.UpdateRoleDescription(ctx, &iam.UpdateRoleDescriptionInput{RoleName: r, Description: p})
+			return err
+		},
+		"UpdateAssumeRolePolicy": func() error {
+			_, err := c.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: r, PolicyDocument: aws.String(trustText)})
+			return err
+		},
+		"TagRole": func() error { _, err := c.TagRole(ctx, &iam.TagRoleInput{RoleName: r, Tags: tagged("k")}); return err },
+		"UntagRole": func() error {
+			_, err := c.UntagRole(ctx, &iam.UntagRoleInput{RoleName: r, TagKeys: []string{"k"}})
+			return err
+		},
+		"ListRoleTags": func() error { _, err := c.ListRoleTags(ctx, &iam.ListRoleTagsInput{RoleName: r}); return err },
+		"PutRolePermissionsBoundary": func() error {
+			_, err := c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: r, PermissionsBoundary: arn})
+			return err
+		},
+		"DeleteRolePermissionsBoundary": func() error {
+			_, err := c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: r})
+			return err
+		},
+		"PutRolePolicy": func() error {
+			_, err := c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: r, PolicyName: p, PolicyDocument: document})
+			return err
+		},
+		"GetRolePolicy": func() error {
+			_, err := c.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: r, PolicyName: p})
+			return err
+		},
+		"DeleteRolePolicy": func() error {
+			_, err := c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: r, PolicyName: p})
+			return err
+		},
+		"ListRolePolicies": func() error { _, err := c.ListRolePolicies(ctx, &iam.ListRolePoliciesInput{RoleName: r}); return err },
+		"AttachRolePolicy": func() error {
+			_, err := c.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: r, PolicyArn: arn})
+			return err
+		},
+		"DetachRolePolicy": func() error {
+			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: r, PolicyArn: arn})
+			return err
+		},
+		"ListAttachedRolePolicies": func() error {
+			_, err := c.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: r})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) { refused(t, call(), "NoSuchEntity", "The role with name absent cannot be found.") })
+	}
+}
+
+func TestListsComeInPages(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{PageSize: 3})
+	c, ctx := iamOf(s), t.Context()
+	for i := range 7 {
+		in := newRoleInput(fmt.Sprintf("r%d", i))
+		in.Tags = []types.Tag{}
+		if i == 6 {
+			in.Path = aws.String("/team/")
+		}
+		must(c.CreateRole(ctx, in))(t)
+		must(c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: aws.String("r0"), PolicyName: in.RoleName, PolicyDocument: aws.String(permissions)}))(t)
+		must(c.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: aws.String("r0"), PolicyArn: aws.String(boundaryARN + *in.RoleName)}))(t)
+		must(c.TagRole(ctx, &iam.TagRoleInput{RoleName: aws.String("r0"), Tags: tagged(*in.RoleName)}))(t)
+	}
+	var roles, inline, attached, tags, pages int
+	for p := iam.NewListRolesPaginator(c, &iam.ListRolesInput{MaxItems: aws.Int32(1000)}); p.HasMorePages(); pages++ {
+		roles += len(must(p.NextPage(ctx))(t).Roles)
+	}
+	for p := iam.NewListRolePoliciesPaginator(c, &iam.ListRolePoliciesInput{RoleName: aws.String("r0"), MaxItems: aws.Int32(2)}); p.HasMorePages(); pages++ {
+		inline += len(must(p.NextPage(ctx))(t).PolicyNames)
+	}
+	for p := iam.NewListAttachedRolePoliciesPaginator(c, &iam.ListAttachedRolePoliciesInput{RoleName: aws.String("r0")}); p.HasMorePages(); pages++ {
+		attached += len(must(p.NextPage(ctx))(t).AttachedPolicies)
+	}
+	for p := iam.NewListRoleTagsPaginator(c, &iam.ListRoleTagsInput{RoleName: aws.String("r0")}); p.HasMorePages(); pages++ {
+		tags += len(must(p.NextPage(ctx))(t).Tags)
+	}
+	if roles != 7 || inline != 7 || attached != 7 || tags != 7 || pages != 3+4+3+3 {
+		t.Errorf("%d roles, %d inline, %d attached, %d tags in %d pages", roles, inline, attached, tags, pages)
+	}
+	team := must(c.ListRoles(ctx, &iam.ListRolesInput{PathPrefix: aws.String("/team/")}))(t)
+	if len(team.Roles) != 1 || *team.Roles[0].Arn != "arn:aws:iam::123456789012:role/team/r6" || team.IsTruncated {
+		t.Errorf("%+v", team)
+	}
+	_, err := c.ListRoles(ctx, &iam.ListRolesInput{Marker: aws.String("?")})
+	refused(t, err, "ValidationError", "Invalid Marker")
+}
+
+func TestTheCallerIsAUser(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	got := must(iamOf(s).GetUser(t.Context(), nil))(t).User
+	if *got.Arn != "arn:aws:iam::123456789012:user/provisioner" || *got.UserName != "provisioner" {
+		t.Errorf("%+v", got)
+	}
+	_, err := iamOf(s).GetUser(t.Context(), &iam.GetUserInput{UserName: aws.String("other")})
+	refused(t, err, "NoSuchEntity", "The user with name other cannot be found.")
 }

@@ -1,0 +1,147 @@
+package fakeaws
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+)
+
+func TestAnInlinePolicyIsReadBackAsItWasGiven(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	c, ctx := iamOf(s), t.Context()
+	must(c.CreateRole(ctx, newRoleInput("r")))(t)
+	text := "{ \"Statement\": [ {\"Effect\":\"Allow\",\"Action\":[\"s3:GetObject\"],\n\t\"Resource\":\"arn:aws:s3:::b/a+b c\"} ] }"
+	must(c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("p"), PolicyDocument: &text}))(t)
+	got := must(c.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("p")}))(t)
+	if back, err := url.PathUnescape(*got.PolicyDocument); back != text || err != nil {
+		t.Errorf("%s %v", back, err)
+	}
+	_, err := c.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("q")})
+	refused(t, err, "NoSuchEntity", "The role policy with name q cannot be found.")
+	_, err = c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("q")})
+	refused(t, err, "NoSuchEntity", "The role policy with name q cannot be found.")
+}
+
+func TestInlinePoliciesShareTheirRoom(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	c, ctx := iamOf(s), t.Context()
+	must(c.CreateRole(ctx, newRoleInput("r")))(t)
+	put := func(name string, n int) error {
+		frame := strings.Replace(permissions, `"*"`, `"arn:aws:s3:::%s"`, 1)
+		text := fmt.Sprintf(frame, strings.Repeat("b", n-len(frame)+2)) + strings.Repeat(" \n", 400)
+		_, err := c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: aws.String("r"), PolicyName: &name, PolicyDocument: &text})
+		return err
+	}
+	if err := put("a", 10000); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, put("b", 241), "LimitExceeded", "Maximum policy size of 10240 bytes exceeded for role r")
+	if err := put("b", 240); err != nil {
+		t.Error("white space does not count:", err)
+	}
+	if err := put("a", 10000); err != nil {
+		t.Error("a policy that is replaced does not count twice:", err)
+	}
+}
+
+func TestAttachedPolicies(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{ManagedPolicies: []string{boundaryARN}})
+	c, ctx := iamOf(s), t.Context()
+	must(c.CreateRole(ctx, newRoleInput("r")))(t)
+	attach := func(arn string) error {
+		_, err := c.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: aws.String("r"), PolicyArn: &arn})
+		return err
+	}
+	refused(t, attach("AdministratorAccess-of-mine"), "InvalidInput", "is not valid")
+	for _, absent := range []string{boundaryARN + "x", "arn:aws:iam::210987654321:policy/edge", "arn:aws-cn:iam::aws:policy/ReadOnlyAccess"} {
+		refused(t, attach(absent), "NoSuchEntity", "Policy "+absent+" does not exist or is not attachable.")
+	}
+	for i := range 20 {
+		if err := attach(fmt.Sprintf("arn:aws:iam::aws:policy/service-role/P%02d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, attach(boundaryARN), "LimitExceeded", "Cannot exceed quota for PoliciesPerRole: 20")
+	if err := attach("arn:aws:iam::aws:policy/service-role/P00"); err != nil {
+		t.Error("attaching twice is no error:", err)
+	}
+	_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: aws.String("r"), PolicyArn: aws.String(boundaryARN)})
+	refused(t, err, "NoSuchEntity", "Policy "+boundaryARN+" was not found.")
+	got := must(c.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: aws.String("r"), PathPrefix: aws.String("/service-role/")}))(t)
+	if len(got.AttachedPolicies) != 20 || *got.AttachedPolicies[0].PolicyName != "P00" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestMalformedTrustPolicies(t *testing.T) {
+	t.Parallel()
+	const statement = `{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}`
+	for text, says := range map[string]string{
+		`{`:                        "This policy contains invalid Json",
+		`[]`:                       "This policy contains invalid Json",
+		`{"Version":"2012-10-17"}`: "Syntax errors in policy.",
+		`{"Version":"2012-10-17","Statement":[]}`:                                                                                     "Syntax errors in policy.",
+		`{"version":"2012-10-17","Statement":[` + statement + `]}`:                                                                    "Syntax errors in policy.",
+		`{"Version":"2012-10-18","Statement":[` + statement + `]}`:                                                                    "The policy must contain a valid version string",
+		`{"Statement":[{"Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`:                                                         "Missing required field Effect",
+		`{"Statement":[{"Effect":"allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`:                                        "Invalid effect: allow",
+		`{"Statement":[{"Effect":"Allow","Action":"sts:AssumeRole"}]}`:                                                                "Missing required field Principal",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"}}]}`:                                                                  "Missing required field Action",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"s3:GetObject"}]}`:                                          "AssumeRole policy may only specify STS AssumeRole actions.",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Resource":"*"}]}`:                         "Has prohibited field Resource",
+		`{"Statement":[{"Effect":"Allow","Principal":{"Federated":""},"Action":"sts:AssumeRole"}]}`:                                   "Federated principals must be valid domain names or SAML metadata ARNs",
+		`{"Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::12:oidc-provider/x"},"Action":"sts:AssumeRole"}]}`:    "Federated principals must be valid domain names",
+		`{"Statement":[{"Effect":"Allow","Principal":{"Federated":[]},"Action":"sts:AssumeRole"}]}`:                                   "cannot be empty",
+		`{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sts:AssumeRole"}]}`:                                                `Invalid principal in policy: "*":"*"`,
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"me"},"Action":"sts:AssumeRole"}]}`:                                       `Invalid principal in policy: "AWS":"me"`,
+		`{"Statement":[{"Effect":"Allow","Principal":{"User":"me"},"Action":"sts:AssumeRole"}]}`:                                      `Invalid principal in policy: "USER":"me"`,
+		`{"Statement":[{"Sid":"a b","Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`:                            "Statement IDs (SID) must be alpha-numeric.",
+		`{"Statement":[{"Sid":"a",` + statement[1:] + `,{"Sid":"a",` + statement[1:] + `]}`:                                           "Statement IDs (SID) in a single policy must be unique.",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Extra":1}]}`:                              "Syntax errors in policy.",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":{"a":1}}]}`:                                                 "Syntax errors in policy.",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","NotAction":"sts:x"}]}`:                    "Syntax errors in policy.",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Condition":{"StringIs":{"a:b":"c"}}}]}`:   "Invalid Condition type : StringIs.",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole","Condition":{"StringLike":{"sub":"c"}}}]}`: "must be prefaced by a vendor",
+	} {
+		s := Start(t, Options{})
+		in := newRoleInput("r")
+		in.AssumeRolePolicyDocument = &text
+		_, err := iamOf(s).CreateRole(t.Context(), in)
+		t.Run(text, func(t *testing.T) { refused(t, err, "MalformedPolicyDocument", says) })
+	}
+}
+
+func TestMalformedPermissions(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	must(iamOf(s).CreateRole(t.Context(), newRoleInput("r")))(t)
+	for statement, says := range map[string]string{
+		`{"Effect":"Allow","Action":"s3:*","Resource":"*","Principal":"*"}`:     "Policy document should not specify a principal.",
+		`{"Effect":"Allow","Resource":"*"}`:                                     "Policy statement must contain actions.",
+		`{"Effect":"Allow","Action":[],"Resource":"*"}`:                         "Policy statement must contain actions.",
+		`{"Effect":"Allow","Action":"s3:*"}`:                                    "Policy statement must contain resources.",
+		`{"Effect":"Allow","Action":"GetObject","Resource":"*"}`:                "Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc.",
+		`{"Effect":"Allow","Action":"s3:*","Resource":"bucket"}`:                `Resource bucket must be in ARN format or "*".`,
+		`{"Effect":"Allow","Action":"s3:*","Resource":"arn:azure:s3:::bucket"}`: `Partition "azure" is not valid for resource "arn:azure:s3:::bucket".`,
+		`{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws::::bucket"}`:     "Vendor is missing",
+		`{"Effect":"Allow","Action":"s3:*","NotAction":"s3:*","Resource":"*"}`:  "Syntax errors in policy.",
+	} {
+		_, err := iamOf(s).PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("p"),
+			PolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":` + statement + `}`)})
+		t.Run(statement, func(t *testing.T) { refused(t, err, "MalformedPolicyDocument", says) })
+	}
+	for _, good := range []string{
+		`{"Effect":"Allow","NotAction":"iam:*","NotResource":"arn:*:s3:::b/*"}`,
+		`{"Effect":"Deny","Action":["ec2:Describe*","*"],"Resource":["arn:aws:ec2:*:*:instance/*","*"],"Condition":{"StringNotLikeIfExists":{"aws:RequestedRegion":["eu-*"]},"Bool":{"aws:SecureTransport":false}}}`,
+	} {
+		must(iamOf(s).PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("p"),
+			PolicyDocument: aws.String(`{"Statement":` + good + `}`)}))(t)
+	}
+}
