@@ -61,7 +61,7 @@ func (p Private) WritePublic(path string) error {
 }
 
 // Install puts the private key where an installer takes it from: complete and durable under another name first, mode
-// 0600. A file that holds this key is left as it is, a copy of it that was cut off is replaced, and anything else is an
+// 0600. A file that holds this key or the beginning of it becomes a clean copy; anything else is left as it is, with an
 // error that wraps [fs.ErrExist]: it may be the only copy of the key that a cluster signs with.
 func (p Private) Install(path string) error {
 	data, err := p.privatePEM()
@@ -78,16 +78,22 @@ func (p Private) Install(path string) error {
 		return fmt.Errorf("%s: %w and is no regular file; move it away", path, fs.ErrExist)
 	}
 	there, err := readFile(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(there) < len(data) && bytes.HasPrefix(data, there) {
+	case bytes.Equal(there, data):
+		return os.Chmod(path, 0o600)
+	case p.nothingElse(path, there) || len(there) < len(data) && bytes.HasPrefix(data, there):
 		return replace(path, data)
 	}
-	if keys, err := PublicHalf(path, there); err == nil && len(keys) == 1 && keys[0].Equal(p.public) && bytes.Contains(there, []byte("PRIVATE KEY-----")) {
-		return os.Chmod(path, 0o600)
-	}
 	return fmt.Errorf("%s: %w and holds something else than signing key %s; move it away, or use its key", path, fs.ErrExist, p.public.ID())
+}
+
+// nothingElse tells whether the file has no other key in it, but perhaps the end of one: ccoctl leaves that when it
+// writes a key over a longer one.
+func (p Private) nothingElse(path string, data []byte) bool {
+	keys, err := PublicHalf(path, data)
+	return err == nil && len(keys) == 1 && keys[0].Equal(p.public)
 }
 
 // replace leaves a hidden file behind if the program is killed in it; package provision removes files named so.
