@@ -44,7 +44,8 @@ func answer(version, action, requestID string, result any) ([]byte, error) {
 	if err := e.EncodeToken(root.End()); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), e.Flush()
+	err := e.Flush()
+	return b.Bytes(), err
 }
 
 // refusal is the XML of a failure.
