@@ -1,0 +1,221 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/test/fakeaws"
+)
+
+// account is an AWS account whose STS reaches issuers by this network's names, and trusts its CA as a public one.
+type account struct {
+	*fakeaws.Server
+	ahead atomic.Int64 // by how much its clock is
+}
+
+func newAccount(t *testing.T, ca *authority) *account {
+	t.Helper()
+	a := &account{}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	a.Server = fakeaws.Start(t, fakeaws.Options{
+		Roots: roots, Dial: (&net.Dialer{}).DialContext,
+		Now: func() time.Time { return time.Now().Add(time.Duration(a.ahead.Load())) },
+	})
+	return a
+}
+
+// iam is a client of the account's administrator.
+func (a *account) iam(t *testing.T) *iam.Client {
+	t.Helper()
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRegion("us-east-1"), config.WithBaseEndpoint(a.URL),
+		config.WithCredentialsProvider(aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: fakeaws.AccessKeyID, SecretAccessKey: "any"}, nil
+		})))
+	must(t, err)
+	return iam.NewFromConfig(cfg)
+}
+
+// provider is the account's provider for an issuer URL.
+func (a *account) provider(url string) (fakeaws.Provider, bool) {
+	for _, p := range a.State().Providers {
+		if p.URL == url {
+			return p, true
+		}
+	}
+	return fakeaws.Provider{}, false
+}
+
+// keypostAWS runs keypost aws on the server's store in an account. It may take as long as a publication takes to settle.
+func (s *server) keypostAWS(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary("keypost"), append([]string{"aws"}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Env = append(append(os.Environ(), env...), "KEYPOST_STORE=file://"+s.store, "SSL_CERT_FILE="+s.ca.file)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("run keypost: %v", err)
+	}
+	return result{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
+}
+
+// publishedLongAgo stores a key set that every cache has seen: what waits for a new one does not wait.
+func (s *server) publishedLongAgo(t *testing.T, name, url, publicKeyFile string) {
+	t.Helper()
+	data, err := os.ReadFile(publicKeyFile)
+	must(t, err)
+	keys, err := keystore.ParsePublicKeys(publicKeyFile, data)
+	must(t, err)
+	policy := keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.D(time.Hour)}
+	set, err := keystore.New(keystore.Change{At: time.Now().Add(-24 * time.Hour), By: "e2e"},
+		keystore.Spec{Name: keystore.Name(name), Issuers: []string{url}, Keys: keys, Policy: policy})
+	must(t, err)
+	st, err := filestore.Create(s.store)
+	must(t, err)
+	must(t, keystore.Create(t.Context(), st, set))
+}
+
+// credentialsRequest lets a service account in namespace default list buckets.
+const credentialsRequest = `apiVersion: cloudcredential.openshift.io/v1
+kind: CredentialsRequest
+metadata: {name: app, namespace: openshift-cloud-credential-operator}
+spec:
+  secretRef: {name: app-credentials, namespace: default}
+  serviceAccountNames: [sa1]
+  providerSpec:
+    apiVersion: cloudcredential.openshift.io/v1
+    kind: AWSProviderSpec
+    statementEntries: [{effect: Allow, action: ["s3:ListAllMyBuckets"], resource: "*"}]
+`
+
+func writeRequests(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "app.yaml"), []byte(credentialsRequest), 0o600))
+	return dir
+}
+
+var roleLine = regexp.MustCompile(`role_arn = (\S+)`)
+
+// roleInSecret is the role that a manifest written by keypost gives its workload.
+func roleInSecret(t *testing.T, out string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
+	must(t, err)
+	found := roleLine.FindSubmatch(data)
+	if found == nil {
+		t.Fatalf("no role in %s", data)
+	}
+	return string(found[1])
+}
+
+// workload is a pod's own way to AWS: the environment that the pod identity webhook sets, and the SDK's default chain.
+type workload struct{ tokenFile string }
+
+// newWorkload sets the environment of this process for a role at an STS.
+func newWorkload(t *testing.T, endpoint, role string) *workload {
+	t.Helper()
+	w := &workload{tokenFile: filepath.Join(t.TempDir(), "token")}
+	for _, v := range [][2]string{
+		{"AWS_ROLE_ARN", role}, {"AWS_WEB_IDENTITY_TOKEN_FILE", w.tokenFile}, {"AWS_ROLE_SESSION_NAME", "app"},
+		{"AWS_ENDPOINT_URL_STS", endpoint}, {"AWS_REGION", "us-east-1"}, {"AWS_EC2_METADATA_DISABLED", "true"},
+		{"AWS_CONFIG_FILE", os.DevNull}, {"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
+		{"AWS_ACCESS_KEY_ID", ""}, {"AWS_SECRET_ACCESS_KEY", ""}, {"AWS_PROFILE", ""},
+	} {
+		t.Setenv(v[0], v[1])
+	}
+	return w
+}
+
+// hold puts a token where the kubelet would: the file is never seen half written.
+func (w *workload) hold(token string) error {
+	if err := os.WriteFile(w.tokenFile+".new", []byte(token), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(w.tokenFile+".new", w.tokenFile)
+}
+
+// assume takes the whole way once, with nothing remembered and nothing tried twice, and says who it has become.
+func (w *workload) assume(ctx context.Context) (string, error) {
+	cfg, err := w.config(ctx)
+	if err != nil {
+		return "", err
+	}
+	who, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return "", err
+	}
+	return aws.ToString(who.Arn), nil
+}
+
+func (w *workload) config(ctx context.Context) (aws.Config, error) {
+	return config.LoadDefaultConfig(ctx, config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }))
+}
+
+// with is assume with another token.
+func (w *workload) with(t *testing.T, token string) (string, error) {
+	t.Helper()
+	must(t, w.hold(token))
+	return w.assume(t.Context())
+}
+
+// lasting runs assume over and over until stop.
+type lasting struct {
+	done     chan struct{}
+	cancel   context.CancelFunc
+	attempts int
+	failures []error
+}
+
+func (w *workload) keepAssuming(t *testing.T) *lasting {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &lasting{done: make(chan struct{}), cancel: cancel}
+	go func() {
+		defer close(l.done)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for ; ctx.Err() == nil; <-tick.C {
+			_, err := w.assume(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			if l.attempts++; err != nil {
+				l.failures = append(l.failures, fmt.Errorf("%s: %w", time.Now().Format(time.TimeOnly), err))
+			}
+		}
+	}()
+	t.Cleanup(func() { l.stop() })
+	return l
+}
+
+// stop ends it and says how often it tried and what failed.
+func (l *lasting) stop() (attempts int, failures []error) {
+	l.cancel()
+	<-l.done
+	return l.attempts, l.failures
+}
