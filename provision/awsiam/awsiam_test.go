@@ -1,0 +1,395 @@
+package awsiam_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/test/fakeaws"
+)
+
+func TestARunMakesWhatIsWantedAndTheNextChangesNothing(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(3)
+	var log []string
+	p, err := w.plan(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(slices.DeleteFunc(w.Calls(), func(c fakeaws.Call) bool { return !c.Write })) > 0 {
+		t.Errorf("a plan wrote: %v", w.Calls())
+	}
+	if err := p.Apply(t.Context(), awsiam.Parallel, func(a provision.Action) { log = append(log, a.Done...) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"Identity Provider created with ARN: arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1",
+		"Role arn:aws:iam::123456789012:role/c1-openshift-0-cloud-credentials created",
+		"Updated Role policy for Role c1-openshift-2-cloud-credentials",
+	} {
+		if !slices.Contains(log, line) {
+			t.Errorf("nothing says %q: %q", line, log)
+		}
+	}
+	got := w.role(t, "c1-openshift-1-cloud-credentials")
+	if got.Boundary != boundary || got.Tags["openshift.io/cloud-credential-operator/c1"] != "owned" || got.Tags["Name"] != "c1" || got.Tags["team"] != "a" ||
+		got.Inline["c1-openshift-1-cloud-credentials"] != string(d.roles[1].Policy) || got.Description != d.roles[1].Description {
+		t.Errorf("made %+v", got)
+	}
+	w.ResetCalls()
+	w.mustPlanNothing(t, d)
+	if n := len(w.Calls()); n > 1+2*len(d.roles) {
+		t.Errorf("%d calls to find out that nothing differs: %v", n, counts(w.Calls()))
+	}
+}
+
+func TestEveryDriftIsSeenAndRepaired(t *testing.T) {
+	const name = "c1-openshift-0-cloud-credentials"
+	role := aws.String(name)
+	provider := aws.String("arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1")
+	for _, tt := range []struct {
+		name string
+		hand func(ctx context.Context, c *iam.Client) error
+		want string // in the plan
+	}{
+		{"trust policy", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(strings.ReplaceAll(
+				`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"ARN"},"Action":"sts:AssumeRoleWithWebIdentity",`+
+					`"Condition":{"StringLike":{"oidc.example.com/c1:sub":"*"}}}]}`, "ARN", *provider))})
+			return err
+		}, "- trust arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1 if StringLike oidc.example.com/c1:sub *"},
+		{"permissions", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role, PolicyDocument: aws.String(string(policy("*")))})
+			return err
+		}, "loses a permission: Allow * on *"},
+		{"permissions gone", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: role})
+			return err
+		}, "+ Allow ec2:RunInstances on *"},
+		{"boundary", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: role})
+			return err
+		}, "+ permissions boundary " + boundary},
+		{"another boundary", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: role, PermissionsBoundary: aws.String("arn:aws:iam::aws:policy/x")})
+			return err
+		}, "- permissions boundary arn:aws:iam::aws:policy/x"},
+		{"description", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: role, Description: aws.String("mine"), MaxSessionDuration: aws.Int32(7200)})
+			return err
+		}, "- description mine"},
+		{"role's tag", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.TagRole(ctx, &iam.TagRoleInput{RoleName: role, Tags: []types.Tag{{Key: aws.String("team"), Value: aws.String("b")}}})
+			return err
+		}, "- tag team=b"},
+		{"managed policy", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})
+			return err
+		}, "+ managed policy arn:aws:iam::aws:policy/ReadOnlyAccess"},
+		{"client ID", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider, ClientID: aws.String("openshift")})
+			return err
+		}, "+ client ID openshift"},
+		{"thumbprint", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.UpdateOpenIDConnectProviderThumbprint(ctx, &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: provider, ThumbprintList: []string{strings.Repeat("b", 40)}})
+			return err
+		}, "- thumbprint " + strings.Repeat("b", 40)},
+		{"provider's tag", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider, TagKeys: []string{"team"}})
+			return err
+		}, "+ tag team=a"},
+		{"role gone", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})
+			if err == nil {
+				_, err = c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: role})
+			}
+			if err == nil {
+				_, err = c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: role})
+			}
+			return err
+		}, "create IAM role " + name},
+		{"provider gone", func(ctx context.Context, c *iam.Client) error {
+			_, err := c.DeleteOpenIDConnectProvider(ctx, &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider})
+			return err
+		}, "create IAM OIDC identity provider"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, fakeaws.Options{})
+			d := w.cluster(2)
+			d.roles[0].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
+			d.provider.Thumbprints = []string{strings.Repeat("A", 40)}
+			w.mustRun(t, d)
+			before := w.picture()
+			if err := tt.hand(t.Context(), w.hand); err != nil {
+				t.Fatal(err)
+			}
+			p, err := w.plan(t.Context(), d)
+			if err != nil || !strings.Contains(shown(p), tt.want) {
+				t.Errorf("%v: the plan does not say %q:\n%s", err, tt.want, shown(p))
+			}
+			apply(t, p, err)
+			w.mustPlanNothing(t, d)
+			if after := w.picture(); after != before && tt.name != "description" { // the duration set by hand stays
+				t.Errorf("before\n%s\nafter\n%s", before, after)
+			}
+			if tt.name == "description" && w.role(t, name).MaxSession != 7200 {
+				t.Error("setting the description set the session's duration back")
+			}
+		})
+	}
+}
+
+func TestWhatOthersMadeIsNotTouched(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	w.mustRun(t, d)
+	other := w.cluster(1)
+	other.provider.Owner, other.roles[0].Owner = awsiam.OwnedBy("c2"), awsiam.OwnedBy("c2")
+	before := w.picture()
+	if _, err := w.client.PlanProvider(t.Context(), w.account, other.provider); err == nil || !strings.Contains(err.Error(), "belongs to c1") || !strings.Contains(err.Error(), "--adopt") {
+		t.Errorf("provider of another cluster: %v", err)
+	}
+	if _, err := w.client.PlanRoles(t.Context(), other.trust, other.roles); err == nil || !strings.Contains(err.Error(), "belongs to c1") {
+		t.Errorf("role of another cluster: %v", err)
+	}
+	if after := w.picture(); after != before {
+		t.Errorf("a refusal changed\n%s\nto\n%s", before, after)
+	}
+	other.provider.Adopt, other.roles[0].Adopt = true, true
+	w.mustRun(t, other)
+	w.mustPlanNothing(t, other)
+	if got := w.role(t, d.roles[0].Name); got.Tags["openshift.io/cloud-credential-operator/c2"] != "owned" || got.Tags["openshift.io/cloud-credential-operator/c1"] != "owned" {
+		t.Errorf("adopted: %v", got.Tags)
+	}
+}
+
+// A run with a new issuer adds its statement: tokens of the old issuer, and administrators, are never locked out.
+func TestStatementsOfOthersStayAndAreNamed(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	name := aws.String(d.roles[0].Name)
+	old := `{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com"},` +
+		`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"c1-oidc.s3.us-east-1.amazonaws.com:sub":["system:serviceaccount:openshift-0:operator"]}}}`
+	_, err := w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name,
+		AssumeRolePolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[` + old + `]}`),
+		Tags:                     []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := w.role(t, *name).Trust
+	kept := strings.TrimSuffix(was[strings.Index(was, `"Statement":`)+len(`"Statement":`):], "}")
+	p, err := w.plan(t.Context(), d)
+	if want := "role c1-openshift-0-cloud-credentials has a statement for arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com too, which stays"; !slices.Contains(p.Notes, want) {
+		t.Errorf("notes %q", p.Notes)
+	}
+	apply(t, p, err)
+	if got := w.role(t, *name).Trust; !strings.Contains(got, strings.Trim(kept, "[]")) || !strings.Contains(got, "oidc.example.com/c1:aud") {
+		t.Errorf("was %s, is %s", was, got)
+	}
+	w.mustPlanNothing(t, d)
+}
+
+func TestAnOlderProviderOfTheClusterIsNotedAndLeftAlone(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(0)
+	older := d.provider
+	older.URL = oldIssuer
+	p, err := w.client.PlanProvider(t.Context(), w.account, older)
+	apply(t, p, err)
+	p, err = w.client.PlanProvider(t.Context(), w.account, d.provider)
+	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "c1-oidc.s3.us-east-1.amazonaws.com bears the tag") {
+		t.Errorf("notes %q", p.Notes)
+	}
+	apply(t, p, err)
+	if n := len(w.State().Providers); n != 2 {
+		t.Errorf("%d providers", n)
+	}
+}
+
+func TestAudiencesAreTakenAwayOnlyWhenAsked(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(0)
+	w.mustRun(t, d)
+	d.provider.ClientIDs = []string{"openshift"}
+	p, err := w.plan(t.Context(), d)
+	if err != nil || !p.Empty() || !strings.Contains(strings.Join(p.Notes, "\n"), "audience sts.amazonaws.com too") {
+		t.Errorf("%v\n%s", err, shown(p))
+	}
+	d.provider.Tighten = true
+	w.mustRun(t, d)
+	if got := w.State().Providers[0].ClientIDs; !slices.Equal(got, []string{"openshift"}) {
+		t.Errorf("client IDs %q", got)
+	}
+}
+
+// In an upgrade, what a release adds is there before anything that it no longer needs goes.
+func TestAdditionsOfAllRolesComeBeforeRemovals(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(5)
+	w.mustRun(t, d)
+	for i := range d.roles {
+		d.roles[i].Policy = policy("ec2:DescribeInstances", "ec2:StopInstances")
+	}
+	p, err := w.plan(t.Context(), d)
+	if err != nil || len(p.Stages) != 2 || len(p.Stages[0]) != 5 || len(p.Stages[1]) != 5 ||
+		!strings.HasPrefix(strings.Join(p.Notes[1:], "\n"), "role c1-openshift-0-cloud-credentials loses a permission: Allow ec2:RunInstances on *") {
+		t.Fatalf("%v\n%s", err, shown(p))
+	}
+	w.ResetCalls()
+	apply(t, p, nil)
+	removing := false
+	for _, c := range w.Calls() {
+		if c.Action != "PutRolePolicy" {
+			continue
+		}
+		both := strings.Contains(c.Params["PolicyDocument"], "RunInstances")
+		if both && removing {
+			t.Error("an addition came after a removal")
+		}
+		removing = removing || !both
+	}
+	if !removing {
+		t.Error("nothing was removed")
+	}
+	w.mustPlanNothing(t, d)
+}
+
+func TestPruneDeletesRolesWhoseRequestIsGone(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{PageSize: 2})
+	d := w.cluster(4)
+	d.roles[2].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
+	w.mustRun(t, d)
+	app := d.roles[0]
+	app.Name, app.Owner = "c1-app", awsiam.OwnedByKeypost()
+	alien := app
+	alien.Name, alien.Owner = "c1-alien", awsiam.OwnedBy("c1-alien")
+	p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{app, alien})
+	apply(t, p, err)
+	w.ResetCalls()
+	p, err = w.client.PlanPrune(t.Context(), "c1", []string{d.roles[0].Name, d.roles[1].Name})
+	if n := counts(w.Calls())["GetRole"]; n > 0 {
+		t.Errorf("%d roles were read to find out whose they are", n)
+	}
+	apply(t, p, err)
+	var names []string
+	for _, r := range w.State().Roles {
+		names = append(names, r.Name)
+	}
+	if want := []string{"c1-alien", "c1-app", d.roles[0].Name, d.roles[1].Name}; !slices.Equal(names, want) {
+		t.Errorf("left %q, want %q", names, want)
+	}
+}
+
+func TestDeleteTakesWhatBearsTheNameAndNothingElse(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(3)
+	d.roles[2].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
+	w.mustRun(t, d)
+	app := d.roles[0]
+	app.Name, app.Owner = "app", awsiam.OwnedByKeypost()
+	p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{app})
+	apply(t, p, err)
+
+	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+	if !slices.Contains(p.Notes, "role app stays, and trusts "+d.trust.ProviderARN+" in vain from then on") {
+		t.Errorf("notes %q", p.Notes)
+	}
+	apply(t, p, err)
+	if st := w.State(); len(st.Providers) != 0 || len(st.Roles) != 1 || st.Roles[0].Name != "app" {
+		t.Errorf("left\n%s", w.picture())
+	}
+	apply(t, p, nil) // the same plan again: what is gone is gone
+	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+	if err != nil || !p.Empty() {
+		t.Errorf("a second deletion: %v\n%s", err, shown(p))
+	}
+}
+
+func TestDeletingAnIssuerTakesOnlyItsProviderAndStatements(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(2)
+	w.mustRun(t, d)
+	m := w.move(t, d)
+	p, err := w.client.PlanMove(t.Context(), m)
+	apply(t, p, err)
+	only := d.roles[0] // trusts the first issuer alone
+	only.Name = "c1-only"
+	foreign := only
+	foreign.Name, foreign.Owner = "foreign", awsiam.OwnedBy("c9")
+	p, err = w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{only, foreign})
+	apply(t, p, err)
+
+	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
+	apply(t, p, err)
+	st := w.State()
+	if len(st.Providers) != 1 || st.Providers[0].ARN != m.To.ProviderARN || len(st.Roles) != 3 {
+		t.Errorf("left\n%s", w.picture())
+	}
+	for _, r := range st.Roles {
+		if trusts := strings.Contains(r.Trust, d.trust.ProviderARN); trusts != (r.Name == "foreign") {
+			t.Errorf("role %s: %s", r.Name, r.Trust)
+		}
+	}
+	if p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer}); err != nil || !p.Empty() {
+		t.Errorf("again: %v\n%s", err, shown(p))
+	}
+}
+
+// ccoctl tags the provider in a second call, and knows no :aud.
+func TestWhatCcoctlMadeIsReconciledAndDeleted(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	arn := aws.String(d.trust.ProviderARN)
+	owned := []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")}, {Key: aws.String("Name"), Value: aws.String("c1")}}
+	name := aws.String(d.roles[0].Name)
+	ccoctl := `{ "Version": "2012-10-17", "Statement": [ { "Effect": "Allow", "Principal": { "Federated": "` + *arn + `" }, "Action": "sts:AssumeRoleWithWebIdentity", ` +
+		`"Condition":  { "StringEquals": { "oidc.example.com/c1:sub": [ "system:serviceaccount:openshift-0:operator"  , "system:serviceaccount:openshift-0:node" ] } } } ] }`
+	_, err := w.hand.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuer), ClientIDList: []string{"openshift", "sts.amazonaws.com"}})
+	if err == nil {
+		_, err = w.hand.TagOpenIDConnectProvider(t.Context(), &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: owned})
+	}
+	if err == nil {
+		_, err = w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(ccoctl), Tags: owned})
+	}
+	if err == nil {
+		_, err = w.hand.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: name, PolicyName: name, PolicyDocument: aws.String(string(policy("ec2:RunInstances")))})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := w.picture()
+	p, err := w.plan(t.Context(), d)
+	if err != nil || !strings.Contains(shown(p), "+ trust "+*arn+" if StringEquals oidc.example.com/c1:aud openshift") {
+		t.Errorf("%v\n%s", err, shown(p))
+	}
+	if w.picture() != before {
+		t.Error("planning changed something")
+	}
+	apply(t, p, err)
+	w.mustPlanNothing(t, d)
+	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+	apply(t, p, err)
+	if w.picture() != "" {
+		t.Errorf("left\n%s", w.picture())
+	}
+}
+
+func TestTrustReadsTheProvider(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(0)
+	if _, err := w.client.Trust(t.Context(), d.trust.ProviderARN); err == nil || !strings.HasPrefix(err.Error(), "failed to get IAM Identity Provider: ") {
+		t.Errorf("a provider that is not there: %v", err)
+	}
+	w.mustRun(t, d)
+	got, err := w.client.Trust(t.Context(), d.trust.ProviderARN)
+	if err != nil || got.Issuer != issuer || got.ProviderARN != d.trust.ProviderARN || !slices.Equal(got.Audiences, d.trust.Audiences) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
