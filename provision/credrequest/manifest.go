@@ -223,6 +223,9 @@ func (m *manifest) actions(v value) []string {
 }
 
 func (m *manifest) condition(v value) map[string]map[string]any {
+	if v.is == nil {
+		return nil
+	}
 	c := map[string]map[string]any{}
 	for _, operator := range m.members(v) {
 		keys := m.members(operator)

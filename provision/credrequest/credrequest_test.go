@@ -1,0 +1,305 @@
+package credrequest_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/keypost/keypost/provision/credrequest"
+)
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadDir(t *testing.T) {
+	requests, skipped, err := credrequest.ReadDir("testdata/requests", credrequest.Options{})
+	check(t, err)
+	want := []credrequest.Request{
+		{
+			File: "0000_10_storage.yaml", Namespace: "openshift-cloud-credential-operator", Name: "demo-storage",
+			SecretNamespace: "demo-storage", SecretName: "demo-storage-creds", ServiceAccounts: []string{"storage-operator", "storage-node"},
+			Statements: []credrequest.Statement{
+				{Effect: "Allow", Action: []string{"ec2:CreateVolume", "ec2:DeleteVolume"}, Resource: "*"},
+				{Effect: "Allow", Action: []string{"kms:CreateGrant"}, Resource: "arn:aws:kms:*:111122223333:key/*", Condition: map[string]map[string]any{
+					"StringLike":      {"aws:RequestTag/a<b>&c": []any{"one", "two*"}},
+					"Bool":            {"kms:GrantIsForAWSResource": true},
+					"NumericLessThan": {"s3:max-keys": 10, "s3:ratio": 0.5},
+				}},
+				{Effect: "Deny", Action: []string{"s3:DeleteObject"}, Resource: "arn:aws:s3:::precious/*"},
+			},
+		},
+		{
+			File: "0000_20_operator.yml", Namespace: "demo-operators", Name: "demo-operator",
+			SecretNamespace: "demo-operators", SecretName: "demo-operator-creds",
+			CloudTokenPath: "/var/run/secrets/cloud/token", RoleARN: "arn:aws-us-gov:iam::111122223333:role/path/by-hand",
+		},
+	}
+	if !reflect.DeepEqual(requests, want) {
+		t.Errorf("read\n%#v\nwant\n%#v", requests, want)
+	}
+	wantSkipped := []string{
+		"Ignoring CredentialsRequest openshift-cloud-credential-operator/demo-storage-gcp: it is for another cloud (GCPProviderSpec)",
+		"Ignoring document 1 of 0000_30_other.yaml: it is a ConfigMap of v1, not a CredentialsRequest of cloudcredential.openshift.io/v1",
+		"Ignoring document 2 of 0000_30_other.yaml: it is a CredentialsRequest of example.com/v1, not a CredentialsRequest of cloudcredential.openshift.io/v1",
+		"Ignoring document 3 of 0000_30_other.yaml: it is empty or holds only comments",
+		"Ignoring CredentialsRequest openshift-cloud-credential-operator/demo-gone as it is marked for in-cluster deletion",
+		"Ignoring README.md: only files whose names end in .yaml or .yml are read",
+	}
+	if !slices.Equal(skipped, wantSkipped) {
+		t.Errorf("skipped\n%s\nwant\n%s", strings.Join(skipped, "\n"), strings.Join(wantSkipped, "\n"))
+	}
+}
+
+// The bytes are ccoctl's: what it stored in an account and what is stored now then differ only if the permissions do.
+func TestPolicyIsCcoctls(t *testing.T) {
+	requests, _, err := credrequest.ReadDir("testdata/requests", credrequest.Options{})
+	check(t, err)
+	for i, want := range []string{
+		`{"Version":"2012-10-17","Statement":[` +
+			`{"Effect":"Allow","Action":["ec2:CreateVolume","ec2:DeleteVolume"],"Resource":"*"},` +
+			`{"Effect":"Allow","Action":["kms:CreateGrant"],"Resource":"arn:aws:kms:*:111122223333:key/*","Condition":{` +
+			`"Bool":{"kms:GrantIsForAWSResource":true},"NumericLessThan":{"s3:max-keys":10,"s3:ratio":0.5},` +
+			`"StringLike":{"aws:RequestTag/a\u003cb\u003e\u0026c":["one","two*"]}}},` +
+			`{"Effect":"Deny","Action":["s3:DeleteObject"],"Resource":"arn:aws:s3:::precious/*"}]}`,
+		`{"Version":"2012-10-17","Statement":[]}`,
+	} {
+		got, err := credrequest.Policy(requests[i].Statements)
+		check(t, err)
+		if string(got) != want {
+			t.Errorf("policy of %s\n%s\nwant\n%s", requests[i], got, want)
+		}
+	}
+}
+
+// Annotations and gates decide as in the cluster-version operator; a gate decides nothing unless the gates are known.
+func TestAnnotations(t *testing.T) {
+	preview := credrequest.Options{TechPreview: true}
+	gates := func(names ...string) credrequest.Options {
+		return credrequest.Options{Gates: append([]string{}, names...)}
+	}
+	const without, off = "with tech-preview annotation", "as it is marked for in-cluster deletion"
+	for _, tt := range []struct {
+		annotation string
+		o          credrequest.Options
+		skipped    string // how its line ends
+	}{
+		{`release.openshift.io/delete: "true"`, preview, off},
+		{`release.openshift.io/delete: "false"`, preview, ""},
+		{`release.openshift.io/feature-set: TechPreviewNoUpgrade`, credrequest.Options{}, without},
+		{`release.openshift.io/feature-set: TechPreviewNoUpgrade`, preview, ""},
+		{`release.openshift.io/feature-set: CustomNoUpgrade,TechPreviewNoUpgrade`, credrequest.Options{}, without},
+		{`release.openshift.io/feature-set: CustomNoUpgrade,TechPreviewNoUpgrade`, preview, ""},
+		{`release.openshift.io/feature-set: "CustomNoUpgrade, TechPreviewNoUpgrade"`, preview, ""},
+		{`release.openshift.io/feature-set: Default,TechPreviewNoUpgrade`, credrequest.Options{}, ""},
+		{`release.openshift.io/feature-set: CustomNoUpgrade`, preview, "with tech-preview value CustomNoUpgrade"},
+		{`release.openshift.io/feature-set: NotTechPreviewNoUpgrade`, preview, "with tech-preview value NotTechPreviewNoUpgrade"},
+		{`release.openshift.io/feature-set: ""`, credrequest.Options{}, ""},
+		{`release.openshift.io/feature-gate: TechPreviewNoUpgrade`, credrequest.Options{}, without},
+		{`release.openshift.io/feature-gate: TechPreviewNoUpgrade`, preview, ""},
+		{`release.openshift.io/feature-gate: GateA`, credrequest.Options{}, ""},
+		{`release.openshift.io/feature-gate: GateA`, gates("GateA", "GateB"), ""},
+		{`release.openshift.io/feature-gate: GateA`, gates(), ": it wants feature gate GateA"},
+		{`release.openshift.io/feature-gate: "GateA, GateB"`, gates("GateA"), ": it wants feature gate GateB"},
+		{`release.openshift.io/feature-gate: GateA,GateB`, gates("GateB", "GateA"), ""},
+		{`release.openshift.io/feature-gate: -GateA`, gates("GateA"), ": it wants feature gate -GateA"},
+		{`release.openshift.io/feature-gate: -GateA`, gates(), ""},
+		{`capability.openshift.io/name: Storage`, credrequest.Options{}, ""},
+	} {
+		manifest := strings.Replace(valid, "metadata:\n", "metadata:\n  annotations:\n    "+tt.annotation+"\n", 1)
+		requests, skipped, err := credrequest.Read("a.yaml", []byte(manifest), tt.o)
+		check(t, err)
+		switch {
+		case tt.skipped == "" && (len(requests) != 1 || len(skipped) != 0):
+			t.Errorf("%s with %+v is left out: %v", tt.annotation, tt.o, skipped)
+		case tt.skipped != "" && (len(requests) != 0 || len(skipped) != 1 || !strings.HasPrefix(skipped[0], "Ignoring CredentialsRequest own/a") ||
+			!strings.HasSuffix(skipped[0], tt.skipped)):
+			t.Errorf("%s with %+v: read %v, skipped %q, want %q", tt.annotation, tt.o, requests, skipped, tt.skipped)
+		}
+	}
+}
+
+const valid = `apiVersion: cloudcredential.openshift.io/v1
+kind: CredentialsRequest
+metadata:
+  name: a
+  namespace: own
+spec:
+  providerSpec:
+    kind: AWSProviderSpec
+    statementEntries:
+    - effect: Allow
+      action: [s3:Get*]
+      resource: "*"
+      policyCondition: {StringEquals: {aws:k: v}}
+  secretRef: {name: creds, namespace: ns}
+  serviceAccountNames: [sa]
+`
+
+// A manifest with one thing changed is read, or refused in a sentence that leads to that thing.
+func TestFields(t *testing.T) {
+	const at = "document 1 of a.yaml"
+	const in = at + ", CredentialsRequest own/a: "
+	for _, tt := range []struct {
+		name, from, to string
+		want           string // empty: it is read
+	}{
+		{"as it is", "", "", ""},
+		{"more fields than known", "spec:\n", "status: {provisioned: true}\nspec:\n  later: {x: 1}\n", ""},
+		{"no namespace of its own", "  namespace: own\n", "", ""},
+		{"one action without a list", "[s3:Get*]", "s3:GetObject", ""},
+		{"every action", "[s3:Get*]", "'*'", ""},
+		{"a name with dots", "name: creds", "name: my.creds-1", ""},
+		{"a condition of numbers, truth and lists", "{aws:k: v}", "{a: 1, b: true, c: [x, 2, false, 18446744073709551615], d: 1.5, e: -1}", ""},
+		{"no condition", "      policyCondition: {StringEquals: {aws:k: v}}\n", "", ""},
+		{"no service account and a role", "  serviceAccountNames: [sa]\n", "", in + "spec.serviceAccountNames: it is empty; name the service accounts in ns that may assume the role"},
+		{"empty service accounts", "[sa]", "[]", in + "spec.serviceAccountNames: it is empty"},
+		{"one service account without a list", "[sa]", "sa", in + `spec.serviceAccountNames: it is the text "sa"; write it as a list`},
+		{"a nameless service account", "[sa]", "[sa, '']", in + "spec.serviceAccountNames[1]: it is missing"},
+		{"a service account with a wildcard", "[sa]", "['*']", in + `spec.serviceAccountNames[0]: it is "*", which is not a name that Kubernetes allows`},
+		{"a name too long", "[sa]", "[" + strings.Repeat("a", 254) + "]", in + "spec.serviceAccountNames[0]: it has 254 characters; Kubernetes allows 253"},
+		{"no provider", "  providerSpec:\n    kind: AWSProviderSpec\n", "  other:\n", in + "spec.providerSpec.kind: it is missing; a request for AWS has AWSProviderSpec"},
+		{"a provider misspelt", "AWSProviderSpec", "AwsProviderSpec", in + "spec.providerSpec.kind: it is AwsProviderSpec; write AWSProviderSpec"},
+		{"a provider that is a list", "    kind: AWSProviderSpec\n    statementEntries:\n", "", in + "spec.providerSpec: it is a list; write it as a mapping"},
+		{"no statement", "    - effect: Allow\n      action: [s3:Get*]\n      resource: \"*\"\n      policyCondition: {StringEquals: {aws:k: v}}\n", "",
+			in + "spec.providerSpec.statementEntries: it is empty; AWS refuses a policy without a statement"},
+		{"a misspelt condition", "policyCondition", "condition", in + "spec.providerSpec.statementEntries[0].condition: a statement has no such field"},
+		{"no effect", "effect: Allow", "effect:", in + `spec.providerSpec.statementEntries[0].effect: it is ""; write Allow or Deny`},
+		{"another effect", "Allow", "allow", in + `spec.providerSpec.statementEntries[0].effect: it is "allow"; write Allow or Deny`},
+		{"no action", "[s3:Get*]", "[]", in + "spec.providerSpec.statementEntries[0].action: it is empty; name the actions as a list"},
+		{"an empty action", "[s3:Get*]", "['']", in + "spec.providerSpec.statementEntries[0].action: it is empty"},
+		{"two actions in one text", "[s3:Get*]", "'s3:Get*, s3:Put*'", in + `spec.providerSpec.statementEntries[0].action: it is "s3:Get*, s3:Put*", which is not an action (SERVICE:NAME)`},
+		{"an action without a service", "[s3:Get*]", "[s3:Get*, GetObject]", in + `spec.providerSpec.statementEntries[0].action[1]: it is "GetObject", which is not an action`},
+		{"an action that is a mapping", "[s3:Get*]", "{s3: Get}", in + "spec.providerSpec.statementEntries[0].action: it is a mapping; write it as a list"},
+		{"several resources", `resource: "*"`, `resource: ["*"]`, in + "spec.providerSpec.statementEntries[0].resource: it is a list; write text"},
+		{"no resource", `resource: "*"`, "resource:", in + `spec.providerSpec.statementEntries[0].resource: it is ""; write one ARN, or *`},
+		{"a resource that is none", `resource: "*"`, "resource: bucket", in + `spec.providerSpec.statementEntries[0].resource: it is "bucket"; write one ARN, or *`},
+		{"a condition without keys", "{aws:k: v}", "{}", in + "spec.providerSpec.statementEntries[0].policyCondition.StringEquals: it is empty"},
+		{"a condition without a value", "{aws:k: v}", "{aws:k: }", in + "spec.providerSpec.statementEntries[0].policyCondition.StringEquals.aws:k: it is empty; write text, a number"},
+		{"a mapping in a condition", "{aws:k: v}", "{aws:k: {v: w}}", in + "spec.providerSpec.statementEntries[0].policyCondition.StringEquals.aws:k: it is a mapping"},
+		{"a list in a list", "{aws:k: v}", "{aws:k: [[v]]}", in + "spec.providerSpec.statementEntries[0].policyCondition.StringEquals.aws:k[0]: it is a list in a list"},
+		{"no number", "{aws:k: v}", "{aws:k: .nan}", in + "spec.providerSpec.statementEntries[0].policyCondition.StringEquals.aws:k: it is the number NaN"},
+		{"a key that is a number", "{aws:k: v}", "{1: v}", in + "spec.providerSpec.statementEntries[0].policyCondition.StringEquals: it has a key that is the number 1"},
+		{"no secret", "  secretRef: {name: creds, namespace: ns}\n", "", in + "spec.secretRef.namespace: it is missing"},
+		{"a secret that climbs", "name: creds", "name: ../../creds", in + `spec.secretRef.name: it is "../../creds", which is not a name that Kubernetes allows`},
+		{"a namespace with a dot", "namespace: ns", "namespace: n.s", in + `spec.secretRef.namespace: it is "n.s", which is not the name of a namespace`},
+		{"a name that is a number", "name: creds", "name: 1", in + "spec.secretRef.name: it is the number 1; write text, in quotes if need be"},
+		{"an unquoted annotation", "metadata:\n", "metadata:\n  annotations: {release.openshift.io/delete: true}\n",
+			in + "metadata.annotations.release.openshift.io/delete: it is the truth value true; write text, in quotes if need be"},
+		{"annotations that are none", "metadata:\n", "metadata:\n  annotations: [x]\n", in + "metadata.annotations: it is a list; write it as a mapping"},
+		{"no name", "  name: a\n", "", at + ": metadata.name: it is missing"},
+		{"a name that a terminal obeys", "  name: a\n", "  name: \"\\e[2J\"\n", at + `: metadata.name: it is "?[2J", which is not a name`},
+		{"a token path that goes on", "spec:\n", "spec:\n  cloudTokenPath: \"/t\\nrole_arn = x\"\n", in + `spec.cloudTokenPath: it is "/t role_arn = x", which is not the absolute path of a file`},
+		{"a relative token path", "spec:\n", "spec:\n  cloudTokenPath: token\n", in + `spec.cloudTokenPath: it is "token", which is not the absolute path`},
+		{"a role that is none", "    kind: AWSProviderSpec\n", "    kind: AWSProviderSpec\n    stsIAMRoleARN: by-hand\n",
+			in + `spec.providerSpec.stsIAMRoleARN: it is "by-hand", which is not the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)`},
+		{"a list of manifests", "kind: CredentialsRequest", "kind: List", at + ": it is a List: write each item that it holds as a document of its own"},
+		{"a later version", "io/v1\n", "io/v2\n", at + `: apiVersion: "cloudcredential.openshift.io/v2" is a version that this program does not know; it knows cloudcredential.openshift.io/v1`},
+		{"no manifest", "", "- x\n---\n", at + ": it is no manifest"},
+		{"one key twice", "spec:\n", "spec: {}\nspec:\n", "a.yaml: document 1 is not readable as YAML: "},
+		{"no YAML", "", "\t:", "a.yaml: document 1 is not readable as YAML: "},
+		{"no YAML further down", "", "{}\n---\n{}\n---\n]", "a.yaml: document 3 is not readable as YAML: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if !strings.Contains(valid, tt.from) {
+				t.Fatalf("nothing to change: %q", tt.from)
+			}
+			requests, _, err := credrequest.Read("a.yaml", []byte(strings.Replace(valid, tt.from, tt.to, 1)), credrequest.Options{})
+			if tt.want == "" {
+				if err != nil || len(requests) != 1 {
+					t.Errorf("read %d requests: %v", len(requests), err)
+				}
+				return
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error\n%v\nwant\n%s", err, tt.want)
+			}
+			if requests != nil {
+				t.Error("something was handed out all the same")
+			}
+		})
+	}
+}
+
+// Every file is read to its end before anything is handed out, and everything that is wrong is told at once.
+func TestReadDirRefusesTheLot(t *testing.T) {
+	named := func(namespace, name string) string {
+		return strings.Replace(valid, "{name: creds, namespace: ns}", "{name: "+name+", namespace: "+namespace+"}", 1)
+	}
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  []string // what the lines of the error begin with
+	}{
+		{"one broken file of three", map[string]string{"a.yaml": valid, "b.yaml": "kind: [", "c.yaml": named("ns", "c")},
+			[]string{"b.yaml: document 1 is not readable as YAML"}},
+		{"two broken documents", map[string]string{"a.yaml": strings.Replace(valid, "[sa]", "[]", 1) + "---\n" + valid, "b.yml": strings.Replace(valid, "Allow", "Let", 1)},
+			[]string{"document 1 of a.yaml, CredentialsRequest own/a: spec.serviceAccountNames", "document 1 of b.yml, CredentialsRequest own/a: spec.providerSpec.statementEntries[0].effect"}},
+		{"one Secret asked for twice", map[string]string{"a.yaml": valid, "b.yaml": strings.Replace(valid, "name: a", "name: b", 1)},
+			[]string{"a.yaml (own/a) and b.yaml (own/b) ask for Secrets with one manifest name, ns/creds and ns/creds: remove or rename one"}},
+		{"one Secret asked for twice in one file", map[string]string{"a.yaml": valid + "---\n" + valid}, []string{"a.yaml (own/a) and a.yaml (own/a) ask for"}},
+		{"two Secrets whose manifests have one name", map[string]string{"a.yaml": named("x", "y-z"), "b.yaml": named("x-y", "z")},
+			[]string{"a.yaml (own/a) and b.yaml (own/a) ask for Secrets with one manifest name, x/y-z and x-y/z"}},
+		{"a flood", map[string]string{"a.yaml": strings.Repeat("#", credrequest.MaxFile+1)}, []string{"DIR/a.yaml is larger than 4194304 bytes"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range tt.files {
+				check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+			}
+			requests, skipped, err := credrequest.ReadDir(dir, credrequest.Options{})
+			if err == nil || requests != nil || skipped != nil {
+				t.Fatalf("read %v, %v: %v", requests, skipped, err)
+			}
+			lines := strings.Split(strings.ReplaceAll(err.Error(), dir, "DIR"), "\n")
+			if !slices.EqualFunc(lines, tt.want, strings.HasPrefix) {
+				t.Errorf("error\n%v\nwant\n%s", err, strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestReadDirTakesFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	requests, skipped, err := credrequest.ReadDir(dir, credrequest.Options{})
+	if err != nil || len(requests)+len(skipped) > 0 {
+		t.Errorf("an empty directory: %v, %v: %v", requests, skipped, err)
+	}
+	check(t, os.Mkdir(dir+"/sub.yaml", 0o700))
+	check(t, os.Mkdir(dir+"/..data", 0o700)) // a ConfigMap, as kubelet mounts it
+	check(t, os.WriteFile(dir+"/..data/a.yaml", []byte(valid), 0o600))
+	check(t, os.Symlink("..data/a.yaml", dir+"/a.yaml"))
+	for name, text := range map[string]string{"b.yaml": "", "c.yaml": "# a comment\n", "d.json": "{}", "e.YAML": "{}", ".f": "", "g.yaml": "---\n---\n"} {
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	requests, skipped, err = credrequest.ReadDir(dir, credrequest.Options{})
+	check(t, err)
+	want := []string{
+		"Ignoring b.yaml: it is empty or holds only comments",
+		"Ignoring c.yaml: it is empty or holds only comments",
+		"Ignoring d.json: only files whose names end in .yaml or .yml are read",
+		"Ignoring e.YAML: only files whose names end in .yaml or .yml are read",
+		"Ignoring document 1 of g.yaml: it is empty or holds only comments",
+		"Ignoring document 2 of g.yaml: it is empty or holds only comments",
+		"Ignoring sub.yaml: subdirectories are not read",
+	}
+	if len(requests) != 1 || !slices.Equal(skipped, want) {
+		t.Errorf("read %v, skipped\n%s\nwant\n%s", requests, strings.Join(skipped, "\n"), strings.Join(want, "\n"))
+	}
+	check(t, syscall.Mkfifo(dir+"/h.yaml", 0o600))
+	if _, _, err := credrequest.ReadDir(dir, credrequest.Options{}); err == nil || !strings.HasSuffix(err.Error(), "h.yaml is no regular file") {
+		t.Errorf("a pipe: %v", err)
+	}
+	if _, _, err := credrequest.ReadDir(dir+"/missing", credrequest.Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing directory: %v", err)
+	}
+}
