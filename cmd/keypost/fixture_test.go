@@ -140,17 +140,30 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: serve DIR")
 	}
-	server := httptest.NewUnstartedServer(nil)
-	port := server.Listener.Addr().String()[strings.LastIndex(server.Listener.Addr().String(), ":")+1:]
-	st, err := filestore.Create(ts.MkAbs(args[0]))
-	ts.Check(err)
-	c := issuer.Config{Source: st, Dev: true, Log: zap.NewNop()}
-	for _, raw := range []string{"https://oidc.example.com/{name}", "https://localhost:" + port + "/{name}"} {
+	server, admin, ca := startIssuer(ts, ts.MkAbs(args[0]))
+	ts.Defer(server.Close)
+	ts.Defer(admin.Close)
+	ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), ca, 0o600))
+	ts.Setenv("PORT", portOf(server))
+	ts.Setenv("CA", "ca.pem")
+	ts.Setenv("ADMIN", admin.URL)
+}
+
+// checker is what a script and a test have in common.
+type checker interface{ Check(error) }
+
+// startIssuer is serve for whoever has no script.
+func startIssuer(c checker, dir string) (server, admin *httptest.Server, ca []byte) {
+	server = httptest.NewUnstartedServer(nil)
+	st, err := filestore.Create(dir)
+	c.Check(err)
+	config := issuer.Config{Source: st, Dev: true, Log: zap.NewNop()}
+	for _, raw := range []string{"https://oidc.example.com/{name}", "https://localhost:" + portOf(server) + "/{name}"} {
 		p, err := issuer.ParsePattern(raw, true)
-		ts.Check(err)
-		c.Patterns = append(c.Patterns, p)
+		c.Check(err)
+		config.Patterns = append(config.Patterns, p)
 	}
-	publisher := issuer.NewPublisher(c)
+	publisher := issuer.NewPublisher(config)
 	fresh := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := publisher.Refresh(r.Context()); err != nil {
@@ -162,22 +175,22 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused certificates are part of the scripts
 	server.Config.Handler = fresh(issuer.NewHandler(publisher.Snapshot, map[string]string{"127.0.0.1": "oidc.example.com"}))
-	ca, pair := newCertificate(ts, "oidc.example.com", "localhost")
+	ca, pair := newCertificate(c, "oidc.example.com", "localhost")
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	server.StartTLS()
-	ts.Defer(server.Close)
-	admin := httptest.NewServer(fresh(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	admin = httptest.NewServer(fresh(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(publisher.Report())
 	})))
-	ts.Defer(admin.Close)
-	ts.Check(os.WriteFile(ts.MkAbs("ca.pem"), ca, 0o600))
-	ts.Setenv("PORT", port)
-	ts.Setenv("CA", "ca.pem")
-	ts.Setenv("ADMIN", admin.URL)
+	return server, admin, ca
+}
+
+func portOf(s *httptest.Server) string {
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	return port
 }
 
 // newCertificate makes a certificate for hosts and the CA that signed it.
-func newCertificate(ts *testscript.TestScript, hosts ...string) (ca []byte, pair tls.Certificate) {
+func newCertificate(ts checker, hosts ...string) (ca []byte, pair tls.Certificate) {
 	sign := func(t, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) []byte {
 		der, err := x509.CreateCertificate(rand.Reader, t, parent, key.Public(), signer)
 		ts.Check(err)

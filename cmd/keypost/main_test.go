@@ -2,10 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,8 +34,16 @@ func TestScripts(t *testing.T) {
 			"serve":     serve,
 			"apiserver": serveAPI,
 			"kids":      setKids,
+			"order":     inOrder,
+			"modes":     modes,
+			"same":      sameText,
+			"fakeaws":   accounts{t}.start,
+			"calls":     calls,
+			"account":   printAccount,
+			"iam":       callIAM,
 		},
 		Setup: func(env *testscript.Env) error {
+			env.Values[accountKey{}] = &fakeAccount{}
 			env.Setenv("KEYPOST_STORE", "file://./store")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // or each of hundreds of processes takes a second to end
 			return nil
@@ -84,5 +95,47 @@ func noSecret(ts *testscript.TestScript, neg bool, args []string) {
 			search(path, string(data))
 			return err
 		}))
+	}
+}
+
+// inOrder finds patterns in a file, each on a later line than the one before: order FILE PATTERN…
+func inOrder(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: order FILE PATTERN…")
+	}
+	lines := strings.Split(ts.ReadFile(args[0]), "\n")
+	for _, pattern := range args[1:] {
+		re, err := regexp.Compile(pattern)
+		ts.Check(err)
+		i := slices.IndexFunc(lines, re.MatchString)
+		if i < 0 {
+			ts.Fatalf("no line matches %q after the ones before:\n%s", pattern, ts.ReadFile(args[0]))
+		}
+		lines = lines[i+1:]
+	}
+}
+
+// modes compares permissions: modes FILE MODE…
+func modes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args)%2 != 0 {
+		ts.Fatalf("usage: modes FILE MODE…")
+	}
+	for pair := range slices.Chunk(args, 2) {
+		info, err := os.Stat(ts.MkAbs(pair[0]))
+		ts.Check(err)
+		if mode := fmt.Sprintf("%04o", info.Mode().Perm()); mode != pair[1] {
+			ts.Fatalf("%s has mode %s, not %s", pair[0], mode, pair[1])
+		}
+	}
+}
+
+// sameText compares a file with one of the script, which always ends in a newline: same FILE WANT
+func sameText(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: same FILE WANT")
+	}
+	got, want := ts.ReadFile(args[0]), strings.TrimSuffix(ts.ReadFile(args[1]), "\n")
+	if got != want {
+		ts.Fatalf("%s is\n%s\nand not\n%s", args[0], got, want)
 	}
 }

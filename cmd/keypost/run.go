@@ -23,6 +23,7 @@ const (
 	exitDone   = 0
 	exitFailed = 1  // it failed, or a check did
 	exitUsage  = 2  // unknown command or flag, missing or contradictory arguments
+	exitDiffer = 3  // --diff found something that differs
 	exitNotYet = 75 // a gate is closed; EX_TEMPFAIL of sysexits.h: try again later
 )
 
@@ -126,8 +127,9 @@ ISSUER is the name of a key set or one of its issuer URLs; KID is a key ID or a
 unique beginning of it, of at least 8 characters. Results go to stdout, all else
 to stderr.
 
-Exit codes: 0 done · 1 failed, or a check failed · 2 wrong usage · 75 not yet:
-a gate is closed, and the message says when or by what it opens`,
+Exit codes: 0 done · 1 failed, or a check failed · 2 wrong usage · 3 --diff found
+a difference · 75 not yet: a gate is closed, and the message says when or by what
+it opens`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -142,7 +144,7 @@ a gate is closed, and the message says when or by what it opens`,
 	fs.StringVar(&a.by, "by", defaultBy(), "who is recorded as the author of a change")
 	fs.Lookup("by").DefValue = "USER@HOST"
 	fs.Lookup("store").DefValue = ""
-	root.AddCommand(a.issuer(), a.key(), a.verify(), a.export())
+	root.AddCommand(a.issuer(), a.key(), a.verify(), a.export(), a.aws())
 	return root
 }
 
@@ -212,7 +214,9 @@ func (a *app) report(err error) int {
 	if err == nil {
 		return exitDone
 	}
-	a.notice("keypost: %s", oneLine(err.Error()))
+	for line := range strings.Lines(err.Error()) { // joined errors have one each
+		a.notice("keypost: %s", oneLine(line))
+	}
 	hint := nextStep(err)
 	if h, ok := errors.AsType[*hintedError](err); ok {
 		hint = h.hint
@@ -225,6 +229,9 @@ func (a *app) report(err error) int {
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
+	}
+	if _, ok := errors.AsType[*differsError](err); ok {
+		return exitDiffer
 	}
 	return exitFailed
 }

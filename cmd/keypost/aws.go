@@ -1,0 +1,155 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// aws holds the commands of ccoctl aws, with ccoctl's flags, files and log lines, and two of our own.
+//
+// Source: github.com/openshift/cloud-credential-operator, pkg/cmd/provisioning/aws.
+func (a *app) aws() *cobra.Command {
+	return group("aws", "Register an issuer and roles with AWS; ccoctl aws, without a bucket",
+		a.awsCreateKeyPair(), a.awsCreateIdentityProvider(), a.awsCreateIAMRoles(), a.awsCreateAll(), a.awsDelete(), a.awsCreateRole())
+}
+
+// awsFlags are those of all aws commands; each registers the groups that it knows.
+type awsFlags struct {
+	name, region, account string
+
+	outputDir, publicKeyFile string
+	dryRun, diff, bucket     bool
+
+	issuerURL   string
+	clientIDs   []string
+	tags        map[string]string
+	adopt       bool
+	tighten     bool
+	thumbprints []string
+
+	requestsDir, providerARN, boundary string
+	techPreview, prune                 bool
+
+	caFile, connect string
+	dev             bool
+	policy          policyFlags
+}
+
+// Groups of flags. What ccoctl has is spelled as there.
+
+func (f *awsFlags) target(cmd *cobra.Command, region string) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.name, "name", "", "name of what is made: its tag, and the beginning of the roles' names")
+	fs.StringVar(&f.region, "region", "", region)
+	fs.StringVar(&f.account, "account", "", "ID of the only AWS account in which anything may be changed")
+	required(cmd, "name")
+}
+
+func (f *awsFlags) files(fs *pflag.FlagSet) {
+	fs.StringVar(&f.outputDir, "output-dir", "", "directory for the files (default the current one)")
+}
+
+func (f *awsFlags) wanted(fs *pflag.FlagSet) {
+	fs.StringVar(&f.issuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
+	fs.StringArrayVar(&f.clientIDs, "client-id", []string{"openshift", "sts.amazonaws.com"}, "audience of tokens (repeatable; the whole list)")
+	fs.StringToStringVar(&f.tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
+	fs.BoolVar(&f.adopt, "adopt", false, "take over a provider or role that is not tagged as ours")
+	fs.BoolVar(&f.diff, "diff", false, "print what would be changed, change nothing, and exit 3 if there is anything")
+}
+
+func (f *awsFlags) localFiles(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.dryRun, "dry-run", false, "write files to be applied with the AWS CLI, and call nobody")
+}
+
+func (f *awsFlags) provider(fs *pflag.FlagSet) {
+	fs.StringVar(&f.publicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+publicKeyName+")")
+	fs.BoolVar(&f.tighten, "tighten", false, "also remove the client IDs that are not asked for from an existing provider")
+	fs.StringArrayVar(&f.thumbprints, "thumbprint", nil, "SHA-1 of a CA that AWS does not know, 40 hex digits (repeatable)")
+	fs.BoolVar(&f.bucket, "create-private-s3-bucket", false, "accepted for scripts written for ccoctl; there is no bucket")
+	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for the issuer instead of the URL's own addresses")
+	fs.BoolVar(&f.dev, "dev", false, "a development issuer: only keypostd --dev serves it, and waits are as short as its max-age")
+	f.policy.fs = fs
+	fs.DurationVar(&f.policy.maxAge, "max-age", 0, "how long a copy of a new issuer's documents is fresh (default 5m)")
+}
+
+func (f *awsFlags) roles(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.requestsDir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
+	fs.BoolVar(&f.techPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
+	fs.BoolVar(&f.prune, "prune", false, "delete the roles whose CredentialsRequest is gone")
+	f.boundaryFlag(fs)
+	required(cmd, "credentials-requests-dir")
+}
+
+func (f *awsFlags) boundaryFlag(fs *pflag.FlagSet) {
+	fs.StringVar(&f.boundary, "permissions-boundary-arn", "", "ARN of the policy that bounds every role's permissions")
+}
+
+func required(cmd *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not registered, which a test would find
+	}
+}
+
+var accountForm = regexp.MustCompile(`^[0-9]{12}$`)
+
+// check refuses what is wrong with the flags by themselves. ccoctl takes an empty string for every one of them.
+func (f *awsFlags) check(cmd *cobra.Command) error {
+	var err error
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if err == nil && flag.Value.Type() == "string" && strings.TrimSpace(flag.Value.String()) == "" {
+			err = usagef("--%s is empty", flag.Name)
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case f.account != "" && !accountForm.MatchString(f.account):
+		return usagef("--account %q is not an account ID of 12 digits", f.account)
+	case f.dryRun && f.diff:
+		return usagef("give --dry-run or --diff, not both")
+	}
+	return f.checkIssuer()
+}
+
+// checkOutputDir tells before anything else is done whether the directory is there or can be made; one level of it.
+func (f *awsFlags) checkOutputDir() error {
+	if f.outputDir == "" {
+		dir, err := os.Getwd()
+		f.outputDir = dir
+		return err
+	}
+	info, err := os.Stat(f.outputDir)
+	switch {
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("--output-dir %s is not a directory", f.outputDir)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	parent := filepath.Dir(filepath.Clean(f.outputDir))
+	if info, err := os.Stat(parent); err != nil || !info.IsDir() {
+		return withHint(fmt.Errorf("--output-dir %s cannot be made: there is no directory %s", f.outputDir, parent), "mkdir -p %s", f.outputDir)
+	}
+	return nil
+}
+
+func (f *awsFlags) checkIssuer() error {
+	if f.issuerURL == "" {
+		return nil
+	}
+	if _, err := keystore.ParseIssuerURL(f.issuerURL, false); err != nil {
+		return &usageError{err}
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/awsiam"
+)
+
+func (a *app) awsCreateAll() *cobra.Command {
+	f := &awsFlags{}
+	cmd := &cobra.Command{
+		Use:   "create-all --name NAME --region REGION --credentials-requests-dir DIR --issuer-url URL",
+		Short: "Key pair, published issuer, provider, roles and manifests in one go",
+		Long: "Make or reuse the cluster's key pair, publish its public half under the issuer URL, wait until relying parties see\n" +
+			"it there, make the IAM OIDC identity provider and the roles, and write what the installer takes. It may be\n" +
+			"stopped and run again at any point: what is there already is compared and brought up to date.",
+		Args: exactly(0),
+	}
+	fs := cmd.Flags()
+	f.target(cmd, "AWS region whose IAM endpoint is called")
+	f.files(fs)
+	f.localFiles(fs)
+	f.wanted(fs)
+	f.provider(fs)
+	f.roles(cmd)
+	required(cmd, "region", "issuer-url")
+	cmd.RunE = a.awsDo(f, func(ctx context.Context, r *awsRun) error { return r.createAll(ctx) })
+	return cmd
+}
+
+// job is what create-all does, and create-identity-provider without keys of its own and roles.
+type job struct {
+	keys     keyPair
+	wanted   publication
+	site     site
+	provider awsiam.Provider
+	roles    roleSet
+	set      keystore.KeySet // what is published
+	is       bool            // it is in the store
+}
+
+func (r *awsRun) createAll(ctx context.Context) error {
+	set, err := r.f.readRoles()
+	if err != nil {
+		return err
+	}
+	j, err := r.newJob(ctx, set)
+	if err != nil {
+		return err
+	}
+	r.logSkipped(set)
+	if r.f.dryRun {
+		return r.dryRunAll(j)
+	}
+	return r.run(ctx, j)
+}
+
+// newJob reads what is on this machine and checks all of it, before the first call and the first write.
+func (r *awsRun) newJob(ctx context.Context, set roleSet) (*job, error) {
+	keys, err := r.findKeys()
+	if err != nil {
+		return nil, err
+	}
+	j := &job{keys: keys, provider: r.f.wantedProvider(), roles: set}
+	if err := awsiam.Check(j.provider, r.trust(""), set.roles); err != nil {
+		return nil, err
+	}
+	if r.f.dryRun {
+		return j, nil
+	}
+	if j.wanted, err = r.f.publication(keys.public, keys.key); err != nil {
+		return nil, err
+	}
+	if j.site, err = r.f.site(); err != nil {
+		return nil, err
+	}
+	return j, r.checkStore(ctx, j)
+}
+
+func (r *awsRun) trust(providerARN string) awsiam.Trust {
+	return awsiam.Trust{ProviderARN: providerARN, Issuer: r.f.issuerURL, Audiences: r.f.clientIDs}
+}
+
+// checkStore finds out what the store would say, without making its directory.
+func (r *awsRun) checkStore(ctx context.Context, j *job) error {
+	if _, err := storeDir(r.store); err != nil {
+		return err
+	}
+	st, err := r.openStore()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return j.wanted.checkNew()
+	case err != nil:
+		return err
+	}
+	j.set, j.is, err = j.wanted.find(ctx, st)
+	switch {
+	case err != nil:
+		return err
+	case !j.is:
+		return j.wanted.checkNew()
+	case r.f.diff && j.keys.missing():
+		return nil // the pair is kept elsewhere
+	}
+	return j.wanted.checkKey(j.set)
+}
+
+func (r *awsRun) run(ctx context.Context, j *job) error {
+	if err := r.identify(ctx); err != nil {
+		return err
+	}
+	if r.f.bucket {
+		r.journal.printf("--create-private-s3-bucket is not needed: keypostd serves the documents, and there is no bucket to keep private")
+	}
+	if r.f.diff {
+		return r.diffAll(ctx, j)
+	}
+	for _, step := range []func(context.Context, *job) error{r.makeKeys, r.publishKeys, r.makeProvider, r.makeRoles, r.handOver} {
+		if err := step(ctx, j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// diffAll plans against what is there now; what is not published yet is part of it.
+func (r *awsRun) diffAll(ctx context.Context, j *job) error {
+	plan := j.localPlan()
+	provider, err := r.client.PlanProvider(ctx, r.account, j.provider)
+	if err != nil {
+		return err
+	}
+	roles, err := r.planRoles(ctx, j.roles, r.trust(r.account.ProviderARN(r.f.issuerURL)))
+	if err != nil {
+		return err
+	}
+	return r.show(plan.Then(provider).Then(roles))
+}
+
+func (j *job) localPlan() provision.Plan {
+	var plan provision.Plan
+	if j.is {
+		return plan
+	}
+	if j.keys.missing() {
+		plan.Stages = append(plan.Stages, provision.Stage{{Verb: provision.Create, Thing: "key pair", Name: j.keys.private}})
+	}
+	plan.Stages = append(plan.Stages, provision.Stage{{Verb: provision.Create, Thing: "key set", Name: string(j.wanted.name), Diff: []string{"+ " + j.wanted.url}}})
+	return plan
+}
+
+func (r *awsRun) makeKeys(_ context.Context, j *job) error {
+	if err := r.makeKeyPair(&j.keys); err != nil {
+		return err
+	}
+	j.wanted.key = j.keys.key
+	return nil
+}
+
+func (r *awsRun) publishKeys(ctx context.Context, j *job) error {
+	set, made, err := r.publish(ctx, j.wanted)
+	if err != nil {
+		return err
+	}
+	j.set = set
+	if made {
+		r.journal.printf("Key set %s stored in %s", set.Name(), r.store)
+	}
+	if k, _ := set.Key(j.wanted.key.ID()); k.State == keystore.Next {
+		r.warn("key %s is next in key set %q: the cluster may sign with it only once it is active (keypost key promote)", k.ID(), set.Name())
+	}
+	return awaitServed(ctx, r.journal, j.site, set, j.wanted.key)
+}
+
+func (r *awsRun) makeProvider(ctx context.Context, j *job) error {
+	plan, err := r.client.PlanProvider(ctx, r.account, j.provider)
+	if err != nil {
+		return err
+	}
+	return r.settle(ctx, plan)
+}
+
+func (r *awsRun) makeRoles(ctx context.Context, j *job) error {
+	if r.f.requestsDir == "" {
+		return nil // create-identity-provider
+	}
+	plan, err := r.planRoles(ctx, j.roles, r.trust(r.account.ProviderARN(r.f.issuerURL)))
+	if err != nil {
+		return err
+	}
+	if err := r.settle(ctx, plan); err != nil {
+		return err
+	}
+	return r.writeSecrets(j.roles)
+}
+
+// handOver gives the installer what it takes, and says what there is now and what comes next.
+func (r *awsRun) handOver(_ context.Context, j *job) error {
+	if err := r.writeAuthentication(); err != nil || r.f.requestsDir == "" {
+		return err
+	}
+	if err := r.copySigningKey(j.keys); err != nil {
+		return err
+	}
+	r.journal.printf("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %d roles, %d Secrets",
+		r.f.name, r.account.ID, j.set.Name(), r.account.ProviderARN(r.f.issuerURL), len(j.roles.roles), len(j.roles.requests))
+	r.notice("next, with the directory that openshift-install create manifests has filled:")
+	r.notice("  cp %s/* INSTALL-DIR/%s/", r.f.path(provision.Manifests), provision.Manifests)
+	if j.keys.private == "" {
+		r.notice("  and put the signing key of %s into INSTALL-DIR/%s/%s", j.keys.public, provision.TLS, signingKeyName)
+	} else {
+		r.notice("  cp -a %s INSTALL-DIR/", r.f.path(provision.TLS))
+	}
+	r.notice("then openshift-install create cluster; and once it signs tokens:")
+	r.notice("  keypost verify %s", r.f.issuerURL)
+	return nil
+}

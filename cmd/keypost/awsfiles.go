@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/awsiam"
+)
+
+// path is where a file of the output directory is, as ccoctl logs it: as the directory was given.
+func (f *awsFlags) path(name string) string {
+	return filepath.Join(f.outputDir, filepath.FromSlash(name))
+}
+
+// authentication is the manifest that tells a new cluster its issuer URL.
+func (r *awsRun) writeAuthentication() error {
+	d, err := provision.OpenDir(r.f.outputDir, provision.Manifests)
+	if err != nil {
+		return err
+	}
+	file := provision.Authentication(r.f.issuerURL)
+	if err := d.Write(file); err != nil {
+		return err
+	}
+	r.journal.printf("Wrote cluster authentication manifest at path %s", r.f.path(file.Name))
+	r.journal.printf("Issuer URL (serviceAccountIssuer) is %s", r.f.issuerURL)
+	return nil
+}
+
+// writeSecrets writes the Secret of each CredentialsRequest.
+func (r *awsRun) writeSecrets(set roleSet) error {
+	d, err := provision.OpenDir(r.f.outputDir, provision.Manifests)
+	if err != nil {
+		return err
+	}
+	var files []provision.File
+	for _, q := range set.requests {
+		files = append(files, r.secret(q))
+	}
+	if err := d.Write(files...); err != nil {
+		return err
+	}
+	for _, file := range files {
+		r.journal.printf("Saved credentials configuration to: %s", r.f.path(file.Name))
+	}
+	return nil
+}
+
+// dryRunAll writes what create-all would put into the account, for the AWS CLI. As with ccoctl the key pair is a real
+// one, and stays.
+func (r *awsRun) dryRunAll(j *job) error {
+	if err := r.makeKeyPair(&j.keys); err != nil {
+		return err
+	}
+	if err := r.writeProvider(j); err != nil {
+		return err
+	}
+	if err := r.writeAuthentication(); err != nil {
+		return err
+	}
+	if r.f.requestsDir == "" {
+		return nil
+	}
+	if err := r.writeRoles(j.roles, r.trust(r.f.futureProviderARN())); err != nil {
+		return err
+	}
+	return r.copySigningKey(j.keys)
+}
+
+// futureProviderARN is the ARN that the provider will have, as far as it is known without a call. A partition is
+// guessed from the region, as ccoctl does.
+func (f *awsFlags) futureProviderARN() string {
+	account := awsiam.Account{ID: f.account, Partition: partition(f.region)}
+	if account.ID == "" {
+		account.ID = "<enter_account_id_here>"
+	}
+	return account.ProviderARN(f.issuerURL)
+}
+
+func partition(region string) string {
+	for _, p := range []struct{ prefix, partition string }{
+		{"us-gov-", "aws-us-gov"}, {"cn-", "aws-cn"}, {"eusc-", "aws-eusc"},
+		{"us-iso-", "aws-iso"}, {"us-isob-", "aws-iso-b"}, {"eu-isoe-", "aws-iso-e"}, {"us-isof-", "aws-iso-f"}, {"eu-isof-", "aws-iso-f"},
+	} {
+		if strings.HasPrefix(region, p.prefix) {
+			return p.partition
+		}
+	}
+	return "aws"
+}
+
+func (r *awsRun) writeProvider(j *job) error {
+	set, err := keystore.New(keystore.Change{At: time.Now()}, keystore.Spec{
+		Name: "dry-run", Issuers: []string{r.f.issuerURL}, Keys: []keystore.Public{j.keys.key}, Policy: newPolicy(), Dev: r.f.dev,
+	})
+	if err != nil {
+		return err
+	}
+	discovery, err := issuer.RenderDiscovery(set, set.Issuers()[0])
+	if err != nil {
+		return err
+	}
+	jwks, err := issuer.RenderJWKS(set)
+	if err != nil {
+		return err
+	}
+	d, err := provision.OpenDir(r.f.outputDir)
+	if err != nil {
+		return err
+	}
+	files := []provision.File{
+		provision.Discovery(indented(discovery)), provision.Keys(indented(jwks)), provision.Provider(j.provider.CreateJSON()),
+	}
+	if err := d.Write(files...); err != nil {
+		return err
+	}
+	for i, what := range []string{"discovery document", "JSON web key set (JWKS)", "AWS IAM Identity Provider"} {
+		r.journal.printf("Saving %s locally at %s", what, r.f.path(files[i].Name))
+	}
+	return nil
+}
+
+// writeRoles writes the roles' files and Secrets. They are numbered by their CredentialsRequest, as ccoctl does it.
+func (r *awsRun) writeRoles(set roleSet, trust awsiam.Trust) error {
+	d, err := provision.OpenDir(r.f.outputDir, provision.Manifests)
+	if err != nil {
+		return err
+	}
+	roles := set.roles
+	for i, q := range set.requests {
+		if q.RoleARN != "" {
+			continue
+		}
+		role := roles[0]
+		roles = roles[1:]
+		full := fmt.Sprintf("%s-%s-%s", r.f.name, q.SecretNamespace, q.SecretName)
+		files := []provision.File{
+			provision.Role(i, full, role.CreateJSON(trust)), provision.RolePolicy(i, full, role.PolicyJSON()),
+		}
+		if err := d.Write(files...); err != nil {
+			return err
+		}
+		r.journal.printf("Saving OpenShift role for %s/%s locally at %s", q.SecretNamespace, q.SecretName, r.f.path(files[0].Name))
+		r.journal.printf("Saving policy for OpenShift role for %s/%s locally at %s", q.SecretNamespace, q.SecretName, r.f.path(files[1].Name))
+	}
+	return r.writeSecrets(set)
+}
+
+// indented is JSON for people.
+func indented(data []byte) []byte {
+	var b bytes.Buffer
+	if json.Indent(&b, data, "", "    ") != nil {
+		return data
+	}
+	return b.Bytes()
+}

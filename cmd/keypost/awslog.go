@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// journal is the log of an aws command: ccoctl's, line for line, since scripts look for its lines. It goes to stderr
+// in the form of Go's log package, which is the form that they know.
+type journal struct {
+	lines *log.Logger
+	w     io.Writer
+	tty   bool
+	drawn bool      // a line that is still to change stands on the terminal
+	phase string    // of the wait that progress was last told of
+	said  time.Time // when it was, where lines do not change
+}
+
+func newJournal(w io.Writer) *journal {
+	f, isFile := w.(*os.File)
+	return &journal{lines: log.New(w, "", log.LstdFlags), w: w, tty: isFile && term.IsTerminal(int(f.Fd()))}
+}
+
+// printf logs one line.
+func (j *journal) printf(format string, args ...any) {
+	j.clear()
+	j.lines.Print(oneLine(fmt.Sprintf(format, args...)))
+}
+
+// progressEvery is how often a wait is told of where each telling is a line: seldom enough for a CI log to stay
+// readable, often enough that nobody takes the program for dead.
+const progressEvery = 15 * time.Second
+
+// progress tells how a wait is getting on: in one changing line on a terminal, else in a line now and then.
+func (j *journal) progress(now time.Time, format string, args ...any) {
+	text := oneLine(fmt.Sprintf(format, args...))
+	switch {
+	case j.tty:
+		_, _ = fmt.Fprintf(j.w, "\r\x1b[K%s", text)
+		j.drawn = true
+	case format != j.phase || now.Sub(j.said) >= progressEvery:
+		j.phase, j.said = format, now
+		j.lines.Print(text)
+	}
+}
+
+// clear takes the changing line away.
+func (j *journal) clear() {
+	if j.drawn {
+		_, _ = fmt.Fprint(j.w, "\r\x1b[K")
+		j.drawn = false
+	}
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/keystore"
+)
+
+// publication is the wish that one key be published under one issuer URL.
+type publication struct {
+	name   keystore.Name // of the key set, if one has to be made
+	url    string
+	source string // where the key comes from, for messages
+	key    keystore.Public
+	policy keystore.Policy
+	dev    bool
+}
+
+// find looks for the key set with the issuer URL, whatever its name.
+func (p publication) find(ctx context.Context, st keystore.Reader) (set keystore.KeySet, is bool, err error) {
+	sets, broken, err := all(ctx, st)
+	if err != nil {
+		return set, false, err
+	}
+	if err, is := broken[p.name]; is {
+		return set, false, fmt.Errorf("publish under the name %q: %w", p.name, err)
+	}
+	for _, s := range sets {
+		if !s.Withdrawn() && slices.Contains(urls(s), p.url) {
+			return s, true, nil
+		}
+	}
+	if err := claimsOn(sets, p.spec()).check(p.spec(), false); err != nil {
+		return set, false, withHint(fmt.Errorf("publish %s under the name %q: %w", p.url, p.name, err),
+			"choose another --name or --issuer-url, or publish it yourself with keypost issuer add")
+	}
+	return set, false, nil
+}
+
+// checkNew tells whether a key set can be made of it. The key may still have to be generated.
+func (p publication) checkNew() error {
+	if err := p.name.Check(); err != nil {
+		return fmt.Errorf("the key set is published under --name: %w", err)
+	}
+	if p.key.ID() == "" {
+		return nil
+	}
+	_, err := keystore.New(keystore.Change{At: time.Now()}, p.spec())
+	return err
+}
+
+// checkKey refuses a key set that does not have the key: a cluster whose tokens nobody trusts is what would come out,
+// and adding a key to a live issuer is a rotation, with gates of its own.
+func (p publication) checkKey(s keystore.KeySet) error {
+	k, is := s.Key(p.key.ID())
+	switch {
+	case p.key.ID() == "":
+		return withHint(fmt.Errorf("%s is published already (key set %q), and tokens signed with a new key pair would not be trusted", p.url, s.Name()),
+			"give the public key of the cluster: --public-key-file FILE, or --output-dir with its key pair")
+	case !is || !k.Equal(p.key):
+		return withHint(fmt.Errorf("key set %q (%s) does not have the key %s of %s, so that no token signed with it would be trusted", s.Name(), p.url, p.key.ID(), p.source),
+			"give the key that the cluster signs with (--public-key-file), or make this one its next: keypost key add %s --public-key-file %s", s.Name(), p.source)
+	case k.State == keystore.Retired:
+		return withHint(fmt.Errorf("key %s of %s is retired in key set %q: nothing may sign with it", p.key.ID(), p.source, s.Name()),
+			"give the key that the cluster signs with: --public-key-file FILE")
+	}
+	return nil
+}
+
+func (p publication) spec() keystore.Spec {
+	return keystore.Spec{Name: p.name, Issuers: []string{p.url}, Keys: []keystore.Public{p.key}, Policy: p.policy, Dev: p.dev}
+}
+
+// publish stores the key set unless it is there.
+func (a *app) publish(ctx context.Context, p publication) (keystore.KeySet, bool, error) {
+	st, err := a.createStore()
+	if err != nil {
+		return keystore.KeySet{}, false, err
+	}
+	set, is, err := p.find(ctx, st)
+	switch {
+	case err != nil:
+		return set, false, err
+	case is:
+		return set, false, p.checkKey(set)
+	}
+	set, err = a.storeNew(ctx, st, p.spec(), &addFlags{})
+	return set, err == nil, err
+}
+
+// What passes between the first public answer with a key and the last one without it.
+const (
+	convergence     = 75 * time.Second // as in the gates: a remote store's poll of 15 s and a minute for replicas and mirrors
+	negativeCaching = 60 * time.Second // keypostd lets its 404 be cached for so long: AWS must not be sent there sooner
+)
+
+// settling is how long after its publication an issuer may still be unknown somewhere. In development there is one
+// server, which watches its directory, and no copy that outlives max-age.
+func settling(s keystore.KeySet) time.Duration {
+	whole := convergence + negativeCaching
+	if !s.Dev() {
+		return whole
+	}
+	return min(whole, s.Policy().Cache(keystore.DefaultCache()).MaxAge)
+}
+
+// settled is when every copy from before the publication has run out. seen is when the key was first seen at every
+// address, and atOnce tells that it was at the first look: then it counts as served since it was published.
+func settled(s keystore.KeySet, id keystore.KeyID, seen time.Time, atOnce bool) time.Time {
+	if k, is := s.Key(id); is && atOnce && k.PublishedAt.Before(seen) {
+		seen = k.PublishedAt
+	}
+	return seen.Add(settling(s))
+}
+
+// site is an issuer's public URL and how it is reached.
+type site struct {
+	url     string
+	roots   *x509.CertPool
+	connect string // host:port instead of the URL's own addresses
+}
+
+// addresses are those that relying parties may be sent to.
+func (t site) addresses(ctx context.Context) ([]string, error) {
+	if t.connect != "" {
+		return []string{t.connect}, nil
+	}
+	u, err := keystore.ParseIssuerURL(t.url, false)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Host())
+	if err != nil {
+		return nil, fmt.Errorf("look up %s: %w", u.Host(), err)
+	}
+	var list []string
+	for _, ip := range ips {
+		list = append(list, net.JoinHostPort(ip.Unmap().String(), "443"))
+	}
+	return list, nil
+}
+
+// serves is nil when each of the addresses answers with both documents, and with the key in the JWKS.
+func (t site) serves(ctx context.Context, key keystore.Public) error {
+	addresses, err := t.addresses(ctx)
+	if err != nil {
+		return err
+	}
+	asked := 0
+	for _, address := range addresses {
+		err := t.servesAt(ctx, address, key)
+		if errors.Is(err, syscall.ENETUNREACH) && strings.HasPrefix(address, "[") && len(addresses) > 1 {
+			continue // this machine has no IPv6
+		}
+		if err != nil {
+			return fmt.Errorf("at %s: %w", address, err)
+		}
+		asked++
+	}
+	if asked == 0 {
+		return errors.New("none of its addresses can be reached from this machine")
+	}
+	return nil
+}
+
+func (t site) servesAt(ctx context.Context, address string, key keystore.Public) error {
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	found, err := verify.NewClient(t.roots, dial).JWKS(ctx, t.url)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(found.Keys, func(k keystore.Public) bool { return k.Equal(key) && k.ID() == key.ID() }) {
+		return fmt.Errorf("%s does not have the key %s", found.URL, key.ID())
+	}
+	return nil
+}
+
+// patience is how many times as long as it takes to settle a publication is waited for: whatever serves the store may
+// have to be told by a commit, a pipeline, or a colleague.
+const patience = 6
+
+// awaitServed returns when the key of s is served at every address of the site and no older answer is left anywhere.
+func awaitServed(ctx context.Context, j *journal, t site, s keystore.KeySet, key keystore.Public) error {
+	seen, atOnce, err := awaitSeen(ctx, j, t, s, key)
+	if err != nil {
+		return err
+	}
+	until := settled(s, key.ID(), seen, atOnce)
+	for left := time.Until(until); left > 0; left = time.Until(until) {
+		j.progress(time.Now(), "%s is served; waiting until %s (%v) for older copies to run out: convergence and negative caching", t.url, stamp(until), left.Round(time.Second))
+		if err := pause(ctx, min(left, time.Second)); err != nil {
+			return err
+		}
+	}
+	j.printf("Issuer %s is served with key %s", t.url, key.ID())
+	return nil
+}
+
+func awaitSeen(ctx context.Context, j *journal, t site, s keystore.KeySet, key keystore.Public) (seen time.Time, atOnce bool, err error) {
+	whole := settling(s)
+	every, deadline := min(2*time.Second, whole/5), time.Now().Add(patience*whole)
+	for look := 0; ; look++ {
+		err := t.serves(ctx, key)
+		now := time.Now()
+		switch {
+		case err == nil:
+			return now, look == 0, nil
+		case ctx.Err() != nil:
+			return now, false, ctx.Err()
+		case now.After(deadline):
+			return now, false, withHint(fmt.Errorf("%s is stored but after %v not served: %w", t.url, (patience*whole).Round(time.Second), err),
+				"keypost verify %s says more; when it is served, run the same command again", t.url)
+		}
+		j.progress(now, "waiting until %s is served: %v", t.url, err)
+		if err := pause(ctx, every); err != nil {
+			return now, false, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+var errHostPort = errors.New("it is not HOST:PORT")
+
+func checkConnect(connect string) error {
+	if connect == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(connect); err != nil || strings.HasPrefix(connect, ":") {
+		return usagef("--connect %q: %w", connect, errHostPort)
+	}
+	return nil
+}

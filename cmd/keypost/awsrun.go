@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/awsiam"
+)
+
+// awsRun is one run of an aws command.
+type awsRun struct {
+	*app
+	f       *awsFlags
+	journal *journal
+	client  *awsiam.Client // nil until identify
+	account awsiam.Account // zero until identify
+}
+
+// awsDo makes a cobra RunE of an aws command's own work.
+func (a *app) awsDo(f *awsFlags, work func(ctx context.Context, r *awsRun) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		if err := f.check(cmd); err != nil {
+			return err
+		}
+		a.started = true
+		if err := f.checkOutputDir(); err != nil {
+			return err
+		}
+		return work(cmd.Context(), &awsRun{app: a, f: f, journal: newJournal(a.err)})
+	}
+}
+
+// identify asks AWS whose account this is, and says first of all where everything is going to be. Nothing is changed
+// in an account other than that of --account.
+func (r *awsRun) identify(ctx context.Context) error {
+	client, err := awsiam.Open(ctx, awsiam.Options{Region: r.f.region})
+	if err != nil {
+		return err
+	}
+	account, err := client.Account(ctx)
+	if err != nil {
+		return err
+	}
+	where := fmt.Sprintf("Account %s (%s), caller %s", account.ID, account.Partition, account.Caller)
+	if r.store != "" {
+		where += ", store " + r.store
+	}
+	if r.f.issuerURL != "" {
+		where += ", issuer " + r.f.issuerURL
+	}
+	r.journal.printf("%s", where)
+	if r.f.account != "" && account.ID != r.f.account {
+		return withHint(fmt.Errorf("the credentials are for account %s, not for %s (--account); nothing was changed", account.ID, r.f.account),
+			"choose others: AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+	}
+	r.client, r.account = client, account
+	return nil
+}
+
+// differs ends a run of --diff that found something to change.
+type differsError struct{ actions int }
+
+func (e *differsError) Error() string {
+	return fmt.Sprintf("%d things differ; nothing was changed", e.actions)
+}
+
+// settle shows the plan (--diff), or makes it so.
+func (r *awsRun) settle(ctx context.Context, p provision.Plan) error {
+	if r.f.diff {
+		return r.show(p)
+	}
+	for _, note := range p.Notes {
+		r.journal.printf("%s", note)
+	}
+	return p.Apply(ctx, awsiam.Parallel, func(done provision.Action) {
+		for _, line := range done.Done {
+			r.journal.printf("%s", line)
+		}
+	})
+}
+
+func (r *awsRun) show(p provision.Plan) error {
+	if err := p.Write(r.out); err != nil {
+		return err
+	}
+	if n := actions(p); n > 0 {
+		return &differsError{n}
+	}
+	return nil
+}
+
+func actions(p provision.Plan) int {
+	n := 0
+	for _, s := range p.Stages {
+		n += len(s)
+	}
+	return n
+}
