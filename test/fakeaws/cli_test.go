@@ -39,7 +39,8 @@ func TestTheAWSCommandLineClientIsServed(t *testing.T) {
 		return result, ""
 	}
 	for _, name := range []string{"a", "b"} {
-		if _, bad := run("iam", "create-role", "--role-name", name, "--assume-role-policy-document", trustText, "--tags", "Key=Name,Value=prod"); bad != "" {
+		_, bad := run("iam", "create-role", "--role-name", name, "--assume-role-policy-document", trustText, "--tags", "Key=Name,Value=prod")
+		if bad != "" {
 			t.Fatal(bad)
 		}
 	}

@@ -21,6 +21,13 @@ const (
 	permissions = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:Get*"],"Resource":"*"}]}`
 )
 
+// The longest of the SDK's names, in short.
+type (
+	makeProvider = iam.CreateOpenIDConnectProviderInput
+	makeRole     = iam.CreateRoleInput
+	takeRole     = sts.AssumeRoleWithWebIdentityInput
+)
+
 // configuration is what the SDK would read from Env.
 func configuration(s *Server) aws.Config {
 	return aws.Config{

@@ -1,7 +1,6 @@
 package fakeaws
 
 import (
-	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -44,11 +43,6 @@ type Call struct {
 	Took     time.Duration
 	InFlight int    // calls under way when it came, itself included
 	Code     string // why it was refused; empty if it was not
-}
-
-// String is the call in one line.
-func (c Call) String() string {
-	return fmt.Sprintf("%s:%s %s%s", c.Service, c.Action, c.Params["RoleName"], c.Code)
 }
 
 // Fault asks f about every call from now on, before anything else is done with it. f is called side by side.

@@ -22,38 +22,33 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not a form", http.StatusBadRequest)
 		return
 	}
-	version, action := form.Get("Version"), form.Get("Action")
+	action := form.Get("Action")
 	op, known := operations()[action]
 	c, fault := s.begin(op, action, form)
-	requestID := fmt.Sprintf("fa4e0000-0000-4000-8000-%012d", c.N)
 	sleep(r.Context(), s.options.Latency+fault.delay)
 
-	result, err := s.serve(exchange{r: r, body: body, form: form, op: op, known: known && op.version == version, fault: fault})
+	known = known && op.version == form.Get("Version")
+	result, err := s.serve(exchange{r: r, body: body, form: form, op: op, known: known, fault: fault})
 	var f *failure
 	if err != nil && !errors.As(err, &f) {
 		f = &failure{http.StatusInternalServerError, "ServiceFailure", err.Error()}
 	}
 	s.end(c, f)
 	if fault.loseReply {
-		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's own way to cut a connection
+		panic(http.ErrAbortHandler) // net/http's own way to cut a connection
 	}
-	s.reply(w, r, version, action, requestID, result, f)
-}
-
-func (s *Server) reply(w http.ResponseWriter, r *http.Request, version, action, requestID string, result any, f *failure) {
-	status, err := http.StatusOK, error(nil)
-	var body []byte
+	p := reply{status: http.StatusOK, id: fmt.Sprintf("fa4e0000-0000-4000-8000-%012d", c.N)}
 	if f != nil {
-		status = f.status
-		body, err = refusal(version, requestID, f)
+		p.status = f.status
+		p.body, err = refusal(form.Get("Version"), p.id, f)
 	} else {
-		body, err = answer(version, action, requestID, result)
+		p.body, err = answer(op, action, p.id, result)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	send(w, r, status, requestID, body)
+	p.send(w, r)
 }
 
 // begin records a call and asks what is to go wrong with it.

@@ -14,9 +14,9 @@ import (
 )
 
 // AccessKeyID is the access key of the account's only user; Env holds its secret.
-const AccessKeyID = "AKIAFAKEAWSFAKEAWS00"
+const AccessKeyID = "AKIAFAKEAWSFAKEAWS00" //nolint:gosec // made up
 
-const secretAccessKey = "fakeaws/not/a/secret/not/a/secret/000000"
+const secretAccessKey = "fakeaws/not/a/secret/not/a/secret/000000" //nolint:gosec // made up
 
 // identity is who makes a call.
 type identity struct {
@@ -53,7 +53,8 @@ func (s *Server) authenticate(x exchange, now time.Time) (identity, error) {
 	case !who.expires.IsZero() && !now.Before(who.expires):
 		return identity{}, fail(http.StatusForbidden, "ExpiredToken", "The security token included in the request is expired")
 	case service != x.op.service():
-		return identity{}, fail(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to correct service: '%s'.", x.op.service())
+		return identity{}, fail(http.StatusForbidden, "SignatureDoesNotMatch",
+			"Credential should be scoped to correct service: '%s'.", x.op.service())
 	case !signatureHolds(x, who, region, signed):
 		return identity{}, fail(http.StatusForbidden, "SignatureDoesNotMatch", "The request signature we calculated does not match the "+
 			"signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.")
@@ -199,7 +200,7 @@ func getUser(q *request) (any, error) {
 	}
 	type userXML struct {
 		Path, UserName string
-		UserId         string //nolint:revive,staticcheck // the element's name
+		UserId         string
 		Arn            string
 		CreateDate     string
 	}
@@ -207,5 +208,5 @@ func getUser(q *request) (any, error) {
 }
 
 func getCallerIdentity(q *request) (any, error) {
-	return struct{ Arn, UserId, Account string }{q.who.arn, q.who.id, q.Account}, nil //nolint:revive,staticcheck // element names
+	return struct{ Arn, UserId, Account string }{q.who.arn, q.who.id, q.Account}, nil
 }

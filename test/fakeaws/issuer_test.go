@@ -68,7 +68,8 @@ func (a authority) pool() *x509.CertPool {
 
 func (a authority) certificate(t testing.TB, host string) tls.Certificate {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{host}, NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{host},
+		NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter}
 	der := must(x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key))(t)
 	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key}
 }

@@ -41,6 +41,7 @@ var (
 // there: nothing is fetched again before the copy has lapsed.
 type keyCache struct {
 	options Options
+	limit   time.Duration // for one document
 
 	mu   sync.Mutex
 	held map[string]*held // by provider ARN
@@ -56,7 +57,9 @@ type held struct {
 	thumbprints []string // those that the copy was fetched with
 }
 
-func newKeyCache(o Options) *keyCache { return &keyCache{options: o, held: map[string]*held{}} }
+func newKeyCache(o Options) *keyCache {
+	return &keyCache{options: o, limit: fetchLimit, held: map[string]*held{}}
+}
 
 // forget drops a provider's copy, as deleting the provider does.
 func (k *keyCache) forget(arn string) {
@@ -150,7 +153,7 @@ func (k *keyCache) client(thumbprints []string, accept func(tls.ConnectionState)
 		transport.DialContext = noDial
 	}
 	return &http.Client{
-		Timeout:       fetchLimit,
+		Timeout:       k.limit,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			t := transport.Clone()

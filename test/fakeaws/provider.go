@@ -19,7 +19,7 @@ const (
 )
 
 type providerARN struct {
-	OpenIDConnectProviderArn string //nolint:revive // the element's name
+	OpenIDConnectProviderArn string
 	Tags                     members[tag]
 }
 
@@ -145,7 +145,7 @@ func getProvider(q *request) (any, error) {
 		return nil, err
 	}
 	return struct {
-		Url            string //nolint:revive,staticcheck // the element's name
+		Url            string
 		ClientIDList   members[string]
 		ThumbprintList members[string]
 		CreateDate     string

@@ -33,7 +33,7 @@ func TestAProviderIsReadBackAsItWasMade(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
 	c, ctx := iamOf(s), t.Context()
-	made := must(c.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuerURL),
+	made := must(c.CreateOpenIDConnectProvider(ctx, &makeProvider{Url: aws.String(issuerURL),
 		ClientIDList: []string{"openshift", "sts.amazonaws.com"}, ThumbprintList: texts(1, 40), Tags: tagged("Name")}))(t)
 	if *made.OpenIDConnectProviderArn != providerName {
 		t.Error(*made.OpenIDConnectProviderArn)
@@ -53,30 +53,33 @@ func TestWhatAWSRefusesOfANewProvider(t *testing.T) {
 	s := Start(t, Options{})
 	c := iamOf(s)
 	for name, x := range map[string]struct {
-		in         iam.CreateOpenIDConnectProviderInput
+		in         makeProvider
 		code, says string
 	}{
-		"http":                    {iam.CreateOpenIDConnectProviderInput{Url: aws.String("http://oidc.example.com")}, "ValidationError", "Invalid Open ID Connect Provider URL"},
-		"no scheme":               {iam.CreateOpenIDConnectProviderInput{Url: aws.String("oidc.example.com")}, "ValidationError", "Invalid Open ID"},
-		"no host":                 {iam.CreateOpenIDConnectProviderInput{Url: aws.String("https:///prod")}, "ValidationError", "Invalid Open ID"},
-		"a query":                 {iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuerURL + "?a=b")}, "ValidationError", "Invalid Open ID"},
-		"an empty query":          {iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuerURL + "?")}, "ValidationError", "Invalid Open ID"},
-		"a fragment":              {iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuerURL + "#")}, "ValidationError", "Invalid Open ID"},
-		"a user":                  {iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://me@oidc.example.com")}, "ValidationError", "Invalid Open ID"},
-		"a port":                  {iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://oidc.example.com:8443")}, "ValidationError", "Invalid Open ID"},
-		"256 characters":          {iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://oidc.example.com/" + strings.Repeat("a", 231))}, "ValidationError", "less than or equal to 255"},
-		"101 client IDs":          {iam.CreateOpenIDConnectProviderInput{ClientIDList: texts(101, 5)}, "LimitExceeded", "ClientIdsPerOpenIdConnectProvider: 100"},
-		"a long client ID":        {iam.CreateOpenIDConnectProviderInput{ClientIDList: texts(1, 256)}, "ValidationError", "clientIDList.1.member"},
-		"an empty client ID":      {iam.CreateOpenIDConnectProviderInput{ClientIDList: []string{""}}, "ValidationError", "clientIDList.1.member"},
-		"six thumbprints":         {iam.CreateOpenIDConnectProviderInput{ThumbprintList: texts(6, 40)}, "LimitExceeded", "ThumbprintsPerOpenIdConnectProvider: 5"},
-		"a short thumbprint":      {iam.CreateOpenIDConnectProviderInput{ThumbprintList: texts(1, 39)}, "ValidationError", "thumbprintList.1.member"},
-		"a thumbprint not hex":    {iam.CreateOpenIDConnectProviderInput{ThumbprintList: []string{strings.Repeat("g", 40)}}, "InvalidInput", "thumbprint"},
-		"51 tags":                 {iam.CreateOpenIDConnectProviderInput{Tags: tagged(texts(51, 3)...)}, "ValidationError", "tags"},
-		"one tag in two cases":    {iam.CreateOpenIDConnectProviderInput{Tags: tagged("Name", "name")}, "InvalidInput", "Duplicate tag keys found"},
-		"a tag of AWS":            {iam.CreateOpenIDConnectProviderInput{Tags: tagged("aws:x")}, "InvalidInput", "reserved"},
-		"a long key":              {iam.CreateOpenIDConnectProviderInput{Tags: tagged(texts(1, 129)...)}, "ValidationError", "tags.1.member.key"},
-		"a key with a bad letter": {iam.CreateOpenIDConnectProviderInput{Tags: tagged("a#b")}, "ValidationError", "tags.1.member.key"},
-		"a long value":            {iam.CreateOpenIDConnectProviderInput{Tags: []types.Tag{{Key: aws.String("k"), Value: &texts(1, 257)[0]}}}, "ValidationError", "tags.1.member.value"},
+		"http": {makeProvider{Url: aws.String("http://oidc.example.com")},
+			"ValidationError", "Invalid Open ID Connect Provider URL"},
+		"no scheme":      {makeProvider{Url: aws.String("oidc.example.com")}, "ValidationError", "Invalid Open ID"},
+		"no host":        {makeProvider{Url: aws.String("https:///prod")}, "ValidationError", "Invalid Open ID"},
+		"a query":        {makeProvider{Url: aws.String(issuerURL + "?a=b")}, "ValidationError", "Invalid Open ID"},
+		"an empty query": {makeProvider{Url: aws.String(issuerURL + "?")}, "ValidationError", "Invalid Open ID"},
+		"a fragment":     {makeProvider{Url: aws.String(issuerURL + "#")}, "ValidationError", "Invalid Open ID"},
+		"a user":         {makeProvider{Url: aws.String("https://me@oidc.example.com")}, "ValidationError", "Invalid Open ID"},
+		"a port":         {makeProvider{Url: aws.String("https://oidc.example.com:8443")}, "ValidationError", "Invalid Open ID"},
+		"256 characters": {makeProvider{Url: aws.String("https://oidc.example.com/" + strings.Repeat("a", 231))},
+			"ValidationError", "less than or equal to 255"},
+		"101 client IDs":          {makeProvider{ClientIDList: texts(101, 5)}, "LimitExceeded", "ClientIdsPerOpenIdConnectProvider: 100"},
+		"a long client ID":        {makeProvider{ClientIDList: texts(1, 256)}, "ValidationError", "clientIDList.1.member"},
+		"an empty client ID":      {makeProvider{ClientIDList: []string{""}}, "ValidationError", "clientIDList.1.member"},
+		"six thumbprints":         {makeProvider{ThumbprintList: texts(6, 40)}, "LimitExceeded", "ThumbprintsPerOpenIdConnectProvider: 5"},
+		"a short thumbprint":      {makeProvider{ThumbprintList: texts(1, 39)}, "ValidationError", "thumbprintList.1.member"},
+		"a thumbprint not hex":    {makeProvider{ThumbprintList: []string{strings.Repeat("g", 40)}}, "InvalidInput", "thumbprint"},
+		"51 tags":                 {makeProvider{Tags: tagged(texts(51, 3)...)}, "ValidationError", "tags"},
+		"one tag in two cases":    {makeProvider{Tags: tagged("Name", "name")}, "InvalidInput", "Duplicate tag keys found"},
+		"a tag of AWS":            {makeProvider{Tags: tagged("aws:x")}, "InvalidInput", "reserved"},
+		"a long key":              {makeProvider{Tags: tagged(texts(1, 129)...)}, "ValidationError", "tags.1.member.key"},
+		"a key with a bad letter": {makeProvider{Tags: tagged("a#b")}, "ValidationError", "tags.1.member.key"},
+		"a long value": {makeProvider{Tags: []types.Tag{{Key: aws.String("k"), Value: &texts(1, 257)[0]}}},
+			"ValidationError", "tags.1.member.value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := x.in
@@ -90,41 +93,49 @@ func TestWhatAWSRefusesOfANewProvider(t *testing.T) {
 	if st := s.State(); len(st.Providers) != 0 {
 		t.Errorf("a refused call has made %+v", st.Providers)
 	}
-	must(c.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{ClientIDList: texts(100, 255),
-		Url: aws.String("https://oidc.example.com/" + strings.Repeat("a", 230)), ThumbprintList: texts(5, 40), Tags: tagged(texts(50, 128)...)}))(t)
+	must(c.CreateOpenIDConnectProvider(t.Context(), &makeProvider{ClientIDList: texts(100, 255),
+		Url:            aws.String("https://oidc.example.com/" + strings.Repeat("a", 230)),
+		ThumbprintList: texts(5, 40), Tags: tagged(texts(50, 128)...)}))(t)
 }
 
 func TestAProviderIsChangedStepByStep(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
 	c, ctx, arn := iamOf(s), t.Context(), aws.String(providerName)
-	_, err := c.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("a")})
+	_, err := c.AddClientIDToOpenIDConnectProvider(ctx,
+		&iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("a")})
 	refused(t, err, "NoSuchEntity", "OpenIDConnect Provider not found for arn "+providerName)
-	in := &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuerURL), ClientIDList: texts(99, 3), Tags: tagged("Name")}
+	in := &makeProvider{Url: aws.String(issuerURL), ClientIDList: texts(99, 3), Tags: tagged("Name")}
 	must(c.CreateOpenIDConnectProvider(ctx, in))(t)
 	_, err = c.CreateOpenIDConnectProvider(ctx, in)
 	refused(t, err, "EntityAlreadyExists", "Provider with url "+issuerURL+" already exists.")
 
 	for _, id := range []string{"new", "new"} {
-		must(c.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: &id}))(t)
+		must(c.AddClientIDToOpenIDConnectProvider(ctx,
+			&iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: &id}))(t)
 	}
-	_, err = c.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("more")})
+	_, err = c.AddClientIDToOpenIDConnectProvider(ctx,
+		&iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("more")})
 	refused(t, err, "LimitExceeded", "ClientIdsPerOpenIdConnectProvider: 100")
 	for _, id := range []string{"new", "never there"} {
-		must(c.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: &id}))(t)
+		must(c.RemoveClientIDFromOpenIDConnectProvider(ctx,
+			&iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: &id}))(t)
 	}
 	if n := len(s.State().Providers[0].ClientIDs); n != 99 {
 		t.Error(n)
 	}
-	must(c.TagOpenIDConnectProvider(ctx, &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: tagged(append(texts(49, 3), "NAME")...)}))(t)
+	must(c.TagOpenIDConnectProvider(ctx,
+		&iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: tagged(append(texts(49, 3), "NAME")...)}))(t)
 	_, err = c.TagOpenIDConnectProvider(ctx, &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: tagged("more")})
 	refused(t, err, "LimitExceeded", "TagsPerOpenIDConnectProvider: 50")
-	must(c.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, TagKeys: append(texts(49, 3), "absent")}))(t)
+	must(c.UntagOpenIDConnectProvider(ctx,
+		&iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, TagKeys: append(texts(49, 3), "absent")}))(t)
 	got := must(c.ListOpenIDConnectProviderTags(ctx, &iam.ListOpenIDConnectProviderTagsInput{OpenIDConnectProviderArn: arn}))(t).Tags
 	if len(got) != 1 || *got[0].Key != "NAME" {
 		t.Errorf("%+v", got)
 	}
-	_, err = c.UpdateOpenIDConnectProviderThumbprint(ctx, &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{}})
+	_, err = c.UpdateOpenIDConnectProviderThumbprint(ctx,
+		&iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{}})
 	refused(t, err, "InvalidInput", "at least one")
 }
 
@@ -132,21 +143,31 @@ func TestDeletingAProviderTwiceIsNoError(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
 	c, arn := iamOf(s), aws.String(providerName)
-	must(c.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuerURL)}))(t)
+	must(c.CreateOpenIDConnectProvider(t.Context(), &makeProvider{Url: aws.String(issuerURL)}))(t)
 	for range 2 {
 		must(c.DeleteOpenIDConnectProvider(t.Context(), &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn}))(t)
 	}
 	_, err := c.GetOpenIDConnectProvider(t.Context(), &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn})
 	refused(t, err, "NoSuchEntity", "OpenIDConnect Provider not found for arn "+providerName)
-	_, err = c.DeleteOpenIDConnectProvider(t.Context(), &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String("arn:aws:iam::1:oidc-provider/x")})
+	_, err = c.DeleteOpenIDConnectProvider(t.Context(),
+		&iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String("arn:aws:iam::1:oidc-provider/x")})
 	refused(t, err, "ValidationError", "Invalid ARN")
+}
+
+func TestAPortIsTakenOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	in := &makeProvider{Url: aws.String("https://oidc.example.com:8443/a")}
+	made := must(iamOf(Start(t, Options{AllowPorts: true})).CreateOpenIDConnectProvider(t.Context(), in))(t)
+	if got := *made.OpenIDConnectProviderArn; got != "arn:aws:iam::123456789012:oidc-provider/oidc.example.com:8443/a" {
+		t.Error(got)
+	}
 }
 
 func TestAnAccountHoldsAHundredProviders(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{})
 	for i := range 101 {
-		_, err := iamOf(s).CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{Url: aws.String(fmt.Sprintf("%s-%d", issuerURL, i))})
+		_, err := iamOf(s).CreateOpenIDConnectProvider(t.Context(), &makeProvider{Url: aws.String(fmt.Sprintf("%s-%d", issuerURL, i))})
 		if i == 100 {
 			refused(t, err, "LimitExceeded", "OpenIdConnectProvidersPerAccount: 100")
 		} else if err != nil {
@@ -162,7 +183,7 @@ func TestEveryPartitionHasItsOwnARNs(t *testing.T) {
 		if got := *must(stsOf(s).GetCallerIdentity(t.Context(), nil))(t).Arn; got != "arn:"+partition+":iam::210987654321:user/me" {
 			t.Error(got)
 		}
-		made := must(iamOf(s).CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuerURL)}))(t)
+		made := must(iamOf(s).CreateOpenIDConnectProvider(t.Context(), &makeProvider{Url: aws.String(issuerURL)}))(t)
 		if got := *made.OpenIDConnectProviderArn; got != "arn:"+partition+":iam::210987654321:oidc-provider/oidc.example.com/prod-a" {
 			t.Error(got)
 		}

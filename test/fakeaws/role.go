@@ -19,13 +19,13 @@ const (
 
 type boundaryXML struct {
 	PermissionsBoundaryType string
-	PermissionsBoundaryArn  string //nolint:revive // the element's name
+	PermissionsBoundaryArn  string
 }
 
 type roleXML struct {
 	Path                     string
 	RoleName                 string
-	RoleId                   string //nolint:revive,staticcheck // the element's name
+	RoleId                   string
 	Arn                      string
 	CreateDate               string
 	AssumeRolePolicyDocument string

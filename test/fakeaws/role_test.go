@@ -13,8 +13,8 @@ import (
 
 const boundaryARN = "arn:aws:iam::123456789012:policy/edge"
 
-func newRoleInput(name string) *iam.CreateRoleInput {
-	return &iam.CreateRoleInput{RoleName: &name, AssumeRolePolicyDocument: aws.String(trustText)}
+func newRoleInput(name string) *makeRole {
+	return &makeRole{RoleName: &name, AssumeRolePolicyDocument: aws.String(trustText)}
 }
 
 func TestARoleIsReadBackAsItWasMade(t *testing.T) {
@@ -27,15 +27,16 @@ func TestARoleIsReadBackAsItWasMade(t *testing.T) {
 		t.Error(got)
 	}
 	got := must(c.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String("prod-NS")}))(t).Role
-	if text, _ := url.PathUnescape(*got.AssumeRolePolicyDocument); text != trustText || strings.ContainsAny(*got.AssumeRolePolicyDocument, `+ {"`) {
-		t.Error(*got.AssumeRolePolicyDocument)
+	encoded := *got.AssumeRolePolicyDocument
+	if text, _ := url.PathUnescape(encoded); text != trustText || strings.ContainsAny(encoded, `+ {"`) {
+		t.Error(encoded)
 	}
 	if *got.RoleName != "Prod-ns" || *got.PermissionsBoundary.PermissionsBoundaryArn != boundaryARN || *got.Description != "for ns" ||
 		len(got.Tags) != 1 || *got.Tags[0].Value != "owned" || *got.MaxSessionDuration != 3600 {
 		t.Errorf("%+v", got)
 	}
 	list := must(c.ListRoles(ctx, nil))(t).Roles
-	if len(list) != 1 || list[0].Tags != nil || list[0].PermissionsBoundary != nil || *list[0].AssumeRolePolicyDocument != *got.AssumeRolePolicyDocument {
+	if len(list) != 1 || list[0].Tags != nil || list[0].PermissionsBoundary != nil || *list[0].AssumeRolePolicyDocument != encoded {
 		t.Errorf("a list has neither tags nor boundaries, but policies: %+v", list)
 	}
 }
@@ -60,25 +61,37 @@ func TestWhatAWSRefusesOfANewRole(t *testing.T) {
 	c := iamOf(s)
 	must(c.CreateRole(t.Context(), newRoleInput("There")))(t)
 	for name, x := range map[string]struct {
-		change     func(*iam.CreateRoleInput)
+		change     func(*makeRole)
 		code, says string
 	}{
-		"the name in another case":  {func(in *iam.CreateRoleInput) { in.RoleName = aws.String("tHERE") }, "EntityAlreadyExists", "Role with name tHERE already exists."},
-		"65 letters":                {func(in *iam.CreateRoleInput) { in.RoleName = &texts(1, 65)[0] }, "ValidationError", "1 validation error detected: Value '" + texts(1, 65)[0] + "' at 'roleName' failed to satisfy constraint: Member must have length less than or equal to 64"},
-		"a letter not allowed":      {func(in *iam.CreateRoleInput) { in.RoleName = aws.String("a/b") }, "ValidationError", "The specified value for roleName is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-"},
-		"a broken path":             {func(in *iam.CreateRoleInput) { in.Path = aws.String("p") }, "ValidationError", "path"},
-		"a long description":        {func(in *iam.CreateRoleInput) { in.Description = &texts(1, 1001)[0] }, "ValidationError", "description"},
-		"half an hour":              {func(in *iam.CreateRoleInput) { in.MaxSessionDuration = aws.Int32(1800) }, "ValidationError", "greater than or equal to 3600"},
-		"thirteen hours":            {func(in *iam.CreateRoleInput) { in.MaxSessionDuration = aws.Int32(46800) }, "ValidationError", "less than or equal to 43200"},
-		"a boundary by name":        {func(in *iam.CreateRoleInput) { in.PermissionsBoundary = aws.String("policy-of-the-organization") }, "InvalidInput", "is not valid"},
-		"no such boundary":          {func(in *iam.CreateRoleInput) { in.PermissionsBoundary = aws.String(boundaryARN + "x") }, "NoSuchEntity", "Scope ARN: " + boundaryARN + "x does not exist or is not attachable."},
-		"51 tags":                   {func(in *iam.CreateRoleInput) { in.Tags = tagged(texts(51, 3)...) }, "ValidationError", "tags"},
-		"one tag in two cases":      {func(in *iam.CreateRoleInput) { in.Tags = tagged("Name", "NAME") }, "InvalidInput", "Duplicate tag keys found. Please note that Tag keys are case insensitive."},
-		"a policy of 2,049 letters": {func(in *iam.CreateRoleInput) { in.AssumeRolePolicyDocument = aws.String(padded(2049)) }, "LimitExceeded", "Cannot exceed quota for ACLSizePerRole: 2048"},
-		"a letter beyond Latin-1": {func(in *iam.CreateRoleInput) {
+		"the name in another case": {func(in *makeRole) { in.RoleName = aws.String("tHERE") },
+			"EntityAlreadyExists", "Role with name tHERE already exists."},
+		"65 letters": {func(in *makeRole) { in.RoleName = &texts(1, 65)[0] },
+			"ValidationError", "1 validation error detected: Value '" + texts(1, 65)[0] +
+				"' at 'roleName' failed to satisfy constraint: Member must have length less than or equal to 64"},
+		"a letter not allowed": {func(in *makeRole) { in.RoleName = aws.String("a/b") },
+			"ValidationError", "The specified value for roleName is invalid. " +
+				"It must contain only alphanumeric characters and/or the following: +=,.@_-"},
+		"a broken path":      {func(in *makeRole) { in.Path = aws.String("p") }, "ValidationError", "path"},
+		"a long description": {func(in *makeRole) { in.Description = &texts(1, 1001)[0] }, "ValidationError", "description"},
+		"half an hour": {func(in *makeRole) { in.MaxSessionDuration = aws.Int32(1800) },
+			"ValidationError", "greater than or equal to 3600"},
+		"thirteen hours": {func(in *makeRole) { in.MaxSessionDuration = aws.Int32(46800) },
+			"ValidationError", "less than or equal to 43200"},
+		"a boundary by name": {func(in *makeRole) { in.PermissionsBoundary = aws.String("policy-of-the-organization") },
+			"InvalidInput", "is not valid"},
+		"no such boundary": {func(in *makeRole) { in.PermissionsBoundary = aws.String(boundaryARN + "x") },
+			"NoSuchEntity", "Scope ARN: " + boundaryARN + "x does not exist or is not attachable."},
+		"51 tags": {func(in *makeRole) { in.Tags = tagged(texts(51, 3)...) }, "ValidationError", "tags"},
+		"one tag in two cases": {func(in *makeRole) { in.Tags = tagged("Name", "NAME") },
+			"InvalidInput", "Duplicate tag keys found. Please note that Tag keys are case insensitive."},
+		"a policy of 2,049 letters": {func(in *makeRole) { in.AssumeRolePolicyDocument = aws.String(padded(2049)) },
+			"LimitExceeded", "Cannot exceed quota for ACLSizePerRole: 2048"},
+		"a letter beyond Latin-1": {func(in *makeRole) {
 			in.AssumeRolePolicyDocument = aws.String(strings.Replace(trustText, "ns:sa", "ns:ş", 1))
 		}, "ValidationError", "printable ASCII"},
-		"two mistakes": {func(in *iam.CreateRoleInput) { in.RoleName, in.Path = &texts(1, 65)[0], aws.String("p") }, "ValidationError", "2 validation errors detected: "},
+		"two mistakes": {func(in *makeRole) { in.RoleName, in.Path = &texts(1, 65)[0], aws.String("p") },
+			"ValidationError", "2 validation errors detected: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := newRoleInput("new")
@@ -139,7 +152,8 @@ func TestARoleIsChangedStepByStep(t *testing.T) {
 	_, err := c.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: r})
 	refused(t, err, "NoSuchEntity", "boundary")
 	must(c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: r, PermissionsBoundary: aws.String(boundaryARN)}))(t)
-	_, err = c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: r, PermissionsBoundary: aws.String("a boundary without an ARN")})
+	_, err = c.PutRolePermissionsBoundary(ctx,
+		&iam.PutRolePermissionsBoundaryInput{RoleName: r, PermissionsBoundary: aws.String("a boundary without an ARN")})
 	refused(t, err, "InvalidInput", "is not valid")
 	if got := s.State().Roles[0].Boundary; got != boundaryARN {
 		t.Error(got)
@@ -219,18 +233,22 @@ func TestListsComeInPages(t *testing.T) {
 			in.Path = aws.String("/team/")
 		}
 		must(c.CreateRole(ctx, in))(t)
-		must(c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: aws.String("r0"), PolicyName: in.RoleName, PolicyDocument: aws.String(permissions)}))(t)
-		must(c.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: aws.String("r0"), PolicyArn: aws.String(boundaryARN + *in.RoleName)}))(t)
+		must(c.PutRolePolicy(ctx,
+			&iam.PutRolePolicyInput{RoleName: aws.String("r0"), PolicyName: in.RoleName, PolicyDocument: aws.String(permissions)}))(t)
+		must(c.AttachRolePolicy(ctx,
+			&iam.AttachRolePolicyInput{RoleName: aws.String("r0"), PolicyArn: aws.String(boundaryARN + *in.RoleName)}))(t)
 		must(c.TagRole(ctx, &iam.TagRoleInput{RoleName: aws.String("r0"), Tags: tagged(*in.RoleName)}))(t)
 	}
 	var roles, inline, attached, tags, pages int
 	for p := iam.NewListRolesPaginator(c, &iam.ListRolesInput{MaxItems: aws.Int32(1000)}); p.HasMorePages(); pages++ {
 		roles += len(must(p.NextPage(ctx))(t).Roles)
 	}
-	for p := iam.NewListRolePoliciesPaginator(c, &iam.ListRolePoliciesInput{RoleName: aws.String("r0"), MaxItems: aws.Int32(2)}); p.HasMorePages(); pages++ {
+	for p := iam.NewListRolePoliciesPaginator(c,
+		&iam.ListRolePoliciesInput{RoleName: aws.String("r0"), MaxItems: aws.Int32(2)}); p.HasMorePages(); pages++ {
 		inline += len(must(p.NextPage(ctx))(t).PolicyNames)
 	}
-	for p := iam.NewListAttachedRolePoliciesPaginator(c, &iam.ListAttachedRolePoliciesInput{RoleName: aws.String("r0")}); p.HasMorePages(); pages++ {
+	for p := iam.NewListAttachedRolePoliciesPaginator(c,
+		&iam.ListAttachedRolePoliciesInput{RoleName: aws.String("r0")}); p.HasMorePages(); pages++ {
 		attached += len(must(p.NextPage(ctx))(t).AttachedPolicies)
 	}
 	for p := iam.NewListRoleTagsPaginator(c, &iam.ListRoleTagsInput{RoleName: aws.String("r0")}); p.HasMorePages(); pages++ {

@@ -105,7 +105,7 @@ func checkSession(in params) error {
 
 func parseToken(s string) (*jose.JSONWebSignature, claims, error) {
 	notJWT := invalidToken("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)")
-	token, err := jose.ParseSigned(s, []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512})
+	token, err := jose.ParseSignedCompact(s, []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512})
 	if err != nil || len(token.Signatures) != 1 {
 		return nil, claims{}, notJWT
 	}
@@ -170,8 +170,8 @@ type sessionRequest struct {
 
 // assumed opens a session and describes it.
 func (s *Server) assumed(r Role, p Provider, c claims, q sessionRequest) any {
-	type user struct{ AssumedRoleId, Arn string }                                            //nolint:revive,staticcheck // the elements' names
-	type credentials struct{ AccessKeyId, SecretAccessKey, SessionToken, Expiration string } //nolint:revive,staticcheck // likewise
+	type user struct{ AssumedRoleId, Arn string }
+	type credentials struct{ AccessKeyId, SecretAccessKey, SessionToken, Expiration string }
 	who := identity{arn: s.arn("sts", "assumed-role/"+r.Name+"/"+q.name), id: r.ID + ":" + q.name}
 	opened := session{identity: who, secret: rand.Text(), token: rand.Text() + rand.Text(), expires: q.until}
 	s.mu.Lock()

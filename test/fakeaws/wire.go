@@ -24,11 +24,11 @@ func namespace(version string) string {
 }
 
 // answer is the XML of a success: <ActionResponse><ActionResult>…</ActionResult><ResponseMetadata>….
-func answer(version, action, requestID string, result any) ([]byte, error) {
+func answer(op operation, action, requestID string, result any) ([]byte, error) {
 	var b bytes.Buffer
 	e := xml.NewEncoder(&b)
 	root := xml.StartElement{Name: xml.Name{Local: action + "Response"},
-		Attr: []xml.Attr{{Name: xml.Name{Local: "xmlns"}, Value: namespace(version)}}}
+		Attr: []xml.Attr{{Name: xml.Name{Local: "xmlns"}, Value: namespace(op.version)}}}
 	if err := e.EncodeToken(root); err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func answer(version, action, requestID string, result any) ([]byte, error) {
 			return nil, err
 		}
 	}
-	metadata := struct{ RequestId string }{requestID} //nolint:revive,staticcheck // the element's name
+	metadata := struct{ RequestId string }{requestID}
 	if err := e.EncodeElement(metadata, xml.StartElement{Name: xml.Name{Local: "ResponseMetadata"}}); err != nil {
 		return nil, err
 	}
@@ -68,17 +68,24 @@ type members[T any] struct {
 	Items []T `xml:"member"`
 }
 
+// reply is what goes back.
+type reply struct {
+	status int
+	id     string
+	body   []byte
+}
+
 // send writes a reply as one write, when the connection is one of Serve's.
-func send(w http.ResponseWriter, r *http.Request, status int, requestID string, body []byte) {
+func (p reply) send(w http.ResponseWriter, r *http.Request) {
 	conn, _ := r.Context().Value(connKey{}).(*holdingConn)
 	w.Header().Set("Content-Type", "text/xml")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.Header().Set("X-Amzn-Requestid", requestID)
+	w.Header().Set("Content-Length", strconv.Itoa(len(p.body)))
+	w.Header().Set("X-Amzn-Requestid", p.id)
 	conn.hold()
 	defer conn.release()
-	w.WriteHeader(status)
+	w.WriteHeader(p.status)
 	// A failure here is a client that is gone.
-	_, _ = w.Write(body)
+	_, _ = w.Write(p.body)
 	_ = http.NewResponseController(w).Flush()
 }
 

@@ -25,7 +25,7 @@ func run() error {
 	var o fakeaws.Options
 	listen := flag.String("listen", "127.0.0.1:0", "`address` to listen on")
 	roots := flag.String("ca-file", "", "PEM `file` of the CAs that need no thumbprint")
-	issuers := flag.String("issuers", "", "`address` at which every issuer is reached; empty: none is")
+	issuers := flag.String("issuers", "", "`address` at which every issuer is reached, or direct; empty: none is")
 	policy := flag.String("policy-file", "", "the caller's identity policy, a JSON `file`; empty: everything is allowed")
 	flag.StringVar(&o.Account, "account", "", "account `ID`")
 	flag.StringVar(&o.Partition, "partition", "aws", "`partition`")
@@ -46,13 +46,21 @@ func run() error {
 		}
 		o.Policy = string(text)
 	}
-	if *issuers != "" {
-		o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, network, *issuers)
-		}
-	}
+	o.Dial = dialer(*issuers)
 	return serve(o, *listen)
+}
+
+func dialer(issuers string) func(context.Context, string, string) (net.Conn, error) {
+	if issuers == "" {
+		return nil
+	}
+	var d net.Dialer
+	if issuers == "direct" {
+		return d.DialContext
+	}
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return d.DialContext(ctx, network, issuers)
+	}
 }
 
 func pool(file string) (*x509.CertPool, error) {

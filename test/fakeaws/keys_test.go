@@ -1,0 +1,81 @@
+package fakeaws
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestOnlyAChainInOrderIsOne(t *testing.T) {
+	t.Parallel()
+	ca, other := newAuthority(t), newAuthority(t)
+	der := ca.certificate(t, "oidc.example.com").Certificate[0]
+	leaf := must(x509.ParseCertificate(der))(t)
+	alone := []string{thumbprintOf(leaf)}
+	now := newClock().Now()
+	for name, c := range map[string]struct {
+		chain       []*x509.Certificate
+		host        string
+		thumbprints []string
+		now         time.Time
+		good        bool
+	}{
+		"leaf and CA":                   {[]*x509.Certificate{leaf, ca.cert}, "oidc.example.com", nil, now, true},
+		"leaf alone":                    {[]*x509.Certificate{leaf}, "oidc.example.com", nil, now, true},
+		"out of order":                  {[]*x509.Certificate{ca.cert, leaf}, "oidc.example.com", nil, now, false},
+		"a certificate twice":           {[]*x509.Certificate{leaf, leaf, ca.cert}, "oidc.example.com", nil, now, false},
+		"a certificate of another CA":   {[]*x509.Certificate{leaf, other.cert}, "oidc.example.com", nil, now, false},
+		"another host":                  {[]*x509.Certificate{leaf, ca.cert}, "example.com", nil, now, false},
+		"another host, with thumbprint": {[]*x509.Certificate{leaf}, "example.com", alone, now, false},
+		"run out":                       {[]*x509.Certificate{leaf, ca.cert}, "oidc.example.com", nil, now.AddDate(20, 0, 0), false},
+	} {
+		k := newKeyCache(Options{Roots: ca.pool(), Now: func() time.Time { return c.now }})
+		if err := k.verify(tls.ConnectionState{PeerCertificates: c.chain}, c.host, c.thumbprints); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	private := newKeyCache(Options{Now: func() time.Time { return now }})
+	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+	if err := private.verify(state, "oidc.example.com", alone); err != nil {
+		t.Error("the thumbprint of the leaf itself:", err)
+	}
+	if err := private.verify(state, "oidc.example.com", []string{thumbprintOf(other.cert)}); !errors.Is(err, errThumbprint) {
+		t.Error(err)
+	}
+}
+
+func TestAnIssuerThatIsSlowHasNoKeys(t *testing.T) {
+	t.Parallel()
+	p := stage(t, nil)
+	p.keys.limit = time.Millisecond
+	p.issuer.mu.Lock() // no answer before the test is over
+	defer p.issuer.mu.Unlock()
+	refused(t, p.assume(t.Context(), p.key.sign(t, workload(p.clock.Now()))), badTokens, noKey)
+}
+
+func TestWithoutAWayToIssuersNoTokenIsAccepted(t *testing.T) {
+	t.Parallel()
+	p := stage(t, func(o *Options) { o.Dial = nil })
+	if n := len(p.State().Providers[0].Thumbprints); n != 1 {
+		t.Errorf("%d thumbprints", n)
+	}
+	refused(t, p.assume(t.Context(), p.key.sign(t, workload(p.clock.Now()))), badTokens, noKey)
+}
+
+func TestACopyLapsesAsTheIssuerSays(t *testing.T) {
+	t.Parallel()
+	for value, kept := range map[string]time.Duration{
+		"": 5 * time.Minute, "max-age=60": time.Minute, "public, MAX-AGE=\"60\"": time.Minute, "no-store": 0,
+		"max-age=0": 0, "no-cache, max-age=60": 0, "max-age=60, s-maxage=1": time.Minute,
+	} {
+		if got := freshness(http.Header{"Cache-Control": {value}}); got != kept {
+			t.Errorf("%q: got %v, want %v", value, got, kept)
+		}
+	}
+	if freshness(http.Header{"Pragma": {"no-cache"}}) != 0 {
+		t.Error("Pragma does not count")
+	}
+}
