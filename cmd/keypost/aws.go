@@ -20,7 +20,7 @@ import (
 // Source: github.com/openshift/cloud-credential-operator, pkg/cmd/provisioning/aws.
 func (a *app) aws() *cobra.Command {
 	return group("aws", "Register an issuer and roles with AWS; ccoctl aws, without a bucket",
-		a.awsCreateKeyPair(), a.awsCreateIdentityProvider(), a.awsCreateIAMRoles(), a.awsCreateAll(), a.awsDelete(), a.awsCreateRole())
+		a.awsCreateKeyPair(), a.awsCreateIdentityProvider(), a.awsCreateIAMRoles(), a.awsCreateAll(), a.awsDelete(), a.awsCreateRole(), a.awsMigrate())
 }
 
 // awsFlags are those of all aws commands; each registers the groups that it knows.

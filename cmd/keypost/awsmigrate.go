@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/cluster"
+)
+
+// migrateFlags are those of aws migrate beside the ones that it shares with its siblings.
+type migrateFlags struct {
+	awsFlags
+	from, jwks    string
+	finish, force bool
+	tokenLifetime time.Duration
+	cluster       cluster.Access
+}
+
+func (a *app) awsMigrate() *cobra.Command {
+	f := &migrateFlags{}
+	cmd := &cobra.Command{
+		Use:   "migrate --from-issuer-url OLD --issuer-url NEW [--kubeconfig FILE] [--finish]",
+		Short: "Move a live cluster from an old issuer, such as a public bucket, to a new one",
+		Long: "Publish the keys of OLD under NEW, make NEW's IAM OIDC identity provider, and give every role that trusts OLD a\n" +
+			"second statement that trusts NEW; then print the one command that switches the cluster. Tokens of both issuers are\n" +
+			"good from then on. Once every kube-apiserver signs as NEW, the same command with --finish takes OLD's statements and\n" +
+			"provider away; it refuses (exit code 75, with the time) as long as a token of OLD may still be in use.\n\n" +
+			"Each run does what is still to be done; it may be stopped at any point.",
+		Example: "  keypost aws migrate --name prod-a --from-issuer-url https://prod-a-oidc.s3.us-east-1.amazonaws.com \\\n" +
+			"    --issuer-url https://oidc.example.com/prod-a --kubeconfig admin.kubeconfig",
+		Args: exactly(0),
+	}
+	f.register(cmd)
+	cmd.RunE = a.awsDo(&f.awsFlags, func(ctx context.Context, r *awsRun) error { return f.run(ctx, r) })
+	return cmd
+}
+
+func (f *migrateFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.from, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
+	fs.StringVar(&f.jwks, "jwks", "", "JWKS file or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
+	fs.BoolVar(&f.finish, "finish", false, "take OLD's statements and provider away")
+	fs.DurationVar(&f.tokenLifetime, "token-lifetime", 0, "the longest life of a token for AWS; the pods' own requests and the key set's policy count as well")
+	fs.BoolVar(&f.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
+	fs.StringVar(&f.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster: to check its keys, and to see whether it was switched")
+	fs.StringVar(&f.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
+	fs.StringVar(&f.cluster.ServiceAccount, "service-account", "", "NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
+	fs.StringVar(&f.name, "name", "", "the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)")
+	fs.StringVar(&f.region, "region", "", "AWS region whose IAM endpoint is called")
+	fs.StringVar(&f.account, "account", "", "ID of the only AWS account in which anything may be changed")
+	fs.StringArrayVar(&f.thumbprints, "thumbprint", nil, "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)")
+	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of NEW, instead of the system's")
+	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for NEW instead of its URL's own addresses")
+	fs.BoolVar(&f.dev, "dev", false, "NEW is a development issuer: only keypostd --dev serves it, and waits are as short as its max-age")
+	f.wanted(fs)
+	f.policy.fs = fs
+	fs.DurationVar(&f.policy.maxAge, "max-age", 0, "how long a copy of NEW's documents is fresh (default 5m)")
+	required(cmd, "from-issuer-url", "issuer-url")
+}
+
+func (f *migrateFlags) checkMigration() error {
+	old, err := url.Parse(f.from)
+	if f.name == "" {
+		f.name = bucketName(f.from)
+	}
+	switch {
+	case err != nil || old.Scheme != "https" || old.Host == "" || old.RawQuery != "" || old.Fragment != "":
+		return usagef("--from-issuer-url %q is no issuer URL: it begins with https:// and has neither query nor fragment", f.from)
+	case f.from == f.issuerURL:
+		return usagef("--from-issuer-url and --issuer-url are the same; a cluster that keeps its issuer needs no new trust")
+	case f.name == "":
+		return usagef("the cluster's --name is needed: %s is no address of a bucket NAME-oidc, as ccoctl makes them", f.from)
+	case f.cluster.Context != "" && f.cluster.Kubeconfig == "":
+		return usagef("--context needs --kubeconfig")
+	case f.tokenLifetime < 0 || f.tokenLifetime%time.Second != 0:
+		return usagef("--token-lifetime %v: it must be whole seconds, not negative", f.tokenLifetime)
+	case f.finish && f.cluster.Kubeconfig == "":
+		return withHint(usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none of them signs as %s any more", f.from),
+			"where they cannot be asked, keypost aws delete --issuer-url %s takes the old trust away on your word", f.from)
+	}
+	return nil
+}
+
+// migration is one run of aws migrate.
+type migration struct {
+	*awsRun
+	f *migrateFlags
+}
+
+func (f *migrateFlags) run(ctx context.Context, r *awsRun) error {
+	if err := f.checkMigration(); err != nil {
+		return err
+	}
+	m := &migration{awsRun: r, f: f}
+	if isCloudFront(f.from) && !f.force {
+		return m.keepCloudFront()
+	}
+	if err := m.check(); err != nil {
+		return err
+	}
+	if err := r.identify(ctx); err != nil {
+		return err
+	}
+	r.journal.printf("Moving from issuer %s to %s", f.from, f.issuerURL)
+	if f.finish {
+		return m.finish(ctx)
+	}
+	return m.begin(ctx)
+}
+
+// check finds what is wrong before anybody is called.
+func (m *migration) check() error {
+	if err := awsiam.Check(m.f.wantedProvider(), m.move().To, nil); err != nil {
+		return err
+	}
+	if m.f.finish && m.store == "" {
+		return nil // then --token-lifetime and the pods say how long tokens live
+	}
+	_, err := storeDir(m.store)
+	return err
+}
+
+// begin makes both issuers good for every token, and says how the cluster is switched.
+func (m *migration) begin(ctx context.Context) error {
+	w, err := m.wish(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := m.plan(ctx) // before anything is published: it also knows whether every statement fits
+	if err != nil {
+		return err
+	}
+	if m.f.diff {
+		return m.show(w.plan().Then(plan))
+	}
+	if err := m.publishMoved(ctx, w); err != nil {
+		return err
+	}
+	if plan, err = m.plan(ctx); err != nil { // anew: the wait was long enough for others to change a role
+		return err
+	}
+	if err := m.settle(ctx, plan); err != nil {
+		return err
+	}
+	return m.sayNext(ctx)
+}
+
+// move says what the statements are made of.
+func (m *migration) move() awsiam.Move {
+	trust := func(url string) awsiam.Trust {
+		t := awsiam.Trust{Issuer: url, Audiences: m.f.clientIDs}
+		if m.account.ID != "" {
+			t.ProviderARN = m.account.ProviderARN(url)
+		}
+		return t
+	}
+	return awsiam.Move{Name: m.f.name, From: trust(m.f.from), To: trust(m.f.issuerURL), Adopt: m.f.adopt}
+}
+
+func (m *migration) plan(ctx context.Context) (provision.Plan, error) {
+	provider, err := m.client.PlanProvider(ctx, m.account, m.f.wantedProvider())
+	if err != nil {
+		return provider, err
+	}
+	roles, err := m.client.PlanMove(ctx, m.move())
+	return provider.Then(roles), err
+}
+
+// patchCommand switches an OpenShift cluster.
+func patchCommand(issuer string) string {
+	patch, _ := json.Marshal(map[string]any{"spec": map[string]string{"serviceAccountIssuer": issuer}}) // strings always marshal
+	return fmt.Sprintf("oc patch authentication.config.openshift.io cluster --type=merge -p '%s'", patch)
+}
+
+// sayNext prints what switches the cluster: on stdout that alone, so that a script can run it.
+func (m *migration) sayNext(ctx context.Context) error {
+	openShift, known := true, m.f.cluster.Kubeconfig != ""
+	if known {
+		var err error
+		if _, openShift, err = cluster.ChosenIssuer(ctx, m.f.cluster); err != nil {
+			return err
+		}
+	}
+	next, old := m.f.issuerURL, m.f.from
+	m.notice("Tokens of both issuers are good now. What switches the cluster:")
+	command := patchCommand(next)
+	if !openShift {
+		command = fmt.Sprintf("--service-account-issuer=%s --service-account-issuer=%s", next, old)
+	}
+	if _, err := fmt.Fprintln(m.out, command); err != nil {
+		return err
+	}
+	switch {
+	case openShift && !known:
+		m.notice("On OpenShift. With kubeadm and others it is, on every kube-apiserver, the flag twice and in this order:")
+		m.notice("  --service-account-issuer=%s --service-account-issuer=%s", next, old)
+	case !openShift:
+		m.notice("On every kube-apiserver, in this order: the first signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts")
+		m.notice("repeated extraArgs; look at the manifest of the static pod afterwards.")
+	}
+	if openShift {
+		m.notice("OpenShift's kube-apiservers restart one after the other, and accept tokens of %s for 24 hours more: the", old)
+		m.notice("kubelet renews those of running pods within that time; restart what read its token only once.")
+	}
+	m.notice("Then, as often as it takes:")
+	m.notice("  keypost aws migrate --finish --name %s --from-issuer-url %s --issuer-url %s --kubeconfig FILE", m.f.name, old, next)
+	return nil
+}
+
+// isCloudFront tells whether a URL is that of a distribution, as ccoctl's --create-private-s3-bucket makes it.
+func isCloudFront(issuer string) bool {
+	u, err := url.Parse(issuer)
+	return err == nil && strings.HasSuffix(u.Hostname(), ".cloudfront.net")
+}
+
+// keepCloudFront says how to do without a move: what a bucket's own address cannot do, a distribution can.
+func (m *migration) keepCloudFront() error {
+	host := strings.TrimPrefix(m.f.from, "https://")
+	origin := "origin.oidc.example.com"
+	if u, err := keystore.ParseIssuerURL(m.f.issuerURL, false); err == nil {
+		origin = u.Host()
+	}
+	for _, line := range []string{
+		m.f.from + " is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the",
+		"distribution's origin changes, from the bucket to keypostd:",
+		fmt.Sprintf("  1. keypost issuer add %s --url %s --jwks %s --relying-party aws", m.f.name, m.f.from, m.f.from),
+		fmt.Sprintf("     keypost issuer set %s --edge-hold D --origin %s   (D: the distribution's longest time to keep a copy)", m.f.name, origin),
+		"  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront asks for:",
+		fmt.Sprintf("       issuerURLs: [..., %q]", m.f.name+"="+m.f.from),
+		fmt.Sprintf("       hostAliases: {%s: %s}", origin, host),
+		fmt.Sprintf("  3. keypost verify %s --connect %s:443   (TLS is checked for CloudFront's name then; the documents must be right)", m.f.from, origin),
+		fmt.Sprintf("  4. give the distribution the origin %s, HTTPS only, and a cache policy that follows Cache-Control", origin),
+		fmt.Sprintf("  5. keypost verify %s", m.f.from),
+	} {
+		m.notice("%s", line)
+	}
+	return withHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", m.f.issuerURL)
+}
+
+var bucketHost = regexp.MustCompile(`^https://([a-z0-9.-]+)\.s3[.-]([a-z0-9-]+)\.amazonaws\.com(\.cn)?$`)
+
+// bucketName is the --name with which ccoctl made the bucket behind an issuer URL; "" if it did not.
+func bucketName(issuer string) string {
+	if found := bucketHost.FindStringSubmatch(issuer); found != nil {
+		if name, is := strings.CutSuffix(found[1], "-oidc"); is {
+			return name
+		}
+	}
+	return ""
+}
+
+// sayBucket says what becomes of OLD itself. Nothing here touches it: a bucket is no business of IAM's.
+func (m *migration) sayBucket() {
+	m.notice("Nothing trusts %s any more.", m.f.from)
+	if found := bucketHost.FindStringSubmatch(m.f.from); found != nil {
+		m.notice("Its bucket can go:")
+		m.notice("  aws s3 rm s3://%s --recursive --region %s && aws s3api delete-bucket --bucket %s --region %s", found[1], found[2], found[1], found[2])
+	}
+	m.notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
+}
