@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,10 +51,19 @@ func (a *account) iam(t *testing.T) *iam.Client {
 	t.Helper()
 	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRegion("us-east-1"), config.WithBaseEndpoint(a.URL),
 		config.WithCredentialsProvider(aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: fakeaws.AccessKeyID, SecretAccessKey: "any"}, nil
+			return aws.Credentials{AccessKeyID: setting(a.Env(), "AWS_ACCESS_KEY_ID"), SecretAccessKey: setting(a.Env(), "AWS_SECRET_ACCESS_KEY")}, nil
 		})))
 	must(t, err)
 	return iam.NewFromConfig(cfg)
+}
+
+func setting(env []string, name string) string {
+	for _, e := range env {
+		if value, is := strings.CutPrefix(e, name+"="); is {
+			return value
+		}
+	}
+	return ""
 }
 
 // provider is the account's provider for an issuer URL.
@@ -185,16 +195,16 @@ func (w *workload) with(t *testing.T, token string) (string, error) {
 
 // lasting runs assume over and over until stop.
 type lasting struct {
-	done     chan struct{}
-	cancel   context.CancelFunc
-	attempts int
-	failures []error
+	cancel        context.CancelFunc
+	done          chan struct{}
+	tried, failed atomic.Int64
+	failures      []error // valid once done is closed
 }
 
 func (w *workload) keepAssuming(t *testing.T) *lasting {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &lasting{done: make(chan struct{}), cancel: cancel}
+	l := &lasting{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		tick := time.NewTicker(50 * time.Millisecond)
@@ -204,7 +214,9 @@ func (w *workload) keepAssuming(t *testing.T) *lasting {
 			if ctx.Err() != nil {
 				return
 			}
-			if l.attempts++; err != nil {
+			l.tried.Add(1)
+			if err != nil {
+				l.failed.Add(1)
 				l.failures = append(l.failures, fmt.Errorf("%s: %w", time.Now().Format(time.TimeOnly), err))
 			}
 		}
@@ -213,9 +225,26 @@ func (w *workload) keepAssuming(t *testing.T) *lasting {
 	return l
 }
 
-// stop ends it and says how often it tried and what failed.
-func (l *lasting) stop() (attempts int, failures []error) {
+// stop ends it and says what failed.
+func (l *lasting) stop() []error {
 	l.cancel()
 	<-l.done
-	return l.attempts, l.failures
+	return l.failures
+}
+
+// expectSteady ends it, some more attempts later, and fails the test if it failed once.
+func (l *lasting) expectSteady(t *testing.T) {
+	t.Helper()
+	enough := l.tried.Load() + 10
+	await(t, "the workload goes on", func(context.Context) error {
+		if n := l.tried.Load(); n < enough {
+			return fmt.Errorf("%d attempts", n)
+		}
+		return nil
+	})
+	failures, tried := l.stop(), l.tried.Load()
+	t.Logf("the workload assumed its role %d times", tried)
+	if len(failures) > 0 {
+		t.Errorf("the workload failed %d times of %d, first with %v", len(failures), tried, failures[0])
+	}
 }
