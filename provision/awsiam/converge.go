@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/iam"
-	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/smithy-go"
 	"golang.org/x/sync/errgroup"
 )
@@ -20,7 +20,7 @@ type step struct {
 	done []string
 }
 
-func (s step) key() string { return fmt.Sprintf("%T %s", s.in, mustJSON(s.in)) }
+func (s step) key() string { return fmt.Sprintf("%T %s", s.in, asJSON(s.in)) }
 
 // next reads what is there and says which steps lead to what is wanted: none if it is as it should be.
 type next func(ctx context.Context) ([]step, error)
@@ -43,12 +43,16 @@ func (c *Client) converge(ctx context.Context, n next) error {
 		if err != nil || len(steps) == 0 {
 			return err
 		}
+		before := len(taken)
 		unsettled, err := c.take(ctx, steps, taken)
 		if err != nil {
 			return err
 		}
+		if len(taken) > before && unsettled == nil {
+			continue // mostly it shows at once
+		}
 		if time.Since(start) > c.settle {
-			return fmt.Errorf("IAM does not show the change after %s: %w", c.settle, errors.Join(unsettled, waitingFor(steps)))
+			return c.unsettled(unsettled)
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err
@@ -57,13 +61,19 @@ func (c *Client) converge(ctx context.Context, n next) error {
 	}
 }
 
+func (c *Client) unsettled(err error) error {
+	if err != nil {
+		return fmt.Errorf("IAM is not ready for the change after %s: %w", c.settle, err)
+	}
+	return fmt.Errorf("IAM accepted the change and does not show it after %s, or somebody else changes it too: run it again", c.settle)
+}
+
 // outcome is what became of a step.
 type outcome int
 
 const (
-	untaken  outcome = iota
-	accepted         // the change is made, whether or not it shows yet
-	met              // what was to be made is there already: whose it is has to be read before anything else is done
+	accepted outcome = iota + 1 // the change is made, whether or not it shows yet
+	met                         // what was to be made is there already: whose it is has to be read before anything else is done
 )
 
 // take takes the steps in order. The first error that reading again may solve ends the round.
@@ -82,7 +92,7 @@ func (c *Client) take(ctx context.Context, steps []step, taken map[string]outcom
 			taken[k] = accepted
 		case isExists(err):
 			taken[k] = met
-			return err, nil
+			return nil, nil
 		case isMissing(err) && !namesMissing(s.in, err) || isConflict(err):
 			return err, nil
 		default:
@@ -105,10 +115,6 @@ func namesMissing(in any, err error) bool {
 		arn = in.PolicyArn
 	}
 	return arn != nil && strings.Contains(err.Error(), *arn)
-}
-
-func waitingFor(steps []step) error {
-	return fmt.Errorf("still to come: %T", steps[0].in)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -190,27 +196,21 @@ func ask[In, Out any](ctx context.Context, call func(context.Context, *In, ...fu
 	return out, explain(err)
 }
 
-func isMissing(err error) bool {
-	_, ok := errors.AsType[*types.NoSuchEntityException](err)
-	return ok
-}
+func isMissing(err error) bool { return hasCode(err, "NoSuchEntity") }
 
-func isExists(err error) bool {
-	_, ok := errors.AsType[*types.EntityAlreadyExistsException](err)
-	return ok
-}
+func isExists(err error) bool { return hasCode(err, "EntityAlreadyExists") }
+
+func isDenied(err error) bool { return hasCode(err, "AccessDenied", "AccessDeniedException") }
 
 // isConflict tells errors that IAM gives while it is still busy with an earlier change, perhaps our own.
 func isConflict(err error) bool {
-	_, busy := errors.AsType[*types.ConcurrentModificationException](err)
-	_, used := errors.AsType[*types.DeleteConflictException](err)
-	_, locked := errors.AsType[*types.EntityTemporarilyUnmodifiableException](err)
-	return busy || used || locked
+	return hasCode(err, "ConcurrentModification", "DeleteConflict", "EntityTemporarilyUnmodifiable")
 }
 
-func isDenied(err error) bool {
+// hasCode goes by the code: the SDK has a type for it only at those calls whose documentation mentions it.
+func hasCode(err error, codes ...string) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
-	return ok && strings.HasPrefix(api.ErrorCode(), "AccessDenied")
+	return ok && slices.Contains(codes, api.ErrorCode())
 }
 
 // each calls f for every one of list, Parallel at once, and joins the errors.

@@ -25,17 +25,14 @@ func (p Provider) CreateJSON() []byte {
 		ThumbprintList []string `json:",omitempty"`
 		Tags           []map[string]string
 	}{p.URL, unique(p.ClientIDs), unique(p.Thumbprints), jsonTags(p.Owner.tags(p.Tags))}
-	out, err := json.MarshalIndent(in, "", "\t")
-	if err != nil {
-		panic(err) // strings and lists of strings always marshal
-	}
+	out, _ := json.MarshalIndent(in, "", "\t") // strings and lists of strings always marshal
 	return append(out, '\n')
 }
 
 // CreateJSON is the AWS CLI's --cli-input-json for create-role, laid out as ccoctl's 05 files. Managed policies are
 // attached by another call.
 func (r Role) CreateJSON(t Trust) []byte {
-	return mustJSON(struct {
+	return asJSON(struct {
 		AssumeRolePolicyDocument string
 		Description              string `json:",omitempty"`
 		PermissionsBoundary      string `json:",omitempty"`
@@ -49,5 +46,5 @@ func (r Role) PolicyJSON() []byte {
 	if r.Policy == nil {
 		return nil
 	}
-	return mustJSON(struct{ PolicyDocument, PolicyName, RoleName string }{string(r.Policy), r.Name, r.Name})
+	return asJSON(struct{ PolicyDocument, PolicyName, RoleName string }{string(r.Policy), r.Name, r.Name})
 }

@@ -60,7 +60,7 @@ func (d document) String() string {
 	b.WriteByte('{')
 	for _, m := range []struct{ name, value string }{{"Version", d.Version}, {"Id", d.ID}} {
 		if m.value != "" {
-			fmt.Fprintf(&b, "%q:%s,", m.name, mustJSON(m.value))
+			fmt.Fprintf(&b, "%q:%s,", m.name, asJSON(m.value))
 		}
 	}
 	b.WriteString(`"Statement":[`)
@@ -91,12 +91,9 @@ func (d document) fit(limit int) (string, error) {
 	return text, nil
 }
 
-// mustJSON is for values made of strings, lists and maps, which always marshal.
-func mustJSON(v any) []byte {
-	out, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
+// asJSON is for values made of strings, lists and maps, which always marshal.
+func asJSON(v any) []byte {
+	out, _ := json.Marshal(v)
 	return out
 }
 
@@ -193,7 +190,7 @@ func stringSet(raw json.RawMessage) ([]string, error) {
 		case bool, json.Number:
 			out = append(out, fmt.Sprint(e))
 		default:
-			return nil, fmt.Errorf("%s is not a value or a list of values", mustJSON(v))
+			return nil, fmt.Errorf("%s is not a value or a list of values", asJSON(v))
 		}
 	}
 	slices.Sort(out)
@@ -201,7 +198,7 @@ func stringSet(raw json.RawMessage) ([]string, error) {
 }
 
 // key is one string for all statements of this meaning.
-func (s statement) key() string { return string(mustJSON(s)) }
+func (s statement) key() string { return string(asJSON(s)) }
 
 // keys is the meaning of a document: its version and the set of its statements.
 func (d document) keys() (map[string]bool, error) {

@@ -151,7 +151,7 @@ func rewrite(r *rand.Rand, statements []plain) string {
 		out, err = json.MarshalIndent(doc, "\t", "  ")
 	}
 	if err != nil {
-		panic(err)
+		return err.Error() // never: it would not parse
 	}
 	if r.IntN(2) == 0 {
 		return strings.ReplaceAll(url.QueryEscape(string(out)), "+", "%20")
@@ -186,13 +186,13 @@ func statementText(r *rand.Rand, s plain, actions []string) json.RawMessage {
 func valuesText(r *rand.Rand, values []string) string {
 	values = slices.Clone(values)
 	if len(values) == 1 && r.IntN(2) == 0 {
-		return string(mustJSON(values[0]))
+		return string(asJSON(values[0]))
 	}
 	r.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
 	if r.IntN(3) == 0 {
 		values = append(values, values[0])
 	}
-	return string(mustJSON(values))
+	return string(asJSON(values))
 }
 
 func FuzzParseDocument(f *testing.F) {

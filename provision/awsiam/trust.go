@@ -26,7 +26,7 @@ func (t Trust) limit() int {
 // cluster issues for the service account would do, also one that a pod handed to another service.
 func (t Trust) statement(subjects []string) json.RawMessage {
 	type conditions map[string][]string
-	return mustJSON(struct {
+	return asJSON(struct {
 		Effect    string
 		Principal map[string]string
 		Action    string
@@ -191,9 +191,9 @@ func moved(raw json.RawMessage, from, to Trust) (json.RawMessage, error) {
 	if !aud && !denies(members["Effect"]) {
 		requireAudience(conditions, to)
 	}
-	members["Principal"] = mustJSON(map[string]string{"Federated": to.ProviderARN})
-	members["Condition"] = mustJSON(conditions)
-	return mustJSON(members), nil
+	members["Principal"] = asJSON(map[string]string{"Federated": to.ProviderARN})
+	members["Condition"] = asJSON(conditions)
+	return asJSON(members), nil
 }
 
 // denies: a Deny for tokens of one audience only would let the others in.
@@ -203,7 +203,7 @@ func requireAudience(conditions map[string]map[string]json.RawMessage, to Trust)
 	if conditions["StringEquals"] == nil {
 		conditions["StringEquals"] = map[string]json.RawMessage{}
 	}
-	conditions["StringEquals"][hostPath(to.Issuer)+":aud"] = mustJSON(slices.Sorted(slices.Values(to.Audiences)))
+	conditions["StringEquals"][hostPath(to.Issuer)+":aud"] = asJSON(slices.Sorted(slices.Values(to.Audiences)))
 }
 
 // alongside gives d, for each statement that names From (also a Deny, also one with others beside From), the same for

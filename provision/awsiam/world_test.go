@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,7 +29,15 @@ type world struct {
 	client  *awsiam.Client
 	account awsiam.Account
 	hand    *iam.Client // what other tools, and people, call with
+	once    sync.Once
 }
+
+type (
+	plan    = provision.Plan
+	planner func(context.Context) (plan, error)
+)
+
+func ignore(provision.Action) {}
 
 func newWorld(t *testing.T, o fakeaws.Options) *world {
 	t.Helper()

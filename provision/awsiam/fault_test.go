@@ -1,0 +1,352 @@
+package awsiam_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/test/fakeaws"
+)
+
+// job is a piece of work on an account, from what is there at first to what is wanted. It makes every kind of write.
+type job struct {
+	name  string
+	setUp func(t *testing.T, w *world)
+	run   func(ctx context.Context, w *world) error
+}
+
+func jobs(t *testing.T) []job {
+	messy := func(w *world) desired {
+		d := w.cluster(2)
+		d.roles[0].ManagedPolicies = []string{"arn:aws:iam::aws:policy/ReadOnlyAccess"}
+		d.provider.Thumbprints = []string{strings.Repeat("a", 40)}
+		d.provider.Tighten = true
+		return d
+	}
+	planned := func(ctx context.Context, w *world, p planner) error {
+		plan, err := p(ctx)
+		if err != nil {
+			return err
+		}
+		return plan.Apply(ctx, 1, ignore) // one at a time, so that a run can be repeated call for call
+	}
+	made := func(t *testing.T, w *world) { w.mustRun(t, messy(w)) }
+	return []job{
+		{"create", func(*testing.T, *world) {}, func(ctx context.Context, w *world) error {
+			return planned(ctx, w, func(ctx context.Context) (plan, error) { return w.plan(ctx, messy(w)) })
+		}},
+		{"repair", func(t *testing.T, w *world) { made(t, w); w.disarrange(t, messy(w)) }, func(ctx context.Context, w *world) error {
+			return planned(ctx, w, func(ctx context.Context) (plan, error) { return w.plan(ctx, messy(w)) })
+		}},
+		{"move", made, func(ctx context.Context, w *world) error {
+			d := messy(w)
+			second := d.provider
+			second.URL = newIssuer
+			to := awsiam.Trust{ProviderARN: w.account.ProviderARN(newIssuer), Issuer: newIssuer, Audiences: d.trust.Audiences}
+			m := awsiam.Move{Name: "c1", From: d.trust, To: to}
+			have, err := w.hand.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(m.From.ProviderARN)})
+			if err == nil && have != nil {
+				err = planned(ctx, w, func(ctx context.Context) (plan, error) { return w.client.PlanProvider(ctx, w.account, second) })
+				if err == nil {
+					err = planned(ctx, w, func(ctx context.Context) (plan, error) { return w.client.PlanMove(ctx, m) })
+				}
+			} else if _, gone := errors.AsType[*types.NoSuchEntityException](err); gone {
+				err = nil
+			}
+			if err != nil {
+				return err
+			}
+			return planned(ctx, w, func(ctx context.Context) (plan, error) { return w.client.PlanFinish(ctx, m) })
+		}},
+		{"delete", made, func(ctx context.Context, w *world) error {
+			return planned(ctx, w, func(ctx context.Context) (plan, error) {
+				return w.client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
+			})
+		}},
+	}
+}
+
+// disarrange leaves nothing as it was wanted.
+func (w *world) disarrange(t *testing.T, d desired) {
+	t.Helper()
+	ctx, role, arn := t.Context(), aws.String(d.roles[0].Name), aws.String(d.trust.ProviderARN)
+	for _, err := range []error{
+		second(w.hand.TagRole(ctx, &iam.TagRoleInput{RoleName: role, Tags: []types.Tag{{Key: aws.String("team"), Value: aws.String("b")}}})),
+		second(w.hand.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: role, Description: aws.String("x")})),
+		second(w.hand.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: role})),
+		second(w.hand.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})),
+		second(w.hand.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role, PolicyDocument: aws.String(string(policy("a:B", "ec2:RunInstances")))})),
+		second(w.hand.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(
+			`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"sts:AssumeRole"}]}`)})),
+		second(w.hand.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("more")})),
+		second(w.hand.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("openshift")})),
+		second(w.hand.UpdateOpenIDConnectProviderThumbprint(ctx, &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{strings.Repeat("b", 40)}})),
+		second(w.hand.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, TagKeys: []string{"team"}})),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// prepared is a world at the beginning of a job.
+func (j job) prepared(t *testing.T, o fakeaws.Options) *world {
+	t.Helper()
+	w := newWorld(t, o)
+	j.setUp(t, w)
+	w.ResetCalls()
+	return w
+}
+
+// done runs a job without any trouble: what it comes to, and how many calls it takes.
+func (j job) done(t *testing.T) (picture string, calls int) {
+	t.Helper()
+	w := j.prepared(t, fakeaws.Options{})
+	if err := j.run(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	return w.picture(), len(w.Calls())
+}
+
+// Killed after any call, with or without having learnt its reply, the next run completes the work: nothing is left
+// over, nothing is doubled.
+func TestARunThatEndsAnywhereIsCompletedByTheNext(t *testing.T) {
+	for _, j := range jobs(t) {
+		t.Run(j.name, func(t *testing.T) {
+			want, calls := j.done(t)
+			if calls < 5 {
+				t.Fatalf("%d calls are no work", calls)
+			}
+			for n := 1; n <= calls; n++ {
+				w := j.prepared(t, fakeaws.Options{})
+				ctx, kill := context.WithCancel(t.Context())
+				w.OnCall(func(i int, _ fakeaws.Call) {
+					if i >= n {
+						kill()
+					}
+				})
+				err := j.run(ctx, w)
+				kill()
+				if err == nil && n < calls {
+					t.Errorf("killed after call %d of %d, it says that it is done", n, calls)
+				}
+				w.OnCall(nil)
+				if err := j.run(t.Context(), w); err != nil {
+					t.Fatalf("after a death at call %d: %v", n, err)
+				}
+				if got := w.picture(); got != want {
+					t.Errorf("after a death at call %d\n%s\nwant\n%s", n, got, want)
+				}
+			}
+		})
+	}
+}
+
+// faultOnce lets every call that is like no earlier one go wrong.
+func faultOnce(fault fakeaws.Fault, which func(fakeaws.Call) bool) func(fakeaws.Call) fakeaws.Fault {
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	return func(c fakeaws.Call) fakeaws.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		key := c.Action + c.Params["RoleName"] + c.Params["ClientID"] + c.Params["PolicyName"]
+		if seen[key] || !which(c) {
+			return fakeaws.Fault{}
+		}
+		seen[key] = true
+		return fault
+	}
+}
+
+func TestTroubleOnTheWayDoesNotShow(t *testing.T) {
+	type trouble func() func(fakeaws.Call) fakeaws.Fault // anew for every account
+	once := func(fault fakeaws.Fault, which func(fakeaws.Call) bool) trouble {
+		return func() func(fakeaws.Call) fakeaws.Fault { return faultOnce(fault, which) }
+	}
+	writes := func(c fakeaws.Call) bool { return c.Write }
+	all := func(fakeaws.Call) bool { return true }
+	var running sync.WaitGroup // all side by side, because the SDK's pauses are long
+	for _, tt := range []struct {
+		name    string
+		options fakeaws.Options
+		fault   trouble
+	}{
+		{"the reply to every write is lost", fakeaws.Options{}, once(fakeaws.LoseReply(), writes)},
+		{"the reply to every write is lost, and shows late", fakeaws.Options{ConsistencyDelay: 300 * time.Millisecond}, once(fakeaws.LoseReply(), writes)},
+		{"every call is refused once", fakeaws.Options{}, once(fakeaws.Unavailable(), all)},
+		{"every write meets another", fakeaws.Options{}, once(fakeaws.Fail(http.StatusConflict, "ConcurrentModification", "busy"), writes)},
+		{"IAM shows what is written late", fakeaws.Options{ConsistencyDelay: 700 * time.Millisecond}, once(fakeaws.Fault{}, all)},
+	} {
+		for _, j := range jobs(t) {
+			want, _ := j.done(t)
+			o, jump := tt.options, new(atomic.Int64)
+			o.Now = func() time.Time { return time.Now().Add(time.Duration(jump.Load())) }
+			w := j.prepared(t, o)
+			jump.Store(int64(o.ConsistencyDelay)) // the job begins once what was set up shows
+			w.Fault(tt.fault())
+			running.Go(func() {
+				if err := j.run(t.Context(), w); err != nil {
+					t.Errorf("%s, %s: %v", tt.name, j.name, err)
+				} else if got := w.picture(); got != want {
+					t.Errorf("%s, %s: got\n%s\nwant\n%s", tt.name, j.name, got, want)
+				}
+			})
+		}
+	}
+	running.Wait()
+}
+
+func TestFiftyRolesPassAThrottle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as five writes a second take")
+	}
+	w := newWorld(t, fakeaws.Options{WritesPerSecond: 5})
+	d := w.cluster(50)
+	start := time.Now()
+	w.mustRun(t, d)
+	throttled := 0
+	for _, c := range w.Calls() {
+		if c.InFlight > awsiam.Parallel {
+			t.Fatalf("%d calls at once", c.InFlight)
+		}
+		if c.Code == "Throttling" {
+			throttled++
+		}
+	}
+	t.Logf("%d calls, %d throttled, %s", len(w.Calls()), throttled, time.Since(start).Round(time.Second))
+	if throttled == 0 {
+		t.Error("nothing was throttled: the test shows nothing")
+	}
+	w.mustPlanNothing(t, d)
+}
+
+func TestRolesAreMadeSideBySide(t *testing.T) {
+	const latency = 100 * time.Millisecond
+	w := newWorld(t, fakeaws.Options{Latency: latency})
+	d := w.cluster(16)
+	start := time.Now()
+	w.mustRun(t, d)
+	took, calls := time.Since(start), len(w.Calls())
+	oneByOne := time.Duration(calls) * latency
+	t.Logf("%d calls in %s, %.1f × faster than one by one", calls, took.Round(time.Millisecond), float64(oneByOne)/float64(took))
+	if 5*took > 2*oneByOne {
+		t.Errorf("%d calls took %s, which is not 2.5 times faster than %s", calls, took, oneByOne)
+	}
+}
+
+func TestRefusalsAreOneSentence(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{ManagedPolicies: []string{boundary}})
+	d := w.cluster(1)
+	w.mustRun(t, d)
+	role := d.roles[0]
+	for _, tt := range []struct {
+		name  string
+		fault fakeaws.Fault
+		want  string
+	}{
+		{"no permission", fakeaws.Fail(http.StatusForbidden, "AccessDenied", "User: x is not authorized"),
+			"iam:GetRole: the caller's policy does not allow iam:GetRole (AWS says: User: x is not authorized)"},
+		{"bad credentials", fakeaws.Fail(http.StatusForbidden, "InvalidClientTokenId", "The security token is invalid."),
+			"iam:GetRole: the caller's credentials are not good: The security token is invalid. (InvalidClientTokenId)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w.Fault(func(fakeaws.Call) fakeaws.Fault { return tt.fault })
+			defer w.Fault(nil)
+			if _, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{role}); err == nil || err.Error() != tt.want {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	for _, change := range []func(*awsiam.Role){
+		func(r *awsiam.Role) { r.ManagedPolicies = []string{"arn:aws:iam::123456789012:policy/typo"} },
+		func(r *awsiam.Role) { r.Boundary = "arn:aws:iam::123456789012:policy/typo" },
+		func(r *awsiam.Role) { r.Name, r.Boundary = "c1-new", "arn:aws:iam::123456789012:policy/typo" },
+	} {
+		r := role
+		change(&r)
+		p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := p.Apply(t.Context(), 1, ignore); err == nil || !strings.Contains(err.Error(), "policy/typo does not exist") || time.Since(start) > 5*time.Second {
+			t.Errorf("a policy that is not there: %v after %s", err, time.Since(start))
+		}
+	}
+}
+
+// A role that appears between the plan and its execution is somebody else's unless its tags say otherwise.
+func TestARoleThatAppearsMeanwhileIsNotTakenOver(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	p, err := w.plan(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const theirs = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"sts:AssumeRole"}]}`
+	w.Fault(func(c fakeaws.Call) fakeaws.Fault {
+		if c.Action == "CreateRole" && c.Params["Description"] != "theirs" {
+			w.once.Do(func() {
+				_, err = w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(d.roles[0].Name), Description: aws.String("theirs"), AssumeRolePolicyDocument: aws.String(theirs)})
+			})
+		}
+		return fakeaws.Fault{}
+	})
+	applied := p.Apply(t.Context(), 1, ignore)
+	if err != nil || applied == nil || !strings.Contains(applied.Error(), "something else made it") {
+		t.Errorf("got %v, %v", applied, err)
+	}
+	if got := w.role(t, d.roles[0].Name); got.Description != "theirs" || len(got.Inline) > 0 || len(got.Tags) > 0 {
+		t.Errorf("the role became %+v", got)
+	}
+}
+
+// The list in the README allows what the jobs do, and nothing in it is for nothing.
+func TestPermissionsAreExactlyWhatIsCalled(t *testing.T) {
+	least := fakeaws.Options{Policy: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["` +
+		strings.Join(awsiam.Permissions(), `","`) + `"],"Resource":"*"}]}`}
+	called := map[string]bool{}
+	for _, j := range jobs(t) {
+		o := least
+		if j.name == "repair" {
+			o = fakeaws.Options{} // the disorder is made with more permissions than these
+		}
+		w := j.prepared(t, o)
+		if err := j.run(t.Context(), w); err != nil {
+			t.Fatalf("%s: %v", j.name, err)
+		}
+		if j.name == "create" {
+			for _, at := range []time.Time{time.Now(), {}} {
+				if err := w.client.SetMovedAt(t.Context(), w.account.ProviderARN(issuer), at); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, c := range w.Calls() {
+			called["iam:"+c.Action] = true
+		}
+	}
+	for _, a := range awsiam.Permissions() {
+		if !called[a] {
+			t.Errorf("%s is never called", a)
+		}
+	}
+	for a := range called {
+		if !slices.Contains(awsiam.Permissions(), a) {
+			t.Errorf("%s is called and not listed", a)
+		}
+	}
+}
