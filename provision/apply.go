@@ -24,8 +24,17 @@ func (p Plan) Then(q Plan) Plan {
 	return Plan{Stages: slices.Concat(p.Stages, q.Stages), Notes: slices.Concat(p.Notes, q.Notes)}
 }
 
-// marks sort lines for the eye and for grep: "+" comes, "~" changes, "-" goes.
-var marks = map[Verb]string{Create: "+", Update: "~", Delete: "-"}
+// mark sorts lines for the eye and for grep.
+func (v Verb) mark() string {
+	switch v {
+	case Create:
+		return "+"
+	case Delete:
+		return "-"
+	default:
+		return "~"
+	}
+}
 
 // Write prints what Apply would do, in its order: a line for each action, what differs indented below it, then the
 // notes. What others wrote into the account is printed so that a terminal cannot be steered with it.
@@ -36,7 +45,7 @@ func (p Plan) Write(w io.Writer) error {
 	}
 	for _, s := range p.Stages {
 		for _, a := range s {
-			fmt.Fprintf(&b, "%s %s\n", marks[a.Verb], printable(a.String()))
+			fmt.Fprintf(&b, "%s %s\n", a.Verb.mark(), printable(a.String()))
 			for _, line := range a.Diff {
 				fmt.Fprintf(&b, "    %s\n", printable(line))
 			}

@@ -199,7 +199,7 @@ func TestWriteReplaces(t *testing.T) {
 	dir := t.TempDir()
 	d, err := provision.OpenDir(dir, provision.Manifests)
 	check(t, err)
-	check(t, os.WriteFile(dir+"/manifests/a", []byte("long and older"), 0o666)) //nolint:gosec // as ccoctl might have left it
+	check(t, os.WriteFile(dir+"/manifests/a", []byte("long and older"), 0o666))
 	old, err := os.Open(dir + "/manifests/a")
 	check(t, err)
 	check(t, d.Write(

@@ -20,7 +20,17 @@ func FuzzRead(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte(valid))
+	for _, text := range []string{
+		valid,
+		valid + "...\n" + valid,
+		"a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: [*b,*b,*b]\n",
+		strings.Replace(valid, "spec:\n", "spec:\n  <<: {cloudTokenPath: /t}\n", 1),
+		strings.Replace(valid, "v}", "!!binary aGk=, w: 2020-01-01, x: ~, 0x1F: .inf}", 1),
+		"\xff\xfea\x00:\x00",
+		"? [a]\n: {b: c}\n",
+	} {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		requests, skipped, err := credrequest.Read("f.yaml", data, credrequest.Options{})
 		if err != nil {

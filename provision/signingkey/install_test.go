@@ -87,7 +87,7 @@ func TestInstall(t *testing.T) {
 	check(t, err)
 	same := pkcs8(t, k.signer)
 	file := func(content ...[]byte) func(string) error {
-		return func(p string) error { return os.WriteFile(p, bytes.Join(content, nil), 0o644) } //nolint:gosec // as ccoctl leaves it
+		return func(p string) error { return os.WriteFile(p, bytes.Join(content, nil), 0o644) }
 	}
 	for _, tt := range []struct {
 		name string
