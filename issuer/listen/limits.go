@@ -18,7 +18,8 @@ type Limits struct {
 	// ReadHeader bounds the TLS handshake and the reading of a request's
 	// header. Default 5 s, which is also how long AWS STS waits for us.
 	ReadHeader time.Duration
-	// Read bounds a whole request. Default 10 s.
+	// Read bounds a whole request. Default as ReadHeader: no request that is
+	// answered with a document has a body.
 	Read time.Duration
 	// Write bounds the handler and the response. Default 10 s.
 	Write time.Duration
@@ -48,7 +49,7 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	orDuration(&l.ReadHeader, 5*time.Second)
-	orDuration(&l.Read, 10*time.Second)
+	orDuration(&l.Read, l.ReadHeader)
 	orDuration(&l.Write, 10*time.Second)
 	orDuration(&l.Idle, 90*time.Second)
 	orInt(&l.MaxHeaderBytes, 16<<10)

@@ -1,8 +1,8 @@
 // Package listen is the hardened HTTPS front of keypostd: it binds a socket,
 // speaks TLS 1.2 and 1.3 with HTTP/1.1 and HTTP/2, bounds what strangers can
 // hold, replaces certificates without a restart and stops without cutting a
-// request short. It promises to add nothing to a request: what it does happens
-// per connection or less often. It knows no OIDC.
+// request short. It promises to add nothing to a request but its Date: what it
+// does happens per connection or less often. It knows no OIDC.
 package listen
 
 import (
@@ -96,7 +96,7 @@ func Serve(ctx context.Context, c Config) error {
 	if c.Listening != nil {
 		c.Listening(ln.Addr())
 	}
-	return run(ctx, c, newServer(c.Handler, c.Limits, noise), ln)
+	return run(ctx, c, newServer(ln.deadlines.dated(c.Handler), c.Limits, noise), ln)
 }
 
 func register(reg prometheus.Registerer, collectors ...prometheus.Collector) error {

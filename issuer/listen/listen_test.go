@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -405,3 +406,17 @@ func TestServeRefuses(t *testing.T) {
 }
 
 var _ Certificates = (*Files)(nil)
+
+// The Date of an answer is that of the clock, though the clock is looked at a few times a second only.
+func TestDateIsThatOfTheClock(t *testing.T) {
+	d := newDeadlines()
+	h := d.dated(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for _, now := range []time.Time{time.Unix(1_900_000_000, 0), time.Unix(1_900_000_000, 999_999_999), time.Unix(1_900_000_001, 0)} {
+		d.setDate(now)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		if got, err := http.ParseTime(w.Header().Get("Date")); err != nil || !got.Equal(now.Truncate(time.Second)) {
+			t.Errorf("at %v the Date is %v (%v)", now, got, err)
+		}
+	}
+}
