@@ -13,17 +13,11 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Document is a response that is ready to be written. It is immutable.
-//
-// Header values are arrays, of which net/http is given slices, so that a request allocates nothing for them. They lie
-// in the Document, and the text of what is its own lies in one piece: each piece more, for each of thousands of
-// issuers, is one more to fetch from memory at a request and to mark in every garbage collection.
+// Document is a response that is ready to be written: the text of a body and header values in the form in which
+// net/http keeps them, so that a request allocates nothing for them. It is immutable.
 type Document struct {
-	body         string
-	etag         [1]string
-	length       [1]string
-	contentType  [1]string
-	cacheControl [1]string
+	body                                    string
+	etag, length, contentType, cacheControl []string // one each
 }
 
 // Header values that are the same in every response.
@@ -36,33 +30,27 @@ var (
 	anyOrigin = []string{"*"} // public data without credentials; lets browser tools read it
 )
 
-func newDocument(body []byte, contentType, cacheControl []string) Document {
+// content is a body and its ETag.
+type content struct{ body, etag string }
+
+func newContent(body []byte) content {
 	sum := sha256.Sum256(body)
-	etag := `"` + b64(sum[:16]) + `"` // strong, of the content alone: equal on every replica
-	length := strconv.Itoa(len(body))
-	text := etag + length + string(body)
-	return Document{
-		body:         text[len(etag)+len(length):],
-		etag:         [1]string{text[:len(etag)]},
-		length:       [1]string{text[len(etag):][:len(length)]},
-		contentType:  [1]string(contentType),
-		cacheControl: [1]string(cacheControl),
-	}
+	return content{string(body), `"` + b64(sum[:16]) + `"`} // strong, of the content alone: equal on every replica
 }
 
 // cacheControl spells the header of RFC 9111 and RFC 5861. Most key sets have the same one, which is kept once.
-func cacheControl(c keystore.Cache) []string {
+func cacheControl(c keystore.Cache) string {
 	seconds := func(d time.Duration) int64 { return int64(d / time.Second) }
 	text := fmt.Sprintf("public, max-age=%d, stale-while-revalidate=%d, stale-if-error=%d",
 		seconds(c.MaxAge), seconds(c.StaleWhileRevalidate), seconds(c.StaleIfError))
-	return []string{unique.Make(text).Value()}
+	return unique.Make(text).Value()
 }
 
 // write answers a GET or HEAD with the document, or with 304 when the client has it, and returns the status.
-func (d *Document) write(w http.ResponseWriter, r *http.Request) int {
+func (d Document) write(w http.ResponseWriter, r *http.Request) int {
 	h := w.Header()
-	h["Cache-Control"] = d.cacheControl[:]
-	h["Etag"] = d.etag[:]
+	h["Cache-Control"] = d.cacheControl
+	h["Etag"] = d.etag
 	h["X-Content-Type-Options"] = noSniff
 	h["Strict-Transport-Security"] = hsts
 	h["Access-Control-Allow-Origin"] = anyOrigin
@@ -70,8 +58,8 @@ func (d *Document) write(w http.ResponseWriter, r *http.Request) int {
 		w.WriteHeader(http.StatusNotModified)
 		return http.StatusNotModified
 	}
-	h["Content-Type"] = d.contentType[:]
-	h["Content-Length"] = d.length[:]
+	h["Content-Type"] = d.contentType
+	h["Content-Length"] = d.length
 	if r.Method != http.MethodHead {
 		io.WriteString(w, d.body) //nolint:errcheck // the client went away: nobody is left to tell
 	}
@@ -93,8 +81,17 @@ func notModified(fields []string, etag string) bool {
 	return false
 }
 
-// page is all that is served below one issuer URL.
-type page struct{ root, discovery, jwks Document }
+// page is what is served below one issuer URL, until it is laid into a snapshot.
+type page struct {
+	owner           keystore.Name
+	discovery, jwks content
+	cacheControl    string
+}
 
 // rootLine answers requests for the issuer URL itself: ccoctl's thumbprint step and people ask there.
 const rootLine = "This is an OIDC issuer. See .well-known/openid-configuration below this address.\n"
+
+var (
+	rootETag   = []string{newContent([]byte(rootLine)).etag}
+	rootLength = []string{strconv.Itoa(len(rootLine))}
+)

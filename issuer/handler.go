@@ -63,7 +63,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (kind, int) {
 	}
 	s := h.snapshot()
 	if host := h.host(r); host != "" && s != nil {
-		if d, k := s.find(host, r.URL.EscapedPath()); d != nil {
+		if d, k := s.find(host, r.URL.EscapedPath()); k != kindNone {
 			return k, d.write(w, r)
 		}
 	}

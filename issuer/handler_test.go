@@ -27,7 +27,9 @@ func testSnapshot(t testing.TB, settled bool) *Snapshot {
 			e[at] = &v.pages[i]
 		}
 	}
-	return newSnapshot().with(e, settled)
+	s := newSnapshot().with(e)
+	s.settled = settled
+	return s
 }
 
 var testAliases = map[string]string{"origin.example.com": "oidc.example.com"}
@@ -124,7 +126,8 @@ func TestStatus(t *testing.T) {
 // No letter but the ASCII ones is folded: the Kelvin sign is no k.
 func TestHostIsFoldedInASCIIOnly(t *testing.T) {
 	e := edit{{"k.example.com", ""}: testPage("k")}
-	s := newSnapshot().with(e, true)
+	s := newSnapshot().with(e)
+	s.settled = true
 	h := NewHandler(func() *Snapshot { return s }, nil)
 	for target, want := range map[string]int{"https://k.example.com/": 200, "https://K.example.com/": 200, "https://\u212a.example.com/": 404, "https://%E2%84%AA.example.com/": 404} {
 		if got := answer(h, request(t, "GET "+target+" HTTP/1.1", "Host: x")).StatusCode; got != want {

@@ -45,7 +45,6 @@ type Publisher struct {
 
 	mu       sync.Mutex // guards what follows; held while a batch is judged, never while the store is read
 	entries  map[keystore.Name]*entry
-	owners   map[place]keystore.Name
 	complete time.Time // when the last complete listing was taken
 	first    time.Time // when the first one was
 	ready    bool
@@ -68,7 +67,7 @@ func NewPublisher(c Config) *Publisher {
 	if c.Poll == 0 {
 		c.Poll = defaultPoll
 	}
-	p := &Publisher{c: c, entries: map[keystore.Name]*entry{}, owners: map[place]keystore.Name{}}
+	p := &Publisher{c: c, entries: map[keystore.Name]*entry{}}
 	p.current.Store(newSnapshot())
 	return p
 }
@@ -102,8 +101,8 @@ func (p *Publisher) Refresh(ctx context.Context) error {
 		return err
 	}
 	for i := range all { // what could not be read has no revision of its own; an older one than it was read at only costs a reading
-		if all[i].rejected != nil {
-			all[i].revision = listed[all[i].name]
+		if f, rev := &all[i], listed[all[i].name]; f.rejected != nil || f.revision == rev {
+			f.revision = rev // of two equal texts one is enough
 		}
 	}
 	p.publish(all, listed)
@@ -190,14 +189,14 @@ func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revis
 		p.noteComplete(listed)
 	}
 	was := p.current.Load()
-	settled := was.settled
-	if !settled { // counts all key sets, which a change of one must not
+	next := was.with(e)
+	if !was.settled { // counts all key sets, which a change of one must not
 		waiting := len(p.unserved())
-		p.noteReady(waiting)
-		settled = p.ready && waiting == 0 && len(p.entries) > 0 // nothing at all: not filled yet, or not mounted
+		p.noteReady(waiting, next.issuers())
+		next.settled = p.ready && waiting == 0 && len(p.entries) > 0 // nothing at all: not filled yet, or not mounted
 	}
-	if len(e) > 0 || settled != was.settled {
-		p.current.Store(was.with(e, settled))
+	if len(e) > 0 || next.settled != was.settled {
+		p.current.Store(next)
 	}
 }
 
@@ -253,7 +252,7 @@ func (p *Publisher) admit(n keystore.Name, v *version) *Rejection {
 // judgeClaim settles whether newcomer i gets a URL: whoever is served has it; of several newcomers nobody does, since
 // choosing one by chance would let a second writer take an issuer over at the next restart.
 func (p *Publisher) judgeClaim(all []found, i int, at place, by []int) {
-	owner, owned := p.owners[at]
+	owner, owned := p.current.Load().owner(at)
 	switch f := &all[i]; {
 	case owned && owner == f.name:
 	case owned && !p.leaves(all, owner):
@@ -298,15 +297,23 @@ func (p *Publisher) settle(f found, e edit) {
 
 func (p *Publisher) replace(n keystore.Name, old, next *version, e edit) {
 	for _, at := range old.places() {
-		if p.owners[at] == n && !slices.Contains(next.places(), at) {
-			delete(p.owners, at)
+		if p.owns(n, at, e) && !slices.Contains(next.places(), at) {
 			e[at] = nil
 		}
 	}
 	for i, at := range next.places() {
-		p.owners[at] = n
 		e[at] = &next.pages[i]
 	}
+	next.published()
+}
+
+// owns tells that a place is served for n, or will be after the edit.
+func (p *Publisher) owns(n keystore.Name, at place, e edit) bool {
+	if pg, edited := e[at]; edited {
+		return pg != nil && pg.owner == n
+	}
+	owner, owned := p.current.Load().owner(at)
+	return owned && owner == n
 }
 
 // noteComplete draws the conclusion of a complete listing: what is missing.
@@ -323,13 +330,14 @@ func (p *Publisher) noteComplete(listed map[keystore.Name]keystore.Revision) {
 	}
 }
 
-// noteReady decides once and for all whether this process is ready, given how many key sets cannot be served.
-func (p *Publisher) noteReady(waiting int) {
+// noteReady decides once and for all whether this process is ready, given how many key sets cannot be served,
+// and how many issuer URLs are.
+func (p *Publisher) noteReady(waiting, issuers int) {
 	if p.ready || p.first.IsZero() || waiting > 0 && time.Since(p.first) < startPatience {
 		return
 	}
 	p.ready = true
-	p.c.Log.Info("ready: every key set of a complete listing has been read", zap.Int("issuers", len(p.owners)), zap.Int("unserved", waiting))
+	p.c.Log.Info("ready: every key set of a complete listing has been read", zap.Int("issuers", issuers), zap.Int("unserved", waiting))
 }
 
 // unserved returns the key sets that are stored and were never good.

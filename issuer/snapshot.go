@@ -2,11 +2,12 @@ package issuer
 
 import (
 	"hash/maphash"
-	"maps"
 	"strings"
+
+	"github.com/keypost/keypost/keystore"
 )
 
-// shards is how many parts a snapshot has. A change copies the parts that it touches and 256 pointers, not the map
+// shards is how many parts a snapshot has. A change copies the parts that it touches and 256 pointers, not those
 // of all issuers.
 const shards = 256
 
@@ -16,36 +17,60 @@ type place struct{ host, path string }
 // Snapshot is everything that is served at one time. It is immutable; a nil Snapshot serves nothing.
 type Snapshot struct {
 	seed    maphash.Seed
-	parts   [shards]map[place]*page
+	parts   [shards]*part
+	values  values
 	settled bool // every issuer there is has once been read and found good: what is not here does not exist
 }
 
 func newSnapshot() *Snapshot { return &Snapshot{seed: maphash.MakeSeed()} }
 
-func (s *Snapshot) part(p place) uint64 {
-	return (maphash.String(s.seed, p.path) ^ maphash.String(s.seed, p.host)*31) % shards
+func (s *Snapshot) hash(at place) uint64 {
+	return maphash.String(s.seed, at.path) ^ maphash.String(s.seed, at.host)*31
+}
+
+// slot returns where a place is, nil when it is nowhere.
+func (s *Snapshot) slot(at place) (*part, *slot) {
+	h := s.hash(at)
+	p := s.parts[h%shards]
+	return p, p.find(upper(h), at)
+}
+
+// owner returns the key set that a place is served for.
+func (s *Snapshot) owner(at place) (keystore.Name, bool) {
+	p, found := s.slot(at)
+	if found == nil {
+		return "", false
+	}
+	return p.owner(found), true
+}
+
+// issuers returns how many issuer URLs are served.
+func (s *Snapshot) issuers() int {
+	n := 0
+	for _, p := range s.parts {
+		if p != nil {
+			n += p.count
+		}
+	}
+	return n
 }
 
 // edit is a set of changes to a snapshot: a nil page takes a place out.
 type edit map[place]*page
 
 // with returns a new snapshot that differs by e. Parts that e does not touch are shared.
-func (s *Snapshot) with(e edit, settled bool) *Snapshot {
-	n := &Snapshot{seed: s.seed, parts: s.parts, settled: settled}
-	copied := map[uint64]bool{}
+func (s *Snapshot) with(e edit) *Snapshot {
+	n := &Snapshot{seed: s.seed, parts: s.parts, settled: s.settled, values: s.values.clone()}
+	touched := map[uint64]edit{}
 	for at, pg := range e {
-		i := s.part(at)
-		if !copied[i] {
-			n.parts[i], copied[i] = maps.Clone(n.parts[i]), true
+		i := s.hash(at) % shards
+		if touched[i] == nil {
+			touched[i] = edit{}
 		}
-		if pg == nil {
-			delete(n.parts[i], at)
-			continue
-		}
-		if n.parts[i] == nil {
-			n.parts[i] = map[place]*page{}
-		}
-		n.parts[i][at] = pg
+		touched[i][at] = pg
+	}
+	for i, e := range touched {
+		n.parts[i] = s.parts[i].with(e, func(at place) uint32 { return upper(s.hash(at)) }, &n.values)
 	}
 	return n
 }
@@ -64,24 +89,17 @@ const (
 
 var kindNames = [kinds]string{"none", "issuer", "discovery", "jwks", "jwks_alias"}
 
-// find returns the document at host and path, nil when there is none.
+// find returns the document at host and path; kindNone when there is none.
 //
 // An issuer URL never contains the names of documents (keystore.ParseIssuerURL), so that cutting one off the end of
 // the path cannot turn one issuer's document into another's.
-func (s *Snapshot) find(host, path string) (*Document, kind) {
+func (s *Snapshot) find(host, path string) (Document, kind) {
 	at, k := split(path)
-	p := place{host, at}
-	pg := s.parts[s.part(p)][p]
-	if pg == nil {
-		return nil, kindNone
+	p, found := s.slot(place{host, at})
+	if found == nil {
+		return Document{}, kindNone
 	}
-	switch k {
-	case kindDiscovery:
-		return &pg.discovery, k
-	case kindRoot:
-		return &pg.root, k
-	}
-	return &pg.jwks, k
+	return p.document(found, k, s.values.all), k
 }
 
 func split(path string) (issuerPath string, k kind) {

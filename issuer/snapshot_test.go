@@ -3,8 +3,12 @@ package issuer
 import (
 	"fmt"
 	"math/rand/v2"
-	"reflect"
+	"slices"
+	"strconv"
 	"testing"
+	"unsafe"
+
+	"github.com/keypost/keypost/keystore"
 )
 
 func TestSplit(t *testing.T) {
@@ -40,8 +44,8 @@ func TestSplit(t *testing.T) {
 
 // testPage returns documents that name where they belong.
 func testPage(name string) *page {
-	d := func(what string) Document { return newDocument([]byte(name+" "+what), typeText, []string{"public"}) }
-	return &page{root: d("issuer"), discovery: d("discovery"), jwks: d("jwks")}
+	d := func(what string) content { return newContent([]byte(name + " " + what)) }
+	return &page{owner: keystore.Name(name), discovery: d("discovery"), jwks: d("jwks"), cacheControl: "public, " + name}
 }
 
 func TestFind(t *testing.T) {
@@ -50,15 +54,15 @@ func TestFind(t *testing.T) {
 		{"oidc.example.com", "/a/b"}: testPage("nested"),
 		{"a.example.com", ""}:        testPage("host"),
 		{"localhost", "/demo"}:       testPage("dev"),
-	}, true)
+	})
 	for _, tc := range []struct{ host, path, want string }{
-		{"oidc.example.com", "/a", "path issuer"},
+		{"oidc.example.com", "/a", rootLine},
 		{"oidc.example.com", "/a/keys.json", "path jwks"},
 		{"oidc.example.com", "/a/openid/v1/jwks", "path jwks"},
 		{"oidc.example.com", "/a/.well-known/openid-configuration", "path discovery"},
 		{"oidc.example.com", "/a/b/keys.json", "nested jwks"},
-		{"a.example.com", "/", "host issuer"},
-		{"a.example.com", "", "host issuer"},
+		{"a.example.com", "/", rootLine},
+		{"a.example.com", "", rootLine},
 		{"a.example.com", "/keys.json", "host jwks"},
 		{"localhost", "/demo/keys.json", "dev jwks"},
 
@@ -85,14 +89,8 @@ func TestFind(t *testing.T) {
 		{"", "/a/keys.json", ""},
 	} {
 		d, k := s.find(tc.host, tc.path)
-		if d == nil {
-			if tc.want != "" || k != kindNone {
-				t.Errorf("%s%s: nothing (%s), want %q", tc.host, tc.path, kindNames[k], tc.want)
-			}
-			continue
-		}
-		if string(d.body) != tc.want {
-			t.Errorf("%s%s: %q, want %q", tc.host, tc.path, d.body, tc.want)
+		if d.body != tc.want || (k == kindNone) != (tc.want == "") {
+			t.Errorf("%s%s: %q (%s), want %q", tc.host, tc.path, d.body, kindNames[k], tc.want)
 		}
 	}
 }
@@ -108,32 +106,27 @@ func TestSnapshotIsAMap(t *testing.T) {
 			at := place{fmt.Sprintf("h%d.example.com", rnd.IntN(3)), fmt.Sprintf("/p%d", rnd.IntN(60))}
 			e[at] = nil
 			if rnd.IntN(3) > 0 {
-				e[at] = testPage(fmt.Sprint(step))
+				e[at] = testPage(fmt.Sprint(step, "-", rnd.IntN(1000)))
 			}
 		}
-		s = s.with(e, true)
+		s = s.with(e)
 		touched := map[uint64]bool{}
 		for at, pg := range e {
-			touched[s.part(at)] = true
-			if plain[at] = pg; pg == nil {
-				delete(plain, at)
-			}
+			touched[s.hash(at)%shards] = true
+			plain[at] = pg
 		}
 		checkParts(t, before, s, were, touched)
 		checkSame(t, s, plain)
 	}
 }
 
-func checkParts(t *testing.T, before, after *Snapshot, were [shards]map[place]*page, touched map[uint64]bool) {
+func checkParts(t *testing.T, before, after *Snapshot, were [shards]*part, touched map[uint64]bool) {
 	t.Helper()
-	same := func(a, b map[place]*page) bool {
-		return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
-	}
 	for i := range were {
-		if !same(before.parts[i], were[i]) {
+		if before.parts[i] != were[i] {
 			t.Fatal("a change touched the snapshot that it began with")
 		}
-		if !touched[uint64(i)] && !same(after.parts[i], were[i]) {
+		if !touched[uint64(i)] && after.parts[i] != were[i] {
 			t.Fatalf("part %d was copied although nothing in it changed", i)
 		}
 	}
@@ -141,16 +134,35 @@ func checkParts(t *testing.T, before, after *Snapshot, were [shards]map[place]*p
 
 func checkSame(t *testing.T, s *Snapshot, plain map[place]*page) {
 	t.Helper()
-	n := 0
-	for _, part := range s.parts {
-		n += len(part)
-	}
-	if n != len(plain) {
-		t.Fatalf("%d pages, want %d", n, len(plain))
-	}
+	count := 0
 	for at, pg := range plain {
-		if d, _ := s.find(at.host, at.path); d != &pg.root {
-			t.Fatalf("%v: not the page that was put there", at)
+		if pg != nil {
+			count++
+		}
+		checkPlace(t, s, at, pg)
+	}
+	if s.issuers() != count {
+		t.Fatalf("%d issuers, want %d", s.issuers(), count)
+	}
+}
+
+// checkPlace holds all that a snapshot says of a place against the page that was put there.
+func checkPlace(t *testing.T, s *Snapshot, at place, pg *page) {
+	t.Helper()
+	if pg == nil {
+		if _, k := s.find(at.host, at.path); k != kindNone {
+			t.Fatalf("%v is served and should not be", at)
+		}
+		return
+	}
+	if owner, ok := s.owner(at); !ok || owner != pg.owner {
+		t.Fatalf("%v is owned by %q, want %q", at, owner, pg.owner)
+	}
+	for path, want := range map[string]content{JWKSPath: pg.jwks, JWKSAliasPath: pg.jwks, DiscoveryPath: pg.discovery, "": newContent([]byte(rootLine))} {
+		d, _ := s.find(at.host, at.path+path)
+		got := []string{d.body, d.etag[0], d.length[0], d.cacheControl[0]}
+		if !slices.Equal(got, []string{want.body, want.etag, strconv.Itoa(len(want.body)), pg.cacheControl}) || len(d.etag)+cap(d.etag) != 2 {
+			t.Fatalf("%v%s: %q, want %+v", at, path, got, want)
 		}
 	}
 }
@@ -159,12 +171,36 @@ func checkSame(t *testing.T, s *Snapshot, plain map[place]*page) {
 func TestSharding(t *testing.T) {
 	e := edit{}
 	for i := range 10_000 {
-		e[place{"oidc.example.com", fmt.Sprintf("/%d", i)}] = &page{}
+		e[place{"oidc.example.com", fmt.Sprintf("/%d", i)}] = testPage("a")
 	}
-	s := newSnapshot().with(e, true)
-	for i, part := range s.parts {
-		if len(part) > 120 { // 39 on average
-			t.Errorf("part %d holds %d of 10,000 pages", i, len(part))
+	for i, p := range newSnapshot().with(e).parts {
+		if p.count > 120 { // 39 on average
+			t.Errorf("part %d holds %d of 10,000 pages", i, p.count)
 		}
+	}
+}
+
+// A slot is what a request looks at in memory that no cache holds: it must be one line of it.
+func TestSlotIsACacheLine(t *testing.T) {
+	if size := unsafe.Sizeof(slot{}); size != 64 {
+		t.Errorf("a slot has %d bytes", size)
+	}
+}
+
+// Two places whose hashes are equal are told apart all the same.
+func TestEqualHashes(t *testing.T) {
+	e := edit{}
+	for i := range 20 {
+		e[place{"oidc.example.com", fmt.Sprintf("/%d", i)}] = testPage(fmt.Sprint(i))
+	}
+	v := values{}.clone()
+	p := (*part)(nil).with(e, func(place) uint32 { return 7 }, &v)
+	for at, pg := range e {
+		if found := p.find(7, at); found == nil || p.document(found, kindJWKS, v.all).body != pg.jwks.body {
+			t.Errorf("%v: %+v", at, found)
+		}
+	}
+	if found := p.find(7, place{"oidc.example.com", "/20"}); found != nil {
+		t.Errorf("a place that is not there: %+v", found)
 	}
 }

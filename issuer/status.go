@@ -48,9 +48,7 @@ func (e *entry) status(n keystore.Name) Status {
 	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
 		s.Generation, s.Served = v.generation, !v.withdrawn
-		for _, u := range v.issuers {
-			s.Issuers = append(s.Issuers, u.String())
-		}
+		s.Issuers = slices.AppendSeq(s.Issuers, v.urls.each())
 		for i, count := range v.states {
 			s.Keys[states[i]] = count
 		}
@@ -103,7 +101,7 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	gauge(issuersDesc, float64(len(p.owners)))
+	gauge(issuersDesc, float64(p.current.Load().issuers()))
 	for i, s := range states {
 		gauge(keysDesc, float64(keys[i]), string(s))
 	}

@@ -36,46 +36,64 @@ func reject(r Reason, format string, args ...any) *Rejection {
 	return &Rejection{r, fmt.Sprintf(format, args...)}
 }
 
-// version is what is kept of one version of a key set: what it serves, and what the next version is judged by. The
-// key set itself is dropped, since thousands of parsed keys would be garbage that the collector has to walk.
+// version is what is kept of one version of a key set: what the next version is judged by. The key set itself is
+// dropped and the rest is in as few pieces as possible: a garbage collection walks thousands of them.
 type version struct {
-	generation int64
-	digest     [sha256.Size]byte
-	issuers    []keystore.IssuerURL
-	kids, gone keyIDs
-	states     [3]int // next, active, retired
-	withdrawn  bool
-	dev        bool
-	pages      []page // one per issuer URL; none when withdrawn
+	generation       int64
+	digest           [sha256.Size]byte
+	urls, kids, gone lines
+	states           [3]int // next, active, retired
+	withdrawn        bool
+	dev              bool
+
+	// Until it is published:
+	issuers []keystore.IssuerURL
+	pages   []page // one per issuer URL; none when withdrawn
 }
 
-// keyIDs is a set of key IDs in one string, a line each: no key ID contains a line feed.
-type keyIDs string
+// lines is a set of issuer URLs or key IDs in one string, a line each: none of them contains a line feed.
+type lines string
 
-func (s keyIDs) with(id keystore.KeyID) keyIDs { return s + keyIDs(id) + "\n" }
+func linesOf(all iter.Seq[string]) lines {
+	var b strings.Builder
+	for one := range all {
+		b.WriteString(one + "\n")
+	}
+	return lines(b.String())
+}
 
-func (s keyIDs) has(id string) bool {
-	for line := range strings.Lines(string(s)) {
-		if line == id+"\n" {
+func (s lines) has(line string) bool {
+	for l := range strings.Lines(string(s)) {
+		if l == line+"\n" {
 			return true
 		}
 	}
 	return false
 }
 
-// each yields every key ID.
-func (s keyIDs) each() iter.Seq[string] { return strings.FieldsSeq(string(s)) }
+// each yields every line.
+func (s lines) each() iter.Seq[string] { return strings.FieldsSeq(string(s)) }
 
-// newVersion renders a key set. Several issuer URLs share the bytes of their JWKS.
+// pack moves the lines into one piece of memory.
+func (v *version) pack() {
+	text := v.urls + v.kids + v.gone
+	urls, kids := len(v.urls), len(v.kids)
+	v.urls, v.kids, v.gone = text[:urls], text[urls:][:kids], text[urls+kids:]
+}
+
+// published drops what is in the snapshot now.
+func (v *version) published() { v.issuers, v.pages = nil, nil }
+
+// newVersion renders a key set.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 	v := &version{generation: s.Generation(), digest: s.Digest(), issuers: s.Issuers(), withdrawn: s.Withdrawn(), dev: s.Dev()}
 	for _, k := range s.Keys() {
-		v.kids = v.kids.with(k.ID())
 		v.states[slices.Index(states[:], k.State)]++
 	}
-	for _, g := range s.Gone() {
-		v.gone = v.gone.with(g.ID)
-	}
+	v.urls = linesOf(each(v.issuers, keystore.IssuerURL.String))
+	v.kids = linesOf(each(s.Keys(), func(k keystore.Key) string { return string(k.ID()) }))
+	v.gone = linesOf(each(s.Gone(), func(g keystore.Gone) string { return string(g.ID) }))
+	v.pack()
 	if v.withdrawn {
 		return v, nil
 	}
@@ -84,16 +102,27 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 		return nil, err
 	}
 	cache := cacheControl(s.Policy().Cache(fallback))
-	root, jwks := newDocument([]byte(rootLine), typeText, cache), newDocument(keys, typeJSON, cache)
+	jwks := newContent(keys)
 	v.pages = make([]page, len(v.issuers))
 	for i, u := range v.issuers {
 		body, err := RenderDiscovery(s, u)
 		if err != nil {
 			return nil, err
 		}
-		v.pages[i] = page{root: root, discovery: newDocument(body, typeJSON, cache), jwks: jwks}
+		v.pages[i] = page{owner: s.Name(), discovery: newContent(body), jwks: jwks, cacheControl: cache}
 	}
 	return v, nil
+}
+
+// each yields what text says of every element.
+func each[T any](all []T, text func(T) string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, one := range all {
+			if !yield(text(one)) {
+				return
+			}
+		}
+	}
 }
 
 var states = [3]keystore.State{keystore.Next, keystore.Active, keystore.Retired}
@@ -106,11 +135,19 @@ func (v *version) places() []place {
 	if v == nil || v.withdrawn {
 		return nil
 	}
-	at := make([]place, len(v.issuers))
-	for i, u := range v.issuers {
-		at[i] = place{u.Host(), u.Path()}
+	var all []place
+	for u := range v.urls.each() {
+		all = append(all, placeOf(u))
 	}
-	return at
+	return all
+}
+
+// placeOf cuts an issuer URL (keystore.ParseIssuerURL) into its host, without the port of a development issuer, and path.
+func placeOf(url string) place {
+	rest := strings.TrimPrefix(url, "https://")
+	end := strings.IndexByte(rest+"/", '/')
+	host, _, _ := strings.Cut(rest[:end], ":")
+	return place{host, rest[end:]}
 }
 
 // follows is nil when next may take the place of v. It holds "accident never unpublishes": an issuer URL goes only by
@@ -150,8 +187,8 @@ func (v *version) keepsURLs(next *version) *Rejection {
 	if v.withdrawn || next.withdrawn {
 		return nil
 	}
-	for _, u := range v.issuers {
-		if !slices.Contains(next.issuers, u) {
+	for u := range v.urls.each() {
+		if !next.urls.has(u) {
 			return reject(URLDropped, "it lacks the issuer URL %s, which is served; only a withdrawal ends an issuer", u)
 		}
 	}

@@ -1,0 +1,201 @@
+package issuer
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// part is one of the parts of a Snapshot. It is immutable; a nil part is empty.
+//
+// What a request costs beyond net/http is mostly waiting for memory: among thousands of issuers, whatever is looked at
+// is in no cache. So there is one slot to look at, of one cache line, and all text of an issuer lies together. The
+// garbage collector has little to walk either.
+type part struct {
+	slots []slot // an open hash table with linear probing; len is a power of two
+	count int    // slots that are taken
+	text  string // of each issuer: host, path, ETags, JWKS, discovery document, owner
+}
+
+// slot says where an issuer's text lies, and how long its pieces are. One without ETags is free.
+type slot struct {
+	hash              uint32 // of the place, its upper half; the lower one has chosen the part
+	at                uint32 // where it begins in text
+	host, path, owner uint8  // an issuer URL has at most 255 bytes, a name 63
+	jwks, discovery   uint32
+
+	// Where these header values are in those of the snapshot: many issuers have the same.
+	cacheControl, jwksLength, discoveryLength uint32
+
+	etags [2]string // in text: of the JWKS, of the discovery document. net/http is given slices of it
+}
+
+// etagLength is that of every ETag (newContent).
+const etagLength = 24
+
+func (s *slot) free() bool      { return s.etags[0] == "" }
+func (s *slot) pathAt() uint32  { return s.at + uint32(s.host) }
+func (s *slot) etagsAt() uint32 { return s.pathAt() + uint32(s.path) }
+func (s *slot) jwksAt() uint32  { return s.etagsAt() + 2*etagLength }
+func (s *slot) discAt() uint32  { return s.jwksAt() + s.jwks }
+func (s *slot) ownerAt() uint32 { return s.discAt() + s.discovery }
+func (s *slot) end() uint32     { return s.ownerAt() + uint32(s.owner) }
+
+func upper(hash uint64) uint32 { return uint32(hash >> 32) } //nolint:gosec // it fits
+
+// find returns the slot of a place whose hash is given, nil when there is none.
+func (p *part) find(hash uint32, at place) *slot {
+	if p == nil {
+		return nil
+	}
+	for i := p.first(hash); !p.slots[i].free(); i = p.next(i) {
+		s := &p.slots[i]
+		if s.hash != hash {
+			continue
+		}
+		fetch(p.text[s.at:s.discAt()])
+		if p.place(s) == at {
+			return s
+		}
+	}
+	return nil
+}
+
+func (p *part) first(hash uint32) int { return int(hash) & (len(p.slots) - 1) }
+func (p *part) next(i int) int        { return (i + 1) & (len(p.slots) - 1) }
+
+// fetch looks at every line of a text that is about to be compared and written, so that the processor waits for all of
+// them at once and not for one after the other.
+func fetch(text string) {
+	const line = 64
+	var seen byte
+	for i := 0; i < len(text); i += line {
+		seen |= text[i]
+	}
+	runtime.KeepAlive(seen)
+}
+
+func (p *part) place(s *slot) place {
+	return place{p.text[s.at:s.pathAt()], p.text[s.pathAt():s.etagsAt()]}
+}
+
+func (p *part) owner(s *slot) keystore.Name { return keystore.Name(p.text[s.ownerAt():s.end()]) }
+
+// document returns one of the documents of an issuer. shared are the header values of the snapshot.
+func (p *part) document(s *slot, k kind, shared []string) Document {
+	d := Document{contentType: typeJSON, cacheControl: one(shared, int(s.cacheControl))}
+	switch k {
+	case kindRoot:
+		d.contentType = typeText
+		d.body, d.etag, d.length = rootLine, rootETag, rootLength
+	case kindDiscovery:
+		d.body, d.etag, d.length = p.text[s.discAt():s.ownerAt()], one(s.etags[:], 1), one(shared, int(s.discoveryLength))
+	default:
+		d.body, d.etag, d.length = p.text[s.jwksAt():s.discAt()], one(s.etags[:], 0), one(shared, int(s.jwksLength))
+	}
+	return d
+}
+
+// one returns a header value as net/http wants it. It cannot grow into its neighbour.
+func one(values []string, i int) []string { return values[i : i+1 : i+1] }
+
+// with returns a part that differs by e, all of whose places belong here; nil when nothing is left. hash is that of a
+// place, as find takes it.
+func (p *part) with(e edit, hash func(place) uint32, v *values) *part {
+	b := builder{values: v}
+	if p != nil {
+		for i := range p.slots {
+			s := &p.slots[i]
+			if _, changed := e[p.place(s)]; !s.free() && !changed {
+				b.keep(p, s)
+			}
+		}
+	}
+	for at, pg := range e {
+		if pg != nil {
+			b.add(hash(at), at, pg)
+		}
+	}
+	return b.part()
+}
+
+// values numbers header values that many documents have. It only grows: there are but a few hundred lengths.
+type values struct {
+	all   []string
+	where map[string]uint32
+}
+
+func (v values) clone() values {
+	where := maps.Clone(v.where)
+	if where == nil {
+		where = map[string]uint32{}
+	}
+	return values{slices.Clip(v.all), where}
+}
+
+func (v *values) number(text string) uint32 {
+	i, ok := v.where[text]
+	if !ok {
+		i = uint32(len(v.all)) //nolint:gosec // no more than documents
+		v.where[text], v.all = i, append(v.all, text)
+	}
+	return i
+}
+
+// builder collects the issuers of a part.
+type builder struct {
+	values *values
+	slots  []slot
+	text   strings.Builder
+}
+
+func (b *builder) keep(p *part, was *slot) {
+	s := *was
+	s.at = b.here()
+	b.text.WriteString(p.text[was.at:was.end()])
+	b.slots = append(b.slots, s)
+}
+
+func (b *builder) add(hash uint32, at place, pg *page) {
+	length := func(s string) uint32 { return uint32(len(s)) } //nolint:gosec // a document has at most 1 MiB
+	short := func(s string) uint8 { return uint8(len(s)) }    //nolint:gosec // see slot
+	b.slots = append(b.slots, slot{
+		hash: hash, at: b.here(),
+		host: short(at.host), path: short(at.path), owner: short(string(pg.owner)),
+		jwks: length(pg.jwks.body), discovery: length(pg.discovery.body),
+		cacheControl:    b.values.number(pg.cacheControl),
+		jwksLength:      b.values.number(strconv.Itoa(len(pg.jwks.body))),
+		discoveryLength: b.values.number(strconv.Itoa(len(pg.discovery.body))),
+	})
+	for _, s := range []string{at.host, at.path, pg.jwks.etag, pg.discovery.etag, pg.jwks.body, pg.discovery.body, string(pg.owner)} {
+		b.text.WriteString(s)
+	}
+}
+
+func (b *builder) here() uint32 { return uint32(b.text.Len()) } //nolint:gosec // 4 GiB in one of 256 parts
+
+func (b *builder) part() *part {
+	n := len(b.slots)
+	if n == 0 {
+		return nil
+	}
+	size := 2
+	for size < n+n/2 {
+		size *= 2
+	}
+	p := &part{slots: make([]slot, size), count: n, text: strings.Clone(b.text.String())}
+	for _, s := range b.slots {
+		tags := p.text[s.etagsAt():s.jwksAt()]
+		s.etags = [2]string{tags[:etagLength], tags[etagLength:]}
+		i := p.first(s.hash)
+		for !p.slots[i].free() {
+			i = p.next(i)
+		}
+		p.slots[i] = s
+	}
+	return p
+}
