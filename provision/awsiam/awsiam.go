@@ -37,10 +37,10 @@ type Options struct {
 
 // Client calls IAM and STS for one account.
 type Client struct {
-	iam    *iam.Client
-	sts    *sts.Client
-	region string
-	settle time.Duration
+	iam     *iam.Client
+	sts     *sts.Client
+	guessed bool // nobody said which region
+	settle  time.Duration
 }
 
 // Open makes a Client with the credentials and endpoints of the AWS SDK's usual chain: AWS_PROFILE, AWS_REGION,
@@ -54,13 +54,14 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the AWS configuration: %w", err)
 	}
-	if cfg.Region == "" {
+	guessed := cfg.Region == ""
+	if guessed {
 		cfg.Region = "us-east-1" // IAM is global; the SDK wants a region to sign for all the same
 	}
 	if o.Settle == 0 {
 		o.Settle = 2 * time.Minute
 	}
-	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), region: cfg.Region, settle: o.Settle}, nil
+	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), guessed: guessed, settle: o.Settle}, nil
 }
 
 // newRetryer slows down to what IAM grants. The SDK's retry quota is off: fifty roles behind a throttle use it up,
@@ -86,8 +87,11 @@ func (c *Client) Account(ctx context.Context) (Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	out, err := c.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil && c.guessed {
+		return Account{}, fmt.Errorf("%w; no region is set, and accounts outside the commercial partition need one (--region)", explain(err))
+	}
 	if err != nil {
-		return Account{}, fmt.Errorf("%w (region %s; accounts outside the commercial partition need --region)", explain(err), c.region)
+		return Account{}, explain(err)
 	}
 	return parseAccount(aws.ToString(out.Account), aws.ToString(out.Arn))
 }

@@ -2,6 +2,7 @@ package awsiam_test
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -378,6 +379,72 @@ func TestWhatCcoctlMadeIsReconciledAndDeleted(t *testing.T) {
 	apply(t, p, err)
 	if w.picture() != "" {
 		t.Errorf("left\n%s", w.picture())
+	}
+}
+
+func TestNoRegionIsNeeded(t *testing.T) {
+	s := fakeaws.Start(t, fakeaws.Options{})
+	for _, v := range s.Env() {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_DEFAULT_REGION", "")
+	for _, fault := range []fakeaws.Fault{{}, fakeaws.Fail(http.StatusForbidden, "InvalidClientTokenId", "The security token is invalid.")} {
+		s.Fault(func(fakeaws.Call) fakeaws.Fault { return fault })
+		c, err := awsiam.Open(t.Context(), awsiam.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := c.Account(t.Context())
+		if fault == (fakeaws.Fault{}) && (err != nil || a.ID != "123456789012" || a.Partition != "aws") ||
+			fault != (fakeaws.Fault{}) && (err == nil || !strings.Contains(err.Error(), "--region")) {
+			t.Errorf("got %+v, %v", a, err)
+		}
+	}
+}
+
+// A role and a provider as JSON are what the AWS CLI takes, and what ccoctl writes but for the improvements.
+func TestDryRunJSON(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	for _, tt := range []struct{ got, want string }{
+		{string(d.provider.CreateJSON()), `{
+	"Url": "https://oidc.example.com/c1",
+	"ClientIDList": [
+		"openshift",
+		"sts.amazonaws.com"
+	],
+	"Tags": [
+		{
+			"Key": "openshift.io/cloud-credential-operator/c1",
+			"Value": "owned"
+		},
+		{
+			"Key": "Name",
+			"Value": "c1"
+		},
+		{
+			"Key": "team",
+			"Value": "a"
+		}
+	]
+}
+`},
+		{string(d.roles[0].CreateJSON(d.trust)), `{"AssumeRolePolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",` +
+			`\"Principal\":{\"Federated\":\"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1\"},\"Action\":\"sts:AssumeRoleWithWebIdentity\",` +
+			`\"Condition\":{\"StringEquals\":{\"oidc.example.com/c1:aud\":[\"openshift\",\"sts.amazonaws.com\"],` +
+			`\"oidc.example.com/c1:sub\":[\"system:serviceaccount:openshift-0:node\",\"system:serviceaccount:openshift-0:operator\"]}}}]}",` +
+			`"Description":"OpenShift role for openshift-0/cloud-credentials","PermissionsBoundary":"arn:aws:iam::123456789012:policy/boundary",` +
+			`"RoleName":"c1-openshift-0-cloud-credentials","Tags":[{"Key":"openshift.io/cloud-credential-operator/c1","Value":"owned"},` +
+			`{"Key":"Name","Value":"c1"},{"Key":"team","Value":"a"}]}`},
+		{string(d.roles[0].PolicyJSON()), `{"PolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":[\"ec2:DescribeInstances\",` +
+			`\"ec2:RunInstances\"],\"Resource\":\"*\"}]}","PolicyName":"c1-openshift-0-cloud-credentials","RoleName":"c1-openshift-0-cloud-credentials"}`},
+		{string(awsiam.Role{}.PolicyJSON()), ""},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("got\n%s\nwant\n%s", tt.got, tt.want)
+		}
 	}
 }
 

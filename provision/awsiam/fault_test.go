@@ -258,9 +258,9 @@ func TestRefusalsAreOneSentence(t *testing.T) {
 		want  string
 	}{
 		{"no permission", fakeaws.Fail(http.StatusForbidden, "AccessDenied", "User: x is not authorized"),
-			"iam:GetRole: the caller's policy does not allow iam:GetRole (AWS says: User: x is not authorized)"},
+			"read role c1-openshift-0-cloud-credentials: the caller's policy does not allow iam:GetRole (AWS says: User: x is not authorized)"},
 		{"bad credentials", fakeaws.Fail(http.StatusForbidden, "InvalidClientTokenId", "The security token is invalid."),
-			"iam:GetRole: the caller's credentials are not good: The security token is invalid. (InvalidClientTokenId)"},
+			"read role c1-openshift-0-cloud-credentials: the caller's credentials are not good for iam:GetRole: The security token is invalid. (InvalidClientTokenId)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w.Fault(func(fakeaws.Call) fakeaws.Fault { return tt.fault })

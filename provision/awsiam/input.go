@@ -20,7 +20,7 @@ func jsonTags(tags []types.Tag) []map[string]string {
 // Without a thumbprint IAM finds out its own, so there is no placeholder to fill in.
 func (p Provider) CreateJSON() []byte {
 	in := struct {
-		Url            string //nolint:revive,staticcheck // AWS's name
+		Url            string
 		ClientIDList   []string
 		ThumbprintList []string `json:",omitempty"`
 		Tags           []map[string]string

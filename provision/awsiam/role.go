@@ -62,7 +62,7 @@ func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read role %s: %w", r.Name, err)
 	}
 	have := &roleState{
 		arn: aws.ToString(out.Role.Arn), description: aws.ToString(out.Role.Description),

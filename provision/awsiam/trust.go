@@ -55,11 +55,6 @@ func (s statement) isOurs(providerARN string) bool {
 		len(s.Principal) == 1 && slices.Equal(s.Principal["Federated"], []string{providerARN})
 }
 
-// names tells whether a statement that is not ours names the provider all the same.
-func (s statement) names(providerARN string) bool {
-	return !s.isOurs(providerARN) && slices.Contains(s.Principal["Federated"], providerARN)
-}
-
 // split is a trust policy seen from one provider.
 type split struct {
 	ours    []statement

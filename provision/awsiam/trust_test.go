@@ -1,6 +1,7 @@
 package awsiam
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -110,5 +111,28 @@ func TestASecondIssuerIsTrustedLikeTheFirst(t *testing.T) {
 				t.Errorf("a second time: %s, %q, %v", again, diff, err)
 			}
 		})
+	}
+}
+
+// Whatever others wrote, they find it where and as they left it.
+func TestStatementsOfOthersStayByteForByte(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		others := []string{adminStatement, ccoctlStatement, denyStatement, strings.Replace(adminStatement, "root", "role/x", 1)}
+		r.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+		others = others[:1+r.IntN(len(others))]
+		have := slices.Clone(others)
+		for range r.IntN(3) {
+			have = slices.Insert(have, r.IntN(len(have)+1), ourStatement)
+		}
+		d := parsed(t, policyOf(have...))
+		set, _, err := d.with(newTrust(), []string{subA})
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken, _, err := set.without(newARN)
+		if err != nil || taken.String() != policyOf(others...) || len(set.Statement) != len(others)+1 || d.String() != policyOf(have...) {
+			t.Fatalf("seed %d: %s\nbecame %s\nthen %s, %v", seed, d, set, taken, err)
+		}
 	}
 }
