@@ -37,9 +37,18 @@ type oneOrMany []string
 
 func (m oneOrMany) MarshalJSON() ([]byte, error) {
 	if len(m) == 1 {
-		return json.Marshal(m[0])
+		return plainly(m[0])
 	}
-	return json.Marshal([]string(m))
+	return plainly([]string(m))
+}
+
+// plainly is JSON in which <, > and & stand for themselves.
+func plainly(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
 }
 
 func (m *oneOrMany) UnmarshalJSON(b []byte) error {
@@ -269,9 +278,6 @@ func checkResource(r string) error {
 
 // normalized is a trust policy as AWS keeps it: compact, the members in AWS's order, lists of one as their value.
 func (d document) normalized() (string, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(d)
-	return strings.TrimSpace(b.String()), err
+	b, err := plainly(d)
+	return string(b), err
 }

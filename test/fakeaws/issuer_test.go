@@ -83,7 +83,7 @@ type issuer struct {
 	keys      []jose.JSONWebKey
 	discovery map[string]any
 	headers   http.Header // of the key set
-	moved     bool        // answers with a redirect
+	moved     bool        // answers with a redirect to the document
 	hits      map[string]int
 }
 
@@ -105,8 +105,8 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.hits[r.URL.Path]++
-	if i.moved {
-		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	if i.moved && r.URL.RawQuery == "" {
+		http.Redirect(w, r, r.URL.Path+"?moved", http.StatusFound)
 		return
 	}
 	switch "https://" + r.Host + r.URL.Path {

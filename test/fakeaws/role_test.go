@@ -46,10 +46,10 @@ func TestATrustPolicyComesBackInAWSsForm(t *testing.T) {
 	s := Start(t, Options{})
 	in := newRoleInput("r")
 	in.AssumeRolePolicyDocument = aws.String(`{ "Statement": { "Action": ["sts:AssumeRole"], "Principal": {"AWS": ["*"]},
-		"Condition": {"Bool": {"aws:SecureTransport": [true]}}, "Effect": "Allow" }, "Version": "2012-10-17" }`)
+		"Condition": {"Bool": {"aws:SecureTransport": [true]}, "StringLike": {"a:b": ["<&>", "*"]}}, "Effect": "Allow" }, "Version": "2012-10-17" }`)
 	must(iamOf(s).CreateRole(t.Context(), in))(t)
 	want := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole",` +
-		`"Condition":{"Bool":{"aws:SecureTransport":"true"}}}]}`
+		`"Condition":{"Bool":{"aws:SecureTransport":"true"},"StringLike":{"a:b":["<&>","*"]}}}]}`
 	if got := s.State().Roles[0].Trust; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
