@@ -1,0 +1,212 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/cluster"
+)
+
+// TestMigrateScripts runs testdata/awsmigrate/*.txtar against the real program, a played account and a played cluster.
+func TestMigrateScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "awsmigrate"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "serve": serve, "kids": setKids, "keyset": writeKeySet, "order": inOrder,
+			"fakeaws": accounts{t}.start, "calls": calls, "account": printAccount, "iam": callIAM,
+			"plane": startPlane, "signs": planeSigns, "past": setPast,
+		},
+		Setup: func(env *testscript.Env) error {
+			env.Values[accountKey{}] = &fakeAccount{}
+			env.Values[planeKey{}] = &fakePlane{}
+			env.Setenv("KEYPOST_STORE", "file://./store")
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
+	})
+}
+
+type planeKey struct{}
+
+// fakePlane is a control plane of kube-apiservers that answers what aws migrate asks.
+type fakePlane struct {
+	openShift bool
+	pods      string // JSON
+	key       keystore.Public
+
+	mu      sync.Mutex
+	ports   []int
+	issuers []string
+}
+
+// startPlane plays the kube-apiservers of a cluster: plane kubernetes|openshift KEYFILE PODS ISSUER… Each signs as its
+// issuer, with the key of a public key file; PODS is a file with what the cluster answers for its pods. It writes the
+// kubeconfig $KUBECONFIG_FILE.
+func startPlane(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: plane kubernetes|openshift KEYFILE PODS ISSUER…")
+	}
+	p := ts.Value(planeKey{}).(*fakePlane)
+	keys, err := keystore.ParsePublicKeys(args[1], []byte(ts.ReadFile(args[1])))
+	ts.Check(err)
+	p.openShift, p.key, p.pods, p.issuers = args[0] == "openshift", keys[0], ts.ReadFile(args[2]), args[3:]
+	var first *httptest.Server
+	for i := range p.issuers {
+		s := httptest.NewTLSServer(p.handler(i))
+		ts.Defer(s.Close)
+		port, err := strconv.Atoi(s.URL[strings.LastIndex(s.URL, ":")+1:])
+		ts.Check(err)
+		p.mu.Lock()
+		p.ports = append(p.ports, port)
+		p.mu.Unlock()
+		ts.Setenv(fmt.Sprintf("SERVER%d", i+1), strings.TrimPrefix(s.URL, "https://"))
+		if first == nil {
+			first = s
+		}
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate().Raw})
+	file := filepath.Join(ts.MkAbs("."), "kubeconfig")
+	ts.Check(os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
+users: [{name: u, user: {token: good}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+`, first.URL, base64.StdEncoding.EncodeToString(ca)), 0o600))
+	ts.Setenv("KUBECONFIG_FILE", file)
+}
+
+func (p *fakePlane) handler(i int) http.Handler {
+	type m = map[string]any
+	mux := http.NewServeMux()
+	answer := func(pattern string, body func() any) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(body()) })
+	}
+	answer("GET /.well-known/openid-configuration", func() any { return m{"issuer": p.issuer(i)} })
+	answer("GET /openid/v1/jwks", func() any {
+		return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Key(), KeyID: string(p.key.ID()), Algorithm: p.key.Alg(), Use: "sig"}}}
+	})
+	answer("GET /apis/discovery.k8s.io/v1/namespaces/default/endpointslices", func() any {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		var items []any
+		for _, port := range p.ports {
+			items = append(items, m{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": port}}})
+		}
+		return m{"items": items}
+	})
+	answer("POST /api/v1/namespaces/default/serviceaccounts/default/token", func() any {
+		part := func(v any) string { return base64.RawURLEncoding.EncodeToString([]byte(asJSON(v))) }
+		return m{"status": m{"token": part(m{"kid": p.key.ID()}) + "." + part(m{"iss": p.issuer(i), "iat": 1, "exp": 601}) + ".c2ln"}}
+	})
+	answer("GET /api/v1/pods", func() any { return json.RawMessage(p.pods) })
+	if p.openShift {
+		answer("GET /apis/config.openshift.io/v1", func() any { return m{} })
+		answer("GET /apis/config.openshift.io/v1/authentications/cluster", func() any { return m{"spec": m{"serviceAccountIssuer": p.issuer(i)}} })
+	}
+	return mux
+}
+
+func (p *fakePlane) issuer(i int) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.issuers[i]
+}
+
+// planeSigns restarts a kube-apiserver with another issuer: signs NUMBER ISSUER.
+func planeSigns(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: signs NUMBER ISSUER")
+	}
+	p := ts.Value(planeKey{}).(*fakePlane)
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.issuers[n-1] = args[1]
+}
+
+// setPast sets a variable to a time before now: past NAME DURATION.
+func setPast(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: past NAME DURATION")
+	}
+	d, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	ts.Setenv(args[0], stamp(time.Now().Add(-d)))
+}
+
+// TestFinishGate: what the old trust waits for, to the second.
+func TestFinishGate(t *testing.T) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := &migration{f: &migrateFlags{from: "https://old.example.com"}}
+	for _, tt := range []struct {
+		name     string
+		lifetime time.Duration
+		now      time.Time
+		gate     keystore.Gate // "" is open
+	}{
+		{"nobody knows the lifetime", 0, since.Add(1000 * time.Hour), keystore.GateUndeclared},
+		{"at once", time.Hour, since, keystore.GateTokens},
+		{"a second too early", time.Hour, since.Add(time.Hour + 6*time.Minute - time.Second), keystore.GateTokens},
+		{"the lifetime and six minutes later", time.Hour, since.Add(time.Hour + 6*time.Minute), ""},
+		{"a clock a little behind", time.Hour, since.Add(-time.Minute), keystore.GateTokens},
+		{"a clock that is wrong", time.Hour, since.Add(-time.Minute - time.Second), keystore.GateClock},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := m.tokensGone(since, tt.lifetime, "test", tt.now)
+			gate, closed := errors.AsType[*keystore.NotYetError](err)
+			switch {
+			case tt.gate == "" && err != nil, tt.gate != "" && (!closed || gate.Gate != tt.gate):
+				t.Errorf("tokensGone = %v, want gate %q", err, tt.gate)
+			case tt.gate == keystore.GateTokens && !gate.Opens.Equal(since.Add(time.Hour+6*time.Minute)):
+				t.Errorf("opens at %v", gate.Opens)
+			}
+		})
+	}
+}
+
+func TestSignsOtherwise(t *testing.T) {
+	signers := []cluster.Signer{{Address: "a:1", Issuer: "https://new"}, {Address: "b:1", Issuer: "https://old"}, {Address: "c:1", Issuer: "https://new/"}}
+	got := strings.Join(signsOtherwise(signers, "https://new"), "\n")
+	if want := "the kube-apiserver at b:1 still signs as https://old\nthe kube-apiserver at c:1 still signs as https://new/"; got != want {
+		t.Errorf("signsOtherwise = %q, want %q", got, want)
+	}
+	if got := signsOtherwise(signers[:1], "https://new"); got != nil {
+		t.Errorf("signsOtherwise = %q, want nothing", got)
+	}
+}
+
+func TestBucketName(t *testing.T) {
+	for issuer, want := range map[string]string{
+		"https://prod-a-oidc.s3.us-east-1.amazonaws.com":            "prod-a",
+		"https://prod.a-oidc.s3.cn-north-1.amazonaws.com.cn":        "prod.a",
+		"https://prod-a-oidc.s3-us-gov-west-1.amazonaws.com":        "prod-a",
+		"https://mybucket.s3.us-east-1.amazonaws.com":               "",
+		"https://prod-a-oidc.s3.us-east-1.amazonaws.com/path":       "",
+		"https://prod-a-oidc.s3.us-east-1.amazonaws.com.evil.test":  "",
+		"https://oidc.example.com/prod-a-oidc.s3.us-east-1.example": "",
+	} {
+		if got := bucketName(issuer); got != want {
+			t.Errorf("bucketName(%s) = %q, want %q", issuer, got, want)
+		}
+	}
+}
