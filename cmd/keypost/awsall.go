@@ -71,6 +71,9 @@ func (r *awsRun) newJob(ctx context.Context, set roleSet) (*job, error) {
 	if err := awsiam.Check(j.provider, r.trust(""), set.roles); err != nil {
 		return nil, err
 	}
+	if r.f.bucket {
+		r.warn("--create-private-s3-bucket is not needed: keypostd serves the documents, so that there is no bucket to keep private")
+	}
 	if r.f.dryRun {
 		return j, nil
 	}
@@ -114,9 +117,6 @@ func (r *awsRun) checkStore(ctx context.Context, j *job) error {
 func (r *awsRun) run(ctx context.Context, j *job) error {
 	if err := r.identify(ctx); err != nil {
 		return err
-	}
-	if r.f.bucket {
-		r.journal.printf("--create-private-s3-bucket is not needed: keypostd serves the documents, and there is no bucket to keep private")
 	}
 	if r.f.diff {
 		return r.diffAll(ctx, j)

@@ -79,7 +79,7 @@ func (r *awsRun) dryRunAll(j *job) error {
 func (f *awsFlags) futureProviderARN() string {
 	account := awsiam.Account{ID: f.account, Partition: partition(f.region)}
 	if account.ID == "" {
-		account.ID = "<enter_account_id_here>"
+		account.ID = "ENTER_ACCOUNT_ID_HERE" // without <>, which JSON within JSON would make unrecognisable
 	}
 	return account.ProviderARN(f.issuerURL)
 }

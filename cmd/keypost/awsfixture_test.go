@@ -64,7 +64,7 @@ func calls(ts *testscript.TestScript, neg bool, args []string) {
 	for _, c := range s.Calls() {
 		counts[c.Action]++
 		if c.Write {
-			writes = append(writes, c.String())
+			writes = append(writes, c.Action)
 		}
 	}
 	s.ResetCalls()

@@ -102,6 +102,7 @@ func (f *awsFlags) findKeyPair() (keyPair, error) {
 // makeKeyPair writes what is missing of the pair.
 func (r *awsRun) makeKeyPair(k *keyPair) error {
 	if k.private == "" {
+		r.journal.printf("Reading public key")
 		return nil
 	}
 	if _, err := provision.OpenDir(r.f.outputDir); err != nil {
