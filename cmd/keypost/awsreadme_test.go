@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/provision/awsiam"
+)
+
+func provisionReadme(t *testing.T, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../provision/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
+}
+
+// The policy that the README tells people to use is the one that the calls are held against.
+func TestReadmePolicyIsWhatIsNeeded(t *testing.T) {
+	blocks := provisionReadme(t, "json")
+	if len(blocks) != 1 {
+		t.Fatalf("%d policies in the README, want 1", len(blocks))
+	}
+	var policy struct {
+		Statement []struct {
+			Effect, Resource string
+			Action           []string
+		}
+	}
+	if err := json.Unmarshal([]byte(blocks[0]), &policy); err != nil {
+		t.Fatal(err)
+	}
+	if s := policy.Statement; len(s) != 1 || s[0].Effect != "Allow" || s[0].Resource != "*" || !slices.Equal(s[0].Action, awsiam.Permissions()) {
+		t.Errorf("the README allows %+v; needed is %q", policy, awsiam.Permissions())
+	}
+}
+
+// Every command of the README has the flags that are there, and all that are required.
+func TestReadmeCommandsParse(t *testing.T) {
+	commands := provisionReadme(t, "sh")
+	if len(commands) < 5 {
+		t.Fatalf("%d commands in the README", len(commands))
+	}
+	for _, c := range commands {
+		args := strings.Fields(strings.ReplaceAll(c, "\\\n", " "))
+		cmd, rest, err := (&app{}).root().Find(args[1:])
+		if err == nil {
+			err = cmd.ParseFlags(rest)
+		}
+		if err == nil {
+			err = cmd.ValidateRequiredFlags()
+		}
+		if err != nil || args[0] != "keypost" || len(cmd.Flags().Args()) > 0 {
+			t.Errorf("%s: %v %q", c, err, cmd.Flags().Args())
+		}
+	}
+}
