@@ -41,9 +41,7 @@ func parseDocument(text string) (document, error) {
 	d := document{Version: in.Version, ID: in.ID}
 	if bytes.HasPrefix(bytes.TrimSpace(in.Statement), []byte("{")) {
 		d.Statement = []json.RawMessage{in.Statement} // IAM's grammar allows one without a list around it
-		return d, nil
-	}
-	if err := json.Unmarshal(in.Statement, &d.Statement); err != nil || len(d.Statement) == 0 {
+	} else if err := json.Unmarshal(in.Statement, &d.Statement); err != nil || len(d.Statement) == 0 {
 		return document{}, fmt.Errorf("the policy has no list of statements")
 	}
 	for _, s := range d.Statement {
@@ -230,12 +228,12 @@ func (d document) grants() (map[string]bool, error) {
 }
 
 func (s statement) grants() []string {
-	actions, resources := s.Elements["Action"], s.Elements["Resource"]
+	actions, resources := quoted(s.Elements["Action"]), quoted(s.Elements["Resource"])
 	if actions == nil { // all but these: it cannot be split without changing its meaning
-		actions = []string{"all but " + strings.Join(s.Elements["NotAction"], ", ")}
+		actions = []string{"all but " + plainly(s.Elements["NotAction"])}
 	}
 	if resources == nil {
-		resources = []string{"all but " + strings.Join(s.Elements["NotResource"], ", ")}
+		resources = []string{"all but " + plainly(s.Elements["NotResource"])}
 	}
 	condition := s.conditionLine()
 	var out []string
@@ -243,6 +241,20 @@ func (s statement) grants() []string {
 		for _, r := range resources {
 			out = append(out, fmt.Sprintf("%s %s on %s%s", s.Effect, a, r, condition))
 		}
+	}
+	return out
+}
+
+// plainly lists values for a reader, and so that two different lists never look the same.
+func plainly(values []string) string { return strings.Join(quoted(values), ", ") }
+
+func quoted(values []string) []string {
+	var out []string
+	for _, v := range values {
+		if v == "" || strings.ContainsAny(v, "\" ,\t\n") {
+			v = string(asJSON(v))
+		}
+		out = append(out, v)
 	}
 	return out
 }
@@ -261,7 +273,7 @@ func (s statement) conditions() []string {
 	for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
 		keys := s.Condition[operator]
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			out = append(out, fmt.Sprintf("%s %s %s", operator, key, strings.Join(keys[key], ", ")))
+			out = append(out, fmt.Sprintf("%s %s %s", plainly([]string{operator}), plainly([]string{key}), plainly(keys[key])))
 		}
 	}
 	return out

@@ -44,6 +44,8 @@ func TestComparePutsAdditionsBeforeRemovals(t *testing.T) {
 		{name: "a refusal goes: that is none", old: deny("s:A"), now: ab, late: 1},
 		{name: "a refusal changes: nothing is permitted in between that neither permits", old: deny("s:A"), now: strings.Replace(deny("s:B"), `"s:B"]`, `"s:B","s:C"]`, 1),
 			late: 3, lost: 1},
+		{name: "two values are not one with a comma", old: strings.Replace(ab, `"*"}`, `"*","Condition":{"StringEquals":{"k":["a","b"]}}}`, 1),
+			now: strings.Replace(ab, `"*"}`, `"*","Condition":{"StringEquals":{"k":"a, b"}}}`, 1), early: 2, late: 2, lost: 2},
 		{name: "a condition is another permission", old: ab, now: strings.Replace(ab, `"*"}`, `"*","Condition":{"Bool":{"k":true}}}`, 1), early: 2, late: 2, lost: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -198,6 +200,7 @@ func valuesText(r *rand.Rand, values []string) string {
 func FuzzParseDocument(f *testing.F) {
 	f.Add(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"s:A","Condition":{"Bool":{"k":true}}}]}`)
 	f.Add(`%7B%22Statement%22%3A%7B%22NotPrincipal%22%3A%7B%22AWS%22%3A%5B%22a%22%5D%7D%7D%7D`)
+	f.Add(`{"Statement":{"x":{}}}`)
 	f.Add(`{"Id":"x","Statement":[{"Action":[1,null]}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		d, err := parseDocument(text)

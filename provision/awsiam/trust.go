@@ -102,7 +102,7 @@ func (d document) with(t Trust, subjects []string) (document, []string, error) {
 	}
 	diff := diffLines(trustLines(sp.ours), trustLines([]statement{want}))
 	if len(diff) == 0 {
-		diff = []string{"- a second statement for " + t.ProviderARN}
+		diff = []string{"- a second statement for " + t.ProviderARN + ", or one in another spelling"}
 	}
 	d.Statement = slices.Insert(slices.Clone(sp.rest), sp.at, raw)
 	return d, diff, nil
