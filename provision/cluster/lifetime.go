@@ -20,18 +20,35 @@ type Lifetime struct {
 // ServiceAccountTokenProjection).
 const defaultLifetime = time.Hour
 
+// What kube-apiserver makes of a token that a pod asks for with exactly extendable and an audience of the cluster's own:
+// it lives for extended, for the sake of clients that read it once (--service-account-extend-token-expiration, on by
+// default; k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go).
+const (
+	extendable = 3607 * time.Second
+	extended   = 365 * 24 * time.Hour
+)
+
 // podsPerPage bounds what is held in memory, here and in the kube-apiserver.
 const podsPerPage = 500
 
 // TokenLifetime measures the longest lifetime that the pods of a cluster ask for in projected service account tokens
-// with one of the audiences. Ended pods count: their tokens may not have expired. It does not see tokens that are asked
-// for by other ways (kubectl create token, a controller's TokenRequest), nor pods that are gone.
+// with one of the audiences; where one of them is an audience of the cluster itself, the tokens that every pod has for
+// it count too. Ended pods count: their tokens may not have expired. It does not see tokens that are asked for by other
+// ways (kubectl create token, a controller's TokenRequest), nor pods that are gone.
 func TokenLifetime(ctx context.Context, a Access, audiences []string) (Lifetime, error) {
+	namespace, name, err := a.account()
+	if err != nil {
+		return Lifetime{}, err
+	}
 	_, server, err := a.open()
 	if err != nil {
 		return Lifetime{}, err
 	}
-	var l Lifetime
+	own, err := server.mint(ctx, namespace, name)
+	if err != nil {
+		return Lifetime{}, fmt.Errorf("have the cluster mint a token with its own audiences: %w", err)
+	}
+	c := count{audiences: audiences, own: own.audiences}
 	for next := ""; ; {
 		var page podPage
 		path := fmt.Sprintf("/api/v1/pods?limit=%d&continue=%s", podsPerPage, url.QueryEscape(next))
@@ -39,10 +56,10 @@ func TokenLifetime(ctx context.Context, a Access, audiences []string) (Lifetime,
 			return Lifetime{}, fmt.Errorf("list the pods: %w", err)
 		}
 		for _, p := range page.Items {
-			l.count(p, audiences)
+			c.add(p)
 		}
 		if next = page.Metadata.Continue; next == "" {
-			return l, nil
+			return c.Lifetime, nil
 		}
 	}
 }
@@ -75,26 +92,48 @@ type projectedToken struct {
 	Seconds  *int64 `json:"expirationSeconds"`
 }
 
-func (l *Lifetime) count(p pod, audiences []string) {
+// count adds up what pods ask for.
+type count struct {
+	Lifetime
+	audiences []string // that matter
+	own       []string // of the cluster
+}
+
+func (c *count) add(p pod) {
 	asks := false
 	for _, v := range p.Spec.Volumes {
 		for _, s := range v.Projected.Sources {
-			if s.Token == nil || !slices.Contains(audiences, s.Token.Audience) {
+			if s.Token == nil || !c.matters(s.Token.Audience) {
 				continue
 			}
 			asks = true
-			lifetime := defaultLifetime
-			if s.Token.Seconds != nil {
-				lifetime = time.Duration(*s.Token.Seconds) * time.Second
-			}
-			if lifetime > l.Longest {
-				l.Longest, l.Pod = lifetime, p.Metadata.Namespace+"/"+p.Metadata.Name
+			if d := c.lifetime(*s.Token); d > c.Longest {
+				c.Longest, c.Pod = d, p.Metadata.Namespace+"/"+p.Metadata.Name
 			}
 		}
 	}
 	if asks {
-		l.Pods++
+		c.Pods++
 	}
+}
+
+// matters: a volume without an audience gets the cluster's own.
+func (c *count) matters(audience string) bool {
+	if audience == "" {
+		return slices.ContainsFunc(c.own, func(own string) bool { return slices.Contains(c.audiences, own) })
+	}
+	return slices.Contains(c.audiences, audience)
+}
+
+func (c *count) lifetime(t projectedToken) time.Duration {
+	d := defaultLifetime
+	if t.Seconds != nil {
+		d = time.Duration(*t.Seconds) * time.Second
+	}
+	if d == extendable && (t.Audience == "" || slices.Contains(c.own, t.Audience)) {
+		return extended
+	}
+	return d
 }
 
 // ChosenIssuer reads spec.serviceAccountIssuer of OpenShift's authentication.config.openshift.io/cluster: what the

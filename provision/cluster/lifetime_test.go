@@ -40,14 +40,24 @@ func TestTokenLifetimeIsTheLongestThatPodsAskFor(t *testing.T) {
 		{[]string{"openshift", "sts.amazonaws.com"}, Lifetime{24 * time.Hour, "ns/b", 3}},
 		{[]string{"openshift"}, Lifetime{time.Hour, "ns/a", 2}},
 		{[]string{"nobody"}, Lifetime{}},
+		// An audience of the cluster's own: what every pod is given by default, and for a year.
+		{[]string{"openshift", "https://a.example.com"}, Lifetime{365 * 24 * time.Hour, "ns/b", 3}},
 	} {
 		got, err := TokenLifetime(t.Context(), p.access, tt.audiences)
 		if err != nil || got != tt.want {
 			t.Errorf("TokenLifetime(%q) = %+v, %v, want %+v", tt.audiences, got, err, tt.want)
 		}
 	}
-	if want := fmt.Sprint([]int{500, 500, 500, 500, 500, 500, 500, 500, 500}); fmt.Sprint(asked) != want {
+	if want := fmt.Sprint([]int{500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500}); fmt.Sprint(asked) != want {
 		t.Errorf("page sizes %v, want %v", asked, want)
+	}
+}
+
+func TestTokenLifetimeNeedsTheClustersOwnAudiences(t *testing.T) {
+	p := newPlane(t, []string{"https://a.example.com"}, nil)
+	p.access.ServiceAccount = "ns/absent"
+	if _, err := TokenLifetime(t.Context(), p.access, []string{"openshift"}); err == nil || !strings.Contains(err.Error(), "mint a token with its own audiences: the cluster answers 404") {
+		t.Errorf("TokenLifetime: %v", err)
 	}
 }
 

@@ -21,14 +21,14 @@ import (
 // Access is how a cluster is asked. What each question needs of the user of the kubeconfig:
 //
 //	Signers        list endpointslices (discovery.k8s.io) in default, create serviceaccounts/token for the account
-//	TokenLifetime  list pods in all namespaces
+//	TokenLifetime  list pods in all namespaces, create serviceaccounts/token for the account
 //	ChosenIssuer   get authentications/cluster (config.openshift.io), on OpenShift only
 //	PublicKeys     the ClusterRole system:service-account-issuer-discovery
 type Access struct {
 	Kubeconfig string // file; the rules of kubectl when empty
 	Context    string // the current one when empty
 
-	// ServiceAccount, NAMESPACE/NAME, is whom Signers has tokens minted for; default/default, which every namespace
+	// ServiceAccount, NAMESPACE/NAME, is for whom tokens are minted; default/default, which every namespace
 	// has and nobody should give rights to, when empty.
 	ServiceAccount string
 }
@@ -73,7 +73,7 @@ func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
 			return nil, fmt.Errorf("have the kube-apiserver at %s mint a token (each is asked at its own address): %w", address, err)
 		}
 		s.Address = address
-		signers = append(signers, s)
+		signers = append(signers, s.Signer)
 	}
 	return signers, nil
 }
@@ -154,15 +154,22 @@ func (s endpointSlice) hostPorts() []string {
 	return found
 }
 
-// mint asks for a token of minLifetime (TokenRequest, authentication.k8s.io/v1) and says what it carries.
-func (a api) mint(ctx context.Context, namespace, name, audience string) (Signer, error) {
+// minted is what a token says.
+type minted struct {
+	Signer
+	audiences []string
+}
+
+// mint asks for a token of minLifetime (TokenRequest, authentication.k8s.io/v1) and says what it carries. Without an
+// audience the cluster gives it its own, --api-audiences.
+func (a api) mint(ctx context.Context, namespace, name string, audiences ...string) (minted, error) {
 	request, err := json.Marshal(map[string]any{
 		"apiVersion": "authentication.k8s.io/v1",
 		"kind":       "TokenRequest",
-		"spec":       map[string]any{"audiences": []string{audience}, "expirationSeconds": int64(minLifetime.Seconds())},
+		"spec":       map[string]any{"audiences": audiences, "expirationSeconds": int64(minLifetime.Seconds())},
 	})
 	if err != nil {
-		return Signer{}, err
+		return minted{}, err
 	}
 	var reply struct {
 		Status struct {
@@ -171,34 +178,36 @@ func (a api) mint(ctx context.Context, namespace, name, audience string) (Signer
 	}
 	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/serviceaccounts/" + url.PathEscape(name) + "/token"
 	if err := a.create(ctx, path, request, &reply); err != nil {
-		return Signer{}, err
+		return minted{}, err
 	}
 	return readToken(reply.Status.Token)
 }
 
 // readToken reads what a token says. Its signature is not checked: it came from the signer itself, over TLS.
-func readToken(token string) (Signer, error) {
+func readToken(token string) (minted, error) {
 	errNoToken := errors.New("what it answers is no service account token")
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return Signer{}, errNoToken
+		return minted{}, errNoToken
 	}
 	var header struct {
 		KeyID keystore.KeyID `json:"kid"`
 	}
 	var claims struct {
-		Issuer  string `json:"iss"`
-		Issued  int64  `json:"iat"`
-		Expires int64  `json:"exp"`
+		Issuer    string   `json:"iss"`
+		Audiences []string `json:"aud"`
+		Issued    int64    `json:"iat"`
+		Expires   int64    `json:"exp"`
 	}
 	for i, into := range []any{&header, &claims} {
 		data, err := base64.RawURLEncoding.DecodeString(parts[i])
 		if err != nil || json.Unmarshal(data, into) != nil { // the cause would quote the token
-			return Signer{}, errNoToken
+			return minted{}, errNoToken
 		}
 	}
 	if header.KeyID == "" || claims.Issuer == "" || claims.Expires <= claims.Issued {
-		return Signer{}, errors.New("its token lacks one of kid, iss, iat and exp")
+		return minted{}, errors.New("its token lacks one of kid, iss, iat and exp")
 	}
-	return Signer{Issuer: claims.Issuer, KeyID: header.KeyID, Lifetime: time.Duration(claims.Expires-claims.Issued) * time.Second}, nil
+	lifetime := time.Duration(claims.Expires-claims.Issued) * time.Second
+	return minted{Signer{Issuer: claims.Issuer, KeyID: header.KeyID, Lifetime: lifetime}, claims.Audiences}, nil
 }

@@ -79,7 +79,7 @@ func (p *plane) handler(issuer string, replace map[string]http.HandlerFunc) http
 			p.asked = append(p.asked, string(body))
 			p.mu.Unlock()
 			w.WriteHeader(http.StatusCreated)
-			writeJSON(w, minted(fakeToken(`{"alg":"RS256","kid":"kid-of-`+issuer+`"}`, `{"iss":"`+issuer+`","iat":1000,"exp":1600}`)))
+			writeJSON(w, tokenReply(fakeToken(`{"alg":"RS256","kid":"kid-of-`+issuer+`"}`, `{"iss":"`+issuer+`","aud":["`+issuer+`"],"iat":1000,"exp":1600}`)))
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			writeJSON(w, map[string]any{"kind": "Status", "message": "not\nfound here"})
@@ -102,7 +102,7 @@ func port(s *httptest.Server) json.Number {
 
 func writeJSON(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) }
 
-func minted(token string) any { return map[string]any{"status": map[string]any{"token": token}} }
+func tokenReply(token string) any { return map[string]any{"status": map[string]any{"token": token}} }
 
 const signature = "c2VjcmV0LXNpZ25hdHVyZQ"
 
@@ -165,12 +165,12 @@ func TestSignersRefuses(t *testing.T) {
 		{"account mistyped", Access{ServiceAccount: "absent"}, nil, "NAMESPACE/NAME"},
 		{"a server is gone", Access{}, at(slicesPath, answer(200, m{"items": []m{{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": 1}}}}})), "have the kube-apiserver at 127.0.0.1:1 mint a token"},
 		{"no Status in the refusal", Access{}, at(tokenPath, answer(502, "<html>")), "the cluster answers 502"},
-		{"no token", Access{}, at(tokenPath, answer(201, minted(""))), "no service account token"},
+		{"no token", Access{}, at(tokenPath, answer(201, tokenReply(""))), "no service account token"},
 		{"no JSON", Access{}, at(tokenPath, answer(201, "x")), "not the JSON that was asked for"},
-		{"not base64url", Access{}, at(tokenPath, answer(201, minted("a.?."+signature))), "no service account token"},
-		{"without kid", Access{}, at(tokenPath, answer(201, minted(fakeToken(`{}`, `{"iss":"https://x","iat":1,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
-		{"without iss", Access{}, at(tokenPath, answer(201, minted(fakeToken(`{"kid":"k"}`, `{"iat":1,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
-		{"without exp", Access{}, at(tokenPath, answer(201, minted(fakeToken(`{"kid":"k"}`, `{"iss":"https://x","iat":1}`)))), "lacks one of kid, iss, iat and exp"},
+		{"not base64url", Access{}, at(tokenPath, answer(201, tokenReply("a.?."+signature))), "no service account token"},
+		{"without kid", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{}`, `{"iss":"https://x","iat":1,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
+		{"without iss", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{"kid":"k"}`, `{"iat":1,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
+		{"without exp", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{"kid":"k"}`, `{"iss":"https://x","iat":1}`)))), "lacks one of kid, iss, iat and exp"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlane(t, []string{"https://a.example.com"}, tt.replace)

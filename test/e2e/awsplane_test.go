@@ -155,6 +155,14 @@ func TestAWSControlPlane(t *testing.T) {
 			t.Errorf("TokenLifetime = %+v, %v, want %+v", got, err, want)
 		}
 	})
+	t.Run("a token for the cluster itself lives for a year", func(t *testing.T) {
+		p.apply(t, fmt.Sprintf(podWithToken, "extended", `""`, 3607))
+		got, err := outside.TokenLifetime(t.Context(), access, []string{audience, oldIssuer})
+		if want := (outside.Lifetime{Longest: 365 * 24 * time.Hour, Pod: "default/extended", Pods: 2}); err != nil || got != want {
+			t.Errorf("TokenLifetime = %+v, %v, want %+v", got, err, want)
+		}
+	})
+	t.Run("what OpenShift is told to be is read", func(t *testing.T) { p.asOpenShift(t, access) })
 	t.Run("a service account that does not exist is named", func(t *testing.T) {
 		nobody := outside.Access{Kubeconfig: p.kubeconfig}
 		if _, err := outside.Signers(t.Context(), nobody, audience); err == nil || !strings.Contains(err.Error(), `serviceaccounts "default" not found`) {
@@ -177,6 +185,37 @@ func (p *plane) expectSigners(t *testing.T, a outside.Access, issuers ...string)
 			t.Errorf("signer %+v, want %+v with the key %s", s, want, kid)
 		}
 	}
+}
+
+// asOpenShift gives the cluster the one resource of OpenShift's that is read.
+func (p *plane) asOpenShift(t *testing.T, access outside.Access) {
+	p.apply(t, `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: authentications.config.openshift.io}
+spec:
+  group: config.openshift.io
+  scope: Cluster
+  names: {kind: Authentication, plural: authentications, singular: authentication, listKind: AuthenticationList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {serviceAccountIssuer: {type: string}}}}
+`)
+	p.apply(t, "apiVersion: config.openshift.io/v1\nkind: Authentication\nmetadata: {name: cluster}\nspec: {serviceAccountIssuer: https://old.example.com}\n")
+	if issuer, openShift, err := outside.ChosenIssuer(t.Context(), access); err != nil || !openShift || issuer != "https://old.example.com" {
+		t.Errorf("ChosenIssuer = %q, %t, %v", issuer, openShift, err)
+	}
+	p.kubectl(t, "delete", "crd", "authentications.config.openshift.io")
+	await(t, "it is no OpenShift any more", func(ctx context.Context) error {
+		if _, openShift, err := outside.ChosenIssuer(ctx, access); err != nil || openShift {
+			return fmt.Errorf("ChosenIssuer = %t, %w", openShift, err)
+		}
+		return nil
+	})
 }
 
 // leastRights asks as a user who has what the doc comment of outside.Access says, and no more.
