@@ -79,6 +79,7 @@ func (p *Publisher) Ready() error {
 var (
 	issuersDesc  = prometheus.NewDesc("keypost_issuers", "Issuer URLs whose documents are served.", nil, nil)
 	keysDesc     = prometheus.NewDesc("keypost_keys", "Published keys by state.", []string{"state"}, nil)
+	activeDesc   = prometheus.NewDesc("keypost_oldest_active_key_timestamp_seconds", "When the key that may sign for the longest time of all was allowed to; 0 when none may. A key taken over from elsewhere counts from then.", nil, nil)
 	rejectedDesc = prometheus.NewDesc("keypost_key_sets_rejected", "Key sets whose stored version is not served, by reason; the last good version is.", []string{"reason"}, nil)
 	completeDesc = prometheus.NewDesc("keypost_key_sets_last_complete_read_timestamp_seconds", "When everything in the store was last listed and read; 0 for never.", nil, nil)
 	failingDesc  = prometheus.NewDesc("keypost_key_sets_read_failing", "1 while the store cannot be listed.", nil, nil)
@@ -105,6 +106,7 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 	for i, s := range states {
 		gauge(keysDesc, float64(keys[i]), string(s))
 	}
+	gauge(activeDesc, float64(p.activeSince()))
 	for _, r := range reasons {
 		gauge(rejectedDesc, float64(rejected[r]), string(r))
 	}
@@ -114,6 +116,16 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(completeDesc, complete)
 	gauge(failingDesc, float64(boolToInt(p.failing)))
+}
+
+// activeSince is that of the key that has been active for the longest time, as Unix time; 0 without one.
+func (p *Publisher) activeSince() (oldest int64) {
+	for _, e := range p.entries {
+		if v := e.served; v != nil && !v.withdrawn && v.activeSince != 0 && (oldest == 0 || v.activeSince < oldest) {
+			oldest = v.activeSince
+		}
+	}
+	return oldest
 }
 
 func (p *Publisher) count() (keys [3]int, rejected map[Reason]int) {

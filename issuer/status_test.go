@@ -3,6 +3,7 @@ package issuer
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,6 +76,9 @@ keypost_issuers 4
 keypost_keys{state="active"} 3
 keypost_keys{state="next"} 1
 keypost_keys{state="retired"} 0
+# HELP keypost_oldest_active_key_timestamp_seconds When the key that may sign for the longest time of all was allowed to; 0 when none may. A key taken over from elsewhere counts from then.
+# TYPE keypost_oldest_active_key_timestamp_seconds gauge
+keypost_oldest_active_key_timestamp_seconds `+strconv.FormatInt(storetest.Time(0).Unix(), 10)+`
 # HELP keypost_key_sets_rejected Key sets whose stored version is not served, by reason; the last good version is.
 # TYPE keypost_key_sets_rejected gauge
 keypost_key_sets_rejected{reason="broken"} 1
@@ -92,7 +96,7 @@ keypost_key_sets_rejected{reason="url_not_permitted"} 0
 # HELP keypost_key_sets_read_failing 1 while the store cannot be listed.
 # TYPE keypost_key_sets_read_failing gauge
 keypost_key_sets_read_failing 0
-`, "keypost_issuers", "keypost_keys", "keypost_key_sets_rejected", "keypost_key_sets_read_failing")
+`, "keypost_issuers", "keypost_keys", "keypost_key_sets_rejected", "keypost_key_sets_read_failing", "keypost_oldest_active_key_timestamp_seconds")
 
 	b.store.Inject(failing(storetest.OpList, errors.New("connection refused")))
 	if err := b.Refresh(t.Context()); err == nil {

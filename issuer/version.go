@@ -43,6 +43,7 @@ type version struct {
 	digest           [sha256.Size]byte
 	urls, kids, gone lines
 	states           [3]int // next, active, retired
+	activeSince      int64  // when the longest active key became so, Unix time; 0 without an active key
 	withdrawn        bool
 	dev              bool
 
@@ -89,6 +90,9 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 	v := &version{generation: s.Generation(), digest: s.Digest(), issuers: s.Issuers(), withdrawn: s.Withdrawn(), dev: s.Dev()}
 	for _, k := range s.Keys() {
 		v.states[slices.Index(states[:], k.State)]++
+		if since := k.PromotedAt.Unix(); k.State == keystore.Active && (v.activeSince == 0 || since < v.activeSince) {
+			v.activeSince = since
+		}
 	}
 	v.urls = linesOf(each(v.issuers, keystore.IssuerURL.String))
 	v.kids = linesOf(each(s.Keys(), func(k keystore.Key) string { return string(k.ID()) }))
