@@ -40,7 +40,8 @@ func TestARunMakesWhatIsWantedAndTheNextChangesNothing(t *testing.T) {
 		}
 	}
 	got := w.role(t, "c1-openshift-1-cloud-credentials")
-	if got.Boundary != boundary || got.Tags["openshift.io/cloud-credential-operator/c1"] != "owned" || got.Tags["Name"] != "c1" || got.Tags["team"] != "a" ||
+	if got.Boundary != boundary || got.Tags["openshift.io/cloud-credential-operator/c1"] != "owned" || got.Tags["Name"] != "c1" ||
+		got.Tags["team"] != "a" ||
 		got.Inline["c1-openshift-1-cloud-credentials"] != string(d.roles[1].Policy) || got.Description != d.roles[1].Description {
 		t.Errorf("made %+v", got)
 	}
@@ -67,7 +68,8 @@ func TestEveryDriftIsSeenAndRepaired(t *testing.T) {
 			return err
 		}, "- trust arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1 if StringLike oidc.example.com/c1:sub *"},
 		{"permissions", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role, PolicyDocument: aws.String(string(policy("*")))})
+			_, err := c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role,
+				PolicyDocument: aws.String(string(policy("*")))})
 			return err
 		}, "loses a permission: Allow * on *"},
 		{"permissions gone", func(ctx context.Context, c *iam.Client) error {
@@ -79,7 +81,8 @@ func TestEveryDriftIsSeenAndRepaired(t *testing.T) {
 			return err
 		}, "+ permissions boundary " + boundary},
 		{"another boundary", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: role, PermissionsBoundary: aws.String("arn:aws:iam::aws:policy/x")})
+			_, err := c.PutRolePermissionsBoundary(ctx, &iam.PutRolePermissionsBoundaryInput{RoleName: role,
+				PermissionsBoundary: aws.String("arn:aws:iam::aws:policy/x")})
 			return err
 		}, "- permissions boundary arn:aws:iam::aws:policy/x"},
 		{"description", func(ctx context.Context, c *iam.Client) error {
@@ -91,23 +94,29 @@ func TestEveryDriftIsSeenAndRepaired(t *testing.T) {
 			return err
 		}, "- tag team=b"},
 		{"managed policy", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})
+			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role,
+				PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})
 			return err
 		}, "+ managed policy arn:aws:iam::aws:policy/ReadOnlyAccess"},
 		{"client ID", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider, ClientID: aws.String("openshift")})
+			_, err := c.RemoveClientIDFromOpenIDConnectProvider(ctx,
+				&iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider, ClientID: aws.String("openshift")})
 			return err
 		}, "+ client ID openshift"},
 		{"thumbprint", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.UpdateOpenIDConnectProviderThumbprint(ctx, &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: provider, ThumbprintList: []string{strings.Repeat("b", 40)}})
+			_, err := c.UpdateOpenIDConnectProviderThumbprint(ctx,
+				&iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: provider, ThumbprintList: []string{strings.Repeat("b",
+					40)}})
 			return err
 		}, "- thumbprint " + strings.Repeat("b", 40)},
 		{"provider's tag", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider, TagKeys: []string{"team"}})
+			_, err := c.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: provider,
+				TagKeys: []string{"team"}})
 			return err
 		}, "+ tag team=a"},
 		{"role gone", func(ctx context.Context, c *iam.Client) error {
-			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})
+			_, err := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role,
+				PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})
 			if err == nil {
 				_, err = c.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: role})
 			}
@@ -154,7 +163,8 @@ func TestWhatOthersMadeIsNotTouched(t *testing.T) {
 	other := w.cluster(1)
 	other.provider.Owner, other.roles[0].Owner = awsiam.OwnedBy("c2"), awsiam.OwnedBy("c2")
 	before := w.picture()
-	if _, err := w.client.PlanProvider(t.Context(), w.account, other.provider); err == nil || !strings.Contains(err.Error(), "belongs to c1") || !strings.Contains(err.Error(), "--adopt") {
+	if _, err := w.client.PlanProvider(t.Context(), w.account, other.provider); err == nil || !strings.Contains(err.Error(),
+		"belongs to c1") || !strings.Contains(err.Error(), "--adopt") {
 		t.Errorf("provider of another cluster: %v", err)
 	}
 	if _, err := w.client.PlanRoles(t.Context(), other.trust, other.roles); err == nil || !strings.Contains(err.Error(), "belongs to c1") {
@@ -166,7 +176,8 @@ func TestWhatOthersMadeIsNotTouched(t *testing.T) {
 	other.provider.Adopt, other.roles[0].Adopt = true, true
 	w.mustRun(t, other)
 	w.mustPlanNothing(t, other)
-	if got := w.role(t, d.roles[0].Name); got.Tags["openshift.io/cloud-credential-operator/c2"] != "owned" || got.Tags["openshift.io/cloud-credential-operator/c1"] != "owned" {
+	if got := w.role(t, d.roles[0].Name); got.Tags["openshift.io/cloud-credential-operator/c2"] != "owned" ||
+		got.Tags["openshift.io/cloud-credential-operator/c1"] != "owned" {
 		t.Errorf("adopted: %v", got.Tags)
 	}
 }
@@ -177,7 +188,8 @@ func TestStatementsOfOthersStayAndAreNamed(t *testing.T) {
 	d := w.cluster(1)
 	name := aws.String(d.roles[0].Name)
 	old := `{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com"},` +
-		`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"c1-oidc.s3.us-east-1.amazonaws.com:sub":["system:serviceaccount:openshift-0:operator"]}}}`
+		`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"c1-oidc.s3.us-east-1.amazonaws.com:sub":["system:` +
+		`serviceaccount:openshift-0:operator"]}}}`
 	_, err := w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name,
 		AssumeRolePolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[` + old + `]}`),
 		Tags:                     []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")}}})
@@ -187,7 +199,8 @@ func TestStatementsOfOthersStayAndAreNamed(t *testing.T) {
 	was := w.role(t, *name).Trust
 	kept := strings.TrimSuffix(was[strings.Index(was, `"Statement":`)+len(`"Statement":`):], "}")
 	p, err := w.plan(t.Context(), d)
-	if want := "role c1-openshift-0-cloud-credentials has a statement for arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com too, which stays"; !slices.Contains(p.Notes, want) {
+	if want := "role c1-openshift-0-cloud-credentials has a statement for " +
+		"arn:aws:iam::123456789012:oidc-provider/c1-oidc.s3.us-east-1.amazonaws.com too, which stays"; !slices.Contains(p.Notes, want) {
 		t.Errorf("notes %q", p.Notes)
 	}
 	apply(t, p, err)
@@ -240,7 +253,8 @@ func TestAdditionsOfAllRolesComeBeforeRemovals(t *testing.T) {
 	}
 	p, err := w.plan(t.Context(), d)
 	if err != nil || len(p.Stages) != 2 || len(p.Stages[0]) != 5 || len(p.Stages[1]) != 5 ||
-		!strings.HasPrefix(strings.Join(p.Notes[1:], "\n"), "role c1-openshift-0-cloud-credentials loses a permission: Allow ec2:RunInstances on *") {
+		!strings.HasPrefix(strings.Join(p.Notes[1:], "\n"),
+			"role c1-openshift-0-cloud-credentials loses a permission: Allow ec2:RunInstances on *") {
 		t.Fatalf("%v\n%s", err, shown(p))
 	}
 	w.ResetCalls()
@@ -348,11 +362,15 @@ func TestWhatCcoctlMadeIsReconciledAndDeleted(t *testing.T) {
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(1)
 	arn := aws.String(d.trust.ProviderARN)
-	owned := []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")}, {Key: aws.String("Name"), Value: aws.String("c1")}}
+	owned := []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/c1"), Value: aws.String("owned")},
+		{Key: aws.String("Name"), Value: aws.String("c1")}}
 	name := aws.String(d.roles[0].Name)
-	ccoctl := `{ "Version": "2012-10-17", "Statement": [ { "Effect": "Allow", "Principal": { "Federated": "` + *arn + `" }, "Action": "sts:AssumeRoleWithWebIdentity", ` +
-		`"Condition":  { "StringEquals": { "oidc.example.com/c1:sub": [ "system:serviceaccount:openshift-0:operator"  , "system:serviceaccount:openshift-0:node" ] } } } ] }`
-	_, err := w.hand.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuer), ClientIDList: []string{"openshift", "sts.amazonaws.com"}})
+	ccoctl := `{ "Version": "2012-10-17", "Statement": [ { "Effect": "Allow", "Principal": { "Federated": "` + *arn +
+		`" }, "Action": "sts:AssumeRoleWithWebIdentity", ` +
+		`"Condition":  { "StringEquals": { "oidc.example.com/c1:sub": [ "system:serviceaccount:openshift-0:operator"  , "system:` +
+		`serviceaccount:openshift-0:node" ] } } } ] }`
+	_, err := w.hand.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{Url: aws.String(issuer),
+		ClientIDList: []string{"openshift", "sts.amazonaws.com"}})
 	if err == nil {
 		_, err = w.hand.TagOpenIDConnectProvider(t.Context(), &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: owned})
 	}
@@ -360,7 +378,8 @@ func TestWhatCcoctlMadeIsReconciledAndDeleted(t *testing.T) {
 		_, err = w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(ccoctl), Tags: owned})
 	}
 	if err == nil {
-		_, err = w.hand.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: name, PolicyName: name, PolicyDocument: aws.String(string(policy("ec2:RunInstances")))})
+		_, err = w.hand.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: name, PolicyName: name,
+			PolicyDocument: aws.String(string(policy("ec2:RunInstances")))})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -431,15 +450,19 @@ func TestDryRunJSON(t *testing.T) {
 	]
 }
 `},
-		{string(d.roles[0].CreateJSON(d.trust)), `{"AssumeRolePolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",` +
-			`\"Principal\":{\"Federated\":\"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1\"},\"Action\":\"sts:AssumeRoleWithWebIdentity\",` +
-			`\"Condition\":{\"StringEquals\":{\"oidc.example.com/c1:aud\":[\"openshift\",\"sts.amazonaws.com\"],` +
-			`\"oidc.example.com/c1:sub\":[\"system:serviceaccount:openshift-0:node\",\"system:serviceaccount:openshift-0:operator\"]}}}]}",` +
-			`"Description":"OpenShift role for openshift-0/cloud-credentials","PermissionsBoundary":"arn:aws:iam::123456789012:policy/boundary",` +
-			`"RoleName":"c1-openshift-0-cloud-credentials","Tags":[{"Key":"openshift.io/cloud-credential-operator/c1","Value":"owned"},` +
-			`{"Key":"Name","Value":"c1"},{"Key":"team","Value":"a"}]}`},
-		{string(d.roles[0].PolicyJSON()), `{"PolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":[\"ec2:DescribeInstances\",` +
-			`\"ec2:RunInstances\"],\"Resource\":\"*\"}]}","PolicyName":"c1-openshift-0-cloud-credentials","RoleName":"c1-openshift-0-cloud-credentials"}`},
+		{string(d.roles[0].CreateJSON(d.trust)),
+			`{"AssumeRolePolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",` +
+				`\"Principal\":{\"Federated\":\"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1\"},\"Action\":\"sts:` +
+				`AssumeRoleWithWebIdentity\",` +
+				`\"Condition\":{\"StringEquals\":{\"oidc.example.com/c1:aud\":[\"openshift\",\"sts.amazonaws.com\"],` +
+				`\"oidc.example.com/c1:sub\":[\"system:serviceaccount:openshift-0:node\",\"system:serviceaccount:openshift-0:operator\"]}}}]}",` +
+				`"Description":"OpenShift role for openshift-0/cloud-credentials","PermissionsBoundary":"arn:aws:iam::123456789012:policy/boundary",` +
+				`"RoleName":"c1-openshift-0-cloud-credentials","Tags":[{"Key":"openshift.io/cloud-credential-operator/c1","Value":"owned"},` +
+				`{"Key":"Name","Value":"c1"},{"Key":"team","Value":"a"}]}`},
+		{string(d.roles[0].PolicyJSON()), `{"PolicyDocument":"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":` +
+			`[\"ec2:DescribeInstances\",` +
+			`\"ec2:RunInstances\"],\"Resource\":\"*\"}]}","PolicyName":"c1-openshift-0-cloud-credentials","RoleName":` +
+			`"c1-openshift-0-cloud-credentials"}`},
 		{string(awsiam.Role{}.PolicyJSON()), ""},
 	} {
 		if tt.got != tt.want {
@@ -451,7 +474,8 @@ func TestDryRunJSON(t *testing.T) {
 func TestTrustReadsTheProvider(t *testing.T) {
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(0)
-	if _, err := w.client.Trust(t.Context(), d.trust.ProviderARN); err == nil || !strings.HasPrefix(err.Error(), "failed to get IAM Identity Provider: ") {
+	if _, err := w.client.Trust(t.Context(), d.trust.ProviderARN); err == nil || !strings.HasPrefix(err.Error(),
+		"failed to get IAM Identity Provider: ") {
 		t.Errorf("a provider that is not there: %v", err)
 	}
 	w.mustRun(t, d)

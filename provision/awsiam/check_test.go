@@ -54,18 +54,24 @@ func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
 		{name: "long tag", role: func(r *Role) { r.Tags = map[string]string{"k": strings.Repeat("x", 257)} }, want: "at most 256"},
 		{name: "tag characters", role: func(r *Role) { r.Tags = map[string]string{"k": "a;b"} }, want: "may hold"},
 		{name: "no owner", role: func(r *Role) { r.Owner = Owner{} }, want: "no owner"},
-		{name: "another issuer's provider", trust: func(tr *Trust) { tr.ProviderARN = oldARN }, want: "is for the issuer https://old.example.com"},
-		{name: "not a provider", trust: func(tr *Trust) { tr.ProviderARN = "arn:aws:iam::111122223333:role/x" }, want: "is not the ARN of an IAM OIDC"},
+		{name: "another issuer's provider", trust: func(tr *Trust) { tr.ProviderARN = oldARN },
+			want: "is for the issuer https://old.example.com"},
+		{name: "not a provider", trust: func(tr *Trust) { tr.ProviderARN = "arn:aws:iam::111122223333:role/x" },
+			want: "is not the ARN of an IAM OIDC"},
 		{name: "no account yet", trust: func(tr *Trust) { tr.ProviderARN = "" }},
 		{name: "role name", role: func(r *Role) { r.Name = "a b" }, want: "the name must have"},
 		{name: "description", role: func(r *Role) { r.Description = "α" }, want: "beyond Latin-1"},
 		{name: "no subjects", role: func(r *Role) { r.Subjects = nil }, want: "no service account"},
-		{name: "wildcard", role: func(r *Role) { r.Subjects = []string{"system:serviceaccount:ns:*"} }, want: "is not a service account's subject"},
+		{name: "wildcard", role: func(r *Role) { r.Subjects = []string{"system:serviceaccount:ns:*"} },
+			want: "is not a service account's subject"},
 		{name: "boundary", role: func(r *Role) { r.Boundary = "boundary" }, want: "is not the ARN of a managed policy"},
 		{name: "boundary of AWS", role: func(r *Role) { r.Boundary = "arn:aws:iam::aws:policy/PowerUserAccess" }},
-		{name: "boundary's partition", role: func(r *Role) { r.Boundary = "arn:aws-cn:iam::111122223333:policy/b" }, want: "of the partition aws-cn"},
-		{name: "managed policy's account", role: func(r *Role) { r.ManagedPolicies = []string{"arn:aws:iam::444455556666:policy/b"} }, want: "of account 444455556666"},
-		{name: "trust policy", role: func(r *Role) { r.Subjects = many(40, "system:serviceaccount:some-namespace:service-account-%d") }, want: "AWS allows 2048"},
+		{name: "boundary's partition", role: func(r *Role) { r.Boundary = "arn:aws-cn:iam::111122223333:policy/b" },
+			want: "of the partition aws-cn"},
+		{name: "managed policy's account", role: func(r *Role) { r.ManagedPolicies = []string{"arn:aws:iam::444455556666:policy/b"} },
+			want: "of account 444455556666"},
+		{name: "trust policy", role: func(r *Role) { r.Subjects = many(40, "system:serviceaccount:some-namespace:service-account-%d") },
+			want: "AWS allows 2048"},
 		{name: "trust policy, raised quota", trust: func(tr *Trust) { tr.MaxLength = 8192 },
 			role: func(r *Role) { r.Subjects = many(40, "system:serviceaccount:some-namespace:service-account-%d") }},
 		{name: "inline policy", role: func(r *Role) {
@@ -73,8 +79,10 @@ func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
 		}, want: "AWS allows 10240"},
 		{name: "white space is free", role: func(r *Role) { r.Policy = append(r.Policy, strings.Repeat(" ", 20000)...) }},
 		{name: "policy", role: func(r *Role) { r.Policy = []byte(`[]`) }, want: "not a JSON policy document"},
-		{name: "policy characters", role: func(r *Role) { r.Policy = []byte(strings.Replace(string(r.Policy), "s:A", "s:\u4e16", 1)) }, want: "Latin-1 only"},
-		{name: "collision", roles: []Role{{Name: "C-ns-secret", For: "CredentialsRequest ns/b (b.yaml)", Subjects: []string{subB}, Owner: OwnedBy("c")}},
+		{name: "policy characters", role: func(r *Role) { r.Policy = []byte(strings.Replace(string(r.Policy), "s:A", "s:\u4e16", 1)) },
+			want: "Latin-1 only"},
+		{name: "collision", roles: []Role{{Name: "C-ns-secret", For: "CredentialsRequest ns/b (b.yaml)", Subjects: []string{subB},
+			Owner: OwnedBy("c")}},
 			want: "CredentialsRequest ns/a (a.yaml) and CredentialsRequest ns/b (b.yaml) come to the same role name"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,7 +96,8 @@ func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
 				}()
 			}
 			err := Check(p, tr, append([]Role{r}, tt.roles...))
-			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n")) {
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) ||
+				strings.Contains(err.Error(), "\n")) {
 				t.Errorf("got %v, want one sentence with %q", err, tt.want)
 			}
 		})

@@ -41,7 +41,8 @@ func reason(call string, api smithy.APIError) string {
 	case "LimitExceeded":
 		return fmt.Sprintf("%s: a quota of the account is used up: %s", call, message)
 	case "OpenIdIdpCommunicationError":
-		return fmt.Sprintf("%s: IAM cannot reach the issuer to learn its certificate; publish it first, or give a thumbprint (AWS says: %s)", call, message)
+		return fmt.Sprintf("%s: IAM cannot reach the issuer to learn its certificate; publish it first, or give a thumbprint (AWS says: %s)",
+			call, message)
 	}
 	if message == "" {
 		return call + ": " + code

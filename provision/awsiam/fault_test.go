@@ -55,7 +55,8 @@ func jobs(t *testing.T) []job {
 			second.URL = newIssuer
 			to := awsiam.Trust{ProviderARN: w.account.ProviderARN(newIssuer), Issuer: newIssuer, Audiences: d.trust.Audiences}
 			m := awsiam.Move{Name: "c1", From: d.trust, To: to}
-			have, err := w.hand.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(m.From.ProviderARN)})
+			have, err := w.hand.GetOpenIDConnectProvider(ctx,
+				&iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(m.From.ProviderARN)})
 			if err == nil && have != nil {
 				err = planned(ctx, w, func(ctx context.Context) (plan, error) { return w.client.PlanProvider(ctx, w.account, second) })
 				if err == nil {
@@ -85,14 +86,21 @@ func (w *world) disarrange(t *testing.T, d desired) {
 		second(w.hand.TagRole(ctx, &iam.TagRoleInput{RoleName: role, Tags: []types.Tag{{Key: aws.String("team"), Value: aws.String("b")}}})),
 		second(w.hand.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: role, Description: aws.String("x")})),
 		second(w.hand.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: role})),
-		second(w.hand.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})),
-		second(w.hand.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role, PolicyDocument: aws.String(string(policy("a:B", "ec2:RunInstances")))})),
+		second(w.hand.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: role,
+			PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})),
+		second(w.hand.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: role,
+			PolicyDocument: aws.String(string(policy("a:B", "ec2:RunInstances")))})),
 		second(w.hand.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(
-			`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"sts:AssumeRole"}]}`)})),
-		second(w.hand.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("more")})),
-		second(w.hand.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("openshift")})),
-		second(w.hand.UpdateOpenIDConnectProviderThumbprint(ctx, &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{strings.Repeat("b", 40)}})),
-		second(w.hand.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, TagKeys: []string{"team"}})),
+			`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"sts:` +
+				`AssumeRole"}]}`)})),
+		second(w.hand.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn,
+			ClientID: aws.String("more")})),
+		second(w.hand.RemoveClientIDFromOpenIDConnectProvider(ctx,
+			&iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String("openshift")})),
+		second(w.hand.UpdateOpenIDConnectProviderThumbprint(ctx,
+			&iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{strings.Repeat("b", 40)}})),
+		second(w.hand.UntagOpenIDConnectProvider(ctx, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn,
+			TagKeys: []string{"team"}})),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +193,8 @@ func TestTroubleOnTheWayDoesNotShow(t *testing.T) {
 		fault   trouble
 	}{
 		{"the reply to every write is lost", fakeaws.Options{}, once(fakeaws.LoseReply(), writes)},
-		{"the reply to every write is lost, and shows late", fakeaws.Options{ConsistencyDelay: 300 * time.Millisecond}, once(fakeaws.LoseReply(), writes)},
+		{"the reply to every write is lost, and shows late", fakeaws.Options{ConsistencyDelay: 300 * time.Millisecond},
+			once(fakeaws.LoseReply(), writes)},
 		{"every call is refused once", fakeaws.Options{}, once(fakeaws.Unavailable(), all)},
 		{"every write meets another", fakeaws.Options{}, once(fakeaws.Fail(http.StatusConflict, "ConcurrentModification", "busy"), writes)},
 		{"IAM shows what is written late", fakeaws.Options{ConsistencyDelay: 700 * time.Millisecond}, once(fakeaws.Fault{}, all)},
@@ -260,7 +269,8 @@ func TestRefusalsAreOneSentence(t *testing.T) {
 		{"no permission", fakeaws.Fail(http.StatusForbidden, "AccessDenied", "User: x is not authorized"),
 			"read role c1-openshift-0-cloud-credentials: the caller's policy does not allow iam:GetRole (AWS says: User: x is not authorized)"},
 		{"bad credentials", fakeaws.Fail(http.StatusForbidden, "InvalidClientTokenId", "The security token is invalid."),
-			"read role c1-openshift-0-cloud-credentials: the caller's credentials are not good for iam:GetRole: The security token is invalid. (InvalidClientTokenId)"},
+			"read role c1-openshift-0-cloud-credentials: the caller's credentials are not good for iam:GetRole: " +
+				"The security token is invalid. (InvalidClientTokenId)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w.Fault(func(fakeaws.Call) fakeaws.Fault { return tt.fault })
@@ -282,7 +292,8 @@ func TestRefusalsAreOneSentence(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if err := p.Apply(t.Context(), 1, ignore); err == nil || !strings.Contains(err.Error(), "policy/typo does not exist") || time.Since(start) > 5*time.Second {
+		if err := p.Apply(t.Context(), 1, ignore); err == nil || !strings.Contains(err.Error(), "policy/typo does not exist") ||
+			time.Since(start) > 5*time.Second {
 			t.Errorf("a policy that is not there: %v after %s", err, time.Since(start))
 		}
 	}
@@ -296,11 +307,13 @@ func TestARoleThatAppearsMeanwhileIsNotTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const theirs = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"sts:AssumeRole"}]}`
+	const theirs = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},` +
+		`"Action":"sts:AssumeRole"}]}`
 	w.Fault(func(c fakeaws.Call) fakeaws.Fault {
 		if c.Action == "CreateRole" && c.Params["Description"] != "theirs" {
 			w.once.Do(func() {
-				_, err = w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(d.roles[0].Name), Description: aws.String("theirs"), AssumeRolePolicyDocument: aws.String(theirs)})
+				_, err = w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(d.roles[0].Name),
+					Description: aws.String("theirs"), AssumeRolePolicyDocument: aws.String(theirs)})
 			})
 		}
 		return fakeaws.Fault{}

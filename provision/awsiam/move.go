@@ -108,7 +108,8 @@ func (c *Client) adoptProvider(m Move, have *providerState) provision.Stage {
 		if len(missing) == 0 {
 			return nil
 		}
-		return []step{{in: &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(m.From.ProviderARN), Tags: missing}, diff: diff}}
+		return []step{{in: &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(m.From.ProviderARN), Tags: missing},
+			diff: diff}}
 	}
 	action := provision.Action{Verb: provision.Update, Thing: providerThing, Name: m.From.ProviderARN}
 	return c.action(action, steps(have), func(ctx context.Context) ([]step, error) {
@@ -137,7 +138,8 @@ func (c *Client) moveRole(m Move, b bearer) (provision.Stage, string, error) {
 	if len(steps) == 0 {
 		return nil, fmt.Sprintf("role %s trusts %s already", b.name, m.To.ProviderARN), nil
 	}
-	return c.action(provision.Action{Verb: provision.Update, Thing: roleThing, Name: b.name}, steps, func(ctx context.Context) ([]step, error) {
+	action := provision.Action{Verb: provision.Update, Thing: roleThing, Name: b.name}
+	return c.action(action, steps, func(ctx context.Context) ([]step, error) {
 		have, err := c.readRole(ctx, Role{Name: b.name})
 		if err != nil || have == nil {
 			return nil, err
@@ -159,7 +161,8 @@ func moveSteps(m Move, name string, trust document, tags []types.Tag) ([]step, e
 	}
 	text, err := both.fit(m.To.limit())
 	if err != nil {
-		return nil, fmt.Errorf("trust policy of role %s with the statements of both issuers %w: shorten it, or have the quota L-C07B4B0D raised", name, err)
+		return nil, fmt.Errorf("trust policy of role %s with the statements of both issuers %w: "+
+			"shorten it, or have the quota L-C07B4B0D raised", name, err)
 	}
 	return append(steps, step{in: trustInput(name, text), diff: diff}), nil
 }
@@ -206,13 +209,15 @@ func (m Move) stays(b bearer) ([]string, error) {
 		return nil, err
 	}
 	if len(sp.ours) == 0 {
-		return nil, fmt.Errorf("role %s trusts %s and not yet %s: run the move again before finishing it", b.name, m.From.ProviderARN, m.To.ProviderARN)
+		return nil, fmt.Errorf("role %s trusts %s and not yet %s: run the move again before finishing it", b.name, m.From.ProviderARN,
+			m.To.ProviderARN)
 	}
 	_, diff, err := b.trust.alongside(m.From, m.To)
 	if err != nil || len(diff) == 0 {
 		return nil, err
 	}
-	return []string{fmt.Sprintf("role %s trusts %s otherwise than %s; from then on only the former holds", b.name, m.To.ProviderARN, m.From.ProviderARN)}, nil
+	return []string{fmt.Sprintf("role %s trusts %s otherwise than %s; from then on only the former holds", b.name, m.To.ProviderARN,
+		m.From.ProviderARN)}, nil
 }
 
 // MovedAt is when the switch away from this provider was first seen complete, as SetMovedAt noted it; zero if never.

@@ -90,7 +90,8 @@ func TestAMoveSeesToRolesOfOthersFirst(t *testing.T) {
 	apply(t, p, err)
 	m := w.move(t, d)
 	before := w.picture()
-	if _, err := w.client.PlanMove(t.Context(), m); err == nil || !strings.Contains(err.Error(), "theirs (of c9)") || !strings.Contains(err.Error(), "--adopt") {
+	if _, err := w.client.PlanMove(t.Context(), m); err == nil || !strings.Contains(err.Error(), "theirs (of c9)") ||
+		!strings.Contains(err.Error(), "--adopt") {
 		t.Errorf("roles of others: %v", err)
 	}
 	if w.picture() != before {
@@ -108,7 +109,8 @@ func TestAMoveSeesToRolesOfOthersFirst(t *testing.T) {
 	m.Leave, m.Adopt = false, true
 	p, err = w.client.PlanMove(t.Context(), m)
 	apply(t, p, err)
-	if got := w.role(t, "theirs"); w.trusted(m)["theirs"] != "old new" || got.Tags["keypost.dev/owned"] != "owned" || got.Tags["openshift.io/cloud-credential-operator/c1"] != "" {
+	if got := w.role(t, "theirs"); w.trusted(m)["theirs"] != "old new" || got.Tags["keypost.dev/owned"] != "owned" ||
+		got.Tags["openshift.io/cloud-credential-operator/c1"] != "" {
 		t.Errorf("adopted %+v", got)
 	}
 	m.Adopt = false
@@ -123,7 +125,8 @@ func TestAMoveThatDoesNotFitChangesNothing(t *testing.T) {
 	w := newWorld(t, fakeaws.Options{})
 	d := w.cluster(3)
 	for i := range 12 {
-		d.roles[1].Subjects = append(d.roles[1].Subjects, "system:serviceaccount:openshift-long-namespace-name:service-account-with-a-long-name-"+string(rune('a'+i)))
+		d.roles[1].Subjects = append(d.roles[1].Subjects,
+			"system:serviceaccount:openshift-long-namespace-name:service-account-with-a-long-name-"+string(rune('a'+i)))
 	}
 	w.mustRun(t, d)
 	m := w.move(t, d)
@@ -151,7 +154,9 @@ func TestTheTimeOfTheSwitchIsKeptAtTheOldProvider(t *testing.T) {
 		}
 	}
 	w.mustPlanNothing(t, d)
-	_, err := w.hand.UntagOpenIDConnectProvider(t.Context(), &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(d.trust.ProviderARN), TagKeys: []string{"keypost.dev/moved-at"}})
+	_, err := w.hand.UntagOpenIDConnectProvider(t.Context(),
+		&iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(d.trust.ProviderARN),
+			TagKeys: []string{"keypost.dev/moved-at"}})
 	if err != nil {
 		t.Fatal(err)
 	}

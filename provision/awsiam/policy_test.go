@@ -42,11 +42,13 @@ func TestComparePutsAdditionsBeforeRemovals(t *testing.T) {
 		{name: "both do not fit together", old: big("s:A"), now: big("s:B"), late: 2, lost: 1},
 		{name: "a refusal comes: that is a loss", old: ab, now: deny("s:A"), late: 1, lost: 1},
 		{name: "a refusal goes: that is none", old: deny("s:A"), now: ab, late: 1},
-		{name: "a refusal changes: nothing is permitted in between that neither permits", old: deny("s:A"), now: strings.Replace(deny("s:B"), `"s:B"]`, `"s:B","s:C"]`, 1),
+		{name: "a refusal changes: nothing is permitted in between that neither permits", old: deny("s:A"), now: strings.Replace(deny("s:B"),
+			`"s:B"]`, `"s:B","s:C"]`, 1),
 			late: 3, lost: 1},
 		{name: "two values are not one with a comma", old: strings.Replace(ab, `"*"}`, `"*","Condition":{"StringEquals":{"k":["a","b"]}}}`, 1),
 			now: strings.Replace(ab, `"*"}`, `"*","Condition":{"StringEquals":{"k":"a, b"}}}`, 1), early: 2, late: 2, lost: 2},
-		{name: "a condition is another permission", old: ab, now: strings.Replace(ab, `"*"}`, `"*","Condition":{"Bool":{"k":true}}}`, 1), early: 2, late: 2, lost: 2},
+		{name: "a condition is another permission", old: ab, now: strings.Replace(ab, `"*"}`, `"*","Condition":{"Bool":{"k":true}}}`, 1),
+			early: 2, late: 2, lost: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now := parsed(t, tt.now)
@@ -119,7 +121,8 @@ func randomStatements(r *rand.Rand) []plain {
 			s.effect = "Deny"
 		}
 		if r.IntN(2) == 0 {
-			s.condition = map[string]map[string][]string{"StringEquals": {"k:a": pick("é"), "k:b": pick("v")}, "Bool": {"k:c": {"true"}}, "NumericLessThan": {"k:d": {"3.50"}}}
+			s.condition = map[string]map[string][]string{"StringEquals": {"k:a": pick("é"), "k:b": pick("v")}, "Bool": {"k:c": {"true"}},
+				"NumericLessThan": {"k:d": {"3.50"}}}
 		}
 		out = append(out, s)
 	}

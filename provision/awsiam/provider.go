@@ -43,7 +43,8 @@ func (c *Client) readProvider(ctx context.Context, arn string) (*providerState, 
 	if err != nil {
 		return nil, err
 	}
-	return &providerState{url: aws.ToString(out.Url), clientIDs: out.ClientIDList, thumbprints: out.ThumbprintList, tags: tagMap(out.Tags)}, nil
+	return &providerState{url: aws.ToString(out.Url), clientIDs: out.ClientIDList, thumbprints: out.ThumbprintList,
+		tags: tagMap(out.Tags)}, nil
 }
 
 // Trust reads what roles need to know of an existing provider.
@@ -58,7 +59,8 @@ func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
 	if have == nil {
 		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: there is no %s; make it with aws create-identity-provider", providerARN)
 	}
-	return Trust{ProviderARN: providerARN, Issuer: "https://" + hostPath(have.url), Audiences: slices.Sorted(slices.Values(have.clientIDs))}, nil
+	return Trust{ProviderARN: providerARN, Issuer: "https://" + hostPath(have.url),
+		Audiences: slices.Sorted(slices.Values(have.clientIDs))}, nil
 }
 
 // PlanProvider leads to p in account a. The provider is found by its URL; when it is not there, one of the same owner

@@ -140,7 +140,7 @@ func leftBehind(roles []listed, gone, providers []string) []string {
 // trusts tells whether a role's trust policy names a provider in any statement.
 func (l listed) trusts(arn string) (bool, error) {
 	d, err := parseDocument(l.trust)
-	if err != nil && !strings.Contains(l.trust, arn) && !strings.Contains(l.trust, url.PathEscape(arn)) && !strings.Contains(l.trust, url.QueryEscape(arn)) {
+	if plain, e := url.PathUnescape(l.trust); err != nil && e == nil && !strings.Contains(plain, arn) {
 		return false, nil // somebody else's, in a form that we do not know
 	}
 	if err != nil {
@@ -210,7 +210,10 @@ func (c *Client) removalSteps(ctx context.Context, name string) ([]step, error) 
 		})
 	}
 	for _, arn := range attached {
-		steps = append(steps, step{in: &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String(arn)}, diff: []string{"- managed policy " + arn}})
+		steps = append(steps, step{
+			in:   &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String(arn)},
+			diff: []string{"- managed policy " + arn},
+		})
 	}
 	return append(steps, step{in: &iam.DeleteRoleInput{RoleName: role}, done: []string{fmt.Sprintf("IAM Role %s deleted", name)}}), nil
 }

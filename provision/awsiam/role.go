@@ -168,11 +168,13 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 		}
 		return r.decide(t, have)
 	}
-	p.first = c.action(provision.Action{Verb: verb, Thing: roleThing, Name: r.Name}, d.first, func(ctx context.Context) ([]step, error) {
+	action := provision.Action{Verb: verb, Thing: roleThing, Name: r.Name}
+	p.first = c.action(action, d.first, func(ctx context.Context) ([]step, error) {
 		d, err := reread(ctx)
 		return d.first, err
 	})
-	p.later = c.action(provision.Action{Verb: provision.Update, Thing: roleThing, Name: r.Name}, d.later, func(ctx context.Context) ([]step, error) {
+	action.Verb = provision.Update
+	p.later = c.action(action, d.later, func(ctx context.Context) ([]step, error) {
 		d, err := reread(ctx)
 		return d.later, err
 	})
@@ -194,12 +196,13 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 		return decision{}, notOurs(roleThing+" "+r.Name, r.Owner, have.tags)
 	}
 	if a, _, ok := splitARN(t.ProviderARN); ok && have.arn != a.RoleARN(r.Name) {
-		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be told %s: keypost's roles have no path and exactly this name",
-			roleThing, r.Name, have.arn, a.RoleARN(r.Name))
+		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be told %s: "+
+			"keypost's roles have no path and exactly this name", roleThing, r.Name, have.arn, a.RoleARN(r.Name))
 	}
 	d := decision{notes: append([]string{"Existing role " + have.arn + " found"}, r.longSubjects()...)}
 	if have.boundary != "" && r.Boundary == "" { // taking it away would give the role more than it has
-		d.notes = append(d.notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name, have.boundary))
+		d.notes = append(d.notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name,
+			have.boundary))
 	}
 	d.first = r.attributeSteps(have)
 	if err := d.addTrust(t, r, have); err != nil {

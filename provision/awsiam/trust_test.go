@@ -26,9 +26,12 @@ func newTrust() Trust {
 const (
 	ccoctlStatement = `{ "Effect": "Allow", "Principal": { "Federated": "` + oldARN + `" }, "Action": "sts:AssumeRoleWithWebIdentity", ` +
 		`"Condition":  { "StringEquals": { "old.example.com:sub": [ "` + subA + `"  ] } } }`
-	adminStatement = `{"Sid":"break <glass> & go", "Effect":"Allow",  "Principal":{"AWS":"arn:aws:iam::111122223333:root"},"Action":"sts:AssumeRole"}`
-	denyStatement  = `{"Effect":"Deny","Principal":{"Federated":"` + oldARN + `"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"old.example.com:sub":"*:evil"}}}`
-	ourStatement   = `{"Effect":"Allow","Principal":{"Federated":"` + newARN + `"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":` +
+	adminStatement = `{"Sid":"break <glass> & go", "Effect":"Allow",  "Principal":{"AWS":"arn:aws:iam::111122223333:root"},"Action":` +
+		`"sts:AssumeRole"}`
+	denyStatement = `{"Effect":"Deny","Principal":{"Federated":"` + oldARN +
+		`"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"old.example.com:sub":"*:evil"}}}`
+	ourStatement = `{"Effect":"Allow","Principal":{"Federated":"` + newARN +
+		`"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":` +
 		`{"new.example.com/a:aud":["openshift","sts.amazonaws.com"],"new.example.com/a:sub":["` + subA + `","` + subB + `"]}}}`
 )
 
@@ -46,13 +49,16 @@ func TestOnlyOurOwnStatementIsSet(t *testing.T) {
 		{name: "there", have: policyOf(adminStatement, ourStatement), want: policyOf(adminStatement, ourStatement)},
 		{name: "there, written otherwise", have: policyOf(strings.NewReplacer(`"`+subA+`","`+subB+`"`, `"`+subB+`","`+subA+`","`+subA+`"`,
 			`:"sts:AssumeRoleWithWebIdentity"`, `:["sts:AssumeRoleWithWebIdentity"]`).Replace(ourStatement))},
-		{name: "missing: the old issuer's stays", have: policyOf(ccoctlStatement, adminStatement), want: policyOf(ccoctlStatement, adminStatement, ourStatement),
+		{name: "missing: the old issuer's stays", have: policyOf(ccoctlStatement, adminStatement), want: policyOf(ccoctlStatement,
+			adminStatement, ourStatement),
 			diff: []string{"+ trust " + newARN, "+ trust", "+ trust", "+ trust", "+ trust"}},
 		{name: "loosened", have: policyOf(loose, adminStatement), want: policyOf(ourStatement, adminStatement),
 			diff: []string{"- trust " + newARN + " if StringLike", "- trust", "- trust", "- trust", "+ trust", "+ trust", "+ trust", "+ trust"}},
 		{name: "another service account", have: policyOf(strings.Replace(ourStatement, "ns:b", "ns:c", 1)), want: policyOf(ourStatement),
-			diff: []string{"- trust " + newARN + " if StringEquals new.example.com/a:sub system:serviceaccount:ns:c", "+ trust " + newARN + " if StringEquals new.example.com/a:sub " + subB}},
-		{name: "twice", have: policyOf(ourStatement, adminStatement, ourStatement), want: policyOf(ourStatement, adminStatement), diff: []string{"- a second statement"}},
+			diff: []string{"- trust " + newARN + " if StringEquals new.example.com/a:sub system:serviceaccount:ns:c", "+ trust " + newARN +
+				" if StringEquals new.example.com/a:sub " + subB}},
+		{name: "twice", have: policyOf(ourStatement, adminStatement, ourStatement), want: policyOf(ourStatement, adminStatement),
+			diff: []string{"- a second statement"}},
 		{name: "a statement that we share is not ours", have: policyOf(shared), want: policyOf(shared, ourStatement),
 			diff: []string{"+", "+", "+", "+", "+"}},
 		{name: "a Deny is not ours", have: policyOf(strings.Replace(ourStatement, "Allow", "Deny", 1)),
@@ -88,19 +94,25 @@ func TestOnlyOurOwnStatementIsTaken(t *testing.T) {
 }
 
 func TestASecondIssuerIsTrustedLikeTheFirst(t *testing.T) {
-	const moved = `{"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"new.example.com/a:aud":["openshift","sts.amazonaws.com"],` +
+	const moved = `{"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"new.example.com/a:aud":["openshift",` +
+		`"sts.amazonaws.com"],` +
 		`"new.example.com/a:sub":["` + subA + `"]}},"Effect":"Allow","Principal":{"Federated":"` + newARN + `"}}`
-	withAud := strings.Replace(ccoctlStatement, `"StringEquals": {`, `"IpAddress":{"aws:SourceIp":"192.0.2.0/24"},"StringLike": {"old.example.com:aud":"only",`, 1)
+	withAud := strings.Replace(ccoctlStatement, `"StringEquals": {`,
+		`"IpAddress":{"aws:SourceIp":"192.0.2.0/24"},"StringLike": {"old.example.com:aud":"only",`, 1)
 	for _, tt := range []struct {
 		name, have, want string
 	}{
 		{"ccoctl's", policyOf(ccoctlStatement, adminStatement), policyOf(ccoctlStatement, adminStatement, moved)},
 		{"there already", policyOf(ccoctlStatement, moved), policyOf(ccoctlStatement, moved)},
-		{"there with more: the old one's is added, nothing goes", policyOf(ccoctlStatement, ourStatement), policyOf(ccoctlStatement, ourStatement, moved)},
-		{"its own conditions go along", policyOf(withAud), policyOf(withAud, `{"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"IpAddress":{"aws:SourceIp":"192.0.2.0/24"},`+
-			`"StringLike":{"new.example.com/a:aud":"only","new.example.com/a:sub":["`+subA+`"]}},"Effect":"Allow","Principal":{"Federated":"`+newARN+`"}}`)},
+		{"there with more: the old one's is added, nothing goes", policyOf(ccoctlStatement, ourStatement), policyOf(ccoctlStatement,
+			ourStatement, moved)},
+		{"its own conditions go along", policyOf(withAud), policyOf(withAud,
+			`{"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"IpAddress":{"aws:SourceIp":"192.0.2.0/24"},`+
+				`"StringLike":{"new.example.com/a:aud":"only","new.example.com/a:sub":["`+subA+`"]}},"Effect":"Allow","Principal":{"Federated":`+
+				`"`+newARN+`"}}`)},
 		{"what is refused stays refused", policyOf(denyStatement, ccoctlStatement), policyOf(denyStatement, ccoctlStatement,
-			`{"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"new.example.com/a:sub":"*:evil"}},"Effect":"Deny","Principal":{"Federated":"`+newARN+`"}}`, moved)},
+			`{"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"new.example.com/a:sub":"*:evil"}},"Effect":"Deny",`+
+				`"Principal":{"Federated":"`+newARN+`"}}`, moved)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, diff, err := parsed(t, tt.have).alongside(oldTrust(), newTrust())

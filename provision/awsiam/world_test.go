@@ -71,8 +71,9 @@ type desired struct {
 
 func (w *world) cluster(n int) desired {
 	d := desired{
-		provider: awsiam.Provider{URL: issuer, ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Owner: awsiam.OwnedBy("c1"), Tags: map[string]string{"team": "a"}},
-		trust:    awsiam.Trust{ProviderARN: w.account.ProviderARN(issuer), Issuer: issuer, Audiences: []string{"openshift", "sts.amazonaws.com"}},
+		provider: awsiam.Provider{URL: issuer, ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Owner: awsiam.OwnedBy("c1"),
+			Tags: map[string]string{"team": "a"}},
+		trust: awsiam.Trust{ProviderARN: w.account.ProviderARN(issuer), Issuer: issuer, Audiences: []string{"openshift", "sts.amazonaws.com"}},
 	}
 	for i := range n {
 		ns, secret := fmt.Sprintf("openshift-%d", i), "cloud-credentials"
@@ -87,7 +88,8 @@ func (w *world) cluster(n int) desired {
 }
 
 func policy(actions ...string) []byte {
-	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["%s"],"Resource":"*"}]}`, strings.Join(actions, `","`))
+	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["%s"],"Resource":"*"}]}`,
+		strings.Join(actions, `","`))
 }
 
 // plan checks and plans all of d.
