@@ -1,8 +1,7 @@
 package awsiam
 
-// Permissions lists the IAM actions that this package calls, sorted: what the caller's policy has to allow.
-// sts:GetCallerIdentity needs none. What a call with tags, a boundary or an attached policy needs besides is in: the
-// action for tagging alone, that is; the two others have no action of their own.
+// Permissions lists the IAM actions that the caller's policy has to allow, sorted. Besides those that are called, making
+// a thing with its tags takes the action that tags it; sts:GetCallerIdentity takes none.
 func Permissions() []string {
 	return []string{
 		"iam:AddClientIDToOpenIDConnectProvider",
