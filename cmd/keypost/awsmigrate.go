@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/cluster"
@@ -51,12 +50,14 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.from, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
 	fs.StringVar(&f.jwks, "jwks", "", "JWKS file or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
 	fs.BoolVar(&f.finish, "finish", false, "take OLD's statements and provider away")
-	fs.DurationVar(&f.tokenLifetime, "token-lifetime", 0, "the longest life of a token for AWS; the pods' own requests and the key set's policy count as well")
+	fs.DurationVar(&f.tokenLifetime, "token-lifetime", 0, "the longest life of a token for AWS, where pods and policy do not say")
 	fs.BoolVar(&f.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
-	fs.StringVar(&f.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster: to check its keys, and to see whether it was switched")
+	fs.StringVar(&f.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster: to check its keys, and to see whether it was switched")
 	fs.StringVar(&f.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
-	fs.StringVar(&f.cluster.ServiceAccount, "service-account", "", "NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
-	fs.StringVar(&f.name, "name", "", "the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)")
+	fs.StringVar(&f.cluster.ServiceAccount, "service-account", "",
+		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
+	fs.StringVar(&f.name, "name", "",
+		"the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)")
 	fs.StringVar(&f.region, "region", "", "AWS region whose IAM endpoint is called")
 	fs.StringVar(&f.account, "account", "", "ID of the only AWS account in which anything may be changed")
 	fs.StringArrayVar(&f.thumbprints, "thumbprint", nil, "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)")
@@ -86,8 +87,9 @@ func (f *migrateFlags) checkMigration() error {
 	case f.tokenLifetime < 0 || f.tokenLifetime%time.Second != 0:
 		return usagef("--token-lifetime %v: it must be whole seconds, not negative", f.tokenLifetime)
 	case f.finish && f.cluster.Kubeconfig == "":
-		return withHint(usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none of them signs as %s any more", f.from),
-			"where they cannot be asked, keypost aws delete --issuer-url %s takes the old trust away on your word", f.from)
+		return withHint(
+			usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none signs as %s any more", f.from),
+			"where they cannot be asked, keypost aws delete --name %s --issuer-url %s takes the old trust away on your word", f.name, f.from)
 	}
 	return nil
 }
@@ -226,22 +228,19 @@ func isCloudFront(issuer string) bool {
 
 // keepCloudFront says how to do without a move: what a bucket's own address cannot do, a distribution can.
 func (m *migration) keepCloudFront() error {
-	host := strings.TrimPrefix(m.f.from, "https://")
-	origin := "origin.oidc.example.com"
-	if u, err := keystore.ParseIssuerURL(m.f.issuerURL, false); err == nil {
-		origin = u.Host()
-	}
+	old, name := m.f.from, m.f.name
+	host := strings.TrimPrefix(old, "https://")
 	for _, line := range []string{
-		m.f.from + " is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the",
-		"distribution's origin changes, from the bucket to keypostd:",
-		fmt.Sprintf("  1. keypost issuer add %s --url %s --jwks %s --relying-party aws", m.f.name, m.f.from, m.f.from),
-		fmt.Sprintf("     keypost issuer set %s --edge-hold D --origin %s   (D: the distribution's longest time to keep a copy)", m.f.name, origin),
-		"  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront asks for:",
-		fmt.Sprintf("       issuerURLs: [..., %q]", m.f.name+"="+m.f.from),
-		fmt.Sprintf("       hostAliases: {%s: %s}", origin, host),
-		fmt.Sprintf("  3. keypost verify %s --connect %s:443   (TLS is checked for CloudFront's name then; the documents must be right)", m.f.from, origin),
-		fmt.Sprintf("  4. give the distribution the origin %s, HTTPS only, and a cache policy that follows Cache-Control", origin),
-		fmt.Sprintf("  5. keypost verify %s", m.f.from),
+		old + " is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the",
+		"distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:",
+		fmt.Sprintf("  1. keypost issuer add %s --url %s --jwks %s --relying-party aws", name, old, old),
+		fmt.Sprintf("     keypost issuer set %s --origin ORIGIN --edge-hold D   (the longest that the distribution keeps a copy)", name),
+		"  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront will ask for:",
+		fmt.Sprintf("       issuerURLs: [..., %q]", name+"="+old),
+		fmt.Sprintf("       hostAliases: {ORIGIN: %s}", host),
+		fmt.Sprintf("  3. https://ORIGIN/.well-known/openid-configuration must now show the issuer %s", old),
+		"  4. give the distribution the origin ORIGIN, HTTPS only, and a cache policy that follows Cache-Control",
+		fmt.Sprintf("  5. keypost verify %s", old),
 	} {
 		m.notice("%s", line)
 	}
@@ -265,7 +264,8 @@ func (m *migration) sayBucket() {
 	m.notice("Nothing trusts %s any more.", m.f.from)
 	if found := bucketHost.FindStringSubmatch(m.f.from); found != nil {
 		m.notice("Its bucket can go:")
-		m.notice("  aws s3 rm s3://%s --recursive --region %s && aws s3api delete-bucket --bucket %s --region %s", found[1], found[2], found[1], found[2])
+		bucket, region := found[1], found[2]
+		m.notice("  aws s3 rm s3://%s --recursive --region %s && aws s3api delete-bucket --bucket %s --region %s", bucket, region, bucket, region)
 	}
 	m.notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
 }

@@ -61,7 +61,8 @@ func (m *migration) gate(ctx context.Context) error {
 		if err := m.noteMoved(ctx, old, since, time.Time{}); err != nil { // it was switched back: the time starts anew
 			return err
 		}
-		return withHint(m.notYet(keystore.GateSigning, strings.Join(behind, "; ")), "switch the cluster; keypost aws migrate without --finish prints how")
+		return withHint(m.notYet(keystore.GateSigning, strings.Join(behind, "; ")),
+			"switch the cluster; keypost aws migrate without --finish prints how")
 	}
 	lifetime, source, err := m.tokenLife(ctx)
 	if err != nil {
@@ -142,10 +143,11 @@ func (m *migration) tokensGone(since time.Time, lifetime time.Duration, source s
 	opens := since.Add(lifetime + tokenSkew)
 	switch {
 	case lifetime == 0:
-		return withHint(m.notYet(keystore.GateUndeclared, "nobody says how long tokens live: no pod asks for one with these audiences, and neither --token-lifetime nor the key set's policy is given"),
+		return withHint(m.notYet(keystore.GateUndeclared, "nobody says how long tokens live: no pod asks for one with these "+
+			"audiences, and neither --token-lifetime nor the key set's policy is given"),
 			"give the longest expirationSeconds of any such token: --token-lifetime DURATION")
 	case since.After(now.Add(time.Minute)):
-		return m.notYet(keystore.GateClock, fmt.Sprintf("the switch is recorded for %s, which lies in the future: one of the clocks is wrong", stamp(since)))
+		return m.notYet(keystore.GateClock, "the switch is recorded for "+stamp(since)+", which lies in the future: one of the clocks is wrong")
 	case !now.Before(opens):
 		return nil
 	}

@@ -30,7 +30,8 @@ func (m *migration) wish(ctx context.Context) (*wish, error) {
 	}
 	found, err := m.readKeys(ctx, keyFlags{jwks: source})
 	if err != nil {
-		return nil, withHint(fmt.Errorf("read the keys of %s: %w", m.f.from, err), "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
+		return nil, withHint(fmt.Errorf("read the keys of %s: %w", m.f.from, err),
+			"where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 	}
 	p, err := m.f.publication(source, found.keys[0])
 	if err != nil {
@@ -70,8 +71,8 @@ func (m *migration) askCluster(ctx context.Context, w *wish) error {
 	}
 	for _, k := range w.keys {
 		if !slices.ContainsFunc(known, k.Equal) {
-			m.warn("%s publishes the key %s, which the cluster does not know: whoever holds it can speak for the cluster, also under %s; keypost key revoke ends that",
-				w.old, k.ID(), w.url)
+			m.warn("%s publishes the key %s, which the cluster does not know: whoever holds it can speak for the cluster, "+
+				"also under %s; keypost key revoke ends that", w.old, k.ID(), w.url)
 		}
 	}
 	measured, err := cluster.TokenLifetime(ctx, m.f.cluster, m.f.clientIDs)
@@ -91,7 +92,8 @@ func (w *wish) checkSigners(signers []cluster.Signer) error {
 			return withHint(fmt.Errorf("the kube-apiserver at %s signs as %s, which is neither %s nor %s", s.Address, s.Issuer, w.old, w.url),
 				"is this the right cluster? See --kubeconfig and --context")
 		case !slices.ContainsFunc(w.keys, func(k keystore.Public) bool { return k.ID() == s.KeyID }):
-			return fmt.Errorf("the kube-apiserver at %s signs with the key %s, which %s does not publish: its tokens are trusted nowhere", s.Address, s.KeyID, w.old)
+			return fmt.Errorf("the kube-apiserver at %s signs with the key %s, which %s does not publish: its tokens are trusted nowhere",
+				s.Address, s.KeyID, w.old)
 		}
 	}
 	return nil
@@ -132,7 +134,9 @@ func (w *wish) checkKeys(s keystore.KeySet) error {
 		case is:
 			return fmt.Errorf("key set %q (%s) has another key under the key ID %s than %s has", s.Name(), w.url, k.ID(), w.old)
 		default:
-			return withHint(fmt.Errorf("key set %q (%s) does not have the key %s of %s, so that no token signed with it would be trusted", s.Name(), w.url, k.ID(), w.old),
+			return withHint(
+				fmt.Errorf("key set %q (%s) does not have the key %s of %s, so that no token signed with it would be trusted",
+					s.Name(), w.url, k.ID(), w.old),
 				"keypost key add %s --jwks %s, if the cluster signs with it", s.Name(), w.old)
 		}
 	}
@@ -148,7 +152,8 @@ func (w *wish) plan() provision.Plan {
 	for _, k := range w.keys {
 		lines = append(lines, "+ key "+string(k.ID()))
 	}
-	return provision.Plan{Stages: []provision.Stage{{{Verb: provision.Create, Thing: "key set", Name: string(w.name) + " (" + w.url + ")", Diff: lines}}}}
+	made := provision.Action{Verb: provision.Create, Thing: "key set", Name: string(w.name) + " (" + w.url + ")", Diff: lines}
+	return provision.Plan{Stages: []provision.Stage{{made}}}
 }
 
 // publishMoved stores the key set unless it is there, and returns when no relying party can find it without a key.

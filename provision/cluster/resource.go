@@ -37,22 +37,24 @@ func isStatus(err error, code int) bool {
 // read gets a resource. Types are declared where they are used, with the members that are read: the typed client would
 // bring every API of Kubernetes into the program.
 func (a api) read(ctx context.Context, path string, into any) error {
-	return a.ask(ctx, http.MethodGet, path, nil, into)
-}
-
-func (a api) create(ctx context.Context, path string, body []byte, into any) error {
-	return a.ask(ctx, http.MethodPost, path, body, into)
-}
-
-func (a api) ask(ctx context.Context, method, path string, body []byte, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, http.NoBody)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Accept", "application/json")
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	return a.do(req, into)
+}
+
+func (a api) create(ctx context.Context, path string, body []byte, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+path, bytes.NewReader(body))
+	if err != nil {
+		return err
 	}
+	req.Header.Set("Content-Type", "application/json")
+	return a.do(req, into)
+}
+
+func (a api) do(req *http.Request, into any) error {
+	req.Header.Set("Accept", "application/json")
 	resp, err := a.client.Do(req)
 	if err != nil {
 		return oneLine(err)

@@ -247,8 +247,11 @@ func (p *plane) mint(ctx context.Context, client *http.Client, i int) (string, e
 	}
 	defer res.Body.Close()
 	var reply struct{ Status struct{ Token string } }
-	if err := json.NewDecoder(res.Body).Decode(&reply); err != nil || reply.Status.Token == "" {
-		return "", fmt.Errorf("no token: %s, %v", res.Status, err)
+	if err := json.NewDecoder(res.Body).Decode(&reply); err != nil {
+		return "", err
+	}
+	if reply.Status.Token == "" {
+		return "", fmt.Errorf("no token: %s", res.Status)
 	}
 	return reply.Status.Token, nil
 }
