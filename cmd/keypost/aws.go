@@ -20,7 +20,8 @@ import (
 // Source: github.com/openshift/cloud-credential-operator, pkg/cmd/provisioning/aws.
 func (a *app) aws() *cobra.Command {
 	return group("aws", "Register an issuer and roles with AWS; ccoctl aws, without a bucket",
-		a.awsCreateKeyPair(), a.awsCreateIdentityProvider(), a.awsCreateIAMRoles(), a.awsCreateAll(), a.awsDelete(), a.awsCreateRole(), a.awsMigrate())
+		a.awsCreateKeyPair(), a.awsCreateIdentityProvider(), a.awsCreateIAMRoles(), a.awsCreateAll(), a.awsDelete(),
+		a.awsCreateRole(), a.awsMigrate())
 }
 
 // awsFlags are those of all aws commands; each registers the groups that it knows.
@@ -85,7 +86,8 @@ func (f *awsFlags) provider(fs *pflag.FlagSet) {
 
 func (f *awsFlags) roles(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.requestsDir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
+	fs.StringVar(&f.requestsDir, "credentials-requests-dir", "",
+		"directory with CredentialsRequests (oc adm release extract --credentials-requests)")
 	fs.BoolVar(&f.techPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
 	fs.BoolVar(&f.prune, "prune", false, "delete the roles whose CredentialsRequest is gone")
 	f.boundaryFlag(fs)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,10 +55,6 @@ func (r *awsRun) createAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.logSkipped(set)
-	if r.f.dryRun {
-		return r.dryRunAll(j)
-	}
 	return r.run(ctx, j)
 }
 
@@ -70,9 +67,6 @@ func (r *awsRun) newJob(ctx context.Context, set roleSet) (*job, error) {
 	j := &job{keys: keys, provider: r.f.wantedProvider(), roles: set}
 	if err := awsiam.Check(j.provider, r.trust(""), set.roles); err != nil {
 		return nil, err
-	}
-	if r.f.bucket {
-		r.warn("--create-private-s3-bucket is not needed: keypostd serves the documents, so that there is no bucket to keep private")
 	}
 	if r.f.dryRun {
 		return j, nil
@@ -115,13 +109,22 @@ func (r *awsRun) checkStore(ctx context.Context, j *job) error {
 }
 
 func (r *awsRun) run(ctx context.Context, j *job) error {
-	if err := r.identify(ctx); err != nil {
-		return err
+	if !r.f.dryRun {
+		if err := r.identify(ctx); err != nil {
+			return err
+		}
+	}
+	r.logSkipped(j.roles)
+	if r.f.bucket {
+		r.warn("--create-private-s3-bucket is not needed: keypostd serves the documents, so that there is no bucket to keep private")
+	}
+	if r.f.dryRun {
+		return r.dryRunAll(j)
 	}
 	if r.f.diff {
 		return r.diffAll(ctx, j)
 	}
-	for _, step := range []func(context.Context, *job) error{r.makeKeys, r.publishKeys, r.makeProvider, r.makeRoles, r.handOver} {
+	for _, step := range []func(context.Context, *job) error{r.preflight, r.makeKeys, r.publishKeys, r.register, r.handOver} {
 		if err := step(ctx, j); err != nil {
 			return err
 		}
@@ -131,16 +134,34 @@ func (r *awsRun) run(ctx context.Context, j *job) error {
 
 // diffAll plans against what is there now; what is not published yet is part of it.
 func (r *awsRun) diffAll(ctx context.Context, j *job) error {
-	plan := j.localPlan()
-	provider, err := r.client.PlanProvider(ctx, r.account, j.provider)
+	plan, err := r.planAccount(ctx, j)
 	if err != nil {
 		return err
 	}
-	roles, err := r.planRoles(ctx, j.roles, r.trust(r.account.ProviderARN(r.f.issuerURL)))
-	if err != nil {
-		return err
+	return r.show(j.localPlan().Then(plan))
+}
+
+// planAccount leads to the provider and the roles. Now that the account is known, ARNs are held against it.
+func (r *awsRun) planAccount(ctx context.Context, j *job) (provision.Plan, error) {
+	trust := r.trust(r.account.ProviderARN(r.f.issuerURL))
+	if err := awsiam.Check(j.provider, trust, j.roles.roles); err != nil {
+		return provision.Plan{}, err
 	}
-	return r.show(plan.Then(provider).Then(roles))
+	plan, err := r.client.PlanProvider(ctx, r.account, j.provider)
+	if err != nil || r.f.requestsDir == "" {
+		return plan, err
+	}
+	roles, err := r.planRoles(ctx, j.roles, trust)
+	return plan.Then(roles), err
+}
+
+// preflight finds out before a new key set is published, and a wait of minutes, whether AWS has anything against it.
+func (r *awsRun) preflight(ctx context.Context, j *job) error {
+	if j.is {
+		return nil
+	}
+	_, err := r.planAccount(ctx, j)
+	return err
 }
 
 func (j *job) localPlan() provision.Plan {
@@ -151,7 +172,8 @@ func (j *job) localPlan() provision.Plan {
 	if j.keys.missing() {
 		plan.Stages = append(plan.Stages, provision.Stage{{Verb: provision.Create, Thing: "key pair", Name: j.keys.private}})
 	}
-	plan.Stages = append(plan.Stages, provision.Stage{{Verb: provision.Create, Thing: "key set", Name: string(j.wanted.name), Diff: []string{"+ " + j.wanted.url}}})
+	set := provision.Action{Verb: provision.Create, Thing: "key set", Name: string(j.wanted.name), Diff: []string{"+ " + j.wanted.url}}
+	plan.Stages = append(plan.Stages, provision.Stage{set})
 	return plan
 }
 
@@ -175,33 +197,30 @@ func (r *awsRun) publishKeys(ctx context.Context, j *job) error {
 	if k, _ := set.Key(j.wanted.key.ID()); k.State == keystore.Next {
 		r.warn("key %s is next in key set %q: the cluster may sign with it only once it is active (keypost key promote)", k.ID(), set.Name())
 	}
+	if addresses, err := j.site.addresses(ctx); err == nil && !set.Dev() {
+		if inside := hidden(addresses); len(inside) > 0 {
+			r.warn("%s leads to %s here; AWS must reach it on the public internet", r.f.issuerURL, strings.Join(inside, ", "))
+		}
+	}
 	return awaitServed(ctx, r.journal, j.site, set, j.wanted.key)
 }
 
-func (r *awsRun) makeProvider(ctx context.Context, j *job) error {
-	plan, err := r.client.PlanProvider(ctx, r.account, j.provider)
+// register makes the provider first: a role that trusts what is not there works for nobody.
+func (r *awsRun) register(ctx context.Context, j *job) error {
+	plan, err := r.planAccount(ctx, j)
 	if err != nil {
 		return err
 	}
 	return r.settle(ctx, plan)
 }
 
-func (r *awsRun) makeRoles(ctx context.Context, j *job) error {
-	if r.f.requestsDir == "" {
-		return nil // create-identity-provider
-	}
-	plan, err := r.planRoles(ctx, j.roles, r.trust(r.account.ProviderARN(r.f.issuerURL)))
-	if err != nil {
-		return err
-	}
-	if err := r.settle(ctx, plan); err != nil {
-		return err
-	}
-	return r.writeSecrets(j.roles)
-}
-
 // handOver gives the installer what it takes, and says what there is now and what comes next.
 func (r *awsRun) handOver(_ context.Context, j *job) error {
+	if r.f.requestsDir != "" {
+		if err := r.writeSecrets(j.roles); err != nil {
+			return err
+		}
+	}
 	if err := r.writeAuthentication(); err != nil || r.f.requestsDir == "" {
 		return err
 	}

@@ -180,7 +180,8 @@ func TestDryRunSaysWhatToFillIn(t *testing.T) {
 	} {
 		out := t.TempDir()
 		args := []string{"aws", "create-all", "--dry-run", "--name", "mycluster", "--region", tt.region, "--output-dir", out,
-			"--issuer-url", "https://oidc.example.com/mycluster", "--public-key-file", "testdata/ccoctl/signer.public", "--credentials-requests-dir", "testdata/ccoctl/requests"}
+			"--issuer-url", "https://oidc.example.com/mycluster", "--public-key-file", "testdata/ccoctl/signer.public",
+			"--credentials-requests-dir", "testdata/ccoctl/requests"}
 		if tt.account != "" {
 			args = append(args, "--account", tt.account)
 		}
@@ -237,7 +238,8 @@ func TestFlagsAreCcoctls(t *testing.T) {
 	for command, flags := range map[string]struct{ required, optional string }{
 		"create-key-pair":          {"", "output-dir"},
 		"create-identity-provider": {"name region issuer-url", "output-dir public-key-file dry-run create-private-s3-bucket"},
-		"create-iam-roles":         {"name credentials-requests-dir identity-provider-arn", "region output-dir dry-run permissions-boundary-arn enable-tech-preview"},
+		"create-iam-roles": {"name credentials-requests-dir identity-provider-arn",
+			"region output-dir dry-run permissions-boundary-arn enable-tech-preview"},
 		"create-all": {"name region credentials-requests-dir issuer-url",
 			"output-dir public-key-file dry-run create-private-s3-bucket permissions-boundary-arn enable-tech-preview"},
 		"delete": {"name region", ""},

@@ -101,7 +101,8 @@ func describe(s fakeaws.State) string {
 		fmt.Fprintf(&b, "provider %s\n  clients %s\n  tags %s\n", p.ARN, asJSON(sorted(p.ClientIDs)), asJSON(p.Tags))
 	}
 	for _, r := range s.Roles {
-		fmt.Fprintf(&b, "role %s\n  description %s\n  boundary %s\n  tags %s\n  trust %s\n", r.ARN, r.Description, r.Boundary, asJSON(r.Tags), r.Trust)
+		fmt.Fprintf(&b, "role %s\n  description %s\n  boundary %s\n", r.ARN, r.Description, r.Boundary)
+		fmt.Fprintf(&b, "  tags %s\n  trust %s\n", asJSON(r.Tags), r.Trust)
 		for name, policy := range r.Inline {
 			fmt.Fprintf(&b, "  inline %s %s\n", name, policy)
 		}

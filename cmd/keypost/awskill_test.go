@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/signingkey"
 	"github.com/keypost/keypost/test/fakeaws"
 )
@@ -162,7 +163,9 @@ func compareFiles(t *testing.T, got, want map[string][]byte) {
 // A reply that is lost after the call took effect, a refusal for being too fast, a server that is down for a moment:
 // one run gets past all of them.
 func TestCreateAllGetsPastFaults(t *testing.T) {
-	for name, fault := range map[string]func() fakeaws.Fault{"throttled": fakeaws.Throttle, "unavailable": fakeaws.Unavailable, "reply lost": fakeaws.LoseReply} {
+	for name, fault := range map[string]func() fakeaws.Fault{
+		"throttled": fakeaws.Throttle, "unavailable": fakeaws.Unavailable, "reply lost": fakeaws.LoseReply,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newCluster(t, fakeaws.Options{ConsistencyDelay: 300 * time.Millisecond})
@@ -173,10 +176,40 @@ func TestCreateAllGetsPastFaults(t *testing.T) {
 				}
 				return fakeaws.Fault{}
 			})
-			f.createAll(t)
+			out := f.createAll(t)
+			if !strings.Contains(out, "Identity Provider created with ARN: arn:aws:iam::") { // openshift/release gives up without it
+				t.Errorf("it does not say that the provider was created:\n%s", out)
+			}
 			if s := f.aws.State(); len(s.Providers) != 1 || len(s.Roles) != 2 {
 				t.Errorf("the account holds\n%s", describe(s))
 			}
 		})
+	}
+}
+
+// A caller that may do what awsiam.Permissions lists, and nothing else, gets through all of it.
+func TestLeastPermissionsSuffice(t *testing.T) {
+	t.Parallel()
+	f := newCluster(t, fakeaws.Options{
+		Policy: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":` + asJSON(awsiam.Permissions()) + `,"Resource":"*"}]}`,
+	})
+	f.createAll(t)
+	f.createAll(t, "--client-id", "vault", "--tighten", "--user-tags", "team=a", "--prune",
+		"--permissions-boundary-arn", "arn:aws:iam::123456789012:policy/b")
+	for _, args := range [][]string{{"--dry-run"}, {}} {
+		args = append([]string{"aws", "delete", "--name", "prod-a", "--region", "us-east-1"}, args...)
+		cmd := exec.CommandContext(t.Context(), "keypost", args...)
+		cmd.Env = f.env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if left := describe(f.aws.State()); left != "" {
+		t.Errorf("left over:\n%s", left)
+	}
+	for _, c := range f.aws.Calls() {
+		if c.Code == "AccessDenied" {
+			t.Errorf("%s was denied", c.Action)
+		}
 	}
 }

@@ -38,14 +38,18 @@ const progressEvery = 15 * time.Second
 
 // progress tells how a wait is getting on: in one changing line on a terminal, else in a line now and then.
 func (j *journal) progress(now time.Time, format string, args ...any) {
-	text := oneLine(fmt.Sprintf(format, args...))
-	switch {
-	case j.tty:
-		_, _ = fmt.Fprintf(j.w, "\r\x1b[K%s", text)
-		j.drawn = true
-	case format != j.phase || now.Sub(j.said) >= progressEvery:
+	if !j.tty && (format != j.phase || now.Sub(j.said) >= progressEvery) {
 		j.phase, j.said = format, now
-		j.lines.Print(text)
+		j.printf(format, args...)
+	}
+	j.show(format, args...)
+}
+
+// show draws a line that the next one replaces; only a terminal has such lines.
+func (j *journal) show(format string, args ...any) {
+	if j.tty {
+		_, _ = fmt.Fprintf(j.w, "\r\x1b[K%s", oneLine(fmt.Sprintf(format, args...)))
+		j.drawn = true
 	}
 }
 

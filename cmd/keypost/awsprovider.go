@@ -37,9 +37,6 @@ func (r *awsRun) createIdentityProvider(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.f.dryRun {
-		return r.dryRunAll(j)
-	}
 	return r.run(ctx, j)
 }
 

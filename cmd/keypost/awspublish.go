@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"syscall"
@@ -64,11 +65,15 @@ func (p publication) checkKey(s keystore.KeySet) error {
 	k, is := s.Key(p.key.ID())
 	switch {
 	case p.key.ID() == "":
-		return withHint(fmt.Errorf("%s is published already (key set %q), and tokens signed with a new key pair would not be trusted", p.url, s.Name()),
+		return withHint(
+			fmt.Errorf("%s is published already (key set %q), and tokens signed with a new key pair would not be trusted", p.url, s.Name()),
 			"give the public key of the cluster: --public-key-file FILE, or --output-dir with its key pair")
 	case !is || !k.Equal(p.key):
-		return withHint(fmt.Errorf("key set %q (%s) does not have the key %s of %s, so that no token signed with it would be trusted", s.Name(), p.url, p.key.ID(), p.source),
-			"give the key that the cluster signs with (--public-key-file), or make this one its next: keypost key add %s --public-key-file %s", s.Name(), p.source)
+		return withHint(
+			fmt.Errorf("key set %q (%s) does not have the key %s of %s, so that no token signed with it would be trusted",
+				s.Name(), p.url, p.key.ID(), p.source),
+			"give the key that the cluster signs with (--public-key-file), or make this one its next: keypost key add %s --public-key-file %s",
+			s.Name(), p.source)
 	case k.State == keystore.Retired:
 		return withHint(fmt.Errorf("key %s of %s is retired in key set %q: nothing may sign with it", p.key.ID(), p.source, s.Name()),
 			"give the key that the cluster signs with: --public-key-file FILE")
@@ -149,6 +154,17 @@ func (t site) addresses(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
+// hidden returns the addresses that AWS cannot reach: inside a company its own DNS may answer otherwise than the world's.
+func hidden(addresses []string) []string {
+	var list []string
+	for _, address := range addresses {
+		if a, err := netip.ParseAddrPort(address); err == nil && (a.Addr().IsPrivate() || a.Addr().IsLoopback()) {
+			list = append(list, a.Addr().String())
+		}
+	}
+	return list
+}
+
 // serves is nil when each of the addresses answers with both documents, and with the key in the JWKS.
 func (t site) serves(ctx context.Context, key keystore.Public) error {
 	addresses, err := t.addresses(ctx)
@@ -192,13 +208,15 @@ const patience = 6
 
 // awaitServed returns when the key of s is served at every address of the site and no older answer is left anywhere.
 func awaitServed(ctx context.Context, j *journal, t site, s keystore.KeySet, key keystore.Public) error {
+	defer j.clear()
 	seen, atOnce, err := awaitSeen(ctx, j, t, s, key)
 	if err != nil {
 		return err
 	}
 	until := settled(s, key.ID(), seen, atOnce)
 	for left := time.Until(until); left > 0; left = time.Until(until) {
-		j.progress(time.Now(), "%s is served; waiting until %s (%v) for older copies to run out: convergence and negative caching", t.url, stamp(until), left.Round(time.Second))
+		j.progress(time.Now(), "%s is served; waiting until %s (%v) for older answers to run out: convergence and negative caching",
+			t.url, stamp(until), left.Round(time.Second))
 		if err := pause(ctx, min(left, time.Second)); err != nil {
 			return err
 		}

@@ -49,6 +49,21 @@ func TestSettled(t *testing.T) {
 	}
 }
 
+// create-iam-roles asks for the same audiences as the create-all that made the provider, or the two undo each other.
+func TestAudiences(t *testing.T) {
+	usual := []string{"openshift", "sts.amazonaws.com"}
+	for _, tt := range []struct{ registered, want string }{
+		{"openshift sts.amazonaws.com", "openshift sts.amazonaws.com"},
+		{"openshift sts.amazonaws.com vault", "openshift sts.amazonaws.com"},
+		{"sts.amazonaws.com", "sts.amazonaws.com"},
+		{"vault", "vault"},
+	} {
+		if got := strings.Join(audiences(usual, strings.Fields(tt.registered)), " "); got != tt.want {
+			t.Errorf("audiences of %s: %s, want %s", tt.registered, got, tt.want)
+		}
+	}
+}
+
 // Where lines do not change, a wait is told of at its beginning and now and then; on a terminal, in one line.
 func TestProgress(t *testing.T) {
 	tell := func(tty bool) string {

@@ -60,6 +60,9 @@ func (r *awsRun) createRole(ctx context.Context, f *roleFlags) error {
 		return err
 	}
 	trust.ProviderARN = r.account.ProviderARN(f.issuerURL)
+	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil { // now ARNs also against the account
+		return err
+	}
 	if _, err := r.client.Trust(ctx, trust.ProviderARN); err != nil {
 		return withHint(err, "keypost aws create-identity-provider makes the provider")
 	}

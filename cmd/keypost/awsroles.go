@@ -53,19 +53,20 @@ func (r *awsRun) createIAMRoles(ctx context.Context, audiencesGiven bool) error 
 	if err := awsiam.Check(awsiam.Provider{}, trust, set.roles); err != nil {
 		return err
 	}
-	r.logSkipped(set)
 	if r.f.dryRun {
+		r.logSkipped(set)
 		return r.writeRoles(set, trust)
 	}
 	if err := r.identify(ctx); err != nil {
 		return err
 	}
+	r.logSkipped(set)
 	there, err := r.client.Trust(ctx, r.f.providerARN)
 	if err != nil {
 		return err
 	}
 	if !audiencesGiven {
-		trust.Audiences = there.Audiences
+		trust.Audiences = audiences(r.f.clientIDs, there.Audiences)
 	}
 	plan, err := r.planRoles(ctx, set, trust)
 	if err != nil {
@@ -75,6 +76,21 @@ func (r *awsRun) createIAMRoles(ctx context.Context, audiencesGiven bool) error 
 		return err
 	}
 	return r.finishRoles(set)
+}
+
+// audiences are those usual ones that a provider takes: what create-all wrote into the roles beside that provider. One
+// that takes none of them was made for others.
+func audiences(usual, registered []string) []string {
+	var both []string
+	for _, a := range usual {
+		if slices.Contains(registered, a) {
+			both = append(both, a)
+		}
+	}
+	if len(both) == 0 {
+		return registered
+	}
+	return both
 }
 
 // roleSet is what a directory of CredentialsRequests asks for.
@@ -141,7 +157,8 @@ func (r *awsRun) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust)
 		return plan, err
 	}
 	if len(set.requests) == 0 {
-		return plan, withHint(errors.New("--prune would delete every role, since no CredentialsRequest was found"), "keypost aws delete deletes them all")
+		return plan, withHint(errors.New("--prune would delete every role, since no CredentialsRequest was found"),
+			"keypost aws delete deletes them all")
 	}
 	var keep []string
 	for _, role := range set.roles {

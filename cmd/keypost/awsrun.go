@@ -75,10 +75,14 @@ func (r *awsRun) settle(ctx context.Context, p provision.Plan) error {
 	for _, note := range p.Notes {
 		r.journal.printf("%s", note)
 	}
+	total, made := actions(p), 0
+	defer r.journal.clear()
 	return p.Apply(ctx, awsiam.Parallel, func(done provision.Action) {
 		for _, line := range done.Done {
 			r.journal.printf("%s", line)
 		}
+		made++
+		r.journal.show("%d of %d changes made", made, total)
 	})
 }
 
