@@ -53,7 +53,7 @@ type fakePlane struct {
 	key       keystore.Public
 
 	mu      sync.Mutex
-	ports   []int
+	servers []*httptest.Server
 	issuers []string
 }
 
@@ -68,30 +68,33 @@ func startPlane(ts *testscript.TestScript, neg bool, args []string) {
 	keys, err := keystore.ParsePublicKeys(args[1], []byte(ts.ReadFile(args[1])))
 	ts.Check(err)
 	p.openShift, p.key, p.pods, p.issuers = args[0] == "openshift", keys[0], ts.ReadFile(args[2]), args[3:]
-	var first *httptest.Server
+	kubeconfig, err := p.listen(ts.MkAbs("."))
+	ts.Check(err)
+	for i, server := range p.servers {
+		ts.Defer(server.Close)
+		ts.Setenv(fmt.Sprintf("SERVER%d", i+1), strings.TrimPrefix(server.URL, "https://"))
+	}
+	ts.Setenv("KUBECONFIG_FILE", kubeconfig)
+}
+
+// listen starts a server per issuer and writes a kubeconfig for the first.
+func (p *fakePlane) listen(dir string) (kubeconfig string, err error) {
 	for i := range p.issuers {
 		s := httptest.NewTLSServer(p.handler(i))
-		ts.Defer(s.Close)
-		port, err := strconv.Atoi(s.URL[strings.LastIndex(s.URL, ":")+1:])
-		ts.Check(err)
 		p.mu.Lock()
-		p.ports = append(p.ports, port)
+		p.servers = append(p.servers, s)
 		p.mu.Unlock()
-		ts.Setenv(fmt.Sprintf("SERVER%d", i+1), strings.TrimPrefix(s.URL, "https://"))
-		if first == nil {
-			first = s
-		}
 	}
+	first := p.servers[0]
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate().Raw})
-	file := filepath.Join(ts.MkAbs("."), "kubeconfig")
-	ts.Check(os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
+	kubeconfig = filepath.Join(dir, "kubeconfig")
+	return kubeconfig, os.WriteFile(kubeconfig, fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 current-context: c
 clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
 users: [{name: u, user: {token: good}}]
 contexts: [{name: c, context: {cluster: c, user: u}}]
-`, first.URL, base64.StdEncoding.EncodeToString(ca)), 0o600))
-	ts.Setenv("KUBECONFIG_FILE", file)
+`, first.URL, base64.StdEncoding.EncodeToString(ca)), 0o600)
 }
 
 func (p *fakePlane) handler(i int) http.Handler {
@@ -108,8 +111,8 @@ func (p *fakePlane) handler(i int) http.Handler {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		var items []any
-		for _, port := range p.ports {
-			items = append(items, m{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": port}}})
+		for _, s := range p.servers {
+			items = append(items, m{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": json.Number(portOf(s))}}})
 		}
 		return m{"items": items}
 	})

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/fakeaws"
+)
+
+const movedFrom, movedTo = "https://prod-a-oidc.s3.us-east-1.amazonaws.com", "https://oidc.example.com/prod-a"
+
+// moveFixture is a cluster of ccoctl's with two roles, about to move.
+type moveFixture struct {
+	*clusterFixture
+	plane      *fakePlane
+	kubeconfig string
+}
+
+func newMove(t *testing.T) *moveFixture {
+	t.Helper()
+	f := &moveFixture{clusterFixture: newCluster(t, fakeaws.Options{}), plane: &fakePlane{pods: `{"items":[]}`, issuers: []string{movedFrom, movedFrom}}}
+	file := filepath.Join(f.out(), publicKeyName)
+	data, err := os.ReadFile(file)
+	checked{t}.Check(err)
+	keys, err := keystore.ParsePublicKeys(file, data)
+	checked{t}.Check(err)
+	f.plane.key = keys[0]
+	f.kubeconfig, err = f.plane.listen(f.dir)
+	checked{t}.Check(err)
+	for _, s := range f.plane.servers {
+		t.Cleanup(s.Close)
+	}
+	f.makeOld(t)
+	f.aws.ResetCalls()
+	return f
+}
+
+func (f *moveFixture) iam(t *testing.T) *iam.Client {
+	t.Helper()
+	var id, secret string
+	for _, kv := range f.aws.Env() {
+		if v, is := strings.CutPrefix(kv, "AWS_ACCESS_KEY_ID="); is {
+			id = v
+		} else if v, is := strings.CutPrefix(kv, "AWS_SECRET_ACCESS_KEY="); is {
+			secret = v
+		}
+	}
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRegion("us-east-1"), config.WithBaseEndpoint(f.aws.URL),
+		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(id, secret, "")))
+	checked{t}.Check(err)
+	return iam.NewFromConfig(cfg)
+}
+
+func (f *moveFixture) makeOld(t *testing.T) {
+	t.Helper()
+	client, c := f.iam(t), checked{t}
+	tags := []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/prod-a"), Value: aws.String("owned")}}
+	_, err := client.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{
+		Url: aws.String(movedFrom), ClientIDList: []string{"openshift", "sts.amazonaws.com"}, Tags: tags})
+	c.Check(err)
+	host := strings.TrimPrefix(movedFrom, "https://")
+	for _, name := range []string{"a", "b"} {
+		trust := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/%[1]s"},`+
+			`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"%[1]s:sub":["system:serviceaccount:ns:%[2]s"]}}}]}`, host, name)
+		_, err := client.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String("prod-a-ns-" + name), AssumeRolePolicyDocument: aws.String(trust), Tags: tags})
+		c.Check(err)
+	}
+}
+
+// switched has every kube-apiserver sign as the new issuer, for long enough.
+func (f *moveFixture) switched(t *testing.T) {
+	t.Helper()
+	f.plane.mu.Lock()
+	f.plane.issuers = []string{movedTo, movedTo}
+	f.plane.mu.Unlock()
+	_, err := f.iam(t).TagOpenIDConnectProvider(t.Context(), &iam.TagOpenIDConnectProviderInput{
+		OpenIDConnectProviderArn: aws.String("arn:aws:iam::123456789012:oidc-provider/" + strings.TrimPrefix(movedFrom, "https://")),
+		Tags:                     []types.Tag{{Key: aws.String("keypost.dev/moved-at"), Value: aws.String(stamp(time.Now().Add(-2 * time.Hour)))}}})
+	checked{t}.Check(err)
+	f.aws.ResetCalls()
+}
+
+func (f *moveFixture) command(ctx context.Context, more ...string) *exec.Cmd {
+	args := []string{"aws", "migrate", "--from-issuer-url", movedFrom, "--issuer-url", movedTo, "--jwks", filepath.Join(f.out(), publicKeyName),
+		"--kubeconfig", f.kubeconfig, "--token-lifetime", "1h",
+		"--dev", "--max-age", "1s", "--connect", f.address, "--ca-file", filepath.Join(f.dir, "ca.pem")}
+	cmd := exec.CommandContext(ctx, "keypost", append(args, more...)...)
+	cmd.Env = f.env
+	return cmd
+}
+
+func (f *moveFixture) migrate(t *testing.T, more ...string) {
+	t.Helper()
+	if out, err := f.command(t.Context(), more...).CombinedOutput(); err != nil {
+		t.Fatalf("migrate %v: %v\n%s", more, err, out)
+	}
+}
+
+// killAt runs migrate and kills it after call n took effect, before its reply is sent.
+func (f *moveFixture) killAt(t *testing.T, n int, more ...string) {
+	t.Helper()
+	cmd := f.command(t.Context(), more...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	started := make(chan struct{})
+	var killed atomic.Bool
+	f.aws.OnCall(func(i int, _ fakeaws.Call) {
+		<-started
+		if i >= n && killed.CompareAndSwap(false, true) {
+			_ = cmd.Process.Kill()
+		}
+	})
+	defer f.aws.OnCall(nil)
+	checked{t}.Check(cmd.Start())
+	close(started)
+	err := cmd.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !killed.Load() || err != nil && (!ok || exit.Exited()) {
+		t.Fatalf("migrate, to be killed at call %d: %v\n%s", n, err, &out)
+	}
+}
+
+// Wherever migrate is killed, at no time is a role without trust in the issuer that the cluster signs as, and the next
+// run completes it.
+func TestMigrateSurvivesAKillAfterEveryCall(t *testing.T) {
+	whole := newMove(t)
+	whole.migrate(t)
+	both, begin := describe(whole.aws.State()), len(whole.aws.Calls())
+	whole.switched(t)
+	whole.migrate(t, "--finish")
+	moved, finish := describe(whole.aws.State()), len(whole.aws.Calls())
+	if begin < 6 || finish < 6 || strings.Contains(moved, "prod-a-oidc") {
+		t.Fatalf("%d and %d calls lead to\n%s", begin, finish, moved)
+	}
+	for n := 1; n <= begin; n++ {
+		t.Run(fmt.Sprintf("call %d of %d", n, begin), func(t *testing.T) {
+			t.Parallel()
+			f := newMove(t)
+			f.killAt(t, n)
+			f.trusts(t, movedFrom)
+			f.migrate(t)
+			f.holds(t, both)
+		})
+	}
+	for n := 1; n <= finish; n++ {
+		t.Run(fmt.Sprintf("call %d of %d with --finish", n, finish), func(t *testing.T) {
+			t.Parallel()
+			f := newMove(t)
+			f.migrate(t)
+			f.switched(t)
+			f.killAt(t, n, "--finish")
+			f.trusts(t, movedTo)
+			f.migrate(t, "--finish")
+			f.holds(t, moved)
+		})
+	}
+}
+
+func (f *moveFixture) trusts(t *testing.T, issuer string) {
+	t.Helper()
+	s := f.aws.State()
+	found := false
+	for _, p := range s.Providers {
+		found = found || p.URL == issuer
+	}
+	for _, r := range s.Roles {
+		found = found && strings.Contains(r.Trust, "oidc-provider/"+strings.TrimPrefix(issuer, "https://"))
+	}
+	if !found || len(s.Roles) != 2 {
+		t.Errorf("the cluster signs as %s, and the account holds\n%s", issuer, describe(s))
+	}
+}
+
+func (f *moveFixture) holds(t *testing.T, want string) {
+	t.Helper()
+	if got := describe(f.aws.State()); got != want {
+		t.Errorf("the account holds\n%s\nand not\n%s", got, want)
+	}
+}
