@@ -202,7 +202,7 @@ func (r *awsRun) publishKeys(ctx context.Context, j *job) error {
 			r.warn("%s leads to %s here; AWS must reach it on the public internet", r.f.issuerURL, strings.Join(inside, ", "))
 		}
 	}
-	return awaitServed(ctx, r.journal, j.site, set, j.wanted.key)
+	return j.site.awaitServed(ctx, r.journal, set, j.wanted.key)
 }
 
 // register makes the provider first: a role that trusts what is not there works for nobody.

@@ -173,7 +173,7 @@ func (m *migration) publishMoved(ctx context.Context, w *wish) error {
 		return err
 	}
 	for _, k := range w.keys {
-		if err := awaitServed(ctx, m.journal, t, w.set, k); err != nil {
+		if err := t.awaitServed(ctx, m.journal, w.set, k); err != nil {
 			return err
 		}
 	}

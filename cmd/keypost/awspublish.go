@@ -207,9 +207,9 @@ func (t site) servesAt(ctx context.Context, address string, key keystore.Public)
 const patience = 6
 
 // awaitServed returns when the key of s is served at every address of the site and no older answer is left anywhere.
-func awaitServed(ctx context.Context, j *journal, t site, s keystore.KeySet, key keystore.Public) error {
+func (t site) awaitServed(ctx context.Context, j *journal, s keystore.KeySet, key keystore.Public) error {
 	defer j.clear()
-	seen, atOnce, err := awaitSeen(ctx, j, t, s, key)
+	seen, atOnce, err := t.awaitSeen(ctx, j, s, key)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func awaitServed(ctx context.Context, j *journal, t site, s keystore.KeySet, key
 	return nil
 }
 
-func awaitSeen(ctx context.Context, j *journal, t site, s keystore.KeySet, key keystore.Public) (seen time.Time, atOnce bool, err error) {
+func (t site) awaitSeen(ctx context.Context, j *journal, s keystore.KeySet, key keystore.Public) (seen time.Time, atOnce bool, err error) {
 	whole := settling(s)
 	every, deadline := min(2*time.Second, whole/5), time.Now().Add(patience*whole)
 	for look := 0; ; look++ {
