@@ -1,0 +1,24 @@
+{{- define "keypost.config" -}}
+dir: /var/lib/keypost
+issuerURLs: {{ toJson .Values.issuerURLs }}
+listen:
+  address: ":8443"
+  maxConnections: {{ .Values.maxConnections }}
+  drainDelay: {{ .Values.drainDelaySeconds }}s
+  drainTimeout: {{ .Values.drainTimeoutSeconds }}s
+  tls:
+    {{- if eq .Values.tls.mode "off" }}
+    mode: "off"
+    {{- else }}
+    mode: files
+    files: [{cert: /etc/keypost/tls/tls.crt, key: /etc/keypost/tls/tls.key}]
+    {{- end }}
+admin: {address: ":9090"}
+{{- with .Values.policy }}
+policy: {{ toJson . }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases: {{ toJson . }}
+{{- end }}
+log: {{ toJson .Values.log }}
+{{- end }}

@@ -1,0 +1,153 @@
+{{- define "keypost.pod" -}}
+{{- if include "keypost.mirrored" . -}}
+serviceAccountName: {{ include "keypost.fullname" . }}
+{{ end -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+terminationGracePeriodSeconds: {{ include "keypost.grace" . }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+securityContext: {{- include "keypost.podSecurity" . | nindent 2 }}
+{{- if include "keypost.mirrored" . }}
+initContainers: {{- include "keypost.mirror" . | nindent 2 }}
+{{- end }}
+containers:
+  - name: keypostd
+    image: {{ include "keypost.image" (list . .Values.image.keypostd) }}
+    imagePullPolicy: {{ .Values.image.pullPolicy }}
+    args: [--config, /etc/keypost/keypostd.yaml]
+    ports:
+      - {name: public, containerPort: 8443}
+      - {name: admin, containerPort: 9090}
+    startupProbe: # at most as long as keypostd waits for broken key sets, and a minute
+      httpGet: {path: /livez, port: admin}
+      periodSeconds: 1
+      failureThreshold: 60
+    readinessProbe:
+      httpGet: {path: /readyz, port: admin}
+      periodSeconds: 2
+      failureThreshold: 1
+    livenessProbe: # generous: a restart loses what a busy server still serves
+      httpGet: {path: /livez, port: admin}
+      periodSeconds: 10
+      timeoutSeconds: 5
+      failureThreshold: 6
+    securityContext: {{- include "keypost.containerSecurity" . | nindent 6 }}
+    resources: {{- toYaml .Values.resources | nindent 6 }}
+    volumeMounts:
+      - {name: config, mountPath: /etc/keypost/keypostd.yaml, subPath: keypostd.yaml, readOnly: true}
+      - {name: keysets, mountPath: /var/lib/keypost, readOnly: true}
+      {{- if ne .Values.tls.mode "off" }}
+      - {name: tls, mountPath: /etc/keypost/tls, readOnly: true} # no subPath: it is replaced while keypostd runs
+      {{- end }}
+volumes:
+  - name: config
+    configMap: {name: {{ include "keypost.fullname" . }}}
+  {{- if ne .Values.tls.mode "off" }}
+  - name: tls
+    secret: {secretName: {{ include "keypost.tlsSecret" . }}, defaultMode: 288} # 0440
+  {{- end }}
+  {{- if not (include "keypost.mirrored" .) }}
+  - name: keysets
+    configMap: {name: {{ .Values.store.configMap.name }}}
+  {{- else if not (include "keypost.stateful" .) }}
+  - name: keysets
+    emptyDir: {sizeLimit: {{ .Values.volume.size }}}
+  {{- end }}
+  {{- if include "keypost.mirrored" . }}
+  {{- include "keypost.mirrorVolumes" . | nindent 2 }}
+  {{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.topologyKeys }}
+topologySpreadConstraints:
+  {{- range . }}
+  - topologyKey: {{ . }}
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "keypost.selector" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The mirror is a native sidecar: keypostd starts once its copy is complete, so that a half-filled directory is
+never listed as if it were everything. After that the mirror's state never takes the pod out of service. */ -}}
+{{- define "keypost.mirror" -}}
+- name: mirror
+  image: {{ include "keypost.image" (list . .Values.image.keypost) }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  restartPolicy: Always
+  args:
+    - mirror
+    - --store
+    - {{ include "keypost.storeURL" . | quote }}
+    - --admin-address
+    - ":9091"
+    {{- range .Values.issuerURLs }}
+    - {{ printf "--issuer-url=%s" . | quote }}
+    {{- end }}
+    {{- range .Values.mirror.extraArgs }}
+    - {{ . | quote }}
+    {{- end }}
+    - /var/lib/keypost
+  ports:
+    - {name: mirror, containerPort: 9091}
+  env:
+    - {name: HOME, value: /nonexistent}
+    {{- if eq .Values.store.type "s3" }}
+    {{- with .Values.store.s3.webIdentity.roleARN }}
+    - {name: AWS_ROLE_ARN, value: {{ . | quote }}}
+    - {name: AWS_WEB_IDENTITY_TOKEN_FILE, value: /var/run/secrets/aws/token}
+    {{- end }}
+    {{- end }}
+    {{- with .Values.mirror.env }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- if and (eq .Values.store.type "s3") .Values.store.s3.credentialsSecret }}
+  envFrom:
+    - secretRef: {name: {{ .Values.store.s3.credentialsSecret }}}
+  {{- end }}
+  startupProbe: # passes with a complete copy, be it an earlier run's; a restart would gain nothing, so it may take a day
+    httpGet: {path: /readyz, port: mirror}
+    periodSeconds: 1
+    failureThreshold: 86400
+  securityContext: {{- include "keypost.containerSecurity" . | nindent 4 }}
+  resources: {{- toYaml .Values.mirror.resources | nindent 4 }}
+  volumeMounts:
+    - {name: keysets, mountPath: /var/lib/keypost}
+    {{- if eq .Values.store.type "kubernetes" }}
+    - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+    {{- else if .Values.store.s3.webIdentity.roleARN }}
+    - {name: token, mountPath: /var/run/secrets/aws, readOnly: true}
+    {{- end }}
+{{- end }}
+
+{{- define "keypost.mirrorVolumes" -}}
+{{- if eq .Values.store.type "kubernetes" }}
+- name: token
+  projected:
+    defaultMode: 288
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+      - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- else if .Values.store.s3.webIdentity.roleARN }}
+- name: token
+  projected:
+    defaultMode: 288
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600, audience: {{ .Values.store.s3.webIdentity.audience | quote }}}
+{{- end }}
+{{- end }}
