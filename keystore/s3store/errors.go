@@ -1,0 +1,83 @@
+package s3store
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// callError is a call that failed, in one sentence, without the SDK's request IDs and retry counts. It wraps the SDK's
+// error.
+type callError struct {
+	sentence string
+	err      error
+}
+
+func (e *callError) Error() string { return e.sentence }
+
+func (e *callError) Unwrap() error { return e.err }
+
+func code(err error) string {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+func status(err error) int {
+	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
+		return response.HTTPStatusCode()
+	}
+	return 0
+}
+
+// conflict tells that a condition was not met. 409 is S3's answer when two writers meet on the wire, 404 its answer to
+// an If-Match on an object that is gone; both say that nothing was written.
+func conflict(err error) bool {
+	switch status(err) {
+	case http.StatusPreconditionFailed, http.StatusConflict:
+		return true
+	}
+	return code(err) == "NoSuchKey"
+}
+
+func (s *Store) explain(err error, key string) error {
+	op, ok := errors.AsType[*smithy.OperationError](err)
+	if !ok {
+		return err
+	}
+	call := action(op.OperationName) + " on s3://" + s.o.Bucket + "/" + key
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return &callError{s.reason(call, api), err}
+	}
+	return &callError{call + ": " + op.Err.Error(), err}
+}
+
+// action names the IAM action of an operation: what an operator looks for in a policy.
+func action(operation string) string {
+	if operation == "ListObjectsV2" {
+		operation = "ListBucket"
+	}
+	return "s3:" + operation
+}
+
+func (s *Store) reason(call string, api smithy.APIError) string {
+	code, message := api.ErrorCode(), api.ErrorMessage()
+	switch code {
+	case "AccessDenied":
+		return fmt.Sprintf("the credentials do not allow %s (the store says: %s)", call, message)
+	case "ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch", "RequestTimeTooSkewed":
+		return fmt.Sprintf("the credentials are not good for %s: %s (%s)", call, message, code)
+	case "NoSuchBucket":
+		return fmt.Sprintf("%s: the bucket %s does not exist; nothing is concluded about the key sets in it", call, s.o.Bucket)
+	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException":
+		return fmt.Sprintf("%s: the bucket is in another region; name that one (region=…): %s", call, message)
+	}
+	if message == "" {
+		return call + ": " + code
+	}
+	return fmt.Sprintf("%s: %s (%s)", call, message, code)
+}

@@ -1,0 +1,110 @@
+package s3store
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// Options says where the key sets are and with whose rights. Bucket is required.
+type Options struct {
+	Bucket   string
+	Prefix   string // PATH[/PATH…]; empty for the whole bucket
+	Region   string // of the bucket; empty for the configured one
+	Profile  string // of the AWS configuration files; empty for the SDK's usual chain
+	RoleARN  string // a role to assume with those credentials
+	Endpoint string // base URL of an S3 server that is not AWS; https, or http on loopback
+	Account  string // 12 digits: the account that must own the bucket, or every call fails
+	KMSKey   string // ARN of the KMS key to encrypt with; empty for the bucket's default encryption
+}
+
+// ParseURL reads s3://BUCKET[/PREFIX][?region=][&profile=][&roleArn=][&endpoint=][&account=][&kmsKey=].
+func ParseURL(raw string) (Options, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "s3" || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" { // never quoted: a password may be in it
+		return Options{}, errors.New("the key store's URL is not of the form s3://BUCKET/PREFIX?region=REGION")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return Options{}, errors.New("the key store's URL has a query that cannot be read")
+	}
+	o := Options{Bucket: u.Host, Prefix: u.Path}
+	fields := map[string]*string{
+		"region": &o.Region, "profile": &o.Profile, "roleArn": &o.RoleARN,
+		"endpoint": &o.Endpoint, "account": &o.Account, "kmsKey": &o.KMSKey,
+	}
+	for name, values := range query {
+		field := fields[name]
+		if field == nil {
+			return Options{}, fmt.Errorf("s3:// URLs have no parameter %q; they have region, profile, roleArn, endpoint, account and kmsKey", name)
+		}
+		if len(values) != 1 || values[0] == "" {
+			return Options{}, fmt.Errorf("parameter %s of the key store's URL needs one value", name)
+		}
+		*field = values[0]
+	}
+	return o.checked()
+}
+
+// The forms keep what is put into keys, headers and policies from meaning anything there: "*" or "$" in a prefix would
+// be a wildcard in a policy, and some servers resolve "..".
+var (
+	bucketForm  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	prefixForm  = regexp.MustCompile(`^[A-Za-z0-9_=-][A-Za-z0-9_=.-]*(/[A-Za-z0-9_=-][A-Za-z0-9_=.-]*)*$`)
+	accountForm = regexp.MustCompile(`^[0-9]{12}$`)
+	roleForm    = regexp.MustCompile(`^arn:[a-z-]+:iam::[0-9]{12}:role/[\w+=,.@/-]+$`)
+	kmsForm     = regexp.MustCompile(`^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$`)
+)
+
+const maxPrefix = 512 // bytes; a whole key may have 1,024
+
+func (o Options) checked() (Options, error) {
+	o.Prefix = strings.Trim(o.Prefix, "/")
+	switch {
+	case !bucketForm.MatchString(o.Bucket):
+		return o, fmt.Errorf("%q is not the name of an S3 bucket: lower-case letters, digits, dots and hyphens, 3 to 63", o.Bucket)
+	case o.Prefix != "" && !prefixForm.MatchString(o.Prefix) || len(o.Prefix) > maxPrefix:
+		return o, fmt.Errorf("the prefix %q is not usable: give names of letters, digits and any of _ = . -, none beginning with a dot, separated by /", o.Prefix)
+	case o.Account != "" && !accountForm.MatchString(o.Account):
+		return o, fmt.Errorf("%q is not an AWS account: it has 12 digits", o.Account)
+	case o.RoleARN != "" && !roleForm.MatchString(o.RoleARN):
+		return o, fmt.Errorf("%q is not the ARN of a role: arn:aws:iam::ACCOUNT:role/NAME", o.RoleARN)
+	case o.KMSKey != "" && !kmsForm.MatchString(o.KMSKey):
+		return o, fmt.Errorf("%q is not the ARN of a KMS key (an alias will not do: policies cannot name it): arn:aws:kms:REGION:ACCOUNT:key/ID", o.KMSKey)
+	case o.Endpoint != "":
+		return o, checkEndpoint(o.Endpoint)
+	}
+	return o, nil
+}
+
+// checkEndpoint refuses plain HTTP but on loopback: whoever can change an answer on the way can make relying parties
+// trust keys.
+func checkEndpoint(raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" { // never quoted: a password may be in it
+		return errors.New("the endpoint of the S3 server is not of the form https://HOST[:PORT]")
+	}
+	if u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname()) {
+		return nil
+	}
+	return fmt.Errorf("the endpoint %s://%s of the S3 server is not https, and not http on a loopback address", u.Scheme, u.Host)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// dir is what every key begins with.
+func (o Options) dir() string {
+	if o.Prefix == "" {
+		return ""
+	}
+	return o.Prefix + "/"
+}
+
+// place names the store in messages.
+func (o Options) place() string { return "s3://" + o.Bucket + "/" + o.dir() }

@@ -1,0 +1,73 @@
+package s3store
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+type policy struct {
+	Version   string
+	Statement []statement
+}
+
+type statement struct {
+	Sid       string
+	Effect    string
+	Action    []string
+	Resource  string
+	Condition map[string]map[string]string `json:",omitempty"`
+}
+
+// ReaderPolicy returns the IAM policy, as JSON, of who reads the store that o describes and must never write it: a
+// mirror. With o.Account it holds for a bucket of that account only; with o.KMSKey it includes decryption.
+func ReaderPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject") }
+
+// WriterPolicy returns the IAM policy, as JSON, of who changes key sets: a reader that may put objects. It removes
+// none; a bucket with versions keeps what was overwritten.
+func WriterPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject", "s3:PutObject") }
+
+func (o Options) policy(actions ...string) ([]byte, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	bucket := "arn:" + partition(o.Region) + ":s3:::" + o.Bucket
+	list := statement{Sid: "ListKeySets", Effect: "Allow", Action: []string{"s3:ListBucket"}, Resource: bucket}
+	objects := statement{Sid: "KeySets", Effect: "Allow", Action: actions, Resource: bucket + "/" + o.dir() + "*"}
+	if o.Prefix != "" {
+		list.limit("StringLike", "s3:prefix", o.dir()+"*")
+	}
+	if o.Account != "" {
+		list.limit("StringEquals", "aws:ResourceAccount", o.Account)
+		objects.limit("StringEquals", "aws:ResourceAccount", o.Account)
+	}
+	p := policy{"2012-10-17", []statement{list, objects}}
+	if o.KMSKey != "" {
+		kms := []string{"kms:Decrypt"}
+		if len(actions) > 1 {
+			kms = append(kms, "kms:GenerateDataKey")
+		}
+		p.Statement = append(p.Statement, statement{Sid: "EncryptedKeySets", Effect: "Allow", Action: kms, Resource: o.KMSKey})
+	}
+	return json.MarshalIndent(p, "", "  ")
+}
+
+func (st *statement) limit(operator, key, value string) {
+	if st.Condition == nil {
+		st.Condition = map[string]map[string]string{}
+	}
+	st.Condition[operator] = map[string]string{key: value}
+}
+
+// partition returns the part of AWS that a region belongs to, as ARNs name it
+// (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html).
+func partition(region string) string {
+	for _, p := range [][2]string{
+		{"cn-", "aws-cn"}, {"us-gov-", "aws-us-gov"}, {"us-iso-", "aws-iso"}, {"us-isob-", "aws-iso-b"}, {"eusc-", "aws-eusc"},
+	} {
+		if strings.HasPrefix(region, p[0]) {
+			return p[1]
+		}
+	}
+	return "aws"
+}

@@ -1,0 +1,178 @@
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// List names every key set with its revision, by one listing of the prefix: a request per thousand objects, and none
+// per key set. Objects with a name that no key set can have are listed too: Load says what is wrong with them.
+func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	all := map[keystore.Name]keystore.Revision{}
+	var token *string
+	for {
+		page, err := s.page(ctx, s.o.dir(), token)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.add(all, page); err != nil {
+			return nil, s.incomplete(err)
+		}
+		if !*page.IsTruncated {
+			return all, nil
+		}
+		next := page.NextContinuationToken
+		if aws.ToString(next) == "" || aws.ToString(next) == aws.ToString(token) {
+			return nil, s.incomplete(errors.New("it says that there is more and not how to go on"))
+		}
+		token = next
+	}
+}
+
+func (s *Store) incomplete(err error) error {
+	return fmt.Errorf("the listing of %s cannot be trusted: %w", s.o.place(), err)
+}
+
+// page asks for one page of a listing and makes sure that it is one: an empty answer with status 200 would otherwise
+// be the listing of an empty bucket.
+func (s *Store) page(ctx context.Context, prefix string, token *string) (*s3.ListObjectsV2Output, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	page, err := s.s3.ListObjectsV2(ctx, &s3.ListObjectsV2Input{
+		Bucket: &s.o.Bucket, Prefix: nonEmpty(prefix), Delimiter: aws.String("/"), ContinuationToken: token,
+		EncodingType: types.EncodingTypeUrl, ExpectedBucketOwner: nonEmpty(s.o.Account),
+	})
+	if err != nil {
+		return nil, s.explain(err, prefix)
+	}
+	if page.IsTruncated == nil {
+		return nil, s.incomplete(errors.New("the answer does not say whether it is the last page"))
+	}
+	if n := len(page.Contents) + len(page.CommonPrefixes); page.KeyCount != nil && int(*page.KeyCount) != n {
+		return nil, s.incomplete(fmt.Errorf("a page that announces %d keys has %d", *page.KeyCount, n))
+	}
+	return page, nil
+}
+
+func (s *Store) add(all map[keystore.Name]keystore.Revision, page *s3.ListObjectsV2Output) error {
+	for _, object := range page.Contents {
+		key, err := unescape(string(page.EncodingType), aws.ToString(object.Key))
+		if err != nil {
+			return fmt.Errorf("the key %q is not URL-encoded", aws.ToString(object.Key))
+		}
+		n, ok := s.nameOf(key)
+		if !ok {
+			continue
+		}
+		if all[n], err = revisionOf(object.ETag); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// Load reads one key set. With a [*keystore.BrokenError] it returns the revision of the broken document, where it has
+// one, so that a caller can wait for another one.
+func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	if err := n.Check(); err != nil { // not asked for: some servers resolve "..", and it could not be a key set anyway
+		if base, ok := strings.CutSuffix(string(n), mistake); ok {
+			err = fmt.Errorf("its object is named %s%s; rename it to end in %s", base, mistake, suffix)
+		}
+		return keystore.KeySet{}, "", &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
+	}
+	data, rev, err := s.get(ctx, s.key(n))
+	var large *largeError
+	if errors.As(err, &large) {
+		return keystore.KeySet{}, rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
+	}
+	if err != nil {
+		return keystore.KeySet{}, "", err
+	}
+	set, err := keystore.Parse(n, data)
+	return set, rev, err
+}
+
+// largeError tells that an object can be no key set, whatever it says.
+type largeError struct {
+	key   string
+	bytes int64
+}
+
+func (e *largeError) Error() string {
+	return fmt.Sprintf("%s has %d bytes; a key set has at most %d", e.key, e.bytes, keystore.MaxDocument)
+}
+
+// get reads an object whole. The SDK compares what arrived with the checksum that the store keeps, where it keeps one.
+func (s *Store) get(ctx context.Context, key string) ([]byte, keystore.Revision, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	out, err := s.s3.GetObject(ctx, &s3.GetObjectInput{
+		Bucket: &s.o.Bucket, Key: &key, ChecksumMode: types.ChecksumModeEnabled, ExpectedBucketOwner: nonEmpty(s.o.Account),
+	})
+	if err != nil {
+		return nil, "", s.absent(ctx, key, err)
+	}
+	defer out.Body.Close() //nolint:errcheck // nothing was written
+	rev, err := revisionOf(out.ETag)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s%s: %w", s.o.place(), key, err)
+	}
+	length := aws.ToInt64(out.ContentLength)
+	if length > keystore.MaxDocument {
+		return nil, rev, &largeError{key, length}
+	}
+	data, err := io.ReadAll(io.LimitReader(out.Body, keystore.MaxDocument+1))
+	if err == nil && int64(len(data)) != length {
+		err = fmt.Errorf("%d bytes came of %d", len(data), length)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("s3:GetObject on s3://%s/%s: %w", s.o.Bucket, key, err)
+	}
+	return data, rev, nil
+}
+
+// absent tells an object that does not exist from trouble. Only S3's own word for it counts: a 404 of a proxy, or of a
+// bucket that is gone, is trouble.
+//
+// Who may list nothing but the prefix gets 403 for an object that is not there: the permission that would turn it into
+// 404 is s3:ListBucket without a condition, since s3:prefix has no value in a GetObject. The listing knows.
+func (s *Store) absent(ctx context.Context, key string, err error) error {
+	notFound := fmt.Errorf("%w at s3://%s/%s", keystore.ErrNotFound, s.o.Bucket, key)
+	switch code(err) {
+	case "NoSuchKey":
+		return notFound
+	case "AccessDenied":
+		page, listErr := s.page(ctx, key, nil)
+		if listErr == nil && !holds(page, key) {
+			return notFound
+		}
+	}
+	return s.explain(err, key)
+}
+
+func holds(page *s3.ListObjectsV2Output, key string) bool {
+	for _, object := range page.Contents {
+		if listed, err := unescape(string(page.EncodingType), aws.ToString(object.Key)); err != nil || listed == key {
+			return true
+		}
+	}
+	return *page.IsTruncated
+}
+
+func nonEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

@@ -1,0 +1,205 @@
+// Package s3store keeps key sets in a private S3 bucket: one object per key set, PREFIX/NAME.yaml, with the same text
+// as in every other store. It promises that of several writers none undoes another's change, that a listing is
+// complete or an error, and that a document which was cut on its way is an error and never a key set.
+//
+// What holds the writers apart is the store's own conditional write (If-None-Match, If-Match), nothing else. Before
+// its first write a [Store] therefore makes the server prove that it honours conditions, and refuses one that does not.
+//
+// Objects directly under the prefix whose name ends in .yaml are key sets, those in .yml a mistake that is shown. All
+// else is ignored: names that begin with a dot, other endings, and whatever lies deeper.
+//
+// Who may write the objects can make relying parties trust keys; [ReaderPolicy] and [WriterPolicy] are the least rights.
+package s3store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Bounds of what is waited for. Nothing is gained by trying longer than a poll interval: the next poll tries again.
+const (
+	attempts    = 4
+	maxBackoff  = 2 * time.Second
+	attemptTime = 10 * time.Second // one request on the wire, its body included
+	callTime    = 45 * time.Second // one request with its retries
+	listTime    = 5 * time.Minute  // all pages of a listing
+	connections = 32               // kept open, for whoever loads many key sets at once
+)
+
+// Store is the key sets under one prefix of a bucket. It implements [keystore.Store] and is safe for concurrent use,
+// also by several processes. It watches nothing: readers poll.
+type Store struct {
+	s3       *s3.Client
+	o        Options
+	identity string        // see WebIdentityTokenFile
+	proving  chan struct{} // holds one element while the proof is under way; guards proven
+	proven   bool
+}
+
+var _ keystore.Store = (*Store)(nil)
+
+// Open makes the store that o describes, with the credentials of o.Profile or else of the AWS SDK's usual chain. It
+// calls nobody: the first use tells whether the bucket is there and the credentials are good.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := o.load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open key store %s: %w", o.place(), err)
+	}
+	client := s3.NewFromConfig(cfg, o.apply)
+	if base := client.Options().BaseEndpoint; base != nil { // AWS_ENDPOINT_URL_S3, or the profile, may name one too
+		if err := checkEndpoint(*base); err != nil {
+			return nil, err
+		}
+	}
+	return &Store{s3: client, o: o, identity: identityOf(o, cfg.ConfigSources), proving: make(chan struct{}, 1)}, nil
+}
+
+// load reads the AWS configuration. AWS_PROFILE and the key variables count only where the options name no profile.
+func (o Options) load(ctx context.Context) (aws.Config, error) {
+	cfg, err := config.LoadDefaultConfig(ctx,
+		config.WithRegion(o.Region),
+		config.WithSharedConfigProfile(o.Profile),
+		config.WithAppID("keypost"),
+		config.WithRetryer(newRetryer),
+		config.WithHTTPClient(newHTTPClient()))
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
+	}
+	if cfg.Region == "" && o.Endpoint != "" {
+		cfg.Region = "us-east-1" // other servers have one region, and mostly call it that
+	}
+	if cfg.Region == "" {
+		return aws.Config{}, errors.New("no AWS region is configured; say in which region the bucket is (region=…)")
+	}
+	if o.RoleARN != "" {
+		assume := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), o.RoleARN, func(a *stscreds.AssumeRoleOptions) {
+			a.RoleSessionName = "keypost"
+		})
+		cfg.Credentials = aws.NewCredentialsCache(assume)
+	}
+	return cfg, nil
+}
+
+// apply sets what only S3 clients have. Servers other than AWS seldom have a host name per bucket, hence paths.
+func (o Options) apply(so *s3.Options) {
+	if o.Endpoint != "" {
+		so.BaseEndpoint = &o.Endpoint
+	}
+	so.UsePathStyle = so.BaseEndpoint != nil
+}
+
+// newRetryer slows down to what the store grants. The SDK's retry quota is off: an outage uses it up, and then every
+// call fails at its first stumble.
+func newRetryer() aws.Retryer {
+	return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
+		o.StandardOptions = append(o.StandardOptions, func(s *retry.StandardOptions) {
+			s.MaxAttempts = attempts
+			s.MaxBackoff = maxBackoff
+			s.RateLimiter = ratelimit.None
+		})
+	})
+}
+
+func newHTTPClient() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTimeout(attemptTime).WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConnsPerHost = connections
+	})
+}
+
+// identityOf finds the token file that the SDK's chain takes web identity from, by the chain's own order: a profile
+// that was asked for, keys in the environment, a token file in the environment, the default profile.
+func identityOf(o Options, sources []any) string {
+	var env config.EnvConfig
+	var shared config.SharedConfig
+	for _, source := range sources {
+		switch source := source.(type) {
+		case config.EnvConfig:
+			env = source
+		case config.SharedConfig:
+			shared = source
+		}
+	}
+	if o.Profile == "" && env.Credentials.HasKeys() {
+		return ""
+	}
+	for source := shared.Source; source != nil; source = source.Source { // source_profile
+		shared.WebIdentityTokenFile = cmp.Or(shared.WebIdentityTokenFile, source.WebIdentityTokenFile)
+	}
+	if o.Profile != "" {
+		return shared.WebIdentityTokenFile
+	}
+	return cmp.Or(env.WebIdentityTokenFilePath, shared.WebIdentityTokenFile)
+}
+
+// WebIdentityTokenFile returns the file with the service account token that this store's credentials are made from,
+// empty when they come from elsewhere. Who publishes the issuer of that token from this store depends on itself.
+func (s *Store) WebIdentityTokenFile() string { return s.identity }
+
+const (
+	suffix  = ".yaml"
+	mistake = ".yml" // a name that people expect to work; listed under its whole object name, so that it shows
+)
+
+// nameOf is the inverse of key.
+func (s *Store) nameOf(key string) (keystore.Name, bool) {
+	base, under := strings.CutPrefix(key, s.o.dir())
+	if !under || strings.HasPrefix(base, ".") || strings.Contains(base, "/") {
+		return "", false
+	}
+	if strings.HasSuffix(base, mistake) {
+		return keystore.Name(base), true
+	}
+	n, ok := strings.CutSuffix(base, suffix)
+	return keystore.Name(n), ok && n != ""
+}
+
+func (s *Store) key(n keystore.Name) string { return s.o.dir() + string(n) + suffix }
+
+// A revision is an object's ETag without its quotes. Under SSE-KMS it is no hash of the content, but it is another one
+// after every write; elsewhere it is the MD5 of the content, and only who may write the document anyway could make two
+// documents with the same one.
+func revisionOf(etag *string) (keystore.Revision, error) {
+	bare := aws.ToString(etag)
+	if len(bare) >= 2 && bare[0] == '"' && bare[len(bare)-1] == '"' {
+		bare = bare[1 : len(bare)-1]
+	}
+	if !writable(bare) {
+		return "", fmt.Errorf("the store says ETag %q, by which versions cannot be told apart; is a proxy between that rewrites answers?", aws.ToString(etag))
+	}
+	return keystore.Revision(bare), nil
+}
+
+// writable tells that text can be an ETag: no weak one (W/"…"), nothing that would break a header.
+func writable(bare string) bool {
+	return bare != "" && !strings.ContainsFunc(bare, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f })
+}
+
+// unescape undoes the listing's encoding of keys, which is what lets a listing hold any key at all: XML cannot say
+// every character.
+func unescape(encoding, key string) (string, error) {
+	if encoding == "" { // a server that does not know the parameter
+		return key, nil
+	}
+	return url.QueryUnescape(key)
+}
