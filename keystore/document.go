@@ -147,6 +147,9 @@ func parse(name Name, data []byte) (KeySet, error) {
 	for _, e := range strict { // a member of a newer minor version: read on, but never write it away
 		s.unknown = append(s.unknown, printableLine(e))
 	}
+	if len(strict) > 0 {
+		s.read = bytes.Clone(data)
+	}
 	return s, s.check()
 }
 
@@ -299,7 +302,7 @@ func (kd keyDocument) key() (Key, error) {
 // know, and checks its own work by reading it back.
 func Encode(s KeySet) ([]byte, error) {
 	if len(s.unknown) > 0 {
-		return nil, fmt.Errorf("key set %q was written by a newer version (%s); change it with that version", s.name, s.unknown[0])
+		return s.asRead()
 	}
 	d, err := s.document()
 	if err != nil {
@@ -317,6 +320,15 @@ func Encode(s KeySet) ([]byte, error) {
 		return nil, fmt.Errorf("encode key set %q: it would not read back the same", s.name)
 	}
 	return data, nil
+}
+
+// asRead returns the bytes that s was read from if it has not been changed since: a copy of a newer version's document
+// must not wait until whoever copies is upgraded too, since a revocation may be in it.
+func (s KeySet) asRead() ([]byte, error) {
+	if was, err := Parse(s.name, s.read); err == nil && was.Digest() == s.Digest() {
+		return bytes.Clone(s.read), nil
+	}
+	return nil, fmt.Errorf("key set %q was written by a newer version (%s); change it with that version", s.name, s.unknown[0])
 }
 
 func (s KeySet) document() (document, error) {
