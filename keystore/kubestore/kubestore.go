@@ -1,0 +1,222 @@
+// Package kubestore keeps key sets in a Kubernetes API: one custom resource KeySet (keysets.keypost.dev) per key set,
+// whose object is the key set document itself, in one namespace. It promises that a listing is one consistent state of
+// the namespace or an error, that of several writers none undoes another's change, and that a write which was reported
+// as done is what the API server stores.
+//
+// The custom resource definition (charts/keypost/files/keysets.keypost.dev.yaml) has the API server refuse changes
+// that no change of a key set may be, whoever makes them: a key that leaves without a line in gone, a shortened gone,
+// other material under a known kid, a dropped issuer URL, a generation that does not follow. What it cannot check is
+// checked when a document is read.
+//
+// Rights, as RBAC verbs on keysets.keypost.dev in the namespace: a reader (keypost mirror) needs get, list and watch; a
+// writer get and update, best with resourceNames, so that it writes its own key sets only; who adds key sets needs
+// create. Nobody needs delete or patch. Whoever may update a key set can make relying parties trust their keys.
+package kubestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Options say which API server is meant and who asks it. With neither, a program that runs in a pod is the pod's
+// service account, and any other takes what kubectl would take ($KUBECONFIG, ~/.kube/config).
+type Options struct {
+	Kubeconfig string // file
+	Context    string // of the kubeconfig; empty is the current one
+}
+
+// Store is the key sets of one namespace. It implements [keystore.Store] and [keystore.Watcher], holds no key set in
+// memory, and is safe for concurrent use, also by several processes.
+type Store struct{ api api }
+
+var (
+	_ keystore.Store   = (*Store)(nil)
+	_ keystore.Watcher = (*Store)(nil)
+)
+
+var namespaceForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// Open returns the store in a namespace. It reads the kubeconfig and asks the API server nothing yet.
+func Open(ctx context.Context, namespace string, o Options) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !namespaceForm.MatchString(namespace) {
+		return nil, fmt.Errorf("open key store: %q is not the name of a namespace", namespace)
+	}
+	config, err := o.config()
+	if err != nil {
+		return nil, fmt.Errorf("open key store in namespace %s: %s", namespace, oneLine(err.Error()))
+	}
+	a, err := newAPI(config, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("open key store in namespace %s: %s", namespace, oneLine(err.Error()))
+	}
+	return &Store{api: a}, nil
+}
+
+// config prefers a pod's own service account to a kubeconfig that only the environment names: that one may be of the
+// cluster that is being looked after, which is not where the key sets are.
+func (o Options) config() (*rest.Config, error) {
+	if o == (Options{}) && os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		return rest.InClusterConfig()
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+}
+
+// Place names the namespace and the API server, for messages.
+func (s *Store) Place() string { return s.api.place }
+
+// A page is small enough to be held in memory several times over; a page of metadata has about 300 kB.
+const (
+	pageSize  = 500
+	pageLimit = 64 << 20 // bytes: metadata may have 256 kB of annotations, though it never has
+)
+
+// listTries is how often a listing starts again because the API server no longer knew the state that it had begun with.
+const listTries = 3
+
+// List names every key set with its revision: one state of the namespace, read page by page, without the documents.
+//
+// An empty listing is what it looks like: the API server says the same of a namespace that does not exist. That is one
+// more reason why absence is never deletion.
+func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+	for try := 1; ; try++ {
+		all, err := s.listOnce(ctx)
+		if err != nil && (!isGone(err) || try == listTries) {
+			return nil, fmt.Errorf("list key sets in %s: %w", s.api.place, advise(err, "get, list and watch", s.api.namespace))
+		}
+		if err == nil {
+			return all, nil
+		}
+	}
+}
+
+var errAnotherState = errors.New("the API server went on with another state of the namespace in the middle of a listing")
+
+func (s *Store) listOnce(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+	all := map[keystore.Name]keystore.Revision{}
+	state, next := "", ""
+	for {
+		p, err := s.page(ctx, pageSize, next)
+		if err != nil {
+			return nil, err
+		}
+		if state == "" {
+			state = p.Metadata.ResourceVersion
+		}
+		if p.Metadata.ResourceVersion != state {
+			return nil, errAnotherState
+		}
+		for _, i := range p.Items {
+			if i.Metadata.Name == "" || i.Metadata.ResourceVersion == "" {
+				return nil, errors.New("the API server listed a key set without name or resourceVersion")
+			}
+			all[i.Metadata.Name] = i.Metadata.revision()
+		}
+		if next = p.Metadata.Continue; next == "" {
+			return all, nil
+		}
+	}
+}
+
+// page is one page of a listing that leaves the documents out.
+type page struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion"`
+		Continue        string `json:"continue"`
+	} `json:"metadata"`
+	Items []item `json:"items"`
+}
+
+type item struct {
+	Metadata identity `json:"metadata"`
+}
+
+// Only metadata is asked for; the documents of ten thousand key sets are 30 MB, which nobody reads at every poll.
+const (
+	metadataList = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	metadataOne  = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+)
+
+// page asks for the newest state unless next says which listing goes on: no resourceVersion means a consistent read.
+func (s *Store) page(ctx context.Context, limit int, next string) (page, error) {
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	if next != "" {
+		query.Set("continue", next)
+	}
+	body, err := s.api.call(ctx, request{method: http.MethodGet, query: query, accept: metadataList, limit: pageLimit})
+	if err != nil {
+		return page{}, err
+	}
+	var p page
+	if err := decode(body, &p); err != nil {
+		return page{}, err
+	}
+	if p.Kind != "PartialObjectMetadataList" || p.Metadata.ResourceVersion == "" {
+		return page{}, errors.New("what answers is no Kubernetes API: it sent no list of metadata")
+	}
+	return p, nil
+}
+
+// objectName is what Kubernetes takes for an object's name (a DNS subdomain), so that nothing else gets into a path.
+var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+
+// Load reads one key set, as it is stored at that moment. With a [*keystore.BrokenError] it returns the revision of the
+// broken document, so that a caller can wait for another one.
+func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	o, err := s.get(ctx, n)
+	if err != nil {
+		return keystore.KeySet{}, "", err
+	}
+	set, err := o.keySet(n)
+	return set, o.revision(), err
+}
+
+// get returns the stored object, or an error that wraps keystore.ErrNotFound.
+func (s *Store) get(ctx context.Context, n keystore.Name) (object, error) {
+	if err := ctx.Err(); err != nil {
+		return object{}, err
+	}
+	if !objectName.MatchString(string(n)) {
+		return object{}, s.notFound()
+	}
+	body, err := s.api.call(ctx, request{method: http.MethodGet, name: n, limit: objectLimit})
+	if isAbsent(err, n) {
+		return object{}, s.notFound()
+	}
+	if err != nil {
+		return object{}, fmt.Errorf("read key set %q in %s: %w", n, s.api.place, advise(err, "get", s.api.namespace))
+	}
+	return newObject(body)
+}
+
+func (s *Store) notFound() error { return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.api.place) }
+
+// revisionOf: a resourceVersion is that of one write in one etcd; the uid tells it from one that a restored or another
+// etcd gave to another object.
+func (i identity) revision() keystore.Revision {
+	return keystore.Revision(i.ResourceVersion + "." + i.UID)
+}
+
+// resourceVersion is the part of a revision that the API server compares; any text is a revision to it.
+func resourceVersion(r keystore.Revision) string {
+	version, _, _ := strings.Cut(string(r), ".")
+	return version
+}
