@@ -232,7 +232,7 @@ func (r *awsRun) handOver(_ context.Context, j *job) error {
 	r.notice("next, with the directory that openshift-install create manifests has filled:")
 	r.notice("  cp %s/* INSTALL-DIR/%s/", r.f.path(provision.Manifests), provision.Manifests)
 	if j.keys.private == "" {
-		r.notice("  and put the signing key of %s into INSTALL-DIR/%s/%s", j.keys.public, provision.TLS, signingKeyName)
+		r.notice("  and put the signing key of %s into INSTALL-DIR/%s", j.keys.public, signingKeyName)
 	} else {
 		r.notice("  cp -a %s INSTALL-DIR/", r.f.path(provision.TLS))
 	}

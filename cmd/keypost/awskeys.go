@@ -84,19 +84,31 @@ func (f *awsFlags) findKeyPair() (keyPair, error) {
 		return k, withHint(fmt.Errorf("%s is there without its private half %s", k.public, k.private),
 			"if the cluster has the private key, say --public-key-file %s; if not, move the file away", k.public)
 	case errors.Is(err, fs.ErrNotExist):
-		return k, nil
+		return k, f.checkInstalled(k)
 	case err != nil:
 		return k, err
 	}
 	k.signer, k.key, k.complete = signer, signer.Public(), publicErr == nil
-	if !k.complete {
-		return k, nil
+	if k.complete {
+		keys, err := keystore.ParsePublicKeys(k.public, public)
+		if err != nil {
+			return k, err
+		}
+		if len(keys) != 1 || !keys[0].Equal(k.key) {
+			return k, withHint(fmt.Errorf("%s and %s are not the two halves of one key", k.private, k.public), "move away the one that is wrong")
+		}
 	}
-	keys, err := keystore.ParsePublicKeys(k.public, public)
-	if err == nil && (len(keys) != 1 || !keys[0].Equal(k.key)) {
-		err = withHint(fmt.Errorf("%s and %s are not the two halves of one key", k.private, k.public), "move away the one that is wrong")
+	return k, f.checkInstalled(k)
+}
+
+// checkInstalled refuses another cluster's signing key in the installer's place now, and not when all else is done.
+func (f *awsFlags) checkInstalled(k keyPair) error {
+	path := f.path(signingKeyName)
+	there, err := signingkey.Load(path)
+	if err != nil || !k.missing() && there.Public().Equal(k.key) {
+		return nil // what else may be wrong with the file is found when it is written
 	}
-	return k, err
+	return withHint(fmt.Errorf("%s holds another signing key than %s", path, k.private), "move it away, or choose another --output-dir")
 }
 
 // makeKeyPair writes what is missing of the pair.
