@@ -133,7 +133,7 @@ func callIAM(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: iam ACTION NAME=VALUE…")
 	}
-	form := url.Values{"Action": {args[0]}, "Version": {"2010-05-08"}}
+	form := url.Values{"Action": {args[0]}}
 	for _, arg := range args[1:] {
 		name, value, _ := strings.Cut(arg, "=")
 		if file, is := strings.CutPrefix(value, "@"); is {
@@ -141,16 +141,38 @@ func callIAM(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		form.Set(name, value)
 	}
-	req, err := http.NewRequest(http.MethodPost, accountOf(ts).URL, strings.NewReader(form.Encode()))
-	ts.Check(err)
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	sum := sha256.Sum256([]byte(form.Encode()))
-	credentials := aws.Credentials{AccessKeyID: ts.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: ts.Getenv("AWS_SECRET_ACCESS_KEY")}
-	ts.Check(v4.NewSigner().SignHTTP(context.Background(), credentials, req, hex.EncodeToString(sum[:]), "iam", "us-east-1", time.Now()))
-	resp, err := http.DefaultClient.Do(req)
-	ts.Check(err)
-	ts.Check(resp.Body.Close())
-	if resp.StatusCode != http.StatusOK {
-		ts.Fatalf("%s answers %s", args[0], resp.Status)
+	ts.Check(askIAM(accountOf(ts), form))
+}
+
+// askIAM sends one request, signed by the account's owner.
+func askIAM(s *fakeaws.Server, form url.Values) error {
+	form.Set("Version", "2010-05-08")
+	body := form.Encode()
+	req, err := http.NewRequest(http.MethodPost, s.URL, strings.NewReader(body))
+	if err != nil {
+		return err
 	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	var credentials aws.Credentials
+	for _, kv := range s.Env() {
+		switch name, value, _ := strings.Cut(kv, "="); name {
+		case "AWS_ACCESS_KEY_ID":
+			credentials.AccessKeyID = value
+		case "AWS_SECRET_ACCESS_KEY":
+			credentials.SecretAccessKey = value
+		}
+	}
+	sum := sha256.Sum256([]byte(body))
+	if err := v4.NewSigner().SignHTTP(context.Background(), credentials, req, hex.EncodeToString(sum[:]), "iam", "us-east-1", time.Now()); err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", form.Get("Action"), resp.Status)
+	}
+	return nil
 }

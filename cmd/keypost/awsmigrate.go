@@ -152,7 +152,7 @@ func (m *migration) begin(ctx context.Context) error {
 	if plan, err = m.plan(ctx); err != nil { // anew: the wait was long enough for others to change a role
 		return err
 	}
-	if err := m.settle(ctx, plan); err != nil {
+	if err := m.settle(ctx, told(plan)); err != nil {
 		return err
 	}
 	return m.sayNext(ctx)
@@ -177,6 +177,18 @@ func (m *migration) plan(ctx context.Context) (provision.Plan, error) {
 	}
 	roles, err := m.client.PlanMove(ctx, m.move())
 	return provider.Then(roles), err
+}
+
+// told is the plan with a line for each role and provider that changes: ccoctl, whose lines the others are, changes none.
+func told(p provision.Plan) provision.Plan {
+	for _, s := range p.Stages {
+		for i, a := range s {
+			if a.Verb == provision.Update && len(a.Done) == 0 {
+				s[i].Done = []string{a.Thing + " " + a.Name + " updated"}
+			}
+		}
+	}
+	return p
 }
 
 // patchCommand switches an OpenShift cluster.

@@ -37,7 +37,7 @@ func (m *migration) finish(ctx context.Context) error {
 }
 
 func (m *migration) settleFinish(ctx context.Context, plan provision.Plan) error {
-	if err := m.settle(ctx, plan); err != nil || m.f.diff {
+	if err := m.settle(ctx, told(plan)); err != nil || m.f.diff {
 		return err
 	}
 	m.sayBucket()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,12 +13,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
-	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/fakeaws"
@@ -51,35 +46,18 @@ func newMove(t *testing.T) *moveFixture {
 	return f
 }
 
-func (f *moveFixture) iam(t *testing.T) *iam.Client {
-	t.Helper()
-	var id, secret string
-	for _, kv := range f.aws.Env() {
-		if v, is := strings.CutPrefix(kv, "AWS_ACCESS_KEY_ID="); is {
-			id = v
-		} else if v, is := strings.CutPrefix(kv, "AWS_SECRET_ACCESS_KEY="); is {
-			secret = v
-		}
-	}
-	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRegion("us-east-1"), config.WithBaseEndpoint(f.aws.URL),
-		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(id, secret, "")))
-	checked{t}.Check(err)
-	return iam.NewFromConfig(cfg)
-}
+const movedFromARN = "arn:aws:iam::123456789012:oidc-provider/prod-a-oidc.s3.us-east-1.amazonaws.com"
 
 func (f *moveFixture) makeOld(t *testing.T) {
 	t.Helper()
-	client, c := f.iam(t), checked{t}
-	tags := []types.Tag{{Key: aws.String("openshift.io/cloud-credential-operator/prod-a"), Value: aws.String("owned")}}
-	_, err := client.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{
-		Url: aws.String(movedFrom), ClientIDList: []string{"openshift", "sts.amazonaws.com"}, Tags: tags})
-	c.Check(err)
-	host := strings.TrimPrefix(movedFrom, "https://")
+	const tag = "openshift.io/cloud-credential-operator/prod-a"
+	checked{t}.Check(askIAM(f.aws, url.Values{"Action": {"CreateOpenIDConnectProvider"}, "Url": {movedFrom},
+		"ClientIDList.member.1": {"openshift"}, "Tags.member.1.Key": {tag}, "Tags.member.1.Value": {"owned"}}))
 	for _, name := range []string{"a", "b"} {
-		trust := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/%[1]s"},`+
-			`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"%[1]s:sub":["system:serviceaccount:ns:%[2]s"]}}}]}`, host, name)
-		_, err := client.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String("prod-a-ns-" + name), AssumeRolePolicyDocument: aws.String(trust), Tags: tags})
-		c.Check(err)
+		trust := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":%q},"Action":"sts:AssumeRoleWithWebIdentity",`+
+			`"Condition":{"StringEquals":{"%s:sub":["system:serviceaccount:ns:%s"]}}}]}`, movedFromARN, strings.TrimPrefix(movedFrom, "https://"), name)
+		checked{t}.Check(askIAM(f.aws, url.Values{"Action": {"CreateRole"}, "RoleName": {"prod-a-ns-" + name},
+			"AssumeRolePolicyDocument": {trust}, "Tags.member.1.Key": {tag}, "Tags.member.1.Value": {"owned"}}))
 	}
 }
 
@@ -89,10 +67,8 @@ func (f *moveFixture) switched(t *testing.T) {
 	f.plane.mu.Lock()
 	f.plane.issuers = []string{movedTo, movedTo}
 	f.plane.mu.Unlock()
-	_, err := f.iam(t).TagOpenIDConnectProvider(t.Context(), &iam.TagOpenIDConnectProviderInput{
-		OpenIDConnectProviderArn: aws.String("arn:aws:iam::123456789012:oidc-provider/" + strings.TrimPrefix(movedFrom, "https://")),
-		Tags:                     []types.Tag{{Key: aws.String("keypost.dev/moved-at"), Value: aws.String(stamp(time.Now().Add(-2 * time.Hour)))}}})
-	checked{t}.Check(err)
+	checked{t}.Check(askIAM(f.aws, url.Values{"Action": {"TagOpenIDConnectProvider"}, "OpenIDConnectProviderArn": {movedFromARN},
+		"Tags.member.1.Key": {"keypost.dev/moved-at"}, "Tags.member.1.Value": {stamp(time.Now().Add(-2 * time.Hour))}}))
 	f.aws.ResetCalls()
 }
 
