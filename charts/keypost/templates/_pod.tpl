@@ -23,7 +23,7 @@ containers:
     ports:
       - {name: public, containerPort: 8443}
       - {name: admin, containerPort: 9090}
-    startupProbe: # at most as long as keypostd waits for broken key sets, and a minute
+    startupProbe:
       httpGet: {path: /livez, port: admin}
       periodSeconds: 1
       failureThreshold: 60
@@ -58,8 +58,8 @@ volumes:
   - name: keysets
     emptyDir: {sizeLimit: {{ .Values.volume.size }}}
   {{- end }}
-  {{- if include "keypost.mirrored" . }}
-  {{- include "keypost.mirrorVolumes" . | nindent 2 }}
+  {{- with include "keypost.mirrorVolumes" . }}
+  {{- . | nindent 2 }}
   {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -129,13 +129,13 @@ never listed as if it were everything. After that the mirror's state never takes
     - {name: keysets, mountPath: /var/lib/keypost}
     {{- if eq .Values.store.type "kubernetes" }}
     - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
-    {{- else if .Values.store.s3.webIdentity.roleARN }}
+    {{- else if and (eq .Values.store.type "s3") .Values.store.s3.webIdentity.roleARN }}
     - {name: token, mountPath: /var/run/secrets/aws, readOnly: true}
     {{- end }}
 {{- end }}
 
 {{- define "keypost.mirrorVolumes" -}}
-{{- if eq .Values.store.type "kubernetes" }}
+{{- if eq .Values.store.type "kubernetes" -}}
 - name: token
   projected:
     defaultMode: 288
@@ -143,7 +143,7 @@ never listed as if it were everything. After that the mirror's state never takes
       - serviceAccountToken: {path: token, expirationSeconds: 3600}
       - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
       - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
-{{- else if .Values.store.s3.webIdentity.roleARN }}
+{{- else if and (eq .Values.store.type "s3") .Values.store.s3.webIdentity.roleARN -}}
 - name: token
   projected:
     defaultMode: 288

@@ -1,0 +1,110 @@
+{{- /* keypost.alerts: every alert as alert, severity, for, expr, summary, description. README.md has a runbook for each. */ -}}
+{{- define "keypost.alerts" -}}
+{{- $of := .of }}{{ $rules := .rules }}
+- alert: KeypostDown
+  severity: critical
+  for: 2m
+  expr: absent(up{ {{- $of }},endpoint="admin"} == 1)
+  summary: No keypostd answers
+  description: Relying parties see nothing but what they and a CDN have cached.
+- alert: KeypostReplicaDown
+  severity: warning
+  for: 10m
+  expr: up{ {{- $of }}} == 0
+  summary: A keypostd or its mirror does not answer
+  description: "{{`{{ $labels.endpoint }} of pod {{ $labels.pod }} cannot be scraped.`}}"
+- alert: KeypostKeySetsRejected
+  severity: critical
+  for: 2m
+  expr: max by (namespace, reason) ({__name__=~"keypost_key_sets_rejected|keypost_mirror_key_sets_refused",{{ $of }},reason!="missing"}) > 0
+  summary: Stored key sets are rejected
+  description: "{{`{{ $value }} key sets are not served as they are stored ({{ $labels.reason }}). Their last good versions are; promotions are blocked.`}}"
+- alert: KeypostKeySetsMissing
+  severity: critical
+  for: 2m
+  expr: max by (namespace) ({__name__=~"keypost_key_sets_rejected|keypost_mirror_key_sets_refused",{{ $of }},reason="missing"}) > 0
+  summary: Key sets that are served are not in the store
+  description: "{{`{{ $value }} key sets have vanished from the store without a tombstone. Their last good versions are served.`}}"
+- alert: KeypostReadFailing
+  severity: warning
+  for: 5m
+  expr: max by (namespace, pod) (keypost_key_sets_read_failing{ {{- $of }}}) == 1
+  summary: keypostd cannot list its directory
+  description: "{{`Pod {{ $labels.pod }} serves what it read last. Changes and revocations do not reach it.`}}"
+- alert: KeypostReadStale
+  severity: warning
+  for: 5m
+  expr: time() - min by (namespace, pod) (keypost_key_sets_last_complete_read_timestamp_seconds{ {{- $of }}}) > {{ int $rules.staleSeconds }}
+  summary: keypostd has not read its directory for long
+  description: "{{`Pod {{ $labels.pod }} last read everything {{ $value | humanizeDuration }} ago.`}}"
+{{- if include "keypost.mirrored" .root }}
+- alert: KeypostMirrorStale
+  severity: critical
+  for: 2m
+  expr: time() - min by (namespace, pod) (keypost_mirror_last_complete_timestamp_seconds{ {{- $of }}}) > {{ int $rules.staleSeconds }}
+  summary: The copy of the store is old
+  description: "{{`The mirror of pod {{ $labels.pod }} was last complete {{ $value | humanizeDuration }} ago. Changes and revocations do not reach it.`}}"
+- alert: KeypostStoreFailing
+  severity: warning
+  for: 5m
+  expr: max by (namespace, pod) (keypost_mirror_failing{ {{- $of }}}) == 1
+  summary: The store cannot be listed
+  description: "{{`The mirror of pod {{ $labels.pod }} cannot list or read the store, or write its copy. What it copied last is served.`}}"
+- alert: KeypostMirrorDependsOnItself
+  severity: warning
+  for: 15m
+  expr: max by (namespace) (keypost_mirror_depends_on_itself{ {{- $of }}}) == 1
+  summary: The mirror's credentials come from an issuer that it feeds
+  description: With keypostd down for longer than the credentials live, the mirror cannot read the store again.
+{{- end }}
+{{- if ne .root.Values.tls.mode "off" }}
+- alert: KeypostCertificateExpiring
+  severity: warning
+  for: 1h
+  expr: min by (namespace, certificate) (keypost_tls_certificate_not_after_timestamp_seconds{ {{- $of }}}) - time() < {{ int $rules.certificateDays }} * 86400
+  summary: The TLS certificate expires soon
+  description: "{{`{{ $labels.certificate }} expires in {{ $value | humanizeDuration }}. Then no relying party accepts any token.`}}"
+- alert: KeypostCertificateExpired
+  severity: critical
+  for: 5m
+  expr: min by (namespace, certificate) (keypost_tls_certificate_not_after_timestamp_seconds{ {{- $of }}}) - time() < 2 * 86400
+  summary: The TLS certificate expires within two days, or has
+  description: "{{`{{ $labels.certificate }} expires in {{ $value | humanizeDuration }}. Then no relying party accepts any token.`}}"
+- alert: KeypostCertificateReloadFailing
+  severity: warning
+  for: 15m
+  expr: max by (namespace, pod) (keypost_tls_reload_failing{ {{- $of }}}) == 1
+  summary: A new TLS certificate cannot be used
+  description: "{{`Pod {{ $labels.pod }} serves with the previous one.`}}"
+{{- end }}
+- alert: KeypostKeyOld
+  severity: warning
+  for: 1h
+  expr: time() - min by (namespace) (keypost_oldest_active_key_timestamp_seconds{ {{- $of }}} > 0) > {{ int $rules.keyAgeWarningDays }} * 86400
+  summary: A signing key is due for rotation
+  description: "{{`The oldest active key has signed for {{ $value | humanizeDuration }}.`}}"
+- alert: KeypostKeyTooOld
+  severity: critical
+  for: 1h
+  expr: time() - min by (namespace) (keypost_oldest_active_key_timestamp_seconds{ {{- $of }}} > 0) > {{ int $rules.keyAgeCriticalDays }} * 86400
+  summary: A signing key is far too old
+  description: "{{`The oldest active key has signed for {{ $value | humanizeDuration }}.`}}"
+- alert: KeypostUnavailable
+  severity: critical
+  for: 5m
+  expr: sum by (namespace) (rate(keypost_http_requests_total{ {{- $of }},code="503"}[5m])) > 0
+  summary: keypostd answers 503
+  description: "{{`{{ $value | humanize }} answers per second: a request reached a keypostd that has not read its key sets yet.`}}"
+- alert: KeypostConnectionsNearLimit
+  severity: warning
+  for: 10m
+  expr: max by (namespace, pod) (keypost_connections_open{ {{- $of }}} / keypost_connections_max{ {{- $of }}}) > 0.8
+  summary: Connections are close to their limit
+  description: "{{`Pod {{ $labels.pod }} has {{ $value | humanizePercentage }} of maxConnections open; beyond it new ones wait.`}}"
+- alert: KeypostReplicasDisagree
+  severity: warning
+  for: 15m
+  expr: max by (namespace) (keypost_issuers{ {{- $of }}}) != min by (namespace) (keypost_issuers{ {{- $of }}})
+  summary: Replicas serve different numbers of issuers
+  description: "{{`One serves {{ $value }} issuers and another fewer. A new one may see none of what others hold as their last good version.`}}"
+{{- end }}
