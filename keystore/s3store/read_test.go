@@ -1,0 +1,167 @@
+package s3store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+func TestListShowsKeySetsAndMistakesAndIgnoresTheRest(t *testing.T) {
+	for _, prefix := range []string{"", "a/b"} {
+		f, url := newFake(t)
+		st := open(t, url, Options{Prefix: prefix})
+		dir := st.o.dir()
+		for _, key := range []string{
+			"prod-a.yaml", "Wrong_Name.yaml", "prod-f.yml", // shown
+			"", ".yaml", probe, ".hidden.yaml", "README.md", "prod-a.yaml.bak", "prod-b.json", "nested/prod-c.yaml", "control\x01.txt", "a b+c%2F.txt",
+		} {
+			f.set(dir+key, []byte("x"))
+		}
+		f.set("other/prod-d.yaml", []byte("x"))
+		f.set("a/bb/prod-e.yaml", []byte("x"))
+		got := slices.Sorted(maps.Keys(list(t, st)))
+		if want := []keystore.Name{"Wrong_Name", "prod-a", "prod-f.yml"}; !slices.Equal(got, want) {
+			t.Errorf("with the prefix %q List has %q, want %q", prefix, got, want)
+		}
+		for n, part := range map[keystore.Name]string{"Wrong_Name": "is not a key set name", "prod-f.yml": "rename it to end in .yaml", "prod-a": "is broken"} {
+			_, _, err := st.Load(t.Context(), n)
+			if _, broken := errors.AsType[*keystore.BrokenError](err); !broken || !strings.Contains(err.Error(), part) {
+				t.Errorf("Load(%s) = %v, want a BrokenError with %q", n, err, part)
+			}
+		}
+	}
+}
+
+func TestListIsOneRequestPerPage(t *testing.T) {
+	f, url := newFake(t)
+	f.pageSize = 10
+	st := open(t, url, Options{})
+	for i := range 95 {
+		f.set(fmt.Sprintf("prod-%02d.yaml", i), []byte("x"))
+	}
+	if n := len(list(t, st)); n != 95 || len(f.calls) != 10 {
+		t.Errorf("List has %d names after %d requests, want 95 after 10", n, len(f.calls))
+	}
+}
+
+// Whatever a server or something on the way to it answers instead of a listing: it is never taken for a shorter one.
+func TestListIsCompleteOrAnError(t *testing.T) {
+	const head, object = `<ListBucketResult><IsTruncated>`, `<Contents><Key>prod-a.yaml</Key><ETag>"e"</ETag></Contents>`
+	for name, body := range map[string]string{
+		"nothing":                    ``,
+		"another document":           `<html>welcome to the hotel</html>`,
+		"no word on the last page":   `<ListBucketResult>` + object + `</ListBucketResult>`,
+		"half a document":            head + `false</IsTruncated>` + object,
+		"fewer keys than announced":  head + `false</IsTruncated><KeyCount>2</KeyCount>` + object + `</ListBucketResult>`,
+		"more, and not how to go on": head + `true</IsTruncated>` + object + `</ListBucketResult>`,
+		"the same page for ever":     head + `true</IsTruncated><NextContinuationToken>t</NextContinuationToken>` + object + `</ListBucketResult>`,
+		"an object without ETag":     head + `false</IsTruncated><Contents><Key>prod-a.yaml</Key></Contents></ListBucketResult>`,
+		"a weak ETag":                head + `false</IsTruncated><Contents><Key>prod-a.yaml</Key><ETag>W/"e"</ETag></Contents></ListBucketResult>`,
+		"a key that is not encoded":  head + `false</IsTruncated><EncodingType>url</EncodingType><Contents><Key>%zz.yaml</Key><ETag>"e"</ETag></Contents></ListBucketResult>`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, url := newFake(t)
+			f.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+				_, _ = w.Write([]byte(body))
+				return true
+			}
+			if all, err := open(t, url, Options{}).List(t.Context()); err == nil || all != nil {
+				t.Errorf("List = %v, %v; want an error", all, err)
+			}
+		})
+	}
+}
+
+func TestOnlyTheStoresOwnWordIsAbsence(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		body   string
+		absent bool
+	}{
+		{"the key is not there", 404, "<Error><Code>NoSuchKey</Code></Error>", true},
+		{"the bucket is not there", 404, "<Error><Code>NoSuchBucket</Code></Error>", false},
+		{"a proxy's page", 404, "<html>not found</html>", false},
+		{"nothing", 404, "", false},
+		{"gone", 410, "", false},
+		{"archived", 403, "<Error><Code>InvalidObjectState</Code></Error>", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, url := newFake(t)
+			f.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+				w.WriteHeader(c.status)
+				_, _ = w.Write([]byte(c.body))
+				return true
+			}
+			_, rev, err := open(t, url, Options{}).Load(t.Context(), "prod-a")
+			if err == nil || rev != "" || errors.Is(err, keystore.ErrNotFound) != c.absent {
+				t.Errorf("Load = %q, %v; want ErrNotFound: %v", rev, err, c.absent)
+			}
+		})
+	}
+}
+
+// Where the policy lets nothing be listed but the prefix, S3 answers a GetObject of what does not exist with 403.
+func TestLoadAsksTheListingWhenS3DoesNotTell(t *testing.T) {
+	f, url := newFake(t)
+	st := open(t, url, Options{Prefix: "p"})
+	create(t, st, "prod-a")
+	f.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, ".yaml") {
+			return false
+		}
+		refuse(w, http.StatusForbidden, "AccessDenied")
+		return true
+	}
+	_, _, err := st.Load(t.Context(), "prod-b")
+	wantError(t, err, keystore.ErrNotFound, "s3://keysets/p/prod-b.yaml")
+	_, _, err = st.Load(t.Context(), "prod-a")
+	wantError(t, err, nil, "the credentials do not allow s3:GetObject on s3://keysets/p/prod-a.yaml")
+	if errors.Is(err, keystore.ErrNotFound) {
+		t.Errorf("what may not be read counts as absent: %v", err)
+	}
+}
+
+func TestLoadRefusesWhatCannotBeAKeySet(t *testing.T) {
+	f, url := newFake(t)
+	st := open(t, url, Options{})
+	f.set("large.yaml", make([]byte, keystore.MaxDocument+1))
+	f.set("empty.yaml", nil)
+	f.set("other.yaml", []byte(storetest.Text(t, storetest.KeySet(t, "prod-a"))))
+	all := list(t, st)
+	for n, part := range map[keystore.Name]string{"large": "has 1048577 bytes", "empty": "broken", "other": `metadata.name is "prod-a"`} {
+		_, rev, err := st.Load(t.Context(), n)
+		if _, broken := errors.AsType[*keystore.BrokenError](err); !broken || rev != all[n] || !strings.Contains(err.Error(), part) {
+			t.Errorf("Load(%s) = revision %q, %v; want %q, a BrokenError with %q", n, rev, err, all[n], part)
+		}
+	}
+}
+
+// A length that does not fit is the last defence where the store keeps no checksum.
+func TestLoadNoticesAShortBody(t *testing.T) {
+	f, url := newFake(t)
+	st := open(t, url, Options{})
+	text := storetest.Text(t, storetest.KeySet(t, "prod-a"))
+	for name, respond := range map[string]func(w http.ResponseWriter){
+		"cut":            func(w http.ResponseWriter) { w.Header().Set("Content-Length", fmt.Sprint(len(text))) },
+		"without length": func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+	} {
+		f.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("ETag", `"e"`)
+			respond(w)
+			_, _ = w.Write([]byte(text[:len(text)-1]))
+			return true
+		}
+		_, rev, err := st.Load(t.Context(), "prod-a")
+		if _, broken := errors.AsType[*keystore.BrokenError](err); err == nil || broken || rev != "" {
+			t.Errorf("%s: Load = %q, %v; want trouble of the store", name, rev, err)
+		}
+	}
+}

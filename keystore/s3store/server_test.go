@@ -1,0 +1,193 @@
+package s3store
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+const (
+	bucket    = "keysets"
+	rootKey   = "root-access-key"
+	rootPass  = "root-secret"
+	patience  = 30 * time.Second
+	inRegion  = "us-east-1"
+	versioned = "versioned" // directory of old versions
+)
+
+// server is a real S3 server, with its objects as files under dir.
+type server struct {
+	url, dir string
+}
+
+// program returns the path of a tool that test/tools installs. Where it is not installed the test is skipped, which
+// .ci/run does not let pass.
+func program(t testing.TB, tool string) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.Command("../../test/tools/"+tool, "--built")
+	cmd.Stderr = &stderr
+	path, err := cmd.Output()
+	if err != nil {
+		t.Skipf("needs %s: %v %s", tool, err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(path))
+}
+
+// gateway starts a versitygw with one bucket.
+func gateway(t testing.TB) *server {
+	t.Helper()
+	sv := emptyGateway(t)
+	must(t, os.Mkdir(filepath.Join(sv.dir, bucket), 0o755))
+	return sv
+}
+
+func emptyGateway(t testing.TB) *server {
+	t.Helper()
+	path, dir := program(t, "versitygw"), t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "data"), 0o755))
+	must(t, os.Mkdir(filepath.Join(dir, versioned), 0o755))
+	must(t, os.Mkdir(filepath.Join(dir, "iam"), 0o755))
+	address := freeAddress(t)
+	start(t, address, path, "--access", rootKey, "--secret", rootPass, "--region", inRegion, "--port", address, "--quiet", "--keep-alive",
+		"--iam-dir", filepath.Join(dir, "iam"), "--iam-cache-disable", "posix", "--versioning-dir", filepath.Join(dir, versioned), filepath.Join(dir, "data"))
+	return &server{"http://" + address, filepath.Join(dir, "data")}
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start runs a server until the test ends and waits until it answers at address.
+func start(t testing.TB, address, path string, args ...string) {
+	t.Helper()
+	var output bytes.Buffer
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	must(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(path), output.String())
+		}
+	})
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		answer, err := http.Get("http://" + address)
+		if err == nil {
+			_ = answer.Body.Close()
+			return
+		}
+		select {
+		case <-ended:
+			t.Fatalf("%s ended: %s", path, output.String())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not answer: %v", path, err)
+		}
+	}
+}
+
+// as makes the credentials of the SDK's chain those of one user, and nothing of the machine's own configuration count.
+func as(t testing.TB, key, secret string) {
+	t.Helper()
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "",
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_S3": "", "AWS_WEB_IDENTITY_TOKEN_FILE": "", "AWS_ROLE_ARN": "",
+	} {
+		t.Setenv(name, value)
+	}
+}
+
+// open opens a store at an endpoint with root's credentials, and o's other options.
+func open(t testing.TB, url string, o Options) *Store {
+	t.Helper()
+	as(t, rootKey, rootPass)
+	return reopen(t, url, o)
+}
+
+// reopen is open with whatever credentials are in the environment.
+func reopen(t testing.TB, url string, o Options) *Store {
+	t.Helper()
+	o.Bucket, o.Endpoint, o.Region = bucket, url, inRegion
+	st, err := Open(t.Context(), o)
+	must(t, err)
+	return st
+}
+
+func newPrefix() Options { return Options{Prefix: "clusters/" + strings.ToLower(rand.Text())} }
+
+func create(t testing.TB, st keystore.Store, n keystore.Name) keystore.KeySet {
+	t.Helper()
+	s := storetest.KeySet(t, n)
+	must(t, keystore.Create(t.Context(), st, s))
+	return s
+}
+
+func list(t testing.TB, st keystore.Reader) map[keystore.Name]keystore.Revision {
+	t.Helper()
+	all, err := st.List(t.Context())
+	must(t, err)
+	return all
+}
+
+// put stores any bytes under a key, as somebody with another tool would.
+func put(t testing.TB, st *Store, key, data string) {
+	t.Helper()
+	_, err := st.s3.PutObject(context.Background(), &s3.PutObjectInput{Bucket: &st.o.Bucket, Key: &key, Body: strings.NewReader(data)})
+	must(t, err)
+}
+
+func read(t testing.TB, st *Store, key string) (data []byte, answer *s3.GetObjectOutput) {
+	t.Helper()
+	out, err := st.s3.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &st.o.Bucket, Key: &key})
+	must(t, err)
+	defer out.Body.Close()
+	data, err = io.ReadAll(out.Body)
+	must(t, err)
+	return data, out
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantError(t testing.TB, err, want error, part string) {
+	t.Helper()
+	if err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), part) {
+		t.Errorf("the error is %v, want %v with %q", err, want, part)
+	}
+}
