@@ -30,8 +30,6 @@ type Config struct {
 
 const (
 	defaultPoll = 10 * time.Second
-	// batch is how long changes are collected, so that a checkout of a thousand files makes one snapshot.
-	batch = 100 * time.Millisecond
 	// startPatience is how long a key set that cannot be served keeps a fresh process from being ready. Without an
 	// end, one broken document would keep every replacement of a dying replica out of service.
 	startPatience = 5 * time.Minute
@@ -53,10 +51,10 @@ type Publisher struct {
 
 // entry is what is known of one key set.
 type entry struct {
-	revision keystore.Revision // of the stored version that was looked at last; empty when there is none
-	served   *version          // the last good one; nil when there was none
-	rejected *Rejection        // why the stored version is not the served one; nil when it is
-	missing  bool              // served, but not in the store
+	revision keystore.Revision   // of the stored version that was looked at last; empty when there is none
+	served   *version            // the last good one; nil when there was none
+	rejected *keystore.Rejection // why the stored version is not the served one; nil when it is
+	missing  bool                // served, but not in the store
 }
 
 // NewPublisher returns a Publisher that serves nothing yet.
@@ -79,8 +77,8 @@ func (p *Publisher) Snapshot() *Snapshot { return p.current.Load() }
 type found struct {
 	name     keystore.Name
 	revision keystore.Revision
-	version  *version   // nil when it could not be read
-	rejected *Rejection // why not
+	version  *version            // nil when it could not be read
+	rejected *keystore.Rejection // why not
 	absent   bool
 }
 
@@ -169,9 +167,9 @@ func (p *Publisher) read(ctx context.Context, n keystore.Name) found {
 	case errors.Is(err, keystore.ErrNotFound):
 		return found{name: n, absent: true}
 	case errors.As(err, &broken):
-		return found{name: n, revision: rev, rejected: reject(Reason(broken.Reason), "%v", broken.Err)}
+		return found{name: n, revision: rev, rejected: keystore.Reject(broken.Reason, "%v", broken.Err)}
 	}
-	return found{name: n, revision: rev, rejected: reject(Unreadable, "%v", err)}
+	return found{name: n, revision: rev, rejected: keystore.Reject(Unreadable, "%v", err)}
 }
 
 // publish judges a batch, swaps the snapshot in and logs what changed. listed is nil when the batch is not a complete
@@ -233,14 +231,14 @@ func (p *Publisher) judge(all []found) {
 }
 
 // admit judges one version without regard to other key sets.
-func (p *Publisher) admit(n keystore.Name, v *version) *Rejection {
+func (p *Publisher) admit(n keystore.Name, v *version) *keystore.Rejection {
 	if v.dev && !p.c.Dev {
-		return reject(DevRefused, "it is a development key set, which only keypostd --dev serves")
+		return keystore.Reject(DevRefused, "it is a development key set, which only keypostd --dev serves")
 	}
 	for _, u := range v.issuers {
 		allowed := slices.ContainsFunc(p.c.Patterns, func(pat Pattern) bool { return pat.Allows(n, u) })
-		if !allowed && !v.withdrawn {
-			return reject(URLNotPermitted, "its issuer URL %s matches no pattern in issuerURLs for the name %q", u, n)
+		if !allowed && !v.Withdrawn() {
+			return keystore.Reject(URLNotPermitted, "its issuer URL %s matches no pattern in issuerURLs for the name %q", u, n)
 		}
 	}
 	if e := p.entries[n]; e != nil {
@@ -256,9 +254,9 @@ func (p *Publisher) judgeClaim(all []found, i int, at place, by []int) {
 	switch f := &all[i]; {
 	case owned && owner == f.name:
 	case owned && !p.leaves(all, owner):
-		f.rejected = reject(URLConflict, "its issuer URL https://%s%s belongs to key set %q, which is served", at.host, at.path, owner)
+		f.rejected = keystore.Reject(URLConflict, "its issuer URL https://%s%s belongs to key set %q, which is served", at.host, at.path, owner)
 	case len(by) > 1:
-		f.rejected = reject(URLConflict, "its issuer URL https://%s%s is also that of key set %q", at.host, at.path, all[other(by, i)].name)
+		f.rejected = keystore.Reject(URLConflict, "its issuer URL https://%s%s is also that of key set %q", at.host, at.path, all[other(by, i)].name)
 	}
 }
 
@@ -272,7 +270,7 @@ func other(by []int, i int) int {
 // leaves tells that the batch withdraws the owner of a URL.
 func (p *Publisher) leaves(all []found, owner keystore.Name) bool {
 	return slices.ContainsFunc(all, func(f found) bool {
-		return f.name == owner && f.version != nil && f.version.withdrawn && f.rejected == nil
+		return f.name == owner && f.version != nil && f.version.Withdrawn() && f.rejected == nil
 	})
 }
 
@@ -360,11 +358,11 @@ func (p *Publisher) noteMissing(n keystore.Name) {
 	case e.served == nil:
 		delete(p.entries, n)
 		p.c.Log.Info("a rejected key set has left the store", zap.String("key_set", string(n)))
-	case e.served.withdrawn:
+	case e.served.Withdrawn():
 		e.rejected = nil
 	default:
 		p.entries[n] = &entry{served: e.served, missing: true}
-		p.c.Log.Warn("key set is missing in the store; its last good version stays served", zap.String("key_set", string(n)), zap.Int64("generation", e.served.generation))
+		p.c.Log.Warn("key set is missing in the store; its last good version stays served", zap.String("key_set", string(n)), zap.Int64("generation", e.served.Generation()))
 	}
 }
 
@@ -378,22 +376,22 @@ func (p *Publisher) logChange(n keystore.Name, was, now *entry) {
 	case now.rejected != nil && (was.rejected == nil || *was.rejected != *now.rejected):
 		fields := []zap.Field{name, zap.String("reason", string(now.rejected.Reason)), zap.String("message", now.rejected.Message)}
 		if now.served != nil {
-			fields = append(fields, zap.Int64("served_generation", now.served.generation))
+			fields = append(fields, zap.Int64("served_generation", now.served.Generation()))
 		}
 		p.c.Log.Warn("key set rejected; its last good version, if any, stays served", fields...)
-	case now.rejected == nil && now.served != was.served && (was.served == nil || was.served.digest != now.served.digest):
+	case now.rejected == nil && now.served != was.served && (was.served == nil || was.served.Digest() != now.served.Digest()):
 		level := zap.InfoLevel
 		if p.first.IsZero() { // at the start everything is published; one line says so, not ten thousand
 			level = zap.DebugLevel
 		}
-		p.c.Log.Log(level, publishedMessage(now.served), name, zap.Int64("generation", now.served.generation), zap.Int("keys", now.served.keys()))
+		p.c.Log.Log(level, publishedMessage(now.served), name, zap.Int64("generation", now.served.Generation()), zap.Int("keys", now.served.keys()))
 	case now.rejected == nil && (was.rejected != nil || was.missing):
-		p.c.Log.Info("key set is as it is served again", name, zap.Int64("generation", now.served.generation))
+		p.c.Log.Info("key set is as it is served again", name, zap.Int64("generation", now.served.Generation()))
 	}
 }
 
 func publishedMessage(v *version) string {
-	if v.withdrawn {
+	if v.Withdrawn() {
 		return "key set withdrawn"
 	}
 	return "key set published"

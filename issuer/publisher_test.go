@@ -45,18 +45,18 @@ func TestLastGoodVersionStays(t *testing.T) {
 		"two documents":                {raw(string(good.text(t)) + "\n---\n" + string(good.text(t))), "broken"},
 		"another key set's document":   {func(b *bench) { b.store.Put("a", doc{name: "b", generation: 6}.text(b.t)) }, "broken"},
 		"newer schema":                 {raw("apiVersion: keypost.dev/v2\nkind: KeySet\n"), "newer_version"},
-		"older generation":             {changed(func(d *doc) { d.generation = 4 }), OlderGeneration},
-		"same generation, other keys":  {changed(func(d *doc) { d.generation, d.keys = 5, append(d.keys, key(t, 3)) }), SameGeneration},
-		"kid dropped":                  {changed(func(d *doc) { d.keys = d.keys[:1] }), KidMissing},
-		"all kids dropped":             {changed(func(d *doc) { d.keys = nil }), KidMissing},
-		"gone line vanished":           {changed(func(d *doc) { d.gone = nil }), GoneReturned},
-		"gone key returns":             {changed(func(d *doc) { d.gone, d.keys = nil, append(d.keys, key(t, 9)) }), GoneReturned},
-		"gone key published":           {changed(func(d *doc) { d.keys = append(d.keys, key(t, 9)) }), GoneReturned},
-		"URL dropped":                  {changed(func(d *doc) { d.issuers = []string{"https://a.oidc.example.com"} }), URLDropped},
+		"older generation":             {changed(func(d *doc) { d.generation = 4 }), keystore.ReasonOlderGeneration},
+		"same generation, other keys":  {changed(func(d *doc) { d.generation, d.keys = 5, append(d.keys, key(t, 3)) }), keystore.ReasonSameGeneration},
+		"kid dropped":                  {changed(func(d *doc) { d.keys = d.keys[:1] }), keystore.ReasonKidMissing},
+		"all kids dropped":             {changed(func(d *doc) { d.keys = nil }), keystore.ReasonKidMissing},
+		"gone line vanished":           {changed(func(d *doc) { d.gone = nil }), keystore.ReasonGoneReturned},
+		"gone key returns":             {changed(func(d *doc) { d.gone, d.keys = nil, append(d.keys, key(t, 9)) }), keystore.ReasonGoneReturned},
+		"gone key published":           {changed(func(d *doc) { d.keys = append(d.keys, key(t, 9)) }), keystore.ReasonGoneReturned},
+		"URL dropped":                  {changed(func(d *doc) { d.issuers = []string{"https://a.oidc.example.com"} }), keystore.ReasonURLDropped},
 		"another name's URL":           {changed(func(d *doc) { d.issuers = []string{urlA, urlB} }), URLNotPermitted},
 		"development key set":          {changed(func(d *doc) { d.dev = true }), DevRefused},
 		"private key in it":            {raw(strings.Replace(string(good.text(t)), "BEGIN PUBLIC KEY", "BEGIN EC PRIVATE KEY", 1)), "broken"},
-		"withdrawn by an older writer": {changed(func(d *doc) { d.generation, d.withdrawn = 4, true }), OlderGeneration},
+		"withdrawn by an older writer": {changed(func(d *doc) { d.generation, d.withdrawn = 4, true }), keystore.ReasonOlderGeneration},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -203,7 +203,7 @@ func TestTombstoneEndsAnIssuer(t *testing.T) {
 	b.put(first)
 	b.poll()
 	b.refuses(urlA, http.StatusNotFound)
-	b.rejected("a", OlderGeneration)
+	b.rejected("a", keystore.ReasonOlderGeneration)
 	b.store.Delete("a")
 	b.poll()
 	b.rejected("a", "")

@@ -47,8 +47,8 @@ func (p *Publisher) Report() Report {
 func (e *entry) status(n keystore.Name) Status {
 	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
-		s.Generation, s.Served = v.generation, !v.withdrawn
-		s.Issuers = slices.AppendSeq(s.Issuers, v.urls.each())
+		s.Generation, s.Served = v.Generation(), !v.Withdrawn()
+		s.Issuers = slices.AppendSeq(s.Issuers, v.Issuers())
 		for i, count := range v.states {
 			s.Keys[states[i]] = count
 		}
@@ -87,8 +87,9 @@ var (
 
 // reasons are all that a metric is kept for, so that an alert sees a 0 before the first rejection.
 var reasons = []Reason{
-	Missing, Unreadable, OlderGeneration, SameGeneration, KidMissing, GoneReturned, URLDropped, URLNotPermitted, URLConflict, DevRefused,
-	Reason(keystore.ReasonBroken), Reason(keystore.ReasonNewerVersion),
+	Missing, Unreadable, URLNotPermitted, URLConflict, DevRefused,
+	keystore.ReasonBroken, keystore.ReasonNewerVersion, keystore.ReasonOlderGeneration, keystore.ReasonSameGeneration,
+	keystore.ReasonKidMissing, keystore.ReasonGoneReturned, keystore.ReasonURLDropped,
 }
 
 // Describe implements prometheus.Collector.
@@ -121,7 +122,7 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 // activeSince is that of the key that has been active for the longest time, as Unix time; 0 without one.
 func (p *Publisher) activeSince() (oldest int64) {
 	for _, e := range p.entries {
-		if v := e.served; v != nil && !v.withdrawn && v.activeSince != 0 && (oldest == 0 || v.activeSince < oldest) {
+		if v := e.served; v != nil && !v.Withdrawn() && v.activeSince != 0 && (oldest == 0 || v.activeSince < oldest) {
 			oldest = v.activeSince
 		}
 	}
@@ -131,7 +132,7 @@ func (p *Publisher) activeSince() (oldest int64) {
 func (p *Publisher) count() (keys [3]int, rejected map[Reason]int) {
 	rejected = map[Reason]int{}
 	for _, e := range p.entries {
-		if e.served != nil && !e.served.withdrawn {
+		if e.served != nil && !e.served.Withdrawn() {
 			for i, n := range e.served.states {
 				keys[i] += n
 			}

@@ -49,7 +49,7 @@ func TestReport(t *testing.T) {
   {"name": "b", "issuers": ["https://oidc.example.com/b", "https://b.oidc.example.com"], "generation": 2, "served": true, "rejected": "missing",
    "message": "the store does not hold it; its last good version stays served", "keys": {"active": 1, "next": 0, "retired": 0}},
   {"name": "c", "issuers": ["https://oidc.example.com/c"], "generation": 3, "served": true, "rejected": "older_generation",
-   "message": "its generation is 2, older than 3, which is served", "keys": {"active": 1, "next": 0, "retired": 0}},
+   "message": "its generation is 2, older than 3 of the last good version", "keys": {"active": 1, "next": 0, "retired": 0}},
   {"name": "d", "issuers": [], "generation": 0, "served": false, "rejected": "broken", "message": "it is not a manifest with apiVersion and kind", "keys": {}},
   {"name": "w", "issuers": ["https://oidc.example.com/w"], "generation": 4, "served": false, "keys": {"active": 1, "next": 0, "retired": 0}}
  ]
