@@ -58,7 +58,7 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	if d.certificates, err = loadCertificates(c, dev, patterns); err != nil {
 		return nil, err
 	}
-	d.metrics, err = newMetrics(d.publisher, d.handler)
+	d.metrics, err = newMetrics(d.publisher, d.handler, heartbeat{c.Dir})
 	return d, err
 }
 
