@@ -2,6 +2,7 @@ package keystore
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,8 +40,9 @@ type Mirror struct {
 
 // source is what is known of a key set in From.
 type source struct {
-	revision Revision   // that was judged last; empty when there is none
-	rejected *Rejection // why the copy is not that version; nil when it is
+	revision Revision          // that was judged last; empty when there is none
+	digest   [sha256.Size]byte // of that version
+	rejected *Rejection        // why the copy is not that version; nil when it is
 }
 
 // trouble is a state of which one line tells that it began and one that it ended.
@@ -56,6 +58,14 @@ func NewMirror(c MirrorConfig) *Mirror {
 	m.reading = trouble{begins: "key sets cannot be read from the store; what was copied before stays", ends: "key sets can be read from the store again"}
 	m.writing = trouble{begins: "the copy cannot be written; what was copied before stays", ends: "the copy can be written again"}
 	return m
+}
+
+// ReadCopy reads what To holds, as every pass does first.
+func (m *Mirror) ReadCopy(ctx context.Context) error {
+	if err := m.ledger.read(ctx, m.c.To); err != nil {
+		return fmt.Errorf("read the copy: %w", err)
+	}
+	return nil
 }
 
 // Run copies until ctx is done: everything every Poll, and what the source's watch reports within a fraction of a
@@ -87,8 +97,8 @@ func (m *Mirror) Pass(ctx context.Context) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*listPatience)
 	defer cancel()
-	if err := m.ledger.read(limited, m.c.To); err != nil {
-		return m.note(ctx, &m.writing, fmt.Errorf("read the copy: %w", err))
+	if err := m.ReadCopy(limited); err != nil {
+		return m.note(ctx, &m.writing, err)
 	}
 	listed, err := m.c.From.List(limited)
 	if err != nil {
@@ -113,7 +123,7 @@ func (m *Mirror) changed(listed map[Name]Revision) []Name {
 	var changed []Name
 	for n, rev := range listed {
 		was := m.sources[n]
-		if was == nil || was.revision != rev || was.rejected.passes() || was.rejected == nil && !m.ledger.intact(n) {
+		if was == nil || was.revision != rev || was.rejected.passes() || was.rejected == nil && !m.ledger.holds(n, was.digest) {
 			changed = append(changed, n)
 		}
 	}
@@ -198,7 +208,7 @@ func (m *Mirror) settle(a *arrival, rev Revision) {
 		m.noteMissing(a.name)
 		return
 	}
-	m.sources[a.name] = &source{rev, a.rejected}
+	m.sources[a.name] = &source{rev, a.outline.digest, a.rejected}
 	m.logChange(a, was)
 }
 

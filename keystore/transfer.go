@@ -2,6 +2,7 @@ package keystore
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -137,10 +138,10 @@ func (l *ledger) owner(issuer string) (n Name, owned bool) {
 	return n, owned
 }
 
-// intact tells that the store holds the last good version.
-func (l *ledger) intact(n Name) bool {
+// holds tells that the store has the version with that digest, and that it is the last good one.
+func (l *ledger) holds(n Name, digest [sha256.Size]byte) bool {
 	e := l.entry(n)
-	return e.there != nil && e.good != nil && e.there.digest == e.good.digest
+	return e.there != nil && e.good != nil && e.there.digest == digest && e.good.digest == digest
 }
 
 // read takes in what has changed in the store since the last time.
