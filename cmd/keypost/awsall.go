@@ -86,10 +86,10 @@ func (r *awsRun) trust(providerARN string) awsiam.Trust {
 
 // checkStore finds out what the store would say, without making its directory.
 func (r *awsRun) checkStore(ctx context.Context, j *job) error {
-	if _, err := storeDir(r.store); err != nil {
+	if _, err := parsePlace(r.store); err != nil {
 		return err
 	}
-	st, err := r.openStore()
+	st, err := r.openStore(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return j.wanted.checkNew()

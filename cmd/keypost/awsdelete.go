@@ -76,7 +76,7 @@ func providerURLs(plan provision.Plan) []string {
 
 // nameInStore is how the store calls an issuer; where no store is at hand, its URL will do.
 func (r *awsRun) nameInStore(ctx context.Context, url string) string {
-	st, err := r.openStore()
+	st, err := r.openStore(ctx)
 	if err != nil {
 		return url
 	}

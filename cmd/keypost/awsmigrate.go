@@ -129,7 +129,7 @@ func (m *migration) check() error {
 	if m.f.finish && m.store == "" {
 		return nil // then --token-lifetime and the pods say how long tokens live
 	}
-	_, err := storeDir(m.store)
+	_, err := parsePlace(m.store)
 	return err
 }
 

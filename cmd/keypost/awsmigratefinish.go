@@ -127,7 +127,7 @@ func (m *migration) declaredLife(ctx context.Context) (time.Duration, error) {
 	if m.store == "" {
 		return 0, nil
 	}
-	st, err := m.openStore()
+	st, err := m.openStore(ctx)
 	if err != nil {
 		return 0, err
 	}

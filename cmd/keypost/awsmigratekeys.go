@@ -104,7 +104,7 @@ func (m *migration) findInStore(ctx context.Context, w *wish) error {
 	if err := w.checkNew(); err != nil {
 		return err
 	}
-	st, err := m.openStore()
+	st, err := m.openStore(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -159,7 +159,7 @@ func (w *wish) plan() provision.Plan {
 // publishMoved stores the key set unless it is there, and returns when no relying party can find it without a key.
 func (m *migration) publishMoved(ctx context.Context, w *wish) error {
 	if !w.is {
-		st, err := m.createStore()
+		st, err := m.createStore(ctx)
 		if err != nil {
 			return err
 		}

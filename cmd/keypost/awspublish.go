@@ -87,7 +87,7 @@ func (p publication) spec() keystore.Spec {
 
 // publish stores the key set unless it is there.
 func (a *app) publish(ctx context.Context, p publication) (keystore.KeySet, bool, error) {
-	st, err := a.createStore()
+	st, err := a.createStore(ctx)
 	if err != nil {
 		return keystore.KeySet{}, false, err
 	}

@@ -38,7 +38,7 @@ type exported struct {
 }
 
 func (a *app) exportAll(ctx context.Context, dir string, issuers []string) error {
-	st, err := a.openStore()
+	st, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (a *app) issuerShow() *cobra.Command {
 		Short: "Show an issuer's keys, policy and history",
 		Args:  exactly(1),
 		RunE: a.do(func(ctx context.Context, args []string) error {
-			st, err := a.openStore()
+			st, err := a.openStore(ctx)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (a *app) setPolicy(ctx context.Context, issuer string, p *policyFlags) erro
 
 // update changes the key set that an ISSUER argument means.
 func (a *app) update(ctx context.Context, issuer string, change func(keystore.KeySet) (keystore.KeySet, error)) (keystore.KeySet, error) {
-	st, err := a.openStore()
+	st, err := a.openStore(ctx)
 	if err != nil {
 		return keystore.KeySet{}, err
 	}

@@ -60,7 +60,7 @@ func (a *app) addIssuer(ctx context.Context, name keystore.Name, f *addFlags) er
 	if _, err := keystore.New(a.change(f.why, false), spec); err != nil {
 		return err
 	}
-	st, err := a.createStore()
+	st, err := a.createStore(ctx)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (a *app) issuerList() *cobra.Command {
 }
 
 func (a *app) listIssuers(ctx context.Context, admin string) error {
-	st, err := a.openStore()
+	st, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}

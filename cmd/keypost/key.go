@@ -96,7 +96,7 @@ func (a *app) keyList() *cobra.Command {
 		Short: "List an issuer's keys",
 		Args:  exactly(1),
 		RunE: a.do(func(ctx context.Context, args []string) error {
-			st, err := a.openStore()
+			st, err := a.openStore(ctx)
 			if err != nil {
 				return err
 			}
@@ -135,7 +135,7 @@ func (a *app) addKeys(ctx context.Context, issuer string, f keyFlags) error {
 	if err != nil {
 		return err
 	}
-	st, err := a.openStore()
+	st, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}

@@ -139,12 +139,12 @@ it opens`,
 	}
 	root.SetVersionTemplate("keypost {{.Version}}\n")
 	fs := root.PersistentFlags()
-	fs.StringVar(&a.store, "store", os.Getenv("KEYPOST_STORE"), "where key sets are kept: file:///DIR or file://./DIR (default $KEYPOST_STORE)")
+	fs.StringVar(&a.store, "store", os.Getenv("KEYPOST_STORE"), "where key sets are kept: "+storeForms+" (default $KEYPOST_STORE)")
 	fs.StringVarP(&a.output, "output", "o", "table", "form of results: table, json or yaml")
 	fs.StringVar(&a.by, "by", defaultBy(), "who is recorded as the author of a change")
 	fs.Lookup("by").DefValue = "USER@HOST"
 	fs.Lookup("store").DefValue = ""
-	root.AddCommand(a.issuer(), a.key(), a.verify(), a.export(), a.aws())
+	root.AddCommand(a.issuer(), a.key(), a.verify(), a.export(), a.storeGroup(), a.mirror(), a.aws())
 	return root
 }
 

@@ -11,58 +11,126 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/kubestore"
+	"github.com/keypost/keypost/keystore/s3store"
 )
 
 // openStore opens the store that --store or KEYPOST_STORE names.
-func (a *app) openStore() (keystore.Store, error) {
-	dir, err := storeDir(a.store)
+func (a *app) openStore(ctx context.Context) (keystore.Store, error) {
+	return openStore(ctx, a.store, filestore.Open)
+}
+
+// createStore makes a file store's directory if only that is missing. A bucket or a namespace is somebody else's to make.
+func (a *app) createStore(ctx context.Context) (keystore.Store, error) {
+	return openStore(ctx, a.store, filestore.Create)
+}
+
+func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
+	p, err := parsePlace(raw)
 	if err != nil {
 		return nil, err
 	}
-	st, err := filestore.Open(dir)
+	switch p.scheme {
+	case schemeS3:
+		return opened(s3store.Open(ctx, p.s3))
+	case schemeKubernetes:
+		return opened(kubestore.Open(ctx, p.namespace, p.kubernetes))
+	}
+	return opened(open(p.dir))
+}
+
+// opened keeps a nil pointer from becoming a Store that is not nil.
+func opened[S keystore.Store](st S, err error) (keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
 	return st, nil
 }
 
-// createStore makes the store's directory if only that is missing.
-func (a *app) createStore() (keystore.Store, error) {
-	dir, err := storeDir(a.store)
-	if err != nil {
-		return nil, err
-	}
-	st, err := filestore.Create(dir)
-	if err != nil {
-		return nil, err
-	}
-	return st, nil
+// place is where a store is and with whose rights it is opened: all that its URL says.
+type place struct {
+	scheme     string
+	dir        string
+	s3         s3store.Options
+	namespace  string
+	kubernetes kubestore.Options
 }
 
-// storeDir reads a file store's URL. A plain path is refused although its meaning could be guessed: the same flag
-// names other kinds of stores, and "s3:/bucket" must not become a directory.
-func storeDir(raw string) (string, error) {
-	rest, isFile := strings.CutPrefix(raw, "file://")
-	scheme, _, hasScheme := strings.Cut(raw, "://")
+// The schemes of store URLs.
+const (
+	schemeFile       = "file"
+	schemeS3         = "s3"
+	schemeKubernetes = "kubernetes"
+)
+
+const storeForms = "file:///DIR, s3://BUCKET/PREFIX?region=REGION or kubernetes://NAMESPACE"
+
+// parsePlace reads a store's URL; what is wrong with it is an error of usage.
+func parsePlace(raw string) (place, error) {
+	scheme, _, isURL := strings.Cut(raw, "://")
 	switch {
 	case raw == "":
-		return "", withHint(usagef("no store was given"), "use --store file:///DIR, or set KEYPOST_STORE")
-	case hasScheme && (scheme == "s3" || scheme == "kubernetes"):
-		return "", withHint(usagef("store %q: %s:// stores are not in this version", raw, scheme), "use a directory: --store file:///DIR")
-	case hasScheme && !isFile:
-		return "", withHint(usagef("store %q: its scheme %q is unknown", raw, scheme), "use --store file:///DIR")
-	case !isFile:
-		return "", withHint(usagef("store %q: it is a path, not a URL", raw), "use --store %s", fileURL(raw))
+		return place{}, withHint(usagef("no store was given"), "use --store %s, or set KEYPOST_STORE", storeForms)
+	case !isURL && (strings.HasPrefix(raw, "s3:") || strings.HasPrefix(raw, "kubernetes:") || strings.HasPrefix(raw, "file:")):
+		return place{}, withHint(usagef("store %q: after the scheme comes ://", raw), "use --store %s", storeForms)
+	case !isURL:
+		return place{}, withHint(usagef("store %q: it is a path, not a URL", raw), "use --store %s", fileURL(raw))
+	}
+	p, err := place{scheme: scheme}, error(nil)
+	switch scheme {
+	case schemeFile:
+		p.dir, err = parseDir(raw)
+	case schemeS3:
+		p.s3, err = s3store.ParseURL(raw)
+	case schemeKubernetes:
+		p.namespace, p.kubernetes, err = parseNamespace(raw)
+	default:
+		err = withHint(fmt.Errorf("store %q: its scheme is unknown", scheme+"://"), "use --store %s", storeForms)
+	}
+	if err != nil {
+		return place{}, &usageError{err}
+	}
+	return p, nil
+}
+
+// parseDir reads a file store's URL. A plain path is refused although its meaning could be guessed: the same flag names
+// other kinds of stores, and "s3:/bucket" must not become a directory.
+func parseDir(raw string) (string, error) {
+	rest := strings.TrimPrefix(raw, "file://")
+	switch {
 	case !strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "./") && !strings.HasPrefix(rest, "../"):
-		return "", withHint(usagef("store %q: after file:// comes /, ./ or ../", raw), "use --store file://./%s", rest)
+		return "", withHint(fmt.Errorf("store %q: after file:// comes /, ./ or ../", raw), "use --store file://./%s", rest)
 	case strings.ContainsAny(rest, "?#"):
-		return "", usagef("store %q: a file store takes no parameters", raw)
+		return "", fmt.Errorf("store %q: a file store takes no parameters", raw)
 	}
 	dir, err := url.PathUnescape(rest)
 	if err != nil {
-		return "", usagef("store %q: its percent-encoding is damaged", raw)
+		return "", fmt.Errorf("store %q: its percent-encoding is damaged", raw)
 	}
 	return dir, nil
+}
+
+// parseNamespace reads kubernetes://NAMESPACE[?kubeconfig=][&context=].
+func parseNamespace(raw string) (namespace string, o kubestore.Options, err error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" || u.Host == "" || strings.Trim(u.Path, "/") != "" { // never quoted: a password may be in it
+		return "", o, errors.New("the key store's URL is not of the form kubernetes://NAMESPACE?kubeconfig=FILE&context=CONTEXT")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return "", o, errors.New("the key store's URL has a query that cannot be read")
+	}
+	for name, values := range query {
+		field := map[string]*string{"kubeconfig": &o.Kubeconfig, "context": &o.Context}[name]
+		switch {
+		case field == nil:
+			return "", o, fmt.Errorf("kubernetes:// URLs have no parameter %q; they have kubeconfig and context", name)
+		case len(values) != 1 || values[0] == "":
+			return "", o, fmt.Errorf("parameter %s of the key store's URL needs one value", name)
+		}
+		*field = values[0]
+	}
+	return u.Host, o, nil
 }
 
 func fileURL(path string) string {

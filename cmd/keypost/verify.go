@@ -111,7 +111,7 @@ func (a *app) target(ctx context.Context, issuer string, o verify.Options) (veri
 		o.URL = issuer
 		return o, nil
 	}
-	st, err := a.openStore()
+	st, err := a.openStore(ctx)
 	if err != nil {
 		return o, err
 	}

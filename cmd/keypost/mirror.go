@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/s3store"
+)
+
+type mirrorFlags struct {
+	poll         time.Duration
+	adminAddress string
+	issuerURLs   []string
+	once         bool
+	allowEmpty   bool
+	dev          bool
+}
+
+func (a *app) mirror() *cobra.Command {
+	f := &mirrorFlags{}
+	cmd := &cobra.Command{
+		Use:   "mirror --store URL DIR",
+		Short: "Keep a copy of a store in a directory, for keypostd beside it",
+		Long: "Copy every key set of a store into DIR, which must exist, and go on with whatever changes there. Nothing in DIR is\n" +
+			"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +
+			heartbeatFile + " tells when the last complete listing was taken. Runs in the foreground until SIGTERM.",
+		Args: exactly(1),
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.runMirror(ctx, args[0], f) }),
+	}
+	fs := cmd.Flags()
+	fs.DurationVar(&f.poll, "poll", 0, "how often everything is listed, beside the watch (default 10s; 15s for s3://)")
+	fs.StringVar(&f.adminAddress, "admin-address", "", "serve /metrics, /livez and /readyz there, such as 127.0.0.1:9091 (default: not at all)")
+	fs.StringArrayVar(&f.issuerURLs, "issuer-url", nil, "pattern as in keypostd's issuerURLs (repeatable): refuse key sets that keypostd would refuse (default: any)")
+	fs.BoolVar(&f.once, "once", false, "end as soon as DIR has a complete copy, of this run or, if the store cannot be read, an earlier one")
+	fs.BoolVar(&f.allowEmpty, "allow-empty", false, "take a store without key sets for a complete one: there is no issuer yet")
+	fs.BoolVar(&f.dev, "dev", false, "copy development key sets too")
+	return cmd
+}
+
+// mirroring is one run of keypost mirror.
+type mirroring struct {
+	*keystore.Mirror
+	f       *mirrorFlags
+	place   place
+	from    keystore.Store
+	dir     *os.Root
+	storeAt string
+	log     *zap.Logger
+
+	tokenFile string      // with the web identity token that the store's credentials are made from; empty when they are not
+	itself    atomic.Bool // they depend on what is mirrored
+}
+
+func (a *app) runMirror(ctx context.Context, dir string, f *mirrorFlags) error {
+	m, err := a.newMirroring(ctx, dir, f)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = m.dir.Close() }()
+	if err := m.ReadCopy(ctx); err != nil {
+		return err
+	}
+	m.announce()
+	if f.once {
+		return m.once(ctx)
+	}
+	return m.serve(ctx)
+}
+
+// newMirroring finds everything that is wrong with the configuration. It does not ask the store anything: whether that
+// is there is no question of configuration.
+func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mirroring, error) {
+	if f.poll != 0 && f.poll < time.Second {
+		return nil, usagef("--poll %s: at least 1s", f.poll)
+	}
+	admit, err := f.admit()
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	m := &mirroring{f: f, storeAt: a.store, log: newLogger(a.err)}
+	if m.place, err = parsePlace(a.store); err != nil {
+		return nil, err
+	}
+	if m.from, err = a.openStore(ctx); err != nil {
+		return nil, err
+	}
+	to, err := filestore.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if from, isDir := m.from.(*filestore.Store); isDir && sameFile(from.Dir(), to.Dir()) {
+		return nil, usagef("mirror: the store and DIR are the same directory")
+	}
+	if m.dir, err = os.OpenRoot(dir); err != nil {
+		return nil, err
+	}
+	before, err := readHeartbeat(m.dir)
+	if err != nil {
+		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
+	}
+	m.Mirror = keystore.NewMirror(keystore.MirrorConfig{
+		From: m.from, To: to, Admit: admit, Beat: m.beat, Complete: before.Complete, Empty: f.allowEmpty, Poll: m.poll(), Log: m.log,
+	})
+	return m, nil
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}
+
+// Default intervals. A listing of a bucket costs money.
+const (
+	defaultPoll   = 10 * time.Second
+	defaultPollS3 = 15 * time.Second
+)
+
+func (m *mirroring) poll() time.Duration {
+	switch {
+	case m.f.poll != 0:
+		return m.f.poll
+	case m.place.scheme == schemeS3:
+		return defaultPollS3
+	}
+	return defaultPoll
+}
+
+// admit refuses what keypostd would refuse by its own configuration: it must not take the place of the last good
+// document, which keypostd would then miss after its next start.
+func (f *mirrorFlags) admit() (func(keystore.KeySet) *keystore.Rejection, error) {
+	var patterns []issuer.Pattern
+	for _, raw := range f.issuerURLs {
+		p, err := issuer.ParsePattern(raw, f.dev)
+		if err != nil {
+			return nil, fmt.Errorf("--issuer-url: %w", err)
+		}
+		patterns = append(patterns, p)
+	}
+	return func(s keystore.KeySet) *keystore.Rejection {
+		if s.Dev() && !f.dev {
+			return keystore.Reject(keystore.Reason(issuer.DevRefused), "it is a development key set, which only mirror --dev copies")
+		}
+		for _, u := range s.Issuers() {
+			allowed := slices.ContainsFunc(patterns, func(p issuer.Pattern) bool { return p.Allows(s.Name(), u) })
+			if len(patterns) > 0 && !allowed && !s.Withdrawn() {
+				return keystore.Reject(keystore.Reason(issuer.URLNotPermitted), "its issuer URL %s matches no --issuer-url for the name %q", u, s.Name())
+			}
+		}
+		return nil
+	}, nil
+}
+
+func (m *mirroring) announce() {
+	fields := []zap.Field{zap.String("store", m.storeAt), zap.Duration("poll", m.poll()), zap.String("version", version())}
+	if before := m.Status().Complete; !before.IsZero() {
+		fields = append(fields, zap.Time("complete_before", before))
+	}
+	m.log.Info("mirroring", fields...)
+	if st, isS3 := m.from.(*s3store.Store); isS3 {
+		m.log.Info("the listings cost money", zap.Stringer("cost", s3store.MonthlyCost(m.Status().Held, m.poll())))
+		m.tokenFile = st.WebIdentityTokenFile()
+	}
+	m.checkItself()
+}
+
+// serve mirrors until ctx is done. Only an admin address that cannot be listened on ends it otherwise, at the start.
+func (m *mirroring) serve(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if m.f.adminAddress != "" {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", m.f.adminAddress)
+		if err != nil {
+			return fmt.Errorf("admin listener: %w", err)
+		}
+		g.Go(func() error { return m.serveAdmin(ctx, l) })
+	}
+	g.Go(func() error {
+		m.Run(ctx)
+		return nil
+	})
+	err := g.Wait()
+	if err == nil {
+		m.log.Info("stopped")
+	}
+	return err
+}
+
+// Bounds of how long a pass that failed is waited after, with --once.
+const (
+	minOnce = time.Second
+	maxOnce = 15 * time.Second
+)
+
+// once ends when a server may begin on DIR. A pass is made in any case, so that it begins on what is new.
+func (m *mirroring) once(ctx context.Context) error {
+	for wait := minOnce; ; wait = min(2*wait, maxOnce) {
+		pass := m.Pass(ctx)
+		ready := m.Ready()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case ready == nil && pass != nil:
+			m.log.Warn("done with the complete copy of an earlier run", zap.Error(pass), zap.Time("complete", m.Status().Complete))
+			return nil
+		case ready == nil:
+			m.log.Info("done", zap.Int("key_sets", m.Status().Held))
+			return nil
+		}
+		m.log.Info("not yet", zap.NamedError("why", ready))
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// heartbeatFile lies in DIR. Readers of key sets ignore names that begin with a dot.
+const heartbeatFile = ".keypost-mirror.json"
+
+// heartbeat says of what DIR is a copy, and as of when.
+type heartbeat struct {
+	Complete time.Time `json:"complete"` // when the last complete listing was begun
+	Store    string    `json:"store"`    // its URL
+	KeySets  int       `json:"keySets"`  // with a good version in DIR
+	Refused  int       `json:"refused"`  // whose version in the store is not the one in DIR
+}
+
+func (m *mirroring) beat(s keystore.MirrorStatus) error {
+	m.checkItself()
+	h := heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: m.storeAt, KeySets: s.Held}
+	for _, n := range s.Refused {
+		h.Refused += n
+	}
+	data, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	_, err = replaceFile(m.dir, heartbeatFile, append(data, '\n'))
+	return err
+}
+
+// readHeartbeat returns the zero heartbeat when there is none.
+func readHeartbeat(dir *os.Root) (heartbeat, error) {
+	data, err := dir.ReadFile(heartbeatFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return heartbeat{}, nil
+	}
+	var h heartbeat
+	if err == nil {
+		err = json.Unmarshal(data, &h)
+	}
+	return h, err
+}
+
+// checkItself warns when the store's credentials are made from a token whose issuer is in DIR: while keypostd is down,
+// AWS cannot check that token, and what would bring keypostd back cannot be read.
+func (m *mirroring) checkItself() {
+	if m.tokenFile == "" || m.itself.Load() {
+		return
+	}
+	if iss := tokenIssuer(m.tokenFile); iss != "" && m.Has(iss) {
+		m.itself.Store(true)
+		m.log.Warn("this mirror depends on itself: its AWS credentials come from an issuer that it mirrors, so that AWS lets it in only "+
+			"while keypostd is up; give it credentials of another issuer", zap.String("issuer", iss))
+	}
+}
+
+// tokenIssuer reads the iss of a token without trusting it; empty when there is none.
+func tokenIssuer(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	parts := strings.Split(strings.TrimSpace(string(data)), ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	if err != nil || json.Unmarshal(payload, &claims) != nil {
+		return ""
+	}
+	return claims.Issuer
+}
+
+// newLogger writes a JSON line per event as keypostd does; of one message the first 50 a minute, then every 100th: a
+// loop that puts an older document in every second must not fill a disk.
+func newLogger(w io.Writer) *zap.Logger {
+	e := zap.NewProductionEncoderConfig()
+	e.EncodeTime = zapcore.RFC3339TimeEncoder
+	e.EncodeDuration = zapcore.StringDurationEncoder
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(w)), zapcore.InfoLevel)
+	return zap.New(zapcore.NewSamplerWithOptions(core, time.Minute, 50, 100))
+}

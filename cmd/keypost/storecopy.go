@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+)
+
+func (a *app) storeGroup() *cobra.Command {
+	return group("store", "Move and restore stores", a.storeCopy())
+}
+
+func (a *app) storeCopy() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "copy SRC DST",
+		Short: "Copy every key set from one store into another",
+		Long: "Copy every key set from one store into another; both are URLs as for --store. Nothing is removed, and nothing is\n" +
+			"replaced by an older version, by one that lost a key or an issuer URL, or by one with an issuer URL of another key\n" +
+			"set: those are refused, and the exit code is 1. Run it again after an interruption; what is there stays as it is.",
+		Args: exactly(2),
+		RunE: a.do(func(ctx context.Context, args []string) error { return a.copyStore(ctx, args[0], args[1], dryRun) }),
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be copied and refused; write nothing")
+	return cmd
+}
+
+func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error {
+	from, err := openStore(ctx, src, filestore.Open)
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	open := filestore.Create
+	if dryRun {
+		open = filestore.Open
+	}
+	to, err := openStore(ctx, dst, open)
+	if err != nil {
+		return fmt.Errorf("destination: %w", err)
+	}
+	outcomes, stopped := keystore.Copy(ctx, from, to, dryRun)
+	if outcomes == nil {
+		return fmt.Errorf("copy %s to %s: %w", src, dst, stopped)
+	}
+	if err := a.print(map[string]any{"dryRun": dryRun, "keySets": outcomes}, func(w *tabwriter.Writer) { outcomeTable(w, outcomes) }); err != nil {
+		return err
+	}
+	if stopped != nil {
+		return withHint(fmt.Errorf("the copying was interrupted: %w", stopped), "run the same command again")
+	}
+	return copyError(outcomes)
+}
+
+func outcomeTable(w *tabwriter.Writer, outcomes []keystore.Outcome) {
+	row(w, "NAME", "RESULT", "SRC", "DST", "WHY")
+	for _, o := range outcomes {
+		why := o.Message
+		if o.Reason != "" {
+			why = string(o.Reason) + ": " + why
+		}
+		row(w, o.Name, o.Verdict, generation(o.Generation), generation(o.Was), why)
+	}
+}
+
+func generation(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+func copyError(outcomes []keystore.Outcome) error {
+	count := map[keystore.Verdict]int{}
+	for _, o := range outcomes {
+		count[o.Verdict]++
+	}
+	if count[keystore.Refused]+count[keystore.Failed] == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%d of %d key sets were refused and %d could not be read or written; the others are in the destination",
+		count[keystore.Refused], len(outcomes)-count[keystore.Kept], count[keystore.Failed])
+	if count[keystore.Refused] > 0 {
+		return withHint(err, "keep what the destination has, or decide about it there with keypost issuer accept NAME")
+	}
+	return err
+}
