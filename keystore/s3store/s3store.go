@@ -107,6 +107,7 @@ func (o Options) apply(so *s3.Options) {
 		so.BaseEndpoint = &o.Endpoint
 	}
 	so.UsePathStyle = so.BaseEndpoint != nil
+	so.DisableLogOutputChecksumValidationSkipped = true // else a line on stderr for each object without a checksum
 }
 
 // newRetryer slows down to what the store grants. The SDK's retry quota is off: an outage uses it up, and then every

@@ -1,0 +1,152 @@
+package s3store
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseURL(t *testing.T) {
+	for raw, want := range map[string]Options{
+		"s3://keysets":                                                  {Bucket: "keysets"},
+		"s3://keysets/":                                                 {Bucket: "keysets"},
+		"s3://keysets/a/b/?region=eu-central-1":                         {Bucket: "keysets", Prefix: "a/b", Region: "eu-central-1"},
+		"s3://keysets/a?profile=central&region=x":                       {Bucket: "keysets", Prefix: "a", Region: "x", Profile: "central"},
+		"s3://keysets?account=123456789012":                             {Bucket: "keysets", Account: "123456789012"},
+		"s3://keysets?kmsKey=" + kmsKey:                                 {Bucket: "keysets", KMSKey: kmsKey},
+		"s3://keysets?endpoint=https://s3.example":                      {Bucket: "keysets", Endpoint: "https://s3.example"},
+		"s3://keysets?endpoint=http%3A%2F%2F127.0.0.1%3A7070":           {Bucket: "keysets", Endpoint: "http://127.0.0.1:7070"},
+		"s3://keysets?endpoint=http://[::1]:7070":                       {Bucket: "keysets", Endpoint: "http://[::1]:7070"},
+		"s3://keysets?roleArn=arn:aws:iam::123456789012:role/keypost/r": {Bucket: "keysets", RoleARN: "arn:aws:iam::123456789012:role/keypost/r"},
+	} {
+		if got, err := ParseURL(raw); err != nil || got != want {
+			t.Errorf("ParseURL(%s) = %+v, %v; want %+v", raw, got, err, want)
+		}
+	}
+}
+
+func TestParseURLRefuses(t *testing.T) {
+	for raw, part := range map[string]string{
+		"":                                 "not of the form",
+		"https://keysets/a":                "not of the form",
+		"s3:keysets":                       "not of the form",
+		"s3://user:hunter2@keysets":        "not of the form",
+		"s3://keysets:443":                 "not of the form",
+		"s3://keysets#x":                   "not of the form",
+		"s3://keysets?region=%zz":          "cannot be read",
+		"s3:///a":                          "not the name of an S3 bucket",
+		"s3://Keysets":                     "not the name of an S3 bucket",
+		"s3://ke":                          "not the name of an S3 bucket",
+		"s3://keysets/../a":                "is not usable",
+		"s3://keysets/a/./b":               "is not usable",
+		"s3://keysets/a//b":                "is not usable",
+		"s3://keysets/*":                   "is not usable",
+		"s3://keysets/$%7Baws:username%7D": "is not usable",
+		"s3://keysets/.hidden":             "is not usable",
+		"s3://keysets/" + strings.Repeat("a", 513):           "is not usable",
+		"s3://keysets?regoin=x":                              `no parameter "regoin"`,
+		"s3://keysets?region=":                               "needs one value",
+		"s3://keysets?region=a&region=b":                     "needs one value",
+		"s3://keysets?account=1234":                          "12 digits",
+		"s3://keysets?roleArn=admin":                         "not the ARN of a role",
+		"s3://keysets?kmsKey=alias/x":                        "not the ARN of a KMS key",
+		"s3://keysets?endpoint=s3.example":                   "not of the form https://HOST",
+		"s3://keysets?endpoint=http://s3.example":            "not https",
+		"s3://keysets?endpoint=http://10.0.0.1":              "not https",
+		"s3://keysets?endpoint=http://127.0.0.1.example":     "not https",
+		"s3://keysets?endpoint=ftp://127.0.0.1":              "not https",
+		"s3://keysets?endpoint=https://user:hunter2@s3.test": "not of the form https://HOST",
+	} {
+		_, err := ParseURL(raw)
+		if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("ParseURL(%s) = %v, want an error with %q and no password", raw, err, part)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	as(t, rootKey, rootPass)
+	_, err := Open(t.Context(), Options{Bucket: "keysets"})
+	wantError(t, err, nil, "region=")
+	_, err = Open(t.Context(), Options{Bucket: "keysets", Region: "eu-central-1", Profile: "nobody"})
+	wantError(t, err, nil, "nobody")
+	_, err = Open(t.Context(), Options{Bucket: "keysets", Region: "eu-central-1", Endpoint: "http://s3.example"})
+	wantError(t, err, nil, "not https")
+	t.Setenv("AWS_ENDPOINT_URL_S3", "http://s3.example")
+	_, err = Open(t.Context(), Options{Bucket: "keysets", Region: "eu-central-1"})
+	wantError(t, err, nil, "not https")
+}
+
+// The store's URL names the credentials: with a profile, keys of the environment mean the target account and no more.
+func TestWhoseCredentials(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config")
+	must(t, os.WriteFile(config, []byte(`
+[profile keys]
+aws_access_key_id = of-the-profile
+aws_secret_access_key = secret
+[profile pod]
+role_arn = arn:aws:iam::123456789012:role/r
+web_identity_token_file = /profile/token
+[profile chained]
+role_arn = arn:aws:iam::123456789012:role/s
+source_profile = pod
+`), 0o600))
+	for _, c := range []struct {
+		name      string
+		profile   string
+		env       map[string]string
+		accessKey string
+		tokenFile string
+	}{
+		{"keys in the environment", "", nil, rootKey, ""},
+		{"a profile before those", "keys", nil, "of-the-profile", ""},
+		{"AWS_PROFILE after those", "", map[string]string{"AWS_PROFILE": "pod"}, rootKey, ""},
+		{"a token file in the environment", "", map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_WEB_IDENTITY_TOKEN_FILE": "/pod/token", "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/r"}, "", "/pod/token"},
+		{"keys before a token file", "", map[string]string{"AWS_WEB_IDENTITY_TOKEN_FILE": "/pod/token", "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/r"}, rootKey, ""},
+		{"a profile with a token file", "pod", nil, "", "/profile/token"},
+		{"a profile behind that one", "chained", nil, "", "/profile/token"},
+		{"a profile by AWS_PROFILE", "", map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_PROFILE": "pod"}, "", "/profile/token"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			as(t, rootKey, rootPass)
+			t.Setenv("AWS_CONFIG_FILE", config)
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			st, err := Open(t.Context(), Options{Bucket: "keysets", Region: "eu-central-1", Profile: c.profile})
+			must(t, err)
+			if st.WebIdentityTokenFile() != c.tokenFile {
+				t.Errorf("the token file is %q, want %q", st.WebIdentityTokenFile(), c.tokenFile)
+			}
+			if c.accessKey == "" {
+				return
+			}
+			is, err := st.s3.Options().Credentials.Retrieve(t.Context())
+			if err != nil || is.AccessKeyID != c.accessKey {
+				t.Errorf("the access key is %q, %v; want %q", is.AccessKeyID, err, c.accessKey)
+			}
+		})
+	}
+}
+
+func TestMonthlyCost(t *testing.T) {
+	for _, c := range []struct {
+		objects  int
+		poll     time.Duration
+		requests int64
+		text     string
+	}{
+		{0, 15 * time.Second, 175200, "175200 LIST requests a month at one listing every 15s; estimate: 0.88 USD"},
+		{1000, 15 * time.Second, 175200, "0.88 USD"},
+		{1001, 15 * time.Second, 350400, "1.75 USD"},
+		{10000, time.Minute, 438000, "2.19 USD at 0.005 USD per 1,000 requests (S3 Standard, us-east-1)"},
+		{1, 0, 0, "0 LIST requests"},
+	} {
+		got := MonthlyCost(c.objects, c.poll)
+		if got.Requests != c.requests || !strings.Contains(got.String(), c.text) {
+			t.Errorf("MonthlyCost(%d, %s) = %d requests, %s; want %d, %q", c.objects, c.poll, got.Requests, got, c.requests, c.text)
+		}
+	}
+}
