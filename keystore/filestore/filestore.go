@@ -4,7 +4,8 @@
 //
 // The directory may as well be a Git checkout or a mounted ConfigMap (then it is read-only): a [Store] reads whatever
 // puts files there, and looks at nothing but names, sizes and times as long as nothing changes. Readers take no lock
-// and need no write permission. Writers share the hidden file .keypost.lock; keep it, and .keypost-*.tmp, out of Git.
+// and need no write permission. Writers share the hidden file .keypost.lock while they write; only one that is killed
+// leaves it behind, or a .keypost-*.tmp.
 //
 // Who may write the directory can make relying parties trust keys. Documents are public data: files are made with
 // mode 0644 whatever the umask, so that a server under another user can read them.

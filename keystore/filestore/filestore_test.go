@@ -140,8 +140,21 @@ func TestDocumentsAreReadableByTheServer(t *testing.T) {
 	if err != nil || info.Mode() != 0o644 {
 		t.Errorf("the document is %v, %v; want a file of mode 0644", info, err)
 	}
-	if info, err := os.Stat(filepath.Join(dir, lockName)); err != nil || info.Mode()&0o007 != 0 {
+	path := filepath.Join(dir, lockName)
+	unlock, err := lock(t.Context(), path)
+	must(t, err)
+	if info, err := os.Stat(path); err != nil || info.Mode()&0o007 != 0 {
 		t.Errorf("the lock is %v, %v; others must not be able to take it", info, err)
+	}
+	unlock()
+}
+
+// A Git checkout shows key sets and nothing else.
+func TestWriterLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	create(t, open(t, dir), "a")
+	if bases, err := (osDisk{}).Names(dir); err != nil || len(bases) != 1 {
+		t.Errorf("the directory holds %v, %v; want a.yaml", bases, err)
 	}
 }
 

@@ -158,16 +158,33 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		// Another one may have removed the file (git clean does) before it was locked, and then locks a new one.
-		if locked, err := (osFile{f}).Stat(); err == nil {
-			if named, err := (osDisk{}).Stat(path); err == nil && named.dev == locked.dev && named.ino == locked.ino {
-				return func() { _ = f.Close() }, nil // closing unlocks
-			}
+		// Another one may have removed the file before it was locked, and then locks a new one.
+		if named(f, path) {
+			return func() { letGo(f, path) }, nil
 		}
 		if err := errors.Join(f.Close(), ctx.Err()); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// letGo unlocks, and removes the file, so that a Git checkout shows key sets and nothing else. Who waits for it sees that what
+// he got is no longer at path. If it cannot be removed it stays, as it does when a writer is killed.
+func letGo(f *os.File, path string) {
+	if named(f, path) {
+		_ = os.Remove(path)
+	}
+	_ = f.Close() // which unlocks
+}
+
+// named tells whether f is the file at path.
+func named(f *os.File, path string) bool {
+	locked, err := (osFile{f}).Stat()
+	if err != nil {
+		return false
+	}
+	there, err := (osDisk{}).Stat(path)
+	return err == nil && there.dev == locked.dev && there.ino == locked.ino
 }
 
 func lockOnce(ctx context.Context, path string) (*os.File, error) {

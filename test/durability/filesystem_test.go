@@ -71,8 +71,8 @@ func TestDiskFull(t *testing.T) {
 		if got := load(t, st); got.Digest() != set.Digest() {
 			t.Errorf("stored is generation %d, want the old document", got.Generation())
 		}
-		if files := hidden(t, dir); len(files) != 1 {
-			t.Errorf("left are %v, want the lock alone", files)
+		if files := hidden(t, dir); len(files) != 0 {
+			t.Errorf("left are %v, want nothing", files)
 		}
 		if all, err := st.List(t.Context()); err != nil || len(all) != 1 {
 			t.Errorf("List = %v, %v; want prod-a", all, err)

@@ -28,7 +28,7 @@ func TestOrderOfSystemCalls(t *testing.T) {
 	calls := steps(string(data), st.Dir())
 	want := []string{
 		"lock .keypost.lock", "create temporary", "write temporary", "fsync temporary",
-		"rename temporary to prod-a.yaml", "fsync directory", "report",
+		"rename temporary to prod-a.yaml", "fsync directory", "unlink .keypost.lock", "report",
 	}
 	if !slices.Equal(calls, want) {
 		t.Errorf("the calls are\n%s\nwant\n%s\ntrace:\n%s", strings.Join(calls, "\n"), strings.Join(want, "\n"), data)
@@ -81,6 +81,8 @@ func step(line, dir string) string {
 		return ""
 	case name == "flock" && in(".keypost.lock"):
 		return "lock .keypost.lock"
+	case strings.HasPrefix(name, "unlink") && in(".keypost.lock"):
+		return "unlink .keypost.lock"
 	case name == "openat" && in("temporary") && strings.Contains(args, "O_CREAT|O_EXCL"):
 		return "create temporary"
 	case strings.HasPrefix(name, "rename") && in("temporary") && strings.HasSuffix(args, `"`+filepath.Join(dir, "prod-a.yaml")+`"`):
