@@ -411,7 +411,7 @@ func TestMirrorGoesOnWhenTheCopyCannotBeWritten(t *testing.T) {
 		m := newMirrored(t)
 		m.to.Inject(failOn(storetest.OpReplace))
 		defer m.run()()
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		if s := m.Status(); !s.Failing || !s.Complete.IsZero() || m.beats.Load() > 0 || m.Ready() == nil {
 			t.Errorf("status %+v, %d beats", s, m.beats.Load())
 		}

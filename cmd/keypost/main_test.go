@@ -39,6 +39,7 @@ func TestScripts(t *testing.T) {
 			"same":      sameText,
 			"fakeaws":   accounts{t}.start,
 			"calls":     calls,
+			"await":     awaitText,
 			"account":   printAccount,
 			"iam":       callIAM,
 		},

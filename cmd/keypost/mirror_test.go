@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/kubestore"
+	"github.com/keypost/keypost/keystore/s3store"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// awaitText waits until a file has a text that matches: await FILE PATTERN
+func awaitText(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await FILE PATTERN")
+	}
+	pattern, err := regexp.Compile(`(?m)` + args[1])
+	ts.Check(err)
+	var text []byte
+	for deadline := time.Now().Add(30 * time.Second); !pattern.Match(text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("no match for %q in:\n%s", args[1], text)
+		}
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
+	}
+}
+
+func TestParsePlace(t *testing.T) {
+	for raw, want := range map[string]place{
+		"file:///srv/keys%20ets": {scheme: "file", dir: "/srv/keys ets"},
+		"file://./keysets":       {scheme: "file", dir: "./keysets"},
+		"s3://bucket":            {scheme: "s3", s3: s3store.Options{Bucket: "bucket"}},
+		"s3://bucket/a/b?region=eu-west-1&profile=p&roleArn=arn:aws:iam::123456789012:role/r&endpoint=https://s3.example.com": {scheme: "s3", s3: s3store.Options{
+			Bucket: "bucket", Prefix: "a/b", Region: "eu-west-1", Profile: "p", RoleARN: "arn:aws:iam::123456789012:role/r", Endpoint: "https://s3.example.com",
+		}},
+		"kubernetes://keypost":                                  {scheme: "kubernetes", namespace: "keypost"},
+		"kubernetes://keypost/?kubeconfig=/etc/kc&context=c%2F": {scheme: "kubernetes", namespace: "keypost", kubernetes: kubestore.Options{Kubeconfig: "/etc/kc", Context: "c/"}},
+	} {
+		if got, err := parsePlace(raw); err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", raw, got, err, want)
+		}
+	}
+}
+
+// What depends on the store's URL: how often it is listed, what that costs, and whose credentials they are.
+func TestMirrorOfABucket(t *testing.T) {
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	iss := base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"https://oidc.example.com/prod-a"}`))
+	must(t, os.WriteFile(token, []byte("e30."+iss+".x\n"), 0o600))
+	keysets := filepath.Join(dir, "keysets")
+	to, err := filestore.Create(keysets)
+	must(t, err)
+	must(t, keystore.Create(t.Context(), to, storetest.KeySet(t, "prod-a")))
+	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers
+	must(t, err)
+	must(t, l.Close())
+	t.Setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/mirror")
+	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", token)
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
+
+	var log strings.Builder
+	a := &app{streams: streams{err: &log}, store: "s3://bucket/prefix?region=us-east-1&endpoint=http://" + l.Addr().String()}
+	m, err := a.newMirroring(t.Context(), keysets, &mirrorFlags{})
+	must(t, err)
+	must(t, m.ReadCopy(t.Context()))
+	m.announce()
+	for _, want := range []string{`"poll":"15s"`, "175200 LIST requests a month", "this mirror depends on itself", `"issuer":"https://oidc.example.com/prod-a"`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in %s", want, log.String())
+		}
+	}
+	if !m.itself.Load() {
+		t.Error("the metric does not tell that the mirror depends on itself")
+	}
+}
+
+func TestMirrorAdmin(t *testing.T) {
+	root := t.TempDir()
+	store, err := filestore.Create(filepath.Join(root, "store"))
+	must(t, err)
+	must(t, os.Mkdir(filepath.Join(root, "copy"), 0o700))
+	a := &app{streams: streams{err: io.Discard}, store: fileURL(store.Dir())}
+	m, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
+	must(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- m.serveAdmin(ctx, l) }()
+	ask := func(path string, status int, texts ...string) {
+		t.Helper()
+		resp, err := http.Get("http://" + l.Addr().String() + path)
+		must(t, err)
+		defer func() { must(t, resp.Body.Close()) }()
+		body, err := io.ReadAll(resp.Body)
+		must(t, err)
+		for _, text := range texts {
+			if !strings.Contains(string(body), text) {
+				t.Errorf("%s has no %q:\n%s", path, text, body)
+			}
+		}
+		if resp.StatusCode != status {
+			t.Errorf("%s is answered with %d, want %d", path, resp.StatusCode, status)
+		}
+	}
+
+	ask("/livez", 200)
+	ask("/readyz", 503, "no complete pass over the store yet")
+	ask("/metrics", 200, "\nkeypost_mirror_last_complete_timestamp_seconds 0\n", "\nkeypost_mirror_failing 0\n", "\nkeypost_mirror_depends_on_itself 0\n")
+	must(t, m.Pass(t.Context()))
+	ask("/readyz", 503, "the store holds no key set")
+	must(t, keystore.Create(t.Context(), store, storetest.KeySet(t, "prod-a")))
+	must(t, os.WriteFile(filepath.Join(store.Dir(), "prod-b.yaml"), []byte("junk"), 0o600))
+	must(t, m.Pass(t.Context()))
+	ask("/readyz", 503, "1 of 2 key sets have no good version yet")
+	ask("/metrics", 200, "\nkeypost_mirror_key_sets 1\n", `keypost_mirror_key_sets_refused{reason="broken"} 1`, `keypost_mirror_key_sets_refused{reason="missing"} 0`)
+	must(t, os.Remove(filepath.Join(store.Dir(), "prod-b.yaml")))
+	must(t, m.Pass(t.Context()))
+	ask("/readyz", 200)
+	if complete := m.Status().Complete; time.Since(complete) > time.Minute {
+		t.Errorf("complete at %v", complete)
+	}
+
+	// What a run finds of an earlier one counts from its start.
+	again, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
+	must(t, err)
+	if got, want := again.Status().Complete, m.Status().Complete; again.Ready() != nil || want.Sub(got).Abs() > time.Millisecond {
+		t.Errorf("after a restart: ready %v, complete at %v, want %v", again.Ready(), got, want)
+	}
+	cancel()
+	must(t, <-done)
+}
+
+func TestTokenIssuer(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"": "", "x": "", "a.b.c": "", "e30.e30.e30": "", "e30.eyJpc3MiOiJodHRwczovL3gifQ.x\n": "https://x", "e30.eyJpc3MiOjF9.x": "",
+	} {
+		file := filepath.Join(dir, "token")
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		if got := tokenIssuer(file); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got := tokenIssuer(filepath.Join(dir, "missing")); got != "" {
+		t.Errorf("no file: %q", got)
+	}
+}
+
+// A loop that reverts a document every second must not fill a disk with lines.
+func TestMirrorLogIsSampled(t *testing.T) {
+	var log strings.Builder
+	l := newLogger(&log)
+	for range 10_000 {
+		l.Warn("key set refused", zap.String("key_set", "prod-a"))
+	}
+	if n := strings.Count(log.String(), "\n"); n < 50 || n > 200 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
