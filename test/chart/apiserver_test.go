@@ -1,0 +1,141 @@
+//go:build chart
+
+package chart
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The API server itself judges every preset with every optional part, strictly, in a namespace that enforces the Pod
+// Security Standard restricted. Nothing is created.
+func TestAPIServerAcceptsEveryPreset(t *testing.T) {
+	api := startAPIServer(t)
+	kubectl := api.kubectl
+	kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/certificates.yaml", "-f", tool(t, "crds")+"/routes.crd.yaml",
+		"-f", tool(t, "crds")+"/gateway.networking.k8s.io_httproutes.yaml", "-f", tool(t, "crds")+"/gateway.networking.k8s.io_tlsroutes.yaml",
+		"-f", tool(t, "crds")+"/monitoring.coreos.com_servicemonitors.yaml", "-f", tool(t, "crds")+"/monitoring.coreos.com_prometheusrules.yaml")
+	kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	for _, n := range []string{namespace, "keypost-keysets"} {
+		kubectl(t, "", "create", "namespace", n)
+		kubectl(t, "", "label", "namespace", n, "pod-security.kubernetes.io/enforce=restricted")
+	}
+	t.Run("notes", func(t *testing.T) { each(t, func(t *testing.T, p preset) { checkNotes(t, p, api) }) })
+	each(t, func(t *testing.T, p preset) {
+		kubectl(t, p.text(t, everything...), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+		pod := object{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "x"}}
+		pod["spec"] = workload(t, p.objects(t)).at("spec", "template", "spec")
+		withoutClaims(pod)
+		text, err := yaml.Marshal(pod)
+		must(t, err)
+		kubectl(t, string(text), "apply", "--dry-run=server", "--validate=strict", "-n", namespace, "-f", "-")
+	})
+}
+
+// checkNotes shows that whoever installs reads what to type next.
+func checkNotes(t *testing.T, p preset, api *apiServer) {
+	out := output(t, nil, tool(t, "helm"), "install", release, chartDir, "--namespace", namespace, "--dry-run=server", "-f", p.file(),
+		"--kubeconfig=/dev/null", "--kube-apiserver", api.url, "--kube-token", "chart", "--kube-ca-file", api.ca)
+	_, notes, _ := strings.Cut(out, "NOTES:")
+	if !strings.Contains(notes, "issuer add NAME") || !strings.Contains(notes, "keypost verify https://") {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
+// withoutClaims stands in for the StatefulSet controller, which adds the volumes of claims.
+func withoutClaims(pod object) {
+	for _, v := range pod.objects("spec", "volumes") {
+		if v.str("name") == "keysets" {
+			return
+		}
+	}
+	spec := object(pod.at("spec").(map[string]any))
+	spec["volumes"] = append(spec["volumes"].([]any), map[string]any{"name": "keysets", "emptyDir": map[string]any{}})
+}
+
+// apiServer is etcd and kube-apiserver on free ports of loopback.
+type apiServer struct{ url, ca, bin string }
+
+func startAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	dir, bin := t.TempDir(), tool(t, "kube")
+	ports := freePorts(t, 3)
+	client, peer := fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	start(t, dir, bin+"/etcd", "--data-dir", dir+"/etcd", "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
+		"--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+	output(t, nil, "openssl", "genrsa", "-out", dir+"/sa.key", "2048")
+	must(t, os.WriteFile(dir+"/tokens", []byte(`chart,admin,1,"system:masters"`+"\n"), 0o600))
+	start(t, dir, bin+"/kube-apiserver", "--etcd-servers", client, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", ports[2]), "--cert-dir", dir+"/certs", "--service-cluster-ip-range=10.96.0.0/24",
+		"--authorization-mode=RBAC", "--token-auth-file", dir+"/tokens", "--service-account-issuer=https://chart.test",
+		"--service-account-signing-key-file", dir+"/sa.key", "--service-account-key-file", dir+"/sa.key",
+		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none")
+	s := &apiServer{url: fmt.Sprintf("https://127.0.0.1:%d", ports[2]), ca: dir + "/certs/apiserver.crt", bin: bin}
+	awaitReady(t, func() error { return s.try("", "get", "--raw", "/readyz") })
+	return s
+}
+
+func (s *apiServer) try(in string, args ...string) error {
+	args = append([]string{"--server", s.url, "--token", "chart", "--certificate-authority", s.ca, "--kubeconfig=/dev/null"}, args...)
+	if out, errs, err := try(strings.NewReader(in), s.bin+"/kubectl", args...); err != nil {
+		return fmt.Errorf("kubectl %s: %w: %s%s", strings.Join(args, " "), err, errs, out)
+	}
+	return nil
+}
+
+// kubectl must succeed.
+func (s *apiServer) kubectl(t *testing.T, in string, args ...string) {
+	t.Helper()
+	must(t, s.try(in, args...))
+}
+
+func awaitReady(t *testing.T, check func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("not ready after a minute: %v", err)
+}
+
+// start runs a program until the test ends. Those that were started last end first.
+func start(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(dir, filepath.Base(name)+".log"))
+	must(t, err)
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("%s: %s", filepath.Base(name), text[max(0, len(text)-4000):])
+		}
+	})
+}
+
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}

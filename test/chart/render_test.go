@@ -1,0 +1,265 @@
+//go:build chart
+
+package chart
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func each(t *testing.T, check func(t *testing.T, p preset)) {
+	t.Helper()
+	for _, p := range presets(t) {
+		t.Run(string(p), func(t *testing.T) { check(t, p) })
+	}
+}
+
+func TestLint(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		output(t, nil, tool(t, "helm"), "lint", "--strict", "--kube-version", kubeVersion, "-f", p.file(), chartDir)
+	})
+}
+
+func TestPresetsSayWhatTheySurvive(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		text, err := os.ReadFile(p.file())
+		must(t, err)
+		if !strings.Contains(string(text), "# Survives: ") {
+			t.Error("it does not say what it survives")
+		}
+	})
+}
+
+// The Pod Security Standard restricted, and nothing that OpenShift's restricted-v2 would refuse on its platform.
+func TestPodsAreRestricted(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		for _, platform := range []string{"kubernetes", "openshift"} {
+			all := p.objects(t, append(everything, "platform="+platform)...)
+			for _, spec := range []object{workload(t, all).at("spec", "template", "spec").(map[string]any), the(t, all, "Pod").at("spec").(map[string]any)} {
+				checkRestricted(t, platform, spec)
+			}
+		}
+	})
+}
+
+func checkRestricted(t *testing.T, platform string, spec object) {
+	t.Helper()
+	for _, field := range []string{"runAsUser", "runAsGroup", "fsGroup"} {
+		if v := spec.at("securityContext", field); (v == nil) != (platform == "openshift") || v != nil && v != 65532.0 {
+			t.Errorf("on %s %s is %v", platform, field, v)
+		}
+	}
+	want := map[string]any{
+		"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true,
+		"capabilities": map[string]any{"drop": []any{"ALL"}}, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
+	}
+	for _, c := range append(spec.objects("containers"), spec.objects("initContainers")...) {
+		if got := c.at("securityContext"); !reflect.DeepEqual(got, want) {
+			t.Errorf("container %s: %v", c.str("name"), got)
+		}
+		if c.at("resources", "limits", "memory") == nil || c.at("resources", "requests", "cpu") == nil {
+			t.Errorf("container %s has no limit of memory or no request", c.str("name"))
+		}
+	}
+	for _, field := range []string{"hostNetwork", "hostPID", "hostIPC"} {
+		if spec.at(field) != nil {
+			t.Errorf("%s is set", field)
+		}
+	}
+	if spec.at("automountServiceAccountToken") != false {
+		t.Error("the service account's token is mounted into every container")
+	}
+}
+
+// keypostd is the public side: what it does not hold cannot be taken from it.
+func TestKeypostdHoldsNoToken(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		spec := object(workload(t, p.objects(t)).at("spec", "template", "spec").(map[string]any))
+		containers := spec.objects("containers")
+		if len(containers) != 1 || containers[0].str("name") != "keypostd" {
+			t.Fatalf("containers: %v", containers)
+		}
+		for _, m := range containers[0].objects("volumeMounts") {
+			if !slices.Contains([]string{"config", "keysets", "tls"}, m.str("name")) || m.at("readOnly") != true {
+				t.Errorf("keypostd mounts %v", m)
+			}
+		}
+		if env := containers[0].at("env"); env != nil {
+			t.Errorf("keypostd gets variables: %v", env)
+		}
+	})
+}
+
+func TestWithoutMirrorThereIsNoAccountAndNoEgress(t *testing.T) {
+	all := preset("configmap").objects(t)
+	for _, kind := range []string{"ServiceAccount", "Role", "RoleBinding", "CustomResourceDefinition"} {
+		if found := find(all, kind); len(found) > 0 {
+			t.Errorf("there is a %s", kind)
+		}
+	}
+	policy := the(t, all, "NetworkPolicy")
+	if egress, ok := policy.at("spec", "egress").([]any); !ok || len(egress) > 0 {
+		t.Errorf("egress %v", policy.at("spec", "egress"))
+	}
+	if types := fmt.Sprint(policy.at("spec", "policyTypes")); types != "[Ingress Egress]" {
+		t.Errorf("policy types %s", types)
+	}
+}
+
+// A half-filled directory must not be listed as if it were everything.
+func TestKeypostdStartsAfterACompleteCopy(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		spec := object(workload(t, p.objects(t)).at("spec", "template", "spec").(map[string]any))
+		mirrors := spec.objects("initContainers")
+		if p == "configmap" {
+			if len(mirrors) > 0 {
+				t.Error("there is a mirror")
+			}
+			return
+		}
+		if len(mirrors) != 1 || mirrors[0].str("restartPolicy") != "Always" {
+			t.Fatalf("sidecars %v", mirrors)
+		}
+		if probe := mirrors[0].at("startupProbe", "httpGet"); !reflect.DeepEqual(probe, map[string]any{"path": "/readyz", "port": "mirror"}) {
+			t.Errorf("startup probe %v", probe)
+		}
+		for _, probe := range []string{"readinessProbe", "livenessProbe"} {
+			if mirrors[0].at(probe) != nil {
+				t.Errorf("the mirror has a %s: an outage of the store would take the pod away", probe)
+			}
+		}
+	})
+}
+
+func TestAReplicaGoesOnlyWhenAnotherIsThere(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		all := p.objects(t, "drainDelaySeconds=7", "drainTimeoutSeconds=9")
+		w := workload(t, all)
+		if grace := w.at("spec", "template", "spec", "terminationGracePeriodSeconds"); grace != 21.0 {
+			t.Errorf("grace period %v, want drain and 5 s", grace)
+		}
+		if w.str("kind") == "Deployment" && w.at("spec", "strategy", "rollingUpdate", "maxUnavailable") != 0.0 {
+			t.Error("maxUnavailable is not 0")
+		}
+		if w.str("kind") == "StatefulSet" && (w.str("spec", "podManagementPolicy") != "Parallel" || w.at("spec", "replicas").(float64) < 2) {
+			t.Error("a stateful set needs Parallel and two replicas: it ends a pod before it starts the next")
+		}
+		if single := w.at("spec", "replicas") == 1.0; single == (len(find(all, "PodDisruptionBudget")) == 1) {
+			t.Error("a disruption budget is for several replicas")
+		}
+	})
+}
+
+func TestMirrorMayOnlyRead(t *testing.T) {
+	all := preset("central").objects(t)
+	roles := find(all, "Role")
+	if len(roles) != 3 || len(find(all, "ClusterRole")) > 0 {
+		t.Fatalf("%d roles", len(roles))
+	}
+	if got := fmt.Sprint(roles[0].at("rules")); got != "[map[apiGroups:[keypost.dev] resources:[keysets] verbs:[get list watch]]]" {
+		t.Errorf("mirror: %s", got)
+	}
+	if got := fmt.Sprint(roles[1].at("rules")); got != "[map[apiGroups:[keypost.dev] resourceNames:[prod-a stage-a] resources:[keysets] verbs:[get update]]]" {
+		t.Errorf("writer: %s", got)
+	}
+}
+
+func TestUninstallKeepsTheKeySets(t *testing.T) {
+	crd := the(t, preset("kubernetes").objects(t), "CustomResourceDefinition")
+	if crd.str("metadata", "annotations", "helm.sh/resource-policy") != "keep" {
+		t.Error("the definition would go, and all key sets with it")
+	}
+	stateful := workload(t, preset("statefulset").objects(t))
+	if stateful.str("spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted") != "Retain" {
+		t.Error("the volumes would go")
+	}
+}
+
+func TestPublicServiceHasNoMetrics(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		for _, s := range find(p.objects(t), "Service") {
+			ports := fmt.Sprint(s.at("spec", "ports"))
+			if public := !strings.HasSuffix(s.str("metadata", "name"), "-metrics"); public == (strings.Contains(ports, "admin") || strings.Contains(ports, "mirror")) {
+				t.Errorf("%s: %s", s.str("metadata", "name"), ports)
+			}
+		}
+	})
+}
+
+func TestHosts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		set  []string
+		want string
+	}{
+		"paths":    {nil, "[oidc.example.com]"},
+		"wildcard": {[]string{"issuerURLs[0]=https://{name}.oidc.example.com", "issuerURLs[1]=a=https://x.example.com", "issuerURLs[2]=https://oidc.example.com/{name}"}, "[*.oidc.example.com x.example.com oidc.example.com]"},
+		"alias":    {[]string{`hostAliases.origin\.example\.com=oidc.example.com`}, "[oidc.example.com origin.example.com]"},
+		"given":    {[]string{"hosts={a.example.com}"}, "[a.example.com]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			route := the(t, preset("gateway").objects(t, tc.set...), "TLSRoute")
+			if got := fmt.Sprint(route.at("spec", "hostnames")); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		set  string
+		want string
+	}{
+		"no issuer URL":           {"issuerURLs=null", "issuerURLs is empty"},
+		"unknown value":           {"replica=3", "replica"},
+		"unknown nested value":    {"service.prot=3", "prot"},
+		"issuer URL with a slash": {"issuerURLs={https://oidc.example.com/}", "issuerURLs"},
+		"plain HTTP":              {"issuerURLs={http://oidc.example.com}", "issuerURLs"},
+		"a word for a number":     {"replicas=three", "replicas"},
+		"unknown store":           {"store.type=etcd", "type"},
+		"bucket without a URL":    {"store.type=s3", "store.s3.url is not set"},
+		"no name of a ConfigMap":  {"store.type=configMap", "store.configMap.name"},
+		"certificate without TLS": {"certificate.enabled=true,certificate.issuerRef.name=x,tls.mode=off", "certificate.enabled needs"},
+		"no issuer of certs":      {"certificate.enabled=true", "issuerRef"},
+		"edge with TLS":           {"route.enabled=true,route.termination=edge", "edge needs"},
+		"passthrough without TLS": {"route.enabled=true,tls.mode=off", "need tls.mode files"},
+		"HTTPRoute with TLS":      {"gateway.httpRoute.enabled=true,gateway.httpRoute.parentRefs[0].name=x", "gateway.httpRoute needs"},
+		"route without a gateway": {"gateway.tlsRoute.enabled=true", "parentRefs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, errs, err := try(nil, tool(t, "helm"), "template", release, chartDir, "--kube-version", kubeVersion, "-f", preset("kubernetes").file(), "--set", tc.set)
+			if err == nil || !strings.Contains(errs, tc.want) {
+				t.Errorf("error %v: %s", err, errs)
+			}
+		})
+	}
+}
+
+// What keypostd would say of its configuration, it says here and not in a pod that does not start.
+func TestKeypostdTakesTheConfiguration(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		dir := t.TempDir()
+		all := p.objects(t, "certificate.issuerRef.name=x", "certificate.enabled="+strconv.FormatBool(p != "ingress"))
+		var hosts []string
+		for _, c := range find(all, "Certificate") { // the chart asks for a certificate with which keypostd starts
+			for _, h := range c.at("spec", "dnsNames").([]any) {
+				hosts = append(hosts, h.(string))
+			}
+		}
+		cert, key := selfSigned(t, dir, hosts)
+		var text string
+		for _, c := range find(all, "ConfigMap") {
+			text = text + c.str("data", "keypostd.yaml")
+		}
+		text = strings.NewReplacer("/var/lib/keypost", dir, "/etc/keypost/tls/tls.crt", cert, "/etc/keypost/tls/tls.key", key).Replace(text)
+		file := filepath.Join(dir, "keypostd.conf")
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		output(t, nil, tool(t, "bin")+"/keypostd", "--config", file, "--check")
+	})
+}
