@@ -37,6 +37,7 @@ type api struct {
 	place      string // "namespace NS at HOST", for messages
 	client     *http.Client
 	timeout    time.Duration
+	shortest   time.Duration // what a watch lasts at least, or something on the way ends every watch
 }
 
 func newAPI(config *rest.Config, namespace string) (api, error) {
@@ -53,7 +54,7 @@ func newAPI(config *rest.Config, namespace string) (api, error) {
 	root := strings.TrimSuffix(base.Path, "/")
 	base.Path, base.RawQuery = root+"/apis/"+group+"/"+version+"/namespaces/"+namespace+"/"+resource, ""
 	return api{
-		collection: base.String(), namespace: namespace, client: client, timeout: timeout,
+		collection: base.String(), namespace: namespace, client: client, timeout: timeout, shortest: time.Second,
 		place: fmt.Sprintf("namespace %s at %s", namespace, base.Host+root),
 	}, nil
 }
@@ -77,7 +78,9 @@ type statusError struct {
 	after   time.Duration // when to ask again
 }
 
-func (e *statusError) Error() string { return fmt.Sprintf("the API server answers %d: %s", e.code, e.message) }
+func (e *statusError) Error() string {
+	return fmt.Sprintf("the API server answers %d: %s", e.code, e.message)
+}
 
 // throttledTries is how often a request is sent that the API server put off without looking at it (429).
 const (

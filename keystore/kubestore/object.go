@@ -81,7 +81,15 @@ func (o object) keySet(n keystore.Name) (keystore.KeySet, error) {
 	if err != nil {
 		return keystore.KeySet{}, err
 	}
-	return keystore.Parse(n, data)
+	set, err := keystore.Parse(n, data)
+	if err != nil || len(set.Unknown()) == 0 {
+		return set, err
+	}
+	text, err := yaml.JSONToYAML(data) // who copies it writes what was read: the form that it has everywhere else
+	if err != nil {
+		return keystore.KeySet{}, fmt.Errorf("key set %q: %w", n, err)
+	}
+	return keystore.Parse(n, text)
 }
 
 func (o object) documentAnnotations() map[string]string {

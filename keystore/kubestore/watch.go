@@ -19,8 +19,6 @@ import (
 const (
 	watchTime  = 5 * time.Minute
 	watchGrace = 30 * time.Second
-	// endsAtOnce is what a watch lasts at least, or something on the way ends every watch.
-	endsAtOnce = time.Second
 	eventLimit = 1 << 20 // bytes: metadata has at most 256 kB of annotations
 )
 
@@ -46,7 +44,7 @@ func (s *Store) watch(ctx context.Context, changed func(...keystore.Name)) error
 		if err := w.follow(ctx); err != nil {
 			return err
 		}
-		if time.Since(began) < endsAtOnce {
+		if time.Since(began) < s.api.shortest {
 			return errors.New("the API server, or something before it, ends the watch at once")
 		}
 	}

@@ -1,0 +1,647 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/kubestore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// definition is the custom resource definition that the chart installs.
+const definition = "../../charts/keypost/files/keysets.keypost.dev.yaml"
+
+// kubeScene is a Kubernetes API with key sets in it: one kube-apiserver and an etcd of its own, either of which can be
+// taken away and brought back.
+type kubeScene struct {
+	t         *testing.T // servers that a step brings back outlive the step
+	c         *cluster
+	ca        *authority
+	port      int
+	etcdDir   string
+	etcd, api *process
+	admin     string // kubeconfig
+	spaces    int
+}
+
+func newKubeScene(t *testing.T) *kubeScene {
+	t.Helper()
+	p := &kubeScene{
+		t: t, ca: newAuthority(t), port: 7443, etcdDir: t.TempDir(),
+		c: &cluster{name: "store", issuer: "https://store.keypost.test", key: newECKey(t)},
+	}
+	p.startEtcd()
+	p.startAPI()
+	p.admin = p.c.kubeconfig
+	p.define(t)
+	return p
+}
+
+func (p *kubeScene) startEtcd() {
+	p.t.Helper()
+	p.etcd = start(p.t, "etcd", kubeBinary("etcd"), "--data-dir", p.etcdDir, "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
+		"--listen-peer-urls", "http://127.0.0.1:2380")
+	p.etcd.await(p.t, "healthy", func(ctx context.Context) error {
+		return expect(ctx, http.DefaultClient, "http://127.0.0.1:2379/health", "")
+	})
+}
+
+func (p *kubeScene) startAPI() {
+	p.t.Helper()
+	p.api = startCluster(p.t, p.ca, p.c, p.port)
+	p.c.awaitReady(p.t, p.api)
+}
+
+// stopAPI ends the kube-apiserver; it lingers when etcd is gone, so it is killed.
+func (p *kubeScene) stopAPI() {
+	_ = p.api.cmd.Process.Kill()
+	<-p.api.done
+}
+
+func (p *kubeScene) stopEtcd() {
+	_ = p.etcd.cmd.Process.Kill()
+	<-p.etcd.done
+}
+
+// define installs the custom resource definition and waits until key sets can be listed.
+func (p *kubeScene) define(t *testing.T) {
+	t.Helper()
+	await(t, "the definition of KeySet", func(context.Context) error {
+		if r := p.try(t, "", "apply", "--server-side", "--force-conflicts", "-f", definition); r.code != 0 {
+			return fmt.Errorf("kubectl: %s", r.stderr)
+		}
+		if r := p.try(t, "", "get", "--raw", "/apis/keypost.dev/v1/keysets"); r.code != 0 {
+			return fmt.Errorf("kubectl: %s", r.stderr)
+		}
+		return nil
+	})
+}
+
+// try runs kubectl as the administrator.
+func (p *kubeScene) try(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	return command(t, nil, stdin, kubeBinary("kubectl"), append([]string{"--kubeconfig", p.admin}, args...)...)
+}
+
+// space makes a namespace and returns its name.
+func (p *kubeScene) space(t *testing.T) string {
+	t.Helper()
+	p.spaces++
+	ns := fmt.Sprintf("keys-%d", p.spaces)
+	p.try(t, "", "create", "namespace", ns).ok(t)
+	return ns
+}
+
+func (p *kubeScene) store(t *testing.T, ns string) *kubestore.Store {
+	t.Helper()
+	return openKube(t, ns, p.admin)
+}
+
+func openKube(t *testing.T, ns, kubeconfig string) *kubestore.Store {
+	t.Helper()
+	st, err := kubestore.Open(t.Context(), ns, kubestore.Options{Kubeconfig: kubeconfig})
+	must(t, err)
+	return st
+}
+
+// account makes a service account with a role of these rules (YAML) in ns, and returns its kubeconfig.
+func (p *kubeScene) account(t *testing.T, ns, name, rules string) string {
+	t.Helper()
+	p.try(t, fmt.Sprintf(`apiVersion: v1
+kind: ServiceAccount
+metadata: {name: %[2]s, namespace: %[1]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: %[2]s, namespace: %[1]s}
+rules: %[3]s
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: %[2]s, namespace: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[2]s}
+subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
+`, ns, name, rules), "apply", "-f", "-").ok(t)
+	token := strings.TrimSpace(p.try(t, "", "create", "token", name, "-n", ns, "--duration", "24h").ok(t))
+	return p.kubeconfig(t, token, "https://"+p.c.address, p.ca.file)
+}
+
+func (p *kubeScene) kubeconfig(t *testing.T, token, server, caFile string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}]
+users: [{name: u, user: {token: %q}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`, server, caFile, token), 0o600))
+	return file
+}
+
+// The rules of the roles that the package documentation of kubestore and the chart give.
+const (
+	readerRules  = `[{apiGroups: [keypost.dev], resources: [keysets], verbs: [get, list, watch]}]`
+	writerRules  = `[{apiGroups: [keypost.dev], resources: [keysets], resourceNames: [prod-a], verbs: [get, update]}]`
+	creatorRules = `[{apiGroups: [keypost.dev], resources: [keysets], verbs: [create]}]`
+)
+
+// TestKubestore holds the store to its contract on a real kube-apiserver and etcd.
+func TestKubestore(t *testing.T) {
+	p := newKubeScene(t)
+	t.Run("contract", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) keystore.Store { return p.store(t, p.space(t)) })
+	})
+	// Two stores are what two processes have, and a service account is what they are.
+	t.Run("contract, shared by two with least rights", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) keystore.Store {
+			ns := p.space(t)
+			kubeconfig := p.account(t, ns, "all", `[{apiGroups: [keypost.dev], resources: [keysets], verbs: [get, list, watch, create, update]}]`)
+			return &kubePair{stores: [2]*kubestore.Store{openKube(t, ns, kubeconfig), openKube(t, ns, kubeconfig)}}
+		})
+	})
+	t.Run("a listing of many pages", func(t *testing.T) { p.manyPages(t) })
+	t.Run("an object is the document", func(t *testing.T) { p.objectIsDocument(t) })
+	t.Run("rules", func(t *testing.T) { p.rules(t) })
+	t.Run("life of a key set", func(t *testing.T) { p.life(t) })
+	t.Run("rights", func(t *testing.T) { p.rights(t) })
+	t.Run("what is missing is said", func(t *testing.T) { p.missing(t) })
+}
+
+type kubePair struct {
+	stores [2]*kubestore.Store
+	calls  atomic.Int64
+}
+
+func (p *kubePair) turn() *kubestore.Store { return p.stores[p.calls.Add(1)%2] }
+
+func (p *kubePair) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+	return p.turn().List(ctx)
+}
+
+func (p *kubePair) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	return p.turn().Load(ctx, n)
+}
+
+func (p *kubePair) Watch(ctx context.Context, changed func(...keystore.Name)) error {
+	return p.stores[0].Watch(ctx, changed)
+}
+
+func (p *kubePair) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, s keystore.KeySet) (keystore.Revision, error) {
+	return p.turn().Replace(ctx, n, old, s)
+}
+
+// manyPages: a listing of more than one page is complete and of one moment, while key sets come and change.
+func (p *kubeScene) manyPages(t *testing.T) {
+	st := p.store(t, p.space(t))
+	key := storetest.Key(t)
+	const n = 1100
+	fill(t, st, n, key)
+	done := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			_, err := keystore.Update(t.Context(), st, numbered(i%n), storetest.Numbered)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 10 {
+		all, err := st.List(t.Context())
+		if err != nil || len(all) != n {
+			t.Errorf("List has %d names, %v; want %d", len(all), err, n)
+		}
+	}
+	close(done)
+	writing.Wait()
+}
+
+func numbered(i int) keystore.Name { return keystore.Name(fmt.Sprintf("prod-%05d", i)) }
+
+// fill creates n key sets, several at a time.
+func fill(t *testing.T, st keystore.Store, n int, keys ...keystore.Public) {
+	t.Helper()
+	var at atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := at.Add(1); i <= int64(n); i = at.Add(1) {
+				if err := keystore.Create(t.Context(), st, storetest.KeySet(t, numbered(int(i-1)), keys...)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// objectIsDocument: what kubectl applies is what Load gives and the other way round, byte for byte in the document form,
+// and what others keep at an object stays there.
+func (p *kubeScene) objectIsDocument(t *testing.T) {
+	ns := p.space(t)
+	st := p.store(t, ns)
+	text, err := os.ReadFile("../../keystore/testdata/prod-a.yaml")
+	must(t, err)
+	p.try(t, string(text), "apply", "-n", ns, "-f", "-").ok(t) // client-side: leaves a copy of the manifest in an annotation
+	s, _, err := st.Load(t.Context(), "prod-a")
+	must(t, err)
+	if got := storetest.Text(t, s); got != string(text) {
+		t.Errorf("loaded\n%s\nwant\n%s", got, text)
+	}
+	p.try(t, "", "patch", "keyset", "prod-a", "-n", ns, "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/kept"]}}`).ok(t)
+	s, err = keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	must(t, err)
+	var stored struct {
+		Metadata struct {
+			Finalizers  []string
+			Labels      map[string]string
+			Annotations map[string]string
+		}
+	}
+	must(t, json.Unmarshal([]byte(p.try(t, "", "get", "keyset", "prod-a", "-n", ns, "-o", "json").ok(t)), &stored))
+	m := stored.Metadata
+	if !slices.Equal(m.Finalizers, []string{"example.com/kept"}) || m.Labels["team"] != "platform" || m.Annotations["note"] != "kept" ||
+		m.Annotations["kubectl.kubernetes.io/last-applied-configuration"] == "" {
+		t.Errorf("after an update the metadata is %+v", m)
+	}
+	if applied := p.try(t, storetest.Text(t, s), "apply", "-n", ns, "-f", "-").ok(t); !strings.Contains(applied, "configured") && !strings.Contains(applied, "unchanged") {
+		t.Errorf("applying what was loaded: %s", applied)
+	}
+	p.columns(t, ns)
+}
+
+func (p *kubeScene) columns(t *testing.T, ns string) {
+	table := p.try(t, "", "get", "keysets", "-n", ns).ok(t)
+	for _, want := range []string{"ISSUER", "ACTIVE", "KEY AGE", "NEXT STEP", "AGE", "https://oidc.example.com/prod-a", "_-d3x_gztpdmkfFEzgJQ22FOZoeauTN6s6BrD6TJE5s", "retire"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("kubectl get keysets lacks %q:\n%s", want, table)
+		}
+	}
+}
+
+// rights: the documented roles are enough for what they are for, and the API server refuses everything else.
+func (p *kubeScene) rights(t *testing.T) {
+	ns := p.space(t)
+	admin := p.store(t, ns)
+	for _, n := range []keystore.Name{"prod-a", "prod-b"} {
+		must(t, keystore.Create(t.Context(), admin, storetest.KeySet(t, n)))
+	}
+	reader := openKube(t, ns, p.account(t, ns, "mirror", readerRules))
+	writer := openKube(t, ns, p.account(t, ns, "prod-a-admin", writerRules))
+	creator := openKube(t, ns, p.account(t, ns, "creator", creatorRules))
+	nobody := openKube(t, ns, p.account(t, ns, "nobody", `[]`))
+
+	wantRead := func(who string, st *kubestore.Store) {
+		all, err := st.List(t.Context())
+		if err != nil || len(all) != 2 {
+			t.Errorf("%s: List = %v, %v", who, all, err)
+		}
+		if _, _, err := st.Load(t.Context(), "prod-b"); err != nil {
+			t.Errorf("%s: Load: %v", who, err)
+		}
+	}
+	wantRead("the reader", reader)
+	watchOnce(t, reader, func() {
+		_, err := keystore.Update(t.Context(), admin, "prod-b", storetest.Mark("x"))
+		must(t, err)
+	}, "prod-b")
+
+	_, err := keystore.Update(t.Context(), writer, "prod-a", storetest.Mark("by-the-writer"))
+	must(t, err)
+	must(t, keystore.Create(t.Context(), creator, storetest.KeySet(t, "prod-c")))
+
+	update := func(st keystore.Store, n keystore.Name) error {
+		s, rev, err := admin.Load(t.Context(), n)
+		must(t, err)
+		_ = s
+		_, err = st.Replace(t.Context(), n, rev, nextOf(t, s))
+		return err
+	}
+	for who, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"the reader updates":                  {update(reader, "prod-a"), "the role needs get and update on keysets.keypost.dev in namespace " + ns},
+		"the reader creates":                  {keystore.Create(t.Context(), reader, storetest.KeySet(t, "prod-d")), "the role needs create on"},
+		"the writer updates another key set":  {update(writer, "prod-b"), "the role needs get on"},
+		"the writer creates":                  {keystore.Create(t.Context(), writer, storetest.KeySet(t, "prod-d")), "the role needs create on"},
+		"the writer lists":                    {errOf(writer.List(t.Context())), "the role needs get, list and watch on keysets.keypost.dev in namespace " + ns},
+		"nobody lists":                        {errOf(nobody.List(t.Context())), "the role needs get, list and watch on"},
+		"nobody watches":                      {nobody.Watch(t.Context(), func(...keystore.Name) {}), "the role needs get, list and watch on"},
+		"the creator updates what it created": {update(creator, "prod-c"), "the role needs get on"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %v, want an error with %q", who, c.err, c.want)
+		}
+	}
+	if err := update(reader, "prod-a"); !isReadOnly(err) {
+		t.Errorf("the reader updates: %v, want ErrReadOnly", err)
+	}
+	if s, _, err := admin.Load(t.Context(), "prod-a"); err != nil || s.Generation() != 2 {
+		t.Errorf("prod-a is generation %d, %v; want 2", s.Generation(), err)
+	}
+}
+
+// watchOnce waits until the watch reports what change does.
+func watchOnce(t *testing.T, w keystore.Watcher, change func(), n keystore.Name) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reports := make(chan []keystore.Name, 100)
+	done := make(chan error, 1)
+	go func() { done <- w.Watch(ctx, func(names ...keystore.Name) { reports <- names }) }()
+	for stood := false; ; {
+		select {
+		case names := <-reports:
+			if stood && slices.Contains(names, n) {
+				return
+			}
+			if !stood {
+				stood = true
+				change()
+			}
+		case err := <-done:
+			t.Fatalf("Watch = %v", err)
+		case <-time.After(patience):
+			t.Fatalf("no change of %s was reported", n)
+		}
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+func isReadOnly(err error) bool { return errors.Is(err, keystore.ErrReadOnly) }
+
+// nextOf returns s with another mark and the next generation.
+func nextOf(t *testing.T, s keystore.KeySet) keystore.KeySet {
+	t.Helper()
+	m := storetest.NewMemStore(t)
+	_, err := m.Replace(t.Context(), s.Name(), "", s)
+	must(t, err)
+	next, err := keystore.Update(t.Context(), m, s.Name(), storetest.Mark("next"))
+	must(t, err)
+	return next
+}
+
+// missing: a wrong namespace, no definition, no API server and no Kubernetes at all are told apart, and none of them
+// is "no such key set".
+func (p *kubeScene) missing(t *testing.T) {
+	st := p.store(t, "no-such-namespace")
+	err := keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a"))
+	wantError(t, "Create in an absent namespace", err, `namespaces "no-such-namespace" not found`)
+
+	ns := p.space(t)
+	none := p.kubeconfig(t, adminToken, "https://"+p.c.address+"/prefix", p.ca.file)
+	for what, st := range map[string]*kubestore.Store{
+		"an API server without the definition": openKube(t, ns, none),
+		"an address where nobody listens":      openKube(t, ns, p.kubeconfig(t, adminToken, "https://127.0.0.1:1", p.ca.file)),
+		"wrong credentials":                    openKube(t, ns, p.kubeconfig(t, "wrong", "https://"+p.c.address, p.ca.file)),
+	} {
+		if all, err := st.List(t.Context()); err == nil {
+			t.Errorf("%s: List = %v", what, all)
+		}
+		_, _, err := st.Load(t.Context(), "prod-a")
+		if err == nil || errors.Is(err, keystore.ErrNotFound) {
+			t.Errorf("%s: Load = %v, want trouble", what, err)
+		}
+		t.Logf("%s: %v", what, err)
+	}
+}
+
+func wantError(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: %v, want an error with %q", what, err, want)
+	}
+}
+
+// proxy stands between a store and the kube-apiserver and can do to its connections what networks do.
+type proxy struct {
+	*httptest.Server
+	reject  atomic.Bool // answer 503 to everything
+	hold    atomic.Bool // let watches wait
+	mu      sync.Mutex  // guards watches
+	watches map[*context.CancelFunc]struct{}
+	seen    atomic.Int64 // watches that were begun
+}
+
+func (p *kubeScene) proxy(t *testing.T) *proxy {
+	t.Helper()
+	target, err := url.Parse("https://" + p.c.address)
+	must(t, err)
+	pool := x509.NewCertPool()
+	pem, err := os.ReadFile(p.ca.file)
+	must(t, err)
+	pool.AppendCertsFromPEM(pem)
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true},
+		FlushInterval: -1, ErrorLog: zap.NewStdLog(zap.NewNop()),
+	}
+	x := &proxy{watches: map[*context.CancelFunc]struct{}{}}
+	x.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { x.serve(forward, w, r) }))
+	x.EnableHTTP2 = true
+	x.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
+	x.StartTLS()
+	t.Cleanup(func() { x.cut(); x.Close() })
+	return x
+}
+
+func (x *proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") == "" {
+		if x.reject.Load() {
+			http.Error(w, "no", http.StatusServiceUnavailable)
+			return
+		}
+		forward.ServeHTTP(w, r)
+		return
+	}
+	for x.hold.Load() {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	x.mu.Lock()
+	x.watches[&cancel] = struct{}{}
+	x.mu.Unlock()
+	x.seen.Add(1)
+	defer func() {
+		x.mu.Lock()
+		delete(x.watches, &cancel)
+		x.mu.Unlock()
+		cancel()
+	}()
+	forward.ServeHTTP(w, r.WithContext(ctx)) // aborts the client's connection when ctx is cancelled
+}
+
+// cut breaks every watch that stands.
+func (x *proxy) cut() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for cancel := range x.watches {
+		(*cancel)()
+	}
+}
+
+// store opens a store that goes through the proxy.
+func (x *proxy) store(t *testing.T, p *kubeScene, ns string) *kubestore.Store {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "proxy.crt")
+	writePEM(t, file, "CERTIFICATE", x.Certificate().Raw)
+	return openKube(t, ns, p.kubeconfig(t, adminToken, x.URL, file))
+}
+
+// witness asks for the documents of issuers all the time and remembers everything that must never happen.
+type witness struct {
+	t        *testing.T
+	handler  http.Handler
+	mu       sync.Mutex // guards the rest
+	urls     []string
+	revoked  []string // kids that no answer may have
+	requests int
+}
+
+// publish runs a Publisher on st, waits until it is ready and has a witness ask it until the test ends.
+func publish(t *testing.T, st keystore.Reader) (*issuer.Publisher, *witness) {
+	t.Helper()
+	pattern, err := issuer.ParsePattern("https://oidc.example.com/{name}", false)
+	must(t, err)
+	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
+	p := issuer.NewPublisher(issuer.Config{Source: st, Patterns: []issuer.Pattern{pattern}, Poll: 500 * time.Millisecond, Log: log})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) })
+	await(t, "the publisher is ready", func(context.Context) error { return p.Ready() })
+	w := &witness{t: t, handler: issuer.NewHandler(p.Snapshot, nil)}
+	for _, s := range p.Report().Issuers {
+		w.urls = append(w.urls, s.Issuers...)
+	}
+	running.Go(func() {
+		for ctx.Err() == nil {
+			w.ask()
+			time.Sleep(time.Millisecond)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		if w.requests == 0 {
+			t.Error("no document was asked for")
+		}
+		t.Logf("%d document requests", w.requests)
+	})
+	return p, w
+}
+
+func (w *witness) ask() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, u := range w.urls {
+		for _, path := range []string{"/.well-known/openid-configuration", "/keys.json"} {
+			w.requests++
+			answer := httptest.NewRecorder()
+			w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, u+path, http.NoBody))
+			if answer.Code != http.StatusOK {
+				w.t.Errorf("%s%s answers %d", u, path, answer.Code)
+			}
+			for _, kid := range w.revoked {
+				if bytes.Contains(answer.Body.Bytes(), []byte(kid)) {
+					w.t.Errorf("%s%s has the revoked key %s", u, path, kid)
+				}
+			}
+		}
+	}
+}
+
+// never adds a kid that no answer may have from now on.
+func (w *witness) never(kid keystore.KeyID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.revoked = append(w.revoked, string(kid))
+}
+
+// serves waits until the publisher serves a generation of n and has no complaint about it.
+func serves(t *testing.T, p *issuer.Publisher, n keystore.Name, generation int64) {
+	t.Helper()
+	await(t, fmt.Sprintf("%s is served at generation %d", n, generation), func(context.Context) error {
+		s := statusOf(p, n)
+		if s.Generation != generation || s.Rejected != "" {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
+}
+
+// complains waits until the publisher says why it does not serve what is stored (what an alert fires on).
+func complains(t *testing.T, p *issuer.Publisher, n keystore.Name, reasons ...keystore.Reason) {
+	t.Helper()
+	await(t, fmt.Sprintf("the complaint %v about %s", reasons, n), func(context.Context) error {
+		if s := statusOf(p, n); !slices.Contains(reasons, s.Rejected) || !s.Served {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
+}
+
+func statusOf(p *issuer.Publisher, n keystore.Name) issuer.Status {
+	for _, s := range p.Report().Issuers {
+		if s.Name == n {
+			return s
+		}
+	}
+	return issuer.Status{}
+}
+
+// post sends JSON to an address of etcd.
+func post(t *testing.T, url, body string) string {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	must(t, err)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	must(t, err)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("POST %s: %s: %s", url, resp.Status, answer)
+	}
+	return string(answer)
+}

@@ -1,0 +1,330 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// spec is the spec of a stored key set, to be changed as somebody with an editor would.
+type spec map[string]any
+
+func (s spec) list(member string) []any {
+	all, _ := s[member].([]any)
+	return all
+}
+
+func (s spec) entry(member string, i int) map[string]any {
+	return s.list(member)[i].(map[string]any) //nolint:forcetypeassert // the test wrote it
+}
+
+// next sets the generation by up to many changes, each with its line of history.
+func (s spec) next(changes int) {
+	s["generation"] = s["generation"].(float64) + float64(changes) //nolint:forcetypeassert // the test wrote it
+	for i := range changes {
+		s.note(fmt.Sprintf("change %d", i))
+	}
+}
+
+func (s spec) note(what string) {
+	s["history"] = append(s.list("history"), map[string]any{"at": time.Now().UTC().Format(time.RFC3339Nano), "what": what})
+}
+
+func (s spec) without(member string, i int) map[string]any {
+	all := s.list(member)
+	out := all[i].(map[string]any) //nolint:forcetypeassert // the test wrote it
+	s[member] = slices.Delete(slices.Clone(all), i, i+1)
+	return out
+}
+
+func (s spec) bury(k map[string]any, why string) {
+	s["gone"] = append(s.list("gone"), map[string]any{"kid": k["kid"], "at": "2026-05-01T00:00:00Z", "why": why})
+}
+
+// ruled is one update of the key set that ruledSet makes, and what the API server says of it: nothing, or a message.
+type ruled struct {
+	name   string
+	change func(s spec)
+	want   string
+}
+
+const (
+	saysGeneration = "a changed key set needs the next generation"
+	saysJump       = "the generation must go up by 1"
+	saysURL        = "an issuer URL is never dropped"
+	saysLeft       = "a key may leave only with a line in gone"
+	saysMaterial   = "the key behind a kid never changes"
+	saysGone       = "gone only grows"
+	saysReturned   = "a key that is gone never comes back"
+)
+
+func ruledUpdates(t *testing.T) []ruled {
+	other := otherKey(t)
+	return append(ruledGenerations(), []ruled{
+		{"a key is added", func(s spec) { s.next(1); s["keys"] = append(s.list("keys"), other) }, ""},
+		{"a key changes its state", func(s spec) { s.next(1); s.entry("keys", 1)["state"] = "next" }, ""},
+		{"a key leaves with its line in gone", func(s spec) { s.next(1); s.bury(s.without("keys", 1), "revoked") }, ""},
+		{"all keys leave with their lines", func(s spec) {
+			s.next(1)
+			for len(s.list("keys")) > 0 {
+				s.bury(s.without("keys", 0), "revoked")
+			}
+		}, ""},
+		{"a key leaves without a line", func(s spec) { s.next(1); s.without("keys", 1) }, saysLeft},
+		{"all keys leave without a line", func(s spec) { s.next(1); s["keys"] = []any{} }, saysLeft},
+		{"a key takes the place of another", func(s spec) { s.next(1); s.without("keys", 1); s["keys"] = append(s.list("keys"), other) }, saysLeft},
+		{"the order of the keys changes", func(s spec) { s.next(1); slices.Reverse(s.list("keys")) }, ""},
+		{"a kid gets another key", func(s spec) { s.next(1); s.entry("keys", 0)["publicKey"] = other["publicKey"] }, saysMaterial},
+		{"two kids change places", func(s spec) {
+			s.next(1)
+			a, b := s.entry("keys", 0), s.entry("keys", 1)
+			a["kid"], b["kid"] = b["kid"], a["kid"]
+		}, saysMaterial},
+		{"a kid gets another algorithm", func(s spec) { s.next(1); s.entry("keys", 0)["alg"] = "ES384" }, saysMaterial},
+		{"a kid is there twice", func(s spec) { s.next(1); s["keys"] = append(s.list("keys"), maps.Clone(s.entry("keys", 0))) }, "kid"},
+		{"a key without kid", func(s spec) { s.next(1); delete(s.entry("keys", 0), "kid") }, "kid"},
+		{"an unknown state", func(s spec) { s.next(1); s.entry("keys", 0)["state"] = "resting" }, "Unsupported value"},
+		{"a private key", func(s spec) { s.next(1); s.entry("keys", 0)["publicKey"] = "-----BEGIN PRIVATE KEY-----\n" }, "should match"},
+		{"no keys at all", func(s spec) { s.next(1); delete(s, "keys") }, "Required value"},
+
+		{"a line of gone goes", func(s spec) { s.next(1); s.without("gone", 0) }, saysGone},
+		{"gone goes", func(s spec) { s.next(1); delete(s, "gone") }, saysGone},
+		{"gone is emptied", func(s spec) { s.next(1); s["gone"] = []any{} }, saysGone},
+		{"a line of gone takes the place of another", func(s spec) { s.next(1); s.entry("gone", 0)["kid"] = "innocent" }, saysGone},
+		{"revoked becomes removed", func(s spec) { s.next(1); s.entry("gone", 0)["why"] = "removed" }, saysGone},
+		{"a line of gone gets another time", func(s spec) { s.next(1); s.entry("gone", 0)["at"] = "2026-01-01T00:00:01Z" }, saysGone},
+		{"a line of gone spells its time otherwise", func(s spec) { s.next(1); s.entry("gone", 0)["at"] = "2026-01-01T02:00:00+02:00" }, ""},
+		{"a line of gone loses what a newer version noted", func(s spec) { s.next(1); delete(s.entry("gone", 1), "fromTheFuture") }, saysGone},
+		{"a key comes back from gone", func(s spec) {
+			s.next(1)
+			back := maps.Clone(other)
+			back["kid"], back["importedKid"] = "lost-laptop", true
+			s["keys"] = append(s.list("keys"), back)
+		}, saysReturned},
+
+		{"a URL is added", func(s spec) { s.next(1); s["issuers"] = append(s.list("issuers"), "https://new.example.com") }, ""},
+		{"the canonical URL changes places", func(s spec) { s.next(1); slices.Reverse(s.list("issuers")) }, ""},
+		{"a URL is dropped", func(s spec) { s.next(1); s["issuers"] = s.list("issuers")[:1] }, saysURL},
+		{"a URL is changed", func(s spec) { s.next(1); s.list("issuers")[0] = "https://oidc.example.com/prod-B" }, saysURL},
+		{"the issuer is withdrawn", func(s spec) { s.next(1); s["withdrawnAt"] = "2026-05-01T00:00:00Z" }, ""},
+		{"a URL is dropped while withdrawing", func(s spec) {
+			s.next(1)
+			s["withdrawnAt"] = "2026-05-01T00:00:00Z"
+			s["issuers"] = s.list("issuers")[:1]
+		}, saysURL},
+		{"no URL", func(s spec) { s.next(1); s["issuers"] = []any{} }, "should have at least 1 items"},
+		{"an http URL", func(s spec) { s.next(1); s["issuers"] = append(s.list("issuers"), "http://plain.example.com") }, "should match"},
+	}...)
+}
+
+func ruledGenerations() []ruled {
+	return []ruled{
+		{"nothing changes", func(spec) {}, ""},
+		{"the next generation", func(s spec) { s.next(1) }, ""},
+		{"the next generation without a line of history", func(s spec) { s["generation"] = 6.0 }, ""},
+		{"three generations with their lines of history", func(s spec) { s.next(3) }, ""},
+		{"two generations, one of them an observation", func(s spec) {
+			s.next(1)
+			s["generation"] = 7.0
+			s["observations"] = []any{map[string]any{"at": "2026-05-01T00:00:00Z", "complete": true, "kids": nil, "maxAge": "5m"}}
+		}, ""},
+		{"two generations with one line of history", func(s spec) { s.next(1); s["generation"] = 7.0 }, saysJump},
+		{"the highest generation", func(s spec) { s.next(1); s["generation"] = 9007199254740991.0 }, saysJump},
+		{"far ahead by an accept", func(s spec) { s.note("accept"); s["generation"] = 1000.0 }, ""},
+		{"far ahead with an accept before the last line", func(s spec) { s.note("accept"); s.note("x"); s["generation"] = 1000.0 }, saysJump},
+		{"a lower generation", func(s spec) { s["generation"] = 4.0 }, saysGeneration},
+		{"a lower generation with a line of history", func(s spec) { s["generation"] = 4.0; s.note("x") }, saysGeneration},
+		{"the same generation with another policy", func(s spec) { s["policy"] = map[string]any{"maxAge": "10m"} }, saysGeneration},
+		{"the same generation with a line of history", func(s spec) { s.note("x") }, saysGeneration},
+		{"the same generation with a member of a newer version", func(s spec) { s["fromTheFuture"] = "x" }, saysGeneration},
+		{"the next generation with a member of a newer version", func(s spec) { s.next(1); s["fromTheFuture"] = "x" }, ""},
+		{"generation 0", func(s spec) { s["generation"] = 0.0 }, "greater than or equal to 1"},
+		{"no generation", func(s spec) { delete(s, "generation") }, "Required value"},
+		{"a fraction of a generation", func(s spec) { s["generation"] = 5.5 }, "must be of type integer"},
+	}
+}
+
+func otherKey(t *testing.T) map[string]any {
+	s := storetest.KeySet(t, "other")
+	return specOf(t, s).entry("keys", 0)
+}
+
+func specOf(t *testing.T, s keystore.KeySet) spec {
+	t.Helper()
+	data, err := json.Marshal(s)
+	must(t, err)
+	var d struct{ Spec spec }
+	must(t, json.Unmarshal(data, &d))
+	return d.Spec
+}
+
+// ruledSet is a key set at generation 5 with two keys, two URLs and two lines in gone, one of a newer version.
+func ruledSet(t *testing.T) spec {
+	s := specOf(t, storetest.KeySet(t, "rules", storetest.Key(t), storetest.Key(t)))
+	s["generation"] = 5.0
+	s["issuers"] = []any{"https://oidc.example.com/rules", "https://rules.oidc.example.com"}
+	s["gone"] = []any{
+		map[string]any{"kid": "lost-laptop", "at": "2026-01-01T00:00:00Z", "why": "revoked"},
+		map[string]any{"kid": "old", "at": "2026-01-02T00:00:00Z", "why": "removed", "fromTheFuture": true},
+	}
+	return s
+}
+
+func manifest(t *testing.T, n string, s spec) string {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{"apiVersion": "keypost.dev/v1", "kind": "KeySet", "metadata": map[string]any{"name": n}, "spec": s})
+	must(t, err)
+	return string(data)
+}
+
+// rules tries every update twice: as kubectl replace does it and as a server-side apply (Argo, Flux) does it.
+func (p *kubeScene) rules(t *testing.T) {
+	ns := p.space(t)
+	for i, c := range ruledUpdates(t) {
+		for how, args := range map[string][]string{
+			"replace": {"replace", "-n", ns, "-f", "-"},
+			"apply":   {"apply", "--server-side", "--force-conflicts", "-n", ns, "-f", "-"},
+		} {
+			n := fmt.Sprintf("rules-%s-%d", how, i)
+			before := ruledSet(t)
+			p.try(t, manifest(t, n, before), "create", "-n", ns, "-f", "-").ok(t)
+			c.change(before)
+			r := p.try(t, manifest(t, n, before), args...)
+			switch {
+			case c.want == "" && r.code != 0:
+				t.Errorf("%s (%s): refused: %s", c.name, how, r.stderr)
+			case c.want != "" && (r.code == 0 || !strings.Contains(r.stderr, c.want)):
+				t.Errorf("%s (%s): exit code %d: %s, want %q", c.name, how, r.code, r.stderr, c.want)
+			case c.want == "":
+				p.wantSpec(t, ns, n, before)
+			}
+		}
+	}
+	p.refusedNames(t, ns)
+	p.largest(t, ns)
+}
+
+// largest: what the rules cost is within the API server's budget also at the limits that the definition sets.
+func (p *kubeScene) largest(t *testing.T, ns string) {
+	s := ruledSet(t)
+	for i := len(s.list("keys")); i < 200; i++ {
+		k := maps.Clone(s.entry("keys", 0))
+		k["kid"], k["importedKid"] = fmt.Sprintf("%043d", i), true
+		s["keys"] = append(s.list("keys"), k)
+	}
+	for i := len(s.list("gone")); i < 3999; i++ {
+		s["gone"] = append(s.list("gone"), map[string]any{"kid": fmt.Sprintf("gone-%038d", i), "at": "2026-01-01T00:00:00Z", "why": "removed"})
+	}
+	p.try(t, manifest(t, "largest", s), "create", "-n", ns, "-f", "-").ok(t)
+	s.next(1)
+	s.bury(s.without("keys", 100), "revoked")
+	began := time.Now()
+	p.try(t, manifest(t, "largest", s), "replace", "-n", ns, "-f", "-").ok(t)
+	t.Logf("200 keys and 4,000 lines in gone (%d kB): replaced in %v, kubectl included", len(manifest(t, "largest", s))/1000, time.Since(began).Round(time.Millisecond))
+	s.next(1)
+	s.without("gone", 2000)
+	if r := p.try(t, manifest(t, "largest", s), "replace", "-n", ns, "-f", "-"); r.code == 0 || !strings.Contains(r.stderr, saysGone) {
+		t.Errorf("one of 4,000 lines goes: exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// wantSpec: what was accepted is stored whole, members of a newer version too.
+func (p *kubeScene) wantSpec(t *testing.T, ns, n string, want spec) {
+	t.Helper()
+	var stored struct{ Spec spec }
+	must(t, json.Unmarshal([]byte(p.try(t, "", "get", "keyset", n, "-n", ns, "-o", "json").ok(t)), &stored))
+	a, err := json.Marshal(stored.Spec)
+	must(t, err)
+	b, err := json.Marshal(want)
+	must(t, err)
+	if string(a) != string(b) {
+		t.Errorf("%s is stored as\n%s\nwant\n%s", n, a, b)
+	}
+}
+
+func (p *kubeScene) refusedNames(t *testing.T, ns string) {
+	for _, n := range []string{"two.labels", strings.Repeat("a", 64)} {
+		if r := p.try(t, manifest(t, n, ruledSet(t)), "create", "-n", ns, "-f", "-"); r.code == 0 || !strings.Contains(r.stderr, "must be a DNS label") {
+			t.Errorf("a key set named %s: exit code %d: %s", n, r.code, r.stderr)
+		}
+	}
+}
+
+// life takes a key set through everything that the model allows, on an API server that holds every step against the
+// rules: none of them may be in the way, from the first key to a tombstone, a reopening, and a restored backup.
+func (p *kubeScene) life(t *testing.T) {
+	ns := p.space(t)
+	st := p.store(t, ns)
+	must(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a")))
+	imported := storetest.Full(t, "full")
+	must(t, keystore.Create(t.Context(), st, imported))
+	at := time.Duration(0)
+	step := func(n keystore.Name, what string, f func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error)) keystore.KeySet {
+		at += time.Hour
+		s, err := keystore.Update(t.Context(), st, n, func(s keystore.KeySet) (keystore.KeySet, error) { return f(s, storetest.Change(at)) })
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return s
+	}
+	second := storetest.Key(t)
+	s := step("prod-a", "add", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) { return s.Add(c, second) })
+	first := other(s, second.ID())
+	step("prod-a", "observe", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+		return s.Observe(c, keystore.Observation{Complete: true, Kids: []keystore.KeyID{first, second.ID()}, MaxAge: keystore.Duration(time.Minute)})
+	})
+	step("prod-a", "promote", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+		return s.Promote(c, second.ID())
+	})
+	step("prod-a", "retire", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+		return s.Retire(c, first, keystore.Evidence{Statement: "test"})
+	})
+	step("prod-a", "remove", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+		return s.Remove(c, first, false)
+	})
+	third := storetest.Key(t)
+	step("prod-a", "revoke", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+		return s.Revoke(c, second.ID(), keystore.Last{Replacement: &third})
+	})
+	old, _, err := st.Load(t.Context(), "prod-a")
+	must(t, err)
+	backup := storetest.Text(t, old)
+	step("prod-a", "withdraw", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) { return s.Withdraw(c) })
+	s = step("prod-a", "reopen", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+		return s.Reopen(c, keystore.Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/again"}, Keys: []keystore.Public{storetest.Key(t)}})
+	})
+	if len(s.Gone()) != 3 {
+		t.Errorf("gone after the reopening: %v", s.Gone())
+	}
+	// Full has nearly the highest generation: one change is left to it.
+	step("full", "revoke an imported key", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+		return s.Revoke(c, "1e3", keystore.Last{})
+	})
+	// Somebody deletes the object and applies a backup; the operator accepts it beyond the generation that is served.
+	p.try(t, "", "delete", "keyset", "prod-a", "-n", ns).ok(t)
+	p.try(t, backup, "create", "-n", ns, "-f", "-").ok(t)
+	accepted := step("prod-a", "accept", func(b keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
+		return b.Accept(c, s.Generation(), nil)
+	})
+	if accepted.Generation() != s.Generation()+1 {
+		t.Errorf("accepted at generation %d, want %d", accepted.Generation(), s.Generation()+1)
+	}
+}
+
+func other(s keystore.KeySet, not keystore.KeyID) keystore.KeyID {
+	for _, k := range s.Keys() {
+		if k.ID() != not {
+			return k.ID()
+		}
+	}
+	return ""
+}
