@@ -60,7 +60,7 @@ func newEstate(t *testing.T) *estate {
 	create(t, e.st, "prod-b")
 	pattern, err := issuer.ParsePattern("https://oidc.example.com/{name}", false)
 	must(t, err)
-	e.publisher = issuer.NewPublisher(issuer.Config{Source: e.source, Patterns: []issuer.Pattern{pattern}, Poll: 20 * time.Millisecond, Log: zap.NewNop()})
+	e.publisher = issuer.NewPublisher(issuer.Config{Source: e.source, Patterns: []issuer.Pattern{pattern}, Log: zap.NewNop()})
 	must(t, e.publisher.Refresh(t.Context()))
 	return e
 }
@@ -78,7 +78,10 @@ func (e *estate) asks(t *testing.T) (asked *atomic.Int64, stop func()) {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			for _, path := range []string{"/prod-a/keys.json", "/prod-b/keys.json", "/prod-a/.well-known/openid-configuration", "/prod-b/.well-known/openid-configuration"} {
+			for _, path := range []string{
+				"/prod-a/keys.json", "/prod-b/keys.json",
+				"/prod-a/.well-known/openid-configuration", "/prod-b/.well-known/openid-configuration",
+			} {
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://oidc.example.com"+path, nil))
 				if w.Code != http.StatusOK || slices.Contains(kids(w.Body.Bytes()), string(e.revoked)) {

@@ -35,6 +35,6 @@ func MonthlyCost(objects int, poll time.Duration) Cost {
 
 // String says the cost in one line.
 func (c Cost) String() string {
-	return fmt.Sprintf("%d LIST requests a month at one listing every %s; estimate: %.2f USD at %.3f USD per 1,000 requests (S3 Standard, us-east-1)",
-		c.Requests, c.Poll, c.USD, ListPrice)
+	return fmt.Sprintf("%d LIST requests a month at one listing every %s; estimate: %.2f USD "+
+		"at %.3f USD per 1,000 requests (S3 Standard, us-east-1)", c.Requests, c.Poll, c.USD, ListPrice)
 }

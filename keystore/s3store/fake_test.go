@@ -125,7 +125,7 @@ func (f *fake) list(w http.ResponseWriter, q url.Values) {
 	l.EncodingType = q.Get("encoding-type")
 	for _, key := range slices.Sorted(maps.Keys(f.objects)) {
 		rest, under := strings.CutPrefix(key, q.Get("prefix"))
-		if !under || key <= q.Get("continuation-token") || strings.Contains(rest, q.Get("delimiter")) {
+		if !under || key <= q.Get("continuation-token") || q.Has("delimiter") && strings.Contains(rest, q.Get("delimiter")) {
 			continue
 		}
 		if len(l.Contents) == f.pageSize {
@@ -133,7 +133,11 @@ func (f *fake) list(w http.ResponseWriter, q url.Values) {
 			break
 		}
 		l.NextContinuationToken = key
-		l.Contents = append(l.Contents, listed{url.QueryEscape(key), `"` + f.objects[key].etag + `"`})
+		entry := listed{key, `"` + f.objects[key].etag + `"`}
+		if l.EncodingType != "" {
+			entry.Key = url.QueryEscape(key)
+		}
+		l.Contents = append(l.Contents, entry)
 	}
 	if !l.IsTruncated {
 		l.NextContinuationToken = ""

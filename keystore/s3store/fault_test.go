@@ -77,6 +77,19 @@ func TestReadingInTrouble(t *testing.T) {
 	}
 }
 
+// As Open makes it: the others above try again without a pause.
+func TestAThrottleThatPassesIsWaitedOut(t *testing.T) {
+	p, url := newProxy(t, gateway(t).url)
+	st := open(t, url, newPrefix())
+	create(t, st, "prod-a")
+	p.trouble(atFirst(busy, busy))
+	began := time.Now()
+	if all := list(t, st); len(all) != 1 {
+		t.Errorf("List = %v", all)
+	}
+	t.Logf("two throttled requests cost %v", time.Since(began))
+}
+
 func TestReadingEndsWithTheCallersPatience(t *testing.T) {
 	st, p := troubled(t, gateway(t))
 	p.trouble(always(hang))

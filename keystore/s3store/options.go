@@ -24,7 +24,8 @@ type Options struct {
 // ParseURL reads s3://BUCKET[/PREFIX][?region=][&profile=][&roleArn=][&endpoint=][&account=][&kmsKey=].
 func ParseURL(raw string) (Options, error) {
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "s3" || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" { // never quoted: a password may be in it
+	if err != nil || u.Scheme != "s3" || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" {
+		// Never quoted: a password may be in it.
 		return Options{}, errors.New("the key store's URL is not of the form s3://BUCKET/PREFIX?region=REGION")
 	}
 	query, err := url.ParseQuery(u.RawQuery)
@@ -67,13 +68,15 @@ func (o Options) checked() (Options, error) {
 	case !bucketForm.MatchString(o.Bucket):
 		return o, fmt.Errorf("%q is not the name of an S3 bucket: lower-case letters, digits, dots and hyphens, 3 to 63", o.Bucket)
 	case o.Prefix != "" && !prefixForm.MatchString(o.Prefix) || len(o.Prefix) > maxPrefix:
-		return o, fmt.Errorf("the prefix %q is not usable: give names of letters, digits and any of _ = . -, none beginning with a dot, separated by /", o.Prefix)
+		return o, fmt.Errorf("the prefix %q is not usable: give names of letters, digits and any of _ = . -, "+
+			"none beginning with a dot, separated by /", o.Prefix)
 	case o.Account != "" && !accountForm.MatchString(o.Account):
 		return o, fmt.Errorf("%q is not an AWS account: it has 12 digits", o.Account)
 	case o.RoleARN != "" && !roleForm.MatchString(o.RoleARN):
 		return o, fmt.Errorf("%q is not the ARN of a role: arn:aws:iam::ACCOUNT:role/NAME", o.RoleARN)
 	case o.KMSKey != "" && !kmsForm.MatchString(o.KMSKey):
-		return o, fmt.Errorf("%q is not the ARN of a KMS key (an alias will not do: policies cannot name it): arn:aws:kms:REGION:ACCOUNT:key/ID", o.KMSKey)
+		return o, fmt.Errorf("%q is not the ARN of a KMS key, arn:aws:kms:REGION:ACCOUNT:key/ID; "+
+			"an alias will not do, since policies cannot name it", o.KMSKey)
 	case o.Endpoint != "":
 		return o, checkEndpoint(o.Endpoint)
 	}
@@ -84,7 +87,7 @@ func (o Options) checked() (Options, error) {
 // trust keys.
 func checkEndpoint(raw string) error {
 	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" { // never quoted: a password may be in it
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" { // nor is this quoted
 		return errors.New("the endpoint of the S3 server is not of the form https://HOST[:PORT]")
 	}
 	if u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname()) {

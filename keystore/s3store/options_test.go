@@ -81,6 +81,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // The store's URL names the credentials: with a profile, keys of the environment mean the target account and no more.
 func TestWhoseCredentials(t *testing.T) {
+	const token = "AWS_WEB_IDENTITY_TOKEN_FILE"
 	config := filepath.Join(t.TempDir(), "config")
 	must(t, os.WriteFile(config, []byte(`
 [profile keys]
@@ -103,8 +104,8 @@ source_profile = pod
 		{"keys in the environment", "", nil, rootKey, ""},
 		{"a profile before those", "keys", nil, "of-the-profile", ""},
 		{"AWS_PROFILE after those", "", map[string]string{"AWS_PROFILE": "pod"}, rootKey, ""},
-		{"a token file in the environment", "", map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_WEB_IDENTITY_TOKEN_FILE": "/pod/token", "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/r"}, "", "/pod/token"},
-		{"keys before a token file", "", map[string]string{"AWS_WEB_IDENTITY_TOKEN_FILE": "/pod/token", "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/r"}, rootKey, ""},
+		{"a token file in the environment", "", map[string]string{"AWS_ACCESS_KEY_ID": "", token: "/pod/token"}, "", "/pod/token"},
+		{"keys before a token file", "", map[string]string{token: "/pod/token"}, rootKey, ""},
 		{"a profile with a token file", "pod", nil, "", "/profile/token"},
 		{"a profile behind that one", "chained", nil, "", "/profile/token"},
 		{"a profile by AWS_PROFILE", "", map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_PROFILE": "pod"}, "", "/profile/token"},
@@ -112,6 +113,7 @@ source_profile = pod
 		t.Run(c.name, func(t *testing.T) {
 			as(t, rootKey, rootPass)
 			t.Setenv("AWS_CONFIG_FILE", config)
+			t.Setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/r")
 			for name, value := range c.env {
 				t.Setenv(name, value)
 			}

@@ -21,7 +21,8 @@ const nobodys = keystore.Revision("00000000000000000000000000000000")
 
 // ErrNoConditions tells that a store takes conditional writes and ignores the condition: of two people who change a
 // key set at once, it would silently lose one's change.
-var ErrNoConditions = errors.New("the store ignores conditions on writes (If-None-Match, If-Match), so a change of a key set could be lost unseen; use a store that honours them")
+var ErrNoConditions = errors.New("the store ignores conditions on writes (If-None-Match, If-Match), " +
+	"so a change of a key set could be lost unseen; use a store that honours them")
 
 // prove makes the server show that it refuses what must be refused, once per Store: to create what exists, and to
 // replace another version than the named one. Servers exist that answer 200 to both and overwrite.

@@ -20,8 +20,8 @@ func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, 
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	all := map[keystore.Name]keystore.Revision{}
-	var token *string
-	for {
+	tokens := map[string]bool{"": true} // of the pages so far; "" is the first one's
+	for token := ""; ; {
 		page, err := s.page(ctx, s.o.dir(), token)
 		if err != nil {
 			return nil, err
@@ -32,11 +32,11 @@ func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, 
 		if !*page.IsTruncated {
 			return all, nil
 		}
-		next := page.NextContinuationToken
-		if aws.ToString(next) == "" || aws.ToString(next) == aws.ToString(token) {
+		token = aws.ToString(page.NextContinuationToken)
+		if tokens[token] {
 			return nil, s.incomplete(errors.New("it says that there is more and not how to go on"))
 		}
-		token = next
+		tokens[token] = true
 	}
 }
 
@@ -46,11 +46,11 @@ func (s *Store) incomplete(err error) error {
 
 // page asks for one page of a listing and makes sure that it is one: an empty answer with status 200 would otherwise
 // be the listing of an empty bucket.
-func (s *Store) page(ctx context.Context, prefix string, token *string) (*s3.ListObjectsV2Output, error) {
+func (s *Store) page(ctx context.Context, prefix, token string) (*s3.ListObjectsV2Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	page, err := s.s3.ListObjectsV2(ctx, &s3.ListObjectsV2Input{
-		Bucket: &s.o.Bucket, Prefix: nonEmpty(prefix), Delimiter: aws.String("/"), ContinuationToken: token,
+		Bucket: &s.o.Bucket, Prefix: nonEmpty(prefix), Delimiter: aws.String("/"), ContinuationToken: nonEmpty(token),
 		EncodingType: types.EncodingTypeUrl, ExpectedBucketOwner: nonEmpty(s.o.Account),
 	})
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *Store) absent(ctx context.Context, key string, err error) error {
 	case "NoSuchKey":
 		return notFound
 	case "AccessDenied":
-		page, listErr := s.page(ctx, key, nil)
+		page, listErr := s.page(ctx, key, "")
 		if listErr == nil && !holds(page, key) {
 			return notFound
 		}

@@ -20,17 +20,31 @@ func TestListShowsKeySetsAndMistakesAndIgnoresTheRest(t *testing.T) {
 		dir := st.o.dir()
 		for _, key := range []string{
 			"prod-a.yaml", "Wrong_Name.yaml", "prod-f.yml", // shown
-			"", ".yaml", probe, ".hidden.yaml", "README.md", "prod-a.yaml.bak", "prod-b.json", "nested/prod-c.yaml", "control\x01.txt", "a b+c%2F.txt",
+			"", ".yaml", probe, ".hidden.yaml", "README.md", "prod-a.yaml.bak", "prod-b.json", "nested/prod-c.yaml", "a b+c%2F.txt",
 		} {
 			f.set(dir+key, []byte("x"))
 		}
 		f.set("other/prod-d.yaml", []byte("x"))
 		f.set("a/bb/prod-e.yaml", []byte("x"))
-		got := slices.Sorted(maps.Keys(list(t, st)))
-		if want := []keystore.Name{"Wrong_Name", "prod-a", "prod-f.yml"}; !slices.Equal(got, want) {
-			t.Errorf("with the prefix %q List has %q, want %q", prefix, got, want)
+		for _, ignored := range []string{"nothing", "delimiter", "encoding-type"} { // what the server does not know
+			f.answer = func(_ http.ResponseWriter, r *http.Request) bool {
+				q := r.URL.Query()
+				q.Del(ignored)
+				r.URL.RawQuery = q.Encode()
+				return false
+			}
+			delete(f.objects, dir+"control\x01.txt") // which XML cannot hold, so that it needs the encoding
+			if ignored != "encoding-type" {
+				f.set(dir+"control\x01.txt", []byte("x"))
+			}
+			got := slices.Sorted(maps.Keys(list(t, st)))
+			if want := []keystore.Name{"Wrong_Name", "prod-a", "prod-f.yml"}; !slices.Equal(got, want) {
+				t.Errorf("with the prefix %q, ignoring %s, List has %q, want %q", prefix, ignored, got, want)
+			}
 		}
-		for n, part := range map[keystore.Name]string{"Wrong_Name": "is not a key set name", "prod-f.yml": "rename it to end in .yaml", "prod-a": "is broken"} {
+		for n, part := range map[keystore.Name]string{
+			"Wrong_Name": "is not a key set name", "prod-f.yml": "rename it to end in .yaml", "prod-a": "is broken",
+		} {
 			_, _, err := st.Load(t.Context(), n)
 			if _, broken := errors.AsType[*keystore.BrokenError](err); !broken || !strings.Contains(err.Error(), part) {
 				t.Errorf("Load(%s) = %v, want a BrokenError with %q", n, err, part)
@@ -53,23 +67,31 @@ func TestListIsOneRequestPerPage(t *testing.T) {
 
 // Whatever a server or something on the way to it answers instead of a listing: it is never taken for a shorter one.
 func TestListIsCompleteOrAnError(t *testing.T) {
-	const head, object = `<ListBucketResult><IsTruncated>`, `<Contents><Key>prod-a.yaml</Key><ETag>"e"</ETag></Contents>`
+	const (
+		begin  = `<ListBucketResult><IsTruncated>`
+		last   = begin + `false</IsTruncated>`
+		more   = begin + `true</IsTruncated>`
+		object = `<Contents><Key>prod-a.yaml</Key><ETag>"e"</ETag></Contents>`
+		end    = `</ListBucketResult>`
+	)
 	for name, body := range map[string]string{
 		"nothing":                    ``,
 		"another document":           `<html>welcome to the hotel</html>`,
-		"no word on the last page":   `<ListBucketResult>` + object + `</ListBucketResult>`,
-		"half a document":            head + `false</IsTruncated>` + object,
-		"fewer keys than announced":  head + `false</IsTruncated><KeyCount>2</KeyCount>` + object + `</ListBucketResult>`,
-		"more, and not how to go on": head + `true</IsTruncated>` + object + `</ListBucketResult>`,
-		"the same page for ever":     head + `true</IsTruncated><NextContinuationToken>t</NextContinuationToken>` + object + `</ListBucketResult>`,
-		"an object without ETag":     head + `false</IsTruncated><Contents><Key>prod-a.yaml</Key></Contents></ListBucketResult>`,
-		"a weak ETag":                head + `false</IsTruncated><Contents><Key>prod-a.yaml</Key><ETag>W/"e"</ETag></Contents></ListBucketResult>`,
-		"a key that is not encoded":  head + `false</IsTruncated><EncodingType>url</EncodingType><Contents><Key>%zz.yaml</Key><ETag>"e"</ETag></Contents></ListBucketResult>`,
+		"no word on the last page":   `<ListBucketResult>` + object + end,
+		"half a document":            last + object,
+		"fewer keys than announced":  last + `<KeyCount>2</KeyCount>` + object + end,
+		"more, and not how to go on": more + object + end,
+		"the same page for ever":     more + `<NextContinuationToken>t</NextContinuationToken>` + object + end,
+		"two pages by turns":         more + `<NextContinuationToken>TURN</NextContinuationToken>` + object + end,
+		"an object without ETag":     last + `<Contents><Key>prod-a.yaml</Key></Contents>` + end,
+		"a weak ETag":                last + `<Contents><Key>prod-a.yaml</Key><ETag>W/"e"</ETag></Contents>` + end,
+		"a key that is not encoded":  last + `<EncodingType>url</EncodingType><Contents><Key>%zz.yaml</Key><ETag>"e"</ETag></Contents>` + end,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, url := newFake(t)
-			f.answer = func(w http.ResponseWriter, _ *http.Request) bool {
-				_, _ = w.Write([]byte(body))
+			f.answer = func(w http.ResponseWriter, r *http.Request) bool {
+				turn := map[string]string{"": "one", "one": "two", "two": "one"}[r.URL.Query().Get("continuation-token")]
+				_, _ = w.Write([]byte(strings.ReplaceAll(body, "TURN", turn)))
 				return true
 			}
 			if all, err := open(t, url, Options{}).List(t.Context()); err == nil || all != nil {

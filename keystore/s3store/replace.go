@@ -80,7 +80,8 @@ func (s *Store) settle(ctx context.Context, set keystore.KeySet, data []byte) (k
 	if is, err := keystore.Parse(set.Name(), stored); err == nil && is.Generation() <= set.Generation() {
 		return "", fmt.Errorf("%w: s3://%s/%s has another revision", keystore.ErrConflict, s.o.Bucket, key)
 	}
-	return "", fmt.Errorf("s3://%s/%s was written again meanwhile, so whether this write took effect is unknown; look at it and repeat the command if need be", s.o.Bucket, key)
+	return "", fmt.Errorf("s3://%s/%s was written again meanwhile, so whether this write took effect is unknown; "+
+		"look at it and repeat the command if need be", s.o.Bucket, key)
 }
 
 // put writes an object on the condition that old names and counts the requests that it took. No ACL is set: buckets

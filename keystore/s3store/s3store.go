@@ -186,7 +186,8 @@ func revisionOf(etag *string) (keystore.Revision, error) {
 		bare = bare[1 : len(bare)-1]
 	}
 	if !writable(bare) {
-		return "", fmt.Errorf("the store says ETag %q, by which versions cannot be told apart; is a proxy between that rewrites answers?", aws.ToString(etag))
+		return "", fmt.Errorf("the store says ETag %q, by which versions cannot be told apart; "+
+			"look for a proxy on the way that rewrites answers", aws.ToString(etag))
 	}
 	return keystore.Revision(bare), nil
 }

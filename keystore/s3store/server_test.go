@@ -66,7 +66,8 @@ func emptyGateway(t testing.TB) *server {
 	must(t, os.Mkdir(filepath.Join(dir, "iam"), 0o755))
 	address := freeAddress(t)
 	start(t, address, path, "--access", rootKey, "--secret", rootPass, "--region", inRegion, "--port", address, "--quiet", "--keep-alive",
-		"--iam-dir", filepath.Join(dir, "iam"), "--iam-cache-disable", "posix", "--versioning-dir", filepath.Join(dir, versioned), filepath.Join(dir, "data"))
+		"--iam-dir", filepath.Join(dir, "iam"), "--iam-cache-disable",
+		"posix", "--versioning-dir", filepath.Join(dir, versioned), filepath.Join(dir, "data"))
 	return &server{"http://" + address, filepath.Join(dir, "data")}
 }
 
@@ -121,7 +122,8 @@ func start(t testing.TB, address, path string, args ...string) {
 func as(t testing.TB, key, secret string) {
 	t.Helper()
 	for name, value := range map[string]string{
-		"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "",
+		"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": "",
+		"AWS_PROFILE": "", "AWS_REGION": "", "AWS_DEFAULT_REGION": "",
 		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true",
 		"AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_S3": "", "AWS_WEB_IDENTITY_TOKEN_FILE": "", "AWS_ROLE_ARN": "",
 	} {
