@@ -32,6 +32,8 @@ type Mirror struct {
 
 	mu       sync.Mutex // guards what follows; held while neither store is at work
 	sources  map[Name]*source
+	began    time.Time // when this run was
+	tried    bool      // a pass of this run has ended, whichever way
 	complete time.Time // when the listing of the last complete pass was begun
 	first    time.Time // when the first complete pass of this run had been made
 	reading  trouble
@@ -53,7 +55,7 @@ type trouble struct {
 
 // NewMirror returns a Mirror that has not looked at anything yet.
 func NewMirror(c MirrorConfig) *Mirror {
-	m := &Mirror{c: c, ledger: newLedger(), sources: map[Name]*source{}, complete: c.Complete}
+	m := &Mirror{c: c, ledger: newLedger(), sources: map[Name]*source{}, began: time.Now(), complete: c.Complete}
 	m.ledger.repairs = true
 	m.reading = trouble{begins: "key sets cannot be read from the store; what was copied before stays", ends: "key sets can be read from the store again"}
 	m.writing = trouble{begins: "the copy cannot be written; what was copied before stays", ends: "the copy can be written again"}
@@ -94,6 +96,14 @@ const listPatience = time.Minute
 // Pass reads everything once. It returns nil when the listing was complete and every key set in it was read, and is in
 // To now or must not be.
 func (m *Mirror) Pass(ctx context.Context) error {
+	err := m.pass(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tried = true
+	return err
+}
+
+func (m *Mirror) pass(ctx context.Context) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*listPatience)
 	defer cancel()
@@ -303,14 +313,19 @@ func (m *Mirror) Status() MirrorStatus {
 // broken document would keep every replacement of a dying replica out of service.
 const startPatience = 5 * time.Minute
 
-// Ready is nil once To holds a whole copy, made by this run or an earlier one, and stays nil: a server beside it that
-// begins on half a copy would tell relying parties that issuers do not exist. The first copy of an empty store is not a
-// whole one unless the configuration says so: a mistyped prefix must not replace servers that have everything.
+// tryPatience is how long a copy of an earlier run waits for the first pass of this one.
+const tryPatience = 10 * time.Second
+
+// Ready is nil once To holds a whole copy, and stays nil: a server beside it that begins on half a copy would tell
+// relying parties that issuers do not exist. A copy of an earlier run counts when the store cannot be read now: it may
+// be a day old, and lack a key that may sign. The first copy of an empty store does not count unless the configuration
+// says so: a mistyped prefix must not replace servers that have everything.
 func (m *Mirror) Ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	earlier := !m.c.Complete.IsZero()
 	switch {
-	case !m.c.Complete.IsZero():
+	case earlier && (m.tried || time.Since(m.began) > tryPatience):
 		return nil
 	case m.first.IsZero():
 		return errors.New("no complete pass over the store yet")

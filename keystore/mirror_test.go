@@ -442,9 +442,13 @@ func TestMirrorReady(t *testing.T) {
 		before func(m *mirrored)
 		at     map[time.Duration]bool // since the start
 	}{
-		"a whole copy":                         {func(*mirrored) {}, map[time.Duration]bool{0: true}},
-		"no store":                             {func(m *mirrored) { m.from.Inject(down) }, map[time.Duration]bool{time.Hour: false}},
-		"no store, but a copy of before":       {func(m *mirrored) { m.from.Inject(down); m.config.Complete = time.Now() }, map[time.Duration]bool{0: true}},
+		"a whole copy":                   {func(*mirrored) {}, map[time.Duration]bool{0: true}},
+		"no store":                       {func(m *mirrored) { m.from.Inject(down) }, map[time.Duration]bool{time.Hour: false}},
+		"no store, but a copy of before": {func(m *mirrored) { m.from.Inject(down); m.config.Complete = time.Now() }, map[time.Duration]bool{0: true}},
+		"a store that hangs, but a copy of before": {func(m *mirrored) {
+			m.from.Inject(func(ctx context.Context, _ storetest.Op) (bool, error) { <-ctx.Done(); return false, ctx.Err() })
+			m.config.Complete = time.Now()
+		}, map[time.Duration]bool{0: false, 4 * time.Minute: true}},
 		"one that cannot be copied":            {func(m *mirrored) { m.from.Put("prod-b", []byte("junk")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
 		"one that cannot be copied, as before": {func(m *mirrored) { m.from.Put("prod-b", []byte("junk")); m.config.Complete = time.Now() }, map[time.Duration]bool{0: true}},
 		"an empty store":                       {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b") }, map[time.Duration]bool{0: false, time.Hour: false}},

@@ -141,8 +141,12 @@ func TestMirrorAdmin(t *testing.T) {
 	// What a run finds of an earlier one counts from its start.
 	again, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
 	must(t, err)
-	if got, want := again.Status().Complete, m.Status().Complete; again.Ready() != nil || want.Sub(got).Abs() > time.Millisecond {
-		t.Errorf("after a restart: ready %v, complete at %v, want %v", again.Ready(), got, want)
+	if got, want := again.Status().Complete, m.Status().Complete; want.Sub(got).Abs() > time.Millisecond {
+		t.Errorf("after a restart: complete at %v, want %v", got, want)
+	}
+	must(t, os.Rename(store.Dir(), store.Dir()+".away"))
+	if before, err := again.Ready(), again.Pass(t.Context()); before == nil || err == nil || again.Ready() != nil {
+		t.Errorf("after a restart without the store: ready %v, then %v and %v", before, err, again.Ready())
 	}
 	cancel()
 	must(t, <-done)
