@@ -45,7 +45,7 @@ func (s *slot) discAt() uint32  { return s.jwksAt() + s.jwks }
 func (s *slot) ownerAt() uint32 { return s.discAt() + s.discovery }
 func (s *slot) end() uint32     { return s.ownerAt() + uint32(s.owner) }
 
-func upper(hash uint64) uint32 { return uint32(hash >> 32) } //nolint:gosec // it fits
+func upper(hash uint64) uint32 { return uint32(hash >> 32) }
 
 // find returns the slot of a place whose hash is given, nil when there is none.
 func (p *part) find(hash uint32, at place) *slot {

@@ -106,9 +106,6 @@ type deadline struct {
 	mu sync.Mutex // held while the runtime is told
 }
 
-// past is a time that is over, for the runtime.
-var past = time.Unix(1, 0)
-
 // set notes an instant. One that is over takes effect at once: net/http ends a read under way with it.
 func (d *deadline) set(at, now int64) error {
 	d.at.Store(at)
@@ -120,7 +117,7 @@ func (d *deadline) set(at, now int64) error {
 	over := d.over(now)
 	d.told.Store(over)
 	if over {
-		return d.tell(past)
+		return d.tell(time.Unix(1, 0))
 	}
 	return d.tell(time.Time{})
 }
@@ -144,7 +141,7 @@ func (d *deadline) expire(now int64) {
 		d.told.Store(false)
 		return
 	}
-	_ = d.tell(past) // it fails on a connection that is closed already
+	_ = d.tell(time.Unix(1, 0)) // it fails on a connection that is closed already
 }
 
 // SetReadDeadline, SetWriteDeadline and SetDeadline are those of net.Conn, kept up to sweepEvery late.

@@ -113,7 +113,7 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 		return err
 	}
 	r.changes(changed, many)
-	return nil
+	return r.provisioning(ctx)
 }
 
 // pollInterval is keypostd's default.
