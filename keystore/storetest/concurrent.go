@@ -177,7 +177,7 @@ func listWhileChanging(t *testing.T, st keystore.Store) {
 func watch(t *testing.T, st keystore.Store) {
 	w, ok := st.(keystore.Watcher)
 	if !ok {
-		t.Skip("this store cannot be watched")
+		return // the poll is all there is
 	}
 	replace(t, st, "", KeySet(t, "prod-a"))
 	ctx, cancel := context.WithCancel(t.Context())
