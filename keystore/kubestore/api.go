@@ -51,10 +51,12 @@ func newAPI(config *rest.Config, namespace string) (api, error) {
 	if err != nil {
 		return api{}, err
 	}
+	own := *client                                                                                    // it may be http.DefaultClient
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token would go along
 	root := strings.TrimSuffix(base.Path, "/")
 	base.Path, base.RawQuery = root+"/apis/"+group+"/"+version+"/namespaces/"+namespace+"/"+resource, ""
 	return api{
-		collection: base.String(), namespace: namespace, client: client, timeout: timeout, shortest: time.Second,
+		collection: base.String(), namespace: namespace, client: &own, timeout: timeout, shortest: time.Second,
 		place: fmt.Sprintf("namespace %s at %s", namespace, base.Host+root),
 	}, nil
 }

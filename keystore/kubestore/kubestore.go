@@ -22,7 +22,6 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -209,14 +208,8 @@ func (s *Store) get(ctx context.Context, n keystore.Name) (object, error) {
 
 func (s *Store) notFound() error { return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.api.place) }
 
-// revisionOf: a resourceVersion is that of one write in one etcd; the uid tells it from one that a restored or another
+// revision: a resourceVersion is that of one write in one etcd; the uid tells it from one that a restored or another
 // etcd gave to another object.
 func (i identity) revision() keystore.Revision {
 	return keystore.Revision(i.ResourceVersion + "." + i.UID)
-}
-
-// resourceVersion is the part of a revision that the API server compares; any text is a revision to it.
-func resourceVersion(r keystore.Revision) string {
-	version, _, _ := strings.Cut(string(r), ".")
-	return version
 }

@@ -56,6 +56,15 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+// In a pod a kubeconfig that only the environment names is that of the cluster that is looked after.
+func TestPodIsItsServiceAccount(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
+	t.Setenv("KUBECONFIG", "/nonexistent/kubeconfig")
+	_, err := Open(t.Context(), "keys", Options{})
+	wantError(t, "Open in a pod without a service account", err, "/var/run/secrets/kubernetes.io/serviceaccount/token")
+}
+
 // A store that everything goes well with is held to its contract on a real API server (test/e2e); here only that the
 // fake is good enough for what follows.
 func TestListingGoesOverAllPages(t *testing.T) {
@@ -185,14 +194,23 @@ func TestAbsenceIsSaidByTheAPI(t *testing.T) {
 		}, false, "the role needs get on keysets.keypost.dev in namespace keys"},
 		"forbidden by policy": {func(w http.ResponseWriter) { failure(403, "Forbidden", "prod-a", "policy says no").write(w) }, false, "policy says no"},
 		"unauthorized":        {func(w http.ResponseWriter) { failure(401, "Unauthorized", "", "Unauthorized").write(w) }, false, "renew them"},
-		"a redirect":          {func(w http.ResponseWriter) { w.WriteHeader(http.StatusMultipleChoices) }, false, "300"},
-		"control characters":  {func(w http.ResponseWriter) { http.Error(w, "a\x1b[31m\nb", http.StatusTeapot) }, false, "418: a [31m b"},
-		"an empty object":     {func(w http.ResponseWriter) { fmt.Fprint(w, `{"metadata": {}}`) }, false, "without name or resourceVersion"},
-		"too much":            {func(w http.ResponseWriter) { fmt.Fprint(w, `{"a": "`+strings.Repeat("x", objectLimit)+`"}`) }, false, "larger than"},
+		"a redirect": {func(w http.ResponseWriter) {
+			w.Header().Set("Location", "/apis/keypost.dev/v1/namespaces/keys/keysets/prod-b") // which exists
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}, false, "307"},
+		"control characters": {func(w http.ResponseWriter) { http.Error(w, "a\x1b[31m\nb", http.StatusTeapot) }, false, "418: a [31m b"},
+		"an empty object":    {func(w http.ResponseWriter) { fmt.Fprint(w, `{"metadata": {}}`) }, false, "without name or resourceVersion"},
+		"too much":           {func(w http.ResponseWriter) { fmt.Fprint(w, `{"a": "`+strings.Repeat("x", objectLimit)+`"}`) }, false, "larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, st := filled(t, 1)
-			f.when(func(w http.ResponseWriter, _ *http.Request, _ func() answer) bool { c.answer(w); return true })
+			f, st := filled(t, 2)
+			f.when(func(w http.ResponseWriter, r *http.Request, _ func() answer) bool {
+				about := strings.HasSuffix(r.URL.Path, "/prod-a")
+				if about {
+					c.answer(w)
+				}
+				return about
+			})
 			_, rev, err := st.Load(t.Context(), "prod-a")
 			if errors.Is(err, keystore.ErrNotFound) != c.absent || rev != "" {
 				t.Errorf("Load = revision %q, %v; absent: want %v", rev, err, c.absent)

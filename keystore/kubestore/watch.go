@@ -88,7 +88,7 @@ func (w *watch) follow(ctx context.Context) error {
 func (w *watch) begin(ctx context.Context) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(w.api.timeout, func() { cancel(fmt.Errorf("no answer within %v", w.api.timeout)) })
-	resp, err := w.api.send(ctx, request{method: http.MethodGet, accept: metadataOne, query: url.Values{
+	resp, err := w.api.send(ctx, request{method: http.MethodGet, accept: metadataOne, query: url.Values{ //nolint:bodyclose // the caller does
 		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {w.reached},
 		"timeoutSeconds": {strconv.Itoa(int(watchTime / time.Second))},
 	}})

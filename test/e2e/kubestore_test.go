@@ -544,19 +544,15 @@ type witness struct {
 // publish runs a Publisher on st, waits until it is ready and has a witness ask it until the test ends.
 func publish(t *testing.T, st keystore.Reader) (*issuer.Publisher, *witness) {
 	t.Helper()
-	pattern, err := issuer.ParsePattern("https://oidc.example.com/{name}", false)
-	must(t, err)
-	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
-	p := issuer.NewPublisher(issuer.Config{Source: st, Patterns: []issuer.Pattern{pattern}, Poll: 500 * time.Millisecond, Log: log})
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = p.Run(ctx) })
+	p := startPublisher(t, st, 500*time.Millisecond)
 	await(t, "the publisher is ready", func(context.Context) error { return p.Ready() })
 	w := &witness{t: t, handler: issuer.NewHandler(p.Snapshot, nil)}
 	for _, s := range p.Report().Issuers {
 		w.urls = append(w.urls, s.Issuers...)
 	}
-	running.Go(func() {
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	asking.Go(func() {
 		for ctx.Err() == nil {
 			w.ask()
 			time.Sleep(time.Millisecond)
@@ -564,13 +560,27 @@ func publish(t *testing.T, st keystore.Reader) (*issuer.Publisher, *witness) {
 	})
 	t.Cleanup(func() {
 		cancel()
-		running.Wait()
+		asking.Wait()
 		if w.requests == 0 {
 			t.Error("no document was asked for")
 		}
 		t.Logf("%d document requests", w.requests)
 	})
 	return p, w
+}
+
+// startPublisher runs a Publisher until the test ends.
+func startPublisher(t *testing.T, st keystore.Reader, poll time.Duration) *issuer.Publisher {
+	t.Helper()
+	pattern, err := issuer.ParsePattern("https://oidc.example.com/{name}", false)
+	must(t, err)
+	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
+	p := issuer.NewPublisher(issuer.Config{Source: st, Patterns: []issuer.Pattern{pattern}, Poll: poll, Log: log})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = p.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return p
 }
 
 func (w *witness) ask() {
