@@ -1,0 +1,156 @@
+//go:build e2e_full
+
+package replicas
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/kubestore"
+	"github.com/keypost/keypost/keystore/s3store"
+)
+
+// backend is a real store that can be taken away.
+type backend struct {
+	url     string   // for --store
+	env     []string // for keypost mirror
+	poll    time.Duration
+	within  time.Duration // of the end of an outage: how soon a change must be served everywhere
+	open    func() keystore.Store
+	stop    func()
+	restart func() // returns once the store can be written
+}
+
+const pollS3 = 5 * time.Second
+
+// newS3 starts a versitygw with one bucket.
+func newS3(t *testing.T) *backend {
+	path, dir, address := tool(t, "versitygw"), t.TempDir(), freeAddress(t)
+	must(t, os.MkdirAll(filepath.Join(dir, "keysets"), 0o755))
+	env := []string{
+		"AWS_ACCESS_KEY_ID=root-access-key", "AWS_SECRET_ACCESS_KEY=root-secret", "AWS_REGION=us-east-1", "AWS_PROFILE=", "AWS_SESSION_TOKEN=",
+		"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "AWS_EC2_METADATA_DISABLED=true", "AWS_WEB_IDENTITY_TOKEN_FILE=",
+	}
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
+	}
+	b := &backend{url: "s3://keysets/clusters?endpoint=http://" + address, env: env, poll: pollS3, within: pollS3 + time.Second}
+	var p *process
+	b.stop = func() { p.kill() }
+	b.restart = func() {
+		p = start(t, &logBuffer{}, nil, path, "--access", "root-access-key", "--secret", "root-secret", "--region", "us-east-1", "--port", address, "--quiet", "posix", dir)
+		await(t, "versitygw", func() error {
+			resp, err := http.Get("http://" + address)
+			if err == nil {
+				err = resp.Body.Close()
+			}
+			return err
+		})
+	}
+	b.restart()
+	o, err := s3store.ParseURL(b.url)
+	must(t, err)
+	b.open = func() keystore.Store {
+		st, err := s3store.Open(t.Context(), o)
+		must(t, err)
+		return st
+	}
+	return b
+}
+
+const (
+	adminToken = "replicas-administrator"
+	definition = "../../charts/keypost/files/keysets.keypost.dev.yaml"
+)
+
+// kube is a kube-apiserver and its etcd.
+type kube struct {
+	t                      *testing.T
+	bin, dir               string
+	etcdAt, etcdPeerAt, at string
+	client                 *http.Client
+	etcd, api              *process
+	config                 string // kubeconfig
+}
+
+func newKube(t *testing.T) *backend {
+	k := &kube{t: t, bin: tool(t, "kube"), dir: t.TempDir(), etcdAt: freeAddress(t), etcdPeerAt: freeAddress(t), at: freeAddress(t)}
+	ca := newAuthority(t)
+	ca.issue(t, k.dir, "127.0.0.1")
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	must(t, err)
+	k.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	k.write("sa.pub", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
+	k.write("tokens.csv", adminToken+`,admin,1,"system:masters"`+"\n")
+	k.write("kubeconfig", fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://%s", certificate-authority: %q}}]
+users: [{name: u, user: {token: %s}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`, k.at, k.path("ca.pem"), adminToken))
+	k.client = ca.client("")
+	k.restart()
+	k.define()
+	b := &backend{url: "kubernetes://default?kubeconfig=" + k.path("kubeconfig"), poll: 10 * time.Second, within: 2 * time.Second, stop: k.stop, restart: k.restart}
+	b.open = func() keystore.Store {
+		st, err := kubestore.Open(t.Context(), "default", kubestore.Options{Kubeconfig: k.path("kubeconfig")})
+		must(t, err)
+		return st
+	}
+	return b
+}
+
+func (k *kube) path(name string) string { return filepath.Join(k.dir, name) }
+
+func (k *kube) write(name, text string) { must(k.t, os.WriteFile(k.path(name), []byte(text), 0o600)) }
+
+func (k *kube) stop() {
+	k.api.kill()
+	k.etcd.kill()
+}
+
+func (k *kube) restart() {
+	k.etcd = start(k.t, &logBuffer{}, nil, filepath.Join(k.bin, "etcd"), "--data-dir", k.path("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-client-urls", "http://"+k.etcdAt, "--advertise-client-urls", "http://"+k.etcdAt,
+		"--listen-peer-urls", "http://"+k.etcdPeerAt, "--initial-advertise-peer-urls", "http://"+k.etcdPeerAt, "--initial-cluster", "default=http://"+k.etcdPeerAt)
+	await(k.t, "etcd", func() error { return answers(http.DefaultClient, "http://"+k.etcdAt+"/health", "") })
+	_, port, _ := strings.Cut(k.at, ":")
+	k.api = start(k.t, &logBuffer{}, nil, filepath.Join(k.bin, "kube-apiserver"),
+		"--etcd-servers=http://"+k.etcdAt, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
+		"--tls-cert-file="+k.path("tls.crt"), "--tls-private-key-file="+k.path("tls.key"), "--cert-dir="+k.path("certs"),
+		"--service-cluster-ip-range=10.96.0.0/24", "--authorization-mode=RBAC", "--token-auth-file="+k.path("tokens.csv"),
+		"--service-account-issuer=https://kube.test", "--service-account-signing-key-file="+k.path("sa.key"), "--service-account-key-file="+k.path("sa.pub"),
+		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none")
+	await(k.t, "kube-apiserver", func() error { return answers(k.client, "https://"+k.at+"/readyz", adminToken) })
+}
+
+func (k *kube) define() {
+	await(k.t, "the definition of KeySet", func() error {
+		ctx, cancel := context.WithTimeout(k.t.Context(), 30*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(k.bin, "kubectl"), "--kubeconfig", k.path("kubeconfig"), "apply", "--server-side", "-f", definition)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("kubectl: %w: %s", err, out)
+		}
+		return answers(k.client, "https://"+k.at+"/apis/keypost.dev/v1/namespaces/default/keysets", adminToken)
+	})
+}
