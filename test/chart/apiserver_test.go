@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -97,17 +96,6 @@ func (s *apiServer) try(in string, args ...string) error {
 func (s *apiServer) kubectl(t *testing.T, in string, args ...string) {
 	t.Helper()
 	must(t, s.try(in, args...))
-}
-
-func awaitReady(t *testing.T, check func() error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if err = check(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("not ready after a minute: %v", err)
 }
 
 // start runs a program until the test ends. Those that were started last end first.
