@@ -1,7 +1,7 @@
 # keypost's chores. Tools are pinned by test/tools and cached outside the tree ($KEYPOST_CACHE, default ~/.cache/keypost).
 GO ?= go
 
-.PHONY: help run build test race lint vuln fuzz e2e e2e-full bench durability-full tools stats clean
+.PHONY: help run build test lint vuln fuzz e2e chart e2e-full bench durability-full tools stats clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -30,13 +30,19 @@ fuzz: ## Fuzz each target for 30 s (FUZZTIME=5m for longer)
 e2e: ## Prove it on a real kube-apiserver, etcd and relying parties
 	test/e2e/run
 
-e2e-full: e2e durability-full ## All that is too long for CI
+chart: ## Hold the chart, its alerts and the release against the real helm, promtool and kube-apiserver
+	test/chart/run
+
+e2e-full: export KEYPOST_E2E_FULL = 1
+e2e-full: e2e chart durability-full ## All that is too long for CI, a node with containers and three replicas among it
+	test/replicas/run
+	test/chart/node
 
 durability-full: ## Kill writers thousands of times
 	KEYPOST_KILLS=5000 $(GO) test -count=1 -v -timeout 60m ./test/durability
 
 bench: ## Measure CPU per request, memory and time to serve a change; fails when a bar is missed
-	$(GO) run ./test/bench
+	test/bench/run
 
 clean: ## Remove what build made
 	rm -rf bin
