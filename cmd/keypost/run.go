@@ -242,7 +242,7 @@ func nextStep(err error) string {
 	case ok:
 		return gateHint(e)
 	case errors.Is(err, keystore.ErrReadOnly):
-		return "change it where this directory comes from"
+		return "change it where the key sets come from, or as somebody who may"
 	case errors.Is(err, keystore.ErrConflict):
 		return "look at it with keypost issuer show, and try again"
 	}
