@@ -3,9 +3,11 @@ package keystore
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +22,7 @@ type MirrorConfig struct {
 	Beat     func(MirrorStatus) error // called after every complete pass
 	Complete time.Time                // when an earlier run began its last complete pass; zero when there was none
 	Empty    bool                     // an empty store is a whole one: there is no issuer yet
+	Marks    map[Name]Mark            // of an earlier run on the same From
 	Poll     time.Duration            // how often everything is listed, beside the watch
 	Log      *zap.Logger
 }
@@ -47,6 +50,36 @@ type source struct {
 	rejected *Rejection        // why the copy is not that version; nil when it is
 }
 
+// Mark names a version in From that was copied, so that the next run has not to read it again: ten thousand readings
+// would hold up what changed during an outage. What To holds is compared with it.
+type Mark string
+
+func newMark(s *source) Mark {
+	return Mark(hex.EncodeToString(s.digest[:]) + " " + string(s.revision))
+}
+
+func (m Mark) parse() (rev Revision, digest [sha256.Size]byte, ok bool) {
+	sum, revision, ok := strings.Cut(string(m), " ")
+	data, err := hex.DecodeString(sum)
+	if !ok || err != nil || len(data) != sha256.Size || revision == "" {
+		return "", digest, false
+	}
+	return Revision(revision), [sha256.Size]byte(data), true
+}
+
+// Marks returns the marks for the next run.
+func (m *Mirror) Marks() map[Name]Mark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	marks := map[Name]Mark{}
+	for n, s := range m.sources {
+		if s.rejected == nil && s.revision != "" {
+			marks[n] = newMark(s)
+		}
+	}
+	return marks
+}
+
 // trouble is a state of which one line tells that it began and one that it ended.
 type trouble struct {
 	is           bool
@@ -57,6 +90,11 @@ type trouble struct {
 func NewMirror(c MirrorConfig) *Mirror {
 	m := &Mirror{c: c, ledger: newLedger(), sources: map[Name]*source{}, began: time.Now(), complete: c.Complete}
 	m.ledger.repairs = true
+	for n, mark := range c.Marks {
+		if rev, digest, ok := mark.parse(); ok {
+			m.sources[n] = &source{revision: rev, digest: digest}
+		}
+	}
 	m.reading = trouble{begins: "key sets cannot be read from the store; what was copied before stays", ends: "key sets can be read from the store again"}
 	m.writing = trouble{begins: "the copy cannot be written; what was copied before stays", ends: "the copy can be written again"}
 	return m

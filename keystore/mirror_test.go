@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -475,6 +477,44 @@ func TestMirrorReady(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A run after another one reads what has changed meanwhile, and what somebody did to the copy.
+func TestMirrorReadsNothingTwice(t *testing.T) {
+	m := newMirrored(t)
+	if err := keystore.Create(t.Context(), m.from, storetest.KeySet(t, "prod-c")); err != nil {
+		t.Fatal(err)
+	}
+	m.pass()
+	m.config.Marks = m.Marks()
+	m.update("prod-b", storetest.Mark("x"))
+	m.to.Delete("prod-c")
+	loaded := map[keystore.Name]int{}
+	var mu sync.Mutex
+	m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if op.Kind == storetest.OpLoad {
+			loaded[op.Name]++
+		}
+		return true, nil
+	})
+	m.Mirror = keystore.NewMirror(m.config)
+	m.pass()
+	if want := (map[keystore.Name]int{"prod-b": 1, "prod-c": 1}); !maps.Equal(loaded, want) {
+		t.Errorf("loaded %v, want %v", loaded, want)
+	}
+	m.wantCopied("prod-a", m.current)
+	if m.copied("prod-c") == "" || m.Status().Held != 3 || m.Ready() != nil {
+		t.Errorf("status %+v, ready %v", m.Status(), m.Ready())
+	}
+
+	m.config.Marks = map[keystore.Name]keystore.Mark{"prod-a": "", "prod-b": "x y", "prod-c": keystore.Mark(strings.Repeat("00", 32) + " r1"), "gone": keystore.Mark(strings.Repeat("00", 32) + " r1")}
+	m.Mirror = keystore.NewMirror(m.config)
+	m.pass()
+	if s := m.Status(); s.Held != 3 || len(s.Refused) != 0 {
+		t.Errorf("with marks of another time: %+v", s)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -65,6 +66,7 @@ type mirroring struct {
 	dir     *os.Root
 	storeAt string
 	log     *zap.Logger
+	marked  map[keystore.Name]keystore.Mark // what was written last
 
 	tokenFile string      // with the web identity token that the store's credentials are made from; empty when they are not
 	itself    atomic.Bool // they depend on what is mirrored
@@ -119,6 +121,7 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	}
 	m.Mirror = keystore.NewMirror(keystore.MirrorConfig{
 		From: m.from, To: to, Admit: admit, Beat: m.beat, Complete: before.Complete, Empty: f.allowEmpty, Poll: m.poll(), Log: m.log,
+		Marks: m.readMarks(),
 	})
 	return m, nil
 }
@@ -250,11 +253,15 @@ func (m *mirroring) beat(s keystore.MirrorStatus) error {
 	for _, n := range s.Refused {
 		h.Refused += n
 	}
-	data, err := json.Marshal(h)
+	return errors.Join(m.writeMarks(), m.writeFile(heartbeatFile, h))
+}
+
+func (m *mirroring) writeFile(name string, v any) error {
+	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	_, err = replaceFile(m.dir, heartbeatFile, append(data, '\n'))
+	_, err = replaceFile(m.dir, name, append(data, '\n'))
 	return err
 }
 
@@ -269,6 +276,33 @@ func readHeartbeat(dir *os.Root) (heartbeat, error) {
 		err = json.Unmarshal(data, &h)
 	}
 	return h, err
+}
+
+// marksFile lies in DIR too: which versions of which store it has.
+const marksFile = ".keypost-mirror-marks.json"
+
+type marks struct {
+	Store string                          `json:"store"`
+	Marks map[keystore.Name]keystore.Mark `json:"marks"`
+}
+
+// readMarks returns none when there are none of this store: then everything is read.
+func (m *mirroring) readMarks() map[keystore.Name]keystore.Mark {
+	data, err := m.dir.ReadFile(marksFile)
+	var was marks
+	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != m.storeAt {
+		return nil
+	}
+	return was.Marks
+}
+
+func (m *mirroring) writeMarks() error {
+	now := m.Marks()
+	if maps.Equal(now, m.marked) {
+		return nil
+	}
+	m.marked = now
+	return m.writeFile(marksFile, marks{Store: m.storeAt, Marks: now})
 }
 
 // checkItself warns when the store's credentials are made from a token whose issuer is in DIR: while keypostd is down,
