@@ -29,6 +29,22 @@ func TestAPIServerAcceptsEveryPreset(t *testing.T) {
 		kubectl(t, "", "label", "namespace", n, "pod-security.kubernetes.io/enforce=restricted")
 	}
 	t.Run("notes", func(t *testing.T) { each(t, func(t *testing.T, p preset) { checkNotes(t, p, api) }) })
+	for name, v := range map[string]struct {
+		preset preset
+		set    []string
+	}{
+		"HTTPRoute":          {"ingress", []string{"gateway.httpRoute.enabled=true", "gateway.httpRoute.parentRefs[0].name=public"}},
+		"route, edge":        {"ingress", []string{"route.enabled=true", "route.termination=edge"}},
+		"route, re-encrypt":  {"openshift", []string{"route.termination=reencrypt", "route.destinationCACertificate=x"}},
+		"route, wildcard":    {"openshift", []string{"issuerURLs[0]=https://{name}.apps.example.com"}},
+		"static credentials": {"s3", []string{"store.s3.webIdentity.roleARN=", "store.s3.credentialsSecret=aws", "mirror.env[0].name=AWS_CA_BUNDLE", "mirror.env[0].value=/x"}},
+		"placement": {"statefulset", []string{"nodeSelector.a=b", "tolerations[0].operator=Exists", "priorityClassName=system-cluster-critical",
+			"volume.storageClassName=fast", "imagePullSecrets[0].name=x", "podLabels.a=b", "commonLabels.c=d", "service.nodePort=30443"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kubectl(t, v.preset.text(t, v.set...), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+		})
+	}
 	each(t, func(t *testing.T, p preset) {
 		kubectl(t, p.text(t, everything...), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 		pod := object{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "x"}}
