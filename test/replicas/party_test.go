@@ -132,6 +132,7 @@ func (p *parties) run(client *http.Client, verify func(context.Context, *http.Cl
 			return
 		}
 		p.verified.Add(1)
+		time.Sleep(3 * time.Millisecond) // or they measure each other
 	}
 }
 

@@ -1,0 +1,441 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/s3store"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+const mirrorAdmin = "http://127.0.0.1:9091"
+
+// source is a real store to be mirrored, and what can happen to it.
+type source struct {
+	url, elsewhere string   // the second is what a mistyped prefix or namespace leads to
+	env            []string // the mirror's credentials
+	poll           time.Duration
+	store          keystore.Store                     // with an administrator's rights
+	away, back     func()                             // the store is down
+	forbid, permit func()                             // the mirror loses its rights
+	empty          func()                             // everything vanishes
+	recreate       func()                             // the place where key sets are is deleted and made again
+	put            func(n keystore.Name, text string) // in place of whatever there is, past all checks
+}
+
+// TestMirrorKubernetes and TestMirrorS3 run keypost mirror and keypostd as they are deployed, on a real store to which
+// everything happens that can: not one document request fails, no revoked key returns, and the metrics tell.
+func TestMirrorKubernetes(t *testing.T) { newMirrorScene(t, kubeSource(t)).run() }
+
+func TestMirrorS3(t *testing.T) { newMirrorScene(t, s3Source(t)).run() }
+
+func kubeSource(t *testing.T) *source {
+	p := newKubeScene(t)
+	ns := p.space(t)
+	reader := p.account(t, ns, "mirror", readerRules)
+	s := &source{
+		url: "kubernetes://" + ns + "?kubeconfig=" + reader, elsewhere: "kubernetes://default?kubeconfig=" + p.admin, poll: 5 * time.Second,
+		store: p.store(t, ns),
+		away:  func() { p.stopAPI(); p.stopEtcd() },
+		back:  func() { p.startEtcd(); p.startAPI() },
+		empty: func() { p.try(t, "", "delete", "keysets", "--all", "-n", ns).ok(t) },
+	}
+	s.forbid = func() { p.try(t, "", "delete", "rolebinding", "mirror", "-n", ns).ok(t) }
+	s.permit = func() {
+		p.try(t, "", "create", "rolebinding", "mirror", "-n", ns, "--role", "mirror", "--serviceaccount", ns+":mirror").ok(t)
+	}
+	s.recreate = func() {
+		p.try(t, "", "delete", "crd", "keysets.keypost.dev").ok(t)
+		time.Sleep(outageTime)
+		p.define(t)
+	}
+	s.put = func(n keystore.Name, text string) {
+		p.try(t, "", "delete", "keyset", string(n), "-n", ns, "--ignore-not-found").ok(t)
+		p.try(t, text, "create", "-n", ns, "-f", "-").ok(t)
+	}
+	return s
+}
+
+// s3Source is a versitygw, whose objects are files.
+func s3Source(t *testing.T) *source {
+	path, err := exec.Command("../tools/versitygw", "--built").Output()
+	must(t, err)
+	dir := t.TempDir()
+	bucket := filepath.Join(dir, "keysets")
+	must(t, os.Mkdir(bucket, 0o755))
+	const at = "127.0.0.1:7070"
+	var p *process
+	s := &source{url: "s3://keysets/clusters?endpoint=http://" + at, elsewhere: "s3://keysets/cluster?endpoint=http://" + at, poll: 2 * time.Second}
+	secret := "root-secret"
+	s.back = func() {
+		p = start(t, "versitygw", strings.TrimSpace(string(path)), "--access", "root", "--secret", secret, "--region", "us-east-1", "--port", at, "--quiet", "posix", dir)
+		p.await(t, "up", func(context.Context) error {
+			res, err := http.Get("http://" + at)
+			if err == nil {
+				err = res.Body.Close()
+			}
+			return err
+		})
+	}
+	s.away = func() { _ = p.cmd.Process.Kill(); <-p.done }
+	s.back()
+	s.env = []string{
+		"AWS_ACCESS_KEY_ID=root", "AWS_SECRET_ACCESS_KEY=root-secret", "AWS_REGION=us-east-1", "AWS_CONFIG_FILE=/dev/null",
+		"AWS_SHARED_CREDENTIALS_FILE=/dev/null", "AWS_EC2_METADATA_DISABLED=true",
+	}
+	for _, e := range s.env {
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
+	}
+	o, err := s3store.ParseURL(s.url)
+	must(t, err)
+	s.store, err = s3store.Open(t.Context(), o)
+	must(t, err)
+	s.forbid = func() { s.away(); secret = "another"; s.back() }
+	s.permit = func() { s.away(); secret = "root-secret"; s.back() }
+	s.empty = func() { must(t, os.RemoveAll(filepath.Join(bucket, "clusters"))) }
+	s.recreate = func() {
+		must(t, os.RemoveAll(bucket))
+		time.Sleep(outageTime)
+		must(t, os.Mkdir(bucket, 0o755))
+	}
+	client := s3.New(s3.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String("http://" + at), UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider("root", "root-secret", ""),
+	})
+	s.put = func(n keystore.Name, text string) {
+		_, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String("keysets"), Key: aws.String("clusters/" + string(n) + ".yaml"), Body: strings.NewReader(text)})
+		must(t, err)
+	}
+	return s
+}
+
+// mirrorScene is a mirror with its source, the directory that it writes, keypostd on that, and a client that asks all
+// the time.
+type mirrorScene struct {
+	*source
+	*server
+	t      *testing.T
+	mirror *process
+	older  map[keystore.Name]string // documents from before the revocation
+	issuer map[keystore.Name]string
+	keys   map[keystore.Name][]keystore.Public // that were ever published
+
+	mu    sync.RWMutex            // held while keypostd is replaced, and for reading during a request
+	never map[keystore.KeyID]bool // no answer may have it
+	asked int
+	end   chan struct{}
+	ended chan error
+}
+
+func newMirrorScene(t *testing.T, s *source) *mirrorScene {
+	t.Helper()
+	m := &mirrorScene{
+		source: s, server: newStore(t, newAuthority(t)), t: t, older: map[keystore.Name]string{}, issuer: map[keystore.Name]string{},
+		keys: map[keystore.Name][]keystore.Public{}, never: map[keystore.KeyID]bool{}, end: make(chan struct{}), ended: make(chan error, 1),
+	}
+	for i := range 5 {
+		n := numbered(i)
+		m.issuer[n] = "https://oidc.keypost.test/" + string(n)
+		m.keys[n] = []keystore.Public{storetest.Key(t), storetest.Key(t)}
+		k, err := keystore.New(keystore.Change{At: storetest.Time(0)}, keystore.Spec{Name: n, Issuers: []string{m.issuer[n]}, Keys: m.keys[n]})
+		must(t, err)
+		must(t, keystore.Create(t.Context(), s.store, k))
+		m.older[n] = storetest.Text(t, k)
+	}
+	m.startMirror(s.url)
+	m.server.run(t)
+	go m.ask()
+	return m
+}
+
+func (m *mirrorScene) startMirror(url string) {
+	m.t.Helper()
+	m.mirror = start(m.t, "mirror", "env", append(append([]string{}, m.env...), binary("keypost"), "mirror", "--store", url, "--poll", m.poll.String(),
+		"--issuer-url", "https://oidc.keypost.test/{name}", "--admin-address", "127.0.0.1:9091", m.server.store)...)
+	m.mirror.await(m.t, "ready", func(ctx context.Context) error { return expect(ctx, http.DefaultClient, mirrorAdmin+"/readyz", "") })
+}
+
+func (m *mirrorScene) stopMirror() {
+	m.t.Helper()
+	if code := m.mirror.stop(m.t, 10*time.Second); code != 0 {
+		m.t.Errorf("the mirror ended with exit code %d", code)
+	}
+}
+
+// restartServer takes its memory from keypostd: what it serves afterwards is what the directory has.
+func (m *mirrorScene) restartServer() {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_ = m.server.cmd.Process.Kill()
+	<-m.server.done
+	m.server.run(m.t)
+}
+
+// ask asks for every document in turn until the scene ends, or an answer was wrong.
+func (m *mirrorScene) ask() {
+	client := m.ca.client()
+	for {
+		for _, issuer := range m.issuer {
+			if err := m.askOne(client, issuer+"/keys.json"); err != nil {
+				m.ended <- err
+				return
+			}
+		}
+		select {
+		case <-m.end:
+			m.ended <- nil
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (m *mirrorScene) askOne(client *http.Client, url string) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.asked++
+	res, err := client.Get(url)
+	if err != nil {
+		client.CloseIdleConnections() // those of a server that was replaced
+		if res, err = client.Get(url); err != nil {
+			return err
+		}
+	}
+	defer res.Body.Close()
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(res.Body); err != nil || res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s %w", url, res.Status, err)
+	}
+	for kid := range m.never {
+		if strings.Contains(body.String(), string(kid)) {
+			return fmt.Errorf("%s: the revoked key %s is back", url, kid)
+		}
+	}
+	return nil
+}
+
+// run lets one thing after the other happen.
+func (m *mirrorScene) run() {
+	for _, c := range []struct {
+		name    string
+		happens func(*testing.T)
+	}{
+		{"nothing", func(*testing.T) {}},
+		{"the store is away", m.storeAway},
+		{"everything is replaced while the store is away", m.replacedDuringAnOutage},
+		{"the mirror loses its rights", m.rightsLost},
+		{"the mirror is killed", m.mirrorKilled},
+		{"the prefix is wrong", m.elsewhereFor},
+		{"everything vanishes, and an old backup comes back", m.emptied},
+		{"the place is made anew", m.recreated},
+		{"something puts an older document back all the time", m.reverted},
+	} {
+		m.t.Run(c.name, func(t *testing.T) {
+			c.happens(t)
+			m.change(t)
+		})
+	}
+	close(m.end)
+	if err := <-m.ended; err != nil {
+		m.t.Errorf("after %d requests: %v", m.asked, err)
+	}
+	m.t.Logf("%d document requests", m.asked)
+}
+
+// change makes a change, whatever it takes to have one accepted, and waits until it is served.
+func (m *mirrorScene) change(t *testing.T) {
+	t.Helper()
+	for n := range m.issuer {
+		k := storetest.Key(t)
+		served := m.servedGeneration(t, n)
+		m.update(t, n, func(s keystore.KeySet) (keystore.KeySet, error) {
+			return s.Accept(storetest.Change(24*time.Hour), served, m.decisions(n))
+		})
+		m.update(t, n, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(24*time.Hour), k) })
+		m.keys[n] = append(m.keys[n], k)
+		began := time.Now()
+		await(t, "the change is served", func(ctx context.Context) error {
+			if !strings.Contains(string(get(t, m.ca.client(), m.issuer[n]+"/keys.json")), string(k.ID())) {
+				return fmt.Errorf("%s does not serve %s", n, k.ID())
+			}
+			return nil
+		})
+		t.Logf("a change of %s was served after %v", n, time.Since(began).Round(time.Millisecond))
+		break
+	}
+	m.wantMetric(t, "keypost_mirror_failing", "0")
+}
+
+// update waits until the store can be written.
+func (m *mirrorScene) update(t *testing.T, n keystore.Name, change func(keystore.KeySet) (keystore.KeySet, error)) {
+	t.Helper()
+	var last error
+	await(t, "a change is written", func(ctx context.Context) error {
+		_, err := keystore.Update(ctx, m.source.store, n, change)
+		if ctx.Err() != nil {
+			return last
+		}
+		last = err
+		return err
+	})
+}
+
+// decisions settle every key that was ever published: what was revoked is gone, and all else stays.
+func (m *mirrorScene) decisions(n keystore.Name) (all []keystore.Decision) {
+	for _, k := range m.keys[n] {
+		if m.never[k.ID()] {
+			all = append(all, keystore.Decision{ID: k.ID()})
+			continue
+		}
+		all = append(all, keystore.Decision{ID: k.ID(), Keep: &k})
+	}
+	return all
+}
+
+func (m *mirrorScene) servedGeneration(t *testing.T, n keystore.Name) int64 {
+	t.Helper()
+	for _, i := range object(t, get(t, http.DefaultClient, admin+"/issuers"))["issuers"].([]any) {
+		if i := i.(map[string]any); i["name"] == string(n) {
+			return int64(i["generation"].(float64))
+		}
+	}
+	return 0
+}
+
+// wantMetric waits until the mirror tells.
+func (m *mirrorScene) wantMetric(t *testing.T, series, value string) {
+	t.Helper()
+	await(t, series+" "+value, func(context.Context) error {
+		text := string(get(t, http.DefaultClient, mirrorAdmin+"/metrics"))
+		got := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(text)
+		if got == nil || got[1] != value {
+			return fmt.Errorf("it is %v", got)
+		}
+		return nil
+	})
+}
+
+func (m *mirrorScene) refused(reason keystore.Reason) string {
+	return fmt.Sprintf("keypost_mirror_key_sets_refused{reason=%q}", reason)
+}
+
+func (m *mirrorScene) storeAway(t *testing.T) {
+	m.away()
+	m.wantMetric(t, "keypost_mirror_failing", "1")
+	time.Sleep(outageTime)
+	m.back()
+}
+
+func (m *mirrorScene) replacedDuringAnOutage(t *testing.T) {
+	m.away()
+	m.stopMirror()
+	m.restartServer()
+	m.startMirror(m.url)
+	m.restartServer()
+	m.wantMetric(t, "keypost_mirror_failing", "1")
+	m.back()
+}
+
+func (m *mirrorScene) rightsLost(t *testing.T) {
+	m.forbid()
+	m.wantMetric(t, "keypost_mirror_failing", "1")
+	time.Sleep(outageTime)
+	m.restartServer()
+	m.permit()
+}
+
+func (m *mirrorScene) mirrorKilled(*testing.T) {
+	_ = m.mirror.cmd.Process.Kill()
+	<-m.mirror.done
+	m.restartServer()
+	m.startMirror(m.url)
+}
+
+func (m *mirrorScene) elsewhereFor(t *testing.T) {
+	m.stopMirror()
+	m.startMirror(m.elsewhere)
+	m.wantMetric(t, m.refused(keystore.ReasonMissing), "5")
+	m.restartServer()
+	m.stopMirror()
+	m.startMirror(m.url)
+	m.wantMetric(t, m.refused(keystore.ReasonMissing), "0")
+}
+
+// revoke takes a key of every set away; from the moment that this is served, no answer may have it.
+func (m *mirrorScene) revoke(t *testing.T) {
+	t.Helper()
+	for n := range m.issuer {
+		var kid keystore.KeyID
+		_, err := keystore.Update(t.Context(), m.source.store, n, func(s keystore.KeySet) (keystore.KeySet, error) {
+			kid = s.Keys()[0].ID()
+			return s.Revoke(storetest.Change(48*time.Hour), kid, keystore.Last{})
+		})
+		must(t, err)
+		await(t, "the revocation is served", func(context.Context) error {
+			if strings.Contains(string(get(t, m.ca.client(), m.issuer[n]+"/keys.json")), string(kid)) {
+				return fmt.Errorf("%s serves %s", n, kid)
+			}
+			return nil
+		})
+		m.mu.Lock()
+		m.never[kid] = true
+		m.mu.Unlock()
+	}
+}
+
+func (m *mirrorScene) putOlder() {
+	for n, text := range m.older {
+		m.put(n, text)
+	}
+}
+
+func (m *mirrorScene) emptied(t *testing.T) {
+	m.revoke(t)
+	m.empty()
+	m.wantMetric(t, m.refused(keystore.ReasonMissing), "5")
+	m.restartServer()
+	m.putOlder()
+	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.stopMirror()
+	m.restartServer()
+	m.startMirror(m.url)
+	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+}
+
+func (m *mirrorScene) recreated(t *testing.T) {
+	m.recreate()
+	m.wantMetric(t, m.refused(keystore.ReasonMissing), "5")
+	m.restartServer()
+	m.putOlder()
+	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+}
+
+// reverted is a continuous deployment that prunes and puts an old manifest back every second.
+func (m *mirrorScene) reverted(t *testing.T) {
+	for range 10 {
+		m.empty()
+		m.putOlder()
+		time.Sleep(time.Second)
+	}
+	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.restartServer()
+}
