@@ -69,7 +69,7 @@ func (o *Outline) Follows(was *Outline) *Rejection {
 	case o.generation < was.generation:
 		return Reject(ReasonOlderGeneration, "its generation is %d, older than %d of the last good version", o.generation, was.generation)
 	case o.generation == was.generation && o.digest != was.digest:
-		return Reject(ReasonSameGeneration, "its generation is %d like that of the last good version, but its content differs", o.generation)
+		return Reject(ReasonSameGeneration, "its generation is %d as in the last good version, but its content differs", o.generation)
 	case o.generation == was.generation:
 		return nil
 	}

@@ -95,8 +95,10 @@ func NewMirror(c MirrorConfig) *Mirror {
 			m.sources[n] = &source{revision: rev, digest: digest}
 		}
 	}
-	m.reading = trouble{begins: "key sets cannot be read from the store; what was copied before stays", ends: "key sets can be read from the store again"}
-	m.writing = trouble{begins: "the copy cannot be written; what was copied before stays", ends: "the copy can be written again"}
+	m.reading.begins = "key sets cannot be read from the store; what was copied before stays"
+	m.reading.ends = "key sets can be read from the store again"
+	m.writing.begins = "the copy cannot be written; what was copied before stays"
+	m.writing.ends = "the copy can be written again"
 	return m
 }
 
@@ -264,16 +266,17 @@ func (m *Mirror) logChange(a *arrival, was *source) {
 	name := zap.String("key_set", string(a.name))
 	wasRejected := was != nil && was.rejected != nil
 	switch {
-	case a.rejected != nil && !(wasRejected && *was.rejected == *a.rejected):
+	case a.rejected != nil && wasRejected && *was.rejected == *a.rejected: // told
+	case a.rejected != nil:
 		m.c.Log.Warn("key set refused; the last good version, if any, stays", name,
 			zap.String("reason", string(a.rejected.Reason)), zap.String("message", a.rejected.Message), zap.Int64("kept_generation", a.was))
-	case a.rejected == nil && !a.same:
+	case !a.same:
 		level := zap.InfoLevel
 		if m.first.IsZero() { // one line tells of all that are copied at the start
 			level = zap.DebugLevel
 		}
 		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", a.outline.generation))
-	case a.rejected == nil && wasRejected:
+	case wasRejected:
 		m.c.Log.Info("key set is as it was copied again", name, zap.Int64("generation", a.outline.generation))
 	}
 }
@@ -310,7 +313,8 @@ func (m *Mirror) noteMissing(n Name) {
 		m.sources[n] = &source{}
 	case was == nil || was.rejected == nil || was.rejected.Reason != ReasonMissing:
 		m.sources[n] = &source{rejected: Reject(ReasonMissing, "the store does not hold it")}
-		m.c.Log.Warn("key set is missing in the store; its last good version stays", zap.String("key_set", string(n)), zap.Int64("kept_generation", good.generation))
+		m.c.Log.Warn("key set is missing in the store; its last good version stays",
+			zap.String("key_set", string(n)), zap.Int64("kept_generation", good.generation))
 	}
 }
 

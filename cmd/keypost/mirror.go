@@ -49,9 +49,10 @@ func (a *app) mirror() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.DurationVar(&f.poll, "poll", 0, "how often everything is listed, beside the watch (default 10s; 15s for s3://)")
-	fs.StringVar(&f.adminAddress, "admin-address", "", "serve /metrics, /livez and /readyz there, such as 127.0.0.1:9091 (default: not at all)")
-	fs.StringArrayVar(&f.issuerURLs, "issuer-url", nil, "pattern as in keypostd's issuerURLs (repeatable): refuse key sets that keypostd would refuse (default: any)")
-	fs.BoolVar(&f.once, "once", false, "end as soon as DIR has a complete copy, of this run or, if the store cannot be read, an earlier one")
+	fs.StringVar(&f.adminAddress, "admin-address", "", "serve /metrics, /livez and /readyz there, such as 127.0.0.1:9091")
+	fs.StringArrayVar(&f.issuerURLs, "issuer-url", nil,
+		"pattern as in keypostd's issuerURLs (repeatable): refuse what keypostd would refuse (default: nothing)")
+	fs.BoolVar(&f.once, "once", false, "end as soon as DIR has a complete copy, if the store cannot be read an earlier one")
 	fs.BoolVar(&f.allowEmpty, "allow-empty", false, "take a store without key sets for a complete one: there is no issuer yet")
 	fs.BoolVar(&f.dev, "dev", false, "copy development key sets too")
 	return cmd
@@ -166,7 +167,8 @@ func (f *mirrorFlags) admit() (func(keystore.KeySet) *keystore.Rejection, error)
 		for _, u := range s.Issuers() {
 			allowed := slices.ContainsFunc(patterns, func(p issuer.Pattern) bool { return p.Allows(s.Name(), u) })
 			if len(patterns) > 0 && !allowed && !s.Withdrawn() {
-				return keystore.Reject(keystore.Reason(issuer.URLNotPermitted), "its issuer URL %s matches no --issuer-url for the name %q", u, s.Name())
+				return keystore.Reject(keystore.Reason(issuer.URLNotPermitted),
+					"its issuer URL %s matches no --issuer-url for the name %q", u, s.Name())
 			}
 		}
 		return nil

@@ -17,12 +17,16 @@ import (
 )
 
 var (
-	mirrorCompleteDesc = prometheus.NewDesc("keypost_mirror_last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.", nil, nil)
-	mirrorFailingDesc  = prometheus.NewDesc("keypost_mirror_failing", "1 while the store cannot be read or the copy cannot be written.", nil, nil)
-	mirrorHeldDesc     = prometheus.NewDesc("keypost_mirror_key_sets", "Key sets of which there is a good copy.", nil, nil)
-	mirrorRefusedDesc  = prometheus.NewDesc("keypost_mirror_key_sets_refused", "Key sets whose stored version is not the copied one, by reason; the last good copy stays.", []string{"reason"}, nil)
-	mirrorItselfDesc   = prometheus.NewDesc("keypost_mirror_depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.", nil, nil)
+	mirrorCompleteDesc = mirrorDesc("last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.")
+	mirrorFailingDesc  = mirrorDesc("failing", "1 while the store cannot be read or the copy cannot be written.")
+	mirrorHeldDesc     = mirrorDesc("key_sets", "Key sets of which there is a good copy.")
+	mirrorRefusedDesc  = mirrorDesc("key_sets_refused", "Key sets whose stored version is not the copied one, by reason.", "reason")
+	mirrorItselfDesc   = mirrorDesc("depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.")
 )
+
+func mirrorDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("keypost_mirror_"+name, help, labels, nil)
+}
 
 // mirrorReasons are all that a metric is kept for, so that an alert sees a 0 before the first refusal.
 func mirrorReasons() []keystore.Reason {
@@ -59,7 +63,8 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 // serveAdmin serves metrics and health until ctx is done. The address is bound before anything is mirrored.
 func (m *mirroring) serveAdmin(ctx context.Context, l net.Listener) error {
 	registry := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	for _, c := range []prometheus.Collector{m, collectors.NewGoCollector(), process} {
 		if err := registry.Register(c); err != nil {
 			return err
 		}

@@ -113,7 +113,8 @@ func parseDir(raw string) (string, error) {
 // parseNamespace reads kubernetes://NAMESPACE[?kubeconfig=][&context=].
 func parseNamespace(raw string) (namespace string, o kubestore.Options, err error) {
 	u, err := url.Parse(raw)
-	if err != nil || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" || u.Host == "" || strings.Trim(u.Path, "/") != "" { // never quoted: a password may be in it
+	if err != nil || u.User != nil || u.Port() != "" || u.Fragment != "" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		// never quoted: a password may be in it
 		return "", o, errors.New("the key store's URL is not of the form kubernetes://NAMESPACE?kubeconfig=FILE&context=CONTEXT")
 	}
 	query, err := url.ParseQuery(u.RawQuery)

@@ -185,8 +185,8 @@ func (m *mirrorScene) restartServer() {
 	m.t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_ = m.server.cmd.Process.Kill()
-	<-m.server.done
+	_ = m.cmd.Process.Kill()
+	<-m.done
 	m.server.run(m.t)
 }
 

@@ -84,7 +84,6 @@ type kube struct {
 	etcdAt, etcdPeerAt, at string
 	client                 *http.Client
 	etcd, api              *process
-	config                 string // kubeconfig
 }
 
 func newKube(t *testing.T) *backend {

@@ -217,7 +217,7 @@ func verifyJose(ctx context.Context, client *http.Client, c *cluster) error {
 	if len(keys) != 1 {
 		return fmt.Errorf("%d keys %s in %s", len(keys), by.id, body)
 	}
-	signed, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256})
+	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
 		return err
 	}
