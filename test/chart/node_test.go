@@ -301,7 +301,7 @@ func (n *node) loseRights(t *testing.T) {
 func (n *node) claims(t *testing.T) {
 	for _, name := range []string{"pv-0", "pv-1"} {
 		must(t, os.Mkdir(n.dir+"/"+name, 0o700))
-		must(t, os.Chmod(n.dir+"/"+name, 0o777)) //nolint:gosec // a volume without a provisioner; the kubelet sets no owner on host paths
+		must(t, os.Chmod(n.dir+"/"+name, 0o777)) // the kubelet sets no owner on host paths
 		output(t, strings.NewReader(fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: %s}, spec: {capacity: {storage: 1Gi},
 accessModes: [ReadWriteOnce], hostPath: {path: %q}}}`, name, n.dir+"/"+name)), tool(t, "kube")+"/kubectl", "apply", "-f", "-")
 	}
