@@ -32,6 +32,8 @@ type Store struct {
 	disk disk
 	now  func() time.Time
 	seen atomic.Pointer[map[keystore.Name]entry] // what the latest List found; replaced whole
+
+	cleaned atomic.Int64 // when this Store last removed leftovers, in nanoseconds since 1970
 }
 
 var (

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"golang.org/x/sys/unix"
@@ -96,10 +97,18 @@ func (s *Store) unchanged(path string, old keystore.Revision, set keystore.KeySe
 	return nil
 }
 
-// removeLeftovers removes what writers left that were killed. No other writer is at work, since this one has the
+// cleanEvery keeps a change of one key set from costing a reading of the whole directory.
+const cleanEvery = time.Minute
+
+// removeLeftovers removes what writers left that were killed, now and then. No other writer is at work, since this one has the
 // lock. Should one be, without a lock that works, then its rename fails: names are random for that reason. A leftover
 // that cannot be removed does no harm: it is hidden.
 func (s *Store) removeLeftovers() {
+	now := s.now().UnixNano()
+	if last := s.cleaned.Load(); last != 0 && now-last < int64(cleanEvery) {
+		return
+	}
+	s.cleaned.Store(now)
 	bases, err := s.disk.Names(s.dir)
 	if err != nil {
 		return
@@ -121,7 +130,9 @@ func (s *Store) write(ctx context.Context, path string, data []byte) error {
 		err = s.disk.Rename(temp, path)
 	}
 	if err != nil {
-		_ = s.disk.Remove(temp) // if that fails too, the next writer does it
+		if s.disk.Remove(temp) != nil {
+			s.cleaned.Store(0) // the next writer does it
+		}
 		return readOnly(err)
 	}
 	if err := syncDir(s.disk, s.dir); err != nil {
