@@ -45,6 +45,7 @@ type config struct {
 
 	// HostAliases maps a host name under which a CDN reaches this server to the host in the issuer URLs:
 	// {origin.oidc.example.com: oidc.example.com}. No chains; an alias never appears in a document.
+	// The certificate must be for the alias then; nobody but the CDN needs one for the issuer's host.
 	HostAliases map[string]string `json:"hostAliases,omitempty"`
 
 	// Poll is how often the directory is listed, beside the watch that serves a change within a second. Default 10s.

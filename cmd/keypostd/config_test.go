@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,4 +201,21 @@ func FuzzConfig(f *testing.F) {
 		}
 		checkReadsBack(t, c)
 	})
+}
+
+// Behind a CDN nobody asks for the issuer's own host here.
+func TestCertified(t *testing.T) {
+	for _, tc := range []struct {
+		issuers []string
+		aliases map[string]string
+		want    []string
+	}{
+		{[]string{"oidc.example.com"}, nil, []string{"oidc.example.com"}},
+		{[]string{"oidc.example.com", "b.example.com"}, map[string]string{"origin.example.net": "oidc.example.com"}, []string{"b.example.com", "origin.example.net"}},
+		{[]string{"oidc.example.com"}, map[string]string{"o1.example.net": "oidc.example.com", "o2.example.net": "oidc.example.com"}, []string{"o1.example.net", "o2.example.net"}},
+	} {
+		if got := certified(tc.issuers, tc.aliases); !slices.Equal(got, tc.want) {
+			t.Errorf("certified(%q, %q) = %q, want %q", tc.issuers, tc.aliases, got, tc.want)
+		}
+	}
 }

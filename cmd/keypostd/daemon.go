@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,13 +63,26 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	return d, err
 }
 
-// loadCertificates returns nil when TLS is off. Hosts that aliases stand for need a certificate too: a CDN asks for
-// them by name.
-func loadCertificates(c config, dev string, patterns []issuer.Pattern) (listen.Certificates, error) {
-	hosts := issuer.Hosts(patterns)
-	for from := range c.HostAliases {
-		hosts = append(hosts, from)
+// certified are the host names for which there must be a certificate: under which clients reach this server. Behind a CDN
+// that is the alias: the issuer's own host leads to the CDN, so that a certificate for it is hard to come by here.
+func certified(issuers []string, aliases map[string]string) []string {
+	var hosts []string
+	behind := map[string]bool{}
+	for from, to := range aliases {
+		hosts, behind[to] = append(hosts, from), true
 	}
+	for _, host := range issuers {
+		if !behind[host] {
+			hosts = append(hosts, host)
+		}
+	}
+	slices.Sort(hosts)
+	return hosts
+}
+
+// loadCertificates returns nil when TLS is off.
+func loadCertificates(c config, dev string, patterns []issuer.Pattern) (listen.Certificates, error) {
+	hosts := certified(issuer.Hosts(patterns), c.HostAliases)
 	var files *listen.Files
 	var err error
 	switch {
