@@ -16,18 +16,6 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-var (
-	mirrorCompleteDesc = mirrorDesc("last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.")
-	mirrorFailingDesc  = mirrorDesc("failing", "1 while the store cannot be read or the copy cannot be written.")
-	mirrorHeldDesc     = mirrorDesc("key_sets", "Key sets of which there is a good copy.")
-	mirrorRefusedDesc  = mirrorDesc("key_sets_refused", "Key sets whose stored version is not the copied one, by reason.", "reason")
-	mirrorItselfDesc   = mirrorDesc("depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.")
-)
-
-func mirrorDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("keypost_mirror_"+name, help, labels, nil)
-}
-
 // mirrorReasons are all that a metric is kept for, so that an alert sees a 0 before the first refusal.
 func mirrorReasons() []keystore.Reason {
 	return []keystore.Reason{
@@ -42,8 +30,8 @@ func (m *mirroring) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeBy
 
 // Collect implements prometheus.Collector.
 func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	gauge := func(name, help string, v float64) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("keypost_mirror_"+name, help, nil, nil), prometheus.GaugeValue, v)
 	}
 	truth := map[bool]float64{true: 1}
 	s := m.Status()
@@ -51,12 +39,14 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	if !s.Complete.IsZero() {
 		complete = float64(s.Complete.UnixMilli()) / 1000
 	}
-	gauge(mirrorCompleteDesc, complete)
-	gauge(mirrorFailingDesc, truth[s.Failing])
-	gauge(mirrorHeldDesc, float64(s.Held))
-	gauge(mirrorItselfDesc, truth[m.itself.Load()])
+	gauge("last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.", complete)
+	gauge("failing", "1 while the store cannot be read or the copy cannot be written.", truth[s.Failing])
+	gauge("key_sets", "Key sets of which there is a good copy.", float64(s.Held))
+	gauge("depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.", truth[m.itself.Load()])
+	const help = "Key sets whose stored version is not the copied one, by reason; the last good copy stays."
+	refused := prometheus.NewDesc("keypost_mirror_key_sets_refused", help, []string{"reason"}, nil)
 	for _, r := range mirrorReasons() {
-		gauge(mirrorRefusedDesc, float64(s.Refused[r]), string(r))
+		ch <- prometheus.MustNewConstMetric(refused, prometheus.GaugeValue, float64(s.Refused[r]), string(r))
 	}
 }
 

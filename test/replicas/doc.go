@@ -4,5 +4,6 @@
 // that not one document request fails, that equal generations have equal bytes and ETags everywhere, and that after
 // the outage a change is served within two seconds (kubestore) or one poll (s3store).
 //
-// It takes minutes and has the build tag e2e_full: make e2e-full, or test/replicas/run.
+// It takes minutes and has the build tag e2e_full: make e2e-full, or go test -tags e2e_full ./test/replicas
+// (KEYPOST_ISSUERS sets how many issuers there are).
 package replicas
