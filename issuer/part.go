@@ -13,18 +13,24 @@ import (
 // part is one of the parts of a Snapshot. It is immutable; a nil part is empty.
 //
 // What a request costs beyond net/http is mostly waiting for memory: among thousands of issuers, whatever is looked at
-// is in no cache. So there is one slot to look at, of one cache line, and all text of an issuer lies together. The
-// garbage collector has little to walk either.
+// is in no cache. So the index is small enough to stay in one, and says where the two pieces are that a request needs: a
+// slot of one cache line, and all text of an issuer. The garbage collector has little to walk either.
 type part struct {
-	slots []slot // an open hash table with linear probing; len is a power of two
-	count int    // slots that are taken
+	index []cell // an open hash table with linear probing; len is a power of two
+	slots []slot // of the cells with the same number
+	count int    // entries that are taken
 	text  string // of each issuer: host, path, ETags, JWKS, discovery document, owner
 }
 
-// slot says where an issuer's text lies, and how long its pieces are. One without ETags is free.
+// cell says where an issuer's text begins. One with text 0 is free.
+type cell struct {
+	hash uint32 // of the place, its upper half; the lower one has chosen the part
+	text uint32 // where it begins, plus 1
+}
+
+// slot says how long the pieces of an issuer's text are.
 type slot struct {
-	hash              uint32 // of the place, its upper half; the lower one has chosen the part
-	at                uint32 // where it begins in text
+	at                uint32 // where it begins
 	host, path, owner uint8  // an issuer URL has at most 255 bytes, a name 63
 	jwks, discovery   uint32
 
@@ -37,7 +43,6 @@ type slot struct {
 // etagLength is that of every ETag (newContent).
 const etagLength = 24
 
-func (s *slot) free() bool      { return s.etags[0] == "" }
 func (s *slot) pathAt() uint32  { return s.at + uint32(s.host) }
 func (s *slot) etagsAt() uint32 { return s.pathAt() + uint32(s.path) }
 func (s *slot) jwksAt() uint32  { return s.etagsAt() + 2*etagLength }
@@ -52,28 +57,27 @@ func (p *part) find(hash uint32, at place) *slot {
 	if p == nil {
 		return nil
 	}
-	for i := p.first(hash); !p.slots[i].free(); i = p.next(i) {
-		s := &p.slots[i]
-		if s.hash != hash {
+	for i := p.first(hash); p.index[i].text != 0; i = p.next(i) {
+		if p.index[i].hash != hash {
 			continue
 		}
-		fetch(p.text[s.at:s.discAt()])
-		if p.place(s) == at {
+		fetch(p.text[p.index[i].text-1:])
+		if s := &p.slots[i]; p.place(s) == at {
 			return s
 		}
 	}
 	return nil
 }
 
-func (p *part) first(hash uint32) int { return int(hash) & (len(p.slots) - 1) }
-func (p *part) next(i int) int        { return (i + 1) & (len(p.slots) - 1) }
+func (p *part) first(hash uint32) int { return int(hash) & (len(p.index) - 1) }
+func (p *part) next(i int) int        { return (i + 1) & (len(p.index) - 1) }
 
 // fetch looks at every line of a text that is about to be compared and written, so that the processor waits for all of
-// them at once and not for one after the other.
+// them, and for the slot, at once and not for one after the other.
 func fetch(text string) {
-	const line = 64
+	const line, most = 64, 1152 // a JWKS of two RSA-2048 keys, and what comes before it
 	var seen byte
-	for i := 0; i < len(text); i += line {
+	for i := 0; i < min(len(text), most); i += line {
 		seen |= text[i]
 	}
 	runtime.KeepAlive(seen)
@@ -108,10 +112,10 @@ func one(values []string, i int) []string { return values[i : i+1 : i+1] }
 func (p *part) with(e edit, hash func(place) uint32, v *values) *part {
 	b := builder{values: v}
 	if p != nil {
-		for i := range p.slots {
+		for i, in := range p.index {
 			s := &p.slots[i]
-			if _, changed := e[p.place(s)]; !s.free() && !changed {
-				b.keep(p, s)
+			if _, changed := e[p.place(s)]; in.text != 0 && !changed {
+				b.keep(p, in.hash, s)
 			}
 		}
 	}
@@ -149,22 +153,24 @@ func (v *values) number(text string) uint32 {
 // builder collects the issuers of a part.
 type builder struct {
 	values *values
+	hashes []uint32
 	slots  []slot
 	text   strings.Builder
 }
 
-func (b *builder) keep(p *part, was *slot) {
+func (b *builder) keep(p *part, hash uint32, was *slot) {
 	s := *was
 	s.at = b.here()
 	b.text.WriteString(p.text[was.at:was.end()])
-	b.slots = append(b.slots, s)
+	b.hashes, b.slots = append(b.hashes, hash), append(b.slots, s)
 }
 
 func (b *builder) add(hash uint32, at place, pg *page) {
 	length := func(s string) uint32 { return uint32(len(s)) } //nolint:gosec // a document has at most 1 MiB
 	short := func(s string) uint8 { return uint8(len(s)) }    //nolint:gosec // see slot
+	b.hashes = append(b.hashes, hash)
 	b.slots = append(b.slots, slot{
-		hash: hash, at: b.here(),
+		at:   b.here(),
 		host: short(at.host), path: short(at.path), owner: short(string(pg.owner)),
 		jwks: length(pg.jwks.body), discovery: length(pg.discovery.body),
 		cacheControl:    b.values.number(pg.cacheControl),
@@ -187,15 +193,15 @@ func (b *builder) part() *part {
 	for size < n+n/2 {
 		size *= 2
 	}
-	p := &part{slots: make([]slot, size), count: n, text: strings.Clone(b.text.String())}
-	for _, s := range b.slots {
+	p := &part{index: make([]cell, size), slots: make([]slot, size), count: n, text: strings.Clone(b.text.String())}
+	for n, s := range b.slots {
 		tags := p.text[s.etagsAt():s.jwksAt()]
 		s.etags = [2]string{tags[:etagLength], tags[etagLength:]}
-		i := p.first(s.hash)
-		for !p.slots[i].free() {
+		i := p.first(b.hashes[n])
+		for p.index[i].text != 0 {
 			i = p.next(i)
 		}
-		p.slots[i] = s
+		p.index[i], p.slots[i] = cell{b.hashes[n], s.at + 1}, s
 	}
 	return p
 }
