@@ -35,7 +35,8 @@ chart: ## Hold the chart, its alerts and the release against the real helm, prom
 
 e2e-full: export KEYPOST_E2E_FULL = 1
 e2e-full: e2e chart durability-full ## All that is too long for CI, a node with containers and three replicas among it
-	test/replicas/run
+	test/tools/kube && test/tools/versitygw
+	$(GO) test -count=1 -v -timeout 25m -tags e2e_full ./test/replicas
 	test/chart/node
 
 durability-full: ## Kill writers thousands of times
