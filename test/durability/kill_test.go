@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"strconv"
-	"sync"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
