@@ -31,7 +31,7 @@ func (m *mirroring) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeBy
 // Collect implements prometheus.Collector.
 func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(name, help string, v float64) {
-		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("keypost_mirror_"+name, help, nil, nil), prometheus.GaugeValue, v)
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, v)
 	}
 	truth := map[bool]float64{true: 1}
 	s := m.Status()
@@ -39,10 +39,10 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	if !s.Complete.IsZero() {
 		complete = float64(s.Complete.UnixMilli()) / 1000
 	}
-	gauge("last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.", complete)
-	gauge("failing", "1 while the store cannot be read or the copy cannot be written.", truth[s.Failing])
-	gauge("key_sets", "Key sets of which there is a good copy.", float64(s.Held))
-	gauge("depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.", truth[m.itself.Load()])
+	gauge("keypost_mirror_last_complete_timestamp_seconds", "When the listing of the last complete pass was begun, also of an earlier run; 0 for never.", complete)
+	gauge("keypost_mirror_failing", "1 while the store cannot be read or the copy cannot be written.", truth[s.Failing])
+	gauge("keypost_mirror_key_sets", "Key sets of which there is a good copy.", float64(s.Held))
+	gauge("keypost_mirror_depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.", truth[m.itself.Load()])
 	const help = "Key sets whose stored version is not the copied one, by reason; the last good copy stays."
 	refused := prometheus.NewDesc("keypost_mirror_key_sets_refused", help, []string{"reason"}, nil)
 	for _, r := range mirrorReasons() {

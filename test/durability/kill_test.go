@@ -46,14 +46,18 @@ func TestKilledWriters(t *testing.T) {
 			}
 		}
 	}
-	wantUsable(t, st)
+	wantUsable(t, st.Dir())
 	t.Logf("%d writers killed in %v, at least %d of them between creating and renaming their file; %d generations",
 		kills, time.Since(start).Round(time.Millisecond), halfway, reported)
 }
 
-// wantUsable tells that no killed writer holds anything up, and that the next one cleans.
-func wantUsable(t *testing.T, st *filestore.Store) {
+// wantUsable tells that no killed writer holds anything up, and that the next process that writes cleans.
+func wantUsable(t *testing.T, dir string) {
 	t.Helper()
+	st, err := filestore.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := load(t, st).Generation()
 	s, err := keystore.Update(t.Context(), st, name, storetest.Numbered)
 	if err != nil || s.Generation() != before+1 {
