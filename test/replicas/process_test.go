@@ -22,8 +22,12 @@ import (
 // patience is how long anything may take on a busy machine before the test calls it broken.
 const patience = 2 * time.Minute
 
-// binaries are keypost and keypostd, built once.
-var binaries string
+// binaries are keypost and keypostd, built once; previous are those of an earlier version.
+var binaries, previous string
+
+// previousVersion is what the replicas are put back to: the first version with a mirror, until there is a release.
+// KEYPOST_PREVIOUS names another commit or tag.
+const previousVersion = "193eaf77ccdea58a2792973ae48cc207708d6f43"
 
 func TestMain(m *testing.M) {
 	code, err := build(m)
@@ -40,14 +44,32 @@ func build(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
-	binaries = dir
-	for _, program := range []string{"keypost", "keypostd"} {
-		out, err := exec.Command("go", "build", "-o", dir, "github.com/keypost/keypost/cmd/"+program).CombinedOutput()
-		if err != nil {
-			return 0, fmt.Errorf("build %s: %w\n%s", program, err, out)
-		}
+	binaries, previous = filepath.Join(dir, "current"), filepath.Join(dir, "previous")
+	if err := compile("../..", binaries); err != nil {
+		return 0, err
+	}
+	version := os.Getenv("KEYPOST_PREVIOUS")
+	if version == "" {
+		version = previousVersion
+	}
+	source := filepath.Join(dir, "source")
+	script := `mkdir "$2" && git -C ../.. archive "$1" | tar -x -C "$2"`
+	if out, err := exec.Command("bash", "-euo", "pipefail", "-c", script, "-", version, source).CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("get the previous version %s from Git: %w\n%s", version, err, out)
+	}
+	if err := compile(source, previous); err != nil {
+		return 0, err
 	}
 	return m.Run(), nil
+}
+
+func compile(source, into string) error {
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", into+"/", "./cmd/keypost", "./cmd/keypostd")
+	cmd.Dir = source
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", source, err, out)
+	}
+	return nil
 }
 
 // tool returns the path that a script in test/tools prints.

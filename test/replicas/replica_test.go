@@ -37,6 +37,7 @@ type replica struct {
 	mirror, server          *process
 	mirrorLog, serverLog    *logBuffer
 	ready                   atomic.Bool // what the balancer knows
+	programs                string      // the directory with keypost and keypostd of its version
 	serving                 atomic.Bool // somebody may get an answer, or will: also while it starts or drains
 	killed                  atomic.Int64
 	client                  *http.Client // of this replica alone
@@ -46,7 +47,7 @@ func newReplica(t *testing.T, b *backend, ca *authority) *replica {
 	t.Helper()
 	dir := t.TempDir()
 	r := &replica{
-		t: t, b: b, volume: filepath.Join(dir, "volume"), config: filepath.Join(dir, "keypostd.yaml"),
+		t: t, b: b, programs: binaries, volume: filepath.Join(dir, "volume"), config: filepath.Join(dir, "keypostd.yaml"),
 		public: freeAddress(t), admin: freeAddress(t), mirrorAt: freeAddress(t), mirrorLog: &logBuffer{}, serverLog: &logBuffer{},
 	}
 	r.client = ca.client(r.public)
@@ -67,10 +68,10 @@ admin: {address: %q}
 func (r *replica) start() {
 	r.t.Helper()
 	r.serving.Store(true) // what the mirror reads now is what keypostd will serve
-	r.mirror = start(r.t, r.mirrorLog, r.b.env, filepath.Join(binaries, "keypost"), "mirror", "--store", r.b.url, "--poll", r.b.poll.String(),
+	r.mirror = start(r.t, r.mirrorLog, r.b.env, filepath.Join(r.programs, "keypost"), "mirror", "--store", r.b.url, "--poll", r.b.poll.String(),
 		"--issuer-url", "https://"+host+"/{name}", "--admin-address", r.mirrorAt, r.volume)
 	await(r.t, "the mirror is ready", func() error { return answers(http.DefaultClient, "http://"+r.mirrorAt+"/readyz", "") })
-	r.server = start(r.t, r.serverLog, nil, filepath.Join(binaries, "keypostd"), "--config", r.config)
+	r.server = start(r.t, r.serverLog, nil, filepath.Join(r.programs, "keypostd"), "--config", r.config)
 	await(r.t, "keypostd is ready", func() error {
 		if !r.ready.Load() {
 			return errors.New("not yet")

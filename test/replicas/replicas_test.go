@@ -271,6 +271,15 @@ func (w *world) run() {
 			r.start()
 		}
 	})
+	w.meanwhile("pods are put back to the previous version, and forth", func() {
+		for _, programs := range []string{previous, binaries} {
+			for _, r := range w.replicas {
+				r.stop()
+				r.programs = programs
+				r.start()
+			}
+		}
+	})
 	w.agree()
 	w.outage()
 	w.meanwhile("after the outage", func() { time.Sleep(5 * time.Second) })
