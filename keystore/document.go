@@ -88,9 +88,13 @@ type keyDocument struct {
 }
 
 type goneLine struct {
-	Kid KeyID     `json:"kid"`
-	At  time.Time `json:"at"`
-	Why string    `json:"why"`
+	Kid         KeyID       `json:"kid"`
+	Fingerprint Fingerprint `json:"fingerprint,omitempty"`
+	At          time.Time   `json:"at"`
+	Why         string      `json:"why"`
+	PublishedAt time.Time   `json:"publishedAt,omitzero"`
+	PromotedAt  time.Time   `json:"promotedAt,omitzero"`
+	RetiredAt   time.Time   `json:"retiredAt,omitzero"`
 }
 
 // Parse reads the document stored under name. The error is a [*BrokenError].
@@ -265,7 +269,8 @@ func (d document) keySet() (KeySet, error) {
 		s.issuers = append(s.issuers, u)
 	}
 	for _, g := range d.Spec.Gone {
-		s.gone = append(s.gone, Gone{ID: g.Kid, At: g.At, Why: g.Why})
+		s.gone = append(s.gone, Gone{ID: g.Kid, Fingerprint: g.Fingerprint, At: g.At, Why: g.Why,
+			PublishedAt: g.PublishedAt, PromotedAt: g.PromotedAt, RetiredAt: g.RetiredAt})
 	}
 	for n, kd := range d.Spec.Keys {
 		k, err := kd.key()
@@ -344,7 +349,8 @@ func (s KeySet) document() (document, error) {
 		d.Spec.Issuers = append(d.Spec.Issuers, u.raw)
 	}
 	for _, g := range s.gone {
-		d.Spec.Gone = append(d.Spec.Gone, goneLine{Kid: g.ID, At: g.At, Why: g.Why})
+		d.Spec.Gone = append(d.Spec.Gone, goneLine{Kid: g.ID, Fingerprint: g.Fingerprint, At: g.At, Why: g.Why,
+			PublishedAt: g.PublishedAt, PromotedAt: g.PromotedAt, RetiredAt: g.RetiredAt})
 	}
 	for _, k := range s.keys {
 		kd, err := k.document()

@@ -78,6 +78,39 @@ func TestDocumentForm(t *testing.T) {
 	}
 }
 
+// Documents from before gone lines had fingerprints go on being read and written as they are. In them an imported key
+// that left has a second line, under its computed ID.
+func TestGoneLinesWithoutFingerprints(t *testing.T) {
+	old := string(must(os.ReadFile(filepath.Join("testdata", "prod-a-without-fingerprints.yaml"))))
+	s, err := Parse("prod-a", []byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := encode(t, s); again != old {
+		t.Errorf("read and written again it is\n%s", again)
+	}
+	revoked := must(mustPublic(t, rsaPublic(2048)).as("2024-01", "RS512"))
+	for name, k := range map[string]Public{
+		"under its own kid":                 revoked,
+		"under its computed ID":             mustPublic(t, rsaPublic(2048)),
+		"under another name":                must(revoked.as("fresh-looking", "")),
+		"another key of its kid":            must(testKey(7).as("2024-01", "")),
+		"another key under its computed ID": must(testKey(7).as(KeyID(revoked.Fingerprint()), "")),
+	} {
+		if _, gone := s.GoneLine(k); !gone {
+			t.Errorf("%s: it is not known to be gone", name)
+		}
+		if _, err := s.Add(change(openDay), k); err == nil || !strings.Contains(err.Error(), "never comes back") {
+			t.Errorf("%s: add: error %v", name, err)
+		}
+	}
+	for i, wantKnown := range []bool{false, true} {
+		if f, known := s.Gone()[i].Material(); known != wantKnown || known && f != revoked.Fingerprint() {
+			t.Errorf("line %d: material %q, known %v", i+1, f, known)
+		}
+	}
+}
+
 func TestMarshalJSONIsTheSameDocument(t *testing.T) {
 	s := fullSet(t)
 	back, err := Parse("prod-a", must(json.Marshal(s)))
@@ -172,11 +205,15 @@ func TestParseRejects(t *testing.T) {
 		{name: "keys: null", edits: []edit{{"  keys:\n", "  keys: null\n  old:\n"}}, want: "it has no spec.keys"},
 		{name: "no spec", edits: []edit{{"\nspec:", "\nSpec:"}}, want: "it has no spec.keys"},
 		{name: "a kid twice", edits: []edit{{keyBlock(kid1), keyBlock(kid0)}}, want: "two of its keys have the kid"},
-		{name: "a kid published and gone", edits: []edit{{"kid: 2024-01\n    why: revoked", "kid: " + kid0 + "\n    why: revoked"}},
+		{name: "a kid published and gone", edits: []edit{{"kid: 2024-01\n    promotedAt", "kid: " + kid0 + "\n    promotedAt"}},
 			want: "key " + kid0 + " is published and gone (revoked at 2026-03-02T16:00:00Z) at once: a key that is gone never comes back", reason: ReasonGoneReturned},
 		{name: "gone twice", edits: []edit{{"  gone:\n", "  gone:\n  - {at: \"2026-03-01T12:00:00Z\", kid: 2024-01, why: removed}\n"}}, want: `its gone line for "2024-01" is a second one`},
 		{name: "gone without a reason", edits: []edit{{"why: revoked", "why: lost"}}, want: "its gone line for \"2024-01\" is a second one or lacks kid, at, or why (removed or revoked)"},
-		{name: "gone without a time", edits: []edit{{"  - at: \"2026-03-02T16:00:00Z\"\n    kid: 2024-01", "  - kid: 2024-01"}}, want: "its gone line"},
+		{name: "gone without a time", edits: []edit{{"  - at: \"2026-03-02T16:00:00Z\"\n    fingerprint", "  - fingerprint"}}, want: "its gone line"},
+		{name: "a published key gone under another kid", edits: []edit{{"fingerprint: ", "fingerprint: " + kid0 + " # "}},
+			want: "key " + kid0 + " is published and gone (revoked at 2026-03-02T16:00:00Z) at once: a key that is gone never comes back", reason: ReasonGoneReturned},
+		{name: "a fingerprint that is none", edits: []edit{{"fingerprint: ", "fingerprint: x"}}, want: "which is no unpadded base64url SHA-256"},
+		{name: "a fingerprint with stray bits", edits: []edit{{"fingerprint: ", "fingerprint: " + strings.Repeat("A", 42) + "B # "}}, want: "which is no unpadded base64url SHA-256"},
 		{name: "a kid of another key", edits: []edit{{"kid: " + kid0 + "\n    observedAt", "kid: x" + kid0[1:] + "\n    observedAt"}}, want: "its kid does not belong to its publicKey, whose key ID is " + kid0},
 		{name: "importedKid with the computed kid", edits: []edit{{"    kid: " + kid0 + "\n    observedAt", "    importedKid: true\n    kid: " + kid0 + "\n    observedAt"}}, want: "its kid does not belong"},
 		{name: "no kid", edits: []edit{{"    kid: " + kid0 + "\n    observedAt", "    observedAt"}}, want: "its kid does not belong"},

@@ -103,20 +103,36 @@ func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
 // promoteOpens is the arithmetic of the caches gate. A client counts max-age from its own fetch, which an edge may
 // answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted.
 func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
-	edge, client := s.policy.edge(seenMaxAge), s.policy.client(seenMaxAge)
-	opens := observed.Add(convergence + edge + client)
-	terms := []Term{{"convergence", convergence}, {"edge", edge}, {"client", client}}
-	for _, h := range s.policy.HeldUntil {
-		e, c := max(edge, time.Duration(h.Edge)), max(client, time.Duration(h.Client))
-		held := earlier(observed.Add(convergence+e+c), h.runsOut(edge, client))
-		if held.After(opens) {
-			opens, terms = held, []Term{{"convergence", convergence}, {"edge (before the policy was lowered)", e}, {"client (before the policy was lowered)", c}}
-		}
-	}
+	opens, terms := s.policy.copiesRunOut(observed, seenMaxAge)
 	if floor := observed.Add(promoteFloor); !s.dev && floor.After(opens) {
 		return floor, []Term{{"floor", promoteFloor}}
 	}
 	return opens, terms
+}
+
+// copiesRunOut is when the last copy of what was published until at has run out, with the arithmetic.
+func (p Policy) copiesRunOut(at time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
+	edge, client := p.edge(seenMaxAge), p.client(seenMaxAge)
+	until := at.Add(convergence + edge + client)
+	terms := []Term{{"convergence", convergence}, {"edge", edge}, {"client", client}}
+	for _, h := range p.HeldUntil {
+		e, c := max(edge, time.Duration(h.Edge)), max(client, time.Duration(h.Client))
+		held := earlier(at.Add(convergence+e+c), h.runsOut(edge, client))
+		if held.After(until) {
+			until, terms = held, []Term{{"convergence", convergence}, {"edge (before the policy was lowered)", e}, {"client (before the policy was lowered)", c}}
+		}
+	}
+	return until, terms
+}
+
+// CopiesUntil returns until when a cache that obeyed the policy may still hold a copy of what was published until at:
+// the time at which every replica has the change, the longest that a shared cache hands out an old copy, and the
+// longest that a relying party keeps its own. It reckons with what the policy was before it was lowered and with the
+// highest max-age among the recorded observations.
+func (s KeySet) CopiesUntil(at time.Time) time.Time {
+	maxAge, _ := s.seenSince(time.Time{})
+	until, _ := s.policy.copiesRunOut(at, maxAge)
+	return until
 }
 
 // removeGate is nil when tokens signed by k, which stopped signing at k.RetiredAt, have all run out at now.

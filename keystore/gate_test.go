@@ -444,3 +444,36 @@ func TestNotYetTermsAddUp(t *testing.T) {
 		t.Errorf("the terms lead to %v, it opens at %v", sum, notYet.Opens)
 	}
 }
+
+// How long a revoked key may still be trusted is what the promotion gate counts on for a new one: convergence, the
+// edge, and the slowest relying party.
+func TestCopiesUntil(t *testing.T) {
+	const aws = 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour
+	lowered := awsPolicy()
+	lowered.StaleIfError = D(time.Minute)
+	for name, tt := range map[string]struct {
+		was, is Policy
+		seen    time.Duration
+		want    time.Duration
+	}{
+		"aws":                     {was: awsPolicy(), is: awsPolicy(), want: aws},
+		"none declared":           {was: Policy{}, is: Policy{}, want: aws + 23*time.Hour},
+		"tokens lived longer":     {was: Policy{RelyingParties: []string{"aws"}, TokenLifetime: D(1000 * time.Hour)}, is: awsPolicy(), want: aws},
+		"lowered just now":        {was: awsPolicy(), is: lowered, want: aws},
+		"a higher max-age seen":   {was: awsPolicy(), is: awsPolicy(), seen: 3 * time.Hour, want: aws + 3*time.Hour - 5*time.Minute + 2*time.Hour},
+		"aws, longer at the edge": {was: Policy{RelyingParties: []string{"aws"}, EdgeHold: D(48 * time.Hour)}, is: Policy{RelyingParties: []string{"aws"}, EdgeHold: D(48 * time.Hour)}, want: 75*time.Second + 49*time.Hour},
+	} {
+		s := step(t)(newSet(t, tt.was).SetPolicy(change(t0), tt.is))
+		if tt.seen > 0 {
+			s = step(t)(s.Observe(change(t0), Observation{Complete: true, MaxAge: Duration(tt.seen)}))
+		}
+		if got := s.CopiesUntil(t0).Sub(t0); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+	s := step(t)(newSet(t, awsPolicy()).SetPolicy(change(t0), lowered))
+	later := t0.Add(30 * 24 * time.Hour)
+	if got, want := s.CopiesUntil(later).Sub(later), 75*time.Second+11*time.Minute+time.Hour; got != want {
+		t.Errorf("a month after it was lowered: %v, want %v", got, want)
+	}
+}

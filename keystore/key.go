@@ -29,10 +29,11 @@ func (id KeyID) valid() bool { return len(id) <= maxKid && kidForm.MatchString(s
 // Public is a verification key: an RSA or ECDSA public key under its key ID. There is no way to put a private key
 // into it, which is why the model holds this and never a jose.JSONWebKey (that one marshals private members).
 type Public struct {
-	id       KeyID
-	alg      string
-	key      crypto.PublicKey // *rsa.PublicKey or *ecdsa.PublicKey
-	imported bool             // the kid came with the key and is not the one that Kubernetes would compute
+	id          KeyID
+	fingerprint Fingerprint
+	alg         string
+	key         crypto.PublicKey // *rsa.PublicKey or *ecdsa.PublicKey
+	imported    bool             // the kid came with the key and is not the one that Kubernetes would compute
 }
 
 // Limits on RSA moduli, in bits. RFC 7518, section 3.3 asks for 2,048 at least; more than 8,192 is refused by common
@@ -52,11 +53,11 @@ func NewPublic(key crypto.PublicKey) (Public, error) {
 	if err != nil {
 		return Public{}, err
 	}
-	id, err := computeKeyID(key)
+	f, err := fingerprintOf(key)
 	if err != nil {
 		return Public{}, err
 	}
-	return Public{id: id, alg: alg, key: key}, nil
+	return Public{id: KeyID(f), fingerprint: f, alg: alg, key: key}, nil
 }
 
 func algorithm(key crypto.PublicKey) (string, error) {
@@ -98,13 +99,23 @@ func kindOf(key crypto.PublicKey) string {
 	return strings.TrimSuffix(strings.TrimSuffix(s, ".PublicKey"), "PublicKey")
 }
 
-func computeKeyID(key crypto.PublicKey) (KeyID, error) {
+// Fingerprint identifies key material whatever kid it has: the unpadded base64url SHA-256 of its PKIX DER. That is
+// also how Kubernetes computes a kid, so a computed kid is the fingerprint of its key.
+type Fingerprint string
+
+// valid reports whether f can be a fingerprint: 32 bytes in the one way to encode them.
+func (f Fingerprint) valid() bool {
+	sum, err := base64.RawURLEncoding.Strict().DecodeString(string(f))
+	return err == nil && len(sum) == sha256.Size && len(f) == base64.RawURLEncoding.EncodedLen(sha256.Size)
+}
+
+func fingerprintOf(key crypto.PublicKey) (Fingerprint, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256(der)
-	return KeyID(base64.RawURLEncoding.EncodeToString(sum[:])), nil
+	return Fingerprint(base64.RawURLEncoding.EncodeToString(sum[:])), nil
 }
 
 // as gives a key that came with its own kid and alg (a JWK) those, as far as they are sound.
@@ -128,6 +139,10 @@ func (p Public) as(id KeyID, alg string) (Public, error) {
 // ID returns the key ID.
 func (p Public) ID() KeyID { return p.id }
 
+// Fingerprint returns what identifies the key material: keys with different IDs are the same key if their
+// fingerprints are equal.
+func (p Public) Fingerprint() Fingerprint { return p.fingerprint }
+
 // Alg returns the JWS algorithm (RFC 7518) that tokens of this key carry.
 func (p Public) Alg() string { return p.alg }
 
@@ -140,10 +155,7 @@ func (p Public) Imported() bool { return p.imported }
 // Equal tells whether both are the same key under the same ID.
 func (p Public) Equal(q Public) bool { return p.id == q.id && p.alg == q.alg && p.sameMaterial(q) }
 
-func (p Public) sameMaterial(q Public) bool {
-	k, ok := p.key.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && k.Equal(q.key)
-}
+func (p Public) sameMaterial(q Public) bool { return p.key != nil && p.fingerprint == q.fingerprint }
 
 // State is where a published key stands between its publication and its removal.
 type State string
@@ -163,17 +175,4 @@ type Key struct {
 	ObservedAt  time.Time // since when it has been seen at every public address without a gap
 	PromotedAt  time.Time // when it was allowed to sign
 	RetiredAt   time.Time // when it was proven to sign no more
-}
-
-// Reasons why a key ID is gone.
-const (
-	Removed = "removed"
-	Revoked = "revoked"
-)
-
-// Gone is the trace of a key that was published once. A key ID that is gone never comes back.
-type Gone struct {
-	ID  KeyID
-	At  time.Time
-	Why string // Removed or Revoked
 }

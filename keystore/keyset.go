@@ -101,16 +101,27 @@ func (s KeySet) goneLine(id KeyID) (Gone, bool) {
 	return s.gone[i], true
 }
 
-// goneLineOf finds also a key that left under its computed ID and comes back under a name of somebody's choice.
-func (s KeySet) goneLineOf(p Public) (Gone, bool) {
-	if g, ok := s.goneLine(p.id); ok || !p.imported {
-		return g, ok
+// GoneLine returns the line of a key that is gone, and whether there is one: under its key ID, or under whatever name
+// its material had.
+func (s KeySet) GoneLine(p Public) (Gone, bool) {
+	i := slices.IndexFunc(s.gone, func(g Gone) bool { return g.bars(p) })
+	if i < 0 {
+		return Gone{}, false
 	}
-	computed, err := computeKeyID(p.key)
-	if err != nil {
-		return Gone{}, false // cannot happen: NewPublic marshalled it
+	return s.gone[i], true
+}
+
+// Remains returns what may never come back under s's issuer URLs: what is gone, and of a withdrawn key set also the
+// keys that it still holds.
+func (s KeySet) Remains() []Gone {
+	lines := s.Gone()
+	if !s.Withdrawn() {
+		return lines
 	}
-	return s.goneLine(computed)
+	for _, k := range s.keys {
+		lines = append(lines, k.gone(s.withdrawnAt, Removed))
+	}
+	return lines
 }
 
 // Policy returns a copy of the declared lifetimes.
@@ -213,6 +224,7 @@ func (s KeySet) checkIssuers() error {
 }
 
 func (s KeySet) checkKeys() error {
+	graves := gravesOf(s.gone)
 	ofType := map[bool]int{}
 	for i, k := range s.keys {
 		if k.key == nil || !k.id.valid() {
@@ -221,7 +233,8 @@ func (s KeySet) checkKeys() error {
 		if i > 0 && s.keys[i-1].ID() == k.ID() {
 			return fmt.Errorf("two of its keys have the kid %q", k.ID())
 		}
-		if g, ok := s.goneLineOf(k.Public); ok {
+		if at, ok := graves.of(k.Public); ok {
+			g := s.gone[at]
 			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), printable(g.Why), stamp(g.At), errGoneReturned)
 		}
 		if err := k.checkState(); err != nil {
@@ -240,6 +253,9 @@ func (s KeySet) checkGone() error {
 	for _, g := range s.gone {
 		if seen[g.ID] || (g.Why != Removed && g.Why != Revoked) || g.At.IsZero() || !g.ID.valid() {
 			return fmt.Errorf("its gone line for %q is a second one or lacks kid, at, or why (%s or %s)", printable(string(g.ID)), Removed, Revoked)
+		}
+		if g.Fingerprint != "" && !g.Fingerprint.valid() {
+			return fmt.Errorf("its gone line for %q has the fingerprint %q, which is no unpadded base64url SHA-256", printable(string(g.ID)), printable(string(g.Fingerprint)))
 		}
 		seen[g.ID] = true
 	}
@@ -296,6 +312,10 @@ func (s *KeySet) times() []*time.Time {
 	}
 	for i := range s.policy.HeldUntil {
 		all = append(all, &s.policy.HeldUntil[i].Until)
+	}
+	for i := range s.gone {
+		g := &s.gone[i]
+		all = append(all, &g.PublishedAt, &g.PromotedAt, &g.RetiredAt)
 	}
 	return all
 }

@@ -78,7 +78,8 @@ func TestWithdrawAndReopen(t *testing.T) {
 		}
 	}
 	got := ok(s.Reopen(because(openDay, "a new cluster"), spec))
-	want := []Gone{s.Gone()[0], {ID: testKey(0).ID(), At: openDay, Why: Removed}}
+	want := []Gone{s.Gone()[0], {ID: testKey(0).ID(), Fingerprint: testKey(0).Fingerprint(), At: openDay, Why: Removed,
+		PublishedAt: t0, PromotedAt: t0, RetiredAt: s.Keys()[0].RetiredAt}}
 	if !slices.Equal(got.Gone(), want) || got.Withdrawn() || !slices.Equal(ids(got), []KeyID{testKey(2).ID()}) {
 		t.Errorf("gone %v, keys %v", got.Gone(), ids(got))
 	}
@@ -89,7 +90,7 @@ func TestWithdrawAndReopen(t *testing.T) {
 
 func TestAccept(t *testing.T) {
 	s := lives(t)["removed"] // published: key 0; gone: the subject
-	k0, k2, lost := testKey(0), testKey(2), testKey(3).ID()
+	k0, k2, lost := testKey(0), testKey(2), testKey(3)
 	c := because(openDay, "a backup was restored")
 	for _, tt := range []struct {
 		name      string
@@ -99,14 +100,14 @@ func TestAccept(t *testing.T) {
 		refused   string
 	}{
 		{name: "as it is", published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
-		{name: "a missing key is kept", decisions: []Decision{{ID: k2.ID(), Keep: &k2}}, published: []KeyID{k0.ID(), k2.ID()}, gone: []KeyID{subject.ID()}},
-		{name: "a missing key is gone", decisions: []Decision{{ID: lost}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID(), lost}},
-		{name: "a key that came back goes", decisions: []Decision{{ID: k2.ID(), Keep: &k2}, {ID: k0.ID()}}, published: []KeyID{k2.ID()}, gone: []KeyID{subject.ID(), k0.ID()}},
-		{name: "what is so already", decisions: []Decision{{ID: k0.ID(), Keep: &k0}, {ID: subject.ID()}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
-		{name: "a gone key cannot be kept", decisions: []Decision{{ID: subject.ID(), Keep: &subject}}, refused: "is gone and never comes back"},
-		{name: "another key than the one meant", decisions: []Decision{{ID: lost, Keep: &k2}}, refused: "the key given for " + string(lost) + " is " + string(k2.ID())},
-		{name: "an impossible kid", decisions: []Decision{{ID: "a b"}}, refused: "its gone line for"},
-		{name: "no key is left", decisions: []Decision{{ID: k0.ID()}}, refused: "it would leave \"prod-a\" without a key"},
+		{name: "a missing key is kept", decisions: []Decision{{k2, true}}, published: []KeyID{k0.ID(), k2.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a missing key is gone", decisions: []Decision{{lost, false}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID(), lost.ID()}},
+		{name: "a key that came back goes", decisions: []Decision{{k2, true}, {k0, false}}, published: []KeyID{k2.ID()}, gone: []KeyID{subject.ID(), k0.ID()}},
+		{name: "what is so already", decisions: []Decision{{k0, true}, {subject, false}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a gone key cannot be kept", decisions: []Decision{{subject, true}}, refused: "is gone and never comes back"},
+		{name: "another key than the one meant", decisions: []Decision{{must(k2.as(k0.ID(), "")), false}}, refused: "is another key than the stored one"},
+		{name: "no key at all", decisions: []Decision{{}}, refused: "a decision names no key"},
+		{name: "no key is left", decisions: []Decision{{k0, false}}, refused: "it would leave \"prod-a\" without a key"},
 	} {
 		got, err := s.Accept(c, 17, tt.decisions)
 		if tt.refused != "" {

@@ -30,7 +30,7 @@ type Spec struct {
 
 // New makes a key set of generation 1 whose keys are active.
 func New(c Change, spec Spec) (KeySet, error) {
-	s := KeySet{name: spec.Name, generation: 1, policy: spec.Policy.clone(), dev: spec.Dev, gone: slices.Clone(spec.Gone)}
+	s := KeySet{name: spec.Name, generation: 1, policy: spec.Policy.clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
 	for _, raw := range spec.Issuers {
 		u, err := ParseIssuerURL(raw, spec.Dev)
 		if err != nil {
@@ -141,7 +141,7 @@ func (s KeySet) Add(c Change, k Public) (KeySet, error) {
 		if err := n.inUse("add key"); err != nil {
 			return err
 		}
-		if g, gone := n.goneLineOf(k); gone {
+		if g, gone := n.GoneLine(k); gone {
 			return fmt.Errorf("add key %s: it is gone (%s at %s) and never comes back; make a new key", k.ID(), g.Why, stamp(g.At))
 		}
 		for _, have := range n.keys {
@@ -274,17 +274,10 @@ func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 	})
 }
 
-// bury takes a key out and leaves its line in gone: of an imported key a second one under the computed ID, or the same
-// key could come back under that name.
+// bury takes a key out and leaves its line in gone.
 func (s *KeySet) bury(i int, why string, at time.Time) {
-	k := s.keys[i].Public
+	s.gone = append(s.gone, s.keys[i].gone(at, why))
 	s.keys = slices.Delete(s.keys, i, i+1)
-	s.gone = append(s.gone, Gone{ID: k.id, At: at, Why: why})
-	if computed, err := computeKeyID(k.key); k.imported && err == nil {
-		if _, twice := s.goneLine(computed); !twice {
-			s.gone = append(s.gone, Gone{ID: computed, At: at, Why: why})
-		}
-	}
 }
 
 // Last says what is to be published once the last key is revoked: a replacement, or nothing.
@@ -314,7 +307,7 @@ func (s KeySet) Revoke(c Change, id KeyID, last Last) (KeySet, error) {
 }
 
 func (s *KeySet) replaceRevoked(k Public, at time.Time) error {
-	if g, gone := s.goneLineOf(k); gone {
+	if g, gone := s.GoneLine(k); gone {
 		return fmt.Errorf("the replacement %s is gone (%s) itself; make a new key", k.ID(), g.Why)
 	}
 	if i := s.index(k.ID()); i >= 0 {
@@ -367,10 +360,7 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	if err := c.pass(s.clockGate("reopen", c.At)); err != nil {
 		return KeySet{}, err
 	}
-	spec.Gone = slices.Clone(s.gone)
-	for _, k := range s.keys { // what the tombstone still held is old material: it may not come back either
-		spec.Gone = append(spec.Gone, Gone{ID: k.ID(), At: s.withdrawnAt, Why: Removed})
-	}
+	spec.Gone = s.Remains()
 	fresh, err := New(c, spec)
 	if err != nil {
 		return KeySet{}, err
@@ -383,8 +373,8 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 
 // Decision is what the operator says of a key in dispute when a rejected key set is accepted.
 type Decision struct {
-	ID   KeyID
-	Keep *Public // published again, as active: the state that no gate can remove by itself
+	Key  Public // as it is served or stored: its material must be known, or it could come back under another ID
+	Keep bool   // published again, as active: the state that no gate can remove by itself; else gone for good
 }
 
 // Accept settles a document that publishers reject: every decision makes its key published or gone, and the
@@ -408,19 +398,21 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 }
 
 func (s *KeySet) settle(d Decision, at time.Time) error {
-	i := s.index(d.ID)
-	_, gone := s.goneLine(d.ID)
+	i := s.index(d.Key.id)
+	_, gone := s.GoneLine(d.Key)
 	switch {
-	case d.Keep != nil && d.Keep.ID() != d.ID:
-		return fmt.Errorf("accept: the key given for %s is %s", d.ID, d.Keep.ID())
-	case d.Keep != nil && gone:
-		return fmt.Errorf("accept: key %s is gone and never comes back", d.ID)
-	case d.Keep != nil && i < 0:
-		s.insert(Key{Public: *d.Keep, State: Active, PublishedAt: at, PromotedAt: at})
-	case d.Keep == nil && i >= 0:
+	case d.Key.key == nil:
+		return errors.New("accept: a decision names no key")
+	case i >= 0 && !s.keys[i].sameMaterial(d.Key):
+		return fmt.Errorf("accept: key %s is another key than the stored one of that ID", d.Key.id)
+	case d.Keep && gone:
+		return fmt.Errorf("accept: key %s is gone and never comes back", d.Key.id)
+	case d.Keep && i < 0:
+		s.insert(Key{Public: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
+	case !d.Keep && i >= 0:
 		s.bury(i, Removed, at)
-	case d.Keep == nil && !gone:
-		s.gone = append(s.gone, Gone{ID: d.ID, At: at, Why: Removed})
+	case !d.Keep:
+		s.gone = mergeGone(append(s.gone, Key{Public: d.Key}.gone(at, Removed)))
 	}
 	return nil
 }

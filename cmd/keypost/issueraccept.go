@@ -134,7 +134,7 @@ func (a *app) disputes(ctx context.Context, s keystore.KeySet, f *acceptFlags) (
 	var list []dispute
 	for _, k := range published.Keys {
 		_, stored := s.Key(k.ID())
-		gone := slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool { return g.ID == k.ID() })
+		_, gone := s.GoneLine(k)
 		if !stored && !gone {
 			list = append(list, dispute{k.ID(), "served, not stored", k})
 		}
@@ -164,9 +164,9 @@ func (a *app) decide(disputes []dispute, f *acceptFlags) ([]keystore.Decision, e
 		case keep[d.Kid] && gone[d.Kid]:
 			return nil, usagef("key %s is both kept and gone", d.Kid)
 		case keep[d.Kid]:
-			decisions = append(decisions, keystore.Decision{ID: d.Kid, Keep: &d.public})
+			decisions = append(decisions, keystore.Decision{Key: d.public, Keep: true})
 		case gone[d.Kid]:
-			decisions = append(decisions, keystore.Decision{ID: d.Kid})
+			decisions = append(decisions, keystore.Decision{Key: d.public})
 		default:
 			open = append(open, d)
 		}

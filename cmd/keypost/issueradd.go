@@ -198,21 +198,11 @@ func (c claims) check(spec keystore.Spec, reuse bool) error {
 	return nil
 }
 
-// gone is what may never come back under a URL that is given out again: what was gone, and what the tombstone held.
+// gone is what may never come back under a URL that is given out again.
 func (c claims) gone() []keystore.Gone {
 	var lines []keystore.Gone
-	add := func(g keystore.Gone) {
-		if !slices.ContainsFunc(lines, func(h keystore.Gone) bool { return h.ID == g.ID }) {
-			lines = append(lines, g)
-		}
-	}
 	for _, s := range c.withdrawn {
-		for _, g := range s.Gone() {
-			add(g)
-		}
-		for _, k := range s.Keys() {
-			add(keystore.Gone{ID: k.ID(), At: s.WithdrawnAt(), Why: keystore.Removed})
-		}
+		lines = append(lines, s.Remains()...)
 	}
 	return lines
 }

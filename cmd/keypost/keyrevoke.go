@@ -48,7 +48,7 @@ func (a *app) revoke(ctx context.Context, args []string, f *revokeFlags) error {
 	if err != nil {
 		return err
 	}
-	a.notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, stamp(copiesUntil(c.was, time.Now())))
+	a.notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, stamp(c.was.CopiesUntil(time.Now())))
 	a.notice("purge the CDN, if there is one; sessions that AWS gave out already outlive the key by up to 12h")
 	return a.printKeys(c.is)
 }
@@ -70,24 +70,4 @@ func (a *app) last(f *revokeFlags) (keystore.Last, error) {
 	}
 	last.Replacement = &keys[0]
 	return last, nil
-}
-
-// copiesUntil is when the last copy of what is published now has run out. It asks what the gates would go on with if
-// the policy were lowered this moment, which is the same question.
-func copiesUntil(s keystore.KeySet, now time.Time) time.Time {
-	shortest := keystore.Policy{
-		MaxAge: keystore.D(time.Minute), StaleWhileRevalidate: keystore.D(0), StaleIfError: keystore.D(0),
-		RelyingParties: []string{"kube-apiserver"}, TokenLifetime: s.Policy().TokenLifetime,
-	}
-	until := now.Add(5 * time.Minute)
-	lowered, err := s.SetPolicy(keystore.Change{At: now}, shortest)
-	if err != nil {
-		return until
-	}
-	for _, h := range lowered.Policy().HeldUntil {
-		if h.Edge+h.Client > 0 && h.Until.After(until) { // the others are about tokens
-			until = h.Until
-		}
-	}
-	return until
 }

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keypost/keypost/issuer"
-	"github.com/keypost/keypost/keystore"
 )
 
 // One computed key ID in 64 begins with a hyphen.
@@ -77,45 +72,6 @@ func TestServingProblem(t *testing.T) {
 	} {
 		if got := servingProblem(tt.stored, tt.served, tt.known); (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
-	}
-}
-
-// How long a revoked key may still be trusted is what the promotion gate counts on for a new one: convergence, the
-// edge, and the slowest relying party.
-func TestCopiesUntil(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := keystore.NewPublic(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now().UTC().Truncate(time.Second)
-	for name, tt := range map[string]struct {
-		relyingParties []string
-		tokenLifetime  time.Duration // lowered to one hour just now
-		want           time.Duration
-	}{
-		"aws":           {[]string{"aws"}, time.Hour, 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour},
-		"long tokens":   {[]string{"aws"}, 1000 * time.Hour, 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour},
-		"none declared": {nil, time.Hour, 75*time.Second + 24*time.Hour + 10*time.Minute + 24*time.Hour},
-	} {
-		policy := newPolicy()
-		policy.RelyingParties, policy.TokenLifetime = tt.relyingParties, keystore.D(tt.tokenLifetime)
-		s, err := keystore.New(keystore.Change{At: now.Add(-time.Hour)}, keystore.Spec{
-			Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []keystore.Public{public}, Policy: policy,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		policy.TokenLifetime = keystore.D(time.Hour)
-		if s, err = s.SetPolicy(keystore.Change{At: now}, policy); err != nil {
-			t.Fatal(err)
-		}
-		if got := copiesUntil(s, now).Sub(now); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}
 }

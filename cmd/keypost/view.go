@@ -34,9 +34,13 @@ type keyView struct {
 }
 
 type goneView struct {
-	Kid keystore.KeyID `json:"kid"`
-	At  time.Time      `json:"at"`
-	Why string         `json:"why"`
+	Kid         keystore.KeyID       `json:"kid"`
+	Fingerprint keystore.Fingerprint `json:"fingerprint,omitempty"`
+	At          time.Time            `json:"at"`
+	Why         string               `json:"why"`
+	PublishedAt time.Time            `json:"publishedAt,omitzero"`
+	PromotedAt  time.Time            `json:"promotedAt,omitzero"`
+	RetiredAt   time.Time            `json:"retiredAt,omitzero"`
 }
 
 func viewOf(s keystore.KeySet, now time.Time) issuerView {
@@ -48,7 +52,7 @@ func viewOf(s keystore.KeySet, now time.Time) issuerView {
 		v.Keys = append(v.Keys, keyViewOf(s, k, now))
 	}
 	for _, g := range s.Gone() {
-		v.Gone = append(v.Gone, goneView{g.ID, g.At, g.Why})
+		v.Gone = append(v.Gone, goneView{g.ID, g.Fingerprint, g.At, g.Why, g.PublishedAt, g.PromotedAt, g.RetiredAt})
 	}
 	return v
 }

@@ -401,7 +401,7 @@ func (a *absence) accepted(t *testing.T) {
 			var gone []keystore.Decision
 			for _, k := range s.Keys() {
 				if a.w.has(k.ID()) {
-					gone = append(gone, keystore.Decision{ID: k.ID()})
+					gone = append(gone, keystore.Decision{Key: k.Public})
 				}
 			}
 			return s.Accept(storetest.Change(2*time.Hour), served, gone)

@@ -303,10 +303,10 @@ func (m *mirrorScene) update(t *testing.T, n keystore.Name, change func(keystore
 func (m *mirrorScene) decisions(n keystore.Name) (all []keystore.Decision) {
 	for _, k := range m.keys[n] {
 		if m.never[k.ID()] {
-			all = append(all, keystore.Decision{ID: k.ID()})
+			all = append(all, keystore.Decision{Key: k})
 			continue
 		}
-		all = append(all, keystore.Decision{ID: k.ID(), Keep: &k})
+		all = append(all, keystore.Decision{Key: k, Keep: true})
 	}
 	return all
 }

@@ -1,0 +1,102 @@
+package keystore
+
+import "time"
+
+// Reasons why a key ID is gone.
+const (
+	Removed = "removed"
+	Revoked = "revoked"
+)
+
+// Gone is the trace of a key that was published once. Neither its key ID nor its material ever comes back.
+//
+// Documents of versions before the fingerprint was recorded have lines without it, and for an imported key a second
+// line under its computed ID. [Gone.Material] reads both forms.
+type Gone struct {
+	ID          KeyID
+	Fingerprint Fingerprint // empty in a line of an earlier version
+	At          time.Time
+	Why         string    // Removed or Revoked
+	PublishedAt time.Time // these three are the key's own dates; zero means "has not happened" or "not recorded"
+	PromotedAt  time.Time
+	RetiredAt   time.Time
+}
+
+// Material returns the fingerprint of the key that left, and whether it is known. A line without one that has the form
+// of a computed kid stands for the key with that fingerprint.
+func (g Gone) Material() (Fingerprint, bool) {
+	if g.Fingerprint != "" {
+		return g.Fingerprint, true
+	}
+	f := Fingerprint(g.ID)
+	return f, f.valid()
+}
+
+// bars reports whether p may not be published since g left: it has g's key ID, or g's material, or an ID that belongs
+// to g's material.
+func (g Gone) bars(p Public) bool {
+	f, known := g.Material()
+	return g.ID == p.id || known && (f == p.fingerprint || KeyID(f) == p.id)
+}
+
+// gone returns the line that k leaves behind.
+func (k Key) gone(at time.Time, why string) Gone {
+	return Gone{
+		ID: k.id, Fingerprint: k.fingerprint, At: at, Why: why,
+		PublishedAt: k.PublishedAt, PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt,
+	}
+}
+
+// graves finds lines in gone without a scan for each question.
+type graves struct {
+	ids      map[KeyID]int       // by the line's key ID, and by the ID that Kubernetes computes from its material
+	material map[Fingerprint]int // by fingerprint
+}
+
+func gravesOf(lines []Gone) graves {
+	y := graves{make(map[KeyID]int, len(lines)), make(map[Fingerprint]int, len(lines))}
+	for i, g := range lines {
+		y.add(g, i)
+	}
+	return y
+}
+
+func (y graves) add(g Gone, i int) {
+	y.ids[g.ID] = i
+	if f, known := g.Material(); known {
+		y.material[f] = i
+		if _, taken := y.ids[KeyID(f)]; !taken {
+			y.ids[KeyID(f)] = i
+		}
+	}
+}
+
+// of returns the index of the line that bars p, as [Gone.bars] has it.
+func (y graves) of(p Public) (int, bool) {
+	if i, ok := y.ids[p.id]; ok {
+		return i, true
+	}
+	i, ok := y.material[p.fingerprint]
+	return i, ok
+}
+
+// mergeGone joins lines of several key sets. Each key ID gets one line. Two keys that had the same ID get the second
+// line under the ID computed from the second key, so that neither can come back.
+func mergeGone(lines []Gone) []Gone {
+	var merged []Gone
+	y := gravesOf(nil)
+	taken := map[KeyID]bool{}
+	for _, g := range lines {
+		f, known := g.Material()
+		if taken[g.ID] {
+			if _, barred := y.material[f]; barred || !known || taken[KeyID(f)] {
+				continue
+			}
+			g.ID = KeyID(f)
+		}
+		taken[g.ID] = true
+		y.add(g, len(merged))
+		merged = append(merged, g)
+	}
+	return merged
+}
