@@ -193,6 +193,9 @@ func find(ctx context.Context, st keystore.Reader, issuer string) (keystore.KeyS
 
 func load(ctx context.Context, st keystore.Reader, n keystore.Name) (keystore.KeySet, error) {
 	if err := n.Check(); err != nil {
+		if strings.ContainsAny(string(n), "./") {
+			return keystore.KeySet{}, withHint(&usageError{err}, "an issuer URL begins with https://: write https://%s", strings.TrimLeft(string(n), "/"))
+		}
 		return keystore.KeySet{}, &usageError{err}
 	}
 	s, _, err := st.Load(ctx, n)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,26 +18,35 @@ import (
 
 type verifyFlags struct {
 	tokenFile, caFile, connect string
-	dev                        bool
+	dev, all                   bool
 }
 
 func (a *app) verify() *cobra.Command {
 	f := &verifyFlags{}
 	cmd := &cobra.Command{
-		Use:     "verify ISSUER…",
+		Use:     "verify ISSUER…|--all",
 		Aliases: []string{"doctor"},
-		Short:   "Look at an issuer's public URL as a relying party does",
-		Long: "Fetch the documents of an issuer, by its URL or by its NAME in the store, and say what AWS STS and others would\n" +
-			"make of them: URL, TLS, discovery document, both JWKS paths, keys, caching, speed; and of a token, with --token-file.",
-		Example: "  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -",
-		Args:    atLeast(1),
-		RunE:    a.do(func(ctx context.Context, args []string) error { return a.verifyAll(ctx, args, f) }),
+		Short:   "Look at an issuer's public URL as a relying party does, and compare its keys with the store",
+		Long: "Fetch the documents of an issuer, by its URL or by its NAME in the store, from every address of its host, and say\n" +
+			"what AWS STS and others would make of them: URL, TLS, discovery document, both JWKS paths, keys, caching, speed; and\n" +
+			"of a token, with --token-file. With a store the published keys are compared with the stored ones, by their material:\n" +
+			"a key that the store never had fails, since somebody else may be answering. A key that was removed or revoked fails\n" +
+			"once no cache may hold it any more.",
+		Example: "  keypost verify prod-a --store file:///srv/keysets\n" +
+			"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -",
+		RunE: a.do(func(ctx context.Context, args []string) error {
+			if (len(args) > 0) == f.all {
+				return withHint(usagef("give one or more issuers, or --all for every key set of the store"), "keypost verify --help")
+			}
+			return a.verifyAll(ctx, args, f)
+		}),
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.tokenFile, "token-file", "", "file with a service account token to check, - for stdin")
 	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
-	fs.StringVar(&f.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own: an origin behind a CDN, or before DNS points to it")
+	fs.StringVar(&f.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses: an origin behind a CDN, or before DNS points to it")
 	fs.BoolVar(&f.dev, "dev", false, "a development issuer: its URL may have a port")
+	fs.BoolVar(&f.all, "all", false, "every key set of the store that is in use")
 	return cmd
 }
 
@@ -49,17 +60,19 @@ func (a *app) verifyAll(ctx context.Context, issuers []string, f *verifyFlags) e
 	if err != nil {
 		return err
 	}
-	if o.Token != "" && len(issuers) > 1 {
+	if o.Token != "" && (len(issuers) > 1 || f.all) {
 		return usagef("a token belongs to one issuer; give one with --token-file")
+	}
+	targets, err := a.targets(ctx, issuers, o, f.all)
+	if err != nil {
+		return err
 	}
 	var results []verified
 	failed := 0
-	for _, issuer := range issuers {
-		target, err := a.target(ctx, issuer, o)
-		if err != nil {
-			return err
-		}
+	for _, target := range targets {
+		said := a.announce(target.URL)
 		r := verified{Issuer: target.URL, Findings: verify.Issuer(ctx, target)}
+		said()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -72,26 +85,36 @@ func (a *app) verifyAll(ctx context.Context, issuers []string, f *verifyFlags) e
 		return err
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d issuers fail", failed, len(issuers))
+		return fmt.Errorf("%d of %d issuers fail", failed, len(targets))
 	}
 	return nil
 }
 
+// announce says what is being waited for when that takes longer than anybody looks at a still terminal. The returned
+// function ends it.
+func (a *app) announce(url string) (end func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-done:
+		case <-time.After(2 * time.Second):
+			a.notice("waiting for answers of %s", oneLine(url))
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
 func (a *app) verifyOptions(f *verifyFlags) (verify.Options, error) {
-	o := verify.Options{Dev: f.dev}
+	o := verify.Options{Dev: f.dev, Connect: f.connect}
+	if err := checkConnect(f.connect); err != nil {
+		return o, err
+	}
 	roots, err := readRoots(f.caFile)
 	if err != nil {
 		return o, err
 	}
 	o.RootCAs = roots
-	if f.connect != "" {
-		if _, _, err := net.SplitHostPort(f.connect); err != nil {
-			return o, usagef("--connect %q is not HOST:PORT", f.connect)
-		}
-		o.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, f.connect)
-		}
-	}
 	if f.tokenFile == "" {
 		return o, nil
 	}
@@ -105,29 +128,108 @@ func (a *app) verifyOptions(f *verifyFlags) (verify.Options, error) {
 	return o, nil
 }
 
-// target resolves a NAME through the store, which then also says which keys must be published.
-func (a *app) target(ctx context.Context, issuer string, o verify.Options) (verify.Options, error) {
-	if strings.Contains(issuer, "://") {
-		o.URL = issuer
-		return o, nil
+// targets says which URLs to visit and what to compare each of them with.
+func (a *app) targets(ctx context.Context, issuers []string, o verify.Options, all bool) ([]verify.Options, error) {
+	var st keystore.Reader
+	if a.store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !strings.Contains(i, "://") }) {
+		opened, err := a.openStore(ctx)
+		if err != nil {
+			return nil, err
+		}
+		st = opened
 	}
-	st, err := a.openStore(ctx)
+	if all {
+		return everyTarget(ctx, st, o)
+	}
+	var targets []verify.Options
+	for _, issuer := range issuers {
+		if strings.Contains(issuer, "://") {
+			targets = append(targets, urlTarget(st, issuer, o))
+			continue
+		}
+		s, err := load(ctx, st, keystore.Name(issuer))
+		if err != nil {
+			return nil, err
+		}
+		if s.Withdrawn() {
+			return nil, errors.New("key set \"" + issuer + "\" was withdrawn at " + stamp(s.WithdrawnAt()))
+		}
+		targets = append(targets, nameTargets(st, s, o)...)
+	}
+	return targets, nil
+}
+
+// everyTarget refuses a store with a broken key set: its issuer would be left out without a word.
+func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) ([]verify.Options, error) {
+	sets, broken, err := all(ctx, st)
 	if err != nil {
-		return o, err
+		return nil, err
 	}
-	s, err := load(ctx, st, keystore.Name(issuer))
+	for _, name := range slices.Sorted(maps.Keys(broken)) {
+		return nil, withHint(fmt.Errorf("key set %q cannot be read, so not every issuer can be verified: %w", name, broken[name]), "name the others, or repair it")
+	}
+	var targets []verify.Options
+	for _, s := range sets {
+		if !s.Withdrawn() {
+			targets = append(targets, nameTargets(st, s, o)...)
+		}
+	}
+	if len(targets) == 0 {
+		return nil, errors.New("the store has no key set in use")
+	}
+	return targets, nil
+}
+
+// nameTargets are all URLs of a key set: each has documents of its own. A token is checked where it says it belongs.
+func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []verify.Options {
+	list := urls(s)
+	at := max(0, slices.Index(list, verify.TokenIssuer(o.Token)))
+	var targets []verify.Options
+	for i, url := range list {
+		t := o
+		t.URL, t.Dev = url, s.Dev()
+		t.Stored = func(ctx context.Context) (keystore.KeySet, error) { return load(ctx, st, s.Name()) }
+		if i != at {
+			t.Token = ""
+		}
+		targets = append(targets, t)
+	}
+	return targets
+}
+
+// urlTarget compares with the one key set that has the URL. Without a store there is nothing to compare with.
+func urlTarget(st keystore.Reader, url string, o verify.Options) verify.Options {
+	o.URL = url
+	if st != nil {
+		o.Stored = func(ctx context.Context) (keystore.KeySet, error) { return storedAt(ctx, st, url) }
+	}
+	return o
+}
+
+// storedAt does not guess: two key sets with one URL, or one that cannot be read, are errors.
+func storedAt(ctx context.Context, st keystore.Reader, url string) (keystore.KeySet, error) {
+	sets, broken, err := all(ctx, st)
 	if err != nil {
-		return o, err
+		return keystore.KeySet{}, err
 	}
-	if s.Withdrawn() {
-		return o, errors.New("key set \"" + issuer + "\" was withdrawn at " + stamp(s.WithdrawnAt()))
+	var found []keystore.KeySet
+	for _, s := range sets {
+		if slices.Contains(urls(s), url) {
+			found = append(found, s)
+		}
 	}
-	o.URL, o.Dev = urls(s)[0], s.Dev()
-	o.Expect = []keystore.KeyID{}
-	for _, k := range s.Keys() {
-		o.Expect = append(o.Expect, k.ID())
+	if inUse := slices.DeleteFunc(slices.Clone(found), keystore.KeySet.Withdrawn); len(inUse) > 0 {
+		found = inUse
 	}
-	return o, nil
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return keystore.KeySet{}, fmt.Errorf("%d key sets have this issuer URL (%s and %s); give a name", len(found), found[0].Name(), found[1].Name())
+	case len(broken) > 0:
+		return keystore.KeySet{}, fmt.Errorf("%d of its key sets cannot be read, and no other has this issuer URL", len(broken))
+	}
+	return keystore.KeySet{}, verify.ErrNotStored
 }
 
 func findingsTable(w *tabwriter.Writer, results []verified) {

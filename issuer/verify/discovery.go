@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -26,17 +25,25 @@ type discovery struct {
 	Claims        []string `json:"claims_supported"`
 }
 
+// discoveryMembers are the names that a reader looks for.
+func discoveryMembers() []string {
+	return []string{"issuer", "jwks_uri", "response_types_supported", "subject_types_supported", "id_token_signing_alg_values_supported", "claims_supported"}
+}
+
 func parseDiscovery(a Answer) (discovery, error) {
 	var d discovery
+	if err := checkUnambiguous(a.Body, discoveryMembers()); err != nil {
+		return d, fmt.Errorf("%s is no sound discovery document: %w", a.URL, err)
+	}
 	if err := json.Unmarshal(a.Body, &d); err != nil {
-		return d, fmt.Errorf("%s is no discovery document: it is not valid JSON of that form", a.URL)
+		return discovery{}, fmt.Errorf("%s is no discovery document: it is not valid JSON of that form", a.URL)
 	}
 	return d, nil
 }
 
 // checkDiscovery returns what could be read; an empty JWKSURI when nothing could.
-func (v *visit) checkDiscovery(ctx context.Context) discovery {
-	a, ok := v.document(ctx, "discovery", v.o.URL+discoveryPath)
+func (v *visit) checkDiscovery() discovery {
+	a, ok := v.document("discovery", v.look.Discovery)
 	if !ok {
 		return discovery{}
 	}
@@ -53,23 +60,23 @@ func (v *visit) checkDiscovery(ctx context.Context) discovery {
 	return d
 }
 
-// document fetches one, with a finding when it does not answer 200.
-func (v *visit) document(ctx context.Context, check, url string) (Answer, bool) {
-	a, err := v.client.Get(ctx, url)
-	if err != nil {
-		v.fail(check, awsNoKey, "%v", err)
-		return a, false
+// document returns an answer, with a finding when it is not one with status 200.
+func (v *visit) document(check string, r Reply) (Answer, bool) {
+	switch err := r.check200(); {
+	case !r.Asked:
+		return r.Answer, false
+	case isTimeout(r.Err):
+		v.fail(check, awsNoKey+"; it gives up after 5s", "%v", r.Err)
+	case r.Err != nil:
+		v.fail(check, awsNoKey, "%v", r.Err)
+	case err != nil && r.Status >= 300 && r.Status < 400:
+		v.fail(check, awsNoKey+"; serve it there directly, relying parties need not follow a redirect", "%v", err)
+	case err != nil:
+		v.fail(check, awsNoKey+"; serve it with status 200", "%v", err)
+	default:
+		return r.Answer, true
 	}
-	v.answers = append(v.answers, a)
-	if err := a.check200(); err != nil {
-		hint := awsNoKey + "; serve it with status 200"
-		if a.Status >= 300 && a.Status < 400 {
-			hint = awsNoKey + "; serve it there directly, relying parties need not follow a redirect"
-		}
-		v.fail(check, hint, "%v", err)
-		return a, false
-	}
-	return a, true
+	return r.Answer, false
 }
 
 func (v *visit) checkIssuer(d discovery) {
@@ -83,7 +90,7 @@ func (v *visit) checkIssuer(d discovery) {
 
 func (v *visit) checkJWKSURI(d discovery) {
 	u, err := url.Parse(d.JWKSURI)
-	own, _ := url.Parse(v.o.URL)
+	own, _ := url.Parse(v.o.URL) // checked at the beginning
 	switch {
 	case d.JWKSURI == "" || err != nil || u.Scheme != "https" || u.Host == "":
 		v.fail("jwks-uri", awsNoKey, "jwks_uri %q is no https URL", printable(d.JWKSURI))
@@ -92,7 +99,7 @@ func (v *visit) checkJWKSURI(d discovery) {
 	case !strings.HasPrefix(d.JWKSURI, v.o.URL+"/"):
 		v.warn("jwks-uri", "keep the JWKS below the issuer, so that who serves one path cannot speak for another", "jwks_uri %s is not below the issuer URL", printable(d.JWKSURI))
 	default:
-		v.ok("jwks-uri", "jwks_uri is %s", d.JWKSURI)
+		v.ok("jwks-uri", "jwks_uri is %s", printable(d.JWKSURI))
 	}
 }
 
@@ -111,7 +118,7 @@ func (v *visit) checkMembers(d discovery) {
 	} {
 		for _, value := range m.need {
 			if !slices.Contains(m.have, value) {
-				v.findings = append(v.findings, Finding{"discovery-members", m.severity, fmt.Sprintf("the discovery document's %s lacks %q", m.name, value), m.otherwise})
+				v.add("discovery-members", m.severity, m.otherwise, "the discovery document's %s lacks %q", m.name, value)
 				bad = true
 				break
 			}

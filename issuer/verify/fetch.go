@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -20,7 +21,7 @@ import (
 // Bounds of a fetch.
 const (
 	maxBody = keystore.MaxMaterial
-	timeout = 10 * time.Second
+	timeout = 10 * time.Second // a Client's; a visit gives up sooner
 )
 
 // DialFunc opens a connection, as net.Dialer.DialContext does.
@@ -29,19 +30,19 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // Client fetches documents as a careful relying party does: over HTTPS only, from the named host itself (no proxy of
 // the environment), on a new connection each time, with bounds on time and size, and without following a redirect.
 type Client struct {
-	http  *http.Client
-	dial  DialFunc
-	roots *x509.CertPool
+	http *http.Client
 }
 
 // NewClient makes a Client. Nil roots are the system's, a nil dial is the network's own.
 func NewClient(roots *x509.CertPool, dial DialFunc) *Client {
+	return newClient(roots, dial, timeout)
+}
+
+func newClient(roots *x509.CertPool, dial DialFunc, timeout time.Duration) *Client {
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: timeout}).DialContext
+		dial = (&net.Dialer{}).DialContext
 	}
 	return &Client{
-		roots: roots,
-		dial:  dial,
 		http: &http.Client{
 			Timeout:       timeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -57,7 +58,7 @@ func NewClient(roots *x509.CertPool, dial DialFunc) *Client {
 
 // Answer is what a server answered, whatever the status.
 type Answer struct {
-	URL    string
+	URL    string // safe to print
 	Status int
 	Header http.Header
 	Body   []byte        // of a GET, at most 1 MiB
@@ -85,29 +86,51 @@ func (c *Client) do(ctx context.Context, method, url string) (Answer, error) {
 	start := time.Now()
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return Answer{}, fmt.Errorf("fetch %s: %w", url, cause(err))
+		return Answer{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
-		return Answer{}, fmt.Errorf("fetch %s: %w", url, cause(err))
+		return Answer{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
 	}
 	if len(body) > maxBody {
-		return Answer{}, fmt.Errorf("fetch %s: the answer is larger than %d bytes", url, maxBody)
+		return Answer{}, fmt.Errorf("fetch %s: the answer is larger than %d bytes", printable(url), maxBody)
 	}
-	return Answer{URL: url, Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start)}, nil
+	return Answer{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start)}, nil
 }
 
 // cause leaves out the method and URL that net/http puts before every error.
-func cause(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		if e.Timeout() {
-			return fmt.Errorf("no answer within %v", timeout)
-		}
-		return e.Err
+func (c *Client) cause(err error) error {
+	if isTimeout(err) {
+		return &timeoutError{c.http.Timeout}
 	}
-	return err
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	return &printableError{err}
 }
+
+// timeoutError says how long an answer was waited for.
+type timeoutError struct{ after time.Duration }
+
+func (e *timeoutError) Error() string { return fmt.Sprintf("no answer within %v", e.after) }
+
+// Timeout makes it a net.Error's.
+func (e *timeoutError) Timeout() bool { return true }
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return ok && e.Timeout()
+}
+
+// printableError keeps what a stranger's server has put into an error, such as half a header, out of the terminal.
+type printableError struct{ err error }
+
+func (e *printableError) Error() string { return printable(e.err.Error()) }
+func (e *printableError) Unwrap() error { return e.err }
 
 // check200 explains any other status.
 func (a Answer) check200() error {
@@ -160,6 +183,9 @@ func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
 }
 
 func published(issuer string, a Answer) (Published, error) {
+	if err := checkUnambiguous(a.Body, jwksMembers()); err != nil {
+		return Published{}, fmt.Errorf("%s is no sound JWKS: %w", a.URL, err)
+	}
 	keys, err := keystore.ParsePublicKeys(a.URL, a.Body)
 	return Published{Issuer: issuer, URL: a.URL, Keys: keys}, err
 }
@@ -182,13 +208,20 @@ func (c *Client) discovery(ctx context.Context, issuer string) (discovery, error
 	return parseDiscovery(a)
 }
 
-// printable keeps what a stranger's server answered from moving the cursor of a terminal, and short.
+// printable keeps what a stranger's server answered short, and keeps it from moving the cursor of a terminal or turning
+// the direction of its text.
 func printable(s string) string {
-	if len(s) > 200 {
-		s = s[:200] + "…"
+	const most = 400
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
+	return clean(s)
+}
+
+// clean is printable without a limit.
+func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r >= 0x7f && r < 0xa0 {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r

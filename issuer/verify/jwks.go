@@ -1,7 +1,8 @@
 package verify
 
 import (
-	"context"
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,28 +13,34 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// checkJWKS reads the JWKS where the discovery document says it is, and compares what newer OpenShift points to. It
-// returns the sound keys; read is false when there was no JWKS to read.
-func (v *visit) checkJWKS(ctx context.Context, d discovery) (keys []keystore.Public, read bool) {
-	if !strings.HasPrefix(d.JWKSURI, "https://") {
-		return nil, false // said already
-	}
-	a, ok := v.document(ctx, "jwks", d.JWKSURI)
+// jwksDocument is a JWKS as it was read.
+type jwksDocument struct {
+	url    string
+	keys   []keystore.Public // the sound ones
+	unread int               // how many others there are
+	broken bool              // there is something that could not be read at all
+}
+
+// checkJWKS looks at the JWKS that the discovery document points to and at the one that newer OpenShift points to. It
+// returns those that could be read.
+func (v *visit) checkJWKS(d discovery) []jwksDocument {
+	a, ok := v.document("jwks", v.look.JWKS)
 	if !ok {
-		return nil, false
+		return nil
 	}
 	set, err := parseJWKS(a)
 	if err != nil {
 		v.fail("jwks", awsNoKey, "%v", err)
-		return nil, false
+		return nil
 	}
-	keys = v.checkKeys(set)
-	v.checkAlgorithms(d, keys)
+	first := v.checkKeys("jwks-keys", a.URL, set)
+	v.published, v.read = first.keys, true
+	v.checkAlgorithms(d, first.keys)
 	v.checkHeaders("jwks", a)
-	if alias := v.o.URL + aliasPath; alias != d.JWKSURI {
-		v.checkAlias(ctx, alias, keys)
+	if alias, differs := v.checkAlias(first); differs {
+		return []jwksDocument{first, alias}
 	}
-	return keys, true
+	return []jwksDocument{first}
 }
 
 type jwk map[string]json.RawMessage
@@ -47,7 +54,16 @@ func (k jwk) text(member string) string {
 	return s
 }
 
+// jwksMembers are the names that a reader looks for.
+func jwksMembers() []string { return append([]string{"keys"}, jwkMembers()...) }
+
+// jwkMembers are the names of RFC 7517 and RFC 7518 for public keys.
+func jwkMembers() []string { return []string{"kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"} }
+
 func parseJWKS(a Answer) ([]jwk, error) {
+	if err := checkUnambiguous(a.Body, jwksMembers()); err != nil {
+		return nil, fmt.Errorf("%s is no sound JWKS: %w", a.URL, err)
+	}
 	var set struct {
 		Keys *[]jwk `json:"keys"`
 	}
@@ -60,34 +76,35 @@ func parseJWKS(a Answer) ([]jwk, error) {
 // maxOfType is what AWS reads of one key type.
 const maxOfType = 100
 
-func (v *visit) checkKeys(set []jwk) []keystore.Public {
-	var keys []keystore.Public
+func (v *visit) checkKeys(check, url string, set []jwk) jwksDocument {
+	read := jwksDocument{url: url}
 	before := len(v.findings)
 	kids, types := map[string]int{}, map[string]int{}
 	for n, k := range set {
 		kids[k.text("kid")]++
 		types[k.text("kty")]++
-		if public, ok := v.checkKey(n+1, k); ok {
-			keys = append(keys, public)
+		if public, ok := v.checkKey(check, n+1, k); ok {
+			read.keys = append(read.keys, public)
 		}
 	}
+	read.unread = len(set) - len(read.keys)
 	for _, kid := range slices.Sorted(maps.Keys(kids)) {
 		if kids[kid] > 1 && kid != "" {
-			v.fail("jwks-keys", awsNoKey+"; a key is picked by its kid alone", "%d keys have the kid %q", kids[kid], printable(kid))
+			v.fail(check, awsNoKey+"; a key is picked by its kid alone", "%d keys have the kid %q", kids[kid], printable(kid))
 		}
 	}
 	for _, kty := range slices.Sorted(maps.Keys(types)) {
 		if types[kty] > maxOfType {
-			v.fail("jwks-keys", awsNoKey+"; remove keys that sign no more", "there are %d keys of type %s; AWS reads %d", types[kty], printable(kty), maxOfType)
+			v.fail(check, awsNoKey+"; remove keys that sign no more", "there are %d keys of type %s; AWS reads %d", types[kty], printable(kty), maxOfType)
 		}
 	}
 	switch {
 	case len(set) == 0:
-		v.fail("jwks-keys", awsNoKey+"; publish a key with keypost key add", "the JWKS has no key")
-	case len(v.findings) == before:
-		v.ok("jwks-keys", "the JWKS has %s", kidList(keys))
+		v.fail(check, awsNoKey+"; publish a key with keypost key add", "%s has no key", url)
+	case len(v.findings) == before && check == "jwks-keys":
+		v.ok(check, "the JWKS has %s", kidList(read.keys))
 	}
-	return keys
+	return read
 }
 
 func kidList(keys []keystore.Public) string {
@@ -99,30 +116,30 @@ func kidList(keys []keystore.Public) string {
 }
 
 // checkKey looks at key number n.
-func (v *visit) checkKey(n int, k jwk) (keystore.Public, bool) {
+func (v *visit) checkKey(check string, n int, k jwk) (keystore.Public, bool) {
 	name := fmt.Sprintf("key %d (kid %q)", n, printable(k.text("kid")))
 	for _, m := range []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} { // RFC 7518, section 6
 		if _, ok := k[m]; ok {
-			v.fail("jwks-keys", "the signing key is public: whoever read it can sign as this cluster; take it out at once (keypost key revoke) and give the cluster a new key",
+			v.fail(check, "the signing key is public: whoever read it can sign as this cluster; take it out at once (keypost key revoke) and give the cluster a new key",
 				"%s has the private member %q", name, m)
 			return keystore.Public{}, false
 		}
 	}
 	if k.text("kid") == "" {
-		v.fail("jwks-keys", awsNoKey+"; a key is picked by its kid alone", "key %d has no kid", n)
+		v.fail(check, awsNoKey+"; a key is picked by its kid alone", "key %d has no kid", n)
 		return keystore.Public{}, false
 	}
 	public, err := parseKey(name, k)
 	if err != nil {
-		v.fail("jwks-keys", awsNoKey+" for tokens of this key", "%v", err)
+		v.fail(check, awsNoKey+" for tokens of this key", "%v", err)
 		return keystore.Public{}, false
 	}
 	if k.text("use") == "" || k.text("alg") == "" {
-		v.warn("jwks-keys", `some relying parties skip keys without "use":"sig" and "alg"`, "%s lacks use or alg", name)
+		v.warn(check, `some relying parties skip keys without "use":"sig" and "alg"`, "%s lacks use or alg", name)
 	}
 	for _, m := range slices.Sorted(maps.Keys(k)) {
-		if !slices.Contains([]string{"kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"}, m) {
-			v.warn("jwks-keys", "GCP refuses an upload with other members than those of the public key", "%s has the member %q", name, printable(m))
+		if !slices.Contains(jwkMembers(), m) {
+			v.warn(check, "GCP refuses an upload with other members than those of the public key", "%s has the member %q", name, printable(m))
 		}
 	}
 	return public, true
@@ -149,45 +166,77 @@ func (v *visit) checkAlgorithms(d discovery, keys []keystore.Public) {
 }
 
 // checkAlias compares /openid/v1/jwks: since 2026 OpenShift sets it as the cluster's own jwks_uri for an issuer that
-// is not its own.
-func (v *visit) checkAlias(ctx context.Context, url string, keys []keystore.Public) {
-	a, err := v.client.Get(ctx, url)
-	if err == nil {
-		v.answers = append(v.answers, a)
-		err = a.check200()
-	}
-	if err != nil {
-		hint := "newer OpenShift sends relying parties inside the cluster there"
-		if a.Status == http.StatusNotFound {
-			v.warn("jwks-alias", hint, "%v", err)
-			return
-		}
+// is not its own. It returns that document, and whether it has to be compared with the store by itself.
+//
+// Where there is a store to compare with, that decides whether other keys are an older copy or a stranger's.
+func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool) {
+	r := v.look.Alias
+	unread := jwksDocument{url: v.o.URL + aliasPath, broken: true}
+	hint := "newer OpenShift sends relying parties inside the cluster there"
+	switch err := r.check200(); {
+	case !r.Asked:
+		return alias, false
+	case r.Err != nil:
+		v.fail("jwks-alias", hint, "%v", r.Err)
+		return unread, true
+	case r.Status == http.StatusNotFound:
+		v.warn("jwks-alias", hint, "%v", err)
+		return alias, false
+	case err != nil:
 		v.fail("jwks-alias", hint, "%v", err)
-		return
+		return unread, true
 	}
-	set, err := parseJWKS(a)
+	set, err := parseJWKS(r.Answer)
 	if err != nil {
 		v.fail("jwks-alias", awsNoKey, "%v", err)
-		return
+		return unread, true
 	}
-	if !sameKeys(set, keys) {
-		v.fail("jwks-alias", "relying parties that read one of the two refuse tokens that the other knows; a cache in between may hold an older copy of one", "%s has other keys than jwks_uri", url)
-		return
+	if bytes.Equal(r.Body, v.look.JWKS.Body) {
+		v.ok("jwks-alias", "%s has the same keys", r.URL)
+		return alias, false
 	}
-	v.ok("jwks-alias", "%s has the same keys", url)
+	before := len(v.findings)
+	alias = v.checkKeys("jwks-alias", r.URL, set)
+	hint = "relying parties that read one of the two refuse tokens that the other knows; a cache in between may hold an older copy of one"
+	switch {
+	case !sameKeys(alias.keys, first.keys) && v.stored != nil:
+		v.warn("jwks-alias", hint, "%s has other keys than jwks_uri", r.URL)
+	case !sameKeys(alias.keys, first.keys):
+		v.fail("jwks-alias", hint, "%s has other keys than jwks_uri", r.URL)
+	case len(v.findings) == before:
+		v.ok("jwks-alias", "%s has the same keys", r.URL)
+	}
+	return alias, true
 }
 
-func sameKeys(set []jwk, keys []keystore.Public) bool {
-	same := 0
-	for _, k := range set {
-		public, err := parseKey("key", k)
-		if err != nil {
-			continue
-		}
-		if !slices.ContainsFunc(keys, public.Equal) {
-			return false
-		}
-		same++
+// sameKeys reports whether both lists have the same keys under the same IDs, in whatever order.
+func sameKeys(a, b []keystore.Public) bool {
+	in := func(list []keystore.Public) func(keystore.Public) bool {
+		return func(k keystore.Public) bool { return slices.ContainsFunc(list, k.Equal) }
 	}
-	return same == len(keys)
+	return len(a) == len(b) && !slices.ContainsFunc(a, not(in(b))) && !slices.ContainsFunc(b, not(in(a)))
+}
+
+func not(f func(keystore.Public) bool) func(keystore.Public) bool {
+	return func(k keystore.Public) bool { return !f(k) }
+}
+
+// checkSameKeys compares the addresses with each other where there is no store to compare each of them with.
+func (r *report) checkSameKeys(visits []*visit) {
+	visits = slices.DeleteFunc(slices.Clone(visits), func(v *visit) bool { return !v.read })
+	if len(visits) < 2 || visits[0].stored != nil {
+		return
+	}
+	var have []string
+	same := true
+	for _, v := range visits {
+		have = append(have, v.look.Address+" has "+cmp.Or(kidList(v.published), "none"))
+		same = same && sameKeys(v.published, visits[0].published)
+	}
+	if same {
+		r.ok("same-keys", "all addresses publish the same keys")
+		return
+	}
+	r.fail("same-keys", "a cache may hold an older copy, or somebody else answers at one of them: compare with the store (keypost verify NAME --store URL)",
+		"the addresses publish different keys: %s", strings.Join(have, "; "))
 }

@@ -2,76 +2,55 @@ package verify
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 )
 
-// checkTLS shakes hands twice, once for each version: AWS falls back to configured thumbprints when an issuer offers
+// checkTLS looks at one handshake for each version: AWS falls back to configured thumbprints when an issuer offers
 // TLS 1.3 only.
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
-func (v *visit) checkTLS(ctx context.Context) bool {
-	state12, err12 := v.handshake(ctx, tls.VersionTLS12)
-	state13, err13 := v.handshake(ctx, tls.VersionTLS13)
+func (v *visit) checkTLS() bool {
+	tls12, tls13 := v.look.TLS12, v.look.TLS13
+	state := tls12.State
 	switch {
-	case err12 != nil && err13 != nil:
-		v.unreachable(err12, err13)
+	case tls12.Err != nil && tls13.Err != nil:
+		v.unreachable()
 		return false
-	case err12 != nil:
-		v.fail("tls-versions", awsThumbprint+"; offer TLS 1.2 as well", "TLS 1.2 is not accepted: %v", err12)
-		state12 = state13
-	case err13 != nil:
-		v.warn("tls-versions", "offer TLS 1.3 as well", "TLS 1.3 is not accepted: %v", err13)
+	case tls12.Err != nil:
+		v.fail("tls-versions", awsThumbprint+"; offer TLS 1.2 as well", "TLS 1.2 is not accepted: %v", tls12.Err)
+		state = tls13.State
+	case tls13.Err != nil:
+		v.warn("tls-versions", "offer TLS 1.3 as well", "TLS 1.3 is not accepted: %v", tls13.Err)
 	default:
 		v.ok("tls-versions", "TLS 1.2 and 1.3 are accepted")
 	}
-	v.checkChain(state12.PeerCertificates)
-	v.checkExpiry(state12.PeerCertificates)
+	v.checkChain(state.PeerCertificates)
+	v.checkExpiry(state.PeerCertificates)
 	return true
 }
 
-func (v *visit) handshake(ctx context.Context, version uint16) (tls.ConnectionState, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	conn, err := v.client.dial(ctx, "tcp", v.address())
-	if err != nil {
-		return tls.ConnectionState{}, err
-	}
-	defer func() { _ = conn.Close() }()
-	tc := tls.Client(conn, &tls.Config{ServerName: v.url.Host(), RootCAs: v.client.roots, MinVersion: version, MaxVersion: version})
-	if err := tc.HandshakeContext(ctx); err != nil {
-		return tls.ConnectionState{}, err
-	}
-	return tc.ConnectionState(), nil
-}
-
-// address is host:port of the issuer; only development URLs have a port.
-func (v *visit) address() string {
-	authority, _, _ := strings.Cut(strings.TrimPrefix(v.o.URL, "https://"), "/")
-	if _, port, err := net.SplitHostPort(authority); err == nil {
-		return net.JoinHostPort(v.url.Host(), port)
-	}
-	return net.JoinHostPort(v.url.Host(), "443")
-}
-
-func (v *visit) unreachable(err12, err13 error) {
-	for _, err := range []error{err12, err13} {
+func (v *visit) unreachable() {
+	tls12, tls13 := v.look.TLS12.Err, v.look.TLS13.Err
+	for _, err := range []error{tls12, tls13} {
 		if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 			v.fail("tls-chain", awsNoKey+" or "+strings.TrimPrefix(awsThumbprint, "AWS STS says ")+chainHint(bad), "the certificate of %s is not trusted: %v", v.url.Host(), bad.Err)
 			return
 		}
 	}
 	hint := awsNoKey + "; check DNS, firewall and that keypostd listens there"
-	if dnsErr, ok := errors.AsType[*net.DNSError](err12); ok && dnsErr.IsNotFound {
-		hint = awsNoKey + "; the name needs a public DNS record"
+	switch dialled := v.look.Address; {
+	case isTimeout(tls12) && v.look.reached():
+		v.fail("reach", awsNoKey+"; it gives up after 5s", "%s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
+	case isTimeout(tls12):
+		v.fail("reach", hint, "%s accepts no connection for %s within %v", dialled, v.url.Host(), v.o.patience)
+	default:
+		v.fail("reach", hint, "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
 	}
-	v.fail("reach", hint, "%s cannot be reached: %v", v.address(), err12)
 }
 
 func chainHint(bad *tls.CertificateVerificationError) string {

@@ -4,9 +4,11 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -40,58 +42,156 @@ func Failed(findings []Finding) bool {
 
 // Options says whom to visit.
 type Options struct {
-	URL         string           // the issuer URL, as in a token's iss
-	Token       string           // a service account token to check against the issuer; empty for none
-	Expect      []keystore.KeyID // key IDs that must be published, as a store says; nil for none
-	RootCAs     *x509.CertPool   // nil for the system's
-	DialContext DialFunc         // nil for the network's own
-	Dev         bool             // admits what development issuers have: a port, a host without a dot
-	Now         time.Time        // zero for the present
+	URL         string         // the issuer URL, as in a token's iss
+	Token       string         // a service account token to check against the issuer; empty for none
+	Stored      StoredFunc     // reads what the published keys are compared with; nil for nothing
+	RootCAs     *x509.CertPool // nil for the system's
+	DialContext DialFunc       // nil for the network's own
+	Lookup      LookupFunc     // nil for the system's resolver
+	Connect     string         // HOST:PORT to dial in place of every address of the host; empty for those
+	Dev         bool           // admits what development issuers have: a port, a host without a dot
+	Now         time.Time      // zero for the present
+
+	patience time.Duration             // for one answer
+	hasRoute func(address string) bool // to it
 }
 
-// Issuer visits an issuer and returns what it found, in the order in which a relying party would come across it. A
-// check that could not be made because an earlier one failed is left out.
-func Issuer(ctx context.Context, o Options) []Finding {
+// complete fills in what was left to the system.
+func (o Options) complete() Options {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
 	}
-	v := &visit{o: o, client: NewClient(o.RootCAs, o.DialContext)}
-	if !v.checkURL() || !v.checkTLS(ctx) {
-		return v.findings
+	if o.DialContext == nil {
+		o.DialContext = (&net.Dialer{}).DialContext
 	}
-	d := v.checkDiscovery(ctx)
-	keys, read := v.checkJWKS(ctx, d)
-	if read {
-		v.checkExpected(keys)
+	if o.Lookup == nil {
+		o.Lookup = lookup
 	}
-	v.checkHead(ctx)
-	v.checkSpeed()
-	v.checkSharedCache()
-	if o.Token != "" && read {
-		v.checkToken(keys)
+	if o.patience == 0 {
+		o.patience = patience
 	}
-	return v.findings
+	if o.hasRoute == nil {
+		o.hasRoute = hasRoute
+	}
+	return o
 }
 
-// visit is one call of Issuer.
-type visit struct {
+// Issuer visits an issuer at each of its addresses and returns what it found, in the order in which a relying party
+// would come across it. A check that could not be made because an earlier one failed is left out, except for the
+// comparison with the store: that one fails then.
+func Issuer(ctx context.Context, o Options) []Finding {
+	r := &report{o: o.complete()}
+	if !r.checkURL() {
+		r.notCompared()
+		return r.findings
+	}
+	all, err := r.o.looks(ctx, r.url)
+	if err != nil {
+		r.fail("reach", awsNoKey+"; the name needs a public DNS record", "%s cannot be looked up: %v", r.url.Host(), err)
+		r.notCompared()
+		return r.findings
+	}
+	looks := r.checkAddresses(all)
+	if len(looks) == 0 {
+		r.notCompared()
+		return r.findings
+	}
+	stored := r.readStore(ctx) // after the answers: a key added in between is no stranger's
+	var visits []*visit
+	for _, l := range looks {
+		v := &visit{report: report{o: r.o, url: r.url}, look: l, stored: stored}
+		v.judge()
+		visits = append(visits, v)
+	}
+	r.merge(visits)
+	r.checkSameKeys(visits)
+	r.checkSpeed(looks)
+	r.checkSharedCache(looks)
+	r.arrange()
+	return r.findings
+}
+
+// report collects findings.
+type report struct {
 	o        Options
 	url      keystore.IssuerURL
-	client   *Client
-	answers  []Answer
 	findings []Finding
 }
 
-func (v *visit) ok(check, format string, args ...any) {
-	v.findings = append(v.findings, Finding{Check: check, Severity: OK, Message: fmt.Sprintf(format, args...)})
+func (r *report) add(check string, severity Severity, hint, format string, args ...any) {
+	r.findings = append(r.findings, Finding{Check: check, Severity: severity, Message: clean(fmt.Sprintf(format, args...)), Hint: clean(hint)})
 }
 
-func (v *visit) warn(check, hint, format string, args ...any) {
-	v.findings = append(v.findings, Finding{Check: check, Severity: Warn, Message: fmt.Sprintf(format, args...), Hint: hint})
+func (r *report) ok(check, format string, args ...any) { r.add(check, OK, "", format, args...) }
+
+func (r *report) warn(check, hint, format string, args ...any) {
+	r.add(check, Warn, hint, format, args...)
 }
 
-func (v *visit) fail(check, hint, format string, args ...any) {
-	v.findings = append(v.findings, Finding{Check: check, Severity: Fail, Message: fmt.Sprintf(format, args...), Hint: hint})
+func (r *report) fail(check, hint, format string, args ...any) {
+	r.add(check, Fail, hint, format, args...)
+}
+
+// visit judges what one address answered.
+type visit struct {
+	report
+	look      Look
+	stored    *keystore.KeySet  // what the store has; nil when there is nothing to compare with
+	published []keystore.Public // at jwks_uri
+	read      bool              // jwks_uri answered with a JWKS
+}
+
+func (v *visit) judge() {
+	if !v.checkTLS() {
+		v.checkStored(nil)
+		return
+	}
+	d := v.checkDiscovery()
+	sets := v.checkJWKS(d)
+	v.checkStored(sets)
+	v.checkHead()
+	if v.o.Token != "" && v.read {
+		v.checkToken(v.published)
+	}
+}
+
+// merge says what all addresses have in common once, and of all else at which address it was.
+func (r *report) merge(visits []*visit) {
+	at := map[Finding][]string{}
+	var all []Finding
+	for _, v := range visits {
+		for _, f := range v.findings {
+			if at[f] == nil {
+				all = append(all, f)
+			}
+			if !slices.Contains(at[f], v.look.Address) {
+				at[f] = append(at[f], v.look.Address)
+			}
+		}
+	}
+	for _, f := range all {
+		if where := at[f]; len(where) < len(visits) && !strings.Contains(f.Message, where[0]) {
+			f.Message = "at " + list(where) + ": " + f.Message
+		}
+		r.findings = append(r.findings, f)
+	}
+}
+
+// checks are the names of all checks in the order in which a relying party comes across them.
+func checks() []string {
+	return []string{
+		"url", "addresses", "reach", "tls-versions", "tls-chain", "tls-expiry",
+		"discovery", "issuer", "jwks-uri", "discovery-members", "discovery-headers",
+		"jwks", "jwks-keys", "jwks-headers", "jwks-alias", "same-keys", "stored-keys", "head", "speed", "shared-cache",
+		"token-form", "token-issuer", "token-kid", "token-signature", "token-time", "token-claims",
+	}
+}
+
+func (r *report) arrange() {
+	order := checks()
+	slices.SortStableFunc(r.findings, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(order, a.Check), slices.Index(order, b.Check))
+	})
 }
 
 // What AWS STS says (AssumeRoleWithWebIdentity), for hints. It does not say more than this, whatever the cause.
@@ -101,61 +201,34 @@ const (
 	awsThumbprint = `AWS STS says "OpenIDConnect provider's HTTPS certificate doesn't match configured thumbprint"`
 )
 
-func (v *visit) checkURL() bool {
-	u, err := keystore.ParseIssuerURL(v.o.URL, false)
+func (r *report) checkURL() bool {
+	u, err := keystore.ParseIssuerURL(r.o.URL, false)
 	if err == nil {
-		v.url = u
-		v.ok("url", "%s is a URL that every cloud accepts", u)
+		r.url = u
+		r.ok("url", "%s is a URL that every cloud accepts", u)
 		return true
 	}
 	hint := "no cloud accepts it; issue tokens under another URL (kube-apiserver --service-account-issuer)"
-	u, devErr := keystore.ParseIssuerURL(v.o.URL, true)
+	u, devErr := keystore.ParseIssuerURL(r.o.URL, true)
 	if devErr != nil {
-		v.fail("url", hint, "%v", err)
+		r.fail("url", hint, "%v", err)
 		return false
 	}
-	v.url = u
-	if v.o.Dev {
-		v.ok("url", "%s is a development URL", u)
+	r.url = u
+	if r.o.Dev {
+		r.ok("url", "%s is a development URL", u)
 		return true
 	}
-	v.fail("url", hint+"; for a development issuer say --dev", "%v", err)
+	r.fail("url", hint+"; for a development issuer say --dev", "%v", err)
 	return true
 }
 
-// checkExpected compares what is published with what a store says should be.
-func (v *visit) checkExpected(published []keystore.Public) {
-	if v.o.Expect == nil {
-		return
-	}
-	var missing, extra []string
-	for _, id := range v.o.Expect {
-		if !slices.ContainsFunc(published, func(k keystore.Public) bool { return k.ID() == id }) {
-			missing = append(missing, string(id))
-		}
-	}
-	for _, k := range published {
-		if !slices.Contains(v.o.Expect, k.ID()) {
-			extra = append(extra, string(k.ID()))
-		}
-	}
-	if len(missing) > 0 {
-		v.fail("stored-keys", "a cache may still hold an older copy, or keypostd rejects the key set: see its log and keypost issuer list --admin", "the store has keys that are not published: %s", strings.Join(missing, ", "))
-	}
-	if len(extra) > 0 {
-		v.warn("stored-keys", "a cache may still hold an older copy; if it stays, decide with keypost issuer accept", "keys are published that the store has not: %s", strings.Join(extra, ", "))
-	}
-	if len(missing)+len(extra) == 0 {
-		v.ok("stored-keys", "the published keys are those of the store")
-	}
-}
-
 // checkHead does what ccoctl does to compute a thumbprint: it only needs a TLS handshake and any answer.
-func (v *visit) checkHead(ctx context.Context) {
-	a, err := v.client.Head(ctx, v.o.URL)
-	switch {
-	case err != nil:
-		v.warn("head", "ccoctl cannot compute the thumbprint of the issuer", "HEAD %s: %v", v.o.URL, err)
+func (v *visit) checkHead() {
+	switch a := v.look.Head; {
+	case !a.Asked:
+	case a.Err != nil:
+		v.warn("head", "ccoctl cannot compute the thumbprint of the issuer", "HEAD %s: %v", v.o.URL, a.Err)
 	case a.Status >= 500:
 		v.warn("head", "ccoctl is content with any answer; others are not", "HEAD %s answers %d", v.o.URL, a.Status)
 	default:
@@ -163,30 +236,25 @@ func (v *visit) checkHead(ctx context.Context) {
 	}
 }
 
-// Bounds on answers. AWS gives up after five seconds.
-//
-// Source: https://repost.aws/knowledge-center/iam-sts-invalididentitytoken
-const (
-	tooSlow = 5 * time.Second
-	slow    = time.Second
-)
+// slow is what a relying party notices. An answer that takes longer than its patience fails by itself.
+const slow = time.Second
 
-func (v *visit) checkSpeed() {
+func (r *report) checkSpeed(looks []Look) {
 	var slowest Answer
-	for _, a := range v.answers {
-		if a.Took >= slowest.Took {
-			slowest = a
+	for _, l := range looks {
+		for _, a := range l.replies() {
+			if a.Took >= slowest.Took {
+				slowest = a
+			}
 		}
 	}
 	took := slowest.Took.Round(time.Millisecond)
 	switch {
-	case len(v.answers) == 0:
-	case slowest.Took > tooSlow:
-		v.fail("speed", awsNoKey+" when an answer takes more than 5 s", "%s took %v", slowest.URL, took)
+	case slowest.URL == "":
 	case slowest.Took > slow:
-		v.warn("speed", "AWS STS gives up after 5 s", "%s took %v", slowest.URL, took)
+		r.warn("speed", "AWS STS gives up after 5s", "%s took %v", slowest.URL, took)
 	default:
-		v.ok("speed", "the slowest answer took %v over a new connection", took)
+		r.ok("speed", "the slowest answer took %v over a new connection", took)
 	}
 }
 
@@ -206,13 +274,13 @@ func SharedCache(a Answer) string {
 	return ""
 }
 
-func (v *visit) checkSharedCache() {
-	for _, a := range v.answers {
-		if seen := SharedCache(a); seen != "" {
-			v.findings = append(v.findings, Finding{Check: "shared-cache", Severity: OK,
-				Message: "a shared cache answered (" + seen + ")",
-				Hint:    "say how long it may hold a copy with keypost issuer set NAME --edge-hold"})
-			return
+func (r *report) checkSharedCache(looks []Look) {
+	for _, l := range looks {
+		for _, a := range l.replies() {
+			if seen := SharedCache(a); seen != "" {
+				r.add("shared-cache", OK, "say how long it may hold a copy with keypost issuer set NAME --edge-hold", "a shared cache answered (%s)", seen)
+				return
+			}
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -38,6 +38,8 @@ type world struct {
 	tls       *tls.Config
 	pki       *pki
 	options   Options
+	stored    keystore.KeySet // what the store has: the first key, as long as no test changes it
+	storeErr  error
 
 	signer *ecdsa.PrivateKey
 	kid    string
@@ -66,8 +68,44 @@ func newWorld(t *testing.T) *world {
 		"iss": testIssuer, "sub": "system:serviceaccount:default:app", "aud": []string{"sts.amazonaws.com"},
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 	}
-	w.options = Options{URL: testIssuer, RootCAs: p.pool()}
+	w.stored = newSet(t, w.signer)
+	w.options = Options{
+		URL: testIssuer, RootCAs: p.pool(), Stored: func(context.Context) (keystore.KeySet, error) { return w.stored, w.storeErr },
+		Lookup:   func(context.Context, string) ([]netip.Addr, error) { return addrs("192.0.2.1"), nil },
+		hasRoute: func(string) bool { return true },
+	}
 	return w
+}
+
+func addrs(list ...string) []netip.Addr {
+	var all []netip.Addr
+	for _, a := range list {
+		all = append(all, netip.MustParseAddr(a))
+	}
+	return all
+}
+
+// longAgo is when the world's keys were published: no cache remembers the time before.
+func longAgo() time.Time { return time.Now().Add(-30 * 24 * time.Hour) }
+
+func newSet(t *testing.T, signers ...*ecdsa.PrivateKey) keystore.KeySet {
+	t.Helper()
+	var keys []keystore.Public
+	for _, k := range signers {
+		keys = append(keys, public(t, k))
+	}
+	s, err := keystore.New(keystore.Change{At: longAgo()}, keystore.Spec{
+		Name: "prod-a", Issuers: []string{testIssuer}, Keys: keys, Policy: keystore.Policy{RelyingParties: []string{"aws"}},
+	})
+	check(t, err)
+	return s
+}
+
+func public(t *testing.T, k *ecdsa.PrivateKey) keystore.Public {
+	t.Helper()
+	p, err := keystore.NewPublic(k.Public())
+	check(t, err)
+	return p
 }
 
 func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
@@ -106,7 +144,7 @@ func (w *world) start(t *testing.T) {
 	address := server.Listener.Addr().String()
 	if w.options.DialContext == nil {
 		w.options.DialContext = func(ctx context.Context, network, asked string) (net.Conn, error) {
-			if !strings.HasPrefix(asked, "oidc.example.com:") && !strings.HasPrefix(asked, "localhost:") {
+			if host, _, _ := net.SplitHostPort(asked); host != "192.0.2.1" && host != "oidc.example.com" {
 				t.Errorf("connection to %s", asked)
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -155,12 +193,10 @@ func newECKey(t *testing.T) *ecdsa.PrivateKey {
 
 func publicJWK(t *testing.T, k *ecdsa.PrivateKey) member {
 	t.Helper()
-	p, err := keystore.NewPublic(k.Public())
-	check(t, err)
 	point, err := k.PublicKey.Bytes()
 	check(t, err)
 	b64 := base64.RawURLEncoding.EncodeToString
-	return member{"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": string(p.ID()), "x": b64(point[1:33]), "y": b64(point[33:])}
+	return member{"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": string(public(t, k).ID()), "x": b64(point[1:33]), "y": b64(point[33:])}
 }
 
 // pki is a root, an intermediate and a leaf for oidc.example.com and localhost.

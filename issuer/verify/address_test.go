@@ -1,0 +1,292 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// places makes the world answer at several addresses: each dials what its function says, or the world itself.
+func (w *world) places(t *testing.T, list map[string]DialFunc) {
+	t.Helper()
+	var ips []netip.Addr
+	for ip := range list {
+		ips = append(ips, netip.MustParseAddr(ip))
+	}
+	w.start(t)
+	own := w.options.DialContext
+	w.options.Lookup = func(context.Context, string) ([]netip.Addr, error) { return ips, nil }
+	w.options.DialContext = func(ctx context.Context, network, asked string) (net.Conn, error) {
+		ip, _, err := net.SplitHostPort(asked)
+		if dial := list[ip]; err == nil && dial != nil {
+			return dial(ctx, network, asked)
+		}
+		return own(ctx, network, "192.0.2.1:443")
+	}
+}
+
+// impostor serves the world's documents with its certificate, changed.
+func (w *world) impostor(t *testing.T, path string, change func() any) DialFunc {
+	t.Helper()
+	body := mustJSON(t, change())
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if path == "" && strings.Contains(r.URL.Path, "s") && r.URL.Path != "/prod-a"+discoveryPath || r.URL.Path == "/prod-a"+path {
+			for k, v := range w.header {
+				rw.Header()[k] = v
+			}
+			_, _ = rw.Write(body)
+			return
+		}
+		w.serve(rw, r)
+	}))
+	server.TLS = w.tls
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return to(server.Listener.Addr().String())
+}
+
+func to(address string) DialFunc {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+}
+
+func refusing(err syscall.Errno) DialFunc {
+	return func(_ context.Context, network, asked string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+}
+
+// silent accepts and says nothing.
+func silent(t *testing.T) DialFunc {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return to(l.Addr().String())
+}
+
+// dropping lets every packet vanish.
+func dropping(ctx context.Context, _, _ string) (net.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func findings(t *testing.T, w *world) string {
+	t.Helper()
+	var lines []string
+	for _, f := range Issuer(t.Context(), w.options) {
+		lines = append(lines, string(f.Severity)+" "+f.Check+" "+f.Message)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestEveryAddressIsAsked(t *testing.T) {
+	const b, six = "198.51.100.7", "2001:db8::7"
+	stranger := func(t *testing.T, w *world) any {
+		return member{"keys": append([]member{publicJWK(t, newECKey(t))}, w.jwks...)}
+	}
+	for _, tt := range []struct {
+		name  string
+		make  func(t *testing.T, w *world)
+		want  []string
+		never []string
+	}{
+		{"all the same", func(t *testing.T, w *world) { w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: nil, six: nil}) },
+			[]string{"ok addresses oidc.example.com was asked at 192.0.2.1:443, 198.51.100.7:443 and [2001:db8::7]:443", "\nok stored-keys the published"},
+			[]string{"\nfail", "\nwarn", "at 198"}},
+		{"an impostor at one, with a store", func(t *testing.T, w *world) {
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, "/keys.json", func() any { return stranger(t, w) })})
+		}, []string{"fail stored-keys at 198.51.100.7:443: https://oidc.example.com/prod-a/keys.json has the key ", "ok stored-keys at 192.0.2.1:443: the published"}, nil},
+		{"an impostor at one, on the other path", func(t *testing.T, w *world) {
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, six: w.impostor(t, aliasPath, func() any { return stranger(t, w) })})
+		}, []string{"fail stored-keys at [2001:db8::7]:443: https://oidc.example.com/prod-a/openid/v1/jwks has the key "}, nil},
+		{"an impostor at one, without a store", func(t *testing.T, w *world) {
+			w.options.Stored = nil
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, "", func() any { return stranger(t, w) })})
+		}, []string{"fail same-keys the addresses publish different keys: 192.0.2.1:443 has ", "; 198.51.100.7:443 has "}, nil},
+		{"another issuer's document at one", func(t *testing.T, w *world) {
+			other := member{}
+			check(t, json.Unmarshal(mustJSON(t, w.discovery), &other))
+			other["issuer"] = testIssuer + "-b"
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, discoveryPath, func() any { return other })})
+		}, []string{"fail issuer at 198.51.100.7:443: ", "ok issuer at 192.0.2.1:443: "}, nil},
+		{"nobody at one", func(t *testing.T, w *world) {
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: refusing(syscall.ECONNREFUSED)})
+		}, []string{"fail reach 198.51.100.7:443 cannot be reached for oidc.example.com: ", "fail stored-keys at 198.51.100.7:443: nothing could be compared"}, nil},
+		{"no route for IPv6", func(t *testing.T, w *world) {
+			w.options.hasRoute = func(address string) bool { return !isIPv6(address) }
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
+		}, []string{"ok addresses oidc.example.com was asked at 192.0.2.1:443\n", "warn addresses not seen: oidc.example.com at [2001:db8::7]:443, because this machine has no route for IPv6"}, []string{"\nfail", "reach"}},
+		{"no route for anything", func(t *testing.T, w *world) {
+			w.options.hasRoute = func(string) bool { return false }
+			w.places(t, map[string]DialFunc{six: refusing(syscall.ENETUNREACH)})
+		}, []string{"fail addresses not seen: ", "fail stored-keys nothing could be compared"}, []string{"ok addresses"}},
+		{"unreachable, says somebody on the way", func(t *testing.T, w *world) {
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, six: refusing(syscall.ENETUNREACH)})
+		}, []string{"fail reach [2001:db8::7]:443 cannot be reached"}, []string{"not seen"}},
+		{"no route for one of two", func(t *testing.T, w *world) {
+			w.options.hasRoute = func(address string) bool { return address != b+":443" }
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: refusing(syscall.ENETUNREACH)})
+		}, []string{"fail reach 198.51.100.7:443 cannot be reached"}, []string{"not seen"}},
+		{"the same address twice", func(t *testing.T, w *world) {
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, "::ffff:192.0.2.1": nil})
+		}, []string{"was asked at 192.0.2.1:443\n"}, []string{"\nfail"}},
+		{"a development server on one of two loopback addresses", func(t *testing.T, w *world) {
+			w.options.Dev = true
+			w.places(t, map[string]DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
+		}, []string{"was asked at 127.0.0.1:443; nothing listens at [::1]:443"}, []string{"\nfail"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			tt.make(t, w)
+			got := findings(t, w) + "\n"
+			for _, want := range tt.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("no %q in\n%s", want, got)
+				}
+			}
+			for _, never := range tt.never {
+				if strings.Contains(got, never) {
+					t.Errorf("%q in\n%s", never, got)
+				}
+			}
+		})
+	}
+}
+
+// TestSilence: AWS gives up after five seconds, and so does a visit; it says where and does not wait for each answer.
+func TestSilence(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		make       func(t *testing.T, w *world)
+	}{
+		{"no TLS", "fail reach 127.0.0.1:19999 accepts connections but does not answer for oidc.example.com within 300ms", func(t *testing.T, w *world) {
+			w.options.Connect, w.options.DialContext = "127.0.0.1:19999", silent(t)
+		}},
+		{"no connection", "fail reach 192.0.2.1:443 accepts no connection for oidc.example.com within 300ms", func(_ *testing.T, w *world) { w.options.DialContext = dropping }},
+		{"no document", "fail discovery fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 300ms", func(t *testing.T, w *world) {
+			w.hang(discoveryPath)
+		}},
+		{"no keys", "fail jwks fetch https://oidc.example.com/prod-a/keys.json: no answer within 300ms", func(t *testing.T, w *world) { w.hang("/keys.json") }},
+		{"no second path", "fail jwks-alias fetch https://oidc.example.com/prod-a/openid/v1/jwks: no answer within 300ms", func(t *testing.T, w *world) { w.hang(aliasPath) }},
+		{"no name", "fail reach oidc.example.com cannot be looked up: ", func(_ *testing.T, w *world) {
+			w.options.Lookup = func(ctx context.Context, _ string) ([]netip.Addr, error) { <-ctx.Done(); return nil, ctx.Err() }
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.options.patience = 300 * time.Millisecond
+			tt.make(t, w)
+			w.start(t)
+			start := time.Now()
+			got := findings(t, w)
+			if took := time.Since(start); took > 4*w.options.patience {
+				t.Errorf("took %v", took)
+			}
+			if !strings.Contains(got, tt.want) || !strings.Contains(got, "fail stored-keys ") {
+				t.Errorf("no %q in\n%s", tt.want, got)
+			}
+		})
+	}
+}
+
+// hang lets requests for a document wait until whoever asked has gone.
+func (w *world) hang(path string) {
+	w.replace["/prod-a"+path] = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+}
+
+// TestManyAddresses: a host with more addresses than anybody needs costs a bounded number of connections at once and a
+// bounded time, and an address that was not asked is no success.
+func TestManyAddresses(t *testing.T) {
+	w := newWorld(t)
+	w.options.patience = 100 * time.Millisecond
+	var now, most atomic.Int32
+	w.options.DialContext = func(ctx context.Context, network, asked string) (net.Conn, error) {
+		most.Store(max(most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		return dropping(ctx, network, asked)
+	}
+	list := func(n int) func(context.Context, string) ([]netip.Addr, error) {
+		return func(context.Context, string) (all []netip.Addr, err error) {
+			for i := range n {
+				all = append(all, netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}))
+			}
+			return all, nil
+		}
+	}
+	w.options.Lookup = list(20)
+	start := time.Now()
+	got := findings(t, w)
+	if took := time.Since(start); took > 20*w.options.patience || most.Load() > 2*atOnce {
+		t.Errorf("took %v with %d connections at once", took, most.Load())
+	}
+	if strings.Count(got, "fail reach ") != 20 {
+		t.Errorf("20 silent addresses:\n%s", got)
+	}
+	w.options.Lookup = list(200)
+	if got := findings(t, w); !strings.Contains(got, "fail addresses not seen: 168 further addresses") {
+		t.Errorf("200 addresses:\n%s", got)
+	}
+}
+
+// TestConnectAsksOnlyThere: with --connect nothing else is looked up or dialled.
+func TestConnectAsksOnlyThere(t *testing.T) {
+	w := newWorld(t)
+	w.options.Connect = "192.0.2.1:8443"
+	w.options.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+		t.Errorf("looked up %s", host)
+		return nil, nil
+	}
+	w.discovery["jwks_uri"] = "https://elsewhere.example.com/keys.json"
+	w.start(t)
+	if got := findings(t, w); !strings.Contains(got, "ok addresses oidc.example.com was asked at 192.0.2.1:8443 and nowhere else") || strings.Contains(got, "reach") {
+		t.Error(got)
+	}
+}
+
+// TestChecksAreNamed: scripts go by the names, so every finding's is in the list.
+func TestChecksAreNamed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range checks() {
+		if seen[name] {
+			t.Errorf("%s is listed twice", name)
+		}
+		seen[name] = true
+	}
+	w := newWorld(t)
+	w.options.Token = w.token(t)
+	w.header.Set("Age", "3")
+	for _, f := range w.visit(t) {
+		if !seen[f.Check] {
+			t.Errorf("%s is not listed", f.Check)
+		}
+	}
+}
+
+// TestNothingMovesTheTerminal: whatever the server sends, a finding has characters that can be printed.
+func TestNothingMovesTheTerminal(t *testing.T) {
+	const evil = "a\u202eb\x1b[2Jc\u2066d\u0085e\u200bf"
+	w := newWorld(t)
+	w.discovery["issuer"], w.discovery["jwks_uri"] = "https://"+evil, testIssuer+"/"+"\u202e/keys.json"
+	w.header.Set("Content-Type", "text/\u202ehtml")
+	w.header.Set("X-Cache", "\u202ehit")
+	w.replace["/prod-a/\u202e/keys.json"] = func(rw http.ResponseWriter, r *http.Request) { r.URL.Path = "/prod-a/keys.json"; w.serve(rw, r) }
+	w.jwks[0]["kid"], w.jwks[0]["\u2067more"] = evil, evil
+	w.alias = []member{{"kty": evil, "kid": evil}}
+	w.options.Token = w.token(t)
+	for _, f := range w.visit(t) {
+		if strings.ContainsFunc(f.Message+f.Hint, func(r rune) bool { return clean(string(r)) != string(r) }) {
+			t.Errorf("%+q", f)
+		}
+	}
+}

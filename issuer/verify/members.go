@@ -1,0 +1,93 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// checkUnambiguous refuses JSON that two relying parties may read differently. Of a member that occurs twice some take the
+// first and some the last; some take "KEYS" for "keys" and some do not. Whoever publishes such a document can show one
+// key to whoever checks and another to whoever trusts. known are the names that a reader looks for.
+func checkUnambiguous(data []byte, known []string) error {
+	spelling := map[string]string{}
+	for _, name := range known {
+		spelling[fold(name)] = name
+	}
+	w := memberWalk{decoder: json.NewDecoder(bytes.NewReader(data)), spelling: spelling}
+	for {
+		token, err := w.decoder.Token()
+		if err != nil {
+			return nil // the end, or what the reader that follows refuses
+		}
+		if err := w.step(token); err != nil {
+			return err
+		}
+	}
+}
+
+// memberWalk reads a JSON text token by token.
+type memberWalk struct {
+	decoder  *json.Decoder
+	spelling map[string]string // of the known names, by folded name
+	open     []container       // the objects and lists around the next token
+}
+
+// container is an object or a list that has been entered.
+type container struct {
+	names map[string]string // the members so far, by folded name; nil in a list
+	value bool              // in an object: the next token is a value, not a name
+}
+
+func (w *memberWalk) step(token json.Token) error {
+	switch token {
+	case json.Delim('{'):
+		w.open = append(w.open, container{names: map[string]string{}})
+		return nil
+	case json.Delim('['):
+		w.open = append(w.open, container{})
+		return nil
+	case json.Delim('}'), json.Delim(']'):
+		w.open = w.open[:len(w.open)-1]
+	}
+	if len(w.open) == 0 {
+		return nil
+	}
+	in := &w.open[len(w.open)-1]
+	name, isString := token.(string)
+	if in.names == nil || in.value || !isString {
+		in.value = false
+		return nil
+	}
+	in.value = true
+	return w.enter(in, name)
+}
+
+func (w *memberWalk) enter(in *container, name string) error {
+	folded := fold(name)
+	other, twice := in.names[folded]
+	known, isKnown := w.spelling[folded]
+	in.names[folded] = name
+	switch {
+	case twice && other == name:
+		return fmt.Errorf("it has the member %q twice in one object, and relying parties disagree on which of them counts", printable(name))
+	case twice:
+		return fmt.Errorf("it has the members %q and %q in one object, and relying parties disagree on whether they are the same", printable(other), printable(name))
+	case isKnown && known != name:
+		return fmt.Errorf("it has the member %q, which some relying parties read as %q and others ignore", printable(name), known)
+	}
+	return nil
+}
+
+// fold maps names that differ in case only to one: each character becomes the smallest of those that count as equal.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		smallest := r
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			smallest = min(smallest, other)
+		}
+		return smallest
+	}, name)
+}

@@ -1,0 +1,34 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestUnambiguous(t *testing.T) {
+	for _, tt := range []struct{ name, body, want string }{
+		{"sound", `{"keys":[{"kid":"a","n":"x"},{"kid":"b","n":"y"}],"more":{"kid":1}}`, ""},
+		{"a value that looks like a name", `{"kid":"keys","alg":"keys","use":["keys","keys"]}`, ""},
+		{"no object", `["a","a"]`, ""},
+		{"scalar", `7`, ""},
+		{"twice", `{"keys":[],"keys":[]}`, `"keys" twice`},
+		{"twice, far apart", `{"keys":[{"a":{"b":[1]}}],"x":{},"keys":[]}`, `"keys" twice`},
+		{"twice inside a key", `{"keys":[{"kid":"a","n":"x","n":"y"}]}`, `"n" twice`},
+		{"twice after escapes", `{"keys":[],"k\u0065ys":[]}`, `"keys" twice`},
+		{"an unknown one twice", `{"keys":[],"x":1,"x":2}`, `"x" twice`},
+		{"other case beside it", `{"keys":[],"KEYS":[]}`, `"keys" and "KEYS"`},
+		{"other case alone", `{"Keys":[]}`, `"Keys", which some relying parties read as "keys"`},
+		{"Kelvin sign", `{"keys":[],"\u212Aeys":[]}`, "\"keys\" and \"\u212Aeys\""},
+		{"long s alone", `{"key\u017F":[]}`, "\"key\u017F\", which some relying parties read as \"keys\""},
+		{"deep", `{"keys":[{"x":[[{"kid":1,"KID":2}]]}]}`, `"kid" and "KID"`},
+		{"cut short, which the reader that follows refuses", `{"keys":[`, ""},
+		{"text direction", `{"a\u202e":1,"a\u202e":2}`, `"a?" twice`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := checkUnambiguous([]byte(tt.body), []string{"keys", "kid", "n"})
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}

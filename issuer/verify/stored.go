@@ -1,0 +1,182 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// StoredFunc reads the key set that an issuer's published keys are compared with. It wraps [ErrNotStored] when the
+// store knows no such issuer.
+type StoredFunc func(context.Context) (keystore.KeySet, error)
+
+// ErrNotStored says that a store has no key set with the issuer URL: there is nothing to compare with.
+var ErrNotStored = errors.New("the store has no key set with this issuer URL")
+
+// Hints of the comparison.
+const (
+	strangerHint = "tokens signed with it are accepted wherever this issuer is trusted: somebody else answers for your issuer, or publishes a key of theirs." +
+		" First take what serves it out of reach (DNS record, CDN, host) and replace the TLS key; until that is done deny this issuer in the trust policies of the clouds." +
+		" Make sure also that --store names the store that is published"
+	kidHint     = "a relying party picks the key by the kid that a token names, and the cluster's tokens name another; find out what changed the document on its way"
+	missingHint = "keypostd may reject the key set (see its log and keypost issuer list --admin), the mirror may be behind, or somebody else answers with an older document; tokens signed with the key are refused"
+	goneHint    = "tokens signed with it are still accepted; purge the CDN, look for a host that serves an older document, and see that keypostd and its mirror are up to date"
+	staleHint   = "look again after that time"
+)
+
+// notCompared says that there was nothing to compare.
+func (r *report) notCompared() {
+	if r.o.Stored == nil {
+		r.noStore("no store was given, so nothing says whether the published keys are yours")
+		return
+	}
+	r.fail("stored-keys", "repair what fails above, and look again", "nothing could be compared with the store: no JWKS could be read at %s", r.o.URL)
+}
+
+func (r *report) noStore(message string) {
+	r.warn("stored-keys", "somebody who answers in your place would pass: compare with keypost verify NAME --store URL", "%s", message)
+}
+
+// readStore returns nil, with a finding, when there is nothing to compare with.
+func (r *report) readStore(ctx context.Context) *keystore.KeySet {
+	if r.o.Stored == nil {
+		r.notCompared()
+		return nil
+	}
+	set, err := r.o.Stored(ctx)
+	hint := "the comparison could not be made; repair the store, and look again"
+	switch {
+	case errors.Is(err, ErrNotStored):
+		r.noStore("nothing was compared: " + err.Error())
+	case err != nil:
+		r.fail("stored-keys", hint, "nothing was compared with the store: %v", err)
+	case set.Withdrawn():
+		r.fail("stored-keys", hint, "nothing was compared: key set %q was withdrawn at %s", set.Name(), stamp(set.WithdrawnAt()))
+	case !slices.ContainsFunc(set.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == r.o.URL }):
+		r.fail("stored-keys", hint, "nothing was compared: key set %q does not have the issuer URL %s", set.Name(), r.o.URL)
+	default:
+		return &set
+	}
+	return nil
+}
+
+// checkStored compares what one address publishes with what the store says should be, key by key and by their
+// material: a kid is a name that anybody can give to a key.
+func (v *visit) checkStored(documents []jwksDocument) {
+	if v.stored == nil {
+		return // said by readStore
+	}
+	if len(documents) == 0 {
+		v.notCompared()
+		return
+	}
+	before := len(v.findings)
+	for _, d := range documents {
+		v.compare(d)
+	}
+	if len(v.findings) == before {
+		v.ok("stored-keys", "the published keys are those of key set %q, compared by their material", v.stored.Name())
+	}
+}
+
+func (v *visit) compare(d jwksDocument) {
+	if d.broken {
+		v.fail("stored-keys", "repair it, and look again", "%s could not be read, so it was not compared with key set %q", d.url, v.stored.Name())
+		return
+	}
+	if d.unread > 0 {
+		v.fail("stored-keys", strangerHint, "%s has keys (%d) that cannot be read, and so not compared with key set %q", d.url, d.unread, v.stored.Name())
+	}
+	for _, k := range d.keys {
+		v.comparePublished(d.url, k)
+	}
+	for _, k := range v.stored.Keys() {
+		if !slices.ContainsFunc(d.keys, func(p keystore.Public) bool { return p.Fingerprint() == k.Fingerprint() }) {
+			v.missing(d.url, k)
+		}
+	}
+}
+
+// comparePublished says what is wrong with a published key, if anything.
+func (v *visit) comparePublished(url string, p keystore.Public) {
+	name := v.stored.Name()
+	if k, is := v.storedWith(p); is {
+		switch {
+		case p.ID() != k.ID():
+			v.fail("stored-keys", kidHint, "%s has the key %s of key set %q under another kid, %s", url, k.ID(), name, p.ID())
+		case p.Alg() != k.Alg():
+			v.fail("stored-keys", "relying parties refuse its tokens; find out what changed the document on its way", "%s says that key %s is for %s; key set %q says %s", url, k.ID(), p.Alg(), name, k.Alg())
+		}
+		return
+	}
+	g, gone := v.goneWith(p)
+	_, used := v.stored.Key(p.ID())
+	usedOnce := slices.ContainsFunc(v.stored.Gone(), func(g keystore.Gone) bool { return g.ID == p.ID() })
+	switch {
+	case gone && g.ID == p.ID():
+		v.stillPublished(url, g)
+	case gone:
+		v.fail("stored-keys", strangerHint, "%s has the key %s, which is gone from key set %q (%s at %s), under another kid, %s", url, g.ID, name, g.Why, stamp(g.At), p.ID())
+	case used || usedOnce:
+		v.fail("stored-keys", strangerHint, "%s has another key under the kid %s than key set %q (its SHA-256 is %s)", url, p.ID(), name, p.Fingerprint())
+	default:
+		v.fail("stored-keys", strangerHint, "%s has the key %s (%s, SHA-256 %s), which key set %q neither has nor had", url, p.ID(), p.Alg(), p.Fingerprint(), name)
+	}
+}
+
+// stillPublished is about a key that has left: a cache that obeys may hand out a document with it for some time.
+func (v *visit) stillPublished(url string, g keystore.Gone) {
+	until := v.stored.CopiesUntil(g.At)
+	if v.o.Now.After(until) {
+		v.fail("stored-keys", goneHint, "%s still has key %s, which is gone from key set %q (%s at %s), although no cache may hold it since %s",
+			url, g.ID, v.stored.Name(), g.Why, stamp(g.At), stamp(until))
+		return
+	}
+	v.warn("stored-keys", "purge the CDN to be sooner; "+staleHint, "%s still has key %s, which is gone (%s at %s): it is still cached until %s", url, g.ID, g.Why, stamp(g.At), stamp(until))
+}
+
+// missing is about a stored key that is not published.
+func (v *visit) missing(url string, k keystore.Key) {
+	until := v.stored.CopiesUntil(k.PublishedAt)
+	if v.o.Now.After(until) {
+		v.fail("stored-keys", missingHint, "%s lacks the %s key %s of key set %q, published at %s, although no cache may hold an older copy since %s",
+			url, k.State, k.ID(), v.stored.Name(), stamp(k.PublishedAt), stamp(until))
+		return
+	}
+	v.warn("stored-keys", "tokens signed with it are refused until then; "+staleHint, "%s lacks the %s key %s, published at %s: caches may still hold an older copy until %s",
+		url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
+}
+
+func (v *visit) storedWith(p keystore.Public) (keystore.Key, bool) {
+	keys := v.stored.Keys()
+	i := slices.IndexFunc(keys, func(k keystore.Key) bool { return p.Fingerprint() == k.Fingerprint() })
+	if i < 0 {
+		return keystore.Key{}, false
+	}
+	return keys[i], true
+}
+
+// goneWith returns the line that a key with p's material left, under p's key ID if it had that one.
+func (v *visit) goneWith(p keystore.Public) (keystore.Gone, bool) {
+	lines := v.stored.Gone()
+	same := func(g keystore.Gone) bool {
+		f, known := g.Material()
+		return known && f == p.Fingerprint()
+	}
+	i := slices.IndexFunc(lines, same)
+	if i < 0 {
+		return keystore.Gone{}, false
+	}
+	for _, g := range lines {
+		_, known := g.Material() // versions before the fingerprint left an imported key two lines
+		if g.ID == p.ID() && (!known || same(g)) {
+			return g, true
+		}
+	}
+	return lines[i], true
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,254 @@
+package verify
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// ago is a change in the world's key set some time ago.
+func ago(d time.Duration) keystore.Change {
+	return keystore.Change{At: time.Now().Add(-d), By: "test", Why: "test", Force: true}
+}
+
+// store changes the stored key set.
+func (w *world) store(t *testing.T, step func(s keystore.KeySet) (keystore.KeySet, error)) {
+	t.Helper()
+	s, err := step(w.stored)
+	check(t, err)
+	w.stored = s
+}
+
+func (w *world) storeKey(t *testing.T, at time.Duration, k *ecdsa.PrivateKey) {
+	t.Helper()
+	w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(at), public(t, k)) })
+}
+
+func (w *world) revoke(t *testing.T, at time.Duration, id keystore.KeyID) {
+	t.Helper()
+	w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Revoke(ago(at), id, keystore.Last{LeaveEmpty: true})
+	})
+}
+
+// under is a JWK with another member.
+func under(key member, name string, value any) member {
+	other := maps.Clone(key)
+	other[name] = value
+	return other
+}
+
+// rsaJWK is a published RSA key under any kid.
+func rsaJWK(t *testing.T, k *rsa.PrivateKey, kid, alg string) member {
+	t.Helper()
+	raw, err := json.Marshal(jose.JSONWebKey{Key: k.Public(), KeyID: kid, Algorithm: alg, Use: "sig"})
+	check(t, err)
+	var m member
+	check(t, json.Unmarshal(raw, &m))
+	return m
+}
+
+func newRSAKey(t *testing.T) *rsa.PrivateKey {
+	t.Helper()
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	check(t, err)
+	return k
+}
+
+const (
+	fresh = 10 * time.Minute    // caches may still hold a copy from before
+	stale = 10 * 24 * time.Hour // none may
+)
+
+// TestImpostor: whoever answers with other key material fails, however it names its keys.
+func TestImpostor(t *testing.T) {
+	runDefects(t, []defect{
+		{"same kid, another key", func(t *testing.T, w *world) {
+			w.jwks = []member{under(publicJWK(t, newECKey(t)), "kid", w.kid)}
+		}, "stored-keys", Fail, "has another key under the kid "},
+		{"same kid, another RSA modulus", func(t *testing.T, w *world) {
+			theirs := rsaJWK(t, newRSAKey(t), "imported", "RS256")
+			mine, err := keystore.ParsePublicKeys("test", mustJSON(t, rsaJWK(t, newRSAKey(t), "imported", "RS256")))
+			check(t, err)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(stale), mine[0]) })
+			w.jwks = append(w.jwks, theirs)
+		}, "stored-keys", Fail, "has another key under the kid imported"},
+		{"a key more", func(t *testing.T, w *world) { w.jwks = append(w.jwks, publicJWK(t, newECKey(t))) }, "stored-keys", Fail, "neither has nor had"},
+		{"a key more on the other path", func(t *testing.T, w *world) {
+			w.alias = append([]member{publicJWK(t, newECKey(t))}, w.jwks...)
+		}, "stored-keys", Fail, aliasPath + " has the key "},
+		{"a key less on the other path", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, stale, k)
+			w.alias, w.jwks = w.jwks, append([]member{publicJWK(t, k)}, w.jwks...)
+		}, "stored-keys", Fail, aliasPath + " lacks the next key"},
+		{"a key less", func(t *testing.T, w *world) { w.storeKey(t, stale, newECKey(t)) }, "stored-keys", Fail, "although no cache may hold an older copy since"},
+		{"no key at all", func(_ *testing.T, w *world) { w.jwks = []member{} }, "stored-keys", Fail, "lacks the active key"},
+		{"a revoked key back", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, stale+time.Hour, k)
+			w.revoke(t, stale, public(t, k).ID())
+			w.jwks = append(w.jwks, publicJWK(t, k))
+		}, "stored-keys", Fail, "which is gone from key set"},
+		{"a revoked key back under another kid", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, time.Hour, k)
+			w.revoke(t, fresh, public(t, k).ID())
+			w.jwks = append(w.jwks, under(publicJWK(t, k), "kid", "harmless"))
+		}, "stored-keys", Fail, "under another kid, harmless"},
+		{"another key under the kid of a gone one", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, time.Hour, k)
+			w.revoke(t, fresh, public(t, k).ID())
+			w.jwks = append(w.jwks, under(publicJWK(t, newECKey(t)), "kid", string(public(t, k).ID())))
+		}, "stored-keys", Fail, "has another key under the kid"},
+		{"another kid", func(_ *testing.T, w *world) { w.jwks[0]["kid"] = "x" }, "stored-keys", Fail, "under another kid, x"},
+		{"another alg", func(t *testing.T, w *world) {
+			raw := rsaJWK(t, newRSAKey(t), "r", "RS256")
+			mine, err := keystore.ParsePublicKeys("test", mustJSON(t, raw))
+			check(t, err)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(stale), mine[0]) })
+			w.jwks = append(w.jwks, under(raw, "alg", "RS512"))
+		}, "stored-keys", Fail, "is for RS512"},
+		{"the same key under a second kid", func(_ *testing.T, w *world) { w.jwks = append(w.jwks, under(w.jwks[0], "kid", "second")) }, "stored-keys", Fail, "under another kid, second"},
+		{"a key that cannot be read", func(_ *testing.T, w *world) {
+			w.jwks = append(w.jwks, member{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"})
+		}, "stored-keys", Fail, "keys (1) that cannot be read"},
+		{"a key that cannot be read on the other path", func(_ *testing.T, w *world) {
+			w.alias = append([]member{{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}}, w.jwks...)
+		}, "stored-keys", Fail, aliasPath + " has keys (1) that cannot be read"},
+		{"a private key on the other path", func(_ *testing.T, w *world) { w.alias = []member{under(w.jwks[0], "d", "AAAA")} }, "jwks-alias", Fail, `private member "d"`},
+		{"another issuer's documents", func(t *testing.T, w *world) {
+			w.discovery["issuer"] = "https://oidc.example.com/prod-b"
+			w.jwks = []member{publicJWK(t, newECKey(t))}
+		}, "issuer", Fail, "prod-b"},
+	})
+}
+
+// TestAmbiguousDocuments: what two relying parties may read differently is not judged by what we read.
+func TestAmbiguousDocuments(t *testing.T) {
+	body := func(path, format string) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			text := strings.NewReplacer("MINE", string(mustJSON(t, w.jwks[0])), "THEIRS", string(mustJSON(t, publicJWK(t, newECKey(t)))),
+				"REST", strings.Trim(string(mustJSON(t, w.discovery)), "{}")).Replace(format)
+			w.replace["/prod-a"+path] = answer(200, "Content-Type: application/json", text)
+		}
+	}
+	runDefects(t, []defect{
+		{"two lists", body("/keys.json", `{"keys":[THEIRS],"keys":[MINE]}`), "jwks", Fail, `"keys" twice`},
+		{"two lists make no comparison", body("/keys.json", `{"keys":[THEIRS],"keys":[MINE]}`), "stored-keys", Fail, "nothing could be compared"},
+		{"two spellings", body("/keys.json", `{"keys":[THEIRS],"KEYS":[MINE]}`), "jwks", Fail, `"keys" and "KEYS"`},
+		{"two spellings on the other path", body(aliasPath, `{"KEYS":[THEIRS],"keys":[MINE]}`), "jwks-alias", Fail, `"KEYS", which`},
+		{"two spellings on the other path make no comparison", body(aliasPath, `{"keys":[MINE],"KEYS":[THEIRS]}`), "stored-keys", Fail, aliasPath + " could not be read"},
+		{"another spelling", body("/keys.json", `{"Keys":[MINE]}`), "jwks", Fail, `"Keys"`},
+		{"two issuers", body(discoveryPath, `{"issuer":"https://evil.example.com",REST}`), "discovery", Fail, `"issuer" twice`},
+		{"two addresses of the JWKS", body(discoveryPath, `{"JWKS_URI":"https://evil.example.com/keys",REST}`), "discovery", Fail, `"JWKS_URI", which`},
+	})
+}
+
+func mustJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	check(t, err)
+	return raw
+}
+
+// TestHonest: what caches that obey hand out during a rotation fails nobody's check.
+func TestHonest(t *testing.T) {
+	runDefects(t, []defect{
+		{"as stored", func(*testing.T, *world) {}, "stored-keys", OK, `those of key set "prod-a"`},
+		{"a key just added", func(t *testing.T, w *world) { w.storeKey(t, fresh, newECKey(t)) }, "stored-keys", Warn, "caches may still hold an older copy until"},
+		{"a key just added, seen on one path", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, fresh, k)
+			w.alias, w.jwks = w.jwks, append([]member{publicJWK(t, k)}, w.jwks...)
+		}, "jwks-alias", Warn, "other keys than jwks_uri"},
+		{"a key just revoked", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, time.Hour, k)
+			w.revoke(t, fresh, public(t, k).ID())
+			w.jwks = append(w.jwks, publicJWK(t, k))
+		}, "stored-keys", Warn, "still cached until"},
+		{"an imported key just revoked", func(t *testing.T, w *world) {
+			raw := rsaJWK(t, newRSAKey(t), "imported", "RS256")
+			keys, err := keystore.ParsePublicKeys("test", mustJSON(t, raw))
+			check(t, err)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(time.Hour), keys[0]) })
+			w.revoke(t, fresh, "imported")
+			w.jwks = append(w.jwks, raw)
+		}, "stored-keys", Warn, "still cached until"},
+		{"the other order and form", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, stale, k)
+			w.jwks = append(w.jwks, publicJWK(t, k))
+			w.alias = []member{w.jwks[1], w.jwks[0]}
+		}, "jwks-alias", OK, "the same keys"},
+		{"no store", func(_ *testing.T, w *world) { w.options.Stored = nil }, "stored-keys", Warn, "no store was given"},
+		{"a store without the issuer", func(_ *testing.T, w *world) { w.storeErr = ErrNotStored }, "stored-keys", Warn, "no key set with this issuer URL"},
+	})
+}
+
+// TestNothingCompared: a store that was given and could not be compared with is a failure, whatever the reason.
+func TestNothingCompared(t *testing.T) {
+	runDefects(t, []defect{
+		{"the store fails", func(_ *testing.T, w *world) { w.storeErr = errors.New("access denied") }, "stored-keys", Fail, "access denied"},
+		{"withdrawn", func(t *testing.T, w *world) {
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(ago(fresh)) })
+		}, "stored-keys", Fail, "was withdrawn"},
+		{"another URL by now", func(t *testing.T, w *world) {
+			s, err := keystore.New(ago(fresh), keystore.Spec{Name: "prod-a", Issuers: []string{testIssuer + "-2"}, Keys: []keystore.Public{public(t, w.signer)}})
+			check(t, err)
+			w.stored = s
+		}, "stored-keys", Fail, "does not have the issuer URL"},
+		{"no answer", func(_ *testing.T, w *world) { w.replace["/prod-a/keys.json"] = answer(503, "", "") }, "stored-keys", Fail, "no JWKS could be read"},
+		{"no answer on the other path", func(_ *testing.T, w *world) { w.replace["/prod-a"+aliasPath] = answer(503, "", "") }, "stored-keys", Fail, aliasPath + " could not be read"},
+		{"no discovery document", func(_ *testing.T, w *world) { w.replace["/prod-a"+discoveryPath] = answer(404, "", "") }, "stored-keys", Fail, "no JWKS could be read"},
+		{"no trust", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).pool() }, "stored-keys", Fail, "no JWKS could be read"},
+		{"no sound URL", func(_ *testing.T, w *world) { w.options.URL = "http://oidc.example.com" }, "stored-keys", Fail, "no JWKS could be read"},
+	})
+}
+
+// TestStoreReadAfterwards: a rotation while the issuer is being asked makes no impostor of the new key.
+func TestStoreReadAfterwards(t *testing.T) {
+	w := newWorld(t)
+	k := newECKey(t)
+	w.jwks = append(w.jwks, publicJWK(t, k))
+	served, order := w.options.Stored, []string{}
+	w.replace["/prod-a/keys.json"] = func(rw http.ResponseWriter, r *http.Request) {
+		order = append(order, "fetched")
+		delete(w.replace, r.URL.Path)
+		w.serve(rw, r)
+	}
+	w.options.Stored = func(ctx context.Context) (keystore.KeySet, error) {
+		order = append(order, "stored")
+		w.storeKey(t, time.Second, k)
+		return served(ctx)
+	}
+	if findings := w.visit(t); Failed(findings) || !slices.Equal(order, []string{"fetched", "stored"}) {
+		t.Errorf("%q, findings %+v", order, findings)
+	}
+}
+
+// TestStrangersAreNoHint: nobody is told to take a stranger's key into the store.
+func TestStrangersAreNoHint(t *testing.T) {
+	w := newWorld(t)
+	w.jwks = append(w.jwks, publicJWK(t, newECKey(t)))
+	for _, f := range w.visit(t) {
+		if strings.Contains(f.Hint+f.Message, "accept NAME") || strings.Contains(f.Hint, "issuer accept") || strings.Contains(f.Hint, "key add") && f.Severity == Fail {
+			t.Errorf("%+v", f)
+		}
+	}
+}
