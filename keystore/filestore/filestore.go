@@ -85,6 +85,9 @@ func (s *Store) Dir() string { return s.dir }
 
 const (
 	suffix  = ".yaml"
+	// maxFileName is the longest file name that file systems take, in bytes.
+	maxFileName = 255
+
 	mistake = ".yml" // a name that people expect to work; listed under its whole file name, so that it shows
 )
 
@@ -103,7 +106,7 @@ func nameOf(base string) (keystore.Name, bool) {
 // file returns the path of n's document; ok is false when no file of this store can have that name, such as one that
 // leads out of the directory.
 func (s *Store) file(n keystore.Name) (path string, ok bool) {
-	if n == "" || n[0] == '.' || strings.ContainsAny(string(n), "/\x00") {
+	if n == "" || n[0] == '.' || strings.ContainsAny(string(n), "/\x00") || len(n)+len(suffix) > maxFileName {
 		return "", false
 	}
 	if strings.HasSuffix(string(n), mistake) {
