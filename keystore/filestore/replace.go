@@ -233,9 +233,7 @@ func openLock(ctx context.Context, path string) (*os.File, error) {
 	for try := 1; ; try++ {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 		if err == nil {
-			if err := shareLock(f, filepath.Dir(path)); err != nil {
-				return nil, errors.Join(err, f.Close())
-			}
+			shareLock(f, filepath.Dir(path))
 			return f, nil
 		}
 		if !errors.Is(err, fs.ErrPermission) || try == lockTries {
@@ -250,17 +248,14 @@ func openLock(ctx context.Context, path string) (*os.File, error) {
 }
 
 // shareLock gives a lock of this user's the group of the directory, and the rights that group and others have to write
-// there. Where the group cannot be given, as to somebody who is not in it, it gets no rights.
-func shareLock(f *os.File, dir string) error {
+// there. Where the group cannot be given, as to somebody who is not in it, it gets no rights. A file system that knows
+// no modes keeps what it has: this user can write.
+func shareLock(f *os.File, dir string) {
 	var lock, parent unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(int(f.Fd()), &lock) }); err != nil {
-		return &os.PathError{Op: "fstat", Path: f.Name(), Err: err}
-	}
-	if err := retry(func() error { return unix.Stat(dir, &parent) }); err != nil {
-		return &os.PathError{Op: "stat", Path: dir, Err: err}
-	}
-	if int(lock.Uid) != os.Geteuid() {
-		return nil
+	errLock := retry(func() error { return unix.Fstat(int(f.Fd()), &lock) })
+	errDir := retry(func() error { return unix.Stat(dir, &parent) })
+	if errLock != nil || errDir != nil || int(lock.Uid) != os.Geteuid() {
+		return
 	}
 	mode := os.FileMode(0o600)
 	inGroup := lock.Gid == parent.Gid || f.Chown(-1, int(parent.Gid)) == nil
@@ -270,8 +265,7 @@ func shareLock(f *os.File, dir string) error {
 	if parent.Mode&unix.S_IWOTH != 0 {
 		mode |= 0o066
 	}
-	if os.FileMode(lock.Mode).Perm() == mode {
-		return nil
+	if os.FileMode(lock.Mode).Perm() != mode {
+		_ = f.Chmod(mode)
 	}
-	return f.Chmod(mode)
 }
