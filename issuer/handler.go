@@ -17,11 +17,15 @@ import (
 type Handler struct {
 	snapshot func() *Snapshot
 	aliases  map[string]string
-	counters [kinds][len(statuses)]prometheus.Counter
+	counters [kinds]map[int]prometheus.Counter // by status; of every answer that is given
 	requests *prometheus.CounterVec
 }
 
-var statuses = [...]int{http.StatusOK, http.StatusNotModified, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusServiceUnavailable}
+// The statuses of answers: with a document, and without one.
+var (
+	foundStatuses  = [...]int{http.StatusOK, http.StatusNotModified}
+	absentStatuses = [...]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusServiceUnavailable}
+)
 
 // NewHandler serves what snapshot returns. aliases maps host names under which a CDN reaches this server to the host
 // of the issuer URLs; both in lower case without a port.
@@ -31,13 +35,20 @@ func NewHandler(snapshot func() *Snapshot, aliases map[string]string) *Handler {
 		Help: "Requests on the public listener, by the document they asked for and the status of the answer.",
 	}, []string{"document", "code"})}
 	for k := range kinds {
-		for i, code := range statuses {
-			if found := code < http.StatusBadRequest; found == (k != kindNone) {
-				h.counters[k][i] = h.requests.WithLabelValues(kindNames[k], strconv.Itoa(code))
-			}
+		statuses := foundStatuses[:]
+		if k == kindNone {
+			statuses = absentStatuses[:]
+		}
+		h.counters[k] = map[int]prometheus.Counter{}
+		for _, status := range statuses {
+			h.counters[k][status] = h.counter(k, status)
 		}
 	}
 	return h
+}
+
+func (h *Handler) counter(k kind, status int) prometheus.Counter {
+	return h.requests.WithLabelValues(kindNames[k], strconv.Itoa(status))
 }
 
 // Describe and Collect make the Handler a prometheus.Collector of its request counter.
@@ -48,12 +59,17 @@ func (h *Handler) Collect(ch chan<- prometheus.Metric) { h.requests.Collect(ch) 
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	k, status := h.answer(w, r)
-	for i, s := range statuses {
-		if s == status {
-			h.counters[k][i].Inc()
-		}
+	h.count(h.answer(w, r))
+}
+
+// count also counts an answer that nobody foresaw: a mistake in this package is to show in a metric, not as a panic or
+// as a request that never was.
+func (h *Handler) count(k kind, status int) {
+	c := h.counters[k][status]
+	if c == nil {
+		c = h.counter(k, status)
 	}
+	c.Inc()
 }
 
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (kind, int) {

@@ -321,3 +321,17 @@ keypost_http_requests_total{code="503",document="none"} 0
 		t.Error(err)
 	}
 }
+
+// A status that no answer has today is counted all the same, and is no panic.
+func TestEveryStatusIsCounted(t *testing.T) {
+	h := NewHandler(func() *Snapshot { return nil }, nil)
+	for _, tc := range []struct {
+		k      kind
+		status int
+	}{{kindNone, http.StatusOK}, {kindJWKS, http.StatusNotFound}, {kindJWKS, http.StatusTeapot}, {kindJWKS, http.StatusOK}} {
+		h.count(tc.k, tc.status)
+		if n := testutil.ToFloat64(h.counter(tc.k, tc.status)); n != 1 {
+			t.Errorf("%s with status %d is counted %v times, want once", kindNames[tc.k], tc.status, n)
+		}
+	}
+}

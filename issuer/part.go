@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"maps"
 	"runtime"
 	"slices"
 	"strconv"
@@ -20,6 +19,8 @@ type part struct {
 	slots []slot // of the cells with the same number
 	count int    // entries that are taken
 	text  string // of each issuer: host, path, ETags, JWKS, discovery document, owner
+
+	values []string // header values, which many issuers have in common
 }
 
 // cell says where an issuer's text begins. One with text 0 is free.
@@ -34,7 +35,7 @@ type slot struct {
 	host, path, owner uint8  // an issuer URL has at most 255 bytes, a name 63
 	jwks, discovery   uint32
 
-	// Where these header values are in those of the snapshot: many issuers have the same.
+	// Where these header values are in those of the part.
 	cacheControl, jwksLength, discoveryLength uint32
 
 	etags [2]string // in text: of the JWKS, of the discovery document. net/http is given slices of it
@@ -89,17 +90,17 @@ func (p *part) place(s *slot) place {
 
 func (p *part) owner(s *slot) keystore.Name { return keystore.Name(p.text[s.ownerAt():s.end()]) }
 
-// document returns one of the documents of an issuer. shared are the header values of the snapshot.
-func (p *part) document(s *slot, k kind, shared []string) Document {
-	d := Document{contentType: typeJSON, cacheControl: one(shared, int(s.cacheControl))}
+// document returns one of the documents of an issuer.
+func (p *part) document(s *slot, k kind) Document {
+	d := Document{contentType: typeJSON, cacheControl: one(p.values, int(s.cacheControl))}
 	switch k {
 	case kindRoot:
 		d.contentType = typeText
 		d.body, d.etag, d.length = rootLine, rootETag, rootLength
 	case kindDiscovery:
-		d.body, d.etag, d.length = p.text[s.discAt():s.ownerAt()], one(s.etags[:], 1), one(shared, int(s.discoveryLength))
+		d.body, d.etag, d.length = p.text[s.discAt():s.ownerAt()], one(s.etags[:], 1), one(p.values, int(s.discoveryLength))
 	default:
-		d.body, d.etag, d.length = p.text[s.jwksAt():s.discAt()], one(s.etags[:], 0), one(shared, int(s.jwksLength))
+		d.body, d.etag, d.length = p.text[s.jwksAt():s.discAt()], one(s.etags[:], 0), one(p.values, int(s.jwksLength))
 	}
 	return d
 }
@@ -109,8 +110,8 @@ func one(values []string, i int) []string { return values[i : i+1 : i+1] }
 
 // with returns a part that differs by e, all of whose places belong here; nil when nothing is left. hash is that of a
 // place, as find takes it.
-func (p *part) with(e edit, hash func(place) uint32, v *values) *part {
-	b := builder{values: v}
+func (p *part) with(e edit, hash func(place) uint32) *part {
+	b := builder{numbers: map[string]uint32{}}
 	if p != nil {
 		for i, in := range p.index {
 			s := &p.slots[i]
@@ -127,40 +128,32 @@ func (p *part) with(e edit, hash func(place) uint32, v *values) *part {
 	return b.part()
 }
 
-// values numbers header values that many documents have. It only grows: there are but a few hundred lengths.
-type values struct {
-	all   []string
-	where map[string]uint32
+// builder collects the issuers of a part. It starts with no header values, so that those of documents that are no
+// longer served do not pile up.
+type builder struct {
+	values  []string
+	numbers map[string]uint32 // of values: their indices
+	hashes  []uint32
+	slots   []slot
+	text    strings.Builder
 }
 
-func (v values) clone() values {
-	where := maps.Clone(v.where)
-	if where == nil {
-		where = map[string]uint32{}
-	}
-	return values{slices.Clip(v.all), where}
-}
-
-func (v *values) number(text string) uint32 {
-	i, ok := v.where[text]
+// number returns where a header value is in values.
+func (b *builder) number(value string) uint32 {
+	i, ok := b.numbers[value]
 	if !ok {
-		i = uint32(len(v.all)) //nolint:gosec // no more than documents
-		v.where[text], v.all = i, append(v.all, text)
+		i = uint32(len(b.values)) //nolint:gosec // at most three for each issuer
+		b.numbers[value], b.values = i, append(b.values, value)
 	}
 	return i
-}
-
-// builder collects the issuers of a part.
-type builder struct {
-	values *values
-	hashes []uint32
-	slots  []slot
-	text   strings.Builder
 }
 
 func (b *builder) keep(p *part, hash uint32, was *slot) {
 	s := *was
 	s.at = b.here()
+	for _, i := range []*uint32{&s.cacheControl, &s.jwksLength, &s.discoveryLength} {
+		*i = b.number(p.values[*i])
+	}
 	b.text.WriteString(p.text[was.at:was.end()])
 	b.hashes, b.slots = append(b.hashes, hash), append(b.slots, s)
 }
@@ -173,9 +166,9 @@ func (b *builder) add(hash uint32, at place, pg *page) {
 		at:   b.here(),
 		host: short(at.host), path: short(at.path), owner: short(string(pg.owner)),
 		jwks: length(pg.jwks.body), discovery: length(pg.discovery.body),
-		cacheControl:    b.values.number(pg.cacheControl),
-		jwksLength:      b.values.number(strconv.Itoa(len(pg.jwks.body))),
-		discoveryLength: b.values.number(strconv.Itoa(len(pg.discovery.body))),
+		cacheControl:    b.number(pg.cacheControl),
+		jwksLength:      b.number(strconv.Itoa(len(pg.jwks.body))),
+		discoveryLength: b.number(strconv.Itoa(len(pg.discovery.body))),
 	})
 	for _, s := range []string{at.host, at.path, pg.jwks.etag, pg.discovery.etag, pg.jwks.body, pg.discovery.body, string(pg.owner)} {
 		b.text.WriteString(s)
@@ -193,7 +186,7 @@ func (b *builder) part() *part {
 	for size < n+n/2 {
 		size *= 2
 	}
-	p := &part{index: make([]cell, size), slots: make([]slot, size), count: n, text: strings.Clone(b.text.String())}
+	p := &part{index: make([]cell, size), slots: make([]slot, size), count: n, text: strings.Clone(b.text.String()), values: slices.Clone(b.values)}
 	for n, s := range b.slots {
 		tags := p.text[s.etagsAt():s.jwksAt()]
 		s.etags = [2]string{tags[:etagLength], tags[etagLength:]}

@@ -17,34 +17,36 @@ func (p *Publisher) Run(ctx context.Context) error {
 }
 
 // look publishes what the watch reports without listing, where that is enough. Before the first complete listing it is
-// not: of two key sets with one URL, the one reported first would get it.
+// not: of two key sets with one URL, the one reported first would get it. After that, a listing that fails keeps no
+// change of a single key set from being served.
 func (p *Publisher) look(ctx context.Context, names ...keystore.Name) {
 	if len(names) == 0 || p.needsAll() {
-		p.refresh(ctx)
-		return
+		if err := p.refresh(ctx); err == nil || len(names) == 0 || !p.began() {
+			return
+		}
 	}
-	if all, err := p.load(ctx, names); err == nil {
-		p.publish(all, nil)
-	}
+	_ = p.take(ctx, names, nil) // the error is that of ctx
 }
 
 // refresh is Refresh where the error has been dealt with: the log and the metrics tell of it.
-func (p *Publisher) refresh(ctx context.Context) {
-	if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
+func (p *Publisher) refresh(ctx context.Context) error {
+	err := p.Refresh(ctx)
+	if err != nil && ctx.Err() == nil {
 		p.c.Log.Debug("refresh", zap.Error(err))
 	}
+	return err
 }
 
-// needsAll tells that a change of one key set is a question about others too: nothing is known of them yet, or one of
-// them waits for another to give up a URL.
+// needsAll reports whether a change of one key set is a question about others too: nothing is known of them yet, or one
+// of them waits for another to give up a URL.
 func (p *Publisher) needsAll() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
 	if p.first.IsZero() {
 		return true
 	}
 	for _, e := range p.entries {
-		if e.rejected != nil && e.rejected.Reason == URLConflict {
+		if e.is(URLConflict) {
 			return true
 		}
 	}

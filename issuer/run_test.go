@@ -73,25 +73,56 @@ func TestBrokenKeySetHoldsReadinessForFiveMinutes(t *testing.T) {
 }
 
 // An empty store is one that a mirror has not filled yet, or a volume that is not mounted: no issuer is known not to
-// exist.
+// exist, and nobody is to be sent there.
 func TestEmptyStoreIsNoAnswer(t *testing.T) {
-	b := newBench(t)
-	b.poll()
-	if err := b.Ready(); err != nil {
-		t.Fatalf("a fresh installation is never ready: %v", err)
+	for _, allowed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBenchWith(t, Config{AllowEmpty: allowed})
+			defer b.run(t.Context())()
+			time.Sleep(time.Hour)
+			if err := b.Ready(); (err == nil) != allowed || err != nil && !strings.Contains(err.Error(), "allowEmpty") {
+				t.Fatalf("allowed: %v; ready: %v", allowed, err)
+			}
+			b.refuses(urlA, http.StatusServiceUnavailable)
+			b.put(doc{name: "a", generation: 1})
+			time.Sleep(2 * batchTime)
+			if err := b.Ready(); err != nil {
+				t.Fatalf("not ready although everything is served: %v", err)
+			}
+			b.serves(urlA)
+			b.refuses(urlB, http.StatusNotFound)
+			b.store.Delete("a")
+			time.Sleep(tick)
+			b.refuses(urlB, http.StatusNotFound)
+			if err := b.Ready(); err != nil {
+				t.Fatalf("readiness was withdrawn: %v", err)
+			}
+		})
 	}
-	b.refuses(urlA, http.StatusServiceUnavailable)
-	b.put(doc{name: "a", generation: 1})
-	b.poll()
-	b.serves(urlA)
-	b.refuses(urlB, http.StatusNotFound)
-	b.store.Delete("a")
-	b.poll()
-	b.refuses(urlB, http.StatusNotFound)
 }
 
-// batch is how long a Feed collects what the watch reports.
-const batch = 100 * time.Millisecond
+// Key sets of which none can be served, as after a mistake in issuerURLs, are as good as none: a new replica must not
+// take the place of one that serves.
+func TestNothingThatCanBeServedIsNeverReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.store.Put("a", []byte("junk"))
+		b.put(doc{name: "b", generation: 1, issuers: []string{"https://elsewhere.example.com/b"}})
+		defer b.run(t.Context())()
+		time.Sleep(time.Hour)
+		if err := b.Ready(); err == nil || !strings.Contains(err.Error(), "2 of 2") {
+			t.Fatalf("Ready() = %v", err)
+		}
+		b.put(doc{name: "c", generation: 1})
+		time.Sleep(2 * batchTime)
+		if err := b.Ready(); err != nil {
+			t.Fatalf("not ready although one is served and five minutes have passed: %v", err)
+		}
+	})
+}
+
+// batchTime is how long a Feed collects what the watch reports.
+const batchTime = 100 * time.Millisecond
 
 func TestReadyAsSoonAsTheLastOneIsMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +131,7 @@ func TestReadyAsSoonAsTheLastOneIsMended(t *testing.T) {
 		defer b.run(t.Context())()
 		time.Sleep(time.Second)
 		b.put(doc{name: "a", generation: 1})
-		time.Sleep(2 * batch)
+		time.Sleep(2 * batchTime)
 		if err := b.Ready(); err != nil {
 			t.Fatal(err)
 		}
@@ -127,10 +158,10 @@ func TestChangesAreServedInBatches(t *testing.T) {
 		if changes > 1 {
 			t.Fatalf("%d snapshots within 50 ms", changes)
 		}
-		time.Sleep(batch + time.Millisecond)
+		time.Sleep(batchTime + time.Millisecond)
 		for _, s := range b.Report().Issuers {
 			if !s.Served || s.Generation != 51 {
-				t.Fatalf("%s is served at generation %d, not 51, %v after the change", s.Name, s.Generation, batch)
+				t.Fatalf("%s is served at generation %d, not 51, %v after the change", s.Name, s.Generation, batchTime)
 			}
 		}
 	})
@@ -199,7 +230,7 @@ func TestLostWatchIsToldOnceAndTriedAgain(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		b.saidOnce("info the watch on the key sets is back")
 		b.put(doc{name: "a", generation: 3, keys: []keystore.Public{key(t, 2), key(t, 3)}})
-		time.Sleep(2 * batch)
+		time.Sleep(2 * batchTime)
 		b.serves(urlA, key(t, 2), key(t, 3))
 	})
 }
@@ -233,7 +264,7 @@ func TestWatchResolvesConflicts(t *testing.T) {
 		time.Sleep(time.Second)
 		b.rejected("b", URLConflict)
 		b.store.Delete("a")
-		time.Sleep(2 * batch)
+		time.Sleep(2 * batchTime)
 		b.serves(urlShared, key(t, 2))
 	})
 }
@@ -252,6 +283,7 @@ func TestHangingStore(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		b.serves(urlA)
+		b.saidOnce("warn key sets cannot be listed")
 		stop()
 		b.silent()
 	})

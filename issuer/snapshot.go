@@ -18,7 +18,6 @@ type place struct{ host, path string }
 type Snapshot struct {
 	seed    maphash.Seed
 	parts   [shards]*part
-	values  values
 	settled bool // every issuer there is has once been read and found good: what is not here does not exist
 }
 
@@ -60,7 +59,7 @@ type edit map[place]*page
 
 // with returns a new snapshot that differs by e. Parts that e does not touch are shared.
 func (s *Snapshot) with(e edit) *Snapshot {
-	n := &Snapshot{seed: s.seed, parts: s.parts, settled: s.settled, values: s.values.clone()}
+	n := &Snapshot{seed: s.seed, parts: s.parts, settled: s.settled}
 	touched := map[uint64]edit{}
 	for at, pg := range e {
 		i := s.hash(at) % shards
@@ -70,7 +69,7 @@ func (s *Snapshot) with(e edit) *Snapshot {
 		touched[i][at] = pg
 	}
 	for i, e := range touched {
-		n.parts[i] = s.parts[i].with(e, func(at place) uint32 { return upper(s.hash(at)) }, &n.values)
+		n.parts[i] = s.parts[i].with(e, func(at place) uint32 { return upper(s.hash(at)) })
 	}
 	return n
 }
@@ -99,7 +98,7 @@ func (s *Snapshot) find(host, path string) (Document, kind) {
 	if found == nil {
 		return Document{}, kindNone
 	}
-	return p.document(found, k, s.values.all), k
+	return p.document(found, k), k
 }
 
 func split(path string) (issuerPath string, k kind) {

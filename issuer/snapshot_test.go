@@ -193,14 +193,33 @@ func TestEqualHashes(t *testing.T) {
 	for i := range 20 {
 		e[place{"oidc.example.com", fmt.Sprintf("/%d", i)}] = testPage(fmt.Sprint(i))
 	}
-	v := values{}.clone()
-	p := (*part)(nil).with(e, func(place) uint32 { return 7 }, &v)
+	p := (*part)(nil).with(e, func(place) uint32 { return 7 })
 	for at, pg := range e {
-		if found := p.find(7, at); found == nil || p.document(found, kindJWKS, v.all).body != pg.jwks.body {
+		if found := p.find(7, at); found == nil || p.document(found, kindJWKS).body != pg.jwks.body {
 			t.Errorf("%v: %+v", at, found)
 		}
 	}
 	if found := p.find(7, place{"oidc.example.com", "/20"}); found != nil {
 		t.Errorf("a place that is not there: %+v", found)
 	}
+}
+
+// What documents that are no longer served had in their headers is forgotten: a writer who changes a lifetime again and
+// again must not fill the memory.
+func TestHeaderValuesAreForgotten(t *testing.T) {
+	at := place{"oidc.example.com", "/a"}
+	s := newSnapshot().with(edit{{"oidc.example.com", "/b"}: testPage("b")})
+	for i := range 1000 {
+		s = s.with(edit{at: testPage(fmt.Sprint(i))})
+	}
+	held := 0
+	for _, p := range s.parts {
+		if p != nil {
+			held += len(p.values)
+		}
+	}
+	if held > 6 {
+		t.Errorf("%d header values for two issuers", held)
+	}
+	checkPlace(t, s, at, testPage("999"))
 }

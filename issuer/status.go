@@ -35,8 +35,8 @@ type Report struct {
 
 // Report returns the status of every key set, in order of their names.
 func (p *Publisher) Report() Report {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
 	r := Report{Complete: p.complete, Issuers: []Status{}}
 	for _, n := range slices.Sorted(maps.Keys(p.entries)) {
 		r.Issuers = append(r.Issuers, p.entries[n].status(n))
@@ -63,17 +63,20 @@ func (e *entry) status(n keystore.Name) Status {
 }
 
 // Ready is nil once every issuer of a complete listing is served, or after five minutes the rest of them. It stays
-// nil: losing the store is no reason to take a server away that serves its last good versions.
+// nil: losing the store is no reason to take a server away that serves its last good versions. A Publisher that has
+// nothing to serve is never ready unless it was told that this may be: its directory may be a volume that is not mounted,
+// and whoever is sent there instead of to another replica would find no issuer.
 func (p *Publisher) Ready() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.ready:
+	switch is := p.progress.Load(); {
+	case is.ready:
 		return nil
-	case p.first.IsZero():
+	case !is.listed:
 		return errors.New("no complete listing of the key sets yet")
+	case is.total == 0:
+		return errors.New("there is no key set, so that there may be something wrong with the directory; allowEmpty: true says that there may be none")
+	default:
+		return fmt.Errorf("%d of %d key sets cannot be served; see /issuers", is.unserved, is.total)
 	}
-	return fmt.Errorf("%d of %d key sets cannot be served; see /issuers", len(p.unserved()), len(p.entries))
 }
 
 var (
@@ -97,52 +100,55 @@ func (p *Publisher) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeBy
 
 // Collect implements prometheus.Collector.
 func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	keys, rejected := p.count()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	is := p.counted()
 	gauge(issuersDesc, float64(p.current.Load().issuers()))
 	for i, s := range states {
-		gauge(keysDesc, float64(keys[i]), string(s))
+		gauge(keysDesc, float64(is.keys[i]), string(s))
 	}
-	gauge(activeDesc, float64(p.activeSince()))
+	gauge(activeDesc, float64(is.activeSince))
 	for _, r := range reasons {
-		gauge(rejectedDesc, float64(rejected[r]), string(r))
+		gauge(rejectedDesc, float64(is.rejected[r]), string(r))
 	}
 	complete := 0.0
-	if !p.complete.IsZero() {
-		complete = float64(p.complete.UnixMilli()) / 1000
+	if !is.complete.IsZero() {
+		complete = float64(is.complete.UnixMilli()) / 1000
 	}
 	gauge(completeDesc, complete)
-	gauge(failingDesc, float64(boolToInt(p.failing)))
+	gauge(failingDesc, map[bool]float64{true: 1}[is.failing])
 }
 
-// activeSince is that of the key that has been active for the longest time, as Unix time; 0 without one.
-func (p *Publisher) activeSince() (oldest int64) {
-	for _, e := range p.entries {
-		if v := e.served; v != nil && !v.Withdrawn() && v.activeSince != 0 && (oldest == 0 || v.activeSince < oldest) {
-			oldest = v.activeSince
-		}
-	}
-	return oldest
+// counts are what the metrics say.
+type counts struct {
+	keys        [3]int
+	rejected    map[Reason]int
+	activeSince int64 // that of the key that has been active for the longest time, as Unix time; 0 without one
+	complete    time.Time
+	failing     bool
 }
 
-func (p *Publisher) count() (keys [3]int, rejected map[Reason]int) {
-	rejected = map[Reason]int{}
+// counted lets go of the lock before anybody is told: who reads metrics may be slow.
+func (p *Publisher) counted() counts {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	c := counts{rejected: map[Reason]int{}, complete: p.complete, failing: p.failing}
 	for _, e := range p.entries {
-		if e.served != nil && !e.served.Withdrawn() {
-			for i, n := range e.served.states {
-				keys[i] += n
+		if v := e.served; v != nil && !v.Withdrawn() {
+			for i, n := range v.states {
+				c.keys[i] += n
+			}
+			if v.activeSince != 0 && (c.activeSince == 0 || v.activeSince < c.activeSince) {
+				c.activeSince = v.activeSince
 			}
 		}
 		switch {
 		case e.missing:
-			rejected[Missing]++
+			c.rejected[Missing]++
 		case e.rejected != nil:
-			rejected[e.rejected.Reason]++
+			c.rejected[e.rejected.Reason]++
 		}
 	}
-	return keys, rejected
+	return c
 }

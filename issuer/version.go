@@ -1,6 +1,8 @@
 package issuer
 
 import (
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -25,24 +27,42 @@ type version struct {
 	states      [3]int // next, active, retired
 	activeSince int64  // when the longest active key became so, Unix time; 0 without an active key
 	dev         bool
+	kids        string // the key IDs, sorted, with a line feed after each
+	lastEvent   uint64 // eventDigest of the last line of history; 0 without one
 
 	// Until it is published:
 	issuers []keystore.IssuerURL
 	pages   []page // one per issuer URL; none when withdrawn
+
+	// Until the log has told of it:
+	history []keystore.Event
 }
 
 // published drops what is in the snapshot now.
 func (v *version) published() { v.issuers, v.pages = nil, nil }
 
+// told drops what is in the log now.
+func (v *version) told() {
+	if v != nil {
+		v.history = nil
+	}
+}
+
 // newVersion renders a key set.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
-	v := &version{Outline: s.Outline(), issuers: s.Issuers(), dev: s.Dev()}
+	v := &version{Outline: s.Outline(), issuers: s.Issuers(), dev: s.Dev(), history: s.History()}
+	if n := len(v.history); n > 0 {
+		v.lastEvent = eventDigest(v.history[n-1])
+	}
+	var kids strings.Builder
 	for _, k := range s.Keys() {
+		kids.WriteString(string(k.ID()) + "\n")
 		v.states[slices.Index(states[:], k.State)]++
 		if since := k.PromotedAt.Unix(); k.State == keystore.Active && (v.activeSince == 0 || since < v.activeSince) {
 			v.activeSince = since
 		}
 	}
+	v.kids = kids.String()
 	if v.Withdrawn() {
 		return v, nil
 	}
@@ -64,6 +84,21 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 }
 
 var states = [3]keystore.State{keystore.Next, keystore.Active, keystore.Retired}
+
+// eventDigest tells lines of history apart.
+func eventDigest(e keystore.Event) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%t", e.At.UnixNano(), e.By, e.What, e.Why, e.Forced)
+	return h.Sum64()
+}
+
+// kidList returns the IDs of the published keys, sorted; none of a tombstone.
+func (v *version) kidList() []string {
+	if v.kids == "" || v.Withdrawn() {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(v.kids, "\n"), "\n")
+}
 
 // keys returns how many keys are published.
 func (v *version) keys() int { return v.states[0] + v.states[1] + v.states[2] }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/awsconf"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision"
@@ -77,23 +77,11 @@ func (r *awsRun) dryRunAll(j *job) error {
 // futureProviderARN is the ARN that the provider will have, as far as it is known without a call. A partition is
 // guessed from the region, as ccoctl does.
 func (f *awsFlags) futureProviderARN() string {
-	account := awsiam.Account{ID: f.account, Partition: partition(f.region)}
+	account := awsiam.Account{ID: f.account, Partition: awsconf.Partition(f.region)}
 	if account.ID == "" {
 		account.ID = "ENTER_ACCOUNT_ID_HERE" // without <>, which JSON within JSON would make unrecognisable
 	}
 	return account.ProviderARN(f.issuerURL)
-}
-
-func partition(region string) string {
-	for _, p := range []struct{ prefix, partition string }{
-		{"us-gov-", "aws-us-gov"}, {"cn-", "aws-cn"}, {"eusc-", "aws-eusc"},
-		{"us-iso-", "aws-iso"}, {"us-isob-", "aws-iso-b"}, {"eu-isoe-", "aws-iso-e"}, {"us-isof-", "aws-iso-f"}, {"eu-isof-", "aws-iso-f"},
-	} {
-		if strings.HasPrefix(region, p.prefix) {
-			return p.partition
-		}
-	}
-	return "aws"
 }
 
 func (r *awsRun) writeProvider(j *job) error {

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -33,6 +34,16 @@ type entry struct {
 	stamp    stamp
 	settled  bool // the stamp was old enough when the bytes were read to show every later change
 	revision keystore.Revision
+}
+
+// awaitEntry is entry for a file that may hang. That one file is no reason not to list the others.
+func (s *Store) awaitEntry(ctx context.Context, n keystore.Name, before entry) (entry, error) {
+	path, _ := s.file(n)
+	e, err := await(ctx, &s.hangs, path, func() (entry, error) { return s.entry(n, before) })
+	if hanging := (*hangError)(nil); errors.As(err, &hanging) {
+		return entry{revision: weakRevision(stamp{})}, nil
+	}
+	return e, err
 }
 
 // entry returns n's entry, the one from before if the file has not been touched since.
@@ -122,6 +133,8 @@ func readOnce(d disk, path string, flag int) (content, error) {
 	switch {
 	case !before.regular():
 		return c, &unfitError{path, "is not a regular file"}
+	case before.size == 0: // never read: so is /proc/kmsg, whose reader waits for the kernel to say something
+		return c, &unfitError{path, "is empty, or no file that is stored on a disk"}
 	case before.size > keystore.MaxDocument:
 		return c, &unfitError{path, fmt.Sprintf("has %d bytes; a key set has at most %d", before.size, keystore.MaxDocument)}
 	}

@@ -33,6 +33,7 @@ type Store struct {
 	now  func() time.Time
 	seen atomic.Pointer[map[keystore.Name]entry] // what the latest List found; replaced whole
 
+	hangs   hangs
 	cleaned atomic.Int64 // when this Store last removed leftovers, in nanoseconds since 1970
 }
 
@@ -48,7 +49,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open key store %s: %w", dir, err)
 	}
-	info, err := os.Stat(abs)
+	info, err := await(context.Background(), new(hangs), abs, func() (os.FileInfo, error) { return os.Stat(abs) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("open key store %s: the directory does not exist; make it, or mount what holds it: %w", dir, fs.ErrNotExist)
@@ -60,18 +61,34 @@ func Open(dir string) (*Store, error) {
 	return newStore(abs, osDisk{}), nil
 }
 
-// Create makes dir with mode 0755 if it does not exist, within a parent that does, and opens it.
+// Create makes dir with mode 0755, whatever the umask, if it does not exist, within a parent that does, and opens it.
 func Create(dir string) (*Store, error) {
 	err := os.Mkdir(dir, 0o755) //nolint:gosec // public data, read by a server under another user
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("create key store: %w", err)
 	}
 	if err == nil {
-		if err := syncDir(osDisk{}, filepath.Dir(filepath.Clean(dir))); err != nil {
+		if err := publish(dir); err != nil {
 			return nil, fmt.Errorf("create key store %s: %w", dir, err)
 		}
 	}
 	return Open(dir)
+}
+
+// publish lets everybody read a directory that was just made, and makes it durable. A umask of 077 would hide the key
+// sets from the server. What the parent has passed on, such as setgid, stays.
+func publish(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	const readable = 0o755
+	if info.Mode()&readable != readable {
+		if err := os.Chmod(dir, info.Mode()|readable); err != nil {
+			return err
+		}
+	}
+	return syncDir(osDisk{}, filepath.Dir(filepath.Clean(dir)))
 }
 
 func newStore(dir string, d disk) *Store {
@@ -84,7 +101,10 @@ func newStore(dir string, d disk) *Store {
 func (s *Store) Dir() string { return s.dir }
 
 const (
-	suffix  = ".yaml"
+	suffix = ".yaml"
+	// maxFileName is the longest file name that file systems take, in bytes.
+	maxFileName = 255
+
 	mistake = ".yml" // a name that people expect to work; listed under its whole file name, so that it shows
 )
 
@@ -103,7 +123,7 @@ func nameOf(base string) (keystore.Name, bool) {
 // file returns the path of n's document; ok is false when no file of this store can have that name, such as one that
 // leads out of the directory.
 func (s *Store) file(n keystore.Name) (path string, ok bool) {
-	if n == "" || n[0] == '.' || strings.ContainsAny(string(n), "/\x00") {
+	if n == "" || n[0] == '.' || strings.ContainsAny(string(n), "/\x00") || len(n)+len(suffix) > maxFileName {
 		return "", false
 	}
 	if strings.HasSuffix(string(n), mistake) {
@@ -122,11 +142,11 @@ func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, key
 	if !ok {
 		return keystore.KeySet{}, "", fmt.Errorf("%w in %s", keystore.ErrNotFound, s.dir)
 	}
-	d, err := read(s.disk, path, 0)
+	d, err := s.read(ctx, path, 0)
 	var unfit *unfitError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return keystore.KeySet{}, "", s.notFound()
+		return keystore.KeySet{}, "", s.notFound(ctx)
 	case errors.As(err, &unfit):
 		return keystore.KeySet{}, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
 	case err != nil:
@@ -139,33 +159,39 @@ func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, key
 	return set, d.revision(), err
 }
 
+// read and stat are disk calls that give up on a file system that hangs.
+func (s *Store) read(ctx context.Context, path string, flag int) (content, error) {
+	return await(ctx, &s.hangs, path, func() (content, error) { return read(s.disk, path, flag) })
+}
+
+func (s *Store) stat(ctx context.Context, path string) (stamp, error) {
+	return await(ctx, &s.hangs, path, func() (stamp, error) { return s.disk.Stat(path) })
+}
+
 // notFound tells a document that is absent from a directory that is: the second is trouble, and never "no such key set".
-func (s *Store) notFound() error {
-	if _, err := s.disk.Stat(s.dir); err != nil {
+func (s *Store) notFound(ctx context.Context) error {
+	if _, err := s.stat(ctx, s.dir); err != nil {
 		return err
 	}
 	return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.dir)
 }
 
 // List names every key set with its revision. It reads only files that are new or whose size or times have changed
-// since the previous List. Files that cannot be key sets (a wrong name, a directory, too large, unreadable) are
-// listed too: Load says what is wrong with them.
+// since the previous List. Files that cannot be key sets (a wrong name, a directory, too large, unreadable) and files
+// that hang are listed too: Load says what is wrong with them.
 func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	before := *s.seen.Load()
-	names, err := s.names(before)
+	names, err := s.names(ctx, before)
 	if err != nil {
 		return nil, fmt.Errorf("list key sets: %w", err)
 	}
 	now := make(map[keystore.Name]entry, len(names))
 	revisions := make(map[keystore.Name]keystore.Revision, len(names))
 	for n := range names {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		e, err := s.entry(n, before[n])
+		e, err := s.awaitEntry(ctx, n, before[n])
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since
 		}
@@ -191,14 +217,14 @@ var errRestless = errors.New("the directory changes faster than it can be listed
 // btrfs leave files out that are renamed over another at that moment, although the name existed all the time (on tmpfs
 // under a busy writer a quarter of all readings was incomplete, by up to a third of the names). So readings add up
 // until one finds nothing new, and the names of the previous List are looked for one by one.
-func (s *Store) names(before map[keystore.Name]entry) (map[keystore.Name]struct{}, error) {
+func (s *Store) names(ctx context.Context, before map[keystore.Name]entry) (map[keystore.Name]struct{}, error) {
 	names := make(map[keystore.Name]struct{}, len(before))
 	for n := range before {
 		names[n] = struct{}{}
 	}
 	for reading := 1; reading <= maxListings; reading++ {
 		known := len(names)
-		still, err := s.addNames(names)
+		still, err := s.addNames(ctx, names)
 		if err != nil {
 			return nil, err
 		}
@@ -210,13 +236,13 @@ func (s *Store) names(before map[keystore.Name]entry) (map[keystore.Name]struct{
 }
 
 // addNames reads the directory once and tells whether it held still.
-func (s *Store) addNames(names map[keystore.Name]struct{}) (still bool, err error) {
+func (s *Store) addNames(ctx context.Context, names map[keystore.Name]struct{}) (still bool, err error) {
 	now := s.now()
-	before, err := s.disk.Stat(s.dir)
+	before, err := s.stat(ctx, s.dir)
 	if err != nil {
 		return false, err
 	}
-	bases, err := s.disk.Names(s.dir)
+	bases, err := await(ctx, &s.hangs, s.dir, func() ([]string, error) { return s.disk.Names(s.dir) })
 	if err != nil {
 		return false, err
 	}
@@ -225,6 +251,6 @@ func (s *Store) addNames(names map[keystore.Name]struct{}) (still bool, err erro
 			names[n] = struct{}{}
 		}
 	}
-	after, err := s.disk.Stat(s.dir)
+	after, err := s.stat(ctx, s.dir)
 	return before == after && before.settled(now), err
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -149,6 +150,87 @@ func TestDocumentsAreReadableByTheServer(t *testing.T) {
 	unlock()
 }
 
+// A directory that is made is readable by the server too, whatever the umask, and keeps what its parent passes on.
+func TestDirectoryIsReadableByTheServer(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	parent := t.TempDir()
+	must(t, os.Chmod(parent, 0o755|os.ModeSetgid))
+	for _, umask := range []int{0o022, 0o027, 0o077} {
+		syscall.Umask(umask)
+		dir := filepath.Join(parent, fmt.Sprint(umask))
+		if _, err := Create(dir); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o755 {
+			t.Errorf("umask %03o: the directory is %v, %v; want mode 0755 and setgid", umask, info.Mode(), err)
+		}
+	}
+}
+
+// Whoever may write the directory may take the lock, whatever the umask of the one who made it, and nobody else may.
+func TestLockIsForWhoMayWrite(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o022))
+	for _, umask := range []int{0o022, 0o077} {
+		syscall.Umask(umask)
+		for dirMode, want := range map[os.FileMode]os.FileMode{0o755: 0o600, 0o700: 0o600, 0o775: 0o660, 0o770: 0o660, 0o777: 0o666} {
+			dir := t.TempDir()
+			must(t, os.Chmod(dir, dirMode))
+			group := os.Getegid()
+			if os.Geteuid() == 0 {
+				group = 4711
+				must(t, os.Chown(dir, -1, group))
+			}
+			path := filepath.Join(dir, lockName)
+			unlock, err := lock(t.Context(), path)
+			must(t, err)
+			info, err := os.Stat(path)
+			must(t, err)
+			if gid := info.Sys().(*syscall.Stat_t).Gid; info.Mode() != want || int(gid) != group {
+				t.Errorf("umask %03o, directory %v: the lock is %v of group %d, want %v of %d", umask, dirMode, info.Mode(), gid, want, group)
+			}
+			unlock()
+		}
+	}
+}
+
+// The moment between the making of a lock and its mode is waited for by another user.
+func TestLockThatIsBeingMade(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Chmod(filepath.Dir(dir), 0o755)) //nolint:gosec // nobody goes through it
+	path := filepath.Join(dir, lockName)
+	write(t, path, "")
+	must(t, os.Chmod(path, 0))
+	go func() {
+		time.Sleep(3 * lockPause)
+		_ = os.Chmod(path, 0o666)
+	}()
+	err := asNobody(func() error {
+		unlock, err := lock(t.Context(), path)
+		if err == nil {
+			unlock()
+		}
+		return err
+	})
+	must(t, err)
+}
+
+// asNobody runs f without the rights that root has on files. Its thread is not used again.
+func asNobody(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if os.Geteuid() == 0 {
+			const nobody = 65534
+			if err := syscall.Setfsuid(nobody); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
 // A Git checkout shows key sets and nothing else.
 func TestWriterLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
@@ -177,13 +259,14 @@ func oddities(t *testing.T, dir string) []keystore.Name {
 	must(t, os.Symlink("loop.yaml", at("loop.yaml")))
 	must(t, unix.Mkfifo(at("pipe.yaml"), 0o644))
 	must(t, os.Symlink("/dev/zero", at("device.yaml")))
+	must(t, os.Symlink("/proc/uptime", at("process.yaml"))) // says that it is a regular file; /proc/kmsg does too, and blocks
 	l, err := net.Listen("unix", at("socket.yaml"))
 	if err != nil {
 		t.Logf("no socket: %v", err) // the path may be too long for one
-		return []keystore.Name{"Upper", "two words", keystore.Name(strings.Repeat("a", 64)), "mistake.yml", "empty", "large", "directory", "loop", "pipe", "device"}
+		return []keystore.Name{"Upper", "two words", keystore.Name(strings.Repeat("a", 64)), "mistake.yml", "empty", "large", "directory", "loop", "pipe", "device", "process"}
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	return []keystore.Name{"Upper", "two words", keystore.Name(strings.Repeat("a", 64)), "mistake.yml", "empty", "large", "directory", "loop", "pipe", "device", "socket"}
+	return []keystore.Name{"Upper", "two words", keystore.Name(strings.Repeat("a", 64)), "mistake.yml", "empty", "large", "directory", "loop", "pipe", "device", "process", "socket"}
 }
 
 func TestOdditiesAreListedAndBroken(t *testing.T) {

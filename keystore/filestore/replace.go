@@ -43,7 +43,7 @@ func (s *Store) Replace(ctx context.Context, n keystore.Name, old keystore.Revis
 	if len(data) > keystore.MaxDocument {
 		return "", fmt.Errorf("the document has %d bytes; at most %d can be read back", len(data), keystore.MaxDocument)
 	}
-	if err := s.notMounted(); err != nil {
+	if err := s.notMounted(ctx); err != nil {
 		return "", err
 	}
 	unlock, err := lock(ctx, filepath.Join(s.dir, lockName))
@@ -52,7 +52,7 @@ func (s *Store) Replace(ctx context.Context, n keystore.Name, old keystore.Revis
 	}
 	defer unlock()
 	path, _ := s.file(n)
-	if err := s.unchanged(path, old, set); err != nil {
+	if err := s.unchanged(ctx, path, old, set); err != nil {
 		return "", err
 	}
 	s.removeLeftovers()
@@ -63,8 +63,8 @@ func (s *Store) Replace(ctx context.Context, n keystore.Name, old keystore.Revis
 }
 
 // notMounted refuses a mounted ConfigMap by name: the error of the read-only mount alone would not say what to do.
-func (s *Store) notMounted() error {
-	_, err := s.disk.Stat(filepath.Join(s.dir, mountData))
+func (s *Store) notMounted(ctx context.Context) error {
+	_, err := s.stat(ctx, filepath.Join(s.dir, mountData))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -75,8 +75,8 @@ func (s *Store) notMounted() error {
 }
 
 // unchanged compares what is stored with what the caller knows and is about to write.
-func (s *Store) unchanged(path string, old keystore.Revision, set keystore.KeySet) error {
-	d, err := read(s.disk, path, syscall.O_NOFOLLOW)
+func (s *Store) unchanged(ctx context.Context, path string, old keystore.Revision, set keystore.KeySet) error {
+	d, err := s.read(ctx, path, syscall.O_NOFOLLOW)
 	var unfit *unfitError
 	switch {
 	case errors.Is(err, syscall.ELOOP):
@@ -202,8 +202,7 @@ func lockOnce(ctx context.Context, path string) (*os.File, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// Others may not even open it: who could lock it for reading could hold up every writer.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o660) //nolint:gosec // a group that shares the directory shares the lock
+	f, err := openLock(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -218,5 +217,55 @@ func lockOnce(ctx context.Context, path string) (*os.File, error) {
 	case <-ctx.Done():
 		go func() { <-done; _ = f.Close() }() // flock cannot be interrupted: let go as soon as it has got it
 		return nil, ctx.Err()
+	}
+}
+
+// lockTries and lockPause bound how long openLock waits for the one who has made the file to give it its mode.
+const (
+	lockTries = 10
+	lockPause = 20 * time.Millisecond
+)
+
+// openLock opens the lock, or makes it for everybody who may write the directory, whatever the umask: with a mode of its
+// own, the first user of a group that shares the directory would lock out the others. Nobody else may even open it: who
+// could lock it for reading could hold up every writer.
+func openLock(ctx context.Context, path string) (*os.File, error) {
+	for try := 1; ; try++ {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+		if err == nil {
+			shareLock(f, filepath.Dir(path))
+			return f, nil
+		}
+		if !errors.Is(err, fs.ErrPermission) || try == lockTries {
+			return nil, err
+		}
+		select { // it may have been made this moment
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// shareLock gives a lock of this user's the group of the directory, and the rights that group and others have to write
+// there. Where the group cannot be given, as to somebody who is not in it, it gets no rights. A file system that knows
+// no modes keeps what it has: this user can write.
+func shareLock(f *os.File, dir string) {
+	var lock, parent unix.Stat_t
+	errLock := retry(func() error { return unix.Fstat(int(f.Fd()), &lock) })
+	errDir := retry(func() error { return unix.Stat(dir, &parent) })
+	if errLock != nil || errDir != nil || int(lock.Uid) != os.Geteuid() {
+		return
+	}
+	mode := os.FileMode(0o600)
+	inGroup := lock.Gid == parent.Gid || f.Chown(-1, int(parent.Gid)) == nil
+	if parent.Mode&unix.S_IWGRP != 0 && inGroup {
+		mode |= 0o060
+	}
+	if parent.Mode&unix.S_IWOTH != 0 {
+		mode |= 0o066
+	}
+	if os.FileMode(lock.Mode).Perm() != mode {
+		_ = f.Chmod(mode)
 	}
 }

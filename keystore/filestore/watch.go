@@ -26,9 +26,9 @@ func (s *Store) Watch(ctx context.Context, changed func(...keystore.Name)) error
 		return fmt.Errorf("watch %s: %w", s.dir, err)
 	}
 	defer w.Close() //nolint:errcheck // nothing was written
-	was, err := s.disk.Stat(s.dir)
+	was, err := s.stat(ctx, s.dir)
 	if err == nil {
-		err = w.Add(s.dir)
+		_, err = await(ctx, &s.hangs, s.dir, func() (struct{}, error) { return struct{}{}, w.Add(s.dir) })
 	}
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", s.dir, err)
@@ -48,7 +48,7 @@ func (s *Store) Watch(ctx context.Context, changed func(...keystore.Name)) error
 				err = nil
 			}
 		case <-tick.C:
-			err = s.same(was)
+			err = s.same(ctx, was)
 		}
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", s.dir, err)
@@ -58,8 +58,8 @@ func (s *Store) Watch(ctx context.Context, changed func(...keystore.Name)) error
 
 var errReplaced = errors.New("the directory was moved, removed or replaced")
 
-func (s *Store) same(was stamp) error {
-	is, err := s.disk.Stat(s.dir)
+func (s *Store) same(ctx context.Context, was stamp) error {
+	is, err := s.stat(ctx, s.dir)
 	if err == nil && (is.dev != was.dev || is.ino != was.ino) {
 		return errReplaced
 	}

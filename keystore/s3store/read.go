@@ -85,11 +85,8 @@ func (s *Store) add(all map[keystore.Name]keystore.Revision, page *s3.ListObject
 // Load reads one key set. With a [*keystore.BrokenError] it returns the revision of the broken document, where it has
 // one, so that a caller can wait for another one.
 func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	if err := n.Check(); err != nil { // not asked for: some servers resolve "..", and it could not be a key set anyway
-		if base, ok := strings.CutSuffix(string(n), mistake); ok {
-			err = fmt.Errorf("its object is named %s%s; rename it to end in %s", base, mistake, suffix)
-		}
-		return keystore.KeySet{}, "", &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
+	if err := n.Check(); err != nil {
+		return s.misnamed(ctx, n, err)
 	}
 	data, rev, err := s.get(ctx, s.key(n))
 	var large *largeError
@@ -102,6 +99,36 @@ func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, key
 	set, err := keystore.Parse(n, data)
 	return set, rev, err
 }
+
+// misnamed answers for a name that no key set can have. It looks for such an object in the listing and never asks for
+// it: some servers resolve "..", and it could not be a key set anyway.
+func (s *Store) misnamed(ctx context.Context, n keystore.Name, why error) (keystore.KeySet, keystore.Revision, error) {
+	key := s.key(n)
+	if base, ok := strings.CutSuffix(string(n), mistake); ok {
+		why = fmt.Errorf("its object is named %s%s; rename it to end in %s", base, mistake, suffix)
+		key = s.o.dir() + string(n)
+	}
+	notFound := fmt.Errorf("%w at %s", keystore.ErrNotFound, s.o.place())
+	if listed, ok := s.nameOf(key); !ok || listed != n || len(key) > maxKey {
+		return keystore.KeySet{}, "", notFound
+	}
+	page, err := s.page(ctx, key, "")
+	if err != nil {
+		return keystore.KeySet{}, "", err
+	}
+	all := map[keystore.Name]keystore.Revision{}
+	if err := s.add(all, page); err != nil {
+		return keystore.KeySet{}, "", s.incomplete(err)
+	}
+	rev, ok := all[n] // keys are listed in their order, so that one with this whole key is on the first page
+	if !ok {
+		return keystore.KeySet{}, "", notFound
+	}
+	return keystore.KeySet{}, rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: why}
+}
+
+// maxKey is how long a key may be in S3, in bytes.
+const maxKey = 1024
 
 // largeError tells that an object can be no key set, whatever it says.
 type largeError struct {

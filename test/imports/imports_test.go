@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	"keystore":              {},
 	"keystore/filestore":    {"keystore"},
 	"keystore/kubestore":    {"keystore"},
-	"keystore/s3store":      {"keystore"},
+	"keystore/s3store":      {"keystore", "internal/awsconf"},
 	"keystore/rotation":     {"keystore"},
 	"keystore/storetest":    {"keystore"},
 	"issuer":                {"keystore"},
@@ -35,6 +35,7 @@ var rooms = map[string][]string{
 	"provision/credrequest": {},
 	"provision/awsiam":      {"provision", "issuer/verify"},
 	"provision/cluster":     {"keystore", "keystore/rotation"},
+	"internal/awsconf":      {},
 }
 
 // never says what a program must not link, directly or through others.

@@ -1,0 +1,173 @@
+package issuer
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+const (
+	forgottenLine = "a rejected key set has left the store"
+	missingLine   = "key set is missing in the store; its last good version stays served"
+)
+
+// say logs one line about a key set once the batch has been applied.
+func (b *batch) say(message string, n keystore.Name, more ...zap.Field) {
+	level := zap.InfoLevel
+	if message == missingLine {
+		level = zap.WarnLevel
+	}
+	b.sayAt(level, message, n, more...)
+}
+
+func (b *batch) sayAt(level zapcore.Level, message string, n keystore.Name, more ...zap.Field) {
+	fields := append([]zap.Field{zap.String("key_set", string(n))}, more...)
+	b.lines = append(b.lines, func() { b.p.c.Log.Log(level, message, fields...) })
+}
+
+func generationField(v *version) zap.Field { return zap.Int64("generation", v.Generation()) }
+
+// sayReady tells of everything that is published at the start, in one line and not in ten thousand. It is called with mu
+// held.
+func (b *batch) sayReady(is progress, issuers int) {
+	keys := 0
+	for _, e := range b.p.entries {
+		if e.served != nil && !e.served.Withdrawn() {
+			keys += e.served.keys()
+		}
+	}
+	b.lines = append(b.lines, func() {
+		b.p.c.Log.Info("ready: every key set of a complete listing has been read",
+			zap.Int("issuers", issuers), zap.Int("key_sets", is.total), zap.Int("keys", keys), zap.Int("unserved", is.unserved))
+	})
+}
+
+// noteChange logs at most one line: nothing when the same is true as before.
+func (b *batch) noteChange(n keystore.Name, was, now *entry) {
+	if was == nil {
+		was = &entry{}
+	}
+	switch {
+	case now.rejected != nil && (was.rejected == nil || *was.rejected != *now.rejected):
+		fields := []zap.Field{zap.String("reason", string(now.rejected.Reason)), zap.String("message", now.rejected.Message)}
+		if now.served != nil {
+			fields = append(fields, zap.Int64("served_generation", now.served.Generation()))
+		}
+		b.sayAt(zap.WarnLevel, "key set rejected; its last good version, if any, stays served", n, fields...)
+	case now.rejected == nil && now.served != was.served && (was.served == nil || was.served.Digest() != now.served.Digest()):
+		level := zap.InfoLevel
+		if b.p.first.IsZero() { // at the start everything is published
+			level = zap.DebugLevel
+		}
+		b.sayAt(level, publishedMessage(now.served), n, publishedFields(was.served, now.served)...)
+	case now.rejected == nil && (was.rejected != nil || was.missing):
+		b.say("key set is as it is served again", n, generationField(now.served))
+	}
+	now.served.told()
+}
+
+func publishedMessage(v *version) string {
+	if v.Withdrawn() {
+		return "key set withdrawn"
+	}
+	return "key set published"
+}
+
+// publishedFields say what a version changes: which keys relying parties trust from now on and which no longer, who did
+// that and why. A generation in between that this process has not seen shows in previous_generation, and in the lines of
+// history of both.
+func publishedFields(was, now *version) []zap.Field {
+	fields := []zap.Field{generationField(now), zap.Int("keys", now.keys())}
+	var before []string
+	var last uint64
+	if was != nil {
+		fields = append(fields, zap.Int64("previous_generation", was.Generation()))
+		before, last = was.kidList(), was.lastEvent
+	}
+	after := now.kidList()
+	if added := without(after, before); len(added) > 0 {
+		fields = append(fields, zap.Strings("kids_added", added))
+	}
+	if removed := without(before, after); len(removed) > 0 {
+		fields = append(fields, zap.Strings("kids_removed", removed))
+	}
+	if news := newEvents(now.history, last); len(news) > 0 {
+		fields = append(fields, zap.Array("changes", news))
+	}
+	return fields
+}
+
+// without returns those of all that are not in no. Both are sorted.
+func without(all, no []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(id string) bool {
+		_, found := slices.BinarySearch(no, id)
+		return found
+	})
+}
+
+// maxEvents bounds the lines of history that a line of the log tells, and maxText each text in it: whoever writes a key
+// set must not fill a disk.
+const (
+	maxEvents = 10
+	maxText   = 200
+)
+
+// events are lines of a key set's history as the log tells them.
+type events []keystore.Event
+
+// newEvents returns those behind the one with the given digest, at most the last few.
+func newEvents(history []keystore.Event, last uint64) events {
+	from := 0
+	for i, e := range slices.Backward(history) {
+		if eventDigest(e) == last {
+			from = i + 1
+			break
+		}
+	}
+	return history[max(from, len(history)-maxEvents):]
+}
+
+// MarshalLogArray implements zapcore.ArrayMarshaler.
+func (all events) MarshalLogArray(enc zapcore.ArrayEncoder) error {
+	for _, e := range all {
+		if err := enc.AppendObject(event(e)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type event keystore.Event
+
+// MarshalLogObject implements zapcore.ObjectMarshaler.
+func (e event) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	enc.AddString("what", plain(e.What))
+	enc.AddString("by", plain(e.By))
+	if e.Why != "" {
+		enc.AddString("why", plain(e.Why))
+	}
+	if e.Forced {
+		enc.AddBool("forced", true)
+	}
+	return nil
+}
+
+// plain makes text that somebody else has written fit for a log and the terminal that shows it: characters that are not
+// seen, or that turn the direction of writing, become a replacement character, and the rest is cut.
+func plain(text string) string {
+	runes := []rune(strings.ToValidUTF8(text, "�"))
+	if len(runes) > maxText {
+		runes = append(runes[:maxText:maxText], '…')
+	}
+	for i, r := range runes {
+		if !unicode.IsPrint(r) {
+			runes[i] = unicode.ReplacementChar
+		}
+	}
+	return string(runes)
+}

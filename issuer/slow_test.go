@@ -1,0 +1,303 @@
+package issuer
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// stuck is a fault with which operations do not end before they are let go, whatever their context says, as a system
+// call on a mount whose server is gone, or a document that is expensive to understand.
+type stuck struct {
+	which func(storetest.Op) bool
+	free  chan struct{}
+
+	mu    sync.Mutex
+	calls []keystore.Name
+}
+
+func (b *bench) stick(which func(storetest.Op) bool) *stuck {
+	s := &stuck{which: which, free: make(chan struct{})}
+	b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		if s.which(op) {
+			s.mu.Lock()
+			s.calls = append(s.calls, op.Name)
+			s.mu.Unlock()
+			<-s.free
+		}
+		return true, nil
+	})
+	return s
+}
+
+func (s *stuck) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls)
+}
+
+func loading(names ...keystore.Name) func(storetest.Op) bool {
+	return func(op storetest.Op) bool { return op.Kind == storetest.OpLoad && slices.Contains(names, op.Name) }
+}
+
+func listing(op storetest.Op) bool { return op.Kind == storetest.OpList }
+
+// A key set whose reading does not end holds up nobody else: others change, it is told of, it is not read again and
+// again, and once its reading ends it is served as it is then.
+func TestOneKeySetHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.Public{key(t, 2)}})
+		stop := b.run(t.Context())
+		time.Sleep(time.Second)
+		b.said()
+		hang := b.stick(loading("a"))
+		b.put(doc{name: "a", generation: 2, keys: []keystore.Public{key(t, 1), key(t, 3)}})
+		b.put(doc{name: "b", generation: 2, gone: []keystore.Public{key(t, 2)}}) // in the same batch
+		time.Sleep(batchTime + 2*stall)
+		b.serves(urlB)
+		b.saidOnce("info key set published b")
+
+		time.Sleep(patience)
+		b.rejected("a", Unreadable)
+		b.saidOnce("warn key set rejected; its last good version, if any, stays served a unreadable")
+		for generation := range int64(100) {
+			b.put(doc{name: "b", generation: 3 + generation, gone: []keystore.Public{key(t, 2)}})
+			time.Sleep(batchTime + time.Millisecond)
+			if is := b.Report().Issuers[1].Generation; is != 3+generation {
+				t.Fatalf("b is served at generation %d, not %d, %v after the change", is, 3+generation, batchTime)
+			}
+		}
+		b.put(doc{name: "a", generation: 3, keys: []keystore.Public{key(t, 1), key(t, 3)}})
+		time.Sleep(time.Hour)
+		b.serves(urlA, key(t, 1))
+		if err := b.Ready(); err != nil {
+			t.Errorf("unready: %v", err)
+		}
+		if n := hang.count(); n != 1 {
+			t.Errorf("%d readings hang, want one", n)
+		}
+		if age := time.Since(b.Report().Complete); age > 2*defaultPoll {
+			t.Errorf("the last complete reading was %v ago", age)
+		}
+		b.said()
+
+		b.store.Inject(nil)
+		close(hang.free)
+		synctest.Wait()
+		b.serves(urlA, key(t, 1), key(t, 3))
+		b.rejected("a", "")
+		b.saidOnce("info key set published a")
+		stop()
+	})
+}
+
+// slowSource gives the version of the moment at which a reading began, long after.
+type slowSource struct {
+	*storetest.MemStore
+	free chan struct{}
+}
+
+func (s slowSource) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	set, rev, err := s.MemStore.Load(ctx, n)
+	<-s.free
+	return set, rev, err
+}
+
+// What changed during a slow reading is read at its end, not at the next poll.
+func TestChangeDuringASlowReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := slowSource{storetest.NewMemStore(t), make(chan struct{})}
+		b := newBenchWith(t, Config{Source: source})
+		b.store = source.MemStore
+		b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}})
+		stop := b.run(t.Context())
+		time.Sleep(patience + time.Second)
+		b.put(doc{name: "a", generation: 2, gone: []keystore.Public{key(t, 1)}})
+		time.Sleep(batchTime + time.Millisecond)
+		close(source.free)
+		synctest.Wait()
+		b.serves(urlA)
+		stop()
+	})
+}
+
+// A fresh process serves the others at once, and waits for the one that hangs as for any that cannot be served.
+func TestOneKeySetHangsAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(doc{name: "a", generation: 1}, doc{name: "b", generation: 1})
+		hang := b.stick(loading("a"))
+		stop := b.run(t.Context())
+		time.Sleep(patience + time.Millisecond)
+		b.serves(urlB)
+		b.refuses(urlA, http.StatusServiceUnavailable)
+		if err := b.Ready(); err == nil || !strings.Contains(err.Error(), "1 of 2") {
+			t.Errorf("Ready() = %v", err)
+		}
+		time.Sleep(startPatience + tick)
+		if err := b.Ready(); err != nil {
+			t.Errorf("not ready after five minutes: %v", err)
+		}
+		stop() // does not wait for it
+		close(hang.free)
+	})
+}
+
+// Who claims a URL is not known while one who may claim it cannot be read: the first to be read must not get it.
+func TestURLIsNotGivenWhileARivalHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(shared(t, "a", 1, 1), shared(t, "b", 1, 2), doc{name: "d", generation: 1})
+		hang := b.stick(loading("a"))
+		defer b.run(t.Context())()
+		time.Sleep(tick)
+		b.rejected("b", URLConflict)
+		b.refuses(urlShared, http.StatusServiceUnavailable)
+		b.serves("https://oidc.example.com/d")
+		b.store.Inject(nil)
+		close(hang.free)
+		time.Sleep(tick)
+		b.rejected("a", URLConflict)
+		b.rejected("b", URLConflict)
+
+		b.store.Delete("a")
+		time.Sleep(2 * batchTime)
+		b.serves(urlShared, key(t, 2))
+	})
+}
+
+// A listing that hangs holds up no change that the watch reports, and none is begun beside it.
+func TestListingHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.put(doc{name: "a", generation: 1})
+		b.put(shared(t, "b", 1, 1), shared(t, "c", 1, 2)) // a conflict, for which everything would be listed
+		stop := b.run(t.Context())
+		time.Sleep(time.Second)
+		hang := b.stick(listing)
+		time.Sleep(defaultPoll + listPatience)
+		for generation := range int64(50) {
+			b.put(doc{name: "a", generation: 2 + generation})
+			time.Sleep(batchTime + time.Millisecond)
+			if is := b.Report().Issuers[0].Generation; is != 2+generation {
+				t.Fatalf("generation %d is served, not %d", is, 2+generation)
+			}
+		}
+		b.put(shared(t, "b", 2, 1))
+		time.Sleep(time.Hour)
+		b.rejected("b", URLConflict)
+		b.refuses(urlShared, http.StatusServiceUnavailable)
+		if n := hang.count(); n != 1 {
+			t.Errorf("%d listings hang, want one", n)
+		}
+		const failing = "keypost_key_sets_read_failing"
+		if err := testutil.CollectAndCompare(b.Publisher, strings.NewReader("# HELP "+failing+" 1 while the store cannot be listed.\n# TYPE "+failing+" gauge\n"+failing+" 1\n"), failing); err != nil {
+			t.Error(err)
+		}
+		b.store.Inject(nil)
+		close(hang.free)
+		time.Sleep(tick)
+		if age := time.Since(b.Report().Complete); age > tick {
+			t.Errorf("the last complete reading was %v ago", age)
+		}
+		stop()
+	})
+}
+
+// Readings that do not end are bounded.
+func TestEverythingHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for i := range 4 * maxSlow {
+			b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1})
+		}
+		hang := b.stick(func(op storetest.Op) bool { return op.Kind == storetest.OpLoad })
+		stop := b.run(t.Context())
+		time.Sleep(time.Hour)
+		if n := hang.count(); n < maxSlow || n > maxSlow+runtime.GOMAXPROCS(0)+2 { // a few may have begun at once
+			t.Errorf("%d readings hang, want %d", n, maxSlow)
+		}
+		b.store.Inject(nil)
+		close(hang.free)
+		time.Sleep(tick)
+		if err := b.Ready(); err != nil {
+			t.Errorf("after the trouble: %v", err)
+		}
+		stop()
+	})
+}
+
+// Whoever asks for the state never waits for a batch that is being judged, nor for a log that nobody reads.
+func TestStateWaitsForNobody(t *testing.T) {
+	ask := func(b *bench) {
+		_ = b.Ready()
+		if n := len(b.Report().Issuers); n != 1 {
+			t.Errorf("%d key sets are reported", n)
+		}
+		metrics := make(chan prometheus.Metric, 100)
+		b.Collect(metrics)
+		b.serves(urlA)
+	}
+	b := newBench(t)
+	b.put(doc{name: "a", generation: 1})
+	b.poll()
+	b.turn.Lock()
+	ask(b)
+	b.turn.Unlock()
+
+	asked := make(chan struct{})
+	b.c.Log = zap.New(zapcore.RegisterHooks(zapcore.NewNopCore(), func(zapcore.Entry) error { return nil }), zap.WrapCore(func(zapcore.Core) zapcore.Core {
+		return blocked{zapcore.NewNopCore(), func() { ask(b); close(asked) }}
+	}))
+	b.store.Put("a", []byte("junk"))
+	b.poll()
+	<-asked
+}
+
+// blocked is a log that does something else while its caller waits.
+type blocked struct {
+	zapcore.Core
+	meanwhile func()
+}
+
+func (c blocked) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	return checked.AddCore(e, c)
+}
+
+func (c blocked) Enabled(zapcore.Level) bool { return true }
+
+func (c blocked) Write(zapcore.Entry, []zapcore.Field) error {
+	c.meanwhile()
+	return nil
+}
+
+// A version is judged while it is read. If another one is served by then, it is judged again.
+func TestJudgedAgainstWhatIsServed(t *testing.T) {
+	b := newBench(t)
+	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}})
+	b.poll()
+	b.put(doc{name: "a", generation: 2, keys: []keystore.Public{key(t, 1)}})
+	slow := b.readNow(t.Context(), "a")
+	b.put(doc{name: "a", generation: 3, keys: []keystore.Public{key(t, 1), key(t, 2)}})
+	b.poll()
+	b.publish([]found{slow}, nil)
+	b.serves(urlA, key(t, 1), key(t, 2))
+	b.rejected("a", keystore.ReasonOlderGeneration)
+}
