@@ -58,7 +58,8 @@ type config struct {
 type listenConfig struct {
 	Address        string            `json:"address"`        // host:port; default ":8443"
 	TLS            tlsConfig         `json:"tls"`            //
-	MaxConnections int               `json:"maxConnections"` // open at once; default 10000. More wait in the kernel's queue.
+	HTTP2          bool              `json:"http2"`          // default true; with false, HTTP/1.1 alone, which is all that relying parties need
+	MaxConnections int               `json:"maxConnections"` // open at once; default 0: as many as the memory and open files allow. Beyond it idle ones make room.
 	DrainDelay     keystore.Duration `json:"drainDelay"`     // after SIGTERM: how long new connections are still accepted; default 10s, 0s for none
 	DrainTimeout   keystore.Duration `json:"drainTimeout"`   // then: how long requests in flight may take; default 20s
 }
@@ -80,6 +81,10 @@ type pairConfig struct {
 
 type adminConfig struct {
 	Address string `json:"address"` // host:port; default "127.0.0.1:9090"
+
+	// Probes is host:port of one more listener, for /livez and /readyz alone. Whoever lets only the prober reach it knows
+	// that no other client can hold up a probe. Default none.
+	Probes string `json:"probes,omitempty"`
 }
 
 type cacheConfig struct {
@@ -123,7 +128,7 @@ func defaultConfig() config {
 	d := keystore.DefaultCache()
 	return config{
 		Listen: listenConfig{
-			Address: ":8443", TLS: tlsConfig{Mode: tlsFiles}, MaxConnections: 10000,
+			Address: ":8443", TLS: tlsConfig{Mode: tlsFiles}, HTTP2: true,
 			DrainDelay: *keystore.D(10 * time.Second), DrainTimeout: *keystore.D(20 * time.Second),
 		},
 		Admin:  adminConfig{Address: "127.0.0.1:9090"},
@@ -210,9 +215,7 @@ func (c config) check() error {
 	if c.Poll < *keystore.D(time.Second) {
 		errs = append(errs, fmt.Errorf("poll is %v; it must be at least 1s", c.Poll))
 	}
-	if err := checkAddress("admin.address", c.Admin.Address); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, c.Admin.check()...)
 	if _, err := c.Log.level(); err != nil {
 		errs = append(errs, err)
 	}
@@ -251,13 +254,21 @@ func (l listenConfig) check() []error {
 			errs = append(errs, fmt.Errorf("listen.tls.files[%d] needs both cert and key", i))
 		}
 	}
-	if l.MaxConnections < 1 {
-		errs = append(errs, fmt.Errorf("listen.maxConnections is %d; it must be at least 1", l.MaxConnections))
+	if l.MaxConnections < 0 {
+		errs = append(errs, fmt.Errorf("listen.maxConnections is %d; it must be at least 1, or 0 for as many as fit", l.MaxConnections))
 	}
 	if l.DrainTimeout < *keystore.D(time.Second) {
 		errs = append(errs, fmt.Errorf("listen.drainTimeout is %v; it must be at least 1s", l.DrainTimeout))
 	}
 	return errs
+}
+
+func (a adminConfig) check() []error {
+	errs := []error{checkAddress("admin.address", a.Address)}
+	if a.Probes != "" {
+		errs = append(errs, checkAddress("admin.probes", a.Probes))
+	}
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 func checkAddress(what, address string) error {

@@ -29,7 +29,7 @@ func TestDefaults(t *testing.T) {
 		IssuerURLs: []string{"https://oidc.example.com/{name}"},
 		Listen: listenConfig{
 			Address: ":8443", TLS: tlsConfig{Mode: "files", Files: []pairConfig{{Cert: "tls.crt", Key: "tls.key"}}},
-			MaxConnections: 10000, DrainDelay: keystore.Duration(10 * time.Second), DrainTimeout: keystore.Duration(20 * time.Second),
+			HTTP2: true, DrainDelay: keystore.Duration(10 * time.Second), DrainTimeout: keystore.Duration(20 * time.Second),
 		},
 		Admin:  adminConfig{Address: "127.0.0.1:9090"},
 		Policy: cacheConfig{keystore.D(5 * time.Minute), keystore.D(5 * time.Minute), keystore.D(24 * time.Hour)},
@@ -49,8 +49,8 @@ func TestPrintedConfigurationReadsBack(t *testing.T) {
 		`
 dir: "off"
 issuerURLs: ["https://oidc.example.com/{name}", "https://{name}.oidc.example.com", "prod-a=https://d111.example.net"]
-listen: {address: "[::1]:443", tls: {mode: off}, maxConnections: 1, drainDelay: 0s, drainTimeout: 1m30s}
-admin: {address: "10.0.0.1:9090"}
+listen: {address: "[::1]:443", tls: {mode: off}, http2: false, maxConnections: 1, drainDelay: 0s, drainTimeout: 1m30s}
+admin: {address: "10.0.0.1:9090", probes: ":9092"}
 policy: {maxAge: 1h, staleWhileRevalidate: 0s, staleIfError: 168h}
 hostAliases: {origin.oidc.example.com: oidc.example.com}
 poll: 1s
@@ -121,8 +121,10 @@ func TestConfigurationErrors(t *testing.T) {
 		"address without port":    {listen("address: localhost"), "write host:port"},
 		"address with a name":     {listen(`address: ":https"`), "write host:port"},
 		"port too large":          {listen(`address: ":65536"`), "write host:port"},
+		"probes without port":     {with(`admin: {probes: "127.0.0.1"}`), "admin.probes"},
+		"http2 as a word":         {listen("http2: maybe"), "cannot unmarshal string"},
 		"admin without port":      {with(`admin: {address: "127.0.0.1"}`), "admin.address"},
-		"no connections":          {listen("maxConnections: 0"), "listen.maxConnections is 0"},
+		"no connections":          {listen("maxConnections: -1"), "listen.maxConnections is -1"},
 		"no drain timeout":        {listen("drainTimeout: 0s"), "listen.drainTimeout is 0s"},
 		"negative drain":          {listen("drainDelay: -1s"), "not a duration"},
 		"duration without unit":   {with("poll: 10"), "string with its unit"},

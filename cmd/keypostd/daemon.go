@@ -125,6 +125,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	up := make(chan struct{})
 	g.Go(func() error { return d.publisher.Run(rest) })
 	g.Go(func() error { return listen.ServeAdmin(rest, d.c.Admin.Address, d.admin(up)) })
+	if d.c.Admin.Probes != "" {
+		g.Go(func() error { return listen.ServeProbes(rest, d.c.Admin.Probes, d.probes()) })
+	}
 	g.Go(func() error {
 		defer stop()
 		select {
@@ -134,11 +137,44 @@ func (d *daemon) serve(ctx context.Context) error {
 			return nil
 		}
 	})
-	err := g.Wait()
+	err := wait(g, rest)
 	if err == nil {
 		d.log.Info("stopped")
 	}
 	return err
+}
+
+// lastWait is how long the publisher and the admin listener may take to end. It is less than the 5 s that the chart and
+// the systemd unit add to the drain.
+const lastWait = 3 * time.Second
+
+// wait waits for g, whose context is rest. A directory on a file system that hangs must not keep the process from ending.
+func wait(g *errgroup.Group, rest context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- g.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-rest.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(lastWait):
+	}
+	if err := context.Cause(rest); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("stop: reading the directory or a listener has not ended within %v", lastWait)
+}
+
+// tellLimits says what was taken from the machine.
+func (d *daemon) tellLimits(memory int64, noLimit error) {
+	if noLimit != nil {
+		d.log.Warn("there is no memory limit, clients decide how much is used", zap.Error(noLimit))
+		return
+	}
+	d.log.Info("limits", zap.Int64("memory", memory), zap.Int("connections", d.c.Listen.MaxConnections))
 }
 
 // servePublic serves until ctx is done or, since trouble of the others ends the public side too, rest is.
@@ -160,7 +196,7 @@ func (d *daemon) public() listen.Config {
 	}
 	return listen.Config{
 		Address: d.c.Listen.Address, Handler: handler, Certificates: d.certificates,
-		Limits:     listen.Limits{MaxConnections: d.c.Listen.MaxConnections},
+		Limits: listen.Limits{MaxConnections: d.c.Listen.MaxConnections}, NoHTTP2: !d.c.Listen.HTTP2,
 		DrainDelay: delay, DrainTimeout: time.Duration(d.c.Listen.DrainTimeout),
 		Log: d.log.Named("listen"), Metrics: d.metrics,
 		Listening: func(a net.Addr) {
@@ -181,6 +217,14 @@ func (d *daemon) admin(up chan<- struct{}) listen.Admin {
 			d.log.Info("admin listener is up", zap.Stringer("address", a))
 			close(up)
 		},
+	}
+}
+
+func (d *daemon) probes() listen.Admin {
+	return listen.Admin{
+		Ready:     d.ready,
+		Log:       d.log.Named("probes"),
+		Listening: func(a net.Addr) { d.log.Info("probe listener is up", zap.Stringer("address", a)) },
 	}
 }
 

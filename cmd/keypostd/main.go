@@ -11,11 +11,17 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	code, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
+	code, err := run(signalled, os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "keypostd:", err)
 	}
 	os.Exit(code)
+}
+
+// signalled returns a context that ends with the first SIGTERM or SIGINT. After that they act as they do by default, so
+// that a second one ends the process at once, whatever hangs.
+func signalled() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 
@@ -23,9 +22,10 @@ type options struct {
 	version bool
 }
 
-// run is the program: flags, configuration, then serving until ctx is done. The code is for os.Exit: 0 after a clean
-// stop, 1 for an error, 2 for wrong usage.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+// run is the program: flags, configuration, then serving until the context that signalled returns is done. It asks for
+// that as late as it can: before, there is nothing to drain, and a signal ends a start that hangs. The code is for
+// os.Exit: 0 after a clean stop, 1 for an error, 2 for wrong usage.
+func run(signalled func() (context.Context, context.CancelFunc), args []string, stdout, stderr io.Writer) (int, error) {
 	o, err := parseFlags(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -41,6 +41,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	if err != nil {
 		return 1, err
 	}
+	memory, noLimit := limitMemory()
+	c = c.fit(memory)
 	d, err := newDaemon(c, o.dev, stderr)
 	if err != nil {
 		return 1, err
@@ -48,7 +50,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	if o.check {
 		return 0, printConfig(stdout, c)
 	}
-	relaxCollector()
+	d.tellLimits(memory, noLimit)
+	ctx, stop := signalled()
+	defer stop()
 	if err := d.serve(ctx); err != nil {
 		return 1, err
 	}
@@ -113,18 +117,6 @@ func printConfig(w io.Writer, c config) error {
 	}
 	_, err = w.Write(text)
 	return err
-}
-
-// collectAt is how far the heap grows before the garbage collector runs, in per cent of what is live. What is live are
-// thousands of documents that hardly ever change: with Go's 100 the collector would cost a request some 3 % more at
-// 10,000 issuers. The price is memory: 46 MiB are resident with one issuer and 236 MiB with 10,000 (make bench).
-const collectAt = 800
-
-// relaxCollector leaves the word to whoever set GOGC.
-func relaxCollector() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
 }
 
 // buildVersion comes from what the Go toolchain stamps into the binary, so that packagers need no flags.

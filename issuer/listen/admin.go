@@ -32,26 +32,38 @@ type Admin struct {
 
 const (
 	adminConnections  = 256
-	adminDrainTimeout = 5 * time.Second
+	adminDrainTimeout = 2 * time.Second
+	// adminIdle is short: a scrape comes every few seconds and costs little to connect.
+	adminIdle = 5 * time.Second
 )
 
 // ServeAdmin serves /metrics, /livez, /readyz and the extra paths as plain HTTP on
-// address until ctx is done, with the default Limits. That context should outlive
-// the one of Serve: probes and scrapes are wanted most during the drain. Errors are
-// those of Serve.
+// address until ctx is done. That context should outlive the one of Serve: probes
+// and scrapes are wanted most during the drain. Errors are those of Serve.
 func ServeAdmin(ctx context.Context, address string, a Admin) error {
+	return serveAdmin(ctx, address, a, "admin")
+}
+
+// ServeProbes serves /livez and /readyz of a alone, as ServeAdmin does. On an
+// address that nobody but the prober reaches, no other client can starve a probe.
+func ServeProbes(ctx context.Context, address string, a Admin) error {
+	a.Metrics, a.Extra = nil, nil
+	return serveAdmin(ctx, address, a, "probe")
+}
+
+func serveAdmin(ctx context.Context, address string, a Admin, name string) error {
 	if a.Log == nil {
 		a.Log = zap.NewNop()
 	}
-	ln, err := bind(address, adminConnections)
+	ln, err := bind(ctx, address, adminConnections, a.Log)
 	if err != nil {
-		return fmt.Errorf("open the admin listener: %w", err)
+		return fmt.Errorf("open the %s listener: %w", name, err)
 	}
 	defer ln.Close() //nolint:errcheck // closed by the drain already
 	if a.Listening != nil {
 		a.Listening(ln.Addr())
 	}
-	srv := newServer(a.handler(), Limits{}.withDefaults(), newNoise(a.Log))
+	srv := newServer(a.handler(), Limits{Idle: adminIdle}.withDefaults(), newNoise(a.Log))
 	c := Config{DrainDelay: -1, DrainTimeout: adminDrainTimeout, Log: a.Log}
 	return run(ctx, c, srv, ln)
 }

@@ -45,7 +45,8 @@ type Files struct {
 
 	inUse   atomic.Pointer[chooser] // replaced whole, by Watch only
 	failing atomic.Bool
-	trouble []string // by pair: why its files are not taken; owned by Watch
+	trouble []string      // by pair: why its files are not taken; owned by Watch
+	reading []chan loaded // by pair: a reading under way, or nil; owned by Watch
 }
 
 // LoadFiles reads the pairs and refuses any with which some client would fail: a
@@ -59,7 +60,7 @@ func LoadFiles(pairs []Pair, hosts []string, now time.Time) (*Files, error) {
 	if len(pairs) == 0 {
 		return nil, fmt.Errorf("load TLS certificates: no files given, name at least one pair of certificate and key")
 	}
-	f := &Files{pairs: pairs, hosts: hosts, trouble: make([]string, len(pairs))}
+	f := &Files{pairs: pairs, hosts: hosts, trouble: make([]string, len(pairs)), reading: make([]chan loaded, len(pairs))}
 	var certs []*certificate
 	for i, p := range pairs {
 		if slices.ContainsFunc(pairs[:i], func(q Pair) bool { return q.Cert == p.Cert }) {

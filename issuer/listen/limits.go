@@ -1,14 +1,11 @@
 package listen
 
 import (
+	"context"
 	"log"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Limits bounds what clients can hold: time, memory and connections. A field
@@ -30,10 +27,9 @@ type Limits struct {
 	// MaxHeaderBytes bounds a request's header; beyond it the answer is 431.
 	// Default 16 KiB.
 	MaxHeaderBytes int
-	// MaxConnections bounds the open connections of all clients together.
-	// Further ones wait in the kernel's queue until one is closed; the times
-	// above see to it that one is. An idle one takes about 40 KiB.
-	// Default 4096.
+	// MaxConnections bounds the open connections of all clients together. When
+	// all are taken, idle and slow ones make room for new ones (see listener).
+	// Default 1024. FittingConnections knows how many fit.
 	MaxConnections int
 }
 
@@ -53,15 +49,22 @@ func (l Limits) withDefaults() Limits {
 	orDuration(&l.Write, 10*time.Second)
 	orDuration(&l.Idle, 90*time.Second)
 	orInt(&l.MaxHeaderBytes, 16<<10)
-	orInt(&l.MaxConnections, 4096)
+	orInt(&l.MaxConnections, 1024)
 	return l
 }
+
+// maxStreams is how many requests one HTTP/2 connection may have open. Each one
+// whose client refuses to take the answer holds some 25 KiB for Limits.Write.
+// Relying parties send one request at a time; a CDN opens more connections.
+const maxStreams = 32
 
 // newServer is the only place where an http.Server is made, so that none lacks
 // a bound. l has its defaults filled in.
 func newServer(h http.Handler, l Limits, errors *noise) *http.Server {
 	srv := &http.Server{
-		Handler:                      h,
+		Handler:                      front(h),
+		ConnContext:                  withConn,
+		ConnState:                    noteState,
 		ReadHeaderTimeout:            l.ReadHeader,
 		ReadTimeout:                  l.Read,
 		WriteTimeout:                 l.Write,
@@ -73,7 +76,7 @@ func newServer(h http.Handler, l Limits, errors *noise) *http.Server {
 		// The documents are read with bodiless requests: the smallest buffers
 		// that RFC 9113 permits suffice (sections 6.5.2 and 6.9.2).
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          100,
+			MaxConcurrentStreams:          maxStreams,
 			MaxReadFrameSize:              16 << 10,
 			MaxReceiveBufferPerConnection: 64 << 10,
 			MaxReceiveBufferPerStream:     16 << 10,
@@ -89,89 +92,53 @@ func newServer(h http.Handler, l Limits, errors *noise) *http.Server {
 	return srv
 }
 
-// bind opens a TCP listener that holds at most limit connections. The kernel's
-// keep-alive probes are on, as the net package sets them.
-func bind(address string, limit int) (*limitedListener, error) {
-	ln, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if c := connOf(c); c != nil {
+		return context.WithValue(ctx, connKey{}, c)
 	}
-	l := &limitedListener{
-		TCPListener: ln.(*net.TCPListener),
-		slots:       make(chan struct{}, limit),
-		closed:      make(chan struct{}),
-		deadlines:   newDeadlines(),
-	}
-	go l.deadlines.watch(l.closed)
-	return l, nil
+	return ctx
 }
 
-// limitedListener is x/net/netutil's LimitListener with two differences: it
-// counts, and its connections stay TCP connections, of which net/http closes
-// only the write half after refusing a request (otherwise the reset that follows
-// could overtake the 431 or 400).
-type limitedListener struct {
-	*net.TCPListener
-	slots     chan struct{} // one per connection, and one for the Accept under way
-	open      atomic.Int64
-	close     sync.Once
-	closed    chan struct{}
-	deadlines *deadlines
+// front is what every request passes first.
+func front(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+			c.requests.Add(1)
+		}
+		// A proxy in front may see the end of a body elsewhere than net/http
+		// does; what follows the body would then be answered as if it were
+		// another client's request (RFC 9112, section 11.2). Nothing that is
+		// served here needs a body.
+		if r.ProtoMajor == 1 && (r.ContentLength != 0 || len(r.TransferEncoding) > 0) {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
-// Accept waits for a free slot first, so that a connection beyond the limit
-// costs this process nothing.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
+const (
+	// perConnection is what to reckon with for each connection: an idle one
+	// takes 45 KiB, one with a request more for a moment.
+	perConnection = 96 << 10
+	// ownMemory is what the process takes without connections.
+	ownMemory = 48 << 20
+	// ownFiles are kept for the documents, the certificates and the admin
+	// listener.
+	ownFiles = adminConnections + 64
+	// Whoever gives less memory or fewer files still gets some connections, and
+	// nobody needs more than most.
+	fewestConnections, mostConnections = 64, 10_000
+)
+
+// FittingConnections returns how many connections fit into a memory limit in bytes
+// and a limit of open files.
+func FittingConnections(memory int64, files uint64) int {
+	n := min((memory-ownMemory)/perConnection, mostConnections)
+	if files < mostConnections+ownFiles {
+		n = min(n, int64(files)-ownFiles) //nolint:gosec // not large
 	}
-	c, err := l.AcceptTCP()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	l.open.Add(1)
-	lc := &limitedConn{TCPConn: c, of: l, read: deadline{tell: c.SetReadDeadline}, write: deadline{tell: c.SetWriteDeadline}}
-	l.deadlines.add(lc)
-	return lc, nil
-}
-
-// Close closes the socket; connections that were accepted live on.
-func (l *limitedListener) Close() error {
-	l.close.Do(func() { close(l.closed) })
-	return l.TCPListener.Close()
-}
-
-func (l *limitedListener) collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "keypost_connections_open",
-			Help: "Connections of the public listener that are open.",
-		}, func() float64 { return float64(l.open.Load()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "keypost_connections_max",
-			Help: "Open connections beyond which further ones wait in the kernel's queue.",
-		}, func() float64 { return float64(cap(l.slots)) }),
-	}
-}
-
-type limitedConn struct {
-	*net.TCPConn
-	of     *limitedListener
-	closed atomic.Bool
-
-	read, write deadline
-}
-
-// Close gives the slot back, once: net/http may close a connection repeatedly.
-func (c *limitedConn) Close() error {
-	err := c.TCPConn.Close()
-	if c.closed.CompareAndSwap(false, true) {
-		c.of.deadlines.remove(c)
-		c.of.open.Add(-1)
-		<-c.of.slots
-	}
-	return err
+	return int(max(n, fewestConnections))
 }

@@ -1,8 +1,8 @@
 // Package listen is the hardened HTTPS front of keypostd: it binds a socket,
 // speaks TLS 1.2 and 1.3 with HTTP/1.1 and HTTP/2, bounds what strangers can
 // hold, replaces certificates without a restart and stops without cutting a
-// request short. It promises to add nothing to a request but its Date: what it
-// does happens per connection or less often. It knows no OIDC.
+// request short. A request itself costs some atomic operations here and no lock
+// that connections share: all else happens per connection or less often. It knows no OIDC.
 package listen
 
 import (
@@ -31,6 +31,8 @@ type Config struct {
 	Certificates Certificates
 	// Limits bounds connections, header size and time.
 	Limits Limits
+	// NoHTTP2 turns HTTP/2 off: HTTP/1.1 is all that any relying party needs.
+	NoHTTP2 bool
 	// DrainDelay is how long new connections are still accepted once the stop
 	// has begun, because load balancers notice an unready replica late.
 	// Zero means 10 s, a negative value none.
@@ -78,7 +80,7 @@ func Serve(ctx context.Context, c Config) error {
 		return errors.New("open the public listener: no handler given")
 	}
 	c = c.withDefaults()
-	ln, err := bind(c.Address, c.Limits.MaxConnections)
+	ln, err := bind(ctx, c.Address, c.Limits.MaxConnections, c.Log)
 	if err != nil {
 		return fmt.Errorf("open the public listener: %w", err)
 	}
@@ -96,7 +98,12 @@ func Serve(ctx context.Context, c Config) error {
 	if c.Listening != nil {
 		c.Listening(ln.Addr())
 	}
-	return run(ctx, c, newServer(ln.deadlines.dated(c.Handler), c.Limits, noise), ln)
+	relief, stop := context.WithCancel(context.WithoutCancel(ctx)) // through the drain too
+	defer stop()
+	go ln.relieve(relief, goMemory())
+	srv := newServer(c.Handler, c.Limits, noise)
+	srv.Protocols.SetHTTP2(!c.NoHTTP2)
+	return run(ctx, c, srv, ln)
 }
 
 func register(reg prometheus.Registerer, collectors ...prometheus.Collector) error {
@@ -108,9 +115,13 @@ func register(reg prometheus.Registerer, collectors ...prometheus.Collector) err
 	return nil
 }
 
+// watchEnd is how long the reload loop may take to end.
+const watchEnd = time.Second
+
 // watch runs the reload loop beside the server, through the drain too: a
 // certificate may be replaced while connections are still accepted. The
-// function it returns ends the loop and waits for it.
+// function it returns ends the loop and waits for it, but not for long: a file on
+// a file system that hangs must not keep the process from ending.
 func watch(ctx context.Context, c Config) func() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -122,7 +133,11 @@ func watch(ctx context.Context, c Config) func() {
 	}()
 	return func() {
 		cancel()
-		<-done
+		select {
+		case <-done:
+		case <-time.After(watchEnd):
+			c.Log.Warn("reading the certificates again has not ended, left behind")
+		}
 	}
 }
 
@@ -156,7 +171,21 @@ func accept(srv *http.Server, ln net.Listener, certs Certificates) error {
 	}
 	srv.TLSConfig = certs.TLSConfig().Clone()
 	srv.TLSConfig.MinVersion = max(srv.TLSConfig.MinVersion, tls.VersionTLS12)
+	srv.TLSConfig.CipherSuites = suites()
 	return srv.ServeTLS(ln, "", "")
+}
+
+// suites are those of TLS 1.2, which AWS still needs. Go's default has suites in CBC
+// mode among them, whose padding leaks by its timing (Lucky 13). TLS 1.3 has its own.
+func suites() []uint16 {
+	return []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+	}
 }
 
 // shutdown waits for requests in flight, at most DrainTimeout. The end of ctx,

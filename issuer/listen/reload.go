@@ -20,6 +20,8 @@ const (
 	// settle lets a tool that writes certificate and key one after the other
 	// finish before the pair is judged.
 	settle = 200 * time.Millisecond
+	// readFor bounds the reading of a pair: a network file system may hang.
+	readFor = 10 * time.Second
 )
 
 // Watch replaces certificates when their files change, until ctx is done; it
@@ -107,7 +109,7 @@ func (f *Files) reload(now time.Time, log *zap.Logger) {
 	old := f.inUse.Load()
 	certs, refused := slices.Clone(old.certs), make([]error, len(f.pairs))
 	for i, p := range f.pairs {
-		c, err := loadPair(p, now)
+		c, err := f.loadWithin(i, p, now)
 		if err != nil {
 			refused[i] = err
 		} else if !sameChain(c, old.certs[i]) {
@@ -119,6 +121,32 @@ func (f *Files) reload(now time.Time, log *zap.Logger) {
 	f.failing.Store(slices.ContainsFunc(refused, func(err error) bool { return err != nil }))
 	for i, c := range set.certs {
 		f.report(log, i, refused[i], c != old.certs[i])
+	}
+}
+
+// loaded is what became of reading a pair.
+type loaded struct {
+	cert *certificate
+	err  error
+}
+
+// loadWithin is loadPair with an end. A reading that hangs is not begun again
+// before it has ended.
+func (f *Files) loadWithin(i int, p Pair, now time.Time) (*certificate, error) {
+	if f.reading[i] == nil {
+		done := make(chan loaded, 1)
+		f.reading[i] = done
+		go func() {
+			c, err := loadPair(p, now)
+			done <- loaded{c, err}
+		}()
+	}
+	select {
+	case r := <-f.reading[i]:
+		f.reading[i] = nil
+		return r.cert, r.err
+	case <-time.After(readFor):
+		return nil, fmt.Errorf("load TLS certificate %q: its file system does not answer for more than %v; mend or unmount it", p.Cert, readFor)
 	}
 }
 

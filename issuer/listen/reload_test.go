@@ -396,3 +396,36 @@ func TestNotAfterIsTheFirstExpiryOfTheChain(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// A file system that hangs is told like any other trouble, holds up no other pair, and is not read a second time
+// meanwhile.
+func TestReadingThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := newAuthority(t, "root", nil) // in here, where it is another day
+		dir := t.TempDir()
+		hangs := writePair(t, dir, "hangs", root.leaf(t, "a.example.com"))
+		other := writePair(t, dir, "other", root.leaf(t, "b.example.com"))
+		f := mustLoad(t, nil, hangs, other)
+		first, second := f.leafOf(0), f.leafOf(1)
+		reading := make(chan loaded, 1) // one that does not end
+		f.reading[0] = reading
+		writePair(t, dir, "other", root.leaf(t, "b.example.com"))
+		core, logs := observer.New(zapcore.DebugLevel)
+		began := time.Now()
+		f.reload(time.Now(), zap.New(core))
+		if took := time.Since(began); took != readFor {
+			t.Errorf("it took %v", took)
+		}
+		if logs.FilterMessageSnippet("not taken").Len() != 1 || !f.failing.Load() || f.reading[0] != reading {
+			t.Errorf("failing %v, logged %v", f.failing.Load(), logs.All())
+		}
+		if string(f.leafOf(0)) != string(first) || string(f.leafOf(1)) == string(second) {
+			t.Error("the pair that hangs must stay, the other one be replaced")
+		}
+		reading <- loaded{f.inUse.Load().certs[0], nil}
+		f.reload(time.Now(), zap.New(core))
+		if f.failing.Load() || f.reading[0] != nil {
+			t.Error("it is not taken again after it has ended")
+		}
+	})
+}

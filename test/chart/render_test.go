@@ -192,6 +192,26 @@ func TestPublicServiceHasNoMetrics(t *testing.T) {
 	})
 }
 
+// A probe that other clients can hold up lets them restart the pods.
+func TestNobodyElseReachesTheProbes(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		objects := p.objects(t)
+		pod := fmt.Sprint(workload(t, objects).at("spec", "template", "spec", "containers"))
+		for _, probe := range []string{"path:/livez port:probes", "path:/readyz port:probes"} {
+			if !strings.Contains(pod, probe) {
+				t.Errorf("no probe with %s: %s", probe, pod)
+			}
+		}
+		for _, kind := range []string{"NetworkPolicy", "Service"} {
+			for _, o := range find(objects, kind) {
+				if text := fmt.Sprint(o.at("spec")); strings.Contains(text, "probes") || strings.Contains(text, "9092") {
+					t.Errorf("%s %s leads to the probes: %s", kind, o.str("metadata", "name"), text)
+				}
+			}
+		}
+	})
+}
+
 func TestHosts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		set  []string

@@ -181,6 +181,12 @@ func ready(t *testing.T, s settings) *server {
 func (v *server) stop(t *testing.T) int {
 	t.Helper()
 	_ = v.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	return v.ended(t)
+}
+
+// ended waits for the end and returns the exit code, which is -1 after a signal.
+func (v *server) ended(t *testing.T) int {
+	t.Helper()
 	select {
 	case <-v.done:
 	case <-time.After(patience):

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,8 +74,9 @@ func TestStartRefuses(t *testing.T) {
 			if strings.Contains(stderr, `"serving"`) || strings.Contains(stderr, "goroutine") {
 				t.Errorf("it began to serve, or fell:\n%s", stderr)
 			}
-			if n := strings.Count(strings.TrimSpace(stderr), "\n"); n > 1 {
-				t.Errorf("%d lines for one mistake:\n%s", n+1, stderr)
+			lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(stderr), "\n"), func(l string) bool { return strings.Contains(l, `"level":"info"`) })
+			if len(lines) > 2 {
+				t.Errorf("%d lines for one mistake:\n%s", len(lines), stderr)
 			}
 		})
 	}
@@ -120,12 +122,27 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// --check says how many connections there will be: as many as fit, unless that is configured.
+func TestCheckTellsTheConnections(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.write(t)
+	for memory, want := range map[string]string{"192MiB": "maxConnections: 1536\n", "48MiB": "maxConnections: 64\n"} {
+		cmd := exec.Command(keypostd, "--config", s.config, "--check")
+		cmd.Env = append(os.Environ(), "GOMEMLIMIT="+memory, "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("GOMEMLIMIT=%s: %v, no line %q:\n%s", memory, err, want, out)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
 	s.write(t)
 	code, stdout, stderr := run(t, "--config", s.config, "--check")
-	for _, line := range []string{"dir: " + s.dir, "staleIfError: 24h", "drainTimeout: 20s", "maxConnections: 10000", "origin.example.net: oidc.example.com"} {
+	for _, line := range []string{"dir: " + s.dir, "staleIfError: 24h", "drainTimeout: 20s", "http2: true", "maxConnections: ", "origin.example.net: oidc.example.com"} {
 		if code != 0 || stderr != "" || !strings.Contains(stdout, line) {
 			t.Errorf("exit %d, no line %q:\n%s%s", code, line, stdout, stderr)
 		}
@@ -191,7 +208,128 @@ func TestDrain(t *testing.T) {
 	if status, _ := get(t, c, urlA+"/keys.json"); status != http.StatusOK && time.Since(began) < 2*time.Second {
 		t.Errorf("status %d during the drain", status)
 	}
-	if code := v.stop(t); code != 0 {
+	if code := v.ended(t); code != 0 {
 		t.Errorf("exit %d after SIGTERM", code)
+	}
+}
+
+// Whoever asks a second time wants no drain, whatever it is that hangs.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		e := newEstate(t)
+		e.drain = "10m"
+		v := ready(t, e.settings)
+		must(t, v.cmd.Process.Signal(s))
+		v.await(t, "the drain", func() error {
+			if v.logged("draining") == 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		must(t, v.cmd.Process.Signal(s))
+		if code := v.ended(t); code == 0 {
+			t.Errorf("exit 0 after a second %v: that is no clean end", s)
+		}
+	}
+}
+
+// What is no regular file never blocks: a pipe nobody writes to, a device without an end, or a directory in the place of
+// a certificate is refused at the start, and while serving the last good pair stays and a good one is taken again.
+func TestCertificateThatIsNoFile(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(string) error{
+		"pipe":      func(at string) error { return syscall.Mkfifo(at, 0o644) },
+		"device":    func(at string) error { return os.Symlink("/dev/zero", at) },
+		"directory": func(at string) error { return os.Mkdir(at, 0o755) },
+		"huge": func(at string) error {
+			if err := os.WriteFile(at, nil, 0o644); err != nil {
+				return err
+			}
+			return os.Truncate(at, 1<<40)
+		},
+	} {
+		for _, file := range []string{"tls.crt", "tls.key"} {
+			t.Run(name+" "+file, func(t *testing.T) {
+				t.Parallel()
+				e := newEstate(t)
+				v := ready(t, e.settings)
+				must(t, os.Remove(v.beside(file)))
+				must(t, spoil(v.beside(file)))
+				v.awaitMetric(t, "keypost_tls_reload_failing", "1")
+				if code, _, stderr := run(t, "--config", v.config, "--check"); code != 1 || !strings.Contains(stderr, "load TLS certificate") {
+					t.Errorf("--check: exit %d, %s", code, stderr)
+				}
+				must(t, os.RemoveAll(v.beside(file)))
+				newAuthority(t).issue(t, v.settings, "oidc.example.com", "*.oidc.example.com", "d111.example.net", "shared.example.com", "origin.example.net")
+				v.awaitMetric(t, "keypost_tls_reload_failing", "0")
+				must(t, os.Remove(v.beside(file)))
+				must(t, spoil(v.beside(file)))
+				v.awaitMetric(t, "keypost_tls_reload_failing", "1")
+				if code := v.stop(t); code != 0 {
+					t.Errorf("exit %d after SIGTERM", code)
+				}
+			})
+		}
+	}
+}
+
+func (v *server) awaitMetric(t *testing.T, name, want string) {
+	t.Helper()
+	v.await(t, name, func() error {
+		if n := v.metric(t, name); n != want {
+			return fmt.Errorf("%s is %s, not %s", name, n, want)
+		}
+		return nil
+	})
+}
+
+// A start that waits for something ends by a signal, too: nothing is served yet that could be drained.
+func TestSignalEndsAStartThatHangs(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.write(t)
+	must(t, os.Remove(s.config))
+	must(t, syscall.Mkfifo(s.config, 0o644)) // a configuration may come from a pipe
+	cmd := exec.Command(keypostd, "--config", s.config)
+	must(t, cmd.Start())
+	time.Sleep(300 * time.Millisecond) // until it waits; before, the signal ends it as well
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // by a signal
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("it did not end")
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+}
+
+// The probe listener has the two probes and nothing else.
+func TestProbeListener(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.extra = "admin: {address: \"127.0.0.1:0\", probes: \"127.0.0.1:0\"}\n"
+	v := start(t, s)
+	v.await(t, "the probe listener", func() error {
+		if v.address("probe listener is up") == "" {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	both := map[string]string{"admin": v.admin, "probes": v.address("probe listener is up")}
+	for _, path := range []string{"/livez", "/metrics", "/issuers"} {
+		for name, address := range both {
+			resp, err := http.Get("http://" + address + path)
+			must(t, err)
+			must(t, resp.Body.Close())
+			if ok := name == "admin" || path == "/livez"; ok != (resp.StatusCode == http.StatusOK) {
+				t.Errorf("%s%s: status %d", name, path, resp.StatusCode)
+			}
+		}
 	}
 }

@@ -100,7 +100,7 @@
   for: 10m
   expr: max by (namespace, pod) (keypost_connections_open{ {{- $of }}} / keypost_connections_max{ {{- $of }}}) > 0.8
   summary: Connections are close to their limit
-  description: "{{`Pod {{ $labels.pod }} has {{ $value | humanizePercentage }} of maxConnections open; beyond it new ones wait.`}}"
+  description: "{{`Pod {{ $labels.pod }} has {{ $value | humanizePercentage }} of its connections open; beyond that idle ones make room, and where none is idle new ones wait.`}}"
 - alert: KeypostReplicasDisagree
   severity: warning
   for: 15m

@@ -4,6 +4,7 @@ issuerURLs: {{ toJson .Values.issuerURLs }}
 listen:
   address: ":8443"
   maxConnections: {{ .Values.maxConnections }}
+  http2: {{ .Values.http2 }}
   drainDelay: {{ .Values.drainDelaySeconds }}s
   drainTimeout: {{ .Values.drainTimeoutSeconds }}s
   tls:
@@ -13,7 +14,7 @@ listen:
     mode: files
     files: [{cert: /etc/keypost/tls/tls.crt, key: /etc/keypost/tls/tls.key}]
     {{- end }}
-admin: {address: ":9090"}
+admin: {address: ":9090", probes: ":9092"}
 {{- with .Values.policy }}
 policy: {{ toJson . }}
 {{- end }}

@@ -23,16 +23,17 @@ containers:
     ports:
       - {name: public, containerPort: 8443}
       - {name: admin, containerPort: 9090}
+      - {name: probes, containerPort: 9092} # the NetworkPolicy opens it to nobody; the kubelet always gets through
     startupProbe:
-      httpGet: {path: /livez, port: admin}
+      httpGet: {path: /livez, port: probes}
       periodSeconds: 1
       failureThreshold: 60
     readinessProbe:
-      httpGet: {path: /readyz, port: admin}
+      httpGet: {path: /readyz, port: probes}
       periodSeconds: 2
       failureThreshold: 1
     livenessProbe: # generous: a restart loses what a busy server still serves
-      httpGet: {path: /livez, port: admin}
+      httpGet: {path: /livez, port: probes}
       periodSeconds: 10
       timeoutSeconds: 5
       failureThreshold: 6

@@ -1,0 +1,286 @@
+package listen
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+const (
+	// bindFor is how long an address may be in use by a process that is just
+	// ending, such as the one that this one replaces.
+	bindFor = 2500 * time.Millisecond
+	// slowAfter is how old a TLS handshake or a first request's header is when
+	// it has to give way. An honest client needs a few round trips.
+	slowAfter = 2 * time.Second
+	// idleAfter keeps a connection that has just become idle: its next request,
+	// or with HTTP/2 its first one, may be on its way.
+	idleAfter = 250 * time.Millisecond
+	// lookAgain is how soon those who cannot be evicted are looked at again.
+	lookAgain = 50 * time.Millisecond
+	// atOnce is how many connections one look finds, so that a look at all of
+	// them is not needed for each new one.
+	atOnce = 64
+	// The kernel's buffers of a connection. Left alone they grow to megabytes,
+	// which count as memory of this process's cgroup.
+	sendBuffer, receiveBuffer = 64 << 10, 32 << 10
+)
+
+// listener is a TCP listener with a bounded number of connections. When all are
+// taken, one makes room for the next: the one whose TLS handshake or first request
+// has been outstanding longest, if for more than slowAfter, and else the one that
+// has been idle for longest. A connection with a request in progress is never
+// closed for that; while there are no others, new ones wait in the kernel's queue.
+type listener struct {
+	*net.TCPListener
+	log     *zap.Logger
+	slots   chan struct{} // one per connection, and one for the Accept under way
+	began   time.Time     // what a connection's status counts from
+	closing sync.Once
+	closed  chan struct{}
+
+	mu    sync.Mutex // not taken while requests are served
+	conns map[*conn]struct{}
+
+	victims   []victim  // found by the last look; of Accept only
+	exhausted time.Time // when Accept last lacked file descriptors; of Accept only
+
+	evictions *prometheus.CounterVec
+	paced     prometheus.Counter
+	failures  prometheus.Counter
+}
+
+// victim is a connection that may be evicted while its status is this one.
+type victim struct {
+	*conn
+	status int64
+}
+
+// bind opens a listener with room for limit connections. The kernel's keep-alive
+// probes are on, as the net package sets them.
+func bind(ctx context.Context, address string, limit int, log *zap.Logger) (*listener, error) {
+	ln, err := listenTCP(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{
+		TCPListener: ln.(*net.TCPListener),
+		log:         log,
+		slots:       make(chan struct{}, limit),
+		began:       time.Now(),
+		closed:      make(chan struct{}),
+		conns:       map[*conn]struct{}{},
+		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "keypost_connections_evicted_total",
+			Help: "Connections closed to make room, by what they were: slow (handshake or header outstanding), idle, or heavy while memory was short.",
+		}, []string{"kind"}),
+		paced: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "keypost_http2_reads_delayed_total",
+			Help: "Reads from HTTP/2 connections that were delayed because the client sends much and asks little.",
+		}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "keypost_connections_failed_total",
+			Help: "Connections that could not be accepted for want of file descriptors or kernel memory.",
+		}),
+	}
+	for _, kind := range []string{"slow", "idle", "heavy"} { // a rate needs the zero before the first one
+		l.evictions.WithLabelValues(kind)
+	}
+	return l, nil
+}
+
+func listenTCP(ctx context.Context, address string) (net.Listener, error) {
+	for deadline := time.Now().Add(bindFor); ; {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			return ln, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(bindFor / 25):
+		}
+	}
+}
+
+// now is on the monotonic clock.
+func (l *listener) now() time.Duration { return time.Since(l.began) }
+
+// Accept makes sure of a slot first, so that a connection beyond the limit costs
+// this process nothing. http.Server calls it from one goroutine.
+func (l *listener) Accept() (net.Conn, error) {
+	if err := l.takeSlot(); err != nil {
+		return nil, err
+	}
+	for {
+		c, err := l.AcceptTCP()
+		if err == nil {
+			return l.admit(c), nil
+		}
+		if !isExhaustion(err) {
+			<-l.slots
+			return nil, err
+		}
+		l.makeRoomAfter(err)
+	}
+}
+
+func (l *listener) takeSlot() error {
+	for {
+		select {
+		case l.slots <- struct{}{}:
+			return nil
+		case <-l.closed:
+			return net.ErrClosed
+		default:
+		}
+		if l.evict() {
+			continue
+		}
+		select {
+		case l.slots <- struct{}{}:
+			return nil
+		case <-l.closed:
+			return net.ErrClosed
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+func (l *listener) admit(t *net.TCPConn) *conn {
+	_ = t.SetReadBuffer(receiveBuffer) // an optimisation
+	_ = t.SetWriteBuffer(sendBuffer)
+	c := &conn{TCPConn: t, of: l, closed: make(chan struct{})}
+	c.enter(fresh)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[c] = struct{}{}
+	return c
+}
+
+func (l *listener) forget(c *conn) {
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
+	<-l.slots
+}
+
+func (l *listener) open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+func (l *listener) all() []*conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*conn, 0, len(l.conns))
+	for c := range l.conns {
+		all = append(all, c)
+	}
+	return all
+}
+
+// evict closes one connection and reports whether there was one to close.
+func (l *listener) evict() bool {
+	for _, look := range []bool{false, true} {
+		if look {
+			l.victims = l.evictable(l.now())
+		}
+		for len(l.victims) > 0 {
+			v := l.victims[0]
+			l.victims = l.victims[1:]
+			if l.close(v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// close closes v unless its status has changed.
+func (l *listener) close(v victim) bool {
+	p, _ := read(v.status)
+	if !v.conn.status.CompareAndSwap(v.status, status(evicted, 0)) {
+		return false
+	}
+	select {
+	case <-v.closed: // it has ended by itself
+		return false
+	default:
+	}
+	kind := map[phase]string{fresh: "slow", idle: "idle", active: "heavy"}[p]
+	l.evictions.WithLabelValues(kind).Inc()
+	_ = v.Close() // the client may have closed it, too
+	return true
+}
+
+// evictable returns the connections that make room, in that order.
+func (l *listener) evictable(now time.Duration) []victim {
+	var found []victim
+	for _, c := range l.all() {
+		s := c.status.Load()
+		p, since := read(s)
+		if p == fresh && now-since > slowAfter || p == idle && now-since > idleAfter {
+			found = append(found, victim{c, s})
+		}
+	}
+	slices.SortFunc(found, func(a, b victim) int {
+		ap, as := read(a.status)
+		bp, bs := read(b.status)
+		return cmp.Or(cmp.Compare(ap, bp), cmp.Compare(as, bs)) // fresh comes before idle
+	})
+	return found[:min(len(found), atOnce)]
+}
+
+// isExhaustion reports whether the system lacks what a connection needs.
+func isExhaustion(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// makeRoomAfter says once that connections cannot be accepted, until none has
+// failed for a minute: strangers can bring it about, and must not fill the log.
+func (l *listener) makeRoomAfter(err error) {
+	l.failures.Inc()
+	now := time.Now()
+	if now.Sub(l.exhausted) > time.Minute {
+		l.log.Warn("connections cannot be accepted, idle ones make room; raise the limit of open files or lower listen.maxConnections",
+			zap.Int("open", l.open()), zap.Error(err))
+	}
+	l.exhausted = now
+	l.evict()
+	select {
+	case <-l.closed: // then accepting fails otherwise
+	case <-time.After(lookAgain):
+	}
+}
+
+// Close closes the socket; connections that were accepted live on.
+func (l *listener) Close() error {
+	l.closing.Do(func() { close(l.closed) })
+	return l.TCPListener.Close()
+}
+
+func (l *listener) collectors() []prometheus.Collector {
+	gauge := func(name, help string, value func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+	}
+	return []prometheus.Collector{
+		gauge("keypost_connections_open", "Connections of the public listener that are open.", l.open),
+		gauge("keypost_connections_max", "Open connections beyond which idle and slow ones make room for new ones.", func() int { return cap(l.slots) }),
+		l.evictions, l.paced, l.failures,
+	}
+}

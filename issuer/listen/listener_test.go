@@ -1,0 +1,381 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func testListener(t *testing.T, limit int) *listener {
+	t.Helper()
+	l, err := bind(t.Context(), "127.0.0.1:0", limit, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.began = l.began.Add(-time.Hour) // so that a status of zero is old
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// pair returns a connection as the listener accepts it, and its client.
+func pair(t *testing.T, l *listener) (*conn, net.Conn) {
+	t.Helper()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*conn), client
+}
+
+func TestWhoMakesRoom(t *testing.T) {
+	l := testListener(t, 10)
+	const now = time.Minute
+	put := func(p phase, age time.Duration) *conn {
+		c, _ := pair(t, l)
+		c.status.Store(status(p, now-age))
+		return c
+	}
+	put(active, time.Hour)
+	idleLong, handshaking := put(idle, 50*time.Second), put(fresh, slowAfter+time.Millisecond)
+	put(idle, idleAfter/2)
+	put(fresh, slowAfter/2)
+	idleShort, handshakingLong := put(idle, time.Second), put(fresh, 4*time.Second)
+	var got []*conn
+	for _, v := range l.evictable(now) {
+		got = append(got, v.conn)
+	}
+	if want := []*conn{handshakingLong, handshaking, idleLong, idleShort}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// What was idle when it was looked at may have a request by the time it is to be closed.
+func TestNoRequestIsClosedForRoom(t *testing.T) {
+	l := testListener(t, 10)
+	c, _ := pair(t, l)
+	c.status.Store(status(idle, 0))
+	found := l.evictable(l.now())
+	if len(found) != 1 {
+		t.Fatalf("%d found", len(found))
+	}
+	c.enter(active)
+	if l.close(found[0]) {
+		t.Error("a connection with a request was closed")
+	}
+	c.enter(idle)
+	if l.close(found[0]) {
+		t.Error("a connection that has been used since was closed")
+	}
+	if !l.close(victim{c, c.status.Load()}) {
+		t.Error("an idle connection was not closed")
+	}
+	if n := l.open(); n != 0 {
+		t.Errorf("%d are open", n)
+	}
+}
+
+// slowly answers /slow after a while, all else at once.
+func slowHandler(hold <-chan struct{}) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-hold
+		}
+		_, _ = io.WriteString(w, "ok")
+	})
+}
+
+func ask(c net.Conn, path string) error {
+	_, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path)
+	return err
+}
+
+func answered(c net.Conn, within time.Duration) error {
+	_ = c.SetReadDeadline(time.Now().Add(within))
+	_, err := c.Read(make([]byte, 1))
+	return err
+}
+
+func TestConnectionLimit(t *testing.T) {
+	const limit = 3
+	metrics, hold := prometheus.NewRegistry(), make(chan struct{})
+	address, _ := start(t, Config{Handler: slowHandler(hold), Limits: Limits{MaxConnections: limit}, Metrics: metrics})
+	connect := func(path string) net.Conn {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if err := ask(c, path); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var busy []net.Conn
+	for range limit {
+		busy = append(busy, connect("/slow"))
+	}
+	waiting := connect("/")
+	if err := answered(waiting, 3*idleAfter); !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
+		t.Fatalf("a connection beyond the limit was served: %v", err)
+	}
+	if got := gathered(t, metrics, "keypost_connections_open"); got != limit {
+		t.Errorf("keypost_connections_open is %v, want %d", got, limit)
+	}
+	close(hold)
+	for i, c := range busy {
+		if err := answered(c, 20*time.Second); err != nil {
+			t.Errorf("request %d under way was cut: %v", i, err)
+		}
+	}
+	// Now that they are idle they make room.
+	if err := answered(waiting, 20*time.Second); err != nil {
+		t.Errorf("the waiting connection got no turn: %v", err)
+	}
+	if got := gathered(t, metrics, "keypost_connections_evicted_total"); got == 0 {
+		t.Error("no eviction was counted")
+	}
+	for _, c := range append(busy, waiting) {
+		c.Close()
+	}
+	eventually(t, "every slot is given back", func() bool { return gathered(t, metrics, "keypost_connections_open") == 0 })
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// Probes and scrapes get through, however many connections others hold.
+func TestAdminWhileAllSlotsAreTaken(t *testing.T) {
+	for name, serve := range map[string]func(context.Context, string, Admin) error{"admin": ServeAdmin, "probes": ServeProbes} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			bound, done := make(chan net.Addr, 1), make(chan error, 1)
+			go func() {
+				done <- serve(ctx, "127.0.0.1:0", Admin{Metrics: text("metrics\n"), Listening: func(a net.Addr) { bound <- a }})
+			}()
+			address := (<-bound).String()
+			for range adminConnections + 50 {
+				c, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				if err := ask(c, "/livez"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/metrics": map[string]int{"admin": 200, "probes": 404}[name]} {
+				began := time.Now()
+				resp, _, err := get(t, "http://"+address+path, nil, false)
+				if err != nil || resp.StatusCode != want || time.Since(began) > 10*time.Second {
+					t.Errorf("%s: %v after %v", path, err, time.Since(began))
+				}
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A process that is just ending has the address for a moment.
+func TestBindWaitsForTheAddress(t *testing.T) {
+	before, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { before.Close() })
+	l, err := bind(t.Context(), before.Addr().String(), 1, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+// While connections cannot be accepted idle ones make room, and the log has one line.
+func TestExhaustionIsToldOnce(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	l := testListener(t, 10)
+	l.log = zap.New(core)
+	c, _ := pair(t, l)
+	c.status.Store(status(idle, 0))
+	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS} {
+		err := &net.OpError{Op: "accept", Err: e}
+		if !isExhaustion(err) {
+			t.Errorf("%v is taken for something else", err)
+		}
+		l.makeRoomAfter(err)
+	}
+	if isExhaustion(&net.OpError{Op: "accept", Err: syscall.EINVAL}) {
+		t.Error("EINVAL is taken for exhaustion")
+	}
+	if n := l.open(); n != 0 || logs.Len() != 1 {
+		t.Errorf("%d connections are open, %d lines were logged; want none, and one line", n, logs.Len())
+	}
+}
+
+func TestFittingConnections(t *testing.T) {
+	for _, tc := range []struct {
+		memory int64
+		files  uint64
+		want   int
+	}{
+		{384 << 20, 1 << 20, 3584}, // three quarters of 512 MiB
+		{192 << 20, 1 << 20, 1536},
+		{1 << 62, 1 << 20, 10_000},
+		{1 << 62, 1<<64 - 1, 10_000},
+		{1 << 62, 1024, 704},
+		{1 << 20, 1 << 20, 64},
+		{1 << 62, 10, 64},
+	} {
+		if got := FittingConnections(tc.memory, tc.files); got != tc.want {
+			t.Errorf("FittingConnections(%d, %d) = %d, want %d", tc.memory, tc.files, got, tc.want)
+		}
+	}
+}
+
+// A client that does not take its answers is not read from.
+func TestNothingIsReadDuringAWrite(t *testing.T) {
+	c, client := pair(t, testListener(t, 2))
+	written, was := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = c.Write(make([]byte, 16<<20))
+	}()
+	eventually(t, "the write is under way", func() bool {
+		if c.writing.TryLock() {
+			c.writing.Unlock()
+			return false
+		}
+		return true
+	})
+	go func() {
+		_, _ = c.Read(make([]byte, 1))
+		close(was)
+	}()
+	if _, err := client.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-was:
+		t.Error("it was read while an answer was being written")
+	case <-time.After(100 * time.Millisecond):
+	}
+	go io.Copy(io.Discard, client) //nolint:errcheck // it ends with the connection
+	<-written
+	<-was
+}
+
+// Who sends much and asks little is read slowly; who asks is not.
+func TestPace(t *testing.T) {
+	c, _ := pair(t, testListener(t, 2))
+	delays := func() float64 { return counted(t, c.of.paced) }
+	c.pace(burst)
+	if delays() != 0 {
+		t.Error("delayed within the burst")
+	}
+	for range 1000 {
+		c.requests.Add(1)
+		c.pace(perRequest / 2)
+	}
+	if delays() != 0 {
+		t.Error("a client that asks was delayed")
+	}
+	c.pace(burst)
+	began := time.Now()
+	c.pace(slowly / 10)
+	if took := time.Since(began); delays() == 0 || took < 90*time.Millisecond {
+		t.Errorf("a flood was not delayed: %v", took)
+	}
+	c.Close()
+	c.pace(100 * slowly) // returns at once
+}
+
+func counted(t *testing.T, c prometheus.Collector) float64 {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(c)
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families[0].GetMetric()[0].GetCounter().GetValue()
+}
+
+// While memory is short the heaviest connections go, then idle ones; an ordinary request never does.
+func TestRelief(t *testing.T) {
+	l := testListener(t, 100)
+	put := func(p phase, requests, bytes uint64) *conn {
+		c, _ := pair(t, l)
+		c.requests.Store(requests)
+		c.received.Store(bytes)
+		c.status.Store(status(p, 0))
+		return c
+	}
+	honest, young := put(active, 1, 3000), put(fresh, 0, 2000)
+	idler := put(idle, 5, 100_000)
+	bomb, streams := put(fresh, 0, 40_000), put(active, 30, 3000)
+	worst := put(active, 400, 100_000)
+	open := func(cs ...*conn) []bool {
+		var all []bool
+		for _, c := range cs {
+			l.mu.Lock()
+			_, ok := l.conns[c]
+			l.mu.Unlock()
+			all = append(all, ok)
+		}
+		return all
+	}
+	for i, want := range [][]bool{
+		{true, true, true, true, false, false}, // honest, young, idler, bomb, streams, worst
+		{true, true, true, false, false, false},
+		{true, true, false, false, false, false},
+		{true, true, false, false, false, false},
+	} {
+		l.lighten()
+		if got := open(honest, young, idler, bomb, streams, worst); !slices.Equal(got, want) {
+			t.Errorf("after %d rounds: open %v, want %v", i+1, got, want)
+		}
+	}
+}
+
+func TestReliefBeginsWhenMemoryIsShort(t *testing.T) {
+	for _, tc := range []struct {
+		live, limit uint64
+		want        bool
+	}{{60, 100, false}, {80, 100, true}, {1 << 40, 1<<63 - 1, false}} {
+		l := testListener(t, 2)
+		c, _ := pair(t, l)
+		c.received.Store(100_000)
+		ctx, cancel := context.WithTimeout(t.Context(), 6*relieveEvery)
+		l.relieve(ctx, func() (live, limit uint64) { return tc.live, tc.limit })
+		cancel()
+		if closed := l.open() == 0; closed != tc.want {
+			t.Errorf("%d of %d: closed %v, want %v", tc.live, tc.limit, closed, tc.want)
+		}
+	}
+	live, limit := goMemory()()
+	if live == 0 || limit == 0 {
+		t.Errorf("the runtime says that %d of %d are live", live, limit)
+	}
+}
