@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,6 +18,7 @@ type addFlags struct {
 	policy policyFlags
 	dev    bool
 	reuse  bool
+	force  bool
 	why    string
 }
 
@@ -41,6 +40,7 @@ func (a *app) issuerAdd() *cobra.Command {
 	f.policy.register(fs)
 	fs.BoolVar(&f.dev, "dev", false, "a development key set: ports in URLs and short gates; only keypostd --dev serves it")
 	fs.BoolVar(&f.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
+	fs.BoolVar(&f.force, "force", false, "add it although another key set cannot be read, which may have the URL as well (needs --why)")
 	fs.StringVar(&f.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
@@ -84,8 +84,11 @@ func (f *addFlags) spec(name keystore.Name) (keystore.Spec, error) {
 			return keystore.Spec{}, &usageError{err}
 		}
 	}
-	if f.reuse && f.why == "" {
+	switch {
+	case f.reuse && f.why == "":
 		return keystore.Spec{}, usagef("--reuse-url needs --why REASON")
+	case f.force && f.why == "":
+		return keystore.Spec{}, usagef("--force needs --why REASON")
 	}
 	if err := f.keys.check(); err != nil {
 		return keystore.Spec{}, err
@@ -113,108 +116,43 @@ func (a *app) compareIssuer(m material, url string) {
 
 // storeNew creates the key set, or reopens a withdrawn one of the same name.
 func (a *app) storeNew(ctx context.Context, st keystore.Store, spec keystore.Spec, f *addFlags) (keystore.KeySet, error) {
-	sets, broken, err := all(ctx, st)
+	was, err := readAll(ctx, st, nil)
 	if err != nil {
 		return keystore.KeySet{}, err
 	}
-	if err, is := broken[spec.Name]; is {
+	if err, is := was.broken[spec.Name]; is {
 		return keystore.KeySet{}, fmt.Errorf("add key set %q: it exists already, and %w", spec.Name, err)
 	}
-	for n := range broken {
-		a.warn("key set %q cannot be read, so that it is unknown which URLs it has", n)
-	}
-	c := claimsOn(sets, spec)
+	c := claimsOn(was.sets, spec)
 	if err := c.check(spec, f.reuse); err != nil {
 		return keystore.KeySet{}, err
 	}
-	a.warnSharedKeys(sets, spec)
+	if err := checkUnread(was.broken, spec.Issuers, f.force); err != nil {
+		return keystore.KeySet{}, err
+	}
+	for n := range was.broken {
+		a.warn("key set %q cannot be read; keypost issuer list says why", n)
+	}
+	a.warnSharedKeys(was.sets, spec)
+	s, err := a.write(ctx, st, spec, c, f)
+	if err != nil {
+		return s, err
+	}
+	return s, checkAlone(ctx, st, was.revisions, s)
+}
+
+func (a *app) write(ctx context.Context, st keystore.Store, spec keystore.Spec, c claims, f *addFlags) (keystore.KeySet, error) {
 	if c.same != nil {
 		return keystore.Update(ctx, st, spec.Name, func(s keystore.KeySet) (keystore.KeySet, error) {
-			return s.Reopen(a.change(f.why, false), spec)
+			return s.Reopen(a.change(f.why, f.force), spec)
 		})
 	}
 	spec.Gone = c.gone()
-	s, err := keystore.New(a.change(f.why, false), spec)
+	s, err := keystore.New(a.change(f.why, f.force), spec)
 	if err != nil {
 		return s, err
 	}
 	return s, keystore.Create(ctx, st, s)
-}
-
-// claims are the stored key sets that have, or had, the name or a URL of a new one.
-type claims struct {
-	same      *keystore.KeySet // of the same name
-	live      []keystore.KeySet
-	withdrawn []keystore.KeySet
-}
-
-func claimsOn(sets []keystore.KeySet, spec keystore.Spec) claims {
-	var c claims
-	for _, s := range sets {
-		switch {
-		case s.Name() == spec.Name:
-			c.same = &s
-		case !overlaps(s, spec):
-		case s.Withdrawn():
-			c.withdrawn = append(c.withdrawn, s)
-		default:
-			c.live = append(c.live, s)
-		}
-	}
-	return c
-}
-
-// overlaps compares what requests are looked up by, host and path, not the strings.
-func overlaps(s keystore.KeySet, spec keystore.Spec) bool {
-	for _, raw := range spec.Issuers {
-		u, err := keystore.ParseIssuerURL(raw, spec.Dev)
-		if err == nil && slices.ContainsFunc(s.Issuers(), func(v keystore.IssuerURL) bool { return u.Host() == v.Host() && u.Path() == v.Path() }) {
-			return true
-		}
-	}
-	return false
-}
-
-func (c claims) check(spec keystore.Spec, reuse bool) error {
-	if len(c.live) > 0 {
-		return withHint(fmt.Errorf("key set %q has that issuer URL already", c.live[0].Name()), "keypost key add %s adds keys to it", c.live[0].Name())
-	}
-	if c.same != nil && !c.same.Withdrawn() {
-		return withHint(fmt.Errorf("key set %q exists already (%s)", spec.Name, strings.Join(urls(*c.same), ", ")), "keypost key add %s adds keys to it", spec.Name)
-	}
-	if c.same != nil {
-		for _, u := range urls(*c.same) {
-			if !slices.Contains(spec.Issuers, u) {
-				return withHint(fmt.Errorf("the name %q belongs to a withdrawn key set with the issuer URL %s, which must stay on record", spec.Name, u), "choose another name")
-			}
-		}
-	}
-	if c.same != nil && len(c.withdrawn) > 0 {
-		return withHint(fmt.Errorf("both %q and %q had such a URL before they were withdrawn", spec.Name, c.withdrawn[0].Name()), "choose another name")
-	}
-	if (c.same != nil || len(c.withdrawn) > 0) && !reuse {
-		return withHint(errors.New("the issuer URL belonged to a key set that was withdrawn; relying parties may still trust what it stood for"), "to give it out again nevertheless, add --reuse-url --why REASON")
-	}
-	return nil
-}
-
-// gone is what may never come back under a URL that is given out again: what was gone, and what the tombstone held.
-func (c claims) gone() []keystore.Gone {
-	var lines []keystore.Gone
-	add := func(g keystore.Gone) {
-		if !slices.ContainsFunc(lines, func(h keystore.Gone) bool { return h.ID == g.ID }) {
-			lines = append(lines, g)
-		}
-	}
-	for _, s := range c.withdrawn {
-		for _, g := range s.Gone() {
-			add(g)
-		}
-		for _, k := range s.Keys() {
-			add(keystore.Gone{ID: k.ID(), At: s.WithdrawnAt(), Why: keystore.Removed})
-		}
-	}
-	return lines
 }
 
 // warnSharedKeys: subjects are unique in one cluster only, so two issuers with one key can speak for each other.

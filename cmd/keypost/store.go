@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/url"
 	"slices"
@@ -141,25 +142,74 @@ func fileURL(path string) string {
 	return "file://./" + path
 }
 
-// all loads every key set of a store, in order of their names; what could not be loaded stands in broken.
+// all loads every key set of a store, in order of their names. What is wrong with one document or its file stands in
+// broken; trouble of the store is an error.
 func all(ctx context.Context, st keystore.Reader) (sets []keystore.KeySet, broken map[keystore.Name]error, err error) {
+	c, err := readAll(ctx, st, nil)
+	return c.sets, c.broken, err
+}
+
+// contents are the key sets of a store at one moment.
+type contents struct {
+	revisions map[keystore.Name]keystore.Revision
+	sets      []keystore.KeySet // in order of their names
+	broken    map[keystore.Name]error
+}
+
+// readAll loads every key set whose revision is not the one in known.
+func readAll(ctx context.Context, st keystore.Reader, known map[keystore.Name]keystore.Revision) (contents, error) {
 	revisions, err := st.List(ctx)
 	if err != nil {
-		return nil, nil, err
+		return contents{}, err
 	}
-	broken = map[keystore.Name]error{}
+	c := contents{revisions: revisions, broken: map[keystore.Name]error{}}
+	absent := map[keystore.Name]error{}
 	for _, n := range slices.Sorted(maps.Keys(revisions)) {
+		if was, is := known[n]; is && was == revisions[n] {
+			continue
+		}
 		s, _, err := st.Load(ctx, n)
 		switch {
 		case ctx.Err() != nil:
-			return nil, nil, ctx.Err()
-		case err != nil:
-			broken[n] = err
-		default:
-			sets = append(sets, s)
+			return contents{}, ctx.Err()
+		case err == nil:
+			c.sets = append(c.sets, s)
+		case errors.Is(err, keystore.ErrNotFound):
+			absent[n] = err
+		case itsOwn(err):
+			c.broken[n] = err
+		default: // an outage, which the next one would meet as well
+			return contents{}, fmt.Errorf("load key set %q: %w", n, err)
 		}
 	}
-	return sets, broken, nil
+	return c, c.settle(ctx, st, absent)
+}
+
+// settle takes out what was removed after it was listed. What is still listed, such as a link that leads nowhere, is
+// broken.
+func (c contents) settle(ctx context.Context, st keystore.Reader, absent map[keystore.Name]error) error {
+	if len(absent) == 0 {
+		return nil
+	}
+	now, err := st.List(ctx)
+	if err != nil {
+		return err
+	}
+	for n, err := range absent {
+		if _, listed := now[n]; listed {
+			c.broken[n] = err
+		} else {
+			delete(c.revisions, n)
+		}
+	}
+	return nil
+}
+
+// itsOwn reports whether an error is about one document or its file, so that the others can be read.
+func itsOwn(err error) bool {
+	_, document := errors.AsType[*keystore.BrokenError](err)
+	_, file := errors.AsType[*fs.PathError](err)
+	return document || file
 }
 
 // find loads the key set that an ISSUER argument means: a name, or one of its issuer URLs.

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// claims are the stored key sets that have, or had, the name or a URL of a new one.
+type claims struct {
+	same      *keystore.KeySet // of the same name
+	live      []keystore.KeySet
+	withdrawn []keystore.KeySet
+}
+
+func claimsOn(sets []keystore.KeySet, spec keystore.Spec) claims {
+	var c claims
+	for _, s := range sets {
+		switch {
+		case s.Name() == spec.Name:
+			c.same = &s
+		case !overlaps(s.Issuers(), spec.Issuers):
+		case s.Withdrawn():
+			c.withdrawn = append(c.withdrawn, s)
+		default:
+			c.live = append(c.live, s)
+		}
+	}
+	return c
+}
+
+// overlaps compares what requests are looked up by, host and path, not the strings.
+func overlaps(has []keystore.IssuerURL, urls []string) bool {
+	for _, raw := range urls {
+		u, err := keystore.ParseIssuerURL(raw, true)
+		if err == nil && slices.ContainsFunc(has, u.Overlaps) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c claims) check(spec keystore.Spec, reuse bool) error {
+	if len(c.live) > 0 {
+		return withHint(fmt.Errorf("key set %q has that issuer URL already", c.live[0].Name()), "keypost key add %s adds keys to it", c.live[0].Name())
+	}
+	if c.same != nil && !c.same.Withdrawn() {
+		return withHint(fmt.Errorf("key set %q exists already (%s)", spec.Name, strings.Join(urls(*c.same), ", ")), "keypost key add %s adds keys to it", spec.Name)
+	}
+	if c.same != nil {
+		for _, u := range urls(*c.same) {
+			if !slices.Contains(spec.Issuers, u) {
+				return withHint(fmt.Errorf("the name %q belongs to a withdrawn key set with the issuer URL %s, which must stay on record", spec.Name, u), "choose another name")
+			}
+		}
+	}
+	if c.same != nil && len(c.withdrawn) > 0 {
+		return withHint(fmt.Errorf("both %q and %q had such a URL before they were withdrawn", spec.Name, c.withdrawn[0].Name()), "choose another name")
+	}
+	if (c.same != nil || len(c.withdrawn) > 0) && !reuse {
+		return withHint(errors.New("the issuer URL belonged to a key set that was withdrawn; relying parties may still trust what it stood for"), "to give it out again nevertheless, add --reuse-url --why REASON")
+	}
+	return nil
+}
+
+// gone is what may never come back under a URL that is given out again: what was gone, and what the tombstone held.
+func (c claims) gone() []keystore.Gone {
+	var lines []keystore.Gone
+	add := func(g keystore.Gone) {
+		if !slices.ContainsFunc(lines, func(h keystore.Gone) bool { return h.ID == g.ID }) {
+			lines = append(lines, g)
+		}
+	}
+	for _, s := range c.withdrawn {
+		for _, g := range s.Gone() {
+			add(g)
+		}
+		for _, k := range s.Keys() {
+			add(keystore.Gone{ID: k.ID(), At: s.WithdrawnAt(), Why: keystore.Removed})
+		}
+	}
+	return lines
+}
+
+// checkUnread refuses URLs that a key set may have which cannot be read. Once that one is mended, a keypostd that
+// starts would serve neither of the two. broken is what all returned. Force lets unknown issuers pass, but not issuers
+// that are known to be the same.
+func checkUnread(broken map[keystore.Name]error, urls []string, force bool) error {
+	for _, n := range slices.Sorted(maps.Keys(broken)) {
+		b, _ := errors.AsType[*keystore.BrokenError](broken[n])
+		switch {
+		case b == nil && !force:
+			return withHint(fmt.Errorf("key set %q cannot be read, so that it is unknown whether it has that issuer URL: %w", n, broken[n]),
+				"%s; if you know that it does not have it, add --force --why REASON", remedy(broken[n]))
+		case b == nil || b.Issuers == nil && force:
+		case b.Issuers == nil:
+			return withHint(fmt.Errorf("key set %q is broken, so that it is unknown whether it has that issuer URL: %w", n, b.Err),
+				"mend its document, or put the last good one back (from Git or a backup); if you know that it does not have it, add --force --why REASON")
+		case overlaps(b.Issuers, urls):
+			return withHint(fmt.Errorf("key set %q, which is broken, has that issuer URL already: %w", n, b.Err),
+				"mend its document, or put the last good one back (from Git or a backup)")
+		}
+	}
+	return nil
+}
+
+func remedy(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "run this as somebody who may read it"
+	}
+	return "try again"
+}
+
+// checkAlone looks at a store once more after s was created in it. Two people who add one URL under two names at one
+// time both find it free, and no store can refuse the second: it writes one document and knows no other. before is what
+// the store held at the first look; only what came in since is read.
+func checkAlone(ctx context.Context, st keystore.Reader, before map[keystore.Name]keystore.Revision, s keystore.KeySet) error {
+	now, err := readAll(ctx, st, before)
+	if err != nil {
+		return fmt.Errorf("key set %q is stored, but whether another one got its issuer URL at the same time is unknown: %w", s.Name(), err)
+	}
+	for _, o := range now.sets {
+		if o.Name() == s.Name() || o.Withdrawn() || !overlaps(o.Issuers(), urls(s)) {
+			continue
+		}
+		return withHint(fmt.Errorf("key set %q is stored, and so is %q, which got the same issuer URL at the same time (by %s): "+
+			"keypostd goes on with the one that it serves already, and with neither after a restart", s.Name(), o.Name(), author(o)),
+			"agree on one of them, and withdraw the other: keypost issuer remove %s --confirm-url %s --why REASON --force", s.Name(), urls(s)[0])
+	}
+	return nil
+}
+
+// author is who wrote a key set last, as far as it says.
+func author(s keystore.KeySet) string {
+	if h := s.History(); len(h) > 0 && h[len(h)-1].By != "" {
+		return h[len(h)-1].By
+	}
+	return "somebody"
+}
