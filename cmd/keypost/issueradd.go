@@ -68,7 +68,7 @@ func (a *app) addIssuer(ctx context.Context, name keystore.Name, f *addFlags) er
 	if err != nil {
 		return err
 	}
-	return a.printAdded(s)
+	return a.printAdded(s, f.keys.caFile)
 }
 
 // spec checks what was typed, without the keys.
@@ -108,10 +108,10 @@ func (a *app) compareIssuer(m material, url string) {
 		return
 	}
 	if m.cluster {
-		a.warn("the cluster's own issuer is %s: its tokens are good for %s only once kube-apiserver has --service-account-issuer=%s as the first one", oneLine(m.issuer), url, url)
+		a.warn("the cluster's own issuer is %s: its tokens are good for %s only once kube-apiserver has --service-account-issuer=%s as the first one", m.issuer, url, url)
 		return
 	}
-	a.warn("the keys are those of the issuer %s; its tokens are not good for %s", oneLine(m.issuer), url)
+	a.warn("the keys are those of the issuer %s; its tokens are not good for %s", m.issuer, url)
 }
 
 // storeNew creates the key set, or reopens a withdrawn one of the same name.
@@ -166,7 +166,7 @@ func (a *app) warnSharedKeys(sets []keystore.KeySet, spec keystore.Spec) {
 	}
 }
 
-func (a *app) printAdded(s keystore.KeySet) error {
+func (a *app) printAdded(s keystore.KeySet, caFile string) error {
 	v := viewOf(s, time.Now())
 	err := a.print(v, func(w *tabwriter.Writer) {
 		row(w, "added "+string(v.Name), strings.Join(v.Issuers, " "), fmt.Sprintf("generation %d", v.Generation))
@@ -176,15 +176,17 @@ func (a *app) printAdded(s keystore.KeySet) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range s.Policy().Warnings() {
-		a.warn("%s", w)
-	}
-	first, dev := v.Issuers[0], ""
+	a.warnPolicy(s.Policy())
+	first := v.Issuers[0]
+	look := command{"verify", first}
 	if v.Dev {
-		dev = " --dev"
+		look = append(look, "--dev")
+	}
+	if caFile != "" {
+		look = append(look, "--ca-file", caFile)
 	}
 	a.notice("next:")
-	a.notice("  keypost verify %s%s", first, dev)
+	a.notice("  %s", look)
 	a.notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s/openid/v1/jwks", first, first)
 	return nil
 }

@@ -48,10 +48,10 @@ func overlaps(has []keystore.IssuerURL, urls []string) bool {
 
 func (c claims) check(spec keystore.Spec, reuse bool) error {
 	if len(c.live) > 0 {
-		return withHint(fmt.Errorf("key set %q has that issuer URL already", c.live[0].Name()), "keypost key add %s adds keys to it", c.live[0].Name())
+		return withHint(fmt.Errorf("key set %q has that issuer URL already", c.live[0].Name()), "%s adds keys to it", command{"key", "add", string(c.live[0].Name())})
 	}
 	if c.same != nil && !c.same.Withdrawn() {
-		return withHint(fmt.Errorf("key set %q exists already (%s)", spec.Name, strings.Join(urls(*c.same), ", ")), "keypost key add %s adds keys to it", spec.Name)
+		return withHint(fmt.Errorf("key set %q exists already (%s)", spec.Name, strings.Join(urls(*c.same), ", ")), "%s adds keys to it", command{"key", "add", string(spec.Name)})
 	}
 	if c.same != nil {
 		for _, u := range urls(*c.same) {
@@ -131,7 +131,8 @@ func checkAlone(ctx context.Context, st keystore.Reader, before map[keystore.Nam
 		}
 		return withHint(fmt.Errorf("key set %q is stored, and so is %q, which got the same issuer URL at the same time (by %s): "+
 			"keypostd goes on with the one that it serves already, and with neither after a restart", s.Name(), o.Name(), author(o)),
-			"agree on one of them, and withdraw the other: keypost issuer remove %s --confirm-url %s --why REASON --force", s.Name(), urls(s)[0])
+			"agree on one of them, and withdraw the other: %s",
+			command{"issuer", "remove", string(s.Name()), "--confirm-url", urls(s)[0], "--why", "REASON", "--force"})
 	}
 	return nil
 }

@@ -6,8 +6,11 @@
 package text
 
 import (
+	"bytes"
+	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -40,4 +43,42 @@ func OneLine(s string, limit int) string {
 		n++
 	}
 	return b.String()
+}
+
+// EscapeJSON returns the JSON text s with every unprintable character in its strings as an escape. It means the same,
+// and may be shown on a terminal. JSON encoders escape controls below U+0020 only.
+func EscapeJSON(s []byte) []byte {
+	return escape(s, func(r rune) string {
+		if first, second := utf16.EncodeRune(r); first != unicode.ReplacementChar {
+			return fmt.Sprintf(`\u%04x\u%04x`, first, second)
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	})
+}
+
+// EscapeYAML is EscapeJSON for JSON text that is going to be read as YAML, which has no surrogate pairs.
+func EscapeYAML(s []byte) []byte {
+	return escape(s, func(r rune) string {
+		if r > 0xffff {
+			return fmt.Sprintf(`\U%08x`, r)
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	})
+}
+
+// escape leaves line breaks alone: in JSON they stand between values only.
+func escape(s []byte, as func(rune) string) []byte {
+	unsafe := func(r rune) bool { return r != '\n' && !Printable(r) }
+	if bytes.IndexFunc(s, unsafe) < 0 {
+		return s
+	}
+	var b bytes.Buffer
+	for _, r := range string(s) {
+		if unsafe(r) {
+			b.WriteString(as(r))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
 }

@@ -1,9 +1,13 @@
 package text
 
 import (
+	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
 )
 
 // What may not reach a terminal, one of each kind.
@@ -74,6 +78,36 @@ func TestOneLineIsBounded(t *testing.T) {
 		if got := OneLine(tt.s, tt.limit); got != tt.want {
 			t.Errorf("OneLine(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
 		}
+	}
+}
+
+// Escaped text has no unprintable character and means the same to a reader of JSON or YAML.
+func TestEscape(t *testing.T) {
+	for name, c := range bad {
+		if !utf8.ValidString(c) {
+			continue // no JSON encoder writes these
+		}
+		want := map[string]string{"why": "a" + c + "b", c: "ok"}
+		data, err := json.MarshalIndent(want, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asJSON, asYAML map[string]string
+		j, y := EscapeJSON(data), EscapeYAML(data)
+		if err := json.Unmarshal(j, &asJSON); err != nil || !maps.Equal(asJSON, want) {
+			t.Errorf("%s: JSON %s reads %q, %v", name, j, asJSON, err)
+		}
+		if err := yaml.Unmarshal(y, &asYAML); err != nil || !maps.Equal(asYAML, want) {
+			t.Errorf("%s: YAML %s reads %q, %v", name, y, asYAML, err)
+		}
+		for _, r := range string(j) + string(y) {
+			if r != '\n' && !Printable(r) {
+				t.Errorf("%s: %U is left", name, r)
+			}
+		}
+	}
+	if plain := []byte("{\n  \"a\": \"größer\"\n}\n"); &EscapeJSON(plain)[0] != &plain[0] {
+		t.Error("a harmless text is copied")
 	}
 }
 
