@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -106,6 +107,11 @@ func (a *app) checkGlobals(cmd *cobra.Command) error {
 	default:
 		return fmt.Errorf("-o %s: it must be table, json or yaml", a.output)
 	}
+	for _, name := range []string{"why", "by"} {
+		if f := cmd.Flag(name); f != nil && strings.ContainsFunc(f.Value.String(), control) {
+			return fmt.Errorf("--%s holds a control character", name)
+		}
+	}
 	force, why := cmd.Flags().Lookup("force"), cmd.Flags().Lookup("why")
 	switch {
 	case why != nil && why.Changed && strings.TrimSpace(why.Value.String()) == "":
@@ -115,6 +121,9 @@ func (a *app) checkGlobals(cmd *cobra.Command) error {
 	}
 	return nil
 }
+
+// control reports whether r is a control character that no text for people has.
+func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
