@@ -7,86 +7,9 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/keypost/keypost/keystore"
 )
-
-// claims are the stored key sets that have, or had, the name or a URL of a new one.
-type claims struct {
-	same      *keystore.KeySet // of the same name
-	live      []keystore.KeySet
-	withdrawn []keystore.KeySet
-}
-
-func claimsOn(sets []keystore.KeySet, spec keystore.Spec) claims {
-	var c claims
-	for _, s := range sets {
-		switch {
-		case s.Name() == spec.Name:
-			c.same = &s
-		case !overlaps(s.Issuers(), spec.Issuers):
-		case s.Withdrawn():
-			c.withdrawn = append(c.withdrawn, s)
-		default:
-			c.live = append(c.live, s)
-		}
-	}
-	return c
-}
-
-// overlaps compares what requests are looked up by, host and path, not the strings.
-func overlaps(has []keystore.IssuerURL, urls []string) bool {
-	for _, raw := range urls {
-		u, err := keystore.ParseIssuerURL(raw, true)
-		if err == nil && slices.ContainsFunc(has, u.Overlaps) {
-			return true
-		}
-	}
-	return false
-}
-
-func (c claims) check(spec keystore.Spec, reuse bool) error {
-	if len(c.live) > 0 {
-		return withHint(fmt.Errorf("key set %q has that issuer URL already", c.live[0].Name()), "%s adds keys to it", command{"key", "add", string(c.live[0].Name())})
-	}
-	if c.same != nil && !c.same.Withdrawn() {
-		return withHint(fmt.Errorf("key set %q exists already (%s)", spec.Name, strings.Join(urls(*c.same), ", ")), "%s adds keys to it", command{"key", "add", string(spec.Name)})
-	}
-	if c.same != nil {
-		for _, u := range urls(*c.same) {
-			if !slices.Contains(spec.Issuers, u) {
-				return withHint(fmt.Errorf("the name %q belongs to a withdrawn key set with the issuer URL %s, which must stay on record", spec.Name, u), "choose another name")
-			}
-		}
-	}
-	if c.same != nil && len(c.withdrawn) > 0 {
-		return withHint(fmt.Errorf("both %q and %q had such a URL before they were withdrawn", spec.Name, c.withdrawn[0].Name()), "choose another name")
-	}
-	if (c.same != nil || len(c.withdrawn) > 0) && !reuse {
-		return withHint(errors.New("the issuer URL belonged to a key set that was withdrawn; relying parties may still trust what it stood for"), "to give it out again nevertheless, add --reuse-url --why REASON")
-	}
-	return nil
-}
-
-// gone is what may never come back under a URL that is given out again: what was gone, and what the tombstone held.
-func (c claims) gone() []keystore.Gone {
-	var lines []keystore.Gone
-	add := func(g keystore.Gone) {
-		if !slices.ContainsFunc(lines, func(h keystore.Gone) bool { return h.ID == g.ID }) {
-			lines = append(lines, g)
-		}
-	}
-	for _, s := range c.withdrawn {
-		for _, g := range s.Gone() {
-			add(g)
-		}
-		for _, k := range s.Keys() {
-			add(keystore.Gone{ID: k.ID(), At: s.WithdrawnAt(), Why: keystore.Removed})
-		}
-	}
-	return lines
-}
 
 // checkUnread refuses URLs that a key set may have which cannot be read. Once that one is mended, a keypostd that
 // starts would serve neither of the two. broken is what all returned. Force lets unknown issuers pass, but not issuers

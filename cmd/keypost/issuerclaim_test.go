@@ -7,13 +7,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
 )
 
 // testStore keeps key sets in memory. trouble is what Load answers for a name instead; beforeReplace runs once.
@@ -102,8 +104,6 @@ func TestStoreNewBesideUnreadable(t *testing.T) {
 		"other issuers":          {trouble: brokenWith(url("https://oidc.example.com/other"))},
 		"the same issuer":        {trouble: brokenWith(url("https://oidc.example.com/x"), url("https://oidc.example.com/new")), want: "has that issuer URL already"},
 		"the same, forced":       {trouble: brokenWith(url("https://oidc.example.com/new")), force: true, want: "has that issuer URL already"},
-		"no permission":          {trouble: &fs.PathError{Op: "open", Path: "other.yaml", Err: fs.ErrPermission}, want: `key set "other" cannot be read`},
-		"no permission, forced":  {trouble: &fs.PathError{Op: "open", Path: "other.yaml", Err: fs.ErrPermission}, force: true},
 		"an outage":              {trouble: errors.New("connection refused"), want: `load key set "other": connection refused`},
 		"an outage is not ours":  {trouble: errors.New("connection refused"), force: true, want: `load key set "other": connection refused`},
 		"removed meanwhile":      {trouble: keystore.ErrNotFound, vanished: true},
@@ -163,5 +163,28 @@ func TestReadAllSkipsWhatIsKnown(t *testing.T) {
 	c, err := readAll(t.Context(), st, map[keystore.Name]keystore.Revision{"broken": "1"})
 	if err != nil || len(c.sets)+len(c.broken) != 0 {
 		t.Errorf("readAll = %v, %v", c, err)
+	}
+}
+
+// In a directory, a file that cannot be opened leaves the others readable.
+func TestReadAllOfDirectory(t *testing.T) {
+	c, dir := checked{t}, t.TempDir()
+	st, err := filestore.Create(dir)
+	c.Check(err)
+	set, err := keystore.New(keystore.Change{At: time.Now()}, testSpec(t, "prod-a", "https://oidc.example.com/prod-a"))
+	c.Check(err)
+	c.Check(keystore.Create(t.Context(), st, set))
+	c.Check(os.Symlink("loop.yaml", filepath.Join(dir, "loop.yaml")))
+	for name, st := range map[string]keystore.Reader{"plain": st, "noting": noting{st, &writes{}}} {
+		got, err := readAll(t.Context(), st, nil)
+		if err != nil || len(got.sets) != 1 || got.broken["loop"] == nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if err := checkUnread(got.broken, []string{"https://new.example.com"}, false); err == nil || !strings.Contains(err.Error(), `key set "loop" cannot be read`) {
+			t.Errorf("%s: checkUnread: %v", name, err)
+		}
+		if err := checkUnread(got.broken, []string{"https://new.example.com"}, true); err != nil {
+			t.Errorf("%s: checkUnread with force: %v", name, err)
+		}
 	}
 }

@@ -271,7 +271,7 @@ func readAll(ctx context.Context, st keystore.Reader, known map[keystore.Name]ke
 			c.sets = append(c.sets, s)
 		case errors.Is(err, keystore.ErrNotFound):
 			absent[n] = err
-		case itsOwn(err):
+		case itsOwn(st, err):
 			c.broken[n] = err
 		default: // an outage, which the next one would meet as well
 			return contents{}, fmt.Errorf("load key set %q: %w", n, err)
@@ -300,11 +300,16 @@ func (c contents) settle(ctx context.Context, st keystore.Reader, absent map[key
 	return nil
 }
 
-// itsOwn reports whether an error is about one document or its file, so that the others can be read.
-func itsOwn(err error) bool {
-	_, document := errors.AsType[*keystore.BrokenError](err)
-	_, file := errors.AsType[*fs.PathError](err)
-	return document || file
+// itsOwn reports whether an error of Load is about one document or its file, so that the others may be readable. In a
+// directory that could be listed every file has its own permissions, links and mounts; a server that fails for one key
+// set fails for all.
+func itsOwn(st keystore.Reader, err error) bool {
+	if n, is := st.(noting); is {
+		st = n.Store
+	}
+	_, directory := st.(*filestore.Store)
+	_, broken := errors.AsType[*keystore.BrokenError](err)
+	return directory || broken
 }
 
 // find loads the key set that an ISSUER argument means: a name, or one of its issuer URLs.
