@@ -346,6 +346,6 @@ func newLogger(w io.Writer) *zap.Logger {
 	e := zap.NewProductionEncoderConfig()
 	e.EncodeTime = zapcore.RFC3339TimeEncoder
 	e.EncodeDuration = zapcore.StringDurationEncoder
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(w)), zapcore.InfoLevel)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(jsonLog{w})), zapcore.InfoLevel)
 	return zap.New(zapcore.NewSamplerWithOptions(core, time.Minute, 50, 100))
 }
