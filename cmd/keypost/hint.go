@@ -40,17 +40,12 @@ func (a *app) hint(format string, args ...any) string {
 // flag. One that the environment names is there for the next command too.
 func (a *app) line(c command) string {
 	words := append([]string{"keypost"}, c...)
-	if a.storeFlag != nil && a.storeFlag.Changed && c.asksStore() {
+	if a.storeFlag != nil && a.storeFlag.Changed {
 		if _, err := parsePlace(a.store); err == nil { // or it may hold anything, also a password
 			words = append(words, "--store", a.store)
 		}
 	}
 	return quoted(words...)
-}
-
-// asksStore tells the commands apart that need no store: those about an issuer URL.
-func (c command) asksStore() bool {
-	return len(c) < 2 || c[0] != "verify" || !strings.Contains(c[1], "://")
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

@@ -21,6 +21,9 @@ type interruption struct{ signal os.Signal }
 
 func (i interruption) Error() string { return "interrupted" }
 
+// Is lets a cause pass for the [context.Canceled] that it is the cause of.
+func (i interruption) Is(target error) bool { return target == context.Canceled }
+
 // code is what shells report for a program that the signal killed.
 func (i interruption) code() int {
 	if i.signal == syscall.SIGTERM {

@@ -31,7 +31,10 @@ func (a *app) issuerAdd() *cobra.Command {
 		Short: "Publish the keys of a cluster under an issuer URL",
 		Long: "Make a key set. Its keys are active at once, as the cluster signs with them already; later ones come in with\n" +
 			"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
-			"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].",
+			"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +
+			"An issuer URL belongs to one key set. A URL is refused that another key set has, or may have: one whose document\n" +
+			"cannot be read (--force --why goes on). No store can keep two people from adding one URL under two names in the\n" +
+			"same second; each of them looks again afterwards and is told.",
 		Example: "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws",
 		Args:    exactly(1),
 		RunE:    a.do(func(ctx context.Context, args []string) error { return a.addIssuer(ctx, keystore.Name(args[0]), f) }),
@@ -250,8 +253,11 @@ func (a *app) printAdded(s keystore.KeySet, caFile string) error {
 	if v.Dev {
 		look = append(look, "--dev")
 	}
-	if caFile != "" {
+	switch {
+	case caFile != "":
 		look = append(look, "--ca-file", caFile)
+	case v.Dev: // its certificate is of an authority of its own
+		look = append(look, "--ca-file", "DIR/ca.pem")
 	}
 	a.notice("next:")
 	a.notice("  %s", look)

@@ -95,6 +95,9 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	if f.poll != 0 && f.poll < time.Second {
 		return nil, usagef("--poll %s: at least 1s", f.poll)
 	}
+	if err := checkListen("--admin-address", f.adminAddress); err != nil {
+		return nil, err
+	}
 	admit, err := f.admit()
 	if err != nil {
 		return nil, &usageError{err}

@@ -139,7 +139,7 @@ func messages(err error) []string {
 	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
 		return messages(inner)
 	}
-	joined, is := err.(interface{ Unwrap() []error }) //nolint:errorlint // this one error, not what it wraps
+	joined, is := err.(interface{ Unwrap() []error }) // this one error, not what it wraps
 	if !is || errors.Join(joined.Unwrap()...).Error() != err.Error() {
 		return []string{err.Error()}
 	}
