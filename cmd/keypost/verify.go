@@ -238,9 +238,10 @@ func findingsTable(w *tabwriter.Writer, results []verified) {
 			row(w)
 		}
 		row(w, r.Issuer)
-		for _, f := range r.Findings {
+		for n, f := range r.Findings {
 			row(w, f.Severity, f.Check, f.Message)
-			if f.Hint != "" {
+			last := n == len(r.Findings)-1 || r.Findings[n+1].Hint != f.Hint
+			if f.Hint != "" && last { // several findings in a row may have one hint
 				row(w, "", "", "hint: "+f.Hint)
 			}
 		}
