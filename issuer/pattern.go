@@ -53,6 +53,21 @@ func (p Pattern) Allows(name keystore.Name, u keystore.IssuerURL) bool {
 	return strings.Replace(p.url, nameHole, string(name), 1) == u.String()
 }
 
+// AllowsHost reports whether a URL with that host, in lower case and without a port, could match.
+func (p Pattern) AllowsHost(host string) bool {
+	own := placeOf(p.url).host
+	before, after, hole := strings.Cut(own, nameHole)
+	if !hole {
+		return host == own
+	}
+	rest, ok := strings.CutPrefix(host, before)
+	if !ok {
+		return false
+	}
+	name, ok := strings.CutSuffix(rest, after)
+	return ok && keystore.Name(name).Check() == nil
+}
+
 // Disjoint refuses patterns of which two allow one URL for different names: whoever may write the one key set could
 // keep the other one's issuer from being served. Who binds one URL to two names by writing both means it: a URL passes
 // from a withdrawn key set to its successor.

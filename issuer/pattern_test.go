@@ -48,6 +48,36 @@ func TestPatternAllows(t *testing.T) {
 	}
 }
 
+func TestPatternAllowsHost(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, host string
+		want          bool
+	}{
+		{"https://oidc.example.com/{name}", "oidc.example.com", true},
+		{"https://oidc.example.com/{name}", "a.oidc.example.com", false},
+		{"https://oidc.example.com/{name}", "example.com", false},
+		{"https://{name}.example.com", "prod-a.example.com", true},
+		{"https://{name}.example.com", "example.com", false},
+		{"https://{name}.example.com", ".example.com", false},
+		{"https://{name}.example.com", "a.b.example.com", false},
+		{"https://{name}.example.com", "-a.example.com", false},
+		{"https://{name}.example.com", "a.example.com.evil.net", false},
+		{"https://a.{name}.example.com/x", "a.b.example.com", true},
+		{"https://a.{name}.example.com/x", "b.example.com", false},
+		{"prod-a=https://d111.example.net/x", "d111.example.net", true},
+		{"prod-a=https://d111.example.net/x", "d112.example.net", false},
+		{"https://localhost:8443/{name}", "localhost", true},
+	} {
+		p, err := ParsePattern(tc.pattern, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.AllowsHost(tc.host); got != tc.want {
+			t.Errorf("%s allows the host %s: %v, want %v", tc.pattern, tc.host, got, tc.want)
+		}
+	}
+}
+
 func TestParsePatternRefuses(t *testing.T) {
 	for pattern, why := range map[string]string{
 		"":                                          "{name}",

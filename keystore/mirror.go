@@ -39,6 +39,7 @@ type Mirror struct {
 	tried    bool      // a pass of this run has ended, whichever way
 	complete time.Time // when the listing of the last complete pass was begun
 	first    time.Time // when the first complete pass of this run had been made
+	ready    bool      // To held a whole copy once, at the end of a pass
 	reading  trouble
 	writing  trouble
 }
@@ -119,6 +120,7 @@ func (m *Mirror) Run(ctx context.Context) {
 			return
 		}
 		_ = m.copy(ctx, some) // noted
+		m.noteReady(time.Now())
 	})
 }
 
@@ -138,8 +140,9 @@ const listPatience = time.Minute
 func (m *Mirror) Pass(ctx context.Context) error {
 	err := m.pass(ctx)
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.tried = true
+	m.mu.Unlock()
+	m.noteReady(time.Now())
 	return err
 }
 
@@ -275,7 +278,7 @@ func (m *Mirror) logChange(a *arrival, was *source) {
 		if m.first.IsZero() { // one line tells of all that are copied at the start
 			level = zap.DebugLevel
 		}
-		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", a.outline.generation))
+		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", a.outline.generation), zap.Int64("previous_generation", a.was))
 	case wasRejected:
 		m.c.Log.Info("key set is as it was copied again", name, zap.Int64("generation", a.outline.generation))
 	}
@@ -365,9 +368,21 @@ const tryPatience = 10 * time.Second
 func (m *Mirror) Ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.unready(time.Now())
+}
+
+// noteReady keeps what a pass has reached: what comes later never withdraws it.
+func (m *Mirror) noteReady(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ready = m.ready || m.unready(now) == nil
+}
+
+// unready is Ready at a time. It changes nothing, so that it does not matter who asks when.
+func (m *Mirror) unready(now time.Time) error {
 	earlier := !m.c.Complete.IsZero()
 	switch {
-	case earlier && (m.tried || time.Since(m.began) > tryPatience):
+	case m.ready || earlier && (m.tried || now.Sub(m.began) > tryPatience):
 		return nil
 	case m.first.IsZero():
 		return errors.New("no complete pass over the store yet")
@@ -380,11 +395,28 @@ func (m *Mirror) Ready() error {
 			unheld++
 		}
 	}
-	if unheld > 0 && time.Since(m.first) < startPatience {
+	switch {
+	case unheld == 0:
+		return nil
+	case unheld == len(m.sources) && !m.c.Empty:
+		return fmt.Errorf("none of %d key sets has a good version", unheld)
+	case now.Sub(m.first) < startPatience:
 		return fmt.Errorf("%d of %d key sets have no good version yet", unheld, len(m.sources))
 	}
-	m.c.Complete = m.complete
 	return nil
+}
+
+// Refusals returns why the version in From of a key set is not the one in To, for each of which it is not.
+func (m *Mirror) Refusals() map[Name]Rejection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[Name]Rejection{}
+	for n, s := range m.sources {
+		if s.rejected != nil {
+			all[n] = *s.rejected
+		}
+	}
+	return all
 }
 
 // Has tells whether a last good version in To has that issuer URL.

@@ -453,8 +453,12 @@ func TestMirrorReady(t *testing.T) {
 		}, map[time.Duration]bool{0: false, 4 * time.Minute: true}},
 		"one that cannot be copied":            {func(m *mirrored) { m.from.Put("prod-b", []byte("junk")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
 		"one that cannot be copied, as before": {func(m *mirrored) { m.from.Put("prod-b", []byte("junk")); m.config.Complete = time.Now() }, map[time.Duration]bool{0: true}},
-		"an empty store":                       {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b") }, map[time.Duration]bool{0: false, time.Hour: false}},
-		"an empty store that may be":           {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b"); m.config.Empty = true }, map[time.Duration]bool{0: true}},
+		"none that can be copied": {func(m *mirrored) {
+			m.from.Put("prod-a", []byte("junk"))
+			m.from.Put("prod-b", []byte("junk"))
+		}, map[time.Duration]bool{0: false, 6 * time.Minute: false, time.Hour: false}},
+		"an empty store":             {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b") }, map[time.Duration]bool{0: false, time.Hour: false}},
+		"an empty store that may be": {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b"); m.config.Empty = true }, map[time.Duration]bool{0: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -481,6 +485,35 @@ func TestMirrorReady(t *testing.T) {
 }
 
 // A run after another one reads what has changed meanwhile, and what somebody did to the copy.
+// A mirror that was ready stays so, whether or not anybody asked at that moment.
+func TestMirrorStaysReadyUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMirrored(t)
+		defer m.run()()
+		m.from.Put("prod-c", []byte("junk"))
+		time.Sleep(time.Second)
+		m.wantRefused(keystore.ReasonBroken, 1)
+		if err := m.Ready(); err != nil {
+			t.Errorf("readiness was withdrawn before anybody asked: %v", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		m := newMirrored(t)
+		m.from.Put("prod-c", []byte("junk"))
+		defer m.run()()
+		if m.Ready() == nil {
+			t.Error("ready although one has no good version")
+		}
+		m.from.Delete("prod-c") // it was whole for a moment
+		time.Sleep(2 * poll)
+		m.from.Put("prod-c", []byte("junk"))
+		time.Sleep(time.Second)
+		if err := m.Ready(); err != nil {
+			t.Errorf("readiness was withdrawn: %v", err)
+		}
+	})
+}
+
 func TestMirrorReadsNothingTwice(t *testing.T) {
 	m := newMirrored(t)
 	if err := keystore.Create(t.Context(), m.from, storetest.KeySet(t, "prod-c")); err != nil {

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -166,7 +168,7 @@ func exportSet(root *os.Root, s keystore.KeySet) ([]exported, error) {
 
 // checkDropped refuses to take a key out of an earlier export that the key set neither has nor says to be gone.
 func checkDropped(root *os.Root, file string, s keystore.KeySet) error {
-	data, err := root.ReadFile(file)
+	data, err := readRegular(root, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -192,15 +194,45 @@ func checkDropped(root *os.Root, file string, s keystore.KeySet) error {
 	return nil
 }
 
+// tempPrefix and tempSuffix make names that no store takes for those of its own temporary files, which it removes.
+const (
+	tempPrefix = ".keypost-"
+	tempSuffix = ".new"
+)
+
+// maxRegular bounds what is read of a file in a directory that is written to, in bytes.
+const maxRegular = 64 << 20
+
+// readRegular reads a file that may have been put there by somebody else: a named pipe or a device must not hold up the
+// program.
+func readRegular(root *os.Root, file string) ([]byte, error) {
+	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxRegular {
+		return nil, fmt.Errorf("%s is no file that keypost has written; move it away", file)
+	}
+	if info.Size() == 0 { // the kernel's own files have no size, and some never end
+		return nil, nil
+	}
+	return io.ReadAll(io.LimitReader(f, maxRegular))
+}
+
 // replaceFile writes a file whole and durably, unless it has that content already.
 func replaceFile(root *os.Root, file string, data []byte) (written bool, err error) {
-	if old, err := root.ReadFile(file); err == nil && bytes.Equal(old, data) {
+	if old, err := readRegular(root, file); err == nil && bytes.Equal(old, data) {
 		return false, nil
 	}
 	if err := root.MkdirAll(path.Dir(file), 0o755); err != nil {
 		return false, err
 	}
-	temp := path.Join(path.Dir(file), ".keypost-"+rand.Text()+".tmp")
+	temp := path.Join(path.Dir(file), tempPrefix+rand.Text()+tempSuffix)
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return false, err

@@ -119,6 +119,7 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	if m.dir, err = os.OpenRoot(dir); err != nil {
 		return nil, err
 	}
+	removeTemps(m.dir)
 	before, err := readHeartbeat(m.dir)
 	if err != nil {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
@@ -201,15 +202,36 @@ func (m *mirroring) serve(ctx context.Context) error {
 		}
 		g.Go(func() error { return m.serveAdmin(ctx, l) })
 	}
-	g.Go(func() error {
-		m.Run(ctx)
-		return nil
-	})
+	g.Go(func() error { return until(ctx, func() { m.Run(ctx) }) })
 	err := g.Wait()
 	if err == nil {
 		m.log.Info("stopped")
 	}
 	return err
+}
+
+// lastWait is how long work may go on when it was told to end.
+const lastWait = 3 * time.Second
+
+// until runs work, which ends soon after ctx. A write to a file system that hangs cannot be interrupted, and must not
+// keep the process from ending: what it writes is whole or not there.
+func until(ctx context.Context, work func()) error {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		work()
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(lastWait):
+		return fmt.Errorf("stop: reading or writing has not ended within %v", lastWait)
+	}
 }
 
 // Bounds of how long a pass that failed is waited after, with --once.
@@ -219,18 +241,28 @@ const (
 )
 
 // once ends when a server may begin on DIR. A pass is made in any case, so that it begins on what is new.
-func (m *mirroring) once(ctx context.Context) error {
+func (m *mirroring) once(ctx context.Context) (err error) {
+	stopped := until(ctx, func() { err = m.passOnce(ctx) })
+	if stopped != nil {
+		return stopped
+	}
+	return err
+}
+
+func (m *mirroring) passOnce(ctx context.Context) error {
 	for wait := minOnce; ; wait = min(2*wait, maxOnce) {
 		pass := m.Pass(ctx)
 		ready := m.Ready()
-		switch {
+		switch nothing := m.nothingCopied(); {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case pass == nil && nothing != nil:
+			return nothing
 		case ready == nil && pass != nil:
 			m.log.Warn("done with the complete copy of an earlier run", zap.Error(pass), zap.Time("complete", m.Status().Complete))
 			return nil
 		case ready == nil:
-			m.log.Info("done", zap.Int("key_sets", m.Status().Held))
+			m.log.Info("done", zap.Int("key_sets", m.Status().Held), zap.Int("refused", len(m.Refusals())))
 			return nil
 		}
 		m.log.Info("not yet", zap.NamedError("why", ready))
@@ -239,6 +271,18 @@ func (m *mirroring) once(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// nothingCopied is an error when DIR holds no key set although the store does. Waiting does not mend that, and a server
+// on DIR would serve nothing.
+func (m *mirroring) nothingCopied() error {
+	refusals := m.Refusals()
+	if len(refusals) == 0 || m.Status().Held > 0 {
+		return nil
+	}
+	first := slices.Min(slices.Collect(maps.Keys(refusals)))
+	return fmt.Errorf("nothing was copied: each of %d key sets in the store is refused, %q because %s (%s)",
+		len(refusals), first, refusals[first].Message, refusals[first].Reason)
 }
 
 // heartbeatFile lies in DIR. Readers of key sets ignore names that begin with a dot.
@@ -261,6 +305,22 @@ func (m *mirroring) beat(s keystore.MirrorStatus) error {
 	return errors.Join(m.writeMarks(), m.writeFile(heartbeatFile, h))
 }
 
+// removeTemps removes what an earlier run left that was killed. One that works at the same moment keeps its own.
+func removeTemps(dir *os.Root) {
+	left, err := fs.Glob(dir.FS(), tempPrefix+"*"+tempSuffix)
+	if err != nil {
+		return
+	}
+	for _, name := range left {
+		if info, err := dir.Lstat(name); err == nil && time.Since(info.ModTime()) > leftover {
+			_ = dir.Remove(name) // it is hidden and does no harm
+		}
+	}
+}
+
+// leftover is how old a temporary file is that nobody writes any more.
+const leftover = time.Hour
+
 func (m *mirroring) writeFile(name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -272,7 +332,7 @@ func (m *mirroring) writeFile(name string, v any) error {
 
 // readHeartbeat returns the zero heartbeat when there is none.
 func readHeartbeat(dir *os.Root) (heartbeat, error) {
-	data, err := dir.ReadFile(heartbeatFile)
+	data, err := readRegular(dir, heartbeatFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return heartbeat{}, nil
 	}
@@ -293,7 +353,7 @@ type marks struct {
 
 // readMarks returns none when there are none of this store: then everything is read.
 func (m *mirroring) readMarks() map[keystore.Name]keystore.Mark {
-	data, err := m.dir.ReadFile(marksFile)
+	data, err := readRegular(m.dir, marksFile)
 	var was marks
 	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != m.storeAt {
 		return nil

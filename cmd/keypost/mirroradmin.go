@@ -84,7 +84,7 @@ func (m *mirroring) serveAdmin(ctx context.Context, l net.Listener) error {
 		}
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 5 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	m.log.Info("admin listener is up", zap.Stringer("address", l.Addr()))
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -35,11 +39,7 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	open := filestore.Create
-	if dryRun {
-		open = filestore.Open
-	}
-	to, err := openStore(ctx, dst, open)
+	to, err := a.destination(ctx, dst, dryRun)
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
@@ -54,6 +54,42 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 		return withHint(fmt.Errorf("the copying was interrupted: %w", stopped), "run the same command again")
 	}
 	return copyError(outcomes)
+}
+
+// destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
+func (a *app) destination(ctx context.Context, dst string, dryRun bool) (keystore.Store, error) {
+	if !dryRun {
+		return openStore(ctx, dst, filestore.Create)
+	}
+	to, err := openStore(ctx, dst, filestore.Open)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return to, err
+	}
+	p, badURL := parsePlace(dst)
+	if badURL != nil || p.scheme != schemeFile {
+		return nil, err
+	}
+	parent, noParent := os.Stat(filepath.Dir(filepath.Clean(p.dir)))
+	if noParent != nil || !parent.IsDir() {
+		return nil, err
+	}
+	a.notice("the directory %s does not exist; it would be made", p.dir)
+	return emptyStore{}, nil
+}
+
+// emptyStore is a store that does not exist yet.
+type emptyStore struct{}
+
+func (emptyStore) List(context.Context) (map[keystore.Name]keystore.Revision, error) {
+	return map[keystore.Name]keystore.Revision{}, nil
+}
+
+func (emptyStore) Load(context.Context, keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	return keystore.KeySet{}, "", keystore.ErrNotFound
+}
+
+func (emptyStore) Replace(context.Context, keystore.Name, keystore.Revision, keystore.KeySet) (keystore.Revision, error) {
+	return "", keystore.ErrReadOnly
 }
 
 func outcomeTable(w *tabwriter.Writer, outcomes []keystore.Outcome) {

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,8 +43,14 @@ type config struct {
 
 	// HostAliases maps a host name under which a CDN reaches this server to the host in the issuer URLs:
 	// {origin.oidc.example.com: oidc.example.com}. No chains; an alias never appears in a document.
-	// The certificate must be for the alias then; nobody but the CDN needs one for the issuer's host.
+	// The certificate must be for the alias then; nobody but the CDN needs one for the issuer's host. An alias must not be
+	// a host that issuerURLs allow: the issuer there could not be reached.
 	HostAliases map[string]string `json:"hostAliases,omitempty"`
+
+	// AllowEmpty says that there may be no key set that can be served, as before the first one is added. Without it
+	// keypostd is not ready as long as it has nothing to serve (/readyz answers 503): the directory may be a volume that is
+	// not mounted, and clients that are sent there would find no issuer. Default false; --dev allows it.
+	AllowEmpty bool `json:"allowEmpty,omitempty"`
 
 	// Poll is how often the directory is listed, beside the watch that serves a change within a second. Default 10s.
 	Poll keystore.Duration `json:"poll"`
@@ -204,14 +208,15 @@ func (c config) check() error {
 	if len(c.IssuerURLs) == 0 {
 		errs = append(errs, errors.New(`issuerURLs is empty: say which key set may have which URL, such as "https://oidc.example.com/{name}"`))
 	}
-	if _, err := c.patterns(false); err != nil {
+	patterns, err := c.patterns(false)
+	if err != nil {
 		errs = append(errs, err)
 	}
 	if err := c.Policy.policy().Check(false); err != nil {
 		errs = append(errs, err)
 	}
 	errs = append(errs, c.Listen.check()...)
-	errs = append(errs, checkAliases(c.HostAliases)...)
+	errs = append(errs, checkAliases(c.HostAliases, patterns)...)
 	if c.Poll < *keystore.D(time.Second) {
 		errs = append(errs, fmt.Errorf("poll is %v; it must be at least 1s", c.Poll))
 	}
@@ -279,23 +284,6 @@ func checkAddress(what, address string) error {
 	return nil
 }
 
-var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
-
-func checkAliases(aliases map[string]string) []error {
-	var errs []error
-	for _, from := range slices.Sorted(maps.Keys(aliases)) {
-		to := aliases[from]
-		_, chain := aliases[to]
-		switch {
-		case !hostName.MatchString(from) || !hostName.MatchString(to):
-			errs = append(errs, fmt.Errorf("hostAliases: %q: %q must both be host names in lower case without a port", from, to))
-		case chain:
-			errs = append(errs, fmt.Errorf("hostAliases: %q leads to %q, which is an alias itself; name the issuer's host", from, to))
-		}
-	}
-	return errs
-}
-
 // devConfig is the configuration of --dev: loopback only, short drain, key sets and certificates below one directory.
 func devConfig(dir, address, admin string) (config, error) {
 	for _, a := range []string{address, admin} {
@@ -307,7 +295,7 @@ func devConfig(dir, address, admin string) (config, error) {
 	c := defaultConfig()
 	c.Dir, c.IssuerURLs = keySetsDir(dir), []string{"https://localhost:" + port + "/{name}"}
 	c.Listen.Address, c.Listen.DrainDelay, c.Admin.Address = address, 0, admin
-	c.Log.Format = "console"
+	c.Log.Format, c.AllowEmpty = "console", true
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil { //nolint:gosec // public data, read by other users too
 		return config{}, fmt.Errorf("prepare the development directory: %w", err)
 	}

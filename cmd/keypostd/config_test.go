@@ -52,7 +52,8 @@ issuerURLs: ["https://oidc.example.com/{name}", "https://{name}.oidc.example.com
 listen: {address: "[::1]:443", tls: {mode: off}, http2: false, maxConnections: 1, drainDelay: 0s, drainTimeout: 1m30s}
 admin: {address: "10.0.0.1:9090", probes: ":9092"}
 policy: {maxAge: 1h, staleWhileRevalidate: 0s, staleIfError: 168h}
-hostAliases: {origin.oidc.example.com: oidc.example.com}
+hostAliases: {origin.example.com: oidc.example.com}
+allowEmpty: true
 poll: 1s
 log: {level: debug, format: console, access: true}
 `} {
@@ -91,7 +92,13 @@ func normal(c config) config {
 }
 
 func TestConfigurationErrors(t *testing.T) {
-	with := func(line string) string { return smallest + line + "\n" }
+	with := func(line string) string {
+		text := smallest
+		if strings.Contains(line, "issuerURLs:") { // in place of its own
+			text = strings.Replace(text, `issuerURLs: ["https://oidc.example.com/{name}"]`, "", 1)
+		}
+		return text + line + "\n"
+	}
 	listen := func(rest string) string {
 		return strings.Replace(smallest, "listen: {", "listen: {"+rest+", ", 1)
 	}
@@ -139,6 +146,14 @@ func TestConfigurationErrors(t *testing.T) {
 		"alias to a URL":          {with(`hostAliases: {a.example.com: "https://b.example.com"}`), "host names in lower case"},
 		"alias of an alias":       {with("hostAliases: {a.example.com: b.example.com, b.example.com: c.example.com}"), "an alias itself"},
 		"alias to itself":         {with("hostAliases: {a.example.com: a.example.com}"), "an alias itself"},
+		"aliases in a loop":       {with("hostAliases: {a.example.com: b.example.com, b.example.com: a.example.com}"), "an alias itself"},
+		"alias with a dot at end": {with("hostAliases: {a.example.com.: oidc.example.com}"), "host names in lower case"},
+		"alias for an issuer":     {with("hostAliases: {oidc.example.com: oidc.example.com}"), "an alias itself"},
+		"alias hides an issuer":   {with(`hostAliases: {b.example.com: oidc.example.com}` + "\n" + `issuerURLs: ["https://oidc.example.com/{name}", "x=https://b.example.com/y"]`), "would hide the issuer there"},
+		"alias hides any name":    {with(`hostAliases: {origin.oidc.example.com: oidc.example.com}` + "\n" + `issuerURLs: ["https://oidc.example.com/{name}", "https://{name}.oidc.example.com"]`), "would hide the issuer there"},
+		"alias hides, capitals":   {with(`hostAliases: {OIDC.example.com: b.example.com}`), "host names in lower case"},
+		"alias of no issuer":      {with("hostAliases: {a.example.com: b.example.com}"), "no pattern in issuerURLs has"},
+		"allowEmpty is a word":    {with("allowEmpty: maybe"), "cannot unmarshal string"},
 		"a number for a host":     {with("hostAliases: {a.example.com: 1}"), "cannot unmarshal number"},
 		"control characters":      {"dir: \x01", "control characters"},
 		"an anchor that explodes": {"a: &a [x,x]\nb: [*a,*a]\n" + smallest, `unknown field "a"`},
@@ -185,7 +200,7 @@ func TestDevelopmentIsLoopbackOnly(t *testing.T) {
 // FuzzConfig: no panic, no configuration that check would refuse, and what is taken prints and reads back the same.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(smallest))
-	f.Add([]byte("dir: a\nissuerURLs: ['a=https://a.b']\nlisten: {tls: {mode: off}}\nhostAliases: {a: b}\n"))
+	f.Add([]byte("dir: a\nissuerURLs: ['a=https://a.b']\nlisten: {tls: {mode: off}}\nhostAliases: {b: a.b}\n"))
 	f.Add([]byte("dir: !!binary aGk=\nissuerURLs: [https://{name}.b]\nlisten: {tls: {mode: off}, drainDelay: 0.5s}\npoll: 1h1ns"))
 	f.Add([]byte("---\n{}\n..."))
 	f.Add([]byte("a: &a [*a]"))
@@ -218,6 +233,16 @@ func TestCertified(t *testing.T) {
 	} {
 		if got := certified(tc.issuers, tc.aliases); !slices.Equal(got, tc.want) {
 			t.Errorf("certified(%q, %q) = %q, want %q", tc.issuers, tc.aliases, got, tc.want)
+		}
+	}
+}
+
+// An alias that is no issuer's host and leads to one is what there is for a CDN, whatever the pattern looks like.
+func TestAliasesForACDN(t *testing.T) {
+	for _, patterns := range []string{`"https://oidc.example.com/{name}"`, `"a=https://oidc.example.com"`, `"https://{name}.example.com"`, `"https://{name}.example.com/x"`} {
+		text := strings.Replace(smallest, `"https://oidc.example.com/{name}"`, patterns, 1) + "hostAliases: {origin.example.net: oidc.example.com}\n"
+		if _, err := parseConfig([]byte(text)); err != nil {
+			t.Errorf("%s: %v", patterns, err)
 		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 type daemon struct {
 	c            config
 	log          *zap.Logger
+	publishing   issuer.Config
 	publisher    *issuer.Publisher
 	handler      *issuer.Handler
 	certificates listen.Certificates // nil when TLS is off
@@ -51,15 +52,16 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 		return nil, err
 	}
 	d := &daemon{c: c, log: log}
-	d.publisher = issuer.NewPublisher(issuer.Config{
+	d.publishing = issuer.Config{
 		Source: store, Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
-		Dev: dev != "", Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
-	})
+		Dev: dev != "", AllowEmpty: c.AllowEmpty, Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
+	}
+	d.publisher = issuer.NewPublisher(d.publishing)
 	d.handler = issuer.NewHandler(d.publisher.Snapshot, c.HostAliases)
 	if d.certificates, err = loadCertificates(c, dev, patterns); err != nil {
 		return nil, err
 	}
-	d.metrics, err = newMetrics(d.publisher, d.handler, heartbeat{c.Dir})
+	d.metrics, err = newMetrics(d.publisher, d.handler, newHeartbeat(c.Dir))
 	return d, err
 }
 

@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,16 +15,27 @@ import (
 
 // heartbeat tells how old the copy in the directory is, where keypost mirror writes it. A mirror that has died cannot
 // tell that itself. Its age is a metric and never an outage: the last copy is served for as long as it takes.
-type heartbeat struct{ dir string }
+type heartbeat struct {
+	file string
+
+	mu      sync.Mutex
+	reading bool // one is under way, which hangs if it takes long
+	last    time.Time
+	err     error
+}
+
+func newHeartbeat(dir string) *heartbeat {
+	return &heartbeat{file: filepath.Join(dir, ".keypost-mirror.json"), err: os.ErrNotExist}
+}
 
 var heartbeatDesc = prometheus.NewDesc("keypost_mirror_heartbeat_timestamp_seconds", "When keypost mirror last listed the whole store, as it noted in the directory; absent where no mirror writes it.", nil, nil)
 
 // Describe implements prometheus.Collector.
-func (h heartbeat) Describe(ch chan<- *prometheus.Desc) { ch <- heartbeatDesc }
+func (h *heartbeat) Describe(ch chan<- *prometheus.Desc) { ch <- heartbeatDesc }
 
 // Collect implements prometheus.Collector. A note that cannot be read is one of a mirror that does not do its work: 0.
-func (h heartbeat) Collect(ch chan<- prometheus.Metric) {
-	at, err := h.read()
+func (h *heartbeat) Collect(ch chan<- prometheus.Metric) {
+	at, err := h.now()
 	if os.IsNotExist(err) {
 		return
 	}
@@ -32,12 +46,55 @@ func (h heartbeat) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(heartbeatDesc, prometheus.GaugeValue, seconds)
 }
 
-func (h heartbeat) read() (time.Time, error) {
-	f, err := os.Open(filepath.Join(h.dir, ".keypost-mirror.json"))
+// heartbeatPatience is how long the file system may take, so that one that hangs does not take all metrics away.
+const heartbeatPatience = time.Second
+
+// now reads the note. Where that takes too long, the previous one counts, which is as old as it says; a reading is never
+// begun beside one that hangs.
+func (h *heartbeat) now() (time.Time, error) {
+	select {
+	case <-h.begin():
+	case <-time.After(heartbeatPatience):
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last, h.err
+}
+
+// begin returns a channel that is closed at the end of the reading that it began, or at once when one is under way.
+func (h *heartbeat) begin() <-chan struct{} {
+	done := make(chan struct{})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reading {
+		close(done)
+		return done
+	}
+	h.reading = true
+	go func() {
+		defer close(done)
+		at, err := h.read()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.last, h.err, h.reading = at, err, false
+	}()
+	return done
+}
+
+// read opens without waiting, since somebody may have put a named pipe there.
+func (h *heartbeat) read() (time.Time, error) {
+	f, err := os.OpenFile(h.file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return time.Time{}, err
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return time.Time{}, errors.New("it is no note")
+	}
 	var note struct {
 		Complete time.Time `json:"complete"`
 	}

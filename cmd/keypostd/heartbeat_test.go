@@ -4,7 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
@@ -25,8 +27,42 @@ func TestHeartbeat(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := testutil.CollectAndCompare(heartbeat{dir}, strings.NewReader(want)); err != nil {
+		if err := testutil.CollectAndCompare(newHeartbeat(dir), strings.NewReader(want)); err != nil {
 			t.Errorf("%s: %v", note, err)
+		}
+	}
+}
+
+// What is no note takes no metric away, however it behaves when it is opened or read.
+func TestHeartbeatThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, ".keypost-mirror.json")
+	for name, put := range map[string]func() error{
+		"a FIFO":      func() error { return syscall.Mkfifo(file, 0o600) },
+		"the kernel":  func() error { return os.Symlink("/proc/kmsg", file) },
+		"a directory": func() error { return os.Mkdir(file, 0o700) },
+		"a device":    func() error { return os.Symlink("/dev/zero", file) },
+		"a loop":      func() error { return os.Symlink(file, file) },
+	} {
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		h := newHeartbeat(dir)
+		if at, err := h.read(); err == nil || os.IsNotExist(err) {
+			t.Errorf("%s: read as %v, %v; want an error", name, at, err)
+		}
+		if n := testutil.CollectAndCount(h); n != 1 {
+			t.Errorf("%s: %d metrics, want one that alarms", name, n)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := newHeartbeat(dir)
+	h.reading, h.last, h.err = true, time.Unix(1893553445, 0), nil // one hangs
+	for range 100 {
+		if at, err := h.now(); err != nil || at.Unix() != 1893553445 {
+			t.Fatalf("%v, %v while a reading hangs; want the previous note", at, err)
 		}
 	}
 }

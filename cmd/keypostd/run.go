@@ -48,12 +48,19 @@ func run(signalled func() (context.Context, context.CancelFunc), args []string, 
 		return 1, err
 	}
 	if o.check {
-		return 0, printConfig(stdout, c)
+		return exitCode(d.check(context.Background(), stdout))
 	}
 	d.tellLimits(memory, noLimit)
 	ctx, stop := signalled()
 	defer stop()
 	if err := d.serve(ctx); err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+func exitCode(err error) (int, error) {
+	if err != nil {
 		return 1, err
 	}
 	return 0, nil
@@ -72,7 +79,7 @@ func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("keypostd", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // main prints the error, once and without the list of flags
 	f.StringVar(&o.config, "config", "", "read the configuration from `FILE`")
-	f.BoolVar(&o.check, "check", false, "check the configuration, print it with its defaults, and exit")
+	f.BoolVar(&o.check, "check", false, "check the configuration and the key sets in its directory, print what would be served, and exit")
 	f.StringVar(&o.dev, "dev", "", "development: serve `DIR`/keysets on loopback with a certificate authority of its own")
 	f.StringVar(&o.address, "address", "127.0.0.1:8443", "with --dev: listen on this loopback `ADDRESS`")
 	f.StringVar(&o.admin, "admin-address", "127.0.0.1:9090", "with --dev: metrics and health on this loopback `ADDRESS`")

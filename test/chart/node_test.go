@@ -37,7 +37,7 @@ func TestNode(t *testing.T) {
 	n.kubectl(t, "-n", namespace, "create", "configmap", "ca", "--from-file=ca.crt="+n.ca)
 
 	began := time.Now()
-	n.helm(t, "install", "--set", "mirror.allowEmpty=true")
+	n.helm(t, "install", "--set", "allowEmpty=true")
 	t.Logf("installed in %v", time.Since(began).Round(time.Second/10))
 	n.addIssuer(t)
 	began = time.Now()

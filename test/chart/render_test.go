@@ -156,6 +156,27 @@ func TestAReplicaGoesOnlyWhenAnotherIsThere(t *testing.T) {
 	})
 }
 
+// Whoever says that there may be no key set yet says it to the mirror and to keypostd: each would hold the pod back.
+func TestEmptyIsSaidToBoth(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		for _, allowed := range []bool{false, true} {
+			all := p.objects(t, "allowEmpty="+strconv.FormatBool(allowed))
+			var config string
+			for _, c := range find(all, "ConfigMap") {
+				config += c.str("data", "keypostd.yaml")
+			}
+			if strings.Contains(config, "\nallowEmpty: true\n") != allowed {
+				t.Errorf("allowed: %v; keypostd's configuration:\n%s", allowed, config)
+			}
+			for _, m := range object(workload(t, all).at("spec", "template", "spec").(map[string]any)).objects("initContainers") {
+				if slices.Contains(m.at("args").([]any), any("--allow-empty")) != allowed {
+					t.Errorf("allowed: %v; the mirror's arguments: %v", allowed, m.at("args"))
+				}
+			}
+		}
+	})
+}
+
 func TestMirrorMayOnlyRead(t *testing.T) {
 	all := preset("central").objects(t)
 	roles := find(all, "Role")
@@ -265,7 +286,7 @@ func TestRefusals(t *testing.T) {
 func TestKeypostdTakesTheConfiguration(t *testing.T) {
 	each(t, func(t *testing.T, p preset) {
 		dir := t.TempDir()
-		all := p.objects(t, "certificate.issuerRef.name=x", "certificate.enabled="+strconv.FormatBool(p != "ingress"))
+		all := p.objects(t, "certificate.issuerRef.name=x", "certificate.enabled="+strconv.FormatBool(p != "ingress"), "allowEmpty=true")
 		var hosts []string
 		for _, c := range find(all, "Certificate") { // the chart asks for a certificate with which keypostd starts
 			for _, h := range c.at("spec", "dnsNames").([]any) {

@@ -139,17 +139,100 @@ func TestCheckTellsTheConnections(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	s := newSettings(t)
-	s.write(t)
-	code, stdout, stderr := run(t, "--config", s.config, "--check")
-	for _, line := range []string{"dir: " + s.dir, "staleIfError: 24h", "drainTimeout: 20s", "http2: true", "maxConnections: ", "origin.example.net: oidc.example.com"} {
+	e := newEstate(t)
+	e.settings.write(t)
+	code, stdout, stderr := run(t, "--config", e.config, "--check")
+	for _, line := range []string{"dir: " + e.dir, "staleIfError: 24h", "drainTimeout: 20s", "http2: true", "maxConnections: ", "origin.example.net: oidc.example.com",
+		"# 3 issuer URLs would be served, of 2 of 2 key sets in " + e.dir} {
 		if code != 0 || stderr != "" || !strings.Contains(stdout, line) {
 			t.Errorf("exit %d, no line %q:\n%s%s", code, line, stdout, stderr)
 		}
 	}
-	newAuthority(t).issue(t, s, "elsewhere.example.com")
-	if code, stdout, stderr := run(t, "--config", s.config, "--check"); code != 1 || stdout != "" || !strings.Contains(stderr, "load TLS certificates") {
+	must(t, os.WriteFile(e.config, []byte(stdout), 0o600))
+	if code, again, stderr := run(t, "--config", e.config, "--check"); code != 0 || again != stdout {
+		t.Errorf("what is printed is no configuration: exit %d\n%s%s", code, again, stderr)
+	}
+	newAuthority(t).issue(t, e.settings, "elsewhere.example.com")
+	if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 1 || stdout != "" || !strings.Contains(stderr, "load TLS certificates") {
 		t.Errorf("a certificate for other hosts: exit %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// What a fresh keypostd would not serve, --check names, one line each and nothing else.
+func TestCheckReadsTheDirectory(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		happens func(*estate)
+		want    []string // lines on stderr
+		served  string
+	}{
+		"broken":      {func(e *estate) { e.write("prod-a", []byte("junk")) }, []string{`key set "prod-a" would not be served (broken): `}, "1 issuer URLs would be served, of 1 of 2"},
+		"half":        {func(e *estate) { must(e.t, os.Truncate(e.path("prod-a"), 100)) }, []string{`"prod-a" would not be served (broken)`}, "1 issuer URLs"},
+		"a FIFO":      {func(e *estate) { must(e.t, syscall.Mkfifo(e.path("prod-x"), 0o644)) }, []string{`"prod-x" would not be served (broken): `}, "3 issuer URLs would be served, of 2 of 3"},
+		"the kernel":  {func(e *estate) { must(e.t, os.Symlink("/proc/uptime", e.path("prod-x"))) }, []string{`"prod-x" would not be served (broken): `}, "3 issuer URLs"},
+		"named .yml":  {func(e *estate) { must(e.t, os.Rename(e.path("prod-b"), e.beside("keysets/prod-b.yml"))) }, []string{`"prod-b.yml" would not be served (broken): `}, "2 issuer URLs"},
+		"other URL":   {func(e *estate) { e.create("prod-d", []string{urlA}) }, []string{`"prod-d" would not be served (url_not_permitted): its issuer URL ` + urlA}, "3 issuer URLs would be served, of 2 of 3"},
+		"development": {func(e *estate) { e.edit(func(spec map[string]any) { spec["dev"] = true }) }, []string{`"prod-a" would not be served (dev): `}, "1 issuer URLs"},
+		"conflict": {func(e *estate) { e.create("prod-c", []string{urlShared}) }, []string{
+			`"prod-a" would not be served (url_conflict): `, `"prod-c" would not be served (url_conflict): `}, "1 issuer URLs would be served, of 1 of 3"},
+		"empty": {func(e *estate) { must(e.t, os.Remove(e.path("prod-a"))); must(e.t, os.Remove(e.path("prod-b"))) },
+			[]string{"holds no key set, so that keypostd would not be ready"}, "0 issuer URLs would be served, of 0 of 0"},
+		"empty as it may be": {func(e *estate) {
+			must(e.t, os.Remove(e.path("prod-a")))
+			must(e.t, os.Remove(e.path("prod-b")))
+			e.extra = "allowEmpty: true\n"
+		}, nil, "0 issuer URLs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEstate(t)
+			tc.happens(e)
+			e.settings.write(t)
+			code, stdout, stderr := run(t, "--config", e.config, "--check")
+			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+			if stderr == "" {
+				lines = nil
+			}
+			if wantCode := min(len(tc.want), 1); code != wantCode || len(lines) != len(tc.want) || !strings.Contains(stdout, tc.served) {
+				t.Fatalf("exit %d, want %d, %d lines on stderr and %q:\n%s%s", code, wantCode, len(tc.want), tc.served, stdout, stderr)
+			}
+			for i, want := range tc.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("no %q in:\n%s", want, stderr)
+				}
+			}
+		})
+	}
+}
+
+// An empty directory is no reason to end, and no place to send clients to, until the configuration says that it is.
+func TestEmptyDirectory(t *testing.T) {
+	t.Parallel()
+	for _, allowed := range []bool{false, true} {
+		s := newSettings(t)
+		s.extra = fmt.Sprintf("allowEmpty: %v\n", allowed)
+		v := start(t, s)
+		v.await(t, "a complete listing", func() error {
+			if n := v.metric(t, "keypost_key_sets_last_complete_read_timestamp_seconds"); n == "0" {
+				return errors.New("none yet")
+			}
+			return nil
+		})
+		status, body := v.ask(t, "/readyz")
+		if ready := status == http.StatusOK; ready != allowed || !allowed && !strings.Contains(body, "allowEmpty") {
+			t.Errorf("allowed: %v; /readyz answers %d %s", allowed, status, body)
+		}
+		if status, _ := get(t, v.client(t), urlA+"/keys.json"); status != http.StatusServiceUnavailable {
+			t.Errorf("status %d for an issuer that may be missing", status)
+		}
+		e := &estate{settings: v.settings, t: t}
+		e.create("prod-a", []string{urlA})
+		v.await(t, "ready", func() error {
+			if status, body := v.ask(t, "/readyz"); status != http.StatusOK {
+				return fmt.Errorf("%d %s", status, body)
+			}
+			return nil
+		})
 	}
 }
 

@@ -41,6 +41,7 @@ listen:
   address: "127.0.0.1:443"
   tls: {mode: files, files: [{cert: %s, key: %s}]}
 admin: {address: "127.0.0.1:9090"}
+allowEmpty: true
 `, s.store, cert, key), 0o600))
 	s.process = start(t, "keypostd", binary("keypostd"), "--config", config)
 	s.await(t, "ready", func(ctx context.Context) error {

@@ -21,5 +21,8 @@ policy: {{ toJson . }}
 {{- with .Values.hostAliases }}
 hostAliases: {{ toJson . }}
 {{- end }}
+{{- if .Values.allowEmpty }}
+allowEmpty: true
+{{- end }}
 log: {{ toJson .Values.log }}
 {{- end }}

@@ -99,7 +99,7 @@ never listed as if it were everything. After that the mirror's state never takes
     {{- range .Values.issuerURLs }}
     - {{ printf "--issuer-url=%s" . | quote }}
     {{- end }}
-    {{- if .Values.mirror.allowEmpty }}
+    {{- if .Values.allowEmpty }}
     - --allow-empty
     {{- end }}
     {{- range .Values.mirror.extraArgs }}

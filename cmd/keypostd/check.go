@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/issuer"
+)
+
+// check prints the configuration with its defaults and how much would be served, and returns an error for each key set
+// in the directory that would not be. It reads the directory as a fresh process would and asks nobody else.
+func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
+	if err := printConfig(stdout, d.c); err != nil {
+		return err
+	}
+	c := d.publishing
+	c.Log = zap.NewNop() // what it would say is said here
+	publisher := issuer.NewPublisher(c)
+	if err := publisher.Refresh(ctx); err != nil {
+		return err
+	}
+	all := publisher.Report().Issuers
+	var errs []error
+	issuers, served := 0, 0
+	for _, s := range all {
+		if s.Served {
+			issuers, served = issuers+len(s.Issuers), served+1
+		}
+		if s.Rejected != "" {
+			errs = append(errs, fmt.Errorf("key set %q would not be served (%s): %s", s.Name, s.Rejected, s.Message))
+		}
+	}
+	if _, err := fmt.Fprintf(stdout, "# %d issuer URLs would be served, of %d of %d key sets in %s\n", issuers, served, len(all), d.c.Dir); err != nil {
+		return err
+	}
+	if len(all) == 0 && !d.c.AllowEmpty {
+		errs = append(errs, fmt.Errorf("%s holds no key set, so that keypostd would not be ready; add one, or set allowEmpty: true if there is none yet", d.c.Dir))
+	}
+	return errors.Join(errs...)
+}
