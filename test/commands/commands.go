@@ -275,10 +275,25 @@ func shell(name string, line int, script string) ([]Command, error) {
 				c.Words = append(c.Words, value(w))
 			}
 			all = append(all, c)
+			all = append(all, nested(c)...)
 		}
 		return true
 	})
 	return all, nil
+}
+
+// nested is the command that another one runs, as "kubectl exec POD -- keypost …" does.
+func nested(c Command) []Command {
+	i := slices.Index(c.Words, "--")
+	if i < 0 || i+1 == len(c.Words) {
+		return nil
+	}
+	words := slices.Clone(c.Words[i+1:])
+	words[0] = filepath.Base(words[0])
+	if _, program := Checkers()[words[0]]; !program {
+		return nil
+	}
+	return []Command{{Where: c.Where, Words: words}}
 }
 
 // value is a word without its quotes.

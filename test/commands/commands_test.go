@@ -13,6 +13,7 @@ $ keypost --store file://./keysets issuer add prod-a \
     --url 'https://oidc.example.com/{name}'
 added prod-a
 $ kubectl create token default | keypost verify URL --token-file - > out
+$ kubectl exec POD -- /keypost store copy A B
 '''
 
 Then "keypost key add" and ''keypost issuer set NAME --edge-hold 15m'' or ''make'', and ''keypost
@@ -41,14 +42,16 @@ issuer accept NAME''.
 		"a.md:3: keypost --store file://./keysets issuer add prod-a --url https://oidc.example.com/{name}",
 		"a.md:6: kubectl create token default",
 		"a.md:6: keypost verify URL --token-file -",
-		"a.md:9: keypost issuer set NAME --edge-hold 15m",
-		"a.md:9: keypost issuer accept NAME",
-		"a.md:12: make e2e",
+		"a.md:7: kubectl exec POD -- /keypost store copy A B",
+		"a.md:7: keypost store copy A B",
+		"a.md:10: keypost issuer set NAME --edge-hold 15m",
+		"a.md:10: keypost issuer accept NAME",
+		"a.md:13: make e2e",
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
-	if got[0].Mention || !got[3].Mention {
+	if got[0].Mention || !got[5].Mention {
 		t.Error("a command in a sentence is not told from one in a block")
 	}
 }
