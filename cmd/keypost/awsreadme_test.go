@@ -5,7 +5,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/keypost/keypost/provision/awsiam"
@@ -41,26 +40,5 @@ func TestReadmePolicyIsWhatIsNeeded(t *testing.T) {
 	}
 	if s := policy.Statement; len(s) != 1 || s[0].Effect != "Allow" || s[0].Resource != "*" || !slices.Equal(s[0].Action, awsiam.Permissions()) {
 		t.Errorf("the README allows %+v; needed is %q", policy, awsiam.Permissions())
-	}
-}
-
-// Every command of the README has the flags that are there, and all that are required.
-func TestReadmeCommandsParse(t *testing.T) {
-	commands := provisionReadme(t, "sh")
-	if len(commands) < 5 {
-		t.Fatalf("%d commands in the README", len(commands))
-	}
-	for _, c := range commands {
-		args := strings.Fields(strings.ReplaceAll(c, "\\\n", " "))
-		cmd, rest, err := (&app{}).root().Find(args[1:])
-		if err == nil {
-			err = cmd.ParseFlags(rest)
-		}
-		if err == nil {
-			err = cmd.ValidateRequiredFlags()
-		}
-		if err != nil || args[0] != "keypost" || len(cmd.Flags().Args()) > 0 {
-			t.Errorf("%s: %v %q", c, err, cmd.Flags().Args())
-		}
 	}
 }

@@ -40,13 +40,17 @@ func TestAlerts(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(file, bare, 0o600))
 	var text []byte
+	var cases []alertCase
 	for _, name := range []string{"alerts.yaml", "alerts-days.yaml"} {
-		cases, err := os.ReadFile("testdata/" + name)
+		given, err := os.ReadFile("testdata/" + name)
 		must(t, err)
 		tests := filepath.Join(filepath.Dir(file), name)
-		must(t, os.WriteFile(tests, cases, 0o600))
+		must(t, os.WriteFile(tests, given, 0o600))
 		output(t, nil, tool(t, "promtool"), "test", "rules", tests)
-		text = append(text, cases...)
+		text = append(text, given...)
+		var parsed struct{ Tests []alertCase }
+		must(t, yaml.Unmarshal(given, &parsed))
+		cases = append(cases, parsed.Tests...)
 	}
 	for _, a := range alerts {
 		name := a.str("alert")
@@ -56,6 +60,31 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("no test shows %s both firing and silent", name)
 		}
 	}
+	checkNotEarly(t, cases)
+}
+
+// checkNotEarly: wherever an alert fires, the same metrics show it silent until shortly before.
+func checkNotEarly(t *testing.T, cases []alertCase) {
+	t.Helper()
+	for _, c := range cases {
+		early := map[string]bool{}
+		for _, at := range c.AlertRuleTest {
+			if len(at.ExpAlerts) == 0 {
+				early[at.Alertname] = true
+			} else if !early[at.Alertname] {
+				t.Errorf("nothing shows that %s, which fires at %s, does not fire early", at.Alertname, at.EvalTime)
+			}
+		}
+	}
+}
+
+// alertCase is one of promtool's tests.
+type alertCase struct {
+	AlertRuleTest []struct {
+		EvalTime  string `json:"eval_time"`
+		Alertname string `json:"alertname"`
+		ExpAlerts []any  `json:"exp_alerts"`
+	} `json:"alert_rule_test"`
 }
 
 func TestEveryAlertHasARunbook(t *testing.T) {
@@ -70,8 +99,13 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 		if url := a.str("annotations", "runbook_url"); !strings.HasSuffix(url, "/charts/keypost/README.md#"+strings.ToLower(name)) {
 			t.Errorf("%s: runbook %s", name, url)
 		}
-		if s := a.str("labels", "severity"); s != "warning" && s != "critical" {
-			t.Errorf("%s: severity %q", name, s)
+		severity := a.str("labels", "severity")
+		if !slices.Contains([]string{"info", "warning", "critical"}, severity) {
+			t.Errorf("%s: severity %q", name, severity)
+		}
+		// A page is for what relying parties feel, now or soon; the runbook says which alerts page.
+		if says := strings.Contains(string(text), "### "+name+"\nCritical"); says != (severity == "critical") {
+			t.Errorf("%s is %s, but its runbook says critical: %v", name, severity, says)
 		}
 	}
 	if lines := strings.Count(string(text), "\n"); lines > 300 {
@@ -130,4 +164,60 @@ func TestDashboardIsShippedWhole(t *testing.T) {
 		}
 	}
 	t.Error("no ConfigMap holds the dashboard")
+}
+
+// dashboardPanel is as much of a panel as these tests look at.
+type dashboardPanel struct {
+	Title   string
+	Targets []struct {
+		Expr, LegendFormat string
+	}
+	FieldConfig struct {
+		Defaults struct {
+			Thresholds struct {
+				Steps []struct {
+					Color string
+					Value *float64
+				}
+			}
+		}
+	}
+}
+
+// What a panel asks for is a query that Prometheus understands, of one thing at a time: a count of keypostd's added to
+// one of the mirror's is neither's.
+func TestDashboardExpressions(t *testing.T) {
+	text, err := os.ReadFile(chartDir + "/files/dashboard.json")
+	must(t, err)
+	var dashboard struct{ Panels []dashboardPanel }
+	must(t, yaml.Unmarshal(text, &dashboard))
+	var recorded []any
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			if strings.Contains(target.Expr, "__name__") {
+				t.Errorf("%s mixes metrics: %s", p.Title, target.Expr)
+			}
+			if len(p.Targets) > 1 && target.LegendFormat == "" {
+				t.Errorf("%s does not say which of its values is which", p.Title)
+			}
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$namespace", "oidc", "$job", "j").Replace(target.Expr)
+			recorded = append(recorded, map[string]any{"record": "panel:x", "expr": expr, "labels": map[string]string{"panel": p.Title + target.LegendFormat}})
+		}
+		// A cluster of one node has one replica, and nothing is wrong with it.
+		if p.Title == "Replicas up" {
+			for _, step := range p.FieldConfig.Defaults.Thresholds.Steps {
+				if step.Value != nil && (*step.Value != 1 || step.Color != "green") {
+					t.Errorf("%s is %s from %v on", p.Title, step.Color, *step.Value)
+				}
+			}
+		}
+	}
+	if len(recorded) < 20 {
+		t.Fatalf("%d queries", len(recorded))
+	}
+	rules, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": recorded}}})
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "panels.yaml")
+	must(t, os.WriteFile(file, rules, 0o600))
+	output(t, nil, tool(t, "promtool"), "check", "rules", file)
 }

@@ -20,14 +20,7 @@ import (
 func TestAPIServerAcceptsEveryPreset(t *testing.T) {
 	api := startAPIServer(t)
 	kubectl := api.kubectl
-	kubectl(t, "", "apply", "--server-side", "-f", tool(t, "crds")+"/certificates.yaml", "-f", tool(t, "crds")+"/routes.crd.yaml",
-		"-f", tool(t, "crds")+"/gateway.networking.k8s.io_httproutes.yaml", "-f", tool(t, "crds")+"/gateway.networking.k8s.io_tlsroutes.yaml",
-		"-f", tool(t, "crds")+"/monitoring.coreos.com_servicemonitors.yaml", "-f", tool(t, "crds")+"/monitoring.coreos.com_prometheusrules.yaml")
-	kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-	for _, n := range []string{namespace, "keypost-keysets"} {
-		kubectl(t, "", "create", "namespace", n)
-		kubectl(t, "", "label", "namespace", n, "pod-security.kubernetes.io/enforce=restricted")
-	}
+	api.prepare(t)
 	t.Run("notes", func(t *testing.T) { each(t, func(t *testing.T, p preset) { checkNotes(t, p, api) }) })
 	for name, v := range map[string]struct {
 		preset preset
@@ -54,6 +47,22 @@ func TestAPIServerAcceptsEveryPreset(t *testing.T) {
 		must(t, err)
 		kubectl(t, string(text), "apply", "--dry-run=server", "--validate=strict", "-n", namespace, "-f", "-")
 	})
+}
+
+// prepare makes the kinds of the chart's optional parts known, and the namespaces of the presets.
+func (s *apiServer) prepare(t *testing.T) {
+	t.Helper()
+	args := []string{"apply", "--server-side"}
+	for _, crd := range []string{"certificates.yaml", "routes.crd.yaml", "gateway.networking.k8s.io_httproutes.yaml", "gateway.networking.k8s.io_tlsroutes.yaml",
+		"monitoring.coreos.com_servicemonitors.yaml", "monitoring.coreos.com_prometheusrules.yaml"} {
+		args = append(args, "-f", tool(t, "crds")+"/"+crd)
+	}
+	s.kubectl(t, "", args...)
+	s.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	for _, n := range []string{namespace, "keypost-keysets"} {
+		s.kubectl(t, "", "create", "namespace", n)
+		s.kubectl(t, "", "label", "namespace", n, "pod-security.kubernetes.io/enforce=restricted")
+	}
 }
 
 // checkNotes shows that whoever installs reads what to type next.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +41,11 @@ func TestPresetsSayWhatTheySurvive(t *testing.T) {
 func TestPodsAreRestricted(t *testing.T) {
 	each(t, func(t *testing.T, p preset) {
 		for _, platform := range []string{"kubernetes", "openshift"} {
-			all := p.objects(t, append(everything, "platform="+platform)...)
+			set := append(slices.Clone(everything), "platform="+platform)
+			if platform == "kubernetes" {
+				set = append(set, "route.enabled=false")
+			}
+			all := p.objects(t, set...)
 			for _, spec := range []object{workload(t, all).at("spec", "template", "spec").(map[string]any), the(t, all, "Pod").at("spec").(map[string]any)} {
 				checkRestricted(t, platform, spec)
 			}
@@ -272,6 +277,24 @@ func TestRefusals(t *testing.T) {
 		"passthrough without TLS": {"route.enabled=true,tls.mode=off", "need tls.mode files"},
 		"HTTPRoute with TLS":      {"gateway.httpRoute.enabled=true,gateway.httpRoute.parentRefs[0].name=x", "gateway.httpRoute needs"},
 		"route without a gateway": {"gateway.tlsRoute.enabled=true", "parentRefs"},
+		"route on Kubernetes":     {"route.enabled=true,platform=kubernetes", "route.enabled needs OpenShift"},
+		"ingress with TLS":        {"ingress.enabled=true", "ingress needs tls.mode off"},
+		"maxAge too short":        {"policy.maxAge=5s", "policy.maxAge is 5s; it must be from 1m to 24h"},
+		"maxAge too long":         {"policy.maxAge=24h0m1s", "policy.maxAge is 24h0m1s"},
+		"stale for too long":      {"policy.staleIfError=169h", "policy.staleIfError is 169h; it must be at most 168h"},
+		"a pattern twice":         {"issuerURLs={https://a.example.com,https://a.example.com}", "/issuerURLs"},
+		"alias in upper case":     {"hostAliases.Origin=oidc.example.com", "/hostAliases"},
+		"alias of a URL":          {"hostAliases.origin=https://oidc.example.com", "/hostAliases"},
+		"name of a Secret":        {"tls.secretName=Bad_Name", "/tls/secretName"},
+		"size of a volume":        {"volume.size=lots", "/volume/size"},
+		"argument of the mirror":  {"mirror.extraArgs={--pol=3s}", "/mirror/extraArgs/0"},
+		"bucket without a region": {"store.type=s3,store.s3.url=s3://bucket/prefix", "/store/s3/url"},
+		"no account at all":       {"serviceAccount.create=false", "serviceAccount.name must say"},
+		"replicaCount":            {"replicaCount=3", "use replicas"},
+		"image.tag":               {"image.tag=1.0.0", "use image.keypostd.tag and image.keypost.tag"},
+		"env":                     {"env[0].name=A", "use extraEnv"},
+		"securityContext":         {"securityContext.runAsUser=1", "there is no securityContext"},
+		"ingress.hosts":           {"ingress.hosts={a}", "use hosts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errs, err := try(nil, tool(t, "helm"), "template", release, chartDir, "--kube-version", kubeVersion, "-f", preset("kubernetes").file(), "--set", tc.set)
@@ -303,4 +326,65 @@ func TestKeypostdTakesTheConfiguration(t *testing.T) {
 		must(t, os.WriteFile(file, []byte(text), 0o600))
 		output(t, nil, tool(t, "bin")+"/keypostd", "--config", file, "--check")
 	})
+}
+
+// What is refused above must not be more than what is wrong.
+func TestAcceptance(t *testing.T) {
+	for name, set := range map[string]string{
+		"bounds of maxAge":      "policy.maxAge=1m",
+		"a compound duration":   "policy.maxAge=1h30m0s,policy.staleIfError=168h",
+		"ingress passing TLS":   `ingress.enabled=true,ingress.annotations.nginx\.ingress\.kubernetes\.io/ssl-passthrough=\"true\"`,
+		"bucket with options":   "store.type=s3,store.s3.url=s3://bucket/prefix?account=123456789012&region=eu-central-1&profile=x",
+		"arguments":             "mirror.extraArgs={--poll=30s}",
+		"size":                  "volume.size=1.5Gi",
+		"account of other name": "serviceAccount.create=false,serviceAccount.name=shared",
+		"alias":                 `hostAliases.origin\.example\.com=oidc.example.com`,
+	} {
+		t.Run(name, func(t *testing.T) { preset("kubernetes").text(t, set) })
+	}
+}
+
+func TestConventionalValues(t *testing.T) {
+	all := preset("kubernetes").objects(t, "serviceAccount.create=false", "serviceAccount.name=shared", "extraEnv[0].name=GOGC", "extraEnv[0].value=x",
+		"topologySpreadConstraints[0].topologyKey=rack")
+	spec := object(workload(t, all).at("spec", "template", "spec").(map[string]any))
+	if spec.str("serviceAccountName") != "shared" || len(find(all, "ServiceAccount")) > 0 {
+		t.Errorf("account %s, and %d are made", spec.str("serviceAccountName"), len(find(all, "ServiceAccount")))
+	}
+	if got := the(t, all, "RoleBinding").objects("subjects")[0].str("name"); got != "shared" {
+		t.Errorf("the rights are %s's", got)
+	}
+	if env := spec.objects("containers")[0].objects("env"); len(env) != 1 || env[0].str("name") != "GOGC" {
+		t.Errorf("keypostd gets %v", env)
+	}
+	if s := spec.objects("topologySpreadConstraints"); len(s) != 1 || s[0].str("topologyKey") != "rack" {
+		t.Errorf("spread %v", s)
+	}
+	if all = preset("central").objects(t, "rbac.create=false"); len(find(all, "Role"))+len(find(all, "RoleBinding")) > 0 {
+		t.Error("rbac.create=false makes roles")
+	}
+}
+
+// Arguments of the mirror that the chart does not give itself are those that it takes.
+func TestMirrorArguments(t *testing.T) {
+	help := output(t, nil, tool(t, "bin")+"/keypost", "mirror", "--help")
+	schema, err := os.ReadFile(chartDir + "/values.schema.json")
+	must(t, err)
+	names := regexp.MustCompile(`\^--\(([a-z|-]+)\)`).FindSubmatch(schema)
+	if names == nil {
+		t.Fatal("the schema does not name the arguments")
+	}
+	for name := range strings.SplitSeq(string(names[1]), "|") {
+		if !strings.Contains(help, "--"+name+" ") {
+			t.Errorf("keypost mirror has no --%s", name)
+		}
+	}
+}
+
+// helm lint on the bare chart says what is missing and not where a template panicked.
+func TestLintWithoutValues(t *testing.T) {
+	out, errs, _ := try(nil, tool(t, "helm"), "lint", chartDir)
+	if text := out + errs; !strings.Contains(text, "issuerURLs is empty") || strings.Contains(text, "slice index") {
+		t.Error(text)
+	}
 }

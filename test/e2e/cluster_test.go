@@ -24,6 +24,7 @@ type cluster struct {
 	key          crypto.Signer // signs its service account tokens
 	publicKey    string        // file with the public half, PEM
 	kubeconfig   string        // of its administrator
+	issuerFlags  []string      // what the kube-apiserver says of issuer and audiences; nil: issuer only
 	address      string        // host:port
 	ca           *authority
 }
@@ -53,18 +54,21 @@ func startCluster(t *testing.T, ca *authority, c *cluster, port int, extra ...st
 	tokens := filepath.Join(dir, "tokens.csv")
 	must(t, os.WriteFile(tokens, []byte(adminToken+`,admin,1,"system:masters"`+"\n"), 0o600))
 	c.writeKubeconfig(t)
+	issuerFlags := c.issuerFlags
+	if issuerFlags == nil {
+		issuerFlags = []string{"--service-account-issuer=" + c.issuer, "--service-account-jwks-uri=" + c.issuer + "/keys.json", "--api-audiences=" + c.issuer}
+	}
 	cert, key := ca.issue(t, "apiserver-"+c.name, "127.0.0.1")
-	return start(t, "apiserver-"+c.name, kubeBinary("kube-apiserver"), append([]string{
+	flags := append([]string{
 		"--etcd-servers=http://127.0.0.1:2379", "--etcd-prefix=/" + c.name,
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
 		"--service-cluster-ip-range=10.96.0.0/24", "--authorization-mode=RBAC", "--token-auth-file=" + tokens,
-		"--service-account-issuer=" + c.issuer, "--service-account-jwks-uri=" + c.issuer + "/keys.json",
 		"--service-account-signing-key-file=" + filepath.Join(dir, "sa.key"), "--service-account-key-file=" + c.publicKey,
-		"--api-audiences=" + c.issuer,
 		// No controller manager runs here to make default service accounts, and no node needs the endpoints.
 		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none",
-	}, extra...)...)
+	}, issuerFlags...)
+	return start(t, "apiserver-"+c.name, kubeBinary("kube-apiserver"), append(flags, extra...)...)
 }
 
 func (c *cluster) writeKubeconfig(t *testing.T) {

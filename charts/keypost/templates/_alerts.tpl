@@ -14,17 +14,17 @@
   summary: A keypostd or its mirror does not answer
   description: "{{`{{ $labels.endpoint }} of pod {{ $labels.pod }} cannot be scraped.`}}"
 - alert: KeypostKeySetsRejected
-  severity: critical
-  for: 2m
+  severity: warning
+  for: 5m
   expr: max by (namespace, reason) ({__name__=~"keypost_key_sets_rejected|keypost_mirror_key_sets_refused",{{ $of }},reason!="missing"}) > 0
   summary: Stored key sets are rejected
-  description: "{{`{{ $value }} key sets are not served as they are stored ({{ $labels.reason }}). Their last good versions are; promotions are blocked.`}}"
+  description: "{{`{{ $value }} key sets are not served as they are stored ({{ $labels.reason }}). Their last good versions are; promotions are blocked. /issuers of a pod's admin listener, or its log, names them.`}}"
 - alert: KeypostKeySetsMissing
-  severity: critical
-  for: 2m
+  severity: warning
+  for: 5m
   expr: max by (namespace) ({__name__=~"keypost_key_sets_rejected|keypost_mirror_key_sets_refused",{{ $of }},reason="missing"}) > 0
   summary: Key sets that are served are not in the store
-  description: "{{`{{ $value }} key sets have vanished from the store without a tombstone. Their last good versions are served.`}}"
+  description: "{{`{{ $value }} key sets have vanished from the store without a tombstone. Their last good versions are served. Do not restart or scale anything before the store is whole.`}}"
 - alert: KeypostReadFailing
   severity: warning
   for: 5m
@@ -39,11 +39,17 @@
   description: "{{`Pod {{ $labels.pod }} last read everything {{ $value | humanizeDuration }} ago.`}}"
 {{- if include "keypost.mirrored" .root }}
 - alert: KeypostMirrorStale
-  severity: critical
-  for: 2m
+  severity: warning
+  for: 5m
   expr: time() - min by (namespace, pod) (keypost_mirror_last_complete_timestamp_seconds{ {{- $of }}}) > {{ int $rules.staleSeconds }}
   summary: The copy of the store is old
-  description: "{{`The mirror of pod {{ $labels.pod }} was last complete {{ $value | humanizeDuration }} ago. Changes and revocations do not reach it.`}}"
+  description: "{{`The mirror of pod {{ $labels.pod }} was last complete {{ $value | humanizeDuration }} ago. All is served; changes and revocations do not arrive.`}}"
+- alert: KeypostMirrorStaleForLong
+  severity: critical
+  for: 2m
+  expr: time() - min by (namespace, pod) (keypost_mirror_last_complete_timestamp_seconds{ {{- $of }}}) > {{ int $rules.staleCriticalSeconds }}
+  summary: The copy of the store is far too old
+  description: "{{`The mirror of pod {{ $labels.pod }} was last complete {{ $value | humanizeDuration }} ago. A key that is revoked now stays published.`}}"
 - alert: KeypostStoreFailing
   severity: warning
   for: 5m
@@ -64,7 +70,7 @@
   expr: min by (namespace, certificate) (keypost_tls_certificate_not_after_timestamp_seconds{ {{- $of }}}) - time() < {{ int $rules.certificateDays }} * 86400
   summary: The TLS certificate expires soon
   description: "{{`{{ $labels.certificate }} expires in {{ $value | humanizeDuration }}. Then no relying party accepts any token.`}}"
-- alert: KeypostCertificateExpired
+- alert: KeypostCertificateExpiringSoon
   severity: critical
   for: 5m
   expr: min by (namespace, certificate) (keypost_tls_certificate_not_after_timestamp_seconds{ {{- $of }}}) - time() < 2 * 86400
@@ -82,13 +88,19 @@
   for: 1h
   expr: time() - min by (namespace) (keypost_oldest_active_key_timestamp_seconds{ {{- $of }}} > 0) > {{ int $rules.keyAgeWarningDays }} * 86400
   summary: A signing key is due for rotation
-  description: "{{`The oldest active key has signed for {{ $value | humanizeDuration }}.`}}"
+  description: "{{`The oldest active key has signed for {{ $value | humanizeDuration }}. The runbook says how to find whose it is.`}}"
 - alert: KeypostKeyTooOld
-  severity: critical
+  severity: warning
   for: 1h
   expr: time() - min by (namespace) (keypost_oldest_active_key_timestamp_seconds{ {{- $of }}} > 0) > {{ int $rules.keyAgeCriticalDays }} * 86400
   summary: A signing key is far too old
-  description: "{{`The oldest active key has signed for {{ $value | humanizeDuration }}.`}}"
+  description: "{{`The oldest active key has signed for {{ $value | humanizeDuration }}. The runbook of KeypostKeyOld says how to find whose it is.`}}"
+- alert: KeypostKeysChanged
+  severity: info
+  for: 2m
+  expr: max by (namespace, state) (keypost_keys{ {{- $of }}}) != max by (namespace, state) (keypost_keys{ {{- $of }}} offset 15m)
+  summary: Published keys have changed
+  description: "{{`There are {{ $value }} {{ $labels.state }} keys now; a quarter of an hour ago it was another number. A change that nobody planned is to be looked at.`}}"
 - alert: KeypostUnavailable
   severity: critical
   for: 5m

@@ -1,6 +1,6 @@
 {{- define "keypost.pod" -}}
 {{- if include "keypost.mirrored" . -}}
-serviceAccountName: {{ include "keypost.fullname" . }}
+serviceAccountName: {{ include "keypost.serviceAccount" . }}
 {{ end -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -20,6 +20,9 @@ containers:
     image: {{ include "keypost.image" (list . .Values.image.keypostd) }}
     imagePullPolicy: {{ .Values.image.pullPolicy }}
     args: [--config, /etc/keypost/keypostd.yaml]
+    {{- with .Values.extraEnv }}
+    env: {{- toYaml . | nindent 6 }}
+    {{- end }}
     ports:
       - {name: public, containerPort: 8443}
       - {name: admin, containerPort: 9090}
@@ -71,9 +74,11 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- with .Values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.topologyKeys }}
+{{- if .Values.topologySpreadConstraints }}
+topologySpreadConstraints: {{- toYaml .Values.topologySpreadConstraints | nindent 2 }}
+{{- else if .Values.topologyKeys }}
 topologySpreadConstraints:
-  {{- range . }}
+  {{- range .Values.topologyKeys }}
   - topologyKey: {{ . }}
     maxSkew: 1
     whenUnsatisfiable: ScheduleAnyway

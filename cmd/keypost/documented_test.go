@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/test/commands"
+)
+
+// Every command that the documentation and the help tell people to type names a command that exists, with flags and
+// arguments that it takes.
+func TestDocumentedCommandsParse(t *testing.T) {
+	all, err := commands.All("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	walk((&app{}).root(), func(c *cobra.Command) {
+		examples, err := commands.Notes(c.CommandPath()+" --help", c.Example)
+		if err != nil {
+			t.Error(err)
+		}
+		all = append(all, examples...)
+	})
+	mine := commands.For(all, "keypost")
+	if len(mine) < 30 {
+		t.Fatalf("only %d commands were found", len(mine))
+	}
+	for _, c := range mine {
+		if err := takes(c.Words[1:], c.Mention); err != nil {
+			t.Errorf("%s: %v", c, err)
+		}
+	}
+}
+
+func TestTakes(t *testing.T) {
+	for line, want := range map[string]bool{
+		"issuer add prod-a --url https://oidc.example.com --public-key-file sa.pub": true,
+		"issuer add":                             false,
+		"issuer ad prod-a":                       false,
+		"issuer list --sotre file://./x":         false,
+		"issuer list --store ./x":                false,
+		"aws create-role --service-account a/b":  false, // without the flags that are required
+		"key list prod-a more":                   false,
+		"key list prod-a -o yaml":                true,
+		"verify https://oidc.example.com --help": true,
+	} {
+		if err := takes(strings.Fields(line), false); (err == nil) != want {
+			t.Errorf("keypost %s: %v", line, err)
+		}
+	}
+	if err := takes([]string{"key", "add"}, true); err != nil {
+		t.Errorf("a command as such cannot be mentioned: %v", err)
+	}
+	if err := takes([]string{"key", "ad"}, true); err == nil {
+		t.Error("a command that does not exist can be mentioned")
+	}
+}
+
+// takes says what keypost would find wrong with its arguments before it does anything.
+func takes(args []string, mention bool) error {
+	a := &app{}
+	root := a.root()
+	root.InitDefaultCompletionCmd()
+	cmd, rest, err := root.Find(dashedKids(root, args))
+	if err != nil {
+		return err
+	}
+	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	for _, flag := range []string{"help", "version"} {
+		if f := cmd.Flag(flag); f != nil && f.Changed {
+			return nil
+		}
+	}
+	if mention && len(rest) == 0 && cmd != root {
+		return nil
+	}
+	given := cmd.Flags().Args()
+	if cmd.HasSubCommands() {
+		return fmt.Errorf("it needs one of the commands below %s, not %q", cmd.CommandPath(), given)
+	}
+	if err := cmd.ValidateRequiredFlags(); err != nil {
+		return err
+	}
+	if err := cmd.ValidateFlagGroups(); err != nil {
+		return err
+	}
+	if a.store != "" && !strings.Contains(a.store, "$") && a.store != "STORE" {
+		if _, err := parsePlace(a.store); err != nil {
+			return err
+		}
+	}
+	return cmd.ValidateArgs(given)
+}
+
+func walk(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, child := range c.Commands() {
+		walk(child, visit)
+	}
+}
+
+// A hint that begins with a command of keypost names one that exists, and flags that it has. What comes after is
+// a sentence at times, so its arguments are not looked at.
+func TestHintedCommandsExist(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hints := 0
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) < 2 {
+				return true
+			}
+			if f, ok := call.Fun.(*ast.Ident); !ok || f.Name != "withHint" {
+				return true
+			}
+			literal, ok := call.Args[1].(*ast.BasicLit)
+			if !ok {
+				return true
+			}
+			text, err := strconv.Unquote(literal.Value)
+			words := strings.Fields(strings.NewReplacer(",", " ", ";", " ").Replace(text))
+			if err != nil || len(words) < 2 || words[0] != "keypost" {
+				return true
+			}
+			hints++
+			if err := exists(words[1:]); err != nil {
+				t.Errorf("%s: hint %q: %v", name, text, err)
+			}
+			return true
+		})
+	}
+	if hints < 8 {
+		t.Errorf("only %d hints were found", hints)
+	}
+}
+
+func exists(words []string) error {
+	root := (&app{}).root()
+	cmd, _, err := root.Find(words)
+	if err != nil || cmd.HasSubCommands() {
+		return fmt.Errorf("%s is no command: %w", strings.Join(words, " "), err)
+	}
+	cmd.InitDefaultHelpFlag()
+	for _, w := range words {
+		if name, isFlag := strings.CutPrefix(w, "--"); isFlag && cmd.Flag(strings.SplitN(name, "=", 2)[0]) == nil {
+			return fmt.Errorf("%s has no flag --%s", cmd.CommandPath(), name)
+		}
+	}
+	return nil
+}

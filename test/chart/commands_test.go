@@ -1,0 +1,265 @@
+//go:build chart
+
+package chart
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/keypost/keypost/test/commands"
+)
+
+// Every command of the documentation for helm, kubectl, oc and aws, and every one of the chart's notes, is given to the
+// program that it is for. In the same way it is shown for each that wrong ones are found.
+func TestDocumentedCommands(t *testing.T) {
+	s := &documented{api: startAPIServer(t), dir: t.TempDir()}
+	must(t, os.CopyFS(filepath.Join(s.dir, "keypost"), os.DirFS(chartDir)))
+	s.api.prepare(t)
+	var err error
+	s.all, err = commands.All("../..")
+	must(t, err)
+	for _, p := range presets(t) {
+		notes, err := s.helm("install", release, "./keypost", "-f", "keypost/presets/"+string(p)+".yaml", "--dry-run=server",
+			"--set", "test.issuers={https://oidc.example.com/prod-a}", "-n", namespace)
+		if err != nil {
+			t.Fatal(notes)
+		}
+		_, text, _ := strings.Cut(notes, "NOTES:")
+		found, err := commands.Notes("notes of preset "+string(p), text)
+		must(t, err)
+		s.all = append(s.all, found...)
+	}
+	t.Run("helm", s.checkHelm)
+	t.Run("wrong helm", s.wrongHelm)
+	t.Run("kubectl", s.checkKubectl)
+	t.Run("aws", s.checkAWS)
+}
+
+// documented is what the parts of TestDocumentedCommands share.
+type documented struct {
+	api *apiServer
+	dir string // to run in; the chart is in it as `helm pull --untar` leaves it
+	all []commands.Command
+}
+
+func (s *documented) helm(args ...string) (string, error) {
+	args = append(args, "--kubeconfig=/dev/null", "--kube-apiserver", s.api.url, "--kube-token", "chart", "--kube-ca-file", s.api.ca)
+	return runIn(s.dir, os.Getenv("KEYPOST_HELM"), args...)
+}
+
+// checkHelm: a command with a chart renders it: this one, under its address of the registry or unpacked.
+func (s *documented) checkHelm(t *testing.T) {
+	found := commands.For(s.all, "helm")
+	if len(found) < 5 {
+		t.Fatalf("only %d commands were found", len(found))
+	}
+	for _, c := range found {
+		if c.Mention && len(c.Words) < 3 {
+			continue // "helm upgrade" as such
+		}
+		if out, err := s.try(c.Words[1:]); err != nil {
+			t.Errorf("%s: %v: %s", c, err, out)
+		}
+	}
+}
+
+// wrongHelm: a check that takes anything is none.
+func (s *documented) wrongHelm(t *testing.T) {
+	for _, line := range []string{
+		"install keypost oci://ghcr.io/keypost/keypost/charts/keypost --set issuerURLs[0]=https://a.example.com",
+		"install keypost ./keypost --set issuerURLs={https://a.example.com/{name}}",
+		"install keypost ./keypost -f presets/kubernetes.yaml",
+		"install keypost ./keypost -f keypost/presets/kubernetes.yaml --create-namespaces",
+		"rollback keypost --no-such-flag",
+	} {
+		if _, err := s.try(strings.Fields(line)); err == nil {
+			t.Errorf("helm %s is taken", line)
+		}
+	}
+}
+
+// try runs helm, without changing anything.
+func (s *documented) try(args []string) (string, error) {
+	args = slices.Clone(args)
+	renders := false
+	for i, a := range args {
+		switch {
+		case a == "oci://ghcr.io/keypost/charts/keypost" && args[0] != "pull":
+			args[i], renders = "./keypost", true
+		case a == "./keypost":
+			renders = true
+		}
+	}
+	switch verb := slices.IndexFunc(args, func(a string) bool { return a == "install" || a == "upgrade" }); {
+	case renders && verb >= 0:
+		// An upgrade begins by asking the cluster; what it renders is what an installation does.
+		args[verb] = "install"
+		args = append(slices.DeleteFunc(args, func(a string) bool { return a == "--install" }), "--dry-run=server")
+	case slices.Contains(args, "install"):
+		if !slices.ContainsFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") && a != "install" }) {
+			args = append(args, "--help") // such as `helm install --wait`, which stands for its flags
+			break
+		}
+		return "no chart of ours", os.ErrNotExist
+	default:
+		args = append(args, "--help") // flags are parsed first; an unknown one is an error
+	}
+	return s.helm(args...)
+}
+
+func runIn(dir, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// checkKubectl runs every command for real, against an API server that holds nothing: what it understands it answers or
+// does not find. oc takes the same commands with objects of OpenShift.
+func (s *documented) checkKubectl(t *testing.T) {
+	s.api.kubectl(t, "", "apply", "--server-side", "-f", chartDir+"/files/keysets.keypost.dev.yaml")
+	s.api.kubectl(t, "", "wait", "--for=condition=Established", "crd", "keysets.keypost.dev", "--timeout=60s")
+	awaitReady(t, func() error { return s.api.try("", "-n", "default", "create", "serviceaccount", "default") })
+	selfSigned(t, s.dir, []string{"oidc.example.com"})
+	for from, to := range map[string]string{"tls.crt": "fullchain.pem", "tls.key": "key.pem"} {
+		must(t, os.Rename(filepath.Join(s.dir, from), filepath.Join(s.dir, to)))
+	}
+	must(t, os.Mkdir(filepath.Join(s.dir, "keysets"), 0o700))
+	found := commands.For(s.all, "kubectl", "oc")
+	if len(found) < 12 {
+		t.Fatalf("only %d commands were found", len(found))
+	}
+	for _, c := range found {
+		if err := s.understands(c); err != "" {
+			t.Errorf("%s: %s", c, err)
+		}
+	}
+	for _, line := range []string{"get pods --no-such-flag", "gett pods", "auth can-i list", "get nothings", "create secret tls x --certs=fullchain.pem", "patch pod x --type merge -p {"} {
+		if err := s.understands(commands.Command{Words: append([]string{"kubectl"}, strings.Fields(line)...)}); err == "" {
+			t.Errorf("kubectl %s is taken", line)
+		}
+	}
+}
+
+// notThere are the answers of a kubectl that has understood, about objects that do not exist here.
+var notThere = regexp.MustCompile(`(?m)(rror from server \(NotFound\): |^error: no objects passed to apply$| already exists$|^No resources found)`)
+
+func (s *documented) understands(c commands.Command) string {
+	words := c.Words[1:]
+	if c.Mention && !strings.ContainsFunc(strings.Join(words, ""), func(r rune) bool { return r < 'a' || r > 'z' }) {
+		words = append(slices.Clone(words), "--help") // "kubectl create token" as such
+	}
+	for i, w := range words {
+		var patch map[string]any
+		if w == "-p" && i+1 < len(words) && yaml.Unmarshal([]byte(words[i+1]), &patch) != nil {
+			return "the patch is no JSON" // kubectl looks for the object first
+		}
+	}
+	args := append([]string{"--server", s.api.url, "--token", "chart", "--certificate-authority", s.api.ca, "--kubeconfig=/dev/null"}, words...)
+	out, err := runIn(s.dir, s.api.bin+"/kubectl", args...)
+	switch {
+	case err == nil, notThere.MatchString(out):
+		return ""
+	case slices.Contains(c.Words, "can-i") && (strings.TrimSpace(out) == "yes" || strings.TrimSpace(out) == "no"):
+		return ""
+	case c.Words[0] == "oc" && strings.Contains(out, "the server doesn't have a resource type"):
+		return "" // the flags were understood; OpenShift has it
+	}
+	return out
+}
+
+// checkAWS: every command has flags that the AWS CLI knows, and all that are required.
+func (s *documented) checkAWS(t *testing.T) {
+	aws := tool(t, "aws")
+	parse := func(words []string) (string, error) {
+		return runIn(t.TempDir(), aws, append(slices.Clone(words), "--generate-cli-skeleton", "output", "--region", "us-east-1")...)
+	}
+	found := commands.For(s.all, "aws")
+	if len(found) == 0 {
+		t.Fatal("no command was found")
+	}
+	for _, c := range found {
+		if out, err := parse(c.Words[1:]); err != nil {
+			t.Errorf("%s: %s", c, out)
+		}
+	}
+	if _, err := parse([]string{"iam", "create-open-id-connect-provider", "--urls", "https://oidc.example.com"}); err == nil {
+		t.Error("a flag that does not exist is taken")
+	}
+}
+
+// A change of the kind of workload through Helm would delete the old one before the new one is ready. It is refused,
+// and what the refusal says to do lets the change through, with the old pods' owner gone and the pods left.
+func TestChangeOfWorkloadIsRefused(t *testing.T) {
+	api := startAPIServer(t)
+	api.kubectl(t, "", "create", "namespace", namespace)
+	helm := func(args ...string) (string, error) {
+		return runIn(".", tool(t, "helm"), append(args, "-n", namespace, "--kubeconfig=/dev/null", "--kube-apiserver", api.url, "--kube-token", "chart", "--kube-ca-file", api.ca)...)
+	}
+	for _, step := range []struct{ from, to, kind string }{{"kubernetes", "statefulset", "deployment"}, {"statefulset", "kubernetes", "statefulset"}} {
+		if out, err := helm("upgrade", "--install", release, chartDir, "-f", preset(step.from).file()); err != nil {
+			t.Fatal(out)
+		}
+		out, err := helm("upgrade", release, chartDir, "-f", preset(step.to).file())
+		command := "kubectl -n oidc delete " + step.kind + " r-keypost --cascade=orphan"
+		if err == nil || !strings.Contains(out, command) {
+			t.Fatalf("from %s to %s: %v: %s", step.from, step.to, err, out)
+		}
+		// No garbage collector runs here to let go of the pods; the deletion waits for it.
+		api.kubectl(t, "", append(strings.Fields(command)[1:], "--wait=false")...)
+		api.kubectl(t, "", "-n", namespace, "patch", step.kind, "r-keypost", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+		if out, err := helm("upgrade", release, chartDir, "-f", preset(step.to).file()); err != nil {
+			t.Fatalf("after the old one has lost its owner: %s", out)
+		}
+	}
+}
+
+// Manifests in the documentation are manifests, and their alerts are rules.
+func TestDocumentedManifests(t *testing.T) {
+	text, err := os.ReadFile(chartDir + "/README.md")
+	must(t, err)
+	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllSubmatch(text, -1)
+	if len(blocks) == 0 {
+		t.Fatal("no manifest was found")
+	}
+	alerts := 0
+	for _, b := range blocks {
+		for _, doc := range strings.Split(string(b[1]), "\n---\n") {
+			var o object
+			must(t, yaml.UnmarshalStrict([]byte(doc), &o))
+			if o.str("kind") != "PrometheusRule" {
+				continue
+			}
+			rule, err := yaml.Marshal(o.at("spec"))
+			must(t, err)
+			file := filepath.Join(t.TempDir(), "rules.yaml")
+			must(t, os.WriteFile(file, rule, 0o600))
+			output(t, nil, tool(t, "promtool"), "check", "rules", file)
+			for _, g := range o.objects("spec", "groups") {
+				for _, a := range g.objects("rules") {
+					alerts++
+					if !strings.Contains(string(text), "\n### "+a.str("alert")+"\n") {
+						t.Errorf("%s has no runbook", a.str("alert"))
+					}
+				}
+			}
+		}
+	}
+	if alerts == 0 {
+		t.Error("no alert was found")
+	}
+}

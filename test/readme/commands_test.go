@@ -1,0 +1,169 @@
+package readme
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/test/commands"
+)
+
+// Every command of the documentation is either run, in a block of README.md marked sh, or somebody's to check. Those
+// that are checked neither beside the flags of keypost and keypostd nor in test/chart are checked here.
+func TestEveryCommandIsChecked(t *testing.T) {
+	all, err := commands.All(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, c := range all {
+		program := c.Words[0]
+		seen[program]++
+		checker := commands.Checkers()[program]
+		if check := here[program]; check != nil {
+			if err := check(t, c.Words[1:]); err != nil {
+				t.Errorf("%s: %v", c, err)
+			}
+		} else if strings.Contains(program, "/") {
+			if info, err := os.Stat(filepath.Join(root, program)); err != nil || info.Mode()&0o111 == 0 {
+				t.Errorf("%s: no program of this repository", c)
+			}
+		} else if checker == "" && !c.Run {
+			t.Errorf("%s: nobody checks commands for %s; see test/commands", c, program)
+		} else if checker == "test/readme" {
+			t.Errorf("%s: test/commands says that it is checked here", c)
+		}
+	}
+	for program := range commands.Checkers() {
+		if seen[program] == 0 {
+			t.Errorf("no command for %s was found", program)
+		}
+	}
+}
+
+// here are the programs that have no test of their own.
+var here = map[string]func(t *testing.T, args []string) error{"make": checkMake, "go": checkGo, "docker": checkImages, "cosign": checkImages}
+
+func checkMake(t *testing.T, args []string) error {
+	for _, target := range args {
+		if strings.Contains(target, "=") {
+			continue
+		}
+		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).MatchString(read(t, "Makefile")) {
+			return fmt.Errorf("Makefile has no %s", target)
+		}
+	}
+	return nil
+}
+
+// checkGo looks at `go install`: its packages must be main packages of this module.
+func checkGo(_ *testing.T, args []string) error {
+	if len(args) < 2 || args[0] != "install" {
+		return nil
+	}
+	for _, arg := range args[1:] {
+		dir, version, _ := strings.Cut(strings.TrimPrefix(arg, "github.com/keypost/keypost/"), "@")
+		if text, err := os.ReadFile(filepath.Join(root, dir, "main.go")); err != nil || version != "latest" || !strings.Contains(string(text), "package main") {
+			return fmt.Errorf("%s is no program of this module", arg)
+		}
+	}
+	return nil
+}
+
+// checkImages looks at the names of images; that these are what a release pushes is TestReleaseNames'.
+func checkImages(_ *testing.T, args []string) error {
+	if len(args) == 0 || !slices.Contains([]string{"run", "build", "verify", "verify-blob"}, args[0]) {
+		return fmt.Errorf("not a command that this test knows")
+	}
+	return nil
+}
+
+// TestReleaseNames holds the names of images, of the chart and of archives, wherever they are written, against what the
+// release makes.
+func TestReleaseNames(t *testing.T) {
+	workflow, archives := read(t, ".github/workflows/release.yml"), read(t, ".goreleaser.yaml")
+	for _, want := range []string{
+		"registry=ghcr.io/${GITHUB_REPOSITORY_OWNER,,}\n", "oci://$registry/charts\"", "helm package charts/keypost ",
+		"image=ghcr.io/${GITHUB_REPOSITORY_OWNER,,}/$IMAGE\"", "image: [keypostd, keypost]", "version+=-fips",
+	} {
+		if !strings.Contains(workflow, want) {
+			t.Errorf("release.yml no longer has %q: say here what it pushes now", want)
+		}
+	}
+	for _, want := range []string{
+		`name_template: "keypostd_{{ .Version }}_{{ .Os }}_{{ .Arch }}"`, `name_template: "keypost_{{ .Version }}_{{ .Os }}_{{ .Arch }}"`,
+		"name_template: checksums.txt", `signature: "${artifact}.sigstore.json"`, "goos: [linux, darwin]",
+	} {
+		if !strings.Contains(archives, want) {
+			t.Errorf(".goreleaser.yaml no longer has %q: say here what it makes now", want)
+		}
+	}
+	// With the owner keypost:
+	names := map[string]*regexp.Regexp{
+		"chart":   regexp.MustCompile(`^oci://ghcr\.io/keypost/charts/keypost$`),
+		"image":   regexp.MustCompile(`^ghcr\.io/keypost/(keypostd?|charts/keypost)$`),
+		"archive": regexp.MustCompile(`^keypostd?_VERSION_(linux|darwin)_(amd64|arm64)\.tar\.gz$`),
+	}
+	found := map[string]int{}
+	for name, text := range documents(t) {
+		for kind, pattern := range map[string]string{"chart": `oci://[\w./-]+`, "image": `\bghcr\.io/[\w./-]*\w`, "archive": `\bkeypostd?_[\w.]*\.(tar\.gz|zip)`} {
+			for _, m := range regexp.MustCompile(pattern).FindAllString(text, -1) {
+				found[kind]++
+				if !names[kind].MatchString(m) {
+					t.Errorf("%s: no release makes %s", name, m)
+				}
+			}
+		}
+	}
+	for kind := range names {
+		if found[kind] == 0 {
+			t.Errorf("no %s is named anywhere", kind)
+		}
+	}
+}
+
+// documents are the files in which names of a release are written for people, or for the chart.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, pattern := range []string{"*.md", "charts/keypost/*.md", "charts/keypost/values.yaml", "charts/keypost/presets/*.yaml", "charts/keypost/templates/NOTES.txt", ".github/*.md", "provision/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			name, _ := filepath.Rel(root, f)
+			found[name] = read(t, name)
+		}
+	}
+	return found
+}
+
+// TestLinks: what a link or a path in the documentation leads to exists.
+func TestLinks(t *testing.T) {
+	links := 0
+	for name, text := range documents(t) {
+		for _, m := range regexp.MustCompile(`\]\(([^):#]+)(#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
+			links++
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if links < 15 {
+		t.Errorf("only %d links were found", links)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
