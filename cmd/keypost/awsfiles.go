@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/awsconf"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision"
@@ -71,29 +71,25 @@ func (r *awsRun) dryRunAll(j *job) error {
 	if err := r.writeRoles(j.roles, r.trust(r.f.futureProviderARN())); err != nil {
 		return err
 	}
-	return r.copySigningKey(j.keys)
+	if err := r.copySigningKey(j.keys); err != nil || r.f.account != "" {
+		return err
+	}
+	r.notice("put the account's ID in the place of %s in %s, or give it with --account", unknownAccount, r.f.path("05-*-role.json"))
+	return nil
 }
+
+// unknownAccount stands in files where the account's ID is not known. It is without <>, which JSON within JSON would make
+// unrecognisable.
+const unknownAccount = "ENTER_ACCOUNT_ID_HERE"
 
 // futureProviderARN is the ARN that the provider will have, as far as it is known without a call. A partition is
 // guessed from the region, as ccoctl does.
 func (f *awsFlags) futureProviderARN() string {
-	account := awsiam.Account{ID: f.account, Partition: partition(f.region)}
+	account := awsiam.Account{ID: f.account, Partition: awsconf.Partition(f.region)}
 	if account.ID == "" {
-		account.ID = "ENTER_ACCOUNT_ID_HERE" // without <>, which JSON within JSON would make unrecognisable
+		account.ID = unknownAccount
 	}
 	return account.ProviderARN(f.issuerURL)
-}
-
-func partition(region string) string {
-	for _, p := range []struct{ prefix, partition string }{
-		{"us-gov-", "aws-us-gov"}, {"cn-", "aws-cn"}, {"eusc-", "aws-eusc"},
-		{"us-iso-", "aws-iso"}, {"us-isob-", "aws-iso-b"}, {"eu-isoe-", "aws-iso-e"}, {"us-isof-", "aws-iso-f"}, {"eu-isof-", "aws-iso-f"},
-	} {
-		if strings.HasPrefix(region, p.prefix) {
-			return p.partition
-		}
-	}
-	return "aws"
 }
 
 func (r *awsRun) writeProvider(j *job) error {

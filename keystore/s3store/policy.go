@@ -2,7 +2,8 @@ package s3store
 
 import (
 	"encoding/json"
-	"strings"
+
+	"github.com/keypost/keypost/internal/awsconf"
 )
 
 type policy struct {
@@ -31,7 +32,7 @@ func (o Options) policy(actions ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	bucket := "arn:" + partition(o.Region) + ":s3:::" + o.Bucket
+	bucket := "arn:" + awsconf.Partition(o.Region) + ":s3:::" + o.Bucket
 	list := statement{Sid: "ListKeySets", Effect: "Allow", Action: []string{"s3:ListBucket"}, Resource: bucket}
 	objects := statement{Sid: "KeySets", Effect: "Allow", Action: actions, Resource: bucket + "/" + o.dir() + "*"}
 	if o.Prefix != "" {
@@ -57,17 +58,4 @@ func (st *statement) limit(operator, key, value string) {
 		st.Condition = map[string]map[string]string{}
 	}
 	st.Condition[operator] = map[string]string{key: value}
-}
-
-// partition returns the part of AWS that a region belongs to, as ARNs name it
-// (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html).
-func partition(region string) string {
-	for _, p := range [][2]string{
-		{"cn-", "aws-cn"}, {"us-gov-", "aws-us-gov"}, {"us-iso-", "aws-iso"}, {"us-isob-", "aws-iso-b"}, {"eusc-", "aws-eusc"},
-	} {
-		if strings.HasPrefix(region, p[0]) {
-			return p[1]
-		}
-	}
-	return "aws"
 }
