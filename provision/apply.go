@@ -14,14 +14,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Empty tells that there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
 	return !slices.ContainsFunc(p.Stages, func(s Stage) bool { return len(s) > 0 })
 }
 
 // Then is p and, after it, q.
 func (p Plan) Then(q Plan) Plan {
-	return Plan{Stages: slices.Concat(p.Stages, q.Stages), Notes: slices.Concat(p.Notes, q.Notes)}
+	return Plan{
+		Stages: slices.Concat(p.Stages, q.Stages), Notes: slices.Concat(p.Notes, q.Notes), Extra: slices.Concat(p.Extra, q.Extra),
+	}
 }
 
 // mark sorts lines for the eye and for grep.
@@ -36,11 +38,11 @@ func (v Verb) mark() string {
 	}
 }
 
-// Write prints what Apply would do, in its order: a line for each action, what differs indented below it, then the
-// notes. What others wrote into the account is printed so that a terminal cannot be steered with it.
+// Write prints what Apply would do, in its order: a line for each action, what differs indented below it, then what is
+// there beyond what is wanted, then the notes. What others wrote into the account is printed so that a terminal cannot be steered with it.
 func (p Plan) Write(w io.Writer) error {
 	var b bytes.Buffer
-	if p.Empty() {
+	if p.Empty() && len(p.Extra) == 0 {
 		b.WriteString("nothing to change\n")
 	}
 	for _, s := range p.Stages {
@@ -50,6 +52,9 @@ func (p Plan) Write(w io.Writer) error {
 				fmt.Fprintf(&b, "    %s\n", printable(line))
 			}
 		}
+	}
+	for _, extra := range p.Extra {
+		fmt.Fprintf(&b, "? %s\n", printable(extra))
 	}
 	for _, note := range p.Notes {
 		fmt.Fprintf(&b, "note: %s\n", printable(note))
@@ -70,23 +75,26 @@ func printable(s string) string {
 	}, s)
 }
 
+// Told is called after each action that was begun: with the lines for the calls that took effect, and with its error.
+type Told func(a Action, said []string, err error)
+
 // Apply does the plan, stage after stage, at most limit actions of a stage at once. What a failing action shares its
 // stage with is done all the same; the stages after it are not begun, since they need what it was to make. When ctx
-// ends, no further action is begun. done is told of each action that succeeded, one at a time. The error joins those
-// of the actions, in the order of the plan, each with the action's name before it.
-func (p Plan) Apply(ctx context.Context, limit int, done func(Action)) error {
+// ends, no further action is begun. told hears of one action at a time. The error joins those of the actions, in the
+// order of the plan, each with the action's name before it.
+func (p Plan) Apply(ctx context.Context, limit int, told Told) error {
 	for _, s := range p.Stages {
-		if err := s.apply(ctx, max(limit, 1), done); err != nil {
+		if err := s.apply(ctx, max(limit, 1), told); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s Stage) apply(ctx context.Context, limit int, done func(Action)) error {
+func (s Stage) apply(ctx context.Context, limit int, told Told) error {
 	var (
 		g        errgroup.Group
-		one      sync.Mutex // for done and notBegun
+		one      sync.Mutex // for told and notBegun
 		notBegun int
 		errs     = make([]error, len(s)) // all of them, while errgroup keeps the first
 	)
@@ -94,15 +102,16 @@ func (s Stage) apply(ctx context.Context, limit int, done func(Action)) error {
 	for i, a := range s {
 		g.Go(func() error {
 			begun := ctx.Err() == nil
+			var said []string
 			if begun {
-				errs[i] = a.do(ctx)
+				said, errs[i] = a.do(ctx)
 			}
 			one.Lock()
 			defer one.Unlock()
-			if !begun {
+			if begun {
+				told(a, said, errs[i])
+			} else {
 				notBegun++
-			} else if errs[i] == nil {
-				done(a)
 			}
 			return nil
 		})
@@ -114,9 +123,13 @@ func (s Stage) apply(ctx context.Context, limit int, done func(Action)) error {
 	return errors.Join(errs...)
 }
 
-func (a Action) do(ctx context.Context) error {
-	if err := a.Do(ctx); err != nil {
-		return fmt.Errorf("%s: %w", a, err)
+func (a Action) do(ctx context.Context) ([]string, error) {
+	if a.Do == nil {
+		return nil, fmt.Errorf("%s: it is only shown, and nothing here can do it", a)
 	}
-	return nil
+	said, err := a.Do(ctx)
+	if err != nil {
+		return said, fmt.Errorf("%s: %w", a, err)
+	}
+	return said, nil
 }

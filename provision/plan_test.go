@@ -20,9 +20,9 @@ import (
 var errRefused = errors.New("AccessDenied")
 
 func action(name string, takes time.Duration, err error) provision.Action {
-	return provision.Action{Verb: provision.Create, Thing: "role", Name: name, Do: func(context.Context) error {
+	return provision.Action{Verb: provision.Create, Thing: "role", Name: name, Do: func(context.Context) ([]string, error) {
 		time.Sleep(takes)
-		return err
+		return []string{name}, err
 	}}
 }
 
@@ -62,7 +62,11 @@ func TestApplyDoesStageAfterStage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var done []provision.Action
 				start := time.Now()
-				err := provision.Plan{Stages: tt.plan}.Apply(t.Context(), tt.limit, func(a provision.Action) { done = append(done, a) })
+				err := provision.Plan{Stages: tt.plan}.Apply(t.Context(), tt.limit, func(a provision.Action, _ []string, err error) {
+					if err == nil {
+						done = append(done, a)
+					}
+				})
 				if got := strings.Join(names(done), " "); got != tt.done {
 					t.Errorf("done: %q, want %q", got, tt.done)
 				}
@@ -104,7 +108,7 @@ func checkLimits(t *testing.T, r *rand.Rand) {
 					want++
 				}
 			}
-			s = append(s, provision.Action{Name: fmt.Sprint(stage), Do: func(context.Context) error {
+			s = append(s, provision.Action{Name: fmt.Sprint(stage), Do: func(context.Context) ([]string, error) {
 				select {
 				case running <- struct{}{}:
 				default:
@@ -116,15 +120,15 @@ func checkLimits(t *testing.T, r *rand.Rand) {
 				default:
 				}
 				if fails {
-					return errRefused
+					return nil, errRefused
 				}
-				return nil
+				return nil, nil
 			}})
 		}
 		plan.Stages = append(plan.Stages, s)
 	}
 	last := "0"
-	err := plan.Apply(t.Context(), limit, func(a provision.Action) {
+	err := plan.Apply(t.Context(), limit, func(a provision.Action, _ []string, err error) {
 		select {
 		case telling <- struct{}{}:
 		default:
@@ -133,7 +137,10 @@ func checkLimits(t *testing.T, r *rand.Rand) {
 		if a.Name < last {
 			t.Errorf("an action of stage %s after one of stage %s", a.Name, last)
 		}
-		last, got = a.Name, got+1
+		last = a.Name
+		if err == nil {
+			got++
+		}
 		runtime.Gosched() // a chance for the others; sleeping is none, as synctest does not count who waits for a mutex
 		<-telling
 	})
@@ -148,9 +155,9 @@ func TestApplyBeginsNothingAfterTheEnd(t *testing.T) {
 		interrupted := errors.New("interrupted")
 		var begun []string
 		act := func(name string, do func(context.Context) error) provision.Action {
-			return provision.Action{Verb: provision.Delete, Thing: "role", Name: name, Do: func(ctx context.Context) error {
+			return provision.Action{Verb: provision.Delete, Thing: "role", Name: name, Do: func(ctx context.Context) ([]string, error) {
 				begun = append(begun, name)
-				return do(ctx)
+				return nil, do(ctx)
 			}}
 		}
 		plan := provision.Plan{Stages: []provision.Stage{
@@ -162,7 +169,7 @@ func TestApplyBeginsNothingAfterTheEnd(t *testing.T) {
 			{act("d", func(context.Context) error { return nil })},
 		}}
 		var done []provision.Action
-		err := plan.Apply(ctx, 1, func(a provision.Action) { done = append(done, a) })
+		err := plan.Apply(ctx, 1, func(a provision.Action, _ []string, _ error) { done = append(done, a) })
 		if !errors.Is(err, interrupted) || err.Error() != "2 of 3 actions were not begun: interrupted" {
 			t.Errorf("error %v", err)
 		}
@@ -186,6 +193,8 @@ func TestWriteShowsTheWholePlan(t *testing.T) {
 		{name: "nothing", empty: true, want: "nothing to change\n"},
 		{name: "nothing but notes", plan: provision.Plan{Stages: []provision.Stage{{}}, Notes: []string{"role x is not ours"}}, empty: true,
 			want: "nothing to change\nnote: role x is not ours\n"},
+		{name: "nothing to do about what is beyond", empty: true, want: "? role x has more\nnote: n\n",
+			plan: provision.Plan{Notes: []string{"n"}, Extra: []string{"role x has more"}}},
 		{
 			name: "stages in order, and what a terminal would obey is made harmless",
 			plan: provision.Plan{Stages: []provision.Stage{{create}}, Notes: []string{"n1"}}.
@@ -224,5 +233,23 @@ func TestThenCopies(t *testing.T) {
 	_ = p.Then(provision.Plan{Stages: []provision.Stage{{{}}}, Notes: []string{"b"}})
 	if len(a.Stages) != 1 || !a.Empty() || a.Notes[0] != "a" {
 		t.Errorf("a became %+v", a)
+	}
+}
+
+// What took effect is said, also of an action that failed half-way and of one that is only there to be shown.
+func TestApplySaysWhatTookEffect(t *testing.T) {
+	half := provision.Action{Verb: provision.Create, Thing: "role", Name: "a", Do: func(context.Context) ([]string, error) {
+		return []string{"role a created"}, errRefused
+	}}
+	shown := provision.Action{Verb: provision.Create, Thing: "key pair", Name: "b"}
+	var heard []string
+	err := provision.Plan{Stages: []provision.Stage{{half, shown}}}.Apply(t.Context(), 1, func(a provision.Action, said []string, err error) {
+		heard = append(heard, fmt.Sprint(a.Name, said, err != nil))
+	})
+	if want := []string{"a[role a created] true", "b[] true"}; !slices.Equal(heard, want) {
+		t.Errorf("heard %q, want %q", heard, want)
+	}
+	if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "create key pair b: it is only shown") {
+		t.Errorf("error %v", err)
 	}
 }

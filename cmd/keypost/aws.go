@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/awsiam"
 )
 
 // aws holds the commands of ccoctl aws, with ccoctl's flags, files and log lines, and two of our own.
@@ -33,13 +34,15 @@ type awsFlags struct {
 
 	issuerURL   string
 	clientIDs   []string
+	usual       bool // --client-id was not given
 	tags        map[string]string
 	adopt       bool
 	tighten     bool
 	thumbprints []string
 
 	requestsDir, providerARN, boundary string
-	techPreview, prune                 bool
+	techPreview, prune, keep, force    bool
+	maxTrust                           int
 
 	caFile, connect string
 	dev             bool
@@ -65,7 +68,22 @@ func (f *awsFlags) wanted(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.clientIDs, "client-id", []string{"openshift", "sts.amazonaws.com"}, "audience of tokens (repeatable; the whole list)")
 	fs.StringToStringVar(&f.tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
 	fs.BoolVar(&f.adopt, "adopt", false, "take over a provider or role that is not tagged as ours")
-	fs.BoolVar(&f.diff, "diff", false, "print what would be changed, change nothing, and exit 3 if there is anything")
+	f.diffFlag(fs)
+}
+
+func (f *awsFlags) diffFlag(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.diff, "diff", false,
+		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
+}
+
+func (f *awsFlags) tightenFlag(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.tighten, "tighten", false,
+		"also take away what is not asked for: client IDs of the provider, other policies of the roles")
+}
+
+func (f *awsFlags) trustFlag(fs *pflag.FlagSet) {
+	fs.IntVar(&f.maxTrust, "max-trust-length", awsiam.TrustLength,
+		"characters that a trust policy may have, once the account's quota L-C07B4B0D is raised")
 }
 
 func (f *awsFlags) localFiles(fs *pflag.FlagSet) {
@@ -74,12 +92,12 @@ func (f *awsFlags) localFiles(fs *pflag.FlagSet) {
 
 func (f *awsFlags) provider(fs *pflag.FlagSet) {
 	fs.StringVar(&f.publicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+publicKeyName+")")
-	fs.BoolVar(&f.tighten, "tighten", false, "also remove the client IDs that are not asked for from an existing provider")
+	f.tightenFlag(fs)
 	fs.StringArrayVar(&f.thumbprints, "thumbprint", nil, "SHA-1 of a CA that AWS does not know, 40 hex digits (repeatable)")
 	fs.BoolVar(&f.bucket, "create-private-s3-bucket", false, "accepted for scripts written for ccoctl; there is no bucket")
 	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
 	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for the issuer instead of the URL's own addresses")
-	fs.BoolVar(&f.dev, "dev", false, "a development issuer: only keypostd --dev serves it, and waits are as short as its max-age")
+	fs.BoolVar(&f.dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
 	f.policy.fs = fs
 	fs.DurationVar(&f.policy.maxAge, "max-age", 0, "how long a copy of a new issuer's documents is fresh (default 5m)")
 }
@@ -90,7 +108,9 @@ func (f *awsFlags) roles(cmd *cobra.Command) {
 		"directory with CredentialsRequests (oc adm release extract --credentials-requests)")
 	fs.BoolVar(&f.techPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
 	fs.BoolVar(&f.prune, "prune", false, "delete the roles whose CredentialsRequest is gone")
+	fs.BoolVar(&f.keep, "keep-permissions", false, "take no permission away yet: for the run before an upgrade")
 	f.boundaryFlag(fs)
+	f.trustFlag(fs)
 	required(cmd, "credentials-requests-dir")
 }
 
@@ -121,6 +141,10 @@ func (f *awsFlags) check(cmd *cobra.Command) error {
 		return usagef("--account %q is not an account ID of 12 digits", f.account)
 	case f.dryRun && f.diff:
 		return usagef("give --dry-run or --diff, not both")
+	case f.keep && (f.prune || f.tighten):
+		return usagef("--keep-permissions takes nothing away, and --prune and --tighten do; run it again with those after the upgrade")
+	case cmd.Flags().Changed("max-trust-length") && (f.maxTrust < awsiam.TrustLength || f.maxTrust > awsiam.MaxTrustLength):
+		return usagef("--max-trust-length %d: AWS allows %d to %d", f.maxTrust, awsiam.TrustLength, awsiam.MaxTrustLength)
 	}
 	return f.checkIssuer()
 }
@@ -150,7 +174,7 @@ func (f *awsFlags) checkIssuer() error {
 	if f.issuerURL == "" {
 		return nil
 	}
-	if _, err := keystore.ParseIssuerURL(f.issuerURL, false); err != nil {
+	if _, err := keystore.ParseIssuerURL(f.issuerURL, f.dev); err != nil {
 		return &usageError{err}
 	}
 	return nil

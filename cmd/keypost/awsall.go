@@ -47,7 +47,7 @@ type job struct {
 }
 
 func (r *awsRun) createAll(ctx context.Context) error {
-	set, err := r.f.readRoles()
+	set, err := r.readRoles()
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,8 @@ func (r *awsRun) newJob(ctx context.Context, set roleSet) (*job, error) {
 }
 
 func (r *awsRun) trust(providerARN string) awsiam.Trust {
-	return awsiam.Trust{ProviderARN: providerARN, Issuer: r.f.issuerURL, Audiences: r.f.clientIDs}
+	return awsiam.Trust{ProviderARN: providerARN, Issuer: r.f.issuerURL, Audiences: r.f.clientIDs, Usual: r.f.usual,
+		MaxLength: r.f.maxTrust, Port: r.f.dev}
 }
 
 // checkStore finds out what the store would say, without making its directory.
@@ -227,8 +228,8 @@ func (r *awsRun) handOver(_ context.Context, j *job) error {
 	if err := r.copySigningKey(j.keys); err != nil {
 		return err
 	}
-	r.journal.printf("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %d roles, %d Secrets",
-		r.f.name, r.account.ID, j.set.Name(), r.account.ProviderARN(r.f.issuerURL), len(j.roles.roles), len(j.roles.requests))
+	r.journal.printf("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", r.f.name, r.account.ID, j.set.Name(),
+		r.account.ProviderARN(r.f.issuerURL), plural(len(j.roles.roles), "role", "roles"), plural(len(j.roles.requests), "Secret", "Secrets"))
 	r.notice("next, with the directory that openshift-install create manifests has filled:")
 	r.notice("  cp %s/* INSTALL-DIR/%s/", r.f.path(provision.Manifests), provision.Manifests)
 	if j.keys.private == "" {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -16,24 +18,36 @@ func (a *app) awsDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete --name NAME --region REGION",
 		Short: "Delete the roles and the provider that bear a name's tag",
-		Long: "Delete the roles and IAM OIDC identity providers that keypost or ccoctl made under a name. With --issuer-url, only\n" +
-			"this issuer's provider and its statements in trust policies. The key store stays as it is.",
+		Long: "Delete the roles and IAM OIDC identity providers that keypost or ccoctl made under a name. Roles of create-role, and\n" +
+			"whatever else lacks the name's tag, stay.\n\n" +
+			"With --issuer-url nothing but this issuer's provider is deleted, and its statements are taken out of the trust\n" +
+			"policies of the name's roles and create-role's. No role is deleted. Where one trusts nobody else, nothing is done\n" +
+			"without --force.\n\n" +
+			"The key store stays as it is, and so does a bucket of ccoctl's; what removes them is printed.",
 		Args: exactly(0),
 	}
 	fs := cmd.Flags()
 	f.target(cmd, "AWS region whose IAM endpoint is called")
-	fs.StringVar(&f.issuerURL, "issuer-url", "", "delete only what belongs to this issuer")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be deleted, and delete nothing")
+	fs.StringVar(&f.issuerURL, "issuer-url", "", "take away only this issuer's provider and its statements; roles stay")
+	fs.BoolVar(&f.force, "force", false, "with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be changed and deleted, and do nothing")
 	required(cmd, "region")
 	cmd.RunE = a.awsDo(f, func(ctx context.Context, r *awsRun) error { return r.delete(ctx) })
 	return cmd
 }
 
 func (r *awsRun) delete(ctx context.Context) error {
+	if r.f.force && r.f.issuerURL == "" {
+		return usagef("--force needs --issuer-url: without it, the name's roles are deleted in any case")
+	}
 	if err := r.identify(ctx); err != nil {
 		return err
 	}
-	plan, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: r.f.name, IssuerURL: r.f.issuerURL})
+	plan, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: r.f.name, IssuerURL: r.f.issuerURL, Strand: r.f.force})
+	if stranded, is := errors.AsType[*awsiam.StrandedError](err); is {
+		return withHint(stranded, "to move a live cluster, keypost aws migrate; to delete all of %s, roles too, leave --issuer-url out; "+
+			"to leave the roles without anybody who may assume them, add --force", r.f.name)
+	}
 	if err != nil {
 		return err
 	}
@@ -44,10 +58,17 @@ func (r *awsRun) delete(ctx context.Context) error {
 		return err
 	}
 	if plan.Empty() {
-		r.journal.printf("Nothing in account %s bears the tag %s", r.account.ID, awsiam.OwnedBy(r.f.name))
+		r.journal.printf("%s", r.nothingFound())
 	}
 	r.removalSteps(ctx, plan)
 	return nil
+}
+
+func (r *awsRun) nothingFound() string {
+	if r.f.issuerURL != "" {
+		return fmt.Sprintf("Nothing of %s in account %s trusts %s", r.f.name, r.account.ID, r.f.issuerURL)
+	}
+	return fmt.Sprintf("Nothing in account %s bears the tag %s", r.account.ID, awsiam.OwnedBy(r.f.name))
 }
 
 // removalSteps says how to stop publishing, which other accounts and cloud providers may still need.
@@ -57,9 +78,33 @@ func (r *awsRun) removalSteps(ctx context.Context, plan provision.Plan) {
 		gone = providerURLs(plan)
 	}
 	for _, url := range gone {
-		r.notice("the keys of %s are still published; when nothing trusts them any more:", url)
-		r.notice("  keypost issuer remove %s --confirm-url %s --why REASON", r.nameInStore(ctx, url), url)
+		if r.sayStorage(url) {
+			continue
+		}
+		name, known := r.nameInStore(ctx, url)
+		switch {
+		case name != "":
+			r.notice("the keys of %s are still published; when nothing trusts them any more:", url)
+			r.notice("  keypost issuer remove %s --confirm-url %s --why REASON", name, url)
+		case !known:
+			r.notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", url)
+			r.notice("  keypost issuer remove %s --confirm-url %s --why REASON --store STORE", url, url)
+		}
 	}
+}
+
+// sayStorage says how to remove what ccoctl keeps an issuer's documents in. It reports whether the issuer is one of
+// ccoctl's.
+func (a *app) sayStorage(issuer string) bool {
+	bucket, region := bucketOf(issuer)
+	switch {
+	case bucket != "":
+		a.notice("The bucket of %s stays; what removes it, once nothing needs its documents:", issuer)
+		a.notice("  aws s3 rm s3://%s --recursive --region %s && aws s3api delete-bucket --bucket %s --region %s", bucket, region, bucket, region)
+	case isCloudFront(issuer):
+		a.notice("The CloudFront distribution of %s and the bucket behind it stay; nothing here removes them", issuer)
+	}
+	return bucket != "" || isCloudFront(issuer)
 }
 
 func providerURLs(plan provision.Plan) []string {
@@ -74,19 +119,19 @@ func providerURLs(plan provision.Plan) []string {
 	return urls
 }
 
-// nameInStore is how the store calls an issuer; where no store is at hand, its URL will do.
-func (r *awsRun) nameInStore(ctx context.Context, url string) string {
+// nameInStore is how the store calls an issuer; "" if no key set has it. known is false when there is no store to ask.
+func (r *awsRun) nameInStore(ctx context.Context, url string) (name string, known bool) {
 	st, err := r.openStore(ctx)
 	if err != nil {
-		return url
+		return "", false
 	}
-	sets, _, err := all(ctx, st)
+	sets, unread, err := all(ctx, st)
 	if err != nil {
-		return url
+		return "", false
 	}
-	i := slices.IndexFunc(sets, func(s keystore.KeySet) bool { return slices.Contains(urls(s), url) })
+	i := slices.IndexFunc(sets, func(s keystore.KeySet) bool { return !s.Withdrawn() && slices.Contains(urls(s), url) })
 	if i < 0 {
-		return url
+		return "", len(unread) == 0
 	}
-	return string(sets[i].Name())
+	return string(sets[i].Name()), true
 }

@@ -71,15 +71,23 @@ func (r *awsRun) dryRunAll(j *job) error {
 	if err := r.writeRoles(j.roles, r.trust(r.f.futureProviderARN())); err != nil {
 		return err
 	}
-	return r.copySigningKey(j.keys)
+	if err := r.copySigningKey(j.keys); err != nil || r.f.account != "" {
+		return err
+	}
+	r.notice("put the account's ID in the place of %s in %s, or give it with --account", unknownAccount, r.f.path("05-*-role.json"))
+	return nil
 }
+
+// unknownAccount stands in files where the account's ID is not known. It is without <>, which JSON within JSON would make
+// unrecognisable.
+const unknownAccount = "ENTER_ACCOUNT_ID_HERE"
 
 // futureProviderARN is the ARN that the provider will have, as far as it is known without a call. A partition is
 // guessed from the region, as ccoctl does.
 func (f *awsFlags) futureProviderARN() string {
 	account := awsiam.Account{ID: f.account, Partition: awsconf.Partition(f.region)}
 	if account.ID == "" {
-		account.ID = "ENTER_ACCOUNT_ID_HERE" // without <>, which JSON within JSON would make unrecognisable
+		account.ID = unknownAccount
 	}
 	return account.ProviderARN(f.issuerURL)
 }

@@ -124,6 +124,10 @@ func (r *awsRun) makeKeyPair(k *keyPair) error {
 		return r.generateKeyPair(k)
 	}
 	r.journal.printf("Using existing RSA keypair found at %s", k.private)
+	if mode, open := signingkey.OpenToOthers(k.private); open {
+		r.warn("the private key %s can be read by other users of this machine (mode %04o); chmod 600 %s, and consider whether it was", k.private,
+			mode, k.private)
+	}
 	if k.complete {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,11 +60,12 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.name, "name", "",
 		"the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)")
 	fs.StringVar(&f.region, "region", "", "AWS region whose IAM endpoint is called")
+	f.trustFlag(fs)
 	fs.StringVar(&f.account, "account", "", "ID of the only AWS account in which anything may be changed")
 	fs.StringArrayVar(&f.thumbprints, "thumbprint", nil, "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)")
 	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of NEW, instead of the system's")
 	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for NEW instead of its URL's own addresses")
-	fs.BoolVar(&f.dev, "dev", false, "NEW is a development issuer: only keypostd --dev serves it, and waits are as short as its max-age")
+	fs.BoolVar(&f.dev, "dev", false, "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
 	f.wanted(fs)
 	f.policy.fs = fs
 	fs.DurationVar(&f.policy.maxAge, "max-age", 0, "how long a copy of NEW's documents is fresh (default 5m)")
@@ -89,7 +91,8 @@ func (f *migrateFlags) checkMigration() error {
 	case f.finish && f.cluster.Kubeconfig == "":
 		return withHint(
 			usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none signs as %s any more", f.from),
-			"where they cannot be asked, keypost aws delete --name %s --issuer-url %s takes the old trust away on your word", f.name, f.from)
+			"where they cannot be asked, keypost aws delete --name %s --region REGION --issuer-url %s takes the old trust away on your word; "+
+				"no role is deleted by that", f.name, f.from)
 	}
 	return nil
 }
@@ -112,6 +115,9 @@ func (f *migrateFlags) run(ctx context.Context, r *awsRun) error {
 		return err
 	}
 	if err := r.identify(ctx); err != nil {
+		return err
+	}
+	if err := m.carryClientIDs(ctx); err != nil {
 		return err
 	}
 	r.journal.printf("Moving from issuer %s to %s", f.from, f.issuerURL)
@@ -152,16 +158,39 @@ func (m *migration) begin(ctx context.Context) error {
 	if plan, err = m.plan(ctx); err != nil { // anew: the wait was long enough for others to change a role
 		return err
 	}
-	if err := m.settle(ctx, told(plan)); err != nil {
+	if err := m.settle(ctx, plan); err != nil {
 		return err
 	}
 	return m.sayNext(ctx)
 }
 
+// carryClientIDs has NEW take tokens for every audience that OLD takes them for: some pod asks for it, and some role may
+// want it. A list on the command line that leaves one out is refused, as tokens would be.
+func (m *migration) carryClientIDs(ctx context.Context) error {
+	old := m.account.ProviderARN(m.f.from)
+	registered, err := m.client.ClientIDs(ctx, old)
+	if err != nil {
+		return err
+	}
+	for _, id := range registered {
+		if slices.Contains(m.f.clientIDs, id) {
+			continue
+		}
+		if !m.f.usual && !m.f.finish {
+			return withHint(fmt.Errorf("%s takes tokens for the audience %s, which --client-id leaves out: they would be refused under %s",
+				old, id, m.f.issuerURL),
+				"add --client-id %s; or, if no pod needs it, take it away first: aws iam remove-client-id-from-open-id-connect-provider "+
+					"--open-id-connect-provider-arn %s --client-id %s", id, old, id)
+		}
+		m.f.clientIDs = append(m.f.clientIDs, id)
+	}
+	return awsiam.Check(m.f.wantedProvider(), m.move().To, nil)
+}
+
 // move says what the statements are made of.
 func (m *migration) move() awsiam.Move {
 	trust := func(url string) awsiam.Trust {
-		t := awsiam.Trust{Issuer: url, Audiences: m.f.clientIDs}
+		t := awsiam.Trust{Issuer: url, Audiences: m.f.clientIDs, MaxLength: m.f.maxTrust, Port: m.f.dev}
 		if m.account.ID != "" {
 			t.ProviderARN = m.account.ProviderARN(url)
 		}
@@ -177,18 +206,6 @@ func (m *migration) plan(ctx context.Context) (provision.Plan, error) {
 	}
 	roles, err := m.client.PlanMove(ctx, m.move())
 	return provider.Then(roles), err
-}
-
-// told is the plan with a line for each role and provider that changes: ccoctl, whose lines the others are, changes none.
-func told(p provision.Plan) provision.Plan {
-	for _, s := range p.Stages {
-		for i, a := range s {
-			if a.Verb == provision.Update && len(a.Done) == 0 {
-				s[i].Done = []string{a.Thing + " " + a.Name + " updated"}
-			}
-		}
-	}
-	return p
 }
 
 // patchCommand switches an OpenShift cluster.
@@ -259,25 +276,27 @@ func (m *migration) keepCloudFront() error {
 	return withHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", m.f.issuerURL)
 }
 
-var bucketHost = regexp.MustCompile(`^https://([a-z0-9.-]+)\.s3[.-]([a-z0-9-]+)\.amazonaws\.com(\.cn)?$`)
+// bucketHost is a bucket's own address, in every partition.
+var bucketHost = regexp.MustCompile(`^https://([a-z0-9.-]+)\.s3[.-]([a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|amazonaws\.eu|c2s\.ic\.gov|sc2s\.sgov\.gov|cloud\.adc-e\.uk|csp\.hci\.ic\.gov)$`)
+
+// bucketOf is ccoctl's bucket behind an issuer URL; "" for any other address.
+func bucketOf(issuer string) (bucket, region string) {
+	found := bucketHost.FindStringSubmatch(issuer)
+	if found == nil || !strings.HasSuffix(found[1], "-oidc") {
+		return "", ""
+	}
+	return found[1], found[2]
+}
 
 // bucketName is the --name with which ccoctl made the bucket behind an issuer URL; "" if it did not.
 func bucketName(issuer string) string {
-	if found := bucketHost.FindStringSubmatch(issuer); found != nil {
-		if name, is := strings.CutSuffix(found[1], "-oidc"); is {
-			return name
-		}
-	}
-	return ""
+	bucket, _ := bucketOf(issuer)
+	return strings.TrimSuffix(bucket, "-oidc")
 }
 
 // sayBucket says what becomes of OLD itself. Nothing here touches it: a bucket is no business of IAM's.
 func (m *migration) sayBucket() {
 	m.notice("Nothing trusts %s any more.", m.f.from)
-	if found := bucketHost.FindStringSubmatch(m.f.from); found != nil {
-		m.notice("Its bucket can go:")
-		bucket, region := found[1], found[2]
-		m.notice("  aws s3 rm s3://%s --recursive --region %s && aws s3api delete-bucket --bucket %s --region %s", bucket, region, bucket, region)
-	}
+	m.sayStorage(m.f.from)
 	m.notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
 }

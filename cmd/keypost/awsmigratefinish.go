@@ -37,7 +37,7 @@ func (m *migration) finish(ctx context.Context) error {
 }
 
 func (m *migration) settleFinish(ctx context.Context, plan provision.Plan) error {
-	if err := m.settle(ctx, told(plan)); err != nil || m.f.diff {
+	if err := m.settle(ctx, plan); err != nil || m.f.diff {
 		return err
 	}
 	m.sayBucket()
@@ -82,7 +82,11 @@ func (m *migration) noteMoved(ctx context.Context, provider string, was, is time
 	if m.f.diff || was.Equal(is) {
 		return nil
 	}
-	return m.client.SetMovedAt(ctx, provider, is)
+	said, err := m.client.SetMovedAt(ctx, provider, is)
+	for _, line := range said {
+		m.journal.printf("%s", line)
+	}
+	return err
 }
 
 // signsOtherwise says of each kube-apiserver that does not sign as the issuer what it does instead.

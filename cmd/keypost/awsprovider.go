@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -45,15 +48,33 @@ func (f *awsFlags) site() (site, error) {
 	if err := checkConnect(f.connect); err != nil {
 		return site{}, err
 	}
-	roots, err := readRoots(f.caFile)
-	return site{url: f.issuerURL, roots: roots, connect: f.connect}, err
+	t := site{url: f.issuerURL, connect: f.connect, dev: f.dev}
+	var err error
+	if t.roots, err = readRoots(f.caFile); err != nil || t.connect != "" {
+		return t, err
+	}
+	t.proxy, err = proxyFor(f.issuerURL)
+	return t, err
+}
+
+// proxyFor is the proxy that the environment names for a URL; nil for none.
+func proxyFor(issuer string) (*url.URL, error) {
+	req, err := http.NewRequest(http.MethodGet, issuer, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	p, err := http.ProxyFromEnvironment(req)
+	if err != nil {
+		return nil, errors.New("HTTPS_PROXY is not the URL of a proxy") // it may have a password in it
+	}
+	return p, nil
 }
 
 // wantedProvider is the IAM OIDC identity provider that the flags ask for.
 func (f *awsFlags) wantedProvider() awsiam.Provider {
 	return awsiam.Provider{
 		URL: f.issuerURL, ClientIDs: f.clientIDs, Thumbprints: f.thumbprints,
-		Owner: awsiam.OwnedBy(f.name), Tags: f.tags, Adopt: f.adopt, Tighten: f.tighten,
+		Owner: awsiam.OwnedBy(f.name), Tags: f.tags, Adopt: f.adopt, Tighten: f.tighten, Port: f.dev,
 	}
 }
 

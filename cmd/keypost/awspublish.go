@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -50,7 +51,9 @@ func (p publication) find(ctx context.Context, st keystore.Reader) (set keystore
 // checkNew tells whether a key set can be made of it. The key may still have to be generated.
 func (p publication) checkNew() error {
 	if err := p.name.Check(); err != nil {
-		return fmt.Errorf("the key set is published under --name: %w", err)
+		return withHint(fmt.Errorf("the key set is published under --name: %w", err),
+			"publish it yourself under another name, and run this again, which finds it by its URL: keypost issuer add NAME --url %s "+
+				"--public-key-file FILE --relying-party aws", p.url)
 	}
 	if p.key.ID() == "" {
 		return nil
@@ -131,15 +134,20 @@ func settled(s keystore.KeySet, id keystore.KeyID, seen time.Time, atOnce bool) 
 type site struct {
 	url     string
 	roots   *x509.CertPool
-	connect string // host:port instead of the URL's own addresses
+	connect string   // host:port instead of the URL's own addresses
+	proxy   *url.URL // through which it is looked at: then its addresses are not known
+	dev     bool
 }
 
 // addresses are those that relying parties may be sent to.
 func (t site) addresses(ctx context.Context) ([]string, error) {
-	if t.connect != "" {
+	switch {
+	case t.connect != "":
 		return []string{t.connect}, nil
+	case t.proxy != nil:
+		return nil, nil
 	}
-	u, err := keystore.ParseIssuerURL(t.url, false)
+	u, err := keystore.ParseIssuerURL(t.url, true)
 	if err != nil {
 		return nil, err
 	}
@@ -149,9 +157,17 @@ func (t site) addresses(ctx context.Context) ([]string, error) {
 	}
 	var list []string
 	for _, ip := range ips {
-		list = append(list, net.JoinHostPort(ip.Unmap().String(), "443"))
+		list = append(list, net.JoinHostPort(ip.Unmap().String(), portOfURL(t.url)))
 	}
 	return list, nil
+}
+
+// portOfURL is where an issuer listens; only a development one has a port of its own.
+func portOfURL(issuer string) string {
+	if u, err := url.Parse(issuer); err == nil && u.Port() != "" {
+		return u.Port()
+	}
+	return "443"
 }
 
 // hidden returns the addresses that AWS cannot reach: inside a company its own DNS may answer otherwise than the world's.
@@ -167,6 +183,12 @@ func hidden(addresses []string) []string {
 
 // serves is nil when each of the addresses answers with both documents, and with the key in the JWKS.
 func (t site) serves(ctx context.Context, key keystore.Public) error {
+	if t.proxy != nil {
+		if err := t.has(ctx, verify.NewClient(t.roots, nil).ThroughProxy(), key); err != nil {
+			return fmt.Errorf("through the proxy %s: %w", t.proxy.Redacted(), err)
+		}
+		return nil
+	}
 	addresses, err := t.addresses(ctx)
 	if err != nil {
 		return err
@@ -176,6 +198,9 @@ func (t site) serves(ctx context.Context, key keystore.Public) error {
 		err := t.servesAt(ctx, address, key)
 		if errors.Is(err, syscall.ENETUNREACH) && strings.HasPrefix(address, "[") && len(addresses) > 1 {
 			continue // this machine has no IPv6
+		}
+		if t.dev && errors.Is(err, syscall.ECONNREFUSED) && len(addresses) > 1 {
+			continue // localhost has two addresses, and a development server listens at one
 		}
 		if err != nil {
 			return fmt.Errorf("at %s: %w", address, err)
@@ -192,7 +217,11 @@ func (t site) servesAt(ctx context.Context, address string, key keystore.Public)
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
-	found, err := verify.NewClient(t.roots, dial).JWKS(ctx, t.url)
+	return t.has(ctx, verify.NewClient(t.roots, dial), key)
+}
+
+func (t site) has(ctx context.Context, client *verify.Client, key keystore.Public) error {
+	found, err := client.JWKS(ctx, t.url)
 	if err != nil {
 		return err
 	}
@@ -209,6 +238,9 @@ const patience = 6
 // awaitServed returns when the key of s is served at every address of the site and no older answer is left anywhere.
 func (t site) awaitServed(ctx context.Context, j *journal, s keystore.KeySet, key keystore.Public) error {
 	defer j.clear()
+	if t.proxy != nil {
+		j.printf("%s is looked at through the proxy %s (HTTPS_PROXY), and not at each of its addresses", t.url, t.proxy.Redacted())
+	}
 	seen, atOnce, err := t.awaitSeen(ctx, j, s, key)
 	if err != nil {
 		return err
@@ -252,7 +284,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	case <-timer.C:
 		return nil
 	}

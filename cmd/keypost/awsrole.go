@@ -40,8 +40,11 @@ func (a *app) awsCreateRole() *cobra.Command {
 	fs.StringVar(&f.account, "account", "", "ID of the only AWS account in which anything may be changed")
 	fs.StringToStringVar(&f.tags, "user-tags", nil, "tags for the role, as KEY=VALUE,…")
 	fs.BoolVar(&f.adopt, "adopt", false, "take over a role that is not tagged as ours")
-	fs.BoolVar(&f.diff, "diff", false, "print what would be changed, change nothing, and exit 3 if there is anything")
+	f.diffFlag(fs)
+	f.tightenFlag(fs)
 	f.boundaryFlag(fs)
+	f.trustFlag(fs)
+	fs.BoolVar(&f.dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port")
 	required(cmd, "role-name", "service-account", "issuer-url")
 	cmd.RunE = a.awsDo(&f.awsFlags, func(ctx context.Context, r *awsRun) error { return r.createRole(ctx, f) })
 	return cmd
@@ -52,7 +55,7 @@ func (r *awsRun) createRole(ctx context.Context, f *roleFlags) error {
 	if err != nil {
 		return err
 	}
-	trust := awsiam.Trust{Issuer: f.issuerURL, Audiences: f.clientIDs}
+	trust := awsiam.Trust{Issuer: f.issuerURL, Audiences: f.clientIDs, Usual: f.usual, MaxLength: f.maxTrust, Port: f.dev}
 	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil {
 		return err
 	}
@@ -63,8 +66,12 @@ func (r *awsRun) createRole(ctx context.Context, f *roleFlags) error {
 	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil { // now ARNs also against the account
 		return err
 	}
-	if _, err := r.client.Trust(ctx, trust.ProviderARN); err != nil {
-		return withHint(err, "keypost aws create-identity-provider makes the provider")
+	there, err := r.existingTrust(ctx, trust.ProviderARN)
+	if err != nil {
+		return err
+	}
+	if err := r.checkRegistered(f.clientIDs, there); err != nil {
+		return err
 	}
 	plan, err := r.client.PlanRoles(ctx, trust, []awsiam.Role{role})
 	if err != nil {
@@ -80,6 +87,8 @@ func (r *awsRun) wantedRole(f *roleFlags) (awsiam.Role, error) {
 	role := awsiam.Role{
 		Name: f.name, For: "--role-name", ManagedPolicies: f.policyARNs,
 		Boundary: f.boundary, Owner: awsiam.OwnedByKeypost(), Tags: f.tags, Adopt: f.adopt,
+		// Without a policy of either kind, others see to what the role may do.
+		Exact: len(f.policyARNs) > 0 || f.policyFile != "", Tighten: f.tighten,
 	}
 	for _, account := range f.accounts {
 		s, err := parseServiceAccount(account)

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,16 +28,17 @@ func (a *app) awsCreateIAMRoles() *cobra.Command {
 	f.files(fs)
 	f.localFiles(fs)
 	f.wanted(fs)
+	f.tightenFlag(fs)
 	f.roles(cmd)
 	fs.StringVar(&f.providerARN, "identity-provider-arn", "", "ARN of the IAM OIDC identity provider that the roles trust")
 	required(cmd, "identity-provider-arn")
 	cmd.RunE = a.awsDo(f, func(ctx context.Context, r *awsRun) error {
-		return r.createIAMRoles(ctx, fs.Changed("client-id"))
+		return r.createIAMRoles(ctx)
 	})
 	return cmd
 }
 
-func (r *awsRun) createIAMRoles(ctx context.Context, audiencesGiven bool) error {
+func (r *awsRun) createIAMRoles(ctx context.Context) error {
 	url, err := awsiam.ProviderURL(r.f.providerARN)
 	if err != nil {
 		return fmt.Errorf("--identity-provider-arn: %w", err)
@@ -45,11 +46,12 @@ func (r *awsRun) createIAMRoles(ctx context.Context, audiencesGiven bool) error 
 	if r.f.issuerURL != "" && r.f.issuerURL != url {
 		return fmt.Errorf("--issuer-url %s is not the issuer of --identity-provider-arn, %s", r.f.issuerURL, url)
 	}
-	set, err := r.f.readRoles()
+	set, err := r.readRoles()
 	if err != nil {
 		return err
 	}
-	trust := awsiam.Trust{ProviderARN: r.f.providerARN, Issuer: url, Audiences: r.f.clientIDs}
+	trust := awsiam.Trust{ProviderARN: r.f.providerARN, Issuer: url, Audiences: r.f.clientIDs, Usual: r.f.usual, MaxLength: r.f.maxTrust,
+		Port: true} // the provider is there, whatever its URL
 	if err := awsiam.Check(awsiam.Provider{}, trust, set.roles); err != nil {
 		return err
 	}
@@ -61,12 +63,14 @@ func (r *awsRun) createIAMRoles(ctx context.Context, audiencesGiven bool) error 
 		return err
 	}
 	r.logSkipped(set)
-	there, err := r.client.Trust(ctx, r.f.providerARN)
+	there, err := r.existingTrust(ctx, r.f.providerARN)
 	if err != nil {
 		return err
 	}
-	if !audiencesGiven {
+	if r.f.usual {
 		trust.Audiences = audiences(r.f.clientIDs, there.Audiences)
+	} else if err := r.checkRegistered(r.f.clientIDs, there); err != nil {
+		return err
 	}
 	plan, err := r.planRoles(ctx, set, trust)
 	if err != nil {
@@ -93,11 +97,57 @@ func audiences(usual, registered []string) []string {
 	return both
 }
 
+// existingTrust reads a provider that somebody has made before.
+func (r *awsRun) existingTrust(ctx context.Context, providerARN string) (awsiam.Trust, error) {
+	if own := r.account.ProviderARN(""); !strings.HasPrefix(providerARN, own) {
+		return awsiam.Trust{}, withHint(
+			fmt.Errorf("the provider %s is of another account or partition than the credentials, which are for account %s (%s); "+
+				"roles trust a provider of their own account only", providerARN, r.account.ID, r.account.Partition),
+			"choose other credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or the provider of this account")
+	}
+	there, err := r.client.Trust(ctx, providerARN)
+	if err != nil {
+		return there, withHint(err, "keypost aws create-identity-provider makes the provider")
+	}
+	return there, nil
+}
+
+// checkRegistered refuses audiences that the provider takes no tokens for, when there is no other, and warns of single
+// ones: AWS would refuse every such token.
+func (r *awsRun) checkRegistered(audiences []string, there awsiam.Trust) error {
+	unknown := slices.DeleteFunc(slices.Clone(audiences), func(a string) bool { return slices.Contains(there.Audiences, a) })
+	if len(unknown) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%s takes no tokens for the audience %s (it takes %s), so that AWS refuses them whatever the role says",
+		there.ProviderARN, strings.Join(unknown, ", "), strings.Join(there.Audiences, ", "))
+	if len(unknown) < len(audiences) {
+		r.warn("%v", err)
+		return nil
+	}
+	return withHint(err, "aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn %s --client-id %s",
+		there.ProviderARN, unknown[0])
+}
+
 // roleSet is what a directory of CredentialsRequests asks for.
 type roleSet struct {
 	requests []credrequest.Request
 	skipped  []string
 	roles    []awsiam.Role // of all requests but those that bring a role of their own, in their order
+}
+
+// readRoles reads the CredentialsRequests, and refuses a directory without any: it is hardly ever the one that was meant,
+// and a cluster without roles does not come up.
+func (r *awsRun) readRoles() (roleSet, error) {
+	set, err := r.f.readRoles()
+	if err != nil || len(set.requests) > 0 {
+		return set, err
+	}
+	r.logSkipped(set)
+	return set, withHint(fmt.Errorf("%s has no CredentialsRequest for AWS in any file named *.yaml or *.yml (%s left out)", r.f.requestsDir,
+		plural(len(set.skipped), "thing was", "things were")),
+		"oc adm release extract --credentials-requests --cloud=aws --to=DIR fills one; "+
+			"for a provider without roles there is keypost aws create-identity-provider")
 }
 
 // readRoles reads the CredentialsRequests, all of them before anything is done about one.
@@ -135,6 +185,9 @@ func (f *awsFlags) role(q credrequest.Request) (awsiam.Role, error) {
 		Owner:       awsiam.OwnedBy(f.name),
 		Tags:        f.tags,
 		Adopt:       f.adopt,
+		Exact:       true,
+		Tighten:     f.tighten,
+		Keep:        f.keep,
 	}
 	for _, sa := range q.ServiceAccounts {
 		role.Subjects = append(role.Subjects, subject(q.SecretNamespace, sa))
@@ -155,10 +208,6 @@ func (r *awsRun) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust)
 	plan, err := r.client.PlanRoles(ctx, trust, set.roles)
 	if err != nil || !r.f.prune {
 		return plan, err
-	}
-	if len(set.requests) == 0 {
-		return plan, withHint(errors.New("--prune would delete every role, since no CredentialsRequest was found"),
-			"keypost aws delete deletes them all")
 	}
 	var keep []string
 	for _, role := range set.roles {

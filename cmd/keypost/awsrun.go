@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,17 +29,41 @@ func (a *app) awsDo(f *awsFlags, work func(ctx context.Context, r *awsRun) error
 			return err
 		}
 		a.started = true
-		if err := f.checkOutputDir(); err != nil {
-			return err
+		if cmd.Flags().Lookup("output-dir") != nil {
+			if err := f.checkOutputDir(); err != nil {
+				return err
+			}
 		}
-		return work(cmd.Context(), &awsRun{app: a, f: f, journal: newJournal(a.err)})
+		f.usual = !cmd.Flags().Changed("client-id")
+		ctx := cmd.Context()
+		return broken(ctx, work(ctx, &awsRun{app: a, f: f, journal: newJournal(a.err)}))
 	}
+}
+
+// interruptedError is what the work ended with because somebody ended it.
+type interruptedError struct{ err error }
+
+func (e *interruptedError) Error() string {
+	return "interrupted; run it again: what was made is found, and the rest is done"
+}
+
+// Unwrap leads to [context.Canceled].
+func (e *interruptedError) Unwrap() error { return e.err }
+
+// broken makes one sentence of the many that end with an interrupted run.
+func broken(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &interruptedError{context.Canceled}
 }
 
 // identify asks AWS whose account this is, and says first of all where everything is going to be. Nothing is changed
 // in an account other than that of --account.
 func (r *awsRun) identify(ctx context.Context) error {
-	client, err := awsiam.Open(ctx, awsiam.Options{Region: r.f.region})
+	client, err := awsiam.Open(ctx, awsiam.Options{Region: r.f.region, Waiting: func(w awsiam.Wait) {
+		r.journal.progress(time.Now(), "still waiting for AWS: %s", w)
+	}})
 	if err != nil {
 		return err
 	}
@@ -45,7 +72,7 @@ func (r *awsRun) identify(ctx context.Context) error {
 		return err
 	}
 	where := fmt.Sprintf("Account %s (%s), caller %s", account.ID, account.Partition, account.Caller)
-	if r.store != "" {
+	if _, err := parsePlace(r.store); err == nil { // what cannot be parsed may have a password in it
 		where += ", store " + r.store
 	}
 	if r.f.issuerURL != "" {
@@ -60,11 +87,26 @@ func (r *awsRun) identify(ctx context.Context) error {
 	return nil
 }
 
-// differs ends a run of --diff that found something to change.
-type differsError struct{ actions int }
+// differsError ends a run of --diff that found something to change, or something beyond what is wanted.
+type differsError struct{ actions, extra int }
 
 func (e *differsError) Error() string {
-	return fmt.Sprintf("%d things differ; nothing was changed", e.actions)
+	var found []string
+	if e.actions > 0 {
+		found = append(found, plural(e.actions, "thing differs", "things differ"))
+	}
+	if e.extra > 0 {
+		found = append(found, plural(e.extra, "thing is there beyond what is wanted", "things are there beyond what is wanted"))
+	}
+	return strings.Join(found, ", ") + "; nothing was changed"
+}
+
+// plural is a number and its noun.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // settle shows the plan (--diff), or makes it so.
@@ -75,13 +117,18 @@ func (r *awsRun) settle(ctx context.Context, p provision.Plan) error {
 	for _, note := range p.Notes {
 		r.journal.printf("%s", note)
 	}
+	for _, extra := range p.Extra {
+		r.warn("%s", oneLine(extra))
+	}
 	total, made := actions(p), 0
 	defer r.journal.clear()
-	return p.Apply(ctx, awsiam.Parallel, func(done provision.Action) {
-		for _, line := range done.Done {
+	return p.Apply(ctx, awsiam.Parallel, func(_ provision.Action, said []string, err error) {
+		for _, line := range said {
 			r.journal.printf("%s", line)
 		}
-		made++
+		if err == nil {
+			made++
+		}
 		r.journal.show("%d of %d changes made", made, total)
 	})
 }
@@ -90,8 +137,8 @@ func (r *awsRun) show(p provision.Plan) error {
 	if err := p.Write(r.out); err != nil {
 		return err
 	}
-	if n := actions(p); n > 0 {
-		return &differsError{n}
+	if n := actions(p); n+len(p.Extra) > 0 {
+		return &differsError{n, len(p.Extra)}
 	}
 	return nil
 }

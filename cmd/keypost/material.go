@@ -79,7 +79,7 @@ func fetchJWKS(ctx context.Context, url, caFile string) (verify.Published, error
 	if err != nil {
 		return verify.Published{}, err
 	}
-	return verify.NewClient(roots, nil).JWKS(ctx, url)
+	return verify.NewClient(roots, nil).ThroughProxy().JWKS(ctx, url)
 }
 
 func (a *app) readKeyFiles(files []string) (material, error) {

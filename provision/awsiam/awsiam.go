@@ -1,6 +1,7 @@
 // Package awsiam registers an issuer with AWS: the IAM OIDC identity provider, the roles that trust it, their
-// policies. It promises that nothing without our tag is touched, that of a trust policy only the statement for our own
-// provider changes, and that every plan may be stopped anywhere and made again.
+// policies. It promises that nothing without our tag is touched, that of a trust policy only what concerns our own
+// provider changes, that every call that writes is shown in the plan and said when it is made, and that every plan may
+// be stopped anywhere and made again.
 package awsiam
 
 import (
@@ -33,6 +34,9 @@ const (
 type Options struct {
 	Region string        // which endpoints to call; empty for the configured one, else us-east-1
 	Settle time.Duration // how long to wait for IAM to show what was written; zero for 2 minutes
+
+	// Waiting is told of whatever takes longer than 10 seconds, again and again, from any goroutine.
+	Waiting func(Wait)
 }
 
 // Client calls IAM and STS for one account.
@@ -41,6 +45,7 @@ type Client struct {
 	sts     *sts.Client
 	guessed bool // nobody said which region
 	settle  time.Duration
+	waiting func(Wait)
 }
 
 // Open makes a Client with the credentials and endpoints of the AWS SDK's usual chain: AWS_PROFILE, AWS_REGION,
@@ -61,7 +66,10 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.Settle == 0 {
 		o.Settle = 2 * time.Minute
 	}
-	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), guessed: guessed, settle: o.Settle}, nil
+	if o.Waiting == nil {
+		o.Waiting = func(Wait) {}
+	}
+	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), guessed: guessed, settle: o.Settle, waiting: o.Waiting}, nil
 }
 
 // newRetryer slows down to what IAM grants. The SDK's retry quota is off: fifty roles behind a throttle use it up,
@@ -86,7 +94,9 @@ func newHTTPClient() *awshttp.BuildableClient {
 func (c *Client) Account(ctx context.Context) (Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	out, err := c.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	wait := c.await("sts:GetCallerIdentity")
+	defer wait.stop()
+	out, err := c.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}, func(o *sts.Options) { o.Retryer = wait.watch(o.Retryer) })
 	if err != nil && c.guessed {
 		return Account{}, fmt.Errorf("%w; no region is set, and accounts outside the commercial partition need one (--region)", explain(err))
 	}

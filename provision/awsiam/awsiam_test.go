@@ -2,10 +2,12 @@ package awsiam_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -27,7 +29,7 @@ func TestARunMakesWhatIsWantedAndTheNextChangesNothing(t *testing.T) {
 	if len(slices.DeleteFunc(w.Calls(), func(c fakeaws.Call) bool { return !c.Write })) > 0 {
 		t.Errorf("a plan wrote: %v", w.Calls())
 	}
-	if err := p.Apply(t.Context(), awsiam.Parallel, func(a provision.Action) { log = append(log, a.Done...) }); err != nil {
+	if err := p.Apply(t.Context(), awsiam.Parallel, func(_ provision.Action, said []string, _ error) { log = append(log, said...) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
@@ -47,7 +49,7 @@ func TestARunMakesWhatIsWantedAndTheNextChangesNothing(t *testing.T) {
 	}
 	w.ResetCalls()
 	w.mustPlanNothing(t, d)
-	if n := len(w.Calls()); n > 1+2*len(d.roles) {
+	if n := len(w.Calls()); n > 1+4*len(d.roles) {
 		t.Errorf("%d calls to find out that nothing differs: %v", n, counts(w.Calls()))
 	}
 }
@@ -336,24 +338,227 @@ func TestDeletingAnIssuerTakesOnlyItsProviderAndStatements(t *testing.T) {
 	apply(t, p, err)
 	only := d.roles[0] // trusts the first issuer alone
 	only.Name = "c1-only"
+	app := only
+	app.Name, app.Owner = "app", awsiam.OwnedByKeypost()
 	foreign := only
 	foreign.Name, foreign.Owner = "foreign", awsiam.OwnedBy("c9")
-	p, err = w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{only, foreign})
+	p, err = w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{only, app, foreign})
 	apply(t, p, err)
 
-	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
+	before := w.picture()
+	_, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
+	stranded, ok := errors.AsType[*awsiam.StrandedError](err)
+	if !ok || !slices.Equal(stranded.Roles, []string{"app (of create-role)", "c1-only (of c1)", "foreign (of c9)"}) ||
+		!strings.HasPrefix(err.Error(), "3 roles trust nobody but "+issuer) {
+		t.Errorf("got %v", err)
+	}
+	if w.picture() != before {
+		t.Error("the refusal changed something")
+	}
+
+	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true})
+	if !slices.Contains(p.Notes, "role app (of create-role) stays, and trusts "+d.trust.ProviderARN+" in vain from then on: nobody may assume it") {
+		t.Errorf("notes %q", p.Notes)
+	}
 	apply(t, p, err)
 	st := w.State()
-	if len(st.Providers) != 1 || st.Providers[0].ARN != m.To.ProviderARN || len(st.Roles) != 3 {
+	if len(st.Providers) != 1 || st.Providers[0].ARN != m.To.ProviderARN || len(st.Roles) != 5 {
 		t.Errorf("left\n%s", w.picture())
 	}
 	for _, r := range st.Roles {
-		if trusts := strings.Contains(r.Trust, d.trust.ProviderARN); trusts != (r.Name == "foreign") {
+		stays := r.Name == "foreign" || r.Name == "app" || r.Name == "c1-only"
+		if trusts := strings.Contains(r.Trust, d.trust.ProviderARN); trusts != stays {
 			t.Errorf("role %s: %s", r.Name, r.Trust)
 		}
 	}
 	if p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer}); err != nil || !p.Empty() {
 		t.Errorf("again: %v\n%s", err, shown(p))
+	}
+}
+
+// Nobody's roles go with an issuer: neither those of create-role nor those that a move has adopted nor the cluster's.
+func TestNoRoleIsDeletedWithAnIssuer(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(3)
+	w.mustRun(t, d)
+	p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true})
+	apply(t, p, err)
+	if st := w.State(); len(st.Roles) != 3 || len(st.Providers) != 0 {
+		t.Errorf("left\n%s", w.picture())
+	}
+	for _, c := range w.Calls() {
+		if c.Action == "DeleteRole" {
+			t.Errorf("DeleteRole %s", c.Params["RoleName"])
+		}
+	}
+}
+
+// A role or provider whose tags the caller may not read is somebody else's: it stays and is named.
+func TestWhatMayNotBeReadStays(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	w.mustRun(t, d)
+	other := w.cluster(1)
+	other.provider.Owner, other.provider.URL = awsiam.OwnedBy("c1-eu"), newIssuer
+	other.trust.ProviderARN, other.trust.Issuer = w.account.ProviderARN(newIssuer), newIssuer
+	other.roles[0].Name, other.roles[0].Owner = "c1-eu-x", awsiam.OwnedBy("c1-eu")
+	w.mustRun(t, other)
+	w.Fault(func(c fakeaws.Call) fakeaws.Fault {
+		if c.Params["RoleName"] == "c1-eu-x" || c.Params["OpenIDConnectProviderArn"] == other.trust.ProviderARN {
+			return fakeaws.Fail(http.StatusForbidden, "AccessDenied", "not for you")
+		}
+		return fakeaws.Fault{}
+	})
+	p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+	for _, want := range []string{"IAM role c1-eu-x stays: the caller may not read its tags", other.trust.ProviderARN + " stays: the caller may not"} {
+		if !strings.Contains(strings.Join(p.Notes, "\n"), want) {
+			t.Errorf("the notes do not say %q: %q", want, p.Notes)
+		}
+	}
+	apply(t, p, err)
+	p, err = w.client.PlanPrune(t.Context(), "c1", nil)
+	if err != nil || !p.Empty() || len(p.Notes) != 1 {
+		t.Errorf("%v\n%s", err, shown(p))
+	}
+	if st := w.State(); len(st.Roles) != 1 || len(st.Providers) != 1 {
+		t.Errorf("left\n%s", w.picture())
+	}
+}
+
+// A role in an instance profile is named before anything is deleted; where that may not be asked, at the first refusal.
+func TestARoleInAnInstanceProfileStopsADeletion(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		w := newWorld(t, fakeaws.Options{})
+		d := w.cluster(2)
+		w.mustRun(t, d)
+		role := aws.String(d.roles[1].Name)
+		if _, err := w.hand.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.hand.AddRoleToInstanceProfile(t.Context(),
+			&iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String("nodes"), RoleName: role}); err != nil {
+			t.Fatal(err)
+		}
+		before := w.picture()
+		if denied {
+			w.Fault(func(c fakeaws.Call) fakeaws.Fault {
+				if c.Action == "ListInstanceProfilesForRole" {
+					return fakeaws.Fail(http.StatusForbidden, "AccessDenied", "not for you")
+				}
+				return fakeaws.Fault{}
+			})
+		}
+		start := time.Now()
+		p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+		if denied && err == nil {
+			err = p.Apply(t.Context(), 1, ignore)
+		} else if w.picture() != before {
+			t.Error("something was deleted")
+		}
+		if err == nil || !strings.Contains(err.Error(), *role) || !strings.Contains(err.Error(), "remove-role-from-instance-profile") {
+			t.Errorf("denied %t: %v", denied, err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("denied %t: it took %v", denied, took)
+		}
+	}
+}
+
+// What a role has beyond what is wanted is a finding, whatever it is; it goes only when that is asked for.
+func TestWhatARoleHasBeyondIsFound(t *testing.T) {
+	const admin = "arn:aws:iam::aws:policy/AdministratorAccess"
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(2)
+	for i := range d.roles {
+		d.roles[i].Exact = true
+	}
+	w.mustRun(t, d)
+	w.mustPlanNothing(t, d)
+	ctx, role := t.Context(), aws.String(d.roles[0].Name)
+	was := w.role(t, *role).Trust
+	for _, err := range []error{
+		second(w.hand.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: aws.String(admin)})),
+		second(w.hand.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: aws.String("back-door"),
+			PolicyDocument: aws.String(string(policy("*")))})),
+		second(w.hand.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: aws.String(
+			strings.Replace(was, `"Statement":[`, `"Statement":[{"Effect":"Allow","Principal":{"AWS":"210987654321"},"Action":"sts:AssumeRole"},`, 1))})),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	beyond := []string{"inline policy back-door", "managed policy " + admin, "trust 210987654321 for sts:AssumeRole"}
+	p, err := w.plan(t.Context(), d)
+	if err != nil || !p.Empty() || len(p.Extra) != 3 {
+		t.Fatalf("%v\n%s", err, shown(p))
+	}
+	for _, want := range beyond {
+		if !strings.Contains(shown(p), want) {
+			t.Errorf("the plan does not say %q:\n%s", want, shown(p))
+		}
+	}
+	d.roles[0].Tighten = true
+	p, err = w.plan(t.Context(), d)
+	if len(p.Extra) != 1 || len(p.Stages) != 1 {
+		t.Errorf("%v\n%s", err, shown(p))
+	}
+	apply(t, p, err)
+	if got := w.role(t, *role); len(got.Attached) > 0 || len(got.Inline) != 1 {
+		t.Errorf("still %+v", got)
+	}
+	d.roles[0].Tighten = false
+	w.mustPlanNothing(t, d)
+}
+
+// Nobody asked for other audiences than the usual ones: then those that a role asks for already are not taken away.
+func TestAudiencesOfARoleStayUnlessOthersAreAskedFor(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	d.trust.Audiences = []string{"custom"}
+	w.mustRun(t, d)
+	usual := w.cluster(1)
+	usual.trust.Usual = true
+	p, err := w.plan(t.Context(), usual)
+	if err != nil || len(p.Stages) > 0 && strings.Contains(shown(p), "aud") || !strings.Contains(strings.Join(p.Notes, "\n"), "the audience custom; that stays") {
+		t.Errorf("%v\n%s", err, shown(p))
+	}
+	asked := w.cluster(1)
+	p, err = w.plan(t.Context(), asked)
+	if !strings.Contains(strings.Join(p.Notes, "\n"), "takes no tokens for the audience custom any more") {
+		t.Errorf("notes %q", p.Notes)
+	}
+	apply(t, p, err)
+	if got := w.role(t, asked.roles[0].Name).Trust; strings.Contains(got, "custom") || !strings.Contains(got, "sts.amazonaws.com") {
+		t.Errorf("trust %s", got)
+	}
+}
+
+// For the time of an upgrade a run only adds.
+func TestPermissionsAreKeptForAnUpgrade(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	w.mustRun(t, d)
+	d.roles[0].Policy, d.roles[0].Keep = policy("ec2:DescribeInstances", "ec2:StopInstances"), true
+	p, err := w.plan(t.Context(), d)
+	if len(p.Extra) != 1 || !strings.Contains(p.Extra[0], "keeps a permission that no request asks for: Allow ec2:RunInstances on *") {
+		t.Errorf("%v\n%s", err, shown(p))
+	}
+	apply(t, p, err)
+	got := w.role(t, d.roles[0].Name).Inline[d.roles[0].Name]
+	for _, action := range []string{"ec2:RunInstances", "ec2:StopInstances"} {
+		if !strings.Contains(got, action) {
+			t.Errorf("%s is not in %s", action, got)
+		}
+	}
+	w.mustPlanNothing(t, d)
+	d.roles[0].Policy = []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Action":"ec2:RunInstances","Resource":"*"}]}`)
+	if _, err := w.plan(t.Context(), d); err == nil || !strings.Contains(err.Error(), "--keep-permissions") {
+		t.Errorf("a new Deny: %v", err)
+	}
+	d.roles[0].Policy, d.roles[0].Keep = policy("ec2:StopInstances"), false
+	w.mustRun(t, d)
+	if got := w.role(t, d.roles[0].Name).Inline[d.roles[0].Name]; strings.Contains(got, "RunInstances") {
+		t.Errorf("it still has %s", got)
 	}
 }
 

@@ -45,7 +45,7 @@ func Check(p Provider, t Trust, roles []Role) error {
 }
 
 func (p Provider) check() []error {
-	errs := append(checkAudiences(p.ClientIDs), checkIssuerURL(p.URL))
+	errs := append(checkAudiences(p.ClientIDs), checkIssuerURL(p.URL, p.Port))
 	if n := len(unique(p.Thumbprints)); n > thumbprintCount {
 		errs = append(errs, fmt.Errorf("%d thumbprints: AWS allows %d", n, thumbprintCount))
 	}
@@ -72,7 +72,7 @@ func checkAudiences(ids []string) []error {
 
 // checkIssuerURL applies https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html, and
 // refuses a trailing slash, which IAM's own tools treat in different ways.
-func checkIssuerURL(s string) error {
+func checkIssuerURL(s string, port bool) error {
 	u, err := url.Parse(s)
 	if err != nil {
 		return fmt.Errorf("issuer URL %q: %w", s, err)
@@ -82,7 +82,7 @@ func checkIssuerURL(s string) error {
 		why    string
 	}{
 		{!strings.HasPrefix(s, "https://") || u.Hostname() == "", "begin with https:// and a host"},
-		{u.Port() != "" || strings.HasSuffix(u.Host, ":"), "have no port"},
+		{u.Port() != "" && !port || strings.HasSuffix(u.Host, ":"), "have no port"},
 		{u.User != nil, "have no user"},
 		{strings.ContainsAny(s, "?#"), "have no query and no fragment"},
 		{strings.HasSuffix(s, "/"), "not end in a slash"},
@@ -97,7 +97,7 @@ func checkIssuerURL(s string) error {
 }
 
 func (t Trust) check() []error {
-	errs := append(checkAudiences(t.Audiences), checkIssuerURL(t.Issuer))
+	errs := append(checkAudiences(t.Audiences), checkIssuerURL(t.Issuer, t.Port))
 	if t.ProviderARN == "" {
 		return errs
 	}
@@ -232,7 +232,8 @@ func (r Role) checkTrust(t Trust) error {
 		t.ProviderARN = Account{ID: "000000000000", Partition: "aws-us-gov"}.ProviderARN(t.Issuer)
 	}
 	if _, err := t.document(r.Subjects).fit(t.limit()); err != nil {
-		return fmt.Errorf("the trust policy for %d service accounts %w: divide them among several roles", len(r.Subjects), err)
+		return fmt.Errorf("the trust policy for %d service accounts %w: divide them among several roles, or see --max-trust-length",
+			len(r.Subjects), err)
 	}
 	return nil
 }

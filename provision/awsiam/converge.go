@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// step is one call that writes: a pointer to the SDK's input for it, and what there is to say about it.
+// step is one call that writes: a pointer to the SDK's input for it, what it changes, and the line that says that it was
+// made.
 type step struct {
 	in   any
 	diff []string
-	done []string
+	line string
 }
 
 func (s step) key() string { return fmt.Sprintf("%T %s", s.in, asJSON(s.in)) }
@@ -33,32 +34,47 @@ const (
 // converge takes steps until none is left, and reads back after the last: IAM shows a write seconds after it was
 // accepted, and the reply to a write may be lost. No step that was accepted is taken twice. Where a write meets
 // something that the reading did not show (it exists, it does not exist yet, it is being changed), it reads again.
-func (c *Client) converge(ctx context.Context, n next) error {
+//
+// It returns the lines of the steps that took effect, also beside an error.
+func (c *Client) converge(ctx context.Context, n next) (said []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.settle+callTime)
 	defer cancel()
+	wait := c.await("the change to show")
+	defer wait.stop()
 	start, pause := time.Now(), firstPause
-	taken := map[string]outcome{}
+	t := taking{outcomes: map[string]outcome{}}
 	for {
 		steps, err := n(ctx)
-		if err != nil || len(steps) == 0 {
-			return err
+		if err == nil && len(steps) == 0 {
+			return append(t.said, t.met...), nil
 		}
-		before := len(taken)
-		unsettled, err := c.take(ctx, steps, taken)
 		if err != nil {
-			return err
+			return t.said, err
 		}
-		if len(taken) > before && unsettled == nil {
+		before := len(t.outcomes)
+		unsettled, err := c.take(ctx, steps, &t)
+		if err != nil {
+			return t.said, err
+		}
+		if len(t.outcomes) > before && unsettled == nil {
 			continue // mostly it shows at once
 		}
 		if time.Since(start) > c.settle {
-			return c.unsettled(unsettled)
+			return t.said, c.unsettled(unsettled)
 		}
+		wait.because(unsettled)
 		if err := sleep(ctx, pause); err != nil {
-			return err
+			return t.said, err
 		}
 		pause = min(2*pause, lastPause)
 	}
+}
+
+// taking is what became of the steps so far.
+type taking struct {
+	outcomes map[string]outcome
+	said     []string // lines of the steps that were accepted
+	met      []string // lines of those that found their work done: perhaps by their own call, whose reply was lost
 }
 
 func (c *Client) unsettled(err error) error {
@@ -77,10 +93,10 @@ const (
 )
 
 // take takes the steps in order. The first error that reading again may solve ends the round.
-func (c *Client) take(ctx context.Context, steps []step, taken map[string]outcome) (unsettled, err error) {
+func (c *Client) take(ctx context.Context, steps []step, t *taking) (unsettled, err error) {
 	for _, s := range steps {
 		k := s.key()
-		switch taken[k] {
+		switch t.outcomes[k] {
 		case accepted:
 			continue
 		case met:
@@ -89,10 +105,15 @@ func (c *Client) take(ctx context.Context, steps []step, taken map[string]outcom
 		err := c.send(ctx, s.in)
 		switch {
 		case err == nil || isDelete(s.in) && isMissing(err):
-			taken[k] = accepted
+			t.outcomes[k] = accepted
+			t.said = append(t.said, s.line)
 		case isExists(err):
-			taken[k] = met
+			t.outcomes[k] = met
+			t.met = append(t.met, s.line)
 			return nil, nil
+		case inProfile(err):
+			return nil, fmt.Errorf("%w: take the role out of its instance profile first "+
+				"(aws iam remove-role-from-instance-profile)", err)
 		case isMissing(err) && !namesMissing(s.in, err) || isConflict(err):
 			return err, nil
 		default:
@@ -102,7 +123,7 @@ func (c *Client) take(ctx context.Context, steps []step, taken map[string]outcom
 	return nil, nil
 }
 
-// namesMissing tells whether the thing that is missing is another than the one to be changed: a policy that was asked
+// namesMissing reports whether the thing that is missing is another than the one to be changed: a policy that was asked
 // for by its ARN will not appear by waiting.
 func namesMissing(in any, err error) bool {
 	var arn *string
@@ -132,21 +153,21 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (c *Client) send(ctx context.Context, in any) error {
 	switch in := in.(type) {
 	case *iam.CreateOpenIDConnectProviderInput:
-		return invoke(ctx, c.iam.CreateOpenIDConnectProvider, in)
+		return invoke(ctx, c, c.iam.CreateOpenIDConnectProvider, in)
 	case *iam.AddClientIDToOpenIDConnectProviderInput:
-		return invoke(ctx, c.iam.AddClientIDToOpenIDConnectProvider, in)
+		return invoke(ctx, c, c.iam.AddClientIDToOpenIDConnectProvider, in)
 	case *iam.RemoveClientIDFromOpenIDConnectProviderInput:
-		return invoke(ctx, c.iam.RemoveClientIDFromOpenIDConnectProvider, in)
+		return invoke(ctx, c, c.iam.RemoveClientIDFromOpenIDConnectProvider, in)
 	case *iam.UpdateOpenIDConnectProviderThumbprintInput:
-		return invoke(ctx, c.iam.UpdateOpenIDConnectProviderThumbprint, in)
+		return invoke(ctx, c, c.iam.UpdateOpenIDConnectProviderThumbprint, in)
 	case *iam.TagOpenIDConnectProviderInput:
-		return invoke(ctx, c.iam.TagOpenIDConnectProvider, in)
+		return invoke(ctx, c, c.iam.TagOpenIDConnectProvider, in)
 	case *iam.UntagOpenIDConnectProviderInput:
-		return invoke(ctx, c.iam.UntagOpenIDConnectProvider, in)
+		return invoke(ctx, c, c.iam.UntagOpenIDConnectProvider, in)
 	case *iam.DeleteOpenIDConnectProviderInput:
-		return invoke(ctx, c.iam.DeleteOpenIDConnectProvider, in)
+		return invoke(ctx, c, c.iam.DeleteOpenIDConnectProvider, in)
 	case *iam.CreateRoleInput:
-		return invoke(ctx, c.iam.CreateRole, in)
+		return invoke(ctx, c, c.iam.CreateRole, in)
 	}
 	return c.sendToRole(ctx, in)
 }
@@ -154,23 +175,23 @@ func (c *Client) send(ctx context.Context, in any) error {
 func (c *Client) sendToRole(ctx context.Context, in any) error {
 	switch in := in.(type) {
 	case *iam.TagRoleInput:
-		return invoke(ctx, c.iam.TagRole, in)
+		return invoke(ctx, c, c.iam.TagRole, in)
 	case *iam.UpdateRoleInput:
-		return invoke(ctx, c.iam.UpdateRole, in)
+		return invoke(ctx, c, c.iam.UpdateRole, in)
 	case *iam.UpdateAssumeRolePolicyInput:
-		return invoke(ctx, c.iam.UpdateAssumeRolePolicy, in)
+		return invoke(ctx, c, c.iam.UpdateAssumeRolePolicy, in)
 	case *iam.PutRolePermissionsBoundaryInput:
-		return invoke(ctx, c.iam.PutRolePermissionsBoundary, in)
+		return invoke(ctx, c, c.iam.PutRolePermissionsBoundary, in)
 	case *iam.PutRolePolicyInput:
-		return invoke(ctx, c.iam.PutRolePolicy, in)
+		return invoke(ctx, c, c.iam.PutRolePolicy, in)
 	case *iam.DeleteRolePolicyInput:
-		return invoke(ctx, c.iam.DeleteRolePolicy, in)
+		return invoke(ctx, c, c.iam.DeleteRolePolicy, in)
 	case *iam.AttachRolePolicyInput:
-		return invoke(ctx, c.iam.AttachRolePolicy, in)
+		return invoke(ctx, c, c.iam.AttachRolePolicy, in)
 	case *iam.DetachRolePolicyInput:
-		return invoke(ctx, c.iam.DetachRolePolicy, in)
+		return invoke(ctx, c, c.iam.DetachRolePolicy, in)
 	case *iam.DeleteRoleInput:
-		return invoke(ctx, c.iam.DeleteRole, in)
+		return invoke(ctx, c, c.iam.DeleteRole, in)
 	}
 	return fmt.Errorf("no call takes a %T", in)
 }
@@ -183,16 +204,18 @@ func isDelete(in any) bool {
 	return false
 }
 
-func invoke[In, Out any](ctx context.Context, call func(context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In) error {
-	_, err := ask(ctx, call, in)
+func invoke[In, Out any](ctx context.Context, c *Client, call func(context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In) error {
+	_, err := ask(ctx, c, call, in)
 	return err
 }
 
 // ask makes one call, bounded in time with all its retries.
-func ask[In, Out any](ctx context.Context, call func(context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In) (*Out, error) {
+func ask[In, Out any](ctx context.Context, c *Client, call func(context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In) (*Out, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	out, err := call(ctx, in)
+	wait := c.await("iam:" + strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", in), "*iam."), "Input"))
+	defer wait.stop()
+	out, err := call(ctx, in, func(o *iam.Options) { o.Retryer = wait.watch(o.Retryer) })
 	return out, explain(err)
 }
 
@@ -202,7 +225,12 @@ func isExists(err error) bool { return hasCode(err, "EntityAlreadyExists") }
 
 func isDenied(err error) bool { return hasCode(err, "AccessDenied", "AccessDeniedException") }
 
-// isConflict tells errors that IAM gives while it is still busy with an earlier change, perhaps our own.
+// inProfile reports whether IAM does not delete a role because an instance profile has it. Waiting does not help.
+func inProfile(err error) bool {
+	return hasCode(err, "DeleteConflict") && strings.Contains(err.Error(), "instance profile")
+}
+
+// isConflict recognises the errors that IAM gives while it is still busy with an earlier change, perhaps our own.
 func isConflict(err error) bool {
 	return hasCode(err, "ConcurrentModification", "DeleteConflict", "EntityTemporarilyUnmodifiable")
 }

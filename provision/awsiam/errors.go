@@ -1,8 +1,10 @@
 package awsiam
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/aws/smithy-go"
@@ -25,11 +27,46 @@ func explain(err error) error {
 		return err
 	}
 	call := strings.ToLower(op.ServiceID) + ":" + op.OperationName
+	if errors.Is(err, context.Canceled) {
+		return &callError{call + ": interrupted", err}
+	}
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return &callError{reason(call, api), err}
 	}
-	return &callError{call + ": " + op.Err.Error(), err}
+	switch said := oneLine(op.Err); {
+	case strings.Contains(said, "get identity: get credentials:") && strings.Contains(said, "no EC2 IMDS role found"):
+		return &callError{call + ": no AWS credentials were found: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", err}
+	case strings.Contains(said, "get identity: get credentials:"):
+		_, reason, _ := strings.Cut(said, "get identity: get credentials: ")
+		return &callError{call + ": the AWS credentials cannot be had: " + reason, err}
+	case nobodyListens(err):
+		return &callError{call + ": AWS cannot be reached; see the network, the region and HTTPS_PROXY (" + innermost(err) + ")", err}
+	default:
+		return &callError{call + ": " + said, err}
+	}
 }
+
+// brief is what one attempt failed with, in few words.
+func brief(err error) error {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return fmt.Errorf("%s (%s)", api.ErrorMessage(), api.ErrorCode())
+	}
+	if _, ok := errors.AsType[*net.OpError](err); ok {
+		return errors.New(innermost(err))
+	}
+	return err
+}
+
+// innermost is the cause alone: what the network said.
+func innermost(err error) string {
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return oneLine(e)
+	}
+	return oneLine(err)
+}
+
+// oneLine makes the SDK's messages, which may have several lines, one.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 func reason(call string, api smithy.APIError) string {
 	code, message := api.ErrorCode(), api.ErrorMessage()

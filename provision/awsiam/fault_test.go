@@ -344,7 +344,7 @@ func TestPermissionsAreExactlyWhatIsCalled(t *testing.T) {
 		}
 		if j.name == "create" {
 			for _, at := range []time.Time{time.Now(), {}} {
-				if err := w.client.SetMovedAt(t.Context(), w.account.ProviderARN(issuer), at); err != nil {
+				if _, err := w.client.SetMovedAt(t.Context(), w.account.ProviderARN(issuer), at); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,9 @@ type Move struct {
 	Leave    bool   // roles that others made stay as they are: noted, not an error
 }
 
-// PlanMove gives every role that trusts From a second statement that trusts To likewise. No statement is changed or
-// taken away. That all of them fit is known before the first call that writes.
+// PlanMove gives every role that trusts From, for each of its statements, a second one that trusts To likewise. No
+// statement is changed or taken away. That all of them can be copied, and fit, is known before the first call that
+// writes.
 func (c *Client) PlanMove(ctx context.Context, m Move) (provision.Plan, error) {
 	provider, err := c.fromProvider(ctx, m)
 	if err != nil {
@@ -62,7 +64,7 @@ func (c *Client) fromProvider(ctx context.Context, m Move) (*providerState, erro
 		return nil, fmt.Errorf("there is no %s %s to move away from", providerThing, m.From.ProviderARN)
 	}
 	if !m.ours(provider) && !m.Adopt && !m.Leave {
-		return nil, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags)
+		return nil, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, "")
 	}
 	return provider, nil
 }
@@ -74,7 +76,7 @@ func (c *Client) trusting(ctx context.Context, m Move) ([]bearer, error) {
 	if err != nil {
 		return nil, err
 	}
-	bearers, err := c.bearers(ctx, m.From.ProviderARN, m.Name, roles)
+	bearers, err := c.bearers(ctx, m.From, m.Name, roles)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +110,7 @@ func (c *Client) adoptProvider(m Move, have *providerState) provision.Stage {
 		if len(missing) == 0 {
 			return nil
 		}
-		return []step{{in: &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(m.From.ProviderARN), Tags: missing},
-			diff: diff}}
+		return []step{tagProviderStep(m.From.ProviderARN, missing, diff)}
 	}
 	action := provision.Action{Verb: provision.Update, Thing: providerThing, Name: m.From.ProviderARN}
 	return c.action(action, steps(have), func(ctx context.Context) ([]step, error) {
@@ -153,21 +154,38 @@ func moveSteps(m Move, name string, trust document, tags []types.Tag) ([]step, e
 	var steps []step
 	if len(tags) > 0 {
 		_, diff := tagDifference(nil, tags)
-		steps = append(steps, step{in: &iam.TagRoleInput{RoleName: aws.String(name), Tags: tags}, diff: diff})
+		steps = append(steps, tagRoleStep(name, tags, diff))
 	}
-	both, diff, err := trust.alongside(m.From, m.To)
-	if err != nil || len(diff) == 0 {
+	both, diff, rest, err := trust.alongside(m.From, m.To)
+	if err != nil {
+		return nil, fmt.Errorf("trust policy of role %s: %w", name, err)
+	}
+	if err := m.unfinished(name, rest); err != nil || len(diff) == 0 {
 		return steps, err
 	}
 	text, err := both.fit(m.To.limit())
 	if err != nil {
-		return nil, fmt.Errorf("trust policy of role %s with the statements of both issuers %w: "+
-			"shorten it, or have the quota L-C07B4B0D raised", name, err)
+		return nil, fmt.Errorf("trust policy of role %s with the statements of both issuers %w: shorten it, or have the account's "+
+			"quota L-C07B4B0D raised and say so with --max-trust-length", name, err)
 	}
-	return append(steps, step{in: trustInput(name, text), diff: diff}), nil
+	return append(steps, trustStep(name, text, diff)), nil
 }
 
-// PlanFinish takes From's statements away, then its provider. It refuses while a role of ours trusts From without To.
+// unfinished refuses to go on where a statement concerns From in a way that nothing here can copy for To.
+func (m Move) unfinished(role string, rest []stuck) error {
+	if len(rest) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, s := range rest {
+		lines = append(lines, s.String())
+	}
+	return fmt.Errorf("the trust policy of role %s concerns %s in a way that cannot be copied for %s: %s; "+
+		"have it speak of both by hand, then run this again", role, m.From.Issuer, m.To.Issuer, strings.Join(lines, "; "))
+}
+
+// PlanFinish takes From's statements away, then its provider. It refuses while a role of ours trusts From without To, or
+// To's provider takes fewer audiences than From's.
 func (c *Client) PlanFinish(ctx context.Context, m Move) (provision.Plan, error) {
 	bearers, err := c.trusting(ctx, m)
 	if err != nil {
@@ -183,13 +201,16 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (provision.Plan, error)
 		if err != nil {
 			continue
 		}
-		actions, more, err := c.withdraw(ctx, b, m.From.ProviderARN)
+		actions, more, err := c.withdraw(b, m.From)
 		errs = append(errs, err)
 		stage, notes = append(stage, actions...), append(append(notes, note...), more...)
 	}
 	provider, err := c.readProvider(ctx, m.From.ProviderARN)
 	if err = errors.Join(append(errs, err)...); err != nil || provider == nil {
 		return planOf(notes, stage), err
+	}
+	if err := c.checkAudiences(ctx, m, provider); err != nil {
+		return provision.Plan{}, err
 	}
 	switch {
 	case m.ours(provider):
@@ -199,25 +220,67 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (provision.Plan, error)
 	case m.Leave:
 		return planOf(append(notes, m.From.ProviderARN+" is not ours and stays"), stage), nil
 	}
-	return provision.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags)
+	return provision.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, "")
 }
 
-// stays tells whether a role keeps trusting the cluster once From's statement is gone.
+// checkAudiences refuses to take From's provider away while it takes tokens for an audience that To's does not.
+func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState) error {
+	to, err := c.readProvider(ctx, m.To.ProviderARN)
+	if err != nil {
+		return err
+	}
+	if to == nil {
+		return fmt.Errorf("there is no %s %s to move to: run the move again before finishing it", providerThing, m.To.ProviderARN)
+	}
+	if lost := minus(from.clientIDs, to.clientIDs); len(lost) > 0 {
+		return fmt.Errorf("%s takes tokens for the audience %s, and %s does not: run the move again before finishing it",
+			m.From.ProviderARN, strings.Join(lost, ", "), m.To.ProviderARN)
+	}
+	return nil
+}
+
+// stays finds out whether a role keeps trusting the cluster once From's statements are gone.
 func (m Move) stays(b bearer) ([]string, error) {
-	sp, err := b.trust.split(m.To.ProviderARN)
+	_, diff, rest, err := b.trust.alongside(m.From, m.To)
 	if err != nil || !b.ours {
 		return nil, err
 	}
-	if len(sp.ours) == 0 {
+	if err := m.unfinished(b.name, rest); err != nil || len(diff) == 0 {
+		return nil, err
+	}
+	trusted, err := b.trust.lets(m.To.ProviderARN)
+	if err != nil {
+		return nil, err
+	}
+	if !trusted {
 		return nil, fmt.Errorf("role %s trusts %s and not yet %s: run the move again before finishing it", b.name, m.From.ProviderARN,
 			m.To.ProviderARN)
 	}
-	_, diff, err := b.trust.alongside(m.From, m.To)
-	if err != nil || len(diff) == 0 {
-		return nil, err
-	}
 	return []string{fmt.Sprintf("role %s trusts %s otherwise than %s; from then on only the former holds", b.name, m.To.ProviderARN,
 		m.From.ProviderARN)}, nil
+}
+
+// lets reports whether a trust policy lets tokens of a provider in.
+func (d document) lets(providerARN string) (bool, error) {
+	for _, raw := range d.Statement {
+		s, err := parseStatement(raw)
+		if err != nil {
+			return false, err
+		}
+		if s.lets(providerARN) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// ClientIDs are the audiences that an existing provider takes; none if it is not there.
+func (c *Client) ClientIDs(ctx context.Context, providerARN string) ([]string, error) {
+	have, err := c.readProvider(ctx, providerARN)
+	if err != nil || have == nil {
+		return nil, err
+	}
+	return slices.Sorted(slices.Values(have.clientIDs)), nil
 }
 
 // MovedAt is when the switch away from this provider was first seen complete, as SetMovedAt noted it; zero if never.
@@ -234,13 +297,16 @@ func (c *Client) MovedAt(ctx context.Context, providerARN string) (time.Time, er
 }
 
 // SetMovedAt notes on the provider (tag keypost.dev/moved-at) when the switch away from it was first seen complete;
-// the zero time takes the note away.
-func (c *Client) SetMovedAt(ctx context.Context, providerARN string, at time.Time) error {
+// the zero time takes the note away. It returns the lines of the calls that it made.
+func (c *Client) SetMovedAt(ctx context.Context, providerARN string, at time.Time) (said []string, err error) {
 	id, want := aws.String(providerARN), ""
-	s := step{in: &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}}}
+	s := step{
+		in:   &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}},
+		line: fmt.Sprintf("Tag %s removed from Identity Provider with ARN %s", movedAtKey, providerARN),
+	}
 	if !at.IsZero() {
 		want = at.UTC().Format(time.RFC3339)
-		s = step{in: &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, Tags: []types.Tag{tag(movedAtKey, want)}}}
+		s = tagProviderStep(providerARN, []types.Tag{tag(movedAtKey, want)}, nil)
 	}
 	return c.converge(ctx, func(ctx context.Context) ([]step, error) {
 		tags, err := c.providerTags(ctx, providerARN)

@@ -146,7 +146,7 @@ func TestTheTimeOfTheSwitchIsKeptAtTheOldProvider(t *testing.T) {
 	w.mustRun(t, d)
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	for _, want := range []time.Time{{}, at, {}, at} {
-		if err := w.client.SetMovedAt(t.Context(), d.trust.ProviderARN, want); err != nil {
+		if _, err := w.client.SetMovedAt(t.Context(), d.trust.ProviderARN, want); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := w.client.MovedAt(t.Context(), d.trust.ProviderARN); err != nil || !got.Equal(want) {

@@ -22,14 +22,15 @@ type Owner struct {
 	name string
 }
 
-// OwnedBy is what ccoctl and keypost make for a cluster under this name. The tags are ccoctl's, so that either tool
-// deletes what the other made.
+// OwnedBy is what ccoctl and keypost make for an installation under this name: the cluster's provider and roles. The tags
+// are ccoctl's, so that either tool deletes what the other made.
 func OwnedBy(name string) Owner { return Owner{key: ccoctlKey + name, name: name} }
 
-// OwnedByKeypost is what keypost makes for a workload of any cluster. No deletion by a cluster's name reaches it.
+// OwnedByKeypost is what keypost makes, or has taken over, for a workload of any cluster: the roles of create-role, and
+// those of others that a move has adopted. Nothing ever deletes them.
 func OwnedByKeypost() Owner { return Owner{key: keypostKey} }
 
-// Owns tells whether these tags say so. ccoctl looks at the key alone; a value other than "owned" (as in the
+// Owns reports whether these tags say so. ccoctl looks at the key alone; a value other than "owned" (as in the
 // "shared" of cloud providers) is nothing to delete.
 func (o Owner) Owns(tags map[string]string) bool { return o.key != "" && tags[o.key] == ownedValue }
 
@@ -66,6 +67,9 @@ func tagMap(tags []types.Tag) map[string]string {
 func otherOwners(tags map[string]string) string {
 	var names []string
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		if tags[k] != ownedValue {
+			continue
+		}
 		if k == keypostKey {
 			names = append(names, "create-role")
 		} else if name, ok := strings.CutPrefix(k, ccoctlKey); ok {

@@ -16,6 +16,7 @@ func Permissions() []string {
 		"iam:GetRole",
 		"iam:GetRolePolicy",
 		"iam:ListAttachedRolePolicies",
+		"iam:ListInstanceProfilesForRole",
 		"iam:ListOpenIDConnectProviderTags",
 		"iam:ListOpenIDConnectProviders",
 		"iam:ListRolePolicies",

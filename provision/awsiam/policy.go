@@ -303,6 +303,7 @@ type write struct {
 type change struct {
 	early, late write
 	lost        []string // grants that late takes away, and refusals that it brings
+	whole       bool     // late does all of it
 }
 
 // compare tells old and now apart by what they permit. In between stands the union of both, unless it does not fit, or
@@ -320,7 +321,7 @@ func compare(old, now document) (change, error) {
 	if err != nil {
 		return change{}, err
 	}
-	whole := change{late: write{text, diffLines(was, is)}, lost: lost(was, is)}
+	whole := change{late: write{text, diffLines(was, is)}, lost: lost(was, is), whole: true}
 	union, err := old.union(now)
 	if err != nil {
 		return change{}, err

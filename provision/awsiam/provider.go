@@ -1,6 +1,7 @@
 package awsiam
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,6 +26,7 @@ type Provider struct {
 	Tags        map[string]string // beside the owner's
 	Adopt       bool              // takes over a provider without the owner's tag
 	Tighten     bool              // takes away client IDs that are not asked for
+	Port        bool              // the URL may have a port: an emulator of AWS takes it
 }
 
 // providerState is one as IAM shows it.
@@ -36,7 +38,7 @@ type providerState struct {
 
 // readProvider is nil for a provider that is not there.
 func (c *Client) readProvider(ctx context.Context, arn string) (*providerState, error) {
-	out, err := ask(ctx, c.iam.GetOpenIDConnectProvider, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
+	out, err := ask(ctx, c, c.iam.GetOpenIDConnectProvider, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
 	if isMissing(err) {
 		return nil, nil
 	}
@@ -57,7 +59,7 @@ func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
 		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: %w", err)
 	}
 	if have == nil {
-		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: there is no %s; make it with aws create-identity-provider", providerARN)
+		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: there is no %s", providerARN)
 	}
 	return Trust{ProviderARN: providerARN, Issuer: "https://" + hostPath(have.url),
 		Audiences: slices.Sorted(slices.Values(have.clientIDs))}, nil
@@ -78,7 +80,7 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (provi
 	action := provision.Action{Verb: provision.Update, Thing: providerThing, Name: arn}
 	if have == nil {
 		action.Verb = provision.Create
-		others, err := c.ownedProviders(ctx, p.Owner)
+		others, _, err := c.ownedProviders(ctx, p.Owner)
 		if err != nil {
 			return provision.Plan{}, err
 		}
@@ -86,14 +88,29 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (provi
 			notes = append(notes, fmt.Sprintf("%s bears the tag %s too: it belongs to another issuer URL and stays as it is", o, p.Owner))
 		}
 	}
-	return planOf(notes, c.action(action, steps, func(ctx context.Context) ([]step, error) {
+	stage := c.action(action, steps, func(ctx context.Context) ([]step, error) {
 		have, err := c.readProvider(ctx, arn)
 		if err != nil {
 			return nil, err
 		}
 		steps, _, err := p.decide(arn, have)
 		return steps, err
-	})), nil
+	})
+	return planOf(notes, orFound(stage, "Existing Identity Provider found with ARN: "+arn)), nil
+}
+
+// orFound has an action that finds its work done, by another run at the same time, say what it found.
+func orFound(s provision.Stage, line string) provision.Stage {
+	for i, a := range s {
+		s[i].Do = func(ctx context.Context) ([]string, error) {
+			said, err := a.Do(ctx)
+			if err == nil && len(said) == 0 {
+				said = []string{line}
+			}
+			return said, err
+		}
+	}
+	return s
 }
 
 // action is a with these steps, made good by n when it is done; none if there are no steps.
@@ -103,9 +120,9 @@ func (c *Client) action(a provision.Action, steps []step, n next) provision.Stag
 	}
 	for _, s := range steps {
 		a.Diff = append(a.Diff, s.diff...)
-		a.Done = append(a.Done, s.done...)
+		a.Done = append(a.Done, s.line)
 	}
-	a.Do = func(ctx context.Context) error { return c.converge(ctx, n) }
+	a.Do = func(ctx context.Context) ([]string, error) { return c.converge(ctx, n) }
 	return provision.Stage{a}
 }
 
@@ -120,18 +137,19 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 		return []step{p.create(arn)}, nil, nil
 	}
 	if !p.Owner.Owns(have.tags) && !p.Adopt {
-		return nil, nil, notOurs(providerThing+" "+arn, p.Owner, have.tags)
+		return nil, nil, notOurs(providerThing+" "+arn, p.Owner, have.tags, "")
 	}
 	notes := []string{"Existing Identity Provider found with ARN: " + arn}
 	var steps []step
 	id := aws.String(arn)
 	if missing, diff := tagDifference(have.tags, p.Owner.tags(p.Tags)); len(missing) > 0 {
-		steps = append(steps, step{in: &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, Tags: missing}, diff: diff})
+		steps = append(steps, tagProviderStep(arn, missing, diff))
 	}
 	for _, client := range minus(p.ClientIDs, have.clientIDs) {
 		steps = append(steps, step{
 			in:   &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
 			diff: []string{"+ client ID " + client},
+			line: fmt.Sprintf("Client ID %s added to Identity Provider with ARN %s", client, arn),
 		})
 	}
 	for _, client := range minus(have.clientIDs, p.ClientIDs) {
@@ -142,9 +160,27 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 		steps = append(steps, step{
 			in:   &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
 			diff: []string{"- client ID " + client},
+			line: fmt.Sprintf("Client ID %s removed from Identity Provider with ARN %s", client, arn),
 		})
 	}
-	return append(steps, p.thumbprintStep(id, have)...), notes, nil
+	return append(steps, p.thumbprintStep(arn, have)...), notes, nil
+}
+
+func tagProviderStep(arn string, tags []types.Tag, diff []string) step {
+	return step{
+		in:   &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn), Tags: tags},
+		diff: diff,
+		line: fmt.Sprintf("Identity Provider with ARN %s tagged %s", arn, tagLine(tags)),
+	}
+}
+
+// tagLine is tags for a reader: KEY=VALUE, …
+func tagLine(tags []types.Tag) string {
+	var out []string
+	for _, t := range tags {
+		out = append(out, aws.ToString(t.Key)+"="+aws.ToString(t.Value))
+	}
+	return strings.Join(out, ", ")
 }
 
 func (p Provider) create(arn string) step {
@@ -159,18 +195,22 @@ func (p Provider) create(arn string) step {
 		diff = append(diff, "+ thumbprint "+t)
 	}
 	_, tags := tagDifference(nil, in.Tags)
-	return step{in: in, diff: append(diff, tags...), done: []string{"Identity Provider created with ARN: " + arn}}
+	return step{in: in, diff: append(diff, tags...), line: "Identity Provider created with ARN: " + arn}
 }
 
 // thumbprintStep has IAM's list replaced when one is asked for. IAM keeps its own otherwise, and does not look at it
 // for certificates of a public CA.
-func (p Provider) thumbprintStep(id *string, have *providerState) []step {
+func (p Provider) thumbprintStep(arn string, have *providerState) []step {
 	want, is := lower(p.Thumbprints), lower(have.thumbprints)
 	gone, added := minus(is, want), minus(want, is)
 	if len(want) == 0 || len(gone)+len(added) == 0 {
 		return nil
 	}
-	s := step{in: &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: id, ThumbprintList: unique(p.Thumbprints)}}
+	s := step{
+		in: &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: aws.String(arn),
+			ThumbprintList: unique(p.Thumbprints)},
+		line: "Thumbprints of Identity Provider with ARN " + arn + " updated",
+	}
 	for _, t := range gone {
 		s.diff = append(s.diff, "- thumbprint "+t)
 	}
@@ -180,35 +220,81 @@ func (p Provider) thumbprintStep(id *string, have *providerState) []step {
 	return []step{s}
 }
 
-// notOurs refuses what bears no tag of ours, and says whose it is if its tags do.
-func notOurs(what string, o Owner, tags map[string]string) error {
-	if others := otherOwners(tags); others != "" {
-		return fmt.Errorf("%s belongs to %s, and does not bear the tag %s: use another name, or take it over with --adopt", what, others, o)
+// How a refusal goes on, by what the command can do about it.
+const (
+	orAdopt  = "take it over with --adopt, or use another name"
+	notByUs  = "only what bears that tag is deleted; see to the rest with the AWS CLI"
+	theOther = "use another name, or take it over with --adopt"
+)
+
+// notOurs refuses what bears no tag of ours, and says whose it is if its tags do. An empty remedy offers to adopt it.
+func notOurs(what string, o Owner, tags map[string]string, remedy string) error {
+	value, is := tags[o.key]
+	switch others := otherOwners(tags); {
+	case is && value != ownedValue:
+		return fmt.Errorf("%s bears the tag %s=%s and not %s, which says that it is not this one's own: %s", what, o.key, value, o,
+			cmp.Or(remedy, orAdopt))
+	case others != "":
+		return fmt.Errorf("%s belongs to %s, and does not bear the tag %s: %s", what, others, o, cmp.Or(remedy, theOther))
 	}
-	return fmt.Errorf("%s does not bear the tag %s, so something else made it: take it over with --adopt, or use another name", what, o)
+	return fmt.Errorf("%s does not bear the tag %s, so something else made it: %s", what, o, cmp.Or(remedy, orAdopt))
 }
 
-// ownedProviders lists the ARNs of the owner's providers. One whose tags may not be read is somebody else's.
-func (c *Client) ownedProviders(ctx context.Context, o Owner) ([]string, error) {
-	list, err := ask(ctx, c.iam.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
+// ownedProviders lists the ARNs of the owner's providers, and those whose tags may not be read: they are taken for
+// somebody else's.
+func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, unread []string, err error) {
+	list, err := ask(ctx, c, c.iam.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	arns, err := each(list.OpenIDConnectProviderList, func(p types.OpenIDConnectProviderListEntry) (string, error) {
-		tags, err := c.providerTags(ctx, aws.ToString(p.Arn))
-		if isMissing(err) || isDenied(err) || err == nil && !o.Owns(tags) {
-			return "", nil
+	var arns []string
+	for _, p := range list.OpenIDConnectProviderList {
+		arns = append(arns, aws.ToString(p.Arn))
+	}
+	return sortOut(arns, o, func(arn string) (map[string]string, error) { return c.providerTags(ctx, arn) })
+}
+
+// sortOut picks what is the owner's by its tags.
+func sortOut(things []string, o Owner, tagsOf func(string) (map[string]string, error)) (owned, unread []string, err error) {
+	type found struct{ ours, denied bool }
+	all, err := each(things, func(thing string) (found, error) {
+		tags, err := tagsOf(thing)
+		switch {
+		case isDenied(err):
+			return found{denied: true}, nil
+		case isMissing(err):
+			return found{}, nil
 		}
-		return aws.ToString(p.Arn), err
+		return found{ours: o.Owns(tags)}, err
 	})
-	return slices.DeleteFunc(arns, func(arn string) bool { return arn == "" }), err
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, f := range all {
+		switch {
+		case f.denied:
+			unread = append(unread, things[i])
+		case f.ours:
+			owned = append(owned, things[i])
+		}
+	}
+	return owned, unread, nil
+}
+
+// unreadNotes say what stays because nobody may see whose it is.
+func unreadNotes(thing string, names []string) []string {
+	var out []string
+	for _, n := range names {
+		out = append(out, fmt.Sprintf("%s %s stays: the caller may not read its tags, so that it is unknown whose it is", thing, n))
+	}
+	return out
 }
 
 func (c *Client) providerTags(ctx context.Context, arn string) (map[string]string, error) {
 	in := &iam.ListOpenIDConnectProviderTagsInput{OpenIDConnectProviderArn: aws.String(arn)}
 	var all []types.Tag
 	for {
-		out, err := ask(ctx, c.iam.ListOpenIDConnectProviderTags, in)
+		out, err := ask(ctx, c, c.iam.ListOpenIDConnectProviderTags, in)
 		if err != nil {
 			return nil, err
 		}

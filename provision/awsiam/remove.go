@@ -2,6 +2,7 @@ package awsiam
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -14,10 +15,32 @@ import (
 	"github.com/keypost/keypost/provision"
 )
 
-// Deletion says what to take away of what keypost or ccoctl made under a name.
+// Deletion says what to take away of what keypost or ccoctl made under a name. Roles are deleted only as a part of the
+// whole installation: those that bear its tag.
 type Deletion struct {
 	Name      string
-	IssuerURL string // only this issuer's provider and its statements (and the roles left without any); empty for all
+	IssuerURL string // only this issuer's provider, and its statements in the trust policies of roles of ours; empty for all
+	Strand    bool   // with IssuerURL: also where a role trusts nobody else, and stays with nobody who may assume it
+}
+
+// StrandedError refuses to take an issuer away while there are roles that trust nobody else.
+type StrandedError struct {
+	IssuerURL string
+	Roles     []string
+}
+
+func (e *StrandedError) Error() string {
+	return fmt.Sprintf("%s %s nobody but %s, so that nobody could assume %s any more: %s; nothing was changed",
+		counted(len(e.Roles), "role"), map[bool]string{true: "trusts", false: "trust"}[len(e.Roles) == 1], e.IssuerURL,
+		map[bool]string{true: "it", false: "them"}[len(e.Roles) == 1], strings.Join(e.Roles, ", "))
+}
+
+// counted is a number with its noun.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // listed is a role as ListRoles shows it: with its trust policy, without its tags.
@@ -30,7 +53,7 @@ func (c *Client) listRoles(ctx context.Context) ([]listed, error) {
 	in := &iam.ListRolesInput{MaxItems: aws.Int32(1000)}
 	var roles []listed
 	for {
-		out, err := ask(ctx, c.iam.ListRoles, in)
+		out, err := ask(ctx, c, c.iam.ListRoles, in)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +71,7 @@ func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, 
 	in := &iam.ListRoleTagsInput{RoleName: aws.String(name)}
 	var all []types.Tag
 	for {
-		out, err := ask(ctx, c.iam.ListRoleTags, in)
+		out, err := ask(ctx, c, c.iam.ListRoleTags, in)
 		if isMissing(err) {
 			return nil, nil
 		}
@@ -64,22 +87,23 @@ func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, 
 }
 
 // ownedRoles picks a cluster's roles. Their names begin with the cluster's, so the tags of only a few are read: GetRole
-// on every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it.
-func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) ([]string, error) {
+// on every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it. A role whose
+// tags may not be read is left alone, and noted.
+func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (owned, notes []string, err error) {
 	var named []string
 	for _, r := range roles {
 		if strings.HasPrefix(r.name, cut(name+"-")) {
 			named = append(named, r.name)
 		}
 	}
-	owned, err := each(named, func(role string) (string, error) {
+	owned, unread, err := sortOut(named, OwnedBy(name), func(role string) (map[string]string, error) {
 		tags, err := c.roleTags(ctx, role)
-		if !OwnedBy(name).Owns(tags) || OwnedByKeypost().Owns(tags) {
-			return "", err
+		if OwnedByKeypost().Owns(tags) {
+			return nil, err
 		}
-		return role, err
+		return tags, err
 	})
-	return slices.DeleteFunc(owned, func(s string) bool { return s == "" }), err
+	return owned, unreadNotes(roleThing, unread), err
 }
 
 // PlanPrune deletes the roles of a cluster that are not in keep.
@@ -88,12 +112,12 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (pro
 	if err != nil {
 		return provision.Plan{}, err
 	}
-	owned, err := c.ownedRoles(ctx, name, roles)
+	owned, notes, err := c.ownedRoles(ctx, name, roles)
 	if err != nil {
 		return provision.Plan{}, err
 	}
 	stage, err := c.deleteRoles(ctx, minus(owned, keep))
-	return planOf(nil, stage), err
+	return planOf(notes, stage), err
 }
 
 // PlanDelete deletes what d names: roles first, then providers.
@@ -103,13 +127,13 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (provisi
 		return provision.Plan{}, err
 	}
 	if d.IssuerURL != "" {
-		return c.planDeleteIssuer(ctx, a.ProviderARN(d.IssuerURL), d.Name, roles)
+		return c.planDeleteIssuer(ctx, Trust{ProviderARN: a.ProviderARN(d.IssuerURL), Issuer: d.IssuerURL}, d, roles)
 	}
-	owned, err := c.ownedRoles(ctx, d.Name, roles)
+	owned, notes, err := c.ownedRoles(ctx, d.Name, roles)
 	if err != nil {
 		return provision.Plan{}, err
 	}
-	providers, err := c.ownedProviders(ctx, OwnedBy(d.Name))
+	providers, unread, err := c.ownedProviders(ctx, OwnedBy(d.Name))
 	if err != nil {
 		return provision.Plan{}, err
 	}
@@ -121,7 +145,8 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (provisi
 	for _, arn := range providers {
 		last = append(last, c.deleteProvider(arn, OwnedBy(d.Name))...)
 	}
-	return planOf(leftBehind(roles, owned, providers), stage, last), nil
+	notes = slices.Concat(notes, unreadNotes(providerThing, unread), leftBehind(roles, owned, providers))
+	return planOf(notes, stage, last), nil
 }
 
 // leftBehind notes the roles that stay and trust a provider that goes.
@@ -137,15 +162,29 @@ func leftBehind(roles []listed, gone, providers []string) []string {
 	return notes
 }
 
-// trusts tells whether a role's trust policy names a provider in any statement.
+// trusts reports whether a role's trust policy names a provider as a principal in any statement.
 func (l listed) trusts(arn string) (bool, error) {
+	d, err := l.policy(arn)
+	if err != nil || d == nil {
+		return false, err
+	}
+	return d.names(arn)
+}
+
+// policy is a role's trust policy; nil for one of a form that we do not know and that does not contain the text.
+func (l listed) policy(text string) (*document, error) {
 	d, err := parseDocument(l.trust)
-	if plain, e := url.PathUnescape(l.trust); err != nil && e == nil && !strings.Contains(plain, arn) {
-		return false, nil // somebody else's, in a form that we do not know
+	if plain, e := url.PathUnescape(l.trust); err != nil && e == nil && !strings.Contains(plain, text) {
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("trust policy of role %s: %w", l.name, err)
+		return nil, fmt.Errorf("trust policy of role %s: %w", l.name, err)
 	}
+	return &d, nil
+}
+
+// names reports whether a provider is a principal in any statement.
+func (d document) names(arn string) (bool, error) {
 	for _, raw := range d.Statement {
 		s, err := parseStatement(raw)
 		if err != nil {
@@ -158,10 +197,15 @@ func (l listed) trusts(arn string) (bool, error) {
 	return false, nil
 }
 
+// concerns reports whether any statement speaks of an issuer, as a principal or otherwise.
+func (d document) concerns(t Trust) bool {
+	return slices.ContainsFunc(d.Statement, func(raw json.RawMessage) bool { return mentions(raw, t, Trust{}) })
+}
+
 func (c *Client) deleteProvider(arn string, o Owner) provision.Stage {
 	s := step{
 		in:   &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)},
-		done: []string{fmt.Sprintf("Identity Provider with ARN %s deleted", arn)},
+		line: fmt.Sprintf("Identity Provider with ARN %s deleted", arn),
 	}
 	action := provision.Action{Verb: provision.Delete, Thing: providerThing, Name: arn}
 	return c.action(action, []step{s}, func(ctx context.Context) ([]step, error) {
@@ -170,7 +214,7 @@ func (c *Client) deleteProvider(arn string, o Owner) provision.Stage {
 			return nil, err
 		}
 		if !o.zero() && !o.Owns(have.tags) {
-			return nil, notOurs(providerThing+" "+arn, o, have.tags)
+			return nil, notOurs(providerThing+" "+arn, o, have.tags, notByUs)
 		}
 		return []step{s}, nil
 	})
@@ -182,9 +226,28 @@ func (c *Client) deleteRoles(ctx context.Context, names []string) (provision.Sta
 }
 
 func (c *Client) deleteRole(ctx context.Context, name string) (provision.Stage, error) {
+	if err := c.checkProfiles(ctx, name); err != nil {
+		return nil, err
+	}
 	read := func(ctx context.Context) ([]step, error) { return c.removalSteps(ctx, name) }
 	steps, err := read(ctx)
 	return c.action(provision.Action{Verb: provision.Delete, Thing: roleThing, Name: name}, steps, read), err
+}
+
+// checkProfiles refuses a role that is in an instance profile: IAM deletes none such, and only whoever put it there
+// knows what runs with it. Where this may not be asked, IAM's own refusal says it.
+func (c *Client) checkProfiles(ctx context.Context, role string) error {
+	in := &iam.ListInstanceProfilesForRoleInput{RoleName: aws.String(role)}
+	out, err := ask(ctx, c, c.iam.ListInstanceProfilesForRole, in)
+	if isDenied(err) || isMissing(err) {
+		return nil
+	}
+	if err != nil || len(out.InstanceProfiles) == 0 {
+		return err
+	}
+	profile := aws.ToString(out.InstanceProfiles[0].InstanceProfileName)
+	return fmt.Errorf("role %s is in the instance profile %s, and IAM deletes no such role; take it out first: "+
+		"aws iam remove-role-from-instance-profile --instance-profile-name %s --role-name %s", role, profile, profile, role)
 }
 
 // removalSteps empties a role and deletes it: IAM deletes none that has policies. A role that is not there takes none.
@@ -201,28 +264,36 @@ func (c *Client) removalSteps(ctx context.Context, name string) ([]step, error) 
 		return nil, err
 	}
 	var steps []step
-	role := aws.String(name)
 	for _, p := range inline {
-		steps = append(steps, step{
-			in:   &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: aws.String(p)},
-			diff: []string{"- inline policy " + p},
-			done: []string{fmt.Sprintf("Policy %s associated with IAM Role %s deleted", p, name)},
-		})
+		steps = append(steps, deletePolicyStep(name, p))
 	}
 	for _, arn := range attached {
-		steps = append(steps, step{
-			in:   &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: aws.String(arn)},
-			diff: []string{"- managed policy " + arn},
-		})
+		steps = append(steps, detachStep(name, arn))
 	}
-	return append(steps, step{in: &iam.DeleteRoleInput{RoleName: role}, done: []string{fmt.Sprintf("IAM Role %s deleted", name)}}), nil
+	return append(steps, step{in: &iam.DeleteRoleInput{RoleName: aws.String(name)}, line: fmt.Sprintf("IAM Role %s deleted", name)}), nil
+}
+
+func deletePolicyStep(role, policy string) step {
+	return step{
+		in:   &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(policy)},
+		diff: []string{"- inline policy " + policy},
+		line: fmt.Sprintf("Policy %s associated with IAM Role %s deleted", policy, role),
+	}
+}
+
+func detachStep(role, arn string) step {
+	return step{
+		in:   &iam.DetachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String(arn)},
+		diff: []string{"- managed policy " + arn},
+		line: fmt.Sprintf("Policy %s detached from IAM Role %s", arn, role),
+	}
 }
 
 func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, error) {
 	in := &iam.ListRolePoliciesInput{RoleName: aws.String(name)}
 	var names []string
 	for {
-		out, err := ask(ctx, c.iam.ListRolePolicies, in)
+		out, err := ask(ctx, c, c.iam.ListRolePolicies, in)
 		if err != nil {
 			return nil, err
 		}
@@ -234,36 +305,49 @@ func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, err
 	}
 }
 
-// planDeleteIssuer takes one issuer's statements and provider away. Roles of others keep their statement.
-func (c *Client) planDeleteIssuer(ctx context.Context, arn, name string, roles []listed) (provision.Plan, error) {
-	provider, err := c.readProvider(ctx, arn)
+// planDeleteIssuer takes one issuer's statements and provider away. Roles stay, whatever is left of their trust.
+func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, roles []listed) (provision.Plan, error) {
+	owner := OwnedBy(d.Name)
+	provider, err := c.readProvider(ctx, t.ProviderARN)
 	if err != nil {
 		return provision.Plan{}, err
 	}
 	var last provision.Stage
 	if provider != nil {
-		if !OwnedBy(name).Owns(provider.tags) {
-			return provision.Plan{}, notOurs(providerThing+" "+arn, OwnedBy(name), provider.tags)
+		if !owner.Owns(provider.tags) {
+			return provision.Plan{}, notOurs(providerThing+" "+t.ProviderARN, owner, provider.tags, notByUs)
 		}
-		last = c.deleteProvider(arn, OwnedBy(name))
+		last = c.deleteProvider(t.ProviderARN, owner)
 	}
-	bearers, err := c.bearers(ctx, arn, name, roles)
+	bearers, err := c.bearers(ctx, t, d.Name, roles)
 	if err != nil {
 		return provision.Plan{}, err
 	}
-	var notes []string
+	var notes, stranded []string
 	var stage provision.Stage
 	for _, b := range bearers {
-		actions, more, err := c.withdraw(ctx, b, arn)
+		alone, err := b.trustsOnly(t)
+		if err != nil {
+			return provision.Plan{}, err
+		}
+		if alone {
+			stranded = append(stranded, b.String())
+			notes = append(notes, fmt.Sprintf("role %s stays, and trusts %s in vain from then on: nobody may assume it", b, t.ProviderARN))
+			continue
+		}
+		actions, more, err := c.withdraw(b, t)
 		if err != nil {
 			return provision.Plan{}, err
 		}
 		stage, notes = append(stage, actions...), append(notes, more...)
 	}
+	if len(stranded) > 0 && provider != nil && !d.Strand {
+		return provision.Plan{}, &StrandedError{d.IssuerURL, stranded}
+	}
 	return planOf(notes, stage, last), nil
 }
 
-// bearer is a role whose trust policy names a provider.
+// bearer is a role whose trust policy concerns an issuer.
 type bearer struct {
 	name  string
 	trust document
@@ -271,51 +355,69 @@ type bearer struct {
 	whose string
 }
 
-func (c *Client) bearers(ctx context.Context, arn, name string, roles []listed) ([]bearer, error) {
-	var naming []listed
+// trustsOnly reports whether a role names an issuer's provider and, without that, lets nobody in.
+func (b bearer) trustsOnly(t Trust) (bool, error) {
+	named, err := b.trust.names(t.ProviderARN)
+	if err != nil || !named {
+		return false, err
+	}
+	rest, _, err := b.trust.without(t.ProviderARN)
+	if err != nil {
+		return false, err
+	}
+	for _, raw := range rest.Statement {
+		if s, err := parseStatement(raw); err != nil || s.Effect == "Allow" {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (c *Client) bearers(ctx context.Context, t Trust, name string, roles []listed) ([]bearer, error) {
+	var found []bearer
 	for _, r := range roles {
-		trusted, err := r.trusts(arn)
+		d, err := r.policy(hostPath(t.Issuer))
 		if err != nil {
 			return nil, err
 		}
-		if trusted {
-			naming = append(naming, r)
+		if d != nil && d.concerns(t) {
+			found = append(found, bearer{name: r.name, trust: *d})
 		}
 	}
-	return each(naming, func(r listed) (bearer, error) {
-		d, err := parseDocument(r.trust)
-		if err != nil {
-			return bearer{}, err
+	return each(found, func(b bearer) (bearer, error) {
+		tags, err := c.roleTags(ctx, b.name)
+		if isDenied(err) {
+			b.whose = "unknown owner: the caller may not read its tags"
+			return b, nil
 		}
-		tags, err := c.roleTags(ctx, r.name)
-		return bearer{name: r.name, trust: d, ours: OwnedBy(name).Owns(tags) || OwnedByKeypost().Owns(tags), whose: otherOwners(tags)}, err
+		b.ours, b.whose = OwnedBy(name).Owns(tags) || OwnedByKeypost().Owns(tags), otherOwners(tags)
+		return b, err
 	})
 }
 
-// withdraw takes a provider's statements out of a role's trust policy. IAM refuses a policy without statements, so a
-// role of ours goes with its last one.
-func (c *Client) withdraw(ctx context.Context, b bearer, arn string) (provision.Stage, []string, error) {
+// withdraw takes a provider out of a role's trust policy. IAM refuses a policy without statements: a role that has
+// no other stays as it is.
+func (c *Client) withdraw(b bearer, t Trust) (provision.Stage, []string, error) {
 	if !b.ours {
-		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and trusts %s in vain from then on", b.name, arn)}, nil
+		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and trusts %s in vain from then on", b, t.ProviderARN)}, nil
 	}
-	rest, diff, err := b.trust.without(arn)
+	rest, diff, err := b.trust.without(t.ProviderARN)
 	if err != nil {
 		return nil, nil, err
 	}
 	var notes []string
-	if left, err := (listed{b.name, rest.String()}).trusts(arn); err == nil && left {
-		notes = append(notes, fmt.Sprintf("role %s keeps a statement that names %s and is not ours", b.name, arn))
+	if rest.concerns(t) {
+		notes = append(notes, fmt.Sprintf("role %s keeps a statement that speaks of %s and does not name it as a principal", b, t.Issuer))
 	}
 	if len(diff) == 0 {
 		return nil, notes, nil
 	}
 	if len(rest.Statement) == 0 {
-		stage, err := c.deleteRole(ctx, b.name)
-		return stage, notes, err
+		return nil, nil, fmt.Errorf("role %s trusts nobody but %s", b, t.ProviderARN)
 	}
 	action := provision.Action{Verb: provision.Update, Thing: roleThing, Name: b.name}
-	return c.action(action, []step{{in: trustInput(b.name, rest.String()), diff: diff}}, func(ctx context.Context) ([]step, error) {
-		return c.withdrawalSteps(ctx, b.name, arn)
+	return c.action(action, []step{trustStep(b.name, rest.String(), diff)}, func(ctx context.Context) ([]step, error) {
+		return c.withdrawalSteps(ctx, b.name, t.ProviderARN)
 	}), notes, nil
 }
 
@@ -331,9 +433,13 @@ func (c *Client) withdrawalSteps(ctx context.Context, name, arn string) ([]step,
 	if len(rest.Statement) == 0 {
 		return nil, fmt.Errorf("its trust policy has changed meanwhile and names nobody else now; make the plan again")
 	}
-	return []step{{in: trustInput(name, rest.String()), diff: diff}}, nil
+	return []step{trustStep(name, rest.String(), diff)}, nil
 }
 
-func trustInput(name, text string) *iam.UpdateAssumeRolePolicyInput {
-	return &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(name), PolicyDocument: aws.String(text)}
+func trustStep(role, text string, diff []string) step {
+	return step{
+		in:   &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(text)},
+		diff: diff,
+		line: "Trust policy of Role " + role + " updated",
+	}
 }

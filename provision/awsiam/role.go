@@ -2,10 +2,13 @@ package awsiam
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision"
 )
@@ -24,6 +27,10 @@ type Role struct {
 	Owner           Owner
 	Tags            map[string]string // beside the owner's
 	Adopt           bool              // takes over a role without the owner's tag
+
+	Exact   bool // Policy and ManagedPolicies are all that it should have; what else there is, is said
+	Tighten bool // with Exact: and taken away
+	Keep    bool // takes no permission away, not even one that Policy lacks: for the time of an upgrade
 }
 
 // Trust is what a role's own trust statement is made of, beside its subjects.
@@ -31,7 +38,9 @@ type Trust struct {
 	ProviderARN string
 	Issuer      string // URL
 	Audiences   []string
-	MaxLength   int // characters a trust policy may have; zero for 2,048, more once the account's quota L-C07B4B0D is raised
+	Usual       bool // nobody asked for these Audiences: a role that asks for others already keeps them
+	Port        bool // the issuer's URL may have a port: an emulator of AWS takes it
+	MaxLength   int  // characters a trust policy may have; zero for 2,048, more once the account's quota L-C07B4B0D is raised
 }
 
 // roleNameLimit is IAM's, in characters.
@@ -52,12 +61,13 @@ type roleState struct {
 	tags                       map[string]string
 	trust                      document
 	policy                     *document // the inline one under the role's name
-	attached                   []string  // read only when managed policies are asked for
+	inline                     []string  // names of the inline policies; read only for an exact role
+	attached                   []string  // read only for an exact role, or when managed policies are asked for
 }
 
 // readRole is nil for a role that is not there.
 func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
-	out, err := ask(ctx, c.iam.GetRole, &iam.GetRoleInput{RoleName: aws.String(r.Name)})
+	out, err := ask(ctx, c, c.iam.GetRole, &iam.GetRoleInput{RoleName: aws.String(r.Name)})
 	if isMissing(err) {
 		return nil, nil
 	}
@@ -74,21 +84,30 @@ func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
 	if have.trust, err = parseDocument(aws.ToString(out.Role.AssumeRolePolicyDocument)); err != nil {
 		return nil, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
+	return have, c.readPolicies(ctx, r, have)
+}
+
+func (c *Client) readPolicies(ctx context.Context, r Role, have *roleState) (err error) {
 	if r.Policy != nil {
 		if have.policy, err = c.readPolicy(ctx, r.Name); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if len(r.ManagedPolicies) > 0 {
+	if r.Exact {
+		if have.inline, err = c.inlinePolicies(ctx, r.Name); err != nil && !isMissing(err) {
+			return err
+		}
+	}
+	if r.Exact || len(r.ManagedPolicies) > 0 {
 		if have.attached, err = c.attached(ctx, r.Name); err != nil && !isMissing(err) {
-			return nil, err
+			return err
 		}
 	}
-	return have, nil
+	return nil
 }
 
 func (c *Client) readPolicy(ctx context.Context, name string) (*document, error) {
-	out, err := ask(ctx, c.iam.GetRolePolicy, &iam.GetRolePolicyInput{RoleName: aws.String(name), PolicyName: aws.String(name)})
+	out, err := ask(ctx, c, c.iam.GetRolePolicy, &iam.GetRolePolicyInput{RoleName: aws.String(name), PolicyName: aws.String(name)})
 	if isMissing(err) {
 		return nil, nil
 	}
@@ -106,7 +125,7 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 	in := &iam.ListAttachedRolePoliciesInput{RoleName: aws.String(name)}
 	var arns []string
 	for {
-		out, err := ask(ctx, c.iam.ListAttachedRolePolicies, in)
+		out, err := ask(ctx, c, c.iam.ListAttachedRolePolicies, in)
 		if err != nil {
 			return nil, err
 		}
@@ -120,8 +139,8 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 	}
 }
 
-// PlanRoles leads to these roles. It makes at most two calls for a role that is as it should be (one more if managed
-// policies are asked for). Permissions that a role loses are noted first and go in the last stage, after all
+// PlanRoles leads to these roles. It makes at most two calls for a role that is as it should be, and two more for an
+// exact one. Permissions that a role loses are noted first and go in the last stage, after all
 // that come, so that a cluster in the midst of an upgrade lacks none.
 func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (provision.Plan, error) {
 	plans, err := each(roles, func(r Role) (rolePlan, error) { return c.planRole(ctx, t, r) })
@@ -134,17 +153,20 @@ func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (provisio
 // rolePlan is one role's part in the plan.
 type rolePlan struct {
 	lost, notes  []string
+	extra        []string
 	first, later provision.Stage
 }
 
 func joinRolePlans(plans []rolePlan) provision.Plan {
-	var lost, notes []string
+	var lost, notes, extra []string
 	var first, later provision.Stage
 	for _, p := range plans {
-		lost, notes = append(lost, p.lost...), append(notes, p.notes...)
+		lost, notes, extra = append(lost, p.lost...), append(notes, p.notes...), append(extra, p.extra...)
 		first, later = append(first, p.first...), append(later, p.later...)
 	}
-	return planOf(append(lost, notes...), first, later)
+	plan := planOf(append(lost, notes...), first, later)
+	plan.Extra = extra
+	return plan
 }
 
 func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error) {
@@ -156,7 +178,7 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 	if err != nil {
 		return rolePlan{}, err
 	}
-	p := rolePlan{lost: d.lost, notes: d.notes}
+	p := rolePlan{lost: d.lost, notes: d.notes, extra: d.extra}
 	verb := provision.Update
 	if have == nil {
 		verb = provision.Create
@@ -169,10 +191,10 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 		return r.decide(t, have)
 	}
 	action := provision.Action{Verb: verb, Thing: roleThing, Name: r.Name}
-	p.first = c.action(action, d.first, func(ctx context.Context) ([]step, error) {
+	p.first = orFound(c.action(action, d.first, func(ctx context.Context) ([]step, error) {
 		d, err := reread(ctx)
 		return d.first, err
-	})
+	}), "Existing role "+r.Name+" found")
 	action.Verb = provision.Update
 	p.later = c.action(action, d.later, func(ctx context.Context) ([]step, error) {
 		d, err := reread(ctx)
@@ -185,6 +207,7 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 type decision struct {
 	first, later []step   // later: what takes permissions away
 	lost, notes  []string // lost: a line for each permission that later takes away
+	extra        []string // what the role has beyond what is wanted, and keeps
 }
 
 // decide compares. The error says that the role is somebody else's, or cannot be made to fit.
@@ -193,9 +216,10 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 		return r.create(t)
 	}
 	if !r.Owner.Owns(have.tags) && !r.Adopt {
-		return decision{}, notOurs(roleThing+" "+r.Name, r.Owner, have.tags)
+		return decision{}, notOurs(roleThing+" "+r.Name, r.Owner, have.tags, "")
 	}
-	if a, _, ok := splitARN(t.ProviderARN); ok && have.arn != a.RoleARN(r.Name) {
+	a, _, ok := splitARN(t.ProviderARN)
+	if ok && have.arn != a.RoleARN(r.Name) {
 		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be told %s: "+
 			"keypost's roles have no path and exactly this name", roleThing, r.Name, have.arn, a.RoleARN(r.Name))
 	}
@@ -205,14 +229,41 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 			have.boundary))
 	}
 	d.first = r.attributeSteps(have)
-	if err := d.addTrust(t, r, have); err != nil {
+	if err := d.addTrust(t, a, r, have); err != nil {
 		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
 	if err := d.addPolicy(r, have); err != nil {
 		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
 	}
 	d.first = append(d.first, r.attachSteps(have.attached)...)
+	d.addExtra(r, have)
 	return d, nil
+}
+
+// addExtra says which policies a role has beyond what is wanted, or takes them away: in the last stage, with whatever
+// else takes permissions away.
+func (d *decision) addExtra(r Role, have *roleState) {
+	if !r.Exact {
+		return
+	}
+	var mine []string
+	if r.Policy != nil {
+		mine = []string{r.Name}
+	}
+	for _, p := range minus(have.inline, mine) {
+		if r.Tighten {
+			d.later = append(d.later, deletePolicyStep(r.Name, p))
+			continue
+		}
+		d.extra = append(d.extra, fmt.Sprintf("role %s has the inline policy %s, which nobody asked for; --tighten takes it away", r.Name, p))
+	}
+	for _, arn := range minus(have.attached, r.ManagedPolicies) {
+		if r.Tighten {
+			d.later = append(d.later, detachStep(r.Name, arn))
+			continue
+		}
+		d.extra = append(d.extra, fmt.Sprintf("role %s has the managed policy %s, which nobody asked for; --tighten takes it away", r.Name, arn))
+	}
 }
 
 func (r Role) create(t Trust) (decision, error) {
@@ -222,7 +273,7 @@ func (r Role) create(t Trust) (decision, error) {
 		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
 	in := &iam.CreateRoleInput{RoleName: aws.String(r.Name), AssumeRolePolicyDocument: aws.String(trust), Tags: r.Owner.tags(r.Tags)}
-	s := step{in: in, done: []string{fmt.Sprintf("Role %s created", a.RoleARN(r.Name))}}
+	s := step{in: in, line: fmt.Sprintf("Role %s created", a.RoleARN(r.Name))}
 	if r.Description != "" {
 		in.Description = aws.String(r.Description)
 	}
@@ -261,21 +312,31 @@ func (r Role) attributeSteps(have *roleState) []step {
 	var steps []step
 	name := aws.String(r.Name)
 	if missing, diff := tagDifference(have.tags, r.Owner.tags(r.Tags)); len(missing) > 0 {
-		steps = append(steps, step{in: &iam.TagRoleInput{RoleName: name, Tags: missing}, diff: diff})
+		steps = append(steps, tagRoleStep(r.Name, missing, diff))
 	}
 	if r.Boundary != "" && r.Boundary != have.boundary {
 		steps = append(steps, step{
 			in:   &iam.PutRolePermissionsBoundaryInput{RoleName: name, PermissionsBoundary: aws.String(r.Boundary)},
 			diff: replaced("permissions boundary ", have.boundary, r.Boundary),
+			line: fmt.Sprintf("Permissions boundary of Role %s set to %s", r.Name, r.Boundary),
 		})
 	}
 	if r.Description != "" && r.Description != have.description {
 		steps = append(steps, step{ // without the duration, UpdateRole sets it back to an hour
 			in:   &iam.UpdateRoleInput{RoleName: name, Description: aws.String(r.Description), MaxSessionDuration: have.maxSession},
 			diff: replaced("description ", have.description, r.Description),
+			line: "Description of Role " + r.Name + " updated",
 		})
 	}
 	return steps
+}
+
+func tagRoleStep(role string, tags []types.Tag, diff []string) step {
+	return step{
+		in:   &iam.TagRoleInput{RoleName: aws.String(role), Tags: tags},
+		diff: diff,
+		line: fmt.Sprintf("Role %s tagged %s", role, tagLine(tags)),
+	}
 }
 
 func replaced(what, was, is string) []string {
@@ -285,14 +346,19 @@ func replaced(what, was, is string) []string {
 	return []string{"- " + what + was, "+ " + what + is}
 }
 
-func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
+func (d *decision) addTrust(t Trust, a Account, r Role, have *roleState) error {
 	sp, err := have.trust.split(t.ProviderARN)
 	if err != nil {
 		return err
 	}
-	for _, other := range sp.others() {
+	issuers, extra := sp.others(a)
+	for _, other := range issuers {
 		d.notes = append(d.notes, fmt.Sprintf("role %s has a statement for %s too, which stays", r.Name, other))
 	}
+	for _, line := range extra {
+		d.extra = append(d.extra, fmt.Sprintf("role %s has a statement in its trust policy that nobody asked for, and that stays: %s", r.Name, line))
+	}
+	t.Audiences = d.keepAudiences(t, r, sp.audiences(t))
 	want, diff, err := have.trust.with(t, r.Subjects)
 	if err != nil || len(diff) == 0 {
 		return err
@@ -301,8 +367,25 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 	if err != nil {
 		return err
 	}
-	d.first = append(d.first, step{in: trustInput(r.Name, text), diff: diff})
+	d.first = append(d.first, trustStep(r.Name, text, diff))
 	return nil
+}
+
+// keepAudiences decides for which audiences tokens are taken, and says what is lost or kept.
+func (d *decision) keepAudiences(t Trust, r Role, has []string) []string {
+	lost, added := minus(has, t.Audiences), minus(t.Audiences, has)
+	switch {
+	case len(has) == 0 || len(lost)+len(added) == 0:
+		return t.Audiences
+	case t.Usual:
+		d.notes = append(d.notes, fmt.Sprintf("role %s takes tokens for the audience %s; that stays, unless --client-id says otherwise",
+			r.Name, strings.Join(has, ", ")))
+		return has
+	}
+	for _, a := range lost {
+		d.notes = append(d.notes, fmt.Sprintf("role %s takes no tokens for the audience %s any more", r.Name, a))
+	}
+	return t.Audiences
 }
 
 // addPolicy puts additions first and removals later. When both are wanted and do not fit into one document, the whole
@@ -323,17 +406,38 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 	if err != nil {
 		return err
 	}
+	if r.Keep && len(ch.late.diff) > 0 {
+		return d.addOnly(r, ch)
+	}
 	for _, g := range ch.lost {
 		d.lost = append(d.lost, fmt.Sprintf("role %s loses a permission: %s", r.Name, g))
 	}
 	steps := []*[]step{&d.first, &d.later}
 	for i, w := range []write{ch.early, ch.late} {
 		if len(w.diff) > 0 {
-			s := step{in: putPolicy(r.Name, w.text), diff: w.diff, done: []string{"Updated Role policy for Role " + r.Name}}
-			*steps[i] = append(*steps[i], s)
+			*steps[i] = append(*steps[i], policyStep(r.Name, w))
 		}
 	}
 	return nil
+}
+
+// addOnly leaves out what takes permissions away.
+func (d *decision) addOnly(r Role, ch change) error {
+	if ch.whole {
+		return errors.New("what it needs more cannot be added without taking something away: both do not fit into one policy, " +
+			"or a Deny changes; run it without --keep-permissions")
+	}
+	for _, g := range ch.lost {
+		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that no request asks for: %s", r.Name, g))
+	}
+	if len(ch.early.diff) > 0 {
+		d.first = append(d.first, policyStep(r.Name, ch.early))
+	}
+	return nil
+}
+
+func policyStep(role string, w write) step {
+	return step{in: putPolicy(role, w.text), diff: w.diff, line: "Updated Role policy for Role " + role}
 }
 
 func putPolicy(name, text string) *iam.PutRolePolicyInput {
@@ -346,6 +450,7 @@ func (r Role) attachSteps(attached []string) []step {
 		steps = append(steps, step{
 			in:   &iam.AttachRolePolicyInput{RoleName: aws.String(r.Name), PolicyArn: aws.String(arn)},
 			diff: []string{"+ managed policy " + arn},
+			line: fmt.Sprintf("Policy %s attached to IAM Role %s", arn, r.Name),
 		})
 	}
 	return steps

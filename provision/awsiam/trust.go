@@ -1,7 +1,6 @@
 package awsiam
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,8 +8,14 @@ import (
 	"strings"
 )
 
+// How many characters a trust policy may have: as the account's quota L-C07B4B0D is, and the most to which it is raised
+// (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
 const (
-	trustLimit  = 2048  // characters, the account's quota L-C07B4B0D unless raised
+	TrustLength    = 2048
+	MaxTrustLength = 8192
+)
+
+const (
 	inlineLimit = 10240 // characters, no quota raises it
 	assumeRole  = "sts:AssumeRoleWithWebIdentity"
 )
@@ -19,7 +24,7 @@ func (t Trust) limit() int {
 	if t.MaxLength > 0 {
 		return t.MaxLength
 	}
-	return trustLimit
+	return TrustLength
 }
 
 // statement is our own: these subjects, with a token for one of these audiences. Without :aud, any token that the
@@ -47,19 +52,58 @@ func (t Trust) document(subjects []string) document {
 	return document{Version: policyVersion, Statement: []json.RawMessage{t.statement(subjects)}}
 }
 
-// isOurs tells whether a statement lets this provider's tokens in, and nobody else. A Deny, another action or a
+// isOurs reports whether a statement lets this provider's tokens in, and nobody else. A Deny, another action or a
 // second principal is somebody's own work: replacing it could let more in than they meant.
 func (s statement) isOurs(providerARN string) bool {
+	return s.isPlain() && len(s.Principal) == 1 && slices.Equal(s.Principal["Federated"], []string{providerARN})
+}
+
+// isPlain reports whether all that a statement does is to let web identity tokens in.
+func (s statement) isPlain() bool {
 	actions := s.Elements["Action"]
-	return s.Effect == "Allow" && len(s.Elements) == 1 && len(actions) == 1 && strings.EqualFold(actions[0], assumeRole) &&
-		len(s.Principal) == 1 && slices.Equal(s.Principal["Federated"], []string{providerARN})
+	return s.Effect == "Allow" && len(s.Elements) == 1 && len(actions) == 1 && strings.EqualFold(actions[0], assumeRole)
+}
+
+// isOtherIssuer reports whether a statement does for other issuers of the same account what ours does: their providers'
+// tokens, and of these only some subjects. A cluster that moves has such a statement, and so has a role of several
+// clusters.
+func (s statement) isOtherIssuer(a Account) bool {
+	own := a.ProviderARN("")
+	if !s.isPlain() || len(s.Principal) != 1 || len(s.Principal["Federated"]) == 0 {
+		return false
+	}
+	for _, arn := range s.Principal["Federated"] {
+		if !strings.HasPrefix(arn, own) {
+			return false
+		}
+	}
+	for _, operator := range []string{"StringEquals", "StringLike"} {
+		for key, values := range s.Condition[operator] {
+			if strings.HasSuffix(key, ":sub") && !slices.ContainsFunc(values, func(v string) bool { return strings.Trim(v, "*") == "" }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lets reports whether a statement lets tokens of a provider in.
+func (s statement) lets(providerARN string) bool {
+	if s.Effect != "Allow" || !slices.Contains(s.Principal["Federated"], providerARN) {
+		return false
+	}
+	takes := func(a string) bool { return matches(strings.ToLower(a), strings.ToLower(assumeRole)) }
+	if not := s.Elements["NotAction"]; not != nil {
+		return !slices.ContainsFunc(not, takes)
+	}
+	return slices.ContainsFunc(s.Elements["Action"], takes)
 }
 
 // split is a trust policy seen from one provider.
 type split struct {
 	ours    []statement
-	foreign []statement
-	rest    []json.RawMessage // the foreign ones as they are written
+	foreign []statement       // all others
+	rest    []json.RawMessage // these as they are written
 	at      int               // how many foreign ones stand before our first
 }
 
@@ -108,21 +152,65 @@ func (d document) with(t Trust, subjects []string) (document, []string, error) {
 	return d, diff, nil
 }
 
-// without takes our statements away. A document without any statement left is one that IAM refuses.
+// without takes a provider out of every statement that names it, whatever the statement's form: out of its principals,
+// and the statement with the last of them. A document without any statement left is one that IAM refuses.
 func (d document) without(providerARN string) (document, []string, error) {
-	sp, err := d.split(providerARN)
-	if err != nil {
-		return document{}, nil, err
+	var rest []json.RawMessage
+	var gone []statement
+	for _, raw := range d.Statement {
+		s, err := parseStatement(raw)
+		if err != nil {
+			return document{}, nil, err
+		}
+		if !slices.Contains(s.Principal["Federated"], providerARN) {
+			rest = append(rest, raw)
+			continue
+		}
+		left, err := withoutPrincipal(raw, s, providerARN)
+		if err != nil {
+			return document{}, nil, err
+		}
+		if left != nil {
+			rest = append(rest, left)
+		}
+		s.Principal = map[string][]string{"Federated": {providerARN}}
+		gone = append(gone, s)
 	}
-	d.Statement = sp.rest
-	return d, diffLines(trustLines(sp.ours), nil), nil
+	d.Statement = rest
+	return d, diffLines(trustLines(gone), nil), nil
 }
 
-// trustLines are what statements of a trust policy say, readable: who, and under which conditions each.
+// withoutPrincipal is a statement without one of its principals; nil if it was the only one.
+func withoutPrincipal(raw json.RawMessage, s statement, providerARN string) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return nil, err
+	}
+	left := map[string][]string{}
+	for kind, values := range s.Principal {
+		if kind == "Federated" {
+			values = minus(values, []string{providerARN})
+		}
+		if len(values) > 0 {
+			left[kind] = values
+		}
+	}
+	if len(left) == 0 {
+		return nil, nil
+	}
+	members["Principal"] = asJSON(left)
+	return asJSON(members), nil
+}
+
+// trustLines are what statements of a trust policy say, readable: whom they trust or deny, for what if not for a web
+// identity token alone, and under which conditions each.
 func trustLines(statements []statement) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range statements {
-		who := "trust " + strings.Join(s.principals(), ", ")
+		who := s.verb() + " " + strings.Join(s.principals(), ", ")
+		if what := s.actionLine(); what != "" {
+			who += " for " + what
+		}
 		out[who] = true
 		for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
 			for key, values := range s.Condition[operator] {
@@ -133,6 +221,24 @@ func trustLines(statements []statement) map[string]bool {
 		}
 	}
 	return out
+}
+
+func (s statement) verb() string {
+	if s.Effect == "Allow" {
+		return "trust"
+	}
+	return strings.ToLower(s.Effect)
+}
+
+// actionLine is empty for the action of our own statements.
+func (s statement) actionLine() string {
+	if actions := s.Elements["Action"]; len(actions) == 1 && strings.EqualFold(actions[0], assumeRole) {
+		return ""
+	}
+	if not := s.Elements["NotAction"]; not != nil {
+		return "all but " + plainly(not)
+	}
+	return plainly(s.Elements["Action"])
 }
 
 // diffLines lists what goes, then what comes.
@@ -147,88 +253,30 @@ func diffLines(was, is map[string]bool) []string {
 	return out
 }
 
-// others names whom else a trust policy lets in, or shuts out.
-func (sp split) others() []string {
-	var out []string
+// others sorts what else is in a trust policy: statements for other issuers of the account, and everything else, which
+// nobody asked for.
+func (sp split) others(a Account) (issuers, extra []string) {
 	for _, s := range sp.foreign {
-		out = append(out, strings.Join(s.principals(), ", "))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// moved rewrites a statement for From's provider into one for To's: the same subjects, the same conditions, under
-// To's name. Conditions on an audience stay what they are; where there is none, To's audiences are required.
-func moved(raw json.RawMessage, from, to Trust) (json.RawMessage, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, err
-	}
-	delete(members, "Sid") // unique within a policy
-	conditions := map[string]map[string]json.RawMessage{}
-	if c, ok := members["Condition"]; ok {
-		if err := json.Unmarshal(c, &conditions); err != nil {
-			return nil, err
-		}
-	}
-	aud := false
-	for operator, keys := range conditions {
-		renamed := make(map[string]json.RawMessage, len(keys))
-		for key, v := range keys {
-			if claim, ok := strings.CutPrefix(key, hostPath(from.Issuer)+":"); ok {
-				aud = aud || claim == "aud"
-				key = hostPath(to.Issuer) + ":" + claim
-			}
-			renamed[key] = v
-		}
-		conditions[operator] = renamed
-	}
-	if !aud && !denies(members["Effect"]) {
-		requireAudience(conditions, to)
-	}
-	members["Principal"] = asJSON(map[string]string{"Federated": to.ProviderARN})
-	members["Condition"] = asJSON(conditions)
-	return asJSON(members), nil
-}
-
-// denies: a Deny for tokens of one audience only would let the others in.
-func denies(effect json.RawMessage) bool { return string(bytes.TrimSpace(effect)) == `"Deny"` }
-
-func requireAudience(conditions map[string]map[string]json.RawMessage, to Trust) {
-	if conditions["StringEquals"] == nil {
-		conditions["StringEquals"] = map[string]json.RawMessage{}
-	}
-	conditions["StringEquals"][hostPath(to.Issuer)+":aud"] = asJSON(slices.Sorted(slices.Values(to.Audiences)))
-}
-
-// alongside gives d, for each statement that names From (also a Deny, also one with others beside From), the same for
-// To, unless it is there. Nothing goes.
-func (d document) alongside(from, to Trust) (document, []string, error) {
-	have, err := d.keys()
-	if err != nil {
-		return document{}, nil, err
-	}
-	var added []statement
-	for _, raw := range d.Statement {
-		s, err := parseStatement(raw)
-		if err != nil {
-			return document{}, nil, err
-		}
-		if !slices.Contains(s.Principal["Federated"], from.ProviderARN) {
+		who := strings.Join(s.principals(), ", ")
+		if s.isOtherIssuer(a) {
+			issuers = append(issuers, who)
 			continue
 		}
-		second, err := moved(raw, from, to)
-		if err != nil {
-			return document{}, nil, err
+		line := s.verb() + " " + who
+		if what := s.actionLine(); what != "" {
+			line += " for " + what
 		}
-		if s, err = parseStatement(second); err != nil {
-			return document{}, nil, err
-		}
-		if !have[s.key()] {
-			have[s.key()] = true
-			added = append(added, s)
-			d.Statement = append(slices.Clip(d.Statement), second)
-		}
+		extra = append(extra, line+s.conditionLine())
 	}
-	return d, diffLines(nil, trustLines(added)), nil
+	slices.Sort(issuers)
+	slices.Sort(extra)
+	return slices.Compact(issuers), slices.Compact(extra)
+}
+
+// audiences are those that our statement asks for; nil if there is no single one that does.
+func (sp split) audiences(t Trust) []string {
+	if len(sp.ours) != 1 {
+		return nil
+	}
+	return sp.ours[0].Condition["StringEquals"][hostPath(t.Issuer)+":aud"]
 }

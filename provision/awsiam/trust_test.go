@@ -83,9 +83,9 @@ func TestOnlyOurOwnStatementIsSet(t *testing.T) {
 	}
 }
 
-func TestOnlyOurOwnStatementIsTaken(t *testing.T) {
+func TestAllThatNamesAProviderIsTaken(t *testing.T) {
 	rest, diff, err := parsed(t, policyOf(denyStatement, ccoctlStatement, ourStatement, adminStatement)).without(oldARN)
-	if want := policyOf(denyStatement, ourStatement, adminStatement); err != nil || rest.String() != want || len(diff) != 2 {
+	if want := policyOf(ourStatement, adminStatement); err != nil || rest.String() != want || len(diff) != 4 {
 		t.Errorf("got %s, %q, %v", rest, diff, err)
 	}
 	if rest, diff, err := parsed(t, policyOf(ccoctlStatement)).without(oldARN); err != nil || len(rest.Statement) > 0 || len(diff) == 0 {
@@ -115,11 +115,11 @@ func TestASecondIssuerIsTrustedLikeTheFirst(t *testing.T) {
 				`"Principal":{"Federated":"`+newARN+`"}}`, moved)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, diff, err := parsed(t, tt.have).alongside(oldTrust(), newTrust())
-			if err != nil || got.String() != tt.want || (len(diff) == 0) != (tt.have == tt.want) {
+			got, diff, rest, err := parsed(t, tt.have).alongside(oldTrust(), newTrust())
+			if err != nil || len(rest) > 0 || got.String() != tt.want || (len(diff) == 0) != (tt.have == tt.want) {
 				t.Errorf("got\n%s\nwant\n%s\n%q, %v", got, tt.want, diff, err)
 			}
-			if again, diff, err := got.alongside(oldTrust(), newTrust()); err != nil || len(diff) > 0 || again.String() != got.String() {
+			if again, diff, _, err := got.alongside(oldTrust(), newTrust()); err != nil || len(diff) > 0 || again.String() != got.String() {
 				t.Errorf("a second time: %s, %q, %v", again, diff, err)
 			}
 		})
@@ -145,6 +145,119 @@ func TestStatementsOfOthersStayByteForByte(t *testing.T) {
 		taken, _, err := set.without(newARN)
 		if err != nil || taken.String() != policyOf(others...) || len(set.Statement) != len(others)+1 || d.String() != policyOf(have...) {
 			t.Fatalf("seed %d: %s\nbecame %s\nthen %s, %v", seed, d, set, taken, err)
+		}
+	}
+}
+
+// Whatever form a trust in the old issuer has, the second statement says the same of the new one, and taking the old one
+// away leaves nothing that names it; or it is named as what stops the move.
+func TestTrustOfAnyFormIsMovedWholeOrNamed(t *testing.T) {
+	const condition = `"Condition":{"StringEquals":{"old.example.com:sub":"s","old.example.com:aud":"a"}}`
+	allow := func(principal, action, condition string) string {
+		return `{"Effect":"Allow","Principal":` + principal + `,` + action + `,` + condition + `}`
+	}
+	const old, assume = `{"Federated":"` + oldARN + `"}`, `"Action":"sts:AssumeRoleWithWebIdentity"`
+	for _, tt := range []struct {
+		name, have string
+		want       []string // all of it in the second statement
+		left       string   // the first, once the old provider is taken out; empty for nothing
+		stuck      string
+	}{
+		{name: "a list of actions", have: allow(old, `"Action":["sts:AssumeRoleWithWebIdentity","sts:TagSession"]`, condition),
+			want: []string{`"Action":["sts:AssumeRoleWithWebIdentity","sts:TagSession"]`, `"new.example.com/a:sub":"s"`, `"new.example.com/a:aud":"a"`}},
+		{name: "an action with a wildcard", have: allow(old, `"Action":"sts:AssumeRole*"`, condition), want: []string{`"Action":"sts:AssumeRole*"`}},
+		{name: "all actions but one", have: allow(old, `"NotAction":"sts:TagSession"`, condition), want: []string{`"NotAction":"sts:TagSession"`}},
+		{name: "StringLike", have: allow(old, assume, `"Condition":{"StringLike":{"old.example.com:sub":"s:*"}}`),
+			want: []string{`"StringLike":{"new.example.com/a:sub":"s:*"}`, `"StringEquals":{"new.example.com/a:aud":["openshift","sts.amazonaws.com"]}`}},
+		{name: "ForAnyValue", have: allow(old, assume, `"Condition":{"ForAnyValue:StringEquals":{"old.example.com:aud":["x","y"]},"Null":{"old.example.com:amr":"true"}}`),
+			want: []string{`"ForAnyValue:StringEquals":{"new.example.com/a:aud":["x","y"]}`, `"Null":{"new.example.com/a:amr":"true"}`}},
+		{name: "no condition at all", have: allow(old, assume, `"Sid":"x"`), want: []string{`"new.example.com/a:aud":["openshift","sts.amazonaws.com"]`}},
+		{name: "tags of a session alone", have: allow(old, `"Action":"sts:TagSession"`, `"Sid":"x"`), want: []string{`"Action":"sts:TagSession"`}},
+		{name: "a list with another provider", have: allow(`{"Federated":["`+oldARN+`","arn:aws:iam::123456789012:oidc-provider/x.example.com"]}`, assume, condition),
+			want: []string{`"Principal":{"Federated":"` + newARN + `"}`},
+			left: `"Principal":{"Federated":["arn:aws:iam::123456789012:oidc-provider/x.example.com"]}`},
+		{name: "beside people", have: allow(`{"Federated":"`+oldARN+`","AWS":"arn:aws:iam::123456789012:root"}`, `"Action":["sts:AssumeRole","sts:AssumeRoleWithWebIdentity"]`, condition),
+			want: []string{`"Principal":{"Federated":"` + newARN + `"}`}, left: `"Principal":{"AWS":["arn:aws:iam::123456789012:root"]}`},
+		{name: "a variable and a provider in values", have: allow(old, assume,
+			`"Condition":{"StringEquals":{"old.example.com:aud":"a","aws:FederatedProvider":"`+oldARN+`","sts:RoleSessionName":["${old.example.com:sub}"]}}`),
+			want: []string{`"aws:FederatedProvider":"` + newARN + `"`, `"sts:RoleSessionName":["${new.example.com/a:sub}"]`}},
+		{name: "a Deny", have: `{"Effect":"Deny","Principal":` + old + `,` + assume + `,"Condition":{"StringNotEquals":{"old.example.com:sub":"s"}}}`,
+			want: []string{`"Effect":"Deny"`, `"StringNotEquals":{"new.example.com/a:sub":"s"}`}},
+		{name: "all but the old one", have: `{"Effect":"Deny","NotPrincipal":` + old + `,` + assume + `}`, stuck: "statement 1 speaks of it elsewhere"},
+		{name: "all but both", have: `{"Effect":"Deny","NotPrincipal":{"Federated":["` + oldARN + `","` + newARN + `"]},` + assume + `}`},
+		{name: "everybody, if not of the old one", have: `{"Effect":"Deny","Principal":"*",` + assume + `,"Condition":{"StringNotEquals":{"old.example.com:sub":"s"}}}`,
+			stuck: "statement 1 speaks of it elsewhere"},
+		{name: "everybody, if not by the old provider", have: `{"Effect":"Deny","Principal":"*","Action":"sts:*","Condition":{"ArnNotLike":{"aws:FederatedProvider":"arn:aws:iam::*:oidc-provider/old.*"}}}`,
+			stuck: "statement 1 speaks of it elsewhere"},
+		{name: "everybody, if of neither", have: `{"Effect":"Deny","Principal":"*","Action":"sts:*","Condition":{"StringNotEquals":{"aws:FederatedProvider":["` + oldARN + `","` + newARN + `"]}}}`},
+		{name: "a pattern of providers", have: allow(old, assume, `"Condition":{"ArnLike":{"aws:FederatedProvider":"arn:aws:iam::*:oidc-provider/old.*"}}`),
+			stuck: "statement 1 speaks of it in a condition of a form that cannot be copied"},
+		{name: "a pattern that fits both", have: allow(old, assume, `"Condition":{"ArnLike":{"aws:FederatedProvider":"arn:aws:iam::*:oidc-provider/*"},"StringEquals":{"old.example.com:aud":"a"}}`),
+			want: []string{`"aws:FederatedProvider":"arn:aws:iam::*:oidc-provider/*"`}},
+		{name: "a key in another case", have: allow(old, assume, `"Condition":{"StringEquals":{"OLD.example.com:sub":"s"}}`), stuck: "statement 1 speaks of it in a condition"},
+		{name: "a neighbour whose name begins alike", have: allow(`{"Federated":"`+oldARN+`/b"}`, assume, `"Condition":{"StringEquals":{"old.example.com/b:sub":"s"}}`)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := parsed(t, policyOf(tt.have))
+			both, _, rest, err := d.alongside(oldTrust(), newTrust())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.stuck != "" {
+				if len(rest) != 1 || !strings.HasPrefix(rest[0].String(), tt.stuck) || len(both.Statement) != 1 {
+					t.Errorf("stuck: %v; it became %s", rest, both)
+				}
+				return
+			}
+			if len(rest) > 0 || len(both.Statement) != 1+min(1, len(tt.want)) {
+				t.Fatalf("stuck: %v; it became %s", rest, both)
+			}
+			for _, want := range tt.want {
+				if got := string(both.Statement[1]); !strings.Contains(got, want) || strings.Contains(got, "old.") {
+					t.Errorf("the second statement lacks %s: %s", want, got)
+				}
+			}
+			if len(tt.want) == 0 {
+				return
+			}
+			finished, _, err := both.without(oldARN)
+			if named, _ := finished.names(oldARN); err != nil || named || len(finished.Statement) != 1+min(1, len(tt.left)) ||
+				!strings.Contains(finished.String(), tt.left) || !strings.Contains(finished.String(), string(both.Statement[1])) {
+				t.Errorf("finished: %s, %v", finished, err)
+			}
+		})
+	}
+}
+
+// A reader of a plan must not take a refusal for trust.
+func TestTrustLinesSayWhatAStatementDoes(t *testing.T) {
+	for raw, want := range map[string]string{
+		denyStatement:   "deny " + oldARN,
+		adminStatement:  "trust arn:aws:iam::111122223333:root for sts:AssumeRole",
+		ccoctlStatement: "trust " + oldARN,
+		`{"Effect":"Allow","Principal":"*","NotAction":"sts:TagSession"}`: "trust * for all but sts:TagSession",
+	} {
+		s, err := parseStatement([]byte(raw))
+		if err != nil || !trustLines([]statement{s})[want] {
+			t.Errorf("%s: %v, %v; want %s", raw, trustLines([]statement{s}), err, want)
+		}
+	}
+}
+
+// Only a trust like our own, in another issuer of the same account, is nothing to report.
+func TestWhoElseIsTrusted(t *testing.T) {
+	other := strings.ReplaceAll(ourStatement, "new.example.com/a", "x.example.com")
+	for raw, issuer := range map[string]bool{
+		other: true,
+		strings.ReplaceAll(other, "111122223333", "210987654321"): false,
+		strings.Replace(other, "Allow", "Deny", 1):                false,
+		adminStatement: false,
+		`{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::111122223333:oidc-provider/x"},"Action":"sts:AssumeRoleWithWebIdentity"}`:                                          false,
+		`{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::111122223333:oidc-provider/x"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"x:sub":"*"}}}`: false,
+	} {
+		s, err := parseStatement([]byte(raw))
+		if got := s.isOtherIssuer(Account{ID: "111122223333", Partition: "aws"}); err != nil || got != issuer {
+			t.Errorf("%s: %t, %v", raw, got, err)
 		}
 	}
 }

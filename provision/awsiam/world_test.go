@@ -37,7 +37,7 @@ type (
 	planner func(context.Context) (plan, error)
 )
 
-func ignore(provision.Action) {}
+func ignore(provision.Action, []string, error) {}
 
 func newWorld(t *testing.T, o fakeaws.Options) *world {
 	t.Helper()
@@ -111,7 +111,7 @@ func (w *world) run(ctx context.Context, d desired) error {
 	if err != nil {
 		return err
 	}
-	return p.Apply(ctx, awsiam.Parallel, func(provision.Action) {})
+	return p.Apply(ctx, awsiam.Parallel, ignore)
 }
 
 func (w *world) mustRun(t testing.TB, d desired) {
@@ -127,7 +127,7 @@ func apply(t testing.TB, p provision.Plan, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Apply(t.Context(), awsiam.Parallel, func(provision.Action) {}); err != nil {
+	if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -27,17 +28,13 @@ const (
 // timeout bounds each request; a kube-apiserver answers these two from memory.
 const timeout = 15 * time.Second
 
-// PublicKeys asks the kube-apiserver that a context of a kubeconfig file names (contextName "" is the current one)
-// which issuer it is and which keys verify its tokens. Those are all keys of --service-account-key-file, also old
+// PublicKeys asks the kube-apiserver that a context of a kubeconfig names (see [Access] for which is used when either is
+// empty) which issuer it is and which keys verify its tokens. Those are all keys of --service-account-key-file, also old
 // ones that clouds need not trust.
 func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer string, keys []keystore.Public, err error) {
-	config, err := load(kubeconfig, contextName)
+	_, api, err := Access{Kubeconfig: kubeconfig, Context: contextName}.open()
 	if err != nil {
-		return "", nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, oneLine(err))
-	}
-	api, err := newAPI(config)
-	if err != nil {
-		return "", nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, oneLine(err))
+		return "", nil, err
 	}
 	if issuer, err = api.issuer(ctx); err != nil {
 		return "", nil, err
@@ -50,10 +47,27 @@ func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer str
 	return issuer, keys, err
 }
 
+// InCluster in the place of a kubeconfig means the cluster in whose pod the program runs, with the pod's own service
+// account. It is never meant by itself: a command that was to ask one cluster must not ask another instead.
+const InCluster = "in-cluster"
+
+// load follows the rules of kubectl: the file that is named, else those of $KUBECONFIG, else ~/.kube/config.
 func load(kubeconfig, contextName string) (*rest.Config, error) {
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: contextName}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if kubeconfig == InCluster {
+		return rest.InClusterConfig()
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	raw, err := rules.Load()
+	if err != nil {
+		return nil, err
+	}
+	if clientcmdapi.IsConfigEmpty(raw) {
+		return nil, fmt.Errorf("there is none: %s name no cluster; give a file, set KUBECONFIG, or say %s inside a pod",
+			strings.Join(rules.GetLoadingPrecedence(), " and "), InCluster)
+	}
+	// Not the deferred loading of client-go: that takes the pod's own cluster where it finds nothing.
+	return clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
 }
 
 // api is one kube-apiserver, asked over plain HTTP requests: the two documents are no resources.
@@ -71,6 +85,9 @@ func newAPI(config *rest.Config) (api, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return api{}, err
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // the credentials would go along, to wherever it leads
 	}
 	base.Path, base.RawQuery = strings.TrimSuffix(base.Path, "/"), ""
 	return api{base: base.String(), client: client}, nil
@@ -114,6 +131,8 @@ func checkStatus(code int, path string) error {
 	switch code {
 	case http.StatusOK:
 		return nil
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return fmt.Errorf("it redirects (%d), which is not followed: the credentials would go along", code)
 	case http.StatusUnauthorized:
 		return errors.New("the cluster does not accept the credentials of this kubeconfig (401)")
 	case http.StatusForbidden:

@@ -121,3 +121,50 @@ func TestPublicKeysRefuses(t *testing.T) {
 		t.Errorf("stopped: %v", err)
 	}
 }
+
+// Without a file, kubectl's rules hold; a pod's own cluster is meant only when it is named.
+func TestWhichKubeconfig(t *testing.T) {
+	file, key := apiserver(t, nil)
+	other, _ := apiserver(t, nil)
+	missing := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
+	for _, tt := range []struct{ name, given, env, err string }{
+		{"$KUBECONFIG", "", file, ""},
+		{"the first of two files in $KUBECONFIG", "", file + string(filepath.ListSeparator) + other, ""},
+		{"a file before $KUBECONFIG", file, other, ""},
+		{"nothing there", "", missing, "read kubeconfig ($KUBECONFIG or ~/.kube/config): there is none: " + missing + " name no cluster"},
+		{"a file that is missing, and $KUBECONFIG", missing, file, "no such file"},
+		{"the pod's own cluster, outside a pod", InCluster, file, "read kubeconfig in-cluster: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", tt.env)
+			_, keys, err := PublicKeys(t.Context(), tt.given, "")
+			if tt.err == "" && (err != nil || len(keys) != 1 || !keys[0].Equal(key)) || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+				t.Errorf("%v, %v, want %q", keys, err, tt.err)
+			}
+		})
+	}
+}
+
+// A redirect would take the credentials along to wherever it leads.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	asked := 0
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	t.Cleanup(elsewhere.Close)
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		redirect := func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL+r.URL.Path, code) }
+		const slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+		kubeconfig, _ := apiserver(t, map[string]http.HandlerFunc{jwksPath: redirect, slices: redirect})
+		want := fmt.Sprintf("redirects (%d)", code)
+		if _, _, err := PublicKeys(t.Context(), kubeconfig, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("PublicKeys: %v", err)
+		}
+		if _, err := Signers(t.Context(), Access{Kubeconfig: kubeconfig}, "a"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Signers: %v", err)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("it was followed %d times", asked)
+	}
+}

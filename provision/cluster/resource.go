@@ -21,6 +21,8 @@ type statusError struct {
 
 func (e *statusError) Error() string {
 	switch {
+	case e.code >= 300 && e.code < 400:
+		return fmt.Sprintf("the cluster redirects (%d), which is not followed: the credentials would go along", e.code)
 	case e.code == http.StatusUnauthorized:
 		return "the cluster does not accept the credentials of this kubeconfig (401)"
 	case e.message != "":

@@ -25,7 +25,7 @@ import (
 //	ChosenIssuer   get authentications/cluster (config.openshift.io), on OpenShift only
 //	PublicKeys     the ClusterRole system:service-account-issuer-discovery
 type Access struct {
-	Kubeconfig string // file; the rules of kubectl when empty
+	Kubeconfig string // file, or InCluster; when empty, the files of $KUBECONFIG, else ~/.kube/config
 	Context    string // the current one when empty
 
 	// ServiceAccount, NAMESPACE/NAME, is for whom tokens are minted; default/default, which every namespace
@@ -66,7 +66,7 @@ func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
 	for _, address := range addresses {
 		server, err := newAPI(at(config, address))
 		if err != nil {
-			return nil, fmt.Errorf("use kubeconfig %s: %w", a.Kubeconfig, oneLine(err))
+			return nil, fmt.Errorf("%s: %w", a.named("use"), oneLine(err))
 		}
 		s, err := server.mint(ctx, namespace, name, audience)
 		if err != nil {
@@ -92,13 +92,21 @@ func (a Access) account() (namespace, name string, err error) {
 func (a Access) open() (*rest.Config, api, error) {
 	config, err := load(a.Kubeconfig, a.Context)
 	if err != nil {
-		return nil, api{}, fmt.Errorf("read kubeconfig %s: %w", a.Kubeconfig, oneLine(err))
+		return nil, api{}, fmt.Errorf("%s: %w", a.named("read"), oneLine(err))
 	}
 	server, err := newAPI(config)
 	if err != nil {
-		return nil, api{}, fmt.Errorf("use kubeconfig %s: %w", a.Kubeconfig, oneLine(err))
+		return nil, api{}, fmt.Errorf("%s: %w", a.named("use"), oneLine(err))
 	}
 	return config, server, nil
+}
+
+// named is what is done with the kubeconfig, for messages.
+func (a Access) named(verb string) string {
+	if a.Kubeconfig == "" {
+		return verb + " kubeconfig ($KUBECONFIG or ~/.kube/config)"
+	}
+	return verb + " kubeconfig " + a.Kubeconfig
 }
 
 // at is the same cluster through one address. The server name stays that of the kubeconfig, because that is the one

@@ -95,6 +95,8 @@ func TestAnnotations(t *testing.T) {
 	}{
 		{`release.openshift.io/delete: "true"`, preview, off},
 		{`release.openshift.io/delete: "false"`, preview, ""},
+		{`release.openshift.io/delete: true`, preview, off},
+		{`release.openshift.io/delete: false`, preview, ""},
 		{`release.openshift.io/feature-set: TechPreviewNoUpgrade`, credrequest.Options{}, without},
 		{`release.openshift.io/feature-set: TechPreviewNoUpgrade`, preview, ""},
 		{`release.openshift.io/feature-set: CustomNoUpgrade,TechPreviewNoUpgrade`, credrequest.Options{}, without},
@@ -193,12 +195,20 @@ func TestFields(t *testing.T) {
 		{"a secret that climbs", "name: creds", "name: ../../creds", in + `spec.secretRef.name: it is "../../creds", which is not a name that Kubernetes allows`},
 		{"a namespace with a dot", "namespace: ns", "namespace: n.s", in + `spec.secretRef.namespace: it is "n.s", which is not the name of a namespace`},
 		{"a name that is a number", "name: creds", "name: 1", in + "spec.secretRef.name: it is the number 1; write text, in quotes if need be"},
-		{"an unquoted annotation", "metadata:\n", "metadata:\n  annotations: {release.openshift.io/delete: true}\n",
-			in + "metadata.annotations.release.openshift.io/delete: it is the truth value true; write text, in quotes if need be"},
+		{"an annotation that is a number", "metadata:\n", "metadata:\n  annotations: {release.openshift.io/delete: 1}\n",
+			in + "metadata.annotations.release.openshift.io/delete: it is the number 1; write text, in quotes if need be"},
+		{"a statement as IAM writes it", "effect: Allow\n      action:", "Effect: Allow\n      Action:", ""},
+		{"an effect in two cases", "effect: Allow", "effect: Allow\n      Effect: Deny", in + "spec.providerSpec.statementEntries[0].Effect and spec.providerSpec.statementEntries[0].effect: both are"},
+		{"an effect with a blank", "effect: Allow", "effect: 'Allow '", in + `spec.providerSpec.statementEntries[0].effect: it is "Allow "; write Allow or Deny`},
+		{"a merge with a key of its own", "    - effect: Allow\n", "    - <<: {effect: Deny, resource: \"*\"}\n      effect: Allow\n", ""},
+		{"one key twice, deep down", "effect: Allow", "effect: Allow\n      effect: Deny", `a.yaml: document 1 is not readable as YAML: key "effect" is written twice`},
+		{"the provider's own version", "    kind: AWSProviderSpec", "    apiVersion: cloudcredential.openshift.io/v1\n    kind: AWSProviderSpec", ""},
+		{"another version of the provider", "    kind: AWSProviderSpec", "    apiVersion: cloudcredential.openshift.io/v2\n    kind: AWSProviderSpec",
+			in + `spec.providerSpec.apiVersion: "cloudcredential.openshift.io/v2" is a version that this program does not know`},
 		{"annotations that are none", "metadata:\n", "metadata:\n  annotations: [x]\n", in + "metadata.annotations: it is a list; write it as a mapping"},
 		{"no name", "  name: a\n", "", at + ": metadata.name: it is missing"},
-		{"a name that a terminal obeys", "  name: a\n", "  name: \"\\e[2J\"\n", at + `: metadata.name: it is "?[2J", which is not a name`},
-		{"a token path that goes on", "spec:\n", "spec:\n  cloudTokenPath: \"/t\\nrole_arn = x\"\n", in + `spec.cloudTokenPath: it is "/t role_arn = x", which is not the absolute path of a file`},
+		{"a name that a terminal obeys", "  name: a\n", "  name: \"\\e[2J\"\n", at + `: metadata.name: it is "\x1b[2J", which is not a name`},
+		{"a token path that goes on", "spec:\n", "spec:\n  cloudTokenPath: \"/t\\nrole_arn = x\"\n", in + `spec.cloudTokenPath: it is "/t\nrole_arn = x", which is not the absolute path of a file`},
 		{"a relative token path", "spec:\n", "spec:\n  cloudTokenPath: token\n", in + `spec.cloudTokenPath: it is "token", which is not the absolute path`},
 		{"a role that is none", "    kind: AWSProviderSpec\n", "    kind: AWSProviderSpec\n    stsIAMRoleARN: by-hand\n",
 			in + `spec.providerSpec.stsIAMRoleARN: it is "by-hand", which is not the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)`},
@@ -249,7 +259,7 @@ func TestReadDirRefusesTheLot(t *testing.T) {
 		{"one Secret asked for twice in one file", map[string]string{"a.yaml": valid + "---\n" + valid}, []string{"a.yaml (own/a) and a.yaml (own/a) ask for"}},
 		{"two Secrets whose manifests have one name", map[string]string{"a.yaml": named("x", "y-z"), "b.yaml": named("x-y", "z")},
 			[]string{"a.yaml (own/a) and b.yaml (own/a) ask for Secrets with one manifest name, x/y-z and x-y/z"}},
-		{"a flood", map[string]string{"a.yaml": strings.Repeat("#", credrequest.MaxFile+1)}, []string{"DIR/a.yaml is larger than 4194304 bytes"}},
+		{"a flood", map[string]string{"a.yaml": strings.Repeat("#", credrequest.MaxFile+1)}, []string{"DIR/a.yaml is larger than 16777216 bytes"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -301,5 +311,26 @@ func TestReadDirTakesFilesOnly(t *testing.T) {
 	}
 	if _, _, err := credrequest.ReadDir(dir+"/missing", credrequest.Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
+	}
+}
+
+// JSON values may follow each other without anything between them, in a file of either name.
+func TestJSONStream(t *testing.T) {
+	one := func(name string) string {
+		return `{"apiVersion":"cloudcredential.openshift.io/v1","kind":"CredentialsRequest","metadata":{"name":"` + name + `","namespace":"own"},
+			"spec":{"providerSpec":{"kind":"AWSProviderSpec","statementEntries":[{"effect":"Allow","action":["s3:Get*"],"resource":"*"}]},
+			"secretRef":{"name":"` + name + `","namespace":"ns"},"serviceAccountNames":["sa"]}}`
+	}
+	for name, data := range map[string]string{
+		"side by side": one("a") + one("b"), "in lines": one("a") + "\n" + one("b") + "\n", "as documents": one("a") + "\n---\n" + one("b"),
+	} {
+		requests, skipped, err := credrequest.Read("a.yaml", []byte(data), credrequest.Options{})
+		if err != nil || len(skipped) > 0 || len(requests) != 2 || requests[0].Name != "a" || requests[1].SecretName != "b" {
+			t.Errorf("%s: %+v, %q, %v", name, requests, skipped, err)
+		}
+	}
+	_, _, err := credrequest.Read("a.yaml", []byte(one("a")+strings.Replace(one("b"), `"kind"`, `"kind":"x","kind"`, 1)), credrequest.Options{})
+	if err == nil || !strings.Contains(err.Error(), `key "kind" is written twice`) {
+		t.Errorf("one key twice: %v", err)
 	}
 }

@@ -63,6 +63,9 @@ func (m *manifest) request(root value, o Options) (r Request, why string) {
 	if why = m.otherCloud(m.at(provider, "kind"), r); why != "" || m.err != nil {
 		return Request{}, why
 	}
+	if v := m.at(provider, "apiVersion"); m.text(v) != "" && m.text(v) != apiVersion {
+		m.fail("%s: %q is a version that this program does not know; it knows %s", v.path, m.text(v), apiVersion)
+	}
 	m.fill(&r, spec, provider)
 	return r, ""
 }
@@ -101,10 +104,10 @@ func orNothing(s string) string {
 
 // unwanted tells requests that their annotations exclude, in ccoctl's words where ccoctl has any.
 func (m *manifest) unwanted(annotations value, r Request, o Options) string {
-	if m.text(m.at(annotations, deletion)) == "true" {
+	if m.annotation(annotations, deletion) == "true" {
 		return fmt.Sprintf("Ignoring CredentialsRequest %s as it is marked for in-cluster deletion", r)
 	}
-	sets, gates := m.text(m.at(annotations, featureSet)), m.text(m.at(annotations, featureGate))
+	sets, gates := m.annotation(annotations, featureSet), m.annotation(annotations, featureGate)
 	if gates == techPreview { // releases up to 4.11 name the set in the annotation for gates
 		sets, gates = gates, ""
 	}
@@ -121,6 +124,16 @@ func (m *manifest) unwanted(annotations value, r Request, o Options) string {
 		}
 	}
 	return ""
+}
+
+// annotation reads an annotation's value. Quotes around true are easily forgotten, and there is only one thing that it
+// can mean.
+func (m *manifest) annotation(annotations value, key string) string {
+	v := m.at(annotations, key)
+	if is, truth := v.is.(bool); truth {
+		return fmt.Sprint(is)
+	}
+	return m.text(v)
 }
 
 // featureSet is the one that the cluster is taken to have.
@@ -187,23 +200,43 @@ func (m *manifest) fill(r *Request, spec, provider value) {
 // more than was asked for.
 func (m *manifest) statement(v value) Statement {
 	for _, field := range m.members(v) {
-		if !slices.Contains([]string{"effect", "action", "resource", "policyCondition"}, field.name) {
+		known := func(name string) bool { return strings.EqualFold(name, field.name) }
+		if !slices.ContainsFunc([]string{"effect", "action", "resource", "policyCondition"}, known) {
 			m.fail("%s: a statement has no such field, but effect, action, resource and policyCondition", field.path)
 		}
 	}
 	s := Statement{
-		Effect:    m.text(m.at(v, "effect")),
-		Action:    m.actions(m.at(v, "action")),
-		Resource:  m.text(m.at(v, "resource")),
-		Condition: m.condition(m.at(v, "policyCondition")),
+		Effect:    m.text(m.field(v, "effect")),
+		Action:    m.actions(m.field(v, "action")),
+		Resource:  m.text(m.field(v, "resource")),
+		Condition: m.condition(m.field(v, "policyCondition")),
 	}
 	if s.Effect != "Allow" && s.Effect != "Deny" {
-		m.fail("%s.effect: it is %q; write Allow or Deny", v.path, printable(s.Effect))
+		m.fail("%s.effect: it is %q; write Allow or Deny", v.path, shorten(s.Effect))
 	}
 	if s.Resource != "*" && !strings.HasPrefix(s.Resource, "arn:") {
-		m.fail("%s.resource: it is %q; write one ARN, or * for every resource", v.path, printable(s.Resource))
+		m.fail("%s.resource: it is %q; write one ARN, or * for every resource", v.path, shorten(s.Resource))
 	}
 	return s
+}
+
+// field leads to a member of a statement, written in whatever case: IAM's own policies, from which statements are copied,
+// write Effect and Action.
+func (m *manifest) field(v value, name string) value {
+	var found []value
+	for _, member := range m.members(v) {
+		if strings.EqualFold(member.name, name) {
+			found = append(found, member)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return m.at(v, name)
+	case 1:
+		return found[0]
+	}
+	m.fail("%s and %s: both are the statement's %s; write one", found[0].path, found[1].path, name)
+	return found[0]
 }
 
 // actions takes a single action for a list of one, as IAM does.
@@ -295,7 +328,7 @@ func (m *manifest) required(v value, s string) string {
 func (m *manifest) matching(v value, form *regexp.Regexp, wanted string) string {
 	s := m.text(v)
 	if s != "" && !form.MatchString(s) {
-		m.fail("%s: it is %q, which is not %s", v.path, printable(s), wanted)
+		m.fail("%s: it is %q, which is not %s", v.path, shorten(s), wanted)
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package credrequest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,7 @@ import (
 )
 
 // MaxFile bounds a file of manifests, in bytes: far above what a release holds for all clouds together.
-const MaxFile = 4 << 20
+const MaxFile = 16 << 20
 
 // ReadDir reads the requests of a directory in the order of file names, as ccoctl does: files named *.yaml and *.yml
 // (YAML or JSON, several documents each), no subdirectories. The lines in skipped say what was left out and why; those
@@ -114,23 +115,83 @@ func Read(name string, data []byte, o Options) (requests []Request, skipped []st
 	return requests, skipped, nil
 }
 
-// documents decodes a stream of YAML documents. A key that stands twice in one mapping is an error: which of the two
-// counts differs from reader to reader, and either may be the one that was meant.
+// documents decodes a stream of YAML documents, or one of JSON values. A key that is written twice in one mapping is an
+// error: which of the two counts differs from reader to reader, and either may be the one that was meant. A key that a
+// merge (<<) brings may be written again: that is what merges are for.
 func documents(data []byte) ([]any, error) {
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	d.SetStrict(true)
+	if parts := jsonStream(data); parts != nil {
+		var docs []any
+		for _, part := range parts {
+			more, err := documents(part)
+			if err != nil {
+				return nil, err
+			}
+			docs = append(docs, more...)
+		}
+		return docs, nil
+	}
+	values, keys := yaml.NewDecoder(bytes.NewReader(data)), yaml.NewDecoder(bytes.NewReader(data))
 	var docs []any
 	for {
 		var doc any
-		err := d.Decode(&doc)
+		err := values.Decode(&doc)
 		if errors.Is(err, io.EOF) {
 			return docs, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d is not readable as YAML: %s", len(docs)+1, printable(err.Error()))
 		}
+		var written yaml.MapSlice // has every key that is written, and those of a merge nowhere
+		if err := keys.Decode(&written); err == nil {
+			if key := writtenTwice(written); key != "" {
+				return nil, fmt.Errorf("document %d is not readable as YAML: key %q is written twice in one mapping", len(docs)+1, printable(key))
+			}
+		}
 		docs = append(docs, doc)
 	}
+}
+
+// jsonStream takes JSON values apart that stand one after the other; nil if there are not several. A single one is YAML
+// as well.
+func jsonStream(data []byte) [][]byte {
+	d := json.NewDecoder(bytes.NewReader(data))
+	var parts [][]byte
+	for {
+		var part json.RawMessage
+		err := d.Decode(&part)
+		switch {
+		case errors.Is(err, io.EOF) && len(parts) > 1:
+			return parts
+		case err != nil || !bytes.HasPrefix(part, []byte("{")):
+			return nil
+		}
+		parts = append(parts, part)
+	}
+}
+
+// writtenTwice is a key that a mapping, at any depth, has twice; "" for none.
+func writtenTwice(v any) string {
+	switch v := v.(type) {
+	case yaml.MapSlice:
+		seen := map[string]bool{}
+		for _, item := range v {
+			key := fmt.Sprintf("%T %v", item.Key, item.Key)
+			if seen[key] {
+				return fmt.Sprint(item.Key)
+			}
+			seen[key] = true
+			if below := writtenTwice(item.Value); below != "" {
+				return below
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if below := writtenTwice(e); below != "" {
+				return below
+			}
+		}
+	}
+	return ""
 }
 
 // unique refuses requests that would overwrite each other's Secret manifest and, their role being named likewise, share
@@ -154,6 +215,14 @@ func unique(requests []Request) error {
 
 // String is namespace/name, as ccoctl's log has it.
 func (r Request) String() string { return r.Namespace + "/" + r.Name }
+
+// shorten leaves text as it is, for %q to show: a blank at its end may be all that is wrong with it.
+func shorten(s string) string {
+	if r := []rune(s); len(r) > 200 {
+		return string(r[:200]) + "…"
+	}
+	return s
+}
 
 // printable makes text from a file fit for one line of a terminal.
 func printable(s string) string {

@@ -51,6 +51,15 @@ func readFile(path string) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
+// OpenToOthers reports whether others than its owner may read a file, and its mode. ccoctl writes private keys so.
+func OpenToOthers(path string) (fs.FileMode, bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, false
+	}
+	return info.Mode().Perm(), info.Mode().Perm()&0o044 != 0
+}
+
 // WritePublic puts the public half alone into a new file, as Write does.
 func (p Private) WritePublic(path string) error {
 	public, err := p.publicPEM()

@@ -1,6 +1,7 @@
 // Package signingkey generates signing keys, writes them to files and derives their public halves. It is the only
-// package that touches private signing keys, and it promises that none of their bytes leaves it except into the file
-// that was asked for: not in errors, not in formatted output, never over a file that exists.
+// package that holds private signing keys: others read files that may have one, recognise it, and hand the bytes over or
+// refuse them. It promises that none of a key's bytes leaves it except into the file that was asked for: not in errors,
+// not in formatted output, never over a file that exists.
 package signingkey
 
 import (

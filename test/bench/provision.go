@@ -81,5 +81,5 @@ func makeRoles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return plan.Then(more).Apply(ctx, awsiam.Parallel, func(provision.Action) {})
+	return plan.Then(more).Apply(ctx, awsiam.Parallel, func(provision.Action, []string, error) {})
 }

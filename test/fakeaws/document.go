@@ -185,7 +185,9 @@ func (d document) checkTrust() error {
 		switch {
 		case s.Resource != nil || s.NotResource != nil:
 			return malformed("Has prohibited field Resource")
-		case len(s.Principal)+len(s.NotPrincipal) == 0:
+		case s.NotPrincipal != nil: // https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_notprincipal.html
+			return malformed("Has prohibited field NotPrincipal")
+		case len(s.Principal) == 0:
 			return malformed("Missing required field Principal")
 		case len(s.actions()) == 0:
 			return malformed("Missing required field Action")
@@ -196,9 +198,6 @@ func (d document) checkTrust() error {
 			}
 		}
 		if err := checkPrincipal(s.Principal); err != nil {
-			return err
-		}
-		if err := checkPrincipal(s.NotPrincipal); err != nil {
 			return err
 		}
 	}

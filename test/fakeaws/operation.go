@@ -93,6 +93,11 @@ func operations() map[string]operation {
 		"DetachRolePolicy":         write("RoleName! PolicyArn!", detachRolePolicy),
 		"ListAttachedRolePolicies": read("RoleName! PathPrefix"+page, listAttachedRolePolicies),
 
+		"CreateInstanceProfile":         write("InstanceProfileName!", createProfile),
+		"AddRoleToInstanceProfile":      write("InstanceProfileName! RoleName!", addRoleToProfile),
+		"RemoveRoleFromInstanceProfile": write("InstanceProfileName! RoleName!", removeRoleFromProfile),
+		"ListInstanceProfilesForRole":   read("RoleName!"+page, listProfilesForRole),
+
 		"GetUser": read("UserName", getUser),
 
 		"GetCallerIdentity": {version: stsVersion, do: getCallerIdentity},

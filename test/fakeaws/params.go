@@ -70,6 +70,7 @@ func rules() map[string]rule {
 		"PathPrefix":               {min: 1, max: 512, pattern: `/[\x21-\x7F]*`},
 		"Path":                     {min: 1, max: 512, pattern: `/|/[\x21-\x7E]+/`},
 		"RoleName":                 {min: 1, max: 64, pattern: nameLetters, says: nameSays},
+		"InstanceProfileName":      {min: 1, max: 128, pattern: nameLetters, says: nameSays},
 		"PolicyName":               {min: 1, max: 128, pattern: nameLetters, says: nameSays},
 		"UserName":                 {min: 1, max: 128, pattern: nameLetters, says: nameSays},
 		"AssumeRolePolicyDocument": {min: 1, max: 131072, pattern: policyText, says: policySays},

@@ -13,7 +13,7 @@ import (
 // What an account and a role may hold (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
 const (
 	roleLimit       = 1000
-	trustLimit      = 2048 // characters
+	trustLimit      = 2048 // characters, unless the account's quota is raised
 	defaultDuration = 3600 // seconds
 )
 
@@ -79,7 +79,7 @@ func newRole(q *request) (Role, error) {
 	if in.has("Path") {
 		path = in.text["Path"]
 	}
-	trust, err := checkTrust(in.text["AssumeRolePolicyDocument"])
+	trust, err := q.checkTrust(in.text["AssumeRolePolicyDocument"])
 	if err != nil {
 		return Role{}, err
 	}
@@ -101,7 +101,7 @@ func newRole(q *request) (Role, error) {
 }
 
 // checkTrust gives a trust policy back as AWS keeps it.
-func checkTrust(s string) (string, error) {
+func (q *request) checkTrust(s string) (string, error) {
 	d, err := parseDocument(s)
 	if err != nil {
 		return "", err
@@ -109,8 +109,8 @@ func checkTrust(s string) (string, error) {
 	if err := d.checkTrust(); err != nil {
 		return "", err
 	}
-	if utf8.RuneCountInString(s) > trustLimit {
-		return "", limitExceeded("ACLSizePerRole", trustLimit)
+	if utf8.RuneCountInString(s) > q.TrustLimit {
+		return "", limitExceeded("ACLSizePerRole", q.TrustLimit)
 	}
 	return d.normalized()
 }
@@ -187,6 +187,8 @@ func deleteRole(q *request) (any, error) {
 		return nil, conflict("DeleteConflict", "Cannot delete entity, must detach all policies first.")
 	case len(r.Inline) > 0:
 		return nil, conflict("DeleteConflict", "Cannot delete entity, must delete policies first.")
+	case len(q.world.profilesOf(r.Name)) > 0:
+		return nil, conflict("DeleteConflict", "Cannot delete entity, must remove roles from instance profile first.")
 	}
 	q.world.roles = without(q.world.roles, strings.ToLower(r.Name))
 	return nil, nil
@@ -217,7 +219,7 @@ func updateRoleDescription(q *request) (any, error) {
 
 func updateAssumeRolePolicy(q *request) (any, error) {
 	return changeRole(q, func(r *Role) (err error) {
-		r.Trust, err = checkTrust(q.in.text["PolicyDocument"])
+		r.Trust, err = q.checkTrust(q.in.text["PolicyDocument"])
 		return err
 	})
 }

@@ -275,3 +275,49 @@ func TestTheCallerIsAUser(t *testing.T) {
 	_, err := iamOf(s).GetUser(t.Context(), &iam.GetUserInput{UserName: aws.String("other")})
 	refused(t, err, "NoSuchEntity", "The user with name other cannot be found.")
 }
+
+// A role in an instance profile is one that IAM does not delete; the profile holds one role.
+func TestARoleInAnInstanceProfileIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{PageSize: 1})
+	c, ctx, role := iamOf(s), t.Context(), aws.String("r")
+	must(c.CreateRole(ctx, newRoleInput("r")))(t)
+	for _, name := range []string{"p", "q"} {
+		must(c.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String(name)}))(t)
+		must(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: role}))(t)
+	}
+	list := must(c.ListInstanceProfilesForRole(ctx, &iam.ListInstanceProfilesForRoleInput{RoleName: aws.String("R")}))(t)
+	if len(list.InstanceProfiles) != 1 || !list.IsTruncated || *list.InstanceProfiles[0].InstanceProfileName != "p" ||
+		*list.InstanceProfiles[0].Roles[0].RoleName != "r" {
+		t.Errorf("the first page is %+v", list)
+	}
+	_, err := c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String("p"), RoleName: role})
+	refused(t, err, "LimitExceeded", "InstanceSessionsPerInstanceProfile: 1")
+	_, err = c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: role})
+	refused(t, err, "DeleteConflict", "must remove roles from instance profile first")
+	for _, name := range []string{"p", "q"} {
+		must(c.RemoveRoleFromInstanceProfile(ctx,
+			&iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: role}))(t)
+	}
+	must(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: role}))(t)
+}
+
+func TestARaisedQuotaTakesALongerTrustPolicy(t *testing.T) {
+	t.Parallel()
+	long := strings.Replace(trustText, `"Version"`, `"Id":"`+strings.Repeat("x", 2000)+`","Version"`, 1)
+	for limit, fails := range map[int]bool{0: true, 4096: false} {
+		in := newRoleInput("r")
+		in.AssumeRolePolicyDocument = aws.String(long)
+		if _, err := iamOf(Start(t, Options{TrustLimit: limit})).CreateRole(t.Context(), in); (err != nil) != fails {
+			t.Errorf("with %d: %v", limit, err)
+		}
+	}
+}
+
+func TestATrustPolicyHasNoNotPrincipal(t *testing.T) {
+	t.Parallel()
+	in := newRoleInput("r")
+	in.AssumeRolePolicyDocument = aws.String(strings.Replace(trustText, `"Principal"`, `"NotPrincipal"`, 1))
+	_, err := iamOf(Start(t, Options{})).CreateRole(t.Context(), in)
+	refused(t, err, "MalformedPolicyDocument", "NotPrincipal")
+}

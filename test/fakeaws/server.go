@@ -31,6 +31,7 @@ type Options struct {
 	WritesPerSecond  float64       // more IAM writes than this are throttled, after a burst of as many; 0: no limit
 	ConsistencyDelay time.Duration // reads, and STS, see a change this much later; a write sees everything at once
 	Latency          time.Duration // added to every call, in real time
+	TrustLimit       int           // characters that a trust policy may have; default 2048
 	PageSize         int           // the longest page of a list, whatever MaxItems asks for; default 100
 
 	// Dial reaches issuers; its address is that of the URL, host:443. nil: issuers cannot be reached, a provider made
@@ -92,6 +93,9 @@ func withDefaults(o Options) Options {
 	}
 	if o.User == "" {
 		o.User = "provisioner"
+	}
+	if o.TrustLimit == 0 {
+		o.TrustLimit = trustLimit
 	}
 	if o.PageSize == 0 {
 		o.PageSize = 100

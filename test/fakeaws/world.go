@@ -52,6 +52,7 @@ type world struct {
 	at        time.Time
 	providers map[string]Provider // by ARN
 	roles     map[string]Role     // by name in lower case: names are unique without regard to case
+	profiles  map[string]profile  // instance profiles by name in lower case
 }
 
 func (w *world) setRole(r Role) {

@@ -1,0 +1,292 @@
+package awsiam_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/test/fakeaws"
+)
+
+// messyWorld is an account with roles and providers of several owners, in any state.
+func messyWorld(t *testing.T, r *rand.Rand) (*world, desired) {
+	t.Helper()
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(3)
+	d.trust.Usual = r.IntN(2) == 0
+	owners := []awsiam.Owner{awsiam.OwnedBy("c1"), awsiam.OwnedBy("c1"), awsiam.OwnedBy("c2"), awsiam.OwnedByKeypost(), {}}
+	for _, url := range []string{issuer, newIssuer, oldIssuer} {
+		if r.IntN(4) > 0 {
+			in := &iam.CreateOpenIDConnectProviderInput{Url: aws.String(url), ClientIDList: []string{"openshift", "sts.amazonaws.com"}}
+			in.Tags = tagsOf(owners[r.IntN(len(owners)-1)])
+			if url == issuer {
+				in.Tags = tagsOf(owners[0])
+			}
+			must(t, second(w.hand.CreateOpenIDConnectProvider(t.Context(), in)))
+		}
+	}
+	for i := range 7 {
+		name := aws.String(fmt.Sprintf("c1-role-%d", i))
+		if i < len(d.roles) {
+			name = aws.String(d.roles[i].Name)
+			d.roles[i].Exact, d.roles[i].Tighten, d.roles[i].Keep = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(3) == 0
+			d.roles[i].Adopt = true
+			if r.IntN(3) == 0 {
+				continue // it is still to be made
+			}
+		}
+		must(t, second(w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(w.anyTrust(r)),
+			Tags: tagsOf(owners[r.IntN(len(owners))])})))
+		for _, p := range []string{*name, "more"} {
+			if r.IntN(2) == 0 {
+				must(t, second(w.hand.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: name, PolicyName: aws.String(p),
+					PolicyDocument: aws.String(string(policy("ec2:RunInstances", "s3:Get")))})))
+			}
+		}
+		if r.IntN(3) == 0 {
+			must(t, second(w.hand.AttachRolePolicy(t.Context(), &iam.AttachRolePolicyInput{RoleName: name,
+				PolicyArn: aws.String("arn:aws:iam::aws:policy/ReadOnlyAccess")})))
+		}
+	}
+	w.ResetCalls()
+	return w, d
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tagsOf(o awsiam.Owner) []types.Tag {
+	key, value, is := strings.Cut(o.String(), "=")
+	if !is || key == "" {
+		return nil
+	}
+	return []types.Tag{{Key: aws.String(key), Value: aws.String(value)}}
+}
+
+func (w *world) anyTrust(r *rand.Rand) string {
+	trust := func(effect, url, action, operator string) string {
+		host := strings.TrimPrefix(url, "https://")
+		return fmt.Sprintf(`{"Effect":%q,"Principal":{"Federated":%q},"Action":%s,"Condition":{%q:{"%s:sub":"system:serviceaccount:ns:a"}}}`,
+			effect, w.account.ProviderARN(url), action, operator, host)
+	}
+	const assume, tag = `"sts:AssumeRoleWithWebIdentity"`, `["sts:AssumeRoleWithWebIdentity","sts:TagSession"]`
+	all := []string{
+		trust("Allow", issuer, assume, "StringEquals"), trust("Allow", newIssuer, assume, "StringEquals"),
+		trust("Allow", oldIssuer, tag, "StringLike"), trust("Allow", issuer, tag, "ForAnyValue:StringLike"), trust("Deny", issuer, assume, "StringNotEquals"),
+		`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"sts:AssumeRole"}`,
+		fmt.Sprintf(`{"Effect":"Allow","Principal":{"Federated":[%q,%q]},"Action":%s}`, w.account.ProviderARN(issuer), w.account.ProviderARN(oldIssuer), tag),
+	}
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return `{"Version":"2012-10-17","Statement":[` + strings.Join(all[:1+r.IntN(2)], ",") + `]}`
+}
+
+// works are the kinds of plans.
+func works(w *world, d desired, r *rand.Rand) map[string]planner {
+	move := awsiam.Move{Name: "c1", From: d.trust, Adopt: r.IntN(2) == 0, Leave: true,
+		To: awsiam.Trust{ProviderARN: w.account.ProviderARN(newIssuer), Issuer: newIssuer, Audiences: d.trust.Audiences}}
+	return map[string]planner{
+		"delete": func(ctx context.Context) (plan, error) {
+			return w.client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
+		},
+		"delete an issuer": func(ctx context.Context) (plan, error) {
+			return w.client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: r.IntN(3) > 0})
+		},
+		"provider": func(ctx context.Context) (plan, error) { return w.client.PlanProvider(ctx, w.account, d.provider) },
+		"roles":    func(ctx context.Context) (plan, error) { return w.client.PlanRoles(ctx, d.trust, d.roles) },
+		"prune": func(ctx context.Context) (plan, error) {
+			return w.client.PlanPrune(ctx, "c1", []string{d.roles[0].Name})
+		},
+		"move":       func(ctx context.Context) (plan, error) { return w.client.PlanMove(ctx, move) },
+		"end a move": func(ctx context.Context) (plan, error) { return w.client.PlanFinish(ctx, move) },
+	}
+}
+
+// A plan says exactly what comes of it: the things that it names are those that change, each in the way that it says,
+// and every call that writes is a line. Where there is no plan nothing changes.
+func TestAPlanIsWhatHappens(t *testing.T) {
+	applied, refused := map[string]int{}, map[string]int{}
+	for seed := range uint64(12) {
+		for name := range works(&world{}, desired{}, rand.New(rand.NewPCG(0, 0))) {
+			r := rand.New(rand.NewPCG(seed, 7))
+			w, d := messyWorld(t, r)
+			if name == "end a move" {
+				w.beginMove(t, d)
+			}
+			if checkEffect(t, fmt.Sprintf("%s, seed %d", name, seed), w, works(w, d, r)[name]) {
+				applied[name]++
+			} else {
+				refused[name]++
+			}
+		}
+	}
+	t.Logf("applied %v, refused %v", applied, refused)
+	for name := range works(&world{}, desired{}, rand.New(rand.NewPCG(0, 0))) {
+		if applied[name] < 2 {
+			t.Errorf("%s was made only %d times: the test shows little", name, applied[name])
+		}
+	}
+}
+
+// beginMove is what has to come before the end of a move, as far as it goes.
+func (w *world) beginMove(t *testing.T, d desired) {
+	t.Helper()
+	second := d.provider
+	second.URL, second.Adopt = newIssuer, true
+	p, err := w.client.PlanProvider(t.Context(), w.account, second)
+	apply(t, p, err)
+	p, err = w.client.PlanMove(t.Context(), awsiam.Move{Name: "c1", From: d.trust, Adopt: true,
+		To: awsiam.Trust{ProviderARN: w.account.ProviderARN(newIssuer), Issuer: newIssuer, Audiences: d.trust.Audiences}})
+	if err == nil {
+		apply(t, p, nil)
+	}
+}
+
+func checkEffect(t *testing.T, name string, w *world, p planner) (applied bool) {
+	t.Helper()
+	before := w.State()
+	made, err := p(t.Context())
+	if err != nil {
+		if w.picture(); len(changes(before, w.State())) > 0 {
+			t.Errorf("%s: no plan (%v), and yet something changed", name, err)
+		}
+		return false
+	}
+	text := shown(made)
+	var planned, lines []string
+	for _, s := range made.Stages {
+		for _, a := range s {
+			planned = append(planned, fmt.Sprintf("%s %s", a.Verb, a.Name))
+		}
+	}
+	w.ResetCalls()
+	must(t, made.Apply(t.Context(), awsiam.Parallel, func(a provision.Action, said []string, _ error) {
+		if !slices.Equal(said, a.Done) {
+			t.Errorf("%s: %s was to say\n%q and said\n%q", name, a, a.Done, said)
+		}
+		for _, line := range said {
+			if !strings.Contains(line, a.Name) {
+				t.Errorf("%s: %q does not say what it is about, %s", name, line, a.Name)
+			}
+		}
+		lines = append(lines, said...)
+	}))
+	var writes []string
+	for _, c := range w.Calls() {
+		if c.Write {
+			writes = append(writes, c.Action)
+		}
+	}
+	if len(writes) != len(lines) {
+		t.Errorf("%s: %d calls that write, %q, and %d lines:\n%s", name, len(writes), writes, len(lines), strings.Join(lines, "\n"))
+	}
+	slices.Sort(planned)
+	planned = slices.DeleteFunc(slices.Compact(planned), func(s string) bool { // what is made is completed in a later stage
+		thing, is := strings.CutPrefix(s, "update ")
+		return is && slices.Contains(planned, "create "+thing)
+	})
+	if got := changes(before, w.State()); !slices.Equal(got, planned) {
+		t.Errorf("%s: the plan\n%snames %q; what changed is %q", name, text, planned, got)
+	}
+	return true
+}
+
+// changes compares two states of an account: "create NAME", "update NAME", "delete NAME", sorted.
+func changes(before, after fakeaws.State) []string {
+	things := func(s fakeaws.State) map[string]string {
+		out := map[string]string{}
+		for _, p := range s.Providers {
+			out[p.ARN] = fmt.Sprintf("%+v", p)
+		}
+		for _, r := range s.Roles {
+			out[r.Name] = fmt.Sprintf("%+v", r)
+		}
+		return out
+	}
+	was, is := things(before), things(after)
+	var list []string
+	for name, text := range is {
+		switch old, there := was[name]; {
+		case !there:
+			list = append(list, "create "+name)
+		case old != text:
+			list = append(list, "update "+name)
+		}
+	}
+	for name := range was {
+		if _, there := is[name]; !there {
+			list = append(list, "delete "+name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Only what bears the installation's own tag is ever deleted, whatever else happens to it.
+func TestOnlyOwnedRolesAreDeleted(t *testing.T) {
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		w, d := messyWorld(t, r)
+		was := map[string]map[string]string{}
+		for _, role := range w.State().Roles {
+			was[role.Name] = role.Tags
+		}
+		w.ResetCalls()
+		for _, work := range works(w, d, r) {
+			if p, err := work(t.Context()); err == nil {
+				_ = p.Apply(t.Context(), 1, ignore)
+			}
+		}
+		for _, c := range w.Calls() {
+			name := c.Params["RoleName"]
+			if tags, there := was[name]; c.Action == "DeleteRole" && there && !slices.ContainsFunc(d.roles, func(r awsiam.Role) bool { return r.Name == name }) &&
+				(tags["openshift.io/cloud-credential-operator/c1"] != "owned" || tags["keypost.dev/owned"] == "owned") {
+				t.Errorf("seed %d: %s was deleted, with the tags %v", seed, name, tags)
+			}
+		}
+	}
+}
+
+// Whatever takes long is told, with the reason; where nobody listens that is known within seconds.
+func TestWaitsAreTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as nobody may wait without a word")
+	}
+	var mu sync.Mutex
+	var told []string
+	w := newWorld(t, fakeaws.Options{})
+	client, err := awsiam.Open(t.Context(), awsiam.Options{Waiting: func(wait awsiam.Wait) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, wait.String())
+	}})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.Fault(func(fakeaws.Call) fakeaws.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) > 0 {
+			cancel()
+		}
+		return fakeaws.Throttle()
+	})
+	_, err = client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
+	mu.Lock()
+	defer mu.Unlock()
+	if err == nil || len(told) == 0 || !strings.HasPrefix(told[0], "iam:ListRoles takes long (10s so far): Rate exceeded (Throttling)") {
+		t.Errorf("told %q, then %v", told, err)
+	}
+}
