@@ -248,5 +248,6 @@ func (a *app) printAdded(s keystore.KeySet) error {
 	a.notice("next:")
 	a.notice("  keypost verify %s%s", first, dev)
 	a.notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s/openid/v1/jwks", first, first)
+	a.notice("where it runs already, keep its present issuer as a second --service-account-issuer, or each running pod gets 401")
 	return nil
 }
