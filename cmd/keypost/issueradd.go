@@ -262,5 +262,6 @@ func (a *app) printAdded(s keystore.KeySet, caFile string) error {
 	a.notice("next:")
 	a.notice("  %s", look)
 	a.notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s/openid/v1/jwks", first, first)
+	a.notice("where it runs already, keep its present issuer as a second --service-account-issuer, or each running pod gets 401")
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,28 +46,22 @@ func Checkers() map[string]string {
 // The chart's notes are templates: render them and use Notes.
 func All(root string) ([]Command, error) {
 	var all []Command
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	tree := os.DirFS(root)
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
 			if slices.Contains([]string{".git", "bin", "dist", "node_modules", "testdata"}, d.Name()) {
-				return filepath.SkipDir
+				return fs.SkipDir
 			}
-			return nil
-		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		if name == "CHANGELOG.md" { // history: what it names may have gone since
 			return nil
 		}
 		read := reader(name)
 		if read == nil {
 			return nil
 		}
-		text, err := os.ReadFile(path)
+		text, err := fs.ReadFile(tree, name)
 		if err != nil {
 			return err
 		}
@@ -90,13 +84,16 @@ func For(all []Command, programs ...string) []Command {
 }
 
 func reader(name string) func(name, text string) ([]Command, error) {
-	switch filepath.Ext(name) {
+	switch path.Ext(name) {
 	case ".md":
+		if name == "CHANGELOG.md" { // history: what it names may have gone since
+			return nil
+		}
 		return Markdown
 	case ".service":
 		return unit
 	case ".yaml", ".tpl", ".txt":
-		if strings.HasPrefix(filepath.ToSlash(name), "charts/") {
+		if strings.HasPrefix(name, "charts/") {
 			return func(name, text string) ([]Command, error) { return mentions(name, 1, text) }
 		}
 	}
@@ -289,7 +286,7 @@ func nested(c Command) []Command {
 		return nil
 	}
 	words := slices.Clone(c.Words[i+1:])
-	words[0] = filepath.Base(words[0])
+	words[0] = path.Base(words[0])
 	if _, program := Checkers()[words[0]]; !program {
 		return nil
 	}
