@@ -196,7 +196,7 @@ func TestLockIsForWhoMayWrite(t *testing.T) {
 // The moment between the making of a lock and its mode is waited for by another user.
 func TestLockThatIsBeingMade(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.Chmod(filepath.Dir(dir), 0o755)) //nolint:gosec // nobody goes through it
+	must(t, os.Chmod(filepath.Dir(dir), 0o755))
 	path := filepath.Join(dir, lockName)
 	write(t, path, "")
 	must(t, os.Chmod(path, 0))

@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	"keystore":              {},
 	"keystore/filestore":    {"keystore"},
 	"keystore/kubestore":    {"keystore"},
-	"keystore/s3store":      {"keystore", "internal/awsconf"},
+	"keystore/s3store":      {"keystore"},
 	"keystore/rotation":     {"keystore"},
 	"keystore/storetest":    {"keystore"},
 	"issuer":                {"keystore"},
