@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,14 +28,19 @@ type accounts struct{ t testing.TB }
 
 type accountKey struct{}
 
-// start plays an AWS account from here on: fakeaws [PARTITION]. All commands of the script talk to it.
+// start plays an AWS account from here on: fakeaws [PARTITION|ports|TRUSTLIMIT]. All commands of the script talk to it.
+// With ports, issuer URLs may have one; a number is how long trust policies may be.
 func (a accounts) start(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 1 {
-		ts.Fatalf("usage: fakeaws [PARTITION]")
+		ts.Fatalf("usage: fakeaws [PARTITION|ports|TRUSTLIMIT]")
 	}
 	o := fakeaws.Options{}
 	if len(args) == 1 {
-		o.Partition = args[0]
+		if n, err := strconv.Atoi(args[0]); err == nil {
+			o.TrustLimit = n
+		} else if o.AllowPorts = args[0] == "ports"; !o.AllowPorts {
+			o.Partition = args[0]
+		}
 	}
 	s := fakeaws.Start(a.t, o)
 	for _, kv := range s.Env() {
@@ -84,6 +90,59 @@ func calls(ts *testscript.TestScript, neg bool, args []string) {
 				ts.Fatalf("%d calls of %s, not %s (%v)", counts[action], action, n, counts)
 			}
 		}
+	}
+}
+
+// linesOf are the lines that a command of ours says for its calls that write, by action.
+func linesOf() map[string]string {
+	return map[string]string{
+		"CreateOpenIDConnectProvider":             "Identity Provider created with ARN: ",
+		"AddClientIDToOpenIDConnectProvider":      "Client ID .* added to Identity Provider",
+		"RemoveClientIDFromOpenIDConnectProvider": "Client ID .* removed from Identity Provider",
+		"UpdateOpenIDConnectProviderThumbprint":   "Thumbprints of Identity Provider .* updated",
+		"TagOpenIDConnectProvider":                "Identity Provider with ARN .* tagged ",
+		"UntagOpenIDConnectProvider":              "Tag .* removed from Identity Provider",
+		"DeleteOpenIDConnectProvider":             "Identity Provider with ARN .* deleted",
+		"CreateRole":                              "Role arn:.* created",
+		"TagRole":                                 "Role .* tagged ",
+		"UpdateRole":                              "Description of Role .* updated",
+		"UpdateAssumeRolePolicy":                  "Trust policy of Role .* updated",
+		"PutRolePermissionsBoundary":              "Permissions boundary of Role .* set to ",
+		"PutRolePolicy":                           "Updated Role policy for Role ",
+		"AttachRolePolicy":                        "Policy .* attached to IAM Role ",
+		"DetachRolePolicy":                        "Policy .* detached from IAM Role ",
+		"DeleteRolePolicy":                        "Policy .* associated with IAM Role .* deleted",
+		"DeleteRole":                              "IAM Role .* deleted",
+	}
+}
+
+// said holds the calls that wrote since the last time against what the last command printed: a line for each, and no
+// line for a call that was not made. said COUNT
+func said(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: said COUNT")
+	}
+	s, text := accountOf(ts), ts.ReadFile("stderr")
+	counts, total := map[string]int{}, 0
+	for _, c := range s.Calls() {
+		if c.Write && c.Code == "" {
+			counts[c.Action]++
+			total++
+		}
+	}
+	s.ResetCalls()
+	if strconv.Itoa(total) != args[0] {
+		ts.Fatalf("%d calls wrote, not %s: %v", total, args[0], counts)
+	}
+	for action, line := range linesOf() {
+		found := len(regexp.MustCompile(`(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `+line).FindAllString(text, -1))
+		if found != counts[action] {
+			ts.Fatalf("%d calls of %s and %d lines %q", counts[action], action, found, line)
+		}
+		delete(counts, action)
+	}
+	if len(counts) > 0 {
+		ts.Fatalf("no line is known for %v", counts)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestMigrateScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "serve": serve, "kids": setKids, "keyset": writeKeySet, "order": inOrder,
-			"fakeaws": accounts{t}.start, "calls": calls, "account": printAccount, "iam": callIAM,
+			"fakeaws": accounts{t}.start, "calls": calls, "account": printAccount, "iam": callIAM, "said": said,
 			"plane": startPlane, "signs": planeSigns, "past": setPast,
 		},
 		Setup: func(env *testscript.Env) error {

@@ -41,11 +41,17 @@ func TestScripts(t *testing.T) {
 			"calls":     calls,
 			"await":     awaitText,
 			"account":   printAccount,
+			"said":      said,
+			"proxy":     startProxy,
+			"plane":     startPlane,
+			"signs":     planeSigns,
+			"past":      setPast,
 			"iam":       callIAM,
 			"environ":   setEnviron,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}
+			env.Values[planeKey{}] = &fakePlane{}
 			env.Setenv("KEYPOST_STORE", "file://./store")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // or each of hundreds of processes takes a second to end
 			return nil
