@@ -138,7 +138,12 @@ func (v *visit) checkKey(check string, n int, k jwk) (keystore.Public, bool) {
 		v.warn(check, `some relying parties skip keys without "use":"sig" and "alg"`, "%s lacks use or alg", name)
 	}
 	for _, m := range slices.Sorted(maps.Keys(k)) {
-		if !slices.Contains(jwkMembers(), m) {
+		switch {
+		case slices.Contains(jwkMembers(), m):
+		case v.stored != nil && (m == "x5c" || m == "x5u"):
+			v.fail(check, "some relying parties take the key from there, so it may be another one; keypostd never publishes it: find out what changed the document on its way",
+				"%s has the member %q", name, m)
+		default:
 			v.warn(check, "GCP refuses an upload with other members than those of the public key", "%s has the member %q", name, printable(m))
 		}
 	}

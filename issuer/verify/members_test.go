@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -31,4 +33,24 @@ func TestUnambiguous(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzUnambiguous: what passes is read alike by a reader that takes any case and the last of two, and by one that goes
+// by the letter.
+func FuzzUnambiguous(f *testing.F) {
+	for _, seed := range []string{`{"keys":[1]}`, `{"KEYS":[1],"keys":[2]}`, `{"keys":[1],"keys":[2]}`, `{"\u212aeys":[1]}`, `{"a":{"keys":[1]},"keys":[2]}`, `{"keys":[1]}{"keys":[2]}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		var loose struct {
+			Keys json.RawMessage `json:"keys"`
+		}
+		var strict map[string]json.RawMessage
+		if json.Unmarshal([]byte(body), &loose) != nil || json.Unmarshal([]byte(body), &strict) != nil {
+			return
+		}
+		if checkUnambiguous([]byte(body), jwksMembers()) == nil && !bytes.Equal(loose.Keys, strict["keys"]) {
+			t.Errorf("%q: one reads %s, the other %s", body, loose.Keys, strict["keys"])
+		}
+	})
 }

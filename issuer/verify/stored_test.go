@@ -131,6 +131,7 @@ func TestImpostor(t *testing.T) {
 			w.alias = append([]member{{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}}, w.jwks...)
 		}, "stored-keys", Fail, aliasPath + " has keys (1) that cannot be read"},
 		{"a private key on the other path", func(_ *testing.T, w *world) { w.alias = []member{under(w.jwks[0], "d", "AAAA")} }, "jwks-alias", Fail, `private member "d"`},
+		{"a certificate beside the key", func(_ *testing.T, w *world) { w.jwks[0]["x5u"] = "https://evil.example.com/chain.pem" }, "jwks-keys", Fail, `has the member "x5u"`},
 		{"another issuer's documents", func(t *testing.T, w *world) {
 			w.discovery["issuer"] = "https://oidc.example.com/prod-b"
 			w.jwks = []member{publicJWK(t, newECKey(t))}
@@ -196,6 +197,9 @@ func TestHonest(t *testing.T) {
 			w.jwks = append(w.jwks, publicJWK(t, k))
 			w.alias = []member{w.jwks[1], w.jwks[0]}
 		}, "jwks-alias", OK, "the same keys"},
+		{"a certificate beside the key, somewhere else", func(_ *testing.T, w *world) {
+			w.jwks[0]["x5u"], w.options.Stored = "https://certificates.example.com/chain.pem", nil
+		}, "jwks-keys", Warn, `has the member "x5u"`},
 		{"no store", func(_ *testing.T, w *world) { w.options.Stored = nil }, "stored-keys", Warn, "no store was given"},
 		{"a store without the issuer", func(_ *testing.T, w *world) { w.storeErr = ErrNotStored }, "stored-keys", Warn, "no key set with this issuer URL"},
 	})
