@@ -244,7 +244,7 @@ func (p *Publisher) admit(n keystore.Name, v *version) *keystore.Rejection {
 	if e := p.entries[n]; e != nil {
 		return e.served.follows(v)
 	}
-	return nil
+	return v.Follows(nil)
 }
 
 // judgeClaim settles whether newcomer i gets a URL: whoever is served has it; of several newcomers nobody does, since
