@@ -21,7 +21,14 @@ type Status struct {
 	Served     bool                   `json:"served"`
 	Rejected   Reason                 `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
 	Message    string                 `json:"message,omitempty"`
-	Keys       map[keystore.State]int `json:"keys"` // by state
+	Keys       map[keystore.State]int `json:"keys"`           // by state
+	Gone       []GoneKey              `json:"gone,omitempty"` // that the served version has; told while the stored one is rejected
+}
+
+// GoneKey is a line in gone. The stored version may have lost it, and keypost issuer accept puts it back.
+type GoneKey struct {
+	Kid         keystore.KeyID       `json:"kid"`
+	Fingerprint keystore.Fingerprint `json:"fingerprint,omitempty"`
 }
 
 // Missing is the reason for a served key set that the store does not hold.
@@ -58,8 +65,19 @@ func (e *entry) status(n keystore.Name) Status {
 		s.Rejected, s.Message = Missing, "the store does not hold it; its last good version stays served"
 	case e.rejected != nil:
 		s.Rejected, s.Message = e.rejected.Reason, e.rejected.Message
+		s.Gone = e.gone()
 	}
 	return s
+}
+
+func (e *entry) gone() (all []GoneKey) {
+	if e.served == nil {
+		return nil
+	}
+	for _, g := range e.served.Gone() {
+		all = append(all, GoneKey{g.ID, g.Fingerprint})
+	}
+	return all
 }
 
 // Ready is nil once every issuer of a complete listing is served, or after five minutes the rest of them. It stays
@@ -89,11 +107,7 @@ var (
 )
 
 // reasons are all that a metric is kept for, so that an alert sees a 0 before the first rejection.
-var reasons = []Reason{
-	Missing, Unreadable, URLNotPermitted, URLConflict, DevRefused,
-	keystore.ReasonBroken, keystore.ReasonNewerVersion, keystore.ReasonOlderGeneration, keystore.ReasonSameGeneration,
-	keystore.ReasonKidMissing, keystore.ReasonGoneReturned, keystore.ReasonURLDropped,
-}
+var reasons = append([]Reason{Missing, Unreadable, URLNotPermitted, URLConflict, DevRefused}, keystore.Reasons()...)
 
 // Describe implements prometheus.Collector.
 func (p *Publisher) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, ch) }

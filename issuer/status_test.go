@@ -83,7 +83,9 @@ keypost_oldest_active_key_timestamp_seconds `+strconv.FormatInt(storetest.Time(0
 # TYPE keypost_key_sets_rejected gauge
 keypost_key_sets_rejected{reason="broken"} 1
 keypost_key_sets_rejected{reason="dev"} 0
+keypost_key_sets_rejected{reason="generation_jump"} 0
 keypost_key_sets_rejected{reason="gone_returned"} 0
+keypost_key_sets_rejected{reason="key_changed"} 0
 keypost_key_sets_rejected{reason="kid_missing"} 0
 keypost_key_sets_rejected{reason="missing"} 1
 keypost_key_sets_rejected{reason="newer_version"} 0

@@ -123,10 +123,10 @@ func placeOf(url string) place {
 	return place{host, rest[end:]}
 }
 
-// follows is nil when next may take the place of v.
+// follows is nil when next may take the place of v, which is nil when nothing is served yet.
 func (v *version) follows(next *version) *keystore.Rejection {
 	if v == nil {
-		return nil
+		return next.Follows(nil)
 	}
 	return next.Follows(&v.Outline)
 }

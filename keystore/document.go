@@ -156,7 +156,16 @@ func parse(name Name, data []byte) (KeySet, error) {
 	if len(strict) > 0 {
 		s.read = bytes.Clone(data)
 	}
-	return s, s.check()
+	if err := s.check(); err != nil {
+		return KeySet{}, err
+	}
+	if len(asJSON) <= MaxDocument-roomToNormalize {
+		return s, nil
+	}
+	if size, err := s.size(); err != nil || size > MaxDocument {
+		return KeySet{}, fmt.Errorf("what it says is larger than %d bytes", MaxDocument)
+	}
+	return s, nil
 }
 
 func checkIdentity(apiVersion, kind string) error {
@@ -193,6 +202,9 @@ func toJSON(data []byte) ([]byte, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return nil, fmt.Errorf("it is not valid YAML: %s", printableLine(err))
+	}
+	if len(asJSON) > MaxDocument {
+		return nil, fmt.Errorf("what it says is larger than %d bytes", MaxDocument)
 	}
 	if bytes.Contains(data, privateLabel) || bytes.Contains(asJSON, privateLabel) { // in a comment, an annotation, a reason
 		return nil, fmt.Errorf("a part of it ends in %q: %w", privateLabel, ErrPrivateKey)
@@ -263,6 +275,9 @@ func (d document) keySet() (KeySet, error) {
 	if d.Spec.Keys == nil { // an emptied or misspelt list must not pass for "no keys" where there is no last good state
 		return KeySet{}, errors.New("it has no spec.keys; a key set without keys says so: keys: []")
 	}
+	if err := s.checkSizes(len(d.Spec.Issuers), len(d.Spec.Keys), len(d.Spec.Gone)); err != nil {
+		return KeySet{}, err
+	}
 	for _, raw := range d.Spec.Issuers {
 		u, err := ParseIssuerURL(raw, s.dev)
 		if err != nil {
@@ -279,8 +294,9 @@ func (d document) keySet() (KeySet, error) {
 		if err != nil {
 			return KeySet{}, fmt.Errorf("key %d (%s): %w", n+1, printable(string(kd.Kid)), err)
 		}
-		s.insert(k)
+		s.keys = append(s.keys, k)
 	}
+	s.sortKeys()
 	return s, nil
 }
 
@@ -311,13 +327,9 @@ func Encode(s KeySet) ([]byte, error) {
 	if len(s.unknown) > 0 {
 		return s.asRead()
 	}
-	d, err := s.document()
+	data, err := s.encode()
 	if err != nil {
 		return nil, err
-	}
-	data, err := yaml.Marshal(d)
-	if err != nil {
-		return nil, fmt.Errorf("encode key set %q: %w", s.name, err)
 	}
 	back, err := Parse(s.name, data)
 	if err != nil {
@@ -328,6 +340,35 @@ func Encode(s KeySet) ([]byte, error) {
 	}
 	return data, nil
 }
+
+// encode writes YAML, or if that is too large JSON without any space.
+func (s KeySet) encode() ([]byte, error) {
+	d, err := s.document()
+	if err != nil {
+		return nil, err
+	}
+	data, err := yaml.Marshal(d)
+	if err == nil && len(data) > MaxDocument {
+		data, err = json.Marshal(d)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode key set %q: %w", s.name, err)
+	}
+	return data, nil
+}
+
+// size is what counts against MaxDocument: the JSON without any space, whatever notation the document has. A document
+// that can be read could not be written again if it were small in another notation only.
+func (s KeySet) size() (int, error) {
+	data, err := s.MarshalJSON()
+	if err != nil {
+		return 0, fmt.Errorf("encode key set %q: %w", s.name, err)
+	}
+	return len(data), nil
+}
+
+// roomToNormalize is more than what times, durations and PEM grow by when they are written in our way.
+const roomToNormalize = 128 << 10
 
 // asRead returns the bytes that s was read from if it has not been changed since: a copy of a newer version's document
 // must not wait until whoever copies is upgraded too, since a revocation may be in it.

@@ -11,9 +11,20 @@ import (
 const (
 	ReasonOlderGeneration Reason = "older_generation" // a restored backup, a Git revert
 	ReasonSameGeneration  Reason = "same_generation"  // as the last good one, with other content
+	ReasonGenerationJump  Reason = "generation_jump"  // so high that nothing could follow it
 	ReasonKidMissing      Reason = "kid_missing"      // a key is neither published nor gone
+	ReasonKeyChanged      Reason = "key_changed"      // a kid stands for another key than before
 	ReasonURLDropped      Reason = "url_dropped"      // an issuer URL is not in it
 )
+
+// Reasons returns every reason for which [Parse] or [Outline.Follows] refuses a version. Metrics have a line for each,
+// so that an alert sees a 0 before the first rejection.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonBroken, ReasonNewerVersion, ReasonOlderGeneration, ReasonSameGeneration, ReasonGenerationJump,
+		ReasonKidMissing, ReasonKeyChanged, ReasonGoneReturned, ReasonURLDropped,
+	}
+}
 
 // Rejection is why a version of a key set may not take the place of the last good one.
 type Rejection struct {
@@ -29,22 +40,46 @@ func Reject(r Reason, format string, args ...any) *Rejection {
 // Outline is what is kept of a version of a key set to judge the next one by. It is in as few pieces as possible,
 // since whoever serves or copies ten thousand key sets keeps one of each.
 type Outline struct {
-	generation       int64
-	digest           [sha256.Size]byte
-	urls, kids, gone lines
-	withdrawn        bool
+	generation int64
+	digest     [sha256.Size]byte
+	urls       lines
+	keys, gone lines // a kid each, with the fingerprint of the key if the kid is not that itself
+	withdrawn  bool
 }
 
 // Outline returns s's outline.
 func (s KeySet) Outline() Outline {
 	o := Outline{generation: s.generation, digest: s.Digest(), withdrawn: s.Withdrawn()}
 	o.urls = linesOf(s.issuers, IssuerURL.String)
-	o.kids = linesOf(s.keys, func(k Key) string { return string(k.ID()) })
-	o.gone = linesOf(s.gone, func(g Gone) string { return string(g.ID) })
-	text := o.urls + o.kids + o.gone // one piece of memory
-	urls, kids := len(o.urls), len(o.kids)
-	o.urls, o.kids, o.gone = text[:urls], text[urls:][:kids], text[urls+kids:]
+	o.keys = linesOf(s.keys, func(k Key) string { return keyLine(k.id, k.fingerprint) })
+	o.gone = linesOf(s.gone, func(g Gone) string { return keyLine(g.ID, g.Fingerprint) })
+	text := o.urls + o.keys + o.gone // one piece of memory
+	urls, keys := len(o.urls), len(o.keys)
+	o.urls, o.keys, o.gone = text[:urls], text[urls:][:keys], text[urls+keys:]
 	return o
+}
+
+// keyLine leaves out what can be told from the kid. No kid contains a space.
+func keyLine(id KeyID, f Fingerprint) string {
+	if f == "" || string(f) == string(id) {
+		return string(id)
+	}
+	return string(id) + " " + string(f)
+}
+
+// parties returns the kids of keyLines with the material that they stand for, empty if that is not known, and all the
+// material.
+func (s lines) parties() (byKid map[string]Fingerprint, all map[Fingerprint]bool) {
+	byKid, all = map[string]Fingerprint{}, map[Fingerprint]bool{}
+	for line := range s.each() {
+		id, f, _ := strings.Cut(line, " ")
+		material, known := Gone{ID: KeyID(id), Fingerprint: Fingerprint(f)}.Material()
+		if known {
+			all[material] = true
+		}
+		byKid[id] = material
+	}
+	return byKid, all
 }
 
 // Generation is that of the version.
@@ -56,6 +91,18 @@ func (o *Outline) Digest() [sha256.Size]byte { return o.digest }
 // Withdrawn tells that the version is a tombstone.
 func (o *Outline) Withdrawn() bool { return o.withdrawn }
 
+// Gone returns what is known of the lines in gone: key IDs, and the fingerprints where they are recorded.
+func (o *Outline) Gone() []Gone {
+	var all []Gone
+	for line := range o.gone.each() {
+		id, f, _ := strings.Cut(line, " ")
+		g := Gone{ID: KeyID(id), Fingerprint: Fingerprint(f)}
+		g.Fingerprint, _ = g.Material()
+		all = append(all, g)
+	}
+	return all
+}
+
 // Issuers yields the issuer URLs; the first is canonical.
 func (o *Outline) Issuers() iter.Seq[string] { return o.urls.each() }
 
@@ -64,6 +111,8 @@ func (o *Outline) Issuers() iter.Seq[string] { return o.urls.each() }
 // neither by an older version of the document.
 func (o *Outline) Follows(was *Outline) *Rejection {
 	switch {
+	case was == nil && o.generation > maxFirstGeneration:
+		return Reject(ReasonGenerationJump, "its generation is %d; a key set without a last good version begins at %d at most, so that it can go on; keypost issuer accept lowers it", o.generation, int64(maxFirstGeneration))
 	case was == nil:
 		return nil
 	case o.generation < was.generation:
@@ -72,6 +121,8 @@ func (o *Outline) Follows(was *Outline) *Rejection {
 		return Reject(ReasonSameGeneration, "its generation is %d as in the last good version, but its content differs", o.generation)
 	case o.generation == was.generation:
 		return nil
+	case o.generation-was.generation > maxGenerationJump:
+		return Reject(ReasonGenerationJump, "its generation is %d, more than %d beyond %d of the last good version; keypost issuer accept --served-generation %d lowers it", o.generation, maxGenerationJump, was.generation, was.generation)
 	}
 	if r := o.keepsKeys(was); r != nil {
 		return r
@@ -79,33 +130,65 @@ func (o *Outline) Follows(was *Outline) *Rejection {
 	return o.keepsIssuers(was)
 }
 
+// keepsKeys compares key material beside kids: another key under a kid that relying parties trust is another issuer.
 func (o *Outline) keepsKeys(was *Outline) *Rejection {
-	for id := range was.kids.each() {
-		if !o.kids.has(id) && !o.gone.has(id) {
-			return Reject(ReasonKidMissing, "it lacks key %s of the last good version without a line in gone", id)
+	here, _ := o.keys.parties()
+	left, material := o.gone.parties()
+	served, _ := was.keys.parties()
+	for id := range was.keys.ids() {
+		if r := keepsKey(id, served[id], here, left, material); r != nil {
+			return r
 		}
 	}
-	for id := range was.gone.each() {
-		if o.kids.has(id) || !o.gone.has(id) {
-			return Reject(ReasonGoneReturned, "key %s is gone for good, but its line in gone has vanished or it is published again", id)
+	buried, _ := was.gone.parties()
+	for id := range was.gone.ids() {
+		_, kept := left[id]
+		_, back := here[id]
+		if back || !kept || buried[id] != "" && !material[buried[id]] {
+			return Reject(ReasonGoneReturned, "key %s is gone for good, but its line in gone has vanished or changed, or it is published again", id)
 		}
 	}
 	return nil
+}
+
+// keepsKey judges what became of one key, whose fingerprint is f. A line in gone counts only if what left is known to
+// be that key: else it could come back under another kid.
+func keepsKey(id string, f Fingerprint, here, left map[string]Fingerprint, material map[Fingerprint]bool) *Rejection {
+	if is, published := here[id]; published {
+		if is != f {
+			return Reject(ReasonKeyChanged, "key %s is another key than in the last good version (fingerprint %s, was %s); the key behind a kid never changes", id, is, f)
+		}
+		return nil
+	}
+	is, gone := left[id]
+	switch {
+	case !gone:
+		return Reject(ReasonKidMissing, "it lacks key %s of the last good version without a line in gone", id)
+	case material[f]:
+		return nil
+	case is == "":
+		return Reject(ReasonKidMissing, "its line in gone for key %s of the last good version lacks the key's fingerprint: %s", id, f)
+	}
+	return Reject(ReasonKeyChanged, "its line in gone for key %s is about another key than that of the last good version, whose fingerprint is %s", id, f)
 }
 
 func (o *Outline) keepsIssuers(was *Outline) *Rejection {
 	if was.withdrawn || o.withdrawn {
 		return nil
 	}
+	here := map[string]bool{}
+	for u := range o.urls.each() {
+		here[u] = true
+	}
 	for u := range was.urls.each() {
-		if !o.urls.has(u) {
+		if !here[u] {
 			return Reject(ReasonURLDropped, "it lacks the issuer URL %s of the last good version; only a withdrawal ends an issuer", u)
 		}
 	}
 	return nil
 }
 
-// lines is a set of issuer URLs or key IDs in one string, a line each: none of them contains a line feed.
+// lines is a list of issuer URLs or keys in one string, a line each: none of them contains a line feed.
 type lines string
 
 func linesOf[T any](all []T, text func(T) string) lines {
@@ -116,20 +199,23 @@ func linesOf[T any](all []T, text func(T) string) lines {
 	return lines(b.String())
 }
 
-func (s lines) has(line string) bool {
-	for l := range strings.Lines(string(s)) {
-		if l == line+"\n" {
-			return true
-		}
-	}
-	return false
-}
-
 // each yields every line.
 func (s lines) each() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for l := range strings.Lines(string(s)) {
 			if !yield(l[:len(l)-1]) {
+				return
+			}
+		}
+	}
+}
+
+// ids yields the kid of every keyLine, in the order of the document.
+func (s lines) ids() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for l := range s.each() {
+			id, _, _ := strings.Cut(l, " ")
+			if !yield(id) {
 				return
 			}
 		}

@@ -1,6 +1,9 @@
 package keystore
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Reasons why a key ID is gone.
 const (
@@ -28,16 +31,19 @@ func (g Gone) Material() (Fingerprint, bool) {
 	if g.Fingerprint != "" {
 		return g.Fingerprint, true
 	}
-	f := Fingerprint(g.ID)
-	return f, f.valid()
+	if f := Fingerprint(g.ID); f.valid() {
+		return f, true
+	}
+	return "", false
 }
 
-// bars reports whether p may not be published since g left: it has g's key ID, or g's material, or an ID that belongs
-// to g's material.
-func (g Gone) bars(p Public) bool {
-	f, known := g.Material()
-	return g.ID == p.id || known && (f == p.fingerprint || KeyID(f) == p.id)
-}
+// bars reports whether p may not be published since g left: it has g's key ID or g's material. That another key has
+// the ID which Kubernetes would compute from g's material is no reason: else such a key, published first, would be in
+// the way of g's revocation.
+func (g Gone) bars(p Public) bool { return g.ID == p.id || g.material() == p.fingerprint }
+
+// material is [Gone.Material] for comparison with a fingerprint: what has not the form of one is equal to none.
+func (g Gone) material() Fingerprint { return cmp.Or(g.Fingerprint, Fingerprint(g.ID)) }
 
 // gone returns the line that k leaves behind.
 func (k Key) gone(at time.Time, why string) Gone {
@@ -49,8 +55,8 @@ func (k Key) gone(at time.Time, why string) Gone {
 
 // graves finds lines in gone without a scan for each question.
 type graves struct {
-	ids      map[KeyID]int       // by the line's key ID, and by the ID that Kubernetes computes from its material
-	material map[Fingerprint]int // by fingerprint
+	ids      map[KeyID]int
+	material map[Fingerprint]int
 }
 
 func gravesOf(lines []Gone) graves {
@@ -63,12 +69,7 @@ func gravesOf(lines []Gone) graves {
 
 func (y graves) add(g Gone, i int) {
 	y.ids[g.ID] = i
-	if f, known := g.Material(); known {
-		y.material[f] = i
-		if _, taken := y.ids[KeyID(f)]; !taken {
-			y.ids[KeyID(f)] = i
-		}
-	}
+	y.material[g.material()] = i
 }
 
 // of returns the index of the line that bars p, as [Gone.bars] has it.

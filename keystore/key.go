@@ -129,7 +129,7 @@ func (p Public) as(id KeyID, alg string) (Public, error) {
 	if alg == "" || alg == p.alg {
 		return p, nil
 	}
-	if _, isRSA := p.key.(*rsa.PublicKey); !isRSA || (alg != "RS384" && alg != "RS512") {
+	if !p.isRSA() || (alg != "RS384" && alg != "RS512") {
 		return Public{}, fmt.Errorf("its alg %q does not fit a key for %s", printable(alg), p.alg)
 	}
 	p.alg = alg
@@ -151,6 +151,11 @@ func (p Public) Key() crypto.PublicKey { return p.key }
 
 // Imported tells that the key ID came with the key (a taken-over JWKS, an external signer) and is not computed.
 func (p Public) Imported() bool { return p.imported }
+
+func (p Public) isRSA() bool {
+	_, is := p.key.(*rsa.PublicKey)
+	return is
+}
 
 // Equal tells whether both are the same key under the same ID.
 func (p Public) Equal(q Public) bool { return p.id == q.id && p.alg == q.alg && p.sameMaterial(q) }

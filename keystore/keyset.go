@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -15,7 +14,7 @@ type KeySet struct {
 	labels       map[string]string
 	annotations  map[string]string
 	generation   int64
-	skip         int64 // how far beyond +1 the next generation must go (Accept); not stored
+	next         int64 // the generation to be stored under, if Accept chose one; not stored
 	issuers      []IssuerURL
 	keys         []Key // sorted by key ID
 	gone         []Gone
@@ -57,19 +56,18 @@ type Event struct {
 	Forced bool      `json:"forced,omitempty"`
 }
 
-// Bounds of a key set.
-const (
-	maxHistory      = 50
-	maxObservations = 10
-	maxKeysOfAType  = 100       // AWS: at most 100 RSA and 100 EC keys in a JWKS
-	maxGeneration   = 1<<53 - 1 // what every JSON reader takes for an integer
-)
-
 // Name returns the key set's name in its store.
 func (s KeySet) Name() Name { return s.name }
 
 // Generation counts the changes, from 1.
 func (s KeySet) Generation() int64 { return s.generation }
+
+// MayReplace reports whether s may take the place of the stored version by its generation: it is a later one, or the
+// stored one is so far away that nobody takes it, and [KeySet.Accept] leads back from there.
+func (s KeySet) MayReplace(stored KeySet) bool {
+	return s.generation > stored.generation || stored.generation >= maxFirstGeneration ||
+		stored.generation-s.generation >= maxGenerationJump-1
+}
 
 // Issuers returns the issuer URLs; the first is canonical.
 func (s KeySet) Issuers() []IssuerURL { return slices.Clone(s.issuers) }
@@ -109,6 +107,17 @@ func (s KeySet) GoneLine(p Public) (Gone, bool) {
 		return Gone{}, false
 	}
 	return s.gone[i], true
+}
+
+// Buried reports whether gone says of g's key ID that it left, and of g's material too, if that is known. A publisher
+// takes no version in which a key that it serves is neither published nor buried, and none in which one is not buried
+// any more.
+func (s KeySet) Buried(g Gone) bool {
+	graves := gravesOf(s.gone)
+	_, left := graves.ids[g.ID]
+	f, known := g.Material()
+	_, barred := graves.material[f]
+	return left && (barred || !known)
 }
 
 // Remains returns what may never come back under s's issuer URLs: what is gone, and of a withdrawn key set also the
@@ -190,8 +199,11 @@ func (s KeySet) check() error {
 	if err := s.name.Check(); err != nil {
 		return err
 	}
-	if s.generation < 1 || s.generation > maxGeneration {
+	if s.generation < 1 || s.generation > MaxGeneration {
 		return fmt.Errorf("its generation is %d; it counts from 1 to 2^53-1", s.generation)
+	}
+	if err := s.checkSizes(len(s.issuers), len(s.keys), len(s.gone)); err != nil {
+		return err
 	}
 	for _, t := range s.times() {
 		if t.Year() < 1 || t.Year() > 9999 {
@@ -213,12 +225,14 @@ func (s KeySet) checkIssuers() error {
 	if len(s.issuers) == 0 {
 		return errors.New("it has no issuer URL")
 	}
-	for i, a := range s.issuers {
-		for _, b := range s.issuers[:i] {
-			if a.host == b.host && a.path == b.path {
-				return fmt.Errorf("it has the issuer URL %s twice", a)
-			}
+	type place struct{ host, path string }
+	seen := make(map[place]bool, len(s.issuers))
+	for _, u := range s.issuers {
+		at := place{u.host, u.path}
+		if seen[at] {
+			return fmt.Errorf("it has the issuer URL %s twice", u)
 		}
+		seen[at] = true
 	}
 	return nil
 }
@@ -240,8 +254,7 @@ func (s KeySet) checkKeys() error {
 		if err := k.checkState(); err != nil {
 			return fmt.Errorf("key %s: %w", k.ID(), err)
 		}
-		isRSA := strings.HasPrefix(k.Alg(), "RS")
-		if ofType[isRSA]++; ofType[isRSA] > maxKeysOfAType {
+		if ofType[k.isRSA()]++; ofType[k.isRSA()] > maxKeysOfAType {
 			return fmt.Errorf("it has more than %d keys of one type; AWS reads no more", maxKeysOfAType)
 		}
 	}

@@ -116,8 +116,14 @@ func updateOnce(ctx context.Context, st Store, n Name, change func(KeySet) (KeyS
 	if s.Name() != n {
 		return KeySet{}, fmt.Errorf("update key set %q: the change returned key set %q", n, s.Name())
 	}
-	s.generation = was.generation + 1 + s.skip
-	s.skip = 0
+	switch {
+	case s.next != 0:
+		s.generation, s.next = s.next, 0
+	case was.generation >= maxFirstGeneration:
+		return KeySet{}, fmt.Errorf("update key set %q: its generation %d is so high that keypostd takes no change of it; settle it first with keypost issuer accept %s --why REASON", n, was.generation, n)
+	default:
+		s.generation = was.generation + 1
+	}
 	if _, err := st.Replace(ctx, n, rev, s); err != nil && !didPersist(ctx, st, s, err) {
 		return KeySet{}, fmt.Errorf("replace key set %q: %w", n, err)
 	}

@@ -100,14 +100,14 @@ func TestAccept(t *testing.T) {
 		refused   string
 	}{
 		{name: "as it is", published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
-		{name: "a missing key is kept", decisions: []Decision{{k2, true}}, published: []KeyID{k0.ID(), k2.ID()}, gone: []KeyID{subject.ID()}},
-		{name: "a missing key is gone", decisions: []Decision{{lost, false}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID(), lost.ID()}},
-		{name: "a key that came back goes", decisions: []Decision{{k2, true}, {k0, false}}, published: []KeyID{k2.ID()}, gone: []KeyID{subject.ID(), k0.ID()}},
-		{name: "what is so already", decisions: []Decision{{k0, true}, {subject, false}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
-		{name: "a gone key cannot be kept", decisions: []Decision{{subject, true}}, refused: "is gone and never comes back"},
-		{name: "another key than the one meant", decisions: []Decision{{must(k2.as(k0.ID(), "")), false}}, refused: "is another key than the stored one"},
+		{name: "a missing key is kept", decisions: []Decision{{Key: k2, Keep: true}}, published: []KeyID{k0.ID(), k2.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a missing key is gone", decisions: []Decision{{Key: lost, Keep: false}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID(), lost.ID()}},
+		{name: "a key that came back goes", decisions: []Decision{{Key: k2, Keep: true}, {Key: k0, Keep: false}}, published: []KeyID{k2.ID()}, gone: []KeyID{subject.ID(), k0.ID()}},
+		{name: "what is so already", decisions: []Decision{{Key: k0, Keep: true}, {Key: subject, Keep: false}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
+		{name: "a gone key cannot be kept", decisions: []Decision{{Key: subject, Keep: true}}, refused: "is gone and never comes back"},
+		{name: "another key of a stored kid goes, and the stored one too", decisions: []Decision{{Key: must(k2.as(k0.ID(), "")), Keep: false}}, refused: "it would leave \"prod-a\" without a key"},
 		{name: "no key at all", decisions: []Decision{{}}, refused: "a decision names no key"},
-		{name: "no key is left", decisions: []Decision{{k0, false}}, refused: "it would leave \"prod-a\" without a key"},
+		{name: "no key is left", decisions: []Decision{{Key: k0, Keep: false}}, refused: "it would leave \"prod-a\" without a key"},
 	} {
 		got, err := s.Accept(c, 17, tt.decisions)
 		if tt.refused != "" {

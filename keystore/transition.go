@@ -31,6 +31,9 @@ type Spec struct {
 // New makes a key set of generation 1 whose keys are active.
 func New(c Change, spec Spec) (KeySet, error) {
 	s := KeySet{name: spec.Name, generation: 1, policy: spec.Policy.clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
+	if err := errors.Join(c.check(), s.checkSizes(len(spec.Issuers), len(spec.Keys), len(spec.Gone))); err != nil {
+		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
+	}
 	for _, raw := range spec.Issuers {
 		u, err := ParseIssuerURL(raw, spec.Dev)
 		if err != nil {
@@ -43,13 +46,33 @@ func New(c Change, spec Spec) (KeySet, error) {
 	}
 	c.At = c.At.UTC().Truncate(time.Second)
 	for _, k := range spec.Keys {
-		s.insert(Key{Public: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
+		s.keys = append(s.keys, Key{Public: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
 	}
+	s.sortKeys()
 	s.note(c, "issuer added")
-	if err := s.check(); err != nil {
+	if err := s.checkNew(); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
 	return s, nil
+}
+
+func (s KeySet) checkNew() error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	return cmp.Or(s.checkTwins(), s.room())
+}
+
+// checkTwins refuses one key under two IDs. Stored documents may have that: they are served as they are.
+func (s KeySet) checkTwins() error {
+	seen := make(map[Fingerprint]KeyID, len(s.keys))
+	for _, k := range s.keys {
+		if id, twice := seen[k.fingerprint]; twice {
+			return fmt.Errorf("%s and %s are one key under two kids; give it with the kid that its tokens carry", id, k.ID())
+		}
+		seen[k.fingerprint] = k.ID()
+	}
+	return nil
 }
 
 // transition runs edit on a copy, with the clock checked before and the invariants after, and adds a line of history.
@@ -65,6 +88,9 @@ func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.T
 }
 
 func (s KeySet) unrecorded(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
+	if err := c.check(); err != nil {
+		return KeySet{}, fmt.Errorf("%s: %w", what, err)
+	}
 	at := c.At.UTC().Truncate(time.Second)
 	if err := c.pass(s.clockGate(what, at)); err != nil {
 		return KeySet{}, err
@@ -75,6 +101,9 @@ func (s KeySet) unrecorded(c Change, what string, edit func(n *KeySet, at time.T
 		return KeySet{}, err
 	}
 	if err := n.check(); err != nil {
+		return KeySet{}, fmt.Errorf("%s: %w", what, err)
+	}
+	if err := n.fit(); err != nil {
 		return KeySet{}, fmt.Errorf("%s: %w", what, err)
 	}
 	return n, nil
@@ -93,13 +122,17 @@ func (s KeySet) clockGate(what string, at time.Time) *NotYetError {
 
 func (s *KeySet) note(c Change, what string) {
 	s.history = append(s.history, Event{At: c.At, By: c.By, What: what, Why: c.Why, Forced: c.Force})
-	if extra := len(s.history) - maxHistory; extra > 0 {
+	if extra := len(s.history) - keptHistory; extra > 0 {
 		s.history = s.history[extra:]
 	}
 }
 
 func (s *KeySet) insert(k Key) {
 	s.keys = append(s.keys, k)
+	s.sortKeys()
+}
+
+func (s *KeySet) sortKeys() {
 	slices.SortFunc(s.keys, func(a, b Key) int { return cmp.Compare(a.id, b.id) })
 }
 
@@ -144,13 +177,11 @@ func (s KeySet) Add(c Change, k Public) (KeySet, error) {
 		if g, gone := n.GoneLine(k); gone {
 			return fmt.Errorf("add key %s: it is gone (%s at %s) and never comes back; make a new key", k.ID(), g.Why, stamp(g.At))
 		}
-		for _, have := range n.keys {
-			if have.sameMaterial(k) || have.ID() == k.ID() {
-				return fmt.Errorf("add key %s: key set %q publishes it already (%s, kid %s)", k.ID(), s.name, have.State, have.ID())
-			}
+		if have, published := n.published(k); published {
+			return fmt.Errorf("add key %s: key set %q publishes it already (%s, kid %s)", k.ID(), s.name, have.State, have.ID())
 		}
 		n.insert(Key{Public: k, State: Next, PublishedAt: at})
-		return nil
+		return n.ordinary(fmt.Sprintf("add key %s", k.ID()))
 	})
 }
 
@@ -173,7 +204,7 @@ func (s KeySet) Observe(c Change, o Observation) (KeySet, error) {
 			}
 		}
 		n.observations = append(n.observations, o)
-		if extra := len(n.observations) - maxObservations; extra > 0 {
+		if extra := len(n.observations) - keptObservations; extra > 0 {
 			n.observations = n.observations[extra:]
 		}
 		return nil
@@ -257,27 +288,36 @@ func (s KeySet) retireGate(id KeyID, ev Evidence) *NotYetError {
 }
 
 // Remove takes a key out of the JWKS once no valid token of it is left. neverSigned is the operator's word that a
-// next key has signed nothing.
+// next key has signed nothing. A key that is published under several IDs leaves under all of them.
 func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 	return s.onKey(c, "remove", id, func(n *KeySet, i int, at time.Time) error {
-		k := n.keys[i]
-		if k.State != Next || !neverSigned {
+		gone := n.keys[i].Public
+		for _, k := range n.keys {
+			if !k.sameMaterial(gone) || k.State == Next && neverSigned {
+				continue
+			}
 			if err := c.pass(n.removeGate(k, at)); err != nil {
 				return err
 			}
 		}
-		if len(n.keys) == 1 && !c.Force {
+		n.bury(gone, Removed, at)
+		if len(n.keys) == 0 && !c.Force {
 			return fmt.Errorf("remove key %s: it is the last key of %q; add another first, or withdraw the issuer with issuer remove", id, s.name)
 		}
-		n.bury(i, Removed, at)
 		return nil
 	})
 }
 
-// bury takes a key out and leaves its line in gone.
-func (s *KeySet) bury(i int, why string, at time.Time) {
-	s.gone = append(s.gone, s.keys[i].gone(at, why))
-	s.keys = slices.Delete(s.keys, i, i+1)
+// bury takes a key out and leaves its line in gone. Documents may publish one key under several IDs (an issuer that was
+// taken over): it leaves under all of them, as tokens that it signed are good under each.
+func (s *KeySet) bury(gone Public, why string, at time.Time) {
+	s.keys = slices.DeleteFunc(s.keys, func(k Key) bool {
+		if !k.sameMaterial(gone) {
+			return false
+		}
+		s.gone = append(s.gone, k.gone(at, why))
+		return true
+	})
 }
 
 // Last says what is to be published once the last key is revoked: a replacement, or nothing.
@@ -287,17 +327,19 @@ type Last struct {
 }
 
 // Revoke takes a key out at once, whatever its state: for a signing key that is in wrong hands. It needs a reason.
+// A key that is published under several IDs leaves under all of them.
 func (s KeySet) Revoke(c Change, id KeyID, last Last) (KeySet, error) {
 	if c.Why == "" {
 		return KeySet{}, fmt.Errorf("revoke key %s: say why with --why; it is recorded", id)
 	}
 	return s.onKey(c, "revoke", id, func(n *KeySet, i int, at time.Time) error {
-		if r := last.Replacement; r != nil && r.sameMaterial(n.keys[i].Public) {
+		revoked := n.keys[i].Public
+		if r := last.Replacement; r != nil && r.sameMaterial(revoked) {
 			return fmt.Errorf("revoke key %s: the replacement is the same key; make a new one", id)
 		}
-		n.bury(i, Revoked, at)
+		n.bury(revoked, Revoked, at)
 		if last.Replacement != nil {
-			return n.replaceRevoked(*last.Replacement, at)
+			return n.replaceRevoked(c, id, *last.Replacement)
 		}
 		if len(n.keys) == 0 && !last.LeaveEmpty {
 			return fmt.Errorf("revoke key %s: it is the last key of %q; give --replacement KEY, or --leave-empty to publish an empty JWKS", id, s.name)
@@ -306,16 +348,39 @@ func (s KeySet) Revoke(c Change, id KeyID, last Last) (KeySet, error) {
 	})
 }
 
-func (s *KeySet) replaceRevoked(k Public, at time.Time) error {
+// replaceRevoked makes k active at once. A key that is published already must be the same one in ID and material: the
+// file that the operator gave is what the cluster is about to sign with.
+func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k Public) error {
 	if g, gone := s.GoneLine(k); gone {
 		return fmt.Errorf("the replacement %s is gone (%s) itself; make a new key", k.ID(), g.Why)
 	}
-	if i := s.index(k.ID()); i >= 0 {
+	at := c.At.UTC().Truncate(time.Second)
+	s.note(Change{At: at, By: c.By, Why: c.Why, Force: c.Force}, fmt.Sprintf("activate key %s in place of key %s", k.ID(), revoked))
+	have, published := s.published(k)
+	switch {
+	case !published:
+		s.insert(Key{Public: k, State: Active, PublishedAt: at, PromotedAt: at})
+	case have.ID() != k.ID():
+		return fmt.Errorf("the replacement %s is published already under the kid %s (%s); give it with that kid, as a JWK, or make a new key", k.ID(), have.ID(), have.State)
+	case !have.sameMaterial(k):
+		return fmt.Errorf("the replacement is another key than the published key %s (%s); give that key, or make a new one", have.ID(), have.State)
+	case have.State != Active:
+		i := s.index(k.ID())
 		s.keys[i].State, s.keys[i].PromotedAt, s.keys[i].RetiredAt = Active, at, time.Time{}
-		return nil
 	}
-	s.insert(Key{Public: k, State: Active, PublishedAt: at, PromotedAt: at})
 	return nil
+}
+
+// published returns the published key that has p's ID, or else p's material.
+func (s KeySet) published(p Public) (Key, bool) {
+	i := s.index(p.id)
+	if i < 0 {
+		i = slices.IndexFunc(s.keys, func(k Key) bool { return k.sameMaterial(p) })
+	}
+	if i < 0 {
+		return Key{}, false
+	}
+	return s.keys[i], true
 }
 
 // SetPolicy replaces the declared lifetimes; the gates go on with lowered ones until they have run out.
@@ -328,7 +393,7 @@ func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 			return errLoweredUndeclared
 		}
 		n.policy = s.policy.replaceBy(p, at)
-		return nil
+		return n.ordinary("set policy")
 	})
 }
 
@@ -371,25 +436,38 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	return fresh, nil
 }
 
-// Decision is what the operator says of a key in dispute when a rejected key set is accepted.
+// Decision is what the operator says of a key in dispute when a rejected key set is accepted. Or it is about no key
+// but about a line in gone that the served version has and the stored one lost: that is put back.
 type Decision struct {
 	Key  Public // as it is served or stored: its material must be known, or it could come back under another ID
 	Keep bool   // published again, as active: the state that no gate can remove by itself; else gone for good
+	Lost *Gone  // instead of Key
 }
 
 // Accept settles a document that publishers reject: every decision makes its key published or gone, and the
-// generation passes the one that is being served.
+// generation becomes one that they take, given the one that is being served (0 if none is, or it is not known). That
+// is the next one, also where somebody stored one so high that nothing can follow it: then the generation is lowered.
 func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, error) {
 	if c.Why == "" {
 		return KeySet{}, errors.New("accept: say why with --why; it is recorded")
 	}
 	return s.transition(c, "accept", func(n *KeySet, at time.Time) error {
-		n.skip = max(0, served-n.generation)
+		next, err := n.acceptedGeneration(served)
+		if err != nil {
+			return err
+		}
+		n.next = next
+		for _, d := range decisions { // lines in gone first: no other decision takes them back
+			if d.Lost != nil {
+				n.putBack(*d.Lost, at)
+			}
+		}
 		for _, d := range decisions {
 			if err := n.settle(d, at); err != nil {
 				return err
 			}
 		}
+		n.gone = mergeGone(n.gone)
 		if len(decisions) > 0 && len(n.keys) == 0 && !n.Withdrawn() && !c.Force {
 			return fmt.Errorf("accept: it would leave %q without a key; keep one", s.name)
 		}
@@ -397,22 +475,65 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 	})
 }
 
+func (s KeySet) acceptedGeneration(served int64) (int64, error) {
+	switch {
+	case served >= maxFirstGeneration:
+		return 0, fmt.Errorf("accept: keypostd serves generation %d, which it takes over only from a generation before it; restart keypostd, which then serves none, and accept again", served)
+	case s.generation >= maxFirstGeneration, served > 0 && s.generation >= served+maxGenerationJump:
+		return served + 1, nil
+	}
+	return max(s.generation, served) + 1, nil
+}
+
+// settle may leave lines in gone for one key ID twice, which Accept merges.
 func (s *KeySet) settle(d Decision, at time.Time) error {
-	i := s.index(d.Key.id)
+	if d.Lost != nil {
+		return nil
+	}
+	if d.Key.key == nil {
+		return errors.New("accept: a decision names no key")
+	}
+	have, published := s.published(d.Key)
+	if !d.Keep {
+		s.bury(d.Key, Removed, at)
+		if i := s.index(d.Key.id); i >= 0 { // the ID stands for another key here: neither is what its name says
+			s.bury(s.keys[i].Public, Removed, at)
+		}
+		s.gone = append(s.gone, Key{Public: d.Key}.gone(at, Removed))
+		return nil
+	}
 	_, gone := s.GoneLine(d.Key)
 	switch {
-	case d.Key.key == nil:
-		return errors.New("accept: a decision names no key")
-	case i >= 0 && !s.keys[i].sameMaterial(d.Key):
-		return fmt.Errorf("accept: key %s is another key than the stored one of that ID", d.Key.id)
-	case d.Keep && gone:
+	case gone:
 		return fmt.Errorf("accept: key %s is gone and never comes back", d.Key.id)
-	case d.Keep && i < 0:
-		s.insert(Key{Public: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
-	case !d.Keep && i >= 0:
-		s.bury(i, Removed, at)
-	case !d.Keep:
-		s.gone = mergeGone(append(s.gone, Key{Public: d.Key}.gone(at, Removed)))
+	case published && have.ID() != d.Key.id:
+		return fmt.Errorf("accept: key %s is stored under the kid %s; put the kid back by hand that it has where it is served, or let both be gone", d.Key.id, have.ID())
+	case published && have.sameMaterial(d.Key):
+		return nil
+	case published:
+		s.displace(have, at)
 	}
+	s.insert(Key{Public: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
 	return nil
+}
+
+// putBack adds a line that was lost. Whatever it bars leaves.
+func (s *KeySet) putBack(g Gone, at time.Time) {
+	for _, k := range s.Keys() {
+		if g.bars(k.Public) {
+			s.bury(k.Public, Removed, at)
+		}
+	}
+	if g.At.IsZero() {
+		g.At, g.Why = at, Removed
+	}
+	s.gone = append(s.gone, g)
+}
+
+// displace takes out a key whose ID belongs to another one. Its line in gone is under the ID computed from it.
+func (s *KeySet) displace(k Key, at time.Time) {
+	s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.sameMaterial(k.Public) })
+	line := k.gone(at, Removed)
+	line.ID = KeyID(k.fingerprint)
+	s.gone = append(s.gone, line)
 }

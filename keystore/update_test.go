@@ -110,7 +110,7 @@ func TestUpdateCountsGenerationsAndReturnsWhatIsStored(t *testing.T) {
 		}
 	}
 	s, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(t0, "x"), 40, nil) })
-	if err != nil || s.Generation() != 41 || s.skip != 0 {
+	if err != nil || s.Generation() != 41 || s.next != 0 {
 		t.Errorf("accepted past generation 40: generation %d, error %v", s.Generation(), err)
 	}
 	s, err = Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(t0, "x"), 7, nil) })

@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,14 +13,17 @@ import (
 
 // walker takes random steps through the life of one key set and keeps its own books of what must be true.
 type walker struct {
-	t    *testing.T
-	rng  *rand.Rand
-	now  time.Time
-	s    KeySet
-	pool []Public
-	gone map[KeyID]bool
-	log  []string
-	done map[string]int // successes without force, by what was done
+	t     *testing.T
+	rng   *rand.Rand
+	now   time.Time
+	s     KeySet
+	pool  []Public
+	gone  map[KeyID]bool
+	dead  map[Fingerprint]bool // material that is gone
+	log   []string
+	done  map[string]int // successes without force, by what was done
+	made  int
+	steps []string
 }
 
 // walkPolicy has gates that a walk of hours can pass: convergence 75 s, edge 2 min, client 1 min; the floor is 1 h.
@@ -29,17 +33,33 @@ func walkPolicy(rng *rand.Rand) Policy {
 		RelyingParties: []string{"vault"}, TokenLifetime: minutes(10, 120)}
 }
 
+var ordinarySteps = []string{"add", "observe", "observe", "observe", "promote", "promote", "retire", "remove", "unsigned", "revoke", "policy", "accept"}
+
+var repairSteps = []string{"accept", "revoke", "replace", "replace", "keep", "bury", "reopen"}
+
+// walkPool returns the keys of a walk, with aliases also the same ones under other names, and others under their names.
+func walkPool(aliases bool) (pool []Public) {
+	for n := range 8 {
+		k := testKey(n)
+		if n%3 == 0 {
+			k = must(k.as(KeyID(fmt.Sprintf("imported-%d", n)), ""))
+		}
+		pool = append(pool, k)
+	}
+	for n := 0; aliases && n < 3; n++ {
+		pool = append(pool, must(pool[n].as(KeyID(fmt.Sprintf("alias-%d", n)), "")), must(testKey(20+n).as(pool[n].ID(), "")))
+	}
+	return pool
+}
+
 func TestRandomWalksKeepTheInvariants(t *testing.T) {
 	done := map[string]int{}
-	for seed := range uint64(25) {
+	for seed := range uint64(75) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		w := &walker{t: t, rng: rng, now: t0, gone: map[KeyID]bool{}, done: done}
-		for n := range 8 {
-			k := testKey(n)
-			if n%3 == 0 {
-				k = must(k.as(KeyID(fmt.Sprintf("imported-%d", n)), ""))
-			}
-			w.pool = append(w.pool, k)
+		w := &walker{t: t, rng: rng, now: t0, gone: map[KeyID]bool{}, dead: map[Fingerprint]bool{}, done: done}
+		w.pool, w.steps = walkPool(seed%3 == 2), ordinarySteps
+		if seed%3 == 2 {
+			w.steps = append(slices.Clone(ordinarySteps), repairSteps...)
 		}
 		s, err := New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: w.pool[:1], Policy: walkPolicy(rng)})
 		if err != nil {
@@ -53,7 +73,7 @@ func TestRandomWalksKeepTheInvariants(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"add", "observe", "promote next", "promote retired", "retire", "remove", "unsigned", "revoke", "policy", "accept"} {
+	for _, name := range []string{"add", "observe", "promote next", "promote retired", "retire", "remove", "unsigned", "revoke", "replace", "policy", "accept", "keep", "bury", "reopen"} {
 		if done[name] < 4 {
 			t.Errorf("the walks tell little: %s came to pass %d times", name, done[name])
 		}
@@ -114,7 +134,7 @@ func (w *walker) transition(c Change, k Public) (string, KeySet, error) {
 	var name string
 	var got KeySet
 	var err error
-	switch name = []string{"add", "observe", "observe", "observe", "promote", "promote", "retire", "remove", "unsigned", "revoke", "policy", "accept"}[w.rng.IntN(12)]; name {
+	switch name = w.steps[w.rng.IntN(len(w.steps))]; name {
 	case "add":
 		got, err = w.s.Add(c, k)
 	case "observe":
@@ -130,12 +150,35 @@ func (w *walker) transition(c Change, k Public) (string, KeySet, error) {
 		got, err = w.s.Remove(c, k.ID(), true)
 	case "revoke":
 		got, err = w.s.Revoke(c, k.ID(), Last{})
+	case "replace":
+		r := w.pool[w.rng.IntN(len(w.pool))]
+		got, err = w.s.Revoke(c, k.ID(), Last{Replacement: &r})
+	case "keep", "bury":
+		if have, ok := w.s.Key(k.ID()); ok && !have.sameMaterial(k) && name == "keep" {
+			return name, KeySet{}, errors.New("not walked: it says that what is served is another key than what is stored")
+		}
+		got, err = w.s.Accept(c, 0, []Decision{{Key: k, Keep: name == "keep"}})
+	case "reopen":
+		if got, err = w.s.Withdraw(Change{At: c.At, Why: "walking", Force: true}); err == nil {
+			w.checkStep(c, "withdraw", got)
+			w.stored(got)
+			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{k}, Policy: walkPolicy(w.rng)})
+		}
+		if err != nil && w.s.Withdrawn() { // the walk ends here
+			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{w.fresh()}, Policy: walkPolicy(w.rng)})
+		}
 	case "policy":
 		got, err = w.s.SetPolicy(c, walkPolicy(w.rng))
 	case "accept":
 		got, err = w.s.Accept(c, w.s.Generation()+int64(w.rng.IntN(3))-1, nil)
 	}
 	return name + " " + string(k.ID()), got, err
+}
+
+// fresh is a key that never was.
+func (w *walker) fresh() Public {
+	w.made++
+	return testKey(1000 + w.made)
 }
 
 // look sees most keys most of the time.
@@ -161,22 +204,60 @@ func (w *walker) checkStep(c Change, name string, got KeySet) {
 	}
 	for _, g := range got.Gone() {
 		w.gone[g.ID] = true
+		if g.Fingerprint == "" {
+			w.t.Errorf("%s: the line of %s has no fingerprint", name, g.ID)
+		}
+		w.dead[g.Fingerprint] = true
 	}
 	for _, was := range w.s.Keys() {
-		if _, still := got.Key(was.ID()); !still && !w.gone[was.ID()] {
+		if is, still := got.Key(was.ID()); still && !is.sameMaterial(was.Public) {
+			w.t.Errorf("%s: key %s is another one", name, was.ID())
+		} else if !still && !(w.gone[was.ID()] && w.dead[was.Fingerprint()]) {
 			w.t.Errorf("%s: key %s vanished without a line in gone", name, was.ID())
 		}
 	}
+	names := map[Fingerprint]KeyID{}
 	for _, k := range got.Keys() {
 		w.checkKey(c, name, got, k)
+		if twin, twice := names[k.Fingerprint()]; twice {
+			w.t.Errorf("%s: keys %s and %s are the same", name, twin, k.ID())
+		}
+		names[k.Fingerprint()] = k.ID()
+	}
+}
+
+// checkFollows: publishers take over whatever a transition has made.
+func (w *walker) checkFollows(was, is KeySet) {
+	before, after := was.Outline(), is.Outline()
+	if r := after.Follows(&before); r != nil {
+		w.t.Errorf("generation %d may not follow %d: %+v", is.Generation(), was.Generation(), r)
+	}
+}
+
+// checkRevocable: every published key can be revoked at any moment.
+func (w *walker) checkRevocable() {
+	for _, k := range w.s.Keys() {
+		got, err := w.s.Revoke(Change{At: w.now, Why: "stolen", Force: true}, k.ID(), Last{LeaveEmpty: true})
+		if err != nil && !w.s.Withdrawn() {
+			w.t.Errorf("key %s cannot be revoked: %v", k.ID(), err)
+			continue
+		}
+		if err == nil {
+			got.generation++
+			w.checkFollows(w.s, got)
+		}
 	}
 }
 
 func (w *walker) checkKey(c Change, name string, got KeySet, k Key) {
-	if w.gone[k.ID()] {
+	if w.gone[k.ID()] || w.dead[k.Fingerprint()] {
 		w.t.Errorf("%s: key %s has come back", name, k.ID())
 	}
 	was, there := w.s.Key(k.ID())
+	decided, _, _ := strings.Cut(name, " ") // what publishes or activates a key by the operator's word
+	if slices.Contains([]string{"replace", "keep", "reopen"}, decided) {
+		return
+	}
 	if !there && k.State != Next {
 		w.t.Errorf("%s: key %s begins as %s", name, k.ID(), k.State)
 	}
@@ -194,15 +275,17 @@ func (w *walker) checkKey(c Change, name string, got KeySet, k Key) {
 // back.
 func (w *walker) stored(got KeySet) {
 	was := w.s.Generation()
-	served := was + got.skip
-	got.generation, got.skip = served+1, 0
+	next := max(was+1, got.next)
+	got.generation, got.next = next, 0
 	if got.Generation() <= was {
 		w.t.Errorf("the generation went from %d to %d", was, got.Generation())
 	}
+	w.checkFollows(w.s, got)
 	w.s = got
 	if w.rng.IntN(20) != 0 {
 		return
 	}
+	w.checkRevocable()
 	data, err := Encode(got)
 	if err != nil {
 		w.t.Errorf("it cannot be written: %v", err)
@@ -213,4 +296,135 @@ func (w *walker) stored(got KeySet) {
 		w.t.Errorf("it does not read back the same (error %v)", err)
 	}
 	w.s = back
+}
+
+// editor changes a document as somebody with an editor would, who knows no rule. Publishers must refuse whatever takes
+// a key away without a trace or brings one back.
+type editor struct {
+	t    *testing.T
+	rng  *rand.Rand
+	was  KeySet
+	dead map[Fingerprint]bool
+}
+
+func TestRandomEditsNeverBringAKeyBack(t *testing.T) {
+	taken, refused := 0, map[Reason]int{}
+	for seed := range uint64(20) {
+		e := &editor{t: t, rng: rand.New(rand.NewPCG(seed, 11)), was: newSet(t, Policy{}), dead: map[Fingerprint]bool{}}
+		for range 150 {
+			d := tree(t, e.was)
+			for range 1 + e.rng.IntN(3) {
+				e.edit(specOf(d))
+			}
+			is, err := parseTree(d)
+			if err != nil {
+				continue
+			}
+			before, after := e.was.Outline(), is.Outline()
+			if r := after.Follows(&before); r != nil {
+				refused[r.Reason]++
+				continue
+			}
+			taken++
+			e.check(is)
+			e.was = is
+			if t.Failed() {
+				t.Fatalf("seed %d: %s", seed, must(json.Marshal(is)))
+			}
+		}
+	}
+	for _, r := range []Reason{ReasonGoneReturned, ReasonKidMissing, ReasonKeyChanged, ReasonGenerationJump} {
+		if refused[r] < 5 {
+			t.Errorf("the edits tell little: %d were refused as %s", refused[r], r)
+		}
+	}
+	if taken < 200 {
+		t.Errorf("the edits tell little: %d were taken over", taken)
+	}
+}
+
+// entry picks one of a list, nil if it is empty.
+func (e *editor) entry(spec map[string]any, list string) (all []any, i int) {
+	all, _ = spec[list].([]any)
+	if len(all) == 0 {
+		return nil, -1
+	}
+	return all, e.rng.IntN(len(all))
+}
+
+func (e *editor) edit(spec map[string]any) {
+	spec["generation"] = e.was.Generation() + 1
+	if e.rng.IntN(30) == 0 {
+		spec["generation"] = e.was.Generation() + e.rng.Int64N(1<<40)
+	}
+	keys, k := e.entry(spec, "keys")
+	gone, g := e.entry(spec, "gone")
+	kid := fmt.Sprintf("name-%d", e.rng.IntN(12))
+	switch what := e.rng.IntN(10); {
+	case what < 3: // a key is added, maybe one that was there before
+		fresh := must(Key{Public: testKey(e.rng.IntN(12)), State: Active, PublishedAt: t0, PromotedAt: t0}.document())
+		if e.rng.IntN(2) == 0 {
+			fresh.Kid, fresh.ImportedKid = KeyID(kid), true
+		}
+		spec["keys"] = append(keys, asMap(fresh))
+	case k >= 0 && what == 3: // a key gets another name
+		entry := asMap(keys[k])
+		entry["kid"], entry["importedKid"] = kid, true
+	case k >= 0 && what == 4: // another key gets its name
+		entry := asMap(keys[k])
+		other := must(Key{Public: testKey(e.rng.IntN(12)), State: Active}.document())
+		entry["publicKey"], entry["importedKid"] = other.PublicKey, true
+	case k >= 0 && what < 8: // a key leaves, with a line or without
+		entry := asMap(keys[k])
+		spec["keys"] = slices.Delete(keys, k, k+1)
+		line := map[string]any{"kid": entry["kid"], "at": t0, "why": Removed}
+		if e.rng.IntN(2) == 0 {
+			line["fingerprint"] = must(parsePEM([]byte(entry["publicKey"].(string))))[0].Fingerprint() //nolint:forcetypeassert // the test wrote it
+		}
+		if e.rng.IntN(4) != 0 {
+			spec["gone"] = append(gone, asMap(line))
+		}
+	case g >= 0 && what == 8: // a line is changed
+		line := asMap(gone[g])
+		if delete(line, "fingerprint"); e.rng.IntN(2) == 0 {
+			line["fingerprint"] = testKey(e.rng.IntN(12)).Fingerprint()
+		}
+	case g >= 0: // a line vanishes
+		spec["gone"] = slices.Delete(gone, g, g+1)
+	}
+}
+
+// asMap returns an entry as an editor sees it.
+func asMap(entry any) map[string]any {
+	if m, ok := entry.(map[string]any); ok {
+		return m
+	}
+	var m map[string]any
+	if err := json.Unmarshal(must(json.Marshal(entry)), &m); err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func (e *editor) check(is KeySet) {
+	gone := map[Fingerprint]bool{}
+	for _, g := range is.Gone() {
+		if f, known := g.Material(); known {
+			gone[f], e.dead[f] = true, true
+		}
+	}
+	for _, k := range is.Keys() {
+		if e.dead[k.Fingerprint()] {
+			e.t.Errorf("the material of key %s has come back", k.ID())
+		}
+		revoked, err := is.Revoke(Change{At: t0, Why: "stolen", Force: true}, k.ID(), Last{LeaveEmpty: true})
+		if err != nil || slices.ContainsFunc(revoked.Keys(), func(left Key) bool { return left.sameMaterial(k.Public) }) {
+			e.t.Errorf("key %s cannot be revoked: %v", k.ID(), err)
+		}
+	}
+	for _, k := range e.was.Keys() {
+		if now, still := is.Key(k.ID()); !(still && now.sameMaterial(k.Public)) && !gone[k.Fingerprint()] {
+			e.t.Errorf("key %s left without a trace of its material", k.ID())
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -40,9 +41,6 @@ func (a *app) issuerAccept() *cobra.Command {
 	return cmd
 }
 
-// maxGeneration is what survives every JSON reader, and leaves room to count on.
-const maxGeneration = 1 << 52
-
 // dispute is a key that only one side has.
 type dispute struct {
 	Kid    keystore.KeyID `json:"kid"`
@@ -57,7 +55,7 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 	if f.served != 0 && f.admin != "" {
 		return usagef("give --served-generation or --admin, not both")
 	}
-	if f.served < 0 || f.served > maxGeneration {
+	if f.served < 0 || f.served > keystore.MaxGeneration {
 		return usagef("--served-generation %d is no generation", f.served)
 	}
 	st, err := a.openToWrite(ctx)
@@ -68,18 +66,22 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 	if err != nil {
 		return withHint(err, "accept decides about a document that can be read; put the last good one back first (from Git or a backup)")
 	}
-	served, err := f.servedGeneration(ctx, name)
+	served, lost, err := f.askServed(ctx, s)
 	if err != nil {
 		return err
 	}
-	disputes, err := a.disputes(ctx, s, f)
-	if err != nil {
+	var disputes []dispute
+	if f.admin != "" && f.fromURL == "" && served == 0 {
+		a.notice("keypostd serves no version of %s, so there is nothing to compare it with", name)
+	} else if disputes, err = a.disputes(ctx, s, f); err != nil {
 		return err
 	}
 	decisions, err := a.decide(disputes, f)
 	if err != nil {
 		return err
 	}
+	decisions = append(decisions, lost...)
+	was := s.Generation()
 	// The decisions are about this version; one that came in meanwhile may have other keys.
 	s, err = keystore.Update(ctx, st, name, func(now keystore.KeySet) (keystore.KeySet, error) {
 		if now.Digest() != s.Digest() {
@@ -90,8 +92,14 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 	if err != nil {
 		return err
 	}
+	if len(lost) > 0 {
+		a.notice("%d lines in gone are put back that the stored version had lost", len(lost))
+	}
+	if s.Generation() < was {
+		a.notice("the generation was %d, which nothing could follow; it is lowered to %d", was, s.Generation())
+	}
 	if served == 0 {
-		a.notice("if keypostd rejects it as older_generation, accept again with --admin or --served-generation")
+		a.notice("if keypostd rejects it as older_generation or generation_jump, accept again with --admin or --served-generation")
 	}
 	return a.printAccepted(s)
 }
@@ -105,23 +113,31 @@ func (a *app) printAccepted(s keystore.KeySet) error {
 	})
 }
 
-func (f *acceptFlags) servedGeneration(ctx context.Context, name keystore.Name) (int64, error) {
+// askServed returns the generation that keypostd serves, and the lines in gone that it knows and s has lost. Nobody has
+// to decide about those: what is gone stays gone.
+func (f *acceptFlags) askServed(ctx context.Context, s keystore.KeySet) (int64, []keystore.Decision, error) {
 	if f.admin == "" {
-		return f.served, nil
+		return f.served, nil, nil
 	}
 	report, err := askAdmin(ctx, f.admin)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	for _, s := range report.Issuers {
-		if s.Name == name {
-			return s.Generation, nil
+	i := slices.IndexFunc(report.Issuers, func(is issuer.Status) bool { return is.Name == s.Name() })
+	if i < 0 {
+		return 0, nil, nil // it serves none
+	}
+	var lost []keystore.Decision
+	for _, g := range report.Issuers[i].Gone {
+		if line := (keystore.Gone{ID: g.Kid, Fingerprint: g.Fingerprint}); !s.Buried(line) {
+			lost = append(lost, keystore.Decision{Lost: &line})
 		}
 	}
-	return 0, nil // it serves none
+	return report.Issuers[i].Generation, lost, nil
 }
 
-// disputes reads what is served. A key that is served and gone in the store is decided already.
+// disputes reads what is served: key IDs and material, since a decision about a key needs both. A key that is served
+// and gone in the store is decided already, if the store knows which key it was.
 func (a *app) disputes(ctx context.Context, s keystore.KeySet, f *acceptFlags) ([]dispute, error) {
 	from := f.fromURL
 	if from == "" {
@@ -133,9 +149,11 @@ func (a *app) disputes(ctx context.Context, s keystore.KeySet, f *acceptFlags) (
 	}
 	var list []dispute
 	for _, k := range published.Keys {
-		_, stored := s.Key(k.ID())
-		_, gone := s.GoneLine(k)
-		if !stored && !gone {
+		stored, is := s.Key(k.ID())
+		switch {
+		case is && stored.Fingerprint() != k.Fingerprint():
+			list = append(list, dispute{k.ID(), "served; the stored key of that ID is another one", k})
+		case !is && !s.Buried(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}):
 			list = append(list, dispute{k.ID(), "served, not stored", k})
 		}
 	}

@@ -18,11 +18,8 @@ import (
 
 // mirrorReasons are all that a metric is kept for, so that an alert sees a 0 before the first refusal.
 func mirrorReasons() []keystore.Reason {
-	return []keystore.Reason{
-		keystore.ReasonMissing, keystore.ReasonUnreadable, keystore.ReasonOlderGeneration, keystore.ReasonSameGeneration,
-		keystore.ReasonKidMissing, keystore.ReasonGoneReturned, keystore.ReasonURLDropped, keystore.ReasonURLConflict,
-		keystore.Reason(issuer.URLNotPermitted), keystore.Reason(issuer.DevRefused), keystore.ReasonBroken, keystore.ReasonNewerVersion,
-	}
+	return append(keystore.Reasons(), keystore.ReasonMissing, keystore.ReasonUnreadable, keystore.ReasonURLConflict,
+		keystore.Reason(issuer.URLNotPermitted), keystore.Reason(issuer.DevRefused))
 }
 
 // checkListen refuses what is no address to listen on before anything is begun; empty means none.

@@ -31,7 +31,7 @@ const (
 // Without the first fsync, the name could survive a power cut and the bytes not; without the second, a key set that
 // was reported as stored could come back as it was before, with a revoked key in it.
 //
-// Besides the revision it compares generations: a stored one that is not smaller than that of set is a conflict.
+// Besides the revision it compares generations: a stored one that set may not replace is a conflict.
 func (s *Store) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, set keystore.KeySet) (keystore.Revision, error) {
 	if n != set.Name() {
 		return "", fmt.Errorf("it is named %q", set.Name())
@@ -91,7 +91,7 @@ func (s *Store) unchanged(ctx context.Context, path string, old keystore.Revisio
 		return fmt.Errorf("%w: %s has another revision", keystore.ErrConflict, path)
 	}
 	// A document that does not parse has no generation to lose; who repairs it has seen its revision.
-	if stored, err := keystore.Parse(set.Name(), d.data); err == nil && stored.Generation() >= set.Generation() {
+	if stored, err := keystore.Parse(set.Name(), d.data); err == nil && !set.MayReplace(stored) {
 		return fmt.Errorf("%w: %s has generation %d, and %d was to be written", keystore.ErrConflict, path, stored.Generation(), set.Generation())
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 // writers through, and holds the change against the rules of the custom resource definition. It has etcd's word that
 // the write is durable before it answers.
 //
-// Besides the revision it compares generations: a stored one that is not smaller than that of set is a conflict.
+// Besides the revision it compares generations: a stored one that set may not replace is a conflict.
 //
 // A proxy on the way may send a write again whose answer it lost, and then the second answer is "conflict", about our
 // own write. So each write leaves a random annotation, and a conflict counts only when what is stored has another one.
@@ -63,7 +63,7 @@ func (s *Store) unchanged(ctx context.Context, old keystore.Revision, set keysto
 		return object{}, fmt.Errorf("%w: %q has another revision in %s", keystore.ErrConflict, n, s.api.place)
 	}
 	// A document that does not parse has no generation to lose; who repairs it has seen its revision.
-	if stored, err := o.keySet(n); err == nil && stored.Generation() >= set.Generation() {
+	if stored, err := o.keySet(n); err == nil && !set.MayReplace(stored) {
 		return object{}, fmt.Errorf("%w: %q has generation %d in %s, and %d was to be written",
 			keystore.ErrConflict, n, stored.Generation(), s.api.place, set.Generation())
 	}

@@ -105,7 +105,7 @@ func Full(t testing.TB, n keystore.Name) keystore.KeySet {
 			"annotations": map[string]string{"note": "two\nlines: and a colon # no comment", "empty": ""},
 		},
 		"spec": map[string]any{
-			"generation": 9007199254740989, // nearly the most that JSON numbers can be trusted with
+			"generation": 1<<40 - 2, // nearly the most that a publisher begins with
 			"issuers":    []string{"https://oidc.example.com/" + string(n), "https://" + string(n) + ".oidc.example.com"},
 			"keys":       fullKeys(t),
 			"gone": []any{

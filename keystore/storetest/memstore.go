@@ -199,7 +199,7 @@ func (m *MemStore) checkChange(n keystore.Name, before, after []byte) {
 // Regressions says what a change from was to is did that no change may do.
 func Regressions(was, is keystore.KeySet) []string {
 	var bad []string
-	if is.Generation() <= was.Generation() {
+	if !is.MayReplace(was) {
 		bad = append(bad, fmt.Sprintf("the generation went from %d to %d", was.Generation(), is.Generation()))
 	}
 	gone := is.Gone()

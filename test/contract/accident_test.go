@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
 )
@@ -45,8 +47,25 @@ func accidents() map[string]accident {
 				spec["policy"] = map[string]any{"maxAge": "2m"}
 			})
 		}, "", "same_generation"},
-		"kid dropped by hand":   {dropped, "", "kid_missing"},
-		"line in gone dropped":  {func(e *estate) { e.edit(func(spec map[string]any) { delete(spec, "gone") }) }, "", "gone_returned"},
+		"kid dropped by hand":  {dropped, "", "kid_missing"},
+		"line in gone dropped": {func(e *estate) { e.edit(func(spec map[string]any) { delete(spec, "gone") }) }, "", "gone_returned"},
+		"another key behind a kid": {func(e *estate) {
+			e.edit(func(spec map[string]any) {
+				k := spec["keys"].([]any)[0].(map[string]any)
+				k["publicKey"], k["importedKid"] = anyPEM(e.t), true
+			})
+		}, "", "key_changed"},
+		"a revoked key under another name": {func(e *estate) {
+			e.edit(func(spec map[string]any) {
+				leaked := keyEntry(e.t, e.leaked)
+				leaked["kid"], leaked["importedKid"] = "looks-new", true
+				spec["keys"] = append(spec["keys"].([]any), leaked)
+			})
+		}, "", "gone_returned"},
+		"a generation out of reach": {func(e *estate) { e.edit(func(spec map[string]any) { spec["generation"] = 1<<53 - 1 }) }, "", "generation_jump"},
+		"a new one begins too high": {func(e *estate) {
+			e.write("prod-e", []byte(strings.Replace(storetest.Text(e.t, storetest.KeySet(e.t, "prod-e")), "generation: 1", "generation: 9007199254740991", 1)))
+		}, "prod-e", "generation_jump"},
 		"issuer URL dropped":    {func(e *estate) { e.edit(func(spec map[string]any) { spec["issuers"] = []string{urlShared} }) }, "", "url_dropped"},
 		"marked as development": {func(e *estate) { e.edit(func(spec map[string]any) { spec["dev"] = true }) }, "", "dev"},
 		"newer schema": {func(e *estate) {
@@ -75,6 +94,16 @@ func accidents() map[string]accident {
 		"named .yml":                 {func(e *estate) { must(e.t, os.WriteFile(filepath.Join(e.dir, "prod-f.yml"), e.now, 0o644)) }, "prod-f.yml", "broken"},
 	}
 }
+
+// keyEntry is a key as it stands in a document.
+func keyEntry(t *testing.T, k keystore.Public) map[string]any {
+	t.Helper()
+	var d map[string]any
+	must(t, yaml.Unmarshal([]byte(storetest.Text(t, storetest.KeySet(t, "x", k))), &d))
+	return d["spec"].(map[string]any)["keys"].([]any)[0].(map[string]any)
+}
+
+func anyPEM(t *testing.T) any { return keyEntry(t, storetest.Key(t))["publicKey"] }
 
 func TestAccidents(t *testing.T) {
 	for name, a := range accidents() {

@@ -1,0 +1,134 @@
+package keystore
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Bounds of a key set. They are the bounds of the custom resource definition too, so that every store takes what
+// another one holds. They are checked before anything is compared with anything, since one writer of one document must
+// not hold up those who read it.
+const (
+	maxIssuers        = 100
+	maxKeys           = 200
+	maxKeysOfAType    = 100  // AWS: at most 100 RSA and 100 EC keys in a JWKS
+	maxGone           = 4000 // published keys are counted too, so that each of them can still leave
+	maxRelyingParties = 1000
+	maxOrigins        = 1000
+	maxHeld           = 1000
+	maxObservations   = 100
+	maxKidsSeen       = 1000
+	maxHistory        = 200
+	maxLabels         = 1000 // also annotations
+)
+
+// What the transitions of this package keep at most. They stop some way below the bounds, so that a full key set can
+// still be repaired: ordinary changes leave room for revoke, remove and accept.
+const (
+	keptHistory      = 50
+	keptObservations = 10
+	roomOfAType      = maxKeysOfAType - 10
+	roomGone         = maxGone - 2*maxKeys
+	roomDocument     = MaxDocument - 128<<10
+	maxReason        = 4096 // of a Change, in bytes
+	maxBy            = 1024
+)
+
+// Bounds of the generation. JSON readers take integers up to 2^53-1 without loss, so that is what a document may say.
+// A single write of it must not make a key set that no later generation can follow. So nobody who has a last good
+// version takes one far beyond it, and nobody who has none begins with a very high one. Either way [KeySet.Accept]
+// leads back.
+const (
+	MaxGeneration      = 1<<53 - 1
+	maxFirstGeneration = 1 << 40
+	maxGenerationJump  = 1 << 20
+)
+
+var errFull = errors.New("it is full")
+
+type bound struct {
+	what    string
+	n, most int
+}
+
+// checkSizes checks the lengths of all lists. The issuers, keys and lines in gone are given by number, as a document
+// is checked before they are parsed.
+func (s KeySet) checkSizes(issuers, keys, gone int) error {
+	all := []bound{
+		{"issuer URLs", issuers, maxIssuers},
+		{"keys", keys, maxKeys},
+		{"keys and lines in gone", keys + gone, maxGone},
+		{"labels", len(s.labels), maxLabels},
+		{"annotations", len(s.annotations), maxLabels},
+		{"relying parties", len(s.policy.RelyingParties), maxRelyingParties},
+		{"origins", len(s.policy.Origins), maxOrigins},
+		{"lines in heldUntil", len(s.policy.HeldUntil), maxHeld},
+		{"observations", len(s.observations), maxObservations},
+		{"lines of history", len(s.history), maxHistory},
+	}
+	for _, o := range s.observations {
+		all = append(all, bound{"kids in an observation", len(o.Kids), maxKidsSeen})
+	}
+	for _, b := range all {
+		if b.n > b.most {
+			return fmt.Errorf("it has %d %s; at most %d are read", b.n, b.what, b.most)
+		}
+	}
+	return nil
+}
+
+// room reports what an ordinary change may not fill up.
+func (s KeySet) room() error {
+	if n := len(s.keys) + len(s.gone); n > roomGone {
+		return fmt.Errorf("%w: %d keys are published or gone; beyond %d only revoke, remove and accept go on; make a new key set with an issuer URL of its own", errFull, n, roomGone)
+	}
+	rsa := 0
+	for _, k := range s.keys {
+		if k.isRSA() {
+			rsa++
+		}
+	}
+	if n := max(rsa, len(s.keys)-rsa); n > roomOfAType {
+		return fmt.Errorf("%w: it would have %d keys of one type, and %d are the most (AWS reads %d, and a revoked key may need a replacement); remove keys that are retired", errFull, n, roomOfAType, maxKeysOfAType)
+	}
+	size, err := s.size()
+	if err != nil {
+		return err
+	}
+	if size > roomDocument {
+		return fmt.Errorf("%w: its document would have %d bytes; beyond %d only revoke, remove and accept go on; shorten its annotations and policy, or make a new key set with an issuer URL of its own", errFull, size, roomDocument)
+	}
+	return nil
+}
+
+// ordinary is how an ordinary change ends.
+func (s KeySet) ordinary(what string) error {
+	err := s.check()
+	if err == nil {
+		err = s.room()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// fit drops the oldest lines of history until the document can be stored. History is a note; it must not be in the way
+// of a revocation.
+func (s *KeySet) fit() error {
+	for {
+		size, err := s.size()
+		if err != nil || size <= MaxDocument || len(s.history) == 0 {
+			return err
+		}
+		s.history = s.history[(len(s.history)+1)/2:]
+	}
+}
+
+// check refuses texts that would fill a document.
+func (c Change) check() error {
+	if len(c.Why) > maxReason || len(c.By) > maxBy {
+		return fmt.Errorf("the reason has %d bytes and the name of who changes it %d; they are recorded, and at most %d and %d are kept", len(c.Why), len(c.By), maxReason, maxBy)
+	}
+	return nil
+}

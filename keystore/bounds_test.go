@@ -1,0 +1,290 @@
+package keystore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tree is a document to be changed as somebody with an editor would.
+func tree(t testing.TB, s KeySet) map[string]any {
+	t.Helper()
+	var d map[string]any
+	if err := json.Unmarshal(must(json.Marshal(s)), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func specOf(d map[string]any) map[string]any { return d["spec"].(map[string]any) } //nolint:forcetypeassert // the test wrote it
+
+func parseTree(d map[string]any) (KeySet, error) { return Parse("prod-a", must(json.Marshal(d))) }
+
+// times makes a list of n entries.
+func times(n int, entry func(i int) any) []any {
+	all := make([]any, n)
+	for i := range all {
+		all[i] = entry(i)
+	}
+	return all
+}
+
+func goneEntry(i int) any {
+	return map[string]any{"kid": fmt.Sprintf("gone-%d", i), "at": t0, "why": Removed}
+}
+
+func TestParseReadsUpToTheBoundsOfTheDefinition(t *testing.T) {
+	policy := func(member string, entry any) func(d map[string]any, n int) {
+		return func(d map[string]any, n int) {
+			specOf(d)["policy"] = map[string]any{member: times(n, func(int) any { return entry })}
+		}
+	}
+	list := func(member string, entry func(i int) any) func(d map[string]any, n int) {
+		return func(d map[string]any, n int) { specOf(d)[member] = times(n, entry) }
+	}
+	meta := func(member string) func(d map[string]any, n int) {
+		return func(d map[string]any, n int) {
+			all := map[string]string{}
+			for i := range n {
+				all[fmt.Sprintf("l%d", i)] = ""
+			}
+			d["metadata"].(map[string]any)[member] = all //nolint:forcetypeassert // the test wrote it
+		}
+	}
+	for name, tt := range map[string]struct {
+		fill func(d map[string]any, n int)
+		most int
+	}{
+		"issuer URLs":            {list("issuers", func(i int) any { return fmt.Sprintf("https://oidc.example.com/%d", i) }), 100},
+		"keys and lines in gone": {list("gone", goneEntry), 3999}, // and the published key
+		"relying parties":        {policy("relyingParties", "aws"), 1000},
+		"origins":                {policy("origins", "origin.example.com"), 1000},
+		"lines in heldUntil":     {policy("heldUntil", map[string]any{"until": t0}), 1000},
+		"observations":           {list("observations", func(int) any { return map[string]any{"at": t0, "maxAge": "5m"} }), 100},
+		"kids in an observation": {func(d map[string]any, n int) {
+			specOf(d)["observations"] = []any{map[string]any{"at": t0, "maxAge": "5m", "kids": times(n, func(int) any { return "k" })}}
+		}, 1000},
+		"lines of history": {list("history", func(int) any { return map[string]any{"at": t0, "what": "x"} }), 200},
+		"labels":           {meta("labels"), 1000},
+		"annotations":      {meta("annotations"), 1000},
+	} {
+		d := tree(t, newSet(t, Policy{}))
+		tt.fill(d, tt.most)
+		if _, err := parseTree(d); err != nil {
+			t.Errorf("%d %s: %v", tt.most, name, err)
+		}
+		tt.fill(d, tt.most+1)
+		if _, err := parseTree(d); err == nil || !strings.Contains(err.Error(), name+"; at most ") {
+			t.Errorf("%d %s: error %v", tt.most+1, name, err)
+		}
+	}
+}
+
+func TestParseReads200KeysOf100OfAType(t *testing.T) {
+	d := tree(t, newSet(t, Policy{}))
+	keys := func(n int, of func(i int) Public) []any {
+		return times(n, func(i int) any {
+			return must(Key{Public: of(i), State: Active, PublishedAt: t0, PromotedAt: t0}.document())
+		})
+	}
+	twins := func(i int) Public { // a modulus takes its time
+		return must(mustPublic(t, rsaPublic(2048)).as(KeyID(fmt.Sprint("rsa-", i)), ""))
+	}
+	specOf(d)["keys"] = append(keys(100, testKey), keys(100, twins)...)
+	if s, err := parseTree(d); err != nil || len(s.Keys()) != 200 {
+		t.Errorf("100 keys of each type: error %v", err)
+	}
+	specOf(d)["keys"] = keys(101, testKey)
+	if _, err := parseTree(d); err == nil || !strings.Contains(err.Error(), "more than 100 keys of one type") {
+		t.Errorf("101 keys of one type: error %v", err)
+	}
+	specOf(d)["keys"] = keys(201, twins)
+	if _, err := parseTree(d); err == nil || !strings.Contains(err.Error(), "it has 201 keys; at most 200 are read") {
+		t.Errorf("201 keys: error %v", err)
+	}
+}
+
+// cpu is the processor time that f takes. A machine under load has less of it in a second and not more in all.
+func cpu(t *testing.T, f func()) time.Duration {
+	t.Helper()
+	now := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	began := now()
+	f()
+	return now() - began
+}
+
+// One writer of one key set must not hold up the others: a document of the largest size is refused or judged in a
+// time that grows as its size does. Comparing all lines with all others took half a minute here, this takes a fraction
+// of a second.
+func TestLargestDocumentsAreJudgedInLinearTime(t *testing.T) {
+	const most = 5 * time.Second
+	for name, fill := range map[string]func(spec map[string]any){
+		"lines in gone": func(spec map[string]any) { spec["gone"] = times(13000, goneEntry) },
+		"issuer URLs": func(spec map[string]any) {
+			spec["issuers"] = times(40000, func(i int) any { return fmt.Sprintf("https://a%d.b.c", i) })
+		},
+		"keys": func(spec map[string]any) {
+			entry := must(Key{Public: testKey(0), State: Next, PublishedAt: t0}.document())
+			spec["keys"] = times(2500, func(int) any { return entry })
+		},
+		"kids seen": func(spec map[string]any) {
+			spec["observations"] = []any{map[string]any{"at": t0, "maxAge": "1m", "kids": times(100000, func(i int) any { return fmt.Sprint(i) })}}
+		},
+		"unknown members": func(spec map[string]any) {
+			for i := range 60000 {
+				spec[fmt.Sprintf("m%d", i)] = 1
+			}
+		},
+	} {
+		d := tree(t, newSet(t, Policy{}))
+		fill(specOf(d))
+		data := must(json.Marshal(d))
+		if len(data) > MaxDocument || len(data) < MaxDocument/2 {
+			t.Fatalf("%s: the document has %d bytes", name, len(data))
+		}
+		var err error
+		if took := cpu(t, func() { _, err = Parse("prod-a", data) }); took > most {
+			t.Errorf("%s: %d bytes took %v (error %v)", name, len(data), took, err)
+		}
+	}
+
+	var b strings.Builder
+	for i := range 100000 {
+		b.WriteString(keyLine(KeyID(fmt.Sprintf("kid-%d", i)), testKey(0).fingerprint) + "\n")
+	}
+	all := lines(b.String())
+	was, is := Outline{generation: 1, urls: all, gone: all}, Outline{generation: 2, urls: all, gone: all}
+	var r *Rejection
+	if took := cpu(t, func() { r = is.Follows(&was) }); r != nil || took > most {
+		t.Errorf("100,000 lines after 100,000: %+v, took %v", r, took)
+	}
+}
+
+// full fills a key set up to what an ordinary change may.
+func full(t *testing.T) KeySet {
+	t.Helper()
+	s := step(t)(newSet(t, awsPolicy()).Add(change(t0), testKey(1)))
+	s = step(t)(s.Add(change(t0), testKey(2)))
+	d := tree(t, s)
+	specOf(d)["gone"] = times(roomGone-3, goneEntry)
+	s, err := parseTree(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAFullKeySetCanBeRepaired(t *testing.T) {
+	s := full(t)
+	if _, err := s.Add(change(t0), testKey(3)); !errors.Is(err, errFull) || !strings.HasPrefix(err.Error(), "add key ") {
+		t.Errorf("add: error %v", err)
+	}
+	if _, err := s.SetPolicy(change(t0), awsPolicy()); err != nil {
+		t.Errorf("set policy, which takes no room: %v", err)
+	}
+	for name, do := range map[string]func() (KeySet, error){
+		"revoke": func() (KeySet, error) { return s.Revoke(because(t0, "lost"), testKey(0).ID(), Last{}) },
+		"revoke, another in its place": func() (KeySet, error) {
+			k := testKey(3)
+			return s.Revoke(because(t0, "lost"), testKey(0).ID(), Last{Replacement: &k})
+		},
+		"remove":   func() (KeySet, error) { return s.Remove(change(t0), testKey(1).ID(), true) },
+		"retire":   func() (KeySet, error) { return s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "x"}) },
+		"promote":  func() (KeySet, error) { return s.Promote(forced(t0), testKey(1).ID()) },
+		"withdraw": func() (KeySet, error) { return s.Withdraw(forced(t0)) },
+		"accept": func() (KeySet, error) {
+			var all []Decision
+			for n := range 2 * maxKeys {
+				all = append(all, Decision{Key: testKey(10 + n), Keep: n < 10})
+			}
+			return s.Accept(because(t0, "x"), 7, all)
+		},
+	} {
+		got, err := do()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := Encode(got); err != nil {
+			t.Errorf("%s: it cannot be written: %v", name, err)
+		}
+	}
+}
+
+func TestTheLastRoomIsForRepairs(t *testing.T) {
+	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{mustPublic(t, rsaPublic(2048))}}
+	for n := range roomOfAType {
+		spec.Keys = append(spec.Keys, testKey(n))
+	}
+	s, err := New(change(t0), spec)
+	if err != nil {
+		t.Fatalf("90 ECDSA keys and an RSA key: %v", err)
+	}
+	if _, err := s.Add(change(t0), testKey(100)); !errors.Is(err, errFull) {
+		t.Errorf("91 ECDSA keys: error %v", err)
+	}
+	k := testKey(100)
+	if _, err := s.Revoke(because(t0, "lost"), spec.Keys[0].ID(), Last{Replacement: &k}); err != nil {
+		t.Errorf("an ECDSA key in place of an RSA key: %v", err)
+	}
+	spec.Keys = append(spec.Keys, k)
+	if _, err := New(change(t0), spec); !errors.Is(err, errFull) {
+		t.Errorf("a new key set with 91 ECDSA keys: error %v", err)
+	}
+	spec.Keys, spec.Gone = spec.Keys[:2], full(t).Gone()
+	spec.Gone = append(spec.Gone, Gone{ID: "x", At: t0, Why: Removed}, Gone{ID: "y", At: t0, Why: Removed})
+	if _, err := New(change(t0), spec); !errors.Is(err, errFull) {
+		t.Errorf("a new key set with %d lines in gone: error %v", len(spec.Gone), err)
+	}
+}
+
+// A document that somebody filled up by hand, in notations that take less space than ours, can still be repaired.
+func TestTheLargestDocumentsCanBeRepaired(t *testing.T) {
+	for name, filler := range map[string]string{
+		"plain": "x", "line feeds": "\n", "what YAML escapes": "\u200b", "quotes": `"`, "what JSON escapes": "<", "words": "a b ",
+	} {
+		d := tree(t, step(t)(newSet(t, awsPolicy()).Add(change(t0), testKey(1))))
+		note := map[string]any{}
+		d["metadata"].(map[string]any)["annotations"] = note //nolint:forcetypeassert // the test wrote it
+		note["note"] = strings.Repeat(filler, 1000)
+		empty := len(must(json.Marshal(d))) - len(must(json.Marshal(note["note"])))
+		per := float64(len(must(json.Marshal(note["note"])))-2) / 1000
+		note["note"] = strings.Repeat(filler, int(float64(MaxDocument-empty-2)/per))
+		s, err := parseTree(d)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := s.Add(change(t0), testKey(2)); !errors.Is(err, errFull) {
+			t.Errorf("%s: add: error %v", name, err)
+		}
+		got, err := s.Revoke(because(t0, strings.Repeat("why ", maxReason/4)), testKey(0).ID(), Last{})
+		if err != nil {
+			t.Errorf("%s: revoke: %v", name, err)
+			continue
+		}
+		if data, err := Encode(got); err != nil || len(data) > MaxDocument {
+			t.Errorf("%s: %d bytes, error %v", name, len(data), err)
+		}
+	}
+}
+
+func TestReasonsAreBounded(t *testing.T) {
+	s := newSet(t, awsPolicy())
+	if _, err := s.SetPolicy(because(t0, strings.Repeat("x", maxReason+1)), awsPolicy()); err == nil || !strings.Contains(err.Error(), "the reason has 4097 bytes") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := New(Change{At: t0, By: strings.Repeat("x", maxBy+1)}, Spec{Name: "a", Keys: []Public{testKey(0)}}); err == nil || !strings.Contains(err.Error(), "who changes it 1025") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,98 @@
+package keystore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func atGeneration(t *testing.T, n int64) KeySet {
+	t.Helper()
+	d := tree(t, newSet(t, awsPolicy()))
+	specOf(d)["generation"] = n
+	s, err := parseTree(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestGenerationsOutOfReachAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		was, is int64 // was 0: there is no last good version
+		refused bool
+	}{
+		{0, 1, false},
+		{0, maxFirstGeneration, false},
+		{0, maxFirstGeneration + 1, true},
+		{0, MaxGeneration, true},
+		{5, 6, false},
+		{5, 5 + maxGenerationJump, false},
+		{5, 6 + maxGenerationJump, true},
+		{5, MaxGeneration, true},
+		{maxFirstGeneration, maxFirstGeneration + 1, false}, // it went there step by step
+	} {
+		o := atGeneration(t, tt.is).Outline()
+		var was *Outline
+		if tt.was > 0 {
+			before := atGeneration(t, tt.was).Outline()
+			was = &before
+		}
+		r := o.Follows(was)
+		if (r != nil) != tt.refused || r != nil && (r.Reason != ReasonGenerationJump || !strings.Contains(r.Message, "keypost issuer accept")) {
+			t.Errorf("%d after %d: %+v", tt.is, tt.was, r)
+		}
+	}
+}
+
+// Somebody stores a generation that nothing could follow. The store heals by a command, and then goes on.
+func TestAcceptLowersAGenerationOutOfReach(t *testing.T) {
+	for _, tt := range []struct {
+		stored, served, want int64
+	}{
+		{MaxGeneration, 0, 1},
+		{MaxGeneration, 7, 8},
+		{MaxGeneration - 1, 7, 8},
+		{maxFirstGeneration, 7, 8},
+		{7 + maxGenerationJump, 7, 8}, // its next generation would be too far
+		{6 + maxGenerationJump, 7, 7 + maxGenerationJump},
+		{6, 7, 8},
+		{9, 7, 10},
+		{9, 0, 10},
+	} {
+		st := &shelf{doc: must(Encode(atGeneration(t, tt.stored))), rev: 1}
+		name := fmt.Sprintf("stored %d, served %d", tt.stored, tt.served)
+		s, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(openDay, "x"), tt.served, nil) })
+		if err != nil || s.Generation() != tt.want || st.load(t).Generation() != tt.want {
+			t.Errorf("%s: generation %d, want %d, error %v", name, s.Generation(), tt.want, err)
+			continue
+		}
+		var served *Outline
+		if tt.served > 0 {
+			o := atGeneration(t, tt.served).Outline()
+			served = &o
+		}
+		o := s.Outline()
+		if r := o.Follows(served); r != nil {
+			t.Errorf("%s: what was accepted is refused: %+v", name, r)
+		}
+		if _, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) {
+			return s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{LeaveEmpty: true})
+		}); err != nil {
+			t.Errorf("%s: then the key cannot be revoked: %v", name, err)
+		}
+	}
+	if _, err := atGeneration(t, 9).Accept(because(openDay, "x"), MaxGeneration, nil); err == nil || !strings.Contains(err.Error(), "restart keypostd") {
+		t.Errorf("keypostd serves a generation out of reach: error %v", err)
+	}
+}
+
+func TestUpdateSaysWhatToDoAboutAGenerationOutOfReach(t *testing.T) {
+	for _, stored := range []int64{MaxGeneration, maxFirstGeneration} {
+		st := &shelf{doc: must(Encode(atGeneration(t, stored))), rev: 1}
+		_, err := Update(t.Context(), st, "prod-a", addKey(3))
+		if err == nil || !strings.Contains(err.Error(), "keypost issuer accept prod-a --why REASON") || st.replaces != 0 {
+			t.Errorf("stored %d: error %v", stored, err)
+		}
+	}
+}

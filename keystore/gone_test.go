@@ -1,0 +1,251 @@
+package keystore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// withTwins is a stored key set in which keys 0 and 1 are published under two kids each, as an issuer had them that was
+// taken over by an earlier version.
+func withTwins(t *testing.T) KeySet {
+	t.Helper()
+	s := step(t)(newSet(t, awsPolicy()).Add(change(t0), testKey(1)))
+	d := tree(t, s)
+	for n, state := range map[int]State{0: Retired, 1: Next} {
+		twin := must(testKey(n).as(KeyID(fmt.Sprintf("twin-%d", n)), ""))
+		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), must(Key{Public: twin, State: state, PublishedAt: t0, RetiredAt: openDay}.document())) //nolint:forcetypeassert // the test wrote it
+	}
+	s, err := parseTree(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
+	s := withTwins(t)
+	before := s.Outline()
+	for name, do := range map[string]func() (KeySet, error){
+		"revoke":           func() (KeySet, error) { return s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{}) },
+		"revoke the other": func() (KeySet, error) { return s.Revoke(because(openDay, "lost"), "twin-0", Last{}) },
+		"accept": func() (KeySet, error) {
+			return s.Accept(because(openDay, "x"), 0, []Decision{{Key: testKey(0), Keep: false}})
+		},
+		"remove by force": func() (KeySet, error) { return s.Remove(forced(openDay), "twin-0", false) },
+	} {
+		got, err := do()
+		if err != nil || !slices.Equal(ids(got), []KeyID{testKey(1).ID(), "twin-1"}) || len(got.Gone()) != 2 {
+			t.Errorf("%s: keys %v, gone %v, error %v", name, ids(got), got.Gone(), err)
+			continue
+		}
+		got.generation++
+		after := got.Outline()
+		if r := after.Follows(&before); r != nil {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	var notYet *NotYetError
+	if _, err := s.Remove(change(openDay.AddDate(1, 0, 0)), "twin-0", false); !errors.As(err, &notYet) || notYet.Key != testKey(0).ID() {
+		t.Errorf("remove of a retired key whose twin is active: error %v", err)
+	}
+	if got, err := s.Remove(change(openDay), "twin-1", true); err != nil || len(got.Keys()) != 2 {
+		t.Errorf("remove of a key that never signed: keys %v, error %v", ids(got), err)
+	}
+	if _, err := s.Add(change(openDay), must(testKey(1).as("third", ""))); err == nil || !strings.Contains(err.Error(), "publishes it already") {
+		t.Errorf("add under a third kid: error %v", err)
+	}
+}
+
+func TestNewRefusesOneKeyUnderTwoKids(t *testing.T) {
+	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(0), must(testKey(0).as("other", ""))}}
+	if _, err := New(change(t0), spec); err == nil || !strings.Contains(err.Error(), "are one key under two kids") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A URL that is given out again brings the lines of all key sets that had it, and what their tombstones still held.
+func TestRemainsBarAKeyInAnotherKeySet(t *testing.T) {
+	ok := step(t)
+	legacy := must(testKey(0).as("1", ""))
+	first := ok(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{legacy}}))
+	first = ok(first.Withdraw(forced(t0)))
+	second := ok(New(change(t0), Spec{Name: "prod-b", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{must(testKey(1).as("1", ""))}}))
+	second = ok(second.Withdraw(forced(t0)))
+	remains := append(first.Remains(), second.Remains()...)
+	for name, k := range map[string]Public{
+		"the kid":                      must(testKey(2).as("1", "")),
+		"the key, its computed ID":     testKey(0),
+		"the key, another name":        must(testKey(0).as("2", "")),
+		"the second, its computed ID":  testKey(1),
+		"the second, another name":     must(testKey(1).as("2", "")),
+		"the second, a computed ID":    must(testKey(1).as(testKey(5).ID(), "")),
+		"the second, the first's name": must(testKey(1).as(testKey(0).ID(), "")),
+	} {
+		spec := Spec{Name: "prod-c", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{k}, Gone: remains}
+		if _, err := New(change(openDay), spec); !errors.Is(err, errGoneReturned) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	third := ok(New(change(openDay), Spec{Name: "prod-c", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(2)}, Gone: remains}))
+	if g := third.Gone(); len(g) != 2 || g[0].ID != "1" || g[1].ID != testKey(1).ID() || g[1].Fingerprint != testKey(1).Fingerprint() {
+		t.Errorf("gone: %+v", g)
+	}
+}
+
+func TestRevokeWithAReplacementThatIsAnotherKeyThanThePublishedOne(t *testing.T) {
+	for _, place := range []string{"next", "active", "retired"} {
+		s := lives(t)[place]
+		for name, tt := range map[string]struct {
+			with Public
+			want string
+		}{
+			"its kid, another key": {must(testKey(8).as(subject.ID(), "")), "the replacement is another key than the published key " + string(subject.ID())},
+			"the key, another kid": {must(subject.as("new-name", "")), "is published already under the kid " + string(subject.ID())},
+		} {
+			if _, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &tt.with}); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s, %s: error %v", place, name, err)
+			}
+		}
+		r := subject
+		got, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &r})
+		if err != nil {
+			t.Errorf("%s: %v", place, err)
+			continue
+		}
+		h := got.History()
+		if what := h[len(h)-1].What; what != fmt.Sprintf("activate key %s in place of key %s", subject.ID(), testKey(0).ID()) {
+			t.Errorf("%s: the history ends in %q", place, what)
+		}
+		was, _ := s.Key(subject.ID())
+		if is, _ := got.Key(subject.ID()); place == "active" && !is.PromotedAt.Equal(was.PromotedAt) {
+			t.Errorf("an active key was promoted at %v, and now at %v", was.PromotedAt, is.PromotedAt)
+		}
+	}
+}
+
+func TestFollowsComparesMaterial(t *testing.T) {
+	imported := must(testKey(1).as("legacy", ""))
+	s := step(t)(newSet(t, awsPolicy()).Add(change(t0), imported))
+	s = step(t)(s.Revoke(because(t0, "lost"), "legacy", Last{}))
+	s = step(t)(s.Add(change(t0), must(testKey(2).as("signer-1", ""))))
+	was := s.Outline()
+	entry := func(k Public) map[string]any {
+		return asMap(must(Key{Public: k, State: Active, PublishedAt: t0, PromotedAt: t0}.document()))
+	}
+	computed, signer := testKey(0), must(testKey(2).as("signer-1", ""))
+	for name, tt := range map[string]struct {
+		keys []any
+		gone []any
+		want Reason
+	}{
+		"all stays":                 {keys: []any{entry(computed), entry(signer)}},
+		"another key under a kid":   {keys: []any{entry(computed), entry(must(testKey(3).as("signer-1", "")))}, want: ReasonKeyChanged},
+		"and its line under the ID": {keys: []any{entry(computed), entry(must(testKey(3).as("signer-1", "")))}, gone: []any{asMap(goneLine{Kid: testKey(2).ID(), At: t0, Why: Removed})}, want: ReasonKeyChanged},
+		"gone with its fingerprint": {keys: []any{entry(computed)}, gone: []any{asMap(goneLine{Kid: "signer-1", Fingerprint: testKey(2).Fingerprint(), At: t0, Why: Removed})}},
+		"gone, and a second line":   {keys: []any{entry(computed)}, gone: []any{asMap(goneLine{Kid: "signer-1", At: t0, Why: Removed}), asMap(goneLine{Kid: testKey(2).ID(), At: t0, Why: Removed})}},
+		"gone without fingerprint":  {keys: []any{entry(computed)}, gone: []any{asMap(goneLine{Kid: "signer-1", At: t0, Why: Removed})}, want: ReasonKidMissing},
+		"gone as another key":       {keys: []any{entry(computed)}, gone: []any{asMap(goneLine{Kid: "signer-1", Fingerprint: testKey(3).Fingerprint(), At: t0, Why: Removed})}, want: ReasonKeyChanged},
+		"a computed one is gone":    {keys: []any{entry(signer)}, gone: []any{asMap(goneLine{Kid: computed.ID(), At: t0, Why: Removed})}},
+		"under another kid":         {keys: []any{entry(computed), entry(must(testKey(2).as("signer-2", "")))}, want: ReasonKidMissing},
+	} {
+		d := tree(t, s)
+		specOf(d)["generation"], specOf(d)["keys"] = 2, tt.keys
+		specOf(d)["gone"] = append(specOf(d)["gone"].([]any), tt.gone...) //nolint:forcetypeassert // the test wrote it
+		is, err := parseTree(d)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		after := is.Outline()
+		r := after.Follows(&was)
+		if tt.want == "" && r != nil || tt.want != "" && (r == nil || r.Reason != tt.want) {
+			t.Errorf("%s: %+v, want %q", name, r, tt.want)
+		}
+	}
+	line := func(edit func(map[string]any)) *Rejection {
+		d := tree(t, s)
+		specOf(d)["generation"] = 2
+		edit(specOf(d)["gone"].([]any)[0].(map[string]any)) //nolint:forcetypeassert // the test wrote it
+		is, err := parseTree(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := is.Outline()
+		return after.Follows(&was)
+	}
+	if r := line(func(g map[string]any) { delete(g, "fingerprint") }); r == nil || r.Reason != ReasonGoneReturned {
+		t.Errorf("a line in gone lost its fingerprint: %+v", r)
+	}
+	if r := line(func(g map[string]any) { g["fingerprint"] = testKey(7).Fingerprint() }); r == nil || r.Reason != ReasonGoneReturned {
+		t.Errorf("a line in gone got another fingerprint: %+v", r)
+	}
+}
+
+// What a publisher serves and what is stored may be different keys of one ID. Either decision ends in a version that
+// the publisher takes over.
+func TestAcceptOfAnotherKeyUnderTheSameKid(t *testing.T) {
+	served := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(0), must(testKey(1).as("k", ""))}}))
+	stored := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(0), must(testKey(2).as("k", ""))}}))
+	was := served.Outline()
+	for keep, wantKeys := range map[bool]int{true: 2, false: 1} {
+		got, err := stored.Accept(because(openDay, "x"), 1, []Decision{{Key: must(testKey(1).as("k", "")), Keep: keep}})
+		if err != nil {
+			t.Fatalf("keep %v: %v", keep, err)
+		}
+		got.generation = got.next
+		after := got.Outline()
+		if r := after.Follows(&was); r != nil || len(got.Keys()) != wantKeys {
+			t.Errorf("keep %v: %d keys, %+v", keep, len(got.Keys()), r)
+		}
+		if _, gone := got.GoneLine(testKey(2)); !gone {
+			t.Errorf("keep %v: the stored key left no trace", keep)
+		}
+		if _, gone := got.GoneLine(testKey(1)); gone == keep {
+			t.Errorf("keep %v: the served key is gone: %v", keep, gone)
+		}
+	}
+}
+
+// A gone line that does not say which key it was is completed when accept learns it.
+func TestAcceptCompletesALineWithoutMaterial(t *testing.T) {
+	d := tree(t, newSet(t, Policy{}))
+	specOf(d)["gone"] = []any{map[string]any{"kid": "legacy", "at": t0, "why": Removed}}
+	s := must(parseTree(d))
+	legacy := must(testKey(1).as("legacy", ""))
+	legacyLine := Gone{ID: legacy.ID(), Fingerprint: legacy.Fingerprint()}
+	if s.Buried(legacyLine) {
+		t.Fatal("it is known which key it was")
+	}
+	got := step(t)(s.Accept(because(openDay, "x"), 0, []Decision{{Key: legacy, Keep: false}}))
+	if _, gone := got.GoneLine(must(testKey(1).as("new-name", ""))); !gone || !got.Buried(legacyLine) || got.Gone()[0] != s.Gone()[0] {
+		t.Errorf("gone: %+v", got.Gone())
+	}
+}
+
+// A backup from before a key was added does not know that it left. What keypostd knows of it is put back.
+func TestAcceptPutsLostLinesBack(t *testing.T) {
+	backup := newSet(t, Policy{})
+	s := step(t)(backup.Add(change(t0), must(testKey(1).as("signer-1", ""))))
+	s = step(t)(s.Revoke(because(t0, "lost"), "signer-1", Last{}))
+	s.generation = 3
+	was := s.Outline()
+	var decisions []Decision
+	for _, g := range was.Gone() {
+		decisions = append(decisions, Decision{Lost: &g})
+	}
+	back := step(t)(backup.Add(change(t0), must(testKey(1).as("signer-1", "")))) // or even a key that came back
+	for name, stored := range map[string]KeySet{"before it was added": backup, "with the key": back} {
+		got := step(t)(stored.Accept(because(openDay, "a backup was restored"), 3, decisions))
+		got.generation = got.next
+		after := got.Outline()
+		if r := after.Follows(&was); r != nil {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if _, err := back.Accept(because(openDay, "x"), 3, append(decisions, Decision{Key: must(testKey(1).as("signer-1", "")), Keep: true})); err == nil || !strings.Contains(err.Error(), "never comes back") {
+		t.Errorf("a gone key is kept: error %v", err)
+	}
+}
