@@ -42,8 +42,8 @@ e2e-full: e2e chart durability-full ## All that is too long for CI, a node with 
 durability-full: ## Kill writers thousands of times
 	KEYPOST_KILLS=5000 $(GO) test -count=1 -v -timeout 60m ./test/durability
 
-bench: ## Measure CPU per request, memory and time to serve a change; fails when a bar is missed
-	test/bench/run
+bench: ## Measure CPU per request, memory, start and changes; fails when a bar is missed (BENCHFLAGS="-compare OTHER-KEYPOSTD")
+	test/bench/run $(BENCHFLAGS)
 
 clean: ## Remove what build made
 	rm -rf bin

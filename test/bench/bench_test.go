@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,29 +86,9 @@ func TestOver(t *testing.T) {
 
 func near(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
 
-func TestVerdict(t *testing.T) {
-	for _, tc := range []struct {
-		value  float64
-		most   bar
-		want   string
-		missed int
-	}{
-		{1.08, ratioBar, "≤ 1.08  PASS", 0},
-		{1.081, ratioBar, "≤ 1.08  FAIL", 1},
-		{0, 0, "≤ 0.00  PASS", 0},
-		{1, 0, "≤ 0.00  FAIL", 1},
-		{100, noBar, "", 0},
-	} {
-		r := newReport(t.Output())
-		if got := r.verdict(tc.value, tc.most, "%.2f"); got != tc.want || r.missed != tc.missed {
-			t.Errorf("%v of %v: %q, missed %d; want %q, %d", tc.value, tc.most, got, r.missed, tc.want, tc.missed)
-		}
-	}
-}
-
 // Every issuer gets its turn, or the cost of many would be that of few.
 func TestRequestsAreSpread(t *testing.T) {
-	for _, n := range []int{few, many, masses} {
+	for _, n := range []int{few, some, many, masses} {
 		seen := map[int]bool{}
 		target := newTarget("", n, nil)
 		for i := range n {
@@ -112,6 +96,82 @@ func TestRequestsAreSpread(t *testing.T) {
 		}
 		if len(seen) != n {
 			t.Errorf("of %d issuers %d are asked for", n, len(seen))
+		}
+	}
+}
+
+// Bursts that began from the start each time would ask for a few issuers only.
+func TestBurstsGoOn(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[int]int{}
+	for turn := range 3 {
+		err := burst{turn * 50, (turn + 1) * 50}.spread(func(_ int, share []int) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, i := range share {
+				seen[i]++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 150 {
+		if seen[i] != 1 {
+			t.Errorf("request %d is sent %d times", i, seen[i])
+		}
+	}
+	if len(seen) != 150 {
+		t.Errorf("%d requests; want 150", len(seen))
+	}
+}
+
+func TestRuntimeVariablesAreTakenOut(t *testing.T) {
+	got := withoutRuntime([]string{"PATH=/bin", "GOGC=800", "GOMEMLIMIT=1", "GOMAXPROCS=2", "GODEBUG=x=1", "GOTRACEBACK=all", "GOPATH=/go"})
+	if want := []string{"PATH=/bin", "GOPATH=/go"}; !slices.Equal(got, want) {
+		t.Errorf("%q; want %q", got, want)
+	}
+}
+
+func TestCollector(t *testing.T) {
+	const text = "# HELP go_gc_gogc_percent x\ngo_gc_gogc_percent 800\ngo_gc_gomemlimit_bytes %s\ngo_memstats_next_gc_bytes 4.194304e+06\n"
+	for limit, want := range map[string][]string{
+		"9.223372036854775807e+18": {"GOGC=800"},
+		"4.56e+08":                 {"GOGC=800", "GOMEMLIMIT=456000000"},
+	} {
+		c, err := parseCollector(fmt.Sprintf(text, limit))
+		if err != nil || c.goal != 4<<20 || !slices.Equal(c.env(), want) {
+			t.Errorf("limit %s: %+v, %v, %q; want %q", limit, c, err, c.env(), want)
+		}
+	}
+	if got := (collector{percent: -1, limit: unlimited}).env(); !slices.Equal(got, []string{"GOGC=off"}) {
+		t.Errorf("switched off: %q", got)
+	}
+	var out strings.Builder
+	r := newReport(&out)
+	if r.sameCollector(collector{percent: 100, limit: unlimited, goal: 1}, collector{percent: 100, limit: unlimited, goal: 2}); out.Len() > 0 {
+		t.Errorf("the same collector: %s", &out)
+	}
+	if r.sameCollector(collector{percent: 800, limit: unlimited}, collector{percent: 100, limit: unlimited}); !strings.Contains(out.String(), "runs with GOGC=100, keypostd and the floor with GOGC=800") {
+		t.Errorf("another collector: %q", &out)
+	}
+	if _, err := parseCollector("go_gc_gogc_percent 100\n"); err == nil {
+		t.Error("a missing metric is no error: the floor would have another collector")
+	}
+}
+
+func TestFlags(t *testing.T) {
+	o, err := parseFlags([]string{"-issuers", "1,100000", "-compare", "x", "-rounds", "3"})
+	if err != nil || !slices.Equal(o.issuers, []int{1, 100000}) || o.compare != "x" || o.rounds != 3 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err := parseFlags(nil); err != nil || !slices.Equal(o.issuers, []int{1, 1000, 10000, 100000}) || o.rounds < 25 {
+		t.Errorf("by default: %+v, %v", o, err)
+	}
+	for _, bad := range [][]string{{"-issuers", "0"}, {"-issuers", "100001"}, {"-issuers", "1,x"}, {"-rounds", "0"}, {"-changes", "-1"}, {"more"}} {
+		if _, err := parseFlags(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,20 +149,11 @@ func (c *changer) await(ctx context.Context, i int, id keystore.KeyID) error {
 		if _, err := fmt.Fprintf(conn, requestLine, issuerName(i), ""); err != nil {
 			return err
 		}
-		body, err := readBody(in)
-		if err != nil || bytes.Contains(body, []byte(id)) {
+		e, err := readExchange(in)
+		if err != nil || bytes.Contains(e.body, []byte(id)) {
 			return err
 		}
 	}
-}
-
-func readBody(in *bufio.Reader) ([]byte, error) {
-	r, err := http.ReadResponse(in, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Body.Close() //nolint:errcheck // everything has been read
-	return io.ReadAll(r.Body)
 }
 
 func (r *report) changes(o outcome, issuers int) {

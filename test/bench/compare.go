@@ -5,17 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
+	"slices"
 	"time"
+)
+
+// role is what a server is in a comparison.
+type role int
+
+const (
+	theFloor    role = iota // two of them
+	theKeypostd             // that is built from this tree
+	theOther                // the one named with -compare
+	theNginx
 )
 
 // side is one of the servers that are compared.
 type side struct {
+	role     role
 	label    string
 	server   *server
 	issuers  int
-	most     bar
-	baseline bool
+	resident int // KiB, before the first request
 }
 
 // mode is a way of asking.
@@ -35,9 +45,6 @@ func modes() []mode {
 	}
 }
 
-// settled is how long a server may go on working for a burst that has been answered.
-const settled = 2 * time.Millisecond
-
 // compare runs the sides in turns: a burst for each, while the others are idle, and each time another one begins.
 func (b *bench) compare(ctx context.Context, m mode, sides []side, rounds int) ([]series, error) {
 	all := make([]series, len(sides))
@@ -48,14 +55,14 @@ func (b *bench) compare(ctx context.Context, m mode, sides []side, rounds int) (
 		if loads[i], err = m.open(ctx, newTarget(s.server.address, s.issuers, b.cert.roots)); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.label, err)
 		}
-		if err := loads[i].burst(ctx, m.burst); err != nil { // warms up
+		if err := loads[i].burst(ctx, burst{0, m.burst}); err != nil { // warms up
 			return nil, fmt.Errorf("%s: %w", s.label, err)
 		}
 	}
 	for turn := range rounds * m.turns {
 		for i := range sides {
 			at := (i + turn) % len(sides)
-			cost, err := burst(ctx, sides[at].server, loads[at], m.burst)
+			cost, err := sides[at].server.cost(ctx, loads[at], burst{turn * m.burst, (turn + 1) * m.burst})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", sides[at].label, err)
 			}
@@ -65,76 +72,82 @@ func (b *bench) compare(ctx context.Context, m mode, sides []side, rounds int) (
 	return all, nil
 }
 
-func burst(ctx context.Context, s *server, l load, n int) (time.Duration, error) {
-	before, err := s.cpuTime()
+// cost is the CPU time that a burst costs the server, with what it has to do afterwards.
+func (s *server) cost(ctx context.Context, l load, of burst) (time.Duration, error) {
+	before, err := s.settle()
 	if err != nil {
 		return 0, err
 	}
-	if err := l.burst(ctx, n); err != nil {
+	if err := l.burst(ctx, of); err != nil {
 		return 0, err
 	}
-	time.Sleep(settled)
-	after, err := s.cpuTime()
+	after, err := s.settle()
 	return after - before, err
 }
 
-func (r *report) comparison(m mode, sides []side, all []series) {
-	r.table("Server CPU time per request: "+m.label, "", "µs", "ratio to bare", "quartiles", "all rounds", "")
-	var baselines []series
-	for i, s := range sides {
-		if s.baseline {
-			baselines = append(baselines, all[i])
-		}
-	}
-	for i, s := range sides {
-		c, most := all[i].over(baselines...), noBar
-		if m.judge {
-			most = s.most
-		}
-		r.row(s.label, fmt.Sprintf("%.1f", all[i].median()), fmt.Sprintf("%.3f", c.median),
-			fmt.Sprintf("%.3f … %.3f", c.low, c.high), fmt.Sprintf("%.3f", c.total), r.verdict(c.median, most, "%.2f"))
-	}
-	r.end()
+// comparison is the series of the sides of one population, asked in one way.
+type comparison struct {
+	population population
+	mode       mode
+	sides      []side
+	all        []series
 }
 
-// idle prints what the servers cost when nobody asks: the poll of the directory.
-func (r *report) idle(sides []side, over time.Duration) error {
-	before := make([]time.Duration, len(sides))
-	for i, s := range sides {
-		var err error
-		if before[i], err = s.server.cpuTime(); err != nil {
-			return err
+// of returns the series of a role.
+func (c comparison) of(r role) (found []series) {
+	for i, s := range c.sides {
+		if s.role == r {
+			found = append(found, c.all[i])
 		}
 	}
-	time.Sleep(over)
-	r.table(fmt.Sprintf("Idle for %v (one poll of the directory), and memory after the load", over), "", "CPU", "RSS", "start to ready")
-	for i, s := range sides {
-		now, err := s.server.cpuTime()
-		if err != nil {
-			return err
-		}
-		kib, err := s.server.resident()
-		if err != nil {
-			return err
-		}
-		r.row(s.label, fmt.Sprintf("%.2f %%", 100*float64(now-before[i])/float64(over)), fmt.Sprintf("%.1f MiB", float64(kib)/1024), s.server.ready.Round(time.Millisecond).String())
+	return found
+}
+
+// bound is that of a side: only keypostd has one, where it is judged.
+func (c comparison) bound(s side) bound {
+	if s.role != theKeypostd || !c.mode.judge {
+		return bound{}
+	}
+	return c.population.ratio
+}
+
+// comparison prints it. cause explains an excess over the floor, in microseconds for each request.
+func (r *report) comparison(c comparison, cause func(excess float64) string) {
+	what := fmt.Sprintf("%s, %s", c.population, c.mode.label)
+	r.table("Server CPU time per request: "+what, "", "µs", "ratio to the floor", "quartiles", "all rounds", "")
+	floors := c.of(theFloor)
+	for i, s := range c.sides {
+		over := c.all[i].over(floors...)
+		r.row(s.label, fmt.Sprintf("%.1f", c.all[i].median()), fmt.Sprintf("%.3f", over.median), over.quartiles(), fmt.Sprintf("%.3f", over.total),
+			r.judge(finding{what, over.median, c.bound(s), "%.2f", func() string {
+				return cause(c.all[i].median() * (1 - 1/over.median))
+			}}))
+	}
+	for _, other := range c.of(theOther) {
+		over := other.over(c.of(theKeypostd)...)
+		r.row("compared / keypostd", "", fmt.Sprintf("%.3f", over.median), over.quartiles(), fmt.Sprintf("%.3f", over.total))
 	}
 	r.end()
-	return nil
+	if n := floors[1].over(floors[0]); n.median > 1+noisy || n.median < 1-noisy {
+		r.note("  The two floors differ by %.1f %%: this says little, repeat it on a quiet machine.", 100*(n.median-1))
+	}
 }
+
+// noisy is how much two equal servers may differ before the reader is warned.
+const noisy = 0.03
 
 // sameAnswer makes sure that two servers do the same work.
-func sameAnswer(a, b exchange, except ...string) error {
-	if string(a.body) != string(b.body) {
+func sameAnswer(got, want exchange, except ...string) error {
+	if string(got.body) != string(want.body) {
 		return errors.New("the bodies differ")
 	}
-	x, y := a.header.Clone(), b.header.Clone()
+	x, y := got.header.Clone(), want.header.Clone()
 	for _, name := range append(except, "Date") {
 		x.Del(name)
 		y.Del(name)
 	}
-	if !maps.EqualFunc(x, y, func(v, w []string) bool { return fmt.Sprint(v) == fmt.Sprint(w) }) {
-		return fmt.Errorf("the headers differ: %v and %v", http.Header(x), http.Header(y))
+	if !maps.EqualFunc(x, y, slices.Equal) {
+		return fmt.Errorf("the headers differ: %v and %v", x, y)
 	}
 	return nil
 }

@@ -49,6 +49,9 @@ func (t *target) request(i int, header string) []byte {
 	return fmt.Appendf(nil, requestLine, issuerName(t.issuer(i)), header)
 }
 
+// path is what request i asks for.
+func (t *target) path(i int) string { return fmt.Sprintf("/%s/keys.json", issuerName(t.issuer(i))) }
+
 func (t *target) dial(ctx context.Context) (*tls.Conn, error) {
 	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: loadTimeout}, Config: t.tls}
 	c, err := d.DialContext(ctx, "tcp", t.address)
@@ -58,51 +61,50 @@ func (t *target) dial(ctx context.Context) (*tls.Conn, error) {
 	return c.(*tls.Conn), c.SetDeadline(time.Now().Add(loadTimeout))
 }
 
-// exchange is one response as it came over the wire.
+// exchange is an answer as it came.
 type exchange struct {
-	raw    []byte
 	header http.Header
 	body   []byte
 }
 
-// ask sends one request over a connection of its own.
-func (t *target) ask(ctx context.Context, request []byte) (exchange, error) {
+// size sends one request over a connection of its own, and returns how many bytes the answer takes.
+func (t *target) size(ctx context.Context, request []byte) (int, error) {
 	c, err := t.dial(ctx)
 	if err != nil {
-		return exchange{}, err
+		return 0, err
 	}
 	defer c.Close() //nolint:errcheck // everything has been read
 	if _, err := c.Write(request); err != nil {
-		return exchange{}, err
+		return 0, err
 	}
 	var raw bytes.Buffer
-	r, err := http.ReadResponse(bufio.NewReader(io.TeeReader(c, &raw)), nil)
-	if err != nil {
-		return exchange{}, err
-	}
-	defer r.Body.Close() //nolint:errcheck // only read
-	body, err := io.ReadAll(r.Body)
-	if err == nil && r.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it answers %s", r.Status)
-	}
-	return exchange{raw.Bytes(), r.Header, body}, err
+	_, err = readExchange(bufio.NewReader(io.TeeReader(c, &raw)))
+	return raw.Len(), err
 }
 
-// load sends a burst of n requests and waits for the answers.
+// load sends the requests of a burst and waits for the answers.
 type load interface {
-	burst(ctx context.Context, n int) error
+	burst(context.Context, burst) error
 }
 
-// spread runs n requests on the connections, each with its share.
-func spread(n int, each func(worker, from, step int) error) error {
+// burst is some of the requests of a run: from up to, but without, to. The next burst goes on where it ends, so that
+// in the end every issuer is asked for, and each time one that no cache has any more.
+type burst struct{ from, to int }
+
+// spread runs a burst on the connections, each of which has its share.
+func (b burst) spread(each func(worker int, share []int) error) error {
 	var g errgroup.Group
 	for w := range connections {
-		g.Go(func() error { return each(w, w, connections) })
+		var share []int
+		for i := b.from + w; i < b.to; i += connections {
+			share = append(share, i)
+		}
+		g.Go(func() error { return each(w, share) })
 	}
 	return g.Wait()
 }
 
-// answer reads a response of the known size: the load must cost little beside the server. Its first bytes tell
+// readAnswer reads a response of the known size: the load must cost little beside the server. Its first bytes tell
 // whether it is what it should be.
 func readAnswer(r io.Reader, buf []byte) error {
 	if _, err := io.ReadFull(r, buf); err != nil {
@@ -122,11 +124,11 @@ type keepAlive struct {
 }
 
 func newKeepAlive(ctx context.Context, t *target) (load, error) {
-	first, err := t.ask(ctx, t.request(0, ""))
+	size, err := t.size(ctx, t.request(0, ""))
 	if err != nil {
 		return nil, err
 	}
-	k := &keepAlive{target: t, size: len(first.raw)}
+	k := &keepAlive{target: t, size: size}
 	for i := range k.conns {
 		if k.conns[i], err = t.dial(ctx); err != nil {
 			return nil, err
@@ -135,13 +137,13 @@ func newKeepAlive(ctx context.Context, t *target) (load, error) {
 	return k, nil
 }
 
-func (k *keepAlive) burst(_ context.Context, n int) error {
-	return spread(n, func(worker, from, step int) error {
+func (k *keepAlive) burst(_ context.Context, b burst) error {
+	return b.spread(func(worker int, share []int) error {
 		c, buf := k.conns[worker], make([]byte, k.size)
 		if err := c.SetDeadline(time.Now().Add(loadTimeout)); err != nil {
 			return err
 		}
-		for i := from; i < n; i += step {
+		for _, i := range share {
 			if _, err := c.Write(k.request(i, "")); err != nil {
 				return err
 			}
@@ -162,14 +164,14 @@ type fresh struct {
 const closing = "Connection: close\r\n"
 
 func newFresh(ctx context.Context, t *target) (load, error) {
-	first, err := t.ask(ctx, t.request(0, closing))
-	return &fresh{t, len(first.raw)}, err
+	size, err := t.size(ctx, t.request(0, closing))
+	return &fresh{t, size}, err
 }
 
-func (f *fresh) burst(ctx context.Context, n int) error {
-	return spread(n, func(_, from, step int) error {
+func (f *fresh) burst(ctx context.Context, b burst) error {
+	return b.spread(func(_ int, share []int) error {
 		buf := make([]byte, f.size)
-		for i := from; i < n; i += step {
+		for _, i := range share {
 			if err := f.once(ctx, i, buf); err != nil {
 				return err
 			}
@@ -214,9 +216,9 @@ func newHTTP2(_ context.Context, t *target) (load, error) {
 	}}}, nil
 }
 
-func (h *http2) burst(ctx context.Context, n int) error {
-	return spread(n, func(_, from, step int) error {
-		for i := from; i < n; i += step {
+func (h *http2) burst(ctx context.Context, b burst) error {
+	return b.spread(func(_ int, share []int) error {
+		for _, i := range share {
 			if err := h.once(ctx, i); err != nil {
 				return err
 			}

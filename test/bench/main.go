@@ -1,12 +1,17 @@
 // Bench measures what keypostd costs, and fails when it costs more than it may: processor time per request against a
-// bare net/http server, memory per issuer, allocations, and the time until a change is served.
+// bare net/http server with the same documents, memory, the time to start, allocations, and the time until a change is
+// served. Bars fail the run when they are missed; targets are only told, with the cause.
 //
 // Whatever is compared is compared within one run, in turns, and the noise is printed beside it. It needs two cores
 // and a machine with little else to do; nginx is compared when it is installed.
+//
+// With -compare, another keypostd is measured in the same rounds, so that two versions can be told apart by less than
+// two runs differ.
 package main
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,9 +19,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 func main() {
@@ -33,24 +39,46 @@ func main() {
 	}
 }
 
-// The numbers of issuers. The largest one has no bar.
-const (
-	few    = 1
-	many   = 10000
-	masses = 100000
-)
-
 type options struct {
 	rounds, changes int
-	masses          bool
+	issuers         []int
+	compare         string
+}
+
+func parseFlags(args []string) (o options, err error) {
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.IntVar(&o.rounds, "rounds", 25, "compare the servers in this `many` rounds")
+	f.IntVar(&o.changes, "changes", 50, "make this `many` changes; 0 leaves that part out")
+	f.StringVar(&o.compare, "compare", "", "measure this other keypostd `binary` in the same rounds; build it with CGO_ENABLED=0")
+	o.issuers = sizes(populations())
+	f.Func("issuers", "measure these `numbers` of issuers (default 1,1000,10000,100000)", func(list string) error {
+		o.issuers = nil
+		for one := range strings.SplitSeq(list, ",") {
+			n, err := strconv.Atoi(one)
+			if err != nil || n < 1 || n > masses {
+				return fmt.Errorf("%q is no number from 1 to %d", one, masses)
+			}
+			o.issuers = append(o.issuers, n)
+		}
+		return nil
+	})
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if o.rounds < 1 || o.changes < 0 || f.NArg() > 0 {
+		return o, errors.New("at least one round, no negative number of changes and no arguments")
+	}
+	return o, nil
 }
 
 func run(ctx context.Context) (missed int, err error) {
-	var o options
-	flag.IntVar(&o.rounds, "rounds", 25, "compare the servers in this many rounds")
-	flag.IntVar(&o.changes, "changes", 50, "make this many changes")
-	flag.BoolVar(&o.masses, "masses", true, fmt.Sprintf("measure %d issuers too", masses))
-	flag.Parse()
+	o, err := parseFlags(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
 	b := &bench{}
 	if b.cores, err = pickCores(); err != nil {
 		return 0, err
@@ -65,7 +93,11 @@ func run(ctx context.Context) (missed int, err error) {
 	if b.cores.serverN == b.cores.loadN {
 		r.note("only one core may be used: servers and load share it, expect more noise")
 	}
+	if err := r.compared(o.compare); err != nil {
+		return 0, err
+	}
 	err = b.all(ctx, r, o)
+	r.targets()
 	return r.missed, err
 }
 
@@ -81,6 +113,28 @@ func processor() string {
 
 func (b *bench) keySets(n int) string { return filepath.Join(b.dir, fmt.Sprintf("keysets-%d", n)) }
 
+// compared says how the other binary was built: another Go or cgo would be what is measured.
+func (r *report) compared(binary string) error {
+	if binary == "" {
+		return nil
+	}
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return fmt.Errorf("-compare: %w", err)
+	}
+	r.note("compared: %s, built with %s", binary, info.GoVersion)
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "CGO_ENABLED", "-race", "vcs.revision", "vcs.modified":
+			r.note("  %s=%s", s.Key, s.Value)
+		}
+	}
+	if info.GoVersion != runtime.Version() {
+		r.note("  Mind that it was built with another Go.")
+	}
+	return nil
+}
+
 // all runs every part.
 func (b *bench) all(ctx context.Context, r *report, o options) error {
 	if err := b.prepare(ctx, o); err != nil {
@@ -89,35 +143,41 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 	if err := r.memory(ctx, b.keySets(many), many); err != nil {
 		return err
 	}
-	sides, err := b.start(ctx, r, o)
-	if err != nil {
-		return err
-	}
 	if err := b.cores.pinLoad(); err != nil {
 		return fmt.Errorf("move to one core: %w", err)
 	}
 	r.note("\n%d rounds, in which the servers answer short bursts of requests from %d connections in turns. The ratio is", o.rounds, connections)
-	r.note("the median over the rounds, in each of which a server is compared with the two bare ones.")
-	for _, m := range modes() {
-		all, err := b.compare(ctx, m, sides, o.rounds)
-		if err != nil {
-			return err
+	r.note("the median over the rounds, in each of which a server is compared with the two floors: net/http with the same")
+	r.note("documents in a map, and nothing else.")
+	for _, n := range o.issuers {
+		p := ofSize(n)
+		if err := b.population(ctx, r, p, o); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
 		}
-		r.comparison(m, sides, all)
 	}
-	if err := r.idle(sides, pollInterval); err != nil {
+	if err := b.change(ctx, r, o.changes); err != nil {
 		return err
 	}
-	changed, err := b.changes(ctx, find(sides, many), b.keySets(many), o.changes)
+	return r.provisioning(ctx)
+}
+
+// change measures changes in a keypostd that runs alone.
+func (b *bench) change(ctx context.Context, r *report, count int) error {
+	if count == 0 {
+		return nil
+	}
+	defer b.stopAll()
+	s, err := b.startKeypostd(ctx, "changed", b.keypostd(), b.keySets(many))
+	if err != nil {
+		return err
+	}
+	changed, err := b.changes(ctx, side{server: s, issuers: many}, b.keySets(many), count)
 	if err != nil {
 		return err
 	}
 	r.changes(changed, many)
-	return r.provisioning(ctx)
+	return nil
 }
-
-// pollInterval is keypostd's default.
-const pollInterval = 10 * time.Second
 
 func (b *bench) prepare(ctx context.Context, o options) (err error) {
 	if err := b.build(ctx); err != nil {
@@ -126,14 +186,13 @@ func (b *bench) prepare(ctx context.Context, o options) (err error) {
 	if b.cert, err = newCertificate(b.dir); err != nil {
 		return err
 	}
-	all := many
-	if o.masses {
-		all = masses
-	}
+	all := max(many, slices.Max(o.issuers))
 	if err := writeCorpus(ctx, b.keySets(all), all); err != nil {
 		return err
 	}
-	for _, n := range []int{few, many} {
+	numbers := append([]int{many}, o.issuers...)
+	slices.Sort(numbers)
+	for _, n := range slices.Compact(numbers) {
 		if n == all {
 			continue
 		}
@@ -142,106 +201,4 @@ func (b *bench) prepare(ctx context.Context, o options) (err error) {
 		}
 	}
 	return nil
-}
-
-func find(sides []side, issuers int) side {
-	for _, s := range sides {
-		if s.issuers == issuers && !s.baseline {
-			return s
-		}
-	}
-	return side{}
-}
-
-const ratioBar bar = 1.08
-
-// start starts every server, and makes sure that all of them answer alike.
-func (b *bench) start(ctx context.Context, r *report, o options) ([]side, error) {
-	sides, err := b.startKeypostds(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	model, err := b.answerOf(ctx, sides[0])
-	if err != nil {
-		return nil, err
-	}
-	bares, err := b.startBares(ctx, model)
-	if err != nil {
-		return nil, err
-	}
-	sides = append(bares, sides...)
-	for _, s := range sides {
-		if err := b.check(ctx, s, model); err != nil {
-			return nil, err
-		}
-	}
-	return b.addNginx(ctx, r, sides, model)
-}
-
-func (b *bench) startKeypostds(ctx context.Context, o options) ([]side, error) {
-	sides := []side{{issuers: few, most: ratioBar}, {issuers: many, most: ratioBar}}
-	if o.masses {
-		sides = append(sides, side{issuers: masses, most: noBar})
-	}
-	for i := range sides {
-		s := &sides[i]
-		s.label = fmt.Sprintf("keypostd, issuers: %d", s.issuers)
-		var err error
-		if s.server, err = b.startKeypostd(ctx, b.keySets(s.issuers)); err != nil {
-			return nil, err
-		}
-	}
-	return sides, nil
-}
-
-// startBares starts two, one of which tells how much two equal servers differ.
-func (b *bench) startBares(ctx context.Context, model exchange) ([]side, error) {
-	var sides []side
-	for _, name := range []string{"bare net/http", "bare net/http again"} {
-		s, err := b.startBare(ctx, strings.ReplaceAll(name, "/", "-"), model.raw)
-		if err != nil {
-			return nil, err
-		}
-		sides = append(sides, side{label: name, server: s, issuers: 1, most: noBar, baseline: true})
-	}
-	return sides, nil
-}
-
-func (b *bench) answerOf(ctx context.Context, s side) (exchange, error) {
-	t := newTarget(s.server.address, s.issuers, b.cert.roots)
-	e, err := t.ask(ctx, t.request(0, ""))
-	if err != nil {
-		err = fmt.Errorf("ask %s: %w", s.label, err)
-	}
-	return e, err
-}
-
-func (b *bench) check(ctx context.Context, s side, model exchange, except ...string) error {
-	e, err := b.answerOf(ctx, s)
-	if err != nil {
-		return err
-	}
-	if err := sameAnswer(e, model, except...); err != nil {
-		return fmt.Errorf("%s answers otherwise: %w", s.label, err)
-	}
-	return nil
-}
-
-func (b *bench) addNginx(ctx context.Context, r *report, sides []side, model exchange) ([]side, error) {
-	s, err := b.startNginx(ctx, many, model.header, model.body)
-	if errors.Is(err, errNoNginx) {
-		r.note("not compared: %v", err)
-		return sides, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range []int{few, many} {
-		nginx := side{label: fmt.Sprintf("nginx, issuers: %d", n), server: s, issuers: n, most: noBar}
-		if err := b.check(ctx, nginx, model, "Server", "Accept-Ranges", "Connection"); err != nil {
-			return nil, err
-		}
-		sides = append(sides, nginx)
-	}
-	return sides, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,9 +67,18 @@ func (c cores) pinLoad() error {
 type server struct {
 	cmd     *exec.Cmd
 	address string
+	admin   string        // address of metrics and health; only keypostd has one
 	gone    chan struct{} // closed when it has ended
 	log     string        // file with what it wrote
 	ready   time.Duration // from its start until it was ready
+}
+
+// program is what becomes a server.
+type program struct {
+	name  string
+	argv  []string
+	env   []string // beside that of the bench
+	ready func() bool
 }
 
 // bench is what every part of a run needs.
@@ -81,28 +91,37 @@ type bench struct {
 	servers []*server // all that were started
 }
 
-// spawn starts a program on the core for servers, where a Go program gets one processor, and waits until it is ready.
-func (b *bench) spawn(ctx context.Context, ready func() bool, name string, argv ...string) (*server, error) {
-	s := &server{log: filepath.Join(b.dir, name+".log"), gone: make(chan struct{})}
+// spawn starts a program on the core for servers and waits until it is ready.
+func (b *bench) spawn(ctx context.Context, p program) (*server, error) {
+	s := &server{log: filepath.Join(b.dir, p.name+".log"), gone: make(chan struct{})}
 	out, err := os.Create(s.log)
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()                                      //nolint:errcheck // the child has its own
-	s.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // our own programs
+	defer out.Close()                                          //nolint:errcheck // the child has its own
+	s.cmd = exec.CommandContext(ctx, p.argv[0], p.argv[1:]...) //nolint:gosec // our own programs
 	s.cmd.Stdout, s.cmd.Stderr = out, out
-	s.cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	s.cmd.Env = append(withoutRuntime(os.Environ()), p.env...)
 	began := time.Now()
 	if err := b.cores.startPinned(s.cmd); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	b.servers = append(b.servers, s)
 	go func() { _ = s.cmd.Wait(); close(s.gone) }() // how it ends is of no interest, it is killed
-	if err := s.await(ctx, ready); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	if err := s.await(ctx, p.ready); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	s.ready = time.Since(began)
 	return s, nil
+}
+
+// withoutRuntime takes out the variables of Go's runtime, so that a server is measured as it is by itself. On its one
+// core it takes one processor without being told.
+func withoutRuntime(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "GOTRACEBACK"}, name)
+	})
 }
 
 // startPinned starts cmd from a thread on the core for servers: a child begins where its parent thread is, so that
@@ -147,12 +166,41 @@ func lastLine(file string) string {
 	return lines[len(lines)-1]
 }
 
+// stop ends a server, which may have ended already.
+func (s *server) stop() {
+	_ = s.cmd.Process.Kill()
+	<-s.gone
+}
+
 // stopAll leaves no server behind.
 func (b *bench) stopAll() {
 	for _, s := range b.servers {
-		_ = s.cmd.Process.Kill() // it fails if it has ended
-		<-s.gone
+		s.stop()
 	}
+	b.servers = nil
+}
+
+const (
+	// quiet is how little a server does in one look when it is done with what it was asked for.
+	quiet = 50 * time.Microsecond
+	look  = 2 * time.Millisecond
+	// longest is how long it may go on after a burst, with a heap of a hundred thousand documents to mark.
+	longest = 500 * time.Millisecond
+)
+
+// settle waits until the server has nothing more to do, and returns its CPU time then. A garbage collection that the
+// last burst began is part of that burst's cost, and must not run while another server is measured.
+func (s *server) settle() (time.Duration, error) {
+	before, err := s.cpuTime()
+	for end := time.Now().Add(longest); err == nil && time.Now().Before(end); {
+		time.Sleep(look)
+		var now time.Duration
+		if now, err = s.cpuTime(); now-before < quiet {
+			return now, err
+		}
+		before = now
+	}
+	return before, err
 }
 
 // cpuTime is what the kernel has accounted to a process so far, user and system time of all its threads, ended ones

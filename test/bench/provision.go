@@ -48,11 +48,15 @@ func (r *report) provisioning(ctx context.Context) error {
 	for _, c := range aws.Calls() {
 		oneByOne += c.Took
 	}
+	r.provisioned(took, oneByOne, len(aws.Calls()))
+	return nil
+}
+
+func (r *report) provisioned(took, oneByOne time.Duration, calls int) {
 	ratio := float64(took) / float64(oneByOne)
 	r.table(fmt.Sprintf("A provider and %d roles at AWS, each call %v longer", roles, awsLatency), "", "", "of the calls' own time", "")
-	r.row(fmt.Sprintf("%d calls, at most %d at once", len(aws.Calls()), awsiam.Parallel), took.Round(time.Millisecond).String(), fmt.Sprintf("%.2f", ratio), r.verdict(ratio, awsBar, "%.2f"))
+	r.row(fmt.Sprintf("%d calls, at most %d at once", calls, awsiam.Parallel), took.Round(time.Millisecond).String(), fmt.Sprintf("%.2f", ratio), r.verdict(ratio, awsBar, "%.2f"))
 	r.end()
-	return nil
 }
 
 func makeRoles(ctx context.Context) error {

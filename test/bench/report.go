@@ -6,11 +6,12 @@ import (
 	"text/tabwriter"
 )
 
-// report prints what was measured as it comes, and remembers whether a bar was missed.
+// report prints what was measured as it comes, and remembers which bars and targets were missed.
 type report struct {
 	w      io.Writer
 	tab    *tabwriter.Writer
-	missed int
+	missed int      // bars
+	short  []string // missed targets, each with its cause
 }
 
 func newReport(w io.Writer) *report { return &report{w: w} }
@@ -45,19 +46,59 @@ func (r *report) note(format string, args ...any) {
 	fmt.Fprintf(r.w, format+"\n", args...)
 }
 
-// bar is what a value may be at most, or noBar for a value that is only printed.
+// bar is what a value may be at most.
 type bar float64
 
 // verdict judges a value, and spells the bar and the judgement.
 func (r *report) verdict(value float64, most bar, format string) string {
-	switch {
-	case most == noBar:
-		return ""
-	case value <= float64(most):
-		return "≤ " + fmt.Sprintf(format, float64(most)) + "  PASS"
+	text := "≤ " + fmt.Sprintf(format, float64(most))
+	if value <= float64(most) {
+		return text + "  PASS"
 	}
 	r.missed++
-	return "≤ " + fmt.Sprintf(format, float64(most)) + "  FAIL"
+	return text + "  FAIL"
 }
 
-const noBar bar = -1
+// bound is what a value may be and what it should be at most; zero is neither. A missed bar fails the run, a missed
+// target is told with its cause.
+type bound struct{ bar, target bar }
+
+// finding is a value that has a bound.
+type finding struct {
+	what   string // in a sentence about the target
+	value  float64
+	bound  bound
+	format string        // of one value, with its unit
+	cause  func() string // of a missed target; it may take a while
+}
+
+// judge judges a finding, and spells its bound and the judgement.
+func (r *report) judge(f finding) string {
+	text := ""
+	if f.bound.bar != 0 {
+		text = r.verdict(f.value, f.bound.bar, f.format)
+	}
+	if f.bound.target == 0 {
+		return text
+	}
+	if text != "" {
+		text += ", "
+	}
+	text += "target ≤ " + fmt.Sprintf(f.format, float64(f.bound.target))
+	if f.value <= float64(f.bound.target) {
+		return text + "  reached"
+	}
+	r.short = append(r.short, fmt.Sprintf("%s: "+f.format+", target ≤ "+f.format+": %s", f.what, f.value, float64(f.bound.target), f.cause()))
+	return text + "  missed"
+}
+
+// targets lists those that were missed.
+func (r *report) targets() {
+	if len(r.short) == 0 {
+		return
+	}
+	r.note("\nTargets missed (they fail nothing): %d", len(r.short))
+	for _, s := range r.short {
+		r.note("  %s", s)
+	}
+}

@@ -9,16 +9,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/keypost/keypost/test/bench/floor"
 )
 
-// build makes the programs that are measured, as anybody would build them.
+// build makes the programs that are measured, as make build does.
 func (b *bench) build(ctx context.Context) error {
 	b.bin = filepath.Join(b.dir, "bin")
 	if err := os.Mkdir(b.bin, 0o700); err != nil {
 		return err
 	}
 	const module = "github.com/keypost/keypost/"
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", b.bin, module+"cmd/keypostd", module+"test/bench/bare") //nolint:gosec // our own programs
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.bin, module+"cmd/keypostd", module+"test/bench/bare") //nolint:gosec // our own programs
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
 	}
@@ -33,7 +36,8 @@ listen:
 admin: {address: %s}
 `
 
-func (b *bench) startKeypostd(ctx context.Context, keySets string) (*server, error) {
+// startKeypostd starts a keypostd, that of this tree or another one, on a directory of key sets.
+func (b *bench) startKeypostd(ctx context.Context, name, binary, keySets string) (*server, error) {
 	public, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -42,30 +46,31 @@ func (b *bench) startKeypostd(ctx context.Context, keySets string) (*server, err
 	if err != nil {
 		return nil, err
 	}
-	file := keySets + ".config.yaml"
+	file := filepath.Join(b.dir, name+".config.yaml")
 	text := fmt.Sprintf(keypostdConfig, keySets, host, public, b.cert.certFile, b.cert.keyFile, admin)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	s, err := b.spawn(ctx, answersOK("http://"+admin+"/readyz"), filepath.Base(keySets), filepath.Join(b.bin, "keypostd"), "--config", file)
+	s, err := b.spawn(ctx, program{name: name, argv: []string{binary, "--config", file}, ready: answersOK("http://" + admin + "/readyz")})
 	if err != nil {
 		return nil, err
 	}
-	s.address = public
+	s.address, s.admin = public, admin
 	return s, nil
 }
 
-// startBare serves a recorded response of keypostd.
-func (b *bench) startBare(ctx context.Context, name string, recorded []byte) (*server, error) {
+func (b *bench) keypostd() string { return filepath.Join(b.bin, "keypostd") }
+
+// startFloor serves a recording with the settings of a garbage collector.
+func (b *bench) startFloor(ctx context.Context, name, recording string, gc collector) (*server, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(b.dir, name+".response")
-	if err := os.WriteFile(file, recorded, 0o600); err != nil {
-		return nil, err
-	}
-	s, err := b.spawn(ctx, connects(address), name, filepath.Join(b.bin, "bare"), address, b.cert.certFile, b.cert.keyFile, file)
+	s, err := b.spawn(ctx, program{
+		name: name, argv: []string{filepath.Join(b.bin, "bare"), address, b.cert.certFile, b.cert.keyFile, recording},
+		env: gc.env(), ready: connects(address),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +84,7 @@ events {}
 http {
 	access_log off; keepalive_requests 1000000000; keepalive_timeout 600s;
 	client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
-	sendfile on; tcp_nopush on; default_type application/json; etag off;
+	sendfile on; tcp_nopush on; default_type application/json;
 	ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache off; ssl_session_tickets off;
 	server {
 		listen %[2]s ssl http2; root %[1]s; ssl_certificate %[3]s; ssl_certificate_key %[4]s;
@@ -90,8 +95,8 @@ http {
 
 var errNoNginx = errors.New("nginx is not installed (Debian: nginx-light)")
 
-// startNginx serves the bodies of n issuers from files, with the headers of a recorded response.
-func (b *bench) startNginx(ctx context.Context, n int, header http.Header, body []byte) (*server, error) {
+// startNginx serves a recording from files.
+func (b *bench) startNginx(ctx context.Context, rec *floor.Recording) (*server, error) {
 	path, err := exec.LookPath("nginx")
 	if err != nil {
 		return nil, errNoNginx
@@ -100,16 +105,17 @@ func (b *bench) startNginx(ctx context.Context, n int, header http.Header, body 
 	if err != nil {
 		return nil, err
 	}
-	root := filepath.Join(b.dir, "nginx")
-	if err := writeFiles(root, n, body); err != nil {
+	name := fmt.Sprintf("nginx-%d", len(rec.Pages))
+	root := filepath.Join(b.dir, name)
+	if err := writeFiles(root, rec); err != nil {
 		return nil, err
 	}
 	conf := filepath.Join(root, "nginx.conf")
-	text := fmt.Sprintf(nginxConfig, root, address, b.cert.certFile, b.cert.keyFile, addHeaders(header))
+	text := fmt.Sprintf(nginxConfig, root, address, b.cert.certFile, b.cert.keyFile, addHeaders(rec.Header))
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	s, err := b.spawn(ctx, connects(address), "nginx", path, "-p", root, "-e", "stderr", "-c", conf)
+	s, err := b.spawn(ctx, program{name: name, argv: []string{path, "-p", root, "-e", "stderr", "-c", conf}, ready: connects(address)})
 	if err != nil {
 		return nil, err
 	}
@@ -117,13 +123,13 @@ func (b *bench) startNginx(ctx context.Context, n int, header http.Header, body 
 	return s, nil
 }
 
-func writeFiles(root string, n int, body []byte) error {
-	for i := range n {
-		dir := filepath.Join(root, string(issuerName(i)))
-		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public data
+func writeFiles(root string, rec *floor.Recording) error {
+	for path, p := range rec.Pages {
+		file := filepath.Join(root, filepath.FromSlash(path))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // public data
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, "keys.json"), body, 0o644); err != nil { //nolint:gosec // public data
+		if err := os.WriteFile(file, p.Body, 0o644); err != nil { //nolint:gosec // public data
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -43,6 +44,8 @@ type ratio struct {
 	low, high float64 // their quartiles
 	total     float64 // of everything together: the part of rare work, such as garbage collection, is in here
 }
+
+func (r ratio) quartiles() string { return fmt.Sprintf("%.3f … %.3f", r.low, r.high) }
 
 // over compares s with the mean of the baselines, each round with itself. Two baselines are two processes that are
 // alike: what chance does to one of them, such as the place of its memory, counts half.

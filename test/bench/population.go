@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/keypost/keypost/test/bench/floor"
+)
+
+// The numbers of issuers.
+const (
+	few    = 1
+	some   = 1000
+	many   = 10000
+	masses = 100000
+)
+
+// population is a number of issuers, and what serving them may cost.
+type population struct {
+	issuers  int
+	ratio    bound // to the floor's CPU time for a request
+	resident bound // MiB, after the start and after the load
+	start    bound // seconds until it is ready
+	idle     bound // per cent of a core
+}
+
+// String spells the number.
+func (p population) String() string {
+	if p.issuers == 1 {
+		return "1 issuer"
+	}
+	return fmt.Sprintf("%d issuers", p.issuers)
+}
+
+// populations returns those that are measured. Any other number of issuers has no bounds.
+func populations() []population {
+	ratio := bound{bar: 1.10, target: 1.05}
+	return []population{
+		{issuers: few, ratio: ratio, resident: bound{bar: 25}},
+		{issuers: some, ratio: ratio},
+		{issuers: many, ratio: ratio, resident: bound{bar: 80}, start: bound{bar: 1.5}},
+		{issuers: masses, ratio: bound{target: 1.05}, resident: bound{target: 700}, start: bound{target: 15}, idle: bound{target: 1}},
+	}
+}
+
+// ofSize returns the population of n issuers.
+func ofSize(n int) population {
+	for _, p := range populations() {
+		if p.issuers == n {
+			return p
+		}
+	}
+	return population{issuers: n}
+}
+
+// population measures everything that depends on the number of issuers, with no other servers running.
+func (b *bench) population(ctx context.Context, r *report, p population, o options) error {
+	defer b.stopAll()
+	rec, sides, err := b.raise(ctx, r, p, o)
+	if err != nil {
+		return err
+	}
+	causes := &causes{dir: b.keySets(p.issuers), recording: rec}
+	for _, m := range modes() {
+		all, err := b.compare(ctx, m, sides, o.rounds)
+		if err != nil {
+			return err
+		}
+		r.comparison(comparison{p, m, sides, all}, func(excess float64) string { return causes.ofRatio(ctx, excess) })
+	}
+	return b.footprints(ctx, r, p, sides)
+}
+
+// raise starts all the servers, and makes sure that they answer alike.
+func (b *bench) raise(ctx context.Context, r *report, p population, o options) (*floor.Recording, []side, error) {
+	own, err := b.raiseKeypostd(ctx, side{role: theKeypostd, label: "keypostd", issuers: p.issuers}, b.keypostd())
+	if err != nil {
+		return nil, nil, err
+	}
+	rec, err := b.record(ctx, own)
+	if err != nil {
+		return nil, nil, err
+	}
+	sides, err := b.raiseFloors(ctx, own, rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	sides = append(sides, own)
+	if o.compare != "" {
+		other, err := b.raiseKeypostd(ctx, side{role: theOther, label: "compared", issuers: p.issuers}, o.compare)
+		if err != nil {
+			return nil, nil, err
+		}
+		sides = append(sides, other)
+		if err := r.collectors(ctx, own, other); err != nil {
+			return nil, nil, err
+		}
+	}
+	sides, err = b.addNginx(ctx, r, sides, rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range sides {
+		err := b.check(ctx, s, rec)
+		if s.role == theOther && errors.Is(err, errOtherAnswer) { // a version may well differ in a header
+			r.note("Mind that %v", err)
+		} else if err != nil {
+			return nil, nil, err
+		}
+	}
+	return rec, sides, nil
+}
+
+// starts is how often a keypostd is started; the median counts. More than many take too long for that.
+func starts(issuers int) int {
+	if issuers > many {
+		return 1
+	}
+	return 3
+}
+
+func (b *bench) raiseKeypostd(ctx context.Context, s side, binary string) (side, error) {
+	var took []time.Duration
+	for range starts(s.issuers) {
+		if s.server != nil {
+			s.server.stop()
+		}
+		var err error
+		if s.server, err = b.startKeypostd(ctx, fmt.Sprintf("%s-%d", s.label, s.issuers), binary, b.keySets(s.issuers)); err != nil {
+			return s, err
+		}
+		took = append(took, s.server.ready)
+	}
+	s.server.ready = quantile(took, 0.5)
+	return s.measured()
+}
+
+// measured notes what a server takes before it has answered a request.
+func (s side) measured() (side, error) {
+	var err error
+	s.resident, err = s.server.resident()
+	return s, err
+}
+
+// raiseFloors starts two, one of which tells how much two equal servers differ.
+func (b *bench) raiseFloors(ctx context.Context, own side, rec *floor.Recording) ([]side, error) {
+	gc, err := own.server.collector(ctx)
+	if err != nil {
+		return nil, err
+	}
+	file := b.recordingFile(own.issuers)
+	if err := rec.Write(file); err != nil {
+		return nil, err
+	}
+	var sides []side
+	for _, label := range []string{"floor", "floor again"} {
+		s, err := b.startFloor(ctx, filepath.Base(file)+"-"+label, file, gc)
+		if err != nil {
+			return nil, err
+		}
+		one, err := side{role: theFloor, label: label, server: s, issuers: own.issuers}.measured()
+		if err != nil {
+			return nil, err
+		}
+		sides = append(sides, one)
+	}
+	return sides, nil
+}
+
+func (b *bench) addNginx(ctx context.Context, r *report, sides []side, rec *floor.Recording) ([]side, error) {
+	s, err := b.startNginx(ctx, rec)
+	if errors.Is(err, errNoNginx) {
+		r.note("not compared: %v", err)
+		return sides, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	nginx, err := side{role: theNginx, label: "nginx", server: s, issuers: len(rec.Pages)}.measured()
+	return append(sides, nginx), err
+}
