@@ -113,6 +113,12 @@ func TestEveryAddressIsAsked(t *testing.T) {
 			w.options.Stored = nil
 			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, "", func() any { return stranger(t, w) })})
 		}, []string{"fail same-keys the addresses publish different keys: 192.0.2.1:443 has ", "; 198.51.100.7:443 has "}, nil},
+		{"an older copy at one", func(t *testing.T, w *world) {
+			before, k := w.jwks, newECKey(t)
+			w.storeKey(t, fresh, k)
+			w.jwks = append([]member{publicJWK(t, k)}, w.jwks...)
+			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, "", func() any { return member{"keys": before} })})
+		}, []string{"warn stored-keys at 198.51.100.7:443: ", "ok stored-keys at 192.0.2.1:443: "}, []string{"\nfail"}},
 		{"another issuer's document at one", func(t *testing.T, w *world) {
 			other := member{}
 			check(t, json.Unmarshal(mustJSON(t, w.discovery), &other))
@@ -140,6 +146,9 @@ func TestEveryAddressIsAsked(t *testing.T) {
 		{"the same address twice", func(t *testing.T, w *world) {
 			w.places(t, map[string]DialFunc{"192.0.2.1": nil, "::ffff:192.0.2.1": nil})
 		}, []string{"was asked at 192.0.2.1:443\n"}, []string{"\nfail"}},
+		{"a server on one of two loopback addresses", func(t *testing.T, w *world) {
+			w.places(t, map[string]DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
+		}, []string{"fail reach [::1]:443 cannot be reached"}, []string{"nothing listens"}},
 		{"a development server on one of two loopback addresses", func(t *testing.T, w *world) {
 			w.options.Dev = true
 			w.places(t, map[string]DialFunc{"127.0.0.1": nil, "::1": refusing(syscall.ECONNREFUSED)})
@@ -176,6 +185,7 @@ func TestSilence(t *testing.T) {
 		{"no connection", "fail reach 192.0.2.1:443 accepts no connection for oidc.example.com within 300ms", func(_ *testing.T, w *world) { w.options.DialContext = dropping }},
 		{"no document", "fail discovery fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 300ms", func(t *testing.T, w *world) {
 			w.hang(discoveryPath)
+			w.replace["/prod-a"] = func(http.ResponseWriter, *http.Request) { t.Error("asked on after a silence") }
 		}},
 		{"no keys", "fail jwks fetch https://oidc.example.com/prod-a/keys.json: no answer within 300ms", func(t *testing.T, w *world) { w.hang("/keys.json") }},
 		{"no second path", "fail jwks-alias fetch https://oidc.example.com/prod-a/openid/v1/jwks: no answer within 300ms", func(t *testing.T, w *world) { w.hang(aliasPath) }},

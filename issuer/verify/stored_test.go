@@ -44,6 +44,23 @@ func (w *world) revoke(t *testing.T, at time.Duration, id keystore.KeyID) {
 	})
 }
 
+// goneBefore lets the imported key of a JWK be gone in the form of versions that recorded no fingerprint: a line under
+// its kid, and one under the computed one.
+func (w *world) goneBefore(t *testing.T, raw member, computed bool) {
+	t.Helper()
+	keys, err := keystore.ParsePublicKeys("test", mustJSON(t, raw))
+	check(t, err)
+	at := time.Now().Add(-fresh)
+	lines := []keystore.Gone{{ID: keys[0].ID(), At: at, Why: keystore.Revoked}}
+	if computed {
+		lines = append(lines, keystore.Gone{ID: keystore.KeyID(keys[0].Fingerprint()), At: at, Why: keystore.Revoked})
+	}
+	w.stored, err = keystore.New(keystore.Change{At: longAgo()}, keystore.Spec{
+		Name: "prod-a", Issuers: []string{testIssuer}, Keys: []keystore.Public{public(t, w.signer)}, Gone: lines,
+	})
+	check(t, err)
+}
+
 // under is a JWK with another member.
 func under(key member, name string, value any) member {
 	other := maps.Clone(key)
@@ -115,6 +132,18 @@ func TestImpostor(t *testing.T) {
 			w.revoke(t, fresh, public(t, k).ID())
 			w.jwks = append(w.jwks, under(publicJWK(t, newECKey(t)), "kid", string(public(t, k).ID())))
 		}, "stored-keys", Fail, "has another key under the kid"},
+		{"the kid of a key that an earlier version revoked", func(t *testing.T, w *world) {
+			w.goneBefore(t, rsaJWK(t, newRSAKey(t), "imported", "RS256"), false)
+			w.jwks = append(w.jwks, rsaJWK(t, newRSAKey(t), "imported", "RS256"))
+		}, "stored-keys", Fail, "has another key under the kid imported"},
+		{"two revoked keys with their kids exchanged", func(t *testing.T, w *world) {
+			one, other := newECKey(t), newECKey(t)
+			for _, k := range []*ecdsa.PrivateKey{one, other} {
+				w.storeKey(t, time.Hour, k)
+				w.revoke(t, fresh, public(t, k).ID())
+			}
+			w.jwks = append(w.jwks, under(publicJWK(t, one), "kid", string(public(t, other).ID())))
+		}, "stored-keys", Fail, "under another kid"},
 		{"another kid", func(_ *testing.T, w *world) { w.jwks[0]["kid"] = "x" }, "stored-keys", Fail, "under another kid, x"},
 		{"another alg", func(t *testing.T, w *world) {
 			raw := rsaJWK(t, newRSAKey(t), "r", "RS256")
@@ -189,6 +218,11 @@ func TestHonest(t *testing.T) {
 			check(t, err)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(time.Hour), keys[0]) })
 			w.revoke(t, fresh, "imported")
+			w.jwks = append(w.jwks, raw)
+		}, "stored-keys", Warn, "still cached until"},
+		{"an imported key just revoked by an earlier version", func(t *testing.T, w *world) {
+			raw := rsaJWK(t, newRSAKey(t), "imported", "RS256")
+			w.goneBefore(t, raw, true)
 			w.jwks = append(w.jwks, raw)
 		}, "stored-keys", Warn, "still cached until"},
 		{"the other order and form", func(t *testing.T, w *world) {

@@ -87,6 +87,10 @@ func accidents() map[string]accident {
 			must(e.t, os.Remove(e.path("prod-a")))
 			must(e.t, os.Symlink("/nonexistent", e.path("prod-a")))
 		}, "", "missing"},
+		"a link to the kernel": {func(e *estate) {
+			must(e.t, os.Remove(e.path("prod-a")))
+			must(e.t, os.Symlink("/proc/uptime", e.path("prod-a")))
+		}, "", "broken"},
 		"unreadable file":            {func(e *estate) { must(e.t, os.Chmod(e.path("prod-a"), 0)) }, "", "unreadable"},
 		"another's URL":              {func(e *estate) { e.create("prod-c", []string{urlShared}) }, "prod-c", "url_conflict"},
 		"a URL outside the patterns": {func(e *estate) { e.create("prod-d", []string{urlA}) }, "prod-d", "url_not_permitted"},
