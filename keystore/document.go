@@ -40,9 +40,10 @@ const (
 
 // BrokenError tells that a stored document is no key set. It quotes names and short values of the document at most.
 type BrokenError struct {
-	Name   Name
-	Reason Reason
-	Err    error
+	Name    Name
+	Reason  Reason
+	Err     error
+	Issuers []IssuerURL // those that it has nevertheless ([ClaimedURLs]); nil when that cannot be known
 }
 
 func (e *BrokenError) Error() string { return fmt.Sprintf("key set %q is broken: %v", e.Name, e.Err) }
@@ -106,7 +107,8 @@ func Parse(name Name, data []byte) (KeySet, error) {
 	case errors.Is(err, errGoneReturned):
 		reason = ReasonGoneReturned
 	}
-	return KeySet{}, &BrokenError{Name: name, Reason: reason, Err: err}
+	claimed, _ := ClaimedURLs(data) // an error means unknown, and the document's own is told already
+	return KeySet{}, &BrokenError{Name: name, Reason: reason, Err: err, Issuers: claimed}
 }
 
 var errNewerVersion = errors.New("upgrade this program, or write the document with the older one")

@@ -78,7 +78,7 @@ func TestAWSTroubleIsTold(t *testing.T) {
 	out, _ := cmd.CombinedOutput()
 	for _, want := range []string{
 		"still waiting for AWS: iam:ListRoles takes long (10s so far): out of order (ServiceFailure)",
-		"keypost: interrupted; run it again",
+		"keypost: interrupted; what is done so far stays\nhint: run the same command again",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("said\n%s\nand not %q", out, want)
@@ -100,7 +100,7 @@ func TestAnInterruptedWaitSaysWhatToDo(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	checked{t}.Check(cmd.Process.Signal(syscall.SIGINT))
 	err := cmd.Wait()
-	if err == nil || !strings.HasSuffix(out.String(), "keypost: interrupted; run it again: what was made is found, and the rest is done\n") ||
+	if err == nil || !strings.HasSuffix(out.String(), "keypost: interrupted; key set \"prod-a\" is stored\nhint: run the same command again, it goes on from there\n") ||
 		strings.Contains(out.String(), "context canceled") {
 		t.Errorf("%v, said\n%s", err, &out)
 	}

@@ -79,7 +79,7 @@ func (a *app) exportError(failed []error) error {
 		return failed[0]
 	}
 	for _, err := range failed {
-		a.warn("%s", oneLine(err.Error()))
+		a.warn("%v", err)
 	}
 	return fmt.Errorf("%d key sets were not exported", len(failed))
 }
@@ -114,10 +114,20 @@ func exportTable(w *tabwriter.Writer, files []exported) {
 
 // openExport opens DIR so that nothing below it, such as a link that someone put there, leads out of it.
 func openExport(dir string) (*os.Root, error) {
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // public documents
-		return nil, err
+	err := os.Mkdir(dir, 0o755) //nolint:gosec // public documents
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, withHint(fmt.Errorf("export to %s: there is no directory to make it in", dir), "mkdir -p %s", quoted(dir))
+	case err != nil && !errors.Is(err, fs.ErrExist):
+		return nil, fmt.Errorf("export to %s: %w", dir, reason(err))
+	case err != nil && !isDir(dir):
+		return nil, fmt.Errorf("export to %s: it is not a directory", dir)
 	}
-	return os.OpenRoot(dir)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("export to %s: %w", dir, reason(err))
+	}
+	return root, nil
 }
 
 // exportSet renders everything and looks at everything that is there before it writes the first file.
@@ -176,7 +186,7 @@ func checkDropped(root *os.Root, file string, s keystore.KeySet) error {
 		gone := slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool { return g.ID == k.Kid })
 		if !has && !gone {
 			return withHint(fmt.Errorf("%s has key %s, which the key set neither has nor says to be gone", file, k.Kid),
-				"decide about it with keypost issuer accept %s, or move the file away", s.Name())
+				"decide about it with %s, or move the file away", command{"issuer", "accept", string(s.Name())})
 		}
 	}
 	return nil

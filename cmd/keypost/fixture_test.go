@@ -235,7 +235,7 @@ func serveAPI(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}))
 	ts.Defer(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	ca := certificatePEM(server)
 	config := fmt.Sprintf(`apiVersion: v1
 kind: Config
 current-context: good
@@ -246,4 +246,9 @@ contexts: [{name: good, context: {cluster: c, user: good}}, {name: forbidden, co
 	file := filepath.Join(ts.MkAbs("."), "kubeconfig")
 	ts.Check(os.WriteFile(file, []byte(config), 0o600))
 	ts.Setenv("KUBECONFIG_FILE", file)
+}
+
+// certificatePEM is a test server's own certificate, for whoever is to trust it.
+func certificatePEM(s *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,8 +14,12 @@ import (
 )
 
 func (a *app) issuer() *cobra.Command {
-	return group("issuer", "Add, change, show and remove issuers",
-		a.issuerAdd(), a.issuerSet(), a.issuerList(), a.issuerShow(), a.issuerAccept(), a.issuerRemove())
+	add, list, show, remove := a.issuerAdd(), a.issuerList(), a.issuerShow(), a.issuerRemove()
+	add.SuggestFor, show.SuggestFor, remove.SuggestFor = []string{"create", "new"}, []string{"get", "describe"}, []string{"delete", "rm", "withdraw"}
+	list.Aliases = []string{"ls"}
+	g := group("issuer", "Add, change, show and remove issuers", add, a.issuerSet(), list, show, a.issuerAccept(), remove)
+	g.Aliases = []string{"issuers"}
+	return g
 }
 
 func (a *app) issuerShow() *cobra.Command {
@@ -52,7 +58,7 @@ func (a *app) issuerSet() *cobra.Command {
 
 func (a *app) setPolicy(ctx context.Context, issuer string, p *policyFlags) error {
 	if !p.given() {
-		return withHint(usagef("nothing to set was given"), "keypost issuer set --help")
+		return usagef("nothing to set was given")
 	}
 	s, err := a.update(ctx, issuer, func(s keystore.KeySet) (keystore.KeySet, error) {
 		policy, err := p.apply(s.Policy())
@@ -64,9 +70,7 @@ func (a *app) setPolicy(ctx context.Context, issuer string, p *policyFlags) erro
 	if err != nil {
 		return err
 	}
-	for _, w := range s.Policy().Warnings() {
-		a.warn("%s", w)
-	}
+	a.warnPolicy(s.Policy())
 	for _, h := range s.Policy().HeldUntil {
 		a.notice("held: %s", heldLine(h))
 	}
@@ -76,7 +80,7 @@ func (a *app) setPolicy(ctx context.Context, issuer string, p *policyFlags) erro
 
 // update changes the key set that an ISSUER argument means.
 func (a *app) update(ctx context.Context, issuer string, change func(keystore.KeySet) (keystore.KeySet, error)) (keystore.KeySet, error) {
-	st, err := a.openStore(ctx)
+	st, err := a.openToWrite(ctx)
 	if err != nil {
 		return keystore.KeySet{}, err
 	}
@@ -84,7 +88,30 @@ func (a *app) update(ctx context.Context, issuer string, change func(keystore.Ke
 	if err != nil {
 		return s, err
 	}
-	return keystore.Update(ctx, st, s.Name(), change)
+	changed, err := keystore.Update(ctx, st, s.Name(), change)
+	return changed, hintAtGate(err, s)
+}
+
+// hintAtGate says what opens a gate of a key set.
+func hintAtGate(err error, s keystore.KeySet) error {
+	e, closed := errors.AsType[*keystore.NotYetError](err)
+	if _, hinted := errors.AsType[*hintedError](err); !closed || hinted {
+		return err
+	}
+	set := func(flag string) command { return command{"issuer", "set", string(s.Name()), flag, "DURATION"} }
+	switch e.Gate {
+	case keystore.GateEdge:
+		return withHint(err, "%s", set("--edge-hold"))
+	case keystore.GateUndeclared:
+		return withHint(err, "%s", set("--token-lifetime"))
+	case keystore.GateActiveKeys:
+		for _, k := range s.Keys() {
+			if k.State == keystore.Active {
+				return withHint(err, "%s", command{"key", "retire", string(s.Name()), string(k.ID()), "--why", "STATEMENT"})
+			}
+		}
+	}
+	return err
 }
 
 type removeFlags struct {
@@ -115,7 +142,7 @@ func (a *app) removeIssuer(ctx context.Context, issuer string, f removeFlags) er
 	}
 	s, err := a.update(ctx, issuer, func(s keystore.KeySet) (keystore.KeySet, error) {
 		if !slices.Contains(urls(s), f.confirm) {
-			return s, withHint(usagef("--confirm-url %s is no URL of key set %q", f.confirm, s.Name()), "keypost issuer show %s", s.Name())
+			return s, withHint(usagef("--confirm-url %s is no URL of key set %q", f.confirm, s.Name()), "%s", command{"issuer", "show", string(s.Name())})
 		}
 		return s.Withdraw(a.change(f.why, f.force))
 	})
@@ -125,6 +152,7 @@ func (a *app) removeIssuer(ctx context.Context, issuer string, f removeFlags) er
 	for _, u := range urls(s) {
 		a.notice("remove the IAM OIDC identity provider of %s in every account as well; whoever gets the host name next could speak for it", u)
 	}
-	_, err = fmt.Fprintf(a.out, "withdrawn %s (generation %d)\n", s.Name(), s.Generation())
-	return err
+	return a.print(viewOf(s, time.Now()), func(w *tabwriter.Writer) {
+		row(w, fmt.Sprintf("withdrawn %s (generation %d)", s.Name(), s.Generation()))
+	})
 }

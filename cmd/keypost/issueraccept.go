@@ -60,7 +60,7 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 	if f.served < 0 || f.served > maxGeneration {
 		return usagef("--served-generation %d is no generation", f.served)
 	}
-	st, err := a.openStore(ctx)
+	st, err := a.openToWrite(ctx)
 	if err != nil {
 		return err
 	}

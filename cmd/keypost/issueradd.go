@@ -20,6 +20,7 @@ type addFlags struct {
 	policy policyFlags
 	dev    bool
 	reuse  bool
+	force  bool
 	why    string
 }
 
@@ -30,7 +31,10 @@ func (a *app) issuerAdd() *cobra.Command {
 		Short: "Publish the keys of a cluster under an issuer URL",
 		Long: "Make a key set. Its keys are active at once, as the cluster signs with them already; later ones come in with\n" +
 			"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
-			"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].",
+			"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +
+			"An issuer URL belongs to one key set. A URL is refused that another key set has, or may have: one whose document\n" +
+			"cannot be read (--force --why goes on). No store can keep two people from adding one URL under two names in the\n" +
+			"same second; each of them looks again afterwards and is told.",
 		Example: "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws",
 		Args:    exactly(1),
 		RunE:    a.do(func(ctx context.Context, args []string) error { return a.addIssuer(ctx, keystore.Name(args[0]), f) }),
@@ -41,6 +45,7 @@ func (a *app) issuerAdd() *cobra.Command {
 	f.policy.register(fs)
 	fs.BoolVar(&f.dev, "dev", false, "a development key set: ports in URLs and short gates; only keypostd --dev serves it")
 	fs.BoolVar(&f.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
+	fs.BoolVar(&f.force, "force", false, "add it although another key set cannot be read, which may have the URL as well (needs --why)")
 	fs.StringVar(&f.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
@@ -68,7 +73,7 @@ func (a *app) addIssuer(ctx context.Context, name keystore.Name, f *addFlags) er
 	if err != nil {
 		return err
 	}
-	return a.printAdded(s)
+	return a.printAdded(s, f.keys.caFile)
 }
 
 // spec checks what was typed, without the keys.
@@ -84,8 +89,11 @@ func (f *addFlags) spec(name keystore.Name) (keystore.Spec, error) {
 			return keystore.Spec{}, &usageError{err}
 		}
 	}
-	if f.reuse && f.why == "" {
+	switch {
+	case f.reuse && f.why == "":
 		return keystore.Spec{}, usagef("--reuse-url needs --why REASON")
+	case f.force && f.why == "":
+		return keystore.Spec{}, usagef("--force needs --why REASON")
 	}
 	if err := f.keys.check(); err != nil {
 		return keystore.Spec{}, err
@@ -105,36 +113,47 @@ func (a *app) compareIssuer(m material, url string) {
 		return
 	}
 	if m.cluster {
-		a.warn("the cluster's own issuer is %s: its tokens are good for %s only once kube-apiserver has --service-account-issuer=%s as the first one", oneLine(m.issuer), url, url)
+		a.warn("the cluster's own issuer is %s: its tokens are good for %s only once kube-apiserver has --service-account-issuer=%s as the first one", m.issuer, url, url)
 		return
 	}
-	a.warn("the keys are those of the issuer %s; its tokens are not good for %s", oneLine(m.issuer), url)
+	a.warn("the keys are those of the issuer %s; its tokens are not good for %s", m.issuer, url)
 }
 
 // storeNew creates the key set, or reopens a withdrawn one of the same name.
 func (a *app) storeNew(ctx context.Context, st keystore.Store, spec keystore.Spec, f *addFlags) (keystore.KeySet, error) {
-	sets, broken, err := all(ctx, st)
+	was, err := readAll(ctx, st, nil)
 	if err != nil {
 		return keystore.KeySet{}, err
 	}
-	if err, is := broken[spec.Name]; is {
+	if err, is := was.broken[spec.Name]; is {
 		return keystore.KeySet{}, fmt.Errorf("add key set %q: it exists already, and %w", spec.Name, err)
 	}
-	for n := range broken {
-		a.warn("key set %q cannot be read, so that it is unknown which URLs it has", n)
-	}
-	c := claimsOn(sets, spec)
+	c := claimsOn(was.sets, spec)
 	if err := c.check(spec, f.reuse); err != nil {
 		return keystore.KeySet{}, err
 	}
-	a.warnSharedKeys(sets, spec)
+	if err := checkUnread(was.broken, spec.Issuers, f.force); err != nil {
+		return keystore.KeySet{}, err
+	}
+	for n := range was.broken {
+		a.warn("key set %q cannot be read; keypost issuer list says why", n)
+	}
+	a.warnSharedKeys(was.sets, spec)
+	s, err := a.write(ctx, st, spec, c, f)
+	if err != nil {
+		return s, err
+	}
+	return s, checkAlone(ctx, st, was.revisions, s)
+}
+
+func (a *app) write(ctx context.Context, st keystore.Store, spec keystore.Spec, c claims, f *addFlags) (keystore.KeySet, error) {
 	if c.same != nil {
 		return keystore.Update(ctx, st, spec.Name, func(s keystore.KeySet) (keystore.KeySet, error) {
-			return s.Reopen(a.change(f.why, false), spec)
+			return s.Reopen(a.change(f.why, f.force), spec)
 		})
 	}
 	spec.Gone = c.gone()
-	s, err := keystore.New(a.change(f.why, false), spec)
+	s, err := keystore.New(a.change(f.why, f.force), spec)
 	if err != nil {
 		return s, err
 	}
@@ -154,7 +173,7 @@ func claimsOn(sets []keystore.KeySet, spec keystore.Spec) claims {
 		switch {
 		case s.Name() == spec.Name:
 			c.same = &s
-		case !overlaps(s, spec):
+		case !overlaps(s.Issuers(), spec.Issuers):
 		case s.Withdrawn():
 			c.withdrawn = append(c.withdrawn, s)
 		default:
@@ -165,10 +184,10 @@ func claimsOn(sets []keystore.KeySet, spec keystore.Spec) claims {
 }
 
 // overlaps compares what requests are looked up by, host and path, not the strings.
-func overlaps(s keystore.KeySet, spec keystore.Spec) bool {
-	for _, raw := range spec.Issuers {
-		u, err := keystore.ParseIssuerURL(raw, spec.Dev)
-		if err == nil && slices.ContainsFunc(s.Issuers(), func(v keystore.IssuerURL) bool { return u.Host() == v.Host() && u.Path() == v.Path() }) {
+func overlaps(has []keystore.IssuerURL, urls []string) bool {
+	for _, raw := range urls {
+		u, err := keystore.ParseIssuerURL(raw, true)
+		if err == nil && slices.ContainsFunc(has, u.Overlaps) {
 			return true
 		}
 	}
@@ -177,10 +196,10 @@ func overlaps(s keystore.KeySet, spec keystore.Spec) bool {
 
 func (c claims) check(spec keystore.Spec, reuse bool) error {
 	if len(c.live) > 0 {
-		return withHint(fmt.Errorf("key set %q has that issuer URL already", c.live[0].Name()), "keypost key add %s adds keys to it", c.live[0].Name())
+		return withHint(fmt.Errorf("key set %q has that issuer URL already", c.live[0].Name()), "%s adds keys to it", command{"key", "add", string(c.live[0].Name())})
 	}
 	if c.same != nil && !c.same.Withdrawn() {
-		return withHint(fmt.Errorf("key set %q exists already (%s)", spec.Name, strings.Join(urls(*c.same), ", ")), "keypost key add %s adds keys to it", spec.Name)
+		return withHint(fmt.Errorf("key set %q exists already (%s)", spec.Name, strings.Join(urls(*c.same), ", ")), "%s adds keys to it", command{"key", "add", string(spec.Name)})
 	}
 	if c.same != nil {
 		for _, u := range urls(*c.same) {
@@ -228,7 +247,7 @@ func (a *app) warnSharedKeys(sets []keystore.KeySet, spec keystore.Spec) {
 	}
 }
 
-func (a *app) printAdded(s keystore.KeySet) error {
+func (a *app) printAdded(s keystore.KeySet, caFile string) error {
 	v := viewOf(s, time.Now())
 	err := a.print(v, func(w *tabwriter.Writer) {
 		row(w, "added "+string(v.Name), strings.Join(v.Issuers, " "), fmt.Sprintf("generation %d", v.Generation))
@@ -238,15 +257,20 @@ func (a *app) printAdded(s keystore.KeySet) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range s.Policy().Warnings() {
-		a.warn("%s", w)
-	}
-	first, dev := v.Issuers[0], ""
+	a.warnPolicy(s.Policy())
+	first := v.Issuers[0]
+	look := command{"verify", first}
 	if v.Dev {
-		dev = " --dev"
+		look = append(look, "--dev")
+	}
+	switch {
+	case caFile != "":
+		look = append(look, "--ca-file", caFile)
+	case v.Dev: // its certificate is of an authority of its own
+		look = append(look, "--ca-file", "DIR/ca.pem")
 	}
 	a.notice("next:")
-	a.notice("  keypost verify %s%s", first, dev)
+	a.notice("  %s", look)
 	a.notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s/openid/v1/jwks", first, first)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -136,27 +137,41 @@ const (
 
 func askAdmin(ctx context.Context, admin string) (issuer.Report, error) {
 	if !strings.HasPrefix(admin, "http://") && !strings.HasPrefix(admin, "https://") {
-		return issuer.Report{}, withHint(usagef("--admin %q is no URL", admin), "use --admin http://127.0.0.1:9090")
+		return issuer.Report{}, withHint(usagef("--admin %q is no URL", shown(admin)), "use --admin http://127.0.0.1:9090")
 	}
 	var report issuer.Report
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+"/issuers", http.NoBody)
 	if err != nil {
-		return report, usagef("--admin %q is no URL", admin)
+		return report, usagef("--admin %q is no URL", shown(admin))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return report, withHint(fmt.Errorf("ask keypostd: %w", err), "is its admin listener reachable from here? See admin.address in its configuration")
+		return report, withHint(fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err)), "is its admin listener reachable from here? See admin.address in its configuration")
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return report, fmt.Errorf("ask keypostd: %s answers %d; is it keypostd's admin listener?", admin, resp.StatusCode)
+		return report, fmt.Errorf("ask keypostd: %s answers %d; is it keypostd's admin listener?", req.URL.Host, resp.StatusCode)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReport)).Decode(&report); err != nil {
-		return report, fmt.Errorf("ask keypostd: %s does not answer with its issuers", admin)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return report, fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err))
+		}
+		return report, fmt.Errorf("ask keypostd: %s does not answer with its issuers", req.URL.Host)
 	}
 	return report, nil
+}
+
+// unanswered says why an HTTP request has no answer, without what the caller says already.
+func unanswered(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v", adminTimeout)
+	}
+	if e, is := errors.AsType[*url.Error](err); is {
+		return e.Err
+	}
+	return err
 }
 
 // merge adds what is served to what is stored.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +18,12 @@ import (
 )
 
 func (a *app) key() *cobra.Command {
-	return group("key", "Generate keys, and move them through their states",
-		a.keyGenerate(), a.keyList(), a.keyAdd(), a.keyPromote(), a.keyRetire(), a.keyRemove(), a.keyRevoke())
+	list, remove := a.keyList(), a.keyRemove()
+	list.Aliases, remove.SuggestFor = []string{"ls"}, []string{"delete", "rm"}
+	g := group("key", "Generate keys, and move them through their states",
+		a.keyGenerate(), list, a.keyAdd(), a.keyPromote(), a.keyRetire(), remove, a.keyRevoke())
+	g.Aliases = []string{"keys"}
+	return g
 }
 
 type generateFlags struct {
@@ -56,8 +61,12 @@ func (a *app) generate(f *generateFlags) error {
 		return usagef("--type %q: use one of %v", f.kind, signingkey.Kinds())
 	}
 	if f.dir != "" {
-		if err := os.Mkdir(f.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return err
+		err := os.Mkdir(f.dir, 0o700)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return withHint(fmt.Errorf("--out %s: there is no directory to make it in", f.dir), "mkdir -p %s", quoted(filepath.Dir(filepath.Clean(f.dir))))
+		case err != nil && !errors.Is(err, os.ErrExist):
+			return fmt.Errorf("--out %s: %w", f.dir, reason(err))
 		}
 	}
 	if err := paths.CheckFree(); err != nil {
@@ -86,7 +95,8 @@ func (a *app) printGenerated(k keystore.Public, paths signingkey.Paths) error {
 		row(w, "private key:", v.Private)
 		row(w, "public key:", v.Public)
 	})
-	a.notice("next: keypost issuer add NAME --url URL --public-key-file %s (a new issuer), or keypost key add ISSUER --public-key-file %s", paths.Public, paths.Public)
+	a.notice("next: %s (a new issuer), or %s", command{"issuer", "add", "NAME", "--url", "URL", "--public-key-file", paths.Public},
+		command{"key", "add", "ISSUER", "--public-key-file", paths.Public})
 	return err
 }
 
@@ -135,7 +145,7 @@ func (a *app) addKeys(ctx context.Context, issuer string, f keyFlags) error {
 	if err != nil {
 		return err
 	}
-	st, err := a.openStore(ctx)
+	st, err := a.openToWrite(ctx)
 	if err != nil {
 		return err
 	}
@@ -265,6 +275,9 @@ func (a *app) keyRetire() *cobra.Command {
 		Short: "Record that a key signs no more; it stays published until its last token has expired",
 		Args:  exactly(2),
 		RunE: a.do(func(ctx context.Context, args []string) error {
+			if f.why == "" {
+				return usagef("key retire needs --why STATEMENT: how you know that no kube-apiserver signs with the key; it is recorded")
+			}
 			c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 				return s.Retire(a.change(f.why, f.force), id, keystore.Evidence{Statement: f.why})
 			})

@@ -5,14 +5,29 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		first := interruption{<-signals}
+		cancel(first)
+		select {
+		case <-signals:
+		case <-time.After(time.Second):
+			_, _ = fmt.Fprintln(os.Stderr, "keypost: stopping; interrupt it once more to end it at once")
+			<-signals
+		}
+		// Whatever hangs, such as a read from a file server that is gone: nothing that is left to do is waited for.
+		os.Exit(first.code())
+	}()
 	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
-	stop()
 	os.Exit(code)
 }

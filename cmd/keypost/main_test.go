@@ -47,6 +47,7 @@ func TestScripts(t *testing.T) {
 			"signs":     planeSigns,
 			"past":      setPast,
 			"iam":       callIAM,
+			"environ":   setEnviron,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}
@@ -74,6 +75,16 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(code) != args[0] {
 		ts.Fatalf("exit code %d, not %s", code, args[0])
 	}
+}
+
+// setEnviron sets a variable to a value with Go's escapes: environ NAME VALUE
+func setEnviron(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: environ NAME VALUE")
+	}
+	value, err := strconv.Unquote(`"` + args[1] + `"`)
+	ts.Check(err)
+	ts.Setenv(args[0], value)
 }
 
 // noSecret proves that neither the last output nor a file below the directories has bytes of a private key file:

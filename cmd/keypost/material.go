@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -128,19 +129,27 @@ func (a *app) readFile(file string, limit int64) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read %s: %w", file, reason(err))
 		}
 		defer func() { _ = f.Close() }()
 		r = f
 	}
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
+		return nil, fmt.Errorf("read %s: %w", file, reason(err))
 	}
 	if int64(len(data)) > limit {
 		return nil, fmt.Errorf("read %s: it is larger than %d bytes", file, limit)
 	}
 	return data, nil
+}
+
+// reason is what the system says is wrong, without the name of its call and of the file, which the message has.
+func reason(err error) error {
+	if e, is := errors.AsType[*fs.PathError](err); is {
+		return e.Err
+	}
+	return err
 }
 
 // readRoots reads the CA certificates of --ca-file; nil, the system's, without one.

@@ -95,6 +95,9 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	if f.poll != 0 && f.poll < time.Second {
 		return nil, usagef("--poll %s: at least 1s", f.poll)
 	}
+	if err := checkListen("--admin-address", f.adminAddress); err != nil {
+		return nil, err
+	}
 	admit, err := f.admit()
 	if err != nil {
 		return nil, &usageError{err}
@@ -346,6 +349,6 @@ func newLogger(w io.Writer) *zap.Logger {
 	e := zap.NewProductionEncoderConfig()
 	e.EncodeTime = zapcore.RFC3339TimeEncoder
 	e.EncodeDuration = zapcore.StringDurationEncoder
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(w)), zapcore.InfoLevel)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(jsonLog{w})), zapcore.InfoLevel)
 	return zap.New(zapcore.NewSamplerWithOptions(core, time.Minute, 50, 100))
 }

@@ -25,6 +25,21 @@ func mirrorReasons() []keystore.Reason {
 	}
 }
 
+// checkListen refuses what is no address to listen on before anything is begun; empty means none.
+func checkListen(flag, address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return usagef("%s %q: give HOST:PORT or :PORT, such as 127.0.0.1:9091", flag, address)
+	}
+	return nil
+}
+
 // Describe implements prometheus.Collector.
 func (m *mirroring) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
 

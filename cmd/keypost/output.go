@@ -1,23 +1,29 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/keypost/keypost/internal/text"
 )
 
 // print writes a result: v as JSON or YAML, or what table writes, with its columns (separated by tabs) aligned.
 func (a *app) print(v any, table func(w *tabwriter.Writer)) error {
 	switch a.output {
 	case "json":
-		enc := json.NewEncoder(a.out)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(v)
+		data, err := marshalJSON(v)
+		if err != nil {
+			return err
+		}
+		_, err = a.out.Write(text.EscapeJSON(data))
+		return err
 	case "yaml":
-		data, err := yaml.Marshal(v)
+		data, err := marshalYAML(v)
 		if err != nil {
 			return err
 		}
@@ -29,13 +35,48 @@ func (a *app) print(v any, table func(w *tabwriter.Writer)) error {
 	return w.Flush()
 }
 
-// row writes one line of a table; what comes from files and servers passes through oneLine.
+func marshalJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// marshalYAML falls back on JSON, which is YAML as well, for a value with unprintable characters: YAML's encoder writes
+// them as they are, in a style without escapes.
+func marshalYAML(v any) ([]byte, error) {
+	data, err := marshalJSON(v)
+	if err != nil {
+		return nil, err
+	}
+	if escaped := text.EscapeYAML(data); !bytes.Equal(escaped, data) {
+		return escaped, nil
+	}
+	return yaml.JSONToYAML(data)
+}
+
+// jsonLog is where a logger writes its lines of JSON: with every unprintable character as an escape.
+type jsonLog struct{ w io.Writer }
+
+func (l jsonLog) Write(line []byte) (int, error) {
+	if _, err := l.w.Write(text.EscapeJSON(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// maxCell bounds a cell, in characters: a key set may have many issuer URLs.
+const maxCell = 32000
+
+// row writes one line of a table. Whatever a file, a server or a person put into it cannot change how it looks.
 func row(w *tabwriter.Writer, cells ...any) {
 	for i, c := range cells {
 		if i > 0 {
 			_, _ = fmt.Fprint(w, "\t")
 		}
-		_, _ = fmt.Fprint(w, oneLine(fmt.Sprint(c)))
+		_, _ = fmt.Fprint(w, text.OneLine(fmt.Sprint(c), maxCell))
 	}
 	_, _ = fmt.Fprintln(w) // Flush reports what went wrong
 }

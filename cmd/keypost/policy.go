@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,44 @@ func (f *policyFlags) given() bool {
 		}
 	})
 	return given
+}
+
+// knownParties are the relying parties whose cache lifetimes are known, with the other names that people call them.
+var knownParties = [][]string{
+	{"aws", "amazon", "sts"}, {"gcp", "google"}, {"entra", "azure", "microsoft", "aad"},
+	{"vault", "hashicorp", "openbao"}, {"kube-apiserver", "kubernetes", "k8s", "apiserver"},
+}
+
+// warnPolicy says what a policy will cost somebody who does not know it.
+func (a *app) warnPolicy(p keystore.Policy) {
+	for _, w := range p.Warnings() {
+		a.warn("%s", w)
+	}
+	for _, name := range p.RelyingParties {
+		meant, known := relyingParty(name)
+		if known {
+			continue
+		}
+		a.warn("relying party %q is not known here, so that it counts as one that keeps keys for 24h%s", name, didYouMean("", meant))
+	}
+}
+
+// relyingParty reports whether a relying party is known, and which one may be meant.
+func relyingParty(name string) (meant string, known bool) {
+	var spellings []string
+	for _, names := range knownParties {
+		if names[0] == name {
+			return name, true
+		}
+		spellings = append(spellings, names...)
+	}
+	near := nearest(name, spellings)
+	for _, names := range knownParties {
+		if slices.Contains(names, near) {
+			return names[0], false
+		}
+	}
+	return "", false
 }
 
 // newPolicy is what a new key set begins with: the cache lifetimes are written down, so that a change of a server's

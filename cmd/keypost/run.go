@@ -9,22 +9,25 @@ import (
 	"os/user"
 	"regexp"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
 // Exit codes.
 const (
-	exitDone   = 0
-	exitFailed = 1  // it failed, or a check did
-	exitUsage  = 2  // unknown command or flag, missing or contradictory arguments
-	exitDiffer = 3  // --diff found something that differs
-	exitNotYet = 75 // a gate is closed; EX_TEMPFAIL of sysexits.h: try again later
+	exitDone        = 0
+	exitFailed      = 1   // it failed, or a check did
+	exitUsage       = 2   // unknown command or flag, missing or contradictory arguments
+	exitDiffer      = 3   // --diff found something that differs
+	exitNotYet      = 75  // a gate is closed; EX_TEMPFAIL of sysexits.h: try again later
+	exitInterrupted = 130 // Ctrl-C
+	exitTerminated  = 143 // SIGTERM
 )
 
 // streams are the process's own: results go to out, all else to err.
@@ -36,136 +39,33 @@ type streams struct {
 // app is one run of the program: its streams and its global flags.
 type app struct {
 	streams
-	store   string
-	output  string
-	by      string
-	started bool // a command's own work began, so what fails now is no error of usage
+	store     string
+	storeFlag *pflag.Flag // nil without a command line
+	output    string
+	by        string
+	started   bool // a command's own work began, so what fails now is no error of usage
+	writes    writes
 }
 
 func run(ctx context.Context, args []string, s streams) int {
+	s.in = interruptible{ctx, s.in}
 	a := &app{streams: s}
 	root := a.root()
 	root.SetArgs(dashedKids(root, args))
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	cmd, err := root.ExecuteContextC(ctx)
+	cmd, err := misuse(root, args)
+	if err == nil {
+		cmd, err = root.ExecuteContextC(ctx)
+	}
 	if err != nil && !a.started {
 		err = usage(cmd, err)
 	}
-	return a.report(err)
-}
-
-// dashedKid is what a key ID looks like that begins with a hyphen, as one in 64 computed ones does: too long for the
-// short flags that there are, and in the second form for every long one.
-var dashedKid = regexp.MustCompile(`^-([A-Za-z0-9_][A-Za-z0-9_-]{6,}|[A-Za-z0-9_-]{42})$`)
-
-// dashedKids moves such a KID argument, which is always the last, behind a "--", so that it is not read as flags and
-// a rotation does not fail for one key in 64.
-func dashedKids(root *cobra.Command, args []string) []string {
-	cmd, _, err := root.Find(args)
-	if err != nil || slices.Contains(args, "--") {
-		return args
+	if i, is := errors.AsType[interruption](context.Cause(ctx)); is && err != nil {
+		err = a.stopped(cmd, i)
 	}
-	var rest, kids []string
-	for i, arg := range args {
-		if dashedKid.MatchString(arg) && (i == 0 || !takesValue(cmd, args[i-1])) {
-			kids = append(kids, arg)
-			continue
-		}
-		rest = append(rest, arg)
-	}
-	if len(kids) == 0 {
-		return args
-	}
-	return append(append(rest, "--"), kids...)
-}
-
-// takesValue tells whether arg is a flag whose value is the next argument.
-func takesValue(cmd *cobra.Command, arg string) bool {
-	name, isLong := strings.CutPrefix(arg, "--")
-	if !isLong {
-		return arg == "-o"
-	}
-	f := cmd.Flag(name)
-	return f != nil && f.NoOptDefVal == ""
-}
-
-// usage marks what cobra found wrong with the arguments.
-func usage(cmd *cobra.Command, err error) error {
-	if _, hinted := errors.AsType[*hintedError](err); hinted {
-		return &usageError{err}
-	}
-	return withHint(&usageError{err}, "%s --help", cmd.CommandPath())
-}
-
-// exactly and atLeast are cobra's rules for the number of arguments, in a sentence that shows them.
-func exactly(n int) cobra.PositionalArgs {
-	return arguments(func(given int) bool { return given == n })
-}
-
-func atLeast(n int) cobra.PositionalArgs {
-	return arguments(func(given int) bool { return given >= n })
-}
-
-func arguments(right func(given int) bool) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if right(len(args)) {
-			return nil
-		}
-		return fmt.Errorf("%d arguments were given; the form is: %s", len(args), cmd.UseLine())
-	}
-}
-
-func (a *app) root() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "keypost",
-		Short: "Write, rotate and check the key sets of a self-hosted OIDC issuer",
-		Long: `Write, rotate and check the key sets of a self-hosted OIDC issuer.
-
-ISSUER is the name of a key set or one of its issuer URLs; KID is a key ID or a
-unique beginning of it, of at least 8 characters. Results go to stdout, all else
-to stderr.
-
-Exit codes: 0 done · 1 failed, or a check failed · 2 wrong usage · 3 --diff found
-a difference · 75 not yet: a gate is closed, and the message says when or by what
-it opens`,
-		Version:       version(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return a.checkGlobals()
-		},
-	}
-	root.SetVersionTemplate("keypost {{.Version}}\n")
-	fs := root.PersistentFlags()
-	fs.StringVar(&a.store, "store", os.Getenv("KEYPOST_STORE"), "where key sets are kept: "+storeForms+" (default $KEYPOST_STORE)")
-	fs.StringVarP(&a.output, "output", "o", "table", "form of results: table, json or yaml")
-	fs.StringVar(&a.by, "by", defaultBy(), "who is recorded as the author of a change")
-	fs.Lookup("by").DefValue = "USER@HOST"
-	fs.Lookup("store").DefValue = ""
-	root.AddCommand(a.issuer(), a.key(), a.verify(), a.export(), a.storeGroup(), a.mirror(), a.aws())
-	return root
-}
-
-func (a *app) checkGlobals() error {
-	switch a.output {
-	case "table", "json", "yaml":
-		return nil
-	}
-	return fmt.Errorf("-o %s: it must be table, json or yaml", a.output)
-}
-
-// group is a command that only holds others; cobra by itself takes a wrong one below it for a request for help.
-func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	g := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return withHint(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), "%s --help", cmd.CommandPath())
-		}
-		return withHint(fmt.Errorf("%s: say what to do", cmd.CommandPath()), "%s --help", cmd.CommandPath())
-	}}
-	g.AddCommand(commands...)
-	return g
+	return a.report(cmd, err)
 }
 
 // do makes a cobra RunE of a command's own work.
@@ -181,9 +81,12 @@ func (a *app) change(why string, force bool) keystore.Change {
 	return keystore.Change{At: time.Now(), By: a.by, Why: why, Force: force}
 }
 
-// notice tells people something on stderr.
+// notice tells people something on stderr, in one line that may be indented. A [command] among args is printed so that
+// it can be pasted.
 func (a *app) notice(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
+	line := a.hint(format, args...)
+	indent := len(line) - len(strings.TrimLeft(line, " "))
+	_, _ = fmt.Fprintln(a.err, line[:indent]+oneLine(line))
 }
 
 func (a *app) warn(format string, args ...any) { a.notice("warning: "+format, args...) }
@@ -196,38 +99,33 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// hintedError carries what to do next.
-type hintedError struct {
-	err  error
-	hint string
-}
-
-func (e *hintedError) Error() string { return e.err.Error() }
-func (e *hintedError) Unwrap() error { return e.err }
-
-func withHint(err error, format string, args ...any) error {
-	return &hintedError{err, fmt.Sprintf(format, args...)}
-}
-
 // report prints an error as one sentence, with a hint where there is one, and returns the exit code.
-func (a *app) report(err error) int {
+func (a *app) report(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitDone
 	}
-	for line := range strings.Lines(err.Error()) { // joined errors have one each
-		a.notice("keypost: %s", oneLine(line))
+	i, interrupted := errors.AsType[interruption](err)
+	for _, message := range messages(err) {
+		a.notice("keypost: %s", redacted(strings.TrimSuffix(message, ": "+interruption{}.Error())))
 	}
+	_, misused := errors.AsType[*usageError](err)
 	hint := nextStep(err)
 	if h, ok := errors.AsType[*hintedError](err); ok {
-		hint = h.hint
+		hint = a.hint(h.format, h.args...)
+	}
+	if hint == "" && misused {
+		hint = cmd.CommandPath() + " --help"
 	}
 	if hint != "" {
-		a.notice("hint: %s", hint)
+		a.notice("hint: %s", redacted(hint))
+	}
+	if interrupted {
+		return i.code()
 	}
 	if _, ok := errors.AsType[*keystore.NotYetError](err); ok {
 		return exitNotYet
 	}
-	if _, ok := errors.AsType[*usageError](err); ok {
+	if misused {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[*differsError](err); ok {
@@ -235,6 +133,29 @@ func (a *app) report(err error) int {
 	}
 	return exitFailed
 }
+
+// messages returns an error's sentences: joined errors have one each. Line breaks in any other error are not ours.
+func messages(err error) []string {
+	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
+		return messages(inner)
+	}
+	joined, is := err.(interface{ Unwrap() []error }) // this one error, not what it wraps
+	if !is || errors.Join(joined.Unwrap()...).Error() != err.Error() {
+		return []string{err.Error()}
+	}
+	var all []string
+	for _, e := range joined.Unwrap() {
+		all = append(all, messages(e)...)
+	}
+	return all
+}
+
+// userInfo matches what may be a password in a URL.
+var userInfo = regexp.MustCompile(`\b([a-z][a-z0-9+.-]*)://[^\s/?#"']*@`)
+
+// redacted takes user names and passwords out of URLs. Errors do not quote URLs that were refused; this is for one that
+// does, such as a URL where a name was meant.
+func redacted(s string) string { return userInfo.ReplaceAllString(s, "$1://…@") }
 
 // nextStep says what to do about an error that does not say so itself.
 func nextStep(err error) string {
@@ -249,32 +170,23 @@ func nextStep(err error) string {
 	return ""
 }
 
-// gateHint says what opens a gate.
+// gateHint says what opens a gate, where that needs no name of a key set (hintAtGate).
 func gateHint(e *keystore.NotYetError) string {
 	switch e.Gate {
 	case keystore.GateObserved, keystore.GateFresh:
 		return "this version cannot observe yet; where you know that every relying party has the key, use --force --why REASON"
-	case keystore.GateEdge:
-		return "keypost issuer set ISSUER --edge-hold DURATION"
-	case keystore.GateUndeclared:
-		return "keypost issuer set ISSUER --token-lifetime DURATION"
-	case keystore.GateActiveKeys:
-		return "keypost key retire ISSUER KID --why STATEMENT"
 	case keystore.GateCaches, keystore.GateTokens:
 		return "try again at " + stamp(e.Opens)
 	}
 	return ""
 }
 
-// oneLine keeps control characters of files and servers out of the terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r >= 0x7f && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, strings.TrimSpace(s))
-}
+// maxLine bounds what is printed of one message, in characters: longer than any of ours, short enough that a server's
+// page of HTML does not push everything else off the screen.
+const maxLine = 4000
+
+// oneLine makes text of files, servers and people safe for a terminal.
+func oneLine(s string) string { return text.OneLine(s, maxLine) }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 

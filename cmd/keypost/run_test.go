@@ -25,6 +25,8 @@ func TestDashedKids(t *testing.T) {
 		{"key list prod-a -ojson", "key list prod-a -ojson"},
 		{"key list prod-a -otable", "key list prod-a -otable"},
 		{"key remove prod-a --never-signed -3oPKmtE", "key remove prod-a --never-signed -- -3oPKmtE"},
+		{"key remove prod-a -never-signed 3oPKmtEx", "key remove prod-a -never-signed 3oPKmtEx"},
+		{"issuer show -3oPKmtE", "issuer show -3oPKmtE"},
 		{"key remove prod-a -- -3oPKmtE", "key remove prod-a -- -3oPKmtE"},
 		{"key promote prod-a 3oPKmtEx", "key promote prod-a 3oPKmtEx"},
 		{"", ""},

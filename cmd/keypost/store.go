@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/kubestore"
@@ -17,26 +22,76 @@ import (
 
 // openStore opens the store that --store or KEYPOST_STORE names.
 func (a *app) openStore(ctx context.Context) (keystore.Store, error) {
-	return openStore(ctx, a.store, filestore.Open)
-}
-
-// createStore makes a file store's directory if only that is missing. A bucket or a namespace is somebody else's to make.
-func (a *app) createStore(ctx context.Context) (keystore.Store, error) {
-	return openStore(ctx, a.store, filestore.Create)
-}
-
-func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
-	p, err := parsePlace(raw)
+	p, err := parsePlace(a.store)
 	if err != nil {
 		return nil, err
 	}
+	return p.open(ctx, filestore.Open)
+}
+
+// openToWrite is openStore for a command that changes key sets, and remembers which.
+func (a *app) openToWrite(ctx context.Context) (keystore.Store, error) {
+	st, err := a.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return noting{st, &a.writes}, nil
+}
+
+// createStore is openToWrite, and makes a file store's directory if only that is missing. A bucket or a namespace is
+// somebody else's to make.
+func (a *app) createStore(ctx context.Context) (keystore.Store, error) {
+	p, err := parsePlace(a.store)
+	if err != nil {
+		return nil, err
+	}
+	st, err := p.open(ctx, filestore.Create)
+	if err != nil {
+		return nil, err
+	}
+	return noting{st, &a.writes}, nil
+}
+
+// openStore opens the store that an argument names.
+func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
+	p, err := parseStoreURL(raw, "use")
+	if err != nil {
+		return nil, err
+	}
+	return p.open(ctx, open)
+}
+
+func (p place) open(ctx context.Context, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
 	switch p.scheme {
 	case schemeS3:
 		return opened(s3store.Open(ctx, p.s3))
 	case schemeKubernetes:
 		return opened(kubestore.Open(ctx, p.namespace, p.kubernetes))
 	}
-	return opened(open(p.dir))
+	st, err := open(p.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, missingDir(p.dir)
+	}
+	return opened(st, err)
+}
+
+// missingDir says which directory is missing. One that stood there before may be a volume that is not mounted.
+func missingDir(dir string) error {
+	if parent := filepath.Dir(filepath.Clean(dir)); !isDir(parent) {
+		return withHint(absentError(fmt.Sprintf("open key store %s: there is no directory %s", dir, parent)), "mkdir -p %s, or mount what holds it", quoted(parent))
+	}
+	return withHint(absentError(fmt.Sprintf("open key store %s: the directory does not exist", dir)), "mount what holds it; for a new store, keypost issuer add makes it")
+}
+
+// absentError is an fs.ErrNotExist that does not end in "file does not exist".
+type absentError string
+
+func (e absentError) Error() string        { return string(e) }
+func (e absentError) Is(target error) bool { return target == fs.ErrNotExist }
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // opened keeps a nil pointer from becoming a Store that is not nil.
@@ -65,27 +120,35 @@ const (
 
 const storeForms = "file:///DIR, s3://BUCKET/PREFIX?region=REGION or kubernetes://NAMESPACE"
 
-// parsePlace reads a store's URL; what is wrong with it is an error of usage.
-func parsePlace(raw string) (place, error) {
+// parsePlace reads the URL of --store; what is wrong with it is an error of usage.
+func parsePlace(raw string) (place, error) { return parseStoreURL(raw, "use --store") }
+
+// parseStoreURL reads a store's URL; use is what a hint puts before a better one.
+func parseStoreURL(raw, use string) (place, error) {
 	scheme, _, isURL := strings.Cut(raw, "://")
+	bare, rest, _ := strings.Cut(raw, ":")
 	switch {
 	case raw == "":
-		return place{}, withHint(usagef("no store was given"), "use --store %s, or set KEYPOST_STORE", storeForms)
-	case !isURL && (strings.HasPrefix(raw, "s3:") || strings.HasPrefix(raw, "kubernetes:") || strings.HasPrefix(raw, "file:")):
-		return place{}, withHint(usagef("store %q: after the scheme comes ://", raw), "use --store %s", storeForms)
+		return place{}, withHint(usagef("no store was given"), "%s %s, or set KEYPOST_STORE", use, storeForms)
+	case strings.ContainsFunc(raw, func(r rune) bool { return !text.Printable(r) }):
+		return place{}, withHint(usagef("store %q: it holds a line break or another character that cannot be seen", shown(raw)), "%s %s", use, storeForms)
+	case !isURL && bare == schemeFile && strings.HasPrefix(rest, "/"):
+		return place{}, withHint(usagef("store %q: after the scheme comes ://", shown(raw)), "%s", urlHint(use, rest))
+	case !isURL && slices.Contains([]string{schemeFile, schemeS3, schemeKubernetes}, bare):
+		return place{}, withHint(usagef("store %q: after the scheme comes ://", shown(raw)), "%s %s", use, storeForms)
 	case !isURL:
-		return place{}, withHint(usagef("store %q: it is a path, not a URL", raw), "use --store %s", fileURL(raw))
+		return place{}, withHint(usagef("store %q: it is a path, not a URL", shown(raw)), "%s", urlHint(use, raw))
 	}
 	p, err := place{scheme: scheme}, error(nil)
 	switch scheme {
 	case schemeFile:
-		p.dir, err = parseDir(raw)
+		p.dir, err = parseDir(raw, use)
 	case schemeS3:
 		p.s3, err = s3store.ParseURL(raw)
 	case schemeKubernetes:
 		p.namespace, p.kubernetes, err = parseNamespace(raw)
 	default:
-		err = withHint(fmt.Errorf("store %q: its scheme is unknown", scheme+"://"), "use --store %s", storeForms)
+		err = withHint(fmt.Errorf("store %q: its scheme is unknown", shown(scheme)+"://"), "%s %s", use, storeForms)
 	}
 	if err != nil {
 		return place{}, &usageError{err}
@@ -93,19 +156,51 @@ func parsePlace(raw string) (place, error) {
 	return p, nil
 }
 
+// shown is what may be printed of a store's URL that cannot be read: no user name, password or parameter. A path has
+// none of these before its "?".
+func shown(raw string) string {
+	end := strings.IndexAny(raw, "?#")
+	if pathForm.MatchString(raw) {
+		if end < 0 {
+			return raw
+		}
+		return raw[:end] + "…"
+	}
+	if end < 0 && !strings.Contains(raw, "@") {
+		return raw
+	}
+	if scheme, _, has := strings.Cut(raw, ":"); has && schemeForm.MatchString(scheme) {
+		return scheme + ":…"
+	}
+	return "…"
+}
+
+// urlHint is the hint for somebody who gave a path where a URL is needed.
+func urlHint(use, path string) string {
+	if shown(path) != path {
+		return use + " " + storeForms
+	}
+	return use + " " + quoted(fileURL(path))
+}
+
+var (
+	schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+	pathForm   = regexp.MustCompile(`^(file:/?/?)?(/|\./|\.\./)[^/]`)
+)
+
 // parseDir reads a file store's URL. A plain path is refused although its meaning could be guessed: the same flag names
 // other kinds of stores, and "s3:/bucket" must not become a directory.
-func parseDir(raw string) (string, error) {
+func parseDir(raw, use string) (string, error) {
 	rest := strings.TrimPrefix(raw, "file://")
 	switch {
-	case !strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "./") && !strings.HasPrefix(rest, "../"):
-		return "", withHint(fmt.Errorf("store %q: after file:// comes /, ./ or ../", raw), "use --store file://./%s", rest)
 	case strings.ContainsAny(rest, "?#"):
-		return "", fmt.Errorf("store %q: a file store takes no parameters", raw)
+		return "", fmt.Errorf("store %q: a file store takes no parameters", shown(raw))
+	case !strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "./") && !strings.HasPrefix(rest, "../"):
+		return "", withHint(fmt.Errorf("store %q: after file:// comes /, ./ or ../", shown(raw)), "%s", urlHint(use, rest))
 	}
 	dir, err := url.PathUnescape(rest)
 	if err != nil {
-		return "", fmt.Errorf("store %q: its percent-encoding is damaged", raw)
+		return "", fmt.Errorf("store %q: its percent-encoding is damaged", shown(raw))
 	}
 	return dir, nil
 }
@@ -135,31 +230,86 @@ func parseNamespace(raw string) (namespace string, o kubestore.Options, err erro
 }
 
 func fileURL(path string) string {
+	path = strings.ReplaceAll(path, "%", "%25")
 	if strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") {
 		return "file://" + path
 	}
 	return "file://./" + path
 }
 
-// all loads every key set of a store, in order of their names; what could not be loaded stands in broken.
+// all loads every key set of a store, in order of their names. What is wrong with one document or its file stands in
+// broken; trouble of the store is an error.
 func all(ctx context.Context, st keystore.Reader) (sets []keystore.KeySet, broken map[keystore.Name]error, err error) {
+	c, err := readAll(ctx, st, nil)
+	return c.sets, c.broken, err
+}
+
+// contents are the key sets of a store at one moment.
+type contents struct {
+	revisions map[keystore.Name]keystore.Revision
+	sets      []keystore.KeySet // in order of their names
+	broken    map[keystore.Name]error
+}
+
+// readAll loads every key set whose revision is not the one in known.
+func readAll(ctx context.Context, st keystore.Reader, known map[keystore.Name]keystore.Revision) (contents, error) {
 	revisions, err := st.List(ctx)
 	if err != nil {
-		return nil, nil, err
+		return contents{}, err
 	}
-	broken = map[keystore.Name]error{}
+	c := contents{revisions: revisions, broken: map[keystore.Name]error{}}
+	absent := map[keystore.Name]error{}
 	for _, n := range slices.Sorted(maps.Keys(revisions)) {
+		if was, is := known[n]; is && was == revisions[n] {
+			continue
+		}
 		s, _, err := st.Load(ctx, n)
 		switch {
 		case ctx.Err() != nil:
-			return nil, nil, ctx.Err()
-		case err != nil:
-			broken[n] = err
-		default:
-			sets = append(sets, s)
+			return contents{}, ctx.Err()
+		case err == nil:
+			c.sets = append(c.sets, s)
+		case errors.Is(err, keystore.ErrNotFound):
+			absent[n] = err
+		case itsOwn(st, err):
+			c.broken[n] = err
+		default: // an outage, which the next one would meet as well
+			return contents{}, fmt.Errorf("load key set %q: %w", n, err)
 		}
 	}
-	return sets, broken, nil
+	return c, c.settle(ctx, st, absent)
+}
+
+// settle takes out what was removed after it was listed. What is still listed, such as a link that leads nowhere, is
+// broken.
+func (c contents) settle(ctx context.Context, st keystore.Reader, absent map[keystore.Name]error) error {
+	if len(absent) == 0 {
+		return nil
+	}
+	now, err := st.List(ctx)
+	if err != nil {
+		return err
+	}
+	for n, err := range absent {
+		if _, listed := now[n]; listed {
+			c.broken[n] = err
+		} else {
+			delete(c.revisions, n)
+		}
+	}
+	return nil
+}
+
+// itsOwn reports whether an error of Load is about one document or its file, so that the others may be readable. In a
+// directory that could be listed every file has its own permissions, links and mounts; a server that fails for one key
+// set fails for all.
+func itsOwn(st keystore.Reader, err error) bool {
+	if n, is := st.(noting); is {
+		st = n.Store
+	}
+	_, directory := st.(*filestore.Store)
+	_, broken := errors.AsType[*keystore.BrokenError](err)
+	return directory || broken
 }
 
 // find loads the key set that an ISSUER argument means: a name, or one of its issuer URLs.
@@ -186,9 +336,9 @@ func find(ctx context.Context, st keystore.Reader, issuer string) (keystore.KeyS
 	case len(found) > 1:
 		return keystore.KeySet{}, withHint(fmt.Errorf("%d key sets have the issuer URL %s", len(found), issuer), "give the name: %s or %s", found[0].Name(), found[1].Name())
 	case len(broken) > 0:
-		return keystore.KeySet{}, withHint(fmt.Errorf("no readable key set has the issuer URL %s, and %d are broken", issuer, len(broken)), "keypost issuer list")
+		return keystore.KeySet{}, withHint(fmt.Errorf("no readable key set has the issuer URL %s, and %d are broken", issuer, len(broken)), "%s", command{"issuer", "list"})
 	}
-	return keystore.KeySet{}, withHint(fmt.Errorf("no key set has the issuer URL %s", issuer), "keypost issuer list")
+	return keystore.KeySet{}, withHint(fmt.Errorf("no key set has the issuer URL %s", issuer), "%s", command{"issuer", "list"})
 }
 
 func load(ctx context.Context, st keystore.Reader, n keystore.Name) (keystore.KeySet, error) {
@@ -197,7 +347,7 @@ func load(ctx context.Context, st keystore.Reader, n keystore.Name) (keystore.Ke
 	}
 	s, _, err := st.Load(ctx, n)
 	if errors.Is(err, keystore.ErrNotFound) {
-		return s, withHint(fmt.Errorf("load key set %q: %w", n, err), "keypost issuer list")
+		return s, withHint(fmt.Errorf("load key set %q: %w", n, err), "%s", command{"issuer", "list"})
 	}
 	if err != nil {
 		return s, fmt.Errorf("load key set %q: %w", n, err)
@@ -247,5 +397,5 @@ func findKey(s keystore.KeySet, typed string) (keystore.Key, error) {
 			return keystore.Key{}, fmt.Errorf("key set %q: key %s is gone (%s at %s)", s.Name(), g.ID, g.Why, stamp(g.At))
 		}
 	}
-	return keystore.Key{}, withHint(fmt.Errorf("key set %q: %w", s.Name(), err), "keypost key list %s", s.Name())
+	return keystore.Key{}, withHint(fmt.Errorf("key set %q: %w", s.Name(), err), "%s", command{"key", "list", string(s.Name())})
 }

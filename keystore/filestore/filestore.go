@@ -133,7 +133,8 @@ func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, key
 		return keystore.KeySet{}, "", err
 	case strings.HasSuffix(path, mistake):
 		err := fmt.Errorf("its file name ends in %s; rename it to end in %s", mistake, suffix)
-		return keystore.KeySet{}, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
+		claimed, _ := keystore.ClaimedURLs(d.data) // it has them once it is renamed
+		return keystore.KeySet{}, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err, Issuers: claimed}
 	}
 	set, err := keystore.Parse(n, d.data)
 	return set, d.revision(), err

@@ -35,6 +35,7 @@ var rooms = map[string][]string{
 	"provision/credrequest": {},
 	"provision/awsiam":      {"provision", "issuer/verify"},
 	"provision/cluster":     {"keystore", "keystore/rotation"},
+	"internal/text":         {},
 	"internal/awsconf":      {},
 }
 

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// interruption is the signal that ended a run.
+type interruption struct{ signal os.Signal }
+
+func (i interruption) Error() string { return "interrupted" }
+
+// Is lets a cause pass for the [context.Canceled] that it is the cause of.
+func (i interruption) Is(target error) bool { return target == context.Canceled }
+
+// code is what shells report for a program that the signal killed.
+func (i interruption) code() int {
+	if i.signal == syscall.SIGTERM {
+		return exitTerminated
+	}
+	return exitInterrupted
+}
+
+// stopped says what an interrupted run leaves behind. It is what somebody who pressed Ctrl-C wants to know; the error
+// of whatever was under way says "context canceled" and no more.
+func (a *app) stopped(cmd *cobra.Command, i interruption) error {
+	stored, doubtful := a.writes.outcome()
+	switch {
+	case len(doubtful) > 0:
+		return withHint(fmt.Errorf("interrupted; whether key set %q was changed is unknown: %w", doubtful[0], i), "look at it with %s",
+			command{"issuer", "show", string(doubtful[0])})
+	case len(stored) > 0 && goesOn(cmd):
+		return withHint(fmt.Errorf("interrupted; key set %q is stored: %w", stored[0], i), "run the same command again, it goes on from there")
+	case len(stored) > 0:
+		return fmt.Errorf("interrupted; key set %q is changed and stored: %w", stored[0], i)
+	case goesOn(cmd):
+		return withHint(fmt.Errorf("interrupted; what is done so far stays: %w", i), "run the same command again, it goes on from there")
+	}
+	return fmt.Errorf("interrupted; nothing was changed: %w", i)
+}
+
+// goesOn reports whether a command makes several things, one after the other.
+func goesOn(cmd *cobra.Command) bool {
+	words := strings.Fields(cmd.CommandPath())
+	return len(words) > 1 && slices.Contains([]string{"aws", "export", "store", "mirror"}, words[1])
+}
+
+// writes are the key sets that a run began to write.
+type writes struct {
+	mu    sync.Mutex
+	begun []keystore.Name
+	ended map[keystore.Name]bool // true: it is stored
+}
+
+func (w *writes) begin(n keystore.Name) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begun = append(w.begun, n)
+}
+
+func (w *writes) end(n keystore.Name, stored bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended == nil {
+		w.ended = map[keystore.Name]bool{}
+	}
+	w.ended[n] = stored
+}
+
+// outcome returns the key sets that are stored, and those of which that is unknown.
+func (w *writes) outcome() (stored, doubtful []keystore.Name) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.begun {
+		switch is, known := w.ended[n]; {
+		case !known:
+			doubtful = append(doubtful, n)
+		case is:
+			stored = append(stored, n)
+		}
+	}
+	return stored, doubtful
+}
+
+// noting is a store that notes what is written.
+type noting struct {
+	keystore.Store
+	writes *writes
+}
+
+// Replace implements keystore.Store.
+func (s noting) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, set keystore.KeySet) (keystore.Revision, error) {
+	s.writes.begin(n)
+	rev, err := s.Store.Replace(ctx, n, old, set)
+	switch {
+	case err == nil:
+		s.writes.end(n, true)
+	case errors.Is(err, keystore.ErrConflict), errors.Is(err, keystore.ErrReadOnly):
+		s.writes.end(n, false)
+	}
+	return rev, err
+}
+
+// interruptible is an input whose reader does not wait for somebody who types nothing more once ctx is done.
+type interruptible struct {
+	ctx context.Context //nolint:containedctx // io.Reader has no place for it, and both live as long as the run
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (i interruptible) Read(p []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	buffer, done := make([]byte, len(p)), make(chan result, 1)
+	go func() {
+		n, err := i.r.Read(buffer)
+		done <- result{n, err}
+	}()
+	select {
+	case <-i.ctx.Done():
+		return 0, i.ctx.Err()
+	case r := <-done:
+		return copy(p, buffer[:r.n]), r.err
+	}
+}

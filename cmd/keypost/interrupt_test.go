@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// background is a keypost that runs.
+type background struct {
+	*exec.Cmd
+	stderr *bytes.Buffer
+	ended  chan struct{}
+}
+
+func start(t *testing.T, args ...string) background {
+	t.Helper()
+	in, hold, err := os.Pipe() // an input on which nothing comes
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := background{exec.Command("keypost", args...), &bytes.Buffer{}, make(chan struct{})}
+	b.Stdin, b.Stderr = in, b.stderr
+	if err := b.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(b.ended)
+		_ = b.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = b.Process.Kill()
+		<-b.ended
+		_, _ = in.Close(), hold.Close()
+	})
+	time.Sleep(500 * time.Millisecond) // until it waits for whatever it waits for
+	return b
+}
+
+func (b background) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := b.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// code is the exit code, if it ends within d.
+func (b background) code(d time.Duration) (int, bool) {
+	select {
+	case <-b.ended:
+		return b.ProcessState.ExitCode(), true
+	case <-time.After(d):
+		return 0, false
+	}
+}
+
+// Ctrl-C ends what waits, and says what it leaves behind.
+func TestInterrupted(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	store := "--store=file://" + t.TempDir()
+	add := []string{"issuer", "add", "prod-a", "--url", "https://oidc.example.com/prod-a", store}
+	for name, tt := range map[string]struct {
+		args   []string
+		signal os.Signal
+		code   int
+	}{
+		"typed input":     {append(add, "--public-key-file", "-"), os.Interrupt, exitInterrupted},
+		"terminated":      {append(add, "--public-key-file", "-"), syscall.SIGTERM, exitTerminated},
+		"silent server":   {append(add, "--jwks", "https://"+silent.Addr().String()+"/x"), os.Interrupt, exitInterrupted},
+		"verify":          {[]string{"verify", "--dev", "https://localhost:1/x", "--connect", silent.Addr().String()}, os.Interrupt, exitInterrupted},
+		"silent keypostd": {[]string{"issuer", "list", "--admin", "http://" + silent.Addr().String(), store}, os.Interrupt, exitInterrupted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, tt.args...)
+			b.signal(t, tt.signal)
+			code, ended := b.code(5 * time.Second)
+			if !ended || code != tt.code {
+				t.Errorf("exit code %d, ended %v; want %d", code, ended, tt.code)
+			}
+			if got := b.stderr.String(); got != "keypost: interrupted; nothing was changed\n" {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+// A second one ends it whatever hangs, here the opening of a pipe that nobody writes into.
+func TestInterruptedTwice(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, "issuer", "add", "prod-a", "--url", "https://oidc.example.com/prod-a", "--public-key-file", pipe, "--store=file://"+t.TempDir())
+	b.signal(t, os.Interrupt)
+	if code, ended := b.code(2 * time.Second); ended {
+		t.Fatalf("it ended at the first one (%d), so that it does not hang: %s", code, b.stderr)
+	}
+	b.signal(t, os.Interrupt)
+	if code, ended := b.code(2 * time.Second); !ended || code != exitInterrupted {
+		t.Errorf("exit code %d, ended %v", code, ended)
+	}
+	if !strings.Contains(b.stderr.String(), "interrupt it once more to end it at once") {
+		t.Errorf("%q", b.stderr)
+	}
+}
+
+// What is told about the key set is what happened to it.
+func TestStopped(t *testing.T) {
+	for name, tt := range map[string]struct {
+		command string
+		write   error // of Replace; nil is a write that succeeds
+		written bool
+		want    string
+	}{
+		"nothing":   {command: "key list", want: "interrupted; nothing was changed"},
+		"stored":    {command: "key add", written: true, want: `interrupted; key set "prod-a" is changed and stored`},
+		"conflict":  {command: "key add", written: true, write: keystore.ErrConflict, want: "interrupted; nothing was changed"},
+		"read-only": {command: "key add", written: true, write: keystore.ErrReadOnly, want: "interrupted; nothing was changed"},
+		"doubtful":  {command: "key add", written: true, write: context.Canceled, want: `whether key set "prod-a" was changed is unknown`},
+		"export":    {command: "export", want: "interrupted; what is done so far stays"},
+		"aws":       {command: "aws create-all", want: "interrupted; what is done so far stays"},
+	} {
+		a := &app{}
+		if tt.written {
+			_, _ = noting{failing{tt.write}, &a.writes}.Replace(t.Context(), "prod-a", "", keystore.KeySet{})
+		}
+		cmd, _, err := a.root().Find(strings.Fields(tt.command))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := a.stopped(cmd, interruption{os.Interrupt})
+		if !strings.HasPrefix(got.Error(), tt.want) && !strings.Contains(got.Error(), tt.want) {
+			t.Errorf("%s: %v", name, got)
+		}
+		if i, is := errors.AsType[interruption](got); !is || i.code() != exitInterrupted {
+			t.Errorf("%s: %v is no interruption", name, got)
+		}
+	}
+}
+
+// failing is a store whose writes end with an error, or none.
+type failing struct{ err error }
+
+func (failing) List(context.Context) (map[keystore.Name]keystore.Revision, error) { return nil, nil }
+
+func (failing) Load(context.Context, keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	return keystore.KeySet{}, "", nil
+}
+
+func (f failing) Replace(context.Context, keystore.Name, keystore.Revision, keystore.KeySet) (keystore.Revision, error) {
+	return "1", f.err
+}

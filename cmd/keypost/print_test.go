@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+)
+
+// nasty has what may not reach a terminal: a colour, a C1 control, an override, an isolate, marks of direction,
+// zero-width characters, line separators, a filler.
+const nasty = "\x1b[31mred\u009b2J\u202egpj.exe\u2066x\u2069\u200e\u200f\u061c\u200b\ufeff\u2028\u2029\u3164\u00ad"
+
+// stored is nasty without what no document can hold.
+var stored = strings.ReplaceAll(nasty, "\u009b", "")
+
+// typed is nasty without what --why and --by refuse.
+var typed = strings.ReplaceAll(stored, "\x1b", "")
+
+// showsSafely runs a command and fails the test if it printed any character that a terminal obeys or hides.
+func showsSafely(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &errs})
+	for stream, printed := range map[string]string{"stdout": out.String(), "stderr": errs.String()} {
+		for _, r := range printed {
+			if r != '\n' && !text.Printable(r) {
+				t.Errorf("keypost %q prints %U on %s:\n%q", args, r, stream, printed)
+				break
+			}
+		}
+	}
+	return out.String(), errs.String()
+}
+
+// nastyStore has a key set whose free texts are nasty, and a broken document with a nasty name.
+func nastyStore(t *testing.T) (dir string, s keystore.KeySet) {
+	t.Helper()
+	dir = t.TempDir()
+	c := checked{t}
+	st, err := filestore.Create(dir)
+	c.Check(err)
+	now := time.Now().Add(-time.Hour)
+	spec := testSpec(t, "prod-a", "https://oidc.example.com/prod-a")
+	spec.Policy.RelyingParties = []string{"aws"}
+	s, err = keystore.New(keystore.Change{At: now, By: "by" + stored, Why: "why" + stored}, spec)
+	c.Check(err)
+	gone := testSpec(t, "other", "https://other.example.com").Keys[0]
+	s, err = s.Add(keystore.Change{At: now, By: "adds" + stored}, gone)
+	c.Check(err)
+	s, err = s.Revoke(keystore.Change{At: now, By: "revokes" + stored, Why: "stolen" + stored}, gone.ID(), keystore.Last{})
+	c.Check(err)
+	c.Check(keystore.Create(t.Context(), st, s))
+	c.Check(os.WriteFile(filepath.Join(dir, "name"+nasty+".yaml"), []byte("apiVersion: keypost.dev/v1\nkind: KeySet\n"), 0o600))
+	broken := "apiVersion: keypost.dev/v1\nkind: KeySet\nmetadata: {name: broken}\nspec: {keys: [], issuers: [%q]}\n"
+	c.Check(os.WriteFile(filepath.Join(dir, "broken.yaml"), fmt.Appendf(nil, broken, "https://"+nasty), 0o600))
+	return dir, s
+}
+
+// Whatever a document, a file name, a server or a person puts into its fields, a terminal shows it and obeys nothing.
+func TestNothingPrintedIsObeyed(t *testing.T) {
+	dir, s := nastyStore(t)
+	store := "--store=file://" + dir
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Server"] = []string{nasty}
+		w.Header().Set("Location", "https://elsewhere.example.com/"+nasty)
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, `{"error": "`+nasty+`"}`)
+	}))
+	defer server.Close()
+	ca, key := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "key"+nasty)
+	checked{t}.Check(os.WriteFile(ca, certificatePEM(server), 0o600))
+	checked{t}.Check(os.WriteFile(key, []byte("no key"), 0o600))
+	kid := string(s.Keys()[0].ID())
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuers": []any{map[string]any{
+			"name": "prod-a", "generation": 1, "rejected": nasty, "message": nasty, "issuers": []string{nasty},
+		}, map[string]any{"name": nasty, "issuers": []string{nasty}}}})
+	}))
+	defer admin.Close()
+	for _, args := range [][]string{
+		{"issuer", "show", "prod-a", store},
+		{"issuer", "list", store},
+		{"issuer", "list", store, "--admin", admin.URL},
+		{"issuer", "list", store, "--admin", server.URL},
+		{"issuer", "show", nasty, store},
+		{"issuer", "show", "https://" + nasty, store},
+		{"issuer", "set", "prod-a", "--token-lifetime", "2h", "--relying-party", nasty, store},
+		{"issuer", "set", "prod-a", "--origin", nasty, store},
+		{"issuer", "set", "prod-a", "--token-lifetime", nasty, store},
+		{"issuer", "add", nasty, "--url", "https://x.example.com", "--public-key-file", key, store},
+		{"issuer", "add", "prod-b", "--url", "https://" + nasty, "--public-key-file", key, store},
+		{"issuer", "add", "prod-b", "--url", "https://x.example.com", "--public-key-file", key, store},
+		{"issuer", "add", "prod-b", "--url", "https://x.example.com", "--public-key-file", key + "absent", store},
+		{"issuer", "add", "prod-b", "--url", "https://x.example.com", "--jwks", server.URL + "/" + nasty, "--ca-file", ca, store},
+		{"issuer", "add", "prod-b", "--url", "https://x.example.com", "--kubeconfig", key, store},
+		{"issuer", "accept", "prod-a", "--why", nasty, "--from-url", server.URL, "--ca-file", ca, store},
+		{"issuer", "remove", "prod-a", "--confirm-url", nasty, "--why", nasty, store},
+		{"key", "list", "prod-a", store},
+		{"key", "add", "prod-a", "--public-key-file", key, store},
+		{"key", "promote", "prod-a", "abcdefgh" + nasty, store},
+		{"key", "retire", "prod-a", kid, "--why", "retired" + typed, "--by", "me" + typed, store},
+		{"key", "generate", "--out", filepath.Join(t.TempDir(), nasty, "deeper")},
+		{"key", "generate", "--type", nasty, "--out", t.TempDir()},
+		{"verify", server.URL, "--dev", "--ca-file", ca},
+		{"verify", server.URL, "--dev", "--ca-file", key},
+		{"verify", server.URL, "--dev", "--token-file", key},
+		{"verify", nasty, store},
+		{"export", filepath.Join(t.TempDir(), nasty), store},
+		{"export", key, store},
+		{"store", "copy", "file://" + dir, "file://" + t.TempDir()},
+		{"store", "copy", "file://" + dir, "file://" + filepath.Join(t.TempDir(), nasty)},
+		{"mirror", t.TempDir(), "--issuer-url", nasty, store},
+		{"mirror", t.TempDir() + nasty, store},
+		{"issuer", "list", "--store", nasty},
+		{"issuer", "list", "--store", "s3://" + nasty},
+		{"issuer", "list", "-o", nasty, store},
+		{"--" + nasty}, {"-" + nasty}, {nasty}, {"issuer", nasty}, {"help", nasty}, {"completion", nasty},
+	} {
+		showsSafely(t, args...)
+	}
+	if _, stderr := showsSafely(t, "issuer", "show", nasty, store); !strings.Contains(stderr, "red") {
+		t.Error("the legible part of a name is lost")
+	}
+	out, _ := showsSafely(t, "issuer", "show", "prod-a", store)
+	for _, want := range []string{"by?[31mred2J?gpj.exe?x?", "why?[31mred", "stolen?[31mred"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("issuer show prints no %q:\n%s", want, out)
+		}
+	}
+}
+
+// JSON and YAML have the same data, in a form that a terminal shows.
+func TestResultsAreExact(t *testing.T) {
+	dir, _ := nastyStore(t)
+	for _, form := range []string{"json", "yaml"} {
+		out, _ := showsSafely(t, "issuer", "show", "prod-a", "--store=file://"+dir, "-o", form)
+		var got struct {
+			History []keystore.Event `json:"history"`
+		}
+		if err := yaml.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%s: %v\n%s", form, err, out)
+		}
+		if len(got.History) != 3 || got.History[0].By != "by"+stored || got.History[0].Why != "why"+stored {
+			t.Errorf("%s: history %+v", form, got.History)
+		}
+		showsSafely(t, "issuer", "list", "--store=file://"+dir, "-o", form)
+		showsSafely(t, "store", "copy", "file://"+dir, "file://"+t.TempDir(), "-o", form)
+	}
+}
+
+func TestMirrorLogsEscapes(t *testing.T) {
+	dir, _ := nastyStore(t)
+	to := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var out, errs bytes.Buffer
+	run(ctx, []string{"mirror", to, "--store=file://" + dir}, streams{in: strings.NewReader(""), out: &out, err: &errs})
+	if !strings.Contains(errs.String(), `\u202egpj.exe`) {
+		t.Errorf("the nasty name is not in the log:\n%q", errs.String())
+	}
+	for line := range strings.Lines(errs.String()) {
+		if !json.Valid([]byte(line)) || strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return !text.Printable(r) }) {
+			t.Errorf("%q", line)
+		}
+	}
+}
+
+// Every command gives its result the form that -o asks for, or says that it has none. A command that is not in the
+// table fails the test.
+func TestEveryCommandHonoursOutput(t *testing.T) {
+	dir := t.TempDir()
+	c := checked{t}
+	st, err := filestore.Create(filepath.Join(dir, "store"))
+	c.Check(err)
+	now := time.Now().Add(-1000 * time.Hour)
+	add := func(name keystore.Name) (kids []string) {
+		spec := testSpec(t, name, "https://oidc.example.com/"+string(name))
+		spec.Keys = append(spec.Keys, testSpec(t, name).Keys...)
+		spec.Policy.TokenLifetime = keystore.D(time.Hour)
+		s, err := keystore.New(keystore.Change{At: now}, spec)
+		c.Check(err)
+		c.Check(keystore.Create(t.Context(), st, s))
+		for _, k := range s.Keys() {
+			kids = append(kids, string(k.ID()))
+		}
+		return kids
+	}
+	a, b := add("prod-a"), add("prod-b")
+	server, admin, ca := startIssuer(c, filepath.Join(dir, "store"))
+	defer server.Close()
+	defer admin.Close()
+	caFile, pub, pub2 := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "k", "sa.pub"), filepath.Join(dir, "k2", "sa.pub")
+	c.Check(os.WriteFile(caFile, ca, 0o600))
+	done := map[string]string{} // what was tried
+	try := func(line string) {
+		t.Helper()
+		args := append(strings.Fields(line), "--store=file://"+filepath.Join(dir, "store"), "-o", "json")
+		var out, errs bytes.Buffer
+		code := run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &errs})
+		path := commandPath(args)
+		done[path] = line
+		switch {
+		case code == exitUsage && strings.Contains(errs.String(), "prints no result") && out.Len() == 0: // it says so
+		case code != exitDone:
+			t.Errorf("keypost %s: exit code %d\n%s", line, code, errs.String())
+		case !json.Valid(out.Bytes()):
+			t.Errorf("keypost %s prints no JSON:\n%s", line, out.String())
+		}
+	}
+	host := "https://localhost:" + portOf(server) + "/"
+	for _, line := range []string{
+		"version", "completion bash", "completion zsh", "completion fish", "completion powershell", "help",
+		"key generate --type p256 --out " + filepath.Dir(pub), "key generate --type p256 --out " + filepath.Dir(pub2),
+		"issuer add prod-c --url https://oidc.example.com/prod-c --public-key-file " + pub,
+		"issuer add dev --dev --url " + host + "dev --public-key-file " + pub,
+		"issuer set prod-a --token-lifetime 1h", "issuer list", "issuer show prod-a",
+		"issuer accept dev --why test --from-url " + host + "dev --ca-file " + caFile,
+		"key list prod-a", "key add prod-a --public-key-file " + pub2,
+		"key retire prod-a " + a[0] + " --why test", "key promote prod-a " + a[0] + " --force --why test",
+		"key retire prod-b " + b[0] + " --why test", "key remove prod-b " + b[0] + " --force --why test",
+		"key revoke prod-a " + a[1] + " --why test",
+		"verify --dev " + host + "dev --ca-file " + caFile,
+		"export " + filepath.Join(dir, "out"), "store copy file://" + filepath.Join(dir, "store") + " file://" + filepath.Join(dir, "copy"),
+		"mirror --once " + dir,
+		"issuer remove prod-b --confirm-url https://oidc.example.com/prod-b --why test --force",
+	} {
+		try(line)
+	}
+	for _, path := range runnable((&app{}).root()) {
+		if strings.HasPrefix(path, "keypost aws ") { // they follow ccoctl's output; their own tests say what they print
+			continue
+		}
+		if _, tried := done[path]; !tried {
+			t.Errorf("%s is not in the table", path)
+		}
+	}
+	if len(done) < 20 {
+		t.Errorf("only %v were tried", slices.Sorted(maps.Keys(done)))
+	}
+}
+
+func commandPath(args []string) string {
+	cmd, _, err := (&app{}).root().Find(args)
+	if err != nil {
+		return err.Error()
+	}
+	return cmd.CommandPath()
+}
+
+// runnable returns the paths of all commands that do something.
+func runnable(cmd *cobra.Command) []string {
+	if !cmd.HasSubCommands() {
+		return []string{cmd.CommandPath()}
+	}
+	var list []string
+	for _, c := range cmd.Commands() {
+		list = append(list, runnable(c)...)
+	}
+	return list
+}
+
+func TestRedacted(t *testing.T) {
+	for s, want := range map[string]string{
+		"store s3://user:pass@bucket/x is odd":    "store s3://…@bucket/x is odd",
+		"https://user@example.com/":               "https://…@example.com/",
+		"https://oidc.example.com/a@b":            "https://oidc.example.com/a@b",
+		`Get "https://u:p@h/x": refused`:          `Get "https://…@h/x": refused`,
+		"arn:aws:sts::1:assumed-role/a/me@x":      "arn:aws:sts::1:assumed-role/a/me@x",
+		"alice@laptop changed https://x.example.": "alice@laptop changed https://x.example.",
+	} {
+		if got := redacted(s); got != want {
+			t.Errorf("redacted(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestQuoted(t *testing.T) {
+	for _, tt := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"mkdir", "-p", "a/b"}, "mkdir -p a/b"},
+		{[]string{"a b", "it's", "", "$HOME", "s3://b/p?region=x&profile=y"}, `'a b' 'it'\''s' '' '$HOME' 's3://b/p?region=x&profile=y'`},
+	} {
+		if got := quoted(tt.words...); got != tt.want {
+			t.Errorf("quoted(%q) = %s, want %s", tt.words, got, tt.want)
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	one, two := errors.New("one"), errors.New("two\nlines")
+	for _, tt := range []struct {
+		err  error
+		want []string
+	}{
+		{one, []string{"one"}},
+		{two, []string{"two\nlines"}},
+		{errors.Join(one, two), []string{"one", "two\nlines"}},
+		{withHint(&usageError{errors.Join(one, errors.Join(two))}, "x"), []string{"one", "two\nlines"}},
+		{fmt.Errorf("both: %w and %w", one, two), []string{"both: one and two\nlines"}},
+	} {
+		if got := messages(tt.err); !slices.Equal(got, tt.want) {
+			t.Errorf("messages(%v) = %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+// Package text makes strings from files, servers and users safe to print on a terminal or in a log line.
+//
+// A terminal obeys control sequences. Bidirectional controls make a line read differently from what its bytes say, and
+// invisible characters make two different names look alike. A document, a server's answer or the reason that a
+// colleague typed may hold any of them.
+package text
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Printable reports whether r can be shown as it is: it is visible, or the ASCII space, and changes nothing around it.
+// Controls, bidirectional controls, zero-width characters and line separators are not printable.
+func Printable(r rune) bool {
+	return r != utf8.RuneError && unicode.IsPrint(r) &&
+		// unicode.IsPrint lets these through although nothing is seen of them, such as U+3164 HANGUL FILLER.
+		!unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) && !unicode.Is(unicode.Variation_Selector, r)
+}
+
+// OneLine returns s as one line of printable characters. Line breaks, tabs and other white space become spaces, and
+// whatever else is not printable becomes a question mark, also each byte that is not UTF-8. Of a text that is longer
+// than limit characters it returns the beginning and "…". A limit of 0 means none.
+func OneLine(s string, limit int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range strings.TrimSpace(s) {
+		if limit > 0 && n == limit {
+			b.WriteRune('…')
+			break
+		}
+		switch {
+		case unicode.IsSpace(r):
+			r = ' '
+		case !Printable(r):
+			r = '?'
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}
+
+// EscapeJSON returns the JSON text s with every unprintable character in its strings as an escape. It means the same,
+// and may be shown on a terminal. JSON encoders escape controls below U+0020 only.
+func EscapeJSON(s []byte) []byte {
+	return escape(s, func(r rune) string {
+		if first, second := utf16.EncodeRune(r); first != unicode.ReplacementChar {
+			return fmt.Sprintf(`\u%04x\u%04x`, first, second)
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	})
+}
+
+// EscapeYAML is EscapeJSON for JSON text that is going to be read as YAML, which has no surrogate pairs.
+func EscapeYAML(s []byte) []byte {
+	return escape(s, func(r rune) string {
+		if r > 0xffff {
+			return fmt.Sprintf(`\U%08x`, r)
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	})
+}
+
+// escape leaves line breaks alone: in JSON they stand between values only.
+func escape(s []byte, as func(rune) string) []byte {
+	unsafe := func(r rune) bool { return r != '\n' && !Printable(r) }
+	if bytes.IndexFunc(s, unsafe) < 0 {
+		return s
+	}
+	var b bytes.Buffer
+	for _, r := range string(s) {
+		if unsafe(r) {
+			b.WriteString(as(r))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,135 @@
+package text
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
+)
+
+// What may not reach a terminal, one of each kind.
+var bad = map[string]string{
+	"escape sequence":   "\x1b[2J",
+	"C1 control":        "\u009b2J",
+	"delete":            "\x7f",
+	"null":              "\x00",
+	"bell":              "\a",
+	"backspace":         "\b",
+	"embedding":         "\u202a",
+	"override":          "\u202e",
+	"isolate":           "\u2066",
+	"pop isolate":       "\u2069",
+	"LRM":               "\u200e",
+	"RLM":               "\u200f",
+	"ALM":               "\u061c",
+	"zero-width space":  "\u200b",
+	"zero-width joiner": "\u200d",
+	"word joiner":       "\u2060",
+	"byte order mark":   "\ufeff",
+	"soft hyphen":       "\u00ad",
+	"line separator":    "\u2028",
+	"paragraph":         "\u2029",
+	"next line":         "\u0085",
+	"Hangul filler":     "\u3164",
+	"variation":         "\ufe0f",
+	"tag":               "\U000e0041",
+	"private use":       "\ue000",
+	"not UTF-8":         "\xff",
+	"half a character":  "\xe2\x80",
+	"replacement":       "\ufffd",
+	"new line":          "\n",
+	"carriage return":   "\r",
+	"tab":               "\t",
+	"no-break space":    "\u00a0",
+}
+
+func TestOneLine(t *testing.T) {
+	for name, s := range bad {
+		got := OneLine("a"+s+"b", 0)
+		if strings.Contains(got, s) || !strings.HasPrefix(got, "a") || !strings.HasSuffix(got, "b") || got == "ab" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for s, want := range map[string]string{
+		"":                 "",
+		"plain text, 100%": "plain text, 100%",
+		"Größe 日本語 – “quoted” שלום": "Größe 日本語 – “quoted” שלום",
+		" \n a\tb\r\nc ":    "a b  c",
+		"x\x1b[31mred":      "x?[31mred",
+		"safe\u202egpj.exe": "safe?gpj.exe",
+	} {
+		if got := OneLine(s, 0); got != want {
+			t.Errorf("OneLine(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestOneLineIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		s     string
+		limit int
+		want  string
+	}{
+		{"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äöü…"}, {"abcd", 0, "abcd"}, {"\xff\xff\xff", 2, "??…"},
+	} {
+		if got := OneLine(tt.s, tt.limit); got != tt.want {
+			t.Errorf("OneLine(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
+		}
+	}
+}
+
+// Escaped text has no unprintable character and means the same to a reader of JSON or YAML.
+func TestEscape(t *testing.T) {
+	for name, c := range bad {
+		if !utf8.ValidString(c) {
+			continue // no JSON encoder writes these
+		}
+		want := map[string]string{"why": "a" + c + "b", c: "ok"}
+		data, err := json.MarshalIndent(want, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asJSON, asYAML map[string]string
+		j, y := EscapeJSON(data), EscapeYAML(data)
+		if err := json.Unmarshal(j, &asJSON); err != nil || !maps.Equal(asJSON, want) {
+			t.Errorf("%s: JSON %s reads %q, %v", name, j, asJSON, err)
+		}
+		if err := yaml.Unmarshal(y, &asYAML); err != nil || !maps.Equal(asYAML, want) {
+			t.Errorf("%s: YAML %s reads %q, %v", name, y, asYAML, err)
+		}
+		for _, r := range string(j) + string(y) {
+			if r != '\n' && !Printable(r) {
+				t.Errorf("%s: %U is left", name, r)
+			}
+		}
+	}
+	if plain := []byte("{\n  \"a\": \"größer\"\n}\n"); &EscapeJSON(plain)[0] != &plain[0] {
+		t.Error("a harmless text is copied")
+	}
+}
+
+func FuzzOneLine(f *testing.F) {
+	for _, s := range bad {
+		f.Add(s, 3)
+	}
+	f.Fuzz(func(t *testing.T, s string, limit int) {
+		got := OneLine(s, limit)
+		if !utf8.ValidString(got) {
+			t.Fatalf("%q is not UTF-8", got)
+		}
+		if limit > 0 && utf8.RuneCountInString(got) > limit+1 {
+			t.Fatalf("%q is longer than %d", got, limit)
+		}
+		for _, r := range got {
+			if !Printable(r) {
+				t.Fatalf("%q holds %U", got, r)
+			}
+		}
+		if again := OneLine(got, 0); again != strings.TrimSpace(got) {
+			t.Fatalf("%q becomes %q", got, again)
+		}
+	})
+}

@@ -1,0 +1,51 @@
+package keystore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// Overlaps reports whether requests for u and for v reach the same documents: they are looked up by host and path.
+func (u IssuerURL) Overlaps(v IssuerURL) bool { return u.host == v.host && u.path == v.path }
+
+// ClaimedURLs returns the issuer URLs of a document that may be broken otherwise. An error means that they are unknown.
+// A manifest of another kind, such as a kustomization.yaml, has none.
+//
+// Whoever adds an issuer needs them: once a broken document is mended, it has its URLs again, and a server that starts
+// then serves neither of two key sets with one URL.
+func ClaimedURLs(data []byte) ([]IssuerURL, error) {
+	asJSON, err := toJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	var d struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Spec       struct {
+			Issuers []string `json:"issuers"`
+		} `json:"spec"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &d); err != nil {
+		return nil, fmt.Errorf("its issuers cannot be read: %s", printableLine(err))
+	}
+	switch {
+	case d.APIVersion != "" && d.Kind != "" && !strings.HasPrefix(d.APIVersion, "keypost.") && !strings.EqualFold(d.Kind, Kind):
+		return []IssuerURL{}, nil // both, so that no slip of the pen makes a key set one
+	case d.APIVersion != APIVersion || d.Kind != Kind:
+		return nil, fmt.Errorf("it is no %s of %s, so that its issuers are unknown", Kind, APIVersion)
+	case len(d.Spec.Issuers) == 0:
+		return nil, errors.New("it has no spec.issuers")
+	}
+	urls := []IssuerURL{}
+	for _, raw := range d.Spec.Issuers {
+		u, err := ParseIssuerURL(raw, true)
+		if err != nil {
+			return nil, err
+		}
+		urls = append(urls, u)
+	}
+	return urls, nil
+}
