@@ -30,6 +30,7 @@ func (a *app) awsDelete() *cobra.Command {
 	f.target(cmd, "AWS region whose IAM endpoint is called")
 	fs.StringVar(&f.issuerURL, "issuer-url", "", "take away only this issuer's provider and its statements; roles stay")
 	fs.BoolVar(&f.force, "force", false, "with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
+	fs.BoolVar(&f.dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be changed and deleted, and do nothing")
 	required(cmd, "region")
 	cmd.RunE = a.awsDo(f, func(ctx context.Context, r *awsRun) error { return r.delete(ctx) })

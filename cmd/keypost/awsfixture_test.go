@@ -47,6 +47,7 @@ func (a accounts) start(ts *testscript.TestScript, neg bool, args []string) {
 		name, value, _ := strings.Cut(kv, "=")
 		ts.Setenv(name, value)
 	}
+	ts.Setenv("AWS_ADDRESS", strings.TrimPrefix(s.URL, "http://"))
 	ts.Value(accountKey{}).(*fakeAccount).Server = s
 }
 

@@ -45,7 +45,22 @@ func (p publication) find(ctx context.Context, st keystore.Reader) (set keystore
 		return set, false, withHint(fmt.Errorf("publish %s under the name %q: %w", p.url, p.name, err),
 			"choose another --name or --issuer-url, or publish it yourself with keypost issuer add")
 	}
-	return set, false, nil
+	return set, false, p.checkUnread(broken)
+}
+
+// checkUnread refuses a URL that a key set may have which cannot be read. There is no --force for it: whoever knows
+// better publishes the URL first.
+func (p publication) checkUnread(unread map[keystore.Name]error) error {
+	err := checkUnread(unread, []string{p.url}, false)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("publish %s: %w", p.url, err)
+	if checkUnread(unread, []string{p.url}, true) != nil {
+		return err
+	}
+	return withHint(err, "mend that key set; or, if you know that it does not have the URL, publish it first and run this again: %s",
+		command{"issuer", "add", string(p.name), "--url", p.url, "--public-key-file", "FILE", "--relying-party", "aws", "--force", "--why", "REASON"})
 }
 
 // checkNew tells whether a key set can be made of it. The key may still have to be generated.

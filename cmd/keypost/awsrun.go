@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -35,27 +34,8 @@ func (a *app) awsDo(f *awsFlags, work func(ctx context.Context, r *awsRun) error
 			}
 		}
 		f.usual = !cmd.Flags().Changed("client-id")
-		ctx := cmd.Context()
-		return broken(ctx, work(ctx, &awsRun{app: a, f: f, journal: newJournal(a.err)}))
+		return work(cmd.Context(), &awsRun{app: a, f: f, journal: newJournal(a.err)})
 	}
-}
-
-// interruptedError is what the work ended with because somebody ended it.
-type interruptedError struct{ err error }
-
-func (e *interruptedError) Error() string {
-	return "interrupted; run it again: what was made is found, and the rest is done"
-}
-
-// Unwrap leads to [context.Canceled].
-func (e *interruptedError) Unwrap() error { return e.err }
-
-// broken makes one sentence of the many that end with an interrupted run.
-func broken(ctx context.Context, err error) error {
-	if err == nil || !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return &interruptedError{context.Canceled}
 }
 
 // identify asks AWS whose account this is, and says first of all where everything is going to be. Nothing is changed

@@ -40,6 +40,8 @@ func (a *app) stopped(cmd *cobra.Command, i interruption) error {
 	case len(doubtful) > 0:
 		return withHint(fmt.Errorf("interrupted; whether key set %q was changed is unknown: %w", doubtful[0], i), "look at it with %s",
 			command{"issuer", "show", string(doubtful[0])})
+	case len(stored) > 0 && goesOn(cmd):
+		return withHint(fmt.Errorf("interrupted; key set %q is stored: %w", stored[0], i), "run the same command again, it goes on from there")
 	case len(stored) > 0:
 		return fmt.Errorf("interrupted; key set %q is changed and stored: %w", stored[0], i)
 	case goesOn(cmd):
