@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -111,55 +112,92 @@ func walk(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// A hint that begins with a command of keypost names one that exists, and flags that it has. What comes after is
-// a sentence at times, so its arguments are not looked at.
-func TestHintedCommandsExist(t *testing.T) {
+// Every command that a hint or a notice prints is one that exists, with flags that it has. Its arguments are known only
+// when it is printed.
+func TestPrintedCommandsExist(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	hints := 0
+	printed := 0
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok || len(call.Args) < 2 {
+			words := wordsOf(n)
+			if words == nil {
 				return true
 			}
-			if f, ok := call.Fun.(*ast.Ident); !ok || f.Name != "withHint" {
-				return true
-			}
-			literal, ok := call.Args[1].(*ast.BasicLit)
-			if !ok {
-				return true
-			}
-			text, err := strconv.Unquote(literal.Value)
-			words := strings.Fields(strings.NewReplacer(",", " ", ";", " ").Replace(text))
-			if err != nil || len(words) < 2 || words[0] != "keypost" {
-				return true
-			}
-			hints++
-			if err := exists(words[1:]); err != nil {
-				t.Errorf("%s: hint %q: %v", name, text, err)
+			printed++
+			if err := exists(words); err != nil {
+				t.Errorf("%s prints %q: %v", name, words, err)
 			}
 			return true
 		})
 	}
-	if hints < 8 {
-		t.Errorf("only %d hints were found", hints)
+	if printed < 20 {
+		t.Errorf("only %d commands were found", printed)
 	}
+	for _, words := range [][]string{{"issuer", "lst"}, {"issuer", "show", "--edge"}, {"issuer"}} {
+		if exists(words) == nil {
+			t.Errorf("%q passes for a command", words)
+		}
+	}
+}
+
+// wordsOf returns the words of a command{…} literal, or of a hint that begins with a command in its text; nil for
+// everything else. A word that is no constant is "X".
+func wordsOf(n ast.Node) []string {
+	switch n := n.(type) {
+	case *ast.CompositeLit:
+		if t, ok := n.Type.(*ast.Ident); !ok || t.Name != "command" {
+			return nil
+		}
+		var words []string
+		for _, e := range n.Elts {
+			words = append(words, constant(e, "X"))
+		}
+		return words
+	case *ast.CallExpr:
+		f, ok := n.Fun.(*ast.Ident)
+		if !ok || f.Name != "withHint" || len(n.Args) < 2 {
+			return nil
+		}
+		words := strings.Fields(strings.NewReplacer(",", " ", ";", " ").Replace(constant(n.Args[1], "")))
+		if len(words) < 2 || words[0] != "keypost" {
+			return nil
+		}
+		return words[1:]
+	}
+	return nil
+}
+
+func constant(e ast.Expr, otherwise string) string {
+	if lit, ok := e.(*ast.BasicLit); ok {
+		if text, err := strconv.Unquote(lit.Value); err == nil {
+			return text
+		}
+	}
+	return otherwise
 }
 
 func exists(words []string) error {
 	root := (&app{}).root()
 	cmd, _, err := root.Find(words)
-	if err != nil || cmd.HasSubCommands() {
-		return fmt.Errorf("%s is no command: %w", strings.Join(words, " "), err)
-	}
 	cmd.InitDefaultHelpFlag()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is no command: %w", words, err)
+	case slices.Contains(words, "--help"):
+		return nil
+	case cmd.HasSubCommands():
+		return fmt.Errorf("%q is a group of commands", words)
+	}
 	for _, w := range words {
 		if name, isFlag := strings.CutPrefix(w, "--"); isFlag && cmd.Flag(strings.SplitN(name, "=", 2)[0]) == nil {
 			return fmt.Errorf("%s has no flag --%s", cmd.CommandPath(), name)

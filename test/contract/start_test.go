@@ -125,10 +125,10 @@ func TestUsage(t *testing.T) {
 // --check says how many connections there will be: as many as fit, unless that is configured.
 func TestCheckTellsTheConnections(t *testing.T) {
 	t.Parallel()
-	s := newSettings(t)
-	s.write(t)
+	e := newEstate(t)
+	e.settings.write(t)
 	for memory, want := range map[string]string{"192MiB": "maxConnections: 1536\n", "48MiB": "maxConnections: 64\n"} {
-		cmd := exec.Command(keypostd, "--config", s.config, "--check")
+		cmd := exec.Command(keypostd, "--config", e.config, "--check")
 		cmd.Env = append(os.Environ(), "GOMEMLIMIT="+memory, "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
