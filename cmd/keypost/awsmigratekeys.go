@@ -166,7 +166,7 @@ func (m *migration) publishMoved(ctx context.Context, w *wish) error {
 		if w.set, err = m.storeNew(ctx, st, w.spec(), &addFlags{}); err != nil {
 			return err
 		}
-		m.journal.printf("Key set %s with %d keys of %s stored in %s", w.name, len(w.keys), w.old, m.store)
+		m.journal.printf("Key set %s with %s of %s stored in %s", w.name, plural(len(w.keys), "key", "keys"), w.old, m.store)
 	}
 	t, err := m.f.site()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/logging"
 )
 
 // Parallel is how many roles are read, or changed, at once: IAM's write limit is a small bucket for the whole account
@@ -54,6 +55,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	cfg, err := config.LoadDefaultConfig(ctx,
 		config.WithRegion(o.Region),
 		config.WithAppID("keypost"),
+		config.WithLogger(logging.Nop{}), // what the SDK has to say is no sentence of ours, and stands in the errors
 		config.WithRetryer(newRetryer),
 		config.WithHTTPClient(newHTTPClient()))
 	if err != nil {

@@ -87,8 +87,8 @@ func (c *Client) trusting(ctx context.Context, m Move) ([]bearer, error) {
 		}
 	}
 	if len(foreign) > 0 && !m.Adopt && !m.Leave {
-		return nil, fmt.Errorf("%d roles trust %s and bear neither the tag %s nor %s: %s; take them over with --adopt, or see to them yourself",
-			len(foreign), m.From.ProviderARN, OwnedBy(m.Name), OwnedByKeypost(), strings.Join(foreign, ", "))
+		return nil, fmt.Errorf("%s is trusted by %s with neither the tag %s nor %s: %s; take over what is yours with --adopt, or see to it by hand",
+			m.From.ProviderARN, counted(len(foreign), "role"), OwnedBy(m.Name), OwnedByKeypost(), strings.Join(foreign, ", "))
 	}
 	return bearers, nil
 }
