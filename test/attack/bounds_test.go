@@ -12,8 +12,8 @@ func TestHonestWhileAllSlotsAreTaken(t *testing.T) {
 	for _, mode := range []string{"tcp-idle", "h1-idle", "h2-idle", "h1-slow-header", "h1-header-bomb"} {
 		t.Run(mode, func(t *testing.T) {
 			v := start(t, setup{listen: "maxConnections: 500"})
-			wait := startAttack(t, mode, v.address, 600, 5*time.Second)
-			time.Sleep(time.Second) // until the slots are taken
+			wait := startAttack(t, mode, v.address, 600, 7*time.Second) // longer than a client waits
+			time.Sleep(time.Second)                                     // until the slots are taken
 			ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 			defer cancel()
 			p := rely(ctx, v)
