@@ -102,12 +102,13 @@ func (c *conn) noteProtocol(nc net.Conn) {
 func (c *conn) enter(p phase) { c.status.Store(status(p, c.of.now())) }
 
 const (
-	// burst is what a client may send before it is read slowly. It covers the
-	// handshake and several of the largest headers.
-	burst = 64 << 10
-	// perRequest is what a client may send for each request on top: the header,
-	// acknowledgements and window updates.
-	perRequest = 2 << 10
+	// burst is what a client may send before it is read slowly: the largest
+	// header and some. A hundred connections that send it in refused requests
+	// cost a second of CPU.
+	burst = 20 << 10
+	// perRequest is what a client may send for each request on top: its header,
+	// of which little is new, acknowledgements and window updates.
+	perRequest = 512
 	// slowly is how many bytes a second are read beyond that: 455 of the
 	// smallest frames.
 	slowly = 4 << 10
@@ -169,7 +170,7 @@ func (c *conn) begin() {
 	if all := c.of.unanswered.Add(1); all > c.of.mostUnanswered && own > fewUnanswered && c.http2.Load() {
 		c.finish()
 		c.of.refused.Inc()
-		panic(http.ErrAbortHandler) // which resets the stream
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http resets the stream then, and logs nothing
 	}
 }
 

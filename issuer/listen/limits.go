@@ -146,7 +146,7 @@ const (
 func FittingConnections(memory int64, files uint64) int {
 	n := min((memory-ownMemory)/perConnection, mostConnections)
 	if files < mostConnections+ownFiles {
-		n = min(n, int64(files)-ownFiles) //nolint:gosec // not large
+		n = min(n, int64(files)-ownFiles)
 	}
 	return int(max(n, fewestConnections))
 }

@@ -217,7 +217,7 @@ func (l *listener) evict() bool {
 		for len(l.victims) > 0 {
 			v := l.victims[0]
 			l.victims = l.victims[1:]
-			if l.close(v) {
+			if l.close(v, v.kind()) {
 				return true
 			}
 		}
@@ -225,9 +225,16 @@ func (l *listener) evict() bool {
 	return false
 }
 
+// kind names what makes it a victim when room is made.
+func (v victim) kind() string {
+	if p, _ := read(v.status); p == fresh {
+		return "slow"
+	}
+	return "idle"
+}
+
 // close closes v unless its status has changed.
-func (l *listener) close(v victim) bool {
-	p, _ := read(v.status)
+func (l *listener) close(v victim, kind string) bool {
 	if !v.conn.status.CompareAndSwap(v.status, status(evicted, 0)) {
 		return false
 	}
@@ -236,7 +243,6 @@ func (l *listener) close(v victim) bool {
 		return false
 	default:
 	}
-	kind := map[phase]string{fresh: "slow", idle: "idle", active: "heavy"}[p]
 	l.evictions.WithLabelValues(kind).Inc()
 	_ = v.Close() // the client may have closed it, too
 	return true

@@ -83,14 +83,14 @@ func TestNoRequestIsClosedForRoom(t *testing.T) {
 		t.Fatalf("%d found", len(found))
 	}
 	c.enter(active)
-	if l.close(found[0]) {
+	if l.close(found[0], "idle") {
 		t.Error("a connection with a request was closed")
 	}
 	c.enter(idle)
-	if l.close(found[0]) {
+	if l.close(found[0], "idle") {
 		t.Error("a connection that has been used since was closed")
 	}
-	if !l.close(victim{c, c.status.Load()}) {
+	if !l.close(victim{c, c.status.Load()}, "idle") {
 		t.Error("an idle connection was not closed")
 	}
 	if n := l.open(); n != 0 {

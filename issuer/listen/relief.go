@@ -33,7 +33,7 @@ func goMemory() func() memory {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/gomemlimit:bytes"},
 	}
-	value := func(i int) int64 { return int64(min(samples[i].Value.Uint64(), math.MaxInt64)) } //nolint:gosec // bounded
+	value := func(i int) int64 { return int64(min(samples[i].Value.Uint64(), math.MaxInt64)) }
 	return func() memory {
 		metrics.Read(samples)
 		return memory{used: value(0) + value(2), live: value(1) + value(2), limit: value(3)}
@@ -122,7 +122,7 @@ func (l *listener) lighten(loads []load, much int64) int {
 		if much <= 0 {
 			break
 		}
-		if l.close(v.victim) {
+		if l.close(v.victim, "heavy") {
 			closed++
 			much -= v.weight
 		}
@@ -134,7 +134,7 @@ func (l *listener) lighten(loads []load, much int64) int {
 func (l *listener) closeIdle() int {
 	closed := 0
 	for _, v := range l.evictable(l.now()) {
-		if p, _ := read(v.status); p == idle && l.close(v) {
+		if p, _ := read(v.status); p == idle && l.close(v, "heavy") {
 			closed++
 		}
 		if closed == idleAtOnce {

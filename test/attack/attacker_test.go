@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,16 +38,6 @@ var modes = map[string]func(ctx context.Context, address string) error{
 	"h2-unknown-flood":   http2Flood(frame(0xbb, 0, 0, nil)),
 	"h2-window-flood":    http2Flood(frame(frameWindowUpdate, 0, 0, []byte{0, 0, 0, 1})),
 	"tls-handshakes":     handshakes,
-}
-
-// names returns the names of the modes, sorted.
-func names() []string {
-	var all []string
-	for name := range modes {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // attack runs a mode on n connections until ctx is done and returns how many it has opened.
@@ -85,7 +74,7 @@ func dialTLS(ctx context.Context, address, protocol string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := tls.Client(c, &tls.Config{ServerName: host, NextProtos: []string{protocol}, InsecureSkipVerify: true}) //nolint:gosec // an attacker
+	t := tls.Client(c, &tls.Config{ServerName: host, NextProtos: []string{protocol}, InsecureSkipVerify: true})
 	if err := t.HandshakeContext(ctx); err != nil {
 		_ = c.Close()
 		return nil, err
@@ -104,7 +93,7 @@ func silent(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close() //nolint:errcheck // an attacker
+	defer c.Close()
 	return untilClosed(c)
 }
 
@@ -125,7 +114,7 @@ func http1(ctx context.Context, address string, do func(c net.Conn) error) error
 	if err != nil {
 		return err
 	}
-	defer c.Close() //nolint:errcheck // an attacker
+	defer c.Close()
 	return do(c)
 }
 

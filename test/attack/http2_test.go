@@ -41,7 +41,7 @@ type peer struct {
 }
 
 func (p *peer) write(b []byte) error {
-	_, err := p.Conn.Write(b)
+	_, err := p.Write(b)
 	return err
 }
 
@@ -63,7 +63,7 @@ func open(ctx context.Context, address string, settings ...uint32) (*peer, error
 	p.enc = hpack.NewEncoder(blockWriter{p})
 	var payload []byte
 	for i := 0; i+1 < len(settings); i += 2 {
-		payload = binary.BigEndian.AppendUint16(payload, uint16(settings[i])) //nolint:gosec // identifiers are small
+		payload = binary.BigEndian.AppendUint16(payload, uint16(settings[i]))
 		payload = binary.BigEndian.AppendUint32(payload, settings[i+1])
 	}
 	if err := p.write(append([]byte(http2.ClientPreface), frame(frameSettings, 0, 0, payload)...)); err != nil {
@@ -103,7 +103,7 @@ func flood(ctx context.Context, address string, reads bool, next func(p *peer) [
 	if err != nil {
 		return err
 	}
-	defer p.Close() //nolint:errcheck // an attacker
+	defer p.Close()
 	if reads {
 		go untilClosed(p) //nolint:errcheck // it ends with the connection
 	}
@@ -169,7 +169,7 @@ func http2Idle(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close() //nolint:errcheck // an attacker
+	defer p.Close()
 	if err := p.write(p.request()); err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func http2WindowDrip(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close() //nolint:errcheck // an attacker
+	defer p.Close()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
