@@ -1,7 +1,7 @@
 # keypost's chores. Tools are pinned by test/tools and cached outside the tree ($KEYPOST_CACHE, default ~/.cache/keypost).
 GO ?= go
 
-.PHONY: help run build test lint vuln fuzz e2e chart e2e-full bench durability-full tools stats clean
+.PHONY: help run build test lint vuln fuzz e2e chart e2e-full bench durability-full attack tools stats clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -38,6 +38,10 @@ e2e-full: e2e chart durability-full ## All that is too long for CI, a node with 
 	test/tools/kube && test/tools/versitygw
 	$(GO) test -count=1 -v -timeout 25m -tags e2e_full ./test/replicas
 	test/chart/node
+	test/attack/run
+
+attack: ## Attack keypostd in a memory cgroup, and nginx beside it
+	test/attack/run
 
 durability-full: ## Kill writers thousands of times
 	KEYPOST_KILLS=5000 $(GO) test -count=1 -v -timeout 60m ./test/durability

@@ -139,7 +139,7 @@ func (d *daemon) serve(ctx context.Context) error {
 			return nil
 		}
 	})
-	err := wait(g, rest)
+	err := wait(rest, g)
 	if err == nil {
 		d.log.Info("stopped")
 	}
@@ -150,8 +150,8 @@ func (d *daemon) serve(ctx context.Context) error {
 // the systemd unit add to the drain.
 const lastWait = 3 * time.Second
 
-// wait waits for g, whose context is rest. A directory on a file system that hangs must not keep the process from ending.
-func wait(g *errgroup.Group, rest context.Context) error {
+// wait waits for g, whose context is rest, to end. A directory on a file system that hangs must not keep the process from ending.
+func wait(rest context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
 	select {

@@ -46,7 +46,7 @@ func TestWait(t *testing.T) {
 					return tc.err
 				})
 				began := time.Now()
-				err := wait(g, rest)
+				err := wait(rest, g)
 				if took := time.Since(began); took != tc.took {
 					t.Errorf("it took %v, want %v", took, tc.took)
 				}

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,27 +14,30 @@ import (
 // closes only the write half after refusing a request (otherwise the reset that
 // follows could overtake the 431 or 400).
 //
-// It bounds what its client can make the server hold in two ways. It reads
-// nothing while an answer is being written, so that a client that does not take
-// its answers cannot queue more of them. And it reads slowly from an HTTP/2
-// client that sends much and asks little, which is how floods of control frames
-// and of refused requests look.
+// It bounds what its client can make the server hold. It reads nothing while an
+// answer is being written, so that a client that does not take its answers cannot
+// queue more of them. It reads slowly from an HTTP/2 client that sends much and
+// asks little, which is how floods of control frames and of refused requests look.
+// And it takes part in two bounds for all connections together: on answers that wait
+// for their clients, and on bulky headers.
 type conn struct {
 	*net.TCPConn
 	of *listener
 
-	status   atomic.Int64  // see phase
-	requests atomic.Uint64 // that have reached the handler
-	received atomic.Uint64 // bytes, those of TLS too
-	http2    atomic.Bool
+	status     atomic.Int64 // see phase
+	requests   atomic.Int64 // that have reached the handler
+	unanswered atomic.Int64 // of these: the answer has not been sent
+	received   atomic.Int64 // bytes, those of TLS too
+	http2      atomic.Bool
 
-	writing sync.Mutex // held while a write is under way
+	writing sync.Mutex  // held while a write is under way
+	bulky   atomic.Bool // has a place among the bulky ones
 
 	// What the reader, of which there is one at a time, has counted.
-	debt     int    // bytes received beyond what the requests account for
-	credited uint64 // requests that are accounted for
+	debt     int64 // bytes received beyond what the requests account for
+	credited int64 // requests that are accounted for
 
-	idleRequests, idleReceived atomic.Uint64 // the counts when it was last idle
+	idleRequests, idleReceived atomic.Int64 // the counts when it was last idle
 
 	closing sync.Once
 	closed  chan struct{}
@@ -79,6 +83,7 @@ func noteState(nc net.Conn, s http.ConnState) {
 		}
 		c.enter(active)
 	case http.StateIdle:
+		c.leaveBulky()
 		c.idleRequests.Store(c.requests.Load())
 		c.idleReceived.Store(c.received.Load())
 		c.enter(idle)
@@ -89,17 +94,21 @@ func (c *conn) noteProtocol(nc net.Conn) {
 	if t, ok := nc.(*tls.Conn); ok {
 		c.http2.Store(t.ConnectionState().NegotiatedProtocol == "h2")
 	}
+	if c.http2.Load() { // then its headers are known to be bounded
+		c.leaveBulky()
+	}
 }
 
 func (c *conn) enter(p phase) { c.status.Store(status(p, c.of.now())) }
 
 const (
-	// burst is what a client may send before it is read slowly. It covers the
-	// handshake and several of the largest headers.
-	burst = 64 << 10
-	// perRequest is what a client may send for each request on top: the header,
-	// acknowledgements and window updates.
-	perRequest = 2 << 10
+	// burst is what a client may send before it is read slowly: the largest
+	// header and some. A hundred connections that send it in refused requests
+	// cost a second of CPU.
+	burst = 20 << 10
+	// perRequest is what a client may send for each request on top: its header,
+	// of which little is new, acknowledgements and window updates.
+	perRequest = 512
 	// slowly is how many bytes a second are read beyond that: 455 of the
 	// smallest frames.
 	slowly = 4 << 10
@@ -110,18 +119,74 @@ func (c *conn) Read(p []byte) (int, error) {
 	c.writing.Lock()   // a write ends by its deadline, or because the connection is closed
 	c.writing.Unlock() //nolint:staticcheck // waiting for its end is all that is wanted
 	n, err := c.TCPConn.Read(p)
-	c.received.Add(uint64(max(n, 0))) //nolint:gosec // not negative
+	c.received.Add(int64(n))
 	if c.http2.Load() {
-		c.pace(n)
+		c.pace(int64(n))
+	} else if _, received := c.sinceIdle(); err == nil && received > bulk && !c.bulky.Load() {
+		if err := c.joinBulky(); err != nil {
+			return 0, err
+		}
 	}
 	return n, err
 }
 
+// bulk is more than an honest handshake and header have together. What a bulky
+// header becomes is many times as large.
+const bulk = 6 << 10
+
+// joinBulky waits for a place among the connections with a bulky header.
+func (c *conn) joinBulky() error {
+	t := time.NewTimer(bulkyWait)
+	defer t.Stop()
+	select {
+	case c.of.bulky <- struct{}{}:
+		c.bulky.Store(true)
+	case <-c.closed:
+	case <-t.C:
+		return os.ErrDeadlineExceeded
+	}
+	select {
+	case <-c.closed: // which may have been before it had a place
+		c.leaveBulky()
+	default:
+	}
+	return nil
+}
+
+func (c *conn) leaveBulky() {
+	if c.bulky.CompareAndSwap(true, false) {
+		<-c.of.bulky
+	}
+}
+
+// bulkyWait is how long a bulky header waits for others.
+const bulkyWait = 3 * time.Second
+
+// begin notes a request. When too many answers wait for their clients already, it
+// refuses one more of a client that lets several wait; all others get theirs.
+func (c *conn) begin() {
+	c.requests.Add(1)
+	own := c.unanswered.Add(1)
+	if all := c.of.unanswered.Add(1); all > c.of.mostUnanswered && own > fewUnanswered && c.http2.Load() {
+		c.finish()
+		c.of.refused.Inc()
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http resets the stream then, and logs nothing
+	}
+}
+
+func (c *conn) finish() {
+	c.unanswered.Add(-1)
+	c.of.unanswered.Add(-1)
+}
+
+// fewUnanswered are never refused.
+const fewUnanswered = 4
+
 // pace delays the reader after n more bytes. HTTP/1 has no need of it: all that is
 // sent belongs to a request.
-func (c *conn) pace(n int) {
+func (c *conn) pace(n int64) {
 	requests := c.requests.Load()
-	credit := perRequest * int(min(requests-c.credited, burst/perRequest)) //nolint:gosec // not large
+	credit := perRequest * (requests - c.credited)
 	c.debt, c.credited = max(0, c.debt+n-credit), requests
 	if c.debt <= burst {
 		return
@@ -149,19 +214,48 @@ func (c *conn) Close() error {
 	err := c.TCPConn.Close()
 	c.closing.Do(func() {
 		close(c.closed)
+		c.leaveBulky()
 		c.of.forget(c)
 	})
 	return err
 }
 
-// weight estimates what a connection holds beyond what any connection does: by
-// what it has sent and asked for since it was last idle. One honest request, its
-// handshake included, weighs less than heavy.
-func (c *conn) weight() uint64 {
-	return c.received.Load() - c.idleReceived.Load() + perStream*(c.requests.Load()-c.idleRequests.Load())
+const (
+	// heldPerStream is what an answer holds that its client does not take: a
+	// goroutine, buffers and the request.
+	heldPerStream = 24 << 10
+	// heldPerByte is what a byte of a header becomes: a field of four bytes is
+	// an entry of a map.
+	heldPerByte = 24
+	// mostHeader is how many bytes of headers are held at a time.
+	mostHeader = 20 << 10
+	// ordinary is more than a single honest request weighs, its handshake
+	// included, and less than any attack on memory.
+	ordinary       = 128 << 10
+	heaviestHeader = mostHeader * heldPerByte
+)
+
+// sinceIdle returns how much has come since the connection was last idle. With
+// HTTP/1 a connection counts as idle until the next header is complete.
+func (c *conn) sinceIdle() (requests, received int64) {
+	if p, _ := read(c.status.Load()); p == idle && c.http2.Load() {
+		return 0, 0
+	}
+	return c.requests.Load() - c.idleRequests.Load(), c.received.Load() - c.idleReceived.Load()
 }
 
-const (
-	perStream = 16 << 10
-	heavy     = 32 << 10
-)
+// weight is the most that a connection can hold by what has come.
+func (c *conn) weight() int64 {
+	requests, received := c.sinceIdle()
+	return heldPerStream*min(requests, maxStreams) + heldPerByte*min(received, mostHeader)
+}
+
+// holds is what a connection does hold: a busy one that takes its answers weighs
+// much and holds little.
+func (c *conn) holds() int64 {
+	held := heldPerStream * c.unanswered.Load()
+	if requests, received := c.sinceIdle(); requests == 0 { // of the first header it is not known how far it is
+		held += heldPerByte * min(received, mostHeader)
+	}
+	return held
+}

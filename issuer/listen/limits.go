@@ -106,7 +106,8 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 func front(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-			c.requests.Add(1)
+			c.begin()
+			defer c.finish()
 		}
 		// A proxy in front may see the end of a body elsewhere than net/http
 		// does; what follows the body would then be answered as if it were
@@ -116,6 +117,13 @@ func front(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
+		if f, ok := w.(http.Flusher); ok && r.ProtoMajor == 2 {
+			// An HTTP/2 client decides when it takes the answer. Waiting for
+			// that here is the only way to know how many answers wait; the
+			// header is not needed meanwhile.
+			r.Header = nil
+			f.Flush()
+		}
 	})
 }
 
@@ -138,7 +146,7 @@ const (
 func FittingConnections(memory int64, files uint64) int {
 	n := min((memory-ownMemory)/perConnection, mostConnections)
 	if files < mostConnections+ownFiles {
-		n = min(n, int64(files)-ownFiles) //nolint:gosec // not large
+		n = min(n, int64(files)-ownFiles)
 	}
 	return int(max(n, fewestConnections))
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,11 +51,17 @@ type listener struct {
 	mu    sync.Mutex // not taken while requests are served
 	conns map[*conn]struct{}
 
+	// What all connections may hold together; see bound.
+	unanswered     atomic.Int64 // requests whose answer has not been sent
+	mostUnanswered int64
+	bulky          chan struct{} // one per connection with a bulky header
+
 	victims   []victim  // found by the last look; of Accept only
 	exhausted time.Time // when Accept last lacked file descriptors; of Accept only
 
 	evictions *prometheus.CounterVec
 	paced     prometheus.Counter
+	refused   prometheus.Counter
 	failures  prometheus.Counter
 }
 
@@ -86,6 +93,10 @@ func bind(ctx context.Context, address string, limit int, log *zap.Logger) (*lis
 			Name: "keypost_http2_reads_delayed_total",
 			Help: "Reads from HTTP/2 connections that were delayed because the client sends much and asks little.",
 		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "keypost_http2_requests_refused_total",
+			Help: "HTTP/2 requests that were reset because too many answers wait for clients that do not take them, theirs among them.",
+		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "keypost_connections_failed_total",
 			Help: "Connections that could not be accepted for want of file descriptors or kernel memory.",
@@ -94,7 +105,15 @@ func bind(ctx context.Context, address string, limit int, log *zap.Logger) (*lis
 	for _, kind := range []string{"slow", "idle", "heavy"} { // a rate needs the zero before the first one
 		l.evictions.WithLabelValues(kind)
 	}
+	l.bound(goMemory()().limit)
 	return l, nil
+}
+
+// bound derives what all connections may hold together from a memory limit.
+func (l *listener) bound(limit int64) {
+	budget := forConnections(limit)
+	l.mostUnanswered = budget / heldPerStream
+	l.bulky = make(chan struct{}, min(max(budget/heaviestHeader, 4), mostConnections))
 }
 
 func listenTCP(ctx context.Context, address string) (net.Listener, error) {
@@ -198,7 +217,7 @@ func (l *listener) evict() bool {
 		for len(l.victims) > 0 {
 			v := l.victims[0]
 			l.victims = l.victims[1:]
-			if l.close(v) {
+			if l.close(v, v.kind()) {
 				return true
 			}
 		}
@@ -206,9 +225,16 @@ func (l *listener) evict() bool {
 	return false
 }
 
+// kind names what makes it a victim when room is made.
+func (v victim) kind() string {
+	if p, _ := read(v.status); p == fresh {
+		return "slow"
+	}
+	return "idle"
+}
+
 // close closes v unless its status has changed.
-func (l *listener) close(v victim) bool {
-	p, _ := read(v.status)
+func (l *listener) close(v victim, kind string) bool {
 	if !v.conn.status.CompareAndSwap(v.status, status(evicted, 0)) {
 		return false
 	}
@@ -217,7 +243,6 @@ func (l *listener) close(v victim) bool {
 		return false
 	default:
 	}
-	kind := map[phase]string{fresh: "slow", idle: "idle", active: "heavy"}[p]
 	l.evictions.WithLabelValues(kind).Inc()
 	_ = v.Close() // the client may have closed it, too
 	return true
@@ -281,6 +306,6 @@ func (l *listener) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		gauge("keypost_connections_open", "Connections of the public listener that are open.", l.open),
 		gauge("keypost_connections_max", "Open connections beyond which idle and slow ones make room for new ones.", func() int { return cap(l.slots) }),
-		l.evictions, l.paced, l.failures,
+		l.evictions, l.paced, l.refused, l.failures,
 	}
 }

@@ -1,12 +1,16 @@
 package listen
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -16,6 +20,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 func testListener(t *testing.T, limit int) *listener {
@@ -77,14 +83,14 @@ func TestNoRequestIsClosedForRoom(t *testing.T) {
 		t.Fatalf("%d found", len(found))
 	}
 	c.enter(active)
-	if l.close(found[0]) {
+	if l.close(found[0], "idle") {
 		t.Error("a connection with a request was closed")
 	}
 	c.enter(idle)
-	if l.close(found[0]) {
+	if l.close(found[0], "idle") {
 		t.Error("a connection that has been used since was closed")
 	}
-	if !l.close(victim{c, c.status.Load()}) {
+	if !l.close(victim{c, c.status.Load()}, "idle") {
 		t.Error("an idle connection was not closed")
 	}
 	if n := l.open(); n != 0 {
@@ -322,60 +328,203 @@ func counted(t *testing.T, c prometheus.Collector) float64 {
 	return families[0].GetMetric()[0].GetCounter().GetValue()
 }
 
-// While memory is short the heaviest connections go, then idle ones; an ordinary request never does.
+// While memory is short those go that hold most and get least done, then idle ones; an ordinary request never does.
 func TestRelief(t *testing.T) {
 	l := testListener(t, 100)
-	put := func(p phase, requests, bytes uint64) *conn {
-		c, _ := pair(t, l)
-		c.requests.Store(requests)
-		c.received.Store(bytes)
-		c.status.Store(status(p, 0))
-		return c
+	var conns []*conn
+	for _, c := range []struct {
+		phase                       phase
+		requests, unanswered, bytes int64
+	}{
+		{active, 1, 1, 3000},      // honest
+		{fresh, 0, 0, 2000},       // honest, still shaking hands
+		{idle, 5, 0, 100_000},     // idle
+		{fresh, 0, 0, 18_000},     // a huge header
+		{active, 9000, 9, 90_000}, // busy, and takes its answers
+		{active, 30, 29, 3000},    // many answers that are not taken
+		{active, 32, 32, 10_000},  // more of them
+	} {
+		made, _ := pair(t, l)
+		made.requests.Store(c.requests)
+		made.unanswered.Store(c.unanswered)
+		made.received.Store(c.bytes)
+		made.status.Store(status(c.phase, 0))
+		if c.phase == idle {
+			made.idleRequests.Store(c.requests)
+			made.idleReceived.Store(c.bytes)
+		}
+		conns = append(conns, made)
 	}
-	honest, young := put(active, 1, 3000), put(fresh, 0, 2000)
-	idler := put(idle, 5, 100_000)
-	bomb, streams := put(fresh, 0, 40_000), put(active, 30, 3000)
-	worst := put(active, 400, 100_000)
-	open := func(cs ...*conn) []bool {
-		var all []bool
-		for _, c := range cs {
-			l.mu.Lock()
+	open := func() (all []bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, c := range conns {
 			_, ok := l.conns[c]
-			l.mu.Unlock()
 			all = append(all, ok)
 		}
 		return all
 	}
-	for i, want := range [][]bool{
-		{true, true, true, true, false, false}, // honest, young, idler, bomb, streams, worst
-		{true, true, true, false, false, false},
-		{true, true, false, false, false, false},
-		{true, true, false, false, false, false},
+	const limit = 10 << 20 // which leaves 1.25 MiB for connections
+	for i, round := range []struct {
+		memory memory
+		want   []bool
+	}{
+		{memory{used: limit / 3, limit: limit}, []bool{true, true, true, true, true, true, true}},
+		{memory{used: limit, limit: limit}, []bool{true, true, true, false, true, false, false}},
+		{memory{used: limit, limit: limit}, []bool{true, true, true, false, true, false, false}}, // enough for now
+		{memory{live: limit, limit: limit}, []bool{true, true, true, false, false, false, false}},
+		{memory{live: limit, limit: limit}, []bool{true, true, false, false, false, false, false}},
+		{memory{live: limit, limit: limit}, []bool{true, true, false, false, false, false, false}},
 	} {
-		l.lighten()
-		if got := open(honest, young, idler, bomb, streams, worst); !slices.Equal(got, want) {
-			t.Errorf("after %d rounds: open %v, want %v", i+1, got, want)
+		l.relieveOnce(round.memory)
+		if got := open(); !slices.Equal(got, round.want) {
+			t.Errorf("after round %d: open %v, want %v", i+1, got, round.want)
 		}
 	}
 }
 
 func TestReliefBeginsWhenMemoryIsShort(t *testing.T) {
 	for _, tc := range []struct {
-		live, limit uint64
-		want        bool
-	}{{60, 100, false}, {80, 100, true}, {1 << 40, 1<<63 - 1, false}} {
+		m    memory
+		want bool
+	}{
+		{memory{live: 60, used: 200, limit: 100}, false}, // the connection holds little
+		{memory{live: 80, used: 80, limit: 100}, true},
+		{memory{live: 1 << 40, used: 1 << 40, limit: math.MaxInt64}, false}, // no limit
+	} {
 		l := testListener(t, 2)
 		c, _ := pair(t, l)
+		c.requests.Store(1)
 		c.received.Store(100_000)
+		tc.m.live, tc.m.used = tc.m.live<<20, tc.m.used<<20
+		if tc.m.limit < math.MaxInt64 {
+			tc.m.limit <<= 20
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), 6*relieveEvery)
-		l.relieve(ctx, func() (live, limit uint64) { return tc.live, tc.limit })
+		l.relieve(ctx, func() memory { return tc.m })
 		cancel()
 		if closed := l.open() == 0; closed != tc.want {
-			t.Errorf("%d of %d: closed %v, want %v", tc.live, tc.limit, closed, tc.want)
+			t.Errorf("%+v: closed %v, want %v", tc.m, closed, tc.want)
 		}
 	}
-	live, limit := goMemory()()
-	if live == 0 || limit == 0 {
-		t.Errorf("the runtime says that %d of %d are live", live, limit)
+	if m := goMemory()(); m.live <= 0 || m.used <= 0 || m.limit <= 0 {
+		t.Errorf("the runtime says %+v", m)
+	}
+}
+
+// Bulky headers wait for each other, and a place is given back whatever ends the connection.
+func TestBulkyHeadersHaveFewPlaces(t *testing.T) {
+	l := testListener(t, 20)
+	l.bulky = make(chan struct{}, 2)
+	read := func(c *conn, client net.Conn, n int) error {
+		if _, err := client.Write(make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := io.ReadFull(c, make([]byte, n))
+		return err
+	}
+	small, smallClient := pair(t, l)
+	if err := read(small, smallClient, bulk-1000); err != nil || len(l.bulky) != 0 {
+		t.Fatalf("an ordinary header: %v, %d places taken", err, len(l.bulky))
+	}
+	first, firstClient := pair(t, l)
+	second, secondClient := pair(t, l)
+	for _, p := range []struct {
+		c      *conn
+		client net.Conn
+	}{{first, firstClient}, {second, secondClient}} {
+		if err := read(p.c, p.client, 2*bulk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third, thirdClient := pair(t, l)
+	if err := read(third, thirdClient, 2*bulk); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a third one was read at once: %v", err)
+	}
+	second.Close()
+	noteState(first, http.StateActive)
+	noteState(first, http.StateIdle)
+	if n := len(l.bulky); n != 0 {
+		t.Fatalf("%d places are taken after the requests", n)
+	}
+	if err := read(first, firstClient, 2*bulk); err != nil || len(l.bulky) != 1 {
+		t.Errorf("the next header on a connection that was idle: %v, %d places", err, len(l.bulky))
+	}
+	fourth, fourthClient := pair(t, l)
+	fourth.Close()
+	fourthClient.Close()
+	if err := fourth.joinBulky(); err != nil || len(l.bulky) != 1 {
+		t.Errorf("a closed connection keeps a place: %v, %d", err, len(l.bulky))
+	}
+}
+
+// What an HTTP/2 client does not take counts as unanswered; what it takes does not.
+func TestUnansweredRequestsAreCounted(t *testing.T) {
+	seen := make(chan *conn, 10)
+	s := startSite(t, Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Context().Value(connKey{}).(*conn)
+		_, _ = io.WriteString(w, "hello")
+	})})
+	conf := s.clientTLS()
+	conf.NextProtos = []string{"h2"}
+	raw, err := tls.Dial("tcp", s.address, conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	go io.Copy(io.Discard, raw) //nolint:errcheck // it ends with the connection
+	fr := http2.NewFramer(raw, nil)
+	if _, err := io.WriteString(raw, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for stream := uint32(1); stream <= 5; stream += 2 {
+		block.Reset()
+		for name, value := range map[string]string{":method": "GET", ":scheme": "https", ":authority": "oidc.example.com", ":path": "/"} {
+			_ = enc.WriteField(hpack.HeaderField{Name: name, Value: value}) // into memory
+		}
+		if err := fr.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := <-seen
+	eventually(t, "three wait", func() bool { return c.unanswered.Load() == 3 && c.holds() == 3*heldPerStream })
+	if err := fr.WriteWindowUpdate(3, 100); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "two wait", func() bool { return c.unanswered.Load() == 2 && c.of.unanswered.Load() == 2 })
+}
+
+// When too many answers wait, a client that lets several wait gets no more of them; others do.
+func TestTooManyUnansweredRequests(t *testing.T) {
+	l := testListener(t, 5)
+	l.mostUnanswered = 10
+	l.unanswered.Store(10)
+	refused := func(c *conn) (was bool) {
+		defer func() { was = recover() != nil }()
+		c.begin()
+		return false
+	}
+	for _, tc := range []struct {
+		http2 bool
+		own   int64
+		all   int64
+		want  bool
+	}{{true, fewUnanswered, 10, true}, {true, fewUnanswered - 1, 10, false}, {true, 20, 9, false}, {false, 20, 10, false}} {
+		c, _ := pair(t, l)
+		c.http2.Store(tc.http2)
+		c.unanswered.Store(tc.own)
+		l.unanswered.Store(tc.all)
+		if got := refused(c); got != tc.want {
+			t.Errorf("%+v: refused %v", tc, got)
+		}
+		added := map[bool]int64{true: 0, false: 1}[tc.want]
+		if c.unanswered.Load() != tc.own+added || l.unanswered.Load() != tc.all+added {
+			t.Errorf("%+v: counted %d and %d", tc, c.unanswered.Load(), l.unanswered.Load())
+		}
 	}
 }

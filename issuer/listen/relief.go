@@ -12,27 +12,31 @@ import (
 )
 
 const (
-	// relieveEvery is how often memory is looked at. At loopback speed an
-	// attacker fills some 30 MiB in that time.
-	relieveEvery = 50 * time.Millisecond
-	// tooFull is the part of the memory limit that may be live before
-	// connections are closed. The rest is what the garbage collector needs to
-	// keep up; without it the process stands still first and is killed then.
+	// relieveEvery is how often it is looked at who holds how much. At loopback
+	// speed attackers fill some 20 MiB in that time.
+	relieveEvery = 25 * time.Millisecond
+	// tooFull is the part of the memory limit that may be live. The rest is what
+	// the garbage collector needs to keep up; without it the process stands
+	// still first and is killed then.
 	tooFull = 0.7
 	// idleAtOnce is how many idle connections are closed at a time, while it is
 	// not known how much that helps.
 	idleAtOnce = 16
 )
 
-// memory tells how many bytes are live and how many there may be.
-type memory func() (live, limit uint64)
+// memory is how many bytes are used, garbage included; how many of them were live
+// at the last garbage collection, which may be a while ago; and the limit.
+type memory struct{ used, live, limit int64 }
 
-// goMemory is that of the Go runtime, whose limit is GOMEMLIMIT.
-func goMemory() memory {
-	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/gomemlimit:bytes"}}
-	return func() (live, limit uint64) {
+// goMemory reads that of the Go runtime, whose limit is GOMEMLIMIT.
+func goMemory() func() memory {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/gomemlimit:bytes"},
+	}
+	value := func(i int) int64 { return int64(min(samples[i].Value.Uint64(), math.MaxInt64)) }
+	return func() memory {
 		metrics.Read(samples)
-		return samples[0].Value.Uint64() + samples[1].Value.Uint64(), samples[2].Value.Uint64()
+		return memory{used: value(0) + value(2), live: value(1) + value(2), limit: value(3)}
 	}
 }
 
@@ -40,7 +44,11 @@ func goMemory() memory {
 // of a single connection has to be generous, so that all of them together can take
 // more than there is. Then those that hold most have to go, or the kernel ends the
 // process and with it all of them.
-func (l *listener) relieve(ctx context.Context, m memory) {
+//
+// Memory is short when much is used and all connections together hold three
+// quarters of what they may, which is known at once, or when too much is
+// live, which is known after the next garbage collection.
+func (l *listener) relieve(ctx context.Context, look func() memory) {
 	tick := time.NewTicker(relieveEvery)
 	defer tick.Stop()
 	var told time.Time
@@ -50,54 +58,83 @@ func (l *listener) relieve(ctx context.Context, m memory) {
 			return
 		case <-tick.C:
 		}
-		live, limit := m()
-		if limit >= math.MaxInt64 || float64(live) <= tooFull*float64(limit) {
+		m := look()
+		if m.limit == math.MaxInt64 {
 			continue
 		}
-		closed := l.lighten()
+		closed := l.relieveOnce(m)
 		if now := time.Now(); closed > 0 && now.Sub(told) > time.Minute {
 			l.log.Warn("memory is short, connections that hold most are closed; raise the memory limit or put a CDN in front",
-				zap.Uint64("live", live), zap.Uint64("limit", limit), zap.Int("open", l.open()))
+				zap.Int64("live", m.live), zap.Int64("used", m.used), zap.Int64("limit", m.limit), zap.Int("open", l.open()))
 			told = now
 		}
 	}
 }
 
-// lighten closes half of the heavy connections, the heaviest first, or, where there
-// are none, some that are idle. It returns how many.
-func (l *listener) lighten() int {
-	type load struct {
-		victim
-		weight uint64
+// forConnections is the part of a memory limit that may be held by connections that
+// hold more than any connection does.
+func forConnections(limit int64) int64 { return max(limit-ownMemory, limit/4) / 2 }
+
+// relieveOnce returns how many connections it has closed.
+func (l *listener) relieveOnce(m memory) int {
+	switch budget := forConnections(m.limit); {
+	case float64(m.live) > tooFull*float64(m.limit):
+		loads, sum := l.loads((*conn).weight)
+		if len(loads) == 0 {
+			return l.closeIdle()
+		}
+		return l.lighten(loads, sum/4)
+	case m.used > m.limit/2:
+		loads, sum := l.loads((*conn).holds)
+		return l.lighten(loads, sum-budget*3/4)
 	}
-	var loads []load
+	return 0
+}
+
+// load is a connection that takes more than an ordinary one.
+type load struct {
+	victim
+	weight int64
+}
+
+// loads returns them and the sum over all connections. Those come first that take
+// much and get little done.
+func (l *listener) loads(measure func(*conn) int64) ([]load, int64) {
+	var found []load
+	var sum int64
 	for _, c := range l.all() {
 		s := c.status.Load()
-		if p, _ := read(s); p == idle {
-			continue
-		}
-		if w := c.weight(); w > heavy {
-			loads = append(loads, load{victim{c, s}, w})
+		w := measure(c)
+		sum += w
+		if w > ordinary {
+			found = append(found, load{victim{c, s}, w})
 		}
 	}
-	slices.SortFunc(loads, func(a, b load) int { return cmp.Compare(b.weight, a.weight) })
+	perAnswer := func(l load) int64 { return l.weight / (1 + l.requests.Load() - l.unanswered.Load()) }
+	slices.SortFunc(found, func(a, b load) int { return cmp.Compare(perAnswer(b), perAnswer(a)) })
+	return found, sum
+}
+
+// lighten closes the heaviest connections until they have held as much as given.
+func (l *listener) lighten(loads []load, much int64) int {
 	closed := 0
-	for _, v := range loads[:(len(loads)+1)/2] {
-		if l.close(v.victim) {
+	for _, v := range loads {
+		if much <= 0 {
+			break
+		}
+		if l.close(v.victim, "heavy") {
 			closed++
+			much -= v.weight
 		}
 	}
-	if len(loads) > 0 {
-		return closed
-	}
-	return l.closeIdle()
+	return closed
 }
 
 // closeIdle closes those that have been idle for longest.
 func (l *listener) closeIdle() int {
 	closed := 0
 	for _, v := range l.evictable(l.now()) {
-		if p, _ := read(v.status); p == idle && l.close(v) {
+		if p, _ := read(v.status); p == idle && l.close(v, "heavy") {
 			closed++
 		}
 		if closed == idleAtOnce {

