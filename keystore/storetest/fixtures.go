@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -41,9 +42,20 @@ func Key(t testing.TB) keystore.Public {
 // several apart.
 func SyntheticRSA(t testing.TB, n int64) keystore.Public {
 	t.Helper()
-	modulus := new(big.Int).Lsh(big.NewInt(1), 2047)
-	modulus.Add(modulus, big.NewInt(2*n+1))
-	return public(t, &rsa.PublicKey{N: modulus, E: 65537})
+	var bits []byte
+	for i := range 2048 / (8 * sha256.Size) {
+		sum := sha256.Sum256(fmt.Appendf(nil, "modulus %d, part %d", n, i))
+		bits = append(bits, sum[:]...)
+	}
+	modulus := new(big.Int).SetBytes(bits)
+	modulus.SetBit(modulus.SetBit(modulus, 2047, 1), 0, 1)
+	for {
+		p := public(t, &rsa.PublicKey{N: new(big.Int).Set(modulus), E: 65537})
+		if p.CheckStrength() == nil {
+			return p
+		}
+		modulus.Add(modulus, big.NewInt(2))
+	}
 }
 
 func public(t testing.TB, key any) keystore.Public {
