@@ -123,6 +123,8 @@ func Full(t testing.TB, n keystore.Name) keystore.KeySet {
 			"gone": []any{
 				map[string]any{"kid": "0x1F", "at": "2025-12-31T23:59:59.999999999Z", "why": keystore.Removed},
 				map[string]any{"kid": "~null", "at": "2025-12-30T01:00:00+02:00", "why": keystore.Revoked},
+				map[string]any{"kid": "1e4", "fingerprint": Key(t).Fingerprint(), "at": "2025-12-31T00:00:00Z", "why": keystore.Removed,
+					"publishedAt": "2024-01-01T00:00:00.000000001Z", "promotedAt": "2024-01-02T01:00:00+01:00", "retiredAt": "2025-01-01T00:00:00.5Z"},
 			},
 			"policy": map[string]any{
 				"maxAge": "5m", "staleWhileRevalidate": "0s", "staleIfError": "24h", "edgeHold": "1h30m",

@@ -359,8 +359,6 @@ func (p *kubeScene) life(t *testing.T) {
 	if len(s.Gone()) != 3 {
 		t.Errorf("gone after the reopening: %v", s.Gone())
 	}
-	p.outOfReach(t, ns, st)
-	p.fullSet(t, ns, st)
 	// Full has nearly the highest generation: one change is left to it.
 	step("full", "revoke an imported key", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
 		return s.Revoke(c, "1e3", keystore.Last{})
@@ -374,60 +372,6 @@ func (p *kubeScene) life(t *testing.T) {
 	if accepted.Generation() != s.Generation()+1 {
 		t.Errorf("accepted at generation %d, want %d", accepted.Generation(), s.Generation()+1)
 	}
-}
-
-// outOfReach: somebody makes an object whose generation nothing could follow. A command leads back.
-func (p *kubeScene) outOfReach(t *testing.T, ns string, st keystore.Store) {
-	t.Helper()
-	s := specOf(t, storetest.KeySet(t, "far"))
-	s["generation"] = float64(1<<53 - 1)
-	p.try(t, manifest(t, "far", s), "create", "-n", ns, "-f", "-").ok(t)
-	kid := keystore.KeyID(s.entry("keys", 0)["kid"].(string)) //nolint:forcetypeassert // the test wrote it
-	revoke := func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(storetest.Change(time.Hour), kid, keystore.Last{LeaveEmpty: true})
-	}
-	if _, err := keystore.Update(t.Context(), st, "far", revoke); err == nil || !strings.Contains(err.Error(), "keypost issuer accept far") {
-		t.Errorf("revoke at a generation out of reach: %v", err)
-	}
-	accepted, err := keystore.Update(t.Context(), st, "far", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Accept(storetest.Change(time.Hour), 7, nil)
-	})
-	if err != nil || accepted.Generation() != 8 {
-		t.Fatalf("accepted at generation %d: %v", accepted.Generation(), err)
-	}
-	if _, err := keystore.Update(t.Context(), st, "far", revoke); err != nil {
-		t.Errorf("revoke after the accept: %v", err)
-	}
-}
-
-// fullSet: a key set that takes no more keys can be repaired, on the API server too.
-func (p *kubeScene) fullSet(t *testing.T, ns string, st keystore.Store) {
-	t.Helper()
-	first, second := storetest.Key(t), storetest.Key(t)
-	s := specOf(t, storetest.KeySet(t, "crowded", first, second))
-	for i := range 3600 - 2 {
-		s["gone"] = append(s.list("gone"), map[string]any{"kid": fmt.Sprintf("gone-%038d", i), "at": "2026-01-01T00:00:00Z", "why": "removed"})
-	}
-	p.try(t, manifest(t, "crowded", s), "create", "-n", ns, "-f", "-").ok(t)
-	try := func(change func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error)) error {
-		_, err := keystore.Update(t.Context(), st, "crowded", func(s keystore.KeySet) (keystore.KeySet, error) {
-			return change(s, storetest.Change(time.Hour))
-		})
-		return err
-	}
-	extra, replacement := storetest.Key(t), storetest.Key(t)
-	if err := try(func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) { return s.Add(c, extra) }); err == nil || !strings.Contains(err.Error(), "it is full") {
-		t.Errorf("add: %v", err)
-	}
-	must(t, try(func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Revoke(c, first.ID(), keystore.Last{Replacement: &replacement})
-	}))
-	must(t, try(func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Accept(c, 0, []keystore.Decision{{Key: storetest.Key(t)}, {Key: extra, Keep: true}})
-	}))
-	must(t, try(func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Remove(c, second.ID(), false)
-	}))
 }
 
 func other(s keystore.KeySet, not keystore.KeyID) keystore.KeyID {
