@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/elliptic"
+	"crypto/rsa"
 	"encoding/json"
+	"math/big"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -56,8 +58,19 @@ func imported(t testing.TB, k keystore.Public, kid, alg string) keystore.Public 
 	return keys[0]
 }
 
+// plainRSA has a modulus whose text anybody can check by eye. Nobody would take such a key in.
+func plainRSA(t testing.TB, n int64) keystore.Public {
+	t.Helper()
+	modulus := new(big.Int).Lsh(big.NewInt(1), 2047)
+	k, err := keystore.NewPublic(&rsa.PublicKey{N: modulus.Add(modulus, big.NewInt(2*n+1)), E: 65537})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
 func TestRenderJWKS(t *testing.T) {
-	rsaKey := storetest.SyntheticRSA(t, 1)
+	rsaKey := plainRSA(t, 1)
 	takenOver := strings.NewReplacer(`"alg":"RS256"`, `"alg":"RS512"`, "mcKUK0ODa4NvnM4T2o1LPg9qTgGunV_vK8TA9SMO2H4", `2020-<\u0022old\u0022>\u0026co`)
 	for name, tc := range map[string]struct {
 		keys []keystore.Public
@@ -110,8 +123,8 @@ func TestRenderDiscovery(t *testing.T) {
 		keys []keystore.Public
 		algs string
 	}{
-		"RSA":           {[]keystore.Public{storetest.SyntheticRSA(t, 1), storetest.SyntheticRSA(t, 2)}, `["RS256"]`},
-		"one of a kind": {[]keystore.Public{keyOn(t, elliptic.P521(), 1), storetest.SyntheticRSA(t, 1), keyOn(t, elliptic.P256(), 1), keyOn(t, elliptic.P384(), 1)}, `["ES256","ES384","ES512","RS256"]`},
+		"RSA":           {[]keystore.Public{plainRSA(t, 1), plainRSA(t, 2)}, `["RS256"]`},
+		"one of a kind": {[]keystore.Public{keyOn(t, elliptic.P521(), 1), plainRSA(t, 1), keyOn(t, elliptic.P256(), 1), keyOn(t, elliptic.P384(), 1)}, `["ES256","ES384","ES512","RS256"]`},
 		"no key":        {nil, `["RS256"]`},
 	} {
 		s := doc{name: "a", generation: 1, issuers: urls, keys: tc.keys}.parse(t)
@@ -151,7 +164,7 @@ func TestBytesDoNotDependOnOrder(t *testing.T) {
 // An oracle: another library reads the same keys out of what is published.
 func TestPublishedKeysReadBack(t *testing.T) {
 	d := doc{name: "a", generation: 1, keys: []keystore.Public{
-		storetest.SyntheticRSA(t, 7), keyOn(t, elliptic.P256(), 379), keyOn(t, elliptic.P384(), 197), keyOn(t, elliptic.P521(), 273)}}
+		plainRSA(t, 7), keyOn(t, elliptic.P256(), 379), keyOn(t, elliptic.P384(), 197), keyOn(t, elliptic.P521(), 273)}}
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal([]byte(rendered(t, d.parse(t))), &set); err != nil {
 		t.Fatal(err)
@@ -262,7 +275,7 @@ func TestPublishedBytesArePublic(t *testing.T) {
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for n := range int64(60) {
-		k := storetest.SyntheticRSA(t, n)
+		k := plainRSA(t, n)
 		if n%2 == 0 {
 			k = keyOn(t, []elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()}[n/2%3], 1+rnd.Int64N(1<<60))
 		}

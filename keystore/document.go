@@ -201,15 +201,15 @@ func toJSON(data []byte) ([]byte, error) {
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, fmt.Errorf("it is not valid YAML: %s", printableLine(err))
+		return nil, fmt.Errorf("it is not valid YAML: %s", yamlReason(err))
 	}
 	if len(asJSON) > MaxDocument {
 		return nil, fmt.Errorf("what it says is larger than %d bytes", MaxDocument)
 	}
-	if bytes.Contains(data, privateLabel) || bytes.Contains(asJSON, privateLabel) { // in a comment, an annotation, a reason
-		return nil, fmt.Errorf("a part of it ends in %q: %w", privateLabel, ErrPrivateKey)
+	if hasPrivateLabel(data) { // also in a comment
+		return nil, fmt.Errorf("a part of it has the label of a private key: %w", ErrPrivateKey)
 	}
-	return asJSON, nil
+	return asJSON, findSecret(asJSON)
 }
 
 // checkExpansion keeps aliases from making a small document large: a thousand references to one long string pass the
@@ -220,7 +220,7 @@ func checkExpansion(data []byte) error {
 	}
 	var tree any
 	if err := yamlv2.Unmarshal(data, &tree); err != nil {
-		return fmt.Errorf("it is not valid YAML: %s", printableLine(err))
+		return fmt.Errorf("it is not valid YAML: %s", yamlReason(err))
 	}
 	if budget := 2 * MaxDocument; !expand(tree, &budget) {
 		return fmt.Errorf("its aliases expand to more than %d bytes", 2*MaxDocument)
@@ -256,6 +256,19 @@ func onlyComments(data []byte) bool {
 		}
 	}
 	return true
+}
+
+// yamlReason is what the YAML reader complains of, with the line. It puts several complaints on lines of their own, below
+// a heading that says nothing.
+func yamlReason(err error) string {
+	text := err.Error()
+	if i := strings.LastIndex(text, "yaml: "); i >= 0 {
+		text = text[i+len("yaml: "):]
+	}
+	if heading, rest, several := strings.Cut(text, "\n"); several && strings.HasSuffix(heading, ":") {
+		text = rest
+	}
+	return printableLine(errors.New(strings.TrimSpace(text)))
 }
 
 func printableLine(err error) string {

@@ -89,10 +89,10 @@ func TestGoneLinesWithoutFingerprints(t *testing.T) {
 	if again := encode(t, s); again != old {
 		t.Errorf("read and written again it is\n%s", again)
 	}
-	revoked := must(mustPublic(t, rsaPublic(2048)).as("2024-01", "RS512"))
+	revoked := must(mustPublic(t, weakRSA(2048)).as("2024-01", "RS512"))
 	for name, k := range map[string]Public{
 		"under its own kid":                 revoked,
-		"under its computed ID":             mustPublic(t, rsaPublic(2048)),
+		"under its computed ID":             mustPublic(t, weakRSA(2048)),
 		"under another name":                must(revoked.as("fresh-looking", "")),
 		"another key of its kid":            must(testKey(7).as("2024-01", "")),
 		"another key under its computed ID": must(testKey(7).as(KeyID(revoked.Fingerprint()), "")),

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/go-jose/go-jose/v4"
@@ -46,12 +47,15 @@ func ParsePublicKeys(source string, data []byte) ([]Public, error) {
 }
 
 func parseMaterial(data []byte) ([]Public, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors of Windows begin a file with it
 	trimmed := bytes.TrimSpace(data)
 	switch {
 	case len(data) > MaxMaterial:
 		return nil, fmt.Errorf("it is larger than %d bytes", MaxMaterial)
 	case len(trimmed) == 0:
 		return nil, errors.New("it is empty")
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return nil, errors.New("it is UTF-16; save it as UTF-8")
 	case trimmed[0] == '{':
 		return parseJSON(trimmed)
 	}
@@ -85,9 +89,6 @@ func parsePEM(data []byte) ([]Public, error) {
 	return keys, nil
 }
 
-// privateLabel ends the label of every PEM block that holds a private key.
-var privateLabel = []byte("PRIVATE KEY-----")
-
 // checkSkipped looks at what pem.Decode read to find block: it passes over a damaged block without a word, and the
 // key in it would be missing from the key set as silently.
 func checkSkipped(read []byte, block *pem.Block) error {
@@ -95,7 +96,7 @@ func checkSkipped(read []byte, block *pem.Block) error {
 	switch {
 	case block != nil && begins == 1, begins == 0:
 		return nil
-	case bytes.Contains(read, privateLabel):
+	case hasPrivateLabel(read):
 		return ErrPrivateKey
 	}
 	return errors.New("it is damaged (check its first and last line and its base64)")
@@ -125,6 +126,17 @@ func publicFromDER(der []byte) (crypto.PublicKey, error) {
 	return nil, errors.New("it is no public key that this program can read (PKIX, PKCS#1) and no certificate")
 }
 
+// ExpiredSince returns when the last of the certificates in data expired, if any of them has. The keys in them are good
+// nevertheless: what counts is what the key set says of a key. But whoever gives an old file may have meant another.
+func ExpiredSince(data []byte, now time.Time) (since time.Time, expired bool) {
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.Before(now) {
+			since, expired = later(since, c.NotAfter), true
+		}
+	}
+	return since, expired
+}
+
 // isPrivateDER catches a private key under a wrong label, which must not slip through as "unreadable" with a hint to
 // try something else.
 func isPrivateDER(der []byte) bool {
@@ -135,12 +147,16 @@ func isPrivateDER(der []byte) bool {
 }
 
 func parseJSON(data []byte) ([]Public, error) {
+	var tree any
+	if err := decodeJSON(data, &tree); err != nil {
+		return nil, fmt.Errorf("it looks like a JWK or JWKS but is not valid JSON: %s", printableLine(err))
+	}
 	var set struct {
 		Keys *[]json.RawMessage `json:"keys"`
 		Kty  string             `json:"kty"`
 	}
-	if err := json.Unmarshal(data, &set); err != nil {
-		return nil, errors.New("it looks like a JWK or JWKS but is not valid JSON")
+	if err := decodeJSON(data, &set); err != nil {
+		return nil, errors.New(`it is no JWKS: "keys" must be a list, and "kty" a text`)
 	}
 	if set.Keys == nil && set.Kty != "" {
 		set.Keys = &[]json.RawMessage{data}
@@ -156,15 +172,15 @@ func parseJSON(data []byte) ([]Public, error) {
 		}
 		keys = append(keys, k)
 	}
+	if where := secretIn(tree, "", maxNestedJSON); where != "" { // deeper than where the keys themselves have it
+		return nil, fmt.Errorf("%s: %w", printable(where), ErrPrivateKey)
+	}
 	return keys, nil
 }
 
-// privateMembers are the JWK members of RFC 7518, sections 6.2.2, 6.3.2 and 6.4 that only a secret key has.
-var privateMembers = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
-
 func parseJWK(raw json.RawMessage) (Public, error) {
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
+	if err := decodeJSON(raw, &members); err != nil {
 		return Public{}, errors.New("it is not a JSON object")
 	}
 	for _, m := range privateMembers {

@@ -46,6 +46,9 @@ func New(c Change, spec Spec) (KeySet, error) {
 	}
 	c.At = c.At.UTC().Truncate(time.Second)
 	for _, k := range spec.Keys {
+		if err := k.CheckStrength(); err != nil {
+			return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
+		}
 		s.keys = append(s.keys, Key{Public: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
 	}
 	s.sortKeys()
@@ -176,6 +179,9 @@ func (s KeySet) Add(c Change, k Public) (KeySet, error) {
 		}
 		if g, gone := n.GoneLine(k); gone {
 			return fmt.Errorf("add key %s: it is gone (%s at %s) and never comes back; make a new key", k.ID(), g.Why, stamp(g.At))
+		}
+		if err := k.CheckStrength(); err != nil {
+			return fmt.Errorf("add key: %w", err)
 		}
 		if have, published := n.published(k); published {
 			return fmt.Errorf("add key %s: key set %q publishes it already (%s, kid %s)", k.ID(), s.name, have.State, have.ID())
@@ -353,6 +359,9 @@ func (s KeySet) Revoke(c Change, id KeyID, last Last) (KeySet, error) {
 func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k Public) error {
 	if g, gone := s.GoneLine(k); gone {
 		return fmt.Errorf("the replacement %s is gone (%s) itself; make a new key", k.ID(), g.Why)
+	}
+	if err := k.CheckStrength(); err != nil {
+		return fmt.Errorf("the replacement: %w", err)
 	}
 	at := c.At.UTC().Truncate(time.Second)
 	s.note(Change{At: at, By: c.By, Why: c.Why, Force: c.Force}, fmt.Sprintf("activate key %s in place of key %s", k.ID(), revoked))

@@ -57,6 +57,9 @@ func splitIssuerURL(raw string, dev bool) (IssuerURL, error) {
 }
 
 func issuerHost(authority string, dev bool) (string, error) {
+	if strings.HasPrefix(authority, "[") {
+		return "", errors.New("its host is an IP address; use a DNS name")
+	}
 	host, port, hasPort := strings.Cut(authority, ":")
 	if hasPort && !dev {
 		return "", errors.New("it has a port; AWS takes none (serve on 443)")

@@ -66,7 +66,7 @@ func TestIssuerURLs(t *testing.T) {
 		{in: "https://127.1", refused: "not an address"},
 		{in: "https://0x7f.0x1", refused: "not an address"},
 		{in: "https://1.2.3.4.5", refused: "not an address"},
-		{in: "https://[::1]/a", refused: "it has a port"},
+		{in: "https://[::1]/a", refused: "its host is an IP address; use a DNS name"},
 		{in: "https://oidc.example.com:443", refused: "it has a port; AWS takes none"},
 		{in: "https://oidc.example.com:8443/a", refused: "it has a port"},
 		{in: "https://oidc.example.com:", refused: "it has a port"},

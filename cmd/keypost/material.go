@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -111,6 +112,9 @@ func (a *app) readKeyFile(file string) ([]keystore.Public, error) {
 	}
 	keys, err := keystore.ParsePublicKeys(file, data)
 	if err == nil || !errors.Is(err, keystore.ErrPrivateKey) && !bytes.Contains(data, []byte("PRIVATE KEY-----")) {
+		if since, expired := keystore.ExpiredSince(data, time.Now()); err == nil && expired {
+			a.warn("%s holds a certificate that expired at %s; its key is used all the same, make sure that it is the one that the cluster signs with", file, stamp(since))
+		}
 		return keys, err
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {

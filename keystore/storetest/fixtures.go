@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -41,9 +42,20 @@ func Key(t testing.TB) keystore.Public {
 // several apart.
 func SyntheticRSA(t testing.TB, n int64) keystore.Public {
 	t.Helper()
-	modulus := new(big.Int).Lsh(big.NewInt(1), 2047)
-	modulus.Add(modulus, big.NewInt(2*n+1))
-	return public(t, &rsa.PublicKey{N: modulus, E: 65537})
+	var bits []byte
+	for i := range 2048 / (8 * sha256.Size) {
+		sum := sha256.Sum256(fmt.Appendf(nil, "modulus %d, part %d", n, i))
+		bits = append(bits, sum[:]...)
+	}
+	modulus := new(big.Int).SetBytes(bits)
+	modulus.SetBit(modulus.SetBit(modulus, 2047, 1), 0, 1)
+	for {
+		p := public(t, &rsa.PublicKey{N: new(big.Int).Set(modulus), E: 65537})
+		if p.CheckStrength() == nil {
+			return p
+		}
+		modulus.Add(modulus, big.NewInt(2))
+	}
 }
 
 func public(t testing.TB, key any) keystore.Public {
@@ -111,6 +123,8 @@ func Full(t testing.TB, n keystore.Name) keystore.KeySet {
 			"gone": []any{
 				map[string]any{"kid": "0x1F", "at": "2025-12-31T23:59:59.999999999Z", "why": keystore.Removed},
 				map[string]any{"kid": "~null", "at": "2025-12-30T01:00:00+02:00", "why": keystore.Revoked},
+				map[string]any{"kid": "1e4", "fingerprint": Key(t).Fingerprint(), "at": "2025-12-31T00:00:00Z", "why": keystore.Removed,
+					"publishedAt": "2024-01-01T00:00:00.000000001Z", "promotedAt": "2024-01-02T01:00:00+01:00", "retiredAt": "2025-01-01T00:00:00.5Z"},
 			},
 			"policy": map[string]any{
 				"maxAge": "5m", "staleWhileRevalidate": "0s", "staleIfError": "24h", "edgeHold": "1h30m",

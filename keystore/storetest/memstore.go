@@ -204,12 +204,15 @@ func Regressions(was, is keystore.KeySet) []string {
 	}
 	gone := is.Gone()
 	for _, g := range was.Gone() {
-		if !slices.ContainsFunc(gone, func(h keystore.Gone) bool { return h.ID == g.ID && h.Why == g.Why && h.At.Equal(g.At) }) {
+		if !slices.Contains(gone, g) {
 			bad = append(bad, fmt.Sprintf("the line of %s in gone was lost or changed", g.ID))
 		}
 	}
 	for _, k := range was.Keys() {
-		_, published := is.Key(k.ID())
+		now, published := is.Key(k.ID())
+		if published && now.Fingerprint() != k.Fingerprint() {
+			bad = append(bad, fmt.Sprintf("key %s is another one", k.ID()))
+		}
 		if !published && !slices.ContainsFunc(gone, func(h keystore.Gone) bool { return h.ID == k.ID() }) {
 			bad = append(bad, fmt.Sprintf("key %s left without a line in gone", k.ID()))
 		}

@@ -59,6 +59,23 @@ func TestRegressionsSeeGoneShrink(t *testing.T) {
 	}
 }
 
+func TestRegressionsSeeAKeyChange(t *testing.T) {
+	set := storetest.KeySet(t, "prod-a", storetest.SyntheticRSA(t, 1))
+	changed := edit(t, set, "generation: 1", "generation: 2")
+	if bad := storetest.Regressions(set, changed); len(bad) != 0 {
+		t.Errorf("Regressions = %q, want none", bad)
+	}
+	other := storetest.Text(t, storetest.KeySet(t, "prod-a", storetest.SyntheticRSA(t, 2)))
+	other = strings.Replace(other, "kid: "+string(storetest.SyntheticRSA(t, 2).ID()), "kid: "+string(set.Keys()[0].ID())+"\n    importedKid: true", 1)
+	swapped, err := keystore.Parse("prod-a", []byte(strings.Replace(other, "generation: 1", "generation: 2", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := storetest.Regressions(set, swapped); len(bad) != 1 || !strings.Contains(bad[0], "is another one") {
+		t.Errorf("Regressions = %q, want that the key is another one", bad)
+	}
+}
+
 // edit changes a document as an editor does.
 func edit(t *testing.T, s keystore.KeySet, from, to string) keystore.KeySet {
 	t.Helper()

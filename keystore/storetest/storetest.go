@@ -39,6 +39,8 @@ func Run(t *testing.T, newStore func(t *testing.T) keystore.Store) {
 		{"no update is lost", noLostUpdate},
 		{"a reader sees the old or the new key set and time never runs backwards", neverAMix},
 		{"a listing is complete while everything changes", listWhileChanging},
+		{"an accept leads back from a generation out of reach", leadBack},
+		{"a full key set can be repaired", fullRepaired},
 		{"a watch reports changes and ends with its context", watch},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, newStore(t)) })

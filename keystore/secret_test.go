@@ -1,0 +1,220 @@
+package keystore
+
+import (
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// secrets are private keys in all the forms that are not PEM.
+func secrets(t *testing.T) map[string]string {
+	t.Helper()
+	ec, rs := ecPrivate(elliptic.P256(), 3), rsaPrivate()
+	ed := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	std := base64.StdEncoding.EncodeToString
+	pkcs8 := must(x509.MarshalPKCS8PrivateKey(ec))
+	wrapped := std(must(x509.MarshalPKCS8PrivateKey(rs)))
+	for i := 64; i < len(wrapped); i += 65 {
+		wrapped = wrapped[:i] + "\n" + wrapped[i:]
+	}
+	return map[string]string{
+		"PKCS#8, EC":           std(pkcs8),
+		"PKCS#8, RSA":          std(must(x509.MarshalPKCS8PrivateKey(rs))),
+		"PKCS#8, RSA in lines": wrapped,
+		"PKCS#8, Ed25519":      std(must(x509.MarshalPKCS8PrivateKey(ed))),
+		"PKCS#1":               std(x509.MarshalPKCS1PrivateKey(rs)),
+		"SEC 1":                std(must(x509.MarshalECPrivateKey(ec))),
+		"in base64url":         base64.RawURLEncoding.EncodeToString(pkcs8),
+		"in a sentence":        "the key is: " + std(pkcs8) + ", keep it",
+		"base64 of PEM":        std([]byte(pemOf("PRIVATE KEY", pkcs8))),
+		"a JWK":                `{"kty":"EC","crv":"P-256","d":"c2VjcmV0"}`,
+		"a JWKS":               `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`,
+		"a JWK in JSON":        `{"note":"{\"kty\":\"EC\",\"d\":\"c2VjcmV0\"}"}`,
+		"OpenPGP":              "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQ==\n",
+		"SSH.COM":              "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----",
+		"PuTTY":                "PuTTY-User-Key-File-3: ssh-rsa",
+	}
+}
+
+// places put a text somewhere into a document.
+func places() map[string]func(d map[string]any, text string) {
+	at := func(path ...string) func(d map[string]any, text string) {
+		return func(d map[string]any, text string) {
+			node := d
+			for _, name := range path[:len(path)-1] {
+				next, ok := node[name].(map[string]any)
+				if !ok {
+					next = map[string]any{}
+					node[name] = next
+				}
+				node = next
+			}
+			node[path[len(path)-1]] = text
+		}
+	}
+	return map[string]func(d map[string]any, text string){
+		"an annotation":               at("metadata", "annotations", "note"),
+		"a member nobody knows":       at("spec", "fromTheFuture"),
+		"a member nobody knows, deep": at("spec", "policy", "a", "b"),
+		"a name":                      func(d map[string]any, text string) { specOf(d)[text] = 1 },
+		"a reason": func(d map[string]any, text string) {
+			specOf(d)["history"] = []any{map[string]any{"at": t0, "what": "x", "why": text}}
+		},
+	}
+}
+
+func TestPrivateMaterialAnywhereIsRefused(t *testing.T) {
+	for form, secret := range secrets(t) {
+		for where, put := range places() {
+			if where == "a name" && (strings.Contains(form, "JWK") || len(secret) > 1000) {
+				continue // text in a name is looked at as it is, and YAML has no longer ones
+			}
+			d := tree(t, newSet(t, Policy{}))
+			put(d, secret)
+			_, err := parseTree(d)
+			if !errors.Is(err, ErrPrivateKey) {
+				t.Errorf("%s in %s: error %v", form, where, err)
+			} else if where != "a name" && strings.Contains(err.Error(), secret[len(secret)-20:]) {
+				t.Errorf("%s in %s: the error quotes it: %v", form, where, err)
+			}
+		}
+	}
+	for _, member := range privateMembers {
+		for where, put := range map[string]func(spec map[string]any){
+			"a key":          func(spec map[string]any) { spec["keys"].([]any)[0].(map[string]any)[member] = "c2VjcmV0" }, //nolint:forcetypeassert // the test wrote it
+			"a nested JWK":   func(spec map[string]any) { spec["jwk"] = map[string]any{"kty": "RSA", member: 1} },
+			"JWKs in a list": func(spec map[string]any) { spec["x"] = []any{[]any{map[string]any{"crv": "P-256", member: nil}}} },
+			"a line in gone": func(spec map[string]any) {
+				spec["gone"] = []any{map[string]any{"kid": "x", "at": t0, "why": Removed, member: "x"}}
+			},
+		} {
+			d := tree(t, newSet(t, Policy{}))
+			put(specOf(d))
+			if _, err := parseTree(d); !errors.Is(err, ErrPrivateKey) || !strings.Contains(err.Error(), "spec.") {
+				t.Errorf("%q in %s: error %v", member, where, err)
+			}
+		}
+	}
+}
+
+// What is public, or only looks like a secret at first, is let through.
+func TestPublicMaterialIsNoSecret(t *testing.T) {
+	ec := ecPrivate(elliptic.P256(), 3)
+	public := base64.StdEncoding.EncodeToString(spki(rsaPrivate().Public()))
+	for name, text := range map[string]string{
+		"a public key":              public,
+		"a certificate":             base64.StdEncoding.EncodeToString(certificate(t, ec)),
+		"a public key, PEM":         pemOf("PUBLIC KEY", spki(ec.Public())),
+		"a public key, PEM, base64": base64.StdEncoding.EncodeToString([]byte(pemOf("PUBLIC KEY", spki(ec.Public())))),
+		"a public JWK":              jwkOf(t, ec.Public(), nil),
+		"words":                     strings.Repeat("the private key of the old cluster was lost with the laptop ", 20),
+		"a hash":                    strings.Repeat("0123456789abcdef", 8),
+		"an object":                 `{"d": 1, "k": "v"}`,
+	} {
+		for where, put := range places() {
+			if where == "a name" && len(text) > 1000 {
+				continue
+			}
+			d := tree(t, newSet(t, Policy{}))
+			put(d, text)
+			if _, err := parseTree(d); err != nil {
+				t.Errorf("%s in %s: %v", name, where, err)
+			}
+		}
+	}
+	d := tree(t, newSet(t, Policy{}))
+	specOf(d)["selector"] = map[string]any{"k": "team", "d": "x"}
+	if _, err := parseTree(d); err != nil {
+		t.Errorf("members of an object that is no key: %v", err)
+	}
+}
+
+func TestTheSearchForSecretsIsLinear(t *testing.T) {
+	nested := `{"kty":1}`
+	for range 12 {
+		nested = string(must(json.Marshal(map[string]any{"kty": nested, "again": nested})))
+		if len(nested) > MaxDocument/8 {
+			break
+		}
+	}
+	for name, text := range map[string]string{
+		"base64":       strings.Repeat("MIIE", MaxDocument/4-1000),
+		"short runs":   strings.Repeat(strings.Repeat("A", leastSecret)+",", MaxDocument/(leastSecret+1)-100),
+		"sequences":    base64.StdEncoding.EncodeToString([]byte(strings.Repeat("0\x80", MaxDocument/3))),
+		"JSON in JSON": nested,
+		"JSON, no end": `"kty"` + strings.Repeat("[", MaxDocument-1000),
+	} {
+		if took := cpu(t, func() { _ = findSecret(must(json.Marshal(map[string]any{"x": text}))) }); took > 5*time.Second {
+			t.Errorf("%s: %d bytes took %v", name, len(text), took)
+		}
+	}
+}
+
+// Two readers of one text must not see two different keys in it.
+func TestJWKSAreReadAsTheyAreWritten(t *testing.T) {
+	a, b := jwkOf(t, testKey(0).Key(), map[string]any{"kid": "a"}), jwkOf(t, testKey(1).Key(), map[string]any{"kid": "b"})
+	keys, err := ParsePublicKeys("x", []byte(`{"keys":[`+a+`],"KEYS":[`+b+`],"Keys":1}`))
+	if err != nil || len(keys) != 1 || keys[0].ID() != "a" {
+		t.Errorf("names in another case: keys %v, error %v", keys, err)
+	}
+	for name, text := range map[string]string{
+		"keys twice":               `{"keys":[` + a + `],"keys":[` + b + `]}`,
+		"kid twice":                strings.Replace(a, `"kid"`, `"kid":"b","kid"`, 1),
+		"kid twice in a set":       `{"keys":[` + strings.Replace(a, `"kid"`, `"kid":"b","kid"`, 1) + `]}`,
+		"twice in an escape":       strings.Replace(a, `"kid"`, `"k\u0069d":"b","kid"`, 1),
+		"twice, deep inside":       strings.Replace(a, `"kid"`, `"ext":{"x":1,"x":2},"kid"`, 1),
+		"text after the JSON":      a + "x",
+		"only in another case":     `{"KEYS":[` + b + `]}`,
+		"a member in another case": strings.Replace(a, `"kty"`, `"KTY"`, 1),
+	} {
+		if keys, err := ParsePublicKeys("x", []byte(text)); err == nil {
+			t.Errorf("%s: %v", name, keys)
+		}
+	}
+	for name, text := range map[string]string{
+		"a nested JWK":   strings.Replace(a, `"kid"`, `"ext":{"kty":"EC","d":"x"},"kid"`, 1),
+		"beside the set": `{"keys":[` + a + `],"old":{"kty":"RSA","p":"x"}}`,
+		"a PEM in a kid": strings.Replace(a, `"kid"`, `"note":"`+strings.ReplaceAll(pemOf("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(ecPrivate(elliptic.P256(), 3)))), "\n", `\n`)+`","kid"`, 1),
+	} {
+		if _, err := ParsePublicKeys("x", []byte(text)); !errors.Is(err, ErrPrivateKey) {
+			t.Errorf("a private key in %s: error %v", name, err)
+		}
+	}
+}
+
+func TestFilesFromWindowsAreRead(t *testing.T) {
+	text := pemOf("PUBLIC KEY", spki(testKey(0).Key()))
+	for name, data := range map[string]string{
+		"PEM": "\ufeff" + strings.ReplaceAll(text, "\n", "\r\n"),
+		"JWK": "\ufeff" + jwkOf(t, testKey(0).Key(), nil),
+	} {
+		if keys, err := ParsePublicKeys("sa.pub", []byte(data)); err != nil || len(keys) != 1 || keys[0].ID() != testKey(0).ID() {
+			t.Errorf("%s with a byte order mark: %v, error %v", name, keys, err)
+		}
+	}
+	if _, err := ParsePublicKeys("sa.pub", []byte("\xff\xfe-\x00-\x00")); err == nil || !strings.Contains(err.Error(), "it is UTF-16; save it as UTF-8") {
+		t.Errorf("UTF-16: error %v", err)
+	}
+}
+
+func TestYAMLErrorsSayWhere(t *testing.T) {
+	doc := encode(t, fullSet(t))
+	for name, tt := range map[string]struct{ old, new, want string }{
+		"a member twice":        {"  generation: 1\n", "  generation: 1\n  generation: 1\n", `it is not valid YAML: line 11: key "generation" already set in map`},
+		"a bad indentation":     {"  generation: 1\n", " generation: 1\n", "line "},
+		"a tab":                 {"  generation: 1\n", "\tgeneration: 1\n", "line "},
+		"an alias of nothing":   {"note: kept", "note: *nothing", "unknown anchor 'nothing' referenced"},
+		"twice, with an anchor": {"  generation: 1\n", "  generation: &g 1\n  generation: *g\n", "line 11: key \"generation\" already set in map"},
+	} {
+		_, err := Parse("prod-a", []byte(strings.Replace(doc, tt.old, tt.new, 1)))
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "unmarshal errors") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}

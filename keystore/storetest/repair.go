@@ -1,0 +1,78 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// edited returns s with its spec changed as somebody with an editor would.
+func edited(t *testing.T, s keystore.KeySet, edit func(spec map[string]any)) keystore.KeySet {
+	t.Helper()
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d map[string]any
+	if err := json.Unmarshal(data, &d); err != nil {
+		t.Fatal(err)
+	}
+	edit(d["spec"].(map[string]any)) //nolint:forcetypeassert // every document has one
+	if data, err = json.Marshal(d); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := keystore.Parse(s.Name(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
+// leadBack: whoever may write once must not make a key set that can never be changed again.
+func leadBack(t *testing.T, st keystore.Store) {
+	k := Key(t)
+	replace(t, st, "", edited(t, KeySet(t, "prod-a", k), func(spec map[string]any) { spec["generation"] = keystore.MaxGeneration }))
+	revoke := func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Revoke(Change(time.Hour), k.ID(), keystore.Last{LeaveEmpty: true})
+	}
+	if _, err := keystore.Update(t.Context(), st, "prod-a", revoke); err == nil {
+		t.Error("a change of the highest generation was stored")
+	}
+	accepted := update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Accept(Change(time.Hour), 7, nil) })
+	if accepted.Generation() != 8 {
+		t.Errorf("accepted at generation %d, want 8", accepted.Generation())
+	}
+	if s := update(t, st, "prod-a", revoke); len(s.Keys()) != 0 || s.Generation() != 9 {
+		t.Errorf("then revoked at generation %d, %d keys are left", s.Generation(), len(s.Keys()))
+	}
+}
+
+// fullRepaired: a key set that takes no more keys can still lose and replace those that it has.
+func fullRepaired(t *testing.T, st keystore.Store) {
+	first, second, extra, replacement := Key(t), Key(t), Key(t), Key(t)
+	replace(t, st, "", edited(t, KeySet(t, "prod-a", first, second), func(spec map[string]any) {
+		var gone []any
+		for i := range 3600 - 2 {
+			gone = append(gone, map[string]any{"kid": fmt.Sprintf("gone-%038d", i), "at": Time(0), "why": keystore.Removed})
+		}
+		spec["gone"] = gone
+	}))
+	if _, err := keystore.Update(t.Context(), st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(Change(time.Hour), extra) }); err == nil {
+		t.Error("a full key set took one more key")
+	}
+	update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Revoke(Change(time.Hour), first.ID(), keystore.Last{Replacement: &replacement})
+	})
+	update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Remove(Change(time.Hour), second.ID(), false)
+	})
+	s := update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Accept(Change(time.Hour), 0, []keystore.Decision{{Key: extra, Keep: true}, {Key: Key(t)}})
+	})
+	if len(s.Keys()) != 2 || len(s.Gone()) != 3601 {
+		t.Errorf("%d keys and %d lines in gone, want 2 and 3601", len(s.Keys()), len(s.Gone()))
+	}
+}
