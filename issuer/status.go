@@ -104,7 +104,9 @@ var (
 )
 
 // reasons are all that a metric is kept for, so that an alert sees a 0 before the first rejection.
-var reasons = append([]Reason{Missing, Unreadable, URLNotPermitted, URLConflict, DevRefused}, keystore.Reasons()...)
+func reasons() []Reason {
+	return append([]Reason{Missing, Unreadable, URLNotPermitted, URLConflict, DevRefused}, keystore.Reasons()...)
+}
 
 // Describe implements prometheus.Collector.
 func (p *Publisher) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, ch) }
@@ -122,7 +124,7 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 		gauge(keysDesc, float64(keys[i]), string(s))
 	}
 	gauge(activeDesc, float64(p.activeSince()))
-	for _, r := range reasons {
+	for _, r := range reasons() {
 		gauge(rejectedDesc, float64(rejected[r]), string(r))
 	}
 	complete := 0.0
