@@ -107,7 +107,9 @@ var (
 )
 
 // reasons are all that a metric is kept for, so that an alert sees a 0 before the first rejection.
-var reasons = append([]Reason{Missing, Unreadable, URLNotPermitted, URLConflict, DevRefused}, keystore.Reasons()...)
+func reasons() []Reason {
+	return append([]Reason{Missing, Unreadable, URLNotPermitted, URLConflict, DevRefused}, keystore.Reasons()...)
+}
 
 // Describe implements prometheus.Collector.
 func (p *Publisher) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, ch) }
@@ -123,7 +125,7 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 		gauge(keysDesc, float64(is.keys[i]), string(s))
 	}
 	gauge(activeDesc, float64(is.activeSince))
-	for _, r := range reasons {
+	for _, r := range reasons() {
 		gauge(rejectedDesc, float64(is.rejected[r]), string(r))
 	}
 	complete := 0.0

@@ -67,19 +67,23 @@ func keyLine(id KeyID, f Fingerprint) string {
 	return string(id) + " " + string(f)
 }
 
-// parties returns the kids of keyLines with the material that they stand for, empty if that is not known, and all the
-// material.
-func (s lines) parties() (byKid map[string]Fingerprint, all map[Fingerprint]bool) {
-	byKid, all = map[string]Fingerprint{}, map[Fingerprint]bool{}
+// holdings are keyLines for look-up.
+type holdings struct {
+	byKid    map[string]Fingerprint // empty where it is not known which key it was
+	material map[Fingerprint]bool
+}
+
+func (s lines) holdings() holdings {
+	h := holdings{map[string]Fingerprint{}, map[Fingerprint]bool{}}
 	for line := range s.each() {
 		id, f, _ := strings.Cut(line, " ")
 		material, known := Gone{ID: KeyID(id), Fingerprint: Fingerprint(f)}.Material()
 		if known {
-			all[material] = true
+			h.material[material] = true
 		}
-		byKid[id] = material
+		h.byKid[id] = material
 	}
-	return byKid, all
+	return h
 }
 
 // Generation is that of the version.
@@ -132,19 +136,18 @@ func (o *Outline) Follows(was *Outline) *Rejection {
 
 // keepsKeys compares key material beside kids: another key under a kid that relying parties trust is another issuer.
 func (o *Outline) keepsKeys(was *Outline) *Rejection {
-	here, _ := o.keys.parties()
-	left, material := o.gone.parties()
-	served, _ := was.keys.parties()
+	here, left, served := o.keys.holdings(), o.gone.holdings(), was.keys.holdings()
 	for id := range was.keys.ids() {
-		if r := keepsKey(id, served[id], here, left, material); r != nil {
+		if r := keepsKey(id, served.byKid[id], here, left); r != nil {
 			return r
 		}
 	}
-	buried, _ := was.gone.parties()
+	buried := was.gone.holdings()
 	for id := range was.gone.ids() {
-		_, kept := left[id]
-		_, back := here[id]
-		if back || !kept || buried[id] != "" && !material[buried[id]] {
+		_, back := here.byKid[id]
+		_, kept := left.byKid[id]
+		f := buried.byKid[id]
+		if back || !kept || f != "" && !left.material[f] {
 			return Reject(ReasonGoneReturned, "key %s is gone for good, but its line in gone has vanished or changed, or it is published again", id)
 		}
 	}
@@ -153,18 +156,18 @@ func (o *Outline) keepsKeys(was *Outline) *Rejection {
 
 // keepsKey judges what became of one key, whose fingerprint is f. A line in gone counts only if what left is known to
 // be that key: else it could come back under another kid.
-func keepsKey(id string, f Fingerprint, here, left map[string]Fingerprint, material map[Fingerprint]bool) *Rejection {
-	if is, published := here[id]; published {
+func keepsKey(id string, f Fingerprint, here, left holdings) *Rejection {
+	if is, published := here.byKid[id]; published {
 		if is != f {
 			return Reject(ReasonKeyChanged, "key %s is another key than in the last good version (fingerprint %s, was %s); the key behind a kid never changes", id, is, f)
 		}
 		return nil
 	}
-	is, gone := left[id]
+	is, gone := left.byKid[id]
 	switch {
 	case !gone:
 		return Reject(ReasonKidMissing, "it lacks key %s of the last good version without a line in gone", id)
-	case material[f]:
+	case left.material[f]:
 		return nil
 	case is == "":
 		return Reject(ReasonKidMissing, "its line in gone for key %s of the last good version lacks the key's fingerprint: %s", id, f)

@@ -30,7 +30,9 @@ func TestGenerationsOutOfReachAreNotCopied(t *testing.T) {
 	const refused = "refused generation_jump"
 	wantVerdicts(t, verdicts(t, m.from, storetest.NewMemStore(t), false), map[keystore.Name]string{"prod-a": refused, "prod-b": "copied", "prod-c": refused})
 
-	m.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Accept(storetest.Change(2*time.Hour), 3, nil) })
+	m.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Accept(storetest.Change(2*time.Hour), 3, nil)
+	})
 	m.pass()
 	if !strings.Contains(m.copied("prod-a"), "generation: 4\n") {
 		t.Errorf("what was accepted is not copied: %s", m.copied("prod-a"))

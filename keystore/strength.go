@@ -1,12 +1,14 @@
 package keystore
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/rsa"
 	"errors"
 	"fmt"
 	"math/big"
-	"sync"
+	"math/bits"
+	"slices"
 )
 
 // minRSAExponent is the one that everybody uses. Verifiers with a flaw in their padding check let signatures for small
@@ -23,7 +25,7 @@ func (p Public) CheckStrength() error {
 	case *rsa.PublicKey:
 		err = checkRSAStrength(k)
 	case *ecdsa.PublicKey:
-		if g := k.Curve.Params(); k.X.Cmp(g.Gx) == 0 { //nolint:staticcheck // the coordinates are public and compared, nothing is computed
+		if isGenerator(k) {
 			err = errors.New("its point is the generator of its curve or the negative of it, so its private key is known to be 1 or -1")
 		}
 	}
@@ -33,11 +35,19 @@ func (p Public) CheckStrength() error {
 	return nil
 }
 
+// isGenerator compares the x coordinates, as the negative of a point has the same.
+func isGenerator(k *ecdsa.PublicKey) bool {
+	g := k.Params()
+	point, err := k.Bytes() // 4, x, y
+	x := g.Gx.FillBytes(make([]byte, (g.BitSize+7)/8))
+	return err == nil && bytes.HasPrefix(point[1:], x)
+}
+
 func checkRSAStrength(k *rsa.PublicKey) error {
 	switch {
 	case k.E < minRSAExponent:
 		return fmt.Errorf("its RSA exponent is %d; it has to be at least %d", k.E, minRSAExponent)
-	case new(big.Int).GCD(nil, nil, k.N, smallPrimes()).Cmp(big.NewInt(1)) != 0:
+	case hasSmallFactor(k.N):
 		return errors.New("its RSA modulus has a small factor")
 	case isROCA(k.N):
 		return errors.New("it was made by a flawed Infineon library and can be factored (ROCA, CVE-2017-15361)")
@@ -49,24 +59,31 @@ func checkRSAStrength(k *rsa.PublicKey) error {
 	return nil
 }
 
-// mostSmallPrime is large enough for accidents such as a modulus that is a multiple of the exponent.
-const mostSmallPrime = 1 << 17
+// smallPrimes bounds the factors that are looked for. It is large enough for accidents such as a modulus that is a
+// multiple of the exponent.
+const smallPrimes = 1 << 17
 
-// smallPrimes is the product of all of them.
-var smallPrimes = sync.OnceValue(func() *big.Int {
-	product := big.NewInt(1)
-	composite := make([]bool, mostSmallPrime)
-	for p := 2; p < mostSmallPrime; p++ {
+// hasSmallFactor reports whether a prime below smallPrimes divides n.
+func hasSmallFactor(n *big.Int) bool {
+	words := n.Bits()
+	composite := make([]bool, smallPrimes)
+	for p := 2; p < smallPrimes; p++ {
 		if composite[p] {
 			continue
 		}
-		product.Mul(product, big.NewInt(int64(p)))
-		for n := p * p; n < mostSmallPrime; n += p {
-			composite[n] = true
+		for multiple := p * p; multiple < smallPrimes; multiple += p {
+			composite[multiple] = true
+		}
+		rest := uint(0)
+		for _, w := range slices.Backward(words) {
+			_, rest = bits.Div(rest, uint(w), uint(p))
+		}
+		if rest == 0 {
+			return true
 		}
 	}
-	return product
-})
+	return false
+}
 
 // isROCA reports whether n has the form of the keys of Infineon's RSALib: each of its primes is a power of 65537
 // modulo a product of small primes. Then n is one too, modulo every one of them. Other keys have that form with a

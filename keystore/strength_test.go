@@ -30,7 +30,7 @@ func rocaPrime(t *testing.T, k, a int64) *big.Int {
 			n++
 		}
 	}
-	base := new(big.Int).Lsh(big.NewInt(k), uint(1024-m.BitLen()-2)) //nolint:gosec // a small number
+	base := new(big.Int).Lsh(big.NewInt(k), uint(1024-m.BitLen()-2))
 	rest := new(big.Int).Exp(big.NewInt(65537), big.NewInt(a), m)
 	for {
 		p := new(big.Int).Mul(base, m)
@@ -79,8 +79,11 @@ func TestWeakKeysAreNotTakenIn(t *testing.T) {
 	}
 	for _, curve := range []elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()} {
 		g := curve.Params()
-		weak["the generator of "+g.Name] = mustPublic(t, &ecdsa.PublicKey{Curve: curve, X: g.Gx, Y: g.Gy})
-		weak["the generator of its curve or the negative: "+g.Name] = mustPublic(t, &ecdsa.PublicKey{Curve: curve, X: g.Gx, Y: new(big.Int).Sub(g.P, g.Gy)})
+		size := (g.BitSize + 7) / 8
+		for name, y := range map[string]*big.Int{"the generator of ": g.Gy, "the generator of its curve or the negative: ": new(big.Int).Sub(g.P, g.Gy)} {
+			point := append([]byte{4}, append(g.Gx.FillBytes(make([]byte, size)), y.FillBytes(make([]byte, size))...)...)
+			weak[name+g.Name] = mustPublic(t, must(ecdsa.ParseUncompressedPublicKey(curve, point)))
+		}
 	}
 	for name, k := range weak {
 		want, _, _ := strings.Cut(name, ",")

@@ -212,7 +212,7 @@ func (w *walker) checkStep(c Change, name string, got KeySet) {
 	for _, was := range w.s.Keys() {
 		if is, still := got.Key(was.ID()); still && !is.sameMaterial(was.Public) {
 			w.t.Errorf("%s: key %s is another one", name, was.ID())
-		} else if !still && !(w.gone[was.ID()] && w.dead[was.Fingerprint()]) {
+		} else if !still && (!w.gone[was.ID()] || !w.dead[was.Fingerprint()]) {
 			w.t.Errorf("%s: key %s vanished without a line in gone", name, was.ID())
 		}
 	}
@@ -423,7 +423,7 @@ func (e *editor) check(is KeySet) {
 		}
 	}
 	for _, k := range e.was.Keys() {
-		if now, still := is.Key(k.ID()); !(still && now.sameMaterial(k.Public)) && !gone[k.Fingerprint()] {
+		if now, still := is.Key(k.ID()); (!still || !now.sameMaterial(k.Public)) && !gone[k.Fingerprint()] {
 			e.t.Errorf("key %s left without a trace of its material", k.ID())
 		}
 	}

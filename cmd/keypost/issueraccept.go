@@ -26,7 +26,8 @@ func (a *app) issuerAccept() *cobra.Command {
 		Use:   "accept NAME --why REASON [--keep KID…] [--gone KID…]",
 		Short: "Settle a key set whose stored version keypostd rejects",
 		Long: "Compare a stored key set with what is publicly served, and decide each key that only one of them has: --keep\n" +
-			"publishes it, as active; --gone takes it out for good. For a restored backup, a reverted commit, a pruned file.",
+			"publishes it, as active; --gone takes it out for good. For a restored backup, a reverted commit, a pruned file.\n" +
+			"A generation so high that nothing can follow it is lowered.",
 		Args: exactly(1),
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.accept(ctx, keystore.Name(args[0]), f) }),
 	}

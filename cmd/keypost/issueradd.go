@@ -228,9 +228,13 @@ func (c claims) gone() []keystore.Gone {
 
 // warnSharedKeys: subjects are unique in one cluster only, so two issuers with one key can speak for each other.
 func (a *app) warnSharedKeys(sets []keystore.KeySet, spec keystore.Spec) {
+	given := map[keystore.Fingerprint]bool{}
+	for _, k := range spec.Keys {
+		given[k.Fingerprint()] = true
+	}
 	for _, s := range sets {
-		for _, k := range spec.Keys {
-			if _, shared := s.Key(k.ID()); shared && s.Name() != spec.Name && !s.Withdrawn() {
+		for _, k := range s.Keys() {
+			if given[k.Fingerprint()] && s.Name() != spec.Name && !s.Withdrawn() {
 				a.warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", k.ID(), s.Name())
 			}
 		}

@@ -49,6 +49,11 @@ func (a *app) revoke(ctx context.Context, args []string, f *revokeFlags) error {
 		return err
 	}
 	a.notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, stamp(c.was.CopiesUntil(time.Now())))
+	for _, k := range c.was.Keys() {
+		if _, left := c.is.GoneLine(k.Public); left && k.ID() != c.id {
+			a.notice("key %s is the same key under another kid, and is revoked too", k.ID())
+		}
+	}
 	a.notice("purge the CDN, if there is one; sessions that AWS gave out already outlive the key by up to 12h")
 	return a.printKeys(c.is)
 }
