@@ -32,11 +32,11 @@ func discoveryMembers() []string {
 
 func parseDiscovery(a Answer) (discovery, error) {
 	var d discovery
-	if err := checkUnambiguous(a.Body, discoveryMembers()); err != nil {
-		return d, fmt.Errorf("%s is no sound discovery document: %w", a.URL, err)
-	}
 	if err := json.Unmarshal(a.Body, &d); err != nil {
 		return discovery{}, fmt.Errorf("%s is no discovery document: it is not valid JSON of that form", a.URL)
+	}
+	if err := checkUnambiguous(a.Body, discoveryMembers()); err != nil {
+		return discovery{}, fmt.Errorf("%s is no sound discovery document: %w", a.URL, err)
 	}
 	return d, nil
 }

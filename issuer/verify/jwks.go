@@ -61,13 +61,14 @@ func jwksMembers() []string { return append([]string{"keys"}, jwkMembers()...) }
 func jwkMembers() []string { return []string{"kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"} }
 
 func parseJWKS(a Answer) ([]jwk, error) {
-	if err := checkUnambiguous(a.Body, jwksMembers()); err != nil {
-		return nil, fmt.Errorf("%s is no sound JWKS: %w", a.URL, err)
-	}
 	var set struct {
 		Keys *[]jwk `json:"keys"`
 	}
-	if err := json.Unmarshal(a.Body, &set); err != nil || set.Keys == nil {
+	err := json.Unmarshal(a.Body, &set)
+	if ambiguous := checkUnambiguous(a.Body, jwksMembers()); err == nil && ambiguous != nil {
+		return nil, fmt.Errorf("%s is no sound JWKS: %w", a.URL, ambiguous)
+	}
+	if err != nil || set.Keys == nil {
 		return nil, fmt.Errorf("%s is no JWKS: it is not JSON with a list of keys", a.URL)
 	}
 	return *set.Keys, nil

@@ -3,7 +3,9 @@ package verify
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 )
@@ -17,10 +19,14 @@ func checkUnambiguous(data []byte, known []string) error {
 		spelling[fold(name)] = name
 	}
 	w := memberWalk{decoder: json.NewDecoder(bytes.NewReader(data)), spelling: spelling}
+	w.decoder.UseNumber() // a number that no float64 holds is valid JSON, and must not end the walk
 	for {
 		token, err := w.decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
-			return nil // the end, or what the reader that follows refuses
+			return errors.New("it is not valid JSON")
 		}
 		if err := w.step(token); err != nil {
 			return err

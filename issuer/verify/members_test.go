@@ -23,7 +23,10 @@ func TestUnambiguous(t *testing.T) {
 		{"Kelvin sign", `{"keys":[],"\u212Aeys":[]}`, "\"keys\" and \"\u212Aeys\""},
 		{"long s alone", `{"key\u017F":[]}`, "\"key\u017F\", which some relying parties read as \"keys\""},
 		{"deep", `{"keys":[{"x":[[{"kid":1,"KID":2}]]}]}`, `"kid" and "KID"`},
-		{"cut short, which the reader that follows refuses", `{"keys":[`, ""},
+		{"after a number that no float64 holds", `{"x":1e999,"keys":[],"keys":[]}`, `"keys" twice`},
+		{"after a long number", `{"x":-123456789012345678901234567890.5E-9999,"kid":1,"KID":2}`, `"kid" and "KID"`},
+		{"cut short, which the reader before it refuses", `{"keys":[`, ""},
+		{"two texts", `{"keys":[]}}`, "not valid JSON"},
 		{"text direction", `{"a\u202e":1,"a\u202e":2}`, `"a?" twice`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -38,7 +41,7 @@ func TestUnambiguous(t *testing.T) {
 // FuzzUnambiguous: what passes is read alike by a reader that takes any case and the last of two, and by one that goes
 // by the letter.
 func FuzzUnambiguous(f *testing.F) {
-	for _, seed := range []string{`{"keys":[1]}`, `{"KEYS":[1],"keys":[2]}`, `{"keys":[1],"keys":[2]}`, `{"\u212aeys":[1]}`, `{"a":{"keys":[1]},"keys":[2]}`, `{"keys":[1]}{"keys":[2]}`} {
+	for _, seed := range []string{`{"keys":[1]}`, `{"KEYS":[1],"keys":[2]}`, `{"keys":[1],"keys":[2]}`, `{"\u212aeys":[1]}`, `{"a":{"keys":[1]},"keys":[2]}`, `{"keys":[1]}{"keys":[2]}`, `{"x":1e999,"keys":[1],"keys":[2]}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
