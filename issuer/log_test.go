@@ -37,25 +37,25 @@ func TestLogOfAChange(t *testing.T) {
 		}
 		return s
 	}
-	first := storetest.KeySet(t, "a", key(t, 1))
+	first := storetest.KeySet(t, "a", key(t, 3))
 	if err := keystore.Create(t.Context(), b.store, first); err != nil {
 		t.Fatal(err)
 	}
 	b.poll()
 	got := b.fields("key set published")
-	if want := []any{string(key(t, 1).ID())}; !reflect.DeepEqual(got["kids_added"], want) || got["previous_generation"] != nil || got["generation"] != int64(1) {
+	if want := []any{string(key(t, 3).ID())}; !reflect.DeepEqual(got["kids_added"], want) || got["previous_generation"] != nil || got["generation"] != int64(1) {
 		t.Errorf("a new key set: %v", got)
 	}
 
 	update(func(c keystore.Change, s keystore.KeySet) (keystore.KeySet, error) { return s.Add(c, key(t, 2)) }, "alice", "rotation")
 	update(func(c keystore.Change, s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(c, key(t, 1).ID(), keystore.Last{})
+		return s.Revoke(c, key(t, 3).ID(), keystore.Last{})
 	},
 		"bob\u202e\n", "it \x1b[31mleaked "+strings.Repeat("x", 1000))
 	b.poll()
 	got = b.fields("key set published")
 	if got["previous_generation"] != int64(1) || got["generation"] != int64(3) || !reflect.DeepEqual(got["kids_added"], []any{string(key(t, 2).ID())}) ||
-		!reflect.DeepEqual(got["kids_removed"], []any{string(key(t, 1).ID())}) {
+		!reflect.DeepEqual(got["kids_removed"], []any{string(key(t, 3).ID())}) {
 		t.Errorf("two generations at once: %v", got)
 	}
 	changes, _ := got["changes"].([]any)
@@ -92,7 +92,7 @@ func TestLogIsBounded(t *testing.T) {
 func TestLogOfTheStart(t *testing.T) {
 	b := newBench(t)
 	for i := range 20 {
-		b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1, keys: []keystore.Public{key(t, 1), key(t, 2)}})
+		b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1, keys: []keystore.Public{key(t, 3), key(t, 2)}})
 	}
 	b.poll()
 	got := b.fields("ready: every key set of a complete listing has been read")
