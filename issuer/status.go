@@ -106,7 +106,8 @@ var (
 	failingDesc  = prometheus.NewDesc("keypost_key_sets_read_failing", "1 while the store cannot be listed.", nil, nil)
 )
 
-// reasons are all that a metric is kept for, so that an alert sees a 0 before the first rejection.
+// reasons are those whose metric is there from the start, so that an alert sees a 0 before the first rejection. One that
+// is missing here is counted all the same when it occurs.
 func reasons() []Reason {
 	return append([]Reason{Missing, Unreadable, URLNotPermitted, URLConflict, DevRefused}, keystore.Reasons()...)
 }
@@ -125,8 +126,8 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 		gauge(keysDesc, float64(is.keys[i]), string(s))
 	}
 	gauge(activeDesc, float64(is.activeSince))
-	for _, r := range reasons() {
-		gauge(rejectedDesc, float64(is.rejected[r]), string(r))
+	for r, n := range is.rejected {
+		gauge(rejectedDesc, float64(n), string(r))
 	}
 	complete := 0.0
 	if !is.complete.IsZero() {
@@ -150,6 +151,9 @@ func (p *Publisher) counted() counts {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	c := counts{rejected: map[Reason]int{}, complete: p.complete, failing: p.failing}
+	for _, r := range reasons() {
+		c.rejected[r] = 0
+	}
 	for _, e := range p.entries {
 		if v := e.served; v != nil && !v.Withdrawn() {
 			for i, n := range v.states {

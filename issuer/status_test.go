@@ -3,6 +3,7 @@ package issuer
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -139,4 +141,28 @@ func TestAgeOfTheLastCompleteReading(t *testing.T) {
 		}
 		check("9.466848005e+08")
 	})
+}
+
+// Whoever is paged looks for the reason in the documents.
+func TestEveryReasonIsDocumented(t *testing.T) {
+	for _, file := range []string{"../README.md", "../charts/keypost/README.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range reasons() {
+			if !strings.Contains(string(text), string(r)+"`") && !strings.Contains(string(text), string(r)+"\"`") {
+				t.Errorf("%s does not say what the reason %s means", file, r)
+			}
+		}
+	}
+}
+
+// A reason that nobody has listed is counted all the same.
+func TestUnlistedReasonIsCounted(t *testing.T) {
+	p := NewPublisher(Config{Log: zap.NewNop()})
+	p.entries["prod-a"] = &entry{rejected: keystore.Reject("unheard_of", "it is unheard of")}
+	if got := p.counted().rejected; got["unheard_of"] != 1 || len(got) != len(reasons())+1 {
+		t.Errorf("counted %v", got)
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -16,7 +17,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// mirrorReasons are all that a metric is kept for, so that an alert sees a 0 before the first refusal.
+// mirrorReasons are those whose metric is there from the start.
 func mirrorReasons() []keystore.Reason {
 	return append(keystore.Reasons(), keystore.ReasonMissing, keystore.ReasonUnreadable, keystore.ReasonURLConflict,
 		keystore.Reason(issuer.URLNotPermitted), keystore.Reason(issuer.DevRefused))
@@ -57,8 +58,13 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	gauge("keypost_mirror_depends_on_itself", "1 when the store's credentials come from an issuer that is mirrored.", truth[m.itself.Load()])
 	const help = "Key sets whose stored version is not the copied one, by reason; the last good copy stays."
 	refused := prometheus.NewDesc("keypost_mirror_key_sets_refused", help, []string{"reason"}, nil)
+	counts := map[keystore.Reason]int{} // a reason has a 0 before it first occurs, so that an alert sees the change
 	for _, r := range mirrorReasons() {
-		ch <- prometheus.MustNewConstMetric(refused, prometheus.GaugeValue, float64(s.Refused[r]), string(r))
+		counts[r] = 0
+	}
+	maps.Copy(counts, s.Refused)
+	for r, n := range counts {
+		ch <- prometheus.MustNewConstMetric(refused, prometheus.GaugeValue, float64(n), string(r))
 	}
 }
 
