@@ -2,12 +2,11 @@ package issuer
 
 import (
 	"slices"
-	"strings"
-	"unicode"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -157,17 +156,5 @@ func (e event) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// plain makes text that somebody else has written fit for a log and the terminal that shows it: characters that are not
-// seen, or that turn the direction of writing, become a replacement character, and the rest is cut.
-func plain(text string) string {
-	runes := []rune(strings.ToValidUTF8(text, "�"))
-	if len(runes) > maxText {
-		runes = append(runes[:maxText:maxText], '…')
-	}
-	for i, r := range runes {
-		if !unicode.IsPrint(r) {
-			runes[i] = unicode.ReplacementChar
-		}
-	}
-	return string(runes)
-}
+// plain makes text that somebody else has written fit for a log and the terminal that shows it.
+func plain(s string) string { return text.OneLine(s, maxText) }

@@ -67,7 +67,7 @@ func TestLogOfAChange(t *testing.T) {
 	}
 	two := changes[1].(map[string]any)
 	why := two["why"].(string)
-	if two["by"] != "bob��" || !strings.HasPrefix(why, "it �[31mleaked x") || len([]rune(why)) != maxText+1 || two["forced"] != true {
+	if two["by"] != "bob?" || !strings.HasPrefix(why, "it ?[31mleaked x") || len([]rune(why)) != maxText+1 || two["forced"] != true {
 		t.Errorf("the second change: %q", two)
 	}
 }

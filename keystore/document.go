@@ -17,6 +17,8 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2" // the reader below sigs.k8s.io/yaml
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/keypost/keypost/internal/text"
 )
 
 // The identity of key set documents. A reader takes any minor addition to this version and rejects another major one.
@@ -273,7 +275,7 @@ func yamlReason(err error) string {
 
 func printableLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return printableUpTo(200, line)
+	return text.OneLine(line, 200)
 }
 
 func (d document) keySet() (KeySet, error) {

@@ -10,9 +10,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/internal/text"
 )
 
 // MaxMaterial bounds public-key input, in bytes: 200 keys of the largest size fit many times over.
@@ -204,16 +205,4 @@ func parseJWK(raw json.RawMessage) (Public, error) {
 
 // printable keeps control characters and text direction marks of the input out of terminals and logs, and long ones
 // short: a computed kid just fits.
-func printable(s string) string { return printableUpTo(64, s) }
-
-func printableUpTo(most int, s string) string {
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
+func printable(s string) string { return text.OneLine(s, 64) }

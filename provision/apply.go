@@ -9,9 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/keypost/keypost/internal/text"
 )
 
 // Empty reports whether there is nothing to do.
@@ -66,9 +67,10 @@ func (p Plan) Write(w io.Writer) error {
 // String is the action in words: "create IAM role NAME".
 func (a Action) String() string { return fmt.Sprintf("%s %s %s", a.Verb, a.Thing, a.Name) }
 
+// printable keeps white space as it is: a blank at the end may be the difference that is shown.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+		if !text.Printable(r) {
 			return '?'
 		}
 		return r

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/listen"
 	"github.com/keypost/keypost/keystore"
@@ -238,8 +239,12 @@ func (d *daemon) ready() error {
 }
 
 func (d *daemon) report(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(d.publisher.Report()); err != nil {
-		d.log.Debug("write the report", zap.Error(err))
+	body, err := json.Marshal(d.publisher.Report())
+	if err != nil {
+		d.log.Error("write the report", zap.Error(err))
+		http.Error(w, "the report cannot be written; see the log", http.StatusInternalServerError)
+		return
 	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text.EscapeJSON(body), '\n')) // who has gone is not told
 }

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
 )
 
 func TestAccessLog(t *testing.T) {
@@ -46,5 +48,23 @@ func TestAccessLog(t *testing.T) {
 func TestBuildVersion(t *testing.T) {
 	if v := buildVersion(); v == "" || strings.Contains(v, "\n") {
 		t.Errorf("version %q", v)
+	}
+}
+
+// Whoever names a file or sends a request writes into the log, and must not write on the terminal that shows it.
+func TestLogIsSafeForATerminal(t *testing.T) {
+	for _, format := range []string{"json", "console"} {
+		var out bytes.Buffer
+		log, err := newLogger(logConfig{Level: "info", Format: format}, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("key set rejected", zap.String("key_set", "a\u202eb\u2066c\u009bd\u3164e"))
+		if strings.ContainsAny(out.String(), "\u202e\u2066\u009b\u3164") || !strings.Contains(out.String(), `a\u202eb`) {
+			t.Errorf("%s: %q", format, &out)
+		}
+		if format == "console" && !strings.Contains(out.String(), "info\tkey set rejected\t{") {
+			t.Errorf("the columns are lost: %q", &out)
+		}
 	}
 }

@@ -66,9 +66,9 @@ func EscapeYAML(s []byte) []byte {
 	})
 }
 
-// escape leaves line breaks alone: in JSON they stand between values only.
+// escape leaves line breaks and tabs alone: in JSON they stand between values only.
 func escape(s []byte, as func(rune) string) []byte {
-	unsafe := func(r rune) bool { return r != '\n' && !Printable(r) }
+	unsafe := func(r rune) bool { return r != '\n' && r != '\t' && !Printable(r) }
 	if bytes.IndexFunc(s, unsafe) < 0 {
 		return s
 	}

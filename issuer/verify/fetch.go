@@ -13,8 +13,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -210,20 +210,7 @@ func (c *Client) discovery(ctx context.Context, issuer string) (discovery, error
 
 // printable keeps what a stranger's server answered short, and keeps it from moving the cursor of a terminal or turning
 // the direction of its text.
-func printable(s string) string {
-	const most = 400
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return clean(s)
-}
+func printable(s string) string { return text.OneLine(s, 400) }
 
 // clean is printable without a limit.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
+func clean(s string) string { return text.OneLine(s, 0) }

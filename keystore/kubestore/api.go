@@ -9,14 +9,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -227,10 +226,4 @@ func plain(err error) error {
 }
 
 // oneLine makes what a server says fit into a sentence: one printable line, not too long.
-func oneLine(s string) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	if runes := []rune(s); len(runes) > 500 {
-		return string(slices.Concat(runes[:500], []rune("…")))
-	}
-	return s
-}
+func oneLine(s string) string { return text.OneLine(s, 500) }

@@ -9,9 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode"
 
 	"go.yaml.in/yaml/v2"
+
+	"github.com/keypost/keypost/internal/text"
 )
 
 // MaxFile bounds a file of manifests, in bytes: far above what a release holds for all clouds together.
@@ -225,15 +226,4 @@ func shorten(s string) string {
 }
 
 // printable makes text from a file fit for one line of a terminal.
-func printable(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > 200 {
-		s = s[:200] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
+func printable(s string) string { return text.OneLine(s, 200) }
