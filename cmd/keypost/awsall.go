@@ -196,7 +196,8 @@ func (r *awsRun) publishKeys(ctx context.Context, j *job) error {
 		r.journal.printf("Key set %s stored in %s", set.Name(), r.store)
 	}
 	if k, _ := set.Key(j.wanted.key.ID()); k.State == keystore.Next {
-		r.warn("key %s is next in key set %q: the cluster may sign with it only once it is active (keypost key promote)", k.ID(), set.Name())
+		r.warn("key %s is next in key set %q: the cluster may sign with it only once it is active (%s)", k.ID(), set.Name(),
+			command{"key", "promote", string(set.Name()), string(k.ID())})
 	}
 	if addresses, err := j.site.addresses(ctx); err == nil && !set.Dev() {
 		if inside := hidden(addresses); len(inside) > 0 {
@@ -238,6 +239,6 @@ func (r *awsRun) handOver(_ context.Context, j *job) error {
 		r.notice("  cp -a %s INSTALL-DIR/", r.f.path(provision.TLS))
 	}
 	r.notice("then openshift-install create cluster; and once it signs tokens:")
-	r.notice("  keypost verify %s", r.f.issuerURL)
+	r.notice("  %s", j.site.look(j.set))
 	return nil
 }

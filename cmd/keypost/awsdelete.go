@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,8 +47,9 @@ func (r *awsRun) delete(ctx context.Context) error {
 	}
 	plan, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: r.f.name, IssuerURL: r.f.issuerURL, Strand: r.f.force})
 	if stranded, is := errors.AsType[*awsiam.StrandedError](err); is {
-		return withHint(stranded, "to move a live cluster, keypost aws migrate; to delete all of %s, roles too, leave --issuer-url out; "+
-			"to leave the roles without anybody who may assume them, add --force", r.f.name)
+		return withHint(stranded, "to move a live cluster: %s; to delete all of %s, roles too, leave --issuer-url out; "+
+			"to leave the roles without anybody who may assume them, add --force", command{"aws", "migrate", "--name", r.f.name,
+			"--from-issuer-url", r.f.issuerURL, "--issuer-url", "NEW", "--kubeconfig", "FILE"}, r.f.name)
 	}
 	if err != nil {
 		return err
@@ -86,10 +88,14 @@ func (r *awsRun) removalSteps(ctx context.Context, plan provision.Plan) {
 		switch {
 		case name != "":
 			r.notice("the keys of %s are still published; when nothing trusts them any more:", url)
-			r.notice("  keypost issuer remove %s --confirm-url %s --why REASON", name, url)
+			r.notice("  %s", command{"issuer", "remove", name, "--confirm-url", url, "--why", "REASON"})
 		case !known:
 			r.notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", url)
-			r.notice("  keypost issuer remove %s --confirm-url %s --why REASON --store STORE", url, url)
+			remove := command{"issuer", "remove", url, "--confirm-url", url, "--why", "REASON"}
+			if !strings.Contains(r.line(remove), " --store ") {
+				remove = append(remove, "--store", "STORE")
+			}
+			r.notice("  %s", remove)
 		}
 	}
 }

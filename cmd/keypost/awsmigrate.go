@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,8 +92,8 @@ func (f *migrateFlags) checkMigration() error {
 	case f.finish && f.cluster.Kubeconfig == "":
 		return withHint(
 			usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none signs as %s any more", f.from),
-			"where they cannot be asked, keypost aws delete --name %s --region REGION --issuer-url %s takes the old trust away on your word; "+
-				"no role is deleted by that", f.name, f.from)
+			"where they cannot be asked, %s takes the old trust away on your word; no role is deleted by that",
+			command{"aws", "delete", "--name", f.name, "--region", cmp.Or(f.region, "REGION"), "--issuer-url", f.from})
 	}
 	return nil
 }
@@ -224,29 +225,63 @@ func (m *migration) sayNext(ctx context.Context) error {
 		}
 	}
 	next, old := m.f.issuerURL, m.f.from
-	m.notice("Tokens of both issuers are good now. What switches the cluster:")
-	command := patchCommand(next)
+	m.notice("AWS takes tokens of both issuers now. What switches the cluster:")
 	if !openShift {
-		command = fmt.Sprintf("--service-account-issuer=%s --service-account-issuer=%s", next, old)
+		m.notice("First restart every kube-apiserver with")
+		m.sayFirstRound()
 	}
-	if _, err := fmt.Fprintln(m.out, command); err != nil {
+	switching := patchCommand(next)
+	if !openShift {
+		switching = fmt.Sprintf("--service-account-issuer=%s --service-account-issuer=%s", next, old)
+	}
+	if _, err := fmt.Fprintln(m.out, switching); err != nil {
 		return err
 	}
 	switch {
 	case openShift && !known:
-		m.notice("On OpenShift. With kubeadm and others it is, on every kube-apiserver, the flag twice and in this order:")
+		m.notice("On OpenShift. With kubeadm and others there are two rounds. First restart every kube-apiserver with")
+		m.sayFirstRound()
 		m.notice("  --service-account-issuer=%s --service-account-issuer=%s", next, old)
 	case !openShift:
-		m.notice("On every kube-apiserver, in this order: the first signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts")
-		m.notice("repeated extraArgs; look at the manifest of the static pod afterwards.")
+		m.notice("The first issuer signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs; look at the")
+		m.notice("manifest of the static pod afterwards.")
 	}
 	if openShift {
 		m.notice("OpenShift's kube-apiservers restart one after the other, and accept tokens of %s for 24 hours more: the", old)
 		m.notice("kubelet renews those of running pods within that time; restart what read its token only once.")
 	}
 	m.notice("Then, as often as it takes:")
-	m.notice("  keypost aws migrate --finish --name %s --from-issuer-url %s --issuer-url %s --kubeconfig FILE", m.f.name, old, next)
+	m.notice("  %s", m.f.again(command{"aws", "migrate", "--finish"}))
 	return nil
+}
+
+// sayFirstRound prints the flags with which every kube-apiserver accepts the new issuer before any signs as it: one that
+// still has the old flags answers 401 to the tokens that another has just signed as the new one.
+func (m *migration) sayFirstRound() {
+	m.notice("  --service-account-issuer=%s --service-account-issuer=%s", m.f.from, m.f.issuerURL)
+	m.notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
+	m.notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
+}
+
+// again is another run for the same move, as far as its flags say what is moved and where.
+func (f *migrateFlags) again(c command) command {
+	c = append(c, "--name", f.name, "--from-issuer-url", f.from, "--issuer-url", f.issuerURL,
+		"--kubeconfig", cmp.Or(f.cluster.Kubeconfig, "FILE"))
+	for _, flag := range [][2]string{{"--context", f.cluster.Context}, {"--service-account", f.cluster.ServiceAccount},
+		{"--region", f.region}, {"--account", f.account}} {
+		if flag[1] != "" {
+			c = append(c, flag[0], flag[1])
+		}
+	}
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{{"--adopt", f.adopt}, {"--dev", f.dev}, {"--force", f.force}} {
+		if flag.given {
+			c = append(c, flag.name)
+		}
+	}
+	return c
 }
 
 // isCloudFront tells whether a URL is that of a distribution, as ccoctl's --create-private-s3-bucket makes it.
@@ -259,20 +294,17 @@ func isCloudFront(issuer string) bool {
 func (m *migration) keepCloudFront() error {
 	old, name := m.f.from, m.f.name
 	host := strings.TrimPrefix(old, "https://")
-	for _, line := range []string{
-		old + " is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the",
-		"distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:",
-		fmt.Sprintf("  1. keypost issuer add %s --url %s --jwks %s --relying-party aws", name, old, old),
-		fmt.Sprintf("     keypost issuer set %s --origin ORIGIN --edge-hold D   (the longest that the distribution keeps a copy)", name),
-		"  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront will ask for:",
-		fmt.Sprintf("       issuerURLs: [..., %q]", name+"="+old),
-		fmt.Sprintf("       hostAliases: {ORIGIN: %s}", host),
-		fmt.Sprintf("  3. https://ORIGIN/.well-known/openid-configuration must now show the issuer %s", old),
-		"  4. give the distribution the origin ORIGIN, HTTPS only, and a cache policy that follows Cache-Control",
-		fmt.Sprintf("  5. keypost verify %s", old),
-	} {
-		m.notice("%s", line)
-	}
+	m.notice("%s is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the", old)
+	m.notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:")
+	m.notice("  1. %s", command{"issuer", "add", name, "--url", old, "--jwks", old, "--relying-party", "aws"})
+	m.notice("     %s (D: the longest that the distribution keeps a copy)",
+		command{"issuer", "set", name, "--origin", "ORIGIN", "--edge-hold", "D"})
+	m.notice("  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront will ask for:")
+	m.notice("       issuerURLs: [..., %q]", name+"="+old)
+	m.notice("       hostAliases: {ORIGIN: %s}", host)
+	m.notice("  3. https://ORIGIN/.well-known/openid-configuration must now show the issuer %s", old)
+	m.notice("  4. give the distribution the origin ORIGIN, HTTPS only, and a cache policy that follows Cache-Control")
+	m.notice("  5. %s", command{"verify", name})
 	return withHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", m.f.issuerURL)
 }
 

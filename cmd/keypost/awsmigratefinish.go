@@ -62,7 +62,7 @@ func (m *migration) gate(ctx context.Context) error {
 			return err
 		}
 		return withHint(m.notYet(keystore.GateSigning, strings.Join(behind, "; ")),
-			"switch the cluster; keypost aws migrate without --finish prints how")
+			"switch the cluster; how is printed by %s", m.f.again(command{"aws", "migrate"}))
 	}
 	lifetime, source, err := m.tokenLife(ctx)
 	if err != nil {

@@ -72,7 +72,8 @@ func (m *migration) askCluster(ctx context.Context, w *wish) error {
 	for _, k := range w.keys {
 		if !slices.ContainsFunc(known, k.Equal) {
 			m.warn("%s publishes the key %s, which the cluster does not know: whoever holds it can speak for the cluster, "+
-				"also under %s; keypost key revoke ends that", w.old, k.ID(), w.url)
+				"also under %s; %s ends that", w.old, k.ID(), w.url,
+				command{"key", "revoke", string(w.name), string(k.ID()), "--why", "REASON"})
 		}
 	}
 	measured, err := cluster.TokenLifetime(ctx, m.f.cluster, m.f.clientIDs)
@@ -137,7 +138,7 @@ func (w *wish) checkKeys(s keystore.KeySet) error {
 			return withHint(
 				fmt.Errorf("key set %q (%s) does not have the key %s of %s, so that no token signed with it would be trusted",
 					s.Name(), w.url, k.ID(), w.old),
-				"keypost key add %s --jwks %s, if the cluster signs with it", s.Name(), w.old)
+				"%s, if the cluster signs with it", command{"key", "add", string(s.Name()), "--jwks", w.old})
 		}
 	}
 	return nil

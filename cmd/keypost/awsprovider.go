@@ -48,7 +48,7 @@ func (f *awsFlags) site() (site, error) {
 	if err := checkConnect(f.connect); err != nil {
 		return site{}, err
 	}
-	t := site{url: f.issuerURL, connect: f.connect, dev: f.dev}
+	t := site{url: f.issuerURL, caFile: f.caFile, connect: f.connect, dev: f.dev}
 	var err error
 	if t.roots, err = readRoots(f.caFile); err != nil || t.connect != "" {
 		return t, err

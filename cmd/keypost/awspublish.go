@@ -43,7 +43,8 @@ func (p publication) find(ctx context.Context, st keystore.Reader) (set keystore
 	}
 	if err := claimsOn(sets, p.spec()).check(p.spec(), false); err != nil {
 		return set, false, withHint(fmt.Errorf("publish %s under the name %q: %w", p.url, p.name, err),
-			"choose another --name or --issuer-url, or publish it yourself with keypost issuer add")
+			"choose another --name or --issuer-url, or publish it yourself: %s",
+			command{"issuer", "add", "NAME", "--url", p.url, "--public-key-file", "FILE", "--relying-party", "aws"})
 	}
 	return set, false, p.checkUnread(broken)
 }
@@ -67,8 +68,8 @@ func (p publication) checkUnread(unread map[keystore.Name]error) error {
 func (p publication) checkNew() error {
 	if err := p.name.Check(); err != nil {
 		return withHint(fmt.Errorf("the key set is published under --name: %w", err),
-			"publish it yourself under another name, and run this again, which finds it by its URL: keypost issuer add NAME --url %s "+
-				"--public-key-file FILE --relying-party aws", p.url)
+			"publish it yourself under another name, and run this again, which finds it by its URL: %s",
+			command{"issuer", "add", "NAME", "--url", p.url, "--public-key-file", "FILE", "--relying-party", "aws"})
 	}
 	if p.key.ID() == "" {
 		return nil
@@ -90,8 +91,8 @@ func (p publication) checkKey(s keystore.KeySet) error {
 		return withHint(
 			fmt.Errorf("key set %q (%s) does not have the key %s of %s, so that no token signed with it would be trusted",
 				s.Name(), p.url, p.key.ID(), p.source),
-			"give the key that the cluster signs with (--public-key-file), or make this one its next: keypost key add %s --public-key-file %s",
-			s.Name(), p.source)
+			"give the key that the cluster signs with (--public-key-file), or make this one its next: %s",
+			command{"key", "add", string(s.Name()), "--public-key-file", p.source})
 	case k.State == keystore.Retired:
 		return withHint(fmt.Errorf("key %s of %s is retired in key set %q: nothing may sign with it", p.key.ID(), p.source, s.Name()),
 			"give the key that the cluster signs with: --public-key-file FILE")
@@ -148,10 +149,26 @@ func settled(s keystore.KeySet, id keystore.KeyID, seen time.Time, atOnce bool) 
 // site is an issuer's public URL and how it is reached.
 type site struct {
 	url     string
+	caFile  string // of roots; "" for the system's
 	roots   *x509.CertPool
 	connect string   // host:port instead of the URL's own addresses
 	proxy   *url.URL // through which it is looked at: then its addresses are not known
 	dev     bool
+}
+
+// look is the command that compares what is served with the store, reached as here.
+func (t site) look(s keystore.KeySet) command {
+	look := command{"verify", string(s.Name())}
+	if t.dev {
+		look = append(look, "--dev")
+	}
+	if t.caFile != "" {
+		look = append(look, "--ca-file", t.caFile)
+	}
+	if t.connect != "" {
+		look = append(look, "--connect", t.connect)
+	}
+	return look
 }
 
 // addresses are those that relying parties may be sent to.
@@ -285,7 +302,7 @@ func (t site) awaitSeen(ctx context.Context, j *journal, s keystore.KeySet, key 
 			return now, false, ctx.Err()
 		case now.After(deadline):
 			return now, false, withHint(fmt.Errorf("%s is stored but after %v not served: %w", t.url, (patience*whole).Round(time.Second), err),
-				"keypost verify %s says more; when it is served, run the same command again", t.url)
+				"%s says more; when it is served, run the same command again", t.look(s))
 		}
 		j.progress(now, "waiting until %s is served: %v", t.url, err)
 		if err := pause(ctx, every); err != nil {

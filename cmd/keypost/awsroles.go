@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -107,7 +108,8 @@ func (r *awsRun) existingTrust(ctx context.Context, providerARN string) (awsiam.
 	}
 	there, err := r.client.Trust(ctx, providerARN)
 	if err != nil {
-		return there, withHint(err, "keypost aws create-identity-provider makes the provider")
+		return there, withHint(err, "%s makes the provider", command{"aws", "create-identity-provider", "--name", cmp.Or(r.f.name, "NAME"),
+			"--region", cmp.Or(r.f.region, "REGION"), "--issuer-url", "https://" + strings.TrimPrefix(providerARN, r.account.ProviderARN(""))})
 	}
 	return there, nil
 }
@@ -147,7 +149,8 @@ func (r *awsRun) readRoles() (roleSet, error) {
 	return set, withHint(fmt.Errorf("%s has no CredentialsRequest for AWS in any file named *.yaml or *.yml (%s left out)", r.f.requestsDir,
 		plural(len(set.skipped), "thing was", "things were")),
 		"oc adm release extract --credentials-requests --cloud=aws --to=DIR fills one; "+
-			"for a provider without roles there is keypost aws create-identity-provider")
+			"for a provider without roles there is %s", command{"aws", "create-identity-provider", "--name", cmp.Or(r.f.name, "NAME"),
+			"--region", cmp.Or(r.f.region, "REGION"), "--issuer-url", cmp.Or(r.f.issuerURL, "URL")})
 }
 
 // readRoles reads the CredentialsRequests, all of them before anything is done about one.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 // background is a keypost that runs.
 type background struct {
 	*exec.Cmd
-	stderr *bytes.Buffer
+	stderr *output
 	ended  chan struct{}
 }
 
@@ -29,7 +30,7 @@ func start(t *testing.T, args ...string) background {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := background{exec.Command("keypost", args...), &bytes.Buffer{}, make(chan struct{})}
+	b := background{exec.Command("keypost", args...), &output{}, make(chan struct{})}
 	b.Stdin, b.Stderr = in, b.stderr
 	if err := b.Start(); err != nil {
 		t.Fatal(err)
@@ -52,6 +53,40 @@ func (b background) signal(t *testing.T, s os.Signal) {
 	if err := b.Process.Signal(s); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// programPatience bounds the waits for what takes milliseconds on a machine that is not busy.
+const programPatience = 30 * time.Second
+
+// await waits until something is so while the program runs.
+func (b background) await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(programPatience); !is(); time.Sleep(10 * time.Millisecond) {
+		if code, ended := b.code(0); ended {
+			t.Fatalf("it ended (%d) before %s: %s", code, what, b.stderr)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v passed before %s: %s", programPatience, what, b.stderr)
+		}
+	}
+}
+
+// output may be read while a program still writes it.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
 }
 
 // code is the exit code, if it ends within d.
@@ -88,7 +123,7 @@ func TestInterrupted(t *testing.T) {
 			t.Parallel()
 			b := start(t, tt.args...)
 			b.signal(t, tt.signal)
-			code, ended := b.code(5 * time.Second)
+			code, ended := b.code(programPatience)
 			if !ended || code != tt.code {
 				t.Errorf("exit code %d, ended %v; want %d", code, ended, tt.code)
 			}
@@ -99,23 +134,27 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// A second one ends it whatever hangs, here the opening of a pipe that nobody writes into.
+// A second one ends it whatever hangs, here the reading of a pipe that nobody writes into.
 func TestInterruptedTwice(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b := start(t, "issuer", "add", "prod-a", "--url", "https://oidc.example.com/prod-a", "--public-key-file", pipe, "--store=file://"+t.TempDir())
+	var silent *os.File // opening it succeeds once the program has it open for reading
+	b.await(t, "the program reads the pipe", func() bool {
+		var err error
+		silent, err = os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	})
+	t.Cleanup(func() { _ = silent.Close() })
 	b.signal(t, os.Interrupt)
-	if code, ended := b.code(2 * time.Second); ended {
-		t.Fatalf("it ended at the first one (%d), so that it does not hang: %s", code, b.stderr)
-	}
+	b.await(t, "it says how to end it", func() bool {
+		return strings.Contains(b.stderr.String(), "interrupt it once more to end it at once")
+	})
 	b.signal(t, os.Interrupt)
-	if code, ended := b.code(2 * time.Second); !ended || code != exitInterrupted {
+	if code, ended := b.code(programPatience); !ended || code != exitInterrupted {
 		t.Errorf("exit code %d, ended %v", code, ended)
-	}
-	if !strings.Contains(b.stderr.String(), "interrupt it once more to end it at once") {
-		t.Errorf("%q", b.stderr)
 	}
 }
 

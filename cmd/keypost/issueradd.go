@@ -253,7 +253,7 @@ func (a *app) printAdded(s keystore.KeySet, caFile string) error {
 	}
 	a.warnPolicy(s.Policy())
 	first := v.Issuers[0]
-	look := command{"verify", first}
+	look := command{"verify", string(v.Name)} // by its name, so that it is compared with the store
 	if v.Dev {
 		look = append(look, "--dev")
 	}

@@ -35,7 +35,9 @@ func messyWorld(t *testing.T, r *rand.Rand) (*world, desired) {
 			must(t, second(w.hand.CreateOpenIDConnectProvider(t.Context(), in)))
 		}
 	}
-	for i := range 7 {
+	marks := [][]types.Tag{tagsOf(owners[0]), tagsOf(owners[0]), tagsOf(owners[2]), tagsOf(owners[3]), nil,
+		slices.Concat(tagsOf(owners[0]), tagsOf(owners[3])), {{Key: tagsOf(owners[0])[0].Key, Value: aws.String("shared")}}}
+	for i := range 10 {
 		name := aws.String(fmt.Sprintf("c1-role-%d", i))
 		if i < len(d.roles) {
 			name = aws.String(d.roles[i].Name)
@@ -46,7 +48,7 @@ func messyWorld(t *testing.T, r *rand.Rand) (*world, desired) {
 			}
 		}
 		must(t, second(w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name, AssumeRolePolicyDocument: aws.String(w.anyTrust(r)),
-			Tags: tagsOf(owners[r.IntN(len(owners))])})))
+			Tags: marks[r.IntN(len(marks))]})))
 		for _, p := range []string{*name, "more"} {
 			if r.IntN(2) == 0 {
 				must(t, second(w.hand.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: name, PolicyName: aws.String(p),
@@ -237,12 +239,23 @@ func changes(before, after fakeaws.State) []string {
 
 // Only what bears the installation's own tag is ever deleted, whatever else happens to it.
 func TestOnlyOwnedRolesAreDeleted(t *testing.T) {
+	const own, workload = "openshift.io/cloud-credential-operator/c1", "keypost.dev/owned"
+	var both, shared, deleted int
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		w, d := messyWorld(t, r)
 		was := map[string]map[string]string{}
 		for _, role := range w.State().Roles {
 			was[role.Name] = role.Tags
+			if slices.ContainsFunc(d.roles, func(r awsiam.Role) bool { return r.Name == role.Name }) {
+				continue // it may be taken over before it is deleted
+			}
+			if role.Tags[own] == "owned" && role.Tags[workload] == "owned" {
+				both++
+			}
+			if role.Tags[own] == "shared" {
+				shared++
+			}
 		}
 		w.ResetCalls()
 		for _, work := range works(w, d, r) {
@@ -252,11 +265,17 @@ func TestOnlyOwnedRolesAreDeleted(t *testing.T) {
 		}
 		for _, c := range w.Calls() {
 			name := c.Params["RoleName"]
-			if tags, there := was[name]; c.Action == "DeleteRole" && there && !slices.ContainsFunc(d.roles, func(r awsiam.Role) bool { return r.Name == name }) &&
-				(tags["openshift.io/cloud-credential-operator/c1"] != "owned" || tags["keypost.dev/owned"] == "owned") {
+			tags, there := was[name]
+			if c.Action != "DeleteRole" || !there || slices.ContainsFunc(d.roles, func(r awsiam.Role) bool { return r.Name == name }) {
+				continue
+			}
+			if deleted++; tags[own] != "owned" || tags[workload] == "owned" {
 				t.Errorf("seed %d: %s was deleted, with the tags %v", seed, name, tags)
 			}
 		}
+	}
+	if both < 3 || shared < 3 || deleted < 3 {
+		t.Errorf("%d roles have both tags, %d are shared, %d were deleted: the test shows little", both, shared, deleted)
 	}
 }
 

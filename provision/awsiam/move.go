@@ -145,6 +145,11 @@ func (c *Client) moveRole(m Move, b bearer) (provision.Stage, string, error) {
 		if err != nil || have == nil {
 			return nil, err
 		}
+		if !m.Adopt {
+			if err := b.still(have.tags); err != nil {
+				return nil, err
+			}
+		}
 		missing, _ := tagDifference(have.tags, tags)
 		return moveSteps(m, b.name, have.trust, missing)
 	}), "", nil
@@ -195,7 +200,9 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (provision.Plan, error)
 	var stage provision.Stage
 	var errs []error
 	for _, b := range bearers {
-		b.ours = b.ours || m.Adopt
+		if m.Adopt {
+			b.ours, b.cluster = true, Owner{}
+		}
 		note, err := m.stays(b)
 		errs = append(errs, err)
 		if err != nil {

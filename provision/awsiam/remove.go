@@ -67,6 +67,7 @@ func (c *Client) listRoles(ctx context.Context) ([]listed, error) {
 	}
 }
 
+// roleTags returns nil if there is no such role.
 func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, error) {
 	in := &iam.ListRoleTagsInput{RoleName: aws.String(name)}
 	var all []types.Tag
@@ -116,7 +117,7 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (pro
 	if err != nil {
 		return provision.Plan{}, err
 	}
-	stage, err := c.deleteRoles(ctx, minus(owned, keep))
+	stage, err := c.deleteRoles(ctx, minus(owned, keep), OwnedBy(name))
 	return planOf(notes, stage), err
 }
 
@@ -137,7 +138,7 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (provisi
 	if err != nil {
 		return provision.Plan{}, err
 	}
-	stage, err := c.deleteRoles(ctx, owned)
+	stage, err := c.deleteRoles(ctx, owned, OwnedBy(d.Name))
 	if err != nil {
 		return provision.Plan{}, err
 	}
@@ -220,18 +221,35 @@ func (c *Client) deleteProvider(arn string, o Owner) provision.Stage {
 	})
 }
 
-func (c *Client) deleteRoles(ctx context.Context, names []string) (provision.Stage, error) {
-	stages, err := each(names, func(name string) (provision.Stage, error) { return c.deleteRole(ctx, name) })
+func (c *Client) deleteRoles(ctx context.Context, names []string, o Owner) (provision.Stage, error) {
+	stages, err := each(names, func(name string) (provision.Stage, error) { return c.deleteRole(ctx, name, o) })
 	return slices.Concat(stages...), err
 }
 
-func (c *Client) deleteRole(ctx context.Context, name string) (provision.Stage, error) {
+// deleteRole plans to delete a role whose tags were just read. Applying the plan reads them again, last: somebody else
+// may have tagged the role anew, or made another under its name.
+func (c *Client) deleteRole(ctx context.Context, name string, o Owner) (provision.Stage, error) {
 	if err := c.checkProfiles(ctx, name); err != nil {
 		return nil, err
 	}
-	read := func(ctx context.Context) ([]step, error) { return c.removalSteps(ctx, name) }
-	steps, err := read(ctx)
-	return c.action(provision.Action{Verb: provision.Delete, Thing: roleThing, Name: name}, steps, read), err
+	steps, err := c.removalSteps(ctx, name)
+	return c.action(provision.Action{Verb: provision.Delete, Thing: roleThing, Name: name}, steps, func(ctx context.Context) ([]step, error) {
+		steps, err := c.removalSteps(ctx, name)
+		if err != nil || len(steps) == 0 {
+			return nil, err
+		}
+		tags, err := c.roleTags(ctx, name)
+		if err != nil || tags == nil { // nil if the role is gone by now
+			return nil, err
+		}
+		if OwnedByKeypost().Owns(tags) {
+			return nil, fmt.Errorf("it bears the tag %s by now and is never deleted; make the plan again", OwnedByKeypost())
+		}
+		if !o.Owns(tags) {
+			return nil, notOurs(roleThing+" "+name, o, tags, notByUs)
+		}
+		return steps, nil
+	}), err
 }
 
 // checkProfiles refuses a role that is in an instance profile: IAM deletes none such, and only whoever put it there
@@ -353,6 +371,16 @@ type bearer struct {
 	trust document
 	ours  bool // the cluster's, or made by create-role
 	whose string
+
+	cluster Owner // whose ours means; the zero Owner for anybody's
+}
+
+// still refuses a role that was ours and is another's by the time that it is changed.
+func (b bearer) still(tags map[string]string) error {
+	if b.cluster.zero() || b.cluster.Owns(tags) || OwnedByKeypost().Owns(tags) {
+		return nil
+	}
+	return notOurs(roleThing+" "+b.name, b.cluster, tags, "somebody has changed its tags meanwhile; make the plan again")
 }
 
 // trustsOnly reports whether a role names an issuer's provider and, without that, lets nobody in.
@@ -381,7 +409,7 @@ func (c *Client) bearers(ctx context.Context, t Trust, name string, roles []list
 			return nil, err
 		}
 		if d != nil && d.concerns(t) {
-			found = append(found, bearer{name: r.name, trust: *d})
+			found = append(found, bearer{name: r.name, trust: *d, cluster: OwnedBy(name)})
 		}
 	}
 	return each(found, func(b bearer) (bearer, error) {
@@ -417,12 +445,12 @@ func (c *Client) withdraw(b bearer, t Trust) (provision.Stage, []string, error) 
 	}
 	action := provision.Action{Verb: provision.Update, Thing: roleThing, Name: b.name}
 	return c.action(action, []step{trustStep(b.name, rest.String(), diff)}, func(ctx context.Context) ([]step, error) {
-		return c.withdrawalSteps(ctx, b.name, t.ProviderARN)
+		return c.withdrawalSteps(ctx, b, t.ProviderARN)
 	}), notes, nil
 }
 
-func (c *Client) withdrawalSteps(ctx context.Context, name, arn string) ([]step, error) {
-	have, err := c.readRole(ctx, Role{Name: name})
+func (c *Client) withdrawalSteps(ctx context.Context, b bearer, arn string) ([]step, error) {
+	have, err := c.readRole(ctx, Role{Name: b.name})
 	if err != nil || have == nil {
 		return nil, err
 	}
@@ -433,7 +461,10 @@ func (c *Client) withdrawalSteps(ctx context.Context, name, arn string) ([]step,
 	if len(rest.Statement) == 0 {
 		return nil, fmt.Errorf("its trust policy has changed meanwhile and names nobody else now; make the plan again")
 	}
-	return []step{trustStep(name, rest.String(), diff)}, nil
+	if err := b.still(have.tags); err != nil {
+		return nil, err
+	}
+	return []step{trustStep(b.name, rest.String(), diff)}, nil
 }
 
 func trustStep(role, text string, diff []string) step {

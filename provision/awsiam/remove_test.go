@@ -1,0 +1,228 @@
+package awsiam_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/test/fakeaws"
+)
+
+const ownKey = "openshift.io/cloud-credential-operator/c1"
+
+func mark(key, value string) []types.Tag {
+	return []types.Tag{{Key: aws.String(key), Value: aws.String(value)}}
+}
+
+func (w *world) tagRole(t *testing.T, role, key, value string) {
+	t.Helper()
+	must(t, second(w.hand.TagRole(t.Context(), &iam.TagRoleInput{RoleName: aws.String(role), Tags: mark(key, value)})))
+}
+
+func (w *world) tagProvider(t *testing.T, arn, key, value string) {
+	t.Helper()
+	must(t, second(w.hand.TagOpenIDConnectProvider(t.Context(),
+		&iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn), Tags: mark(key, value)})))
+}
+
+func (w *world) setTrust(t *testing.T, role, trust string) {
+	t.Helper()
+	must(t, second(w.hand.UpdateAssumeRolePolicy(t.Context(),
+		&iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(trust)})))
+}
+
+// moved is a cluster whose roles trust two issuers.
+func (w *world) moved(t *testing.T, roles int) (desired, awsiam.Move) {
+	t.Helper()
+	d := w.cluster(roles)
+	w.mustRun(t, d)
+	m := w.move(t, d)
+	p, err := w.client.PlanMove(t.Context(), m)
+	apply(t, p, err)
+	return d, m
+}
+
+// A role of create-role that also bears the name's tag, and one whose tag says "shared", outlive both ways to delete.
+func TestRolesOfDoubtfulOwnershipAreNotDeleted(t *testing.T) {
+	for name, again := range map[string]func(w *world, role string){
+		"both tags": func(w *world, role string) { w.tagRole(t, role, "keypost.dev/owned", "owned") },
+		"shared":    func(w *world, role string) { w.tagRole(t, role, ownKey, "shared") },
+	} {
+		for way, planned := range map[string]func(w *world) (plan, error){
+			"delete": func(w *world) (plan, error) {
+				return w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+			},
+			"prune": func(w *world) (plan, error) { return w.client.PlanPrune(t.Context(), "c1", nil) },
+		} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				w := newWorld(t, fakeaws.Options{})
+				d := w.cluster(2)
+				w.mustRun(t, d)
+				again(w, d.roles[0].Name)
+				p, err := planned(w)
+				apply(t, p, err)
+				if st := w.State(); len(st.Roles) != 1 || st.Roles[0].Name != d.roles[0].Name {
+					t.Errorf("left\n%s", w.picture())
+				}
+			})
+		}
+	}
+}
+
+// A role that becomes another's after the plan was made stays whole, policies and all, and is named; the provider,
+// which is deleted after the roles, stays too.
+func TestARoleThatChangesHandsIsNotDeleted(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, w *world, role string){
+		"shared":         func(t *testing.T, w *world, role string) { w.tagRole(t, role, ownKey, "shared") },
+		"of create-role": func(t *testing.T, w *world, role string) { w.tagRole(t, role, "keypost.dev/owned", "owned") },
+		"untagged": func(t *testing.T, w *world, role string) {
+			must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String(role), TagKeys: []string{ownKey}})))
+		},
+		"remade": func(t *testing.T, w *world, role string) {
+			trust := w.role(t, role).Trust
+			must(t, second(w.hand.DeleteRolePolicy(t.Context(), &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(role)})))
+			must(t, second(w.hand.DeleteRole(t.Context(), &iam.DeleteRoleInput{RoleName: aws.String(role)})))
+			must(t, second(w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(role), AssumeRolePolicyDocument: aws.String(trust)})))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, fakeaws.Options{})
+			d := w.cluster(2)
+			w.mustRun(t, d)
+			p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+			must(t, err)
+			role := d.roles[0].Name
+			change(t, w, role)
+			before := w.role(t, role)
+			err = p.Apply(t.Context(), awsiam.Parallel, ignore)
+			if err == nil || !strings.Contains(err.Error(), role) {
+				t.Errorf("the refusal does not name %s: %v", role, err)
+			}
+			if after := w.role(t, role); len(after.Inline) != len(before.Inline) {
+				t.Errorf("its policies were\n%v\nand are\n%v", before.Inline, after.Inline)
+			}
+			if len(w.State().Providers) != 1 {
+				t.Error("the provider was deleted although a role that trusts it stays")
+			}
+		})
+	}
+}
+
+// A provider with another's tag is refused by the plan; one that gets it after the plan was made is refused by Apply.
+func TestAProviderOfAnotherIsNotDeleted(t *testing.T) {
+	for name, d := range map[string]awsiam.Deletion{"all": {Name: "c1"}, "issuer": {Name: "c1", IssuerURL: issuer, Strand: true}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, fakeaws.Options{})
+			world := w.cluster(1)
+			w.mustRun(t, world)
+			arn := world.trust.ProviderARN
+			p, err := w.client.PlanDelete(t.Context(), w.account, d)
+			must(t, err)
+			w.tagProvider(t, arn, ownKey, "shared")
+			if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), arn) {
+				t.Errorf("Apply: %v", err)
+			}
+			p, err = w.client.PlanDelete(t.Context(), w.account, d)
+			switch {
+			case d.IssuerURL != "" && (err == nil || !strings.Contains(err.Error(), arn)):
+				t.Errorf("the plan does not refuse %s: %v\n%s", arn, err, shown(p))
+			case d.IssuerURL == "" && strings.Contains(shown(p), "delete IAM OIDC"):
+				t.Errorf("the plan deletes it:\n%s", shown(p))
+			}
+			if len(w.State().Providers) != 1 {
+				t.Error("it is gone")
+			}
+		})
+	}
+}
+
+// Only roles of the name and of create-role lose a statement with an issuer. One of another that trusts two issuers,
+// and would not be stranded, keeps its trust and is named.
+func TestTheTrustOfAnothersRoleStays(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d, m := w.moved(t, 2)
+	foreign := d.roles[0]
+	foreign.Name, foreign.Owner = "foreign", awsiam.OwnedBy("c9")
+	p, err := w.client.PlanRoles(t.Context(), d.trust, []awsiam.Role{foreign})
+	apply(t, p, err)
+	w.setTrust(t, "foreign", w.role(t, d.roles[0].Name).Trust)
+	before := w.role(t, "foreign").Trust
+
+	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
+	if note := "role foreign (of c9) is not ours: it stays, and trusts " + d.trust.ProviderARN + " in vain from then on"; !slices.Contains(p.Notes, note) {
+		t.Errorf("the notes %q do not say %q", p.Notes, note)
+	}
+	apply(t, p, err)
+	if after := w.role(t, "foreign").Trust; after != before {
+		t.Errorf("its trust was\n%s\nand is\n%s", before, after)
+	}
+	for _, r := range d.roles {
+		if trust := w.role(t, r.Name).Trust; strings.Contains(trust, d.trust.ProviderARN) || !strings.Contains(trust, m.To.ProviderARN) {
+			t.Errorf("role %s: %s", r.Name, trust)
+		}
+	}
+}
+
+// What somebody else does to a role between plan and Apply counts: neither a trust policy without the other issuer nor
+// a role that is another's by then is changed.
+func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, w *world, role, alone string)
+		want   string
+	}{
+		"trust": {func(t *testing.T, w *world, role, alone string) { w.setTrust(t, role, alone) }, "its trust policy has changed meanwhile"},
+		"tags":  {func(t *testing.T, w *world, role, _ string) { w.tagRole(t, role, ownKey, "shared") }, ownKey},
+	} {
+		for way, planned := range map[string]func(w *world, m awsiam.Move) (plan, error){
+			"delete": func(w *world, _ awsiam.Move) (plan, error) {
+				return w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
+			},
+			"finish": func(w *world, m awsiam.Move) (plan, error) { return w.client.PlanFinish(t.Context(), m) },
+		} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				w := newWorld(t, fakeaws.Options{})
+				d := w.cluster(1)
+				w.mustRun(t, d)
+				role := d.roles[0].Name
+				alone := w.role(t, role).Trust
+				m := w.move(t, d)
+				p, err := w.client.PlanMove(t.Context(), m)
+				apply(t, p, err)
+				p, err = planned(w, m)
+				must(t, err)
+				tt.change(t, w, role, alone)
+				before := w.picture()
+				err = p.Apply(t.Context(), awsiam.Parallel, ignore)
+				if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), role) {
+					t.Errorf("Apply: %v, want %s and %q", err, role, tt.want)
+				}
+				if after := w.picture(); after != before {
+					t.Errorf("was\n%s\nis\n%s", before, after)
+				}
+			})
+		}
+	}
+}
+
+// The same holds for the statement that a move adds.
+func TestTrustIsNotAddedToWhatHasChangedHands(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	w.mustRun(t, d)
+	m, role := w.move(t, d), d.roles[0].Name
+	p, err := w.client.PlanMove(t.Context(), m)
+	must(t, err)
+	w.tagRole(t, role, ownKey, "shared")
+	before := w.picture()
+	if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), role) {
+		t.Errorf("Apply: %v", err)
+	}
+	if after := w.picture(); after != before {
+		t.Errorf("was\n%s\nis\n%s", before, after)
+	}
+}
