@@ -18,10 +18,20 @@ func main() {
 	os.Exit(code)
 }
 
-// signalled returns a context that ends with the first SIGTERM or SIGINT. After that they act as they do by default, so
-// that a second one ends the process at once, whatever hangs.
+// signalled returns a context that ends with the first SIGTERM or SIGINT. By then they act as they do by default again,
+// so that a second one ends the process at once, whatever hangs. The order matters, which is why this is not
+// signal.NotifyContext: a second signal that followed closely would be caught and mean nothing.
 func signalled() (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		defer cancel()
+		defer signal.Stop(signals)
+		select {
+		case <-signals:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
