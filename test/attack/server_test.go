@@ -280,6 +280,19 @@ func (v *target) metric(t *testing.T, name string) float64 {
 	return sum
 }
 
+// peakResident is the most memory that the server has had resident, in bytes. The kernel knows it without asking the
+// server, which is busy.
+func (v *target) peakResident(t *testing.T) float64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.cmd.Process.Pid))
+	must(t, err)
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	var kib float64
+	_, err = fmt.Sscan(rest, &kib)
+	must(t, err)
+	return kib * 1024
+}
+
 // ask fetches path over a connection of its own.
 func ask(ctx context.Context, address, protocol string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
