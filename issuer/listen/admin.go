@@ -17,7 +17,8 @@ import (
 // loopback or the pod network; nothing it serves is secret, and nothing can be
 // changed through it.
 type Admin struct {
-	// Metrics serves /metrics. Nil means 404.
+	// Metrics serves /metrics. Nil means 404. It is called for one request at a time,
+	// without header fields; those that come meanwhile share the next page.
 	Metrics http.Handler
 	// Ready says why this process should get no traffic, or nil. It must not
 	// block. A nil Ready means always ready.
@@ -74,7 +75,11 @@ func (a Admin) handler() http.Handler {
 	maps.Copy(paths, a.Extra)
 	paths["/livez"] = statusPage(func() error { return nil })
 	paths["/readyz"] = statusPage(a.Ready)
-	paths["/metrics"] = a.Metrics
+	if a.Metrics != nil {
+		paths["/metrics"] = share(a.Metrics)
+	} else {
+		delete(paths, "/metrics")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")

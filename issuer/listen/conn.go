@@ -29,6 +29,7 @@ type conn struct {
 	unanswered atomic.Int64 // of these: the answer has not been sent
 	received   atomic.Int64 // bytes, those of TLS too
 	http2      atomic.Bool
+	patience   patience
 
 	writing sync.Mutex  // held while a write is under way
 	bulky   atomic.Bool // has a place among the bulky ones
@@ -81,6 +82,7 @@ func noteState(nc net.Conn, s http.ConnState) {
 		if p, _ := read(c.status.Load()); p == fresh {
 			c.noteProtocol(nc)
 		}
+		c.patience.restart(c.of.now())
 		c.enter(active)
 	case http.StateIdle:
 		c.leaveBulky()
@@ -166,6 +168,7 @@ const bulkyWait = 3 * time.Second
 // refuses one more of a client that lets several wait; all others get theirs.
 func (c *conn) begin() {
 	c.requests.Add(1)
+	c.patience.work(c.of.now())
 	own := c.unanswered.Add(1)
 	if all := c.of.unanswered.Add(1); all > c.of.mostUnanswered && own > fewUnanswered && c.http2.Load() {
 		c.finish()
@@ -174,8 +177,13 @@ func (c *conn) begin() {
 	}
 }
 
+// finish notes that a request has got its answer, or will get none.
 func (c *conn) finish() {
-	c.unanswered.Add(-1)
+	now := c.of.now()
+	c.patience.rest(now)
+	if c.unanswered.Add(-1) == 0 {
+		c.patience.restart(now)
+	}
 	c.of.unanswered.Add(-1)
 }
 
@@ -202,12 +210,24 @@ func (c *conn) pace(n int64) {
 	}
 }
 
-// Write is that of net.Conn.
+// Write is that of net.Conn. It writes as much at a time as TLS does, so that it is
+// noticed when a client takes a part.
 func (c *conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	return c.TCPConn.Write(p)
+	written := 0
+	for {
+		n, err := c.TCPConn.Write(p[written:min(len(p), written+mostAtOnce)])
+		written += n
+		c.patience.took(n, c.of.now())
+		if err != nil || written == len(p) {
+			return written, err
+		}
+	}
 }
+
+// mostAtOnce is more than a record of TLS is long.
+const mostAtOnce = 17 << 10
 
 // Close gives the slot back, once: net/http may close a connection repeatedly.
 func (c *conn) Close() error {

@@ -108,6 +108,7 @@ func front(next http.Handler) http.Handler {
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 			c.begin()
 			defer c.finish()
+			w = answer{w, c}
 		}
 		// A proxy in front may see the end of a body elsewhere than net/http
 		// does; what follows the body would then be answered as if it were
@@ -128,9 +129,15 @@ func front(next http.Handler) http.Handler {
 }
 
 const (
-	// perConnection is what to reckon with for each connection: an idle one
-	// takes 45 KiB, one with a request more for a moment.
-	perConnection = 96 << 10
+	// inProcess is what the process takes for each connection: an idle one takes
+	// 45 KiB, one with a request more for a moment.
+	inProcess = 56 << 10
+	// inKernel is the most that the kernel holds for a connection: twice of each
+	// buffer that is asked for. It adds one packet before it sees that a buffer is
+	// full.
+	inKernel      = 2*sendBuffer + 2*receiveBuffer + onePacket
+	onePacket     = 16 << 10
+	perConnection = inProcess + inKernel
 	// ownMemory is what the process takes without connections.
 	ownMemory = 48 << 20
 	// ownFiles are kept for the documents, the certificates and the admin
@@ -142,7 +149,9 @@ const (
 )
 
 // FittingConnections returns how many connections fit into a memory limit in bytes
-// and a limit of open files.
+// and a limit of open files. The kernel's buffers are reckoned with in full, as if
+// every client filled both: with version 2 of cgroups they count as memory of the
+// process, and a few thousand clients that do not read fill them at no cost.
 func FittingConnections(memory int64, files uint64) int {
 	n := min((memory-ownMemory)/perConnection, mostConnections)
 	if files < mostConnections+ownFiles {

@@ -30,16 +30,20 @@ const (
 	// atOnce is how many connections one look finds, so that a look at all of
 	// them is not needed for each new one.
 	atOnce = 64
-	// The kernel's buffers of a connection. Left alone they grow to megabytes,
-	// which count as memory of this process's cgroup.
-	sendBuffer, receiveBuffer = 64 << 10, 32 << 10
+	// What is asked of the kernel as the buffers of a connection; it grants twice as
+	// much. Left alone they grow to megabytes, which count as memory of this
+	// process's cgroup. A header of 16 KiB and most answers fit; 100 KiB take four
+	// or five round trips.
+	sendBuffer, receiveBuffer = 16 << 10, 16 << 10
 )
 
 // listener is a TCP listener with a bounded number of connections. When all are
 // taken, one makes room for the next: the one whose TLS handshake or first request
-// has been outstanding longest, if for more than slowAfter, and else the one that
-// has been idle for longest. A connection with a request in progress is never
-// closed for that; while there are no others, new ones wait in the kernel's queue.
+// has been outstanding longest, if for more than slowAfter; else the one that has
+// been idle for longest; else the one that has waited longest for its client to take
+// an answer or to send a body, if for more than stalledAfter. A connection is never
+// closed for that while the server works on its request, or while the client takes
+// the answer. While all are like that, new ones wait in the kernel's queue.
 type listener struct {
 	*net.TCPListener
 	log     *zap.Logger
@@ -87,7 +91,7 @@ func bind(ctx context.Context, address string, limit int, log *zap.Logger) (*lis
 		conns:       map[*conn]struct{}{},
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "keypost_connections_evicted_total",
-			Help: "Connections closed to make room, by what they were: slow (handshake or header outstanding), idle, or heavy while memory was short.",
+			Help: "Connections closed to make room, by what they were: slow (handshake or header outstanding), idle, stalled (the client does not take its answer), or heavy while memory was short.",
 		}, []string{"kind"}),
 		paced: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "keypost_http2_reads_delayed_total",
@@ -102,7 +106,7 @@ func bind(ctx context.Context, address string, limit int, log *zap.Logger) (*lis
 			Help: "Connections that could not be accepted for want of file descriptors or kernel memory.",
 		}),
 	}
-	for _, kind := range []string{"slow", "idle", "heavy"} { // a rate needs the zero before the first one
+	for _, kind := range []string{"slow", "idle", "stalled", "heavy"} { // a rate needs the zero before the first one
 		l.evictions.WithLabelValues(kind)
 	}
 	l.bound(goMemory()().limit)
@@ -117,8 +121,9 @@ func (l *listener) bound(limit int64) {
 }
 
 func listenTCP(ctx context.Context, address string) (net.Listener, error) {
+	config := net.ListenConfig{Control: smallBuffers}
 	for deadline := time.Now().Add(bindFor); ; {
-		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		ln, err := config.Listen(ctx, "tcp", address)
 		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
 			return ln, err
 		}
@@ -128,6 +133,19 @@ func listenTCP(ctx context.Context, address string) (net.Listener, error) {
 		case <-time.After(bindFor / 25):
 		}
 	}
+}
+
+// smallBuffers sets the buffers of a listening socket. Its connections inherit them
+// before they are accepted: what waits in the kernel's queue takes memory too.
+func smallBuffers(_, _ string, raw syscall.RawConn) error {
+	var set error
+	err := raw.Control(func(fd uintptr) {
+		set = errors.Join(
+			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, receiveBuffer),
+			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, sendBuffer),
+		)
+	})
+	return errors.Join(err, set)
 }
 
 // now is on the monotonic clock.
@@ -175,8 +193,6 @@ func (l *listener) takeSlot() error {
 }
 
 func (l *listener) admit(t *net.TCPConn) *conn {
-	_ = t.SetReadBuffer(receiveBuffer) // an optimisation
-	_ = t.SetWriteBuffer(sendBuffer)
 	c := &conn{TCPConn: t, of: l, closed: make(chan struct{})}
 	c.enter(fresh)
 	l.mu.Lock()
@@ -217,7 +233,7 @@ func (l *listener) evict() bool {
 		for len(l.victims) > 0 {
 			v := l.victims[0]
 			l.victims = l.victims[1:]
-			if l.close(v, v.kind()) {
+			if kind := v.kind(); (kind != "stalled" || v.patience.waited(l.now()) > stalledAfter) && l.close(v, kind) {
 				return true
 			}
 		}
@@ -227,10 +243,14 @@ func (l *listener) evict() bool {
 
 // kind names what makes it a victim when room is made.
 func (v victim) kind() string {
-	if p, _ := read(v.status); p == fresh {
+	switch p, _ := read(v.status); p {
+	case fresh:
 		return "slow"
+	case active:
+		return "stalled"
+	default:
+		return "idle"
 	}
-	return "idle"
 }
 
 // close closes v unless its status has changed.
@@ -248,22 +268,47 @@ func (l *listener) close(v victim, kind string) bool {
 	return true
 }
 
+// candidate is a victim with its place in the order: by rank, then by age.
+type candidate struct {
+	victim
+	rank int
+	age  time.Duration
+}
+
+// judge reports whether c may have to make room, and returns its place in the order.
+func (c *conn) judge(now time.Duration) (candidate, bool) {
+	s := c.status.Load()
+	p, since := read(s)
+	v := victim{c, s}
+	switch p {
+	case fresh:
+		return candidate{v, 0, now - since}, now-since > slowAfter
+	case idle:
+		return candidate{v, 1, now - since}, now-since > idleAfter
+	case active:
+		waited := c.patience.waited(now)
+		return candidate{v, 2, waited}, waited > stalledAfter
+	default:
+		return candidate{}, false
+	}
+}
+
 // evictable returns the connections that make room, in that order.
 func (l *listener) evictable(now time.Duration) []victim {
-	var found []victim
+	var found []candidate
 	for _, c := range l.all() {
-		s := c.status.Load()
-		p, since := read(s)
-		if p == fresh && now-since > slowAfter || p == idle && now-since > idleAfter {
-			found = append(found, victim{c, s})
+		if v, ok := c.judge(now); ok {
+			found = append(found, v)
 		}
 	}
-	slices.SortFunc(found, func(a, b victim) int {
-		ap, as := read(a.status)
-		bp, bs := read(b.status)
-		return cmp.Or(cmp.Compare(ap, bp), cmp.Compare(as, bs)) // fresh comes before idle
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.age, a.age))
 	})
-	return found[:min(len(found), atOnce)]
+	victims := make([]victim, 0, atOnce)
+	for _, v := range found[:min(len(found), atOnce)] {
+		victims = append(victims, v.victim)
+	}
+	return victims
 }
 
 // isExhaustion reports whether the system lacks what a connection needs.

@@ -52,14 +52,22 @@ func pair(t *testing.T, l *listener) (*conn, net.Conn) {
 }
 
 func TestWhoMakesRoom(t *testing.T) {
-	l := testListener(t, 10)
+	l := testListener(t, 20)
 	const now = time.Minute
 	put := func(p phase, age time.Duration) *conn {
 		c, _ := pair(t, l)
 		c.status.Store(status(p, now-age))
 		return c
 	}
-	put(active, time.Hour)
+	put(active, now).patience.work(0)      // the server works on it
+	put(active, now).patience.restart(now) // has just taken a byte
+	waiting := func(since time.Duration) *conn {
+		c := put(active, now)
+		c.patience.restart(since)
+		return c
+	}
+	waiting(now - stalledAfter)
+	stalled, stalledLong := waiting(now-3*time.Second), waiting(now-4*time.Second)
 	idleLong, handshaking := put(idle, 50*time.Second), put(fresh, slowAfter+time.Millisecond)
 	put(idle, idleAfter/2)
 	put(fresh, slowAfter/2)
@@ -68,7 +76,7 @@ func TestWhoMakesRoom(t *testing.T) {
 	for _, v := range l.evictable(now) {
 		got = append(got, v.conn)
 	}
-	if want := []*conn{handshakingLong, handshaking, idleLong, idleShort}; !slices.Equal(got, want) {
+	if want := []*conn{handshakingLong, handshaking, idleLong, idleShort, stalledLong, stalled}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -246,8 +254,8 @@ func TestFittingConnections(t *testing.T) {
 		files  uint64
 		want   int
 	}{
-		{384 << 20, 1 << 20, 3584}, // three quarters of 512 MiB
-		{192 << 20, 1 << 20, 1536},
+		{384 << 20, 1 << 20, 2529}, // three quarters of 512 MiB
+		{192 << 20, 1 << 20, 1084},
 		{1 << 62, 1 << 20, 10_000},
 		{1 << 62, 1<<64 - 1, 10_000},
 		{1 << 62, 1024, 704},

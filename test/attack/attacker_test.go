@@ -25,11 +25,14 @@ var modes = map[string]func(ctx context.Context, address string) error{
 	"h1-slow-header":     http1SlowHeader,
 	"h1-header-bomb":     http1HeaderBomb,
 	"h1-pipeline":        http1Pipeline,
+	"h1-stall":           http1Stall,
+	"h1-slow-body":       http1SlowBody,
 	"h2-idle":            http2Idle,
 	"h2-load":            http2Load,
 	"h2-cookie-crumbs":   http2CookieCrumbs,
 	"h2-unread-refusals": http2Unread,
 	"h2-window-drip":     http2WindowDrip,
+	"h2-stall":           http2Stall,
 	"h2-rapid-reset":     http2RapidReset,
 	"h2-hpack-bomb":      http2HPACKBomb,
 	"h2-settings-flood":  http2Flood(frame(frameSettings, 0, 0, nil)),
@@ -164,5 +167,30 @@ func http1Pipeline(ctx context.Context, address string) error {
 				return err
 			}
 		}
+	})
+}
+
+// http1Stall asks for more than the buffers hold, once, takes nothing of it and stays.
+func http1Stall(ctx context.Context, address string) error {
+	return http1(ctx, address, func(c net.Conn) error {
+		if err := c.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			return err
+		}
+		batch := []byte(strings.Repeat(get, 100))
+		for { // it ends when the server resets the connection; until then the second batch or so blocks
+			if _, err := c.Write(batch); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// http1SlowBody promises a body, and never sends it.
+func http1SlowBody(ctx context.Context, address string) error {
+	return http1(ctx, address, func(c net.Conn) error {
+		if _, err := io.WriteString(c, strings.Replace(get, "\r\n\r\n", "\r\nContent-Length: 10\r\n\r\n", 1)); err != nil {
+			return err
+		}
+		return untilClosed(c)
 	})
 }

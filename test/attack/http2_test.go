@@ -209,3 +209,30 @@ func http2WindowDrip(ctx context.Context, address string) error {
 	}
 	return nil
 }
+
+// stallEvery is how often http2Stall asks: before the server gives up the answer before.
+const stallEvery = 4500 * time.Millisecond
+
+// http2Stall never permits a byte of an answer, and always has one outstanding.
+func http2Stall(ctx context.Context, address string) error {
+	p, err := open(ctx, address, uint32(http2.SettingInitialWindowSize), 0)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, p)
+	}()
+	for {
+		if err := p.write(p.request()); err != nil {
+			return err
+		}
+		select {
+		case <-ended:
+			return io.EOF
+		case <-time.After(stallEvery):
+		}
+	}
+}

@@ -77,24 +77,31 @@ func beAttacker(what string) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // which the test closes to end the attack
+		cancel()
+	}()
 	fmt.Println(attack(ctx, mode, address, n))
 	return 0
 }
 
-// startAttack runs a mode in a process of its own. The function it returns waits for the end and says how many
+// startAttack runs a mode in a process of its own, for d at most. The function it returns ends it and says how many
 // connections were opened.
-func startAttack(t *testing.T, mode, address string, n int, d time.Duration) (wait func() int) {
+func startAttack(t *testing.T, mode, address string, n int, d time.Duration) (end func() int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), attackEnv+"="+fmt.Sprintf("%s %s %d %v", mode, address, n, d), "GOMAXPROCS=1", "GOGC=400")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
 	must(t, cmd.Start())
 	var once sync.Once
 	opened := 0
-	end := func() int {
+	end = func() int {
 		once.Do(func() {
+			_ = stdin.Close()
 			_ = cmd.Wait() // what it printed says it
 			opened, _ = strconv.Atoi(strings.TrimSpace(out.String()))
 		})
@@ -271,6 +278,19 @@ func (v *target) metric(t *testing.T, name string) float64 {
 		}
 	}
 	return sum
+}
+
+// peakResident is the most memory that the server has had resident, in bytes. The kernel knows it without asking the
+// server, which is busy.
+func (v *target) peakResident(t *testing.T) float64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.cmd.Process.Pid))
+	must(t, err)
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	var kib float64
+	_, err = fmt.Sscan(rest, &kib)
+	must(t, err)
+	return kib * 1024
 }
 
 // ask fetches path over a connection of its own.
