@@ -3,6 +3,8 @@ package issuer
 import (
 	"net/http"
 	"testing"
+
+	"github.com/keypost/keypost/keystore"
 )
 
 // shared is a key set that claims the URL which names a, b and c may all have.
@@ -96,6 +98,58 @@ func TestOwnerLeavesInTheSameBatch(t *testing.T) {
 		b.serves(urlShared, key(t, 2))
 		b.rejected(owner, URLConflict)
 	}
+}
+
+// To whoever trusts a URL it is one issuer, whichever key set serves it: what left with one does not come back with
+// another, whether the tombstone was served before, comes in the same batch, or is there when the process starts.
+func TestAKeyThatLeftAURLDoesNotComeBack(t *testing.T) {
+	tombstone := shared(t, "b", 2, 1)
+	tombstone.withdrawn, tombstone.gone = true, []keystore.Public{key(t, 9)}
+	for name, k := range map[string]int64{"held": 1, "gone": 9} {
+		for _, when := range []string{"later", "same batch", "start"} {
+			b := newBench(t)
+			if when != "start" {
+				live := tombstone
+				live.generation, live.withdrawn = 1, false
+				b.put(live)
+				b.poll()
+			}
+			b.put(tombstone)
+			if when == "later" {
+				b.poll()
+			}
+			b.put(shared(t, "a", 1, k))
+			b.poll()
+			b.rejected("a", keystore.ReasonGoneReturned)
+
+			// Nor in a later version of an heir that was good at first.
+			heir := shared(t, "a", 2, 3)
+			b.put(heir)
+			b.poll()
+			b.serves(urlShared, key(t, 3))
+			heir.generation, heir.keys = 3, append(heir.keys, key(t, k))
+			b.put(heir)
+			b.poll()
+			b.serves(urlShared, key(t, 3))
+			b.rejected("a", keystore.ReasonGoneReturned)
+			if t.Failed() {
+				t.Fatalf("a key that is %s, %s", name, when)
+			}
+		}
+	}
+}
+
+// A tombstone is not undone by hand: its keys stay away.
+func TestATombstoneIsNotUndone(t *testing.T) {
+	b := newBench(t)
+	d := shared(t, "b", 1, 1)
+	d.withdrawn = true
+	b.put(d)
+	b.poll()
+	d.generation, d.withdrawn = 2, false
+	b.put(d)
+	b.poll()
+	b.rejected("b", keystore.ReasonGoneReturned)
 }
 
 // A key set that reaches for a second URL loses nothing of the first when it does not get it.

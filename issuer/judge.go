@@ -41,7 +41,7 @@ func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revis
 // judge fills in the rejections of a batch: each version by itself and against the one that is served, then all of
 // them against each other.
 func (b *batch) judge() {
-	claims := map[place][]int{}
+	claims := map[place][]int{} // also of versions that turn out to bring a key back: such a claim is one all the same
 	for i := range b.found {
 		f := &b.found[i]
 		if f.version == nil {
@@ -57,6 +57,7 @@ func (b *batch) judge() {
 			claims[at] = append(claims[at], i)
 		}
 	}
+	b.judgeReturns()
 	for i := range b.found {
 		if f := &b.found[i]; f.rejected == nil {
 			for _, at := range f.version.places() {
@@ -66,14 +67,63 @@ func (b *batch) judge() {
 	}
 }
 
+// judgeReturns refuses versions with a key that left one of their URLs with another key set, which is withdrawn: to
+// those who trust the URL it is the same issuer. A tombstone counts only where its name may have the URL, so that it
+// cannot bar keys of others.
+func (b *batch) judgeReturns() {
+	tombstones := map[place]map[keystore.Name]*version{}
+	note := func(n keystore.Name, v *version) {
+		for u := range v.Issuers() {
+			if parsed, err := keystore.ParseIssuerURL(u, v.dev); err != nil || !b.p.allows(n, parsed) {
+				continue
+			}
+			at := placeOf(u)
+			if tombstones[at] == nil {
+				tombstones[at] = map[keystore.Name]*version{}
+			}
+			tombstones[at][n] = v
+		}
+	}
+	for n, e := range b.p.entries { // only the holder of the turn changes it
+		if e.served != nil && e.served.Withdrawn() {
+			note(n, e.served)
+		}
+	}
+	for _, f := range b.found {
+		if b.withdrawn[f.name] {
+			note(f.name, f.version)
+		}
+	}
+	for i := range b.found {
+		f := &b.found[i]
+		if f.rejected != nil {
+			continue
+		}
+		var served *keystore.Outline
+		if v := b.p.served(f.name); v != nil {
+			served = &v.Outline
+		}
+		for _, at := range f.version.places() {
+			for n, tombstone := range tombstones[at] {
+				if id, returns := f.version.Returning(served, &tombstone.Outline); n != f.name && returns {
+					f.rejected = keystore.Reject(keystore.ReasonGoneReturned, "key %s left the issuer URL https://%s%s for good with the withdrawn key set %q", id, at.host, at.path, n)
+				}
+			}
+		}
+	}
+}
+
+func (p *Publisher) allows(n keystore.Name, u keystore.IssuerURL) bool {
+	return slices.ContainsFunc(p.c.Patterns, func(pat Pattern) bool { return pat.Allows(n, u) })
+}
+
 // admit judges one version without regard to other key sets.
 func (p *Publisher) admit(f *found) *keystore.Rejection {
 	if f.version.dev && !p.c.Dev {
 		return keystore.Reject(DevRefused, "it is a development key set, which only keypostd --dev serves")
 	}
 	for _, u := range f.version.issuers {
-		allowed := slices.ContainsFunc(p.c.Patterns, func(pat Pattern) bool { return pat.Allows(f.name, u) })
-		if !allowed && !f.version.Withdrawn() {
+		if !p.allows(f.name, u) && !f.version.Withdrawn() {
 			return keystore.Reject(URLNotPermitted, "its issuer URL %s matches no pattern in issuerURLs for the name %q", u, f.name)
 		}
 	}

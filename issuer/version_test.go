@@ -45,7 +45,7 @@ func TestFollows(t *testing.T) {
 		"an older tombstone":                 {&served, func(d *doc) { d.generation, d.withdrawn = 4, true }, keystore.ReasonOlderGeneration},
 		"a tombstone of the same generation": {&served, func(d *doc) { d.withdrawn = true }, keystore.ReasonSameGeneration},
 		"reopened":                           {&tombstone, func(d *doc) { d.generation, d.keys, d.gone = 6, k(3), k(1, 2, 8, 9) }, ""},
-		"reopened under another URL":         {&tombstone, func(d *doc) { d.generation, d.issuers = 6, []string{other} }, ""},
+		"reopened under another URL":         {&tombstone, func(d *doc) { d.generation, d.issuers = 6, []string{other} }, keystore.ReasonGoneReturned},
 		"reopened as it was before":          {&tombstone, func(d *doc) { d.generation = 4 }, keystore.ReasonOlderGeneration},
 		"reopened with a gone key":           {&tombstone, func(d *doc) { d.generation, d.keys, d.gone = 6, k(1, 2, 9), k(8) }, keystore.ReasonGoneReturned},
 	} {

@@ -195,6 +195,9 @@ func toJSON(data []byte) ([]byte, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("it is not UTF-8")
 	}
+	if err := checkShape(data); err != nil {
+		return nil, err
+	}
 	if err := checkExpansion(data); err != nil {
 		return nil, err
 	}
@@ -210,6 +213,12 @@ func toJSON(data []byte) ([]byte, error) {
 	}
 	if hasPrivateLabel(data) { // also in a comment
 		return nil, fmt.Errorf("a part of it has the label of a private key: %w", ErrPrivateKey)
+	}
+	if err := checkDepth(asJSON); err != nil {
+		return nil, err
+	}
+	if err := checkComments(data); err != nil {
+		return nil, err
 	}
 	return asJSON, findSecret(asJSON)
 }
@@ -356,14 +365,15 @@ func Encode(s KeySet) ([]byte, error) {
 	return data, nil
 }
 
-// encode writes YAML, or if that is too large JSON without any space.
+// encode writes YAML, or JSON without any space if the YAML is too large or text in it looks like more structure than
+// may be read.
 func (s KeySet) encode() ([]byte, error) {
 	d, err := s.document()
 	if err != nil {
 		return nil, err
 	}
 	data, err := yaml.Marshal(d)
-	if err == nil && len(data) > MaxDocument {
+	if err == nil && (len(data) > MaxDocument || checkShape(data) != nil) {
 		data, err = json.Marshal(d)
 	}
 	if err != nil {

@@ -131,7 +131,35 @@ func (o *Outline) Follows(was *Outline) *Rejection {
 	if r := o.keepsKeys(was); r != nil {
 		return r
 	}
+	if was.withdrawn && !o.withdrawn { // by hand: Reopen leaves every key behind
+		if id, returns := o.Returning(nil, was); returns {
+			return Reject(ReasonGoneReturned, "key %s was withdrawn with the last good version and never comes back; add the issuer again with new keys", id)
+		}
+	}
 	return o.keepsIssuers(was)
+}
+
+// Returning returns the ID of a key that the version publishes, that was (nil for none) does not, and that left with the
+// tombstone: by its key ID or its material. A key that is served already is no return, or whoever writes a tombstone
+// later could hold up the key set.
+func (o *Outline) Returning(was, tombstone *Outline) (id string, returns bool) {
+	held, gone, served := tombstone.keys.holdings(), tombstone.gone.holdings(), holdings{}
+	if was != nil && !was.withdrawn {
+		served = was.keys.holdings()
+	}
+	here := o.keys.holdings()
+	for id := range o.keys.ids() {
+		f := here.byKid[id]
+		if is, already := served.byKid[id]; already && is == f {
+			continue
+		}
+		_, heldKid := held.byKid[id]
+		_, goneKid := gone.byKid[id]
+		if heldKid || goneKid || held.material[f] || gone.material[f] {
+			return id, true
+		}
+	}
+	return "", false
 }
 
 // keepsKeys compares key material beside kids: another key under a kid that relying parties trust is another issuer.

@@ -149,6 +149,9 @@ func isPrivateDER(der []byte) bool {
 
 func parseJSON(data []byte) ([]Public, error) {
 	var tree any
+	if err := checkMaterialShape(data); err != nil {
+		return nil, err
+	}
 	if err := decodeJSON(data, &tree); err != nil {
 		return nil, fmt.Errorf("it looks like a JWK or JWKS but is not valid JSON: %s", printableLine(err))
 	}
@@ -173,10 +176,17 @@ func parseJSON(data []byte) ([]Public, error) {
 		}
 		keys = append(keys, k)
 	}
-	if where := secretIn(tree, "", maxNestedJSON); where != "" { // deeper than where the keys themselves have it
+	if where, found := findIn(tree); found { // deeper than where the keys themselves have it
 		return nil, fmt.Errorf("%s: %w", printable(where), ErrPrivateKey)
 	}
 	return keys, nil
+}
+
+func checkMaterialShape(data []byte) error {
+	if !json.Valid(data) { // whose reader says what is wrong, without recursion
+		return nil
+	}
+	return checkShape(data)
 }
 
 func parseJWK(raw json.RawMessage) (Public, error) {

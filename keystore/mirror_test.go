@@ -582,6 +582,33 @@ func TestMirrorHandsAnIssuerURLOver(t *testing.T) {
 	m.wantRefused(keystore.ReasonMissing, 0)
 }
 
+// What left an issuer URL with one key set does not come back with another: not in the run that saw it leave, not in a
+// fresh one, and not in a later version of the heir.
+func TestMirrorRefusesAKeyThatLeftTheURL(t *testing.T) {
+	m := newMirrored(t)
+	m.pass()
+	m.update("prod-b", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Withdraw(storetest.Change(365 * 24 * time.Hour))
+	})
+	old, _, err := m.from.Load(t.Context(), "prod-b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	thief := strings.NewReplacer("name: prod-b", "name: a-thief").Replace(storetest.Text(t, old))
+	var kept []string
+	for line := range strings.Lines(thief) {
+		if !strings.Contains(line, "withdrawnAt") {
+			kept = append(kept, line)
+		}
+	}
+	m.from.Put("a-thief", []byte(strings.Join(kept, "")))
+	_ = m.Pass(t.Context())
+	m.wantRefused(keystore.ReasonGoneReturned, 1)
+	if got := verdicts(t, m.from, storetest.NewMemStore(t), false); got["a-thief"] != "refused gone_returned" {
+		t.Errorf("a copy into an empty store: %v", got)
+	}
+}
+
 // A document with members of a newer minor version is copied as it is: a revocation may be in it.
 func TestMirrorCopiesWhatItDoesNotKnow(t *testing.T) {
 	m := newMirrored(t)

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/asn1"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	kjson "sigs.k8s.io/json"
 )
@@ -41,89 +44,163 @@ func decodeJSON(data []byte, v any) error {
 
 // findSecret reports where in a document private key material stands, whatever member it is in: a secret that is in a
 // store is no secret any more, and whoever put it there has to know. It looks for private members of objects that look
-// like a JWK, for labels of private keys, and for base64 of either and of DER, also in strings that are JSON
-// themselves. Its work is linear in the size of the document.
+// like a JWK, for labels of private keys, and for base64 and hexadecimal digits of either and of DER, also in strings
+// that are JSON or look like a JWK in YAML. Its work is linear in the size of the document, whose depth [checkShape]
+// has bounded.
 //
 // It refuses no text that just speaks of keys, and no certificate or public key. An object that is no key but has a
-// member kid, kty, crv or x5c beside one of the private names would be refused too.
+// member kid, kty, crv or x5c beside one of the private names would be refused too. It is a net for accidents: it does
+// not find a secret that somebody hides, by compression, encryption, other encodings, or in pieces.
 func findSecret(document []byte) error {
 	var tree any
 	if err := json.Unmarshal(document, &tree); err != nil {
 		return errors.New("it is not valid JSON")
 	}
-	if where := secretIn(tree, "", maxNestedJSON); where != "" {
+	if where, found := findIn(tree); found {
 		return fmt.Errorf("%s: %w; remove it, and treat that key as stolen", printable(where), ErrPrivateKey)
 	}
 	return nil
 }
 
+// findIn returns the path of the first secret in a tree of JSON values.
+func findIn(tree any) (where string, found bool) {
+	var s search
+	if !s.in(tree, maxNestedJSON) {
+		return "", false
+	}
+	var path strings.Builder
+	for _, name := range slices.Backward(s.path) {
+		if !strings.HasPrefix(name, "[") && path.Len() > 0 {
+			path.WriteByte('.')
+		}
+		path.WriteString(name)
+	}
+	return path.String(), true
+}
+
 // maxNestedJSON is how often a string may be JSON with a string that is JSON.
 const maxNestedJSON = 3
 
-// secretIn returns the path of the first secret below node, empty when there is none.
-func secretIn(node any, path string, nested int) string {
+// search looks for a secret. It notes the path only once it has found one, on the way back: a path at every step would
+// take memory with the square of the depth.
+type search struct{ path []string } // innermost first
+
+func (s *search) in(node any, nested int) bool {
 	switch n := node.(type) {
 	case map[string]any:
-		return secretInObject(n, path, nested)
+		return s.inObject(n, nested)
 	case []any:
 		for i, v := range n {
-			if where := secretIn(v, fmt.Sprintf("%s[%d]", path, i), nested); where != "" {
-				return where
+			if s.in(v, nested) {
+				s.path = append(s.path, fmt.Sprintf("[%d]", i))
+				return true
 			}
 		}
 	case string:
-		if isSecretText(n, nested) {
-			return path
-		}
+		return isSecretText(n, nested)
 	}
-	return ""
+	return false
 }
 
-func secretInObject(object map[string]any, path string, nested int) string {
+func (s *search) inObject(object map[string]any, nested int) bool {
 	looksLikeKey := slices.ContainsFunc([]string{"kid", "kty", "crv", "x5c"}, func(m string) bool { _, has := object[m]; return has })
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		at := strings.TrimPrefix(path+"."+name, ".")
-		if looksLikeKey && slices.Contains(privateMembers, name) || isSecretText(name, 0) {
-			return at
-		}
-		if where := secretIn(object[name], at, nested); where != "" {
-			return where
-		}
-	}
-	return ""
-}
-
-func isSecretText(s string, nested int) bool {
-	if hasPrivateLabel([]byte(s)) {
-		return true
-	}
-	if nested > 0 && strings.Contains(s, "kty") {
-		var tree any
-		if json.Unmarshal([]byte(s), &tree) == nil && secretIn(tree, "", nested-1) != "" {
-			return true
-		}
-	}
-	for _, run := range base64Runs(s) {
-		if data, err := base64.RawStdEncoding.DecodeString(run); err == nil && (hasPrivateLabel(data) || looksPrivate(data)) {
+		if looksLikeKey && slices.Contains(privateMembers, name) || isSecretText(name, 0) || s.in(object[name], nested) {
+			s.path = append(s.path, name)
 			return true
 		}
 	}
 	return false
 }
 
+func isSecretText(s string, nested int) bool {
+	if hasPrivateLabel([]byte(s)) || looksLikeJWK(s) {
+		return true
+	}
+	if nested > 0 && isJSON([]byte(s)) {
+		var tree any
+		if checkDepth([]byte(s)) != nil {
+			return true // nobody writes such a text but to keep it from being searched
+		}
+		if json.Unmarshal([]byte(s), &tree) == nil && new(search).in(tree, nested-1) {
+			return true
+		}
+	}
+	return hasSecretRun(s, 2)
+}
+
+var (
+	ktyMember     = regexp.MustCompile(`\bkty\b["']?\s*:`)
+	privateMember = regexp.MustCompile(`(?:^|[\s{,"'])(?:d|p|q|dp|dq|qi|k)["']?\s*:\s*["']?[0-9A-Za-z_-]{8}`)
+)
+
+// looksLikeJWK recognises a private JWK in the notation of JSON or YAML within other text.
+func looksLikeJWK(s string) bool { return ktyMember.MatchString(s) && privateMember.MatchString(s) }
+
+// hasSecretRun reports whether s has a private key in base64 or hexadecimal digits, or in base64 of that.
+func hasSecretRun(s string, layers int) bool {
+	if len(s) < leastSecret {
+		return false
+	}
+	return slices.ContainsFunc(base64Runs(s), func(run string) bool {
+		for _, decode := range []func(string) ([]byte, error){base64.RawStdEncoding.DecodeString, hex.DecodeString} {
+			data, err := decode(run)
+			if err == nil && (hasPrivateLabel(data) || looksPrivate(data) || layers > 1 && utf8.Valid(data) && hasSecretRun(string(data), layers-1)) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// checkComments looks for secrets in the comments of a YAML text. Lines that follow each other are one text, since a
+// key is wrapped.
+func checkComments(data []byte) error {
+	var text strings.Builder
+	for line := range bytes.Lines(data) {
+		_, comment, has := bytes.Cut(line, []byte("#"))
+		if has {
+			text.WriteString(strings.TrimLeft(string(comment), "#"))
+		}
+		if (!has || len(bytes.TrimSpace(line)) == 0) && text.Len() > 0 {
+			if isSecretText(text.String(), maxNestedJSON) {
+				return fmt.Errorf("a comment in it: %w; remove it, and treat that key as stolen", ErrPrivateKey)
+			}
+			text.Reset()
+		}
+	}
+	if isSecretText(text.String(), maxNestedJSON) {
+		return fmt.Errorf("a comment in it: %w; remove it, and treat that key as stolen", ErrPrivateKey)
+	}
+	return nil
+}
+
 // leastSecret is the length of the base64 of the smallest private key, one for Ed25519 in PKCS#8.
 const leastSecret = 64
 
-// base64Runs returns the parts of s that may be base64 of a key, whatever white space is in them, in the standard
-// alphabet and without padding.
+// base64Runs returns the parts of s that may be base64 of a key, in the standard alphabet and without padding: words,
+// lines that have nothing else, and everything without its white space.
 func base64Runs(s string) []string {
-	if len(s) < leastSecret {
-		return nil
-	}
-	s = strings.NewReplacer(" ", "", "\n", "", "\r", "", "\t", "", "-", "+", "_", "/").Replace(s)
-	runs := strings.FieldsFunc(s, func(r rune) bool {
+	s = strings.NewReplacer("-", "+", "_", "/").Replace(s)
+	other := func(r rune) bool {
 		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '+' && r != '/'
-	})
+	}
+	runs := strings.FieldsFunc(s, other)
+	var block strings.Builder
+	for line := range strings.Lines(s) {
+		line = strings.TrimSpace(line)
+		bare := strings.TrimRight(line, "=")
+		if strings.IndexFunc(bare, other) < 0 {
+			block.WriteString(bare)
+		}
+		if block.Len() > 0 && (bare != line || strings.IndexFunc(bare, other) >= 0) {
+			runs = append(runs, block.String())
+			block.Reset()
+		}
+	}
+	runs = append(runs, block.String())
+	joined := strings.NewReplacer(" ", "", "\n", "", "\r", "", "\t", "").Replace(s)
+	runs = append(runs, strings.FieldsFunc(joined, other)...)
 	return slices.DeleteFunc(runs, func(run string) bool { return len(run) < leastSecret })
 }
 

@@ -96,7 +96,8 @@ type ledger struct {
 
 	mu      sync.Mutex // guards the rest
 	entries map[Name]holding
-	owners  map[string]Name // of the issuer URLs in last good versions that are not tombstones
+	owners  map[string]Name   // of the issuer URLs in last good versions that are not tombstones
+	ended   map[string][]Name // the tombstones with an issuer URL
 }
 
 // holding is what is known of one key set in the store.
@@ -107,7 +108,9 @@ type holding struct {
 	broken   *Rejection // why what the store holds is no key set
 }
 
-func newLedger() *ledger { return &ledger{entries: map[Name]holding{}, owners: map[string]Name{}} }
+func newLedger() *ledger {
+	return &ledger{entries: map[Name]holding{}, owners: map[string]Name{}, ended: map[string][]Name{}}
+}
 
 func (l *ledger) entry(n Name) holding {
 	l.mu.Lock()
@@ -199,6 +202,12 @@ func (l *ledger) put(n Name, e holding) {
 			delete(l.owners, u)
 		}
 	}
+	for _, u := range l.entries[n].endedURLs() {
+		l.ended[u] = slices.DeleteFunc(l.ended[u], func(m Name) bool { return m == n })
+	}
+	for _, u := range e.endedURLs() {
+		l.ended[u] = append(l.ended[u], n)
+	}
 	for _, u := range e.urls() {
 		if _, taken := l.owners[u]; !taken {
 			l.owners[u] = n
@@ -213,6 +222,28 @@ func (e holding) urls() []string {
 		return nil
 	}
 	return slices.Collect(e.good.Issuers())
+}
+
+// endedURLs are the issuer URLs of the last good version if that is a tombstone.
+func (e holding) endedURLs() []string {
+	if e.good == nil || !e.good.withdrawn {
+		return nil
+	}
+	return slices.Collect(e.good.Issuers())
+}
+
+// returning refuses a version with a key that left with another key set of the same issuer URL.
+func (l *ledger) returning(n Name, o *Outline) *Rejection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for u := range o.Issuers() {
+		for _, m := range l.ended[u] {
+			if id, returns := o.Returning(l.entries[n].good, l.entries[m].good); m != n && returns {
+				return Reject(ReasonGoneReturned, "key %s left the issuer URL %s for good with the withdrawn key set %q", id, u, m)
+			}
+		}
+	}
+	return nil
 }
 
 // judge says why a version may not be written; claims are the issuer URLs of all that come with it.
@@ -236,7 +267,7 @@ func (l *ledger) judge(n Name, o *Outline, claims map[string][]Name) *Rejection 
 			return Reject(ReasonURLConflict, "its issuer URL %s is also that of key set %q", u, otherThan(n, claims[u]))
 		}
 	}
-	return nil
+	return l.returning(n, o)
 }
 
 func otherThan(n Name, names []Name) Name {

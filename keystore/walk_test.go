@@ -5,11 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
+
+// many returns how often a random test runs: less by default, since whoever changes a line waits for it.
+func many(long, short uint64) uint64 {
+	if os.Getenv("KEYPOST_LONG") != "" {
+		return long
+	}
+	return short
+}
 
 // walker takes random steps through the life of one key set and keeps its own books of what must be true.
 type walker struct {
@@ -54,7 +63,7 @@ func walkPool(aliases bool) (pool []Public) {
 
 func TestRandomWalksKeepTheInvariants(t *testing.T) {
 	done := map[string]int{}
-	for seed := range uint64(75) {
+	for seed := range many(75, 24) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		w := &walker{t: t, rng: rng, now: t0, gone: map[KeyID]bool{}, dead: map[Fingerprint]bool{}, done: done}
 		w.pool, w.steps = walkPool(seed%3 == 2), ordinarySteps
@@ -74,7 +83,7 @@ func TestRandomWalksKeepTheInvariants(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"add", "observe", "promote next", "promote retired", "retire", "remove", "unsigned", "revoke", "replace", "policy", "accept", "keep", "bury", "reopen"} {
-		if done[name] < 4 {
+		if os.Getenv("KEYPOST_LONG") != "" && done[name] < 4 || done[name] == 0 {
 			t.Errorf("the walks tell little: %s came to pass %d times", name, done[name])
 		}
 	}
@@ -309,7 +318,7 @@ type editor struct {
 
 func TestRandomEditsNeverBringAKeyBack(t *testing.T) {
 	taken, refused := 0, map[Reason]int{}
-	for seed := range uint64(20) {
+	for seed := range many(20, 6) {
 		e := &editor{t: t, rng: rand.New(rand.NewPCG(seed, 11)), was: newSet(t, Policy{}), dead: map[Fingerprint]bool{}}
 		for range 150 {
 			d := tree(t, e.was)
@@ -334,11 +343,11 @@ func TestRandomEditsNeverBringAKeyBack(t *testing.T) {
 		}
 	}
 	for _, r := range []Reason{ReasonGoneReturned, ReasonKidMissing, ReasonKeyChanged, ReasonGenerationJump} {
-		if refused[r] < 5 {
+		if refused[r] < 2 {
 			t.Errorf("the edits tell little: %d were refused as %s", refused[r], r)
 		}
 	}
-	if taken < 200 {
+	if taken < 60 {
 		t.Errorf("the edits tell little: %d were taken over", taken)
 	}
 }
