@@ -18,7 +18,6 @@ import (
 	"math/big"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -153,13 +152,29 @@ func ours(t *testing.T, file []byte) (jwks, discovery []byte) {
 			t.Fatalf("the kid %q counts as a foreign one, in\n%s", k.ID(), file)
 		}
 	}
-	set, err := keystore.New(keystore.Change{At: time.Now(), By: "oracle"}, keystore.Spec{Name: "prod-a", Issuers: []string{issuerURL}, Keys: keys})
-	must(t, err)
+	set := stored(t, keys)
 	jwks, err = issuer.RenderJWKS(set)
 	must(t, err)
 	discovery, err = issuer.RenderDiscovery(set, set.Issuers()[0])
 	must(t, err)
 	return jwks, discovery
+}
+
+// stored returns a key set that was stored with these keys. keystore.New would refuse the moduli that nobody has factored:
+// what it makes has to be strong, what is read has to be served.
+func stored(t *testing.T, keys []keystore.Public) keystore.KeySet {
+	t.Helper()
+	list := []map[string]any{}
+	for _, k := range keys {
+		list = append(list, map[string]any{"kid": k.ID(), "alg": k.Alg(), "state": "active", "publicKey": string(pemOf(t, k.Key())),
+			"publishedAt": "2026-01-02T03:00:00Z", "promotedAt": "2026-01-02T03:00:00Z"})
+	}
+	document, err := json.Marshal(map[string]any{"apiVersion": keystore.APIVersion, "kind": keystore.Kind, "metadata": map[string]any{"name": "prod-a"},
+		"spec": map[string]any{"generation": 1, "issuers": []string{issuerURL}, "keys": list}})
+	must(t, err)
+	set, err := keystore.Parse("prod-a", document)
+	must(t, err)
+	return set
 }
 
 func theirs(t *testing.T, file []byte) (jwks, discovery []byte) {
