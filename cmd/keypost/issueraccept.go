@@ -100,7 +100,7 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 		a.notice("the generation was %d, which nothing could follow; it is lowered to %d", was, s.Generation())
 	}
 	if served == 0 {
-		a.notice("if keypostd rejects it as older_generation or generation_jump, accept again with --admin or --served-generation")
+		a.notice("if keypostd rejects it as same_generation, older_generation or generation_jump, accept again with --admin or --served-generation")
 	}
 	return a.printAccepted(s)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -265,7 +266,7 @@ func (a *app) printAdded(s keystore.KeySet, caFile string) error {
 	}
 	a.notice("next:")
 	a.notice("  %s", look)
-	a.notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s/openid/v1/jwks", first, first)
-	a.notice("where it runs already, keep its present issuer as a second --service-account-issuer, or each running pod gets 401")
+	a.notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)
+	a.notice("where it runs already, keep its present issuer as a second --service-account-issuer, and let --api-audiences list both or leave it out, or each running pod gets 401")
 	return nil
 }

@@ -67,10 +67,11 @@ func (s *apiServer) prepare(t *testing.T) {
 
 // checkNotes shows that whoever installs reads what to type next.
 func checkNotes(t *testing.T, p preset, api *apiServer) {
-	out := output(t, nil, tool(t, "helm"), "install", release, chartDir, "--namespace", namespace, "--dry-run=server", "-f", p.file(),
-		"--kubeconfig=/dev/null", "--kube-apiserver", api.url, "--kube-token", "chart", "--kube-ca-file", api.ca)
+	args := append([]string{"install", release, chartDir, "--namespace", namespace, "--dry-run=server",
+		"--kubeconfig=/dev/null", "--kube-apiserver", api.url, "--kube-token", "chart", "--kube-ca-file", api.ca}, p.values(t)...)
+	out := output(t, nil, tool(t, "helm"), args...)
 	_, notes, _ := strings.Cut(out, "NOTES:")
-	if !strings.Contains(notes, "issuer add NAME") || !strings.Contains(notes, "keypost verify https://") {
+	if !strings.Contains(notes, "issuer add NAME") || !strings.Contains(notes, "keypost verify NAME --store ") {
 		t.Errorf("notes: %s", notes)
 	}
 }

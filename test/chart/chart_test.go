@@ -69,10 +69,26 @@ func presets(t *testing.T) []preset {
 
 func (p preset) file() string { return chartDir + "/presets/" + string(p) + ".yaml" }
 
+// values are helm's arguments for a preset and what its user adds: no preset says whose hosts or buckets to use.
+func (p preset) values(t *testing.T) []string {
+	t.Helper()
+	args := []string{"-f", p.file()}
+	for _, name := range []string{"all", string(p)} {
+		file, err := filepath.Abs("testdata/my-values/" + name + ".yaml")
+		must(t, err)
+		if _, err := os.Stat(file); err == nil {
+			args = append(args, "-f", file)
+		} else if name == "all" {
+			t.Fatal(err)
+		}
+	}
+	return args
+}
+
 // text is what helm renders of a preset, with more --set arguments.
 func (p preset) text(t *testing.T, set ...string) string {
 	t.Helper()
-	args := []string{"template", release, chartDir, "--namespace", namespace, "--kube-version", kubeVersion, "-f", p.file()}
+	args := append([]string{"template", release, chartDir, "--namespace", namespace, "--kube-version", kubeVersion}, p.values(t)...)
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}

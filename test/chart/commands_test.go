@@ -24,13 +24,21 @@ import (
 func TestDocumentedCommands(t *testing.T) {
 	s := &documented{api: startAPIServer(t), dir: t.TempDir()}
 	must(t, os.CopyFS(filepath.Join(s.dir, "keypost"), os.DirFS(chartDir)))
+	text, err := os.ReadFile(chartDir + "/README.md")
+	must(t, err)
+	mine := regexp.MustCompile("(?ms)^```yaml\n# my-values.yaml(.*?)^```$").FindSubmatch(text)
+	if mine == nil {
+		t.Fatal("the chart's README does not show my-values.yaml")
+	}
+	must(t, os.WriteFile(filepath.Join(s.dir, "my-values.yaml"), mine[1], 0o600))
 	s.api.prepare(t)
-	var err error
 	s.all, err = commands.All("../..")
 	must(t, err)
 	for _, p := range presets(t) {
-		notes, err := s.helm("install", release, "./keypost", "-f", "keypost/presets/"+string(p)+".yaml", "--dry-run=server",
-			"--set", "test.issuers={https://oidc.example.com/prod-a}", "-n", namespace)
+		args := []string{"install", release, "./keypost", "--dry-run=server", "--set", "test.issuers={https://oidc.example.com/prod-a}", "-n", namespace}
+		values := p.values(t)
+		values[1] = "keypost/presets/" + string(p) + ".yaml"
+		notes, err := s.helm(append(args, values...)...)
 		if err != nil {
 			t.Fatal(notes)
 		}
@@ -78,8 +86,9 @@ func (s *documented) wrongHelm(t *testing.T) {
 	for _, line := range []string{
 		"install keypost oci://ghcr.io/keypost/keypost/charts/keypost --set issuerURLs[0]=https://a.example.com",
 		"install keypost ./keypost --set issuerURLs={https://a.example.com/{name}}",
-		"install keypost ./keypost -f presets/kubernetes.yaml",
-		"install keypost ./keypost -f keypost/presets/kubernetes.yaml --create-namespaces",
+		"install keypost ./keypost -f presets/kubernetes.yaml -f my-values.yaml",
+		"upgrade keypost ./keypost -f keypost/presets/kubernetes.yaml", // forgets my-values.yaml
+		"install keypost ./keypost -f keypost/presets/kubernetes.yaml -f my-values.yaml --create-namespaces",
 		"rollback keypost --no-such-flag",
 	} {
 		if _, err := s.try(strings.Fields(line)); err == nil {
@@ -211,10 +220,11 @@ func TestChangeOfWorkloadIsRefused(t *testing.T) {
 		return runIn(".", tool(t, "helm"), append(args, "-n", namespace, "--kubeconfig=/dev/null", "--kube-apiserver", api.url, "--kube-token", "chart", "--kube-ca-file", api.ca)...)
 	}
 	for _, step := range []struct{ from, to, kind string }{{"kubernetes", "statefulset", "deployment"}, {"statefulset", "kubernetes", "statefulset"}} {
-		if out, err := helm("upgrade", "--install", release, chartDir, "-f", preset(step.from).file()); err != nil {
+		if out, err := helm(append([]string{"upgrade", "--install", release, chartDir}, preset(step.from).values(t)...)...); err != nil {
 			t.Fatal(out)
 		}
-		out, err := helm("upgrade", release, chartDir, "-f", preset(step.to).file())
+		upgrade := append([]string{"upgrade", release, chartDir}, preset(step.to).values(t)...)
+		out, err := helm(upgrade...)
 		command := "kubectl -n oidc delete " + step.kind + " r-keypost --cascade=orphan"
 		if err == nil || !strings.Contains(out, command) {
 			t.Fatalf("from %s to %s: %v: %s", step.from, step.to, err, out)
@@ -222,7 +232,7 @@ func TestChangeOfWorkloadIsRefused(t *testing.T) {
 		// No garbage collector runs here to let go of the pods; the deletion waits for it.
 		api.kubectl(t, "", append(strings.Fields(command)[1:], "--wait=false")...)
 		api.kubectl(t, "", "-n", namespace, "patch", step.kind, "r-keypost", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
-		if out, err := helm("upgrade", release, chartDir, "-f", preset(step.to).file()); err != nil {
+		if out, err := helm(upgrade...); err != nil {
 			t.Fatalf("after the old one has lost its owner: %s", out)
 		}
 	}

@@ -124,7 +124,7 @@ where to look. */ -}}
 
 {{- define "keypost.checks" -}}
 {{- include "keypost.elsewhere" . }}
-{{- if not .Values.issuerURLs }}{{ fail "issuerURLs is empty: say which key set may have which URL, such as --set 'issuerURLs[0]=https://oidc.example.com/{name}'" }}{{ end }}
+{{- if not .Values.issuerURLs }}{{ fail "issuerURLs is empty: set issuerURLs, which says which key set may have which URL, in a file of your own (issuerURLs: [\"https://oidc.example.com/{name}\"]), and give that file with -f, after a preset, at the installation and at every upgrade" }}{{ end }}
 {{- if and (eq .Values.store.type "configMap") (not .Values.store.configMap.name) }}{{ fail "store.configMap.name is not set" }}{{ end }}
 {{- if and (eq .Values.store.type "configMap") (eq .Values.volume.type "claim") }}{{ fail "volume.type claim has no use with store.type configMap: the ConfigMap is mounted itself" }}{{ end }}
 {{- if and (include "keypost.mirrored" .) (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}{{ fail "serviceAccount.create is false, so serviceAccount.name must say which one the mirror uses" }}{{ end }}
