@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -253,6 +254,9 @@ func TestTheLargestDocumentsCanBeRepaired(t *testing.T) {
 	for name, filler := range map[string]string{
 		"plain": "x", "line feeds": "\n", "what YAML escapes": "\u200b", "quotes": `"`, "what JSON escapes": "<", "words": "a b ",
 	} {
+		if os.Getenv("KEYPOST_LONG") == "" && (name == "plain" || name == "words" || name == "quotes") {
+			continue // as "what JSON escapes", but for the notation
+		}
 		d := tree(t, step(t)(newSet(t, awsPolicy()).Add(change(t0), testKey(1))))
 		note := map[string]any{}
 		d["metadata"].(map[string]any)["annotations"] = note //nolint:forcetypeassert // the test wrote it

@@ -135,7 +135,9 @@ var (
 )
 
 // looksLikeJWK recognises a private JWK in the notation of JSON or YAML within other text.
-func looksLikeJWK(s string) bool { return ktyMember.MatchString(s) && privateMember.MatchString(s) }
+func looksLikeJWK(s string) bool {
+	return strings.Contains(s, "kty") && ktyMember.MatchString(s) && privateMember.MatchString(s)
+}
 
 // hasSecretRun reports whether s has a private key in base64 or hexadecimal digits, or in base64 of that.
 func hasSecretRun(s string, layers int) bool {

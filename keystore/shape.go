@@ -18,8 +18,7 @@ const (
 )
 
 var (
-	compact = regexp.MustCompile(fmt.Sprintf(`(?m)^ *(?:[-?][ \t]+){%d}`, maxDepth))
-	anchor  = regexp.MustCompile(`(?:^|[\s\[{,])&`)
+	anchor = regexp.MustCompile(`(?:^|[\s\[{,])&`)
 	// tag matches what can name the type !!binary, which hides text from every search.
 	tag = regexp.MustCompile(`(?m)(?:^|[\s\[{,:])!(?:!|<)[0-9A-Za-z%]|^%`)
 )
@@ -35,11 +34,11 @@ func checkShape(data []byte) error {
 	switch {
 	case openBrackets(data) > maxOpen:
 		return fmt.Errorf("it has more than %d brackets in each other, or without their partner; write it as JSON if they are text", maxOpen)
-	case compact.Match(data):
+	case compactDepth(data) > maxDepth:
 		return fmt.Errorf("its lists are nested deeper than %d", maxDepth)
-	case len(anchor.FindAllIndex(data, maxAnchor+1)) > maxAnchor:
+	case bytes.IndexByte(data, '&') >= 0 && len(anchor.FindAllIndex(data, maxAnchor+1)) > maxAnchor:
 		return fmt.Errorf("it has more than %d YAML anchors", maxAnchor)
-	case tag.Match(data):
+	case bytes.ContainsAny(data, "!%") && tag.Match(data):
 		return errors.New("it has a YAML tag (!!binary and the like) or directive; write the value without one")
 	}
 	return nil
@@ -78,9 +77,32 @@ func checkDepth(data []byte) error {
 func openBrackets(text []byte) int {
 	f := flow{text: text}
 	for f.at < len(text) && f.stray+f.open <= maxOpen {
+		if f.open == 0 {
+			skip := bytes.IndexAny(text[f.at:], "[{")
+			if skip < 0 {
+				break
+			}
+			f.at += skip
+		}
 		f.next()
 	}
 	return f.stray + f.open
+}
+
+// compactDepth returns the most lists and keys that begin on one line ("- - - x"), which is depth without indentation.
+func compactDepth(text []byte) (most int) {
+	for line := range bytes.Lines(text) {
+		n := 0
+		for i := 0; i < len(line) && bytes.IndexByte([]byte(" \t-?"), line[i]) >= 0; i++ {
+			if line[i] == '-' || line[i] == '?' {
+				n++
+			}
+		}
+		if n > most && !bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("--")) { // a rule in a text
+			most = n
+		}
+	}
+	return most
 }
 
 type flow struct {
@@ -96,7 +118,6 @@ func (f *flow) next() {
 	case c == '[' || c == '{':
 		f.open++
 		f.value = false
-	case f.open == 0: // not in a flow collection
 	case c == ']' || c == '}':
 		f.open--
 		f.value = true

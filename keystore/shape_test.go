@@ -60,7 +60,7 @@ func hostile(t *testing.T) map[string]string {
 		"flow sets":               member("{" + strings.Repeat("a,", room/2) + "}"),
 		"chained aliases":         member(chain.String()),
 		"JSON, deep":              `{"x":` + strings.Repeat(`{"kkkk":`, 9990) + "1" + strings.Repeat("}", 9990) + "}",
-		"JSON, distinct keys":     `{"x":` + string(must(json.Marshal(distinctMap(room/14)))) + "}",
+		"JSON, distinct keys":     `{"x":` + string(must(json.Marshal(distinctMap(room/28)))) + "}",
 	}
 }
 
