@@ -29,14 +29,16 @@ type Term struct {
 }
 
 // NotYetError refuses a transition whose gate is closed. Opens is the time at which it opens by itself; zero when it
-// needs an act first, which Need tells.
+// needs an act first, which Need tells. Earliest is the time before which it stays closed even if
+// that act is done at once; zero where that is not known.
 type NotYetError struct {
-	Step  string // what was asked for: promote, remove …
-	Key   KeyID  // empty when the step is about the whole key set
-	Gate  Gate
-	Opens time.Time
-	Need  string
-	Terms []Term
+	Step     string // what was asked for: promote, remove …
+	Key      KeyID  // empty when the step is about the whole key set
+	Gate     Gate
+	Opens    time.Time
+	Earliest time.Time
+	Need     string
+	Terms    []Term
 }
 
 // Error is one sentence: what, why, and when or what to do.
@@ -47,8 +49,11 @@ func (e *NotYetError) Error() string {
 		fmt.Fprintf(&b, " key %s", e.Key)
 	}
 	b.WriteString(": not yet: " + e.Need)
-	if !e.Opens.IsZero() {
-		fmt.Fprintf(&b, "; possible from %s", e.Opens.UTC().Format(time.RFC3339))
+	switch {
+	case !e.Opens.IsZero():
+		fmt.Fprintf(&b, "; possible from %s", stamp(e.Opens))
+	case !e.Earliest.IsZero():
+		fmt.Fprintf(&b, "; not before %s, and only after it was observed", stamp(e.Earliest))
 	}
 	for i, t := range e.Terms {
 		sep := " + "
@@ -63,10 +68,13 @@ func (e *NotYetError) Error() string {
 	return b.String()
 }
 
+// Convergence is how long a change of the store may take to reach every keypostd: a remote store's poll of 15 s, and a
+// minute for replicas and mirrors.
+const Convergence = 75 * time.Second
+
 // Constants of the gates.
 const (
-	convergence      = 75 * time.Second // a remote store's poll of 15 s and a minute for replicas and mirrors
-	promoteFloor     = time.Hour        // never sooner, outside development
+	promoteFloor     = time.Hour // never sooner, outside development
 	observationFresh = 15 * time.Minute
 	clockTolerance   = time.Minute
 	clockSkew        = 6 * time.Minute // AWS accepts a token for 5 minutes after exp, kube-apiserver for 1 minute
@@ -84,7 +92,9 @@ func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
 	maxAge, sharedCache := s.seenSince(k.PublishedAt)
 	switch {
 	case k.ObservedAt.IsZero() || !seen:
-		return refuse(GateObserved, "the key has not been observed at the issuer's public addresses")
+		e := refuse(GateObserved, "the key has not been observed at the issuer's public addresses")
+		e.Earliest, e.Terms = s.promoteOpens(now, maxAge)
+		return e
 	case sharedCache != "" && s.policy.EdgeHold == nil:
 		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies; declare --edge-hold", sharedCache))
 	}
@@ -113,13 +123,13 @@ func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time
 // copiesRunOut is when the last copy of what was published until at has run out, with the arithmetic.
 func (p Policy) copiesRunOut(at time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
 	edge, client := p.edge(seenMaxAge), p.client(seenMaxAge)
-	until := at.Add(convergence + edge + client)
-	terms := []Term{{"convergence", convergence}, {"edge", edge}, {"client", client}}
+	until := at.Add(Convergence + edge + client)
+	terms := []Term{{"convergence", Convergence}, {"edge", edge}, {"client", client}}
 	for _, h := range p.HeldUntil {
 		e, c := max(edge, time.Duration(h.Edge)), max(client, time.Duration(h.Client))
-		held := earlier(at.Add(convergence+e+c), h.runsOut(edge, client))
+		held := earlier(at.Add(Convergence+e+c), h.runsOut(edge, client))
 		if held.After(until) {
-			until, terms = held, []Term{{"convergence", convergence}, {"edge (before the policy was lowered)", e}, {"client (before the policy was lowered)", c}}
+			until, terms = held, []Term{{"convergence", Convergence}, {"edge (before the policy was lowered)", e}, {"client (before the policy was lowered)", c}}
 		}
 	}
 	return until, terms

@@ -404,7 +404,7 @@ func TestNotYetSentences(t *testing.T) {
 		err  error
 		want string
 	}{
-		{promote(next), id + "the key has not been observed at the issuer's public addresses"},
+		{promote(next), id + "the key has not been observed at the issuer's public addresses; not before 2026-03-02T13:12:15Z, and only after it was observed (convergence 1m15s + edge 24h10m + client 1h)"},
 		{promote(observed), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge 24h10m + client 1h)"},
 		{promote(atFloor), id + "a cache may still hold a JWKS without the key; possible from 2026-03-01T13:00:00Z (floor 1h)"},
 		{promote(lowered), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge (before the policy was lowered) 24h10m + client (before the policy was lowered) 1h)"},

@@ -208,7 +208,7 @@ func (p Policy) replaceBy(next Policy, now time.Time) Policy {
 	next = next.clone()
 	next.HeldUntil = slices.DeleteFunc(slices.Clone(p.HeldUntil), func(h Held) bool { return !h.runsOut(edge, client).After(now) })
 	if edge > next.edge(0) || client > next.client(0) {
-		next.HeldUntil = append(next.HeldUntil, Held{Until: now.Add(convergence + edge + client), Edge: Duration(edge), Client: Duration(client)})
+		next.HeldUntil = append(next.HeldUntil, Held{Until: now.Add(Convergence + edge + client), Edge: Duration(edge), Client: Duration(client)})
 	}
 	if token > next.tokenLifetime() {
 		next.HeldUntil = append(next.HeldUntil, Held{Until: now.Add(token + clockSkew), TokenLifetime: Duration(token)})

@@ -273,7 +273,7 @@ func (w *walker) checkKey(c Change, name string, got KeySet, k Key) {
 	// By the book: seen without a gap since ObservedAt, and everything declared now and an hour passed since.
 	if k.State == Active && was.State != Active && was.PromotedAt.IsZero() && !c.Force {
 		p := got.Policy()
-		opens := was.ObservedAt.Add(max(promoteFloor, convergence+p.edge(0)+p.client(0)))
+		opens := was.ObservedAt.Add(max(promoteFloor, Convergence+p.edge(0)+p.client(0)))
 		if was.ObservedAt.IsZero() || w.now.Before(opens) {
 			w.t.Errorf("%s: key %s, seen since %v, may sign at %v already", name, k.ID(), was.ObservedAt, w.now)
 		}

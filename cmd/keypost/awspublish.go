@@ -121,16 +121,13 @@ func (a *app) publish(ctx context.Context, p publication) (keystore.KeySet, bool
 	return set, err == nil, err
 }
 
-// What passes between the first public answer with a key and the last one without it.
-const (
-	convergence     = 75 * time.Second // as in the gates: a remote store's poll of 15 s and a minute for replicas and mirrors
-	negativeCaching = 60 * time.Second // keypostd lets its 404 be cached for so long: AWS must not be sent there sooner
-)
+// negativeCaching is how long keypostd lets its 404 be cached: AWS must not be sent there sooner.
+const negativeCaching = 60 * time.Second
 
 // settling is how long after its publication an issuer may still be unknown somewhere. In development there is one
 // server, which watches its directory, and no copy that outlives max-age.
 func settling(s keystore.KeySet) time.Duration {
-	whole := convergence + negativeCaching
+	whole := keystore.Convergence + negativeCaching
 	if !s.Dev() {
 		return whole
 	}
@@ -206,7 +203,7 @@ func portOfURL(issuer string) string {
 func hidden(addresses []string) []string {
 	var list []string
 	for _, address := range addresses {
-		if a, err := netip.ParseAddrPort(address); err == nil && (a.Addr().IsPrivate() || a.Addr().IsLoopback()) {
+		if a, err := netip.ParseAddrPort(address); err == nil && verify.Hidden(a.Addr()) {
 			list = append(list, a.Addr().String())
 		}
 	}

@@ -99,16 +99,23 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 	if s.Generation() < was {
 		a.notice("the generation was %d, which nothing could follow; it is lowered to %d", was, s.Generation())
 	}
-	if served == 0 {
-		a.notice("if keypostd rejects it as same_generation, older_generation or generation_jump, accept again with --admin or --served-generation")
+	known := f.admin != "" || f.served != 0
+	if !known {
+		a.notice("nothing says which generation keypostd serves: it may reject this one (same_generation, older_generation, generation_jump); " +
+			"accept again with --admin URL or --served-generation N to settle that")
 	}
-	return a.printAccepted(s)
+	return a.printAccepted(s, known)
 }
 
-func (a *app) printAccepted(s keystore.KeySet) error {
+// printAccepted promises nothing about keypostd unless it is known what that serves.
+func (a *app) printAccepted(s keystore.KeySet, known bool) error {
+	result := fmt.Sprintf("generation %d", s.Generation())
+	if !known {
+		result += ", stored; not known whether any keypostd takes it"
+	}
 	v := viewOf(s, time.Now())
 	return a.print(v, func(w *tabwriter.Writer) {
-		row(w, "accepted "+string(s.Name()), fmt.Sprintf("generation %d", s.Generation()))
+		row(w, "accepted "+string(s.Name()), result)
 		row(w)
 		keyRows(w, v.Keys)
 	})

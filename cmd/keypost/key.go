@@ -217,13 +217,46 @@ func earliestPromotion(s keystore.KeySet, id keystore.KeyID, now time.Time) time
 
 // gateFlags pass a closed gate.
 type gateFlags struct {
-	force bool
-	why   string
+	force  bool
+	why    string
+	danger string                // what may break
+	closed *keystore.NotYetError // what --force passed; nil when nothing was in the way
 }
 
 func (f *gateFlags) register(fs *pflag.FlagSet, danger string) {
+	f.danger = danger
 	fs.BoolVar(&f.force, "force", false, "do it although the gate is closed (needs --why): "+danger)
 	fs.StringVar(&f.why, "why", "", "the reason; it is recorded")
+}
+
+// take takes a step, and keeps what would have refused it without --force.
+func (f *gateFlags) take(c keystore.Change, step func(keystore.Change) (keystore.KeySet, error)) (keystore.KeySet, error) {
+	f.closed = nil
+	if f.force {
+		asked := c
+		asked.Force = false
+		_, err := step(asked)
+		f.closed, _ = errors.AsType[*keystore.NotYetError](err)
+	}
+	return step(c)
+}
+
+// warnForced says what --force passed, for how long it would have had to wait, and what may break.
+func (a *app) warnForced(f *gateFlags) {
+	e := f.closed
+	if e == nil {
+		return
+	}
+	until, least := e.Opens, ""
+	if until.IsZero() {
+		until, least = e.Earliest, " at least"
+	}
+	wait := ""
+	if !until.IsZero() {
+		left := keystore.Duration(time.Until(until).Round(time.Minute))
+		wait = fmt.Sprintf("; the gate would still have been closed until %s (%v)%s", stamp(until), left, least)
+	}
+	a.warn("forced: %s%s; what may break: %s", e.Need, wait, f.danger)
 }
 
 // keyChange is what a command on one key did.
@@ -255,11 +288,12 @@ func (a *app) keyPromote() *cobra.Command {
 		Args:  exactly(2),
 		RunE: a.do(func(ctx context.Context, args []string) error {
 			c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
-				return s.Promote(a.change(f.why, f.force), id)
+				return f.take(a.change(f.why, f.force), func(c keystore.Change) (keystore.KeySet, error) { return s.Promote(c, id) })
 			})
 			if err != nil {
 				return err
 			}
+			a.warnForced(f)
 			a.notice("the cluster may now sign with %s; once every kube-apiserver does, retire the key before it", c.id)
 			return a.printKeys(c.is)
 		}),
@@ -279,11 +313,14 @@ func (a *app) keyRetire() *cobra.Command {
 				return usagef("key retire needs --why STATEMENT: how you know that no kube-apiserver signs with the key; it is recorded")
 			}
 			c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
-				return s.Retire(a.change(f.why, f.force), id, keystore.Evidence{Statement: f.why})
+				return f.take(a.change(f.why, f.force), func(c keystore.Change) (keystore.KeySet, error) {
+					return s.Retire(c, id, keystore.Evidence{Statement: f.why})
+				})
 			})
 			if err != nil {
 				return err
 			}
+			a.warnForced(f)
 			if !slices.ContainsFunc(c.is.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active }) {
 				a.warn("no key of %q is active any more", c.is.Name())
 			}
@@ -303,11 +340,12 @@ func (a *app) keyRemove() *cobra.Command {
 		Args:  exactly(2),
 		RunE: a.do(func(ctx context.Context, args []string) error {
 			c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
-				return s.Remove(a.change(f.why, f.force), id, neverSigned)
+				return f.take(a.change(f.why, f.force), func(c keystore.Change) (keystore.KeySet, error) { return s.Remove(c, id, neverSigned) })
 			})
 			if err != nil {
 				return err
 			}
+			a.warnForced(f)
 			a.notice("key %s is gone", c.id)
 			return a.printKeys(c.is)
 		}),

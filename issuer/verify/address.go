@@ -157,6 +157,41 @@ func (r *report) checkAddresses(looks []Look) []Look {
 	return looks
 }
 
+// hiddenRanges are those that no cloud has a route to and that package netip has no word for: "this network", the space
+// that carriers share (RFC 6598), benchmarks, the reserved rest of IPv4, and the old site-local range of IPv6.
+func hiddenRanges() []netip.Prefix {
+	var list []netip.Prefix
+	for _, p := range []string{"0.0.0.0/8", "100.64.0.0/10", "198.18.0.0/15", "240.0.0.0/4", "fec0::/10"} {
+		list = append(list, netip.MustParsePrefix(p))
+	}
+	return list
+}
+
+// Hidden reports whether clouds on the public internet cannot reach an address, whatever answers there here. A private
+// network's DNS may lead to such a one while the world's leads elsewhere (split-horizon DNS).
+func Hidden(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return !a.IsGlobalUnicast() || a.IsPrivate() || slices.ContainsFunc(hiddenRanges(), func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// checkPublic warns of addresses that were asked and that clouds never see. An operator who declares the issuer private
+// knows.
+func (r *report) checkPublic(looks []Look, stored *keystore.KeySet) {
+	if r.o.Connect != "" || r.o.Dev || stored != nil && stored.Policy().Private {
+		return
+	}
+	var inside []string
+	for _, l := range looks {
+		if a, err := netip.ParseAddrPort(l.Address); err == nil && Hidden(a.Addr()) {
+			inside = append(inside, a.Addr().String())
+		}
+	}
+	if len(inside) > 0 {
+		r.warn("addresses", "look again from outside: with split-horizon DNS nothing here says what clouds see; an issuer that is meant to be private says so in its policy (keypost issuer set NAME --private)",
+			"here the name leads to %s, which clouds on the public internet cannot reach", list(inside))
+	}
+}
+
 func addressesOf(looks []Look) []string {
 	var all []string
 	for _, l := range looks {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
 )
 
 // places makes the world answer at several addresses: each dials what its function says, or the world itself.
@@ -117,7 +118,7 @@ func TestEveryAddressIsAsked(t *testing.T) {
 		}, []string{"fail same-keys the addresses publish different keys: 192.0.2.1:443 has ", "; 198.51.100.7:443 has "}, nil},
 		{"an older copy at one", func(t *testing.T, w *world) {
 			before, k := w.jwks, newECKey(t)
-			w.storeKey(t, fresh, k)
+			w.storeKey(t, settling, k)
 			w.jwks = append([]member{publicJWK(t, k)}, w.jwks...)
 			w.places(t, map[string]DialFunc{"192.0.2.1": nil, b: w.impostor(t, "", func() any { return member{"keys": before} })})
 		}, []string{"warn stored-keys at 198.51.100.7:443: ", "ok stored-keys at 192.0.2.1:443: "}, []string{"\nfail"}},
@@ -300,5 +301,55 @@ func TestNothingMovesTheTerminal(t *testing.T) {
 		if strings.ContainsFunc(f.Message+f.Hint, func(r rune) bool { return !text.Printable(r) }) {
 			t.Errorf("%+q", f)
 		}
+	}
+}
+
+// TestHidden: an address that only this network can reach passes for no public one.
+func TestHidden(t *testing.T) {
+	for address, hidden := range map[string]bool{
+		"10.0.0.5": true, "172.16.0.1": true, "192.168.1.1": true, "127.0.0.1": true, "::1": true, "169.254.1.1": true, "fe80::1": true,
+		"fe80::1%eth0": true, "fd00::1": true, "100.64.0.1": true, "100.127.255.254": true, "0.0.0.0": true, "::": true, "224.0.0.1": true,
+		"ff02::1": true, "::ffff:10.0.0.5": true, "255.255.255.255": true, "0.1.2.3": true, "240.0.0.1": true, "198.18.0.1": true, "fec0::1": true,
+		"100.63.255.255": false, "100.128.0.1": false, "8.8.8.8": false, "2600::1": false, "198.20.0.1": false, "::ffff:8.8.8.8": false, "172.32.0.1": false,
+	} {
+		if got := Hidden(netip.MustParseAddr(address)); got != hidden {
+			t.Errorf("Hidden(%s) is %t", address, got)
+		}
+	}
+}
+
+func TestSplitHorizon(t *testing.T) {
+	const words = "which clouds on the public internet cannot reach"
+	for _, tt := range []struct {
+		name    string
+		address string
+		change  func(t *testing.T, w *world)
+		warned  bool
+	}{
+		{"private", "10.0.0.5", func(*testing.T, *world) {}, true},
+		{"loopback", "127.0.0.1", func(*testing.T, *world) {}, true},
+		{"shared", "100.64.0.1", func(*testing.T, *world) {}, true},
+		{"public", "192.0.2.1", func(*testing.T, *world) {}, false},
+		{"without a store", "10.0.0.5", func(_ *testing.T, w *world) { w.options.Stored = nil }, true},
+		{"--dev", "127.0.0.1", func(_ *testing.T, w *world) { w.options.Dev = true }, false},
+		{"--connect", "10.0.0.5", func(_ *testing.T, w *world) { w.options.Connect = "10.0.0.5:443" }, false},
+		{"declared private", "10.0.0.5", func(t *testing.T, w *world) {
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.SetPolicy(ago(stale), keystore.Policy{Private: true})
+			})
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.places(t, map[string]DialFunc{tt.address: nil})
+			tt.change(t, w)
+			got := findings(t, w)
+			if warned := strings.Contains(got, "warn addresses here the name leads to "+tt.address+", "+words); warned != tt.warned {
+				t.Errorf("warned %t, want %t:\n%s", warned, tt.warned, got)
+			}
+			if !strings.Contains(got, "stored-keys") || strings.Contains(got, "fail ") {
+				t.Errorf("not checked like any other:\n%s", got)
+			}
+		})
 	}
 }

@@ -25,6 +25,7 @@ const (
 	missingHint = "keypostd may reject the key set (see its log and keypost issuer list --admin), the mirror may be behind, or somebody else answers with an older document; tokens signed with the key are refused"
 	goneHint    = "tokens signed with it are still accepted; purge the CDN, look for a host that serves an older document, and see that keypostd and its mirror are up to date"
 	staleHint   = "look again after that time"
+	behindHint  = "see that keypostd serves the stored version (keypost issuer list --admin URL) and that its mirror is up to date; a shared cache that shows itself in no header is declared with keypost issuer set NAME --edge-hold"
 )
 
 // notCompared says that there was nothing to compare.
@@ -127,6 +128,19 @@ func (v *visit) comparePublished(url string, p keystore.Public) {
 	}
 }
 
+// showsNoCache reports whether a change of the store at a time must be public by now: every keypostd has had time to get
+// it, and nothing says that a shared cache stands between. The answer's headers would show one, or the policy declares
+// it; an origin that is asked directly (--connect) has none before it.
+func (v *visit) showsNoCache(at time.Time) bool {
+	if !v.o.Now.After(at.Add(keystore.Convergence)) {
+		return false
+	}
+	if slices.ContainsFunc(v.look.replies(), func(a Answer) bool { return SharedCache(a) != "" }) {
+		return false
+	}
+	return v.o.Connect != "" || v.stored.Policy().EdgeHold == nil
+}
+
 // stillPublished is about a key that has left: a cache that obeys may hand out a document with it for some time.
 func (v *visit) stillPublished(url string, g keystore.Gone) {
 	until := v.stored.CopiesUntil(g.At)
@@ -135,7 +149,17 @@ func (v *visit) stillPublished(url string, g keystore.Gone) {
 			url, g.ID, v.stored.Name(), g.Why, stamp(g.At), stamp(until))
 		return
 	}
-	v.warn("stored-keys", "purge the CDN to be sooner; "+staleHint, "%s still has key %s, which is gone (%s at %s): it is still cached until %s", url, g.ID, g.Why, stamp(g.At), stamp(until))
+	if v.showsNoCache(g.At) {
+		add := v.warn
+		if g.Why == keystore.Revoked {
+			add = v.fail
+		}
+		add("stored-keys", "tokens signed with it are still accepted; "+behindHint, "%s still has key %s, which is gone (%s at %s), and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds it, until %s at most",
+			url, g.ID, g.Why, stamp(g.At), stamp(until))
+		return
+	}
+	v.warn("stored-keys", "purge the CDN to be sooner, see what keypostd serves (keypost issuer list --admin URL), and "+staleHint,
+		"%s still has key %s, which is gone (%s at %s): a cache may still hold it until %s, or keypostd has not got the change", url, g.ID, g.Why, stamp(g.At), stamp(until))
 }
 
 // missing is about a stored key that is not published.
@@ -146,7 +170,12 @@ func (v *visit) missing(url string, k keystore.Key) {
 			url, k.State, k.ID(), v.stored.Name(), stamp(k.PublishedAt), stamp(until))
 		return
 	}
-	v.warn("stored-keys", "tokens signed with it are refused until then; "+staleHint, "%s lacks the %s key %s, published at %s: caches may still hold an older copy until %s",
+	if v.showsNoCache(k.PublishedAt) {
+		v.fail("stored-keys", "tokens signed with it are refused; "+behindHint, "%s lacks the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
+			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
+		return
+	}
+	v.warn("stored-keys", "tokens signed with it are refused until then; "+staleHint, "%s lacks the %s key %s, published at %s: caches may still hold an older copy until %s, or keypostd has not got the change",
 		url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
 }
 

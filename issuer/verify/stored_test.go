@@ -86,8 +86,9 @@ func newRSAKey(t *testing.T) *rsa.PrivateKey {
 }
 
 const (
-	fresh = 10 * time.Minute    // caches may still hold a copy from before
-	stale = 10 * 24 * time.Hour // none may
+	settling = 30 * time.Second    // keypostd may not have the change yet
+	fresh    = 10 * time.Minute    // caches may still hold a copy from before
+	stale    = 10 * 24 * time.Hour // none may
 )
 
 // TestImpostor: whoever answers with other key material fails, however it names its keys.
@@ -200,31 +201,32 @@ func mustJSON(t *testing.T, v any) []byte {
 func TestHonest(t *testing.T) {
 	runDefects(t, []defect{
 		{"as stored", func(*testing.T, *world) {}, "stored-keys", OK, `those of key set "prod-a"`},
-		{"a key just added", func(t *testing.T, w *world) { w.storeKey(t, fresh, newECKey(t)) }, "stored-keys", Warn, "caches may still hold an older copy until"},
+		{"a key just added", func(t *testing.T, w *world) { w.storeKey(t, settling, newECKey(t)) }, "stored-keys", Warn, "caches may still hold an older copy until"},
 		{"a key just added, seen on one path", func(t *testing.T, w *world) {
 			k := newECKey(t)
-			w.storeKey(t, fresh, k)
+			w.storeKey(t, settling, k)
 			w.alias, w.jwks = w.jwks, append([]member{publicJWK(t, k)}, w.jwks...)
 		}, "jwks-alias", Warn, "other keys than jwks_uri"},
 		{"a key just revoked", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, time.Hour, k)
-			w.revoke(t, fresh, public(t, k).ID())
+			w.revoke(t, settling, public(t, k).ID())
 			w.jwks = append(w.jwks, publicJWK(t, k))
-		}, "stored-keys", Warn, "still cached until"},
+		}, "stored-keys", Warn, "a cache may still hold it until"},
 		{"an imported key just revoked", func(t *testing.T, w *world) {
 			raw := rsaJWK(t, newRSAKey(t), "imported", "RS256")
 			keys, err := keystore.ParsePublicKeys("test", mustJSON(t, raw))
 			check(t, err)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(time.Hour), keys[0]) })
-			w.revoke(t, fresh, "imported")
+			w.revoke(t, settling, "imported")
 			w.jwks = append(w.jwks, raw)
-		}, "stored-keys", Warn, "still cached until"},
+		}, "stored-keys", Warn, "a cache may still hold it until"},
 		{"an imported key just revoked by an earlier version", func(t *testing.T, w *world) {
 			raw := rsaJWK(t, newRSAKey(t), "imported", "RS256")
+			w.header.Set("Via", "1.1 varnish")
 			w.goneBefore(t, raw, true)
 			w.jwks = append(w.jwks, raw)
-		}, "stored-keys", Warn, "still cached until"},
+		}, "stored-keys", Warn, "a cache may still hold it until"},
 		{"the other order and form", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, stale, k)
@@ -236,6 +238,53 @@ func TestHonest(t *testing.T) {
 		}, "jwks-keys", Warn, `has the member "x5u"`},
 		{"no store", func(_ *testing.T, w *world) { w.options.Stored = nil }, "stored-keys", Warn, "no store was given"},
 		{"a store without the issuer", func(_ *testing.T, w *world) { w.storeErr = ErrNotStored }, "stored-keys", Warn, "no key set with this issuer URL"},
+	})
+}
+
+// TestNeverArrived: where nothing shows a cache, none may be blamed for a change that keypostd has not got.
+func TestNeverArrived(t *testing.T) {
+	origin := func(w *world) { w.options.Connect = "192.0.2.1:443" }
+	none := func(*world) {}
+	via := func(w *world) { w.header.Set("Via", "1.1 varnish") }
+	held := func(w *world) {
+		hold := keystore.Duration(time.Hour)
+		w.header.Set("X-Test", "declared")
+		p := w.stored.Policy()
+		p.EdgeHold = &hold
+		w.stored, _ = w.stored.SetPolicy(ago(stale), p)
+	}
+	revoked := func(at time.Duration, where func(*world)) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			where(w)
+			k := newECKey(t)
+			w.storeKey(t, time.Hour, k)
+			w.revoke(t, at, public(t, k).ID())
+			w.jwks = append(w.jwks, publicJWK(t, k))
+		}
+	}
+	removed := func(t *testing.T, w *world) {
+		k := newECKey(t)
+		w.storeKey(t, time.Hour, k)
+		w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Remove(ago(fresh), public(t, k).ID(), true) })
+		w.jwks = append(w.jwks, publicJWK(t, k))
+	}
+	added := func(where func(*world)) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			where(w)
+			w.storeKey(t, fresh, newECKey(t))
+		}
+	}
+	runDefects(t, []defect{
+		{"revoked, the origin asked", revoked(fresh, origin), "stored-keys", Fail, "keypostd has not got the change"},
+		{"revoked, no cache seen", revoked(fresh, none), "stored-keys", Fail, "keypostd has not got the change"},
+		{"revoked, a cache seen", revoked(fresh, via), "stored-keys", Warn, "a cache may still hold it until"},
+		{"revoked, a cache declared", revoked(fresh, held), "stored-keys", Warn, "a cache may still hold it until"},
+		{"revoked, a cache declared, the origin asked", revoked(fresh, func(w *world) { held(w); origin(w) }), "stored-keys", Fail, "keypostd has not got the change"},
+		{"revoked just now, the origin asked", revoked(settling, origin), "stored-keys", Warn, "a cache may still hold it until"},
+		{"removed", removed, "stored-keys", Warn, "keypostd has not got the change"},
+		{"added, the origin asked", added(origin), "stored-keys", Fail, "keypostd has not got the change"},
+		{"added, no cache seen", added(none), "stored-keys", Fail, "keypostd has not got the change"},
+		{"added, a cache seen", added(via), "stored-keys", Warn, "caches may still hold an older copy until"},
 	})
 }
 

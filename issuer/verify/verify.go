@@ -97,6 +97,7 @@ func Issuer(ctx context.Context, o Options) []Finding {
 		return r.findings
 	}
 	stored := r.readStore(ctx) // after the answers: a key added in between is no stranger's
+	r.checkPublic(looks, stored)
 	var visits []*visit
 	for _, l := range looks {
 		v := &visit{report: report{o: r.o, url: r.url}, look: l, stored: stored}
