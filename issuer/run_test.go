@@ -101,6 +101,23 @@ func TestEmptyStoreIsNoAnswer(t *testing.T) {
 	}
 }
 
+// Readiness is decided once: a process that is ready without any key set stays ready when a broken one is the first.
+func TestReadinessIsNotWithdrawnForTheFirstKeySet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBenchWith(t, Config{AllowEmpty: true})
+		defer b.run(t.Context())()
+		time.Sleep(time.Second)
+		if err := b.Ready(); err != nil {
+			t.Fatal(err)
+		}
+		b.store.Put("a", []byte("junk"))
+		time.Sleep(tick)
+		if err := b.Ready(); err != nil {
+			t.Errorf("readiness was withdrawn: %v", err)
+		}
+	})
+}
+
 // Key sets of which none can be served, as after a mistake in issuerURLs, are as good as none: a new replica must not
 // take the place of one that serves.
 func TestNothingThatCanBeServedIsNeverReady(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // A directory that hangs does not keep the process from ending, and the first error is the one that is told.
@@ -61,7 +63,7 @@ func TestWait(t *testing.T) {
 
 // The program takes a memory limit by itself, less than what there is, unless GOMEMLIMIT says otherwise.
 func TestAvailable(t *testing.T) {
-	n, err := available()
+	n, err := least(memlimit.FromCgroup, memlimit.FromSystem)()
 	if err != nil || n < 1<<20 {
 		t.Errorf("%d bytes are available, %v", n, err)
 	}

@@ -19,29 +19,32 @@ const memoryShare = 0.75
 // Without a limit the heap grows to a multiple of what is live, and any stranger could make the kernel end the process.
 // GOMEMLIMIT wins when it is set.
 func limitMemory() (int64, error) {
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(available))
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(least(memlimit.FromCgroup, memlimit.FromSystem)))
 	if err != nil {
 		return math.MaxInt64, fmt.Errorf("find out how much memory there is: %w; set GOMEMLIMIT", err)
 	}
 	return limit, nil
 }
 
-// available is the smaller one of the cgroup's limit and the machine's memory.
-func available() (uint64, error) {
-	least, found := uint64(math.MaxUint64), false
-	var errs []error
-	for _, ask := range []memlimit.Provider{memlimit.FromCgroup, memlimit.FromSystem} {
-		n, err := ask()
-		if err != nil {
-			errs = append(errs, err)
-			continue
+// least returns a provider of the smallest of several limits. One that does not exist, such as a cgroup without a
+// limit, is passed over.
+func least(limits ...memlimit.Provider) memlimit.Provider {
+	return func() (uint64, error) {
+		smallest, found := uint64(math.MaxUint64), false
+		var errs []error
+		for _, ask := range limits {
+			n, err := ask()
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			smallest, found = min(smallest, n), true
 		}
-		least, found = min(least, n), true
+		if !found {
+			return 0, errors.Join(errs...)
+		}
+		return smallest, nil
 	}
-	if !found {
-		return 0, errors.Join(errs...)
-	}
-	return least, nil
 }
 
 // openFiles is how many files this process may have open.
