@@ -28,7 +28,7 @@ type Limits struct {
 	// Default 16 KiB.
 	MaxHeaderBytes int
 	// MaxConnections bounds the open connections of all clients together. When
-	// all are taken, idle and slow ones make room for new ones (see listener).
+	// all are taken, slow, idle and stalled ones make room for new ones (see listener).
 	// Default 1024. FittingConnections knows how many fit.
 	MaxConnections int
 }

@@ -350,7 +350,7 @@ func (l *listener) collectors() []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		gauge("keypost_connections_open", "Connections of the public listener that are open.", l.open),
-		gauge("keypost_connections_max", "Open connections beyond which idle and slow ones make room for new ones.", func() int { return cap(l.slots) }),
+		gauge("keypost_connections_max", "Open connections beyond which slow, idle and stalled ones make room for new ones.", func() int { return cap(l.slots) }),
 		l.evictions, l.paced, l.refused, l.failures,
 	}
 }
