@@ -341,12 +341,21 @@ func find(ctx context.Context, st keystore.Reader, issuer string) (keystore.KeyS
 	return keystore.KeySet{}, withHint(fmt.Errorf("no key set has the issuer URL %s", issuer), "%s", command{"issuer", "list"})
 }
 
+// checkName refuses what is no name of a key set, such as an issuer URL without its scheme.
+func checkName(n keystore.Name) error {
+	err := n.Check()
+	switch {
+	case err == nil:
+		return nil
+	case strings.ContainsAny(string(n), "./"):
+		return withHint(&usageError{err}, "an issuer URL begins with https://: write https://%s", strings.TrimLeft(string(n), "/"))
+	}
+	return &usageError{err}
+}
+
 func load(ctx context.Context, st keystore.Reader, n keystore.Name) (keystore.KeySet, error) {
-	if err := n.Check(); err != nil {
-		if strings.ContainsAny(string(n), "./") {
-			return keystore.KeySet{}, withHint(&usageError{err}, "an issuer URL begins with https://: write https://%s", strings.TrimLeft(string(n), "/"))
-		}
-		return keystore.KeySet{}, &usageError{err}
+	if err := checkName(n); err != nil {
+		return keystore.KeySet{}, err
 	}
 	s, _, err := st.Load(ctx, n)
 	if errors.Is(err, keystore.ErrNotFound) {

@@ -130,6 +130,14 @@ func (a *app) verifyOptions(f *verifyFlags) (verify.Options, error) {
 
 // targets says which URLs to visit and what to compare each of them with.
 func (a *app) targets(ctx context.Context, issuers []string, o verify.Options, all bool) ([]verify.Options, error) {
+	for _, issuer := range issuers {
+		if strings.Contains(issuer, "://") {
+			continue
+		}
+		if err := checkName(keystore.Name(issuer)); err != nil { // before anything is said about a store
+			return nil, err
+		}
+	}
 	var st keystore.Reader
 	if a.store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !strings.Contains(i, "://") }) {
 		opened, err := a.openStore(ctx)
