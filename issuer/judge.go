@@ -68,49 +68,40 @@ func (b *batch) judge() {
 }
 
 // judgeReturns refuses versions with a key that left one of their URLs with another key set, which is withdrawn: to
-// those who trust the URL it is the same issuer. A tombstone counts only where its name may have the URL, so that it
-// cannot bar keys of others.
+// those who trust the URL it is the same issuer. A tombstone counts only where the patterns allow its name the URL, so
+// that it cannot bar keys of others. So only the names that are bound to the same place are asked, however many key
+// sets there are.
 func (b *batch) judgeReturns() {
-	tombstones := map[place]map[keystore.Name]*version{}
-	note := func(n keystore.Name, v *version) {
-		for u := range v.Issuers() {
-			if parsed, err := keystore.ParseIssuerURL(u, v.dev); err != nil || !b.p.allows(n, parsed) {
-				continue
-			}
-			at := placeOf(u)
-			if tombstones[at] == nil {
-				tombstones[at] = map[keystore.Name]*version{}
-			}
-			tombstones[at][n] = v
-		}
-	}
-	for n, e := range b.p.entries { // only the holder of the turn changes it
-		if e.served != nil && e.served.Withdrawn() {
-			note(n, e.served)
-		}
-	}
-	for _, f := range b.found {
-		if b.withdrawn[f.name] {
-			note(f.name, f.version)
-		}
-	}
 	for i := range b.found {
 		f := &b.found[i]
 		if f.rejected != nil {
 			continue
 		}
-		var served *keystore.Outline
-		if v := b.p.served(f.name); v != nil {
-			served = &v.Outline
-		}
 		for _, at := range f.version.places() {
-			for n, tombstone := range tombstones[at] {
-				if id, returns := f.version.Returning(served, &tombstone.Outline); n != f.name && returns {
+			for _, n := range b.p.bound[at] {
+				if id, returns := b.returns(f, n, at); returns {
 					f.rejected = keystore.Reject(keystore.ReasonGoneReturned, "key %s left the issuer URL https://%s%s for good with the withdrawn key set %q", id, at.host, at.path, n)
 				}
 			}
 		}
 	}
+}
+
+// returns reports whether f has a key that left a place with the withdrawn key set n, and which.
+func (b *batch) returns(f *found, n keystore.Name, at place) (kid string, returns bool) {
+	tombstone := b.p.served(n)
+	if b.withdrawn[n] {
+		i, _ := b.index(n)
+		tombstone = b.found[i].version
+	}
+	if n == f.name || tombstone == nil || !tombstone.Withdrawn() || !tombstone.had(at) {
+		return "", false
+	}
+	var served *keystore.Outline
+	if v := b.p.served(f.name); v != nil {
+		served = &v.Outline
+	}
+	return f.version.Returning(served, &tombstone.Outline)
 }
 
 func (p *Publisher) allows(n keystore.Name, u keystore.IssuerURL) bool {

@@ -115,6 +115,16 @@ func (v *version) places() []place {
 	return all
 }
 
+// had reports whether one of the version's issuer URLs is at a place, also that of a tombstone.
+func (v *version) had(at place) bool {
+	for u := range v.Issuers() {
+		if placeOf(u) == at {
+			return true
+		}
+	}
+	return false
+}
+
 // placeOf cuts an issuer URL (keystore.ParseIssuerURL) into its host, without the port of a development issuer, and path.
 func placeOf(url string) place {
 	rest := strings.TrimPrefix(url, "https://")
