@@ -104,7 +104,7 @@ func TestOwnerLeavesInTheSameBatch(t *testing.T) {
 // another, whether the tombstone was served before, comes in the same batch, or is there when the process starts.
 func TestAKeyThatLeftAURLDoesNotComeBack(t *testing.T) {
 	tombstone := shared(t, "b", 2, 1)
-	tombstone.withdrawn, tombstone.gone = true, []keystore.Public{key(t, 9)}
+	tombstone.withdrawn, tombstone.gone = true, []keystore.VerificationKey{key(t, 9)}
 	for name, k := range map[string]int64{"held": 1, "gone": 9} {
 		for _, when := range []string{"later", "same batch", "start"} {
 			b := newBench(t)

@@ -97,11 +97,11 @@ func (b *batch) returns(f *found, n keystore.Name, at place) (kid string, return
 	if n == f.name || tombstone == nil || !tombstone.Withdrawn() || !tombstone.had(at) {
 		return "", false
 	}
-	var served *keystore.Outline
+	var served *keystore.Summary
 	if v := b.p.served(f.name); v != nil {
-		served = &v.Outline
+		served = &v.Summary
 	}
-	return f.version.Returning(served, &tombstone.Outline)
+	return f.version.Returning(served, &tombstone.Summary)
 }
 
 func (p *Publisher) allows(n keystore.Name, u keystore.IssuerURL) bool {

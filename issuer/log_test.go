@@ -49,7 +49,7 @@ func TestLogOfAChange(t *testing.T) {
 
 	update(func(c keystore.Change, s keystore.KeySet) (keystore.KeySet, error) { return s.Add(c, key(t, 2)) }, "alice", "rotation")
 	update(func(c keystore.Change, s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(c, key(t, 3).ID(), keystore.Last{})
+		return s.Revoke(c, key(t, 3).ID(), keystore.RevokeOptions{})
 	},
 		"bob\u202e\n", "it \x1b[31mleaked "+strings.Repeat("x", 1000))
 	b.poll()
@@ -92,7 +92,7 @@ func TestLogIsBounded(t *testing.T) {
 func TestLogOfTheStart(t *testing.T) {
 	b := newBench(t)
 	for i := range 20 {
-		b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1, keys: []keystore.Public{key(t, 3), key(t, 2)}})
+		b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1, keys: []keystore.VerificationKey{key(t, 3), key(t, 2)}})
 	}
 	b.poll()
 	got := b.fields("ready: every key set of a complete listing has been read")

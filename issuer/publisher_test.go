@@ -22,7 +22,7 @@ const (
 // was, the last good version stays whole, the reason is told, one line is logged, polls with the same trouble log
 // nothing, and mending it makes the next version served.
 func TestLastGoodVersionStays(t *testing.T) {
-	good := doc{name: "a", generation: 5, keys: []keystore.Public{key(t, 1), key(t, 2)}, gone: []keystore.Public{key(t, 9)}}
+	good := doc{name: "a", generation: 5, keys: []keystore.VerificationKey{key(t, 1), key(t, 2)}, gone: []keystore.VerificationKey{key(t, 9)}}
 	changed := func(edit func(*doc)) func(*bench) {
 		d := good
 		d.generation = 6
@@ -90,7 +90,7 @@ func TestLastGoodVersionStays(t *testing.T) {
 
 // The version that is served, coming back after an accident, is news too.
 func TestReturnOfTheServedVersion(t *testing.T) {
-	good := doc{name: "a", generation: 5, keys: []keystore.Public{key(t, 1)}}
+	good := doc{name: "a", generation: 5, keys: []keystore.VerificationKey{key(t, 1)}}
 	for name, accident := range map[string]func(*bench){
 		"missing":  func(b *bench) { b.store.Delete("a") },
 		"broken":   func(b *bench) { b.store.Put("a", []byte("junk")) },
@@ -115,7 +115,7 @@ func TestReturnOfTheServedVersion(t *testing.T) {
 
 func TestListErrorChangesNothing(t *testing.T) {
 	b := newBench(t)
-	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}})
+	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}})
 	b.poll()
 	b.said()
 	b.store.Delete("a")
@@ -142,9 +142,9 @@ func TestListErrorChangesNothing(t *testing.T) {
 // A stop is no trouble of the store, and a reading that it cut short says nothing about key sets.
 func TestCancelledRefreshConcludesNothing(t *testing.T) {
 	b := newBench(t)
-	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.Public{key(t, 2)}})
+	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.VerificationKey{key(t, 2)}})
 	b.poll()
-	b.put(doc{name: "a", generation: 2, keys: []keystore.Public{key(t, 1)}})
+	b.put(doc{name: "a", generation: 2, keys: []keystore.VerificationKey{key(t, 1)}})
 	b.said()
 	for _, at := range []string{storetest.OpList, storetest.OpLoad} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -165,7 +165,7 @@ func TestCancelledRefreshConcludesNothing(t *testing.T) {
 
 func TestEmptiedStore(t *testing.T) {
 	b := newBench(t)
-	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.Public{key(t, 2)}})
+	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.VerificationKey{key(t, 2)}})
 	b.poll()
 	b.said()
 	b.store.Delete("a")
@@ -186,9 +186,9 @@ func TestEmptiedStore(t *testing.T) {
 
 func TestTombstoneEndsAnIssuer(t *testing.T) {
 	b := newBench(t)
-	first := doc{name: "a", generation: 1, issuers: []string{urlA, "https://a.oidc.example.com"}, keys: []keystore.Public{key(t, 1)}}
+	first := doc{name: "a", generation: 1, issuers: []string{urlA, "https://a.oidc.example.com"}, keys: []keystore.VerificationKey{key(t, 1)}}
 	tombstone := doc{name: "a", generation: 2, issuers: first.issuers, keys: first.keys, withdrawn: true}
-	b.put(first, doc{name: "b", generation: 1, keys: []keystore.Public{key(t, 2)}})
+	b.put(first, doc{name: "b", generation: 1, keys: []keystore.VerificationKey{key(t, 2)}})
 	b.poll()
 	b.said()
 	b.put(tombstone)
@@ -212,7 +212,7 @@ func TestTombstoneEndsAnIssuer(t *testing.T) {
 	b.silent()
 
 	// The URL given out again, with another key and the old one gone.
-	b.put(doc{name: "a", generation: 3, keys: []keystore.Public{key(t, 3)}, gone: []keystore.Public{key(t, 1)}})
+	b.put(doc{name: "a", generation: 3, keys: []keystore.VerificationKey{key(t, 3)}, gone: []keystore.VerificationKey{key(t, 1)}})
 	b.poll()
 	b.serves(urlA, key(t, 3))
 }
@@ -220,9 +220,9 @@ func TestTombstoneEndsAnIssuer(t *testing.T) {
 // A revoked key leaves, and the empty JWKS is served, not 404: only a 200 evicts caches.
 func TestKeyGoesByItsLineInGone(t *testing.T) {
 	b := newBench(t)
-	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}})
+	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}})
 	b.poll()
-	b.put(doc{name: "a", generation: 2, gone: []keystore.Public{key(t, 1)}})
+	b.put(doc{name: "a", generation: 2, gone: []keystore.VerificationKey{key(t, 1)}})
 	b.poll()
 	if status, body := b.get(urlA); status != http.StatusOK || body != `{"keys":[]}` {
 		t.Fatalf("status %d, body %q", status, body)
@@ -245,7 +245,7 @@ func TestRejectedNewcomerLeavesNoTrace(t *testing.T) {
 
 func TestDevelopmentKeySetsNeedDevelopmentMode(t *testing.T) {
 	b := newBenchWith(t, Config{Dev: true})
-	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}, dev: true})
+	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}, dev: true})
 	b.poll()
 	b.serves(urlA, key(t, 1))
 }
@@ -254,7 +254,7 @@ func TestDevelopmentKeySetsNeedDevelopmentMode(t *testing.T) {
 func TestOnlyChangedKeySetsAreRead(t *testing.T) {
 	b := newBench(t)
 	for n := range int64(20) {
-		b.put(doc{name: string(rune('a' + n)), generation: 1, keys: []keystore.Public{key(t, n+1)}})
+		b.put(doc{name: string(rune('a' + n)), generation: 1, keys: []keystore.VerificationKey{key(t, n+1)}})
 	}
 	b.store.Put("broken", []byte("junk"))
 	b.poll()
@@ -266,7 +266,7 @@ func TestOnlyChangedKeySetsAreRead(t *testing.T) {
 		return true, nil
 	})
 	b.poll()
-	b.put(doc{name: "c", generation: 2, keys: []keystore.Public{key(t, 3)}})
+	b.put(doc{name: "c", generation: 2, keys: []keystore.VerificationKey{key(t, 3)}})
 	b.poll()
 	close(loads)
 	var read []keystore.Name

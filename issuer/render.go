@@ -60,7 +60,7 @@ func RenderJWKS(s keystore.KeySet) ([]byte, error) {
 		Keys []jwk `json:"keys"`
 	}{[]jwk{}}
 	for _, k := range s.Keys() {
-		j, err := renderJWK(k.Public)
+		j, err := renderJWK(k.VerificationKey)
 		if err != nil {
 			return nil, fmt.Errorf("render key %s: %w", k.ID(), err)
 		}
@@ -69,7 +69,7 @@ func RenderJWKS(s keystore.KeySet) ([]byte, error) {
 	return json.Marshal(set)
 }
 
-func renderJWK(p keystore.Public) (jwk, error) {
+func renderJWK(p keystore.VerificationKey) (jwk, error) {
 	j := jwk{Alg: p.Alg(), Use: "sig", Kid: string(p.ID())}
 	switch k := p.Key().(type) {
 	case *rsa.PublicKey: // RFC 7518, section 6.3.1: minimal big-endian numbers

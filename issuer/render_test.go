@@ -45,7 +45,7 @@ func rendered(t testing.TB, s keystore.KeySet) string {
 }
 
 // imported returns a key under a kid and alg of somebody's choice, as a taken-over JWKS brings it.
-func imported(t testing.TB, k keystore.Public, kid, alg string) keystore.Public {
+func imported(t testing.TB, k keystore.VerificationKey, kid, alg string) keystore.VerificationKey {
 	t.Helper()
 	j, err := json.Marshal(jose.JSONWebKey{Key: k.Key(), KeyID: kid, Algorithm: alg, Use: "sig"})
 	if err != nil {
@@ -59,7 +59,7 @@ func imported(t testing.TB, k keystore.Public, kid, alg string) keystore.Public 
 }
 
 // plainRSA has a modulus whose text anybody can check by eye. Nobody would take such a key in.
-func plainRSA(t testing.TB, n int64) keystore.Public {
+func plainRSA(t testing.TB, n int64) keystore.VerificationKey {
 	t.Helper()
 	modulus := new(big.Int).Lsh(big.NewInt(1), 2047)
 	k, err := keystore.NewPublic(&rsa.PublicKey{N: modulus.Add(modulus, big.NewInt(2*n+1)), E: 65537})
@@ -73,22 +73,22 @@ func TestRenderJWKS(t *testing.T) {
 	rsaKey := plainRSA(t, 1)
 	takenOver := strings.NewReplacer(`"alg":"RS256"`, `"alg":"RS512"`, "mcKUK0ODa4NvnM4T2o1LPg9qTgGunV_vK8TA9SMO2H4", `2020-<\u0022old\u0022>\u0026co`)
 	for name, tc := range map[string]struct {
-		keys []keystore.Public
+		keys []keystore.VerificationKey
 		want string
 	}{
 		"none":                  {nil, `{"keys":[]}`},
-		"RSA":                   {[]keystore.Public{rsaKey}, `{"keys":[` + goldenRSA + `]}`},
-		"P-256, zero in y":      {[]keystore.Public{keyOn(t, elliptic.P256(), 43)}, `{"keys":[` + goldenP256 + `]}`},
-		"P-256, zero in x":      {[]keystore.Public{keyOn(t, elliptic.P256(), 379)}, `{"keys":[` + goldenX256 + `]}`},
-		"P-384, zero in y":      {[]keystore.Public{keyOn(t, elliptic.P384(), 176)}, `{"keys":[` + goldenP384 + `]}`},
-		"P-384, zero in x":      {[]keystore.Public{keyOn(t, elliptic.P384(), 197)}, `{"keys":[` + goldenX384 + `]}`},
-		"P-521, two zeros in y": {[]keystore.Public{keyOn(t, elliptic.P521(), 73)}, `{"keys":[` + goldenP521 + `]}`},
-		"P-521, two zeros in x": {[]keystore.Public{keyOn(t, elliptic.P521(), 273)}, `{"keys":[` + goldenX521 + `]}`},
+		"RSA":                   {[]keystore.VerificationKey{rsaKey}, `{"keys":[` + goldenRSA + `]}`},
+		"P-256, zero in y":      {[]keystore.VerificationKey{keyOn(t, elliptic.P256(), 43)}, `{"keys":[` + goldenP256 + `]}`},
+		"P-256, zero in x":      {[]keystore.VerificationKey{keyOn(t, elliptic.P256(), 379)}, `{"keys":[` + goldenX256 + `]}`},
+		"P-384, zero in y":      {[]keystore.VerificationKey{keyOn(t, elliptic.P384(), 176)}, `{"keys":[` + goldenP384 + `]}`},
+		"P-384, zero in x":      {[]keystore.VerificationKey{keyOn(t, elliptic.P384(), 197)}, `{"keys":[` + goldenX384 + `]}`},
+		"P-521, two zeros in y": {[]keystore.VerificationKey{keyOn(t, elliptic.P521(), 73)}, `{"keys":[` + goldenP521 + `]}`},
+		"P-521, two zeros in x": {[]keystore.VerificationKey{keyOn(t, elliptic.P521(), 273)}, `{"keys":[` + goldenX521 + `]}`},
 		"several, sorted by kid": {
-			[]keystore.Public{rsaKey, keyOn(t, elliptic.P384(), 176), keyOn(t, elliptic.P256(), 43)},
+			[]keystore.VerificationKey{rsaKey, keyOn(t, elliptic.P384(), 176), keyOn(t, elliptic.P256(), 43)},
 			`{"keys":[` + goldenP256 + `,` + goldenP384 + `,` + goldenRSA + `]}`},
 		"a kid and alg that were imported": {
-			[]keystore.Public{imported(t, rsaKey, `2020-<"old">&co`, "RS512")}, `{"keys":[` + takenOver.Replace(goldenRSA) + `]}`},
+			[]keystore.VerificationKey{imported(t, rsaKey, `2020-<"old">&co`, "RS512")}, `{"keys":[` + takenOver.Replace(goldenRSA) + `]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := rendered(t, doc{name: "a", generation: 1, keys: tc.keys}.parse(t))
@@ -120,11 +120,11 @@ func TestRenderDiscovery(t *testing.T) {
 	const head, tail = `,"response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":`, `,"claims_supported":["aud","exp","iat","iss","sub"]}`
 	urls := []string{"https://oidc.example.com/prod/a", "https://a.oidc.example.com"}
 	for name, tc := range map[string]struct {
-		keys []keystore.Public
+		keys []keystore.VerificationKey
 		algs string
 	}{
-		"RSA":           {[]keystore.Public{plainRSA(t, 1), plainRSA(t, 2)}, `["RS256"]`},
-		"one of a kind": {[]keystore.Public{keyOn(t, elliptic.P521(), 1), plainRSA(t, 1), keyOn(t, elliptic.P256(), 1), keyOn(t, elliptic.P384(), 1)}, `["ES256","ES384","ES512","RS256"]`},
+		"RSA":           {[]keystore.VerificationKey{plainRSA(t, 1), plainRSA(t, 2)}, `["RS256"]`},
+		"one of a kind": {[]keystore.VerificationKey{keyOn(t, elliptic.P521(), 1), plainRSA(t, 1), keyOn(t, elliptic.P256(), 1), keyOn(t, elliptic.P384(), 1)}, `["ES256","ES384","ES512","RS256"]`},
 		"no key":        {nil, `["RS256"]`},
 	} {
 		s := doc{name: "a", generation: 1, issuers: urls, keys: tc.keys}.parse(t)
@@ -163,7 +163,7 @@ func TestBytesDoNotDependOnOrder(t *testing.T) {
 
 // An oracle: another library reads the same keys out of what is published.
 func TestPublishedKeysReadBack(t *testing.T) {
-	d := doc{name: "a", generation: 1, keys: []keystore.Public{
+	d := doc{name: "a", generation: 1, keys: []keystore.VerificationKey{
 		plainRSA(t, 7), keyOn(t, elliptic.P256(), 379), keyOn(t, elliptic.P384(), 197), keyOn(t, elliptic.P521(), 273)}}
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal([]byte(rendered(t, d.parse(t))), &set); err != nil {
@@ -215,7 +215,7 @@ func FuzzPublished(f *testing.F) {
 	for _, seed := range corpus(f) {
 		f.Add(seed)
 	}
-	for _, k := range []keystore.Public{storetest.SyntheticRSA(f, 1), keyOn(f, elliptic.P256(), 43), keyOn(f, elliptic.P521(), 73)} {
+	for _, k := range []keystore.VerificationKey{storetest.SyntheticRSA(f, 1), keyOn(f, elliptic.P256(), 43), keyOn(f, elliptic.P521(), 73)} {
 		j, err := json.Marshal(jose.JSONWebKey{Key: k.Key(), KeyID: `-----BEGIN "PRIVATE KEY"`, Algorithm: k.Alg()})
 		if err != nil {
 			f.Fatal(err)
@@ -279,7 +279,7 @@ func TestPublishedBytesArePublic(t *testing.T) {
 		if n%2 == 0 {
 			k = keyOn(t, []elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()}[n/2%3], 1+rnd.Int64N(1<<60))
 		}
-		checkPublic(t, doc{name: "a", generation: 1, keys: []keystore.Public{k}}.parse(t))
+		checkPublic(t, doc{name: "a", generation: 1, keys: []keystore.VerificationKey{k}}.parse(t))
 	}
 	t.Logf("%d documents of the corpus were accepted", published)
 }

@@ -238,7 +238,7 @@ func TestLostWatchIsToldOnceAndTriedAgain(t *testing.T) {
 		if n := w.attempts.Load(); n < 600 || n > 1300 { // twice a second: a change is to be served soon after an outage
 			t.Fatalf("%d attempts in ten minutes", n)
 		}
-		b.put(doc{name: "a", generation: 2, keys: []keystore.Public{key(t, 2)}})
+		b.put(doc{name: "a", generation: 2, keys: []keystore.VerificationKey{key(t, 2)}})
 		time.Sleep(tick)
 		b.serves(urlA, key(t, 2))
 		b.said()
@@ -246,7 +246,7 @@ func TestLostWatchIsToldOnceAndTriedAgain(t *testing.T) {
 		w.fail.Store(false)
 		time.Sleep(2 * time.Second)
 		b.saidOnce("info the watch on the key sets is back")
-		b.put(doc{name: "a", generation: 3, keys: []keystore.Public{key(t, 2), key(t, 3)}})
+		b.put(doc{name: "a", generation: 3, keys: []keystore.VerificationKey{key(t, 2), key(t, 3)}})
 		time.Sleep(2 * batchTime)
 		b.serves(urlA, key(t, 2), key(t, 3))
 	})
@@ -310,7 +310,7 @@ func TestHangingStore(t *testing.T) {
 func TestConcurrentReadersSeeWholeVersions(t *testing.T) {
 	b := newBench(t)
 	generation := func(g int64) doc { // every version has one key, whose number is the generation
-		d := doc{name: "a", generation: g, issuers: []string{urlA, "https://a.oidc.example.com"}, keys: []keystore.Public{key(t, g)}}
+		d := doc{name: "a", generation: g, issuers: []string{urlA, "https://a.oidc.example.com"}, keys: []keystore.VerificationKey{key(t, g)}}
 		for old := range g - 1 {
 			d.gone = append(d.gone, key(t, old+1))
 		}

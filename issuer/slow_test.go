@@ -63,13 +63,13 @@ func listing(op storetest.Op) bool { return op.Kind == storetest.OpList }
 func TestOneKeySetHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.Public{key(t, 2)}})
+		b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}}, doc{name: "b", generation: 1, keys: []keystore.VerificationKey{key(t, 2)}})
 		stop := b.run(t.Context())
 		time.Sleep(time.Second)
 		b.said()
 		hang := b.stick(loading("a"))
-		b.put(doc{name: "a", generation: 2, keys: []keystore.Public{key(t, 1), key(t, 3)}})
-		b.put(doc{name: "b", generation: 2, gone: []keystore.Public{key(t, 2)}}) // in the same batch
+		b.put(doc{name: "a", generation: 2, keys: []keystore.VerificationKey{key(t, 1), key(t, 3)}})
+		b.put(doc{name: "b", generation: 2, gone: []keystore.VerificationKey{key(t, 2)}}) // in the same batch
 		time.Sleep(batchTime + 2*stall)
 		b.serves(urlB)
 		b.saidOnce("info key set published b")
@@ -78,13 +78,13 @@ func TestOneKeySetHangs(t *testing.T) {
 		b.rejected("a", Unreadable)
 		b.saidOnce("warn key set rejected; its last good version, if any, stays served a unreadable")
 		for generation := range int64(100) {
-			b.put(doc{name: "b", generation: 3 + generation, gone: []keystore.Public{key(t, 2)}})
+			b.put(doc{name: "b", generation: 3 + generation, gone: []keystore.VerificationKey{key(t, 2)}})
 			time.Sleep(batchTime + time.Millisecond)
 			if is := b.Report().Issuers[1].Generation; is != 3+generation {
 				t.Fatalf("b is served at generation %d, not %d, %v after the change", is, 3+generation, batchTime)
 			}
 		}
-		b.put(doc{name: "a", generation: 3, keys: []keystore.Public{key(t, 1), key(t, 3)}})
+		b.put(doc{name: "a", generation: 3, keys: []keystore.VerificationKey{key(t, 1), key(t, 3)}})
 		time.Sleep(time.Hour)
 		b.serves(urlA, key(t, 1))
 		if err := b.Ready(); err != nil {
@@ -126,10 +126,10 @@ func TestChangeDuringASlowReading(t *testing.T) {
 		source := slowSource{storetest.NewMemStore(t), make(chan struct{})}
 		b := newBenchWith(t, Config{Source: source})
 		b.store = source.MemStore
-		b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}})
+		b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}})
 		stop := b.run(t.Context())
 		time.Sleep(patience + time.Second)
-		b.put(doc{name: "a", generation: 2, gone: []keystore.Public{key(t, 1)}})
+		b.put(doc{name: "a", generation: 2, gone: []keystore.VerificationKey{key(t, 1)}})
 		time.Sleep(batchTime + time.Millisecond)
 		close(source.free)
 		synctest.Wait()
@@ -291,11 +291,11 @@ func (c blocked) Write(zapcore.Entry, []zapcore.Field) error {
 // A version is judged while it is read. If another one is served by then, it is judged again.
 func TestJudgedAgainstWhatIsServed(t *testing.T) {
 	b := newBench(t)
-	b.put(doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1)}})
+	b.put(doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1)}})
 	b.poll()
-	b.put(doc{name: "a", generation: 2, keys: []keystore.Public{key(t, 1)}})
+	b.put(doc{name: "a", generation: 2, keys: []keystore.VerificationKey{key(t, 1)}})
 	slow := b.readNow(t.Context(), "a")
-	b.put(doc{name: "a", generation: 3, keys: []keystore.Public{key(t, 1), key(t, 2)}})
+	b.put(doc{name: "a", generation: 3, keys: []keystore.VerificationKey{key(t, 1), key(t, 2)}})
 	b.poll()
 	b.publish([]found{slow}, nil)
 	b.serves(urlA, key(t, 1), key(t, 2))

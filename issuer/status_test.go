@@ -22,10 +22,10 @@ func troubled(t *testing.T) *bench {
 	b := newBench(t)
 	two := []keystore.State{keystore.Next, keystore.Active}
 	b.put(
-		doc{name: "a", generation: 1, keys: []keystore.Public{key(t, 1), key(t, 2)}, states: two},
-		doc{name: "b", generation: 2, keys: []keystore.Public{key(t, 3)}, issuers: []string{urlB, "https://b.oidc.example.com"}},
-		doc{name: "c", generation: 3, keys: []keystore.Public{key(t, 4)}},
-		doc{name: "w", generation: 4, keys: []keystore.Public{key(t, 5)}, withdrawn: true})
+		doc{name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1), key(t, 2)}, states: two},
+		doc{name: "b", generation: 2, keys: []keystore.VerificationKey{key(t, 3)}, issuers: []string{urlB, "https://b.oidc.example.com"}},
+		doc{name: "c", generation: 3, keys: []keystore.VerificationKey{key(t, 4)}},
+		doc{name: "w", generation: 4, keys: []keystore.VerificationKey{key(t, 5)}, withdrawn: true})
 	b.poll()
 	b.store.Delete("b")
 	b.put(doc{name: "c", generation: 2})

@@ -25,10 +25,10 @@ import (
 )
 
 // key returns the P-256 verification key whose private half is n, so that every run has the same keys.
-func key(t testing.TB, n int64) keystore.Public {
+func key(t testing.TB, n int64) keystore.VerificationKey {
 	t.Helper()
 	if k, ok := keys.Load(n); ok {
-		return k.(keystore.Public)
+		return k.(keystore.VerificationKey)
 	}
 	k := keyOn(t, elliptic.P256(), n+100) // the first ones are refused: their private keys are known
 	keys.Store(n, k)
@@ -37,7 +37,7 @@ func key(t testing.TB, n int64) keystore.Public {
 
 var keys sync.Map // of key: the arithmetic is slow under the race detector
 
-func keyOn(t testing.TB, curve elliptic.Curve, n int64) keystore.Public {
+func keyOn(t testing.TB, curve elliptic.Curve, n int64) keystore.VerificationKey {
 	t.Helper()
 	k, err := ecdsa.ParseRawPrivateKey(curve, big.NewInt(n).FillBytes(make([]byte, (curve.Params().BitSize+7)/8)))
 	if err != nil {
@@ -54,10 +54,10 @@ func keyOn(t testing.TB, curve elliptic.Curve, n int64) keystore.Public {
 type doc struct {
 	name       string
 	generation int64
-	issuers    []string          // default: https://oidc.example.com/NAME
-	keys       []keystore.Public // active
-	states     []keystore.State  // of keys, where they are not active
-	gone       []keystore.Public
+	issuers    []string                   // default: https://oidc.example.com/NAME
+	keys       []keystore.VerificationKey // active
+	states     []keystore.State           // of keys, where they are not active
+	gone       []keystore.VerificationKey
 	policy     map[string]any
 	withdrawn  bool
 	dev        bool
@@ -174,7 +174,7 @@ func (b *bench) get(issuer string) (status int, body string) {
 }
 
 // serves fails unless the issuer's JWKS holds exactly the keys.
-func (b *bench) serves(issuer string, keys ...keystore.Public) {
+func (b *bench) serves(issuer string, keys ...keystore.VerificationKey) {
 	b.t.Helper()
 	status, body := b.get(issuer)
 	if status != http.StatusOK {

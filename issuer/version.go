@@ -23,7 +23,7 @@ const (
 // version is what is kept of one version of a key set. The key set itself is dropped and the rest is in as few pieces
 // as possible: a garbage collection walks thousands of them.
 type version struct {
-	keystore.Outline
+	keystore.Summary
 	states      [3]int // next, active, retired
 	activeSince int64  // when the longest active key became so, Unix time; 0 without an active key
 	dev         bool
@@ -50,7 +50,7 @@ func (v *version) told() {
 
 // newVersion renders a key set.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
-	v := &version{Outline: s.Outline(), issuers: s.Issuers(), dev: s.Dev(), history: s.History()}
+	v := &version{Summary: s.Summary(), issuers: s.Issuers(), dev: s.Dev(), history: s.History()}
 	if n := len(v.history); n > 0 {
 		v.lastEvent = eventDigest(v.history[n-1])
 	}
@@ -138,5 +138,5 @@ func (v *version) follows(next *version) *keystore.Rejection {
 	if v == nil {
 		return next.Follows(nil)
 	}
-	return next.Follows(&v.Outline)
+	return next.Follows(&v.Summary)
 }

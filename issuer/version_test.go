@@ -8,8 +8,8 @@ import (
 )
 
 func TestFollows(t *testing.T) {
-	k := func(n ...int64) []keystore.Public {
-		var all []keystore.Public
+	k := func(n ...int64) []keystore.VerificationKey {
+		var all []keystore.VerificationKey
 		for _, i := range n {
 			all = append(all, key(t, i))
 		}
@@ -79,7 +79,7 @@ func testVersion(t *testing.T, d doc) *version {
 
 func TestVersionCountsKeysByState(t *testing.T) {
 	v := testVersion(t, doc{
-		name: "a", generation: 1, keys: []keystore.Public{key(t, 1), key(t, 2), key(t, 3), key(t, 4)},
+		name: "a", generation: 1, keys: []keystore.VerificationKey{key(t, 1), key(t, 2), key(t, 3), key(t, 4)},
 		states: []keystore.State{keystore.Retired, keystore.Next, keystore.Active, keystore.Next}})
 	if want := [3]int{2, 1, 1}; v.states != want {
 		t.Errorf("next, active, retired = %v, want %v", v.states, want)

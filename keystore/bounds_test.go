@@ -87,12 +87,12 @@ func TestParseReadsUpToTheBoundsOfTheDefinition(t *testing.T) {
 
 func TestParseReads200KeysOf100OfAType(t *testing.T) {
 	d := tree(t, newSet(t, Policy{}))
-	keys := func(n int, of func(i int) Public) []any {
+	keys := func(n int, of func(i int) VerificationKey) []any {
 		return times(n, func(i int) any {
-			return must(Key{Public: of(i), State: Active, PublishedAt: t0, PromotedAt: t0}.document())
+			return must(Key{VerificationKey: of(i), State: Active, PublishedAt: t0, PromotedAt: t0}.document())
 		})
 	}
-	twins := func(i int) Public { // a modulus takes its time
+	twins := func(i int) VerificationKey { // a modulus takes its time
 		return must(mustPublic(t, rsaPublic(2048)).as(KeyID(fmt.Sprint("rsa-", i)), ""))
 	}
 	specOf(d)["keys"] = append(keys(100, testKey), keys(100, twins)...)
@@ -135,7 +135,7 @@ func TestLargestDocumentsAreJudgedInLinearTime(t *testing.T) {
 			spec["issuers"] = times(40000, func(i int) any { return fmt.Sprintf("https://a%d.b.c", i) })
 		},
 		"keys": func(spec map[string]any) {
-			entry := must(Key{Public: testKey(0), State: Next, PublishedAt: t0}.document())
+			entry := must(Key{VerificationKey: testKey(0), State: Next, PublishedAt: t0}.document())
 			spec["keys"] = times(2500, func(int) any { return entry })
 		},
 		"kids seen": func(spec map[string]any) {
@@ -164,7 +164,7 @@ func TestLargestDocumentsAreJudgedInLinearTime(t *testing.T) {
 		b.WriteString(keyLine(KeyID(fmt.Sprintf("kid-%d", i)), testKey(0).fingerprint) + "\n")
 	}
 	all := lines(b.String())
-	was, is := Outline{generation: 1, urls: all, gone: all}, Outline{generation: 2, urls: all, gone: all}
+	was, is := Summary{generation: 1, urls: all, gone: all}, Summary{generation: 2, urls: all, gone: all}
 	var r *Rejection
 	if took := cpu(t, func() { r = is.Follows(&was) }); r != nil || took > most {
 		t.Errorf("100,000 lines after 100,000: %+v, took %v", r, took)
@@ -194,10 +194,10 @@ func TestAFullKeySetCanBeRepaired(t *testing.T) {
 		t.Errorf("set policy, which takes no room: %v", err)
 	}
 	for name, do := range map[string]func() (KeySet, error){
-		"revoke": func() (KeySet, error) { return s.Revoke(because(t0, "lost"), testKey(0).ID(), Last{}) },
+		"revoke": func() (KeySet, error) { return s.Revoke(because(t0, "lost"), testKey(0).ID(), RevokeOptions{}) },
 		"revoke, another in its place": func() (KeySet, error) {
 			k := testKey(3)
-			return s.Revoke(because(t0, "lost"), testKey(0).ID(), Last{Replacement: &k})
+			return s.Revoke(because(t0, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &k})
 		},
 		"remove":   func() (KeySet, error) { return s.Remove(change(t0), testKey(1).ID(), true) },
 		"retire":   func() (KeySet, error) { return s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "x"}) },
@@ -223,7 +223,7 @@ func TestAFullKeySetCanBeRepaired(t *testing.T) {
 }
 
 func TestTheLastRoomIsForRepairs(t *testing.T) {
-	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{mustPublic(t, rsaPublic(2048))}}
+	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{mustPublic(t, rsaPublic(2048))}}
 	for n := range roomOfAType {
 		spec.Keys = append(spec.Keys, testKey(n))
 	}
@@ -235,7 +235,7 @@ func TestTheLastRoomIsForRepairs(t *testing.T) {
 		t.Errorf("91 ECDSA keys: error %v", err)
 	}
 	k := testKey(100)
-	if _, err := s.Revoke(because(t0, "lost"), spec.Keys[0].ID(), Last{Replacement: &k}); err != nil {
+	if _, err := s.Revoke(because(t0, "lost"), spec.Keys[0].ID(), RevokeOptions{Replacement: &k}); err != nil {
 		t.Errorf("an ECDSA key in place of an RSA key: %v", err)
 	}
 	spec.Keys = append(spec.Keys, k)
@@ -272,7 +272,7 @@ func TestTheLargestDocumentsCanBeRepaired(t *testing.T) {
 		if _, err := s.Add(change(t0), testKey(2)); !errors.Is(err, errFull) {
 			t.Errorf("%s: add: error %v", name, err)
 		}
-		got, err := s.Revoke(because(t0, strings.Repeat("why ", maxReason/4)), testKey(0).ID(), Last{})
+		got, err := s.Revoke(because(t0, strings.Repeat("why ", maxReason/4)), testKey(0).ID(), RevokeOptions{})
 		if err != nil {
 			t.Errorf("%s: revoke: %v", name, err)
 			continue
@@ -288,7 +288,7 @@ func TestReasonsAreBounded(t *testing.T) {
 	if _, err := s.SetPolicy(because(t0, strings.Repeat("x", maxReason+1)), awsPolicy()); err == nil || !strings.Contains(err.Error(), "the reason has 4097 bytes") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := New(Change{At: t0, By: strings.Repeat("x", maxBy+1)}, Spec{Name: "a", Keys: []Public{testKey(0)}}); err == nil || !strings.Contains(err.Error(), "who changes it 1025") {
+	if _, err := New(Change{At: t0, By: strings.Repeat("x", maxBy+1)}, Spec{Name: "a", Keys: []VerificationKey{testKey(0)}}); err == nil || !strings.Contains(err.Error(), "who changes it 1025") {
 		t.Errorf("error %v", err)
 	}
 }

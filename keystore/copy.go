@@ -59,7 +59,7 @@ func (l loaded) arrival() *arrival {
 	a := &arrival{name: l.name, set: l.set, rejected: l.rejection()}
 	switch {
 	case l.err == nil:
-		a.outline = l.set.Outline()
+		a.summary = l.set.Summary()
 	case a.rejected == nil:
 		a.rejected = Reject(ReasonMissing, "it has left the source meanwhile")
 	}
@@ -84,13 +84,13 @@ func outcomes(arrivals []*arrival, held *ledger, listed map[Name]Revision) []Out
 }
 
 func (a *arrival) outcome() Outcome {
-	o := Outcome{Name: a.name, Verdict: Copied, Generation: a.outline.generation, Was: a.was}
+	o := Outcome{Name: a.name, Verdict: Copied, Generation: a.summary.generation, Was: a.was}
 	switch {
 	case a.err != nil:
 		o.Verdict, o.Message = Failed, a.err.Error()
 	case a.rejected != nil:
 		o.Verdict, o.Reason, o.Message = Refused, a.rejected.Reason, a.rejected.Message
-		if a.outline.generation == 0 {
+		if a.summary.generation == 0 {
 			o.Verdict = Failed
 		}
 	case a.same:

@@ -342,7 +342,7 @@ func (kd keyDocument) key() (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	return Key{Public: pub, State: kd.State, PublishedAt: kd.PublishedAt, ObservedAt: kd.ObservedAt, PromotedAt: kd.PromotedAt, RetiredAt: kd.RetiredAt}, nil
+	return Key{VerificationKey: pub, State: kd.State, PublishedAt: kd.PublishedAt, ObservedAt: kd.ObservedAt, PromotedAt: kd.PromotedAt, RetiredAt: kd.RetiredAt}, nil
 }
 
 // Encode writes the document form: YAML with sorted keys. It refuses to lose members that this version does not

@@ -24,10 +24,10 @@ func fullSet(t testing.TB) KeySet {
 	ok := step(t)
 	s := ok(New(because(t0, "first cluster"), Spec{
 		Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a", "https://prod-a.oidc.example.com"},
-		Keys: []Public{testKey(0), must(mustPublic(t, rsaPublic(2048)).as("2024-01", "RS512"))},
+		Keys: []VerificationKey{testKey(0), must(mustPublic(t, rsaPublic(2048)).as("2024-01", "RS512"))},
 		Policy: Policy{
-			MaxAge: D(10 * time.Minute), StaleWhileRevalidate: D(0), StaleIfError: D(90 * time.Minute), EdgeHold: D(time.Hour),
-			RelyingParties: []string{"aws", "vault"}, TokenLifetime: D(24 * time.Hour), Origins: []string{"origin.example.com:8443"}, Private: true,
+			MaxAge: DurationPtr(10 * time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(90 * time.Minute), EdgeHold: DurationPtr(time.Hour),
+			RelyingParties: []string{"aws", "vault"}, TokenLifetime: DurationPtr(24 * time.Hour), Origins: []string{"origin.example.com:8443"}, Private: true,
 		},
 	}))
 	s = ok(s.Add(change(t0.Add(time.Hour)), testKey(1)))
@@ -35,9 +35,9 @@ func fullSet(t testing.TB) KeySet {
 	s = ok(s.Observe(change(t0.Add(26*time.Hour)), seen(s)))
 	s = ok(s.Promote(change(t0.Add(26*time.Hour)), testKey(1).ID()))
 	s = ok(s.Retire(change(t0.Add(27*time.Hour)), testKey(0).ID(), Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": testKey(1).ID()}}))
-	s = ok(s.Revoke(because(t0.Add(28*time.Hour), "the old laptop was lost"), "2024-01", Last{}))
+	s = ok(s.Revoke(because(t0.Add(28*time.Hour), "the old laptop was lost"), "2024-01", RevokeOptions{}))
 	p := s.Policy()
-	p.TokenLifetime, p.MaxAge = D(time.Hour), D(5*time.Minute)
+	p.TokenLifetime, p.MaxAge = DurationPtr(time.Hour), DurationPtr(5*time.Minute)
 	s = ok(s.SetPolicy(change(t0.Add(29*time.Hour)), p))
 	s.rotation = &Rotation{ID: "r1", By: "tester", Kid: testKey(1).ID(), Step: "retire"}
 	s.labels, s.annotations = map[string]string{"team": "platform"}, map[string]string{"note": "kept"}
@@ -90,7 +90,7 @@ func TestGoneLinesWithoutFingerprints(t *testing.T) {
 		t.Errorf("read and written again it is\n%s", again)
 	}
 	revoked := must(mustPublic(t, weakRSA(2048)).as("2024-01", "RS512"))
-	for name, k := range map[string]Public{
+	for name, k := range map[string]VerificationKey{
 		"under its own kid":                 revoked,
 		"under its computed ID":             mustPublic(t, weakRSA(2048)),
 		"under another name":                must(revoked.as("fresh-looking", "")),
@@ -157,7 +157,7 @@ func TestDigestIsOfTheContentAlone(t *testing.T) {
 
 func TestEmptyListsAndZerosRoundTrip(t *testing.T) {
 	s := newSet(t, Policy{})
-	s = step(t)(s.Revoke(because(t0, "lost"), testKey(0).ID(), Last{LeaveEmpty: true}))
+	s = step(t)(s.Revoke(because(t0, "lost"), testKey(0).ID(), RevokeOptions{LeaveEmpty: true}))
 	doc := encode(t, s)
 	if !strings.Contains(doc, "keys: []") || strings.Contains(doc, "policy") {
 		t.Errorf("a key set without keys and policy is written as\n%s", doc)
@@ -366,7 +366,7 @@ func TestUnknownMembersAreReadableAndNotChanged(t *testing.T) {
 			if len(s.Unknown()) != 1 || len(s.Keys()) != 2 || s.Generation() != 1 {
 				t.Errorf("unknown %q, %d keys, generation %d", s.Unknown(), len(s.Keys()), s.Generation())
 			}
-			changed := step(t)(s.Revoke(because(t0.Add(30*time.Hour), "lost"), testKey(0).ID(), Last{}))
+			changed := step(t)(s.Revoke(because(t0.Add(30*time.Hour), "lost"), testKey(0).ID(), RevokeOptions{}))
 			if data, err := Encode(changed); err == nil || !strings.Contains(err.Error(), "was written by a newer version") {
 				t.Errorf("encoded changed, error %v:\n%s", err, data)
 			}
@@ -397,7 +397,7 @@ func TestEncodeRefusesWhatItCouldNotReadBack(t *testing.T) {
 }
 
 func TestDevelopmentDocumentsMayHavePortsAndShortLifetimes(t *testing.T) {
-	spec := Spec{Name: "demo", Issuers: []string{"https://localhost:8443/demo"}, Keys: []Public{testKey(0)}, Policy: Policy{MaxAge: D(time.Second)}}
+	spec := Spec{Name: "demo", Issuers: []string{"https://localhost:8443/demo"}, Keys: []VerificationKey{testKey(0)}, Policy: Policy{MaxAge: DurationPtr(time.Second)}}
 	if _, err := New(change(t0), spec); err == nil {
 		t.Error("a port is accepted outside development")
 	}

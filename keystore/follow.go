@@ -17,7 +17,7 @@ const (
 	ReasonURLDropped      Reason = "url_dropped"      // an issuer URL is not in it
 )
 
-// Reasons returns every reason for which [Parse] or [Outline.Follows] refuses a version. Metrics have a line for each,
+// Reasons returns every reason for which [Parse] or [Summary.Follows] refuses a version. Metrics have a line for each,
 // so that an alert sees a 0 before the first rejection.
 func Reasons() []Reason {
 	return []Reason{
@@ -37,9 +37,9 @@ func Reject(r Reason, format string, args ...any) *Rejection {
 	return &Rejection{r, fmt.Sprintf(format, args...)}
 }
 
-// Outline is what is kept of a version of a key set to judge the next one by. It is in as few pieces as possible,
+// Summary is what is kept of a version of a key set to judge the next one by. It is in as few pieces as possible,
 // since whoever serves or copies ten thousand key sets keeps one of each.
-type Outline struct {
+type Summary struct {
 	generation int64
 	digest     [sha256.Size]byte
 	urls       lines
@@ -47,9 +47,9 @@ type Outline struct {
 	withdrawn  bool
 }
 
-// Outline returns s's outline.
-func (s KeySet) Outline() Outline {
-	o := Outline{generation: s.generation, digest: s.Digest(), withdrawn: s.Withdrawn()}
+// Summary returns what is kept of s to judge the next version by.
+func (s KeySet) Summary() Summary {
+	o := Summary{generation: s.generation, digest: s.Digest(), withdrawn: s.Withdrawn()}
 	o.urls = linesOf(s.issuers, IssuerURL.String)
 	o.keys = linesOf(s.keys, func(k Key) string { return keyLine(k.id, k.fingerprint) })
 	o.gone = linesOf(s.gone, func(g Gone) string { return keyLine(g.ID, g.Fingerprint) })
@@ -87,16 +87,16 @@ func (s lines) holdings() holdings {
 }
 
 // Generation is that of the version.
-func (o *Outline) Generation() int64 { return o.generation }
+func (o *Summary) Generation() int64 { return o.generation }
 
 // Digest is [KeySet.Digest] of the version.
-func (o *Outline) Digest() [sha256.Size]byte { return o.digest }
+func (o *Summary) Digest() [sha256.Size]byte { return o.digest }
 
 // Withdrawn tells that the version is a tombstone.
-func (o *Outline) Withdrawn() bool { return o.withdrawn }
+func (o *Summary) Withdrawn() bool { return o.withdrawn }
 
 // Gone returns what is known of the lines in gone: key IDs, and the fingerprints where they are recorded.
-func (o *Outline) Gone() []Gone {
+func (o *Summary) Gone() []Gone {
 	var all []Gone
 	for line := range o.gone.each() {
 		id, f, _ := strings.Cut(line, " ")
@@ -108,12 +108,12 @@ func (o *Outline) Gone() []Gone {
 }
 
 // Issuers yields the issuer URLs; the first is canonical.
-func (o *Outline) Issuers() iter.Seq[string] { return o.urls.each() }
+func (o *Summary) Issuers() iter.Seq[string] { return o.urls.each() }
 
 // Follows is nil when the version may take the place of was, the last good one; nil for was means that there is none.
 // It holds "accident never unpublishes": an issuer URL goes only by a tombstone, a key only by its line in gone, and
 // neither by an older version of the document.
-func (o *Outline) Follows(was *Outline) *Rejection {
+func (o *Summary) Follows(was *Summary) *Rejection {
 	switch {
 	case was == nil && o.generation > maxFirstGeneration:
 		return Reject(ReasonGenerationJump, "its generation is %d; a key set without a last good version begins at %d at most, so that it can go on; keypost issuer accept lowers it", o.generation, int64(maxFirstGeneration))
@@ -142,7 +142,7 @@ func (o *Outline) Follows(was *Outline) *Rejection {
 // Returning returns the ID of a key that the version publishes, that was (nil for none) does not, and that left with the
 // tombstone: by its key ID or its material. A key that is served already is no return, or whoever writes a tombstone
 // later could hold up the key set.
-func (o *Outline) Returning(was, tombstone *Outline) (id string, returns bool) {
+func (o *Summary) Returning(was, tombstone *Summary) (id string, returns bool) {
 	held, gone, served := tombstone.keys.holdings(), tombstone.gone.holdings(), holdings{}
 	if was != nil && !was.withdrawn {
 		served = was.keys.holdings()
@@ -163,7 +163,7 @@ func (o *Outline) Returning(was, tombstone *Outline) (id string, returns bool) {
 }
 
 // keepsKeys compares key material beside kids: another key under a kid that relying parties trust is another issuer.
-func (o *Outline) keepsKeys(was *Outline) *Rejection {
+func (o *Summary) keepsKeys(was *Summary) *Rejection {
 	here, left, served := o.keys.holdings(), o.gone.holdings(), was.keys.holdings()
 	for id := range was.keys.ids() {
 		if r := keepsKey(id, served.byKid[id], here, left); r != nil {
@@ -203,7 +203,7 @@ func keepsKey(id string, f Fingerprint, here, left holdings) *Rejection {
 	return Reject(ReasonKeyChanged, "its line in gone for key %s is about another key than that of the last good version, whose fingerprint is %s", id, f)
 }
 
-func (o *Outline) keepsIssuers(was *Outline) *Rejection {
+func (o *Summary) keepsIssuers(was *Summary) *Rejection {
 	if was.withdrawn || o.withdrawn {
 		return nil
 	}

@@ -24,8 +24,8 @@ const (
 
 // Term is one summand or bound of a gate's arithmetic, to print.
 type Term struct {
-	What string
-	Time time.Duration
+	What     string
+	Duration time.Duration
 }
 
 // NotYetError refuses a transition whose gate is closed. Opens is the time at which it opens by itself; zero when it
@@ -60,7 +60,7 @@ func (e *NotYetError) Error() string {
 		if i == 0 {
 			sep = " ("
 		}
-		fmt.Fprintf(&b, "%s%s %v", sep, t.What, Duration(t.Time))
+		fmt.Fprintf(&b, "%s%s %v", sep, t.What, Duration(t.Duration))
 	}
 	if len(e.Terms) > 0 {
 		b.WriteString(")")

@@ -14,7 +14,7 @@ import (
 // published makes a key set with key 0 active and the subject next since t0.
 func published(t testing.TB, p Policy, dev bool) KeySet {
 	t.Helper()
-	s, err := New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{testKey(0)}, Policy: p, Dev: dev})
+	s, err := New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{testKey(0)}, Policy: p, Dev: dev})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func opensAfter(t testing.TB, s KeySet, observed time.Time) time.Duration {
 func TestPromoteGate(t *testing.T) {
 	const conv = 75 * time.Second
 	quick := func(p Policy) Policy { // edge = maxAge = 1 min
-		p.MaxAge, p.StaleWhileRevalidate, p.StaleIfError = D(time.Minute), D(0), D(0)
+		p.MaxAge, p.StaleWhileRevalidate, p.StaleIfError = DurationPtr(time.Minute), DurationPtr(0), DurationPtr(0)
 		return p
 	}
 	for _, tt := range []struct {
@@ -83,14 +83,14 @@ func TestPromoteGate(t *testing.T) {
 		{name: "vault: the floor", p: quick(Policy{RelyingParties: []string{"vault"}}), want: time.Hour},
 		{name: "kube-apiserver follows max-age: the floor", p: quick(Policy{RelyingParties: []string{"kube-apiserver"}}), want: time.Hour},
 		{name: "no floor in development", p: quick(Policy{RelyingParties: []string{"vault"}}), dev: true, want: conv + 2*time.Minute},
-		{name: "seconds in development", p: Policy{MaxAge: D(time.Second), StaleWhileRevalidate: D(0), StaleIfError: D(0), RelyingParties: []string{"vault"}}, dev: true, want: conv + 2*time.Second},
-		{name: "a long max-age counts at the edge and at the client", p: Policy{MaxAge: D(6 * time.Hour), StaleWhileRevalidate: D(0), StaleIfError: D(0), RelyingParties: []string{"aws"}}, want: conv + 12*time.Hour},
-		{name: "stale-while-revalidate and stale-if-error count at the edge", p: Policy{MaxAge: D(time.Minute), StaleWhileRevalidate: D(2 * time.Hour), StaleIfError: D(3 * time.Hour), RelyingParties: []string{"aws"}}, want: conv + time.Minute + 5*time.Hour + time.Hour},
-		{name: "edgeHold, when it is longer", p: quick(Policy{EdgeHold: D(7 * time.Hour), RelyingParties: []string{"aws"}}), want: conv + 7*time.Hour + time.Hour},
-		{name: "edgeHold, when it is shorter", p: Policy{EdgeHold: D(time.Hour), RelyingParties: []string{"aws"}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
+		{name: "seconds in development", p: Policy{MaxAge: DurationPtr(time.Second), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"vault"}}, dev: true, want: conv + 2*time.Second},
+		{name: "a long max-age counts at the edge and at the client", p: Policy{MaxAge: DurationPtr(6 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, want: conv + 12*time.Hour},
+		{name: "stale-while-revalidate and stale-if-error count at the edge", p: Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(2 * time.Hour), StaleIfError: DurationPtr(3 * time.Hour), RelyingParties: []string{"aws"}}, want: conv + time.Minute + 5*time.Hour + time.Hour},
+		{name: "edgeHold, when it is longer", p: quick(Policy{EdgeHold: DurationPtr(7 * time.Hour), RelyingParties: []string{"aws"}}), want: conv + 7*time.Hour + time.Hour},
+		{name: "edgeHold, when it is shorter", p: Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"aws"}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
 		{name: "an observed max-age that is longer than declared", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observation{MaxAge: Duration(5 * time.Hour)}, want: conv + 5*time.Hour + 5*time.Hour},
-		{name: "an observed max-age that is shorter than declared", p: Policy{MaxAge: D(2 * time.Hour), StaleWhileRevalidate: D(0), StaleIfError: D(0), RelyingParties: []string{"aws"}}, look: Observation{MaxAge: 1}, want: conv + 4*time.Hour},
-		{name: "a shared cache was seen, and edgeHold says how long it holds", p: quick(Policy{EdgeHold: D(time.Hour), RelyingParties: []string{"vault"}}), look: Observation{SharedCache: "Via"}, want: conv + time.Hour + time.Minute},
+		{name: "an observed max-age that is shorter than declared", p: Policy{MaxAge: DurationPtr(2 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, look: Observation{MaxAge: 1}, want: conv + 4*time.Hour},
+		{name: "a shared cache was seen, and edgeHold says how long it holds", p: quick(Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"vault"}}), look: Observation{SharedCache: "Via"}, want: conv + time.Hour + time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := published(t, tt.p, tt.dev)
@@ -138,7 +138,7 @@ func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 	}
 	ok(looks(seenOnce, open.Add(-15*time.Minute), all).Promote(change(open), subject.ID()))
 	declared := awsPolicy()
-	declared.EdgeHold = D(time.Hour)
+	declared.EdgeHold = DurationPtr(time.Hour)
 	ok(looks(ok(looks(seenOnce, t0, cached).SetPolicy(change(t0), declared)), open, all).Promote(change(open), subject.ID()))
 }
 
@@ -167,7 +167,7 @@ func TestRemoveGate(t *testing.T) {
 	retiredAt := t0.Add(time.Hour)
 	stopped := Evidence{Statement: "all were restarted"}
 	for _, lifetime := range []time.Duration{0, 10 * time.Minute, time.Hour, 24 * time.Hour, 365 * 24 * time.Hour} {
-		s := published(t, Policy{TokenLifetime: D(lifetime)}, false)
+		s := published(t, Policy{TokenLifetime: DurationPtr(lifetime)}, false)
 		s = ok(s.Retire(change(retiredAt), subject.ID(), stopped))
 		opens := retiredAt.Add(lifetime + 6*time.Minute)
 		k, _ := s.Key(subject.ID())
@@ -203,7 +203,7 @@ func TestRemoveGate(t *testing.T) {
 func at(hours float64) time.Time { return t0.Add(time.Duration(hours * float64(time.Hour))) }
 
 func cachePolicy(edge, client time.Duration) Policy {
-	return Policy{MaxAge: D(client), StaleWhileRevalidate: D(0), StaleIfError: D(0), EdgeHold: D(edge), RelyingParties: []string{"vault"}, TokenLifetime: D(time.Hour)}
+	return Policy{MaxAge: DurationPtr(client), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), EdgeHold: DurationPtr(edge), RelyingParties: []string{"vault"}, TokenLifetime: DurationPtr(time.Hour)}
 }
 
 // TestLoweredCacheLifetimesBindUntilTheLastOldCopyHasRunOut: a copy from before the lowering lives as long as it was
@@ -265,7 +265,9 @@ func TestLoweredCacheLifetimesBindUntilTheLastOldCopyHasRunOut(t *testing.T) {
 
 func TestALoweredTokenLifetimeBindsTokensFromBefore(t *testing.T) {
 	const h = time.Hour
-	p := func(d time.Duration) Policy { return Policy{TokenLifetime: D(d), RelyingParties: []string{"aws"}} }
+	p := func(d time.Duration) Policy {
+		return Policy{TokenLifetime: DurationPtr(d), RelyingParties: []string{"aws"}}
+	}
 	for _, tt := range []struct {
 		name    string
 		lowered float64 // hours after t0, from 24 h to 1 h
@@ -306,9 +308,9 @@ func TestALoweredTokenLifetimeBindsTokensFromBefore(t *testing.T) {
 func TestTokenAndCacheLifetimesAreHeldApart(t *testing.T) {
 	ok := step(t)
 	long, short := cachePolicy(10*time.Hour, 5*time.Hour), cachePolicy(time.Hour, time.Hour)
-	long.TokenLifetime = D(365 * 24 * time.Hour)
+	long.TokenLifetime = DurationPtr(365 * 24 * time.Hour)
 	sameCaches := long
-	sameCaches.TokenLifetime = D(time.Hour)
+	sameCaches.TokenLifetime = DurationPtr(time.Hour)
 	s := published(t, long, false)
 	s = ok(s.SetPolicy(change(at(1)), sameCaches))
 	s = ok(s.SetPolicy(change(at(2)), short))
@@ -331,14 +333,14 @@ func TestTokenAndCacheLifetimesAreHeldApart(t *testing.T) {
 func TestLoweringNeverOpensAGateSooner(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := func() Policy {
-		d := func(most int) *Duration { return D(time.Duration(rng.IntN(most)) * time.Minute) }
+		d := func(most int) *Duration { return DurationPtr(time.Duration(rng.IntN(most)) * time.Minute) }
 		p := Policy{StaleWhileRevalidate: d(100), StaleIfError: d(3000), TokenLifetime: d(5000)}
 		*p.TokenLifetime += Duration(time.Minute)
 		if rng.IntN(2) == 0 {
 			p.EdgeHold = d(3000)
 		}
 		if rng.IntN(2) == 0 {
-			p.MaxAge = D(time.Duration(1+rng.IntN(1000)) * time.Minute)
+			p.MaxAge = DurationPtr(time.Duration(1+rng.IntN(1000)) * time.Minute)
 		}
 		for _, rp := range []string{"aws", "vault", "entra"} {
 			if rng.IntN(2) == 0 {
@@ -389,7 +391,7 @@ func TestNotYetSentences(t *testing.T) {
 	lowered := ok(observed.SetPolicy(change(t0), vault))
 	retired := ok(observed.Retire(change(t0), subject.ID(), Evidence{Statement: "x"}))
 	shorter := awsPolicy()
-	shorter.TokenLifetime = D(10 * time.Minute)
+	shorter.TokenLifetime = DurationPtr(10 * time.Minute)
 	retiredLowered := ok(retired.SetPolicy(change(t0), shorter))
 	cached := seen(next)
 	cached.SharedCache = "Via: 1.1 varnish"
@@ -438,7 +440,7 @@ func TestNotYetTermsAddUp(t *testing.T) {
 	}
 	sum := t0
 	for _, term := range notYet.Terms {
-		sum = sum.Add(term.Time)
+		sum = sum.Add(term.Duration)
 	}
 	if !sum.Equal(notYet.Opens) {
 		t.Errorf("the terms lead to %v, it opens at %v", sum, notYet.Opens)
@@ -450,7 +452,7 @@ func TestNotYetTermsAddUp(t *testing.T) {
 func TestCopiesUntil(t *testing.T) {
 	const aws = 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour
 	lowered := awsPolicy()
-	lowered.StaleIfError = D(time.Minute)
+	lowered.StaleIfError = DurationPtr(time.Minute)
 	for name, tt := range map[string]struct {
 		was, is Policy
 		seen    time.Duration
@@ -458,10 +460,10 @@ func TestCopiesUntil(t *testing.T) {
 	}{
 		"aws":                     {was: awsPolicy(), is: awsPolicy(), want: aws},
 		"none declared":           {was: Policy{}, is: Policy{}, want: aws + 23*time.Hour},
-		"tokens lived longer":     {was: Policy{RelyingParties: []string{"aws"}, TokenLifetime: D(1000 * time.Hour)}, is: awsPolicy(), want: aws},
+		"tokens lived longer":     {was: Policy{RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(1000 * time.Hour)}, is: awsPolicy(), want: aws},
 		"lowered just now":        {was: awsPolicy(), is: lowered, want: aws},
 		"a higher max-age seen":   {was: awsPolicy(), is: awsPolicy(), seen: 3 * time.Hour, want: aws + 3*time.Hour - 5*time.Minute + 2*time.Hour},
-		"aws, longer at the edge": {was: Policy{RelyingParties: []string{"aws"}, EdgeHold: D(48 * time.Hour)}, is: Policy{RelyingParties: []string{"aws"}, EdgeHold: D(48 * time.Hour)}, want: 75*time.Second + 49*time.Hour},
+		"aws, longer at the edge": {was: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, is: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, want: 75*time.Second + 49*time.Hour},
 	} {
 		s := step(t)(newSet(t, tt.was).SetPolicy(change(t0), tt.is))
 		if tt.seen > 0 {

@@ -32,10 +32,10 @@ func TestGenerationsOutOfReachAreRefused(t *testing.T) {
 		{5, MaxGeneration, true},
 		{maxFirstGeneration, maxFirstGeneration + 1, false}, // it went there step by step
 	} {
-		o := atGeneration(t, tt.is).Outline()
-		var was *Outline
+		o := atGeneration(t, tt.is).Summary()
+		var was *Summary
 		if tt.was > 0 {
-			before := atGeneration(t, tt.was).Outline()
+			before := atGeneration(t, tt.was).Summary()
 			was = &before
 		}
 		r := o.Follows(was)
@@ -67,17 +67,17 @@ func TestAcceptLowersAGenerationOutOfReach(t *testing.T) {
 			t.Errorf("%s: generation %d, want %d, error %v", name, s.Generation(), tt.want, err)
 			continue
 		}
-		var served *Outline
+		var served *Summary
 		if tt.served > 0 {
-			o := atGeneration(t, tt.served).Outline()
+			o := atGeneration(t, tt.served).Summary()
 			served = &o
 		}
-		o := s.Outline()
+		o := s.Summary()
 		if r := o.Follows(served); r != nil {
 			t.Errorf("%s: what was accepted is refused: %+v", name, r)
 		}
 		if _, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) {
-			return s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{LeaveEmpty: true})
+			return s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{LeaveEmpty: true})
 		}); err != nil {
 			t.Errorf("%s: then the key cannot be revoked: %v", name, err)
 		}

@@ -40,7 +40,7 @@ func (g Gone) Material() (Fingerprint, bool) {
 // bars reports whether p may not be published since g left: it has g's key ID or g's material. That another key has
 // the ID which Kubernetes would compute from g's material is no reason: else such a key, published first, would be in
 // the way of g's revocation.
-func (g Gone) bars(p Public) bool { return g.ID == p.id || g.material() == p.fingerprint }
+func (g Gone) bars(p VerificationKey) bool { return g.ID == p.id || g.material() == p.fingerprint }
 
 // material is [Gone.Material] for comparison with a fingerprint: what has not the form of one is equal to none.
 func (g Gone) material() Fingerprint { return cmp.Or(g.Fingerprint, Fingerprint(g.ID)) }
@@ -73,7 +73,7 @@ func (y graves) add(g Gone, i int) {
 }
 
 // of returns the index of the line that bars p, as [Gone.bars] has it.
-func (y graves) of(p Public) (int, bool) {
+func (y graves) of(p VerificationKey) (int, bool) {
 	if i, ok := y.ids[p.id]; ok {
 		return i, true
 	}

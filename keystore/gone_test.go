@@ -16,7 +16,7 @@ func withTwins(t *testing.T) KeySet {
 	d := tree(t, s)
 	for n, state := range map[int]State{0: Retired, 1: Next} {
 		twin := must(testKey(n).as(KeyID(fmt.Sprintf("twin-%d", n)), ""))
-		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), must(Key{Public: twin, State: state, PublishedAt: t0, RetiredAt: openDay}.document())) //nolint:forcetypeassert // the test wrote it
+		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), must(Key{VerificationKey: twin, State: state, PublishedAt: t0, RetiredAt: openDay}.document())) //nolint:forcetypeassert // the test wrote it
 	}
 	s, err := parseTree(d)
 	if err != nil {
@@ -27,10 +27,10 @@ func withTwins(t *testing.T) KeySet {
 
 func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
 	s := withTwins(t)
-	before := s.Outline()
+	before := s.Summary()
 	for name, do := range map[string]func() (KeySet, error){
-		"revoke":           func() (KeySet, error) { return s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{}) },
-		"revoke the other": func() (KeySet, error) { return s.Revoke(because(openDay, "lost"), "twin-0", Last{}) },
+		"revoke":           func() (KeySet, error) { return s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{}) },
+		"revoke the other": func() (KeySet, error) { return s.Revoke(because(openDay, "lost"), "twin-0", RevokeOptions{}) },
 		"accept": func() (KeySet, error) {
 			return s.Accept(because(openDay, "x"), 0, []Decision{{Key: testKey(0), Keep: false}})
 		},
@@ -42,7 +42,7 @@ func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
 			continue
 		}
 		got.generation++
-		after := got.Outline()
+		after := got.Summary()
 		if r := after.Follows(&before); r != nil {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -60,7 +60,7 @@ func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
 }
 
 func TestNewRefusesOneKeyUnderTwoKids(t *testing.T) {
-	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(0), must(testKey(0).as("other", ""))}}
+	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(0), must(testKey(0).as("other", ""))}}
 	if _, err := New(change(t0), spec); err == nil || !strings.Contains(err.Error(), "are one key under two kids") {
 		t.Errorf("error %v", err)
 	}
@@ -70,12 +70,12 @@ func TestNewRefusesOneKeyUnderTwoKids(t *testing.T) {
 func TestRemainsBarAKeyInAnotherKeySet(t *testing.T) {
 	ok := step(t)
 	legacy := must(testKey(0).as("1", ""))
-	first := ok(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{legacy}}))
+	first := ok(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{legacy}}))
 	first = ok(first.Withdraw(forced(t0)))
-	second := ok(New(change(t0), Spec{Name: "prod-b", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{must(testKey(1).as("1", ""))}}))
+	second := ok(New(change(t0), Spec{Name: "prod-b", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{must(testKey(1).as("1", ""))}}))
 	second = ok(second.Withdraw(forced(t0)))
 	remains := append(first.Remains(), second.Remains()...)
-	for name, k := range map[string]Public{
+	for name, k := range map[string]VerificationKey{
 		"the kid":                      must(testKey(2).as("1", "")),
 		"the key, its computed ID":     testKey(0),
 		"the key, another name":        must(testKey(0).as("2", "")),
@@ -84,12 +84,12 @@ func TestRemainsBarAKeyInAnotherKeySet(t *testing.T) {
 		"the second, a computed ID":    must(testKey(1).as(testKey(5).ID(), "")),
 		"the second, the first's name": must(testKey(1).as(testKey(0).ID(), "")),
 	} {
-		spec := Spec{Name: "prod-c", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{k}, Gone: remains}
+		spec := Spec{Name: "prod-c", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{k}, Gone: remains}
 		if _, err := New(change(openDay), spec); !errors.Is(err, errGoneReturned) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	third := ok(New(change(openDay), Spec{Name: "prod-c", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(2)}, Gone: remains}))
+	third := ok(New(change(openDay), Spec{Name: "prod-c", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(2)}, Gone: remains}))
 	if g := third.Gone(); len(g) != 2 || g[0].ID != "1" || g[1].ID != testKey(1).ID() || g[1].Fingerprint != testKey(1).Fingerprint() {
 		t.Errorf("gone: %+v", g)
 	}
@@ -99,18 +99,18 @@ func TestRevokeWithAReplacementThatIsAnotherKeyThanThePublishedOne(t *testing.T)
 	for _, place := range []string{"next", "active", "retired"} {
 		s := lives(t)[place]
 		for name, tt := range map[string]struct {
-			with Public
+			with VerificationKey
 			want string
 		}{
 			"its kid, another key": {must(testKey(8).as(subject.ID(), "")), "the replacement is another key than the published key " + string(subject.ID())},
 			"the key, another kid": {must(subject.as("new-name", "")), "is published already under the kid " + string(subject.ID())},
 		} {
-			if _, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &tt.with}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &tt.with}); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s, %s: error %v", place, name, err)
 			}
 		}
 		r := subject
-		got, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &r})
+		got, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &r})
 		if err != nil {
 			t.Errorf("%s: %v", place, err)
 			continue
@@ -129,11 +129,11 @@ func TestRevokeWithAReplacementThatIsAnotherKeyThanThePublishedOne(t *testing.T)
 func TestFollowsComparesMaterial(t *testing.T) {
 	imported := must(testKey(1).as("legacy", ""))
 	s := step(t)(newSet(t, awsPolicy()).Add(change(t0), imported))
-	s = step(t)(s.Revoke(because(t0, "lost"), "legacy", Last{}))
+	s = step(t)(s.Revoke(because(t0, "lost"), "legacy", RevokeOptions{}))
 	s = step(t)(s.Add(change(t0), must(testKey(2).as("signer-1", ""))))
-	was := s.Outline()
-	entry := func(k Public) map[string]any {
-		return asMap(must(Key{Public: k, State: Active, PublishedAt: t0, PromotedAt: t0}.document()))
+	was := s.Summary()
+	entry := func(k VerificationKey) map[string]any {
+		return asMap(must(Key{VerificationKey: k, State: Active, PublishedAt: t0, PromotedAt: t0}.document()))
 	}
 	computed, signer := testKey(0), must(testKey(2).as("signer-1", ""))
 	for name, tt := range map[string]struct {
@@ -159,7 +159,7 @@ func TestFollowsComparesMaterial(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		after := is.Outline()
+		after := is.Summary()
 		r := after.Follows(&was)
 		if tt.want == "" && r != nil || tt.want != "" && (r == nil || r.Reason != tt.want) {
 			t.Errorf("%s: %+v, want %q", name, r, tt.want)
@@ -173,7 +173,7 @@ func TestFollowsComparesMaterial(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		after := is.Outline()
+		after := is.Summary()
 		return after.Follows(&was)
 	}
 	if r := line(func(g map[string]any) { delete(g, "fingerprint") }); r == nil || r.Reason != ReasonGoneReturned {
@@ -187,16 +187,16 @@ func TestFollowsComparesMaterial(t *testing.T) {
 // What a publisher serves and what is stored may be different keys of one ID. Either decision ends in a version that
 // the publisher takes over.
 func TestAcceptOfAnotherKeyUnderTheSameKid(t *testing.T) {
-	served := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(0), must(testKey(1).as("k", ""))}}))
-	stored := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(0), must(testKey(2).as("k", ""))}}))
-	was := served.Outline()
+	served := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(0), must(testKey(1).as("k", ""))}}))
+	stored := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(0), must(testKey(2).as("k", ""))}}))
+	was := served.Summary()
 	for keep, wantKeys := range map[bool]int{true: 2, false: 1} {
 		got, err := stored.Accept(because(openDay, "x"), 1, []Decision{{Key: must(testKey(1).as("k", "")), Keep: keep}})
 		if err != nil {
 			t.Fatalf("keep %v: %v", keep, err)
 		}
 		got.generation = got.next
-		after := got.Outline()
+		after := got.Summary()
 		if r := after.Follows(&was); r != nil || len(got.Keys()) != wantKeys {
 			t.Errorf("keep %v: %d keys, %+v", keep, len(got.Keys()), r)
 		}
@@ -229,9 +229,9 @@ func TestAcceptCompletesALineWithoutMaterial(t *testing.T) {
 func TestAcceptPutsLostLinesBack(t *testing.T) {
 	backup := newSet(t, Policy{})
 	s := step(t)(backup.Add(change(t0), must(testKey(1).as("signer-1", ""))))
-	s = step(t)(s.Revoke(because(t0, "lost"), "signer-1", Last{}))
+	s = step(t)(s.Revoke(because(t0, "lost"), "signer-1", RevokeOptions{}))
 	s.generation = 3
-	was := s.Outline()
+	was := s.Summary()
 	var decisions []Decision
 	for _, g := range was.Gone() {
 		decisions = append(decisions, Decision{Lost: &g})
@@ -240,7 +240,7 @@ func TestAcceptPutsLostLinesBack(t *testing.T) {
 	for name, stored := range map[string]KeySet{"before it was added": backup, "with the key": back} {
 		got := step(t)(stored.Accept(because(openDay, "a backup was restored"), 3, decisions))
 		got.generation = got.next
-		after := got.Outline()
+		after := got.Summary()
 		if r := after.Follows(&was); r != nil {
 			t.Errorf("%s: %+v", name, r)
 		}

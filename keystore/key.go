@@ -26,9 +26,9 @@ const maxKid = 1024
 
 func (id KeyID) valid() bool { return len(id) <= maxKid && kidForm.MatchString(string(id)) }
 
-// Public is a verification key: an RSA or ECDSA public key under its key ID. There is no way to put a private key
+// VerificationKey is a verification key: an RSA or ECDSA public key under its key ID. There is no way to put a private key
 // into it, which is why the model holds this and never a jose.JSONWebKey (that one marshals private members).
-type Public struct {
+type VerificationKey struct {
 	id          KeyID
 	fingerprint Fingerprint
 	alg         string
@@ -48,16 +48,16 @@ const (
 // key ID and algorithm that Kubernetes gives it.
 //
 // Source: keyIDFromPublicKey and signerFromRSAPrivateKey/…ECDSA… in Kubernetes pkg/serviceaccount/jwt.go.
-func NewPublic(key crypto.PublicKey) (Public, error) {
+func NewPublic(key crypto.PublicKey) (VerificationKey, error) {
 	alg, err := algorithm(key)
 	if err != nil {
-		return Public{}, err
+		return VerificationKey{}, err
 	}
 	f, err := fingerprintOf(key)
 	if err != nil {
-		return Public{}, err
+		return VerificationKey{}, err
 	}
-	return Public{id: KeyID(f), fingerprint: f, alg: alg, key: key}, nil
+	return VerificationKey{id: KeyID(f), fingerprint: f, alg: alg, key: key}, nil
 }
 
 func algorithm(key crypto.PublicKey) (string, error) {
@@ -119,10 +119,10 @@ func fingerprintOf(key crypto.PublicKey) (Fingerprint, error) {
 }
 
 // as gives a key that came with its own kid and alg (a JWK) those, as far as they are sound.
-func (p Public) as(id KeyID, alg string) (Public, error) {
+func (p VerificationKey) as(id KeyID, alg string) (VerificationKey, error) {
 	if id != "" && id != p.id {
 		if !id.valid() {
-			return Public{}, errors.New("its kid is not 1 to 1024 printable ASCII characters")
+			return VerificationKey{}, errors.New("its kid is not 1 to 1024 printable ASCII characters")
 		}
 		p.id, p.imported = id, true
 	}
@@ -130,37 +130,41 @@ func (p Public) as(id KeyID, alg string) (Public, error) {
 		return p, nil
 	}
 	if !p.isRSA() || (alg != "RS384" && alg != "RS512") {
-		return Public{}, fmt.Errorf("its alg %q does not fit a key for %s", printable(alg), p.alg)
+		return VerificationKey{}, fmt.Errorf("its alg %q does not fit a key for %s", printable(alg), p.alg)
 	}
 	p.alg = alg
 	return p, nil
 }
 
 // ID returns the key ID.
-func (p Public) ID() KeyID { return p.id }
+func (p VerificationKey) ID() KeyID { return p.id }
 
 // Fingerprint returns what identifies the key material: keys with different IDs are the same key if their
 // fingerprints are equal.
-func (p Public) Fingerprint() Fingerprint { return p.fingerprint }
+func (p VerificationKey) Fingerprint() Fingerprint { return p.fingerprint }
 
 // Alg returns the JWS algorithm (RFC 7518) that tokens of this key carry.
-func (p Public) Alg() string { return p.alg }
+func (p VerificationKey) Alg() string { return p.alg }
 
 // Key returns the *rsa.PublicKey or *ecdsa.PublicKey. It is shared: do not change it.
-func (p Public) Key() crypto.PublicKey { return p.key }
+func (p VerificationKey) Key() crypto.PublicKey { return p.key }
 
 // Imported tells that the key ID came with the key (a taken-over JWKS, an external signer) and is not computed.
-func (p Public) Imported() bool { return p.imported }
+func (p VerificationKey) Imported() bool { return p.imported }
 
-func (p Public) isRSA() bool {
+func (p VerificationKey) isRSA() bool {
 	_, is := p.key.(*rsa.PublicKey)
 	return is
 }
 
 // Equal tells whether both are the same key under the same ID.
-func (p Public) Equal(q Public) bool { return p.id == q.id && p.alg == q.alg && p.sameMaterial(q) }
+func (p VerificationKey) Equal(q VerificationKey) bool {
+	return p.id == q.id && p.alg == q.alg && p.sameMaterial(q)
+}
 
-func (p Public) sameMaterial(q Public) bool { return p.key != nil && p.fingerprint == q.fingerprint }
+func (p VerificationKey) sameMaterial(q VerificationKey) bool {
+	return p.key != nil && p.fingerprint == q.fingerprint
+}
 
 // State is where a published key stands between its publication and its removal.
 type State string
@@ -174,7 +178,7 @@ const (
 
 // Key is a verification key in a key set. Zero times mean "has not happened".
 type Key struct {
-	Public
+	VerificationKey
 	State       State
 	PublishedAt time.Time // when it entered the key set
 	ObservedAt  time.Time // since when it has been seen at every public address without a gap

@@ -102,7 +102,7 @@ func TestPublicEqualMeansSameMaterialIDAndAlgorithm(t *testing.T) {
 	a, rs := testKey(1), mustPublic(t, rsaPublic(2048))
 	renamed, rs512 := must(a.as("mine", "")), must(rs.as("", "RS512"))
 	for name, pair := range map[string]struct {
-		p, q Public
+		p, q VerificationKey
 		want bool
 	}{
 		"itself":          {a, testKey(1), true},
@@ -110,8 +110,8 @@ func TestPublicEqualMeansSameMaterialIDAndAlgorithm(t *testing.T) {
 		"another type":    {a, rs, false},
 		"another kid":     {a, renamed, false},
 		"another alg":     {rs, rs512, false},
-		"nothing at all":  {Public{}, Public{}, false},
-		"a key, nothing":  {a, Public{}, false},
+		"nothing at all":  {VerificationKey{}, VerificationKey{}, false},
+		"a key, nothing":  {a, VerificationKey{}, false},
 		"own kid is kept": {a, must(a.as(a.ID(), "ES256")), true},
 	} {
 		if got := pair.p.Equal(pair.q); got != pair.want {

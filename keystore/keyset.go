@@ -101,7 +101,7 @@ func (s KeySet) goneLine(id KeyID) (Gone, bool) {
 
 // GoneLine returns the line of a key that is gone, and whether there is one: under its key ID, or under whatever name
 // its material had.
-func (s KeySet) GoneLine(p Public) (Gone, bool) {
+func (s KeySet) GoneLine(p VerificationKey) (Gone, bool) {
 	i := slices.IndexFunc(s.gone, func(g Gone) bool { return g.bars(p) })
 	if i < 0 {
 		return Gone{}, false
@@ -247,7 +247,7 @@ func (s KeySet) checkKeys() error {
 		if i > 0 && s.keys[i-1].ID() == k.ID() {
 			return fmt.Errorf("two of its keys have the kid %q", k.ID())
 		}
-		if at, ok := graves.of(k.Public); ok {
+		if at, ok := graves.of(k.VerificationKey); ok {
 			g := s.gone[at]
 			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), printable(g.Why), stamp(g.At), errGoneReturned)
 		}

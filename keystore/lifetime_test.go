@@ -9,7 +9,7 @@ import (
 )
 
 func TestNewRefuses(t *testing.T) {
-	good := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{testKey(0)}}
+	good := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(0)}}
 	for name, tt := range map[string]struct {
 		spoil func(*Spec)
 		want  string
@@ -18,11 +18,11 @@ func TestNewRefuses(t *testing.T) {
 		"no issuer":          {func(s *Spec) { s.Issuers = nil }, "it has no issuer URL"},
 		"a bad issuer":       {func(s *Spec) { s.Issuers = []string{"http://a.b"} }, "it must begin with https://"},
 		"no key":             {func(s *Spec) { s.Keys = nil }, "no key was given"},
-		"an empty key":       {func(s *Spec) { s.Keys = []Public{{}} }, "its key 1 is empty"},
-		"a key twice":        {func(s *Spec) { s.Keys = []Public{testKey(0), testKey(0)} }, "two of its keys have the kid"},
+		"an empty key":       {func(s *Spec) { s.Keys = []VerificationKey{{}} }, "its key 1 is empty"},
+		"a key twice":        {func(s *Spec) { s.Keys = []VerificationKey{testKey(0), testKey(0)} }, "two of its keys have the kid"},
 		"a gone key":         {func(s *Spec) { s.Gone = []Gone{{ID: testKey(0).ID(), At: t0, Why: Revoked}} }, "a key that is gone never comes back"},
-		"an unsound policy":  {func(s *Spec) { s.Policy.MaxAge = D(time.Second) }, "policy: maxAge is 1s"},
-		"a negative policy":  {func(s *Spec) { s.Policy.TokenLifetime = D(-time.Hour) }, "policy: tokenLifetime is -1h"},
+		"an unsound policy":  {func(s *Spec) { s.Policy.MaxAge = DurationPtr(time.Second) }, "policy: maxAge is 1s"},
+		"a negative policy":  {func(s *Spec) { s.Policy.TokenLifetime = DurationPtr(-time.Hour) }, "policy: tokenLifetime is -1h"},
 		"an unsound gone at": {func(s *Spec) { s.Gone = []Gone{{ID: "x", Why: Revoked}} }, "its gone line for \"x\""},
 	} {
 		spec := good
@@ -55,7 +55,7 @@ func TestWithdrawAndReopen(t *testing.T) {
 	for name, do := range map[string]func() (KeySet, error){
 		"withdraw":   func() (KeySet, error) { return s.Withdraw(change(openDay)) },
 		"observe":    func() (KeySet, error) { return s.Observe(change(openDay), seen(s)) },
-		"set policy": func() (KeySet, error) { return s.SetPolicy(change(openDay), Policy{TokenLifetime: D(0)}) },
+		"set policy": func() (KeySet, error) { return s.SetPolicy(change(openDay), Policy{TokenLifetime: DurationPtr(0)}) },
 	} {
 		if _, err := do(); err == nil || !strings.Contains(err.Error(), "was withdrawn at") {
 			t.Errorf("%s of a withdrawn key set: error %v", name, err)
@@ -63,16 +63,16 @@ func TestWithdrawAndReopen(t *testing.T) {
 	}
 
 	s.labels, s.unknown = map[string]string{"team": "a"}, []string{"colour"}
-	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{testKey(2)}}
+	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{testKey(2)}}
 	if _, err := s.Reopen(change(openDay), spec); err == nil || !strings.Contains(err.Error(), "say why with --why") {
 		t.Errorf("reopen without a reason: error %v", err)
 	}
 	if _, err := s.Reopen(because(t0, "x"), spec); !errors.As(err, &notYet) || notYet.Gate != GateClock {
 		t.Errorf("reopen before it was withdrawn: error %v", err)
 	}
-	for _, old := range []Public{testKey(0), subject} {
+	for _, old := range []VerificationKey{testKey(0), subject} {
 		again := spec
-		again.Keys = []Public{testKey(2), old}
+		again.Keys = []VerificationKey{testKey(2), old}
 		if _, err := s.Reopen(because(openDay, "x"), again); !errors.Is(err, errGoneReturned) {
 			t.Errorf("reopen with a key from before: error %v", err)
 		}

@@ -28,12 +28,12 @@ var ErrPrivateKey = errors.New("it is a private key")
 //
 // The label of a PEM block is ignored since Kubernetes' keyutil.ParsePublicKeysPEM ignores it and OpenShift writes
 // PKIX bytes under "RSA PUBLIC KEY".
-func ParsePublicKeys(source string, data []byte) ([]Public, error) {
+func ParsePublicKeys(source string, data []byte) ([]VerificationKey, error) {
 	keys, err := parseMaterial(data)
 	if err != nil {
 		return nil, fmt.Errorf("read public keys from %s: %w", source, err)
 	}
-	seen := map[KeyID]Public{}
+	seen := map[KeyID]VerificationKey{}
 	distinct := keys[:0]
 	for _, k := range keys {
 		was, twice := seen[k.id]
@@ -47,7 +47,7 @@ func ParsePublicKeys(source string, data []byte) ([]Public, error) {
 	return distinct, nil
 }
 
-func parseMaterial(data []byte) ([]Public, error) {
+func parseMaterial(data []byte) ([]VerificationKey, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors of Windows begin a file with it
 	trimmed := bytes.TrimSpace(data)
 	switch {
@@ -63,8 +63,8 @@ func parseMaterial(data []byte) ([]Public, error) {
 	return parsePEM(data)
 }
 
-func parsePEM(data []byte) ([]Public, error) {
-	var keys []Public
+func parsePEM(data []byte) ([]VerificationKey, error) {
+	var keys []VerificationKey
 	for n := 1; ; n++ {
 		block, rest := pem.Decode(data)
 		read := data[:len(data)-len(rest)]
@@ -103,13 +103,13 @@ func checkSkipped(read []byte, block *pem.Block) error {
 	return errors.New("it is damaged (check its first and last line and its base64)")
 }
 
-func parseDER(block *pem.Block) (Public, error) {
+func parseDER(block *pem.Block) (VerificationKey, error) {
 	if strings.Contains(block.Type, "PRIVATE KEY") || isPrivateDER(block.Bytes) {
-		return Public{}, ErrPrivateKey
+		return VerificationKey{}, ErrPrivateKey
 	}
 	key, err := publicFromDER(block.Bytes)
 	if err != nil {
-		return Public{}, err
+		return VerificationKey{}, err
 	}
 	return NewPublic(key)
 }
@@ -147,7 +147,7 @@ func isPrivateDER(der []byte) bool {
 	return pkcs8 == nil || pkcs1 == nil || ec == nil
 }
 
-func parseJSON(data []byte) ([]Public, error) {
+func parseJSON(data []byte) ([]VerificationKey, error) {
 	var tree any
 	if err := checkMaterialShape(data); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func parseJSON(data []byte) ([]Public, error) {
 	if set.Keys == nil || len(*set.Keys) == 0 {
 		return nil, errors.New(`it is JSON without a key: neither "kty" nor a non-empty "keys"`)
 	}
-	keys := make([]Public, 0, len(*set.Keys))
+	keys := make([]VerificationKey, 0, len(*set.Keys))
 	for n, raw := range *set.Keys {
 		k, err := parseJWK(raw)
 		if err != nil {
@@ -189,26 +189,26 @@ func checkMaterialShape(data []byte) error {
 	return checkShape(data)
 }
 
-func parseJWK(raw json.RawMessage) (Public, error) {
+func parseJWK(raw json.RawMessage) (VerificationKey, error) {
 	var members map[string]json.RawMessage
 	if err := decodeJSON(raw, &members); err != nil {
-		return Public{}, errors.New("it is not a JSON object")
+		return VerificationKey{}, errors.New("it is not a JSON object")
 	}
 	for _, m := range privateMembers {
 		if _, ok := members[m]; ok {
-			return Public{}, fmt.Errorf("it has the private member %q: %w", m, ErrPrivateKey)
+			return VerificationKey{}, fmt.Errorf("it has the private member %q: %w", m, ErrPrivateKey)
 		}
 	}
 	var jwk jose.JSONWebKey
 	if err := jwk.UnmarshalJSON(raw); err != nil {
-		return Public{}, errors.New("it is no valid JWK for RSA or for P-256, P-384 or P-521 (RFC 7517)")
+		return VerificationKey{}, errors.New("it is no valid JWK for RSA or for P-256, P-384 or P-521 (RFC 7517)")
 	}
 	if jwk.Use != "" && jwk.Use != "sig" {
-		return Public{}, fmt.Errorf("its use is %q, not \"sig\"", printable(jwk.Use))
+		return VerificationKey{}, fmt.Errorf("its use is %q, not \"sig\"", printable(jwk.Use))
 	}
 	k, err := NewPublic(jwk.Key)
 	if err != nil {
-		return Public{}, err
+		return VerificationKey{}, err
 	}
 	return k.as(KeyID(jwk.KeyID), jwk.Algorithm)
 }

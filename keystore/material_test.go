@@ -314,7 +314,7 @@ func FuzzParsePublicKeys(f *testing.F) {
 	})
 }
 
-func anySameMaterial(keys []Public, k Public) bool {
+func anySameMaterial(keys []VerificationKey, k VerificationKey) bool {
 	for _, have := range keys {
 		if have.sameMaterial(k) {
 			return true

@@ -261,7 +261,7 @@ func (m *Mirror) settle(a *arrival, rev Revision) {
 		m.noteMissing(a.name)
 		return
 	}
-	m.sources[a.name] = &source{rev, a.outline.digest, a.rejected}
+	m.sources[a.name] = &source{rev, a.summary.digest, a.rejected}
 	m.logChange(a, was)
 }
 
@@ -278,9 +278,9 @@ func (m *Mirror) logChange(a *arrival, was *source) {
 		if m.first.IsZero() { // one line tells of all that are copied at the start
 			level = zap.DebugLevel
 		}
-		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", a.outline.generation), zap.Int64("previous_generation", a.was))
+		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", a.summary.generation), zap.Int64("previous_generation", a.was))
 	case wasRejected:
-		m.c.Log.Info("key set is as it was copied again", name, zap.Int64("generation", a.outline.generation))
+		m.c.Log.Info("key set is as it was copied again", name, zap.Int64("generation", a.summary.generation))
 	}
 }
 

@@ -29,7 +29,7 @@ type mirrored struct {
 	log            *observer.ObservedLogs
 	beats          atomic.Int64
 	config         keystore.MirrorConfig
-	stays, leaked  keystore.Public
+	stays, leaked  keystore.VerificationKey
 	first, current string // documents of prod-a
 }
 
@@ -45,7 +45,7 @@ func newMirrored(t *testing.T) *mirrored {
 		}
 	}
 	m.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(storetest.Change(time.Hour), m.leaked.ID(), keystore.Last{})
+		return s.Revoke(storetest.Change(time.Hour), m.leaked.ID(), keystore.RevokeOptions{})
 	})
 	m.current = storetest.Text(t, m.update("prod-a", storetest.Mark("third")))
 	m.config = keystore.MirrorConfig{From: m.from, To: m.to, Poll: poll, Log: zap.New(core), Beat: func(keystore.MirrorStatus) error {

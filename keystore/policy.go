@@ -12,8 +12,8 @@ import (
 // Duration is a time.Duration that documents spell as Go does ("5m", "1h30m").
 type Duration time.Duration
 
-// D makes a *Duration, the form in which a policy tells "zero" from "not declared".
-func D(d time.Duration) *Duration { v := Duration(d); return &v }
+// DurationPtr makes a *Duration, the form in which a policy tells "zero" from "not declared".
+func DurationPtr(d time.Duration) *Duration { v := Duration(d); return &v }
 
 // String drops the zero units that time.Duration prints: 1h0m0s is 1h.
 func (d Duration) String() string {
@@ -228,7 +228,7 @@ func (h Held) runsOut(edge, client time.Duration) time.Time {
 func (p Policy) clone() Policy {
 	for _, d := range []**Duration{&p.MaxAge, &p.StaleWhileRevalidate, &p.StaleIfError, &p.EdgeHold, &p.TokenLifetime} {
 		if *d != nil {
-			*d = D(time.Duration(**d))
+			*d = DurationPtr(time.Duration(**d))
 		}
 	}
 	p.RelyingParties, p.Origins, p.HeldUntil = slices.Clone(p.RelyingParties), slices.Clone(p.Origins), slices.Clone(p.HeldUntil)

@@ -37,17 +37,17 @@ func TestPolicyBounds(t *testing.T) {
 		want string // in the refusal; empty when it is sound
 	}{
 		{name: "nothing declared"},
-		{name: "everything at its least", p: Policy{MaxAge: D(time.Minute), StaleWhileRevalidate: D(0), StaleIfError: D(0), EdgeHold: D(0), TokenLifetime: D(0)}},
-		{name: "everything at its most", p: Policy{MaxAge: D(day), StaleWhileRevalidate: D(7 * day), StaleIfError: D(7 * day), EdgeHold: D(7 * day), TokenLifetime: D(366 * day)}},
-		{name: "maxAge too short", p: Policy{MaxAge: D(59 * time.Second)}, want: "policy: maxAge is 59s; it must be from 1m to 24h"},
-		{name: "maxAge too long", p: Policy{MaxAge: D(day + 1)}, want: "it must be from 1m to 24h"},
-		{name: "maxAge zero in development", p: Policy{MaxAge: D(0)}, dev: true},
-		{name: "maxAge negative in development", p: Policy{MaxAge: D(-1)}, dev: true, want: "policy: maxAge is -1ns"},
-		{name: "maxAge of a century in development", p: Policy{MaxAge: D(876000 * time.Hour)}, dev: true, want: "policy: maxAge is 876000h"},
-		{name: "staleWhileRevalidate too long", p: Policy{StaleWhileRevalidate: D(7*day + 1)}, want: "policy: staleWhileRevalidate is"},
-		{name: "staleIfError negative", p: Policy{StaleIfError: D(-time.Second)}, want: "policy: staleIfError is -1s; it must be from 0s to 168h"},
-		{name: "edgeHold too long", p: Policy{EdgeHold: D(8 * day)}, want: "policy: edgeHold is 192h"},
-		{name: "tokenLifetime too long", p: Policy{TokenLifetime: D(367 * day)}, want: "policy: tokenLifetime is"},
+		{name: "everything at its least", p: Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), EdgeHold: DurationPtr(0), TokenLifetime: DurationPtr(0)}},
+		{name: "everything at its most", p: Policy{MaxAge: DurationPtr(day), StaleWhileRevalidate: DurationPtr(7 * day), StaleIfError: DurationPtr(7 * day), EdgeHold: DurationPtr(7 * day), TokenLifetime: DurationPtr(366 * day)}},
+		{name: "maxAge too short", p: Policy{MaxAge: DurationPtr(59 * time.Second)}, want: "policy: maxAge is 59s; it must be from 1m to 24h"},
+		{name: "maxAge too long", p: Policy{MaxAge: DurationPtr(day + 1)}, want: "it must be from 1m to 24h"},
+		{name: "maxAge zero in development", p: Policy{MaxAge: DurationPtr(0)}, dev: true},
+		{name: "maxAge negative in development", p: Policy{MaxAge: DurationPtr(-1)}, dev: true, want: "policy: maxAge is -1ns"},
+		{name: "maxAge of a century in development", p: Policy{MaxAge: DurationPtr(876000 * time.Hour)}, dev: true, want: "policy: maxAge is 876000h"},
+		{name: "staleWhileRevalidate too long", p: Policy{StaleWhileRevalidate: DurationPtr(7*day + 1)}, want: "policy: staleWhileRevalidate is"},
+		{name: "staleIfError negative", p: Policy{StaleIfError: DurationPtr(-time.Second)}, want: "policy: staleIfError is -1s; it must be from 0s to 168h"},
+		{name: "edgeHold too long", p: Policy{EdgeHold: DurationPtr(8 * day)}, want: "policy: edgeHold is 192h"},
+		{name: "tokenLifetime too long", p: Policy{TokenLifetime: DurationPtr(367 * day)}, want: "policy: tokenLifetime is"},
 		{name: "relying parties", p: Policy{RelyingParties: []string{"aws", "my-app"}}},
 		{name: "a relying party that is no name", p: Policy{RelyingParties: []string{"aws", "My App"}}, want: `policy: relying party "My App" is not a name`},
 		{name: "origins", p: Policy{Origins: []string{"origin.example.com", "10.0.0.1:8443", "[::1]:8443"}}},
@@ -69,8 +69,8 @@ func TestPolicyWarnings(t *testing.T) {
 	}{
 		{awsPolicy(), nil},
 		{Policy{}, []string{"no relying party is declared", "no token lifetime is declared"}},
-		{Policy{MaxAge: D(time.Hour), RelyingParties: []string{"aws"}, TokenLifetime: D(0)}, nil},
-		{Policy{MaxAge: D(2 * time.Hour), RelyingParties: []string{"aws"}, TokenLifetime: D(0)}, []string{"maxAge is 2h: after an emergency revocation"}},
+		{Policy{MaxAge: DurationPtr(time.Hour), RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(0)}, nil},
+		{Policy{MaxAge: DurationPtr(2 * time.Hour), RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(0)}, []string{"maxAge is 2h: after an emergency revocation"}},
 	} {
 		got := tt.p.Warnings()
 		if len(got) != len(tt.want) {
@@ -92,8 +92,8 @@ func TestPolicyCachePrefersTheDocumentMemberByMember(t *testing.T) {
 		want Cache
 	}{
 		{Policy{}, fallback},
-		{Policy{MaxAge: D(time.Hour)}, Cache{time.Hour, 2, 3}},
-		{Policy{StaleWhileRevalidate: D(0), StaleIfError: D(time.Hour)}, Cache{1, 0, time.Hour}},
+		{Policy{MaxAge: DurationPtr(time.Hour)}, Cache{time.Hour, 2, 3}},
+		{Policy{StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(time.Hour)}, Cache{1, 0, time.Hour}},
 	} {
 		if got := tt.p.Cache(fallback); got != tt.want {
 			t.Errorf("%+v; want %+v", got, tt.want)

@@ -19,7 +19,7 @@ const minRSAExponent = 65537
 // key set: a stored key goes on being read, since it may be what a cluster signs with.
 //
 // The choice of tests follows package goodkey of Let's Encrypt's Boulder.
-func (p Public) CheckStrength() error {
+func (p VerificationKey) CheckStrength() error {
 	var err error
 	switch k := p.key.(type) {
 	case *rsa.PublicKey:

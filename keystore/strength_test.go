@@ -73,7 +73,7 @@ func weakKeys(t *testing.T) map[string]*rsa.PublicKey {
 
 func TestWeakKeysAreNotTakenIn(t *testing.T) {
 	s := newSet(t, awsPolicy())
-	weak := map[string]Public{}
+	weak := map[string]VerificationKey{}
 	for name, k := range weakKeys(t) {
 		weak[name] = mustPublic(t, k)
 	}
@@ -93,10 +93,12 @@ func TestWeakKeysAreNotTakenIn(t *testing.T) {
 		}
 		for how, take := range map[string]func() (KeySet, error){
 			"new": func() (KeySet, error) {
-				return New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []Public{k}})
+				return New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{k}})
 			},
-			"add":         func() (KeySet, error) { return s.Add(change(t0), k) },
-			"replacement": func() (KeySet, error) { return s.Revoke(because(t0, "lost"), testKey(0).ID(), Last{Replacement: &k}) },
+			"add": func() (KeySet, error) { return s.Add(change(t0), k) },
+			"replacement": func() (KeySet, error) {
+				return s.Revoke(because(t0, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &k})
+			},
 		} {
 			if _, err := take(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "make a new key") {
 				t.Errorf("%s: %s: error %v", name, how, err)
@@ -104,20 +106,20 @@ func TestWeakKeysAreNotTakenIn(t *testing.T) {
 		}
 		// What is stored, or served already, goes on: a cluster may sign with it, and it has to be possible to revoke it.
 		d := tree(t, s)
-		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), must(Key{Public: k, State: Active, PublishedAt: t0, PromotedAt: t0}.document())) //nolint:forcetypeassert // the test wrote it
+		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), must(Key{VerificationKey: k, State: Active, PublishedAt: t0, PromotedAt: t0}.document())) //nolint:forcetypeassert // the test wrote it
 		stored, err := parseTree(d)
 		if err != nil {
 			t.Errorf("%s: stored: %v", name, err)
 			continue
 		}
-		if _, err := stored.Revoke(because(t0, "weak"), k.ID(), Last{}); err != nil {
+		if _, err := stored.Revoke(because(t0, "weak"), k.ID(), RevokeOptions{}); err != nil {
 			t.Errorf("%s: it cannot be revoked: %v", name, err)
 		}
 	}
 }
 
 func TestHonestKeysAreTakenIn(t *testing.T) {
-	var keys []Public
+	var keys []VerificationKey
 	for range 3 {
 		k, err := rsa.GenerateKey(rand.Reader, 2048)
 		if err != nil {

@@ -33,7 +33,7 @@ func ecPrivate(curve elliptic.Curve, n int) *ecdsa.PrivateKey {
 }
 
 // testKey is the n-th of the ECDSA verification keys that the tests use.
-func testKey(n int) Public {
+func testKey(n int) VerificationKey {
 	p, err := NewPublic(ecPrivate(elliptic.P256(), n).Public())
 	if err != nil {
 		panic(err)
@@ -70,7 +70,7 @@ var rsaPrivate = sync.OnceValue(func() *rsa.PrivateKey {
 	return k
 })
 
-func mustPublic(t testing.TB, key crypto.PublicKey) Public {
+func mustPublic(t testing.TB, key crypto.PublicKey) VerificationKey {
 	t.Helper()
 	p, err := NewPublic(key)
 	if err != nil {
@@ -103,13 +103,13 @@ func forced(at time.Time) Change { return Change{At: at, By: "tester", Why: "a t
 
 // awsPolicy has the numbers with which the examples of the gates reckon: edge 24h10m, client 1h.
 func awsPolicy() Policy {
-	return Policy{RelyingParties: []string{"aws"}, TokenLifetime: D(time.Hour)}
+	return Policy{RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(time.Hour)}
 }
 
 // newSet makes key set prod-a at t0 with one active key, number 0.
 func newSet(t testing.TB, p Policy) KeySet {
 	t.Helper()
-	s, err := New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{testKey(0)}, Policy: p})
+	s, err := New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{testKey(0)}, Policy: p})
 	if err != nil {
 		t.Fatal(err)
 	}

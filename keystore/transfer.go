@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Why a key set is not copied, beside what [Outline.Follows] and [Parse] find.
+// Why a key set is not copied, beside what [Summary.Follows] and [Parse] find.
 const (
 	ReasonMissing     Reason = "missing"      // the source does not hold it; what was copied before stays
 	ReasonUnreadable  Reason = "unreadable"   // the source could not give it
@@ -103,8 +103,8 @@ type ledger struct {
 // holding is what is known of one key set in the store.
 type holding struct {
 	revision Revision   // what Replace has to name; empty when the store holds none
-	there    *Outline   // what the store holds; nil when it holds none, or a broken one
-	good     *Outline   // the last good version; nil when there was none
+	there    *Summary   // what the store holds; nil when it holds none, or a broken one
+	good     *Summary   // the last good version; nil when there was none
 	broken   *Rejection // why what the store holds is no key set
 }
 
@@ -118,13 +118,13 @@ func (l *ledger) entry(n Name) holding {
 	return l.entries[n]
 }
 
-func (l *ledger) good(n Name) *Outline { return l.entry(n).good }
+func (l *ledger) good(n Name) *Summary { return l.entry(n).good }
 
 // goodVersions returns every key set with its last good version.
-func (l *ledger) goodVersions() map[Name]*Outline {
+func (l *ledger) goodVersions() map[Name]*Summary {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[Name]*Outline, len(l.entries))
+	all := make(map[Name]*Summary, len(l.entries))
 	for n, e := range l.entries {
 		if e.good != nil {
 			all[n] = e.good
@@ -184,7 +184,7 @@ func (l *ledger) note(one loaded) error {
 	case e.broken != nil && e.broken.Reason == ReasonUnreadable:
 		return fmt.Errorf("read key set %q: %w", one.name, one.err)
 	case one.err == nil:
-		o := one.set.Outline()
+		o := one.set.Summary()
 		e.there = &o
 		if o.Follows(e.good) == nil {
 			e.good = &o
@@ -233,7 +233,7 @@ func (e holding) endedURLs() []string {
 }
 
 // returning refuses a version with a key that left with another key set of the same issuer URL.
-func (l *ledger) returning(n Name, o *Outline) *Rejection {
+func (l *ledger) returning(n Name, o *Summary) *Rejection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for u := range o.Issuers() {
@@ -247,7 +247,7 @@ func (l *ledger) returning(n Name, o *Outline) *Rejection {
 }
 
 // judge says why a version may not be written; claims are the issuer URLs of all that come with it.
-func (l *ledger) judge(n Name, o *Outline, claims map[string][]Name) *Rejection {
+func (l *ledger) judge(n Name, o *Summary, claims map[string][]Name) *Rejection {
 	e := l.entry(n)
 	if e.broken != nil && (!l.repairs || e.broken.Reason == ReasonNewerVersion) {
 		return Reject(e.broken.Reason, "what it would replace is not understood: %s", e.broken.Message)
@@ -278,7 +278,7 @@ func otherThan(n Name, names []Name) Name {
 type arrival struct {
 	name     Name
 	set      KeySet
-	outline  Outline
+	summary  Summary
 	was      int64 // generation of the last good version; 0 when there was none
 	rejected *Rejection
 	same     bool // it is there already
@@ -289,8 +289,8 @@ type arrival struct {
 func (l *ledger) transfer(ctx context.Context, st Store, all []*arrival) error {
 	claims := map[string][]Name{}
 	for _, a := range all {
-		if a.rejected == nil && !a.outline.withdrawn {
-			for u := range a.outline.Issuers() {
+		if a.rejected == nil && !a.summary.withdrawn {
+			for u := range a.summary.Issuers() {
 				claims[u] = append(claims[u], a.name)
 			}
 		}
@@ -298,7 +298,7 @@ func (l *ledger) transfer(ctx context.Context, st Store, all []*arrival) error {
 	for _, tombstones := range []bool{true, false} {
 		var due []*arrival
 		for _, a := range all {
-			if a.rejected == nil && a.outline.withdrawn == tombstones && l.admits(a, claims) {
+			if a.rejected == nil && a.summary.withdrawn == tombstones && l.admits(a, claims) {
 				due = append(due, a)
 			}
 		}
@@ -315,8 +315,8 @@ func (l *ledger) admits(a *arrival, claims map[string][]Name) bool {
 	if e.good != nil {
 		a.was = e.good.generation
 	}
-	a.rejected = l.judge(a.name, &a.outline, claims)
-	a.same = a.rejected == nil && e.there != nil && e.there.digest == a.outline.digest
+	a.rejected = l.judge(a.name, &a.summary, claims)
+	a.same = a.rejected == nil && e.there != nil && e.there.digest == a.summary.digest
 	return a.rejected == nil && !a.same
 }
 
@@ -331,7 +331,7 @@ func (l *ledger) writeAll(ctx context.Context, st Store, due []*arrival) error {
 				rev, a.err = l.write(ctx, st, a)
 			}
 			if a.err == nil {
-				l.put(a.name, holding{revision: rev, there: &a.outline, good: &a.outline})
+				l.put(a.name, holding{revision: rev, there: &a.summary, good: &a.summary})
 			}
 			return ctx.Err()
 		})

@@ -22,7 +22,7 @@ type Change struct {
 type Spec struct {
 	Name    Name
 	Issuers []string
-	Keys    []Public // active at once: the cluster signs with them already
+	Keys    []VerificationKey // active at once: the cluster signs with them already
 	Policy  Policy
 	Dev     bool
 	Gone    []Gone // carried over from an earlier key set with the same issuer URL
@@ -49,7 +49,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 		if err := k.CheckStrength(); err != nil {
 			return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 		}
-		s.keys = append(s.keys, Key{Public: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
+		s.keys = append(s.keys, Key{VerificationKey: k, State: Active, PublishedAt: c.At, PromotedAt: c.At})
 	}
 	s.sortKeys()
 	s.note(c, "issuer added")
@@ -172,7 +172,7 @@ func (c Change) pass(gate *NotYetError) error {
 }
 
 // Add publishes a key as next. A key that is there already is refused, whatever kid it comes under now.
-func (s KeySet) Add(c Change, k Public) (KeySet, error) {
+func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 	return s.transition(c, fmt.Sprintf("add key %s", k.ID()), func(n *KeySet, at time.Time) error {
 		if err := n.inUse("add key"); err != nil {
 			return err
@@ -186,7 +186,7 @@ func (s KeySet) Add(c Change, k Public) (KeySet, error) {
 		if have, published := n.published(k); published {
 			return fmt.Errorf("add key %s: key set %q publishes it already (%s, kid %s)", k.ID(), s.name, have.State, have.ID())
 		}
-		n.insert(Key{Public: k, State: Next, PublishedAt: at})
+		n.insert(Key{VerificationKey: k, State: Next, PublishedAt: at})
 		return n.ordinary(fmt.Sprintf("add key %s", k.ID()))
 	})
 }
@@ -297,7 +297,7 @@ func (s KeySet) retireGate(id KeyID, ev Evidence) *NotYetError {
 // next key has signed nothing. A key that is published under several IDs leaves under all of them.
 func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 	return s.onKey(c, "remove", id, func(n *KeySet, i int, at time.Time) error {
-		gone := n.keys[i].Public
+		gone := n.keys[i].VerificationKey
 		for _, k := range n.keys {
 			if !k.sameMaterial(gone) || k.State == Next && neverSigned {
 				continue
@@ -316,7 +316,7 @@ func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 
 // bury takes a key out and leaves its line in gone. Documents may publish one key under several IDs (an issuer that was
 // taken over): it leaves under all of them, as tokens that it signed are good under each.
-func (s *KeySet) bury(gone Public, why string, at time.Time) {
+func (s *KeySet) bury(gone VerificationKey, why string, at time.Time) {
 	s.keys = slices.DeleteFunc(s.keys, func(k Key) bool {
 		if !k.sameMaterial(gone) {
 			return false
@@ -326,20 +326,20 @@ func (s *KeySet) bury(gone Public, why string, at time.Time) {
 	})
 }
 
-// Last says what is to be published once the last key is revoked: a replacement, or nothing.
-type Last struct {
-	Replacement *Public
+// RevokeOptions says what is to be published once the last key is revoked: a replacement, or nothing.
+type RevokeOptions struct {
+	Replacement *VerificationKey
 	LeaveEmpty  bool // serve {"keys":[]}, which evicts caches where a 404 or 503 would not
 }
 
 // Revoke takes a key out at once, whatever its state: for a signing key that is in wrong hands. It needs a reason.
 // A key that is published under several IDs leaves under all of them.
-func (s KeySet) Revoke(c Change, id KeyID, last Last) (KeySet, error) {
+func (s KeySet) Revoke(c Change, id KeyID, last RevokeOptions) (KeySet, error) {
 	if c.Why == "" {
 		return KeySet{}, fmt.Errorf("revoke key %s: say why with --why; it is recorded", id)
 	}
 	return s.onKey(c, "revoke", id, func(n *KeySet, i int, at time.Time) error {
-		revoked := n.keys[i].Public
+		revoked := n.keys[i].VerificationKey
 		if r := last.Replacement; r != nil && r.sameMaterial(revoked) {
 			return fmt.Errorf("revoke key %s: the replacement is the same key; make a new one", id)
 		}
@@ -356,7 +356,7 @@ func (s KeySet) Revoke(c Change, id KeyID, last Last) (KeySet, error) {
 
 // replaceRevoked makes k active at once. A key that is published already must be the same one in ID and material: the
 // file that the operator gave is what the cluster is about to sign with.
-func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k Public) error {
+func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k VerificationKey) error {
 	if g, gone := s.GoneLine(k); gone {
 		return fmt.Errorf("the replacement %s is gone (%s) itself; make a new key", k.ID(), g.Why)
 	}
@@ -368,7 +368,7 @@ func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k Public) error {
 	have, published := s.published(k)
 	switch {
 	case !published:
-		s.insert(Key{Public: k, State: Active, PublishedAt: at, PromotedAt: at})
+		s.insert(Key{VerificationKey: k, State: Active, PublishedAt: at, PromotedAt: at})
 	case have.ID() != k.ID():
 		return fmt.Errorf("the replacement %s is published already under the kid %s (%s); give it with that kid, as a JWK, or make a new key", k.ID(), have.ID(), have.State)
 	case !have.sameMaterial(k):
@@ -381,7 +381,7 @@ func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k Public) error {
 }
 
 // published returns the published key that has p's ID, or else p's material.
-func (s KeySet) published(p Public) (Key, bool) {
+func (s KeySet) published(p VerificationKey) (Key, bool) {
 	i := s.index(p.id)
 	if i < 0 {
 		i = slices.IndexFunc(s.keys, func(k Key) bool { return k.sameMaterial(p) })
@@ -448,9 +448,9 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 // Decision is what the operator says of a key in dispute when a rejected key set is accepted. Or it is about no key
 // but about a line in gone that the served version has and the stored one lost: that is put back.
 type Decision struct {
-	Key  Public // as it is served or stored: its material must be known, or it could come back under another ID
-	Keep bool   // published again, as active: the state that no gate can remove by itself; else gone for good
-	Lost *Gone  // instead of Key
+	Key  VerificationKey // as it is served or stored: its material must be known, or it could come back under another ID
+	Keep bool            // published again, as active: the state that no gate can remove by itself; else gone for good
+	Lost *Gone           // instead of Key
 }
 
 // Accept settles a document that publishers reject: every decision makes its key published or gone, and the
@@ -506,9 +506,9 @@ func (s *KeySet) settle(d Decision, at time.Time) error {
 	if !d.Keep {
 		s.bury(d.Key, Removed, at)
 		if i := s.index(d.Key.id); i >= 0 { // the ID stands for another key here: neither is what its name says
-			s.bury(s.keys[i].Public, Removed, at)
+			s.bury(s.keys[i].VerificationKey, Removed, at)
 		}
-		s.gone = append(s.gone, Key{Public: d.Key}.gone(at, Removed))
+		s.gone = append(s.gone, Key{VerificationKey: d.Key}.gone(at, Removed))
 		return nil
 	}
 	_, gone := s.GoneLine(d.Key)
@@ -522,15 +522,15 @@ func (s *KeySet) settle(d Decision, at time.Time) error {
 	case published:
 		s.displace(have, at)
 	}
-	s.insert(Key{Public: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
+	s.insert(Key{VerificationKey: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
 	return nil
 }
 
 // putBack adds a line that was lost. Whatever it bars leaves.
 func (s *KeySet) putBack(g Gone, at time.Time) {
 	for _, k := range s.Keys() {
-		if g.bars(k.Public) {
-			s.bury(k.Public, Removed, at)
+		if g.bars(k.VerificationKey) {
+			s.bury(k.VerificationKey, Removed, at)
 		}
 	}
 	if g.At.IsZero() {
@@ -541,7 +541,7 @@ func (s *KeySet) putBack(g Gone, at time.Time) {
 
 // displace takes out a key whose ID belongs to another one. Its line in gone is under the ID computed from it.
 func (s *KeySet) displace(k Key, at time.Time) {
-	s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.sameMaterial(k.Public) })
+	s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.sameMaterial(k.VerificationKey) })
 	line := k.gone(at, Removed)
 	line.ID = KeyID(k.fingerprint)
 	s.gone = append(s.gone, line)

@@ -36,7 +36,7 @@ func lives(t testing.TB) map[string]KeySet {
 		"retired":       retired,
 		"never active":  ok(next.Retire(change(addDay.Add(2*time.Hour)), subject.ID(), stopped)),
 		"removed":       ok(retired.Remove(change(openDay), subject.ID(), false)),
-		"revoked":       ok(next.Revoke(because(addDay, "lost"), subject.ID(), Last{})),
+		"revoked":       ok(next.Revoke(because(addDay, "lost"), subject.ID(), RevokeOptions{})),
 		"tombstone":     ok(retired.Withdraw(forced(openDay))),
 		"next, unblest": ok(seenNext.Observe(change(openDay.Add(-time.Second)), Observation{Complete: true, Kids: []KeyID{testKey(0).ID()}})),
 	}
@@ -52,7 +52,7 @@ func TestStateMachine(t *testing.T) {
 		"retire":               func(s KeySet) (KeySet, error) { return s.Retire(c, subject.ID(), stopped) },
 		"remove":               func(s KeySet) (KeySet, error) { return s.Remove(c, subject.ID(), false) },
 		"remove, never signed": func(s KeySet) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
-		"revoke":               func(s KeySet) (KeySet, error) { return s.Revoke(c, subject.ID(), Last{}) },
+		"revoke":               func(s KeySet) (KeySet, error) { return s.Revoke(c, subject.ID(), RevokeOptions{}) },
 	}
 	const ( // what comes of it: a state, a reason for gone, a gate (not yet), or a part of the refusal
 		there    = `publishes it already`
@@ -205,21 +205,21 @@ func TestRollbackIsFreeForAKeyThatHasSignedBefore(t *testing.T) {
 
 func TestRevokeTheLastKey(t *testing.T) {
 	s, id := newSet(t, awsPolicy()), testKey(0).ID()
-	with := func(p Public) Last { return Last{Replacement: &p} }
+	with := func(p VerificationKey) RevokeOptions { return RevokeOptions{Replacement: &p} }
 	for _, tt := range []struct {
 		name    string
-		last    Last
+		last    RevokeOptions
 		why     string
 		refused string
 		keys    []KeyID
 	}{
-		{name: "without a reason", last: Last{LeaveEmpty: true}, refused: "say why with --why"},
+		{name: "without a reason", last: RevokeOptions{LeaveEmpty: true}, refused: "say why with --why"},
 		{name: "with nothing said", why: "lost", refused: "it is the last key of \"prod-a\"; give --replacement KEY, or --leave-empty"},
-		{name: "leaving it empty", why: "lost", last: Last{LeaveEmpty: true}, keys: nil},
+		{name: "leaving it empty", why: "lost", last: RevokeOptions{LeaveEmpty: true}, keys: nil},
 		{name: "with a replacement", why: "lost", last: with(testKey(3)), keys: []KeyID{testKey(3).ID()}},
 		{name: "with itself", why: "lost", last: with(testKey(0)), refused: "the replacement is the same key"},
 		{name: "with itself under another name", why: "lost", last: with(must(testKey(0).as("other", ""))), refused: "the replacement is the same key"},
-		{name: "with nothing for a key", why: "lost", last: with(Public{}), refused: "its key 1 is empty"},
+		{name: "with nothing for a key", why: "lost", last: with(VerificationKey{}), refused: "its key 1 is empty"},
 	} {
 		got, err := s.Revoke(because(t0, tt.why), id, tt.last)
 		if tt.refused != "" {
@@ -251,12 +251,12 @@ func ids(s KeySet) []KeyID {
 func TestRevokeWithAReplacementThatIsThereAlreadyMakesItActive(t *testing.T) {
 	r := subject
 	for _, place := range []string{"next", "active", "retired", "never active"} {
-		got, err := lives(t)[place].Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &r})
+		got, err := lives(t)[place].Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &r})
 		if k, _ := got.Key(subject.ID()); err != nil || k.State != Active || len(got.Keys()) != 1 {
 			t.Errorf("%s: %+v, error %v", place, k, err)
 		}
 	}
-	if _, err := lives(t)["revoked"].Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &r}); err == nil || !strings.Contains(err.Error(), "make a new key") {
+	if _, err := lives(t)["revoked"].Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &r}); err == nil || !strings.Contains(err.Error(), "make a new key") {
 		t.Errorf("a revoked key as replacement: error %v", err)
 	}
 }
@@ -268,7 +268,7 @@ func TestAGoneKeyDoesNotComeBackUnderAnotherName(t *testing.T) {
 		if _, err := s.Add(change(openDay), renamed); err == nil || !strings.Contains(err.Error(), "never comes back") {
 			t.Errorf("add of a key that is %s: error %v", place, err)
 		}
-		if _, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), Last{Replacement: &renamed}); err == nil {
+		if _, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &renamed}); err == nil {
 			t.Errorf("a key that is %s replaces another", place)
 		}
 		if _, err := s.Accept(because(openDay, "x"), 0, []Decision{{Key: renamed, Keep: true}}); err == nil || !strings.Contains(err.Error(), "never comes back") {
@@ -279,7 +279,7 @@ func TestAGoneKeyDoesNotComeBackUnderAnotherName(t *testing.T) {
 
 func TestAddTakesAKeyOnce(t *testing.T) {
 	s := lives(t)["next"]
-	for name, k := range map[string]Public{
+	for name, k := range map[string]VerificationKey{
 		"the same":                   subject,
 		"the same under a name":      must(subject.as("other", "")),
 		"another under the same kid": must(testKey(5).as(subject.ID(), "")),
@@ -288,7 +288,7 @@ func TestAddTakesAKeyOnce(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	if _, err := s.Add(change(openDay), Public{}); err == nil {
+	if _, err := s.Add(change(openDay), VerificationKey{}); err == nil {
 		t.Error("nothing was added as a key")
 	}
 }
@@ -356,12 +356,14 @@ func TestAClockInThePastIsRefused(t *testing.T) {
 	latest := openDay.Add(-time.Minute)
 	other := subject
 	all := map[string]func(c Change) (KeySet, error){
-		"add":        func(c Change) (KeySet, error) { return s.Add(c, testKey(5)) },
-		"observe":    func(c Change) (KeySet, error) { return s.Observe(c, seen(s)) },
-		"promote":    func(c Change) (KeySet, error) { return s.Promote(c, subject.ID()) },
-		"retire":     func(c Change) (KeySet, error) { return s.Retire(c, subject.ID(), Evidence{Statement: "x"}) },
-		"remove":     func(c Change) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
-		"revoke":     func(c Change) (KeySet, error) { return s.Revoke(c, testKey(0).ID(), Last{Replacement: &other}) },
+		"add":     func(c Change) (KeySet, error) { return s.Add(c, testKey(5)) },
+		"observe": func(c Change) (KeySet, error) { return s.Observe(c, seen(s)) },
+		"promote": func(c Change) (KeySet, error) { return s.Promote(c, subject.ID()) },
+		"retire":  func(c Change) (KeySet, error) { return s.Retire(c, subject.ID(), Evidence{Statement: "x"}) },
+		"remove":  func(c Change) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
+		"revoke": func(c Change) (KeySet, error) {
+			return s.Revoke(c, testKey(0).ID(), RevokeOptions{Replacement: &other})
+		},
 		"set policy": func(c Change) (KeySet, error) { return s.SetPolicy(c, awsPolicy()) },
 		"withdraw":   func(c Change) (KeySet, error) { return s.Withdraw(c) },
 		"accept":     func(c Change) (KeySet, error) { return s.Accept(c, 1, nil) },
@@ -412,14 +414,14 @@ func TestImportedKeyIsGoneUnderBothNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Change{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Why: "leaked"}
-	s, err := New(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{imported, other}})
+	s, err := New(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{imported, other}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = s.Revoke(c, imported.ID(), Last{}); err != nil {
+	if s, err = s.Revoke(c, imported.ID(), RevokeOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, back := range []Public{own, imported} {
+	for _, back := range []VerificationKey{own, imported} {
 		if _, err := s.Add(c, back); err == nil {
 			t.Errorf("key %s came back after it was revoked", back.ID())
 		}

@@ -26,7 +26,7 @@ type walker struct {
 	rng   *rand.Rand
 	now   time.Time
 	s     KeySet
-	pool  []Public
+	pool  []VerificationKey
 	gone  map[KeyID]bool
 	dead  map[Fingerprint]bool // material that is gone
 	log   []string
@@ -37,7 +37,7 @@ type walker struct {
 
 // walkPolicy has gates that a walk of hours can pass: convergence 75 s, edge 2 min, client 1 min; the floor is 1 h.
 func walkPolicy(rng *rand.Rand) Policy {
-	minutes := func(from, n int) *Duration { return D(time.Duration(from+rng.IntN(n)) * time.Minute) }
+	minutes := func(from, n int) *Duration { return DurationPtr(time.Duration(from+rng.IntN(n)) * time.Minute) }
 	return Policy{MaxAge: minutes(1, 30), StaleWhileRevalidate: minutes(0, 30), StaleIfError: minutes(0, 60), EdgeHold: minutes(0, 90),
 		RelyingParties: []string{"vault"}, TokenLifetime: minutes(10, 120)}
 }
@@ -47,7 +47,7 @@ var ordinarySteps = []string{"add", "observe", "observe", "observe", "promote", 
 var repairSteps = []string{"accept", "revoke", "replace", "replace", "keep", "bury", "reopen"}
 
 // walkPool returns the keys of a walk, with aliases also the same ones under other names, and others under their names.
-func walkPool(aliases bool) (pool []Public) {
+func walkPool(aliases bool) (pool []VerificationKey) {
 	for n := range 8 {
 		k := testKey(n)
 		if n%3 == 0 {
@@ -115,7 +115,7 @@ func (w *walker) step() {
 }
 
 // wait does what a refused rotation does: it looks again when the gate opens, and promotes.
-func (w *walker) wait(c Change, k Public, opens time.Time) (string, KeySet, error) {
+func (w *walker) wait(c Change, k VerificationKey, opens time.Time) (string, KeySet, error) {
 	w.now = opens
 	c.At = opens
 	s, err := w.s.Observe(c, seen(w.s))
@@ -139,7 +139,7 @@ func (w *walker) count(c Change, id KeyID, name string) {
 }
 
 // transition tries one that suits the moment or does not.
-func (w *walker) transition(c Change, k Public) (string, KeySet, error) {
+func (w *walker) transition(c Change, k VerificationKey) (string, KeySet, error) {
 	var name string
 	var got KeySet
 	var err error
@@ -158,10 +158,10 @@ func (w *walker) transition(c Change, k Public) (string, KeySet, error) {
 	case "unsigned":
 		got, err = w.s.Remove(c, k.ID(), true)
 	case "revoke":
-		got, err = w.s.Revoke(c, k.ID(), Last{})
+		got, err = w.s.Revoke(c, k.ID(), RevokeOptions{})
 	case "replace":
 		r := w.pool[w.rng.IntN(len(w.pool))]
-		got, err = w.s.Revoke(c, k.ID(), Last{Replacement: &r})
+		got, err = w.s.Revoke(c, k.ID(), RevokeOptions{Replacement: &r})
 	case "keep", "bury":
 		if have, ok := w.s.Key(k.ID()); ok && !have.sameMaterial(k) && name == "keep" {
 			return name, KeySet{}, errors.New("not walked: it says that what is served is another key than what is stored")
@@ -171,10 +171,10 @@ func (w *walker) transition(c Change, k Public) (string, KeySet, error) {
 		if got, err = w.s.Withdraw(Change{At: c.At, Why: "walking", Force: true}); err == nil {
 			w.checkStep(c, "withdraw", got)
 			w.stored(got)
-			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{k}, Policy: walkPolicy(w.rng)})
+			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{k}, Policy: walkPolicy(w.rng)})
 		}
 		if err != nil && w.s.Withdrawn() { // the walk ends here
-			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []Public{w.fresh()}, Policy: walkPolicy(w.rng)})
+			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{w.fresh()}, Policy: walkPolicy(w.rng)})
 		}
 	case "policy":
 		got, err = w.s.SetPolicy(c, walkPolicy(w.rng))
@@ -185,7 +185,7 @@ func (w *walker) transition(c Change, k Public) (string, KeySet, error) {
 }
 
 // fresh is a key that never was.
-func (w *walker) fresh() Public {
+func (w *walker) fresh() VerificationKey {
 	w.made++
 	return testKey(1000 + w.made)
 }
@@ -219,7 +219,7 @@ func (w *walker) checkStep(c Change, name string, got KeySet) {
 		w.dead[g.Fingerprint] = true
 	}
 	for _, was := range w.s.Keys() {
-		if is, still := got.Key(was.ID()); still && !is.sameMaterial(was.Public) {
+		if is, still := got.Key(was.ID()); still && !is.sameMaterial(was.VerificationKey) {
 			w.t.Errorf("%s: key %s is another one", name, was.ID())
 		} else if !still && (!w.gone[was.ID()] || !w.dead[was.Fingerprint()]) {
 			w.t.Errorf("%s: key %s vanished without a line in gone", name, was.ID())
@@ -237,7 +237,7 @@ func (w *walker) checkStep(c Change, name string, got KeySet) {
 
 // checkFollows: publishers take over whatever a transition has made.
 func (w *walker) checkFollows(was, is KeySet) {
-	before, after := was.Outline(), is.Outline()
+	before, after := was.Summary(), is.Summary()
 	if r := after.Follows(&before); r != nil {
 		w.t.Errorf("generation %d may not follow %d: %+v", is.Generation(), was.Generation(), r)
 	}
@@ -246,7 +246,7 @@ func (w *walker) checkFollows(was, is KeySet) {
 // checkRevocable: every published key can be revoked at any moment.
 func (w *walker) checkRevocable() {
 	for _, k := range w.s.Keys() {
-		got, err := w.s.Revoke(Change{At: w.now, Why: "stolen", Force: true}, k.ID(), Last{LeaveEmpty: true})
+		got, err := w.s.Revoke(Change{At: w.now, Why: "stolen", Force: true}, k.ID(), RevokeOptions{LeaveEmpty: true})
 		if err != nil && !w.s.Withdrawn() {
 			w.t.Errorf("key %s cannot be revoked: %v", k.ID(), err)
 			continue
@@ -329,7 +329,7 @@ func TestRandomEditsNeverBringAKeyBack(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			before, after := e.was.Outline(), is.Outline()
+			before, after := e.was.Summary(), is.Summary()
 			if r := after.Follows(&before); r != nil {
 				refused[r.Reason]++
 				continue
@@ -371,7 +371,7 @@ func (e *editor) edit(spec map[string]any) {
 	kid := fmt.Sprintf("name-%d", e.rng.IntN(12))
 	switch what := e.rng.IntN(10); {
 	case what < 3: // a key is added, maybe one that was there before
-		fresh := must(Key{Public: testKey(e.rng.IntN(12)), State: Active, PublishedAt: t0, PromotedAt: t0}.document())
+		fresh := must(Key{VerificationKey: testKey(e.rng.IntN(12)), State: Active, PublishedAt: t0, PromotedAt: t0}.document())
 		if e.rng.IntN(2) == 0 {
 			fresh.Kid, fresh.ImportedKid = KeyID(kid), true
 		}
@@ -381,7 +381,7 @@ func (e *editor) edit(spec map[string]any) {
 		entry["kid"], entry["importedKid"] = kid, true
 	case k >= 0 && what == 4: // another key gets its name
 		entry := asMap(keys[k])
-		other := must(Key{Public: testKey(e.rng.IntN(12)), State: Active}.document())
+		other := must(Key{VerificationKey: testKey(e.rng.IntN(12)), State: Active}.document())
 		entry["publicKey"], entry["importedKid"] = other.PublicKey, true
 	case k >= 0 && what < 8: // a key leaves, with a line or without
 		entry := asMap(keys[k])
@@ -426,13 +426,13 @@ func (e *editor) check(is KeySet) {
 		if e.dead[k.Fingerprint()] {
 			e.t.Errorf("the material of key %s has come back", k.ID())
 		}
-		revoked, err := is.Revoke(Change{At: t0, Why: "stolen", Force: true}, k.ID(), Last{LeaveEmpty: true})
-		if err != nil || slices.ContainsFunc(revoked.Keys(), func(left Key) bool { return left.sameMaterial(k.Public) }) {
+		revoked, err := is.Revoke(Change{At: t0, Why: "stolen", Force: true}, k.ID(), RevokeOptions{LeaveEmpty: true})
+		if err != nil || slices.ContainsFunc(revoked.Keys(), func(left Key) bool { return left.sameMaterial(k.VerificationKey) }) {
 			e.t.Errorf("key %s cannot be revoked: %v", k.ID(), err)
 		}
 	}
 	for _, k := range e.was.Keys() {
-		if now, still := is.Key(k.ID()); (!still || !now.sameMaterial(k.Public)) && !gone[k.Fingerprint()] {
+		if now, still := is.Key(k.ID()); (!still || !now.sameMaterial(k.VerificationKey)) && !gone[k.Fingerprint()] {
 			e.t.Errorf("key %s left without a trace of its material", k.ID())
 		}
 	}

@@ -94,7 +94,7 @@ func (f *awsFlags) futureProviderARN() string {
 
 func (r *awsRun) writeProvider(j *job) error {
 	set, err := keystore.New(keystore.Change{At: time.Now()}, keystore.Spec{
-		Name: "dry-run", Issuers: []string{r.f.issuerURL}, Keys: []keystore.Public{j.keys.key}, Policy: newPolicy(), Dev: r.f.dev,
+		Name: "dry-run", Issuers: []string{r.f.issuerURL}, Keys: []keystore.VerificationKey{j.keys.key}, Policy: newPolicy(), Dev: r.f.dev,
 	})
 	if err != nil {
 		return err

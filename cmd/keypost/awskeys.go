@@ -48,7 +48,7 @@ func (a *app) awsCreateKeyPair() *cobra.Command {
 type keyPair struct {
 	private, public string // files; private is empty when the cluster's private key is somewhere else
 	signer          signingkey.Private
-	key             keystore.Public
+	key             keystore.VerificationKey
 	complete        bool // both files are there
 }
 

@@ -50,7 +50,7 @@ type planeKey struct{}
 type fakePlane struct {
 	openShift bool
 	pods      string // JSON
-	key       keystore.Public
+	key       keystore.VerificationKey
 
 	mu      sync.Mutex
 	servers []*httptest.Server

@@ -157,7 +157,7 @@ func (m *migration) tokensGone(since time.Time, lifetime time.Duration, source s
 	}
 	e := m.notYet(keystore.GateTokens, "every kube-apiserver signs as the new issuer since "+stamp(since)+"; tokens of before may be in use")
 	e.Opens = opens
-	e.Terms = []keystore.Term{{What: "the longest token lifetime (" + source + ")", Time: lifetime}, {What: "clock skew", Time: tokenSkew}}
+	e.Terms = []keystore.Term{{What: "the longest token lifetime (" + source + ")", Duration: lifetime}, {What: "clock skew", Duration: tokenSkew}}
 	return e
 }
 

@@ -17,7 +17,7 @@ import (
 type wish struct {
 	publication // of the first key
 	old         string
-	keys        []keystore.Public
+	keys        []keystore.VerificationKey
 
 	set keystore.KeySet // what is published under the new URL already
 	is  bool            // something is
@@ -39,7 +39,7 @@ func (m *migration) wish(ctx context.Context) (*wish, error) {
 	}
 	w := &wish{publication: p, old: m.f.from, keys: found.keys}
 	if m.f.tokenLifetime > 0 {
-		w.policy.TokenLifetime = keystore.D(m.f.tokenLifetime)
+		w.policy.TokenLifetime = keystore.DurationPtr(m.f.tokenLifetime)
 	}
 	if m.f.cluster.Kubeconfig != "" {
 		if err := m.askCluster(ctx, w); err != nil {
@@ -81,7 +81,7 @@ func (m *migration) askCluster(ctx context.Context, w *wish) error {
 		return err
 	}
 	if p := &w.policy; measured.Longest > 0 && (p.TokenLifetime == nil || keystore.Duration(measured.Longest) > *p.TokenLifetime) {
-		p.TokenLifetime = keystore.D(measured.Longest)
+		p.TokenLifetime = keystore.DurationPtr(measured.Longest)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (w *wish) checkSigners(signers []cluster.Signer) error {
 		case s.Issuer != w.old && s.Issuer != w.url:
 			return withHint(fmt.Errorf("the kube-apiserver at %s signs as %s, which is neither %s nor %s", s.Address, s.Issuer, w.old, w.url),
 				"is this the right cluster? See --kubeconfig and --context")
-		case !slices.ContainsFunc(w.keys, func(k keystore.Public) bool { return k.ID() == s.KeyID }):
+		case !slices.ContainsFunc(w.keys, func(k keystore.VerificationKey) bool { return k.ID() == s.KeyID }):
 			return fmt.Errorf("the kube-apiserver at %s signs with the key %s, which %s does not publish: its tokens are trusted nowhere",
 				s.Address, s.KeyID, w.old)
 		}

@@ -79,7 +79,7 @@ func (f *awsFlags) wantedProvider() awsiam.Provider {
 }
 
 // publication is the key set that the flags ask for.
-func (f *awsFlags) publication(source string, key keystore.Public) (publication, error) {
+func (f *awsFlags) publication(source string, key keystore.VerificationKey) (publication, error) {
 	policy := newPolicy()
 	policy.RelyingParties = []string{"aws"}
 	policy, err := f.policy.apply(policy)

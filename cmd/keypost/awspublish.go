@@ -22,7 +22,7 @@ type publication struct {
 	name   keystore.Name // of the key set, if one has to be made
 	url    string
 	source string // where the key comes from, for messages
-	key    keystore.Public
+	key    keystore.VerificationKey
 	policy keystore.Policy
 	dev    bool
 }
@@ -101,7 +101,7 @@ func (p publication) checkKey(s keystore.KeySet) error {
 }
 
 func (p publication) spec() keystore.Spec {
-	return keystore.Spec{Name: p.name, Issuers: []string{p.url}, Keys: []keystore.Public{p.key}, Policy: p.policy, Dev: p.dev}
+	return keystore.Spec{Name: p.name, Issuers: []string{p.url}, Keys: []keystore.VerificationKey{p.key}, Policy: p.policy, Dev: p.dev}
 }
 
 // publish stores the key set unless it is there.
@@ -211,7 +211,7 @@ func hidden(addresses []string) []string {
 }
 
 // serves is nil when each of the addresses answers with both documents, and with the key in the JWKS.
-func (t site) serves(ctx context.Context, key keystore.Public) error {
+func (t site) serves(ctx context.Context, key keystore.VerificationKey) error {
 	if t.proxy != nil {
 		if err := t.has(ctx, verify.NewClient(t.roots, nil).ThroughProxy(), key); err != nil {
 			return fmt.Errorf("through the proxy %s: %w", t.proxy.Redacted(), err)
@@ -242,19 +242,19 @@ func (t site) serves(ctx context.Context, key keystore.Public) error {
 	return nil
 }
 
-func (t site) servesAt(ctx context.Context, address string, key keystore.Public) error {
+func (t site) servesAt(ctx context.Context, address string, key keystore.VerificationKey) error {
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
 	return t.has(ctx, verify.NewClient(t.roots, dial), key)
 }
 
-func (t site) has(ctx context.Context, client *verify.Client, key keystore.Public) error {
+func (t site) has(ctx context.Context, client *verify.Client, key keystore.VerificationKey) error {
 	found, err := client.JWKS(ctx, t.url)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(found.Keys, func(k keystore.Public) bool { return k.Equal(key) && k.ID() == key.ID() }) {
+	if !slices.ContainsFunc(found.Keys, func(k keystore.VerificationKey) bool { return k.Equal(key) && k.ID() == key.ID() }) {
 		return fmt.Errorf("%s does not have the key %s", found.URL, key.ID())
 	}
 	return nil
@@ -265,7 +265,7 @@ func (t site) has(ctx context.Context, client *verify.Client, key keystore.Publi
 const patience = 6
 
 // awaitServed returns when the key of s is served at every address of the site and no older answer is left anywhere.
-func (t site) awaitServed(ctx context.Context, j *journal, s keystore.KeySet, key keystore.Public) error {
+func (t site) awaitServed(ctx context.Context, j *journal, s keystore.KeySet, key keystore.VerificationKey) error {
 	defer j.clear()
 	if t.proxy != nil {
 		j.printf("%s is looked at through the proxy %s (HTTPS_PROXY), and not at each of its addresses", t.url, t.proxy.Redacted())
@@ -286,7 +286,7 @@ func (t site) awaitServed(ctx context.Context, j *journal, s keystore.KeySet, ke
 	return nil
 }
 
-func (t site) awaitSeen(ctx context.Context, j *journal, s keystore.KeySet, key keystore.Public) (seen time.Time, atOnce bool, err error) {
+func (t site) awaitSeen(ctx context.Context, j *journal, s keystore.KeySet, key keystore.VerificationKey) (seen time.Time, atOnce bool, err error) {
 	whole := settling(s)
 	every, deadline := min(2*time.Second, whole/5), time.Now().Add(patience*whole)
 	for look := 0; ; look++ {

@@ -15,7 +15,7 @@ func keySet(t *testing.T, at time.Time, dev bool, maxAge time.Duration) (keystor
 		t.Fatal(err)
 	}
 	spec := keystore.Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: keys, Policy: newPolicy(), Dev: dev}
-	spec.Policy.MaxAge = keystore.D(maxAge)
+	spec.Policy.MaxAge = keystore.DurationPtr(maxAge)
 	s, err := keystore.New(keystore.Change{At: at}, spec)
 	if err != nil {
 		t.Fatal(err)

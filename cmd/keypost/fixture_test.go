@@ -41,9 +41,9 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	now := time.Now()
 	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []string{args[2]}, Policy: newPolicy()}
-	spec.Policy.RelyingParties, spec.Policy.TokenLifetime = []string{"aws"}, keystore.D(time.Hour)
+	spec.Policy.RelyingParties, spec.Policy.TokenLifetime = []string{"aws"}, keystore.DurationPtr(time.Hour)
 	spec.Dev = strings.Contains(args[2], "localhost:")
-	keys := make([]keystore.Public, len(args)-3)
+	keys := make([]keystore.VerificationKey, len(args)-3)
 	for i, arg := range args[3:] {
 		keys[i] = newKey(ts)
 		ts.Setenv(fmt.Sprintf("KID%d", i+1), string(keys[i].ID()))
@@ -61,7 +61,7 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 		case "retired":
 			s, err = s.Retire(c, k.ID(), keystore.Evidence{Statement: "fixture"})
 		case "revoked":
-			s, err = s.Revoke(c, k.ID(), keystore.Last{LeaveEmpty: true})
+			s, err = s.Revoke(c, k.ID(), keystore.RevokeOptions{LeaveEmpty: true})
 		}
 		ts.Check(err)
 	}
@@ -87,7 +87,7 @@ func past(args []string) []step {
 	return list
 }
 
-func newKey(ts *testscript.TestScript) keystore.Public {
+func newKey(ts *testscript.TestScript) keystore.VerificationKey {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	ts.Check(err)
 	p, err := keystore.NewPublic(k.Public())

@@ -46,7 +46,7 @@ func (a *app) issuerAccept() *cobra.Command {
 type dispute struct {
 	Kid    keystore.KeyID `json:"kid"`
 	Where  string         `json:"where"`
-	public keystore.Public
+	public keystore.VerificationKey
 }
 
 func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) error {
@@ -166,8 +166,8 @@ func (a *app) disputes(ctx context.Context, s keystore.KeySet, f *acceptFlags) (
 		}
 	}
 	for _, k := range s.Keys() {
-		if !slices.ContainsFunc(published.Keys, func(p keystore.Public) bool { return p.ID() == k.ID() }) {
-			list = append(list, dispute{k.ID(), "stored, not served", k.Public})
+		if !slices.ContainsFunc(published.Keys, func(p keystore.VerificationKey) bool { return p.ID() == k.ID() }) {
+			list = append(list, dispute{k.ID(), "stored, not served", k.VerificationKey})
 		}
 	}
 	return list, nil

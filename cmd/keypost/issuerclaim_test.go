@@ -78,7 +78,7 @@ func testSpec(t *testing.T, name keystore.Name, urls ...string) keystore.Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return keystore.Spec{Name: name, Issuers: urls, Keys: []keystore.Public{public}, Policy: newPolicy()}
+	return keystore.Spec{Name: name, Issuers: urls, Keys: []keystore.VerificationKey{public}, Policy: newPolicy()}
 }
 
 // A key set that cannot be read is in the way of a new one unless it cannot have the URL, or is gone.

@@ -82,7 +82,7 @@ func (a *app) generate(f *generateFlags) error {
 	return a.printGenerated(key.Public(), paths)
 }
 
-func (a *app) printGenerated(k keystore.Public, paths signingkey.Paths) error {
+func (a *app) printGenerated(k keystore.VerificationKey, paths signingkey.Paths) error {
 	v := struct {
 		Kid     keystore.KeyID `json:"kid"`
 		Alg     string         `json:"alg"`
@@ -170,8 +170,8 @@ func (a *app) addKeys(ctx context.Context, issuer string, f keyFlags) error {
 
 // unpublished leaves out what is published already, so that a command can be repeated, and of a list what is gone: a
 // cluster knows an old key for up to a year after relying parties stopped trusting it.
-func (a *app) unpublished(s keystore.KeySet, m material) []keystore.Public {
-	var fresh []keystore.Public
+func (a *app) unpublished(s keystore.KeySet, m material) []keystore.VerificationKey {
+	var fresh []keystore.VerificationKey
 	for _, k := range m.keys {
 		have, published := s.Key(k.ID())
 		gone := slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool { return g.ID == k.ID() })
@@ -187,7 +187,7 @@ func (a *app) unpublished(s keystore.KeySet, m material) []keystore.Public {
 	return fresh
 }
 
-func addAll(s keystore.KeySet, c keystore.Change, keys []keystore.Public) (keystore.KeySet, error) {
+func addAll(s keystore.KeySet, c keystore.Change, keys []keystore.VerificationKey) (keystore.KeySet, error) {
 	var err error
 	for _, k := range keys {
 		if s, err = s.Add(c, k); err != nil {

@@ -40,7 +40,7 @@ func (a *app) revoke(ctx context.Context, args []string, f *revokeFlags) error {
 	}
 	c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		revoked, err := s.Revoke(a.change(f.why, f.force), id, last)
-		if err != nil && len(s.Keys()) == 1 && last == (keystore.Last{}) {
+		if err != nil && len(s.Keys()) == 1 && last == (keystore.RevokeOptions{}) {
 			return s, withHint(err, "--replacement FILE puts another key in its place, --leave-empty publishes none")
 		}
 		return revoked, err
@@ -50,7 +50,7 @@ func (a *app) revoke(ctx context.Context, args []string, f *revokeFlags) error {
 	}
 	a.notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, stamp(c.was.CopiesUntil(time.Now())))
 	for _, k := range c.was.Keys() {
-		if _, left := c.is.GoneLine(k.Public); left && k.ID() != c.id {
+		if _, left := c.is.GoneLine(k.VerificationKey); left && k.ID() != c.id {
 			a.notice("key %s is the same key under another kid, and is revoked too", k.ID())
 		}
 	}
@@ -58,8 +58,8 @@ func (a *app) revoke(ctx context.Context, args []string, f *revokeFlags) error {
 	return a.printKeys(c.is)
 }
 
-func (a *app) last(f *revokeFlags) (keystore.Last, error) {
-	last := keystore.Last{LeaveEmpty: f.empty}
+func (a *app) last(f *revokeFlags) (keystore.RevokeOptions, error) {
+	last := keystore.RevokeOptions{LeaveEmpty: f.empty}
 	if f.replacement == "" {
 		return last, nil
 	}

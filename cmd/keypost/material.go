@@ -54,7 +54,7 @@ func (f *keyFlags) check() error {
 
 // material is verification keys and what is known of where they come from.
 type material struct {
-	keys    []keystore.Public
+	keys    []keystore.VerificationKey
 	issuer  string // what the source calls itself: a cluster, or an issuer whose discovery document was followed
 	cluster bool
 	listed  bool // the source lists every key it knows, also old ones: a cluster, a JWKS
@@ -85,7 +85,7 @@ func fetchJWKS(ctx context.Context, url, caFile string) (verify.Published, error
 
 func (a *app) readKeyFiles(files []string) (material, error) {
 	var m material
-	seen := map[keystore.KeyID]keystore.Public{}
+	seen := map[keystore.KeyID]keystore.VerificationKey{}
 	for _, file := range files {
 		keys, err := a.readKeyFile(file)
 		if err != nil {
@@ -105,7 +105,7 @@ func (a *app) readKeyFiles(files []string) (material, error) {
 }
 
 // readKeyFile reads verification keys; of a private key file only the public half, and says so.
-func (a *app) readKeyFile(file string) ([]keystore.Public, error) {
+func (a *app) readKeyFile(file string) ([]keystore.VerificationKey, error) {
 	data, err := a.readFile(file, keystore.MaxMaterial)
 	if err != nil {
 		return nil, err

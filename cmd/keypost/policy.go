@@ -48,7 +48,7 @@ func (f *policyFlags) apply(p keystore.Policy) (keystore.Policy, error) {
 		if d.from < 0 || d.from%time.Second != 0 {
 			return p, usagef("--%s %v: it must be whole seconds, not negative", d.flag, d.from)
 		}
-		*d.to = keystore.D(d.from)
+		*d.to = keystore.DurationPtr(d.from)
 	}
 	if f.fs.Changed("relying-party") {
 		p.RelyingParties = f.relyingParties
@@ -116,7 +116,7 @@ func relyingParty(name string) (meant string, known bool) {
 // defaults never changes what the gates count on.
 func newPolicy() keystore.Policy {
 	c := keystore.DefaultCache()
-	return keystore.Policy{MaxAge: keystore.D(c.MaxAge), StaleWhileRevalidate: keystore.D(c.StaleWhileRevalidate), StaleIfError: keystore.D(c.StaleIfError)}
+	return keystore.Policy{MaxAge: keystore.DurationPtr(c.MaxAge), StaleWhileRevalidate: keystore.DurationPtr(c.StaleWhileRevalidate), StaleIfError: keystore.DurationPtr(c.StaleIfError)}
 }
 
 // policyLine prints a policy for people.

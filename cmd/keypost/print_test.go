@@ -66,7 +66,7 @@ func nastyStore(t *testing.T) (dir string, s keystore.KeySet) {
 	gone := testSpec(t, "other", "https://other.example.com").Keys[0]
 	s, err = s.Add(keystore.Change{At: now, By: "adds" + stored}, gone)
 	c.Check(err)
-	s, err = s.Revoke(keystore.Change{At: now, By: "revokes" + stored, Why: "stolen" + stored}, gone.ID(), keystore.Last{})
+	s, err = s.Revoke(keystore.Change{At: now, By: "revokes" + stored, Why: "stolen" + stored}, gone.ID(), keystore.RevokeOptions{})
 	c.Check(err)
 	c.Check(keystore.Create(t.Context(), st, s))
 	c.Check(os.WriteFile(filepath.Join(dir, "name"+nasty+".yaml"), []byte("apiVersion: keypost.dev/v1\nkind: KeySet\n"), 0o600))
@@ -195,7 +195,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 	add := func(name keystore.Name) (kids []string) {
 		spec := testSpec(t, name, "https://oidc.example.com/"+string(name))
 		spec.Keys = append(spec.Keys, testSpec(t, name).Keys...)
-		spec.Policy.TokenLifetime = keystore.D(time.Hour)
+		spec.Policy.TokenLifetime = keystore.DurationPtr(time.Hour)
 		s, err := keystore.New(keystore.Change{At: now}, spec)
 		c.Check(err)
 		c.Check(keystore.Create(t.Context(), st, s))

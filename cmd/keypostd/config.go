@@ -134,11 +134,11 @@ func defaultConfig() config {
 	return config{
 		Listen: listenConfig{
 			Address: ":8443", TLS: tlsConfig{Mode: tlsFiles}, HTTP2: true,
-			DrainDelay: *keystore.D(10 * time.Second), DrainTimeout: *keystore.D(20 * time.Second),
+			DrainDelay: *keystore.DurationPtr(10 * time.Second), DrainTimeout: *keystore.DurationPtr(20 * time.Second),
 		},
 		Admin:  adminConfig{Address: "127.0.0.1:9090"},
-		Policy: cacheConfig{keystore.D(d.MaxAge), keystore.D(d.StaleWhileRevalidate), keystore.D(d.StaleIfError)},
-		Poll:   *keystore.D(10 * time.Second),
+		Policy: cacheConfig{keystore.DurationPtr(d.MaxAge), keystore.DurationPtr(d.StaleWhileRevalidate), keystore.DurationPtr(d.StaleIfError)},
+		Poll:   *keystore.DurationPtr(10 * time.Second),
 		Log:    logConfig{Level: "info", Format: "json"},
 	}
 }
@@ -218,7 +218,7 @@ func (c config) check() error {
 	}
 	errs = append(errs, c.Listen.check()...)
 	errs = append(errs, checkAliases(c.HostAliases, patterns)...)
-	if c.Poll < *keystore.D(time.Second) {
+	if c.Poll < *keystore.DurationPtr(time.Second) {
 		errs = append(errs, fmt.Errorf("poll is %v; it must be at least 1s", c.Poll))
 	}
 	errs = append(errs, c.Admin.check()...)
@@ -263,7 +263,7 @@ func (l listenConfig) check() []error {
 	if l.MaxConnections < 0 {
 		errs = append(errs, fmt.Errorf("listen.maxConnections is %d; it must be at least 1, or 0 for as many as fit", l.MaxConnections))
 	}
-	if l.DrainTimeout < *keystore.D(time.Second) {
+	if l.DrainTimeout < *keystore.DurationPtr(time.Second) {
 		errs = append(errs, fmt.Errorf("listen.drainTimeout is %v; it must be at least 1s", l.DrainTimeout))
 	}
 	return errs

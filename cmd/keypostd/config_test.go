@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 			HTTP2: true, DrainDelay: keystore.Duration(10 * time.Second), DrainTimeout: keystore.Duration(20 * time.Second),
 		},
 		Admin:  adminConfig{Address: "127.0.0.1:9090"},
-		Policy: cacheConfig{keystore.D(5 * time.Minute), keystore.D(5 * time.Minute), keystore.D(24 * time.Hour)},
+		Policy: cacheConfig{keystore.DurationPtr(5 * time.Minute), keystore.DurationPtr(5 * time.Minute), keystore.DurationPtr(24 * time.Hour)},
 		Poll:   keystore.Duration(10 * time.Second),
 		Log:    logConfig{Level: "info", Format: "json"},
 	}

@@ -153,7 +153,7 @@ const (
 type Published struct {
 	Issuer string // what the discovery document calls itself; empty when a JWKS was read directly
 	URL    string // of the JWKS
-	Keys   []keystore.Public
+	Keys   []keystore.VerificationKey
 }
 
 // JWKS reads the keys at an https URL: of a JWKS, or of an issuer, whose discovery document is then followed. A

@@ -16,9 +16,9 @@ import (
 // jwksDocument is a JWKS as it was read.
 type jwksDocument struct {
 	url    string
-	keys   []keystore.Public // the sound ones
-	unread int               // how many others there are
-	broken bool              // there is something that could not be read at all
+	keys   []keystore.VerificationKey // the sound ones
+	unread int                        // how many others there are
+	broken bool                       // there is something that could not be read at all
 }
 
 // checkJWKS looks at the JWKS that the discovery document points to and at the one that newer OpenShift points to. It
@@ -108,7 +108,7 @@ func (v *visit) checkKeys(check, url string, set []jwk) jwksDocument {
 	return read
 }
 
-func kidList(keys []keystore.Public) string {
+func kidList(keys []keystore.VerificationKey) string {
 	var kids []string
 	for _, k := range keys {
 		kids = append(kids, fmt.Sprintf("%s (%s)", k.ID(), k.Alg()))
@@ -117,23 +117,23 @@ func kidList(keys []keystore.Public) string {
 }
 
 // checkKey looks at key number n.
-func (v *visit) checkKey(check string, n int, k jwk) (keystore.Public, bool) {
+func (v *visit) checkKey(check string, n int, k jwk) (keystore.VerificationKey, bool) {
 	name := fmt.Sprintf("key %d (kid %q)", n, printable(k.text("kid")))
 	for _, m := range []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} { // RFC 7518, section 6
 		if _, ok := k[m]; ok {
 			v.fail(check, "the signing key is public: whoever read it can sign as this cluster; take it out at once (keypost key revoke) and give the cluster a new key",
 				"%s has the private member %q", name, m)
-			return keystore.Public{}, false
+			return keystore.VerificationKey{}, false
 		}
 	}
 	if k.text("kid") == "" {
 		v.fail(check, awsNoKey+"; a key is picked by its kid alone", "key %d has no kid", n)
-		return keystore.Public{}, false
+		return keystore.VerificationKey{}, false
 	}
 	public, err := parseKey(name, k)
 	if err != nil {
 		v.fail(check, awsNoKey+" for tokens of this key", "%v", err)
-		return keystore.Public{}, false
+		return keystore.VerificationKey{}, false
 	}
 	if k.text("use") == "" || k.text("alg") == "" {
 		v.warn(check, `some relying parties skip keys without "use":"sig" and "alg"`, "%s lacks use or alg", name)
@@ -151,19 +151,19 @@ func (v *visit) checkKey(check string, n int, k jwk) (keystore.Public, bool) {
 	return public, true
 }
 
-func parseKey(name string, k jwk) (keystore.Public, error) {
+func parseKey(name string, k jwk) (keystore.VerificationKey, error) {
 	raw, err := json.Marshal(k)
 	if err != nil {
-		return keystore.Public{}, err
+		return keystore.VerificationKey{}, err
 	}
 	keys, err := keystore.ParsePublicKeys(name, raw)
 	if err != nil {
-		return keystore.Public{}, err
+		return keystore.VerificationKey{}, err
 	}
 	return keys[0], nil
 }
 
-func (v *visit) checkAlgorithms(d discovery, keys []keystore.Public) {
+func (v *visit) checkAlgorithms(d discovery, keys []keystore.VerificationKey) {
 	for _, k := range keys {
 		if len(d.Algorithms) > 0 && !slices.Contains(d.Algorithms, k.Alg()) {
 			v.warn("discovery-members", "relying parties may refuse its tokens", "the discovery document's id_token_signing_alg_values_supported lacks %s, the algorithm of key %s", k.Alg(), k.ID())
@@ -216,15 +216,15 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 }
 
 // sameKeys reports whether both lists have the same keys under the same IDs, in whatever order.
-func sameKeys(a, b []keystore.Public) bool {
-	in := func(list []keystore.Public) func(keystore.Public) bool {
-		return func(k keystore.Public) bool { return slices.ContainsFunc(list, k.Equal) }
+func sameKeys(a, b []keystore.VerificationKey) bool {
+	in := func(list []keystore.VerificationKey) func(keystore.VerificationKey) bool {
+		return func(k keystore.VerificationKey) bool { return slices.ContainsFunc(list, k.Equal) }
 	}
 	return len(a) == len(b) && !slices.ContainsFunc(a, not(in(b))) && !slices.ContainsFunc(b, not(in(a)))
 }
 
-func not(f func(keystore.Public) bool) func(keystore.Public) bool {
-	return func(k keystore.Public) bool { return !f(k) }
+func not(f func(keystore.VerificationKey) bool) func(keystore.VerificationKey) bool {
+	return func(k keystore.VerificationKey) bool { return !f(k) }
 }
 
 // checkSameKeys compares the addresses with each other where there is no store to compare each of them with.

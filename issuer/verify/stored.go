@@ -95,14 +95,14 @@ func (v *visit) compare(d jwksDocument) {
 		v.comparePublished(d.url, k)
 	}
 	for _, k := range v.stored.Keys() {
-		if !slices.ContainsFunc(d.keys, func(p keystore.Public) bool { return p.Fingerprint() == k.Fingerprint() }) {
+		if !slices.ContainsFunc(d.keys, func(p keystore.VerificationKey) bool { return p.Fingerprint() == k.Fingerprint() }) {
 			v.missing(d.url, k)
 		}
 	}
 }
 
 // comparePublished says what is wrong with a published key, if anything.
-func (v *visit) comparePublished(url string, p keystore.Public) {
+func (v *visit) comparePublished(url string, p keystore.VerificationKey) {
 	name := v.stored.Name()
 	if k, is := v.storedWith(p); is {
 		switch {
@@ -179,7 +179,7 @@ func (v *visit) missing(url string, k keystore.Key) {
 		url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
 }
 
-func (v *visit) storedWith(p keystore.Public) (keystore.Key, bool) {
+func (v *visit) storedWith(p keystore.VerificationKey) (keystore.Key, bool) {
 	keys := v.stored.Keys()
 	i := slices.IndexFunc(keys, func(k keystore.Key) bool { return p.Fingerprint() == k.Fingerprint() })
 	if i < 0 {
@@ -189,7 +189,7 @@ func (v *visit) storedWith(p keystore.Public) (keystore.Key, bool) {
 }
 
 // goneWith returns the line that a key with p's material left, under p's key ID if it had that one.
-func (v *visit) goneWith(p keystore.Public) (keystore.Gone, bool) {
+func (v *visit) goneWith(p keystore.VerificationKey) (keystore.Gone, bool) {
 	lines := v.stored.Gone()
 	same := func(g keystore.Gone) bool {
 		f, known := g.Material()

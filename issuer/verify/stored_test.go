@@ -40,7 +40,7 @@ func (w *world) storeKey(t *testing.T, at time.Duration, k *ecdsa.PrivateKey) {
 func (w *world) revoke(t *testing.T, at time.Duration, id keystore.KeyID) {
 	t.Helper()
 	w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(ago(at), id, keystore.Last{LeaveEmpty: true})
+		return s.Revoke(ago(at), id, keystore.RevokeOptions{LeaveEmpty: true})
 	})
 }
 
@@ -56,7 +56,7 @@ func (w *world) goneBefore(t *testing.T, raw member, computed bool) {
 		lines = append(lines, keystore.Gone{ID: keystore.KeyID(keys[0].Fingerprint()), At: at, Why: keystore.Revoked})
 	}
 	w.stored, err = keystore.New(keystore.Change{At: longAgo()}, keystore.Spec{
-		Name: "prod-a", Issuers: []string{testIssuer}, Keys: []keystore.Public{public(t, w.signer)}, Gone: lines,
+		Name: "prod-a", Issuers: []string{testIssuer}, Keys: []keystore.VerificationKey{public(t, w.signer)}, Gone: lines,
 	})
 	check(t, err)
 }
@@ -296,7 +296,7 @@ func TestNothingCompared(t *testing.T) {
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(ago(fresh)) })
 		}, "stored-keys", Fail, "was withdrawn"},
 		{"another URL by now", func(t *testing.T, w *world) {
-			s, err := keystore.New(ago(fresh), keystore.Spec{Name: "prod-a", Issuers: []string{testIssuer + "-2"}, Keys: []keystore.Public{public(t, w.signer)}})
+			s, err := keystore.New(ago(fresh), keystore.Spec{Name: "prod-a", Issuers: []string{testIssuer + "-2"}, Keys: []keystore.VerificationKey{public(t, w.signer)}})
 			check(t, err)
 			w.stored = s
 		}, "stored-keys", Fail, "does not have the issuer URL"},

@@ -31,7 +31,7 @@ type claims struct {
 }
 
 // checkToken verifies the token as STS does, and goes on after a failure since one wrong flag causes several.
-func (v *visit) checkToken(keys []keystore.Public) {
+func (v *visit) checkToken(keys []keystore.VerificationKey) {
 	jws, c, err := parseToken(strings.TrimSpace(v.o.Token))
 	if err != nil {
 		v.fail("token-form", `AWS STS says "The ID Token provided is not a valid JWT"; make one with kubectl create token`, "%v", err)
@@ -80,13 +80,13 @@ func (v *visit) checkTokenIssuer(c claims) {
 		"the token's iss is %q, not %q", printable(c.Issuer), v.o.URL)
 }
 
-func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.Public) {
+func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.VerificationKey) {
 	h := jws.Signatures[0].Header
 	if !awsAlgorithm(h.Algorithm) {
 		v.fail("token-signature", "AWS STS refuses the token; it accepts RS256 to RS512 and ES256 to ES512", "the token is signed with %s", printable(h.Algorithm))
 		return
 	}
-	i := slices.IndexFunc(keys, func(k keystore.Public) bool { return string(k.ID()) == h.KeyID })
+	i := slices.IndexFunc(keys, func(k keystore.VerificationKey) bool { return string(k.ID()) == h.KeyID })
 	if i < 0 {
 		v.fail("token-kid", awsNoKey+"; publish the key that the cluster signs with (keypost key add ISSUER --kubeconfig FILE) before it signs",
 			"the token's kid %q is not in the JWKS", printable(h.KeyID))

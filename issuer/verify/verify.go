@@ -137,9 +137,9 @@ func (r *report) fail(check, hint, format string, args ...any) {
 type visit struct {
 	report
 	look      Look
-	stored    *keystore.KeySet  // what the store has; nil when there is nothing to compare with
-	published []keystore.Public // at jwks_uri
-	read      bool              // jwks_uri answered with a JWKS
+	stored    *keystore.KeySet           // what the store has; nil when there is nothing to compare with
+	published []keystore.VerificationKey // at jwks_uri
+	read      bool                       // jwks_uri answered with a JWKS
 }
 
 func (v *visit) judge() {

@@ -90,7 +90,7 @@ func longAgo() time.Time { return time.Now().Add(-30 * 24 * time.Hour) }
 
 func newSet(t *testing.T, signers ...*ecdsa.PrivateKey) keystore.KeySet {
 	t.Helper()
-	var keys []keystore.Public
+	var keys []keystore.VerificationKey
 	for _, k := range signers {
 		keys = append(keys, public(t, k))
 	}
@@ -101,7 +101,7 @@ func newSet(t *testing.T, signers ...*ecdsa.PrivateKey) keystore.KeySet {
 	return s
 }
 
-func public(t *testing.T, k *ecdsa.PrivateKey) keystore.Public {
+func public(t *testing.T, k *ecdsa.PrivateKey) keystore.VerificationKey {
 	t.Helper()
 	p, err := keystore.NewPublic(k.Public())
 	check(t, err)

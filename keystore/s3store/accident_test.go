@@ -54,7 +54,7 @@ func newEstate(t *testing.T) *estate {
 	e.revoked, e.backup = leaked.ID(), storetest.Text(t, first)
 	must(t, keystore.Create(t.Context(), e.st, first))
 	_, err := keystore.Update(t.Context(), e.st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(storetest.Change(0), e.revoked, keystore.Last{})
+		return s.Revoke(storetest.Change(0), e.revoked, keystore.RevokeOptions{})
 	})
 	must(t, err)
 	create(t, e.st, "prod-b")

@@ -105,7 +105,7 @@ func during(work, f func()) {
 
 // neverAMix writes key sets whose parts, at the start and at the end of a large document, all name the generation.
 func neverAMix(t *testing.T, st keystore.Store) {
-	keys := make([]keystore.Public, 8)
+	keys := make([]keystore.VerificationKey, 8)
 	for i := range keys {
 		keys[i] = Key(t)
 	}

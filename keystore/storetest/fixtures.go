@@ -29,7 +29,7 @@ func Change(d time.Duration) keystore.Change {
 }
 
 // Key returns a new P-256 verification key.
-func Key(t testing.TB) keystore.Public {
+func Key(t testing.TB) keystore.VerificationKey {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -40,7 +40,7 @@ func Key(t testing.TB) keystore.Public {
 
 // SyntheticRSA returns a verification key of 2,048 bits that has no private half and took no time to make; n tells
 // several apart.
-func SyntheticRSA(t testing.TB, n int64) keystore.Public {
+func SyntheticRSA(t testing.TB, n int64) keystore.VerificationKey {
 	t.Helper()
 	var bits []byte
 	for i := range 2048 / (8 * sha256.Size) {
@@ -58,7 +58,7 @@ func SyntheticRSA(t testing.TB, n int64) keystore.Public {
 	}
 }
 
-func public(t testing.TB, key any) keystore.Public {
+func public(t testing.TB, key any) keystore.VerificationKey {
 	t.Helper()
 	p, err := keystore.NewPublic(key)
 	if err != nil {
@@ -69,10 +69,10 @@ func public(t testing.TB, key any) keystore.Public {
 
 // KeySet returns a key set of generation 1 with the issuer URL https://oidc.example.com/NAME and the given keys, or
 // one new key.
-func KeySet(t testing.TB, n keystore.Name, keys ...keystore.Public) keystore.KeySet {
+func KeySet(t testing.TB, n keystore.Name, keys ...keystore.VerificationKey) keystore.KeySet {
 	t.Helper()
 	if len(keys) == 0 {
-		keys = []keystore.Public{Key(t)}
+		keys = []keystore.VerificationKey{Key(t)}
 	}
 	s, err := keystore.New(keystore.Change{At: Time(0), By: "storetest"}, keystore.Spec{
 		Name: n, Issuers: []string{"https://oidc.example.com/" + string(n)}, Keys: keys,
@@ -158,7 +158,7 @@ func fullKeys(t testing.TB) []any {
 	}
 }
 
-func pemOf(t testing.TB, p keystore.Public) string {
+func pemOf(t testing.TB, p keystore.VerificationKey) string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(p.Key())
 	if err != nil {
@@ -170,7 +170,7 @@ func pemOf(t testing.TB, p keystore.Public) string {
 // large returns a key set about as large as real ones ever get: 60 keys, and years of rotations behind it.
 func large(t testing.TB, n keystore.Name) keystore.KeySet {
 	t.Helper()
-	keys := make([]keystore.Public, 60)
+	keys := make([]keystore.VerificationKey, 60)
 	for i := range keys {
 		keys[i] = Key(t)
 	}

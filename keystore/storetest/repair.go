@@ -36,7 +36,7 @@ func leadBack(t *testing.T, st keystore.Store) {
 	k := Key(t)
 	replace(t, st, "", edited(t, KeySet(t, "prod-a", k), func(spec map[string]any) { spec["generation"] = keystore.MaxGeneration }))
 	revoke := func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(Change(time.Hour), k.ID(), keystore.Last{LeaveEmpty: true})
+		return s.Revoke(Change(time.Hour), k.ID(), keystore.RevokeOptions{LeaveEmpty: true})
 	}
 	if _, err := keystore.Update(t.Context(), st, "prod-a", revoke); err == nil {
 		t.Error("a change of the highest generation was stored")
@@ -64,7 +64,7 @@ func fullRepaired(t *testing.T, st keystore.Store) {
 		t.Error("a full key set took one more key")
 	}
 	update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(Change(time.Hour), first.ID(), keystore.Last{Replacement: &replacement})
+		return s.Revoke(Change(time.Hour), first.ID(), keystore.RevokeOptions{Replacement: &replacement})
 	})
 	update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 		return s.Remove(Change(time.Hour), second.ID(), false)

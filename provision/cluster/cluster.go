@@ -31,7 +31,7 @@ const timeout = 15 * time.Second
 // PublicKeys asks the kube-apiserver that a context of a kubeconfig names (see [Access] for which is used when either is
 // empty) which issuer it is and which keys verify its tokens. Those are all keys of --service-account-key-file, also old
 // ones that clouds need not trust.
-func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer string, keys []keystore.Public, err error) {
+func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer string, keys []keystore.VerificationKey, err error) {
 	_, api, err := Access{Kubeconfig: kubeconfig, Context: contextName}.open()
 	if err != nil {
 		return "", nil, err

@@ -31,7 +31,7 @@ func check(t *testing.T, err error) {
 }
 
 // apiserver answers as a kube-apiserver below a path, as behind Rancher, to the bearer of the token "good".
-func apiserver(t *testing.T, replace map[string]http.HandlerFunc) (kubeconfig string, key keystore.Public) {
+func apiserver(t *testing.T, replace map[string]http.HandlerFunc) (kubeconfig string, key keystore.VerificationKey) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)

@@ -14,7 +14,7 @@ import (
 // PublicHalf derives the verification keys of a PEM file that holds private keys (PKCS#1, PKCS#8, SEC 1), in several
 // blocks if need be; public blocks beside them are read too. Errors name source, the block and the reason, and never
 // a byte of a key.
-func PublicHalf(source string, data []byte) ([]keystore.Public, error) {
+func PublicHalf(source string, data []byte) ([]keystore.VerificationKey, error) {
 	keys, err := publicHalf(data)
 	if err != nil {
 		return nil, fmt.Errorf("read signing keys from %s: %w", source, err)
@@ -22,11 +22,11 @@ func PublicHalf(source string, data []byte) ([]keystore.Public, error) {
 	return keys, nil
 }
 
-func publicHalf(data []byte) ([]keystore.Public, error) {
+func publicHalf(data []byte) ([]keystore.VerificationKey, error) {
 	if len(data) > keystore.MaxMaterial {
 		return nil, fmt.Errorf("it is larger than %d bytes", keystore.MaxMaterial)
 	}
-	var keys []keystore.Public
+	var keys []keystore.VerificationKey
 	seen := map[keystore.KeyID]bool{}
 	n := 1
 	for ; ; n++ {
@@ -63,18 +63,18 @@ var (
 	errDamaged = errors.New("it is damaged (check its first and last line and its base64)")
 )
 
-func fromBlock(block *pem.Block) (keystore.Public, error) {
+func fromBlock(block *pem.Block) (keystore.VerificationKey, error) {
 	switch {
 	case block.Headers["DEK-Info"] != "" || block.Type == "ENCRYPTED PRIVATE KEY":
-		return keystore.Public{}, errors.New("it is encrypted; give the public key instead (openssl pkey -in FILE -pubout)")
+		return keystore.VerificationKey{}, errors.New("it is encrypted; give the public key instead (openssl pkey -in FILE -pubout)")
 	case block.Type == "OPENSSH PRIVATE KEY":
-		return keystore.Public{}, errors.New("it is an OpenSSH key; give its public half as PEM instead (ssh-keygen -e -m PKCS8 -f FILE)")
+		return keystore.VerificationKey{}, errors.New("it is an OpenSSH key; give its public half as PEM instead (ssh-keygen -e -m PKCS8 -f FILE)")
 	}
 	if signer := parsePrivate(block.Bytes); signer != nil {
 		return keystore.NewPublic(signer.Public())
 	}
 	if bytes.Contains([]byte(block.Type), []byte("PRIVATE")) {
-		return keystore.Public{}, errors.New("it is labelled as a private key but is none that this program can read (PKCS#1, PKCS#8, SEC 1)")
+		return keystore.VerificationKey{}, errors.New("it is labelled as a private key but is none that this program can read (PKCS#1, PKCS#8, SEC 1)")
 	}
 	return publicBlock(block)
 }
@@ -96,10 +96,10 @@ func parsePrivate(der []byte) crypto.Signer {
 	return nil
 }
 
-func publicBlock(block *pem.Block) (keystore.Public, error) {
+func publicBlock(block *pem.Block) (keystore.VerificationKey, error) {
 	keys, err := keystore.ParsePublicKeys("the block", pem.EncodeToMemory(block))
 	if err != nil {
-		return keystore.Public{}, errors.New("it is neither a private key nor a public key or certificate that this program can read")
+		return keystore.VerificationKey{}, errors.New("it is neither a private key nor a public key or certificate that this program can read")
 	}
 	return keys[0], nil
 }

@@ -39,7 +39,7 @@ func Kinds() []Kind { return []Kind{RSA2048, RSA3072, RSA4096, P256, P384, P521}
 // Private is a private signing key. Formatting it prints a placeholder.
 type Private struct {
 	signer crypto.Signer // *rsa.PrivateKey or *ecdsa.PrivateKey
-	public keystore.Public
+	public keystore.VerificationKey
 }
 
 // Format keeps the key out of logs and messages, whatever the verb.
@@ -48,7 +48,7 @@ func (Private) Format(f fmt.State, _ rune) {
 }
 
 // Public returns the verification key.
-func (p Private) Public() keystore.Public { return p.public }
+func (p Private) Public() keystore.VerificationKey { return p.public }
 
 // Generate makes a key of one of the [Kinds].
 func Generate(kind Kind) (Private, error) {

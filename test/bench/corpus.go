@@ -97,10 +97,10 @@ func documentPath(dir string, i int) string {
 
 // syntheticKey has a random odd modulus of 2,048 bits. Nobody knows a signature for it, which nobody needs here; its
 // size is that of a real one, and it takes no second to find.
-func syntheticKey() (keystore.Public, error) {
+func syntheticKey() (keystore.VerificationKey, error) {
 	modulus := make([]byte, 256)
 	if _, err := rand.Read(modulus); err != nil {
-		return keystore.Public{}, err
+		return keystore.VerificationKey{}, err
 	}
 	modulus[0] |= 0x80
 	modulus[255] |= 1

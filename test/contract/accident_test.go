@@ -100,7 +100,7 @@ func accidents() map[string]accident {
 }
 
 // keyEntry is a key as it stands in a document.
-func keyEntry(t *testing.T, k keystore.Public) map[string]any {
+func keyEntry(t *testing.T, k keystore.VerificationKey) map[string]any {
 	t.Helper()
 	var d map[string]any
 	must(t, yaml.Unmarshal([]byte(storetest.Text(t, storetest.KeySet(t, "x", k))), &d))
@@ -119,7 +119,7 @@ func TestAccidents(t *testing.T) {
 			}
 			v := ready(t, e.settings)
 			parties := []*relyingParty{
-				v.rely(t, urlA, []keystore.Public{e.stays, e.alsoStays}, []keystore.Public{e.leaked}),
+				v.rely(t, urlA, []keystore.VerificationKey{e.stays, e.alsoStays}, []keystore.VerificationKey{e.leaked}),
 				v.rely(t, urlB, nil, nil),
 			}
 			a.happens(e)
@@ -176,7 +176,7 @@ func TestDirectoryOutOfReach(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
 	v := ready(t, e.settings)
-	p := v.rely(t, urlA, []keystore.Public{e.stays, e.alsoStays}, []keystore.Public{e.leaked})
+	p := v.rely(t, urlA, []keystore.VerificationKey{e.stays, e.alsoStays}, []keystore.VerificationKey{e.leaked})
 	must(t, os.Rename(e.dir, e.dir+".old"))
 	v.await(t, "the metric", func() error {
 		if n := v.metric(t, "keypost_key_sets_read_failing"); n != "1" {
@@ -221,7 +221,7 @@ func TestPrivateKeyInADocument(t *testing.T) {
 	secret := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	e := newEstate(t)
 	v := ready(t, e.settings)
-	p := v.rely(t, urlA, []keystore.Public{e.stays, e.alsoStays}, []keystore.Public{e.leaked})
+	p := v.rely(t, urlA, []keystore.VerificationKey{e.stays, e.alsoStays}, []keystore.VerificationKey{e.leaked})
 	e.edit(func(spec map[string]any) { spec["keys"].([]any)[0].(map[string]any)["publicKey"] = secret })
 	accident{key: "prod-a", reason: "broken"}.checkTold(t, v)
 	p.more(20)
@@ -248,7 +248,7 @@ func TestChangeIsServedWithinASecond(t *testing.T) {
 		k := storetest.Key(t)
 		e.update("prod-b", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(3*time.Hour), k) })
 		began := time.Now()
-		v.await(t, "the new key", func() error { return checkKeys(c, urlB+"/keys.json", []keystore.Public{k}, nil) })
+		v.await(t, "the new key", func() error { return checkKeys(c, urlB+"/keys.json", []keystore.VerificationKey{k}, nil) })
 		fastest = min(fastest, time.Since(began))
 	}
 	t.Logf("the fastest of five changes was served after %v", fastest)

@@ -51,7 +51,7 @@ func TestDevelopment(t *testing.T) {
 		"demo":  {Issuers: []string{demo}, Dev: true},
 		"other": {Issuers: []string{"https://elsewhere.example.com/other"}},
 	} {
-		spec.Name, spec.Keys = keystore.Name(name), []keystore.Public{storetest.Key(t)}
+		spec.Name, spec.Keys = keystore.Name(name), []keystore.VerificationKey{storetest.Key(t)}
 		s, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "dev"}, spec)
 		must(t, err)
 		must(t, keystore.Create(t.Context(), st, s))

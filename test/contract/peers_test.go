@@ -112,7 +112,7 @@ func TestPeerReadyBeforeLoaded(t *testing.T) {
 	const issuers = 2000
 	s := newSettings(t)
 	url := func(i int) string { return fmt.Sprintf("https://oidc.example.com/n%d", i) }
-	set, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "ops"}, keystore.Spec{Name: "n0", Issuers: []string{url(0)}, Keys: []keystore.Public{storetest.Key(t)}})
+	set, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "ops"}, keystore.Spec{Name: "n0", Issuers: []string{url(0)}, Keys: []keystore.VerificationKey{storetest.Key(t)}})
 	must(t, err)
 	text := storetest.Text(t, set)
 	for i := range issuers {
@@ -139,7 +139,7 @@ func TestPeerReadyBeforeLoaded(t *testing.T) {
 	for part := range 4 {
 		clients.Go(func() {
 			for i := part; i < issuers; i += 4 {
-				if err := checkKeys(c, url(i)+"/keys.json", []keystore.Public{set.Keys()[0].Public}, nil); err != nil && wrong.Add(1) == 1 {
+				if err := checkKeys(c, url(i)+"/keys.json", []keystore.VerificationKey{set.Keys()[0].VerificationKey}, nil); err != nil && wrong.Add(1) == 1 {
 					t.Errorf("after ready, %s: %v", url(i), err)
 				}
 			}
@@ -277,8 +277,8 @@ func TestPeerColdStartDuringAnOutage(t *testing.T) {
 	}
 	v := ready(t, e.settings)
 	c := v.client(t)
-	must(t, checkKeys(c, urlA+"/keys.json", []keystore.Public{e.stays, e.alsoStays}, []keystore.Public{e.leaked}))
-	must(t, checkKeys(c, urlShared+"/keys.json", []keystore.Public{e.stays, e.alsoStays}, []keystore.Public{e.leaked}))
+	must(t, checkKeys(c, urlA+"/keys.json", []keystore.VerificationKey{e.stays, e.alsoStays}, []keystore.VerificationKey{e.leaked}))
+	must(t, checkKeys(c, urlShared+"/keys.json", []keystore.VerificationKey{e.stays, e.alsoStays}, []keystore.VerificationKey{e.leaked}))
 	must(t, checkKeys(c, urlB+"/keys.json", nil, nil))
 }
 
@@ -306,7 +306,7 @@ func TestPeerRacesWithItsOwnUpdates(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
 	v := ready(t, e.settings)
-	p := v.rely(t, urlA, []keystore.Public{e.stays, e.alsoStays}, []keystore.Public{e.leaked})
+	p := v.rely(t, urlA, []keystore.VerificationKey{e.stays, e.alsoStays}, []keystore.VerificationKey{e.leaked})
 	b := v.rely(t, urlB, nil, nil)
 	etags := map[string]bool{}
 	c := v.client(t)

@@ -241,7 +241,7 @@ func TestCertificatesAreReplacedWhileServing(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
 	v := ready(t, e.settings)
-	p := v.rely(t, urlA, []keystore.Public{e.stays}, nil)
+	p := v.rely(t, urlA, []keystore.VerificationKey{e.stays}, nil)
 	const failing = "keypost_tls_reload_failing"
 	must(t, os.WriteFile(v.beside("tls.crt"), []byte("-----BEGIN CERTIFICATE-----\n"), 0o600))
 	v.await(t, "the metric", func() error {

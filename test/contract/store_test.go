@@ -32,7 +32,7 @@ type estate struct {
 	settings
 	t                        *testing.T
 	first, now               []byte // documents of prod-a: the first generation, the third and current one
-	stays, alsoStays, leaked keystore.Public
+	stays, alsoStays, leaked keystore.VerificationKey
 }
 
 func newEstate(t *testing.T) *estate {
@@ -41,7 +41,7 @@ func newEstate(t *testing.T) *estate {
 	e.create("prod-a", []string{urlA, urlShared}, e.stays, e.leaked)
 	e.first = e.read("prod-a")
 	e.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Revoke(storetest.Change(time.Hour), e.leaked.ID(), keystore.Last{})
+		return s.Revoke(storetest.Change(time.Hour), e.leaked.ID(), keystore.RevokeOptions{})
 	})
 	e.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 		return s.Add(storetest.Change(2*time.Hour), e.alsoStays)
@@ -60,7 +60,7 @@ func (e *estate) store() *filestore.Store {
 	return st
 }
 
-func (e *estate) create(name string, issuers []string, keys ...keystore.Public) {
+func (e *estate) create(name string, issuers []string, keys ...keystore.VerificationKey) {
 	e.t.Helper()
 	if len(keys) == 0 {
 		keys = append(keys, storetest.Key(e.t))
@@ -168,7 +168,7 @@ type relyingParty struct {
 
 // rely begins to ask for the JWKS of issuers. Each must be answered with 200 and with every kid of have, never with
 // one of not.
-func (v *server) rely(t *testing.T, issuer string, have, not []keystore.Public) *relyingParty {
+func (v *server) rely(t *testing.T, issuer string, have, not []keystore.VerificationKey) *relyingParty {
 	t.Helper()
 	p := &relyingParty{t: t, stopped: make(chan struct{})}
 	kept, fresh := v.client(t), v.client(t)
@@ -191,7 +191,7 @@ func (v *server) rely(t *testing.T, issuer string, have, not []keystore.Public) 
 	return p
 }
 
-func checkKeys(c *http.Client, url string, have, not []keystore.Public) error {
+func checkKeys(c *http.Client, url string, have, not []keystore.VerificationKey) error {
 	resp, err := c.Get(url)
 	if err != nil {
 		return err
