@@ -149,8 +149,10 @@ func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, key
 		return keystore.KeySet{}, "", s.notFound(ctx)
 	case errors.As(err, &unfit):
 		return keystore.KeySet{}, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
-	case err != nil:
-		return keystore.KeySet{}, "", err
+	case err != nil && ctx.Err() != nil:
+		return keystore.KeySet{}, "", ctx.Err()
+	case err != nil: // each file has its own permissions, links and mounts
+		return keystore.KeySet{}, "", &keystore.UnreadableError{Err: err}
 	case strings.HasSuffix(path, mistake):
 		err := fmt.Errorf("its file name ends in %s; rename it to end in %s", mistake, suffix)
 		claimed, _ := keystore.ClaimedURLs(d.data) // it has them once it is renamed

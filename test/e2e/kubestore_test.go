@@ -252,7 +252,7 @@ func (p *kubeScene) manyPages(t *testing.T) {
 func numbered(i int) keystore.Name { return keystore.Name(fmt.Sprintf("prod-%05d", i)) }
 
 // fill creates n key sets, several at a time.
-func fill(t *testing.T, st keystore.Store, n int, keys ...keystore.Public) {
+func fill(t *testing.T, st keystore.Store, n int, keys ...keystore.VerificationKey) {
 	t.Helper()
 	var at atomic.Int64
 	var wg sync.WaitGroup
