@@ -83,8 +83,8 @@ func (w *world) fill(issuers int) {
 // create stores a key set; a newer one has a member that this version does not know.
 func (w *world) create(c *cluster, newer bool) error {
 	s, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour), By: "test"}, keystore.Spec{
-		Name: keystore.Name(c.name), Issuers: []string{c.issuer}, Keys: []keystore.Public{c.served[0].pub},
-		Policy: keystore.Policy{MaxAge: keystore.D(cacheTime), StaleWhileRevalidate: keystore.D(0), StaleIfError: keystore.D(0), RelyingParties: []string{"aws"}},
+		Name: keystore.Name(c.name), Issuers: []string{c.issuer}, Keys: []keystore.VerificationKey{c.served[0].pub},
+		Policy: keystore.Policy{MaxAge: keystore.DurationPtr(cacheTime), StaleWhileRevalidate: keystore.D(0), StaleIfError: keystore.D(0), RelyingParties: []string{"aws"}},
 	})
 	if err != nil {
 		return err
