@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -48,17 +47,17 @@ func (p Plan) Write(w io.Writer) error {
 	}
 	for _, s := range p.Stages {
 		for _, a := range s {
-			fmt.Fprintf(&b, "%s %s\n", a.Verb.mark(), printable(a.String()))
+			fmt.Fprintf(&b, "%s %s\n", a.Verb.mark(), text.SameWidth(a.String()))
 			for _, line := range a.Diff {
-				fmt.Fprintf(&b, "    %s\n", printable(line))
+				fmt.Fprintf(&b, "    %s\n", text.SameWidth(line))
 			}
 		}
 	}
 	for _, extra := range p.Extra {
-		fmt.Fprintf(&b, "? %s\n", printable(extra))
+		fmt.Fprintf(&b, "? %s\n", text.SameWidth(extra))
 	}
 	for _, note := range p.Notes {
-		fmt.Fprintf(&b, "note: %s\n", printable(note))
+		fmt.Fprintf(&b, "note: %s\n", text.SameWidth(note))
 	}
 	_, err := w.Write(b.Bytes())
 	return err
@@ -66,16 +65,6 @@ func (p Plan) Write(w io.Writer) error {
 
 // String is the action in words: "create IAM role NAME".
 func (a Action) String() string { return fmt.Sprintf("%s %s %s", a.Verb, a.Thing, a.Name) }
-
-// printable keeps white space as it is: a blank at the end may be the difference that is shown.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !text.Printable(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
 
 // Told is called after each action that was begun: with the lines for the calls that took effect, and with its error.
 type Told func(a Action, said []string, err error)
