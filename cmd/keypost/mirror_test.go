@@ -160,7 +160,7 @@ func TestTemporaryFilesOfOthers(t *testing.T) {
 	root, err := os.OpenRoot(dir)
 	must(t, err)
 	defer func() { must(t, root.Close()) }()
-	young, old := filepath.Join(dir, tempPrefix+"YOUNG"+tempSuffix), filepath.Join(dir, tempPrefix+"OLD"+tempSuffix)
+	young, old := filepath.Join(dir, ".keypost-export-YOUNG.tmp"), filepath.Join(dir, ".keypost-export-OLD.tmp")
 	for _, f := range []string{young, old} {
 		must(t, os.WriteFile(f, []byte("half a n"), 0o600))
 	}
@@ -169,7 +169,7 @@ func TestTemporaryFilesOfOthers(t *testing.T) {
 	st, err := filestore.Open(dir)
 	must(t, err)
 	must(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a"))) // removes what its own kind has left
-	removeTemps(root)
+	must(t, exportWriter(root).RemoveTemps(root, ".", leftover))
 	if _, err := os.Stat(young); err != nil {
 		t.Errorf("the file of another process is gone: %v", err)
 	}

@@ -58,7 +58,7 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 		Dev: dev != "", AllowEmpty: c.AllowEmpty, Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
 	}
 	d.publisher = issuer.NewPublisher(d.publishing)
-	d.handler = issuer.NewHandler(d.publisher.Snapshot, c.HostAliases)
+	d.handler = issuer.NewHandler(d.publisher, c.HostAliases)
 	if d.certificates, err = loadCertificates(c, dev, patterns); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package ccoctl
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,13 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/keypost/keypost/internal/durable"
 )
 
-// Temporary files are hidden, so that `cp manifests/*` takes none along.
-const (
-	tempPrefix = ".keypost-"
-	tempSuffix = ".tmp"
-)
+// writer writes below root. Temporary files are hidden, so that `cp manifests/*` takes none along.
+func writer(root *os.Root) durable.Writer {
+	return durable.Writer{FS: durable.Root{Root: root}, Owner: "keypost-output"}
+}
 
 // Dir is an output directory.
 type Dir struct {
@@ -62,14 +62,8 @@ func (d *Dir) open() error {
 
 func (d *Dir) removeLeftovers(root *os.Root) error {
 	for _, dir := range append([]string{"."}, d.subs...) {
-		found, err := fs.Glob(root.FS(), path.Join(dir, tempPrefix+"*"+tempSuffix))
-		if err != nil {
+		if err := writer(root).RemoveTemps(root, dir, 0); err != nil {
 			return err
-		}
-		for _, name := range found {
-			if err := root.Remove(name); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -92,20 +86,23 @@ func (d *Dir) Write(files ...File) error {
 			return fmt.Errorf("write %s: %w", d.Path(f.Name), err)
 		}
 	}
-	temps := make([]string, len(files))
+	var staged []*durable.Staged
 	defer func() {
-		for _, temp := range temps {
-			_ = root.Remove(temp) // there only if something failed; else the next run removes it
+		for _, s := range staged {
+			_ = s.Remove() // there only if something failed; else the next run removes it
 		}
 	}()
-	for i, f := range files {
-		temps[i] = path.Join(path.Dir(f.Name), tempPrefix+rand.Text()+tempSuffix)
-		if err := writeTemp(root, temps[i], f); err != nil {
+	for _, f := range files {
+		w := writer(root)
+		w.Mode = f.Mode
+		s, err := w.Stage(f.Name, f.Data)
+		if err != nil {
 			return fmt.Errorf("write %s: %w", d.Path(f.Name), err)
 		}
+		staged = append(staged, s)
 	}
 	for i, f := range files {
-		if err := root.Rename(temps[i], f.Name); err != nil {
+		if err := staged[i].Rename(); err != nil {
 			return fmt.Errorf("write %s: %w", d.Path(f.Name), err)
 		}
 	}
@@ -131,15 +128,6 @@ func (d *Dir) checkName(root *os.Root, name string) error {
 	return nil
 }
 
-func writeTemp(root *os.Root, name string, f File) error {
-	temp, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.Mode)
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(f.Data)
-	return errors.Join(err, temp.Sync(), temp.Close())
-}
-
 // sync makes the new names durable.
 func (d *Dir) sync(root *os.Root, files []File) error {
 	var dirs []string
@@ -147,12 +135,8 @@ func (d *Dir) sync(root *os.Root, files []File) error {
 		dirs = append(dirs, path.Dir(f.Name))
 	}
 	slices.Sort(dirs)
-	for _, name := range slices.Compact(dirs) {
-		dir, err := root.Open(name)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+	for _, dir := range slices.Compact(dirs) {
+		if err := writer(root).SyncDir(dir); err != nil {
 			return err
 		}
 	}

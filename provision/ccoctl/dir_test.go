@@ -183,7 +183,7 @@ func TestOpenDirRefuses(t *testing.T) {
 func TestOpenDirRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.Mkdir(dir+"/tls", 0o700))
-	for _, name := range []string{".keypost-ABC.tmp", "tls/.keypost-DEF.tmp", ".keypost.yaml", "x.tmp"} {
+	for _, name := range []string{".keypost-output-ABC.tmp", "tls/.keypost-output-DEF.tmp", ".keypost.yaml", "x.tmp"} {
 		check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	_, err := ccoctl.OpenDir(dir, ccoctl.TLSDir)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/keypost/keypost/internal/text"
 )
@@ -35,16 +34,16 @@ func (v Preview) Write(w io.Writer) error {
 		b.WriteString("nothing to change\n")
 	}
 	for _, c := range v.Changes {
-		fmt.Fprintf(&b, "%s %s\n", c.Verb.mark(), printable(c.String()))
+		fmt.Fprintf(&b, "%s %s\n", c.Verb.mark(), text.SameWidth(c.String()))
 		for _, line := range c.Diff {
-			fmt.Fprintf(&b, "    %s\n", printable(line))
+			fmt.Fprintf(&b, "    %s\n", text.SameWidth(line))
 		}
 	}
 	for _, extra := range v.Extra {
-		fmt.Fprintf(&b, "? %s\n", printable(extra))
+		fmt.Fprintf(&b, "? %s\n", text.SameWidth(extra))
 	}
 	for _, note := range v.Notes {
-		fmt.Fprintf(&b, "note: %s\n", printable(note))
+		fmt.Fprintf(&b, "note: %s\n", text.SameWidth(note))
 	}
 	_, err := w.Write(b.Bytes())
 	return err
@@ -60,14 +59,4 @@ func (v Verb) mark() string {
 	default:
 		return "~"
 	}
-}
-
-// printable replaces unprintable characters one by one. White space stays: a trailing blank may be the difference shown.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !text.Printable(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }
