@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -396,6 +397,6 @@ func newLogger(w io.Writer) *zap.Logger {
 	e := zap.NewProductionEncoderConfig()
 	e.EncodeTime = zapcore.RFC3339TimeEncoder
 	e.EncodeDuration = zapcore.StringDurationEncoder
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(jsonLog{w})), zapcore.InfoLevel)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(text.LogWriter(w))), zapcore.InfoLevel)
 	return zap.New(zapcore.NewSamplerWithOptions(core, time.Minute, 50, 100))
 }
