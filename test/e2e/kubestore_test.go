@@ -546,7 +546,7 @@ func publish(t *testing.T, st keystore.Reader) (*issuer.Publisher, *witness) {
 	t.Helper()
 	p := startPublisher(t, st, 500*time.Millisecond)
 	await(t, "the publisher is ready", func(context.Context) error { return p.Ready() })
-	w := &witness{t: t, handler: issuer.NewHandler(p.Snapshot, nil)}
+	w := &witness{t: t, handler: issuer.NewHandler(p, nil)}
 	for _, s := range p.Report().Issuers {
 		w.urls = append(w.urls, s.Issuers...)
 	}
