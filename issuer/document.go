@@ -8,16 +8,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unique"
 
+	"github.com/keypost/keypost/issuer/internal/routes"
 	"github.com/keypost/keypost/keystore"
 )
 
-// Document is a response that is ready to be written: the text of a body and header values in the form in which
-// net/http keeps them, so that a request allocates nothing for them. It is immutable.
-type Document struct {
-	body                                    string
-	etag, length, contentType, cacheControl []string // one each
+// document is an answer that is ready to be written. Its header values are in the form in which net/http keeps them, so
+// that a request allocates nothing for them. It is immutable.
+type document struct {
+	routes.Document
+	contentType, cacheControl []string // one each
 }
 
 // Header values that are the same in every response.
@@ -30,50 +30,59 @@ var (
 	anyOrigin = []string{"*"} // public data without credentials; lets browser tools read it
 )
 
-// content is a body and its ETag.
-type content struct{ body, etag string }
-
-func newContent(body []byte) content {
-	sum := sha256.Sum256(body)
-	return content{string(body), `"` + b64(sum[:16]) + `"`} // strong, of the content alone: equal on every replica
+func newDocument(e routes.Entry, k kind) document {
+	switch k {
+	case kindRoot:
+		return document{rootLine, typeText, e.CacheControl()}
+	case kindDiscovery:
+		return document{e.Discovery(), typeJSON, e.CacheControl()}
+	default:
+		return document{e.JWKS(), typeJSON, e.CacheControl()}
+	}
 }
 
-// cacheControl spells the header of RFC 9111 and RFC 5861. Most key sets have the same one, which is kept once.
+// newContent returns a body with its ETag: a strong one, of the content alone and so equal on every replica.
+func newContent(body []byte) routes.Content {
+	sum := sha256.Sum256(body)
+	return routes.Content{Body: string(body), ETag: `"` + b64(sum[:16]) + `"`}
+}
+
+// cacheControl returns the header value (RFC 9111 and RFC 5861).
 func cacheControl(c keystore.Cache) string {
 	seconds := func(d time.Duration) int64 { return int64(d / time.Second) }
-	text := fmt.Sprintf("public, max-age=%d, stale-while-revalidate=%d, stale-if-error=%d",
+	return fmt.Sprintf("public, max-age=%d, stale-while-revalidate=%d, stale-if-error=%d",
 		seconds(c.MaxAge), seconds(c.StaleWhileRevalidate), seconds(c.StaleIfError))
-	return unique.Make(text).Value()
 }
 
-// write answers a GET or HEAD with the document, or with 304 when the client has it, and returns the status.
-func (d Document) write(w http.ResponseWriter, r *http.Request) int {
+// write answers a GET or HEAD with the document, or with 304 when the client has it, which it reports.
+func (d document) write(w http.ResponseWriter, r *http.Request) (unchanged bool) {
 	h := w.Header()
 	h["Cache-Control"] = d.cacheControl
-	h["Etag"] = d.etag
+	h["Etag"] = d.ETag
 	h["X-Content-Type-Options"] = noSniff
 	h["Strict-Transport-Security"] = hsts
 	h["Access-Control-Allow-Origin"] = anyOrigin
-	if notModified(r.Header["If-None-Match"], d.etag[0]) {
+	if matches(r.Header["If-None-Match"], d.ETag[0]) {
 		w.WriteHeader(http.StatusNotModified)
-		return http.StatusNotModified
+		return true
 	}
 	h["Content-Type"] = d.contentType
-	h["Content-Length"] = d.length
+	h["Content-Length"] = d.Length
 	if r.Method != http.MethodHead {
-		io.WriteString(w, d.body) //nolint:errcheck // the client went away: nobody is left to tell
+		io.WriteString(w, d.Body) //nolint:errcheck // the client has gone away
 	}
-	return http.StatusOK
+	return false
 }
 
-// notModified compares weakly (RFC 9110, section 13.1.2): a CDN that compresses turns our ETag into a weak one.
-func notModified(fields []string, etag string) bool {
+// matches reports whether one of the entity tags in If-None-Match fields is etag. It compares weakly (RFC 9110, section
+// 13.1.2): a CDN that compresses turns our ETag into a weak one.
+func matches(fields []string, etag string) bool {
 	for _, f := range fields {
 		for rest := f; rest != ""; {
-			var one string
-			one, rest, _ = strings.Cut(rest, ",")
-			one = strings.TrimSpace(one)
-			if one == "*" || strings.TrimPrefix(one, "W/") == etag {
+			var tag string
+			tag, rest, _ = strings.Cut(rest, ",")
+			tag = strings.TrimSpace(tag)
+			if tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
 				return true
 			}
 		}
@@ -81,17 +90,7 @@ func notModified(fields []string, etag string) bool {
 	return false
 }
 
-// page is what is served below one issuer URL, until it is laid into a snapshot.
-type page struct {
-	owner           keystore.Name
-	discovery, jwks content
-	cacheControl    string
-}
+// rootText answers requests for the issuer URL itself: ccoctl's thumbprint step and people ask there.
+const rootText = "This is an OIDC issuer. See .well-known/openid-configuration below this address.\n"
 
-// rootLine answers requests for the issuer URL itself: ccoctl's thumbprint step and people ask there.
-const rootLine = "This is an OIDC issuer. See .well-known/openid-configuration below this address.\n"
-
-var (
-	rootETag   = []string{newContent([]byte(rootLine)).etag}
-	rootLength = []string{strconv.Itoa(len(rootLine))}
-)
+var rootLine = routes.Document{Body: rootText, ETag: []string{newContent([]byte(rootText)).ETag}, Length: []string{strconv.Itoa(len(rootText))}}

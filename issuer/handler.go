@@ -1,57 +1,56 @@
 package issuer
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Handler answers requests from the current snapshot. Nothing in an answer is derived from the request: host and
+// Handler answers requests with what a Publisher publishes. Nothing in an answer is derived from the request: host and
 // path choose a document, If-None-Match chooses between it and 304, and no other header is looked at.
 //
 // There is no http.ServeMux, since it redirects unclean paths, and no limit per client: AWS STS that is throttled is
 // AWS STS that fails.
 type Handler struct {
-	snapshot func() *Snapshot
-	aliases  map[string]string
-	counters [kinds]map[int]prometheus.Counter // by status; of every answer that is given
-	requests *prometheus.CounterVec
+	current *atomic.Pointer[snapshot]
+	aliases map[string]string
+
+	// Every answer is counted.
+	requests                     *prometheus.CounterVec
+	served, unchanged            [kinds]prometheus.Counter
+	notFound, notAllowed, notYet refusal
 }
 
-// The statuses of answers: with a document, and without one.
-var (
-	foundStatuses  = [...]int{http.StatusOK, http.StatusNotModified}
-	absentStatuses = [...]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusServiceUnavailable}
-)
-
-// NewHandler serves what snapshot returns. aliases maps host names under which a CDN reaches this server to the host
-// of the issuer URLs; both in lower case without a port.
-func NewHandler(snapshot func() *Snapshot, aliases map[string]string) *Handler {
-	h := &Handler{snapshot: snapshot, aliases: aliases, requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewHandler returns a handler that serves what p publishes. aliases maps host names under which a CDN reaches this
+// server to the host of the issuer URLs; both in lower case without a port.
+func NewHandler(p *Publisher, aliases map[string]string) *Handler {
+	h := &Handler{current: &p.current, aliases: aliases, requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "keypost_http_requests_total",
 		Help: "Requests on the public listener, by the document they asked for and the status of the answer.",
 	}, []string{"document", "code"})}
-	for k := range kinds {
-		statuses := foundStatuses[:]
-		if k == kindNone {
-			statuses = absentStatuses[:]
-		}
-		h.counters[k] = map[int]prometheus.Counter{}
-		for _, status := range statuses {
-			h.counters[k][status] = h.counter(k, status)
-		}
+	counter := func(document string, status int) prometheus.Counter {
+		return h.requests.WithLabelValues(document, strconv.Itoa(status))
 	}
+	for k, name := range kindNames {
+		h.served[k], h.unchanged[k] = counter(name, http.StatusOK), counter(name, http.StatusNotModified)
+	}
+	refuse := func(status int, body, cacheControl string) refusal {
+		return refusal{status, body, []string{strconv.Itoa(len(body))}, []string{cacheControl}, counter("none", status)}
+	}
+	// May be cached for a minute at most: an issuer that is published next would be hidden for that long.
+	h.notFound = refuse(http.StatusNotFound, "not found\n", "public, max-age=60")
+	h.notAllowed = refuse(http.StatusMethodNotAllowed, "method not allowed\n", "no-store")
+	// 503 and not 404, since a CDN keeps a 404 and serves stale copies instead of a 503.
+	h.notYet = refuse(http.StatusServiceUnavailable, "not ready\n", "no-store")
 	return h
 }
 
-func (h *Handler) counter(k kind, status int) prometheus.Counter {
-	return h.requests.WithLabelValues(kindNames[k], strconv.Itoa(status))
-}
-
-// Describe and Collect make the Handler a prometheus.Collector of its request counter.
+// Describe implements prometheus.Collector.
 func (h *Handler) Describe(ch chan<- *prometheus.Desc) { h.requests.Describe(ch) }
 
 // Collect implements prometheus.Collector.
@@ -59,34 +58,27 @@ func (h *Handler) Collect(ch chan<- prometheus.Metric) { h.requests.Collect(ch) 
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.count(h.answer(w, r))
-}
-
-// count also counts an answer that nobody foresaw: a mistake in this package is to show in a metric, not as a panic or
-// as a request that never was.
-func (h *Handler) count(k kind, status int) {
-	c := h.counters[k][status]
-	if c == nil {
-		c = h.counter(k, status)
-	}
-	c.Inc()
-}
-
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request) (kind, int) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header()["Allow"] = allow
-		return kindNone, refuse(w, r, notAllowed)
+		h.notAllowed.write(w, r)
+		return
 	}
-	s := h.snapshot()
-	if host := h.host(r); host != "" && s != nil {
-		if d, k := s.find(host, r.URL.EscapedPath()); k != kindNone {
-			return k, d.write(w, r)
+	s := h.current.Load()
+	if host := h.host(r); host != "" {
+		if d, k, ok := s.find(host, r.URL.EscapedPath()); ok {
+			if d.write(w, r) {
+				h.unchanged[k].Inc()
+			} else {
+				h.served[k].Inc()
+			}
+			return
 		}
 	}
-	if s == nil || !s.settled {
-		return kindNone, refuse(w, r, starting)
+	if s.complete {
+		h.notFound.write(w, r)
+	} else {
+		h.notYet.write(w, r)
 	}
-	return kindNone, refuse(w, r, notFound)
 }
 
 // host returns the host that the request is for, or "" when it names none in a way that an issuer URL could. net/http
@@ -118,37 +110,19 @@ func isASCII(s string) bool {
 	return true
 }
 
-// refusal is an answer that is no document. It says nothing about what exists.
+// refusal is an answer that is no document. It reveals nothing about what exists.
 type refusal struct {
 	status       int
-	body         []byte
+	body         string
 	length       []string
 	cacheControl []string
-}
-
-func newRefusal(status int, body, cacheControl string) refusal {
-	return refusal{status, []byte(body), []string{strconv.Itoa(len(body))}, []string{cacheControl}}
+	counter      prometheus.Counter
 }
 
 var allow = []string{"GET, HEAD"}
 
-// Indices of refusals.
-const (
-	notFound = iota
-	notAllowed
-	starting
-)
-
-var refusals = [...]refusal{
-	// May be cached for a minute at most: an issuer that is published next would be hidden for that long.
-	notFound:   newRefusal(http.StatusNotFound, "not found\n", "public, max-age=60"),
-	notAllowed: newRefusal(http.StatusMethodNotAllowed, "method not allowed\n", "no-store"),
-	// 503 and not 404, since a CDN keeps a 404 and serves stale copies instead of a 503.
-	starting: newRefusal(http.StatusServiceUnavailable, "not ready\n", "no-store"),
-}
-
-func refuse(w http.ResponseWriter, r *http.Request, why int) int {
-	f, h := &refusals[why], w.Header()
+func (f *refusal) write(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
 	h["Content-Type"] = typeText
 	h["Content-Length"] = f.length
 	h["Cache-Control"] = f.cacheControl
@@ -156,7 +130,7 @@ func refuse(w http.ResponseWriter, r *http.Request, why int) int {
 	h["Strict-Transport-Security"] = hsts
 	w.WriteHeader(f.status)
 	if r.Method != http.MethodHead {
-		w.Write(f.body) //nolint:errcheck // the client went away: nobody is left to tell
+		io.WriteString(w, f.body) //nolint:errcheck // the client has gone away
 	}
-	return f.status
+	f.counter.Inc()
 }

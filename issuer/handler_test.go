@@ -6,16 +6,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/keypost/keypost/keystore"
 )
 
 // testSnapshot serves https://oidc.example.com/a and https://b.example.com, without keys.
-func testSnapshot(t testing.TB, settled bool) *Snapshot {
+func testSnapshot(t testing.TB, complete bool) *snapshot {
 	t.Helper()
 	e := edit{}
 	for _, d := range []doc{{name: "a", generation: 1}, {name: "b", generation: 1, issuers: []string{"https://b.example.com"}}} {
@@ -27,16 +29,20 @@ func testSnapshot(t testing.TB, settled bool) *Snapshot {
 			e[at] = &v.pages[i]
 		}
 	}
-	s := newSnapshot().with(e)
-	s.settled = settled
+	s := new(snapshot).with(e)
+	s.complete = complete
 	return s
 }
 
 var testAliases = map[string]string{"origin.example.com": "oidc.example.com"}
 
-func newTestHandler(t testing.TB) *Handler {
-	s := testSnapshot(t, true)
-	return NewHandler(func() *Snapshot { return s }, testAliases)
+func newTestHandler(t testing.TB) *Handler { return serving(testSnapshot(t, true), testAliases) }
+
+// serving returns a handler that serves s for ever.
+func serving(s *snapshot, aliases map[string]string) *Handler {
+	p := NewPublisher(Config{})
+	p.current.Store(s)
+	return NewHandler(p, aliases)
 }
 
 // request reads the lines of a request as the server does.
@@ -125,10 +131,9 @@ func TestStatus(t *testing.T) {
 
 // No letter but the ASCII ones is folded: the Kelvin sign is no k.
 func TestHostIsFoldedInASCIIOnly(t *testing.T) {
-	e := edit{{"k.example.com", ""}: testPage("k")}
-	s := newSnapshot().with(e)
-	s.settled = true
-	h := NewHandler(func() *Snapshot { return s }, nil)
+	s := new(snapshot).with(edit{{Host: "k.example.com"}: testPage("k")})
+	s.complete = true
+	h := serving(s, nil)
 	for target, want := range map[string]int{"https://k.example.com/": 200, "https://K.example.com/": 200, "https://\u212a.example.com/": 404, "https://%E2%84%AA.example.com/": 404} {
 		if got := answer(h, request(t, "GET "+target+" HTTP/1.1", "Host: x")).StatusCode; got != want {
 			t.Errorf("%s: status %d, want %d", target, got, want)
@@ -193,7 +198,7 @@ func TestRootLineAndAlias(t *testing.T) {
 		return w
 	}
 	root := get("/a")
-	if root.Body.String() != rootLine || root.Header().Get("Content-Type") != "text/plain; charset=utf-8" || strings.Count(rootLine, "\n") != 1 {
+	if root.Body.String() != rootText || root.Header().Get("Content-Type") != "text/plain; charset=utf-8" || strings.Count(rootText, "\n") != 1 {
 		t.Errorf("the issuer URL itself answers %q (%v), not one line", root.Body, root.Header())
 	}
 	jwks, alias := get("/a/keys.json"), get("/a/openid/v1/jwks")
@@ -228,7 +233,7 @@ func TestIfNoneMatch(t *testing.T) {
 		{[]string{`,,,`}, false},
 		{[]string{`"abc`}, false},
 	} {
-		if got := notModified(tc.fields, etag); got != tc.want {
+		if got := matches(tc.fields, etag); got != tc.want {
 			t.Errorf("If-None-Match %q: %v, want %v", tc.fields, got, tc.want)
 		}
 	}
@@ -251,15 +256,15 @@ func TestOtherHeadersAreIgnored(t *testing.T) {
 }
 
 func TestStartingIs503(t *testing.T) {
-	unsettled := testSnapshot(t, false)
-	for name, s := range map[string]*Snapshot{"nothing yet": nil, "not everything yet": unsettled} {
-		h := NewHandler(func() *Snapshot { return s }, nil)
+	incomplete := testSnapshot(t, false)
+	for name, s := range map[string]*snapshot{"nothing yet": new(snapshot), "not everything yet": incomplete} {
+		h := serving(s, nil)
 		got := answer(h, request(t, "GET /x/keys.json HTTP/1.1", "Host: oidc.example.com"))
 		if got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d, Cache-Control %q", name, got.StatusCode, got.Header.Get("Cache-Control"))
 		}
 	}
-	h := NewHandler(func() *Snapshot { return unsettled }, nil)
+	h := serving(incomplete, nil)
 	if got := answer(h, request(t, "GET /a/keys.json HTTP/1.1", "Host: oidc.example.com")); got.StatusCode != http.StatusOK {
 		t.Errorf("what is there already answers %d", got.StatusCode)
 	}
@@ -322,16 +327,39 @@ keypost_http_requests_total{code="503",document="none"} 0
 	}
 }
 
-// A status that no answer has today is counted all the same, and is no panic.
-func TestEveryStatusIsCounted(t *testing.T) {
-	h := NewHandler(func() *Snapshot { return nil }, nil)
-	for _, tc := range []struct {
-		k      kind
-		status int
-	}{{kindNone, http.StatusOK}, {kindJWKS, http.StatusNotFound}, {kindJWKS, http.StatusTeapot}, {kindJWKS, http.StatusOK}} {
-		h.count(tc.k, tc.status)
-		if n := testutil.ToFloat64(h.counter(tc.k, tc.status)); n != 1 {
-			t.Errorf("%s with status %d is counted %v times, want once", kindNames[tc.k], tc.status, n)
+// Whatever is answered is counted once, under the status that the client sees.
+func TestEveryAnswerIsCounted(t *testing.T) {
+	for _, s := range []*snapshot{new(snapshot), testSnapshot(t, true)} {
+		for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS"} {
+			for _, target := range []string{"/a", "/a/keys.json", "/a/openid/v1/jwks", "/a/.well-known/openid-configuration", "/x", "*"} {
+				for _, field := range []string{"Accept: */*", "If-None-Match: *"} {
+					h := serving(s, nil)
+					status := answer(h, request(t, method+" "+target+" HTTP/1.1", "Host: oidc.example.com", field)).StatusCode
+					if all, own := counted(t, h, status); all != 1 || own != 1 {
+						t.Errorf("%s %s, %s: status %d is counted %v times, %v answers in all", method, target, field, status, own, all)
+					}
+				}
+			}
 		}
 	}
+}
+
+// counted returns how many answers h has counted, and how many of them with a status.
+func counted(t *testing.T, h *Handler, status int) (all, own float64) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(h)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range families[0].GetMetric() {
+		all += m.GetCounter().GetValue()
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "code" && l.GetValue() == strconv.Itoa(status) {
+				own += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return all, own
 }

@@ -41,7 +41,7 @@ func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revis
 // judge fills in the rejections of a batch: each version by itself and against the one that is served, then all of
 // them against each other.
 func (b *batch) judge() {
-	claims := map[place][]int{} // also of versions that turn out to bring a key back: such a claim is one all the same
+	claims := map[routeKey][]int{} // also of versions that turn out to bring a key back: such a claim is one all the same
 	for i := range b.found {
 		f := &b.found[i]
 		if f.version == nil {
@@ -80,7 +80,7 @@ func (b *batch) judgeReturns() {
 		for _, at := range f.version.places() {
 			for _, n := range b.p.bound[at] {
 				if id, returns := b.returns(f, n, at); returns {
-					f.rejected = keystore.Reject(keystore.ReasonGoneReturned, "key %s left the issuer URL https://%s%s for good with the withdrawn key set %q", id, at.host, at.path, n)
+					f.rejected = keystore.Reject(keystore.ReasonGoneReturned, "key %s left the issuer URL https://%s%s for good with the withdrawn key set %q", id, at.Host, at.Path, n)
 				}
 			}
 		}
@@ -88,7 +88,7 @@ func (b *batch) judgeReturns() {
 }
 
 // returns reports whether f has a key that left a place with the withdrawn key set n, and which.
-func (b *batch) returns(f *found, n keystore.Name, at place) (kid string, returns bool) {
+func (b *batch) returns(f *found, n keystore.Name, at routeKey) (kid string, returns bool) {
 	tombstone := b.p.served(n)
 	if b.withdrawn[n] {
 		i, _ := b.index(n)
@@ -126,7 +126,7 @@ func (p *Publisher) admit(f *found) *keystore.Rejection {
 
 // judgeClaim settles whether newcomer i gets a URL: whoever is served has it; of several newcomers nobody does, since
 // choosing one by chance would let a second writer take an issuer over at the next restart.
-func (b *batch) judgeClaim(i int, at place, by []int) {
+func (b *batch) judgeClaim(i int, at routeKey, by []int) {
 	f := &b.found[i]
 	owner, owned := b.p.current.Load().owner(at)
 	if owned && owner == f.name {
@@ -135,11 +135,11 @@ func (b *batch) judgeClaim(i int, at place, by []int) {
 	rival, mayClaim := b.rival(f.name, at)
 	switch {
 	case owned && !b.withdrawn[owner]:
-		f.rejected = keystore.Reject(URLConflict, "its issuer URL https://%s%s belongs to key set %q, which is served", at.host, at.path, owner)
+		f.rejected = keystore.Reject(URLConflict, "its issuer URL https://%s%s belongs to key set %q, which is served", at.Host, at.Path, owner)
 	case len(by) > 1:
-		f.rejected = keystore.Reject(URLConflict, "its issuer URL https://%s%s is also that of key set %q", at.host, at.path, b.found[other(by, i)].name)
+		f.rejected = keystore.Reject(URLConflict, "its issuer URL https://%s%s is also that of key set %q", at.Host, at.Path, b.found[other(by, i)].name)
 	case mayClaim:
-		f.rejected = keystore.Reject(URLConflict, "its issuer URL https://%s%s may also be that of key set %q, whose version in the store is not known", at.host, at.path, rival)
+		f.rejected = keystore.Reject(URLConflict, "its issuer URL https://%s%s may also be that of key set %q, whose version in the store is not known", at.Host, at.Path, rival)
 	}
 }
 
@@ -152,7 +152,7 @@ func other(by []int, i int) int {
 
 // rival returns a key set that the patterns allow a place too, that is in the store, and of which nobody knows whether
 // it claims the place: it cannot be read, or waits for the end of a conflict.
-func (b *batch) rival(n keystore.Name, at place) (keystore.Name, bool) {
+func (b *batch) rival(n keystore.Name, at routeKey) (keystore.Name, bool) {
 	for _, other := range b.p.bound[at] {
 		_, stored := b.listed[other]
 		if other != n && (b.listed == nil || stored) && b.unclear(other) {
@@ -214,9 +214,9 @@ func (b *batch) replace(n keystore.Name, old, next *version) {
 }
 
 // owns reports whether a place is served for n, or will be after the edit.
-func (b *batch) owns(n keystore.Name, at place) bool {
+func (b *batch) owns(n keystore.Name, at routeKey) bool {
 	if pg, edited := b.edit[at]; edited {
-		return pg != nil && pg.owner == n
+		return pg != nil && pg.Owner == string(n)
 	}
 	owner, owned := b.p.current.Load().owner(at)
 	return owned && owner == n
@@ -279,10 +279,10 @@ func (b *batch) apply(now time.Time) {
 			p.first = now
 		}
 	}
-	if !was.settled { // counts all key sets, which a change of one must not
-		next.settled = b.advance(next.issuers(), now)
+	if !was.complete { // counts all key sets, which a change of one must not
+		next.complete = b.advance(next.issuers(), now)
 	}
-	if len(b.edit) > 0 || next.settled != was.settled {
+	if len(b.edit) > 0 || next.complete != was.complete {
 		p.current.Store(next)
 	}
 }

@@ -13,6 +13,7 @@ import (
 type Pattern struct {
 	name keystore.Name // the only name that it is for; empty for a pattern with {name}
 	url  string
+	key  routeKey // of url; one of the two may hold {name}
 }
 
 const nameHole = "{name}"
@@ -21,7 +22,7 @@ const nameHole = "{name}"
 func ParsePattern(raw string, dev bool) (Pattern, error) {
 	p := Pattern{url: raw}
 	if name, url, ok := strings.Cut(raw, "="); ok {
-		p = Pattern{keystore.Name(name), url}
+		p.name, p.url = keystore.Name(name), url
 		if err := p.name.Check(); err != nil {
 			return Pattern{}, fmt.Errorf("issuer URL pattern %q: %w", raw, err)
 		}
@@ -35,6 +36,11 @@ func ParsePattern(raw string, dev bool) (Pattern, error) {
 	if p.name == "" && !p.wholePart() {
 		return Pattern{}, fmt.Errorf("issuer URL pattern %q: {name} must be a whole part between dots or slashes, or two names could meet in one URL", raw)
 	}
+	p.key.Host = strings.TrimPrefix(p.url, "https://")
+	if i := strings.IndexByte(p.key.Host, '/'); i >= 0 {
+		p.key.Host, p.key.Path = p.key.Host[:i], p.key.Host[i:]
+	}
+	p.key.Host, _, _ = strings.Cut(p.key.Host, ":")
 	return p, nil
 }
 
@@ -45,7 +51,7 @@ func (p Pattern) wholePart() bool {
 	return begins && (after == "" || strings.ContainsAny(after[:1], "./:"))
 }
 
-// Allows tells whether the key set called name may have the issuer URL u.
+// Allows reports whether the key set called name may have the issuer URL u.
 func (p Pattern) Allows(name keystore.Name, u keystore.IssuerURL) bool {
 	if p.name != "" {
 		return p.name == name && p.url == u.String()
@@ -55,10 +61,9 @@ func (p Pattern) Allows(name keystore.Name, u keystore.IssuerURL) bool {
 
 // AllowsHost reports whether a URL with that host, in lower case and without a port, could match.
 func (p Pattern) AllowsHost(host string) bool {
-	own := placeOf(p.url).host
-	before, after, hole := strings.Cut(own, nameHole)
+	before, after, hole := strings.Cut(p.key.Host, nameHole)
 	if !hole {
-		return host == own
+		return host == p.key.Host
 	}
 	rest, ok := strings.CutPrefix(host, before)
 	if !ok {
@@ -68,9 +73,9 @@ func (p Pattern) AllowsHost(host string) bool {
 	return ok && keystore.Name(name).Check() == nil
 }
 
-// Disjoint refuses patterns of which two allow one URL for different names: whoever may write the one key set could
-// keep the other one's issuer from being served. Who binds one URL to two names by writing both means it: a URL passes
-// from a withdrawn key set to its successor.
+// Disjoint returns an error when two patterns allow one URL for different names: whoever may write the one key set could
+// keep the other one's issuer from being served. Two patterns without {name} may bind one URL to two names: so a URL
+// passes from a withdrawn key set to its successor.
 func Disjoint(patterns []Pattern) error {
 	for i, p := range patterns {
 		for _, q := range patterns[:i] {
@@ -83,8 +88,8 @@ func Disjoint(patterns []Pattern) error {
 	return nil
 }
 
-// meet finds the one URL that both patterns allow, part by part, and returns under which name each of them does. Two
-// holes in one place are no meeting of different names.
+// meet reports whether both patterns allow one URL, and returns the name for which each of them does. They are compared
+// part by part; {name} in the same part of both gives no two names one URL.
 func (p Pattern) meet(q Pattern) (a, b keystore.Name, meet bool) {
 	ps, qs := p.parts(), q.parts()
 	if len(ps) != len(qs) {
@@ -105,10 +110,9 @@ func (p Pattern) meet(q Pattern) (a, b keystore.Name, meet bool) {
 	return a, b, a.Check() == nil && b.Check() == nil
 }
 
-// parts splits a URL into the labels of its host, a slash, and the segments of its path.
+// parts returns the labels of the host, an empty one, and the segments of the path.
 func (p Pattern) parts() []string {
-	host, path, _ := strings.Cut(strings.TrimPrefix(p.url, "https://"), "/")
-	return append(append(strings.Split(host, "."), "/"), strings.Split(path, "/")...)
+	return append(strings.Split(p.key.Host, "."), strings.Split(p.key.Path, "/")...)
 }
 
 // Hosts returns the hosts of patterns, for checking certificates at start: "*.oidc.example.com" where the name is
@@ -116,11 +120,8 @@ func (p Pattern) parts() []string {
 func Hosts(patterns []Pattern) []string {
 	var hosts []string
 	for _, p := range patterns {
-		rest := strings.TrimPrefix(p.url, "https://")
-		host, _, _ := strings.Cut(rest, "/")
-		host, _, _ = strings.Cut(host, ":")
-		if strings.LastIndex(host, nameHole) <= 0 {
-			hosts = append(hosts, strings.Replace(host, nameHole, "*", 1))
+		if strings.LastIndex(p.key.Host, nameHole) <= 0 {
+			hosts = append(hosts, strings.Replace(p.key.Host, nameHole, "*", 1))
 		}
 	}
 	return hosts

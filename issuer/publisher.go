@@ -40,8 +40,8 @@ const (
 // no other.
 type Publisher struct {
 	c        Config
-	bound    map[place][]keystore.Name // to which key sets patterns for one name bind a place: those may be several
-	current  atomic.Pointer[Snapshot]
+	bound    map[routeKey][]keystore.Name // to which key sets patterns for one name bind a place: those may be several
+	current  atomic.Pointer[snapshot]
 	progress atomic.Pointer[progress]
 	listing  atomic.Bool // a listing is under way
 	readings readings
@@ -71,19 +71,16 @@ func NewPublisher(c Config) *Publisher {
 	if c.Poll == 0 {
 		c.Poll = defaultPoll
 	}
-	p := &Publisher{c: c, bound: map[place][]keystore.Name{}, entries: map[keystore.Name]*entry{}}
+	p := &Publisher{c: c, bound: map[routeKey][]keystore.Name{}, entries: map[keystore.Name]*entry{}}
 	for _, pat := range c.Patterns {
 		if pat.name != "" {
-			p.bound[placeOf(pat.url)] = append(p.bound[placeOf(pat.url)], pat.name)
+			p.bound[pat.key] = append(p.bound[pat.key], pat.name)
 		}
 	}
-	p.current.Store(newSnapshot())
+	p.current.Store(&snapshot{})
 	p.progress.Store(&progress{})
 	return p
 }
-
-// Snapshot returns what is served now. It never returns nil.
-func (p *Publisher) Snapshot() *Snapshot { return p.current.Load() }
 
 // Refresh lists the store, reads what has changed and publishes it. An error means that the listing failed: nothing
 // is concluded from it but that.

@@ -288,7 +288,7 @@ func TestCacheLifetimesOfThePolicy(t *testing.T) {
 		"/a": "public, max-age=120, stale-while-revalidate=60, stale-if-error=0",
 		"/b": "public, max-age=90, stale-while-revalidate=60, stale-if-error=3600",
 	} {
-		d, _ := b.Snapshot().find("oidc.example.com", path)
+		d, _, _ := b.current.Load().find("oidc.example.com", path)
 		if got := d.cacheControl[0]; got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}

@@ -2,8 +2,8 @@
 // is always a whole, checked version of a key set: everything is computed when a key set is published, a request
 // only looks up and writes, and whatever goes wrong with a later version, the last good one stays.
 //
-// Data flows one way: a keystore.Reader is read by a [Publisher], which makes a [Snapshot], from which a [Handler]
-// answers.
+// Data flows one way: a keystore.Reader is read by a [Publisher], whose last good versions a
+// [Handler] serves.
 package issuer
 
 import (

@@ -1,106 +1,71 @@
 package issuer
 
 import (
-	"hash/maphash"
 	"strings"
 
+	"github.com/keypost/keypost/issuer/internal/routes"
 	"github.com/keypost/keypost/keystore"
 )
 
-// shards is how many parts a snapshot has. A change copies the parts that it touches and 256 pointers, not those
-// of all issuers.
-const shards = 256
+// routeKey is what a request is looked up by.
+type routeKey = routes.Key
 
-// place is what a request is looked up by: the host in lower case without its port, and the escaped path byte for byte.
-type place struct{ host, path string }
+func routeKeyOf(u keystore.IssuerURL) routeKey { return routeKey{Host: u.Host(), Path: u.Path()} }
 
-// Snapshot is everything that is served at one time. It is immutable; a nil Snapshot serves nothing.
-type Snapshot struct {
-	seed    maphash.Seed
-	parts   [shards]*part
-	settled bool // every issuer there is has once been read and found good: what is not here does not exist
+// snapshot is everything that is served at one time. It is immutable.
+type snapshot struct {
+	table    *routes.Table
+	complete bool // every issuer there is was once read and found good: what is not here does not exist
 }
 
-func newSnapshot() *Snapshot { return &Snapshot{seed: maphash.MakeSeed()} }
+// edit is a set of changes to a snapshot: a nil page removes a key.
+type edit map[routeKey]*routes.Page
 
-func (s *Snapshot) hash(at place) uint64 {
-	return maphash.String(s.seed, at.path) ^ maphash.String(s.seed, at.host)*31
+// with returns a new snapshot that differs by e.
+func (s *snapshot) with(e edit) *snapshot {
+	return &snapshot{table: s.table.With(e), complete: s.complete}
 }
 
-// slot returns where a place is, nil when it is nowhere.
-func (s *Snapshot) slot(at place) (*part, *slot) {
-	h := s.hash(at)
-	p := s.parts[h%shards]
-	return p, p.find(upper(h), at)
-}
-
-// owner returns the key set that a place is served for.
-func (s *Snapshot) owner(at place) (keystore.Name, bool) {
-	p, found := s.slot(at)
-	if found == nil {
+// owner returns the key set whose page is looked up by k, and reports whether there is one.
+func (s *snapshot) owner(k routeKey) (keystore.Name, bool) {
+	e, ok := s.table.Find(k)
+	if !ok {
 		return "", false
 	}
-	return p.owner(found), true
+	return keystore.Name(e.Owner()), true
 }
 
 // issuers returns how many issuer URLs are served.
-func (s *Snapshot) issuers() int {
-	n := 0
-	for _, p := range s.parts {
-		if p != nil {
-			n += p.count
-		}
+func (s *snapshot) issuers() int { return s.table.Len() }
+
+// find returns the document at host and path, and reports whether there is one.
+//
+// An issuer URL never contains the names of documents (keystore.ParseIssuerURL). So cutting one off the end of the path
+// cannot turn one issuer's document into another's.
+func (s *snapshot) find(host, path string) (document, kind, bool) {
+	issuerPath, k := split(path)
+	e, ok := s.table.Find(routeKey{Host: host, Path: issuerPath})
+	if !ok {
+		return document{}, k, false
 	}
-	return n
+	return newDocument(e, k), k, true
 }
 
-// edit is a set of changes to a snapshot: a nil page takes a place out.
-type edit map[place]*page
-
-// with returns a new snapshot that differs by e. Parts that e does not touch are shared.
-func (s *Snapshot) with(e edit) *Snapshot {
-	n := &Snapshot{seed: s.seed, parts: s.parts, settled: s.settled}
-	touched := map[uint64]edit{}
-	for at, pg := range e {
-		i := s.hash(at) % shards
-		if touched[i] == nil {
-			touched[i] = edit{}
-		}
-		touched[i][at] = pg
-	}
-	for i, e := range touched {
-		n.parts[i] = s.parts[i].with(e, func(at place) uint32 { return upper(s.hash(at)) })
-	}
-	return n
-}
-
-// kind sorts requests for metrics.
+// kind is which document below an issuer URL a request asks for.
 type kind int
 
 const (
-	kindNone kind = iota
-	kindRoot
+	kindRoot kind = iota // the issuer URL itself
 	kindDiscovery
 	kindJWKS
 	kindJWKSAlias
 	kinds
 )
 
-var kindNames = [kinds]string{"none", "issuer", "discovery", "jwks", "jwks_alias"}
+// kindNames are label values of a metric.
+var kindNames = [kinds]string{"issuer", "discovery", "jwks", "jwks_alias"}
 
-// find returns the document at host and path; kindNone when there is none.
-//
-// An issuer URL never contains the names of documents (keystore.ParseIssuerURL), so that cutting one off the end of
-// the path cannot turn one issuer's document into another's.
-func (s *Snapshot) find(host, path string) (Document, kind) {
-	at, k := split(path)
-	p, found := s.slot(place{host, at})
-	if found == nil {
-		return Document{}, kindNone
-	}
-	return p.document(found, k), k
-}
-
+// split splits a request's path into that of an issuer URL and the document below it.
 func split(path string) (issuerPath string, k kind) {
 	if p, ok := strings.CutSuffix(path, JWKSPath); ok {
 		return p, kindJWKS

@@ -148,7 +148,7 @@ func newBenchWith(t testing.TB, c Config) *bench {
 		c.Patterns = append(c.Patterns, p)
 	}
 	b.Publisher = NewPublisher(c)
-	b.http = NewHandler(b.Snapshot, nil)
+	b.http = NewHandler(b.Publisher, nil)
 	return b
 }
 

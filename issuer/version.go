@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/issuer/internal/routes"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -30,9 +31,11 @@ type version struct {
 	kids        string // the key IDs, sorted, with a line feed after each
 	lastEvent   uint64 // eventDigest of the last line of history; 0 without one
 
+	routes []routeKey // where its issuer URLs are looked up, also those of a tombstone
+
 	// Until it is published:
 	issuers []keystore.IssuerURL
-	pages   []page // one per issuer URL; none when withdrawn
+	pages   []routes.Page // one per issuer URL; none when withdrawn
 
 	// Until the log has told of it:
 	history []keystore.Event
@@ -51,6 +54,9 @@ func (v *version) told() {
 // newVersion renders a key set.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 	v := &version{Summary: s.Summary(), issuers: s.Issuers(), dev: s.Dev(), history: s.History()}
+	for _, u := range v.issuers {
+		v.routes = append(v.routes, routeKeyOf(u))
+	}
 	if n := len(v.history); n > 0 {
 		v.lastEvent = eventDigest(v.history[n-1])
 	}
@@ -72,13 +78,13 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 	}
 	cache := cacheControl(s.Policy().Cache(fallback))
 	jwks := newContent(keys)
-	v.pages = make([]page, len(v.issuers))
+	v.pages = make([]routes.Page, len(v.issuers))
 	for i, u := range v.issuers {
 		body, err := RenderDiscovery(s, u)
 		if err != nil {
 			return nil, err
 		}
-		v.pages[i] = page{owner: s.Name(), discovery: newContent(body), jwks: jwks, cacheControl: cache}
+		v.pages[i] = routes.Page{Owner: string(s.Name()), Discovery: newContent(body), JWKS: jwks, CacheControl: cache}
 	}
 	return v, nil
 }
@@ -103,35 +109,16 @@ func (v *version) kidList() []string {
 // keys returns how many keys are published.
 func (v *version) keys() int { return v.states[0] + v.states[1] + v.states[2] }
 
-// places returns where the version's pages are looked up.
-func (v *version) places() []place {
+// places returns where the version's pages are looked up: none of a tombstone.
+func (v *version) places() []routeKey {
 	if v == nil || v.Withdrawn() {
 		return nil
 	}
-	var all []place
-	for u := range v.Issuers() {
-		all = append(all, placeOf(u))
-	}
-	return all
+	return v.routes
 }
 
-// had reports whether one of the version's issuer URLs is at a place, also that of a tombstone.
-func (v *version) had(at place) bool {
-	for u := range v.Issuers() {
-		if placeOf(u) == at {
-			return true
-		}
-	}
-	return false
-}
-
-// placeOf cuts an issuer URL (keystore.ParseIssuerURL) into its host, without the port of a development issuer, and path.
-func placeOf(url string) place {
-	rest := strings.TrimPrefix(url, "https://")
-	end := strings.IndexByte(rest+"/", '/')
-	host, _, _ := strings.Cut(rest[:end], ":")
-	return place{host, rest[end:]}
-}
+// had reports whether one of the version's issuer URLs is looked up by k, also that of a tombstone.
+func (v *version) had(k routeKey) bool { return slices.Contains(v.routes, k) }
 
 // follows is nil when next may take the place of v, which is nil when nothing is served yet.
 func (v *version) follows(next *version) *keystore.Rejection {

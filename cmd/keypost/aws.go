@@ -14,6 +14,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
 )
 
 // aws holds the commands of ccoctl aws, with ccoctl's flags, files and log lines, and two of our own.
@@ -91,7 +92,7 @@ func (f *awsFlags) localFiles(fs *pflag.FlagSet) {
 }
 
 func (f *awsFlags) provider(fs *pflag.FlagSet) {
-	fs.StringVar(&f.publicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+publicKeyName+")")
+	fs.StringVar(&f.publicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
 	f.tightenFlag(fs)
 	fs.StringArrayVar(&f.thumbprints, "thumbprint", nil, "SHA-1 of a CA that AWS does not know, 40 hex digits (repeatable)")
 	fs.BoolVar(&f.bucket, "create-private-s3-bucket", false, "accepted for scripts written for ccoctl; there is no bucket")

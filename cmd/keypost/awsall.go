@@ -9,8 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 func (a *app) awsCreateAll() *cobra.Command {
@@ -135,18 +136,18 @@ func (r *awsRun) run(ctx context.Context, j *job) error {
 
 // diffAll plans against what is there now; what is not published yet is part of it.
 func (r *awsRun) diffAll(ctx context.Context, j *job) error {
-	plan, err := r.planAccount(ctx, j)
+	account, err := r.planAccount(ctx, j)
 	if err != nil {
 		return err
 	}
-	return r.show(j.localPlan().Then(plan))
+	return r.show(account.Preview().After(j.localChanges()...))
 }
 
 // planAccount leads to the provider and the roles. Now that the account is known, ARNs are held against it.
-func (r *awsRun) planAccount(ctx context.Context, j *job) (provision.Plan, error) {
+func (r *awsRun) planAccount(ctx context.Context, j *job) (plan.Plan, error) {
 	trust := r.trust(r.account.ProviderARN(r.f.issuerURL))
 	if err := awsiam.Check(j.provider, trust, j.roles.roles); err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	plan, err := r.client.PlanProvider(ctx, r.account, j.provider)
 	if err != nil || r.f.requestsDir == "" {
@@ -165,17 +166,16 @@ func (r *awsRun) preflight(ctx context.Context, j *job) error {
 	return err
 }
 
-func (j *job) localPlan() provision.Plan {
-	var plan provision.Plan
+// localChanges are those that create-all makes before it calls AWS.
+func (j *job) localChanges() []plan.Change {
 	if j.is {
-		return plan
+		return nil
 	}
+	var changes []plan.Change
 	if j.keys.missing() {
-		plan.Stages = append(plan.Stages, provision.Stage{{Verb: provision.Create, Thing: "key pair", Name: j.keys.private}})
+		changes = append(changes, plan.Change{Verb: plan.Create, Thing: "key pair", Name: j.keys.private})
 	}
-	set := provision.Action{Verb: provision.Create, Thing: "key set", Name: string(j.wanted.name), Diff: []string{"+ " + j.wanted.url}}
-	plan.Stages = append(plan.Stages, provision.Stage{set})
-	return plan
+	return append(changes, plan.Change{Verb: plan.Create, Thing: "key set", Name: string(j.wanted.name), Diff: []string{"+ " + j.wanted.url}})
 }
 
 func (r *awsRun) makeKeys(_ context.Context, j *job) error {
@@ -232,11 +232,11 @@ func (r *awsRun) handOver(_ context.Context, j *job) error {
 	r.journal.printf("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", r.f.name, r.account.ID, j.set.Name(),
 		r.account.ProviderARN(r.f.issuerURL), plural(len(j.roles.roles), "role", "roles"), plural(len(j.roles.requests), "Secret", "Secrets"))
 	r.notice("next, with the directory that openshift-install create manifests has filled:")
-	r.notice("  cp %s/* INSTALL-DIR/%s/", r.f.path(provision.Manifests), provision.Manifests)
+	r.notice("  cp %s/* INSTALL-DIR/%s/", r.f.path(ccoctl.ManifestsDir), ccoctl.ManifestsDir)
 	if j.keys.private == "" {
-		r.notice("  and put the signing key of %s into INSTALL-DIR/%s", j.keys.public, signingKeyName)
+		r.notice("  and put the signing key of %s into INSTALL-DIR/%s", j.keys.public, ccoctl.SigningKeyName)
 	} else {
-		r.notice("  cp -a %s INSTALL-DIR/", r.f.path(provision.TLS))
+		r.notice("  cp -a %s INSTALL-DIR/", r.f.path(ccoctl.TLSDir))
 	}
 	r.notice("then openshift-install create cluster; and once it signs tokens:")
 	r.notice("  %s", j.site.look(j.set))

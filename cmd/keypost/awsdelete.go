@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 func (a *app) awsDelete() *cobra.Command {
@@ -45,7 +45,7 @@ func (r *awsRun) delete(ctx context.Context) error {
 	if err := r.identify(ctx); err != nil {
 		return err
 	}
-	plan, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: r.f.name, IssuerURL: r.f.issuerURL, Strand: r.f.force})
+	deletion, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: r.f.name, IssuerURL: r.f.issuerURL, Strand: r.f.force})
 	if stranded, is := errors.AsType[*awsiam.StrandedError](err); is {
 		return withHint(stranded, "to move a live cluster: %s; to delete all of %s, roles too, leave --issuer-url out; "+
 			"to leave the roles without anybody who may assume them, add --force", command{"aws", "migrate", "--name", r.f.name,
@@ -55,15 +55,15 @@ func (r *awsRun) delete(ctx context.Context) error {
 		return err
 	}
 	if r.f.dryRun {
-		return plan.Write(r.out)
+		return deletion.Preview().Write(r.out)
 	}
-	if err := r.settle(ctx, plan); err != nil {
+	if err := r.settle(ctx, deletion); err != nil {
 		return err
 	}
-	if plan.Empty() {
+	if deletion.Empty() {
 		r.journal.printf("%s", r.nothingFound())
 	}
-	r.removalSteps(ctx, plan)
+	r.removalSteps(ctx, deletion)
 	return nil
 }
 
@@ -75,10 +75,10 @@ func (r *awsRun) nothingFound() string {
 }
 
 // removalSteps says how to stop publishing, which other accounts and cloud providers may still need.
-func (r *awsRun) removalSteps(ctx context.Context, plan provision.Plan) {
+func (r *awsRun) removalSteps(ctx context.Context, deletion plan.Plan) {
 	gone := []string{r.f.issuerURL}
 	if r.f.issuerURL == "" {
-		gone = providerURLs(plan)
+		gone = providerURLs(deletion)
 	}
 	for _, url := range gone {
 		if r.sayStorage(url) {
@@ -114,11 +114,11 @@ func (a *app) sayStorage(issuer string) bool {
 	return bucket != "" || isCloudFront(issuer)
 }
 
-func providerURLs(plan provision.Plan) []string {
+func providerURLs(p plan.Plan) []string {
 	var urls []string
-	for _, s := range plan.Stages {
+	for _, s := range p.Stages {
 		for _, a := range s {
-			if url, err := awsiam.ProviderURL(a.Name); err == nil && a.Verb == provision.Delete {
+			if url, err := awsiam.ProviderURL(a.Name); err == nil && a.Verb == plan.Delete {
 				urls = append(urls, url)
 			}
 		}

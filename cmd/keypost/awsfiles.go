@@ -3,15 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"time"
 
 	"github.com/keypost/keypost/internal/awsconf"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
 )
 
 // path is where a file of the output directory is, as ccoctl logs it: as the directory was given.
@@ -21,26 +20,26 @@ func (f *awsFlags) path(name string) string {
 
 // authentication is the manifest that tells a new cluster its issuer URL.
 func (r *awsRun) writeAuthentication() error {
-	d, err := provision.OpenDir(r.f.outputDir, provision.Manifests)
+	d, err := ccoctl.OpenDir(r.f.outputDir, ccoctl.ManifestsDir)
 	if err != nil {
 		return err
 	}
-	file := provision.Authentication(r.f.issuerURL)
+	file := ccoctl.AuthenticationFile(r.f.issuerURL)
 	if err := d.Write(file); err != nil {
 		return err
 	}
-	r.journal.printf("Wrote cluster authentication manifest at path %s", r.f.path(file.Name))
-	r.journal.printf("Issuer URL (serviceAccountIssuer) is %s", r.f.issuerURL)
+	r.journal.printf("%s", ccoctl.AuthenticationWritten(r.f.path(file.Name)))
+	r.journal.printf("%s", ccoctl.IssuerURL(r.f.issuerURL))
 	return nil
 }
 
 // writeSecrets writes the Secret of each CredentialsRequest.
 func (r *awsRun) writeSecrets(set roleSet) error {
-	d, err := provision.OpenDir(r.f.outputDir, provision.Manifests)
+	d, err := ccoctl.OpenDir(r.f.outputDir, ccoctl.ManifestsDir)
 	if err != nil {
 		return err
 	}
-	var files []provision.File
+	var files []ccoctl.File
 	for _, q := range set.requests {
 		files = append(files, r.secret(q))
 	}
@@ -48,7 +47,7 @@ func (r *awsRun) writeSecrets(set roleSet) error {
 		return err
 	}
 	for _, file := range files {
-		r.journal.printf("Saved credentials configuration to: %s", r.f.path(file.Name))
+		r.journal.printf("%s", ccoctl.SecretSaved(r.f.path(file.Name)))
 	}
 	return nil
 }
@@ -74,7 +73,7 @@ func (r *awsRun) dryRunAll(j *job) error {
 	if err := r.copySigningKey(j.keys); err != nil || r.f.account != "" {
 		return err
 	}
-	r.notice("put the account's ID in the place of %s in %s, or give it with --account", unknownAccount, r.f.path("05-*-role.json"))
+	r.notice("put the account's ID in the place of %s in %s, or give it with --account", unknownAccount, r.f.path(ccoctl.RoleFiles))
 	return nil
 }
 
@@ -107,25 +106,25 @@ func (r *awsRun) writeProvider(j *job) error {
 	if err != nil {
 		return err
 	}
-	d, err := provision.OpenDir(r.f.outputDir)
+	d, err := ccoctl.OpenDir(r.f.outputDir)
 	if err != nil {
 		return err
 	}
-	files := []provision.File{
-		provision.Discovery(indented(discovery)), provision.Keys(indented(jwks)), provision.Provider(j.provider.CreateJSON()),
+	files := []ccoctl.File{
+		ccoctl.DiscoveryFile(indented(discovery)), ccoctl.JWKSFile(indented(jwks)), ccoctl.ProviderFile(j.provider.CreateJSON()),
 	}
 	if err := d.Write(files...); err != nil {
 		return err
 	}
-	for i, what := range []string{"discovery document", "JSON web key set (JWKS)", "AWS IAM Identity Provider"} {
-		r.journal.printf("Saving %s locally at %s", what, r.f.path(files[i].Name))
+	for i, line := range []func(path string) string{ccoctl.DiscoverySaved, ccoctl.JWKSSaved, ccoctl.ProviderSaved} {
+		r.journal.printf("%s", line(r.f.path(files[i].Name)))
 	}
 	return nil
 }
 
 // writeRoles writes the roles' files and Secrets. They are numbered by their CredentialsRequest, as ccoctl does it.
 func (r *awsRun) writeRoles(set roleSet, trust awsiam.Trust) error {
-	d, err := provision.OpenDir(r.f.outputDir, provision.Manifests)
+	d, err := ccoctl.OpenDir(r.f.outputDir, ccoctl.ManifestsDir)
 	if err != nil {
 		return err
 	}
@@ -136,15 +135,15 @@ func (r *awsRun) writeRoles(set roleSet, trust awsiam.Trust) error {
 		}
 		role := roles[0]
 		roles = roles[1:]
-		full := fmt.Sprintf("%s-%s-%s", r.f.name, q.SecretNamespace, q.SecretName)
-		files := []provision.File{
-			provision.Role(i, full, role.CreateJSON(trust)), provision.RolePolicy(i, full, role.PolicyJSON()),
+		id := ccoctl.RoleID{Number: i, Installation: r.f.name, Namespace: q.SecretNamespace, Secret: q.SecretName}
+		files := []ccoctl.File{
+			ccoctl.RoleFile(id, role.CreateJSON(trust)), ccoctl.RolePolicyFile(id, role.PolicyJSON()),
 		}
 		if err := d.Write(files...); err != nil {
 			return err
 		}
-		r.journal.printf("Saving OpenShift role for %s/%s locally at %s", q.SecretNamespace, q.SecretName, r.f.path(files[0].Name))
-		r.journal.printf("Saving policy for OpenShift role for %s/%s locally at %s", q.SecretNamespace, q.SecretName, r.f.path(files[1].Name))
+		r.journal.printf("%s", ccoctl.RoleSaved(q.SecretNamespace, q.SecretName, r.f.path(files[0].Name)))
+		r.journal.printf("%s", ccoctl.RolePolicySaved(q.SecretNamespace, q.SecretName, r.f.path(files[1].Name)))
 	}
 	return r.writeSecrets(set)
 }

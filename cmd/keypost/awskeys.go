@@ -10,15 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/signingkey"
-)
-
-// ccoctl's names for the two halves of the key pair.
-const (
-	privateKeyName = "serviceaccount-signer.private"
-	publicKeyName  = "serviceaccount-signer.public"
-	signingKeyName = provision.TLS + "/bound-service-account-signing-key.key"
 )
 
 func (a *app) awsCreateKeyPair() *cobra.Command {
@@ -73,7 +66,7 @@ func (r *awsRun) findKeys() (keyPair, error) {
 // findKeyPair looks for a pair of an earlier run. A public key without its private half is an imported one, which a
 // new pair must not replace: the cluster would go on signing with the old one.
 func (f *awsFlags) findKeyPair() (keyPair, error) {
-	k := keyPair{private: f.path(privateKeyName), public: f.path(publicKeyName)}
+	k := keyPair{private: f.path(ccoctl.PrivateKeyName), public: f.path(ccoctl.PublicKeyName)}
 	public, publicErr := os.ReadFile(k.public)
 	if publicErr != nil && !errors.Is(publicErr, fs.ErrNotExist) {
 		return k, publicErr
@@ -103,7 +96,7 @@ func (f *awsFlags) findKeyPair() (keyPair, error) {
 
 // checkInstalled refuses another cluster's signing key in the installer's place now, and not when all else is done.
 func (f *awsFlags) checkInstalled(k keyPair) error {
-	path := f.path(signingKeyName)
+	path := f.path(ccoctl.SigningKeyName)
 	there, err := signingkey.Load(path)
 	if err != nil || !k.missing() && there.Public().Equal(k.key) {
 		return nil // what else may be wrong with the file is found when it is written
@@ -114,16 +107,16 @@ func (f *awsFlags) checkInstalled(k keyPair) error {
 // makeKeyPair writes what is missing of the pair.
 func (r *awsRun) makeKeyPair(k *keyPair) error {
 	if k.private == "" {
-		r.journal.printf("Reading public key")
+		r.journal.printf("%s", ccoctl.ReadingPublicKey)
 		return nil
 	}
-	if _, err := provision.OpenDir(r.f.outputDir); err != nil {
+	if _, err := ccoctl.OpenDir(r.f.outputDir); err != nil {
 		return err
 	}
 	if k.missing() {
 		return r.generateKeyPair(k)
 	}
-	r.journal.printf("Using existing RSA keypair found at %s", k.private)
+	r.journal.printf("%s", ccoctl.KeyPairFound(k.private))
 	if mode, open := signingkey.OpenToOthers(k.private); open {
 		r.warn("the private key %s can be read by other users of this machine (mode %04o); chmod 600 %s, and consider whether it was", k.private,
 			mode, k.private)
@@ -131,19 +124,19 @@ func (r *awsRun) makeKeyPair(k *keyPair) error {
 	if k.complete {
 		return nil
 	}
-	r.journal.printf("Writing public key to %s", k.public) // an earlier run was stopped before it
+	r.journal.printf("%s", ccoctl.WritingPublicKey(k.public)) // an earlier run was stopped before it
 	k.complete = true
 	return k.signer.WritePublic(k.public)
 }
 
 func (r *awsRun) generateKeyPair(k *keyPair) error {
-	r.journal.printf("Generating RSA keypair")
+	r.journal.printf("%s", ccoctl.GeneratingKeyPair)
 	signer, err := signingkey.Generate(signingkey.RSA4096)
 	if err != nil {
 		return err
 	}
-	r.journal.printf("Writing private key to %s", k.private)
-	r.journal.printf("Writing public key to %s", k.public)
+	r.journal.printf("%s", ccoctl.WritingPrivateKey(k.private))
+	r.journal.printf("%s", ccoctl.WritingPublicKey(k.public))
 	if err := signer.Write(signingkey.Paths{Private: k.private, Public: k.public}); err != nil {
 		return err
 	}
@@ -153,10 +146,10 @@ func (r *awsRun) generateKeyPair(k *keyPair) error {
 
 // copySigningKey puts the private half where the installer looks for it. A key that is elsewhere is left there.
 func (r *awsRun) copySigningKey(k keyPair) error {
-	d, err := provision.OpenDir(r.f.outputDir, provision.TLS)
+	d, err := ccoctl.OpenDir(r.f.outputDir, ccoctl.TLSDir)
 	if err != nil || k.private == "" {
 		return err
 	}
-	r.journal.printf("Copying signing key for use by installer")
-	return k.signer.Install(d.Path(signingKeyName))
+	r.journal.printf("%s", ccoctl.InstallingKey)
+	return k.signer.Install(d.Path(ccoctl.SigningKeyName))
 }

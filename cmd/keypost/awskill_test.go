@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/signingkey"
 	"github.com/keypost/keypost/test/fakeaws"
 )
@@ -63,7 +64,7 @@ func (f *clusterFixture) writeKeys(c checked) {
 	k, err := signingkey.Generate(signingkey.RSA2048)
 	c.Check(err)
 	c.Check(os.Mkdir(f.out(), 0o700))
-	c.Check(k.Write(signingkey.Paths{Private: filepath.Join(f.out(), privateKeyName), Public: filepath.Join(f.out(), publicKeyName)}))
+	c.Check(k.Write(signingkey.Paths{Private: filepath.Join(f.out(), ccoctl.PrivateKeyName), Public: filepath.Join(f.out(), ccoctl.PublicKeyName)}))
 }
 
 func (f *clusterFixture) out() string { return filepath.Join(f.dir, "out") }

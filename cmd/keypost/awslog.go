@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/keypost/keypost/provision/ccoctl"
 )
 
 // journal is the log of an aws command: ccoctl's, line for line, since scripts look for its lines. It goes to stderr
@@ -26,7 +28,7 @@ type journal struct {
 
 func newJournal(w io.Writer) *journal {
 	f, isFile := w.(*os.File)
-	return &journal{lines: log.New(w, "", log.LstdFlags), w: w, tty: isFile && term.IsTerminal(int(f.Fd()))}
+	return &journal{lines: ccoctl.NewLogger(w), w: w, tty: isFile && term.IsTerminal(int(f.Fd()))}
 }
 
 // printf logs one line.

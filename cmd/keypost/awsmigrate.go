@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/cluster"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 // migrateFlags are those of aws migrate beside the ones that it shares with its siblings.
@@ -151,7 +151,7 @@ func (m *migration) begin(ctx context.Context) error {
 		return err
 	}
 	if m.f.diff {
-		return m.show(w.plan().Then(plan))
+		return m.show(plan.Preview().After(w.changes()...))
 	}
 	if err := m.publishMoved(ctx, w); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (m *migration) move() awsiam.Move {
 	return awsiam.Move{Name: m.f.name, From: trust(m.f.from), To: trust(m.f.issuerURL), Adopt: m.f.adopt}
 }
 
-func (m *migration) plan(ctx context.Context) (provision.Plan, error) {
+func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
 	provider, err := m.client.PlanProvider(ctx, m.account, m.f.wantedProvider())
 	if err != nil {
 		return provider, err

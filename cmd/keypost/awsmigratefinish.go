@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/cluster"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 // tokenSkew is how long after exp a token may still be accepted: AWS says five minutes; as in the gates of a key set.
@@ -36,7 +36,7 @@ func (m *migration) finish(ctx context.Context) error {
 	return m.settleFinish(ctx, plan)
 }
 
-func (m *migration) settleFinish(ctx context.Context, plan provision.Plan) error {
+func (m *migration) settleFinish(ctx context.Context, plan plan.Plan) error {
 	if err := m.settle(ctx, plan); err != nil || m.f.diff {
 		return err
 	}

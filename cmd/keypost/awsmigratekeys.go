@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/cluster"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 // wish is that all keys of an old issuer be published under a new one, with the key IDs that tokens carry.
@@ -144,17 +144,16 @@ func (w *wish) checkKeys(s keystore.KeySet) error {
 	return nil
 }
 
-// plan is what publishing comes to, for --diff.
-func (w *wish) plan() provision.Plan {
+// changes are those that publishing makes, for --diff.
+func (w *wish) changes() []plan.Change {
 	if w.is {
-		return provision.Plan{}
+		return nil
 	}
 	var lines []string
 	for _, k := range w.keys {
 		lines = append(lines, "+ key "+string(k.ID()))
 	}
-	made := provision.Action{Verb: provision.Create, Thing: "key set", Name: string(w.name) + " (" + w.url + ")", Diff: lines}
-	return provision.Plan{Stages: []provision.Stage{{made}}}
+	return []plan.Change{{Verb: plan.Create, Thing: "key set", Name: string(w.name) + " (" + w.url + ")", Diff: lines}}
 }
 
 // publishMoved stores the key set unless it is there, and returns when no relying party can find it without a key.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -30,7 +31,7 @@ type moveFixture struct {
 func newMove(t *testing.T) *moveFixture {
 	t.Helper()
 	f := &moveFixture{clusterFixture: newCluster(t, fakeaws.Options{}), plane: &fakePlane{pods: `{"items":[]}`, issuers: []string{movedFrom, movedFrom}}}
-	file := filepath.Join(f.out(), publicKeyName)
+	file := filepath.Join(f.out(), ccoctl.PublicKeyName)
 	data, err := os.ReadFile(file)
 	checked{t}.Check(err)
 	keys, err := keystore.ParsePublicKeys(file, data)
@@ -73,7 +74,7 @@ func (f *moveFixture) switched(t *testing.T) {
 }
 
 func (f *moveFixture) command(ctx context.Context, more ...string) *exec.Cmd {
-	args := []string{"aws", "migrate", "--from-issuer-url", movedFrom, "--issuer-url", movedTo, "--jwks", filepath.Join(f.out(), publicKeyName),
+	args := []string{"aws", "migrate", "--from-issuer-url", movedFrom, "--issuer-url", movedTo, "--jwks", filepath.Join(f.out(), ccoctl.PublicKeyName),
 		"--kubeconfig", f.kubeconfig, "--token-lifetime", "1h",
 		"--dev", "--max-age", "1s", "--connect", f.address, "--ca-file", filepath.Join(f.dir, "ca.pem")}
 	cmd := exec.CommandContext(ctx, "keypost", append(args, more...)...)

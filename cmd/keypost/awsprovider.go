@@ -10,6 +10,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
 )
 
 func (a *app) awsCreateIdentityProvider() *cobra.Command {
@@ -34,7 +35,7 @@ func (a *app) awsCreateIdentityProvider() *cobra.Command {
 
 func (r *awsRun) createIdentityProvider(ctx context.Context) error {
 	if r.f.publicKeyFile == "" {
-		r.f.publicKeyFile = r.f.path(publicKeyName)
+		r.f.publicKeyFile = r.f.path(ccoctl.PublicKeyName)
 	}
 	j, err := r.newJob(ctx, roleSet{})
 	if err != nil {

@@ -10,9 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/credrequest"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 func (a *app) awsCreateIAMRoles() *cobra.Command {
@@ -180,7 +181,7 @@ func (f *awsFlags) role(q credrequest.Request) (awsiam.Role, error) {
 		return awsiam.Role{}, fmt.Errorf("%s: permissions policy: %w", q.File, err)
 	}
 	role := awsiam.Role{
-		Name:        awsiam.RoleName(f.name, q.SecretNamespace, q.SecretName),
+		Name:        ccoctl.RoleName(f.name, q.SecretNamespace, q.SecretName),
 		For:         fmt.Sprintf("CredentialsRequest %s (%s)", q, q.File),
 		Description: fmt.Sprintf("OpenShift role for %s/%s", q.SecretNamespace, q.SecretName),
 		Policy:      policy,
@@ -207,7 +208,7 @@ func (r *awsRun) logSkipped(set roleSet) {
 	}
 }
 
-func (r *awsRun) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (provision.Plan, error) {
+func (r *awsRun) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (plan.Plan, error) {
 	plan, err := r.client.PlanRoles(ctx, trust, set.roles)
 	if err != nil || !r.f.prune {
 		return plan, err
@@ -231,10 +232,10 @@ func (r *awsRun) finishRoles(set roleSet) error {
 
 // secret is the manifest of the Secret that a CredentialsRequest asks for. In a dry run the account, and with it the
 // role's ARN, is not known.
-func (r *awsRun) secret(q credrequest.Request) provision.File {
-	s := provision.Secret{Namespace: q.SecretNamespace, Name: q.SecretName, RoleARN: q.RoleARN, TokenPath: q.CloudTokenPath}
+func (r *awsRun) secret(q credrequest.Request) ccoctl.File {
+	s := ccoctl.Secret{Namespace: q.SecretNamespace, Name: q.SecretName, RoleARN: q.RoleARN, TokenPath: q.CloudTokenPath}
 	if s.RoleARN == "" && !r.f.dryRun {
-		s.RoleARN = r.account.RoleARN(awsiam.RoleName(r.f.name, q.SecretNamespace, q.SecretName))
+		s.RoleARN = r.account.RoleARN(ccoctl.RoleName(r.f.name, q.SecretNamespace, q.SecretName))
 	}
 	return s.File()
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 // awsRun is one run of an aws command.
@@ -90,9 +90,9 @@ func plural(n int, one, many string) string {
 }
 
 // settle shows the plan (--diff), or makes it so.
-func (r *awsRun) settle(ctx context.Context, p provision.Plan) error {
+func (r *awsRun) settle(ctx context.Context, p plan.Plan) error {
 	if r.f.diff {
-		return r.show(p)
+		return r.show(p.Preview())
 	}
 	for _, note := range p.Notes {
 		r.journal.printf("%s", note)
@@ -100,9 +100,9 @@ func (r *awsRun) settle(ctx context.Context, p provision.Plan) error {
 	for _, extra := range p.Extra {
 		r.warn("%s", oneLine(extra))
 	}
-	total, made := actions(p), 0
+	total, made := p.Len(), 0
 	defer r.journal.clear()
-	return p.Apply(ctx, awsiam.Parallel, func(_ provision.Action, said []string, err error) {
+	return p.Apply(ctx, awsiam.Parallel, func(_ plan.Action, said []string, err error) {
 		for _, line := range said {
 			r.journal.printf("%s", line)
 		}
@@ -113,20 +113,12 @@ func (r *awsRun) settle(ctx context.Context, p provision.Plan) error {
 	})
 }
 
-func (r *awsRun) show(p provision.Plan) error {
+func (r *awsRun) show(p plan.Preview) error {
 	if err := p.Write(r.out); err != nil {
 		return err
 	}
-	if n := actions(p); n+len(p.Extra) > 0 {
+	if n := len(p.Changes); n+len(p.Extra) > 0 {
 		return &differsError{n, len(p.Extra)}
 	}
 	return nil
-}
-
-func actions(p provision.Plan) int {
-	n := 0
-	for _, s := range p.Stages {
-		n += len(s)
-	}
-	return n
 }

@@ -3,20 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/internal/durable"
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 )
@@ -194,34 +193,16 @@ func checkDropped(root *os.Root, file string, s keystore.KeySet) error {
 	return nil
 }
 
-// tempPrefix and tempSuffix make names that no store takes for those of its own temporary files, which it removes.
-const (
-	tempPrefix = ".keypost-"
-	tempSuffix = ".new"
-)
-
 // maxRegular bounds what is read of a file in a directory that is written to, in bytes.
 const maxRegular = 64 << 20
 
-// readRegular reads a file that may have been put there by somebody else: a named pipe or a device must not hold up the
-// program.
+// readRegular reads a file that keypost wrote, or somebody else put there.
 func readRegular(root *os.Root, file string) ([]byte, error) {
-	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxRegular {
+	data, err := regular.ReadIn(root, file, maxRegular)
+	if errors.Is(err, regular.ErrUnfit) {
 		return nil, fmt.Errorf("%s is no file that keypost has written; move it away", file)
 	}
-	if info.Size() == 0 { // the kernel's own files have no size, and some never end
-		return nil, nil
-	}
-	return io.ReadAll(io.LimitReader(f, maxRegular))
+	return data, err
 }
 
 // replaceFile writes a file whole and durably, unless it has that content already.
@@ -232,25 +213,10 @@ func replaceFile(root *os.Root, file string, data []byte) (written bool, err err
 	if err := root.MkdirAll(path.Dir(file), 0o755); err != nil {
 		return false, err
 	}
-	temp := path.Join(path.Dir(file), tempPrefix+rand.Text()+tempSuffix)
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return false, err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = root.Rename(temp, file)
-	}
-	if err != nil {
-		return false, errors.Join(fmt.Errorf("write %s: %w", file, err), root.Remove(temp))
-	}
-	return true, syncDir(root, path.Dir(file))
+	return true, exportWriter(root).Replace(file, data)
 }
 
-func syncDir(root *os.Root, dir string) error {
-	d, err := root.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+// exportWriter makes public documents; in the directory of a store, that store leaves its temporary files alone.
+func exportWriter(root *os.Root) durable.Writer {
+	return durable.Writer{FS: durable.Root{Root: root}, Owner: "keypost-export", Mode: 0o644}
 }

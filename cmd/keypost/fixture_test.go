@@ -174,7 +174,7 @@ func startIssuer(c checker, dir string) (server, admin *httptest.Server, ca []by
 		})
 	}
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused certificates are part of the scripts
-	server.Config.Handler = fresh(issuer.NewHandler(publisher.Snapshot, map[string]string{"127.0.0.1": "oidc.example.com"}))
+	server.Config.Handler = fresh(issuer.NewHandler(publisher, map[string]string{"127.0.0.1": "oidc.example.com"}))
 	ca, pair := newCertificate(c, "oidc.example.com", "localhost")
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	server.StartTLS()

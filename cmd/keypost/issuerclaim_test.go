@@ -20,10 +20,10 @@ import (
 
 // testStore is a backend in memory. trouble is what Get answers for a name instead; beforePut runs once.
 type testStore struct {
-	sets          map[keystore.Name]keystore.KeySet
-	trouble       map[keystore.Name]error
-	vanished      map[keystore.Name]bool // of trouble: no longer listed the second time
-	listings      int
+	sets      map[keystore.Name]keystore.KeySet
+	trouble   map[keystore.Name]error
+	vanished  map[keystore.Name]bool // of trouble: no longer listed the second time
+	listings  int
 	beforePut func()
 }
 

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -119,7 +119,7 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	if m.dir, err = os.OpenRoot(dir); err != nil {
 		return nil, err
 	}
-	removeTemps(m.dir)
+	_ = exportWriter(m.dir).RemoveTemps(m.dir, ".", leftover) // they are hidden and do no harm
 	before, err := readHeartbeat(m.dir)
 	if err != nil {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
@@ -196,11 +196,11 @@ func (m *mirroring) announce() {
 func (m *mirroring) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if m.f.adminAddress != "" {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", m.f.adminAddress)
+		s, err := m.bindAdmin(ctx)
 		if err != nil {
-			return fmt.Errorf("admin listener: %w", err)
+			return err
 		}
-		g.Go(func() error { return m.serveAdmin(ctx, l) })
+		g.Go(func() error { return s.Serve(ctx) })
 	}
 	g.Go(func() error { return until(ctx, func() { m.Run(ctx) }) })
 	err := g.Wait()
@@ -305,19 +305,6 @@ func (m *mirroring) beat(s keystore.MirrorStatus) error {
 	return errors.Join(m.writeMarks(), m.writeFile(heartbeatFile, h))
 }
 
-// removeTemps removes what an earlier run left that was killed. One that works at the same moment keeps its own.
-func removeTemps(dir *os.Root) {
-	left, err := fs.Glob(dir.FS(), tempPrefix+"*"+tempSuffix)
-	if err != nil {
-		return
-	}
-	for _, name := range left {
-		if info, err := dir.Lstat(name); err == nil && time.Since(info.ModTime()) > leftover {
-			_ = dir.Remove(name) // it is hidden and does no harm
-		}
-	}
-}
-
 // leftover is how old a temporary file is that nobody writes any more.
 const leftover = time.Hour
 
@@ -409,6 +396,6 @@ func newLogger(w io.Writer) *zap.Logger {
 	e := zap.NewProductionEncoderConfig()
 	e.EncodeTime = zapcore.RFC3339TimeEncoder
 	e.EncodeDuration = zapcore.StringDurationEncoder
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(jsonLog{w})), zapcore.InfoLevel)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(text.LogWriter(w))), zapcore.InfoLevel)
 	return zap.New(zapcore.NewSamplerWithOptions(core, time.Minute, 50, 100))
 }

@@ -101,14 +101,15 @@ func TestMirrorAdmin(t *testing.T) {
 	a := &app{streams: streams{err: io.Discard}, store: fileURL(store.Dir())}
 	m, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
 	must(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	m.f.adminAddress = "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
+	server, err := m.bindAdmin(ctx)
+	must(t, err)
 	done := make(chan error)
-	go func() { done <- m.serveAdmin(ctx, l) }()
+	go func() { done <- server.Serve(ctx) }()
 	ask := func(path string, status int, texts ...string) {
 		t.Helper()
-		resp, err := http.Get("http://" + l.Addr().String() + path)
+		resp, err := http.Get("http://" + server.Addr().String() + path)
 		must(t, err)
 		defer func() { must(t, resp.Body.Close()) }()
 		body, err := io.ReadAll(resp.Body)
@@ -160,7 +161,7 @@ func TestTemporaryFilesOfOthers(t *testing.T) {
 	root, err := os.OpenRoot(dir)
 	must(t, err)
 	defer func() { must(t, root.Close()) }()
-	young, old := filepath.Join(dir, tempPrefix+"YOUNG"+tempSuffix), filepath.Join(dir, tempPrefix+"OLD"+tempSuffix)
+	young, old := filepath.Join(dir, ".keypost-export-YOUNG.tmp"), filepath.Join(dir, ".keypost-export-OLD.tmp")
 	for _, f := range []string{young, old} {
 		must(t, os.WriteFile(f, []byte("half a n"), 0o600))
 	}
@@ -169,7 +170,7 @@ func TestTemporaryFilesOfOthers(t *testing.T) {
 	st, err := filestore.Open(dir)
 	must(t, err)
 	must(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a"))) // removes what its own kind has left
-	removeTemps(root)
+	must(t, exportWriter(root).RemoveTemps(root, ".", leftover))
 	if _, err := os.Stat(young); err != nil {
 		t.Errorf("the file of another process is gone: %v", err)
 	}

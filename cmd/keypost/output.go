@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"text/tabwriter"
 
 	"sigs.k8s.io/yaml"
@@ -55,16 +54,6 @@ func marshalYAML(v any) ([]byte, error) {
 		return escaped, nil
 	}
 	return yaml.JSONToYAML(data)
-}
-
-// jsonLog is where a logger writes its lines of JSON: with every unprintable character as an escape.
-type jsonLog struct{ w io.Writer }
-
-func (l jsonLog) Write(line []byte) (int, error) {
-	if _, err := l.w.Write(text.EscapeJSON(line)); err != nil {
-		return 0, err
-	}
-	return len(line), nil
 }
 
 // maxCell bounds a cell, in characters: a key set may have many issuer URLs.

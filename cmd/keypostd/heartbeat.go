@@ -2,15 +2,14 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keypost/keypost/internal/regular"
 )
 
 // heartbeat tells how old the copy in the directory is, where keypost mirror writes it. A mirror that has died cannot
@@ -81,24 +80,16 @@ func (h *heartbeat) begin() <-chan struct{} {
 	return done
 }
 
-// read opens without waiting, since somebody may have put a named pipe there.
+// read returns the time that the note has. Somebody may have put a named pipe in its place.
 func (h *heartbeat) read() (time.Time, error) {
-	f, err := os.OpenFile(h.file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	const most = 1 << 16
+	data, err := regular.Read(h.file, most)
 	if err != nil {
 		return time.Time{}, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	if err != nil {
-		return time.Time{}, err
-	}
-	if !info.Mode().IsRegular() || info.Size() == 0 {
-		return time.Time{}, errors.New("it is no note")
 	}
 	var note struct {
 		Complete time.Time `json:"complete"`
 	}
-	const most = 1 << 16
-	err = json.NewDecoder(io.LimitReader(f, most)).Decode(&note)
+	err = json.Unmarshal(data, &note)
 	return note.Complete, err
 }

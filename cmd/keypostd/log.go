@@ -35,19 +35,7 @@ func newLogger(l logConfig, w io.Writer) (*zap.Logger, error) {
 	if l.Format == "console" {
 		encoder = zapcore.NewConsoleEncoder(e)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(safe{w})), level)), nil
-}
-
-// safe writes log lines in which nothing moves a terminal's cursor or turns the direction of its text: names of files and
-// words of clients are in them. zap writes a line at a time.
-type safe struct{ w io.Writer }
-
-// Write implements io.Writer.
-func (s safe) Write(line []byte) (int, error) {
-	if _, err := s.w.Write(text.EscapeJSON(line)); err != nil {
-		return 0, err
-	}
-	return len(line), nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(text.LogWriter(w))), level)), nil
 }
 
 // accessLog writes a line per request: the first 100 of each second, then every 100th. A client's word is cut short,

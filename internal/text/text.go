@@ -8,6 +8,7 @@ package text
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -43,6 +44,33 @@ func OneLine(s string, limit int) string {
 		n++
 	}
 	return b.String()
+}
+
+// Sentence is OneLine with each run of white space as one space, for messages that were set in several lines.
+func Sentence(s string, limit int) string { return OneLine(strings.Join(strings.Fields(s), " "), limit) }
+
+// SameWidth returns s with a question mark in place of every character that is not printable. Spaces stay as they are,
+// also at the ends: one may be the difference that is shown.
+func SameWidth(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !Printable(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// LogWriter returns a writer that passes log lines on to w with every unprintable character as an escape: file names and
+// words of clients are in them. Each Write must be whole lines, in which quoted text is quoted as in JSON.
+func LogWriter(w io.Writer) io.Writer { return logWriter{w} }
+
+type logWriter struct{ w io.Writer }
+
+func (l logWriter) Write(lines []byte) (int, error) {
+	if _, err := l.w.Write(EscapeJSON(lines)); err != nil {
+		return 0, err
+	}
+	return len(lines), nil
 }
 
 // EscapeJSON returns the JSON text s with every unprintable character in its strings as an escape. It means the same,

@@ -2,6 +2,7 @@ package text
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -110,6 +111,41 @@ func TestEscape(t *testing.T) {
 		t.Error("a harmless text is copied")
 	}
 }
+
+func TestSentence(t *testing.T) {
+	for s, want := range map[string]string{"": "", " \n a\tb\r\n  c ": "a b c", "x\x1b[31m\n\nred": "x?[31m red"} {
+		if got := Sentence(s, 0); got != want {
+			t.Errorf("Sentence(%q) = %q, want %q", s, got, want)
+		}
+	}
+	if got := Sentence("a \n b c", 3); got != "a b…" {
+		t.Errorf("bounded: %q", got)
+	}
+}
+
+func TestSameWidth(t *testing.T) {
+	for s, want := range map[string]string{"": "", " a  b ": " a  b ", "a\tb\n": "a?b?", "x\u202ey\xffz": "x?y?z"} {
+		if got := SameWidth(s); got != want {
+			t.Errorf("SameWidth(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
+
+// A log line means the same, and nothing in it obeys a terminal. The writer reports the bytes that it was given.
+func TestLogWriter(t *testing.T) {
+	var b strings.Builder
+	line := []byte("{\"file\":\"a\u202eb\u2028\"}\n")
+	if n, err := LogWriter(&b).Write(line); n != len(line) || err != nil || b.String() != `{"file":"a\u202eb\u2028"}`+"\n" {
+		t.Errorf("%d, %v: %q", n, err, b.String())
+	}
+	if n, err := LogWriter(broken{}).Write(line); n != 0 || err == nil {
+		t.Errorf("a writer that fails: %d, %v", n, err)
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 3, errors.New("full") }
 
 func FuzzOneLine(f *testing.F) {
 	for _, s := range bad {

@@ -6,11 +6,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"syscall"
 	"time"
+
+	"github.com/keypost/keypost/internal/regular"
 )
 
 // certificate is a pair that has passed every check.
@@ -44,37 +43,15 @@ func loadPair(p Pair, now time.Time) (*certificate, error) {
 const maxPEM = 1 << 20
 
 func readPair(p Pair) (tls.Certificate, error) {
-	cert, err := readRegular(p.Cert, maxPEM)
+	cert, err := regular.Read(p.Cert, maxPEM)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	key, err := readRegular(p.Key, maxPEM)
+	key, err := regular.Read(p.Key, maxPEM)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
 	return tls.X509KeyPair(cert, key) // checks that the key matches
-}
-
-// readRegular reads a regular file of at most limit bytes. A pipe or a device under
-// the name of a file would let the reader wait, or read, for ever.
-func readRegular(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would wait for its writer
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // nothing was written
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file (%s)", path, info.Mode().Type())
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s is larger than %d bytes", path, limit)
-	}
-	return data, err
 }
 
 func parseChain(der [][]byte) ([]*x509.Certificate, error) {

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/internal/durable"
 )
 
 const (
@@ -116,11 +118,12 @@ func makeDev(dir string, hosts []string, now time.Time) error {
 	// last certificate that it is shown.
 	caPEM := pemBlock("CERTIFICATE", ca.Raw)
 	chain := append(pemBlock("CERTIFICATE", leaf), caPEM...)
+	w := durable.Writer{Owner: "keypost-dev"}
 	for _, file := range []struct {
 		name string
 		text []byte
 	}{{"ca-key.pem", caKey.pem}, {"ca.pem", caPEM}, {"tls.key", leafKey.pem}, {"tls.crt", chain}} {
-		if err := writeOwn(filepath.Join(dir, file.name), file.text); err != nil {
+		if err := w.Replace(filepath.Join(dir, file.name), file.text); err != nil {
 			return err
 		}
 	}
@@ -208,19 +211,4 @@ func newDevLeaf(ca *x509.Certificate, caKey devKey, hosts []string) ([]byte, dev
 
 func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
-// writeOwn replaces path whole with a file that only its owner may read. No fsync:
-// what a crash leaves behind is found unfit and made anew.
-func writeOwn(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // O_EXCL, 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // gone already once renamed
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -262,7 +262,7 @@ func scenes(t *testing.T) map[string]scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, leftover := filepath.Join(dir, "prod-a.yaml"), filepath.Join(dir, tempPrefix+"KILLED"+tempSuffix)
+	path, leftover := filepath.Join(dir, "prod-a.yaml"), filepath.Join(dir, ".keypost-KILLED.tmp")
 	old := []byte(storetest.Text(t, first))
 	there := func(path string, data []byte) map[string]*node {
 		return map[string]*node{path: {ino: 7, mtime: 7, data: data, synced: data}}
@@ -352,8 +352,8 @@ func describe(files map[string]*node) string {
 	var b strings.Builder
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		name := path
-		if strings.HasSuffix(path, tempSuffix) {
-			name = tempSuffix
+		if strings.HasSuffix(path, ".tmp") {
+			name = ".tmp"
 		}
 		fmt.Fprintf(&b, "%s %q\n", name, files[path].data)
 	}

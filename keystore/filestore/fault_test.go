@@ -16,7 +16,7 @@ import (
 // failing returns a fault that makes one operation of the write fail; reading a document back works.
 func failing(op string, err error) func(string, string) error {
 	return func(is, path string) error {
-		if is == op && (op != "close" || strings.HasSuffix(path, tempSuffix)) {
+		if is == op && (op != "close" || strings.HasSuffix(path, ".tmp")) {
 			return err
 		}
 		return nil

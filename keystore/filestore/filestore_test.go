@@ -431,7 +431,7 @@ func TestReplaceComparesGenerations(t *testing.T) {
 
 func TestWriterRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
-	leftover := filepath.Join(dir, tempPrefix+"KILLED"+tempSuffix)
+	leftover := filepath.Join(dir, ".keypost-KILLED.tmp")
 	write(t, leftover, "half a docu")
 	create(t, open(t, dir), "a")
 	if _, err := os.Lstat(leftover); !errors.Is(err, fs.ErrNotExist) {

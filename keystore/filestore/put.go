@@ -8,18 +8,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/keypost/keypost/internal/durable"
 	"github.com/keypost/keypost/keystore"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	lockName   = ".keypost.lock"
-	tempPrefix = ".keypost-"
-	tempSuffix = ".tmp"
+	lockName = ".keypost.lock"
+	owner    = "keypost" // of temporary files named .keypost-….tmp
 )
 
 // Put writes a temporary file, makes it durable, renames it over the document and makes the renaming durable, in that
@@ -101,14 +100,14 @@ func (s *Backend) removeLeftovers() {
 		return
 	}
 	for _, b := range bases {
-		if strings.HasPrefix(b, tempPrefix) && strings.HasSuffix(b, tempSuffix) {
+		if (durable.Writer{Owner: owner}).IsTemp(b) {
 			_ = s.disk.Remove(filepath.Join(s.dir, b))
 		}
 	}
 }
 
 func (s *Backend) write(ctx context.Context, path string, data []byte) error {
-	temp := filepath.Join(s.dir, tempPrefix+rand.Text()+tempSuffix)
+	temp := filepath.Join(s.dir, "."+owner+"-"+rand.Text()+".tmp")
 	err := writeFile(s.disk, temp, data)
 	if err == nil {
 		err = ctx.Err() // the last moment at which giving up means that nothing happened

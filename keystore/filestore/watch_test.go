@@ -111,7 +111,7 @@ func TestWatchIgnoresWhatIsNoDocument(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, dir)
 	o := observe(t, st)
-	for _, base := range []string{".hidden.yaml", "a.yaml~", "a.yaml.swp", tempPrefix + "X" + tempSuffix, lockName, "README.md"} {
+	for _, base := range []string{".hidden.yaml", "a.yaml~", "a.yaml.swp", ".keypost-X.tmp", lockName, "README.md"} {
 		write(t, filepath.Join(dir, base), "x")
 	}
 	write(t, filepath.Join(dir, "last.yaml"), "x")

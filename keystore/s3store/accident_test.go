@@ -71,7 +71,7 @@ func (e *estate) bucketDir() string { return filepath.Join(e.dir, bucket) }
 // and no answer may hold the revoked key.
 func (e *estate) asks(t *testing.T) (asked *atomic.Int64, stop func()) {
 	t.Helper()
-	h := issuer.NewHandler(e.publisher.Snapshot, nil)
+	h := issuer.NewHandler(e.publisher, nil)
 	asked = &atomic.Int64{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

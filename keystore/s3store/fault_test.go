@@ -94,9 +94,11 @@ func TestReadingEndsWithTheCallersPatience(t *testing.T) {
 	st, p := troubled(t, gateway(t))
 	p.trouble(always(hang))
 	for name, call := range map[string]func(context.Context) error{
-		"List":    func(ctx context.Context) error { _, err := st.List(ctx); return err },
-		"Load":    func(ctx context.Context) error { _, _, err := keystore.NewStore(st).Load(ctx, "prod-a"); return err },
-		"Replace": func(ctx context.Context) error { return keystore.Create(ctx, keystore.NewStore(st), storetest.KeySet(t, "prod-b")) },
+		"List": func(ctx context.Context) error { _, err := st.List(ctx); return err },
+		"Load": func(ctx context.Context) error { _, _, err := keystore.NewStore(st).Load(ctx, "prod-a"); return err },
+		"Replace": func(ctx context.Context) error {
+			return keystore.Create(ctx, keystore.NewStore(st), storetest.KeySet(t, "prod-b"))
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		began := time.Now()

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -29,7 +29,7 @@ func TestARunMakesWhatIsWantedAndTheNextChangesNothing(t *testing.T) {
 	if len(slices.DeleteFunc(w.Calls(), func(c fakeaws.Call) bool { return !c.Write })) > 0 {
 		t.Errorf("a plan wrote: %v", w.Calls())
 	}
-	if err := p.Apply(t.Context(), awsiam.Parallel, func(_ provision.Action, said []string, _ error) { log = append(log, said...) }); err != nil {
+	if err := p.Apply(t.Context(), awsiam.Parallel, func(_ plan.Action, said []string, _ error) { log = append(log, said...) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{

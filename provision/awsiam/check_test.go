@@ -107,13 +107,6 @@ func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
 	}
 }
 
-func TestRoleNameIsCutAsCcoctlDoes(t *testing.T) {
-	got := RoleName("mycluster", "openshift-cloud-credential-operator", "cloud-credential-operator-iam-ro-creds")
-	if want := "mycluster-openshift-cloud-credential-operator-cloud-credential-o"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 func TestAccountsOfEveryPartition(t *testing.T) {
 	for _, partition := range strings.Fields("aws aws-us-gov aws-cn aws-iso aws-iso-b aws-eusc") {
 		a, err := parseAccount("111122223333", "arn:"+partition+":sts::111122223333:assumed-role/Admin/me")

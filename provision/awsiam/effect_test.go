@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -101,19 +101,19 @@ func works(w *world, d desired, r *rand.Rand) map[string]planner {
 	move := awsiam.Move{Name: "c1", From: d.trust, Adopt: r.IntN(2) == 0, Leave: true,
 		To: awsiam.Trust{ProviderARN: w.account.ProviderARN(newIssuer), Issuer: newIssuer, Audiences: d.trust.Audiences}}
 	return map[string]planner{
-		"delete": func(ctx context.Context) (plan, error) {
+		"delete": func(ctx context.Context) (plan.Plan, error) {
 			return w.client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
 		},
-		"delete an issuer": func(ctx context.Context) (plan, error) {
+		"delete an issuer": func(ctx context.Context) (plan.Plan, error) {
 			return w.client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: r.IntN(3) > 0})
 		},
-		"provider": func(ctx context.Context) (plan, error) { return w.client.PlanProvider(ctx, w.account, d.provider) },
-		"roles":    func(ctx context.Context) (plan, error) { return w.client.PlanRoles(ctx, d.trust, d.roles) },
-		"prune": func(ctx context.Context) (plan, error) {
+		"provider": func(ctx context.Context) (plan.Plan, error) { return w.client.PlanProvider(ctx, w.account, d.provider) },
+		"roles":    func(ctx context.Context) (plan.Plan, error) { return w.client.PlanRoles(ctx, d.trust, d.roles) },
+		"prune": func(ctx context.Context) (plan.Plan, error) {
 			return w.client.PlanPrune(ctx, "c1", []string{d.roles[0].Name})
 		},
-		"move":       func(ctx context.Context) (plan, error) { return w.client.PlanMove(ctx, move) },
-		"end a move": func(ctx context.Context) (plan, error) { return w.client.PlanFinish(ctx, move) },
+		"move":       func(ctx context.Context) (plan.Plan, error) { return w.client.PlanMove(ctx, move) },
+		"end a move": func(ctx context.Context) (plan.Plan, error) { return w.client.PlanFinish(ctx, move) },
 	}
 }
 
@@ -175,9 +175,9 @@ func checkEffect(t *testing.T, name string, w *world, p planner) (applied bool) 
 		}
 	}
 	w.ResetCalls()
-	must(t, made.Apply(t.Context(), awsiam.Parallel, func(a provision.Action, said []string, _ error) {
-		if !slices.Equal(said, a.Done) {
-			t.Errorf("%s: %s was to say\n%q and said\n%q", name, a, a.Done, said)
+	must(t, made.Apply(t.Context(), awsiam.Parallel, func(a plan.Action, said []string, _ error) {
+		if !slices.Equal(said, a.Lines) {
+			t.Errorf("%s: %s was to say\n%q and said\n%q", name, a, a.Lines, said)
 		}
 		for _, line := range said {
 			if !strings.Contains(line, a.Name) {

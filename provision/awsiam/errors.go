@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/aws/smithy-go"
+	"github.com/keypost/keypost/internal/text"
 )
 
 // callError is a call that AWS refused, in one sentence. It wraps the SDK's error.
@@ -66,7 +67,7 @@ func innermost(err error) string {
 }
 
 // oneLine makes the SDK's messages, which may have several lines, one.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func oneLine(err error) string { return text.Sentence(err.Error(), 0) }
 
 func reason(call string, api smithy.APIError) string {
 	code, message := api.ErrorCode(), api.ErrorMessage()

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -44,10 +45,10 @@ func jobs(t *testing.T) []job {
 	made := func(t *testing.T, w *world) { w.mustRun(t, messy(w)) }
 	return []job{
 		{"create", func(*testing.T, *world) {}, func(ctx context.Context, w *world) error {
-			return planned(ctx, w, func(ctx context.Context) (plan, error) { return w.plan(ctx, messy(w)) })
+			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.plan(ctx, messy(w)) })
 		}},
 		{"repair", func(t *testing.T, w *world) { made(t, w); w.disarrange(t, messy(w)) }, func(ctx context.Context, w *world) error {
-			return planned(ctx, w, func(ctx context.Context) (plan, error) { return w.plan(ctx, messy(w)) })
+			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.plan(ctx, messy(w)) })
 		}},
 		{"move", made, func(ctx context.Context, w *world) error {
 			d := messy(w)
@@ -58,9 +59,9 @@ func jobs(t *testing.T) []job {
 			have, err := w.hand.GetOpenIDConnectProvider(ctx,
 				&iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(m.From.ProviderARN)})
 			if err == nil && have != nil {
-				err = planned(ctx, w, func(ctx context.Context) (plan, error) { return w.client.PlanProvider(ctx, w.account, second) })
+				err = planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.client.PlanProvider(ctx, w.account, second) })
 				if err == nil {
-					err = planned(ctx, w, func(ctx context.Context) (plan, error) { return w.client.PlanMove(ctx, m) })
+					err = planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.client.PlanMove(ctx, m) })
 				}
 			} else if _, gone := errors.AsType[*types.NoSuchEntityException](err); gone {
 				err = nil
@@ -68,10 +69,10 @@ func jobs(t *testing.T) []job {
 			if err != nil {
 				return err
 			}
-			return planned(ctx, w, func(ctx context.Context) (plan, error) { return w.client.PlanFinish(ctx, m) })
+			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) { return w.client.PlanFinish(ctx, m) })
 		}},
 		{"delete", made, func(ctx context.Context, w *world) error {
-			return planned(ctx, w, func(ctx context.Context) (plan, error) {
+			return planned(ctx, w, func(ctx context.Context) (plan.Plan, error) {
 				return w.client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
 			})
 		}},

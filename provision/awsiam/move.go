@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
-	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 // Move is the way of a live cluster from one issuer to another. To's provider must be there or planned before.
@@ -26,17 +26,17 @@ type Move struct {
 // PlanMove gives every role that trusts From, for each of its statements, a second one that trusts To likewise. No
 // statement is changed or taken away. That all of them can be copied, and fit, is known before the first call that
 // writes.
-func (c *Client) PlanMove(ctx context.Context, m Move) (provision.Plan, error) {
+func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 	provider, err := c.fromProvider(ctx, m)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	bearers, err := c.trusting(ctx, m)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	var notes []string
-	var stage provision.Stage
+	var stage plan.Stage
 	var errs []error
 	if !m.ours(provider) {
 		stage = c.adoptProvider(m, provider)
@@ -100,7 +100,7 @@ func (b bearer) String() string {
 	return b.name + " (of " + b.whose + ")"
 }
 
-func (c *Client) adoptProvider(m Move, have *providerState) provision.Stage {
+func (c *Client) adoptProvider(m Move, have *providerState) plan.Stage {
 	if !m.Adopt {
 		return nil
 	}
@@ -112,8 +112,8 @@ func (c *Client) adoptProvider(m Move, have *providerState) provision.Stage {
 		}
 		return []step{tagProviderStep(m.From.ProviderARN, missing, diff)}
 	}
-	action := provision.Action{Verb: provision.Update, Thing: providerThing, Name: m.From.ProviderARN}
-	return c.action(action, steps(have), func(ctx context.Context) ([]step, error) {
+	change := plan.Change{Verb: plan.Update, Thing: providerThing, Name: m.From.ProviderARN}
+	return c.action(change, steps(have), func(ctx context.Context) ([]step, error) {
 		have, err := c.readProvider(ctx, m.From.ProviderARN)
 		if err != nil || have == nil {
 			return nil, err
@@ -124,7 +124,7 @@ func (c *Client) adoptProvider(m Move, have *providerState) provision.Stage {
 
 // moveRole adds To's statement to a role. What is adopted gets keypost's tag, not the cluster's: deleting the cluster
 // must not take a workload's role along.
-func (c *Client) moveRole(m Move, b bearer) (provision.Stage, string, error) {
+func (c *Client) moveRole(m Move, b bearer) (plan.Stage, string, error) {
 	if !b.ours && !m.Adopt {
 		return nil, fmt.Sprintf("role %s is not ours and stays as it is: after the switch it trusts the cluster no more", b), nil
 	}
@@ -139,8 +139,8 @@ func (c *Client) moveRole(m Move, b bearer) (provision.Stage, string, error) {
 	if len(steps) == 0 {
 		return nil, fmt.Sprintf("role %s trusts %s already", b.name, m.To.ProviderARN), nil
 	}
-	action := provision.Action{Verb: provision.Update, Thing: roleThing, Name: b.name}
-	return c.action(action, steps, func(ctx context.Context) ([]step, error) {
+	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: b.name}
+	return c.action(change, steps, func(ctx context.Context) ([]step, error) {
 		have, err := c.readRole(ctx, Role{Name: b.name})
 		if err != nil || have == nil {
 			return nil, err
@@ -191,13 +191,13 @@ func (m Move) unfinished(role string, rest []stuck) error {
 
 // PlanFinish takes From's statements away, then its provider. It refuses while a role of ours trusts From without To, or
 // To's provider takes fewer audiences than From's.
-func (c *Client) PlanFinish(ctx context.Context, m Move) (provision.Plan, error) {
+func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	bearers, err := c.trusting(ctx, m)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	var notes []string
-	var stage provision.Stage
+	var stage plan.Stage
 	var errs []error
 	for _, b := range bearers {
 		if m.Adopt {
@@ -217,7 +217,7 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (provision.Plan, error)
 		return planOf(notes, stage), err
 	}
 	if err := c.checkAudiences(ctx, m, provider); err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	switch {
 	case m.ours(provider):
@@ -227,7 +227,7 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (provision.Plan, error)
 	case m.Leave:
 		return planOf(append(notes, m.From.ProviderARN+" is not ours and stays"), stage), nil
 	}
-	return provision.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, "")
+	return plan.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, "")
 }
 
 // checkAudiences refuses to take From's provider away while it takes tokens for an audience that To's does not.

@@ -7,13 +7,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	"github.com/keypost/keypost/provision/ccoctl"
 )
 
 const (
-	ccoctlKey  = "openshift.io/cloud-credential-operator/"
 	keypostKey = "keypost.dev/owned"
 	movedAtKey = "keypost.dev/moved-at"
-	ownedValue = "owned"
 )
 
 // Owner is whose a provider or a role is, told by its tags. The zero Owner owns nothing.
@@ -24,7 +24,7 @@ type Owner struct {
 
 // OwnedBy is what ccoctl and keypost make for an installation under this name: the cluster's provider and roles. The tags
 // are ccoctl's, so that either tool deletes what the other made.
-func OwnedBy(name string) Owner { return Owner{key: ccoctlKey + name, name: name} }
+func OwnedBy(name string) Owner { return Owner{key: ccoctl.OwnerTag(name), name: name} }
 
 // OwnedByKeypost is what keypost makes, or has taken over, for a workload of any cluster: the roles of create-role, and
 // those of others that a move has adopted. Nothing ever deletes them.
@@ -32,16 +32,16 @@ func OwnedByKeypost() Owner { return Owner{key: keypostKey} }
 
 // Owns reports whether these tags say so. ccoctl looks at the key alone; a value other than "owned" (as in the
 // "shared" of cloud providers) is nothing to delete.
-func (o Owner) Owns(tags map[string]string) bool { return o.key != "" && tags[o.key] == ownedValue }
+func (o Owner) Owns(tags map[string]string) bool { return o.key != "" && tags[o.key] == ccoctl.Owned }
 
 // String is the tag, KEY=VALUE.
-func (o Owner) String() string { return o.key + "=" + ownedValue }
+func (o Owner) String() string { return o.key + "=" + ccoctl.Owned }
 
 func (o Owner) zero() bool { return o.key == "" }
 
 // tags in ccoctl's order: the owner's, then the others sorted.
 func (o Owner) tags(others map[string]string) []types.Tag {
-	out := []types.Tag{tag(o.key, ownedValue)}
+	out := []types.Tag{tag(o.key, ccoctl.Owned)}
 	if o.name != "" {
 		out = append(out, tag("Name", o.name))
 	}
@@ -67,12 +67,12 @@ func tagMap(tags []types.Tag) map[string]string {
 func otherOwners(tags map[string]string) string {
 	var names []string
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
-		if tags[k] != ownedValue {
+		if tags[k] != ccoctl.Owned {
 			continue
 		}
 		if k == keypostKey {
 			names = append(names, "create-role")
-		} else if name, ok := strings.CutPrefix(k, ccoctlKey); ok {
+		} else if name, ok := strings.CutPrefix(k, ccoctl.OwnerTagPrefix); ok {
 			names = append(names, name)
 		}
 	}

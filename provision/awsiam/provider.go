@@ -12,7 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
-	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 const providerThing = "IAM OIDC identity provider"
@@ -67,28 +68,28 @@ func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
 
 // PlanProvider leads to p in account a. The provider is found by its URL; when it is not there, one of the same owner
 // with another URL (an older issuer's) is noted and left alone. The first note or the action names the ARN.
-func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (provision.Plan, error) {
+func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.Plan, error) {
 	arn := a.ProviderARN(p.URL)
 	have, err := c.readProvider(ctx, arn)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	steps, notes, err := p.decide(arn, have)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
-	action := provision.Action{Verb: provision.Update, Thing: providerThing, Name: arn}
+	change := plan.Change{Verb: plan.Update, Thing: providerThing, Name: arn}
 	if have == nil {
-		action.Verb = provision.Create
+		change.Verb = plan.Create
 		others, _, err := c.ownedProviders(ctx, p.Owner)
 		if err != nil {
-			return provision.Plan{}, err
+			return plan.Plan{}, err
 		}
 		for _, o := range others {
 			notes = append(notes, fmt.Sprintf("%s bears the tag %s too: it belongs to another issuer URL and stays as it is", o, p.Owner))
 		}
 	}
-	stage := c.action(action, steps, func(ctx context.Context) ([]step, error) {
+	stage := c.action(change, steps, func(ctx context.Context) ([]step, error) {
 		have, err := c.readProvider(ctx, arn)
 		if err != nil {
 			return nil, err
@@ -96,11 +97,11 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (provi
 		steps, _, err := p.decide(arn, have)
 		return steps, err
 	})
-	return planOf(notes, orFound(stage, "Existing Identity Provider found with ARN: "+arn)), nil
+	return planOf(notes, orFound(stage, ccoctl.ProviderFound(arn))), nil
 }
 
 // orFound has an action that finds its work done, by another run at the same time, say what it found.
-func orFound(s provision.Stage, line string) provision.Stage {
+func orFound(s plan.Stage, line string) plan.Stage {
 	for i, a := range s {
 		s[i].Do = func(ctx context.Context) ([]string, error) {
 			said, err := a.Do(ctx)
@@ -113,22 +114,23 @@ func orFound(s provision.Stage, line string) provision.Stage {
 	return s
 }
 
-// action is a with these steps, made good by n when it is done; none if there are no steps.
-func (c *Client) action(a provision.Action, steps []step, n next) provision.Stage {
+// action makes change with these steps, which n plans anew when it is done; no action if there are no steps.
+func (c *Client) action(change plan.Change, steps []step, n next) plan.Stage {
 	if len(steps) == 0 {
 		return nil
 	}
+	a := plan.Action{Change: change}
 	for _, s := range steps {
 		a.Diff = append(a.Diff, s.diff...)
-		a.Done = append(a.Done, s.line)
+		a.Lines = append(a.Lines, s.line)
 	}
 	a.Do = func(ctx context.Context) ([]string, error) { return c.converge(ctx, n) }
-	return provision.Stage{a}
+	return plan.Stage{a}
 }
 
 // planOf leaves out stages in which nothing is done.
-func planOf(notes []string, stages ...provision.Stage) provision.Plan {
-	return provision.Plan{Notes: notes, Stages: slices.DeleteFunc(stages, func(s provision.Stage) bool { return len(s) == 0 })}
+func planOf(notes []string, stages ...plan.Stage) plan.Plan {
+	return plan.Plan{Notes: notes, Stages: slices.DeleteFunc(stages, func(s plan.Stage) bool { return len(s) == 0 })}
 }
 
 // decide compares. The error says that the provider is somebody else's.
@@ -139,7 +141,7 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 	if !p.Owner.Owns(have.tags) && !p.Adopt {
 		return nil, nil, notOurs(providerThing+" "+arn, p.Owner, have.tags, "")
 	}
-	notes := []string{"Existing Identity Provider found with ARN: " + arn}
+	notes := []string{ccoctl.ProviderFound(arn)}
 	var steps []step
 	id := aws.String(arn)
 	if missing, diff := tagDifference(have.tags, p.Owner.tags(p.Tags)); len(missing) > 0 {
@@ -195,7 +197,7 @@ func (p Provider) create(arn string) step {
 		diff = append(diff, "+ thumbprint "+t)
 	}
 	_, tags := tagDifference(nil, in.Tags)
-	return step{in: in, diff: append(diff, tags...), line: "Identity Provider created with ARN: " + arn}
+	return step{in: in, diff: append(diff, tags...), line: ccoctl.ProviderCreated(arn)}
 }
 
 // thumbprintStep has IAM's list replaced when one is asked for. IAM keeps its own otherwise, and does not look at it
@@ -231,7 +233,7 @@ const (
 func notOurs(what string, o Owner, tags map[string]string, remedy string) error {
 	value, is := tags[o.key]
 	switch others := otherOwners(tags); {
-	case is && value != ownedValue:
+	case is && value != ccoctl.Owned:
 		return fmt.Errorf("%s bears the tag %s=%s and not %s, which says that it is not this one's own: %s", what, o.key, value, o,
 			cmp.Or(remedy, orAdopt))
 	case others != "":

@@ -12,7 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
-	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 // Deletion says what to take away of what keypost or ccoctl made under a name. Roles are deleted only as a part of the
@@ -93,7 +94,7 @@ func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, 
 func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (owned, notes []string, err error) {
 	var named []string
 	for _, r := range roles {
-		if strings.HasPrefix(r.name, cut(name+"-")) {
+		if strings.HasPrefix(r.name, ccoctl.RoleNamePrefix(name)) {
 			named = append(named, r.name)
 		}
 	}
@@ -108,41 +109,41 @@ func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (o
 }
 
 // PlanPrune deletes the roles of a cluster that are not in keep.
-func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (provision.Plan, error) {
+func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (plan.Plan, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	owned, notes, err := c.ownedRoles(ctx, name, roles)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	stage, err := c.deleteRoles(ctx, minus(owned, keep), OwnedBy(name))
 	return planOf(notes, stage), err
 }
 
 // PlanDelete deletes what d names: roles first, then providers.
-func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (provision.Plan, error) {
+func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Plan, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	if d.IssuerURL != "" {
 		return c.planDeleteIssuer(ctx, Trust{ProviderARN: a.ProviderARN(d.IssuerURL), Issuer: d.IssuerURL}, d, roles)
 	}
 	owned, notes, err := c.ownedRoles(ctx, d.Name, roles)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	providers, unread, err := c.ownedProviders(ctx, OwnedBy(d.Name))
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	stage, err := c.deleteRoles(ctx, owned, OwnedBy(d.Name))
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
-	var last provision.Stage
+	var last plan.Stage
 	for _, arn := range providers {
 		last = append(last, c.deleteProvider(arn, OwnedBy(d.Name))...)
 	}
@@ -203,13 +204,13 @@ func (d document) concerns(t Trust) bool {
 	return slices.ContainsFunc(d.Statement, func(raw json.RawMessage) bool { return mentions(raw, t, Trust{}) })
 }
 
-func (c *Client) deleteProvider(arn string, o Owner) provision.Stage {
+func (c *Client) deleteProvider(arn string, o Owner) plan.Stage {
 	s := step{
 		in:   &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)},
-		line: fmt.Sprintf("Identity Provider with ARN %s deleted", arn),
+		line: ccoctl.ProviderDeleted(arn),
 	}
-	action := provision.Action{Verb: provision.Delete, Thing: providerThing, Name: arn}
-	return c.action(action, []step{s}, func(ctx context.Context) ([]step, error) {
+	change := plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}
+	return c.action(change, []step{s}, func(ctx context.Context) ([]step, error) {
 		have, err := c.readProvider(ctx, arn)
 		if err != nil || have == nil {
 			return nil, err
@@ -221,19 +222,19 @@ func (c *Client) deleteProvider(arn string, o Owner) provision.Stage {
 	})
 }
 
-func (c *Client) deleteRoles(ctx context.Context, names []string, o Owner) (provision.Stage, error) {
-	stages, err := each(names, func(name string) (provision.Stage, error) { return c.deleteRole(ctx, name, o) })
+func (c *Client) deleteRoles(ctx context.Context, names []string, o Owner) (plan.Stage, error) {
+	stages, err := each(names, func(name string) (plan.Stage, error) { return c.deleteRole(ctx, name, o) })
 	return slices.Concat(stages...), err
 }
 
 // deleteRole plans to delete a role whose tags were just read. Applying the plan reads them again, last: somebody else
 // may have tagged the role anew, or made another under its name.
-func (c *Client) deleteRole(ctx context.Context, name string, o Owner) (provision.Stage, error) {
+func (c *Client) deleteRole(ctx context.Context, name string, o Owner) (plan.Stage, error) {
 	if err := c.checkProfiles(ctx, name); err != nil {
 		return nil, err
 	}
 	steps, err := c.removalSteps(ctx, name)
-	return c.action(provision.Action{Verb: provision.Delete, Thing: roleThing, Name: name}, steps, func(ctx context.Context) ([]step, error) {
+	return c.action(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: name}, steps, func(ctx context.Context) ([]step, error) {
 		steps, err := c.removalSteps(ctx, name)
 		if err != nil || len(steps) == 0 {
 			return nil, err
@@ -288,14 +289,14 @@ func (c *Client) removalSteps(ctx context.Context, name string) ([]step, error) 
 	for _, arn := range attached {
 		steps = append(steps, detachStep(name, arn))
 	}
-	return append(steps, step{in: &iam.DeleteRoleInput{RoleName: aws.String(name)}, line: fmt.Sprintf("IAM Role %s deleted", name)}), nil
+	return append(steps, step{in: &iam.DeleteRoleInput{RoleName: aws.String(name)}, line: ccoctl.RoleDeleted(name)}), nil
 }
 
 func deletePolicyStep(role, policy string) step {
 	return step{
 		in:   &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(policy)},
 		diff: []string{"- inline policy " + policy},
-		line: fmt.Sprintf("Policy %s associated with IAM Role %s deleted", policy, role),
+		line: ccoctl.RolePolicyDeleted(role, policy),
 	}
 }
 
@@ -303,7 +304,7 @@ func detachStep(role, arn string) step {
 	return step{
 		in:   &iam.DetachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String(arn)},
 		diff: []string{"- managed policy " + arn},
-		line: fmt.Sprintf("Policy %s detached from IAM Role %s", arn, role),
+		line: ccoctl.RolePolicyDetached(role, arn),
 	}
 }
 
@@ -324,29 +325,29 @@ func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, err
 }
 
 // planDeleteIssuer takes one issuer's statements and provider away. Roles stay, whatever is left of their trust.
-func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, roles []listed) (provision.Plan, error) {
+func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, roles []listed) (plan.Plan, error) {
 	owner := OwnedBy(d.Name)
 	provider, err := c.readProvider(ctx, t.ProviderARN)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
-	var last provision.Stage
+	var last plan.Stage
 	if provider != nil {
 		if !owner.Owns(provider.tags) {
-			return provision.Plan{}, notOurs(providerThing+" "+t.ProviderARN, owner, provider.tags, notByUs)
+			return plan.Plan{}, notOurs(providerThing+" "+t.ProviderARN, owner, provider.tags, notByUs)
 		}
 		last = c.deleteProvider(t.ProviderARN, owner)
 	}
 	bearers, err := c.bearers(ctx, t, d.Name, roles)
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	var notes, stranded []string
-	var stage provision.Stage
+	var stage plan.Stage
 	for _, b := range bearers {
 		alone, err := b.trustsOnly(t)
 		if err != nil {
-			return provision.Plan{}, err
+			return plan.Plan{}, err
 		}
 		if alone {
 			stranded = append(stranded, b.String())
@@ -355,12 +356,12 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 		}
 		actions, more, err := c.withdraw(b, t)
 		if err != nil {
-			return provision.Plan{}, err
+			return plan.Plan{}, err
 		}
 		stage, notes = append(stage, actions...), append(notes, more...)
 	}
 	if len(stranded) > 0 && provider != nil && !d.Strand {
-		return provision.Plan{}, &StrandedError{d.IssuerURL, stranded}
+		return plan.Plan{}, &StrandedError{d.IssuerURL, stranded}
 	}
 	return planOf(notes, stage, last), nil
 }
@@ -425,7 +426,7 @@ func (c *Client) bearers(ctx context.Context, t Trust, name string, roles []list
 
 // withdraw takes a provider out of a role's trust policy. IAM refuses a policy without statements: a role that has
 // no other stays as it is.
-func (c *Client) withdraw(b bearer, t Trust) (provision.Stage, []string, error) {
+func (c *Client) withdraw(b bearer, t Trust) (plan.Stage, []string, error) {
 	if !b.ours {
 		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and trusts %s in vain from then on", b, t.ProviderARN)}, nil
 	}
@@ -443,8 +444,8 @@ func (c *Client) withdraw(b bearer, t Trust) (provision.Stage, []string, error) 
 	if len(rest.Statement) == 0 {
 		return nil, nil, fmt.Errorf("role %s trusts nobody but %s", b, t.ProviderARN)
 	}
-	action := provision.Action{Verb: provision.Update, Thing: roleThing, Name: b.name}
-	return c.action(action, []step{trustStep(b.name, rest.String(), diff)}, func(ctx context.Context) ([]step, error) {
+	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: b.name}
+	return c.action(change, []step{trustStep(b.name, rest.String(), diff)}, func(ctx context.Context) ([]step, error) {
 		return c.withdrawalSteps(ctx, b, t.ProviderARN)
 	}), notes, nil
 }

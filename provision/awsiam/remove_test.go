@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -53,11 +54,11 @@ func TestRolesOfDoubtfulOwnershipAreNotDeleted(t *testing.T) {
 		"both tags": func(w *world, role string) { w.tagRole(t, role, "keypost.dev/owned", "owned") },
 		"shared":    func(w *world, role string) { w.tagRole(t, role, ownKey, "shared") },
 	} {
-		for way, planned := range map[string]func(w *world) (plan, error){
-			"delete": func(w *world) (plan, error) {
+		for way, planned := range map[string]func(w *world) (plan.Plan, error){
+			"delete": func(w *world) (plan.Plan, error) {
 				return w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
 			},
-			"prune": func(w *world) (plan, error) { return w.client.PlanPrune(t.Context(), "c1", nil) },
+			"prune": func(w *world) (plan.Plan, error) { return w.client.PlanPrune(t.Context(), "c1", nil) },
 		} {
 			t.Run(name+", "+way, func(t *testing.T) {
 				w := newWorld(t, fakeaws.Options{})
@@ -178,11 +179,11 @@ func TestTrustIsNotWithdrawnFromWhatHasChanged(t *testing.T) {
 		"trust": {func(t *testing.T, w *world, role, alone string) { w.setTrust(t, role, alone) }, "its trust policy has changed meanwhile"},
 		"tags":  {func(t *testing.T, w *world, role, _ string) { w.tagRole(t, role, ownKey, "shared") }, ownKey},
 	} {
-		for way, planned := range map[string]func(w *world, m awsiam.Move) (plan, error){
-			"delete": func(w *world, _ awsiam.Move) (plan, error) {
+		for way, planned := range map[string]func(w *world, m awsiam.Move) (plan.Plan, error){
+			"delete": func(w *world, _ awsiam.Move) (plan.Plan, error) {
 				return w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
 			},
-			"finish": func(w *world, m awsiam.Move) (plan, error) { return w.client.PlanFinish(t.Context(), m) },
+			"finish": func(w *world, m awsiam.Move) (plan.Plan, error) { return w.client.PlanFinish(t.Context(), m) },
 		} {
 			t.Run(name+", "+way, func(t *testing.T) {
 				w := newWorld(t, fakeaws.Options{})

@@ -10,7 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
-	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 const roleThing = "IAM role"
@@ -45,14 +46,6 @@ type Trust struct {
 
 // roleNameLimit is IAM's, in characters.
 const roleNameLimit = 64
-
-// RoleName is ccoctl's name for the role behind a CredentialsRequest's secret. It is cut to 64 bytes, so two requests
-// may come to the same name: Check refuses that.
-func RoleName(name, namespace, secret string) string {
-	return cut(name + "-" + namespace + "-" + secret)
-}
-
-func cut(name string) string { return name[:min(len(name), roleNameLimit)] }
 
 // roleState is a role as IAM shows it.
 type roleState struct {
@@ -142,10 +135,10 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 // PlanRoles leads to these roles. It makes at most two calls for a role that is as it should be, and two more for an
 // exact one. Permissions that a role loses are noted first and go in the last stage, after all
 // that come, so that a cluster in the midst of an upgrade lacks none.
-func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (provision.Plan, error) {
+func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (plan.Plan, error) {
 	plans, err := each(roles, func(r Role) (rolePlan, error) { return c.planRole(ctx, t, r) })
 	if err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	return joinRolePlans(plans), nil
 }
@@ -154,12 +147,12 @@ func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (provisio
 type rolePlan struct {
 	lost, notes  []string
 	extra        []string
-	first, later provision.Stage
+	first, later plan.Stage
 }
 
-func joinRolePlans(plans []rolePlan) provision.Plan {
+func joinRolePlans(plans []rolePlan) plan.Plan {
 	var lost, notes, extra []string
-	var first, later provision.Stage
+	var first, later plan.Stage
 	for _, p := range plans {
 		lost, notes, extra = append(lost, p.lost...), append(notes, p.notes...), append(extra, p.extra...)
 		first, later = append(first, p.first...), append(later, p.later...)
@@ -179,9 +172,9 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 		return rolePlan{}, err
 	}
 	p := rolePlan{lost: d.lost, notes: d.notes, extra: d.extra}
-	verb := provision.Update
+	verb := plan.Update
 	if have == nil {
-		verb = provision.Create
+		verb = plan.Create
 	}
 	reread := func(ctx context.Context) (decision, error) {
 		have, err := c.readRole(ctx, r)
@@ -190,13 +183,13 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 		}
 		return r.decide(t, have)
 	}
-	action := provision.Action{Verb: verb, Thing: roleThing, Name: r.Name}
-	p.first = orFound(c.action(action, d.first, func(ctx context.Context) ([]step, error) {
+	change := plan.Change{Verb: verb, Thing: roleThing, Name: r.Name}
+	p.first = orFound(c.action(change, d.first, func(ctx context.Context) ([]step, error) {
 		d, err := reread(ctx)
 		return d.first, err
-	}), "Existing role "+r.Name+" found")
-	action.Verb = provision.Update
-	p.later = c.action(action, d.later, func(ctx context.Context) ([]step, error) {
+	}), ccoctl.RoleFound(r.Name))
+	change.Verb = plan.Update
+	p.later = c.action(change, d.later, func(ctx context.Context) ([]step, error) {
 		d, err := reread(ctx)
 		return d.later, err
 	})
@@ -223,7 +216,7 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be told %s: "+
 			"keypost's roles have no path and exactly this name", roleThing, r.Name, have.arn, a.RoleARN(r.Name))
 	}
-	d := decision{notes: append([]string{"Existing role " + have.arn + " found"}, r.longSubjects()...)}
+	d := decision{notes: append([]string{ccoctl.RoleFound(have.arn)}, r.longSubjects()...)}
 	if have.boundary != "" && r.Boundary == "" { // taking it away would give the role more than it has
 		d.notes = append(d.notes, fmt.Sprintf("role %s has the permissions boundary %s, which nobody asked for and which stays", r.Name,
 			have.boundary))
@@ -273,7 +266,7 @@ func (r Role) create(t Trust) (decision, error) {
 		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
 	in := &iam.CreateRoleInput{RoleName: aws.String(r.Name), AssumeRolePolicyDocument: aws.String(trust), Tags: r.Owner.tags(r.Tags)}
-	s := step{in: in, line: fmt.Sprintf("Role %s created", a.RoleARN(r.Name))}
+	s := step{in: in, line: ccoctl.RoleCreated(a.RoleARN(r.Name))}
 	if r.Description != "" {
 		in.Description = aws.String(r.Description)
 	}
@@ -437,7 +430,7 @@ func (d *decision) addOnly(r Role, ch change) error {
 }
 
 func policyStep(role string, w write) step {
-	return step{in: putPolicy(role, w.text), diff: w.diff, line: "Updated Role policy for Role " + role}
+	return step{in: putPolicy(role, w.text), diff: w.diff, line: ccoctl.RolePolicyUpdated(role)}
 }
 
 func putPolicy(name, text string) *iam.PutRolePolicyInput {

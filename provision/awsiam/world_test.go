@@ -12,8 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -33,11 +34,10 @@ type world struct {
 }
 
 type (
-	plan    = provision.Plan
-	planner func(context.Context) (plan, error)
+	planner func(context.Context) (plan.Plan, error)
 )
 
-func ignore(provision.Action, []string, error) {}
+func ignore(plan.Action, []string, error) {}
 
 func newWorld(t *testing.T, o fakeaws.Options) *world {
 	t.Helper()
@@ -78,7 +78,7 @@ func (w *world) cluster(n int) desired {
 	for i := range n {
 		ns, secret := fmt.Sprintf("openshift-%d", i), "cloud-credentials"
 		d.roles = append(d.roles, awsiam.Role{
-			Name: awsiam.RoleName("c1", ns, secret), For: ns + "/" + secret, Description: "OpenShift role for " + ns + "/" + secret,
+			Name: ccoctl.RoleName("c1", ns, secret), For: ns + "/" + secret, Description: "OpenShift role for " + ns + "/" + secret,
 			Subjects: []string{"system:serviceaccount:" + ns + ":operator", "system:serviceaccount:" + ns + ":node"},
 			Policy:   policy("ec2:DescribeInstances", "ec2:RunInstances"),
 			Boundary: boundary, Owner: awsiam.OwnedBy("c1"), Tags: map[string]string{"team": "a"},
@@ -93,9 +93,9 @@ func policy(actions ...string) []byte {
 }
 
 // plan checks and plans all of d.
-func (w *world) plan(ctx context.Context, d desired) (provision.Plan, error) {
+func (w *world) plan(ctx context.Context, d desired) (plan.Plan, error) {
 	if err := awsiam.Check(d.provider, d.trust, d.roles); err != nil {
-		return provision.Plan{}, err
+		return plan.Plan{}, err
 	}
 	p, err := w.client.PlanProvider(ctx, w.account, d.provider)
 	if err != nil {
@@ -122,7 +122,7 @@ func (w *world) mustRun(t testing.TB, d desired) {
 }
 
 // apply does what was planned.
-func apply(t testing.TB, p provision.Plan, err error) {
+func apply(t testing.TB, p plan.Plan, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -140,9 +140,9 @@ func (w *world) mustPlanNothing(t testing.TB, d desired) {
 	}
 }
 
-func shown(p provision.Plan) string {
+func shown(p plan.Plan) string {
 	var b strings.Builder
-	_ = p.Write(&b) // into memory
+	_ = p.Preview().Write(&b) // into memory
 	return b.String()
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -152,5 +153,5 @@ func oneLine(err error) error {
 			return end
 		}
 	}
-	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+	return errors.New(text.Sentence(err.Error(), 0))
 }

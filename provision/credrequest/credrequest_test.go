@@ -306,7 +306,7 @@ func TestReadDirTakesFilesOnly(t *testing.T) {
 		t.Errorf("read %v, skipped\n%s\nwant\n%s", requests, strings.Join(skipped, "\n"), strings.Join(want, "\n"))
 	}
 	check(t, syscall.Mkfifo(dir+"/h.yaml", 0o600))
-	if _, _, err := credrequest.ReadDir(dir, credrequest.Options{}); err == nil || !strings.HasSuffix(err.Error(), "h.yaml is no regular file") {
+	if _, _, err := credrequest.ReadDir(dir, credrequest.Options{}); err == nil || !strings.HasSuffix(err.Error(), "h.yaml is not a regular file") {
 		t.Errorf("a pipe: %v", err)
 	}
 	if _, _, err := credrequest.ReadDir(dir+"/missing", credrequest.Options{}); !errors.Is(err, fs.ErrNotExist) {

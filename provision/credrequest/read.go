@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v2"
 
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/internal/text"
 )
 
@@ -36,7 +37,7 @@ func ReadDir(dir string, o Options) (requests []Request, skipped []string, err e
 		if !isManifest(e.Name()) {
 			continue
 		}
-		data, err := readFile(filepath.Join(dir, e.Name()))
+		data, err := regular.Read(filepath.Join(dir, e.Name()), MaxFile)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -64,27 +65,6 @@ func leftOut(e os.DirEntry) string {
 		return "only files whose names end in .yaml or .yml are read"
 	}
 	return ""
-}
-
-// readFile refuses what is no regular file: opening a pipe would wait for ever.
-func readFile(path string) ([]byte, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, err
-	}
-	if len(data) > MaxFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, MaxFile)
-	}
-	return data, nil
 }
 
 // Read reads the requests of one file; name is its base name. See [ReadDir].

@@ -2,22 +2,22 @@ package signingkey
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/keypost/keypost/internal/durable"
+	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/keystore"
 )
 
 // Load reads the one private key of a PEM file (PKCS#1, PKCS#8, SEC 1). The error wraps [fs.ErrNotExist] when there is
 // no file.
 func Load(path string) (Private, error) {
-	data, err := readFile(path)
+	data, err := regular.Read(path, keystore.MaxMaterial)
 	if err != nil {
 		return Private{}, err
 	}
@@ -34,21 +34,6 @@ func Load(path string) (Private, error) {
 		}
 	}
 	return Private{}, fmt.Errorf("read a signing key from %s: it holds only the public half", path)
-}
-
-// readFile refuses what is no regular file: opening a pipe would wait for ever.
-func readFile(path string) ([]byte, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, keystore.MaxMaterial+1)) // one more than PublicHalf takes
-	return data, errors.Join(err, f.Close())
 }
 
 // OpenToOthers reports whether others than its owner may read a file, and its mode. ccoctl writes private keys so.
@@ -77,23 +62,26 @@ func (p Private) Install(path string) error {
 	if err != nil {
 		return err
 	}
+	if err := removeTemps(filepath.Dir(path)); err != nil {
+		return err
+	}
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return replace(path, data)
+		return installed().Replace(path, data)
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s: %w and is no regular file; move it away", path, fs.ErrExist)
 	}
-	there, err := readFile(path)
+	there, err := regular.Read(path, keystore.MaxMaterial)
 	switch {
 	case err != nil:
 		return err
 	case bytes.Equal(there, data):
 		return os.Chmod(path, 0o600)
 	case p.nothingElse(path, there) || len(there) < len(data) && bytes.HasPrefix(data, there):
-		return replace(path, data)
+		return installed().Replace(path, data)
 	}
 	return fmt.Errorf("%s: %w and holds something else than signing key %s; move it away, or use its key", path, fs.ErrExist, p.public.ID())
 }
@@ -105,14 +93,16 @@ func (p Private) nothingElse(path string, data []byte) bool {
 	return err == nil && len(keys) == 1 && keys[0].Equal(p.public)
 }
 
-// replace leaves a hidden file behind if the program is killed in it; package provision removes files named so.
-func replace(path string, data []byte) error {
-	temp := filepath.Join(filepath.Dir(path), ".keypost-"+rand.Text()+".tmp")
-	if err := writeNew(temp, data, 0o600); err != nil {
+// installed writes private keys with mode 0600.
+func installed() durable.Writer { return durable.Writer{Owner: "keypost-key"} }
+
+// removeTemps removes the private keys that killed programs left under temporary names. Two runs at once into one
+// directory are not supported.
+func removeTemps(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
 		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	return syncDir(filepath.Dir(path))
+	defer root.Close() //nolint:errcheck // read only
+	return installed().RemoveTemps(root, ".", 0)
 }

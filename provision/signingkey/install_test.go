@@ -40,12 +40,12 @@ func TestLoadRefuses(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(string) error { return nil }, "no such file"},
-		{"a directory", func(p string) error { return os.Mkdir(p, 0o700) }, "no regular file"},
-		{"a pipe", func(p string) error { return syscall.Mkfifo(p, 0o600) }, "no regular file"},
+		{"a directory", func(p string) error { return os.Mkdir(p, 0o700) }, "is not a regular file"},
+		{"a pipe", func(p string) error { return syscall.Mkfifo(p, 0o600) }, "is not a regular file"},
 		{"two keys", func(p string) error { return os.WriteFile(p, append(bytes.Clone(pem), other...), 0o600) }, "it holds 2 keys, and a cluster signs with one"},
 		{"a public key", func(p string) error { return os.WriteFile(p, public, 0o600) }, "it holds only the public half"},
 		{"half a key", func(p string) error { return os.WriteFile(p, pem[:len(pem)/2], 0o600) }, "it is damaged"},
-		{"a flood", func(p string) error { return os.WriteFile(p, make([]byte, keystore.MaxMaterial+2), 0o600) }, "it is larger than"},
+		{"a flood", func(p string) error { return os.WriteFile(p, make([]byte, keystore.MaxMaterial+2), 0o600) }, "a flood is larger than"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(dir, tt.name)
@@ -136,6 +136,12 @@ func TestInstall(t *testing.T) {
 				t.Errorf("left behind: %v (%v)", after, err)
 			}
 		})
+	}
+	dir := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(dir, ".keypost-key-ABC.tmp"), data, 0o600)) // of a program that was killed
+	check(t, k.Install(filepath.Join(dir, "installer.key")))
+	if after, err := os.ReadDir(dir); err != nil || len(after) != 1 {
+		t.Errorf("left behind: %v (%v)", after, err)
 	}
 	if err := k.Install(filepath.Join(t.TempDir(), "missing", "installer.key")); err == nil || strings.Contains(err.Error(), "PRIVATE") {
 		t.Errorf("without a directory: %v", err)

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/keypost/keypost/internal/durable"
 )
 
 // Paths says where the two halves of a key go.
@@ -53,30 +55,14 @@ func (p Private) Write(paths Paths) error {
 	return nil
 }
 
-// writeNew creates path with O_EXCL, which also refuses to follow a link that someone put there.
+// writeNew makes a file, through no link that someone put there.
 func writeNew(path string, data []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	err := durable.Writer{Mode: mode}.Create(path, data)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s: %w; a key file is never overwritten", path, fs.ErrExist)
 	}
 	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
-}
-
-// syncDir makes the new name survive a power cut, not only the bytes behind it.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

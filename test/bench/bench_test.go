@@ -30,7 +30,7 @@ func published(t *testing.T, n int) (dir string, p *issuer.Publisher) {
 
 func TestHandlerAllocatesNothing(t *testing.T) {
 	_, p := published(t, 3)
-	h := issuer.NewHandler(p.Snapshot, nil)
+	h := issuer.NewHandler(p, nil)
 	kinds, err := requestKinds(h)
 	if err != nil {
 		t.Fatal(err)

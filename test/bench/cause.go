@@ -55,7 +55,7 @@ func handlerExcess(ctx context.Context, dir string, rec *floor.Recording) (float
 	if err != nil {
 		return 0, err
 	}
-	own, floors := issuer.NewHandler(p.Snapshot, nil), floor.NewHandler(rec)
+	own, floors := issuer.NewHandler(p, nil), floor.NewHandler(rec)
 	var excess []float64
 	for range 15 {
 		a, err := handlerTime(own, len(rec.Pages))

@@ -121,7 +121,7 @@ func (r *report) memory(ctx context.Context, dir string, n int) error {
 	if err != nil {
 		return err
 	}
-	h := issuer.NewHandler(p.Snapshot, nil)
+	h := issuer.NewHandler(p, nil)
 	kinds, err := requestKinds(h)
 	if err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keypost/keypost/provision"
 	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -70,7 +70,7 @@ func makeRoles(ctx context.Context) error {
 	}
 	const url = "https://" + host + "/bench"
 	audiences, owner := []string{"openshift", "sts.amazonaws.com"}, awsiam.OwnedBy("bench")
-	plan, err := c.PlanProvider(ctx, account, awsiam.Provider{URL: url, ClientIDs: audiences, Owner: owner})
+	both, err := c.PlanProvider(ctx, account, awsiam.Provider{URL: url, ClientIDs: audiences, Owner: owner})
 	if err != nil {
 		return err
 	}
@@ -85,5 +85,5 @@ func makeRoles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return plan.Then(more).Apply(ctx, awsiam.Parallel, func(provision.Action, []string, error) {})
+	return both.Then(more).Apply(ctx, awsiam.Parallel, func(plan.Action, []string, error) {})
 }

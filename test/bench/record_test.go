@@ -34,7 +34,7 @@ func TestFloorAnswersLikeKeypostd(t *testing.T) {
 	if b.cert, err = newCertificate(b.dir); err != nil {
 		t.Fatal(err)
 	}
-	own := serve(t, b, issuer.NewHandler(p.Snapshot, nil), n)
+	own := serve(t, b, issuer.NewHandler(p, nil), n)
 	rec, err := b.record(t.Context(), own)
 	if err != nil || len(rec.Pages) != n {
 		t.Fatalf("%d pages, %v", len(rec.Pages), err)
@@ -92,7 +92,7 @@ func TestFloorAllocatesNothing(t *testing.T) {
 
 func TestHandlerTimeSeesWhatTakesLonger(t *testing.T) {
 	_, p := published(t, 2)
-	fast := issuer.NewHandler(p.Snapshot, nil)
+	fast := issuer.NewHandler(p, nil)
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for began := time.Now(); time.Since(began) < 20*time.Microsecond; {
 		}

@@ -252,7 +252,7 @@ func (p *kubeScene) manyPages(t *testing.T) {
 func numbered(i int) keystore.Name { return keystore.Name(fmt.Sprintf("prod-%05d", i)) }
 
 // fill creates n key sets, several at a time.
-func fill(t *testing.T, st keystore.Store, n int, keys ...keystore.Public) {
+func fill(t *testing.T, st keystore.Store, n int, keys ...keystore.VerificationKey) {
 	t.Helper()
 	var at atomic.Int64
 	var wg sync.WaitGroup
@@ -546,7 +546,7 @@ func publish(t *testing.T, st keystore.Reader) (*issuer.Publisher, *witness) {
 	t.Helper()
 	p := startPublisher(t, st, 500*time.Millisecond)
 	await(t, "the publisher is ready", func(context.Context) error { return p.Ready() })
-	w := &witness{t: t, handler: issuer.NewHandler(p.Snapshot, nil)}
+	w := &witness{t: t, handler: issuer.NewHandler(p, nil)}
 	for _, s := range p.Report().Issuers {
 		w.urls = append(w.urls, s.Issuers...)
 	}

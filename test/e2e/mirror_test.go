@@ -136,7 +136,7 @@ type mirrorScene struct {
 	mirror *process
 	older  map[keystore.Name]string // documents from before the revocation
 	issuer map[keystore.Name]string
-	keys   map[keystore.Name][]keystore.Public // that were ever published
+	keys   map[keystore.Name][]keystore.VerificationKey // that were ever published
 
 	mu    sync.RWMutex            // held while keypostd is replaced, and for reading during a request
 	never map[keystore.KeyID]bool // no answer may have it
@@ -149,12 +149,12 @@ func newMirrorScene(t *testing.T, s *source) *mirrorScene {
 	t.Helper()
 	m := &mirrorScene{
 		source: s, server: newStore(t, newAuthority(t)), t: t, older: map[keystore.Name]string{}, issuer: map[keystore.Name]string{},
-		keys: map[keystore.Name][]keystore.Public{}, never: map[keystore.KeyID]bool{}, end: make(chan struct{}), ended: make(chan error, 1),
+		keys: map[keystore.Name][]keystore.VerificationKey{}, never: map[keystore.KeyID]bool{}, end: make(chan struct{}), ended: make(chan error, 1),
 	}
 	for i := range 5 {
 		n := numbered(i)
 		m.issuer[n] = "https://oidc.keypost.test/" + string(n)
-		m.keys[n] = []keystore.Public{storetest.Key(t), storetest.Key(t)}
+		m.keys[n] = []keystore.VerificationKey{storetest.Key(t), storetest.Key(t)}
 		k, err := keystore.New(keystore.Change{At: storetest.Time(0)}, keystore.Spec{Name: n, Issuers: []string{m.issuer[n]}, Keys: m.keys[n]})
 		must(t, err)
 		must(t, keystore.Create(t.Context(), s.store, k))
@@ -387,7 +387,7 @@ func (m *mirrorScene) revoke(t *testing.T) {
 		var kid keystore.KeyID
 		_, err := keystore.Update(t.Context(), m.source.store, n, func(s keystore.KeySet) (keystore.KeySet, error) {
 			kid = s.Keys()[0].ID()
-			return s.Revoke(storetest.Change(48*time.Hour), kid, keystore.Last{})
+			return s.Revoke(storetest.Change(48*time.Hour), kid, keystore.RevokeOptions{})
 		})
 		must(t, err)
 		await(t, "the revocation is served", func(context.Context) error {

@@ -1,4 +1,4 @@
-package provision_test
+package plan_test
 
 import (
 	"bytes"
@@ -14,19 +14,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 var errRefused = errors.New("AccessDenied")
 
-func action(name string, takes time.Duration, err error) provision.Action {
-	return provision.Action{Verb: provision.Create, Thing: "role", Name: name, Do: func(context.Context) ([]string, error) {
+func action(name string, takes time.Duration, err error) plan.Action {
+	return plan.Action{Change: plan.Change{Verb: plan.Create, Thing: "role", Name: name}, Do: func(context.Context) ([]string, error) {
 		time.Sleep(takes)
 		return []string{name}, err
 	}}
 }
 
-func names(actions []provision.Action) []string {
+func names(actions []plan.Action) []string {
 	var names []string
 	for _, a := range actions {
 		names = append(names, a.Name)
@@ -36,33 +36,33 @@ func names(actions []provision.Action) []string {
 
 func TestApplyDoesStageAfterStage(t *testing.T) {
 	second := time.Second
-	ok := func(name string, takes time.Duration) provision.Action { return action(name, takes, nil) }
-	bad := func(name string) provision.Action { return action(name, second, errRefused) }
+	ok := func(name string, takes time.Duration) plan.Action { return action(name, takes, nil) }
+	bad := func(name string) plan.Action { return action(name, second, errRefused) }
 	for _, tt := range []struct {
 		name  string
 		limit int
-		plan  []provision.Stage
+		plan  []plan.Stage
 		done  string
 		takes time.Duration
 		err   string
 	}{
 		{name: "nothing", limit: 4},
-		{name: "empty stages", limit: 4, plan: []provision.Stage{{}, {ok("a", second)}, nil}, done: "a", takes: second},
-		{name: "side by side", limit: 4, plan: []provision.Stage{{ok("a", 3*second), ok("b", second), ok("c", 2*second)}}, done: "b c a", takes: 3 * second},
-		{name: "one at a time", limit: 1, plan: []provision.Stage{{ok("a", 3*second), ok("b", second)}}, done: "a b", takes: 4 * second},
-		{name: "a limit that is none", limit: 0, plan: []provision.Stage{{ok("a", second), ok("b", second)}}, done: "a b", takes: 2 * second},
-		{name: "a later stage waits for the whole earlier one", limit: 4, plan: []provision.Stage{{ok("a", 3*second), ok("b", second)}, {ok("c", second)}},
+		{name: "empty stages", limit: 4, plan: []plan.Stage{{}, {ok("a", second)}, nil}, done: "a", takes: second},
+		{name: "side by side", limit: 4, plan: []plan.Stage{{ok("a", 3*second), ok("b", second), ok("c", 2*second)}}, done: "b c a", takes: 3 * second},
+		{name: "one at a time", limit: 1, plan: []plan.Stage{{ok("a", 3*second), ok("b", second)}}, done: "a b", takes: 4 * second},
+		{name: "a limit that is none", limit: 0, plan: []plan.Stage{{ok("a", second), ok("b", second)}}, done: "a b", takes: 2 * second},
+		{name: "a later stage waits for the whole earlier one", limit: 4, plan: []plan.Stage{{ok("a", 3*second), ok("b", second)}, {ok("c", second)}},
 			done: "b a c", takes: 4 * second},
 		{name: "the rest of a failing stage is done, the next stage is not", limit: 1,
-			plan: []provision.Stage{{bad("a"), ok("b", second)}, {ok("c", second)}}, done: "b", takes: 2 * second, err: "create role a: AccessDenied"},
+			plan: []plan.Stage{{bad("a"), ok("b", second)}, {ok("c", second)}}, done: "b", takes: 2 * second, err: "create role a: AccessDenied"},
 		{name: "every failure is told, in the plan's order", limit: 4,
-			plan: []provision.Stage{{bad("a"), ok("b", second), bad("c")}}, done: "b", takes: second, err: "create role a: AccessDenied\ncreate role c: AccessDenied"},
+			plan: []plan.Stage{{bad("a"), ok("b", second), bad("c")}}, done: "b", takes: second, err: "create role a: AccessDenied\ncreate role c: AccessDenied"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var done []provision.Action
+				var done []plan.Action
 				start := time.Now()
-				err := provision.Plan{Stages: tt.plan}.Apply(t.Context(), tt.limit, func(a provision.Action, _ []string, err error) {
+				err := plan.Plan{Stages: tt.plan}.Apply(t.Context(), tt.limit, func(a plan.Action, _ []string, err error) {
 					if err == nil {
 						done = append(done, a)
 					}
@@ -95,10 +95,10 @@ func checkLimits(t *testing.T, r *rand.Rand) {
 	limit := 1 + r.IntN(5)
 	running := make(chan struct{}, limit) // one more than that blocks for ever, and synctest tells
 	telling := make(chan struct{}, 1)
-	var plan provision.Plan
+	var p plan.Plan
 	failing, want, got := -1, 0, 0
 	for stage := range 1 + r.IntN(4) {
-		var s provision.Stage
+		var s plan.Stage
 		for range r.IntN(8) {
 			takes, fails := time.Duration(r.IntN(5))*time.Second, r.IntN(15) == 0
 			if failing < 0 || failing == stage {
@@ -108,7 +108,7 @@ func checkLimits(t *testing.T, r *rand.Rand) {
 					want++
 				}
 			}
-			s = append(s, provision.Action{Name: fmt.Sprint(stage), Do: func(context.Context) ([]string, error) {
+			s = append(s, plan.Action{Change: plan.Change{Name: fmt.Sprint(stage)}, Do: func(context.Context) ([]string, error) {
 				select {
 				case running <- struct{}{}:
 				default:
@@ -125,10 +125,10 @@ func checkLimits(t *testing.T, r *rand.Rand) {
 				return nil, nil
 			}})
 		}
-		plan.Stages = append(plan.Stages, s)
+		p.Stages = append(p.Stages, s)
 	}
 	last := "0"
-	err := plan.Apply(t.Context(), limit, func(a provision.Action, _ []string, err error) {
+	err := p.Apply(t.Context(), limit, func(a plan.Action, _ []string, err error) {
 		select {
 		case telling <- struct{}{}:
 		default:
@@ -154,13 +154,13 @@ func TestApplyBeginsNothingAfterTheEnd(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		interrupted := errors.New("interrupted")
 		var begun []string
-		act := func(name string, do func(context.Context) error) provision.Action {
-			return provision.Action{Verb: provision.Delete, Thing: "role", Name: name, Do: func(ctx context.Context) ([]string, error) {
+		act := func(name string, do func(context.Context) error) plan.Action {
+			return plan.Action{Change: plan.Change{Verb: plan.Delete, Thing: "role", Name: name}, Do: func(ctx context.Context) ([]string, error) {
 				begun = append(begun, name)
 				return nil, do(ctx)
 			}}
 		}
-		plan := provision.Plan{Stages: []provision.Stage{
+		p := plan.Plan{Stages: []plan.Stage{
 			{
 				act("a", func(context.Context) error { cancel(interrupted); return nil }),
 				act("b", func(context.Context) error { return nil }),
@@ -168,8 +168,8 @@ func TestApplyBeginsNothingAfterTheEnd(t *testing.T) {
 			},
 			{act("d", func(context.Context) error { return nil })},
 		}}
-		var done []provision.Action
-		err := plan.Apply(ctx, 1, func(a provision.Action, _ []string, _ error) { done = append(done, a) })
+		var done []plan.Action
+		err := p.Apply(ctx, 1, func(a plan.Action, _ []string, _ error) { done = append(done, a) })
 		if !errors.Is(err, interrupted) || err.Error() != "2 of 3 actions were not begun: interrupted" {
 			t.Errorf("error %v", err)
 		}
@@ -180,25 +180,25 @@ func TestApplyBeginsNothingAfterTheEnd(t *testing.T) {
 }
 
 func TestWriteShowsTheWholePlan(t *testing.T) {
-	create := provision.Action{Verb: provision.Create, Thing: "IAM OIDC identity provider", Name: "arn:aws:iam::111122223333:oidc-provider/oidc.example.com/a"}
-	update := provision.Action{Verb: provision.Update, Thing: "IAM role", Name: "a-ns-secret",
-		Diff: []string{"+ trust policy: statement for oidc.example.com/a", "- tag team=\x1b[2Jred\nteam"}}
-	remove := provision.Action{Verb: provision.Delete, Thing: "IAM role", Name: "a-ns-old"}
+	create := plan.Action{Change: plan.Change{Verb: plan.Create, Thing: "IAM OIDC identity provider", Name: "arn:aws:iam::111122223333:oidc-provider/oidc.example.com/a"}}
+	update := plan.Action{Change: plan.Change{Verb: plan.Update, Thing: "IAM role", Name: "a-ns-secret",
+		Diff: []string{"+ trust policy: statement for oidc.example.com/a", "- tag team=\x1b[2Jred\nteam"}}}
+	remove := plan.Action{Change: plan.Change{Verb: plan.Delete, Thing: "IAM role", Name: "a-ns-old"}}
 	for _, tt := range []struct {
 		name  string
-		plan  provision.Plan
+		plan  plan.Plan
 		empty bool
 		want  string
 	}{
 		{name: "nothing", empty: true, want: "nothing to change\n"},
-		{name: "nothing but notes", plan: provision.Plan{Stages: []provision.Stage{{}}, Notes: []string{"role x is not ours"}}, empty: true,
+		{name: "nothing but notes", plan: plan.Plan{Stages: []plan.Stage{{}}, Notes: []string{"role x is not ours"}}, empty: true,
 			want: "nothing to change\nnote: role x is not ours\n"},
 		{name: "nothing to do about what is beyond", empty: true, want: "? role x has more\nnote: n\n",
-			plan: provision.Plan{Notes: []string{"n"}, Extra: []string{"role x has more"}}},
+			plan: plan.Plan{Notes: []string{"n"}, Extra: []string{"role x has more"}}},
 		{
 			name: "stages in order, and what a terminal would obey is made harmless",
-			plan: provision.Plan{Stages: []provision.Stage{{create}}, Notes: []string{"n1"}}.
-				Then(provision.Plan{Stages: []provision.Stage{{update, remove}}, Notes: []string{"n2"}}),
+			plan: plan.Plan{Stages: []plan.Stage{{create}}, Notes: []string{"n1"}}.
+				Then(plan.Plan{Stages: []plan.Stage{{update, remove}}, Notes: []string{"n2"}}),
 			want: `+ create IAM OIDC identity provider arn:aws:iam::111122223333:oidc-provider/oidc.example.com/a
 ~ update IAM role a-ns-secret
     + trust policy: statement for oidc.example.com/a
@@ -211,7 +211,7 @@ note: n2
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := tt.plan.Write(&b); err != nil || b.String() != tt.want {
+			if err := tt.plan.Preview().Write(&b); err != nil || b.String() != tt.want {
 				t.Errorf("%v, got\n%s\nwant\n%s", err, b.String(), tt.want)
 			}
 			if tt.plan.Empty() != tt.empty {
@@ -221,35 +221,48 @@ note: n2
 	}
 	r, w := io.Pipe()
 	_ = r.Close()
-	if err := (provision.Plan{}).Write(w); !errors.Is(err, io.ErrClosedPipe) {
+	if err := (plan.Preview{}).Write(w); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a failing writer: %v", err)
 	}
 }
 
 // What is appended to the one plan never shows up in the other.
 func TestThenCopies(t *testing.T) {
-	p := provision.Plan{Stages: make([]provision.Stage, 0, 8), Notes: make([]string, 0, 8)}
-	a := p.Then(provision.Plan{Stages: []provision.Stage{{}}, Notes: []string{"a"}})
-	_ = p.Then(provision.Plan{Stages: []provision.Stage{{{}}}, Notes: []string{"b"}})
+	p := plan.Plan{Stages: make([]plan.Stage, 0, 8), Notes: make([]string, 0, 8)}
+	a := p.Then(plan.Plan{Stages: []plan.Stage{{}}, Notes: []string{"a"}})
+	_ = p.Then(plan.Plan{Stages: []plan.Stage{{{}}}, Notes: []string{"b"}})
 	if len(a.Stages) != 1 || !a.Empty() || a.Notes[0] != "a" {
 		t.Errorf("a became %+v", a)
 	}
 }
 
-// What took effect is said, also of an action that failed half-way and of one that is only there to be shown.
-func TestApplySaysWhatTookEffect(t *testing.T) {
-	half := provision.Action{Verb: provision.Create, Thing: "role", Name: "a", Do: func(context.Context) ([]string, error) {
+// Changes that only a preview has come before those of the plan, and count as a difference.
+func TestPreviewAfter(t *testing.T) {
+	pair := plan.Change{Verb: plan.Create, Thing: "key pair", Name: "k"}
+	p := plan.Plan{Stages: []plan.Stage{{action("a", 0, nil)}}, Notes: []string{"n"}}
+	var b bytes.Buffer
+	if err := p.Preview().After(pair).Write(&b); err != nil || b.String() != "+ create key pair k\n+ create role a\nnote: n\n" {
+		t.Errorf("%v, got\n%s", err, b.String())
+	}
+	if v := (plan.Plan{}).Preview(); !v.Empty() || v.After(pair).Empty() || !v.Empty() {
+		t.Error("a preview is empty without changes, and not with one")
+	}
+}
+
+// What took effect is reported, also of an action that failed half-way.
+func TestApplyReportsWhatTookEffect(t *testing.T) {
+	half := plan.Action{Change: plan.Change{Verb: plan.Create, Thing: "role", Name: "a"}, Do: func(context.Context) ([]string, error) {
 		return []string{"role a created"}, errRefused
 	}}
-	shown := provision.Action{Verb: provision.Create, Thing: "key pair", Name: "b"}
+	whole := action("b", 0, nil)
 	var heard []string
-	err := provision.Plan{Stages: []provision.Stage{{half, shown}}}.Apply(t.Context(), 1, func(a provision.Action, said []string, err error) {
-		heard = append(heard, fmt.Sprint(a.Name, said, err != nil))
+	err := plan.Plan{Stages: []plan.Stage{{half, whole}}}.Apply(t.Context(), 1, func(a plan.Action, lines []string, err error) {
+		heard = append(heard, fmt.Sprint(a.Name, lines, err != nil))
 	})
-	if want := []string{"a[role a created] true", "b[] true"}; !slices.Equal(heard, want) {
+	if want := []string{"a[role a created] true", "b[b] false"}; !slices.Equal(heard, want) {
 		t.Errorf("heard %q, want %q", heard, want)
 	}
-	if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "create key pair b: it is only shown") {
+	if !errors.Is(err, errRefused) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package provision_test
+package ccoctl_test
 
 import (
 	"io/fs"
@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/keypost/keypost/provision"
+	"github.com/keypost/keypost/provision/ccoctl"
 )
 
 func check(t *testing.T, err error) {
@@ -23,13 +23,13 @@ const arn = "arn:aws:iam::111122223333:role/demo-ns-a-creds"
 
 // Installers and scripts take the files as ccoctl makes them: names, bytes (no newline at the end) and modes.
 func TestFilesAreCcoctls(t *testing.T) {
-	secret := provision.Secret{Namespace: "ns-a", Name: "creds", RoleARN: arn}
-	unknown := provision.Secret{Namespace: "ns-a", Name: "creds"}
+	secret := ccoctl.Secret{Namespace: "ns-a", Name: "creds", RoleARN: arn}
+	unknown := ccoctl.Secret{Namespace: "ns-a", Name: "creds"}
 	elsewhere := secret
 	elsewhere.TokenPath = "/var/run/secrets/other/token"
 	for _, tt := range []struct {
 		name string
-		file provision.File
+		file ccoctl.File
 		path string
 		mode fs.FileMode
 		want string
@@ -71,22 +71,22 @@ metadata:
   namespace: ns-a
 type: Opaque
 POPULATE ROLE ARN AND DELETE THIS LINE`},
-		{"issuer", provision.Authentication("https://oidc.example.com/demo"), "manifests/cluster-authentication-02-config.yaml", 0o600,
+		{"issuer", ccoctl.AuthenticationFile("https://oidc.example.com/demo"), "manifests/cluster-authentication-02-config.yaml", 0o600,
 			`apiVersion: config.openshift.io/v1
 kind: Authentication
 metadata:
   name: cluster
 spec:
   serviceAccountIssuer: https://oidc.example.com/demo`},
-		{"discovery document", provision.Discovery([]byte("x")), "02-openid-configuration", 0o644, "x"},
-		{"JWKS", provision.Keys([]byte("x")), "03-keys.json", 0o644, "x"},
-		{"provider", provision.Provider([]byte("x")), "04-iam-identity-provider.json", 0o644, "x"},
-		{"role", provision.Role(0, "demo-ns-a-creds", []byte("x")), "05-0-demo-ns-a-creds-role.json", 0o644, "x"},
-		{"policy", provision.RolePolicy(12, "demo-ns-a-creds", []byte("x")), "06-12-demo-ns-a-creds-policy.json", 0o644, "x"},
+		{"discovery document", ccoctl.DiscoveryFile([]byte("x")), "02-openid-configuration", 0o644, "x"},
+		{"JWKS", ccoctl.JWKSFile([]byte("x")), "03-keys.json", 0o644, "x"},
+		{"provider", ccoctl.ProviderFile([]byte("x")), "04-iam-identity-provider.json", 0o644, "x"},
+		{"role", ccoctl.RoleFile(ccoctl.RoleID{Installation: "demo", Namespace: "ns-a", Secret: "creds"}, []byte("x")), "05-0-demo-ns-a-creds-role.json", 0o644, "x"},
+		{"policy", ccoctl.RolePolicyFile(ccoctl.RoleID{Number: 12, Installation: "demo", Namespace: "ns-a", Secret: "creds"}, []byte("x")), "06-12-demo-ns-a-creds-policy.json", 0o644, "x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
-			d, err := provision.OpenDir(out, provision.Manifests)
+			d, err := ccoctl.OpenDir(out, ccoctl.ManifestsDir)
 			check(t, err)
 			check(t, d.Write(tt.file))
 			path := filepath.Join(out, filepath.FromSlash(tt.path))
@@ -130,7 +130,7 @@ func tree(t *testing.T, dir string) []string {
 func TestOpenDirMakesOneLevel(t *testing.T) {
 	parent := t.TempDir()
 	for range 2 { // the second time everything is there
-		_, err := provision.OpenDir(filepath.Join(parent, "out"), provision.Manifests, provision.TLS)
+		_, err := ccoctl.OpenDir(filepath.Join(parent, "out"), ccoctl.ManifestsDir, ccoctl.TLSDir)
 		check(t, err)
 	}
 	want := []string{"drwx------ out", "drwx------ out/manifests", "drwx------ out/tls"}
@@ -138,12 +138,12 @@ func TestOpenDirMakesOneLevel(t *testing.T) {
 		t.Errorf("made %v, want %v", got, want)
 	}
 	t.Chdir(parent)
-	d, err := provision.OpenDir("")
+	d, err := ccoctl.OpenDir("")
 	check(t, err)
 	if d.Path("03-keys.json") != "03-keys.json" {
 		t.Errorf("path %s: what is given relative stays relative", d.Path("03-keys.json"))
 	}
-	d, err = provision.OpenDir("out/")
+	d, err = ccoctl.OpenDir("out/")
 	check(t, err)
 	if d.Path("manifests/x.yaml") != "out/manifests/x.yaml" {
 		t.Errorf("path %s", d.Path("manifests/x.yaml"))
@@ -168,7 +168,7 @@ func TestOpenDirRefuses(t *testing.T) {
 			dir := t.TempDir()
 			check(t, tt.make(dir))
 			before := tree(t, dir)
-			_, err := provision.OpenDir(filepath.Join(dir, tt.path), provision.Manifests)
+			_, err := ccoctl.OpenDir(filepath.Join(dir, tt.path), ccoctl.ManifestsDir)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "output directory "+dir) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
@@ -183,10 +183,10 @@ func TestOpenDirRefuses(t *testing.T) {
 func TestOpenDirRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.Mkdir(dir+"/tls", 0o700))
-	for _, name := range []string{".keypost-ABC.tmp", "tls/.keypost-DEF.tmp", ".keypost.yaml", "x.tmp"} {
+	for _, name := range []string{".keypost-output-ABC.tmp", "tls/.keypost-output-DEF.tmp", ".keypost.yaml", "x.tmp"} {
 		check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	_, err := provision.OpenDir(dir, provision.TLS)
+	_, err := ccoctl.OpenDir(dir, ccoctl.TLSDir)
 	check(t, err)
 	want := []string{"-rw------- .keypost.yaml ", "-rw------- x.tmp ", "drwx------ tls"}
 	if got := tree(t, dir); !slices.Equal(got, want) {
@@ -197,14 +197,14 @@ func TestOpenDirRemovesLeftovers(t *testing.T) {
 // What is there is replaced whole: no trailing bytes, no mode of an older file.
 func TestWriteReplaces(t *testing.T) {
 	dir := t.TempDir()
-	d, err := provision.OpenDir(dir, provision.Manifests)
+	d, err := ccoctl.OpenDir(dir, ccoctl.ManifestsDir)
 	check(t, err)
 	check(t, os.WriteFile(dir+"/manifests/a", []byte("long and older"), 0o666))
 	old, err := os.Open(dir + "/manifests/a")
 	check(t, err)
 	check(t, d.Write(
-		provision.File{Name: "manifests/a", Data: []byte("new"), Mode: 0o600},
-		provision.File{Name: "b", Data: []byte("new"), Mode: 0o644},
+		ccoctl.File{Name: "manifests/a", Data: []byte("new"), Mode: 0o600},
+		ccoctl.File{Name: "b", Data: []byte("new"), Mode: 0o644},
 	))
 	want := []string{"-rw------- manifests/a new", "-rw-r--r-- b new", "drwx------ manifests"}
 	if got := tree(t, dir); !slices.Equal(got, want) {
@@ -241,12 +241,12 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			d, err := provision.OpenDir(dir, provision.Manifests)
+			d, err := ccoctl.OpenDir(dir, ccoctl.ManifestsDir)
 			check(t, err)
 			check(t, os.WriteFile(dir+"/a", []byte("old"), 0o600))
 			check(t, tt.make(dir))
 			before := tree(t, dir)
-			err = d.Write(provision.File{Name: "a", Data: []byte("new"), Mode: 0o600}, provision.File{Name: tt.file, Data: []byte("new"), Mode: 0o600})
+			err = d.Write(ccoctl.File{Name: "a", Data: []byte("new"), Mode: 0o600}, ccoctl.File{Name: tt.file, Data: []byte("new"), Mode: 0o600})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "write ") {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
@@ -260,11 +260,11 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 // A link that takes the directory's place after it was opened leads nowhere outside.
 func TestWriteStaysInside(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	d, err := provision.OpenDir(dir, provision.Manifests)
+	d, err := ccoctl.OpenDir(dir, ccoctl.ManifestsDir)
 	check(t, err)
 	check(t, os.Remove(dir+"/manifests"))
 	check(t, os.Symlink(outside, dir+"/manifests"))
-	if err := d.Write(provision.File{Name: "manifests/a", Mode: 0o600}); err == nil {
+	if err := d.Write(ccoctl.File{Name: "manifests/a", Mode: 0o600}); err == nil {
 		t.Error("written")
 	}
 	if got := tree(t, outside); len(got) > 0 {

@@ -1,7 +1,6 @@
-package provision
+package ccoctl
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,23 +9,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/keypost/keypost/internal/durable"
 )
 
-// Temporary files are hidden, so that `cp manifests/*` takes none along.
-const (
-	tempPrefix = ".keypost-"
-	tempSuffix = ".tmp"
-)
+// writer writes below root. Temporary files are hidden, so that `cp manifests/*` takes none along.
+func writer(root *os.Root) durable.Writer {
+	return durable.Writer{FS: durable.Root{Root: root}, Owner: "keypost-output"}
+}
 
-// Dir is an output directory, laid out as ccoctl lays it out.
+// Dir is an output directory.
 type Dir struct {
 	path string
 	subs []string
 }
 
-// OpenDir makes the directory at path (empty: the current one) and the directories named in it, with mode 0700, where
-// they are not there yet; the parent of path has to be there. It removes what an interrupted run left half written:
-// two runs at once into one directory are not for it.
+// OpenDir creates the directory at path (empty for the current one) and the directories subs in it, with mode 0700,
+// unless they exist; the parent of path must exist. It removes the temporary files of an interrupted run, so two runs
+// must not write into one directory at the same time.
 func OpenDir(path string, subs ...string) (*Dir, error) {
 	d := &Dir{path: filepath.Clean(path), subs: subs}
 	if err := d.open(); err != nil {
@@ -50,7 +50,7 @@ func (d *Dir) open() error {
 		if err := root.Mkdir(sub, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// A link would let its maker choose where manifests and keys go, and exchange them there.
+		// A symbolic link would let its owner choose where manifests and keys go, and replace them there.
 		if info, err := root.Lstat(sub); err != nil {
 			return err
 		} else if !info.IsDir() {
@@ -62,25 +62,19 @@ func (d *Dir) open() error {
 
 func (d *Dir) removeLeftovers(root *os.Root) error {
 	for _, dir := range append([]string{"."}, d.subs...) {
-		found, err := fs.Glob(root.FS(), path.Join(dir, tempPrefix+"*"+tempSuffix))
-		if err != nil {
+		if err := writer(root).RemoveTemps(root, dir, 0); err != nil {
 			return err
-		}
-		for _, name := range found {
-			if err := root.Remove(name); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-// Path is where a file of the directory is, relative if the directory was given so.
+// Path returns the path of a file of the directory: relative if the directory's is.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, filepath.FromSlash(name)) }
 
-// Write puts files into the directory in place of what bears their names. Every file is complete and durable under
-// another name before the first one takes its own, so that none is ever seen half written, and what can go wrong has
-// gone wrong before anything is changed. It neither follows symbolic links nor replaces them.
+// Write puts files into the directory and replaces those of the same names. Each is complete and durable under a
+// temporary name before the first is renamed, so that none is ever seen half written, and what can fail fails before
+// anything is changed. It neither follows symbolic links nor replaces them.
 func (d *Dir) Write(files ...File) error {
 	root, err := os.OpenRoot(d.path)
 	if err != nil {
@@ -88,34 +82,37 @@ func (d *Dir) Write(files ...File) error {
 	}
 	defer root.Close() //nolint:errcheck // the files are closed and synced, each on its own
 	for _, f := range files {
-		if err := d.free(root, f.Name); err != nil {
+		if err := d.checkName(root, f.Name); err != nil {
 			return fmt.Errorf("write %s: %w", d.Path(f.Name), err)
 		}
 	}
-	temps := make([]string, len(files))
+	var staged []*durable.Staged
 	defer func() {
-		for _, temp := range temps {
-			_ = root.Remove(temp) // there only if something failed; else the next run removes it
+		for _, s := range staged {
+			_ = s.Remove() // there only if something failed; else the next run removes it
 		}
 	}()
-	for i, f := range files {
-		temps[i] = path.Join(path.Dir(f.Name), tempPrefix+rand.Text()+tempSuffix)
-		if err := writeTemp(root, temps[i], f); err != nil {
+	for _, f := range files {
+		w := writer(root)
+		w.Mode = f.Mode
+		s, err := w.Stage(f.Name, f.Data)
+		if err != nil {
 			return fmt.Errorf("write %s: %w", d.Path(f.Name), err)
 		}
+		staged = append(staged, s)
 	}
 	for i, f := range files {
-		if err := root.Rename(temps[i], f.Name); err != nil {
+		if err := staged[i].Rename(); err != nil {
 			return fmt.Errorf("write %s: %w", d.Path(f.Name), err)
 		}
 	}
 	return d.sync(root, files)
 }
 
-// free tells whether a file of that name can be written.
-func (d *Dir) free(root *os.Root, name string) error {
+// checkName returns an error if no file of that name can be written.
+func (d *Dir) checkName(root *os.Root, name string) error {
 	if dir := path.Dir(name); dir != "." && !slices.Contains(d.subs, dir) || strings.HasPrefix(path.Base(name), ".") {
-		return errors.New("no file of the output directory has such a name")
+		return errors.New("no file of the output directory has this name")
 	}
 	info, err := root.Lstat(name)
 	switch {
@@ -131,28 +128,15 @@ func (d *Dir) free(root *os.Root, name string) error {
 	return nil
 }
 
-func writeTemp(root *os.Root, name string, f File) error {
-	temp, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.Mode)
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(f.Data)
-	return errors.Join(err, temp.Sync(), temp.Close())
-}
-
-// sync makes the new names survive a power cut.
+// sync makes the new names durable.
 func (d *Dir) sync(root *os.Root, files []File) error {
 	var dirs []string
 	for _, f := range files {
 		dirs = append(dirs, path.Dir(f.Name))
 	}
 	slices.Sort(dirs)
-	for _, name := range slices.Compact(dirs) {
-		dir, err := root.Open(name)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+	for _, dir := range slices.Compact(dirs) {
+		if err := writer(root).SyncDir(dir); err != nil {
 			return err
 		}
 	}

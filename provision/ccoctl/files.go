@@ -1,0 +1,103 @@
+package ccoctl
+
+import (
+	"fmt"
+	"io/fs"
+)
+
+// Directories below the output directory, as the installer knows them.
+const (
+	ManifestsDir = "manifests" // manifests that the installer puts into the cluster
+	TLSDir       = "tls"       // the signing key that it puts into the cluster
+)
+
+// Files of the cluster's key pair, below the output directory.
+const (
+	PrivateKeyName = "serviceaccount-signer.private"
+	PublicKeyName  = "serviceaccount-signer.public"
+	SigningKeyName = TLSDir + "/bound-service-account-signing-key.key" // the private half again, where the installer takes it from
+)
+
+// TokenPath is where OpenShift's own components find their token for the cloud.
+const TokenPath = "/var/run/secrets/openshift/serviceaccount/token" //nolint:gosec // the path of a token, not a token
+
+// File is a complete file of the output directory. The installer and scripts look for it by its name.
+type File struct {
+	Name string // below the output directory, with slashes
+	Data []byte
+	Mode fs.FileMode // less the umask
+}
+
+// Secret is the Kubernetes Secret from which a component learns its role.
+type Secret struct {
+	Namespace, Name string
+	RoleARN         string // empty while it is not known
+	TokenPath       string // empty for [TokenPath]
+}
+
+// File returns the manifest of a Secret. Without a role it ends, as ccoctl's does, in a line that is not YAML: `oc apply`
+// then refuses a file in which nobody has filled in the role, instead of making a component that cannot start.
+func (s Secret) File() File {
+	if s.TokenPath == "" {
+		s.TokenPath = TokenPath
+	}
+	text := fmt.Sprintf(`apiVersion: v1
+stringData:
+  credentials: |-
+    [default]
+    sts_regional_endpoints = regional
+    role_arn = %s
+    web_identity_token_file = %s
+kind: Secret
+metadata:
+  name: %s
+  namespace: %s
+type: Opaque`, s.RoleARN, s.TokenPath, s.Name, s.Namespace)
+	if s.RoleARN == "" {
+		text += "\nPOPULATE ROLE ARN AND DELETE THIS LINE"
+	}
+	return File{Name: fmt.Sprintf("%s/%s-%s-credentials.yaml", ManifestsDir, s.Namespace, s.Name), Data: []byte(text), Mode: 0o600}
+}
+
+// AuthenticationFile returns the manifest that gives a new cluster its issuer URL.
+func AuthenticationFile(issuer string) File {
+	return File{Name: ManifestsDir + "/cluster-authentication-02-config.yaml", Mode: 0o600, Data: []byte(`apiVersion: config.openshift.io/v1
+kind: Authentication
+metadata:
+  name: cluster
+spec:
+  serviceAccountIssuer: ` + issuer)}
+}
+
+// DiscoveryFile returns the dry-run file of a discovery document.
+func DiscoveryFile(document []byte) File { return dryRun("02-openid-configuration", document) }
+
+// JWKSFile returns the dry-run file of a JWKS. OpenShift's documented key rotation merges it.
+func JWKSFile(jwks []byte) File { return dryRun("03-keys.json", jwks) }
+
+// ProviderFile returns the dry-run file of an IAM OIDC identity provider: the input of `aws iam
+// create-open-id-connect-provider --cli-input-json`.
+func ProviderFile(input []byte) File { return dryRun("04-iam-identity-provider.json", input) }
+
+// RoleID identifies the files of one role.
+type RoleID struct {
+	Number                          int // of its CredentialsRequest, from 0
+	Installation, Namespace, Secret string
+}
+
+// RoleFile returns the dry-run file of a role: the input of `aws iam create-role --cli-input-json`.
+func RoleFile(r RoleID, input []byte) File { return dryRun(r.fileName("05", "role"), input) }
+
+// RolePolicyFile returns the dry-run file of a role's permissions policy: the input of `aws iam put-role-policy
+// --cli-input-json`.
+func RolePolicyFile(r RoleID, input []byte) File { return dryRun(r.fileName("06", "policy"), input) }
+
+// RoleFiles is a pattern that all files of [RoleFile] match.
+const RoleFiles = "05-*-role.json"
+
+// fileName has the role's name before it is cut to what IAM allows, since two roles may be cut to one name.
+func (r RoleID) fileName(step, kind string) string {
+	return fmt.Sprintf("%s-%d-%s-%s.json", step, r.Number, fullRoleName(r.Installation, r.Namespace, r.Secret), kind)
+}
+
+func dryRun(name string, data []byte) File { return File{Name: name, Data: data, Mode: 0o644} }

@@ -1,0 +1,87 @@
+// Package plan is a plan engine: ordered stages of actions that lead from what is there to what is wanted. It promises
+// that making a Plan changes nothing, and that what a Plan shows ([Preview.Write]) is what [Plan.Apply] does. It knows
+// no cloud.
+package plan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Verb is the sort of a change.
+type Verb string
+
+// The verbs.
+const (
+	Create Verb = "create"
+	Update Verb = "update"
+	Delete Verb = "delete"
+)
+
+// Change describes one change to one thing, not yet made.
+type Change struct {
+	Verb  Verb
+	Thing string   // the sort of thing: "IAM OIDC identity provider", "IAM role"
+	Name  string   // its ARN or name
+	Diff  []string // what differs, a line each: "+ …" is added, "- …" is removed
+}
+
+// String returns the change in words: "create IAM role NAME".
+func (c Change) String() string { return fmt.Sprintf("%s %s %s", c.Verb, c.Thing, c.Name) }
+
+// Action makes a Change.
+type Action struct {
+	Change
+
+	// Lines is what Do returns if nothing has changed since the plan was made: one line per call that writes.
+	Lines []string
+
+	// Do makes the change and returns one line per call that took effect, also when it fails half-way. It may be called
+	// again after a failure, whether or not the failed call took effect. It must not be nil.
+	Do func(ctx context.Context) (lines []string, err error)
+}
+
+// Stage is a set of actions that may run concurrently.
+type Stage []Action
+
+// Plan leads from what is there to what is wanted, in stages one after another. A Plan without actions has nothing to do.
+type Plan struct {
+	Stages []Stage
+	Notes  []string // information for the reader, whether or not anything changes: a line each
+
+	// Extra is what is there beyond what is wanted, a line each. It counts as a difference, but Apply leaves it alone.
+	Extra []string
+}
+
+// Empty reports whether there is nothing to do.
+func (p Plan) Empty() bool {
+	return !slices.ContainsFunc(p.Stages, func(s Stage) bool { return len(s) > 0 })
+}
+
+// Len returns the number of actions.
+func (p Plan) Len() int {
+	n := 0
+	for _, s := range p.Stages {
+		n += len(s)
+	}
+	return n
+}
+
+// Then returns p followed by q.
+func (p Plan) Then(q Plan) Plan {
+	return Plan{
+		Stages: slices.Concat(p.Stages, q.Stages), Notes: slices.Concat(p.Notes, q.Notes), Extra: slices.Concat(p.Extra, q.Extra),
+	}
+}
+
+// Preview returns what Apply would do.
+func (p Plan) Preview() Preview {
+	v := Preview{Notes: p.Notes, Extra: p.Extra}
+	for _, s := range p.Stages {
+		for _, a := range s {
+			v.Changes = append(v.Changes, a.Change)
+		}
+	}
+	return v
+}
