@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -197,11 +196,11 @@ func (m *mirroring) announce() {
 func (m *mirroring) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if m.f.adminAddress != "" {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", m.f.adminAddress)
+		s, err := m.bindAdmin(ctx)
 		if err != nil {
-			return fmt.Errorf("admin listener: %w", err)
+			return err
 		}
-		g.Go(func() error { return m.serveAdmin(ctx, l) })
+		g.Go(func() error { return s.Serve(ctx) })
 	}
 	g.Go(func() error { return until(ctx, func() { m.Run(ctx) }) })
 	err := g.Wait()

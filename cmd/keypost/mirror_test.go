@@ -101,14 +101,15 @@ func TestMirrorAdmin(t *testing.T) {
 	a := &app{streams: streams{err: io.Discard}, store: fileURL(store.Dir())}
 	m, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
 	must(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	m.f.adminAddress = "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
+	server, err := m.bindAdmin(ctx)
+	must(t, err)
 	done := make(chan error)
-	go func() { done <- m.serveAdmin(ctx, l) }()
+	go func() { done <- server.Serve(ctx) }()
 	ask := func(path string, status int, texts ...string) {
 		t.Helper()
-		resp, err := http.Get("http://" + l.Addr().String() + path)
+		resp, err := http.Get("http://" + server.Addr().String() + path)
 		must(t, err)
 		defer func() { must(t, resp.Body.Close()) }()
 		body, err := io.ReadAll(resp.Body)

@@ -100,7 +100,7 @@ func (s *server) publishedLongAgo(t *testing.T, name, url, publicKeyFile string)
 	must(t, err)
 	keys, err := keystore.ParsePublicKeys(publicKeyFile, data)
 	must(t, err)
-	policy := keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.D(time.Hour)}
+	policy := keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.DurationPtr(time.Hour)}
 	set, err := keystore.New(keystore.Change{At: time.Now().Add(-24 * time.Hour), By: "e2e"},
 		keystore.Spec{Name: keystore.Name(name), Issuers: []string{url}, Keys: keys, Policy: policy})
 	must(t, err)

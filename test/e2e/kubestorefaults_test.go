@@ -271,7 +271,7 @@ func (a *absence) revoke(t *testing.T) {
 		var kid keystore.KeyID
 		s, err := keystore.Update(t.Context(), a.st, n, func(s keystore.KeySet) (keystore.KeySet, error) {
 			kid = s.Keys()[0].ID()
-			return s.Revoke(storetest.Change(time.Hour), kid, keystore.Last{})
+			return s.Revoke(storetest.Change(time.Hour), kid, keystore.RevokeOptions{})
 		})
 		must(t, err)
 		serves(t, a.pub, n, s.Generation())
@@ -401,7 +401,7 @@ func (a *absence) accepted(t *testing.T) {
 			var gone []keystore.Decision
 			for _, k := range s.Keys() {
 				if a.w.has(k.ID()) {
-					gone = append(gone, keystore.Decision{Key: k.Public})
+					gone = append(gone, keystore.Decision{Key: k.VerificationKey})
 				}
 			}
 			return s.Accept(storetest.Change(2*time.Hour), served, gone)

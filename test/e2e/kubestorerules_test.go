@@ -347,7 +347,7 @@ func (p *kubeScene) life(t *testing.T) {
 	})
 	third := storetest.Key(t)
 	step("prod-a", "revoke", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Revoke(c, second.ID(), keystore.Last{Replacement: &third})
+		return s.Revoke(c, second.ID(), keystore.RevokeOptions{Replacement: &third})
 	})
 	old, _, err := st.Load(t.Context(), "prod-a")
 	must(t, err)
@@ -361,7 +361,7 @@ func (p *kubeScene) life(t *testing.T) {
 	}
 	// Full has nearly the highest generation: one change is left to it.
 	step("full", "revoke an imported key", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Revoke(c, "1e3", keystore.Last{})
+		return s.Revoke(c, "1e3", keystore.RevokeOptions{})
 	})
 	// Somebody deletes the object and applies a backup; the operator accepts it beyond the generation that is served.
 	p.try(t, "", "delete", "keyset", "prod-a", "-n", ns).ok(t)

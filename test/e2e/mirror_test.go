@@ -387,7 +387,7 @@ func (m *mirrorScene) revoke(t *testing.T) {
 		var kid keystore.KeyID
 		_, err := keystore.Update(t.Context(), m.source.store, n, func(s keystore.KeySet) (keystore.KeySet, error) {
 			kid = s.Keys()[0].ID()
-			return s.Revoke(storetest.Change(48*time.Hour), kid, keystore.Last{})
+			return s.Revoke(storetest.Change(48*time.Hour), kid, keystore.RevokeOptions{})
 		})
 		must(t, err)
 		await(t, "the revocation is served", func(context.Context) error {

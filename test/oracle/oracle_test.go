@@ -162,7 +162,7 @@ func ours(t *testing.T, file []byte) (jwks, discovery []byte) {
 
 // stored returns a key set that was stored with these keys. keystore.New would refuse the moduli that nobody has factored:
 // what it makes has to be strong, what is read has to be served.
-func stored(t *testing.T, keys []keystore.Public) keystore.KeySet {
+func stored(t *testing.T, keys []keystore.VerificationKey) keystore.KeySet {
 	t.Helper()
 	list := []map[string]any{}
 	for _, k := range keys {

@@ -47,7 +47,7 @@ type cluster struct {
 type signer struct {
 	key *ecdsa.PrivateKey
 	id  keystore.KeyID
-	pub keystore.Public
+	pub keystore.VerificationKey
 }
 
 func newSigner(t *testing.T) signer {

@@ -83,8 +83,8 @@ func (w *world) fill(issuers int) {
 // create stores a key set; a newer one has a member that this version does not know.
 func (w *world) create(c *cluster, newer bool) error {
 	s, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour), By: "test"}, keystore.Spec{
-		Name: keystore.Name(c.name), Issuers: []string{c.issuer}, Keys: []keystore.Public{c.served[0].pub},
-		Policy: keystore.Policy{MaxAge: keystore.D(cacheTime), StaleWhileRevalidate: keystore.D(0), StaleIfError: keystore.D(0), RelyingParties: []string{"aws"}},
+		Name: keystore.Name(c.name), Issuers: []string{c.issuer}, Keys: []keystore.VerificationKey{c.served[0].pub},
+		Policy: keystore.Policy{MaxAge: keystore.DurationPtr(cacheTime), StaleWhileRevalidate: keystore.DurationPtr(0), StaleIfError: keystore.DurationPtr(0), RelyingParties: []string{"aws"}},
 	})
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (w *world) revoke(c *cluster) time.Duration {
 	c.served = c.served[1:]
 	c.mu.Unlock()
 	_, err := keystore.Update(w.t.Context(), w.store, keystore.Name(c.name), func(k keystore.KeySet) (keystore.KeySet, error) {
-		return k.Revoke(keystore.Change{At: time.Now(), By: "test", Why: "test"}, old.id, keystore.Last{})
+		return k.Revoke(keystore.Change{At: time.Now(), By: "test", Why: "test"}, old.id, keystore.RevokeOptions{})
 	})
 	must(w.t, err)
 	took := w.everywhere("the revocation in "+c.name, has(c, old.id, false))
