@@ -126,7 +126,7 @@ func (a *app) compareIssuer(m material, url string) {
 }
 
 // add stores a new key set, or reopens a withdrawn one of the same name, and warns of what is unusual about it.
-func (a *app) add(ctx context.Context, st keystore.Store, spec keystore.Spec, o catalog.AddOptions) (keystore.KeySet, error) {
+func (a *app) add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o catalog.AddOptions) (keystore.KeySet, error) {
 	added, err := catalog.Add(ctx, st, spec, o)
 	for _, n := range added.Unread {
 		a.warn("key set %q cannot be read; keypost issuer list says why", n)

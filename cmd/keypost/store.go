@@ -20,7 +20,7 @@ import (
 )
 
 // openStore opens the store that --store or KEYPOST_STORE names.
-func (a *app) openStore(ctx context.Context) (keystore.Store, error) {
+func (a *app) openStore(ctx context.Context) (*keystore.Store, error) {
 	p, err := parsePlace(a.store)
 	if err != nil {
 		return nil, err
@@ -29,17 +29,17 @@ func (a *app) openStore(ctx context.Context) (keystore.Store, error) {
 }
 
 // openToWrite is openStore for a command that changes key sets, and remembers which.
-func (a *app) openToWrite(ctx context.Context) (keystore.Store, error) {
+func (a *app) openToWrite(ctx context.Context) (*keystore.Store, error) {
 	st, err := a.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return noting{st, &a.writes}, nil
+	return a.noted(st), nil
 }
 
 // createStore is openToWrite, and makes a file store's directory if only that is missing. A bucket or a namespace is
 // somebody else's to make.
-func (a *app) createStore(ctx context.Context) (keystore.Store, error) {
+func (a *app) createStore(ctx context.Context) (*keystore.Store, error) {
 	p, err := parsePlace(a.store)
 	if err != nil {
 		return nil, err
@@ -48,11 +48,11 @@ func (a *app) createStore(ctx context.Context) (keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return noting{st, &a.writes}, nil
+	return a.noted(st), nil
 }
 
 // openStore opens the store that an argument names.
-func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
+func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
 	p, err := parseStoreURL(raw, "use")
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func openStore(ctx context.Context, raw string, open func(dir string) (*filestor
 	return p.open(ctx, open)
 }
 
-func (p place) open(ctx context.Context, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
+func (p place) open(ctx context.Context, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
 	switch p.scheme {
 	case schemeS3:
 		return opened(s3store.Open(ctx, p.s3))
@@ -93,12 +93,11 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// opened keeps a nil pointer from becoming a Store that is not nil.
-func opened[S keystore.Store](st S, err error) (keystore.Store, error) {
+func opened[B keystore.Backend](b B, err error) (*keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st, nil
+	return keystore.NewStore(b), nil
 }
 
 // place is where a store is and with whose rights it is opened: all that its URL says.

@@ -55,7 +55,7 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	}
 	d := &daemon{c: c, log: log}
 	d.publishing = issuer.Config{
-		Source: store, Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
+		Source: keystore.NewStore(store), Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
 		Dev: dev != "", AllowEmpty: c.AllowEmpty, Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
 	}
 	d.publisher = issuer.NewPublisher(d.publishing)

@@ -147,7 +147,7 @@ type Acceptance struct {
 
 // Accept stores what was decided, unless the key set was changed since the comparison: then it returns a
 // [*ChangedError].
-func Accept(ctx context.Context, st keystore.Store, c keystore.Change, a Acceptance) (keystore.KeySet, error) {
+func Accept(ctx context.Context, st *keystore.Store, c keystore.Change, a Acceptance) (keystore.KeySet, error) {
 	return keystore.Update(ctx, st, a.Stored.Name(), func(now keystore.KeySet) (keystore.KeySet, error) {
 		if now.Digest() != a.Stored.Digest() {
 			return now, &ChangedError{now.Name()}

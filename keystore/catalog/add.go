@@ -45,7 +45,7 @@ type AddOptions struct {
 // Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.Claims] it
 // returns a [*CollisionError] when another key set got one of the URLs at the same time. Unread and Shared are set as
 // soon as they are known, also when the store then fails.
-func Add(ctx context.Context, st keystore.Store, spec keystore.Spec, o AddOptions) (Added, error) {
+func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptions) (Added, error) {
 	c, err := ReadAll(ctx, st)
 	if err != nil {
 		return Added{}, err

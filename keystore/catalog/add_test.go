@@ -16,13 +16,13 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-// testStore keeps key sets in memory. trouble is what Load answers for a name instead; beforeReplace runs once.
+// testStore is a backend in memory. trouble is what Get answers for a name instead; beforePut runs once.
 type testStore struct {
-	sets          map[keystore.Name]keystore.KeySet
-	trouble       map[keystore.Name]error
-	vanished      map[keystore.Name]bool // of trouble: no longer listed the second time
-	listings      int
-	beforeReplace func()
+	sets      map[keystore.Name]keystore.KeySet
+	trouble   map[keystore.Name]error
+	vanished  map[keystore.Name]bool // of trouble: no longer listed the second time
+	listings  int
+	beforePut func()
 }
 
 func (s *testStore) List(context.Context) (map[keystore.Name]keystore.Revision, error) {
@@ -39,27 +39,29 @@ func (s *testStore) List(context.Context) (map[keystore.Name]keystore.Revision, 
 	return list, nil
 }
 
-func (s *testStore) Load(_ context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+func (s *testStore) Get(_ context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
 	if err, is := s.trouble[n]; is {
-		return keystore.KeySet{}, "", err
+		return nil, "", err
 	}
 	set, is := s.sets[n]
 	if !is {
-		return set, "", keystore.ErrNotFound
+		return nil, "", keystore.ErrNotFound
 	}
-	return set, "1", nil
+	doc, err := keystore.Encode(set)
+	return doc, "1", err
 }
 
-func (s *testStore) Replace(_ context.Context, n keystore.Name, old keystore.Revision, set keystore.KeySet) (keystore.Revision, error) {
-	if hook := s.beforeReplace; hook != nil {
-		s.beforeReplace = nil
+func (s *testStore) Put(_ context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	if hook := s.beforePut; hook != nil {
+		s.beforePut = nil
 		hook()
 	}
 	if _, is := s.sets[n]; is != (old != "") {
 		return "", keystore.ErrConflict
 	}
+	set, err := keystore.Parse(n, doc)
 	s.sets[n] = set
-	return "1", nil
+	return "1", err
 }
 
 func newTestStore() *testStore {
@@ -101,7 +103,7 @@ func TestAddBesideUnread(t *testing.T) {
 	} {
 		st := newTestStore()
 		st.trouble["other"], st.vanished["other"] = tt.trouble, tt.vanished
-		added, err := Add(t.Context(), st, testSpec(t, "new", "https://oidc.example.com/new"),
+		added, err := Add(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"),
 			AddOptions{Change: storetest.Change(0), Permit: Permit{Unread: tt.force}})
 		switch {
 		case tt.want == "" && err != nil:
@@ -131,7 +133,7 @@ func TestAddAtTheSameTime(t *testing.T) {
 	} {
 		st := newTestStore()
 		if tt.theirs != nil {
-			st.beforeReplace = func() {
+			st.beforePut = func() {
 				set, err := keystore.New(keystore.Change{At: time.Now(), By: "bob@laptop"}, testSpec(t, "theirs", tt.theirs...))
 				if err != nil {
 					t.Fatal(err)
@@ -139,7 +141,7 @@ func TestAddAtTheSameTime(t *testing.T) {
 				st.sets["theirs"] = set
 			}
 		}
-		_, err := Add(t.Context(), st, testSpec(t, "new", "https://oidc.example.com/new"), AddOptions{Change: storetest.Change(0)})
+		_, err := Add(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"), AddOptions{Change: storetest.Change(0)})
 		if told := err != nil && strings.Contains(err.Error(), `and so is "theirs"`) && strings.Contains(err.Error(), "bob@laptop"); told != tt.want || err != nil != tt.want {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -152,7 +154,7 @@ func TestAddAtTheSameTime(t *testing.T) {
 func TestReadChangedSkipsWhatIsKnown(t *testing.T) {
 	st := newTestStore()
 	st.trouble["broken"] = errors.New("it must not be read")
-	c, err := readChanged(t.Context(), st, map[keystore.Name]keystore.Revision{"broken": "1"})
+	c, err := readChanged(t.Context(), keystore.NewStore(st), map[keystore.Name]keystore.Revision{"broken": "1"})
 	if err != nil || len(c.Sets)+len(c.Unread) != 0 {
 		t.Errorf("readChanged = %v, %v", c, err)
 	}
@@ -161,8 +163,9 @@ func TestReadChangedSkipsWhatIsKnown(t *testing.T) {
 // In a directory, a file that cannot be opened leaves the others readable.
 func TestReadAllOfDirectory(t *testing.T) {
 	dir := t.TempDir()
-	st, err := filestore.Create(dir)
+	b, err := filestore.Create(dir)
 	check(t, err)
+	st := keystore.NewStore(b)
 	check(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a")))
 	check(t, os.Symlink("loop.yaml", filepath.Join(dir, "loop.yaml")))
 	got, err := ReadAll(t.Context(), st)
