@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 )
@@ -35,7 +36,7 @@ func (a *app) storeCopy() *cobra.Command {
 }
 
 func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error {
-	from, err := openStore(ctx, src, filestore.Open)
+	from, err := cli.OpenStore(ctx, src, filestore.Open)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
@@ -59,21 +60,21 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
 func (a *app) destination(ctx context.Context, dst string, dryRun bool) (*keystore.Store, error) {
 	if !dryRun {
-		return openStore(ctx, dst, filestore.Create)
+		return cli.OpenStore(ctx, dst, filestore.Create)
 	}
-	to, err := openStore(ctx, dst, filestore.Open)
+	to, err := cli.OpenStore(ctx, dst, filestore.Open)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return to, err
 	}
 	p, badURL := parsePlace(dst)
-	if badURL != nil || p.scheme != schemeFile {
+	if badURL != nil || p.Scheme != cli.SchemeFile {
 		return nil, err
 	}
-	parent, noParent := os.Stat(filepath.Dir(filepath.Clean(p.dir)))
+	parent, noParent := os.Stat(filepath.Dir(filepath.Clean(p.Dir)))
 	if noParent != nil || !parent.IsDir() {
 		return nil, err
 	}
-	a.notice("the directory %s does not exist; it would be made", p.dir)
+	a.notice("the directory %s does not exist; it would be made", p.Dir)
 	return keystore.NewStore(emptyStore{}), nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -19,28 +19,28 @@ import (
 	"github.com/keypost/keypost/keystore/s3store"
 )
 
-// openStore opens the store that --store or KEYPOST_STORE names.
-func (a *app) openStore(ctx context.Context) (*keystore.Store, error) {
-	p, err := parsePlace(a.store)
+// OpenStore opens the store that --store or KEYPOST_STORE names.
+func (f *Factory) OpenStore(ctx context.Context) (*keystore.Store, error) {
+	p, err := ParsePlace(f.Store)
 	if err != nil {
 		return nil, err
 	}
 	return p.open(ctx, filestore.Open)
 }
 
-// openToWrite is openStore for a command that changes key sets, and remembers which.
-func (a *app) openToWrite(ctx context.Context) (*keystore.Store, error) {
-	st, err := a.openStore(ctx)
+// OpenToWrite is OpenStore for a command that changes key sets, and remembers which.
+func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
+	st, err := f.OpenStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return a.noted(st), nil
+	return f.noted(st), nil
 }
 
-// createStore is openToWrite, and makes a file store's directory if only that is missing. A bucket or a namespace is
+// createStore is OpenToWrite, and makes a file store's directory if only that is missing. A bucket or a namespace is
 // somebody else's to make.
-func (a *app) createStore(ctx context.Context) (*keystore.Store, error) {
-	p, err := parsePlace(a.store)
+func (f *Factory) CreateStore(ctx context.Context) (*keystore.Store, error) {
+	p, err := ParsePlace(f.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +48,11 @@ func (a *app) createStore(ctx context.Context) (*keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.noted(st), nil
+	return f.noted(st), nil
 }
 
-// openStore opens the store that an argument names.
-func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
+// OpenStore opens the store that an argument names.
+func OpenStore(ctx context.Context, raw string, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
 	p, err := parseStoreURL(raw, "use")
 	if err != nil {
 		return nil, err
@@ -60,26 +60,26 @@ func openStore(ctx context.Context, raw string, open func(dir string) (*filestor
 	return p.open(ctx, open)
 }
 
-func (p place) open(ctx context.Context, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
-	switch p.scheme {
-	case schemeS3:
+func (p Place) open(ctx context.Context, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
+	switch p.Scheme {
+	case SchemeS3:
 		return opened(s3store.Open(ctx, p.s3))
-	case schemeKubernetes:
+	case SchemeKubernetes:
 		return opened(kubestore.Open(ctx, p.namespace, p.kubernetes))
 	}
-	st, err := open(p.dir)
+	st, err := open(p.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missingDir(p.dir)
+		return nil, missingDir(p.Dir)
 	}
 	return opened(st, err)
 }
 
 // missingDir says which directory is missing. One that stood there before may be a volume that is not mounted.
 func missingDir(dir string) error {
-	if parent := filepath.Dir(filepath.Clean(dir)); !isDir(parent) {
-		return withHint(absentError(fmt.Sprintf("open key store %s: there is no directory %s", dir, parent)), "mkdir -p %s, or mount what holds it", quoted(parent))
+	if parent := filepath.Dir(filepath.Clean(dir)); !IsDir(parent) {
+		return WithHint(absentError(fmt.Sprintf("open key store %s: there is no directory %s", dir, parent)), "mkdir -p %s, or mount what holds it", Quoted(parent))
 	}
-	return withHint(absentError(fmt.Sprintf("open key store %s: the directory does not exist", dir)), "mount what holds it; for a new store, keypost issuer add makes it")
+	return WithHint(absentError(fmt.Sprintf("open key store %s: the directory does not exist", dir)), "mount what holds it; for a new store, keypost issuer add makes it")
 }
 
 // absentError is an fs.ErrNotExist that does not end in "file does not exist".
@@ -88,7 +88,8 @@ type absentError string
 func (e absentError) Error() string        { return string(e) }
 func (e absentError) Is(target error) bool { return target == fs.ErrNotExist }
 
-func isDir(path string) bool {
+// IsDir reports whether path is a directory, or a link to one.
+func IsDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
@@ -100,10 +101,10 @@ func opened[B keystore.Backend](b B, err error) (*keystore.Store, error) {
 	return keystore.NewStore(b), nil
 }
 
-// place is where a store is and with whose rights it is opened: all that its URL says.
-type place struct {
-	scheme     string
-	dir        string
+// Place is where a store is and with whose rights it is opened: all that its URL says.
+type Place struct {
+	Scheme     string
+	Dir        string // of SchemeFile
 	s3         s3store.Options
 	namespace  string
 	kubernetes kubestore.Options
@@ -111,52 +112,53 @@ type place struct {
 
 // The schemes of store URLs.
 const (
-	schemeFile       = "file"
-	schemeS3         = "s3"
-	schemeKubernetes = "kubernetes"
+	SchemeFile       = "file"
+	SchemeS3         = "s3"
+	SchemeKubernetes = "kubernetes"
 )
 
-const storeForms = "file:///DIR, s3://BUCKET/PREFIX?region=REGION or kubernetes://NAMESPACE"
+// StoreForms shows the URLs of stores.
+const StoreForms = "file:///DIR, s3://BUCKET/PREFIX?region=REGION or kubernetes://NAMESPACE"
 
-// parsePlace reads the URL of --store; what is wrong with it is an error of usage.
-func parsePlace(raw string) (place, error) { return parseStoreURL(raw, "use --store") }
+// ParsePlace reads the URL of --store; what is wrong with it is an error of usage.
+func ParsePlace(raw string) (Place, error) { return parseStoreURL(raw, "use --store") }
 
 // parseStoreURL reads a store's URL; use is what a hint puts before a better one.
-func parseStoreURL(raw, use string) (place, error) {
+func parseStoreURL(raw, use string) (Place, error) {
 	scheme, _, isURL := strings.Cut(raw, "://")
 	bare, rest, _ := strings.Cut(raw, ":")
 	switch {
 	case raw == "":
-		return place{}, withHint(usagef("no store was given"), "%s %s, or set KEYPOST_STORE", use, storeForms)
+		return Place{}, WithHint(Usagef("no store was given"), "%s %s, or set KEYPOST_STORE", use, StoreForms)
 	case strings.ContainsFunc(raw, func(r rune) bool { return !text.Printable(r) }):
-		return place{}, withHint(usagef("store %q: it holds a line break or another character that cannot be seen", shown(raw)), "%s %s", use, storeForms)
-	case !isURL && bare == schemeFile && strings.HasPrefix(rest, "/"):
-		return place{}, withHint(usagef("store %q: after the scheme comes ://", shown(raw)), "%s", urlHint(use, rest))
-	case !isURL && slices.Contains([]string{schemeFile, schemeS3, schemeKubernetes}, bare):
-		return place{}, withHint(usagef("store %q: after the scheme comes ://", shown(raw)), "%s %s", use, storeForms)
+		return Place{}, WithHint(Usagef("store %q: it holds a line break or another character that cannot be seen", Shown(raw)), "%s %s", use, StoreForms)
+	case !isURL && bare == SchemeFile && strings.HasPrefix(rest, "/"):
+		return Place{}, WithHint(Usagef("store %q: after the scheme comes ://", Shown(raw)), "%s", urlHint(use, rest))
+	case !isURL && slices.Contains([]string{SchemeFile, SchemeS3, SchemeKubernetes}, bare):
+		return Place{}, WithHint(Usagef("store %q: after the scheme comes ://", Shown(raw)), "%s %s", use, StoreForms)
 	case !isURL:
-		return place{}, withHint(usagef("store %q: it is a path, not a URL", shown(raw)), "%s", urlHint(use, raw))
+		return Place{}, WithHint(Usagef("store %q: it is a path, not a URL", Shown(raw)), "%s", urlHint(use, raw))
 	}
-	p, err := place{scheme: scheme}, error(nil)
+	p, err := Place{Scheme: scheme}, error(nil)
 	switch scheme {
-	case schemeFile:
-		p.dir, err = parseDir(raw, use)
-	case schemeS3:
+	case SchemeFile:
+		p.Dir, err = parseDir(raw, use)
+	case SchemeS3:
 		p.s3, err = s3store.ParseURL(raw)
-	case schemeKubernetes:
+	case SchemeKubernetes:
 		p.namespace, p.kubernetes, err = parseNamespace(raw)
 	default:
-		err = withHint(fmt.Errorf("store %q: its scheme is unknown", shown(scheme)+"://"), "%s %s", use, storeForms)
+		err = WithHint(fmt.Errorf("store %q: its scheme is unknown", Shown(scheme)+"://"), "%s %s", use, StoreForms)
 	}
 	if err != nil {
-		return place{}, &usageError{err}
+		return Place{}, &UsageError{err}
 	}
 	return p, nil
 }
 
-// shown is what may be printed of a store's URL that cannot be read: no user name, password or parameter. A path has
+// Shown returns what may be printed of a store's URL that cannot be read: no user name, password or parameter. A path has
 // none of these before its "?".
-func shown(raw string) string {
+func Shown(raw string) string {
 	end := strings.IndexAny(raw, "?#")
 	if pathForm.MatchString(raw) {
 		if end < 0 {
@@ -175,10 +177,10 @@ func shown(raw string) string {
 
 // urlHint is the hint for somebody who gave a path where a URL is needed.
 func urlHint(use, path string) string {
-	if shown(path) != path {
-		return use + " " + storeForms
+	if Shown(path) != path {
+		return use + " " + StoreForms
 	}
-	return use + " " + quoted(fileURL(path))
+	return use + " " + Quoted(FileURL(path))
 }
 
 var (
@@ -192,13 +194,13 @@ func parseDir(raw, use string) (string, error) {
 	rest := strings.TrimPrefix(raw, "file://")
 	switch {
 	case strings.ContainsAny(rest, "?#"):
-		return "", fmt.Errorf("store %q: a file store takes no parameters", shown(raw))
+		return "", fmt.Errorf("store %q: a file store takes no parameters", Shown(raw))
 	case !strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "./") && !strings.HasPrefix(rest, "../"):
-		return "", withHint(fmt.Errorf("store %q: after file:// comes /, ./ or ../", shown(raw)), "%s", urlHint(use, rest))
+		return "", WithHint(fmt.Errorf("store %q: after file:// comes /, ./ or ../", Shown(raw)), "%s", urlHint(use, rest))
 	}
 	dir, err := url.PathUnescape(rest)
 	if err != nil {
-		return "", fmt.Errorf("store %q: its percent-encoding is damaged", shown(raw))
+		return "", fmt.Errorf("store %q: its percent-encoding is damaged", Shown(raw))
 	}
 	return dir, nil
 }
@@ -227,7 +229,8 @@ func parseNamespace(raw string) (namespace string, o kubestore.Options, err erro
 	return u.Host, o, nil
 }
 
-func fileURL(path string) string {
+// FileURL returns the store URL of a directory.
+func FileURL(path string) string {
 	path = strings.ReplaceAll(path, "%", "%25")
 	if strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") {
 		return "file://" + path
