@@ -119,7 +119,7 @@ func updateOnce(ctx context.Context, st Store, n Name, change func(KeySet) (KeyS
 	switch {
 	case s.next != 0:
 		s.generation, s.next = s.next, 0
-	case was.generation >= maxFirstGeneration:
+	case was.generation >= MaxFirstGeneration:
 		return KeySet{}, fmt.Errorf("update key set %q: its generation %d is so high that keypostd takes no change of it; settle it first with keypost issuer accept %s --why REASON", n, was.generation, n)
 	default:
 		s.generation = was.generation + 1

@@ -126,7 +126,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	defer stop()
 	g, rest := errgroup.WithContext(rest)
 	up := make(chan struct{})
-	g.Go(func() error { return d.publisher.Run(rest) })
+	g.Go(func() error { d.publisher.Run(rest); return nil })
 	g.Go(func() error { return listen.ServeAdmin(rest, d.c.Admin.Address, d.admin(up)) })
 	if d.c.Admin.Probes != "" {
 		g.Go(func() error { return listen.ServeProbes(rest, d.c.Admin.Probes, d.probes()) })
