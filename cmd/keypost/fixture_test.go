@@ -40,7 +40,9 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: keyset DIR NAME URL STATE[=AGE]…")
 	}
 	now := time.Now()
-	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []string{args[2]}, Policy: newPolicy()}
+	url, err := keystore.ParseIssuerURL(args[2], true)
+	ts.Check(err)
+	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []keystore.IssuerURL{url}, Policy: newPolicy()}
 	spec.Policy.RelyingParties, spec.Policy.TokenLifetime = []string{"aws"}, keystore.DurationPtr(time.Hour)
 	spec.Dev = strings.Contains(args[2], "localhost:")
 	keys := make([]keystore.VerificationKey, len(args)-3)
@@ -67,7 +69,7 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	st, err := filestore.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ts.Check(keystore.Create(context.Background(), st, s))
+	ts.Check(keystore.Create(context.Background(), keystore.NewStore(st), s))
 }
 
 type step struct {
@@ -157,7 +159,7 @@ func startIssuer(c checker, dir string) (server, admin *httptest.Server, ca []by
 	server = httptest.NewUnstartedServer(nil)
 	st, err := filestore.Create(dir)
 	c.Check(err)
-	config := issuer.Config{Source: st, Dev: true, Log: zap.NewNop()}
+	config := issuer.Config{Source: keystore.NewStore(st), Dev: true, Log: zap.NewNop()}
 	for _, raw := range []string{"https://oidc.example.com/{name}", "https://localhost:" + portOf(server) + "/{name}"} {
 		p, err := issuer.ParsePattern(raw, true)
 		c.Check(err)

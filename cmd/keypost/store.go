@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,7 +20,7 @@ import (
 )
 
 // openStore opens the store that --store or KEYPOST_STORE names.
-func (a *app) openStore(ctx context.Context) (keystore.Store, error) {
+func (a *app) openStore(ctx context.Context) (*keystore.Store, error) {
 	p, err := parsePlace(a.store)
 	if err != nil {
 		return nil, err
@@ -30,17 +29,17 @@ func (a *app) openStore(ctx context.Context) (keystore.Store, error) {
 }
 
 // openToWrite is openStore for a command that changes key sets, and remembers which.
-func (a *app) openToWrite(ctx context.Context) (keystore.Store, error) {
+func (a *app) openToWrite(ctx context.Context) (*keystore.Store, error) {
 	st, err := a.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return noting{st, &a.writes}, nil
+	return a.noted(st), nil
 }
 
 // createStore is openToWrite, and makes a file store's directory if only that is missing. A bucket or a namespace is
 // somebody else's to make.
-func (a *app) createStore(ctx context.Context) (keystore.Store, error) {
+func (a *app) createStore(ctx context.Context) (*keystore.Store, error) {
 	p, err := parsePlace(a.store)
 	if err != nil {
 		return nil, err
@@ -49,11 +48,11 @@ func (a *app) createStore(ctx context.Context) (keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return noting{st, &a.writes}, nil
+	return a.noted(st), nil
 }
 
 // openStore opens the store that an argument names.
-func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
+func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
 	p, err := parseStoreURL(raw, "use")
 	if err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func openStore(ctx context.Context, raw string, open func(dir string) (*filestor
 	return p.open(ctx, open)
 }
 
-func (p place) open(ctx context.Context, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
+func (p place) open(ctx context.Context, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
 	switch p.scheme {
 	case schemeS3:
 		return opened(s3store.Open(ctx, p.s3))
@@ -94,12 +93,11 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// opened keeps a nil pointer from becoming a Store that is not nil.
-func opened[S keystore.Store](st S, err error) (keystore.Store, error) {
+func opened[B keystore.Backend](b B, err error) (*keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st, nil
+	return keystore.NewStore(b), nil
 }
 
 // place is where a store is and with whose rights it is opened: all that its URL says.
@@ -235,179 +233,4 @@ func fileURL(path string) string {
 		return "file://" + path
 	}
 	return "file://./" + path
-}
-
-// all loads every key set of a store, in order of their names. What is wrong with one document or its file stands in
-// broken; trouble of the store is an error.
-func all(ctx context.Context, st keystore.Reader) (sets []keystore.KeySet, broken map[keystore.Name]error, err error) {
-	c, err := readAll(ctx, st, nil)
-	return c.sets, c.broken, err
-}
-
-// contents are the key sets of a store at one moment.
-type contents struct {
-	revisions map[keystore.Name]keystore.Revision
-	sets      []keystore.KeySet // in order of their names
-	broken    map[keystore.Name]error
-}
-
-// readAll loads every key set whose revision is not the one in known.
-func readAll(ctx context.Context, st keystore.Reader, known map[keystore.Name]keystore.Revision) (contents, error) {
-	revisions, err := st.List(ctx)
-	if err != nil {
-		return contents{}, err
-	}
-	c := contents{revisions: revisions, broken: map[keystore.Name]error{}}
-	absent := map[keystore.Name]error{}
-	for _, n := range slices.Sorted(maps.Keys(revisions)) {
-		if was, is := known[n]; is && was == revisions[n] {
-			continue
-		}
-		s, _, err := st.Load(ctx, n)
-		switch {
-		case ctx.Err() != nil:
-			return contents{}, ctx.Err()
-		case err == nil:
-			c.sets = append(c.sets, s)
-		case errors.Is(err, keystore.ErrNotFound):
-			absent[n] = err
-		case itsOwn(st, err):
-			c.broken[n] = err
-		default: // an outage, which the next one would meet as well
-			return contents{}, fmt.Errorf("load key set %q: %w", n, err)
-		}
-	}
-	return c, c.settle(ctx, st, absent)
-}
-
-// settle takes out what was removed after it was listed. What is still listed, such as a link that leads nowhere, is
-// broken.
-func (c contents) settle(ctx context.Context, st keystore.Reader, absent map[keystore.Name]error) error {
-	if len(absent) == 0 {
-		return nil
-	}
-	now, err := st.List(ctx)
-	if err != nil {
-		return err
-	}
-	for n, err := range absent {
-		if _, listed := now[n]; listed {
-			c.broken[n] = err
-		} else {
-			delete(c.revisions, n)
-		}
-	}
-	return nil
-}
-
-// itsOwn reports whether an error of Load is about one document or its file, so that the others may be readable. In a
-// directory that could be listed every file has its own permissions, links and mounts; a server that fails for one key
-// set fails for all.
-func itsOwn(st keystore.Reader, err error) bool {
-	if n, is := st.(noting); is {
-		st = n.Store
-	}
-	_, directory := st.(*filestore.Store)
-	_, broken := errors.AsType[*keystore.BrokenError](err)
-	return directory || broken
-}
-
-// find loads the key set that an ISSUER argument means: a name, or one of its issuer URLs.
-func find(ctx context.Context, st keystore.Reader, issuer string) (keystore.KeySet, error) {
-	if !strings.Contains(issuer, "://") {
-		return load(ctx, st, keystore.Name(issuer))
-	}
-	sets, broken, err := all(ctx, st)
-	if err != nil {
-		return keystore.KeySet{}, err
-	}
-	var found []keystore.KeySet
-	for _, s := range sets {
-		if slices.ContainsFunc(s.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == issuer }) {
-			found = append(found, s)
-		}
-	}
-	if inUse := slices.DeleteFunc(slices.Clone(found), keystore.KeySet.Withdrawn); len(inUse) > 0 {
-		found = inUse
-	}
-	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1:
-		return keystore.KeySet{}, withHint(fmt.Errorf("%d key sets have the issuer URL %s", len(found), issuer), "give the name: %s or %s", found[0].Name(), found[1].Name())
-	case len(broken) > 0:
-		return keystore.KeySet{}, withHint(fmt.Errorf("no readable key set has the issuer URL %s, and %d are broken", issuer, len(broken)), "%s", command{"issuer", "list"})
-	}
-	return keystore.KeySet{}, withHint(fmt.Errorf("no key set has the issuer URL %s", issuer), "%s", command{"issuer", "list"})
-}
-
-// checkName refuses what is no name of a key set, such as an issuer URL without its scheme.
-func checkName(n keystore.Name) error {
-	err := n.Check()
-	switch {
-	case err == nil:
-		return nil
-	case strings.ContainsAny(string(n), "./"):
-		return withHint(&usageError{err}, "an issuer URL begins with https://: write https://%s", strings.TrimLeft(string(n), "/"))
-	}
-	return &usageError{err}
-}
-
-func load(ctx context.Context, st keystore.Reader, n keystore.Name) (keystore.KeySet, error) {
-	if err := checkName(n); err != nil {
-		return keystore.KeySet{}, err
-	}
-	s, _, err := st.Load(ctx, n)
-	if errors.Is(err, keystore.ErrNotFound) {
-		return s, withHint(fmt.Errorf("load key set %q: %w", n, err), "%s", command{"issuer", "list"})
-	}
-	if err != nil {
-		return s, fmt.Errorf("load key set %q: %w", n, err)
-	}
-	return s, nil
-}
-
-// minPrefix is how much of a key ID must be typed: enough that nobody hits another key by accident.
-const minPrefix = 8
-
-// match returns the one of ids that a KID argument means: the whole of it, or a unique prefix.
-func match(ids []keystore.KeyID, typed string) (keystore.KeyID, error) {
-	if slices.Contains(ids, keystore.KeyID(typed)) {
-		return keystore.KeyID(typed), nil
-	}
-	if len(typed) < minPrefix {
-		return "", usagef("key %q: give the key ID or at least its first %d characters", typed, minPrefix)
-	}
-	var found []keystore.KeyID
-	for _, id := range ids {
-		if strings.HasPrefix(string(id), typed) {
-			found = append(found, id)
-		}
-	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return "", fmt.Errorf("no key ID begins with %q", typed)
-	}
-	return "", usagef("key %q: %d key IDs begin so; give more of it", typed, len(found))
-}
-
-// findKey returns the published key that a KID argument means.
-func findKey(s keystore.KeySet, typed string) (keystore.Key, error) {
-	var ids []keystore.KeyID
-	for _, k := range s.Keys() {
-		ids = append(ids, k.ID())
-	}
-	id, err := match(ids, typed)
-	if err == nil {
-		k, _ := s.Key(id)
-		return k, nil
-	}
-	for _, g := range s.Gone() {
-		if strings.HasPrefix(string(g.ID), typed) && len(typed) >= minPrefix {
-			return keystore.Key{}, fmt.Errorf("key set %q: key %s is gone (%s at %s)", s.Name(), g.ID, g.Why, stamp(g.At))
-		}
-	}
-	return keystore.Key{}, withHint(fmt.Errorf("key set %q: %w", s.Name(), err), "%s", command{"key", "list", string(s.Name())})
 }

@@ -170,7 +170,7 @@ func (c *candidate) generation() int64 {
 
 // transfer writes what may be written, tombstones first: an issuer URL may pass from a withdrawn key set to another, but
 // not before the tombstone is written.
-func (d *destination) transfer(ctx context.Context, st keystore.Store, all []*candidate) error {
+func (d *destination) transfer(ctx context.Context, st *keystore.Store, all []*candidate) error {
 	for _, tombstones := range []bool{true, false} {
 		var some []*candidate
 		for _, c := range all {
@@ -208,7 +208,7 @@ func (d *destination) decide(all []*candidate) (due []*candidate) {
 }
 
 // writeAll writes into st, or if that is nil only notes what would be stored.
-func (d *destination) writeAll(ctx context.Context, st keystore.Store, due []*candidate) error {
+func (d *destination) writeAll(ctx context.Context, st *keystore.Store, due []*candidate) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, c := range due {
@@ -226,8 +226,8 @@ func (d *destination) writeAll(ctx context.Context, st keystore.Store, due []*ca
 	return g.Wait()
 }
 
-func (d *destination) write(ctx context.Context, st keystore.Store, c *candidate) (keystore.Revision, error) {
-	rev, err := st.Replace(ctx, c.name, d.entry(c.name).revision, c.set)
+func (d *destination) write(ctx context.Context, st *keystore.Store, c *candidate) (keystore.Revision, error) {
+	rev, err := st.Replace(ctx, d.entry(c.name).revision, c.set)
 	if err != nil {
 		return "", fmt.Errorf("write key set %q: %w", c.name, err)
 	}

@@ -29,7 +29,7 @@ const batch = 100 * time.Millisecond
 func (f ChangeFeed) Run(ctx context.Context, refresh func(context.Context, ...keystore.Name)) {
 	reports := &reports{wake: make(chan struct{}, 1)}
 	var watching sync.WaitGroup
-	if w, ok := f.Source.(keystore.Watcher); ok {
+	if w, ok := keystore.WatcherOf(f.Source); ok {
 		watching.Go(func() { f.watch(ctx, w, reports) })
 	}
 	defer watching.Wait()

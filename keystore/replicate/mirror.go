@@ -20,7 +20,7 @@ import (
 // MirrorConfig is what a Mirror needs. From, To, Poll and Log are required.
 type MirrorConfig struct {
 	From        keystore.Reader
-	To          keystore.Store
+	To          *keystore.Store
 	Admit       func(keystore.KeySet) *lastgood.Rejection // what the reader of To would refuse by its own configuration
 	OnPass      func(MirrorStatus) error                  // called after every complete pass
 	Complete    time.Time                                 // when an earlier run began its last complete pass; zero when there was none
