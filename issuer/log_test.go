@@ -29,7 +29,7 @@ func TestLogOfAChange(t *testing.T) {
 	b.poll()
 	update := func(change func(keystore.Change, keystore.KeySet) (keystore.KeySet, error), by, why string) keystore.KeySet {
 		t.Helper()
-		s, err := keystore.Update(t.Context(), b.store, "a", func(s keystore.KeySet) (keystore.KeySet, error) {
+		s, err := keystore.Update(t.Context(), b.store.Store, "a", func(s keystore.KeySet) (keystore.KeySet, error) {
 			return change(keystore.Change{At: storetest.Time(time.Hour), By: by, Why: why, Force: true}, s)
 		})
 		if err != nil {
@@ -38,7 +38,7 @@ func TestLogOfAChange(t *testing.T) {
 		return s
 	}
 	first := storetest.KeySet(t, "a", key(t, 3))
-	if err := keystore.Create(t.Context(), b.store, first); err != nil {
+	if err := keystore.Create(t.Context(), b.store.Store, first); err != nil {
 		t.Fatal(err)
 	}
 	b.poll()

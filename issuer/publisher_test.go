@@ -29,21 +29,21 @@ func TestLastGoodVersionStays(t *testing.T) {
 		edit(&d)
 		return func(b *bench) { b.put(d) }
 	}
-	raw := func(text string) func(*bench) { return func(b *bench) { b.store.Put("a", []byte(text)) } }
+	raw := func(text string) func(*bench) { return func(b *bench) { b.store.Set("a", []byte(text)) } }
 	for name, tc := range map[string]struct {
 		accident func(*bench)
 		reason   Reason
 	}{
 		"missing": {func(b *bench) { b.store.Delete("a") }, Missing},
 		"cannot be read": {func(b *bench) {
-			b.store.Inject(failing(storetest.OpLoad, errors.New("input/output error")))
+			b.store.Inject(failing(storetest.OpGet, errors.New("input/output error")))
 			b.put(good)
 		}, Unreadable},
 		"empty":                        {raw(""), "broken"},
 		"binary junk":                  {raw("\x7fELF\x00\x01\xff\xfe"), "broken"},
 		"not YAML":                     {raw("{"), "broken"},
 		"two documents":                {raw(string(good.text(t)) + "\n---\n" + string(good.text(t))), "broken"},
-		"another key set's document":   {func(b *bench) { b.store.Put("a", doc{name: "b", generation: 6}.text(b.t)) }, "broken"},
+		"another key set's document":   {func(b *bench) { b.store.Set("a", doc{name: "b", generation: 6}.text(b.t)) }, "broken"},
 		"newer schema":                 {raw("apiVersion: keypost.dev/v2\nkind: KeySet\n"), "newer_version"},
 		"older generation":             {changed(func(d *doc) { d.generation = 4 }), keystore.ReasonOlderGeneration},
 		"same generation, other keys":  {changed(func(d *doc) { d.generation, d.keys = 5, append(d.keys, key(t, 3)) }), keystore.ReasonSameGeneration},
@@ -93,7 +93,7 @@ func TestReturnOfTheServedVersion(t *testing.T) {
 	good := doc{name: "a", generation: 5, keys: []keystore.VerificationKey{key(t, 1)}}
 	for name, accident := range map[string]func(*bench){
 		"missing":  func(b *bench) { b.store.Delete("a") },
-		"broken":   func(b *bench) { b.store.Put("a", []byte("junk")) },
+		"broken":   func(b *bench) { b.store.Set("a", []byte("junk")) },
 		"restored": func(b *bench) { d := good; d.generation = 4; b.put(d) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestCancelledRefreshConcludesNothing(t *testing.T) {
 	b.poll()
 	b.put(doc{name: "a", generation: 2, keys: []keystore.VerificationKey{key(t, 1)}})
 	b.said()
-	for _, at := range []string{storetest.OpList, storetest.OpLoad} {
+	for _, at := range []string{storetest.OpList, storetest.OpGet} {
 		ctx, cancel := context.WithCancel(t.Context())
 		b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
 			if op.Kind == at {
@@ -231,7 +231,7 @@ func TestKeyGoesByItsLineInGone(t *testing.T) {
 
 func TestRejectedNewcomerLeavesNoTrace(t *testing.T) {
 	b := newBench(t)
-	b.store.Put("a", []byte("junk"))
+	b.store.Set("a", []byte("junk"))
 	b.poll()
 	b.rejected("a", "broken")
 	b.said()
@@ -256,11 +256,11 @@ func TestOnlyChangedKeySetsAreRead(t *testing.T) {
 	for n := range int64(20) {
 		b.put(doc{name: string(rune('a' + n)), generation: 1, keys: []keystore.VerificationKey{key(t, n+1)}})
 	}
-	b.store.Put("broken", []byte("junk"))
+	b.store.Set("broken", []byte("junk"))
 	b.poll()
 	loads := make(chan keystore.Name, 100)
 	b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Kind == storetest.OpLoad {
+		if op.Kind == storetest.OpGet {
 			loads <- op.Name
 		}
 		return true, nil

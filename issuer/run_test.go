@@ -36,8 +36,8 @@ func TestReadyOnceEverythingIsServed(t *testing.T) {
 		b.refuses("https://oidc.example.com/c", http.StatusNotFound)
 
 		// It is never withdrawn.
-		b.store.Put("a", []byte("junk"))
-		b.store.Put("new", []byte("junk"))
+		b.store.Set("a", []byte("junk"))
+		b.store.Set("new", []byte("junk"))
 		b.store.Delete("b")
 		time.Sleep(tick)
 		b.store.Inject(failing(storetest.OpList, errors.New("connection refused")))
@@ -52,7 +52,7 @@ func TestBrokenKeySetHoldsReadinessForFiveMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.put(doc{name: "a", generation: 1})
-		b.store.Put("b", []byte("junk"))
+		b.store.Set("b", []byte("junk"))
 		defer b.run(t.Context())()
 		time.Sleep(startPatience - time.Second)
 		b.serves(urlA) // what is good is served meanwhile
@@ -110,7 +110,7 @@ func TestReadinessIsNotWithdrawnForTheFirstKeySet(t *testing.T) {
 		if err := b.Ready(); err != nil {
 			t.Fatal(err)
 		}
-		b.store.Put("a", []byte("junk"))
+		b.store.Set("a", []byte("junk"))
 		time.Sleep(tick)
 		if err := b.Ready(); err != nil {
 			t.Errorf("readiness was withdrawn: %v", err)
@@ -123,7 +123,7 @@ func TestReadinessIsNotWithdrawnForTheFirstKeySet(t *testing.T) {
 func TestNothingThatCanBeServedIsNeverReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.store.Put("a", []byte("junk"))
+		b.store.Set("a", []byte("junk"))
 		b.put(doc{name: "b", generation: 1, issuers: []string{"https://elsewhere.example.com/b"}})
 		defer b.run(t.Context())()
 		time.Sleep(time.Hour)
@@ -144,7 +144,7 @@ const batchTime = 100 * time.Millisecond
 func TestReadyAsSoonAsTheLastOneIsMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.store.Put("a", []byte("junk"))
+		b.store.Set("a", []byte("junk"))
 		defer b.run(t.Context())()
 		time.Sleep(time.Second)
 		b.put(doc{name: "a", generation: 1})

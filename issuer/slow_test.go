@@ -53,7 +53,7 @@ func (s *stuck) count() int {
 }
 
 func loading(names ...keystore.Name) func(storetest.Op) bool {
-	return func(op storetest.Op) bool { return op.Kind == storetest.OpLoad && slices.Contains(names, op.Name) }
+	return func(op storetest.Op) bool { return op.Kind == storetest.OpGet && slices.Contains(names, op.Name) }
 }
 
 func listing(op storetest.Op) bool { return op.Kind == storetest.OpList }
@@ -228,7 +228,7 @@ func TestEverythingHangs(t *testing.T) {
 		for i := range 4 * maxSlow {
 			b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1})
 		}
-		hang := b.stick(func(op storetest.Op) bool { return op.Kind == storetest.OpLoad })
+		hang := b.stick(func(op storetest.Op) bool { return op.Kind == storetest.OpGet })
 		stop := b.run(t.Context())
 		time.Sleep(time.Hour)
 		if n := hang.count(); n < maxSlow || n > maxSlow+runtime.GOMAXPROCS(0)+2 { // a few may have begun at once
@@ -266,7 +266,7 @@ func TestStateWaitsForNobody(t *testing.T) {
 	b.c.Log = zap.New(zapcore.RegisterHooks(zapcore.NewNopCore(), func(zapcore.Entry) error { return nil }), zap.WrapCore(func(zapcore.Core) zapcore.Core {
 		return blocked{zapcore.NewNopCore(), func() { ask(b); close(asked) }}
 	}))
-	b.store.Put("a", []byte("junk"))
+	b.store.Set("a", []byte("junk"))
 	b.poll()
 	<-asked
 }

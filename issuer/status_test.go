@@ -29,7 +29,7 @@ func troubled(t *testing.T) *bench {
 	b.poll()
 	b.store.Delete("b")
 	b.put(doc{name: "c", generation: 2})
-	b.store.Put("d", []byte("junk"))
+	b.store.Set("d", []byte("junk"))
 	b.poll()
 	return b
 }

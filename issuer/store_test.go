@@ -155,7 +155,7 @@ func newBenchWith(t testing.TB, c Config) *bench {
 func (b *bench) put(docs ...doc) {
 	b.t.Helper()
 	for _, d := range docs {
-		b.store.Put(keystore.Name(d.name), d.text(b.t))
+		b.store.Set(keystore.Name(d.name), d.text(b.t))
 	}
 }
 

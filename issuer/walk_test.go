@@ -146,7 +146,7 @@ func (w *walker) step(t *testing.T) string {
 		w.b.store.Delete(keystore.Name(name))
 		return "delete " + name
 	case 11:
-		w.b.store.Put(keystore.Name(name), []byte("junk"))
+		w.b.store.Set(keystore.Name(name), []byte("junk"))
 		return "break " + name
 	case 12:
 		if len(w.old) == 0 {
@@ -189,7 +189,7 @@ func TestRandomWalkKeepsThePromises(t *testing.T) {
 		for range steps {
 			trail = append(trail, w.step(t))
 			if w.rnd.IntN(8) == 0 {
-				b.store.Inject(failing([]string{storetest.OpList, storetest.OpLoad}[w.rnd.IntN(2)], fmt.Errorf("input/output error")))
+				b.store.Inject(failing([]string{storetest.OpList, storetest.OpGet}[w.rnd.IntN(2)], fmt.Errorf("input/output error")))
 			}
 			_ = b.Refresh(t.Context()) // failures are part of the walk
 			b.store.Inject(nil)

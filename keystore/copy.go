@@ -31,7 +31,7 @@ type Outcome struct {
 // nothing in a dry run, removes nothing ever, and refuses what a reader of to would reject: an older generation, the
 // same one with other content, a key or an issuer URL that vanished, an issuer URL of another key set. Started again
 // it goes on where it ended. The error is that neither store could be listed, or ctx's.
-func Copy(ctx context.Context, from Reader, to Store, dryRun bool) ([]Outcome, error) {
+func Copy(ctx context.Context, from Reader, to *Store, dryRun bool) ([]Outcome, error) {
 	listed, err := from.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the source: %w", err)

@@ -16,9 +16,9 @@ import (
 )
 
 // verdicts copies and returns "VERDICT" or "VERDICT REASON" by name.
-func verdicts(t *testing.T, from keystore.Reader, to keystore.Store, dryRun bool) map[keystore.Name]string {
+func verdicts(t *testing.T, from keystore.Reader, to *storetest.MemStore, dryRun bool) map[keystore.Name]string {
 	t.Helper()
-	all, err := keystore.Copy(t.Context(), from, to, dryRun)
+	all, err := keystore.Copy(t.Context(), from, to.Store, dryRun)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,13 +39,13 @@ func wantVerdicts(t *testing.T, got, want map[keystore.Name]string) {
 func TestCopy(t *testing.T) {
 	m := newMirrored(t)
 	tombstone := storetest.KeySet(t, "ended")
-	if err := keystore.Create(t.Context(), m.from, tombstone); err != nil {
+	if err := keystore.Create(t.Context(), m.from.Store, tombstone); err != nil {
 		t.Fatal(err)
 	}
 	m.update("ended", func(s keystore.KeySet) (keystore.KeySet, error) {
 		return s.Withdraw(storetest.Change(365 * 24 * time.Hour))
 	})
-	m.to.Put("other", []byte(storetest.Text(t, storetest.KeySet(t, "other"))))
+	m.to.Set("other", []byte(storetest.Text(t, storetest.KeySet(t, "other"))))
 
 	want := map[keystore.Name]string{"prod-a": "copied", "prod-b": "copied", "ended": "copied", "other": "kept"}
 	wantVerdicts(t, verdicts(t, m.from, m.to, true), want)
@@ -66,12 +66,12 @@ func TestCopyRefuses(t *testing.T) {
 	m := newMirrored(t)
 	verdicts(t, m.from, m.to, false)
 	backup := storetest.NewMemStore(t)
-	backup.Put("prod-a", []byte(m.first))
-	backup.Put("prod-b", []byte("junk"))
-	backup.Put("lost", []byte(storetest.Text(t, storetest.KeySet(t, "lost"))))
-	backup.Put("thief", []byte(strings.Replace(storetest.Text(t, storetest.KeySet(t, "thief")), "com/thief", "com/prod-b", 1)))
-	m.to.Put("spoilt", []byte("junk"))
-	backup.Put("spoilt", []byte(storetest.Text(t, storetest.KeySet(t, "spoilt"))))
+	backup.Set("prod-a", []byte(m.first))
+	backup.Set("prod-b", []byte("junk"))
+	backup.Set("lost", []byte(storetest.Text(t, storetest.KeySet(t, "lost"))))
+	backup.Set("thief", []byte(strings.Replace(storetest.Text(t, storetest.KeySet(t, "thief")), "com/thief", "com/prod-b", 1)))
+	m.to.Set("spoilt", []byte("junk"))
+	backup.Set("spoilt", []byte(storetest.Text(t, storetest.KeySet(t, "spoilt"))))
 	want := map[keystore.Name]string{
 		"prod-a": "refused older_generation", "prod-b": "failed broken", "lost": "copied", "thief": "refused url_conflict", "spoilt": "refused broken",
 	}
@@ -85,23 +85,23 @@ func TestCopyIsResumed(t *testing.T) {
 	from, to := storetest.NewMemStore(t), storetest.NewMemStore(t)
 	text := storetest.Text(t, storetest.KeySet(t, "n0"))
 	for i := range 100 {
-		from.Put(keystore.Name(fmt.Sprintf("n%d", i)), []byte(strings.ReplaceAll(text, "n0\n", fmt.Sprintf("n%d\n", i))))
+		from.Set(keystore.Name(fmt.Sprintf("n%d", i)), []byte(strings.ReplaceAll(text, "n0\n", fmt.Sprintf("n%d\n", i))))
 	}
 	var writes atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	to.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Kind == storetest.OpReplace && writes.Add(1) == 30 {
+		if op.Kind == storetest.OpPut && writes.Add(1) == 30 {
 			cancel()
 		}
 		return true, nil
 	})
-	if all, err := keystore.Copy(ctx, from, to, false); !errors.Is(err, context.Canceled) || len(all) != 100 {
+	if all, err := keystore.Copy(ctx, from, to.Store, false); !errors.Is(err, context.Canceled) || len(all) != 100 {
 		t.Fatalf("Copy = %d outcomes, %v", len(all), err)
 	}
 	to.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
 		// By chance and not in turn: with as many calls in every pass the last write would fail each time.
 		switch n := rand.IntN(3); {
-		case op.Kind != storetest.OpReplace:
+		case op.Kind != storetest.OpPut:
 			return true, nil
 		case n == 0:
 			return true, errors.New("connection reset")
@@ -124,7 +124,7 @@ func TestCopyNeedsBothStores(t *testing.T) {
 	m := newMirrored(t)
 	for which, st := range map[string]*storetest.MemStore{"source": m.from, "destination": m.to} {
 		st.Inject(down)
-		if all, err := keystore.Copy(t.Context(), m.from, m.to, false); all != nil || err == nil || !strings.Contains(err.Error(), which) {
+		if all, err := keystore.Copy(t.Context(), m.from, m.to.Store, false); all != nil || err == nil || !strings.Contains(err.Error(), which) {
 			t.Errorf("without the %s: %v, %v", which, all, err)
 		}
 		st.Inject(nil)

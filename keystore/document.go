@@ -278,21 +278,27 @@ func Encode(s KeySet) ([]byte, error) {
 	return data, nil
 }
 
-// encode writes YAML, or JSON without any space if the YAML is too large or text in it looks like more structure than
-// may be read.
 func (s KeySet) encode() ([]byte, error) {
-	d, err := s.document()
+	asJSON, err := s.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	data, err := yaml.Marshal(d)
-	if err == nil && (len(data) > MaxDocument || strictyaml.CheckShape(data) != nil) {
-		data, err = json.Marshal(d)
-	}
+	data, err := SortedYAML(asJSON)
 	if err != nil {
 		return nil, fmt.Errorf("encode key set %q: %w", s.name, err)
 	}
 	return data, nil
+}
+
+// SortedYAML returns a document that is given as JSON in the form that it has in every store: YAML with sorted keys. It
+// returns the JSON itself where the YAML would be too large, or where text in it looks like more structure than may be
+// read.
+func SortedYAML(asJSON []byte) ([]byte, error) {
+	data, err := yaml.JSONToYAML(asJSON)
+	if err == nil && (len(data) > MaxDocument || strictyaml.CheckShape(data) != nil) {
+		return asJSON, nil
+	}
+	return data, err
 }
 
 // size is what counts against MaxDocument: the JSON without any space, whatever notation the document has. A document

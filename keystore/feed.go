@@ -27,7 +27,7 @@ const batch = 100 * time.Millisecond
 func (f Feed) Run(ctx context.Context, look func(context.Context, ...Name)) {
 	reports := &reports{wake: make(chan struct{}, 1)}
 	var watching sync.WaitGroup
-	if w, ok := f.Source.(Watcher); ok {
+	if w, ok := WatcherOf(f.Source); ok {
 		watching.Go(func() { f.watch(ctx, w, reports) })
 	}
 	defer watching.Wait()

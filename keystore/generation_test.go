@@ -62,7 +62,7 @@ func TestAcceptLowersAGenerationOutOfReach(t *testing.T) {
 	} {
 		st := &shelf{doc: must(Encode(atGeneration(t, tt.stored))), rev: 1}
 		name := fmt.Sprintf("stored %d, served %d", tt.stored, tt.served)
-		s, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(openDay, "x"), tt.served, nil) })
+		s, err := Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(openDay, "x"), tt.served, nil) })
 		if err != nil || s.Generation() != tt.want || st.load(t).Generation() != tt.want {
 			t.Errorf("%s: generation %d, want %d, error %v", name, s.Generation(), tt.want, err)
 			continue
@@ -76,7 +76,7 @@ func TestAcceptLowersAGenerationOutOfReach(t *testing.T) {
 		if r := o.Follows(served); r != nil {
 			t.Errorf("%s: what was accepted is refused: %+v", name, r)
 		}
-		if _, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) {
+		if _, err := Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) {
 			return s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{LeaveEmpty: true})
 		}); err != nil {
 			t.Errorf("%s: then the key cannot be revoked: %v", name, err)
@@ -90,7 +90,7 @@ func TestAcceptLowersAGenerationOutOfReach(t *testing.T) {
 func TestUpdateSaysWhatToDoAboutAGenerationOutOfReach(t *testing.T) {
 	for _, stored := range []int64{MaxGeneration, maxFirstGeneration} {
 		st := &shelf{doc: must(Encode(atGeneration(t, stored))), rev: 1}
-		_, err := Update(t.Context(), st, "prod-a", addKey(3))
+		_, err := Update(t.Context(), NewStore(st), "prod-a", addKey(3))
 		if err == nil || !strings.Contains(err.Error(), "keypost issuer accept prod-a --why REASON") || st.replaces != 0 {
 			t.Errorf("stored %d: error %v", stored, err)
 		}

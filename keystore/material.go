@@ -105,7 +105,7 @@ func checkSkipped(read []byte, block *pem.Block) error {
 }
 
 func parseDER(block *pem.Block) (VerificationKey, error) {
-	if strings.Contains(block.Type, "PRIVATE KEY") || isPrivateDER(block.Bytes) {
+	if strings.Contains(block.Type, "PRIVATE KEY") {
 		return VerificationKey{}, ErrPrivateKey
 	}
 	key, err := publicFromDER(block.Bytes)
@@ -116,8 +116,11 @@ func parseDER(block *pem.Block) (VerificationKey, error) {
 }
 
 func publicFromDER(der []byte) (crypto.PublicKey, error) {
-	if k, err := x509.ParsePKIXPublicKey(der); err == nil {
+	if k, err := x509.ParsePKIXPublicKey(der); err == nil { // the form in documents comes first: it costs least
 		return k, nil
+	}
+	if isPrivateDER(der) {
+		return nil, ErrPrivateKey
 	}
 	if k, err := x509.ParsePKCS1PublicKey(der); err == nil {
 		return k, nil

@@ -17,7 +17,7 @@ import (
 // MirrorConfig is what a Mirror needs. From, To, Poll and Log are required.
 type MirrorConfig struct {
 	From     Reader
-	To       Store
+	To       *Store
 	Admit    func(KeySet) *Rejection  // what the reader of To would refuse for reasons of its own
 	Beat     func(MirrorStatus) error // called after every complete pass
 	Complete time.Time                // when an earlier run began its last complete pass; zero when there was none

@@ -40,7 +40,7 @@ func newMirrored(t *testing.T) *mirrored {
 	a := storetest.KeySet(t, "prod-a", m.stays, m.leaked)
 	m.first = storetest.Text(t, a)
 	for _, s := range []keystore.KeySet{a, storetest.KeySet(t, "prod-b")} {
-		if err := keystore.Create(t.Context(), m.from, s); err != nil {
+		if err := keystore.Create(t.Context(), m.from.Store, s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +48,7 @@ func newMirrored(t *testing.T) *mirrored {
 		return s.Revoke(storetest.Change(time.Hour), m.leaked.ID(), keystore.RevokeOptions{})
 	})
 	m.current = storetest.Text(t, m.update("prod-a", storetest.Mark("third")))
-	m.config = keystore.MirrorConfig{From: m.from, To: m.to, Poll: poll, Log: zap.New(core), Beat: func(keystore.MirrorStatus) error {
+	m.config = keystore.MirrorConfig{From: m.from, To: m.to.Store, Poll: poll, Log: zap.New(core), Beat: func(keystore.MirrorStatus) error {
 		m.beats.Add(1)
 		return nil
 	}}
@@ -58,7 +58,7 @@ func newMirrored(t *testing.T) *mirrored {
 
 func (m *mirrored) update(n keystore.Name, change func(keystore.KeySet) (keystore.KeySet, error)) keystore.KeySet {
 	m.t.Helper()
-	s, err := keystore.Update(m.t.Context(), m.from, n, change)
+	s, err := keystore.Update(m.t.Context(), m.from.Store, n, change)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -172,27 +172,27 @@ func TestMirrorRefusesWhatAReaderMustReject(t *testing.T) {
 		happens func(m *mirrored)
 		reason  keystore.Reason
 	}{
-		"a restored backup":     {func(m *mirrored) { m.from.Put("prod-a", []byte(m.first)) }, keystore.ReasonOlderGeneration},
-		"edited in place":       {func(m *mirrored) { m.from.Put("prod-a", []byte(strings.Replace(m.current, "third", "other", 1))) }, keystore.ReasonSameGeneration},
-		"junk":                  {func(m *mirrored) { m.from.Put("prod-a", []byte("junk")) }, keystore.ReasonBroken},
-		"emptied":               {func(m *mirrored) { m.from.Put("prod-a", nil) }, keystore.ReasonBroken},
-		"cut":                   {func(m *mirrored) { m.from.Put("prod-a", []byte(m.current[:len(m.current)/2])) }, keystore.ReasonBroken},
-		"another major version": {func(m *mirrored) { m.from.Put("prod-a", m.edited("keypost.dev/v1", "keypost.dev/v2")) }, keystore.ReasonNewerVersion},
-		"a line in gone lost":   {func(m *mirrored) { m.from.Put("prod-a", m.edited(goneOf(m.current), "")) }, keystore.ReasonGoneReturned},
+		"a restored backup":     {func(m *mirrored) { m.from.Set("prod-a", []byte(m.first)) }, keystore.ReasonOlderGeneration},
+		"edited in place":       {func(m *mirrored) { m.from.Set("prod-a", []byte(strings.Replace(m.current, "third", "other", 1))) }, keystore.ReasonSameGeneration},
+		"junk":                  {func(m *mirrored) { m.from.Set("prod-a", []byte("junk")) }, keystore.ReasonBroken},
+		"emptied":               {func(m *mirrored) { m.from.Set("prod-a", nil) }, keystore.ReasonBroken},
+		"cut":                   {func(m *mirrored) { m.from.Set("prod-a", []byte(m.current[:len(m.current)/2])) }, keystore.ReasonBroken},
+		"another major version": {func(m *mirrored) { m.from.Set("prod-a", m.edited("keypost.dev/v1", "keypost.dev/v2")) }, keystore.ReasonNewerVersion},
+		"a line in gone lost":   {func(m *mirrored) { m.from.Set("prod-a", m.edited(goneOf(m.current), "")) }, keystore.ReasonGoneReturned},
 		"a revoked key back": {func(m *mirrored) {
-			m.from.Put("prod-a", []byte(strings.Replace(m.first, "generation: 1\n", "generation: 9\n", 1)))
+			m.from.Set("prod-a", []byte(strings.Replace(m.first, "generation: 1\n", "generation: 9\n", 1)))
 		}, keystore.ReasonGoneReturned},
 		"another issuer URL": {func(m *mirrored) {
-			m.from.Put("prod-a", m.edited("oidc.example.com/prod-a", "oidc.example.com/prod-z"))
+			m.from.Set("prod-a", m.edited("oidc.example.com/prod-a", "oidc.example.com/prod-z"))
 		}, keystore.ReasonURLDropped},
 		"another's issuer URL": {func(m *mirrored) {
-			m.from.Put("prod-a", m.edited("  - https://oidc.example.com/prod-a", "  - https://oidc.example.com/prod-a\n  - https://oidc.example.com/prod-b"))
+			m.from.Set("prod-a", m.edited("  - https://oidc.example.com/prod-a", "  - https://oidc.example.com/prod-a\n  - https://oidc.example.com/prod-b"))
 		}, keystore.ReasonURLConflict},
 		"what keypostd refuses": {func(m *mirrored) {
-			m.from.Put("prod-a", m.edited("  - https://oidc.example.com/prod-a", "  - https://oidc.example.com/prod-a\n  - https://evil.example.com"))
+			m.from.Set("prod-a", m.edited("  - https://oidc.example.com/prod-a", "  - https://oidc.example.com/prod-a\n  - https://evil.example.com"))
 		}, "url_not_permitted"},
 		"deleted":    {func(m *mirrored) { m.from.Delete("prod-a") }, keystore.ReasonMissing},
-		"unreadable": {func(m *mirrored) { m.from.Put("prod-a", []byte(m.current)); m.from.Inject(failOn(storetest.OpLoad)) }, keystore.ReasonUnreadable},
+		"unreadable": {func(m *mirrored) { m.from.Set("prod-a", []byte(m.current)); m.from.Inject(failOn(storetest.OpGet)) }, keystore.ReasonUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestMirrorRefusesWhatAReaderMustReject(t *testing.T) {
 				m.from.Inject(nil)
 				next := string(m.edited("third", "fourth"))
 				next = strings.Replace(next, "generation: 4\n", "generation: 12\n", 1)
-				m.from.Put("prod-a", []byte(next))
+				m.from.Set("prod-a", []byte(next))
 				time.Sleep(time.Second)
 				m.wantCopied("prod-a", next)
 				m.wantRefused(tc.reason, 0)
@@ -254,8 +254,8 @@ func TestMirrorOutlivesMassAbsence(t *testing.T) {
 		if s := m.Status(); s.Failing || s.Held != 2 || m.Ready() != nil {
 			t.Errorf("status %+v", s)
 		}
-		m.from.Put("prod-a", []byte(m.first)) // the backup of the day before
-		m.from.Put("prod-b", []byte(b))
+		m.from.Set("prod-a", []byte(m.first)) // the backup of the day before
+		m.from.Set("prod-b", []byte(b))
 		time.Sleep(time.Minute)
 		m.wantCopied("prod-a", m.current)
 		m.wantRefused(keystore.ReasonMissing, 0)
@@ -273,12 +273,12 @@ func TestMirrorOutlivesALoopThatReverts(t *testing.T) {
 		for n := range 300 {
 			switch n % 3 {
 			case 0:
-				m.from.Put("prod-a", []byte(m.first))
+				m.from.Set("prod-a", []byte(m.first))
 			case 1:
 				m.from.Delete("prod-a")
 			default:
 				text = strings.Replace(m.current, "generation: 3\n", fmt.Sprintf("generation: %d\n", 4+n), 1)
-				m.from.Put("prod-a", []byte(text))
+				m.from.Set("prod-a", []byte(text))
 			}
 			time.Sleep(time.Second)
 			if got := m.copied("prod-a"); got != text || strings.Contains(got[strings.Index(got, "  keys:"):], string(m.leaked.ID())) {
@@ -292,7 +292,7 @@ func TestMirrorOutlivesTheStore(t *testing.T) {
 	for name, fault := range map[string]storetest.Fault{
 		"it is down":           down,
 		"it lists no more":     failOn(storetest.OpList),
-		"permission was taken": failOn(storetest.OpLoad),
+		"permission was taken": failOn(storetest.OpGet),
 		"it hangs": func(ctx context.Context, _ storetest.Op) (bool, error) {
 			<-ctx.Done()
 			return false, ctx.Err()
@@ -304,7 +304,7 @@ func TestMirrorOutlivesTheStore(t *testing.T) {
 				stop := m.run()
 				before := m.beats.Load()
 				b := m.copied("prod-b")
-				m.from.Put("prod-a", []byte(m.first))
+				m.from.Set("prod-a", []byte(m.first))
 				m.from.Inject(fault)
 				time.Sleep(26 * time.Hour)
 				m.wantCopied("prod-a", m.current)
@@ -375,8 +375,8 @@ func (w *watcher) Watch(ctx context.Context, changed func(...keystore.Name)) err
 func TestMirrorMendsTheCopy(t *testing.T) {
 	for name, spoil := range map[string]func(m *mirrored){
 		"removed": func(m *mirrored) { m.to.Delete("prod-a") },
-		"junk":    func(m *mirrored) { m.to.Put("prod-a", []byte("junk")) },
-		"older":   func(m *mirrored) { m.to.Put("prod-a", []byte(m.first)) },
+		"junk":    func(m *mirrored) { m.to.Set("prod-a", []byte("junk")) },
+		"older":   func(m *mirrored) { m.to.Set("prod-a", []byte(m.first)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMirrored(t)
@@ -387,7 +387,7 @@ func TestMirrorMendsTheCopy(t *testing.T) {
 			m.wantRefused(keystore.ReasonOlderGeneration, 0)
 
 			// And what is in the store is still held against what was in the copy.
-			m.from.Put("prod-a", []byte(m.first))
+			m.from.Set("prod-a", []byte(m.first))
 			spoil(m)
 			m.pass()
 			m.wantRefused(keystore.ReasonOlderGeneration, 1)
@@ -396,13 +396,13 @@ func TestMirrorMendsTheCopy(t *testing.T) {
 	t.Run("newer", func(t *testing.T) {
 		m := newMirrored(t)
 		m.pass()
-		m.to.Put("prod-a", m.edited("third", "fourth"))
+		m.to.Set("prod-a", m.edited("third", "fourth"))
 		m.pass()
 		m.wantRefused(keystore.ReasonOlderGeneration, 1)
 	})
 	t.Run("of a newer major version", func(t *testing.T) {
 		m := newMirrored(t)
-		m.to.Put("prod-a", m.edited("keypost.dev/v1", "keypost.dev/v2"))
+		m.to.Set("prod-a", m.edited("keypost.dev/v1", "keypost.dev/v2"))
 		m.pass()
 		m.wantRefused(keystore.ReasonNewerVersion, 1)
 	})
@@ -411,7 +411,7 @@ func TestMirrorMendsTheCopy(t *testing.T) {
 func TestMirrorGoesOnWhenTheCopyCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMirrored(t)
-		m.to.Inject(failOn(storetest.OpReplace))
+		m.to.Inject(failOn(storetest.OpPut))
 		defer m.run()()
 		time.Sleep(10 * time.Minute)
 		if s := m.Status(); !s.Failing || !s.Complete.IsZero() || m.beats.Load() > 0 || m.Ready() == nil {
@@ -451,11 +451,11 @@ func TestMirrorReady(t *testing.T) {
 			m.from.Inject(func(ctx context.Context, _ storetest.Op) (bool, error) { <-ctx.Done(); return false, ctx.Err() })
 			m.config.Complete = time.Now()
 		}, map[time.Duration]bool{0: false, 4 * time.Minute: true}},
-		"one that cannot be copied":            {func(m *mirrored) { m.from.Put("prod-b", []byte("junk")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
-		"one that cannot be copied, as before": {func(m *mirrored) { m.from.Put("prod-b", []byte("junk")); m.config.Complete = time.Now() }, map[time.Duration]bool{0: true}},
+		"one that cannot be copied":            {func(m *mirrored) { m.from.Set("prod-b", []byte("junk")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
+		"one that cannot be copied, as before": {func(m *mirrored) { m.from.Set("prod-b", []byte("junk")); m.config.Complete = time.Now() }, map[time.Duration]bool{0: true}},
 		"none that can be copied": {func(m *mirrored) {
-			m.from.Put("prod-a", []byte("junk"))
-			m.from.Put("prod-b", []byte("junk"))
+			m.from.Set("prod-a", []byte("junk"))
+			m.from.Set("prod-b", []byte("junk"))
 		}, map[time.Duration]bool{0: false, 6 * time.Minute: false, time.Hour: false}},
 		"an empty store":             {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b") }, map[time.Duration]bool{0: false, time.Hour: false}},
 		"an empty store that may be": {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b"); m.config.Empty = true }, map[time.Duration]bool{0: true}},
@@ -490,7 +490,7 @@ func TestMirrorStaysReadyUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMirrored(t)
 		defer m.run()()
-		m.from.Put("prod-c", []byte("junk"))
+		m.from.Set("prod-c", []byte("junk"))
 		time.Sleep(time.Second)
 		m.wantRefused(keystore.ReasonBroken, 1)
 		if err := m.Ready(); err != nil {
@@ -499,14 +499,14 @@ func TestMirrorStaysReadyUnasked(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		m := newMirrored(t)
-		m.from.Put("prod-c", []byte("junk"))
+		m.from.Set("prod-c", []byte("junk"))
 		defer m.run()()
 		if m.Ready() == nil {
 			t.Error("ready although one has no good version")
 		}
 		m.from.Delete("prod-c") // it was whole for a moment
 		time.Sleep(2 * poll)
-		m.from.Put("prod-c", []byte("junk"))
+		m.from.Set("prod-c", []byte("junk"))
 		time.Sleep(time.Second)
 		if err := m.Ready(); err != nil {
 			t.Errorf("readiness was withdrawn: %v", err)
@@ -516,7 +516,7 @@ func TestMirrorStaysReadyUnasked(t *testing.T) {
 
 func TestMirrorReadsNothingTwice(t *testing.T) {
 	m := newMirrored(t)
-	if err := keystore.Create(t.Context(), m.from, storetest.KeySet(t, "prod-c")); err != nil {
+	if err := keystore.Create(t.Context(), m.from.Store, storetest.KeySet(t, "prod-c")); err != nil {
 		t.Fatal(err)
 	}
 	m.pass()
@@ -528,7 +528,7 @@ func TestMirrorReadsNothingTwice(t *testing.T) {
 	m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if op.Kind == storetest.OpLoad {
+		if op.Kind == storetest.OpGet {
 			loaded[op.Name]++
 		}
 		return true, nil
@@ -555,7 +555,7 @@ func TestMirrorReadsNothingTwice(t *testing.T) {
 func TestMirrorTellsNewcomersWithOneURL(t *testing.T) {
 	m := newMirrored(t)
 	twin := strings.Replace(storetest.Text(t, storetest.KeySet(t, "prod-c")), "oidc.example.com/prod-c", "oidc.example.com/prod-b", 1)
-	m.from.Put("prod-c", []byte(twin))
+	m.from.Set("prod-c", []byte(twin))
 	m.pass()
 	m.wantRefused(keystore.ReasonURLConflict, 2)
 	m.from.Delete("prod-c")
@@ -574,7 +574,7 @@ func TestMirrorHandsAnIssuerURLOver(t *testing.T) {
 		return s.Withdraw(storetest.Change(365 * 24 * time.Hour))
 	})
 	heir := strings.Replace(storetest.Text(t, storetest.KeySet(t, "an-heir")), "oidc.example.com/an-heir", "oidc.example.com/prod-b", 1)
-	m.from.Put("an-heir", []byte(heir))
+	m.from.Set("an-heir", []byte(heir))
 	m.pass()
 	m.wantCopied("an-heir", heir)
 	m.from.Delete("prod-b") // a tombstone may be tidied away
@@ -601,7 +601,7 @@ func TestMirrorRefusesAKeyThatLeftTheURL(t *testing.T) {
 			kept = append(kept, line)
 		}
 	}
-	m.from.Put("a-thief", []byte(strings.Join(kept, "")))
+	m.from.Set("a-thief", []byte(strings.Join(kept, "")))
 	_ = m.Pass(t.Context())
 	m.wantRefused(keystore.ReasonGoneReturned, 1)
 	if got := verdicts(t, m.from, storetest.NewMemStore(t), false); got["a-thief"] != "refused gone_returned" {
@@ -614,7 +614,7 @@ func TestMirrorCopiesWhatItDoesNotKnow(t *testing.T) {
 	m := newMirrored(t)
 	m.pass()
 	newer := m.edited("spec:\n", "spec:\n  colour: red # a comment\n")
-	m.from.Put("prod-a", newer)
+	m.from.Set("prod-a", newer)
 	m.pass()
 	m.wantCopied("prod-a", string(newer))
 }
@@ -624,11 +624,11 @@ func TestMirrorGivesAStoreUpThatReadsNothing(t *testing.T) {
 	m := newMirrored(t)
 	text := storetest.Text(t, storetest.KeySet(t, "n0"))
 	for i := range 1000 {
-		m.from.Put(keystore.Name(fmt.Sprintf("n%d", i)), []byte(strings.ReplaceAll(text, "n0\n", fmt.Sprintf("n%d\n", i))))
+		m.from.Set(keystore.Name(fmt.Sprintf("n%d", i)), []byte(strings.ReplaceAll(text, "n0\n", fmt.Sprintf("n%d\n", i))))
 	}
 	var loads atomic.Int64
 	m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Kind == storetest.OpLoad {
+		if op.Kind == storetest.OpGet {
 			loads.Add(1)
 			return false, errors.New("slow down")
 		}

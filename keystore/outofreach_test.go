@@ -20,8 +20,8 @@ func outOfReach(document string) []byte {
 func TestGenerationsOutOfReachAreNotCopied(t *testing.T) {
 	m := newMirrored(t)
 	m.pass()
-	m.from.Put("prod-a", outOfReach(m.current))
-	m.from.Put("prod-c", outOfReach(storetest.Text(t, storetest.KeySet(t, "prod-c"))))
+	m.from.Set("prod-a", outOfReach(m.current))
+	m.from.Set("prod-c", outOfReach(storetest.Text(t, storetest.KeySet(t, "prod-c"))))
 	m.pass()
 	m.wantCopied("prod-a", m.current)
 	m.wantCopied("prod-c", "")
@@ -38,7 +38,7 @@ func TestGenerationsOutOfReachAreNotCopied(t *testing.T) {
 		t.Errorf("what was accepted is not copied: %s", m.copied("prod-a"))
 	}
 
-	m.to.Put("prod-b", outOfReach(m.copied("prod-b")))
+	m.to.Set("prod-b", outOfReach(m.copied("prod-b")))
 	m.update("prod-b", storetest.Mark("x"))
 	m.pass()
 	if !strings.Contains(m.copied("prod-b"), "generation: 2\n") {
@@ -57,7 +57,7 @@ func TestAnotherKeyBehindAKidIsNotCopied(t *testing.T) {
 	}
 	text := string(m.edited(pem(m.current), pem(other)))
 	at := strings.LastIndex(text[:strings.Index(text, "publicKey: |")], "kid: ")
-	m.from.Put("prod-a", []byte(text[:at]+"importedKid: true\n    "+text[at:]))
+	m.from.Set("prod-a", []byte(text[:at]+"importedKid: true\n    "+text[at:]))
 	m.pass()
 	m.wantCopied("prod-a", m.current)
 	m.wantRefused(keystore.ReasonKeyChanged, 1)

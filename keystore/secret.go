@@ -45,7 +45,7 @@ func decodeJSON(data []byte, v any) error {
 // findSecret reports where in a document private key material stands, whatever member it is in: a secret that is in a
 // store is no secret any more, and whoever put it there has to know. It looks for private members of objects that look
 // like a JWK, for labels of private keys, and for base64 and hexadecimal digits of either and of DER, also in strings
-// that are JSON or look like a JWK in YAML. Its work is linear in the size of the document, whose depth [checkShape]
+// that are JSON or look like a JWK in YAML. Its work is linear in the size of the document, whose depth strictyaml
 // has bounded.
 //
 // It refuses no text that just speaks of keys, and no certificate or public key. An object that is no key but has a
@@ -184,27 +184,60 @@ const leastSecret = 64
 // base64Runs returns the parts of s that may be base64 of a key, in the standard alphabet and without padding: words,
 // lines that have nothing else, and everything without its white space.
 func base64Runs(s string) []string {
-	s = strings.NewReplacer("-", "+", "_", "/").Replace(s)
-	other := func(r rune) bool {
-		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '+' && r != '/'
-	}
-	runs := strings.FieldsFunc(s, other)
-	var block strings.Builder
+	runs := base64Words(nil, s)
+	var block []byte
 	for line := range strings.Lines(s) {
 		line = strings.TrimSpace(line)
 		bare := strings.TrimRight(line, "=")
-		if strings.IndexFunc(bare, other) < 0 {
-			block.WriteString(bare)
+		whole := base64Prefix(bare) == len(bare)
+		if whole {
+			block = append(block, bare...)
 		}
-		if block.Len() > 0 && (bare != line || strings.IndexFunc(bare, other) >= 0) {
-			runs = append(runs, block.String())
-			block.Reset()
+		if len(block) > 0 && (bare != line || !whole) {
+			runs = append(runs, standard(string(block)))
+			block = block[:0]
 		}
 	}
-	runs = append(runs, block.String())
-	joined := strings.NewReplacer(" ", "", "\n", "", "\r", "", "\t", "").Replace(s)
-	runs = append(runs, strings.FieldsFunc(joined, other)...)
+	runs = append(runs, standard(string(block)))
+	joined := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if c := s[i]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			joined = append(joined, c)
+		}
+	}
+	runs = base64Words(runs, string(joined))
 	return slices.DeleteFunc(runs, func(run string) bool { return len(run) < leastSecret })
+}
+
+// base64Words appends the words of s that are long enough to be a secret.
+func base64Words(runs []string, s string) []string {
+	for len(s) > 0 {
+		n := base64Prefix(s)
+		if n >= leastSecret {
+			runs = append(runs, standard(s[:n]))
+		}
+		s = s[min(n+1, len(s)):]
+	}
+	return runs
+}
+
+// base64Prefix returns how many bytes at the start of s are digits of base64, in either alphabet.
+func base64Prefix(s string) int {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '+' && c != '/' && c != '-' && c != '_' {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// standard returns base64 in the standard alphabet.
+func standard(digits string) string {
+	if !strings.ContainsAny(digits, "-_") {
+		return digits
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(digits, "-", "+"), "_", "/")
 }
 
 // looksPrivate recognises the DER of PKCS#8, PKCS#1 and SEC 1 private keys by their form, on any curve.

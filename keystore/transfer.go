@@ -102,7 +102,7 @@ type ledger struct {
 
 // holding is what is known of one key set in the store.
 type holding struct {
-	revision Revision   // what Replace has to name; empty when the store holds none
+	revision Revision   // that a write has to name; empty when the store holds none
 	there    *Summary   // what the store holds; nil when it holds none, or a broken one
 	good     *Summary   // the last good version; nil when there was none
 	broken   *Rejection // why what the store holds is no key set
@@ -286,7 +286,7 @@ type arrival struct {
 }
 
 // transfer writes what may be written, tombstones first: an issuer URL may pass from a withdrawn key set to another.
-func (l *ledger) transfer(ctx context.Context, st Store, all []*arrival) error {
+func (l *ledger) transfer(ctx context.Context, st *Store, all []*arrival) error {
 	claims := map[string][]Name{}
 	for _, a := range all {
 		if a.rejected == nil && !a.summary.withdrawn {
@@ -321,7 +321,7 @@ func (l *ledger) admits(a *arrival, claims map[string][]Name) bool {
 }
 
 // writeAll writes into st, or if that is nil only notes what would be there.
-func (l *ledger) writeAll(ctx context.Context, st Store, due []*arrival) error {
+func (l *ledger) writeAll(ctx context.Context, st *Store, due []*arrival) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, a := range due {
@@ -339,10 +339,9 @@ func (l *ledger) writeAll(ctx context.Context, st Store, due []*arrival) error {
 	return g.Wait()
 }
 
-// write returns an empty revision when the store failed and has it all the same: it is read again the next time.
-func (l *ledger) write(ctx context.Context, st Store, a *arrival) (Revision, error) {
-	rev, err := st.Replace(ctx, a.name, l.entry(a.name).revision, a.set)
-	if err != nil && !didPersist(ctx, st, a.set, err) {
+func (l *ledger) write(ctx context.Context, st *Store, a *arrival) (Revision, error) {
+	rev, err := st.Replace(ctx, l.entry(a.name).revision, a.set)
+	if err != nil {
 		return "", fmt.Errorf("write key set %q: %w", a.name, err)
 	}
 	return rev, nil

@@ -10,35 +10,30 @@ import (
 	"time"
 )
 
-// shelf is a store of one document in memory whose Replace can be made to fail.
+// shelf is a backend of one document in memory whose Put can be made to fail.
 type shelf struct {
 	mu       sync.Mutex
 	doc      []byte
 	rev      int
 	replaces int
-	fail     func(n int, write func()) error // n counts the calls of Replace from 1; nil: no failure
+	fail     func(n int, write func()) error // n counts the calls of Put from 1; nil: no failure
 }
 
 func (st *shelf) List(context.Context) (map[Name]Revision, error) { return nil, errors.New("not used") }
 
-func (st *shelf) Load(ctx context.Context, n Name) (KeySet, Revision, error) {
+func (st *shelf) Get(ctx context.Context, n Name) ([]byte, Revision, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if ctx.Err() != nil {
-		return KeySet{}, "", ctx.Err()
+		return nil, "", ctx.Err()
 	}
 	if st.doc == nil {
-		return KeySet{}, "", fmt.Errorf("%q: %w", n, ErrNotFound)
+		return nil, "", fmt.Errorf("%q: %w", n, ErrNotFound)
 	}
-	s, err := Parse(n, st.doc)
-	return s, Revision(fmt.Sprint(st.rev)), err
+	return st.doc, Revision(fmt.Sprint(st.rev)), nil
 }
 
-func (st *shelf) Replace(_ context.Context, _ Name, old Revision, s KeySet) (Revision, error) {
-	data, err := Encode(s)
-	if err != nil {
-		return "", err
-	}
+func (st *shelf) Put(_ context.Context, _ Name, old Revision, data []byte) (Revision, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.replaces++
@@ -57,7 +52,7 @@ func (st *shelf) Replace(_ context.Context, _ Name, old Revision, s KeySet) (Rev
 
 func (st *shelf) load(t *testing.T) KeySet {
 	t.Helper()
-	s, _, err := st.Load(t.Context(), "prod-a")
+	s, _, err := NewStore(st).Load(t.Context(), "prod-a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +66,7 @@ func addKey(n int) func(KeySet) (KeySet, error) {
 func stocked(t *testing.T) *shelf {
 	t.Helper()
 	st := &shelf{}
-	if err := Create(t.Context(), st, newSet(t, awsPolicy())); err != nil {
+	if err := Create(t.Context(), NewStore(st), newSet(t, awsPolicy())); err != nil {
 		t.Fatal(err)
 	}
 	return st
@@ -82,7 +77,7 @@ func TestCreateMakesAKeySetOnce(t *testing.T) {
 	if g := st.load(t).Generation(); g != 1 {
 		t.Errorf("generation %d", g)
 	}
-	if err := Create(t.Context(), st, newSet(t, Policy{})); !errors.Is(err, ErrConflict) || !strings.HasPrefix(err.Error(), `create key set "prod-a": `) {
+	if err := Create(t.Context(), NewStore(st), newSet(t, Policy{})); !errors.Is(err, ErrConflict) || !strings.HasPrefix(err.Error(), `create key set "prod-a": `) {
 		t.Errorf("create again: error %v", err)
 	}
 }
@@ -95,7 +90,7 @@ func TestCreateReadsBackAfterAWriteOfWhichNothingIsKnown(t *testing.T) {
 			}
 			return errors.New("connection reset")
 		}}
-		if err := Create(t.Context(), st, newSet(t, Policy{})); (err == nil) != written {
+		if err := Create(t.Context(), NewStore(st), newSet(t, Policy{})); (err == nil) != written {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -104,16 +99,16 @@ func TestCreateReadsBackAfterAWriteOfWhichNothingIsKnown(t *testing.T) {
 func TestUpdateCountsGenerationsAndReturnsWhatIsStored(t *testing.T) {
 	st := stocked(t)
 	for n := 1; n <= 3; n++ {
-		s, err := Update(t.Context(), st, "prod-a", addKey(n))
+		s, err := Update(t.Context(), NewStore(st), "prod-a", addKey(n))
 		if err != nil || s.Generation() != int64(n+1) || s.Digest() != st.load(t).Digest() {
 			t.Fatalf("update %d: generation %d, error %v", n, s.Generation(), err)
 		}
 	}
-	s, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(t0, "x"), 40, nil) })
+	s, err := Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(t0, "x"), 40, nil) })
 	if err != nil || s.Generation() != 41 || s.next != 0 {
 		t.Errorf("accepted past generation 40: generation %d, error %v", s.Generation(), err)
 	}
-	s, err = Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(t0, "x"), 7, nil) })
+	s, err = Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s.Accept(because(t0, "x"), 7, nil) })
 	if err != nil || s.Generation() != 42 {
 		t.Errorf("accepted past generation 7: generation %d, error %v", s.Generation(), err)
 	}
@@ -125,7 +120,7 @@ func TestUpdateOfManyWritersLosesNothing(t *testing.T) {
 	var wg sync.WaitGroup
 	for n := 1; n <= writers; n++ {
 		wg.Go(func() {
-			if _, err := Update(t.Context(), st, "prod-a", addKey(n)); err != nil {
+			if _, err := Update(t.Context(), NewStore(st), "prod-a", addKey(n)); err != nil {
 				t.Errorf("writer %d: %v", n, err)
 			}
 		})
@@ -158,7 +153,7 @@ func TestUpdateAfterAFailedWrite(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			st := stocked(t)
 			st.fail = tt.fail
-			_, err := Update(t.Context(), st, "prod-a", addKey(1))
+			_, err := Update(t.Context(), NewStore(st), "prod-a", addKey(1))
 			if (err == nil) != tt.stored || tt.is != nil && !errors.Is(err, tt.is) || err != nil && !strings.HasPrefix(err.Error(), `replace key set "prod-a": `) {
 				t.Errorf("error %v", err)
 			}
@@ -180,25 +175,25 @@ func TestUpdateTakesNoForeignWriteForItsOwn(t *testing.T) {
 		st.doc, st.rev = must(Encode(other)), st.rev+1
 		return errors.New("timeout")
 	}
-	if _, err := Update(t.Context(), st, "prod-a", addKey(1)); err == nil {
+	if _, err := Update(t.Context(), NewStore(st), "prod-a", addKey(1)); err == nil {
 		t.Error("another writer's generation 2 passed for ours")
 	}
 }
 
 func TestUpdateStops(t *testing.T) {
-	if _, err := Update(t.Context(), &shelf{}, "prod-a", addKey(1)); !errors.Is(err, ErrNotFound) || !strings.HasPrefix(err.Error(), `load key set "prod-a": `) {
+	if _, err := Update(t.Context(), NewStore(&shelf{}), "prod-a", addKey(1)); !errors.Is(err, ErrNotFound) || !strings.HasPrefix(err.Error(), `load key set "prod-a": `) {
 		t.Errorf("nothing stored: error %v", err)
 	}
 	st, no := stocked(t), errors.New("no")
-	if _, err := Update(t.Context(), st, "prod-a", func(s KeySet) (KeySet, error) { return s, no }); !errors.Is(err, no) || st.replaces != 1 {
+	if _, err := Update(t.Context(), NewStore(st), "prod-a", func(s KeySet) (KeySet, error) { return s, no }); !errors.Is(err, no) || st.replaces != 1 {
 		t.Errorf("the change refuses: error %v after %d writes", err, st.replaces)
 	}
-	if _, err := Update(t.Context(), st, "prod-a", func(KeySet) (KeySet, error) { return KeySet{}, nil }); err == nil || st.replaces != 1 {
+	if _, err := Update(t.Context(), NewStore(st), "prod-a", func(KeySet) (KeySet, error) { return KeySet{}, nil }); err == nil || st.replaces != 1 {
 		t.Errorf("the change returns nothing: error %v after %d writes", err, st.replaces)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	st.fail = func(int, func()) error { cancel(); return ErrConflict }
-	if _, err := Update(ctx, st, "prod-a", addKey(1)); !errors.Is(err, context.Canceled) || st.replaces != 2 {
+	if _, err := Update(ctx, NewStore(st), "prod-a", addKey(1)); !errors.Is(err, context.Canceled) || st.replaces != 2 {
 		t.Errorf("a conflict after the caller has gone: error %v after %d writes", err, st.replaces)
 	}
 }
@@ -208,7 +203,7 @@ func TestUpdateReadsBackAfterTheCallerHasGone(t *testing.T) {
 	st := stocked(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	st.fail = func(_ int, write func()) error { write(); cancel(); return context.Canceled }
-	if _, err := Update(ctx, st, "prod-a", addKey(1)); err != nil {
+	if _, err := Update(ctx, NewStore(st), "prod-a", addKey(1)); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/iampolicy"
 )
 
 // aws holds the commands of ccoctl aws, with ccoctl's flags, files and log lines, and two of our own.
@@ -83,7 +83,7 @@ func (f *awsFlags) tightenFlag(fs *pflag.FlagSet) {
 }
 
 func (f *awsFlags) trustFlag(fs *pflag.FlagSet) {
-	fs.IntVar(&f.maxTrust, "max-trust-length", awsiam.TrustLength,
+	fs.IntVar(&f.maxTrust, "max-trust-length", iampolicy.TrustLength,
 		"characters that a trust policy may have, once the account's quota L-C07B4B0D is raised")
 }
 
@@ -144,8 +144,8 @@ func (f *awsFlags) check(cmd *cobra.Command) error {
 		return usagef("give --dry-run or --diff, not both")
 	case f.keep && (f.prune || f.tighten):
 		return usagef("--keep-permissions takes nothing away, and --prune and --tighten do; run it again with those after the upgrade")
-	case cmd.Flags().Changed("max-trust-length") && (f.maxTrust < awsiam.TrustLength || f.maxTrust > awsiam.MaxTrustLength):
-		return usagef("--max-trust-length %d: AWS allows %d to %d", f.maxTrust, awsiam.TrustLength, awsiam.MaxTrustLength)
+	case cmd.Flags().Changed("max-trust-length") && (f.maxTrust < iampolicy.TrustLength || f.maxTrust > iampolicy.MaxTrustLength):
+		return usagef("--max-trust-length %d: AWS allows %d to %d", f.maxTrust, iampolicy.TrustLength, iampolicy.MaxTrustLength)
 	}
 	return f.checkIssuer()
 }

@@ -67,7 +67,7 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	st, err := filestore.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ts.Check(keystore.Create(context.Background(), st, s))
+	ts.Check(keystore.Create(context.Background(), keystore.NewStore(st), s))
 }
 
 type step struct {
@@ -157,7 +157,7 @@ func startIssuer(c checker, dir string) (server, admin *httptest.Server, ca []by
 	server = httptest.NewUnstartedServer(nil)
 	st, err := filestore.Create(dir)
 	c.Check(err)
-	config := issuer.Config{Source: st, Dev: true, Log: zap.NewNop()}
+	config := issuer.Config{Source: keystore.NewStore(st), Dev: true, Log: zap.NewNop()}
 	for _, raw := range []string{"https://oidc.example.com/{name}", "https://localhost:" + portOf(server) + "/{name}"} {
 		p, err := issuer.ParsePattern(raw, true)
 		c.Check(err)

@@ -93,21 +93,26 @@ func (w *writes) outcome() (stored, doubtful []keystore.Name) {
 	return stored, doubtful
 }
 
-// noting is a store that notes what is written.
+// noted returns st with its writes noted.
+func (a *app) noted(st *keystore.Store) *keystore.Store {
+	return keystore.NewStore(noting{st.Backend(), &a.writes})
+}
+
+// noting is a backend that notes what is written.
 type noting struct {
-	keystore.Store
+	keystore.Backend
 	writes *writes
 }
 
-// Replace implements keystore.Store.
-func (s noting) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, set keystore.KeySet) (keystore.Revision, error) {
-	s.writes.begin(n)
-	rev, err := s.Store.Replace(ctx, n, old, set)
+// Put implements keystore.Backend.
+func (b noting) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	b.writes.begin(n)
+	rev, err := b.Backend.Put(ctx, n, old, doc)
 	switch {
 	case err == nil:
-		s.writes.end(n, true)
+		b.writes.end(n, true)
 	case errors.Is(err, keystore.ErrConflict), errors.Is(err, keystore.ErrReadOnly):
-		s.writes.end(n, false)
+		b.writes.end(n, false)
 	}
 	return rev, err
 }

@@ -162,7 +162,7 @@ func TestInterruptedTwice(t *testing.T) {
 func TestStopped(t *testing.T) {
 	for name, tt := range map[string]struct {
 		command string
-		write   error // of Replace; nil is a write that succeeds
+		write   error // of Put; nil is a write that succeeds
 		written bool
 		want    string
 	}{
@@ -176,7 +176,7 @@ func TestStopped(t *testing.T) {
 	} {
 		a := &app{}
 		if tt.written {
-			_, _ = noting{failing{tt.write}, &a.writes}.Replace(t.Context(), "prod-a", "", keystore.KeySet{})
+			_, _ = noting{failing{tt.write}, &a.writes}.Put(t.Context(), "prod-a", "", nil)
 		}
 		cmd, _, err := a.root().Find(strings.Fields(tt.command))
 		if err != nil {
@@ -192,15 +192,15 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// failing is a store whose writes end with an error, or none.
+// failing is a backend whose writes end with an error, or none.
 type failing struct{ err error }
 
 func (failing) List(context.Context) (map[keystore.Name]keystore.Revision, error) { return nil, nil }
 
-func (failing) Load(context.Context, keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	return keystore.KeySet{}, "", nil
+func (failing) Get(context.Context, keystore.Name) ([]byte, keystore.Revision, error) {
+	return nil, "", nil
 }
 
-func (f failing) Replace(context.Context, keystore.Name, keystore.Revision, keystore.KeySet) (keystore.Revision, error) {
+func (f failing) Put(context.Context, keystore.Name, keystore.Revision, []byte) (keystore.Revision, error) {
 	return "1", f.err
 }

@@ -121,7 +121,7 @@ func (a *app) compareIssuer(m material, url string) {
 }
 
 // storeNew creates the key set, or reopens a withdrawn one of the same name.
-func (a *app) storeNew(ctx context.Context, st keystore.Store, spec keystore.Spec, f *addFlags) (keystore.KeySet, error) {
+func (a *app) storeNew(ctx context.Context, st *keystore.Store, spec keystore.Spec, f *addFlags) (keystore.KeySet, error) {
 	was, err := readAll(ctx, st, nil)
 	if err != nil {
 		return keystore.KeySet{}, err
@@ -147,7 +147,7 @@ func (a *app) storeNew(ctx context.Context, st keystore.Store, spec keystore.Spe
 	return s, checkAlone(ctx, st, was.revisions, s)
 }
 
-func (a *app) write(ctx context.Context, st keystore.Store, spec keystore.Spec, c claims, f *addFlags) (keystore.KeySet, error) {
+func (a *app) write(ctx context.Context, st *keystore.Store, spec keystore.Spec, c claims, f *addFlags) (keystore.KeySet, error) {
 	if c.same != nil {
 		return keystore.Update(ctx, st, spec.Name, func(s keystore.KeySet) (keystore.KeySet, error) {
 			return s.Reopen(a.change(f.why, f.force), spec)

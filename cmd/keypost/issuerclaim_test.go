@@ -18,13 +18,13 @@ import (
 	"github.com/keypost/keypost/keystore/filestore"
 )
 
-// testStore keeps key sets in memory. trouble is what Load answers for a name instead; beforeReplace runs once.
+// testStore is a backend in memory. trouble is what Get answers for a name instead; beforePut runs once.
 type testStore struct {
-	sets          map[keystore.Name]keystore.KeySet
-	trouble       map[keystore.Name]error
-	vanished      map[keystore.Name]bool // of trouble: no longer listed the second time
-	listings      int
-	beforeReplace func()
+	sets      map[keystore.Name]keystore.KeySet
+	trouble   map[keystore.Name]error
+	vanished  map[keystore.Name]bool // of trouble: no longer listed the second time
+	listings  int
+	beforePut func()
 }
 
 func (s *testStore) List(context.Context) (map[keystore.Name]keystore.Revision, error) {
@@ -41,27 +41,29 @@ func (s *testStore) List(context.Context) (map[keystore.Name]keystore.Revision, 
 	return list, nil
 }
 
-func (s *testStore) Load(_ context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+func (s *testStore) Get(_ context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
 	if err, is := s.trouble[n]; is {
-		return keystore.KeySet{}, "", err
+		return nil, "", err
 	}
 	set, is := s.sets[n]
 	if !is {
-		return set, "", keystore.ErrNotFound
+		return nil, "", keystore.ErrNotFound
 	}
-	return set, "1", nil
+	doc, err := keystore.Encode(set)
+	return doc, "1", err
 }
 
-func (s *testStore) Replace(_ context.Context, n keystore.Name, old keystore.Revision, set keystore.KeySet) (keystore.Revision, error) {
-	if hook := s.beforeReplace; hook != nil {
-		s.beforeReplace = nil
+func (s *testStore) Put(_ context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	if hook := s.beforePut; hook != nil {
+		s.beforePut = nil
 		hook()
 	}
 	if _, is := s.sets[n]; is != (old != "") {
 		return "", keystore.ErrConflict
 	}
+	set, err := keystore.Parse(n, doc)
 	s.sets[n] = set
-	return "1", nil
+	return "1", err
 }
 
 func newTestStore() *testStore {
@@ -112,7 +114,7 @@ func TestStoreNewBesideUnreadable(t *testing.T) {
 		st := newTestStore()
 		st.trouble["other"], st.vanished["other"] = tt.trouble, tt.vanished
 		a := &app{streams: streams{out: io.Discard, err: io.Discard}}
-		_, err := a.storeNew(t.Context(), st, testSpec(t, "new", "https://oidc.example.com/new"), &addFlags{force: tt.force, why: "I know it"})
+		_, err := a.storeNew(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"), &addFlags{force: tt.force, why: "I know it"})
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -138,7 +140,7 @@ func TestStoreNewAtTheSameTime(t *testing.T) {
 	} {
 		st := newTestStore()
 		if tt.theirs != nil {
-			st.beforeReplace = func() {
+			st.beforePut = func() {
 				set, err := keystore.New(keystore.Change{At: time.Now(), By: "bob@laptop"}, testSpec(t, "theirs", tt.theirs...))
 				if err != nil {
 					t.Fatal(err)
@@ -147,7 +149,7 @@ func TestStoreNewAtTheSameTime(t *testing.T) {
 			}
 		}
 		a := &app{streams: streams{out: io.Discard, err: io.Discard}}
-		_, err := a.storeNew(t.Context(), st, testSpec(t, "new", "https://oidc.example.com/new"), &addFlags{})
+		_, err := a.storeNew(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"), &addFlags{})
 		if told := err != nil && strings.Contains(err.Error(), `and so is "theirs"`) && strings.Contains(err.Error(), "bob@laptop"); told != tt.want || err != nil != tt.want {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -160,7 +162,7 @@ func TestStoreNewAtTheSameTime(t *testing.T) {
 func TestReadAllSkipsWhatIsKnown(t *testing.T) {
 	st := newTestStore()
 	st.trouble["broken"] = errors.New("it must not be read")
-	c, err := readAll(t.Context(), st, map[keystore.Name]keystore.Revision{"broken": "1"})
+	c, err := readAll(t.Context(), keystore.NewStore(st), map[keystore.Name]keystore.Revision{"broken": "1"})
 	if err != nil || len(c.sets)+len(c.broken) != 0 {
 		t.Errorf("readAll = %v, %v", c, err)
 	}
@@ -173,9 +175,9 @@ func TestReadAllOfDirectory(t *testing.T) {
 	c.Check(err)
 	set, err := keystore.New(keystore.Change{At: time.Now()}, testSpec(t, "prod-a", "https://oidc.example.com/prod-a"))
 	c.Check(err)
-	c.Check(keystore.Create(t.Context(), st, set))
+	c.Check(keystore.Create(t.Context(), keystore.NewStore(st), set))
 	c.Check(os.Symlink("loop.yaml", filepath.Join(dir, "loop.yaml")))
-	for name, st := range map[string]keystore.Reader{"plain": st, "noting": noting{st, &writes{}}} {
+	for name, st := range map[string]keystore.Reader{"plain": keystore.NewStore(st), "noting": (&app{}).noted(keystore.NewStore(st))} {
 		got, err := readAll(t.Context(), st, nil)
 		if err != nil || len(got.sets) != 1 || got.broken["loop"] == nil {
 			t.Errorf("%s: %v, %v", name, got, err)

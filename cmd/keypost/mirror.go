@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -64,7 +63,7 @@ type mirroring struct {
 	*keystore.Mirror
 	f       *mirrorFlags
 	place   place
-	from    keystore.Store
+	from    *keystore.Store
 	dir     *os.Root
 	storeAt string
 	log     *zap.Logger
@@ -114,7 +113,7 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	if err != nil {
 		return nil, err
 	}
-	if from, isDir := m.from.(*filestore.Store); isDir && sameFile(from.Dir(), to.Dir()) {
+	if from, isDir := m.from.Backend().(*filestore.Backend); isDir && sameFile(from.Dir(), to.Dir()) {
 		return nil, usagef("mirror: the store and DIR are the same directory")
 	}
 	if m.dir, err = os.OpenRoot(dir); err != nil {
@@ -126,7 +125,7 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
 	m.Mirror = keystore.NewMirror(keystore.MirrorConfig{
-		From: m.from, To: to, Admit: admit, Beat: m.beat, Complete: before.Complete, Empty: f.allowEmpty, Poll: m.poll(), Log: m.log,
+		From: m.from, To: keystore.NewStore(to), Admit: admit, Beat: m.beat, Complete: before.Complete, Empty: f.allowEmpty, Poll: m.poll(), Log: m.log,
 		Marks: m.readMarks(),
 	})
 	return m, nil
@@ -186,7 +185,7 @@ func (m *mirroring) announce() {
 		fields = append(fields, zap.Time("complete_before", before))
 	}
 	m.log.Info("mirroring", fields...)
-	if st, isS3 := m.from.(*s3store.Store); isS3 {
+	if st, isS3 := m.from.Backend().(*s3store.Backend); isS3 {
 		m.log.Info("the listings cost money", zap.Stringer("cost", s3store.MonthlyCost(m.Status().Held, m.poll())))
 		m.tokenFile = st.WebIdentityTokenFile()
 	}
@@ -197,11 +196,11 @@ func (m *mirroring) announce() {
 func (m *mirroring) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if m.f.adminAddress != "" {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", m.f.adminAddress)
+		s, err := m.bindAdmin(ctx)
 		if err != nil {
-			return fmt.Errorf("admin listener: %w", err)
+			return err
 		}
-		g.Go(func() error { return m.serveAdmin(ctx, l) })
+		g.Go(func() error { return s.Serve(ctx) })
 	}
 	g.Go(func() error { return until(ctx, func() { m.Run(ctx) }) })
 	err := g.Wait()

@@ -67,7 +67,7 @@ func TestMirrorOfABucket(t *testing.T) {
 	keysets := filepath.Join(dir, "keysets")
 	to, err := filestore.Create(keysets)
 	must(t, err)
-	must(t, keystore.Create(t.Context(), to, storetest.KeySet(t, "prod-a")))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(to), storetest.KeySet(t, "prod-a")))
 	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers
 	must(t, err)
 	must(t, l.Close())
@@ -101,14 +101,15 @@ func TestMirrorAdmin(t *testing.T) {
 	a := &app{streams: streams{err: io.Discard}, store: fileURL(store.Dir())}
 	m, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
 	must(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	m.f.adminAddress = "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
+	server, err := m.bindAdmin(ctx)
+	must(t, err)
 	done := make(chan error)
-	go func() { done <- m.serveAdmin(ctx, l) }()
+	go func() { done <- server.Serve(ctx) }()
 	ask := func(path string, status int, texts ...string) {
 		t.Helper()
-		resp, err := http.Get("http://" + l.Addr().String() + path)
+		resp, err := http.Get("http://" + server.Addr().String() + path)
 		must(t, err)
 		defer func() { must(t, resp.Body.Close()) }()
 		body, err := io.ReadAll(resp.Body)
@@ -128,7 +129,7 @@ func TestMirrorAdmin(t *testing.T) {
 	ask("/metrics", 200, "\nkeypost_mirror_last_complete_timestamp_seconds 0\n", "\nkeypost_mirror_failing 0\n", "\nkeypost_mirror_depends_on_itself 0\n")
 	must(t, m.Pass(t.Context()))
 	ask("/readyz", 503, "the store holds no key set")
-	must(t, keystore.Create(t.Context(), store, storetest.KeySet(t, "prod-a")))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
 	must(t, os.WriteFile(filepath.Join(store.Dir(), "prod-b.yaml"), []byte("junk"), 0o600))
 	must(t, m.Pass(t.Context()))
 	ask("/readyz", 503, "1 of 2 key sets have no good version yet")
@@ -168,7 +169,7 @@ func TestTemporaryFilesOfOthers(t *testing.T) {
 	must(t, os.Chtimes(old, long, long))
 	st, err := filestore.Open(dir)
 	must(t, err)
-	must(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a"))) // removes what its own kind has left
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a"))) // removes what its own kind has left
 	must(t, exportWriter(root).RemoveTemps(root, ".", leftover))
 	if _, err := os.Stat(young); err != nil {
 		t.Errorf("the file of another process is gone: %v", err)

@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"net"
-	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"github.com/keypost/keypost/internal/admin"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 )
@@ -68,30 +67,20 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// serveAdmin serves metrics and health until ctx is done. The address is bound before anything is mirrored.
-func (m *mirroring) serveAdmin(ctx context.Context, l net.Listener) error {
+// bindAdmin binds the address for metrics and health.
+func (m *mirroring) bindAdmin(ctx context.Context) (*admin.Server, error) {
 	registry := prometheus.NewRegistry()
 	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
 	for _, c := range []prometheus.Collector{m, collectors.NewGoCollector(), process} {
 		if err := registry.Register(c); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := m.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ok\n"))
-	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 5 * time.Second}
-	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	m.log.Info("admin listener is up", zap.Stringer("address", l.Addr()))
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	pages := admin.Pages{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Ready: m.Ready}
+	s, err := admin.Listen(ctx, m.f.adminAddress, pages, m.log.Named("admin"))
+	if err != nil {
+		return nil, fmt.Errorf("open the admin listener: %w", err)
 	}
-	return nil
+	m.log.Info("admin listener is up", zap.Stringer("address", s.Addr()))
+	return s, nil
 }

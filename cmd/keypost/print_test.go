@@ -68,7 +68,7 @@ func nastyStore(t *testing.T) (dir string, s keystore.KeySet) {
 	c.Check(err)
 	s, err = s.Revoke(keystore.Change{At: now, By: "revokes" + stored, Why: "stolen" + stored}, gone.ID(), keystore.RevokeOptions{})
 	c.Check(err)
-	c.Check(keystore.Create(t.Context(), st, s))
+	c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s))
 	c.Check(os.WriteFile(filepath.Join(dir, "name"+nasty+".yaml"), []byte("apiVersion: keypost.dev/v1\nkind: KeySet\n"), 0o600))
 	broken := "apiVersion: keypost.dev/v1\nkind: KeySet\nmetadata: {name: broken}\nspec: {keys: [], issuers: [%q]}\n"
 	c.Check(os.WriteFile(filepath.Join(dir, "broken.yaml"), fmt.Appendf(nil, broken, "https://"+nasty), 0o600))
@@ -198,7 +198,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		spec.Policy.TokenLifetime = keystore.DurationPtr(time.Hour)
 		s, err := keystore.New(keystore.Change{At: now}, spec)
 		c.Check(err)
-		c.Check(keystore.Create(t.Context(), st, s))
+		c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s))
 		for _, k := range s.Keys() {
 			kids = append(kids, string(k.ID()))
 		}

@@ -21,7 +21,7 @@ import (
 )
 
 // openStore opens the store that --store or KEYPOST_STORE names.
-func (a *app) openStore(ctx context.Context) (keystore.Store, error) {
+func (a *app) openStore(ctx context.Context) (*keystore.Store, error) {
 	p, err := parsePlace(a.store)
 	if err != nil {
 		return nil, err
@@ -30,17 +30,17 @@ func (a *app) openStore(ctx context.Context) (keystore.Store, error) {
 }
 
 // openToWrite is openStore for a command that changes key sets, and remembers which.
-func (a *app) openToWrite(ctx context.Context) (keystore.Store, error) {
+func (a *app) openToWrite(ctx context.Context) (*keystore.Store, error) {
 	st, err := a.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return noting{st, &a.writes}, nil
+	return a.noted(st), nil
 }
 
 // createStore is openToWrite, and makes a file store's directory if only that is missing. A bucket or a namespace is
 // somebody else's to make.
-func (a *app) createStore(ctx context.Context) (keystore.Store, error) {
+func (a *app) createStore(ctx context.Context) (*keystore.Store, error) {
 	p, err := parsePlace(a.store)
 	if err != nil {
 		return nil, err
@@ -49,11 +49,11 @@ func (a *app) createStore(ctx context.Context) (keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return noting{st, &a.writes}, nil
+	return a.noted(st), nil
 }
 
 // openStore opens the store that an argument names.
-func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
+func openStore(ctx context.Context, raw string, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
 	p, err := parseStoreURL(raw, "use")
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func openStore(ctx context.Context, raw string, open func(dir string) (*filestor
 	return p.open(ctx, open)
 }
 
-func (p place) open(ctx context.Context, open func(dir string) (*filestore.Store, error)) (keystore.Store, error) {
+func (p place) open(ctx context.Context, open func(dir string) (*filestore.Backend, error)) (*keystore.Store, error) {
 	switch p.scheme {
 	case schemeS3:
 		return opened(s3store.Open(ctx, p.s3))
@@ -94,12 +94,11 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// opened keeps a nil pointer from becoming a Store that is not nil.
-func opened[S keystore.Store](st S, err error) (keystore.Store, error) {
+func opened[B keystore.Backend](b B, err error) (*keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st, nil
+	return keystore.NewStore(b), nil
 }
 
 // place is where a store is and with whose rights it is opened: all that its URL says.
@@ -304,10 +303,14 @@ func (c contents) settle(ctx context.Context, st keystore.Reader, absent map[key
 // directory that could be listed every file has its own permissions, links and mounts; a server that fails for one key
 // set fails for all.
 func itsOwn(st keystore.Reader, err error) bool {
-	if n, is := st.(noting); is {
-		st = n.Store
+	directory := false
+	if st, is := st.(*keystore.Store); is {
+		b := st.Backend()
+		if n, is := b.(noting); is {
+			b = n.Backend
+		}
+		_, directory = b.(*filestore.Backend)
 	}
-	_, directory := st.(*filestore.Store)
 	_, broken := errors.AsType[*keystore.BrokenError](err)
 	return directory || broken
 }

@@ -57,7 +57,7 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 }
 
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
-func (a *app) destination(ctx context.Context, dst string, dryRun bool) (keystore.Store, error) {
+func (a *app) destination(ctx context.Context, dst string, dryRun bool) (*keystore.Store, error) {
 	if !dryRun {
 		return openStore(ctx, dst, filestore.Create)
 	}
@@ -74,21 +74,21 @@ func (a *app) destination(ctx context.Context, dst string, dryRun bool) (keystor
 		return nil, err
 	}
 	a.notice("the directory %s does not exist; it would be made", p.dir)
-	return emptyStore{}, nil
+	return keystore.NewStore(emptyStore{}), nil
 }
 
-// emptyStore is a store that does not exist yet.
+// emptyStore is a backend that does not exist yet.
 type emptyStore struct{}
 
 func (emptyStore) List(context.Context) (map[keystore.Name]keystore.Revision, error) {
 	return map[keystore.Name]keystore.Revision{}, nil
 }
 
-func (emptyStore) Load(context.Context, keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	return keystore.KeySet{}, "", keystore.ErrNotFound
+func (emptyStore) Get(context.Context, keystore.Name) ([]byte, keystore.Revision, error) {
+	return nil, "", keystore.ErrNotFound
 }
 
-func (emptyStore) Replace(context.Context, keystore.Name, keystore.Revision, keystore.KeySet) (keystore.Revision, error) {
+func (emptyStore) Put(context.Context, keystore.Name, keystore.Revision, []byte) (keystore.Revision, error) {
 	return "", keystore.ErrReadOnly
 }
 

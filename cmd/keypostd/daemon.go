@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/internal/admin"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/listen"
@@ -54,7 +55,7 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	}
 	d := &daemon{c: c, log: log}
 	d.publishing = issuer.Config{
-		Source: store, Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
+		Source: keystore.NewStore(store), Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
 		Dev: dev != "", AllowEmpty: c.AllowEmpty, Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
 	}
 	d.publisher = issuer.NewPublisher(d.publishing)
@@ -125,22 +126,19 @@ func (d *daemon) serve(ctx context.Context) error {
 	rest, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, rest := errgroup.WithContext(rest)
-	up := make(chan struct{})
+	servers, err := d.bindAdmin(ctx) // an address that is taken must end the start, not a server that has begun to serve
+	if err != nil {
+		return err
+	}
 	g.Go(func() error { return d.publisher.Run(rest) })
-	g.Go(func() error { return listen.ServeAdmin(rest, d.c.Admin.Address, d.admin(up)) })
-	if d.c.Admin.Probes != "" {
-		g.Go(func() error { return listen.ServeProbes(rest, d.c.Admin.Probes, d.probes()) })
+	for _, s := range servers {
+		g.Go(func() error { return s.Serve(rest) })
 	}
 	g.Go(func() error {
 		defer stop()
-		select {
-		case <-up: // an admin address that is taken must end the start, not a server that has begun to serve
-			return d.servePublic(ctx, rest)
-		case <-rest.Done():
-			return nil
-		}
+		return d.servePublic(ctx, rest)
 	})
-	err := wait(rest, g)
+	err = wait(rest, g)
 	if err == nil {
 		d.log.Info("stopped")
 	}
@@ -209,26 +207,28 @@ func (d *daemon) public() listen.Config {
 	}
 }
 
-// admin closes up once the admin listener is bound.
-func (d *daemon) admin(up chan<- struct{}) listen.Admin {
-	return listen.Admin{
+// bindAdmin binds the addresses for metrics and health.
+func (d *daemon) bindAdmin(ctx context.Context) ([]*admin.Server, error) {
+	pages := admin.Pages{
 		Metrics: promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}),
 		Ready:   d.ready,
 		Extra:   map[string]http.Handler{"/issuers": http.HandlerFunc(d.report)},
-		Log:     d.log.Named("admin"),
-		Listening: func(a net.Addr) {
-			d.log.Info("admin listener is up", zap.Stringer("address", a))
-			close(up)
-		},
 	}
-}
-
-func (d *daemon) probes() listen.Admin {
-	return listen.Admin{
-		Ready:     d.ready,
-		Log:       d.log.Named("probes"),
-		Listening: func(a net.Addr) { d.log.Info("probe listener is up", zap.Stringer("address", a)) },
+	first, err := admin.Listen(ctx, d.c.Admin.Address, pages, d.log.Named("admin"))
+	if err != nil {
+		return nil, fmt.Errorf("open the admin listener: %w", err)
 	}
+	d.log.Info("admin listener is up", zap.Stringer("address", first.Addr()))
+	if d.c.Admin.Probes == "" {
+		return []*admin.Server{first}, nil
+	}
+	// On an address that nobody but the prober reaches, no other client can delay a probe.
+	second, err := admin.Listen(ctx, d.c.Admin.Probes, admin.Pages{Ready: d.ready}, d.log.Named("probes"))
+	if err != nil {
+		return nil, fmt.Errorf("open the probe listener: %w", err)
+	}
+	d.log.Info("probe listener is up", zap.Stringer("address", second.Addr()))
+	return []*admin.Server{first, second}, nil
 }
 
 func (d *daemon) ready() error {

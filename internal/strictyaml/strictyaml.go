@@ -59,7 +59,7 @@ func decode(data []byte, limit int) (any, error) {
 	case len(data) > limit:
 		return nil, fmt.Errorf("it is larger than %d bytes", limit)
 	case len(bytes.TrimSpace(data)) == 0:
-		return nil, errEmpty
+		return nil, ErrEmpty
 	case !utf8.Valid(data):
 		return nil, errors.New("it is not UTF-8")
 	}
@@ -71,7 +71,7 @@ func decode(data []byte, limit int) (any, error) {
 	var tree, more any
 	switch err := d.Decode(&tree); {
 	case errors.Is(err, io.EOF):
-		return nil, errEmpty
+		return nil, ErrEmpty
 	case err != nil:
 		return nil, fmt.Errorf("it is not valid YAML: %s", reason(err))
 	}
@@ -82,7 +82,8 @@ func decode(data []byte, limit int) (any, error) {
 	return c.convert(tree, 0)
 }
 
-var errEmpty = errors.New("it is empty")
+// ErrEmpty is the error of a text without a document.
+var ErrEmpty = errors.New("it is empty")
 
 // CheckShape bounds what it costs to read data as YAML or JSON, in one pass and without building anything.
 func CheckShape(data []byte) error {

@@ -2,6 +2,7 @@ package listen
 
 import (
 	"net"
+	"net/http"
 	"syscall"
 	"testing"
 	"time"
@@ -73,7 +74,8 @@ func TestKernelBuffersBeforeAccept(t *testing.T) {
 // A document of 100 KiB passes the small buffers quickly.
 func TestSmallBuffersAreFastEnough(t *testing.T) {
 	const size, times = 100 << 10, 20
-	s := startSite(t, Config{Handler: text(string(make([]byte, size)))})
+	text := make([]byte, size)
+	s := startSite(t, Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) })})
 	conf := s.clientTLS()
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		began := time.Now()

@@ -6,6 +6,9 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/keypost/keypost/internal/admin"
+	"github.com/keypost/keypost/internal/bind"
 )
 
 // Limits bounds what clients can hold: time, memory and connections. A field
@@ -133,16 +136,16 @@ const (
 	// 45 KiB, one with a request more for a moment.
 	inProcess = 56 << 10
 	// inKernel is the most that the kernel holds for a connection: twice of each
-	// buffer that is asked for. It adds one packet before it sees that a buffer is
-	// full.
-	inKernel      = 2*sendBuffer + 2*receiveBuffer + onePacket
+	// of the two buffers that are asked for. It adds one packet before it sees that a
+	// buffer is full.
+	inKernel      = 4*bind.Buffer + onePacket
 	onePacket     = 16 << 10
 	perConnection = inProcess + inKernel
 	// ownMemory is what the process takes without connections.
 	ownMemory = 48 << 20
 	// ownFiles are kept for the documents, the certificates and the admin
 	// listener.
-	ownFiles = adminConnections + 64
+	ownFiles = admin.MaxConnections + 64
 	// Whoever gives less memory or fewer files still gets some connections, and
 	// nobody needs more than most.
 	fewestConnections, mostConnections = 64, 10_000

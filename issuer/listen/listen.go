@@ -80,7 +80,7 @@ func Serve(ctx context.Context, c Config) error {
 		return errors.New("open the public listener: no handler given")
 	}
 	c = c.withDefaults()
-	ln, err := bind(ctx, c.Address, c.Limits.MaxConnections, c.Log)
+	ln, err := newListener(ctx, c.Address, c.Limits.MaxConnections, c.Log)
 	if err != nil {
 		return fmt.Errorf("open the public listener: %w", err)
 	}

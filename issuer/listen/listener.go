@@ -13,12 +13,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/internal/bind"
 )
 
 const (
-	// bindFor is how long an address may be in use by a process that is just
-	// ending, such as the one that this one replaces.
-	bindFor = 2500 * time.Millisecond
 	// slowAfter is how old a TLS handshake or a first request's header is when
 	// it has to give way. An honest client needs a few round trips.
 	slowAfter = 2 * time.Second
@@ -30,11 +29,6 @@ const (
 	// atOnce is how many connections one look finds, so that a look at all of
 	// them is not needed for each new one.
 	atOnce = 64
-	// What is asked of the kernel as the buffers of a connection; it grants twice as
-	// much. Left alone they grow to megabytes, which count as memory of this
-	// process's cgroup. A header of 16 KiB and most answers fit; 100 KiB take four
-	// or five round trips.
-	sendBuffer, receiveBuffer = 16 << 10, 16 << 10
 )
 
 // listener is a TCP listener with a bounded number of connections. When all are
@@ -75,15 +69,14 @@ type victim struct {
 	status int64
 }
 
-// bind opens a listener with room for limit connections. The kernel's keep-alive
-// probes are on, as the net package sets them.
-func bind(ctx context.Context, address string, limit int, log *zap.Logger) (*listener, error) {
-	ln, err := listenTCP(ctx, address)
+// newListener binds address with room for limit connections.
+func newListener(ctx context.Context, address string, limit int, log *zap.Logger) (*listener, error) {
+	ln, err := bind.TCP(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	l := &listener{
-		TCPListener: ln.(*net.TCPListener),
+		TCPListener: ln,
 		log:         log,
 		slots:       make(chan struct{}, limit),
 		began:       time.Now(),
@@ -118,34 +111,6 @@ func (l *listener) bound(limit int64) {
 	budget := forConnections(limit)
 	l.mostUnanswered = budget / heldPerStream
 	l.bulky = make(chan struct{}, min(max(budget/heaviestHeader, 4), mostConnections))
-}
-
-func listenTCP(ctx context.Context, address string) (net.Listener, error) {
-	config := net.ListenConfig{Control: smallBuffers}
-	for deadline := time.Now().Add(bindFor); ; {
-		ln, err := config.Listen(ctx, "tcp", address)
-		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
-			return ln, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(bindFor / 25):
-		}
-	}
-}
-
-// smallBuffers sets the buffers of a listening socket. Its connections inherit them
-// before they are accepted: what waits in the kernel's queue takes memory too.
-func smallBuffers(_, _ string, raw syscall.RawConn) error {
-	var set error
-	err := raw.Control(func(fd uintptr) {
-		set = errors.Join(
-			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, receiveBuffer),
-			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, sendBuffer),
-		)
-	})
-	return errors.Join(err, set)
 }
 
 // now is on the monotonic clock.

@@ -26,7 +26,7 @@ import (
 
 func testListener(t *testing.T, limit int) *listener {
 	t.Helper()
-	l, err := bind(t.Context(), "127.0.0.1:0", limit, zap.NewNop())
+	l, err := newListener(t.Context(), "127.0.0.1:0", limit, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,55 +175,6 @@ func TestConnectionLimit(t *testing.T) {
 func isTimeout(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
-}
-
-// Probes and scrapes get through, however many connections others hold.
-func TestAdminWhileAllSlotsAreTaken(t *testing.T) {
-	for name, serve := range map[string]func(context.Context, string, Admin) error{"admin": ServeAdmin, "probes": ServeProbes} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			bound, done := make(chan net.Addr, 1), make(chan error, 1)
-			go func() {
-				done <- serve(ctx, "127.0.0.1:0", Admin{Metrics: text("metrics\n"), Listening: func(a net.Addr) { bound <- a }})
-			}()
-			address := (<-bound).String()
-			for range adminConnections + 50 {
-				c, err := net.Dial("tcp", address)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { c.Close() })
-				if err := ask(c, "/livez"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/metrics": map[string]int{"admin": 200, "probes": 404}[name]} {
-				began := time.Now()
-				resp, _, err := get(t, "http://"+address+path, nil, false)
-				if err != nil || resp.StatusCode != want || time.Since(began) > 10*time.Second {
-					t.Errorf("%s: %v after %v", path, err, time.Since(began))
-				}
-			}
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// A process that is just ending has the address for a moment.
-func TestBindWaitsForTheAddress(t *testing.T) {
-	before, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(300*time.Millisecond, func() { before.Close() })
-	l, err := bind(t.Context(), before.Addr().String(), 1, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
 }
 
 // While connections cannot be accepted idle ones make room, and the log has one line.

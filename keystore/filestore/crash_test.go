@@ -248,17 +248,17 @@ type scene struct {
 	dir      string
 	files    map[string]*node
 	old, new string // documents; old is empty when the change creates
-	write    func(context.Context, *Store) error
+	write    func(context.Context, *Backend) error
 }
 
 func scenes(t *testing.T) map[string]scene {
 	dir := t.TempDir()
 	first := storetest.KeySet(t, "prod-a")
 	m := storetest.NewMemStore(t)
-	if err := keystore.Create(t.Context(), m, first); err != nil {
+	if err := keystore.Create(t.Context(), m.Store, first); err != nil {
 		t.Fatal(err)
 	}
-	second, err := keystore.Update(t.Context(), m, "prod-a", storetest.Numbered)
+	second, err := keystore.Update(t.Context(), m.Store, "prod-a", storetest.Numbered)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,8 +267,8 @@ func scenes(t *testing.T) map[string]scene {
 	there := func(path string, data []byte) map[string]*node {
 		return map[string]*node{path: {ino: 7, mtime: 7, data: data, synced: data}}
 	}
-	replace := func(ctx context.Context, st *Store) error {
-		_, err := st.Replace(ctx, "prod-a", revisionOf(old), second)
+	replace := func(ctx context.Context, st *Backend) error {
+		_, err := st.Put(ctx, "prod-a", revisionOf(old), []byte(storetest.Text(t, second)))
 		return err
 	}
 	withLeftover := there(path, old)
@@ -276,8 +276,8 @@ func scenes(t *testing.T) map[string]scene {
 	return map[string]scene{
 		"replace":                 {dir, there(path, old), string(old), storetest.Text(t, second), replace},
 		"replace with a leftover": {dir, withLeftover, string(old), storetest.Text(t, second), replace},
-		"create": {dir, map[string]*node{}, "", string(old), func(ctx context.Context, st *Store) error {
-			_, err := st.Replace(ctx, "prod-a", "", first)
+		"create": {dir, map[string]*node{}, "", string(old), func(ctx context.Context, st *Backend) error {
+			_, err := st.Put(ctx, "prod-a", "", old)
 			return err
 		}},
 	}
@@ -285,12 +285,12 @@ func scenes(t *testing.T) map[string]scene {
 
 // found opens the store that a crash left behind and returns the document in it, and what is wrong with the rest.
 func (sc scene) found(t *testing.T, files map[string]*node) (document string, err error) {
-	st := newStore(sc.dir, newMedium(sc.dir, files))
+	st := newBackend(sc.dir, newMedium(sc.dir, files))
 	all, err := st.List(t.Context())
 	if err != nil {
 		return "", err
 	}
-	s, rev, err := st.Load(t.Context(), "prod-a")
+	s, rev, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	switch {
 	case errors.Is(err, keystore.ErrNotFound) && len(all) == 0:
 		return "", nil
@@ -299,7 +299,7 @@ func (sc scene) found(t *testing.T, files map[string]*node) (document string, er
 	case len(all) != 1 || all["prod-a"] != rev:
 		return "", fmt.Errorf("List = %v, want prod-a at %s", all, rev)
 	}
-	if _, err := keystore.Update(t.Context(), st, "prod-a", storetest.Mark("afterwards")); err != nil {
+	if _, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("afterwards")); err != nil {
 		return "", fmt.Errorf("after the crash nothing can be written: %w", err)
 	}
 	if bases, _ := st.disk.Names(sc.dir); len(bases) != 1 {
@@ -320,7 +320,7 @@ func (sc scene) cutEverywhere(t *testing.T, prepare func(*medium)) (bad []string
 		m := newMedium(sc.dir, sc.files)
 		prepare(m)
 		m.cut = cut
-		err := sc.write(t.Context(), newStore(sc.dir, m))
+		err := sc.write(t.Context(), newBackend(sc.dir, m))
 		done := err == nil
 		if !done && !errors.Is(err, errPower) {
 			t.Fatalf("power cut before step %d: %v", cut, err)

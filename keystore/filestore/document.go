@@ -37,7 +37,7 @@ type entry struct {
 }
 
 // awaitEntry is entry for a file that may hang. That one file is no reason not to list the others.
-func (s *Store) awaitEntry(ctx context.Context, n keystore.Name, before entry) (entry, error) {
+func (s *Backend) awaitEntry(ctx context.Context, n keystore.Name, before entry) (entry, error) {
 	path, _ := s.file(n)
 	e, err := await(ctx, &s.hangs, path, func() (entry, error) { return s.entry(n, before) })
 	if hanging := (*hangError)(nil); errors.As(err, &hanging) {
@@ -47,13 +47,13 @@ func (s *Store) awaitEntry(ctx context.Context, n keystore.Name, before entry) (
 }
 
 // entry returns n's entry, the one from before if the file has not been touched since.
-func (s *Store) entry(n keystore.Name, before entry) (entry, error) {
+func (s *Backend) entry(n keystore.Name, before entry) (entry, error) {
 	path, _ := s.file(n)
 	st, err := s.disk.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return entry{}, err
 	}
-	if err != nil { // a symbolic link that leads nowhere one may look: Load tells
+	if err != nil { // a symbolic link that leads nowhere one may look: Get tells
 		return entry{revision: weakRevision(stamp{})}, nil
 	}
 	if before.settled && before.stamp == st {
@@ -64,7 +64,7 @@ func (s *Store) entry(n keystore.Name, before entry) (entry, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return entry{}, err
 	}
-	if d.stamp == (stamp{}) { // could not be opened: Load tells
+	if d.stamp == (stamp{}) { // could not be opened: Get tells
 		d.stamp = st
 	}
 	return entry{stamp: d.stamp, settled: err == nil && d.stamp.settled(now), revision: d.revision()}, nil

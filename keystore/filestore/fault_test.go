@@ -47,7 +47,7 @@ func TestReplaceFails(t *testing.T) {
 			sc := scenes(t)["replace"]
 			m := newMedium(sc.dir, sc.files)
 			m.fault = failing(c.op, c.err)
-			err := sc.write(t.Context(), newStore(sc.dir, m))
+			err := sc.write(t.Context(), newBackend(sc.dir, m))
 			if c.op == "names" {
 				if err != nil {
 					t.Errorf("Replace = %v, want success", err)
@@ -71,7 +71,7 @@ func TestReplaceFailsButPersists(t *testing.T) {
 	sc := scenes(t)["replace"]
 	m := newMedium(sc.dir, sc.files)
 	m.fault = failing("syncdir", syscall.EIO)
-	st := newStore(sc.dir, m)
+	st := newBackend(sc.dir, m)
 	err := sc.write(t.Context(), st)
 	if !errors.Is(err, syscall.EIO) || errors.Is(err, keystore.ErrConflict) || errors.Is(err, keystore.ErrReadOnly) {
 		t.Errorf("Replace = %v, want an error that leaves open what happened", err)
@@ -79,12 +79,12 @@ func TestReplaceFailsButPersists(t *testing.T) {
 	if got := string(m.files[filepath.Join(sc.dir, "prod-a.yaml")].data); got != sc.new {
 		t.Errorf("stored is\n%s\nwant the new document", got)
 	}
-	s, err := keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	s, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 	if !errors.Is(err, keystore.ErrNotDurable) {
 		t.Errorf("Update = generation %d, %v; want ErrNotDurable: a change is done only when it survives", s.Generation(), err)
 	}
 	m.fault = nil
-	if s, _, err := st.Load(t.Context(), "prod-a"); err != nil || s.Generation() != 3 {
+	if s, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a"); err != nil || s.Generation() != 3 {
 		t.Errorf("stored is generation %d, %v; want 3", s.Generation(), err)
 	}
 }
@@ -99,7 +99,7 @@ func TestReplaceLeavesTempToTheNextWriter(t *testing.T) {
 		}
 		return nil
 	}
-	st := newStore(sc.dir, m)
+	st := newBackend(sc.dir, m)
 	if err := sc.write(t.Context(), st); err == nil || len(m.files) != 2 {
 		t.Fatalf("Replace = %v with %d files, want an error and a leftover", err, len(m.files))
 	}
@@ -117,9 +117,9 @@ func TestReadFaultsAreNoAbsence(t *testing.T) {
 		sc := scenes(t)["replace"]
 		m := newMedium(sc.dir, sc.files)
 		m.fault = failing(op, syscall.EIO)
-		st := newStore(sc.dir, m)
+		st := newBackend(sc.dir, m)
 		var broken *keystore.BrokenError
-		_, _, err := st.Load(t.Context(), "prod-a")
+		_, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 		if !errors.Is(err, syscall.EIO) || errors.As(err, &broken) || errors.Is(err, keystore.ErrNotFound) {
 			t.Errorf("%s fails: Load = %v, want EIO and nothing else", op, err)
 		}
@@ -128,7 +128,7 @@ func TestReadFaultsAreNoAbsence(t *testing.T) {
 			t.Errorf("%s fails: List = %v, %v; want prod-a, which is there", op, all, err)
 		}
 		m.fault = nil
-		_, rev, err := st.Load(t.Context(), "prod-a")
+		_, rev, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 		if is, _ := st.List(t.Context()); err != nil || is["prod-a"] != rev || rev == all["prod-a"] {
 			t.Errorf("once it can be read, List has revision %q (before: %q), Load %q, %v", is["prod-a"], all["prod-a"], rev, err)
 		}
@@ -137,7 +137,7 @@ func TestReadFaultsAreNoAbsence(t *testing.T) {
 		sc := scenes(t)["replace"]
 		m := newMedium(sc.dir, sc.files)
 		m.fault = failing(op, syscall.EIO)
-		if all, err := newStore(sc.dir, m).List(t.Context()); err == nil {
+		if all, err := newBackend(sc.dir, m).List(t.Context()); err == nil {
 			t.Errorf("%s fails: List = %v, want an error", op, all)
 		}
 	}

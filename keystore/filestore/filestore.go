@@ -2,7 +2,7 @@
 // the whole old or the whole new document and never a mix, that a change which was reported as done survives a power
 // cut, and that of several writers, in one process or in many, none undoes another's change.
 //
-// The directory may as well be a Git checkout or a mounted ConfigMap (then it is read-only): a [Store] reads whatever
+// The directory may as well be a Git checkout or a mounted ConfigMap (then it is read-only): a [Backend] reads whatever
 // puts files there, and looks at nothing but names, sizes and times as long as nothing changes. Readers take no lock
 // and need no write permission. Writers share the hidden file .keypost.lock while they write; only one that is killed
 // leaves it behind, or a .keypost-*.tmp.
@@ -25,26 +25,26 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Store is a directory of key sets. It implements [keystore.Store] and [keystore.Watcher] and is safe for concurrent
+// Backend is a directory of key sets. It implements [keystore.Backend] and [keystore.Watcher] and is safe for concurrent
 // use, also by several processes.
-type Store struct {
+type Backend struct {
 	dir  string
 	disk disk
 	now  func() time.Time
 	seen atomic.Pointer[map[keystore.Name]entry] // what the latest List found; replaced whole
 
 	hangs   hangs
-	cleaned atomic.Int64 // when this Store last removed leftovers, in nanoseconds since 1970
+	cleaned atomic.Int64 // when this Backend last removed leftovers, in nanoseconds since 1970
 }
 
 var (
-	_ keystore.Store   = (*Store)(nil)
-	_ keystore.Watcher = (*Store)(nil)
+	_ keystore.Backend = (*Backend)(nil)
+	_ keystore.Watcher = (*Backend)(nil)
 )
 
 // Open returns the store in dir, which must exist: a directory that is missing may be a volume that is not mounted,
 // and starting over with an empty one would hide that.
-func Open(dir string) (*Store, error) {
+func Open(dir string) (*Backend, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open key store %s: %w", dir, err)
@@ -58,11 +58,11 @@ func Open(dir string) (*Store, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("open key store %s: it is not a directory", dir)
 	}
-	return newStore(abs, osDisk{}), nil
+	return newBackend(abs, osDisk{}), nil
 }
 
 // Create makes dir with mode 0755, whatever the umask, if it does not exist, within a parent that does, and opens it.
-func Create(dir string) (*Store, error) {
+func Create(dir string) (*Backend, error) {
 	err := os.Mkdir(dir, 0o755) //nolint:gosec // public data, read by a server under another user
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("create key store: %w", err)
@@ -91,14 +91,14 @@ func publish(dir string) error {
 	return syncDir(osDisk{}, filepath.Dir(filepath.Clean(dir)))
 }
 
-func newStore(dir string, d disk) *Store {
-	s := &Store{dir: dir, disk: d, now: time.Now}
+func newBackend(dir string, d disk) *Backend {
+	s := &Backend{dir: dir, disk: d, now: time.Now}
 	s.seen.Store(&map[keystore.Name]entry{})
 	return s
 }
 
 // Dir returns the directory as an absolute path.
-func (s *Store) Dir() string { return s.dir }
+func (s *Backend) Dir() string { return s.dir }
 
 const (
 	suffix = ".yaml"
@@ -122,7 +122,7 @@ func nameOf(base string) (keystore.Name, bool) {
 
 // file returns the path of n's document; ok is false when no file of this store can have that name, such as one that
 // leads out of the directory.
-func (s *Store) file(n keystore.Name) (path string, ok bool) {
+func (s *Backend) file(n keystore.Name) (path string, ok bool) {
 	if n == "" || n[0] == '.' || strings.ContainsAny(string(n), "/\x00") || len(n)+len(suffix) > maxFileName {
 		return "", false
 	}
@@ -132,45 +132,44 @@ func (s *Store) file(n keystore.Name) (path string, ok bool) {
 	return filepath.Join(s.dir, string(n)+suffix), true
 }
 
-// Load reads one key set. With a [*keystore.BrokenError] it returns the revision of the broken document, so that a
-// caller can wait for another one.
-func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+// Get returns the bytes of one document. With a [*keystore.BrokenError] (a file that can be no document) it returns the
+// revision of that file.
+func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
 	if err := ctx.Err(); err != nil {
-		return keystore.KeySet{}, "", err
+		return nil, "", err
 	}
 	path, ok := s.file(n)
 	if !ok {
-		return keystore.KeySet{}, "", fmt.Errorf("%w in %s", keystore.ErrNotFound, s.dir)
+		return nil, "", fmt.Errorf("%w in %s", keystore.ErrNotFound, s.dir)
 	}
 	d, err := s.read(ctx, path, 0)
 	var unfit *unfitError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return keystore.KeySet{}, "", s.notFound(ctx)
+		return nil, "", s.notFound(ctx)
 	case errors.As(err, &unfit):
-		return keystore.KeySet{}, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
+		return nil, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
 	case err != nil:
-		return keystore.KeySet{}, "", err
+		return nil, "", err
 	case strings.HasSuffix(path, mistake):
 		err := fmt.Errorf("its file name ends in %s; rename it to end in %s", mistake, suffix)
 		claimed, _ := keystore.ClaimedURLs(d.data) // it has them once it is renamed
-		return keystore.KeySet{}, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err, Issuers: claimed}
+		return nil, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err, Issuers: claimed}
 	}
-	set, err := keystore.Parse(n, d.data)
-	return set, d.revision(), err
+	return d.data, d.revision(), nil
 }
 
 // read and stat are disk calls that give up on a file system that hangs.
-func (s *Store) read(ctx context.Context, path string, flag int) (content, error) {
+func (s *Backend) read(ctx context.Context, path string, flag int) (content, error) {
 	return await(ctx, &s.hangs, path, func() (content, error) { return read(s.disk, path, flag) })
 }
 
-func (s *Store) stat(ctx context.Context, path string) (stamp, error) {
+func (s *Backend) stat(ctx context.Context, path string) (stamp, error) {
 	return await(ctx, &s.hangs, path, func() (stamp, error) { return s.disk.Stat(path) })
 }
 
 // notFound tells a document that is absent from a directory that is: the second is trouble, and never "no such key set".
-func (s *Store) notFound(ctx context.Context) error {
+func (s *Backend) notFound(ctx context.Context) error {
 	if _, err := s.stat(ctx, s.dir); err != nil {
 		return err
 	}
@@ -179,8 +178,8 @@ func (s *Store) notFound(ctx context.Context) error {
 
 // List names every key set with its revision. It reads only files that are new or whose size or times have changed
 // since the previous List. Files that cannot be key sets (a wrong name, a directory, too large, unreadable) and files
-// that hang are listed too: Load says what is wrong with them.
-func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+// that hang are listed too: Get says what is wrong with them.
+func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -218,7 +217,7 @@ var errRestless = errors.New("the directory changes faster than it can be listed
 // btrfs leave files out that are renamed over another at that moment, although the name existed all the time (on tmpfs
 // under a busy writer a quarter of all readings was incomplete, by up to a third of the names). So readings add up
 // until one finds nothing new, and the names of the previous List are looked for one by one.
-func (s *Store) names(ctx context.Context, before map[keystore.Name]entry) (map[keystore.Name]struct{}, error) {
+func (s *Backend) names(ctx context.Context, before map[keystore.Name]entry) (map[keystore.Name]struct{}, error) {
 	names := make(map[keystore.Name]struct{}, len(before))
 	for n := range before {
 		names[n] = struct{}{}
@@ -237,7 +236,7 @@ func (s *Store) names(ctx context.Context, before map[keystore.Name]entry) (map[
 }
 
 // addNames reads the directory once and tells whether it held still.
-func (s *Store) addNames(ctx context.Context, names map[keystore.Name]struct{}) (still bool, err error) {
+func (s *Backend) addNames(ctx context.Context, names map[keystore.Name]struct{}) (still bool, err error) {
 	now := s.now()
 	before, err := s.stat(ctx, s.dir)
 	if err != nil {

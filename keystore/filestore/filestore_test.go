@@ -22,41 +22,41 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) keystore.Store { return open(t, t.TempDir()) })
+	storetest.Run(t, func(t *testing.T) keystore.Backend { return open(t, t.TempDir()) })
 }
 
 // Two stores on one directory are what two processes have: nothing one of them remembers may matter.
 func TestStoreSharedByTwo(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) keystore.Store {
+	storetest.Run(t, func(t *testing.T) keystore.Backend {
 		dir := t.TempDir()
-		return &pair{stores: [2]*Store{open(t, dir), open(t, dir)}}
+		return &pair{stores: [2]*Backend{open(t, dir), open(t, dir)}}
 	})
 }
 
 type pair struct {
-	stores [2]*Store
+	stores [2]*Backend
 	calls  atomic.Int64
 }
 
-func (p *pair) turn() *Store { return p.stores[p.calls.Add(1)%2] }
+func (p *pair) turn() *Backend { return p.stores[p.calls.Add(1)%2] }
 
 func (p *pair) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	return p.turn().List(ctx)
 }
 
-func (p *pair) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	return p.turn().Load(ctx, n)
+func (p *pair) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
+	return p.turn().Get(ctx, n)
 }
 
 func (p *pair) Watch(ctx context.Context, changed func(...keystore.Name)) error {
 	return p.stores[0].Watch(ctx, changed)
 }
 
-func (p *pair) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, s keystore.KeySet) (keystore.Revision, error) {
-	return p.turn().Replace(ctx, n, old, s)
+func (p *pair) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	return p.turn().Put(ctx, n, old, doc)
 }
 
-func open(t testing.TB, dir string) *Store {
+func open(t testing.TB, dir string) *Backend {
 	t.Helper()
 	s, err := Open(dir)
 	if err != nil {
@@ -65,10 +65,10 @@ func open(t testing.TB, dir string) *Store {
 	return s
 }
 
-func create(t testing.TB, st keystore.Store, n keystore.Name) keystore.KeySet {
+func create(t testing.TB, st keystore.Backend, n keystore.Name) keystore.KeySet {
 	t.Helper()
 	s := storetest.KeySet(t, n)
-	if err := keystore.Create(t.Context(), st, s); err != nil {
+	if err := keystore.Create(t.Context(), keystore.NewStore(st), s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -88,7 +88,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func list(t testing.TB, st keystore.Reader) map[keystore.Name]keystore.Revision {
+func list(t testing.TB, st keystore.Backend) map[keystore.Name]keystore.Revision {
 	t.Helper()
 	all, err := st.List(t.Context())
 	must(t, err)
@@ -135,7 +135,7 @@ func TestDocumentsAreReadableByTheServer(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, dir)
 	create(t, st, "prod-a")
-	_, err := keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	_, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 	must(t, err)
 	info, err := os.Stat(filepath.Join(dir, "prod-a.yaml"))
 	if err != nil || info.Mode() != 0o644 {
@@ -286,7 +286,7 @@ func TestOdditiesAreListedAndBroken(t *testing.T) {
 			continue
 		}
 		var broken *keystore.BrokenError
-		_, rev, err := st.Load(t.Context(), n)
+		_, rev, err := keystore.NewStore(st).Load(t.Context(), n)
 		if !errors.As(err, &broken) || broken.Name != n {
 			t.Errorf("Load(%q) = %v, want a BrokenError", n, err)
 		}
@@ -294,10 +294,10 @@ func TestOdditiesAreListedAndBroken(t *testing.T) {
 			t.Errorf("Load(%q) has revision %q, List %q", n, rev, all[n])
 		}
 	}
-	if _, _, err := st.Load(t.Context(), "loop"); err == nil || errors.Is(err, keystore.ErrNotFound) {
+	if _, _, err := keystore.NewStore(st).Load(t.Context(), "loop"); err == nil || errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("Load(loop) = %v, want another error", err)
 	}
-	if _, _, err := st.Load(t.Context(), "dangling"); !errors.Is(err, keystore.ErrNotFound) {
+	if _, _, err := keystore.NewStore(st).Load(t.Context(), "dangling"); !errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("Load(dangling) = %v, want ErrNotFound", err)
 	}
 }
@@ -305,7 +305,7 @@ func TestOdditiesAreListedAndBroken(t *testing.T) {
 func TestMistakenSuffixSaysWhatToDo(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "prod-a.yml"), storetest.Text(t, storetest.KeySet(t, "prod-a")))
-	_, _, err := open(t, dir).Load(t.Context(), "prod-a.yml")
+	_, _, err := keystore.NewStore(open(t, dir)).Load(t.Context(), "prod-a.yml")
 	if err == nil || !strings.Contains(err.Error(), "rename it to end in .yaml") {
 		t.Errorf("Load = %v, want advice", err)
 	}
@@ -321,10 +321,10 @@ func TestMissingDirectoryIsNoAbsence(t *testing.T) {
 	if all, err := st.List(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("List = %v, %v; want an error", all, err)
 	}
-	if _, _, err := st.Load(t.Context(), "prod-a"); err == nil || errors.Is(err, keystore.ErrNotFound) {
+	if _, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a"); err == nil || errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("Load = %v, want another error than ErrNotFound", err)
 	}
-	if _, err := st.Replace(t.Context(), "prod-a", "", storetest.KeySet(t, "prod-a")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := keystore.NewStore(st).Replace(t.Context(), "", storetest.KeySet(t, "prod-a")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Replace = %v, want that the directory does not exist", err)
 	}
 }
@@ -347,7 +347,7 @@ func TestListReadsOnlyWhatChanged(t *testing.T) {
 		create(t, writer, n)
 	}
 	c := &counting{disk: osDisk{}}
-	st := newStore(dir, c)
+	st := newBackend(dir, c)
 	st.now = func() time.Time { return time.Now().Add(2 * racy) }
 	first := list(t, st)
 	if len(c.opened) != 3 {
@@ -358,7 +358,7 @@ func TestListReadsOnlyWhatChanged(t *testing.T) {
 	if len(c.opened) != 0 {
 		t.Errorf("a List of what did not change opened %v", c.opened)
 	}
-	_, err := keystore.Update(t.Context(), writer, "b", storetest.Mark("x"))
+	_, err := keystore.Update(t.Context(), keystore.NewStore(writer), "b", storetest.Mark("x"))
 	must(t, err)
 	second := list(t, st)
 	if !slices.Equal(c.opened, []string{"b.yaml"}) {
@@ -374,7 +374,7 @@ func TestListDoesNotTrustYoungTimes(t *testing.T) {
 	dir := t.TempDir()
 	create(t, open(t, dir), "a")
 	c := &counting{disk: osDisk{}}
-	st := newStore(dir, c)
+	st := newBackend(dir, c)
 	list(t, st)
 	list(t, st)
 	if len(c.opened) != 2 {
@@ -411,20 +411,20 @@ func TestReplaceComparesGenerations(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, dir)
 	first := create(t, st, "a")
-	_, err := keystore.Update(t.Context(), st, "a", storetest.Mark("x"))
+	_, err := keystore.Update(t.Context(), keystore.NewStore(st), "a", storetest.Mark("x"))
 	must(t, err)
-	_, rev, err := st.Load(t.Context(), "a")
+	_, rev, err := keystore.NewStore(st).Load(t.Context(), "a")
 	must(t, err)
-	if _, err := st.Replace(t.Context(), "a", rev, first); !errors.Is(err, keystore.ErrConflict) {
+	if _, err := keystore.NewStore(st).Replace(t.Context(), rev, first); !errors.Is(err, keystore.ErrConflict) {
 		t.Errorf("Replace with a lower generation = %v, want ErrConflict", err)
 	}
 	// Who repairs a broken document has its revision and needs no more.
 	write(t, filepath.Join(dir, "a.yaml"), "broken")
-	_, rev, err = st.Load(t.Context(), "a")
+	_, rev, err = keystore.NewStore(st).Load(t.Context(), "a")
 	if err == nil || rev == "" {
 		t.Fatalf("Load of a broken document = %q, %v; want its revision and an error", rev, err)
 	}
-	if _, err := st.Replace(t.Context(), "a", rev, first); err != nil {
+	if _, err := keystore.NewStore(st).Replace(t.Context(), rev, first); err != nil {
 		t.Errorf("Replace of a broken document = %v", err)
 	}
 }
@@ -446,7 +446,7 @@ func TestLockWaitsNoLongerThanItsContext(t *testing.T) {
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := st.Replace(ctx, "a", "", storetest.KeySet(t, "a")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := keystore.NewStore(st).Replace(ctx, "", storetest.KeySet(t, "a")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Replace while another writer has the lock = %v, want that the deadline was exceeded", err)
 	}
 	if all := list(t, st); len(all) != 0 { // and readers do not wait at all
@@ -532,8 +532,8 @@ func TestReadWaitsForAFileThatIsWrittenInPlace(t *testing.T) {
 	dir := t.TempDir()
 	create(t, open(t, dir), "a")
 	for left, want := range map[int]error{0: nil, 1: nil, 5: nil, 1000: errBeingWritten} {
-		st := newStore(dir, unsteady{osDisk{}, &left})
-		if _, _, err := st.Load(t.Context(), "a"); !errors.Is(err, want) {
+		st := newBackend(dir, unsteady{osDisk{}, &left})
+		if _, _, err := keystore.NewStore(st).Load(t.Context(), "a"); !errors.Is(err, want) {
 			t.Errorf("Load = %v, want %v", err, want)
 		}
 		if _, ok := list(t, st)["a"]; !ok {
@@ -564,7 +564,7 @@ func TestListIsCompleteWhileFilesAreRenamed(t *testing.T) {
 		create(t, writer, keystore.Name(fmt.Sprintf("prod-%d", i)))
 	}
 	for range 20 {
-		st := newStore(dir, &flickering{disk: osDisk{}, dir: dir})
+		st := newBackend(dir, &flickering{disk: osDisk{}, dir: dir})
 		for range 3 {
 			if all := list(t, st); len(all) != 5 {
 				t.Fatalf("List = %v, want five", all)

@@ -90,22 +90,22 @@ func TestOneDocumentHangs(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		disk := newStuck(filepath.Join(dir, "a.yaml"))
-		st := newStore(dir, disk)
+		st := newBackend(dir, disk)
 		began := time.Now()
 		for range 100 {
 			if all := list(t, st); len(all) != 2 || all["a"] == "" {
 				t.Fatalf("List = %v, want a and b", all)
 			}
-			_, _, err := st.Load(t.Context(), "a")
+			_, _, err := keystore.NewStore(st).Load(t.Context(), "a")
 			wantHang(t, err)
-			if _, _, err := st.Load(t.Context(), "b"); err != nil {
+			if _, _, err := keystore.NewStore(st).Load(t.Context(), "b"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := keystore.Update(t.Context(), st, "b", numbered); err != nil {
+		if _, err := keystore.Update(t.Context(), keystore.NewStore(st), "b", numbered); err != nil {
 			t.Errorf("the other one cannot be changed: %v", err)
 		}
-		_, err := keystore.Update(t.Context(), st, "a", numbered)
+		_, err := keystore.Update(t.Context(), keystore.NewStore(st), "a", numbered)
 		wantHang(t, err)
 		if disk.count() != 1 || time.Since(began) > 2*patience {
 			t.Errorf("%d calls hang, and it took %v", disk.count(), time.Since(began))
@@ -113,7 +113,7 @@ func TestOneDocumentHangs(t *testing.T) {
 		disk.letGo()
 		synctest.Wait()
 		before := list(t, st)["a"]
-		if _, rev, err := st.Load(t.Context(), "a"); err != nil || rev != before {
+		if _, rev, err := keystore.NewStore(st).Load(t.Context(), "a"); err != nil || rev != before {
 			t.Errorf("after the trouble Load = %q, %v; want %q", rev, err, before)
 		}
 	})
@@ -129,7 +129,7 @@ func TestTheDirectoryHangs(t *testing.T) {
 	create(t, open(t, dir), "a")
 	synctest.Test(t, func(t *testing.T) {
 		disk := newStuck(dir)
-		st := newStore(dir, disk)
+		st := newBackend(dir, disk)
 		began := time.Now()
 		for range 10 {
 			_, err := st.List(t.Context())
@@ -138,7 +138,7 @@ func TestTheDirectoryHangs(t *testing.T) {
 		if disk.count() != 1 || time.Since(began) != patience {
 			t.Errorf("%d calls hang, and ten listings took %v", disk.count(), time.Since(began))
 		}
-		_, _, err := st.Load(t.Context(), "absent")
+		_, _, err := keystore.NewStore(st).Load(t.Context(), "absent")
 		wantHang(t, err)
 		wantHang(t, st.Watch(t.Context(), func(...keystore.Name) {}))
 		disk.letGo()
@@ -154,11 +154,11 @@ func TestHangingReadersCanBeStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newStuck(dir, filepath.Join(dir, "a.yaml"))
 		defer disk.letGo()
-		st := newStore(dir, disk)
+		st := newBackend(dir, disk)
 		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
 		defer cancel()
 		_, listErr := st.List(ctx)
-		_, _, loadErr := st.Load(ctx, "a")
+		_, _, loadErr := keystore.NewStore(st).Load(ctx, "a")
 		if !errors.Is(listErr, context.DeadlineExceeded) || !errors.Is(loadErr, context.DeadlineExceeded) {
 			t.Errorf("List = %v and Load = %v, want that the deadline was exceeded", listErr, loadErr)
 		}
@@ -176,7 +176,7 @@ func TestEverythingHangs(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		disk := newStuck(paths...)
-		st := newStore(dir, disk)
+		st := newBackend(dir, disk)
 		for range 5 {
 			if _, err := st.List(t.Context()); err == nil || !strings.Contains(err.Error(), "other files hang already") {
 				t.Errorf("List = %v, want that too much hangs", err)

@@ -20,7 +20,7 @@ const identityCheck = 500 * time.Millisecond
 
 // Watch calls changed once when the watch stands, since changes before that were not seen, and then for every change
 // of a document, until ctx is done (it then returns ctx's error) or the directory is no longer there to be watched.
-func (s *Store) Watch(ctx context.Context, changed func(...keystore.Name)) error {
+func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", s.dir, err)
@@ -58,7 +58,7 @@ func (s *Store) Watch(ctx context.Context, changed func(...keystore.Name)) error
 
 var errReplaced = errors.New("the directory was moved, removed or replaced")
 
-func (s *Store) same(ctx context.Context, was stamp) error {
+func (s *Backend) same(ctx context.Context, was stamp) error {
 	is, err := s.stat(ctx, s.dir)
 	if err == nil && (is.dev != was.dev || is.ino != was.ino) {
 		return errReplaced
@@ -68,7 +68,7 @@ func (s *Store) same(ctx context.Context, was stamp) error {
 
 // pass turns an event into names. An event of the directory itself means that it was removed or moved; a closed
 // channel gives an event without a name.
-func (s *Store) pass(e fsnotify.Event, changed func(...keystore.Name)) error {
+func (s *Backend) pass(e fsnotify.Event, changed func(...keystore.Name)) error {
 	base := filepath.Base(e.Name)
 	n, isDocument := nameOf(base)
 	switch {

@@ -22,7 +22,7 @@ type observed struct {
 }
 
 // observe returns once the watch stands.
-func observe(t *testing.T, st *Store) observed {
+func observe(t *testing.T, st *Backend) observed {
 	t.Helper()
 	o := observed{make(chan []keystore.Name, 10000), make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -88,7 +88,7 @@ func TestWatchSeesEveryKindOfChange(t *testing.T) {
 		want   keystore.Name
 	}{
 		{"another process replaces it", func() {
-			_, err := keystore.Update(t.Context(), open(t, dir), "a", storetest.Mark("x"))
+			_, err := keystore.Update(t.Context(), keystore.NewStore(open(t, dir)), "a", storetest.Mark("x"))
 			must(t, err)
 		}, "a"},
 		{"an editor writes in place", func() { write(t, path("a.yaml"), text) }, "a"},
@@ -179,7 +179,7 @@ func TestWatchSeesGitCheckout(t *testing.T) {
 	git("init", "-q")
 	git("add", "a.yaml")
 	git("commit", "-q", "-m", "one")
-	_, err := keystore.Update(t.Context(), st, "a", storetest.Mark("x"))
+	_, err := keystore.Update(t.Context(), keystore.NewStore(st), "a", storetest.Mark("x"))
 	must(t, err)
 	git("commit", "-q", "-a", "-m", "two")
 	newer := list(t, st)["a"]

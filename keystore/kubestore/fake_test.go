@@ -52,7 +52,7 @@ func newFake(t *testing.T) *fake {
 }
 
 // store opens a store on the fake as any program does, with a kubeconfig.
-func (f *fake) store() *Store {
+func (f *fake) store() *Backend {
 	f.t.Helper()
 	file := filepath.Join(f.t.TempDir(), "kubeconfig")
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})

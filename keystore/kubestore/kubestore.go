@@ -36,19 +36,19 @@ type Options struct {
 	Context    string // of the kubeconfig; empty is the current one
 }
 
-// Store is the key sets of one namespace. It implements [keystore.Store] and [keystore.Watcher], holds no key set in
+// Backend is the key sets of one namespace. It implements [keystore.Backend] and [keystore.Watcher], holds no document in
 // memory, and is safe for concurrent use, also by several processes.
-type Store struct{ api api }
+type Backend struct{ api api }
 
 var (
-	_ keystore.Store   = (*Store)(nil)
-	_ keystore.Watcher = (*Store)(nil)
+	_ keystore.Backend = (*Backend)(nil)
+	_ keystore.Watcher = (*Backend)(nil)
 )
 
 var namespaceForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // Open returns the store in a namespace. It reads the kubeconfig and asks the API server nothing yet.
-func Open(ctx context.Context, namespace string, o Options) (*Store, error) {
+func Open(ctx context.Context, namespace string, o Options) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func Open(ctx context.Context, namespace string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open key store in namespace %s: %s", namespace, oneLine(err.Error()))
 	}
-	return &Store{api: a}, nil
+	return &Backend{api: a}, nil
 }
 
 // config prefers a pod's own service account to a kubeconfig that only the environment names: that one may be of the
@@ -83,7 +83,7 @@ func (o Options) config() (*rest.Config, error) {
 }
 
 // Place names the namespace and the API server, for messages.
-func (s *Store) Place() string { return s.api.place }
+func (s *Backend) Place() string { return s.api.place }
 
 // A page is small enough to be held in memory several times over; a page of metadata has about 300 kB.
 const (
@@ -98,7 +98,7 @@ const listTries = 3
 //
 // An empty listing is what it looks like: the API server says the same of a namespace that does not exist. That is one
 // more reason why absence is never deletion.
-func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	for try := 1; ; try++ {
 		all, err := s.listOnce(ctx)
 		if err != nil && (!isGone(err) || try == listTries) {
@@ -112,7 +112,7 @@ func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, 
 
 var errAnotherState = errors.New("the API server went on with another state of the namespace in the middle of a listing")
 
-func (s *Store) listOnce(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+func (s *Backend) listOnce(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	all := map[keystore.Name]keystore.Revision{}
 	state, next := "", ""
 	for {
@@ -159,7 +159,7 @@ const (
 )
 
 // page asks for the newest state unless next says which listing goes on: no resourceVersion means a consistent read.
-func (s *Store) page(ctx context.Context, limit int, next string) (page, error) {
+func (s *Backend) page(ctx context.Context, limit int, next string) (page, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if next != "" {
 		query.Set("continue", next)
@@ -181,19 +181,22 @@ func (s *Store) page(ctx context.Context, limit int, next string) (page, error) 
 // objectName is what Kubernetes takes for an object's name (a DNS subdomain), so that nothing else gets into a path.
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
-// Load reads one key set, as it is stored at that moment. With a [*keystore.BrokenError] it returns the revision of the
-// broken document, so that a caller can wait for another one.
-func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+// Get returns one document as it is stored at that moment: YAML with sorted keys, with the members that a newer version
+// wrote and without the API's own bookkeeping.
+func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
 	o, err := s.get(ctx, n)
 	if err != nil {
-		return keystore.KeySet{}, "", err
+		return nil, "", err
 	}
-	set, err := o.keySet(n)
-	return set, o.revision(), err
+	doc, err := o.document()
+	if err != nil {
+		return nil, o.revision(), fmt.Errorf("read key set %q in %s: %w", n, s.api.place, err)
+	}
+	return doc, o.revision(), nil
 }
 
 // get returns the stored object, or an error that wraps keystore.ErrNotFound.
-func (s *Store) get(ctx context.Context, n keystore.Name) (object, error) {
+func (s *Backend) get(ctx context.Context, n keystore.Name) (object, error) {
 	if err := ctx.Err(); err != nil {
 		return object{}, err
 	}
@@ -210,7 +213,7 @@ func (s *Store) get(ctx context.Context, n keystore.Name) (object, error) {
 	return newObject(body)
 }
 
-func (s *Store) notFound() error { return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.api.place) }
+func (s *Backend) notFound() error { return fmt.Errorf("%w in %s", keystore.ErrNotFound, s.api.place) }
 
 // revision: a resourceVersion is that of one write in one etcd; the uid tells it from one that a restored or another
 // etcd gave to another object.

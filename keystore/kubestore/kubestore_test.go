@@ -32,11 +32,11 @@ func wantError(t *testing.T, what string, err error, want string) {
 }
 
 // filled is a fake with n key sets and a store on it.
-func filled(t *testing.T, n int) (*fake, *Store) {
+func filled(t *testing.T, n int) (*fake, *Backend) {
 	f := newFake(t)
 	st := f.store()
 	for i := range n {
-		must(t, keystore.Create(t.Context(), st, storetest.KeySet(t, keystore.Name(fmt.Sprintf("prod-%c", 'a'+i)))))
+		must(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, keystore.Name(fmt.Sprintf("prod-%c", 'a'+i)))))
 	}
 	return f, st
 }
@@ -73,7 +73,7 @@ func TestListingGoesOverAllPages(t *testing.T) {
 	if err != nil || len(all) != 5 || f.sent(http.MethodGet) != 3 {
 		t.Errorf("List = %v, %v after %d requests; want 5 names after 3", all, err, f.sent(http.MethodGet))
 	}
-	if _, rev, err := st.Load(t.Context(), "prod-e"); err != nil || all["prod-e"] != rev {
+	if _, rev, err := keystore.NewStore(st).Load(t.Context(), "prod-e"); err != nil || all["prod-e"] != rev {
 		t.Errorf("Load = revision %q, %v; List had %q", rev, err, all["prod-e"])
 	}
 }
@@ -150,7 +150,7 @@ func TestThrottledRequestsAreSentAgain(t *testing.T) {
 		return true
 	})
 	times.Store(3)
-	if _, err := keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x")); err != nil {
+	if _, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x")); err != nil {
 		t.Error(err)
 	}
 	times.Store(1000)
@@ -164,7 +164,7 @@ func TestSlowServerHoldsNobody(t *testing.T) {
 	f.when(func(_ http.ResponseWriter, r *http.Request, _ func() answer) bool { <-r.Context().Done(); return true })
 	_, err := st.List(t.Context())
 	wantError(t, "List", err, "no answer within 50ms")
-	_, _, err = st.Load(t.Context(), "prod-a")
+	_, _, err = keystore.NewStore(st).Load(t.Context(), "prod-a")
 	wantError(t, "Load", err, "no answer within 50ms")
 	wantError(t, "Watch", st.Watch(t.Context(), func(...keystore.Name) {}), "no answer within 50ms")
 	f.when(func(w http.ResponseWriter, r *http.Request, apply func() answer) bool {
@@ -211,7 +211,7 @@ func TestAbsenceIsSaidByTheAPI(t *testing.T) {
 				}
 				return about
 			})
-			_, rev, err := st.Load(t.Context(), "prod-a")
+			_, rev, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 			if errors.Is(err, keystore.ErrNotFound) != c.absent || rev != "" {
 				t.Errorf("Load = revision %q, %v; absent: want %v", rev, err, c.absent)
 			}
@@ -233,12 +233,12 @@ func TestBrokenDocumentsHaveARevision(t *testing.T) {
 	all, err := st.List(t.Context())
 	must(t, err)
 	var broken *keystore.BrokenError
-	_, rev, err := st.Load(t.Context(), "prod-a")
+	_, rev, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	if !errors.As(err, &broken) || rev != all["prod-a"] || rev == "" {
 		t.Fatalf("Load = revision %q, %v; want a BrokenError at %q", rev, err, all["prod-a"])
 	}
 	// Who repairs it has seen its revision.
-	if _, err := st.Replace(t.Context(), "prod-a", rev, storetest.KeySet(t, "prod-a")); err != nil {
+	if _, err := keystore.NewStore(st).Replace(t.Context(), rev, storetest.KeySet(t, "prod-a")); err != nil {
 		t.Error(err)
 	}
 }
@@ -246,7 +246,7 @@ func TestBrokenDocumentsHaveARevision(t *testing.T) {
 // The API's own bookkeeping is no part of the document; what a newer version of keypost wrote is.
 func TestObjectIsTheDocument(t *testing.T) {
 	f, st := filled(t, 1)
-	want, _, err := st.Load(t.Context(), "prod-a")
+	want, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	must(t, err)
 	f.edit("prod-a", func(o map[string]any) {
 		o["status"] = map[string]any{"phase": "x"}
@@ -254,21 +254,21 @@ func TestObjectIsTheDocument(t *testing.T) {
 		m["managedFields"], m["finalizers"], m["generation"] = []any{map[string]any{"manager": "x"}}, []any{"example.com/x"}, 7
 		m["annotations"] = map[string]any{lastApplied: `{"spec": {}}`, writeID: "x"}
 	})
-	got, _, err := st.Load(t.Context(), "prod-a")
+	got, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	must(t, err)
 	if a, b := storetest.Text(t, got), storetest.Text(t, want); a != b {
 		t.Errorf("loaded\n%s\nwant\n%s", a, b)
 	}
 	f.edit("prod-a", func(o map[string]any) { o["spec"].(map[string]any)["fromTheFuture"] = "x" }) //nolint:forcetypeassert // the test wrote it
-	newer, rev, err := st.Load(t.Context(), "prod-a")
+	newer, rev, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	must(t, err)
 	if text := storetest.Text(t, newer); len(newer.Unknown()) != 1 || !strings.HasPrefix(text, "apiVersion: keypost.dev/v1\nkind: KeySet\n") ||
 		!strings.Contains(text, "  fromTheFuture: x\n") {
 		t.Errorf("unknown: %v, in\n%s", newer.Unknown(), text)
 	}
-	_, err = keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	_, err = keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 	wantError(t, "Update", err, "written by a newer version")
-	if _, is, _ := st.Load(t.Context(), "prod-a"); is != rev {
+	if _, is, _ := keystore.NewStore(st).Load(t.Context(), "prod-a"); is != rev {
 		t.Errorf("it was written to: revision %q, want %q", is, rev)
 	}
 }
@@ -307,7 +307,7 @@ func TestWritesWhoseAnswerIsLost(t *testing.T) {
 				}
 				return isWrite(r)
 			})
-			_, err := keystore.Update(t.Context(), st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+			_, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 				calls++
 				return storetest.Mark("x")(s)
 			})
@@ -321,7 +321,7 @@ func TestWritesWhoseAnswerIsLost(t *testing.T) {
 				t.Errorf("the change was made %d times", calls)
 			}
 			f.when(nil)
-			if s, _, err := st.Load(t.Context(), "prod-a"); err != nil || s.Generation() != c.stored {
+			if s, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a"); err != nil || s.Generation() != c.stored {
 				t.Errorf("stored is generation %d, %v; want %d", s.Generation(), err, c.stored)
 			}
 		})
@@ -335,7 +335,7 @@ func TestConflictOfAnotherWriter(t *testing.T) {
 		set := storetest.KeySet(t, "prod-b")
 		if !create {
 			var err error
-			set, err = keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+			set, err = keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 			must(t, err)
 		}
 		f.when(func(w http.ResponseWriter, r *http.Request, apply func() answer) bool {
@@ -344,7 +344,7 @@ func TestConflictOfAnotherWriter(t *testing.T) {
 			}
 			apply()
 			f.edit(set.Name(), func(o map[string]any) {
-				o["metadata"].(map[string]any)["annotations"] = map[string]any{writeID: "theirs"} //nolint:forcetypeassert // the test wrote it
+				o["metadata"].(map[string]any)["annotations"] = map[string]any{"example.com/by": "theirs"} //nolint:forcetypeassert // the test wrote it
 			})
 			failure(409, "Conflict", string(set.Name()), "the object has been modified").write(w)
 			return true
@@ -352,11 +352,11 @@ func TestConflictOfAnotherWriter(t *testing.T) {
 		next := set
 		var rev keystore.Revision
 		if !create {
-			_, is, err := st.Load(t.Context(), set.Name())
+			_, is, err := keystore.NewStore(st).Load(t.Context(), set.Name())
 			must(t, err)
 			next, rev = nextOf(t, set), is
 		}
-		if got, err := st.Replace(t.Context(), set.Name(), rev, next); !errors.Is(err, keystore.ErrConflict) || got != "" {
+		if got, err := keystore.NewStore(st).Replace(t.Context(), rev, next); !errors.Is(err, keystore.ErrConflict) || got != "" {
 			t.Errorf("create %v: Replace = %q, %v; want ErrConflict", create, got, err)
 		}
 	}
@@ -365,9 +365,9 @@ func TestConflictOfAnotherWriter(t *testing.T) {
 func nextOf(t *testing.T, s keystore.KeySet) keystore.KeySet {
 	t.Helper()
 	m := storetest.NewMemStore(t)
-	_, err := m.Replace(t.Context(), s.Name(), "", s)
+	_, err := m.Replace(t.Context(), "", s)
 	must(t, err)
-	next, err := keystore.Update(t.Context(), m, s.Name(), storetest.Mark("next"))
+	next, err := keystore.Update(t.Context(), m.Store, s.Name(), storetest.Mark("next"))
 	must(t, err)
 	return next
 }
@@ -383,7 +383,7 @@ func TestConflictThatCannotBeLookedInto(t *testing.T) {
 		}
 		return true
 	})
-	_, err := st.Replace(t.Context(), "prod-a", "", storetest.KeySet(t, "prod-a"))
+	_, err := keystore.NewStore(st).Replace(t.Context(), "", storetest.KeySet(t, "prod-a"))
 	if errors.Is(err, keystore.ErrConflict) {
 		t.Errorf("Replace = %v", err)
 	}
@@ -402,7 +402,7 @@ func TestRewrittenDocumentIsNoSuccess(t *testing.T) {
 		a.write(w)
 		return true
 	})
-	_, err := keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	_, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 	wantError(t, "Update", err, "is not stored as it was sent")
 }
 

@@ -6,18 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
 // objectLimit bounds what is read of one object, in bytes: etcd takes 1.5 MiB by default.
 const objectLimit = 4 << 20
 
-// Annotations that are bookkeeping of the API and no part of the key set document.
+// Annotations that are bookkeeping and no part of the key set document.
 const (
-	// writeID is new with every write of ours, so that a writer can recognise its own after an answer got lost.
+	// writeID was left by versions before this one; it is read past.
 	writeID = "keypost.dev/write-id"
 	// lastApplied is kubectl's copy of the whole manifest; in the document it would be an old key set inside the new.
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
@@ -63,33 +65,25 @@ func decode(body []byte, into any) error {
 	return nil
 }
 
-// keySet reads the document that the object is: all of it but the API's own bookkeeping. Members that are unknown here
-// stay, so that a key set of a newer version is recognised as one and not written back without them.
-func (o object) keySet(n keystore.Name) (keystore.KeySet, error) {
-	document := maps.Clone(o.members)
-	delete(document, "status")
+// document returns the document that the object is: all of it but the API's own bookkeeping. Members that are unknown
+// here stay, so that a key set of a newer version is recognised as one and not written back without them.
+func (o object) document() ([]byte, error) {
+	members := maps.Clone(o.members)
+	delete(members, "status")
 	own := struct {
 		Name        keystore.Name     `json:"name"`
 		Labels      map[string]string `json:"labels,omitempty"`
 		Annotations map[string]string `json:"annotations,omitempty"`
 	}{o.Name, o.Labels, o.documentAnnotations()}
 	var err error
-	if document["metadata"], err = marshal(own); err != nil {
-		return keystore.KeySet{}, err
+	if members["metadata"], err = marshal(own); err != nil {
+		return nil, err
 	}
-	data, err := marshal(document)
+	asJSON, err := marshal(members)
 	if err != nil {
-		return keystore.KeySet{}, err
+		return nil, err
 	}
-	set, err := keystore.Parse(n, data)
-	if err != nil || len(set.Unknown()) == 0 {
-		return set, err
-	}
-	text, err := yaml.JSONToYAML(data) // who copies it writes what was read: the form that it has everywhere else
-	if err != nil {
-		return keystore.KeySet{}, fmt.Errorf("key set %q: %w", n, err)
-	}
-	return keystore.Parse(n, text)
+	return keystore.SortedYAML(asJSON)
 }
 
 func (o object) documentAnnotations() map[string]string {
@@ -99,62 +93,75 @@ func (o object) documentAnnotations() map[string]string {
 	return own
 }
 
-// with returns the object with document (JSON) in place of the one it is. Owners, finalizers and the like stay as they
+// with returns the object with next in place of the document that it is. Owners, finalizers and the like stay as they
 // are, and so does the resourceVersion, which makes the API server refuse the write when somebody was faster. The zero
 // object gives one to create.
-func (o object) with(document []byte, id string) ([]byte, error) {
-	next, err := parseDocument(document)
-	if err != nil {
-		return nil, err
-	}
+func (o object) with(next object) ([]byte, error) {
 	annotations := maps.Clone(next.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[writeID] = id
 	if applied, ok := o.Annotations[lastApplied]; ok {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
 		annotations[lastApplied] = applied
 	}
 	metadata := maps.Clone(o.metadata)
 	if metadata == nil {
 		metadata = map[string]json.RawMessage{}
 	}
+	var err error
 	for member, value := range map[string]any{"name": next.Name, "labels": next.Labels, "annotations": annotations} {
 		if metadata[member], err = marshal(value); err != nil {
 			return nil, err
 		}
 	}
-	if next.members["metadata"], err = marshal(metadata); err != nil {
+	members := maps.Clone(next.members)
+	if members["metadata"], err = marshal(metadata); err != nil {
 		return nil, err
 	}
+	delete(members, "status")
 	if status, ok := o.members["status"]; ok {
-		next.members["status"] = status
+		members["status"] = status
 	}
-	return marshal(next.members)
+	return marshal(members)
 }
 
-func parseDocument(document []byte) (object, error) {
-	var o object
-	if err := json.Unmarshal(document, &o.members); err != nil {
+// parseDocument reads a document that is to be written.
+func parseDocument(n keystore.Name, doc []byte) (object, error) {
+	asJSON, err := yaml.YAMLToJSON(doc)
+	if err != nil {
 		return object{}, err
 	}
-	return o, json.Unmarshal(o.members["metadata"], &o.identity)
+	var o object
+	if err := json.Unmarshal(asJSON, &o.members); err != nil {
+		return object{}, err
+	}
+	if err := json.Unmarshal(o.members["metadata"], &o.identity); err != nil {
+		return object{}, err
+	}
+	if o.Name != n {
+		return object{}, fmt.Errorf("its metadata.name is %q", text.OneLine(string(o.Name), 100))
+	}
+	return o, nil
 }
 
-// encode returns the document as JSON, which the API server stores, once keystore.Encode has agreed to it.
-func encode(s keystore.KeySet) ([]byte, error) {
-	text, err := keystore.Encode(s)
+// holds reports whether the object has the content of next, its metadata aside: others may add labels and annotations.
+func (o object) holds(next object) bool {
+	stored, errStored := o.content()
+	sent, errSent := next.content()
+	return errStored == nil && errSent == nil && reflect.DeepEqual(stored, sent)
+}
+
+func (o object) content() (any, error) {
+	members := maps.Clone(o.members)
+	delete(members, "metadata")
+	delete(members, "status")
+	data, err := marshal(members)
 	if err != nil {
 		return nil, err
 	}
-	data, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		return nil, fmt.Errorf("encode key set %q: %w", s.Name(), err)
-	}
-	if size := max(len(data), len(text)); size > keystore.MaxDocument {
-		return nil, fmt.Errorf("the document has %d bytes; at most %d can be read back", size, keystore.MaxDocument)
-	}
-	return data, nil
+	var content any
+	err = json.Unmarshal(data, &content)
+	return content, err
 }
 
 // marshal leaves <, > and & as they are: the document is to have the size that it has elsewhere.

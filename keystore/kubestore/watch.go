@@ -25,7 +25,7 @@ const (
 // Watch calls changed once when the watch stands, since changes before that were not seen, and then with the name of
 // every key set that changes or vanishes. It returns an error when the connection is cut, when the API server has
 // forgotten the state that the watch had reached (410), and when it may watch no more.
-func (s *Store) Watch(ctx context.Context, changed func(...keystore.Name)) error {
+func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) error {
 	err := s.watch(ctx, changed)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -33,7 +33,7 @@ func (s *Store) Watch(ctx context.Context, changed func(...keystore.Name)) error
 	return fmt.Errorf("watch key sets in %s: %w", s.api.place, advise(err, "get, list and watch", s.api.namespace))
 }
 
-func (s *Store) watch(ctx context.Context, changed func(...keystore.Name)) error {
+func (s *Backend) watch(ctx context.Context, changed func(...keystore.Name)) error {
 	state, err := s.page(ctx, 1, "")
 	if err != nil {
 		return err

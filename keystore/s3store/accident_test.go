@@ -23,7 +23,7 @@ import (
 // document from before that.
 type estate struct {
 	*server
-	st        *Store
+	st        *Backend
 	p         *proxy
 	source    *switched
 	publisher *issuer.Publisher
@@ -32,14 +32,14 @@ type estate struct {
 }
 
 // switched is a Reader that somebody points at another place while it is in use.
-type switched struct{ atomic.Pointer[Store] }
+type switched struct{ atomic.Pointer[Backend] }
 
 func (s *switched) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	return s.Pointer.Load().List(ctx)
 }
 
 func (s *switched) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	return s.Pointer.Load().Load(ctx, n)
+	return keystore.NewStore(s.Pointer.Load()).Load(ctx, n)
 }
 
 func newEstate(t *testing.T) *estate {
@@ -52,8 +52,8 @@ func newEstate(t *testing.T) *estate {
 	leaked := storetest.Key(t)
 	first := storetest.KeySet(t, "prod-a", storetest.Key(t), leaked)
 	e.revoked, e.backup = leaked.ID(), storetest.Text(t, first)
-	must(t, keystore.Create(t.Context(), e.st, first))
-	_, err := keystore.Update(t.Context(), e.st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+	must(t, keystore.Create(t.Context(), keystore.NewStore(e.st), first))
+	_, err := keystore.Update(t.Context(), keystore.NewStore(e.st), "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 		return s.Revoke(storetest.Change(0), e.revoked, keystore.RevokeOptions{})
 	})
 	must(t, err)

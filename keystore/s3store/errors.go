@@ -44,7 +44,7 @@ func conflict(err error) bool {
 	return code(err) == "NoSuchKey"
 }
 
-func (s *Store) explain(err error, key string) error {
+func (s *Backend) explain(err error, key string) error {
 	op, ok := errors.AsType[*smithy.OperationError](err)
 	if !ok {
 		return err
@@ -64,7 +64,7 @@ func action(operation string) string {
 	return "s3:" + operation
 }
 
-func (s *Store) reason(call string, api smithy.APIError) string {
+func (s *Backend) reason(call string, api smithy.APIError) string {
 	code, message := api.ErrorCode(), api.ErrorMessage()
 	switch code {
 	case "AccessDenied":

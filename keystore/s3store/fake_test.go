@@ -154,7 +154,7 @@ func (f *fake) set(key string, data []byte) {
 
 // The same suite as on a real server, with ETags that are no hash of the content, and listings of many pages.
 func TestConformanceWithOddETagsAndSmallPages(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) keystore.Store {
+	storetest.Run(t, func(t *testing.T) keystore.Backend {
 		f, url := newFake(t)
 		f.etag, f.pageSize = unlikeMD5, 3
 		return open(t, url, newPrefix())

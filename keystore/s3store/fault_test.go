@@ -19,7 +19,7 @@ import (
 )
 
 // troubled opens a store on a real server through a proxy, with key set prod-a in it and the proof behind it.
-func troubled(t *testing.T, sv *server) (*Store, *proxy) {
+func troubled(t *testing.T, sv *server) (*Backend, *proxy) {
 	t.Helper()
 	p, url := newProxy(t, sv.url)
 	st := open(t, url, newPrefix())
@@ -28,7 +28,7 @@ func troubled(t *testing.T, sv *server) (*Store, *proxy) {
 }
 
 // impatient makes a store give up on a request after a moment, and try again without one.
-func impatient(st *Store) *Store {
+func impatient(st *Backend) *Backend {
 	st.s3 = s3.New(st.s3.Options(), func(o *s3.Options) {
 		o.HTTPClient = newHTTPClient().WithTimeout(300 * time.Millisecond)
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) {
@@ -64,7 +64,7 @@ func TestReadingInTrouble(t *testing.T) {
 				t.Errorf("List = %v, %v; want an error: %v", all, err, c.fails)
 			}
 			p.trouble(c.what)
-			_, rev, err := st.Load(t.Context(), "prod-a")
+			_, rev, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 			_, broken := errors.AsType[*keystore.BrokenError](err)
 			if (err != nil) != c.fails || broken || errors.Is(err, keystore.ErrNotFound) || c.fails == (rev != "") {
 				t.Errorf("Load = %q, %v; want trouble of the store: %v", rev, err, c.fails)
@@ -94,9 +94,11 @@ func TestReadingEndsWithTheCallersPatience(t *testing.T) {
 	st, p := troubled(t, gateway(t))
 	p.trouble(always(hang))
 	for name, call := range map[string]func(context.Context) error{
-		"List":    func(ctx context.Context) error { _, err := st.List(ctx); return err },
-		"Load":    func(ctx context.Context) error { _, _, err := st.Load(ctx, "prod-a"); return err },
-		"Replace": func(ctx context.Context) error { return keystore.Create(ctx, st, storetest.KeySet(t, "prod-b")) },
+		"List": func(ctx context.Context) error { _, err := st.List(ctx); return err },
+		"Load": func(ctx context.Context) error { _, _, err := keystore.NewStore(st).Load(ctx, "prod-a"); return err },
+		"Replace": func(ctx context.Context) error {
+			return keystore.Create(ctx, keystore.NewStore(st), storetest.KeySet(t, "prod-b"))
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		began := time.Now()
@@ -132,12 +134,12 @@ func TestWritingInTrouble(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			st, p := troubled(t, sv)
 			p.trouble(writes(c.what))
-			_, err := keystore.Update(t.Context(), st, "prod-a", storetest.Mark("ours"))
+			_, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("ours"))
 			if (err != nil) != c.fails || !errors.Is(err, c.want) && c.want != nil || errors.Is(err, keystore.ErrConflict) {
 				t.Errorf("Update = %v, want an error: %v (%v)", err, c.fails, c.want)
 			}
 			p.trouble(nil)
-			if s, _, err := st.Load(t.Context(), "prod-a"); err != nil || !slices.Equal(storetest.Marks(s), c.marks) {
+			if s, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a"); err != nil || !slices.Equal(storetest.Marks(s), c.marks) {
 				t.Errorf("stored are the marks %v, %v; want %v", storetest.Marks(s), err, c.marks)
 			}
 		})
@@ -149,7 +151,7 @@ func TestCreatingInTrouble(t *testing.T) {
 	p.trouble(writes(atFirst(lost)))
 	create(t, st, "prod-b")
 	p.trouble(writes(atFirst(busy)))
-	wantError(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-b")), keystore.ErrConflict, "")
+	wantError(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-b")), keystore.ErrConflict, "")
 }
 
 // The first try is refused by a throttle, and before the second one somebody else's write comes: a conflict, and the
@@ -159,10 +161,10 @@ func TestAConflictWithAnotherWriteBetweenTwoTries(t *testing.T) {
 	p.trouble(writes(atFirst(busy)))
 	theirs := reopen(t, p.target, st.o)
 	once := true
-	s, err := keystore.Update(t.Context(), st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+	s, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 		if once {
 			once = false
-			if _, err := keystore.Update(t.Context(), theirs, "prod-a", storetest.Mark("theirs")); err != nil {
+			if _, err := keystore.Update(t.Context(), keystore.NewStore(theirs), "prod-a", storetest.Mark("theirs")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -179,18 +181,18 @@ func TestAWriteThatWasOvertakenIsNotAppliedTwice(t *testing.T) {
 	st, p := troubled(t, gateway(t))
 	theirs := reopen(t, p.target, st.o)
 	p.meanwhile = func() {
-		if _, err := keystore.Update(t.Context(), theirs, "prod-a", storetest.Mark("theirs")); err != nil {
+		if _, err := keystore.Update(t.Context(), keystore.NewStore(theirs), "prod-a", storetest.Mark("theirs")); err != nil {
 			t.Error(err)
 		}
 	}
 	p.trouble(writes(atFirst(overtook)))
-	_, err := keystore.Update(t.Context(), st, "prod-a", storetest.Mark("ours"))
+	_, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("ours"))
 	wantError(t, err, nil, "whether this write took effect is unknown")
 	if errors.Is(err, keystore.ErrConflict) {
 		t.Errorf("Update = %v, which says that nothing was written", err)
 	}
 	p.trouble(nil)
-	if s, _, err := st.Load(t.Context(), "prod-a"); err != nil || !slices.Equal(storetest.Marks(s), []string{"ours", "theirs"}) {
+	if s, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a"); err != nil || !slices.Equal(storetest.Marks(s), []string{"ours", "theirs"}) {
 		t.Errorf("stored are the marks %v, %v", storetest.Marks(s), err)
 	}
 }
@@ -200,12 +202,12 @@ func TestAMissingBucketIsTrouble(t *testing.T) {
 	st := open(t, sv.url, newPrefix())
 	_, err := st.List(t.Context())
 	wantError(t, err, nil, "the bucket keysets does not exist")
-	_, _, err = st.Load(t.Context(), "prod-a")
+	_, _, err = keystore.NewStore(st).Load(t.Context(), "prod-a")
 	wantError(t, err, nil, "the bucket keysets does not exist")
 	if errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("Load = %v: a missing bucket counts as a missing key set", err)
 	}
-	err = keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a"))
+	err = keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a"))
 	wantError(t, err, nil, "the bucket keysets does not exist")
 	must(t, os.Mkdir(filepath.Join(sv.dir, bucket), 0o755))
 	create(t, st, "prod-a")

@@ -18,10 +18,10 @@ import (
 func TestConformanceInAVersionedBucket(t *testing.T) {
 	sv := gateway(t)
 	withVersions(t, open(t, sv.url, Options{}))
-	storetest.Run(t, func(t *testing.T) keystore.Store { return open(t, sv.url, newPrefix()) })
+	storetest.Run(t, func(t *testing.T) keystore.Backend { return open(t, sv.url, newPrefix()) })
 }
 
-func withVersions(t *testing.T, st *Store) {
+func withVersions(t *testing.T, st *Backend) {
 	t.Helper()
 	_, err := st.s3.PutBucketVersioning(t.Context(), &s3.PutBucketVersioningInput{
 		Bucket: aws.String(bucket), VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
@@ -35,15 +35,15 @@ func TestOldVersionsAreNotThere(t *testing.T) {
 	st := open(t, sv.url, newPrefix())
 	withVersions(t, st)
 	create(t, st, "prod-a")
-	s, err := keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	s, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 	must(t, err)
-	stored, rev, err := st.Load(t.Context(), "prod-a")
+	stored, rev, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	if err != nil || stored.Digest() != s.Digest() || len(list(t, st)) != 1 || list(t, st)["prod-a"] != rev {
 		t.Errorf("Load = generation %d, %v; List = %v", stored.Generation(), err, list(t, st))
 	}
 	_, err = st.s3.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: aws.String(bucket), Key: aws.String(st.key("prod-a"))})
 	must(t, err)
-	if _, _, err := st.Load(t.Context(), "prod-a"); !errors.Is(err, keystore.ErrNotFound) || len(list(t, st)) != 0 {
+	if _, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a"); !errors.Is(err, keystore.ErrNotFound) || len(list(t, st)) != 0 {
 		t.Errorf("after the deletion Load = %v, List = %v", err, list(t, st))
 	}
 }
@@ -54,7 +54,7 @@ func TestRcloneIsRefused(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, bucket), 0o755))
 	start(t, address, path, "serve", "s3", "--addr", address, "--auth-key", rootKey+","+rootPass, "--config", os.DevNull, dir)
 	st := open(t, "http://"+address, Options{Prefix: "clusters"})
-	wantError(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a")), ErrNoConditions, "use a store that honours them")
+	wantError(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a")), ErrNoConditions, "use a store that honours them")
 	if _, err := os.Stat(filepath.Join(dir, bucket, "clusters", "prod-a.yaml")); err == nil {
 		t.Error("the key set was written all the same")
 	}

@@ -24,9 +24,9 @@ const nobodys = keystore.Revision("00000000000000000000000000000000")
 var ErrNoConditions = errors.New("the store ignores conditions on writes (If-None-Match, If-Match), " +
 	"so a change of a key set could be lost unseen; use a store that honours them")
 
-// prove makes the server show that it refuses what must be refused, once per Store: to create what exists, and to
+// prove makes the server show that it refuses what must be refused, once per Backend: to create what exists, and to
 // replace another version than the named one. Servers exist that answer 200 to both and overwrite.
-func (s *Store) prove(ctx context.Context) error {
+func (s *Backend) prove(ctx context.Context) error {
 	select {
 	case s.proving <- struct{}{}:
 		defer func() { <-s.proving }()
@@ -49,7 +49,7 @@ func (s *Store) prove(ctx context.Context) error {
 }
 
 // refuses is nil when the server refuses to write the probe on the condition old.
-func (s *Store) refuses(ctx context.Context, old keystore.Revision) error {
+func (s *Backend) refuses(ctx context.Context, old keystore.Revision) error {
 	key := s.o.dir() + probe
 	_, _, err := s.put(ctx, key, old, []byte(probeText))
 	switch {

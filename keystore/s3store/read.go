@@ -15,8 +15,8 @@ import (
 )
 
 // List names every key set with its revision, by one listing of the prefix: a request per thousand objects, and none
-// per key set. Objects with a name that no key set can have are listed too: Load says what is wrong with them.
-func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+// per key set. Objects with a name that no key set can have are listed too: Get says what is wrong with them.
+func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	all := map[keystore.Name]keystore.Revision{}
@@ -40,13 +40,13 @@ func (s *Store) List(ctx context.Context) (map[keystore.Name]keystore.Revision, 
 	}
 }
 
-func (s *Store) incomplete(err error) error {
+func (s *Backend) incomplete(err error) error {
 	return fmt.Errorf("the listing of %s cannot be trusted: %w", s.o.place(), err)
 }
 
 // page asks for one page of a listing and makes sure that it is one: an empty answer with status 200 would otherwise
 // be the listing of an empty bucket.
-func (s *Store) page(ctx context.Context, prefix, token string) (*s3.ListObjectsV2Output, error) {
+func (s *Backend) page(ctx context.Context, prefix, token string) (*s3.ListObjectsV2Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	page, err := s.s3.ListObjectsV2(ctx, &s3.ListObjectsV2Input{
@@ -65,7 +65,7 @@ func (s *Store) page(ctx context.Context, prefix, token string) (*s3.ListObjects
 	return page, nil
 }
 
-func (s *Store) add(all map[keystore.Name]keystore.Revision, page *s3.ListObjectsV2Output) error {
+func (s *Backend) add(all map[keystore.Name]keystore.Revision, page *s3.ListObjectsV2Output) error {
 	for _, object := range page.Contents {
 		key, err := unescape(string(page.EncodingType), aws.ToString(object.Key))
 		if err != nil {
@@ -82,27 +82,26 @@ func (s *Store) add(all map[keystore.Name]keystore.Revision, page *s3.ListObject
 	return nil
 }
 
-// Load reads one key set. With a [*keystore.BrokenError] it returns the revision of the broken document, where it has
-// one, so that a caller can wait for another one.
-func (s *Store) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+// Get returns one document. With a [*keystore.BrokenError] (an object that can be no document) it returns the object's
+// revision.
+func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
 	if err := n.Check(); err != nil {
-		return s.misnamed(ctx, n, err)
+		rev, err := s.misnamed(ctx, n, err)
+		return nil, rev, err
 	}
 	data, rev, err := s.get(ctx, s.key(n))
-	var large *largeError
-	if errors.As(err, &large) {
-		return keystore.KeySet{}, rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
+	if _, large := errors.AsType[*largeError](err); large {
+		return nil, rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
 	}
 	if err != nil {
-		return keystore.KeySet{}, "", err
+		return nil, "", err
 	}
-	set, err := keystore.Parse(n, data)
-	return set, rev, err
+	return data, rev, nil
 }
 
 // misnamed answers for a name that no key set can have. It looks for such an object in the listing and never asks for
 // it: some servers resolve "..", and it could not be a key set anyway.
-func (s *Store) misnamed(ctx context.Context, n keystore.Name, why error) (keystore.KeySet, keystore.Revision, error) {
+func (s *Backend) misnamed(ctx context.Context, n keystore.Name, why error) (keystore.Revision, error) {
 	key := s.key(n)
 	if base, ok := strings.CutSuffix(string(n), mistake); ok {
 		why = fmt.Errorf("its object is named %s%s; rename it to end in %s", base, mistake, suffix)
@@ -110,21 +109,21 @@ func (s *Store) misnamed(ctx context.Context, n keystore.Name, why error) (keyst
 	}
 	notFound := fmt.Errorf("%w at %s", keystore.ErrNotFound, s.o.place())
 	if listed, ok := s.nameOf(key); !ok || listed != n || len(key) > maxKey {
-		return keystore.KeySet{}, "", notFound
+		return "", notFound
 	}
 	page, err := s.page(ctx, key, "")
 	if err != nil {
-		return keystore.KeySet{}, "", err
+		return "", err
 	}
 	all := map[keystore.Name]keystore.Revision{}
 	if err := s.add(all, page); err != nil {
-		return keystore.KeySet{}, "", s.incomplete(err)
+		return "", s.incomplete(err)
 	}
 	rev, ok := all[n] // keys are listed in their order, so that one with this whole key is on the first page
 	if !ok {
-		return keystore.KeySet{}, "", notFound
+		return "", notFound
 	}
-	return keystore.KeySet{}, rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: why}
+	return rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: why}
 }
 
 // maxKey is how long a key may be in S3, in bytes.
@@ -141,7 +140,7 @@ func (e *largeError) Error() string {
 }
 
 // get reads an object whole. The SDK compares what arrived with the checksum that the store keeps, where it keeps one.
-func (s *Store) get(ctx context.Context, key string) ([]byte, keystore.Revision, error) {
+func (s *Backend) get(ctx context.Context, key string) ([]byte, keystore.Revision, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	out, err := s.s3.GetObject(ctx, &s3.GetObjectInput{
@@ -174,7 +173,7 @@ func (s *Store) get(ctx context.Context, key string) ([]byte, keystore.Revision,
 //
 // Who may list nothing but the prefix gets 403 for an object that is not there: the permission that would turn it into
 // 404 is s3:ListBucket without a condition, since s3:prefix has no value in a GetObject. The listing knows.
-func (s *Store) absent(ctx context.Context, key string, err error) error {
+func (s *Backend) absent(ctx context.Context, key string, err error) error {
 	notFound := fmt.Errorf("%w at s3://%s/%s", keystore.ErrNotFound, s.o.Bucket, key)
 	switch code(err) {
 	case "NoSuchKey":

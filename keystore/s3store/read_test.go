@@ -45,7 +45,7 @@ func TestListShowsKeySetsAndMistakesAndIgnoresTheRest(t *testing.T) {
 		for n, part := range map[keystore.Name]string{
 			"Wrong_Name": "is not a key set name", "prod-f.yml": "rename it to end in .yaml", "prod-a": "is broken",
 		} {
-			_, _, err := st.Load(t.Context(), n)
+			_, _, err := keystore.NewStore(st).Load(t.Context(), n)
 			if _, broken := errors.AsType[*keystore.BrokenError](err); !broken || !strings.Contains(err.Error(), part) {
 				t.Errorf("Load(%s) = %v, want a BrokenError with %q", n, err, part)
 			}
@@ -122,7 +122,7 @@ func TestOnlyTheStoresOwnWordIsAbsence(t *testing.T) {
 				_, _ = w.Write([]byte(c.body))
 				return true
 			}
-			_, rev, err := open(t, url, Options{}).Load(t.Context(), "prod-a")
+			_, rev, err := keystore.NewStore(open(t, url, Options{})).Load(t.Context(), "prod-a")
 			if err == nil || rev != "" || errors.Is(err, keystore.ErrNotFound) != c.absent {
 				t.Errorf("Load = %q, %v; want ErrNotFound: %v", rev, err, c.absent)
 			}
@@ -142,9 +142,9 @@ func TestLoadAsksTheListingWhenS3DoesNotTell(t *testing.T) {
 		refuse(w, http.StatusForbidden, "AccessDenied")
 		return true
 	}
-	_, _, err := st.Load(t.Context(), "prod-b")
+	_, _, err := keystore.NewStore(st).Load(t.Context(), "prod-b")
 	wantError(t, err, keystore.ErrNotFound, "s3://keysets/p/prod-b.yaml")
-	_, _, err = st.Load(t.Context(), "prod-a")
+	_, _, err = keystore.NewStore(st).Load(t.Context(), "prod-a")
 	wantError(t, err, nil, "the credentials do not allow s3:GetObject on s3://keysets/p/prod-a.yaml")
 	if errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("what may not be read counts as absent: %v", err)
@@ -159,7 +159,7 @@ func TestLoadRefusesWhatCannotBeAKeySet(t *testing.T) {
 	f.set("other.yaml", []byte(storetest.Text(t, storetest.KeySet(t, "prod-a"))))
 	all := list(t, st)
 	for n, part := range map[keystore.Name]string{"large": "has 1048577 bytes", "empty": "broken", "other": `metadata.name is "prod-a"`} {
-		_, rev, err := st.Load(t.Context(), n)
+		_, rev, err := keystore.NewStore(st).Load(t.Context(), n)
 		if _, broken := errors.AsType[*keystore.BrokenError](err); !broken || rev != all[n] || !strings.Contains(err.Error(), part) {
 			t.Errorf("Load(%s) = revision %q, %v; want %q, a BrokenError with %q", n, rev, err, all[n], part)
 		}
@@ -181,7 +181,7 @@ func TestLoadNoticesAShortBody(t *testing.T) {
 			_, _ = w.Write([]byte(text[:len(text)-1]))
 			return true
 		}
-		_, rev, err := st.Load(t.Context(), "prod-a")
+		_, rev, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 		if _, broken := errors.AsType[*keystore.BrokenError](err); err == nil || broken || rev != "" {
 			t.Errorf("%s: Load = %q, %v; want trouble of the store", name, rev, err)
 		}

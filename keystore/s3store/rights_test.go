@@ -71,14 +71,14 @@ func TestThePoliciesAllowTheCallsThatAreMade(t *testing.T) {
 		reads := func() []*http.Request {
 			f.calls = nil
 			list(t, st)
-			_, _, err := st.Load(t.Context(), "prod-a")
+			_, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 			if err != nil && !errors.Is(err, keystore.ErrNotFound) {
 				t.Error(err)
 			}
 			return f.calls
 		}
 		create(t, st, "prod-a")
-		_, err := keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+		_, err := keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 		must(t, err)
 		writes := f.calls
 		f.answer = func(w http.ResponseWriter, r *http.Request) bool { // what does not exist, as S3 answers under a condition
@@ -90,7 +90,7 @@ func TestThePoliciesAllowTheCallsThatAreMade(t *testing.T) {
 			return true
 		}
 		reading := reads()
-		_, _, err = st.Load(t.Context(), "prod-b")
+		_, _, err = keystore.NewStore(st).Load(t.Context(), "prod-b")
 		wantError(t, err, keystore.ErrNotFound, "")
 		reading = append(reading, f.calls...)
 
@@ -127,7 +127,7 @@ func wantLeast(t *testing.T, p policy, calls []*http.Request) {
 }
 
 // grant makes a policy of ours the bucket's, for one user: a bucket's policy differs in that it names its principals.
-func grant(t *testing.T, st *Store, user string, text []byte, err error) {
+func grant(t *testing.T, st *Backend, user string, text []byte, err error) {
 	t.Helper()
 	must(t, err)
 	var p map[string]any
@@ -170,16 +170,16 @@ func TestAReaderCannotWrite(t *testing.T) {
 	if all := list(t, st); !maps.Equal(all, before) {
 		t.Errorf("a reader lists %v, want %v", all, before)
 	}
-	_, _, err = st.Load(t.Context(), "prod-a")
+	_, _, err = keystore.NewStore(st).Load(t.Context(), "prod-a")
 	must(t, err)
-	_, _, err = st.Load(t.Context(), "prod-b")
+	_, _, err = keystore.NewStore(st).Load(t.Context(), "prod-b")
 	wantError(t, err, keystore.ErrNotFound, "")
-	_, err = keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	_, err = keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 	wantError(t, err, keystore.ErrReadOnly, "the credentials do not allow s3:PutObject on s3://keysets/clusters/")
 	st.proven = true // as if the probe were the only thing that is refused
-	_, err = keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	_, err = keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 	wantError(t, err, keystore.ErrReadOnly, "prod-a.yaml")
-	wantError(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-c")), keystore.ErrReadOnly, "")
+	wantError(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-c")), keystore.ErrReadOnly, "")
 	_, err = st.s3.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: aws.String(bucket), Key: aws.String("clusters/prod-a.yaml")})
 	wantError(t, err, nil, "AccessDenied")
 	wantNothingElsewhere(t, sv)
@@ -197,7 +197,7 @@ func wantNothingElsewhere(t *testing.T, sv *server) {
 		st := reopen(t, sv.url, Options{Prefix: prefix})
 		_, err := st.List(t.Context())
 		wantError(t, err, nil, "do not allow s3:ListBucket")
-		_, _, err = st.Load(t.Context(), "prod-x")
+		_, _, err = keystore.NewStore(st).Load(t.Context(), "prod-x")
 		wantError(t, err, nil, "do not allow s3:GetObject")
 		if errors.Is(err, keystore.ErrNotFound) {
 			t.Errorf("what may not be read counts as absent: %v", err)
@@ -218,11 +218,11 @@ func TestAWriterWritesUnderItsPrefixOnly(t *testing.T) {
 	st := reopen(t, sv.url, o)
 
 	create(t, st, "prod-a")
-	_, err = keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	_, err = keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 	must(t, err)
 	_, err = st.s3.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: aws.String(bucket), Key: aws.String("clusters/prod-a.yaml")})
 	wantError(t, err, nil, "AccessDenied")
-	err = keystore.Create(t.Context(), reopen(t, sv.url, Options{Prefix: "others"}), storetest.KeySet(t, "prod-y"))
+	err = keystore.Create(t.Context(), keystore.NewStore(reopen(t, sv.url, Options{Prefix: "others"})), storetest.KeySet(t, "prod-y"))
 	wantError(t, err, keystore.ErrReadOnly, "")
 	wantNothingElsewhere(t, sv)
 }

@@ -3,7 +3,7 @@
 // complete or an error, and that a document which was cut on its way is an error and never a key set.
 //
 // What holds the writers apart is the store's own conditional write (If-None-Match, If-Match), nothing else. Before
-// its first write a [Store] therefore makes the server prove that it honours conditions, and refuses one that does not.
+// its first write a [Backend] therefore makes the server prove that it honours conditions, and refuses one that does not.
 //
 // Objects directly under the prefix whose name ends in .yaml are key sets, those in .yml a mistake that is shown. All
 // else is ignored: names that begin with a dot, other endings, and whatever lies deeper.
@@ -43,9 +43,9 @@ const (
 	connections = 32               // kept open, for whoever loads many key sets at once
 )
 
-// Store is the key sets under one prefix of a bucket. It implements [keystore.Store] and is safe for concurrent use,
+// Backend is the key sets under one prefix of a bucket. It implements [keystore.Backend] and is safe for concurrent use,
 // also by several processes. It watches nothing: readers poll.
-type Store struct {
+type Backend struct {
 	s3       *s3.Client
 	o        Options
 	identity string        // see WebIdentityTokenFile
@@ -53,11 +53,11 @@ type Store struct {
 	proven   bool
 }
 
-var _ keystore.Store = (*Store)(nil)
+var _ keystore.Backend = (*Backend)(nil)
 
 // Open makes the store that o describes, with the credentials of o.Profile or else of the AWS SDK's usual chain. It
 // calls nobody: the first use tells whether the bucket is there and the credentials are good.
-func Open(ctx context.Context, o Options) (*Store, error) {
+func Open(ctx context.Context, o Options) (*Backend, error) {
 	o, err := o.checked()
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	return &Store{s3: client, o: o, identity: identityOf(o, cfg.ConfigSources), proving: make(chan struct{}, 1)}, nil
+	return &Backend{s3: client, o: o, identity: identityOf(o, cfg.ConfigSources), proving: make(chan struct{}, 1)}, nil
 }
 
 // load reads the AWS configuration. AWS_PROFILE and the key variables count only where the options name no profile.
@@ -155,7 +155,7 @@ func identityOf(o Options, sources []any) string {
 
 // WebIdentityTokenFile returns the file with the service account token that this store's credentials are made from,
 // empty when they come from elsewhere. Who publishes the issuer of that token from this store depends on itself.
-func (s *Store) WebIdentityTokenFile() string { return s.identity }
+func (s *Backend) WebIdentityTokenFile() string { return s.identity }
 
 const (
 	suffix  = ".yaml"
@@ -163,7 +163,7 @@ const (
 )
 
 // nameOf is the inverse of key.
-func (s *Store) nameOf(key string) (keystore.Name, bool) {
+func (s *Backend) nameOf(key string) (keystore.Name, bool) {
 	base, under := strings.CutPrefix(key, s.o.dir())
 	if !under || strings.HasPrefix(base, ".") || strings.Contains(base, "/") {
 		return "", false
@@ -175,7 +175,7 @@ func (s *Store) nameOf(key string) (keystore.Name, bool) {
 	return keystore.Name(n), ok && n != ""
 }
 
-func (s *Store) key(n keystore.Name) string { return s.o.dir() + string(n) + suffix }
+func (s *Backend) key(n keystore.Name) string { return s.o.dir() + string(n) + suffix }
 
 // A revision is an object's ETag without its quotes. Under SSE-KMS it is no hash of the content, but it is another one
 // after every write; elsewhere it is the MD5 of the content, and only who may write the document anyway could make two

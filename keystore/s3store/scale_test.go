@@ -15,7 +15,7 @@ import (
 )
 
 // fill stores n key sets with two RSA keys each.
-func fill(t testing.TB, st *Store, n int) {
+func fill(t testing.TB, st *Backend, n int) {
 	t.Helper()
 	text := storetest.Text(t, storetest.KeySet(t, "template", storetest.SyntheticRSA(t, 1), storetest.SyntheticRSA(t, 2)))
 	var g errgroup.Group
@@ -45,17 +45,17 @@ func BenchmarkScale(b *testing.B) {
 			st := reopen(b, sv.url, Options{Prefix: fmt.Sprintf("n%d", n)})
 			pattern, err := issuer.ParsePattern("https://oidc.example.com/{name}", false)
 			must(b, err)
-			publisher := issuer.NewPublisher(issuer.Config{Source: st, Patterns: []issuer.Pattern{pattern}, Log: zap.NewNop()})
+			publisher := issuer.NewPublisher(issuer.Config{Source: keystore.NewStore(st), Patterns: []issuer.Pattern{pattern}, Log: zap.NewNop()})
 			began := time.Now()
 			must(b, publisher.Refresh(b.Context()))
 			start := time.Since(began)
 			must(b, publisher.Ready())
-			_, err = keystore.Update(b.Context(), st, "prod-00000", storetest.Mark("proof")) // with the proof, which no later one needs
+			_, err = keystore.Update(b.Context(), keystore.NewStore(st), "prod-00000", storetest.Mark("proof")) // with the proof, which no later one needs
 			must(b, err)
 			for b.Loop() {
 				report(b, "ms/list", func() { list(b, st) })
 				report(b, "ms/write", func() {
-					_, err := keystore.Update(b.Context(), st, "prod-00000", storetest.Mark("x"))
+					_, err := keystore.Update(b.Context(), keystore.NewStore(st), "prod-00000", storetest.Mark("x"))
 					must(b, err)
 				})
 				report(b, "ms/served", func() { must(b, publisher.Refresh(b.Context())) })

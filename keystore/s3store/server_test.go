@@ -132,14 +132,14 @@ func as(t testing.TB, key, secret string) {
 }
 
 // open opens a store at an endpoint with root's credentials, and o's other options.
-func open(t testing.TB, url string, o Options) *Store {
+func open(t testing.TB, url string, o Options) *Backend {
 	t.Helper()
 	as(t, rootKey, rootPass)
 	return reopen(t, url, o)
 }
 
 // reopen is open with whatever credentials are in the environment.
-func reopen(t testing.TB, url string, o Options) *Store {
+func reopen(t testing.TB, url string, o Options) *Backend {
 	t.Helper()
 	o.Bucket, o.Endpoint, o.Region = bucket, url, inRegion
 	st, err := Open(t.Context(), o)
@@ -149,14 +149,14 @@ func reopen(t testing.TB, url string, o Options) *Store {
 
 func newPrefix() Options { return Options{Prefix: "clusters/" + strings.ToLower(rand.Text())} }
 
-func create(t testing.TB, st keystore.Store, n keystore.Name) keystore.KeySet {
+func create(t testing.TB, st keystore.Backend, n keystore.Name) keystore.KeySet {
 	t.Helper()
 	s := storetest.KeySet(t, n)
-	must(t, keystore.Create(t.Context(), st, s))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), s))
 	return s
 }
 
-func list(t testing.TB, st keystore.Reader) map[keystore.Name]keystore.Revision {
+func list(t testing.TB, st keystore.Backend) map[keystore.Name]keystore.Revision {
 	t.Helper()
 	all, err := st.List(t.Context())
 	must(t, err)
@@ -164,13 +164,13 @@ func list(t testing.TB, st keystore.Reader) map[keystore.Name]keystore.Revision 
 }
 
 // put stores any bytes under a key, as somebody with another tool would.
-func put(t testing.TB, st *Store, key, data string) {
+func put(t testing.TB, st *Backend, key, data string) {
 	t.Helper()
 	_, err := st.s3.PutObject(context.Background(), &s3.PutObjectInput{Bucket: &st.o.Bucket, Key: &key, Body: strings.NewReader(data)})
 	must(t, err)
 }
 
-func read(t testing.TB, st *Store, key string) (data []byte, answer *s3.GetObjectOutput) {
+func read(t testing.TB, st *Backend, key string) (data []byte, answer *s3.GetObjectOutput) {
 	t.Helper()
 	out, err := st.s3.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &st.o.Bucket, Key: &key})
 	must(t, err)

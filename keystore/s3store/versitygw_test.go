@@ -9,5 +9,5 @@ import (
 
 func TestConformance(t *testing.T) {
 	sv := gateway(t)
-	storetest.Run(t, func(t *testing.T) keystore.Store { return open(t, sv.url, newPrefix()) })
+	storetest.Run(t, func(t *testing.T) keystore.Backend { return open(t, sv.url, newPrefix()) })
 }

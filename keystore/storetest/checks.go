@@ -25,16 +25,16 @@ func load(t *testing.T, st keystore.Reader, n keystore.Name) (keystore.KeySet, k
 	return s, rev
 }
 
-func replace(t *testing.T, st keystore.Store, old keystore.Revision, s keystore.KeySet) keystore.Revision {
+func replace(t *testing.T, st *keystore.Store, old keystore.Revision, s keystore.KeySet) keystore.Revision {
 	t.Helper()
-	rev, err := st.Replace(t.Context(), s.Name(), old, s)
+	rev, err := st.Replace(t.Context(), old, s)
 	if err != nil {
 		t.Fatalf("Replace %s: %v", s.Name(), err)
 	}
 	return rev
 }
 
-func update(t *testing.T, st keystore.Store, n keystore.Name, change func(keystore.KeySet) (keystore.KeySet, error)) keystore.KeySet {
+func update(t *testing.T, st *keystore.Store, n keystore.Name, change func(keystore.KeySet) (keystore.KeySet, error)) keystore.KeySet {
 	t.Helper()
 	s, err := keystore.Update(t.Context(), st, n, change)
 	if err != nil {
@@ -48,11 +48,11 @@ func update(t *testing.T, st keystore.Store, n keystore.Name, change func(keysto
 func next(t *testing.T, s keystore.KeySet, mark string) keystore.KeySet {
 	t.Helper()
 	m := NewMemStore(t)
-	replace(t, m, "", s)
-	return update(t, m, s.Name(), Mark(mark))
+	replace(t, m.Store, "", s)
+	return update(t, m.Store, s.Name(), Mark(mark))
 }
 
-func wantStored(t *testing.T, st keystore.Store, rev keystore.Revision, s keystore.KeySet) {
+func wantStored(t *testing.T, st *keystore.Store, rev keystore.Revision, s keystore.KeySet) {
 	t.Helper()
 	got, is := load(t, st, s.Name())
 	if is != rev {
@@ -63,7 +63,7 @@ func wantStored(t *testing.T, st keystore.Store, rev keystore.Revision, s keysto
 	}
 }
 
-func wantAbsent(t *testing.T, st keystore.Store, n keystore.Name) {
+func wantAbsent(t *testing.T, st *keystore.Store, n keystore.Name) {
 	t.Helper()
 	if _, rev, err := st.Load(t.Context(), n); !errors.Is(err, keystore.ErrNotFound) || rev != "" {
 		t.Errorf("Load %s = revision %q, %v; want none and ErrNotFound", n, rev, err)
@@ -73,9 +73,9 @@ func wantAbsent(t *testing.T, st keystore.Store, n keystore.Name) {
 	}
 }
 
-func wantConflict(t *testing.T, st keystore.Store, old keystore.Revision, s keystore.KeySet) {
+func wantConflict(t *testing.T, st *keystore.Store, old keystore.Revision, s keystore.KeySet) {
 	t.Helper()
-	if rev, err := st.Replace(t.Context(), s.Name(), old, s); !errors.Is(err, keystore.ErrConflict) || rev != "" {
+	if rev, err := st.Replace(t.Context(), old, s); !errors.Is(err, keystore.ErrConflict) || rev != "" {
 		t.Errorf("Replace %s at revision %q = %q, %v; want ErrConflict", s.Name(), old, rev, err)
 	}
 }

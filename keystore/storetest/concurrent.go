@@ -29,7 +29,7 @@ func together(n int, f func(i int)) {
 	wg.Wait()
 }
 
-func oneCreator(t *testing.T, st keystore.Store) {
+func oneCreator(t *testing.T, st *keystore.Store) {
 	sets := make([]keystore.KeySet, writers)
 	for i := range sets {
 		sets[i] = KeySet(t, "prod-a")
@@ -37,7 +37,7 @@ func oneCreator(t *testing.T, st keystore.Store) {
 	wantOneWinner(t, st, "", sets)
 }
 
-func oneWriter(t *testing.T, st keystore.Store) {
+func oneWriter(t *testing.T, st *keystore.Store) {
 	first := KeySet(t, "prod-a")
 	rev := replace(t, st, "", first)
 	sets := make([]keystore.KeySet, writers)
@@ -47,11 +47,11 @@ func oneWriter(t *testing.T, st keystore.Store) {
 	wantOneWinner(t, st, rev, sets)
 }
 
-func wantOneWinner(t *testing.T, st keystore.Store, old keystore.Revision, sets []keystore.KeySet) {
+func wantOneWinner(t *testing.T, st *keystore.Store, old keystore.Revision, sets []keystore.KeySet) {
 	t.Helper()
 	revs := make([]keystore.Revision, len(sets))
 	errs := make([]error, len(sets))
-	together(len(sets), func(i int) { revs[i], errs[i] = st.Replace(t.Context(), "prod-a", old, sets[i]) })
+	together(len(sets), func(i int) { revs[i], errs[i] = st.Replace(t.Context(), old, sets[i]) })
 	winner := slices.Index(errs, nil)
 	if winner < 0 {
 		t.Fatalf("nobody won: %v", errs)
@@ -64,7 +64,7 @@ func wantOneWinner(t *testing.T, st keystore.Store, old keystore.Revision, sets 
 	}
 }
 
-func noLostUpdate(t *testing.T, st keystore.Store) {
+func noLostUpdate(t *testing.T, st *keystore.Store) {
 	replace(t, st, "", KeySet(t, "prod-a"))
 	together(writers, func(w int) {
 		for i := range updates {
@@ -104,7 +104,7 @@ func during(work, f func()) {
 }
 
 // neverAMix writes key sets whose parts, at the start and at the end of a large document, all name the generation.
-func neverAMix(t *testing.T, st keystore.Store) {
+func neverAMix(t *testing.T, st *keystore.Store) {
 	keys := make([]keystore.VerificationKey, 8)
 	for i := range keys {
 		keys[i] = Key(t)
@@ -155,7 +155,7 @@ func CheckNumbered(s keystore.KeySet) error {
 	return nil
 }
 
-func listWhileChanging(t *testing.T, st keystore.Store) {
+func listWhileChanging(t *testing.T, st *keystore.Store) {
 	names := make([]keystore.Name, 20)
 	key := Key(t)
 	for i := range names {
@@ -174,8 +174,8 @@ func listWhileChanging(t *testing.T, st keystore.Store) {
 	})
 }
 
-func watch(t *testing.T, st keystore.Store) {
-	w, ok := st.(keystore.Watcher)
+func watch(t *testing.T, st *keystore.Store) {
+	w, ok := keystore.WatcherOf(st)
 	if !ok {
 		return // the poll is all there is
 	}

@@ -32,7 +32,7 @@ func edited(t *testing.T, s keystore.KeySet, edit func(spec map[string]any)) key
 }
 
 // leadBack: whoever may write once must not make a key set that can never be changed again.
-func leadBack(t *testing.T, st keystore.Store) {
+func leadBack(t *testing.T, st *keystore.Store) {
 	k := Key(t)
 	replace(t, st, "", edited(t, KeySet(t, "prod-a", k), func(spec map[string]any) { spec["generation"] = keystore.MaxGeneration }))
 	revoke := func(s keystore.KeySet) (keystore.KeySet, error) {
@@ -51,7 +51,7 @@ func leadBack(t *testing.T, st keystore.Store) {
 }
 
 // fullRepaired: a key set that takes no more keys can still lose and replace those that it has.
-func fullRepaired(t *testing.T, st keystore.Store) {
+func fullRepaired(t *testing.T, st *keystore.Store) {
 	first, second, extra, replacement := Key(t), Key(t), Key(t), Key(t)
 	replace(t, st, "", edited(t, KeySet(t, "prod-a", first, second), func(spec map[string]any) {
 		var gone []any

@@ -1,6 +1,6 @@
-// Package storetest is what every backend of key sets proves itself with: [Run] holds a [keystore.Store] to its
-// contract. [MemStore] is the opposite: a store that fails on demand, for tests of what uses stores. Only tests link
-// this package.
+// Package storetest is the suite that every backend passes: [Run] holds a [keystore.Backend], and the [keystore.Store]
+// on top of it, to their contracts. [Memory] is a backend that fails on demand, for tests of what uses stores. Only tests
+// link this package.
 package storetest
 
 import (
@@ -14,12 +14,13 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Run holds the stores that newStore makes to the contract of [keystore.Store], and of [keystore.Watcher] if they are
-// one. Every call of newStore returns an empty store that no other test sees.
-func Run(t *testing.T, newStore func(t *testing.T) keystore.Store) {
+// Run holds the backends that newBackend makes to the contract of [keystore.Backend], of [keystore.Watcher] if they are
+// one, and of the [keystore.Store] on top. Every call of newBackend returns an empty backend that no other test sees.
+func Run(t *testing.T, newBackend func(t *testing.T) keystore.Backend) {
+	RunBackend(t, newBackend)
 	for _, c := range []struct {
 		name string
-		test func(t *testing.T, st keystore.Store)
+		test func(t *testing.T, st *keystore.Store)
 	}{
 		{"an empty store lists nothing and finds nothing", emptyStore},
 		{"what was created is loaded and listed", created},
@@ -43,18 +44,18 @@ func Run(t *testing.T, newStore func(t *testing.T) keystore.Store) {
 		{"a full key set can be repaired", fullRepaired},
 		{"a watch reports changes and ends with its context", watch},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, newStore(t)) })
+		t.Run(c.name, func(t *testing.T) { c.test(t, keystore.NewStore(newBackend(t))) })
 	}
 }
 
-func emptyStore(t *testing.T, st keystore.Store) {
+func emptyStore(t *testing.T, st *keystore.Store) {
 	if all := list(t, st); len(all) != 0 {
 		t.Errorf("List = %v, want nothing", all)
 	}
 	wantAbsent(t, st, "prod-a")
 }
 
-func created(t *testing.T, st keystore.Store) {
+func created(t *testing.T, st *keystore.Store) {
 	s := KeySet(t, "prod-a")
 	rev := replace(t, st, "", s)
 	if rev == "" {
@@ -67,7 +68,7 @@ func created(t *testing.T, st keystore.Store) {
 	wantAbsent(t, st, "prod-b")
 }
 
-func createTwice(t *testing.T, st keystore.Store) {
+func createTwice(t *testing.T, st *keystore.Store) {
 	first := KeySet(t, "prod-a")
 	rev := replace(t, st, "", first)
 	wantConflict(t, st, "", KeySet(t, "prod-a"))
@@ -77,7 +78,7 @@ func createTwice(t *testing.T, st keystore.Store) {
 	}
 }
 
-func replaceStale(t *testing.T, st keystore.Store) {
+func replaceStale(t *testing.T, st *keystore.Store) {
 	first := replace(t, st, "", KeySet(t, "prod-a"))
 	second := update(t, st, "prod-a", Mark("second"))
 	_, rev := load(t, st, "prod-a")
@@ -92,16 +93,16 @@ func replaceStale(t *testing.T, st keystore.Store) {
 	wantStored(t, st, replace(t, st, rev, third), third)
 }
 
-func replaceAbsent(t *testing.T, st keystore.Store) {
+func replaceAbsent(t *testing.T, st *keystore.Store) {
 	rev := replace(t, st, "", KeySet(t, "prod-a"))
 	wantConflict(t, st, rev, KeySet(t, "prod-b"))
 	wantConflict(t, st, "nonsense", KeySet(t, "prod-b"))
 	wantAbsent(t, st, "prod-b")
 }
 
-func otherName(t *testing.T, st keystore.Store) {
-	if _, err := st.Replace(t.Context(), "prod-b", "", KeySet(t, "prod-a")); err == nil {
-		t.Error("Replace stored key set prod-a under prod-b")
+func otherName(t *testing.T, st *keystore.Store) {
+	if _, err := st.Write(t.Context(), "prod-b", "", []byte(Text(t, KeySet(t, "prod-a")))); err == nil {
+		t.Error("Write stored key set prod-a under prod-b")
 	}
 	wantAbsent(t, st, "prod-a")
 	wantAbsent(t, st, "prod-b")
@@ -109,7 +110,7 @@ func otherName(t *testing.T, st keystore.Store) {
 
 // revisions changes as fast as it can, and to documents of equal length: a store that derives revisions from sizes
 // and coarse clocks gives itself away.
-func revisions(t *testing.T, st keystore.Store) {
+func revisions(t *testing.T, st *keystore.Store) {
 	rev := replace(t, st, "", KeySet(t, "prod-a"))
 	other := replace(t, st, "", KeySet(t, "prod-b"))
 	seen := map[keystore.Revision]bool{rev: true}
@@ -128,7 +129,7 @@ func revisions(t *testing.T, st keystore.Store) {
 	}
 }
 
-func roundTrip(t *testing.T, st keystore.Store) {
+func roundTrip(t *testing.T, st *keystore.Store) {
 	s := Full(t, "full")
 	rev := replace(t, st, "", s)
 	wantStored(t, st, rev, s)
@@ -144,14 +145,14 @@ func roundTrip(t *testing.T, st keystore.Store) {
 	}
 }
 
-func roundTripLarge(t *testing.T, st keystore.Store) {
+func roundTripLarge(t *testing.T, st *keystore.Store) {
 	s := large(t, "large")
 	rev := replace(t, st, "", s)
 	wantStored(t, st, rev, s)
 	update(t, st, "large", Mark("x"))
 }
 
-func validNames(t *testing.T, st keystore.Store) {
+func validNames(t *testing.T, st *keystore.Store) {
 	names := []keystore.Name{"a", "0", "1e3", "null", "true", "a--b", "xn--80ak6aa92e", "lock", keystore.Name(strings.Repeat("a", 63))}
 	for _, n := range names {
 		s := KeySet(t, n)
@@ -162,14 +163,17 @@ func validNames(t *testing.T, st keystore.Store) {
 	}
 }
 
-func invalidNames(t *testing.T, st keystore.Store) {
+func invalidNames(t *testing.T, st *keystore.Store) {
 	replace(t, st, "", KeySet(t, "a"))
 	for _, n := range []keystore.Name{"", ".", "..", "../a", "./a", "a/", "/a", "a/../a", "A", "a.yaml", "a\x00", "a\n", "*", "%61", "a b", "é", keystore.Name(strings.Repeat("a", 64)), keystore.Name(strings.Repeat("a", 5000))} {
 		if _, rev, err := st.Load(t.Context(), n); !errors.Is(err, keystore.ErrNotFound) || rev != "" {
 			t.Errorf("Load(%.80q) = revision %q, %.300v; want none and ErrNotFound", n, rev, err)
 		}
-		if _, err := st.Replace(t.Context(), n, "", KeySet(t, "a")); err == nil {
-			t.Errorf("Replace(%q) stored something", n)
+		if _, rev, err := st.Backend().Get(t.Context(), n); !errors.Is(err, keystore.ErrNotFound) || rev != "" {
+			t.Errorf("Get(%.80q) = revision %q, %.300v; want none and ErrNotFound", n, rev, err)
+		}
+		if _, err := st.Write(t.Context(), n, "", []byte(Text(t, KeySet(t, "a")))); err == nil {
+			t.Errorf("Write(%q) stored something", n)
 		}
 	}
 	if all := list(t, st); len(all) != 1 {
@@ -177,7 +181,7 @@ func invalidNames(t *testing.T, st keystore.Store) {
 	}
 }
 
-func listMany(t *testing.T, st keystore.Store) {
+func listMany(t *testing.T, st *keystore.Store) {
 	want := map[keystore.Name]keystore.Revision{}
 	key := Key(t)
 	for i := range 100 {
@@ -187,7 +191,7 @@ func listMany(t *testing.T, st keystore.Store) {
 	wantListed(t, st, want)
 }
 
-func wantListed(t *testing.T, st keystore.Store, want map[keystore.Name]keystore.Revision) {
+func wantListed(t *testing.T, st *keystore.Store, want map[keystore.Name]keystore.Revision) {
 	t.Helper()
 	all := list(t, st)
 	if len(all) != len(want) {
@@ -200,7 +204,7 @@ func wantListed(t *testing.T, st keystore.Store, want map[keystore.Name]keystore
 	}
 }
 
-func cancelled(t *testing.T, st keystore.Store) {
+func cancelled(t *testing.T, st *keystore.Store) {
 	rev := replace(t, st, "", KeySet(t, "prod-a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -210,7 +214,7 @@ func cancelled(t *testing.T, st keystore.Store) {
 	if _, _, err := st.Load(ctx, "prod-a"); !errors.Is(err, context.Canceled) {
 		t.Errorf("Load = %v, want context.Canceled", err)
 	}
-	if _, err := st.Replace(ctx, "prod-b", "", KeySet(t, "prod-b")); !errors.Is(err, context.Canceled) {
+	if _, err := st.Replace(ctx, "", KeySet(t, "prod-b")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Replace = %v, want context.Canceled", err)
 	}
 	if _, err := keystore.Update(ctx, st, "prod-a", Mark("x")); !errors.Is(err, context.Canceled) {

@@ -7,6 +7,6 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
-func TestMemStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) keystore.Store { return storetest.NewMemStore(t) })
+func TestMemory(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) keystore.Backend { return storetest.NewMemory(t) })
 }

@@ -20,7 +20,7 @@ var errNetwork = errors.New("connection reset by peer")
 func prepared(t *testing.T) *storetest.MemStore {
 	t.Helper()
 	m := storetest.NewMemStore(t)
-	if err := keystore.Create(t.Context(), m, storetest.KeySet(t, "prod-a")); err != nil {
+	if err := keystore.Create(t.Context(), m.Store, storetest.KeySet(t, "prod-a")); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -36,12 +36,12 @@ func stored(t *testing.T, m *storetest.MemStore) keystore.KeySet {
 	return s
 }
 
-// replaces makes a fault of what Replace answers, by the number of its call, from 1; an answer beyond the last is
+// replaces makes a fault of what Put answers, by the number of its call, from 1; an answer beyond the last is
 // "apply and report success".
 func replaces(answers ...func(n int) (bool, error)) storetest.Fault {
 	calls := 0
 	return func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Kind != storetest.OpReplace {
+		if op.Kind != storetest.OpPut {
 			return true, nil
 		}
 		if calls++; calls > len(answers) {
@@ -73,7 +73,7 @@ func TestUpdateReportsWhatHappened(t *testing.T) {
 		{"conflict, then failed and not persisted", replaces(conflict, lost), errNetwork, 2, 1},
 		{"read-only", replaces(func(int) (bool, error) { return false, fmt.Errorf("%w: mounted", keystore.ErrReadOnly) }), keystore.ErrReadOnly, 1, 1},
 		{"conflicts for ever", func(_ context.Context, op storetest.Op) (bool, error) {
-			if op.Kind == storetest.OpReplace {
+			if op.Kind == storetest.OpPut {
 				return conflict(0)
 			}
 			return true, nil
@@ -83,7 +83,7 @@ func TestUpdateReportsWhatHappened(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m, calls := prepared(t), 0
 			m.Inject(c.fault)
-			s, err := keystore.Update(t.Context(), m, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+			s, err := keystore.Update(t.Context(), m.Store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 				calls++
 				return storetest.Mark("x")(s)
 			})
@@ -111,16 +111,16 @@ func TestUpdateReportsWhatHappened(t *testing.T) {
 func TestUpdateDoesNotTakeAnotherWriteForItsOwn(t *testing.T) {
 	m := prepared(t)
 	m.Inject(func(ctx context.Context, op storetest.Op) (bool, error) {
-		if op.Kind != storetest.OpReplace {
+		if op.Kind != storetest.OpPut {
 			return true, nil
 		}
 		m.Inject(nil)
-		if _, err := keystore.Update(ctx, m, "prod-a", storetest.Mark("theirs")); err != nil {
+		if _, err := keystore.Update(ctx, m.Store, "prod-a", storetest.Mark("theirs")); err != nil {
 			t.Error(err)
 		}
 		return false, errNetwork
 	})
-	if _, err := keystore.Update(t.Context(), m, "prod-a", storetest.Mark("ours")); !errors.Is(err, errNetwork) {
+	if _, err := keystore.Update(t.Context(), m.Store, "prod-a", storetest.Mark("ours")); !errors.Is(err, errNetwork) {
 		t.Errorf("Update = %v, want the error of the failed write", err)
 	}
 	if marks := storetest.Marks(stored(t, m)); !slices.Equal(marks, []string{"theirs"}) {
@@ -134,9 +134,9 @@ func TestUpdateStartsAgainFromWhatIsStored(t *testing.T) {
 	for i := range 5 {
 		before := m.Writes()
 		tries := 0
-		s, err := keystore.Update(t.Context(), m, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+		s, err := keystore.Update(t.Context(), m.Store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 			if tries++; tries <= 3 {
-				if _, err := keystore.Update(t.Context(), m, "prod-a", storetest.Mark(fmt.Sprintf("theirs-%d-%d", i, tries))); err != nil {
+				if _, err := keystore.Update(t.Context(), m.Store, "prod-a", storetest.Mark(fmt.Sprintf("theirs-%d-%d", i, tries))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -164,7 +164,7 @@ func TestUpdateRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := prepared(t)
-			_, err := keystore.Update(t.Context(), m, "prod-a", c.change)
+			_, err := keystore.Update(t.Context(), m.Store, "prod-a", c.change)
 			if err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("Update = %v, want %v", err, c.want)
 			}
@@ -174,12 +174,12 @@ func TestUpdateRefuses(t *testing.T) {
 		})
 	}
 	m := prepared(t)
-	if _, err := keystore.Update(t.Context(), m, "absent", storetest.Mark("x")); !errors.Is(err, keystore.ErrNotFound) {
+	if _, err := keystore.Update(t.Context(), m.Store, "absent", storetest.Mark("x")); !errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("Update of an absent key set = %v, want ErrNotFound", err)
 	}
-	m.Put("prod-a", []byte("not a key set"))
+	m.Set("prod-a", []byte("not a key set"))
 	var broken *keystore.BrokenError
-	if _, err := keystore.Update(t.Context(), m, "prod-a", storetest.Mark("x")); !errors.As(err, &broken) {
+	if _, err := keystore.Update(t.Context(), m.Store, "prod-a", storetest.Mark("x")); !errors.As(err, &broken) {
 		t.Errorf("Update of a broken key set = %v, want a BrokenError", err)
 	}
 }
@@ -199,7 +199,7 @@ func TestCreateReportsWhatHappened(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := storetest.NewMemStore(t)
 			m.Inject(c.fault)
-			if err := keystore.Create(t.Context(), m, storetest.KeySet(t, "prod-a")); !errors.Is(err, c.want) {
+			if err := keystore.Create(t.Context(), m.Store, storetest.KeySet(t, "prod-a")); !errors.Is(err, c.want) {
 				t.Errorf("Create = %v, want %v", err, c.want)
 			}
 			m.Inject(nil)
@@ -221,7 +221,7 @@ func TestUpdateOnASlowStore(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		start := time.Now()
-		if _, err := keystore.Update(ctx, m, "prod-a", storetest.Mark("x")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := keystore.Update(ctx, m.Store, "prod-a", storetest.Mark("x")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Update = %v, want that the deadline was exceeded", err)
 		}
 		if took := time.Since(start); took > time.Minute {
@@ -235,13 +235,13 @@ func TestUpdateStopsBetweenTries(t *testing.T) {
 	m := prepared(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	m.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
-		if op.Kind != storetest.OpReplace {
+		if op.Kind != storetest.OpPut {
 			return true, nil
 		}
 		cancel()
 		return conflict(0)
 	})
-	if _, err := keystore.Update(ctx, m, "prod-a", storetest.Mark("x")); !errors.Is(err, context.Canceled) {
+	if _, err := keystore.Update(ctx, m.Store, "prod-a", storetest.Mark("x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Update = %v, want context.Canceled", err)
 	}
 }

@@ -3,6 +3,8 @@ package awsiam
 import (
 	"fmt"
 	"strings"
+
+	"github.com/keypost/keypost/provision/iampolicy"
 )
 
 // Account is where the caller's credentials lead.
@@ -28,7 +30,7 @@ func isAccountID(s string) bool {
 
 // ProviderARN is the ARN that the provider for an issuer URL has in this account, whether or not it exists.
 func (a Account) ProviderARN(url string) string {
-	return fmt.Sprintf("arn:%s:iam::%s:%s%s", a.Partition, a.ID, providerResource, hostPath(url))
+	return fmt.Sprintf("arn:%s:iam::%s:%s%s", a.Partition, a.ID, providerResource, iampolicy.HostPath(url))
 }
 
 // RoleARN is the ARN that the role of this name has in this account, whether or not it exists.
@@ -37,9 +39,6 @@ func (a Account) RoleARN(name string) string {
 }
 
 const providerResource = "oidc-provider/"
-
-// hostPath is the issuer URL as IAM keeps it: what stands before ":sub" and ":aud" in a condition.
-func hostPath(url string) string { return strings.TrimPrefix(url, "https://") }
 
 // splitARN takes an IAM ARN apart.
 func splitARN(arn string) (a Account, resource string, ok bool) {

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	"github.com/keypost/keypost/provision/iampolicy"
 )
 
 // AWS's limits (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html and the API's pages).
@@ -231,7 +232,7 @@ func (r Role) checkTrust(t Trust) error {
 	if t.ProviderARN == "" {
 		t.ProviderARN = Account{ID: "000000000000", Partition: "aws-us-gov"}.ProviderARN(t.Issuer)
 	}
-	if _, err := t.document(r.Subjects).fit(t.limit()); err != nil {
+	if _, err := t.policy().Document(r.Subjects).Fit(t.limit()); err != nil {
 		return fmt.Errorf("the trust policy for %d service accounts %w: divide them among several roles, or see --max-trust-length",
 			len(r.Subjects), err)
 	}
@@ -242,18 +243,7 @@ func (r Role) checkPolicy() error {
 	if r.Policy == nil {
 		return nil
 	}
-	d, err := parseDocument(string(r.Policy))
-	if err != nil {
-		return err
-	}
-	text, err := d.fit(inlineLimit)
-	if err != nil {
-		return fmt.Errorf("the permissions policy %w, and no quota raises that: put a part into a managed policy", err)
-	}
-	if i := strings.IndexFunc(text, func(c rune) bool { return c > 0xFF || c < 0x20 && !slices.Contains([]rune("\t\n\r"), c) }); i >= 0 {
-		return fmt.Errorf("the permissions policy holds %q at byte %d: AWS takes Latin-1 only", text[i:i+1], i)
-	}
-	return nil
+	return iampolicy.CheckRolePolicy(string(r.Policy))
 }
 
 // collisions finds roles of one name: ccoctl's names are cut to 64 bytes, and IAM does not tell case apart.

@@ -6,6 +6,17 @@ import (
 	"testing"
 )
 
+const (
+	oldARN = "arn:aws:iam::111122223333:oidc-provider/old.example.com"
+	newARN = "arn:aws:iam::111122223333:oidc-provider/new.example.com/a"
+	subA   = "system:serviceaccount:ns:a"
+	subB   = "system:serviceaccount:ns:b"
+)
+
+func newTrust() Trust {
+	return Trust{ProviderARN: newARN, Issuer: "https://new.example.com/a", Audiences: []string{"sts.amazonaws.com", "openshift"}}
+}
+
 func goodRole() Role {
 	return Role{Name: "c-ns-secret", For: "CredentialsRequest ns/a (a.yaml)", Subjects: []string{subA}, Owner: OwnedBy("c"),
 		Policy: []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s:A"],"Resource":"*"}]}`)}

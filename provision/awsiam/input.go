@@ -38,7 +38,7 @@ func (r Role) CreateJSON(t Trust) []byte {
 		PermissionsBoundary      string `json:",omitempty"`
 		RoleName                 string
 		Tags                     []map[string]string
-	}{t.document(r.Subjects).String(), r.Description, r.Boundary, r.Name, jsonTags(r.Owner.tags(r.Tags))})
+	}{t.policy().Document(r.Subjects).String(), r.Description, r.Boundary, r.Name, jsonTags(r.Owner.tags(r.Tags))})
 }
 
 // PolicyJSON is the AWS CLI's --cli-input-json for put-role-policy, laid out as ccoctl's 06 files; nil without a policy.

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
+	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -31,7 +32,7 @@ func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	bearers, err := c.trusting(ctx, m)
+	trustingRoles, err := c.trusting(ctx, m)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -41,7 +42,7 @@ func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 	if !m.ours(provider) {
 		stage = c.adoptProvider(m, provider)
 	}
-	for _, b := range bearers {
+	for _, b := range trustingRoles {
 		actions, note, err := c.moveRole(m, b)
 		errs = append(errs, err)
 		stage = append(stage, actions...)
@@ -71,17 +72,17 @@ func (c *Client) fromProvider(ctx context.Context, m Move) (*providerState, erro
 
 // trusting lists the roles that trust From, and refuses if some are neither the cluster's nor made by create-role,
 // unless it is said what to do with them.
-func (c *Client) trusting(ctx context.Context, m Move) ([]bearer, error) {
+func (c *Client) trusting(ctx context.Context, m Move) ([]trustingRole, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bearers, err := c.bearers(ctx, m.From, m.Name, roles)
+	trustingRoles, err := c.trustingRoles(ctx, m.From, m.Name, roles)
 	if err != nil {
 		return nil, err
 	}
 	var foreign []string
-	for _, b := range bearers {
+	for _, b := range trustingRoles {
 		if !b.ours {
 			foreign = append(foreign, b.String())
 		}
@@ -90,10 +91,10 @@ func (c *Client) trusting(ctx context.Context, m Move) ([]bearer, error) {
 		return nil, fmt.Errorf("%s is trusted by %s with neither the tag %s nor %s: %s; take over what is yours with --adopt, or see to it by hand",
 			m.From.ProviderARN, counted(len(foreign), "role"), OwnedBy(m.Name), OwnedByKeypost(), strings.Join(foreign, ", "))
 	}
-	return bearers, nil
+	return trustingRoles, nil
 }
 
-func (b bearer) String() string {
+func (b trustingRole) String() string {
 	if b.whose == "" {
 		return b.name
 	}
@@ -124,7 +125,7 @@ func (c *Client) adoptProvider(m Move, have *providerState) plan.Stage {
 
 // moveRole adds To's statement to a role. What is adopted gets keypost's tag, not the cluster's: deleting the cluster
 // must not take a workload's role along.
-func (c *Client) moveRole(m Move, b bearer) (plan.Stage, string, error) {
+func (c *Client) moveRole(m Move, b trustingRole) (plan.Stage, string, error) {
 	if !b.ours && !m.Adopt {
 		return nil, fmt.Sprintf("role %s is not ours and stays as it is: after the switch it trusts the cluster no more", b), nil
 	}
@@ -155,20 +156,20 @@ func (c *Client) moveRole(m Move, b bearer) (plan.Stage, string, error) {
 	}), "", nil
 }
 
-func moveSteps(m Move, name string, trust document, tags []types.Tag) ([]step, error) {
+func moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) ([]step, error) {
 	var steps []step
 	if len(tags) > 0 {
 		_, diff := tagDifference(nil, tags)
 		steps = append(steps, tagRoleStep(name, tags, diff))
 	}
-	both, diff, rest, err := trust.alongside(m.From, m.To)
+	both, diff, rest, err := trust.Alongside(m.From.policy(), m.To.policy())
 	if err != nil {
 		return nil, fmt.Errorf("trust policy of role %s: %w", name, err)
 	}
 	if err := m.unfinished(name, rest); err != nil || len(diff) == 0 {
 		return steps, err
 	}
-	text, err := both.fit(m.To.limit())
+	text, err := both.Fit(m.To.limit())
 	if err != nil {
 		return nil, fmt.Errorf("trust policy of role %s with the statements of both issuers %w: shorten it, or have the account's "+
 			"quota L-C07B4B0D raised and say so with --max-trust-length", name, err)
@@ -177,7 +178,7 @@ func moveSteps(m Move, name string, trust document, tags []types.Tag) ([]step, e
 }
 
 // unfinished refuses to go on where a statement concerns From in a way that nothing here can copy for To.
-func (m Move) unfinished(role string, rest []stuck) error {
+func (m Move) unfinished(role string, rest []iampolicy.Uncopied) error {
 	if len(rest) == 0 {
 		return nil
 	}
@@ -192,14 +193,14 @@ func (m Move) unfinished(role string, rest []stuck) error {
 // PlanFinish takes From's statements away, then its provider. It refuses while a role of ours trusts From without To, or
 // To's provider takes fewer audiences than From's.
 func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
-	bearers, err := c.trusting(ctx, m)
+	trustingRoles, err := c.trusting(ctx, m)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	var notes []string
 	var stage plan.Stage
 	var errs []error
-	for _, b := range bearers {
+	for _, b := range trustingRoles {
 		if m.Adopt {
 			b.ours, b.cluster = true, Owner{}
 		}
@@ -247,38 +248,20 @@ func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState
 }
 
 // stays finds out whether a role keeps trusting the cluster once From's statements are gone.
-func (m Move) stays(b bearer) ([]string, error) {
-	_, diff, rest, err := b.trust.alongside(m.From, m.To)
+func (m Move) stays(b trustingRole) ([]string, error) {
+	_, diff, rest, err := b.trust.Alongside(m.From.policy(), m.To.policy())
 	if err != nil || !b.ours {
 		return nil, err
 	}
 	if err := m.unfinished(b.name, rest); err != nil || len(diff) == 0 {
 		return nil, err
 	}
-	trusted, err := b.trust.lets(m.To.ProviderARN)
-	if err != nil {
-		return nil, err
-	}
-	if !trusted {
+	if !b.trust.Lets(m.To.ProviderARN) {
 		return nil, fmt.Errorf("role %s trusts %s and not yet %s: run the move again before finishing it", b.name, m.From.ProviderARN,
 			m.To.ProviderARN)
 	}
 	return []string{fmt.Sprintf("role %s trusts %s otherwise than %s; from then on only the former holds", b.name, m.To.ProviderARN,
 		m.From.ProviderARN)}, nil
-}
-
-// lets reports whether a trust policy lets tokens of a provider in.
-func (d document) lets(providerARN string) (bool, error) {
-	for _, raw := range d.Statement {
-		s, err := parseStatement(raw)
-		if err != nil {
-			return false, err
-		}
-		if s.lets(providerARN) {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // ClientIDs are the audiences that an existing provider takes; none if it is not there.
@@ -307,10 +290,8 @@ func (c *Client) MovedAt(ctx context.Context, providerARN string) (time.Time, er
 // the zero time takes the note away. It returns the lines of the calls that it made.
 func (c *Client) SetMovedAt(ctx context.Context, providerARN string, at time.Time) (said []string, err error) {
 	id, want := aws.String(providerARN), ""
-	s := step{
-		in:   &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}},
-		line: fmt.Sprintf("Tag %s removed from Identity Provider with ARN %s", movedAtKey, providerARN),
-	}
+	s := newStep((*iam.Client).UntagOpenIDConnectProvider, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}},
+		fmt.Sprintf("Tag %s removed from Identity Provider with ARN %s", movedAtKey, providerARN))
 	if !at.IsZero() {
 		want = at.UTC().Format(time.RFC3339)
 		s = tagProviderStep(providerARN, []types.Tag{tag(movedAtKey, want)}, nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -62,7 +63,7 @@ func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
 	if have == nil {
 		return Trust{}, fmt.Errorf("failed to get IAM Identity Provider: there is no %s", providerARN)
 	}
-	return Trust{ProviderARN: providerARN, Issuer: "https://" + hostPath(have.url),
+	return Trust{ProviderARN: providerARN, Issuer: "https://" + iampolicy.HostPath(have.url),
 		Audiences: slices.Sorted(slices.Values(have.clientIDs))}, nil
 }
 
@@ -114,8 +115,8 @@ func orFound(s plan.Stage, line string) plan.Stage {
 	return s
 }
 
-// action makes change with these steps, which n plans anew when it is done; no action if there are no steps.
-func (c *Client) action(change plan.Change, steps []step, n next) plan.Stage {
+// action makes change with these steps, which remaining plans anew when it is done; no action if there are no steps.
+func (c *Client) action(change plan.Change, steps []step, remaining planFunc) plan.Stage {
 	if len(steps) == 0 {
 		return nil
 	}
@@ -124,7 +125,7 @@ func (c *Client) action(change plan.Change, steps []step, n next) plan.Stage {
 		a.Diff = append(a.Diff, s.diff...)
 		a.Lines = append(a.Lines, s.line)
 	}
-	a.Do = func(ctx context.Context) ([]string, error) { return c.converge(ctx, n) }
+	a.Do = func(ctx context.Context) ([]string, error) { return c.converge(ctx, remaining) }
 	return plan.Stage{a}
 }
 
@@ -148,32 +149,23 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 		steps = append(steps, tagProviderStep(arn, missing, diff))
 	}
 	for _, client := range minus(p.ClientIDs, have.clientIDs) {
-		steps = append(steps, step{
-			in:   &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
-			diff: []string{"+ client ID " + client},
-			line: fmt.Sprintf("Client ID %s added to Identity Provider with ARN %s", client, arn),
-		})
+		steps = append(steps, newStep((*iam.Client).AddClientIDToOpenIDConnectProvider, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
+			fmt.Sprintf("Client ID %s added to Identity Provider with ARN %s", client, arn), "+ client ID "+client))
 	}
 	for _, client := range minus(have.clientIDs, p.ClientIDs) {
 		if !p.Tighten {
 			notes = append(notes, fmt.Sprintf("%s takes tokens for the audience %s too; --tighten takes it away", arn, client))
 			continue
 		}
-		steps = append(steps, step{
-			in:   &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
-			diff: []string{"- client ID " + client},
-			line: fmt.Sprintf("Client ID %s removed from Identity Provider with ARN %s", client, arn),
-		})
+		steps = append(steps, newStep((*iam.Client).RemoveClientIDFromOpenIDConnectProvider, &iam.RemoveClientIDFromOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, ClientID: aws.String(client)},
+			fmt.Sprintf("Client ID %s removed from Identity Provider with ARN %s", client, arn), "- client ID "+client))
 	}
 	return append(steps, p.thumbprintStep(arn, have)...), notes, nil
 }
 
 func tagProviderStep(arn string, tags []types.Tag, diff []string) step {
-	return step{
-		in:   &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn), Tags: tags},
-		diff: diff,
-		line: fmt.Sprintf("Identity Provider with ARN %s tagged %s", arn, tagLine(tags)),
-	}
+	in := &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn), Tags: tags}
+	return newStep((*iam.Client).TagOpenIDConnectProvider, in, fmt.Sprintf("Identity Provider with ARN %s tagged %s", arn, tagLine(tags)), diff...)
 }
 
 // tagLine is tags for a reader: KEY=VALUE, …
@@ -197,7 +189,7 @@ func (p Provider) create(arn string) step {
 		diff = append(diff, "+ thumbprint "+t)
 	}
 	_, tags := tagDifference(nil, in.Tags)
-	return step{in: in, diff: append(diff, tags...), line: ccoctl.ProviderCreated(arn)}
+	return newStep((*iam.Client).CreateOpenIDConnectProvider, in, ccoctl.ProviderCreated(arn), append(diff, tags...)...)
 }
 
 // thumbprintStep has IAM's list replaced when one is asked for. IAM keeps its own otherwise, and does not look at it
@@ -208,11 +200,8 @@ func (p Provider) thumbprintStep(arn string, have *providerState) []step {
 	if len(want) == 0 || len(gone)+len(added) == 0 {
 		return nil
 	}
-	s := step{
-		in: &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: aws.String(arn),
-			ThumbprintList: unique(p.Thumbprints)},
-		line: "Thumbprints of Identity Provider with ARN " + arn + " updated",
-	}
+	in := &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: aws.String(arn), ThumbprintList: unique(p.Thumbprints)}
+	s := newStep((*iam.Client).UpdateOpenIDConnectProviderThumbprint, in, "Thumbprints of Identity Provider with ARN "+arn+" updated")
 	for _, t := range gone {
 		s.diff = append(s.diff, "- thumbprint "+t)
 	}

@@ -2,7 +2,6 @@ package awsiam
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -156,7 +156,7 @@ func leftBehind(roles []listed, gone, providers []string) []string {
 	var notes []string
 	for _, r := range roles {
 		for _, arn := range providers {
-			if trusted, err := r.trusts(arn); err == nil && trusted && !slices.Contains(gone, r.name) {
+			if d, err := r.policy(arn); err == nil && d != nil && d.Names(arn) && !slices.Contains(gone, r.name) {
 				notes = append(notes, fmt.Sprintf("role %s stays, and trusts %s in vain from then on", r.name, arn))
 			}
 		}
@@ -164,18 +164,9 @@ func leftBehind(roles []listed, gone, providers []string) []string {
 	return notes
 }
 
-// trusts reports whether a role's trust policy names a provider as a principal in any statement.
-func (l listed) trusts(arn string) (bool, error) {
-	d, err := l.policy(arn)
-	if err != nil || d == nil {
-		return false, err
-	}
-	return d.names(arn)
-}
-
 // policy is a role's trust policy; nil for one of a form that we do not know and that does not contain the text.
-func (l listed) policy(text string) (*document, error) {
-	d, err := parseDocument(l.trust)
+func (l listed) policy(text string) (*iampolicy.Document, error) {
+	d, err := iampolicy.Parse(l.trust)
 	if plain, e := url.PathUnescape(l.trust); err != nil && e == nil && !strings.Contains(plain, text) {
 		return nil, nil
 	}
@@ -185,30 +176,9 @@ func (l listed) policy(text string) (*document, error) {
 	return &d, nil
 }
 
-// names reports whether a provider is a principal in any statement.
-func (d document) names(arn string) (bool, error) {
-	for _, raw := range d.Statement {
-		s, err := parseStatement(raw)
-		if err != nil {
-			return false, err
-		}
-		if slices.Contains(s.Principal["Federated"], arn) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// concerns reports whether any statement speaks of an issuer, as a principal or otherwise.
-func (d document) concerns(t Trust) bool {
-	return slices.ContainsFunc(d.Statement, func(raw json.RawMessage) bool { return mentions(raw, t, Trust{}) })
-}
-
 func (c *Client) deleteProvider(arn string, o Owner) plan.Stage {
-	s := step{
-		in:   &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)},
-		line: ccoctl.ProviderDeleted(arn),
-	}
+	in := &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)}
+	s := newDelete((*iam.Client).DeleteOpenIDConnectProvider, in, ccoctl.ProviderDeleted(arn))
 	change := plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}
 	return c.action(change, []step{s}, func(ctx context.Context) ([]step, error) {
 		have, err := c.readProvider(ctx, arn)
@@ -289,23 +259,17 @@ func (c *Client) removalSteps(ctx context.Context, name string) ([]step, error) 
 	for _, arn := range attached {
 		steps = append(steps, detachStep(name, arn))
 	}
-	return append(steps, step{in: &iam.DeleteRoleInput{RoleName: aws.String(name)}, line: ccoctl.RoleDeleted(name)}), nil
+	return append(steps, newDelete((*iam.Client).DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, ccoctl.RoleDeleted(name))), nil
 }
 
 func deletePolicyStep(role, policy string) step {
-	return step{
-		in:   &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(policy)},
-		diff: []string{"- inline policy " + policy},
-		line: ccoctl.RolePolicyDeleted(role, policy),
-	}
+	in := &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(policy)}
+	return newDelete((*iam.Client).DeleteRolePolicy, in, ccoctl.RolePolicyDeleted(role, policy), "- inline policy "+policy)
 }
 
 func detachStep(role, arn string) step {
-	return step{
-		in:   &iam.DetachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String(arn)},
-		diff: []string{"- managed policy " + arn},
-		line: ccoctl.RolePolicyDetached(role, arn),
-	}
+	in := &iam.DetachRolePolicyInput{RoleName: aws.String(role), PolicyArn: aws.String(arn)}
+	return newDelete((*iam.Client).DetachRolePolicy, in, ccoctl.RolePolicyDetached(role, arn), "- managed policy "+arn)
 }
 
 func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, error) {
@@ -338,18 +302,14 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 		}
 		last = c.deleteProvider(t.ProviderARN, owner)
 	}
-	bearers, err := c.bearers(ctx, t, d.Name, roles)
+	trustingRoles, err := c.trustingRoles(ctx, t, d.Name, roles)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	var notes, stranded []string
 	var stage plan.Stage
-	for _, b := range bearers {
-		alone, err := b.trustsOnly(t)
-		if err != nil {
-			return plan.Plan{}, err
-		}
-		if alone {
+	for _, b := range trustingRoles {
+		if b.trust.TrustsOnly(t.ProviderARN) {
 			stranded = append(stranded, b.String())
 			notes = append(notes, fmt.Sprintf("role %s stays, and trusts %s in vain from then on: nobody may assume it", b, t.ProviderARN))
 			continue
@@ -366,10 +326,10 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 	return planOf(notes, stage, last), nil
 }
 
-// bearer is a role whose trust policy concerns an issuer.
-type bearer struct {
+// trustingRole is a role whose trust policy mentions an issuer.
+type trustingRole struct {
 	name  string
-	trust document
+	trust iampolicy.Document
 	ours  bool // the cluster's, or made by create-role
 	whose string
 
@@ -377,43 +337,25 @@ type bearer struct {
 }
 
 // still refuses a role that was ours and is another's by the time that it is changed.
-func (b bearer) still(tags map[string]string) error {
+func (b trustingRole) still(tags map[string]string) error {
 	if b.cluster.zero() || b.cluster.Owns(tags) || OwnedByKeypost().Owns(tags) {
 		return nil
 	}
 	return notOurs(roleThing+" "+b.name, b.cluster, tags, "somebody has changed its tags meanwhile; make the plan again")
 }
 
-// trustsOnly reports whether a role names an issuer's provider and, without that, lets nobody in.
-func (b bearer) trustsOnly(t Trust) (bool, error) {
-	named, err := b.trust.names(t.ProviderARN)
-	if err != nil || !named {
-		return false, err
-	}
-	rest, _, err := b.trust.without(t.ProviderARN)
-	if err != nil {
-		return false, err
-	}
-	for _, raw := range rest.Statement {
-		if s, err := parseStatement(raw); err != nil || s.Effect == "Allow" {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-func (c *Client) bearers(ctx context.Context, t Trust, name string, roles []listed) ([]bearer, error) {
-	var found []bearer
+func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles []listed) ([]trustingRole, error) {
+	var found []trustingRole
 	for _, r := range roles {
-		d, err := r.policy(hostPath(t.Issuer))
+		d, err := r.policy(iampolicy.HostPath(t.Issuer))
 		if err != nil {
 			return nil, err
 		}
-		if d != nil && d.concerns(t) {
-			found = append(found, bearer{name: r.name, trust: *d, cluster: OwnedBy(name)})
+		if d != nil && d.Mentions(t.policy()) {
+			found = append(found, trustingRole{name: r.name, trust: *d, cluster: OwnedBy(name)})
 		}
 	}
-	return each(found, func(b bearer) (bearer, error) {
+	return each(found, func(b trustingRole) (trustingRole, error) {
 		tags, err := c.roleTags(ctx, b.name)
 		if isDenied(err) {
 			b.whose = "unknown owner: the caller may not read its tags"
@@ -426,22 +368,19 @@ func (c *Client) bearers(ctx context.Context, t Trust, name string, roles []list
 
 // withdraw takes a provider out of a role's trust policy. IAM refuses a policy without statements: a role that has
 // no other stays as it is.
-func (c *Client) withdraw(b bearer, t Trust) (plan.Stage, []string, error) {
+func (c *Client) withdraw(b trustingRole, t Trust) (plan.Stage, []string, error) {
 	if !b.ours {
 		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and trusts %s in vain from then on", b, t.ProviderARN)}, nil
 	}
-	rest, diff, err := b.trust.without(t.ProviderARN)
-	if err != nil {
-		return nil, nil, err
-	}
+	rest, diff := b.trust.Without(t.ProviderARN)
 	var notes []string
-	if rest.concerns(t) {
+	if rest.Mentions(t.policy()) {
 		notes = append(notes, fmt.Sprintf("role %s keeps a statement that speaks of %s and does not name it as a principal", b, t.Issuer))
 	}
 	if len(diff) == 0 {
 		return nil, notes, nil
 	}
-	if len(rest.Statement) == 0 {
+	if rest.Empty() {
 		return nil, nil, fmt.Errorf("role %s trusts nobody but %s", b, t.ProviderARN)
 	}
 	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: b.name}
@@ -450,16 +389,16 @@ func (c *Client) withdraw(b bearer, t Trust) (plan.Stage, []string, error) {
 	}), notes, nil
 }
 
-func (c *Client) withdrawalSteps(ctx context.Context, b bearer, arn string) ([]step, error) {
+func (c *Client) withdrawalSteps(ctx context.Context, b trustingRole, arn string) ([]step, error) {
 	have, err := c.readRole(ctx, Role{Name: b.name})
 	if err != nil || have == nil {
 		return nil, err
 	}
-	rest, diff, err := have.trust.without(arn)
-	if err != nil || len(diff) == 0 {
-		return nil, err
+	rest, diff := have.trust.Without(arn)
+	if len(diff) == 0 {
+		return nil, nil
 	}
-	if len(rest.Statement) == 0 {
+	if rest.Empty() {
 		return nil, fmt.Errorf("its trust policy has changed meanwhile and names nobody else now; make the plan again")
 	}
 	if err := b.still(have.tags); err != nil {
@@ -469,9 +408,6 @@ func (c *Client) withdrawalSteps(ctx context.Context, b bearer, arn string) ([]s
 }
 
 func trustStep(role, text string, diff []string) step {
-	return step{
-		in:   &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(text)},
-		diff: diff,
-		line: "Trust policy of Role " + role + " updated",
-	}
+	in := &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(text)}
+	return newStep((*iam.Client).UpdateAssumeRolePolicy, in, "Trust policy of Role "+role+" updated", diff...)
 }

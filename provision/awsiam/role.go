@@ -2,8 +2,10 @@ package awsiam
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -11,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -44,6 +47,24 @@ type Trust struct {
 	MaxLength   int  // characters a trust policy may have; zero for 2,048, more once the account's quota L-C07B4B0D is raised
 }
 
+// policy is what a trust policy holds of t.
+func (t Trust) policy() iampolicy.Trust {
+	return iampolicy.Trust{ProviderARN: t.ProviderARN, Issuer: t.Issuer, Audiences: t.Audiences}
+}
+
+func (t Trust) limit() int {
+	if t.MaxLength > 0 {
+		return t.MaxLength
+	}
+	return iampolicy.TrustLength
+}
+
+// asJSON marshals a value made of strings, lists and maps, which cannot fail.
+func asJSON(v any) []byte {
+	out, _ := json.Marshal(v)
+	return out
+}
+
 // roleNameLimit is IAM's, in characters.
 const roleNameLimit = 64
 
@@ -52,10 +73,10 @@ type roleState struct {
 	arn, description, boundary string
 	maxSession                 *int32
 	tags                       map[string]string
-	trust                      document
-	policy                     *document // the inline one under the role's name
-	inline                     []string  // names of the inline policies; read only for an exact role
-	attached                   []string  // read only for an exact role, or when managed policies are asked for
+	trust                      iampolicy.Document
+	policy                     *iampolicy.Document // the inline one under the role's name
+	inline                     []string            // names of the inline policies; read only for an exact role
+	attached                   []string            // read only for an exact role, or when managed policies are asked for
 }
 
 // readRole is nil for a role that is not there.
@@ -74,7 +95,7 @@ func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
 	if b := out.Role.PermissionsBoundary; b != nil {
 		have.boundary = aws.ToString(b.PermissionsBoundaryArn)
 	}
-	if have.trust, err = parseDocument(aws.ToString(out.Role.AssumeRolePolicyDocument)); err != nil {
+	if have.trust, err = iampolicy.Parse(aws.ToString(out.Role.AssumeRolePolicyDocument)); err != nil {
 		return nil, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
 	return have, c.readPolicies(ctx, r, have)
@@ -99,7 +120,7 @@ func (c *Client) readPolicies(ctx context.Context, r Role, have *roleState) (err
 	return nil
 }
 
-func (c *Client) readPolicy(ctx context.Context, name string) (*document, error) {
+func (c *Client) readPolicy(ctx context.Context, name string) (*iampolicy.Document, error) {
 	out, err := ask(ctx, c, c.iam.GetRolePolicy, &iam.GetRolePolicyInput{RoleName: aws.String(name), PolicyName: aws.String(name)})
 	if isMissing(err) {
 		return nil, nil
@@ -107,7 +128,7 @@ func (c *Client) readPolicy(ctx context.Context, name string) (*document, error)
 	if err != nil {
 		return nil, err
 	}
-	d, err := parseDocument(aws.ToString(out.PolicyDocument))
+	d, err := iampolicy.Parse(aws.ToString(out.PolicyDocument))
 	if err != nil {
 		return nil, fmt.Errorf("permissions policy of role %s: %w", name, err)
 	}
@@ -222,7 +243,7 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 			have.boundary))
 	}
 	d.first = r.attributeSteps(have)
-	if err := d.addTrust(t, a, r, have); err != nil {
+	if err := d.addTrust(t, r, have); err != nil {
 		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
 	if err := d.addPolicy(r, have); err != nil {
@@ -261,25 +282,23 @@ func (d *decision) addExtra(r Role, have *roleState) {
 
 func (r Role) create(t Trust) (decision, error) {
 	a, _, _ := splitARN(t.ProviderARN)
-	trust, err := t.document(r.Subjects).fit(t.limit())
+	trust, err := t.policy().Document(r.Subjects).Fit(t.limit())
 	if err != nil {
 		return decision{}, fmt.Errorf("trust policy of role %s: %w", r.Name, err)
 	}
 	in := &iam.CreateRoleInput{RoleName: aws.String(r.Name), AssumeRolePolicyDocument: aws.String(trust), Tags: r.Owner.tags(r.Tags)}
-	s := step{in: in, line: ccoctl.RoleCreated(a.RoleARN(r.Name))}
+	var diff []string
 	if r.Description != "" {
 		in.Description = aws.String(r.Description)
 	}
 	if r.Boundary != "" {
 		in.PermissionsBoundary = aws.String(r.Boundary)
-		s.diff = append(s.diff, "+ permissions boundary "+r.Boundary)
+		diff = append(diff, "+ permissions boundary "+r.Boundary)
 	}
 	_, tags := tagDifference(nil, in.Tags)
-	_, lines, err := document{}.with(t, r.Subjects)
-	if err != nil {
-		return decision{}, err
-	}
-	s.diff = append(append(s.diff, tags...), lines...)
+	_, lines := iampolicy.Document{}.With(t.policy(), r.Subjects)
+	s := newStep((*iam.Client).CreateRole, in, ccoctl.RoleCreated(a.RoleARN(r.Name)), slices.Concat(diff, tags, lines)...)
+	s.needs = r.Boundary
 	d := decision{first: []step{s}, notes: r.longSubjects()}
 	if err := d.addPolicy(r, &roleState{}); err != nil {
 		return decision{}, fmt.Errorf("permissions policy of role %s: %w", r.Name, err)
@@ -308,28 +327,24 @@ func (r Role) attributeSteps(have *roleState) []step {
 		steps = append(steps, tagRoleStep(r.Name, missing, diff))
 	}
 	if r.Boundary != "" && r.Boundary != have.boundary {
-		steps = append(steps, step{
-			in:   &iam.PutRolePermissionsBoundaryInput{RoleName: name, PermissionsBoundary: aws.String(r.Boundary)},
-			diff: replaced("permissions boundary ", have.boundary, r.Boundary),
-			line: fmt.Sprintf("Permissions boundary of Role %s set to %s", r.Name, r.Boundary),
-		})
+		s := newStep((*iam.Client).PutRolePermissionsBoundary,
+			&iam.PutRolePermissionsBoundaryInput{RoleName: name, PermissionsBoundary: aws.String(r.Boundary)},
+			fmt.Sprintf("Permissions boundary of Role %s set to %s", r.Name, r.Boundary),
+			replaced("permissions boundary ", have.boundary, r.Boundary)...)
+		s.needs = r.Boundary
+		steps = append(steps, s)
 	}
 	if r.Description != "" && r.Description != have.description {
-		steps = append(steps, step{ // without the duration, UpdateRole sets it back to an hour
-			in:   &iam.UpdateRoleInput{RoleName: name, Description: aws.String(r.Description), MaxSessionDuration: have.maxSession},
-			diff: replaced("description ", have.description, r.Description),
-			line: "Description of Role " + r.Name + " updated",
-		})
+		steps = append(steps, newStep((*iam.Client).UpdateRole, // without the duration, UpdateRole sets it back to an hour
+			&iam.UpdateRoleInput{RoleName: name, Description: aws.String(r.Description), MaxSessionDuration: have.maxSession},
+			"Description of Role "+r.Name+" updated", replaced("description ", have.description, r.Description)...))
 	}
 	return steps
 }
 
 func tagRoleStep(role string, tags []types.Tag, diff []string) step {
-	return step{
-		in:   &iam.TagRoleInput{RoleName: aws.String(role), Tags: tags},
-		diff: diff,
-		line: fmt.Sprintf("Role %s tagged %s", role, tagLine(tags)),
-	}
+	return newStep((*iam.Client).TagRole, &iam.TagRoleInput{RoleName: aws.String(role), Tags: tags},
+		fmt.Sprintf("Role %s tagged %s", role, tagLine(tags)), diff...)
 }
 
 func replaced(what, was, is string) []string {
@@ -339,24 +354,21 @@ func replaced(what, was, is string) []string {
 	return []string{"- " + what + was, "+ " + what + is}
 }
 
-func (d *decision) addTrust(t Trust, a Account, r Role, have *roleState) error {
-	sp, err := have.trust.split(t.ProviderARN)
-	if err != nil {
-		return err
-	}
-	issuers, extra := sp.others(a)
+func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
+	a, _, _ := splitARN(t.ProviderARN)
+	issuers, extra := have.trust.Others(t.ProviderARN, a.ProviderARN(""))
 	for _, other := range issuers {
 		d.notes = append(d.notes, fmt.Sprintf("role %s has a statement for %s too, which stays", r.Name, other))
 	}
 	for _, line := range extra {
 		d.extra = append(d.extra, fmt.Sprintf("role %s has a statement in its trust policy that nobody asked for, and that stays: %s", r.Name, line))
 	}
-	t.Audiences = d.keepAudiences(t, r, sp.audiences(t))
-	want, diff, err := have.trust.with(t, r.Subjects)
-	if err != nil || len(diff) == 0 {
-		return err
+	t.Audiences = d.keepAudiences(t, r, have.trust.Audiences(t.policy()))
+	want, diff := have.trust.With(t.policy(), r.Subjects)
+	if len(diff) == 0 {
+		return nil
 	}
-	text, err := want.fit(t.limit())
+	text, err := want.Fit(t.limit())
 	if err != nil {
 		return err
 	}
@@ -387,27 +399,27 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 	if r.Policy == nil {
 		return nil
 	}
-	want, err := parseDocument(string(r.Policy))
+	want, err := iampolicy.Parse(string(r.Policy))
 	if err != nil {
 		return err
 	}
-	var was document
+	var was iampolicy.Document
 	if have.policy != nil {
 		was = *have.policy
 	}
-	ch, err := compare(was, want)
+	ch, err := iampolicy.Compare(was, want)
 	if err != nil {
 		return err
 	}
-	if r.Keep && len(ch.late.diff) > 0 {
+	if r.Keep && len(ch.Late.Diff) > 0 {
 		return d.addOnly(r, ch)
 	}
-	for _, g := range ch.lost {
+	for _, g := range ch.Lost {
 		d.lost = append(d.lost, fmt.Sprintf("role %s loses a permission: %s", r.Name, g))
 	}
 	steps := []*[]step{&d.first, &d.later}
-	for i, w := range []write{ch.early, ch.late} {
-		if len(w.diff) > 0 {
+	for i, w := range []iampolicy.Write{ch.Early, ch.Late} {
+		if len(w.Diff) > 0 {
 			*steps[i] = append(*steps[i], policyStep(r.Name, w))
 		}
 	}
@@ -415,36 +427,32 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 }
 
 // addOnly leaves out what takes permissions away.
-func (d *decision) addOnly(r Role, ch change) error {
-	if ch.whole {
+func (d *decision) addOnly(r Role, ch iampolicy.Change) error {
+	if ch.Whole {
 		return errors.New("what it needs more cannot be added without taking something away: both do not fit into one policy, " +
 			"or a Deny changes; run it without --keep-permissions")
 	}
-	for _, g := range ch.lost {
+	for _, g := range ch.Lost {
 		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that no request asks for: %s", r.Name, g))
 	}
-	if len(ch.early.diff) > 0 {
-		d.first = append(d.first, policyStep(r.Name, ch.early))
+	if len(ch.Early.Diff) > 0 {
+		d.first = append(d.first, policyStep(r.Name, ch.Early))
 	}
 	return nil
 }
 
-func policyStep(role string, w write) step {
-	return step{in: putPolicy(role, w.text), diff: w.diff, line: ccoctl.RolePolicyUpdated(role)}
-}
-
-func putPolicy(name, text string) *iam.PutRolePolicyInput {
-	return &iam.PutRolePolicyInput{RoleName: aws.String(name), PolicyName: aws.String(name), PolicyDocument: aws.String(text)}
+func policyStep(role string, w iampolicy.Write) step {
+	in := &iam.PutRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(role), PolicyDocument: aws.String(w.Text)}
+	return newStep((*iam.Client).PutRolePolicy, in, ccoctl.RolePolicyUpdated(role), w.Diff...)
 }
 
 func (r Role) attachSteps(attached []string) []step {
 	var steps []step
 	for _, arn := range minus(r.ManagedPolicies, attached) {
-		steps = append(steps, step{
-			in:   &iam.AttachRolePolicyInput{RoleName: aws.String(r.Name), PolicyArn: aws.String(arn)},
-			diff: []string{"+ managed policy " + arn},
-			line: fmt.Sprintf("Policy %s attached to IAM Role %s", arn, r.Name),
-		})
+		s := newStep((*iam.Client).AttachRolePolicy, &iam.AttachRolePolicyInput{RoleName: aws.String(r.Name), PolicyArn: aws.String(arn)},
+			fmt.Sprintf("Policy %s attached to IAM Role %s", arn, r.Name), "+ managed policy "+arn)
+		s.needs = arn
+		steps = append(steps, s)
 	}
 	return steps
 }

@@ -69,7 +69,7 @@ type outcome struct {
 
 // changer changes key sets in a directory that keypostd serves.
 type changer struct {
-	store   *filestore.Store
+	store   *keystore.Store
 	opens   *opens
 	target  *target
 	changed map[string]bool // by file name
@@ -89,7 +89,7 @@ func (b *bench) changes(ctx context.Context, s side, dir string, count int) (out
 		return o, err
 	}
 	defer watch.close()
-	c := &changer{store: store, opens: watch, target: newTarget(s.server.address, s.issuers, b.cert.roots), changed: map[string]bool{}}
+	c := &changer{store: keystore.NewStore(store), opens: watch, target: newTarget(s.server.address, s.issuers, b.cert.roots), changed: map[string]bool{}}
 	for i := range count {
 		if err := c.one(ctx, c.target.issuer(i+1), &o); err != nil {
 			return o, fmt.Errorf("change %s: %w", issuerName(i), err)

@@ -24,7 +24,7 @@ func publish(ctx context.Context, dir string) (*issuer.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := issuer.NewPublisher(issuer.Config{Source: store, Patterns: []issuer.Pattern{pattern}, Cache: keystore.DefaultCache(), Log: zap.NewNop()})
+	p := issuer.NewPublisher(issuer.Config{Source: keystore.NewStore(store), Patterns: []issuer.Pattern{pattern}, Cache: keystore.DefaultCache(), Log: zap.NewNop()})
 	if err := p.Refresh(ctx); err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func TestDevelopment(t *testing.T) {
 		spec.Name, spec.Keys = keystore.Name(name), []keystore.VerificationKey{storetest.Key(t)}
 		s, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "dev"}, spec)
 		must(t, err)
-		must(t, keystore.Create(t.Context(), st, s))
+		must(t, keystore.Create(t.Context(), keystore.NewStore(st), s))
 	}
 	c := v.client(t)
 	v.await(t, "the demo issuer", func() error { return checkKeys(c, demo+"/keys.json", nil, nil) })

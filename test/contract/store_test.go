@@ -53,7 +53,7 @@ func newEstate(t *testing.T) *estate {
 
 func (e *estate) path(name string) string { return filepath.Join(e.dir, name+".yaml") }
 
-func (e *estate) store() *filestore.Store {
+func (e *estate) store() *filestore.Backend {
 	e.t.Helper()
 	st, err := filestore.Open(e.dir)
 	must(e.t, err)
@@ -67,12 +67,12 @@ func (e *estate) create(name string, issuers []string, keys ...keystore.Verifica
 	}
 	s, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "ops"}, keystore.Spec{Name: keystore.Name(name), Issuers: issuers, Keys: keys})
 	must(e.t, err)
-	must(e.t, keystore.Create(e.t.Context(), e.store(), s))
+	must(e.t, keystore.Create(e.t.Context(), keystore.NewStore(e.store()), s))
 }
 
 func (e *estate) update(name string, change func(keystore.KeySet) (keystore.KeySet, error)) {
 	e.t.Helper()
-	_, err := keystore.Update(e.t.Context(), e.store(), keystore.Name(name), change)
+	_, err := keystore.Update(e.t.Context(), keystore.NewStore(e.store()), keystore.Name(name), change)
 	must(e.t, err)
 }
 

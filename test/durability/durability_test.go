@@ -27,17 +27,17 @@ func buildWriter(t *testing.T) string {
 }
 
 // prepared returns a store with the key set prod-a, in a directory of its own.
-func prepared(t *testing.T) *filestore.Store {
+func prepared(t *testing.T) *filestore.Backend {
 	t.Helper()
 	st, err := filestore.Open(t.TempDir())
 	must(t, err)
-	must(t, keystore.Create(t.Context(), st, storetest.KeySet(t, name, storetest.SyntheticRSA(t, 1), storetest.SyntheticRSA(t, 2))))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, name, storetest.SyntheticRSA(t, 1), storetest.SyntheticRSA(t, 2))))
 	return st
 }
 
-func load(t *testing.T, st keystore.Reader) keystore.KeySet {
+func load(t *testing.T, st *filestore.Backend) keystore.KeySet {
 	t.Helper()
-	s, _, err := st.Load(t.Context(), name)
+	s, _, err := keystore.NewStore(st).Load(t.Context(), name)
 	must(t, err)
 	return s
 }

@@ -58,7 +58,7 @@ func TestDiskFull(t *testing.T) {
 	st, err := filestore.Open(dir)
 	must(t, err)
 	set := storetest.KeySet(t, name)
-	must(t, keystore.Create(t.Context(), st, set))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), set))
 	filler := filepath.Join(dir, "filler")
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o644); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("filling the disk: %v", err)
@@ -78,12 +78,12 @@ func TestDiskFull(t *testing.T) {
 			t.Errorf("List = %v, %v; want prod-a", all, err)
 		}
 	}
-	_, err = keystore.Update(t.Context(), st, name, storetest.Mark("x"))
+	_, err = keystore.Update(t.Context(), keystore.NewStore(st), name, storetest.Mark("x"))
 	t.Logf("Update: %v", err)
 	wantFull(err)
-	wantFull(keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-b")))
+	wantFull(keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-b")))
 	must(t, os.Remove(filler))
-	if _, err := keystore.Update(t.Context(), st, name, storetest.Mark("x")); err != nil {
+	if _, err := keystore.Update(t.Context(), keystore.NewStore(st), name, storetest.Mark("x")); err != nil {
 		t.Errorf("once there is room: %v", err)
 	}
 }
@@ -97,20 +97,20 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	dir := mount(t, "size=1m,mode=755")
 	st, err := filestore.Open(dir)
 	must(t, err)
-	must(t, keystore.Create(t.Context(), st, storetest.KeySet(t, name)))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, name)))
 	must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	wantReadOnly(t, st)
 }
 
-func wantReadOnly(t *testing.T, st *filestore.Store) {
+func wantReadOnly(t *testing.T, st *filestore.Backend) {
 	t.Helper()
 	load(t, st)
-	_, err := keystore.Update(t.Context(), st, name, storetest.Mark("x"))
+	_, err := keystore.Update(t.Context(), keystore.NewStore(st), name, storetest.Mark("x"))
 	t.Logf("Update: %v", err)
 	if !errors.Is(err, keystore.ErrReadOnly) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("Update = %v, want ErrReadOnly", err)
 	}
-	err = keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-b"))
+	err = keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-b"))
 	if !errors.Is(err, keystore.ErrReadOnly) {
 		t.Errorf("Create = %v, want ErrReadOnly", err)
 	}
@@ -128,7 +128,7 @@ func TestMissingRights(t *testing.T) {
 	must(t, os.Chmod(filepath.Dir(dir), 0o755))
 	st, err := filestore.Open(dir)
 	must(t, err)
-	must(t, keystore.Create(t.Context(), st, storetest.KeySet(t, name)))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, name)))
 	secret := filepath.Join(dir, "secret.yaml")
 	must(t, os.WriteFile(secret, []byte("x"), 0o000))
 	must(t, os.Chmod(dir, 0o555))
@@ -138,7 +138,7 @@ func TestMissingRights(t *testing.T) {
 		must(t, syscall.Setresgid(65534, 65534, 0))
 		must(t, syscall.Setresuid(65534, 65534, 0))
 	}
-	_, _, err = st.Load(t.Context(), "secret")
+	_, _, err = keystore.NewStore(st).Load(t.Context(), "secret")
 	t.Logf("Load: %v", err)
 	var broken *keystore.BrokenError
 	if !errors.Is(err, fs.ErrPermission) || errors.Is(err, keystore.ErrNotFound) || errors.As(err, &broken) {
@@ -148,7 +148,7 @@ func TestMissingRights(t *testing.T) {
 	if err != nil || len(all) != 2 || all["secret"] == "" {
 		t.Errorf("List = %v, %v; want prod-a and secret", all, err)
 	}
-	_, err = keystore.Update(t.Context(), st, name, storetest.Mark("x"))
+	_, err = keystore.Update(t.Context(), keystore.NewStore(st), name, storetest.Mark("x"))
 	if !errors.Is(err, keystore.ErrReadOnly) {
 		t.Errorf("Update = %v, want ErrReadOnly", err)
 	}

@@ -30,7 +30,7 @@ func TestKilledWriters(t *testing.T) {
 		batch := min(3, kills-done)
 		reported = max(reported, killTogether(t, path, st.Dir(), batch))
 		done += batch
-		s, _, err := st.Load(t.Context(), name)
+		s, _, err := keystore.NewStore(st).Load(t.Context(), name)
 		if err != nil {
 			t.Fatalf("after %d kills: %v", done, err)
 		}
@@ -59,7 +59,7 @@ func wantUsable(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	before := load(t, st).Generation()
-	s, err := keystore.Update(t.Context(), st, name, storetest.Numbered)
+	s, err := keystore.Update(t.Context(), keystore.NewStore(st), name, storetest.Numbered)
 	if err != nil || s.Generation() != before+1 {
 		t.Errorf("Update = generation %d, %v; want %d", s.Generation(), err, before+1)
 	}

@@ -39,7 +39,7 @@ func TestTenThousandKeySets(t *testing.T) {
 	before := timedList(t, st, "List of what did not change")
 
 	start := time.Now()
-	_, err = keystore.Update(t.Context(), st, "prod-04711", storetest.Mark("x"))
+	_, err = keystore.Update(t.Context(), keystore.NewStore(st), "prod-04711", storetest.Mark("x"))
 	must(t, err)
 	t.Logf("Update of one: %v", time.Since(start))
 	after := timedList(t, st, "List after one change")
@@ -54,7 +54,7 @@ func TestTenThousandKeySets(t *testing.T) {
 	}
 }
 
-func timedList(t *testing.T, st keystore.Reader, what string) map[keystore.Name]keystore.Revision {
+func timedList(t *testing.T, st *filestore.Backend, what string) map[keystore.Name]keystore.Revision {
 	t.Helper()
 	start := time.Now()
 	all, err := st.List(t.Context())
@@ -65,11 +65,11 @@ func timedList(t *testing.T, st keystore.Reader, what string) map[keystore.Name]
 
 // loadAll loads every key set, or as many as five seconds allow (the race detector makes parsing YAML twelve times
 // slower).
-func loadAll(t *testing.T, st keystore.Reader, all map[keystore.Name]keystore.Revision) {
+func loadAll(t *testing.T, st *filestore.Backend, all map[keystore.Name]keystore.Revision) {
 	t.Helper()
 	start, loaded := time.Now(), 0
 	for name, rev := range all {
-		if _, is, err := st.Load(t.Context(), name); err != nil || is != rev {
+		if _, is, err := keystore.NewStore(st).Load(t.Context(), name); err != nil || is != rev {
 			t.Fatalf("Load(%s) = revision %q, %v; List had %q", name, is, err, rev)
 		}
 		if loaded++; time.Since(start) > 5*time.Second {

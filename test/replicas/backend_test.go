@@ -29,7 +29,7 @@ type backend struct {
 	env     []string // for keypost mirror
 	poll    time.Duration
 	within  time.Duration // of the end of an outage: how soon a change must be served everywhere
-	open    func() keystore.Store
+	open    func() *keystore.Store
 	stop    func()
 	restart func() // returns once the store can be written
 }
@@ -64,10 +64,10 @@ func newS3(t *testing.T) *backend {
 	b.restart()
 	o, err := s3store.ParseURL(b.url)
 	must(t, err)
-	b.open = func() keystore.Store {
+	b.open = func() *keystore.Store {
 		st, err := s3store.Open(t.Context(), o)
 		must(t, err)
-		return st
+		return keystore.NewStore(st)
 	}
 	return b
 }
@@ -110,10 +110,10 @@ current-context: c
 	k.restart()
 	k.define()
 	b := &backend{url: "kubernetes://default?kubeconfig=" + k.path("kubeconfig"), poll: 10 * time.Second, within: 2 * time.Second, stop: k.stop, restart: k.restart}
-	b.open = func() keystore.Store {
+	b.open = func() *keystore.Store {
 		st, err := kubestore.Open(t.Context(), "default", kubestore.Options{Kubeconfig: k.path("kubeconfig")})
 		must(t, err)
-		return st
+		return keystore.NewStore(st)
 	}
 	return b
 }

@@ -22,7 +22,7 @@ import (
 type world struct {
 	t        *testing.T
 	b        *backend
-	store    keystore.Store
+	store    *keystore.Store
 	replicas []*replica
 	parties  *parties
 	clusters []*cluster // of which the first may be changed, and the others were written by a newer version

@@ -34,7 +34,7 @@ func run(args []string) error {
 	}
 	if args[1] == "endless" {
 		for {
-			if err := report(keystore.Update(context.Background(), st, "prod-a", storetest.Numbered)); err != nil {
+			if err := report(keystore.Update(context.Background(), keystore.NewStore(st), "prod-a", storetest.Numbered)); err != nil {
 				return err
 			}
 		}
@@ -45,7 +45,7 @@ func run(args []string) error {
 	}
 	for i := range n {
 		mark := storetest.Mark(args[1] + "-" + strconv.Itoa(i))
-		if err := report(keystore.Update(context.Background(), st, "prod-a", mark)); err != nil {
+		if err := report(keystore.Update(context.Background(), keystore.NewStore(st), "prod-a", mark)); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -18,40 +17,33 @@ import (
 
 const contentType = "application/yaml" // RFC 9512
 
-// Replace writes one object, on condition that there is none (old == "") or that it still has the ETag old. S3 is
-// durable once it has said 200 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/DataDurability.html). The first
-// Replace of a Store is preceded by the proof that the server honours conditions.
-func (s *Store) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, set keystore.KeySet) (keystore.Revision, error) {
-	if n != set.Name() {
-		return "", fmt.Errorf("it is named %q", set.Name())
-	}
-	data, err := keystore.Encode(set)
-	if err != nil {
-		return "", err
-	}
-	if len(data) > keystore.MaxDocument {
-		return "", fmt.Errorf("the document has %d bytes; at most %d can be read back", len(data), keystore.MaxDocument)
-	}
+// Put writes one object, on condition that there is none (old == "") or that it still has the ETag old. S3 is durable
+// once it has said 200 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/DataDurability.html). The first Put of a
+// Backend is preceded by the proof that the server honours conditions.
+//
+// The SDK sends a request again after a throttle or a lost answer. A condition that fails then may fail because of our
+// own bytes, which the first request stored: that is [keystore.ErrResent].
+func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
 	if old != "" && !writable(string(old)) {
 		return "", fmt.Errorf("%w: no object has the revision %q", keystore.ErrConflict, old)
 	}
 	if err := s.prove(ctx); err != nil {
 		return "", err
 	}
-	rev, tries, err := s.put(ctx, s.key(n), old, data)
+	rev, tries, err := s.put(ctx, s.key(n), old, doc)
 	switch {
 	case err == nil:
 		return rev, nil
 	case tries > 1 && conflict(err):
-		return s.settle(ctx, set, data)
-	case tries > 1: // an earlier try may have been stored: the caller reads back
+		return "", fmt.Errorf("%w: s3://%s/%s", keystore.ErrResent, s.o.Bucket, s.key(n))
+	case tries > 1: // an earlier request may have been stored
 		return "", s.explain(err, s.key(n))
 	}
 	return "", s.refused(err, s.key(n))
 }
 
 // refused says of a write that was tried once why nothing was written, where that is what the error means.
-func (s *Store) refused(err error, key string) error {
+func (s *Backend) refused(err error, key string) error {
 	switch {
 	case code(err) == "NoSuchBucket":
 	case conflict(err):
@@ -62,31 +54,9 @@ func (s *Store) refused(err error, key string) error {
 	return s.explain(err, key)
 }
 
-// settle finds out what a conflict means that answers the second try of a write. The first may have been stored, with
-// its answer lost, and then the condition fails because of our own bytes; taking that for another's write would apply
-// the change twice.
-func (s *Store) settle(ctx context.Context, set keystore.KeySet, data []byte) (keystore.Revision, error) {
-	key := s.key(set.Name())
-	stored, rev, err := s.get(ctx, key)
-	switch {
-	case err != nil && errors.Is(err, keystore.ErrNotFound):
-		return "", fmt.Errorf("s3://%s/%s: it was removed while it was written", s.o.Bucket, key)
-	case err != nil:
-		return "", fmt.Errorf("whether the write took effect is unknown: %w", err)
-	case bytes.Equal(stored, data):
-		return rev, nil
-	}
-	// Generations only grow: had ours been stored, then what has replaced it would have a later one.
-	if is, err := keystore.Parse(set.Name(), stored); err == nil && is.Generation() <= set.Generation() {
-		return "", fmt.Errorf("%w: s3://%s/%s has another revision", keystore.ErrConflict, s.o.Bucket, key)
-	}
-	return "", fmt.Errorf("s3://%s/%s was written again meanwhile, so whether this write took effect is unknown; "+
-		"look at it and repeat the command if need be", s.o.Bucket, key)
-}
-
 // put writes an object on the condition that old names and counts the requests that it took. No ACL is set: buckets
 // made since 2023 refuse them, and access is the policy's.
-func (s *Store) put(ctx context.Context, key string, old keystore.Revision, data []byte) (keystore.Revision, int, error) {
+func (s *Backend) put(ctx context.Context, key string, old keystore.Revision, data []byte) (keystore.Revision, int, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	sum := sha256.Sum256(data)

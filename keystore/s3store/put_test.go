@@ -56,7 +56,7 @@ func TestEveryCallNamesTheBucketsOwner(t *testing.T) {
 	st := open(t, url, Options{Account: "123456789012"})
 	create(t, st, "prod-a")
 	list(t, st)
-	_, _, err := st.Load(t.Context(), "prod-a")
+	_, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	must(t, err)
 	for _, r := range f.calls {
 		if r.Header.Get("X-Amz-Expected-Bucket-Owner") != "123456789012" {
@@ -90,7 +90,7 @@ func TestManyFirstWritersShareOneProof(t *testing.T) {
 	for _, n := range []keystore.Name{"a", "b", "c", "d", "e", "f"} {
 		s := storetest.KeySet(t, n)
 		wg.Go(func() {
-			if err := keystore.Create(t.Context(), st, s); err != nil {
+			if err := keystore.Create(t.Context(), keystore.NewStore(st), s); err != nil {
 				t.Error(err)
 			}
 		})
@@ -122,7 +122,7 @@ func TestAStoreThatIgnoresConditionsIsRefused(t *testing.T) {
 			prepare(f)
 			st := open(t, url, Options{Prefix: "p"})
 			for range 2 { // it is not taken for proven after the first attempt
-				err := keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a"))
+				err := keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a"))
 				wantError(t, err, ErrNoConditions, "s3://keysets/p/: the store ignores conditions")
 			}
 			if _, written := f.objects["p/prod-a.yaml"]; written {
@@ -138,7 +138,7 @@ func TestAStoreWithoutConditionsIsRefused(t *testing.T) {
 		refuse(w, http.StatusNotImplemented, "NotImplemented")
 		return true
 	}
-	err := keystore.Create(t.Context(), open(t, url, Options{}), storetest.KeySet(t, "prod-a"))
+	err := keystore.Create(t.Context(), keystore.NewStore(open(t, url, Options{})), storetest.KeySet(t, "prod-a"))
 	wantError(t, err, nil, "does not know conditional writes")
 }
 
@@ -149,7 +149,7 @@ func TestTroubleIsNoProof(t *testing.T) {
 		refuse(w, http.StatusForbidden, "AccessDenied")
 		return true
 	}
-	wantError(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a")), keystore.ErrReadOnly, "do not allow s3:PutObject")
+	wantError(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a")), keystore.ErrReadOnly, "do not allow s3:PutObject")
 	f.answer = nil
 	create(t, st, "prod-a")
 	if got := len(f.requests(probe)); got != 3 {
@@ -157,7 +157,7 @@ func TestTroubleIsNoProof(t *testing.T) {
 	}
 }
 
-func TestWhatReplaceSays(t *testing.T) {
+func TestWhatPutSays(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		status int
@@ -185,10 +185,9 @@ func TestWhatReplaceSays(t *testing.T) {
 				refuse(w, c.status, c.code)
 				return true
 			}
-			_, rev, err := st.Load(t.Context(), "prod-a")
+			_, rev, err := st.Get(t.Context(), "prod-a")
 			must(t, err)
-			s := storetest.KeySet(t, "prod-a")
-			_, err = st.Replace(t.Context(), "prod-a", rev, s)
+			_, err = st.Put(t.Context(), "prod-a", rev, []byte(storetest.Text(t, storetest.KeySet(t, "prod-a"))))
 			wantError(t, err, c.want, c.part)
 			if c.want == nil && (errors.Is(err, keystore.ErrConflict) || errors.Is(err, keystore.ErrReadOnly)) {
 				t.Errorf("the error says that nothing was written, which is not known: %v", err)

@@ -24,7 +24,7 @@ func (c *complaints) Errorf(format string, args ...any) {
 	}
 }
 
-func TestMemStoreComplains(t *testing.T) {
+func TestMemoryComplains(t *testing.T) {
 	a, b := storetest.Key(t), storetest.Key(t)
 	set := storetest.KeySet(t, "prod-a", a, b)
 	for _, c := range []struct {
@@ -38,9 +38,9 @@ func TestMemStoreComplains(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			heard := &complaints{TB: t}
-			m := storetest.NewMemStore(heard)
-			rev := m.Put("prod-a", []byte(storetest.Text(t, set)))
-			if _, err := m.Replace(t.Context(), "prod-a", rev, c.next(t)); err != nil {
+			m := storetest.NewMemory(heard)
+			rev := m.Set("prod-a", []byte(storetest.Text(t, set)))
+			if _, err := m.Put(t.Context(), "prod-a", rev, []byte(storetest.Text(t, c.next(t)))); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(heard.text.String(), c.want) {
@@ -91,11 +91,11 @@ func edit(t *testing.T, s keystore.KeySet, from, to string) keystore.KeySet {
 	return changed
 }
 
-func TestMemStoreComplainsOfLyingFaults(t *testing.T) {
+func TestMemoryComplainsOfLyingFaults(t *testing.T) {
 	heard := &complaints{TB: t}
 	m := storetest.NewMemStore(heard)
 	m.Inject(func(context.Context, storetest.Op) (bool, error) { return false, nil })
-	_, _ = m.Replace(t.Context(), "prod-a", "", storetest.KeySet(t, "prod-a"))
+	_, _ = m.Replace(t.Context(), "", storetest.KeySet(t, "prod-a"))
 	if !strings.Contains(heard.text.String(), "reported success") {
 		t.Errorf("it said %q", heard.text.String())
 	}

@@ -1,4 +1,4 @@
-package awsiam
+package iampolicy
 
 import (
 	"encoding/json"
@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-func parsed(t *testing.T, text string) document {
+func parsed(t *testing.T, text string) Document {
 	t.Helper()
-	d, err := parseDocument(text)
+	d, err := Parse(text)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -52,24 +52,24 @@ func TestComparePutsAdditionsBeforeRemovals(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now := parsed(t, tt.now)
-			c, err := compare(parsed(t, tt.old), now)
+			c, err := Compare(parsed(t, tt.old), now)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(c.early.diff) != tt.early || len(c.late.diff) != tt.late || len(c.lost) != tt.lost {
-				t.Errorf("early %q\nlate %q\nlost %q", c.early.diff, c.late.diff, c.lost)
+			if len(c.Early.Diff) != tt.early || len(c.Late.Diff) != tt.late || len(c.Lost) != tt.lost {
+				t.Errorf("early %q\nlate %q\nlost %q", c.Early.Diff, c.Late.Diff, c.Lost)
 			}
 			last := tt.old
 			if tt.early > 0 {
-				last = c.early.text
-				if again, err := compare(parsed(t, last), now); err != nil || len(again.early.diff) > 0 || len(again.late.diff) != tt.late {
+				last = c.Early.Text
+				if again, err := Compare(parsed(t, last), now); err != nil || len(again.Early.Diff) > 0 || len(again.Late.Diff) != tt.late {
 					t.Errorf("after the first write: %+v, %v", again, err)
 				}
 			}
 			if tt.late > 0 {
-				last = c.late.text
+				last = c.Late.Text
 			}
-			if again, err := compare(parsed(t, last), now); err != nil || len(again.early.diff)+len(again.late.diff) > 0 {
+			if again, err := Compare(parsed(t, last), now); err != nil || len(again.Early.Diff)+len(again.Late.Diff) > 0 {
 				t.Errorf("after both writes: %+v, %v", again, err)
 			}
 		})
@@ -83,18 +83,18 @@ func TestPoliciesAreComparedByMeaning(t *testing.T) {
 		statements := randomStatements(r)
 		text := rewrite(r, statements)
 		d := parsed(t, text)
-		c, err := compare(d, parsed(t, rewrite(r, statements)))
-		if err != nil || len(c.early.diff)+len(c.late.diff)+len(c.lost) > 0 {
+		c, err := Compare(d, parsed(t, rewrite(r, statements)))
+		if err != nil || len(c.Early.Diff)+len(c.Late.Diff)+len(c.Lost) > 0 {
 			t.Fatalf("seed %d: %s differs from itself: %+v, %v", seed, text, c, err)
 		}
 		more := slices.Concat(statements, []plain{{"Allow", []string{"other:Action"}, []string{"*"}, nil}})
-		c, err = compare(d, parsed(t, rewrite(r, more)))
-		if err != nil || !slices.Equal(c.early.diff, []string{"+ Allow other:Action on *"}) || len(c.late.diff)+len(c.lost) > 0 {
+		c, err = Compare(d, parsed(t, rewrite(r, more)))
+		if err != nil || !slices.Equal(c.Early.Diff, []string{"+ Allow other:Action on *"}) || len(c.Late.Diff)+len(c.Lost) > 0 {
 			t.Fatalf("seed %d: %+v, %v", seed, c, err)
 		}
-		c, err = compare(parsed(t, rewrite(r, more)), d)
-		if err != nil || len(c.early.diff) > 0 || !slices.Equal(c.late.diff, []string{"- Allow other:Action on *"}) ||
-			!slices.Equal(c.lost, []string{"Allow other:Action on *"}) {
+		c, err = Compare(parsed(t, rewrite(r, more)), d)
+		if err != nil || len(c.Early.Diff) > 0 || !slices.Equal(c.Late.Diff, []string{"- Allow other:Action on *"}) ||
+			!slices.Equal(c.Lost, []string{"Allow other:Action on *"}) {
 			t.Fatalf("seed %d: %+v, %v", seed, c, err)
 		}
 	}
@@ -200,21 +200,21 @@ func valuesText(r *rand.Rand, values []string) string {
 	return string(asJSON(values))
 }
 
-func FuzzParseDocument(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":"s:A","Condition":{"Bool":{"k":true}}}]}`)
 	f.Add(`%7B%22Statement%22%3A%7B%22NotPrincipal%22%3A%7B%22AWS%22%3A%5B%22a%22%5D%7D%7D%7D`)
 	f.Add(`{"Statement":{"x":{}}}`)
 	f.Add(`{"Id":"x","Statement":[{"Action":[1,null]}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := parseDocument(text)
+		d, err := Parse(text)
 		if err != nil {
 			return
 		}
-		again, err := parseDocument(d.String())
+		again, err := Parse(d.String())
 		if err != nil || again.String() != d.String() {
 			t.Fatalf("%q became %q, then %q: %v", text, d, again, err)
 		}
-		if c, err := compare(d, again); err == nil && len(c.early.diff)+len(c.late.diff)+len(c.lost) > 0 {
+		if c, err := Compare(d, again); err == nil && len(c.Early.Diff)+len(c.Late.Diff)+len(c.Lost) > 0 {
 			t.Fatalf("%q differs from itself: %+v", text, c)
 		}
 	})

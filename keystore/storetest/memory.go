@@ -11,29 +11,29 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Operations of a store, as a [Fault] sees them.
+// Operations of a backend, as a [Fault] sees them.
 const (
-	OpList    = "list"
-	OpLoad    = "load"
-	OpReplace = "replace"
+	OpList = "list"
+	OpGet  = "get"
+	OpPut  = "put"
 )
 
-// Op is one call of a store.
+// Op is one call of a backend.
 type Op struct {
-	Kind string          // OpList, OpLoad or OpReplace
-	Name keystore.Name   // empty for OpList
-	Set  keystore.KeySet // what OpReplace wants to write
+	Kind string        // OpList, OpGet or OpPut
+	Name keystore.Name // empty for OpList
+	Doc  []byte        // the document that OpPut wants to write
 }
 
-// Fault decides about one call: err is what the caller gets, and apply whether a Replace takes effect all the same.
+// Fault decides about one call: err is what the caller gets, and apply whether a Put takes effect all the same.
 // So (false, err) is "failed and not persisted" and (true, err) "failed but persisted". A Fault may also wait, until
-// the context is done at most. It is called without locks and may use the store.
+// the context is done at most. It is called without locks and may use the backend.
 type Fault func(ctx context.Context, op Op) (apply bool, err error)
 
-// MemStore is a store in memory for tests of what uses a store. It fails the test when a write breaks what holds for
-// every change of a key set: the generation grows, what is gone stays gone, and no key leaves without a line in gone.
-// It implements [keystore.Store] and [keystore.Watcher].
-type MemStore struct {
+// Memory is a backend in memory for tests of what uses stores; it fails on demand. It fails the test when a Put breaks
+// what holds for every change of a key set: the generation grows, gone lines stay, and no key leaves without a line in
+// gone. It implements [keystore.Backend] and [keystore.Watcher].
+type Memory struct {
 	t        testing.TB
 	mu       sync.Mutex // guards the rest
 	docs     map[keystore.Name]memDocument
@@ -42,37 +42,56 @@ type MemStore struct {
 	watchers map[*func(...keystore.Name)]struct{}
 }
 
+// MemStore is a [Memory] with the [keystore.Store] on top of it. It is a [keystore.Reader] and a [keystore.Watcher].
+type MemStore struct {
+	*Memory
+	*keystore.Store
+}
+
 type memDocument struct {
 	data     []byte
 	revision keystore.Revision
 }
 
 var (
-	_ keystore.Store   = (*MemStore)(nil)
+	_ keystore.Backend = (*Memory)(nil)
+	_ keystore.Watcher = (*Memory)(nil)
+	_ keystore.Reader  = (*MemStore)(nil)
 	_ keystore.Watcher = (*MemStore)(nil)
 )
 
+// NewMemory returns an empty backend.
+func NewMemory(t testing.TB) *Memory {
+	return &Memory{t: t, docs: map[keystore.Name]memDocument{}, watchers: map[*func(...keystore.Name)]struct{}{}}
+}
+
 // NewMemStore returns an empty store.
 func NewMemStore(t testing.TB) *MemStore {
-	return &MemStore{t: t, docs: map[keystore.Name]memDocument{}, watchers: map[*func(...keystore.Name)]struct{}{}}
+	m := NewMemory(t)
+	return &MemStore{m, keystore.NewStore(m)}
+}
+
+// List implements [keystore.Reader].
+func (m *MemStore) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+	return m.Store.List(ctx)
 }
 
 // Inject makes f decide about every call from now on; nil ends it.
-func (m *MemStore) Inject(f Fault) {
+func (m *Memory) Inject(f Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fault = f
 }
 
-// Put stores any bytes under n, as somebody with an editor or an old backup would.
-func (m *MemStore) Put(n keystore.Name, data []byte) keystore.Revision {
+// Set stores any bytes under n, as somebody with an editor or an old backup would.
+func (m *Memory) Set(n keystore.Name, data []byte) keystore.Revision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.put(n, data)
 }
 
 // Delete takes n away, which nobody is allowed to do and somebody will.
-func (m *MemStore) Delete(n keystore.Name) {
+func (m *Memory) Delete(n keystore.Name) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.docs, n)
@@ -80,13 +99,13 @@ func (m *MemStore) Delete(n keystore.Name) {
 }
 
 // Writes counts the writes that took effect.
-func (m *MemStore) Writes() int {
+func (m *Memory) Writes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.writes
 }
 
-func (m *MemStore) put(n keystore.Name, data []byte) keystore.Revision {
+func (m *Memory) put(n keystore.Name, data []byte) keystore.Revision {
 	m.writes++
 	d := memDocument{data: bytes.Clone(data), revision: keystore.Revision(fmt.Sprintf("r%d", m.writes))}
 	m.docs[n] = d
@@ -94,13 +113,13 @@ func (m *MemStore) put(n keystore.Name, data []byte) keystore.Revision {
 	return d.revision
 }
 
-func (m *MemStore) notify(n keystore.Name) {
+func (m *Memory) notify(n keystore.Name) {
 	for w := range m.watchers {
 		go (*w)(n)
 	}
 }
 
-func (m *MemStore) decide(ctx context.Context, op Op) (apply bool, err error) {
+func (m *Memory) decide(ctx context.Context, op Op) (apply bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -117,8 +136,8 @@ func (m *MemStore) decide(ctx context.Context, op Op) (apply bool, err error) {
 	return apply, err
 }
 
-// List implements [keystore.Reader].
-func (m *MemStore) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
+// List implements [keystore.Backend].
+func (m *Memory) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	if _, err := m.decide(ctx, Op{Kind: OpList}); err != nil {
 		return nil, err
 	}
@@ -131,35 +150,27 @@ func (m *MemStore) List(ctx context.Context) (map[keystore.Name]keystore.Revisio
 	return all, nil
 }
 
-// Load implements [keystore.Reader].
-func (m *MemStore) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	if _, err := m.decide(ctx, Op{Kind: OpLoad, Name: n}); err != nil {
-		return keystore.KeySet{}, "", err
+// Get implements [keystore.Backend].
+func (m *Memory) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
+	if _, err := m.decide(ctx, Op{Kind: OpGet, Name: n}); err != nil {
+		return nil, "", err
 	}
 	m.mu.Lock()
 	d, ok := m.docs[n]
 	m.mu.Unlock()
 	if !ok {
-		return keystore.KeySet{}, "", fmt.Errorf("%w in memory", keystore.ErrNotFound)
+		return nil, "", fmt.Errorf("%w in memory", keystore.ErrNotFound)
 	}
-	s, err := keystore.Parse(n, d.data)
-	return s, d.revision, err
+	return bytes.Clone(d.data), d.revision, nil
 }
 
-// Replace implements [keystore.Store].
-func (m *MemStore) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, s keystore.KeySet) (keystore.Revision, error) {
-	if n != s.Name() {
-		return "", fmt.Errorf("it is named %q", s.Name())
-	}
-	data, err := keystore.Encode(s)
-	if err != nil {
-		return "", err
-	}
-	apply, fault := m.decide(ctx, Op{Kind: OpReplace, Name: n, Set: s})
+// Put implements [keystore.Backend].
+func (m *Memory) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	apply, fault := m.decide(ctx, Op{Kind: OpPut, Name: n, Doc: doc})
 	if !apply {
 		return "", fault
 	}
-	rev, err := m.swap(n, old, data)
+	rev, err := m.swap(n, old, doc)
 	if err == nil {
 		err = fault
 	}
@@ -169,7 +180,7 @@ func (m *MemStore) Replace(ctx context.Context, n keystore.Name, old keystore.Re
 	return rev, nil
 }
 
-func (m *MemStore) swap(n keystore.Name, old keystore.Revision, data []byte) (keystore.Revision, error) {
+func (m *Memory) swap(n keystore.Name, old keystore.Revision, data []byte) (keystore.Revision, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stored := m.docs[n] // the zero document has the revision of absence
@@ -181,7 +192,7 @@ func (m *MemStore) swap(n keystore.Name, old keystore.Revision, data []byte) (ke
 }
 
 // checkChange holds every change against what no change may do, unless the old document was none.
-func (m *MemStore) checkChange(n keystore.Name, before, after []byte) {
+func (m *Memory) checkChange(n keystore.Name, before, after []byte) {
 	was, err := keystore.Parse(n, before)
 	if err != nil {
 		return
@@ -221,7 +232,7 @@ func Regressions(was, is keystore.KeySet) []string {
 }
 
 // Watch implements [keystore.Watcher].
-func (m *MemStore) Watch(ctx context.Context, changed func(...keystore.Name)) error {
+func (m *Memory) Watch(ctx context.Context, changed func(...keystore.Name)) error {
 	m.mu.Lock()
 	m.watchers[&changed] = struct{}{}
 	m.mu.Unlock()

@@ -21,26 +21,18 @@ const (
 	owner    = "keypost" // of temporary files named .keypost-….tmp
 )
 
-// Replace writes a temporary file, makes it durable, renames it over the document and makes the renaming durable, in
-// that order and under the writers' lock, before it returns:
+// Put writes a temporary file, makes it durable, renames it over the document and makes the renaming durable, in that
+// order and under the writers' lock, before it returns:
 //
 //	openat(".keypost-….tmp", O_CREAT|O_EXCL) write fsync close
 //	rename(".keypost-….tmp", "NAME.yaml") open(dir) fsync close
 //
 // Without the first fsync, the name could survive a power cut and the bytes not; without the second, a key set that
 // was reported as stored could come back as it was before, with a revoked key in it.
-//
-// Besides the revision it compares generations: a stored one that set may not replace is a conflict.
-func (s *Store) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, set keystore.KeySet) (keystore.Revision, error) {
-	if n != set.Name() {
-		return "", fmt.Errorf("it is named %q", set.Name())
-	}
-	data, err := keystore.Encode(set)
-	if err != nil {
-		return "", err
-	}
-	if len(data) > keystore.MaxDocument {
-		return "", fmt.Errorf("the document has %d bytes; at most %d can be read back", len(data), keystore.MaxDocument)
+func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	path, ok := s.file(n)
+	if !ok {
+		return "", fmt.Errorf("%q is not the name of a document in %s", n, s.dir)
 	}
 	if err := s.notMounted(ctx); err != nil {
 		return "", err
@@ -50,19 +42,18 @@ func (s *Store) Replace(ctx context.Context, n keystore.Name, old keystore.Revis
 		return "", readOnly(err)
 	}
 	defer unlock()
-	path, _ := s.file(n)
-	if err := s.unchanged(ctx, path, old, set); err != nil {
+	if err := s.unchanged(ctx, path, old); err != nil {
 		return "", err
 	}
 	s.removeLeftovers()
-	if err := s.write(ctx, path, data); err != nil {
+	if err := s.write(ctx, path, doc); err != nil {
 		return "", err
 	}
-	return revisionOf(data), nil
+	return revisionOf(doc), nil
 }
 
 // notMounted refuses a mounted ConfigMap by name: the error of the read-only mount alone would not say what to do.
-func (s *Store) notMounted(ctx context.Context) error {
+func (s *Backend) notMounted(ctx context.Context) error {
 	_, err := s.stat(ctx, filepath.Join(s.dir, mountData))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -73,8 +64,8 @@ func (s *Store) notMounted(ctx context.Context) error {
 	return fmt.Errorf("%w: %s is a mounted ConfigMap or Secret; change that instead", keystore.ErrReadOnly, s.dir)
 }
 
-// unchanged compares what is stored with what the caller knows and is about to write.
-func (s *Store) unchanged(ctx context.Context, path string, old keystore.Revision, set keystore.KeySet) error {
+// unchanged returns an error unless the stored revision is old.
+func (s *Backend) unchanged(ctx context.Context, path string, old keystore.Revision) error {
 	d, err := s.read(ctx, path, syscall.O_NOFOLLOW)
 	var unfit *unfitError
 	switch {
@@ -89,10 +80,6 @@ func (s *Store) unchanged(ctx context.Context, path string, old keystore.Revisio
 	case old != d.revision():
 		return fmt.Errorf("%w: %s has another revision", keystore.ErrConflict, path)
 	}
-	// A document that does not parse has no generation to lose; who repairs it has seen its revision.
-	if stored, err := keystore.Parse(set.Name(), d.data); err == nil && !set.MayReplace(stored) {
-		return fmt.Errorf("%w: %s has generation %d, and %d was to be written", keystore.ErrConflict, path, stored.Generation(), set.Generation())
-	}
 	return nil
 }
 
@@ -102,7 +89,7 @@ const cleanEvery = time.Minute
 // removeLeftovers removes what writers left that were killed, now and then. No other writer is at work, since this one has the
 // lock. Should one be, without a lock that works, then its rename fails: names are random for that reason. A leftover
 // that cannot be removed does no harm: it is hidden.
-func (s *Store) removeLeftovers() {
+func (s *Backend) removeLeftovers() {
 	now := s.now().UnixNano()
 	if last := s.cleaned.Load(); last != 0 && now-last < int64(cleanEvery) {
 		return
@@ -119,7 +106,7 @@ func (s *Store) removeLeftovers() {
 	}
 }
 
-func (s *Store) write(ctx context.Context, path string, data []byte) error {
+func (s *Backend) write(ctx context.Context, path string, data []byte) error {
 	temp := filepath.Join(s.dir, "."+owner+"-"+rand.Text()+".tmp")
 	err := writeFile(s.disk, temp, data)
 	if err == nil {

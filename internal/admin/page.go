@@ -1,4 +1,4 @@
-package listen
+package admin
 
 import (
 	"bytes"
@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// sharedPage serves a page that is expensive to make. It is made for one request at a
-// time; those that come meanwhile share the next one, which is never older than their
-// request. So requests cost neither more CPU nor more memory the more there are, and a
-// client that does not take its page holds up nobody.
+// sharedPage serves a page that is expensive to make. It is made for one request at a time; requests that come meanwhile
+// share the next one, which is never older than they are. So CPU and memory do not grow with the number of requests, and a
+// client that does not take its page delays nobody.
 type sharedPage struct {
 	of   http.Handler
 	turn chan struct{} // held while the page is made
 
 	mu   sync.Mutex
-	next *page // nobody has begun to make it
+	next *page // the one that is not begun yet; nil when nobody waits for it
 }
 
 // page is complete once made is closed.
@@ -32,17 +31,17 @@ func (p *page) Header() http.Header            { return p.header }
 func (p *page) WriteHeader(status int)         { p.status = status }
 func (p *page) Write(text []byte) (int, error) { return p.text.Write(text) }
 
-// restFor is how long nothing is made after the page was, in multiples of the time
-// that it took: no number of clients takes more than a fifth of a core for a page that
-// is made quickly. On a busy machine each one takes long, so it is bounded by longestRest.
 const (
-	restFor     = 4
+	// restFactor is how long the maker pauses after a page, in multiples of the time that the page took: no number of
+	// clients takes more than a fifth of a core for a page that is made quickly.
+	restFactor = 4
+	// longestRest bounds the pause on a busy machine, where each page takes long.
 	longestRest = 50 * time.Millisecond
 )
 
 func share(of http.Handler) *sharedPage { return &sharedPage{of: of, turn: make(chan struct{}, 1)} }
 
-// ServeHTTP serves everybody the same text: what the client accepts is not looked at.
+// ServeHTTP serves all clients the same text, whatever they accept.
 func (s *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.join(r)
 	select {
@@ -55,7 +54,7 @@ func (s *sharedPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(p.text.Len()))
 	w.WriteHeader(p.status)
-	_, _ = w.Write(p.text.Bytes()) // the client may have gone
+	_, _ = w.Write(p.text.Bytes()) // the client may have gone away
 }
 
 func (s *sharedPage) join(r *http.Request) *page {
@@ -71,11 +70,11 @@ func (s *sharedPage) join(r *http.Request) *page {
 func (s *sharedPage) make(p *page, r *http.Request) {
 	s.turn <- struct{}{}
 	s.mu.Lock()
-	s.next = nil // who asks from here on gets the one after
+	s.next = nil // requests from here on get the page after this one
 	s.mu.Unlock()
 	began := time.Now()
 	s.of.ServeHTTP(p, r)
 	close(p.made)
-	time.Sleep(min(restFor*time.Since(began), longestRest))
+	time.Sleep(min(restFactor*time.Since(began), longestRest))
 	<-s.turn
 }

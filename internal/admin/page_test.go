@@ -1,4 +1,4 @@
-package listen
+package admin
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func TestMetricsAreSharedAndFresh(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		fmt.Fprintf(w, "%d %s", n, strings.Repeat("x", 1<<20))
 	})
-	srv := httptest.NewServer(Admin{Metrics: metrics}.handler())
+	srv := httptest.NewServer(Pages{Metrics: metrics}.handler())
 	defer srv.Close()
 	for range 50 {
 		c := connect(t, srv.Listener.Addr().String(), strings.Repeat("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", 10))

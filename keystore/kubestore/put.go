@@ -1,0 +1,91 @@
+package kubestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Put sends the whole object with the resourceVersion that was read: the API server lets one of several such writers
+// through, and holds the change against the rules of the custom resource definition. It has etcd's word that the write is
+// durable before it answers.
+func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	next, err := parseDocument(n, doc)
+	if err != nil {
+		return "", fmt.Errorf("encode key set %q: %w", n, err)
+	}
+	stored, err := s.unchanged(ctx, n, old)
+	if err != nil {
+		return "", err
+	}
+	body, err := stored.with(next)
+	if err != nil {
+		return "", fmt.Errorf("encode key set %q: %w", n, err)
+	}
+	written, err := s.write(ctx, n, old, body)
+	if isConflict(err) {
+		return "", fmt.Errorf("%w: %q has another revision in %s", keystore.ErrConflict, n, s.api.place)
+	}
+	if err != nil {
+		return "", err
+	}
+	if !written.holds(next) {
+		return "", fmt.Errorf("key set %q in %s is not stored as it was sent: a webhook rewrites key sets, "+
+			"or the custom resource definition is another version's", n, s.api.place)
+	}
+	return written.revision(), nil
+}
+
+// unchanged returns the stored object, or the zero one when there is none to be, if its revision is old.
+func (s *Backend) unchanged(ctx context.Context, n keystore.Name, old keystore.Revision) (object, error) {
+	if old == "" {
+		return object{}, ctx.Err() // the API server refuses to create what exists; who may only create may not read
+	}
+	o, err := s.get(ctx, n)
+	switch {
+	case errors.Is(err, keystore.ErrNotFound):
+		return object{}, fmt.Errorf("%w: %q is gone in %s", keystore.ErrConflict, n, s.api.place)
+	case err != nil:
+		return object{}, err
+	case o.revision() != old:
+		return object{}, fmt.Errorf("%w: %q has another revision in %s", keystore.ErrConflict, n, s.api.place)
+	}
+	return o, nil
+}
+
+// write creates or replaces. Strict validation has an API server refuse members that its custom resource definition
+// would drop silently.
+func (s *Backend) write(ctx context.Context, n keystore.Name, old keystore.Revision, body []byte) (object, error) {
+	r := request{
+		method: http.MethodPut, name: n, body: body, limit: objectLimit,
+		query: url.Values{"fieldManager": {"keypost"}, "fieldValidation": {"Strict"}},
+	}
+	verbs, what := "get and update", "replace"
+	if old == "" {
+		r.method, r.name = http.MethodPost, ""
+		verbs, what = "create", "create"
+	}
+	answer, err := s.api.call(ctx, r)
+	if err != nil {
+		return object{}, s.refusal(fmt.Errorf("%s key set %q in %s: %w", what, n, s.api.place, advise(err, verbs, s.api.namespace)))
+	}
+	return newObject(answer)
+}
+
+// refusal marks the answers after which nothing was written.
+func (s *Backend) refusal(err error) error {
+	var status *statusError
+	if errors.As(err, &status) && (status.code == http.StatusForbidden || status.code == http.StatusUnauthorized) {
+		return fmt.Errorf("%w: %w", keystore.ErrReadOnly, err)
+	}
+	return err
+}
+
+func isConflict(err error) bool {
+	var s *statusError
+	return errors.As(err, &s) && s.code == http.StatusConflict
+}

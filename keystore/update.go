@@ -1,0 +1,83 @@
+package keystore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Create stores a key set that does not exist yet.
+func Create(ctx context.Context, st *Store, s KeySet) error {
+	if _, err := st.Replace(ctx, "", s); err != nil {
+		return fmt.Errorf("create key set %q: %w", s.Name(), err)
+	}
+	return nil
+}
+
+// updateTries bounds how often Update starts again after a conflict: far more than honest writers ever collide, few
+// enough that a store which always conflicts is reported.
+const updateTries = 64
+
+// maxPause bounds the backoff between two tries of Update.
+const maxPause = 50 * time.Millisecond
+
+// Update reads a key set, applies change to it and stores the result with the next generation. After a conflict it
+// starts again from the then stored version, after a short random pause (doubled each time, at most 50 ms), 64 times at
+// most. So change may be called several times and must be pure. A write that fails and was stored all the same counts
+// as success.
+func Update(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet, error)) (KeySet, error) {
+	for try := 1; ; try++ {
+		s, err := updateOnce(ctx, st, n, change)
+		if err == nil || !errors.Is(err, ErrConflict) || try == updateTries {
+			return s, err
+		}
+		pause := min(maxPause, time.Millisecond<<min(try, 10))
+		if !sleep(ctx, rand.N(pause)) { //nolint:gosec // it only keeps writers apart
+			return KeySet{}, ctx.Err()
+		}
+	}
+}
+
+func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet, error)) (KeySet, error) {
+	was, rev, err := st.Load(ctx, n)
+	if err != nil {
+		return KeySet{}, fmt.Errorf("load key set %q: %w", n, err)
+	}
+	s, err := change(was)
+	if err != nil {
+		return KeySet{}, err
+	}
+	if s.Name() != n {
+		return KeySet{}, fmt.Errorf("update key set %q: the change returned key set %q", n, s.Name())
+	}
+	switch {
+	case s.next != 0:
+		s.generation, s.next = s.next, 0
+	case was.generation >= maxFirstGeneration:
+		return KeySet{}, fmt.Errorf("update key set %q: its generation %d is so high that keypostd takes no change of it; settle it first with keypost issuer accept %s --why REASON", n, was.generation, n)
+	default:
+		s.generation = was.generation + 1
+	}
+	if err := st.replaceLoaded(ctx, rev, was, s); err != nil {
+		return KeySet{}, fmt.Errorf("replace key set %q: %w", n, err)
+	}
+	return s, nil
+}
+
+// replaceLoaded is Replace of a version that was just loaded, so that it need not be read again.
+func (st *Store) replaceLoaded(ctx context.Context, rev Revision, was, s KeySet) error {
+	doc, err := Encode(s)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !s.MayReplace(was) {
+		return fmt.Errorf("%w: generation %d is stored, and %d was to be written", ErrConflict, was.generation, s.generation)
+	}
+	_, err = st.put(ctx, rev, version{s, doc})
+	return err
+}

@@ -1,0 +1,266 @@
+package iampolicy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// How many characters a trust policy may have: by default, and at most, once the account's quota L-C07B4B0D is raised
+// (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
+const (
+	TrustLength    = 2048
+	MaxTrustLength = 8192
+)
+
+const assumeRole = "sts:AssumeRoleWithWebIdentity"
+
+// Trust is an issuer whose tokens a statement of a trust policy lets in, through its IAM OIDC identity provider.
+type Trust struct {
+	ProviderARN string
+	Issuer      string // URL
+	Audiences   []string
+}
+
+// HostPath returns an issuer URL as IAM writes it: without https://, as before ":sub" and ":aud" in a condition.
+func HostPath(issuer string) string { return strings.TrimPrefix(issuer, "https://") }
+
+// statement returns our own statement: it lets these subjects in, with a token for one of the audiences. Without :aud, any
+// token of the service account would do, also one that a pod has handed to another service.
+func (t Trust) statement(subjects []string) statement {
+	type conditions map[string][]string
+	raw := asJSON(struct {
+		Effect    string
+		Principal map[string]string
+		Action    string
+		Condition map[string]conditions
+	}{
+		Effect:    "Allow",
+		Principal: map[string]string{"Federated": t.ProviderARN},
+		Action:    assumeRole,
+		Condition: map[string]conditions{"StringEquals": {
+			HostPath(t.Issuer) + ":aud": slices.Compact(slices.Sorted(slices.Values(t.Audiences))),
+			HostPath(t.Issuer) + ":sub": slices.Compact(slices.Sorted(slices.Values(subjects))),
+		}},
+	})
+	s, _ := parseStatement(raw) // it parses what asJSON has just written
+	return s
+}
+
+// Document returns a trust policy that lets only these subjects in, with a token for one of the audiences.
+func (t Trust) Document(subjects []string) Document {
+	return Document{version: version, statements: []statement{t.statement(subjects)}}
+}
+
+// isOurs reports whether a statement lets this provider's tokens in, and nobody else. A Deny, another action or a second
+// principal is somebody's own work: replacing it could let in more than they meant.
+func (s statement) isOurs(providerARN string) bool {
+	return s.isPlain() && len(s.Principal) == 1 && slices.Equal(s.Principal["Federated"], []string{providerARN})
+}
+
+// isPlain reports whether a statement lets web identity tokens in and does nothing else.
+func (s statement) isPlain() bool {
+	actions := s.Elements["Action"]
+	return s.Effect == "Allow" && len(s.Elements) == 1 && len(actions) == 1 && strings.EqualFold(actions[0], assumeRole)
+}
+
+// isOtherIssuer reports whether a statement does what ours does for other issuers of the same account: it lets in tokens
+// of their providers (whose ARNs begin with providers), and of these only some subjects. Roles of a cluster that moves have
+// such statements, and roles of several clusters.
+func (s statement) isOtherIssuer(providers string) bool {
+	if !s.isPlain() || len(s.Principal) != 1 || len(s.Principal["Federated"]) == 0 {
+		return false
+	}
+	for _, arn := range s.Principal["Federated"] {
+		if !strings.HasPrefix(arn, providers) {
+			return false
+		}
+	}
+	for _, operator := range []string{"StringEquals", "StringLike"} {
+		for key, values := range s.Condition[operator] {
+			if strings.HasSuffix(key, ":sub") && !slices.ContainsFunc(values, func(v string) bool { return strings.Trim(v, "*") == "" }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lets reports whether a statement lets tokens of a provider in.
+func (s statement) lets(providerARN string) bool {
+	if s.Effect != "Allow" || !slices.Contains(s.Principal["Federated"], providerARN) {
+		return false
+	}
+	takes := func(a string) bool { return matches(strings.ToLower(a), strings.ToLower(assumeRole)) }
+	if not := s.Elements["NotAction"]; not != nil {
+		return !slices.ContainsFunc(not, takes)
+	}
+	return slices.ContainsFunc(s.Elements["Action"], takes)
+}
+
+// split is a trust policy seen from one provider.
+type split struct {
+	ours, foreign []statement
+	at            int // how many foreign ones precede our first
+}
+
+func (d Document) split(providerARN string) split {
+	sp := split{at: -1}
+	for _, s := range d.statements {
+		if !s.isOurs(providerARN) {
+			sp.foreign = append(sp.foreign, s)
+			continue
+		}
+		if sp.at < 0 {
+			sp.at = len(sp.foreign)
+		}
+		sp.ours = append(sp.ours, s)
+	}
+	if sp.at < 0 {
+		sp.at = len(sp.foreign)
+	}
+	return sp
+}
+
+// With returns d with our statement for these subjects, foreign statements as and where they are. The diff is empty if d
+// means that already.
+func (d Document) With(t Trust, subjects []string) (with Document, diff []string) {
+	sp, want := d.split(t.ProviderARN), t.statement(subjects)
+	if len(sp.ours) == 1 && sp.ours[0].key() == want.key() {
+		return d, nil
+	}
+	diff = diffLines(trustLines(sp.ours), trustLines([]statement{want}))
+	if len(diff) == 0 {
+		diff = []string{"- a second statement for " + t.ProviderARN + ", or one in another spelling"}
+	}
+	d.statements = slices.Insert(sp.foreign, sp.at, want)
+	return d, diff
+}
+
+// Without returns d with a provider taken out of the principals of every statement, and without the statements that have
+// no other principal.
+func (d Document) Without(providerARN string) (without Document, diff []string) {
+	var rest, gone []statement
+	for _, s := range d.statements {
+		if !s.names(providerARN) {
+			rest = append(rest, s)
+			continue
+		}
+		if left, any := s.withoutPrincipal(providerARN); any {
+			rest = append(rest, left)
+		}
+		s.Principal = map[string][]string{"Federated": {providerARN}}
+		gone = append(gone, s)
+	}
+	d.statements = rest
+	return d, diffLines(trustLines(gone), nil)
+}
+
+// withoutPrincipal returns s without one of its providers, and whether a principal is left.
+func (s statement) withoutPrincipal(providerARN string) (statement, bool) {
+	left := map[string][]string{}
+	for kind, values := range s.Principal {
+		if kind == "Federated" {
+			values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == providerARN })
+		}
+		if len(values) > 0 {
+			left[kind] = values
+		}
+	}
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(s.raw, &members) // parseStatement has read it
+	members["Principal"] = asJSON(left)
+	s.raw, s.Principal = asJSON(members), left
+	return s, len(left) > 0
+}
+
+// names reports whether a statement names a provider as a principal.
+func (s statement) names(providerARN string) bool {
+	return slices.Contains(s.Principal["Federated"], providerARN)
+}
+
+// Names reports whether a provider is a principal in any statement.
+func (d Document) Names(providerARN string) bool {
+	return slices.ContainsFunc(d.statements, func(s statement) bool { return s.names(providerARN) })
+}
+
+// Lets reports whether any statement lets tokens of a provider in.
+func (d Document) Lets(providerARN string) bool {
+	return slices.ContainsFunc(d.statements, func(s statement) bool { return s.lets(providerARN) })
+}
+
+// TrustsOnly reports whether d names a provider and, without that, lets nobody in.
+func (d Document) TrustsOnly(providerARN string) bool {
+	rest, _ := d.Without(providerARN)
+	return d.Names(providerARN) && !slices.ContainsFunc(rest.statements, func(s statement) bool { return s.Effect == "Allow" })
+}
+
+// trustLines describes statements of a trust policy: whom they trust or deny, for which action unless it is that of our own
+// statements, and under which conditions each.
+func trustLines(statements []statement) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range statements {
+		who := s.verb() + " " + strings.Join(s.principals(), ", ")
+		if what := s.actionLine(); what != "" {
+			who += " for " + what
+		}
+		out[who] = true
+		for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
+			for key, values := range s.Condition[operator] {
+				for _, v := range values {
+					out[fmt.Sprintf("%s if %s %s %s", who, operator, key, v)] = true
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (s statement) verb() string {
+	if s.Effect == "Allow" {
+		return "trust"
+	}
+	return strings.ToLower(s.Effect)
+}
+
+// actionLine describes the actions; it is empty for that of our own statements.
+func (s statement) actionLine() string {
+	if actions := s.Elements["Action"]; len(actions) == 1 && strings.EqualFold(actions[0], assumeRole) {
+		return ""
+	}
+	if not := s.Elements["NotAction"]; not != nil {
+		return "all but " + join(not)
+	}
+	return join(s.Elements["Action"])
+}
+
+// Others returns what a trust policy holds beside our statement for a provider: issuers are the principals of statements
+// for other issuers of the account, whose provider ARNs begin with providers; extra describes every other statement.
+func (d Document) Others(providerARN, providers string) (issuers, extra []string) {
+	for _, s := range d.split(providerARN).foreign {
+		who := strings.Join(s.principals(), ", ")
+		if s.isOtherIssuer(providers) {
+			issuers = append(issuers, who)
+			continue
+		}
+		line := s.verb() + " " + who
+		if what := s.actionLine(); what != "" {
+			line += " for " + what
+		}
+		extra = append(extra, line+s.conditionLine())
+	}
+	slices.Sort(issuers)
+	slices.Sort(extra)
+	return slices.Compact(issuers), slices.Compact(extra)
+}
+
+// Audiences returns the audiences that our statement for an issuer asks for; nil unless exactly one does.
+func (d Document) Audiences(t Trust) []string {
+	sp := d.split(t.ProviderARN)
+	if len(sp.ours) != 1 {
+		return nil
+	}
+	return sp.ours[0].Condition["StringEquals"][HostPath(t.Issuer)+":aud"]
+}
