@@ -229,7 +229,7 @@ func FuzzPublished(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := keystore.New(storetest.Change(0), keystore.Spec{Name: "a", Issuers: []string{urlA}, Keys: keys})
+		s, err := keystore.New(storetest.Change(0), keystore.Spec{Name: "a", Issuers: storetest.URLs(t, urlA), Keys: keys})
 		if err != nil {
 			return
 		}

@@ -14,7 +14,7 @@ import "context"
 // Get returns the document byte for byte, of one moment: never a mix of two versions, never a part. The error wraps
 // [ErrNotFound] if and only if nothing is stored under n; a medium that is missing or does not answer is another error.
 // It wraps a [*BrokenError], with the revision, if what is stored under n cannot be a document whatever it contains
-// (too large, a directory, a misspelt file name).
+// (too large, a directory, a misspelt file name), and an [*UnreadableError] if only that document cannot be read.
 //
 // Put stores doc under n if the stored revision is old, and returns the new revision; old == "" creates. It is durable
 // when it returns nil. An error that wraps [ErrConflict] or [ErrReadOnly] means that this call wrote nothing, one that

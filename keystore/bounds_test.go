@@ -223,7 +223,7 @@ func TestAFullKeySetCanBeRepaired(t *testing.T) {
 }
 
 func TestTheLastRoomIsForRepairs(t *testing.T) {
-	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{mustPublic(t, rsaPublic(2048))}}
+	spec := Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{mustPublic(t, rsaPublic(2048))}}
 	for n := range roomOfAType {
 		spec.Keys = append(spec.Keys, testKey(n))
 	}

@@ -23,7 +23,7 @@ func fullSet(t testing.TB) KeySet {
 	t.Helper()
 	ok := step(t)
 	s := ok(New(because(t0, "first cluster"), Spec{
-		Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a", "https://prod-a.oidc.example.com"},
+		Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a", "https://prod-a.oidc.example.com"),
 		Keys: []VerificationKey{testKey(0), must(mustPublic(t, rsaPublic(2048)).as("2024-01", "RS512"))},
 		Policy: Policy{
 			MaxAge: DurationPtr(10 * time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(90 * time.Minute), EdgeHold: DurationPtr(time.Hour),
@@ -397,7 +397,7 @@ func TestEncodeRefusesWhatItCouldNotReadBack(t *testing.T) {
 }
 
 func TestDevelopmentDocumentsMayHavePortsAndShortLifetimes(t *testing.T) {
-	spec := Spec{Name: "demo", Issuers: []string{"https://localhost:8443/demo"}, Keys: []VerificationKey{testKey(0)}, Policy: Policy{MaxAge: DurationPtr(time.Second)}}
+	spec := Spec{Name: "demo", Issuers: urls("https://localhost:8443/demo"), Keys: []VerificationKey{testKey(0)}, Policy: Policy{MaxAge: DurationPtr(time.Second)}}
 	if _, err := New(change(t0), spec); err == nil {
 		t.Error("a port is accepted outside development")
 	}
@@ -407,7 +407,7 @@ func TestDevelopmentDocumentsMayHavePortsAndShortLifetimes(t *testing.T) {
 	if err != nil || !back.Dev() {
 		t.Errorf("dev %v, error %v", back.Dev(), err)
 	}
-	spec.Issuers = append(spec.Issuers, "https://localhost:9443/demo")
+	spec.Issuers = append(spec.Issuers, urls("https://localhost:9443/demo")...)
 	if _, err := New(change(t0), spec); err == nil || !strings.Contains(err.Error(), "twice") {
 		t.Errorf("two URLs that requests cannot tell apart: error %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 // published makes a key set with key 0 active and the subject next since t0.
 func published(t testing.TB, p Policy, dev bool) KeySet {
 	t.Helper()
-	s, err := New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{testKey(0)}, Policy: p, Dev: dev})
+	s, err := New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{testKey(0)}, Policy: p, Dev: dev})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
 }
 
 func TestNewRefusesOneKeyUnderTwoKids(t *testing.T) {
-	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(0), must(testKey(0).as("other", ""))}}
+	spec := Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(0).as("other", ""))}}
 	if _, err := New(change(t0), spec); err == nil || !strings.Contains(err.Error(), "are one key under two kids") {
 		t.Errorf("error %v", err)
 	}
@@ -70,9 +70,9 @@ func TestNewRefusesOneKeyUnderTwoKids(t *testing.T) {
 func TestRemainsBarAKeyInAnotherKeySet(t *testing.T) {
 	ok := step(t)
 	legacy := must(testKey(0).as("1", ""))
-	first := ok(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{legacy}}))
+	first := ok(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{legacy}}))
 	first = ok(first.Withdraw(forced(t0)))
-	second := ok(New(change(t0), Spec{Name: "prod-b", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{must(testKey(1).as("1", ""))}}))
+	second := ok(New(change(t0), Spec{Name: "prod-b", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{must(testKey(1).as("1", ""))}}))
 	second = ok(second.Withdraw(forced(t0)))
 	remains := append(first.Remains(), second.Remains()...)
 	for name, k := range map[string]VerificationKey{
@@ -84,12 +84,12 @@ func TestRemainsBarAKeyInAnotherKeySet(t *testing.T) {
 		"the second, a computed ID":    must(testKey(1).as(testKey(5).ID(), "")),
 		"the second, the first's name": must(testKey(1).as(testKey(0).ID(), "")),
 	} {
-		spec := Spec{Name: "prod-c", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{k}, Gone: remains}
+		spec := Spec{Name: "prod-c", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{k}, Gone: remains}
 		if _, err := New(change(openDay), spec); !errors.Is(err, errGoneReturned) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	third := ok(New(change(openDay), Spec{Name: "prod-c", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(2)}, Gone: remains}))
+	third := ok(New(change(openDay), Spec{Name: "prod-c", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(2)}, Gone: remains}))
 	if g := third.Gone(); len(g) != 2 || g[0].ID != "1" || g[1].ID != testKey(1).ID() || g[1].Fingerprint != testKey(1).Fingerprint() {
 		t.Errorf("gone: %+v", g)
 	}
@@ -187,8 +187,8 @@ func TestFollowsComparesMaterial(t *testing.T) {
 // What a publisher serves and what is stored may be different keys of one ID. Either decision ends in a version that
 // the publisher takes over.
 func TestAcceptOfAnotherKeyUnderTheSameKid(t *testing.T) {
-	served := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(0), must(testKey(1).as("k", ""))}}))
-	stored := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(0), must(testKey(2).as("k", ""))}}))
+	served := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(1).as("k", ""))}}))
+	stored := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(2).as("k", ""))}}))
 	was := served.Summary()
 	for keep, wantKeys := range map[bool]int{true: 2, false: 1} {
 		got, err := stored.Accept(because(openDay, "x"), 1, []Decision{{Key: must(testKey(1).as("k", "")), Keep: keep}})

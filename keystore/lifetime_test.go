@@ -9,14 +9,16 @@ import (
 )
 
 func TestNewRefuses(t *testing.T) {
-	good := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{testKey(0)}}
+	good := Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0)}}
 	for name, tt := range map[string]struct {
 		spoil func(*Spec)
 		want  string
 	}{
 		"a bad name":         {func(s *Spec) { s.Name = "Prod" }, "is not a key set name"},
 		"no issuer":          {func(s *Spec) { s.Issuers = nil }, "it has no issuer URL"},
-		"a bad issuer":       {func(s *Spec) { s.Issuers = []string{"http://a.b"} }, "it must begin with https://"},
+		"an empty issuer":    {func(s *Spec) { s.Issuers = []IssuerURL{{}} }, "it must begin with https://"},
+		"a dev issuer":       {func(s *Spec) { s.Issuers = urls("https://oidc.example.com:8443") }, "it has a port"},
+		"a dev host":         {func(s *Spec) { s.Issuers = urls("https://localhost") }, "must be a public DNS name"},
 		"no key":             {func(s *Spec) { s.Keys = nil }, "no key was given"},
 		"an empty key":       {func(s *Spec) { s.Keys = []VerificationKey{{}} }, "its key 1 is empty"},
 		"a key twice":        {func(s *Spec) { s.Keys = []VerificationKey{testKey(0), testKey(0)} }, "two of its keys have the kid"},
@@ -63,7 +65,7 @@ func TestWithdrawAndReopen(t *testing.T) {
 	}
 
 	s.labels, s.unknown = map[string]string{"team": "a"}, []string{"colour"}
-	spec := Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{testKey(2)}}
+	spec := Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{testKey(2)}}
 	if _, err := s.Reopen(change(openDay), spec); err == nil || !strings.Contains(err.Error(), "say why with --why") {
 		t.Errorf("reopen without a reason: error %v", err)
 	}

@@ -93,7 +93,7 @@ func TestWeakKeysAreNotTakenIn(t *testing.T) {
 		}
 		for how, take := range map[string]func() (KeySet, error){
 			"new": func() (KeySet, error) {
-				return New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com"}, Keys: []VerificationKey{k}})
+				return New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{k}})
 			},
 			"add": func() (KeySet, error) { return s.Add(change(t0), k) },
 			"replacement": func() (KeySet, error) {

@@ -109,7 +109,7 @@ func awsPolicy() Policy {
 // newSet makes key set prod-a at t0 with one active key, number 0.
 func newSet(t testing.TB, p Policy) KeySet {
 	t.Helper()
-	s, err := New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{testKey(0)}, Policy: p})
+	s, err := New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{testKey(0)}, Policy: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,4 +134,13 @@ func step(t testing.TB) func(KeySet, error) KeySet {
 		}
 		return s
 	}
+}
+
+// urls parses issuer URLs as a development issuer may have them: New checks them again.
+func urls(raw ...string) []IssuerURL {
+	var list []IssuerURL
+	for _, r := range raw {
+		list = append(list, must(ParseIssuerURL(r, true)))
+	}
+	return list
 }

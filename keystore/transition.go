@@ -21,7 +21,7 @@ type Change struct {
 // Spec is what a new key set begins with.
 type Spec struct {
 	Name    Name
-	Issuers []string
+	Issuers []IssuerURL
 	Keys    []VerificationKey // active at once: the cluster signs with them already
 	Policy  Policy
 	Dev     bool
@@ -30,16 +30,14 @@ type Spec struct {
 
 // New makes a key set of generation 1 whose keys are active.
 func New(c Change, spec Spec) (KeySet, error) {
-	s := KeySet{name: spec.Name, generation: 1, policy: spec.Policy.clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
+	s := KeySet{name: spec.Name, generation: 1, issuers: slices.Clone(spec.Issuers), policy: spec.Policy.clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
 	if err := errors.Join(c.check(), s.checkSizes(len(spec.Issuers), len(spec.Keys), len(spec.Gone))); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
-	for _, raw := range spec.Issuers {
-		u, err := ParseIssuerURL(raw, spec.Dev)
-		if err != nil {
+	for _, u := range spec.Issuers {
+		if err := u.check(spec.Dev); err != nil {
 			return KeySet{}, err
 		}
-		s.issuers = append(s.issuers, u)
 	}
 	if len(spec.Keys) == 0 {
 		return KeySet{}, fmt.Errorf("key set %q: no key was given", spec.Name)

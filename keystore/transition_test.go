@@ -414,7 +414,7 @@ func TestImportedKeyIsGoneUnderBothNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Change{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Why: "leaked"}
-	s, err := New(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{imported, other}})
+	s, err := New(c, Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{imported, other}})
 	if err != nil {
 		t.Fatal(err)
 	}

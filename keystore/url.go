@@ -15,7 +15,10 @@ const maxIssuerURL = 255
 
 // IssuerURL is an issuer's `iss`, split into what a server looks it up by. The string is data: it is compared byte
 // for byte (OpenID Connect Discovery 1.0, section 4.3) and never put together from parts.
-type IssuerURL struct{ raw, host, path string }
+type IssuerURL struct {
+	raw, host, path string
+	devOnly         bool // it has a port or a host that is not public
+}
 
 var (
 	hostLabel   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -53,7 +56,20 @@ func splitIssuerURL(raw string, dev bool) (IssuerURL, error) {
 	if err != nil {
 		return IssuerURL{}, err
 	}
-	return IssuerURL{raw: raw, host: host, path: path}, checkPath(path)
+	notPublic := checkPublic(host)
+	if notPublic != nil && !dev {
+		return IssuerURL{}, notPublic
+	}
+	return IssuerURL{raw: raw, host: host, path: path, devOnly: notPublic != nil || authority != host}, checkPath(path)
+}
+
+// check refuses a URL that [ParseIssuerURL] did not make, and one for development only where dev is false.
+func (u IssuerURL) check(dev bool) error {
+	if u.raw != "" && (dev || !u.devOnly) {
+		return nil
+	}
+	_, err := ParseIssuerURL(u.raw, dev)
+	return err
 }
 
 func issuerHost(authority string, dev bool) (string, error) {
@@ -67,20 +83,22 @@ func issuerHost(authority string, dev bool) (string, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); hasPort && (err != nil || strconv.FormatUint(n, 10) != port || n == 0) {
 		return "", errors.New("its port is not a number from 1 to 65535")
 	}
-	labels := strings.Split(host, ".")
-	for _, l := range labels {
+	for l := range strings.SplitSeq(host, ".") {
 		if !hostLabel.MatchString(l) {
 			return "", errors.New("its host must be a DNS name in lower-case ASCII (punycode for other letters)")
 		}
 	}
-	if dev {
-		return host, nil
-	}
-	// No top-level domain begins with a digit, and many readers take 127.1 or 0x7f.1 for an address.
-	if top := labels[len(labels)-1]; len(labels) < 2 || top[0] <= '9' {
-		return "", errors.New("its host must be a public DNS name with a dot, not an address")
-	}
 	return host, nil
+}
+
+// checkPublic refuses hosts that only a development issuer may have.
+func checkPublic(host string) error {
+	// No top-level domain begins with a digit, and many readers take 127.1 or 0x7f.1 for an address.
+	labels := strings.Split(host, ".")
+	if top := labels[len(labels)-1]; len(labels) < 2 || top[0] <= '9' {
+		return errors.New("its host must be a public DNS name with a dot, not an address")
+	}
+	return nil
 }
 
 // checkPath keeps the documents of one issuer from being the path of another: an issuer URL never contains the

@@ -70,7 +70,7 @@ func TestRandomWalksKeepTheInvariants(t *testing.T) {
 		if seed%3 == 2 {
 			w.steps = append(slices.Clone(ordinarySteps), repairSteps...)
 		}
-		s, err := New(change(t0), Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: w.pool[:1], Policy: walkPolicy(rng)})
+		s, err := New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: w.pool[:1], Policy: walkPolicy(rng)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,10 +171,10 @@ func (w *walker) transition(c Change, k VerificationKey) (string, KeySet, error)
 		if got, err = w.s.Withdraw(Change{At: c.At, Why: "walking", Force: true}); err == nil {
 			w.checkStep(c, "withdraw", got)
 			w.stored(got)
-			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{k}, Policy: walkPolicy(w.rng)})
+			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{k}, Policy: walkPolicy(w.rng)})
 		}
 		if err != nil && w.s.Withdrawn() { // the walk ends here
-			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: []VerificationKey{w.fresh()}, Policy: walkPolicy(w.rng)})
+			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{w.fresh()}, Policy: walkPolicy(w.rng)})
 		}
 	case "policy":
 		got, err = w.s.SetPolicy(c, walkPolicy(w.rng))

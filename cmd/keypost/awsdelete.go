@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -132,13 +131,12 @@ func (r *awsRun) nameInStore(ctx context.Context, url string) (name string, know
 	if err != nil {
 		return "", false
 	}
-	sets, unread, err := all(ctx, st)
+	c, err := catalog.ReadAll(ctx, st)
 	if err != nil {
 		return "", false
 	}
-	i := slices.IndexFunc(sets, func(s keystore.KeySet) bool { return !s.Withdrawn() && slices.Contains(urls(s), url) })
-	if i < 0 {
-		return "", len(unread) == 0
+	if s, found := c.InUse(url); found {
+		return string(s.Name()), true
 	}
-	return string(sets[i].Name()), true
+	return "", len(c.Unread) == 0
 }

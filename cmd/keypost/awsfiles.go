@@ -92,8 +92,12 @@ func (f *awsFlags) futureProviderARN() string {
 }
 
 func (r *awsRun) writeProvider(j *job) error {
+	url, err := keystore.ParseIssuerURL(r.f.issuerURL, r.f.dev)
+	if err != nil {
+		return err
+	}
 	set, err := keystore.New(keystore.Change{At: time.Now()}, keystore.Spec{
-		Name: "dry-run", Issuers: []string{r.f.issuerURL}, Keys: []keystore.VerificationKey{j.keys.key}, Policy: newPolicy(), Dev: r.f.dev,
+		Name: "dry-run", Issuers: []keystore.IssuerURL{url}, Keys: []keystore.VerificationKey{j.keys.key}, Policy: newPolicy(), Dev: r.f.dev,
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -135,7 +136,7 @@ func (m *migration) declaredLife(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := find(ctx, st, m.f.issuerURL)
+	s, err := catalog.Find(ctx, st, m.f.issuerURL)
 	if err != nil || s.Policy().TokenLifetime == nil {
 		return 0, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -163,7 +164,7 @@ func (m *migration) publishMoved(ctx context.Context, w *wish) error {
 		if err != nil {
 			return err
 		}
-		if w.set, err = m.storeNew(ctx, st, w.spec(), &addFlags{}); err != nil {
+		if w.set, err = m.add(ctx, st, w.spec(), catalog.AddOptions{Change: m.change("", false)}); err != nil {
 			return err
 		}
 		m.journal.printf("Key set %s with %s of %s stored in %s", w.name, plural(len(w.keys), "key", "keys"), w.old, m.store)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 )
 
 // publication is the wish that one key be published under one issuer URL.
@@ -29,39 +30,36 @@ type publication struct {
 
 // find looks for the key set with the issuer URL, whatever its name.
 func (p publication) find(ctx context.Context, st keystore.Reader) (set keystore.KeySet, is bool, err error) {
-	sets, broken, err := all(ctx, st)
+	c, err := catalog.ReadAll(ctx, st)
 	if err != nil {
 		return set, false, err
 	}
-	if err, is := broken[p.name]; is {
+	if err, unread := c.Unread[p.name]; unread {
 		return set, false, fmt.Errorf("publish under the name %q: %w", p.name, err)
 	}
-	for _, s := range sets {
-		if !s.Withdrawn() && slices.Contains(urls(s), p.url) {
-			return s, true, nil
-		}
+	if s, published := c.InUse(p.url); published {
+		return s, true, nil
 	}
-	if err := claimsOn(sets, p.spec()).check(p.spec(), false); err != nil {
-		return set, false, withHint(fmt.Errorf("publish %s under the name %q: %w", p.url, p.name, err),
-			"choose another --name or --issuer-url, or publish it yourself: %s",
-			command{"issuer", "add", "NAME", "--url", p.url, "--public-key-file", "FILE", "--relying-party", "aws"})
-	}
-	return set, false, p.checkUnread(broken)
+	_, err = c.Claims(p.spec(), catalog.Permit{})
+	return set, false, p.explained(err)
 }
 
-// checkUnread refuses a URL that a key set may have which cannot be read. There is no --force for it: whoever knows
-// better publishes the URL first.
-func (p publication) checkUnread(unread map[keystore.Name]error) error {
-	err := checkUnread(unread, []string{p.url}, false)
-	if err == nil {
+// explained says what to do about a URL or name that is not free. There is no --force for a key set that cannot be read:
+// whoever knows better publishes the URL first.
+func (p publication) explained(err error) error {
+	unread, is := errors.AsType[*catalog.UnreadError](err)
+	switch {
+	case err == nil:
 		return nil
+	case is && unread.HasURL:
+		return fmt.Errorf("publish %s: %w", p.url, err)
+	case is:
+		return withHint(fmt.Errorf("publish %s: %w", p.url, err), "mend that key set; or, if you know that it does not have the URL, publish it first and run this again: %s",
+			command{"issuer", "add", string(p.name), "--url", p.url, "--public-key-file", "FILE", "--relying-party", "aws", "--force", "--why", "REASON"})
 	}
-	err = fmt.Errorf("publish %s: %w", p.url, err)
-	if checkUnread(unread, []string{p.url}, true) != nil {
-		return err
-	}
-	return withHint(err, "mend that key set; or, if you know that it does not have the URL, publish it first and run this again: %s",
-		command{"issuer", "add", string(p.name), "--url", p.url, "--public-key-file", "FILE", "--relying-party", "aws", "--force", "--why", "REASON"})
+	return withHint(fmt.Errorf("publish %s under the name %q: %w", p.url, p.name, err),
+		"choose another --name or --issuer-url, or publish it yourself: %s",
+		command{"issuer", "add", "NAME", "--url", p.url, "--public-key-file", "FILE", "--relying-party", "aws"})
 }
 
 // checkNew tells whether a key set can be made of it. The key may still have to be generated.
@@ -101,7 +99,8 @@ func (p publication) checkKey(s keystore.KeySet) error {
 }
 
 func (p publication) spec() keystore.Spec {
-	return keystore.Spec{Name: p.name, Issuers: []string{p.url}, Keys: []keystore.VerificationKey{p.key}, Policy: p.policy, Dev: p.dev}
+	u, _ := keystore.ParseIssuerURL(p.url, p.dev) // checkIssuer did; New refuses the zero URL
+	return keystore.Spec{Name: p.name, Issuers: []keystore.IssuerURL{u}, Keys: []keystore.VerificationKey{p.key}, Policy: p.policy, Dev: p.dev}
 }
 
 // publish stores the key set unless it is there.
@@ -117,7 +116,7 @@ func (a *app) publish(ctx context.Context, p publication) (keystore.KeySet, bool
 	case is:
 		return set, false, p.checkKey(set)
 	}
-	set, err = a.storeNew(ctx, st, p.spec(), &addFlags{})
+	set, err = a.add(ctx, st, p.spec(), catalog.AddOptions{Change: a.change("", false)})
 	return set, err == nil, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 func keySet(t *testing.T, at time.Time, dev bool, maxAge time.Duration) (keystore.KeySet, keystore.KeyID) {
@@ -14,7 +15,7 @@ func keySet(t *testing.T, at time.Time, dev bool, maxAge time.Duration) (keystor
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := keystore.Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/prod-a"}, Keys: keys, Policy: newPolicy(), Dev: dev}
+	spec := keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, "https://oidc.example.com/prod-a"), Keys: keys, Policy: newPolicy(), Dev: dev}
 	spec.Policy.MaxAge = keystore.DurationPtr(maxAge)
 	s, err := keystore.New(keystore.Change{At: at}, spec)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/keypost/keypost/internal/regular"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 )
 
 func (a *app) export() *cobra.Command {
@@ -87,14 +88,14 @@ func (a *app) exportError(failed []error) error {
 
 func exportSets(ctx context.Context, st keystore.Reader, issuers []string) (sets []keystore.KeySet, failed []error, err error) {
 	if len(issuers) == 0 {
-		sets, broken, err := all(ctx, st)
-		for _, err := range broken {
+		c, err := catalog.ReadAll(ctx, st)
+		for _, err := range c.Unread {
 			failed = append(failed, err)
 		}
-		return sets, failed, err
+		return c.Sets, failed, err
 	}
 	for _, i := range issuers {
-		s, err := find(ctx, st, i)
+		s, err := catalog.Find(ctx, st, i)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -40,7 +40,9 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: keyset DIR NAME URL STATE[=AGE]…")
 	}
 	now := time.Now()
-	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []string{args[2]}, Policy: newPolicy()}
+	url, err := keystore.ParseIssuerURL(args[2], true)
+	ts.Check(err)
+	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []keystore.IssuerURL{url}, Policy: newPolicy()}
 	spec.Policy.RelyingParties, spec.Policy.TokenLifetime = []string{"aws"}, keystore.DurationPtr(time.Hour)
 	spec.Dev = strings.Contains(args[2], "localhost:")
 	keys := make([]keystore.VerificationKey, len(args)-3)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 )
 
 func (a *app) issuer() *cobra.Command {
@@ -32,7 +33,7 @@ func (a *app) issuerShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := find(ctx, st, args[0])
+			s, err := catalog.Find(ctx, st, args[0])
 			if err != nil {
 				return err
 			}
@@ -84,7 +85,7 @@ func (a *app) update(ctx context.Context, issuer string, change func(keystore.Ke
 	if err != nil {
 		return keystore.KeySet{}, err
 	}
-	s, err := find(ctx, st, issuer)
+	s, err := catalog.Find(ctx, st, issuer)
 	if err != nil {
 		return s, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 )
 
 type acceptFlags struct {
@@ -42,11 +44,10 @@ func (a *app) issuerAccept() *cobra.Command {
 	return cmd
 }
 
-// dispute is a key that only one side has.
-type dispute struct {
-	Kid    keystore.KeyID `json:"kid"`
-	Where  string         `json:"where"`
-	public keystore.VerificationKey
+// disputeView is a dispute as it is printed.
+type disputeView struct {
+	Kid   keystore.KeyID `json:"kid"`
+	Where catalog.Side   `json:"where"`
 }
 
 func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) error {
@@ -63,7 +64,7 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 	if err != nil {
 		return err
 	}
-	s, err := load(ctx, st, name)
+	s, err := catalog.Load(ctx, st, name)
 	if err != nil {
 		return withHint(err, "accept decides about a document that can be read; put the last good one back first (from Git or a backup)")
 	}
@@ -71,25 +72,18 @@ func (a *app) accept(ctx context.Context, name keystore.Name, f *acceptFlags) er
 	if err != nil {
 		return err
 	}
-	var disputes []dispute
+	var disputes []catalog.Dispute
 	if f.admin != "" && f.fromURL == "" && served == 0 {
 		a.notice("keypostd serves no version of %s, so there is nothing to compare it with", name)
-	} else if disputes, err = a.disputes(ctx, s, f); err != nil {
+	} else if disputes, err = f.disputes(ctx, s); err != nil {
 		return err
 	}
-	decisions, err := a.decide(disputes, f)
+	decisions, err := catalog.Decide(disputes, catalog.Verdict{Keep: f.keep, Gone: f.gone})
 	if err != nil {
-		return err
+		return a.undecided(err)
 	}
-	decisions = append(decisions, lost...)
 	was := s.Generation()
-	// The decisions are about this version; one that came in meanwhile may have other keys.
-	s, err = keystore.Update(ctx, st, name, func(now keystore.KeySet) (keystore.KeySet, error) {
-		if now.Digest() != s.Digest() {
-			return now, fmt.Errorf("accept: key set %q was changed meanwhile; look at it and accept again", name)
-		}
-		return now.Accept(a.change(f.why, false), served, decisions)
-	})
+	s, err = catalog.Accept(ctx, st, a.change(f.why, false), catalog.Acceptance{Stored: s, Served: served, Decisions: append(decisions, lost...)})
 	if err != nil {
 		return err
 	}
@@ -135,104 +129,52 @@ func (f *acceptFlags) askServed(ctx context.Context, s keystore.KeySet) (int64, 
 	if i < 0 {
 		return 0, nil, nil // it serves none
 	}
-	var lost []keystore.Decision
+	var gone []keystore.Gone
 	for _, g := range report.Issuers[i].Gone {
-		if line := (keystore.Gone{ID: g.Kid, Fingerprint: g.Fingerprint}); !s.Buried(line) {
-			lost = append(lost, keystore.Decision{Lost: &line})
-		}
+		gone = append(gone, keystore.Gone{ID: g.Kid, Fingerprint: g.Fingerprint})
 	}
-	return report.Issuers[i].Generation, lost, nil
+	return report.Issuers[i].Generation, catalog.LostLines(s, gone), nil
 }
 
-// disputes reads what is served: key IDs and material, since a decision about a key needs both. A key that is served
-// and gone in the store is decided already, if the store knows which key it was.
-func (a *app) disputes(ctx context.Context, s keystore.KeySet, f *acceptFlags) ([]dispute, error) {
+// disputes compares a key set with what is served.
+func (f *acceptFlags) disputes(ctx context.Context, s keystore.KeySet) ([]catalog.Dispute, error) {
 	from := f.fromURL
 	if from == "" {
-		from = urls(s)[0]
+		from = s.Issuers()[0].String()
 	}
 	published, err := fetchJWKS(ctx, from, f.caFile)
 	if err != nil {
 		return nil, withHint(err, "name the place where the key set is served with --from-url URL, and a private CA with --ca-file")
 	}
-	var list []dispute
-	for _, k := range published.Keys {
-		stored, is := s.Key(k.ID())
-		switch {
-		case is && stored.Fingerprint() != k.Fingerprint():
-			list = append(list, dispute{k.ID(), "served; the stored key of that ID is another one", k})
-		case !is && !s.Buried(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}):
-			list = append(list, dispute{k.ID(), "served, not stored", k})
-		}
-	}
-	for _, k := range s.Keys() {
-		if !slices.ContainsFunc(published.Keys, func(p keystore.VerificationKey) bool { return p.ID() == k.ID() }) {
-			list = append(list, dispute{k.ID(), "stored, not served", k.VerificationKey})
-		}
-	}
-	return list, nil
+	return catalog.Disputes(s, published.Keys), nil
 }
 
-// decide makes a decision of every dispute, or lists those that are open.
-func (a *app) decide(disputes []dispute, f *acceptFlags) ([]keystore.Decision, error) {
-	keep, err := chosen(disputes, f.keep)
-	if err != nil {
-		return nil, fmt.Errorf("--keep: %w", err)
-	}
-	gone, err := chosen(disputes, f.gone)
-	if err != nil {
-		return nil, fmt.Errorf("--gone: %w", err)
-	}
-	var decisions []keystore.Decision
-	var open []dispute
-	for _, d := range disputes {
-		switch {
-		case keep[d.Kid] && gone[d.Kid]:
-			return nil, usagef("key %s is both kept and gone", d.Kid)
-		case keep[d.Kid]:
-			decisions = append(decisions, keystore.Decision{Key: d.public, Keep: true})
-		case gone[d.Kid]:
-			decisions = append(decisions, keystore.Decision{Key: d.public})
-		default:
-			open = append(open, d)
+// undecided words an error of catalog.Decide, and lists the keys that are open.
+func (a *app) undecided(err error) error {
+	if e, is := errors.AsType[*catalog.VerdictError](err); is && e.Err != nil {
+		flag := "--keep"
+		if e.Gone {
+			flag = "--gone"
 		}
+		return fmt.Errorf("%s: %w", flag, err)
 	}
-	if len(open) > 0 {
-		return nil, a.undecided(open)
+	e, is := errors.AsType[*catalog.UndecidedError](err)
+	if !is {
+		return err
 	}
-	return decisions, nil
-}
-
-func chosen(disputes []dispute, typed []string) (map[keystore.KeyID]bool, error) {
-	var ids []keystore.KeyID
-	for _, d := range disputes {
-		ids = append(ids, d.Kid)
+	var open []disputeView
+	var flags []string
+	for _, d := range e.Open {
+		open = append(open, disputeView{d.Key.ID(), d.Side})
+		flags = append(flags, "--keep "+string(d.Key.ID()))
 	}
-	picked := map[keystore.KeyID]bool{}
-	for _, t := range typed {
-		id, err := match(ids, t)
-		if err != nil {
-			return nil, fmt.Errorf("of the keys in dispute: %w", err)
-		}
-		picked[id] = true
-	}
-	return picked, nil
-}
-
-func (a *app) undecided(open []dispute) error {
-	err := a.print(map[string]any{"undecided": open}, func(w *tabwriter.Writer) {
+	if err := a.print(map[string]any{"undecided": open}, func(w *tabwriter.Writer) {
 		row(w, "UNDECIDED KID", "WHERE")
 		for _, d := range open {
 			row(w, d.Kid, d.Where)
 		}
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	var flags []string
-	for _, d := range open {
-		flags = append(flags, "--keep "+string(d.Kid))
-	}
-	return withHint(fmt.Errorf("%d keys are undecided, and nothing was changed", len(open)),
-		"say for each of them whether the cluster may sign with it (%s) or it never comes back (--gone KID)", strings.Join(flags, " "))
+	return withHint(err, "say for each of them whether the cluster may sign with it (%s) or it never comes back (--gone KID)", strings.Join(flags, " "))
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 )
 
 type addFlags struct {
@@ -61,7 +60,7 @@ func (a *app) addIssuer(ctx context.Context, name keystore.Name, f *addFlags) er
 		return err
 	}
 	spec.Keys = m.keys
-	a.compareIssuer(m, spec.Issuers[0])
+	a.compareIssuer(m, spec.Issuers[0].String())
 	// Everything is tried before the store is touched, so that a mistake leaves no directory behind.
 	if _, err := keystore.New(a.change(f.why, false), spec); err != nil {
 		return err
@@ -70,7 +69,9 @@ func (a *app) addIssuer(ctx context.Context, name keystore.Name, f *addFlags) er
 	if err != nil {
 		return err
 	}
-	s, err := a.storeNew(ctx, st, spec, f)
+	s, err := a.add(ctx, st, spec, catalog.AddOptions{
+		Change: a.change(f.why, f.force), Permit: catalog.Permit{Reuse: f.reuse, Unread: f.force},
+	})
 	if err != nil {
 		return err
 	}
@@ -85,10 +86,13 @@ func (f *addFlags) spec(name keystore.Name) (keystore.Spec, error) {
 	if len(f.urls) == 0 {
 		return keystore.Spec{}, usagef("issuer add needs --url URL")
 	}
-	for _, u := range f.urls {
-		if _, err := keystore.ParseIssuerURL(u, f.dev); err != nil {
+	spec := keystore.Spec{Name: name, Dev: f.dev}
+	for _, raw := range f.urls {
+		u, err := keystore.ParseIssuerURL(raw, f.dev)
+		if err != nil {
 			return keystore.Spec{}, &usageError{err}
 		}
+		spec.Issuers = append(spec.Issuers, u)
 	}
 	switch {
 	case f.reuse && f.why == "":
@@ -106,7 +110,8 @@ func (f *addFlags) spec(name keystore.Name) (keystore.Spec, error) {
 	if err != nil {
 		return keystore.Spec{}, &usageError{err}
 	}
-	return keystore.Spec{Name: name, Issuers: f.urls, Policy: policy, Dev: f.dev}, nil
+	spec.Policy = policy
+	return spec, nil
 }
 
 func (a *app) compareIssuer(m material, url string) {
@@ -120,126 +125,16 @@ func (a *app) compareIssuer(m material, url string) {
 	a.warn("the keys are those of the issuer %s; its tokens are not good for %s", m.issuer, url)
 }
 
-// storeNew creates the key set, or reopens a withdrawn one of the same name.
-func (a *app) storeNew(ctx context.Context, st *keystore.Store, spec keystore.Spec, f *addFlags) (keystore.KeySet, error) {
-	was, err := readAll(ctx, st, nil)
-	if err != nil {
-		return keystore.KeySet{}, err
-	}
-	if err, is := was.broken[spec.Name]; is {
-		return keystore.KeySet{}, fmt.Errorf("add key set %q: it exists already, and %w", spec.Name, err)
-	}
-	c := claimsOn(was.sets, spec)
-	if err := c.check(spec, f.reuse); err != nil {
-		return keystore.KeySet{}, err
-	}
-	if err := checkUnread(was.broken, spec.Issuers, f.force); err != nil {
-		return keystore.KeySet{}, err
-	}
-	for n := range was.broken {
+// add stores a new key set, or reopens a withdrawn one of the same name, and warns of what is unusual about it.
+func (a *app) add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o catalog.AddOptions) (keystore.KeySet, error) {
+	added, err := catalog.Add(ctx, st, spec, o)
+	for _, n := range added.Unread {
 		a.warn("key set %q cannot be read; keypost issuer list says why", n)
 	}
-	a.warnSharedKeys(was.sets, spec)
-	s, err := a.write(ctx, st, spec, c, f)
-	if err != nil {
-		return s, err
+	for _, s := range added.Shared {
+		a.warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
 	}
-	return s, checkAlone(ctx, st, was.revisions, s)
-}
-
-func (a *app) write(ctx context.Context, st *keystore.Store, spec keystore.Spec, c claims, f *addFlags) (keystore.KeySet, error) {
-	if c.same != nil {
-		return keystore.Update(ctx, st, spec.Name, func(s keystore.KeySet) (keystore.KeySet, error) {
-			return s.Reopen(a.change(f.why, f.force), spec)
-		})
-	}
-	spec.Gone = c.gone()
-	s, err := keystore.New(a.change(f.why, f.force), spec)
-	if err != nil {
-		return s, err
-	}
-	return s, keystore.Create(ctx, st, s)
-}
-
-// claims are the stored key sets that have, or had, the name or a URL of a new one.
-type claims struct {
-	same      *keystore.KeySet // of the same name
-	live      []keystore.KeySet
-	withdrawn []keystore.KeySet
-}
-
-func claimsOn(sets []keystore.KeySet, spec keystore.Spec) claims {
-	var c claims
-	for _, s := range sets {
-		switch {
-		case s.Name() == spec.Name:
-			c.same = &s
-		case !overlaps(s.Issuers(), spec.Issuers):
-		case s.Withdrawn():
-			c.withdrawn = append(c.withdrawn, s)
-		default:
-			c.live = append(c.live, s)
-		}
-	}
-	return c
-}
-
-// overlaps compares what requests are looked up by, host and path, not the strings.
-func overlaps(has []keystore.IssuerURL, urls []string) bool {
-	for _, raw := range urls {
-		u, err := keystore.ParseIssuerURL(raw, true)
-		if err == nil && slices.ContainsFunc(has, u.Overlaps) {
-			return true
-		}
-	}
-	return false
-}
-
-func (c claims) check(spec keystore.Spec, reuse bool) error {
-	if len(c.live) > 0 {
-		return withHint(fmt.Errorf("key set %q has that issuer URL already", c.live[0].Name()), "%s adds keys to it", command{"key", "add", string(c.live[0].Name())})
-	}
-	if c.same != nil && !c.same.Withdrawn() {
-		return withHint(fmt.Errorf("key set %q exists already (%s)", spec.Name, strings.Join(urls(*c.same), ", ")), "%s adds keys to it", command{"key", "add", string(spec.Name)})
-	}
-	if c.same != nil {
-		for _, u := range urls(*c.same) {
-			if !slices.Contains(spec.Issuers, u) {
-				return withHint(fmt.Errorf("the name %q belongs to a withdrawn key set with the issuer URL %s, which must stay on record", spec.Name, u), "choose another name")
-			}
-		}
-	}
-	if c.same != nil && len(c.withdrawn) > 0 {
-		return withHint(fmt.Errorf("both %q and %q had such a URL before they were withdrawn", spec.Name, c.withdrawn[0].Name()), "choose another name")
-	}
-	if (c.same != nil || len(c.withdrawn) > 0) && !reuse {
-		return withHint(errors.New("the issuer URL belonged to a key set that was withdrawn; relying parties may still trust what it stood for"), "to give it out again nevertheless, add --reuse-url --why REASON")
-	}
-	return nil
-}
-
-// gone is what may never come back under a URL that is given out again.
-func (c claims) gone() []keystore.Gone {
-	var lines []keystore.Gone
-	for _, s := range c.withdrawn {
-		lines = append(lines, s.Remains()...)
-	}
-	return lines
-}
-
-// warnSharedKeys: subjects are unique in one cluster only, so two issuers with one key can speak for each other.
-func (a *app) warnSharedKeys(sets []keystore.KeySet, spec keystore.Spec) {
-	given := map[keystore.Fingerprint]bool{}
-	for _, k := range spec.Keys {
-		given[k.Fingerprint()] = true
-	}
-	for _, s := range sets {
-		for _, k := range s.Keys() {
-			if given[k.Fingerprint()] && s.Name() != spec.Name && !s.Withdrawn() {
-				a.warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", k.ID(), s.Name())
-			}
-		}
-	}
+	return added.KeySet, err
 }
 
 func (a *app) printAdded(s keystore.KeySet, caFile string) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 )
 
 // listRow is one key set: as it is stored, and if a keypostd was asked, as it is served.
@@ -74,19 +75,19 @@ func (a *app) listIssuers(ctx context.Context, admin string) error {
 }
 
 func storedRows(ctx context.Context, st keystore.Reader) ([]listRow, error) {
-	sets, broken, err := all(ctx, st)
+	c, err := catalog.ReadAll(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	rows := []listRow{}
-	for _, s := range sets {
+	for _, s := range c.Sets {
 		r := listRow{Name: s.Name(), Issuers: urls(s), Generation: s.Generation(), Withdrawn: s.Withdrawn(), Keys: map[keystore.State]int{}}
 		for _, k := range s.Keys() {
 			r.Keys[k.State]++
 		}
 		rows = append(rows, r)
 	}
-	for n, err := range broken {
+	for n, err := range c.Unread {
 		problem := err.Error()
 		if b, ok := errors.AsType[*keystore.BrokenError](err); ok {
 			problem = fmt.Sprintf("%s: %v", b.Reason, b.Err)

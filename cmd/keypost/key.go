@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/signingkey"
 )
 
@@ -110,7 +111,7 @@ func (a *app) keyList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := find(ctx, st, args[0])
+			s, err := catalog.Find(ctx, st, args[0])
 			if err != nil {
 				return err
 			}
@@ -149,7 +150,7 @@ func (a *app) addKeys(ctx context.Context, issuer string, f keyFlags) error {
 	if err != nil {
 		return err
 	}
-	s, err := find(ctx, st, issuer)
+	s, err := catalog.Find(ctx, st, issuer)
 	if err != nil {
 		return err
 	}
@@ -270,7 +271,7 @@ func (a *app) changeKey(ctx context.Context, args []string, change func(s keysto
 	var c keyChange
 	var err error
 	c.is, err = a.update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) {
-		k, err := findKey(s, args[1])
+		k, err := catalog.Key(s, args[1])
 		if err != nil {
 			return s, err
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 // nasty has what may not reach a terminal: a colour, a C1 control, an override, an isolate, marks of direction,
@@ -323,4 +324,9 @@ func TestMessages(t *testing.T) {
 			t.Errorf("messages(%v) = %q, want %q", tt.err, got, tt.want)
 		}
 	}
+}
+
+func testSpec(t *testing.T, name keystore.Name, urls ...string) keystore.Spec {
+	t.Helper()
+	return keystore.Spec{Name: name, Issuers: storetest.URLs(t, urls...), Keys: []keystore.VerificationKey{storetest.Key(t)}, Policy: newPolicy()}
 }

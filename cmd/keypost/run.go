@@ -108,12 +108,12 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	for _, message := range messages(err) {
 		a.notice("keypost: %s", redacted(strings.TrimSuffix(message, ": "+interruption{}.Error())))
 	}
-	_, misused := errors.AsType[*usageError](err)
+	typed := misused(err)
 	hint := nextStep(err)
-	if h, ok := errors.AsType[*hintedError](err); ok {
+	if h, ok := errors.AsType[*hintedError](explained(err)); ok {
 		hint = a.hint(h.format, h.args...)
 	}
-	if hint == "" && misused {
+	if hint == "" && typed {
 		hint = cmd.CommandPath() + " --help"
 	}
 	if hint != "" {
@@ -125,7 +125,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	if _, ok := errors.AsType[*keystore.NotYetError](err); ok {
 		return exitNotYet
 	}
-	if misused {
+	if typed {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[*differsError](err); ok {

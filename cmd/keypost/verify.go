@@ -14,6 +14,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 )
 
 type verifyFlags struct {
@@ -131,15 +132,15 @@ func (a *app) verifyOptions(f *verifyFlags) (verify.Options, error) {
 // targets says which URLs to visit and what to compare each of them with.
 func (a *app) targets(ctx context.Context, issuers []string, o verify.Options, all bool) ([]verify.Options, error) {
 	for _, issuer := range issuers {
-		if strings.Contains(issuer, "://") {
+		if catalog.IsURL(issuer) {
 			continue
 		}
-		if err := checkName(keystore.Name(issuer)); err != nil { // before anything is said about a store
+		if err := catalog.CheckName(keystore.Name(issuer)); err != nil { // before anything is said about a store
 			return nil, err
 		}
 	}
 	var st keystore.Reader
-	if a.store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !strings.Contains(i, "://") }) {
+	if a.store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !catalog.IsURL(i) }) {
 		opened, err := a.openStore(ctx)
 		if err != nil {
 			return nil, err
@@ -151,11 +152,11 @@ func (a *app) targets(ctx context.Context, issuers []string, o verify.Options, a
 	}
 	var targets []verify.Options
 	for _, issuer := range issuers {
-		if strings.Contains(issuer, "://") {
+		if catalog.IsURL(issuer) {
 			targets = append(targets, urlTarget(st, issuer, o))
 			continue
 		}
-		s, err := load(ctx, st, keystore.Name(issuer))
+		s, err := catalog.Load(ctx, st, keystore.Name(issuer))
 		if err != nil {
 			return nil, err
 		}
@@ -169,15 +170,15 @@ func (a *app) targets(ctx context.Context, issuers []string, o verify.Options, a
 
 // everyTarget refuses a store with a broken key set: its issuer would be left out without a word.
 func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) ([]verify.Options, error) {
-	sets, broken, err := all(ctx, st)
+	c, err := catalog.ReadAll(ctx, st)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(broken)) {
-		return nil, withHint(fmt.Errorf("key set %q cannot be read, so not every issuer can be verified: %w", name, broken[name]), "name the others, or repair it")
+	for _, name := range slices.Sorted(maps.Keys(c.Unread)) {
+		return nil, withHint(fmt.Errorf("key set %q cannot be read, so not every issuer can be verified: %w", name, c.Unread[name]), "name the others, or repair it")
 	}
 	var targets []verify.Options
-	for _, s := range sets {
+	for _, s := range c.Sets {
 		if !s.Withdrawn() {
 			targets = append(targets, nameTargets(st, s, o)...)
 		}
@@ -196,7 +197,7 @@ func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []veri
 	for i, url := range list {
 		t := o
 		t.URL, t.Dev = url, s.Dev()
-		t.Stored = func(ctx context.Context) (keystore.KeySet, error) { return load(ctx, st, s.Name()) }
+		t.Stored = func(ctx context.Context) (keystore.KeySet, error) { return catalog.Load(ctx, st, s.Name()) }
 		if i != at {
 			t.Token = ""
 		}
@@ -214,30 +215,13 @@ func urlTarget(st keystore.Reader, url string, o verify.Options) verify.Options 
 	return o
 }
 
-// storedAt does not guess: two key sets with one URL, or one that cannot be read, are errors.
+// storedAt returns the key set to compare with. Several with one URL, or one that cannot be read, are errors.
 func storedAt(ctx context.Context, st keystore.Reader, url string) (keystore.KeySet, error) {
-	sets, broken, err := all(ctx, st)
-	if err != nil {
-		return keystore.KeySet{}, err
+	s, err := catalog.Find(ctx, st, url)
+	if e, is := errors.AsType[*catalog.NoKeySetError](err); is && e.Unread == 0 {
+		return s, verify.ErrNotStored
 	}
-	var found []keystore.KeySet
-	for _, s := range sets {
-		if slices.Contains(urls(s), url) {
-			found = append(found, s)
-		}
-	}
-	if inUse := slices.DeleteFunc(slices.Clone(found), keystore.KeySet.Withdrawn); len(inUse) > 0 {
-		found = inUse
-	}
-	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1:
-		return keystore.KeySet{}, fmt.Errorf("%d key sets have this issuer URL (%s and %s); give a name", len(found), found[0].Name(), found[1].Name())
-	case len(broken) > 0:
-		return keystore.KeySet{}, fmt.Errorf("%d of its key sets cannot be read, and no other has this issuer URL", len(broken))
-	}
-	return keystore.KeySet{}, verify.ErrNotStored
+	return s, err
 }
 
 func findingsTable(w *tabwriter.Writer, results []verified) {

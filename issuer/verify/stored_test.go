@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 // ago is a change in the world's key set some time ago.
@@ -56,7 +57,7 @@ func (w *world) goneBefore(t *testing.T, raw member, computed bool) {
 		lines = append(lines, keystore.Gone{ID: keystore.KeyID(keys[0].Fingerprint()), At: at, Why: keystore.Revoked})
 	}
 	w.stored, err = keystore.New(keystore.Change{At: longAgo()}, keystore.Spec{
-		Name: "prod-a", Issuers: []string{testIssuer}, Keys: []keystore.VerificationKey{public(t, w.signer)}, Gone: lines,
+		Name: "prod-a", Issuers: storetest.URLs(t, testIssuer), Keys: []keystore.VerificationKey{public(t, w.signer)}, Gone: lines,
 	})
 	check(t, err)
 }
@@ -296,7 +297,7 @@ func TestNothingCompared(t *testing.T) {
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(ago(fresh)) })
 		}, "stored-keys", Fail, "was withdrawn"},
 		{"another URL by now", func(t *testing.T, w *world) {
-			s, err := keystore.New(ago(fresh), keystore.Spec{Name: "prod-a", Issuers: []string{testIssuer + "-2"}, Keys: []keystore.VerificationKey{public(t, w.signer)}})
+			s, err := keystore.New(ago(fresh), keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, testIssuer+"-2"), Keys: []keystore.VerificationKey{public(t, w.signer)}})
 			check(t, err)
 			w.stored = s
 		}, "stored-keys", Fail, "does not have the issuer URL"},

@@ -24,6 +24,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 const testIssuer = "https://oidc.example.com/prod-a"
@@ -95,7 +96,7 @@ func newSet(t *testing.T, signers ...*ecdsa.PrivateKey) keystore.KeySet {
 		keys = append(keys, public(t, k))
 	}
 	s, err := keystore.New(keystore.Change{At: longAgo()}, keystore.Spec{
-		Name: "prod-a", Issuers: []string{testIssuer}, Keys: keys, Policy: keystore.Policy{RelyingParties: []string{"aws"}},
+		Name: "prod-a", Issuers: storetest.URLs(t, testIssuer), Keys: keys, Policy: keystore.Policy{RelyingParties: []string{"aws"}},
 	})
 	check(t, err)
 	return s

@@ -149,8 +149,10 @@ func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Re
 		return nil, "", s.notFound(ctx)
 	case errors.As(err, &unfit):
 		return nil, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
-	case err != nil:
-		return nil, "", err
+	case err != nil && ctx.Err() != nil:
+		return nil, "", ctx.Err()
+	case err != nil: // each file has its own permissions, links and mounts
+		return nil, "", &keystore.UnreadableError{Err: err}
 	case strings.HasSuffix(path, mistake):
 		err := fmt.Errorf("its file name ends in %s; rename it to end in %s", mistake, suffix)
 		claimed, _ := keystore.ClaimedURLs(d.data) // it has them once it is renamed

@@ -75,12 +75,26 @@ func KeySet(t testing.TB, n keystore.Name, keys ...keystore.VerificationKey) key
 		keys = []keystore.VerificationKey{Key(t)}
 	}
 	s, err := keystore.New(keystore.Change{At: Time(0), By: "storetest"}, keystore.Spec{
-		Name: n, Issuers: []string{"https://oidc.example.com/" + string(n)}, Keys: keys,
+		Name: n, Issuers: URLs(t, "https://oidc.example.com/"+string(n)), Keys: keys,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// URLs parses issuer URLs as a development issuer may have them: [keystore.New] checks them again.
+func URLs(t testing.TB, raw ...string) []keystore.IssuerURL {
+	t.Helper()
+	var list []keystore.IssuerURL
+	for _, r := range raw {
+		u, err := keystore.ParseIssuerURL(r, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, u)
+	}
+	return list
 }
 
 // Text returns a key set's document.
@@ -174,7 +188,7 @@ func large(t testing.TB, n keystore.Name) keystore.KeySet {
 	for i := range keys {
 		keys[i] = Key(t)
 	}
-	spec := keystore.Spec{Name: n, Issuers: []string{"https://oidc.example.com/" + string(n)}, Keys: keys}
+	spec := keystore.Spec{Name: n, Issuers: URLs(t, "https://oidc.example.com/"+string(n)), Keys: keys}
 	for i := range 200 {
 		spec.Gone = append(spec.Gone, keystore.Gone{ID: keystore.KeyID(fmt.Sprintf("kid-%041d", i)), At: Time(0), Why: keystore.Removed})
 	}

@@ -48,8 +48,8 @@ func TestDevelopment(t *testing.T) {
 	must(t, err)
 	demo := "https://localhost:" + port + "/demo"
 	for name, spec := range map[string]keystore.Spec{
-		"demo":  {Issuers: []string{demo}, Dev: true},
-		"other": {Issuers: []string{"https://elsewhere.example.com/other"}},
+		"demo":  {Issuers: storetest.URLs(t, demo), Dev: true},
+		"other": {Issuers: storetest.URLs(t, "https://elsewhere.example.com/other")},
 	} {
 		spec.Name, spec.Keys = keystore.Name(name), []keystore.VerificationKey{storetest.Key(t)}
 		s, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "dev"}, spec)

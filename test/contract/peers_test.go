@@ -112,7 +112,7 @@ func TestPeerReadyBeforeLoaded(t *testing.T) {
 	const issuers = 2000
 	s := newSettings(t)
 	url := func(i int) string { return fmt.Sprintf("https://oidc.example.com/n%d", i) }
-	set, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "ops"}, keystore.Spec{Name: "n0", Issuers: []string{url(0)}, Keys: []keystore.VerificationKey{storetest.Key(t)}})
+	set, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "ops"}, keystore.Spec{Name: "n0", Issuers: storetest.URLs(t, url(0)), Keys: []keystore.VerificationKey{storetest.Key(t)}})
 	must(t, err)
 	text := storetest.Text(t, set)
 	for i := range issuers {

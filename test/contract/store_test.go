@@ -65,7 +65,7 @@ func (e *estate) create(name string, issuers []string, keys ...keystore.Verifica
 	if len(keys) == 0 {
 		keys = append(keys, storetest.Key(e.t))
 	}
-	s, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "ops"}, keystore.Spec{Name: keystore.Name(name), Issuers: issuers, Keys: keys})
+	s, err := keystore.New(keystore.Change{At: storetest.Time(0), By: "ops"}, keystore.Spec{Name: keystore.Name(name), Issuers: storetest.URLs(e.t, issuers...), Keys: keys})
 	must(e.t, err)
 	must(e.t, keystore.Create(e.t.Context(), keystore.NewStore(e.store()), s))
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -102,7 +103,7 @@ func (s *server) publishedLongAgo(t *testing.T, name, url, publicKeyFile string)
 	must(t, err)
 	policy := keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.DurationPtr(time.Hour)}
 	set, err := keystore.New(keystore.Change{At: time.Now().Add(-24 * time.Hour), By: "e2e"},
-		keystore.Spec{Name: keystore.Name(name), Issuers: []string{url}, Keys: keys, Policy: policy})
+		keystore.Spec{Name: keystore.Name(name), Issuers: storetest.URLs(t, url), Keys: keys, Policy: policy})
 	must(t, err)
 	st, err := filestore.Create(s.store)
 	must(t, err)

@@ -354,7 +354,7 @@ func (p *kubeScene) life(t *testing.T) {
 	backup := storetest.Text(t, old)
 	step("prod-a", "withdraw", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) { return s.Withdraw(c) })
 	s = step("prod-a", "reopen", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Reopen(c, keystore.Spec{Name: "prod-a", Issuers: []string{"https://oidc.example.com/again"}, Keys: []keystore.VerificationKey{storetest.Key(t)}})
+		return s.Reopen(c, keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, "https://oidc.example.com/again"), Keys: []keystore.VerificationKey{storetest.Key(t)}})
 	})
 	if len(s.Gone()) != 3 {
 		t.Errorf("gone after the reopening: %v", s.Gone())

@@ -156,7 +156,7 @@ func newMirrorScene(t *testing.T, s *source) *mirrorScene {
 		n := numbered(i)
 		m.issuer[n] = "https://oidc.keypost.test/" + string(n)
 		m.keys[n] = []keystore.VerificationKey{storetest.Key(t), storetest.Key(t)}
-		k, err := keystore.New(keystore.Change{At: storetest.Time(0)}, keystore.Spec{Name: n, Issuers: []string{m.issuer[n]}, Keys: m.keys[n]})
+		k, err := keystore.New(keystore.Change{At: storetest.Time(0)}, keystore.Spec{Name: n, Issuers: storetest.URLs(t, m.issuer[n]), Keys: m.keys[n]})
 		must(t, err)
 		must(t, keystore.Create(t.Context(), s.store, k))
 		m.older[n] = storetest.Text(t, k)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 // world is everything that runs.
@@ -83,7 +84,7 @@ func (w *world) fill(issuers int) {
 // create stores a key set; a newer one has a member that this version does not know.
 func (w *world) create(c *cluster, newer bool) error {
 	s, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour), By: "test"}, keystore.Spec{
-		Name: keystore.Name(c.name), Issuers: []string{c.issuer}, Keys: []keystore.VerificationKey{c.served[0].pub},
+		Name: keystore.Name(c.name), Issuers: storetest.URLs(w.t, c.issuer), Keys: []keystore.VerificationKey{c.served[0].pub},
 		Policy: keystore.Policy{MaxAge: keystore.DurationPtr(cacheTime), StaleWhileRevalidate: keystore.DurationPtr(0), StaleIfError: keystore.DurationPtr(0), RelyingParties: []string{"aws"}},
 	})
 	if err != nil {

@@ -1,21 +1,19 @@
-package main
+package catalog
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"errors"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 // testStore is a backend in memory. trouble is what Get answers for a name instead; beforePut runs once.
@@ -72,19 +70,11 @@ func newTestStore() *testStore {
 
 func testSpec(t *testing.T, name keystore.Name, urls ...string) keystore.Spec {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := keystore.NewPublic(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keystore.Spec{Name: name, Issuers: urls, Keys: []keystore.VerificationKey{public}, Policy: newPolicy()}
+	return keystore.Spec{Name: name, Issuers: storetest.URLs(t, urls...), Keys: []keystore.VerificationKey{storetest.Key(t)}}
 }
 
 // A key set that cannot be read is in the way of a new one unless it cannot have the URL, or is gone.
-func TestStoreNewBesideUnreadable(t *testing.T) {
+func TestAddBesideUnread(t *testing.T) {
 	url := func(raw string) keystore.IssuerURL {
 		u, err := keystore.ParseIssuerURL(raw, false)
 		if err != nil {
@@ -113,8 +103,8 @@ func TestStoreNewBesideUnreadable(t *testing.T) {
 	} {
 		st := newTestStore()
 		st.trouble["other"], st.vanished["other"] = tt.trouble, tt.vanished
-		a := &app{streams: streams{out: io.Discard, err: io.Discard}}
-		_, err := a.storeNew(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"), &addFlags{force: tt.force, why: "I know it"})
+		added, err := Add(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"),
+			AddOptions{Change: storetest.Change(0), Permit: Permit{Unread: tt.force}})
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -124,11 +114,14 @@ func TestStoreNewBesideUnreadable(t *testing.T) {
 		if _, stored := st.sets["new"]; stored != (tt.want == "") {
 			t.Errorf("%s: stored %v", name, stored)
 		}
+		if told := slices.Contains(added.Unread, "other"); told != (tt.want == "" && !tt.vanished) {
+			t.Errorf("%s: Unread = %v", name, added.Unread)
+		}
 	}
 }
 
 // Two people add one URL under two names at one time: both find it free, and the later one is told.
-func TestStoreNewAtTheSameTime(t *testing.T) {
+func TestAddAtTheSameTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		theirs []string
 		want   bool
@@ -148,8 +141,7 @@ func TestStoreNewAtTheSameTime(t *testing.T) {
 				st.sets["theirs"] = set
 			}
 		}
-		a := &app{streams: streams{out: io.Discard, err: io.Discard}}
-		_, err := a.storeNew(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"), &addFlags{})
+		_, err := Add(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"), AddOptions{Change: storetest.Change(0)})
 		if told := err != nil && strings.Contains(err.Error(), `and so is "theirs"`) && strings.Contains(err.Error(), "bob@laptop"); told != tt.want || err != nil != tt.want {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -159,34 +151,43 @@ func TestStoreNewAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestReadAllSkipsWhatIsKnown(t *testing.T) {
+func TestReadChangedSkipsWhatIsKnown(t *testing.T) {
 	st := newTestStore()
 	st.trouble["broken"] = errors.New("it must not be read")
-	c, err := readAll(t.Context(), keystore.NewStore(st), map[keystore.Name]keystore.Revision{"broken": "1"})
-	if err != nil || len(c.sets)+len(c.broken) != 0 {
-		t.Errorf("readAll = %v, %v", c, err)
+	c, err := readChanged(t.Context(), keystore.NewStore(st), map[keystore.Name]keystore.Revision{"broken": "1"})
+	if err != nil || len(c.Sets)+len(c.Unread) != 0 {
+		t.Errorf("readChanged = %v, %v", c, err)
 	}
 }
 
 // In a directory, a file that cannot be opened leaves the others readable.
 func TestReadAllOfDirectory(t *testing.T) {
-	c, dir := checked{t}, t.TempDir()
-	st, err := filestore.Create(dir)
-	c.Check(err)
-	set, err := keystore.New(keystore.Change{At: time.Now()}, testSpec(t, "prod-a", "https://oidc.example.com/prod-a"))
-	c.Check(err)
-	c.Check(keystore.Create(t.Context(), keystore.NewStore(st), set))
-	c.Check(os.Symlink("loop.yaml", filepath.Join(dir, "loop.yaml")))
-	for name, st := range map[string]keystore.Reader{"plain": keystore.NewStore(st), "noting": (&app{}).noted(keystore.NewStore(st))} {
-		got, err := readAll(t.Context(), st, nil)
-		if err != nil || len(got.sets) != 1 || got.broken["loop"] == nil {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
-		if err := checkUnread(got.broken, []string{"https://new.example.com"}, false); err == nil || !strings.Contains(err.Error(), `key set "loop" cannot be read`) {
-			t.Errorf("%s: checkUnread: %v", name, err)
-		}
-		if err := checkUnread(got.broken, []string{"https://new.example.com"}, true); err != nil {
-			t.Errorf("%s: checkUnread with force: %v", name, err)
-		}
+	dir := t.TempDir()
+	b, err := filestore.Create(dir)
+	check(t, err)
+	st := keystore.NewStore(b)
+	check(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a")))
+	check(t, os.Symlink("loop.yaml", filepath.Join(dir, "loop.yaml")))
+	got, err := ReadAll(t.Context(), st)
+	if err != nil || len(got.Sets) != 1 || got.Unread["loop"] == nil {
+		t.Fatalf("%v, %v", got, err)
+	}
+	spec := testSpec(t, "new", "https://new.example.com")
+	_, err = got.Claims(spec, Permit{})
+	if e, is := errors.AsType[*UnreadError](err); !is || e.Name != "loop" || e.Broken || e.HasURL || !strings.Contains(err.Error(), `key set "loop" cannot be read`) {
+		t.Errorf("Claims: %v", err)
+	}
+	if _, err := got.Claims(spec, Permit{Unread: true}); err != nil {
+		t.Errorf("Claims with a permit: %v", err)
+	}
+	if _, err := got.Claims(testSpec(t, "loop", "https://new.example.com"), Permit{Unread: true}); !strings.Contains(err.Error(), `add key set "loop": it exists already, and`) {
+		t.Errorf("Claims under the name of the loop: %v", err)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

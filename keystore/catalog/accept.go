@@ -1,0 +1,157 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Dispute is a key about which a stored key set and its served version disagree.
+type Dispute struct {
+	Key  keystore.VerificationKey // as it is served, or stored if it is not served
+	Side Side
+}
+
+// Side says which version has a disputed key.
+type Side string
+
+// The sides of a dispute.
+const (
+	ServedOnly Side = "served, not stored"
+	StoredOnly Side = "stored, not served"
+	OtherKey   Side = "served; the stored key of that ID is another one"
+)
+
+// Disputes compares a stored key set with the keys that are served under its issuer URL, by key ID and material, since
+// a decision about a key needs both. A key that is served and gone in the store is decided already, if the store knows
+// which key it was.
+func Disputes(stored keystore.KeySet, served []keystore.VerificationKey) []Dispute {
+	var list []Dispute
+	for _, k := range served {
+		have, published := stored.Key(k.ID())
+		switch {
+		case published && have.Fingerprint() != k.Fingerprint():
+			list = append(list, Dispute{k, OtherKey})
+		case !published && !stored.Buried(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}):
+			list = append(list, Dispute{k, ServedOnly})
+		}
+	}
+	for _, k := range stored.Keys() {
+		if !slices.ContainsFunc(served, func(p keystore.VerificationKey) bool { return p.ID() == k.ID() }) {
+			list = append(list, Dispute{k.VerificationKey, StoredOnly})
+		}
+	}
+	return list
+}
+
+// LostLines returns a decision for each line in gone that the served version has and the stored one lost. Nobody has to
+// think about those: what is gone stays gone.
+func LostLines(stored keystore.KeySet, servedGone []keystore.Gone) []keystore.Decision {
+	var lost []keystore.Decision
+	for _, line := range servedGone {
+		if !stored.Buried(line) {
+			lost = append(lost, keystore.Decision{Lost: &line})
+		}
+	}
+	return lost
+}
+
+// Verdict holds what an operator decides about disputed keys: key IDs, or unique prefixes of them.
+type Verdict struct {
+	Keep []string // the cluster may sign with it: it is published, as active
+	Gone []string // it never comes back
+}
+
+// UndecidedError reports disputes about which a verdict says nothing.
+type UndecidedError struct{ Open []Dispute }
+
+func (e *UndecidedError) Error() string {
+	return fmt.Sprintf("%d keys are undecided, and nothing was changed", len(e.Open))
+}
+
+// VerdictError reports a verdict that contradicts itself (Both), or that names no disputed key (Err, a [*PrefixError]).
+type VerdictError struct {
+	Both keystore.KeyID // is kept and gone
+	Gone bool           // Err is about one of Gone, not of Keep
+	Err  error
+}
+
+func (e *VerdictError) Error() string {
+	if e.Both != "" {
+		return fmt.Sprintf("key %s is both kept and gone", e.Both)
+	}
+	return fmt.Sprintf("of the keys in dispute: %v", e.Err)
+}
+
+func (e *VerdictError) Unwrap() error { return e.Err }
+
+// Decide makes a decision of every dispute. The error is a [*VerdictError] or an [*UndecidedError].
+func Decide(disputes []Dispute, v Verdict) ([]keystore.Decision, error) {
+	keep, err := chosen(disputes, v.Keep)
+	if err != nil {
+		return nil, &VerdictError{Err: err}
+	}
+	gone, err := chosen(disputes, v.Gone)
+	if err != nil {
+		return nil, &VerdictError{Err: err, Gone: true}
+	}
+	var decisions []keystore.Decision
+	var open []Dispute
+	for _, d := range disputes {
+		switch id := d.Key.ID(); {
+		case keep[id] && gone[id]:
+			return nil, &VerdictError{Both: id}
+		case keep[id] || gone[id]:
+			decisions = append(decisions, keystore.Decision{Key: d.Key, Keep: keep[id]})
+		default:
+			open = append(open, d)
+		}
+	}
+	if len(open) > 0 {
+		return nil, &UndecidedError{open}
+	}
+	return decisions, nil
+}
+
+func chosen(disputes []Dispute, typed []string) (map[keystore.KeyID]bool, error) {
+	var ids []keystore.KeyID
+	for _, d := range disputes {
+		ids = append(ids, d.Key.ID())
+	}
+	picked := map[keystore.KeyID]bool{}
+	for _, t := range typed {
+		id, err := Match(ids, t)
+		if err != nil {
+			return nil, err
+		}
+		picked[id] = true
+	}
+	return picked, nil
+}
+
+// ChangedError reports that a key set was changed after it was compared, so that decisions about its keys may be wrong.
+type ChangedError struct{ Name keystore.Name }
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("accept: key set %q was changed meanwhile; look at it and accept again", e.Name)
+}
+
+// Acceptance is a decided comparison of a stored key set with its served version.
+type Acceptance struct {
+	Stored    keystore.KeySet // as it was compared
+	Served    int64           // the generation that is served; 0 if none is, or it is not known
+	Decisions []keystore.Decision
+}
+
+// Accept stores what was decided, unless the key set was changed since the comparison: then it returns a
+// [*ChangedError].
+func Accept(ctx context.Context, st *keystore.Store, c keystore.Change, a Acceptance) (keystore.KeySet, error) {
+	return keystore.Update(ctx, st, a.Stored.Name(), func(now keystore.KeySet) (keystore.KeySet, error) {
+		if now.Digest() != a.Stored.Digest() {
+			return now, &ChangedError{now.Name()}
+		}
+		return now.Accept(c, a.Served, a.Decisions)
+	})
+}

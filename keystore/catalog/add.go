@@ -1,0 +1,87 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// CollisionError reports that a key set was stored and that another one, which was stored at the same time, has an
+// issuer URL of it. A publisher goes on with the one that it serves, and after a restart serves neither.
+type CollisionError struct {
+	Stored keystore.KeySet
+	Other  keystore.KeySet
+}
+
+func (e *CollisionError) Error() string {
+	return fmt.Sprintf("key set %q is stored, and so is %q, which got the same issuer URL at the same time (by %s): "+
+		"keypostd goes on with the one that it serves already, and with neither after a restart", e.Stored.Name(), e.Other.Name(), author(e.Other))
+}
+
+// author returns who changed a key set last, as far as it is recorded.
+func author(s keystore.KeySet) string {
+	if h := s.History(); len(h) > 0 && h[len(h)-1].By != "" {
+		return h[len(h)-1].By
+	}
+	return "somebody"
+}
+
+// Added is what [Add] did, and what the one who asked for it should know.
+type Added struct {
+	KeySet keystore.KeySet
+	Unread []keystore.Name // documents that could not be read and, by the permit, do not matter
+	Shared []Shared
+}
+
+// AddOptions say who adds a key set, when and why, and what is permitted.
+type AddOptions struct {
+	Change keystore.Change
+	Permit Permit
+}
+
+// Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.Claims] it
+// returns a [*CollisionError] when another key set got one of the URLs at the same time. Unread and Shared are set as
+// soon as they are known, also when the store then fails.
+func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptions) (Added, error) {
+	c, err := ReadAll(ctx, st)
+	if err != nil {
+		return Added{}, err
+	}
+	claims, err := c.Claims(spec, o.Permit)
+	if err != nil {
+		return Added{}, err
+	}
+	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread)), Shared: c.SharedKeys(spec)}
+	if claims.same != nil {
+		added.KeySet, err = keystore.Update(ctx, st, spec.Name, func(s keystore.KeySet) (keystore.KeySet, error) {
+			return s.Reopen(o.Change, spec)
+		})
+	} else {
+		spec.Gone = claims.gone()
+		if added.KeySet, err = keystore.New(o.Change, spec); err == nil {
+			err = keystore.Create(ctx, st, added.KeySet)
+		}
+	}
+	if err != nil {
+		return added, err
+	}
+	return added, checkAlone(ctx, st, c.Revisions, added.KeySet)
+}
+
+// checkAlone looks at a store once more after s was added to it. Two people who add one URL under two names at one
+// time both find it free. before is what the store held at the first look; only what came in since is read.
+func checkAlone(ctx context.Context, r keystore.Reader, before map[keystore.Name]keystore.Revision, s keystore.KeySet) error {
+	now, err := readChanged(ctx, r, before)
+	if err != nil {
+		return fmt.Errorf("key set %q is stored, but whether another one got its issuer URL at the same time is unknown: %w", s.Name(), err)
+	}
+	for _, other := range now.Sets {
+		if other.Name() != s.Name() && !other.Withdrawn() && overlap(other.Issuers(), s.Issuers()) {
+			return &CollisionError{Stored: s, Other: other}
+		}
+	}
+	return nil
+}

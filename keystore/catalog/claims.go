@@ -1,0 +1,206 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// TakenError reports that another key set in use has an issuer URL of a new one.
+type TakenError struct{ By keystore.Name }
+
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("key set %q has that issuer URL already", e.By)
+}
+
+// ExistsError reports that a new key set's name is in use.
+type ExistsError struct {
+	Name    keystore.Name
+	Issuers []keystore.IssuerURL // of the key set that has the name
+}
+
+func (e *ExistsError) Error() string {
+	return fmt.Sprintf("key set %q exists already (%s)", e.Name, join(e.Issuers))
+}
+
+// TombstoneError reports that a new key set's name belongs to a withdrawn one that cannot be reopened for it: the
+// tombstone has an issuer URL that the new key set has not (URL), or another withdrawn key set had one of its URLs, too
+// (Other).
+type TombstoneError struct {
+	Name  keystore.Name
+	URL   keystore.IssuerURL // zero if Other is set
+	Other keystore.Name
+}
+
+func (e *TombstoneError) Error() string {
+	if e.Other != "" {
+		return fmt.Sprintf("both %q and %q had such a URL before they were withdrawn", e.Name, e.Other)
+	}
+	return fmt.Sprintf("the name %q belongs to a withdrawn key set with the issuer URL %s, which must stay on record", e.Name, e.URL)
+}
+
+// ErrReuse reports that an issuer URL belonged to a key set that was withdrawn.
+var ErrReuse = errors.New("the issuer URL belonged to a key set that was withdrawn; relying parties may still trust what it stood for")
+
+// UnreadError reports that a document which cannot be read has, or may have, an issuer URL of a new key set. Once it is
+// mended, a publisher that starts serves neither of the two.
+type UnreadError struct {
+	Name   keystore.Name
+	Err    error
+	Broken bool // the document could be read and is no key set
+	HasURL bool // it is known to have the URL, so that nobody's word can put that aside
+}
+
+func (e *UnreadError) Error() string {
+	switch {
+	case e.HasURL:
+		return fmt.Sprintf("key set %q, which is broken, has that issuer URL already: %v", e.Name, e.Err)
+	case e.Broken:
+		return fmt.Sprintf("key set %q is broken, so that it is unknown whether it has that issuer URL: %v", e.Name, e.Err)
+	}
+	return fmt.Sprintf("key set %q cannot be read, so that it is unknown whether it has that issuer URL: %v", e.Name, e.Err)
+}
+
+func (e *UnreadError) Unwrap() error { return e.Err }
+
+// UnreadNameError reports that a new key set's name is that of a document which cannot be read.
+type UnreadNameError struct {
+	Name keystore.Name
+	Err  error
+}
+
+func (e *UnreadNameError) Error() string {
+	return fmt.Sprintf("add key set %q: it exists already, and %v", e.Name, e.Err)
+}
+
+func (e *UnreadNameError) Unwrap() error { return e.Err }
+
+// Permit is what somebody who knows more than the store may decide about a new key set.
+type Permit struct {
+	Reuse  bool // a URL of a withdrawn key set is given out again; what is gone there stays gone
+	Unread bool // documents whose issuer URLs are unknown do not have this one
+}
+
+// Claims are the stored key sets that have, or had, the name or a URL of a new one.
+type Claims struct {
+	same      *keystore.KeySet // of the same name
+	inUse     []keystore.KeySet
+	withdrawn []keystore.KeySet
+}
+
+// Claims returns the key sets that stand in the way of a new one, or an error if it may not be made: an
+// [*UnreadNameError], a [*TakenError], an [*ExistsError], a [*TombstoneError], [ErrReuse] or an [*UnreadError].
+func (c Contents) Claims(spec keystore.Spec, permit Permit) (Claims, error) {
+	if err, unread := c.Unread[spec.Name]; unread {
+		return Claims{}, &UnreadNameError{spec.Name, err}
+	}
+	var claims Claims
+	for _, s := range c.Sets {
+		switch {
+		case s.Name() == spec.Name:
+			claims.same = &s
+		case !overlap(s.Issuers(), spec.Issuers):
+		case s.Withdrawn():
+			claims.withdrawn = append(claims.withdrawn, s)
+		default:
+			claims.inUse = append(claims.inUse, s)
+		}
+	}
+	if err := claims.check(spec, permit.Reuse); err != nil {
+		return claims, err
+	}
+	return claims, c.checkUnread(spec.Issuers, permit.Unread)
+}
+
+func (c Claims) check(spec keystore.Spec, reuse bool) error {
+	switch {
+	case len(c.inUse) > 0:
+		return &TakenError{c.inUse[0].Name()}
+	case c.same == nil && len(c.withdrawn) == 0:
+		return nil
+	case c.same != nil && !c.same.Withdrawn():
+		return &ExistsError{spec.Name, c.same.Issuers()}
+	case c.same != nil:
+		for _, u := range c.same.Issuers() {
+			if !slices.Contains(spec.Issuers, u) {
+				return &TombstoneError{Name: spec.Name, URL: u}
+			}
+		}
+		if len(c.withdrawn) > 0 {
+			return &TombstoneError{Name: spec.Name, Other: c.withdrawn[0].Name()}
+		}
+	}
+	if !reuse {
+		return ErrReuse
+	}
+	return nil
+}
+
+// gone returns what may never come back under a URL that is given out again.
+func (c Claims) gone() []keystore.Gone {
+	var lines []keystore.Gone
+	for _, s := range c.withdrawn {
+		lines = append(lines, s.Remains()...)
+	}
+	return lines
+}
+
+// checkUnread refuses URLs that an unread document has or may have. Nobody's word permits a URL that one is known to
+// have.
+func (c Contents) checkUnread(urls []keystore.IssuerURL, permitted bool) error {
+	for _, n := range slices.Sorted(maps.Keys(c.Unread)) {
+		err := c.Unread[n]
+		broken, isBroken := errors.AsType[*keystore.BrokenError](err)
+		switch {
+		case !isBroken && !permitted:
+			return &UnreadError{Name: n, Err: err}
+		case !isBroken:
+		case overlap(broken.Issuers, urls):
+			return &UnreadError{Name: n, Err: broken.Err, Broken: true, HasURL: true}
+		case broken.Issuers == nil && !permitted:
+			return &UnreadError{Name: n, Err: broken.Err, Broken: true}
+		}
+	}
+	return nil
+}
+
+// Shared is a key that a new key set has in common with another one in use. Subjects are unique in one cluster only, so
+// two issuers with one key can speak for each other.
+type Shared struct {
+	Key keystore.KeyID // in the other key set
+	In  keystore.Name
+}
+
+// SharedKeys returns the keys of a new key set that other key sets in use publish.
+func (c Contents) SharedKeys(spec keystore.Spec) []Shared {
+	given := map[keystore.Fingerprint]bool{}
+	for _, k := range spec.Keys {
+		given[k.Fingerprint()] = true
+	}
+	var shared []Shared
+	for _, s := range c.Sets {
+		for _, k := range s.Keys() {
+			if given[k.Fingerprint()] && s.Name() != spec.Name && !s.Withdrawn() {
+				shared = append(shared, Shared{k.ID(), s.Name()})
+			}
+		}
+	}
+	return shared
+}
+
+// overlap compares what requests are looked up by, host and path, not the strings.
+func overlap(some, others []keystore.IssuerURL) bool {
+	return slices.ContainsFunc(some, func(u keystore.IssuerURL) bool { return slices.ContainsFunc(others, u.Overlaps) })
+}
+
+func join(urls []keystore.IssuerURL) string {
+	var list []string
+	for _, u := range urls {
+		list = append(list, u.String())
+	}
+	return strings.Join(list, ", ")
+}
