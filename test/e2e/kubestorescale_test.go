@@ -69,7 +69,7 @@ func (p *kubeScene) scale(t *testing.T, n int) scaleCost {
 	})
 	p.scaleChange(t, st, &c)
 	began := time.Now()
-	pub := startPublisher(t, p.store(t, ns), time.Hour) // no poll: what is left is what a change costs
+	pub := startPublisher(t, keystore.NewStore(p.store(t, ns)), time.Hour) // no poll: what is left is what a change costs
 	soon(t, "the publisher is ready", func() bool { return pub.Ready() == nil })
 	c.ready = time.Since(began)
 	const changes = 20

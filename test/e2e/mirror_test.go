@@ -21,7 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/s3store"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -104,9 +104,9 @@ func s3Source(t *testing.T) *source {
 		name, value, _ := strings.Cut(e, "=")
 		t.Setenv(name, value)
 	}
-	o, err := s3store.ParseURL(s.url)
+	u, err := open.Parse(s.url)
 	must(t, err)
-	backend, err := s3store.Open(t.Context(), o)
+	backend, err := u.Backend(t.Context())
 	must(t, err)
 	s.store = keystore.NewStore(backend)
 	s.forbid = func() { s.away(); secret = "another"; s.back() }
