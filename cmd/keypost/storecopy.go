@@ -13,6 +13,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/replicate"
 )
 
 func (a *app) storeGroup() *cobra.Command {
@@ -43,7 +44,7 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
-	outcomes, stopped := keystore.Copy(ctx, from, to, dryRun)
+	outcomes, stopped := replicate.Copy(ctx, from, to, dryRun)
 	if outcomes == nil {
 		return fmt.Errorf("copy %s to %s: %w", src, dst, stopped)
 	}
@@ -92,7 +93,7 @@ func (emptyStore) Put(context.Context, keystore.Name, keystore.Revision, []byte)
 	return "", keystore.ErrReadOnly
 }
 
-func outcomeTable(w *tabwriter.Writer, outcomes []keystore.Outcome) {
+func outcomeTable(w *tabwriter.Writer, outcomes []replicate.Outcome) {
 	row(w, "NAME", "RESULT", "SRC", "DST", "WHY")
 	for _, o := range outcomes {
 		why := o.Message
@@ -110,17 +111,17 @@ func generation(n int64) string {
 	return fmt.Sprint(n)
 }
 
-func copyError(outcomes []keystore.Outcome) error {
-	count := map[keystore.Verdict]int{}
+func copyError(outcomes []replicate.Outcome) error {
+	count := map[replicate.Verdict]int{}
 	for _, o := range outcomes {
 		count[o.Verdict]++
 	}
-	if count[keystore.Refused]+count[keystore.Failed] == 0 {
+	if count[replicate.Refused]+count[replicate.Failed] == 0 {
 		return nil
 	}
 	err := fmt.Errorf("%d of %d key sets were refused and %d could not be read or written; the others are in the destination",
-		count[keystore.Refused], len(outcomes)-count[keystore.Kept], count[keystore.Failed])
-	if count[keystore.Refused] > 0 {
+		count[replicate.Refused], len(outcomes)-count[replicate.Kept], count[replicate.Failed])
+	if count[replicate.Refused] > 0 {
 		return withHint(err, "keep what the destination has, or decide about it there with keypost issuer accept NAME")
 	}
 	return err

@@ -133,7 +133,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.Go(func() error { return d.publisher.Run(rest) })
+	g.Go(func() error { d.publisher.Run(rest); return nil })
 	for _, s := range servers {
 		g.Go(func() error { return s.Serve(rest) })
 	}

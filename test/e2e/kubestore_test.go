@@ -578,7 +578,7 @@ func startPublisher(t *testing.T, st keystore.Reader, poll time.Duration) *issue
 	p := issuer.NewPublisher(issuer.Config{Source: st, Patterns: []issuer.Pattern{pattern}, Poll: poll, Log: log})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); _ = p.Run(ctx) }()
+	go func() { defer close(done); p.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return p
 }

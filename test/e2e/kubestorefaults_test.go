@@ -17,6 +17,7 @@ import (
 
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -290,9 +291,9 @@ func (a *absence) complain(t *testing.T, reasons ...keystore.Reason) {
 func (a *absence) emptied(t *testing.T) {
 	a.revoke(t)
 	a.try(t, "", "delete", "keysets", "--all", "-n", a.ns).ok(t)
-	a.complain(t, issuer.Missing)
+	a.complain(t, lastgood.ReasonMissing)
 	a.apply(t, a.older, "create")
-	a.complain(t, keystore.ReasonOlderGeneration)
+	a.complain(t, lastgood.ReasonOlderGeneration)
 }
 
 func (a *absence) apply(t *testing.T, texts map[keystore.Name]string, args ...string) {
@@ -307,7 +308,7 @@ func (a *absence) namespaceDeleted(t *testing.T) {
 	// Nothing here finishes the deletion of a namespace; what a namespace controller does first is this.
 	a.try(t, "", "delete", "namespace", a.ns, "--wait=false").ok(t)
 	a.try(t, "", "delete", "keysets", "--all", "-n", a.ns).ok(t)
-	a.complain(t, issuer.Missing)
+	a.complain(t, lastgood.ReasonMissing)
 	err := keystore.Create(t.Context(), a.st, storetest.KeySet(t, "prod-x"))
 	wantError(t, "Create in a namespace that is being deleted", err, "being terminated")
 }
@@ -319,7 +320,7 @@ func (a *absence) pruned(t *testing.T) {
 		a.try(t, "", "delete", "keysets", "--all", "-n", a.ns).ok(t)
 		a.apply(t, a.older, "apply", "--server-side", "--force-conflicts")
 	})()
-	a.complain(t, issuer.Missing, keystore.ReasonOlderGeneration)
+	a.complain(t, lastgood.ReasonMissing, lastgood.ReasonOlderGeneration)
 }
 
 // reapplied is Argo with self-heal: the API server itself refuses what is older.
@@ -386,9 +387,9 @@ func (a *absence) undefined(t *testing.T) {
 	}
 	time.Sleep(outageTime)
 	a.define(t)
-	a.complain(t, issuer.Missing)
+	a.complain(t, lastgood.ReasonMissing)
 	a.apply(t, a.older, "create")
-	a.complain(t, keystore.ReasonOlderGeneration)
+	a.complain(t, lastgood.ReasonOlderGeneration)
 	a.accepted(t)
 }
 
@@ -424,7 +425,7 @@ func (a *absence) restored(t *testing.T) {
 	a.etcdDir = backup
 	a.startEtcd()
 	a.startAPI()
-	a.complain(t, keystore.ReasonOlderGeneration)
+	a.complain(t, lastgood.ReasonOlderGeneration)
 	a.accepted(t)
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/s3store"
 	"github.com/keypost/keypost/keystore/storetest"
 )
@@ -373,11 +374,11 @@ func (m *mirrorScene) mirrorKilled(*testing.T) {
 func (m *mirrorScene) elsewhereFor(t *testing.T) {
 	m.stopMirror()
 	m.startMirror(m.elsewhere)
-	m.wantMetric(t, m.refused(keystore.ReasonMissing), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonMissing), "5")
 	m.restartServer()
 	m.stopMirror()
 	m.startMirror(m.url)
-	m.wantMetric(t, m.refused(keystore.ReasonMissing), "0")
+	m.wantMetric(t, m.refused(lastgood.ReasonMissing), "0")
 }
 
 // revoke takes a key of every set away; from the moment that this is served, no answer may have it.
@@ -411,22 +412,22 @@ func (m *mirrorScene) putOlder() {
 func (m *mirrorScene) emptied(t *testing.T) {
 	m.revoke(t)
 	m.empty()
-	m.wantMetric(t, m.refused(keystore.ReasonMissing), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonMissing), "5")
 	m.restartServer()
 	m.putOlder()
-	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonOlderGeneration), "5")
 	m.stopMirror()
 	m.restartServer()
 	m.startMirror(m.url)
-	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonOlderGeneration), "5")
 }
 
 func (m *mirrorScene) recreated(t *testing.T) {
 	m.recreate()
-	m.wantMetric(t, m.refused(keystore.ReasonMissing), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonMissing), "5")
 	m.restartServer()
 	m.putOlder()
-	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonOlderGeneration), "5")
 }
 
 // reverted is a continuous deployment that prunes and puts an old manifest back every second.
@@ -436,6 +437,6 @@ func (m *mirrorScene) reverted(t *testing.T) {
 		m.putOlder()
 		time.Sleep(time.Second)
 	}
-	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonOlderGeneration), "5")
 	m.restartServer()
 }
