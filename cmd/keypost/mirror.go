@@ -25,6 +25,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/lastgood"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/s3store"
 )
@@ -64,7 +65,7 @@ func (a *app) mirror() *cobra.Command {
 type mirroring struct {
 	*replicate.Mirror
 	f       *mirrorFlags
-	place   place
+	place   open.URL
 	from    *keystore.Store
 	dir     *os.Root
 	storeAt string
@@ -149,7 +150,7 @@ func (m *mirroring) poll() time.Duration {
 	switch {
 	case m.f.poll != 0:
 		return m.f.poll
-	case m.place.scheme == schemeS3:
+	case m.place.Scheme == open.S3:
 		return defaultPollS3
 	}
 	return defaultPoll

@@ -20,8 +20,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
-	"github.com/keypost/keypost/keystore/kubestore"
-	"github.com/keypost/keypost/keystore/s3store"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -38,23 +37,6 @@ func awaitText(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("no match for %q in:\n%s", args[1], text)
 		}
 		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
-	}
-}
-
-func TestParsePlace(t *testing.T) {
-	for raw, want := range map[string]place{
-		"file:///srv/keys%20ets": {scheme: "file", dir: "/srv/keys ets"},
-		"file://./keysets":       {scheme: "file", dir: "./keysets"},
-		"s3://bucket":            {scheme: "s3", s3: s3store.Options{Bucket: "bucket"}},
-		"s3://bucket/a/b?region=eu-west-1&profile=p&roleArn=arn:aws:iam::123456789012:role/r&endpoint=https://s3.example.com": {scheme: "s3", s3: s3store.Options{
-			Bucket: "bucket", Prefix: "a/b", Region: "eu-west-1", Profile: "p", RoleARN: "arn:aws:iam::123456789012:role/r", Endpoint: "https://s3.example.com",
-		}},
-		"kubernetes://keypost":                                  {scheme: "kubernetes", namespace: "keypost"},
-		"kubernetes://keypost/?kubeconfig=/etc/kc&context=c%2F": {scheme: "kubernetes", namespace: "keypost", kubernetes: kubestore.Options{Kubeconfig: "/etc/kc", Context: "c/"}},
-	} {
-		if got, err := parsePlace(raw); err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", raw, got, err, want)
-		}
 	}
 }
 
@@ -98,7 +80,7 @@ func TestMirrorAdmin(t *testing.T) {
 	store, err := filestore.Create(filepath.Join(root, "store"))
 	must(t, err)
 	must(t, os.Mkdir(filepath.Join(root, "copy"), 0o700))
-	a := &app{streams: streams{err: io.Discard}, store: fileURL(store.Dir())}
+	a := &app{streams: streams{err: io.Discard}, store: open.FileURL(store.Dir())}
 	m, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
 	must(t, err)
 	m.f.adminAddress = "127.0.0.1:0"

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/keystore/open"
 )
 
 // usage marks what cobra found wrong with the arguments.
@@ -64,7 +66,7 @@ program at once, whatever it waits for`,
 	}
 	root.SetVersionTemplate("keypost {{.Version}}\n")
 	fs := root.PersistentFlags()
-	fs.StringVar(&a.store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+storeForms+" (default $KEYPOST_STORE)")
+	fs.StringVar(&a.store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+open.Forms+" (default $KEYPOST_STORE)")
 	fs.StringVarP(&a.output, "output", "o", "table", "form of results: table, json or yaml")
 	fs.StringVar(&a.by, "by", defaultBy(), "who is recorded as the author of a change")
 	fs.Lookup("by").DefValue = "USER@HOST"
