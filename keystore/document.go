@@ -8,16 +8,15 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	yamlv2 "go.yaml.in/yaml/v2" // the reader below sigs.k8s.io/yaml
+	// the reader below sigs.k8s.io/yaml
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keypost/keypost/internal/strictyaml"
 	"github.com/keypost/keypost/internal/text"
 )
 
@@ -181,105 +180,19 @@ func checkIdentity(apiVersion, kind string) error {
 	return nil
 }
 
-// separator matches the lines that begin another YAML document, which the YAML reader would silently leave out. YAML
-// 1.1 has five line breaks.
-var separator = regexp.MustCompile(`(?:\A|[\n\r\x{85}\x{2028}\x{2029}])(?:---|\.\.\.)(?:[\s\x{85}\x{2028}\x{2029}]|\z)`)
-
+// toJSON returns a document as JSON. It refuses one that holds private key material, also in a comment.
 func toJSON(data []byte) ([]byte, error) {
-	if len(data) > MaxDocument {
-		return nil, fmt.Errorf("it is larger than %d bytes", MaxDocument)
-	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		return nil, errors.New("it is empty")
-	}
-	if !utf8.Valid(data) {
-		return nil, errors.New("it is not UTF-8")
-	}
-	if err := checkShape(data); err != nil {
-		return nil, err
-	}
-	if err := checkExpansion(data); err != nil {
-		return nil, err
-	}
-	if at := separator.FindAllIndex(data, 3); len(at) > 1 || len(at) == 1 && !onlyComments(data[:at[0][0]]) {
-		return nil, errors.New("it holds more than one YAML document")
-	}
-	asJSON, err := yaml.YAMLToJSONStrict(data)
+	asJSON, tree, err := strictyaml.ToJSON(data, MaxDocument)
 	if err != nil {
-		return nil, fmt.Errorf("it is not valid YAML: %s", yamlReason(err))
-	}
-	if len(asJSON) > MaxDocument {
-		return nil, fmt.Errorf("what it says is larger than %d bytes", MaxDocument)
-	}
-	if hasPrivateLabel(data) { // also in a comment
-		return nil, fmt.Errorf("a part of it has the label of a private key: %w", ErrPrivateKey)
-	}
-	if err := checkDepth(asJSON); err != nil {
 		return nil, err
+	}
+	if hasPrivateLabel(data) {
+		return nil, fmt.Errorf("a part of it has the label of a private key: %w", ErrPrivateKey)
 	}
 	if err := checkComments(data); err != nil {
 		return nil, err
 	}
-	return asJSON, findSecret(asJSON)
-}
-
-// checkExpansion keeps aliases from making a small document large: a thousand references to one long string pass the
-// YAML reader's own limit, which counts nodes, and are a thousand copies in JSON.
-func checkExpansion(data []byte) error {
-	if !bytes.ContainsRune(data, '*') || !bytes.ContainsRune(data, '&') {
-		return nil
-	}
-	var tree any
-	if err := yamlv2.Unmarshal(data, &tree); err != nil {
-		return fmt.Errorf("it is not valid YAML: %s", yamlReason(err))
-	}
-	if budget := 2 * MaxDocument; !expand(tree, &budget) {
-		return fmt.Errorf("its aliases expand to more than %d bytes", 2*MaxDocument)
-	}
-	return nil
-}
-
-func expand(node any, budget *int) bool {
-	*budget--
-	switch n := node.(type) {
-	case string:
-		*budget -= len(n)
-	case []any:
-		for _, v := range n {
-			if *budget < 0 || !expand(v, budget) {
-				return false
-			}
-		}
-	case map[any]any:
-		for k, v := range n {
-			if *budget < 0 || !expand(k, budget) || !expand(v, budget) {
-				return false
-			}
-		}
-	}
-	return *budget >= 0
-}
-
-func onlyComments(data []byte) bool {
-	for line := range bytes.Lines(data) {
-		if l := bytes.TrimSpace(line); len(l) > 0 && l[0] != '#' {
-			return false
-		}
-	}
-	return true
-}
-
-// yamlReason is what the YAML reader complains of, with the line. It puts several complaints on lines of their own, below
-// a heading that says nothing.
-func yamlReason(err error) string {
-	text := err.Error()
-	if i := strings.LastIndex(text, "yaml: "); i >= 0 {
-		text = text[i+len("yaml: "):]
-	}
-	if heading, rest, several := strings.Cut(text, "\n"); several && strings.HasSuffix(heading, ":") {
-		text = rest
-	}
-	return printableLine(errors.New(strings.TrimSpace(text)))
+	return asJSON, findSecret(tree)
 }
 
 func printableLine(err error) string {
@@ -382,7 +295,7 @@ func (s KeySet) encode() ([]byte, error) {
 // read.
 func SortedYAML(asJSON []byte) ([]byte, error) {
 	data, err := yaml.JSONToYAML(asJSON)
-	if err == nil && (len(data) > MaxDocument || checkShape(data) != nil) {
+	if err == nil && (len(data) > MaxDocument || strictyaml.CheckShape(data) != nil) {
 		return asJSON, nil
 	}
 	return data, err

@@ -295,7 +295,7 @@ func TestParseRejectsWhatIsNoManifest(t *testing.T) {
 	for name, v := range map[string]struct{ in, want string }{
 		"nothing":          {"", "it is empty"},
 		"blank":            {" \n\r\n", "it is empty"},
-		"comments only":    {"# nothing\n", "it is apiVersion"},
+		"comments only":    {"# nothing\n", "it is empty"},
 		"null":             {"null", "it is apiVersion"},
 		"text":             {"hello", "it is not a manifest"},
 		"a list":           {"[]", "it is not a manifest"},

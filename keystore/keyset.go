@@ -65,8 +65,8 @@ func (s KeySet) Generation() int64 { return s.generation }
 // MayReplace reports whether s may take the place of the stored version by its generation: it is a later one, or the
 // stored one is so far away that nobody takes it, and [KeySet.Accept] leads back from there.
 func (s KeySet) MayReplace(stored KeySet) bool {
-	return s.generation > stored.generation || stored.generation >= maxFirstGeneration ||
-		stored.generation-s.generation >= maxGenerationJump-1
+	return s.generation > stored.generation || stored.generation >= MaxFirstGeneration ||
+		stored.generation-s.generation >= MaxGenerationJump-1
 }
 
 // Issuers returns the issuer URLs; the first is canonical.

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/provision/awsiam"
 )
 
@@ -105,16 +105,11 @@ func (r *awsRun) wantedRole(f *roleFlags) (awsiam.Role, error) {
 	return role, err
 }
 
-var dnsLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-// dnsSubdomain is what a service account's name is (RFC 1123).
-var dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
-
 // parseServiceAccount turns NAMESPACE/NAME into the sub of its tokens. A wildcard would be taken literally by IAM, and
 // the role would work for nobody.
 func parseServiceAccount(s string) (string, error) {
 	namespace, name, _ := strings.Cut(s, "/")
-	if !dnsLabel.MatchString(namespace) || !dnsSubdomain.MatchString(name) {
+	if !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
 		return "", usagef("--service-account %q is not NAMESPACE/NAME", s)
 	}
 	return subject(namespace, name), nil

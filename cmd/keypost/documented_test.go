@@ -99,7 +99,7 @@ func takes(args []string, mention bool) error {
 		return err
 	}
 	if f.Store != "" && !strings.Contains(f.Store, "$") && f.Store != "STORE" {
-		if _, err := cli.ParsePlace(f.Store); err != nil {
+		if _, err := cli.ParseStore(f.Store); err != nil {
 			return err
 		}
 	}

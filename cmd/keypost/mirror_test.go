@@ -21,6 +21,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -80,7 +81,7 @@ func TestMirrorAdmin(t *testing.T) {
 	store, err := filestore.Create(filepath.Join(root, "store"))
 	must(t, err)
 	must(t, os.Mkdir(filepath.Join(root, "copy"), 0o700))
-	a := &app{&cli.Factory{Err: io.Discard, Store: cli.FileURL(store.Dir())}}
+	a := &app{&cli.Factory{Err: io.Discard, Store: open.FileURL(store.Dir())}}
 	m, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
 	must(t, err)
 	m.f.adminAddress = "127.0.0.1:0"

@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/open"
 )
 
 // app is a Factory for commands that are methods. It goes when the last of them has its package.
@@ -19,13 +20,10 @@ type app struct{ *cli.Factory }
 
 type (
 	command     = cli.Command
-	place       = cli.Place
 	keyFlags    = keysource.Flags
 	material    = keysource.Material
 	policyFlags = view.PolicyFlags
 )
-
-const schemeS3 = cli.SchemeS3
 
 func (a *app) openStore(ctx context.Context) (*keystore.Store, error)   { return a.OpenStore(ctx) }
 func (a *app) openToWrite(ctx context.Context) (*keystore.Store, error) { return a.OpenToWrite(ctx) }
@@ -60,9 +58,8 @@ func exactly(n int) cobra.PositionalArgs                   { return cli.Exactly(
 func atLeast(n int) cobra.PositionalArgs                   { return cli.AtLeast(n) }
 func reason(err error) error                               { return cli.Reason(err) }
 func readRoots(file string) (*x509.CertPool, error)        { return cli.ReadRoots(file) }
-func isDir(path string) bool                               { return cli.IsDir(path) }
 func version() string                                      { return cli.Version() }
-func parsePlace(raw string) (place, error)                 { return cli.ParsePlace(raw) }
+func parsePlace(raw string) (open.URL, error)              { return cli.ParseStore(raw) }
 func urls(s keystore.KeySet) []string                      { return view.URLs(s) }
 func newPolicy() keystore.Policy                           { return view.NewPolicy() }
 

@@ -58,7 +58,7 @@ var _ keystore.Backend = (*Backend)(nil)
 // Open makes the store that o describes, with the credentials of o.Profile or else of the AWS SDK's usual chain. It
 // calls nobody: the first use tells whether the bucket is there and the credentials are good.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	o, err := o.checked()
+	o, err := o.Checked()
 	if err != nil {
 		return nil, err
 	}

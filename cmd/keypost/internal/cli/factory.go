@@ -16,6 +16,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/open"
 )
 
 // Factory is what every command gets: the streams, the global flags, and the store that they name. One run of the
@@ -35,7 +36,7 @@ type Factory struct {
 
 // Flags defines the global flags.
 func (f *Factory) Flags(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+StoreForms+" (default $KEYPOST_STORE)")
+	fs.StringVar(&f.Store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+open.Forms+" (default $KEYPOST_STORE)")
 	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, json or yaml")
 	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change")
 	fs.Lookup("by").DefValue = "USER@HOST"

@@ -41,7 +41,7 @@ func (f *Factory) format(format string, args ...any) string {
 func (f *Factory) Line(c Command) string {
 	words := append([]string{"keypost"}, c...)
 	if f.storeFlag != nil && f.storeFlag.Changed {
-		if _, err := ParsePlace(f.Store); err == nil { // or it may hold anything, also a password
+		if _, err := ParseStore(f.Store); err == nil { // or it may hold anything, also a password
 			words = append(words, "--store", f.Store)
 		}
 	}

@@ -1,4 +1,4 @@
-package keystore
+package replicate
 
 import (
 	"context"
@@ -9,49 +9,51 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/keystore"
 )
 
-// Feed says when to look at a store: at everything every Poll, and beside that, where the store is a [Watcher], at
-// what its watch reports. Every field is required.
-type Feed struct {
-	Source Reader
-	Poll   time.Duration
-	Log    *zap.Logger // gets one line when the watch is lost and one when it is back
+// ChangeFeed calls for a refresh when a store may have changed: of everything every Poll, and of what the store's watch
+// reports. Poll and Log are required.
+type ChangeFeed struct {
+	Watcher keystore.Watcher // nil for a store that has none
+	Poll    time.Duration
+	Log     *zap.Logger // gets one line when the watch is lost and one when it is back
 }
 
-// batch is how long reports of the watch are collected, so that a checkout of a thousand files is one look.
+// batch is how long reports of the watch are collected, so that a checkout of a thousand files causes one refresh.
 const batch = 100 * time.Millisecond
 
-// Run calls look, one call at a time, until ctx is done: with no names for everything, first at once. Trouble is never
-// a reason to return.
-func (f Feed) Run(ctx context.Context, look func(context.Context, ...Name)) {
+// Run calls refresh until ctx is done, one call at a time: without names for everything, first at once. It returns for
+// no other reason.
+func (f ChangeFeed) Run(ctx context.Context, refresh func(context.Context, ...keystore.Name)) {
 	reports := &reports{wake: make(chan struct{}, 1)}
 	var watching sync.WaitGroup
-	if w, ok := WatcherOf(f.Source); ok {
-		watching.Go(func() { f.watch(ctx, w, reports) })
+	if f.Watcher != nil {
+		watching.Go(func() { f.watch(ctx, reports) })
 	}
 	defer watching.Wait()
 	poll := time.NewTicker(f.Poll)
 	defer poll.Stop()
-	look(ctx)
+	refresh(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-poll.C:
-			look(ctx)
+			refresh(ctx)
 		case <-reports.wake:
 			if !sleep(ctx, batch) {
 				return
 			}
 			if names, reported := reports.drain(); reported {
-				look(ctx, names...)
+				refresh(ctx, names...)
 			}
 		}
 	}
 }
 
-// sleep tells that the time has passed and ctx is not done.
+// sleep reports whether the time has passed before ctx was done.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -61,20 +63,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// retry is how long to wait before a lost watch is tried again: so short that a change is served within two seconds of
+// watchBackoff is how long a lost watch is not tried again: so short that a change is served within two seconds of
 // the end of an outage, long enough for a server that has just come up.
-const retry = 500 * time.Millisecond
+const watchBackoff = 500 * time.Millisecond
 
-func (f Feed) watch(ctx context.Context, w Watcher, r *reports) {
+func (f ChangeFeed) watch(ctx context.Context, r *reports) {
 	var lost atomic.Bool // so that one line is logged per loss, not one per attempt
-	changed := func(names ...Name) {
+	changed := func(names ...keystore.Name) {
 		if lost.CompareAndSwap(true, false) {
 			f.Log.Info("the watch on the key sets is back")
 		}
 		r.add(names...)
 	}
 	for {
-		err := w.Watch(ctx, changed)
+		err := f.Watcher.Watch(ctx, changed)
 		if ctx.Err() != nil {
 			return
 		}
@@ -82,26 +84,26 @@ func (f Feed) watch(ctx context.Context, w Watcher, r *reports) {
 			f.Log.Warn("the watch on the key sets was lost; the poll goes on", zap.Error(err))
 			r.add() // what changed meanwhile was not seen
 		}
-		if !sleep(ctx, retry) {
+		if !sleep(ctx, watchBackoff) {
 			return
 		}
 	}
 }
 
-// reports collects what the watch says until the loop takes it.
+// reports collects what the watch reports until the loop takes it.
 type reports struct {
 	wake chan struct{}
 
 	mu         sync.Mutex
-	names      map[Name]bool
+	names      map[keystore.Name]bool
 	everything bool
 }
 
-func (r *reports) add(names ...Name) {
+func (r *reports) add(names ...keystore.Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.names == nil {
-		r.names = map[Name]bool{}
+		r.names = map[keystore.Name]bool{}
 	}
 	for _, n := range names {
 		r.names[n] = true
@@ -114,7 +116,7 @@ func (r *reports) add(names ...Name) {
 }
 
 // drain returns the reported names, none for everything, and whether there was a report.
-func (r *reports) drain() (names []Name, reported bool) {
+func (r *reports) drain() (names []keystore.Name, reported bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	names, everything := slices.Sorted(maps.Keys(r.names)), r.everything

@@ -1,4 +1,4 @@
-package keystore_test
+package replicate_test
 
 import (
 	"context"
@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
 // verdicts copies and returns "VERDICT" or "VERDICT REASON" by name.
-func verdicts(t *testing.T, from keystore.Reader, to *storetest.MemStore, dryRun bool) map[keystore.Name]string {
+func verdicts(t *testing.T, from, to *storetest.MemStore, dryRun bool) map[keystore.Name]string {
 	t.Helper()
-	all, err := keystore.Copy(t.Context(), from, to.Store, dryRun)
+	all, err := replicate.Copy(t.Context(), from, to, dryRun)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestCopyIsResumed(t *testing.T) {
 		}
 		return true, nil
 	})
-	if all, err := keystore.Copy(ctx, from, to.Store, false); !errors.Is(err, context.Canceled) || len(all) != 100 {
+	if all, err := replicate.Copy(ctx, from, to, false); !errors.Is(err, context.Canceled) || len(all) != 100 {
 		t.Fatalf("Copy = %d outcomes, %v", len(all), err)
 	}
 	to.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
@@ -124,7 +125,7 @@ func TestCopyNeedsBothStores(t *testing.T) {
 	m := newMirrored(t)
 	for which, st := range map[string]*storetest.MemStore{"source": m.from, "destination": m.to} {
 		st.Inject(down)
-		if all, err := keystore.Copy(t.Context(), m.from, m.to.Store, false); all != nil || err == nil || !strings.Contains(err.Error(), which) {
+		if all, err := replicate.Copy(t.Context(), m.from, m.to, false); all != nil || err == nil || !strings.Contains(err.Error(), which) {
 			t.Errorf("without the %s: %v, %v", which, all, err)
 		}
 		st.Inject(nil)

@@ -1,4 +1,4 @@
-package keystore_test
+package replicate_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -25,7 +26,7 @@ func TestGenerationsOutOfReachAreNotCopied(t *testing.T) {
 	m.pass()
 	m.wantCopied("prod-a", m.current)
 	m.wantCopied("prod-c", "")
-	m.wantRefused(keystore.ReasonGenerationJump, 2)
+	m.wantRefused(lastgood.ReasonGenerationJump, 2)
 
 	const refused = "refused generation_jump"
 	wantVerdicts(t, verdicts(t, m.from, storetest.NewMemStore(t), false), map[keystore.Name]string{"prod-a": refused, "prod-b": "copied", "prod-c": refused})
@@ -60,5 +61,5 @@ func TestAnotherKeyBehindAKidIsNotCopied(t *testing.T) {
 	m.from.Set("prod-a", []byte(text[:at]+"importedKid: true\n    "+text[at:]))
 	m.pass()
 	m.wantCopied("prod-a", m.current)
-	m.wantRefused(keystore.ReasonKeyChanged, 1)
+	m.wantRefused(lastgood.ReasonKeyChanged, 1)
 }
