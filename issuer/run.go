@@ -14,7 +14,8 @@ import (
 // where it has one, within a fraction of a second. It returns for no other reason, since serving the last good versions
 // goes on.
 func (p *Publisher) Run(ctx context.Context) {
-	replicate.ChangeFeed{Source: p.c.Source, Poll: p.c.Poll, Log: p.c.Log}.Run(ctx, p.refreshSome)
+	watcher, _ := keystore.WatcherOf(p.c.Source)
+	replicate.ChangeFeed{Watcher: watcher, Poll: p.c.Poll, Log: p.c.Log}.Run(ctx, p.refreshSome)
 }
 
 // refreshSome publishes what the watch reports without listing, where that is enough. Before the first complete listing it is

@@ -128,7 +128,7 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.from, To: keystore.NewStore(to), Admit: admit, OnPass: m.beat, Complete: before.Complete, AllowEmpty: f.allowEmpty, Poll: m.poll(), Log: m.log,
+		From: m.from.Backend(), To: to, Admit: admit, OnPass: m.beat, Complete: before.Complete, AllowEmpty: f.allowEmpty, Poll: m.poll(), Log: m.log,
 		Checkpoints: m.readMarks(),
 	})
 	return m, nil

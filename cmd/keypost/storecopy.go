@@ -45,7 +45,7 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
-	outcomes, stopped := replicate.Copy(ctx, from, to, dryRun)
+	outcomes, stopped := replicate.Copy(ctx, from.Backend(), to.Backend(), dryRun)
 	if outcomes == nil {
 		return fmt.Errorf("copy %s to %s: %w", src, dst, stopped)
 	}
