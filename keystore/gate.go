@@ -72,12 +72,14 @@ func (e *NotYetError) Error() string {
 // minute for replicas and mirrors.
 const Convergence = 75 * time.Second
 
+// TokenSkew is how long after its exp a token may still be accepted: AWS does for 5 minutes, kube-apiserver for 1 minute.
+const TokenSkew = 6 * time.Minute
+
 // Constants of the gates.
 const (
 	promoteFloor     = time.Hour // never sooner, outside development
 	observationFresh = 15 * time.Minute
 	clockTolerance   = time.Minute
-	clockSkew        = 6 * time.Minute // AWS accepts a token for 5 minutes after exp, kube-apiserver for 1 minute
 )
 
 // promoteGate is nil when key k of s may begin to sign at now.
@@ -96,7 +98,7 @@ func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
 		e.Earliest, e.Terms = s.promoteOpens(now, maxAge)
 		return e
 	case sharedCache != "" && s.policy.EdgeHold == nil:
-		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies; declare --edge-hold", sharedCache))
+		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies", sharedCache))
 	}
 	opens, terms := s.promoteOpens(k.ObservedAt, maxAge)
 	switch {
@@ -108,6 +110,22 @@ func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
 		return refuse(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(last.At), Duration(observationFresh)))
 	}
 	return nil
+}
+
+// EarliestPromotion returns when the published key with that ID may be promoted if every public address has it from
+// observed on, or has had it since the key's ObservedAt; ok is false if there is no such key. The gate may stay closed
+// for longer: for a shared cache that the policy does not declare, or until a fresh observation.
+func (s KeySet) EarliestPromotion(id KeyID, observed time.Time) (opens time.Time, ok bool) {
+	k, ok := s.Key(id)
+	if !ok {
+		return time.Time{}, false
+	}
+	if !k.ObservedAt.IsZero() {
+		observed = k.ObservedAt
+	}
+	maxAge, _ := s.seenSince(k.PublishedAt)
+	opens, _ = s.promoteOpens(observed, maxAge)
+	return opens, true
 }
 
 // promoteOpens is the arithmetic of the caches gate. A client counts max-age from its own fetch, which an edge may
@@ -153,10 +171,10 @@ func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 		e.Gate, e.Need = GateSigning, "the key is active; retire it first"
 		return e
 	case k.State == Next:
-		e.Gate, e.Need = GateSigning, "the key is next and may have signed by mistake; say --never-signed if it has not, or retire it first"
+		e.Gate, e.Need = GateSigning, "the key is next and may have signed by mistake; retire it first, or state that it has never signed"
 		return e
 	case s.policy.TokenLifetime == nil:
-		e.Gate, e.Need = GateUndeclared, "the policy does not say how long tokens live, and that is never assumed; declare --token-lifetime"
+		e.Gate, e.Need = GateUndeclared, "the policy does not say how long tokens live, and that is never assumed"
 		return e
 	}
 	opens, terms := s.trustedUntil(k, now)
@@ -172,13 +190,13 @@ func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 // since; those made before may live as long as they were given.
 func (s KeySet) trustedUntil(k Key, now time.Time) (time.Time, []Term) {
 	lifetime := s.policy.tokenLifetime()
-	opens := k.RetiredAt.Add(lifetime + clockSkew)
-	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", clockSkew}}
+	opens := k.RetiredAt.Add(lifetime + TokenSkew)
+	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", TokenSkew}}
 	for _, h := range s.policy.HeldUntil {
 		was := time.Duration(h.TokenLifetime)
-		if held := earlier(k.RetiredAt.Add(was+clockSkew), h.Until); h.Until.After(now) && held.After(opens) {
+		if held := earlier(k.RetiredAt.Add(was+TokenSkew), h.Until); h.Until.After(now) && held.After(opens) {
 			opens = held
-			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", clockSkew}}
+			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", TokenSkew}}
 		}
 	}
 	return opens, terms

@@ -13,9 +13,6 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// tokenSkew is how long after exp a token may still be accepted: AWS says five minutes; as in the gates of a key set.
-const tokenSkew = 6 * time.Minute
-
 // finish takes the old issuer's trust away, once nothing can need it.
 func (m *migration) finish(ctx context.Context) error {
 	plan, err := m.client.PlanFinish(ctx, m.move())
@@ -145,7 +142,7 @@ func (m *migration) declaredLife(ctx context.Context) (time.Duration, error) {
 
 // tokensGone is nil when, at now, no token of before since is good any more.
 func (m *migration) tokensGone(since time.Time, lifetime time.Duration, source string, now time.Time) error {
-	opens := since.Add(lifetime + tokenSkew)
+	opens := since.Add(lifetime + keystore.TokenSkew)
 	switch {
 	case lifetime == 0:
 		return withHint(m.notYet(keystore.GateUndeclared, "nobody says how long tokens live: no pod asks for one with these "+
@@ -158,7 +155,7 @@ func (m *migration) tokensGone(since time.Time, lifetime time.Duration, source s
 	}
 	e := m.notYet(keystore.GateTokens, "every kube-apiserver signs as the new issuer since "+stamp(since)+"; tokens of before may be in use")
 	e.Opens = opens
-	e.Terms = []keystore.Term{{What: "the longest token lifetime (" + source + ")", Duration: lifetime}, {What: "clock skew", Duration: tokenSkew}}
+	e.Terms = []keystore.Term{{What: "the longest token lifetime (" + source + ")", Duration: lifetime}, {What: "clock skew", Duration: keystore.TokenSkew}}
 	return e
 }
 
