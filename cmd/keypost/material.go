@@ -16,6 +16,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/signingkey"
 )
@@ -106,25 +107,24 @@ func (a *app) readKeyFiles(files []string) (material, error) {
 
 // readKeyFile reads verification keys; of a private key file only the public half, and says so.
 func (a *app) readKeyFile(file string) ([]keystore.VerificationKey, error) {
-	data, err := a.readFile(file, keystore.MaxMaterial)
+	data, err := a.readFile(file, pubkey.MaxSize)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := keystore.ParsePublicKeys(file, data)
-	if err == nil || !errors.Is(err, keystore.ErrPrivateKey) && !bytes.Contains(data, []byte("PRIVATE KEY-----")) {
-		if since, expired := keystore.ExpiredSince(data, time.Now()); err == nil && expired {
-			a.warn("%s holds a certificate that expired at %s; its key is used all the same, make sure that it is the one that the cluster signs with", file, stamp(since))
-		}
-		return keys, err
-	}
-	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+	keys, private, err := signingkey.PublicHalf(file, data)
+	if errors.Is(err, keystore.ErrPrivateKey) && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		return nil, withHint(err, "give the public JWK, without the private members")
 	}
-	keys, err = signingkey.PublicHalf(file, data)
-	if err == nil {
+	if err != nil {
+		return nil, err
+	}
+	if since, expired := pubkey.ExpiredSince(data, time.Now()); expired {
+		a.warn("%s holds a certificate that expired at %s; its key is used all the same, make sure that it is the one that the cluster signs with", file, stamp(since))
+	}
+	if private {
 		a.notice("%s holds a private key; only its public half is used", file)
 	}
-	return keys, err
+	return keys, nil
 }
 
 // readFile reads a file, or stdin for "-", of at most limit bytes.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // The paths of Kubernetes' ServiceAccountIssuerDiscovery (KEP-1393).
@@ -44,7 +45,7 @@ func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer str
 	if err != nil {
 		return "", nil, err
 	}
-	keys, err = keystore.ParsePublicKeys(api.base+jwksPath, body)
+	keys, err = pubkey.Parse(api.base+jwksPath, body)
 	return issuer, keys, err
 }
 
@@ -121,7 +122,7 @@ func (a api) get(ctx context.Context, path string) ([]byte, error) {
 	if err := checkStatus(resp.StatusCode, path); err != nil {
 		return nil, fmt.Errorf("read %s%s: %w", a.base, path, err)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, keystore.MaxMaterial+1)) // one more, which ParsePublicKeys refuses
+	body, err := io.ReadAll(io.LimitReader(resp.Body, pubkey.MaxSize+1)) // one more, which ParsePublicKeys refuses
 	if err != nil {
 		return nil, fmt.Errorf("read %s%s: %w", a.base, path, oneLine(err))
 	}
