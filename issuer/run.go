@@ -2,6 +2,7 @@ package issuer
 
 import (
 	"context"
+	"runtime/debug"
 
 	"go.uber.org/zap"
 
@@ -14,7 +15,8 @@ import (
 // where it has one, within a fraction of a second. It returns for no other reason, since serving the last good versions
 // goes on.
 func (p *Publisher) Run(ctx context.Context) {
-	replicate.ChangeFeed{Source: p.c.Source, Poll: p.c.Poll, Log: p.c.Log}.Run(ctx, p.refreshSome)
+	watcher, _ := keystore.WatcherOf(p.c.Source)
+	replicate.ChangeFeed{Watcher: watcher, Poll: p.c.Poll, Log: p.c.Log}.Run(ctx, p.refreshSome)
 }
 
 // refreshSome publishes what the watch reports without listing, where that is enough. Before the first complete listing it is
@@ -29,10 +31,16 @@ func (p *Publisher) refreshSome(ctx context.Context, names ...keystore.Name) {
 	_ = p.take(ctx, names, nil) // the error is that of ctx
 }
 
-// refresh is Refresh for callers that do nothing about an error: the log and the metrics show it.
+// refresh is Refresh for callers that do nothing about an error: the log and the metrics show it. The first reading of
+// many key sets leaves more garbage than what is kept of them, which is given back to the system: nothing that follows
+// needs as much.
 func (p *Publisher) refresh(ctx context.Context) error {
+	first := !p.began()
 	err := p.Refresh(ctx)
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil && first:
+		debug.FreeOSMemory()
+	case err != nil && ctx.Err() == nil:
 		p.c.Log.Debug("refresh", zap.Error(err))
 	}
 	return err

@@ -1,7 +1,7 @@
 package keystore
 
 import (
-	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	// the reader below sigs.k8s.io/yaml
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -103,7 +102,8 @@ type goneLine struct {
 
 // Parse reads the document stored under name. The error is a [*BrokenError].
 func Parse(name Name, data []byte) (KeySet, error) {
-	s, err := parse(name, data)
+	asJSON, unreadable := toJSON(data)
+	s, err := parse(name, asJSON, unreadable)
 	if err == nil {
 		return s, nil
 	}
@@ -114,18 +114,18 @@ func Parse(name Name, data []byte) (KeySet, error) {
 	case errors.Is(err, errGoneReturned):
 		reason = ReasonGoneReturned
 	}
-	claimed, _ := ClaimedURLs(data) // an error means unknown, and the document's own is told already
-	return KeySet{}, &BrokenError{Name: name, Reason: reason, Err: err, Issuers: claimed}
+	broken := &BrokenError{Name: name, Reason: reason, Err: err}
+	if unreadable == nil {
+		broken.Issuers, _ = claimedURLs(asJSON) // an error means unknown; err says already what is wrong
+	}
+	return KeySet{}, broken
 }
 
 var errNewerVersion = errors.New("upgrade this program, or write the document with the older one")
 
-func parse(name Name, data []byte) (KeySet, error) {
-	if err := name.Check(); err != nil {
-		return KeySet{}, err
-	}
-	asJSON, err := toJSON(data)
-	if err != nil {
+// parse reads a document that was turned into JSON, or not: unreadable says why.
+func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
+	if err := cmp.Or(name.Check(), unreadable); err != nil {
 		return KeySet{}, err
 	}
 	var id struct {
@@ -155,9 +155,6 @@ func parse(name Name, data []byte) (KeySet, error) {
 	}
 	for _, e := range strict { // a member of a newer minor version: read on, but never write it away
 		s.unknown = append(s.unknown, printableLine(e))
-	}
-	if len(strict) > 0 {
-		s.read = bytes.Clone(data)
 	}
 	if err := s.check(); err != nil {
 		return KeySet{}, err
@@ -274,10 +271,10 @@ func (kd keyDocument) key() (Key, error) {
 }
 
 // Encode writes the document form: YAML with sorted keys. It refuses to lose members that this version does not
-// know, and checks its own work by reading it back.
+// know ([Store.Write] writes such a document as it is), and checks its own work by reading it back.
 func Encode(s KeySet) ([]byte, error) {
 	if len(s.unknown) > 0 {
-		return s.asRead()
+		return nil, fmt.Errorf("key set %q was written by a newer version (%s); change it with that version", s.name, s.unknown[0])
 	}
 	data, err := s.encode()
 	if err != nil {
@@ -328,15 +325,6 @@ func (s KeySet) size() (int, error) {
 
 // roomToNormalize is more than what times, durations and PEM grow by when they are written in our way.
 const roomToNormalize = 128 << 10
-
-// asRead returns the bytes that s was read from if it has not been changed since: a copy of a newer version's document
-// must not wait until whoever copies is upgraded too, since a revocation may be in it.
-func (s KeySet) asRead() ([]byte, error) {
-	if was, err := Parse(s.name, s.read); err == nil && was.Digest() == s.Digest() {
-		return bytes.Clone(s.read), nil
-	}
-	return nil, fmt.Errorf("key set %q was written by a newer version (%s); change it with that version", s.name, s.unknown[0])
-}
 
 func (s KeySet) document() (document, error) {
 	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}

@@ -25,7 +25,6 @@ type KeySet struct {
 	withdrawnAt  time.Time
 	dev          bool
 	unknown      []string // members that this version does not know, so that it refuses to replace them
-	read         []byte   // the document that had them; nil otherwise
 }
 
 // Rotation is the rotation under way, at most one.

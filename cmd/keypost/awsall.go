@@ -88,7 +88,7 @@ func (r *awsRun) trust(providerARN string) awsiam.Trust {
 
 // checkStore finds out what the store would say, without making its directory.
 func (r *awsRun) checkStore(ctx context.Context, j *job) error {
-	if _, err := parsePlace(r.store); err != nil {
+	if _, err := parsePlace(r.Store); err != nil {
 		return err
 	}
 	st, err := r.openStore(ctx)
@@ -193,7 +193,7 @@ func (r *awsRun) publishKeys(ctx context.Context, j *job) error {
 	}
 	j.set = set
 	if made {
-		r.journal.printf("Key set %s stored in %s", set.Name(), r.store)
+		r.journal.printf("Key set %s stored in %s", set.Name(), r.Store)
 	}
 	if k, _ := set.Key(j.wanted.key.ID()); k.State == keystore.Next {
 		r.warn("key %s is next in key set %q: the cluster may sign with it only once it is active (%s)", k.ID(), set.Name(),

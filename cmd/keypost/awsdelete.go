@@ -54,7 +54,7 @@ func (r *awsRun) delete(ctx context.Context) error {
 		return err
 	}
 	if r.f.dryRun {
-		return deletion.Preview().Write(r.out)
+		return deletion.Preview().Write(r.Out)
 	}
 	if err := r.settle(ctx, deletion); err != nil {
 		return err

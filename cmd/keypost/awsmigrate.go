@@ -68,8 +68,7 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for NEW instead of its URL's own addresses")
 	fs.BoolVar(&f.dev, "dev", false, "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
 	f.wanted(fs)
-	f.policy.fs = fs
-	fs.DurationVar(&f.policy.maxAge, "max-age", 0, "how long a copy of NEW's documents is fresh (default 5m)")
+	f.policy.RegisterMaxAge(fs, "how long a copy of NEW's documents is fresh (default 5m)")
 	required(cmd, "from-issuer-url", "issuer-url")
 }
 
@@ -133,10 +132,10 @@ func (m *migration) check() error {
 	if err := awsiam.Check(m.f.wantedProvider(), m.move().To, nil); err != nil {
 		return err
 	}
-	if m.f.finish && m.store == "" {
+	if m.f.finish && m.Store == "" {
 		return nil // then --token-lifetime and the pods say how long tokens live
 	}
-	_, err := parsePlace(m.store)
+	_, err := parsePlace(m.Store)
 	return err
 }
 
@@ -234,7 +233,7 @@ func (m *migration) sayNext(ctx context.Context) error {
 	if !openShift {
 		switching = fmt.Sprintf("--service-account-issuer=%s --service-account-issuer=%s", next, old)
 	}
-	if _, err := fmt.Fprintln(m.out, switching); err != nil {
+	if _, err := fmt.Fprintln(m.Out, switching); err != nil {
 		return err
 	}
 	switch {

@@ -129,7 +129,7 @@ func (m *migration) tokenLife(ctx context.Context) (longest time.Duration, sourc
 
 // declaredLife is what the key set says, if there is a store to ask.
 func (m *migration) declaredLife(ctx context.Context) (time.Duration, error) {
-	if m.store == "" {
+	if m.Store == "" {
 		return 0, nil
 	}
 	st, err := m.openStore(ctx)

@@ -29,16 +29,16 @@ func (m *migration) wish(ctx context.Context) (*wish, error) {
 	if source == "" {
 		source = m.f.from
 	}
-	found, err := m.readKeys(ctx, keyFlags{jwks: source})
+	found, err := m.readKeys(ctx, keyFlags{JWKS: source})
 	if err != nil {
 		return nil, withHint(fmt.Errorf("read the keys of %s: %w", m.f.from, err),
 			"where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 	}
-	p, err := m.f.publication(source, found.keys[0])
+	p, err := m.f.publication(source, found.Keys[0])
 	if err != nil {
 		return nil, err
 	}
-	w := &wish{publication: p, old: m.f.from, keys: found.keys}
+	w := &wish{publication: p, old: m.f.from, keys: found.Keys}
 	if m.f.tokenLifetime > 0 {
 		w.policy.TokenLifetime = keystore.DurationPtr(m.f.tokenLifetime)
 	}
@@ -167,7 +167,7 @@ func (m *migration) publishMoved(ctx context.Context, w *wish) error {
 		if w.set, err = m.add(ctx, st, w.spec(), catalog.AddOptions{Change: m.change("", false)}); err != nil {
 			return err
 		}
-		m.journal.printf("Key set %s with %s of %s stored in %s", w.name, plural(len(w.keys), "key", "keys"), w.old, m.store)
+		m.journal.printf("Key set %s with %s of %s stored in %s", w.name, plural(len(w.keys), "key", "keys"), w.old, m.Store)
 	}
 	t, err := m.f.site()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/ccoctl"
@@ -83,12 +84,12 @@ func (f *awsFlags) wantedProvider() awsiam.Provider {
 func (f *awsFlags) publication(source string, key keystore.VerificationKey) (publication, error) {
 	policy := newPolicy()
 	policy.RelyingParties = []string{"aws"}
-	policy, err := f.policy.apply(policy)
+	policy, err := f.policy.Apply(policy)
 	if err == nil {
 		err = policy.Check(f.dev)
 	}
 	if err != nil {
-		return publication{}, &usageError{err}
+		return publication{}, cli.Usage(err)
 	}
 	return publication{name: keystore.Name(f.name), url: f.issuerURL, source: source, key: key, policy: policy, dev: f.dev}, nil
 }

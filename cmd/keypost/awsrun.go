@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -27,14 +28,14 @@ func (a *app) awsDo(f *awsFlags, work func(ctx context.Context, r *awsRun) error
 		if err := f.check(cmd); err != nil {
 			return err
 		}
-		a.started = true
+		a.Begin()
 		if cmd.Flags().Lookup("output-dir") != nil {
 			if err := f.checkOutputDir(); err != nil {
 				return err
 			}
 		}
 		f.usual = !cmd.Flags().Changed("client-id")
-		return work(cmd.Context(), &awsRun{app: a, f: f, journal: newJournal(a.err)})
+		return work(cmd.Context(), &awsRun{app: a, f: f, journal: newJournal(a.Err)})
 	}
 }
 
@@ -52,8 +53,8 @@ func (r *awsRun) identify(ctx context.Context) error {
 		return err
 	}
 	where := fmt.Sprintf("Account %s (%s), caller %s", account.ID, account.Partition, account.Caller)
-	if _, err := parsePlace(r.store); err == nil { // what cannot be parsed may have a password in it
-		where += ", store " + r.store
+	if _, err := parsePlace(r.Store); err == nil { // what cannot be parsed may have a password in it
+		where += ", store " + r.Store
 	}
 	if r.f.issuerURL != "" {
 		where += ", issuer " + r.f.issuerURL
@@ -80,6 +81,9 @@ func (e *differsError) Error() string {
 	}
 	return strings.Join(found, ", ") + "; nothing was changed"
 }
+
+// ExitCode is for [cli.Factory.Run].
+func (e *differsError) ExitCode() int { return cli.ExitDiffer }
 
 // plural is a number and its noun.
 func plural(n int, one, many string) string {
@@ -114,7 +118,7 @@ func (r *awsRun) settle(ctx context.Context, p plan.Plan) error {
 }
 
 func (r *awsRun) show(p plan.Preview) error {
-	if err := p.Write(r.out); err != nil {
+	if err := p.Write(r.Out); err != nil {
 		return err
 	}
 	if n := len(p.Changes); n+len(p.Extra) > 0 {

@@ -20,11 +20,13 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/lastgood"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/s3store"
 )
@@ -64,7 +66,7 @@ func (a *app) mirror() *cobra.Command {
 type mirroring struct {
 	*replicate.Mirror
 	f       *mirrorFlags
-	place   place
+	place   open.URL
 	from    *keystore.Store
 	dir     *os.Root
 	storeAt string
@@ -102,10 +104,10 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	}
 	admit, err := f.admit()
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, cli.Usage(err)
 	}
-	m := &mirroring{f: f, storeAt: a.store, log: newLogger(a.err)}
-	if m.place, err = parsePlace(a.store); err != nil {
+	m := &mirroring{f: f, storeAt: a.Store, log: newLogger(a.Err)}
+	if m.place, err = parsePlace(a.Store); err != nil {
 		return nil, err
 	}
 	if m.from, err = a.openStore(ctx); err != nil {
@@ -127,7 +129,7 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.from, To: keystore.NewStore(to), Admit: admit, OnPass: m.beat, Complete: before.Complete, AllowEmpty: f.allowEmpty, Poll: m.poll(), Log: m.log,
+		From: m.from.Backend(), To: to, Admit: admit, OnPass: m.beat, Complete: before.Complete, AllowEmpty: f.allowEmpty, Poll: m.poll(), Log: m.log,
 		Checkpoints: m.readMarks(),
 	})
 	return m, nil
@@ -149,7 +151,7 @@ func (m *mirroring) poll() time.Duration {
 	switch {
 	case m.f.poll != 0:
 		return m.f.poll
-	case m.place.scheme == schemeS3:
+	case m.place.Scheme == open.S3:
 		return defaultPollS3
 	}
 	return defaultPoll

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
@@ -36,7 +34,11 @@ func (a *app) storeCopy() *cobra.Command {
 }
 
 func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error {
-	from, err := openStore(ctx, src, filestore.Open)
+	source, err := cli.ParseStoreURL(src, "use")
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	from, err := cli.Opened(source.Backend(ctx))
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
@@ -44,7 +46,7 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
-	outcomes, stopped := replicate.Copy(ctx, from, to, dryRun)
+	outcomes, stopped := replicate.Copy(ctx, from.Backend(), to.Backend(), dryRun)
 	if outcomes == nil {
 		return fmt.Errorf("copy %s to %s: %w", src, dst, stopped)
 	}
@@ -59,22 +61,19 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
 func (a *app) destination(ctx context.Context, dst string, dryRun bool) (*keystore.Store, error) {
-	if !dryRun {
-		return openStore(ctx, dst, filestore.Create)
+	u, err := cli.ParseStoreURL(dst, "use")
+	if err != nil {
+		return nil, err
 	}
-	to, err := openStore(ctx, dst, filestore.Open)
-	if !errors.Is(err, fs.ErrNotExist) {
+	if !dryRun {
+		return cli.Opened(u.Create(ctx))
+	}
+	to, err := cli.Opened(u.Backend(ctx))
+	missing, is := errors.AsType[*open.MissingDirError](err)
+	if !is || missing.Parent != "" {
 		return to, err
 	}
-	p, badURL := parsePlace(dst)
-	if badURL != nil || p.scheme != schemeFile {
-		return nil, err
-	}
-	parent, noParent := os.Stat(filepath.Dir(filepath.Clean(p.dir)))
-	if noParent != nil || !parent.IsDir() {
-		return nil, err
-	}
-	a.notice("the directory %s does not exist; it would be made", p.dir)
+	a.notice("the directory %s does not exist; it would be made", missing.Dir)
 	return keystore.NewStore(emptyStore{}), nil
 }
 

@@ -23,9 +23,9 @@ import (
 	"strconv"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -70,11 +70,8 @@ func (o Options) config() (*rest.Config, error) {
 	if o == (Options{}) && os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
 		return rest.InClusterConfig()
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
+	config, err := kubeapi.Load(o.Kubeconfig, o.Context)
+	if _, empty := errors.AsType[*kubeapi.EmptyError](err); empty {
 		return nil, errors.New("there is no kubeconfig; set KUBECONFIG, or add ?kubeconfig=FILE to the store's URL")
 	}
 	return config, err

@@ -29,31 +29,30 @@ type Outcome struct {
 	Message    string          `json:"message,omitempty"`
 }
 
-// Copy writes every key set of from into to and returns what became of each, in order of their names. It writes
+// Copy writes every document of from into to and returns what became of each, in order of their names. It writes
 // nothing in a dry run, removes nothing ever, and refuses what a reader of to would reject: an older generation, the
 // same one with other content, a key or an issuer URL that vanished, an issuer URL of another key set. Started again
-// it goes on where it ended. The error is that neither store could be listed, or ctx's.
-func Copy(ctx context.Context, from keystore.Reader, to *keystore.Store, dryRun bool) ([]Outcome, error) {
+// it goes on where it ended. The error is that one of the stores could not be listed, or ctx's.
+//
+// A document is copied byte for byte, with members that this version does not know, comments and layout. One whose
+// content is stored already ([keystore.KeySet.Digest]) stays as it is, although comments, layout, labels or annotations
+// may differ: a store that keeps another notation would else be written again by each copying.
+func Copy(ctx context.Context, from, to keystore.Backend, dryRun bool) ([]Outcome, error) {
 	listed, err := from.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the source: %w", err)
 	}
-	d := newDestination()
-	if err := d.read(ctx, to); err != nil {
+	d := newDestination(to)
+	d.dryRun = dryRun
+	if err := d.read(ctx); err != nil {
 		return nil, fmt.Errorf("list the destination: %w", err)
 	}
-	documents, err := loadAll(ctx, from, names(listed))
+	documents, err := loadAll(ctx, from, names(listed), nil)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*candidate, len(documents))
-	for i, doc := range documents {
-		all[i] = d.candidate(doc)
-	}
-	if dryRun {
-		to = nil
-	}
-	err = d.transfer(ctx, to, all)
+	all := d.candidates(documents)
+	err = d.transfer(ctx, all)
 	return outcomes(all, d, listed), err
 }
 
@@ -65,7 +64,7 @@ func outcomes(all []*candidate, d *destination, listed map[keystore.Name]keystor
 		}
 	}
 	for _, c := range all {
-		byName[c.name] = c.outcome()
+		byName[c.Name] = c.outcome()
 	}
 	sorted := []Outcome{}
 	for _, n := range names(byName) {
@@ -75,10 +74,10 @@ func outcomes(all []*candidate, d *destination, listed map[keystore.Name]keystor
 }
 
 func (c *candidate) outcome() Outcome {
-	o := Outcome{Name: c.name, Verdict: Copied, Generation: c.generation(), Was: c.was}
+	o := Outcome{Name: c.Name, Verdict: Copied, Generation: c.generation(), Was: c.was}
 	switch {
-	case c.writeErr != nil:
-		o.Verdict, o.Message = Failed, c.writeErr.Error()
+	case c.err != nil:
+		o.Verdict, o.Message = Failed, c.err.Error()
 	case c.Rejected != nil:
 		o.Verdict, o.Reason, o.Message = Refused, c.Rejected.Reason, c.Rejected.Message
 		if c.Version == nil {

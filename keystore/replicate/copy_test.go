@@ -17,9 +17,9 @@ import (
 )
 
 // verdicts copies and returns "VERDICT" or "VERDICT REASON" by name.
-func verdicts(t *testing.T, from keystore.Reader, to *storetest.MemStore, dryRun bool) map[keystore.Name]string {
+func verdicts(t *testing.T, from, to *storetest.MemStore, dryRun bool) map[keystore.Name]string {
 	t.Helper()
-	all, err := replicate.Copy(t.Context(), from, to.Store, dryRun)
+	all, err := replicate.Copy(t.Context(), from, to, dryRun)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestCopyIsResumed(t *testing.T) {
 		}
 		return true, nil
 	})
-	if all, err := replicate.Copy(ctx, from, to.Store, false); !errors.Is(err, context.Canceled) || len(all) != 100 {
+	if all, err := replicate.Copy(ctx, from, to, false); !errors.Is(err, context.Canceled) || len(all) != 100 {
 		t.Fatalf("Copy = %d outcomes, %v", len(all), err)
 	}
 	to.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
@@ -125,7 +125,7 @@ func TestCopyNeedsBothStores(t *testing.T) {
 	m := newMirrored(t)
 	for which, st := range map[string]*storetest.MemStore{"source": m.from, "destination": m.to} {
 		st.Inject(down)
-		if all, err := replicate.Copy(t.Context(), m.from, m.to.Store, false); all != nil || err == nil || !strings.Contains(err.Error(), which) {
+		if all, err := replicate.Copy(t.Context(), m.from, m.to, false); all != nil || err == nil || !strings.Contains(err.Error(), which) {
 			t.Errorf("without the %s: %v, %v", which, all, err)
 		}
 		st.Inject(nil)

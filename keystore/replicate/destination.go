@@ -17,7 +17,9 @@ import (
 // damaged there is no reason to forget its content. One goroutine reads and transfers; the other methods are safe for
 // concurrent use.
 type destination struct {
+	backend keystore.Backend
 	repairs bool // a broken document there may be replaced, since it is only a copy
+	dryRun  bool // nothing is written
 
 	mu      sync.Mutex // guards the rest
 	entries map[keystore.Name]entry
@@ -31,7 +33,9 @@ type entry struct {
 	broken   *lastgood.Rejection // why the stored document is no key set
 }
 
-func newDestination() *destination { return &destination{entries: map[keystore.Name]entry{}} }
+func newDestination(to keystore.Backend) *destination {
+	return &destination{backend: to, entries: map[keystore.Name]entry{}}
+}
 
 // Good, Owner and Had implement lastgood.State.
 func (d *destination) Good(n keystore.Name) *lastgood.Summary {
@@ -79,9 +83,9 @@ func (d *destination) holds(n keystore.Name, digest [sha256.Size]byte) bool {
 	return stored != nil && good != nil && stored.Digest() == digest && good.Digest() == digest
 }
 
-// read takes in what has changed in the store since the last time.
-func (d *destination) read(ctx context.Context, st keystore.Reader) error {
-	listed, err := st.List(ctx)
+// read takes in what has changed in the destination since the last time.
+func (d *destination) read(ctx context.Context) error {
+	listed, err := d.backend.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,39 +96,31 @@ func (d *destination) read(ctx context.Context, st keystore.Reader) error {
 		}
 	}
 	slices.Sort(changed)
-	all, err := loadAll(ctx, st, changed)
+	all, err := loadAll(ctx, d.backend, changed, nil)
 	if err != nil {
 		return err
 	}
 	for _, n := range d.goodNames() {
 		if _, ok := listed[n]; !ok {
-			all = append(all, document{name: n, err: keystore.ErrNotFound})
+			all = append(all, document{name: n})
 		}
 	}
 	for _, doc := range all {
-		if err := d.note(doc); err != nil {
-			return err
+		if doc.rejected.Is(lastgood.ReasonUnreadable) {
+			return fmt.Errorf("read key set %q: %w", doc.name, doc.err)
 		}
+		d.note(doc)
 	}
 	return nil
 }
 
-// note takes in one document of the store. One that does not follow the last good version is stored and not good.
-func (d *destination) note(doc document) error {
-	e := entry{revision: doc.revision, broken: lastgood.RejectError(doc.err)}
-	if e.broken.Is(lastgood.ReasonUnreadable) {
-		return fmt.Errorf("read key set %q: %w", doc.name, doc.err)
-	}
+// note takes in one document of the destination. One that does not follow the last good version is stored and not good.
+func (d *destination) note(doc document) {
 	good := d.Good(doc.name)
-	if doc.err == nil {
-		s := lastgood.SummaryOf(doc.set)
-		e.stored = &s
-		if s.Follows(good) == nil {
-			good = &s
-		}
+	if doc.version != nil && doc.version.Follows(good) == nil {
+		good = doc.version
 	}
-	d.put(doc.name, e, good)
-	return nil
+	d.put(doc.name, entry{doc.revision, doc.version, doc.rejected}, good)
 }
 
 func (d *destination) put(n keystore.Name, e entry, good *lastgood.Summary) {
@@ -134,30 +130,36 @@ func (d *destination) put(n keystore.Name, e entry, good *lastgood.Summary) {
 	d.good.Put(n, good)
 }
 
-// candidate is a key set that is to be written, and what became of it.
+// candidate is a document that is to be written, and what became of it.
 type candidate struct {
 	*lastgood.Candidate
-	document
+	document document
 	was      int64 // generation of the last good version; 0 when there is none
-	same     bool  // it is stored already
-	writeErr error // of writing it
+	same     bool  // the same content is stored already
+	err      error // of writing it
 }
 
-// candidate compares a document of the source with the last good version.
-func (d *destination) candidate(doc document) *candidate {
-	good := d.Good(doc.name)
-	c := &candidate{document: doc, Candidate: &lastgood.Candidate{Name: doc.name, Rejected: lastgood.RejectError(doc.err)}}
-	switch {
-	case doc.err == nil:
-		s := lastgood.SummaryOf(doc.set)
-		c.Candidate = lastgood.NewCandidate(doc.name, &s, good)
-	case c.Rejected == nil: // it has left the source since it was listed
-		c.Rejected = lastgood.RejectMissing()
+// candidates compares documents of the source with the last good versions.
+func (d *destination) candidates(documents []document) []*candidate {
+	all := make([]*candidate, len(documents))
+	for i, doc := range documents {
+		good := d.Good(doc.name)
+		c := &candidate{document: doc, Candidate: &lastgood.Candidate{Name: doc.name}}
+		switch {
+		case doc.version != nil:
+			c.Candidate = lastgood.NewCandidate(doc.name, doc.version, good)
+			c.Rejected = doc.rejected
+		case doc.rejected != nil:
+			c.Rejected = doc.rejected
+		default: // it has left the source since it was listed
+			c.Rejected = lastgood.RejectMissing()
+		}
+		if good != nil {
+			c.was = good.Generation()
+		}
+		all[i] = c
 	}
-	if good != nil {
-		c.was = good.Generation()
-	}
-	return c
+	return all
 }
 
 // generation returns that of the version in the source; 0 when there is none.
@@ -170,7 +172,7 @@ func (c *candidate) generation() int64 {
 
 // transfer writes what may be written, tombstones first: an issuer URL may pass from a withdrawn key set to another, but
 // not before the tombstone is written.
-func (d *destination) transfer(ctx context.Context, st *keystore.Store, all []*candidate) error {
+func (d *destination) transfer(ctx context.Context, all []*candidate) error {
 	for _, tombstones := range []bool{true, false} {
 		var some []*candidate
 		for _, c := range all {
@@ -178,7 +180,7 @@ func (d *destination) transfer(ctx context.Context, st *keystore.Store, all []*c
 				some = append(some, c)
 			}
 		}
-		if err := d.writeAll(ctx, st, d.decide(some)); err != nil {
+		if err := d.writeAll(ctx, d.decide(some)); err != nil {
 			return err
 		}
 	}
@@ -193,13 +195,13 @@ func (d *destination) decide(all []*candidate) (due []*candidate) {
 	}
 	lastgood.Judge{State: d}.Decide(batch)
 	for _, c := range all {
-		e := d.entry(c.name)
+		e := d.entry(c.Name)
 		switch {
 		case c.Rejected != nil:
 		case e.broken != nil && (!d.repairs || e.broken.Is(lastgood.ReasonNewerVersion)):
 			c.Rejected = lastgood.Reject(e.broken.Reason, "what it would replace is not understood: %s", e.broken.Message)
 		case e.stored != nil && e.stored.Digest() == c.Version.Digest():
-			c.same = true
+			c.same = true // also where the bytes differ: see Copy
 		default:
 			due = append(due, c)
 		}
@@ -207,29 +209,25 @@ func (d *destination) decide(all []*candidate) (due []*candidate) {
 	return due
 }
 
-// writeAll writes into st, or if that is nil only notes what would be stored.
-func (d *destination) writeAll(ctx context.Context, st *keystore.Store, due []*candidate) error {
+// writeAll writes documents as they are; in a dry run it only notes what would be stored.
+func (d *destination) writeAll(ctx context.Context, due []*candidate) error {
+	st := keystore.NewStore(d.backend)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, c := range due {
 		g.Go(func() error {
 			rev := keystore.Revision("")
-			if st != nil {
-				rev, c.writeErr = d.write(ctx, st, c)
+			if !d.dryRun {
+				var err error
+				if rev, err = st.Write(ctx, c.Name, d.entry(c.Name).revision, c.document.data); err != nil {
+					c.err = fmt.Errorf("write key set %q: %w", c.Name, err)
+				}
 			}
-			if c.writeErr == nil {
-				d.put(c.name, entry{revision: rev, stored: c.Version}, c.Version)
+			if c.err == nil {
+				d.put(c.Name, entry{revision: rev, stored: c.Version}, c.Version)
 			}
 			return ctx.Err()
 		})
 	}
 	return g.Wait()
-}
-
-func (d *destination) write(ctx context.Context, st *keystore.Store, c *candidate) (keystore.Revision, error) {
-	rev, err := st.Replace(ctx, d.entry(c.name).revision, c.set)
-	if err != nil {
-		return "", fmt.Errorf("write key set %q: %w", c.name, err)
-	}
-	return rev, nil
 }

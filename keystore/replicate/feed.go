@@ -14,11 +14,11 @@ import (
 )
 
 // ChangeFeed calls for a refresh when a store may have changed: of everything every Poll, and of what the store's watch
-// reports, where the store is a [keystore.Watcher]. Every field is required.
+// reports. Poll and Log are required.
 type ChangeFeed struct {
-	Source keystore.Reader
-	Poll   time.Duration
-	Log    *zap.Logger // gets one line when the watch is lost and one when it is back
+	Watcher keystore.Watcher // nil for a store that has none
+	Poll    time.Duration
+	Log     *zap.Logger // gets one line when the watch is lost and one when it is back
 }
 
 // batch is how long reports of the watch are collected, so that a checkout of a thousand files causes one refresh.
@@ -29,8 +29,8 @@ const batch = 100 * time.Millisecond
 func (f ChangeFeed) Run(ctx context.Context, refresh func(context.Context, ...keystore.Name)) {
 	reports := &reports{wake: make(chan struct{}, 1)}
 	var watching sync.WaitGroup
-	if w, ok := keystore.WatcherOf(f.Source); ok {
-		watching.Go(func() { f.watch(ctx, w, reports) })
+	if f.Watcher != nil {
+		watching.Go(func() { f.watch(ctx, reports) })
 	}
 	defer watching.Wait()
 	poll := time.NewTicker(f.Poll)
@@ -67,7 +67,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // the end of an outage, long enough for a server that has just come up.
 const watchBackoff = 500 * time.Millisecond
 
-func (f ChangeFeed) watch(ctx context.Context, w keystore.Watcher, r *reports) {
+func (f ChangeFeed) watch(ctx context.Context, r *reports) {
 	var lost atomic.Bool // so that one line is logged per loss, not one per attempt
 	changed := func(names ...keystore.Name) {
 		if lost.CompareAndSwap(true, false) {
@@ -76,7 +76,7 @@ func (f ChangeFeed) watch(ctx context.Context, w keystore.Watcher, r *reports) {
 		r.add(names...)
 	}
 	for {
-		err := w.Watch(ctx, changed)
+		err := f.Watcher.Watch(ctx, changed)
 		if ctx.Err() != nil {
 			return
 		}

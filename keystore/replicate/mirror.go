@@ -19,8 +19,8 @@ import (
 
 // MirrorConfig is what a Mirror needs. From, To, Poll and Log are required.
 type MirrorConfig struct {
-	From        keystore.Reader
-	To          *keystore.Store
+	From        keystore.Backend
+	To          keystore.Backend
 	Admit       func(keystore.KeySet) *lastgood.Rejection // what the reader of To would refuse by its own configuration
 	OnPass      func(MirrorStatus) error                  // called after every complete pass
 	Complete    time.Time                                 // when an earlier run began its last complete pass; zero when there was none
@@ -30,8 +30,8 @@ type MirrorConfig struct {
 	Log         *zap.Logger
 }
 
-// Mirror copies key sets from one store into another: whole ones only, none that a reader must reject, and it removes
-// none. So the copy is at every moment the last good state, whatever happens to the source.
+// Mirror copies documents from one store into another, byte for byte as [Copy] does: whole ones only, none that a reader
+// must reject, and it removes none. So the copy is at every moment the last good state, whatever happens to the source.
 type Mirror struct {
 	c  MirrorConfig
 	to *destination
@@ -92,7 +92,7 @@ type trouble struct {
 
 // NewMirror returns a Mirror that has not looked at anything yet.
 func NewMirror(c MirrorConfig) *Mirror {
-	m := &Mirror{c: c, to: newDestination(), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Complete}
+	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Complete}
 	m.to.repairs = true
 	for n, checkpoint := range c.Checkpoints {
 		if rev, digest, ok := checkpoint.parse(); ok {
@@ -108,7 +108,7 @@ func NewMirror(c MirrorConfig) *Mirror {
 
 // ReadCopy reads what To holds, as every pass does first.
 func (m *Mirror) ReadCopy(ctx context.Context) error {
-	if err := m.to.read(ctx, m.c.To); err != nil {
+	if err := m.to.read(ctx); err != nil {
 		return fmt.Errorf("read the copy: %w", err)
 	}
 	return nil
@@ -117,7 +117,8 @@ func (m *Mirror) ReadCopy(ctx context.Context) error {
 // Run copies until ctx is done: everything every Poll, and what the source's watch reports within a fraction of a
 // second. Trouble shows in the log and in Status and is never a reason to return.
 func (m *Mirror) Run(ctx context.Context) {
-	ChangeFeed{Source: m.c.From, Poll: m.c.Poll, Log: m.c.Log}.Run(ctx, func(ctx context.Context, some ...keystore.Name) {
+	watcher, _ := m.c.From.(keystore.Watcher)
+	ChangeFeed{Watcher: watcher, Poll: m.c.Poll, Log: m.c.Log}.Run(ctx, func(ctx context.Context, some ...keystore.Name) {
 		if len(some) == 0 || m.behind() {
 			_ = m.Pass(ctx) // noted
 			return
@@ -189,28 +190,22 @@ func (m *Mirror) changed(listed map[keystore.Name]keystore.Revision) []keystore.
 
 // copy reads key sets and writes those that may be written.
 func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
-	documents, err := loadAll(ctx, m.c.From, some)
+	documents, err := loadAll(ctx, m.c.From, some, m.c.Admit)
 	if err != nil {
 		return err
 	}
-	all := make([]*candidate, len(documents))
-	for i, doc := range documents {
-		all[i] = m.to.candidate(doc)
-		if doc.err == nil && m.c.Admit != nil {
-			all[i].Rejected = m.c.Admit(doc.set)
-		}
-	}
-	if err := m.to.transfer(ctx, m.c.To, all); err != nil {
+	all := m.to.candidates(documents)
+	if err := m.to.transfer(ctx, all); err != nil {
 		return err
 	}
 	var unread, unwritten []error
 	for _, c := range all {
 		m.note(c)
 		switch {
-		case c.writeErr != nil:
-			unwritten = append(unwritten, c.writeErr)
+		case c.err != nil:
+			unwritten = append(unwritten, c.err)
 		case c.Rejected.Is(lastgood.ReasonUnreadable):
-			unread = append(unread, fmt.Errorf("read key set %q: %w", c.name, c.err))
+			unread = append(unread, fmt.Errorf("read key set %q: %w", c.Name, c.document.err))
 		}
 	}
 	return errors.Join(m.troubleWithSome(ctx, &m.reading, unread), m.troubleWithSome(ctx, &m.writing, unwritten))
@@ -247,20 +242,20 @@ func (m *Mirror) noteTrouble(ctx context.Context, t *trouble, err error) error {
 func (m *Mirror) note(c *candidate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was := m.sources[c.name]
+	was := m.sources[c.Name]
 	switch {
-	case c.writeErr != nil: // it is judged again
+	case c.err != nil: // it is judged again
 		if was != nil {
 			was.revision = ""
 		}
 	case c.Rejected.Is(lastgood.ReasonMissing):
-		m.noteMissing(c.name)
+		m.noteMissing(c.Name)
 	default:
-		now := &source{revision: c.revision, rejected: c.Rejected}
+		now := &source{revision: c.document.revision, rejected: c.Rejected}
 		if c.Version != nil {
 			now.digest = c.Version.Digest()
 		}
-		m.sources[c.name] = now
+		m.sources[c.Name] = now
 		m.logNews(c, was)
 	}
 }
@@ -270,7 +265,7 @@ func (m *Mirror) logNews(c *candidate, was *source) {
 	if was != nil {
 		before = was.rejected
 	}
-	name := zap.String("key_set", string(c.name))
+	name := zap.String("key_set", string(c.Name))
 	switch lastgood.NewsOf(before, c.Rejected, !c.same) {
 	case lastgood.Refused:
 		m.c.Log.Warn("key set refused; the last good version, if any, stays", name,

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -11,25 +11,25 @@ import (
 	"github.com/keypost/keypost/internal/text"
 )
 
-// print writes a result: v as JSON or YAML, or what table writes, with its columns (separated by tabs) aligned.
-func (a *app) print(v any, table func(w *tabwriter.Writer)) error {
-	switch a.output {
+// Print writes a result: v as JSON or YAML, or what table writes, with its columns (separated by tabs) aligned.
+func (f *Factory) Print(v any, table func(w *tabwriter.Writer)) error {
+	switch f.Output {
 	case "json":
 		data, err := marshalJSON(v)
 		if err != nil {
 			return err
 		}
-		_, err = a.out.Write(text.EscapeJSON(data))
+		_, err = f.Out.Write(text.EscapeJSON(data))
 		return err
 	case "yaml":
 		data, err := marshalYAML(v)
 		if err != nil {
 			return err
 		}
-		_, err = a.out.Write(data)
+		_, err = f.Out.Write(data)
 		return err
 	}
-	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
+	w := tabwriter.NewWriter(f.Out, 0, 8, 2, ' ', 0)
 	table(w)
 	return w.Flush()
 }
@@ -59,8 +59,8 @@ func marshalYAML(v any) ([]byte, error) {
 // maxCell bounds a cell, in characters: a key set may have many issuer URLs.
 const maxCell = 32000
 
-// row writes one line of a table. Whatever a file, a server or a person put into it cannot change how it looks.
-func row(w *tabwriter.Writer, cells ...any) {
+// Row writes one line of a table. Whatever a file, a server or a person put into it cannot change how it looks.
+func Row(w *tabwriter.Writer, cells ...any) {
 	for i, c := range cells {
 		if i > 0 {
 			_, _ = fmt.Fprint(w, "\t")

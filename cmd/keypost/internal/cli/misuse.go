@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// misuse finds what cobra would misread: a long flag with one hyphen, and a command that does not exist.
-func misuse(root *cobra.Command, args []string) (*cobra.Command, error) {
+// CheckArgs finds what cobra would misread: a long flag with one hyphen, and a command that does not exist.
+func CheckArgs(root *cobra.Command, args []string) (*cobra.Command, error) {
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		return root, nil // half of a line, for a shell to complete
 	}
@@ -59,16 +59,16 @@ func singleHyphen(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("unknown flag -%s; write --%s", name, name)
 		case arg[1] == 'o' && cmd.Flag("output") != nil, takesKID(cmd) && dashedKid.MatchString(arg):
 		default:
-			return fmt.Errorf("unknown flag -%s%s", name, didYouMean("--", nearest(name, flagNames(cmd))))
+			return fmt.Errorf("unknown flag -%s%s", name, DidYouMean("--", Nearest(name, flagNames(cmd))))
 		}
 	}
 	return nil
 }
 
-// flagError says what is wrong with a flag in our words: the parser's name the parts of its own source.
-func flagError(cmd *cobra.Command, err error) error {
+// FlagError reports what is wrong with a flag in our words: the parser's name the parts of its own source.
+func FlagError(cmd *cobra.Command, err error) error {
 	if e, is := errors.AsType[*pflag.NotExistError](err); is && e.GetSpecifiedShortnames() == "" {
-		return fmt.Errorf("unknown flag: --%s%s", e.GetSpecifiedName(), didYouMean("--", nearest(e.GetSpecifiedName(), flagNames(cmd))))
+		return fmt.Errorf("unknown flag: --%s%s", e.GetSpecifiedName(), DidYouMean("--", Nearest(e.GetSpecifiedName(), flagNames(cmd))))
 	}
 	e, is := errors.AsType[*pflag.InvalidValueError](err)
 	if !is {
@@ -93,15 +93,16 @@ func flagNames(cmd *cobra.Command) []string {
 	return names
 }
 
-func didYouMean(prefix, name string) string {
+// DidYouMean returns a question to end an error with, or nothing if name is empty.
+func DidYouMean(prefix, name string) string {
 	if name == "" {
 		return ""
 	}
 	return "; did you mean " + prefix + name + "?"
 }
 
-// nearest returns the one of known that word is a slip of the finger away from, if any is.
-func nearest(word string, known []string) string {
+// Nearest returns the one of known that word is a slip of the finger away from, if any is.
+func Nearest(word string, known []string) string {
 	best, least := "", min(2, len(word)/2)+1
 	for _, k := range known {
 		if d := distance(word, k); d < least {
@@ -111,7 +112,7 @@ func nearest(word string, known []string) string {
 	return best
 }
 
-// distance counts the letters to insert, delete, replace or swap with a neighbour to make b of a.
+// distance counts the letters to insert, delete, replace or swap with a neighbour to make b of f.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -143,9 +144,9 @@ var dashedKid = regexp.MustCompile(`^-([A-Za-z0-9_][A-Za-z0-9_-]{6,}|[A-Za-z0-9_
 // takesKID reports whether one of a command's arguments is a key ID.
 func takesKID(cmd *cobra.Command) bool { return slices.Contains(strings.Fields(cmd.Use), "KID") }
 
-// dashedKids moves such a KID argument, which is always the last, behind a "--", so that it is not read as flags and
+// DashedKIDs moves such a KID argument, which is always the last, behind a "--", so that it is not read as flags and
 // a rotation does not fail for one key in 64.
-func dashedKids(root *cobra.Command, args []string) []string {
+func DashedKIDs(root *cobra.Command, args []string) []string {
 	cmd, _, err := root.Find(args)
 	if err != nil || !takesKID(cmd) || slices.Contains(args, "--") {
 		return args

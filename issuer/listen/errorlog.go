@@ -7,18 +7,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// noise receives what net/http would log. Whatever a stranger can bring about at
-// will is counted and never logged, otherwise a scanner fills the disk and hides
-// the one line that matters. net/http offers text only, hence the matching; the
-// tests hold it against real handshakes.
-type noise struct {
+// errorLog receives what net/http logs. What a client can cause at will is counted
+// and never logged: a scanner would fill the disk and hide the one line that
+// matters. net/http offers text only, so lines are matched; the tests compare the
+// patterns with real handshakes.
+type errorLog struct {
 	log        *zap.Logger
 	handshakes *prometheus.CounterVec
 	http2      prometheus.Counter
 }
 
-func newNoise(log *zap.Logger) *noise {
-	n := &noise{
+func newErrorLog(log *zap.Logger) *errorLog {
+	l := &errorLog{
 		log: log,
 		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "keypost_tls_handshake_errors_total",
@@ -30,28 +30,28 @@ func newNoise(log *zap.Logger) *noise {
 		}),
 	}
 	for _, f := range handshakeFailures { // a rate needs the zero before the first failure
-		n.handshakes.WithLabelValues(f.reason)
+		l.handshakes.WithLabelValues(f.reason)
 	}
-	n.handshakes.WithLabelValues(otherReason)
-	return n
+	l.handshakes.WithLabelValues(otherReason)
+	return l
 }
 
-func (n *noise) collectors() []prometheus.Collector {
-	return []prometheus.Collector{n.handshakes, n.http2}
+func (l *errorLog) collectors() []prometheus.Collector {
+	return []prometheus.Collector{l.handshakes, l.http2}
 }
 
 // Write takes one message of an http.Server's ErrorLog.
-func (n *noise) Write(p []byte) (int, error) {
+func (l *errorLog) Write(p []byte) (int, error) {
 	text := strings.TrimSpace(string(p))
 	switch {
 	case strings.HasPrefix(text, "http: TLS handshake error from "):
-		n.handshakes.WithLabelValues(handshakeReason(text)).Inc()
+		l.handshakes.WithLabelValues(handshakeReason(text)).Inc()
 	case hasAnyPrefix(text, http2Faults):
-		n.http2.Inc()
+		l.http2.Inc()
 	case hasAnyPrefix(text, panics):
-		n.log.Error("the handler panicked", zap.String("detail", text))
+		l.log.Error("the handler panicked", zap.String("detail", text))
 	default:
-		n.log.Warn("the HTTP server reports trouble", zap.String("detail", text))
+		l.log.Warn("the HTTP server reports trouble", zap.String("detail", text))
 	}
 	return len(p), nil
 }
@@ -90,7 +90,7 @@ var handshakeFailures = []struct {
 	{"eof", []string{"EOF", "use of closed network connection"}},
 }
 
-// http2Faults are the lines of net/http's HTTP/2 server that a client causes.
+// http2Faults begin lines of net/http's HTTP/2 server that a client can cause.
 var http2Faults = []string{
 	"http2: server connection error from ",
 	"http2: server: error reading preface from client ",

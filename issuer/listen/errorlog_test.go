@@ -145,7 +145,7 @@ func TestPanicIsAnError(t *testing.T) {
 
 func TestOtherTroubleIsAWarning(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
-	fmt.Fprintln(newNoise(zap.New(core)), "http: Accept error: too many open files; retrying in 1s")
+	fmt.Fprintln(newErrorLog(zap.New(core)), "http: Accept error: too many open files; retrying in 1s")
 	if logs.Len() != 1 || logs.All()[0].Level != zapcore.WarnLevel {
 		t.Errorf("got %v", logs.All())
 	}
@@ -183,7 +183,7 @@ func TestHTTP2FaultsAreCounted(t *testing.T) {
 }
 
 func TestEveryReasonStartsAtZero(t *testing.T) {
-	n := newNoise(zap.NewNop())
+	n := newErrorLog(zap.NewNop())
 	if got, want := testutil.CollectAndCount(n.handshakes), len(handshakeFailures)+1; got != want {
 		t.Errorf("got %d series, want %d", got, want)
 	}

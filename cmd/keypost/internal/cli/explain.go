@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 // misused reports whether an error is a mistake in what was typed.
 func misused(err error) bool {
-	if _, is := errors.AsType[*usageError](err); is {
+	if _, is := errors.AsType[*UsageError](err); is {
 		return true
 	}
 	if _, is := errors.AsType[*catalog.NameError](err); is {
@@ -29,27 +29,27 @@ func explained(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, hinted := errors.AsType[*hintedError](err); hinted {
+	if _, hinted := errors.AsType[*HintedError](err); hinted {
 		return err
 	}
-	list := command{"issuer", "list"}
+	list := Command{"issuer", "list"}
 	if e, is := errors.AsType[*catalog.NameError](err); is {
 		if !strings.ContainsAny(string(e.Name), "./") {
 			return err
 		}
-		return withHint(err, "an issuer URL begins with https://: write https://%s", strings.TrimLeft(string(e.Name), "/"))
+		return WithHint(err, "an issuer URL begins with https://: write https://%s", strings.TrimLeft(string(e.Name), "/"))
 	}
 	if e, is := errors.AsType[*catalog.AmbiguousError](err); is {
-		return withHint(err, "give the name: %s or %s", e.Names[0], e.Names[1])
+		return WithHint(err, "give the name: %s or %s", e.Names[0], e.Names[1])
 	}
 	if _, is := errors.AsType[*catalog.NoKeySetError](err); is || errors.Is(err, keystore.ErrNotFound) {
-		return withHint(err, "%s", list)
+		return WithHint(err, "%s", list)
 	}
 	if e, is := errors.AsType[*catalog.NoKeyError](err); is {
 		if _, gone := errors.AsType[*catalog.GoneError](err); gone {
 			return err
 		}
-		return withHint(err, "%s", command{"key", "list", string(e.KeySet)})
+		return WithHint(err, "%s", Command{"key", "list", string(e.KeySet)})
 	}
 	return explainedClaim(err)
 }
@@ -57,30 +57,30 @@ func explained(err error) error {
 // explainedClaim is explained for an issuer URL or name that is not free.
 func explainedClaim(err error) error {
 	if e, is := errors.AsType[*catalog.TakenError](err); is {
-		return withHint(err, "%s adds keys to it", command{"key", "add", string(e.By)})
+		return WithHint(err, "%s adds keys to it", Command{"key", "add", string(e.By)})
 	}
 	if e, is := errors.AsType[*catalog.ExistsError](err); is {
-		return withHint(err, "%s adds keys to it", command{"key", "add", string(e.Name)})
+		return WithHint(err, "%s adds keys to it", Command{"key", "add", string(e.Name)})
 	}
 	if _, is := errors.AsType[*catalog.TombstoneError](err); is {
-		return withHint(err, "choose another name")
+		return WithHint(err, "choose another name")
 	}
 	if errors.Is(err, catalog.ErrReuse) {
-		return withHint(err, "to give it out again nevertheless, add --reuse-url --why REASON")
+		return WithHint(err, "to give it out again nevertheless, add --reuse-url --why REASON")
 	}
 	if e, is := errors.AsType[*catalog.UnreadError](err); is {
 		const mend = "mend its document, or put the last good one back (from Git or a backup)"
 		switch {
 		case e.HasURL:
-			return withHint(err, mend)
+			return WithHint(err, mend)
 		case e.Broken:
-			return withHint(err, mend+"; if you know that it does not have it, add --force --why REASON")
+			return WithHint(err, mend+"; if you know that it does not have it, add --force --why REASON")
 		}
-		return withHint(err, "%s; if you know that it does not have it, add --force --why REASON", remedy(e.Err))
+		return WithHint(err, "%s; if you know that it does not have it, add --force --why REASON", remedy(e.Err))
 	}
 	if e, is := errors.AsType[*catalog.CollisionError](err); is {
-		return withHint(err, "agree on one of them, and withdraw the other: %s", command{
-			"issuer", "remove", string(e.Stored.Name()), "--confirm-url", urls(e.Stored)[0], "--why", "REASON", "--force",
+		return WithHint(err, "agree on one of them, and withdraw the other: %s", Command{
+			"issuer", "remove", string(e.Stored.Name()), "--confirm-url", e.Stored.Issuers()[0].String(), "--why", "REASON", "--force",
 		})
 	}
 	return err

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -16,36 +16,36 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// interruption is the signal that ended a run.
-type interruption struct{ signal os.Signal }
+// Interruption is the signal that ended a run, as the cause of its context.
+type Interruption struct{ Signal os.Signal }
 
-func (i interruption) Error() string { return "interrupted" }
+func (i Interruption) Error() string { return "interrupted" }
 
 // Is lets a cause pass for the [context.Canceled] that it is the cause of.
-func (i interruption) Is(target error) bool { return target == context.Canceled }
+func (i Interruption) Is(target error) bool { return target == context.Canceled }
 
-// code is what shells report for a program that the signal killed.
-func (i interruption) code() int {
-	if i.signal == syscall.SIGTERM {
-		return exitTerminated
+// Code is what shells report for a program that the signal killed.
+func (i Interruption) Code() int {
+	if i.Signal == syscall.SIGTERM {
+		return ExitTerminated
 	}
-	return exitInterrupted
+	return ExitInterrupted
 }
 
-// stopped says what an interrupted run leaves behind. It is what somebody who pressed Ctrl-C wants to know; the error
+// stopped reports what an interrupted run leaves behind. It is what somebody who pressed Ctrl-C wants to know; the error
 // of whatever was under way says "context canceled" and no more.
-func (a *app) stopped(cmd *cobra.Command, i interruption) error {
-	stored, doubtful := a.writes.outcome()
+func (f *Factory) stopped(cmd *cobra.Command, i Interruption) error {
+	stored, doubtful := f.writes.outcome()
 	switch {
 	case len(doubtful) > 0:
-		return withHint(fmt.Errorf("interrupted; whether key set %q was changed is unknown: %w", doubtful[0], i), "look at it with %s",
-			command{"issuer", "show", string(doubtful[0])})
+		return WithHint(fmt.Errorf("interrupted; whether key set %q was changed is unknown: %w", doubtful[0], i), "look at it with %s",
+			Command{"issuer", "show", string(doubtful[0])})
 	case len(stored) > 0 && goesOn(cmd):
-		return withHint(fmt.Errorf("interrupted; key set %q is stored: %w", stored[0], i), "run the same command again, it goes on from there")
+		return WithHint(fmt.Errorf("interrupted; key set %q is stored: %w", stored[0], i), "run the same command again, it goes on from there")
 	case len(stored) > 0:
 		return fmt.Errorf("interrupted; key set %q is changed and stored: %w", stored[0], i)
 	case goesOn(cmd):
-		return withHint(fmt.Errorf("interrupted; what is done so far stays: %w", i), "run the same command again, it goes on from there")
+		return WithHint(fmt.Errorf("interrupted; what is done so far stays: %w", i), "run the same command again, it goes on from there")
 	}
 	return fmt.Errorf("interrupted; nothing was changed: %w", i)
 }
@@ -94,8 +94,8 @@ func (w *writes) outcome() (stored, doubtful []keystore.Name) {
 }
 
 // noted returns st with its writes noted.
-func (a *app) noted(st *keystore.Store) *keystore.Store {
-	return keystore.NewStore(noting{st.Backend(), &a.writes})
+func (f *Factory) noted(st *keystore.Store) *keystore.Store {
+	return keystore.NewStore(noting{st.Backend(), &f.writes})
 }
 
 // noting is a backend that notes what is written.

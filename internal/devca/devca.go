@@ -1,10 +1,14 @@
-package listen
+// Package devca keeps a certificate authority for development in a directory, and a certificate of it for a server on
+// loopback. Whoever trusts the authority does not have to trust the laptop with the rest of the Internet: a critical name
+// constraint (RFC 5280, section 4.2.1.10) confines it to the server's names.
+package devca
 
 import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -21,39 +25,33 @@ import (
 )
 
 const (
-	devLifetime = 7 * 24 * time.Hour
-	devRenewal  = 24 * time.Hour // what is left of a lifetime when it is made anew
+	lifetime = 7 * 24 * time.Hour
+	renewal  = 24 * time.Hour // what is left of a lifetime when the certificates are replaced
 )
 
-// LoadDev is LoadFiles for a laptop: it keeps a certificate authority of its own in
-// dir (ca.pem for clients to trust, ca-key.pem) and a certificate for hosts, for
-// "localhost" and for the two loopback addresses (tls.crt, tls.key). They live for
-// seven days; with less than a day left, or hosts that they do not cover, all four
-// are made anew and clients must be given the new ca.pem.
-//
-// Whoever trusts ca.pem must not have to trust the laptop with the rest of the
-// Internet: a critical name constraint (RFC 5280, section 4.2.1.10) confines the
-// authority to those names.
-func LoadDev(dir string, hosts []string, now time.Time) (*Files, error) {
-	hosts, err := devHosts(hosts)
+// Ensure returns the PEM files of a certificate for hosts, "localhost" and the two loopback addresses, and of its key. It
+// keeps them in dir (tls.crt, tls.key) with the authority that signed it (ca.pem for clients to trust, ca-key.pem), and
+// makes dir if it has to. They live for seven days. With less than a day left, with hosts that they do not cover, or when
+// anything else is wrong with them, all four are made anew and clients need the new ca.pem.
+func Ensure(dir string, hosts []string, now time.Time) (cert, key string, err error) {
+	hosts, err = withLoopback(hosts)
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
 	if err := ownDir(dir); err != nil {
-		return nil, fmt.Errorf("prepare the development CA: %w", err)
+		return "", "", fmt.Errorf("prepare the development CA: %w", err)
 	}
-	if f, err := loadDev(dir, hosts, now); err == nil {
-		return f, nil // whatever else is wrong with the files, new ones mend it
+	if check(dir, hosts, now) != nil {
+		if err := replace(dir, hosts, now); err != nil {
+			return "", "", fmt.Errorf("make the development CA in %q: %w", dir, err)
+		}
 	}
-	if err := makeDev(dir, hosts, now); err != nil {
-		return nil, fmt.Errorf("make the development CA in %q: %w", dir, err)
-	}
-	return loadDev(dir, hosts, now)
+	return filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil
 }
 
-// devHosts adds what is always covered. "localhost" is more than a convenience: a
-// constraint without any DNS name would leave all of them open.
-func devHosts(hosts []string) ([]string, error) {
+// withLoopback adds the names that are always covered. "localhost" is more than a convenience: a constraint without any
+// DNS name would leave all of them open.
+func withLoopback(hosts []string) ([]string, error) {
 	all := []string{"localhost", "127.0.0.1", "::1"}
 	for _, h := range hosts {
 		h = strings.ToLower(h)
@@ -85,37 +83,41 @@ func ownDir(dir string) error {
 	return nil
 }
 
-// loadDev takes the files over when they stay good for a while. Verification
-// against ca.pem shows that the four belong together.
-func loadDev(dir string, hosts []string, now time.Time) (*Files, error) {
-	f, err := LoadFiles([]Pair{{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}}, hosts, now)
+// check returns an error unless the files are good for hosts until the renewal is due.
+func check(dir string, hosts []string, now time.Time) error {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ca, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	soon := x509.VerifyOptions{Roots: roots, CurrentTime: now.Add(devRenewal)}
-	if _, err := f.inUse.Load().certs[0].tls.Leaf.Verify(soon); err != nil {
-		return nil, err
+	for _, at := range []time.Time{now, now.Add(renewal)} {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at}); err != nil {
+			return err
+		}
 	}
-	return f, nil
+	for _, h := range hosts {
+		if net.ParseIP(h) == nil && !slices.Contains(pair.Leaf.DNSNames, h) {
+			return fmt.Errorf("it is not for %s", h)
+		}
+	}
+	return nil
 }
 
-func makeDev(dir string, hosts []string, now time.Time) error {
-	ca, caKey, err := newDevCA(hosts, now)
+func replace(dir string, hosts []string, now time.Time) error {
+	ca, caKey, err := newCA(hosts, now)
 	if err != nil {
 		return err
 	}
-	leaf, leafKey, err := newDevLeaf(ca, caKey, hosts)
+	leaf, leafKey, err := newLeaf(ca, caKey, hosts)
 	if err != nil {
 		return err
 	}
-	// The chain ends with the authority itself: AWS takes the thumbprint of the
-	// last certificate that it is shown.
+	// The chain ends with the authority itself: AWS takes the thumbprint of the last certificate of a chain.
 	caPEM := pemBlock("CERTIFICATE", ca.Raw)
 	chain := append(pemBlock("CERTIFICATE", leaf), caPEM...)
 	w := durable.Writer{Owner: "keypost-dev"}
@@ -130,29 +132,29 @@ func makeDev(dir string, hosts []string, now time.Time) error {
 	return nil
 }
 
-type devKey struct {
+type signer struct {
 	crypto.Signer
 	pem []byte
 }
 
-func newDevKey() (devKey, error) {
+func newKey() (signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return devKey{}, err
+		return signer{}, err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	return devKey{key, pemBlock("PRIVATE KEY", der)}, err
+	return signer{key, pemBlock("PRIVATE KEY", der)}, err
 }
 
-func newDevCA(hosts []string, now time.Time) (*x509.Certificate, devKey, error) {
-	key, err := newDevKey()
+func newCA(hosts []string, now time.Time) (*x509.Certificate, signer, error) {
+	key, err := newKey()
 	if err != nil {
 		return nil, key, err
 	}
 	template := &x509.Certificate{
 		Subject:                     pkix.Name{CommonName: "keypost development CA"},
 		NotBefore:                   now.Add(-5 * time.Minute), // containers' clocks differ a little
-		NotAfter:                    now.Add(devLifetime),
+		NotAfter:                    now.Add(lifetime),
 		KeyUsage:                    x509.KeyUsageCertSign,
 		ExtKeyUsage:                 []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid:       true,
@@ -173,8 +175,8 @@ func newDevCA(hosts []string, now time.Time) (*x509.Certificate, devKey, error) 
 	return ca, key, err
 }
 
-// permittedDomains drops the addresses and the "*.": a constraint stands for a
-// domain and all below it, there is no narrower form for a wildcard.
+// permittedDomains drops the addresses and the "*.": a constraint is for a domain and all names below it, and there is no
+// narrower form for a wildcard.
 func permittedDomains(hosts []string) []string {
 	var domains []string
 	for _, h := range hosts {
@@ -185,9 +187,9 @@ func permittedDomains(hosts []string) []string {
 	return domains
 }
 
-// newDevLeaf signs a certificate for hosts with the lifetime of the authority.
-func newDevLeaf(ca *x509.Certificate, caKey devKey, hosts []string) ([]byte, devKey, error) {
-	key, err := newDevKey()
+// newLeaf signs a certificate for hosts with the lifetime of the authority.
+func newLeaf(ca *x509.Certificate, caKey signer, hosts []string) ([]byte, signer, error) {
+	key, err := newKey()
 	if err != nil {
 		return nil, key, err
 	}

@@ -1,26 +1,28 @@
-package main
+// Package view prints key sets and their policies for people and programs, and reads the flags of a policy.
+package view
 
 import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 )
 
-// issuerView is a key set as it is printed.
-type issuerView struct {
+// KeySet is a key set as it is printed.
+type KeySet struct {
 	Name        keystore.Name    `json:"name"`
 	Generation  int64            `json:"generation"`
 	Issuers     []string         `json:"issuers"`
-	Keys        []keyView        `json:"keys"`
-	Gone        []goneView       `json:"gone,omitempty"`
+	Keys        []Key            `json:"keys"`
+	Gone        []Gone           `json:"gone,omitempty"`
 	Policy      keystore.Policy  `json:"policy"`
 	History     []keystore.Event `json:"history,omitempty"`
 	WithdrawnAt time.Time        `json:"withdrawnAt,omitzero"`
 	Dev         bool             `json:"dev,omitempty"`
 }
 
-type keyView struct {
+type Key struct {
 	Kid          keystore.KeyID `json:"kid"`
 	Alg          string         `json:"alg"`
 	State        keystore.State `json:"state"`
@@ -33,7 +35,7 @@ type keyView struct {
 	text         string
 }
 
-type goneView struct {
+type Gone struct {
 	Kid         keystore.KeyID       `json:"kid"`
 	Fingerprint keystore.Fingerprint `json:"fingerprint,omitempty"`
 	At          time.Time            `json:"at"`
@@ -43,30 +45,30 @@ type goneView struct {
 	RetiredAt   time.Time            `json:"retiredAt,omitzero"`
 }
 
-func viewOf(s keystore.KeySet, now time.Time) issuerView {
-	v := issuerView{
-		Name: s.Name(), Generation: s.Generation(), Issuers: urls(s), Keys: []keyView{}, Policy: s.Policy(),
+func Of(s keystore.KeySet, now time.Time) KeySet {
+	v := KeySet{
+		Name: s.Name(), Generation: s.Generation(), Issuers: URLs(s), Keys: []Key{}, Policy: s.Policy(),
 		History: s.History(), WithdrawnAt: s.WithdrawnAt(), Dev: s.Dev(),
 	}
 	for _, k := range s.Keys() {
 		v.Keys = append(v.Keys, keyViewOf(s, k, now))
 	}
 	for _, g := range s.Gone() {
-		v.Gone = append(v.Gone, goneView{g.ID, g.Fingerprint, g.At, g.Why, g.PublishedAt, g.PromotedAt, g.RetiredAt})
+		v.Gone = append(v.Gone, Gone{g.ID, g.Fingerprint, g.At, g.Why, g.PublishedAt, g.PromotedAt, g.RetiredAt})
 	}
 	return v
 }
 
-func keyViewOf(s keystore.KeySet, k keystore.Key, now time.Time) keyView {
+func keyViewOf(s keystore.KeySet, k keystore.Key, now time.Time) Key {
 	until, _ := s.TrustedUntil(k, now)
-	return keyView{
+	return Key{
 		Kid: k.ID(), Alg: k.Alg(), State: k.State, Imported: k.Imported(), PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt,
-		PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt, TrustedUntil: until, text: stateText(s, k, now),
+		PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt, TrustedUntil: until, text: StateText(s, k, now),
 	}
 }
 
-// stateText never says "retired" alone: people take that for "no longer trusted".
-func stateText(s keystore.KeySet, k keystore.Key, now time.Time) string {
+// StateText never says "retired" alone: people take that for "no longer trusted".
+func StateText(s keystore.KeySet, k keystore.Key, now time.Time) string {
 	if k.State != keystore.Retired {
 		return string(k.State)
 	}
@@ -75,12 +77,12 @@ func stateText(s keystore.KeySet, k keystore.Key, now time.Time) string {
 	case !declared:
 		return "retired (still trusted; no token lifetime is declared)"
 	case until.After(now):
-		return "retired (trusted until " + stamp(until) + ")"
+		return "retired (trusted until " + cli.Stamp(until) + ")"
 	}
-	return "retired (trusted until it is removed; its last token expired at " + stamp(until) + ")"
+	return "retired (trusted until it is removed; its last token expired at " + cli.Stamp(until) + ")"
 }
 
-func urls(s keystore.KeySet) []string {
+func URLs(s keystore.KeySet) []string {
 	list := []string{}
 	for _, u := range s.Issuers() {
 		list = append(list, u.String())
@@ -88,46 +90,46 @@ func urls(s keystore.KeySet) []string {
 	return list
 }
 
-func keyRows(w *tabwriter.Writer, keys []keyView) {
-	row(w, "KID", "ALG", "STATE", "PUBLISHED")
+func KeyRows(w *tabwriter.Writer, keys []Key) {
+	cli.Row(w, "KID", "ALG", "STATE", "PUBLISHED")
 	for _, k := range keys {
-		row(w, k.Kid, k.Alg, k.text, stamp(k.PublishedAt))
+		cli.Row(w, k.Kid, k.Alg, k.text, cli.Stamp(k.PublishedAt))
 	}
 }
 
 // table prints everything that is known of a key set.
-func (v issuerView) table(w *tabwriter.Writer) {
-	row(w, "name:", v.Name)
-	row(w, "generation:", v.Generation)
+func (v KeySet) Table(w *tabwriter.Writer) {
+	cli.Row(w, "name:", v.Name)
+	cli.Row(w, "generation:", v.Generation)
 	for _, u := range v.Issuers {
-		row(w, "issuer:", u)
+		cli.Row(w, "issuer:", u)
 	}
 	if !v.WithdrawnAt.IsZero() {
-		row(w, "withdrawn:", stamp(v.WithdrawnAt))
+		cli.Row(w, "withdrawn:", cli.Stamp(v.WithdrawnAt))
 	}
 	if v.Dev {
-		row(w, "development:", "only keypostd --dev serves it")
+		cli.Row(w, "development:", "only keypostd --dev serves it")
 	}
-	row(w, "policy:", policyLine(v.Policy))
+	cli.Row(w, "policy:", policyLine(v.Policy))
 	for _, h := range v.Policy.HeldUntil {
-		row(w, "held:", heldLine(h))
+		cli.Row(w, "held:", HeldLine(h))
 	}
-	row(w)
-	keyRows(w, v.Keys)
+	cli.Row(w)
+	KeyRows(w, v.Keys)
 	if len(v.Gone) > 0 {
-		row(w)
-		row(w, "GONE KID", "WHY", "AT")
+		cli.Row(w)
+		cli.Row(w, "GONE KID", "WHY", "AT")
 	}
 	for _, g := range v.Gone {
-		row(w, g.Kid, g.Why, stamp(g.At))
+		cli.Row(w, g.Kid, g.Why, cli.Stamp(g.At))
 	}
-	row(w)
-	row(w, "HISTORY", "BY", "WHAT", "WHY")
+	cli.Row(w)
+	cli.Row(w, "HISTORY", "BY", "WHAT", "WHY")
 	for _, e := range v.History {
 		why := e.Why
 		if e.Forced {
 			why += " (forced)"
 		}
-		row(w, stamp(e.At), e.By, e.What, why)
+		cli.Row(w, cli.Stamp(e.At), e.By, e.What, why)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -8,18 +8,19 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 )
 
-// policyFlags set members of a policy; a flag that was not given leaves its member as it is.
-type policyFlags struct {
+// PolicyFlags set members of a policy; a flag that was not given leaves its member as it is.
+type PolicyFlags struct {
 	fs                                                   *pflag.FlagSet
 	relyingParties, origins                              []string
 	maxAge, revalidate, ifError, edgeHold, tokenLifetime time.Duration
 	private                                              bool
 }
 
-func (f *policyFlags) register(fs *pflag.FlagSet) {
+func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	f.fs = fs
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
 	fs.DurationVar(&f.maxAge, "max-age", 0, "how long a copy is fresh (default 5m)")
@@ -31,8 +32,14 @@ func (f *policyFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet")
 }
 
-// apply returns p with the flags that were given.
-func (f *policyFlags) apply(p keystore.Policy) (keystore.Policy, error) {
+// RegisterMaxAge defines --max-age alone.
+func (f *PolicyFlags) RegisterMaxAge(fs *pflag.FlagSet, usage string) {
+	f.fs = fs
+	fs.DurationVar(&f.maxAge, "max-age", 0, usage)
+}
+
+// Apply returns p with the flags that were given.
+func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 	for _, d := range []struct {
 		flag string
 		from time.Duration
@@ -46,7 +53,7 @@ func (f *policyFlags) apply(p keystore.Policy) (keystore.Policy, error) {
 			continue
 		}
 		if d.from < 0 || d.from%time.Second != 0 {
-			return p, usagef("--%s %v: it must be whole seconds, not negative", d.flag, d.from)
+			return p, cli.Usagef("--%s %v: it must be whole seconds, not negative", d.flag, d.from)
 		}
 		*d.to = keystore.DurationPtr(d.from)
 	}
@@ -63,7 +70,7 @@ func (f *policyFlags) apply(p keystore.Policy) (keystore.Policy, error) {
 }
 
 // given tells whether any of the flags was.
-func (f *policyFlags) given() bool {
+func (f *PolicyFlags) Given() bool {
 	given := false
 	f.fs.Visit(func(flag *pflag.Flag) {
 		switch flag.Name {
@@ -80,17 +87,17 @@ var knownParties = [][]string{
 	{"vault", "hashicorp", "openbao"}, {"kube-apiserver", "kubernetes", "k8s", "apiserver"},
 }
 
-// warnPolicy says what a policy will cost somebody who does not know it.
-func (a *app) warnPolicy(p keystore.Policy) {
+// Warn says what a policy will cost somebody who does not know it.
+func Warn(f *cli.Factory, p keystore.Policy) {
 	for _, w := range p.Warnings() {
-		a.warn("%s", w)
+		f.Warn("%s", w)
 	}
 	for _, name := range p.RelyingParties {
 		meant, known := relyingParty(name)
 		if known {
 			continue
 		}
-		a.warn("relying party %q is not known here, so that it counts as one that keeps keys for 24h%s", name, didYouMean("", meant))
+		f.Warn("relying party %q is not known here, so that it counts as one that keeps keys for 24h%s", name, cli.DidYouMean("", meant))
 	}
 }
 
@@ -103,7 +110,7 @@ func relyingParty(name string) (meant string, known bool) {
 		}
 		spellings = append(spellings, names...)
 	}
-	near := nearest(name, spellings)
+	near := cli.Nearest(name, spellings)
 	for _, names := range knownParties {
 		if slices.Contains(names, near) {
 			return names[0], false
@@ -112,9 +119,9 @@ func relyingParty(name string) (meant string, known bool) {
 	return "", false
 }
 
-// newPolicy is what a new key set begins with: the cache lifetimes are written down, so that a change of a server's
+// NewPolicy is what a new key set begins with: the cache lifetimes are written down, so that a change of a server's
 // defaults never changes what the gates count on.
-func newPolicy() keystore.Policy {
+func NewPolicy() keystore.Policy {
 	c := keystore.DefaultCache()
 	return keystore.Policy{MaxAge: keystore.DurationPtr(c.MaxAge), StaleWhileRevalidate: keystore.DurationPtr(c.StaleWhileRevalidate), StaleIfError: keystore.DurationPtr(c.StaleIfError)}
 }
@@ -145,8 +152,8 @@ func policyLine(p keystore.Policy) string {
 	return strings.Join(parts, ", ")
 }
 
-// heldLine prints one of the lowered lifetimes that still bind.
-func heldLine(h keystore.Held) string {
+// HeldLine prints one of the lowered lifetimes that still bind.
+func HeldLine(h keystore.Held) string {
 	var parts []string
 	if h.Edge+h.Client > 0 {
 		parts = append(parts, fmt.Sprintf("copies in caches (edge %v, client %v)", h.Edge, h.Client))
@@ -154,5 +161,5 @@ func heldLine(h keystore.Held) string {
 	if h.TokenLifetime > 0 {
 		parts = append(parts, fmt.Sprintf("tokens of %v", h.TokenLifetime))
 	}
-	return fmt.Sprintf("until %s the gates go on counting on what was lowered: %s", stamp(h.Until), strings.Join(parts, ", "))
+	return fmt.Sprintf("until %s the gates go on counting on what was lowered: %s", cli.Stamp(h.Until), strings.Join(parts, ", "))
 }
