@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/signingkey"
 )
@@ -83,7 +84,7 @@ func (f *awsFlags) findKeyPair() (keyPair, error) {
 	}
 	k.signer, k.key, k.complete = signer, signer.Public(), publicErr == nil
 	if k.complete {
-		keys, err := keystore.ParsePublicKeys(k.public, public)
+		keys, err := pubkey.Parse(k.public, public)
 		if err != nil {
 			return k, err
 		}

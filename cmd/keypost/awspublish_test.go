@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
 func keySet(t *testing.T, at time.Time, dev bool, maxAge time.Duration) (keystore.KeySet, keystore.KeyID) {
 	t.Helper()
-	keys, err := keystore.ParsePublicKeys("ccoctl's", filesBelow(t, "testdata/ccoctl")["signer.public"])
+	keys, err := pubkey.Parse("ccoctl's", filesBelow(t, "testdata/ccoctl")["signer.public"])
 	if err != nil {
 		t.Fatal(err)
 	}
