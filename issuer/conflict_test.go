@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // shared is a key set that claims the URL which names a, b and c may all have.
@@ -19,8 +20,8 @@ func TestConflictAtColdStartServesNeither(t *testing.T) {
 	b.put(shared(t, "a", 1, 1), shared(t, "b", 1, 2), doc{name: "d", generation: 1})
 	b.poll()
 	b.refuses(urlShared, http.StatusServiceUnavailable) // there is such an issuer, so that 404 would be a lie
-	b.rejected("a", URLConflict)
-	b.rejected("b", URLConflict)
+	b.rejected("a", lastgood.ReasonURLConflict)
+	b.rejected("b", lastgood.ReasonURLConflict)
 	b.rejected("d", "")
 	if lines := b.said(); len(lines) != 2 {
 		t.Fatalf("logged %q, want one line per rejected key set; what is published at the start has none", lines)
@@ -52,7 +53,7 @@ func TestConflictWithAServedKeySet(t *testing.T) {
 	b.put(shared(t, "a", 9, 1)) // first in the alphabet and of a higher generation, and yet second
 	b.poll()
 	b.serves(urlShared, key(t, 2))
-	b.rejected("a", URLConflict)
+	b.rejected("a", lastgood.ReasonURLConflict)
 	b.rejected("b", "")
 	b.saidOnce("warn key set rejected; its last good version, if any, stays served a url_conflict")
 
@@ -62,7 +63,7 @@ func TestConflictWithAServedKeySet(t *testing.T) {
 	b.store.Delete("b")
 	b.poll()
 	b.serves(urlShared, key(t, 2))
-	b.rejected("a", URLConflict)
+	b.rejected("a", lastgood.ReasonURLConflict)
 	b.said()
 	b.poll()
 	b.silent()
@@ -96,7 +97,7 @@ func TestOwnerLeavesInTheSameBatch(t *testing.T) {
 		b.put(again)
 		b.poll()
 		b.serves(urlShared, key(t, 2))
-		b.rejected(owner, URLConflict)
+		b.rejected(owner, lastgood.ReasonURLConflict)
 	}
 }
 
@@ -120,7 +121,7 @@ func TestAKeyThatLeftAURLDoesNotComeBack(t *testing.T) {
 			}
 			b.put(shared(t, "a", 1, k))
 			b.poll()
-			b.rejected("a", keystore.ReasonGoneReturned)
+			b.rejected("a", lastgood.ReasonGoneReturned)
 
 			// Nor in a later version of an heir that was good at first.
 			heir := shared(t, "a", 2, 3)
@@ -131,7 +132,7 @@ func TestAKeyThatLeftAURLDoesNotComeBack(t *testing.T) {
 			b.put(heir)
 			b.poll()
 			b.serves(urlShared, key(t, 3))
-			b.rejected("a", keystore.ReasonGoneReturned)
+			b.rejected("a", lastgood.ReasonGoneReturned)
 			if t.Failed() {
 				t.Fatalf("a key that is %s, %s", name, when)
 			}
@@ -149,7 +150,7 @@ func TestATombstoneIsNotUndone(t *testing.T) {
 	d.generation, d.withdrawn = 2, false
 	b.put(d)
 	b.poll()
-	b.rejected("b", keystore.ReasonGoneReturned)
+	b.rejected("b", lastgood.ReasonGoneReturned)
 }
 
 // A key set that reaches for a second URL loses nothing of the first when it does not get it.
@@ -162,8 +163,8 @@ func TestConflictOverASecondURL(t *testing.T) {
 	b.poll()
 	b.serves(urlA)
 	b.refuses(urlShared, http.StatusNotFound)
-	b.rejected("a", URLConflict)
-	b.rejected("b", URLConflict)
+	b.rejected("a", lastgood.ReasonURLConflict)
+	b.rejected("b", lastgood.ReasonURLConflict)
 
 	// The one that gives way clears the other's path, the same poll.
 	narrow := doc{name: "a", generation: 3}
@@ -181,5 +182,5 @@ func TestRejectedVersionClaimsNoURL(t *testing.T) {
 	b.put(dev, shared(t, "b", 1, 2))
 	b.poll()
 	b.serves(urlShared, key(t, 2))
-	b.rejected("a", DevRefused)
+	b.rejected("a", lastgood.ReasonDev)
 }

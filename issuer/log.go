@@ -8,32 +8,20 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
-const (
-	forgottenLine = "a rejected key set has left the store"
-	missingLine   = "key set is missing in the store; its last good version stays served"
-)
-
-// say logs one line about a key set once the batch has been applied.
-func (b *batch) say(message string, n keystore.Name, more ...zap.Field) {
-	level := zap.InfoLevel
-	if message == missingLine {
-		level = zap.WarnLevel
-	}
-	b.sayAt(level, message, n, more...)
-}
-
-func (b *batch) sayAt(level zapcore.Level, message string, n keystore.Name, more ...zap.Field) {
+// log writes one line about a key set once the batch has been applied.
+func (b *batch) log(level zapcore.Level, message string, n keystore.Name, more ...zap.Field) {
 	fields := append([]zap.Field{zap.String("key_set", string(n))}, more...)
 	b.lines = append(b.lines, func() { b.p.c.Log.Log(level, message, fields...) })
 }
 
 func generationField(v *version) zap.Field { return zap.Int64("generation", v.Generation()) }
 
-// sayReady tells of everything that is published at the start, in one line and not in ten thousand. It is called with mu
+// logReady logs everything that is published at the start, in one line and not in ten thousand. It is called with mu
 // held.
-func (b *batch) sayReady(is progress, issuers int) {
+func (b *batch) logReady(is progress, issuers int) {
 	keys := 0
 	for _, e := range b.p.entries {
 		if e.served != nil && !e.served.Withdrawn() {
@@ -46,28 +34,30 @@ func (b *batch) sayReady(is progress, issuers int) {
 	})
 }
 
-// noteChange logs at most one line: nothing when the same is true as before.
-func (b *batch) noteChange(n keystore.Name, was, now *entry) {
+// logNews logs one line for a change of state, none when the same is true as before.
+func (b *batch) logNews(n keystore.Name, was, now *entry) {
 	if was == nil {
 		was = &entry{}
 	}
-	switch {
-	case now.rejected != nil && (was.rejected == nil || *was.rejected != *now.rejected):
+	replaced := now.served != was.served && (was.served == nil || was.served.Digest() != now.served.Digest())
+	switch lastgood.NewsOf(was.rejected, now.rejected, replaced) {
+	case lastgood.Refused:
 		fields := []zap.Field{zap.String("reason", string(now.rejected.Reason)), zap.String("message", now.rejected.Message)}
 		if now.served != nil {
 			fields = append(fields, zap.Int64("served_generation", now.served.Generation()))
 		}
-		b.sayAt(zap.WarnLevel, "key set rejected; its last good version, if any, stays served", n, fields...)
-	case now.rejected == nil && now.served != was.served && (was.served == nil || was.served.Digest() != now.served.Digest()):
+		b.log(zap.WarnLevel, "key set rejected; its last good version, if any, stays served", n, fields...)
+	case lastgood.Replaced:
 		level := zap.InfoLevel
 		if b.p.first.IsZero() { // at the start everything is published
 			level = zap.DebugLevel
 		}
-		b.sayAt(level, publishedMessage(now.served), n, publishedFields(was.served, now.served)...)
-	case now.rejected == nil && (was.rejected != nil || was.missing):
-		b.say("key set is as it is served again", n, generationField(now.served))
+		b.log(level, publishedMessage(now.served), n, publishedFields(was.served, now.served)...)
+	case lastgood.Restored:
+		b.log(zap.InfoLevel, "key set is as it is served again", n, generationField(now.served))
+	case lastgood.NoNews:
 	}
-	now.served.told()
+	now.served.logged()
 }
 
 func publishedMessage(v *version) string {

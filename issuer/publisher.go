@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // Config is what a Publisher needs. Source and Log are required.
@@ -25,9 +26,6 @@ type Config struct {
 
 const (
 	defaultPoll = 10 * time.Second
-	// startPatience is how long a key set that cannot be served keeps a fresh process from being ready. Without an
-	// end, one broken document would keep every replacement of a dying replica out of service.
-	startPatience = 5 * time.Minute
 	// listPatience is how long a listing may take before the store counts as one that cannot be listed.
 	listPatience = 10 * time.Second
 )
@@ -59,8 +57,7 @@ type Publisher struct {
 type entry struct {
 	revision keystore.Revision   // of the stored version that was looked at last; empty when there is none
 	served   *version            // the last good one; nil when there was none
-	rejected *keystore.Rejection // why the stored version is not the served one; nil when it is
-	missing  bool                // served, but not in the store
+	rejected *lastgood.Rejection // why the stored version is not the served one, or that there is none; nil when it is served
 }
 
 // NewPublisher returns a Publisher that serves nothing yet.
@@ -154,12 +151,9 @@ func (p *Publisher) changed(listed map[keystore.Name]keystore.Revision) []keysto
 	var names []keystore.Name
 	for n, rev := range listed {
 		e := p.entries[n]
-		if e == nil || e.revision != rev || e.is(URLConflict) || e.is(Unreadable) {
+		if e == nil || e.revision != rev || e.rejected.Transient() {
 			names = append(names, n)
 		}
 	}
 	return names
 }
-
-// is reports whether the stored version is rejected for that reason.
-func (e *entry) is(r Reason) bool { return e != nil && e.rejected != nil && e.rejected.Reason == r }

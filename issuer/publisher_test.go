@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -32,31 +33,31 @@ func TestLastGoodVersionStays(t *testing.T) {
 	raw := func(text string) func(*bench) { return func(b *bench) { b.store.Set("a", []byte(text)) } }
 	for name, tc := range map[string]struct {
 		accident func(*bench)
-		reason   Reason
+		reason   keystore.Reason
 	}{
-		"missing": {func(b *bench) { b.store.Delete("a") }, Missing},
+		"missing": {func(b *bench) { b.store.Delete("a") }, lastgood.ReasonMissing},
 		"cannot be read": {func(b *bench) {
 			b.store.Inject(failing(storetest.OpGet, errors.New("input/output error")))
 			b.put(good)
-		}, Unreadable},
+		}, lastgood.ReasonUnreadable},
 		"empty":                        {raw(""), "broken"},
 		"binary junk":                  {raw("\x7fELF\x00\x01\xff\xfe"), "broken"},
 		"not YAML":                     {raw("{"), "broken"},
 		"two documents":                {raw(string(good.text(t)) + "\n---\n" + string(good.text(t))), "broken"},
 		"another key set's document":   {func(b *bench) { b.store.Set("a", doc{name: "b", generation: 6}.text(b.t)) }, "broken"},
 		"newer schema":                 {raw("apiVersion: keypost.dev/v2\nkind: KeySet\n"), "newer_version"},
-		"older generation":             {changed(func(d *doc) { d.generation = 4 }), keystore.ReasonOlderGeneration},
-		"same generation, other keys":  {changed(func(d *doc) { d.generation, d.keys = 5, append(d.keys, key(t, 3)) }), keystore.ReasonSameGeneration},
-		"kid dropped":                  {changed(func(d *doc) { d.keys = d.keys[:1] }), keystore.ReasonKidMissing},
-		"all kids dropped":             {changed(func(d *doc) { d.keys = nil }), keystore.ReasonKidMissing},
-		"gone line vanished":           {changed(func(d *doc) { d.gone = nil }), keystore.ReasonGoneReturned},
-		"gone key returns":             {changed(func(d *doc) { d.gone, d.keys = nil, append(d.keys, key(t, 9)) }), keystore.ReasonGoneReturned},
-		"gone key published":           {changed(func(d *doc) { d.keys = append(d.keys, key(t, 9)) }), keystore.ReasonGoneReturned},
-		"URL dropped":                  {changed(func(d *doc) { d.issuers = []string{"https://a.oidc.example.com"} }), keystore.ReasonURLDropped},
-		"another name's URL":           {changed(func(d *doc) { d.issuers = []string{urlA, urlB} }), URLNotPermitted},
-		"development key set":          {changed(func(d *doc) { d.dev = true }), DevRefused},
+		"older generation":             {changed(func(d *doc) { d.generation = 4 }), lastgood.ReasonOlderGeneration},
+		"same generation, other keys":  {changed(func(d *doc) { d.generation, d.keys = 5, append(d.keys, key(t, 3)) }), lastgood.ReasonSameGeneration},
+		"kid dropped":                  {changed(func(d *doc) { d.keys = d.keys[:1] }), lastgood.ReasonKidMissing},
+		"all kids dropped":             {changed(func(d *doc) { d.keys = nil }), lastgood.ReasonKidMissing},
+		"gone line vanished":           {changed(func(d *doc) { d.gone = nil }), lastgood.ReasonGoneReturned},
+		"gone key returns":             {changed(func(d *doc) { d.gone, d.keys = nil, append(d.keys, key(t, 9)) }), lastgood.ReasonGoneReturned},
+		"gone key published":           {changed(func(d *doc) { d.keys = append(d.keys, key(t, 9)) }), lastgood.ReasonGoneReturned},
+		"URL dropped":                  {changed(func(d *doc) { d.issuers = []string{"https://a.oidc.example.com"} }), lastgood.ReasonURLDropped},
+		"another name's URL":           {changed(func(d *doc) { d.issuers = []string{urlA, urlB} }), lastgood.ReasonURLNotPermitted},
+		"development key set":          {changed(func(d *doc) { d.dev = true }), lastgood.ReasonDev},
 		"private key in it":            {raw(strings.Replace(string(good.text(t)), "BEGIN PUBLIC KEY", "BEGIN EC PRIVATE KEY", 1)), "broken"},
-		"withdrawn by an older writer": {changed(func(d *doc) { d.generation, d.withdrawn = 4, true }), keystore.ReasonOlderGeneration},
+		"withdrawn by an older writer": {changed(func(d *doc) { d.generation, d.withdrawn = 4, true }), lastgood.ReasonOlderGeneration},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -133,7 +134,7 @@ func TestListErrorChangesNothing(t *testing.T) {
 	b.silent()
 	b.store.Inject(nil)
 	b.poll()
-	b.rejected("a", Missing)
+	b.rejected("a", lastgood.ReasonMissing)
 	if lines := b.said(); len(lines) != 2 || !strings.Contains(lines[0], "can be listed again") {
 		t.Fatalf("logged %q", lines)
 	}
@@ -178,7 +179,7 @@ func TestEmptiedStore(t *testing.T) {
 	}
 	b.poll()
 	b.silent()
-	b.rejected("b", Missing)
+	b.rejected("b", lastgood.ReasonMissing)
 	if err := b.Ready(); err != nil {
 		t.Fatalf("unready although everything is served: %v", err)
 	}
@@ -203,7 +204,7 @@ func TestTombstoneEndsAnIssuer(t *testing.T) {
 	b.put(first)
 	b.poll()
 	b.refuses(urlA, http.StatusNotFound)
-	b.rejected("a", keystore.ReasonOlderGeneration)
+	b.rejected("a", lastgood.ReasonOlderGeneration)
 	b.store.Delete("a")
 	b.poll()
 	b.rejected("a", "")

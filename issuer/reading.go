@@ -2,7 +2,6 @@ package issuer
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 const (
@@ -25,16 +25,16 @@ const (
 	stall = 250 * time.Millisecond
 )
 
-// found is one key set as the store gave it.
+// found is one key set as the store returned it.
 type found struct {
-	name     keystore.Name
+	*lastgood.Candidate
 	revision keystore.Revision
-	version  *version            // nil when it could not be read
-	rejected *keystore.Rejection // why not
+	version  *version // nil when it could not be read
 	absent   bool
+}
 
-	was     *version            // what follows was judged against
-	follows *keystore.Rejection // why version may not take the place of was
+func unread(n keystore.Name, why *lastgood.Rejection) found {
+	return found{Candidate: &lastgood.Candidate{Name: n, Rejected: why}}
 }
 
 // take reads key sets and publishes them: all in one batch, unless some take long. listed is nil when they are not all
@@ -55,7 +55,7 @@ func (p *Publisher) take(ctx context.Context, names []keystore.Name, listed map[
 				return ctx.Err()
 			}
 			// What could not be read has no revision of its own; an older one than it was read at only costs a reading.
-			if rev, ok := listed[f.name]; ok && (f.rejected != nil || f.revision == rev) {
+			if rev, ok := listed[f.Name]; ok && (f.Rejected != nil || f.revision == rev) {
 				f.revision = rev // of two equal texts one is enough
 			}
 			all = append(all, f)
@@ -97,7 +97,7 @@ func (p *Publisher) read(ctx context.Context, n keystore.Name) (found, bool) {
 	begun, full := p.readings.begin(n)
 	switch {
 	case full:
-		return found{name: n, rejected: keystore.Reject(Unreadable, "it was not tried, since %d readings of others take too long", maxSlow)}, true
+		return unread(n, lastgood.Reject(lastgood.ReasonUnreadable, "it was not tried, since %d readings of others take too long", maxSlow)), true
 	case !begun:
 		return found{}, false
 	}
@@ -118,13 +118,13 @@ func (p *Publisher) read(ctx context.Context, n keystore.Name) (found, bool) {
 	case <-timer.C:
 		p.readings.slow(n)
 		go func() { p.late(ctx, <-done) }()
-		return found{name: n, rejected: keystore.Reject(Unreadable, "its reading has taken longer than %v and goes on", patience)}, true
+		return unread(n, lastgood.Reject(lastgood.ReasonUnreadable, "its reading has taken longer than %v and goes on", patience)), true
 	}
 }
 
 // late publishes what a slow reading has found, and reads again when there was reason to meanwhile.
 func (p *Publisher) late(ctx context.Context, f found) {
-	again := p.readings.end(f.name)
+	again := p.readings.end(f.Name)
 	if ctx.Err() != nil {
 		return
 	}
@@ -132,7 +132,7 @@ func (p *Publisher) late(ctx context.Context, f found) {
 	if !again {
 		return
 	}
-	if f, ok := p.read(ctx, f.name); ok {
+	if f, ok := p.read(ctx, f.Name); ok {
 		p.publish([]found{f}, nil)
 	}
 }
@@ -142,22 +142,16 @@ func (p *Publisher) readNow(ctx context.Context, n keystore.Name) found {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s, rev, err := p.c.Source.Load(ctx, n)
+	var v *version
 	if err == nil {
-		v, renderErr := newVersion(s, p.c.Cache)
-		if renderErr == nil {
-			was := p.served(n)
-			return found{name: n, revision: rev, version: v, was: was, follows: was.follows(v)}
-		}
-		err = renderErr
+		v, err = newVersion(s, p.c.Cache)
 	}
-	var broken *keystore.BrokenError
-	switch {
-	case errors.Is(err, keystore.ErrNotFound):
-		return found{name: n, absent: true}
-	case errors.As(err, &broken):
-		return found{name: n, revision: rev, rejected: keystore.Reject(broken.Reason, "%v", broken.Err)}
+	if err != nil {
+		f := unread(n, lastgood.RejectError(err))
+		f.revision, f.absent = rev, f.Rejected == nil
+		return f
 	}
-	return found{name: n, revision: rev, rejected: keystore.Reject(Unreadable, "%v", err)}
+	return found{Candidate: lastgood.NewCandidate(n, &v.Summary, p.served(n).summary()), revision: rev, version: v}
 }
 
 func (p *Publisher) served(n keystore.Name) *version {

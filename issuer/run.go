@@ -2,24 +2,27 @@ package issuer
 
 import (
 	"context"
+	"runtime/debug"
 
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
+	"github.com/keypost/keypost/keystore/replicate"
 )
 
 // Run reads and publishes until ctx is done: by a complete listing every Poll, and beside it by the source's watch,
-// where it has one, within a fraction of a second. It returns nil then; trouble is never a reason to return, since
-// serving the last good versions goes on.
-func (p *Publisher) Run(ctx context.Context) error {
-	keystore.Feed{Source: p.c.Source, Poll: p.c.Poll, Log: p.c.Log}.Run(ctx, p.look)
-	return nil
+// where it has one, within a fraction of a second. It returns for no other reason, since serving the last good versions
+// goes on.
+func (p *Publisher) Run(ctx context.Context) {
+	watcher, _ := keystore.WatcherOf(p.c.Source)
+	replicate.ChangeFeed{Watcher: watcher, Poll: p.c.Poll, Log: p.c.Log}.Run(ctx, p.refreshSome)
 }
 
-// look publishes what the watch reports without listing, where that is enough. Before the first complete listing it is
+// refreshSome publishes what the watch reports without listing, where that is enough. Before the first complete listing it is
 // not: of two key sets with one URL, the one reported first would get it. After that, a listing that fails keeps no
 // change of a single key set from being served.
-func (p *Publisher) look(ctx context.Context, names ...keystore.Name) {
+func (p *Publisher) refreshSome(ctx context.Context, names ...keystore.Name) {
 	if len(names) == 0 || p.needsAll() {
 		if err := p.refresh(ctx); err == nil || len(names) == 0 || !p.began() {
 			return
@@ -28,10 +31,16 @@ func (p *Publisher) look(ctx context.Context, names ...keystore.Name) {
 	_ = p.take(ctx, names, nil) // the error is that of ctx
 }
 
-// refresh is Refresh where the error has been dealt with: the log and the metrics tell of it.
+// refresh is Refresh for callers that do nothing about an error: the log and the metrics show it. The first reading of
+// many key sets leaves more garbage than what is kept of them, which is given back to the system: nothing that follows
+// needs as much.
 func (p *Publisher) refresh(ctx context.Context) error {
+	first := !p.began()
 	err := p.Refresh(ctx)
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil && first:
+		debug.FreeOSMemory()
+	case err != nil && ctx.Err() == nil:
 		p.c.Log.Debug("refresh", zap.Error(err))
 	}
 	return err
@@ -46,7 +55,7 @@ func (p *Publisher) needsAll() bool {
 		return true
 	}
 	for _, e := range p.entries {
-		if e.is(URLConflict) {
+		if e.rejected.Is(lastgood.ReasonURLConflict) {
 			return true
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -54,7 +55,7 @@ func TestBrokenKeySetHoldsReadinessForFiveMinutes(t *testing.T) {
 		b.put(doc{name: "a", generation: 1})
 		b.store.Set("b", []byte("junk"))
 		defer b.run(t.Context())()
-		time.Sleep(startPatience - time.Second)
+		time.Sleep(lastgood.StartPatience - time.Second)
 		b.serves(urlA) // what is good is served meanwhile
 		if err := b.Ready(); err == nil || !strings.Contains(err.Error(), "1 of 2") {
 			t.Fatalf("Ready() = %v, want what is missing", err)
@@ -267,8 +268,8 @@ func TestWatchBeforeTheFirstListing(t *testing.T) {
 		b.store.Inject(nil)
 		time.Sleep(tick)
 		b.refuses(urlShared, http.StatusServiceUnavailable)
-		b.rejected("a", URLConflict)
-		b.rejected("b", URLConflict)
+		b.rejected("a", lastgood.ReasonURLConflict)
+		b.rejected("b", lastgood.ReasonURLConflict)
 	})
 }
 
@@ -279,7 +280,7 @@ func TestWatchResolvesConflicts(t *testing.T) {
 		b.put(shared(t, "a", 1, 1), shared(t, "b", 1, 2))
 		defer b.run(t.Context())()
 		time.Sleep(time.Second)
-		b.rejected("b", URLConflict)
+		b.rejected("b", lastgood.ReasonURLConflict)
 		b.store.Delete("a")
 		time.Sleep(2 * batchTime)
 		b.serves(urlShared, key(t, 2))

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -75,7 +76,7 @@ func TestOneKeySetHangs(t *testing.T) {
 		b.saidOnce("info key set published b")
 
 		time.Sleep(patience)
-		b.rejected("a", Unreadable)
+		b.rejected("a", lastgood.ReasonUnreadable)
 		b.saidOnce("warn key set rejected; its last good version, if any, stays served a unreadable")
 		for generation := range int64(100) {
 			b.put(doc{name: "b", generation: 3 + generation, gone: []keystore.VerificationKey{key(t, 2)}})
@@ -151,7 +152,7 @@ func TestOneKeySetHangsAtTheStart(t *testing.T) {
 		if err := b.Ready(); err == nil || !strings.Contains(err.Error(), "1 of 2") {
 			t.Errorf("Ready() = %v", err)
 		}
-		time.Sleep(startPatience + tick)
+		time.Sleep(lastgood.StartPatience + tick)
 		if err := b.Ready(); err != nil {
 			t.Errorf("not ready after five minutes: %v", err)
 		}
@@ -168,14 +169,14 @@ func TestURLIsNotGivenWhileARivalHangs(t *testing.T) {
 		hang := b.stick(loading("a"))
 		defer b.run(t.Context())()
 		time.Sleep(tick)
-		b.rejected("b", URLConflict)
+		b.rejected("b", lastgood.ReasonURLConflict)
 		b.refuses(urlShared, http.StatusServiceUnavailable)
 		b.serves("https://oidc.example.com/d")
 		b.store.Inject(nil)
 		close(hang.free)
 		time.Sleep(tick)
-		b.rejected("a", URLConflict)
-		b.rejected("b", URLConflict)
+		b.rejected("a", lastgood.ReasonURLConflict)
+		b.rejected("b", lastgood.ReasonURLConflict)
 
 		b.store.Delete("a")
 		time.Sleep(2 * batchTime)
@@ -202,7 +203,7 @@ func TestListingHangs(t *testing.T) {
 		}
 		b.put(shared(t, "b", 2, 1))
 		time.Sleep(time.Hour)
-		b.rejected("b", URLConflict)
+		b.rejected("b", lastgood.ReasonURLConflict)
 		b.refuses(urlShared, http.StatusServiceUnavailable)
 		if n := hang.count(); n != 1 {
 			t.Errorf("%d listings hang, want one", n)
@@ -299,5 +300,5 @@ func TestJudgedAgainstWhatIsServed(t *testing.T) {
 	b.poll()
 	b.publish([]found{slow}, nil)
 	b.serves(urlA, key(t, 1), key(t, 2))
-	b.rejected("a", keystore.ReasonOlderGeneration)
+	b.rejected("a", lastgood.ReasonOlderGeneration)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // Status is what is known of one key set, for operators: the admin listener serves it as JSON, and the command line
@@ -19,7 +20,7 @@ type Status struct {
 	Issuers    []string               `json:"issuers"`
 	Generation int64                  `json:"generation"` // of the version served; 0 when none is
 	Served     bool                   `json:"served"`
-	Rejected   Reason                 `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
+	Rejected   keystore.Reason        `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
 	Message    string                 `json:"message,omitempty"`
 	Keys       map[keystore.State]int `json:"keys"`           // by state
 	Gone       []GoneKey              `json:"gone,omitempty"` // that the served version has; told while the stored one is rejected
@@ -30,9 +31,6 @@ type GoneKey struct {
 	Kid         keystore.KeyID       `json:"kid"`
 	Fingerprint keystore.Fingerprint `json:"fingerprint,omitempty"`
 }
-
-// Missing is the reason for a served key set that the store does not hold.
-const Missing Reason = "missing"
 
 // Report is everything that a Publisher knows, for operators.
 type Report struct {
@@ -60,11 +58,11 @@ func (e *entry) status(n keystore.Name) Status {
 			s.Keys[states[i]] = count
 		}
 	}
-	switch {
-	case e.missing:
-		s.Rejected, s.Message = Missing, "the store does not hold it; its last good version stays served"
-	case e.rejected != nil:
-		s.Rejected, s.Message = e.rejected.Reason, e.rejected.Message
+	if e.rejected == nil {
+		return s
+	}
+	s.Rejected, s.Message = e.rejected.Reason, e.rejected.Message
+	if s.Rejected != lastgood.ReasonMissing { // then there is no stored version that could have lost it
 		s.Gone = e.gone()
 	}
 	return s
@@ -106,12 +104,6 @@ var (
 	failingDesc  = prometheus.NewDesc("keypost_key_sets_read_failing", "1 while the store cannot be listed.", nil, nil)
 )
 
-// reasons are those whose metric is there from the start, so that an alert sees a 0 before the first rejection. One that
-// is missing here is counted all the same when it occurs.
-func reasons() []Reason {
-	return append([]Reason{Missing, Unreadable, URLNotPermitted, URLConflict, DevRefused}, keystore.Reasons()...)
-}
-
 // Describe implements prometheus.Collector.
 func (p *Publisher) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, ch) }
 
@@ -140,7 +132,7 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 // counts are what the metrics say.
 type counts struct {
 	keys        [3]int
-	rejected    map[Reason]int
+	rejected    map[keystore.Reason]int
 	activeSince int64 // that of the key that has been active for the longest time, as Unix time; 0 without one
 	complete    time.Time
 	failing     bool
@@ -150,8 +142,8 @@ type counts struct {
 func (p *Publisher) counted() counts {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	c := counts{rejected: map[Reason]int{}, complete: p.complete, failing: p.failing}
-	for _, r := range reasons() {
+	c := counts{rejected: map[keystore.Reason]int{}, complete: p.complete, failing: p.failing}
+	for _, r := range lastgood.Reasons() {
 		c.rejected[r] = 0
 	}
 	for _, e := range p.entries {
@@ -163,10 +155,7 @@ func (p *Publisher) counted() counts {
 				c.activeSince = v.activeSince
 			}
 		}
-		switch {
-		case e.missing:
-			c.rejected[Missing]++
-		case e.rejected != nil:
+		if e.rejected != nil {
 			c.rejected[e.rejected.Reason]++
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -49,7 +50,7 @@ func TestReport(t *testing.T) {
  "issuers": [
   {"name": "a", "issuers": ["https://oidc.example.com/a"], "generation": 1, "served": true, "keys": {"active": 1, "next": 1, "retired": 0}},
   {"name": "b", "issuers": ["https://oidc.example.com/b", "https://b.oidc.example.com"], "generation": 2, "served": true, "rejected": "missing",
-   "message": "the store does not hold it; its last good version stays served", "keys": {"active": 1, "next": 0, "retired": 0}},
+   "message": "the store does not hold it; its last good version stays", "keys": {"active": 1, "next": 0, "retired": 0}},
   {"name": "c", "issuers": ["https://oidc.example.com/c"], "generation": 3, "served": true, "rejected": "older_generation",
    "message": "its generation is 2, older than 3 of the last good version", "keys": {"active": 1, "next": 0, "retired": 0}},
   {"name": "d", "issuers": [], "generation": 0, "served": false, "rejected": "broken", "message": "it is not a manifest with apiVersion and kind", "keys": {}},
@@ -150,7 +151,7 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range reasons() {
+		for _, r := range lastgood.Reasons() {
 			if !strings.Contains(string(text), string(r)+"`") && !strings.Contains(string(text), string(r)+"\"`") {
 				t.Errorf("%s does not say what the reason %s means", file, r)
 			}
@@ -161,8 +162,8 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 // A reason that nobody has listed is counted all the same.
 func TestUnlistedReasonIsCounted(t *testing.T) {
 	p := NewPublisher(Config{Log: zap.NewNop()})
-	p.entries["prod-a"] = &entry{rejected: keystore.Reject("unheard_of", "it is unheard of")}
-	if got := p.counted().rejected; got["unheard_of"] != 1 || len(got) != len(reasons())+1 {
+	p.entries["prod-a"] = &entry{rejected: lastgood.Reject("unheard_of", "it is unheard of")}
+	if got := p.counted().rejected; got["unheard_of"] != 1 || len(got) != len(lastgood.Reasons())+1 {
 		t.Errorf("counted %v", got)
 	}
 }

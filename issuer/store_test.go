@@ -211,7 +211,7 @@ func kids(t testing.TB, body string) []string {
 }
 
 // reason returns why the stored version of a key set is not served; empty when it is.
-func (b *bench) reason(name string) Reason {
+func (b *bench) reason(name string) keystore.Reason {
 	b.t.Helper()
 	for _, s := range b.Report().Issuers {
 		if string(s.Name) == name {
@@ -221,7 +221,7 @@ func (b *bench) reason(name string) Reason {
 	return ""
 }
 
-func (b *bench) rejected(name string, want Reason) {
+func (b *bench) rejected(name string, want keystore.Reason) {
 	b.t.Helper()
 	if got := b.reason(name); got != want {
 		b.t.Fatalf("key set %s is rejected as %q, want %q", name, got, want)
@@ -261,14 +261,9 @@ func (b *bench) saidOnce(part string) {
 // run runs the publisher until the test's context is done, in a synctest bubble.
 func (b *bench) run(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan error)
-	go func() { done <- b.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.t.Errorf("Run returned %v", err)
-		}
-	}
+	done := make(chan struct{})
+	go func() { b.Run(ctx); close(done) }()
+	return func() { cancel(); <-done }
 }
 
 // failing makes the store fail operations of one kind.

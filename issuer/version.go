@@ -8,30 +8,18 @@ import (
 
 	"github.com/keypost/keypost/issuer/internal/routes"
 	"github.com/keypost/keypost/keystore"
-)
-
-// Reason says why the stored version of a key set is not served, as a metric label.
-type Reason = keystore.Reason
-
-// The reasons beside keystore's own. Whichever it is, the last good version stays.
-const (
-	Unreadable      Reason = "unreadable" // the store could not give it
-	URLNotPermitted Reason = "url_not_permitted"
-	URLConflict     Reason = "url_conflict" // another key set has one of its URLs
-	DevRefused      Reason = "dev"          // a development key set in production
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // version is what is kept of one version of a key set. The key set itself is dropped and the rest is in as few pieces
 // as possible: a garbage collection walks thousands of them.
 type version struct {
-	keystore.Summary
+	lastgood.Summary
 	states      [3]int // next, active, retired
 	activeSince int64  // when the longest active key became so, Unix time; 0 without an active key
 	dev         bool
 	kids        string // the key IDs, sorted, with a line feed after each
 	lastEvent   uint64 // eventDigest of the last line of history; 0 without one
-
-	routes []routeKey // where its issuer URLs are looked up, also those of a tombstone
 
 	// Until it is published:
 	issuers []keystore.IssuerURL
@@ -44,8 +32,8 @@ type version struct {
 // published drops what is in the snapshot now.
 func (v *version) published() { v.issuers, v.pages = nil, nil }
 
-// told drops what is in the log now.
-func (v *version) told() {
+// logged drops what is in the log now.
+func (v *version) logged() {
 	if v != nil {
 		v.history = nil
 	}
@@ -53,10 +41,7 @@ func (v *version) told() {
 
 // newVersion renders a key set.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
-	v := &version{Summary: s.Summary(), issuers: s.Issuers(), dev: s.Dev(), history: s.History()}
-	for _, u := range v.issuers {
-		v.routes = append(v.routes, routeKeyOf(u))
-	}
+	v := &version{Summary: lastgood.SummaryOf(s), issuers: s.Issuers(), dev: s.Dev(), history: s.History()}
 	if n := len(v.history); n > 0 {
 		v.lastEvent = eventDigest(v.history[n-1])
 	}
@@ -114,16 +99,17 @@ func (v *version) places() []routeKey {
 	if v == nil || v.Withdrawn() {
 		return nil
 	}
-	return v.routes
+	var all []routeKey
+	for r := range v.Routes() {
+		all = append(all, routeKey(r))
+	}
+	return all
 }
 
-// had reports whether one of the version's issuer URLs is looked up by k, also that of a tombstone.
-func (v *version) had(k routeKey) bool { return slices.Contains(v.routes, k) }
-
-// follows is nil when next may take the place of v, which is nil when nothing is served yet.
-func (v *version) follows(next *version) *keystore.Rejection {
+// summary returns what is kept to judge the next version by; nil when there is no version.
+func (v *version) summary() *lastgood.Summary {
 	if v == nil {
-		return next.Follows(nil)
+		return nil
 	}
-	return next.Follows(&v.Summary)
+	return &v.Summary
 }

@@ -40,8 +40,8 @@ const (
 // leads back.
 const (
 	MaxGeneration      = 1<<53 - 1
-	maxFirstGeneration = 1 << 40
-	maxGenerationJump  = 1 << 20
+	MaxFirstGeneration = 1 << 40
+	MaxGenerationJump  = 1 << 20
 )
 
 var errFull = errors.New("it is full")

@@ -158,17 +158,6 @@ func TestLargestDocumentsAreJudgedInLinearTime(t *testing.T) {
 			t.Errorf("%s: %d bytes took %v (error %v)", name, len(data), took, err)
 		}
 	}
-
-	var b strings.Builder
-	for i := range 100000 {
-		b.WriteString(keyLine(KeyID(fmt.Sprintf("kid-%d", i)), testKey(0).fingerprint) + "\n")
-	}
-	all := lines(b.String())
-	was, is := Summary{generation: 1, urls: all, gone: all}, Summary{generation: 2, urls: all, gone: all}
-	var r *Rejection
-	if took := cpu(t, func() { r = is.Follows(&was) }); r != nil || took > most {
-		t.Errorf("100,000 lines after 100,000: %+v, took %v", r, took)
-	}
 }
 
 // full fills a key set up to what an ordinary change may.

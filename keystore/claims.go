@@ -21,6 +21,11 @@ func ClaimedURLs(data []byte) ([]IssuerURL, error) {
 	if err != nil {
 		return nil, err
 	}
+	return claimedURLs(asJSON)
+}
+
+// claimedURLs is ClaimedURLs of a document that was turned into JSON.
+func claimedURLs(asJSON []byte) ([]IssuerURL, error) {
 	var d struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`

@@ -1,23 +1,21 @@
 package keystore
 
 import (
-	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	yamlv2 "go.yaml.in/yaml/v2" // the reader below sigs.k8s.io/yaml
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keypost/keypost/internal/strictyaml"
 	"github.com/keypost/keypost/internal/text"
 )
 
@@ -102,7 +100,8 @@ type goneLine struct {
 
 // Parse reads the document stored under name. The error is a [*BrokenError].
 func Parse(name Name, data []byte) (KeySet, error) {
-	s, err := parse(name, data)
+	asJSON, unreadable := toJSON(data)
+	s, err := parse(name, asJSON, unreadable)
 	if err == nil {
 		return s, nil
 	}
@@ -113,18 +112,18 @@ func Parse(name Name, data []byte) (KeySet, error) {
 	case errors.Is(err, errGoneReturned):
 		reason = ReasonGoneReturned
 	}
-	claimed, _ := ClaimedURLs(data) // an error means unknown, and the document's own is told already
-	return KeySet{}, &BrokenError{Name: name, Reason: reason, Err: err, Issuers: claimed}
+	broken := &BrokenError{Name: name, Reason: reason, Err: err}
+	if unreadable == nil {
+		broken.Issuers, _ = claimedURLs(asJSON) // an error means unknown; err says already what is wrong
+	}
+	return KeySet{}, broken
 }
 
 var errNewerVersion = errors.New("upgrade this program, or write the document with the older one")
 
-func parse(name Name, data []byte) (KeySet, error) {
-	if err := name.Check(); err != nil {
-		return KeySet{}, err
-	}
-	asJSON, err := toJSON(data)
-	if err != nil {
+// parse reads a document that was turned into JSON, or not: unreadable says why.
+func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
+	if err := cmp.Or(name.Check(), unreadable); err != nil {
 		return KeySet{}, err
 	}
 	var id struct {
@@ -155,9 +154,6 @@ func parse(name Name, data []byte) (KeySet, error) {
 	for _, e := range strict { // a member of a newer minor version: read on, but never write it away
 		s.unknown = append(s.unknown, printableLine(e))
 	}
-	if len(strict) > 0 {
-		s.read = bytes.Clone(data)
-	}
 	if err := s.check(); err != nil {
 		return KeySet{}, err
 	}
@@ -181,105 +177,19 @@ func checkIdentity(apiVersion, kind string) error {
 	return nil
 }
 
-// separator matches the lines that begin another YAML document, which the YAML reader would silently leave out. YAML
-// 1.1 has five line breaks.
-var separator = regexp.MustCompile(`(?:\A|[\n\r\x{85}\x{2028}\x{2029}])(?:---|\.\.\.)(?:[\s\x{85}\x{2028}\x{2029}]|\z)`)
-
+// toJSON returns a document as JSON. It refuses one that holds private key material, also in a comment.
 func toJSON(data []byte) ([]byte, error) {
-	if len(data) > MaxDocument {
-		return nil, fmt.Errorf("it is larger than %d bytes", MaxDocument)
-	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		return nil, errors.New("it is empty")
-	}
-	if !utf8.Valid(data) {
-		return nil, errors.New("it is not UTF-8")
-	}
-	if err := checkShape(data); err != nil {
-		return nil, err
-	}
-	if err := checkExpansion(data); err != nil {
-		return nil, err
-	}
-	if at := separator.FindAllIndex(data, 3); len(at) > 1 || len(at) == 1 && !onlyComments(data[:at[0][0]]) {
-		return nil, errors.New("it holds more than one YAML document")
-	}
-	asJSON, err := yaml.YAMLToJSONStrict(data)
+	asJSON, tree, err := strictyaml.ToJSON(data, MaxDocument)
 	if err != nil {
-		return nil, fmt.Errorf("it is not valid YAML: %s", yamlReason(err))
-	}
-	if len(asJSON) > MaxDocument {
-		return nil, fmt.Errorf("what it says is larger than %d bytes", MaxDocument)
-	}
-	if hasPrivateLabel(data) { // also in a comment
-		return nil, fmt.Errorf("a part of it has the label of a private key: %w", ErrPrivateKey)
-	}
-	if err := checkDepth(asJSON); err != nil {
 		return nil, err
+	}
+	if hasPrivateLabel(data) {
+		return nil, fmt.Errorf("a part of it has the label of a private key: %w", ErrPrivateKey)
 	}
 	if err := checkComments(data); err != nil {
 		return nil, err
 	}
-	return asJSON, findSecret(asJSON)
-}
-
-// checkExpansion keeps aliases from making a small document large: a thousand references to one long string pass the
-// YAML reader's own limit, which counts nodes, and are a thousand copies in JSON.
-func checkExpansion(data []byte) error {
-	if !bytes.ContainsRune(data, '*') || !bytes.ContainsRune(data, '&') {
-		return nil
-	}
-	var tree any
-	if err := yamlv2.Unmarshal(data, &tree); err != nil {
-		return fmt.Errorf("it is not valid YAML: %s", yamlReason(err))
-	}
-	if budget := 2 * MaxDocument; !expand(tree, &budget) {
-		return fmt.Errorf("its aliases expand to more than %d bytes", 2*MaxDocument)
-	}
-	return nil
-}
-
-func expand(node any, budget *int) bool {
-	*budget--
-	switch n := node.(type) {
-	case string:
-		*budget -= len(n)
-	case []any:
-		for _, v := range n {
-			if *budget < 0 || !expand(v, budget) {
-				return false
-			}
-		}
-	case map[any]any:
-		for k, v := range n {
-			if *budget < 0 || !expand(k, budget) || !expand(v, budget) {
-				return false
-			}
-		}
-	}
-	return *budget >= 0
-}
-
-func onlyComments(data []byte) bool {
-	for line := range bytes.Lines(data) {
-		if l := bytes.TrimSpace(line); len(l) > 0 && l[0] != '#' {
-			return false
-		}
-	}
-	return true
-}
-
-// yamlReason is what the YAML reader complains of, with the line. It puts several complaints on lines of their own, below
-// a heading that says nothing.
-func yamlReason(err error) string {
-	text := err.Error()
-	if i := strings.LastIndex(text, "yaml: "); i >= 0 {
-		text = text[i+len("yaml: "):]
-	}
-	if heading, rest, several := strings.Cut(text, "\n"); several && strings.HasSuffix(heading, ":") {
-		text = rest
-	}
-	return printableLine(errors.New(strings.TrimSpace(text)))
+	return asJSON, findSecret(tree)
 }
 
 func printableLine(err error) string {
@@ -346,10 +256,10 @@ func (kd keyDocument) key() (Key, error) {
 }
 
 // Encode writes the document form: YAML with sorted keys. It refuses to lose members that this version does not
-// know, and checks its own work by reading it back.
+// know ([Store.Write] writes such a document as it is), and checks its own work by reading it back.
 func Encode(s KeySet) ([]byte, error) {
 	if len(s.unknown) > 0 {
-		return s.asRead()
+		return nil, fmt.Errorf("key set %q was written by a newer version (%s); change it with that version", s.name, s.unknown[0])
 	}
 	data, err := s.encode()
 	if err != nil {
@@ -382,7 +292,7 @@ func (s KeySet) encode() ([]byte, error) {
 // read.
 func SortedYAML(asJSON []byte) ([]byte, error) {
 	data, err := yaml.JSONToYAML(asJSON)
-	if err == nil && (len(data) > MaxDocument || checkShape(data) != nil) {
+	if err == nil && (len(data) > MaxDocument || strictyaml.CheckShape(data) != nil) {
 		return asJSON, nil
 	}
 	return data, err
@@ -400,15 +310,6 @@ func (s KeySet) size() (int, error) {
 
 // roomToNormalize is more than what times, durations and PEM grow by when they are written in our way.
 const roomToNormalize = 128 << 10
-
-// asRead returns the bytes that s was read from if it has not been changed since: a copy of a newer version's document
-// must not wait until whoever copies is upgraded too, since a revocation may be in it.
-func (s KeySet) asRead() ([]byte, error) {
-	if was, err := Parse(s.name, s.read); err == nil && was.Digest() == s.Digest() {
-		return bytes.Clone(s.read), nil
-	}
-	return nil, fmt.Errorf("key set %q was written by a newer version (%s); change it with that version", s.name, s.unknown[0])
-}
 
 func (s KeySet) document() (document, error) {
 	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}

@@ -295,7 +295,7 @@ func TestParseRejectsWhatIsNoManifest(t *testing.T) {
 	for name, v := range map[string]struct{ in, want string }{
 		"nothing":          {"", "it is empty"},
 		"blank":            {" \n\r\n", "it is empty"},
-		"comments only":    {"# nothing\n", "it is apiVersion"},
+		"comments only":    {"# nothing\n", "it is empty"},
 		"null":             {"null", "it is apiVersion"},
 		"text":             {"hello", "it is not a manifest"},
 		"a list":           {"[]", "it is not a manifest"},
@@ -360,7 +360,11 @@ func TestUnknownMembersAreReadableAndNotChanged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if data, err := Encode(s); err != nil || string(data) != newer {
+			st := &shelf{}
+			if _, err := NewStore(st).Write(t.Context(), "prod-a", "", []byte(newer)); err != nil || string(st.doc) != newer {
+				t.Errorf("written as it is, error %v:\n%s", err, st.doc)
+			}
+			if data, err := Encode(s); err == nil || !strings.Contains(err.Error(), "was written by a newer version") {
 				t.Errorf("encoded unchanged, error %v:\n%s", err, data)
 			}
 			if len(s.Unknown()) != 1 || len(s.Keys()) != 2 || s.Generation() != 1 {

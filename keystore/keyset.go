@@ -25,7 +25,6 @@ type KeySet struct {
 	withdrawnAt  time.Time
 	dev          bool
 	unknown      []string // members that this version does not know, so that it refuses to replace them
-	read         []byte   // the document that had them; nil otherwise
 }
 
 // Rotation is the rotation under way, at most one.
@@ -65,8 +64,8 @@ func (s KeySet) Generation() int64 { return s.generation }
 // MayReplace reports whether s may take the place of the stored version by its generation: it is a later one, or the
 // stored one is so far away that nobody takes it, and [KeySet.Accept] leads back from there.
 func (s KeySet) MayReplace(stored KeySet) bool {
-	return s.generation > stored.generation || stored.generation >= maxFirstGeneration ||
-		stored.generation-s.generation >= maxGenerationJump-1
+	return s.generation > stored.generation || stored.generation >= MaxFirstGeneration ||
+		stored.generation-s.generation >= MaxGenerationJump-1
 }
 
 // Issuers returns the issuer URLs; the first is canonical.

@@ -14,18 +14,17 @@ package keystore
 import (
 	"errors"
 	"fmt"
-	"regexp"
+
+	"github.com/keypost/keypost/internal/dnsname"
 )
 
 // Name names a key set within its store: a DNS label (RFC 1123), since it becomes a file name, an object name and a
 // part of issuer URLs.
 type Name string
 
-var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
 // Check returns an error unless n is a DNS label of at most 63 characters.
 func (n Name) Check() error {
-	if !nameForm.MatchString(string(n)) {
+	if !dnsname.IsLabel(string(n)) {
 		return fmt.Errorf("%q is not a key set name: use lower-case letters, digits and hyphens, at most 63, with a letter or digit at both ends", string(n))
 	}
 	return nil

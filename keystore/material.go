@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/internal/strictyaml"
 	"github.com/keypost/keypost/internal/text"
 )
 
@@ -189,7 +190,7 @@ func checkMaterialShape(data []byte) error {
 	if !json.Valid(data) { // whose reader says what is wrong, without recursion
 		return nil
 	}
-	return checkShape(data)
+	return strictyaml.CheckShape(data)
 }
 
 func parseJWK(raw json.RawMessage) (VerificationKey, error) {

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/keypost/keypost/internal/strictyaml"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -45,17 +45,13 @@ func decodeJSON(data []byte, v any) error {
 // findSecret reports where in a document private key material stands, whatever member it is in: a secret that is in a
 // store is no secret any more, and whoever put it there has to know. It looks for private members of objects that look
 // like a JWK, for labels of private keys, and for base64 and hexadecimal digits of either and of DER, also in strings
-// that are JSON or look like a JWK in YAML. Its work is linear in the size of the document, whose depth [checkShape]
+// that are JSON or look like a JWK in YAML. Its work is linear in the size of the document, whose depth strictyaml
 // has bounded.
 //
 // It refuses no text that just speaks of keys, and no certificate or public key. An object that is no key but has a
 // member kid, kty, crv or x5c beside one of the private names would be refused too. It is a net for accidents: it does
 // not find a secret that somebody hides, by compression, encryption, other encodings, or in pieces.
-func findSecret(document []byte) error {
-	var tree any
-	if err := json.Unmarshal(document, &tree); err != nil {
-		return errors.New("it is not valid JSON")
-	}
+func findSecret(tree any) error {
 	if where, found := findIn(tree); found {
 		return fmt.Errorf("%s: %w; remove it, and treat that key as stolen", printable(where), ErrPrivateKey)
 	}
@@ -117,9 +113,9 @@ func isSecretText(s string, nested int) bool {
 	if hasPrivateLabel([]byte(s)) || looksLikeJWK(s) {
 		return true
 	}
-	if nested > 0 && isJSON([]byte(s)) {
+	if nested > 0 && isJSON(s) {
 		var tree any
-		if checkDepth([]byte(s)) != nil {
+		if strictyaml.CheckDepth([]byte(s)) != nil {
 			return true // nobody writes such a text but to keep it from being searched
 		}
 		if json.Unmarshal([]byte(s), &tree) == nil && new(search).in(tree, nested-1) {
@@ -127,6 +123,11 @@ func isSecretText(s string, nested int) bool {
 		}
 	}
 	return hasSecretRun(s, 2)
+}
+
+func isJSON(s string) bool {
+	s = strings.TrimLeft(s, " \t\r\n")
+	return (strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[")) && json.Valid([]byte(s))
 }
 
 var (

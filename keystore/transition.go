@@ -484,9 +484,9 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 
 func (s KeySet) acceptedGeneration(served int64) (int64, error) {
 	switch {
-	case served >= maxFirstGeneration:
+	case served >= MaxFirstGeneration:
 		return 0, fmt.Errorf("accept: keypostd serves generation %d, which it takes over only from a generation before it; restart keypostd, which then serves none, and accept again", served)
-	case s.generation >= maxFirstGeneration, served > 0 && s.generation >= served+maxGenerationJump:
+	case s.generation >= MaxFirstGeneration, served > 0 && s.generation >= served+MaxGenerationJump:
 		return served + 1, nil
 	}
 	return max(s.generation, served) + 1, nil

@@ -40,6 +40,16 @@ func Update(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet,
 	}
 }
 
+// sleep reports whether the time has passed before ctx was done.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
 func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet, error)) (KeySet, error) {
 	was, rev, err := st.Load(ctx, n)
 	if err != nil {
@@ -55,7 +65,7 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	switch {
 	case s.next != 0:
 		s.generation, s.next = s.next, 0
-	case was.generation >= maxFirstGeneration:
+	case was.generation >= MaxFirstGeneration:
 		return KeySet{}, fmt.Errorf("update key set %q: its generation %d is so high that keypostd takes no change of it; settle it first with keypost issuer accept %s --why REASON", n, was.generation, n)
 	default:
 		s.generation = was.generation + 1

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/keypost/keypost/internal/dnsname"
 )
 
 // maxIssuerURL is the longest URL that IAM takes for an OIDC provider, in characters.
@@ -21,7 +23,6 @@ type IssuerURL struct {
 }
 
 var (
-	hostLabel   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	pathSegment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 )
 
@@ -84,7 +85,7 @@ func issuerHost(authority string, dev bool) (string, error) {
 		return "", errors.New("its port is not a number from 1 to 65535")
 	}
 	for l := range strings.SplitSeq(host, ".") {
-		if !hostLabel.MatchString(l) {
+		if !dnsname.IsLabel(l) {
 			return "", errors.New("its host must be a DNS name in lower-case ASCII (punycode for other letters)")
 		}
 	}

@@ -1,7 +1,6 @@
 package keystore
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -236,12 +235,7 @@ func (w *walker) checkStep(c Change, name string, got KeySet) {
 }
 
 // checkFollows: publishers take over whatever a transition has made.
-func (w *walker) checkFollows(was, is KeySet) {
-	before, after := was.Summary(), is.Summary()
-	if r := after.Follows(&before); r != nil {
-		w.t.Errorf("generation %d may not follow %d: %+v", is.Generation(), was.Generation(), r)
-	}
-}
+func (w *walker) checkFollows(was, is KeySet) { follows(w.t, "walk", is, &was) }
 
 // checkRevocable: every published key can be revoked at any moment.
 func (w *walker) checkRevocable() {
@@ -305,135 +299,4 @@ func (w *walker) stored(got KeySet) {
 		w.t.Errorf("it does not read back the same (error %v)", err)
 	}
 	w.s = back
-}
-
-// editor changes a document as somebody with an editor would, who knows no rule. Publishers must refuse whatever takes
-// a key away without a trace or brings one back.
-type editor struct {
-	t    *testing.T
-	rng  *rand.Rand
-	was  KeySet
-	dead map[Fingerprint]bool
-}
-
-func TestRandomEditsNeverBringAKeyBack(t *testing.T) {
-	taken, refused := 0, map[Reason]int{}
-	for seed := range many(20, 6) {
-		e := &editor{t: t, rng: rand.New(rand.NewPCG(seed, 11)), was: newSet(t, Policy{}), dead: map[Fingerprint]bool{}}
-		for range 150 {
-			d := tree(t, e.was)
-			for range 1 + e.rng.IntN(3) {
-				e.edit(specOf(d))
-			}
-			is, err := parseTree(d)
-			if err != nil {
-				continue
-			}
-			before, after := e.was.Summary(), is.Summary()
-			if r := after.Follows(&before); r != nil {
-				refused[r.Reason]++
-				continue
-			}
-			taken++
-			e.check(is)
-			e.was = is
-			if t.Failed() {
-				t.Fatalf("seed %d: %s", seed, must(json.Marshal(is)))
-			}
-		}
-	}
-	for _, r := range []Reason{ReasonGoneReturned, ReasonKidMissing, ReasonKeyChanged, ReasonGenerationJump} {
-		if refused[r] < int(many(5, 2)) {
-			t.Errorf("the edits tell little: %d were refused as %s", refused[r], r)
-		}
-	}
-	if taken < int(many(200, 60)) {
-		t.Errorf("the edits tell little: %d were taken over", taken)
-	}
-}
-
-// entry picks one of a list, nil if it is empty.
-func (e *editor) entry(spec map[string]any, list string) (all []any, i int) {
-	all, _ = spec[list].([]any)
-	if len(all) == 0 {
-		return nil, -1
-	}
-	return all, e.rng.IntN(len(all))
-}
-
-func (e *editor) edit(spec map[string]any) {
-	spec["generation"] = e.was.Generation() + 1
-	if e.rng.IntN(30) == 0 {
-		spec["generation"] = e.was.Generation() + e.rng.Int64N(1<<40)
-	}
-	keys, k := e.entry(spec, "keys")
-	gone, g := e.entry(spec, "gone")
-	kid := fmt.Sprintf("name-%d", e.rng.IntN(12))
-	switch what := e.rng.IntN(10); {
-	case what < 3: // a key is added, maybe one that was there before
-		fresh := must(Key{VerificationKey: testKey(e.rng.IntN(12)), State: Active, PublishedAt: t0, PromotedAt: t0}.document())
-		if e.rng.IntN(2) == 0 {
-			fresh.Kid, fresh.ImportedKid = KeyID(kid), true
-		}
-		spec["keys"] = append(keys, asMap(fresh))
-	case k >= 0 && what == 3: // a key gets another name
-		entry := asMap(keys[k])
-		entry["kid"], entry["importedKid"] = kid, true
-	case k >= 0 && what == 4: // another key gets its name
-		entry := asMap(keys[k])
-		other := must(Key{VerificationKey: testKey(e.rng.IntN(12)), State: Active}.document())
-		entry["publicKey"], entry["importedKid"] = other.PublicKey, true
-	case k >= 0 && what < 8: // a key leaves, with a line or without
-		entry := asMap(keys[k])
-		spec["keys"] = slices.Delete(keys, k, k+1)
-		line := map[string]any{"kid": entry["kid"], "at": t0, "why": Removed}
-		if e.rng.IntN(2) == 0 {
-			line["fingerprint"] = must(parsePEM([]byte(entry["publicKey"].(string))))[0].Fingerprint() //nolint:forcetypeassert // the test wrote it
-		}
-		if e.rng.IntN(4) != 0 {
-			spec["gone"] = append(gone, asMap(line))
-		}
-	case g >= 0 && what == 8: // a line is changed
-		line := asMap(gone[g])
-		if delete(line, "fingerprint"); e.rng.IntN(2) == 0 {
-			line["fingerprint"] = testKey(e.rng.IntN(12)).Fingerprint()
-		}
-	case g >= 0: // a line vanishes
-		spec["gone"] = slices.Delete(gone, g, g+1)
-	}
-}
-
-// asMap returns an entry as an editor sees it.
-func asMap(entry any) map[string]any {
-	if m, ok := entry.(map[string]any); ok {
-		return m
-	}
-	var m map[string]any
-	if err := json.Unmarshal(must(json.Marshal(entry)), &m); err != nil {
-		panic(err)
-	}
-	return m
-}
-
-func (e *editor) check(is KeySet) {
-	gone := map[Fingerprint]bool{}
-	for _, g := range is.Gone() {
-		if f, known := g.Material(); known {
-			gone[f], e.dead[f] = true, true
-		}
-	}
-	for _, k := range is.Keys() {
-		if e.dead[k.Fingerprint()] {
-			e.t.Errorf("the material of key %s has come back", k.ID())
-		}
-		revoked, err := is.Revoke(Change{At: t0, Why: "stolen", Force: true}, k.ID(), RevokeOptions{LeaveEmpty: true})
-		if err != nil || slices.ContainsFunc(revoked.Keys(), func(left Key) bool { return left.sameMaterial(k.VerificationKey) }) {
-			e.t.Errorf("key %s cannot be revoked: %v", k.ID(), err)
-		}
-	}
-	for _, k := range e.was.Keys() {
-		if now, still := is.Key(k.ID()); (!still || !now.sameMaterial(k.VerificationKey)) && !gone[k.Fingerprint()] {
-			e.t.Errorf("key %s left without a trace of its material", k.ID())
-		}
-	}
 }

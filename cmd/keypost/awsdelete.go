@@ -50,7 +50,7 @@ func (r *awsRun) delete(ctx context.Context) error {
 	case err != nil:
 		return err
 	case deleted.Preview != nil:
-		return deleted.Preview.Write(r.out)
+		return deleted.Preview.Write(r.Out)
 	}
 	for _, i := range deleted.Issuers {
 		r.removalSteps(i)

@@ -67,8 +67,7 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for NEW instead of its URL's own addresses")
 	fs.BoolVar(&f.dev, "dev", false, "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
 	f.wanted(fs)
-	f.policy.fs = fs
-	fs.DurationVar(&f.policy.maxAge, "max-age", 0, "how long a copy of NEW's documents is fresh (default 5m)")
+	f.policy.RegisterMaxAge(fs, "how long a copy of NEW's documents is fresh (default 5m)")
 	required(cmd, "from-issuer-url", "issuer-url")
 }
 
@@ -137,15 +136,15 @@ func (f *migrateFlags) options(r *awsRun) (install.MigrateOptions, error) {
 		ClientIDs: f.clientIDs, Usual: f.usual, Thumbprints: f.thumbprints, Ownership: f.ownership(), MaxTrustLength: f.maxTrust,
 	}
 	if f.finish {
-		if r.store == "" { // then --token-lifetime and the pods say how long tokens live
+		if r.Store == "" { // then --token-lifetime and the pods say how long tokens live
 			o.Store = install.KeyStore{}
 		}
 		return o, nil
 	}
 	o.OldKeys.Source = cmp.Or(f.jwks, f.from)
 	o.OldKeys.Read = func(ctx context.Context) ([]keystore.VerificationKey, error) {
-		found, err := r.readKeys(ctx, keyFlags{jwks: o.OldKeys.Source})
-		return found.keys, err
+		found, err := r.readKeys(ctx, keyFlags{JWKS: o.OldKeys.Source})
+		return found.Keys, err
 	}
 	var err error
 	if o.Policy, err = f.keySetPolicy(); err != nil {
@@ -197,7 +196,7 @@ func (f *migrateFlags) sayNext(r *awsRun, done install.Migrated) error {
 	if !openShift {
 		switching = fmt.Sprintf("--service-account-issuer=%s --service-account-issuer=%s", next, old)
 	}
-	if _, err := fmt.Fprintln(r.out, switching); err != nil {
+	if _, err := fmt.Fprintln(r.Out, switching); err != nil {
 		return err
 	}
 	switch {

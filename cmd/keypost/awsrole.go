@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -87,15 +87,10 @@ func (r *awsRun) roleOptions(f *roleFlags) (install.RoleOptions, error) {
 	return o, err
 }
 
-var dnsLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-// dnsSubdomain is the form of a service account's name (RFC 1123).
-var dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
-
 // parseServiceAccount parses NAMESPACE/NAME. IAM would take a wildcard literally, and the role would work for nobody.
 func parseServiceAccount(s string) (install.ServiceAccount, error) {
 	namespace, name, _ := strings.Cut(s, "/")
-	if !dnsLabel.MatchString(namespace) || !dnsSubdomain.MatchString(name) {
+	if !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
 		return install.ServiceAccount{}, usagef("--service-account %q is not NAMESPACE/NAME", s)
 	}
 	return install.ServiceAccount{Namespace: namespace, Name: name}, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -28,14 +29,14 @@ func (a *app) awsDo(f *awsFlags, work func(ctx context.Context, r *awsRun) error
 		if err := f.check(cmd); err != nil {
 			return err
 		}
-		a.started = true
+		a.Begin()
 		if cmd.Flags().Lookup("output-dir") != nil {
 			if err := f.checkOutputDir(); err != nil {
 				return err
 			}
 		}
 		f.usual = !cmd.Flags().Changed("client-id")
-		r := &awsRun{app: a, f: f, journal: newJournal(a.err)}
+		r := &awsRun{app: a, f: f, journal: newJournal(a.Err)}
 		defer r.journal.clear()
 		return r.hinted(work(cmd.Context(), r))
 	}
@@ -67,12 +68,12 @@ func (f *awsFlags) ownership() install.Ownership {
 
 // keyStore is the store that --store names.
 func (r *awsRun) keyStore() install.KeyStore {
-	k := install.KeyStore{By: r.by, Open: r.openStore, Create: r.createStore, Check: func() error {
-		_, err := parsePlace(r.store)
+	k := install.KeyStore{By: r.By, Open: r.openStore, Create: r.createStore, Check: func() error {
+		_, err := parsePlace(r.Store)
 		return err
 	}}
 	if k.Check() == nil { // what cannot be parsed may have a password in it
-		k.Name = r.store
+		k.Name = r.Store
 	}
 	return k
 }
@@ -90,12 +91,12 @@ func (f *awsFlags) site() (install.Site, error) {
 func (f *awsFlags) keySetPolicy() (keystore.Policy, error) {
 	policy := newPolicy()
 	policy.RelyingParties = []string{"aws"}
-	policy, err := f.policy.apply(policy)
+	policy, err := f.policy.Apply(policy)
 	if err == nil {
 		err = policy.Check(f.dev)
 	}
 	if err != nil {
-		return policy, &usageError{err}
+		return policy, cli.Usage(err)
 	}
 	return policy, nil
 }
@@ -155,6 +156,9 @@ func (e *differsError) Error() string {
 	return strings.Join(found, ", ") + "; nothing was changed"
 }
 
+// ExitCode is for [cli.Factory.Run].
+func (e *differsError) ExitCode() int { return cli.ExitDiffer }
+
 // plural returns a number and its noun.
 func plural(n int, one, many string) string {
 	if n == 1 {
@@ -165,7 +169,7 @@ func plural(n int, one, many string) string {
 
 // show prints a preview for --diff. The error says that there is a difference.
 func (r *awsRun) show(v *plan.Preview) error {
-	if err := v.Write(r.out); err != nil || v.Empty() {
+	if err := v.Write(r.Out); err != nil || v.Empty() {
 		return err
 	}
 	return &differsError{len(v.Changes), len(v.Extra)}

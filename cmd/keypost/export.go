@@ -221,3 +221,8 @@ func replaceFile(root *os.Root, file string, data []byte) (written bool, err err
 func exportWriter(root *os.Root) durable.Writer {
 	return durable.Writer{FS: durable.Root{Root: root}, Owner: "keypost-export", Mode: 0o644}
 }
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/open"
 )
 
 // listRow is one key set: as it is stored, and if a keypostd was asked, as it is served.
@@ -138,14 +139,14 @@ const (
 
 func askAdmin(ctx context.Context, admin string) (issuer.Report, error) {
 	if !strings.HasPrefix(admin, "http://") && !strings.HasPrefix(admin, "https://") {
-		return issuer.Report{}, withHint(usagef("--admin %q is no URL", shown(admin)), "use --admin http://127.0.0.1:9090")
+		return issuer.Report{}, withHint(usagef("--admin %q is no URL", open.Redacted(admin)), "use --admin http://127.0.0.1:9090")
 	}
 	var report issuer.Report
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+"/issuers", http.NoBody)
 	if err != nil {
-		return report, usagef("--admin %q is no URL", shown(admin))
+		return report, usagef("--admin %q is no URL", open.Redacted(admin))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -20,10 +20,14 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/lastgood"
+	"github.com/keypost/keypost/keystore/open"
+	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/s3store"
 )
 
@@ -60,14 +64,14 @@ func (a *app) mirror() *cobra.Command {
 
 // mirroring is one run of keypost mirror.
 type mirroring struct {
-	*keystore.Mirror
+	*replicate.Mirror
 	f       *mirrorFlags
-	place   place
+	place   open.URL
 	from    *keystore.Store
 	dir     *os.Root
 	storeAt string
 	log     *zap.Logger
-	marked  map[keystore.Name]keystore.Mark // what was written last
+	marked  map[keystore.Name]replicate.Checkpoint // what was written last
 
 	tokenFile string      // with the web identity token that the store's credentials are made from; empty when they are not
 	itself    atomic.Bool // they depend on what is mirrored
@@ -100,10 +104,10 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	}
 	admit, err := f.admit()
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, cli.Usage(err)
 	}
-	m := &mirroring{f: f, storeAt: a.store, log: newLogger(a.err)}
-	if m.place, err = parsePlace(a.store); err != nil {
+	m := &mirroring{f: f, storeAt: a.Store, log: newLogger(a.Err)}
+	if m.place, err = parsePlace(a.Store); err != nil {
 		return nil, err
 	}
 	if m.from, err = a.openStore(ctx); err != nil {
@@ -124,9 +128,9 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	if err != nil {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
-	m.Mirror = keystore.NewMirror(keystore.MirrorConfig{
-		From: m.from, To: keystore.NewStore(to), Admit: admit, Beat: m.beat, Complete: before.Complete, Empty: f.allowEmpty, Poll: m.poll(), Log: m.log,
-		Marks: m.readMarks(),
+	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
+		From: m.from.Backend(), To: to, Admit: admit, OnPass: m.beat, Complete: before.Complete, AllowEmpty: f.allowEmpty, Poll: m.poll(), Log: m.log,
+		Checkpoints: m.readMarks(),
 	})
 	return m, nil
 }
@@ -147,7 +151,7 @@ func (m *mirroring) poll() time.Duration {
 	switch {
 	case m.f.poll != 0:
 		return m.f.poll
-	case m.place.scheme == schemeS3:
+	case m.place.Scheme == open.S3:
 		return defaultPollS3
 	}
 	return defaultPoll
@@ -155,7 +159,7 @@ func (m *mirroring) poll() time.Duration {
 
 // admit refuses what keypostd would refuse by its own configuration: it must not take the place of the last good
 // document, which keypostd would then miss after its next start.
-func (f *mirrorFlags) admit() (func(keystore.KeySet) *keystore.Rejection, error) {
+func (f *mirrorFlags) admit() (func(keystore.KeySet) *lastgood.Rejection, error) {
 	var patterns []issuer.Pattern
 	for _, raw := range f.issuerURLs {
 		p, err := issuer.ParsePattern(raw, f.dev)
@@ -164,14 +168,14 @@ func (f *mirrorFlags) admit() (func(keystore.KeySet) *keystore.Rejection, error)
 		}
 		patterns = append(patterns, p)
 	}
-	return func(s keystore.KeySet) *keystore.Rejection {
+	return func(s keystore.KeySet) *lastgood.Rejection {
 		if s.Dev() && !f.dev {
-			return keystore.Reject(keystore.Reason(issuer.DevRefused), "it is a development key set, which only mirror --dev copies")
+			return lastgood.Reject(lastgood.ReasonDev, "it is a development key set, which only mirror --dev copies")
 		}
 		for _, u := range s.Issuers() {
 			allowed := slices.ContainsFunc(patterns, func(p issuer.Pattern) bool { return p.Allows(s.Name(), u) })
 			if len(patterns) > 0 && !allowed && !s.Withdrawn() {
-				return keystore.Reject(keystore.Reason(issuer.URLNotPermitted),
+				return lastgood.Reject(lastgood.ReasonURLNotPermitted,
 					"its issuer URL %s matches no --issuer-url for the name %q", u, s.Name())
 			}
 		}
@@ -296,7 +300,7 @@ type heartbeat struct {
 	Refused  int       `json:"refused"`  // whose version in the store is not the one in DIR
 }
 
-func (m *mirroring) beat(s keystore.MirrorStatus) error {
+func (m *mirroring) beat(s replicate.MirrorStatus) error {
 	m.checkItself()
 	h := heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: m.storeAt, KeySets: s.Held}
 	for _, n := range s.Refused {
@@ -334,12 +338,12 @@ func readHeartbeat(dir *os.Root) (heartbeat, error) {
 const marksFile = ".keypost-mirror-marks.json"
 
 type marks struct {
-	Store string                          `json:"store"`
-	Marks map[keystore.Name]keystore.Mark `json:"marks"`
+	Store string                                 `json:"store"`
+	Marks map[keystore.Name]replicate.Checkpoint `json:"marks"`
 }
 
 // readMarks returns none when there are none of this store: then everything is read.
-func (m *mirroring) readMarks() map[keystore.Name]keystore.Mark {
+func (m *mirroring) readMarks() map[keystore.Name]replicate.Checkpoint {
 	data, err := readRegular(m.dir, marksFile)
 	var was marks
 	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != m.storeAt {
@@ -349,7 +353,7 @@ func (m *mirroring) readMarks() map[keystore.Name]keystore.Mark {
 }
 
 func (m *mirroring) writeMarks() error {
-	now := m.Marks()
+	now := m.Checkpoints()
 	if maps.Equal(now, m.marked) {
 		return nil
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/zap"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
-	"github.com/keypost/keypost/keystore/kubestore"
-	"github.com/keypost/keypost/keystore/s3store"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -38,23 +38,6 @@ func awaitText(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("no match for %q in:\n%s", args[1], text)
 		}
 		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
-	}
-}
-
-func TestParsePlace(t *testing.T) {
-	for raw, want := range map[string]place{
-		"file:///srv/keys%20ets": {scheme: "file", dir: "/srv/keys ets"},
-		"file://./keysets":       {scheme: "file", dir: "./keysets"},
-		"s3://bucket":            {scheme: "s3", s3: s3store.Options{Bucket: "bucket"}},
-		"s3://bucket/a/b?region=eu-west-1&profile=p&roleArn=arn:aws:iam::123456789012:role/r&endpoint=https://s3.example.com": {scheme: "s3", s3: s3store.Options{
-			Bucket: "bucket", Prefix: "a/b", Region: "eu-west-1", Profile: "p", RoleARN: "arn:aws:iam::123456789012:role/r", Endpoint: "https://s3.example.com",
-		}},
-		"kubernetes://keypost":                                  {scheme: "kubernetes", namespace: "keypost"},
-		"kubernetes://keypost/?kubeconfig=/etc/kc&context=c%2F": {scheme: "kubernetes", namespace: "keypost", kubernetes: kubestore.Options{Kubeconfig: "/etc/kc", Context: "c/"}},
-	} {
-		if got, err := parsePlace(raw); err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", raw, got, err, want)
-		}
 	}
 }
 
@@ -78,7 +61,7 @@ func TestMirrorOfABucket(t *testing.T) {
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
 
 	var log strings.Builder
-	a := &app{streams: streams{err: &log}, store: "s3://bucket/prefix?region=us-east-1&endpoint=http://" + l.Addr().String()}
+	a := &app{&cli.Factory{Err: &log, Store: "s3://bucket/prefix?region=us-east-1&endpoint=http://" + l.Addr().String()}}
 	m, err := a.newMirroring(t.Context(), keysets, &mirrorFlags{})
 	must(t, err)
 	must(t, m.ReadCopy(t.Context()))
@@ -98,7 +81,7 @@ func TestMirrorAdmin(t *testing.T) {
 	store, err := filestore.Create(filepath.Join(root, "store"))
 	must(t, err)
 	must(t, os.Mkdir(filepath.Join(root, "copy"), 0o700))
-	a := &app{streams: streams{err: io.Discard}, store: fileURL(store.Dir())}
+	a := &app{&cli.Factory{Err: io.Discard, Store: open.FileURL(store.Dir())}}
 	m, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
 	must(t, err)
 	m.f.adminAddress = "127.0.0.1:0"

@@ -12,15 +12,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/internal/admin"
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
-
-// mirrorReasons are those whose metric is there from the start.
-func mirrorReasons() []keystore.Reason {
-	return append(keystore.Reasons(), keystore.ReasonMissing, keystore.ReasonUnreadable, keystore.ReasonURLConflict,
-		keystore.Reason(issuer.URLNotPermitted), keystore.Reason(issuer.DevRefused))
-}
 
 // checkListen refuses what is no address to listen on before anything is begun; empty means none.
 func checkListen(flag, address string) error {
@@ -58,7 +52,7 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	const help = "Key sets whose stored version is not the copied one, by reason; the last good copy stays."
 	refused := prometheus.NewDesc("keypost_mirror_key_sets_refused", help, []string{"reason"}, nil)
 	counts := map[keystore.Reason]int{} // a reason has a 0 before it first occurs, so that an alert sees the change
-	for _, r := range mirrorReasons() {
+	for _, r := range lastgood.Reasons() {
 		counts[r] = 0
 	}
 	maps.Copy(counts, s.Refused)

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/open"
+	"github.com/keypost/keypost/keystore/replicate"
 )
 
 func (a *app) storeGroup() *cobra.Command {
@@ -35,7 +34,11 @@ func (a *app) storeCopy() *cobra.Command {
 }
 
 func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error {
-	from, err := openStore(ctx, src, filestore.Open)
+	source, err := cli.ParseStoreURL(src, "use")
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	from, err := cli.Opened(source.Backend(ctx))
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
@@ -43,7 +46,7 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
-	outcomes, stopped := keystore.Copy(ctx, from, to, dryRun)
+	outcomes, stopped := replicate.Copy(ctx, from.Backend(), to.Backend(), dryRun)
 	if outcomes == nil {
 		return fmt.Errorf("copy %s to %s: %w", src, dst, stopped)
 	}
@@ -58,22 +61,19 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
 func (a *app) destination(ctx context.Context, dst string, dryRun bool) (*keystore.Store, error) {
-	if !dryRun {
-		return openStore(ctx, dst, filestore.Create)
+	u, err := cli.ParseStoreURL(dst, "use")
+	if err != nil {
+		return nil, err
 	}
-	to, err := openStore(ctx, dst, filestore.Open)
-	if !errors.Is(err, fs.ErrNotExist) {
+	if !dryRun {
+		return cli.Opened(u.Create(ctx))
+	}
+	to, err := cli.Opened(u.Backend(ctx))
+	missing, is := errors.AsType[*open.MissingDirError](err)
+	if !is || missing.Parent != "" {
 		return to, err
 	}
-	p, badURL := parsePlace(dst)
-	if badURL != nil || p.scheme != schemeFile {
-		return nil, err
-	}
-	parent, noParent := os.Stat(filepath.Dir(filepath.Clean(p.dir)))
-	if noParent != nil || !parent.IsDir() {
-		return nil, err
-	}
-	a.notice("the directory %s does not exist; it would be made", p.dir)
+	a.notice("the directory %s does not exist; it would be made", missing.Dir)
 	return keystore.NewStore(emptyStore{}), nil
 }
 
@@ -92,7 +92,7 @@ func (emptyStore) Put(context.Context, keystore.Name, keystore.Revision, []byte)
 	return "", keystore.ErrReadOnly
 }
 
-func outcomeTable(w *tabwriter.Writer, outcomes []keystore.Outcome) {
+func outcomeTable(w *tabwriter.Writer, outcomes []replicate.Outcome) {
 	row(w, "NAME", "RESULT", "SRC", "DST", "WHY")
 	for _, o := range outcomes {
 		why := o.Message
@@ -110,17 +110,17 @@ func generation(n int64) string {
 	return fmt.Sprint(n)
 }
 
-func copyError(outcomes []keystore.Outcome) error {
-	count := map[keystore.Verdict]int{}
+func copyError(outcomes []replicate.Outcome) error {
+	count := map[replicate.Verdict]int{}
 	for _, o := range outcomes {
 		count[o.Verdict]++
 	}
-	if count[keystore.Refused]+count[keystore.Failed] == 0 {
+	if count[replicate.Refused]+count[replicate.Failed] == 0 {
 		return nil
 	}
 	err := fmt.Errorf("%d of %d key sets were refused and %d could not be read or written; the others are in the destination",
-		count[keystore.Refused], len(outcomes)-count[keystore.Kept], count[keystore.Failed])
-	if count[keystore.Refused] > 0 {
+		count[replicate.Refused], len(outcomes)-count[replicate.Kept], count[replicate.Failed])
+	if count[replicate.Refused] > 0 {
 		return withHint(err, "keep what the destination has, or decide about it there with keypost issuer accept NAME")
 	}
 	return err

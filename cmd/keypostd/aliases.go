@@ -3,13 +3,11 @@ package main
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
+	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/issuer"
 )
-
-var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
 // checkAliases refuses aliases by which an issuer would be out of reach, or that lead nowhere.
 func checkAliases(aliases map[string]string, patterns []issuer.Pattern) []error {
@@ -21,7 +19,7 @@ func checkAliases(aliases map[string]string, patterns []issuer.Pattern) []error 
 		to := aliases[from]
 		_, chain := aliases[to]
 		switch {
-		case !hostName.MatchString(from) || !hostName.MatchString(to):
+		case !dnsname.IsSubdomain(from) || !dnsname.IsSubdomain(to):
 			errs = append(errs, fmt.Errorf("hostAliases: %q: %q must both be host names in lower case without a port", from, to))
 		case chain:
 			errs = append(errs, fmt.Errorf("hostAliases: %q leads to %q, which is an alias itself; name the issuer's host", from, to))

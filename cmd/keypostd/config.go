@@ -8,15 +8,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
+	"github.com/keypost/keypost/internal/strictyaml"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 )
@@ -163,23 +163,13 @@ func readConfig(file string) (config, error) {
 	return c, nil
 }
 
-// separator matches the lines that begin or end a YAML document; the YAML reader would silently leave out what stands
-// after the first one.
-var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)(\s|$)`)
-
-// content matches a line that is more than a comment.
-var content = regexp.MustCompile(`(?m)^\s*[^\s#]`)
-
 func parseConfig(data []byte) (config, error) {
-	if len(data) > maxConfig {
-		return config{}, fmt.Errorf("it is larger than %d bytes", maxConfig)
+	asJSON, _, err := strictyaml.ToJSON(data, maxConfig)
+	if errors.Is(err, strictyaml.ErrEmpty) {
+		asJSON, err = []byte("{}"), nil // the check lists everything that is missing
 	}
-	if at := separator.FindAllIndex(data, 2); len(at) > 1 || len(at) == 1 && content.Match(data[:at[0][0]]) {
-		return config{}, errors.New("it holds more than one YAML document; everything is in one")
-	}
-	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return config{}, errors.New(strings.TrimPrefix(oneLine(err), "yaml: "))
+		return config{}, err
 	}
 	c := defaultConfig()
 	strict, err := kjson.UnmarshalStrict(asJSON, &c) // unlike encoding/json it tells Dir from dir
@@ -195,7 +185,7 @@ func parseConfig(data []byte) (config, error) {
 func oneLine(errs ...error) string {
 	var lines []string
 	for _, err := range errs {
-		lines = append(lines, strings.Join(strings.Fields(err.Error()), " "))
+		lines = append(lines, text.Sentence(err.Error(), 0))
 	}
 	return strings.Join(lines, "; ")
 }

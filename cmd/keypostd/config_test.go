@@ -231,8 +231,8 @@ func TestCertified(t *testing.T) {
 		{[]string{"oidc.example.com", "b.example.com"}, map[string]string{"origin.example.net": "oidc.example.com"}, []string{"b.example.com", "origin.example.net"}},
 		{[]string{"oidc.example.com"}, map[string]string{"o1.example.net": "oidc.example.com", "o2.example.net": "oidc.example.com"}, []string{"o1.example.net", "o2.example.net"}},
 	} {
-		if got := certified(tc.issuers, tc.aliases); !slices.Equal(got, tc.want) {
-			t.Errorf("certified(%q, %q) = %q, want %q", tc.issuers, tc.aliases, got, tc.want)
+		if got := certHosts(tc.issuers, tc.aliases); !slices.Equal(got, tc.want) {
+			t.Errorf("certHosts(%q, %q) = %q, want %q", tc.issuers, tc.aliases, got, tc.want)
 		}
 	}
 }

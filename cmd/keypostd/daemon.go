@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/internal/admin"
+	"github.com/keypost/keypost/internal/devca"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/listen"
@@ -67,9 +68,9 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	return d, err
 }
 
-// certified are the host names for which there must be a certificate: under which clients reach this server. Behind a CDN
+// certHosts returns the host names for which there must be a certificate: under which clients reach this server. Behind a CDN
 // that is the alias: the issuer's own host leads to the CDN, so that a certificate for it is hard to come by here.
-func certified(issuers []string, aliases map[string]string) []string {
+func certHosts(issuers []string, aliases map[string]string) []string {
 	var hosts []string
 	behind := map[string]bool{}
 	for from, to := range aliases {
@@ -86,21 +87,23 @@ func certified(issuers []string, aliases map[string]string) []string {
 
 // loadCertificates returns nil when TLS is off.
 func loadCertificates(c config, dev string, patterns []issuer.Pattern) (listen.Certificates, error) {
-	hosts := certified(issuer.Hosts(patterns), c.HostAliases)
-	var files *listen.Files
-	var err error
+	hosts := certHosts(issuer.Hosts(patterns), c.HostAliases)
+	var pairs []listen.Pair
 	switch {
 	case dev != "":
-		files, err = listen.LoadDev(dev, hosts, time.Now())
+		cert, key, err := devca.Ensure(dev, hosts, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		pairs = []listen.Pair{{Cert: cert, Key: key}}
 	case c.Listen.TLS.Mode == tlsOff:
 		return nil, nil
 	default:
-		var pairs []listen.Pair
 		for _, p := range c.Listen.TLS.Files {
 			pairs = append(pairs, listen.Pair{Cert: p.Cert, Key: p.Key})
 		}
-		files, err = listen.LoadFiles(pairs, hosts, time.Now())
 	}
+	files, err := listen.LoadFiles(pairs, hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +133,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.Go(func() error { return d.publisher.Run(rest) })
+	g.Go(func() error { d.publisher.Run(rest); return nil })
 	for _, s := range servers {
 		g.Go(func() error { return s.Serve(rest) })
 	}
@@ -191,14 +194,10 @@ func (d *daemon) public() listen.Config {
 	if d.c.Log.Access {
 		handler = accessLog(d.log, handler)
 	}
-	delay := time.Duration(d.c.Listen.DrainDelay)
-	if delay == 0 {
-		delay = -1 // listen's zero is its default
-	}
 	return listen.Config{
 		Address: d.c.Listen.Address, Handler: handler, Certificates: d.certificates,
 		Limits: listen.Limits{MaxConnections: d.c.Listen.MaxConnections}, NoHTTP2: !d.c.Listen.HTTP2,
-		DrainDelay: delay, DrainTimeout: time.Duration(d.c.Listen.DrainTimeout),
+		DrainDelay: time.Duration(d.c.Listen.DrainDelay), DrainTimeout: time.Duration(d.c.Listen.DrainTimeout),
 		Log: d.log.Named("listen"), Metrics: d.metrics,
 		Listening: func(a net.Addr) {
 			d.log.Info("serving", zap.Stringer("address", a), zap.Bool("tls", d.certificates != nil), zap.String("version", buildVersion()))

@@ -1,4 +1,5 @@
-// Package awsconf holds what every user of AWS has to know of it and nothing has to ask AWS for.
+// Package awsconf holds what the users of the AWS SDK share: limits of retries and connections, errors as one sentence,
+// and the partitions of AWS.
 package awsconf
 
 import "strings"

@@ -47,7 +47,9 @@ func OneLine(s string, limit int) string {
 }
 
 // Sentence is OneLine with each run of white space as one space, for messages that were set in several lines.
-func Sentence(s string, limit int) string { return OneLine(strings.Join(strings.Fields(s), " "), limit) }
+func Sentence(s string, limit int) string {
+	return OneLine(strings.Join(strings.Fields(s), " "), limit)
+}
 
 // SameWidth returns s with a question mark in place of every character that is not printable. Spaces stay as they are,
 // also at the ends: one may be the difference that is shown.

@@ -38,12 +38,12 @@ type Certificates interface {
 type Pair struct{ Cert, Key string }
 
 // Files serves certificates from files, chosen by SNI, and replaces them when the
-// files change. LoadFiles and LoadDev make one.
+// files change. LoadFiles makes one.
 type Files struct {
 	pairs []Pair
 	hosts []string // each covered by the certificates in use, always
 
-	inUse   atomic.Pointer[chooser] // replaced whole, by Watch only
+	inUse   atomic.Pointer[certSet] // replaced whole, by Watch only
 	failing atomic.Bool
 	trouble []string      // by pair: why its files are not taken; owned by Watch
 	reading []chan loaded // by pair: a reading under way, or nil; owned by Watch
@@ -56,7 +56,8 @@ type Files struct {
 // "*.oidc.example.com" only by a certificate for just that wildcard. A client that
 // names an unknown host, or none, gets the first pair: CDNs and address probes do.
 // Where several pairs bear one name, the first is used.
-func LoadFiles(pairs []Pair, hosts []string, now time.Time) (*Files, error) {
+func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
+	now := time.Now()
 	if len(pairs) == 0 {
 		return nil, fmt.Errorf("load TLS certificates: no files given, name at least one pair of certificate and key")
 	}
@@ -72,9 +73,9 @@ func LoadFiles(pairs []Pair, hosts []string, now time.Time) (*Files, error) {
 		}
 		certs = append(certs, c)
 	}
-	set := newChooser(certs)
+	set := newCertSet(certs)
 	if host := set.uncovered(hosts); host != "" {
-		return nil, fmt.Errorf("load TLS certificates: none is for %q, add a pair whose certificate names it", host)
+		return nil, fmt.Errorf("load TLS certificates: no certificate covers host %q; add one to listen.tls.files", host)
 	}
 	f.inUse.Store(set)
 	return f, nil
@@ -122,15 +123,15 @@ func (f *Files) Collect(ch chan<- prometheus.Metric) {
 	gauge(failingDesc, failing)
 }
 
-// chooser is an immutable set of certificates with its index by name.
-type chooser struct {
+// certSet is an immutable set of certificates with an index by name.
+type certSet struct {
 	certs    []*certificate              // in the order of the pairs, never empty
 	exact    map[string]*tls.Certificate // by lower-case name
 	wildcard map[string]*tls.Certificate // "*.oidc.example.com" under "oidc.example.com"
 }
 
-func newChooser(certs []*certificate) *chooser {
-	s := &chooser{certs: certs, exact: map[string]*tls.Certificate{}, wildcard: map[string]*tls.Certificate{}}
+func newCertSet(certs []*certificate) *certSet {
+	s := &certSet{certs: certs, exact: map[string]*tls.Certificate{}, wildcard: map[string]*tls.Certificate{}}
 	for _, c := range certs {
 		for _, name := range c.tls.Leaf.DNSNames {
 			index := s.exact
@@ -146,7 +147,7 @@ func newChooser(certs []*certificate) *chooser {
 
 // find returns the certificate that bears the name, or nil. A wildcard stands for
 // one label (RFC 9525, section 6.3); asked for a wildcard, it finds only that one.
-func (s *chooser) find(name string) *tls.Certificate {
+func (s *certSet) find(name string) *tls.Certificate {
 	name = strings.ToLower(name)
 	if c := s.exact[name]; c != nil {
 		return c
@@ -155,11 +156,11 @@ func (s *chooser) find(name string) *tls.Certificate {
 	return s.wildcard[parent]
 }
 
-func (s *chooser) choose(sni string) *tls.Certificate {
+func (s *certSet) choose(sni string) *tls.Certificate {
 	return cmp.Or(s.find(sni), &s.certs[0].tls)
 }
 
-func (s *chooser) covers(host string) bool {
+func (s *certSet) covers(host string) bool {
 	if net.ParseIP(host) != nil { // a client that asks for an address sends no SNI
 		return s.certs[0].tls.Leaf.VerifyHostname(host) == nil
 	}
@@ -167,7 +168,7 @@ func (s *chooser) covers(host string) bool {
 }
 
 // uncovered returns the first host without a certificate, or "".
-func (s *chooser) uncovered(hosts []string) string {
+func (s *certSet) uncovered(hosts []string) string {
 	for _, h := range hosts {
 		if !s.covers(h) {
 			return h

@@ -55,7 +55,7 @@ func TestLoadFilesRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := writePair(t, t.TempDir(), "tls", tc.chain...)
 			writeFile(t, p.Key, tc.key.keyPEM(t))
-			_, err := LoadFiles([]Pair{p}, tc.hosts, time.Now())
+			_, err := LoadFiles([]Pair{p}, tc.hosts)
 			checkSentence(t, err, tc.want)
 			if err != nil && leaks(err.Error(), tc.key.keyPEM(t)) {
 				t.Errorf("the error quotes the key: %v", err)
@@ -113,7 +113,7 @@ func TestLoadFilesNeverQuotesAKey(t *testing.T) {
 			p := Pair{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
 			writeFile(t, p.Cert, tc.cert)
 			writeFile(t, p.Key, tc.key)
-			_, err := LoadFiles([]Pair{p}, nil, time.Now())
+			_, err := LoadFiles([]Pair{p}, nil)
 			checkSentence(t, err, "tls.crt")
 			if err != nil && leaks(err.Error(), key) {
 				t.Errorf("the error quotes the key: %v", err)
@@ -123,12 +123,12 @@ func TestLoadFilesNeverQuotesAKey(t *testing.T) {
 }
 
 func TestLoadFilesWantsFiles(t *testing.T) {
-	_, err := LoadFiles(nil, nil, time.Now())
+	_, err := LoadFiles(nil, nil)
 	checkSentence(t, err, "at least one pair")
 	p := writePair(t, t.TempDir(), "tls", newAuthority(t, "root", nil).leaf(t, "oidc.example.com"))
-	_, err = LoadFiles([]Pair{p, p}, nil, time.Now())
+	_, err = LoadFiles([]Pair{p, p}, nil)
 	checkSentence(t, err, "given twice")
 	p.Key += ".missing"
-	_, err = LoadFiles([]Pair{p}, nil, time.Now())
+	_, err = LoadFiles([]Pair{p}, nil)
 	checkSentence(t, err, "tls.key.missing")
 }

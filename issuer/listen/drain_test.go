@@ -95,8 +95,8 @@ func TestDrainTimetable(t *testing.T) {
 		hang           time.Duration // of the request in flight
 		want           time.Duration // from the stop to the return
 	}{
-		{"defaults, nothing in flight", 0, 0, 0, 10 * time.Second},
-		{"no delay", -1, 0, 0, 0},
+		{"nothing in flight", 10 * time.Second, 0, 0, 10 * time.Second},
+		{"no delay", 0, 0, 0, 0},
 		{"waits for the slow one", time.Second, 20 * time.Second, 15 * time.Second, 15 * time.Second},
 		{"cuts the very slow one", time.Second, 5 * time.Second, time.Hour, 6 * time.Second},
 	} {
@@ -106,7 +106,7 @@ func TestDrainTimetable(t *testing.T) {
 				drained := false
 				c := Config{DrainDelay: tc.delay, DrainTimeout: tc.timeout, Draining: func() { drained = true }}.withDefaults()
 				limits := Limits{Write: 2 * time.Hour, Read: 2 * time.Hour}.withDefaults()
-				srv := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { time.Sleep(tc.hang) }), limits, newNoise(c.Log))
+				srv := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { time.Sleep(tc.hang) }), limits, newErrorLog(c.Log))
 				ln, done := newPipes(), make(chan error, 1)
 				go func() { done <- run(ctx, c, srv, ln) }()
 				if tc.hang > 0 {
@@ -131,9 +131,9 @@ func TestDrainTimetable(t *testing.T) {
 func TestDrainKeepsAccepting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		c := Config{}.withDefaults()
+		c := Config{DrainDelay: 10 * time.Second}.withDefaults()
 		ln, done := newPipes(), make(chan error, 1)
-		go func() { done <- run(ctx, c, newServer(okHandler, Limits{}.withDefaults(), newNoise(c.Log)), ln) }()
+		go func() { done <- run(ctx, c, newServer(okHandler, Limits{}.withDefaults(), newErrorLog(c.Log)), ln) }()
 		cancel()
 		for range 9 {
 			time.Sleep(time.Second)
@@ -187,7 +187,7 @@ func TestServeReportsALostSocket(t *testing.T) {
 	ln := newPipes()
 	ln.Close()
 	c := Config{}.withDefaults()
-	srv := newServer(okHandler, Limits{}.withDefaults(), newNoise(c.Log))
+	srv := newServer(okHandler, Limits{}.withDefaults(), newErrorLog(c.Log))
 	if err := run(t.Context(), c, srv, lostListener{ln}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v", err)
 	}

@@ -1,8 +1,8 @@
-// Package listen is the hardened HTTPS front of keypostd: it binds a socket,
-// speaks TLS 1.2 and 1.3 with HTTP/1.1 and HTTP/2, bounds what strangers can
-// hold, replaces certificates without a restart and stops without cutting a
-// request short. A request itself costs some atomic operations here and no lock
-// that connections share: all else happens per connection or less often. It knows no OIDC.
+// Package listen serves HTTPS to the open Internet. It speaks TLS 1.2 and 1.3 with
+// HTTP/1.1 and HTTP/2, bounds the memory and time that clients can hold, replaces
+// certificates without a restart and stops without cutting a request short. A
+// request costs some atomic operations here and takes no lock that connections
+// share. The package knows no OIDC.
 package listen
 
 import (
@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config says what Serve serves, and within which bounds.
+// Config has what Serve serves, and its bounds.
 type Config struct {
 	// Address is host:port; an empty host means every interface.
 	Address string
@@ -35,7 +35,6 @@ type Config struct {
 	NoHTTP2 bool
 	// DrainDelay is how long new connections are still accepted once the stop
 	// has begun, because load balancers notice an unready replica late.
-	// Zero means 10 s, a negative value none.
 	DrainDelay time.Duration
 	// DrainTimeout bounds the wait for requests in flight after DrainDelay;
 	// what is left then is cut. Zero means 20 s.
@@ -55,9 +54,6 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Limits = c.Limits.withDefaults()
-	if c.DrainDelay == 0 {
-		c.DrainDelay = 10 * time.Second
-	}
 	if c.DrainTimeout <= 0 {
 		c.DrainTimeout = 20 * time.Second
 	}
@@ -79,14 +75,17 @@ func Serve(ctx context.Context, c Config) error {
 	if c.Handler == nil {
 		return errors.New("open the public listener: no handler given")
 	}
+	if c.Limits.MaxConnections <= 0 {
+		return errors.New("open the public listener: no limit of connections given")
+	}
 	c = c.withDefaults()
 	ln, err := newListener(ctx, c.Address, c.Limits.MaxConnections, c.Log)
 	if err != nil {
 		return fmt.Errorf("open the public listener: %w", err)
 	}
 	defer ln.Close() //nolint:errcheck // closed by the drain already, except when this returns early
-	noise := newNoise(c.Log)
-	if err := register(c.Metrics, append(ln.collectors(), noise.collectors()...)...); err != nil {
+	log := newErrorLog(c.Log)
+	if err := register(c.Metrics, append(ln.collectors(), log.collectors()...)...); err != nil {
 		return err
 	}
 	if c.Certificates != nil {
@@ -101,7 +100,7 @@ func Serve(ctx context.Context, c Config) error {
 	relief, stop := context.WithCancel(context.WithoutCancel(ctx)) // through the drain too
 	defer stop()
 	go ln.relieve(relief, goMemory())
-	srv := newServer(c.Handler, c.Limits, noise)
+	srv := newServer(c.Handler, c.Limits, log)
 	srv.Protocols.SetHTTP2(!c.NoHTTP2)
 	return run(ctx, c, srv, ln)
 }
@@ -115,13 +114,13 @@ func register(reg prometheus.Registerer, collectors ...prometheus.Collector) err
 	return nil
 }
 
-// watchEnd is how long the reload loop may take to end.
+// watchEnd is how long the reload loop may take to return.
 const watchEnd = time.Second
 
 // watch runs the reload loop beside the server, through the drain too: a
 // certificate may be replaced while connections are still accepted. The
-// function it returns ends the loop and waits for it, but not for long: a file on
-// a file system that hangs must not keep the process from ending.
+// function that it returns stops the loop and waits for it, at most watchEnd: a file
+// system that hangs must not keep the process from ending.
 func watch(ctx context.Context, c Config) func() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -151,7 +150,7 @@ func run(ctx context.Context, c Config, srv *http.Server, ln net.Listener) error
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
-	c.Log.Info("draining", zap.Stringer("address", ln.Addr()), zap.Duration("delay", max(c.DrainDelay, 0)), zap.Duration("timeout", c.DrainTimeout))
+	c.Log.Info("draining", zap.Stringer("address", ln.Addr()), zap.Duration("delay", c.DrainDelay), zap.Duration("timeout", c.DrainTimeout))
 	if c.Draining != nil {
 		c.Draining()
 	}
@@ -175,8 +174,8 @@ func accept(srv *http.Server, ln net.Listener, certs Certificates) error {
 	return srv.ServeTLS(ln, "", "")
 }
 
-// suites are those of TLS 1.2, which AWS still needs. Go's default has suites in CBC
-// mode among them, whose padding leaks by its timing (Lucky 13). TLS 1.3 has its own.
+// suites returns those of TLS 1.2, which AWS still needs. Go's default includes suites in
+// CBC mode, whose padding leaks by its timing (Lucky 13). TLS 1.3 has its own.
 func suites() []uint16 {
 	return []uint16{
 		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,

@@ -33,8 +33,8 @@ func start(t *testing.T, c Config) (address string, stop func() error) {
 	if c.Address == "" {
 		c.Address = "127.0.0.1:0"
 	}
-	if c.DrainDelay == 0 {
-		c.DrainDelay = -1
+	if c.Limits.MaxConnections == 0 {
+		c.Limits.MaxConnections = 1024
 	}
 	c.Listening = func(a net.Addr) { bound <- a }
 	go func() { done <- Serve(ctx, c) }()
@@ -68,7 +68,7 @@ func startSite(t *testing.T, c Config, names ...string) site {
 	t.Helper()
 	root := newAuthority(t, "root", nil)
 	pair := writePair(t, t.TempDir(), "tls", root.leaf(t, append(names, "oidc.example.com")...))
-	files, err := LoadFiles([]Pair{pair}, nil, time.Now())
+	files, err := LoadFiles([]Pair{pair}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func (l lax) TLSConfig() *tls.Config {
 
 func TestTLSFloorHoldsForAnyCertificates(t *testing.T) {
 	root := newAuthority(t, "root", nil)
-	files, err := LoadFiles([]Pair{writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))}, nil, time.Now())
+	files, err := LoadFiles([]Pair{writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestSNI(t *testing.T) {
 		writePair(t, dir, "wild", root.leaf(t, "*.oidc.example.com")),
 		writePair(t, dir, "exact", root.leaf(t, "prod-a.oidc.example.com", "first.example.com")),
 	}
-	files, err := LoadFiles(pairs, []string{"first.example.com", "*.oidc.example.com"}, time.Now())
+	files, err := LoadFiles(pairs, []string{"first.example.com", "*.oidc.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestSNI(t *testing.T) {
 
 func TestServerHasEveryBound(t *testing.T) {
 	for _, l := range []Limits{{}, {-1, -1, -1, -1, -1, -1}, {time.Second, time.Second, time.Second, time.Second, 1, 1}} {
-		srv := newServer(okHandler, l.withDefaults(), newNoise(zap.NewNop()))
+		srv := newServer(okHandler, l.withDefaults(), newErrorLog(zap.NewNop()))
 		for name, d := range map[string]time.Duration{
 			"ReadHeaderTimeout": srv.ReadHeaderTimeout, "ReadTimeout": srv.ReadTimeout, "WriteTimeout": srv.WriteTimeout,
 			"IdleTimeout": srv.IdleTimeout, "SendPingTimeout": srv.HTTP2.SendPingTimeout, "PingTimeout": srv.HTTP2.PingTimeout,
@@ -407,11 +407,13 @@ func TestServeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	checkSentence(t, Serve(t.Context(), Config{Address: taken.Addr().String(), Handler: okHandler}), "open the public listener: ")
-	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0"}), "no handler")
+	limits := Limits{MaxConnections: 10}
+	checkSentence(t, Serve(t.Context(), Config{Address: taken.Addr().String(), Handler: okHandler, Limits: limits}), "open the public listener: ")
+	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Limits: limits}), "no handler")
+	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Handler: okHandler}), "no limit of connections")
 	metrics := prometheus.NewRegistry()
 	start(t, Config{Handler: okHandler, Metrics: metrics})
-	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Handler: okHandler, Metrics: metrics}), "metrics")
+	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Handler: okHandler, Limits: limits, Metrics: metrics}), "metrics")
 }
 
 var _ Certificates = (*Files)(nil)

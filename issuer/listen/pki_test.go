@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"os"
 	"path/filepath"
 	"testing"
@@ -115,4 +116,8 @@ func writePair(t *testing.T, dir, name string, chain ...*authority) Pair {
 	writeFile(t, p.Cert, chainPEM(chain...))
 	writeFile(t, p.Key, chain[0].keyPEM(t))
 	return p
+}
+
+func pemBlock(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }

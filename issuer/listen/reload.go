@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// pollEvery finds what no event announces: network file systems, a
-	// directory that was replaced, a certificate whose time has come or gone.
+	// pollEvery finds changes without an event: network file systems, a directory
+	// that was replaced, a certificate that becomes valid or expires.
 	pollEvery = time.Minute
-	// settle lets a tool that writes certificate and key one after the other
-	// finish before the pair is judged.
-	settle = 200 * time.Millisecond
-	// readFor bounds the reading of a pair: a network file system may hang.
-	readFor = 10 * time.Second
+	// settleFor lets a tool that writes certificate and key one after the other
+	// finish before the pair is loaded.
+	settleFor = 200 * time.Millisecond
+	// readTimeout bounds the reading of a pair: a network file system may hang.
+	readTimeout = 10 * time.Second
 )
 
 // Watch replaces certificates when their files change, until ctx is done; it
@@ -31,80 +31,80 @@ const (
 // replaced all the same.
 func (f *Files) Watch(ctx context.Context, log *zap.Logger) error {
 	f.warnOpenKeys(log)
-	notices, err := newNotices(f.pairs)
+	files, err := newFileWatch(f.pairs)
 	if err != nil {
-		log.Warn("no notice of changed certificate files, only a poll", zap.Duration("every", pollEvery), zap.Error(err))
+		log.Warn("certificate files cannot be watched, only polled", zap.Duration("every", pollEvery), zap.Error(err))
 	}
-	defer notices.close()
-	f.follow(ctx, notices, log)
+	defer files.close()
+	f.follow(ctx, files, log)
 	return nil
 }
 
-// follow judges the files whenever a notice has settled, and every pollEvery.
-func (f *Files) follow(ctx context.Context, notices *notices, log *zap.Logger) {
+// follow reloads the files once they have not changed for settleFor, and every pollEvery.
+func (f *Files) follow(ctx context.Context, files *fileWatch, log *zap.Logger) {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	settled := time.NewTimer(settle) // the files may have changed since they were loaded
+	settled := time.NewTimer(settleFor) // the files may have changed since they were loaded
 	defer settled.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-notices.changed:
-			settled.Reset(settle) // an endless stream of changes is cut by the poll
+		case <-files.changed:
+			settled.Reset(settleFor) // an endless stream of changes is cut by the poll
 			continue
-		case <-notices.lost:
-			settled.Reset(settle)
+		case <-files.lost:
+			settled.Reset(settleFor)
 			continue
 		case <-poll.C:
-			_ = notices.add() // a directory that was removed and made again needs a new watch
+			_ = files.add() // a directory that was removed and made again needs a new watch
 		case <-settled.C:
 		}
 		f.reload(time.Now(), log)
 	}
 }
 
-// notices tells of changes in the directories of the pairs. Directories, not
-// files: a Kubernetes mount swaps the symlink "..data" beside them, and tools that
-// rename a new file into place leave a watch on the old one behind.
-type notices struct {
+// fileWatch reports changes in the directories of the pairs. It watches directories
+// and not files: a Kubernetes mount swaps the symlink "..data" beside them, and tools
+// that rename a new file into place leave a watch on the old one behind.
+type fileWatch struct {
 	watcher *fsnotify.Watcher // nil when the system grants none
 	dirs    []string
 	changed <-chan fsnotify.Event
-	lost    <-chan error // events that did not fit the queue, for one
+	lost    <-chan error // such as events that did not fit the queue
 }
 
-// newNotices always returns something to select on; with an error it is incomplete.
-func newNotices(pairs []Pair) (*notices, error) {
-	w, err := fsnotify.NewWatcher()
+// newFileWatch always returns a watch to select on. With an error it is incomplete.
+func newFileWatch(pairs []Pair) (*fileWatch, error) {
+	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return &notices{}, err
+		return &fileWatch{}, err
 	}
-	n := &notices{watcher: w, changed: w.Events, lost: w.Errors}
+	w := &fileWatch{watcher: watcher, changed: watcher.Events, lost: watcher.Errors}
 	for _, p := range pairs {
-		n.dirs = append(n.dirs, filepath.Dir(p.Cert), filepath.Dir(p.Key))
+		w.dirs = append(w.dirs, filepath.Dir(p.Cert), filepath.Dir(p.Key))
 	}
-	return n, n.add()
+	return w, w.add()
 }
 
-func (n *notices) add() error {
-	if n.watcher == nil {
+func (w *fileWatch) add() error {
+	if w.watcher == nil {
 		return nil
 	}
 	var all error
-	for _, d := range n.dirs {
-		all = errors.Join(all, n.watcher.Add(d))
+	for _, d := range w.dirs {
+		all = errors.Join(all, w.watcher.Add(d))
 	}
 	return all
 }
 
-func (n *notices) close() {
-	if n.watcher != nil {
-		_ = n.watcher.Close() // nothing to flush
+func (w *fileWatch) close() {
+	if w.watcher != nil {
+		_ = w.watcher.Close() // nothing to flush
 	}
 }
 
-// reload judges the files as they are now. Only Watch calls it.
+// reload loads the files as they are now. Only Watch calls it.
 func (f *Files) reload(now time.Time, log *zap.Logger) {
 	old := f.inUse.Load()
 	certs, refused := slices.Clone(old.certs), make([]error, len(f.pairs))
@@ -124,13 +124,13 @@ func (f *Files) reload(now time.Time, log *zap.Logger) {
 	}
 }
 
-// loaded is what became of reading a pair.
+// loaded is the result of reading a pair.
 type loaded struct {
 	cert *certificate
 	err  error
 }
 
-// loadWithin is loadPair with an end. A reading that hangs is not begun again
+// loadWithin is loadPair with a timeout. A reading that hangs is not begun again
 // before it has ended.
 func (f *Files) loadWithin(i int, p Pair, now time.Time) (*certificate, error) {
 	if f.reading[i] == nil {
@@ -145,26 +145,26 @@ func (f *Files) loadWithin(i int, p Pair, now time.Time) (*certificate, error) {
 	case r := <-f.reading[i]:
 		f.reading[i] = nil
 		return r.cert, r.err
-	case <-time.After(readFor):
-		return nil, fmt.Errorf("load TLS certificate %q: its file system does not answer for more than %v; mend or unmount it", p.Cert, readFor)
+	case <-time.After(readTimeout):
+		return nil, fmt.Errorf("load TLS certificate %q: its file system does not answer for more than %v; mend or unmount it", p.Cert, readTimeout)
 	}
 }
 
 // keepCovered puts previous certificates back until every host has one. Names may
-// move from one pair to another in one go; only what takes a host's last
-// certificate away is refused. It ends: each round puts back at least the one that
-// covered the host before, and the previous set covers all hosts.
-func (f *Files) keepCovered(certs []*certificate, refused []error) *chooser {
+// move from one pair to another in one reload; only a change that takes a host's last
+// certificate away is refused. It terminates: each round puts back at least the
+// certificate that covered the host before, and the previous set covers all hosts.
+func (f *Files) keepCovered(certs []*certificate, refused []error) *certSet {
 	old := f.inUse.Load()
 	for {
-		set := newChooser(certs)
+		set := newCertSet(certs)
 		host := set.uncovered(f.hosts)
 		if host == "" {
 			return set
 		}
 		certs = slices.Clone(certs)
 		for i, c := range old.certs {
-			if certs[i] != c && newChooser([]*certificate{c}).covers(host) {
+			if certs[i] != c && newCertSet([]*certificate{c}).covers(host) {
 				certs[i] = c
 				refused[i] = fmt.Errorf("load TLS certificate %q: it is no longer for %q, issue it for that name too", f.pairs[i].Cert, host)
 			}

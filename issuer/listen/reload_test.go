@@ -19,7 +19,7 @@ import (
 
 func mustLoad(t *testing.T, hosts []string, pairs ...Pair) *Files {
 	t.Helper()
-	f, err := LoadFiles(pairs, hosts, time.Now())
+	f, err := LoadFiles(pairs, hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestWatchSeesASecretUpdate(t *testing.T) {
 func TestNoticesOutliveTheirDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
 	p := Pair{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
-	n, err := newNotices([]Pair{p})
+	n, err := newFileWatch([]Pair{p})
 	if err == nil {
 		t.Error("a missing directory is not reported")
 	}
@@ -279,7 +279,7 @@ func TestNoticesOutliveTheirDirectory(t *testing.T) {
 	}
 }
 
-func arrived(n *notices) bool {
+func arrived(n *fileWatch) bool {
 	select {
 	case <-n.changed:
 		return true
@@ -307,8 +307,8 @@ func TestWatchReadsFilesThatChangedBeforeIt(t *testing.T) {
 // following runs the reload loop in a synctest bubble, with changes as its only notices.
 func following(t *testing.T, f *Files, changes chan fsnotify.Event) *observer.ObservedLogs {
 	core, logs := observer.New(zapcore.DebugLevel)
-	go f.follow(t.Context(), &notices{changed: changes}, zap.New(core))
-	time.Sleep(settle + 1) // past the first look
+	go f.follow(t.Context(), &fileWatch{changed: changes}, zap.New(core))
+	time.Sleep(settleFor + 1) // past the first look
 	synctest.Wait()
 	return logs
 }
@@ -353,10 +353,10 @@ func TestAPairWrittenInTwoStepsIsJudgedOnce(t *testing.T) {
 		next := root.leaf(t, "a.example")
 		writeFile(t, p.Cert, chainPEM(next))
 		changes <- fsnotify.Event{Name: p.Cert}
-		time.Sleep(settle - 1)
+		time.Sleep(settleFor - 1)
 		writeFile(t, p.Key, next.keyPEM(t))
 		changes <- fsnotify.Event{Name: p.Key}
-		time.Sleep(settle + 1)
+		time.Sleep(settleFor + 1)
 		synctest.Wait()
 		if string(f.leafOf(0)) != string(next.cert.Raw) {
 			t.Error("the new pair is not in use")
@@ -413,7 +413,7 @@ func TestReadingThatHangs(t *testing.T) {
 		core, logs := observer.New(zapcore.DebugLevel)
 		began := time.Now()
 		f.reload(time.Now(), zap.New(core))
-		if took := time.Since(began); took != readFor {
+		if took := time.Since(began); took != readTimeout {
 			t.Errorf("it took %v", took)
 		}
 		if logs.FilterMessageSnippet("not taken").Len() != 1 || !f.failing.Load() || f.reading[0] != reading {

@@ -20,12 +20,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strconv"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -45,14 +45,12 @@ var (
 	_ keystore.Watcher = (*Backend)(nil)
 )
 
-var namespaceForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
 // Open returns the store in a namespace. It reads the kubeconfig and asks the API server nothing yet.
 func Open(ctx context.Context, namespace string, o Options) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !namespaceForm.MatchString(namespace) {
+	if !dnsname.IsLabel(namespace) {
 		return nil, fmt.Errorf("open key store: %q is not the name of a namespace", namespace)
 	}
 	config, err := o.config()
@@ -72,11 +70,8 @@ func (o Options) config() (*rest.Config, error) {
 	if o == (Options{}) && os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
 		return rest.InClusterConfig()
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
+	config, err := kubeapi.Load(o.Kubeconfig, o.Context)
+	if _, empty := errors.AsType[*kubeapi.EmptyError](err); empty {
 		return nil, errors.New("there is no kubeconfig; set KUBECONFIG, or add ?kubeconfig=FILE to the store's URL")
 	}
 	return config, err
@@ -178,9 +173,6 @@ func (s *Backend) page(ctx context.Context, limit int, next string) (page, error
 	return p, nil
 }
 
-// objectName is what Kubernetes takes for an object's name (a DNS subdomain), so that nothing else gets into a path.
-var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
-
 // Get returns one document as it is stored at that moment: YAML with sorted keys, with the members that a newer version
 // wrote and without the API's own bookkeeping.
 func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
@@ -200,7 +192,7 @@ func (s *Backend) get(ctx context.Context, n keystore.Name) (object, error) {
 	if err := ctx.Err(); err != nil {
 		return object{}, err
 	}
-	if !objectName.MatchString(string(n)) {
+	if !dnsname.IsSubdomain(string(n)) { // nothing else gets into a path
 		return object{}, s.notFound()
 	}
 	body, err := s.api.call(ctx, request{method: http.MethodGet, name: n, limit: objectLimit})

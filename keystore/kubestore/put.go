@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -27,7 +28,7 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 		return "", fmt.Errorf("encode key set %q: %w", n, err)
 	}
 	written, err := s.write(ctx, n, old, body)
-	if isConflict(err) {
+	if kubeapi.IsStatus(err, http.StatusConflict) {
 		return "", fmt.Errorf("%w: %q has another revision in %s", keystore.ErrConflict, n, s.api.place)
 	}
 	if err != nil {
@@ -78,14 +79,8 @@ func (s *Backend) write(ctx context.Context, n keystore.Name, old keystore.Revis
 
 // refusal marks the answers after which nothing was written.
 func (s *Backend) refusal(err error) error {
-	var status *statusError
-	if errors.As(err, &status) && (status.code == http.StatusForbidden || status.code == http.StatusUnauthorized) {
+	if kubeapi.IsStatus(err, http.StatusForbidden) || kubeapi.IsStatus(err, http.StatusUnauthorized) {
 		return fmt.Errorf("%w: %w", keystore.ErrReadOnly, err)
 	}
 	return err
-}
-
-func isConflict(err error) bool {
-	var s *statusError
-	return errors.As(err, &s) && s.code == http.StatusConflict
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -76,7 +77,7 @@ func (w *watch) follow(ctx context.Context) error {
 		if err := events.Decode(&e); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("the watch was cut: %w", plain(err))
+			return fmt.Errorf("the watch was cut: %w", kubeapi.Cause(err))
 		}
 		if err := w.take(e); err != nil {
 			return err
@@ -88,10 +89,10 @@ func (w *watch) follow(ctx context.Context) error {
 func (w *watch) begin(ctx context.Context) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(w.api.timeout, func() { cancel(fmt.Errorf("no answer within %v", w.api.timeout)) })
-	resp, err := w.api.send(ctx, request{method: http.MethodGet, accept: metadataOne, query: url.Values{ //nolint:bodyclose // the caller does
+	resp, err := w.api.client.Send(ctx, w.api.request(request{method: http.MethodGet, accept: metadataOne, query: url.Values{ //nolint:bodyclose // the caller does
 		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {w.reached},
 		"timeoutSeconds": {strconv.Itoa(int(watchTime / time.Second))},
-	}})
+	}}))
 	if late.Stop(); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -124,7 +125,7 @@ type event struct {
 
 func (w *watch) take(e event) error {
 	if e.Type == "ERROR" {
-		return &statusError{code: e.Object.Code, message: oneLine(e.Object.Message)}
+		return &kubeapi.StatusError{Code: e.Object.Code, Message: oneLine(e.Object.Message)}
 	}
 	m := e.Object.Metadata
 	if m.ResourceVersion == "" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -162,7 +163,7 @@ func TestNoAccidentOfTheBucketUnpublishes(t *testing.T) {
 			before, _ := read(t, e.st, "clusters/prod-a.yaml")
 			put(t, e.st, "clusters/prod-a.yaml", e.backup)
 			return func() { put(t, e.st, "clusters/prod-a.yaml", string(before)) }
-		}, string(keystore.ReasonOlderGeneration)},
+		}, string(lastgood.ReasonOlderGeneration)},
 		{"an object is overwritten with junk", func(t *testing.T, e *estate) func() {
 			before, _ := read(t, e.st, "clusters/prod-a.yaml")
 			put(t, e.st, "clusters/prod-a.yaml", "<html>")

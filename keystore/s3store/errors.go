@@ -7,18 +7,9 @@ import (
 
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/keypost/keypost/internal/awsconf"
 )
-
-// callError is a call that failed, in one sentence, without the SDK's request IDs and retry counts. It wraps the SDK's
-// error.
-type callError struct {
-	sentence string
-	err      error
-}
-
-func (e *callError) Error() string { return e.sentence }
-
-func (e *callError) Unwrap() error { return e.err }
 
 func code(err error) string {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
@@ -44,16 +35,11 @@ func conflict(err error) bool {
 	return code(err) == "NoSuchKey"
 }
 
+// explain says which call failed on which object, and why.
 func (s *Backend) explain(err error, key string) error {
-	op, ok := errors.AsType[*smithy.OperationError](err)
-	if !ok {
-		return err
-	}
-	call := action(op.OperationName) + " on s3://" + s.o.Bucket + "/" + key
-	if api, ok := errors.AsType[smithy.APIError](err); ok {
-		return &callError{s.reason(call, api), err}
-	}
-	return &callError{call + ": " + op.Err.Error(), err}
+	return awsconf.Explain(err, func(op *smithy.OperationError) string {
+		return action(op.OperationName) + " on s3://" + s.o.Bucket + "/" + key
+	}, s.reason)
 }
 
 // action names the IAM action of an operation: what an operator looks for in a policy.
@@ -64,7 +50,12 @@ func action(operation string) string {
 	return "s3:" + operation
 }
 
-func (s *Backend) reason(call string, api smithy.APIError) string {
+// reason returns the sentence for an error that asks for something to be done, else "".
+func (s *Backend) reason(call string, err error) string {
+	api, ok := errors.AsType[smithy.APIError](err)
+	if !ok {
+		return ""
+	}
 	code, message := api.ErrorCode(), api.ErrorMessage()
 	switch code {
 	case "AccessDenied":
@@ -76,8 +67,5 @@ func (s *Backend) reason(call string, api smithy.APIError) string {
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException":
 		return fmt.Sprintf("%s: the bucket is in another region; name that one (region=…): %s", call, message)
 	}
-	if message == "" {
-		return call + ": " + code
-	}
-	return fmt.Sprintf("%s: %s (%s)", call, message, code)
+	return ""
 }

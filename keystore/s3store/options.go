@@ -21,35 +21,6 @@ type Options struct {
 	KMSKey   string // ARN of the KMS key to encrypt with; empty for the bucket's default encryption
 }
 
-// ParseURL reads s3://BUCKET[/PREFIX][?region=][&profile=][&roleArn=][&endpoint=][&account=][&kmsKey=].
-func ParseURL(raw string) (Options, error) {
-	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "s3" || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" {
-		// Never quoted: a password may be in it.
-		return Options{}, errors.New("the key store's URL is not of the form s3://BUCKET/PREFIX?region=REGION")
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return Options{}, errors.New("the key store's URL has a query that cannot be read")
-	}
-	o := Options{Bucket: u.Host, Prefix: u.Path}
-	fields := map[string]*string{
-		"region": &o.Region, "profile": &o.Profile, "roleArn": &o.RoleARN,
-		"endpoint": &o.Endpoint, "account": &o.Account, "kmsKey": &o.KMSKey,
-	}
-	for name, values := range query {
-		field := fields[name]
-		if field == nil {
-			return Options{}, fmt.Errorf("s3:// URLs have no parameter %q; they have region, profile, roleArn, endpoint, account and kmsKey", name)
-		}
-		if len(values) != 1 || values[0] == "" {
-			return Options{}, fmt.Errorf("parameter %s of the key store's URL needs one value", name)
-		}
-		*field = values[0]
-	}
-	return o.checked()
-}
-
 // The forms keep what is put into keys, headers and policies from meaning anything there: "*" or "$" in a prefix would
 // be a wildcard in a policy, and some servers resolve "..".
 var (
@@ -62,7 +33,8 @@ var (
 
 const maxPrefix = 512 // bytes; a whole key may have 1,024
 
-func (o Options) checked() (Options, error) {
+// Checked returns the options with the prefix in its usual form, or an error that says what is wrong with them.
+func (o Options) Checked() (Options, error) {
 	o.Prefix = strings.Trim(o.Prefix, "/")
 	switch {
 	case !bucketForm.MatchString(o.Bucket):

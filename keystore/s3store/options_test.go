@@ -8,64 +8,6 @@ import (
 	"time"
 )
 
-func TestParseURL(t *testing.T) {
-	for raw, want := range map[string]Options{
-		"s3://keysets":                                                  {Bucket: "keysets"},
-		"s3://keysets/":                                                 {Bucket: "keysets"},
-		"s3://keysets/a/b/?region=eu-central-1":                         {Bucket: "keysets", Prefix: "a/b", Region: "eu-central-1"},
-		"s3://keysets/a?profile=central&region=x":                       {Bucket: "keysets", Prefix: "a", Region: "x", Profile: "central"},
-		"s3://keysets?account=123456789012":                             {Bucket: "keysets", Account: "123456789012"},
-		"s3://keysets?kmsKey=" + kmsKey:                                 {Bucket: "keysets", KMSKey: kmsKey},
-		"s3://keysets?endpoint=https://s3.example":                      {Bucket: "keysets", Endpoint: "https://s3.example"},
-		"s3://keysets?endpoint=http%3A%2F%2F127.0.0.1%3A7070":           {Bucket: "keysets", Endpoint: "http://127.0.0.1:7070"},
-		"s3://keysets?endpoint=http://[::1]:7070":                       {Bucket: "keysets", Endpoint: "http://[::1]:7070"},
-		"s3://keysets?roleArn=arn:aws:iam::123456789012:role/keypost/r": {Bucket: "keysets", RoleARN: "arn:aws:iam::123456789012:role/keypost/r"},
-	} {
-		if got, err := ParseURL(raw); err != nil || got != want {
-			t.Errorf("ParseURL(%s) = %+v, %v; want %+v", raw, got, err, want)
-		}
-	}
-}
-
-func TestParseURLRefuses(t *testing.T) {
-	for raw, part := range map[string]string{
-		"":                                 "not of the form",
-		"https://keysets/a":                "not of the form",
-		"s3:keysets":                       "not of the form",
-		"s3://user:hunter2@keysets":        "not of the form",
-		"s3://keysets:443":                 "not of the form",
-		"s3://keysets#x":                   "not of the form",
-		"s3://keysets?region=%zz":          "cannot be read",
-		"s3:///a":                          "not the name of an S3 bucket",
-		"s3://Keysets":                     "not the name of an S3 bucket",
-		"s3://ke":                          "not the name of an S3 bucket",
-		"s3://keysets/../a":                "is not usable",
-		"s3://keysets/a/./b":               "is not usable",
-		"s3://keysets/a//b":                "is not usable",
-		"s3://keysets/*":                   "is not usable",
-		"s3://keysets/$%7Baws:username%7D": "is not usable",
-		"s3://keysets/.hidden":             "is not usable",
-		"s3://keysets/" + strings.Repeat("a", 513):           "is not usable",
-		"s3://keysets?regoin=x":                              `no parameter "regoin"`,
-		"s3://keysets?region=":                               "needs one value",
-		"s3://keysets?region=a&region=b":                     "needs one value",
-		"s3://keysets?account=1234":                          "12 digits",
-		"s3://keysets?roleArn=admin":                         "not the ARN of a role",
-		"s3://keysets?kmsKey=alias/x":                        "not the ARN of a KMS key",
-		"s3://keysets?endpoint=s3.example":                   "not of the form https://HOST",
-		"s3://keysets?endpoint=http://s3.example":            "not https",
-		"s3://keysets?endpoint=http://10.0.0.1":              "not https",
-		"s3://keysets?endpoint=http://127.0.0.1.example":     "not https",
-		"s3://keysets?endpoint=ftp://127.0.0.1":              "not https",
-		"s3://keysets?endpoint=https://user:hunter2@s3.test": "not of the form https://HOST",
-	} {
-		_, err := ParseURL(raw)
-		if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("ParseURL(%s) = %v, want an error with %q and no password", raw, err, part)
-		}
-	}
-}
-
 func TestOpenRefuses(t *testing.T) {
 	as(t, rootKey, rootPass)
 	_, err := Open(t.Context(), Options{Bucket: "keysets"})

@@ -28,7 +28,7 @@ func ReaderPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject") }
 func WriterPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject", "s3:PutObject") }
 
 func (o Options) policy(actions ...string) ([]byte, error) {
-	o, err := o.checked()
+	o, err := o.Checked()
 	if err != nil {
 		return nil, err
 	}

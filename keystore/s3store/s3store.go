@@ -16,32 +16,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
+	"github.com/keypost/keypost/internal/awsconf"
 	"github.com/keypost/keypost/keystore"
 )
 
 // Bounds of what is waited for. Nothing is gained by trying longer than a poll interval: the next poll tries again.
 const (
-	attempts    = 4
-	maxBackoff  = 2 * time.Second
-	attemptTime = 10 * time.Second // one request on the wire, its body included
-	callTime    = 45 * time.Second // one request with its retries
-	listTime    = 5 * time.Minute  // all pages of a listing
-	connections = 32               // kept open, for whoever loads many key sets at once
+	attempts = 4
+	callTime = 45 * time.Second // one request with its retries
+	listTime = 5 * time.Minute  // all pages of a listing
 )
+
+func limits() awsconf.Limits {
+	return awsconf.Limits{Attempts: attempts, MaxBackoff: 2 * time.Second, AttemptTime: 10 * time.Second, Connections: 32}
+}
 
 // Backend is the key sets under one prefix of a bucket. It implements [keystore.Backend] and is safe for concurrent use,
 // also by several processes. It watches nothing: readers poll.
@@ -58,7 +56,7 @@ var _ keystore.Backend = (*Backend)(nil)
 // Open makes the store that o describes, with the credentials of o.Profile or else of the AWS SDK's usual chain. It
 // calls nobody: the first use tells whether the bucket is there and the credentials are good.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	o, err := o.checked()
+	o, err := o.Checked()
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +75,9 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 
 // load reads the AWS configuration. AWS_PROFILE and the key variables count only where the options name no profile.
 func (o Options) load(ctx context.Context) (aws.Config, error) {
-	cfg, err := config.LoadDefaultConfig(ctx,
+	cfg, err := config.LoadDefaultConfig(ctx, append(limits().Options(),
 		config.WithRegion(o.Region),
-		config.WithSharedConfigProfile(o.Profile),
-		config.WithAppID("keypost"),
-		config.WithRetryer(newRetryer),
-		config.WithHTTPClient(newHTTPClient()))
+		config.WithSharedConfigProfile(o.Profile))...)
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("read the AWS configuration: %w", err)
 	}
@@ -108,24 +103,6 @@ func (o Options) apply(so *s3.Options) {
 	}
 	so.UsePathStyle = so.BaseEndpoint != nil
 	so.DisableLogOutputChecksumValidationSkipped = true // else a line on stderr for each object without a checksum
-}
-
-// newRetryer slows down to what the store grants. The SDK's retry quota is off: an outage uses it up, and then every
-// call fails at its first stumble.
-func newRetryer() aws.Retryer {
-	return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
-		o.StandardOptions = append(o.StandardOptions, func(s *retry.StandardOptions) {
-			s.MaxAttempts = attempts
-			s.MaxBackoff = maxBackoff
-			s.RateLimiter = ratelimit.None
-		})
-	})
-}
-
-func newHTTPClient() *awshttp.BuildableClient {
-	return awshttp.NewBuildableClient().WithTimeout(attemptTime).WithTransportOptions(func(t *http.Transport) {
-		t.MaxIdleConnsPerHost = connections
-	})
 }
 
 // identityOf finds the token file that the SDK's chain takes web identity from, by the chain's own order: a profile

@@ -19,7 +19,7 @@ func fill(t testing.TB, st *Backend, n int) {
 	t.Helper()
 	text := storetest.Text(t, storetest.KeySet(t, "template", storetest.SyntheticRSA(t, 1), storetest.SyntheticRSA(t, 2)))
 	var g errgroup.Group
-	g.SetLimit(connections)
+	g.SetLimit(limits().Connections)
 	for i := range n {
 		name := fmt.Sprintf("prod-%05d", i)
 		g.Go(func() error {

@@ -7,29 +7,26 @@ package awsiam
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/logging"
+
+	"github.com/keypost/keypost/internal/awsconf"
 )
 
 // Parallel is how many roles are read, or changed, at once: IAM's write limit is a small bucket for the whole account
 // that others draw from too (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
 const Parallel = 4
 
-const (
-	attempts    = 10
-	maxBackoff  = 20 * time.Second
-	attemptTime = 30 * time.Second // one request on the wire
-	callTime    = 5 * time.Minute  // one call with its retries
-)
+const callTime = 5 * time.Minute // one call with its retries
+
+func limits() awsconf.Limits {
+	return awsconf.Limits{Attempts: 10, MaxBackoff: 20 * time.Second, AttemptTime: 30 * time.Second, Connections: 2 * Parallel}
+}
 
 // Options says which account to work in. The zero value takes all from the environment and the AWS configuration.
 type Options struct {
@@ -52,12 +49,9 @@ type Client struct {
 // Open makes a Client with the credentials and endpoints of the AWS SDK's usual chain: AWS_PROFILE, AWS_REGION,
 // AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_IAM, AWS_ENDPOINT_URL_STS … It calls nobody.
 func Open(ctx context.Context, o Options) (*Client, error) {
-	cfg, err := config.LoadDefaultConfig(ctx,
+	cfg, err := config.LoadDefaultConfig(ctx, append(limits().Options(),
 		config.WithRegion(o.Region),
-		config.WithAppID("keypost"),
-		config.WithLogger(logging.Nop{}), // what the SDK has to say is no sentence of ours, and stands in the errors
-		config.WithRetryer(newRetryer),
-		config.WithHTTPClient(newHTTPClient()))
+		config.WithLogger(logging.Nop{}))...) // the errors say the same
 	if err != nil {
 		return nil, fmt.Errorf("read the AWS configuration: %w", err)
 	}
@@ -72,24 +66,6 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		o.Waiting = func(Wait) {}
 	}
 	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), guessed: guessed, settle: o.Settle, waiting: o.Waiting}, nil
-}
-
-// newRetryer slows down to what IAM grants. The SDK's retry quota is off: fifty roles behind a throttle use it up,
-// and the calls that come after fail at their first "Rate exceeded".
-func newRetryer() aws.Retryer {
-	return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
-		o.StandardOptions = append(o.StandardOptions, func(s *retry.StandardOptions) {
-			s.MaxAttempts = attempts
-			s.MaxBackoff = maxBackoff
-			s.RateLimiter = ratelimit.None
-		})
-	})
-}
-
-func newHTTPClient() *awshttp.BuildableClient {
-	return awshttp.NewBuildableClient().WithTimeout(attemptTime).WithTransportOptions(func(t *http.Transport) {
-		t.MaxIdleConnsPerHost = 2 * Parallel
-	})
 }
 
 // Account asks whose credentials these are.

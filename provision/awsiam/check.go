@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
+	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -215,9 +216,10 @@ func (r Role) checkSubjects() []error {
 		return []error{fmt.Errorf("no service account is named that may assume it")}
 	}
 	var errs []error
-	form := regexp.MustCompile(`^system:serviceaccount:[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 	for _, s := range r.Subjects {
-		if !form.MatchString(s) {
+		account, ok := strings.CutPrefix(s, "system:serviceaccount:")
+		namespace, name, _ := strings.Cut(account, ":")
+		if !ok || !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
 			errs = append(errs, fmt.Errorf("%q is not a service account's subject (system:serviceaccount:NAMESPACE:NAME)", s))
 		}
 	}

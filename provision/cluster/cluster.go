@@ -7,15 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
@@ -44,7 +42,7 @@ func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer str
 	if err != nil {
 		return "", nil, err
 	}
-	keys, err = keystore.ParsePublicKeys(api.base+jwksPath, body)
+	keys, err = keystore.ParsePublicKeys(api.client.URL()+jwksPath, body)
 	return issuer, keys, err
 }
 
@@ -57,41 +55,20 @@ func load(kubeconfig, contextName string) (*rest.Config, error) {
 	if kubeconfig == InCluster {
 		return rest.InClusterConfig()
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	raw, err := rules.Load()
-	if err != nil {
-		return nil, err
-	}
-	if clientcmdapi.IsConfigEmpty(raw) {
+	config, err := kubeapi.Load(kubeconfig, contextName)
+	if empty, ok := errors.AsType[*kubeapi.EmptyError](err); ok {
 		return nil, fmt.Errorf("there is none: %s name no cluster; give a file, set KUBECONFIG, or say %s inside a pod",
-			strings.Join(rules.GetLoadingPrecedence(), " and "), InCluster)
+			strings.Join(empty.Files, " and "), InCluster)
 	}
-	// Not the deferred loading of client-go: that takes the pod's own cluster where it finds nothing.
-	return clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
+	return config, err
 }
 
-// api is one kube-apiserver, asked over plain HTTP requests: the two documents are no resources.
-type api struct {
-	base   string // without a trailing slash
-	client *http.Client
-}
+// api is one kube-apiserver.
+type api struct{ client kubeapi.Client }
 
 func newAPI(config *rest.Config) (api, error) {
-	config.Timeout = timeout
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return api{}, err
-	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return api{}, err
-	}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // the credentials would go along, to wherever it leads
-	}
-	base.Path, base.RawQuery = strings.TrimSuffix(base.Path, "/"), ""
-	return api{base: base.String(), client: client}, nil
+	client, err := kubeapi.New(config)
+	return api{client}, err
 }
 
 func (a api) issuer(ctx context.Context) (string, error) {
@@ -103,35 +80,27 @@ func (a api) issuer(ctx context.Context) (string, error) {
 		Issuer string `json:"issuer"`
 	}
 	if err := json.Unmarshal(body, &d); err != nil || d.Issuer == "" {
-		return "", fmt.Errorf("read %s%s: it is no discovery document", a.base, discoveryPath)
+		return "", fmt.Errorf("read %s%s: it is no discovery document", a.client.URL(), discoveryPath)
 	}
 	return d.Issuer, nil
 }
 
+// get reads a document that is no resource.
 func (a api) get(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, http.NoBody)
-	if err != nil {
-		return nil, err
+	// One byte more than ParsePublicKeys takes, so that it refuses what is cut.
+	body, err := a.client.Call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path}, kubeapi.Limits{Time: timeout, Bytes: keystore.MaxMaterial + 1})
+	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
+		return nil, fmt.Errorf("read %s%s: %w", a.client.URL(), path, documentError(status.Code, path))
 	}
-	resp, err := a.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask the cluster: %w", oneLine(err))
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if err := checkStatus(resp.StatusCode, path); err != nil {
-		return nil, fmt.Errorf("read %s%s: %w", a.base, path, err)
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, keystore.MaxMaterial+1)) // one more, which ParsePublicKeys refuses
-	if err != nil {
-		return nil, fmt.Errorf("read %s%s: %w", a.base, path, oneLine(err))
+		return nil, fmt.Errorf("read %s%s: %w", a.client.URL(), path, oneLine(err))
 	}
 	return body, nil
 }
 
-func checkStatus(code int, path string) error {
+// documentError says what an answer other than success to a request for a document means.
+func documentError(code int, path string) error {
 	switch code {
-	case http.StatusOK:
-		return nil
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		return fmt.Errorf("it redirects (%d), which is not followed: the credentials would go along", code)
 	case http.StatusUnauthorized:

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/keypost/keypost/internal/kubeapi"
 )
 
 // Lifetime is the longest time for which pods may hold a token.
@@ -147,7 +149,7 @@ func ChosenIssuer(ctx context.Context, a Access) (issuer string, openShift bool,
 	// Which APIs there are is told to everybody; the resource of an API that does not exist is forbidden to most.
 	const group = "/apis/config.openshift.io/v1"
 	err = server.read(ctx, group, &struct{}{})
-	if isStatus(err, http.StatusNotFound) {
+	if kubeapi.IsStatus(err, http.StatusNotFound) {
 		return "", false, nil
 	}
 	var authentication struct {

@@ -1,85 +1,54 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+
+	"github.com/keypost/keypost/internal/kubeapi"
 )
 
 // maxResource bounds what is read of one reply: a page of the largest pods stays below it.
 const maxResource = 256 << 20
 
-// statusError is an answer that is no success.
-type statusError struct {
-	code    int
-	message string // the Status object's; "" when the answer is none
-}
+// refusal is an answer that is no success, in this package's words. It wraps the [*kubeapi.StatusError].
+type refusal struct{ *kubeapi.StatusError }
 
-func (e *statusError) Error() string {
+func (e refusal) Unwrap() error { return e.StatusError }
+
+func (e refusal) Error() string {
 	switch {
-	case e.code >= 300 && e.code < 400:
-		return fmt.Sprintf("the cluster redirects (%d), which is not followed: the credentials would go along", e.code)
-	case e.code == http.StatusUnauthorized:
+	case e.Code >= 300 && e.Code < 400:
+		return fmt.Sprintf("the cluster redirects (%d), which is not followed: the credentials would go along", e.Code)
+	case e.Code == http.StatusUnauthorized:
 		return "the cluster does not accept the credentials of this kubeconfig (401)"
-	case e.message != "":
-		return fmt.Sprintf("the cluster answers %d: %s", e.code, e.message)
+	case e.Status && e.Message != "": // a Status names resources and users, no secrets; another body may
+		return fmt.Sprintf("the cluster answers %d: %s", e.Code, e.Message)
 	}
-	return fmt.Sprintf("the cluster answers %d", e.code)
+	return fmt.Sprintf("the cluster answers %d", e.Code)
 }
 
-func isStatus(err error, code int) bool {
-	e, is := errors.AsType[*statusError](err)
-	return is && e.code == code
-}
-
-// read gets a resource. Types are declared where they are used, with the members that are read: the typed client would
-// bring every API of Kubernetes into the program.
+// read gets a resource. Types are declared where they are used, with the members that are read.
 func (a api) read(ctx context.Context, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, http.NoBody)
-	if err != nil {
-		return err
-	}
-	return a.do(req, into)
+	return a.do(ctx, kubeapi.Request{Method: http.MethodGet, Path: path}, into)
 }
 
 func (a api) create(ctx context.Context, path string, body []byte, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	return a.do(req, into)
+	return a.do(ctx, kubeapi.Request{Method: http.MethodPost, Path: path, Body: body}, into)
 }
 
-func (a api) do(req *http.Request, into any) error {
-	req.Header.Set("Accept", "application/json")
-	resp, err := a.client.Do(req)
+func (a api) do(ctx context.Context, r kubeapi.Request, into any) error {
+	body, err := a.client.Call(ctx, r, kubeapi.Limits{Time: timeout, Bytes: maxResource})
+	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
+		return refusal{status}
+	}
 	if err != nil {
 		return oneLine(err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	reply := io.LimitReader(resp.Body, maxResource)
-	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated {
-		return refusal(resp.StatusCode, reply)
-	}
-	if err := json.NewDecoder(reply).Decode(into); err != nil {
+	if err := json.Unmarshal(body, into); err != nil {
 		return errors.New("the cluster's answer is not the JSON that was asked for") // the cause could quote a token
 	}
 	return nil
-}
-
-// refusal reads the Status object of a refused request. It names resources and users, no secrets.
-func refusal(code int, body io.Reader) error {
-	var status struct {
-		Kind    string `json:"kind"`
-		Message string `json:"message"`
-	}
-	if json.NewDecoder(io.LimitReader(body, 64<<10)).Decode(&status) != nil || status.Kind != "Status" {
-		return &statusError{code: code}
-	}
-	return &statusError{code: code, message: oneLine(errors.New(status.Message)).Error()}
 }

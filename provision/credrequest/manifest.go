@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/keypost/keypost/internal/dnsname"
 )
 
 const (
@@ -178,8 +180,8 @@ func (m *manifest) otherCloud(provider value, r Request) string {
 func (m *manifest) fill(r *Request, spec, provider value) {
 	secret := m.at(spec, "secretRef")
 	r.SecretNamespace, r.SecretName = m.label(m.at(secret, "namespace")), m.name(m.at(secret, "name"))
-	r.CloudTokenPath = m.matching(m.at(spec, "cloudTokenPath"), absolutePath, "the absolute path of a file")
-	r.RoleARN = m.matching(m.at(provider, "stsIAMRoleARN"), roleARN, "the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)")
+	r.CloudTokenPath = m.matching(m.at(spec, "cloudTokenPath"), absolutePath.MatchString, "the absolute path of a file")
+	r.RoleARN = m.matching(m.at(provider, "stsIAMRoleARN"), roleARN.MatchString, "the ARN of an IAM role (arn:aws:iam::ACCOUNT:role/NAME)")
 	accounts, statements := m.at(spec, "serviceAccountNames"), m.at(provider, "statementEntries")
 	for _, v := range m.items(accounts) {
 		r.ServiceAccounts = append(r.ServiceAccounts, m.name(v))
@@ -247,7 +249,7 @@ func (m *manifest) actions(v value) []string {
 	}
 	var actions []string
 	for _, item := range items {
-		actions = append(actions, m.matching(item, action, "an action (SERVICE:NAME); several go into a list"))
+		actions = append(actions, m.matching(item, action.MatchString, "an action (SERVICE:NAME); several go into a list"))
 	}
 	if len(actions) == 0 || slices.Contains(actions, "") {
 		m.fail("%s: it is empty; name the actions as a list", v.path)
@@ -296,25 +298,19 @@ func (m *manifest) conditionValue(v value) {
 }
 
 var (
-	label        = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)                              // RFC 1123
-	subdomain    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`) // RFC 1123
-	absolutePath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)                                             // goes into an ini file
+	absolutePath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`) // goes into an ini file
 	roleARN      = regexp.MustCompile(`^arn:[a-z0-9-]+:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$`)
 	action       = regexp.MustCompile(`^(\*|[^\s:,]+:[^\s,]+)$`)
 )
 
 // label reads the name of a namespace.
 func (m *manifest) label(v value) string {
-	return m.required(v, m.matching(v, label, "the name of a namespace"))
+	return m.required(v, m.matching(v, dnsname.IsLabel, "the name of a namespace"))
 }
 
 // name reads the name of anything else.
 func (m *manifest) name(v value) string {
-	s := m.required(v, m.matching(v, subdomain, "a name that Kubernetes allows"))
-	if len(s) > 253 {
-		m.fail("%s: it has %d characters; Kubernetes allows 253", v.path, len(s))
-	}
-	return s
+	return m.required(v, m.matching(v, dnsname.IsSubdomain, "a name that Kubernetes allows, of at most 253 characters"))
 }
 
 func (m *manifest) required(v value, s string) string {
@@ -324,10 +320,10 @@ func (m *manifest) required(v value, s string) string {
 	return s
 }
 
-// matching reads text that is empty or of the form wanted.
-func (m *manifest) matching(v value, form *regexp.Regexp, wanted string) string {
+// matching reads text that is empty or has the form that wanted describes.
+func (m *manifest) matching(v value, has func(string) bool, wanted string) string {
 	s := m.text(v)
-	if s != "" && !form.MatchString(s) {
+	if s != "" && !has(s) {
 		m.fail("%s: it is %q, which is not %s", v.path, shorten(s), wanted)
 	}
 	return s

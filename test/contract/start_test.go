@@ -58,8 +58,8 @@ func TestStartRefuses(t *testing.T) {
 			newAuthority(t).issue(t, *s, "oidc.example.com")
 			must(t, os.WriteFile(s.beside("tls.crt"), was, 0o600))
 		}, "private key does not match public key"},
-		"a host that the certificate lacks":   {func(t *testing.T, s *settings) { newAuthority(t).issue(t, *s, "oidc.example.com") }, "add a pair whose certificate names it"},
-		"an alias that the certificate lacks": {func(_ *testing.T, s *settings) { s.extra = "hostAliases: {cdn.example.org: oidc.example.com}\n" }, `none is for "cdn.example.org"`},
+		"a host that the certificate lacks":   {func(t *testing.T, s *settings) { newAuthority(t).issue(t, *s, "oidc.example.com") }, "add one to listen.tls.files"},
+		"an alias that the certificate lacks": {func(_ *testing.T, s *settings) { s.extra = "hostAliases: {cdn.example.org: oidc.example.com}\n" }, `no certificate covers host "cdn.example.org"`},
 		"the admin address is taken":          {func(_ *testing.T, s *settings) { s.extra = fmt.Sprintf("admin: {address: %q}\n", busy.Addr()) }, "address already in use"},
 	} {
 		t.Run(name, func(t *testing.T) {

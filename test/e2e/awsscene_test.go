@@ -107,7 +107,7 @@ func (s *server) publishedLongAgo(t *testing.T, name, url, publicKeyFile string)
 	must(t, err)
 	st, err := filestore.Create(s.store)
 	must(t, err)
-	must(t, keystore.Create(t.Context(), st, set))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), set))
 }
 
 // credentialsRequest lets a service account in namespace default list buckets.

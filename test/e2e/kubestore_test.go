@@ -118,12 +118,12 @@ func (p *kubeScene) space(t *testing.T) string {
 	return ns
 }
 
-func (p *kubeScene) store(t *testing.T, ns string) *kubestore.Store {
+func (p *kubeScene) store(t *testing.T, ns string) *kubestore.Backend {
 	t.Helper()
 	return openKube(t, ns, p.admin)
 }
 
-func openKube(t *testing.T, ns, kubeconfig string) *kubestore.Store {
+func openKube(t *testing.T, ns, kubeconfig string) *kubestore.Backend {
 	t.Helper()
 	st, err := kubestore.Open(t.Context(), ns, kubestore.Options{Kubeconfig: kubeconfig})
 	must(t, err)
@@ -176,14 +176,14 @@ const (
 func TestKubestore(t *testing.T) {
 	p := newKubeScene(t)
 	t.Run("contract", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) keystore.Store { return p.store(t, p.space(t)) })
+		storetest.Run(t, func(t *testing.T) keystore.Backend { return p.store(t, p.space(t)) })
 	})
 	// Two stores are what two processes have, and a service account is what they are.
 	t.Run("contract, shared by two with least rights", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) keystore.Store {
+		storetest.Run(t, func(t *testing.T) keystore.Backend {
 			ns := p.space(t)
 			kubeconfig := p.account(t, ns, "all", `[{apiGroups: [keypost.dev], resources: [keysets], verbs: [get, list, watch, create, update]}]`)
-			return &kubePair{stores: [2]*kubestore.Store{openKube(t, ns, kubeconfig), openKube(t, ns, kubeconfig)}}
+			return &kubePair{stores: [2]*kubestore.Backend{openKube(t, ns, kubeconfig), openKube(t, ns, kubeconfig)}}
 		})
 	})
 	t.Run("a listing of many pages", func(t *testing.T) { p.manyPages(t) })
@@ -195,26 +195,26 @@ func TestKubestore(t *testing.T) {
 }
 
 type kubePair struct {
-	stores [2]*kubestore.Store
+	stores [2]*kubestore.Backend
 	calls  atomic.Int64
 }
 
-func (p *kubePair) turn() *kubestore.Store { return p.stores[p.calls.Add(1)%2] }
+func (p *kubePair) turn() *kubestore.Backend { return p.stores[p.calls.Add(1)%2] }
 
 func (p *kubePair) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	return p.turn().List(ctx)
 }
 
-func (p *kubePair) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
-	return p.turn().Load(ctx, n)
+func (p *kubePair) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
+	return p.turn().Get(ctx, n)
 }
 
 func (p *kubePair) Watch(ctx context.Context, changed func(...keystore.Name)) error {
 	return p.stores[0].Watch(ctx, changed)
 }
 
-func (p *kubePair) Replace(ctx context.Context, n keystore.Name, old keystore.Revision, s keystore.KeySet) (keystore.Revision, error) {
-	return p.turn().Replace(ctx, n, old, s)
+func (p *kubePair) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
+	return p.turn().Put(ctx, n, old, doc)
 }
 
 // manyPages: a listing of more than one page is complete and of one moment, while key sets come and change.
@@ -232,7 +232,7 @@ func (p *kubeScene) manyPages(t *testing.T) {
 				return
 			default:
 			}
-			_, err := keystore.Update(t.Context(), st, numbered(i%n), storetest.Numbered)
+			_, err := keystore.Update(t.Context(), keystore.NewStore(st), numbered(i%n), storetest.Numbered)
 			if err != nil {
 				t.Error(err)
 				return
@@ -252,14 +252,14 @@ func (p *kubeScene) manyPages(t *testing.T) {
 func numbered(i int) keystore.Name { return keystore.Name(fmt.Sprintf("prod-%05d", i)) }
 
 // fill creates n key sets, several at a time.
-func fill(t *testing.T, st keystore.Store, n int, keys ...keystore.VerificationKey) {
+func fill(t *testing.T, st keystore.Backend, n int, keys ...keystore.VerificationKey) {
 	t.Helper()
 	var at atomic.Int64
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for i := at.Add(1); i <= int64(n); i = at.Add(1) {
-				if err := keystore.Create(t.Context(), st, storetest.KeySet(t, numbered(int(i-1)), keys...)); err != nil {
+				if err := keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, numbered(int(i-1)), keys...)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -280,13 +280,13 @@ func (p *kubeScene) objectIsDocument(t *testing.T) {
 	text, err := os.ReadFile("../../keystore/testdata/prod-a.yaml")
 	must(t, err)
 	p.try(t, string(text), "apply", "-n", ns, "-f", "-").ok(t) // client-side: leaves a copy of the manifest in an annotation
-	s, _, err := st.Load(t.Context(), "prod-a")
+	s, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	must(t, err)
 	if got := storetest.Text(t, s); got != string(text) {
 		t.Errorf("loaded\n%s\nwant\n%s", got, text)
 	}
 	p.try(t, "", "patch", "keyset", "prod-a", "-n", ns, "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/kept"]}}`).ok(t)
-	s, err = keystore.Update(t.Context(), st, "prod-a", storetest.Mark("x"))
+	s, err = keystore.Update(t.Context(), keystore.NewStore(st), "prod-a", storetest.Mark("x"))
 	must(t, err)
 	var stored struct {
 		Metadata struct {
@@ -321,37 +321,37 @@ func (p *kubeScene) rights(t *testing.T) {
 	ns := p.space(t)
 	admin := p.store(t, ns)
 	for _, n := range []keystore.Name{"prod-a", "prod-b"} {
-		must(t, keystore.Create(t.Context(), admin, storetest.KeySet(t, n)))
+		must(t, keystore.Create(t.Context(), keystore.NewStore(admin), storetest.KeySet(t, n)))
 	}
 	reader := openKube(t, ns, p.account(t, ns, "mirror", readerRules))
 	writer := openKube(t, ns, p.account(t, ns, "prod-a-admin", writerRules))
 	creator := openKube(t, ns, p.account(t, ns, "creator", creatorRules))
 	nobody := openKube(t, ns, p.account(t, ns, "nobody", `[]`))
 
-	wantRead := func(who string, st *kubestore.Store) {
+	wantRead := func(who string, st *kubestore.Backend) {
 		all, err := st.List(t.Context())
 		if err != nil || len(all) != 2 {
 			t.Errorf("%s: List = %v, %v", who, all, err)
 		}
-		if _, _, err := st.Load(t.Context(), "prod-b"); err != nil {
+		if _, _, err := keystore.NewStore(st).Load(t.Context(), "prod-b"); err != nil {
 			t.Errorf("%s: Load: %v", who, err)
 		}
 	}
 	wantRead("the reader", reader)
 	watchOnce(t, reader, func() {
-		_, err := keystore.Update(t.Context(), admin, "prod-b", storetest.Mark("x"))
+		_, err := keystore.Update(t.Context(), keystore.NewStore(admin), "prod-b", storetest.Mark("x"))
 		must(t, err)
 	}, "prod-b")
 
-	_, err := keystore.Update(t.Context(), writer, "prod-a", storetest.Mark("by-the-writer"))
+	_, err := keystore.Update(t.Context(), keystore.NewStore(writer), "prod-a", storetest.Mark("by-the-writer"))
 	must(t, err)
-	must(t, keystore.Create(t.Context(), creator, storetest.KeySet(t, "prod-c")))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(creator), storetest.KeySet(t, "prod-c")))
 
-	update := func(st keystore.Store, n keystore.Name) error {
-		s, rev, err := admin.Load(t.Context(), n)
+	update := func(st keystore.Backend, n keystore.Name) error {
+		s, rev, err := keystore.NewStore(admin).Load(t.Context(), n)
 		must(t, err)
 		_ = s
-		_, err = st.Replace(t.Context(), n, rev, nextOf(t, s))
+		_, err = keystore.NewStore(st).Replace(t.Context(), rev, nextOf(t, s))
 		return err
 	}
 	for who, c := range map[string]struct {
@@ -359,9 +359,9 @@ func (p *kubeScene) rights(t *testing.T) {
 		want string
 	}{
 		"the reader updates":                  {update(reader, "prod-a"), "the role needs get and update on keysets.keypost.dev in namespace " + ns},
-		"the reader creates":                  {keystore.Create(t.Context(), reader, storetest.KeySet(t, "prod-d")), "the role needs create on"},
+		"the reader creates":                  {keystore.Create(t.Context(), keystore.NewStore(reader), storetest.KeySet(t, "prod-d")), "the role needs create on"},
 		"the writer updates another key set":  {update(writer, "prod-b"), "the role needs get on"},
-		"the writer creates":                  {keystore.Create(t.Context(), writer, storetest.KeySet(t, "prod-d")), "the role needs create on"},
+		"the writer creates":                  {keystore.Create(t.Context(), keystore.NewStore(writer), storetest.KeySet(t, "prod-d")), "the role needs create on"},
 		"the writer lists":                    {errOf(writer.List(t.Context())), "the role needs get, list and watch on keysets.keypost.dev in namespace " + ns},
 		"nobody lists":                        {errOf(nobody.List(t.Context())), "the role needs get, list and watch on"},
 		"nobody watches":                      {nobody.Watch(t.Context(), func(...keystore.Name) {}), "the role needs get, list and watch on"},
@@ -374,7 +374,7 @@ func (p *kubeScene) rights(t *testing.T) {
 	if err := update(reader, "prod-a"); !isReadOnly(err) {
 		t.Errorf("the reader updates: %v, want ErrReadOnly", err)
 	}
-	if s, _, err := admin.Load(t.Context(), "prod-a"); err != nil || s.Generation() != 2 {
+	if s, _, err := keystore.NewStore(admin).Load(t.Context(), "prod-a"); err != nil || s.Generation() != 2 {
 		t.Errorf("prod-a is generation %d, %v; want 2", s.Generation(), err)
 	}
 }
@@ -413,9 +413,9 @@ func isReadOnly(err error) bool { return errors.Is(err, keystore.ErrReadOnly) }
 func nextOf(t *testing.T, s keystore.KeySet) keystore.KeySet {
 	t.Helper()
 	m := storetest.NewMemStore(t)
-	_, err := m.Replace(t.Context(), s.Name(), "", s)
+	_, err := m.Replace(t.Context(), "", s)
 	must(t, err)
-	next, err := keystore.Update(t.Context(), m, s.Name(), storetest.Mark("next"))
+	next, err := keystore.Update(t.Context(), m.Store, s.Name(), storetest.Mark("next"))
 	must(t, err)
 	return next
 }
@@ -424,12 +424,12 @@ func nextOf(t *testing.T, s keystore.KeySet) keystore.KeySet {
 // is "no such key set".
 func (p *kubeScene) missing(t *testing.T) {
 	st := p.store(t, "no-such-namespace")
-	err := keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a"))
+	err := keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a"))
 	wantError(t, "Create in an absent namespace", err, `namespaces "no-such-namespace" not found`)
 
 	ns := p.space(t)
 	none := p.kubeconfig(t, adminToken, "https://"+p.c.address+"/prefix", p.ca.file)
-	for what, st := range map[string]*kubestore.Store{
+	for what, st := range map[string]*kubestore.Backend{
 		"an API server without the definition": openKube(t, ns, none),
 		"an address where nobody listens":      openKube(t, ns, p.kubeconfig(t, adminToken, "https://127.0.0.1:1", p.ca.file)),
 		"wrong credentials":                    openKube(t, ns, p.kubeconfig(t, "wrong", "https://"+p.c.address, p.ca.file)),
@@ -437,7 +437,7 @@ func (p *kubeScene) missing(t *testing.T) {
 		if all, err := st.List(t.Context()); err == nil {
 			t.Errorf("%s: List = %v", what, all)
 		}
-		_, _, err := st.Load(t.Context(), "prod-a")
+		_, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 		if err == nil || errors.Is(err, keystore.ErrNotFound) {
 			t.Errorf("%s: Load = %v, want trouble", what, err)
 		}
@@ -524,7 +524,7 @@ func (x *proxy) cut() {
 }
 
 // store opens a store that goes through the proxy.
-func (x *proxy) store(t *testing.T, p *kubeScene, ns string) *kubestore.Store {
+func (x *proxy) store(t *testing.T, p *kubeScene, ns string) *kubestore.Backend {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "proxy.crt")
 	writePEM(t, file, "CERTIFICATE", x.Certificate().Raw)
@@ -542,9 +542,9 @@ type witness struct {
 }
 
 // publish runs a Publisher on st, waits until it is ready and has a witness ask it until the test ends.
-func publish(t *testing.T, st keystore.Reader) (*issuer.Publisher, *witness) {
+func publish(t *testing.T, st keystore.Backend) (*issuer.Publisher, *witness) {
 	t.Helper()
-	p := startPublisher(t, st, 500*time.Millisecond)
+	p := startPublisher(t, keystore.NewStore(st), 500*time.Millisecond)
 	await(t, "the publisher is ready", func(context.Context) error { return p.Ready() })
 	w := &witness{t: t, handler: issuer.NewHandler(p, nil)}
 	for _, s := range p.Report().Issuers {
@@ -578,7 +578,7 @@ func startPublisher(t *testing.T, st keystore.Reader, poll time.Duration) *issue
 	p := issuer.NewPublisher(issuer.Config{Source: st, Patterns: []issuer.Pattern{pattern}, Poll: poll, Log: log})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); _ = p.Run(ctx) }()
+	go func() { defer close(done); p.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return p
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -31,7 +32,7 @@ func TestKubestoreFaults(t *testing.T) {
 	ns := p.space(t)
 	admin := p.store(t, ns)
 	for i := range 5 {
-		must(t, keystore.Create(t.Context(), admin, storetest.KeySet(t, numbered(i))))
+		must(t, keystore.Create(t.Context(), keystore.NewStore(admin), storetest.KeySet(t, numbered(i))))
 	}
 	pub, _ := publish(t, x.store(t, p, ns))
 	f := &faults{kubeScene: p, x: x, ns: ns, admin: admin, pub: pub}
@@ -59,7 +60,7 @@ type faults struct {
 	*kubeScene
 	x     *proxy
 	ns    string
-	admin keystore.Store
+	admin keystore.Backend
 	pub   *issuer.Publisher
 }
 
@@ -69,7 +70,7 @@ func (f *faults) change(t *testing.T) {
 	var s keystore.KeySet
 	await(t, "a change is written", func(ctx context.Context) error {
 		var err error
-		s, err = keystore.Update(ctx, f.admin, "prod-00000", storetest.Numbered)
+		s, err = keystore.Update(ctx, keystore.NewStore(f.admin), "prod-00000", storetest.Numbered)
 		return err
 	})
 	began := time.Now()
@@ -111,10 +112,10 @@ func (f *faults) wantTrouble(t *testing.T) {
 	if all, err := f.admin.List(ctx); err == nil {
 		t.Errorf("List = %v without a store", all)
 	}
-	if _, _, err := f.admin.Load(ctx, "prod-00000"); err == nil || errors.Is(err, keystore.ErrNotFound) {
+	if _, _, err := keystore.NewStore(f.admin).Load(ctx, "prod-00000"); err == nil || errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("Load = %v without a store", err)
 	}
-	_, err := keystore.Update(ctx, f.admin, "prod-00000", storetest.Numbered)
+	_, err := keystore.Update(ctx, keystore.NewStore(f.admin), "prod-00000", storetest.Numbered)
 	if err == nil {
 		t.Error("Update succeeded without a store")
 	}
@@ -190,7 +191,7 @@ func (f *faults) compacted(t *testing.T) {
 
 func (f *faults) mustUpdate(t *testing.T, n keystore.Name) {
 	t.Helper()
-	_, err := keystore.Update(t.Context(), f.admin, n, storetest.Numbered)
+	_, err := keystore.Update(t.Context(), keystore.NewStore(f.admin), n, storetest.Numbered)
 	must(t, err)
 }
 
@@ -216,7 +217,7 @@ func (f *faults) permissionLost(t *testing.T) {
 	time.Sleep(outageTime)
 	f.account(t, f.ns, "mirror", readerRules)
 	f.mustUpdate(t, "prod-00002")
-	s, _, err := f.admin.Load(t.Context(), "prod-00002")
+	s, _, err := keystore.NewStore(f.admin).Load(t.Context(), "prod-00002")
 	must(t, err)
 	serves(t, pub, "prod-00002", s.Generation())
 }
@@ -245,7 +246,7 @@ const absentSets = 5
 type absence struct {
 	*kubeScene
 	ns    string
-	st    keystore.Store
+	st    keystore.Backend
 	older map[keystore.Name]string // documents from before the revocation
 	w     *witness
 	pub   *issuer.Publisher
@@ -257,7 +258,7 @@ func (p *kubeScene) absence(t *testing.T) *absence {
 	a := &absence{kubeScene: p, ns: ns, st: p.store(t, ns), older: map[keystore.Name]string{}}
 	for i := range absentSets {
 		s := storetest.KeySet(t, numbered(i), storetest.Key(t), storetest.Key(t))
-		must(t, keystore.Create(t.Context(), a.st, s))
+		must(t, keystore.Create(t.Context(), keystore.NewStore(a.st), s))
 		a.older[s.Name()] = storetest.Text(t, s)
 	}
 	a.pub, a.w = publish(t, a.st)
@@ -269,7 +270,7 @@ func (a *absence) revoke(t *testing.T) {
 	t.Helper()
 	for n := range a.older {
 		var kid keystore.KeyID
-		s, err := keystore.Update(t.Context(), a.st, n, func(s keystore.KeySet) (keystore.KeySet, error) {
+		s, err := keystore.Update(t.Context(), keystore.NewStore(a.st), n, func(s keystore.KeySet) (keystore.KeySet, error) {
 			kid = s.Keys()[0].ID()
 			return s.Revoke(storetest.Change(time.Hour), kid, keystore.RevokeOptions{})
 		})
@@ -290,9 +291,9 @@ func (a *absence) complain(t *testing.T, reasons ...keystore.Reason) {
 func (a *absence) emptied(t *testing.T) {
 	a.revoke(t)
 	a.try(t, "", "delete", "keysets", "--all", "-n", a.ns).ok(t)
-	a.complain(t, issuer.Missing)
+	a.complain(t, lastgood.ReasonMissing)
 	a.apply(t, a.older, "create")
-	a.complain(t, keystore.ReasonOlderGeneration)
+	a.complain(t, lastgood.ReasonOlderGeneration)
 }
 
 func (a *absence) apply(t *testing.T, texts map[keystore.Name]string, args ...string) {
@@ -307,8 +308,8 @@ func (a *absence) namespaceDeleted(t *testing.T) {
 	// Nothing here finishes the deletion of a namespace; what a namespace controller does first is this.
 	a.try(t, "", "delete", "namespace", a.ns, "--wait=false").ok(t)
 	a.try(t, "", "delete", "keysets", "--all", "-n", a.ns).ok(t)
-	a.complain(t, issuer.Missing)
-	err := keystore.Create(t.Context(), a.st, storetest.KeySet(t, "prod-x"))
+	a.complain(t, lastgood.ReasonMissing)
+	err := keystore.Create(t.Context(), keystore.NewStore(a.st), storetest.KeySet(t, "prod-x"))
 	wantError(t, "Create in a namespace that is being deleted", err, "being terminated")
 }
 
@@ -319,7 +320,7 @@ func (a *absence) pruned(t *testing.T) {
 		a.try(t, "", "delete", "keysets", "--all", "-n", a.ns).ok(t)
 		a.apply(t, a.older, "apply", "--server-side", "--force-conflicts")
 	})()
-	a.complain(t, issuer.Missing, keystore.ReasonOlderGeneration)
+	a.complain(t, lastgood.ReasonMissing, lastgood.ReasonOlderGeneration)
 }
 
 // reapplied is Argo with self-heal: the API server itself refuses what is older.
@@ -340,7 +341,7 @@ func (a *absence) reapplied(t *testing.T) {
 	defer stop()
 	time.Sleep(outageTime)
 	for n := range a.older {
-		s, err := keystore.Update(t.Context(), a.st, n, storetest.Mark("x"))
+		s, err := keystore.Update(t.Context(), keystore.NewStore(a.st), n, storetest.Mark("x"))
 		must(t, err)
 		serves(t, a.pub, n, s.Generation())
 	}
@@ -381,14 +382,14 @@ func (a *absence) undefined(t *testing.T) {
 		}
 		return nil
 	})
-	if _, _, err := a.st.Load(t.Context(), numbered(0)); err == nil || errors.Is(err, keystore.ErrNotFound) {
+	if _, _, err := keystore.NewStore(a.st).Load(t.Context(), numbered(0)); err == nil || errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("Load = %v without a definition", err)
 	}
 	time.Sleep(outageTime)
 	a.define(t)
-	a.complain(t, issuer.Missing)
+	a.complain(t, lastgood.ReasonMissing)
 	a.apply(t, a.older, "create")
-	a.complain(t, keystore.ReasonOlderGeneration)
+	a.complain(t, lastgood.ReasonOlderGeneration)
 	a.accepted(t)
 }
 
@@ -397,7 +398,7 @@ func (a *absence) accepted(t *testing.T) {
 	t.Helper()
 	for n := range a.older {
 		served := statusOf(a.pub, n).Generation
-		s, err := keystore.Update(t.Context(), a.st, n, func(s keystore.KeySet) (keystore.KeySet, error) {
+		s, err := keystore.Update(t.Context(), keystore.NewStore(a.st), n, func(s keystore.KeySet) (keystore.KeySet, error) {
 			var gone []keystore.Decision
 			for _, k := range s.Keys() {
 				if a.w.has(k.ID()) {
@@ -424,7 +425,7 @@ func (a *absence) restored(t *testing.T) {
 	a.etcdDir = backup
 	a.startEtcd()
 	a.startAPI()
-	a.complain(t, keystore.ReasonOlderGeneration)
+	a.complain(t, lastgood.ReasonOlderGeneration)
 	a.accepted(t)
 }
 

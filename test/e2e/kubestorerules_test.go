@@ -318,13 +318,13 @@ func (p *kubeScene) refusedNames(t *testing.T, ns string) {
 func (p *kubeScene) life(t *testing.T) {
 	ns := p.space(t)
 	st := p.store(t, ns)
-	must(t, keystore.Create(t.Context(), st, storetest.KeySet(t, "prod-a")))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a")))
 	imported := storetest.Full(t, "full")
-	must(t, keystore.Create(t.Context(), st, imported))
+	must(t, keystore.Create(t.Context(), keystore.NewStore(st), imported))
 	at := time.Duration(0)
 	step := func(n keystore.Name, what string, f func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error)) keystore.KeySet {
 		at += time.Hour
-		s, err := keystore.Update(t.Context(), st, n, func(s keystore.KeySet) (keystore.KeySet, error) { return f(s, storetest.Change(at)) })
+		s, err := keystore.Update(t.Context(), keystore.NewStore(st), n, func(s keystore.KeySet) (keystore.KeySet, error) { return f(s, storetest.Change(at)) })
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -349,7 +349,7 @@ func (p *kubeScene) life(t *testing.T) {
 	step("prod-a", "revoke", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
 		return s.Revoke(c, second.ID(), keystore.RevokeOptions{Replacement: &third})
 	})
-	old, _, err := st.Load(t.Context(), "prod-a")
+	old, _, err := keystore.NewStore(st).Load(t.Context(), "prod-a")
 	must(t, err)
 	backup := storetest.Text(t, old)
 	step("prod-a", "withdraw", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) { return s.Withdraw(c) })

@@ -69,13 +69,13 @@ func (p *kubeScene) scale(t *testing.T, n int) scaleCost {
 	})
 	p.scaleChange(t, st, &c)
 	began := time.Now()
-	pub := startPublisher(t, p.store(t, ns), time.Hour) // no poll: what is left is what a change costs
+	pub := startPublisher(t, keystore.NewStore(p.store(t, ns)), time.Hour) // no poll: what is left is what a change costs
 	soon(t, "the publisher is ready", func() bool { return pub.Ready() == nil })
 	c.ready = time.Since(began)
 	const changes = 20
 	before := p.quiet(t)
 	c.served = median(changes, func() time.Duration {
-		s, err := keystore.Update(t.Context(), st, numbered(n/2), storetest.Numbered)
+		s, err := keystore.Update(t.Context(), keystore.NewStore(st), numbered(n/2), storetest.Numbered)
 		must(t, err)
 		return took(func() {
 			soon(t, "the change is served", func() bool { return statusOf(pub, s.Name()).Generation == s.Generation() })
@@ -86,7 +86,7 @@ func (p *kubeScene) scale(t *testing.T, n int) scaleCost {
 }
 
 // scaleChange measures how long a change takes to be written, and from then to the event of a watch.
-func (p *kubeScene) scaleChange(t *testing.T, st keystore.Store, c *scaleCost) {
+func (p *kubeScene) scaleChange(t *testing.T, st keystore.Backend, c *scaleCost) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	events := make(chan time.Time, 1000)
@@ -99,7 +99,7 @@ func (p *kubeScene) scaleChange(t *testing.T, st keystore.Store, c *scaleCost) {
 	c.written = median(20, func() time.Duration {
 		var done time.Time
 		d := took(func() {
-			_, err := keystore.Update(t.Context(), st, numbered(c.sets/2), storetest.Numbered)
+			_, err := keystore.Update(t.Context(), keystore.NewStore(st), numbered(c.sets/2), storetest.Numbered)
 			must(t, err)
 			done = time.Now()
 		})

@@ -21,7 +21,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/s3store"
+	"github.com/keypost/keypost/keystore/lastgood"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -32,7 +33,7 @@ type source struct {
 	url, elsewhere string   // the second is what a mistyped prefix or namespace leads to
 	env            []string // the mirror's credentials
 	poll           time.Duration
-	store          keystore.Store                     // with an administrator's rights
+	store          *keystore.Store                    // with an administrator's rights
 	away, back     func()                             // the store is down
 	forbid, permit func()                             // the mirror loses its rights
 	empty          func()                             // everything vanishes
@@ -52,7 +53,7 @@ func kubeSource(t *testing.T) *source {
 	reader := p.account(t, ns, "mirror", readerRules)
 	s := &source{
 		url: "kubernetes://" + ns + "?kubeconfig=" + reader, elsewhere: "kubernetes://default?kubeconfig=" + p.admin, poll: 5 * time.Second,
-		store: p.store(t, ns),
+		store: keystore.NewStore(p.store(t, ns)),
 		away:  func() { p.stopAPI(); p.stopEtcd() },
 		back:  func() { p.startEtcd(); p.startAPI() },
 		empty: func() { p.try(t, "", "delete", "keysets", "--all", "-n", ns).ok(t) },
@@ -104,10 +105,11 @@ func s3Source(t *testing.T) *source {
 		name, value, _ := strings.Cut(e, "=")
 		t.Setenv(name, value)
 	}
-	o, err := s3store.ParseURL(s.url)
+	u, err := open.Parse(s.url)
 	must(t, err)
-	s.store, err = s3store.Open(t.Context(), o)
+	backend, err := u.Backend(t.Context())
 	must(t, err)
+	s.store = keystore.NewStore(backend)
 	s.forbid = func() { s.away(); secret = "another"; s.back() }
 	s.permit = func() { s.away(); secret = "root-secret"; s.back() }
 	s.empty = func() { must(t, os.RemoveAll(filepath.Join(bucket, "clusters"))) }
@@ -373,11 +375,11 @@ func (m *mirrorScene) mirrorKilled(*testing.T) {
 func (m *mirrorScene) elsewhereFor(t *testing.T) {
 	m.stopMirror()
 	m.startMirror(m.elsewhere)
-	m.wantMetric(t, m.refused(keystore.ReasonMissing), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonMissing), "5")
 	m.restartServer()
 	m.stopMirror()
 	m.startMirror(m.url)
-	m.wantMetric(t, m.refused(keystore.ReasonMissing), "0")
+	m.wantMetric(t, m.refused(lastgood.ReasonMissing), "0")
 }
 
 // revoke takes a key of every set away; from the moment that this is served, no answer may have it.
@@ -411,22 +413,22 @@ func (m *mirrorScene) putOlder() {
 func (m *mirrorScene) emptied(t *testing.T) {
 	m.revoke(t)
 	m.empty()
-	m.wantMetric(t, m.refused(keystore.ReasonMissing), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonMissing), "5")
 	m.restartServer()
 	m.putOlder()
-	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonOlderGeneration), "5")
 	m.stopMirror()
 	m.restartServer()
 	m.startMirror(m.url)
-	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonOlderGeneration), "5")
 }
 
 func (m *mirrorScene) recreated(t *testing.T) {
 	m.recreate()
-	m.wantMetric(t, m.refused(keystore.ReasonMissing), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonMissing), "5")
 	m.restartServer()
 	m.putOlder()
-	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonOlderGeneration), "5")
 }
 
 // reverted is a continuous deployment that prunes and puts an old manifest back every second.
@@ -436,6 +438,6 @@ func (m *mirrorScene) reverted(t *testing.T) {
 		m.putOlder()
 		time.Sleep(time.Second)
 	}
-	m.wantMetric(t, m.refused(keystore.ReasonOlderGeneration), "5")
+	m.wantMetric(t, m.refused(lastgood.ReasonOlderGeneration), "5")
 	m.restartServer()
 }

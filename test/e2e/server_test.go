@@ -39,6 +39,7 @@ func (s *server) run(t *testing.T) {
 issuerURLs: ["https://oidc.keypost.test/{name}", "https://{name}.oidc.keypost.test"]
 listen:
   address: "127.0.0.1:443"
+  drainDelay: 0s
   tls: {mode: files, files: [{cert: %s, key: %s}]}
 admin: {address: "127.0.0.1:9090"}
 allowEmpty: true

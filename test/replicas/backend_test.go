@@ -20,7 +20,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/kubestore"
-	"github.com/keypost/keypost/keystore/s3store"
+	"github.com/keypost/keypost/keystore/open"
 )
 
 // backend is a real store that can be taken away.
@@ -62,10 +62,10 @@ func newS3(t *testing.T) *backend {
 		})
 	}
 	b.restart()
-	o, err := s3store.ParseURL(b.url)
+	u, err := open.Parse(b.url)
 	must(t, err)
 	b.open = func() *keystore.Store {
-		st, err := s3store.Open(t.Context(), o)
+		st, err := u.Backend(t.Context())
 		must(t, err)
 		return keystore.NewStore(st)
 	}

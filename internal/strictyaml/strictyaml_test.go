@@ -1,0 +1,154 @@
+package strictyaml
+
+import (
+	"encoding/json"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const limit = 1 << 20
+
+func TestToJSON(t *testing.T) {
+	for name, tt := range map[string]struct{ in, want string }{
+		"a mapping":              {"a: 1\nb: [x, 'y', \"z\", 1.5, true, ~]\n", `{"a":1,"b":["x","y","z",1.5,true,null]}`},
+		"JSON":                   {`{"a":{"b":[]}}`, `{"a":{"b":[]}}`},
+		"a document's markers":   {"# first\n---\na: 1\n...\n", `{"a":1}`},
+		"a rule in a text":       {"a: |\n  x\n  ---\n  y\n", `{"a":"x\n---\ny\n"}`},
+		"a byte order mark":      {"\ufeffa: 1\n", `{"a":1}`},
+		"keys that are no text":  {"1: a\ntrue: b\n-7: c\n1.5: d\n18446744073709551615: e\n", `{"-7":"c","1":"a","1.5":"d","18446744073709551615":"e","true":"b"}`},
+		"a time":                 {"a: 2026-01-02T03:04:05Z\n", `{"a":"2026-01-02T03:04:05Z"}`},
+		"a large integer":        {"a: 9007199254740993\n", `{"a":9007199254740993}`},
+		"an alias":               {"a: &x {k: v}\nb: *x\n", `{"a":{"k":"v"},"b":{"k":"v"}}`},
+		"brackets in JSON texts": {`{"a":"` + strings.Repeat("[", 1000) + `"}`, `{"a":"` + strings.Repeat("[", 1000) + `"}`},
+		"as deep as may be":      {strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth), strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)},
+		"many flat lists":        {strings.Repeat("- [a, {b: c}]\n", 1000), "[" + strings.TrimSuffix(strings.Repeat(`["a",{"b":"c"}],`, 1000), ",") + "]"},
+	} {
+		got, tree, err := ToJSON([]byte(tt.in), limit)
+		if err != nil || string(got) != tt.want {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+		if again, err := json.Marshal(tree); err != nil || string(again) != tt.want {
+			t.Errorf("%s: the tree is %s, %v", name, again, err)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, tt := range map[string]struct{ in, want string }{
+		"nothing":                   {"", "it is empty"},
+		"blanks":                    {" \n\n", "it is empty"},
+		"a comment":                 {"# x\n", "it is empty"},
+		"too large":                 {"a: " + strings.Repeat("x", limit), "it is larger than 1048576 bytes"},
+		"too large as JSON":         {"a: \"" + strings.Repeat("<", limit/2) + "\"", "what it says is larger than 1048576 bytes"},
+		"not UTF-8":                 {"a: \xff", "it is not UTF-8"},
+		"UTF-16":                    {"\xff\xfea\x00", "it is not UTF-8"},
+		"not YAML":                  {"a: b: c\n", "it is not valid YAML: mapping values"},
+		"a key twice":               {"a: 1\nb: 2\na: 3\n", `it is not valid YAML: line 3: key "a" already set in map`},
+		"a key twice, deeper":       {"x:\n- {a: 1, a: 1}\n", `it is not valid YAML: line 2: key "a" already set in map`},
+		"a key twice, as a number":  {"1: a\n\"1\": b\n", `key "1" is in one mapping twice`},
+		"a key twice, by a merge":   {"a: &a {k: 1}\nb:\n  <<: *a\n  k: 2\n", `key "k" already set in map`},
+		"a key that is no text":     {"~: 1\n", "it has a key that is no text"},
+		"a key that is a list":      {"? [a]\n: 1\n", "it is not valid YAML: invalid map key"},
+		"two documents":             {"a: 1\n---\nb: 2\n", "it holds more than one YAML document"},
+		"two documents, one empty":  {"a: 1\n---\n", "it holds more than one YAML document"},
+		"two documents, one broken": {"a: 1\n---\n]\n", "it holds more than one YAML document"},
+		"no number of JSON":         {"a: .inf\n", "a number that JSON does not have"},
+		"a tag":                     {"a: !!binary aGVsbG8=\n", "it has a YAML tag"},
+		"a directive":               {"%YAML 1.1\n---\na: 1\n", "it has a YAML tag (!!binary and the like) or directive"},
+		"deep":                      {strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1), "it is nested deeper than 64"},
+		"deep JSON":                 {strings.Repeat(`{"a":`, MaxDepth+1) + "1" + strings.Repeat("}", MaxDepth+1), "it is nested deeper than 64"},
+		"deep by indentation":       {deepBlock(MaxDepth + 1), "it is nested deeper than 64"},
+		"deep on one line":          {strings.Repeat("- ", MaxDepth+1) + "x\n", "its lists are nested deeper than 64"},
+		"deep by an alias":          {"a: &a " + nested(40) + "\nb: &b " + strings.Replace(nested(40), "[]", "[*a]", 1) + "\n", "it is nested deeper than 64"},
+		"open brackets":             {strings.Repeat("[", 1000), "it has more than 256 brackets"},
+		"closers in comments":       {"a: " + strings.Repeat("[ # ]\n  ", 1000) + strings.Repeat("]", 1000) + "\n", "it is nested deeper than 64"},
+		"closers in quotes":         {"a: " + strings.Repeat(`["]",`, 1000) + strings.Repeat("]", 1000) + "\n", "it is nested deeper than 64"},
+		"itself":                    {"a: &a [*a]\n", "it is not valid YAML"},
+		"anchors":                   {strings.Repeat("- &a x\n", 100), "it has more than 64 YAML anchors"},
+		"a long text, often":        {"a: &a " + strings.Repeat("x", 100_000) + "\nb: [" + strings.Repeat("*a, ", 100) + "]\n", "its aliases expand to more than 2097152 bytes"},
+		"a long key, often":         {"a: &a " + strings.Repeat("x", 100_000) + "\nb: [" + strings.Repeat("{*a : 1}, ", 100) + "]\n", "its aliases expand to more than 2097152 bytes"},
+		"many tokens":               {"a: [" + strings.Repeat("x,", 300_000) + "]\n", "it has more than 200000 lines"},
+	} {
+		asJSON, tree, err := ToJSON([]byte(tt.in), limit)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || asJSON != nil || tree != nil {
+			t.Errorf("%s: %.80s, %v, %v", name, asJSON, tree, err)
+		}
+		if err != nil && len(err.Error()) > 300 {
+			t.Errorf("%s: a reason of %d bytes", name, len(err.Error()))
+		}
+	}
+}
+
+func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+
+func deepBlock(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return b.String()
+}
+
+// The YAML reader's own bound on depth is 10,000: what passes the checks of the text costs at most so much.
+func TestCost(t *testing.T) {
+	group := func(opening string, levels int) string {
+		return strings.Repeat(opening, levels) + strings.Repeat("]", levels) + ",\n"
+	}
+	const levels = 9000
+	for name, in := range map[string]string{
+		"deep lists":           group("[", levels),
+		"many deep lists":      strings.Repeat(group("[", levels), 50),
+		"closers in quotes":    group(`["]",`, levels),
+		"closers in quotes, n": strings.Repeat(group(`["]",`, levels), 19),
+		"closers in tags":      group("[!] ", levels),
+		"closers in tags, n":   strings.Repeat(group("[!] ", levels), 23),
+		"closers in comments":  strings.Repeat(group("[#]\n", levels), 21),
+		"empty lists":          strings.Repeat("[],", 90_000),
+		"carriage returns":     "]\r" + strings.Repeat("- \r", 349_000),
+		"empty keys":           strings.Repeat("? \r", 349_000),
+		"single letters":       strings.Repeat("a,", 199_000),
+	} {
+		if !strings.HasPrefix(in, "]") && !strings.HasPrefix(in, "?") {
+			in = "[" + in + "]"
+		}
+		in = strings.TrimPrefix(in, "]\r")
+		if len(in) > limit {
+			t.Fatalf("%s: %d bytes", name, len(in))
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := ToJSON([]byte(in), limit)
+		runtime.ReadMemStats(&after)
+		if cost := after.TotalAlloc - before.TotalAlloc; cost > uint64(1<<20+256*len(in)) {
+			t.Errorf("%s: %d bytes of text took %d of memory, %d for each (%v)", name, len(in), cost, cost/uint64(len(in)), err)
+		}
+	}
+}
+
+// Whatever is accepted means what sigs.k8s.io/yaml makes of it.
+func FuzzToJSON(f *testing.F) {
+	for _, seed := range []string{"a: 1\n", "# x\n---\na: [b, {c: d}]\n...\n", "a: &a [1]\nb: *a\n", `{"a":[]}`, "1: a\n1.5: b\n", "a: |\n  ---\n", "- - x\n", "a: 1\n---\n", "[!] ", "{a: .nan}"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		got, tree, err := ToJSON([]byte(in), limit)
+		if err != nil {
+			if got != nil || tree != nil || len(err.Error()) > 500 {
+				t.Fatalf("%s and error %v", got, err)
+			}
+			return
+		}
+		want, err := yaml.YAMLToJSONStrict([]byte(in))
+		if err != nil {
+			t.Fatalf("%q is accepted, and refused by sigs.k8s.io/yaml: %v", in, err)
+		}
+		var a, b any
+		if json.Unmarshal(got, &a) != nil || json.Unmarshal(want, &b) != nil || !reflect.DeepEqual(a, b) {
+			t.Fatalf("%q is %s, and %s to sigs.k8s.io/yaml", in, got, want)
+		}
+	})
+}

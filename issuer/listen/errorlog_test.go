@@ -1,0 +1,190 @@
+package listen
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// send writes raw bytes to a TLS listener and leaves as hangUp says.
+func send(t *testing.T, address, raw string, hangUp func(*net.TCPConn) error) {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := io.WriteString(c, raw); err != nil {
+		t.Fatal(err)
+	}
+	if err := hangUp(c.(*net.TCPConn)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stay(*net.TCPConn) error        { return nil }
+func leave(c *net.TCPConn) error     { return c.Close() }
+func slamDoor(c *net.TCPConn) error  { return errors.Join(c.SetLinger(0), c.Close()) }
+func halfClose(c *net.TCPConn) error { return c.CloseWrite() }
+func handshake(conf *tls.Config) func(*testing.T, site) {
+	return func(t *testing.T, s site) {
+		c := conf.Clone()
+		if c.RootCAs == nil && !c.InsecureSkipVerify {
+			c.RootCAs = s.root.pool()
+		}
+		conn, err := tls.Dial("tcp", s.address, c)
+		if err == nil {
+			conn.Close()
+		}
+	}
+}
+
+// Every failure is brought about by a real client, for the reasons are read from
+// text that crypto/tls may reword with a new release of Go.
+func TestHandshakeErrorsAreCountedByReason(t *testing.T) {
+	raw := func(text string, hangUp func(*net.TCPConn) error) func(*testing.T, site) {
+		return func(t *testing.T, s site) { send(t, s.address, text, hangUp) }
+	}
+	const halfHello = "\x16\x03\x01\x02\x00\x01"
+	name := "oidc.example.com"
+	stranger := newAuthority(t, "stranger", nil).pool()
+	for _, tc := range []struct {
+		reason, name string
+		client       func(*testing.T, site)
+	}{
+		{"eof", "port scan", raw("", leave)},
+		{"eof", "half a hello", raw(halfHello, halfClose)},
+		{"reset", "reset in the hello", raw(halfHello, slamDoor)},
+		{"timeout", "silence", raw("", stay)},
+		{"not_tls", "plain HTTP", raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n", stay)},
+		{"not_tls", "another protocol", raw("SSH-2.0-OpenSSH_9.9\r\n", stay)},
+		{"not_tls", "SSLv2", raw("\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10\x01\x00\x80\x02\x00\x80", stay)},
+		{"no_shared_version", "TLS 1.1", handshake(&tls.Config{ServerName: name, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})},
+		{"no_shared_cipher", "RSA key exchange", handshake(&tls.Config{ServerName: name, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}})},
+		{"no_shared_cipher", "RSA certificate wanted", handshake(&tls.Config{ServerName: name, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}})},
+		{"no_shared_protocol", "ALPN", handshake(&tls.Config{ServerName: name, NextProtos: []string{"EOF i/o timeout"}})},
+		{"bad_certificate", "CA unknown to the client", handshake(&tls.Config{ServerName: name, RootCAs: stranger})},
+		{"bad_certificate", "name not in the certificate", handshake(&tls.Config{ServerName: "other.example.com"})},
+		{"bad_certificate", "client in 2099", handshake(&tls.Config{ServerName: name, Time: func() time.Time { return time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC) }})},
+	} {
+		t.Run(tc.reason+" "+tc.name, func(t *testing.T) {
+			core, logs := observer.New(zapcore.DebugLevel)
+			s := startSite(t, Config{Log: zap.New(core), Limits: Limits{ReadHeader: 300 * time.Millisecond}})
+			tc.client(t, s)
+			eventually(t, "the failure is counted", func() bool { return gathered(t, s.metrics, "keypost_tls_handshake_errors_total") > 0 })
+			checkCounter(t, s, tc.reason)
+			if n := logs.Len(); n > 0 {
+				t.Errorf("a stranger caused %d log lines: %v", n, logs.All())
+			}
+		})
+	}
+}
+
+func checkCounter(t *testing.T, s site, reason string) {
+	t.Helper()
+	families, err := s.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() != "keypost_tls_handshake_errors_total" || m.GetCounter().GetValue() == 0 {
+				continue
+			}
+			if got := m.GetLabel()[0].GetValue(); got != reason {
+				t.Errorf("counted as %s, want %s", got, reason)
+			}
+		}
+	}
+}
+
+// Alerts and faults that Go's own client cannot be made to cause.
+func TestHandshakeReasonText(t *testing.T) {
+	for text, want := range map[string]string{
+		"[::1]:4711: remote error: tls: unrecognized name":                                         "unknown_sni",
+		"[fe80::1%eth0]:1: EOF":                                                                    "eof",
+		"192.0.2.1:1: remote error: tls: unknown certificate":                                      "bad_certificate",
+		"192.0.2.1:1: remote error: tls: protocol version not supported":                           "no_shared_version",
+		"192.0.2.1:1: write tcp 192.0.2.2:8443->192.0.2.1:1: write: broken pipe":                   "reset",
+		"192.0.2.1:1: tls: client requested unsupported application protocols ([\"broken pipe\"])": "no_shared_protocol",
+		"192.0.2.1:1: tls: something new":                                                          "other",
+		"":                                                                                         "other",
+	} {
+		if got := handshakeReason("http: TLS handshake error from " + text); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		core, logs := observer.New(zapcore.DebugLevel)
+		s := startSite(t, Config{Log: zap.New(core), Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") })})
+		if _, _, err := get(t, "https://"+s.address, s.clientTLS(), http2); err == nil {
+			t.Error("a panic was answered")
+		}
+		eventually(t, "the panic is logged", func() bool { return logs.Len() > 0 })
+		line := logs.All()[0]
+		if line.Level != zapcore.ErrorLevel || !strings.Contains(line.ContextMap()["detail"].(string), "boom") {
+			t.Errorf("got %v", line)
+		}
+	}
+}
+
+func TestOtherTroubleIsAWarning(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	fmt.Fprintln(newErrorLog(zap.New(core)), "http: Accept error: too many open files; retrying in 1s")
+	if logs.Len() != 1 || logs.All()[0].Level != zapcore.WarnLevel {
+		t.Errorf("got %v", logs.All())
+	}
+}
+
+func TestHTTP2FaultsAreCounted(t *testing.T) {
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	for name, text := range map[string]string{
+		"no preface":             strings.Repeat("x", 24),
+		"first frame a PING":     preface + "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678",
+		"DATA on an idle stream": preface + settings + "\x00\x00\x01\x00\x00\x00\x00\x00\x01x",
+		"GOAWAY with an error":   preface + settings + "\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0b",
+	} {
+		t.Run(name, func(t *testing.T) {
+			core, logs := observer.New(zapcore.DebugLevel)
+			s := startSite(t, Config{Log: zap.New(core)})
+			conf := s.clientTLS()
+			conf.NextProtos = []string{"h2"}
+			conn, err := tls.Dial("tcp", s.address, conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			go func() { _, _ = bufio.NewReader(conn).WriteTo(io.Discard) }()
+			if _, err := io.WriteString(conn, text); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the fault is counted", func() bool { return gathered(t, s.metrics, "keypost_http2_connection_errors_total") > 0 })
+			if logs.Len() > 0 {
+				t.Errorf("a stranger caused log lines: %v", logs.All())
+			}
+		})
+	}
+}
+
+func TestEveryReasonStartsAtZero(t *testing.T) {
+	n := newErrorLog(zap.NewNop())
+	if got, want := testutil.CollectAndCount(n.handshakes), len(handshakeFailures)+1; got != want {
+		t.Errorf("got %d series, want %d", got, want)
+	}
+}

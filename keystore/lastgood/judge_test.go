@@ -1,0 +1,356 @@
+package lastgood
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+const shared = "https://shared.example.com"
+
+// claim is a document that claims the shared URL.
+func claim(name string, generation int64, keys ...int) doc {
+	return doc{name: name, generation: generation, issuers: []string{shared}, keys: keys}
+}
+
+func withdrawn(d doc) doc {
+	d.withdrawn = true
+	return d
+}
+
+// decide judges documents against last good versions and returns "REASON" by name, empty for one that is taken over.
+func decide(t testing.TB, j Judge, good []doc, batch []doc) map[string]string {
+	t.Helper()
+	x := &Index{}
+	for _, d := range good {
+		x.Put(keystore.Name(d.name), d.summary(t))
+	}
+	j.State = x
+	var all []*Candidate
+	for _, d := range batch {
+		all = append(all, NewCandidate(keystore.Name(d.name), d.summary(t), x.Good(keystore.Name(d.name))))
+	}
+	j.Decide(all)
+	got := map[string]string{}
+	for _, c := range all {
+		got[string(c.Name)] = string(reasonOf(c.Rejected))
+	}
+	return got
+}
+
+func TestJudge(t *testing.T) {
+	const ok, conflict, returned = "", "url_conflict", "gone_returned"
+	wide := func(name string, generation int64, keys ...int) doc {
+		d := claim(name, generation, keys...)
+		d.issuers = []string{"https://oidc.example.com/" + name, shared}
+		return d
+	}
+	dev := func(name, url string, k int) doc {
+		return doc{name: name, generation: 1, issuers: []string{url}, keys: []int{k}, dev: true}
+	}
+	gone := withdrawn(claim("b", 2, 1))
+	gone.gone = []int{9}
+	for name, tc := range map[string]struct {
+		good, batch []doc
+		want        map[string]string
+	}{
+		"alone":                          {nil, []doc{claim("a", 1, 1)}, map[string]string{"a": ok}},
+		"two newcomers":                  {nil, []doc{claim("a", 1, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": conflict}},
+		"two newcomers, one with more":   {nil, []doc{wide("a", 1, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": conflict}},
+		"three newcomers":                {nil, []doc{claim("c", 1, 3), claim("a", 1, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": conflict, "c": conflict}},
+		"newcomers with URLs of one":     {nil, []doc{dev("a", "https://localhost:8443/x", 1), dev("b", "https://localhost:9443/x", 2)}, map[string]string{"a": conflict, "b": conflict}},
+		"newcomers beside each other":    {nil, []doc{dev("a", "https://localhost:8443/x", 1), dev("b", "https://localhost:8443/y", 2)}, map[string]string{"a": ok, "b": ok}},
+		"an owner and a newcomer":        {[]doc{claim("b", 1, 2)}, []doc{claim("a", 9, 1)}, map[string]string{"a": conflict}},
+		"its next version with a rival":  {[]doc{claim("b", 1, 2)}, []doc{claim("a", 9, 1), claim("b", 2, 2)}, map[string]string{"a": conflict, "b": ok}},
+		"its bad version with a rival":   {[]doc{claim("b", 2, 2)}, []doc{claim("a", 9, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": "older_generation"}},
+		"an owner by another port":       {[]doc{dev("b", "https://localhost:8443/x", 2)}, []doc{dev("a", "https://localhost/x", 1)}, map[string]string{"a": conflict}},
+		"a second URL of another":        {[]doc{claim("b", 1, 2), {name: "a", generation: 1, keys: []int{1}}}, []doc{wide("a", 2, 1)}, map[string]string{"a": conflict}},
+		"after the owner's tombstone":    {[]doc{withdrawn(claim("b", 2, 2))}, []doc{claim("a", 1, 1)}, map[string]string{"a": ok}},
+		"with the owner's tombstone":     {[]doc{claim("b", 1, 2)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 2, 2))}, map[string]string{"a": ok, "b": ok}},
+		"with a tombstone that is bad":   {[]doc{claim("b", 2, 2)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 1, 2))}, map[string]string{"a": conflict, "b": "older_generation"}},
+		"two after the tombstone":        {[]doc{withdrawn(claim("b", 2, 2))}, []doc{claim("a", 1, 1), claim("c", 1, 3)}, map[string]string{"a": conflict, "c": conflict}},
+		"the first one comes back":       {[]doc{withdrawn(claim("b", 2, 2)), claim("a", 1, 1)}, []doc{{name: "b", generation: 3, issuers: []string{shared}, keys: []int{3}, gone: []int{2}}}, map[string]string{"b": conflict}},
+		"a bad version claims nothing":   {[]doc{{name: "a", generation: 5, keys: []int{1}}}, []doc{wide("a", 4, 1), claim("b", 1, 2)}, map[string]string{"a": "older_generation", "b": ok}},
+		"a held key returns":             {[]doc{gone}, []doc{claim("a", 1, 1)}, map[string]string{"a": returned}},
+		"a gone key returns":             {[]doc{gone}, []doc{claim("a", 1, 9)}, map[string]string{"a": returned}},
+		"with the tombstone":             {nil, []doc{claim("a", 1, 1), gone}, map[string]string{"a": returned, "b": ok}},
+		"with the tombstone of a served": {[]doc{claim("b", 1, 1)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 2, 1))}, map[string]string{"a": returned, "b": ok}},
+		"in a later version":             {[]doc{gone, claim("a", 1, 3)}, []doc{claim("a", 2, 3, 1)}, map[string]string{"a": returned}},
+		"with a new URL":                 {[]doc{gone, {name: "a", generation: 1, keys: []int{3}}}, []doc{wide("a", 2, 3, 1)}, map[string]string{"a": returned}},
+		"which it served before":         {[]doc{gone, {name: "a", generation: 1, keys: []int{1}}}, []doc{wide("a", 2, 1)}, map[string]string{"a": ok}},
+		"at another URL":                 {[]doc{gone}, []doc{{name: "a", generation: 1, keys: []int{1}}}, map[string]string{"a": ok}},
+		"at another port":                {[]doc{withdrawn(dev("b", "https://localhost:8443/x", 1))}, []doc{dev("a", "https://localhost:9443/x", 1)}, map[string]string{"a": returned}},
+		"a claim with it is one":         {[]doc{gone}, []doc{claim("a", 1, 1), claim("c", 1, 3)}, map[string]string{"a": returned, "c": conflict}},
+		"its own tombstone":              {[]doc{gone}, []doc{{name: "b", generation: 3, issuers: []string{shared}, keys: []int{3}, gone: []int{1, 9}}}, map[string]string{"b": ok}},
+		"a tombstone with another's key": {[]doc{gone}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
+		"a tombstone beside an owner":    {[]doc{claim("b", 1, 2)}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
+	} {
+		for range 2 { // in either order
+			if got := decide(t, Judge{}, tc.good, tc.batch); fmt.Sprint(got) != fmt.Sprint(tc.want) {
+				t.Errorf("%s: %v, want %v", name, got, tc.want)
+			}
+			slices.Reverse(tc.batch)
+		}
+	}
+}
+
+// What the caller has refused stays refused for its reason, and claims nothing.
+func TestJudgeKeepsTheCallersRejections(t *testing.T) {
+	refused := NewCandidate("a", claim("a", 1, 1).summary(t), nil)
+	refused.Rejected = Reject(ReasonDev, "it is x")
+	unread := &Candidate{Name: "c", Rejected: Reject(ReasonUnreadable, "x")}
+	good := NewCandidate("b", claim("b", 1, 2).summary(t), nil)
+	Judge{State: &Index{}}.Decide([]*Candidate{refused, unread, {Name: "absent"}, good})
+	if !refused.Rejected.Is(ReasonDev) || !unread.Rejected.Is(ReasonUnreadable) || good.Rejected != nil {
+		t.Errorf("%+v, %+v, %+v", refused.Rejected, unread.Rejected, good.Rejected)
+	}
+}
+
+// A version that was compared with another last good version than the one of the decision is compared again.
+func TestJudgeComparesAgain(t *testing.T) {
+	x := &Index{}
+	c := NewCandidate("a", claim("a", 1, 1).summary(t), nil)
+	x.Put("a", claim("a", 2, 1).summary(t))
+	worse := NewCandidate("b", doc{name: "b", generation: 1, keys: []int{1}}.summary(t), doc{name: "b", generation: 2, keys: []int{1}}.summary(t))
+	Judge{State: x}.Decide([]*Candidate{c, worse})
+	if !c.Rejected.Is(ReasonOlderGeneration) || worse.Rejected != nil {
+		t.Errorf("%+v, %+v", c.Rejected, worse.Rejected)
+	}
+}
+
+// The tombstone of a key set that may not have the URL bars nobody's keys.
+func TestJudgeAsksWhoseTombstoneCounts(t *testing.T) {
+	tombstone, heir := withdrawn(claim("b", 2, 1)), claim("a", 1, 1)
+	j := Judge{Permitted: func(n keystore.Name, r Route) bool { return n != "b" && r == RouteOf(shared) }}
+	for _, good := range [][]doc{{tombstone}, nil} {
+		batch := []doc{heir}
+		if good == nil {
+			batch = append(batch, tombstone)
+		}
+		if got := decide(t, j, good, batch); got["a"] != "" {
+			t.Errorf("served %v: %v", good != nil, got)
+		}
+	}
+	j.Permitted = func(keystore.Name, Route) bool { return true }
+	if got := decide(t, j, []doc{tombstone}, []doc{heir}); got["a"] != "gone_returned" {
+		t.Errorf("a permitted one: %v", got)
+	}
+}
+
+// A rival is asked for newcomers only: an owner keeps what it has.
+func TestJudgeAsksForRivals(t *testing.T) {
+	j := Judge{Rival: func(n keystore.Name, r Route) (keystore.Name, bool) {
+		return "rival", r == RouteOf(shared) && n != "rival"
+	}}
+	got := decide(t, j, []doc{{name: "a", generation: 1, keys: []int{1}}}, []doc{{name: "a", generation: 2, keys: []int{1}}, claim("b", 1, 2)})
+	if got["a"] != "" || got["b"] != "url_conflict" {
+		t.Errorf("%v", got)
+	}
+	if got := decide(t, j, []doc{claim("b", 1, 2)}, []doc{claim("b", 2, 2)}); got["b"] != "" {
+		t.Errorf("the owner: %v", got)
+	}
+}
+
+// counted counts what a Judge asks.
+type counted struct {
+	Index
+	asked int
+}
+
+func (c *counted) Good(n keystore.Name) *Summary       { c.asked++; return c.Index.Good(n) }
+func (c *counted) Owner(r Route) (keystore.Name, bool) { c.asked++; return c.Index.Owner(r) }
+func (c *counted) Had(r Route) (names []keystore.Name) { c.asked++; return c.Index.Had(r) }
+
+// A change of one key set asks about that one, however many there are.
+func TestJudgeDoesNotWalk(t *testing.T) {
+	x := &counted{}
+	for i := range 1000 {
+		d := doc{name: fmt.Sprintf("n%d", i), generation: 1, keys: []int{i % 8}, withdrawn: i%2 == 0}
+		x.Put(keystore.Name(d.name), d.summary(t))
+	}
+	d := doc{name: "n1", generation: 2, keys: []int{1, 9}}
+	c := NewCandidate("n1", d.summary(t), x.Index.Good("n1"))
+	Judge{State: x}.Decide([]*Candidate{c})
+	if c.Rejected != nil || x.asked > 8 {
+		t.Errorf("%d questions, %+v", x.asked, c.Rejected)
+	}
+	if all := x.Names(); len(all) != 1000 || !slices.IsSorted(all) || x.Len() != 1000 {
+		t.Errorf("%d names", len(all))
+	}
+}
+
+// witness remembers what was ever good and holds every later moment against it.
+type witness struct {
+	generation map[string]int64
+	gone       map[string]map[string]bool // by key set: kids that were ever gone
+	left       map[Route]map[string]bool  // by route: fingerprints that left it, with a line or a tombstone
+	owner      map[Route]string           // of what must be served
+	keys       map[Route][]string         // kids there
+}
+
+// take checks a version that a Judge let take the place of the last good one.
+func (w *witness) take(n string, v keystore.KeySet) error {
+	if v.Generation() < w.generation[n] {
+		return fmt.Errorf("generation %d after %d", v.Generation(), w.generation[n])
+	}
+	w.generation[n] = v.Generation()
+	if w.gone[n] == nil {
+		w.gone[n] = map[string]bool{}
+	}
+	for _, g := range v.Gone() {
+		w.gone[n][string(g.ID)] = true
+	}
+	kids := []string{}
+	for _, k := range v.Keys() {
+		if w.gone[n][string(k.ID())] {
+			return fmt.Errorf("key %s has come back", k.ID())
+		}
+		kids = append(kids, string(k.ID()))
+	}
+	if v.Withdrawn() {
+		for r, owner := range w.owner {
+			if owner == n {
+				delete(w.owner, r)
+				delete(w.keys, r)
+				w.bury(r, v)
+			}
+		}
+		return nil
+	}
+	for _, u := range v.Issuers() {
+		r := RouteOf(u.String())
+		if owner, owned := w.owner[r]; owned && owner != n {
+			return fmt.Errorf("%s was taken from %s", u, owner)
+		}
+		for _, id := range kids {
+			if w.left[r][id] && !slices.Contains(w.keys[r], id) {
+				return fmt.Errorf("key %s has come back to %s", id, u)
+			}
+		}
+		for _, id := range w.keys[r] {
+			if !slices.Contains(kids, id) && !w.gone[n][id] {
+				return fmt.Errorf("key %s left %s without a line", id, u)
+			}
+		}
+		w.owner[r], w.keys[r] = n, kids
+	}
+	for r, owner := range w.owner {
+		if owner == n && !slices.ContainsFunc(v.Issuers(), func(u keystore.IssuerURL) bool { return RouteOf(u.String()) == r }) {
+			return fmt.Errorf("%v was dropped", r)
+		}
+	}
+	return nil
+}
+
+func (w *witness) bury(r Route, v keystore.KeySet) {
+	if w.left[r] == nil {
+		w.left[r] = map[string]bool{}
+	}
+	for _, k := range v.Keys() {
+		w.left[r][string(k.ID())] = true
+	}
+	for _, g := range v.Gone() {
+		w.left[r][string(g.ID)] = true
+	}
+}
+
+// Whatever is written, in whatever batches: what is good stays so until a tombstone, and what is gone never comes back.
+func TestRandomBatchesKeepThePromises(t *testing.T) {
+	taken, refused := 0, map[keystore.Reason]int{}
+	for seed := range many(60, 12) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		x, w := &Index{}, &witness{map[string]int64{}, map[string]map[string]bool{}, map[Route]map[string]bool{}, map[Route]string{}, map[Route][]string{}}
+		now, old, trail := map[string]doc{}, []doc{}, []string{}
+		for range 80 {
+			sets := map[string]keystore.KeySet{}
+			var batch []*Candidate
+			for _, n := range []string{"a", "b", "c"}[:1+rng.IntN(3)] {
+				d := step(rng, n, now, &old)
+				s, err := parseTree(n, d.tree())
+				if err != nil { // broken: it is never judged
+					continue
+				}
+				v := SummaryOf(s)
+				sets[n] = s
+				batch = append(batch, NewCandidate(keystore.Name(n), &v, x.Good(keystore.Name(n))))
+				trail = append(trail, fmt.Sprintf("%s %d %v keys %v gone %v %v", n, d.generation, d.issuers, d.keys, d.gone, d.withdrawn))
+			}
+			Judge{State: x}.Decide(batch)
+			slices.SortStableFunc(batch, func(a, b *Candidate) int { return order(a) - order(b) }) // a URL passes on with its tombstone
+			for _, c := range batch {
+				if c.Rejected != nil {
+					refused[c.Rejected.Reason]++
+					continue
+				}
+				taken++
+				x.Put(c.Name, c.Version)
+				if err := w.take(string(c.Name), sets[string(c.Name)]); err != nil {
+					t.Fatalf("seed %d: %s: %v, after:\n%s", seed, c.Name, err, strings.Join(trail, "\n"))
+				}
+			}
+			for r, n := range w.owner {
+				if owner, owned := x.Owner(r); !owned || string(owner) != n {
+					t.Fatalf("seed %d: %v belongs to %q, want %q", seed, r, owner, n)
+				}
+			}
+		}
+	}
+	for _, r := range []keystore.Reason{ReasonURLConflict, ReasonGoneReturned, ReasonKidMissing, ReasonOlderGeneration, ReasonSameGeneration, ReasonURLDropped} {
+		if refused[r] < int(many(20, 2)) {
+			t.Errorf("the batches prove little: %d were refused as %s", refused[r], r)
+		}
+	}
+	if taken < int(many(500, 100)) {
+		t.Errorf("the batches prove little: %d versions were taken over", taken)
+	}
+}
+
+func order(c *Candidate) int {
+	if c.Version.Withdrawn() {
+		return 0
+	}
+	return 1
+}
+
+// step changes a document, mostly in ways that are forbidden.
+func step(rng *rand.Rand, name string, now map[string]doc, old *[]doc) doc {
+	d, ok := now[name]
+	if !ok {
+		d = doc{name: name, issuers: []string{"https://oidc.example.com/" + name}, keys: []int{rng.IntN(12)}}
+	}
+	d.generation++
+	switch rng.IntN(12) {
+	case 0, 1, 2:
+		d.keys = append(slices.Clone(d.keys), rng.IntN(12))
+	case 3, 4:
+		if len(d.keys) > 0 {
+			d.gone, d.keys = append(slices.Clone(d.gone), d.keys[0]), d.keys[1:]
+		}
+	case 5:
+		d.keys = nil
+	case 6:
+		d.gone = nil
+	case 7, 8:
+		d.issuers = append(slices.Clone(d.issuers), shared)
+	case 9:
+		d.issuers = d.issuers[:1]
+	case 10:
+		if d.withdrawn = !d.withdrawn; !d.withdrawn && rng.IntN(2) == 0 { // as Reopen does
+			d.gone, d.keys = append(slices.Clone(d.gone), d.keys...), []int{rng.IntN(12)}
+		}
+	default:
+		if len(*old) > 0 && rng.IntN(2) == 0 {
+			if back := (*old)[rng.IntN(len(*old))]; back.name == name {
+				d = back
+			}
+		}
+		d.generation += int64(rng.IntN(3)) - 1
+	}
+	now[name] = d
+	*old = append(*old, d)
+	return d
+}

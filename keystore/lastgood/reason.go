@@ -1,0 +1,76 @@
+package lastgood
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Why a version of a key set does not take the place of the last good one. Whichever it is, the last good one stays.
+// The texts are labels of metrics.
+const (
+	// The document does not parse.
+	ReasonBroken       = keystore.ReasonBroken
+	ReasonNewerVersion = keystore.ReasonNewerVersion
+
+	// It does not follow the last good version.
+	ReasonOlderGeneration keystore.Reason = "older_generation" // a restored backup, a Git revert
+	ReasonSameGeneration  keystore.Reason = "same_generation"  // that of the last good version, with other content
+	ReasonGenerationJump  keystore.Reason = "generation_jump"  // so high that nothing could follow it
+	ReasonKidMissing      keystore.Reason = "kid_missing"      // a key is neither published nor gone
+	ReasonKeyChanged      keystore.Reason = "key_changed"      // a kid stands for another key than before
+	ReasonGoneReturned                    = keystore.ReasonGoneReturned
+	ReasonURLDropped      keystore.Reason = "url_dropped" // an issuer URL is not in it
+
+	// Something beside the document speaks against it.
+	ReasonURLConflict     keystore.Reason = "url_conflict"      // another key set has one of its issuer URLs
+	ReasonURLNotPermitted keystore.Reason = "url_not_permitted" // no pattern allows its name one of its issuer URLs
+	ReasonDev             keystore.Reason = "dev"               // a development key set in production
+
+	// There is no document to judge.
+	ReasonMissing    keystore.Reason = "missing"    // the store does not hold it
+	ReasonUnreadable keystore.Reason = "unreadable" // the store cannot return it
+)
+
+// Reasons returns every reason of a rejection. A metric has a line for each, so that an alert sees a 0 before the first
+// rejection.
+func Reasons() []keystore.Reason {
+	return []keystore.Reason{
+		ReasonBroken, ReasonNewerVersion,
+		ReasonOlderGeneration, ReasonSameGeneration, ReasonGenerationJump, ReasonKidMissing, ReasonKeyChanged, ReasonGoneReturned, ReasonURLDropped,
+		ReasonURLConflict, ReasonURLNotPermitted, ReasonDev,
+		ReasonMissing, ReasonUnreadable,
+	}
+}
+
+// Rejection is why a version of a key set does not take the place of the last good one. A nil Rejection is none. Two
+// that are equal say the same, so that a log tells of it once.
+type Rejection struct {
+	Reason  keystore.Reason
+	Message string // one clause that begins with "it" or "its", or names a key
+}
+
+// Reject returns a Rejection.
+func Reject(r keystore.Reason, format string, args ...any) *Rejection {
+	return &Rejection{r, fmt.Sprintf(format, args...)}
+}
+
+// RejectError returns the Rejection for an error of [keystore.Reader.Load]. It returns nil for nil, and for
+// [keystore.ErrNotFound]: [Absence] decides about what is not there.
+func RejectError(err error) *Rejection {
+	broken, isBroken := errors.AsType[*keystore.BrokenError](err)
+	switch {
+	case err == nil || errors.Is(err, keystore.ErrNotFound):
+		return nil
+	case isBroken:
+		return Reject(broken.Reason, "%v", broken.Err)
+	}
+	return Reject(ReasonUnreadable, "%v", err)
+}
+
+// Is reports whether r is a rejection for that reason.
+func (r *Rejection) Is(reason keystore.Reason) bool { return r != nil && r.Reason == reason }
+
+// Transient reports whether r may end although the document does not change, so that the document is read again.
+func (r *Rejection) Transient() bool { return r.Is(ReasonURLConflict) || r.Is(ReasonUnreadable) }

@@ -1,0 +1,151 @@
+package lastgood
+
+import (
+	"crypto/sha256"
+	"iter"
+	"strings"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Summary is what is kept of a version of a key set to judge the next one by. It consists of as few pieces of memory as
+// possible, since whoever serves or copies ten thousand key sets keeps one of each. It is immutable.
+type Summary struct {
+	generation int64
+	digest     [sha256.Size]byte
+	urls       lines
+	keys, gone lines // keyLine of each
+	withdrawn  bool
+}
+
+// SummaryOf returns what is kept of a version to judge the next one by.
+func SummaryOf(v keystore.KeySet) Summary {
+	s := Summary{generation: v.Generation(), digest: v.Digest(), withdrawn: v.Withdrawn()}
+	s.urls = linesOf(v.Issuers(), keystore.IssuerURL.String)
+	s.keys = linesOf(v.Keys(), func(k keystore.Key) string { return keyLine(k.ID(), k.Fingerprint()) })
+	s.gone = linesOf(v.Gone(), func(g keystore.Gone) string { return keyLine(g.ID, g.Fingerprint) })
+	text := s.urls + s.keys + s.gone // one piece of memory
+	urls, keys := len(s.urls), len(s.keys)
+	s.urls, s.keys, s.gone = text[:urls], text[urls:][:keys], text[urls+keys:]
+	return s
+}
+
+// Generation returns that of the version.
+func (s *Summary) Generation() int64 { return s.generation }
+
+// Digest returns [keystore.KeySet.Digest] of the version.
+func (s *Summary) Digest() [sha256.Size]byte { return s.digest }
+
+// Withdrawn reports whether the version is a tombstone.
+func (s *Summary) Withdrawn() bool { return s.withdrawn }
+
+// Issuers yields the issuer URLs; the first is canonical.
+func (s *Summary) Issuers() iter.Seq[string] { return s.urls.each() }
+
+// Routes yields where requests for the issuer URLs are looked up, in the order of Issuers.
+func (s *Summary) Routes() iter.Seq[Route] {
+	return func(yield func(Route) bool) {
+		for u := range s.urls.each() {
+			if !yield(RouteOf(u)) {
+				return
+			}
+		}
+	}
+}
+
+// has reports whether requests for one of the issuer URLs are looked up at r.
+func (s *Summary) has(r Route) bool {
+	for at := range s.Routes() {
+		if at == r {
+			return true
+		}
+	}
+	return false
+}
+
+// Gone returns what is known of the lines in gone: key IDs, and the fingerprints where they are recorded.
+func (s *Summary) Gone() []keystore.Gone {
+	var all []keystore.Gone
+	for line := range s.gone.each() {
+		id, f, _ := strings.Cut(line, " ")
+		g := keystore.Gone{ID: keystore.KeyID(id), Fingerprint: keystore.Fingerprint(f)}
+		g.Fingerprint, _ = g.Material()
+		all = append(all, g)
+	}
+	return all
+}
+
+// Route is what requests for an issuer URL are looked up by: its host, without the port that a development issuer may
+// have, and its path. Two issuer URLs with one Route overlap ([keystore.IssuerURL.Overlaps]).
+type Route struct{ Host, Path string }
+
+// RouteOf returns the Route of an issuer URL. It cuts the text and checks nothing: of what is no issuer URL it returns
+// some Route.
+func RouteOf(issuer string) Route {
+	rest := strings.TrimPrefix(issuer, "https://")
+	end := strings.IndexByte(rest+"/", '/')
+	host, _, _ := strings.Cut(rest[:end], ":")
+	return Route{host, rest[end:]}
+}
+
+// keyLine is a key in a Summary: its kid, and its fingerprint if that is known and is not the kid. No kid contains a
+// space.
+func keyLine(id keystore.KeyID, f keystore.Fingerprint) string {
+	if f == "" || string(f) == string(id) {
+		return string(id)
+	}
+	return string(id) + " " + string(f)
+}
+
+// keyring is keyLines for look-up.
+type keyring struct {
+	byKid    map[string]keystore.Fingerprint // empty where it is not known which key it was
+	material map[keystore.Fingerprint]bool
+}
+
+func (s lines) keyring() keyring {
+	r := keyring{map[string]keystore.Fingerprint{}, map[keystore.Fingerprint]bool{}}
+	for line := range s.each() {
+		id, f, _ := strings.Cut(line, " ")
+		material, known := keystore.Gone{ID: keystore.KeyID(id), Fingerprint: keystore.Fingerprint(f)}.Material()
+		if known {
+			r.material[material] = true
+		}
+		r.byKid[id] = material
+	}
+	return r
+}
+
+// lines is a list of issuer URLs or keys in one string, a line each: none of them contains a line feed.
+type lines string
+
+func linesOf[T any](all []T, text func(T) string) lines {
+	var b strings.Builder
+	for _, one := range all {
+		b.WriteString(text(one) + "\n")
+	}
+	return lines(b.String())
+}
+
+// each yields every line.
+func (s lines) each() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for l := range strings.Lines(string(s)) {
+			if !yield(l[:len(l)-1]) {
+				return
+			}
+		}
+	}
+}
+
+// ids yields the kid of every keyLine, in the order of the document.
+func (s lines) ids() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for l := range s.each() {
+			id, _, _ := strings.Cut(l, " ")
+			if !yield(id) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,92 @@
+// Package open opens the store that a URL names: a directory, a bucket or a namespace. It promises that no error repeats
+// a password, user name or parameter of a URL. It links every backend, so that only the command line uses it.
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/kubestore"
+	"github.com/keypost/keypost/keystore/s3store"
+)
+
+// The schemes of store URLs.
+const (
+	File       = "file"
+	S3         = "s3"
+	Kubernetes = "kubernetes"
+)
+
+// URL is a parsed store URL: where the store is, and with whose rights it is opened. [Parse] makes one.
+type URL struct {
+	Scheme     string
+	Dir        string // of File
+	S3         s3store.Options
+	Namespace  string // of Kubernetes
+	Kubernetes kubestore.Options
+}
+
+// Backend opens the backend, which must exist. The error is a [*MissingDirError] if it is a directory that does not.
+func (u URL) Backend(ctx context.Context) (keystore.Backend, error) {
+	return u.open(ctx, filestore.Open)
+}
+
+// Create is Backend, and makes the directory of a file store if only that is missing. A bucket or a namespace is somebody
+// else's to make.
+func (u URL) Create(ctx context.Context) (keystore.Backend, error) {
+	return u.open(ctx, filestore.Create)
+}
+
+func (u URL) open(ctx context.Context, openDir func(string) (*filestore.Backend, error)) (keystore.Backend, error) {
+	switch u.Scheme {
+	case S3:
+		return backend(s3store.Open(ctx, u.S3))
+	case Kubernetes:
+		return backend(kubestore.Open(ctx, u.Namespace, u.Kubernetes))
+	}
+	b, err := openDir(u.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, newMissingDirError(u.Dir)
+	}
+	return backend(b, err)
+}
+
+// backend keeps a nil pointer from becoming a Backend that is not nil.
+func backend[B keystore.Backend](b B, err error) (keystore.Backend, error) {
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// MissingDirError reports that the directory of a file store does not exist. One that existed before may be a volume that
+// is not mounted. It matches [fs.ErrNotExist].
+type MissingDirError struct {
+	Dir    string
+	Parent string // the directory to hold Dir, if that is missing too; else empty
+}
+
+func newMissingDirError(dir string) *MissingDirError {
+	e := &MissingDirError{Dir: dir}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if info, err := os.Stat(parent); err != nil || !info.IsDir() {
+		e.Parent = parent
+	}
+	return e
+}
+
+func (e *MissingDirError) Error() string {
+	if e.Parent != "" {
+		return fmt.Sprintf("open key store %s: there is no directory %s", e.Dir, e.Parent)
+	}
+	return fmt.Sprintf("open key store %s: the directory does not exist", e.Dir)
+}
+
+// Is reports whether target is fs.ErrNotExist.
+func (e *MissingDirError) Is(target error) bool { return target == fs.ErrNotExist }

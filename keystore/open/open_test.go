@@ -1,0 +1,154 @@
+package open
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/kubestore"
+	"github.com/keypost/keypost/keystore/s3store"
+)
+
+const kmsKey = "arn:aws:kms:eu-central-1:123456789012:key/0f1e2d3c-0000-4000-8000-000000000000"
+
+func TestParse(t *testing.T) {
+	for raw, want := range map[string]URL{
+		"file:///srv/keys%20ets": {Scheme: "file", Dir: "/srv/keys ets"},
+		"file://./keysets":       {Scheme: "file", Dir: "./keysets"},
+		"s3://bucket":            {Scheme: "s3", S3: s3store.Options{Bucket: "bucket"}},
+		"s3://bucket/a/b?region=eu-west-1&profile=p&roleArn=arn:aws:iam::123456789012:role/r&endpoint=https://s3.example.com": {Scheme: "s3", S3: s3store.Options{
+			Bucket: "bucket", Prefix: "a/b", Region: "eu-west-1", Profile: "p", RoleARN: "arn:aws:iam::123456789012:role/r", Endpoint: "https://s3.example.com",
+		}},
+		"kubernetes://keypost":                                  {Scheme: "kubernetes", Namespace: "keypost"},
+		"kubernetes://keypost/?kubeconfig=/etc/kc&context=c%2F": {Scheme: "kubernetes", Namespace: "keypost", Kubernetes: kubestore.Options{Kubeconfig: "/etc/kc", Context: "c/"}},
+	} {
+		if got, err := Parse(raw); err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", raw, got, err, want)
+		}
+	}
+}
+
+func TestParseS3(t *testing.T) {
+	for raw, want := range map[string]s3store.Options{
+		"s3://keysets":                                                  {Bucket: "keysets"},
+		"s3://keysets/":                                                 {Bucket: "keysets"},
+		"s3://keysets/a/b/?region=eu-central-1":                         {Bucket: "keysets", Prefix: "a/b", Region: "eu-central-1"},
+		"s3://keysets/a?profile=central&region=x":                       {Bucket: "keysets", Prefix: "a", Region: "x", Profile: "central"},
+		"s3://keysets?account=123456789012":                             {Bucket: "keysets", Account: "123456789012"},
+		"s3://keysets?kmsKey=" + kmsKey:                                 {Bucket: "keysets", KMSKey: kmsKey},
+		"s3://keysets?endpoint=https://s3.example":                      {Bucket: "keysets", Endpoint: "https://s3.example"},
+		"s3://keysets?endpoint=http%3A%2F%2F127.0.0.1%3A7070":           {Bucket: "keysets", Endpoint: "http://127.0.0.1:7070"},
+		"s3://keysets?endpoint=http://[::1]:7070":                       {Bucket: "keysets", Endpoint: "http://[::1]:7070"},
+		"s3://keysets?roleArn=arn:aws:iam::123456789012:role/keypost/r": {Bucket: "keysets", RoleARN: "arn:aws:iam::123456789012:role/keypost/r"},
+	} {
+		if got, err := parseS3(raw); err != nil || got != want {
+			t.Errorf("parseS3(%s) = %+v, %v; want %+v", raw, got, err, want)
+		}
+	}
+}
+
+func TestParseS3Refuses(t *testing.T) {
+	for raw, part := range map[string]string{
+		"":                                 "not of the form",
+		"https://keysets/a":                "not of the form",
+		"s3:keysets":                       "not of the form",
+		"s3://user:hunter2@keysets":        "not of the form",
+		"s3://keysets:443":                 "not of the form",
+		"s3://keysets#x":                   "not of the form",
+		"s3://keysets?region=%zz":          "cannot be read",
+		"s3:///a":                          "not the name of an S3 bucket",
+		"s3://Keysets":                     "not the name of an S3 bucket",
+		"s3://ke":                          "not the name of an S3 bucket",
+		"s3://keysets/../a":                "is not usable",
+		"s3://keysets/a/./b":               "is not usable",
+		"s3://keysets/a//b":                "is not usable",
+		"s3://keysets/*":                   "is not usable",
+		"s3://keysets/$%7Baws:username%7D": "is not usable",
+		"s3://keysets/.hidden":             "is not usable",
+		"s3://keysets/" + strings.Repeat("a", 513):           "is not usable",
+		"s3://keysets?regoin=x":                              `no parameter "regoin"`,
+		"s3://keysets?region=":                               "needs one value",
+		"s3://keysets?region=a&region=b":                     "needs one value",
+		"s3://keysets?account=1234":                          "12 digits",
+		"s3://keysets?roleArn=admin":                         "not the ARN of a role",
+		"s3://keysets?kmsKey=alias/x":                        "not the ARN of a KMS key",
+		"s3://keysets?endpoint=s3.example":                   "not of the form https://HOST",
+		"s3://keysets?endpoint=http://s3.example":            "not https",
+		"s3://keysets?endpoint=http://10.0.0.1":              "not https",
+		"s3://keysets?endpoint=http://127.0.0.1.example":     "not https",
+		"s3://keysets?endpoint=ftp://127.0.0.1":              "not https",
+		"s3://keysets?endpoint=https://user:hunter2@s3.test": "not of the form https://HOST",
+	} {
+		_, err := parseS3(raw)
+		if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("parseS3(%s) = %v, want an error with %q and no password", raw, err, part)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for raw, want := range map[string]struct {
+		part, instead string
+		form          bool
+	}{
+		"":                             {"no store was given", "", true},
+		"file:///a\nb":                 {"cannot be seen", "", true},
+		"/srv/keysets":                 {"it is a path, not a URL", "file:///srv/keysets", true},
+		"keysets":                      {"it is a path, not a URL", "file://./keysets", true},
+		"file:/srv/keysets":            {"after the scheme comes ://", "file:///srv/keysets", true},
+		"s3:bucket":                    {"after the scheme comes ://", "", true},
+		"file://srv":                   {"after file:// comes /, ./ or ../", "file://./srv", true},
+		"file:///srv?x=1":              {"takes no parameters", "", false},
+		"file:///%zz":                  {"its percent-encoding is damaged", "", false},
+		"ftp://user:hunter2@h":         {`store "ftp://": its scheme is unknown`, "", true},
+		"user:hunter2@h":               {`store "user:…"`, "", true},
+		"s3://user:hunter2@b":          {"not of the form s3://", "", false},
+		"kubernetes://u:hunter2@ns":    {"not of the form kubernetes://", "", false},
+		"kubernetes://ns/x":            {"not of the form kubernetes://", "", false},
+		"kubernetes://ns?x=hunter":     {`kubernetes:// URLs have no parameter "x"; they have kubeconfig and context`, "", false},
+		"kubernetes://ns?context=":     {"parameter context of the key store's URL needs one value", "", false},
+		"kubernetes://ns?context=%zz1": {"a query that cannot be read", "", false},
+	} {
+		_, err := Parse(raw)
+		wrong, is := errors.AsType[*URLError](err)
+		if !is || !strings.Contains(err.Error(), want.part) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Parse(%q) = %v, want a URLError with %q and no password", raw, err, want.part)
+			continue
+		}
+		if wrong.Instead != want.instead || wrong.Form != want.form {
+			t.Errorf("Parse(%q): instead %q, form %v; want %q, %v", raw, wrong.Instead, wrong.Form, want.instead, want.form)
+		}
+	}
+}
+
+func TestMissingDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for path, parent := range map[string]string{
+		filepath.Join(dir, "a"):      "",
+		filepath.Join(dir, "a", "b"): filepath.Join(dir, "a"),
+	} {
+		u, err := Parse(FileURL(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := u.Backend(t.Context())
+		missing, is := errors.AsType[*MissingDirError](err)
+		if b != nil || !is || missing.Dir != path || missing.Parent != parent || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, %v", path, b, err)
+		}
+	}
+	u, err := Parse(FileURL(filepath.Join(dir, "new")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := u.Create(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, is := b.(*filestore.Backend); !is || st.Dir() != filepath.Join(dir, "new") {
+		t.Errorf("Create = %v", b)
+	}
+}

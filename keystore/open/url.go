@@ -1,0 +1,176 @@
+package open
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore/kubestore"
+	"github.com/keypost/keypost/keystore/s3store"
+)
+
+// Forms lists the forms of store URLs, for messages.
+const Forms = "file:///DIR, s3://BUCKET/PREFIX?region=REGION or kubernetes://NAMESPACE"
+
+// ErrNone is the error of [Parse] for an empty URL.
+var ErrNone = errors.New("no store was given")
+
+// URLError reports that a text is no store URL.
+type URLError struct {
+	Err     error
+	Instead string // the URL that was probably meant; empty if there is none to guess
+	Form    bool   // the form is wrong, so that Forms may help
+}
+
+func (e *URLError) Error() string { return e.Err.Error() }
+func (e *URLError) Unwrap() error { return e.Err }
+
+// Parse reads a store URL. The error is a [*URLError].
+//
+// A plain path is refused although its meaning could be guessed: the same text names other kinds of stores, and
+// "s3:/bucket" must not become a directory.
+func Parse(raw string) (URL, error) {
+	scheme, _, isURL := strings.Cut(raw, "://")
+	bare, rest, _ := strings.Cut(raw, ":")
+	switch {
+	case raw == "":
+		return URL{}, &URLError{Err: ErrNone, Form: true}
+	case strings.ContainsFunc(raw, func(r rune) bool { return !text.Printable(r) }):
+		return URL{}, wrongForm(raw, "it holds a line break or another character that cannot be seen")
+	case !isURL && bare == File && strings.HasPrefix(rest, "/"):
+		return URL{}, path(wrongForm(raw, "after the scheme comes ://"), rest)
+	case !isURL && slices.Contains([]string{File, S3, Kubernetes}, bare):
+		return URL{}, wrongForm(raw, "after the scheme comes ://")
+	case !isURL:
+		return URL{}, path(wrongForm(raw, "it is a path, not a URL"), raw)
+	}
+	u, err := URL{Scheme: scheme}, error(nil)
+	switch scheme {
+	case File:
+		u.Dir, err = parseFile(raw)
+	case S3:
+		u.S3, err = parseS3(raw)
+	case Kubernetes:
+		u.Namespace, u.Kubernetes, err = parseKubernetes(raw)
+	default:
+		err = &URLError{Err: fmt.Errorf("store %q: its scheme is unknown", Redacted(scheme)+"://"), Form: true}
+	}
+	if _, is := errors.AsType[*URLError](err); err != nil && !is {
+		err = &URLError{Err: err}
+	}
+	if err != nil {
+		return URL{}, err
+	}
+	return u, nil
+}
+
+func wrongForm(raw, why string) *URLError {
+	return &URLError{Err: fmt.Errorf("store %q: %s", Redacted(raw), why), Form: true}
+}
+
+// path adds the URL of a path that was given in place of a URL, unless it may hold a secret.
+func path(e *URLError, path string) *URLError {
+	if Redacted(path) == path {
+		e.Instead = FileURL(path)
+	}
+	return e
+}
+
+// FileURL returns the store URL of a directory.
+func FileURL(path string) string {
+	path = strings.ReplaceAll(path, "%", "%25")
+	if strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") {
+		return "file://" + path
+	}
+	return "file://./" + path
+}
+
+var (
+	schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+	pathForm   = regexp.MustCompile(`^(file:/?/?)?(/|\./|\.\./)[^/]`)
+)
+
+// Redacted returns what may be printed of a URL that cannot be read: no user name, password or parameter. A path has none
+// of these before its "?".
+func Redacted(raw string) string {
+	end := strings.IndexAny(raw, "?#")
+	if pathForm.MatchString(raw) {
+		if end < 0 {
+			return raw
+		}
+		return raw[:end] + "…"
+	}
+	if end < 0 && !strings.Contains(raw, "@") {
+		return raw
+	}
+	if scheme, _, has := strings.Cut(raw, ":"); has && schemeForm.MatchString(scheme) {
+		return scheme + ":…"
+	}
+	return "…"
+}
+
+// parseFile reads file:///DIR, file://./DIR or file://../DIR.
+func parseFile(raw string) (dir string, err error) {
+	rest := strings.TrimPrefix(raw, "file://")
+	switch {
+	case strings.ContainsAny(rest, "?#"):
+		return "", fmt.Errorf("store %q: a file store takes no parameters", Redacted(raw))
+	case !strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "./") && !strings.HasPrefix(rest, "../"):
+		return "", path(wrongForm(raw, "after file:// comes /, ./ or ../"), rest)
+	}
+	if dir, err = url.PathUnescape(rest); err != nil {
+		return "", fmt.Errorf("store %q: its percent-encoding is damaged", Redacted(raw))
+	}
+	return dir, nil
+}
+
+// parseS3 reads s3://BUCKET[/PREFIX][?region=][&profile=][&roleArn=][&endpoint=][&account=][&kmsKey=].
+func parseS3(raw string) (s3store.Options, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != S3 || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" {
+		// Never quoted: a password may be in it.
+		return s3store.Options{}, errors.New("the key store's URL is not of the form s3://BUCKET/PREFIX?region=REGION")
+	}
+	o := s3store.Options{Bucket: u.Host, Prefix: u.Path}
+	err = parseQuery(u, "region, profile, roleArn, endpoint, account and kmsKey", map[string]*string{
+		"region": &o.Region, "profile": &o.Profile, "roleArn": &o.RoleARN,
+		"endpoint": &o.Endpoint, "account": &o.Account, "kmsKey": &o.KMSKey,
+	})
+	if err != nil {
+		return s3store.Options{}, err
+	}
+	return o.Checked()
+}
+
+// parseKubernetes reads kubernetes://NAMESPACE[?kubeconfig=][&context=].
+func parseKubernetes(raw string) (namespace string, o kubestore.Options, err error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.User != nil || u.Port() != "" || u.Fragment != "" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		return "", o, errors.New("the key store's URL is not of the form kubernetes://NAMESPACE?kubeconfig=FILE&context=CONTEXT")
+	}
+	err = parseQuery(u, "kubeconfig and context", map[string]*string{"kubeconfig": &o.Kubeconfig, "context": &o.Context})
+	return u.Host, o, err
+}
+
+// parseQuery sets the fields from the parameters of u, each of which may be given once; names lists them for an error.
+func parseQuery(u *url.URL, names string, fields map[string]*string) error {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return errors.New("the key store's URL has a query that cannot be read")
+	}
+	for name, values := range query {
+		field := fields[name]
+		switch {
+		case field == nil:
+			return fmt.Errorf("%s:// URLs have no parameter %q; they have %s", u.Scheme, name, names)
+		case len(values) != 1 || values[0] == "":
+			return fmt.Errorf("parameter %s of the key store's URL needs one value", name)
+		}
+		*field = values[0]
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package replicate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/replicate"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// verdicts copies and returns "VERDICT" or "VERDICT REASON" by name.
+func verdicts(t *testing.T, from, to *storetest.MemStore, dryRun bool) map[keystore.Name]string {
+	t.Helper()
+	all, err := replicate.Copy(t.Context(), from, to, dryRun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[keystore.Name]string{}
+	for _, o := range all {
+		got[o.Name] = strings.TrimSpace(fmt.Sprint(o.Verdict, " ", o.Reason))
+	}
+	return got
+}
+
+func wantVerdicts(t *testing.T, got, want map[keystore.Name]string) {
+	t.Helper()
+	if !maps.Equal(got, want) {
+		t.Errorf("verdicts %v, want %v", got, want)
+	}
+}
+
+func TestCopy(t *testing.T) {
+	m := newMirrored(t)
+	tombstone := storetest.KeySet(t, "ended")
+	if err := keystore.Create(t.Context(), m.from.Store, tombstone); err != nil {
+		t.Fatal(err)
+	}
+	m.update("ended", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Withdraw(storetest.Change(365 * 24 * time.Hour))
+	})
+	m.to.Set("other", []byte(storetest.Text(t, storetest.KeySet(t, "other"))))
+
+	want := map[keystore.Name]string{"prod-a": "copied", "prod-b": "copied", "ended": "copied", "other": "kept"}
+	wantVerdicts(t, verdicts(t, m.from, m.to, true), want)
+	if n := m.to.Writes(); n != 1 {
+		t.Fatalf("a dry run wrote %d times", n-1)
+	}
+	wantVerdicts(t, verdicts(t, m.from, m.to, false), want)
+	m.wantCopied("prod-a", m.current)
+	wantVerdicts(t, verdicts(t, m.from, m.to, false), map[keystore.Name]string{"prod-a": "unchanged", "prod-b": "unchanged", "ended": "unchanged", "other": "kept"})
+
+	m.update("prod-a", storetest.Mark("x"))
+	m.update("prod-a", storetest.Mark("y")) // two generations at once
+	wantVerdicts(t, verdicts(t, m.from, m.to, false), map[keystore.Name]string{"prod-a": "copied", "prod-b": "unchanged", "ended": "unchanged", "other": "kept"})
+}
+
+// A restored backup overwrites nothing newer, whatever else it brings back.
+func TestCopyRefuses(t *testing.T) {
+	m := newMirrored(t)
+	verdicts(t, m.from, m.to, false)
+	backup := storetest.NewMemStore(t)
+	backup.Set("prod-a", []byte(m.first))
+	backup.Set("prod-b", []byte("junk"))
+	backup.Set("lost", []byte(storetest.Text(t, storetest.KeySet(t, "lost"))))
+	backup.Set("thief", []byte(strings.Replace(storetest.Text(t, storetest.KeySet(t, "thief")), "com/thief", "com/prod-b", 1)))
+	m.to.Set("spoilt", []byte("junk"))
+	backup.Set("spoilt", []byte(storetest.Text(t, storetest.KeySet(t, "spoilt"))))
+	want := map[keystore.Name]string{
+		"prod-a": "refused older_generation", "prod-b": "failed broken", "lost": "copied", "thief": "refused url_conflict", "spoilt": "refused broken",
+	}
+	wantVerdicts(t, verdicts(t, backup, m.to, true), want)
+	wantVerdicts(t, verdicts(t, backup, m.to, false), want)
+	m.wantCopied("prod-a", m.current)
+}
+
+// An interrupted copying goes on where it ended, also after writes of which nobody knows whether they happened.
+func TestCopyIsResumed(t *testing.T) {
+	from, to := storetest.NewMemStore(t), storetest.NewMemStore(t)
+	text := storetest.Text(t, storetest.KeySet(t, "n0"))
+	for i := range 100 {
+		from.Set(keystore.Name(fmt.Sprintf("n%d", i)), []byte(strings.ReplaceAll(text, "n0\n", fmt.Sprintf("n%d\n", i))))
+	}
+	var writes atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	to.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		if op.Kind == storetest.OpPut && writes.Add(1) == 30 {
+			cancel()
+		}
+		return true, nil
+	})
+	if all, err := replicate.Copy(ctx, from, to, false); !errors.Is(err, context.Canceled) || len(all) != 100 {
+		t.Fatalf("Copy = %d outcomes, %v", len(all), err)
+	}
+	to.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		// By chance and not in turn: with as many calls in every pass the last write would fail each time.
+		switch n := rand.IntN(3); {
+		case op.Kind != storetest.OpPut:
+			return true, nil
+		case n == 0:
+			return true, errors.New("connection reset")
+		case n == 1:
+			return false, errors.New("connection reset")
+		}
+		return true, nil
+	})
+	for range 20 {
+		verdicts(t, from, to, false)
+	}
+	for n, v := range verdicts(t, from, to, false) {
+		if v != "unchanged" {
+			t.Errorf("%s: %s", n, v)
+		}
+	}
+}
+
+func TestCopyNeedsBothStores(t *testing.T) {
+	m := newMirrored(t)
+	for which, st := range map[string]*storetest.MemStore{"source": m.from, "destination": m.to} {
+		st.Inject(down)
+		if all, err := replicate.Copy(t.Context(), m.from, m.to, false); all != nil || err == nil || !strings.Contains(err.Error(), which) {
+			t.Errorf("without the %s: %v, %v", which, all, err)
+		}
+		st.Inject(nil)
+	}
+}

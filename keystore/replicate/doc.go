@@ -1,0 +1,6 @@
+// Package replicate brings key sets from one store into another. It promises that the destination is at every moment the
+// last good state: whatever happens to the source, nothing is removed and nothing is replaced that package lastgood would
+// not let replace it.
+//
+// [Mirror] does so all the time and [Copy] once. [ChangeFeed] tells when to look at a store, for publishers too.
+package replicate

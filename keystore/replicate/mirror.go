@@ -1,0 +1,321 @@
+package replicate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
+)
+
+// MirrorConfig is what a Mirror needs. From, To, Poll and Log are required.
+type MirrorConfig struct {
+	From        keystore.Backend
+	To          keystore.Backend
+	Admit       func(keystore.KeySet) *lastgood.Rejection // what the reader of To would refuse by its own configuration
+	OnPass      func(MirrorStatus) error                  // called after every complete pass
+	Complete    time.Time                                 // when an earlier run began its last complete pass; zero when there was none
+	AllowEmpty  bool                                      // an empty store is a whole one: there is no issuer yet
+	Checkpoints map[keystore.Name]Checkpoint              // of an earlier run on the same From
+	Poll        time.Duration                             // how often everything is listed, beside the watch
+	Log         *zap.Logger
+}
+
+// Mirror copies documents from one store into another, byte for byte as [Copy] does: whole ones only, none that a reader
+// must reject, and it removes none. So the copy is at every moment the last good state, whatever happens to the source.
+type Mirror struct {
+	c  MirrorConfig
+	to *destination
+
+	mu       sync.Mutex // guards what follows; held while neither store is at work
+	sources  map[keystore.Name]*source
+	began    time.Time // when this run was
+	tried    bool      // a pass of this run has ended, whichever way
+	complete time.Time // when the listing of the last complete pass was begun
+	first    time.Time // when the first complete pass of this run had been made
+	ready    bool      // To held a whole copy once, at the end of a pass
+	reading  trouble
+	writing  trouble
+}
+
+// source is what is known of a key set in From.
+type source struct {
+	revision keystore.Revision   // that was judged last; empty when there is none
+	digest   [sha256.Size]byte   // of that version
+	rejected *lastgood.Rejection // why the copy is not that version; nil when it is
+}
+
+// Checkpoint names a version in From that was copied, so that the next run need not read it again: ten thousand readings
+// would hold up what changed during an outage. What To holds is compared with it.
+type Checkpoint string
+
+func newCheckpoint(s *source) Checkpoint {
+	return Checkpoint(hex.EncodeToString(s.digest[:]) + " " + string(s.revision))
+}
+
+func (c Checkpoint) parse() (rev keystore.Revision, digest [sha256.Size]byte, ok bool) {
+	sum, revision, ok := strings.Cut(string(c), " ")
+	data, err := hex.DecodeString(sum)
+	if !ok || err != nil || len(data) != sha256.Size || revision == "" {
+		return "", digest, false
+	}
+	return keystore.Revision(revision), [sha256.Size]byte(data), true
+}
+
+// Checkpoints returns the checkpoints for the next run.
+func (m *Mirror) Checkpoints() map[keystore.Name]Checkpoint {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := map[keystore.Name]Checkpoint{}
+	for n, s := range m.sources {
+		if s.rejected == nil && s.revision != "" {
+			all[n] = newCheckpoint(s)
+		}
+	}
+	return all
+}
+
+// trouble is a state that is logged with one line when it begins and one when it ends.
+type trouble struct {
+	now          bool
+	begins, ends string
+}
+
+// NewMirror returns a Mirror that has not looked at anything yet.
+func NewMirror(c MirrorConfig) *Mirror {
+	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Complete}
+	m.to.repairs = true
+	for n, checkpoint := range c.Checkpoints {
+		if rev, digest, ok := checkpoint.parse(); ok {
+			m.sources[n] = &source{revision: rev, digest: digest}
+		}
+	}
+	m.reading.begins = "key sets cannot be read from the store; what was copied before stays"
+	m.reading.ends = "key sets can be read from the store again"
+	m.writing.begins = "the copy cannot be written; what was copied before stays"
+	m.writing.ends = "the copy can be written again"
+	return m
+}
+
+// ReadCopy reads what To holds, as every pass does first.
+func (m *Mirror) ReadCopy(ctx context.Context) error {
+	if err := m.to.read(ctx); err != nil {
+		return fmt.Errorf("read the copy: %w", err)
+	}
+	return nil
+}
+
+// Run copies until ctx is done: everything every Poll, and what the source's watch reports within a fraction of a
+// second. Trouble shows in the log and in Status and is never a reason to return.
+func (m *Mirror) Run(ctx context.Context) {
+	watcher, _ := m.c.From.(keystore.Watcher)
+	ChangeFeed{Watcher: watcher, Poll: m.c.Poll, Log: m.c.Log}.Run(ctx, func(ctx context.Context, some ...keystore.Name) {
+		if len(some) == 0 || m.behind() {
+			_ = m.Pass(ctx) // noted
+			return
+		}
+		_ = m.copy(ctx, some) // noted
+		m.noteReady(time.Now())
+	})
+}
+
+// behind reports whether only a complete pass will do: of two key sets with one issuer URL, the one reported first would
+// get it, or the copy is not what it was.
+func (m *Mirror) behind() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.first.IsZero() || m.writing.now
+}
+
+// listTimeout bounds one listing, of ten thousand key sets if need be.
+const listTimeout = time.Minute
+
+// Pass reads everything once. It returns nil when the listing was complete and every key set in it was read, and is in
+// To now or must not be.
+func (m *Mirror) Pass(ctx context.Context) error {
+	err := m.pass(ctx)
+	m.mu.Lock()
+	m.tried = true
+	m.mu.Unlock()
+	m.noteReady(time.Now())
+	return err
+}
+
+func (m *Mirror) pass(ctx context.Context) error {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, 2*listTimeout)
+	defer cancel()
+	if err := m.ReadCopy(limited); err != nil {
+		return m.noteTrouble(ctx, &m.writing, err)
+	}
+	listed, err := m.c.From.List(limited)
+	if err != nil {
+		return m.noteTrouble(ctx, &m.reading, err)
+	}
+	if err := m.copy(ctx, m.changed(listed)); err != nil {
+		return err
+	}
+	m.noteComplete(began, listed)
+	_ = m.noteTrouble(ctx, &m.reading, nil)
+	if m.c.OnPass != nil {
+		err = m.c.OnPass(m.Status())
+	}
+	return m.noteTrouble(ctx, &m.writing, err)
+}
+
+// changed returns the key sets whose listed version was not judged, or may be judged otherwise now, or is not what To
+// holds.
+func (m *Mirror) changed(listed map[keystore.Name]keystore.Revision) []keystore.Name {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var changed []keystore.Name
+	for n, rev := range listed {
+		was := m.sources[n]
+		if was == nil || was.revision != rev || was.rejected.Transient() || was.rejected == nil && !m.to.holds(n, was.digest) {
+			changed = append(changed, n)
+		}
+	}
+	slices.Sort(changed)
+	return changed
+}
+
+// copy reads key sets and writes those that may be written.
+func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
+	documents, err := loadAll(ctx, m.c.From, some, m.c.Admit)
+	if err != nil {
+		return err
+	}
+	all := m.to.candidates(documents)
+	if err := m.to.transfer(ctx, all); err != nil {
+		return err
+	}
+	var unread, unwritten []error
+	for _, c := range all {
+		m.note(c)
+		switch {
+		case c.err != nil:
+			unwritten = append(unwritten, c.err)
+		case c.Rejected.Is(lastgood.ReasonUnreadable):
+			unread = append(unread, fmt.Errorf("read key set %q: %w", c.Name, c.document.err))
+		}
+	}
+	return errors.Join(m.troubleWithSome(ctx, &m.reading, unread), m.troubleWithSome(ctx, &m.writing, unwritten))
+}
+
+// troubleWithSome notes the trouble with some key sets, by the first error: the others will be the same.
+func (m *Mirror) troubleWithSome(ctx context.Context, t *trouble, errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return m.noteTrouble(ctx, t, fmt.Errorf("%w (%d key sets in all)", errs[0], len(errs)))
+}
+
+// noteTrouble keeps a state of trouble, logs its begin and end, and returns err, or that of ctx: a stop means nothing
+// about a store.
+func (m *Mirror) noteTrouble(ctx context.Context, t *trouble, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := t.now
+	t.now = err != nil
+	switch {
+	case t.now && !was:
+		m.c.Log.Warn(t.begins, zap.Error(err))
+	case was && !t.now:
+		m.c.Log.Info(t.ends)
+	}
+	return err
+}
+
+// note keeps what became of one key set, and logs what is new.
+func (m *Mirror) note(c *candidate) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := m.sources[c.Name]
+	switch {
+	case c.err != nil: // it is judged again
+		if was != nil {
+			was.revision = ""
+		}
+	case c.Rejected.Is(lastgood.ReasonMissing):
+		m.noteMissing(c.Name)
+	default:
+		now := &source{revision: c.document.revision, rejected: c.Rejected}
+		if c.Version != nil {
+			now.digest = c.Version.Digest()
+		}
+		m.sources[c.Name] = now
+		m.logNews(c, was)
+	}
+}
+
+func (m *Mirror) logNews(c *candidate, was *source) {
+	var before *lastgood.Rejection
+	if was != nil {
+		before = was.rejected
+	}
+	name := zap.String("key_set", string(c.Name))
+	switch lastgood.NewsOf(before, c.Rejected, !c.same) {
+	case lastgood.Refused:
+		m.c.Log.Warn("key set refused; the last good version, if any, stays", name,
+			zap.String("reason", string(c.Rejected.Reason)), zap.String("message", c.Rejected.Message), zap.Int64("kept_generation", c.was))
+	case lastgood.Replaced:
+		level := zap.InfoLevel
+		if m.first.IsZero() { // one line tells of all that are copied at the start
+			level = zap.DebugLevel
+		}
+		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", c.generation()), zap.Int64("previous_generation", c.was))
+	case lastgood.Restored:
+		m.c.Log.Info("key set is as it was copied again", name, zap.Int64("generation", c.generation()))
+	case lastgood.NoNews:
+	}
+}
+
+// noteComplete keeps what follows from a complete listing: what is missing.
+func (m *Mirror) noteComplete(began time.Time, listed map[keystore.Name]keystore.Revision) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.to.goodNames() {
+		if _, ok := listed[n]; !ok {
+			m.noteMissing(n)
+		}
+	}
+	for n := range m.sources {
+		if _, ok := listed[n]; !ok {
+			m.noteMissing(n)
+		}
+	}
+	m.complete = began
+	if m.first.IsZero() {
+		m.first = time.Now()
+		m.c.Log.Info("every key set of a complete listing has been read", zap.Int("listed", len(listed)), zap.Int("refused", m.refused()))
+	}
+}
+
+func (m *Mirror) noteMissing(n keystore.Name) {
+	good, was := m.to.Good(n), m.sources[n]
+	switch lastgood.AbsenceOf(good) {
+	case lastgood.Forgotten:
+		delete(m.sources, n)
+	case lastgood.Tidied:
+		m.sources[n] = &source{}
+	case lastgood.Missing:
+		if was != nil && was.rejected.Is(lastgood.ReasonMissing) {
+			return
+		}
+		m.sources[n] = &source{rejected: lastgood.RejectMissing()}
+		m.c.Log.Warn("key set is missing in the store; its last good version stays",
+			zap.String("key_set", string(n)), zap.Int64("kept_generation", good.Generation()))
+	}
+}
