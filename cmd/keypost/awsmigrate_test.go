@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // TestMigrateScripts runs testdata/awsmigrate/*.txtar against the real program, a played account and a played cluster.
@@ -63,7 +64,7 @@ func startPlane(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: plane kubernetes|openshift KEYFILE PODS ISSUER…")
 	}
 	p := ts.Value(planeKey{}).(*fakePlane)
-	keys, err := keystore.ParsePublicKeys(args[1], []byte(ts.ReadFile(args[1])))
+	keys, err := pubkey.Parse(args[1], []byte(ts.ReadFile(args[1])))
 	ts.Check(err)
 	p.openShift, p.key, p.pods, p.issuers = args[0] == "openshift", keys[0], ts.ReadFile(args[2]), args[3:]
 	kubeconfig, err := p.listen(ts.MkAbs("."))

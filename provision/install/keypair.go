@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/signingkey"
 )
@@ -78,7 +79,7 @@ func findKeyPair(dir string) (keyPair, error) {
 	}
 	k.signer, k.key, k.complete = signer, signer.Public(), publicErr == nil
 	if k.complete {
-		keys, err := keystore.ParsePublicKeys(k.public, public)
+		keys, err := pubkey.Parse(k.public, public)
 		if err != nil {
 			return k, err
 		}
