@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/iampolicy"
@@ -52,7 +53,7 @@ type awsFlags struct {
 
 // Groups of flags. What ccoctl has is spelled as there.
 
-func (f *awsFlags) target(cmd *cobra.Command, region string) {
+func (f *awsFlags) inAccount(cmd *cobra.Command, region string) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.name, "name", "", "name of what is made: its tag, and the beginning of the roles' names")
 	fs.StringVar(&f.region, "region", "", region)
@@ -99,8 +100,7 @@ func (f *awsFlags) provider(fs *pflag.FlagSet) {
 	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
 	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for the issuer instead of the URL's own addresses")
 	fs.BoolVar(&f.dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
-	f.policy.fs = fs
-	fs.DurationVar(&f.policy.maxAge, "max-age", 0, "how long a copy of a new issuer's documents is fresh (default 5m)")
+	f.policy.RegisterMaxAge(fs, "how long a copy of a new issuer's documents is fresh (default 5m)")
 }
 
 func (f *awsFlags) roles(cmd *cobra.Command) {
@@ -176,7 +176,7 @@ func (f *awsFlags) checkIssuer() error {
 		return nil
 	}
 	if _, err := keystore.ParseIssuerURL(f.issuerURL, f.dev); err != nil {
-		return &usageError{err}
+		return cli.Usage(err)
 	}
 	return nil
 }

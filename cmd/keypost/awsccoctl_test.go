@@ -17,7 +17,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // What testdata/ccoctl/want holds is what ccoctl writes for testdata/ccoctl/requests in a dry run, with a permissions
@@ -224,7 +225,7 @@ func TestFormsOfThePublicKey(t *testing.T) {
 		out := t.TempDir()
 		keypost(t, "aws", "create-identity-provider", "--dry-run", "--name", "fake", "--region", "us-east-1", "--output-dir", out,
 			"--issuer-url", "https://oidc.example.com/mycluster", "--public-key-file", file)
-		keys, err := keystore.ParsePublicKeys("03-keys.json", filesBelow(t, out)["03-keys.json"])
+		keys, err := pubkey.Parse("03-keys.json", filesBelow(t, out)["03-keys.json"])
 		if err != nil || len(keys) != 1 {
 			t.Errorf("%s: %v, %v", name, keys, err)
 		}
@@ -237,7 +238,7 @@ func keypost(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Setenv("KEYPOST_STORE", "")
 	t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
 	var out, errs strings.Builder
-	if code := run(context.Background(), args, streams{in: strings.NewReader(""), out: &out, err: &errs}); code != exitDone {
+	if code := run(context.Background(), args, streams{in: strings.NewReader(""), out: &out, err: &errs}); code != cli.ExitDone {
 		t.Fatalf("keypost %s: exit code %d\n%s", strings.Join(args, " "), code, errs.String())
 	}
 	return out.String(), errs.String()
@@ -271,7 +272,7 @@ func keysOf(m map[string][]byte) []string {
 
 // TestFlagsAreCcoctls: a script written for ccoctl needs one other word and --issuer-url.
 func TestFlagsAreCcoctls(t *testing.T) {
-	a := &app{}
+	a := &app{&cli.Factory{}}
 	for command, flags := range map[string]struct{ required, optional string }{
 		"create-key-pair":          {"", "output-dir"},
 		"create-identity-provider": {"name region issuer-url", "output-dir public-key-file dry-run create-private-s3-bucket"},
@@ -281,7 +282,7 @@ func TestFlagsAreCcoctls(t *testing.T) {
 			"output-dir public-key-file dry-run create-private-s3-bucket permissions-boundary-arn enable-tech-preview"},
 		"delete": {"name region", ""},
 	} {
-		cmd, _, err := a.root().Find([]string{"aws", command})
+		cmd, _, err := newRoot(a.Factory).Find([]string{"aws", command})
 		if err != nil {
 			t.Fatal(err)
 		}

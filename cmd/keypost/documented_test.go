@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/test/commands"
 )
 
@@ -23,7 +24,7 @@ func TestDocumentedCommandsParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	walk((&app{}).root(), func(c *cobra.Command) {
+	walk(newRoot(&cli.Factory{}), func(c *cobra.Command) {
 		examples, err := commands.Notes(c.CommandPath()+" --help", c.Example)
 		if err != nil {
 			t.Error(err)
@@ -67,10 +68,10 @@ func TestTakes(t *testing.T) {
 
 // takes says what keypost would find wrong with its arguments before it does anything.
 func takes(args []string, mention bool) error {
-	a := &app{}
-	root := a.root()
+	f := &cli.Factory{}
+	root := newRoot(f)
 	root.InitDefaultCompletionCmd()
-	cmd, rest, err := root.Find(dashedKids(root, args))
+	cmd, rest, err := root.Find(cli.DashedKIDs(root, args))
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func takes(args []string, mention bool) error {
 		return err
 	}
 	for _, flag := range []string{"help", "version"} {
-		if f := cmd.Flag(flag); f != nil && f.Changed {
+		if given := cmd.Flag(flag); given != nil && given.Changed {
 			return nil
 		}
 	}
@@ -97,8 +98,8 @@ func takes(args []string, mention bool) error {
 	if err := cmd.ValidateFlagGroups(); err != nil {
 		return err
 	}
-	if a.store != "" && !strings.Contains(a.store, "$") && a.store != "STORE" {
-		if _, err := parsePlace(a.store); err != nil {
+	if f.Store != "" && !strings.Contains(f.Store, "$") && f.Store != "STORE" {
+		if _, err := cli.ParseStore(f.Store); err != nil {
 			return err
 		}
 	}
@@ -119,6 +120,11 @@ func TestPrintedCommandsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	below, err := filepath.Glob("internal/*/*.go")
+	if err != nil || len(below) == 0 {
+		t.Fatal(err)
+	}
+	files = append(files, below...)
 	printed := 0
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
@@ -150,12 +156,12 @@ func TestPrintedCommandsExist(t *testing.T) {
 	}
 }
 
-// wordsOf returns the words of a command{…} literal, or of a hint that begins with a command in its text; nil for
+// wordsOf returns the words of a cli.Command{…} literal, or of a hint that begins with a command in its text; nil for
 // everything else. A word that is no constant is "X".
 func wordsOf(n ast.Node) []string {
 	switch n := n.(type) {
 	case *ast.CompositeLit:
-		if t, ok := n.Type.(*ast.Ident); !ok || t.Name != "command" {
+		if name := nameOf(n.Type); name != "command" && name != "Command" {
 			return nil
 		}
 		var words []string
@@ -164,8 +170,7 @@ func wordsOf(n ast.Node) []string {
 		}
 		return words
 	case *ast.CallExpr:
-		f, ok := n.Fun.(*ast.Ident)
-		if !ok || f.Name != "withHint" || len(n.Args) < 2 {
+		if name := nameOf(n.Fun); name != "withHint" && name != "WithHint" || len(n.Args) < 2 {
 			return nil
 		}
 		words := strings.Fields(strings.NewReplacer(",", " ", ";", " ").Replace(constant(n.Args[1], "")))
@@ -175,6 +180,19 @@ func wordsOf(n ast.Node) []string {
 		return words[1:]
 	}
 	return nil
+}
+
+// nameOf returns the last name of an expression: of cli.Command, Command; empty where it has none, or is cobra's.
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		if of, ok := e.X.(*ast.Ident); ok && of.Name == "cli" {
+			return e.Sel.Name
+		}
+	}
+	return ""
 }
 
 func constant(e ast.Expr, otherwise string) string {
@@ -187,7 +205,7 @@ func constant(e ast.Expr, otherwise string) string {
 }
 
 func exists(words []string) error {
-	root := (&app{}).root()
+	root := newRoot(&cli.Factory{})
 	cmd, _, err := root.Find(words)
 	cmd.InitDefaultHelpFlag()
 	switch {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -14,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 )
 
 // background is a keypost that runs.
@@ -113,11 +111,11 @@ func TestInterrupted(t *testing.T) {
 		signal os.Signal
 		code   int
 	}{
-		"typed input":     {append(add, "--public-key-file", "-"), os.Interrupt, exitInterrupted},
-		"terminated":      {append(add, "--public-key-file", "-"), syscall.SIGTERM, exitTerminated},
-		"silent server":   {append(add, "--jwks", "https://"+silent.Addr().String()+"/x"), os.Interrupt, exitInterrupted},
-		"verify":          {[]string{"verify", "--dev", "https://localhost:1/x", "--connect", silent.Addr().String()}, os.Interrupt, exitInterrupted},
-		"silent keypostd": {[]string{"issuer", "list", "--admin", "http://" + silent.Addr().String(), store}, os.Interrupt, exitInterrupted},
+		"typed input":     {append(add, "--public-key-file", "-"), os.Interrupt, cli.ExitInterrupted},
+		"terminated":      {append(add, "--public-key-file", "-"), syscall.SIGTERM, cli.ExitTerminated},
+		"silent server":   {append(add, "--jwks", "https://"+silent.Addr().String()+"/x"), os.Interrupt, cli.ExitInterrupted},
+		"verify":          {[]string{"verify", "--dev", "https://localhost:1/x", "--connect", silent.Addr().String()}, os.Interrupt, cli.ExitInterrupted},
+		"silent keypostd": {[]string{"issuer", "list", "--admin", "http://" + silent.Addr().String(), store}, os.Interrupt, cli.ExitInterrupted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -153,54 +151,7 @@ func TestInterruptedTwice(t *testing.T) {
 		return strings.Contains(b.stderr.String(), "interrupt it once more to end it at once")
 	})
 	b.signal(t, os.Interrupt)
-	if code, ended := b.code(programPatience); !ended || code != exitInterrupted {
+	if code, ended := b.code(programPatience); !ended || code != cli.ExitInterrupted {
 		t.Errorf("exit code %d, ended %v", code, ended)
 	}
-}
-
-// What is told about the key set is what happened to it.
-func TestStopped(t *testing.T) {
-	for name, tt := range map[string]struct {
-		command string
-		write   error // of Put; nil is a write that succeeds
-		written bool
-		want    string
-	}{
-		"nothing":   {command: "key list", want: "interrupted; nothing was changed"},
-		"stored":    {command: "key add", written: true, want: `interrupted; key set "prod-a" is changed and stored`},
-		"conflict":  {command: "key add", written: true, write: keystore.ErrConflict, want: "interrupted; nothing was changed"},
-		"read-only": {command: "key add", written: true, write: keystore.ErrReadOnly, want: "interrupted; nothing was changed"},
-		"doubtful":  {command: "key add", written: true, write: context.Canceled, want: `whether key set "prod-a" was changed is unknown`},
-		"export":    {command: "export", want: "interrupted; what is done so far stays"},
-		"aws":       {command: "aws create-all", want: "interrupted; what is done so far stays"},
-	} {
-		a := &app{}
-		if tt.written {
-			_, _ = noting{failing{tt.write}, &a.writes}.Put(t.Context(), "prod-a", "", nil)
-		}
-		cmd, _, err := a.root().Find(strings.Fields(tt.command))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := a.stopped(cmd, interruption{os.Interrupt})
-		if !strings.HasPrefix(got.Error(), tt.want) && !strings.Contains(got.Error(), tt.want) {
-			t.Errorf("%s: %v", name, got)
-		}
-		if i, is := errors.AsType[interruption](got); !is || i.code() != exitInterrupted {
-			t.Errorf("%s: %v is no interruption", name, got)
-		}
-	}
-}
-
-// failing is a backend whose writes end with an error, or none.
-type failing struct{ err error }
-
-func (failing) List(context.Context) (map[keystore.Name]keystore.Revision, error) { return nil, nil }
-
-func (failing) Get(context.Context, keystore.Name) ([]byte, keystore.Revision, error) {
-	return nil, "", nil
-}
-
-func (f failing) Put(context.Context, keystore.Name, keystore.Revision, []byte) (keystore.Revision, error) {
-	return "1", f.err
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
@@ -37,8 +39,8 @@ func (a *app) issuerShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := viewOf(s, time.Now())
-			return a.print(v, v.table)
+			v := view.Of(s, time.Now())
+			return a.print(v, v.Table)
 		}),
 	}
 }
@@ -53,16 +55,16 @@ func (a *app) issuerSet() *cobra.Command {
 		Args: exactly(1),
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.setPolicy(ctx, args[0], &p) }),
 	}
-	p.register(cmd.Flags())
+	p.Register(cmd.Flags())
 	return cmd
 }
 
 func (a *app) setPolicy(ctx context.Context, issuer string, p *policyFlags) error {
-	if !p.given() {
+	if !p.Given() {
 		return usagef("nothing to set was given")
 	}
 	s, err := a.update(ctx, issuer, func(s keystore.KeySet) (keystore.KeySet, error) {
-		policy, err := p.apply(s.Policy())
+		policy, err := p.Apply(s.Policy())
 		if err != nil {
 			return s, err
 		}
@@ -73,10 +75,10 @@ func (a *app) setPolicy(ctx context.Context, issuer string, p *policyFlags) erro
 	}
 	a.warnPolicy(s.Policy())
 	for _, h := range s.Policy().HeldUntil {
-		a.notice("held: %s", heldLine(h))
+		a.notice("held: %s", view.HeldLine(h))
 	}
-	v := viewOf(s, time.Now())
-	return a.print(v, v.table)
+	v := view.Of(s, time.Now())
+	return a.print(v, v.Table)
 }
 
 // update changes the key set that an ISSUER argument means.
@@ -96,7 +98,7 @@ func (a *app) update(ctx context.Context, issuer string, change func(keystore.Ke
 // hintAtGate says what opens a gate of a key set.
 func hintAtGate(err error, s keystore.KeySet) error {
 	e, closed := errors.AsType[*keystore.NotYetError](err)
-	if _, hinted := errors.AsType[*hintedError](err); !closed || hinted {
+	if _, hinted := errors.AsType[*cli.HintedError](err); !closed || hinted {
 		return err
 	}
 	set := func(flag string) command { return command{"issuer", "set", string(s.Name()), flag, "DURATION"} }
@@ -153,7 +155,7 @@ func (a *app) removeIssuer(ctx context.Context, issuer string, f removeFlags) er
 	for _, u := range urls(s) {
 		a.notice("remove the IAM OIDC identity provider of %s in every account as well; whoever gets the host name next could speak for it", u)
 	}
-	return a.print(viewOf(s, time.Now()), func(w *tabwriter.Writer) {
+	return a.print(view.Of(s, time.Now()), func(w *tabwriter.Writer) {
 		row(w, fmt.Sprintf("withdrawn %s (generation %d)", s.Name(), s.Generation()))
 	})
 }

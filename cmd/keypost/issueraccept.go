@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -107,11 +109,11 @@ func (a *app) printAccepted(s keystore.KeySet, known bool) error {
 	if !known {
 		result += ", stored; not known whether any keypostd takes it"
 	}
-	v := viewOf(s, time.Now())
+	v := view.Of(s, time.Now())
 	return a.print(v, func(w *tabwriter.Writer) {
 		row(w, "accepted "+string(s.Name()), result)
 		row(w)
-		keyRows(w, v.Keys)
+		view.KeyRows(w, v.Keys)
 	})
 }
 
@@ -142,7 +144,7 @@ func (f *acceptFlags) disputes(ctx context.Context, s keystore.KeySet) ([]catalo
 	if from == "" {
 		from = s.Issuers()[0].String()
 	}
-	published, err := fetchJWKS(ctx, from, f.caFile)
+	published, err := keysource.FetchJWKS(ctx, from, f.caFile)
 	if err != nil {
 		return nil, withHint(err, "name the place where the key set is served with --from-url URL, and a private CA with --ca-file")
 	}

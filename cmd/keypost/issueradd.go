@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -41,8 +43,8 @@ func (a *app) issuerAdd() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.urls, "url", nil, "issuer URL, as in the tokens' iss (repeatable; the first is canonical)")
-	f.keys.register(fs)
-	f.policy.register(fs)
+	f.keys.Register(fs)
+	f.policy.Register(fs)
 	fs.BoolVar(&f.dev, "dev", false, "a development key set: ports in URLs and short gates; only keypostd --dev serves it")
 	fs.BoolVar(&f.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
 	fs.BoolVar(&f.force, "force", false, "add it although another key set cannot be read, which may have the URL as well (needs --why)")
@@ -59,7 +61,7 @@ func (a *app) addIssuer(ctx context.Context, name keystore.Name, f *addFlags) er
 	if err != nil {
 		return err
 	}
-	spec.Keys = m.keys
+	spec.Keys = m.Keys
 	a.compareIssuer(m, spec.Issuers[0].String())
 	// Everything is tried before the store is touched, so that a mistake leaves no directory behind.
 	if _, err := keystore.New(a.change(f.why, false), spec); err != nil {
@@ -75,13 +77,13 @@ func (a *app) addIssuer(ctx context.Context, name keystore.Name, f *addFlags) er
 	if err != nil {
 		return err
 	}
-	return a.printAdded(s, f.keys.caFile)
+	return a.printAdded(s, f.keys.CAFile)
 }
 
 // spec checks what was typed, without the keys.
 func (f *addFlags) spec(name keystore.Name) (keystore.Spec, error) {
 	if err := name.Check(); err != nil {
-		return keystore.Spec{}, &usageError{err}
+		return keystore.Spec{}, cli.Usage(err)
 	}
 	if len(f.urls) == 0 {
 		return keystore.Spec{}, usagef("issuer add needs --url URL")
@@ -90,7 +92,7 @@ func (f *addFlags) spec(name keystore.Name) (keystore.Spec, error) {
 	for _, raw := range f.urls {
 		u, err := keystore.ParseIssuerURL(raw, f.dev)
 		if err != nil {
-			return keystore.Spec{}, &usageError{err}
+			return keystore.Spec{}, cli.Usage(err)
 		}
 		spec.Issuers = append(spec.Issuers, u)
 	}
@@ -100,29 +102,29 @@ func (f *addFlags) spec(name keystore.Name) (keystore.Spec, error) {
 	case f.force && f.why == "":
 		return keystore.Spec{}, usagef("--force needs --why REASON")
 	}
-	if err := f.keys.check(); err != nil {
+	if err := f.keys.Check(); err != nil {
 		return keystore.Spec{}, err
 	}
-	policy, err := f.policy.apply(newPolicy())
+	policy, err := f.policy.Apply(newPolicy())
 	if err == nil {
 		err = policy.Check(f.dev)
 	}
 	if err != nil {
-		return keystore.Spec{}, &usageError{err}
+		return keystore.Spec{}, cli.Usage(err)
 	}
 	spec.Policy = policy
 	return spec, nil
 }
 
 func (a *app) compareIssuer(m material, url string) {
-	if m.issuer == "" || m.issuer == url {
+	if m.Issuer == "" || m.Issuer == url {
 		return
 	}
-	if m.cluster {
-		a.warn("the cluster's own issuer is %s: its tokens are good for %s only once kube-apiserver has --service-account-issuer=%s as the first one", m.issuer, url, url)
+	if m.Cluster {
+		a.warn("the cluster's own issuer is %s: its tokens are good for %s only once kube-apiserver has --service-account-issuer=%s as the first one", m.Issuer, url, url)
 		return
 	}
-	a.warn("the keys are those of the issuer %s; its tokens are not good for %s", m.issuer, url)
+	a.warn("the keys are those of the issuer %s; its tokens are not good for %s", m.Issuer, url)
 }
 
 // add stores a new key set, or reopens a withdrawn one of the same name, and warns of what is unusual about it.
@@ -138,11 +140,11 @@ func (a *app) add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o
 }
 
 func (a *app) printAdded(s keystore.KeySet, caFile string) error {
-	v := viewOf(s, time.Now())
+	v := view.Of(s, time.Now())
 	err := a.print(v, func(w *tabwriter.Writer) {
 		row(w, "added "+string(v.Name), strings.Join(v.Issuers, " "), fmt.Sprintf("generation %d", v.Generation))
 		row(w)
-		keyRows(w, v.Keys)
+		view.KeyRows(w, v.Keys)
 	})
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/signingkey"
@@ -121,8 +122,8 @@ func (a *app) keyList() *cobra.Command {
 }
 
 func (a *app) printKeys(s keystore.KeySet) error {
-	v := viewOf(s, time.Now())
-	return a.print(map[string]any{"name": v.Name, "generation": v.Generation, "keys": v.Keys}, func(w *tabwriter.Writer) { keyRows(w, v.Keys) })
+	v := view.Of(s, time.Now())
+	return a.print(map[string]any{"name": v.Name, "generation": v.Generation, "keys": v.Keys}, func(w *tabwriter.Writer) { view.KeyRows(w, v.Keys) })
 }
 
 func (a *app) keyAdd() *cobra.Command {
@@ -134,12 +135,12 @@ func (a *app) keyAdd() *cobra.Command {
 		Args:  exactly(1),
 		RunE:  a.do(func(ctx context.Context, args []string) error { return a.addKeys(ctx, args[0], *f) }),
 	}
-	f.register(cmd.Flags())
+	f.Register(cmd.Flags())
 	return cmd
 }
 
 func (a *app) addKeys(ctx context.Context, issuer string, f keyFlags) error {
-	if err := f.check(); err != nil {
+	if err := f.Check(); err != nil {
 		return err
 	}
 	m, err := a.readKeys(ctx, f)
@@ -173,13 +174,13 @@ func (a *app) addKeys(ctx context.Context, issuer string, f keyFlags) error {
 // cluster knows an old key for up to a year after relying parties stopped trusting it.
 func (a *app) unpublished(s keystore.KeySet, m material) []keystore.VerificationKey {
 	var fresh []keystore.VerificationKey
-	for _, k := range m.keys {
+	for _, k := range m.Keys {
 		have, published := s.Key(k.ID())
 		gone := slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool { return g.ID == k.ID() })
 		switch {
 		case published && have.Equal(k):
-			a.notice("key %s is published already (%s)", k.ID(), stateText(s, have, time.Now()))
-		case gone && m.listed:
+			a.notice("key %s is published already (%s)", k.ID(), view.StateText(s, have, time.Now()))
+		case gone && m.Listed:
 			a.notice("key %s is gone and stays so", k.ID())
 		default:
 			fresh = append(fresh, k)

@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 )
 
 func main() {
@@ -17,7 +19,7 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		first := interruption{<-signals}
+		first := cli.Interruption{Signal: <-signals}
 		cancel(first)
 		select {
 		case <-signals:
@@ -26,7 +28,7 @@ func main() {
 			<-signals
 		}
 		// Whatever hangs, such as a read from a file server that is gone: nothing that is left to do is waited for.
-		os.Exit(first.code())
+		os.Exit(first.Code())
 	}()
 	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	os.Exit(code)

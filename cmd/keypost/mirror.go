@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
@@ -101,10 +102,10 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	}
 	admit, err := f.admit()
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, cli.Usage(err)
 	}
-	m := &mirroring{f: f, storeAt: a.store, log: newLogger(a.err)}
-	if m.place, err = parsePlace(a.store); err != nil {
+	m := &mirroring{f: f, storeAt: a.Store, log: newLogger(a.Err)}
+	if m.place, err = parsePlace(a.Store); err != nil {
 		return nil, err
 	}
 	if m.from, err = a.openStore(ctx); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/zap"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/open"
@@ -59,7 +60,7 @@ func TestMirrorOfABucket(t *testing.T) {
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
 
 	var log strings.Builder
-	a := &app{streams: streams{err: &log}, store: "s3://bucket/prefix?region=us-east-1&endpoint=http://" + l.Addr().String()}
+	a := &app{&cli.Factory{Err: &log, Store: "s3://bucket/prefix?region=us-east-1&endpoint=http://" + l.Addr().String()}}
 	m, err := a.newMirroring(t.Context(), keysets, &mirrorFlags{})
 	must(t, err)
 	must(t, m.ReadCopy(t.Context()))
@@ -79,7 +80,7 @@ func TestMirrorAdmin(t *testing.T) {
 	store, err := filestore.Create(filepath.Join(root, "store"))
 	must(t, err)
 	must(t, os.Mkdir(filepath.Join(root, "copy"), 0o700))
-	a := &app{streams: streams{err: io.Discard}, store: open.FileURL(store.Dir())}
+	a := &app{&cli.Factory{Err: io.Discard, Store: open.FileURL(store.Dir())}}
 	m, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
 	must(t, err)
 	m.f.adminAddress = "127.0.0.1:0"

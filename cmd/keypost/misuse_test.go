@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 )
 
 func TestUnanswered(t *testing.T) {
@@ -40,20 +42,9 @@ func TestSingleHyphen(t *testing.T) {
 		"key list prod-a -stroe x":                     "did you mean --store",
 		"issuer accept prod-a --keep -3oPKmtE --why x": "",
 	} {
-		_, err := misuse((&app{}).root(), strings.Fields(args))
+		_, err := cli.CheckArgs(newRoot(&cli.Factory{}), strings.Fields(args))
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
-		}
-	}
-}
-
-func TestRelyingParty(t *testing.T) {
-	for name, want := range map[string]string{
-		"aws": "aws", "amazn": "aws", "amazon": "aws", "awss": "aws", "google": "gcp", "azure": "entra", "kubernetes": "kube-apiserver", "snowflake": "", "x": "",
-	} {
-		got, known := relyingParty(name)
-		if got != want || known != (name == want) {
-			t.Errorf("relyingParty(%q) = %q, %v", name, got, known)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -220,8 +220,8 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		path := commandPath(args)
 		done[path] = line
 		switch {
-		case code == exitUsage && strings.Contains(errs.String(), "prints no result") && out.Len() == 0: // it says so
-		case code != exitDone:
+		case code == cli.ExitUsage && strings.Contains(errs.String(), "prints no result") && out.Len() == 0: // it says so
+		case code != cli.ExitDone:
 			t.Errorf("keypost %s: exit code %d\n%s", line, code, errs.String())
 		case !json.Valid(out.Bytes()):
 			t.Errorf("keypost %s prints no JSON:\n%s", line, out.String())
@@ -246,7 +246,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 	} {
 		try(line)
 	}
-	for _, path := range runnable((&app{}).root()) {
+	for _, path := range runnable(newRoot(&cli.Factory{})) {
 		if strings.HasPrefix(path, "keypost aws ") { // they follow ccoctl's output; their own tests say what they print
 			continue
 		}
@@ -260,7 +260,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 }
 
 func commandPath(args []string) string {
-	cmd, _, err := (&app{}).root().Find(args)
+	cmd, _, err := newRoot(&cli.Factory{}).Find(args)
 	if err != nil {
 		return err.Error()
 	}
@@ -277,53 +277,6 @@ func runnable(cmd *cobra.Command) []string {
 		list = append(list, runnable(c)...)
 	}
 	return list
-}
-
-func TestRedacted(t *testing.T) {
-	for s, want := range map[string]string{
-		"store s3://user:pass@bucket/x is odd":    "store s3://…@bucket/x is odd",
-		"https://user@example.com/":               "https://…@example.com/",
-		"https://oidc.example.com/a@b":            "https://oidc.example.com/a@b",
-		`Get "https://u:p@h/x": refused`:          `Get "https://…@h/x": refused`,
-		"arn:aws:sts::1:assumed-role/a/me@x":      "arn:aws:sts::1:assumed-role/a/me@x",
-		"alice@laptop changed https://x.example.": "alice@laptop changed https://x.example.",
-	} {
-		if got := redacted(s); got != want {
-			t.Errorf("redacted(%q) = %q, want %q", s, got, want)
-		}
-	}
-}
-
-func TestQuoted(t *testing.T) {
-	for _, tt := range []struct {
-		words []string
-		want  string
-	}{
-		{[]string{"mkdir", "-p", "a/b"}, "mkdir -p a/b"},
-		{[]string{"a b", "it's", "", "$HOME", "s3://b/p?region=x&profile=y"}, `'a b' 'it'\''s' '' '$HOME' 's3://b/p?region=x&profile=y'`},
-	} {
-		if got := quoted(tt.words...); got != tt.want {
-			t.Errorf("quoted(%q) = %s, want %s", tt.words, got, tt.want)
-		}
-	}
-}
-
-func TestMessages(t *testing.T) {
-	one, two := errors.New("one"), errors.New("two\nlines")
-	for _, tt := range []struct {
-		err  error
-		want []string
-	}{
-		{one, []string{"one"}},
-		{two, []string{"two\nlines"}},
-		{errors.Join(one, two), []string{"one", "two\nlines"}},
-		{withHint(&usageError{errors.Join(one, errors.Join(two))}, "x"), []string{"one", "two\nlines"}},
-		{fmt.Errorf("both: %w and %w", one, two), []string{"both: one and two\nlines"}},
-	} {
-		if got := messages(tt.err); !slices.Equal(got, tt.want) {
-			t.Errorf("messages(%v) = %q, want %q", tt.err, got, tt.want)
-		}
-	}
 }
 
 func testSpec(t *testing.T, name keystore.Name, urls ...string) keystore.Spec {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer"
 )
 
@@ -26,34 +27,21 @@ func TestDashedKids(t *testing.T) {
 		{"key promote prod-a 3oPKmtEx", "key promote prod-a 3oPKmtEx"},
 		{"", ""},
 	} {
-		a := &app{}
-		got := dashedKids(a.root(), strings.Fields(tt.args))
+		got := cli.DashedKIDs(newRoot(&cli.Factory{}), strings.Fields(tt.args))
 		if want := strings.Fields(tt.want); !slices.Equal(got, want) {
-			t.Errorf("dashedKids(%q) = %q, want %q", tt.args, got, want)
+			t.Errorf("DashedKIDs(%q) = %q, want %q", tt.args, got, want)
 		}
 	}
 }
 
 // Every command says what it does, and every one that does work takes a fixed form of arguments.
 func TestCommandsAreDescribed(t *testing.T) {
-	a := &app{}
-	for _, group := range a.root().Commands() {
+	for _, group := range newRoot(&cli.Factory{}).Commands() {
 		for _, c := range append(group.Commands(), group) {
 			if c.Short == "" || strings.HasSuffix(c.Short, ".") || c.Use == "" {
 				t.Errorf("%s: Short is %q", c.CommandPath(), c.Short)
 			}
 		}
-	}
-}
-
-func TestReadFileIsBounded(t *testing.T) {
-	a := &app{streams: streams{in: strings.NewReader("12345")}}
-	if data, err := a.readFile("-", 4); err == nil || !strings.Contains(err.Error(), "larger than 4 bytes") {
-		t.Errorf("readFile = %q, %v", data, err)
-	}
-	a.in = strings.NewReader("1234")
-	if data, err := a.readFile("-", 4); err != nil || string(data) != "1234" {
-		t.Errorf("readFile = %q, %v", data, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/replicate"
@@ -33,11 +34,11 @@ func (a *app) storeCopy() *cobra.Command {
 }
 
 func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error {
-	source, err := parseStoreURL(src, "use")
+	source, err := cli.ParseStoreURL(src, "use")
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	from, err := opened(source.Backend(ctx))
+	from, err := cli.Opened(source.Backend(ctx))
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
@@ -60,14 +61,14 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
 func (a *app) destination(ctx context.Context, dst string, dryRun bool) (*keystore.Store, error) {
-	u, err := parseStoreURL(dst, "use")
+	u, err := cli.ParseStoreURL(dst, "use")
 	if err != nil {
 		return nil, err
 	}
 	if !dryRun {
-		return opened(u.Create(ctx))
+		return cli.Opened(u.Create(ctx))
 	}
-	to, err := opened(u.Backend(ctx))
+	to, err := cli.Opened(u.Backend(ctx))
 	missing, is := errors.AsType[*open.MissingDirError](err)
 	if !is || missing.Parent != "" {
 		return to, err

@@ -140,7 +140,7 @@ func (a *app) targets(ctx context.Context, issuers []string, o verify.Options, a
 		}
 	}
 	var st keystore.Reader
-	if a.store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !catalog.IsURL(i) }) {
+	if a.Store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !catalog.IsURL(i) }) {
 		opened, err := a.openStore(ctx)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+)
+
+// misused reports whether an error is a mistake in what was typed.
+func misused(err error) bool {
+	if _, is := errors.AsType[*UsageError](err); is {
+		return true
+	}
+	if _, is := errors.AsType[*catalog.NameError](err); is {
+		return true
+	}
+	if e, is := errors.AsType[*catalog.VerdictError](err); is && e.Both != "" {
+		return true
+	}
+	e, is := errors.AsType[*catalog.PrefixError](err)
+	return is && (e.Short || e.Matches > 0)
+}
+
+// explained adds to an error of package catalog what to do about it, in words of the command line.
+func explained(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, hinted := errors.AsType[*HintedError](err); hinted {
+		return err
+	}
+	list := Command{"issuer", "list"}
+	if e, is := errors.AsType[*catalog.NameError](err); is {
+		if !strings.ContainsAny(string(e.Name), "./") {
+			return err
+		}
+		return WithHint(err, "an issuer URL begins with https://: write https://%s", strings.TrimLeft(string(e.Name), "/"))
+	}
+	if e, is := errors.AsType[*catalog.AmbiguousError](err); is {
+		return WithHint(err, "give the name: %s or %s", e.Names[0], e.Names[1])
+	}
+	if _, is := errors.AsType[*catalog.NoKeySetError](err); is || errors.Is(err, keystore.ErrNotFound) {
+		return WithHint(err, "%s", list)
+	}
+	if e, is := errors.AsType[*catalog.NoKeyError](err); is {
+		if _, gone := errors.AsType[*catalog.GoneError](err); gone {
+			return err
+		}
+		return WithHint(err, "%s", Command{"key", "list", string(e.KeySet)})
+	}
+	return explainedClaim(err)
+}
+
+// explainedClaim is explained for an issuer URL or name that is not free.
+func explainedClaim(err error) error {
+	if e, is := errors.AsType[*catalog.TakenError](err); is {
+		return WithHint(err, "%s adds keys to it", Command{"key", "add", string(e.By)})
+	}
+	if e, is := errors.AsType[*catalog.ExistsError](err); is {
+		return WithHint(err, "%s adds keys to it", Command{"key", "add", string(e.Name)})
+	}
+	if _, is := errors.AsType[*catalog.TombstoneError](err); is {
+		return WithHint(err, "choose another name")
+	}
+	if errors.Is(err, catalog.ErrReuse) {
+		return WithHint(err, "to give it out again nevertheless, add --reuse-url --why REASON")
+	}
+	if e, is := errors.AsType[*catalog.UnreadError](err); is {
+		const mend = "mend its document, or put the last good one back (from Git or a backup)"
+		switch {
+		case e.HasURL:
+			return WithHint(err, mend)
+		case e.Broken:
+			return WithHint(err, mend+"; if you know that it does not have it, add --force --why REASON")
+		}
+		return WithHint(err, "%s; if you know that it does not have it, add --force --why REASON", remedy(e.Err))
+	}
+	if e, is := errors.AsType[*catalog.CollisionError](err); is {
+		return WithHint(err, "agree on one of them, and withdraw the other: %s", Command{
+			"issuer", "remove", string(e.Stored.Name()), "--confirm-url", e.Stored.Issuers()[0].String(), "--why", "REASON", "--force",
+		})
+	}
+	return err
+}
+
+func remedy(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "run this as somebody who may read it"
+	}
+	return "try again"
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/open"
+)
+
+// Factory is what every command gets: the streams, the global flags, and the store that they name. One run of the
+// program has one.
+type Factory struct {
+	In       io.Reader
+	Out, Err io.Writer // results go to Out, all else to Err
+
+	Store  string // URL of the key store; empty if none was given
+	Output string // form of results: table, json or yaml
+	By     string // who is recorded as the author of a change
+
+	storeFlag *pflag.Flag // nil without a command line
+	started   bool        // a command's own work began, so what fails now is no error of usage
+	writes    writes
+}
+
+// Flags defines the global flags.
+func (f *Factory) Flags(fs *pflag.FlagSet) {
+	fs.StringVar(&f.Store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+open.Forms+" (default $KEYPOST_STORE)")
+	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, json or yaml")
+	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change")
+	fs.Lookup("by").DefValue = "USER@HOST"
+	fs.Lookup("store").DefValue = ""
+	f.storeFlag = fs.Lookup("store")
+}
+
+// Run parses args, runs the command that they name, prints its error, and returns the exit code.
+func (f *Factory) Run(ctx context.Context, root *cobra.Command, args []string) int {
+	f.In = interruptible{ctx, f.In}
+	root.SetArgs(DashedKIDs(root, args))
+	root.SetIn(f.In)
+	root.SetOut(f.Out)
+	root.SetErr(f.Err)
+	cmd, err := CheckArgs(root, args)
+	if err == nil {
+		cmd, err = root.ExecuteContextC(ctx)
+	}
+	if err != nil && !f.started {
+		err = usage(cmd, err)
+	}
+	if i, is := errors.AsType[Interruption](context.Cause(ctx)); is && err != nil {
+		err = f.stopped(cmd, i)
+	}
+	return f.report(cmd, err)
+}
+
+// Do makes a cobra RunE of a command's own work.
+func (f *Factory) Do(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		f.Begin()
+		return work(cmd.Context(), args)
+	}
+}
+
+// Begin tells that a command's own work begins: what fails from now on is no mistake in the arguments, unless the error
+// is a [*UsageError].
+func (f *Factory) Begin() { f.started = true }
+
+// Change returns who changes a key set, when and why.
+func (f *Factory) Change(why string, force bool) keystore.Change {
+	return keystore.Change{At: time.Now(), By: f.By, Why: why, Force: force}
+}
+
+// Notice prints a line for people on Err, which may be indented. A [Command] among args is printed so that it can be
+// pasted.
+func (f *Factory) Notice(format string, args ...any) {
+	line := f.format(format, args...)
+	indent := len(line) - len(strings.TrimLeft(line, " "))
+	_, _ = fmt.Fprintln(f.Err, line[:indent]+OneLine(line))
+}
+
+// Warn is Notice with "warning: " before it.
+func (f *Factory) Warn(format string, args ...any) { f.Notice("warning: "+format, args...) }
+
+// maxLine bounds what is printed of one message, in characters: longer than any of ours, short enough that a server's
+// page of HTML does not push everything else off the screen.
+const maxLine = 4000
+
+// OneLine makes text of files, servers and people safe for a terminal.
+func OneLine(s string) string { return text.OneLine(s, maxLine) }
+
+// Stamp returns t as RFC 3339 in UTC, to the second.
+func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// defaultBy is what the machine says of its user: a note for people, proof of nothing.
+func defaultBy() string {
+	name, host := os.Getenv("USER"), "localhost"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}
+
+// Version comes from what the Go toolchain recorded.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && v == "(devel)" {
+			v += " " + s.Value
+		}
+	}
+	return v + " " + info.GoVersion
+}

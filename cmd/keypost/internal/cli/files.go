@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// ReadFile reads a file, or stdin for "-", of at most limit bytes.
+func (f *Factory) ReadFile(file string, limit int64) ([]byte, error) {
+	r := f.In
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, Reason(err))
+		}
+		defer func() { _ = opened.Close() }()
+		r = opened
+	}
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, Reason(err))
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %s: it is larger than %d bytes", file, limit)
+	}
+	return data, nil
+}
+
+// Reason returns what the system says is wrong, without the name of its call and of the file, which the message has.
+func Reason(err error) error {
+	if e, is := errors.AsType[*fs.PathError](err); is {
+		return e.Err
+	}
+	return err
+}
+
+// ReadRoots reads the CA certificates of --ca-file; nil, the system's, without one.
+func ReadRoots(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("read %s: it holds no certificate in PEM", file)
+	}
+	return roots, nil
+}

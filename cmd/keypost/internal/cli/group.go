@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+)
+
+// usage marks what cobra found wrong with the arguments.
+func usage(cmd *cobra.Command, err error) error {
+	if _, hinted := errors.AsType[*HintedError](err); hinted {
+		return &UsageError{err}
+	}
+	return WithHint(&UsageError{err}, "%s --help", cmd.CommandPath())
+}
+
+// Exactly and AtLeast are cobra's rules for the number of arguments, in a sentence that shows them.
+func Exactly(n int) cobra.PositionalArgs {
+	return arguments(func(given int) bool { return given == n })
+}
+
+func AtLeast(n int) cobra.PositionalArgs {
+	return arguments(func(given int) bool { return given >= n })
+}
+
+func arguments(right func(given int) bool) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if right(len(args)) {
+			return nil
+		}
+		return fmt.Errorf("%d arguments were given; the form is: %s", len(args), cmd.UseLine())
+	}
+}
+
+var noResult = map[string]string{"result": "none"} //nolint:gochecknoglobals // nobody changes it
+
+// WithoutResult marks commands that print nothing that -o could give another form.
+func WithoutResult(commands ...*cobra.Command) {
+	for _, c := range commands {
+		c.Annotations = noResult
+	}
+}
+
+// CheckGlobals refuses what is wrong with flags that several commands have.
+func (f *Factory) CheckGlobals(cmd *cobra.Command) error {
+	switch f.Output {
+	case "table":
+	case "json", "yaml":
+		if cmd.Annotations["result"] == noResult["result"] {
+			return fmt.Errorf("-o %s: %s prints no result that could have that form", f.Output, cmd.CommandPath())
+		}
+	default:
+		return fmt.Errorf("-o %s: it must be table, json or yaml", f.Output)
+	}
+	for _, name := range []string{"why", "by"} {
+		if flag := cmd.Flag(name); flag != nil && strings.ContainsFunc(flag.Value.String(), control) {
+			return fmt.Errorf("--%s holds a control character", name)
+		}
+	}
+	force, why := cmd.Flags().Lookup("force"), cmd.Flags().Lookup("why")
+	switch {
+	case why != nil && why.Changed && strings.TrimSpace(why.Value.String()) == "":
+		return errors.New("--why is empty; give a reason, which is recorded")
+	case force != nil && why != nil && force.Value.String() == "true" && !why.Changed:
+		return errors.New("--force needs --why REASON, which is recorded")
+	}
+	return nil
+}
+
+// control reports whether r is a control character that no text for people has.
+func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+
+// HelpCommand returns cobra's, but that a topic which does not exist is an error.
+func HelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:         "help [COMMAND…]",
+		Short:       "Help about any command",
+		Annotations: noResult,
+		RunE: func(help *cobra.Command, args []string) error {
+			cmd, rest, err := help.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return WithHint(fmt.Errorf("there is no help about %q", strings.Join(args, " ")), "keypost --help")
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
+}
+
+// Group returns a command that only holds others; cobra by itself takes one without an argument for a request for help.
+func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, Annotations: noResult, RunE: func(cmd *cobra.Command, _ []string) error {
+		var verbs []string
+		for _, c := range cmd.Commands() {
+			verbs = append(verbs, c.Name())
+		}
+		return WithHint(fmt.Errorf("%s: say what to do: %s", cmd.CommandPath(), strings.Join(verbs, ", ")), "%s --help", cmd.CommandPath())
+	}}
+	g.AddCommand(commands...)
+	return g
+}

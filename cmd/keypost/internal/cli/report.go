@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Exit codes.
+const (
+	ExitDone        = 0
+	ExitFailed      = 1   // it failed, or a check did
+	ExitUsage       = 2   // unknown command or flag, missing or contradictory arguments
+	ExitDiffer      = 3   // --diff found something that differs
+	ExitNotYet      = 75  // a gate is closed; EX_TEMPFAIL of sysexits.h: try again later
+	ExitInterrupted = 130 // Ctrl-C
+	ExitTerminated  = 143 // SIGTERM
+)
+
+// UsageError is a mistake in what was typed; the exit code is 2.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usagef is fmt.Errorf for a [*UsageError].
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// exitCoder is an error with an exit code of its own.
+type exitCoder interface {
+	error
+	ExitCode() int
+}
+
+// report prints an error as one sentence, with a hint where there is one, and returns the exit code.
+func (f *Factory) report(cmd *cobra.Command, err error) int {
+	if err == nil {
+		return ExitDone
+	}
+	i, interrupted := errors.AsType[Interruption](err)
+	for _, message := range messages(err) {
+		f.Notice("keypost: %s", redacted(strings.TrimSuffix(message, ": "+Interruption{}.Error())))
+	}
+	typed := misused(err)
+	hint := nextStep(err)
+	if h, ok := errors.AsType[*HintedError](explained(err)); ok {
+		hint = f.format(h.format, h.args...)
+	}
+	if hint == "" && typed {
+		hint = cmd.CommandPath() + " --help"
+	}
+	if hint != "" {
+		f.Notice("hint: %s", redacted(hint))
+	}
+	if interrupted {
+		return i.Code()
+	}
+	if _, ok := errors.AsType[*keystore.NotYetError](err); ok {
+		return ExitNotYet
+	}
+	if typed {
+		return ExitUsage
+	}
+	if e, ok := errors.AsType[exitCoder](err); ok {
+		return e.ExitCode()
+	}
+	return ExitFailed
+}
+
+// messages returns an error's sentences: joined errors have one each. Line breaks in any other error are not ours.
+func messages(err error) []string {
+	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
+		return messages(inner)
+	}
+	joined, is := err.(interface{ Unwrap() []error }) // this one error, not what it wraps
+	if !is || errors.Join(joined.Unwrap()...).Error() != err.Error() {
+		return []string{err.Error()}
+	}
+	var all []string
+	for _, e := range joined.Unwrap() {
+		all = append(all, messages(e)...)
+	}
+	return all
+}
+
+// userInfo matches what may be a password in a URL.
+var userInfo = regexp.MustCompile(`\b([a-z][a-z0-9+.-]*)://[^\s/?#"']*@`)
+
+// redacted takes user names and passwords out of URLs. Errors do not quote URLs that were refused; this is for one that
+// does, such as a URL where a name was meant.
+func redacted(s string) string { return userInfo.ReplaceAllString(s, "$1://…@") }
+
+// nextStep returns what to do about an error that does not say so itself.
+func nextStep(err error) string {
+	switch e, ok := errors.AsType[*keystore.NotYetError](err); {
+	case ok:
+		return gateHint(e)
+	case errors.Is(err, keystore.ErrReadOnly):
+		return "change it where the key sets come from, or as somebody who may"
+	case errors.Is(err, keystore.ErrConflict):
+		return "look at it with keypost issuer show, and try again"
+	}
+	return ""
+}
+
+// gateHint returns what opens a gate, where that needs no name of a key set ([AtGate]).
+func gateHint(e *keystore.NotYetError) string {
+	switch e.Gate {
+	case keystore.GateObserved, keystore.GateFresh:
+		return "this version cannot observe yet; where you know that every relying party has the key, use --force --why REASON"
+	case keystore.GateCaches, keystore.GateTokens:
+		return "try again at " + Stamp(e.Opens)
+	}
+	return ""
+}
+
+// Usage makes a [*UsageError] of an error.
+func Usage(err error) error { return &UsageError{err} }

@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func TestMessages(t *testing.T) {
+	one, two := errors.New("one"), errors.New("two\nlines")
+	for _, tt := range []struct {
+		err  error
+		want []string
+	}{
+		{one, []string{"one"}},
+		{two, []string{"two\nlines"}},
+		{errors.Join(one, two), []string{"one", "two\nlines"}},
+		{WithHint(Usage(errors.Join(one, errors.Join(two))), "x"), []string{"one", "two\nlines"}},
+		{fmt.Errorf("both: %w and %w", one, two), []string{"both: one and two\nlines"}},
+	} {
+		if got := messages(tt.err); !slices.Equal(got, tt.want) {
+			t.Errorf("messages(%v) = %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestRedacted(t *testing.T) {
+	for s, want := range map[string]string{
+		"store s3://user:pass@bucket/x is odd":    "store s3://…@bucket/x is odd",
+		"https://user@example.com/":               "https://…@example.com/",
+		"https://oidc.example.com/a@b":            "https://oidc.example.com/a@b",
+		`Get "https://u:p@h/x": refused`:          `Get "https://…@h/x": refused`,
+		"arn:aws:sts::1:assumed-role/a/me@x":      "arn:aws:sts::1:assumed-role/a/me@x",
+		"alice@laptop changed https://x.example.": "alice@laptop changed https://x.example.",
+	} {
+		if got := redacted(s); got != want {
+			t.Errorf("redacted(%q) = %q, want %q", s, got, want)
+		}
+	}
+}

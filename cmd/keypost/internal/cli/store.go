@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/open"
+)
+
+// OpenStore opens the store that --store or KEYPOST_STORE names.
+func (f *Factory) OpenStore(ctx context.Context) (*keystore.Store, error) {
+	u, err := ParseStore(f.Store)
+	if err != nil {
+		return nil, err
+	}
+	return Opened(u.Backend(ctx))
+}
+
+// OpenToWrite is OpenStore for a command that changes key sets, and remembers which.
+func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
+	st, err := f.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.noted(st), nil
+}
+
+// CreateStore is OpenToWrite, and makes a file store's directory if only that is missing.
+func (f *Factory) CreateStore(ctx context.Context) (*keystore.Store, error) {
+	u, err := ParseStore(f.Store)
+	if err != nil {
+		return nil, err
+	}
+	st, err := Opened(u.Create(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return f.noted(st), nil
+}
+
+// Opened returns the store on a backend that was just opened, or its error with a hint.
+func Opened(b keystore.Backend, err error) (*keystore.Store, error) {
+	missing, is := errors.AsType[*open.MissingDirError](err)
+	switch {
+	case is && missing.Parent != "":
+		return nil, WithHint(err, "mkdir -p %s, or mount what holds it", Quoted(missing.Parent))
+	case is:
+		return nil, WithHint(err, "mount what holds it; for a new store, keypost issuer add makes it")
+	case err != nil:
+		return nil, err
+	}
+	return keystore.NewStore(b), nil
+}
+
+// ParseStore reads the URL of --store; what is wrong with it is an error of usage.
+func ParseStore(raw string) (open.URL, error) { return ParseStoreURL(raw, "use --store") }
+
+// ParseStoreURL reads a store's URL; use is what a hint puts before a better one.
+func ParseStoreURL(raw, use string) (open.URL, error) {
+	u, err := open.Parse(raw)
+	if err == nil {
+		return u, nil
+	}
+	wrong, _ := errors.AsType[*open.URLError](err)
+	err = &UsageError{err}
+	switch {
+	case errors.Is(err, open.ErrNone):
+		err = WithHint(err, "%s %s, or set KEYPOST_STORE", use, open.Forms)
+	case wrong != nil && wrong.Instead != "":
+		err = WithHint(err, "%s %s", use, Quoted(wrong.Instead))
+	case wrong != nil && wrong.Form:
+		err = WithHint(err, "%s %s", use, open.Forms)
+	}
+	return open.URL{}, err
+}

@@ -1,0 +1,129 @@
+// Package keysource reads verification keys from where an operator has them: PEM and JWK files, a JWKS behind a URL, a
+// cluster.
+package keysource
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
+	"github.com/keypost/keypost/provision/cluster"
+	"github.com/keypost/keypost/provision/signingkey"
+)
+
+// Flags say where verification keys come from.
+type Flags struct {
+	files               []string
+	JWKS                string // a JWKS file, or an https URL of a JWKS or an issuer
+	kubeconfig, context string
+	CAFile              string // of the CA of an https URL
+}
+
+func (f *Flags) Register(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&f.files, "public-key-file", nil, "PEM or JWK file with verification keys, - for stdin (repeatable)")
+	fs.StringVar(&f.JWKS, "jwks", "", "JWKS file, or https URL of a JWKS or of an issuer: its keys with their key IDs")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose own JWKS is read")
+	fs.StringVar(&f.context, "context", "", "context in the kubeconfig (default the current one)")
+	fs.StringVar(&f.CAFile, "ca-file", "", "PEM file with the CA of an https URL, instead of the system's")
+}
+
+func (f *Flags) Check() error {
+	given := 0
+	for _, is := range []bool{len(f.files) > 0, f.JWKS != "", f.kubeconfig != ""} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return cli.Usagef("give the keys in one of three ways: --public-key-file FILE, --jwks FILE|URL, or --kubeconfig FILE")
+	case f.context != "" && f.kubeconfig == "":
+		return cli.Usagef("--context needs --kubeconfig")
+	}
+	return nil
+}
+
+// Material is verification keys and what is known of where they come from.
+type Material struct {
+	Keys    []keystore.VerificationKey
+	Issuer  string // what the source calls itself: a cluster, or an issuer whose discovery document was followed
+	Cluster bool
+	Listed  bool // the source lists every key it knows, also old ones: a cluster, a JWKS
+}
+
+// Read reads the keys that the flags name.
+func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error) {
+	switch {
+	case f.kubeconfig != "":
+		issuer, keys, err := cluster.PublicKeys(ctx, f.kubeconfig, f.context)
+		return Material{Keys: keys, Issuer: issuer, Cluster: true, Listed: true}, err
+	case strings.Contains(f.JWKS, "://"):
+		published, err := FetchJWKS(ctx, f.JWKS, f.CAFile)
+		return Material{Keys: published.Keys, Issuer: published.Issuer, Listed: true}, err
+	case f.JWKS != "":
+		keys, err := ReadFile(factory, f.JWKS)
+		return Material{Keys: keys, Listed: true}, err
+	}
+	return readFiles(factory, f.files)
+}
+
+// FetchJWKS reads the JWKS that a URL names, of itself or of an issuer.
+func FetchJWKS(ctx context.Context, url, caFile string) (verify.Published, error) {
+	roots, err := cli.ReadRoots(caFile)
+	if err != nil {
+		return verify.Published{}, err
+	}
+	return verify.NewClient(roots, nil).ThroughProxy().JWKS(ctx, url)
+}
+
+func readFiles(f *cli.Factory, files []string) (Material, error) {
+	var m Material
+	seen := map[keystore.KeyID]keystore.VerificationKey{}
+	for _, file := range files {
+		keys, err := ReadFile(f, file)
+		if err != nil {
+			return m, err
+		}
+		for _, k := range keys {
+			was, twice := seen[k.ID()]
+			if twice && !was.Equal(k) {
+				return m, fmt.Errorf("read public keys from %s: its key %s is another one in an earlier file", file, k.ID())
+			}
+			if !twice {
+				seen[k.ID()], m.Keys = k, append(m.Keys, k)
+			}
+		}
+	}
+	return m, nil
+}
+
+// ReadFile reads verification keys; of a private key file only the public half, and says so.
+func ReadFile(f *cli.Factory, file string) ([]keystore.VerificationKey, error) {
+	data, err := f.ReadFile(file, pubkey.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	keys, private, err := signingkey.PublicHalf(file, data)
+	if errors.Is(err, keystore.ErrPrivateKey) && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		return nil, cli.WithHint(err, "give the public JWK, without the private members")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if since, expired := pubkey.ExpiredSince(data, time.Now()); expired {
+		f.Warn("%s holds a certificate that expired at %s; its key is used all the same, make sure that it is the one that the cluster signs with", file, cli.Stamp(since))
+	}
+	if private {
+		f.Notice("%s holds a private key; only its public half is used", file)
+	}
+	return keys, nil
+}

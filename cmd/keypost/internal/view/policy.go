@@ -1,0 +1,165 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/keystore"
+)
+
+// PolicyFlags set members of a policy; a flag that was not given leaves its member as it is.
+type PolicyFlags struct {
+	fs                                                   *pflag.FlagSet
+	relyingParties, origins                              []string
+	maxAge, revalidate, ifError, edgeHold, tokenLifetime time.Duration
+	private                                              bool
+}
+
+func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
+	f.fs = fs
+	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
+	fs.DurationVar(&f.maxAge, "max-age", 0, "how long a copy is fresh (default 5m)")
+	fs.DurationVar(&f.revalidate, "stale-while-revalidate", 0, "how long a cache may hand out a stale copy while it fetches a new one (default 5m)")
+	fs.DurationVar(&f.ifError, "stale-if-error", 0, "how long a cache may hand out a stale copy while the origin is down (default 24h)")
+	fs.DurationVar(&f.edgeHold, "edge-hold", 0, "the longest total age at which any shared cache (CDN) hands out a copy")
+	fs.DurationVar(&f.tokenLifetime, "token-lifetime", 0, "the longest life of a token with an audience outside the cluster")
+	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache (repeatable; the whole list)")
+	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet")
+}
+
+// RegisterMaxAge defines --max-age alone.
+func (f *PolicyFlags) RegisterMaxAge(fs *pflag.FlagSet, usage string) {
+	f.fs = fs
+	fs.DurationVar(&f.maxAge, "max-age", 0, usage)
+}
+
+// Apply returns p with the flags that were given.
+func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
+	for _, d := range []struct {
+		flag string
+		from time.Duration
+		to   **keystore.Duration
+	}{
+		{"max-age", f.maxAge, &p.MaxAge}, {"stale-while-revalidate", f.revalidate, &p.StaleWhileRevalidate},
+		{"stale-if-error", f.ifError, &p.StaleIfError}, {"edge-hold", f.edgeHold, &p.EdgeHold},
+		{"token-lifetime", f.tokenLifetime, &p.TokenLifetime},
+	} {
+		if !f.fs.Changed(d.flag) {
+			continue
+		}
+		if d.from < 0 || d.from%time.Second != 0 {
+			return p, cli.Usagef("--%s %v: it must be whole seconds, not negative", d.flag, d.from)
+		}
+		*d.to = keystore.DurationPtr(d.from)
+	}
+	if f.fs.Changed("relying-party") {
+		p.RelyingParties = f.relyingParties
+	}
+	if f.fs.Changed("origin") {
+		p.Origins = f.origins
+	}
+	if f.fs.Changed("private") {
+		p.Private = f.private
+	}
+	return p, nil
+}
+
+// given tells whether any of the flags was.
+func (f *PolicyFlags) Given() bool {
+	given := false
+	f.fs.Visit(func(flag *pflag.Flag) {
+		switch flag.Name {
+		case "relying-party", "max-age", "stale-while-revalidate", "stale-if-error", "edge-hold", "token-lifetime", "origin", "private":
+			given = true
+		}
+	})
+	return given
+}
+
+// knownParties are the relying parties whose cache lifetimes are known, with the other names that people call them.
+var knownParties = [][]string{
+	{"aws", "amazon", "sts"}, {"gcp", "google"}, {"entra", "azure", "microsoft", "aad"},
+	{"vault", "hashicorp", "openbao"}, {"kube-apiserver", "kubernetes", "k8s", "apiserver"},
+}
+
+// Warn says what a policy will cost somebody who does not know it.
+func Warn(f *cli.Factory, p keystore.Policy) {
+	for _, w := range p.Warnings() {
+		f.Warn("%s", w)
+	}
+	for _, name := range p.RelyingParties {
+		meant, known := relyingParty(name)
+		if known {
+			continue
+		}
+		f.Warn("relying party %q is not known here, so that it counts as one that keeps keys for 24h%s", name, cli.DidYouMean("", meant))
+	}
+}
+
+// relyingParty reports whether a relying party is known, and which one may be meant.
+func relyingParty(name string) (meant string, known bool) {
+	var spellings []string
+	for _, names := range knownParties {
+		if names[0] == name {
+			return name, true
+		}
+		spellings = append(spellings, names...)
+	}
+	near := cli.Nearest(name, spellings)
+	for _, names := range knownParties {
+		if slices.Contains(names, near) {
+			return names[0], false
+		}
+	}
+	return "", false
+}
+
+// NewPolicy is what a new key set begins with: the cache lifetimes are written down, so that a change of a server's
+// defaults never changes what the gates count on.
+func NewPolicy() keystore.Policy {
+	c := keystore.DefaultCache()
+	return keystore.Policy{MaxAge: keystore.DurationPtr(c.MaxAge), StaleWhileRevalidate: keystore.DurationPtr(c.StaleWhileRevalidate), StaleIfError: keystore.DurationPtr(c.StaleIfError)}
+}
+
+// policyLine prints a policy for people.
+func policyLine(p keystore.Policy) string {
+	parts := []string{}
+	for _, d := range []struct {
+		name string
+		d    *keystore.Duration
+	}{
+		{"max-age", p.MaxAge}, {"stale-while-revalidate", p.StaleWhileRevalidate}, {"stale-if-error", p.StaleIfError},
+		{"edge-hold", p.EdgeHold}, {"token-lifetime", p.TokenLifetime},
+	} {
+		if d.d != nil {
+			parts = append(parts, fmt.Sprintf("%s %v", d.name, d.d))
+		}
+	}
+	if len(p.RelyingParties) > 0 {
+		parts = append(parts, "relying parties "+strings.Join(p.RelyingParties, " "))
+	}
+	if len(p.Origins) > 0 {
+		parts = append(parts, "origins "+strings.Join(p.Origins, " "))
+	}
+	if p.Private {
+		parts = append(parts, "private")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// HeldLine prints one of the lowered lifetimes that still bind.
+func HeldLine(h keystore.Held) string {
+	var parts []string
+	if h.Edge+h.Client > 0 {
+		parts = append(parts, fmt.Sprintf("copies in caches (edge %v, client %v)", h.Edge, h.Client))
+	}
+	if h.TokenLifetime > 0 {
+		parts = append(parts, fmt.Sprintf("tokens of %v", h.TokenLifetime))
+	}
+	return fmt.Sprintf("until %s the gates go on counting on what was lowered: %s", cli.Stamp(h.Until), strings.Join(parts, ", "))
+}

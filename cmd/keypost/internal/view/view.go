@@ -1,0 +1,135 @@
+// Package view prints key sets and their policies for people and programs, and reads the flags of a policy.
+package view
+
+import (
+	"text/tabwriter"
+	"time"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/keystore"
+)
+
+// KeySet is a key set as it is printed.
+type KeySet struct {
+	Name        keystore.Name    `json:"name"`
+	Generation  int64            `json:"generation"`
+	Issuers     []string         `json:"issuers"`
+	Keys        []Key            `json:"keys"`
+	Gone        []Gone           `json:"gone,omitempty"`
+	Policy      keystore.Policy  `json:"policy"`
+	History     []keystore.Event `json:"history,omitempty"`
+	WithdrawnAt time.Time        `json:"withdrawnAt,omitzero"`
+	Dev         bool             `json:"dev,omitempty"`
+}
+
+type Key struct {
+	Kid          keystore.KeyID `json:"kid"`
+	Alg          string         `json:"alg"`
+	State        keystore.State `json:"state"`
+	Imported     bool           `json:"importedKid,omitempty"`
+	PublishedAt  time.Time      `json:"publishedAt"`
+	ObservedAt   time.Time      `json:"observedAt,omitzero"`
+	PromotedAt   time.Time      `json:"promotedAt,omitzero"`
+	RetiredAt    time.Time      `json:"retiredAt,omitzero"`
+	TrustedUntil time.Time      `json:"trustedUntil,omitzero"` // of a retired key, if the token lifetime is declared
+	text         string
+}
+
+type Gone struct {
+	Kid         keystore.KeyID       `json:"kid"`
+	Fingerprint keystore.Fingerprint `json:"fingerprint,omitempty"`
+	At          time.Time            `json:"at"`
+	Why         string               `json:"why"`
+	PublishedAt time.Time            `json:"publishedAt,omitzero"`
+	PromotedAt  time.Time            `json:"promotedAt,omitzero"`
+	RetiredAt   time.Time            `json:"retiredAt,omitzero"`
+}
+
+func Of(s keystore.KeySet, now time.Time) KeySet {
+	v := KeySet{
+		Name: s.Name(), Generation: s.Generation(), Issuers: URLs(s), Keys: []Key{}, Policy: s.Policy(),
+		History: s.History(), WithdrawnAt: s.WithdrawnAt(), Dev: s.Dev(),
+	}
+	for _, k := range s.Keys() {
+		v.Keys = append(v.Keys, keyViewOf(s, k, now))
+	}
+	for _, g := range s.Gone() {
+		v.Gone = append(v.Gone, Gone{g.ID, g.Fingerprint, g.At, g.Why, g.PublishedAt, g.PromotedAt, g.RetiredAt})
+	}
+	return v
+}
+
+func keyViewOf(s keystore.KeySet, k keystore.Key, now time.Time) Key {
+	until, _ := s.TrustedUntil(k, now)
+	return Key{
+		Kid: k.ID(), Alg: k.Alg(), State: k.State, Imported: k.Imported(), PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt,
+		PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt, TrustedUntil: until, text: StateText(s, k, now),
+	}
+}
+
+// StateText never says "retired" alone: people take that for "no longer trusted".
+func StateText(s keystore.KeySet, k keystore.Key, now time.Time) string {
+	if k.State != keystore.Retired {
+		return string(k.State)
+	}
+	until, declared := s.TrustedUntil(k, now)
+	switch {
+	case !declared:
+		return "retired (still trusted; no token lifetime is declared)"
+	case until.After(now):
+		return "retired (trusted until " + cli.Stamp(until) + ")"
+	}
+	return "retired (trusted until it is removed; its last token expired at " + cli.Stamp(until) + ")"
+}
+
+func URLs(s keystore.KeySet) []string {
+	list := []string{}
+	for _, u := range s.Issuers() {
+		list = append(list, u.String())
+	}
+	return list
+}
+
+func KeyRows(w *tabwriter.Writer, keys []Key) {
+	cli.Row(w, "KID", "ALG", "STATE", "PUBLISHED")
+	for _, k := range keys {
+		cli.Row(w, k.Kid, k.Alg, k.text, cli.Stamp(k.PublishedAt))
+	}
+}
+
+// table prints everything that is known of a key set.
+func (v KeySet) Table(w *tabwriter.Writer) {
+	cli.Row(w, "name:", v.Name)
+	cli.Row(w, "generation:", v.Generation)
+	for _, u := range v.Issuers {
+		cli.Row(w, "issuer:", u)
+	}
+	if !v.WithdrawnAt.IsZero() {
+		cli.Row(w, "withdrawn:", cli.Stamp(v.WithdrawnAt))
+	}
+	if v.Dev {
+		cli.Row(w, "development:", "only keypostd --dev serves it")
+	}
+	cli.Row(w, "policy:", policyLine(v.Policy))
+	for _, h := range v.Policy.HeldUntil {
+		cli.Row(w, "held:", HeldLine(h))
+	}
+	cli.Row(w)
+	KeyRows(w, v.Keys)
+	if len(v.Gone) > 0 {
+		cli.Row(w)
+		cli.Row(w, "GONE KID", "WHY", "AT")
+	}
+	for _, g := range v.Gone {
+		cli.Row(w, g.Kid, g.Why, cli.Stamp(g.At))
+	}
+	cli.Row(w)
+	cli.Row(w, "HISTORY", "BY", "WHAT", "WHY")
+	for _, e := range v.History {
+		why := e.Why
+		if e.Forced {
+			why += " (forced)"
+		}
+		cli.Row(w, cli.Stamp(e.At), e.By, e.What, why)
+	}
+}

@@ -1,0 +1,241 @@
+// Package privatekey recognises private key material in text, whatever form it has: a secret that is in a public document
+// is no secret any more, and whoever put it there has to know.
+//
+// It takes no text for a key that just speaks of keys, and no certificate or public key. An object that is no key but has
+// a member kid, kty, crv or x5c beside one of the private names is taken for one. It is a net for accidents: it does not
+// find a key that somebody hides, by compression, encryption, other encodings, or in pieces.
+package privatekey
+
+import (
+	"bytes"
+	"encoding/asn1"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/keypost/keypost/internal/strictyaml"
+)
+
+// ErrFound is wrapped by the refusal of input that holds a private key.
+var ErrFound = errors.New("it is a private key")
+
+// Members returns the JWK members of RFC 7518, sections 6.2.2, 6.3.2 and 6.4 that only a secret key has.
+func Members() []string { return []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} }
+
+// privateLabels are in every text form of a private key: PEM, OpenPGP, SSH.COM, PuTTY.
+var privateLabels = [][]byte{
+	[]byte("PRIVATE KEY-----"), []byte("PRIVATE KEY BLOCK-----"), []byte("PRIVATE KEY ----"), []byte("PuTTY-User-Key-File-"),
+}
+
+// HasLabel reports whether data has the label of a private key in one of its text forms.
+func HasLabel(data []byte) bool {
+	return slices.ContainsFunc(privateLabels, func(label []byte) bool { return bytes.Contains(data, label) })
+}
+
+// Find returns the path of the first private key in a tree of JSON values (map[string]any, []any, string). It looks for
+// private members of objects that look like a JWK, for labels, and for base64 and hexadecimal digits of either and of DER,
+// also in strings that are JSON or look like a JWK in YAML. Its work is linear in the size of the tree, whose depth must
+// be bounded.
+func Find(tree any) (where string, found bool) {
+	var s search
+	if !s.in(tree, maxNestedJSON) {
+		return "", false
+	}
+	var path strings.Builder
+	for _, name := range slices.Backward(s.path) {
+		if !strings.HasPrefix(name, "[") && path.Len() > 0 {
+			path.WriteByte('.')
+		}
+		path.WriteString(name)
+	}
+	return path.String(), true
+}
+
+// maxNestedJSON is how often a string may be JSON with a string that is JSON.
+const maxNestedJSON = 3
+
+// search looks for a secret. It notes the path only once it has found one, on the way back: a path at every step would
+// take memory with the square of the depth.
+type search struct{ path []string } // innermost first
+
+func (s *search) in(node any, nested int) bool {
+	switch n := node.(type) {
+	case map[string]any:
+		return s.inObject(n, nested)
+	case []any:
+		for i, v := range n {
+			if s.in(v, nested) {
+				s.path = append(s.path, fmt.Sprintf("[%d]", i))
+				return true
+			}
+		}
+	case string:
+		return inText(n, nested)
+	}
+	return false
+}
+
+func (s *search) inObject(object map[string]any, nested int) bool {
+	looksLikeKey := slices.ContainsFunc([]string{"kid", "kty", "crv", "x5c"}, func(m string) bool { _, has := object[m]; return has })
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if looksLikeKey && slices.Contains(Members(), name) || inText(name, 0) || s.in(object[name], nested) {
+			s.path = append(s.path, name)
+			return true
+		}
+	}
+	return false
+}
+
+func inText(s string, nested int) bool {
+	if HasLabel([]byte(s)) || looksLikeJWK(s) {
+		return true
+	}
+	if nested > 0 && isJSON(s) {
+		var tree any
+		if strictyaml.CheckDepth([]byte(s)) != nil {
+			return true // nobody writes such a text but to keep it from being searched
+		}
+		if json.Unmarshal([]byte(s), &tree) == nil && new(search).in(tree, nested-1) {
+			return true
+		}
+	}
+	return hasSecretRun(s, 2)
+}
+
+func isJSON(s string) bool {
+	s = strings.TrimLeft(s, " \t\r\n")
+	return (strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[")) && json.Valid([]byte(s))
+}
+
+var (
+	ktyMember     = regexp.MustCompile(`\bkty\b["']?\s*:`)
+	privateMember = regexp.MustCompile(`(?:^|[\s{,"'])(?:d|p|q|dp|dq|qi|k)["']?\s*:\s*["']?[0-9A-Za-z_-]{8}`)
+)
+
+// looksLikeJWK recognises a private JWK in the notation of JSON or YAML within other text.
+func looksLikeJWK(s string) bool {
+	return strings.Contains(s, "kty") && ktyMember.MatchString(s) && privateMember.MatchString(s)
+}
+
+// hasSecretRun reports whether s has a private key in base64 or hexadecimal digits, or in base64 of that.
+func hasSecretRun(s string, layers int) bool {
+	if len(s) < leastSecret {
+		return false
+	}
+	return slices.ContainsFunc(base64Runs(s), func(run string) bool {
+		for _, decode := range []func(string) ([]byte, error){base64.RawStdEncoding.DecodeString, hex.DecodeString} {
+			data, err := decode(run)
+			if err == nil && (HasLabel(data) || IsDER(data) || layers > 1 && utf8.Valid(data) && hasSecretRun(string(data), layers-1)) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// InComments reports whether the comments of a YAML text hold a private key. Comments that follow each other are one
+// text, since a key is wrapped.
+func InComments(data []byte) bool {
+	if bytes.IndexByte(data, '#') < 0 {
+		return false
+	}
+	var text strings.Builder
+	for line := range bytes.Lines(data) {
+		_, comment, has := bytes.Cut(line, []byte("#"))
+		if has {
+			text.WriteString(strings.TrimLeft(string(comment), "#"))
+		}
+		if (!has || len(bytes.TrimSpace(line)) == 0) && text.Len() > 0 {
+			if inText(text.String(), maxNestedJSON) {
+				return true
+			}
+			text.Reset()
+		}
+	}
+	return inText(text.String(), maxNestedJSON)
+}
+
+// leastSecret is the length of the base64 of the smallest private key, one for Ed25519 in PKCS#8.
+const leastSecret = 64
+
+// base64Runs returns the parts of s that may be base64 of a key, in the standard alphabet and without padding: words,
+// lines that have nothing else, and everything without its white space.
+func base64Runs(s string) []string {
+	runs := base64Words(nil, s)
+	var block []byte
+	for line := range strings.Lines(s) {
+		line = strings.TrimSpace(line)
+		bare := strings.TrimRight(line, "=")
+		whole := base64Prefix(bare) == len(bare)
+		if whole {
+			block = append(block, bare...)
+		}
+		if len(block) > 0 && (bare != line || !whole) {
+			runs = append(runs, standard(string(block)))
+			block = block[:0]
+		}
+	}
+	runs = append(runs, standard(string(block)))
+	joined := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if c := s[i]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			joined = append(joined, c)
+		}
+	}
+	runs = base64Words(runs, string(joined))
+	return slices.DeleteFunc(runs, func(run string) bool { return len(run) < leastSecret })
+}
+
+// base64Words appends the words of s that are long enough to be a secret.
+func base64Words(runs []string, s string) []string {
+	for len(s) > 0 {
+		n := base64Prefix(s)
+		if n >= leastSecret {
+			runs = append(runs, standard(s[:n]))
+		}
+		s = s[min(n+1, len(s)):]
+	}
+	return runs
+}
+
+// base64Prefix returns how many bytes at the start of s are digits of base64, in either alphabet.
+func base64Prefix(s string) int {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '+' && c != '/' && c != '-' && c != '_' {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// standard returns base64 in the standard alphabet.
+func standard(digits string) string {
+	if !strings.ContainsAny(digits, "-_") {
+		return digits
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(digits, "-", "+"), "_", "/")
+}
+
+// IsDER reports whether der has the form of a private key in PKCS#8, PKCS#1 or SEC 1, on any curve.
+func IsDER(der []byte) bool {
+	var members []asn1.RawValue
+	if _, err := asn1.Unmarshal(der, &members); err != nil || len(members) < 2 {
+		return false
+	}
+	is := func(i, tag int) bool {
+		return i < len(members) && members[i].Class == asn1.ClassUniversal && members[i].Tag == tag
+	}
+	version := members[0].Bytes
+	if !is(0, asn1.TagInteger) || len(version) != 1 || version[0] > 1 {
+		return false
+	}
+	return is(1, asn1.TagOctetString) || is(1, asn1.TagSequence) && is(2, asn1.TagOctetString) || len(members) >= 9 && is(1, asn1.TagInteger) && is(8, asn1.TagInteger)
+}
