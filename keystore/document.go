@@ -40,7 +40,7 @@ const (
 	ReasonGoneReturned Reason = "gone_returned" // a kid is published and gone at once
 )
 
-// BrokenError tells that a stored document is no key set. It quotes names and short values of the document at most.
+// BrokenError reports that a stored document is no key set. It quotes at most names and short values of the document.
 type BrokenError struct {
 	Name    Name
 	Reason  Reason
