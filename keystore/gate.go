@@ -77,8 +77,10 @@ const (
 	promoteFloor     = time.Hour // never sooner, outside development
 	observationFresh = 15 * time.Minute
 	clockTolerance   = time.Minute
-	clockSkew        = 6 * time.Minute // AWS accepts a token for 5 minutes after exp, kube-apiserver for 1 minute
 )
+
+// ClockSkew is how long after its exp a token may still be accepted: by AWS for 5 minutes, by kube-apiserver for 1 minute.
+const ClockSkew = 6 * time.Minute
 
 // promoteGate is nil when key k of s may begin to sign at now.
 //
@@ -172,13 +174,13 @@ func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 // since; those made before may live as long as they were given.
 func (s KeySet) trustedUntil(k Key, now time.Time) (time.Time, []Term) {
 	lifetime := s.policy.tokenLifetime()
-	opens := k.RetiredAt.Add(lifetime + clockSkew)
-	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", clockSkew}}
+	opens := k.RetiredAt.Add(lifetime + ClockSkew)
+	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", ClockSkew}}
 	for _, h := range s.policy.HeldUntil {
 		was := time.Duration(h.TokenLifetime)
-		if held := earlier(k.RetiredAt.Add(was+clockSkew), h.Until); h.Until.After(now) && held.After(opens) {
+		if held := earlier(k.RetiredAt.Add(was+ClockSkew), h.Until); h.Until.After(now) && held.After(opens) {
 			opens = held
-			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", clockSkew}}
+			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", ClockSkew}}
 		}
 	}
 	return opens, terms

@@ -51,9 +51,9 @@ func put(t *testing.T, b keystore.Backend, n keystore.Name, old keystore.Revisio
 
 func wantDocument(t *testing.T, b keystore.Backend, n keystore.Name, rev keystore.Revision, doc []byte) {
 	t.Helper()
-	got, is := get(t, b, n)
-	if !bytes.Equal(got, doc) || is != rev {
-		t.Errorf("Get %s = revision %q,\n%s\nwant revision %q,\n%s", n, is, got, rev, doc)
+	got, stored := get(t, b, n)
+	if !bytes.Equal(got, doc) || stored != rev {
+		t.Errorf("Get %s = revision %q,\n%s\nwant revision %q,\n%s", n, stored, got, rev, doc)
 	}
 	all, err := b.List(t.Context())
 	if err != nil || all[n] != rev {
