@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -51,7 +52,7 @@ func imported(t testing.TB, k keystore.VerificationKey, kid, alg string) keystor
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := keystore.ParsePublicKeys("a test", j)
+	keys, err := pubkey.Parse("a test", j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func FuzzPublished(f *testing.F) {
 		f.Add(append(append([]byte(`{"keys":[`), j...), "]}"...))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		keys, err := keystore.ParsePublicKeys("fuzz", data)
+		keys, err := pubkey.Parse("fuzz", data)
 		if err != nil {
 			return
 		}

@@ -5,13 +5,15 @@ import (
 	"fmt"
 )
 
+// MaxKeysOfType bounds the RSA keys and the EC keys of a key set: AWS reads no more of either in a JWKS.
+const MaxKeysOfType = 100
+
 // Bounds of a key set. They are the bounds of the custom resource definition too, so that every store takes what
 // another one holds. They are checked before anything is compared with anything, since one writer of one document must
 // not hold up those who read it.
 const (
 	maxIssuers        = 100
 	maxKeys           = 200
-	maxKeysOfAType    = 100  // AWS: at most 100 RSA and 100 EC keys in a JWKS
 	maxGone           = 4000 // published keys are counted too, so that each of them can still leave
 	maxRelyingParties = 1000
 	maxOrigins        = 1000
@@ -27,7 +29,7 @@ const (
 const (
 	keptHistory      = 50
 	keptObservations = 10
-	roomOfAType      = maxKeysOfAType - 10
+	roomOfAType      = MaxKeysOfType - 10
 	roomGone         = maxGone - 2*maxKeys
 	roomDocument     = MaxDocument - 128<<10
 	maxReason        = 4096 // of a Change, in bytes
@@ -89,7 +91,7 @@ func (s KeySet) room() error {
 		}
 	}
 	if n := max(rsa, len(s.keys)-rsa); n > roomOfAType {
-		return fmt.Errorf("%w: it would have %d keys of one type, and %d are the most (AWS reads %d, and a revoked key may need a replacement); remove keys that are retired", errFull, n, roomOfAType, maxKeysOfAType)
+		return fmt.Errorf("%w: it would have %d keys of one type, and %d are the most (AWS reads %d, and a revoked key may need a replacement); remove keys that are retired", errFull, n, roomOfAType, MaxKeysOfType)
 	}
 	size, err := s.size()
 	if err != nil {

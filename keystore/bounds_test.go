@@ -93,7 +93,7 @@ func TestParseReads200KeysOf100OfAType(t *testing.T) {
 		})
 	}
 	twins := func(i int) VerificationKey { // a modulus takes its time
-		return must(mustPublic(t, rsaPublic(2048)).as(KeyID(fmt.Sprint("rsa-", i)), ""))
+		return must(mustPublic(t, rsaPublic(2048)).WithID(KeyID(fmt.Sprint("rsa-", i)), ""))
 	}
 	specOf(d)["keys"] = append(keys(100, testKey), keys(100, twins)...)
 	if s, err := parseTree(d); err != nil || len(s.Keys()) != 200 {

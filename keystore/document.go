@@ -15,6 +15,8 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keypost/keypost/internal/keypem"
+	"github.com/keypost/keypost/internal/privatekey"
 	"github.com/keypost/keypost/internal/strictyaml"
 	"github.com/keypost/keypost/internal/text"
 )
@@ -38,7 +40,7 @@ const (
 	ReasonGoneReturned Reason = "gone_returned" // a kid is published and gone at once
 )
 
-// BrokenError tells that a stored document is no key set. It quotes names and short values of the document at most.
+// BrokenError reports that a stored document is no key set. It quotes at most names and short values of the document.
 type BrokenError struct {
 	Name    Name
 	Reason  Reason
@@ -183,13 +185,16 @@ func toJSON(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if hasPrivateLabel(data) {
+	if privatekey.HasLabel(data) {
 		return nil, fmt.Errorf("a part of it has the label of a private key: %w", ErrPrivateKey)
 	}
-	if err := checkComments(data); err != nil {
-		return nil, err
+	if privatekey.InComments(data) {
+		return nil, fmt.Errorf("a comment in it: %w; remove it, and treat that key as stolen", ErrPrivateKey)
 	}
-	return asJSON, findSecret(tree)
+	if where, found := privatekey.Find(tree); found {
+		return nil, fmt.Errorf("%s: %w; remove it, and treat that key as stolen", printable(where), ErrPrivateKey)
+	}
+	return asJSON, nil
 }
 
 func printableLine(err error) string {
@@ -235,20 +240,30 @@ func (d document) keySet() (KeySet, error) {
 }
 
 func (kd keyDocument) key() (Key, error) {
-	found, err := parsePEM([]byte(kd.PublicKey))
+	var found VerificationKey
+	blocks, err := keypem.Each([]byte(kd.PublicKey), func(n int, block *pem.Block) error {
+		key, err := keypem.PublicKey(block)
+		if err == nil {
+			found, err = NewPublic(key)
+		}
+		if err != nil {
+			return fmt.Errorf("PEM block %d (%s): %w", n, printable(block.Type), err)
+		}
+		return nil
+	})
 	if err != nil {
 		return Key{}, err
 	}
-	if len(found) != 1 {
-		return Key{}, fmt.Errorf("its publicKey holds %d PEM blocks, not one", len(found))
+	if blocks != 1 {
+		return Key{}, fmt.Errorf("its publicKey holds %d PEM blocks, not one", blocks)
 	}
-	if kd.Kid == "" || (found[0].id != kd.Kid) != kd.ImportedKid {
-		return Key{}, fmt.Errorf("its kid does not belong to its publicKey, whose key ID is %s (importedKid says that another one is meant)", found[0].id)
+	if kd.Kid == "" || (found.id != kd.Kid) != kd.ImportedKid {
+		return Key{}, fmt.Errorf("its kid does not belong to its publicKey, whose key ID is %s (importedKid says that another one is meant)", found.id)
 	}
 	if kd.Alg == "" {
 		return Key{}, errors.New("it has no alg")
 	}
-	pub, err := found[0].as(kd.Kid, kd.Alg)
+	pub, err := found.WithID(kd.Kid, kd.Alg)
 	if err != nil {
 		return Key{}, err
 	}

@@ -24,7 +24,7 @@ func fullSet(t testing.TB) KeySet {
 	ok := step(t)
 	s := ok(New(because(t0, "first cluster"), Spec{
 		Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a", "https://prod-a.oidc.example.com"),
-		Keys: []VerificationKey{testKey(0), must(mustPublic(t, rsaPublic(2048)).as("2024-01", "RS512"))},
+		Keys: []VerificationKey{testKey(0), must(mustPublic(t, rsaPublic(2048)).WithID("2024-01", "RS512"))},
 		Policy: Policy{
 			MaxAge: DurationPtr(10 * time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(90 * time.Minute), EdgeHold: DurationPtr(time.Hour),
 			RelyingParties: []string{"aws", "vault"}, TokenLifetime: DurationPtr(24 * time.Hour), Origins: []string{"origin.example.com:8443"}, Private: true,
@@ -89,13 +89,13 @@ func TestGoneLinesWithoutFingerprints(t *testing.T) {
 	if again := encode(t, s); again != old {
 		t.Errorf("read and written again it is\n%s", again)
 	}
-	revoked := must(mustPublic(t, weakRSA(2048)).as("2024-01", "RS512"))
+	revoked := must(mustPublic(t, weakRSA(2048)).WithID("2024-01", "RS512"))
 	for name, k := range map[string]VerificationKey{
 		"under its own kid":                 revoked,
 		"under its computed ID":             mustPublic(t, weakRSA(2048)),
-		"under another name":                must(revoked.as("fresh-looking", "")),
-		"another key of its kid":            must(testKey(7).as("2024-01", "")),
-		"another key under its computed ID": must(testKey(7).as(KeyID(revoked.Fingerprint()), "")),
+		"under another name":                must(revoked.WithID("fresh-looking", "")),
+		"another key of its kid":            must(testKey(7).WithID("2024-01", "")),
+		"another key under its computed ID": must(testKey(7).WithID(KeyID(revoked.Fingerprint()), "")),
 	} {
 		if _, gone := s.GoneLine(k); !gone {
 			t.Errorf("%s: it is not known to be gone", name)
@@ -230,9 +230,9 @@ func TestParseRejects(t *testing.T) {
 		{name: "a negative maxAge", edits: []edit{{"maxAge: 5m\n    origins", "maxAge: -5m\n    origins"}}, want: "is not a duration"},
 		{name: "maxAge of a second", edits: []edit{{"maxAge: 5m\n    origins", "maxAge: 1s\n    origins"}}, want: "policy: maxAge is 1s; it must be from 1m to 24h"},
 		{name: "a hold of centuries", edits: []edit{{"tokenLifetime: 24h", "tokenLifetime: 2540400h"}}, want: "policy: heldUntil holds more than"},
-		{name: "no key in publicKey", edits: []edit{{publicKey(pub1), "nothing"}}, want: "it holds neither a PEM block"},
+		{name: "no key in publicKey", edits: []edit{{publicKey(pub1), "nothing"}}, want: "its publicKey holds 0 PEM blocks, not one"},
 		{name: "two keys in publicKey", edits: []edit{{publicKey(pub1), publicKey(pub1 + pub1)}}, want: "its publicKey holds 2 PEM blocks, not one"},
-		{name: "a JWK in publicKey", edits: []edit{{publicKey(pub1), "{}"}}, want: "it holds neither a PEM block"},
+		{name: "a JWK in publicKey", edits: []edit{{publicKey(pub1), "{}"}}, want: "its publicKey holds 0 PEM blocks, not one"},
 		{name: "a list for a text", edits: []edit{{"name: prod-a", "name: [prod-a]"}}, want: "it does not fit the form of a key set"},
 		{name: "a member twice", edits: []edit{{"  generation: 1\n", "  generation: 1\n  generation: 1\n"}}, want: "it is not valid YAML"},
 		{name: "two YAML documents", edits: []edit{{"kind: KeySet", "kind: KeySet\n---\nkind: KeySet"}}, want: "it holds more than one YAML document"},

@@ -72,8 +72,8 @@ func (e *NotYetError) Error() string {
 // minute for replicas and mirrors.
 const Convergence = 75 * time.Second
 
-// TokenSkew is how long after its exp a token may still be accepted: AWS does for 5 minutes, kube-apiserver for 1 minute.
-const TokenSkew = 6 * time.Minute
+// ClockSkew is how long after its exp a token may still be accepted: AWS does for 5 minutes, kube-apiserver for 1 minute.
+const ClockSkew = 6 * time.Minute
 
 // Constants of the gates.
 const (
@@ -190,13 +190,13 @@ func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 // since; those made before may live as long as they were given.
 func (s KeySet) trustedUntil(k Key, now time.Time) (time.Time, []Term) {
 	lifetime := s.policy.tokenLifetime()
-	opens := k.RetiredAt.Add(lifetime + TokenSkew)
-	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", TokenSkew}}
+	opens := k.RetiredAt.Add(lifetime + ClockSkew)
+	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", ClockSkew}}
 	for _, h := range s.policy.HeldUntil {
 		was := time.Duration(h.TokenLifetime)
-		if held := earlier(k.RetiredAt.Add(was+TokenSkew), h.Until); h.Until.After(now) && held.After(opens) {
+		if held := earlier(k.RetiredAt.Add(was+ClockSkew), h.Until); h.Until.After(now) && held.After(opens) {
 			opens = held
-			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", TokenSkew}}
+			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", ClockSkew}}
 		}
 	}
 	return opens, terms

@@ -15,7 +15,7 @@ func withTwins(t *testing.T) KeySet {
 	s := step(t)(newSet(t, awsPolicy()).Add(change(t0), testKey(1)))
 	d := tree(t, s)
 	for n, state := range map[int]State{0: Retired, 1: Next} {
-		twin := must(testKey(n).as(KeyID(fmt.Sprintf("twin-%d", n)), ""))
+		twin := must(testKey(n).WithID(KeyID(fmt.Sprintf("twin-%d", n)), ""))
 		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), must(Key{VerificationKey: twin, State: state, PublishedAt: t0, RetiredAt: openDay}.document())) //nolint:forcetypeassert // the test wrote it
 	}
 	s, err := parseTree(d)
@@ -50,13 +50,13 @@ func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
 	if got, err := s.Remove(change(openDay), "twin-1", true); err != nil || len(got.Keys()) != 2 {
 		t.Errorf("remove of a key that never signed: keys %v, error %v", ids(got), err)
 	}
-	if _, err := s.Add(change(openDay), must(testKey(1).as("third", ""))); err == nil || !strings.Contains(err.Error(), "publishes it already") {
+	if _, err := s.Add(change(openDay), must(testKey(1).WithID("third", ""))); err == nil || !strings.Contains(err.Error(), "publishes it already") {
 		t.Errorf("add under a third kid: error %v", err)
 	}
 }
 
 func TestNewRefusesOneKeyUnderTwoKids(t *testing.T) {
-	spec := Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(0).as("other", ""))}}
+	spec := Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(0).WithID("other", ""))}}
 	if _, err := New(change(t0), spec); err == nil || !strings.Contains(err.Error(), "are one key under two kids") {
 		t.Errorf("error %v", err)
 	}
@@ -65,20 +65,20 @@ func TestNewRefusesOneKeyUnderTwoKids(t *testing.T) {
 // A URL that is given out again brings the lines of all key sets that had it, and what their tombstones still held.
 func TestRemainsBarAKeyInAnotherKeySet(t *testing.T) {
 	ok := step(t)
-	legacy := must(testKey(0).as("1", ""))
+	legacy := must(testKey(0).WithID("1", ""))
 	first := ok(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{legacy}}))
 	first = ok(first.Withdraw(forced(t0)))
-	second := ok(New(change(t0), Spec{Name: "prod-b", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{must(testKey(1).as("1", ""))}}))
+	second := ok(New(change(t0), Spec{Name: "prod-b", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{must(testKey(1).WithID("1", ""))}}))
 	second = ok(second.Withdraw(forced(t0)))
 	remains := append(first.Remains(), second.Remains()...)
 	for name, k := range map[string]VerificationKey{
-		"the kid":                      must(testKey(2).as("1", "")),
+		"the kid":                      must(testKey(2).WithID("1", "")),
 		"the key, its computed ID":     testKey(0),
-		"the key, another name":        must(testKey(0).as("2", "")),
+		"the key, another name":        must(testKey(0).WithID("2", "")),
 		"the second, its computed ID":  testKey(1),
-		"the second, another name":     must(testKey(1).as("2", "")),
-		"the second, a computed ID":    must(testKey(1).as(testKey(5).ID(), "")),
-		"the second, the first's name": must(testKey(1).as(testKey(0).ID(), "")),
+		"the second, another name":     must(testKey(1).WithID("2", "")),
+		"the second, a computed ID":    must(testKey(1).WithID(testKey(5).ID(), "")),
+		"the second, the first's name": must(testKey(1).WithID(testKey(0).ID(), "")),
 	} {
 		spec := Spec{Name: "prod-c", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{k}, Gone: remains}
 		if _, err := New(change(openDay), spec); !errors.Is(err, errGoneReturned) {
@@ -98,8 +98,8 @@ func TestRevokeWithAReplacementThatIsAnotherKeyThanThePublishedOne(t *testing.T)
 			with VerificationKey
 			want string
 		}{
-			"its kid, another key": {must(testKey(8).as(subject.ID(), "")), "the replacement is another key than the published key " + string(subject.ID())},
-			"the key, another kid": {must(subject.as("new-name", "")), "is published already under the kid " + string(subject.ID())},
+			"its kid, another key": {must(testKey(8).WithID(subject.ID(), "")), "the replacement is another key than the published key " + string(subject.ID())},
+			"the key, another kid": {must(subject.WithID("new-name", "")), "is published already under the kid " + string(subject.ID())},
 		} {
 			if _, err := s.Revoke(because(openDay, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &tt.with}); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s, %s: error %v", place, name, err)
@@ -125,10 +125,10 @@ func TestRevokeWithAReplacementThatIsAnotherKeyThanThePublishedOne(t *testing.T)
 // What a publisher serves and what is stored may be different keys of one ID. Either decision ends in a version that
 // the publisher takes over.
 func TestAcceptOfAnotherKeyUnderTheSameKid(t *testing.T) {
-	served := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(1).as("k", ""))}}))
-	stored := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(2).as("k", ""))}}))
+	served := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(1).WithID("k", ""))}}))
+	stored := step(t)(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com"), Keys: []VerificationKey{testKey(0), must(testKey(2).WithID("k", ""))}}))
 	for keep, wantKeys := range map[bool]int{true: 2, false: 1} {
-		got, err := stored.Accept(because(openDay, "x"), 1, []Decision{{Key: must(testKey(1).as("k", "")), Keep: keep}})
+		got, err := stored.Accept(because(openDay, "x"), 1, []Decision{{Key: must(testKey(1).WithID("k", "")), Keep: keep}})
 		if err != nil {
 			t.Fatalf("keep %v: %v", keep, err)
 		}
@@ -151,13 +151,13 @@ func TestAcceptCompletesALineWithoutMaterial(t *testing.T) {
 	d := tree(t, newSet(t, Policy{}))
 	specOf(d)["gone"] = []any{map[string]any{"kid": "legacy", "at": t0, "why": Removed}}
 	s := must(parseTree(d))
-	legacy := must(testKey(1).as("legacy", ""))
+	legacy := must(testKey(1).WithID("legacy", ""))
 	legacyLine := Gone{ID: legacy.ID(), Fingerprint: legacy.Fingerprint()}
 	if s.Buried(legacyLine) {
 		t.Fatal("it is known which key it was")
 	}
 	got := step(t)(s.Accept(because(openDay, "x"), 0, []Decision{{Key: legacy, Keep: false}}))
-	if _, gone := got.GoneLine(must(testKey(1).as("new-name", ""))); !gone || !got.Buried(legacyLine) || got.Gone()[0] != s.Gone()[0] {
+	if _, gone := got.GoneLine(must(testKey(1).WithID("new-name", ""))); !gone || !got.Buried(legacyLine) || got.Gone()[0] != s.Gone()[0] {
 		t.Errorf("gone: %+v", got.Gone())
 	}
 }
@@ -165,20 +165,20 @@ func TestAcceptCompletesALineWithoutMaterial(t *testing.T) {
 // A backup from before a key was added does not know that it left. What keypostd knows of it is put back.
 func TestAcceptPutsLostLinesBack(t *testing.T) {
 	backup := newSet(t, Policy{})
-	s := step(t)(backup.Add(change(t0), must(testKey(1).as("signer-1", ""))))
+	s := step(t)(backup.Add(change(t0), must(testKey(1).WithID("signer-1", ""))))
 	s = step(t)(s.Revoke(because(t0, "lost"), "signer-1", RevokeOptions{}))
 	s.generation = 3
 	var decisions []Decision
 	for _, g := range s.Gone() {
 		decisions = append(decisions, Decision{Lost: &Gone{ID: g.ID, Fingerprint: g.Fingerprint}}) // as keypostd reports it
 	}
-	back := step(t)(backup.Add(change(t0), must(testKey(1).as("signer-1", "")))) // or even a key that came back
+	back := step(t)(backup.Add(change(t0), must(testKey(1).WithID("signer-1", "")))) // or even a key that came back
 	for name, stored := range map[string]KeySet{"before it was added": backup, "with the key": back} {
 		got := step(t)(stored.Accept(because(openDay, "a backup was restored"), 3, decisions))
 		got.generation = got.next
 		follows(t, name, got, &s)
 	}
-	if _, err := back.Accept(because(openDay, "x"), 3, append(decisions, Decision{Key: must(testKey(1).as("signer-1", "")), Keep: true})); err == nil || !strings.Contains(err.Error(), "never comes back") {
+	if _, err := back.Accept(because(openDay, "x"), 3, append(decisions, Decision{Key: must(testKey(1).WithID("signer-1", "")), Keep: true})); err == nil || !strings.Contains(err.Error(), "never comes back") {
 		t.Errorf("a gone key is kept: error %v", err)
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/internal/privatekey"
+	"github.com/keypost/keypost/internal/text"
 )
 
 // KeyID is a key's `kid` (RFC 7517, section 4.5).
@@ -25,6 +28,13 @@ var kidForm = regexp.MustCompile(`^[\x21-\x7e]+$`)
 const maxKid = 1024
 
 func (id KeyID) valid() bool { return len(id) <= maxKid && kidForm.MatchString(string(id)) }
+
+// ErrPrivateKey is wrapped by the refusal of input that holds a private key.
+var ErrPrivateKey = privatekey.ErrFound
+
+// printable keeps control characters and text direction marks of the input out of terminals and logs, and long ones
+// short: a computed kid just fits.
+func printable(s string) string { return text.OneLine(s, 64) }
 
 // VerificationKey is a verification key: an RSA or ECDSA public key under its key ID. There is no way to put a private key
 // into it, which is why the model holds this and never a jose.JSONWebKey (that one marshals private members).
@@ -118,8 +128,9 @@ func fingerprintOf(key crypto.PublicKey) (Fingerprint, error) {
 	return Fingerprint(base64.RawURLEncoding.EncodeToString(sum[:])), nil
 }
 
-// as gives a key that came with its own kid and alg (a JWK) those, as far as they are sound.
-func (p VerificationKey) as(id KeyID, alg string) (VerificationKey, error) {
+// WithID returns the key under the kid and alg that it came with, in a JWK or a document. An empty one leaves what is
+// there. The error says what is unsound.
+func (p VerificationKey) WithID(id KeyID, alg string) (VerificationKey, error) {
 	if id != "" && id != p.id {
 		if !id.valid() {
 			return VerificationKey{}, errors.New("its kid is not 1 to 1024 printable ASCII characters")

@@ -253,8 +253,8 @@ func (s KeySet) checkKeys() error {
 		if err := k.checkState(); err != nil {
 			return fmt.Errorf("key %s: %w", k.ID(), err)
 		}
-		if ofType[k.isRSA()]++; ofType[k.isRSA()] > maxKeysOfAType {
-			return fmt.Errorf("it has more than %d keys of one type; AWS reads no more", maxKeysOfAType)
+		if ofType[k.isRSA()]++; ofType[k.isRSA()] > MaxKeysOfType {
+			return fmt.Errorf("it has more than %d keys of one type; AWS reads no more", MaxKeysOfType)
 		}
 	}
 	return s.checkGone()

@@ -31,7 +31,7 @@ func (n Name) Check() error {
 }
 
 // Revision is an opaque token for one stored version of a key set. Two revisions of a name are equal only when the
-// stored bytes are; nothing else may be read from it. The empty revision means "does not exist".
+// stored bytes are; nothing else may be concluded from it. The empty revision means "does not exist".
 type Revision string
 
 // Errors that every backend returns wrapped, so that callers can match them.
@@ -46,5 +46,5 @@ var (
 	ErrReadOnly = errors.New("the store is read-only")
 	// ErrResent: Put had to send its request again, and the last request met another revision than the expected one. An
 	// earlier request may have been stored. Only backends return it, and only where they do not know; [Store] finds out.
-	ErrResent = errors.New("the write was sent more than once, and what is stored is not what it was to replace")
+	ErrResent = errors.New("the write was sent more than once, and another version is stored than the one it was to replace")
 )

@@ -107,7 +107,7 @@ func TestAccept(t *testing.T) {
 		{name: "a key that came back goes", decisions: []Decision{{Key: k2, Keep: true}, {Key: k0, Keep: false}}, published: []KeyID{k2.ID()}, gone: []KeyID{subject.ID(), k0.ID()}},
 		{name: "what is so already", decisions: []Decision{{Key: k0, Keep: true}, {Key: subject, Keep: false}}, published: []KeyID{k0.ID()}, gone: []KeyID{subject.ID()}},
 		{name: "a gone key cannot be kept", decisions: []Decision{{Key: subject, Keep: true}}, refused: "is gone and never comes back"},
-		{name: "another key of a stored kid goes, and the stored one too", decisions: []Decision{{Key: must(k2.as(k0.ID(), "")), Keep: false}}, refused: "it would leave \"prod-a\" without a key"},
+		{name: "another key of a stored kid goes, and the stored one too", decisions: []Decision{{Key: must(k2.WithID(k0.ID(), "")), Keep: false}}, refused: "it would leave \"prod-a\" without a key"},
 		{name: "no key at all", decisions: []Decision{{}}, refused: "a decision names no key"},
 		{name: "no key is left", decisions: []Decision{{Key: k0, Keep: false}}, refused: "it would leave \"prod-a\" without a key"},
 	} {

@@ -211,7 +211,7 @@ func (p Policy) replaceBy(next Policy, now time.Time) Policy {
 		next.HeldUntil = append(next.HeldUntil, Held{Until: now.Add(Convergence + edge + client), Edge: Duration(edge), Client: Duration(client)})
 	}
 	if token > next.tokenLifetime() {
-		next.HeldUntil = append(next.HeldUntil, Held{Until: now.Add(token + TokenSkew), TokenLifetime: Duration(token)})
+		next.HeldUntil = append(next.HeldUntil, Held{Until: now.Add(token + ClockSkew), TokenLifetime: Duration(token)})
 	}
 	return next
 }

@@ -1,15 +1,22 @@
 package keystore
 
 import (
+	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/keypost/keypost/internal/privatekey"
 )
 
 // secrets are private keys in all the forms that are not PEM.
@@ -85,7 +92,7 @@ func TestPrivateMaterialAnywhereIsRefused(t *testing.T) {
 			}
 		}
 	}
-	for _, member := range privateMembers {
+	for _, member := range privatekey.Members() {
 		for where, put := range map[string]func(spec map[string]any){
 			"a key":          func(spec map[string]any) { spec["keys"].([]any)[0].(map[string]any)[member] = "c2VjcmV0" }, //nolint:forcetypeassert // the test wrote it
 			"a nested JWK":   func(spec map[string]any) { spec["jwk"] = map[string]any{"kty": "RSA", member: 1} },
@@ -112,7 +119,7 @@ func TestPublicMaterialIsNoSecret(t *testing.T) {
 		"a certificate":             base64.StdEncoding.EncodeToString(certificate(t, ec)),
 		"a public key, PEM":         pemOf("PUBLIC KEY", spki(ec.Public())),
 		"a public key, PEM, base64": base64.StdEncoding.EncodeToString([]byte(pemOf("PUBLIC KEY", spki(ec.Public())))),
-		"a public JWK":              jwkOf(t, ec.Public(), nil),
+		"a public JWK":              string(must((&jose.JSONWebKey{Key: ec.Public()}).MarshalJSON())),
 		"words":                     strings.Repeat("the private key of the old cluster was lost with the laptop ", 20),
 		"a hash":                    strings.Repeat("0123456789abcdef", 8),
 		"an object":                 `{"d": 1, "k": "v"}`,
@@ -145,61 +152,14 @@ func TestTheSearchForSecretsIsLinear(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"base64":       strings.Repeat("MIIE", MaxDocument/4-1000),
-		"short runs":   strings.Repeat(strings.Repeat("A", leastSecret)+",", MaxDocument/(leastSecret+1)-100),
+		"short runs":   strings.Repeat(strings.Repeat("A", 64)+",", MaxDocument/(64+1)-100),
 		"sequences":    base64.StdEncoding.EncodeToString([]byte(strings.Repeat("0\x80", MaxDocument/3))),
 		"JSON in JSON": nested,
 		"JSON, no end": `"kty"` + strings.Repeat("[", MaxDocument-1000),
 	} {
-		if took := cpu(t, func() { _ = findSecret(map[string]any{"x": text}) }); took > 5*time.Second {
+		if took := cpu(t, func() { _, _ = privatekey.Find(map[string]any{"x": text}) }); took > 5*time.Second {
 			t.Errorf("%s: %d bytes took %v", name, len(text), took)
 		}
-	}
-}
-
-// Two readers of one text must not see two different keys in it.
-func TestJWKSAreReadAsTheyAreWritten(t *testing.T) {
-	a, b := jwkOf(t, testKey(0).Key(), map[string]any{"kid": "a"}), jwkOf(t, testKey(1).Key(), map[string]any{"kid": "b"})
-	keys, err := ParsePublicKeys("x", []byte(`{"keys":[`+a+`],"KEYS":[`+b+`],"Keys":1}`))
-	if err != nil || len(keys) != 1 || keys[0].ID() != "a" {
-		t.Errorf("names in another case: keys %v, error %v", keys, err)
-	}
-	for name, text := range map[string]string{
-		"keys twice":               `{"keys":[` + a + `],"keys":[` + b + `]}`,
-		"kid twice":                strings.Replace(a, `"kid"`, `"kid":"b","kid"`, 1),
-		"kid twice in a set":       `{"keys":[` + strings.Replace(a, `"kid"`, `"kid":"b","kid"`, 1) + `]}`,
-		"twice in an escape":       strings.Replace(a, `"kid"`, `"k\u0069d":"b","kid"`, 1),
-		"twice, deep inside":       strings.Replace(a, `"kid"`, `"ext":{"x":1,"x":2},"kid"`, 1),
-		"text after the JSON":      a + "x",
-		"only in another case":     `{"KEYS":[` + b + `]}`,
-		"a member in another case": strings.Replace(a, `"kty"`, `"KTY"`, 1),
-	} {
-		if keys, err := ParsePublicKeys("x", []byte(text)); err == nil {
-			t.Errorf("%s: %v", name, keys)
-		}
-	}
-	for name, text := range map[string]string{
-		"a nested JWK":   strings.Replace(a, `"kid"`, `"ext":{"kty":"EC","d":"x"},"kid"`, 1),
-		"beside the set": `{"keys":[` + a + `],"old":{"kty":"RSA","p":"x"}}`,
-		"a PEM in a kid": strings.Replace(a, `"kid"`, `"note":"`+strings.ReplaceAll(pemOf("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(ecPrivate(elliptic.P256(), 3)))), "\n", `\n`)+`","kid"`, 1),
-	} {
-		if _, err := ParsePublicKeys("x", []byte(text)); !errors.Is(err, ErrPrivateKey) {
-			t.Errorf("a private key in %s: error %v", name, err)
-		}
-	}
-}
-
-func TestFilesFromWindowsAreRead(t *testing.T) {
-	text := pemOf("PUBLIC KEY", spki(testKey(0).Key()))
-	for name, data := range map[string]string{
-		"PEM": "\ufeff" + strings.ReplaceAll(text, "\n", "\r\n"),
-		"JWK": "\ufeff" + jwkOf(t, testKey(0).Key(), nil),
-	} {
-		if keys, err := ParsePublicKeys("sa.pub", []byte(data)); err != nil || len(keys) != 1 || keys[0].ID() != testKey(0).ID() {
-			t.Errorf("%s with a byte order mark: %v, error %v", name, keys, err)
-		}
-	}
-	if _, err := ParsePublicKeys("sa.pub", []byte("\xff\xfe-\x00-\x00")); err == nil || !strings.Contains(err.Error(), "it is UTF-16; save it as UTF-8") {
-		t.Errorf("UTF-16: error %v", err)
 	}
 }
 
@@ -217,4 +177,14 @@ func TestYAMLErrorsSayWhere(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
+}
+
+func certificate(t testing.TB, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "sa"}, NotBefore: t0, NotAfter: t0.AddDate(1, 0, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
 }

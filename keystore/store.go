@@ -130,7 +130,7 @@ func (st *Store) readBack(ctx context.Context, v version, failed error) (Revisio
 	doc, rev, err := st.backend.Get(ctx, v.set.name)
 	stored, broken := Parse(v.set.name, doc)
 	switch {
-	case err == nil && v.is(version{stored, doc}, conflict || resent):
+	case err == nil && v.equals(version{stored, doc}, conflict || resent):
 		return rev, nil
 	case !conflict && !resent:
 		return "", failed
@@ -151,10 +151,10 @@ func isBroken(err error) bool {
 	return broken
 }
 
-// is reports whether the stored version is v: the same bytes, or the same content in another notation. Labels and
+// equals reports whether the stored version is v: the same bytes, or the same content in another notation. Labels and
 // annotations count only where strict: others may add theirs (a webhook), but after a conflict another writer of the
 // same content must not pass for us.
-func (v version) is(stored version, strict bool) bool {
+func (v version) equals(stored version, strict bool) bool {
 	switch a, b := v.set, stored.set; {
 	case bytes.Equal(v.doc, stored.doc):
 		return true
@@ -162,8 +162,8 @@ func (v version) is(stored version, strict bool) bool {
 		return false
 	case len(a.unknown)+len(b.unknown) > 0: // which the digest leaves out
 		was, err := toJSON(v.doc)
-		is, errStored := toJSON(stored.doc)
-		return err == nil && errStored == nil && bytes.Equal(was, is)
+		now, errStored := toJSON(stored.doc)
+		return err == nil && errStored == nil && bytes.Equal(was, now)
 	case strict:
 		return maps.Equal(a.labels, b.labels) && maps.Equal(a.annotations, b.annotations)
 	}

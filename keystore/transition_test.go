@@ -218,7 +218,7 @@ func TestRevokeTheLastKey(t *testing.T) {
 		{name: "leaving it empty", why: "lost", last: RevokeOptions{LeaveEmpty: true}, keys: nil},
 		{name: "with a replacement", why: "lost", last: with(testKey(3)), keys: []KeyID{testKey(3).ID()}},
 		{name: "with itself", why: "lost", last: with(testKey(0)), refused: "the replacement is the same key"},
-		{name: "with itself under another name", why: "lost", last: with(must(testKey(0).as("other", ""))), refused: "the replacement is the same key"},
+		{name: "with itself under another name", why: "lost", last: with(must(testKey(0).WithID("other", ""))), refused: "the replacement is the same key"},
 		{name: "with nothing for a key", why: "lost", last: with(VerificationKey{}), refused: "its key 1 is empty"},
 	} {
 		got, err := s.Revoke(because(t0, tt.why), id, tt.last)
@@ -262,7 +262,7 @@ func TestRevokeWithAReplacementThatIsThereAlreadyMakesItActive(t *testing.T) {
 }
 
 func TestAGoneKeyDoesNotComeBackUnderAnotherName(t *testing.T) {
-	renamed := must(subject.as("fresh-looking", ""))
+	renamed := must(subject.WithID("fresh-looking", ""))
 	for _, place := range []string{"removed", "revoked"} {
 		s := lives(t)[place]
 		if _, err := s.Add(change(openDay), renamed); err == nil || !strings.Contains(err.Error(), "never comes back") {
@@ -281,8 +281,8 @@ func TestAddTakesAKeyOnce(t *testing.T) {
 	s := lives(t)["next"]
 	for name, k := range map[string]VerificationKey{
 		"the same":                   subject,
-		"the same under a name":      must(subject.as("other", "")),
-		"another under the same kid": must(testKey(5).as(subject.ID(), "")),
+		"the same under a name":      must(subject.WithID("other", "")),
+		"another under the same kid": must(testKey(5).WithID(subject.ID(), "")),
 	} {
 		if _, err := s.Add(change(openDay), k); err == nil || !strings.Contains(err.Error(), "publishes it already (next, kid "+string(subject.ID())) {
 			t.Errorf("%s: error %v", name, err)
@@ -409,7 +409,7 @@ func TestWhatAKeySetGivesAwayIsACopy(t *testing.T) {
 // A key that is revoked under the name it was imported with does not come back under its own.
 func TestImportedKeyIsGoneUnderBothNames(t *testing.T) {
 	own, other := testKey(0), testKey(1)
-	imported, err := own.as("from-elsewhere", "")
+	imported, err := own.WithID("from-elsewhere", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,12 +50,12 @@ func walkPool(aliases bool) (pool []VerificationKey) {
 	for n := range 8 {
 		k := testKey(n)
 		if n%3 == 0 {
-			k = must(k.as(KeyID(fmt.Sprintf("imported-%d", n)), ""))
+			k = must(k.WithID(KeyID(fmt.Sprintf("imported-%d", n)), ""))
 		}
 		pool = append(pool, k)
 	}
 	for n := 0; aliases && n < 3; n++ {
-		pool = append(pool, must(pool[n].as(KeyID(fmt.Sprintf("alias-%d", n)), "")), must(testKey(20+n).as(pool[n].ID(), "")))
+		pool = append(pool, must(pool[n].WithID(KeyID(fmt.Sprintf("alias-%d", n)), "")), must(testKey(20+n).WithID(pool[n].ID(), "")))
 	}
 	return pool
 }

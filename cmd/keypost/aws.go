@@ -53,7 +53,7 @@ type awsFlags struct {
 
 // Groups of flags. What ccoctl has is spelled as there.
 
-func (f *awsFlags) target(cmd *cobra.Command, region string) {
+func (f *awsFlags) inAccount(cmd *cobra.Command, region string) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.name, "name", "", "name of what is made: its tag, and the beginning of the roles' names")
 	fs.StringVar(&f.region, "region", "", region)

@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // What testdata/ccoctl/want holds is what ccoctl writes for testdata/ccoctl/requests in a dry run, with a permissions
@@ -225,7 +225,7 @@ func TestFormsOfThePublicKey(t *testing.T) {
 		out := t.TempDir()
 		keypost(t, "aws", "create-identity-provider", "--dry-run", "--name", "fake", "--region", "us-east-1", "--output-dir", out,
 			"--issuer-url", "https://oidc.example.com/mycluster", "--public-key-file", file)
-		keys, err := keystore.ParsePublicKeys("03-keys.json", filesBelow(t, out)["03-keys.json"])
+		keys, err := pubkey.Parse("03-keys.json", filesBelow(t, out)["03-keys.json"])
 		if err != nil || len(keys) != 1 {
 			t.Errorf("%s: %v, %v", name, keys, err)
 		}

@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/keypost/keypost/keystore/catalog"
-	"github.com/keypost/keypost/provision/awsiam"
-	"github.com/keypost/keypost/provision/plan"
+	"github.com/keypost/keypost/provision/install"
 )
 
 func (a *app) awsDelete() *cobra.Command {
@@ -27,7 +23,7 @@ func (a *app) awsDelete() *cobra.Command {
 		Args: exactly(0),
 	}
 	fs := cmd.Flags()
-	f.target(cmd, "AWS region whose IAM endpoint is called")
+	f.inAccount(cmd, "AWS region whose IAM endpoint is called")
 	fs.StringVar(&f.issuerURL, "issuer-url", "", "take away only this issuer's provider and its statements; roles stay")
 	fs.BoolVar(&f.force, "force", false, "with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
 	fs.BoolVar(&f.dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port")
@@ -41,65 +37,47 @@ func (r *awsRun) delete(ctx context.Context) error {
 	if r.f.force && r.f.issuerURL == "" {
 		return usagef("--force needs --issuer-url: without it, the name's roles are deleted in any case")
 	}
-	if err := r.identify(ctx); err != nil {
-		return err
-	}
-	deletion, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: r.f.name, IssuerURL: r.f.issuerURL, Strand: r.f.force})
-	if stranded, is := errors.AsType[*awsiam.StrandedError](err); is {
-		return withHint(stranded, "to move a live cluster: %s; to delete all of %s, roles too, leave --issuer-url out; "+
-			"to leave the roles without anybody who may assume them, add --force", command{"aws", "migrate", "--name", r.f.name,
-			"--from-issuer-url", r.f.issuerURL, "--issuer-url", "NEW", "--kubeconfig", "FILE"}, r.f.name)
-	}
-	if err != nil {
-		return err
-	}
+	mode := install.Apply
 	if r.f.dryRun {
-		return deletion.Preview().Write(r.Out)
+		mode = install.Preview
 	}
-	if err := r.settle(ctx, deletion); err != nil {
+	deleted, err := install.Delete(ctx, install.DeleteOptions{
+		Target: r.f.target(), Store: r.keyStore(), Report: r.report, Mode: mode,
+		Name: r.f.name, IssuerURL: r.f.issuerURL, Strand: r.f.force,
+	})
+	r.journal.clear()
+	switch {
+	case err != nil:
 		return err
+	case deleted.Preview != nil:
+		return deleted.Preview.Write(r.Out)
 	}
-	if deletion.Empty() {
-		r.journal.printf("%s", r.nothingFound())
+	for _, i := range deleted.Issuers {
+		r.removalSteps(i)
 	}
-	r.removalSteps(ctx, deletion)
 	return nil
 }
 
-func (r *awsRun) nothingFound() string {
-	if r.f.issuerURL != "" {
-		return fmt.Sprintf("Nothing of %s in account %s trusts %s", r.f.name, r.account.ID, r.f.issuerURL)
+// removalSteps prints how to stop publishing an issuer, which other accounts and clouds may still need.
+func (r *awsRun) removalSteps(i install.StillPublished) {
+	if r.sayStorage(i.URL) {
+		return
 	}
-	return fmt.Sprintf("Nothing in account %s bears the tag %s", r.account.ID, awsiam.OwnedBy(r.f.name))
-}
-
-// removalSteps says how to stop publishing, which other accounts and cloud providers may still need.
-func (r *awsRun) removalSteps(ctx context.Context, deletion plan.Plan) {
-	gone := []string{r.f.issuerURL}
-	if r.f.issuerURL == "" {
-		gone = providerURLs(deletion)
-	}
-	for _, url := range gone {
-		if r.sayStorage(url) {
-			continue
+	switch {
+	case i.KeySet != "":
+		r.notice("the keys of %s are still published; when nothing trusts them any more:", i.URL)
+		r.notice("  %s", command{"issuer", "remove", i.KeySet, "--confirm-url", i.URL, "--why", "REASON"})
+	case !i.Asked:
+		r.notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", i.URL)
+		remove := command{"issuer", "remove", i.URL, "--confirm-url", i.URL, "--why", "REASON"}
+		if !strings.Contains(r.line(remove), " --store ") {
+			remove = append(remove, "--store", "STORE")
 		}
-		name, known := r.nameInStore(ctx, url)
-		switch {
-		case name != "":
-			r.notice("the keys of %s are still published; when nothing trusts them any more:", url)
-			r.notice("  %s", command{"issuer", "remove", name, "--confirm-url", url, "--why", "REASON"})
-		case !known:
-			r.notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", url)
-			remove := command{"issuer", "remove", url, "--confirm-url", url, "--why", "REASON"}
-			if !strings.Contains(r.line(remove), " --store ") {
-				remove = append(remove, "--store", "STORE")
-			}
-			r.notice("  %s", remove)
-		}
+		r.notice("  %s", remove)
 	}
 }
 
-// sayStorage says how to remove what ccoctl keeps an issuer's documents in. It reports whether the issuer is one of
+// sayStorage prints how to remove what ccoctl keeps an issuer's documents in. It reports whether the issuer is one of
 // ccoctl's.
 func (a *app) sayStorage(issuer string) bool {
 	bucket, region := bucketOf(issuer)
@@ -111,32 +89,4 @@ func (a *app) sayStorage(issuer string) bool {
 		a.notice("The CloudFront distribution of %s and the bucket behind it stay; nothing here removes them", issuer)
 	}
 	return bucket != "" || isCloudFront(issuer)
-}
-
-func providerURLs(p plan.Plan) []string {
-	var urls []string
-	for _, s := range p.Stages {
-		for _, a := range s {
-			if url, err := awsiam.ProviderURL(a.Name); err == nil && a.Verb == plan.Delete {
-				urls = append(urls, url)
-			}
-		}
-	}
-	return urls
-}
-
-// nameInStore is how the store calls an issuer; "" if no key set has it. known is false when there is no store to ask.
-func (r *awsRun) nameInStore(ctx context.Context, url string) (name string, known bool) {
-	st, err := r.openStore(ctx)
-	if err != nil {
-		return "", false
-	}
-	c, err := catalog.ReadAll(ctx, st)
-	if err != nil {
-		return "", false
-	}
-	if s, found := c.InUse(url); found {
-		return string(s.Name()), true
-	}
-	return "", len(c.Unread) == 0
 }

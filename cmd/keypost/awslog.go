@@ -11,19 +11,20 @@ import (
 	"golang.org/x/term"
 
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/install"
 )
 
-// journal is the log of an aws command: ccoctl's, line for line, since scripts look for its lines. It goes to stderr
-// in the form of Go's log package, which is the form that they know. Any goroutine may write to it.
+// journal is the log of an aws command on stderr, in ccoctl's form, since scripts look for its lines. It is safe for
+// concurrent use.
 type journal struct {
 	lines *log.Logger
 	w     io.Writer
 	tty   bool
 
 	mu    sync.Mutex
-	drawn bool      // a line that is still to change stands on the terminal
-	phase string    // of the wait that progress was last told of
-	said  time.Time // when it was, where lines do not change
+	drawn bool      // the terminal shows a line that is still to change
+	phase string    // of the wait printed last, where lines do not change
+	at    time.Time // when it was printed
 }
 
 func newJournal(w io.Writer) *journal {
@@ -43,19 +44,19 @@ func (j *journal) print(format string, args ...any) {
 	j.lines.Print(oneLine(fmt.Sprintf(format, args...)))
 }
 
-// progressEvery is how often a wait is told of where each telling is a line: seldom enough for a CI log to stay
-// readable, often enough that nobody takes the program for dead.
+// progressEvery is how often a wait is printed where lines do not change: seldom enough for a CI log to stay readable,
+// often enough that nobody takes the program for dead.
 const progressEvery = 15 * time.Second
 
-// progress tells how a wait is getting on: in one changing line on a terminal, else in a line now and then.
-func (j *journal) progress(now time.Time, format string, args ...any) {
+// wait prints how a wait is getting on: in one changing line on a terminal, else in a line now and then.
+func (j *journal) wait(w install.Wait) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.tty && (format != j.phase || now.Sub(j.said) >= progressEvery) {
-		j.phase, j.said = format, now
-		j.print(format, args...)
+	if !j.tty && (w.Phase != j.phase || w.At.Sub(j.at) >= progressEvery) {
+		j.phase, j.at = w.Phase, w.At
+		j.print("%s", w.Text)
 	}
-	j.draw(format, args...)
+	j.draw("%s", w.Text)
 }
 
 // show draws a line that the next one replaces; only a terminal has such lines.
@@ -72,7 +73,7 @@ func (j *journal) draw(format string, args ...any) {
 	}
 }
 
-// clear takes the changing line away.
+// clear removes the changing line.
 func (j *journal) clear() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

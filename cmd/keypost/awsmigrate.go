@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/cluster"
-	"github.com/keypost/keypost/provision/plan"
+	"github.com/keypost/keypost/provision/install"
 )
 
 // migrateFlags are those of aws migrate beside the ones that it shares with its siblings.
@@ -97,115 +96,86 @@ func (f *migrateFlags) checkMigration() error {
 	return nil
 }
 
-// migration is one run of aws migrate.
-type migration struct {
-	*awsRun
-	f *migrateFlags
-}
-
 func (f *migrateFlags) run(ctx context.Context, r *awsRun) error {
 	if err := f.checkMigration(); err != nil {
 		return err
 	}
-	m := &migration{awsRun: r, f: f}
 	if isCloudFront(f.from) && !f.force {
-		return m.keepCloudFront()
+		return f.keepCloudFront(r)
 	}
-	if err := m.check(); err != nil {
+	o, err := f.options(r)
+	if err != nil {
 		return err
 	}
-	if err := r.identify(ctx); err != nil {
-		return err
-	}
-	if err := m.carryClientIDs(ctx); err != nil {
-		return err
-	}
-	r.journal.printf("Moving from issuer %s to %s", f.from, f.issuerURL)
+	migrate := install.Migrate
 	if f.finish {
-		return m.finish(ctx)
+		migrate = install.FinishMigration
 	}
-	return m.begin(ctx)
+	done, err := migrate(ctx, o)
+	r.journal.clear()
+	if err != nil {
+		return f.hinted(err)
+	}
+	if done.Gate != nil {
+		r.notice("%v", done.Gate)
+	}
+	switch {
+	case done.Preview != nil:
+		return r.show(done.Preview)
+	case f.finish:
+		f.sayBucket(r)
+		return nil
+	}
+	return f.sayNext(r, done)
 }
 
-// check finds what is wrong before anybody is called.
-func (m *migration) check() error {
-	if err := awsiam.Check(m.f.wantedProvider(), m.move().To, nil); err != nil {
-		return err
+func (f *migrateFlags) options(r *awsRun) (install.MigrateOptions, error) {
+	o := install.MigrateOptions{
+		Target: f.target(), Store: r.keyStore(), Report: r.report, Mode: f.mode(),
+		Name: f.name, Old: f.from, New: f.issuerURL, Dev: f.dev, Cluster: f.cluster, TokenLifetime: f.tokenLifetime,
+		ClientIDs: f.clientIDs, Usual: f.usual, Thumbprints: f.thumbprints, Ownership: f.ownership(), MaxTrustLength: f.maxTrust,
 	}
-	if m.f.finish && m.Store == "" {
-		return nil // then --token-lifetime and the pods say how long tokens live
+	if f.finish {
+		if r.Store == "" { // then --token-lifetime and the pods say how long tokens live
+			o.Store = install.KeyStore{}
+		}
+		return o, nil
 	}
-	_, err := parsePlace(m.Store)
+	o.OldKeys.Source = cmp.Or(f.jwks, f.from)
+	o.OldKeys.Read = func(ctx context.Context) ([]keystore.VerificationKey, error) {
+		found, err := r.readKeys(ctx, keyFlags{JWKS: o.OldKeys.Source})
+		return found.Keys, err
+	}
+	var err error
+	if o.Policy, err = f.keySetPolicy(); err != nil {
+		return o, err
+	}
+	o.Site, err = f.site()
+	return o, err
+}
+
+// hinted adds to an error of a migration what to do about it.
+func (f *migrateFlags) hinted(err error) error {
+	if _, is := errors.AsType[*install.OldKeysError](err); is {
+		return withHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
+	}
+	if e, is := errors.AsType[*install.LostAudienceError](err); is {
+		return withHint(err, "add --client-id %s; or, if no pod needs it, take it away first: aws iam remove-client-id-from-open-id-connect-provider "+
+			"--open-id-connect-provider-arn %s --client-id %s", e.Audience, e.OldProviderARN, e.Audience)
+	}
+	if e, is := errors.AsType[*install.MovedKeyError](err); is {
+		return withHint(err, "%s, if the cluster signs with it", command{"key", "add", string(e.KeySet), "--jwks", e.Old})
+	}
+	if _, is := errors.AsType[*install.ClusterError](err); is {
+		return withHint(err, "is this the right cluster? See --kubeconfig and --context")
+	}
+	if _, is := errors.AsType[*install.StillSignsError](err); is {
+		return withHint(err, "switch the cluster; how is printed by %s", f.again(command{"aws", "migrate"}))
+	}
+	if _, is := errors.AsType[*install.LifetimeError](err); is {
+		return withHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
+	}
 	return err
-}
-
-// begin makes both issuers good for every token, and says how the cluster is switched.
-func (m *migration) begin(ctx context.Context) error {
-	w, err := m.wish(ctx)
-	if err != nil {
-		return err
-	}
-	plan, err := m.plan(ctx) // before anything is published: it also knows whether every statement fits
-	if err != nil {
-		return err
-	}
-	if m.f.diff {
-		return m.show(plan.Preview().After(w.changes()...))
-	}
-	if err := m.publishMoved(ctx, w); err != nil {
-		return err
-	}
-	if plan, err = m.plan(ctx); err != nil { // anew: the wait was long enough for others to change a role
-		return err
-	}
-	if err := m.settle(ctx, plan); err != nil {
-		return err
-	}
-	return m.sayNext(ctx)
-}
-
-// carryClientIDs has NEW take tokens for every audience that OLD takes them for: some pod asks for it, and some role may
-// want it. A list on the command line that leaves one out is refused, as tokens would be.
-func (m *migration) carryClientIDs(ctx context.Context) error {
-	old := m.account.ProviderARN(m.f.from)
-	registered, err := m.client.ClientIDs(ctx, old)
-	if err != nil {
-		return err
-	}
-	for _, id := range registered {
-		if slices.Contains(m.f.clientIDs, id) {
-			continue
-		}
-		if !m.f.usual && !m.f.finish {
-			return withHint(fmt.Errorf("%s takes tokens for the audience %s, which --client-id leaves out: they would be refused under %s",
-				old, id, m.f.issuerURL),
-				"add --client-id %s; or, if no pod needs it, take it away first: aws iam remove-client-id-from-open-id-connect-provider "+
-					"--open-id-connect-provider-arn %s --client-id %s", id, old, id)
-		}
-		m.f.clientIDs = append(m.f.clientIDs, id)
-	}
-	return awsiam.Check(m.f.wantedProvider(), m.move().To, nil)
-}
-
-// move says what the statements are made of.
-func (m *migration) move() awsiam.Move {
-	trust := func(url string) awsiam.Trust {
-		t := awsiam.Trust{Issuer: url, Audiences: m.f.clientIDs, MaxLength: m.f.maxTrust, Port: m.f.dev}
-		if m.account.ID != "" {
-			t.ProviderARN = m.account.ProviderARN(url)
-		}
-		return t
-	}
-	return awsiam.Move{Name: m.f.name, From: trust(m.f.from), To: trust(m.f.issuerURL), Adopt: m.f.adopt}
-}
-
-func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
-	provider, err := m.client.PlanProvider(ctx, m.account, m.f.wantedProvider())
-	if err != nil {
-		return provider, err
-	}
-	roles, err := m.client.PlanMove(ctx, m.move())
-	return provider.Then(roles), err
 }
 
 // patchCommand switches an OpenShift cluster.
@@ -215,51 +185,44 @@ func patchCommand(issuer string) string {
 }
 
 // sayNext prints what switches the cluster: on stdout that alone, so that a script can run it.
-func (m *migration) sayNext(ctx context.Context) error {
-	openShift, known := true, m.f.cluster.Kubeconfig != ""
-	if known {
-		var err error
-		if _, openShift, err = cluster.ChosenIssuer(ctx, m.f.cluster); err != nil {
-			return err
-		}
-	}
-	next, old := m.f.issuerURL, m.f.from
-	m.notice("AWS takes tokens of both issuers now. What switches the cluster:")
+func (f *migrateFlags) sayNext(r *awsRun, done install.Migrated) error {
+	openShift, known, next, old := done.OpenShift, done.Known, f.issuerURL, f.from
+	r.notice("AWS takes tokens of both issuers now. What switches the cluster:")
 	if !openShift {
-		m.notice("First restart every kube-apiserver with")
-		m.sayFirstRound()
+		r.notice("First restart every kube-apiserver with")
+		f.sayFirstRound(r)
 	}
 	switching := patchCommand(next)
 	if !openShift {
 		switching = fmt.Sprintf("--service-account-issuer=%s --service-account-issuer=%s", next, old)
 	}
-	if _, err := fmt.Fprintln(m.Out, switching); err != nil {
+	if _, err := fmt.Fprintln(r.Out, switching); err != nil {
 		return err
 	}
 	switch {
 	case openShift && !known:
-		m.notice("On OpenShift. With kubeadm and others there are two rounds. First restart every kube-apiserver with")
-		m.sayFirstRound()
-		m.notice("  --service-account-issuer=%s --service-account-issuer=%s", next, old)
+		r.notice("On OpenShift. With kubeadm and others there are two rounds. First restart every kube-apiserver with")
+		f.sayFirstRound(r)
+		r.notice("  --service-account-issuer=%s --service-account-issuer=%s", next, old)
 	case !openShift:
-		m.notice("The first issuer signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs; look at the")
-		m.notice("manifest of the static pod afterwards.")
+		r.notice("The first issuer signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs; look at the")
+		r.notice("manifest of the static pod afterwards.")
 	}
 	if openShift {
-		m.notice("OpenShift's kube-apiservers restart one after the other, and accept tokens of %s for 24 hours more: the", old)
-		m.notice("kubelet renews those of running pods within that time; restart what read its token only once.")
+		r.notice("OpenShift's kube-apiservers restart one after the other, and accept tokens of %s for 24 hours more: the", old)
+		r.notice("kubelet renews those of running pods within that time; restart what read its token only once.")
 	}
-	m.notice("Then, as often as it takes:")
-	m.notice("  %s", m.f.again(command{"aws", "migrate", "--finish"}))
+	r.notice("Then, as often as it takes:")
+	r.notice("  %s", f.again(command{"aws", "migrate", "--finish"}))
 	return nil
 }
 
 // sayFirstRound prints the flags with which every kube-apiserver accepts the new issuer before any signs as it: one that
 // still has the old flags answers 401 to the tokens that another has just signed as the new one.
-func (m *migration) sayFirstRound() {
-	m.notice("  --service-account-issuer=%s --service-account-issuer=%s", m.f.from, m.f.issuerURL)
-	m.notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
-	m.notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
+func (f *migrateFlags) sayFirstRound(r *awsRun) {
+	r.notice("  --service-account-issuer=%s --service-account-issuer=%s", f.from, f.issuerURL)
+	r.notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
+	r.notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
 }
 
 // again is another run for the same move, as far as its flags say what is moved and where.
@@ -283,28 +246,28 @@ func (f *migrateFlags) again(c command) command {
 	return c
 }
 
-// isCloudFront tells whether a URL is that of a distribution, as ccoctl's --create-private-s3-bucket makes it.
+// isCloudFront reports whether a URL is that of a distribution, as ccoctl's --create-private-s3-bucket makes it.
 func isCloudFront(issuer string) bool {
 	u, err := url.Parse(issuer)
 	return err == nil && strings.HasSuffix(u.Hostname(), ".cloudfront.net")
 }
 
-// keepCloudFront says how to do without a move: what a bucket's own address cannot do, a distribution can.
-func (m *migration) keepCloudFront() error {
-	old, name := m.f.from, m.f.name
+// keepCloudFront prints how to do without a move: unlike a bucket, a distribution can get another origin.
+func (f *migrateFlags) keepCloudFront(r *awsRun) error {
+	old, name := f.from, f.name
 	host := strings.TrimPrefix(old, "https://")
-	m.notice("%s is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the", old)
-	m.notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:")
-	m.notice("  1. %s", command{"issuer", "add", name, "--url", old, "--jwks", old, "--relying-party", "aws"})
-	m.notice("     %s (D: the longest that the distribution keeps a copy)",
+	r.notice("%s is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the", old)
+	r.notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:")
+	r.notice("  1. %s", command{"issuer", "add", name, "--url", old, "--jwks", old, "--relying-party", "aws"})
+	r.notice("     %s (D: the longest that the distribution keeps a copy)",
 		command{"issuer", "set", name, "--origin", "ORIGIN", "--edge-hold", "D"})
-	m.notice("  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront will ask for:")
-	m.notice("       issuerURLs: [..., %q]", name+"="+old)
-	m.notice("       hostAliases: {ORIGIN: %s}", host)
-	m.notice("  3. https://ORIGIN/.well-known/openid-configuration must now show the issuer %s", old)
-	m.notice("  4. give the distribution the origin ORIGIN, HTTPS only, and a cache policy that follows Cache-Control")
-	m.notice("  5. %s", command{"verify", name})
-	return withHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", m.f.issuerURL)
+	r.notice("  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront will ask for:")
+	r.notice("       issuerURLs: [..., %q]", name+"="+old)
+	r.notice("       hostAliases: {ORIGIN: %s}", host)
+	r.notice("  3. https://ORIGIN/.well-known/openid-configuration must now show the issuer %s", old)
+	r.notice("  4. give the distribution the origin ORIGIN, HTTPS only, and a cache policy that follows Cache-Control")
+	r.notice("  5. %s", command{"verify", name})
+	return withHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", f.issuerURL)
 }
 
 // bucketHost is a bucket's own address, in every partition.
@@ -325,9 +288,9 @@ func bucketName(issuer string) string {
 	return strings.TrimSuffix(bucket, "-oidc")
 }
 
-// sayBucket says what becomes of OLD itself. Nothing here touches it: a bucket is no business of IAM's.
-func (m *migration) sayBucket() {
-	m.notice("Nothing trusts %s any more.", m.f.from)
-	m.sayStorage(m.f.from)
-	m.notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
+// sayBucket prints what becomes of OLD itself, which nothing here touches.
+func (f *migrateFlags) sayBucket(r *awsRun) {
+	r.notice("Nothing trusts %s any more.", f.from)
+	r.sayStorage(f.from)
+	r.notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
 }

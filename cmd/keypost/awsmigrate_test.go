@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision/cluster"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // TestMigrateScripts runs testdata/awsmigrate/*.txtar against the real program, a played account and a played cluster.
@@ -65,7 +64,7 @@ func startPlane(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: plane kubernetes|openshift KEYFILE PODS ISSUER…")
 	}
 	p := ts.Value(planeKey{}).(*fakePlane)
-	keys, err := keystore.ParsePublicKeys(args[1], []byte(ts.ReadFile(args[1])))
+	keys, err := pubkey.Parse(args[1], []byte(ts.ReadFile(args[1])))
 	ts.Check(err)
 	p.openShift, p.key, p.pods, p.issuers = args[0] == "openshift", keys[0], ts.ReadFile(args[2]), args[3:]
 	kubeconfig, err := p.listen(ts.MkAbs("."))
@@ -155,47 +154,6 @@ func setPast(ts *testscript.TestScript, neg bool, args []string) {
 	d, err := time.ParseDuration(args[1])
 	ts.Check(err)
 	ts.Setenv(args[0], stamp(time.Now().Add(-d)))
-}
-
-// TestFinishGate: what the old trust waits for, to the second.
-func TestFinishGate(t *testing.T) {
-	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	m := &migration{f: &migrateFlags{from: "https://old.example.com"}}
-	for _, tt := range []struct {
-		name     string
-		lifetime time.Duration
-		now      time.Time
-		gate     keystore.Gate // "" is open
-	}{
-		{"nobody knows the lifetime", 0, since.Add(1000 * time.Hour), keystore.GateUndeclared},
-		{"at once", time.Hour, since, keystore.GateTokens},
-		{"a second too early", time.Hour, since.Add(time.Hour + 6*time.Minute - time.Second), keystore.GateTokens},
-		{"the lifetime and six minutes later", time.Hour, since.Add(time.Hour + 6*time.Minute), ""},
-		{"a clock a little behind", time.Hour, since.Add(-time.Minute), keystore.GateTokens},
-		{"a clock that is wrong", time.Hour, since.Add(-time.Minute - time.Second), keystore.GateClock},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			err := m.tokensGone(since, tt.lifetime, "test", tt.now)
-			gate, closed := errors.AsType[*keystore.NotYetError](err)
-			switch {
-			case tt.gate == "" && err != nil, tt.gate != "" && (!closed || gate.Gate != tt.gate):
-				t.Errorf("tokensGone = %v, want gate %q", err, tt.gate)
-			case tt.gate == keystore.GateTokens && !gate.Opens.Equal(since.Add(time.Hour+6*time.Minute)):
-				t.Errorf("opens at %v", gate.Opens)
-			}
-		})
-	}
-}
-
-func TestSignsOtherwise(t *testing.T) {
-	signers := []cluster.Signer{{Address: "a:1", Issuer: "https://new"}, {Address: "b:1", Issuer: "https://old"}, {Address: "c:1", Issuer: "https://new/"}}
-	got := strings.Join(signsOtherwise(signers, "https://new"), "\n")
-	if want := "the kube-apiserver at b:1 still signs as https://old\nthe kube-apiserver at c:1 still signs as https://new/"; got != want {
-		t.Errorf("signsOtherwise = %q, want %q", got, want)
-	}
-	if got := signsOtherwise(signers[:1], "https://new"); got != nil {
-		t.Errorf("signsOtherwise = %q, want nothing", got)
-	}
 }
 
 func TestBucketName(t *testing.T) {

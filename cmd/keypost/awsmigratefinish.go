@@ -142,7 +142,7 @@ func (m *migration) declaredLife(ctx context.Context) (time.Duration, error) {
 
 // tokensGone is nil when, at now, no token of before since is good any more.
 func (m *migration) tokensGone(since time.Time, lifetime time.Duration, source string, now time.Time) error {
-	opens := since.Add(lifetime + keystore.TokenSkew)
+	opens := since.Add(lifetime + keystore.ClockSkew)
 	switch {
 	case lifetime == 0:
 		return withHint(m.notYet(keystore.GateUndeclared, "nobody says how long tokens live: no pod asks for one with these "+
@@ -155,7 +155,7 @@ func (m *migration) tokensGone(since time.Time, lifetime time.Duration, source s
 	}
 	e := m.notYet(keystore.GateTokens, "every kube-apiserver signs as the new issuer since "+stamp(since)+"; tokens of before may be in use")
 	e.Opens = opens
-	e.Terms = []keystore.Term{{What: "the longest token lifetime (" + source + ")", Duration: lifetime}, {What: "clock skew", Duration: keystore.TokenSkew}}
+	e.Terms = []keystore.Term{{What: "the longest token lifetime (" + source + ")", Duration: lifetime}, {What: "clock skew", Duration: keystore.ClockSkew}}
 	return e
 }
 

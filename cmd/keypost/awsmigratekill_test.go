@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/test/fakeaws"
 )
@@ -34,7 +34,7 @@ func newMove(t *testing.T) *moveFixture {
 	file := filepath.Join(f.out(), ccoctl.PublicKeyName)
 	data, err := os.ReadFile(file)
 	checked{t}.Check(err)
-	keys, err := keystore.ParsePublicKeys(file, data)
+	keys, err := pubkey.Parse(file, data)
 	checked{t}.Check(err)
 	f.plane.key = keys[0]
 	f.kubeconfig, err = f.plane.listen(f.dir)

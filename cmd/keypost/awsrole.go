@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/internal/dnsname"
-	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/install"
 )
 
 type roleFlags struct {
@@ -51,75 +51,56 @@ func (a *app) awsCreateRole() *cobra.Command {
 }
 
 func (r *awsRun) createRole(ctx context.Context, f *roleFlags) error {
-	role, err := r.wantedRole(f)
+	o, err := r.roleOptions(f)
 	if err != nil {
 		return err
 	}
-	trust := awsiam.Trust{Issuer: f.issuerURL, Audiences: f.clientIDs, Usual: f.usual, MaxLength: f.maxTrust, Port: f.dev}
-	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil {
+	made, err := install.CreateRole(ctx, o)
+	r.journal.clear()
+	switch {
+	case err != nil:
 		return err
+	case made.Preview != nil:
+		return r.show(made.Preview)
 	}
-	if err := r.identify(ctx); err != nil {
-		return err
-	}
-	trust.ProviderARN = r.account.ProviderARN(f.issuerURL)
-	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil { // now ARNs also against the account
-		return err
-	}
-	there, err := r.existingTrust(ctx, trust.ProviderARN)
-	if err != nil {
-		return err
-	}
-	if err := r.checkRegistered(f.clientIDs, there); err != nil {
-		return err
-	}
-	plan, err := r.client.PlanRoles(ctx, trust, []awsiam.Role{role})
-	if err != nil {
-		return err
-	}
-	if err := r.settle(ctx, plan); err != nil || f.diff {
-		return err
-	}
-	return r.printRole(role.Name)
+	return r.printRole(made.ARN)
 }
 
-func (r *awsRun) wantedRole(f *roleFlags) (awsiam.Role, error) {
-	role := awsiam.Role{
-		Name: f.name, For: "--role-name", ManagedPolicies: f.policyARNs,
-		Boundary: f.boundary, Owner: awsiam.OwnedByKeypost(), Tags: f.tags, Adopt: f.adopt,
-		// Without a policy of either kind, others see to what the role may do.
-		Exact: len(f.policyARNs) > 0 || f.policyFile != "", Tighten: f.tighten,
+func (r *awsRun) roleOptions(f *roleFlags) (install.RoleOptions, error) {
+	o := install.RoleOptions{
+		Target: f.target(), Store: r.keyStore(), Report: r.report, Mode: f.mode(),
+		Name: f.name, For: "--role-name", IssuerURL: f.issuerURL, Dev: f.dev, ClientIDs: f.clientIDs, Usual: f.usual,
+		PolicyARNs: f.policyARNs, Boundary: f.boundary, Ownership: f.ownership(), MaxTrustLength: f.maxTrust,
 	}
 	for _, account := range f.accounts {
 		s, err := parseServiceAccount(account)
 		if err != nil {
-			return role, err
+			return o, err
 		}
-		role.Subjects = append(role.Subjects, s)
+		o.ServiceAccounts = append(o.ServiceAccounts, s)
 	}
 	if f.policyFile == "" {
-		return role, nil
+		return o, nil
 	}
-	policy, err := r.readFile(f.policyFile, 1<<20)
-	role.Policy = policy
-	return role, err
+	var err error
+	o.Policy, err = r.readFile(f.policyFile, 1<<20)
+	return o, err
 }
 
-// parseServiceAccount turns NAMESPACE/NAME into the sub of its tokens. A wildcard would be taken literally by IAM, and
-// the role would work for nobody.
-func parseServiceAccount(s string) (string, error) {
+// parseServiceAccount parses NAMESPACE/NAME. IAM would take a wildcard literally, and the role would work for nobody.
+func parseServiceAccount(s string) (install.ServiceAccount, error) {
 	namespace, name, _ := strings.Cut(s, "/")
 	if !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
-		return "", usagef("--service-account %q is not NAMESPACE/NAME", s)
+		return install.ServiceAccount{}, usagef("--service-account %q is not NAMESPACE/NAME", s)
 	}
-	return subject(namespace, name), nil
+	return install.ServiceAccount{Namespace: namespace, Name: name}, nil
 }
 
-func (r *awsRun) printRole(name string) error {
+func (r *awsRun) printRole(arn string) error {
 	v := struct {
 		ARN        string `json:"arn"`
 		Annotation string `json:"annotation"`
-	}{ARN: r.account.RoleARN(name)}
+	}{ARN: arn}
 	v.Annotation = fmt.Sprintf("eks.amazonaws.com/role-arn: %s", v.ARN)
 	return r.print(v, func(w *tabwriter.Writer) {
 		row(w, v.ARN)

@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -18,8 +21,6 @@ type awsRun struct {
 	*app
 	f       *awsFlags
 	journal *journal
-	client  *awsiam.Client // nil until identify
-	account awsiam.Account // zero until identify
 }
 
 // awsDo makes a cobra RunE of an aws command's own work.
@@ -35,37 +36,110 @@ func (a *app) awsDo(f *awsFlags, work func(ctx context.Context, r *awsRun) error
 			}
 		}
 		f.usual = !cmd.Flags().Changed("client-id")
-		return work(cmd.Context(), &awsRun{app: a, f: f, journal: newJournal(a.Err)})
+		r := &awsRun{app: a, f: f, journal: newJournal(a.Err)}
+		defer r.journal.clear()
+		return r.hinted(work(cmd.Context(), r))
 	}
 }
 
-// identify asks AWS whose account this is, and says first of all where everything is going to be. Nothing is changed
-// in an account other than that of --account.
-func (r *awsRun) identify(ctx context.Context) error {
-	client, err := awsiam.Open(ctx, awsiam.Options{Region: r.f.region, Waiting: func(w awsiam.Wait) {
-		r.journal.progress(time.Now(), "still waiting for AWS: %s", w)
-	}})
-	if err != nil {
+// path is where a file of the output directory is, as ccoctl logs it: as the directory was given.
+func (f *awsFlags) path(name string) string {
+	return filepath.Join(f.outputDir, filepath.FromSlash(name))
+}
+
+// mode is what the flags ask to do about a difference.
+func (f *awsFlags) mode() install.Mode {
+	switch {
+	case f.dryRun:
+		return install.DryRun
+	case f.diff:
+		return install.Preview
+	}
+	return install.Apply
+}
+
+func (f *awsFlags) target() install.Target {
+	return install.Target{Region: f.region, Account: f.account}
+}
+
+func (f *awsFlags) ownership() install.Ownership {
+	return install.Ownership{Tags: f.tags, Adopt: f.adopt, Tighten: f.tighten}
+}
+
+// keyStore is the store that --store names.
+func (r *awsRun) keyStore() install.KeyStore {
+	k := install.KeyStore{By: r.By, Open: r.openStore, Create: r.createStore, Check: func() error {
+		_, err := parsePlace(r.Store)
 		return err
+	}}
+	if k.Check() == nil { // what cannot be parsed may have a password in it
+		k.Name = r.Store
 	}
-	account, err := client.Account(ctx)
+	return k
+}
+
+// site is how the issuer is reached.
+func (f *awsFlags) site() (install.Site, error) {
+	if err := checkConnect(f.connect); err != nil {
+		return install.Site{}, err
+	}
+	roots, err := readRoots(f.caFile)
+	return install.Site{Roots: roots, Connect: f.connect}, err
+}
+
+// keySetPolicy is the policy that the flags ask for.
+func (f *awsFlags) keySetPolicy() (keystore.Policy, error) {
+	policy := newPolicy()
+	policy.RelyingParties = []string{"aws"}
+	policy, err := f.policy.Apply(policy)
+	if err == nil {
+		err = policy.Check(f.dev)
+	}
 	if err != nil {
-		return err
+		return policy, cli.Usage(err)
 	}
-	where := fmt.Sprintf("Account %s (%s), caller %s", account.ID, account.Partition, account.Caller)
-	if _, err := parsePlace(r.Store); err == nil { // what cannot be parsed may have a password in it
-		where += ", store " + r.Store
+	return policy, nil
+}
+
+// look is the command that compares what is served with the store, reached as by this run.
+func (f *awsFlags) look(s keystore.KeySet) command {
+	look := command{"verify", string(s.Name())}
+	if f.dev {
+		look = append(look, "--dev")
 	}
-	if r.f.issuerURL != "" {
-		where += ", issuer " + r.f.issuerURL
+	if f.caFile != "" {
+		look = append(look, "--ca-file", f.caFile)
 	}
-	r.journal.printf("%s", where)
-	if r.f.account != "" && account.ID != r.f.account {
-		return withHint(fmt.Errorf("the credentials are for account %s, not for %s (--account); nothing was changed", account.ID, r.f.account),
-			"choose others: AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+	if f.connect != "" {
+		look = append(look, "--connect", f.connect)
 	}
-	r.client, r.account = client, account
-	return nil
+	return look
+}
+
+// report prints what a run reports. It is safe for concurrent use.
+func (r *awsRun) report(e install.Event) {
+	switch e := e.(type) {
+	case install.Line:
+		r.journal.printf("%s", string(e))
+	case install.Wait:
+		r.journal.wait(e)
+	case install.Progress:
+		r.journal.show("%d of %d changes made", e.Made, e.Total)
+	case install.Warning:
+		r.journal.clear()
+		r.warn("%s", string(e))
+	case install.KeyIsNext:
+		r.journal.clear()
+		r.warn("key %s is next in key set %q: the cluster may sign with it only once it is active (%s)", e.Key, e.KeySet,
+			command{"key", "promote", string(e.KeySet), string(e.Key)})
+	case install.UnknownKey:
+		r.journal.clear()
+		r.warn("%s publishes the key %s, which the cluster does not know: whoever holds it can speak for the cluster, "+
+			"also under %s; %s ends that", e.Old, e.Key, e.New, command{"key", "revoke", string(e.KeySet), string(e.Key), "--why", "REASON"})
+	case install.UnreadKeySet:
+		r.journal.clear()
+		r.warn("key set %q cannot be read; keypost issuer list says why", e.Name)
+	}
 }
 
 // differsError ends a run of --diff that found something to change, or something beyond what is wanted.
@@ -85,7 +159,7 @@ func (e *differsError) Error() string {
 // ExitCode is for [cli.Factory.Run].
 func (e *differsError) ExitCode() int { return cli.ExitDiffer }
 
-// plural is a number and its noun.
+// plural returns a number and its noun.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -93,36 +167,22 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// settle shows the plan (--diff), or makes it so.
-func (r *awsRun) settle(ctx context.Context, p plan.Plan) error {
-	if r.f.diff {
-		return r.show(p.Preview())
-	}
-	for _, note := range p.Notes {
-		r.journal.printf("%s", note)
-	}
-	for _, extra := range p.Extra {
-		r.warn("%s", oneLine(extra))
-	}
-	total, made := p.Len(), 0
-	defer r.journal.clear()
-	return p.Apply(ctx, awsiam.Parallel, func(_ plan.Action, said []string, err error) {
-		for _, line := range said {
-			r.journal.printf("%s", line)
-		}
-		if err == nil {
-			made++
-		}
-		r.journal.show("%d of %d changes made", made, total)
-	})
-}
-
-func (r *awsRun) show(p plan.Preview) error {
-	if err := p.Write(r.Out); err != nil {
+// show prints a preview for --diff. The error says that there is a difference.
+func (r *awsRun) show(v *plan.Preview) error {
+	if err := v.Write(r.Out); err != nil || v.Empty() {
 		return err
 	}
-	if n := len(p.Changes); n+len(p.Extra) > 0 {
-		return &differsError{n, len(p.Extra)}
+	return &differsError{len(v.Changes), len(v.Extra)}
+}
+
+var errHostPort = errors.New("it is not HOST:PORT")
+
+func checkConnect(connect string) error {
+	if connect == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(connect); err != nil || strings.HasPrefix(connect, ":") {
+		return usagef("--connect %q: %w", connect, errHostPort)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // writeKeySet stores a key set with a past: keyset DIR NAME URL STATE[=AGE]… Each state makes a new key, which is in
@@ -104,7 +105,7 @@ func setKids(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || !ok {
 			ts.Fatalf("usage: kids NAME=FILE…")
 		}
-		keys, err := keystore.ParsePublicKeys(file, []byte(ts.ReadFile(file)))
+		keys, err := pubkey.Parse(file, []byte(ts.ReadFile(file)))
 		ts.Check(err)
 		ts.Setenv(name, string(keys[0].ID()))
 	}
@@ -218,7 +219,7 @@ func serveAPI(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	set := jose.JSONWebKeySet{}
 	for _, file := range args[1:] {
-		keys, err := keystore.ParsePublicKeys(file, []byte(ts.ReadFile(file)))
+		keys, err := pubkey.Parse(file, []byte(ts.ReadFile(file)))
 		ts.Check(err)
 		for _, k := range keys {
 			set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Key(), KeyID: string(k.ID()), Algorithm: k.Alg(), Use: "sig"})

@@ -16,11 +16,12 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // Bounds of a fetch.
 const (
-	maxBody = keystore.MaxMaterial
+	maxBody = pubkey.MaxSize
 	timeout = 10 * time.Second // a Client's; a visit gives up sooner
 )
 
@@ -186,7 +187,7 @@ func published(issuer string, a Answer) (Published, error) {
 	if err := checkUnambiguous(a.Body, jwksMembers()); err != nil {
 		return Published{}, fmt.Errorf("%s is no sound JWKS: %w", a.URL, err)
 	}
-	keys, err := keystore.ParsePublicKeys(a.URL, a.Body)
+	keys, err := pubkey.Parse(a.URL, a.Body)
 	return Published{Issuer: issuer, URL: a.URL, Keys: keys}, err
 }
 

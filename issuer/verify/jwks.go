@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/internal/privatekey"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // jwksDocument is a JWKS as it was read.
@@ -74,9 +76,6 @@ func parseJWKS(a Answer) ([]jwk, error) {
 	return *set.Keys, nil
 }
 
-// maxOfType is what AWS reads of one key type.
-const maxOfType = 100
-
 func (v *visit) checkKeys(check, url string, set []jwk) jwksDocument {
 	read := jwksDocument{url: url}
 	before := len(v.findings)
@@ -95,8 +94,8 @@ func (v *visit) checkKeys(check, url string, set []jwk) jwksDocument {
 		}
 	}
 	for _, kty := range slices.Sorted(maps.Keys(types)) {
-		if types[kty] > maxOfType {
-			v.fail(check, awsNoKey+"; remove keys that sign no more", "there are %d keys of type %s; AWS reads %d", types[kty], printable(kty), maxOfType)
+		if types[kty] > keystore.MaxKeysOfType {
+			v.fail(check, awsNoKey+"; remove keys that sign no more", "there are %d keys of type %s; AWS reads %d", types[kty], printable(kty), keystore.MaxKeysOfType)
 		}
 	}
 	switch {
@@ -119,7 +118,7 @@ func kidList(keys []keystore.VerificationKey) string {
 // checkKey looks at key number n.
 func (v *visit) checkKey(check string, n int, k jwk) (keystore.VerificationKey, bool) {
 	name := fmt.Sprintf("key %d (kid %q)", n, printable(k.text("kid")))
-	for _, m := range []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} { // RFC 7518, section 6
+	for _, m := range privatekey.Members() {
 		if _, ok := k[m]; ok {
 			v.fail(check, "the signing key is public: whoever read it can sign as this cluster; take it out at once (keypost key revoke) and give the cluster a new key",
 				"%s has the private member %q", name, m)
@@ -156,7 +155,7 @@ func parseKey(name string, k jwk) (keystore.VerificationKey, error) {
 	if err != nil {
 		return keystore.VerificationKey{}, err
 	}
-	keys, err := keystore.ParsePublicKeys(name, raw)
+	keys, err := pubkey.Parse(name, raw)
 	if err != nil {
 		return keystore.VerificationKey{}, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -49,7 +50,7 @@ func (w *world) revoke(t *testing.T, at time.Duration, id keystore.KeyID) {
 // its kid, and one under the computed one.
 func (w *world) goneBefore(t *testing.T, raw member, computed bool) {
 	t.Helper()
-	keys, err := keystore.ParsePublicKeys("test", mustJSON(t, raw))
+	keys, err := pubkey.Parse("test", mustJSON(t, raw))
 	check(t, err)
 	at := time.Now().Add(-fresh)
 	lines := []keystore.Gone{{ID: keys[0].ID(), At: at, Why: keystore.Revoked}}
@@ -100,7 +101,7 @@ func TestImpostor(t *testing.T) {
 		}, "stored-keys", Fail, "has another key under the kid "},
 		{"same kid, another RSA modulus", func(t *testing.T, w *world) {
 			theirs := rsaJWK(t, newRSAKey(t), "imported", "RS256")
-			mine, err := keystore.ParsePublicKeys("test", mustJSON(t, rsaJWK(t, newRSAKey(t), "imported", "RS256")))
+			mine, err := pubkey.Parse("test", mustJSON(t, rsaJWK(t, newRSAKey(t), "imported", "RS256")))
 			check(t, err)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(stale), mine[0]) })
 			w.jwks = append(w.jwks, theirs)
@@ -149,7 +150,7 @@ func TestImpostor(t *testing.T) {
 		{"another kid", func(_ *testing.T, w *world) { w.jwks[0]["kid"] = "x" }, "stored-keys", Fail, "under another kid, x"},
 		{"another alg", func(t *testing.T, w *world) {
 			raw := rsaJWK(t, newRSAKey(t), "r", "RS256")
-			mine, err := keystore.ParsePublicKeys("test", mustJSON(t, raw))
+			mine, err := pubkey.Parse("test", mustJSON(t, raw))
 			check(t, err)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(stale), mine[0]) })
 			w.jwks = append(w.jwks, under(raw, "alg", "RS512"))
@@ -216,7 +217,7 @@ func TestHonest(t *testing.T) {
 		}, "stored-keys", Warn, "a cache may still hold it until"},
 		{"an imported key just revoked", func(t *testing.T, w *world) {
 			raw := rsaJWK(t, newRSAKey(t), "imported", "RS256")
-			keys, err := keystore.ParsePublicKeys("test", mustJSON(t, raw))
+			keys, err := pubkey.Parse("test", mustJSON(t, raw))
 			check(t, err)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(time.Hour), keys[0]) })
 			w.revoke(t, settling, "imported")

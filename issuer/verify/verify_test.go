@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/keypost/keypost/keystore"
 )
 
 func TestNothingWrong(t *testing.T) {
@@ -246,7 +247,7 @@ func TestJWKS(t *testing.T) {
 		{"kid with control characters", with("kid", "\x1b[31m"), "jwks-keys", Fail, "?[31m"},
 		{"too many", keys(func(t *testing.T, key member) []member {
 			list := []member{key}
-			for range maxOfType {
+			for range keystore.MaxKeysOfType {
 				list = append(list, publicJWK(t, newECKey(t)))
 			}
 			return list

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is every call that the store makes to the file system (but for its lock and its watch), so that tests can cut
+// disk has every call that the store makes to the file system, except for its lock and its watch, so that tests can cut
 // the power between any two of them. Errors are those of package os.
 type disk interface {
 	Open(path string, flag int) (file, error) // a file that it creates has mode 0644
@@ -18,15 +18,15 @@ type disk interface {
 	Remove(path string) error
 }
 
-// file is an open file or directory. Sync returns when what was written to it has reached the medium; for a
-// directory, that is the renames in it.
+// file is an open file or directory. Sync returns once everything written to it has reached the medium; for a
+// directory, the renames in it.
 type file interface {
 	io.ReadWriteCloser
 	Sync() error
 	Stat() (stamp, error)
 }
 
-// stamp is what tells a changed file from an unchanged one without reading it. Times are in nanoseconds since 1970.
+// stamp identifies a file's state, so that an unchanged file need not be read. Times are in nanoseconds since 1970.
 type stamp struct {
 	dev, ino     uint64
 	size         int64

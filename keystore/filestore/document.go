@@ -24,7 +24,7 @@ func revisionOf(data []byte) keystore.Revision {
 	return keystore.Revision(base64.RawURLEncoding.EncodeToString(sum[:]))
 }
 
-// weakRevision stands for a file whose bytes are not read: what cannot be a key set, or cannot be opened.
+// weakRevision is the revision of a file whose bytes are not read: it cannot be a key set, or cannot be opened.
 func weakRevision(st stamp) keystore.Revision {
 	return keystore.Revision(fmt.Sprintf("unread:%d:%d:%d:%d:%d", st.dev, st.ino, st.size, st.mtime, st.ctime))
 }
@@ -32,7 +32,7 @@ func weakRevision(st stamp) keystore.Revision {
 // entry remembers a document's revision for as long as its stamp stays the same.
 type entry struct {
 	stamp    stamp
-	settled  bool // the stamp was old enough when the bytes were read to show every later change
+	stable   bool // the stamp was old enough when the bytes were read to show every later change
 	revision keystore.Revision
 }
 
@@ -53,10 +53,10 @@ func (s *Backend) entry(n keystore.Name, before entry) (entry, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return entry{}, err
 	}
-	if err != nil { // a symbolic link that leads nowhere one may look: Get tells
+	if err != nil { // a symbolic link whose target may not be looked at: Get returns the error
 		return entry{revision: weakRevision(stamp{})}, nil
 	}
-	if before.settled && before.stamp == st {
+	if before.stable && before.stamp == st {
 		return before, nil
 	}
 	now := s.now()
@@ -64,18 +64,18 @@ func (s *Backend) entry(n keystore.Name, before entry) (entry, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return entry{}, err
 	}
-	if d.stamp == (stamp{}) { // could not be opened: Get tells
+	if d.stamp == (stamp{}) { // could not be opened: Get returns the error
 		d.stamp = st
 	}
-	return entry{stamp: d.stamp, settled: err == nil && d.stamp.settled(now), revision: d.revision()}, nil
+	return entry{stamp: d.stamp, stable: err == nil && d.stamp.stable(now), revision: d.revision()}, nil
 }
 
 // racy is how long a file's times may fail to tell one change from the next: two seconds on FAT, one on old ext
 // file systems, a clock tick elsewhere.
 const racy = 2 * time.Second
 
-// settled tells that whatever is written after now gives the file another stamp.
-func (st stamp) settled(now time.Time) bool {
+// stable reports whether every write after now gives the file another stamp.
+func (st stamp) stable(now time.Time) bool {
 	return now.Sub(time.Unix(0, st.ctime)) > racy
 }
 
@@ -92,26 +92,26 @@ func (c content) revision() keystore.Revision {
 	return revisionOf(c.data)
 }
 
-// unfitError tells that a file can be no key set, whatever it says.
+// unfitError reports that a file cannot be a key set, whatever it contains.
 type unfitError struct{ path, why string }
 
 func (e *unfitError) Error() string { return e.path + " " + e.why }
 
-// readings bounds how often read starts again because something writes into the file.
+// readings bounds how often read starts again because the file changes meanwhile.
 const readings = 8
 
-var errBeingWritten = errors.New("it is being written into; what writes it should write another file and rename that")
+var errChanging = errors.New("it changed while it was read; writers must replace it by rename")
 
 // read returns a file's bytes of one moment. One that is replaced by renaming gives the old or the new bytes; one that
-// is written in place is read again until it held still.
+// is written in place is read again until it stays the same.
 func read(d disk, path string, flag int) (content, error) {
 	for range readings {
 		c, err := readOnce(d, path, flag)
-		if !errors.Is(err, errBeingWritten) {
+		if !errors.Is(err, errChanging) {
 			return c, err
 		}
 	}
-	return content{}, fmt.Errorf("read %s: %w", path, errBeingWritten)
+	return content{}, fmt.Errorf("read %s: %w", path, errChanging)
 }
 
 // readOnce opens without waiting, since a named pipe in the directory would otherwise stop the server.
@@ -148,7 +148,7 @@ func readOnce(d disk, path string, flag int) (content, error) {
 		return c, err
 	}
 	if int64(n) != before.size || after.size != before.size || after.mtime != before.mtime {
-		return c, errBeingWritten
+		return c, errChanging
 	}
 	c.data = data[:n]
 	return c, nil

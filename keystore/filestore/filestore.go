@@ -2,8 +2,8 @@
 // the whole old or the whole new document and never a mix, that a change which was reported as done survives a power
 // cut, and that of several writers, in one process or in many, none undoes another's change.
 //
-// The directory may as well be a Git checkout or a mounted ConfigMap (then it is read-only): a [Backend] reads whatever
-// puts files there, and looks at nothing but names, sizes and times as long as nothing changes. Readers take no lock
+// The directory may as well be a Git checkout or a mounted ConfigMap (then it is read-only): a [Backend] reads documents
+// wherever they come from, and looks at nothing but names, sizes and times as long as nothing changes. Readers take no lock
 // and need no write permission. Writers share the hidden file .keypost.lock while they write; only one that is killed
 // leaves it behind, or a .keypost-*.tmp.
 //
@@ -105,7 +105,7 @@ const (
 	// maxFileName is the longest file name that file systems take, in bytes.
 	maxFileName = 255
 
-	mistake = ".yml" // a name that people expect to work; listed under its whole file name, so that it shows
+	yml = ".yml" // a suffix that people expect to work; such a file is listed under its whole name, so that it is reported
 )
 
 // nameOf is the inverse of file. Hidden files are the store's own, a mounted ConfigMap's, Git's, or an editor's.
@@ -113,7 +113,7 @@ func nameOf(base string) (keystore.Name, bool) {
 	if strings.HasPrefix(base, ".") {
 		return "", false
 	}
-	if strings.HasSuffix(base, mistake) {
+	if strings.HasSuffix(base, yml) {
 		return keystore.Name(base), true
 	}
 	n, ok := strings.CutSuffix(base, suffix)
@@ -126,7 +126,7 @@ func (s *Backend) file(n keystore.Name) (path string, ok bool) {
 	if n == "" || n[0] == '.' || strings.ContainsAny(string(n), "/\x00") || len(n)+len(suffix) > maxFileName {
 		return "", false
 	}
-	if strings.HasSuffix(string(n), mistake) {
+	if strings.HasSuffix(string(n), yml) {
 		return filepath.Join(s.dir, string(n)), true
 	}
 	return filepath.Join(s.dir, string(n)+suffix), true
@@ -153,8 +153,8 @@ func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Re
 		return nil, "", ctx.Err()
 	case err != nil: // each file has its own permissions, links and mounts
 		return nil, "", &keystore.UnreadableError{Err: err}
-	case strings.HasSuffix(path, mistake):
-		err := fmt.Errorf("its file name ends in %s; rename it to end in %s", mistake, suffix)
+	case strings.HasSuffix(path, yml):
+		err := fmt.Errorf("its file name ends in %s; rename it to end in %s", yml, suffix)
 		claimed, _ := keystore.ClaimedURLs(d.data) // it has them once it is renamed
 		return nil, d.revision(), &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err, Issuers: claimed}
 	}
@@ -170,7 +170,7 @@ func (s *Backend) stat(ctx context.Context, path string) (stamp, error) {
 	return await(ctx, &s.hangs, path, func() (stamp, error) { return s.disk.Stat(path) })
 }
 
-// notFound tells a document that is absent from a directory that is: the second is trouble, and never "no such key set".
+// notFound distinguishes a missing document from a missing directory: the second is trouble, never ErrNotFound.
 func (s *Backend) notFound(ctx context.Context) error {
 	if _, err := s.stat(ctx, s.dir); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision
 	return revisions, nil
 }
 
-// Bounds of how often names reads a directory that does not hold still: often enough that a name would have to be
+// Bounds of how often names reads a directory that changes meanwhile: often enough that a name would have to be
 // missed several times, and not for ever.
 const (
 	minListings = 3
@@ -215,7 +215,7 @@ const (
 
 var errRestless = errors.New("the directory changes faster than it can be listed")
 
-// names reads the directory, once if it held still meanwhile. Where it did not, one reading is not enough: tmpfs and
+// names reads the directory, once if it stays the same meanwhile. Otherwise one reading is not enough: tmpfs and
 // btrfs leave files out that are renamed over another at that moment, although the name existed all the time (on tmpfs
 // under a busy writer a quarter of all readings was incomplete, by up to a third of the names). So readings add up
 // until one finds nothing new, and the names of the previous List are looked for one by one.
@@ -226,19 +226,19 @@ func (s *Backend) names(ctx context.Context, before map[keystore.Name]entry) (ma
 	}
 	for reading := 1; reading <= maxListings; reading++ {
 		known := len(names)
-		still, err := s.addNames(ctx, names)
+		stable, err := s.addNames(ctx, names)
 		if err != nil {
 			return nil, err
 		}
-		if still || reading >= minListings && len(names) == known {
+		if stable || reading >= minListings && len(names) == known {
 			return names, nil
 		}
 	}
 	return nil, errRestless
 }
 
-// addNames reads the directory once and tells whether it held still.
-func (s *Backend) addNames(ctx context.Context, names map[keystore.Name]struct{}) (still bool, err error) {
+// addNames reads the directory once and reports whether it stayed the same meanwhile.
+func (s *Backend) addNames(ctx context.Context, names map[keystore.Name]struct{}) (stable bool, err error) {
 	now := s.now()
 	before, err := s.stat(ctx, s.dir)
 	if err != nil {
@@ -254,5 +254,5 @@ func (s *Backend) addNames(ctx context.Context, names map[keystore.Name]struct{}
 		}
 	}
 	after, err := s.stat(ctx, s.dir)
-	return before == after && before.settled(now), err
+	return before == after && before.stable(now), err
 }

@@ -531,7 +531,7 @@ func (f unsteadyFile) Stat() (stamp, error) {
 func TestReadWaitsForAFileThatIsWrittenInPlace(t *testing.T) {
 	dir := t.TempDir()
 	create(t, open(t, dir), "a")
-	for left, want := range map[int]error{0: nil, 1: nil, 5: nil, 1000: errBeingWritten} {
+	for left, want := range map[int]error{0: nil, 1: nil, 5: nil, 1000: errChanging} {
 		st := newBackend(dir, unsteady{osDisk{}, &left})
 		if _, _, err := keystore.NewStore(st).Load(t.Context(), "a"); !errors.Is(err, want) {
 			t.Errorf("Load = %v, want %v", err, want)

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// patience is how long the file system may take for one file before the file counts as one that hangs. A call that
+	// patience is how long the file system may take for one file before that file counts as hanging. A call that
 	// hangs cannot be interrupted, whatever the context says: the kernel waits for a server that is gone.
 	patience = 2 * time.Second
 	// maxHanging bounds how many calls may hang at once. Each of them keeps a thread of the operating system.

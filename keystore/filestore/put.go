@@ -83,7 +83,7 @@ func (s *Backend) unchanged(ctx context.Context, path string, old keystore.Revis
 	return nil
 }
 
-// cleanEvery keeps a change of one key set from costing a reading of the whole directory.
+// cleanEvery bounds how often a change of one key set costs a reading of the whole directory.
 const cleanEvery = time.Minute
 
 // removeLeftovers removes what writers left that were killed, now and then. No other writer is at work, since this one has the
@@ -139,7 +139,7 @@ func writeFile(d disk, path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// readOnly marks the errors that mean "not from here"; nothing was written when one of them comes up.
+// readOnly wraps errors of permission in ErrReadOnly; nothing was written when one of them occurs.
 func readOnly(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w: %w", keystore.ErrReadOnly, err)
@@ -157,7 +157,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		}
 		// Another one may have removed the file before it was locked, and then locks a new one.
 		if named(f, path) {
-			return func() { letGo(f, path) }, nil
+			return func() { unlockFile(f, path) }, nil
 		}
 		if err := errors.Join(f.Close(), ctx.Err()); err != nil {
 			return nil, err
@@ -165,16 +165,16 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// letGo unlocks, and removes the file, so that a Git checkout shows key sets and nothing else. Who waits for it sees that what
-// he got is no longer at path. If it cannot be removed it stays, as it does when a writer is killed.
-func letGo(f *os.File, path string) {
+// unlockFile removes the file and unlocks it, so that a Git checkout shows nothing but key sets. A waiting writer sees that
+// the file it has locked is no longer at path. A file that cannot be removed stays, as it does when a writer is killed.
+func unlockFile(f *os.File, path string) {
 	if named(f, path) {
 		_ = os.Remove(path)
 	}
 	_ = f.Close() // which unlocks
 }
 
-// named tells whether f is the file at path.
+// named reports whether f is the file at path.
 func named(f *os.File, path string) bool {
 	locked, err := (osFile{f}).Stat()
 	if err != nil {
@@ -234,7 +234,7 @@ func openLock(ctx context.Context, path string) (*os.File, error) {
 }
 
 // shareLock gives a lock of this user's the group of the directory, and the rights that group and others have to write
-// there. Where the group cannot be given, as to somebody who is not in it, it gets no rights. A file system that knows
+// there. A group that this user may not give (not being in it) gets no rights. A file system that knows
 // no modes keeps what it has: this user can write.
 func shareLock(f *os.File, dir string) {
 	var lock, parent unix.Stat_t

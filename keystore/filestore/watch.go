@@ -18,7 +18,7 @@ const mountData = "..data"
 // says nothing when a symbolic link on the way to it changes (git-sync) or something is mounted over it.
 const identityCheck = 500 * time.Millisecond
 
-// Watch calls changed once when the watch stands, since changes before that were not seen, and then for every change
+// Watch calls changed once when the watch is established, since changes before that were not seen, and then for every change
 // of a document, until ctx is done (it then returns ctx's error) or the directory is no longer there to be watched.
 func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) error {
 	w, err := fsnotify.NewWatcher()
@@ -59,8 +59,8 @@ func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) err
 var errReplaced = errors.New("the directory was moved, removed or replaced")
 
 func (s *Backend) same(ctx context.Context, was stamp) error {
-	is, err := s.stat(ctx, s.dir)
-	if err == nil && (is.dev != was.dev || is.ino != was.ino) {
+	now, err := s.stat(ctx, s.dir)
+	if err == nil && (now.dev != was.dev || now.ino != was.ino) {
 		return errReplaced
 	}
 	return err

@@ -84,7 +84,7 @@ func (a api) call(ctx context.Context, r request) ([]byte, error) {
 	}
 }
 
-// isAbsent reports whether the API server says that there is no key set n where there could be one. A 404 that is not about n is trouble: no such
+// isAbsent reports whether the API server says that there is no key set n. A 404 that is not about n is trouble: no such
 // namespace, or no custom resource definition, and then nothing is known of any key set.
 func isAbsent(err error, n keystore.Name) bool {
 	s, ok := errors.AsType[*kubeapi.StatusError](err)
@@ -97,7 +97,7 @@ func isGone(err error) bool {
 	return kubeapi.IsStatus(err, http.StatusGone) || errors.Is(err, errAnotherState)
 }
 
-// advise adds to what the API server said what is to be done.
+// advise adds to an error of the API server what an operator can do.
 func advise(err error, verbs, namespace string) error {
 	s, ok := errors.AsType[*kubeapi.StatusError](err)
 	if !ok {
@@ -116,5 +116,5 @@ func advise(err error, verbs, namespace string) error {
 	return err
 }
 
-// oneLine makes what a server says fit into a sentence: one printable line, not too long.
+// oneLine makes a server's text fit into a sentence: one printable line, not too long.
 func oneLine(s string) string { return text.OneLine(s, 500) }

@@ -29,7 +29,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Options say which API server is meant and who asks it. With neither, a program that runs in a pod is the pod's
+// Options select an API server and credentials. With neither field, a program that runs in a pod is the pod's
 // service account, and any other takes what kubectl would take ($KUBECONFIG, ~/.kube/config).
 type Options struct {
 	Kubeconfig string // file
@@ -91,8 +91,8 @@ const listTries = 3
 
 // List names every key set with its revision: one state of the namespace, read page by page, without the documents.
 //
-// An empty listing is what it looks like: the API server says the same of a namespace that does not exist. That is one
-// more reason why absence is never deletion.
+// An empty listing may mean that the namespace does not exist: the API server answers the same. That is one more reason
+// why absence is never deletion.
 func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision, error) {
 	for try := 1; ; try++ {
 		all, err := s.listOnce(ctx)
@@ -153,7 +153,7 @@ const (
 	metadataOne  = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 )
 
-// page asks for the newest state unless next says which listing goes on: no resourceVersion means a consistent read.
+// page asks for the newest state, or for the next page of a listing that has begun: no resourceVersion means a consistent read.
 func (s *Backend) page(ctx context.Context, limit int, next string) (page, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if next != "" {

@@ -41,6 +41,11 @@ func filled(t *testing.T, n int) (*fake, *Backend) {
 	return f, st
 }
 
+// The contract is held on a real API server too, in test/e2e. The fake takes members that a definition may not know.
+func TestContract(t *testing.T) {
+	storetest.RunBackend(t, func(t *testing.T) keystore.Backend { return newFake(t).store() })
+}
+
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		namespace string
@@ -65,8 +70,6 @@ func TestPodIsItsServiceAccount(t *testing.T) {
 	wantError(t, "Open in a pod without a service account", err, "/var/run/secrets/kubernetes.io/serviceaccount/token")
 }
 
-// A store that everything goes well with is held to its contract on a real API server (test/e2e); here only that the
-// fake is good enough for what follows.
 func TestListingGoesOverAllPages(t *testing.T) {
 	f, st := filled(t, 5)
 	all, err := st.List(t.Context())

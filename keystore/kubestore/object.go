@@ -14,12 +14,12 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// objectLimit bounds what is read of one object, in bytes: etcd takes 1.5 MiB by default.
+// objectLimit bounds the size of one object, in bytes: etcd takes 1.5 MiB by default.
 const objectLimit = 4 << 20
 
 // Annotations that are bookkeeping and no part of the key set document.
 const (
-	// writeID was left by versions before this one; it is read past.
+	// writeID was written by earlier versions.
 	writeID = "keypost.dev/write-id"
 	// lastApplied is kubectl's copy of the whole manifest; in the document it would be an old key set inside the new.
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
@@ -32,7 +32,7 @@ type object struct {
 	identity
 }
 
-// identity is what is read of an object's metadata.
+// identity is the part of an object's metadata that is read.
 type identity struct {
 	Name            keystore.Name     `json:"name"`
 	ResourceVersion string            `json:"resourceVersion"`
@@ -94,7 +94,7 @@ func (o object) documentAnnotations() map[string]string {
 }
 
 // with returns the object with next in place of the document that it is. Owners, finalizers and the like stay as they
-// are, and so does the resourceVersion, which makes the API server refuse the write when somebody was faster. The zero
+// are, and so does the resourceVersion, with which the API server refuses the write if the object was changed since. The zero
 // object gives one to create.
 func (o object) with(next object) ([]byte, error) {
 	annotations := maps.Clone(next.Annotations)

@@ -77,7 +77,7 @@ func (s *Backend) write(ctx context.Context, n keystore.Name, old keystore.Revis
 	return newObject(answer)
 }
 
-// refusal marks the answers after which nothing was written.
+// refusal wraps the answers after which nothing was written in ErrReadOnly.
 func (s *Backend) refusal(err error) error {
 	if kubeapi.IsStatus(err, http.StatusForbidden) || kubeapi.IsStatus(err, http.StatusUnauthorized) {
 		return fmt.Errorf("%w: %w", keystore.ErrReadOnly, err)

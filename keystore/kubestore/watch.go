@@ -16,14 +16,14 @@ import (
 )
 
 // A watch ends every few minutes by agreement, so that it moves to another API server in time and a dead connection
-// is noticed. It goes on from where it was, and nobody hears of it.
+// is noticed. The next one goes on from there, without a report.
 const (
 	watchTime  = 5 * time.Minute
 	watchGrace = 30 * time.Second
 	eventLimit = 1 << 20 // bytes: metadata has at most 256 kB of annotations
 )
 
-// Watch calls changed once when the watch stands, since changes before that were not seen, and then with the name of
+// Watch calls changed once when the watch is established, since changes before that were not seen, and then with the name of
 // every key set that changes or vanishes. It returns an error when the connection is cut, when the API server has
 // forgotten the state that the watch had reached (410), and when it may watch no more.
 func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) error {

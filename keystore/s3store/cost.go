@@ -14,8 +14,7 @@ const (
 	ListPrice = 0.005
 )
 
-// Cost is what polling a bucket comes to in a month, for one reader. Reading what has changed is not in it: that is
-// one GET per change.
+// Cost is the cost of polling a bucket for a month, for one reader, without the one GET per change.
 type Cost struct {
 	Poll     time.Duration
 	Requests int64   // LIST requests
@@ -33,7 +32,7 @@ func MonthlyCost(objects int, poll time.Duration) Cost {
 	return Cost{Poll: poll, Requests: requests, USD: float64(requests) / 1000 * ListPrice}
 }
 
-// String says the cost in one line.
+// String returns the cost in one line.
 func (c Cost) String() string {
 	return fmt.Sprintf("%d LIST requests a month at one listing every %s; estimate: %.2f USD "+
 		"at %.3f USD per 1,000 requests (S3 Standard, us-east-1)", c.Requests, c.Poll, c.USD, ListPrice)

@@ -25,7 +25,7 @@ func status(err error) int {
 	return 0
 }
 
-// conflict tells that a condition was not met. 409 is S3's answer when two writers meet on the wire, 404 its answer to
+// conflict reports whether a condition was not met. 409 is S3's answer when two writers meet on the wire, 404 its answer to
 // an If-Match on an object that is gone; both say that nothing was written.
 func conflict(err error) bool {
 	switch status(err) {
@@ -35,7 +35,7 @@ func conflict(err error) bool {
 	return code(err) == "NoSuchKey"
 }
 
-// explain says which call failed on which object, and why.
+// explain returns an error that names the failed call, the object and the cause.
 func (s *Backend) explain(err error, key string) error {
 	return awsconf.Explain(err, func(op *smithy.OperationError) string {
 		return action(op.OperationName) + " on s3://" + s.o.Bucket + "/" + key

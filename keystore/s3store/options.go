@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Options says where the key sets are and with whose rights. Bucket is required.
+// Options locate the key sets and select credentials. Bucket is required.
 type Options struct {
 	Bucket   string
 	Prefix   string // PATH[/PATH…]; empty for the whole bucket
@@ -33,7 +33,7 @@ var (
 
 const maxPrefix = 512 // bytes; a whole key may have 1,024
 
-// Checked returns the options with the prefix in its usual form, or an error that says what is wrong with them.
+// Checked returns the options with the prefix in its usual form, or an error if they cannot be used.
 func (o Options) Checked() (Options, error) {
 	o.Prefix = strings.Trim(o.Prefix, "/")
 	switch {
@@ -55,7 +55,7 @@ func (o Options) Checked() (Options, error) {
 	return o, nil
 }
 
-// checkEndpoint refuses plain HTTP but on loopback: whoever can change an answer on the way can make relying parties
+// checkEndpoint refuses plain HTTP except on loopback: whoever can change an answer on the way can make relying parties
 // trust keys.
 func checkEndpoint(raw string) error {
 	u, err := url.Parse(raw)

@@ -9,18 +9,18 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// probe is the object by which a store is put to the proof, beside the key sets. It stays: removing it would need a
+// probe is the object beside the key sets on which the server has to prove that it honours conditions. It stays: removing it would need a
 // permission that no writer of key sets should have. No listing shows it, since its name begins with a dot.
 const probe = ".keypost-probe"
 
 const probeText = "keypost tries to overwrite this object to see that the store honours conditional writes, which is what\n" +
 	"keeps two writers of a key set from undoing each other's change. It may be removed.\n"
 
-// nobodys is an ETag that the probe does not have.
-const nobodys = keystore.Revision("00000000000000000000000000000000")
+// wrongETag is an ETag that the probe does not have.
+const wrongETag = keystore.Revision("00000000000000000000000000000000")
 
-// ErrNoConditions tells that a store takes conditional writes and ignores the condition: of two people who change a
-// key set at once, it would silently lose one's change.
+// ErrNoConditions: the store accepts conditional writes and ignores the condition. Of two concurrent changes of a key set
+// it would silently lose one.
 var ErrNoConditions = errors.New("the store ignores conditions on writes (If-None-Match, If-Match), " +
 	"so a change of a key set could be lost unseen; use a store that honours them")
 
@@ -42,7 +42,7 @@ func (s *Backend) prove(ctx context.Context) error {
 		err = s.refuses(ctx, "")
 	}
 	if err == nil {
-		err = s.refuses(ctx, nobodys)
+		err = s.refuses(ctx, wrongETag)
 	}
 	s.proven = err == nil
 	return err

@@ -42,7 +42,7 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 	return "", s.refused(err, s.key(n))
 }
 
-// refused says of a write that was tried once why nothing was written, where that is what the error means.
+// refused wraps the error of a write that was sent once in ErrConflict or ErrReadOnly where it means that.
 func (s *Backend) refused(err error, key string) error {
 	switch {
 	case code(err) == "NoSuchBucket":

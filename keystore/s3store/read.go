@@ -34,7 +34,7 @@ func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision
 		}
 		token = aws.ToString(page.NextContinuationToken)
 		if tokens[token] {
-			return nil, s.incomplete(errors.New("it says that there is more and not how to go on"))
+			return nil, s.incomplete(errors.New("there is another page, but no token for it"))
 		}
 		tokens[token] = true
 	}
@@ -103,8 +103,8 @@ func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Re
 // it: some servers resolve "..", and it could not be a key set anyway.
 func (s *Backend) misnamed(ctx context.Context, n keystore.Name, why error) (keystore.Revision, error) {
 	key := s.key(n)
-	if base, ok := strings.CutSuffix(string(n), mistake); ok {
-		why = fmt.Errorf("its object is named %s%s; rename it to end in %s", base, mistake, suffix)
+	if base, ok := strings.CutSuffix(string(n), yml); ok {
+		why = fmt.Errorf("its object is named %s%s; rename it to end in %s", base, yml, suffix)
 		key = s.o.dir() + string(n)
 	}
 	notFound := fmt.Errorf("%w at %s", keystore.ErrNotFound, s.o.place())
@@ -129,7 +129,7 @@ func (s *Backend) misnamed(ctx context.Context, n keystore.Name, why error) (key
 // maxKey is how long a key may be in S3, in bytes.
 const maxKey = 1024
 
-// largeError tells that an object can be no key set, whatever it says.
+// largeError reports that an object is too large for a key set.
 type largeError struct {
 	key   string
 	bytes int64
@@ -168,7 +168,7 @@ func (s *Backend) get(ctx context.Context, key string) ([]byte, keystore.Revisio
 	return data, rev, nil
 }
 
-// absent tells an object that does not exist from trouble. Only S3's own word for it counts: a 404 of a proxy, or of a
+// absent distinguishes an object that does not exist from trouble. Only S3's own error code counts: a 404 of a proxy, or of a
 // bucket that is gone, is trouble.
 //
 // Who may list nothing but the prefix gets 403 for an object that is not there: the permission that would turn it into

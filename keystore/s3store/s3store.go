@@ -5,7 +5,7 @@
 // What holds the writers apart is the store's own conditional write (If-None-Match, If-Match), nothing else. Before
 // its first write a [Backend] therefore makes the server prove that it honours conditions, and refuses one that does not.
 //
-// Objects directly under the prefix whose name ends in .yaml are key sets, those in .yml a mistake that is shown. All
+// Objects directly under the prefix whose name ends in .yaml are key sets, those in .yml are reported as misnamed. All
 // else is ignored: names that begin with a dot, other endings, and whatever lies deeper.
 //
 // Who may write the objects can make relying parties trust keys; [ReaderPolicy] and [WriterPolicy] are the least rights.
@@ -30,7 +30,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Bounds of what is waited for. Nothing is gained by trying longer than a poll interval: the next poll tries again.
+// Time limits. Nothing is gained by trying longer than a poll interval: the next poll tries again.
 const (
 	attempts = 4
 	callTime = 45 * time.Second // one request with its retries
@@ -54,7 +54,7 @@ type Backend struct {
 var _ keystore.Backend = (*Backend)(nil)
 
 // Open makes the store that o describes, with the credentials of o.Profile or else of the AWS SDK's usual chain. It
-// calls nobody: the first use tells whether the bucket is there and the credentials are good.
+// calls nobody: only the first use shows whether the bucket exists and the credentials are good.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o, err := o.Checked()
 	if err != nil {
@@ -135,8 +135,8 @@ func identityOf(o Options, sources []any) string {
 func (s *Backend) WebIdentityTokenFile() string { return s.identity }
 
 const (
-	suffix  = ".yaml"
-	mistake = ".yml" // a name that people expect to work; listed under its whole object name, so that it shows
+	suffix = ".yaml"
+	yml    = ".yml" // a suffix that people expect to work; such an object is listed under its whole name, so that it is reported
 )
 
 // nameOf is the inverse of key.
@@ -145,7 +145,7 @@ func (s *Backend) nameOf(key string) (keystore.Name, bool) {
 	if !under || strings.HasPrefix(base, ".") || strings.Contains(base, "/") {
 		return "", false
 	}
-	if strings.HasSuffix(base, mistake) {
+	if strings.HasSuffix(base, yml) {
 		return keystore.Name(base), true
 	}
 	n, ok := strings.CutSuffix(base, suffix)
@@ -163,13 +163,13 @@ func revisionOf(etag *string) (keystore.Revision, error) {
 		bare = bare[1 : len(bare)-1]
 	}
 	if !writable(bare) {
-		return "", fmt.Errorf("the store says ETag %q, by which versions cannot be told apart; "+
+		return "", fmt.Errorf("the store sends ETag %q, which does not distinguish versions; "+
 			"look for a proxy on the way that rewrites answers", aws.ToString(etag))
 	}
 	return keystore.Revision(bare), nil
 }
 
-// writable tells that text can be an ETag: no weak one (W/"…"), nothing that would break a header.
+// writable reports whether text can be an ETag: no weak one (W/"…"), nothing that would break a header.
 func writable(bare string) bool {
 	return bare != "" && !strings.ContainsFunc(bare, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f })
 }

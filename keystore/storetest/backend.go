@@ -3,9 +3,11 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
@@ -18,6 +20,7 @@ func RunBackend(t *testing.T, newBackend func(t *testing.T) keystore.Backend) {
 		test func(t *testing.T, b keystore.Backend)
 	}{
 		{"a document comes back byte for byte", bytesComeBack},
+		{"documents of other versions come back byte for byte", otherVersions},
 		{"putting needs the stored revision", putStale},
 		{"getting nothing is ErrNotFound", getNothing},
 		{"no call does anything once the context is done", callsCancelled},
@@ -48,9 +51,9 @@ func put(t *testing.T, b keystore.Backend, n keystore.Name, old keystore.Revisio
 
 func wantDocument(t *testing.T, b keystore.Backend, n keystore.Name, rev keystore.Revision, doc []byte) {
 	t.Helper()
-	got, is := get(t, b, n)
-	if !bytes.Equal(got, doc) || is != rev {
-		t.Errorf("Get %s = revision %q,\n%s\nwant revision %q,\n%s", n, is, got, rev, doc)
+	got, stored := get(t, b, n)
+	if !bytes.Equal(got, doc) || stored != rev {
+		t.Errorf("Get %s = revision %q,\n%s\nwant revision %q,\n%s", n, stored, got, rev, doc)
 	}
 	all, err := b.List(t.Context())
 	if err != nil || all[n] != rev {
@@ -65,6 +68,52 @@ func bytesComeBack(t *testing.T, b keystore.Backend) {
 		wantDocument(t, b, s.Name(), rev, doc)
 		changed := []byte(Text(t, next(t, s, "x")))
 		wantDocument(t, b, s.Name(), put(t, b, s.Name(), rev, changed), changed)
+	}
+}
+
+// documents were written by the version before backends moved bytes: with everything in them, with keys revoked and
+// withdrawn, with gone lines that have no fingerprint yet. v1-newer has members of a newer minor version.
+//
+//go:embed testdata/*.yaml
+var documents embed.FS
+
+const newer = "v1-newer"
+
+func otherVersions(t *testing.T, b keystore.Backend) {
+	files, err := documents.ReadDir("testdata")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("testdata has %d documents, %v", len(files), err)
+	}
+	st := keystore.NewStore(b)
+	for _, f := range files {
+		n := keystore.Name(strings.TrimSuffix(f.Name(), ".yaml"))
+		doc, err := documents.ReadFile("testdata/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rev, err := st.Write(t.Context(), n, "", doc)
+		if err != nil && n == newer && !errors.Is(err, keystore.ErrConflict) { // a server may refuse members that it does not know
+			wantAbsent(t, st, n)
+			continue
+		}
+		if err != nil {
+			t.Errorf("Write %s: %v", n, err)
+			continue
+		}
+		wantDocument(t, b, n, rev, doc)
+		s, _ := load(t, st, n)
+		if unknown := len(s.Unknown()); (unknown > 0) != (n == newer) {
+			t.Errorf("%s has unknown members: %v", n, s.Unknown())
+		}
+		if n != newer && Text(t, s) != string(doc) {
+			t.Errorf("%s is encoded as\n%s\nwant\n%s", n, Text(t, s), doc)
+		}
+		if n == newer {
+			if _, err := keystore.Update(t.Context(), st, n, Mark("x")); err == nil {
+				t.Errorf("%s was changed without the members of the newer version", n)
+			}
+			wantDocument(t, b, n, rev, doc)
+		}
 	}
 }
 

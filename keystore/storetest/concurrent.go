@@ -134,7 +134,7 @@ func neverAMix(t *testing.T, st *keystore.Store) {
 }
 
 // Numbered is a change for [keystore.Update] that writes the next generation into several parts of the document;
-// [CheckNumbered] tells whether they still agree.
+// [CheckNumbered] reports whether they still agree.
 func Numbered(s keystore.KeySet) (keystore.KeySet, error) {
 	g := fmt.Sprintf("g-%d", s.Generation()+1)
 	return s.SetPolicy(keystore.Change{At: Time(0), By: g}, keystore.Policy{RelyingParties: []string{g}, Origins: []string{g}})

@@ -38,8 +38,8 @@ func Key(t testing.TB) keystore.VerificationKey {
 	return public(t, &k.PublicKey)
 }
 
-// SyntheticRSA returns a verification key of 2,048 bits that has no private half and took no time to make; n tells
-// several apart.
+// SyntheticRSA returns a verification key of 2,048 bits that has no private half and took no time to make; n
+// selects one of many.
 func SyntheticRSA(t testing.TB, n int64) keystore.VerificationKey {
 	t.Helper()
 	var bits []byte

@@ -90,7 +90,7 @@ func (m *Memory) Set(n keystore.Name, data []byte) keystore.Revision {
 	return m.put(n, data)
 }
 
-// Delete takes n away, which nobody is allowed to do and somebody will.
+// Delete removes n, which no program of ours does, but an operator may.
 func (m *Memory) Delete(n keystore.Name) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,7 +207,7 @@ func (m *Memory) checkChange(n keystore.Name, before, after []byte) {
 	}
 }
 
-// Regressions says what a change from was to is did that no change may do.
+// Regressions returns what is wrong with a change from was to now: what no change may do.
 func Regressions(was, is keystore.KeySet) []string {
 	var bad []string
 	if !is.MayReplace(was) {

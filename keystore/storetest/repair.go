@@ -31,7 +31,7 @@ func edited(t *testing.T, s keystore.KeySet, edit func(spec map[string]any)) key
 	return changed
 }
 
-// leadBack: whoever may write once must not make a key set that can never be changed again.
+// leadBack: a single write must not make a key set that can never be changed again.
 func leadBack(t *testing.T, st *keystore.Store) {
 	k := Key(t)
 	replace(t, st, "", edited(t, KeySet(t, "prod-a", k), func(spec map[string]any) { spec["generation"] = keystore.MaxGeneration }))

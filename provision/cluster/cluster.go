@@ -16,6 +16,7 @@ import (
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // The paths of Kubernetes' ServiceAccountIssuerDiscovery (KEP-1393).
@@ -42,7 +43,7 @@ func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer str
 	if err != nil {
 		return "", nil, err
 	}
-	keys, err = keystore.ParsePublicKeys(api.client.URL()+jwksPath, body)
+	keys, err = pubkey.Parse(api.client.URL()+jwksPath, body)
 	return issuer, keys, err
 }
 
@@ -87,8 +88,8 @@ func (a api) issuer(ctx context.Context) (string, error) {
 
 // get reads a document that is no resource.
 func (a api) get(ctx context.Context, path string) ([]byte, error) {
-	// One byte more than ParsePublicKeys takes, so that it refuses what is cut.
-	body, err := a.client.Call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path}, kubeapi.Limits{Time: timeout, Bytes: keystore.MaxMaterial + 1})
+	// One byte more than pubkey.Parse takes, so that it refuses what is cut.
+	body, err := a.client.Call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path}, kubeapi.Limits{Time: timeout, Bytes: pubkey.MaxSize + 1})
 	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
 		return nil, fmt.Errorf("read %s%s: %w", a.client.URL(), path, documentError(status.Code, path))
 	}

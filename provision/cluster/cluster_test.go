@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 func check(t *testing.T, err error) {
@@ -98,7 +99,7 @@ func TestPublicKeysRefuses(t *testing.T) {
 		{"no such documents", "", "--service-account-issuer is no https URL", map[string]http.HandlerFunc{jwksPath: status(404)}},
 		{"trouble", "", "answers 500", map[string]http.HandlerFunc{jwksPath: status(500)}},
 		{"no discovery document", "", "no discovery document", map[string]http.HandlerFunc{discoveryPath: body([]byte("<html>"))}},
-		{"huge", "", "larger than", map[string]http.HandlerFunc{jwksPath: body(bytes.Repeat([]byte{' '}, keystore.MaxMaterial+1))}},
+		{"huge", "", "larger than", map[string]http.HandlerFunc{jwksPath: body(bytes.Repeat([]byte{' '}, pubkey.MaxSize+1))}},
 		{"empty JWKS", "", "without a key", map[string]http.HandlerFunc{jwksPath: body([]byte(`{"keys":[]}`))}},
 		{"untrusted certificate", "untrusted", "unknown authority", nil},
 		{"no such context", "absent", `context "absent" does not exist`, nil},

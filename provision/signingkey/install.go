@@ -2,6 +2,7 @@ package signingkey
 
 import (
 	"bytes"
+	"crypto"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -10,28 +11,34 @@ import (
 	"path/filepath"
 
 	"github.com/keypost/keypost/internal/durable"
+	"github.com/keypost/keypost/internal/keypem"
 	"github.com/keypost/keypost/internal/regular"
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 // Load reads the one private key of a PEM file (PKCS#1, PKCS#8, SEC 1). The error wraps [fs.ErrNotExist] when there is
 // no file.
 func Load(path string) (Private, error) {
-	data, err := regular.Read(path, keystore.MaxMaterial)
+	data, err := regular.Read(path, pubkey.MaxSize)
 	if err != nil {
 		return Private{}, err
 	}
-	keys, err := PublicHalf(path, data)
+	keys, _, err := PublicHalf(path, data)
 	if err != nil {
 		return Private{}, err
 	}
 	if len(keys) != 1 {
 		return Private{}, fmt.Errorf("read a signing key from %s: it holds %d keys, and a cluster signs with one", path, len(keys))
 	}
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) { // PublicHalf has found each of them sound
-		if signer := parsePrivate(block.Bytes); signer != nil {
-			return Private{signer: signer, public: keys[0]}, nil
+	var signer crypto.Signer
+	_, _ = keypem.Each(data, func(_ int, block *pem.Block) error { // PublicHalf has found each of them sound
+		if s := parsePrivate(block.Bytes); s != nil {
+			signer = s
 		}
+		return nil
+	})
+	if signer != nil {
+		return Private{signer: signer, public: keys[0]}, nil
 	}
 	return Private{}, fmt.Errorf("read a signing key from %s: it holds only the public half", path)
 }
@@ -74,7 +81,7 @@ func (p Private) Install(path string) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s: %w and is no regular file; move it away", path, fs.ErrExist)
 	}
-	there, err := regular.Read(path, keystore.MaxMaterial)
+	there, err := regular.Read(path, pubkey.MaxSize)
 	switch {
 	case err != nil:
 		return err
@@ -89,7 +96,7 @@ func (p Private) Install(path string) error {
 // nothingElse tells whether the file has no other key in it, but perhaps the end of one: ccoctl leaves that when it
 // writes a key over a longer one.
 func (p Private) nothingElse(path string, data []byte) bool {
-	keys, err := PublicHalf(path, data)
+	keys, _, err := PublicHalf(path, data)
 	return err == nil && len(keys) == 1 && keys[0].Equal(p.public)
 }
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 func TestLoadReadsWhatWriteWrote(t *testing.T) {
@@ -45,7 +45,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"two keys", func(p string) error { return os.WriteFile(p, append(bytes.Clone(pem), other...), 0o600) }, "it holds 2 keys, and a cluster signs with one"},
 		{"a public key", func(p string) error { return os.WriteFile(p, public, 0o600) }, "it holds only the public half"},
 		{"half a key", func(p string) error { return os.WriteFile(p, pem[:len(pem)/2], 0o600) }, "it is damaged"},
-		{"a flood", func(p string) error { return os.WriteFile(p, make([]byte, keystore.MaxMaterial+2), 0o600) }, "a flood is larger than"},
+		{"a flood", func(p string) error { return os.WriteFile(p, make([]byte, pubkey.MaxSize+2), 0o600) }, "a flood is larger than"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(dir, tt.name)
@@ -66,7 +66,7 @@ func TestWritePublic(t *testing.T) {
 	check(t, k.WritePublic(path))
 	data, err := os.ReadFile(path)
 	check(t, err)
-	keys, err := keystore.ParsePublicKeys(path, data)
+	keys, err := pubkey.Parse(path, data)
 	check(t, err)
 	if len(keys) != 1 || !keys[0].Equal(k.Public()) {
 		t.Error("another key")

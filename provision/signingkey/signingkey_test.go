@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 func check(t *testing.T, err error) {
@@ -53,18 +54,18 @@ func TestGenerateWriteRead(t *testing.T) {
 			check(t, err)
 			public, err := os.ReadFile(paths.Public)
 			check(t, err)
-			fromPrivate, err := PublicHalf("sa.key", private)
+			fromPrivate, isPrivate, err := PublicHalf("sa.key", private)
 			check(t, err)
-			fromPublic, err := keystore.ParsePublicKeys("sa.pub", public)
+			fromPublic, err := pubkey.Parse("sa.pub", public)
 			check(t, err)
-			if len(fromPrivate) != 1 || len(fromPublic) != 1 || !fromPrivate[0].Equal(fromPublic[0]) || !fromPublic[0].Equal(k.Public()) {
+			if !isPrivate || len(fromPrivate) != 1 || len(fromPublic) != 1 || !fromPrivate[0].Equal(fromPublic[0]) || !fromPublic[0].Equal(k.Public()) {
 				t.Errorf("the files hold other keys")
 			}
 			if k.Public().Alg() != alg {
 				t.Errorf("alg %s, want %s", k.Public().Alg(), alg)
 			}
-			if _, err := keystore.ParsePublicKeys("sa.key", private); !errors.Is(err, keystore.ErrPrivateKey) {
-				t.Errorf("keystore takes the private file: %v", err)
+			if _, err := pubkey.Parse("sa.key", private); !errors.Is(err, keystore.ErrPrivateKey) {
+				t.Errorf("pubkey takes the private file: %v", err)
 			}
 		})
 	}
@@ -184,28 +185,31 @@ func TestPublicHalf(t *testing.T) {
 		{"as openssl writes EC", join(parameters, ecPEM), []Private{ec}, ""},
 		{"both halves in one file", join(ecPEM, public, rsaPEM), []Private{ec, rsa}, ""},
 		{"text around", join([]byte("comment"), ecPEM, []byte("comment")), []Private{ec}, ""},
-		{"empty", nil, nil, "no PEM block"},
-		{"no PEM", []byte("secret"), nil, "no PEM block"},
-		{"damaged block between", join(ecPEM, bytes.Replace(rsaPEM, []byte("\nMII"), []byte("\n!!!"), 1), ecPEM), nil, "PEM block 2: it is damaged"},
-		{"cut off", join(ecPEM, rsaPEM[:len(rsaPEM)/2]), nil, "PEM block 2: it is damaged"},
+		{"empty", nil, nil, "it is empty"},
+		{"no PEM", []byte("secret"), nil, "neither a PEM block with a key nor"},
+		{"damaged block between", join(ecPEM, bytes.Replace(rsaPEM, []byte("\nMII"), []byte("\n!!!"), 1), ecPEM), nil, "PEM block 2: it is a private key; it is damaged"},
+		{"cut off", join(ecPEM, rsaPEM[:len(rsaPEM)/2]), nil, "PEM block 2: it is a private key; it is damaged"},
 		{"encrypted", encrypted, nil, "PEM block 1: it is encrypted"},
 		{"encrypted PKCS#8", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")}), nil, "it is encrypted"},
 		{"OpenSSH", pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: []byte("x")}), nil, "OpenSSH"},
 		{"rubbish inside", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("secret")}), nil, "labelled as a private key but is none"},
-		{"rubbish under another label", pem.EncodeToMemory(&pem.Block{Type: "KEY", Bytes: []byte("secret")}), nil, "neither a private key nor a public key"},
+		{"rubbish under another label", pem.EncodeToMemory(&pem.Block{Type: "KEY", Bytes: []byte("secret")}), nil, "it is no public key that this program can read"},
 		{"Ed25519", pkcs8(t, ed), nil, "RSA and ECDSA"},
 		{"P-224", pkcs8(t, p224), nil, "P-224"},
-		{"too large", bytes.Repeat([]byte{'x'}, keystore.MaxMaterial+1), nil, "larger than"},
+		{"too large", bytes.Repeat([]byte{'x'}, pubkey.MaxSize+1), nil, "larger than"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			keys, err := PublicHalf("some.key", tt.data)
+			keys, private, err := PublicHalf("some.key", tt.data)
 			if tt.want != "" {
-				if err == nil || !strings.HasPrefix(err.Error(), "read signing keys from some.key: ") || !strings.Contains(err.Error(), tt.want) {
+				if err == nil || !strings.HasPrefix(err.Error(), "read public keys from some.key: ") || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("error %v, want %q", err, tt.want)
 				}
 				return
 			}
 			check(t, err)
+			if !private {
+				t.Error("it reports no private key")
+			}
 			if len(keys) != len(tt.keys) {
 				t.Fatalf("%d keys, want %d", len(keys), len(tt.keys))
 			}
@@ -233,7 +237,7 @@ func FuzzPublicHalf(f *testing.F) {
 	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"))
 	f.Add([]byte("-----BEGIN SECRETSECRETSECRETSECRET-----\nc2VjcmV0\n-----END SECRETSECRETSECRETSECRET-----\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		keys, err := PublicHalf("f", data)
+		keys, _, err := PublicHalf("f", data)
 		if (err == nil) != (len(keys) > 0) {
 			t.Fatalf("%d keys and %v", len(keys), err)
 		}
@@ -241,7 +245,7 @@ func FuzzPublicHalf(f *testing.F) {
 			return
 		}
 		for i := 0; i+16 <= len(data); i++ {
-			if strings.Contains(err.Error(), string(data[i:i+16])) && !strings.Contains("-----BEGIN-----END read signing keys from PEM block", string(data[i:i+16])) {
+			if strings.Contains(err.Error(), string(data[i:i+16])) && !strings.Contains("-----BEGIN-----END read public keys from f: PEM block 1: it ", string(data[i:i+16])) {
 				t.Fatalf("%v quotes the input", err)
 			}
 		}

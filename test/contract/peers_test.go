@@ -18,6 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -288,7 +289,7 @@ func TestPeerPrintsBodiesAsFormats(t *testing.T) {
 	const kid = `100%s%d%!v(MISSING)%%2F`
 	data, err := json.Marshal(jose.JSONWebKey{Key: storetest.Key(t).Key(), KeyID: kid})
 	must(t, err)
-	keys, err := keystore.ParsePublicKeys("test", data)
+	keys, err := pubkey.Parse("test", data)
 	must(t, err)
 	e := newEstate(t)
 	e.create("prod-k", []string{"https://oidc.example.com/prod-k"}, keys...)

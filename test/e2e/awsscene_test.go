@@ -25,6 +25,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
 	"github.com/keypost/keypost/test/fakeaws"
 )
@@ -99,7 +100,7 @@ func (s *server) publishedLongAgo(t *testing.T, name, url, publicKeyFile string)
 	t.Helper()
 	data, err := os.ReadFile(publicKeyFile)
 	must(t, err)
-	keys, err := keystore.ParsePublicKeys(publicKeyFile, data)
+	keys, err := pubkey.Parse(publicKeyFile, data)
 	must(t, err)
 	policy := keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.DurationPtr(time.Hour)}
 	set, err := keystore.New(keystore.Change{At: time.Now().Add(-24 * time.Hour), By: "e2e"},

@@ -145,7 +145,7 @@ func byKid(t *testing.T, jwks []byte) map[string]any {
 
 func ours(t *testing.T, file []byte) (jwks, discovery []byte) {
 	t.Helper()
-	keys, err := keystore.ParsePublicKeys("file", file)
+	keys, err := pubkey.Parse("file", file)
 	must(t, err)
 	for _, k := range keys {
 		if k.Imported() {

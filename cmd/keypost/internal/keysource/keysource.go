@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/signingkey"
 )
@@ -107,23 +108,22 @@ func readFiles(f *cli.Factory, files []string) (Material, error) {
 
 // ReadFile reads verification keys; of a private key file only the public half, and says so.
 func ReadFile(f *cli.Factory, file string) ([]keystore.VerificationKey, error) {
-	data, err := f.ReadFile(file, keystore.MaxMaterial)
+	data, err := f.ReadFile(file, pubkey.MaxSize)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := keystore.ParsePublicKeys(file, data)
-	if err == nil || !errors.Is(err, keystore.ErrPrivateKey) && !bytes.Contains(data, []byte("PRIVATE KEY-----")) {
-		if since, expired := keystore.ExpiredSince(data, time.Now()); err == nil && expired {
-			f.Warn("%s holds a certificate that expired at %s; its key is used all the same, make sure that it is the one that the cluster signs with", file, cli.Stamp(since))
-		}
-		return keys, err
-	}
-	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+	keys, private, err := signingkey.PublicHalf(file, data)
+	if errors.Is(err, keystore.ErrPrivateKey) && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		return nil, cli.WithHint(err, "give the public JWK, without the private members")
 	}
-	keys, err = signingkey.PublicHalf(file, data)
-	if err == nil {
+	if err != nil {
+		return nil, err
+	}
+	if since, expired := pubkey.ExpiredSince(data, time.Now()); expired {
+		f.Warn("%s holds a certificate that expired at %s; its key is used all the same, make sure that it is the one that the cluster signs with", file, cli.Stamp(since))
+	}
+	if private {
 		f.Notice("%s holds a private key; only its public half is used", file)
 	}
-	return keys, err
+	return keys, nil
 }

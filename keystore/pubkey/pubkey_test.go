@@ -1,4 +1,4 @@
-package keystore
+package pubkey
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/keypost/keypost/keystore"
 )
 
 func certificate(t testing.TB, key *ecdsa.PrivateKey) []byte {
@@ -48,7 +49,7 @@ var edPublic = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public()
 
 func jwks(keys ...string) string { return `{"keys":[` + strings.Join(keys, ",") + `]}` }
 
-func TestParsePublicKeysReads(t *testing.T) {
+func TestParseReads(t *testing.T) {
 	rs, ec, ec2 := rsaPublic(2048), ecPrivate(elliptic.P256(), 1), ecPrivate(elliptic.P384(), 2)
 	rsID, ecID, ec2ID := mustPublic(t, rs).ID(), mustPublic(t, ec.Public()).ID(), mustPublic(t, ec2.Public()).ID()
 	pkixRSA, pkixEC := pemOf("PUBLIC KEY", spki(rs)), pemOf("PUBLIC KEY", spki(ec.Public()))
@@ -57,40 +58,40 @@ func TestParsePublicKeysReads(t *testing.T) {
 	tests := []struct {
 		name string
 		in   string
-		want []KeyID
+		want []keystore.KeyID
 	}{
-		{"PKIX", pkixRSA, []KeyID{rsID}},
-		{"PKIX under RSA PUBLIC KEY, as OpenShift writes it", pemOf("RSA PUBLIC KEY", spki(rs)), []KeyID{rsID}},
-		{"PKIX of an EC key under RSA PUBLIC KEY", pemOf("RSA PUBLIC KEY", spki(ec.Public())), []KeyID{ecID}},
-		{"PKCS#1", pemOf("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(rs)), []KeyID{rsID}},
-		{"PKCS#1 under PUBLIC KEY", pemOf("PUBLIC KEY", x509.MarshalPKCS1PublicKey(rs)), []KeyID{rsID}},
-		{"a label that nobody uses", otherLabel(pkixEC), []KeyID{ecID}},
-		{"certificate", pemOf("CERTIFICATE", certificate(t, ec)), []KeyID{ecID}},
-		{"several blocks keep their order", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(t, ec2)), []KeyID{ecID, rsID, ec2ID}},
-		{"the same key twice is one", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(t, ec)), []KeyID{ecID, rsID}},
-		{"text around the blocks", "# next key\nsubject=CN=sa\n\n" + pkixEC + "# and the old one\n" + pkixRSA + "\nthe end\n", []KeyID{ecID, rsID}},
-		{"CRLF", strings.ReplaceAll(pkixEC+pkixRSA, "\n", "\r\n"), []KeyID{ecID, rsID}},
-		{"no newline at the end", strings.TrimSuffix(pkixEC, "\n"), []KeyID{ecID}},
-		{"PEM headers", strings.Replace(pkixEC, "KEY-----\n", "KEY-----\nComment: x\n\n", 1), []KeyID{ecID}},
+		{"PKIX", pkixRSA, []keystore.KeyID{rsID}},
+		{"PKIX under RSA PUBLIC KEY, as OpenShift writes it", pemOf("RSA PUBLIC KEY", spki(rs)), []keystore.KeyID{rsID}},
+		{"PKIX of an EC key under RSA PUBLIC KEY", pemOf("RSA PUBLIC KEY", spki(ec.Public())), []keystore.KeyID{ecID}},
+		{"PKCS#1", pemOf("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(rs)), []keystore.KeyID{rsID}},
+		{"PKCS#1 under PUBLIC KEY", pemOf("PUBLIC KEY", x509.MarshalPKCS1PublicKey(rs)), []keystore.KeyID{rsID}},
+		{"a label that nobody uses", otherLabel(pkixEC), []keystore.KeyID{ecID}},
+		{"certificate", pemOf("CERTIFICATE", certificate(t, ec)), []keystore.KeyID{ecID}},
+		{"several blocks keep their order", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(t, ec2)), []keystore.KeyID{ecID, rsID, ec2ID}},
+		{"the same key twice is one", pkixEC + pkixRSA + pemOf("CERTIFICATE", certificate(t, ec)), []keystore.KeyID{ecID, rsID}},
+		{"text around the blocks", "# next key\nsubject=CN=sa\n\n" + pkixEC + "# and the old one\n" + pkixRSA + "\nthe end\n", []keystore.KeyID{ecID, rsID}},
+		{"CRLF", strings.ReplaceAll(pkixEC+pkixRSA, "\n", "\r\n"), []keystore.KeyID{ecID, rsID}},
+		{"no newline at the end", strings.TrimSuffix(pkixEC, "\n"), []keystore.KeyID{ecID}},
+		{"PEM headers", strings.Replace(pkixEC, "KEY-----\n", "KEY-----\nComment: x\n\n", 1), []keystore.KeyID{ecID}},
 
-		{"JWK", jwkOf(t, rs, nil), []KeyID{rsID}},
-		{"JWK with white space around", "\r\n\t " + jwkOf(t, rs, nil) + "\n", []KeyID{rsID}},
-		{"JWK with its computed kid", jwkOf(t, rs, map[string]any{"kid": rsID}), []KeyID{rsID}},
-		{"JWK with its own kid", jwkOf(t, rs, map[string]any{"kid": "2024-01"}), []KeyID{"2024-01"}},
-		{"JWK with use and alg", jwkOf(t, rs, map[string]any{"use": "sig", "alg": "RS256"}), []KeyID{rsID}},
-		{"JWK with x5c", jwkOf(t, ec.Public(), map[string]any{"x5c": []string{base64.StdEncoding.EncodeToString(certificate(t, ec))}}), []KeyID{ecID}},
-		{"JWK with members that are nobody's business", jwkOf(t, rs, map[string]any{"issuer": "https://a", "key_ops": []string{"verify"}}), []KeyID{rsID}},
-		{"JWKS", jwks(jwkOf(t, rs, map[string]any{"kid": "a"}), jwkOf(t, ec.Public(), nil)), []KeyID{"a", ecID}},
-		{"JWKS with one key twice", jwks(jwkOf(t, rs, nil), jwkOf(t, rs, map[string]any{"kid": rsID})), []KeyID{rsID}},
-		{"JWKS with one key under two kids", jwks(jwkOf(t, rs, nil), jwkOf(t, rs, map[string]any{"kid": "b"})), []KeyID{rsID, "b"}},
+		{"JWK", jwkOf(t, rs, nil), []keystore.KeyID{rsID}},
+		{"JWK with white space around", "\r\n\t " + jwkOf(t, rs, nil) + "\n", []keystore.KeyID{rsID}},
+		{"JWK with its computed kid", jwkOf(t, rs, map[string]any{"kid": rsID}), []keystore.KeyID{rsID}},
+		{"JWK with its own kid", jwkOf(t, rs, map[string]any{"kid": "2024-01"}), []keystore.KeyID{"2024-01"}},
+		{"JWK with use and alg", jwkOf(t, rs, map[string]any{"use": "sig", "alg": "RS256"}), []keystore.KeyID{rsID}},
+		{"JWK with x5c", jwkOf(t, ec.Public(), map[string]any{"x5c": []string{base64.StdEncoding.EncodeToString(certificate(t, ec))}}), []keystore.KeyID{ecID}},
+		{"JWK with members that are nobody's business", jwkOf(t, rs, map[string]any{"issuer": "https://a", "key_ops": []string{"verify"}}), []keystore.KeyID{rsID}},
+		{"JWKS", jwks(jwkOf(t, rs, map[string]any{"kid": "a"}), jwkOf(t, ec.Public(), nil)), []keystore.KeyID{"a", ecID}},
+		{"JWKS with one key twice", jwks(jwkOf(t, rs, nil), jwkOf(t, rs, map[string]any{"kid": rsID})), []keystore.KeyID{rsID}},
+		{"JWKS with one key under two kids", jwks(jwkOf(t, rs, nil), jwkOf(t, rs, map[string]any{"kid": "b"})), []keystore.KeyID{rsID, "b"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			keys, err := ParsePublicKeys("k.pem", []byte(tt.in))
+			keys, err := Parse("k.pem", []byte(tt.in))
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []KeyID
+			var got []keystore.KeyID
 			for _, k := range keys {
 				got = append(got, k.ID())
 			}
@@ -104,7 +105,7 @@ func TestParsePublicKeysReads(t *testing.T) {
 func TestImportedMarksAKidThatIsNotTheComputedOne(t *testing.T) {
 	rs := rsaPublic(2048)
 	for kid, imported := range map[any]bool{nil: false, "": false, mustPublic(t, rs).ID(): false, "key-1": true, strings.Repeat("k", 1024): true} {
-		keys, err := ParsePublicKeys("jwk", []byte(jwkOf(t, rs, map[string]any{"kid": kid})))
+		keys, err := Parse("jwk", []byte(jwkOf(t, rs, map[string]any{"kid": kid})))
 		if err != nil {
 			t.Fatalf("kid %v: %v", kid, err)
 		}
@@ -114,7 +115,7 @@ func TestImportedMarksAKidThatIsNotTheComputedOne(t *testing.T) {
 	}
 }
 
-func TestParsePublicKeysRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	rs, ec := rsaPublic(2048), ecPrivate(elliptic.P256(), 1)
 	good := pemOf("PUBLIC KEY", spki(ec.Public()))
 	truncated := good[:len(good)-len("-----END PUBLIC KEY-----\n")]
@@ -124,10 +125,10 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"nothing", "", "it is empty"},
 		{"white space", " \r\n\t", "it is empty"},
-		{"too much", strings.Repeat("x", MaxMaterial+1), "it is larger than 1048576 bytes"},
-		{"text", "hello", "it holds neither a PEM block nor a JWK or JWKS"},
-		{"DER", string(spki(rs)), "it holds neither a PEM block nor a JWK or JWKS"},
-		{"an SSH key", "ssh-rsa AAAAB3NzaC1yc2E= me@there", "it holds neither a PEM block nor a JWK or JWKS"},
+		{"too much", strings.Repeat("x", MaxSize+1), "it is larger than 1048576 bytes"},
+		{"text", "hello", "it holds neither a PEM block with a key nor a JWK or JWKS"},
+		{"DER", string(spki(rs)), "it holds neither a PEM block with a key nor a JWK or JWKS"},
+		{"an SSH key", "ssh-rsa AAAAB3NzaC1yc2E= me@there", "it holds neither a PEM block with a key nor a JWK or JWKS"},
 		{"a truncated block", truncated, "PEM block 1: it is damaged"},
 		{"a truncated block after a good one", good + truncated, "PEM block 2: it is damaged"},
 		{"a truncated block before a good one, which pem.Decode skips", truncated + "\n" + good, "PEM block 1: it is damaged"},
@@ -167,14 +168,14 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			keys, err := ParsePublicKeys("the file", []byte(tt.in))
+			keys, err := Parse("the file", []byte(tt.in))
 			if err == nil {
 				t.Fatalf("accepted as %v", keys)
 			}
 			if want := "read public keys from the file: "; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %q; want %q and %q in it", err, want, tt.want)
 			}
-			if errors.Is(err, ErrPrivateKey) || keys != nil {
+			if errors.Is(err, keystore.ErrPrivateKey) || keys != nil {
 				t.Errorf("keys %v, error %v", keys, err)
 			}
 		})
@@ -221,9 +222,9 @@ func TestPrivateKeysAreRefusedWithoutBeingQuoted(t *testing.T) {
 			"base64 damaged in between": strings.Replace(whole, "\n", "\n!", 3),
 		}
 		for how, in := range inputs {
-			_, err := ParsePublicKeys("sa.key", []byte(in))
-			if !errors.Is(err, ErrPrivateKey) {
-				t.Errorf("%s %s: error %v; want ErrPrivateKey", form, how, err)
+			_, err := Parse("sa.key", []byte(in))
+			if !errors.Is(err, keystore.ErrPrivateKey) {
+				t.Errorf("%s %s: error %v; want keystore.ErrPrivateKey", form, how, err)
 				continue
 			}
 			if !strings.HasPrefix(err.Error(), "read public keys from sa.key: PEM block ") {
@@ -241,8 +242,8 @@ func TestPrivateJWKsAreRefused(t *testing.T) {
 			for _, public := range []string{rs, ec, `{"kty":"oct"}`} {
 				private := `{"` + member + `":` + value + `,` + public[1:]
 				for _, in := range []string{private, jwks(rs, private), strings.Replace(private, `"`+member, `"\u00`+fmt.Sprintf("%x", member[0])+member[1:], 1)} {
-					_, err := ParsePublicKeys("jwk", []byte(in))
-					if !errors.Is(err, ErrPrivateKey) || !strings.Contains(err.Error(), fmt.Sprintf("private member %q", member)) {
+					_, err := Parse("jwk", []byte(in))
+					if !errors.Is(err, keystore.ErrPrivateKey) || !strings.Contains(err.Error(), fmt.Sprintf("private member %q", member)) {
 						t.Errorf("%.60s…: error %v", in, err)
 						continue
 					}
@@ -252,8 +253,8 @@ func TestPrivateJWKsAreRefused(t *testing.T) {
 		}
 	}
 	private := must((&jose.JSONWebKey{Key: ecPrivate(elliptic.P256(), 3)}).MarshalJSON())
-	_, err := ParsePublicKeys("jwk", private)
-	if !errors.Is(err, ErrPrivateKey) {
+	_, err := Parse("jwk", private)
+	if !errors.Is(err, keystore.ErrPrivateKey) {
 		t.Errorf("a whole private JWK: error %v", err)
 	}
 	neverQuotes(t, err, string(private))
@@ -286,7 +287,7 @@ func FuzzParsePublicKeys(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		keys, err := ParsePublicKeys("fuzz", data)
+		keys, err := Parse("fuzz", data)
 		if err != nil {
 			return
 		}
@@ -296,7 +297,7 @@ func FuzzParsePublicKeys(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		again, err := ParsePublicKeys("written", written.Bytes())
+		again, err := Parse("written", written.Bytes())
 		if err != nil {
 			t.Fatalf("accepted keys are refused once written: %v", err)
 		}
@@ -304,7 +305,7 @@ func FuzzParsePublicKeys(f *testing.F) {
 			if !anySameMaterial(again, k) {
 				t.Errorf("key %s is another one once written", k.ID())
 			}
-			if !k.ID().valid() {
+			if id := string(k.ID()); id == "" || len(id) > 1024 || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
 				t.Errorf("accepted the kid %q", k.ID())
 			}
 			if _, isPrivate := k.Key().(crypto.Signer); isPrivate {
@@ -314,9 +315,9 @@ func FuzzParsePublicKeys(f *testing.F) {
 	})
 }
 
-func anySameMaterial(keys []VerificationKey, k VerificationKey) bool {
+func anySameMaterial(keys []keystore.VerificationKey, k keystore.VerificationKey) bool {
 	for _, have := range keys {
-		if have.sameMaterial(k) {
+		if have.Fingerprint() == k.Fingerprint() {
 			return true
 		}
 	}

@@ -1,4 +1,10 @@
-package keystore
+// Package privatekey recognises private key material in text, whatever form it has: a secret that is in a public document
+// is no secret any more, and whoever put it there has to know.
+//
+// It takes no text for a key that just speaks of keys, and no certificate or public key. An object that is no key but has
+// a member kid, kty, crv or x5c beside one of the private names is taken for one. It is a net for accidents: it does not
+// find a key that somebody hides, by compression, encryption, other encodings, or in pieces.
+package privatekey
 
 import (
 	"bytes"
@@ -6,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -14,52 +21,29 @@ import (
 	"unicode/utf8"
 
 	"github.com/keypost/keypost/internal/strictyaml"
-	kjson "sigs.k8s.io/json"
 )
 
-// privateMembers are the JWK members of RFC 7518, sections 6.2.2, 6.3.2 and 6.4 that only a secret key has.
-var privateMembers = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
+// ErrFound is wrapped by the refusal of input that holds a private key.
+var ErrFound = errors.New("it is a private key")
+
+// Members returns the JWK members of RFC 7518, sections 6.2.2, 6.3.2 and 6.4 that only a secret key has.
+func Members() []string { return []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} }
 
 // privateLabels are in every text form of a private key: PEM, OpenPGP, SSH.COM, PuTTY.
 var privateLabels = [][]byte{
 	[]byte("PRIVATE KEY-----"), []byte("PRIVATE KEY BLOCK-----"), []byte("PRIVATE KEY ----"), []byte("PuTTY-User-Key-File-"),
 }
 
-func hasPrivateLabel(data []byte) bool {
+// HasLabel reports whether data has the label of a private key in one of its text forms.
+func HasLabel(data []byte) bool {
 	return slices.ContainsFunc(privateLabels, func(label []byte) bool { return bytes.Contains(data, label) })
 }
 
-// decodeJSON reads JSON as whoever takes security seriously does: names of members count in their case, and one that
-// is there twice is an error. Else two readers of one text may see two different keys in it (RFC 8725, section 2.4).
-func decodeJSON(data []byte, v any) error {
-	again, err := kjson.UnmarshalStrict(data, v, kjson.DisallowDuplicateFields)
-	if err != nil {
-		return err
-	}
-	if len(again) > 0 {
-		return again[0]
-	}
-	return nil
-}
-
-// findSecret reports where in a document private key material stands, whatever member it is in: a secret that is in a
-// store is no secret any more, and whoever put it there has to know. It looks for private members of objects that look
-// like a JWK, for labels of private keys, and for base64 and hexadecimal digits of either and of DER, also in strings
-// that are JSON or look like a JWK in YAML. Its work is linear in the size of the document, whose depth strictyaml
-// has bounded.
-//
-// It refuses no text that just speaks of keys, and no certificate or public key. An object that is no key but has a
-// member kid, kty, crv or x5c beside one of the private names would be refused too. It is a net for accidents: it does
-// not find a secret that somebody hides, by compression, encryption, other encodings, or in pieces.
-func findSecret(tree any) error {
-	if where, found := findIn(tree); found {
-		return fmt.Errorf("%s: %w; remove it, and treat that key as stolen", printable(where), ErrPrivateKey)
-	}
-	return nil
-}
-
-// findIn returns the path of the first secret in a tree of JSON values.
-func findIn(tree any) (where string, found bool) {
+// Find returns the path of the first private key in a tree of JSON values (map[string]any, []any, string). It looks for
+// private members of objects that look like a JWK, for labels, and for base64 and hexadecimal digits of either and of DER,
+// also in strings that are JSON or look like a JWK in YAML. Its work is linear in the size of the tree, whose depth must
+// be bounded.
+func Find(tree any) (where string, found bool) {
 	var s search
 	if !s.in(tree, maxNestedJSON) {
 		return "", false
@@ -93,7 +77,7 @@ func (s *search) in(node any, nested int) bool {
 			}
 		}
 	case string:
-		return isSecretText(n, nested)
+		return inText(n, nested)
 	}
 	return false
 }
@@ -101,7 +85,7 @@ func (s *search) in(node any, nested int) bool {
 func (s *search) inObject(object map[string]any, nested int) bool {
 	looksLikeKey := slices.ContainsFunc([]string{"kid", "kty", "crv", "x5c"}, func(m string) bool { _, has := object[m]; return has })
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		if looksLikeKey && slices.Contains(privateMembers, name) || isSecretText(name, 0) || s.in(object[name], nested) {
+		if looksLikeKey && slices.Contains(Members(), name) || inText(name, 0) || s.in(object[name], nested) {
 			s.path = append(s.path, name)
 			return true
 		}
@@ -109,8 +93,8 @@ func (s *search) inObject(object map[string]any, nested int) bool {
 	return false
 }
 
-func isSecretText(s string, nested int) bool {
-	if hasPrivateLabel([]byte(s)) || looksLikeJWK(s) {
+func inText(s string, nested int) bool {
+	if HasLabel([]byte(s)) || looksLikeJWK(s) {
 		return true
 	}
 	if nested > 0 && isJSON(s) {
@@ -148,7 +132,7 @@ func hasSecretRun(s string, layers int) bool {
 	return slices.ContainsFunc(base64Runs(s), func(run string) bool {
 		for _, decode := range []func(string) ([]byte, error){base64.RawStdEncoding.DecodeString, hex.DecodeString} {
 			data, err := decode(run)
-			if err == nil && (hasPrivateLabel(data) || looksPrivate(data) || layers > 1 && utf8.Valid(data) && hasSecretRun(string(data), layers-1)) {
+			if err == nil && (HasLabel(data) || IsDER(data) || layers > 1 && utf8.Valid(data) && hasSecretRun(string(data), layers-1)) {
 				return true
 			}
 		}
@@ -156,9 +140,12 @@ func hasSecretRun(s string, layers int) bool {
 	})
 }
 
-// checkComments looks for secrets in the comments of a YAML text. Lines that follow each other are one text, since a
-// key is wrapped.
-func checkComments(data []byte) error {
+// InComments reports whether the comments of a YAML text hold a private key. Comments that follow each other are one
+// text, since a key is wrapped.
+func InComments(data []byte) bool {
+	if bytes.IndexByte(data, '#') < 0 {
+		return false
+	}
 	var text strings.Builder
 	for line := range bytes.Lines(data) {
 		_, comment, has := bytes.Cut(line, []byte("#"))
@@ -166,16 +153,13 @@ func checkComments(data []byte) error {
 			text.WriteString(strings.TrimLeft(string(comment), "#"))
 		}
 		if (!has || len(bytes.TrimSpace(line)) == 0) && text.Len() > 0 {
-			if isSecretText(text.String(), maxNestedJSON) {
-				return fmt.Errorf("a comment in it: %w; remove it, and treat that key as stolen", ErrPrivateKey)
+			if inText(text.String(), maxNestedJSON) {
+				return true
 			}
 			text.Reset()
 		}
 	}
-	if isSecretText(text.String(), maxNestedJSON) {
-		return fmt.Errorf("a comment in it: %w; remove it, and treat that key as stolen", ErrPrivateKey)
-	}
-	return nil
+	return inText(text.String(), maxNestedJSON)
 }
 
 // leastSecret is the length of the base64 of the smallest private key, one for Ed25519 in PKCS#8.
@@ -240,8 +224,8 @@ func standard(digits string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(digits, "-", "+"), "_", "/")
 }
 
-// looksPrivate recognises the DER of PKCS#8, PKCS#1 and SEC 1 private keys by their form, on any curve.
-func looksPrivate(der []byte) bool {
+// IsDER reports whether der has the form of a private key in PKCS#8, PKCS#1 or SEC 1, on any curve.
+func IsDER(der []byte) bool {
 	var members []asn1.RawValue
 	if _, err := asn1.Unmarshal(der, &members); err != nil || len(members) < 2 {
 		return false

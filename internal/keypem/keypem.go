@@ -1,0 +1,68 @@
+// Package keypem walks PEM files with keys. It promises that no block is passed over in silence: package encoding/pem
+// skips a damaged one, and the key in it would be missing as silently.
+package keypem
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+
+	"github.com/keypost/keypost/internal/privatekey"
+)
+
+// ErrDamaged is wrapped by the error of a block that cannot be decoded.
+var ErrDamaged = errors.New("it is damaged (check its first and last line and its base64)")
+
+// Each calls use for each block in data, numbered from 1, until use returns an error. It returns how many blocks there
+// are. The error of a damaged block wraps [ErrDamaged], and also [privatekey.ErrFound] if it has that label.
+func Each(data []byte, use func(n int, block *pem.Block) error) (blocks int, err error) {
+	for n := 1; ; n++ {
+		block, rest := pem.Decode(data)
+		read := data[:len(data)-len(rest)]
+		if block == nil {
+			read = data
+		}
+		if begins := bytes.Count(read, []byte("-----BEGIN")); begins > 1 || begins > 0 && block == nil {
+			return n, fmt.Errorf("PEM block %d: %w", n, damaged(read))
+		}
+		if block == nil {
+			return n - 1, nil
+		}
+		if err := use(n, block); err != nil {
+			return n, err
+		}
+		data = rest
+	}
+}
+
+func damaged(text []byte) error {
+	if privatekey.HasLabel(text) {
+		return fmt.Errorf("%w; %w", privatekey.ErrFound, ErrDamaged)
+	}
+	return ErrDamaged
+}
+
+// PublicKey reads the public key in the DER of a block: PKIX, PKCS#1 or a certificate. The label of the block does not
+// count: Kubernetes' keyutil.ParsePublicKeysPEM ignores it, and OpenShift writes PKIX bytes under "RSA PUBLIC KEY". The
+// error for a private key, under whatever label, wraps [privatekey.ErrFound].
+func PublicKey(block *pem.Block) (crypto.PublicKey, error) {
+	if bytes.Contains([]byte(block.Type), []byte("PRIVATE KEY")) {
+		return nil, privatekey.ErrFound
+	}
+	if k, err := x509.ParsePKIXPublicKey(block.Bytes); err == nil { // the form in documents comes first: it costs least
+		return k, nil
+	}
+	if privatekey.IsDER(block.Bytes) {
+		return nil, privatekey.ErrFound
+	}
+	if k, err := x509.ParsePKCS1PublicKey(block.Bytes); err == nil {
+		return k, nil
+	}
+	if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+		return c.PublicKey, nil
+	}
+	return nil, errors.New("it is no public key that this program can read (PKIX, PKCS#1) and no certificate")
+}

@@ -1,0 +1,99 @@
+package pubkey
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/keypost/keypost/internal/privatekey"
+	"github.com/keypost/keypost/internal/strictyaml"
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+	kjson "sigs.k8s.io/json"
+)
+
+func parseJSON(data []byte) ([]keystore.VerificationKey, error) {
+	var tree any
+	if err := checkShape(data); err != nil {
+		return nil, err
+	}
+	if err := decodeJSON(data, &tree); err != nil {
+		return nil, fmt.Errorf("it looks like a JWK or JWKS but is not valid JSON: %s", firstLine(err))
+	}
+	var set struct {
+		Keys *[]json.RawMessage `json:"keys"`
+		Kty  string             `json:"kty"`
+	}
+	if err := decodeJSON(data, &set); err != nil {
+		return nil, errors.New(`it is no JWKS: "keys" must be a list, and "kty" a text`)
+	}
+	if set.Keys == nil && set.Kty != "" {
+		set.Keys = &[]json.RawMessage{data}
+	}
+	if set.Keys == nil || len(*set.Keys) == 0 {
+		return nil, errors.New(`it is JSON without a key: neither "kty" nor a non-empty "keys"`)
+	}
+	keys := make([]keystore.VerificationKey, 0, len(*set.Keys))
+	for n, raw := range *set.Keys {
+		k, err := parseJWK(raw)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w", n+1, err)
+		}
+		keys = append(keys, k)
+	}
+	if where, found := privatekey.Find(tree); found { // deeper than where the keys themselves have it
+		return nil, fmt.Errorf("%s: %w", printable(where), keystore.ErrPrivateKey)
+	}
+	return keys, nil
+}
+
+func checkShape(data []byte) error {
+	if !json.Valid(data) { // whose reader says what is wrong, without recursion
+		return nil
+	}
+	return strictyaml.CheckShape(data)
+}
+
+func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
+	var members map[string]json.RawMessage
+	if err := decodeJSON(raw, &members); err != nil {
+		return keystore.VerificationKey{}, errors.New("it is not a JSON object")
+	}
+	for _, m := range privatekey.Members() {
+		if _, ok := members[m]; ok {
+			return keystore.VerificationKey{}, fmt.Errorf("it has the private member %q: %w", m, keystore.ErrPrivateKey)
+		}
+	}
+	var jwk jose.JSONWebKey
+	if err := jwk.UnmarshalJSON(raw); err != nil {
+		return keystore.VerificationKey{}, errors.New("it is no valid JWK for RSA or for P-256, P-384 or P-521 (RFC 7517)")
+	}
+	if jwk.Use != "" && jwk.Use != "sig" {
+		return keystore.VerificationKey{}, fmt.Errorf("its use is %q, not \"sig\"", printable(jwk.Use))
+	}
+	k, err := keystore.NewPublic(jwk.Key)
+	if err != nil {
+		return keystore.VerificationKey{}, err
+	}
+	return k.WithID(keystore.KeyID(jwk.KeyID), jwk.Algorithm)
+}
+
+// decodeJSON reads JSON as whoever takes security seriously does: names of members count in their case, and one that
+// is there twice is an error. Else two readers of one text may see two different keys in it (RFC 8725, section 2.4).
+func decodeJSON(data []byte, v any) error {
+	again, err := kjson.UnmarshalStrict(data, v, kjson.DisallowDuplicateFields)
+	if err != nil {
+		return err
+	}
+	if len(again) > 0 {
+		return again[0]
+	}
+	return nil
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return text.OneLine(line, 200)
+}

@@ -1,0 +1,132 @@
+// Package pubkey reads verification keys from what people and clusters have: PEM files, certificates, JWKs and JWKS. It
+// promises that all of an input is good or nothing is returned, and that no private key passes for a public one.
+package pubkey
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keypost/keypost/internal/keypem"
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+)
+
+// MaxSize bounds an input, in bytes: 200 keys of the largest size fit many times over.
+const MaxSize = 1 << 20
+
+// Parse reads every verification key in data: PEM blocks under any label (PKIX, PKCS#1, certificate), a JWK, or a JWKS.
+// Keys without a key ID get the computed one. An error names source, the block or key, and the reason. It never quotes
+// data. It wraps [keystore.ErrPrivateKey] if data holds a private key.
+func Parse(source string, data []byte) ([]keystore.VerificationKey, error) {
+	return ParseWith(source, data, nil)
+}
+
+// A DeriveFunc returns the public half of a PEM block with a private key. It returns neither a key nor an error for a
+// block that is to be skipped, and false for a block that has no private key.
+type DeriveFunc func(*pem.Block) (key crypto.PublicKey, private bool, err error)
+
+// ParseWith is Parse for PEM files that may hold private keys: derive gets every block first. Its errors name no label,
+// which in a damaged file may be part of a key.
+func ParseWith(source string, data []byte, derive DeriveFunc) ([]keystore.VerificationKey, error) {
+	keys, err := parse(data, derive)
+	if err == nil {
+		keys, err = distinct(keys)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read public keys from %s: %w", source, err)
+	}
+	return keys, nil
+}
+
+func distinct(keys []keystore.VerificationKey) ([]keystore.VerificationKey, error) {
+	seen := map[keystore.KeyID]keystore.VerificationKey{}
+	list := keys[:0]
+	for _, k := range keys {
+		was, twice := seen[k.ID()]
+		if twice && !was.Equal(k) {
+			return nil, fmt.Errorf("two different keys have the kid %q", k.ID())
+		}
+		if !twice {
+			seen[k.ID()], list = k, append(list, k)
+		}
+	}
+	return list, nil
+}
+
+func parse(data []byte, derive DeriveFunc) ([]keystore.VerificationKey, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors of Windows begin a file with it
+	trimmed := bytes.TrimSpace(data)
+	switch {
+	case len(data) > MaxSize:
+		return nil, fmt.Errorf("it is larger than %d bytes", MaxSize)
+	case len(trimmed) == 0:
+		return nil, errors.New("it is empty")
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return nil, errors.New("it is UTF-16; save it as UTF-8")
+	case trimmed[0] == '{':
+		return parseJSON(trimmed)
+	}
+	return parsePEM(data, derive)
+}
+
+func parsePEM(data []byte, derive DeriveFunc) ([]keystore.VerificationKey, error) {
+	var keys []keystore.VerificationKey
+	_, err := keypem.Each(data, func(n int, block *pem.Block) error {
+		k, err := fromBlock(block, derive)
+		switch {
+		case err != nil && derive == nil:
+			return fmt.Errorf("PEM block %d (%s): %w", n, printable(block.Type), err)
+		case err != nil:
+			return fmt.Errorf("PEM block %d: %w", n, err)
+		case k != nil:
+			keys = append(keys, *k)
+		}
+		return nil
+	})
+	if err == nil && len(keys) == 0 {
+		err = errors.New("it holds neither a PEM block with a key nor a JWK or JWKS")
+	}
+	return keys, err
+}
+
+// fromBlock returns nil for a block that is to be skipped.
+func fromBlock(block *pem.Block, derive DeriveFunc) (*keystore.VerificationKey, error) {
+	var key crypto.PublicKey
+	var private bool
+	var err error
+	if derive != nil {
+		key, private, err = derive(block)
+	}
+	if !private {
+		key, err = keypem.PublicKey(block)
+	}
+	if key == nil || err != nil {
+		return nil, err
+	}
+	k, err := keystore.NewPublic(key)
+	return &k, err
+}
+
+// ExpiredSince returns when the last of the certificates in data expired, if any of them has. The keys in them are good
+// nevertheless: what counts is what the key set says of a key. But whoever gives an old file may have meant another.
+func ExpiredSince(data []byte, now time.Time) (since time.Time, expired bool) {
+	_, _ = keypem.Each(data, func(_ int, block *pem.Block) error { // Parse reports what is wrong with data
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.Before(now) {
+			expired = true
+			if c.NotAfter.After(since) {
+				since = c.NotAfter
+			}
+		}
+		return nil
+	})
+	return since, expired
+}
+
+// printable keeps control characters and text direction marks of the input out of terminals and logs, and long ones
+// short: a computed kid just fits.
+func printable(s string) string { return text.OneLine(s, 64) }

@@ -1,0 +1,242 @@
+package install
+
+import (
+	"context"
+	"strings"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// CreateOptions say which installation to make.
+type CreateOptions struct {
+	Target
+	Store  KeyStore
+	Report func(Event)
+	Mode   Mode
+
+	Name      string // of the installation, and of the key set if one has to be made
+	Dir       string // output directory
+	IssuerURL string
+	Dev       bool // a development issuer: its URL may have a port, and waits are short
+	Site      Site
+	Policy    keystore.Policy // of a new key set
+	PublicKey *PublicKey      // the cluster's; nil for the key pair in Dir, generated if need be
+
+	ClientIDs   []string // audiences
+	Usual       bool     // nobody asked for these ClientIDs: roles that ask for others keep them
+	Thumbprints []string
+	Ownership
+
+	Roles          *RequestedRoles // nil: no roles
+	MaxTrustLength int             // of trust policies; 0 for 2,048 characters
+}
+
+// Created is an installation.
+type Created struct {
+	Preview     *plan.Preview // with mode Preview; everything else is zero then
+	Account     awsiam.Account
+	ProviderARN string
+	KeySet      keystore.KeySet
+	Roles       int
+	Secrets     int
+	PrivateKey  string // path; empty if the cluster's private key is elsewhere
+}
+
+// Create makes or reuses the cluster's key pair, publishes its public half under the issuer URL, waits until relying
+// parties find it there, makes the IAM OIDC identity provider and the roles, and writes what an installer takes. What is
+// there already is compared and brought up to date.
+func Create(ctx context.Context, o CreateOptions) (Created, error) {
+	c := &creation{run: newRun(o.Report, o.Store), o: o}
+	if err := c.check(ctx); err != nil {
+		return Created{}, err
+	}
+	if o.Mode == DryRun {
+		c.lines(c.roles.skipped)
+		return Created{PrivateKey: c.keys.private}, c.dryRun()
+	}
+	if err := c.identify(ctx, o.Target, o.IssuerURL); err != nil {
+		return Created{}, err
+	}
+	c.lines(c.roles.skipped)
+	if o.Mode == Preview {
+		p, err := c.planAccount(ctx)
+		if err != nil {
+			return Created{}, err
+		}
+		v := p.Preview().After(c.localChanges()...)
+		return Created{Preview: &v}, nil
+	}
+	for _, step := range []func(context.Context) error{c.preflight, c.makeKeys, c.publish, c.register, c.handOver} {
+		if err := step(ctx); err != nil {
+			return Created{}, err
+		}
+	}
+	return c.created(), nil
+}
+
+// creation is one run of [Create].
+type creation struct {
+	*run
+	o      CreateOptions
+	keys   keyPair
+	site   site
+	roles  roleSet
+	stored stored // under the issuer URL
+}
+
+func (o CreateOptions) provider() awsiam.Provider {
+	return awsiam.Provider{
+		URL: o.IssuerURL, ClientIDs: o.ClientIDs, Thumbprints: o.Thumbprints,
+		Owner: awsiam.OwnedBy(o.Name), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten, Port: o.Dev,
+	}
+}
+
+func (o CreateOptions) trust(providerARN string) awsiam.Trust {
+	return awsiam.Trust{ProviderARN: providerARN, Issuer: o.IssuerURL, Audiences: o.ClientIDs, Usual: o.Usual,
+		MaxLength: o.MaxTrustLength, Port: o.Dev}
+}
+
+func (c *creation) publication() publication {
+	p := publication{name: keystore.Name(c.o.Name), url: c.o.IssuerURL, source: c.keys.public, policy: c.o.Policy, dev: c.o.Dev}
+	if !c.keys.missing() {
+		p.keys = []keystore.VerificationKey{c.keys.key}
+	}
+	return p
+}
+
+// check reads what is on this machine and in the store, and checks all of it before the first call and the first write.
+func (c *creation) check(ctx context.Context) error {
+	var err error
+	if c.o.Roles != nil {
+		if c.roles, err = readRoles(c.o.Name, *c.o.Roles, c.o.Ownership); err != nil {
+			c.lines(c.roles.skipped)
+			return err
+		}
+	}
+	if c.keys, err = findKey(c.o.Dir, c.o.PublicKey); err != nil {
+		return err
+	}
+	if err := awsiam.Check(c.o.provider(), c.o.trust(""), c.roles.roles); err != nil || c.o.Mode == DryRun {
+		return err
+	}
+	if c.site, err = newSite(c.o.Site, c.o.IssuerURL, c.o.Dev); err != nil {
+		return err
+	}
+	if c.stored, err = c.publication().lookUp(ctx, c.store); err != nil || !c.stored.found {
+		return err
+	}
+	if c.o.Mode == Preview && c.keys.missing() {
+		return nil // the pair is kept elsewhere
+	}
+	return c.publication().checkKey(c.stored.set)
+}
+
+// dryRun writes what Create would make in the account, for the AWS CLI. As with ccoctl the key pair is real, and stays.
+func (c *creation) dryRun() error {
+	if err := c.completeKeyPair(c.o.Dir, &c.keys); err != nil {
+		return err
+	}
+	if err := c.writeProvider(c.o, c.keys.key); err != nil {
+		return err
+	}
+	if err := c.writeAuthentication(c.o.Dir, c.o.IssuerURL); err != nil || c.o.Roles == nil {
+		return err
+	}
+	if err := c.writeRoles(c.o.Dir, c.roles, c.o.trust(c.o.futureProviderARN(c.o.IssuerURL))); err != nil {
+		return err
+	}
+	return c.installSigningKey(c.o.Dir, c.keys)
+}
+
+// localChanges are those that Create makes before it calls AWS.
+func (c *creation) localChanges() []plan.Change {
+	if c.stored.found {
+		return nil
+	}
+	var changes []plan.Change
+	if c.keys.missing() {
+		changes = append(changes, plan.Change{Verb: plan.Create, Thing: "key pair", Name: c.keys.private})
+	}
+	return append(changes, plan.Change{Verb: plan.Create, Thing: "key set", Name: c.o.Name, Diff: []string{"+ " + c.o.IssuerURL}})
+}
+
+// planAccount plans the provider and the roles. Now that the account is known, ARNs are compared with it.
+func (c *creation) planAccount(ctx context.Context) (plan.Plan, error) {
+	trust := c.o.trust(c.account.ProviderARN(c.o.IssuerURL))
+	if err := awsiam.Check(c.o.provider(), trust, c.roles.roles); err != nil {
+		return plan.Plan{}, err
+	}
+	p, err := c.client.PlanProvider(ctx, c.account, c.o.provider())
+	if err != nil || c.o.Roles == nil {
+		return p, err
+	}
+	roles, err := c.planRoles(ctx, c.roles, trust, c.o.Roles.Prune)
+	return p.Then(roles), err
+}
+
+// preflight finds out before a new key set is published, and a wait of minutes, whether AWS would refuse the rest.
+func (c *creation) preflight(ctx context.Context) error {
+	if c.stored.found {
+		return nil
+	}
+	_, err := c.planAccount(ctx)
+	return err
+}
+
+func (c *creation) makeKeys(context.Context) error { return c.completeKeyPair(c.o.Dir, &c.keys) }
+
+// publish stores the key set and waits until relying parties find it.
+func (c *creation) publish(ctx context.Context) error {
+	set, err := c.publishKey(ctx, c.publication())
+	if err != nil {
+		return err
+	}
+	c.stored = stored{set, true}
+	if k, _ := set.Key(c.keys.key.ID()); k.State == keystore.Next {
+		c.report(KeyIsNext{set.Name(), k.ID()})
+	}
+	if addresses, err := c.site.addresses(ctx); err == nil && !set.Dev() {
+		if private := privateAddresses(addresses); len(private) > 0 {
+			c.warn("%s leads to %s here; AWS must reach it on the public internet", c.o.IssuerURL, strings.Join(private, ", "))
+		}
+	}
+	return c.awaitServed(ctx, c.site, set, c.keys.key)
+}
+
+// register makes the provider before the roles: a role that trusts a missing provider works for nobody.
+func (c *creation) register(ctx context.Context) error {
+	p, err := c.planAccount(ctx)
+	if err != nil {
+		return err
+	}
+	return c.apply(ctx, p)
+}
+
+// handOver writes what the installer takes.
+func (c *creation) handOver(context.Context) error {
+	if c.o.Roles == nil {
+		return c.writeAuthentication(c.o.Dir, c.o.IssuerURL)
+	}
+	if _, err := c.writeSecrets(c.o.Dir, c.roles); err != nil {
+		return err
+	}
+	if err := c.writeAuthentication(c.o.Dir, c.o.IssuerURL); err != nil {
+		return err
+	}
+	if err := c.installSigningKey(c.o.Dir, c.keys); err != nil {
+		return err
+	}
+	done := c.created()
+	c.line("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", c.o.Name, done.Account.ID, done.KeySet.Name(),
+		done.ProviderARN, plural(done.Roles, "role", "roles"), plural(done.Secrets, "Secret", "Secrets"))
+	return nil
+}
+
+func (c *creation) created() Created {
+	return Created{
+		Account: c.account, ProviderARN: c.account.ProviderARN(c.o.IssuerURL), KeySet: c.stored.set,
+		Roles: len(c.roles.roles), Secrets: len(c.roles.requests), PrivateKey: c.keys.private,
+	}
+}

@@ -1,0 +1,223 @@
+package install_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+func shown(t *testing.T, v *plan.Preview) string {
+	t.Helper()
+	if v == nil {
+		t.Fatal("there is no preview")
+	}
+	var b bytes.Buffer
+	must(t, v.Write(&b))
+	return b.String()
+}
+
+// A preview changes nothing and shows all; the run makes all of it; a second run finds nothing to do.
+func TestCreate(t *testing.T) {
+	w := newWorld(t)
+	key := w.writeKeys(t)
+	o := w.create(t, "a", "b")
+	o.Mode = install.Preview
+	made, err := install.Create(t.Context(), o)
+	must(t, err)
+	held(t, shown(t, made.Preview), "+ create key set prod-a\n", "+ create IAM OIDC identity provider", "+ create IAM role prod-a-ns-a-a-creds")
+	if n := w.writes(); n != 0 || w.published(t) != 0 {
+		t.Fatalf("a preview made %d calls that write, and the store has %d key sets", n, w.published(t))
+	}
+	w.reported()
+
+	o.Mode = install.Apply
+	made, err = install.Create(t.Context(), o)
+	must(t, err)
+	held(t, w.reported(), "Line Account ", "store the store, issuer "+issuerURL, "Line "+ccoctl.KeyPairFound(filepath.Join(w.out(), ccoctl.PrivateKeyName)),
+		"Line Key set prod-a stored in the store", "Wait", "older answers", "Line Issuer "+issuerURL+" is served with key "+string(key.ID()),
+		"Line "+ccoctl.ProviderCreated(made.ProviderARN), "Progress {3 3}", "Line "+ccoctl.InstallingKey, "Line Made for prod-a in account ", "2 roles, 2 Secrets")
+	if made.Roles != 2 || made.Secrets != 2 || made.KeySet.Name() != "prod-a" || made.PrivateKey != filepath.Join(w.out(), ccoctl.PrivateKeyName) {
+		t.Errorf("made %+v", made)
+	}
+	for _, name := range []string{"manifests/ns-a-a-creds-credentials.yaml", "manifests/cluster-authentication-02-config.yaml", ccoctl.SigningKeyName} {
+		if _, err := os.Stat(filepath.Join(w.out(), name)); err != nil {
+			t.Error(err)
+		}
+	}
+	w.writes()
+	again, err := install.Create(t.Context(), o)
+	must(t, err)
+	if n := w.writes(); n != 0 || again.ProviderARN != made.ProviderARN {
+		t.Errorf("the second run made %d calls that write: %+v", n, again)
+	}
+	held(t, w.reported(), "Line "+ccoctl.ProviderFound(made.ProviderARN), "Line Existing role")
+}
+
+func (w *world) published(t *testing.T) int {
+	t.Helper()
+	list, err := w.store.List(t.Context())
+	must(t, err)
+	return len(list)
+}
+
+// A dry run calls nobody, publishes nothing, and leaves the account's ID to be filled in.
+func TestDryRun(t *testing.T) {
+	w := newWorld(t)
+	w.writeKeys(t)
+	o := w.create(t, "a")
+	o.Mode, o.Store = install.DryRun, install.KeyStore{}
+	_, err := install.Create(t.Context(), o)
+	must(t, err)
+	if len(w.Calls()) > 0 || w.published(t) > 0 {
+		t.Errorf("it made the calls %v", w.Calls())
+	}
+	for _, name := range []string{"02-openid-configuration", "03-keys.json", "04-iam-identity-provider.json", "05-0-prod-a-ns-a-a-creds-role.json",
+		"06-0-prod-a-ns-a-a-creds-policy.json"} {
+		data, err := os.ReadFile(filepath.Join(w.out(), name))
+		must(t, err)
+		if strings.HasPrefix(name, "05") && !bytes.Contains(data, []byte("arn:aws:iam::"+install.UnknownAccount)) {
+			t.Errorf("%s is %s", name, data)
+		}
+	}
+}
+
+// What is wrong is found before anything is changed, and the error's type says what the caller can offer.
+func TestCreateRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, w *world, o *install.CreateOptions)
+		is     func(error) bool
+	}{
+		"another account": {func(_ *testing.T, _ *world, o *install.CreateOptions) { o.Account = "999999999999" }, is[*install.AccountError]},
+		"half a key pair": {func(t *testing.T, w *world, _ *install.CreateOptions) {
+			must(t, os.Remove(filepath.Join(w.out(), ccoctl.PrivateKeyName)))
+		}, is[*install.HalfKeyPairError]},
+		"two keys": {func(t *testing.T, w *world, _ *install.CreateOptions) {
+			private := filepath.Join(w.out(), ccoctl.PrivateKeyName)
+			data, err := os.ReadFile(private)
+			must(t, err)
+			must(t, os.RemoveAll(w.out()))
+			w.writeKeys(t)
+			must(t, os.WriteFile(private, data, 0o600))
+		}, is[*install.KeyPairError]},
+		"another signing key in its place": {func(t *testing.T, w *world, _ *install.CreateOptions) {
+			data, err := os.ReadFile(filepath.Join(w.out(), ccoctl.PrivateKeyName))
+			must(t, err)
+			must(t, os.RemoveAll(w.out()))
+			w.writeKeys(t)
+			must(t, os.Mkdir(filepath.Join(w.out(), ccoctl.TLSDir), 0o700))
+			must(t, os.WriteFile(filepath.Join(w.out(), ccoctl.SigningKeyName), data, 0o600))
+		}, is[*install.InstalledKeyError]},
+		"no requests": {func(t *testing.T, _ *world, o *install.CreateOptions) { o.Roles.Dir = t.TempDir() }, is[*install.NoRequestsError]},
+		"a name":      {func(_ *testing.T, _ *world, o *install.CreateOptions) { o.Name = "Prod_A" }, is[*install.NameError]},
+		"a taken name": {func(t *testing.T, w *world, _ *install.CreateOptions) {
+			w.store1(t, "prod-a", "https://oidc.example.com/x")
+		}, is[*install.ClaimError]},
+		"another key": {func(t *testing.T, w *world, _ *install.CreateOptions) { w.store1(t, "theirs", issuerURL) }, func(err error) bool {
+			e, is := errors.AsType[*install.PublishedKeyError](err)
+			return is && e.KeySet == "theirs" && e.Key != "" && !e.Retired
+		}},
+		"a key pair still to be made": {func(t *testing.T, w *world, o *install.CreateOptions) {
+			w.store1(t, "theirs", issuerURL)
+			o.Dir = filepath.Join(w.dir, "empty")
+		}, func(err error) bool {
+			e, is := errors.AsType[*install.PublishedKeyError](err)
+			return is && e.Key == ""
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.writeKeys(t)
+			o := w.create(t, "a")
+			tt.change(t, w, &o)
+			before := w.published(t)
+			if _, err := install.Create(t.Context(), o); !tt.is(err) {
+				t.Errorf("%T %v", err, err)
+			}
+			if n := w.writes(); n > 0 || w.published(t) != before {
+				t.Errorf("%d calls wrote, and the store has %d key sets instead of %d", n, w.published(t), before)
+			}
+		})
+	}
+}
+
+func is[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
+}
+
+// store1 stores a key set with a key of its own.
+func (w *world) store1(t *testing.T, name keystore.Name, url string) {
+	t.Helper()
+	s, err := keystore.New(storetest.Change(0), keystore.Spec{Name: name, Issuers: storetest.URLs(t, url),
+		Keys: []keystore.VerificationKey{storetest.SyntheticRSA(t, 7)}})
+	must(t, err)
+	must(t, keystore.Create(t.Context(), w.store, s))
+}
+
+// Roles of an upgrade and of workloads need the provider; it is deleted with the roles, and the key set stays.
+func TestRolesAndDelete(t *testing.T) {
+	w := newWorld(t)
+	w.writeKeys(t)
+	all := w.create(t, "a")
+	made, err := install.Create(t.Context(), all)
+	must(t, err)
+	roles := install.RolesOptions{Target: all.Target, Report: w.report, Name: all.Name, Dir: all.Dir, ProviderARN: made.ProviderARN,
+		ClientIDs: all.ClientIDs, Usual: true, Roles: *w.requests(t, "a", "b")}
+	upgraded, err := install.CreateRoles(t.Context(), roles)
+	must(t, err)
+	if len(upgraded.Secrets) != 2 || upgraded.Secrets[1] != (install.Secret{Namespace: "ns-b", File: filepath.Join(w.out(), "manifests/ns-b-b-creds-credentials.yaml")}) {
+		t.Errorf("Secrets %+v", upgraded.Secrets)
+	}
+	roles.Usual, roles.ClientIDs = false, []string{"vault"}
+	if _, err := install.CreateRoles(t.Context(), roles); !is[*install.AudienceError](err) {
+		t.Errorf("an audience that the provider does not take: %v", err)
+	}
+	role := install.RoleOptions{Target: all.Target, Report: w.report, Name: "app", IssuerURL: issuerURL, ClientIDs: []string{"sts.amazonaws.com"},
+		ServiceAccounts: []install.ServiceAccount{{Namespace: "ns", Name: "app"}}}
+	app, err := install.CreateRole(t.Context(), role)
+	must(t, err)
+	if !strings.HasSuffix(app.ARN, ":role/app") {
+		t.Errorf("role %+v", app)
+	}
+	role.IssuerURL = "https://oidc.example.com/nowhere"
+	if _, err := install.CreateRole(t.Context(), role); !is[*install.ProviderError](err) {
+		t.Errorf("a provider that is not there: %v", err)
+	}
+	w.delete(t, all, "app")
+}
+
+func (w *world) delete(t *testing.T, all install.CreateOptions, stays string) {
+	t.Helper()
+	o := install.DeleteOptions{Target: all.Target, Store: all.Store, Report: w.report, Name: all.Name, IssuerURL: issuerURL}
+	if _, err := install.Delete(t.Context(), o); !is[*awsiam.StrandedError](err) {
+		t.Errorf("roles would trust nobody: %v", err)
+	}
+	o.IssuerURL, o.Mode = "", install.Preview
+	deleted, err := install.Delete(t.Context(), o)
+	must(t, err)
+	held(t, shown(t, deleted.Preview), "- delete IAM role prod-a-ns-a-a-creds", "- delete IAM role prod-a-ns-b-b-creds", "- delete IAM OIDC identity provider")
+	o.Mode = install.Apply
+	deleted, err = install.Delete(t.Context(), o)
+	must(t, err)
+	if want := (install.StillPublished{URL: issuerURL, KeySet: "prod-a", Asked: true}); len(deleted.Issuers) != 1 || deleted.Issuers[0] != want {
+		t.Errorf("issuers %+v", deleted.Issuers)
+	}
+	if s := w.State(); len(s.Providers) != 0 || len(s.Roles) != 1 || s.Roles[0].Name != stays {
+		t.Errorf("left %+v", s)
+	}
+	w.reported()
+	o.Store = install.KeyStore{}
+	_, err = install.Delete(t.Context(), o)
+	must(t, err)
+	held(t, w.reported(), "Line Nothing in account ")
+}

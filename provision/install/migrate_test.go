@@ -1,0 +1,149 @@
+package install_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// migration is a world with a cluster that trusts the old issuer, as ccoctl makes it, and the move of it.
+func (w *world) migration(t *testing.T) (*plane, install.MigrateOptions) {
+	t.Helper()
+	key := storetest.SyntheticRSA(t, 11)
+	client, err := awsiam.Open(t.Context(), awsiam.Options{})
+	must(t, err)
+	account, err := client.Account(t.Context())
+	must(t, err)
+	audiences, owner := []string{"openshift", "sts.amazonaws.com"}, awsiam.OwnedBy("prod-a")
+	provider, err := client.PlanProvider(t.Context(), account, awsiam.Provider{URL: oldURL, ClientIDs: audiences, Owner: owner})
+	must(t, err)
+	roles, err := client.PlanRoles(t.Context(), awsiam.Trust{ProviderARN: account.ProviderARN(oldURL), Issuer: oldURL, Audiences: audiences},
+		[]awsiam.Role{{Name: "prod-a-ns-a", Subjects: []string{"system:serviceaccount:ns:a"}, Owner: owner}})
+	must(t, err)
+	must(t, provider.Apply(t.Context(), 1, nop))
+	must(t, roles.Apply(t.Context(), 1, nop))
+	w.writes()
+	p := newPlane(t, key, oldURL)
+	return p, install.MigrateOptions{
+		Target: install.Target{Region: "us-east-1"}, Store: w.keyStore(), Report: w.report,
+		Name: "prod-a", Old: oldURL, New: issuerURL, Dev: true, Site: w.site, Cluster: p.access(t),
+		Policy: keystore.Policy{MaxAge: keystore.DurationPtr(time.Second), RelyingParties: []string{"aws"}},
+		OldKeys: install.OldKeys{Source: oldURL, Read: func(context.Context) ([]keystore.VerificationKey, error) {
+			return []keystore.VerificationKey{key}, nil
+		}},
+		ClientIDs: audiences[1:], Usual: true,
+	}
+}
+
+// The old issuer's trust goes only when no token of it can be in use any more.
+func TestMigration(t *testing.T) {
+	w := newWorld(t)
+	p, o := w.migration(t)
+	if _, err := install.FinishMigration(t.Context(), o); err == nil || w.writes() != 0 {
+		t.Errorf("finished before it began: %v", err)
+	}
+	o.Mode = install.Preview
+	moved, err := install.Migrate(t.Context(), o)
+	must(t, err)
+	held(t, shown(t, moved.Preview), "+ create key set prod-a ("+issuerURL+")", "+ key ", "+ create IAM OIDC identity provider", "~ update IAM role prod-a-ns-a")
+	if w.writes() != 0 || w.published(t) != 0 {
+		t.Fatal("a preview changed something")
+	}
+	o.Mode = install.Apply
+	w.reported()
+	moved, err = install.Migrate(t.Context(), o)
+	must(t, err)
+	held(t, w.reported(), "Line Moving from issuer "+oldURL+" to "+issuerURL, "Line Key set prod-a with 1 key of "+oldURL+" stored", "is served with key", "Trust policy of Role prod-a-ns-a updated")
+	if moved.OpenShift || !moved.Known {
+		t.Errorf("migrated %+v", moved)
+	}
+	s := w.State()
+	if trust := s.Roles[0].Trust; len(s.Providers) != 2 || !strings.Contains(trust, oldURL[8:]) || !strings.Contains(trust, issuerURL[8:]) {
+		t.Errorf("the account holds %+v", s)
+	}
+	for _, provider := range s.Providers { // the old one's audiences are carried over
+		if len(provider.ClientIDs) != 2 {
+			t.Errorf("provider %+v", provider)
+		}
+	}
+	w.writes()
+	w.finish(t, p, o)
+}
+
+func (w *world) finish(t *testing.T, p *plane, o install.MigrateOptions) {
+	t.Helper()
+	if _, err := install.FinishMigration(t.Context(), o); !is[*install.StillSignsError](err) || !is[*keystore.NotYetError](err) || w.writes() != 0 {
+		t.Errorf("the cluster still signs as the old issuer: %v", err)
+	}
+	p.signsAs(issuerURL)
+	if _, err := install.FinishMigration(t.Context(), o); !is[*install.LifetimeError](err) {
+		t.Errorf("nobody says how long tokens live: %v", err)
+	}
+	o.TokenLifetime = time.Hour
+	_, err := install.FinishMigration(t.Context(), o)
+	e, closed := errors.AsType[*keystore.NotYetError](err)
+	if !closed || e.Gate != keystore.GateTokens || time.Until(e.Opens) > time.Hour+keystore.ClockSkew || time.Until(e.Opens) < time.Hour {
+		t.Fatalf("tokens of the old issuer may be in use: %v", err)
+	}
+	o.Mode = install.Preview
+	w.writes()
+	preview, err := install.FinishMigration(t.Context(), o)
+	if err != nil || preview.Gate == nil || w.writes() != 0 {
+		t.Errorf("a preview names the gate and changes nothing: %+v, %v", preview, err)
+	}
+	held(t, shown(t, preview.Preview), "~ update IAM role prod-a-ns-a", "- delete IAM OIDC identity provider")
+
+	// The time of the switch is in a tag of the old provider. Had it been two hours ago, the gate would be open.
+	client, err := awsiam.Open(t.Context(), awsiam.Options{})
+	must(t, err)
+	account, err := client.Account(t.Context())
+	must(t, err)
+	_, err = client.SetMovedAt(t.Context(), account.ProviderARN(oldURL), time.Now().Add(-2*time.Hour))
+	must(t, err)
+	o.Mode = install.Apply
+	_, err = install.FinishMigration(t.Context(), o)
+	must(t, err)
+	if s := w.State(); len(s.Providers) != 1 || s.Providers[0].ARN != account.ProviderARN(issuerURL) || strings.Contains(s.Roles[0].Trust, oldURL[8:]) {
+		t.Errorf("left %+v", s)
+	}
+}
+
+// A move that would leave tokens untrusted stops before anything is changed.
+func TestMigrateRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, w *world, p *plane, o *install.MigrateOptions)
+		is     func(error) bool
+	}{
+		"an audience is left out": {func(_ *testing.T, _ *world, _ *plane, o *install.MigrateOptions) { o.Usual = false }, is[*install.LostAudienceError]},
+		"the old keys cannot be read": {func(_ *testing.T, _ *world, _ *plane, o *install.MigrateOptions) {
+			o.OldKeys.Read = func(context.Context) ([]keystore.VerificationKey, error) { return nil, errors.New("no route") }
+		}, is[*install.OldKeysError]},
+		"another cluster": {func(_ *testing.T, _ *world, p *plane, _ *install.MigrateOptions) {
+			p.signsAs("https://else.example.com")
+		}, is[*install.ClusterError]},
+		"the key set lacks a key": {func(t *testing.T, w *world, _ *plane, _ *install.MigrateOptions) { w.store1(t, "theirs", issuerURL) }, is[*install.MovedKeyError]},
+		"another account":         {func(_ *testing.T, _ *world, _ *plane, o *install.MigrateOptions) { o.Account = "999999999999" }, is[*install.AccountError]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			p, o := w.migration(t)
+			tt.change(t, w, p, &o)
+			if _, err := install.Migrate(t.Context(), o); !tt.is(err) {
+				t.Errorf("%T %v", err, err)
+			}
+			if n := w.writes(); n > 0 {
+				t.Errorf("%d calls wrote", n)
+			}
+		})
+	}
+}
+
+func nop(plan.Action, []string, error) {}

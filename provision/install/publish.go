@@ -1,0 +1,133 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+)
+
+// publication is a key set to publish under one issuer URL.
+type publication struct {
+	name   keystore.Name // if the key set has to be made
+	url    string
+	source string // where the keys come from; for messages
+	keys   []keystore.VerificationKey
+	policy keystore.Policy
+	dev    bool
+}
+
+func (p publication) spec() keystore.Spec {
+	u, _ := keystore.ParseIssuerURL(p.url, p.dev) // New refuses the zero URL
+	return keystore.Spec{Name: p.name, Issuers: []keystore.IssuerURL{u}, Keys: p.keys, Policy: p.policy, Dev: p.dev}
+}
+
+// stored is what the key store has under an issuer URL.
+type stored struct {
+	set   keystore.KeySet
+	found bool
+}
+
+// find looks for the key set with the issuer URL, whatever its name. Without one, the URL and the name must be free.
+func (p publication) find(ctx context.Context, r keystore.Reader) (stored, error) {
+	c, err := catalog.ReadAll(ctx, r)
+	if err != nil {
+		return stored{}, err
+	}
+	if err, unread := c.Unread[p.name]; unread {
+		return stored{}, fmt.Errorf("publish under the name %q: %w", p.name, err)
+	}
+	if s, published := c.InUse(p.url); published {
+		return stored{s, true}, nil
+	}
+	_, err = c.Claims(p.spec(), catalog.Permit{})
+	unread, isUnread := errors.AsType[*catalog.UnreadError](err)
+	switch {
+	case err == nil:
+		return stored{}, nil
+	case isUnread && unread.HasURL:
+		return stored{}, fmt.Errorf("publish %s: %w", p.url, err)
+	case isUnread:
+		return stored{}, &UnreadError{Name: p.name, URL: p.url, Err: err}
+	}
+	return stored{}, &ClaimError{Name: p.name, URL: p.url, Err: err}
+}
+
+// lookUp returns what the store has, without making the store. Without a key set it checks that one can be made.
+func (p publication) lookUp(ctx context.Context, store KeyStore) (stored, error) {
+	st, err := store.Open(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return stored{}, p.checkNew()
+	}
+	if err != nil {
+		return stored{}, err
+	}
+	s, err := p.find(ctx, st)
+	if err == nil && !s.found {
+		err = p.checkNew()
+	}
+	return s, err
+}
+
+// checkNew returns an error if no key set can be made of p. Its keys may still have to be generated.
+func (p publication) checkNew() error {
+	if err := p.name.Check(); err != nil {
+		return &NameError{URL: p.url, Err: err}
+	}
+	if len(p.keys) == 0 {
+		return nil
+	}
+	_, err := keystore.New(keystore.Change{At: time.Now()}, p.spec())
+	return err
+}
+
+// add stores a new key set.
+func (r *run) add(ctx context.Context, st *keystore.Store, spec keystore.Spec) (keystore.KeySet, error) {
+	added, err := catalog.Add(ctx, st, spec, catalog.AddOptions{Change: keystore.Change{At: time.Now(), By: r.store.By}})
+	for _, n := range added.Unread {
+		r.report(UnreadKeySet{n})
+	}
+	for _, s := range added.Shared {
+		r.warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
+	}
+	return added.KeySet, err
+}
+
+// publishKey stores a key set with the cluster's key, unless it is there.
+func (r *run) publishKey(ctx context.Context, p publication) (keystore.KeySet, error) {
+	st, err := r.store.Create(ctx)
+	if err != nil {
+		return keystore.KeySet{}, err
+	}
+	have, err := p.find(ctx, st)
+	if err != nil {
+		return keystore.KeySet{}, err
+	}
+	if have.found {
+		return have.set, p.checkKey(have.set)
+	}
+	set, err := r.add(ctx, st, p.spec())
+	if err == nil {
+		r.line("Key set %s stored in %s", set.Name(), r.store.Name)
+	}
+	return set, err
+}
+
+// checkKey returns an error unless the cluster may sign with its key, now or after a promotion.
+func (p publication) checkKey(s keystore.KeySet) error {
+	e := &PublishedKeyError{KeySet: s.Name(), URL: p.url, Source: p.source}
+	if len(p.keys) == 0 {
+		return e
+	}
+	e.Key = p.keys[0].ID()
+	k, published := s.Key(e.Key)
+	e.Retired = published && k.Equal(p.keys[0]) && k.State == keystore.Retired
+	if !published || !k.Equal(p.keys[0]) || e.Retired {
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package install
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/keystore"
+)
+
+// Site says how an issuer's public URL is reached from this machine. The zero Site uses the system's CAs, the URL's own
+// addresses, and the proxy of the environment if it names one for the URL.
+type Site struct {
+	Roots   *x509.CertPool // nil for the system's
+	Connect string         // HOST:PORT instead of the URL's own addresses; no proxy is used then
+}
+
+// site is an issuer's public URL and how it is reached.
+type site struct {
+	Site
+	url   string
+	proxy *url.URL // nil for none; behind one the URL's addresses are unknown
+	dev   bool
+}
+
+func newSite(s Site, issuer string, dev bool) (site, error) {
+	t := site{Site: s, url: issuer, dev: dev}
+	if s.Connect != "" {
+		return t, nil
+	}
+	req, err := http.NewRequest(http.MethodGet, issuer, http.NoBody)
+	if err != nil {
+		return t, err
+	}
+	if t.proxy, err = http.ProxyFromEnvironment(req); err != nil {
+		return t, errors.New("HTTPS_PROXY is not the URL of a proxy") // err may quote a password
+	}
+	return t, nil
+}
+
+// addresses returns those that relying parties may be sent to, as HOST:PORT; none behind a proxy.
+func (t site) addresses(ctx context.Context) ([]string, error) {
+	switch {
+	case t.Connect != "":
+		return []string{t.Connect}, nil
+	case t.proxy != nil:
+		return nil, nil
+	}
+	u, err := keystore.ParseIssuerURL(t.url, true)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Host())
+	if err != nil {
+		return nil, fmt.Errorf("look up %s: %w", u.Host(), err)
+	}
+	var list []string
+	for _, ip := range ips {
+		list = append(list, net.JoinHostPort(ip.Unmap().String(), portOf(t.url)))
+	}
+	return list, nil
+}
+
+// portOf returns the port at which an issuer listens; only a development one has its own.
+func portOf(issuer string) string {
+	if u, err := url.Parse(issuer); err == nil && u.Port() != "" {
+		return u.Port()
+	}
+	return "443"
+}
+
+// privateAddresses returns the addresses that AWS cannot reach. Inside a company, DNS may answer otherwise than outside.
+func privateAddresses(addresses []string) []string {
+	var list []string
+	for _, address := range addresses {
+		if a, err := netip.ParseAddrPort(address); err == nil && verify.Hidden(a.Addr()) {
+			list = append(list, a.Addr().String())
+		}
+	}
+	return list
+}
+
+// serves returns nil when every address answers with both documents, and with the key in the JWKS.
+func (t site) serves(ctx context.Context, key keystore.VerificationKey) error {
+	if t.proxy != nil {
+		if err := t.has(ctx, verify.NewClient(t.Roots, nil).ThroughProxy(), key); err != nil {
+			return fmt.Errorf("through the proxy %s: %w", t.proxy.Redacted(), err)
+		}
+		return nil
+	}
+	addresses, err := t.addresses(ctx)
+	if err != nil {
+		return err
+	}
+	asked := 0
+	for _, address := range addresses {
+		err := t.servesAt(ctx, address, key)
+		if errors.Is(err, syscall.ENETUNREACH) && strings.HasPrefix(address, "[") && len(addresses) > 1 {
+			continue // this machine has no IPv6
+		}
+		if t.dev && errors.Is(err, syscall.ECONNREFUSED) && len(addresses) > 1 {
+			continue // localhost has two addresses, and a development server listens at one
+		}
+		if err != nil {
+			return fmt.Errorf("at %s: %w", address, err)
+		}
+		asked++
+	}
+	if asked == 0 {
+		return errors.New("none of its addresses can be reached from this machine")
+	}
+	return nil
+}
+
+func (t site) servesAt(ctx context.Context, address string, key keystore.VerificationKey) error {
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	return t.has(ctx, verify.NewClient(t.Roots, dial), key)
+}
+
+func (t site) has(ctx context.Context, client *verify.Client, key keystore.VerificationKey) error {
+	found, err := client.JWKS(ctx, t.url)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(found.Keys, func(k keystore.VerificationKey) bool { return k.Equal(key) && k.ID() == key.ID() }) {
+		return fmt.Errorf("%s does not have the key %s", found.URL, key.ID())
+	}
+	return nil
+}
+
+// negativeCaching is the max-age of keypostd's 404: AWS must not be sent to the issuer before it has run out.
+const negativeCaching = 60 * time.Second
+
+// propagation returns how long after its publication an issuer may still be unknown somewhere. In development there is one
+// server, which watches its directory, and no copy outlives max-age.
+func propagation(s keystore.KeySet) time.Duration {
+	whole := keystore.Convergence + negativeCaching
+	if !s.Dev() {
+		return whole
+	}
+	return min(whole, s.Policy().Cache(keystore.DefaultCache()).MaxAge)
+}
+
+// sighting is when a key was first seen at every address.
+type sighting struct {
+	at    time.Time
+	first bool // at the first look: then the key counts as served since it was published
+}
+
+// propagated returns when every answer from before the publication has run out of every cache.
+func propagated(s keystore.KeySet, id keystore.KeyID, seen sighting) time.Time {
+	from := seen.at
+	if k, published := s.Key(id); published && seen.first && k.PublishedAt.Before(from) {
+		from = k.PublishedAt
+	}
+	return from.Add(propagation(s))
+}
+
+// patience is how many times as long as the propagation a run waits for a publication: whatever serves the store may need
+// a commit, a pipeline, or a colleague.
+const patience = 6
+
+// awaitServed returns when the key of s is served at every address of the site and no older answer is left anywhere.
+func (r *run) awaitServed(ctx context.Context, t site, s keystore.KeySet, key keystore.VerificationKey) error {
+	if t.proxy != nil {
+		r.line("%s is looked at through the proxy %s (HTTPS_PROXY), and not at each of its addresses", t.url, t.proxy.Redacted())
+	}
+	seen, err := r.awaitSeen(ctx, t, s, key)
+	if err != nil {
+		return err
+	}
+	until := propagated(s, key.ID(), seen)
+	for left := time.Until(until); left > 0; left = time.Until(until) {
+		r.wait(time.Now(), "%s is served; waiting until %s (%v) for older answers to run out: convergence and negative caching",
+			t.url, stamp(until), left.Round(time.Second))
+		if err := pause(ctx, min(left, time.Second)); err != nil {
+			return err
+		}
+	}
+	r.line("Issuer %s is served with key %s", t.url, key.ID())
+	return nil
+}
+
+// awaitSeen looks until the key is served at every address.
+func (r *run) awaitSeen(ctx context.Context, t site, s keystore.KeySet, key keystore.VerificationKey) (sighting, error) {
+	whole := propagation(s)
+	every, deadline := min(2*time.Second, whole/5), time.Now().Add(patience*whole)
+	for look := 0; ; look++ {
+		err := t.serves(ctx, key)
+		now := time.Now()
+		switch {
+		case err == nil:
+			return sighting{at: now, first: look == 0}, nil
+		case ctx.Err() != nil:
+			return sighting{}, ctx.Err()
+		case now.After(deadline):
+			return sighting{}, &NotServedError{URL: t.url, KeySet: s, Waited: (patience * whole).Round(time.Second), Err: err}
+		}
+		r.wait(now, "waiting until %s is served: %v", t.url, err)
+		if err := pause(ctx, every); err != nil {
+			return sighting{}, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
