@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 
@@ -80,7 +78,7 @@ func (r *awsRun) keyStore() install.KeyStore {
 
 // site is how the issuer is reached.
 func (f *awsFlags) site() (install.Site, error) {
-	if err := checkConnect(f.connect); err != nil {
+	if err := cli.CheckConnect(f.connect); err != nil {
 		return install.Site{}, err
 	}
 	roots, err := readRoots(f.caFile)
@@ -173,16 +171,4 @@ func (r *awsRun) show(v *plan.Preview) error {
 		return err
 	}
 	return &differsError{len(v.Changes), len(v.Extra)}
-}
-
-var errHostPort = errors.New("it is not HOST:PORT")
-
-func checkConnect(connect string) error {
-	if connect == "" {
-		return nil
-	}
-	if _, _, err := net.SplitHostPort(connect); err != nil || strings.HasPrefix(connect, ":") {
-		return usagef("--connect %q: %w", connect, errHostPort)
-	}
-	return nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -62,7 +61,7 @@ func (a *app) setPolicy(ctx context.Context, issuer string, p *policyFlags) erro
 	if !p.Given() {
 		return usagef("nothing to set was given")
 	}
-	s, err := a.update(ctx, issuer, func(s keystore.KeySet) (keystore.KeySet, error) {
+	s, err := a.Update(ctx, issuer, func(s keystore.KeySet) (keystore.KeySet, error) {
 		policy, err := p.Apply(s.Policy())
 		if err != nil {
 			return s, err
@@ -78,20 +77,6 @@ func (a *app) setPolicy(ctx context.Context, issuer string, p *policyFlags) erro
 	}
 	v := view.Of(s, time.Now())
 	return a.print(v, v.Table)
-}
-
-// update changes the key set that an ISSUER argument means.
-func (a *app) update(ctx context.Context, issuer string, change func(keystore.KeySet) (keystore.KeySet, error)) (keystore.KeySet, error) {
-	st, err := a.openToWrite(ctx)
-	if err != nil {
-		return keystore.KeySet{}, err
-	}
-	s, err := catalog.Find(ctx, st, issuer)
-	if err != nil {
-		return s, err
-	}
-	changed, err := keystore.Update(ctx, st, s.Name(), change)
-	return changed, cli.AtGate(err, s)
 }
 
 type removeFlags struct {
@@ -120,7 +105,7 @@ func (a *app) removeIssuer(ctx context.Context, issuer string, f removeFlags) er
 	if f.confirm == "" || f.why == "" {
 		return usagef("issuer remove needs --confirm-url URL and --why REASON")
 	}
-	s, err := a.update(ctx, issuer, func(s keystore.KeySet) (keystore.KeySet, error) {
+	s, err := a.Update(ctx, issuer, func(s keystore.KeySet) (keystore.KeySet, error) {
 		if !slices.Contains(urls(s), f.confirm) {
 			return s, withHint(usagef("--confirm-url %s is no URL of key set %q", f.confirm, s.Name()), "%s", command{"issuer", "show", string(s.Name())})
 		}

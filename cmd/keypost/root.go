@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/keycmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/storecmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/verifycmd"
 )
 
 // streams are the process's own: results go to out, all else to err.
@@ -48,7 +51,7 @@ program at once, whatever it waits for`,
 	f.Flags(root.PersistentFlags())
 	root.SetFlagErrorFunc(cli.FlagError)
 	a := &app{f}
-	root.AddCommand(a.issuer(), a.key(), a.verify(), a.export(), a.storeGroup(), a.mirror(), a.aws(), newVersion(f))
+	root.AddCommand(a.issuer(), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f, nil), storecmd.NewCmdExport(f, nil), storecmd.NewCmdStore(f), a.mirror(), a.aws(), newVersion(f))
 	root.SetHelpCommand(cli.HelpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

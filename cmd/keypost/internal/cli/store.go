@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/open"
 )
 
@@ -73,4 +74,18 @@ func ParseStoreURL(raw, use string) (open.URL, error) {
 		err = WithHint(err, "%s %s", use, open.Forms)
 	}
 	return open.URL{}, err
+}
+
+// Update changes the key set that an ISSUER argument means. An error of a closed gate gets a hint.
+func (f *Factory) Update(ctx context.Context, issuer string, change func(keystore.KeySet) (keystore.KeySet, error)) (keystore.KeySet, error) {
+	st, err := f.OpenToWrite(ctx)
+	if err != nil {
+		return keystore.KeySet{}, err
+	}
+	s, err := catalog.Find(ctx, st, issuer)
+	if err != nil {
+		return s, err
+	}
+	changed, err := keystore.Update(ctx, st, s.Name(), change)
+	return changed, AtGate(err, s)
 }

@@ -1,4 +1,5 @@
-package main
+// Package storecmd has the commands that copy key sets as documents or files: keypost store and keypost export.
+package storecmd
 
 import (
 	"context"
@@ -14,27 +15,43 @@ import (
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
-func (a *app) storeGroup() *cobra.Command {
-	return group("store", "Move and restore stores", a.storeCopy())
+// NewCmdStore returns the group of commands.
+func NewCmdStore(f *cli.Factory) *cobra.Command {
+	return cli.Group("store", "Move and restore stores", NewCmdCopy(f, nil))
 }
 
-func (a *app) storeCopy() *cobra.Command {
-	var dryRun bool
+// CopyOptions are the flags and arguments of store copy.
+type CopyOptions struct {
+	f        *cli.Factory
+	src, dst string // store URLs
+	dryRun   bool
+}
+
+// NewCmdCopy returns store copy. It calls runF, if there is one, in place of its work.
+func NewCmdCopy(f *cli.Factory, runF func(*CopyOptions) error) *cobra.Command {
+	o := &CopyOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "copy SRC DST",
 		Short: "Copy every key set from one store into another",
 		Long: "Copy every key set from one store into another; both are URLs as for --store. Nothing is removed, and nothing is\n" +
 			"replaced by an older version, by one that lost a key or an issuer URL, or by one with an issuer URL of another key\n" +
 			"set: those are refused, and the exit code is 1. Run it again after an interruption; what is there stays as it is.",
-		Args: exactly(2),
-		RunE: a.do(func(ctx context.Context, args []string) error { return a.copyStore(ctx, args[0], args[1], dryRun) }),
+		Args: cli.Exactly(2),
+		RunE: f.Do(func(ctx context.Context, args []string) error {
+			o.src, o.dst = args[0], args[1]
+			if runF != nil {
+				return runF(o)
+			}
+			return copyRun(ctx, o)
+		}),
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be copied and refused; write nothing")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be copied and refused; write nothing")
 	return cmd
 }
 
-func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error {
-	source, err := cli.ParseStoreURL(src, "use")
+func copyRun(ctx context.Context, o *CopyOptions) error {
+	f := o.f
+	source, err := cli.ParseStoreURL(o.src, "use")
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
@@ -42,30 +59,30 @@ func (a *app) copyStore(ctx context.Context, src, dst string, dryRun bool) error
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	to, err := a.destination(ctx, dst, dryRun)
+	to, err := destination(ctx, f, o)
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
-	outcomes, stopped := replicate.Copy(ctx, from.Backend(), to.Backend(), dryRun)
+	outcomes, stopped := replicate.Copy(ctx, from.Backend(), to.Backend(), o.dryRun)
 	if outcomes == nil {
-		return fmt.Errorf("copy %s to %s: %w", src, dst, stopped)
+		return fmt.Errorf("copy %s to %s: %w", o.src, o.dst, stopped)
 	}
-	if err := a.print(map[string]any{"dryRun": dryRun, "keySets": outcomes}, func(w *tabwriter.Writer) { outcomeTable(w, outcomes) }); err != nil {
+	if err := f.Print(map[string]any{"dryRun": o.dryRun, "keySets": outcomes}, func(w *tabwriter.Writer) { outcomeTable(w, outcomes) }); err != nil {
 		return err
 	}
 	if stopped != nil {
-		return withHint(fmt.Errorf("the copying was interrupted: %w", stopped), "run the same command again")
+		return cli.WithHint(fmt.Errorf("the copying was interrupted: %w", stopped), "run the same command again")
 	}
 	return copyError(outcomes)
 }
 
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
-func (a *app) destination(ctx context.Context, dst string, dryRun bool) (*keystore.Store, error) {
-	u, err := cli.ParseStoreURL(dst, "use")
+func destination(ctx context.Context, f *cli.Factory, o *CopyOptions) (*keystore.Store, error) {
+	u, err := cli.ParseStoreURL(o.dst, "use")
 	if err != nil {
 		return nil, err
 	}
-	if !dryRun {
+	if !o.dryRun {
 		return cli.Opened(u.Create(ctx))
 	}
 	to, err := cli.Opened(u.Backend(ctx))
@@ -73,7 +90,7 @@ func (a *app) destination(ctx context.Context, dst string, dryRun bool) (*keysto
 	if !is || missing.Parent != "" {
 		return to, err
 	}
-	a.notice("the directory %s does not exist; it would be made", missing.Dir)
+	f.Notice("the directory %s does not exist; it would be made", missing.Dir)
 	return keystore.NewStore(emptyStore{}), nil
 }
 
@@ -93,13 +110,13 @@ func (emptyStore) Put(context.Context, keystore.Name, keystore.Revision, []byte)
 }
 
 func outcomeTable(w *tabwriter.Writer, outcomes []replicate.Outcome) {
-	row(w, "NAME", "RESULT", "SRC", "DST", "WHY")
+	cli.Row(w, "NAME", "RESULT", "SRC", "DST", "WHY")
 	for _, o := range outcomes {
 		why := o.Message
 		if o.Reason != "" {
 			why = string(o.Reason) + ": " + why
 		}
-		row(w, o.Name, o.Verdict, generation(o.Generation), generation(o.Was), why)
+		cli.Row(w, o.Name, o.Verdict, generation(o.Generation), generation(o.Was), why)
 	}
 }
 
@@ -121,7 +138,7 @@ func copyError(outcomes []replicate.Outcome) error {
 	err := fmt.Errorf("%d of %d key sets were refused and %d could not be read or written; the others are in the destination",
 		count[replicate.Refused], len(outcomes)-count[replicate.Kept], count[replicate.Failed])
 	if count[replicate.Refused] > 0 {
-		return withHint(err, "keep what the destination has, or decide about it there with keypost issuer accept NAME")
+		return cli.WithHint(err, "keep what the destination has, or decide about it there with keypost issuer accept NAME")
 	}
 	return err
 }

@@ -1,46 +1,59 @@
-package main
+package storecmd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/keypost/keypost/internal/durable"
-	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer/export"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
-func (a *app) export() *cobra.Command {
+// ExportOptions are the arguments of export.
+type ExportOptions struct {
+	f       *cli.Factory
+	dir     string
+	issuers []string // all if empty
+}
+
+// NewCmdExport returns export. It calls runF, if there is one, in place of its work.
+func NewCmdExport(f *cli.Factory, runF func(*ExportOptions) error) *cobra.Command {
+	o := &ExportOptions{f: f}
 	return &cobra.Command{
 		Use:   "export DIR [ISSUER…]",
 		Short: "Write the served documents as files",
 		Long: "Write what keypostd serves as files HOST/PATH/.well-known/openid-configuration, keys.json and openid/v1/jwks below\n" +
 			"DIR, for a static server or a bucket. Nothing in DIR is removed, and no key of an earlier export is dropped unless\n" +
 			"the key set says that it is gone.",
-		Args: atLeast(1),
-		RunE: a.do(func(ctx context.Context, args []string) error { return a.exportAll(ctx, args[0], args[1:]) }),
+		Args: cli.AtLeast(1),
+		RunE: f.Do(func(ctx context.Context, args []string) error {
+			o.dir, o.issuers = args[0], args[1:]
+			if runF != nil {
+				return runF(o)
+			}
+			return exportRun(ctx, o)
+		}),
 	}
 }
 
-func (a *app) exportAll(ctx context.Context, dir string, issuers []string) error {
-	st, err := a.openStore(ctx)
+func exportRun(ctx context.Context, o *ExportOptions) error {
+	f := o.f
+	st, err := f.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
-	sets, failed, err := exportSets(ctx, st, issuers)
+	sets, failed, err := exportSets(ctx, st, o.issuers)
 	if err != nil {
 		return err
 	}
-	root, err := openExport(dir)
+	root, err := openExport(o.dir)
 	if err != nil {
 		return err
 	}
@@ -48,7 +61,7 @@ func (a *app) exportAll(ctx context.Context, dir string, issuers []string) error
 	files := []export.File{}
 	for _, s := range sets {
 		if s.Withdrawn() {
-			a.notice("key set %q is withdrawn; what an earlier export left of it is not removed", s.Name())
+			f.Notice("key set %q is withdrawn; what an earlier export left of it is not removed", s.Name())
 			continue
 		}
 		written, err := export.Write(root, s)
@@ -58,14 +71,14 @@ func (a *app) exportAll(ctx context.Context, dir string, issuers []string) error
 		}
 		files = append(files, written...)
 	}
-	if err := a.print(map[string]any{"files": files}, func(w *tabwriter.Writer) { exportTable(w, files) }); err != nil {
+	if err := f.Print(map[string]any{"files": files}, func(w *tabwriter.Writer) { exportTable(w, files) }); err != nil {
 		return err
 	}
-	return a.exportError(failed)
+	return exportError(f, failed)
 }
 
 // exportError says what is wrong with every key set that was left out; one broken one does not hold up the others.
-func (a *app) exportError(failed []error) error {
+func exportError(f *cli.Factory, failed []error) error {
 	switch len(failed) {
 	case 0:
 		return nil
@@ -73,7 +86,7 @@ func (a *app) exportError(failed []error) error {
 		return failed[0]
 	}
 	for _, err := range failed {
-		a.warn("%v", err)
+		f.Warn("%v", err)
 	}
 	return fmt.Errorf("%d key sets were not exported", len(failed))
 }
@@ -102,7 +115,7 @@ func exportTable(w *tabwriter.Writer, files []export.File) {
 		if f.Written {
 			state = "written"
 		}
-		row(w, f.Name, state)
+		cli.Row(w, f.Name, state)
 	}
 }
 
@@ -111,15 +124,15 @@ func openExport(dir string) (*os.Root, error) {
 	err := os.Mkdir(dir, 0o755) //nolint:gosec // public documents
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, withHint(fmt.Errorf("export to %s: there is no directory to make it in", dir), "mkdir -p %s", quoted(dir))
+		return nil, cli.WithHint(fmt.Errorf("export to %s: there is no directory to make it in", dir), "mkdir -p %s", cli.Quoted(dir))
 	case err != nil && !errors.Is(err, fs.ErrExist):
-		return nil, fmt.Errorf("export to %s: %w", dir, reason(err))
+		return nil, fmt.Errorf("export to %s: %w", dir, cli.Reason(err))
 	case err != nil && !isDir(dir):
 		return nil, fmt.Errorf("export to %s: it is not a directory", dir)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("export to %s: %w", dir, reason(err))
+		return nil, fmt.Errorf("export to %s: %w", dir, cli.Reason(err))
 	}
 	return root, nil
 }
@@ -127,42 +140,13 @@ func openExport(dir string) (*os.Root, error) {
 // exportHint adds what to do about a file that is in the way.
 func exportHint(err error, n keystore.Name) error {
 	if foreign, ok := errors.AsType[*export.ForeignError](err); ok {
-		return withHint(foreign, "look at it and move it away")
+		return cli.WithHint(foreign, "look at it and move it away")
 	}
 	if dropped, ok := errors.AsType[*export.DroppedError](err); ok {
-		return withHint(dropped, "decide about it with %s, or move the file away", command{"issuer", "accept", string(n)})
+		return cli.WithHint(dropped, "decide about it with %s, or move the file away", cli.Command{"issuer", "accept", string(n)})
 	}
 	return err
 }
-
-// maxRegular bounds what is read of a file in a directory that is written to, in bytes.
-const maxRegular = 64 << 20
-
-// readRegular reads a file that keypost wrote, or somebody else put there.
-func readRegular(root *os.Root, file string) ([]byte, error) {
-	data, err := regular.ReadIn(root, file, maxRegular)
-	if errors.Is(err, regular.ErrUnfit) {
-		return nil, fmt.Errorf("%s is no file that keypost has written; move it away", file)
-	}
-	return data, err
-}
-
-// replaceFile writes a file whole and durably, unless it has that content already.
-func replaceFile(root *os.Root, file string, data []byte) (written bool, err error) {
-	if old, err := readRegular(root, file); err == nil && bytes.Equal(old, data) {
-		return false, nil
-	}
-	if err := root.MkdirAll(path.Dir(file), 0o755); err != nil {
-		return false, err
-	}
-	return true, exportWriter(root).Replace(file, data)
-}
-
-// exportWriter makes public documents; in the directory of a store, that store leaves its temporary files alone.
-func exportWriter(root *os.Root) durable.Writer {
-	return durable.Writer{FS: durable.Root{Root: root}, Owner: "keypost-export", Mode: 0o644}
-}
-
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

@@ -1,4 +1,5 @@
-package main
+// Package verifycmd has the command keypost verify, which looks at an issuer as a relying party does.
+package verifycmd
 
 import (
 	"context"
@@ -12,18 +13,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
-type verifyFlags struct {
+// VerifyOptions are the flags and arguments of verify.
+type VerifyOptions struct {
+	f                          *cli.Factory
+	issuers                    []string // names or URLs; empty with all
 	tokenFile, caFile, connect string
 	dev, all                   bool
 }
 
-func (a *app) verify() *cobra.Command {
-	f := &verifyFlags{}
+// NewCmdVerify returns verify. It calls runF, if there is one, in place of its work.
+func NewCmdVerify(f *cli.Factory, runF func(*VerifyOptions) error) *cobra.Command {
+	o := &VerifyOptions{f: f}
 	cmd := &cobra.Command{
 		Use:     "verify ISSUER…|--all",
 		Aliases: []string{"doctor"},
@@ -35,19 +42,23 @@ func (a *app) verify() *cobra.Command {
 			"once no cache may hold it any more.",
 		Example: "  keypost verify prod-a --store file:///srv/keysets\n" +
 			"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -",
-		RunE: a.do(func(ctx context.Context, args []string) error {
-			if (len(args) > 0) == f.all {
-				return withHint(usagef("give one or more issuers, or --all for every key set of the store"), "keypost verify --help")
+		RunE: f.Do(func(ctx context.Context, args []string) error {
+			if (len(args) > 0) == o.all {
+				return cli.WithHint(cli.Usagef("give one or more issuers, or --all for every key set of the store"), "keypost verify --help")
 			}
-			return a.verifyAll(ctx, args, f)
+			o.issuers = args
+			if runF != nil {
+				return runF(o)
+			}
+			return verifyRun(ctx, o)
 		}),
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.tokenFile, "token-file", "", "file with a service account token to check, - for stdin")
-	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
-	fs.StringVar(&f.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses: an origin behind a CDN, or before DNS points to it")
-	fs.BoolVar(&f.dev, "dev", false, "a development issuer: its URL may have a port")
-	fs.BoolVar(&f.all, "all", false, "every key set of the store that is in use")
+	fs.StringVar(&o.tokenFile, "token-file", "", "file with a service account token to check, - for stdin")
+	fs.StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+	fs.StringVar(&o.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses: an origin behind a CDN, or before DNS points to it")
+	fs.BoolVar(&o.dev, "dev", false, "a development issuer: its URL may have a port")
+	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	return cmd
 }
 
@@ -56,24 +67,25 @@ type verified struct {
 	Findings []verify.Finding `json:"findings"`
 }
 
-func (a *app) verifyAll(ctx context.Context, issuers []string, f *verifyFlags) error {
-	o, err := a.verifyOptions(f)
+func verifyRun(ctx context.Context, opts *VerifyOptions) error {
+	f := opts.f
+	o, err := opts.options()
 	if err != nil {
 		return err
 	}
-	if o.Token != "" && (len(issuers) > 1 || f.all) {
-		return usagef("a token belongs to one issuer; give one with --token-file")
+	if o.Token != "" && (len(opts.issuers) > 1 || opts.all) {
+		return cli.Usagef("a token belongs to one issuer; give one with --token-file")
 	}
-	targets, err := a.targets(ctx, issuers, o, f.all)
+	targets, err := opts.targets(ctx, o)
 	if err != nil {
 		return err
 	}
 	var results []verified
 	failed := 0
 	for _, target := range targets {
-		said := a.announce(target.URL)
+		end := announce(f, target.URL)
 		r := verified{Issuer: target.URL, Findings: verify.Issuer(ctx, target)}
-		said()
+		end()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -82,7 +94,7 @@ func (a *app) verifyAll(ctx context.Context, issuers []string, f *verifyFlags) e
 		}
 		results = append(results, r)
 	}
-	if err := a.print(results, func(w *tabwriter.Writer) { findingsTable(w, results) }); err != nil {
+	if err := f.Print(results, func(w *tabwriter.Writer) { findingsTable(w, results) }); err != nil {
 		return err
 	}
 	if failed > 0 {
@@ -91,46 +103,47 @@ func (a *app) verifyAll(ctx context.Context, issuers []string, f *verifyFlags) e
 	return nil
 }
 
-// announce says what is being waited for when that takes longer than anybody looks at a still terminal. The returned
+// announce prints what is being waited for when that takes longer than anybody looks at a still terminal. The returned
 // function ends it.
-func (a *app) announce(url string) (end func()) {
+func announce(f *cli.Factory, url string) (end func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		select {
 		case <-done:
 		case <-time.After(2 * time.Second):
-			a.notice("waiting for answers of %s", oneLine(url))
+			f.Notice("waiting for answers of %s", cli.OneLine(url))
 		}
 	}()
 	return func() { close(done); <-ended }
 }
 
-func (a *app) verifyOptions(f *verifyFlags) (verify.Options, error) {
-	o := verify.Options{Dev: f.dev, Connect: f.connect}
-	if err := checkConnect(f.connect); err != nil {
+func (opts *VerifyOptions) options() (verify.Options, error) {
+	o := verify.Options{Dev: opts.dev, Connect: opts.connect}
+	if err := cli.CheckConnect(opts.connect); err != nil {
 		return o, err
 	}
-	roots, err := readRoots(f.caFile)
+	roots, err := cli.ReadRoots(opts.caFile)
 	if err != nil {
 		return o, err
 	}
 	o.RootCAs = roots
-	if f.tokenFile == "" {
+	if opts.tokenFile == "" {
 		return o, nil
 	}
-	token, err := a.readFile(f.tokenFile, 1<<20)
+	token, err := opts.f.ReadFile(opts.tokenFile, 1<<20)
 	if err != nil {
 		return o, err
 	}
 	if o.Token = strings.TrimSpace(string(token)); o.Token == "" {
-		return o, fmt.Errorf("read %s: it holds no token", f.tokenFile)
+		return o, fmt.Errorf("read %s: it holds no token", opts.tokenFile)
 	}
 	return o, nil
 }
 
 // targets says which URLs to visit and what to compare each of them with.
-func (a *app) targets(ctx context.Context, issuers []string, o verify.Options, all bool) ([]verify.Options, error) {
+func (opts *VerifyOptions) targets(ctx context.Context, o verify.Options) ([]verify.Options, error) {
+	f, issuers, all := opts.f, opts.issuers, opts.all
 	for _, issuer := range issuers {
 		if catalog.IsURL(issuer) {
 			continue
@@ -140,8 +153,8 @@ func (a *app) targets(ctx context.Context, issuers []string, o verify.Options, a
 		}
 	}
 	var st keystore.Reader
-	if a.Store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !catalog.IsURL(i) }) {
-		opened, err := a.openStore(ctx)
+	if f.Store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !catalog.IsURL(i) }) {
+		opened, err := f.OpenStore(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +174,7 @@ func (a *app) targets(ctx context.Context, issuers []string, o verify.Options, a
 			return nil, err
 		}
 		if s.Withdrawn() {
-			return nil, errors.New("key set \"" + issuer + "\" was withdrawn at " + stamp(s.WithdrawnAt()))
+			return nil, errors.New("key set \"" + issuer + "\" was withdrawn at " + cli.Stamp(s.WithdrawnAt()))
 		}
 		targets = append(targets, nameTargets(st, s, o)...)
 	}
@@ -175,7 +188,7 @@ func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) ([]v
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Unread)) {
-		return nil, withHint(fmt.Errorf("key set %q cannot be read, so not every issuer can be verified: %w", name, c.Unread[name]), "name the others, or repair it")
+		return nil, cli.WithHint(fmt.Errorf("key set %q cannot be read, so not every issuer can be verified: %w", name, c.Unread[name]), "name the others, or repair it")
 	}
 	var targets []verify.Options
 	for _, s := range c.Sets {
@@ -191,7 +204,7 @@ func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) ([]v
 
 // nameTargets are all URLs of a key set: each has documents of its own. A token is checked where it says it belongs.
 func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []verify.Options {
-	list := urls(s)
+	list := view.URLs(s)
 	at := max(0, slices.Index(list, verify.TokenIssuer(o.Token)))
 	var targets []verify.Options
 	for i, url := range list {
@@ -227,14 +240,14 @@ func storedAt(ctx context.Context, st keystore.Reader, url string) (keystore.Key
 func findingsTable(w *tabwriter.Writer, results []verified) {
 	for i, r := range results {
 		if i > 0 {
-			row(w)
+			cli.Row(w)
 		}
-		row(w, r.Issuer)
+		cli.Row(w, r.Issuer)
 		for n, f := range r.Findings {
-			row(w, f.Severity, f.Check, f.Message)
+			cli.Row(w, f.Severity, f.Check, f.Message)
 			last := n == len(r.Findings)-1 || r.Findings[n+1].Hint != f.Hint
 			if f.Hint != "" && last { // several findings in a row may have one hint
-				row(w, "", "", "hint: "+f.Hint)
+				cli.Row(w, "", "", "hint: "+f.Hint)
 			}
 		}
 	}

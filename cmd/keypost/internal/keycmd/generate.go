@@ -1,0 +1,99 @@
+package keycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/signingkey"
+)
+
+// GenerateOptions are the flags of key generate.
+type GenerateOptions struct {
+	f         *cli.Factory
+	dir, kind string
+	paths     signingkey.Paths
+}
+
+// NewCmdGenerate returns key generate. It calls runF, if there is one, in place of its work.
+func NewCmdGenerate(f *cli.Factory, runF func(*GenerateOptions) error) *cobra.Command {
+	o := &GenerateOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "generate --out DIR",
+		Short: "Generate a signing key for a cluster",
+		Long: "Generate a signing key: the private half for kube-apiserver --service-account-signing-key-file, the public half\n" +
+			"for keypost issuer add or key add. Files are never overwritten. The private key stays on this machine.",
+		Args: cli.Exactly(0),
+		RunE: f.Do(func(context.Context, []string) error {
+			if runF != nil {
+				return runF(o)
+			}
+			return generateRun(o)
+		}),
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.dir, "out", "", "directory to write sa.key and sa.pub to")
+	fs.StringVar(&o.paths.Private, "private-key-file", "", "file for the private key, instead of --out")
+	fs.StringVar(&o.paths.Public, "public-key-file", "", "file for the public key, instead of --out")
+	fs.StringVar(&o.kind, "type", string(signingkey.RSA3072), "rsa2048, rsa3072, rsa4096, p256, p384 or p521; Entra accepts RSA only")
+	return cmd
+}
+
+func generateRun(o *GenerateOptions) error {
+	paths := o.paths
+	switch both := paths.Private != "" && paths.Public != ""; {
+	case o.dir != "" && (paths.Private != "" || paths.Public != ""), o.dir == "" && !both:
+		return cli.Usagef("give --out DIR, or --private-key-file FILE and --public-key-file FILE")
+	case o.dir != "":
+		paths = signingkey.Paths{Private: filepath.Join(o.dir, "sa.key"), Public: filepath.Join(o.dir, "sa.pub")}
+	}
+	if !slices.Contains(signingkey.Kinds(), signingkey.Kind(o.kind)) {
+		return cli.Usagef("--type %q: use one of %v", o.kind, signingkey.Kinds())
+	}
+	if o.dir != "" {
+		err := os.Mkdir(o.dir, 0o700)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return cli.WithHint(fmt.Errorf("--out %s: there is no directory to make it in", o.dir), "mkdir -p %s", cli.Quoted(filepath.Dir(filepath.Clean(o.dir))))
+		case err != nil && !errors.Is(err, os.ErrExist):
+			return fmt.Errorf("--out %s: %w", o.dir, cli.Reason(err))
+		}
+	}
+	if err := paths.CheckFree(); err != nil {
+		return cli.WithHint(err, "move it away, or choose another place")
+	}
+	key, err := signingkey.Generate(signingkey.Kind(o.kind))
+	if err != nil {
+		return err
+	}
+	if err := key.Write(paths); err != nil {
+		return err
+	}
+	return printGenerated(o.f, key.Public(), paths)
+}
+
+func printGenerated(f *cli.Factory, k keystore.VerificationKey, paths signingkey.Paths) error {
+	v := struct {
+		Kid     keystore.KeyID `json:"kid"`
+		Alg     string         `json:"alg"`
+		Private string         `json:"privateKeyFile"`
+		Public  string         `json:"publicKeyFile"`
+	}{k.ID(), k.Alg(), paths.Private, paths.Public}
+	err := f.Print(v, func(w *tabwriter.Writer) {
+		cli.Row(w, "kid:", v.Kid)
+		cli.Row(w, "alg:", v.Alg)
+		cli.Row(w, "private key:", v.Private)
+		cli.Row(w, "public key:", v.Public)
+	})
+	f.Notice("next: %s (a new issuer), or %s", cli.Command{"issuer", "add", "NAME", "--url", "URL", "--public-key-file", paths.Public},
+		cli.Command{"key", "add", "ISSUER", "--public-key-file", paths.Public})
+	return err
+}

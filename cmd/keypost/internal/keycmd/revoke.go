@@ -1,0 +1,87 @@
+package keycmd
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/keystore"
+)
+
+// RevokeOptions are the flags and arguments of key revoke.
+type RevokeOptions struct {
+	f                *cli.Factory
+	args             []string // ISSUER and KID
+	why, replacement string
+	empty, force     bool
+}
+
+// NewCmdRevoke returns key revoke. It calls runF, if there is one, in place of its work.
+func NewCmdRevoke(f *cli.Factory, runF func(*RevokeOptions) error) *cobra.Command {
+	o := &RevokeOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "revoke ISSUER KID --why REASON",
+		Short: "Take a key out at once, whatever its state: it is in wrong hands",
+		Args:  cli.Exactly(2),
+		RunE: f.Do(func(ctx context.Context, args []string) error {
+			o.args = args
+			if runF != nil {
+				return runF(o)
+			}
+			return revokeRun(ctx, o)
+		}),
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
+	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
+	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time")
+	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
+	return cmd
+}
+
+func revokeRun(ctx context.Context, o *RevokeOptions) error {
+	f := o.f
+	if o.why == "" {
+		return cli.Usagef("key revoke needs --why REASON; it is recorded")
+	}
+	last, err := o.last()
+	if err != nil {
+		return err
+	}
+	c, err := change(ctx, f, o.args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+		return s.Revoke(f.Change(o.why, o.force), id, last)
+	})
+	if err != nil {
+		return err
+	}
+	f.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.was.CopiesUntil(time.Now())))
+	for _, k := range c.was.Keys() {
+		if _, left := c.is.GoneLine(k.VerificationKey); left && k.ID() != c.id {
+			f.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
+		}
+	}
+	f.Notice("purge the CDN, if there is one; sessions that AWS gave out already outlive the key by up to 12h")
+	return printKeys(f, c.is)
+}
+
+func (o *RevokeOptions) last() (keystore.RevokeOptions, error) {
+	last := keystore.RevokeOptions{LeaveEmpty: o.empty}
+	if o.replacement == "" {
+		return last, nil
+	}
+	if o.empty {
+		return last, cli.Usagef("give --replacement or --leave-empty, not both")
+	}
+	keys, err := keysource.ReadFile(o.f, o.replacement)
+	if err != nil {
+		return last, err
+	}
+	if len(keys) != 1 {
+		return last, cli.Usagef("--replacement %s holds %d keys, not one", o.replacement, len(keys))
+	}
+	last.Replacement = &keys[0]
+	return last, nil
+}
