@@ -212,7 +212,7 @@ func (m *mirroring) serve(ctx context.Context) error {
 	return err
 }
 
-// lastWait is how long work may go on when it was told to end.
+// lastWait is how long work may go on after its context has ended.
 const lastWait = 3 * time.Second
 
 // until runs work, which ends soon after ctx. A write to a file system that hangs cannot be interrupted, and must not

@@ -26,7 +26,7 @@ const (
 	maxCheckpoints = 64 << 20 // of a hundred thousand key sets
 )
 
-// Heartbeat tells of what a directory is the copy, and as of when: a mirror that has died cannot tell that itself.
+// Heartbeat is of what a directory is the copy, and as of when. A mirror that has died cannot report that itself.
 type Heartbeat struct {
 	Complete time.Time `json:"complete"` // when the last complete listing was begun
 	Store    string    `json:"store"`    // its URL
