@@ -33,7 +33,7 @@ var (
 func newDocument(e routes.Entry, k kind) document {
 	switch k {
 	case kindRoot:
-		return document{rootLine, typeText, e.CacheControl()}
+		return document{routes.Document{Body: rootText, ETag: rootETag, Length: rootLength}, typeText, e.CacheControl()}
 	case kindDiscovery:
 		return document{e.Discovery(), typeJSON, e.CacheControl()}
 	default:
@@ -93,4 +93,7 @@ func matches(fields []string, etag string) bool {
 // rootText answers requests for the issuer URL itself: ccoctl's thumbprint step and people ask there.
 const rootText = "This is an OIDC issuer. See .well-known/openid-configuration below this address.\n"
 
-var rootLine = routes.Document{Body: rootText, ETag: []string{newContent([]byte(rootText)).ETag}, Length: []string{strconv.Itoa(len(rootText))}}
+var (
+	rootETag   = []string{newContent([]byte(rootText)).ETag}
+	rootLength = []string{strconv.Itoa(len(rootText))}
+)

@@ -196,7 +196,7 @@ func (b *batch) noteMissing(n keystore.Name) {
 	}
 }
 
-// apply makes the batch known: what is served and what is said of it change together.
+// apply makes the result of the batch visible: what is served and what is reported about it change together.
 func (b *batch) apply(now time.Time) {
 	p := b.p
 	was := p.current.Load()
@@ -204,6 +204,7 @@ func (b *batch) apply(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n, e := range b.entries {
+		p.conflicts += e.conflicts() - p.entries[n].conflicts()
 		if e == nil {
 			delete(p.entries, n)
 			continue
@@ -224,24 +225,24 @@ func (b *batch) apply(now time.Time) {
 	}
 }
 
-// advance decides once and for all whether this process is ready, and returns whether what is not served now does not
+// advance decides once and for all whether this process is ready, and reports whether what is not served now does not
 // exist. It is called with mu held.
-func (b *batch) advance(issuers int, now time.Time) (settled bool) {
-	p, is := b.p, *b.p.progress.Load()
-	is.listed, is.total, is.unserved = !p.first.IsZero(), len(p.entries), 0
+func (b *batch) advance(issuers int, now time.Time) (whole bool) {
+	p, state := b.p, *b.p.progress.Load()
+	state.listed, state.total, state.unserved = !p.first.IsZero(), len(p.entries), 0
 	for _, e := range p.entries {
 		if e.served == nil {
-			is.unserved++
+			state.unserved++
 		}
 	}
-	if !is.ready && is.listed {
-		is.ready = lastgood.Start{KeySets: is.total, Without: is.unserved, Waited: now.Sub(p.first), AllowEmpty: p.c.AllowEmpty}.Ready()
+	if !state.ready && state.listed {
+		state.ready = lastgood.Start{KeySets: state.total, Without: state.unserved, Waited: now.Sub(p.first), AllowEmpty: p.c.AllowEmpty}.Ready()
 	}
-	if is.ready && !p.progress.Load().ready {
-		b.logReady(is, issuers)
+	if state.ready && !p.progress.Load().ready {
+		b.logReady(state, issuers)
 	}
-	p.progress.Store(&is)
-	return is.ready && is.unserved == 0 && is.total > 0 // nothing at all: not filled yet, or not mounted
+	p.progress.Store(&state)
+	return state.ready && state.unserved == 0 && state.total > 0 // nothing at all: not filled yet, or not mounted
 }
 
 // progress is how far a Publisher has come since its start.

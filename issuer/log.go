@@ -21,7 +21,7 @@ func generationField(v *version) zap.Field { return zap.Int64("generation", v.Ge
 
 // logReady logs everything that is published at the start, in one line and not in ten thousand. It is called with mu
 // held.
-func (b *batch) logReady(is progress, issuers int) {
+func (b *batch) logReady(now progress, issuers int) {
 	keys := 0
 	for _, e := range b.p.entries {
 		if e.served != nil && !e.served.Withdrawn() {
@@ -30,7 +30,7 @@ func (b *batch) logReady(is progress, issuers int) {
 	}
 	b.lines = append(b.lines, func() {
 		b.p.c.Log.Info("ready: every key set of a complete listing has been read",
-			zap.Int("issuers", issuers), zap.Int("key_sets", is.total), zap.Int("keys", keys), zap.Int("unserved", is.unserved))
+			zap.Int("issuers", issuers), zap.Int("key_sets", now.total), zap.Int("keys", keys), zap.Int("unserved", now.unserved))
 	})
 }
 
@@ -67,7 +67,7 @@ func publishedMessage(v *version) string {
 	return "key set published"
 }
 
-// publishedFields say what a version changes: which keys relying parties trust from now on and which no longer, who did
+// publishedFields are what a version changes: which keys relying parties trust from now on and which no longer, who did
 // that and why. A generation in between that this process has not seen shows in previous_generation, and in the lines of
 // history of both.
 func publishedFields(was, now *version) []zap.Field {
@@ -99,14 +99,14 @@ func without(all, no []string) []string {
 	})
 }
 
-// maxEvents bounds the lines of history that a line of the log tells, and maxText each text in it: whoever writes a key
+// maxEvents bounds the lines of history in a line of the log, and maxText each text in it: whoever writes a key
 // set must not fill a disk.
 const (
 	maxEvents = 10
 	maxText   = 200
 )
 
-// events are lines of a key set's history as the log tells them.
+// events are lines of a key set's history as the log shows them.
 type events []keystore.Event
 
 // newEvents returns those behind the one with the given digest, at most the last few.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // Pattern binds issuer URLs to names of key sets, so that whoever may write one key set never speaks for the issuer
@@ -36,11 +37,7 @@ func ParsePattern(raw string, dev bool) (Pattern, error) {
 	if p.name == "" && !p.wholePart() {
 		return Pattern{}, fmt.Errorf("issuer URL pattern %q: {name} must be a whole part between dots or slashes, or two names could meet in one URL", raw)
 	}
-	p.key.Host = strings.TrimPrefix(p.url, "https://")
-	if i := strings.IndexByte(p.key.Host, '/'); i >= 0 {
-		p.key.Host, p.key.Path = p.key.Host[:i], p.key.Host[i:]
-	}
-	p.key.Host, _, _ = strings.Cut(p.key.Host, ":")
+	p.key = routeKey(lastgood.RouteOf(p.url))
 	return p, nil
 }
 

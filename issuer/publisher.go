@@ -31,7 +31,7 @@ const (
 )
 
 // Publisher turns what a store holds into snapshots. The last good version of each key set stays through whatever
-// happens to the store; what is rejected or missing is told by log, metrics and Status.
+// happens to the store; what is rejected or missing shows in the log, the metrics and the report.
 //
 // Nothing that takes long happens while somebody who asks for the state has to wait: key sets are read and judged
 // without the lock that Ready, Report and Collect take, and each is read by itself, so that one that takes long holds up
@@ -51,6 +51,8 @@ type Publisher struct {
 	complete time.Time // when the last complete listing was taken
 	first    time.Time // when the first one was
 	failing  bool      // the last listing failed (so that one line is logged per change of state)
+
+	conflicts int // entries that are rejected for a URL of another key set
 }
 
 // entry is what is known of one key set. It is immutable.
@@ -79,12 +81,12 @@ func NewPublisher(c Config) *Publisher {
 	return p
 }
 
-// Refresh lists the store, reads what has changed and publishes it. An error means that the listing failed: nothing
-// is concluded from it but that.
+// Refresh lists the store, reads what has changed and publishes it. An error means that the listing failed, and changes
+// nothing else. It must not run beside Run, which refreshes too: of two listings the older one could be taken last.
 func (p *Publisher) Refresh(ctx context.Context) error {
 	listed, err := p.list(ctx)
 	if err != nil && ctx.Err() != nil {
-		return ctx.Err() // a stop, which says nothing about the store
+		return ctx.Err() // a stop is no fault of the store
 	}
 	p.noteListing(err)
 	if err != nil {
@@ -156,4 +158,12 @@ func (p *Publisher) changed(listed map[keystore.Name]keystore.Revision) []keysto
 		}
 	}
 	return names
+}
+
+// conflicts returns 1 if the stored version waits for another key set to give up a URL, else 0.
+func (e *entry) conflicts() int {
+	if e != nil && e.rejected.Is(lastgood.ReasonURLConflict) {
+		return 1
+	}
+	return 0
 }

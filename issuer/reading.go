@@ -19,7 +19,7 @@ const (
 	patience = 2 * time.Second
 	// maxSlow bounds how many readings may go on like that: each keeps memory, and maybe a thread.
 	maxSlow = 64
-	// readTimeout is when a source that listens to its context is told to give up.
+	// readTimeout ends the context of a reading, for sources that heed it.
 	readTimeout = 30 * time.Second
 	// stall is how long no reading of a batch may end before those that have ended are published without the rest.
 	stall = 250 * time.Millisecond
@@ -176,12 +176,13 @@ type reading struct {
 	again bool // somebody wanted another one meanwhile
 }
 
-// begin reports whether a reading may begin: begun, or else one is under way already; full says that too many take long.
+// begin reports whether a reading may begin. If not, one of the same key set is under way, or, with full, too many others
+// take long.
 func (r *readings) begin(n keystore.Name) (begun, full bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if is := r.under[n]; is != nil {
-		is.again = true
+	if current := r.under[n]; current != nil {
+		current.again = true
 		return false, false
 	}
 	if r.slowing >= maxSlow {
@@ -205,10 +206,10 @@ func (r *readings) slow(n keystore.Name) {
 func (r *readings) end(n keystore.Name) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	is := r.under[n]
+	ended := r.under[n]
 	delete(r.under, n)
-	if is.slow {
+	if ended.slow {
 		r.slowing--
 	}
-	return is.again
+	return ended.again
 }

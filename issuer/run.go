@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
@@ -19,9 +18,9 @@ func (p *Publisher) Run(ctx context.Context) {
 	replicate.ChangeFeed{Watcher: watcher, Poll: p.c.Poll, Log: p.c.Log}.Run(ctx, p.refreshSome)
 }
 
-// refreshSome publishes what the watch reports without listing, where that is enough. Before the first complete listing it is
-// not: of two key sets with one URL, the one reported first would get it. After that, a listing that fails keeps no
-// change of a single key set from being served.
+// refreshSome publishes what the watch reports without listing, where that is enough. Before the first complete listing
+// it is not: of two key sets with one URL, the one reported first would get it. After that, a listing that fails keeps
+// no change of a single key set from being served.
 func (p *Publisher) refreshSome(ctx context.Context, names ...keystore.Name) {
 	if len(names) == 0 || p.needsAll() {
 		if err := p.refresh(ctx); err == nil || len(names) == 0 || !p.began() {
@@ -51,13 +50,5 @@ func (p *Publisher) refresh(ctx context.Context) error {
 func (p *Publisher) needsAll() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if p.first.IsZero() {
-		return true
-	}
-	for _, e := range p.entries {
-		if e.rejected.Is(lastgood.ReasonURLConflict) {
-			return true
-		}
-	}
-	return false
+	return p.first.IsZero() || p.conflicts > 0
 }

@@ -10,8 +10,6 @@ import (
 // routeKey is what a request is looked up by.
 type routeKey = routes.Key
 
-func routeKeyOf(u keystore.IssuerURL) routeKey { return routeKey{Host: u.Host(), Path: u.Path()} }
-
 // snapshot is everything that is served at one time. It is immutable.
 type snapshot struct {
 	table    *routes.Table

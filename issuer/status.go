@@ -23,7 +23,7 @@ type Status struct {
 	Rejected   keystore.Reason        `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
 	Message    string                 `json:"message,omitempty"`
 	Keys       map[keystore.State]int `json:"keys"`           // by state
-	Gone       []GoneKey              `json:"gone,omitempty"` // that the served version has; told while the stored one is rejected
+	Gone       []GoneKey              `json:"gone,omitempty"` // of the served version; only while the stored one is rejected
 }
 
 // GoneKey is a line in gone. The stored version may have lost it, and keypost issuer accept puts it back.
@@ -80,18 +80,18 @@ func (e *entry) gone() (all []GoneKey) {
 
 // Ready is nil once every issuer of a complete listing is served, or after five minutes the rest of them. It stays
 // nil: losing the store is no reason to take a server away that serves its last good versions. A Publisher that has
-// nothing to serve is never ready unless it was told that this may be: its directory may be a volume that is not mounted,
+// nothing to serve is never ready unless AllowEmpty is set: its directory may be a volume that is not mounted,
 // and whoever is sent there instead of to another replica would find no issuer.
 func (p *Publisher) Ready() error {
-	switch is := p.progress.Load(); {
-	case is.ready:
+	switch now := p.progress.Load(); {
+	case now.ready:
 		return nil
-	case !is.listed:
+	case !now.listed:
 		return errors.New("no complete listing of the key sets yet")
-	case is.total == 0:
-		return errors.New("there is no key set, so that there may be something wrong with the directory; allowEmpty: true says that there may be none")
+	case now.total == 0:
+		return errors.New("there is no key set, so the directory may be the wrong one or not mounted; set allowEmpty: true if there may be none")
 	default:
-		return fmt.Errorf("%d of %d key sets cannot be served; see /issuers", is.unserved, is.total)
+		return fmt.Errorf("%d of %d key sets cannot be served; see /issuers", now.unserved, now.total)
 	}
 }
 
@@ -112,24 +112,24 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	is := p.counted()
+	c := p.counted()
 	gauge(issuersDesc, float64(p.current.Load().issuers()))
 	for i, s := range states {
-		gauge(keysDesc, float64(is.keys[i]), string(s))
+		gauge(keysDesc, float64(c.keys[i]), string(s))
 	}
-	gauge(activeDesc, float64(is.activeSince))
-	for r, n := range is.rejected {
+	gauge(activeDesc, float64(c.activeSince))
+	for r, n := range c.rejected {
 		gauge(rejectedDesc, float64(n), string(r))
 	}
 	complete := 0.0
-	if !is.complete.IsZero() {
-		complete = float64(is.complete.UnixMilli()) / 1000
+	if !c.complete.IsZero() {
+		complete = float64(c.complete.UnixMilli()) / 1000
 	}
 	gauge(completeDesc, complete)
-	gauge(failingDesc, map[bool]float64{true: 1}[is.failing])
+	gauge(failingDesc, map[bool]float64{true: 1}[c.failing])
 }
 
-// counts are what the metrics say.
+// counts are the values of the metrics.
 type counts struct {
 	keys        [3]int
 	rejected    map[keystore.Reason]int
@@ -138,7 +138,7 @@ type counts struct {
 	failing     bool
 }
 
-// counted lets go of the lock before anybody is told: who reads metrics may be slow.
+// counted returns the values without the lock: whoever reads metrics may be slow.
 func (p *Publisher) counted() counts {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -25,7 +25,7 @@ type version struct {
 	issuers []keystore.IssuerURL
 	pages   []routes.Page // one per issuer URL; none when withdrawn
 
-	// Until the log has told of it:
+	// Until it is logged:
 	history []keystore.Event
 }
 
@@ -76,7 +76,7 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 
 var states = [3]keystore.State{keystore.Next, keystore.Active, keystore.Retired}
 
-// eventDigest tells lines of history apart.
+// eventDigest identifies a line of history.
 func eventDigest(e keystore.Event) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%t", e.At.UnixNano(), e.By, e.What, e.Why, e.Forced)

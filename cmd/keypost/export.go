@@ -3,20 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/internal/durable"
 	"github.com/keypost/keypost/internal/regular"
-	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/issuer/export"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
@@ -33,12 +31,6 @@ func (a *app) export() *cobra.Command {
 	}
 }
 
-// exported is one file of an export.
-type exported struct {
-	File    string `json:"file"` // below DIR
-	Written bool   `json:"written"`
-}
-
 func (a *app) exportAll(ctx context.Context, dir string, issuers []string) error {
 	st, err := a.openStore(ctx)
 	if err != nil {
@@ -53,15 +45,15 @@ func (a *app) exportAll(ctx context.Context, dir string, issuers []string) error
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	files := []exported{}
+	files := []export.File{}
 	for _, s := range sets {
 		if s.Withdrawn() {
 			a.notice("key set %q is withdrawn; what an earlier export left of it is not removed", s.Name())
 			continue
 		}
-		written, err := exportSet(root, s)
+		written, err := export.Write(root, s)
 		if err != nil {
-			failed = append(failed, fmt.Errorf("export key set %q: %w", s.Name(), err))
+			failed = append(failed, fmt.Errorf("export key set %q: %w", s.Name(), exportHint(err, s.Name())))
 			continue
 		}
 		files = append(files, written...)
@@ -104,13 +96,13 @@ func exportSets(ctx context.Context, st keystore.Reader, issuers []string) (sets
 	return sets, nil, nil
 }
 
-func exportTable(w *tabwriter.Writer, files []exported) {
+func exportTable(w *tabwriter.Writer, files []export.File) {
 	for _, f := range files {
 		state := "unchanged"
 		if f.Written {
 			state = "written"
 		}
-		row(w, f.File, state)
+		row(w, f.Name, state)
 	}
 }
 
@@ -132,66 +124,15 @@ func openExport(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-// exportSet renders everything and looks at everything that is there before it writes the first file.
-func exportSet(root *os.Root, s keystore.KeySet) ([]exported, error) {
-	jwks, err := issuer.RenderJWKS(s)
-	if err != nil {
-		return nil, err
+// exportHint adds what to do about a file that is in the way.
+func exportHint(err error, n keystore.Name) error {
+	if foreign, ok := errors.AsType[*export.ForeignError](err); ok {
+		return withHint(foreign, "look at it and move it away")
 	}
-	contents := map[string][]byte{}
-	var order []string
-	put := func(file string, data []byte) { contents[file], order = data, append(order, file) }
-	for _, u := range s.Issuers() {
-		base := u.Host() + u.Path()
-		for _, p := range []string{issuer.JWKSPath, issuer.JWKSAliasPath} {
-			if err := checkDropped(root, base+p, s); err != nil {
-				return nil, err
-			}
-			put(base+p, jwks)
-		}
-		discovery, err := issuer.RenderDiscovery(s, u)
-		if err != nil {
-			return nil, err
-		}
-		put(base+issuer.DiscoveryPath, discovery) // after the keys, so that no alg is announced before its key
+	if dropped, ok := errors.AsType[*export.DroppedError](err); ok {
+		return withHint(dropped, "decide about it with %s, or move the file away", command{"issuer", "accept", string(n)})
 	}
-	var files []exported
-	for _, f := range order {
-		written, err := replaceFile(root, f, contents[f])
-		if err != nil {
-			return files, err
-		}
-		files = append(files, exported{f, written})
-	}
-	return files, nil
-}
-
-// checkDropped refuses to take a key out of an earlier export that the key set neither has nor says to be gone.
-func checkDropped(root *os.Root, file string, s keystore.KeySet) error {
-	data, err := readRegular(root, file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var set struct {
-		Keys *[]struct {
-			Kid keystore.KeyID `json:"kid"`
-		} `json:"keys"`
-	}
-	if json.Unmarshal(data, &set) != nil || set.Keys == nil {
-		return withHint(fmt.Errorf("%s exists and is no JWKS, so that it is unknown which keys it has", file), "look at it and move it away")
-	}
-	for _, k := range *set.Keys {
-		_, has := s.Key(k.Kid)
-		gone := slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool { return g.ID == k.Kid })
-		if !has && !gone {
-			return withHint(fmt.Errorf("%s has key %s, which the key set neither has nor says to be gone", file, k.Kid),
-				"decide about it with %s, or move the file away", command{"issuer", "accept", string(s.Name())})
-		}
-	}
-	return nil
+	return err
 }
 
 // maxRegular bounds what is read of a file in a directory that is written to, in bytes.

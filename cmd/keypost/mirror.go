@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -47,7 +45,7 @@ func (a *app) mirror() *cobra.Command {
 		Short: "Keep a copy of a store in a directory, for keypostd beside it",
 		Long: "Copy every key set of a store into DIR, which must exist, and go on with whatever changes there. Nothing in DIR is\n" +
 			"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +
-			heartbeatFile + " tells when the last complete listing was taken. Runs in the foreground until SIGTERM.",
+			replicate.HeartbeatFile + " says when the last complete listing was taken. Runs in the foreground until SIGTERM.",
 		Args: exactly(1),
 		RunE: a.do(func(ctx context.Context, args []string) error { return a.runMirror(ctx, args[0], f) }),
 	}
@@ -71,7 +69,7 @@ type mirroring struct {
 	dir     *os.Root
 	storeAt string
 	log     *zap.Logger
-	marked  map[keystore.Name]replicate.Checkpoint // what was written last
+	notes   *replicate.Notes
 
 	tokenFile string      // with the web identity token that the store's credentials are made from; empty when they are not
 	itself    atomic.Bool // they depend on what is mirrored
@@ -123,14 +121,14 @@ func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mi
 	if m.dir, err = os.OpenRoot(dir); err != nil {
 		return nil, err
 	}
-	_ = exportWriter(m.dir).RemoveTemps(m.dir, ".", leftover) // they are hidden and do no harm
-	before, err := readHeartbeat(m.dir)
+	m.notes = replicate.NewNotes(m.dir, m.storeAt)
+	before, err := m.notes.Heartbeat()
 	if err != nil {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.from.Backend(), To: to, Admit: admit, OnPass: m.beat, Complete: before.Complete, AllowEmpty: f.allowEmpty, Poll: m.poll(), Log: m.log,
-		Checkpoints: m.readMarks(),
+		From: m.from.Backend(), To: to, Admit: admit, OnPass: m.notePass, Complete: before.Complete, AllowEmpty: f.allowEmpty, Poll: m.poll(), Log: m.log,
+		Checkpoints: m.notes.Checkpoints(),
 	})
 	return m, nil
 }
@@ -214,7 +212,7 @@ func (m *mirroring) serve(ctx context.Context) error {
 	return err
 }
 
-// lastWait is how long work may go on when it was told to end.
+// lastWait is how long work may go on after its context has ended.
 const lastWait = 3 * time.Second
 
 // until runs work, which ends soon after ctx. A write to a file system that hangs cannot be interrupted, and must not
@@ -289,76 +287,9 @@ func (m *mirroring) nothingCopied() error {
 		len(refusals), first, refusals[first].Message, refusals[first].Reason)
 }
 
-// heartbeatFile lies in DIR. Readers of key sets ignore names that begin with a dot.
-const heartbeatFile = ".keypost-mirror.json"
-
-// heartbeat says of what DIR is a copy, and as of when.
-type heartbeat struct {
-	Complete time.Time `json:"complete"` // when the last complete listing was begun
-	Store    string    `json:"store"`    // its URL
-	KeySets  int       `json:"keySets"`  // with a good version in DIR
-	Refused  int       `json:"refused"`  // whose version in the store is not the one in DIR
-}
-
-func (m *mirroring) beat(s replicate.MirrorStatus) error {
+func (m *mirroring) notePass(s replicate.MirrorStatus) error {
 	m.checkItself()
-	h := heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: m.storeAt, KeySets: s.Held}
-	for _, n := range s.Refused {
-		h.Refused += n
-	}
-	return errors.Join(m.writeMarks(), m.writeFile(heartbeatFile, h))
-}
-
-// leftover is how old a temporary file is that nobody writes any more.
-const leftover = time.Hour
-
-func (m *mirroring) writeFile(name string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = replaceFile(m.dir, name, append(data, '\n'))
-	return err
-}
-
-// readHeartbeat returns the zero heartbeat when there is none.
-func readHeartbeat(dir *os.Root) (heartbeat, error) {
-	data, err := readRegular(dir, heartbeatFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return heartbeat{}, nil
-	}
-	var h heartbeat
-	if err == nil {
-		err = json.Unmarshal(data, &h)
-	}
-	return h, err
-}
-
-// marksFile lies in DIR too: which versions of which store it has.
-const marksFile = ".keypost-mirror-marks.json"
-
-type marks struct {
-	Store string                                 `json:"store"`
-	Marks map[keystore.Name]replicate.Checkpoint `json:"marks"`
-}
-
-// readMarks returns none when there are none of this store: then everything is read.
-func (m *mirroring) readMarks() map[keystore.Name]replicate.Checkpoint {
-	data, err := readRegular(m.dir, marksFile)
-	var was marks
-	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != m.storeAt {
-		return nil
-	}
-	return was.Marks
-}
-
-func (m *mirroring) writeMarks() error {
-	now := m.Checkpoints()
-	if maps.Equal(now, m.marked) {
-		return nil
-	}
-	m.marked = now
-	return m.writeFile(marksFile, marks{Store: m.storeAt, Marks: now})
+	return m.notes.Write(s, m.Checkpoints())
 }
 
 // checkItself warns when the store's credentials are made from a token whose issuer is in DIR: while keypostd is down,

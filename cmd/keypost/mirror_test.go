@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,49 +135,6 @@ func TestMirrorAdmin(t *testing.T) {
 	}
 	cancel()
 	must(t, <-done)
-}
-
-// A copy that is written by two mirrors, and by a store, keeps the temporary files of each.
-func TestTemporaryFilesOfOthers(t *testing.T) {
-	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	must(t, err)
-	defer func() { must(t, root.Close()) }()
-	young, old := filepath.Join(dir, ".keypost-export-YOUNG.tmp"), filepath.Join(dir, ".keypost-export-OLD.tmp")
-	for _, f := range []string{young, old} {
-		must(t, os.WriteFile(f, []byte("half a n"), 0o600))
-	}
-	long := time.Now().Add(-2 * leftover)
-	must(t, os.Chtimes(old, long, long))
-	st, err := filestore.Open(dir)
-	must(t, err)
-	must(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a"))) // removes what its own kind has left
-	must(t, exportWriter(root).RemoveTemps(root, ".", leftover))
-	if _, err := os.Stat(young); err != nil {
-		t.Errorf("the file of another process is gone: %v", err)
-	}
-	if _, err := os.Stat(old); !os.IsNotExist(err) {
-		t.Errorf("what a killed process left stays: %v", err)
-	}
-}
-
-// What lies in place of the mirror's own files does not hold it up.
-func TestMirrorReadsRegularFilesOnly(t *testing.T) {
-	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	must(t, err)
-	defer func() { must(t, root.Close()) }()
-	file := filepath.Join(dir, heartbeatFile)
-	must(t, syscall.Mkfifo(file, 0o600))
-	if _, err := readHeartbeat(root); err == nil || os.IsNotExist(err) {
-		t.Errorf("a FIFO is read as a heartbeat: %v", err)
-	}
-	if written, err := replaceFile(root, heartbeatFile, []byte("{}\n")); !written || err != nil {
-		t.Errorf("a FIFO is not replaced: %v", err)
-	}
-	if _, err := readHeartbeat(root); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
 }
 
 // Work that cannot be interrupted does not keep the process from ending.

@@ -1,21 +1,19 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/keystore/replicate"
 )
 
 // heartbeat tells how old the copy in the directory is, where keypost mirror writes it. A mirror that has died cannot
 // tell that itself. Its age is a metric and never an outage: the last copy is served for as long as it takes.
 type heartbeat struct {
-	file string
+	dir string
 
 	mu      sync.Mutex
 	reading bool // one is under way, which hangs if it takes long
@@ -24,7 +22,7 @@ type heartbeat struct {
 }
 
 func newHeartbeat(dir string) *heartbeat {
-	return &heartbeat{file: filepath.Join(dir, ".keypost-mirror.json"), err: os.ErrNotExist}
+	return &heartbeat{dir: dir, err: os.ErrNotExist}
 }
 
 var heartbeatDesc = prometheus.NewDesc("keypost_mirror_heartbeat_timestamp_seconds", "When keypost mirror last listed the whole store, as it noted in the directory; absent where no mirror writes it.", nil, nil)
@@ -72,24 +70,10 @@ func (h *heartbeat) begin() <-chan struct{} {
 	h.reading = true
 	go func() {
 		defer close(done)
-		at, err := h.read()
+		note, err := replicate.ReadHeartbeat(h.dir)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.last, h.err, h.reading = at, err, false
+		h.last, h.err, h.reading = note.Complete, err, false
 	}()
 	return done
-}
-
-// read returns the time that the note has. Somebody may have put a named pipe in its place.
-func (h *heartbeat) read() (time.Time, error) {
-	const most = 1 << 16
-	data, err := regular.Read(h.file, most)
-	if err != nil {
-		return time.Time{}, err
-	}
-	var note struct {
-		Complete time.Time `json:"complete"`
-	}
-	err = json.Unmarshal(data, &note)
-	return note.Complete, err
 }

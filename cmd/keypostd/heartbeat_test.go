@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/keypost/keypost/keystore/replicate"
 )
 
 // Where no mirror is, nothing is said of one; where there is one, its note tells, and a damaged note alarms.
@@ -23,7 +25,7 @@ func TestHeartbeat(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		if note != "" {
-			if err := os.WriteFile(filepath.Join(dir, ".keypost-mirror.json"), []byte(note), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, replicate.HeartbeatFile), []byte(note), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -36,7 +38,7 @@ func TestHeartbeat(t *testing.T) {
 // What is no note takes no metric away, however it behaves when it is opened or read.
 func TestHeartbeatThatHangs(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, ".keypost-mirror.json")
+	file := filepath.Join(dir, replicate.HeartbeatFile)
 	for name, put := range map[string]func() error{
 		"a FIFO":      func() error { return syscall.Mkfifo(file, 0o600) },
 		"the kernel":  func() error { return os.Symlink("/proc/kmsg", file) },
@@ -48,7 +50,7 @@ func TestHeartbeatThatHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := newHeartbeat(dir)
-		if at, err := h.read(); err == nil || os.IsNotExist(err) {
+		if at, err := h.now(); err == nil || os.IsNotExist(err) {
 			t.Errorf("%s: read as %v, %v; want an error", name, at, err)
 		}
 		if n := testutil.CollectAndCount(h); n != 1 {

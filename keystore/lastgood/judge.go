@@ -51,7 +51,7 @@ type Candidate struct {
 	follows *Rejection // of Version after was
 }
 
-// NewCandidate returns a version with what [Summary.Follows] says of it after was, the last good version now. It may be
+// NewCandidate returns a version, compared by [Summary.Follows] with was, the last good version now. It may be
 // called concurrently, before [Judge.Decide]: that compares again only where the last good version is another one then.
 func NewCandidate(n keystore.Name, version, was *Summary) *Candidate {
 	return &Candidate{Name: n, Version: version, was: was, follows: version.Follows(was)}

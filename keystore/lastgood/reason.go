@@ -45,7 +45,7 @@ func Reasons() []keystore.Reason {
 }
 
 // Rejection is why a version of a key set does not take the place of the last good one. A nil Rejection is none. Two
-// that are equal say the same, so that a log tells of it once.
+// that are equal mean the same, so that a log has one line for both.
 type Rejection struct {
 	Reason  keystore.Reason
 	Message string // one clause that begins with "it" or "its", or names a key

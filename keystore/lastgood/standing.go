@@ -10,7 +10,7 @@ const (
 	Forgotten Absence = iota
 	// Tidied is a tombstone, which may leave. It is remembered all the same: its keys stay away.
 	Tidied
-	// Missing is every other key set. Its last good version stays, and an alert tells of [ReasonMissing].
+	// Missing is every other key set. Its last good version stays, and an alert reports [ReasonMissing].
 	Missing
 )
 
@@ -30,7 +30,7 @@ func RejectMissing() *Rejection {
 	return Reject(ReasonMissing, "the store does not hold it; its last good version stays")
 }
 
-// News is what a log tells of a key set: one line for each change of state, none for what is as it was.
+// News is what is new about a key set. A log has one line for each change of state, and none for what is as it was.
 type News int
 
 const (

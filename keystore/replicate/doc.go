@@ -2,5 +2,5 @@
 // last good state: whatever happens to the source, nothing is removed and nothing is replaced that package lastgood would
 // not let replace it.
 //
-// [Mirror] does so all the time and [Copy] once. [ChangeFeed] tells when to look at a store, for publishers too.
+// [Mirror] does so all the time and [Copy] once. [ChangeFeed] calls for it when a store may have changed; publishers use it too.
 package replicate

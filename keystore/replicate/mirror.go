@@ -272,7 +272,7 @@ func (m *Mirror) logNews(c *candidate, was *source) {
 			zap.String("reason", string(c.Rejected.Reason)), zap.String("message", c.Rejected.Message), zap.Int64("kept_generation", c.was))
 	case lastgood.Replaced:
 		level := zap.InfoLevel
-		if m.first.IsZero() { // one line tells of all that are copied at the start
+		if m.first.IsZero() { // one line counts all that are copied at the start
 			level = zap.DebugLevel
 		}
 		m.c.Log.Log(level, "key set copied", name, zap.Int64("generation", c.generation()), zap.Int64("previous_generation", c.was))

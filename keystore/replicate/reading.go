@@ -27,7 +27,7 @@ type document struct {
 	revision keystore.Revision   // empty when there is none
 	data     []byte              // byte for byte
 	version  *lastgood.Summary   // nil when there is none
-	rejected *lastgood.Rejection // why it is not to be copied, as far as the document alone tells
+	rejected *lastgood.Rejection // why it is not to be copied, judged by itself
 	err      error               // of reading it
 }
 

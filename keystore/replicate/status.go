@@ -35,8 +35,8 @@ const tryPatience = 10 * time.Second
 
 // Ready is nil once To holds a whole copy, and stays nil: a server beside it that begins on half a copy would tell
 // relying parties that issuers do not exist. A copy of an earlier run counts when the store cannot be read now: it may
-// be a day old, and lack a key that may sign. The first copy of an empty store does not count unless the configuration
-// says so: a mistyped prefix must not replace servers that have everything.
+// be a day old, and lack a key that may sign. The first copy of an empty store does not count unless AllowEmpty
+// is set: a mistyped prefix must not replace servers that have everything.
 func (m *Mirror) Ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -101,7 +101,7 @@ func reader(name string) func(name, text string) ([]Command, error) {
 }
 
 // languages of blocks; those of commands are true.
-var languages = map[string]bool{"sh": true, "console": true, "text": false, "yaml": false, "json": false}
+var languages = map[string]bool{"sh": true, "console": true, "text": false, "yaml": false, "json": false, "mermaid": false}
 
 // Markdown returns the commands of fenced and indented blocks and of code in sentences.
 func Markdown(name, text string) ([]Command, error) {
@@ -174,7 +174,7 @@ func block(name string, line int, language string, lines []string) ([]Command, e
 	isCommand, known := languages[language]
 	switch {
 	case !known:
-		return nil, fmt.Errorf("%s:%d: a block of %q; the tests know sh, console, text, yaml and json", name, line, language)
+		return nil, fmt.Errorf("%s:%d: a block of %q; the tests know sh, console, text, yaml, json and mermaid", name, line, language)
 	case !isCommand:
 		for i, l := range lines {
 			first, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(l), "$ "), " ")

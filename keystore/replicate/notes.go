@@ -1,0 +1,122 @@
+package replicate
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/keypost/keypost/internal/durable"
+	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/keystore"
+)
+
+// The files that a mirror keeps beside the copies. Stores in a directory ignore names that begin with a dot.
+const (
+	HeartbeatFile   = ".keypost-mirror.json"
+	checkpointsFile = ".keypost-mirror-marks.json"
+)
+
+// Bounds of what is read of these files, in bytes: somebody else may have put something in their place.
+const (
+	maxHeartbeat   = 64 << 10
+	maxCheckpoints = 64 << 20 // of a hundred thousand key sets
+)
+
+// Heartbeat is of what a directory is the copy, and as of when. A mirror that has died cannot report that itself.
+type Heartbeat struct {
+	Complete time.Time `json:"complete"` // when the last complete listing was begun
+	Store    string    `json:"store"`    // its URL
+	KeySets  int       `json:"keySets"`  // with a good version in the directory
+	Refused  int       `json:"refused"`  // whose version in the store is not the one in the directory
+}
+
+// ReadHeartbeat reads the heartbeat in a directory. It reads regular files only, so that it waits for nobody. The error
+// wraps [fs.ErrNotExist] where no mirror has written one.
+func ReadHeartbeat(dir string) (Heartbeat, error) {
+	return parseHeartbeat(regular.Read(filepath.Join(dir, HeartbeatFile), maxHeartbeat))
+}
+
+func parseHeartbeat(data []byte, err error) (h Heartbeat, _ error) {
+	if err != nil {
+		return Heartbeat{}, err
+	}
+	if err := json.Unmarshal(data, &h); err != nil {
+		return Heartbeat{}, err
+	}
+	return h, nil
+}
+
+// Notes keeps the heartbeat and the checkpoints of a mirror in the directory of its copies. It is for one goroutine.
+type Notes struct {
+	dir     *os.Root
+	store   string
+	written map[keystore.Name]Checkpoint // that the file has; nil when that is not known
+}
+
+// NewNotes returns the notes in a directory for the store with that URL. It removes what a killed process has left.
+func NewNotes(dir *os.Root, store string) *Notes {
+	n := &Notes{dir: dir, store: store}
+	_ = n.writer().RemoveTemps(dir, ".", leftover) // they are hidden and do no harm
+	return n
+}
+
+// leftover is how old a temporary file is that nobody writes any more.
+const leftover = time.Hour
+
+// writer makes files that everybody may read, as the copies are.
+func (n *Notes) writer() durable.Writer {
+	return durable.Writer{FS: durable.Root{Root: n.dir}, Owner: "keypost-mirror", Mode: 0o644}
+}
+
+// Heartbeat returns that of an earlier run; the zero Heartbeat when there is none.
+func (n *Notes) Heartbeat() (Heartbeat, error) {
+	h, err := parseHeartbeat(regular.ReadIn(n.dir, HeartbeatFile, maxHeartbeat))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Heartbeat{}, nil
+	}
+	return h, err
+}
+
+// checkpoints are those of one store.
+type checkpoints struct {
+	Store string                       `json:"store"`
+	Marks map[keystore.Name]Checkpoint `json:"marks"`
+}
+
+// Checkpoints returns those of an earlier run on the same store. Without any, everything is read again.
+func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
+	data, err := regular.ReadIn(n.dir, checkpointsFile, maxCheckpoints)
+	var was checkpoints
+	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != n.store {
+		return nil
+	}
+	n.written = was.Marks
+	return was.Marks
+}
+
+// Write notes a complete pass: the checkpoints if they have changed, and the heartbeat.
+func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
+	h := Heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: n.store, KeySets: s.Held}
+	for _, refused := range s.Refused {
+		h.Refused += refused
+	}
+	var err error
+	if n.written == nil || !maps.Equal(now, n.written) {
+		if err = n.replace(checkpointsFile, checkpoints{n.store, now}); err == nil {
+			n.written = now
+		}
+	}
+	return errors.Join(err, n.replace(HeartbeatFile, h))
+}
+
+func (n *Notes) replace(name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return n.writer().Replace(name, append(data, '\n'))
+}

@@ -1,0 +1,134 @@
+package keystore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// after returns the version that follows s, with key n added.
+func after(t *testing.T, s KeySet, n int) KeySet {
+	t.Helper()
+	next := must(s.Add(change(t0), testKey(n)))
+	next.generation = s.generation + 1
+	return next
+}
+
+func TestReplaceComparesGenerationsAndRevisions(t *testing.T) {
+	st := stocked(t)
+	first := st.load(t)
+	second := after(t, first, 1)
+	rev, err := NewStore(st).Replace(t.Context(), "1", second)
+	if err != nil || rev != "2" {
+		t.Fatalf("Replace = %q, %v", rev, err)
+	}
+	for name, tt := range map[string]struct {
+		old Revision
+		set KeySet
+	}{
+		"an older generation":  {"2", first},
+		"the same generation":  {"2", after(t, first, 2)},
+		"a stale revision":     {"1", after(t, second, 2)},
+		"creating what exists": {"", after(t, second, 2)},
+	} {
+		if rev, err := NewStore(st).Replace(t.Context(), tt.old, tt.set); !errors.Is(err, ErrConflict) || rev != "" {
+			t.Errorf("%s: Replace = %q, %v; want ErrConflict", name, rev, err)
+		}
+	}
+	if got := st.load(t); got.Digest() != second.Digest() {
+		t.Errorf("stored is generation %d", got.Generation())
+	}
+	st.doc = []byte("junk") // which has no generation; whoever repairs it has seen its revision
+	if _, err := NewStore(st).Replace(t.Context(), "2", first); err != nil {
+		t.Errorf("a broken document cannot be replaced: %v", err)
+	}
+}
+
+func TestWriteKeepsEveryByte(t *testing.T) {
+	st := &shelf{}
+	doc := bytes.Replace(must(Encode(newSet(t, awsPolicy()))), []byte("spec:\n"), []byte("# by hand\nspec:\n  fromTheFuture: 1\n"), 1)
+	if _, err := NewStore(st).Write(t.Context(), "prod-a", "", doc); err != nil || !bytes.Equal(st.doc, doc) {
+		t.Errorf("Write: %v, stored is\n%s", err, st.doc)
+	}
+	for name, doc := range map[string][]byte{
+		"prod-b": doc, // another name's
+		"prod-a": append(bytes.Clone(doc), bytes.Repeat([]byte("#\n"), MaxDocument/2)...),
+		"../a":   doc,
+		"x":      []byte("junk"),
+	} {
+		before := st.replaces
+		if _, err := NewStore(st).Write(t.Context(), Name(name), "1", doc); err == nil || st.replaces != before {
+			t.Errorf("Write of %d bytes under %q: %v", len(doc), name, err)
+		}
+	}
+}
+
+// What an answer of Put means is read from what is stored then.
+func TestAWriteIsReadBack(t *testing.T) {
+	annotated := func(doc []byte) []byte {
+		return bytes.Replace(doc, []byte("metadata:\n"), []byte("metadata:\n  annotations:\n    by: webhook\n"), 1)
+	}
+	for _, tt := range []struct {
+		name     string
+		answer   error
+		stored   func(ours []byte, ourSet KeySet) []byte // nil: nothing changed
+		done     bool
+		conflict bool
+		part     string
+	}{
+		{name: "lost, stored", answer: errors.New("reset"), stored: func(ours []byte, _ KeySet) []byte { return ours }, done: true},
+		{name: "lost, stored and annotated", answer: errors.New("reset"), stored: func(ours []byte, _ KeySet) []byte { return annotated(ours) }, done: true},
+		{name: "lost, not stored", answer: errors.New("reset"), part: "reset"},
+		{name: "conflict with our own write", answer: ErrConflict, stored: func(ours []byte, _ KeySet) []byte { return ours }, done: true},
+		{name: "conflict with the same content of another", answer: ErrConflict, stored: func(ours []byte, _ KeySet) []byte { return annotated(ours) }, conflict: true},
+		{name: "conflict", answer: ErrConflict, conflict: true},
+		{name: "conflict, junk is stored", answer: ErrConflict, stored: func([]byte, KeySet) []byte { return []byte("junk") }, conflict: true},
+		{name: "resent, stored", answer: ErrResent, stored: func(ours []byte, _ KeySet) []byte { return ours }, done: true},
+		{name: "resent, another's of our generation", answer: ErrResent, stored: func(_ []byte, s KeySet) []byte {
+			s.generation--
+			return must(Encode(after(t, s, 5)))
+		}, conflict: true},
+		{name: "resent, a later one", answer: ErrResent, stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, part: "whether this write took effect is unknown"},
+		{name: "resent, junk", answer: ErrResent, stored: func([]byte, KeySet) []byte { return []byte("junk") }, part: "whether this write took effect is unknown"},
+		{name: "not durable", answer: ErrNotDurable, stored: func(ours []byte, _ KeySet) []byte { return ours }, part: ErrNotDurable.Error()},
+		{name: "read-only", answer: ErrReadOnly, part: ErrReadOnly.Error()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st := stocked(t)
+			ours := after(t, st.load(t), 1)
+			st.fail = func(int, func()) error {
+				if tt.stored != nil {
+					st.doc, st.rev = tt.stored(must(Encode(ours)), ours), st.rev+1
+				}
+				return fmt.Errorf("put: %w", tt.answer)
+			}
+			rev, err := NewStore(st).Replace(t.Context(), "1", ours)
+			if (err == nil) != tt.done || (rev != "") != tt.done || errors.Is(err, ErrConflict) != tt.conflict {
+				t.Errorf("Replace = %q, %v", rev, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), tt.part) {
+				t.Errorf("the error is %v, want %q", err, tt.part)
+			}
+		})
+	}
+}
+
+func TestAConflictThatCannotBeReadBackIsNoConflict(t *testing.T) {
+	st := stocked(t)
+	ours := after(t, st.load(t), 1)
+	store := NewStore(unreadable{st})
+	st.fail = func(int, func()) error { return ErrConflict }
+	_, err := store.put(t.Context(), "1", version{ours, must(Encode(ours))})
+	if err == nil || errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "etcd is down") {
+		t.Errorf("put: %v", err)
+	}
+}
+
+type unreadable struct{ *shelf }
+
+func (unreadable) Get(context.Context, Name) ([]byte, Revision, error) {
+	return nil, "", errors.New("etcd is down")
+}
