@@ -23,7 +23,7 @@ func checkAliases(aliases map[string]string, patterns []issuer.Pattern) []error 
 			errs = append(errs, fmt.Errorf("hostAliases: %q: %q must both be host names in lower case without a port", from, to))
 		case chain:
 			errs = append(errs, fmt.Errorf("hostAliases: %q leads to %q, which is an alias itself; name the issuer's host", from, to))
-		case len(patterns) == 0: // told already
+		case len(patterns) == 0: // an error of its own
 		case allowed(from):
 			errs = append(errs, fmt.Errorf("hostAliases: %q is a host that issuerURLs allow, and as an alias of %q it would hide the issuer there; "+
 				"let the CDN ask for another host name", from, to))

@@ -18,7 +18,7 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	c := d.publishing
-	c.Log = zap.NewNop() // what it would say is said here
+	c.Log = zap.NewNop() // its warnings are returned as errors
 	publisher := issuer.NewPublisher(c)
 	if err := publisher.Refresh(ctx); err != nil {
 		return err

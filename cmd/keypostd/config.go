@@ -48,7 +48,7 @@ type config struct {
 	// a host that issuerURLs allow: the issuer there could not be reached.
 	HostAliases map[string]string `json:"hostAliases,omitempty"`
 
-	// AllowEmpty says that there may be no key set that can be served, as before the first one is added. Without it
+	// AllowEmpty makes keypostd ready without a key set that it can serve, as before the first one is added. Without it
 	// keypostd is not ready as long as it has nothing to serve (/readyz answers 503): the directory may be a volume that is
 	// not mounted, and clients that are sent there would find no issuer. Default false; --dev allows it.
 	AllowEmpty bool `json:"allowEmpty,omitempty"`
@@ -56,7 +56,7 @@ type config struct {
 	// Poll is how often the directory is listed, beside the watch that serves a change within a second. Default 10s.
 	Poll keystore.Duration `json:"poll"`
 
-	// Log says what is logged to standard error.
+	// Log selects what is logged to standard error.
 	Log logConfig `json:"log"`
 }
 
@@ -172,7 +172,7 @@ func parseConfig(data []byte) (config, error) {
 		return config{}, err
 	}
 	c := defaultConfig()
-	strict, err := kjson.UnmarshalStrict(asJSON, &c) // unlike encoding/json it tells Dir from dir
+	strict, err := kjson.UnmarshalStrict(asJSON, &c) // unlike encoding/json it distinguishes Dir and dir
 	if err != nil {
 		strict = append(strict, err)
 	}
@@ -190,7 +190,7 @@ func oneLine(errs ...error) string {
 	return strings.Join(lines, "; ")
 }
 
-// check refuses what cannot work, each with what to write instead. All findings are told at once.
+// check returns an error for everything that cannot work, each with what to write instead.
 func (c config) check() error {
 	var errs []error
 	if c.Dir == "" {

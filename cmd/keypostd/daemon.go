@@ -172,8 +172,8 @@ func wait(rest context.Context, g *errgroup.Group) error {
 	return fmt.Errorf("stop: reading the directory or a listener has not ended within %v", lastWait)
 }
 
-// tellLimits says what was taken from the machine.
-func (d *daemon) tellLimits(memory int64, noLimit error) {
+// logLimits logs the limits that were derived from the machine.
+func (d *daemon) logLimits(memory int64, noLimit error) {
 	if noLimit != nil {
 		d.log.Warn("there is no memory limit, clients decide how much is used", zap.Error(noLimit))
 		return
@@ -245,5 +245,5 @@ func (d *daemon) report(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text.EscapeJSON(body), '\n')) // who has gone is not told
+	_, _ = w.Write(append(text.EscapeJSON(body), '\n')) // the client may have gone away
 }

@@ -50,7 +50,7 @@ func run(signalled func() (context.Context, context.CancelFunc), args []string, 
 	if o.check {
 		return exitCode(d.check(context.Background(), stdout))
 	}
-	d.tellLimits(memory, noLimit)
+	d.logLimits(memory, noLimit)
 	ctx, stop := signalled()
 	defer stop()
 	if err := d.serve(ctx); err != nil {

@@ -15,16 +15,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// Certificates is where the listener's TLS key and certificates come from. Files
-// is one origin; an ACME client becomes another: its TLSConfig brings
-// GetCertificate and the acme-tls/1 protocol of RFC 8737, its Watch renews.
+// Certificates is the source of the listener's TLS key and certificates. Files is
+// the only one so far. It is an interface for the ACME client to come, whose TLSConfig
+// has GetCertificate and the acme-tls/1 protocol of RFC 8737 and whose Watch renews.
 //
 // The metrics it collects are constant in number and bear the prefix
 // keypost_tls_. All methods may be called concurrently.
 type Certificates interface {
 	prometheus.Collector
 	// TLSConfig is asked for once; what changes later happens behind its
-	// GetCertificate. Versions below TLS 1.2 are refused whatever it says, and
+	// GetCertificate. Versions below TLS 1.2 are refused in any case, and
 	// the HTTP protocols are added to its NextProtos.
 	TLSConfig() *tls.Config
 	// Watch keeps the certificates fresh until ctx is done. Trouble with a new

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// conn is a connection of a listener. It stays a TCP connection, of which net/http
-// closes only the write half after refusing a request (otherwise the reset that
-// follows could overtake the 431 or 400).
+// conn is a connection of a listener. It stays a TCP connection: net/http closes only
+// the write half of one after refusing a request, so that a reset cannot overtake the
+// 431 or 400.
 //
 // It bounds what its client can make the server hold. It reads nothing while an
-// answer is being written, so that a client that does not take its answers cannot
-// queue more of them. It reads slowly from an HTTP/2 client that sends much and
-// asks little, which is how floods of control frames and of refused requests look.
-// And it takes part in two bounds for all connections together: on answers that wait
-// for their clients, and on bulky headers.
+// answer is being written, so that a client that does not read its answers cannot
+// queue more of them. It reads slowly from an HTTP/2 client that sends many bytes and
+// few requests: so look floods of control frames and of refused requests. And it
+// takes part in two bounds for all connections together: on unread answers, and on
+// bulky headers.
 type conn struct {
 	*net.TCPConn
 	of *listener
@@ -34,7 +34,7 @@ type conn struct {
 	writing sync.Mutex  // held while a write is under way
 	bulky   atomic.Bool // has a place among the bulky ones
 
-	// What the reader, of which there is one at a time, has counted.
+	// Counters of the reader; there is one at a time.
 	debt     int64 // bytes received beyond what the requests account for
 	credited int64 // requests that are accounted for
 
@@ -44,8 +44,8 @@ type conn struct {
 	closed  chan struct{}
 }
 
-// phase is what a connection is doing. Its status holds the phase and since when,
-// in one word, so that whoever evicts it can be sure that nothing has changed.
+// phase is what a connection is doing. Its status holds the phase and its begin in
+// one word, so that an eviction can compare and swap it.
 type phase int64
 
 const (
@@ -104,12 +104,12 @@ func (c *conn) noteProtocol(nc net.Conn) {
 func (c *conn) enter(p phase) { c.status.Store(status(p, c.of.now())) }
 
 const (
-	// burst is what a client may send before it is read slowly: the largest
-	// header and some. A hundred connections that send it in refused requests
-	// cost a second of CPU.
+	// burst is how many bytes a client may send before it is read slowly: the largest
+	// header and some. A hundred connections that send it in refused requests cost a
+	// second of CPU.
 	burst = 20 << 10
-	// perRequest is what a client may send for each request on top: its header,
-	// of which little is new, acknowledgements and window updates.
+	// perRequest is how many bytes more a client may send with each request: its
+	// compressed header, acknowledgements and window updates.
 	perRequest = 512
 	// slowly is how many bytes a second are read beyond that: 455 of the
 	// smallest frames.
@@ -119,7 +119,7 @@ const (
 // Read is that of net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	c.writing.Lock()   // a write ends by its deadline, or because the connection is closed
-	c.writing.Unlock() //nolint:staticcheck // waiting for its end is all that is wanted
+	c.writing.Unlock() //nolint:staticcheck // only waits for the end of a write
 	n, err := c.TCPConn.Read(p)
 	c.received.Add(int64(n))
 	if c.http2.Load() {
@@ -164,8 +164,8 @@ func (c *conn) leaveBulky() {
 // bulkyWait is how long a bulky header waits for others.
 const bulkyWait = 3 * time.Second
 
-// begin notes a request. When too many answers wait for their clients already, it
-// refuses one more of a client that lets several wait; all others get theirs.
+// begin notes a request. While too many answers wait for their clients, it refuses
+// requests of clients that let several wait. All others are answered.
 func (c *conn) begin() {
 	c.requests.Add(1)
 	c.patience.work(c.of.now())
@@ -187,7 +187,7 @@ func (c *conn) finish() {
 	c.of.unanswered.Add(-1)
 }
 
-// fewUnanswered are never refused.
+// fewUnanswered is how many requests of one client are never refused.
 const fewUnanswered = 4
 
 // pace delays the reader after n more bytes. HTTP/1 has no need of it: all that is
@@ -210,8 +210,8 @@ func (c *conn) pace(n int64) {
 	}
 }
 
-// Write is that of net.Conn. It writes as much at a time as TLS does, so that it is
-// noticed when a client takes a part.
+// Write is that of net.Conn. It writes as much at a time as TLS does, so that progress
+// of a slow client is noticed.
 func (c *conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// slowAfter is how old a TLS handshake or a first request's header is when
-	// it has to give way. An honest client needs a few round trips.
+	// slowAfter is how long a TLS handshake or a first request's header may take
+	// before the connection may be evicted. An honest client needs a few round trips.
 	slowAfter = 2 * time.Second
-	// idleAfter keeps a connection that has just become idle: its next request,
+	// idleAfter protects a connection that has just become idle: its next request,
 	// or with HTTP/2 its first one, may be on its way.
 	idleAfter = 250 * time.Millisecond
-	// lookAgain is how soon those who cannot be evicted are looked at again.
+	// lookAgain is the pause between searches for a connection to evict.
 	lookAgain = 50 * time.Millisecond
-	// atOnce is how many connections one look finds, so that a look at all of
-	// them is not needed for each new one.
+	// atOnce is how many connections one search finds, so that not every new
+	// connection needs a search of its own.
 	atOnce = 64
 )
 
@@ -286,8 +286,8 @@ func isExhaustion(err error) bool {
 	return false
 }
 
-// makeRoomAfter says once that connections cannot be accepted, until none has
-// failed for a minute: strangers can bring it about, and must not fill the log.
+// makeRoomAfter logs once that connections cannot be accepted, until none has
+// failed for a minute: clients can cause it, and must not fill the log.
 func (l *listener) makeRoomAfter(err error) {
 	l.failures.Inc()
 	now := time.Now()

@@ -19,7 +19,7 @@ const (
 // patience measures how long a connection with a request in progress has waited for
 // its client. The clock stands still while the server itself works on a request.
 // Each byte that the client takes buys some time, so that an answer on a slow line
-// is not mistaken for one that nobody takes, and a byte now and then is not enough.
+// is not mistaken for one that is not read, and a byte now and then is not enough.
 type patience struct {
 	mu      sync.Mutex
 	working int           // requests that the server works on

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// relieveEvery is how often it is looked at who holds how much. At loopback
-	// speed attackers fill some 20 MiB in that time.
+	// relieveEvery is how often memory is measured. At loopback speed attackers fill
+	// some 20 MiB in that time.
 	relieveEvery = 25 * time.Millisecond
-	// tooFull is the part of the memory limit that may be live. The rest is what
-	// the garbage collector needs to keep up; without it the process stands
-	// still first and is killed then.
+	// tooFull is the part of the memory limit that may be live. The garbage
+	// collector needs the rest to keep up; without it the process first stands still
+	// and is then killed.
 	tooFull = 0.7
-	// idleAtOnce is how many idle connections are closed at a time, while it is
-	// not known how much that helps.
+	// idleAtOnce is how many idle connections are closed at a time: how much that
+	// helps shows only after the next garbage collection.
 	idleAtOnce = 16
 )
 
-// memory is how many bytes are used, garbage included; how many of them were live
-// at the last garbage collection, which may be a while ago; and the limit.
+// memory is how many bytes are used, garbage included, how many of them were live
+// at the last garbage collection, and the limit.
 type memory struct{ used, live, limit int64 }
 
-// goMemory reads that of the Go runtime, whose limit is GOMEMLIMIT.
+// goMemory returns a function that reads the Go runtime's figures. The limit is GOMEMLIMIT.
 func goMemory() func() memory {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/gc/gomemlimit:bytes"},
@@ -40,9 +40,9 @@ func goMemory() func() memory {
 	}
 }
 
-// relieve closes connections while memory is short, until ctx is done. Every bound
-// of a single connection has to be generous, so that all of them together can take
-// more than there is. Then those that hold most have to go, or the kernel ends the
+// relieve closes connections while memory is short, until ctx is done. The bounds of
+// a single connection have to be generous, so all connections together can take more
+// than there is. Then those that hold most are closed; otherwise the kernel kills the
 // process and with it all of them.
 //
 // Memory is short when much is used and all connections together hold three
@@ -51,7 +51,7 @@ func goMemory() func() memory {
 func (l *listener) relieve(ctx context.Context, look func() memory) {
 	tick := time.NewTicker(relieveEvery)
 	defer tick.Stop()
-	var told time.Time
+	var logged time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -63,10 +63,10 @@ func (l *listener) relieve(ctx context.Context, look func() memory) {
 			continue
 		}
 		closed := l.relieveOnce(m)
-		if now := time.Now(); closed > 0 && now.Sub(told) > time.Minute {
+		if now := time.Now(); closed > 0 && now.Sub(logged) > time.Minute {
 			l.log.Warn("memory is short, connections that hold most are closed; raise the memory limit or put a CDN in front",
 				zap.Int64("live", m.live), zap.Int64("used", m.used), zap.Int64("limit", m.limit), zap.Int("open", l.open()))
-			told = now
+			logged = now
 		}
 	}
 }

@@ -83,7 +83,7 @@ func hasRoute(address string) bool {
 // unseen returns the addresses that this machine cannot ask: those of an IP version that it has no route for. What the
 // network answers is no excuse, since whoever owns the address could send that, and neither is anything when another
 // address of the version was reached.
-func (o Options) unseen(looks []Look) []string {
+func (o Options) unseen(looks []look) []string {
 	reached := map[string]bool{}
 	for _, l := range looks {
 		if l.reached() {
@@ -101,8 +101,8 @@ func (o Options) unseen(looks []Look) []string {
 
 // idle returns the loopback addresses at which nothing listens although something does at another. Names such as
 // localhost have two, and a development server uses one.
-func idle(looks []Look) []string {
-	if !slices.ContainsFunc(looks, Look.reached) {
+func idle(looks []look) []string {
+	if !slices.ContainsFunc(looks, look.reached) {
 		return nil
 	}
 	var list []string
@@ -116,12 +116,12 @@ func idle(looks []Look) []string {
 }
 
 // without returns the looks at other addresses than these.
-func without(looks []Look, addresses []string) []Look {
-	return slices.DeleteFunc(slices.Clone(looks), func(l Look) bool { return slices.Contains(addresses, l.Address) })
+func without(looks []look, addresses []string) []look {
+	return slices.DeleteFunc(slices.Clone(looks), func(l look) bool { return slices.Contains(addresses, l.Address) })
 }
 
 // checkAddresses says who was asked, and returns the looks that are to be judged.
-func (r *report) checkAddresses(looks []Look) []Look {
+func (r *report) checkAddresses(looks []look) []look {
 	var quiet []string
 	if r.o.Dev {
 		quiet = idle(looks)
@@ -129,7 +129,7 @@ func (r *report) checkAddresses(looks []Look) []Look {
 	}
 	hidden := r.o.unseen(looks)
 	looks = without(looks, hidden)
-	unasked := addressesOf(slices.DeleteFunc(slices.Clone(looks), func(l Look) bool { return l.Asked }))
+	unasked := addressesOf(slices.DeleteFunc(slices.Clone(looks), func(l look) bool { return l.Asked }))
 	looks = without(looks, unasked)
 
 	if len(looks) > 0 {
@@ -176,7 +176,7 @@ func Hidden(a netip.Addr) bool {
 
 // checkPublic warns of addresses that were asked and that clouds never see. An operator who declares the issuer private
 // knows.
-func (r *report) checkPublic(looks []Look, stored *keystore.KeySet) {
+func (r *report) checkPublic(looks []look, stored *keystore.KeySet) {
 	if r.o.Connect != "" || r.o.Dev || stored != nil && stored.Policy().Private {
 		return
 	}
@@ -192,7 +192,7 @@ func (r *report) checkPublic(looks []Look, stored *keystore.KeySet) {
 	}
 }
 
-func addressesOf(looks []Look) []string {
+func addressesOf(looks []look) []string {
 	var all []string
 	for _, l := range looks {
 		all = append(all, l.Address)

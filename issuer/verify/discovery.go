@@ -3,7 +3,6 @@ package verify
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -30,7 +29,7 @@ func discoveryMembers() []string {
 	return []string{"issuer", "jwks_uri", "response_types_supported", "subject_types_supported", "id_token_signing_alg_values_supported", "claims_supported"}
 }
 
-func parseDiscovery(a Answer) (discovery, error) {
+func parseDiscovery(a response) (discovery, error) {
 	var d discovery
 	if err := json.Unmarshal(a.Body, &d); err != nil {
 		return discovery{}, fmt.Errorf("%s is no discovery document: it is not valid JSON of that form", a.URL)
@@ -61,10 +60,10 @@ func (v *visit) checkDiscovery() discovery {
 }
 
 // document returns an answer, with a finding when it is not one with status 200.
-func (v *visit) document(check string, r Reply) (Answer, bool) {
+func (v *visit) document(check string, r reply) (response, bool) {
 	switch err := r.check200(); {
 	case !r.Asked:
-		return r.Answer, false
+		return r.response, false
 	case isTimeout(r.Err):
 		v.fail(check, awsNoKey+"; it gives up after 5s", "%v", r.Err)
 	case r.Err != nil:
@@ -74,9 +73,9 @@ func (v *visit) document(check string, r Reply) (Answer, bool) {
 	case err != nil:
 		v.fail(check, awsNoKey+"; serve it with status 200", "%v", err)
 	default:
-		return r.Answer, true
+		return r.response, true
 	}
-	return r.Answer, false
+	return r.response, false
 }
 
 func (v *visit) checkIssuer(d discovery) {
@@ -118,7 +117,7 @@ func (v *visit) checkMembers(d discovery) {
 	} {
 		for _, value := range m.need {
 			if !slices.Contains(m.have, value) {
-				v.add("discovery-members", m.severity, m.otherwise, "the discovery document's %s lacks %q", m.name, value)
+				v.add(Finding{Check: "discovery-members", Severity: m.severity, Hint: m.otherwise}, "the discovery document's %s lacks %q", m.name, value)
 				bad = true
 				break
 			}
@@ -141,7 +140,7 @@ func awsAlgorithm(alg string) bool {
 // checkHeaders looks at type, caching and validator of a document. AWS asks issuers to let the JWKS be cached.
 //
 // Source: GitLab merge request 138405, which quotes AWS support.
-func (v *visit) checkHeaders(document string, a Answer) {
+func (v *visit) checkHeaders(document string, a response) {
 	media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
 	if media = strings.TrimSpace(media); media != "application/json" && media != "application/jwk-set+json" {
 		v.warn(document+"-headers", "serve it as application/json", "%s has the Content-Type %q", a.URL, printable(media))
@@ -158,7 +157,7 @@ const (
 	longMaxAge  = time.Hour
 )
 
-func (v *visit) checkCaching(document string, a Answer) {
+func (v *visit) checkCaching(document string, a response) {
 	check, load := document+"-headers", awsNoKey+" under load when it may not cache"
 	value := strings.Join(a.Header.Values("Cache-Control"), ", ")
 	forbidden, age, hasAge := cacheControl(value)
@@ -200,10 +199,4 @@ func cacheControl(value string) (forbidden string, maxAge time.Duration, hasAge 
 		}
 	}
 	return forbidden, maxAge, hasAge
-}
-
-// MaxAge returns the max-age that an answer declares, zero when it declares none.
-func MaxAge(header http.Header) time.Duration {
-	_, age, _ := cacheControl(strings.Join(header.Values("Cache-Control"), ", "))
-	return age
 }

@@ -57,8 +57,8 @@ func newClient(roots *x509.CertPool, dial DialFunc, timeout time.Duration) *Clie
 	}
 }
 
-// Answer is what a server answered, whatever the status.
-type Answer struct {
+// response is what a server answered, whatever the status.
+type response struct {
 	URL    string // safe to print
 	Status int
 	Header http.Header
@@ -66,38 +66,38 @@ type Answer struct {
 	Took   time.Duration // from the start of the connection to the last byte
 }
 
-// Get fetches an https URL. A status other than 200 is no error; an answer that is too large is.
-func (c *Client) Get(ctx context.Context, url string) (Answer, error) {
+// get fetches an https URL. A status other than 200 is no error; an answer that is too large is.
+func (c *Client) get(ctx context.Context, url string) (response, error) {
 	return c.do(ctx, http.MethodGet, url)
 }
 
-// Head asks for the headers only.
-func (c *Client) Head(ctx context.Context, url string) (Answer, error) {
+// head asks for the headers only.
+func (c *Client) head(ctx context.Context, url string) (response, error) {
 	return c.do(ctx, http.MethodHead, url)
 }
 
-func (c *Client) do(ctx context.Context, method, url string) (Answer, error) {
+func (c *Client) do(ctx context.Context, method, url string) (response, error) {
 	if !strings.HasPrefix(url, "https://") {
-		return Answer{}, fmt.Errorf("fetch %s: it must begin with https://", printable(url))
+		return response{}, fmt.Errorf("fetch %s: it must begin with https://", printable(url))
 	}
 	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
 	if err != nil {
-		return Answer{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
+		return response{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
 	}
 	start := time.Now()
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return Answer{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
+		return response{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
-		return Answer{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
+		return response{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
 	}
 	if len(body) > maxBody {
-		return Answer{}, fmt.Errorf("fetch %s: the answer is larger than %d bytes", printable(url), maxBody)
+		return response{}, fmt.Errorf("fetch %s: the answer is larger than %d bytes", printable(url), maxBody)
 	}
-	return Answer{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start)}, nil
+	return response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start)}, nil
 }
 
 // cause leaves out the method and URL that net/http puts before every error.
@@ -134,7 +134,7 @@ func (e *printableError) Error() string { return printable(e.err.Error()) }
 func (e *printableError) Unwrap() error { return e.err }
 
 // check200 explains any other status.
-func (a Answer) check200() error {
+func (a response) check200() error {
 	switch {
 	case a.Status == http.StatusOK:
 		return nil
@@ -160,7 +160,7 @@ type Published struct {
 // JWKS reads the keys at an https URL: of a JWKS, or of an issuer, whose discovery document is then followed. A
 // discovery document that names another issuer is refused, and so is a JWKS without keys.
 func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
-	a, err := c.Get(ctx, url)
+	a, err := c.get(ctx, url)
 	if err != nil {
 		return Published{}, err
 	}
@@ -174,7 +174,7 @@ func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
 	if d.Issuer != url {
 		return Published{}, fmt.Errorf("the discovery document of %s names the issuer %q, so tokens of %s are not its own", url, printable(d.Issuer), url)
 	}
-	if a, err = c.Get(ctx, d.JWKSURI); err == nil {
+	if a, err = c.get(ctx, d.JWKSURI); err == nil {
 		err = a.check200()
 	}
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
 	return published(d.Issuer, a)
 }
 
-func published(issuer string, a Answer) (Published, error) {
+func published(issuer string, a response) (Published, error) {
 	if err := checkUnambiguous(a.Body, jwksMembers()); err != nil {
 		return Published{}, fmt.Errorf("%s is no sound JWKS: %w", a.URL, err)
 	}
@@ -199,7 +199,7 @@ func hasKeys(body []byte) bool {
 }
 
 func (c *Client) discovery(ctx context.Context, issuer string) (discovery, error) {
-	a, err := c.Get(ctx, issuer+discoveryPath)
+	a, err := c.get(ctx, issuer+discoveryPath)
 	if err != nil {
 		return discovery{}, err
 	}

@@ -69,7 +69,7 @@ func TestClientStopsAndReconnects(t *testing.T) {
 	c := w.client(t)
 	t.Cleanup(func() { close(release) })
 	for range 3 {
-		a, err := c.Get(t.Context(), "https://oidc.example.com/remote")
+		a, err := c.get(t.Context(), "https://oidc.example.com/remote")
 		check(t, err)
 		connections[string(a.Body)] = true
 	}
@@ -81,7 +81,7 @@ func TestClientStopsAndReconnects(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	if _, err := c.Get(ctx, "https://oidc.example.com/hang"); !errors.Is(err, context.Canceled) {
+	if _, err := c.get(ctx, "https://oidc.example.com/hang"); !errors.Is(err, context.Canceled) {
 		t.Errorf("a stopped fetch returns %v", err)
 	}
 }
@@ -90,8 +90,8 @@ func TestMaxAge(t *testing.T) {
 	for value, want := range map[string]time.Duration{
 		"": 0, "public": 0, "max-age=300": 5 * time.Minute, "public, MAX-AGE=60, stale-if-error=86400": time.Minute, "max-age=-1": 0, "max-age=x": 0,
 	} {
-		if got := MaxAge(http.Header{"Cache-Control": {value}}); got != want {
-			t.Errorf("MaxAge(%q) = %v, want %v", value, got, want)
+		if _, got, _ := cacheControl(value); got != want {
+			t.Errorf("max-age of %q is %v, want %v", value, got, want)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func FuzzJWKS(f *testing.F) {
 	f.Add(`{"keys":[{"kty":"EC","crv":"P-256","kid":"a","d":"AA","x":"axfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpY","y":"T-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU"}]}`)
 	f.Add(`{"keys":[{"kty":"RSA","kid":7,"n":"AA","e":"AQAB"},null,{"kid":"\u001b[31m"}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		set, err := parseJWKS(Answer{URL: testIssuer, Body: []byte(body)})
+		set, err := parseJWKS(response{URL: testIssuer, Body: []byte(body)})
 		if err != nil {
 			return
 		}

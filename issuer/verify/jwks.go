@@ -62,7 +62,7 @@ func jwksMembers() []string { return append([]string{"keys"}, jwkMembers()...) }
 // jwkMembers are the names of RFC 7517 and RFC 7518 for public keys.
 func jwkMembers() []string { return []string{"kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"} }
 
-func parseJWKS(a Answer) ([]jwk, error) {
+func parseJWKS(a response) ([]jwk, error) {
 	var set struct {
 		Keys *[]jwk `json:"keys"`
 	}
@@ -191,7 +191,7 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 		v.fail("jwks-alias", hint, "%v", err)
 		return unread, true
 	}
-	set, err := parseJWKS(r.Answer)
+	set, err := parseJWKS(r.response)
 	if err != nil {
 		v.fail("jwks-alias", awsNoKey, "%v", err)
 		return unread, true

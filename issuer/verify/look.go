@@ -14,27 +14,27 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Look is what one address of an issuer answered. It holds answers and no judgement of them, so that they can be
+// look is what one address of an issuer answered. It holds answers and no judgement of them, so that they can be
 // compared with each other and with a store, or recorded.
-type Look struct {
+type look struct {
 	Address      string // HOST:PORT that was dialled
 	Asked        bool   // false when the visit ended before its turn came
-	TLS12, TLS13 Handshake
-	Discovery    Reply
-	JWKS         Reply // at the discovery document's jwks_uri
-	Alias        Reply // at /openid/v1/jwks; not asked where jwks_uri points there
-	Head         Reply // HEAD of the issuer URL
+	TLS12, TLS13 handshake
+	Discovery    reply
+	JWKS         reply // at the discovery document's jwks_uri
+	Alias        reply // at /openid/v1/jwks; not asked where jwks_uri points there
+	Head         reply // HEAD of the issuer URL
 }
 
-// Handshake is an attempt to speak one version of TLS.
-type Handshake struct {
+// handshake is an attempt to speak one version of TLS.
+type handshake struct {
 	State tls.ConnectionState
 	Err   error
 }
 
-// Reply is an answer, the error in its place, or neither: what was not asked because an earlier answer was missing.
-type Reply struct {
-	Answer
+// reply is an answer, the error in its place, or neither: what was not asked because an earlier answer was missing.
+type reply struct {
+	response
 	Asked bool
 	Err   error
 }
@@ -46,35 +46,35 @@ func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
 // reached reports whether something accepted a connection.
-func (l Look) reached() bool {
+func (l look) reached() bool {
 	_, dial12 := errors.AsType[*dialError](l.TLS12.Err)
 	_, dial13 := errors.AsType[*dialError](l.TLS13.Err)
 	return l.Asked && (!dial12 || !dial13)
 }
 
 // hasError reports whether no connection was accepted, for one of these reasons.
-func (l Look) hasError(reasons ...syscall.Errno) bool {
+func (l look) hasError(reasons ...syscall.Errno) bool {
 	return l.Asked && !l.reached() && slices.ContainsFunc(reasons, func(e syscall.Errno) bool { return errors.Is(l.TLS12.Err, e) })
 }
 
 // replies returns the answers that arrived.
-func (l Look) replies() []Answer {
-	var all []Answer
-	for _, r := range []Reply{l.Discovery, l.JWKS, l.Alias} {
+func (l look) replies() []response {
+	var all []response
+	for _, r := range []reply{l.Discovery, l.JWKS, l.Alias} {
 		if r.Asked && r.Err == nil {
-			all = append(all, r.Answer)
+			all = append(all, r.response)
 		}
 	}
 	return all
 }
 
 // looks asks every address of the issuer, several at a time, within the time that a visit may take.
-func (o Options) looks(ctx context.Context, u keystore.IssuerURL) ([]Look, error) {
+func (o Options) looks(ctx context.Context, u keystore.IssuerURL) ([]look, error) {
 	addresses, err := o.addresses(ctx, u)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Look, len(addresses))
+	all := make([]look, len(addresses))
 	for i, address := range addresses {
 		all[i].Address = address
 	}
@@ -99,9 +99,9 @@ func (o Options) looks(ctx context.Context, u keystore.IssuerURL) ([]Look, error
 const patienceOfVisit = 12
 
 // look asks one address, and stops asking when it lets an answer wait: AWS would have given up there.
-func (o Options) look(ctx context.Context, u keystore.IssuerURL, address string) Look {
+func (o Options) look(ctx context.Context, u keystore.IssuerURL, address string) look {
 	a := asker{client: newClient(o.RootCAs, o.pinned(u, address), o.patience)}
-	l := Look{Address: address, Asked: true}
+	l := look{Address: address, Asked: true}
 	l.TLS12, l.TLS13 = o.handshakes(ctx, u, address)
 	if l.TLS12.Err != nil && l.TLS13.Err != nil {
 		return l
@@ -109,7 +109,7 @@ func (o Options) look(ctx context.Context, u keystore.IssuerURL, address string)
 	l.Discovery = a.get(ctx, u.String()+discoveryPath)
 	jwksURI := ""
 	if l.Discovery.Err == nil && l.Discovery.Status == 200 {
-		if d, err := parseDiscovery(l.Discovery.Answer); err == nil {
+		if d, err := parseDiscovery(l.Discovery.response); err == nil {
 			jwksURI = d.JWKSURI
 		}
 	}
@@ -129,21 +129,21 @@ type asker struct {
 	tired  bool
 }
 
-func (a *asker) get(ctx context.Context, url string) Reply {
+func (a *asker) get(ctx context.Context, url string) reply {
 	if a.tired {
-		return Reply{}
+		return reply{}
 	}
-	answer, err := a.client.Get(ctx, url)
+	answer, err := a.client.get(ctx, url)
 	a.tired = isTimeout(err)
-	return Reply{Answer: answer, Asked: true, Err: err}
+	return reply{response: answer, Asked: true, Err: err}
 }
 
-func (a *asker) head(ctx context.Context, url string) Reply {
+func (a *asker) head(ctx context.Context, url string) reply {
 	if a.tired {
-		return Reply{}
+		return reply{}
 	}
-	answer, err := a.client.Head(ctx, url)
-	return Reply{Answer: answer, Asked: true, Err: err}
+	answer, err := a.client.head(ctx, url)
+	return reply{response: answer, Asked: true, Err: err}
 }
 
 // pinned dials address in place of the issuer's host. With --connect nothing else is dialled at all.
@@ -165,7 +165,7 @@ func (o Options) pinned(u keystore.IssuerURL, address string) DialFunc {
 }
 
 // handshakes tries both versions of TLS at once, so that a silent server is known after one wait.
-func (o Options) handshakes(ctx context.Context, u keystore.IssuerURL, address string) (tls12, tls13 Handshake) {
+func (o Options) handshakes(ctx context.Context, u keystore.IssuerURL, address string) (tls12, tls13 handshake) {
 	var wait sync.WaitGroup
 	wait.Go(func() { tls12 = o.handshake(ctx, u, address, tls.VersionTLS12) })
 	wait.Go(func() { tls13 = o.handshake(ctx, u, address, tls.VersionTLS13) })
@@ -173,19 +173,19 @@ func (o Options) handshakes(ctx context.Context, u keystore.IssuerURL, address s
 	return tls12, tls13
 }
 
-func (o Options) handshake(ctx context.Context, u keystore.IssuerURL, address string, version uint16) Handshake {
+func (o Options) handshake(ctx context.Context, u keystore.IssuerURL, address string, version uint16) handshake {
 	ctx, cancel := context.WithTimeout(ctx, o.patience)
 	defer cancel()
 	conn, err := o.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return Handshake{Err: &dialError{err}}
+		return handshake{Err: &dialError{err}}
 	}
 	defer func() { _ = conn.Close() }()
 	tc := tls.Client(conn, &tls.Config{ServerName: u.Host(), RootCAs: o.RootCAs, MinVersion: version, MaxVersion: version})
 	if err := tc.HandshakeContext(ctx); err != nil {
-		return Handshake{Err: err}
+		return handshake{Err: err}
 	}
-	return Handshake{State: tc.ConnectionState()}
+	return handshake{State: tc.ConnectionState()}
 }
 
 // patience is how long an answer may take: AWS gives up after five seconds.

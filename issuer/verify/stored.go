@@ -135,7 +135,7 @@ func (v *visit) showsNoCache(at time.Time) bool {
 	if !v.o.Now.After(at.Add(keystore.Convergence)) {
 		return false
 	}
-	if slices.ContainsFunc(v.look.replies(), func(a Answer) bool { return SharedCache(a) != "" }) {
+	if slices.ContainsFunc(v.look.replies(), func(a response) bool { return sharedCache(a) != "" }) {
 		return false
 	}
 	return v.o.Connect != "" || v.stored.Policy().EdgeHold == nil

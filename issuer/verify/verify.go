@@ -119,24 +119,28 @@ type report struct {
 	findings []Finding
 }
 
-func (r *report) add(check string, severity Severity, hint, format string, args ...any) {
-	r.findings = append(r.findings, Finding{Check: check, Severity: severity, Message: clean(fmt.Sprintf(format, args...)), Hint: clean(hint)})
+// add appends f with a message.
+func (r *report) add(f Finding, format string, args ...any) {
+	f.Message, f.Hint = clean(fmt.Sprintf(format, args...)), clean(f.Hint)
+	r.findings = append(r.findings, f)
 }
 
-func (r *report) ok(check, format string, args ...any) { r.add(check, OK, "", format, args...) }
+func (r *report) ok(check, format string, args ...any) {
+	r.add(Finding{Check: check, Severity: OK}, format, args...)
+}
 
 func (r *report) warn(check, hint, format string, args ...any) {
-	r.add(check, Warn, hint, format, args...)
+	r.add(Finding{Check: check, Severity: Warn, Hint: hint}, format, args...)
 }
 
 func (r *report) fail(check, hint, format string, args ...any) {
-	r.add(check, Fail, hint, format, args...)
+	r.add(Finding{Check: check, Severity: Fail, Hint: hint}, format, args...)
 }
 
 // visit judges what one address answered.
 type visit struct {
 	report
-	look      Look
+	look      look
 	stored    *keystore.KeySet           // what the store has; nil when there is nothing to compare with
 	published []keystore.VerificationKey // at jwks_uri
 	read      bool                       // jwks_uri answered with a JWKS
@@ -240,8 +244,8 @@ func (v *visit) checkHead() {
 // slow is what a relying party notices. An answer that takes longer than its patience fails by itself.
 const slow = time.Second
 
-func (r *report) checkSpeed(looks []Look) {
-	var slowest Answer
+func (r *report) checkSpeed(looks []look) {
+	var slowest response
 	for _, l := range looks {
 		for _, a := range l.replies() {
 			if a.Took >= slowest.Took {
@@ -264,9 +268,9 @@ func cacheHeaders() []string {
 	return []string{"Age", "Via", "X-Cache", "X-Cache-Hits", "X-Served-By", "Cf-Cache-Status", "X-Amz-Cf-Id", "X-Varnish", "Cache-Status"}
 }
 
-// SharedCache returns the header of an answer that gives a shared cache (a CDN) away, as `Name: value`; empty when
+// sharedCache returns the header of an answer that gives a shared cache (a CDN) away, as `Name: value`; empty when
 // there is none.
-func SharedCache(a Answer) string {
+func sharedCache(a response) string {
 	for _, name := range cacheHeaders() {
 		if value := a.Header.Get(name); value != "" {
 			return name + ": " + printable(value)
@@ -275,11 +279,11 @@ func SharedCache(a Answer) string {
 	return ""
 }
 
-func (r *report) checkSharedCache(looks []Look) {
+func (r *report) checkSharedCache(looks []look) {
 	for _, l := range looks {
 		for _, a := range l.replies() {
-			if seen := SharedCache(a); seen != "" {
-				r.add("shared-cache", OK, "say how long it may hold a copy with keypost issuer set NAME --edge-hold", "a shared cache answered (%s)", seen)
+			if seen := sharedCache(a); seen != "" {
+				r.add(Finding{Check: "shared-cache", Severity: OK, Hint: "say how long it may hold a copy with keypost issuer set NAME --edge-hold"}, "a shared cache answered (%s)", seen)
 				return
 			}
 		}

@@ -345,9 +345,9 @@ func TestSpeed(t *testing.T) {
 		took time.Duration
 		want Severity
 	}{{time.Millisecond, OK}, {time.Second, OK}, {1001 * time.Millisecond, Warn}, {5 * time.Second, Warn}} {
-		fast, slowest := Reply{Answer: Answer{URL: "a"}, Asked: true}, Reply{Answer: Answer{URL: "slowest", Took: tt.took}, Asked: true}
+		fast, slowest := reply{response: response{URL: "a"}, Asked: true}, reply{response: response{URL: "slowest", Took: tt.took}, Asked: true}
 		r := &report{}
-		r.checkSpeed([]Look{{Discovery: fast}, {Discovery: fast, JWKS: slowest, Alias: fast}})
+		r.checkSpeed([]look{{Discovery: fast}, {Discovery: fast, JWKS: slowest, Alias: fast}})
 		if len(r.findings) != 1 || r.findings[0].Severity != tt.want {
 			t.Errorf("%v: %+v, want %s", tt.took, r.findings, tt.want)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/keypost/keypost/test/bench/floor"
 )
 
-// A missed target is told with where the cost lies, as far as it can be measured from outside.
+// A missed target is reported with where the cost lies, as far as it can be measured from outside.
 
 func (f footprint) causeOfStart() string {
 	each := f.side.server.ready / time.Duration(f.side.issuers)

@@ -18,7 +18,7 @@ import (
 	"github.com/keypost/keypost/keystore/filestore"
 )
 
-// opens tells which documents of a directory are opened, by whatever process (inotify).
+// opens reports which documents of a directory any process opens (inotify).
 type opens struct{ fd int }
 
 func watchOpens(dir string) (*opens, error) {

@@ -129,7 +129,7 @@ func (r *report) comparison(c comparison, cause func(excess float64) string) {
 	}
 	r.end()
 	if n := floors[1].over(floors[0]); n.median > 1+noisy || n.median < 1-noisy {
-		r.note("  The two floors differ by %.1f %%: this says little, repeat it on a quiet machine.", 100*(n.median-1))
+		r.note("  The two floors differ by %.1f %%: this run is too noisy, repeat it on a quiet machine.", 100*(n.median-1))
 	}
 }
 

@@ -95,7 +95,7 @@ func documentPath(dir string, i int) string {
 	return filepath.Join(dir, string(issuerName(i))+".yaml")
 }
 
-// syntheticKey has a random odd modulus of 2,048 bits. Nobody knows a signature for it, which nobody needs here; its
+// syntheticKey has a random odd modulus of 2,048 bits. No signature of it can be made, and none is needed; its
 // size is that of a real one, and it takes no second to find.
 func syntheticKey() (keystore.VerificationKey, error) {
 	modulus := make([]byte, 256)

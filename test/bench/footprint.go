@@ -9,7 +9,7 @@ import (
 // pollInterval is keypostd's default.
 const pollInterval = 10 * time.Second
 
-// idleFor is how long nobody asks. Where idle CPU has a bound, one poll more or less must not decide.
+// idleFor is how long no request is sent. Where idle CPU has a bound, one poll more or less must not decide.
 func (p population) idleFor() time.Duration {
 	if p.idle == (bound{}) {
 		return pollInterval
@@ -21,7 +21,7 @@ func (p population) idleFor() time.Duration {
 type footprint struct {
 	side   side
 	loaded int     // KiB that are resident after the load
-	idle   float64 // per cent of a core, when nobody asks
+	idle   float64 // per cent of a core, without requests
 	before time.Duration
 	gc     collector
 }

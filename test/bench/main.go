@@ -1,6 +1,6 @@
 // Bench measures what keypostd costs, and fails when it costs more than it may: processor time per request against a
 // bare net/http server with the same documents, memory, the time to start, allocations, and the time until a change is
-// served. Bars fail the run when they are missed; targets are only told, with the cause.
+// served. Bars fail the run when they are missed; targets are only reported, with the cause.
 //
 // Whatever is compared is compared within one run, in turns, and the noise is printed beside it. It needs two cores
 // and a machine with little else to do; nginx is compared when it is installed.
@@ -113,7 +113,7 @@ func processor() string {
 
 func (b *bench) keySets(n int) string { return filepath.Join(b.dir, fmt.Sprintf("keysets-%d", n)) }
 
-// compared says how the other binary was built: another Go or cgo would be what is measured.
+// compared notes how the other binary was built: the difference may be that of another Go or of cgo.
 func (r *report) compared(binary string) error {
 	if binary == "" {
 		return nil

@@ -145,7 +145,7 @@ func (s side) measured() (side, error) {
 	return s, err
 }
 
-// raiseFloors starts two, one of which tells how much two equal servers differ.
+// raiseFloors starts two floors; their difference is that of two equal servers.
 func (b *bench) raiseFloors(ctx context.Context, own side, rec *floor.Recording) ([]side, error) {
 	gc, err := own.server.collector(ctx)
 	if err != nil {

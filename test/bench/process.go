@@ -116,7 +116,7 @@ func (b *bench) spawn(ctx context.Context, p program) (*server, error) {
 }
 
 // withoutRuntime takes out the variables of Go's runtime, so that a server is measured as it is by itself. On its one
-// core it takes one processor without being told.
+// core it takes one processor by itself.
 func withoutRuntime(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -227,7 +227,7 @@ func (s *server) resident() (int, error) {
 			return strconv.Atoi(strings.Fields(rest)[0])
 		}
 	}
-	return 0, errors.New("the kernel tells no VmRSS")
+	return 0, errors.New("the kernel reports no VmRSS")
 }
 
 func freeAddress() (string, error) {

@@ -60,7 +60,7 @@ func (r *report) verdict(value float64, most bar, format string) string {
 }
 
 // bound is what a value may be and what it should be at most; zero is neither. A missed bar fails the run, a missed
-// target is told with its cause.
+// target is reported with its cause.
 type bound struct{ bar, target bar }
 
 // finding is a value that has a bound.
