@@ -72,15 +72,15 @@ func (e *NotYetError) Error() string {
 // minute for replicas and mirrors.
 const Convergence = 75 * time.Second
 
+// ClockSkew is how long after its exp a token may still be accepted: AWS does for 5 minutes, kube-apiserver for 1 minute.
+const ClockSkew = 6 * time.Minute
+
 // Constants of the gates.
 const (
 	promoteFloor     = time.Hour // never sooner, outside development
 	observationFresh = 15 * time.Minute
 	clockTolerance   = time.Minute
 )
-
-// ClockSkew is how long after its exp a token may still be accepted: by AWS for 5 minutes, by kube-apiserver for 1 minute.
-const ClockSkew = 6 * time.Minute
 
 // promoteGate is nil when key k of s may begin to sign at now.
 //
@@ -98,7 +98,7 @@ func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
 		e.Earliest, e.Terms = s.promoteOpens(now, maxAge)
 		return e
 	case sharedCache != "" && s.policy.EdgeHold == nil:
-		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies; declare --edge-hold", sharedCache))
+		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies", sharedCache))
 	}
 	opens, terms := s.promoteOpens(k.ObservedAt, maxAge)
 	switch {
@@ -110,6 +110,22 @@ func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
 		return refuse(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(last.At), Duration(observationFresh)))
 	}
 	return nil
+}
+
+// EarliestPromotion returns when the published key with that ID may be promoted if every public address has it from
+// observed on, or has had it since the key's ObservedAt; ok is false if there is no such key. The gate may stay closed
+// for longer: for a shared cache that the policy does not declare, or until a fresh observation.
+func (s KeySet) EarliestPromotion(id KeyID, observed time.Time) (opens time.Time, ok bool) {
+	k, ok := s.Key(id)
+	if !ok {
+		return time.Time{}, false
+	}
+	if !k.ObservedAt.IsZero() {
+		observed = k.ObservedAt
+	}
+	maxAge, _ := s.seenSince(k.PublishedAt)
+	opens, _ = s.promoteOpens(observed, maxAge)
+	return opens, true
 }
 
 // promoteOpens is the arithmetic of the caches gate. A client counts max-age from its own fetch, which an edge may
@@ -155,10 +171,10 @@ func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 		e.Gate, e.Need = GateSigning, "the key is active; retire it first"
 		return e
 	case k.State == Next:
-		e.Gate, e.Need = GateSigning, "the key is next and may have signed by mistake; say --never-signed if it has not, or retire it first"
+		e.Gate, e.Need = GateSigning, "the key is next and may have signed by mistake; retire it first, or state that it has never signed"
 		return e
 	case s.policy.TokenLifetime == nil:
-		e.Gate, e.Need = GateUndeclared, "the policy does not say how long tokens live, and that is never assumed; declare --token-lifetime"
+		e.Gate, e.Need = GateUndeclared, "the policy does not say how long tokens live, and that is never assumed"
 		return e
 	}
 	opens, terms := s.trustedUntil(k, now)

@@ -128,7 +128,7 @@ func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 		{"the last look is 15 min and a second old", looks(seenOnce, open.Add(-15*time.Minute-time.Second), all), GateFresh, "the last complete observation was at 2026-03-03T11:44:59Z, more than 15m ago; observe again"},
 		{"the last complete look is too old", looks(looks(seenOnce, open.Add(-time.Hour), all), open, Observation{Kids: all.Kids}), GateFresh, "observe again"},
 		{"a shared cache of which nothing is declared", looks(looks(seenOnce, t0, cached), open, all), GateEdge, "a shared cache was seen (X-Cache: Hit from cloudfront)"},
-		{"though the caches gate is closed as well", looks(s, open, cached, all), GateEdge, "declare --edge-hold"},
+		{"though the caches gate is closed as well", looks(s, open, cached, all), GateEdge, "the policy does not say how long it holds copies"},
 	} {
 		_, err := tt.s.Promote(change(open), subject.ID())
 		var notYet *NotYetError
@@ -410,13 +410,13 @@ func TestNotYetSentences(t *testing.T) {
 		{promote(observed), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge 24h10m + client 1h)"},
 		{promote(atFloor), id + "a cache may still hold a JWKS without the key; possible from 2026-03-01T13:00:00Z (floor 1h)"},
 		{promote(lowered), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge (before the policy was lowered) 24h10m + client (before the policy was lowered) 1h)"},
-		{promote(ok(next.Observe(change(t0), cached))), id + "a shared cache was seen (Via: 1.1 varnish) and the policy does not say how long it holds copies; declare --edge-hold"},
+		{promote(ok(next.Observe(change(t0), cached))), id + "a shared cache was seen (Via: 1.1 varnish) and the policy does not say how long it holds copies"},
 		{clock, id + "the key set records the time 2026-03-01T12:00:00Z, which lies in the future by this machine's clock; check the clock; possible from 2026-03-01T11:59:00Z"},
 		{remove(retired, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: tokens that it signed may still be valid; possible from 2026-03-01T13:06:00Z (retired at 2026-03-01T12:00:00Z, token lifetime 1h + skew 6m)"},
 		{remove(retiredLowered, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: tokens that it signed may still be valid; possible from 2026-03-01T13:06:00Z (retired at 2026-03-01T12:00:00Z, token lifetime before it was lowered 1h + skew 6m)"},
-		{remove(next, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: the key is next and may have signed by mistake; say --never-signed if it has not, or retire it first"},
+		{remove(next, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: the key is next and may have signed by mistake; retire it first, or state that it has never signed"},
 		{remove(next, testKey(0).ID()), "remove key " + string(testKey(0).ID()) + ": not yet: the key is active; retire it first"},
-		{retire(next, Evidence{}), "retire key " + string(subject.ID()) + ": not yet: nothing shows that no kube-apiserver signs with it; state it with --why"},
+		{retire(next, Evidence{}), "retire key " + string(subject.ID()) + ": not yet: nothing shows that no kube-apiserver signs with it"},
 		{retire(next, Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": subject.ID()}}), "retire key " + string(subject.ID()) + ": not yet: the kube-apiserver 10.0.0.1:6443 signs with it"},
 		{withdraw, "withdraw: not yet: key " + string(testKey(0).ID()) + " is active; retire it when the cluster signs with it no more"},
 	} {

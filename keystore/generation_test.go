@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -60,7 +61,8 @@ func TestUpdateSaysWhatToDoAboutAGenerationOutOfReach(t *testing.T) {
 	for _, stored := range []int64{MaxGeneration, MaxFirstGeneration} {
 		st := &shelf{doc: must(Encode(atGeneration(t, stored))), rev: 1}
 		_, err := Update(t.Context(), NewStore(st), "prod-a", addKey(3))
-		if err == nil || !strings.Contains(err.Error(), "keypost issuer accept prod-a --why REASON") || st.replaces != 0 {
+		var refused *GenerationError
+		if !errors.As(err, &refused) || refused.KeySet != "prod-a" || refused.Generation != stored || st.replaces != 0 {
 			t.Errorf("stored %d: error %v", stored, err)
 		}
 	}

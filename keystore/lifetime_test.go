@@ -66,7 +66,7 @@ func TestWithdrawAndReopen(t *testing.T) {
 
 	s.labels, s.unknown = map[string]string{"team": "a"}, []string{"colour"}
 	spec := Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{testKey(2)}}
-	if _, err := s.Reopen(change(openDay), spec); err == nil || !strings.Contains(err.Error(), "say why with --why") {
+	if _, err := s.Reopen(change(openDay), spec); err == nil || !strings.Contains(err.Error(), "a reason is needed; it is recorded") {
 		t.Errorf("reopen without a reason: error %v", err)
 	}
 	if _, err := s.Reopen(because(t0, "x"), spec); !errors.As(err, &notYet) || notYet.Gate != GateClock {
@@ -131,7 +131,7 @@ func TestAccept(t *testing.T) {
 			t.Errorf("%s: published %v, gone %v", tt.name, ids(got), gone)
 		}
 	}
-	if _, err := s.Accept(change(openDay), 17, nil); err == nil || !strings.Contains(err.Error(), "say why with --why") {
+	if _, err := s.Accept(change(openDay), 17, nil); err == nil || !strings.Contains(err.Error(), "a reason is needed; it is recorded") {
 		t.Errorf("accept without a reason: error %v", err)
 	}
 }

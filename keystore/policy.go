@@ -128,17 +128,17 @@ func checkOrigins(origins []string) error {
 	return nil
 }
 
-// Warnings says what is allowed but seldom meant.
-func (p Policy) Warnings() []string {
-	var w []string
+// Warnings returns what is allowed but seldom meant.
+func (p Policy) Warnings() []PolicyWarning {
+	var w []PolicyWarning
 	if p.MaxAge != nil && time.Duration(*p.MaxAge) > softMaxAge {
-		w = append(w, fmt.Sprintf("maxAge is %v: after an emergency revocation relying parties may trust the key for that long", p.MaxAge))
+		w = append(w, PolicyWarning{"maxAge", fmt.Sprintf("maxAge is %v: after an emergency revocation relying parties may trust the key for that long", p.MaxAge)})
 	}
 	if len(p.RelyingParties) == 0 {
-		w = append(w, "no relying party is declared, so a new key waits 24h before it may sign; declare them with --relying-party (aws: 1h)")
+		w = append(w, PolicyWarning{"relyingParties", "no relying party is declared, so a new key waits 24h before it may sign"})
 	}
 	if p.TokenLifetime == nil {
-		w = append(w, "no token lifetime is declared, so a retired key cannot be removed; declare it with --token-lifetime")
+		w = append(w, PolicyWarning{"tokenLifetime", "no token lifetime is declared, so a retired key cannot be removed"})
 	}
 	return w
 }

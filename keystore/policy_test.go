@@ -78,7 +78,7 @@ func TestPolicyWarnings(t *testing.T) {
 			continue
 		}
 		for i := range got {
-			if !strings.HasPrefix(got[i], tt.want[i]) {
+			if !strings.HasPrefix(got[i].Message, tt.want[i]) {
 				t.Errorf("warning %q; want %q", got[i], tt.want[i])
 			}
 		}

@@ -79,7 +79,7 @@ func (s KeySet) checkTwins() error {
 // transition runs edit on a copy, with the clock checked before and the invariants after, and adds a line of history.
 func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
 	if c.Force && c.Why == "" {
-		return KeySet{}, fmt.Errorf("%s: --force needs --why", what)
+		return KeySet{}, &ReasonRequiredError{Step: what, Force: true}
 	}
 	return s.unrecorded(c, what, func(n *KeySet, at time.Time) error {
 		c.At = at
@@ -257,7 +257,7 @@ func (ev Evidence) reason(why string) string {
 // used by mistake can be retired too.
 func (s KeySet) Retire(c Change, id KeyID, ev Evidence) (KeySet, error) {
 	if c.Force && c.Why == "" && ev.Statement == "" {
-		return KeySet{}, fmt.Errorf("retire key %s: --force needs --why", id)
+		return KeySet{}, &ReasonRequiredError{Step: fmt.Sprintf("retire key %s", id), Force: true}
 	}
 	c.Why = ev.reason(c.Why)
 	return s.onKey(c, "retire", id, func(n *KeySet, i int, at time.Time) error {
@@ -285,7 +285,7 @@ func (s KeySet) retireGate(id KeyID, ev Evidence) *NotYetError {
 		}
 	}
 	if len(ev.Minted) == 0 && ev.Statement == "" {
-		e.Need = "nothing shows that no kube-apiserver signs with it; state it with --why"
+		e.Need = "nothing shows that no kube-apiserver signs with it"
 		return e
 	}
 	return nil
@@ -306,7 +306,7 @@ func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 		}
 		n.bury(gone, Removed, at)
 		if len(n.keys) == 0 && !c.Force {
-			return fmt.Errorf("remove key %s: it is the last key of %q; add another first, or withdraw the issuer with issuer remove", id, s.name)
+			return &LastKeyError{"remove", id, s.name}
 		}
 		return nil
 	})
@@ -334,7 +334,7 @@ type RevokeOptions struct {
 // A key that is published under several IDs leaves under all of them.
 func (s KeySet) Revoke(c Change, id KeyID, last RevokeOptions) (KeySet, error) {
 	if c.Why == "" {
-		return KeySet{}, fmt.Errorf("revoke key %s: say why with --why; it is recorded", id)
+		return KeySet{}, &ReasonRequiredError{Step: fmt.Sprintf("revoke key %s", id)}
 	}
 	return s.onKey(c, "revoke", id, func(n *KeySet, i int, at time.Time) error {
 		revoked := n.keys[i].VerificationKey
@@ -346,7 +346,7 @@ func (s KeySet) Revoke(c Change, id KeyID, last RevokeOptions) (KeySet, error) {
 			return n.replaceRevoked(c, id, *last.Replacement)
 		}
 		if len(n.keys) == 0 && !last.LeaveEmpty {
-			return fmt.Errorf("revoke key %s: it is the last key of %q; give --replacement KEY, or --leave-empty to publish an empty JWKS", id, s.name)
+			return &LastKeyError{"revoke", id, s.name}
 		}
 		return nil
 	})
@@ -426,7 +426,7 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	case !s.Withdrawn():
 		return KeySet{}, fmt.Errorf("key set %q exists and is in use", s.name)
 	case c.Why == "":
-		return KeySet{}, fmt.Errorf("reopen key set %q: say why with --why; it is recorded", s.name)
+		return KeySet{}, &ReasonRequiredError{Step: fmt.Sprintf("reopen key set %q", s.name)}
 	}
 	c.At = c.At.UTC().Truncate(time.Second)
 	if err := c.pass(s.clockGate("reopen", c.At)); err != nil {
@@ -441,106 +441,4 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	fresh.history = slices.Clone(s.history)
 	fresh.note(c, "issuer added again")
 	return fresh, nil
-}
-
-// Decision is what the operator says of a key in dispute when a rejected key set is accepted. Or it is about no key
-// but about a line in gone that the served version has and the stored one lost: that is put back.
-type Decision struct {
-	Key  VerificationKey // as it is served or stored: its material must be known, or it could come back under another ID
-	Keep bool            // published again, as active: the state that no gate can remove by itself; else gone for good
-	Lost *Gone           // instead of Key
-}
-
-// Accept settles a document that publishers reject: every decision makes its key published or gone, and the
-// generation becomes one that they take, given the one that is being served (0 if none is, or it is not known). That
-// is the next one, also where somebody stored one so high that nothing can follow it: then the generation is lowered.
-func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, error) {
-	if c.Why == "" {
-		return KeySet{}, errors.New("accept: say why with --why; it is recorded")
-	}
-	return s.transition(c, "accept", func(n *KeySet, at time.Time) error {
-		next, err := n.acceptedGeneration(served)
-		if err != nil {
-			return err
-		}
-		n.next = next
-		for _, d := range decisions { // lines in gone first: no other decision takes them back
-			if d.Lost != nil {
-				n.putBack(*d.Lost, at)
-			}
-		}
-		for _, d := range decisions {
-			if err := n.settle(d, at); err != nil {
-				return err
-			}
-		}
-		n.gone = mergeGone(n.gone)
-		if len(decisions) > 0 && len(n.keys) == 0 && !n.Withdrawn() && !c.Force {
-			return fmt.Errorf("accept: it would leave %q without a key; keep one", s.name)
-		}
-		return nil
-	})
-}
-
-func (s KeySet) acceptedGeneration(served int64) (int64, error) {
-	switch {
-	case served >= MaxFirstGeneration:
-		return 0, fmt.Errorf("accept: keypostd serves generation %d, which it takes over only from a generation before it; restart keypostd, which then serves none, and accept again", served)
-	case s.generation >= MaxFirstGeneration, served > 0 && s.generation >= served+MaxGenerationJump:
-		return served + 1, nil
-	}
-	return max(s.generation, served) + 1, nil
-}
-
-// settle may leave lines in gone for one key ID twice, which Accept merges.
-func (s *KeySet) settle(d Decision, at time.Time) error {
-	if d.Lost != nil {
-		return nil
-	}
-	if d.Key.key == nil {
-		return errors.New("accept: a decision names no key")
-	}
-	have, published := s.published(d.Key)
-	if !d.Keep {
-		s.bury(d.Key, Removed, at)
-		if i := s.index(d.Key.id); i >= 0 { // the ID stands for another key here: neither is what its name says
-			s.bury(s.keys[i].VerificationKey, Removed, at)
-		}
-		s.gone = append(s.gone, Key{VerificationKey: d.Key}.gone(at, Removed))
-		return nil
-	}
-	_, gone := s.GoneLine(d.Key)
-	switch {
-	case gone:
-		return fmt.Errorf("accept: key %s is gone and never comes back", d.Key.id)
-	case published && have.ID() != d.Key.id:
-		return fmt.Errorf("accept: key %s is stored under the kid %s; put the kid back by hand that it has where it is served, or let both be gone", d.Key.id, have.ID())
-	case published && have.sameMaterial(d.Key):
-		return nil
-	case published:
-		s.displace(have, at)
-	}
-	s.insert(Key{VerificationKey: d.Key, State: Active, PublishedAt: at, PromotedAt: at})
-	return nil
-}
-
-// putBack adds a line that was lost. Whatever it bars leaves.
-func (s *KeySet) putBack(g Gone, at time.Time) {
-	for _, k := range s.Keys() {
-		if g.bars(k.VerificationKey) {
-			s.bury(k.VerificationKey, Removed, at)
-		}
-	}
-	if g.At.IsZero() {
-		g.At, g.Why = at, Removed
-	}
-	s.gone = append(s.gone, g)
-}
-
-// displace takes out a key whose ID belongs to another one. Its line in gone is under the ID computed from it.
-func (s *KeySet) displace(k Key, at time.Time) {
-	s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.sameMaterial(k.VerificationKey) })
-	line := k.gone(at, Removed)
-	line.ID = KeyID(k.fingerprint)
-	s.gone = append(s.gone, line)
 }

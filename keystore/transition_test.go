@@ -129,7 +129,7 @@ func TestForcePassesGatesNeedsAReasonAndIsRecorded(t *testing.T) {
 		if _, err := tt.do(s, change(openDay)); !errors.As(err, new(*NotYetError)) {
 			t.Errorf("%s: error %v; want the gate closed", tt.name, err)
 		}
-		if _, err := tt.do(s, Change{At: openDay, Force: true}); err == nil || !strings.Contains(err.Error(), "--force needs --why") {
+		if _, err := tt.do(s, Change{At: openDay, Force: true}); err == nil || !strings.Contains(err.Error(), "passing a closed gate needs a reason") {
 			t.Errorf("%s: error %v; want it to ask for a reason", tt.name, err)
 		}
 		got, err := tt.do(s, forced(openDay))
@@ -213,8 +213,8 @@ func TestRevokeTheLastKey(t *testing.T) {
 		refused string
 		keys    []KeyID
 	}{
-		{name: "without a reason", last: RevokeOptions{LeaveEmpty: true}, refused: "say why with --why"},
-		{name: "with nothing said", why: "lost", refused: "it is the last key of \"prod-a\"; give --replacement KEY, or --leave-empty"},
+		{name: "without a reason", last: RevokeOptions{LeaveEmpty: true}, refused: "a reason is needed; it is recorded"},
+		{name: "with nothing said", why: "lost", refused: "it is the last key of \"prod-a\""},
 		{name: "leaving it empty", why: "lost", last: RevokeOptions{LeaveEmpty: true}, keys: nil},
 		{name: "with a replacement", why: "lost", last: with(testKey(3)), keys: []KeyID{testKey(3).ID()}},
 		{name: "with itself", why: "lost", last: with(testKey(0)), refused: "the replacement is the same key"},

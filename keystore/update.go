@@ -66,7 +66,7 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	case s.next != 0:
 		s.generation, s.next = s.next, 0
 	case was.generation >= MaxFirstGeneration:
-		return KeySet{}, fmt.Errorf("update key set %q: its generation %d is so high that keypostd takes no change of it; settle it first with keypost issuer accept %s --why REASON", n, was.generation, n)
+		return KeySet{}, &GenerationError{n, was.generation}
 	default:
 		s.generation = was.generation + 1
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"text/tabwriter"
@@ -92,29 +91,7 @@ func (a *app) update(ctx context.Context, issuer string, change func(keystore.Ke
 		return s, err
 	}
 	changed, err := keystore.Update(ctx, st, s.Name(), change)
-	return changed, hintAtGate(err, s)
-}
-
-// hintAtGate says what opens a gate of a key set.
-func hintAtGate(err error, s keystore.KeySet) error {
-	e, closed := errors.AsType[*keystore.NotYetError](err)
-	if _, hinted := errors.AsType[*cli.HintedError](err); !closed || hinted {
-		return err
-	}
-	set := func(flag string) command { return command{"issuer", "set", string(s.Name()), flag, "DURATION"} }
-	switch e.Gate {
-	case keystore.GateEdge:
-		return withHint(err, "%s", set("--edge-hold"))
-	case keystore.GateUndeclared:
-		return withHint(err, "%s", set("--token-lifetime"))
-	case keystore.GateActiveKeys:
-		for _, k := range s.Keys() {
-			if k.State == keystore.Active {
-				return withHint(err, "%s", command{"key", "retire", string(s.Name()), string(k.ID()), "--why", "STATEMENT"})
-			}
-		}
-	}
-	return err
+	return changed, cli.AtGate(err, s)
 }
 
 type removeFlags struct {

@@ -165,7 +165,8 @@ func (a *app) addKeys(ctx context.Context, issuer string, f keyFlags) error {
 		return err
 	}
 	for _, k := range fresh {
-		a.notice("key %s may be promoted at %s at the earliest, if it is observed everywhere from now on", k.ID(), stamp(earliestPromotion(s, k.ID(), time.Now())))
+		opens, _ := s.EarliestPromotion(k.ID(), time.Now())
+		a.notice("key %s may be promoted at %s at the earliest, if it is observed everywhere from now on", k.ID(), stamp(opens))
 	}
 	return a.printKeys(s)
 }
@@ -197,24 +198,6 @@ func addAll(s keystore.KeySet, c keystore.Change, keys []keystore.VerificationKe
 		}
 	}
 	return s, nil
-}
-
-// earliestPromotion plays through what the gate would say if the key were observed everywhere at this moment.
-func earliestPromotion(s keystore.KeySet, id keystore.KeyID, now time.Time) time.Time {
-	var kids []keystore.KeyID
-	for _, k := range s.Keys() {
-		kids = append(kids, k.ID())
-	}
-	c := keystore.Change{At: now}
-	seen, err := s.Observe(c, keystore.Observation{Complete: true, Kids: kids})
-	if err != nil {
-		return now
-	}
-	_, err = seen.Promote(c, id)
-	if e, ok := errors.AsType[*keystore.NotYetError](err); ok {
-		return e.Opens
-	}
-	return now
 }
 
 // gateFlags pass a closed gate.

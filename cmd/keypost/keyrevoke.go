@@ -39,11 +39,7 @@ func (a *app) revoke(ctx context.Context, args []string, f *revokeFlags) error {
 		return err
 	}
 	c, err := a.changeKey(ctx, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
-		revoked, err := s.Revoke(a.change(f.why, f.force), id, last)
-		if err != nil && len(s.Keys()) == 1 && last == (keystore.RevokeOptions{}) {
-			return s, withHint(err, "--replacement FILE puts another key in its place, --leave-empty publishes none")
-		}
-		return revoked, err
+		return s.Revoke(a.change(f.why, f.force), id, last)
 	})
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func misused(err error) bool {
 	return is && (e.Short || e.Matches > 0)
 }
 
-// explained adds to an error of package catalog what to do about it, in words of the command line.
+// explained adds to a typed error of keystore or keystore/catalog what to do about it, in words of the command line.
 func explained(err error) error {
 	if err == nil {
 		return nil
@@ -50,6 +50,19 @@ func explained(err error) error {
 			return err
 		}
 		return WithHint(err, "%s", Command{"key", "list", string(e.KeySet)})
+	}
+	if _, is := errors.AsType[*keystore.ReasonRequiredError](err); is {
+		return WithHint(err, "add --why REASON")
+	}
+	if e, is := errors.AsType[*keystore.GenerationError](err); is {
+		return WithHint(err, "%s", Command{"issuer", "accept", string(e.KeySet), "--why", "REASON"})
+	}
+	if e, is := errors.AsType[*keystore.LastKeyError](err); is {
+		if e.Step == "revoke" {
+			return WithHint(err, "--replacement FILE puts another key in its place, --leave-empty publishes none")
+		}
+		return WithHint(err, "add another key first (%s), or withdraw the issuer (%s)", Command{"key", "add", string(e.KeySet)},
+			Command{"issuer", "remove", string(e.KeySet)})
 	}
 	return explainedClaim(err)
 }
@@ -91,4 +104,29 @@ func remedy(err error) string {
 		return "run this as somebody who may read it"
 	}
 	return "try again"
+}
+
+// AtGate adds to an error of a closed gate what opens it in that key set.
+func AtGate(err error, s keystore.KeySet) error {
+	e, closed := errors.AsType[*keystore.NotYetError](err)
+	if _, hinted := errors.AsType[*HintedError](err); !closed || hinted {
+		return err
+	}
+	name := string(s.Name())
+	key, _ := s.Key(e.Key)
+	switch {
+	case e.Gate == keystore.GateEdge:
+		return WithHint(err, "%s", Command{"issuer", "set", name, "--edge-hold", "DURATION"})
+	case e.Gate == keystore.GateUndeclared:
+		return WithHint(err, "%s", Command{"issuer", "set", name, "--token-lifetime", "DURATION"})
+	case e.Gate == keystore.GateSigning && e.Step == "remove" && key.State == keystore.Next:
+		return WithHint(err, "add --never-signed if it has not, or %s", Command{"key", "retire", name, string(e.Key), "--why", "STATEMENT"})
+	case e.Gate == keystore.GateActiveKeys:
+		for _, k := range s.Keys() {
+			if k.State == keystore.Active {
+				return WithHint(err, "%s", Command{"key", "retire", name, string(k.ID()), "--why", "STATEMENT"})
+			}
+		}
+	}
+	return err
 }

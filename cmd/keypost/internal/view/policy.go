@@ -90,7 +90,10 @@ var knownParties = [][]string{
 // Warn says what a policy will cost somebody who does not know it.
 func Warn(f *cli.Factory, p keystore.Policy) {
 	for _, w := range p.Warnings() {
-		f.Warn("%s", w)
+		flag := map[string]string{
+			"relyingParties": "; declare them with --relying-party (aws: 1h)", "tokenLifetime": "; declare it with --token-lifetime",
+		}[w.Member]
+		f.Warn("%s%s", w.Message, flag)
 	}
 	for _, name := range p.RelyingParties {
 		meant, known := relyingParty(name)
