@@ -11,6 +11,7 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
+// NewCmdCreateKeyPair returns the command aws create-key-pair.
 func NewCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
 	f := &Options{}
 	cmd := &cobra.Command{
@@ -27,6 +28,7 @@ func NewCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
 	return cmd
 }
 
+// NewCmdCreateIdentityProvider returns the command aws create-identity-provider.
 func NewCmdCreateIdentityProvider(factory *cli.Factory) *cobra.Command {
 	f := &Options{}
 	cmd := &cobra.Command{
@@ -52,6 +54,7 @@ func NewCmdCreateIdentityProvider(factory *cli.Factory) *cobra.Command {
 	return cmd
 }
 
+// NewCmdCreateAll returns the command aws create-all.
 func NewCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	f := &Options{}
 	cmd := &cobra.Command{

@@ -10,6 +10,7 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
+// NewCmdDelete returns the command aws delete.
 func NewCmdDelete(factory *cli.Factory) *cobra.Command {
 	f := &Options{}
 	cmd := &cobra.Command{

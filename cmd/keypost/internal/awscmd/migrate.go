@@ -20,7 +20,7 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// MigrateOptions are those of aws migrate beside the ones that it shares with its siblings.
+// MigrateOptions are the flags of aws migrate.
 type MigrateOptions struct {
 	Options
 	from, jwks    string
@@ -29,6 +29,7 @@ type MigrateOptions struct {
 	cluster       cluster.Access
 }
 
+// NewCmdMigrate returns the command aws migrate.
 func NewCmdMigrate(factory *cli.Factory) *cobra.Command {
 	f := &MigrateOptions{}
 	cmd := &cobra.Command{

@@ -13,12 +13,14 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
+// RoleOptions are the flags of aws create-role.
 type RoleOptions struct {
 	Options
 	accounts, policyARNs []string
 	policyFile           string
 }
 
+// NewCmdCreateRole returns the command aws create-role.
 func NewCmdCreateRole(factory *cli.Factory) *cobra.Command {
 	f := &RoleOptions{}
 	cmd := &cobra.Command{

@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
+// NewCmdCreateIAMRoles returns the command aws create-iam-roles.
 func NewCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
 	f := &Options{}
 	cmd := &cobra.Command{
