@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/awscmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 )
 
@@ -48,7 +49,7 @@ program at once, whatever it waits for`,
 	f.Flags(root.PersistentFlags())
 	root.SetFlagErrorFunc(cli.FlagError)
 	a := &app{f}
-	root.AddCommand(a.issuer(), a.key(), a.verify(), a.export(), a.storeGroup(), a.mirror(), a.aws(), newVersion(f))
+	root.AddCommand(a.issuer(), a.key(), a.verify(), a.export(), a.storeGroup(), a.mirror(), awscmd.NewCmdAWS(f), newVersion(f))
 	root.SetHelpCommand(cli.HelpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -58,6 +58,7 @@ func exactly(n int) cobra.PositionalArgs                   { return cli.Exactly(
 func atLeast(n int) cobra.PositionalArgs                   { return cli.AtLeast(n) }
 func reason(err error) error                               { return cli.Reason(err) }
 func readRoots(file string) (*x509.CertPool, error)        { return cli.ReadRoots(file) }
+func checkConnect(connect string) error                    { return cli.CheckConnect(connect) }
 func version() string                                      { return cli.Version() }
 func parsePlace(raw string) (open.URL, error)              { return cli.ParseStore(raw) }
 func urls(s keystore.KeySet) []string                      { return view.URLs(s) }
