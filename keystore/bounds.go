@@ -79,7 +79,7 @@ func (s KeySet) checkSizes(issuers, keys, gone int) error {
 	return nil
 }
 
-// room reports what an ordinary change may not fill up.
+// room returns an error if s leaves too little room for the changes that repair a key set.
 func (s KeySet) room() error {
 	if n := len(s.keys) + len(s.gone); n > roomGone {
 		return fmt.Errorf("%w: %d keys are published or gone; beyond %d only revoke, remove and accept go on; make a new key set with an issuer URL of its own", errFull, n, roomGone)
@@ -103,7 +103,7 @@ func (s KeySet) room() error {
 	return nil
 }
 
-// ordinary is how an ordinary change ends.
+// ordinary checks the result of an ordinary change, which must leave room for repairs.
 func (s KeySet) ordinary(what string) error {
 	err := s.check()
 	if err == nil {
@@ -127,7 +127,7 @@ func (s *KeySet) fit() error {
 	}
 }
 
-// check refuses texts that would fill a document.
+// check returns an error if the texts would fill a document.
 func (c Change) check() error {
 	if len(c.Why) > maxReason || len(c.By) > maxBy {
 		return fmt.Errorf("the reason has %d bytes and the name of who changes it %d; they are recorded, and at most %d and %d are kept", len(c.Why), len(c.By), maxReason, maxBy)

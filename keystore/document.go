@@ -128,20 +128,13 @@ func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
 	if err := cmp.Or(name.Check(), unreadable); err != nil {
 		return KeySet{}, err
 	}
-	var id struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &id); err != nil { // as the whole document is read
-		return KeySet{}, errors.New("it is not a manifest with apiVersion and kind")
-	}
-	if err := checkIdentity(id.APIVersion, id.Kind); err != nil {
-		return KeySet{}, err
-	}
 	var d document
 	strict, err := kjson.UnmarshalStrict(asJSON, &d)
 	if err != nil {
-		return KeySet{}, fmt.Errorf("it does not fit the form of a key set: %s", printableLine(err))
+		return KeySet{}, misfit(asJSON, err)
+	}
+	if err := checkIdentity(d.APIVersion, d.Kind); err != nil {
+		return KeySet{}, err
 	}
 	if d.Metadata.Name != name {
 		return KeySet{}, fmt.Errorf("it is stored as %q but its metadata.name is %q", name, printable(string(d.Metadata.Name)))
@@ -166,6 +159,22 @@ func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
 		return KeySet{}, fmt.Errorf("what it says is larger than %d bytes", MaxDocument)
 	}
 	return s, nil
+}
+
+// misfit returns why a document cannot be read as a key set, which failed with err: another version may have another
+// form, and something else is no manifest at all.
+func misfit(asJSON []byte, err error) error {
+	var id struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &id) != nil { // as the whole document is read
+		return errors.New("it is not a manifest with apiVersion and kind")
+	}
+	if err := checkIdentity(id.APIVersion, id.Kind); err != nil {
+		return err
+	}
+	return fmt.Errorf("it does not fit the form of a key set: %s", printableLine(err))
 }
 
 func checkIdentity(apiVersion, kind string) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/awscmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keycmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/storecmd"
@@ -51,7 +52,7 @@ program at once, whatever it waits for`,
 	f.Flags(root.PersistentFlags())
 	root.SetFlagErrorFunc(cli.FlagError)
 	a := &app{f}
-	root.AddCommand(a.issuer(), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f, nil), storecmd.NewCmdExport(f, nil), storecmd.NewCmdStore(f), a.mirror(), a.aws(), newVersion(f))
+	root.AddCommand(a.issuer(), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f, nil), storecmd.NewCmdExport(f, nil), storecmd.NewCmdStore(f), a.mirror(), awscmd.NewCmdAWS(f), newVersion(f))
 	root.SetHelpCommand(cli.HelpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

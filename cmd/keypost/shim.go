@@ -30,7 +30,6 @@ func (a *app) openToWrite(ctx context.Context) (*keystore.Store, error) { return
 func (a *app) createStore(ctx context.Context) (*keystore.Store, error) { return a.CreateStore(ctx) }
 func (a *app) notice(format string, args ...any)                        { a.Notice(format, args...) }
 func (a *app) warn(format string, args ...any)                          { a.Warn(format, args...) }
-func (a *app) line(c command) string                                    { return a.Line(c) }
 func (a *app) change(why string, force bool) keystore.Change            { return a.Change(why, force) }
 func (a *app) print(v any, table func(w *tabwriter.Writer)) error       { return a.Print(v, table) }
 func (a *app) readFile(file string, limit int64) ([]byte, error)        { return a.ReadFile(file, limit) }
@@ -58,6 +57,7 @@ func exactly(n int) cobra.PositionalArgs                   { return cli.Exactly(
 func atLeast(n int) cobra.PositionalArgs                   { return cli.AtLeast(n) }
 func reason(err error) error                               { return cli.Reason(err) }
 func readRoots(file string) (*x509.CertPool, error)        { return cli.ReadRoots(file) }
+func checkConnect(connect string) error                    { return cli.CheckConnect(connect) }
 func version() string                                      { return cli.Version() }
 func parsePlace(raw string) (open.URL, error)              { return cli.ParseStore(raw) }
 func urls(s keystore.KeySet) []string                      { return view.URLs(s) }

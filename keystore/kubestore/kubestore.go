@@ -77,9 +77,6 @@ func (o Options) config() (*rest.Config, error) {
 	return config, err
 }
 
-// Place names the namespace and the API server, for messages.
-func (s *Backend) Place() string { return s.api.place }
-
 // A page is small enough to be held in memory several times over; a page of metadata has about 300 kB.
 const (
 	pageSize  = 500

@@ -76,6 +76,7 @@ func TestFollowsComparesMaterial(t *testing.T) {
 		"another key under a kid":          {keys: []any{published(0, ""), published(3, "signer-1")}, want: ReasonKeyChanged},
 		"and its line under the ID":        {keys: []any{published(0, ""), published(3, "signer-1")}, gone: []any{legacy, line(string(testKey(2).ID()), "")}, want: ReasonKeyChanged},
 		"gone with its fingerprint":        {keys: []any{published(0, "")}, gone: []any{legacy, line("signer-1", fp(2))}},
+		"gone under its ID alone":          {keys: []any{published(0, "")}, gone: []any{legacy, line(string(testKey(2).ID()), "")}, want: ReasonKidMissing},
 		"gone, and a second line":          {keys: []any{published(0, "")}, gone: []any{legacy, line("signer-1", ""), line(string(testKey(2).ID()), "")}},
 		"gone without fingerprint":         {keys: []any{published(0, "")}, gone: []any{legacy, line("signer-1", "")}, want: ReasonKidMissing},
 		"gone as another key":              {keys: []any{published(0, "")}, gone: []any{legacy, line("signer-1", fp(3))}, want: ReasonKeyChanged},
@@ -93,6 +94,20 @@ func TestFollowsComparesMaterial(t *testing.T) {
 		if r := d.summary(t).Follows(was); reasonOf(r) != tc.want {
 			t.Errorf("%s: %+v, want %q", name, r, tc.want)
 		}
+	}
+}
+
+// A line of an earlier version, of which nobody knows which key it was, stays all the same. And a key that is published
+// and gone at once has come back, although no document that can be read has one.
+func TestLinesStay(t *testing.T) {
+	unknown := doc{name: "a", generation: 1, keys: []int{0}, lines: []any{line("legacy", "")}}.summary(t)
+	if r := (doc{name: "a", generation: 2, keys: []int{0}}.summary(t)).Follows(unknown); !r.Is(ReasonGoneReturned) {
+		t.Errorf("a line without a fingerprint has vanished: %+v", r)
+	}
+	both := doc{name: "a", generation: 2, keys: []int{0}, lines: []any{line("legacy", "")}}.summary(t)
+	both.keys += lines(keyLine("legacy", testKey(1).Fingerprint()) + "\n")
+	if r := both.Follows(unknown); !r.Is(ReasonGoneReturned) {
+		t.Errorf("a key is published and gone: %+v", r)
 	}
 }
 

@@ -121,7 +121,8 @@ func (t *trial) judge(c *Candidate) *Rejection {
 	return nil
 }
 
-// returns refuses a version with a key that left a URL with another key set.
+// returns refuses a version with a key that left a URL with another key set. (What left with a tombstone of its own,
+// Follows has refused.)
 func (t *trial) returns(c *Candidate, issuer string) *Rejection {
 	at := RouteOf(issuer)
 	for _, names := range [][]keystore.Name{t.State.Had(at), t.ended[at]} {
@@ -130,7 +131,7 @@ func (t *trial) returns(c *Candidate, issuer string) *Rejection {
 			if tombstone == nil {
 				tombstone = t.State.Good(n)
 			}
-			if n == c.Name || tombstone == nil || !tombstone.Withdrawn() || !tombstone.has(at) || t.Permitted != nil && !t.Permitted(n, at) {
+			if tombstone == nil || !tombstone.Withdrawn() || !tombstone.has(at) || t.Permitted != nil && !t.Permitted(n, at) {
 				continue
 			}
 			if id, returns := c.Version.Returning(t.State.Good(c.Name), tombstone); returns {

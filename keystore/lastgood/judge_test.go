@@ -58,36 +58,38 @@ func TestJudge(t *testing.T) {
 		good, batch []doc
 		want        map[string]string
 	}{
-		"alone":                          {nil, []doc{claim("a", 1, 1)}, map[string]string{"a": ok}},
-		"two newcomers":                  {nil, []doc{claim("a", 1, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": conflict}},
-		"two newcomers, one with more":   {nil, []doc{wide("a", 1, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": conflict}},
-		"three newcomers":                {nil, []doc{claim("c", 1, 3), claim("a", 1, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": conflict, "c": conflict}},
-		"newcomers with URLs of one":     {nil, []doc{dev("a", "https://localhost:8443/x", 1), dev("b", "https://localhost:9443/x", 2)}, map[string]string{"a": conflict, "b": conflict}},
-		"newcomers beside each other":    {nil, []doc{dev("a", "https://localhost:8443/x", 1), dev("b", "https://localhost:8443/y", 2)}, map[string]string{"a": ok, "b": ok}},
-		"an owner and a newcomer":        {[]doc{claim("b", 1, 2)}, []doc{claim("a", 9, 1)}, map[string]string{"a": conflict}},
-		"its next version with a rival":  {[]doc{claim("b", 1, 2)}, []doc{claim("a", 9, 1), claim("b", 2, 2)}, map[string]string{"a": conflict, "b": ok}},
-		"its bad version with a rival":   {[]doc{claim("b", 2, 2)}, []doc{claim("a", 9, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": "older_generation"}},
-		"an owner by another port":       {[]doc{dev("b", "https://localhost:8443/x", 2)}, []doc{dev("a", "https://localhost/x", 1)}, map[string]string{"a": conflict}},
-		"a second URL of another":        {[]doc{claim("b", 1, 2), {name: "a", generation: 1, keys: []int{1}}}, []doc{wide("a", 2, 1)}, map[string]string{"a": conflict}},
-		"after the owner's tombstone":    {[]doc{withdrawn(claim("b", 2, 2))}, []doc{claim("a", 1, 1)}, map[string]string{"a": ok}},
-		"with the owner's tombstone":     {[]doc{claim("b", 1, 2)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 2, 2))}, map[string]string{"a": ok, "b": ok}},
-		"with a tombstone that is bad":   {[]doc{claim("b", 2, 2)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 1, 2))}, map[string]string{"a": conflict, "b": "older_generation"}},
-		"two after the tombstone":        {[]doc{withdrawn(claim("b", 2, 2))}, []doc{claim("a", 1, 1), claim("c", 1, 3)}, map[string]string{"a": conflict, "c": conflict}},
-		"the first one comes back":       {[]doc{withdrawn(claim("b", 2, 2)), claim("a", 1, 1)}, []doc{{name: "b", generation: 3, issuers: []string{shared}, keys: []int{3}, gone: []int{2}}}, map[string]string{"b": conflict}},
-		"a bad version claims nothing":   {[]doc{{name: "a", generation: 5, keys: []int{1}}}, []doc{wide("a", 4, 1), claim("b", 1, 2)}, map[string]string{"a": "older_generation", "b": ok}},
-		"a held key returns":             {[]doc{gone}, []doc{claim("a", 1, 1)}, map[string]string{"a": returned}},
-		"a gone key returns":             {[]doc{gone}, []doc{claim("a", 1, 9)}, map[string]string{"a": returned}},
-		"with the tombstone":             {nil, []doc{claim("a", 1, 1), gone}, map[string]string{"a": returned, "b": ok}},
-		"with the tombstone of a served": {[]doc{claim("b", 1, 1)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 2, 1))}, map[string]string{"a": returned, "b": ok}},
-		"in a later version":             {[]doc{gone, claim("a", 1, 3)}, []doc{claim("a", 2, 3, 1)}, map[string]string{"a": returned}},
-		"with a new URL":                 {[]doc{gone, {name: "a", generation: 1, keys: []int{3}}}, []doc{wide("a", 2, 3, 1)}, map[string]string{"a": returned}},
-		"which it served before":         {[]doc{gone, {name: "a", generation: 1, keys: []int{1}}}, []doc{wide("a", 2, 1)}, map[string]string{"a": ok}},
-		"at another URL":                 {[]doc{gone}, []doc{{name: "a", generation: 1, keys: []int{1}}}, map[string]string{"a": ok}},
-		"at another port":                {[]doc{withdrawn(dev("b", "https://localhost:8443/x", 1))}, []doc{dev("a", "https://localhost:9443/x", 1)}, map[string]string{"a": returned}},
-		"a claim with it is one":         {[]doc{gone}, []doc{claim("a", 1, 1), claim("c", 1, 3)}, map[string]string{"a": returned, "c": conflict}},
-		"its own tombstone":              {[]doc{gone}, []doc{{name: "b", generation: 3, issuers: []string{shared}, keys: []int{3}, gone: []int{1, 9}}}, map[string]string{"b": ok}},
-		"a tombstone with another's key": {[]doc{gone}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
-		"a tombstone beside an owner":    {[]doc{claim("b", 1, 2)}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
+		"alone":                                       {nil, []doc{claim("a", 1, 1)}, map[string]string{"a": ok}},
+		"two newcomers":                               {nil, []doc{claim("a", 1, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": conflict}},
+		"two newcomers, one with more":                {nil, []doc{wide("a", 1, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": conflict}},
+		"three newcomers":                             {nil, []doc{claim("c", 1, 3), claim("a", 1, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": conflict, "c": conflict}},
+		"newcomers with URLs of one":                  {nil, []doc{dev("a", "https://localhost:8443/x", 1), dev("b", "https://localhost:9443/x", 2)}, map[string]string{"a": conflict, "b": conflict}},
+		"newcomers beside each other":                 {nil, []doc{dev("a", "https://localhost:8443/x", 1), dev("b", "https://localhost:8443/y", 2)}, map[string]string{"a": ok, "b": ok}},
+		"an owner and a newcomer":                     {[]doc{claim("b", 1, 2)}, []doc{claim("a", 9, 1)}, map[string]string{"a": conflict}},
+		"its next version with a rival":               {[]doc{claim("b", 1, 2)}, []doc{claim("a", 9, 1), claim("b", 2, 2)}, map[string]string{"a": conflict, "b": ok}},
+		"its bad version with a rival":                {[]doc{claim("b", 2, 2)}, []doc{claim("a", 9, 1), claim("b", 1, 2)}, map[string]string{"a": conflict, "b": "older_generation"}},
+		"a newcomer with the owner's key":             {[]doc{claim("b", 1, 2)}, []doc{claim("a", 9, 2)}, map[string]string{"a": conflict}},
+		"a newcomer with a key that the owner buried": {[]doc{{name: "b", generation: 1, issuers: []string{shared}, keys: []int{2}, gone: []int{3}}}, []doc{claim("a", 9, 3)}, map[string]string{"a": conflict}},
+		"an owner by another port":                    {[]doc{dev("b", "https://localhost:8443/x", 2)}, []doc{dev("a", "https://localhost/x", 1)}, map[string]string{"a": conflict}},
+		"a second URL of another":                     {[]doc{claim("b", 1, 2), {name: "a", generation: 1, keys: []int{1}}}, []doc{wide("a", 2, 1)}, map[string]string{"a": conflict}},
+		"after the owner's tombstone":                 {[]doc{withdrawn(claim("b", 2, 2))}, []doc{claim("a", 1, 1)}, map[string]string{"a": ok}},
+		"with the owner's tombstone":                  {[]doc{claim("b", 1, 2)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 2, 2))}, map[string]string{"a": ok, "b": ok}},
+		"with a tombstone that is bad":                {[]doc{claim("b", 2, 2)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 1, 2))}, map[string]string{"a": conflict, "b": "older_generation"}},
+		"two after the tombstone":                     {[]doc{withdrawn(claim("b", 2, 2))}, []doc{claim("a", 1, 1), claim("c", 1, 3)}, map[string]string{"a": conflict, "c": conflict}},
+		"the first one comes back":                    {[]doc{withdrawn(claim("b", 2, 2)), claim("a", 1, 1)}, []doc{{name: "b", generation: 3, issuers: []string{shared}, keys: []int{3}, gone: []int{2}}}, map[string]string{"b": conflict}},
+		"a bad version claims nothing":                {[]doc{{name: "a", generation: 5, keys: []int{1}}}, []doc{wide("a", 4, 1), claim("b", 1, 2)}, map[string]string{"a": "older_generation", "b": ok}},
+		"a held key returns":                          {[]doc{gone}, []doc{claim("a", 1, 1)}, map[string]string{"a": returned}},
+		"a gone key returns":                          {[]doc{gone}, []doc{claim("a", 1, 9)}, map[string]string{"a": returned}},
+		"with the tombstone":                          {nil, []doc{claim("a", 1, 1), gone}, map[string]string{"a": returned, "b": ok}},
+		"with the tombstone of a served":              {[]doc{claim("b", 1, 1)}, []doc{claim("a", 1, 1), withdrawn(claim("b", 2, 1))}, map[string]string{"a": returned, "b": ok}},
+		"in a later version":                          {[]doc{gone, claim("a", 1, 3)}, []doc{claim("a", 2, 3, 1)}, map[string]string{"a": returned}},
+		"with a new URL":                              {[]doc{gone, {name: "a", generation: 1, keys: []int{3}}}, []doc{wide("a", 2, 3, 1)}, map[string]string{"a": returned}},
+		"which it served before":                      {[]doc{gone, {name: "a", generation: 1, keys: []int{1}}}, []doc{wide("a", 2, 1)}, map[string]string{"a": ok}},
+		"at another URL":                              {[]doc{gone}, []doc{{name: "a", generation: 1, keys: []int{1}}}, map[string]string{"a": ok}},
+		"at another port":                             {[]doc{withdrawn(dev("b", "https://localhost:8443/x", 1))}, []doc{dev("a", "https://localhost:9443/x", 1)}, map[string]string{"a": returned}},
+		"a claim with it is one":                      {[]doc{gone}, []doc{claim("a", 1, 1), claim("c", 1, 3)}, map[string]string{"a": returned, "c": conflict}},
+		"its own tombstone":                           {[]doc{gone}, []doc{{name: "b", generation: 3, issuers: []string{shared}, keys: []int{3}, gone: []int{1, 9}}}, map[string]string{"b": ok}},
+		"a tombstone with another's key":              {[]doc{gone}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
+		"a tombstone beside an owner":                 {[]doc{claim("b", 1, 2)}, []doc{withdrawn(claim("a", 1, 1))}, map[string]string{"a": ok}},
 	} {
 		for range 2 { // in either order
 			if got := decide(t, Judge{}, tc.good, tc.batch); fmt.Sprint(got) != fmt.Sprint(tc.want) {
@@ -164,6 +166,24 @@ type counted struct {
 func (c *counted) Good(n keystore.Name) *Summary       { c.asked++; return c.Index.Good(n) }
 func (c *counted) Owner(r Route) (keystore.Name, bool) { c.asked++; return c.Index.Owner(r) }
 func (c *counted) Had(r Route) (names []keystore.Name) { c.asked++; return c.Index.Had(r) }
+
+// all is a State that cannot tell which key sets had a URL.
+type all struct{ Index }
+
+func (a *all) Had(Route) []keystore.Name { return a.Names() }
+
+func TestJudgeLooksAtTombstonesOfTheURL(t *testing.T) {
+	x := &all{}
+	x.Put("b", doc{name: "b", generation: 2, keys: []int{1}, withdrawn: true}.summary(t))
+	x.Put("c", withdrawn(claim("c", 2, 2)).summary(t))
+	elsewhere := NewCandidate("a", claim("a", 1, 1).summary(t), nil)
+	Judge{State: x}.Decide([]*Candidate{elsewhere})
+	here := NewCandidate("a", claim("a", 1, 2).summary(t), nil)
+	Judge{State: x}.Decide([]*Candidate{here})
+	if elsewhere.Rejected != nil || !here.Rejected.Is(ReasonGoneReturned) {
+		t.Errorf("%+v, %+v", elsewhere.Rejected, here.Rejected)
+	}
+}
 
 // A change of one key set asks about that one, however many there are.
 func TestJudgeDoesNotWalk(t *testing.T) {

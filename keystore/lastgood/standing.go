@@ -34,10 +34,14 @@ func RejectMissing() *Rejection {
 type News int
 
 const (
-	NoNews   News = iota
-	Refused       // it is rejected, or for another reason than before
-	Replaced      // its last good version is a new one
-	Restored      // what is stored is the last good version again
+	// NoNews means that all is as it was.
+	NoNews News = iota
+	// Refused means that it is rejected, or for another reason than before.
+	Refused
+	// Replaced means that its last good version is a new one.
+	Replaced
+	// Restored means that what is stored is the last good version again.
+	Restored
 )
 
 // NewsOf returns what is new about a key set that had the rejection was and has now; nil for none. replaced is true when

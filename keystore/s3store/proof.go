@@ -19,8 +19,8 @@ const probeText = "keypost tries to overwrite this object to see that the store 
 // wrongETag is an ETag that the probe does not have.
 const wrongETag = keystore.Revision("00000000000000000000000000000000")
 
-// ErrNoConditions: the store accepts conditional writes and ignores the condition. Of two concurrent changes of a key set
-// it would silently lose one.
+// ErrNoConditions means that the store accepts conditional writes and ignores the condition. Of two concurrent changes
+// of a key set it would silently lose one.
 var ErrNoConditions = errors.New("the store ignores conditions on writes (If-None-Match, If-Match), " +
 	"so a change of a key set could be lost unseen; use a store that honours them")
 

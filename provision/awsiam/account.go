@@ -7,15 +7,15 @@ import (
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
-// Account is where the caller's credentials lead.
+// Account is the account of the caller's credentials.
 type Account struct {
 	ID        string // 12 digits
 	Partition string // "aws", "aws-us-gov", "aws-cn", "aws-iso", "aws-iso-b", "aws-eusc" …
 	Caller    string // the ARN that sts:GetCallerIdentity names
 }
 
-// parseAccount takes the partition from the caller's own ARN: a region's name says less, and ccoctl, which looks at
-// the region, writes commercial ARNs in isolated partitions.
+// parseAccount takes the partition from the caller's own ARN. ccoctl derives it from the region, and so writes commercial
+// ARNs in isolated partitions.
 func parseAccount(id, caller string) (Account, error) {
 	parts := strings.SplitN(caller, ":", 6)
 	if len(parts) != 6 || parts[0] != "arn" || parts[1] == "" || !isAccountID(id) {
@@ -28,19 +28,19 @@ func isAccountID(s string) bool {
 	return len(s) == 12 && strings.Trim(s, "0123456789") == ""
 }
 
-// ProviderARN is the ARN that the provider for an issuer URL has in this account, whether or not it exists.
+// ProviderARN returns the ARN that the provider for an issuer URL has in this account, whether or not it exists.
 func (a Account) ProviderARN(url string) string {
 	return fmt.Sprintf("arn:%s:iam::%s:%s%s", a.Partition, a.ID, providerResource, iampolicy.HostPath(url))
 }
 
-// RoleARN is the ARN that the role of this name has in this account, whether or not it exists.
+// RoleARN returns the ARN that the role of this name has in this account, whether or not it exists.
 func (a Account) RoleARN(name string) string {
 	return fmt.Sprintf("arn:%s:iam::%s:role/%s", a.Partition, a.ID, name)
 }
 
 const providerResource = "oidc-provider/"
 
-// splitARN takes an IAM ARN apart.
+// splitARN splits an IAM ARN.
 func splitARN(arn string) (a Account, resource string, ok bool) {
 	parts := strings.SplitN(arn, ":", 6)
 	if len(parts) != 6 || parts[0] != "arn" || parts[1] == "" || parts[2] != "iam" || parts[3] != "" {
@@ -49,7 +49,7 @@ func splitARN(arn string) (a Account, resource string, ok bool) {
 	return Account{ID: parts[4], Partition: parts[1]}, parts[5], parts[5] != ""
 }
 
-// ProviderURL is the issuer URL of the provider that an ARN names.
+// ProviderURL returns the issuer URL of the provider with an ARN.
 func ProviderURL(arn string) (string, error) {
 	a, resource, ok := splitARN(arn)
 	url, isProvider := strings.CutPrefix(resource, providerResource)

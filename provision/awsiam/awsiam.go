@@ -1,7 +1,7 @@
-// Package awsiam registers an issuer with AWS: the IAM OIDC identity provider, the roles that trust it, their
-// policies. It promises that nothing without our tag is touched, that of a trust policy only what concerns our own
-// provider changes, that every call that writes is shown in the plan and said when it is made, and that every plan may
-// be stopped anywhere and made again.
+// Package awsiam registers an issuer with AWS: the IAM OIDC identity provider, the roles that trust it, their policies. It
+// promises that nothing without our tag is changed, that only statements about our own provider change in a trust policy,
+// that every call that writes is shown in the plan and reported when it is made, and that a plan may be stopped anywhere
+// and made again.
 package awsiam
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/keypost/keypost/internal/awsconf"
 )
 
-// Parallel is how many roles are read, or changed, at once: IAM's write limit is a small bucket for the whole account
-// that others draw from too (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
+// Parallel is how many roles are read, or changed, concurrently: IAM's write limit is a small bucket that the whole account
+// shares (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
 const Parallel = 4
 
 const callTime = 5 * time.Minute // one call with its retries
@@ -28,25 +28,25 @@ func limits() awsconf.Limits {
 	return awsconf.Limits{Attempts: 10, MaxBackoff: 20 * time.Second, AttemptTime: 30 * time.Second, Connections: 2 * Parallel}
 }
 
-// Options says which account to work in. The zero value takes all from the environment and the AWS configuration.
+// Options say how to reach an account. The zero value takes all from the environment and the AWS configuration.
 type Options struct {
-	Region string        // which endpoints to call; empty for the configured one, else us-east-1
-	Settle time.Duration // how long to wait for IAM to show what was written; zero for 2 minutes
+	Region      string        // which endpoints to call; empty for the configured one, else us-east-1
+	Consistency time.Duration // how long IAM may take to show what was written; zero for 2 minutes
 
-	// Waiting is told of whatever takes longer than 10 seconds, again and again, from any goroutine.
-	Waiting func(Wait)
+	// OnWait is called for whatever takes longer than 10 seconds, repeatedly, from any goroutine.
+	OnWait func(Wait)
 }
 
 // Client calls IAM and STS for one account.
 type Client struct {
-	iam     *iam.Client
-	sts     *sts.Client
-	guessed bool // nobody said which region
-	settle  time.Duration
-	waiting func(Wait)
+	iam         *iam.Client
+	sts         *sts.Client
+	guessed     bool // no region is configured
+	consistency time.Duration
+	onWait      func(Wait)
 }
 
-// Open makes a Client with the credentials and endpoints of the AWS SDK's usual chain: AWS_PROFILE, AWS_REGION,
+// Open returns a Client with the credentials and endpoints of the AWS SDK's usual chain: AWS_PROFILE, AWS_REGION,
 // AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_IAM, AWS_ENDPOINT_URL_STS … It calls nobody.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, append(limits().Options(),
@@ -59,16 +59,16 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if guessed {
 		cfg.Region = "us-east-1" // IAM is global; the SDK wants a region to sign for all the same
 	}
-	if o.Settle == 0 {
-		o.Settle = 2 * time.Minute
+	if o.Consistency == 0 {
+		o.Consistency = 2 * time.Minute
 	}
-	if o.Waiting == nil {
-		o.Waiting = func(Wait) {}
+	if o.OnWait == nil {
+		o.OnWait = func(Wait) {}
 	}
-	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), guessed: guessed, settle: o.Settle, waiting: o.Waiting}, nil
+	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), guessed: guessed, consistency: o.Consistency, onWait: o.OnWait}, nil
 }
 
-// Account asks whose credentials these are.
+// Account returns the account of the credentials.
 func (c *Client) Account(ctx context.Context) (Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

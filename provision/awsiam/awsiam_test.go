@@ -315,7 +315,7 @@ func TestDeleteTakesWhatBearsTheNameAndNothingElse(t *testing.T) {
 	apply(t, p, err)
 
 	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
-	if !slices.Contains(p.Notes, "role app stays, and trusts "+d.trust.ProviderARN+" in vain from then on") {
+	if !slices.Contains(p.Notes, "role app stays, and keeps a statement for the deleted provider "+d.trust.ProviderARN) {
 		t.Errorf("notes %q", p.Notes)
 	}
 	apply(t, p, err)
@@ -357,7 +357,7 @@ func TestDeletingAnIssuerTakesOnlyItsProviderAndStatements(t *testing.T) {
 	}
 
 	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer, Strand: true})
-	if !slices.Contains(p.Notes, "role app (of create-role) stays, and trusts "+d.trust.ProviderARN+" in vain from then on: nobody may assume it") {
+	if !slices.Contains(p.Notes, "role app (of create-role) stays, and keeps a statement for the deleted provider "+d.trust.ProviderARN+": nobody may assume it") {
 		t.Errorf("notes %q", p.Notes)
 	}
 	apply(t, p, err)

@@ -29,7 +29,7 @@ const (
 	subjectLimit     = 255 // of SubjectFromWebIdentityToken in STS's reply
 )
 
-// Check holds what is wanted against AWS's rules, before any call: names, lengths, tags, ARNs, the issuer URL. Each
+// Check compares what is wanted with AWS's rules, before any call: names, lengths, tags, ARNs, the issuer URL. Each
 // finding is one sentence; all are joined. A zero Provider, an empty t.ProviderARN (a dry run without an account) and
 // no roles are left out.
 func Check(p Provider, t Trust, roles []Role) error {
@@ -133,7 +133,7 @@ func (r Role) check(t Trust) []error {
 	return errs
 }
 
-// reason is what asks for a role, as an addition to its name.
+// reason returns what asks for a role, to append to its name.
 func (r Role) reason() string {
 	if r.For == "" {
 		return ""
@@ -185,7 +185,7 @@ func checkTags(what string, o Owner, tags map[string]string) []error {
 	seen := map[string]bool{}
 	for _, t := range all {
 		errs = append(errs, checkTag(t))
-		if k := strings.ToLower(*t.Key); seen[k] { // IAM tells keys apart without regard to case
+		if k := strings.ToLower(*t.Key); seen[k] { // IAM ignores the case of keys
 			errs = append(errs, fmt.Errorf("the tag %s is set twice: keypost sets it itself, or it differs from another only in case", *t.Key))
 		} else {
 			seen[k] = true

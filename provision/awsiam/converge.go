@@ -58,7 +58,7 @@ const (
 //
 // It returns the lines of the steps that took effect, also beside an error.
 func (c *Client) converge(ctx context.Context, remaining planFunc) (lines []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.settle+callTime)
+	ctx, cancel := context.WithTimeout(ctx, c.consistency+callTime)
 	defer cancel()
 	wait := c.await("the change to show")
 	defer wait.stop()
@@ -80,7 +80,7 @@ func (c *Client) converge(ctx context.Context, remaining planFunc) (lines []stri
 		if len(p.outcomes) > before && pending == nil {
 			continue // mostly it shows at once
 		}
-		if time.Since(start) > c.settle {
+		if time.Since(start) > c.consistency {
 			return p.lines, c.timeout(pending)
 		}
 		wait.because(pending)
@@ -101,9 +101,9 @@ type progress struct {
 // timeout is the error of a change that does not show in time; err is what delays it, if anything is known.
 func (c *Client) timeout(err error) error {
 	if err != nil {
-		return fmt.Errorf("IAM is not ready for the change after %s: %w", c.settle, err)
+		return fmt.Errorf("IAM is not ready for the change after %s: %w", c.consistency, err)
 	}
-	return fmt.Errorf("IAM accepted the change and does not show it after %s, or somebody else changes it too: run it again", c.settle)
+	return fmt.Errorf("IAM accepted the change and does not show it after %s, or somebody else changes it too: run it again", c.consistency)
 }
 
 type outcome int

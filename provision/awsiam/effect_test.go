@@ -287,7 +287,7 @@ func TestWaitsAreTold(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
 	w := newWorld(t, fakeaws.Options{})
-	client, err := awsiam.Open(t.Context(), awsiam.Options{Waiting: func(wait awsiam.Wait) {
+	client, err := awsiam.Open(t.Context(), awsiam.Options{OnWait: func(wait awsiam.Wait) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, wait.String())

@@ -12,7 +12,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 )
 
-// explain says which call failed and why.
+// explain returns an error that names the failed call and the reason.
 func explain(err error) error {
 	return awsconf.Explain(err, func(op *smithy.OperationError) string {
 		return strings.ToLower(op.ServiceID) + ":" + op.OperationName

@@ -16,7 +16,7 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// Move is the way of a live cluster from one issuer to another. To's provider must be there or planned before.
+// Move is the move of a live cluster from one issuer to another. To's provider must exist or be planned before.
 type Move struct {
 	Name     string // the cluster's: its roles, and From's provider, bear its tag
 	From, To Trust  // To.Audiences are required of tokens where From's statement asked for none
@@ -55,7 +55,7 @@ func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 
 func (m Move) ours(p *providerState) bool { return OwnedBy(m.Name).Owns(p.tags) }
 
-// fromProvider reads the provider to move away from, and refuses one that is not the cluster's.
+// fromProvider reads the provider to move away from. The error reports one that is not the cluster's.
 func (c *Client) fromProvider(ctx context.Context, m Move) (*providerState, error) {
 	provider, err := c.readProvider(ctx, m.From.ProviderARN)
 	if err != nil {
@@ -70,8 +70,8 @@ func (c *Client) fromProvider(ctx context.Context, m Move) (*providerState, erro
 	return provider, nil
 }
 
-// trusting lists the roles that trust From, and refuses if some are neither the cluster's nor made by create-role,
-// unless it is said what to do with them.
+// trusting returns the roles that trust From. The error names those that are neither the cluster's nor made by
+// create-role, unless m adopts or leaves them.
 func (c *Client) trusting(ctx context.Context, m Move) ([]trustingRole, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
@@ -95,10 +95,10 @@ func (c *Client) trusting(ctx context.Context, m Move) ([]trustingRole, error) {
 }
 
 func (b trustingRole) String() string {
-	if b.whose == "" {
+	if b.owners == "" {
 		return b.name
 	}
-	return b.name + " (of " + b.whose + ")"
+	return b.name + " (of " + b.owners + ")"
 }
 
 func (c *Client) adoptProvider(m Move, have *providerState) plan.Stage {
@@ -177,7 +177,7 @@ func moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) 
 	return append(steps, trustStep(name, text, diff)), nil
 }
 
-// unfinished refuses to go on where a statement concerns From in a way that nothing here can copy for To.
+// unfinished returns an error for statements about From that cannot be copied for To.
 func (m Move) unfinished(role string, rest []iampolicy.Uncopied) error {
 	if len(rest) == 0 {
 		return nil
@@ -247,7 +247,8 @@ func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState
 	return nil
 }
 
-// stays finds out whether a role keeps trusting the cluster once From's statements are gone.
+// stays returns an error if a role would no longer trust the cluster without From's statements, and a note if it would
+// trust it otherwise.
 func (m Move) stays(b trustingRole) ([]string, error) {
 	_, diff, rest, err := b.trust.Alongside(m.From.policy(), m.To.policy())
 	if err != nil || !b.ours {
@@ -264,7 +265,7 @@ func (m Move) stays(b trustingRole) ([]string, error) {
 		m.From.ProviderARN)}, nil
 }
 
-// ClientIDs are the audiences that an existing provider takes; none if it is not there.
+// ClientIDs returns the audiences of a provider; none if it is not there.
 func (c *Client) ClientIDs(ctx context.Context, providerARN string) ([]string, error) {
 	have, err := c.readProvider(ctx, providerARN)
 	if err != nil || have == nil {
@@ -273,7 +274,7 @@ func (c *Client) ClientIDs(ctx context.Context, providerARN string) ([]string, e
 	return slices.Sorted(slices.Values(have.clientIDs)), nil
 }
 
-// MovedAt is when the switch away from this provider was first seen complete, as SetMovedAt noted it; zero if never.
+// MovedAt returns when the switch away from this provider was first seen complete, as SetMovedAt recorded it; zero if never.
 func (c *Client) MovedAt(ctx context.Context, providerARN string) (time.Time, error) {
 	tags, err := c.providerTags(ctx, providerARN)
 	if err != nil || tags[movedAtKey] == "" {
@@ -286,8 +287,8 @@ func (c *Client) MovedAt(ctx context.Context, providerARN string) (time.Time, er
 	return at, nil
 }
 
-// SetMovedAt notes on the provider (tag keypost.dev/moved-at) when the switch away from it was first seen complete;
-// the zero time takes the note away. It returns the lines of the calls that it made.
+// SetMovedAt records on the provider (tag keypost.dev/moved-at) when the switch away from it was first seen complete;
+// the zero time removes the record. It returns the lines of the calls that it made.
 func (c *Client) SetMovedAt(ctx context.Context, providerARN string, at time.Time) (said []string, err error) {
 	id, want := aws.String(providerARN), ""
 	s := newStep((*iam.Client).UntagOpenIDConnectProvider, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}},

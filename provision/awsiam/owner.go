@@ -16,30 +16,30 @@ const (
 	movedAtKey = "keypost.dev/moved-at"
 )
 
-// Owner is whose a provider or a role is, told by its tags. The zero Owner owns nothing.
+// Owner identifies, by tags, to what a provider or a role belongs. The zero Owner owns nothing.
 type Owner struct {
 	key  string
 	name string
 }
 
-// OwnedBy is what ccoctl and keypost make for an installation under this name: the cluster's provider and roles. The tags
-// are ccoctl's, so that either tool deletes what the other made.
+// OwnedBy returns the owner of what ccoctl and keypost make for the installation of this name: the cluster's provider and
+// roles. The tags are ccoctl's, so that either tool deletes what the other made.
 func OwnedBy(name string) Owner { return Owner{key: ccoctl.OwnerTag(name), name: name} }
 
-// OwnedByKeypost is what keypost makes, or has taken over, for a workload of any cluster: the roles of create-role, and
-// those of others that a move has adopted. Nothing ever deletes them.
+// OwnedByKeypost returns the owner of what keypost makes, or takes over, for a workload of any cluster: the roles of
+// create-role, and adopted ones. Nothing ever deletes them.
 func OwnedByKeypost() Owner { return Owner{key: keypostKey} }
 
-// Owns reports whether these tags say so. ccoctl looks at the key alone; a value other than "owned" (as in the
-// "shared" of cloud providers) is nothing to delete.
+// Owns reports whether these tags are the owner's. ccoctl compares the key alone; here a value other than "owned" (such as
+// the "shared" of cloud providers) does not count.
 func (o Owner) Owns(tags map[string]string) bool { return o.key != "" && tags[o.key] == ccoctl.Owned }
 
-// String is the tag, KEY=VALUE.
+// String returns the tag, KEY=VALUE.
 func (o Owner) String() string { return o.key + "=" + ccoctl.Owned }
 
 func (o Owner) zero() bool { return o.key == "" }
 
-// tags in ccoctl's order: the owner's, then the others sorted.
+// tags returns tags in ccoctl's order: the owner's, then the others sorted.
 func (o Owner) tags(others map[string]string) []types.Tag {
 	out := []types.Tag{tag(o.key, ccoctl.Owned)}
 	if o.name != "" {
@@ -63,7 +63,7 @@ func tagMap(tags []types.Tag) map[string]string {
 	return out
 }
 
-// otherOwners names whose tags these are, for a refusal that says more than "not ours".
+// otherOwners names the owners of these tags, for messages.
 func otherOwners(tags map[string]string) string {
 	var names []string
 	for _, k := range slices.Sorted(maps.Keys(tags)) {

@@ -31,14 +31,14 @@ type Provider struct {
 	Port        bool              // the URL may have a port: an emulator of AWS takes it
 }
 
-// providerState is one as IAM shows it.
+// providerState is a provider as IAM shows it.
 type providerState struct {
 	url                    string // as IAM keeps it, without https://
 	clientIDs, thumbprints []string
 	tags                   map[string]string
 }
 
-// readProvider is nil for a provider that is not there.
+// readProvider returns nil for a provider that is not there.
 func (c *Client) readProvider(ctx context.Context, arn string) (*providerState, error) {
 	out, err := ask(ctx, c, c.iam.GetOpenIDConnectProvider, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
 	if isMissing(err) {
@@ -67,8 +67,8 @@ func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
 		Audiences: slices.Sorted(slices.Values(have.clientIDs))}, nil
 }
 
-// PlanProvider leads to p in account a. The provider is found by its URL; when it is not there, one of the same owner
-// with another URL (an older issuer's) is noted and left alone. The first note or the action names the ARN.
+// PlanProvider plans p in account a. The provider is found by its URL. When it is not there, providers of the same owner
+// with another URL are noted and left alone. The first note or the action names the ARN.
 func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.Plan, error) {
 	arn := a.ProviderARN(p.URL)
 	have, err := c.readProvider(ctx, arn)
@@ -101,7 +101,7 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.
 	return planOf(notes, orFound(stage, ccoctl.ProviderFound(arn))), nil
 }
 
-// orFound has an action that finds its work done, by another run at the same time, say what it found.
+// orFound makes an action that finds its work done, by a concurrent run, return line.
 func orFound(s plan.Stage, line string) plan.Stage {
 	for i, a := range s {
 		s[i].Do = func(ctx context.Context) ([]string, error) {
@@ -129,12 +129,12 @@ func (c *Client) action(change plan.Change, steps []step, remaining planFunc) pl
 	return plan.Stage{a}
 }
 
-// planOf leaves out stages in which nothing is done.
+// planOf returns a plan without empty stages.
 func planOf(notes []string, stages ...plan.Stage) plan.Plan {
 	return plan.Plan{Notes: notes, Stages: slices.DeleteFunc(stages, func(s plan.Stage) bool { return len(s) == 0 })}
 }
 
-// decide compares. The error says that the provider is somebody else's.
+// decide returns the steps from have to p. The error reports another owner.
 func (p Provider) decide(arn string, have *providerState) ([]step, []string, error) {
 	if have == nil {
 		return []step{p.create(arn)}, nil, nil
@@ -168,7 +168,7 @@ func tagProviderStep(arn string, tags []types.Tag, diff []string) step {
 	return newStep((*iam.Client).TagOpenIDConnectProvider, in, fmt.Sprintf("Identity Provider with ARN %s tagged %s", arn, tagLine(tags)), diff...)
 }
 
-// tagLine is tags for a reader: KEY=VALUE, …
+// tagLine returns tags for the reader: KEY=VALUE, …
 func tagLine(tags []types.Tag) string {
 	var out []string
 	for _, t := range tags {
@@ -192,8 +192,8 @@ func (p Provider) create(arn string) step {
 	return newStep((*iam.Client).CreateOpenIDConnectProvider, in, ccoctl.ProviderCreated(arn), append(diff, tags...)...)
 }
 
-// thumbprintStep has IAM's list replaced when one is asked for. IAM keeps its own otherwise, and does not look at it
-// for certificates of a public CA.
+// thumbprintStep replaces IAM's list when one is wanted. Otherwise IAM keeps its own, and ignores it for certificates of
+// a public CA.
 func (p Provider) thumbprintStep(arn string, have *providerState) []step {
 	want, is := lower(p.Thumbprints), lower(have.thumbprints)
 	gone, added := minus(is, want), minus(want, is)
@@ -211,14 +211,14 @@ func (p Provider) thumbprintStep(arn string, have *providerState) []step {
 	return []step{s}
 }
 
-// How a refusal goes on, by what the command can do about it.
+// Remedies in the errors of notOurs.
 const (
 	orAdopt  = "take it over with --adopt, or use another name"
 	notByUs  = "only what bears that tag is deleted; see to the rest with the AWS CLI"
 	theOther = "use another name, or take it over with --adopt"
 )
 
-// notOurs refuses what bears no tag of ours, and says whose it is if its tags do. An empty remedy offers to adopt it.
+// notOurs returns the error for a thing without the owner's tag. It names other owners. An empty remedy offers to adopt it.
 func notOurs(what string, o Owner, tags map[string]string, remedy string) error {
 	value, is := tags[o.key]
 	switch others := otherOwners(tags); {
@@ -231,8 +231,7 @@ func notOurs(what string, o Owner, tags map[string]string, remedy string) error 
 	return fmt.Errorf("%s does not bear the tag %s, so something else made it: %s", what, o, cmp.Or(remedy, orAdopt))
 }
 
-// ownedProviders lists the ARNs of the owner's providers, and those whose tags may not be read: they are taken for
-// somebody else's.
+// ownedProviders returns the ARNs of the owner's providers, and of those whose tags may not be read.
 func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, unread []string, err error) {
 	list, err := ask(ctx, c, c.iam.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
 	if err != nil {
@@ -242,11 +241,11 @@ func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, unread []s
 	for _, p := range list.OpenIDConnectProviderList {
 		arns = append(arns, aws.ToString(p.Arn))
 	}
-	return sortOut(arns, o, func(arn string) (map[string]string, error) { return c.providerTags(ctx, arn) })
+	return filterOwned(arns, o, func(arn string) (map[string]string, error) { return c.providerTags(ctx, arn) })
 }
 
-// sortOut picks what is the owner's by its tags.
-func sortOut(things []string, o Owner, tagsOf func(string) (map[string]string, error)) (owned, unread []string, err error) {
+// filterOwned returns the things with the owner's tags, and those whose tags may not be read.
+func filterOwned(things []string, o Owner, tagsOf func(string) (map[string]string, error)) (owned, unread []string, err error) {
 	type found struct{ ours, denied bool }
 	all, err := each(things, func(thing string) (found, error) {
 		tags, err := tagsOf(thing)
@@ -272,7 +271,7 @@ func sortOut(things []string, o Owner, tagsOf func(string) (map[string]string, e
 	return owned, unread, nil
 }
 
-// unreadNotes say what stays because nobody may see whose it is.
+// unreadNotes describes what stays because its tags may not be read.
 func unreadNotes(thing string, names []string) []string {
 	var out []string
 	for _, n := range names {
@@ -314,7 +313,7 @@ func tagDifference(have map[string]string, want []types.Tag) (missing []types.Ta
 	return missing, diff
 }
 
-// minus is what a has and b lacks, once each, in a's order.
+// minus returns what a has and b lacks, once each, in a's order.
 func minus(a, b []string) []string {
 	return slices.DeleteFunc(unique(a), func(s string) bool { return slices.Contains(b, s) })
 }

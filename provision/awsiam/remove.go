@@ -16,15 +16,15 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// Deletion says what to take away of what keypost or ccoctl made under a name. Roles are deleted only as a part of the
-// whole installation: those that bear its tag.
+// Deletion is what to take away of what keypost or ccoctl made under a name. Roles are deleted only with the whole
+// installation: those that have its tag.
 type Deletion struct {
 	Name      string
 	IssuerURL string // only this issuer's provider, and its statements in the trust policies of roles of ours; empty for all
 	Strand    bool   // with IssuerURL: also where a role trusts nobody else, and stays with nobody who may assume it
 }
 
-// StrandedError refuses to take an issuer away while there are roles that trust nobody else.
+// StrandedError reports roles that trust nobody but the issuer that is to be taken away.
 type StrandedError struct {
 	IssuerURL string
 	Roles     []string
@@ -36,7 +36,7 @@ func (e *StrandedError) Error() string {
 		map[bool]string{true: "it", false: "them"}[len(e.Roles) == 1], strings.Join(e.Roles, ", "))
 }
 
-// counted is a number with its noun.
+// counted returns a number and its noun.
 func counted(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
@@ -68,7 +68,7 @@ func (c *Client) listRoles(ctx context.Context) ([]listed, error) {
 	}
 }
 
-// roleTags returns nil if there is no such role.
+// roleTags returns nil for a role that is not there.
 func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, error) {
 	in := &iam.ListRoleTagsInput{RoleName: aws.String(name)}
 	var all []types.Tag
@@ -88,7 +88,7 @@ func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, 
 	}
 }
 
-// ownedRoles picks a cluster's roles. Their names begin with the cluster's, so the tags of only a few are read: GetRole
+// ownedRoles returns a cluster's roles. Their names begin with the cluster's, so the tags of only a few are read: GetRole
 // on every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it. A role whose
 // tags may not be read is left alone, and noted.
 func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (owned, notes []string, err error) {
@@ -98,7 +98,7 @@ func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (o
 			named = append(named, r.name)
 		}
 	}
-	owned, unread, err := sortOut(named, OwnedBy(name), func(role string) (map[string]string, error) {
+	owned, unread, err := filterOwned(named, OwnedBy(name), func(role string) (map[string]string, error) {
 		tags, err := c.roleTags(ctx, role)
 		if OwnedByKeypost().Owns(tags) {
 			return nil, err
@@ -157,14 +157,14 @@ func leftBehind(roles []listed, gone, providers []string) []string {
 	for _, r := range roles {
 		for _, arn := range providers {
 			if d, err := r.policy(arn); err == nil && d != nil && d.Names(arn) && !slices.Contains(gone, r.name) {
-				notes = append(notes, fmt.Sprintf("role %s stays, and trusts %s in vain from then on", r.name, arn))
+				notes = append(notes, fmt.Sprintf("role %s stays, and keeps a statement for the deleted provider %s", r.name, arn))
 			}
 		}
 	}
 	return notes
 }
 
-// policy is a role's trust policy; nil for one of a form that we do not know and that does not contain the text.
+// policy returns a role's trust policy; nil for one that cannot be parsed and does not contain the text.
 func (l listed) policy(text string) (*iampolicy.Document, error) {
 	d, err := iampolicy.Parse(l.trust)
 	if plain, e := url.PathUnescape(l.trust); err != nil && e == nil && !strings.Contains(plain, text) {
@@ -223,8 +223,8 @@ func (c *Client) deleteRole(ctx context.Context, name string, o Owner) (plan.Sta
 	}), err
 }
 
-// checkProfiles refuses a role that is in an instance profile: IAM deletes none such, and only whoever put it there
-// knows what runs with it. Where this may not be asked, IAM's own refusal says it.
+// checkProfiles returns an error for a role in an instance profile: IAM does not delete it, and only its owner knows what
+// runs with it. Where the caller may not ask, IAM's own error reports it later.
 func (c *Client) checkProfiles(ctx context.Context, role string) error {
 	in := &iam.ListInstanceProfilesForRoleInput{RoleName: aws.String(role)}
 	out, err := ask(ctx, c, c.iam.ListInstanceProfilesForRole, in)
@@ -239,7 +239,7 @@ func (c *Client) checkProfiles(ctx context.Context, role string) error {
 		"aws iam remove-role-from-instance-profile --instance-profile-name %s --role-name %s", role, profile, profile, role)
 }
 
-// removalSteps empties a role and deletes it: IAM deletes none that has policies. A role that is not there takes none.
+// removalSteps empties a role and deletes it, since IAM deletes no role that has policies. A missing role needs no steps.
 func (c *Client) removalSteps(ctx context.Context, name string) ([]step, error) {
 	inline, err := c.inlinePolicies(ctx, name)
 	if isMissing(err) {
@@ -288,7 +288,7 @@ func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, err
 	}
 }
 
-// planDeleteIssuer takes one issuer's statements and provider away. Roles stay, whatever is left of their trust.
+// planDeleteIssuer plans to take one issuer's statements and provider away. No role is deleted.
 func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, roles []listed) (plan.Plan, error) {
 	owner := OwnedBy(d.Name)
 	provider, err := c.readProvider(ctx, t.ProviderARN)
@@ -311,7 +311,7 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 	for _, b := range trustingRoles {
 		if b.trust.TrustsOnly(t.ProviderARN) {
 			stranded = append(stranded, b.String())
-			notes = append(notes, fmt.Sprintf("role %s stays, and trusts %s in vain from then on: nobody may assume it", b, t.ProviderARN))
+			notes = append(notes, fmt.Sprintf("role %s stays, and keeps a statement for the deleted provider %s: nobody may assume it", b, t.ProviderARN))
 			continue
 		}
 		actions, more, err := c.withdraw(b, t)
@@ -328,15 +328,15 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 
 // trustingRole is a role whose trust policy mentions an issuer.
 type trustingRole struct {
-	name  string
-	trust iampolicy.Document
-	ours  bool // the cluster's, or made by create-role
-	whose string
+	name   string
+	trust  iampolicy.Document
+	ours   bool   // the cluster's, or made by create-role
+	owners string // other owners; for messages
 
-	cluster Owner // whose ours means; the zero Owner for anybody's
+	cluster Owner // that ours refers to; the zero Owner for any
 }
 
-// still refuses a role that was ours and is another's by the time that it is changed.
+// still returns an error for a role that was ours when it was planned and has other tags now.
 func (b trustingRole) still(tags map[string]string) error {
 	if b.cluster.zero() || b.cluster.Owns(tags) || OwnedByKeypost().Owns(tags) {
 		return nil
@@ -358,19 +358,19 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 	return each(found, func(b trustingRole) (trustingRole, error) {
 		tags, err := c.roleTags(ctx, b.name)
 		if isDenied(err) {
-			b.whose = "unknown owner: the caller may not read its tags"
+			b.owners = "unknown owner: the caller may not read its tags"
 			return b, nil
 		}
-		b.ours, b.whose = OwnedBy(name).Owns(tags) || OwnedByKeypost().Owns(tags), otherOwners(tags)
+		b.ours, b.owners = OwnedBy(name).Owns(tags) || OwnedByKeypost().Owns(tags), otherOwners(tags)
 		return b, err
 	})
 }
 
-// withdraw takes a provider out of a role's trust policy. IAM refuses a policy without statements: a role that has
-// no other stays as it is.
+// withdraw plans to take a provider out of a role's trust policy. IAM refuses a policy without statements, so a role
+// without another one stays as it is.
 func (c *Client) withdraw(b trustingRole, t Trust) (plan.Stage, []string, error) {
 	if !b.ours {
-		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and trusts %s in vain from then on", b, t.ProviderARN)}, nil
+		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and keeps a statement for the deleted provider %s", b, t.ProviderARN)}, nil
 	}
 	rest, diff := b.trust.Without(t.ProviderARN)
 	var notes []string

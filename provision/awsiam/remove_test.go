@@ -155,7 +155,7 @@ func TestTheTrustOfAnothersRoleStays(t *testing.T) {
 	before := w.role(t, "foreign").Trust
 
 	p, err = w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1", IssuerURL: issuer})
-	if note := "role foreign (of c9) is not ours: it stays, and trusts " + d.trust.ProviderARN + " in vain from then on"; !slices.Contains(p.Notes, note) {
+	if note := "role foreign (of c9) is not ours: it stays, and keeps a statement for the deleted provider " + d.trust.ProviderARN; !slices.Contains(p.Notes, note) {
 		t.Errorf("the notes %q do not say %q", p.Notes, note)
 	}
 	apply(t, p, err)

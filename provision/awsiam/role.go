@@ -19,7 +19,7 @@ import (
 
 const roleThing = "IAM role"
 
-// Role is an IAM role as it should be. What is empty is left as it is, but for the trust statement.
+// Role is an IAM role as it should be. Empty fields leave the role as it is there, except for the trust statement.
 type Role struct {
 	Name            string
 	For             string // what asks for it, for messages: "CredentialsRequest NAMESPACE/NAME (FILE)"
@@ -32,8 +32,8 @@ type Role struct {
 	Tags            map[string]string // beside the owner's
 	Adopt           bool              // takes over a role without the owner's tag
 
-	Exact   bool // Policy and ManagedPolicies are all that it should have; what else there is, is said
-	Tighten bool // with Exact: and taken away
+	Exact   bool // Policy and ManagedPolicies are all that it should have; anything else is reported in Plan.Extra
+	Tighten bool // with Exact: anything else is taken away
 	Keep    bool // takes no permission away, not even one that Policy lacks: for the time of an upgrade
 }
 
@@ -42,7 +42,7 @@ type Trust struct {
 	ProviderARN string
 	Issuer      string // URL
 	Audiences   []string
-	Usual       bool // nobody asked for these Audiences: a role that asks for others already keeps them
+	Usual       bool // these Audiences are defaults: a role that asks for others keeps them
 	Port        bool // the issuer's URL may have a port: an emulator of AWS takes it
 	MaxLength   int  // characters a trust policy may have; zero for 2,048, more once the account's quota L-C07B4B0D is raised
 }
@@ -79,7 +79,7 @@ type roleState struct {
 	attached                   []string            // read only for an exact role, or when managed policies are asked for
 }
 
-// readRole is nil for a role that is not there.
+// readRole returns nil for a role that is not there.
 func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
 	out, err := ask(ctx, c, c.iam.GetRole, &iam.GetRoleInput{RoleName: aws.String(r.Name)})
 	if isMissing(err) {
@@ -153,9 +153,9 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 	}
 }
 
-// PlanRoles leads to these roles. It makes at most two calls for a role that is as it should be, and two more for an
-// exact one. Permissions that a role loses are noted first and go in the last stage, after all
-// that come, so that a cluster in the midst of an upgrade lacks none.
+// PlanRoles plans these roles. It makes at most two calls for a role that is as it should be, and two more for an exact
+// one. Permissions that a role loses are noted first and removed in the last stage, after all additions, so that a cluster
+// lacks none during an upgrade.
 func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (plan.Plan, error) {
 	plans, err := each(roles, func(r Role) (rolePlan, error) { return c.planRole(ctx, t, r) })
 	if err != nil {
@@ -217,14 +217,14 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 	return p, nil
 }
 
-// decision is how a role differs from what is wanted.
+// decision holds the steps from a role to what is wanted.
 type decision struct {
 	first, later []step   // later: what takes permissions away
 	lost, notes  []string // lost: a line for each permission that later takes away
 	extra        []string // what the role has beyond what is wanted, and keeps
 }
 
-// decide compares. The error says that the role is somebody else's, or cannot be made to fit.
+// decide returns the steps from have to r. The error reports another owner, or a policy that does not fit.
 func (r Role) decide(t Trust, have *roleState) (decision, error) {
 	if have == nil {
 		return r.create(t)
@@ -254,8 +254,7 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 	return d, nil
 }
 
-// addExtra says which policies a role has beyond what is wanted, or takes them away: in the last stage, with whatever
-// else takes permissions away.
+// addExtra reports the policies that a role has beyond what is wanted, or takes them away in the last stage.
 func (d *decision) addExtra(r Role, have *roleState) {
 	if !r.Exact {
 		return
@@ -307,7 +306,7 @@ func (r Role) create(t Trust) (decision, error) {
 	return d, nil
 }
 
-// longSubjects warns of service accounts that STS may not be able to name in its reply.
+// longSubjects notes service accounts that STS may not be able to name in its reply.
 func (r Role) longSubjects() []string {
 	var out []string
 	for _, s := range r.Subjects {
@@ -376,7 +375,7 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 	return nil
 }
 
-// keepAudiences decides for which audiences tokens are taken, and says what is lost or kept.
+// keepAudiences returns the audiences of the statement, and notes those that are lost or kept.
 func (d *decision) keepAudiences(t Trust, r Role, has []string) []string {
 	lost, added := minus(has, t.Audiences), minus(t.Audiences, has)
 	switch {

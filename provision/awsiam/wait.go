@@ -12,12 +12,11 @@ import (
 )
 
 const (
-	quiet       = 10 * time.Second // how long a call may take before somebody is told why
-	unreachable = 5 * time.Second  // how long an endpoint that nobody listens at is tried
+	quiet       = 10 * time.Second // how long a call may take before it is reported
+	unreachable = 5 * time.Second  // how long an endpoint at which nothing listens is tried
 )
 
-// wait is a call, or a change, that may take long. Once it has, and every so often from then on, the caller is told of
-// it with the last thing that went wrong, so that no minute passes without a word.
+// wait is a call, or a change, that may take long. When it does, it is reported every 10 seconds, with the last error.
 type wait struct {
 	c     *Client
 	what  string
@@ -27,7 +26,7 @@ type wait struct {
 	mu      sync.Mutex
 	ended   bool
 	last    error
-	refused time.Time // since when nobody listens at the endpoint
+	refused time.Time // since when nothing listens at the endpoint
 }
 
 func (c *Client) await(what string) *wait {
@@ -56,10 +55,10 @@ func (w *wait) tell() {
 	if w.last != nil {
 		why = oneLine(w.last)
 	}
-	w.c.waiting(Wait{What: w.what, Since: time.Since(w.start).Round(time.Second), Why: why})
+	w.c.onWait(Wait{What: w.what, Since: time.Since(w.start).Round(time.Second), Why: why})
 }
 
-// because notes what went wrong last; nil is nothing new.
+// because records the last error; nil is ignored.
 func (w *wait) because(err error) {
 	if err == nil {
 		return
@@ -69,7 +68,7 @@ func (w *wait) because(err error) {
 	w.last = err
 }
 
-// watch makes a retryer that notes why it tries again, and gives up soon where nobody listens.
+// watch wraps a retryer so that it records why it tries again, and gives up soon where nothing listens.
 func (w *wait) watch(r aws.Retryer) aws.Retryer {
 	v2, ok := r.(aws.RetryerV2)
 	if !ok {
@@ -101,8 +100,7 @@ func (r *watched) RetryDelay(attempt int, err error) (time.Duration, error) {
 	return min(d, time.Second), nil
 }
 
-// nobodyListens recognises errors that more attempts seldom change: nothing of AWS is at that address, or the name is
-// wrong.
+// nobodyListens reports whether nothing listens at the address, or the name does not exist: more attempts seldom help.
 func nobodyListens(err error) bool {
 	for _, e := range []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH} {
 		if errors.Is(err, e) {

@@ -46,7 +46,7 @@ func newWorld(t *testing.T, o fakeaws.Options) *world {
 		name, value, _ := strings.Cut(v, "=")
 		t.Setenv(name, value)
 	}
-	c, err := awsiam.Open(t.Context(), awsiam.Options{Settle: 20 * time.Second})
+	c, err := awsiam.Open(t.Context(), awsiam.Options{Consistency: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 type AccountError struct{ Account, Want string }
 
 func (e *AccountError) Error() string {
-	return fmt.Sprintf("the credentials are for account %s, not for %s (--account); nothing was changed", e.Account, e.Want)
+	return fmt.Sprintf("the credentials are for account %s, not for %s; nothing was changed", e.Account, e.Want)
 }
 
 // HalfKeyPairError reports a public key file without its private half. A new pair must not replace it: the cluster would
@@ -81,7 +81,7 @@ func (e *AudienceError) Error() string {
 type LostAudienceError struct{ OldProviderARN, NewIssuer, Audience string }
 
 func (e *LostAudienceError) Error() string {
-	return fmt.Sprintf("%s takes tokens for the audience %s, which --client-id leaves out: they would be refused under %s",
+	return fmt.Sprintf("%s takes tokens for the audience %s, which is left out: they would be refused under %s",
 		e.OldProviderARN, e.Audience, e.NewIssuer)
 }
 
@@ -92,7 +92,7 @@ type NameError struct {
 }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("the key set is published under --name: %v", e.Err)
+	return fmt.Sprintf("the key set is published under the installation's name: %v", e.Err)
 }
 func (e *NameError) Unwrap() error { return e.Err }
 

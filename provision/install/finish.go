@@ -110,7 +110,7 @@ func (m *migration) tokenLifetime(ctx context.Context) (lifetime, error) {
 	var l lifetime
 	for _, known := range []lifetime{
 		{measured.Longest, "which pod " + measured.Pod + " asks for"},
-		{m.o.TokenLifetime, "from --token-lifetime"},
+		{m.o.TokenLifetime, "declared"},
 		{declared, "from the key set's policy"},
 	} {
 		if known.longest > l.longest {
@@ -141,8 +141,8 @@ func (m *migration) tokensExpired(since time.Time, l lifetime, now time.Time) er
 	opens := since.Add(l.longest + keystore.ClockSkew)
 	switch {
 	case l.longest == 0:
-		return &LifetimeError{m.notYet(keystore.GateUndeclared, "nobody says how long tokens live: no pod asks for one with these "+
-			"audiences, and neither --token-lifetime nor the key set's policy is given")}
+		return &LifetimeError{m.notYet(keystore.GateUndeclared, "it is unknown how long tokens live: no pod asks for one with these "+
+			"audiences, and no lifetime is declared, not in the key set's policy either")}
 	case since.After(now.Add(time.Minute)):
 		return m.notYet(keystore.GateClock, "the switch is recorded for "+stamp(since)+", which lies in the future: one of the clocks is wrong")
 	case !now.Before(opens):

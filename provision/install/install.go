@@ -122,7 +122,7 @@ func (r *run) wait(now time.Time, format string, args ...any) {
 // identify asks AWS whose account the credentials are for, reports where everything is going to be, and refuses an account
 // other than the one that is meant.
 func (r *run) identify(ctx context.Context, t Target, issuerURL string) error {
-	client, err := awsiam.Open(ctx, awsiam.Options{Region: t.Region, Waiting: func(w awsiam.Wait) {
+	client, err := awsiam.Open(ctx, awsiam.Options{Region: t.Region, OnWait: func(w awsiam.Wait) {
 		r.wait(time.Now(), "still waiting for AWS: %s", w)
 	}})
 	if err != nil {

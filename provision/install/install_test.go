@@ -44,7 +44,7 @@ func TestCreate(t *testing.T) {
 	made, err = install.Create(t.Context(), o)
 	must(t, err)
 	held(t, w.reported(), "Line Account ", "store the store, issuer "+issuerURL, "Line "+ccoctl.KeyPairFound(filepath.Join(w.out(), ccoctl.PrivateKeyName)),
-		"Line Key set prod-a stored in the store", "Wait", "older answers", "Line Issuer "+issuerURL+" is served with key "+string(key.ID()),
+		"Line Key set prod-a stored in the store", "Line Issuer "+issuerURL+" is served with key "+string(key.ID()),
 		"Line "+ccoctl.ProviderCreated(made.ProviderARN), "Progress {3 3}", "Line "+ccoctl.InstallingKey, "Line Made for prod-a in account ", "2 roles, 2 Secrets")
 	if made.Roles != 2 || made.Secrets != 2 || made.KeySet.Name() != "prod-a" || made.PrivateKey != filepath.Join(w.out(), ccoctl.PrivateKeyName) {
 		t.Errorf("made %+v", made)

@@ -85,7 +85,7 @@ func (w *world) finish(t *testing.T, p *plane, o install.MigrateOptions) {
 	}
 	p.signsAs(issuerURL)
 	if _, err := install.FinishMigration(t.Context(), o); !is[*install.LifetimeError](err) {
-		t.Errorf("nobody says how long tokens live: %v", err)
+		t.Errorf("it is unknown how long tokens live: %v", err)
 	}
 	o.TokenLifetime = time.Hour
 	_, err := install.FinishMigration(t.Context(), o)

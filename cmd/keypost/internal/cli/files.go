@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
-	"strings"
 )
 
 // ReadFile reads a file, or stdin for "-", of at most limit bytes.
@@ -54,17 +52,4 @@ func ReadRoots(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("read %s: it holds no certificate in PEM", file)
 	}
 	return roots, nil
-}
-
-var errHostPort = errors.New("it is not HOST:PORT")
-
-// CheckConnect refuses a --connect that is not HOST:PORT.
-func CheckConnect(connect string) error {
-	if connect == "" {
-		return nil
-	}
-	if _, _, err := net.SplitHostPort(connect); err != nil || strings.HasPrefix(connect, ":") {
-		return Usagef("--connect %q: %w", connect, errHostPort)
-	}
-	return nil
 }

@@ -147,6 +147,7 @@ func exportHint(err error, n keystore.Name) error {
 	}
 	return err
 }
+
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

@@ -1,4 +1,4 @@
-package main
+package awscmd
 
 import (
 	"context"
@@ -9,44 +9,45 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// awsRun is one run of an aws command.
-type awsRun struct {
-	*app
-	f       *awsFlags
+// run is one run of a command.
+type run struct {
+	*cli.Factory
+	f       *Options
 	journal *journal
 }
 
-// awsDo makes a cobra RunE of an aws command's own work.
-func (a *app) awsDo(f *awsFlags, work func(ctx context.Context, r *awsRun) error) func(*cobra.Command, []string) error {
+// work makes a cobra RunE of a command's own work.
+func work(factory *cli.Factory, f *Options, do func(ctx context.Context, r *run) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(cmd); err != nil {
 			return err
 		}
-		a.Begin()
+		factory.Begin()
 		if cmd.Flags().Lookup("output-dir") != nil {
 			if err := f.checkOutputDir(); err != nil {
 				return err
 			}
 		}
 		f.usual = !cmd.Flags().Changed("client-id")
-		r := &awsRun{app: a, f: f, journal: newJournal(a.Err)}
+		r := &run{Factory: factory, f: f, journal: newJournal(factory.Err)}
 		defer r.journal.clear()
-		return r.hinted(work(cmd.Context(), r))
+		return r.hinted(do(cmd.Context(), r))
 	}
 }
 
 // path is where a file of the output directory is, as ccoctl logs it: as the directory was given.
-func (f *awsFlags) path(name string) string {
+func (f *Options) path(name string) string {
 	return filepath.Join(f.outputDir, filepath.FromSlash(name))
 }
 
 // mode is what the flags ask to do about a difference.
-func (f *awsFlags) mode() install.Mode {
+func (f *Options) mode() install.Mode {
 	switch {
 	case f.dryRun:
 		return install.DryRun
@@ -56,18 +57,18 @@ func (f *awsFlags) mode() install.Mode {
 	return install.Apply
 }
 
-func (f *awsFlags) target() install.Target {
+func (f *Options) target() install.Target {
 	return install.Target{Region: f.region, Account: f.account}
 }
 
-func (f *awsFlags) ownership() install.Ownership {
+func (f *Options) ownership() install.Ownership {
 	return install.Ownership{Tags: f.tags, Adopt: f.adopt, Tighten: f.tighten}
 }
 
 // keyStore is the store that --store names.
-func (r *awsRun) keyStore() install.KeyStore {
-	k := install.KeyStore{By: r.By, Open: r.openStore, Create: r.createStore, Check: func() error {
-		_, err := parsePlace(r.Store)
+func (r *run) keyStore() install.KeyStore {
+	k := install.KeyStore{By: r.By, Open: r.OpenStore, Create: r.CreateStore, Check: func() error {
+		_, err := cli.ParseStore(r.Store)
 		return err
 	}}
 	if k.Check() == nil { // what cannot be parsed may have a password in it
@@ -77,17 +78,17 @@ func (r *awsRun) keyStore() install.KeyStore {
 }
 
 // site is how the issuer is reached.
-func (f *awsFlags) site() (install.Site, error) {
+func (f *Options) site() (install.Site, error) {
 	if err := cli.CheckConnect(f.connect); err != nil {
 		return install.Site{}, err
 	}
-	roots, err := readRoots(f.caFile)
+	roots, err := cli.ReadRoots(f.caFile)
 	return install.Site{Roots: roots, Connect: f.connect}, err
 }
 
 // keySetPolicy is the policy that the flags ask for.
-func (f *awsFlags) keySetPolicy() (keystore.Policy, error) {
-	policy := newPolicy()
+func (f *Options) keySetPolicy() (keystore.Policy, error) {
+	policy := view.NewPolicy()
 	policy.RelyingParties = []string{"aws"}
 	policy, err := f.policy.Apply(policy)
 	if err == nil {
@@ -100,8 +101,8 @@ func (f *awsFlags) keySetPolicy() (keystore.Policy, error) {
 }
 
 // look is the command that compares what is served with the store, reached as by this run.
-func (f *awsFlags) look(s keystore.KeySet) command {
-	look := command{"verify", string(s.Name())}
+func (f *Options) look(s keystore.KeySet) cli.Command {
+	look := cli.Command{"verify", string(s.Name())}
 	if f.dev {
 		look = append(look, "--dev")
 	}
@@ -115,7 +116,7 @@ func (f *awsFlags) look(s keystore.KeySet) command {
 }
 
 // report prints what a run reports. It is safe for concurrent use.
-func (r *awsRun) report(e install.Event) {
+func (r *run) report(e install.Event) {
 	switch e := e.(type) {
 	case install.Line:
 		r.journal.printf("%s", string(e))
@@ -125,18 +126,18 @@ func (r *awsRun) report(e install.Event) {
 		r.journal.show("%d of %d changes made", e.Made, e.Total)
 	case install.Warning:
 		r.journal.clear()
-		r.warn("%s", string(e))
+		r.Warn("%s", string(e))
 	case install.KeyIsNext:
 		r.journal.clear()
-		r.warn("key %s is next in key set %q: the cluster may sign with it only once it is active (%s)", e.Key, e.KeySet,
-			command{"key", "promote", string(e.KeySet), string(e.Key)})
+		r.Warn("key %s is next in key set %q: the cluster may sign with it only once it is active (%s)", e.Key, e.KeySet,
+			cli.Command{"key", "promote", string(e.KeySet), string(e.Key)})
 	case install.UnknownKey:
 		r.journal.clear()
-		r.warn("%s publishes the key %s, which the cluster does not know: whoever holds it can speak for the cluster, "+
-			"also under %s; %s ends that", e.Old, e.Key, e.New, command{"key", "revoke", string(e.KeySet), string(e.Key), "--why", "REASON"})
+		r.Warn("%s publishes the key %s, which the cluster does not know: whoever holds it can speak for the cluster, "+
+			"also under %s; %s ends that", e.Old, e.Key, e.New, cli.Command{"key", "revoke", string(e.KeySet), string(e.Key), "--why", "REASON"})
 	case install.UnreadKeySet:
 		r.journal.clear()
-		r.warn("key set %q cannot be read; keypost issuer list says why", e.Name)
+		r.Warn("key set %q cannot be read; keypost issuer list says why", e.Name)
 	}
 }
 
@@ -166,7 +167,7 @@ func plural(n int, one, many string) string {
 }
 
 // show prints a preview for --diff. The error says that there is a difference.
-func (r *awsRun) show(v *plan.Preview) error {
+func (r *run) show(v *plan.Preview) error {
 	if err := v.Write(r.Out); err != nil || v.Empty() {
 		return err
 	}

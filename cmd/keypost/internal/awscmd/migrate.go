@@ -1,4 +1,4 @@
-package main
+package awscmd
 
 import (
 	"cmp"
@@ -13,22 +13,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/install"
 )
 
-// migrateFlags are those of aws migrate beside the ones that it shares with its siblings.
-type migrateFlags struct {
-	awsFlags
+// MigrateOptions are the flags of aws migrate.
+type MigrateOptions struct {
+	Options
 	from, jwks    string
 	finish, force bool
 	tokenLifetime time.Duration
 	cluster       cluster.Access
 }
 
-func (a *app) awsMigrate() *cobra.Command {
-	f := &migrateFlags{}
+// NewCmdMigrate returns the command aws migrate.
+func NewCmdMigrate(factory *cli.Factory) *cobra.Command {
+	f := &MigrateOptions{}
 	cmd := &cobra.Command{
 		Use:   "migrate --from-issuer-url OLD --issuer-url NEW [--kubeconfig FILE] [--finish]",
 		Short: "Move a live cluster from an old issuer, such as a public bucket, to a new one",
@@ -39,14 +42,14 @@ func (a *app) awsMigrate() *cobra.Command {
 			"Each run does what is still to be done; it may be stopped at any point.",
 		Example: "  keypost aws migrate --name prod-a --from-issuer-url https://prod-a-oidc.s3.us-east-1.amazonaws.com \\\n" +
 			"    --issuer-url https://oidc.example.com/prod-a --kubeconfig admin.kubeconfig",
-		Args: exactly(0),
+		Args: cli.Exactly(0),
 	}
 	f.register(cmd)
-	cmd.RunE = a.awsDo(&f.awsFlags, func(ctx context.Context, r *awsRun) error { return f.run(ctx, r) })
+	cmd.RunE = work(factory, &f.Options, func(ctx context.Context, r *run) error { return f.run(ctx, r) })
 	return cmd
 }
 
-func (f *migrateFlags) register(cmd *cobra.Command) {
+func (f *MigrateOptions) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.from, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
 	fs.StringVar(&f.jwks, "jwks", "", "JWKS file or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
@@ -71,32 +74,32 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	required(cmd, "from-issuer-url", "issuer-url")
 }
 
-func (f *migrateFlags) checkMigration() error {
+func (f *MigrateOptions) checkMigration() error {
 	old, err := url.Parse(f.from)
 	if f.name == "" {
 		f.name = bucketName(f.from)
 	}
 	switch {
 	case err != nil || old.Scheme != "https" || old.Host == "" || old.RawQuery != "" || old.Fragment != "":
-		return usagef("--from-issuer-url %q is no issuer URL: it begins with https:// and has neither query nor fragment", f.from)
+		return cli.Usagef("--from-issuer-url %q is no issuer URL: it begins with https:// and has neither query nor fragment", f.from)
 	case f.from == f.issuerURL:
-		return usagef("--from-issuer-url and --issuer-url are the same; a cluster that keeps its issuer needs no new trust")
+		return cli.Usagef("--from-issuer-url and --issuer-url are the same; a cluster that keeps its issuer needs no new trust")
 	case f.name == "":
-		return usagef("the cluster's --name is needed: %s is no address of a bucket NAME-oidc, as ccoctl makes them", f.from)
+		return cli.Usagef("the cluster's --name is needed: %s is no address of a bucket NAME-oidc, as ccoctl makes them", f.from)
 	case f.cluster.Context != "" && f.cluster.Kubeconfig == "":
-		return usagef("--context needs --kubeconfig")
+		return cli.Usagef("--context needs --kubeconfig")
 	case f.tokenLifetime < 0 || f.tokenLifetime%time.Second != 0:
-		return usagef("--token-lifetime %v: it must be whole seconds, not negative", f.tokenLifetime)
+		return cli.Usagef("--token-lifetime %v: it must be whole seconds, not negative", f.tokenLifetime)
 	case f.finish && f.cluster.Kubeconfig == "":
-		return withHint(
-			usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none signs as %s any more", f.from),
+		return cli.WithHint(
+			cli.Usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none signs as %s any more", f.from),
 			"where they cannot be asked, %s takes the old trust away on your word; no role is deleted by that",
-			command{"aws", "delete", "--name", f.name, "--region", cmp.Or(f.region, "REGION"), "--issuer-url", f.from})
+			cli.Command{"aws", "delete", "--name", f.name, "--region", cmp.Or(f.region, "REGION"), "--issuer-url", f.from})
 	}
 	return nil
 }
 
-func (f *migrateFlags) run(ctx context.Context, r *awsRun) error {
+func (f *MigrateOptions) run(ctx context.Context, r *run) error {
 	if err := f.checkMigration(); err != nil {
 		return err
 	}
@@ -117,7 +120,7 @@ func (f *migrateFlags) run(ctx context.Context, r *awsRun) error {
 		return f.hinted(err)
 	}
 	if done.Gate != nil {
-		r.notice("%v", done.Gate)
+		r.Notice("%v", done.Gate)
 	}
 	switch {
 	case done.Preview != nil:
@@ -129,7 +132,7 @@ func (f *migrateFlags) run(ctx context.Context, r *awsRun) error {
 	return f.sayNext(r, done)
 }
 
-func (f *migrateFlags) options(r *awsRun) (install.MigrateOptions, error) {
+func (f *MigrateOptions) options(r *run) (install.MigrateOptions, error) {
 	o := install.MigrateOptions{
 		Target: f.target(), Store: r.keyStore(), Report: r.report, Mode: f.mode(),
 		Name: f.name, Old: f.from, New: f.issuerURL, Dev: f.dev, Cluster: f.cluster, TokenLifetime: f.tokenLifetime,
@@ -143,7 +146,8 @@ func (f *migrateFlags) options(r *awsRun) (install.MigrateOptions, error) {
 	}
 	o.OldKeys.Source = cmp.Or(f.jwks, f.from)
 	o.OldKeys.Read = func(ctx context.Context) ([]keystore.VerificationKey, error) {
-		found, err := r.readKeys(ctx, keyFlags{JWKS: o.OldKeys.Source})
+		flags := keysource.Flags{JWKS: o.OldKeys.Source}
+		found, err := flags.Read(ctx, r.Factory)
 		return found.Keys, err
 	}
 	var err error
@@ -155,25 +159,25 @@ func (f *migrateFlags) options(r *awsRun) (install.MigrateOptions, error) {
 }
 
 // hinted adds to an error of a migration what to do about it.
-func (f *migrateFlags) hinted(err error) error {
+func (f *MigrateOptions) hinted(err error) error {
 	if _, is := errors.AsType[*install.OldKeysError](err); is {
-		return withHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
+		return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 	}
 	if e, is := errors.AsType[*install.LostAudienceError](err); is {
-		return withHint(err, "add --client-id %s; or, if no pod needs it, take it away first: aws iam remove-client-id-from-open-id-connect-provider "+
+		return cli.WithHint(err, "add --client-id %s; or, if no pod needs it, take it away first: aws iam remove-client-id-from-open-id-connect-provider "+
 			"--open-id-connect-provider-arn %s --client-id %s", e.Audience, e.OldProviderARN, e.Audience)
 	}
 	if e, is := errors.AsType[*install.MovedKeyError](err); is {
-		return withHint(err, "%s, if the cluster signs with it", command{"key", "add", string(e.KeySet), "--jwks", e.Old})
+		return cli.WithHint(err, "%s, if the cluster signs with it", cli.Command{"key", "add", string(e.KeySet), "--jwks", e.Old})
 	}
 	if _, is := errors.AsType[*install.ClusterError](err); is {
-		return withHint(err, "is this the right cluster? See --kubeconfig and --context")
+		return cli.WithHint(err, "is this the right cluster? See --kubeconfig and --context")
 	}
 	if _, is := errors.AsType[*install.StillSignsError](err); is {
-		return withHint(err, "switch the cluster; how is printed by %s", f.again(command{"aws", "migrate"}))
+		return cli.WithHint(err, "switch the cluster; how is printed by %s", f.again(cli.Command{"aws", "migrate"}))
 	}
 	if _, is := errors.AsType[*install.LifetimeError](err); is {
-		return withHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
+		return cli.WithHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
 	}
 	return err
 }
@@ -185,11 +189,11 @@ func patchCommand(issuer string) string {
 }
 
 // sayNext prints what switches the cluster: on stdout that alone, so that a script can run it.
-func (f *migrateFlags) sayNext(r *awsRun, done install.Migrated) error {
+func (f *MigrateOptions) sayNext(r *run, done install.Migrated) error {
 	openShift, known, next, old := done.OpenShift, done.Known, f.issuerURL, f.from
-	r.notice("AWS takes tokens of both issuers now. What switches the cluster:")
+	r.Notice("AWS takes tokens of both issuers now. What switches the cluster:")
 	if !openShift {
-		r.notice("First restart every kube-apiserver with")
+		r.Notice("First restart every kube-apiserver with")
 		f.sayFirstRound(r)
 	}
 	switching := patchCommand(next)
@@ -201,32 +205,32 @@ func (f *migrateFlags) sayNext(r *awsRun, done install.Migrated) error {
 	}
 	switch {
 	case openShift && !known:
-		r.notice("On OpenShift. With kubeadm and others there are two rounds. First restart every kube-apiserver with")
+		r.Notice("On OpenShift. With kubeadm and others there are two rounds. First restart every kube-apiserver with")
 		f.sayFirstRound(r)
-		r.notice("  --service-account-issuer=%s --service-account-issuer=%s", next, old)
+		r.Notice("  --service-account-issuer=%s --service-account-issuer=%s", next, old)
 	case !openShift:
-		r.notice("The first issuer signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs; look at the")
-		r.notice("manifest of the static pod afterwards.")
+		r.Notice("The first issuer signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs; look at the")
+		r.Notice("manifest of the static pod afterwards.")
 	}
 	if openShift {
-		r.notice("OpenShift's kube-apiservers restart one after the other, and accept tokens of %s for 24 hours more: the", old)
-		r.notice("kubelet renews those of running pods within that time; restart what read its token only once.")
+		r.Notice("OpenShift's kube-apiservers restart one after the other, and accept tokens of %s for 24 hours more: the", old)
+		r.Notice("kubelet renews those of running pods within that time; restart what read its token only once.")
 	}
-	r.notice("Then, as often as it takes:")
-	r.notice("  %s", f.again(command{"aws", "migrate", "--finish"}))
+	r.Notice("Then, as often as it takes:")
+	r.Notice("  %s", f.again(cli.Command{"aws", "migrate", "--finish"}))
 	return nil
 }
 
 // sayFirstRound prints the flags with which every kube-apiserver accepts the new issuer before any signs as it: one that
 // still has the old flags answers 401 to the tokens that another has just signed as the new one.
-func (f *migrateFlags) sayFirstRound(r *awsRun) {
-	r.notice("  --service-account-issuer=%s --service-account-issuer=%s", f.from, f.issuerURL)
-	r.notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
-	r.notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
+func (f *MigrateOptions) sayFirstRound(r *run) {
+	r.Notice("  --service-account-issuer=%s --service-account-issuer=%s", f.from, f.issuerURL)
+	r.Notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
+	r.Notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
 }
 
 // again is another run for the same move, as far as its flags say what is moved and where.
-func (f *migrateFlags) again(c command) command {
+func (f *MigrateOptions) again(c cli.Command) cli.Command {
 	c = append(c, "--name", f.name, "--from-issuer-url", f.from, "--issuer-url", f.issuerURL,
 		"--kubeconfig", cmp.Or(f.cluster.Kubeconfig, "FILE"))
 	for _, flag := range [][2]string{{"--context", f.cluster.Context}, {"--service-account", f.cluster.ServiceAccount},
@@ -253,21 +257,21 @@ func isCloudFront(issuer string) bool {
 }
 
 // keepCloudFront prints how to do without a move: unlike a bucket, a distribution can get another origin.
-func (f *migrateFlags) keepCloudFront(r *awsRun) error {
+func (f *MigrateOptions) keepCloudFront(r *run) error {
 	old, name := f.from, f.name
 	host := strings.TrimPrefix(old, "https://")
-	r.notice("%s is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the", old)
-	r.notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:")
-	r.notice("  1. %s", command{"issuer", "add", name, "--url", old, "--jwks", old, "--relying-party", "aws"})
-	r.notice("     %s (D: the longest that the distribution keeps a copy)",
-		command{"issuer", "set", name, "--origin", "ORIGIN", "--edge-hold", "D"})
-	r.notice("  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront will ask for:")
-	r.notice("       issuerURLs: [..., %q]", name+"="+old)
-	r.notice("       hostAliases: {ORIGIN: %s}", host)
-	r.notice("  3. https://ORIGIN/.well-known/openid-configuration must now show the issuer %s", old)
-	r.notice("  4. give the distribution the origin ORIGIN, HTTPS only, and a cache policy that follows Cache-Control")
-	r.notice("  5. %s", command{"verify", name})
-	return withHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", f.issuerURL)
+	r.Notice("%s is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the", old)
+	r.Notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:")
+	r.Notice("  1. %s", cli.Command{"issuer", "add", name, "--url", old, "--jwks", old, "--relying-party", "aws"})
+	r.Notice("     %s (D: the longest that the distribution keeps a copy)",
+		cli.Command{"issuer", "set", name, "--origin", "ORIGIN", "--edge-hold", "D"})
+	r.Notice("  2. in keypostd's configuration bind the URL to the key set, and name the host that CloudFront will ask for:")
+	r.Notice("       issuerURLs: [..., %q]", name+"="+old)
+	r.Notice("       hostAliases: {ORIGIN: %s}", host)
+	r.Notice("  3. https://ORIGIN/.well-known/openid-configuration must now show the issuer %s", old)
+	r.Notice("  4. give the distribution the origin ORIGIN, HTTPS only, and a cache policy that follows Cache-Control")
+	r.Notice("  5. %s", cli.Command{"verify", name})
+	return cli.WithHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", f.issuerURL)
 }
 
 // bucketHost is a bucket's own address, in every partition.
@@ -289,8 +293,8 @@ func bucketName(issuer string) string {
 }
 
 // sayBucket prints what becomes of OLD itself, which nothing here touches.
-func (f *migrateFlags) sayBucket(r *awsRun) {
-	r.notice("Nothing trusts %s any more.", f.from)
+func (f *MigrateOptions) sayBucket(r *run) {
+	r.Notice("Nothing trusts %s any more.", f.from)
 	r.sayStorage(f.from)
-	r.notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
+	r.Notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")
 }

@@ -1,38 +1,42 @@
-package main
+package awscmd
 
 import (
 	"context"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 )
 
-func (a *app) awsCreateKeyPair() *cobra.Command {
-	f := &awsFlags{}
+// NewCmdCreateKeyPair returns the command aws create-key-pair.
+func NewCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
+	f := &Options{}
 	cmd := &cobra.Command{
 		Use:   "create-key-pair",
 		Short: "Make the key pair that a cluster signs its tokens with",
 		Long: "Make the key pair that a cluster signs its service account tokens with, and put the private half where the\n" +
 			"installer takes it from. Key files that are there already are used and never overwritten.",
-		Args: exactly(0),
+		Args: cli.Exactly(0),
 	}
 	f.files(cmd.Flags())
-	cmd.RunE = a.awsDo(f, func(_ context.Context, r *awsRun) error {
+	cmd.RunE = work(factory, f, func(_ context.Context, r *run) error {
 		return install.CreateKeyPair(install.KeyPairOptions{Dir: f.outputDir, Report: r.report})
 	})
 	return cmd
 }
 
-func (a *app) awsCreateIdentityProvider() *cobra.Command {
-	f := &awsFlags{}
+// NewCmdCreateIdentityProvider returns the command aws create-identity-provider.
+func NewCmdCreateIdentityProvider(factory *cli.Factory) *cobra.Command {
+	f := &Options{}
 	cmd := &cobra.Command{
 		Use:   "create-identity-provider --name NAME --region REGION --issuer-url URL",
 		Short: "Publish a cluster's key and make the IAM OIDC identity provider",
 		Long: "Publish the cluster's public key under the issuer URL, wait until relying parties see it there, and make the IAM\n" +
 			"OIDC identity provider. What is there already is compared and brought up to date.",
-		Args: exactly(0),
+		Args: cli.Exactly(0),
 	}
 	fs := cmd.Flags()
 	f.inAccount(cmd, "AWS region whose IAM endpoint is called")
@@ -41,7 +45,7 @@ func (a *app) awsCreateIdentityProvider() *cobra.Command {
 	f.wanted(fs)
 	f.provider(fs)
 	required(cmd, "region", "issuer-url")
-	cmd.RunE = a.awsDo(f, func(ctx context.Context, r *awsRun) error {
+	cmd.RunE = work(factory, f, func(ctx context.Context, r *run) error {
 		if f.publicKeyFile == "" {
 			f.publicKeyFile = f.path(ccoctl.PublicKeyName)
 		}
@@ -50,15 +54,16 @@ func (a *app) awsCreateIdentityProvider() *cobra.Command {
 	return cmd
 }
 
-func (a *app) awsCreateAll() *cobra.Command {
-	f := &awsFlags{}
+// NewCmdCreateAll returns the command aws create-all.
+func NewCmdCreateAll(factory *cli.Factory) *cobra.Command {
+	f := &Options{}
 	cmd := &cobra.Command{
 		Use:   "create-all --name NAME --region REGION --credentials-requests-dir DIR --issuer-url URL",
 		Short: "Key pair, published issuer, provider, roles and manifests in one go",
 		Long: "Make or reuse the cluster's key pair, publish its public half under the issuer URL, wait until relying parties see\n" +
 			"it there, make the IAM OIDC identity provider and the roles, and write what the installer takes. It may be\n" +
 			"stopped and run again at any point: what is there already is compared and brought up to date.",
-		Args: exactly(0),
+		Args: cli.Exactly(0),
 	}
 	fs := cmd.Flags()
 	f.inAccount(cmd, "AWS region whose IAM endpoint is called")
@@ -68,19 +73,19 @@ func (a *app) awsCreateAll() *cobra.Command {
 	f.provider(fs)
 	f.roles(cmd)
 	required(cmd, "region", "issuer-url")
-	cmd.RunE = a.awsDo(f, func(ctx context.Context, r *awsRun) error { return r.create(ctx, f.requestedRoles()) })
+	cmd.RunE = work(factory, f, func(ctx context.Context, r *run) error { return r.create(ctx, f.requestedRoles()) })
 	return cmd
 }
 
 // create makes an installation; without roles, an identity provider alone.
-func (r *awsRun) create(ctx context.Context, roles *install.RequestedRoles) error {
+func (r *run) create(ctx context.Context, roles *install.RequestedRoles) error {
 	o, err := r.createOptions()
 	if err != nil {
 		return err
 	}
 	o.Roles = roles
 	if r.f.bucket {
-		r.warn("--create-private-s3-bucket is not needed: keypostd serves the documents, so that there is no bucket to keep private")
+		r.Warn("--create-private-s3-bucket is not needed: keypostd serves the documents, so that there is no bucket to keep private")
 	}
 	made, err := install.Create(ctx, o)
 	r.journal.clear()
@@ -93,7 +98,7 @@ func (r *awsRun) create(ctx context.Context, roles *install.RequestedRoles) erro
 		return nil
 	case r.f.dryRun:
 		if r.f.account == "" {
-			r.notice("put the account's ID in the place of %s in %s, or give it with --account", install.UnknownAccount, r.f.path(ccoctl.RoleFiles))
+			r.Notice("put the account's ID in the place of %s in %s, or give it with --account", install.UnknownAccount, r.f.path(ccoctl.RoleFiles))
 		}
 		return nil
 	}
@@ -101,7 +106,7 @@ func (r *awsRun) create(ctx context.Context, roles *install.RequestedRoles) erro
 	return nil
 }
 
-func (r *awsRun) createOptions() (install.CreateOptions, error) {
+func (r *run) createOptions() (install.CreateOptions, error) {
 	f := r.f
 	o := install.CreateOptions{
 		Target: f.target(), Store: r.keyStore(), Report: r.report, Mode: f.mode(),
@@ -109,7 +114,7 @@ func (r *awsRun) createOptions() (install.CreateOptions, error) {
 		ClientIDs: f.clientIDs, Usual: f.usual, Thumbprints: f.thumbprints, Ownership: f.ownership(), MaxTrustLength: f.maxTrust,
 	}
 	if f.publicKeyFile != "" {
-		keys, err := r.readKeyFile(f.publicKeyFile)
+		keys, err := keysource.ReadFile(r.Factory, f.publicKeyFile)
 		if err != nil {
 			return o, err
 		}
@@ -129,14 +134,14 @@ func (r *awsRun) createOptions() (install.CreateOptions, error) {
 }
 
 // nextSteps prints what to do with what was made.
-func (r *awsRun) nextSteps(made install.Created) {
-	r.notice("next, with the directory that openshift-install create manifests has filled:")
-	r.notice("  cp %s/* INSTALL-DIR/%s/", r.f.path(ccoctl.ManifestsDir), ccoctl.ManifestsDir)
+func (r *run) nextSteps(made install.Created) {
+	r.Notice("next, with the directory that openshift-install create manifests has filled:")
+	r.Notice("  cp %s/* INSTALL-DIR/%s/", r.f.path(ccoctl.ManifestsDir), ccoctl.ManifestsDir)
 	if made.PrivateKey == "" {
-		r.notice("  and put the signing key of %s into INSTALL-DIR/%s", r.f.publicKeyFile, ccoctl.SigningKeyName)
+		r.Notice("  and put the signing key of %s into INSTALL-DIR/%s", r.f.publicKeyFile, ccoctl.SigningKeyName)
 	} else {
-		r.notice("  cp -a %s INSTALL-DIR/", r.f.path(ccoctl.TLSDir))
+		r.Notice("  cp -a %s INSTALL-DIR/", r.f.path(ccoctl.TLSDir))
 	}
-	r.notice("then openshift-install create cluster; and once it signs tokens:")
-	r.notice("  %s", r.f.look(made.KeySet))
+	r.Notice("then openshift-install create cluster; and once it signs tokens:")
+	r.Notice("  %s", r.f.look(made.KeySet))
 }

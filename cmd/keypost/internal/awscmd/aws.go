@@ -1,4 +1,8 @@
-package main
+// Package awscmd has the commands of keypost aws. A command turns its flags into options for provision/install, and prints
+// the events and the result.
+//
+// Source: github.com/openshift/cloud-credential-operator, pkg/cmd/provisioning/aws.
+package awscmd
 
 import (
 	"errors"
@@ -13,22 +17,21 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
-// aws holds the commands of ccoctl aws, with ccoctl's flags, files and log lines, and two of our own.
-//
-// Source: github.com/openshift/cloud-credential-operator, pkg/cmd/provisioning/aws.
-func (a *app) aws() *cobra.Command {
-	return group("aws", "Register an issuer and roles with AWS; ccoctl aws, without a bucket",
-		a.awsCreateKeyPair(), a.awsCreateIdentityProvider(), a.awsCreateIAMRoles(), a.awsCreateAll(), a.awsDelete(),
-		a.awsCreateRole(), a.awsMigrate())
+// NewCmdAWS returns the commands of ccoctl aws, with ccoctl's flags, files and log lines, and two of our own.
+func NewCmdAWS(f *cli.Factory) *cobra.Command {
+	return cli.Group("aws", "Register an issuer and roles with AWS; ccoctl aws, without a bucket",
+		NewCmdCreateKeyPair(f), NewCmdCreateIdentityProvider(f), NewCmdCreateIAMRoles(f), NewCmdCreateAll(f), NewCmdDelete(f),
+		NewCmdCreateRole(f), NewCmdMigrate(f))
 }
 
-// awsFlags are those of all aws commands; each registers the groups that it knows.
-type awsFlags struct {
+// Options are the flags of all commands; each command registers the groups that it has.
+type Options struct {
 	name, region, account string
 
 	outputDir, publicKeyFile string
@@ -48,12 +51,12 @@ type awsFlags struct {
 
 	caFile, connect string
 	dev             bool
-	policy          policyFlags
+	policy          view.PolicyFlags
 }
 
-// Groups of flags. What ccoctl has is spelled as there.
+// Groups of flags. Those that ccoctl has are spelled as there.
 
-func (f *awsFlags) inAccount(cmd *cobra.Command, region string) {
+func (f *Options) inAccount(cmd *cobra.Command, region string) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.name, "name", "", "name of what is made: its tag, and the beginning of the roles' names")
 	fs.StringVar(&f.region, "region", "", region)
@@ -61,11 +64,11 @@ func (f *awsFlags) inAccount(cmd *cobra.Command, region string) {
 	required(cmd, "name")
 }
 
-func (f *awsFlags) files(fs *pflag.FlagSet) {
+func (f *Options) files(fs *pflag.FlagSet) {
 	fs.StringVar(&f.outputDir, "output-dir", "", "directory for the files (default the current one)")
 }
 
-func (f *awsFlags) wanted(fs *pflag.FlagSet) {
+func (f *Options) wanted(fs *pflag.FlagSet) {
 	fs.StringVar(&f.issuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
 	fs.StringArrayVar(&f.clientIDs, "client-id", []string{"openshift", "sts.amazonaws.com"}, "audience of tokens (repeatable; the whole list)")
 	fs.StringToStringVar(&f.tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
@@ -73,26 +76,26 @@ func (f *awsFlags) wanted(fs *pflag.FlagSet) {
 	f.diffFlag(fs)
 }
 
-func (f *awsFlags) diffFlag(fs *pflag.FlagSet) {
+func (f *Options) diffFlag(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.diff, "diff", false,
 		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
 }
 
-func (f *awsFlags) tightenFlag(fs *pflag.FlagSet) {
+func (f *Options) tightenFlag(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.tighten, "tighten", false,
 		"also take away what is not asked for: client IDs of the provider, other policies of the roles")
 }
 
-func (f *awsFlags) trustFlag(fs *pflag.FlagSet) {
+func (f *Options) trustFlag(fs *pflag.FlagSet) {
 	fs.IntVar(&f.maxTrust, "max-trust-length", iampolicy.TrustLength,
 		"characters that a trust policy may have, once the account's quota L-C07B4B0D is raised")
 }
 
-func (f *awsFlags) localFiles(fs *pflag.FlagSet) {
+func (f *Options) localFiles(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "write files to be applied with the AWS CLI, and call nobody")
 }
 
-func (f *awsFlags) provider(fs *pflag.FlagSet) {
+func (f *Options) provider(fs *pflag.FlagSet) {
 	fs.StringVar(&f.publicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
 	f.tightenFlag(fs)
 	fs.StringArrayVar(&f.thumbprints, "thumbprint", nil, "SHA-1 of a CA that AWS does not know, 40 hex digits (repeatable)")
@@ -103,7 +106,7 @@ func (f *awsFlags) provider(fs *pflag.FlagSet) {
 	f.policy.RegisterMaxAge(fs, "how long a copy of a new issuer's documents is fresh (default 5m)")
 }
 
-func (f *awsFlags) roles(cmd *cobra.Command) {
+func (f *Options) roles(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.requestsDir, "credentials-requests-dir", "",
 		"directory with CredentialsRequests (oc adm release extract --credentials-requests)")
@@ -115,7 +118,7 @@ func (f *awsFlags) roles(cmd *cobra.Command) {
 	required(cmd, "credentials-requests-dir")
 }
 
-func (f *awsFlags) boundaryFlag(fs *pflag.FlagSet) {
+func (f *Options) boundaryFlag(fs *pflag.FlagSet) {
 	fs.StringVar(&f.boundary, "permissions-boundary-arn", "", "ARN of the policy that bounds every role's permissions")
 }
 
@@ -127,31 +130,31 @@ func required(cmd *cobra.Command, flags ...string) {
 
 var accountForm = regexp.MustCompile(`^[0-9]{12}$`)
 
-// check refuses what is wrong with the flags by themselves. ccoctl takes an empty string for every one of them.
-func (f *awsFlags) check(cmd *cobra.Command) error {
+// check returns an error for flags that are wrong by themselves. ccoctl accepts an empty string for every one of them.
+func (f *Options) check(cmd *cobra.Command) error {
 	var err error
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if err == nil && flag.Value.Type() == "string" && strings.TrimSpace(flag.Value.String()) == "" {
-			err = usagef("--%s is empty", flag.Name)
+			err = cli.Usagef("--%s is empty", flag.Name)
 		}
 	})
 	switch {
 	case err != nil:
 		return err
 	case f.account != "" && !accountForm.MatchString(f.account):
-		return usagef("--account %q is not an account ID of 12 digits", f.account)
+		return cli.Usagef("--account %q is not an account ID of 12 digits", f.account)
 	case f.dryRun && f.diff:
-		return usagef("give --dry-run or --diff, not both")
+		return cli.Usagef("give --dry-run or --diff, not both")
 	case f.keep && (f.prune || f.tighten):
-		return usagef("--keep-permissions takes nothing away, and --prune and --tighten do; run it again with those after the upgrade")
+		return cli.Usagef("--keep-permissions takes nothing away, and --prune and --tighten do; run it again with those after the upgrade")
 	case cmd.Flags().Changed("max-trust-length") && (f.maxTrust < iampolicy.TrustLength || f.maxTrust > iampolicy.MaxTrustLength):
-		return usagef("--max-trust-length %d: AWS allows %d to %d", f.maxTrust, iampolicy.TrustLength, iampolicy.MaxTrustLength)
+		return cli.Usagef("--max-trust-length %d: AWS allows %d to %d", f.maxTrust, iampolicy.TrustLength, iampolicy.MaxTrustLength)
 	}
 	return f.checkIssuer()
 }
 
-// checkOutputDir tells before anything else is done whether the directory is there or can be made; one level of it.
-func (f *awsFlags) checkOutputDir() error {
+// checkOutputDir returns an error unless the directory exists or can be made, one level of it.
+func (f *Options) checkOutputDir() error {
 	if f.outputDir == "" {
 		dir, err := os.Getwd()
 		f.outputDir = dir
@@ -166,12 +169,12 @@ func (f *awsFlags) checkOutputDir() error {
 	}
 	parent := filepath.Dir(filepath.Clean(f.outputDir))
 	if info, err := os.Stat(parent); err != nil || !info.IsDir() {
-		return withHint(fmt.Errorf("--output-dir %s cannot be made: there is no directory %s", f.outputDir, parent), "mkdir -p %s", f.outputDir)
+		return cli.WithHint(fmt.Errorf("--output-dir %s cannot be made: there is no directory %s", f.outputDir, parent), "mkdir -p %s", f.outputDir)
 	}
 	return nil
 }
 
-func (f *awsFlags) checkIssuer() error {
+func (f *Options) checkIssuer() error {
 	if f.issuerURL == "" {
 		return nil
 	}

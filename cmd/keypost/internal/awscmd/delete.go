@@ -1,4 +1,4 @@
-package main
+package awscmd
 
 import (
 	"context"
@@ -6,11 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/provision/install"
 )
 
-func (a *app) awsDelete() *cobra.Command {
-	f := &awsFlags{}
+// NewCmdDelete returns the command aws delete.
+func NewCmdDelete(factory *cli.Factory) *cobra.Command {
+	f := &Options{}
 	cmd := &cobra.Command{
 		Use:   "delete --name NAME --region REGION",
 		Short: "Delete the roles and the provider that bear a name's tag",
@@ -20,7 +22,7 @@ func (a *app) awsDelete() *cobra.Command {
 			"policies of the name's roles and create-role's. No role is deleted. Where one trusts nobody else, nothing is done\n" +
 			"without --force.\n\n" +
 			"The key store stays as it is, and so does a bucket of ccoctl's; what removes them is printed.",
-		Args: exactly(0),
+		Args: cli.Exactly(0),
 	}
 	fs := cmd.Flags()
 	f.inAccount(cmd, "AWS region whose IAM endpoint is called")
@@ -29,13 +31,13 @@ func (a *app) awsDelete() *cobra.Command {
 	fs.BoolVar(&f.dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be changed and deleted, and do nothing")
 	required(cmd, "region")
-	cmd.RunE = a.awsDo(f, func(ctx context.Context, r *awsRun) error { return r.delete(ctx) })
+	cmd.RunE = work(factory, f, func(ctx context.Context, r *run) error { return r.delete(ctx) })
 	return cmd
 }
 
-func (r *awsRun) delete(ctx context.Context) error {
+func (r *run) delete(ctx context.Context) error {
 	if r.f.force && r.f.issuerURL == "" {
-		return usagef("--force needs --issuer-url: without it, the name's roles are deleted in any case")
+		return cli.Usagef("--force needs --issuer-url: without it, the name's roles are deleted in any case")
 	}
 	mode := install.Apply
 	if r.f.dryRun {
@@ -59,34 +61,34 @@ func (r *awsRun) delete(ctx context.Context) error {
 }
 
 // removalSteps prints how to stop publishing an issuer, which other accounts and clouds may still need.
-func (r *awsRun) removalSteps(i install.StillPublished) {
+func (r *run) removalSteps(i install.StillPublished) {
 	if r.sayStorage(i.URL) {
 		return
 	}
 	switch {
 	case i.KeySet != "":
-		r.notice("the keys of %s are still published; when nothing trusts them any more:", i.URL)
-		r.notice("  %s", command{"issuer", "remove", i.KeySet, "--confirm-url", i.URL, "--why", "REASON"})
+		r.Notice("the keys of %s are still published; when nothing trusts them any more:", i.URL)
+		r.Notice("  %s", cli.Command{"issuer", "remove", i.KeySet, "--confirm-url", i.URL, "--why", "REASON"})
 	case !i.Asked:
-		r.notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", i.URL)
-		remove := command{"issuer", "remove", i.URL, "--confirm-url", i.URL, "--why", "REASON"}
-		if !strings.Contains(r.line(remove), " --store ") {
+		r.Notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", i.URL)
+		remove := cli.Command{"issuer", "remove", i.URL, "--confirm-url", i.URL, "--why", "REASON"}
+		if !strings.Contains(r.Line(remove), " --store ") {
 			remove = append(remove, "--store", "STORE")
 		}
-		r.notice("  %s", remove)
+		r.Notice("  %s", remove)
 	}
 }
 
 // sayStorage prints how to remove what ccoctl keeps an issuer's documents in. It reports whether the issuer is one of
 // ccoctl's.
-func (a *app) sayStorage(issuer string) bool {
+func (r *run) sayStorage(issuer string) bool {
 	bucket, region := bucketOf(issuer)
 	switch {
 	case bucket != "":
-		a.notice("The bucket of %s stays; what removes it, once nothing needs its documents:", issuer)
-		a.notice("  aws s3 rm s3://%s --recursive --region %s && aws s3api delete-bucket --bucket %s --region %s", bucket, region, bucket, region)
+		r.Notice("The bucket of %s stays; what removes it, once nothing needs its documents:", issuer)
+		r.Notice("  aws s3 rm s3://%s --recursive --region %s && aws s3api delete-bucket --bucket %s --region %s", bucket, region, bucket, region)
 	case isCloudFront(issuer):
-		a.notice("The CloudFront distribution of %s and the bucket behind it stay; nothing here removes them", issuer)
+		r.Notice("The CloudFront distribution of %s and the bucket behind it stay; nothing here removes them", issuer)
 	}
 	return bucket != "" || isCloudFront(issuer)
 }

@@ -1,4 +1,4 @@
-package main
+package awscmd
 
 import (
 	"context"
@@ -7,18 +7,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/install"
 )
 
-func (a *app) awsCreateIAMRoles() *cobra.Command {
-	f := &awsFlags{}
+// NewCmdCreateIAMRoles returns the command aws create-iam-roles.
+func NewCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
+	f := &Options{}
 	cmd := &cobra.Command{
 		Use:   "create-iam-roles --name NAME --credentials-requests-dir DIR --identity-provider-arn ARN",
 		Short: "Make the IAM roles that a release's CredentialsRequests ask for",
 		Long: "Make the IAM roles that a release's CredentialsRequests ask for, and the Secrets that name them. Roles that are there\n" +
 			"already are compared and brought up to date: what a new release needs more comes before anything goes.",
-		Args: exactly(0),
+		Args: cli.Exactly(0),
 	}
 	fs := cmd.Flags()
 	f.inAccount(cmd, "AWS region whose IAM endpoint is called (needed outside the commercial partition)")
@@ -29,16 +31,16 @@ func (a *app) awsCreateIAMRoles() *cobra.Command {
 	f.roles(cmd)
 	fs.StringVar(&f.providerARN, "identity-provider-arn", "", "ARN of the IAM OIDC identity provider that the roles trust")
 	required(cmd, "identity-provider-arn")
-	cmd.RunE = a.awsDo(f, func(ctx context.Context, r *awsRun) error { return r.createIAMRoles(ctx) })
+	cmd.RunE = work(factory, f, func(ctx context.Context, r *run) error { return r.createIAMRoles(ctx) })
 	return cmd
 }
 
 // requestedRoles are the roles that the flags ask for.
-func (f *awsFlags) requestedRoles() *install.RequestedRoles {
+func (f *Options) requestedRoles() *install.RequestedRoles {
 	return &install.RequestedRoles{Dir: f.requestsDir, TechPreview: f.techPreview, Boundary: f.boundary, Prune: f.prune, Keep: f.keep}
 }
 
-func (r *awsRun) createIAMRoles(ctx context.Context) error {
+func (r *run) createIAMRoles(ctx context.Context) error {
 	f := r.f
 	url, err := awsiam.ProviderURL(f.providerARN)
 	if err != nil {
@@ -64,7 +66,7 @@ func (r *awsRun) createIAMRoles(ctx context.Context) error {
 }
 
 // upgradeSteps prints what is left to do in a running cluster: namespaces first, or a Secret has nowhere to go.
-func (r *awsRun) upgradeSteps(secrets []install.Secret) {
+func (r *run) upgradeSteps(secrets []install.Secret) {
 	if len(secrets) == 0 {
 		return
 	}
@@ -73,14 +75,14 @@ func (r *awsRun) upgradeSteps(secrets []install.Secret) {
 		namespaces = append(namespaces, s.Namespace)
 	}
 	slices.Sort(namespaces)
-	r.notice("next, for a running cluster: these namespaces must exist")
+	r.Notice("next, for a running cluster: these namespaces must exist")
 	for _, ns := range slices.Compact(namespaces) {
-		r.notice("  %s", ns)
+		r.Notice("  %s", ns)
 	}
-	r.notice("then")
+	r.Notice("then")
 	for _, s := range secrets {
-		r.notice("  oc apply -f %s", s.File)
+		r.Notice("  oc apply -f %s", s.File)
 	}
-	r.notice("and, for an upgrade to another minor version")
-	r.notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")
+	r.Notice("and, for an upgrade to another minor version")
+	r.Notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")
 }

@@ -1,4 +1,4 @@
-package main
+package awscmd
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -41,7 +42,7 @@ func (j *journal) printf(format string, args ...any) {
 
 func (j *journal) print(format string, args ...any) {
 	j.erase()
-	j.lines.Print(oneLine(fmt.Sprintf(format, args...)))
+	j.lines.Print(cli.OneLine(fmt.Sprintf(format, args...)))
 }
 
 // progressEvery is how often a wait is printed where lines do not change: seldom enough for a CI log to stay readable,
@@ -68,7 +69,7 @@ func (j *journal) show(format string, args ...any) {
 
 func (j *journal) draw(format string, args ...any) {
 	if j.tty {
-		_, _ = fmt.Fprintf(j.w, "\r\x1b[K%s", oneLine(fmt.Sprintf(format, args...)))
+		_, _ = fmt.Fprintf(j.w, "\r\x1b[K%s", cli.OneLine(fmt.Sprintf(format, args...)))
 		j.drawn = true
 	}
 }

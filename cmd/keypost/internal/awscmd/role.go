@@ -1,4 +1,4 @@
-package main
+package awscmd
 
 import (
 	"context"
@@ -8,18 +8,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/provision/install"
 )
 
-type roleFlags struct {
-	awsFlags
+// RoleOptions are the flags of aws create-role.
+type RoleOptions struct {
+	Options
 	accounts, policyARNs []string
 	policyFile           string
 }
 
-func (a *app) awsCreateRole() *cobra.Command {
-	f := &roleFlags{}
+// NewCmdCreateRole returns the command aws create-role.
+func NewCmdCreateRole(factory *cli.Factory) *cobra.Command {
+	f := &RoleOptions{}
 	cmd := &cobra.Command{
 		Use:   "create-role --role-name NAME --service-account NAMESPACE/NAME --issuer-url URL",
 		Short: "Make an IAM role for any workload's service account",
@@ -27,7 +30,7 @@ func (a *app) awsCreateRole() *cobra.Command {
 			"webhook. The issuer's IAM OIDC identity provider must be there. Prints the role's ARN and the annotation.",
 		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
 			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
-		Args: exactly(0),
+		Args: cli.Exactly(0),
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.name, "role-name", "", "name of the role")
@@ -46,11 +49,11 @@ func (a *app) awsCreateRole() *cobra.Command {
 	f.trustFlag(fs)
 	fs.BoolVar(&f.dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port")
 	required(cmd, "role-name", "service-account", "issuer-url")
-	cmd.RunE = a.awsDo(&f.awsFlags, func(ctx context.Context, r *awsRun) error { return r.createRole(ctx, f) })
+	cmd.RunE = work(factory, &f.Options, func(ctx context.Context, r *run) error { return r.createRole(ctx, f) })
 	return cmd
 }
 
-func (r *awsRun) createRole(ctx context.Context, f *roleFlags) error {
+func (r *run) createRole(ctx context.Context, f *RoleOptions) error {
 	o, err := r.roleOptions(f)
 	if err != nil {
 		return err
@@ -66,7 +69,7 @@ func (r *awsRun) createRole(ctx context.Context, f *roleFlags) error {
 	return r.printRole(made.ARN)
 }
 
-func (r *awsRun) roleOptions(f *roleFlags) (install.RoleOptions, error) {
+func (r *run) roleOptions(f *RoleOptions) (install.RoleOptions, error) {
 	o := install.RoleOptions{
 		Target: f.target(), Store: r.keyStore(), Report: r.report, Mode: f.mode(),
 		Name: f.name, For: "--role-name", IssuerURL: f.issuerURL, Dev: f.dev, ClientIDs: f.clientIDs, Usual: f.usual,
@@ -83,7 +86,7 @@ func (r *awsRun) roleOptions(f *roleFlags) (install.RoleOptions, error) {
 		return o, nil
 	}
 	var err error
-	o.Policy, err = r.readFile(f.policyFile, 1<<20)
+	o.Policy, err = r.ReadFile(f.policyFile, 1<<20)
 	return o, err
 }
 
@@ -91,19 +94,19 @@ func (r *awsRun) roleOptions(f *roleFlags) (install.RoleOptions, error) {
 func parseServiceAccount(s string) (install.ServiceAccount, error) {
 	namespace, name, _ := strings.Cut(s, "/")
 	if !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
-		return install.ServiceAccount{}, usagef("--service-account %q is not NAMESPACE/NAME", s)
+		return install.ServiceAccount{}, cli.Usagef("--service-account %q is not NAMESPACE/NAME", s)
 	}
 	return install.ServiceAccount{Namespace: namespace, Name: name}, nil
 }
 
-func (r *awsRun) printRole(arn string) error {
+func (r *run) printRole(arn string) error {
 	v := struct {
 		ARN        string `json:"arn"`
 		Annotation string `json:"annotation"`
 	}{ARN: arn}
 	v.Annotation = fmt.Sprintf("eks.amazonaws.com/role-arn: %s", v.ARN)
-	return r.print(v, func(w *tabwriter.Writer) {
-		row(w, v.ARN)
-		row(w, v.Annotation)
+	return r.Print(v, func(w *tabwriter.Writer) {
+		cli.Row(w, v.ARN)
+		cli.Row(w, v.Annotation)
 	})
 }

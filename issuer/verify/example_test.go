@@ -1,0 +1,58 @@
+package verify_test
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+
+	"github.com/keypost/keypost/issuer/verify"
+)
+
+// An issuer is visited as a relying party would. The options lead the visit to a test server; without them it goes to the
+// addresses that the system's resolver has for the host.
+func ExampleIssuer() {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "public, max-age=300")
+		switch r.URL.Path {
+		case "/prod-a/.well-known/openid-configuration":
+			fmt.Fprint(w, `{"issuer":"https://example.com/prod-b","jwks_uri":"https://example.com/prod-a/keys.json",`+
+				`"response_types_supported":["id_token"],"subject_types_supported":["public"],`+
+				`"id_token_signing_alg_values_supported":["ES256"],"claims_supported":["aud","iat","iss","sub"]}`)
+		case "/prod-a/keys.json", "/prod-a/openid/v1/jwks":
+			fmt.Fprint(w, `{"keys":[{"kty":"EC","alg":"ES256","use":"sig","kid":"2026-01","crv":"P-256",`+
+				`"x":"f_y8hQ8ENy4CrS7gJB7I5BM4ScocQgDRZk1y4XtaJ_c","y":"-j9fW-TpXLeeHB3Bnl0JXRwtL9hi52RB8Y5CWXIieGg"}]}`)
+		case "/prod-a":
+			fmt.Fprintln(w, "an issuer")
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+
+	findings := verify.Issuer(context.Background(), verify.Options{
+		URL:     "https://example.com/prod-a",
+		RootCAs: roots,
+		Lookup: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("203.0.113.1")}, nil
+		},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+		},
+	})
+	for _, f := range findings {
+		if f.Severity == verify.Fail {
+			fmt.Println(f.Check + ": " + f.Message)
+		}
+	}
+	fmt.Println("failed:", verify.Failed(findings))
+	// Output:
+	// issuer: the discovery document names the issuer "https://example.com/prod-b", not "https://example.com/prod-a"
+	// failed: true
+}
