@@ -27,6 +27,7 @@ import (
 
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 )
 
 const issuerURL = "https://oidc.example.com/prod-a"
