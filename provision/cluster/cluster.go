@@ -88,8 +88,9 @@ func (a api) issuer(ctx context.Context) (string, error) {
 
 // get reads a document that is no resource.
 func (a api) get(ctx context.Context, path string) ([]byte, error) {
-	// One byte more than pubkey.Parse takes, so that it refuses what is cut.
-	body, err := a.client.Call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path}, kubeapi.Limits{Time: timeout, Bytes: pubkey.MaxSize + 1})
+	// A kube-apiserver has its JWKS as application/jwk-set+json only, and answers 406 to who accepts nothing but
+	// application/json. One byte more than pubkey.Parse takes, so that it refuses what is cut.
+	body, err := a.client.Call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path, Accept: "*/*"}, kubeapi.Limits{Time: timeout, Bytes: pubkey.MaxSize + 1})
 	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
 		return nil, fmt.Errorf("read %s%s: %w", a.client.URL(), path, documentError(status.Code, path))
 	}

@@ -48,6 +48,8 @@ func apiserver(t *testing.T, replace map[string]http.HandlerFunc) (kubeconfig st
 			w.WriteHeader(http.StatusUnauthorized)
 		case path == discoveryPath:
 			_, _ = w.Write([]byte(`{"issuer":"https://oidc.example.com/prod-a"}`))
+		case path == jwksPath && !accepts(r, "application/jwk-set+json"): // the only type in which a kube-apiserver has it
+			w.WriteHeader(http.StatusNotAcceptable)
 		case path == jwksPath:
 			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k.Public(), KeyID: string(key.ID()), Algorithm: "ES256", Use: "sig"}}})
 		default:
@@ -70,6 +72,12 @@ contexts:
 - {name: untrusted, context: {cluster: untrusted, user: good}}
 `, server.URL, base64.StdEncoding.EncodeToString(ca), server.URL), 0o600))
 	return kubeconfig, key
+}
+
+// accepts reports whether the client takes an answer of that media type. No Accept header takes any (RFC 9110, 12.5.1).
+func accepts(r *http.Request, mediaType string) bool {
+	accept := r.Header.Get("Accept")
+	return accept == "" || strings.Contains(accept, "*/*") || strings.Contains(accept, mediaType)
 }
 
 func TestPublicKeys(t *testing.T) {
