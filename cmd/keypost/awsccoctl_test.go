@@ -272,7 +272,6 @@ func keysOf(m map[string][]byte) []string {
 
 // TestFlagsAreCcoctls: a script written for ccoctl needs one other word and --issuer-url.
 func TestFlagsAreCcoctls(t *testing.T) {
-	a := &app{&cli.Factory{}}
 	for command, flags := range map[string]struct{ required, optional string }{
 		"create-key-pair":          {"", "output-dir"},
 		"create-identity-provider": {"name region issuer-url", "output-dir public-key-file dry-run create-private-s3-bucket"},
@@ -282,7 +281,7 @@ func TestFlagsAreCcoctls(t *testing.T) {
 			"output-dir public-key-file dry-run create-private-s3-bucket permissions-boundary-arn enable-tech-preview"},
 		"delete": {"name region", ""},
 	} {
-		cmd, _, err := newRoot(a.Factory).Find([]string{"aws", command})
+		cmd, _, err := newRoot(&cli.Factory{}).Find([]string{"aws", command})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
@@ -153,5 +154,5 @@ func setPast(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	d, err := time.ParseDuration(args[1])
 	ts.Check(err)
-	ts.Setenv(args[0], stamp(time.Now().Add(-d)))
+	ts.Setenv(args[0], cli.Stamp(time.Now().Add(-d)))
 }

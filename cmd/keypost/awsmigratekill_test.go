@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/test/fakeaws"
@@ -69,7 +70,7 @@ func (f *moveFixture) switched(t *testing.T) {
 	f.plane.issuers = []string{movedTo, movedTo}
 	f.plane.mu.Unlock()
 	checked{t}.Check(askIAM(f.aws, url.Values{"Action": {"TagOpenIDConnectProvider"}, "OpenIDConnectProviderArn": {movedFromARN},
-		"Tags.member.1.Key": {"keypost.dev/moved-at"}, "Tags.member.1.Value": {stamp(time.Now().Add(-2 * time.Hour))}}))
+		"Tags.member.1.Key": {"keypost.dev/moved-at"}, "Tags.member.1.Value": {cli.Stamp(time.Now().Add(-2 * time.Hour))}}))
 	f.aws.ResetCalls()
 }
 

@@ -20,6 +20,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/zap"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -43,7 +45,7 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 	now := time.Now()
 	url, err := keystore.ParseIssuerURL(args[2], true)
 	ts.Check(err)
-	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []keystore.IssuerURL{url}, Policy: newPolicy()}
+	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []keystore.IssuerURL{url}, Policy: view.NewPolicy()}
 	spec.Policy.RelyingParties, spec.Policy.TokenLifetime = []string{"aws"}, keystore.DurationPtr(time.Hour)
 	spec.Dev = strings.Contains(args[2], "localhost:")
 	keys := make([]keystore.VerificationKey, len(args)-3)
@@ -254,4 +256,20 @@ contexts: [{name: good, context: {cluster: c, user: good}}, {name: forbidden, co
 // certificatePEM is a test server's own certificate, for whoever is to trust it.
 func certificatePEM(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+}
+
+// awaitText waits until a file has a text that matches: await FILE PATTERN
+func awaitText(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await FILE PATTERN")
+	}
+	pattern, err := regexp.Compile(`(?m)` + args[1])
+	ts.Check(err)
+	var text []byte
+	for deadline := time.Now().Add(30 * time.Second); !pattern.Match(text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("no match for %q in:\n%s", args[1], text)
+		}
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
+	}
 }

@@ -1,25 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 )
-
-func TestUnanswered(t *testing.T) {
-	silent := &url.Error{Op: "Get", URL: "http://x", Err: context.DeadlineExceeded}
-	if got := unanswered(silent).Error(); got != "no answer within 10s" {
-		t.Errorf("%q", got)
-	}
-	refused := &url.Error{Op: "Get", URL: "http://x", Err: errors.New("connection refused")}
-	if got := unanswered(refused).Error(); got != "connection refused" {
-		t.Errorf("%q", got)
-	}
-}
 
 // A word with one hyphen is a key ID only where a key ID is an argument, and never a flag's name.
 func TestSingleHyphen(t *testing.T) {

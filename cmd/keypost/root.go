@@ -9,7 +9,9 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/awscmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/issuercmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/keycmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/mirrorcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/storecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/verifycmd"
 )
@@ -51,8 +53,8 @@ program at once, whatever it waits for`,
 	root.SetVersionTemplate("keypost {{.Version}}\n")
 	f.Flags(root.PersistentFlags())
 	root.SetFlagErrorFunc(cli.FlagError)
-	a := &app{f}
-	root.AddCommand(a.issuer(), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f, nil), storecmd.NewCmdExport(f, nil), storecmd.NewCmdStore(f), a.mirror(), awscmd.NewCmdAWS(f), newVersion(f))
+	root.AddCommand(issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f, nil), storecmd.NewCmdExport(f, nil), storecmd.NewCmdStore(f),
+		mirrorcmd.NewCmdMirror(f), awscmd.NewCmdAWS(f), newVersion(f))
 	root.SetHelpCommand(cli.HelpCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -76,7 +76,8 @@ func (f *Factory) Do(work func(ctx context.Context, args []string) error) func(*
 // is a [*UsageError].
 func (f *Factory) Begin() { f.started = true }
 
-// Change returns who changes a key set, when and why.
+// Change returns who changes a key set, when (now) and why. Each attempt of a write needs one of its own: a time before
+// that of a change in between is refused.
 func (f *Factory) Change(why string, force bool) keystore.Change {
 	return keystore.Change{At: time.Now(), By: f.By, Why: why, Force: force}
 }

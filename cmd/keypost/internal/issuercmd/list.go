@@ -1,24 +1,20 @@
-package main
+package issuercmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
-	"github.com/keypost/keypost/keystore/open"
 )
 
 // listRow is one key set: as it is stored, and if a keypostd was asked, as it is served.
@@ -32,20 +28,20 @@ type listRow struct {
 	Served     *issuer.Status         `json:"served,omitempty"`
 }
 
-func (a *app) issuerList() *cobra.Command {
+func newList(f *cli.Factory) *cobra.Command {
 	var admin string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the issuers of a store, and what is wrong with any",
-		Args:  exactly(0),
-		RunE:  a.do(func(ctx context.Context, _ []string) error { return a.listIssuers(ctx, admin) }),
+		Args:  cli.Exactly(0),
+		RunE:  f.Do(func(ctx context.Context, _ []string) error { return listRun(ctx, f, admin) }),
 	}
 	cmd.Flags().StringVar(&admin, "admin", "", "admin listener of a running keypostd (http://127.0.0.1:9090): say what it serves, too")
 	return cmd
 }
 
-func (a *app) listIssuers(ctx context.Context, admin string) error {
-	st, err := a.openStore(ctx)
+func listRun(ctx context.Context, f *cli.Factory, admin string) error {
+	st, err := f.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,7 +56,7 @@ func (a *app) listIssuers(ctx context.Context, admin string) error {
 		}
 		rows = merge(rows, report)
 	}
-	if err := a.print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "") }); err != nil {
+	if err := f.Print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "") }); err != nil {
 		return err
 	}
 	bad := 0
@@ -82,7 +78,7 @@ func storedRows(ctx context.Context, st keystore.Reader) ([]listRow, error) {
 	}
 	rows := []listRow{}
 	for _, s := range c.Sets {
-		r := listRow{Name: s.Name(), Issuers: urls(s), Generation: s.Generation(), Withdrawn: s.Withdrawn(), Keys: map[keystore.State]int{}}
+		r := listRow{Name: s.Name(), Issuers: view.URLs(s), Generation: s.Generation(), Withdrawn: s.Withdrawn(), Keys: map[keystore.State]int{}}
 		for _, k := range s.Keys() {
 			r.Keys[k.State]++
 		}
@@ -104,13 +100,13 @@ func listTable(w *tabwriter.Writer, rows []listRow, asked bool) {
 	if asked {
 		head = slices.Insert(head, 6, any("SERVED"))
 	}
-	row(w, head...)
+	cli.Row(w, head...)
 	for _, r := range rows {
 		cells := []any{r.Name, strings.Join(r.Issuers, " "), r.Generation, r.Keys[keystore.Next], r.Keys[keystore.Active], r.Keys[keystore.Retired], r.status()}
 		if asked {
 			cells = slices.Insert(cells, 6, any(r.served()))
 		}
-		row(w, cells...)
+		cli.Row(w, cells...)
 	}
 }
 
@@ -129,51 +125,6 @@ func (r listRow) served() string {
 		return "-"
 	}
 	return fmt.Sprint(r.Served.Generation)
-}
-
-// Bounds on the admin listener's answer; 10,000 issuers take about 3 MB.
-const (
-	maxReport    = 64 << 20
-	adminTimeout = 10 * time.Second
-)
-
-func askAdmin(ctx context.Context, admin string) (issuer.Report, error) {
-	if !strings.HasPrefix(admin, "http://") && !strings.HasPrefix(admin, "https://") {
-		return issuer.Report{}, withHint(usagef("--admin %q is no URL", open.Redacted(admin)), "use --admin http://127.0.0.1:9090")
-	}
-	var report issuer.Report
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+"/issuers", http.NoBody)
-	if err != nil {
-		return report, usagef("--admin %q is no URL", open.Redacted(admin))
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return report, withHint(fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err)), "is its admin listener reachable from here? See admin.address in its configuration")
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return report, fmt.Errorf("ask keypostd: %s answers %d; is it keypostd's admin listener?", req.URL.Host, resp.StatusCode)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReport)).Decode(&report); err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return report, fmt.Errorf("ask keypostd at %s: %w", req.URL.Host, unanswered(err))
-		}
-		return report, fmt.Errorf("ask keypostd: %s does not answer with its issuers", req.URL.Host)
-	}
-	return report, nil
-}
-
-// unanswered says why an HTTP request has no answer, without what the caller says already.
-func unanswered(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %v", adminTimeout)
-	}
-	if e, is := errors.AsType[*url.Error](err); is {
-		return e.Err
-	}
-	return err
 }
 
 // merge adds what is served to what is stored.

@@ -1,4 +1,4 @@
-package main
+package mirrorcmd
 
 import (
 	"context"
@@ -8,13 +8,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
@@ -23,22 +21,6 @@ import (
 	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/storetest"
 )
-
-// awaitText waits until a file has a text that matches: await FILE PATTERN
-func awaitText(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: await FILE PATTERN")
-	}
-	pattern, err := regexp.Compile(`(?m)` + args[1])
-	ts.Check(err)
-	var text []byte
-	for deadline := time.Now().Add(30 * time.Second); !pattern.Match(text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			ts.Fatalf("no match for %q in:\n%s", args[1], text)
-		}
-		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
-	}
-}
 
 // What depends on the store's URL: how often it is listed, what that costs, and whose credentials they are.
 func TestMirrorOfABucket(t *testing.T) {
@@ -60,8 +42,8 @@ func TestMirrorOfABucket(t *testing.T) {
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
 
 	var log strings.Builder
-	a := &app{&cli.Factory{Err: &log, Store: "s3://bucket/prefix?region=us-east-1&endpoint=http://" + l.Addr().String()}}
-	m, err := a.newMirroring(t.Context(), keysets, &mirrorFlags{})
+	f := &cli.Factory{Err: &log, Store: "s3://bucket/prefix?region=us-east-1&endpoint=http://" + l.Addr().String()}
+	m, err := newMirroring(t.Context(), &options{f: f, dir: keysets})
 	must(t, err)
 	must(t, m.ReadCopy(t.Context()))
 	m.announce()
@@ -80,10 +62,10 @@ func TestMirrorAdmin(t *testing.T) {
 	store, err := filestore.Create(filepath.Join(root, "store"))
 	must(t, err)
 	must(t, os.Mkdir(filepath.Join(root, "copy"), 0o700))
-	a := &app{&cli.Factory{Err: io.Discard, Store: open.FileURL(store.Dir())}}
-	m, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
+	f := &cli.Factory{Err: io.Discard, Store: open.FileURL(store.Dir())}
+	m, err := newMirroring(t.Context(), &options{f: f, dir: filepath.Join(root, "copy")})
 	must(t, err)
-	m.f.adminAddress = "127.0.0.1:0"
+	m.o.adminAddress = "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
 	server, err := m.bindAdmin(ctx)
 	must(t, err)
@@ -124,7 +106,7 @@ func TestMirrorAdmin(t *testing.T) {
 	}
 
 	// What a run finds of an earlier one counts from its start.
-	again, err := a.newMirroring(t.Context(), filepath.Join(root, "copy"), &mirrorFlags{})
+	again, err := newMirroring(t.Context(), &options{f: f, dir: filepath.Join(root, "copy")})
 	must(t, err)
 	if got, want := again.Status().Complete, m.Status().Complete; want.Sub(got).Abs() > time.Millisecond {
 		t.Errorf("after a restart: complete at %v, want %v", got, want)

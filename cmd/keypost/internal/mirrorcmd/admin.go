@@ -1,4 +1,4 @@
-package main
+package mirrorcmd
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/admin"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
@@ -26,7 +27,7 @@ func checkListen(flag, address string) error {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return usagef("%s %q: give HOST:PORT or :PORT, such as 127.0.0.1:9091", flag, address)
+		return cli.Usagef("%s %q: give HOST:PORT or :PORT, such as 127.0.0.1:9091", flag, address)
 	}
 	return nil
 }
@@ -71,7 +72,7 @@ func (m *mirroring) bindAdmin(ctx context.Context) (*admin.Server, error) {
 		}
 	}
 	pages := admin.Pages{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Ready: m.Ready}
-	s, err := admin.Listen(ctx, m.f.adminAddress, pages, m.log.Named("admin"))
+	s, err := admin.Listen(ctx, m.o.adminAddress, pages, m.log.Named("admin"))
 	if err != nil {
 		return nil, fmt.Errorf("open the admin listener: %w", err)
 	}

@@ -1,4 +1,5 @@
-package main
+// Package mirrorcmd has the command keypost mirror, which keeps a copy of a store in a directory, with metrics and health.
+package mirrorcmd
 
 import (
 	"context"
@@ -24,12 +25,14 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/lastgood"
-	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/s3store"
 )
 
-type mirrorFlags struct {
+// options are the flags and arguments of mirror.
+type options struct {
+	f            *cli.Factory
+	dir          string
 	poll         time.Duration
 	adminAddress string
 	issuerURLs   []string
@@ -38,45 +41,47 @@ type mirrorFlags struct {
 	dev          bool
 }
 
-func (a *app) mirror() *cobra.Command {
-	f := &mirrorFlags{}
+// NewCmdMirror returns mirror.
+func NewCmdMirror(f *cli.Factory) *cobra.Command {
+	o := &options{f: f}
 	cmd := &cobra.Command{
 		Use:   "mirror --store URL DIR",
 		Short: "Keep a copy of a store in a directory, for keypostd beside it",
 		Long: "Copy every key set of a store into DIR, which must exist, and go on with whatever changes there. Nothing in DIR is\n" +
 			"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +
 			replicate.HeartbeatFile + " says when the last complete listing was taken. Runs in the foreground until SIGTERM.",
-		Args: exactly(1),
-		RunE: a.do(func(ctx context.Context, args []string) error { return a.runMirror(ctx, args[0], f) }),
+		Args: cli.Exactly(1),
+		RunE: f.Do(func(ctx context.Context, args []string) error {
+			o.dir = args[0]
+			return mirrorRun(ctx, o)
+		}),
 	}
 	fs := cmd.Flags()
-	fs.DurationVar(&f.poll, "poll", 0, "how often everything is listed, beside the watch (default 10s; 15s for s3://)")
-	fs.StringVar(&f.adminAddress, "admin-address", "", "serve /metrics, /livez and /readyz there, such as 127.0.0.1:9091")
-	fs.StringArrayVar(&f.issuerURLs, "issuer-url", nil,
+	fs.DurationVar(&o.poll, "poll", 0, "how often everything is listed, beside the watch (default 10s; 15s for s3://)")
+	fs.StringVar(&o.adminAddress, "admin-address", "", "serve /metrics, /livez and /readyz there, such as 127.0.0.1:9091")
+	fs.StringArrayVar(&o.issuerURLs, "issuer-url", nil,
 		"pattern as in keypostd's issuerURLs (repeatable): refuse what keypostd would refuse (default: nothing)")
-	fs.BoolVar(&f.once, "once", false, "end as soon as DIR has a complete copy, if the store cannot be read an earlier one")
-	fs.BoolVar(&f.allowEmpty, "allow-empty", false, "take a store without key sets for a complete one: there is no issuer yet")
-	fs.BoolVar(&f.dev, "dev", false, "copy development key sets too")
+	fs.BoolVar(&o.once, "once", false, "end as soon as DIR has a complete copy, if the store cannot be read an earlier one")
+	fs.BoolVar(&o.allowEmpty, "allow-empty", false, "take a store without key sets for a complete one: there is no issuer yet")
+	fs.BoolVar(&o.dev, "dev", false, "copy development key sets too")
 	return cmd
 }
 
 // mirroring is one run of keypost mirror.
 type mirroring struct {
 	*replicate.Mirror
-	f       *mirrorFlags
-	place   open.URL
-	from    *keystore.Store
-	dir     *os.Root
-	storeAt string
-	log     *zap.Logger
-	notes   *replicate.Notes
+	o     *options
+	from  *keystore.Store
+	dir   *os.Root
+	log   *zap.Logger
+	notes *replicate.Notes
 
 	tokenFile string      // with the web identity token that the store's credentials are made from; empty when they are not
 	itself    atomic.Bool // they depend on what is mirrored
 }
 
-func (a *app) runMirror(ctx context.Context, dir string, f *mirrorFlags) error {
-	m, err := a.newMirroring(ctx, dir, f)
+func mirrorRun(ctx context.Context, o *options) error {
+	m, err := newMirroring(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -85,49 +90,47 @@ func (a *app) runMirror(ctx context.Context, dir string, f *mirrorFlags) error {
 		return err
 	}
 	m.announce()
-	if f.once {
+	if o.once {
 		return m.once(ctx)
 	}
 	return m.serve(ctx)
 }
 
-// newMirroring finds everything that is wrong with the configuration. It does not ask the store anything: whether that
-// is there is no question of configuration.
-func (a *app) newMirroring(ctx context.Context, dir string, f *mirrorFlags) (*mirroring, error) {
-	if f.poll != 0 && f.poll < time.Second {
-		return nil, usagef("--poll %s: at least 1s", f.poll)
+// newMirroring finds everything that is wrong with the configuration. It asks the store nothing: that may be away
+// for a while.
+func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
+	f := o.f
+	if o.poll != 0 && o.poll < time.Second {
+		return nil, cli.Usagef("--poll %s: at least 1s", o.poll)
 	}
-	if err := checkListen("--admin-address", f.adminAddress); err != nil {
+	if err := checkListen("--admin-address", o.adminAddress); err != nil {
 		return nil, err
 	}
-	admit, err := f.admit()
+	admit, err := o.admit()
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	m := &mirroring{f: f, storeAt: a.Store, log: newLogger(a.Err)}
-	if m.place, err = parsePlace(a.Store); err != nil {
+	m := &mirroring{o: o, log: newLogger(f.Err)}
+	if m.from, err = f.OpenStore(ctx); err != nil {
 		return nil, err
 	}
-	if m.from, err = a.openStore(ctx); err != nil {
-		return nil, err
-	}
-	to, err := filestore.Open(dir)
+	to, err := filestore.Open(o.dir)
 	if err != nil {
 		return nil, err
 	}
 	if from, isDir := m.from.Backend().(*filestore.Backend); isDir && sameFile(from.Dir(), to.Dir()) {
-		return nil, usagef("mirror: the store and DIR are the same directory")
+		return nil, cli.Usagef("mirror: the store and DIR are the same directory")
 	}
-	if m.dir, err = os.OpenRoot(dir); err != nil {
+	if m.dir, err = os.OpenRoot(o.dir); err != nil {
 		return nil, err
 	}
-	m.notes = replicate.NewNotes(m.dir, m.storeAt)
+	m.notes = replicate.NewNotes(m.dir, f.Store)
 	before, err := m.notes.Heartbeat()
 	if err != nil {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.from.Backend(), To: to, Admit: admit, OnPass: m.notePass, Complete: before.Complete, AllowEmpty: f.allowEmpty, Poll: m.poll(), Log: m.log,
+		From: m.from.Backend(), To: to, Admit: admit, OnPass: m.notePass, Complete: before.Complete, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log,
 		Checkpoints: m.notes.Checkpoints(),
 	})
 	return m, nil
@@ -146,10 +149,10 @@ const (
 )
 
 func (m *mirroring) poll() time.Duration {
-	switch {
-	case m.f.poll != 0:
-		return m.f.poll
-	case m.place.Scheme == open.S3:
+	if m.o.poll != 0 {
+		return m.o.poll
+	}
+	if _, isS3 := m.from.Backend().(*s3store.Backend); isS3 {
 		return defaultPollS3
 	}
 	return defaultPoll
@@ -157,17 +160,17 @@ func (m *mirroring) poll() time.Duration {
 
 // admit refuses what keypostd would refuse by its own configuration: it must not take the place of the last good
 // document, which keypostd would then miss after its next start.
-func (f *mirrorFlags) admit() (func(keystore.KeySet) *lastgood.Rejection, error) {
+func (o *options) admit() (func(keystore.KeySet) *lastgood.Rejection, error) {
 	var patterns []issuer.Pattern
-	for _, raw := range f.issuerURLs {
-		p, err := issuer.ParsePattern(raw, f.dev)
+	for _, raw := range o.issuerURLs {
+		p, err := issuer.ParsePattern(raw, o.dev)
 		if err != nil {
 			return nil, fmt.Errorf("--issuer-url: %w", err)
 		}
 		patterns = append(patterns, p)
 	}
 	return func(s keystore.KeySet) *lastgood.Rejection {
-		if s.Dev() && !f.dev {
+		if s.Dev() && !o.dev {
 			return lastgood.Reject(lastgood.ReasonDev, "it is a development key set, which only mirror --dev copies")
 		}
 		for _, u := range s.Issuers() {
@@ -182,7 +185,7 @@ func (f *mirrorFlags) admit() (func(keystore.KeySet) *lastgood.Rejection, error)
 }
 
 func (m *mirroring) announce() {
-	fields := []zap.Field{zap.String("store", m.storeAt), zap.Duration("poll", m.poll()), zap.String("version", version())}
+	fields := []zap.Field{zap.String("store", m.o.f.Store), zap.Duration("poll", m.poll()), zap.String("version", cli.Version())}
 	if before := m.Status().Complete; !before.IsZero() {
 		fields = append(fields, zap.Time("complete_before", before))
 	}
@@ -197,7 +200,7 @@ func (m *mirroring) announce() {
 // serve mirrors until ctx is done. Only an admin address that cannot be listened on ends it otherwise, at the start.
 func (m *mirroring) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if m.f.adminAddress != "" {
+	if m.o.adminAddress != "" {
 		s, err := m.bindAdmin(ctx)
 		if err != nil {
 			return err

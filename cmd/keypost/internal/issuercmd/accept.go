@@ -1,0 +1,189 @@
+package issuercmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+)
+
+type acceptOptions struct {
+	f                           *cli.Factory
+	name                        keystore.Name
+	why, fromURL, admin, caFile string
+	served                      int64
+	keep, gone                  []string
+}
+
+func newAccept(f *cli.Factory) *cobra.Command {
+	o := &acceptOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "accept NAME --why REASON [--keep KID…] [--gone KID…]",
+		Short: "Settle a key set whose stored version keypostd rejects",
+		Long: "Compare a stored key set with what is publicly served, and decide each key that only one of them has: --keep\n" +
+			"publishes it, as active; --gone takes it out for good. For a restored backup, a reverted commit, a pruned file.\n" +
+			"A generation so high that nothing can follow it is lowered.",
+		Args: cli.Exactly(1),
+		RunE: f.Do(func(ctx context.Context, args []string) error {
+			o.name = keystore.Name(args[0])
+			return acceptRun(ctx, o)
+		}),
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
+	fs.StringVar(&o.fromURL, "from-url", "", "https URL of the issuer or JWKS that is served (default the key set's issuer URL)")
+	fs.StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of that URL, instead of the system's")
+	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
+	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")
+	fs.StringArrayVar(&o.keep, "keep", nil, "key to publish (repeatable)")
+	fs.StringArrayVar(&o.gone, "gone", nil, "key that is gone for good (repeatable)")
+	return cmd
+}
+
+// disputeView is a dispute as it is printed.
+type disputeView struct {
+	Kid   keystore.KeyID `json:"kid"`
+	Where catalog.Side   `json:"where"`
+}
+
+func acceptRun(ctx context.Context, o *acceptOptions) error {
+	f := o.f
+	if o.why == "" {
+		return cli.Usagef("issuer accept needs --why REASON; it is recorded")
+	}
+	if o.served != 0 && o.admin != "" {
+		return cli.Usagef("give --served-generation or --admin, not both")
+	}
+	if o.served < 0 || o.served > keystore.MaxGeneration {
+		return cli.Usagef("--served-generation %d is no generation", o.served)
+	}
+	st, err := f.OpenToWrite(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := catalog.Load(ctx, st, o.name)
+	if err != nil {
+		return cli.WithHint(err, "accept decides about a document that can be read; put the last good one back first (from Git or a backup)")
+	}
+	served, lost, err := o.askServed(ctx, s)
+	if err != nil {
+		return err
+	}
+	var disputes []catalog.Dispute
+	if o.admin != "" && o.fromURL == "" && served == 0 {
+		f.Notice("keypostd serves no version of %s, so there is nothing to compare it with", o.name)
+	} else if disputes, err = o.disputes(ctx, s); err != nil {
+		return err
+	}
+	decisions, err := catalog.Decide(disputes, catalog.Verdict{Keep: o.keep, Gone: o.gone})
+	if err != nil {
+		return undecided(f, err)
+	}
+	was := s.Generation()
+	s, err = catalog.Accept(ctx, st, f.Change(o.why, false), catalog.Acceptance{Stored: s, Served: served, Decisions: append(decisions, lost...)})
+	if err != nil {
+		return err
+	}
+	if len(lost) > 0 {
+		f.Notice("%d lines in gone are put back that the stored version had lost", len(lost))
+	}
+	if s.Generation() < was {
+		f.Notice("the generation was %d, which nothing could follow; it is lowered to %d", was, s.Generation())
+	}
+	known := o.admin != "" || o.served != 0
+	if !known {
+		f.Notice("nothing says which generation keypostd serves: it may reject this one (same_generation, older_generation, generation_jump); " +
+			"accept again with --admin URL or --served-generation N to settle that")
+	}
+	return printAccepted(f, s, known)
+}
+
+// printAccepted promises nothing about keypostd unless it is known what that serves.
+func printAccepted(f *cli.Factory, s keystore.KeySet, known bool) error {
+	result := fmt.Sprintf("generation %d", s.Generation())
+	if !known {
+		result += ", stored; not known whether any keypostd takes it"
+	}
+	v := view.Of(s, time.Now())
+	return f.Print(v, func(w *tabwriter.Writer) {
+		cli.Row(w, "accepted "+string(s.Name()), result)
+		cli.Row(w)
+		view.KeyRows(w, v.Keys)
+	})
+}
+
+// askServed returns the generation that keypostd serves, and the lines in gone that it knows and s has lost. Nobody has
+// to decide about those: what is gone stays gone.
+func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64, []keystore.Decision, error) {
+	if o.admin == "" {
+		return o.served, nil, nil
+	}
+	report, err := askAdmin(ctx, o.admin)
+	if err != nil {
+		return 0, nil, err
+	}
+	i := slices.IndexFunc(report.Issuers, func(is issuer.Status) bool { return is.Name == s.Name() })
+	if i < 0 {
+		return 0, nil, nil // it serves none
+	}
+	var gone []keystore.Gone
+	for _, g := range report.Issuers[i].Gone {
+		gone = append(gone, keystore.Gone{ID: g.Kid, Fingerprint: g.Fingerprint})
+	}
+	return report.Issuers[i].Generation, catalog.LostLines(s, gone), nil
+}
+
+// disputes compares a key set with what is served.
+func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet) ([]catalog.Dispute, error) {
+	from := o.fromURL
+	if from == "" {
+		from = s.Issuers()[0].String()
+	}
+	published, err := keysource.FetchJWKS(ctx, from, o.caFile)
+	if err != nil {
+		return nil, cli.WithHint(err, "name the place where the key set is served with --from-url URL, and a private CA with --ca-file")
+	}
+	return catalog.Disputes(s, published.Keys), nil
+}
+
+// undecided words an error of catalog.Decide, and lists the keys that are open.
+func undecided(f *cli.Factory, err error) error {
+	if e, is := errors.AsType[*catalog.VerdictError](err); is && e.Err != nil {
+		flag := "--keep"
+		if e.Gone {
+			flag = "--gone"
+		}
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	e, is := errors.AsType[*catalog.UndecidedError](err)
+	if !is {
+		return err
+	}
+	var open []disputeView
+	var flags []string
+	for _, d := range e.Open {
+		open = append(open, disputeView{d.Key.ID(), d.Side})
+		flags = append(flags, "--keep "+string(d.Key.ID()))
+	}
+	if err := f.Print(map[string]any{"undecided": open}, func(w *tabwriter.Writer) {
+		cli.Row(w, "UNDECIDED KID", "WHERE")
+		for _, d := range open {
+			cli.Row(w, d.Kid, d.Where)
+		}
+	}); err != nil {
+		return err
+	}
+	return cli.WithHint(err, "say for each of them whether the cluster may sign with it (%s) or it never comes back (--gone KID)", strings.Join(flags, " "))
+}

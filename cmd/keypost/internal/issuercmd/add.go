@@ -1,0 +1,171 @@
+package issuercmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+)
+
+type addOptions struct {
+	f      *cli.Factory
+	name   keystore.Name
+	urls   []string
+	keys   keysource.Flags
+	policy view.PolicyFlags
+	dev    bool
+	reuse  bool
+	force  bool
+	why    string
+}
+
+func newAdd(f *cli.Factory) *cobra.Command {
+	o := &addOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "add NAME --url URL KEYS",
+		Short: "Publish the keys of a cluster under an issuer URL",
+		Long: "Make a key set. Its keys are active at once, as the cluster signs with them already; later ones come in with\n" +
+			"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
+			"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +
+			"An issuer URL belongs to one key set. A URL is refused that another key set has, or may have: one whose document\n" +
+			"cannot be read (--force --why goes on). No store can keep two people from adding one URL under two names in the\n" +
+			"same second; each of them looks again afterwards and is told.",
+		Example: "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws",
+		Args:    cli.Exactly(1),
+		RunE: f.Do(func(ctx context.Context, args []string) error {
+			o.name = keystore.Name(args[0])
+			return addRun(ctx, o)
+		}),
+	}
+	fs := cmd.Flags()
+	fs.StringArrayVar(&o.urls, "url", nil, "issuer URL, as in the tokens' iss (repeatable; the first is canonical)")
+	o.keys.Register(fs)
+	o.policy.Register(fs)
+	fs.BoolVar(&o.dev, "dev", false, "a development key set: ports in URLs and short gates; only keypostd --dev serves it")
+	fs.BoolVar(&o.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
+	fs.BoolVar(&o.force, "force", false, "add it although another key set cannot be read, which may have the URL as well (needs --why)")
+	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
+	return cmd
+}
+
+func addRun(ctx context.Context, o *addOptions) error {
+	f := o.f
+	spec, err := o.spec()
+	if err != nil {
+		return err
+	}
+	m, err := o.keys.Read(ctx, f)
+	if err != nil {
+		return err
+	}
+	spec.Keys = m.Keys
+	compareIssuer(f, m, spec.Issuers[0].String())
+	// Everything is tried before the store is touched, so that a mistake leaves no directory behind.
+	if _, err := keystore.New(f.Change(o.why, false), spec); err != nil {
+		return err
+	}
+	st, err := f.CreateStore(ctx)
+	if err != nil {
+		return err
+	}
+	added, err := catalog.Add(ctx, st, spec, catalog.AddOptions{
+		Change: f.Change(o.why, o.force), Permit: catalog.Permit{Reuse: o.reuse, Unread: o.force},
+	})
+	for _, n := range added.Unread {
+		f.Warn("key set %q cannot be read; keypost issuer list says why", n)
+	}
+	for _, s := range added.Shared {
+		f.Warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
+	}
+	if err != nil {
+		return err
+	}
+	return printAdded(f, added.KeySet, o.keys.CAFile)
+}
+
+// spec checks what was typed, without the keys.
+func (o *addOptions) spec() (keystore.Spec, error) {
+	if err := o.name.Check(); err != nil {
+		return keystore.Spec{}, cli.Usage(err)
+	}
+	if len(o.urls) == 0 {
+		return keystore.Spec{}, cli.Usagef("issuer add needs --url URL")
+	}
+	spec := keystore.Spec{Name: o.name, Dev: o.dev}
+	for _, raw := range o.urls {
+		u, err := keystore.ParseIssuerURL(raw, o.dev)
+		if err != nil {
+			return keystore.Spec{}, cli.Usage(err)
+		}
+		spec.Issuers = append(spec.Issuers, u)
+	}
+	switch {
+	case o.reuse && o.why == "":
+		return keystore.Spec{}, cli.Usagef("--reuse-url needs --why REASON")
+	case o.force && o.why == "":
+		return keystore.Spec{}, cli.Usagef("--force needs --why REASON")
+	}
+	if err := o.keys.Check(); err != nil {
+		return keystore.Spec{}, err
+	}
+	policy, err := o.policy.Apply(view.NewPolicy())
+	if err == nil {
+		err = policy.Check(o.dev)
+	}
+	if err != nil {
+		return keystore.Spec{}, cli.Usage(err)
+	}
+	spec.Policy = policy
+	return spec, nil
+}
+
+// compareIssuer warns when keys are taken from another issuer than the one that they are published for.
+func compareIssuer(f *cli.Factory, m keysource.Material, url string) {
+	if m.Issuer == "" || m.Issuer == url {
+		return
+	}
+	if m.Cluster {
+		f.Warn("the cluster's own issuer is %s: its tokens are good for %s only once kube-apiserver has --service-account-issuer=%s as the first one", m.Issuer, url, url)
+		return
+	}
+	f.Warn("the keys are those of the issuer %s; its tokens are not good for %s", m.Issuer, url)
+}
+
+func printAdded(f *cli.Factory, s keystore.KeySet, caFile string) error {
+	v := view.Of(s, time.Now())
+	err := f.Print(v, func(w *tabwriter.Writer) {
+		cli.Row(w, "added "+string(v.Name), strings.Join(v.Issuers, " "), fmt.Sprintf("generation %d", v.Generation))
+		cli.Row(w)
+		view.KeyRows(w, v.Keys)
+	})
+	if err != nil {
+		return err
+	}
+	view.Warn(f, s.Policy())
+	first := v.Issuers[0]
+	look := cli.Command{"verify", string(v.Name)} // by its name, so that it is compared with the store
+	if v.Dev {
+		look = append(look, "--dev")
+	}
+	switch {
+	case caFile != "":
+		look = append(look, "--ca-file", caFile)
+	case v.Dev: // its certificate is of an authority of its own
+		look = append(look, "--ca-file", "DIR/ca.pem")
+	}
+	f.Notice("next:")
+	f.Notice("  %s", look)
+	f.Notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)
+	f.Notice("where it runs already, keep its present issuer as a second --service-account-issuer, and let --api-audiences list both or leave it out, or each running pod gets 401")
+	return nil
+}

@@ -1,0 +1,46 @@
+// Package issuercmd has the commands of keypost issuer: they add, list, show, change and withdraw key sets, and accept
+// one that keypostd rejects.
+package issuercmd
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/keystore/catalog"
+)
+
+// NewCmdIssuer returns the group of commands.
+func NewCmdIssuer(f *cli.Factory) *cobra.Command {
+	add, list, show, remove := newAdd(f), newList(f), newShow(f), newRemove(f)
+	add.SuggestFor, show.SuggestFor, remove.SuggestFor = []string{"create", "new"}, []string{"get", "describe"}, []string{"delete", "rm", "withdraw"}
+	list.Aliases = []string{"ls"}
+	g := cli.Group("issuer", "Add, change, show and remove issuers", add, newSet(f), list, show, newAccept(f), remove)
+	g.Aliases = []string{"issuers"}
+	return g
+}
+
+func newShow(f *cli.Factory) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ISSUER",
+		Short: "Show an issuer's keys, policy and history",
+		Args:  cli.Exactly(1),
+		RunE:  f.Do(func(ctx context.Context, args []string) error { return showRun(ctx, f, args[0]) }),
+	}
+}
+
+func showRun(ctx context.Context, f *cli.Factory, issuer string) error {
+	st, err := f.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := catalog.Find(ctx, st, issuer)
+	if err != nil {
+		return err
+	}
+	v := view.Of(s, time.Now())
+	return f.Print(v, v.Table)
+}

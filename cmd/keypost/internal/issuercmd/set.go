@@ -1,0 +1,48 @@
+package issuercmd
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/keystore"
+)
+
+func newSet(f *cli.Factory) *cobra.Command {
+	var p view.PolicyFlags
+	cmd := &cobra.Command{
+		Use:   "set ISSUER",
+		Short: "Change an issuer's policy",
+		Long: "Change the lifetimes and relying parties that an issuer's policy declares. A flag that is not given changes nothing.\n" +
+			"What is lowered goes on to bind the gates until the last copy or token from before has run out.",
+		Args: cli.Exactly(1),
+		RunE: f.Do(func(ctx context.Context, args []string) error { return setRun(ctx, f, args[0], &p) }),
+	}
+	p.Register(cmd.Flags())
+	return cmd
+}
+
+func setRun(ctx context.Context, f *cli.Factory, issuer string, p *view.PolicyFlags) error {
+	if !p.Given() {
+		return cli.Usagef("nothing to set was given")
+	}
+	s, err := f.Update(ctx, issuer, func(s keystore.KeySet) (keystore.KeySet, error) {
+		policy, err := p.Apply(s.Policy())
+		if err != nil {
+			return s, err
+		}
+		return s.SetPolicy(f.Change("", false), policy)
+	})
+	if err != nil {
+		return err
+	}
+	view.Warn(f, s.Policy())
+	for _, h := range s.Policy().HeldUntil {
+		f.Notice("held: %s", view.HeldLine(h))
+	}
+	v := view.Of(s, time.Now())
+	return f.Print(v, v.Table)
+}
