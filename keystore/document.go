@@ -30,33 +30,12 @@ const (
 // MaxDocument bounds a key set document, in bytes: what fits into a ConfigMap or an etcd value.
 const MaxDocument = 1 << 20
 
-// Reason sorts broken documents for metrics.
-type Reason string
-
-// Why a document is broken.
-const (
-	ReasonBroken       Reason = "broken"        // does not parse, or breaks an invariant
-	ReasonNewerVersion Reason = "newer_version" // another major version
-	ReasonGoneReturned Reason = "gone_returned" // a kid is published and gone at once
-)
-
-// BrokenError reports that a stored document is no key set. It quotes at most names and short values of the document.
-type BrokenError struct {
-	Name    Name
-	Reason  Reason
-	Err     error
-	Issuers []IssuerURL // those that it has nevertheless ([ClaimedURLs]); nil when that cannot be known
-}
-
-func (e *BrokenError) Error() string { return fmt.Sprintf("key set %q is broken: %v", e.Name, e.Err) }
-func (e *BrokenError) Unwrap() error { return e.Err }
-
 // document is the stored form: a Kubernetes-style manifest, the same text in every backend.
 type document struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Metadata   metadata `json:"metadata"`
-	Spec       spec     `json:"spec"`
+	Spec       body     `json:"spec"`
 }
 
 type metadata struct {
@@ -65,11 +44,11 @@ type metadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-type spec struct {
+type body struct {
 	Generation   int64         `json:"generation"`
 	Issuers      []string      `json:"issuers"`
 	Keys         []keyDocument `json:"keys"`
-	Gone         []goneLine    `json:"gone,omitempty"`
+	Gone         []Gone        `json:"gone,omitempty"`
 	Policy       *Policy       `json:"policy,omitempty"`
 	Rotation     *Rotation     `json:"rotation,omitempty"`
 	Observations []Observation `json:"observations,omitempty"`
@@ -88,16 +67,6 @@ type keyDocument struct {
 	ObservedAt  time.Time `json:"observedAt,omitzero"`
 	PromotedAt  time.Time `json:"promotedAt,omitzero"`
 	RetiredAt   time.Time `json:"retiredAt,omitzero"`
-}
-
-type goneLine struct {
-	Kid         KeyID       `json:"kid"`
-	Fingerprint Fingerprint `json:"fingerprint,omitempty"`
-	At          time.Time   `json:"at"`
-	Why         string      `json:"why"`
-	PublishedAt time.Time   `json:"publishedAt,omitzero"`
-	PromotedAt  time.Time   `json:"promotedAt,omitzero"`
-	RetiredAt   time.Time   `json:"retiredAt,omitzero"`
 }
 
 // Parse reads the document stored under name. The error is a [*BrokenError].
@@ -215,7 +184,7 @@ func (d document) keySet() (KeySet, error) {
 	s := KeySet{
 		name: d.Metadata.Name, labels: d.Metadata.Labels, annotations: d.Metadata.Annotations,
 		generation: d.Spec.Generation, rotation: d.Spec.Rotation, observations: d.Spec.Observations,
-		history: d.Spec.History, withdrawnAt: d.Spec.WithdrawnAt, dev: d.Spec.Dev,
+		gone: d.Spec.Gone, history: d.Spec.History, withdrawnAt: d.Spec.WithdrawnAt, dev: d.Spec.Dev,
 	}
 	if d.Spec.Policy != nil {
 		s.policy = *d.Spec.Policy
@@ -232,10 +201,6 @@ func (d document) keySet() (KeySet, error) {
 			return KeySet{}, err
 		}
 		s.issuers = append(s.issuers, u)
-	}
-	for _, g := range d.Spec.Gone {
-		s.gone = append(s.gone, Gone{ID: g.Kid, Fingerprint: g.Fingerprint, At: g.At, Why: g.Why,
-			PublishedAt: g.PublishedAt, PromotedAt: g.PromotedAt, RetiredAt: g.RetiredAt})
 	}
 	for n, kd := range d.Spec.Keys {
 		k, err := kd.key()
@@ -337,8 +302,8 @@ const roomToNormalize = 128 << 10
 
 func (s KeySet) document() (document, error) {
 	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}
-	d.Spec = spec{
-		Generation: s.generation, Keys: []keyDocument{}, Rotation: s.rotation,
+	d.Spec = body{
+		Generation: s.generation, Keys: []keyDocument{}, Gone: s.gone, Rotation: s.rotation,
 		Observations: s.observations, History: s.history, WithdrawnAt: s.withdrawnAt, Dev: s.dev,
 	}
 	if p := s.policy; !p.empty() {
@@ -346,10 +311,6 @@ func (s KeySet) document() (document, error) {
 	}
 	for _, u := range s.issuers {
 		d.Spec.Issuers = append(d.Spec.Issuers, u.raw)
-	}
-	for _, g := range s.gone {
-		d.Spec.Gone = append(d.Spec.Gone, goneLine{Kid: g.ID, Fingerprint: g.Fingerprint, At: g.At, Why: g.Why,
-			PublishedAt: g.PublishedAt, PromotedAt: g.PromotedAt, RetiredAt: g.RetiredAt})
 	}
 	for _, k := range s.keys {
 		kd, err := k.document()

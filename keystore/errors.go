@@ -1,6 +1,50 @@
 package keystore
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// Reason sorts broken documents for metrics.
+type Reason string
+
+// Why a document is broken.
+const (
+	ReasonBroken       Reason = "broken"        // does not parse, or breaks an invariant
+	ReasonNewerVersion Reason = "newer_version" // another major version
+	ReasonGoneReturned Reason = "gone_returned" // a kid is published and gone at once
+)
+
+// BrokenError reports that a stored document is no key set. It quotes at most names and short values of the document.
+type BrokenError struct {
+	Name    Name
+	Reason  Reason
+	Err     error
+	Issuers []IssuerURL // those that it has nevertheless ([ClaimedURLs]); nil when that cannot be known
+}
+
+func (e *BrokenError) Error() string { return fmt.Sprintf("key set %q is broken: %v", e.Name, e.Err) }
+func (e *BrokenError) Unwrap() error { return e.Err }
+
+// UnreadableError reports that one document cannot be read although its store answers: a file without permission, a
+// symbolic link that leads nowhere, a file on a mount that hangs. Its message is that of Err.
+type UnreadableError struct{ Err error }
+
+func (e *UnreadableError) Error() string { return e.Err.Error() }
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
+// OfDocument reports whether an error of Load is about that one document, which is broken or cannot be read, so that
+// the store's other documents may be readable. Every other error but [ErrNotFound] is trouble of the store: a server
+// that fails for one key set fails for all.
+func OfDocument(err error) bool {
+	_, unreadable := errors.AsType[*UnreadableError](err)
+	return unreadable || isBroken(err)
+}
+
+func isBroken(err error) bool {
+	_, broken := errors.AsType[*BrokenError](err)
+	return broken
+}
 
 // ReasonRequiredError refuses a transition that is recorded with a reason and was given none. Step says which one.
 type ReasonRequiredError struct {
@@ -35,10 +79,4 @@ type GenerationError struct {
 
 func (e *GenerationError) Error() string {
 	return fmt.Sprintf("update key set %q: its generation %d is so high that keypostd takes no change of it; it must be accepted first", e.KeySet, e.Generation)
-}
-
-// PolicyWarning is a value of a policy, or the lack of one, that is allowed but seldom meant.
-type PolicyWarning struct {
-	Member  string // maxAge, relyingParties or tokenLifetime
-	Message string
 }

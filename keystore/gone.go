@@ -5,10 +5,13 @@ import (
 	"time"
 )
 
-// Reasons why a key ID is gone.
+// Departure is how a key left its key set.
+type Departure string
+
+// The ways to leave.
 const (
-	Removed = "removed"
-	Revoked = "revoked"
+	Removed Departure = "removed" // after its last token had run out
+	Revoked Departure = "revoked" // at once
 )
 
 // Gone is the trace of a key that was published once. Neither its key ID nor its material ever comes back.
@@ -16,13 +19,13 @@ const (
 // Documents of versions before the fingerprint was recorded have lines without it, and for an imported key a second
 // line under its computed ID. [Gone.Material] reads both forms.
 type Gone struct {
-	ID          KeyID
-	Fingerprint Fingerprint // empty in a line of an earlier version
-	At          time.Time
-	Why         string    // Removed or Revoked
-	PublishedAt time.Time // these three are the key's own dates; zero means "has not happened" or "not recorded"
-	PromotedAt  time.Time
-	RetiredAt   time.Time
+	ID          KeyID       `json:"kid"`
+	Fingerprint Fingerprint `json:"fingerprint,omitempty"` // empty in a line of an earlier version
+	At          time.Time   `json:"at"`
+	Why         Departure   `json:"why"`
+	PublishedAt time.Time   `json:"publishedAt,omitzero"` // these three are the key's own dates; zero means "has not happened" or "not recorded"
+	PromotedAt  time.Time   `json:"promotedAt,omitzero"`
+	RetiredAt   time.Time   `json:"retiredAt,omitzero"`
 }
 
 // Material returns the fingerprint of the key that left, and whether it is known. A line without one that has the form
@@ -46,7 +49,7 @@ func (g Gone) bars(p VerificationKey) bool { return g.ID == p.id || g.material()
 func (g Gone) material() Fingerprint { return cmp.Or(g.Fingerprint, Fingerprint(g.ID)) }
 
 // gone returns the line that k leaves behind.
-func (k Key) gone(at time.Time, why string) Gone {
+func (k Key) gone(at time.Time, why Departure) Gone {
 	return Gone{
 		ID: k.id, Fingerprint: k.fingerprint, At: at, Why: why,
 		PublishedAt: k.PublishedAt, PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt,

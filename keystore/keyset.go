@@ -248,7 +248,7 @@ func (s KeySet) checkKeys() error {
 		}
 		if at, ok := graves.of(k.VerificationKey); ok {
 			g := s.gone[at]
-			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), printable(g.Why), stamp(g.At), errGoneReturned)
+			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), printable(string(g.Why)), stamp(g.At), errGoneReturned)
 		}
 		if err := k.checkState(); err != nil {
 			return fmt.Errorf("key %s: %w", k.ID(), err)
@@ -296,7 +296,9 @@ var errGoneReturned = errors.New("a key that is gone never comes back")
 func (s KeySet) latest() time.Time {
 	var t time.Time
 	for _, at := range s.evidenceTimes() {
-		t = later(t, *at)
+		if at.After(t) {
+			t = *at
+		}
 	}
 	return t
 }

@@ -128,6 +128,12 @@ func checkOrigins(origins []string) error {
 	return nil
 }
 
+// PolicyWarning is a value of a policy, or the lack of one, that is allowed but seldom meant.
+type PolicyWarning struct {
+	Member  string // maxAge, relyingParties or tokenLifetime
+	Message string
+}
+
 // Warnings returns what is allowed but seldom meant.
 func (p Policy) Warnings() []PolicyWarning {
 	var w []PolicyWarning
@@ -233,13 +239,6 @@ func (p Policy) clone() Policy {
 	}
 	p.RelyingParties, p.Origins, p.HeldUntil = slices.Clone(p.RelyingParties), slices.Clone(p.Origins), slices.Clone(p.HeldUntil)
 	return p
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 var errLoweredUndeclared = errors.New("a declared token lifetime cannot become undeclared; set it to the longest one in use")

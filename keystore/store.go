@@ -90,7 +90,7 @@ func (st *Store) write(ctx context.Context, old Revision, v version) (Revision, 
 // checkStored compares the stored version with the expected one and with the one that is to replace it.
 func (st *Store) checkStored(ctx context.Context, old Revision, s KeySet) error {
 	stored, rev, err := st.Load(ctx, s.name)
-	_, broken := errors.AsType[*BrokenError](err)
+	broken := isBroken(err)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return fmt.Errorf("%w: it is gone", ErrConflict)
@@ -101,9 +101,13 @@ func (st *Store) checkStored(ctx context.Context, old Revision, s KeySet) error 
 	case broken: // it has no generation to lose, and whoever repairs it has seen its revision
 		return nil
 	case !s.MayReplace(stored):
-		return fmt.Errorf("%w: generation %d is stored, and %d was to be written", ErrConflict, stored.generation, s.generation)
+		return generationConflict(stored, s)
 	}
 	return nil
+}
+
+func generationConflict(stored, s KeySet) error {
+	return fmt.Errorf("%w: generation %d is stored, and %d was to be written", ErrConflict, stored.generation, s.generation)
 }
 
 // put writes v in place of old, whose generation was compared, and reads back when the answer leaves open what happened.
@@ -144,11 +148,6 @@ func (st *Store) readBack(ctx context.Context, v version, failed error) (Revisio
 	}
 	return "", errors.New("it was written again or removed meanwhile, so whether this write took effect is unknown; " +
 		"look at it and repeat the command if need be")
-}
-
-func isBroken(err error) bool {
-	_, broken := errors.AsType[*BrokenError](err)
-	return broken
 }
 
 // equals reports whether the stored version is v: the same bytes, or the same content in another notation. Labels and

@@ -314,7 +314,7 @@ func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 
 // bury takes a key out and leaves its line in gone. Documents may publish one key under several IDs (an issuer that was
 // taken over): it leaves under all of them, as tokens that it signed are good under each.
-func (s *KeySet) bury(gone VerificationKey, why string, at time.Time) {
+func (s *KeySet) bury(gone VerificationKey, why Departure, at time.Time) {
 	s.keys = slices.DeleteFunc(s.keys, func(k Key) bool {
 		if !k.sameMaterial(gone) {
 			return false

@@ -109,7 +109,7 @@ func outcomeFor(s KeySet, err error) string {
 		return string(k.State)
 	}
 	g, _ := s.goneLine(subject.ID())
-	return g.Why
+	return string(g.Why)
 }
 
 func TestForcePassesGatesNeedsAReasonAndIsRecorded(t *testing.T) {

@@ -33,20 +33,11 @@ func Update(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet,
 		if err == nil || !errors.Is(err, ErrConflict) || try == updateTries {
 			return s, err
 		}
-		pause := min(maxPause, time.Millisecond<<min(try, 10))
-		if !sleep(ctx, rand.N(pause)) { //nolint:gosec // it only keeps writers apart
+		select {
+		case <-ctx.Done():
 			return KeySet{}, ctx.Err()
+		case <-time.After(rand.N(min(maxPause, time.Millisecond<<min(try, 10)))): //nolint:gosec // it only keeps writers apart
 		}
-	}
-}
-
-// sleep reports whether the time has passed before ctx was done.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
@@ -70,24 +61,19 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	default:
 		s.generation = was.generation + 1
 	}
-	if err := st.replaceLoaded(ctx, rev, was, s); err != nil {
+	// Not Replace: the stored version was loaded just now.
+	doc, err := Encode(s)
+	switch {
+	case err != nil:
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case !s.MayReplace(was):
+		err = generationConflict(was, s)
+	default:
+		_, err = st.put(ctx, rev, version{s, doc})
+	}
+	if err != nil {
 		return KeySet{}, fmt.Errorf("replace key set %q: %w", n, err)
 	}
 	return s, nil
-}
-
-// replaceLoaded is Replace of a version that was just loaded, so that it need not be read again.
-func (st *Store) replaceLoaded(ctx context.Context, rev Revision, was, s KeySet) error {
-	doc, err := Encode(s)
-	if err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if !s.MayReplace(was) {
-		return fmt.Errorf("%w: generation %d is stored, and %d was to be written", ErrConflict, was.generation, s.generation)
-	}
-	_, err = st.put(ctx, rev, version{s, doc})
-	return err
 }

@@ -22,9 +22,7 @@ type IssuerURL struct {
 	devOnly         bool // it has a port or a host that is not public
 }
 
-var (
-	pathSegment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-)
+var pathSegment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // ParseIssuerURL takes a URL that every relying party reads alike: https, a lower-case DNS host, no port, query,
 // fragment, user info, percent-encoding or trailing slash, at most 255 characters. A dev URL may have a port and a
@@ -32,7 +30,10 @@ var (
 func ParseIssuerURL(raw string, dev bool) (IssuerURL, error) {
 	u, err := splitIssuerURL(raw, dev)
 	if err != nil {
-		return IssuerURL{}, fmt.Errorf("issuer URL %q: %w", printableURL(raw), err)
+		if len(raw) > 300 {
+			raw = raw[:300] + "…"
+		}
+		return IssuerURL{}, fmt.Errorf("issuer URL %q: %w", raw, err)
 	}
 	return u, nil
 }
@@ -117,13 +118,6 @@ func checkPath(path string) error {
 		}
 	}
 	return nil
-}
-
-func printableURL(s string) string {
-	if len(s) > 300 {
-		s = s[:300] + "…"
-	}
-	return s
 }
 
 // String returns the URL exactly as it was given: the `iss` of the tokens.

@@ -36,22 +36,16 @@ type File interface {
 	Sync() error
 }
 
-// OS is the file system of the operating system.
-type OS struct{}
+// osFS is the file system of the operating system.
+type osFS struct{}
 
-// Create implements [FS]. The umask takes away from mode.
-func (OS) Create(name string, mode fs.FileMode) (File, error) {
+func (osFS) Create(name string, mode fs.FileMode) (File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 }
 
-// Open implements [FS].
-func (OS) Open(name string) (File, error) { return os.Open(name) }
-
-// Rename implements [FS].
-func (OS) Rename(from, to string) error { return os.Rename(from, to) }
-
-// Remove implements [FS].
-func (OS) Remove(name string) error { return os.Remove(name) }
+func (osFS) Open(name string) (File, error) { return os.Open(name) }
+func (osFS) Rename(from, to string) error   { return os.Rename(from, to) }
+func (osFS) Remove(name string) error       { return os.Remove(name) }
 
 // Root is the file system below a directory, out of which no symbolic link leads.
 type Root struct{ *os.Root }
@@ -67,14 +61,14 @@ func (r Root) Open(name string) (File, error) { return r.Root.Open(name) }
 // Writer writes files of one owner. Owners that share a directory have different names, so that none removes the
 // temporary files of another.
 type Writer struct {
-	FS    FS          // nil: OS
+	FS    FS          // nil: that of the operating system
 	Owner string      // in the names of temporary files; required to replace files
 	Mode  fs.FileMode // of new files; 0: 0600
 }
 
 func (w Writer) fs() FS {
 	if w.FS == nil {
-		return OS{}
+		return osFS{}
 	}
 	return w.FS
 }

@@ -86,7 +86,7 @@ func (f *faultyFile) Close() error {
 func TestReplace(t *testing.T) {
 	for _, existing := range []bool{false, true} {
 		w := Writer{Owner: "test"}
-		f := &faulty{FS: OS{}, w: w, fail: -1}
+		f := &faulty{FS: osFS{}, w: w, fail: -1}
 		w.FS = f
 		name := start(t, existing)
 		must(t, w.Replace(name, []byte("new content")))
@@ -106,7 +106,7 @@ func TestReplaceFails(t *testing.T) {
 	for _, existing := range []bool{false, true} {
 		for fail := range 8 {
 			w := Writer{Owner: "test"}
-			f := &faulty{FS: OS{}, w: w, fail: fail}
+			f := &faulty{FS: osFS{}, w: w, fail: fail}
 			w.FS = f
 			name := start(t, existing)
 			if err := w.Replace(name, []byte("new content")); !errors.Is(err, errFault) {
@@ -132,7 +132,7 @@ func TestReplaceFails(t *testing.T) {
 func TestCreate(t *testing.T) {
 	for fail := -1; fail < 7; fail++ {
 		w := Writer{}
-		f := &faulty{FS: OS{}, w: w, fail: fail}
+		f := &faulty{FS: osFS{}, w: w, fail: fail}
 		w.FS = f
 		name := start(t, false)
 		err := w.Create(name, []byte("content"))
@@ -196,7 +196,7 @@ func TestIsTemp(t *testing.T) {
 	owners := []string{"keypost", "keypost-mirror", "keypost-export", "other"}
 	for _, a := range owners {
 		var temp string
-		must(t, Writer{Owner: a, FS: &capture{FS: OS{}, temp: &temp}}.Replace(start(t, false), nil))
+		must(t, Writer{Owner: a, FS: &capture{FS: osFS{}, temp: &temp}}.Replace(start(t, false), nil))
 		for _, b := range owners {
 			if got := (Writer{Owner: b}).IsTemp(temp); got != (a == b) {
 				t.Errorf("%s takes %s for its own: %t", b, temp, got)

@@ -22,8 +22,8 @@ import (
 	"github.com/keypost/keypost/internal/text"
 )
 
-// MaxDepth bounds the lists and mappings in each other.
-const MaxDepth = 64
+// maxDepth bounds the lists and mappings in each other.
+const maxDepth = 64
 
 // Bounds of what the YAML reader is given. It reads 10,000 levels, each of which costs up to 700 bytes: the other bounds
 // keep that below 256 bytes for each byte of text.
@@ -97,8 +97,8 @@ func CheckShape(data []byte) error {
 	switch {
 	case brackets > maxOpen:
 		return fmt.Errorf("it has more than %d brackets in each other, or without their partner; write it as JSON if they are text", maxOpen)
-	case compactDepth(data) > MaxDepth:
-		return fmt.Errorf("its lists are nested deeper than %d", MaxDepth)
+	case compactDepth(data) > maxDepth:
+		return fmt.Errorf("its lists are nested deeper than %d", maxDepth)
 	case bytes.IndexByte(data, '&') >= 0 && len(anchor.FindAllIndex(data, maxAnchors+1)) > maxAnchors:
 		return fmt.Errorf("it has more than %d YAML anchors", maxAnchors)
 	case bytes.ContainsAny(data, "!%") && tag.Match(data):
@@ -123,7 +123,7 @@ func CheckDepth(data []byte) error {
 			quoted = !quoted
 		case quoted:
 		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
+			if depth++; depth > maxDepth {
 				return errDepth
 			}
 		case c == '}' || c == ']':
@@ -133,7 +133,7 @@ func CheckDepth(data []byte) error {
 	return nil
 }
 
-var errDepth = fmt.Errorf("it is nested deeper than %d", MaxDepth)
+var errDepth = fmt.Errorf("it is nested deeper than %d", maxDepth)
 
 // count returns how many tokens data has at most, and how many brackets are open at once. A closing bracket in a comment
 // or in quotes hides one level from the second count. That takes five bytes, which pay for the level, and decode bounds
@@ -176,7 +176,7 @@ func compactDepth(data []byte) (most int) {
 type converter struct{ budget, limit int }
 
 func (c *converter) convert(node any, depth int) (any, error) {
-	if depth > MaxDepth {
+	if depth > maxDepth {
 		return nil, errDepth
 	}
 	if err := c.spend(1); err != nil {

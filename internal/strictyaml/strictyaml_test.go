@@ -24,7 +24,7 @@ func TestToJSON(t *testing.T) {
 		"a large integer":        {"a: 9007199254740993\n", `{"a":9007199254740993}`},
 		"an alias":               {"a: &x {k: v}\nb: *x\n", `{"a":{"k":"v"},"b":{"k":"v"}}`},
 		"brackets in JSON texts": {`{"a":"` + strings.Repeat("[", 1000) + `"}`, `{"a":"` + strings.Repeat("[", 1000) + `"}`},
-		"as deep as may be":      {strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth), strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)},
+		"as deep as may be":      {strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth), strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth)},
 		"many flat lists":        {strings.Repeat("- [a, {b: c}]\n", 1000), "[" + strings.TrimSuffix(strings.Repeat(`["a",{"b":"c"}],`, 1000), ",") + "]"},
 	} {
 		got, tree, err := ToJSON([]byte(tt.in), limit)
@@ -59,10 +59,10 @@ func TestRefusals(t *testing.T) {
 		"no number of JSON":         {"a: .inf\n", "a number that JSON does not have"},
 		"a tag":                     {"a: !!binary aGVsbG8=\n", "it has a YAML tag"},
 		"a directive":               {"%YAML 1.1\n---\na: 1\n", "it has a YAML tag (!!binary and the like) or directive"},
-		"deep":                      {strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1), "it is nested deeper than 64"},
-		"deep JSON":                 {strings.Repeat(`{"a":`, MaxDepth+1) + "1" + strings.Repeat("}", MaxDepth+1), "it is nested deeper than 64"},
-		"deep by indentation":       {deepBlock(MaxDepth + 1), "it is nested deeper than 64"},
-		"deep on one line":          {strings.Repeat("- ", MaxDepth+1) + "x\n", "its lists are nested deeper than 64"},
+		"deep":                      {strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1), "it is nested deeper than 64"},
+		"deep JSON":                 {strings.Repeat(`{"a":`, maxDepth+1) + "1" + strings.Repeat("}", maxDepth+1), "it is nested deeper than 64"},
+		"deep by indentation":       {deepBlock(maxDepth + 1), "it is nested deeper than 64"},
+		"deep on one line":          {strings.Repeat("- ", maxDepth+1) + "x\n", "its lists are nested deeper than 64"},
 		"deep by an alias":          {"a: &a " + nested(40) + "\nb: &b " + strings.Replace(nested(40), "[]", "[*a]", 1) + "\n", "it is nested deeper than 64"},
 		"open brackets":             {strings.Repeat("[", 1000), "it has more than 256 brackets"},
 		"closers in comments":       {"a: " + strings.Repeat("[ # ]\n  ", 1000) + strings.Repeat("]", 1000) + "\n", "it is nested deeper than 64"},

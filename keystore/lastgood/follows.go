@@ -8,7 +8,7 @@ import "github.com/keypost/keypost/keystore"
 func (s *Summary) Follows(was *Summary) *Rejection {
 	switch {
 	case was == nil && s.generation > keystore.MaxFirstGeneration:
-		return Reject(ReasonGenerationJump, "its generation is %d; a key set without a last good version begins at %d at most, so that it can go on; keypost issuer accept lowers it", s.generation, int64(keystore.MaxFirstGeneration))
+		return Reject(ReasonGenerationJump, "its generation is %d; a key set without a last good version begins at %d at most, so that it can go on; it must be accepted first, which lowers it", s.generation, int64(keystore.MaxFirstGeneration))
 	case was == nil:
 		return nil
 	case s.generation < was.generation:
@@ -18,23 +18,23 @@ func (s *Summary) Follows(was *Summary) *Rejection {
 	case s.generation == was.generation:
 		return nil
 	case s.generation-was.generation > keystore.MaxGenerationJump:
-		return Reject(ReasonGenerationJump, "its generation is %d, more than %d beyond %d of the last good version; keypost issuer accept --served-generation %d lowers it", s.generation, keystore.MaxGenerationJump, was.generation, was.generation)
+		return Reject(ReasonGenerationJump, "its generation is %d, more than %d beyond %d of the last good version; it must be accepted first, which lowers it", s.generation, keystore.MaxGenerationJump, was.generation)
 	}
 	if r := s.keepsKeys(was); r != nil {
 		return r
 	}
 	if was.withdrawn && !s.withdrawn { // by hand: KeySet.Reopen leaves every key behind
-		if id, returns := s.Returning(nil, was); returns {
+		if id, returns := s.returning(nil, was); returns {
 			return Reject(ReasonGoneReturned, "key %s was withdrawn with the last good version and never comes back; add the issuer again with new keys", id)
 		}
 	}
 	return s.keepsIssuers(was)
 }
 
-// Returning returns the ID of a key that the version publishes, that was (nil for none) does not, and that left with the
+// returning returns the ID of a key that the version publishes, that was (nil for none) does not, and that left with the
 // tombstone: by its key ID or its material. A key that is served already does not return, or whoever writes a tombstone
 // later could hold up the key set.
-func (s *Summary) Returning(was, tombstone *Summary) (id string, returns bool) {
+func (s *Summary) returning(was, tombstone *Summary) (id string, returns bool) {
 	held, gone, served := tombstone.keys.keyring(), tombstone.gone.keyring(), keyring{}
 	if was != nil && !was.withdrawn {
 		served = was.keys.keyring()

@@ -131,7 +131,7 @@ func TestGenerationsOutOfReachAreRefused(t *testing.T) {
 			was = doc{name: "a", generation: tc.was, keys: []int{0}}.summary(t)
 		}
 		r := doc{name: "a", generation: tc.is, keys: []int{0}}.summary(t).Follows(was)
-		if (r != nil) != tc.refused || r != nil && (r.Reason != ReasonGenerationJump || !strings.Contains(r.Message, "keypost issuer accept")) {
+		if (r != nil) != tc.refused || r != nil && (r.Reason != ReasonGenerationJump || !strings.Contains(r.Message, "it must be accepted first")) {
 			t.Errorf("%d after %d: %+v", tc.is, tc.was, r)
 		}
 	}
@@ -164,7 +164,7 @@ func TestReturning(t *testing.T) {
 		if tc.was != nil {
 			was = doc{name: "a", generation: 1, entries: tc.was, withdrawn: tc.ended}.summary(t)
 		}
-		id, returns := doc{name: "a", generation: 2, entries: tc.is}.summary(t).Returning(was, tombstone)
+		id, returns := doc{name: "a", generation: 2, entries: tc.is}.summary(t).returning(was, tombstone)
 		if id != tc.want || returns != (tc.want != "") {
 			t.Errorf("%s: %q, %v, want %q", name, id, returns, tc.want)
 		}

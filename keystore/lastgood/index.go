@@ -1,6 +1,7 @@
 package lastgood
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/keypost/keypost/keystore"
@@ -60,13 +61,5 @@ func (x *Index) Owner(r Route) (n keystore.Name, owned bool) {
 
 // Names returns the key sets with a last good version, sorted.
 func (x *Index) Names() []keystore.Name {
-	all := make([]keystore.Name, 0, len(x.good))
-	for n := range x.good {
-		all = append(all, n)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(x.good))
 }
-
-// Len returns the number of key sets with a last good version.
-func (x *Index) Len() int { return len(x.good) }

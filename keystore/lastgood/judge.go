@@ -134,7 +134,7 @@ func (t *trial) returns(c *Candidate, issuer string) *Rejection {
 			if tombstone == nil || !tombstone.Withdrawn() || !tombstone.has(at) || t.Permitted != nil && !t.Permitted(n, at) {
 				continue
 			}
-			if id, returns := c.Version.Returning(t.State.Good(c.Name), tombstone); returns {
+			if id, returns := c.Version.returning(t.State.Good(c.Name), tombstone); returns {
 				return Reject(ReasonGoneReturned, "key %s left the issuer URL %s for good with the withdrawn key set %q", id, issuer, n)
 			}
 		}

@@ -3,6 +3,8 @@ package replicate
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -47,7 +49,7 @@ func Copy(ctx context.Context, from, to keystore.Backend, dryRun bool) ([]Outcom
 	if err := d.read(ctx); err != nil {
 		return nil, fmt.Errorf("list the destination: %w", err)
 	}
-	documents, err := loadAll(ctx, from, names(listed), nil)
+	documents, err := loadAll(ctx, from, slices.Sorted(maps.Keys(listed)), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func outcomes(all []*candidate, d *destination, listed map[keystore.Name]keystor
 		byName[c.Name] = c.outcome()
 	}
 	sorted := []Outcome{}
-	for _, n := range names(byName) {
+	for _, n := range slices.Sorted(maps.Keys(byName)) {
 		sorted = append(sorted, byName[n])
 	}
 	return sorted

@@ -69,12 +69,6 @@ func (d *destination) goodNames() []keystore.Name {
 	return d.good.Names()
 }
 
-func (d *destination) goodLen() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.good.Len()
-}
-
 // holds reports whether the version with that digest is stored and is the last good one.
 func (d *destination) holds(n keystore.Name, digest [sha256.Size]byte) bool {
 	d.mu.Lock()

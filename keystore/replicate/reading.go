@@ -3,9 +3,7 @@ package replicate
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -86,6 +84,3 @@ func (b *breaker) count(r *lastgood.Rejection) {
 	}
 	b.passed.Add(1)
 }
-
-// names returns the names in m, sorted.
-func names[V any](m map[keystore.Name]V) []keystore.Name { return slices.Sorted(maps.Keys(m)) }

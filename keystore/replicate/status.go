@@ -21,7 +21,7 @@ type MirrorStatus struct {
 func (m *Mirror) Status() MirrorStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	st := MirrorStatus{Complete: m.complete, Failing: m.reading.now || m.writing.now, Held: m.to.goodLen(), Refused: map[keystore.Reason]int{}}
+	st := MirrorStatus{Complete: m.complete, Failing: m.reading.now || m.writing.now, Held: len(m.to.goodNames()), Refused: map[keystore.Reason]int{}}
 	for _, s := range m.sources {
 		if s.rejected != nil {
 			st.Refused[s.rejected.Reason]++

@@ -15,7 +15,7 @@ type KeySet struct {
 	Generation  int64            `json:"generation"`
 	Issuers     []string         `json:"issuers"`
 	Keys        []Key            `json:"keys"`
-	Gone        []Gone           `json:"gone,omitempty"`
+	Gone        []keystore.Gone  `json:"gone,omitempty"`
 	Policy      keystore.Policy  `json:"policy"`
 	History     []keystore.Event `json:"history,omitempty"`
 	WithdrawnAt time.Time        `json:"withdrawnAt,omitzero"`
@@ -35,26 +35,13 @@ type Key struct {
 	text         string
 }
 
-type Gone struct {
-	Kid         keystore.KeyID       `json:"kid"`
-	Fingerprint keystore.Fingerprint `json:"fingerprint,omitempty"`
-	At          time.Time            `json:"at"`
-	Why         string               `json:"why"`
-	PublishedAt time.Time            `json:"publishedAt,omitzero"`
-	PromotedAt  time.Time            `json:"promotedAt,omitzero"`
-	RetiredAt   time.Time            `json:"retiredAt,omitzero"`
-}
-
 func Of(s keystore.KeySet, now time.Time) KeySet {
 	v := KeySet{
-		Name: s.Name(), Generation: s.Generation(), Issuers: URLs(s), Keys: []Key{}, Policy: s.Policy(),
+		Name: s.Name(), Generation: s.Generation(), Issuers: URLs(s), Keys: []Key{}, Policy: s.Policy(), Gone: s.Gone(),
 		History: s.History(), WithdrawnAt: s.WithdrawnAt(), Dev: s.Dev(),
 	}
 	for _, k := range s.Keys() {
 		v.Keys = append(v.Keys, keyViewOf(s, k, now))
-	}
-	for _, g := range s.Gone() {
-		v.Gone = append(v.Gone, Gone{g.ID, g.Fingerprint, g.At, g.Why, g.PublishedAt, g.PromotedAt, g.RetiredAt})
 	}
 	return v
 }
@@ -121,7 +108,7 @@ func (v KeySet) Table(w *tabwriter.Writer) {
 		cli.Row(w, "GONE KID", "WHY", "AT")
 	}
 	for _, g := range v.Gone {
-		cli.Row(w, g.Kid, g.Why, cli.Stamp(g.At))
+		cli.Row(w, g.ID, g.Why, cli.Stamp(g.At))
 	}
 	cli.Row(w)
 	cli.Row(w, "HISTORY", "BY", "WHAT", "WHY")
