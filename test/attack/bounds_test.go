@@ -2,6 +2,7 @@ package attack
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,12 @@ func TestHonestWhileAllSlotsAreTaken(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			v := start(t, setup{listen: "maxConnections: 500"})
 			end := startAttack(t, mode, v.address, 600, time.Minute) // until everybody is answered or has given up
-			v.await(t, func() bool { return v.metric(t, "keypost_connections_open") > 490 })
+			v.Await(t, "490 connections", func() error {
+				if n := v.metric(t, "keypost_connections_open"); n <= 490 {
+					return fmt.Errorf("%v", n)
+				}
+				return nil
+			})
 			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 			defer cancel()
 			p := rely(ctx, v)
@@ -58,10 +64,10 @@ func TestFileDescriptorsRunOut(t *testing.T) {
 	defer cancel()
 	p := rely(ctx, v)
 	lacked := v.metric(t, "keypost_connections_failed_total")
-	lines := strings.Count(v.said.String(), "cannot be accepted")
+	lines := strings.Count(v.Output.String(), "cannot be accepted")
 	t.Logf("%d asked, %d failed, p99 %v; lacked file descriptors %v times, %d lines, %d attackers", p.asked, p.failed, p.quantile(0.99), lacked, lines, end())
-	if lacked == 0 || lines != 1 || strings.Contains(v.said.String(), "reports trouble") {
-		t.Errorf("%d lines tell of %v failures, want one:\n%s", lines, lacked, v.said)
+	if lacked == 0 || lines != 1 || strings.Contains(v.Output.String(), "reports trouble") {
+		t.Errorf("%d lines tell of %v failures, want one:\n%s", lines, lacked, v.Output)
 	}
 	if len(p.times) == 0 {
 		t.Errorf("nobody was answered: %v", p.first)

@@ -4,16 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,6 +18,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 // keypostd is the program under attack: built as it is released, or what KEYPOST_KEYPOSTD names.
@@ -37,30 +33,14 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(attackEnv); what != "" {
 		os.Exit(beAttacker(what))
 	}
-	code, err := withKeypostd(m.Run)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "attack:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func withKeypostd(run func() int) (int, error) {
 	if keypostd = os.Getenv("KEYPOST_KEYPOSTD"); keypostd != "" {
-		return run(), nil
+		os.Exit(m.Run())
 	}
-	dir, err := os.MkdirTemp("", "attack")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
-	keypostd = filepath.Join(dir, "keypostd")
-	build := exec.Command("go", "build", "-trimpath", "-o", keypostd, "github.com/keypost/keypost/cmd/keypostd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("build keypostd: %w\n%s", err, out)
-	}
-	return run(), nil
+	_ = os.Setenv("CGO_ENABLED", "0") // for go build; a name without NUL or "=" cannot fail
+	os.Exit(process.Main(m, func(dir string) error {
+		keypostd = filepath.Join(dir, "keypostd")
+		return process.Build("../..", dir, "-trimpath", "./cmd/keypostd")
+	}))
 }
 
 func beAttacker(what string) int {
@@ -116,29 +96,10 @@ func startAttack(t *testing.T, mode, address string, n int, d time.Duration) (en
 
 // target is a server under attack.
 type target struct {
+	*process.Process
 	address string
 	admin   string
 	body    string // of path
-	cmd     *exec.Cmd
-	done    chan struct{}
-	said    *output
-}
-
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // setup says how keypostd is started.
@@ -159,28 +120,34 @@ admin: {address: "127.0.0.1:0"}
 func start(t *testing.T, s setup) *target {
 	t.Helper()
 	root := t.TempDir()
-	dir, cert, key := filepath.Join(root, "keysets"), filepath.Join(root, "tls.crt"), filepath.Join(root, "tls.key")
+	dir := filepath.Join(root, "keysets")
 	must(t, os.Mkdir(dir, 0o755))
 	writeKeySets(t, dir, max(s.issuers, 1))
-	writeCertificate(t, cert, key)
+	authority.New(t).Issue(t, root, host)
 	config := filepath.Join(root, "keypostd.yaml")
 	more := s.listen
 	if more != "" {
 		more = ", " + more
 	}
-	must(t, os.WriteFile(config, fmt.Appendf(nil, settings, dir, cert, key, more), 0o600))
+	must(t, os.WriteFile(config, fmt.Appendf(nil, settings, dir, filepath.Join(root, "tls.crt"), filepath.Join(root, "tls.key"), more), 0o600))
 	v := run(t, append(slices.Clone(s.within), keypostd, "--config", config), s.env)
-	v.await(t, func() bool {
-		v.address, v.admin = v.addressOf("serving"), v.addressOf("admin listener is up")
-		return v.address != "" && v.admin != ""
+	v.Await(t, "both listeners", func() error {
+		v.address, v.admin = v.Output.Address("serving"), v.Output.Address("admin listener is up")
+		if v.address == "" || v.admin == "" {
+			return fmt.Errorf("not yet: %s", v.Output)
+		}
+		return nil
 	})
-	v.await(t, func() bool {
+	v.Await(t, "ready", func() error {
 		resp, err := http.Get("http://" + v.admin + "/readyz")
 		if err != nil {
-			return false
+			return err
 		}
 		defer resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("/readyz answers %s", resp.Status)
+		}
+		return nil
 	})
 	body, err := ask(t.Context(), v.address, "http/1.1")
 	must(t, err)
@@ -190,23 +157,10 @@ func start(t *testing.T, s setup) *target {
 
 func run(t *testing.T, args, env []string) *target {
 	t.Helper()
-	v := &target{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{}), said: &output{}}
-	v.cmd.Env = append(os.Environ(), env...)
-	v.cmd.Stdout, v.cmd.Stderr = v.said, v.said
-	v.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, v.cmd.Start())
-	go func() {
-		_ = v.cmd.Wait() // alive says it
-		close(v.done)
-	}()
-	t.Cleanup(func() {
-		_ = v.cmd.Process.Kill()
-		<-v.done
-		if text := v.said.String(); t.Failed() {
-			t.Logf("%s said:\n%s", args[0], text[max(0, len(text)-2000):])
-		}
-	})
-	return v
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return &target{Process: process.Start(t, cmd)}
 }
 
 // writeKeySets writes prod-a and, for n above 1, as many more.
@@ -219,47 +173,6 @@ func writeKeySets(t *testing.T, dir string, n int) {
 		name := fmt.Sprintf("n%d", i)
 		must(t, os.WriteFile(filepath.Join(dir, name+".yaml"), bytes.ReplaceAll(text, []byte("prod-a"), []byte(name)), 0o600))
 	}
-}
-
-func writeCertificate(t *testing.T, cert, key string) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
-	must(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
-	must(t, err)
-	must(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
-}
-
-func (v *target) alive() bool {
-	select {
-	case <-v.done:
-		return false
-	default:
-		return true
-	}
-}
-
-func (v *target) await(t *testing.T, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if !v.alive() || time.Now().After(deadline) {
-			t.Fatalf("the server has not come up:\n%s", v.said)
-		}
-	}
-}
-
-func (v *target) addressOf(message string) string {
-	for line := range strings.Lines(v.said.String()) {
-		l := map[string]any{}
-		if json.Unmarshal([]byte(line), &l) == nil && l["msg"] == message {
-			return fmt.Sprint(l["address"])
-		}
-	}
-	return ""
 }
 
 // metric reads the sum of a metric from the admin listener.
@@ -284,7 +197,7 @@ func (v *target) metric(t *testing.T, name string) float64 {
 // server, which is busy.
 func (v *target) peakResident(t *testing.T) float64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.PID()))
 	must(t, err)
 	_, rest, _ := strings.Cut(string(text), "VmHWM:")
 	var kib float64

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 // lasting is how long each attack goes on.
@@ -123,11 +125,11 @@ func against(t *testing.T, sc scenario, start func(*testing.T, scenario) (*targe
 	defer cancel()
 	p := rely(ctx, v)
 	detail := wait()
-	o := outcome{alive: v.alive(), party: p, peak: g.peak(t), detail: detail}
+	o := outcome{alive: !v.Ended(), party: p, peak: g.peak(t), detail: detail}
 	if o.alive && v.admin != "" {
 		o.detail += fmt.Sprintf(" evicted %v, delayed %v", v.metric(t, "keypost_connections_evicted_total"), v.metric(t, "keypost_http2_reads_delayed_total"))
 	}
-	v.end()
+	v.Stop(10 * time.Second) // and its workers with it
 	return o
 }
 
@@ -184,11 +186,11 @@ http {
 func startNginx(t *testing.T, sc scenario) (*target, *group) {
 	t.Helper()
 	reference := start(t, setup{})
-	reference.end()
+	reference.Stop(10 * time.Second)
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, "html", filepath.Dir(path)), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "html", path), []byte(reference.body), 0o600))
-	writeCertificate(t, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	authority.New(t).Issue(t, dir, host)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	address := ln.Addr().String()
@@ -202,22 +204,14 @@ func startNginx(t *testing.T, sc scenario) (*target, *group) {
 	g := newGroup(t, 512)
 	v := run(t, append(g.within(), "nginx", "-p", dir, "-c", config), nil)
 	v.address, v.body = address, reference.body
-	v.await(t, func() bool {
+	v.Await(t, "nginx serves the same bytes", func() error {
 		body, err := ask(t.Context(), address, "h2")
-		return err == nil && body == v.body
+		if err == nil && body != v.body {
+			err = fmt.Errorf("it serves %q", body)
+		}
+		return err
 	})
 	return v, g
-}
-
-// end asks the server to end, and its workers with it.
-func (v *target) end() {
-	_ = v.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-v.done:
-	case <-time.After(10 * time.Second):
-		_ = v.cmd.Process.Kill()
-		<-v.done
-	}
 }
 
 // group is a memory cgroup, of version 1 or 2.

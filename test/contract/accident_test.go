@@ -129,7 +129,7 @@ func TestAccidents(t *testing.T) {
 			}
 			a.checkTold(t, v) // still, and once
 			e.mend()
-			v.await(t, "the mended document", func() error {
+			v.Await(t, "the mended document", func() error {
 				if s := v.statusOf(t, "prod-a"); s.Generation != 9 || s.Rejected != "" {
 					return fmt.Errorf("%+v", s)
 				}
@@ -150,7 +150,7 @@ func (a accident) checkTold(t *testing.T, v *server) {
 	if key == "" {
 		key = "prod-a"
 	}
-	v.await(t, "told in /issuers", func() error {
+	v.Await(t, "told in /issuers", func() error {
 		if s := v.statusOf(t, key); s.Rejected != a.reason || s.Message == "" {
 			return fmt.Errorf("%+v", s)
 		}
@@ -178,7 +178,7 @@ func TestDirectoryOutOfReach(t *testing.T) {
 	v := ready(t, e.settings)
 	p := v.rely(t, urlA, []keystore.VerificationKey{e.stays, e.alsoStays}, []keystore.VerificationKey{e.leaked})
 	must(t, os.Rename(e.dir, e.dir+".old"))
-	v.await(t, "the metric", func() error {
+	v.Await(t, "the metric", func() error {
 		if n := v.metric(t, "keypost_key_sets_read_failing"); n != "1" {
 			return fmt.Errorf("it is %s", n)
 		}
@@ -190,14 +190,14 @@ func TestDirectoryOutOfReach(t *testing.T) {
 	p.more(50)
 	must(t, os.Rename(e.dir+".old", e.dir))
 	e.mend()
-	v.await(t, "the next change", func() error {
+	v.Await(t, "the next change", func() error {
 		if s := v.statusOf(t, "prod-a"); s.Generation != 9 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
 	const back = "the watch on the key sets is back" // a poll may have been faster
-	v.await(t, "the watch", func() error {
+	v.Await(t, "the watch", func() error {
 		if v.logged(back) == 0 {
 			return fmt.Errorf("no line %q", back)
 		}
@@ -231,7 +231,7 @@ func TestPrivateKeyInADocument(t *testing.T) {
 		t.Errorf("the report does not say what is wrong: %s", report)
 	}
 	for line := range strings.Lines(secret) {
-		if line = strings.TrimSpace(line); len(line) > 30 && strings.Contains(report+v.log.String(), line[:30]) {
+		if line = strings.TrimSpace(line); len(line) > 30 && strings.Contains(report+v.Output.String(), line[:30]) {
 			t.Errorf("a part of the private key is in the log or the report")
 		}
 	}
@@ -248,7 +248,7 @@ func TestChangeIsServedWithinASecond(t *testing.T) {
 		k := storetest.Key(t)
 		e.update("prod-b", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(3*time.Hour), k) })
 		began := time.Now()
-		v.await(t, "the new key", func() error { return checkKeys(c, urlB+"/keys.json", []keystore.VerificationKey{k}, nil) })
+		v.Await(t, "the new key", func() error { return checkKeys(c, urlB+"/keys.json", []keystore.VerificationKey{k}, nil) })
 		fastest = min(fastest, time.Since(began))
 	}
 	t.Logf("the fastest of five changes was served after %v", fastest)
@@ -264,7 +264,7 @@ func TestTombstone(t *testing.T) {
 	v := ready(t, e.settings)
 	c := v.client(t)
 	e.update("prod-b", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(storetest.Change(time.Hour)) })
-	v.await(t, "404", func() error {
+	v.Await(t, "404", func() error {
 		if status, _ := get(t, c, urlB+"/keys.json"); status != 404 {
 			return fmt.Errorf("status %d", status)
 		}

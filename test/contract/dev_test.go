@@ -31,7 +31,7 @@ func TestDevelopment(t *testing.T) {
 	dir, port, admin := filepath.Join(t.TempDir(), "dev"), freePort(t), "127.0.0.1:"+freePort(t)
 	cmd := []string{"--dev", dir, "--address", "127.0.0.1:" + port, "--admin-address", admin}
 	v := startWith(t, settings{dir: filepath.Join(dir, "keysets"), config: filepath.Join(dir, "keypostd.yaml")}, cmd...)
-	v.await(t, "ready", func() error {
+	v.Await(t, "ready", func() error {
 		if status, body := v.ask(t, "/readyz"); status != 200 {
 			return fmt.Errorf("%d %s", status, body)
 		}
@@ -57,12 +57,12 @@ func TestDevelopment(t *testing.T) {
 		must(t, keystore.Create(t.Context(), keystore.NewStore(st), s))
 	}
 	c := v.client(t)
-	v.await(t, "the demo issuer", func() error { return checkKeys(c, demo+"/keys.json", nil, nil) })
+	v.Await(t, "the demo issuer", func() error { return checkKeys(c, demo+"/keys.json", nil, nil) })
 	_, body := get(t, c, demo+"/.well-known/openid-configuration")
 	if !strings.Contains(body, `"issuer":"`+demo+`"`) {
 		t.Errorf("discovery: %s", body)
 	}
-	v.await(t, "the refusal of the other issuer", func() error { // each key set is published by itself
+	v.Await(t, "the refusal of the other issuer", func() error { // each key set is published by itself
 		if s := v.statusOf(t, "other"); s.Rejected != "url_not_permitted" {
 			return fmt.Errorf("%+v", s)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/process"
 )
 
 // Each test here is named after a fault that was seen in a running server of the same kind.
@@ -83,7 +84,7 @@ func (v *server) send(t *testing.T, request string) string {
 	conn, err := tls.Dial("tcp", v.public, &tls.Config{RootCAs: v.roots(t), ServerName: "oidc.example.com"})
 	must(t, err)
 	defer conn.Close()
-	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	must(t, conn.SetDeadline(time.Now().Add(process.Patience)))
 	_, err = io.WriteString(conn, request+"\r\nConnection: close\r\n\r\n")
 	must(t, err)
 	answer, err := io.ReadAll(conn)
@@ -124,7 +125,7 @@ func TestPeerReadyBeforeLoaded(t *testing.T) {
 	v := start(t, s)
 	c := v.client(t)
 	early := map[int]int{}
-	v.await(t, "ready", func() error {
+	v.Await(t, "ready", func() error {
 		status, _ := get(t, c, url(issuers-1)+"/keys.json")
 		early[status]++
 		if status, body := v.ask(t, "/readyz"); status != 200 {
@@ -235,7 +236,7 @@ func TestPeerErrorsTellTooMuch(t *testing.T) {
 	e := newEstate(t)
 	e.write("broken", []byte("secret-of-the-document"))
 	v := start(t, e.settings)
-	v.await(t, "prod-a", func() error {
+	v.Await(t, "prod-a", func() error {
 		if s := v.statusOf(t, "prod-a"); !s.Served || v.statusOf(t, "broken").Rejected == "" {
 			return fmt.Errorf("%+v", s)
 		}

@@ -20,6 +20,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/keypost/keypost/test/process"
 )
 
 // TestHTTP runs testdata/http/*.txt against keypostd serving testdata/keysets. A script has cases of one connection
@@ -182,7 +184,7 @@ func (c *scriptCase) run(t *testing.T, v *server) {
 	conn, err := tls.Dial("tcp", v.public, &tls.Config{RootCAs: v.roots(t), ServerName: "oidc.example.com", NextProtos: []string{protocol}})
 	must(t, err)
 	defer conn.Close()
-	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	must(t, conn.SetDeadline(time.Now().Add(process.Patience)))
 	r := bufio.NewReader(conn)
 	for _, e := range c.exchanges {
 		var got response

@@ -4,63 +4,34 @@
 package contract
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 // keypostd is the program under test, built once with the race detector.
 var keypostd string
 
 func TestMain(m *testing.M) {
-	code, err := build(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "contract:", err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(process.Main(m, func(dir string) error {
+		keypostd = filepath.Join(dir, "keypostd")
+		return process.Build("../..", dir, "-race", "./cmd/keypostd")
+	}))
 }
-
-func build(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("", "contract")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()     // a temporary directory
-	if err := os.Chmod(dir, 0o755); err != nil { // one test runs the program as another user
-		return 0, err
-	}
-	keypostd = filepath.Join(dir, "keypostd")
-	out, err := exec.Command("go", "build", "-race", "-o", keypostd, "github.com/keypost/keypost/cmd/keypostd").CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("build keypostd: %w\n%s", err, out)
-	}
-	return m.Run(), nil
-}
-
-// patience is how long anything may take on a busy machine before a test calls it broken.
-const patience = 60 * time.Second
 
 // settings is a configuration in the shape of production, but for the ports.
 type settings struct {
@@ -79,7 +50,7 @@ func newSettings(t *testing.T) settings {
 		must(t, os.Chmod(d, 0o755))
 	}
 	s := settings{dir: filepath.Join(root, "keysets"), config: filepath.Join(root, "keypostd.yaml")}
-	newAuthority(t).issue(t, s, "oidc.example.com", "*.oidc.example.com", "d111.example.net", "shared.example.com", "origin.example.net")
+	authority.New(t).Issue(t, s.beside(""), "oidc.example.com", "*.oidc.example.com", "d111.example.net", "shared.example.com", "origin.example.net")
 	return s
 }
 
@@ -119,11 +90,9 @@ func (s settings) write(t *testing.T) {
 
 // server is a keypostd that runs.
 type server struct {
+	*process.Process
 	settings
-	cmd           *exec.Cmd
 	public, admin string // addresses
-	log           *logBuffer
-	done          chan struct{} // closed when it has ended
 }
 
 // start runs keypostd until the end of the test and returns once both listeners are up.
@@ -135,29 +104,22 @@ func start(t *testing.T, s settings) *server {
 
 func startWith(t *testing.T, s settings, args ...string) *server {
 	t.Helper()
-	v := &server{settings: s, cmd: exec.Command(keypostd, args...), log: &logBuffer{}, done: make(chan struct{})}
-	v.cmd.Stdout, v.cmd.Stderr = v.log, v.log
-	v.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // it sleeps a second otherwise
+	cmd := exec.Command(keypostd, args...)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // it sleeps a second otherwise
 	if s.uid != 0 {
-		v.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.uid, Gid: s.uid}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.uid, Gid: s.uid}}
 	}
-	must(t, v.cmd.Start())
-	go func() {
-		_ = v.cmd.Wait() // the exit code says it
-		close(v.done)
-	}()
+	v := &server{Process: process.Start(t, cmd), settings: s}
 	t.Cleanup(func() {
 		v.stop(t)
-		if text := v.log.String(); t.Failed() {
-			t.Logf("keypostd said:\n%s", text)
-		} else if strings.Contains(text, "DATA RACE") {
+		if text := v.Output.String(); strings.Contains(text, "DATA RACE") {
 			t.Errorf("a data race in keypostd:\n%s", text)
 		}
 	})
-	v.await(t, "both listeners", func() error {
-		v.public, v.admin = v.address("serving"), v.address("admin listener is up")
+	v.Await(t, "both listeners", func() error {
+		v.public, v.admin = v.Output.Address("serving"), v.Output.Address("admin listener is up")
 		if v.public == "" || v.admin == "" {
-			return fmt.Errorf("not yet: %s", v.log)
+			return fmt.Errorf("not yet: %s", v.Output)
 		}
 		return nil
 	})
@@ -168,7 +130,7 @@ func startWith(t *testing.T, s settings, args ...string) *server {
 func ready(t *testing.T, s settings) *server {
 	t.Helper()
 	v := start(t, s)
-	v.await(t, "ready", func() error {
+	v.Await(t, "ready", func() error {
 		if status, body := v.ask(t, "/readyz"); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
 		}
@@ -180,56 +142,21 @@ func ready(t *testing.T, s settings) *server {
 // stop asks keypostd to end and returns its exit code.
 func (v *server) stop(t *testing.T) int {
 	t.Helper()
-	_ = v.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	return v.ended(t)
+	code, inTime := v.Stop(process.Patience)
+	if !inTime {
+		t.Error("keypostd did not end after SIGTERM")
+	}
+	return code
 }
 
 // ended waits for the end and returns the exit code, which is -1 after a signal.
 func (v *server) ended(t *testing.T) int {
 	t.Helper()
-	select {
-	case <-v.done:
-	case <-time.After(patience):
+	code, inTime := v.Wait(process.Patience)
+	if !inTime {
 		t.Error("keypostd did not end")
-		_ = v.cmd.Process.Kill()
-		<-v.done
 	}
-	return v.cmd.ProcessState.ExitCode()
-}
-
-// await polls until check is content.
-func (v *server) await(t *testing.T, what string, check func() error) {
-	t.Helper()
-	await(t, what, func() error {
-		select {
-		case <-v.done:
-			t.Fatalf("%s: keypostd has ended:\n%s", what, v.log)
-		default:
-		}
-		return check()
-	})
-}
-
-func await(t *testing.T, what string, check func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-}
-
-func (v *server) address(message string) string {
-	for _, l := range v.log.lines() {
-		if l["msg"] == message {
-			return fmt.Sprint(l["address"])
-		}
-	}
-	return ""
+	return code
 }
 
 // ask asks the admin listener.
@@ -256,7 +183,7 @@ func (v *server) client(t *testing.T) *http.Client {
 		},
 	}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: tr, Timeout: process.Patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 func (v *server) roots(t *testing.T) *x509.CertPool {
@@ -279,81 +206,6 @@ func get(t *testing.T, c *http.Client, url string) (status int, body string) {
 	data, err := io.ReadAll(resp.Body)
 	must(t, err)
 	return resp.StatusCode, string(data)
-}
-
-// logBuffer is what a program says, while it says it.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// lines returns the JSON lines. Lines for people (--dev) end in a JSON object with the fields.
-func (b *logBuffer) lines() []map[string]any {
-	var all []map[string]any
-	for line := range strings.Lines(b.String()) {
-		l := map[string]any{}
-		if cells := strings.Split(line, "\t"); len(cells) > 3 {
-			l["msg"], line = cells[len(cells)-2], cells[len(cells)-1]
-		}
-		if json.Unmarshal([]byte(line), &l) == nil {
-			all = append(all, l)
-		}
-	}
-	return all
-}
-
-// authority is a CA that the clients of one test trust.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "contract test CA"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
-	cert, err := x509.ParseCertificate(der)
-	must(t, err)
-	return authority{cert, key}
-}
-
-// issue writes tls.crt and tls.key for hosts beside the configuration, and ca.pem for clients.
-func (a authority) issue(t *testing.T, s settings, hosts ...string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: hosts, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	must(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
-	block := func(name, label string, der []byte) {
-		must(t, os.WriteFile(s.beside(name), pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der}), 0o644))
-	}
-	block("tls.crt", "CERTIFICATE", der)
-	block("tls.key", "PRIVATE KEY", keyDER)
-	block("ca.pem", "CERTIFICATE", a.cert.Raw)
 }
 
 func must(t *testing.T, err error) {

@@ -17,12 +17,14 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 // run runs keypostd to its end, which must come by itself.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, keypostd, args...)
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
@@ -55,10 +57,10 @@ func TestStartRefuses(t *testing.T) {
 		"another key": {func(t *testing.T, s *settings) {
 			was, err := os.ReadFile(s.beside("tls.crt"))
 			must(t, err)
-			newAuthority(t).issue(t, *s, "oidc.example.com")
+			authority.New(t).Issue(t, s.beside(""), "oidc.example.com")
 			must(t, os.WriteFile(s.beside("tls.crt"), was, 0o600))
 		}, "private key does not match public key"},
-		"a host that the certificate lacks":   {func(t *testing.T, s *settings) { newAuthority(t).issue(t, *s, "oidc.example.com") }, "add one to listen.tls.files"},
+		"a host that the certificate lacks":   {func(t *testing.T, s *settings) { authority.New(t).Issue(t, s.beside(""), "oidc.example.com") }, "add one to listen.tls.files"},
 		"an alias that the certificate lacks": {func(_ *testing.T, s *settings) { s.extra = "hostAliases: {cdn.example.org: oidc.example.com}\n" }, `no certificate covers host "cdn.example.org"`},
 		"the admin address is taken":          {func(_ *testing.T, s *settings) { s.extra = fmt.Sprintf("admin: {address: %q}\n", busy.Addr()) }, "address already in use"},
 	} {
@@ -152,7 +154,7 @@ func TestCheck(t *testing.T) {
 	if code, again, stderr := run(t, "--config", e.config, "--check"); code != 0 || again != stdout {
 		t.Errorf("what is printed is no configuration: exit %d\n%s%s", code, again, stderr)
 	}
-	newAuthority(t).issue(t, e.settings, "elsewhere.example.com")
+	authority.New(t).Issue(t, e.beside(""), "elsewhere.example.com")
 	if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 1 || stdout != "" || !strings.Contains(stderr, "load TLS certificates") {
 		t.Errorf("a certificate for other hosts: exit %d\n%s%s", code, stdout, stderr)
 	}
@@ -212,7 +214,7 @@ func TestEmptyDirectory(t *testing.T) {
 		s := newSettings(t)
 		s.extra = fmt.Sprintf("allowEmpty: %v\n", allowed)
 		v := start(t, s)
-		v.await(t, "a complete listing", func() error {
+		v.Await(t, "a complete listing", func() error {
 			if n := v.metric(t, "keypost_key_sets_last_complete_read_timestamp_seconds"); n == "0" {
 				return errors.New("none yet")
 			}
@@ -227,7 +229,7 @@ func TestEmptyDirectory(t *testing.T) {
 		}
 		e := &estate{settings: v.settings, t: t}
 		e.create("prod-a", []string{urlA})
-		v.await(t, "ready", func() error {
+		v.Await(t, "ready", func() error {
 			if status, body := v.ask(t, "/readyz"); status != http.StatusOK {
 				return fmt.Errorf("%d %s", status, body)
 			}
@@ -244,7 +246,7 @@ func TestCertificatesAreReplacedWhileServing(t *testing.T) {
 	p := v.rely(t, urlA, []keystore.VerificationKey{e.stays}, nil)
 	const failing = "keypost_tls_reload_failing"
 	must(t, os.WriteFile(v.beside("tls.crt"), []byte("-----BEGIN CERTIFICATE-----\n"), 0o600))
-	v.await(t, "the metric", func() error {
+	v.Await(t, "the metric", func() error {
 		if n := v.metric(t, failing); n != "1" {
 			return fmt.Errorf("%s is %s", failing, n)
 		}
@@ -256,9 +258,8 @@ func TestCertificatesAreReplacedWhileServing(t *testing.T) {
 		t.Errorf("%d lines tell it, want one", n)
 	}
 
-	other := newAuthority(t)
-	other.issue(t, v.settings, "oidc.example.com", "*.oidc.example.com", "d111.example.net", "shared.example.com", "origin.example.net")
-	v.await(t, "the new certificate", func() error {
+	authority.New(t).Issue(t, v.beside(""), "oidc.example.com", "*.oidc.example.com", "d111.example.net", "shared.example.com", "origin.example.net")
+	v.Await(t, "the new certificate", func() error {
 		conn, err := tls.Dial("tcp", v.public, &tls.Config{RootCAs: v.roots(t), ServerName: "oidc.example.com"})
 		if err == nil {
 			err = conn.Close()
@@ -278,8 +279,8 @@ func TestDrain(t *testing.T) {
 	v := ready(t, e.settings)
 	c := v.client(t)
 	began := time.Now()
-	must(t, v.cmd.Process.Signal(syscall.SIGTERM))
-	v.await(t, "unready", func() error {
+	v.Signal(t, syscall.SIGTERM)
+	v.Await(t, "unready", func() error {
 		if status, body := v.ask(t, "/readyz"); status != http.StatusServiceUnavailable || body != "draining\n" {
 			return fmt.Errorf("%d %q", status, body)
 		}
@@ -303,14 +304,14 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		e := newEstate(t)
 		e.drain = "10m"
 		v := ready(t, e.settings)
-		must(t, v.cmd.Process.Signal(s))
-		v.await(t, "the drain", func() error {
+		v.Signal(t, s)
+		v.Await(t, "the drain", func() error {
 			if v.logged("draining") == 0 {
 				return errors.New("not yet")
 			}
 			return nil
 		})
-		must(t, v.cmd.Process.Signal(s))
+		v.Signal(t, s)
 		if code := v.ended(t); code == 0 {
 			t.Errorf("exit 0 after a second %v: that is no clean end", s)
 		}
@@ -344,7 +345,7 @@ func TestCertificateThatIsNoFile(t *testing.T) {
 					t.Errorf("--check: exit %d, %s", code, stderr)
 				}
 				must(t, os.RemoveAll(v.beside(file)))
-				newAuthority(t).issue(t, v.settings, "oidc.example.com", "*.oidc.example.com", "d111.example.net", "shared.example.com", "origin.example.net")
+				authority.New(t).Issue(t, v.beside(""), "oidc.example.com", "*.oidc.example.com", "d111.example.net", "shared.example.com", "origin.example.net")
 				v.awaitMetric(t, "keypost_tls_reload_failing", "0")
 				must(t, os.Remove(v.beside(file)))
 				must(t, spoil(v.beside(file)))
@@ -359,7 +360,7 @@ func TestCertificateThatIsNoFile(t *testing.T) {
 
 func (v *server) awaitMetric(t *testing.T, name, want string) {
 	t.Helper()
-	v.await(t, name, func() error {
+	v.Await(t, name, func() error {
 		if n := v.metric(t, name); n != want {
 			return fmt.Errorf("%s is %s, not %s", name, n, want)
 		}
@@ -374,21 +375,10 @@ func TestSignalEndsAStartThatHangs(t *testing.T) {
 	s.write(t)
 	must(t, os.Remove(s.config))
 	must(t, syscall.Mkfifo(s.config, 0o644)) // a configuration may come from a pipe
-	cmd := exec.Command(keypostd, "--config", s.config)
-	must(t, cmd.Start())
+	p := process.Start(t, exec.Command(keypostd, "--config", s.config))
 	time.Sleep(300 * time.Millisecond) // until it waits; before, the signal ends it as well
-	must(t, cmd.Process.Signal(syscall.SIGTERM))
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // by a signal
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(patience):
+	if _, inTime := p.Stop(process.Patience); !inTime {
 		t.Error("it did not end")
-		_ = cmd.Process.Kill()
-		<-ended
 	}
 }
 
@@ -398,13 +388,13 @@ func TestProbeListener(t *testing.T) {
 	s := newSettings(t)
 	s.extra = "admin: {address: \"127.0.0.1:0\", probes: \"127.0.0.1:0\"}\n"
 	v := start(t, s)
-	v.await(t, "the probe listener", func() error {
-		if v.address("probe listener is up") == "" {
+	v.Await(t, "the probe listener", func() error {
+		if v.Output.Address("probe listener is up") == "" {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	both := map[string]string{"admin": v.admin, "probes": v.address("probe listener is up")}
+	both := map[string]string{"admin": v.admin, "probes": v.Output.Address("probe listener is up")}
 	for _, path := range []string{"/livez", "/metrics", "/issuers"} {
 		for name, address := range both {
 			resp, err := http.Get("http://" + address + path)

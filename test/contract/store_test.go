@@ -19,6 +19,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/process"
 )
 
 const (
@@ -148,7 +149,7 @@ func (v *server) metric(t *testing.T, series string) string {
 // logged counts the lines with a message and fields.
 func (v *server) logged(message string, fields ...string) int {
 	n := 0
-	for _, l := range v.log.lines() {
+	for _, l := range v.Output.Lines() {
 		text := fmt.Sprint(l)
 		if strings.HasPrefix(fmt.Sprint(l["msg"]), message) && !slices.ContainsFunc(fields, func(f string) bool { return !strings.Contains(text, f) }) {
 			n++
@@ -231,7 +232,7 @@ func (p *relyingParty) over() bool {
 func (p *relyingParty) more(n int64) {
 	p.t.Helper()
 	want := p.requests.Load() + n
-	await(p.t, "requests that go well", func() error {
+	process.Await(p.t, "requests that go well", func() error {
 		if got := p.requests.Load(); got < want && !p.t.Failed() {
 			return fmt.Errorf("%d of %d", got, want)
 		}

@@ -21,6 +21,8 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/kubestore"
 	"github.com/keypost/keypost/keystore/open"
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 // backend is a real store that can be taken away.
@@ -49,11 +51,11 @@ func newS3(t *testing.T) *backend {
 		t.Setenv(name, value)
 	}
 	b := &backend{url: "s3://keysets/clusters?endpoint=http://" + address, env: env, poll: pollS3, within: pollS3 + time.Second}
-	var p *process
-	b.stop = func() { p.kill() }
+	var p *process.Process
+	b.stop = func() { p.Kill() }
 	b.restart = func() {
-		p = start(t, &logBuffer{}, nil, path, "--access", "root-access-key", "--secret", "root-secret", "--region", "us-east-1", "--port", address, "--quiet", "posix", dir)
-		await(t, "versitygw", func() error {
+		p = start(t, nil, path, "--access", "root-access-key", "--secret", "root-secret", "--region", "us-east-1", "--port", address, "--quiet", "posix", dir)
+		process.Await(t, "versitygw", func() error {
 			resp, err := http.Get("http://" + address)
 			if err == nil {
 				err = resp.Body.Close()
@@ -83,13 +85,13 @@ type kube struct {
 	bin, dir               string
 	etcdAt, etcdPeerAt, at string
 	client                 *http.Client
-	etcd, api              *process
+	etcd, api              *process.Process
 }
 
 func newKube(t *testing.T) *backend {
 	k := &kube{t: t, bin: tool(t, "kube"), dir: t.TempDir(), etcdAt: freeAddress(t), etcdPeerAt: freeAddress(t), at: freeAddress(t)}
-	ca := newAuthority(t)
-	ca.issue(t, k.dir, "127.0.0.1")
+	ca := authority.New(t)
+	ca.Issue(t, k.dir, "127.0.0.1")
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
@@ -106,7 +108,7 @@ users: [{name: u, user: {token: %s}}]
 contexts: [{name: c, context: {cluster: c, user: u}}]
 current-context: c
 `, k.at, k.path("ca.pem"), adminToken))
-	k.client = ca.client("")
+	k.client = clientOf(ca, "")
 	k.restart()
 	k.define()
 	b := &backend{url: "kubernetes://default?kubeconfig=" + k.path("kubeconfig"), poll: 10 * time.Second, within: 2 * time.Second, stop: k.stop, restart: k.restart}
@@ -123,27 +125,27 @@ func (k *kube) path(name string) string { return filepath.Join(k.dir, name) }
 func (k *kube) write(name, text string) { must(k.t, os.WriteFile(k.path(name), []byte(text), 0o600)) }
 
 func (k *kube) stop() {
-	k.api.kill()
-	k.etcd.kill()
+	k.api.Kill()
+	k.etcd.Kill()
 }
 
 func (k *kube) restart() {
-	k.etcd = start(k.t, &logBuffer{}, nil, filepath.Join(k.bin, "etcd"), "--data-dir", k.path("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+	k.etcd = start(k.t, nil, filepath.Join(k.bin, "etcd"), "--data-dir", k.path("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", "http://"+k.etcdAt, "--advertise-client-urls", "http://"+k.etcdAt,
 		"--listen-peer-urls", "http://"+k.etcdPeerAt, "--initial-advertise-peer-urls", "http://"+k.etcdPeerAt, "--initial-cluster", "default=http://"+k.etcdPeerAt)
-	await(k.t, "etcd", func() error { return answers(http.DefaultClient, "http://"+k.etcdAt+"/health", "") })
+	process.Await(k.t, "etcd", func() error { return answers(http.DefaultClient, "http://"+k.etcdAt+"/health", "") })
 	_, port, _ := strings.Cut(k.at, ":")
-	k.api = start(k.t, &logBuffer{}, nil, filepath.Join(k.bin, "kube-apiserver"),
+	k.api = start(k.t, nil, filepath.Join(k.bin, "kube-apiserver"),
 		"--etcd-servers=http://"+k.etcdAt, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
 		"--tls-cert-file="+k.path("tls.crt"), "--tls-private-key-file="+k.path("tls.key"), "--cert-dir="+k.path("certs"),
 		"--service-cluster-ip-range=10.96.0.0/24", "--authorization-mode=RBAC", "--token-auth-file="+k.path("tokens.csv"),
 		"--service-account-issuer=https://kube.test", "--service-account-signing-key-file="+k.path("sa.key"), "--service-account-key-file="+k.path("sa.pub"),
 		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none")
-	await(k.t, "kube-apiserver", func() error { return answers(k.client, "https://"+k.at+"/readyz", adminToken) })
+	process.Await(k.t, "kube-apiserver", func() error { return answers(k.client, "https://"+k.at+"/readyz", adminToken) })
 }
 
 func (k *kube) define() {
-	await(k.t, "the definition of KeySet", func() error {
+	process.Await(k.t, "the definition of KeySet", func() error {
 		ctx, cancel := context.WithTimeout(k.t.Context(), 30*time.Second)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, filepath.Join(k.bin, "kubectl"), "--kubeconfig", k.path("kubeconfig"), "apply", "--server-side", "-f", definition)

@@ -25,6 +25,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 const audience = "sts.amazonaws.com"
@@ -92,10 +94,10 @@ type parties struct {
 	done     sync.WaitGroup
 }
 
-func startParties(t *testing.T, b *balancer, ca *authority, clusters []*cluster) *parties {
+func startParties(t *testing.T, b *balancer, ca *authority.Authority, clusters []*cluster) *parties {
 	p := &parties{t: t, b: b, clusters: clusters, stopped: make(chan struct{})}
 	for i := range 4 {
-		client := ca.client(b.listener.Addr().String())
+		client := clientOf(ca, b.listener.Addr().String())
 		tr := client.Transport.(*http.Transport)
 		tr.DisableKeepAlives = i%2 == 0
 		client.Transport = &counter{tr, &p.requests}
@@ -157,7 +159,7 @@ func (p *parties) over() bool {
 func (p *parties) more(n int64) {
 	p.t.Helper()
 	want := p.verified.Load() + n
-	await(p.t, "verifications", func() error {
+	process.Await(p.t, "verifications", func() error {
 		if p.t.Failed() {
 			p.t.FailNow()
 		}

@@ -3,27 +3,22 @@
 package replicas
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 const host = "oidc.example.com"
@@ -34,8 +29,7 @@ type replica struct {
 	b                       *backend
 	volume, config          string
 	public, admin, mirrorAt string
-	mirror, server          *process
-	mirrorLog, serverLog    *logBuffer
+	mirror, server          *process.Process
 	ready                   atomic.Bool // what the balancer knows
 	programs                string      // the directory with keypost and keypostd of its version
 	serving                 atomic.Bool // somebody may get an answer, or will: also while it starts or drains
@@ -43,15 +37,15 @@ type replica struct {
 	client                  *http.Client // of this replica alone
 }
 
-func newReplica(t *testing.T, b *backend, ca *authority) *replica {
+func newReplica(t *testing.T, b *backend, ca *authority.Authority) *replica {
 	t.Helper()
 	dir := t.TempDir()
 	r := &replica{
 		t: t, b: b, programs: binaries, volume: filepath.Join(dir, "volume"), config: filepath.Join(dir, "keypostd.yaml"),
-		public: freeAddress(t), admin: freeAddress(t), mirrorAt: freeAddress(t), mirrorLog: &logBuffer{}, serverLog: &logBuffer{},
+		public: freeAddress(t), admin: freeAddress(t), mirrorAt: freeAddress(t),
 	}
-	r.client = ca.client(r.public)
-	ca.issue(t, dir, host)
+	r.client = clientOf(ca, r.public)
+	ca.Issue(t, dir, host)
 	must(t, os.Mkdir(r.volume, 0o755))
 	must(t, os.WriteFile(r.config, fmt.Appendf(nil, `dir: %s
 issuerURLs: ["https://%s/{name}"]
@@ -68,11 +62,11 @@ admin: {address: %q}
 func (r *replica) start() {
 	r.t.Helper()
 	r.serving.Store(true) // what the mirror reads now is what keypostd will serve
-	r.mirror = start(r.t, r.mirrorLog, r.b.env, filepath.Join(r.programs, "keypost"), "mirror", "--store", r.b.url, "--poll", r.b.poll.String(),
+	r.mirror = start(r.t, r.b.env, filepath.Join(r.programs, "keypost"), "mirror", "--store", r.b.url, "--poll", r.b.poll.String(),
 		"--issuer-url", "https://"+host+"/{name}", "--admin-address", r.mirrorAt, r.volume)
-	await(r.t, "the mirror is ready", func() error { return answers(http.DefaultClient, "http://"+r.mirrorAt+"/readyz", "") })
-	r.server = start(r.t, r.serverLog, nil, filepath.Join(r.programs, "keypostd"), "--config", r.config)
-	await(r.t, "keypostd is ready", func() error {
+	process.Await(r.t, "the mirror is ready", func() error { return answers(http.DefaultClient, "http://"+r.mirrorAt+"/readyz", "") })
+	r.server = start(r.t, nil, filepath.Join(r.programs, "keypostd"), "--config", r.config)
+	process.Await(r.t, "keypostd is ready", func() error {
 		if !r.ready.Load() {
 			return errors.New("not yet")
 		}
@@ -83,19 +77,17 @@ func (r *replica) start() {
 // stop ends the pod in order.
 func (r *replica) stop() {
 	r.t.Helper()
-	r.server.stop(r.t)
+	stop(r.t, "keypostd", r.server)
 	r.serving.Store(false)
 	r.ready.Store(false)
-	r.mirror.stop(r.t)
+	stop(r.t, "keypost mirror", r.mirror)
 }
 
 // kill ends the pod as the kernel does when memory is short.
 func (r *replica) kill() {
 	r.killed.Store(time.Now().UnixNano())
-	_ = r.server.cmd.Process.Signal(syscall.SIGKILL)
-	_ = r.mirror.cmd.Process.Signal(syscall.SIGKILL)
-	<-r.server.done
-	<-r.mirror.done
+	r.server.Kill()
+	r.mirror.Kill()
 	r.serving.Store(false)
 	r.ready.Store(false)
 	r.killed.Store(time.Now().UnixNano())
@@ -223,57 +215,9 @@ func (b *balancer) recentlyKilled() bool {
 	return false
 }
 
-// authority is a CA that the clients trust.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "replicas test CA"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
-	cert, err := x509.ParseCertificate(der)
-	must(t, err)
-	return &authority{cert, key}
-}
-
-// issue writes tls.crt, tls.key and ca.pem into dir.
-func (a *authority) issue(t *testing.T, dir, host string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(23 * time.Hour),
-	}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{host}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	must(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
-	for name, block := range map[string]*pem.Block{
-		"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: private}, "ca.pem": {Type: "CERTIFICATE", Bytes: a.cert.Raw},
-	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
-	}
-}
-
-// client trusts the authority and, when address is not empty, finds every host there.
-func (a *authority) client(address string) *http.Client {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
+// clientOf returns a client that trusts the authority and, when address is not empty, finds every host there.
+func clientOf(ca *authority.Authority, address string) *http.Client {
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}, ForceAttemptHTTP2: true}
 	if address != "" {
 		tr.DialContext = dialer(address)
 	}

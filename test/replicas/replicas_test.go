@@ -17,6 +17,8 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 // world is everything that runs.
@@ -48,7 +50,7 @@ func newWorld(t *testing.T, b *backend) *world {
 	issuers := count(t, "KEYPOST_ISSUERS", 1000)
 	w.plain = issuers * 9 / 10
 	w.fill(issuers)
-	ca := newAuthority(t)
+	ca := authority.New(t)
 	for range 3 {
 		w.replicas = append(w.replicas, newReplica(t, b, ca))
 	}
@@ -106,7 +108,7 @@ func (w *world) create(c *cluster, newer bool) error {
 func (w *world) everywhere(what string, check func(*replica) error) time.Duration {
 	w.t.Helper()
 	began := time.Now()
-	await(w.t, what, func() error {
+	process.Await(w.t, what, func() error {
 		for _, r := range w.replicas {
 			if !r.serving.Load() {
 				continue
