@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Decision is what the operator says of a key in dispute when a rejected key set is accepted. Or it is about no key
-// but about a line in gone that the served version has and the stored one lost: that is put back.
+// Decision is the operator's decision about a key in dispute, for [KeySet.Accept]: it is published again, or gone. With
+// Lost it is about a line in gone that the served version has and the stored one lost: the line is put back.
 type Decision struct {
-	Key  VerificationKey // as it is served or stored: its material must be known, or it could come back under another ID
+	Key  VerificationKey // as served or stored, with its material: else it could come back under another ID
 	Keep bool            // published again, as active: the state that no gate can remove by itself; else gone for good
 	Lost *Gone           // instead of Key
 }
 
-// Accept settles a document that publishers reject: every decision makes its key published or gone, and the
-// generation becomes one that they take, given the one that is being served (0 if none is, or it is not known). That
-// is the next one, also where somebody stored one so high that nothing can follow it: then the generation is lowered.
+// Accept turns a stored version that publishers reject into one that they take. It applies the decisions and gives the
+// version the generation after the later of the stored and the served one (0: none is served, or it is not known). If the
+// stored generation is so high that nothing could follow it, the new one is the one after the served: it is lowered.
 func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, error) {
 	if c.Why == "" {
 		return KeySet{}, &ReasonRequiredError{Step: "accept"}
@@ -34,7 +34,7 @@ func (s KeySet) Accept(c Change, served int64, decisions []Decision) (KeySet, er
 			}
 		}
 		for _, d := range decisions {
-			if err := n.settle(d, at); err != nil {
+			if err := n.decide(d, at); err != nil {
 				return err
 			}
 		}
@@ -56,8 +56,8 @@ func (s KeySet) acceptedGeneration(served int64) (int64, error) {
 	return max(s.generation, served) + 1, nil
 }
 
-// settle may leave lines in gone for one key ID twice, which Accept merges.
-func (s *KeySet) settle(d Decision, at time.Time) error {
+// decide applies a decision about a key. It may leave two lines in gone for one key ID, which Accept merges.
+func (s *KeySet) decide(d Decision, at time.Time) error {
 	if d.Lost != nil {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (s *KeySet) settle(d Decision, at time.Time) error {
 	have, published := s.published(d.Key)
 	if !d.Keep {
 		s.bury(d.Key, Removed, at)
-		if i := s.index(d.Key.id); i >= 0 { // the ID stands for another key here: neither is what its name says
+		if i := s.index(d.Key.id); i >= 0 { // another key has the ID here: neither may keep it
 			s.bury(s.keys[i].VerificationKey, Removed, at)
 		}
 		s.gone = append(s.gone, Key{VerificationKey: d.Key}.gone(at, Removed))
@@ -88,7 +88,7 @@ func (s *KeySet) settle(d Decision, at time.Time) error {
 	return nil
 }
 
-// putBack adds a line that was lost. Whatever it bars leaves.
+// putBack adds a lost line to gone, and removes the published keys that it bars.
 func (s *KeySet) putBack(g Gone, at time.Time) {
 	for _, k := range s.Keys() {
 		if g.bars(k.VerificationKey) {
@@ -101,7 +101,7 @@ func (s *KeySet) putBack(g Gone, at time.Time) {
 	s.gone = append(s.gone, g)
 }
 
-// displace takes out a key whose ID belongs to another one. Its line in gone is under the ID computed from it.
+// displace removes a key whose ID belongs to another key. Its line in gone has the ID computed from its material.
 func (s *KeySet) displace(k Key, at time.Time) {
 	s.keys = slices.DeleteFunc(s.keys, func(other Key) bool { return other.sameMaterial(k.VerificationKey) })
 	line := k.gone(at, Removed)

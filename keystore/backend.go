@@ -30,14 +30,14 @@ type Backend interface {
 	Put(ctx context.Context, n Name, old Revision, doc []byte) (Revision, error)
 }
 
-// Watcher is what a [Backend] or [Reader] may also be: Watch calls changed with the names that may have changed, or with
-// none when it cannot tell which, until ctx is done or the watch is lost (an error). It may miss changes and report too
-// many: a poll runs beside it. changed must return quickly and may be called concurrently.
+// Watcher is an optional interface of a [Backend] or [Reader]. Watch calls changed with the names that may have changed,
+// or without names if it does not know which, until ctx is done or the watch is lost (an error). It may miss changes and
+// report too many: a poll runs beside it. changed must return quickly and may be called concurrently.
 type Watcher interface {
 	Watch(ctx context.Context, changed func(...Name)) error
 }
 
-// WatcherOf returns the Watcher that r is, or that the backend below r is.
+// WatcherOf returns r if it is a Watcher, else the backend of r if that is one.
 func WatcherOf(r Reader) (Watcher, bool) {
 	if w, ok := r.(Watcher); ok {
 		return w, true

@@ -8,9 +8,8 @@ import (
 // MaxKeysOfType bounds the RSA keys and the EC keys of a key set: AWS reads no more of either in a JWKS.
 const MaxKeysOfType = 100
 
-// Bounds of a key set. They are the bounds of the custom resource definition too, so that every store takes what
-// another one holds. They are checked before anything is compared with anything, since one writer of one document must
-// not hold up those who read it.
+// Bounds of a key set. The custom resource definition has the same, so that every store takes every key set. They are
+// checked before any work that grows faster than the document, which one writer could use to slow every reader down.
 const (
 	maxIssuers        = 100
 	maxKeys           = 200
@@ -24,8 +23,8 @@ const (
 	maxLabels         = 1000 // also annotations
 )
 
-// What the transitions of this package keep at most. They stop some way below the bounds, so that a full key set can
-// still be repaired: ordinary changes leave room for revoke, remove and accept.
+// Bounds for the transitions. They are below the bounds of a key set, so that a full one can still be repaired: ordinary
+// changes leave room for revoke, remove and accept.
 const (
 	keptHistory      = 50
 	keptObservations = 10
@@ -36,10 +35,9 @@ const (
 	maxBy            = 1024
 )
 
-// Bounds of the generation. JSON readers take integers up to 2^53-1 without loss, so that is what a document may say.
-// A single write of it must not make a key set that no later generation can follow. So nobody who has a last good
-// version takes one far beyond it, and nobody who has none begins with a very high one. Either way [KeySet.Accept]
-// leads back.
+// Bounds of the generation. JSON readers take integers up to 2^53-1 without loss, so that is the largest. A single write
+// must not be able to use the generations up: a reader takes no version far beyond its last good one, and none with a
+// very high generation as its first. [KeySet.Accept] lowers such a generation.
 const (
 	MaxGeneration      = 1<<53 - 1
 	MaxFirstGeneration = 1 << 40
@@ -79,7 +77,7 @@ func (s KeySet) checkSizes(issuers, keys, gone int) error {
 	return nil
 }
 
-// room returns an error if s leaves too little room for the changes that repair a key set.
+// room returns an error if s leaves too little room for the changes that repair it.
 func (s KeySet) room() error {
 	if n := len(s.keys) + len(s.gone); n > roomGone {
 		return fmt.Errorf("%w: %d keys are published or gone; beyond %d only revoke, remove and accept go on; make a new key set with an issuer URL of its own", errFull, n, roomGone)
@@ -115,8 +113,7 @@ func (s KeySet) ordinary(what string) error {
 	return nil
 }
 
-// fit drops the oldest lines of history until the document can be stored. History is a note; it must not be in the way
-// of a revocation.
+// fit drops the oldest lines of history until the document can be stored: history must not prevent a revocation.
 func (s *KeySet) fit() error {
 	for {
 		size, err := s.size()
@@ -127,7 +124,7 @@ func (s *KeySet) fit() error {
 	}
 }
 
-// check returns an error if the texts would fill a document.
+// check returns an error if the texts of a change are too long to be recorded.
 func (c Change) check() error {
 	if len(c.Why) > maxReason || len(c.By) > maxBy {
 		return fmt.Errorf("the reason has %d bytes and the name of who changes it %d; they are recorded, and at most %d and %d are kept", len(c.Why), len(c.By), maxReason, maxBy)

@@ -8,14 +8,14 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Overlaps reports whether requests for u and for v reach the same documents: they are looked up by host and path.
+// Overlaps reports whether u and v have the same host and path, by which requests are looked up.
 func (u IssuerURL) Overlaps(v IssuerURL) bool { return u.host == v.host && u.path == v.path }
 
 // ClaimedURLs returns the issuer URLs of a document that may be broken otherwise. An error means that they are unknown.
 // A manifest of another kind, such as a kustomization.yaml, has none.
 //
-// Whoever adds an issuer needs them: once a broken document is mended, it has its URLs again, and a server that starts
-// then serves neither of two key sets with one URL.
+// An issuer URL of a broken document is not free: once the document is repaired, two key sets would have the URL, and a
+// server that starts then serves neither.
 func ClaimedURLs(data []byte) ([]IssuerURL, error) {
 	asJSON, err := toJSON(data)
 	if err != nil {

@@ -85,14 +85,14 @@ func Parse(name Name, data []byte) (KeySet, error) {
 	}
 	broken := &BrokenError{Name: name, Reason: reason, Err: err}
 	if unreadable == nil {
-		broken.Issuers, _ = claimedURLs(asJSON) // an error means unknown; err says already what is wrong
+		broken.Issuers, _ = claimedURLs(asJSON) // an error means unknown; err has the reason
 	}
 	return KeySet{}, broken
 }
 
 var errNewerVersion = errors.New("upgrade this program, or write the document with the older one")
 
-// parse reads a document that was turned into JSON, or not: unreadable says why.
+// parse reads a document as JSON. unreadable is the error of turning it into JSON, if any.
 func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
 	if err := cmp.Or(name.Check(), unreadable); err != nil {
 		return KeySet{}, err
@@ -112,7 +112,7 @@ func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
 	if err != nil {
 		return KeySet{}, err
 	}
-	for _, t := range s.times() { // one moment, one digest
+	for _, t := range s.times() { // else the digest of one moment would depend on the time zone
 		*t = t.UTC()
 	}
 	for _, e := range strict { // a member of a newer minor version: read on, but never write it away
@@ -125,13 +125,13 @@ func parse(name Name, asJSON []byte, unreadable error) (KeySet, error) {
 		return s, nil
 	}
 	if size, err := s.size(); err != nil || size > MaxDocument {
-		return KeySet{}, fmt.Errorf("what it says is larger than %d bytes", MaxDocument)
+		return KeySet{}, fmt.Errorf("its content is larger than %d bytes", MaxDocument)
 	}
 	return s, nil
 }
 
-// misfit returns why a document cannot be read as a key set, which failed with err: another version may have another
-// form, and something else is no manifest at all.
+// misfit returns why reading a document as a key set failed with err: it may have another version, whose form differs,
+// or be no manifest at all.
 func misfit(asJSON []byte, err error) error {
 	var id struct {
 		APIVersion string `json:"apiVersion"`
@@ -190,7 +190,7 @@ func (d document) keySet() (KeySet, error) {
 		s.policy = *d.Spec.Policy
 	}
 	if d.Spec.Keys == nil { // an emptied or misspelt list must not pass for "no keys" where there is no last good state
-		return KeySet{}, errors.New("it has no spec.keys; a key set without keys says so: keys: []")
+		return KeySet{}, errors.New("it has no spec.keys; write keys: [] for a key set without keys")
 	}
 	if err := s.checkSizes(len(d.Spec.Issuers), len(d.Spec.Keys), len(d.Spec.Gone)); err != nil {
 		return KeySet{}, err
@@ -232,7 +232,7 @@ func (kd keyDocument) key() (Key, error) {
 		return Key{}, fmt.Errorf("its publicKey holds %d PEM blocks, not one", blocks)
 	}
 	if kd.Kid == "" || (found.id != kd.Kid) != kd.ImportedKid {
-		return Key{}, fmt.Errorf("its kid does not belong to its publicKey, whose key ID is %s (importedKid says that another one is meant)", found.id)
+		return Key{}, fmt.Errorf("its kid does not belong to its publicKey, whose key ID is %s (importedKid: true allows another one)", found.id)
 	}
 	if kd.Alg == "" {
 		return Key{}, errors.New("it has no alg")
@@ -244,8 +244,9 @@ func (kd keyDocument) key() (Key, error) {
 	return Key{VerificationKey: pub, State: kd.State, PublishedAt: kd.PublishedAt, ObservedAt: kd.ObservedAt, PromotedAt: kd.PromotedAt, RetiredAt: kd.RetiredAt}, nil
 }
 
-// Encode writes the document form: YAML with sorted keys. It refuses to lose members that this version does not
-// know ([Store.Write] writes such a document as it is), and checks its own work by reading it back.
+// Encode returns the document of s: YAML with sorted keys. It returns an error for a key set with members that this
+// version does not know, which it would lose ([Store.Write] writes such a document as it is), and one if the document
+// does not parse to s again.
 func Encode(s KeySet) ([]byte, error) {
 	if len(s.unknown) > 0 {
 		return nil, fmt.Errorf("key set %q was written by a newer version (%s); change it with that version", s.name, s.unknown[0])
@@ -276,9 +277,8 @@ func (s KeySet) encode() ([]byte, error) {
 	return data, nil
 }
 
-// SortedYAML returns a document that is given as JSON in the form that it has in every store: YAML with sorted keys. It
-// returns the JSON itself where the YAML would be too large, or where text in it looks like more structure than may be
-// read.
+// SortedYAML turns the JSON of a document into the form that every store has: YAML with sorted keys. It returns the JSON
+// itself if the YAML would be too large, or would exceed the bounds on nesting because of brackets in its text.
 func SortedYAML(asJSON []byte) ([]byte, error) {
 	data, err := yaml.JSONToYAML(asJSON)
 	if err == nil && (len(data) > MaxDocument || strictyaml.CheckShape(data) != nil) {
@@ -287,8 +287,8 @@ func SortedYAML(asJSON []byte) ([]byte, error) {
 	return data, err
 }
 
-// size is what counts against MaxDocument: the JSON without any space, whatever notation the document has. A document
-// that can be read could not be written again if it were small in another notation only.
+// size returns the size that counts against MaxDocument: that of the compact JSON, in whatever notation the document
+// is. Else a document could be read that is too large to be written again.
 func (s KeySet) size() (int, error) {
 	data, err := s.MarshalJSON()
 	if err != nil {
@@ -297,7 +297,7 @@ func (s KeySet) size() (int, error) {
 	return len(data), nil
 }
 
-// roomToNormalize is more than what times, durations and PEM grow by when they are written in our way.
+// roomToNormalize is more than times, durations and PEM grow by when they are written in canonical form.
 const roomToNormalize = 128 << 10
 
 func (s KeySet) document() (document, error) {
@@ -339,8 +339,8 @@ func (p Policy) empty() bool {
 	return err == nil && string(data) == "{}"
 }
 
-// Digest identifies a key set's content: two documents that say the same, whatever their layout, comments, labels
-// and annotations, have the same digest.
+// Digest identifies a key set's content. It does not depend on layout, comments, labels, annotations or members that
+// this version does not know.
 func (s KeySet) Digest() [sha256.Size]byte {
 	d, err := s.document()
 	if err != nil {
@@ -354,7 +354,7 @@ func (s KeySet) Digest() [sha256.Size]byte {
 	return sha256.Sum256(canonical)
 }
 
-// MarshalJSON writes the document as JSON, for output; it is the form of Encode in another notation.
+// MarshalJSON returns the document of Encode as JSON.
 func (s KeySet) MarshalJSON() ([]byte, error) {
 	d, err := s.document()
 	if err != nil {

@@ -201,7 +201,7 @@ func TestParseRejects(t *testing.T) {
 		{name: "a bad issuer", edits: []edit{{"https://oidc.example.com/prod-a", "https://oidc.example.com/prod-a/"}}, want: "it ends in a slash"},
 		{name: "an issuer twice", edits: []edit{{"https://prod-a.oidc.example.com", "https://oidc.example.com/prod-a"}}, want: "it has the issuer URL https://oidc.example.com/prod-a twice"},
 		{name: "a port outside development", edits: []edit{{"https://prod-a.oidc.example.com", "https://prod-a.oidc.example.com:8443"}}, want: "it has a port"},
-		{name: "no keys member", edits: []edit{{"  keys:\n", "  kyes:\n"}}, want: "it has no spec.keys; a key set without keys says so: keys: []"},
+		{name: "no keys member", edits: []edit{{"  keys:\n", "  kyes:\n"}}, want: "it has no spec.keys; write keys: [] for a key set without keys"},
 		{name: "keys: null", edits: []edit{{"  keys:\n", "  keys: null\n  old:\n"}}, want: "it has no spec.keys"},
 		{name: "no spec", edits: []edit{{"\nspec:", "\nSpec:"}}, want: "it has no spec.keys"},
 		{name: "a kid twice", edits: []edit{{keyBlock(kid1), keyBlock(kid0)}}, want: "two of its keys have the kid"},

@@ -15,12 +15,13 @@ const (
 	ReasonGoneReturned Reason = "gone_returned" // a kid is published and gone at once
 )
 
-// BrokenError reports that a stored document is no key set. It quotes at most names and short values of the document.
+// BrokenError reports that a stored document is not a valid key set. It quotes only names and short values of the
+// document.
 type BrokenError struct {
 	Name    Name
 	Reason  Reason
 	Err     error
-	Issuers []IssuerURL // those that it has nevertheless ([ClaimedURLs]); nil when that cannot be known
+	Issuers []IssuerURL // its issuer URLs ([ClaimedURLs]); nil if they are unknown
 }
 
 func (e *BrokenError) Error() string { return fmt.Sprintf("key set %q is broken: %v", e.Name, e.Err) }
@@ -33,9 +34,8 @@ type UnreadableError struct{ Err error }
 func (e *UnreadableError) Error() string { return e.Err.Error() }
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
-// OfDocument reports whether an error of Load is about that one document, which is broken or cannot be read, so that
-// the store's other documents may be readable. Every other error but [ErrNotFound] is trouble of the store: a server
-// that fails for one key set fails for all.
+// OfDocument reports whether err, from a Load, is about that one document, which is broken or cannot be read: other
+// documents of the store may be readable. Every other error but [ErrNotFound] is about the store as a whole.
 func OfDocument(err error) bool {
 	_, unreadable := errors.AsType[*UnreadableError](err)
 	return unreadable || isBroken(err)
@@ -46,10 +46,10 @@ func isBroken(err error) bool {
 	return broken
 }
 
-// ReasonRequiredError refuses a transition that is recorded with a reason and was given none. Step says which one.
+// ReasonRequiredError reports that a transition needs a reason ([Change].Why) and was given none.
 type ReasonRequiredError struct {
-	Step  string
-	Force bool // only because the change passes closed gates
+	Step  string // the transition
+	Force bool   // it needs one only because it is forced
 }
 
 func (e *ReasonRequiredError) Error() string {
@@ -59,7 +59,7 @@ func (e *ReasonRequiredError) Error() string {
 	return e.Step + ": a reason is needed; it is recorded"
 }
 
-// LastKeyError refuses to take the last key out of a key set in use.
+// LastKeyError reports that a transition would take the last key out of a key set in use.
 type LastKeyError struct {
 	Step   string // remove or revoke
 	Key    KeyID
@@ -70,8 +70,8 @@ func (e *LastKeyError) Error() string {
 	return fmt.Sprintf("%s key %s: it is the last key of %q", e.Step, e.Key, e.KeySet)
 }
 
-// GenerationError refuses to change a key set whose generation is so high that publishers take no change of it.
-// [KeySet.Accept] leads back from there.
+// GenerationError reports that a key set cannot be changed, since its generation is so high that publishers take no
+// later one. [KeySet.Accept] lowers it.
 type GenerationError struct {
 	KeySet     Name
 	Generation int64

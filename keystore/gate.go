@@ -28,20 +28,18 @@ type Term struct {
 	Duration time.Duration
 }
 
-// NotYetError refuses a transition whose gate is closed. Opens is the time at which it opens by itself; zero when it
-// needs an act first, which Need tells. Earliest is the time before which it stays closed even if
-// that act is done at once; zero where that is not known.
+// NotYetError reports that the gate of a transition is closed.
 type NotYetError struct {
-	Step     string // what was asked for: promote, remove …
-	Key      KeyID  // empty when the step is about the whole key set
-	Gate     Gate
-	Opens    time.Time
-	Earliest time.Time
-	Need     string
-	Terms    []Term
+	Step     string    // the transition: promote, remove …
+	Key      KeyID     // empty if it is about the whole key set
+	Gate     Gate      // the closed gate
+	Opens    time.Time // when the gate opens by itself; zero if somebody must act first
+	Earliest time.Time // before which it stays closed even if somebody acts at once; zero if not known
+	Need     string    // why it is closed, and the act that is needed
+	Terms    []Term    // how Opens or Earliest was computed
 }
 
-// Error is one sentence: what, why, and when or what to do.
+// Error returns one sentence: the transition, why the gate is closed, and when it opens or what to do.
 func (e *NotYetError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Step)
@@ -68,8 +66,8 @@ func (e *NotYetError) Error() string {
 	return b.String()
 }
 
-// Convergence is how long a change of the store may take to reach every keypostd: a remote store's poll of 15 s, and a
-// minute for replicas and mirrors.
+// Convergence is how long a change of the store may take to reach every replica of the server: 15 s for the poll of a
+// remote store and a minute for replicas and mirrors.
 const Convergence = 75 * time.Second
 
 // ClockSkew is how long after its exp a token may still be accepted: AWS does for 5 minutes, kube-apiserver for 1 minute.
@@ -82,10 +80,9 @@ const (
 	clockTolerance   = time.Minute
 )
 
-// promoteGate is nil when key k of s may begin to sign at now.
+// promoteGate returns nil if key k of s may begin to sign at now.
 //
-// The order matters: what needs an act is told before what needs time, so that nobody waits for a gate that would
-// not have opened.
+// Conditions that need an act come before those that need time, so that nobody waits for a gate that would not open.
 func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
 	refuse := func(g Gate, need string) *NotYetError {
 		return &NotYetError{Step: "promote", Key: k.ID(), Gate: g, Need: need}
@@ -138,7 +135,7 @@ func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time
 	return opens, terms
 }
 
-// copiesRunOut is when the last copy of what was published until at has run out, with the arithmetic.
+// copiesRunOut returns when the last cached copy of what was published until at has expired, with the arithmetic.
 func (p Policy) copiesRunOut(at time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
 	edge, client := p.edge(seenMaxAge), p.client(seenMaxAge)
 	until := at.Add(Convergence + edge + client)
@@ -153,17 +150,17 @@ func (p Policy) copiesRunOut(at time.Time, seenMaxAge time.Duration) (time.Time,
 	return until, terms
 }
 
-// CopiesUntil returns until when a cache that obeyed the policy may still hold a copy of what was published until at:
-// the time at which every replica has the change, the longest that a shared cache hands out an old copy, and the
-// longest that a relying party keeps its own. It reckons with what the policy was before it was lowered and with the
-// highest max-age among the recorded observations.
+// CopiesUntil returns until when a cache that obeys the policy may hold a copy of what was published until at. It adds
+// Convergence, the longest time for which a shared cache hands out an old copy, and the longest time for which a relying
+// party keeps its own. It takes into account what the policy was before it was lowered, and the highest max-age among
+// the recorded observations.
 func (s KeySet) CopiesUntil(at time.Time) time.Time {
 	maxAge, _ := s.seenSince(time.Time{})
 	until, _ := s.policy.copiesRunOut(at, maxAge)
 	return until
 }
 
-// removeGate is nil when tokens signed by k, which stopped signing at k.RetiredAt, have all run out at now.
+// removeGate returns nil if all tokens signed by k, which stopped signing at k.RetiredAt, have expired at now.
 func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 	e := &NotYetError{Step: "remove", Key: k.ID()}
 	switch {
@@ -186,8 +183,8 @@ func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 	return e
 }
 
-// trustedUntil is when the last token of a retired key has run out. A lowered lifetime counts only for tokens made
-// since; those made before may live as long as they were given.
+// trustedUntil returns when the last token of a retired key expires, with the arithmetic. A lowered lifetime counts only
+// for tokens issued since; earlier tokens live as long as was allowed then.
 func (s KeySet) trustedUntil(k Key, now time.Time) (time.Time, []Term) {
 	lifetime := s.policy.tokenLifetime()
 	opens := k.RetiredAt.Add(lifetime + ClockSkew)
@@ -202,8 +199,8 @@ func (s KeySet) trustedUntil(k Key, now time.Time) (time.Time, []Term) {
 	return opens, terms
 }
 
-// TrustedUntil tells until when tokens of a retired key may still be presented; ok is false when the key is not
-// retired or the token lifetime is undeclared.
+// TrustedUntil returns until when tokens of a retired key may be accepted; ok is false if the key is not retired or the
+// token lifetime is undeclared.
 func (s KeySet) TrustedUntil(k Key, now time.Time) (until time.Time, ok bool) {
 	if k.State != Retired || s.policy.TokenLifetime == nil {
 		return time.Time{}, false

@@ -14,10 +14,11 @@ const (
 	Revoked Departure = "revoked" // at once
 )
 
-// Gone is the trace of a key that was published once. Neither its key ID nor its material ever comes back.
+// Gone is the record of a key that was published once, a line of the member gone in the document. Neither its key ID nor
+// its material is ever published again.
 //
-// Documents of versions before the fingerprint was recorded have lines without it, and for an imported key a second
-// line under its computed ID. [Gone.Material] reads both forms.
+// Documents from before fingerprints were recorded have lines without one, and for an imported key a second line under
+// its computed ID. [Gone.Material] reads both forms.
 type Gone struct {
 	ID          KeyID       `json:"kid"`
 	Fingerprint Fingerprint `json:"fingerprint,omitempty"` // empty in a line of an earlier version
@@ -40,12 +41,12 @@ func (g Gone) Material() (Fingerprint, bool) {
 	return "", false
 }
 
-// bars reports whether p may not be published since g left: it has g's key ID or g's material. That another key has
-// the ID which Kubernetes would compute from g's material is no reason: else such a key, published first, would be in
-// the way of g's revocation.
+// bars reports whether p may not be published because of g: it has g's key ID or g's material. A key with the ID that
+// Kubernetes would compute from g's material is not barred: else such a key, published first, could prevent g's
+// revocation.
 func (g Gone) bars(p VerificationKey) bool { return g.ID == p.id || g.material() == p.fingerprint }
 
-// material is [Gone.Material] for comparison with a fingerprint: what has not the form of one is equal to none.
+// material is [Gone.Material] for comparison only: a kid that has not the form of a fingerprint equals none.
 func (g Gone) material() Fingerprint { return cmp.Or(g.Fingerprint, Fingerprint(g.ID)) }
 
 // gone returns the line that k leaves behind.
@@ -56,7 +57,7 @@ func (k Key) gone(at time.Time, why Departure) Gone {
 	}
 }
 
-// graves finds lines in gone without a scan for each question.
+// graves is an index of lines in gone.
 type graves struct {
 	ids      map[KeyID]int
 	material map[Fingerprint]int

@@ -21,8 +21,8 @@ import (
 // KeyID is a key's `kid` (RFC 7517, section 4.5).
 type KeyID string
 
-// kidForm admits what an external signer may choose (k8s.io/externaljwt allows up to 1,024 characters), in printable
-// ASCII: a kid stands in file lists, log lines and terminals.
+// kidForm admits printable ASCII, as a kid appears in file lists, logs and terminals. External signers choose kids of up
+// to 1,024 characters (k8s.io/externaljwt).
 var kidForm = regexp.MustCompile(`^[\x21-\x7e]+$`)
 
 const maxKid = 1024
@@ -36,8 +36,8 @@ var ErrPrivateKey = privatekey.ErrFound
 // short: a computed kid just fits.
 func printable(s string) string { return text.OneLine(s, 64) }
 
-// VerificationKey is a verification key: an RSA or ECDSA public key under its key ID. There is no way to put a private key
-// into it, which is why the model holds this and never a jose.JSONWebKey (that one marshals private members).
+// VerificationKey is an RSA or ECDSA public key under its key ID. It cannot hold a private key; a jose.JSONWebKey could,
+// and would marshal its private members.
 type VerificationKey struct {
 	id          KeyID
 	fingerprint Fingerprint
@@ -54,8 +54,8 @@ const (
 	maxRSAExponent = 1<<31 - 1 // crypto/x509 reads no larger one
 )
 
-// NewPublic takes an *rsa.PublicKey (2,048 to 8,192 bits) or *ecdsa.PublicKey (P-256, P-384, P-521) and gives it the
-// key ID and algorithm that Kubernetes gives it.
+// NewPublic returns an *rsa.PublicKey (2,048 to 8,192 bits) or *ecdsa.PublicKey (P-256, P-384, P-521) under the key ID
+// and algorithm that Kubernetes gives it.
 //
 // Source: keyIDFromPublicKey and signerFromRSAPrivateKey/…ECDSA… in Kubernetes pkg/serviceaccount/jwt.go.
 func NewPublic(key crypto.PublicKey) (VerificationKey, error) {
@@ -129,7 +129,7 @@ func fingerprintOf(key crypto.PublicKey) (Fingerprint, error) {
 }
 
 // WithID returns the key under the kid and alg that it came with, in a JWK or a document. An empty one leaves what is
-// there. The error says what is unsound.
+// there.
 func (p VerificationKey) WithID(id KeyID, alg string) (VerificationKey, error) {
 	if id != "" && id != p.id {
 		if !id.valid() {
@@ -160,7 +160,7 @@ func (p VerificationKey) Alg() string { return p.alg }
 // Key returns the *rsa.PublicKey or *ecdsa.PublicKey. It is shared: do not change it.
 func (p VerificationKey) Key() crypto.PublicKey { return p.key }
 
-// Imported tells that the key ID came with the key (a taken-over JWKS, an external signer) and is not computed.
+// Imported reports whether the key ID came with the key (a taken-over JWKS, an external signer) and is not computed.
 func (p VerificationKey) Imported() bool { return p.imported }
 
 func (p VerificationKey) isRSA() bool {
@@ -168,7 +168,7 @@ func (p VerificationKey) isRSA() bool {
 	return is
 }
 
-// Equal tells whether both are the same key under the same ID.
+// Equal reports whether p and q are the same key under the same ID and algorithm.
 func (p VerificationKey) Equal(q VerificationKey) bool {
 	return p.id == q.id && p.alg == q.alg && p.sameMaterial(q)
 }
@@ -184,7 +184,7 @@ type State string
 const (
 	Next    State = "next"    // published so that caches learn it; must not sign yet
 	Active  State = "active"  // may sign
-	Retired State = "retired" // signs no more, its last tokens are still trusted
+	Retired State = "retired" // signs no more; tokens that it signed are still trusted
 )
 
 // Key is a verification key in a key set. Zero times mean "has not happened".
@@ -194,5 +194,5 @@ type Key struct {
 	PublishedAt time.Time // when it entered the key set
 	ObservedAt  time.Time // since when it has been seen at every public address without a gap
 	PromotedAt  time.Time // when it was allowed to sign
-	RetiredAt   time.Time // when it was proven to sign no more
+	RetiredAt   time.Time // when it was shown to sign no more
 }

@@ -14,7 +14,7 @@ type KeySet struct {
 	labels       map[string]string
 	annotations  map[string]string
 	generation   int64
-	next         int64 // the generation to be stored under, if Accept chose one; not stored
+	next         int64 // the generation that Accept chose for the next version, 0 if none; not stored
 	issuers      []IssuerURL
 	keys         []Key // sorted by key ID
 	gone         []Gone
@@ -24,7 +24,7 @@ type KeySet struct {
 	history      []Event
 	withdrawnAt  time.Time
 	dev          bool
-	unknown      []string // members that this version does not know, so that it refuses to replace them
+	unknown      []string // members that this version does not know; Encode would lose them
 }
 
 // Rotation is the rotation under way, at most one.
@@ -35,15 +35,15 @@ type Rotation struct {
 	Step string `json:"step"`
 }
 
-// Observation is what one look at the issuer's public addresses found. A look that got no answer at all is an error
-// of the looker and no observation: it says nothing about any key.
+// Observation is the result of fetching the documents from every public address of the issuer once. A round without any
+// answer is an error of the observer and not an observation.
 type Observation struct {
 	At          time.Time `json:"at"`
 	By          string    `json:"by,omitempty"`
 	Complete    bool      `json:"complete"`              // every address, origin and JWKS path answered
 	Kids        []KeyID   `json:"kids"`                  // the key IDs that every answer had
 	MaxAge      Duration  `json:"maxAge"`                // the highest that any answer declared
-	SharedCache string    `json:"sharedCache,omitempty"` // the header that gave a shared cache away
+	SharedCache string    `json:"sharedCache,omitempty"` // the header that showed a shared cache
 }
 
 // Event is a line of history: a note for people, not evidence.
@@ -61,8 +61,8 @@ func (s KeySet) Name() Name { return s.name }
 // Generation counts the changes, from 1.
 func (s KeySet) Generation() int64 { return s.generation }
 
-// MayReplace reports whether s may take the place of the stored version by its generation: it is a later one, or the
-// stored one is so far away that nobody takes it, and [KeySet.Accept] leads back from there.
+// MayReplace reports whether the generation of s allows it to replace the stored version: it is later, or the stored one
+// is so high that publishers reject it and [KeySet.Accept] has lowered it.
 func (s KeySet) MayReplace(stored KeySet) bool {
 	return s.generation > stored.generation || stored.generation >= MaxFirstGeneration ||
 		stored.generation-s.generation >= MaxGenerationJump-1
@@ -98,8 +98,7 @@ func (s KeySet) goneLine(id KeyID) (Gone, bool) {
 	return s.gone[i], true
 }
 
-// GoneLine returns the line of a key that is gone, and whether there is one: under its key ID, or under whatever name
-// its material had.
+// GoneLine returns the line in gone with p's key ID or p's material, and whether there is one.
 func (s KeySet) GoneLine(p VerificationKey) (Gone, bool) {
 	i := slices.IndexFunc(s.gone, func(g Gone) bool { return g.bars(p) })
 	if i < 0 {
@@ -108,9 +107,8 @@ func (s KeySet) GoneLine(p VerificationKey) (Gone, bool) {
 	return s.gone[i], true
 }
 
-// Buried reports whether gone says of g's key ID that it left, and of g's material too, if that is known. A publisher
-// takes no version in which a key that it serves is neither published nor buried, and none in which one is not buried
-// any more.
+// Buried reports whether gone has a line with g's key ID, and one with g's material if that is known. In a version that a
+// publisher takes, every key of the served version is published or buried, and every buried key stays buried.
 func (s KeySet) Buried(g Gone) bool {
 	graves := gravesOf(s.gone)
 	_, left := graves.ids[g.ID]
@@ -119,8 +117,8 @@ func (s KeySet) Buried(g Gone) bool {
 	return left && (barred || !known)
 }
 
-// Remains returns what may never come back under s's issuer URLs: what is gone, and of a withdrawn key set also the
-// keys that it still holds.
+// Remains returns the keys that may never be published again under s's issuer URLs: those in gone, and if s is withdrawn
+// also those that it still holds.
 func (s KeySet) Remains() []Gone {
 	lines := s.Gone()
 	if !s.Withdrawn() {
@@ -156,13 +154,13 @@ func (s KeySet) Observations() []Observation {
 // History returns the recorded changes, oldest first.
 func (s KeySet) History() []Event { return slices.Clone(s.history) }
 
-// WithdrawnAt is when the key set was withdrawn for good; zero while it is in use.
+// WithdrawnAt returns when the key set was withdrawn; zero while it is in use.
 func (s KeySet) WithdrawnAt() time.Time { return s.withdrawnAt }
 
-// Withdrawn tells that the issuer's documents are to be served no more.
+// Withdrawn reports whether the key set is withdrawn: its documents are served no more.
 func (s KeySet) Withdrawn() bool { return !s.withdrawnAt.IsZero() }
 
-// Dev marks a development key set, which only a keypostd in development mode serves.
+// Dev reports whether this is a development key set, which only a server in development mode serves.
 func (s KeySet) Dev() bool { return s.dev }
 
 func (s KeySet) lastComplete() (Observation, bool) {
@@ -174,8 +172,8 @@ func (s KeySet) lastComplete() (Observation, bool) {
 	return Observation{}, false
 }
 
-// seenSince is the highest max-age and a sign of a shared cache among all looks since then, complete or not: a cache
-// that one look missed is still there.
+// seenSince returns the highest max-age and a sign of a shared cache among all observations since then, complete or not:
+// a cache that one observation missed is still there.
 func (s KeySet) seenSince(since time.Time) (maxAge time.Duration, sharedCache string) {
 	for _, o := range s.observations {
 		if o.At.Before(since) {
@@ -193,7 +191,7 @@ func (s KeySet) active() []Key {
 	return slices.DeleteFunc(s.Keys(), func(k Key) bool { return k.State != Active })
 }
 
-// check holds for every KeySet that exists; Parse and the transitions end with it.
+// check checks the invariants of a KeySet. Parse, New and the transitions end with it.
 func (s KeySet) check() error {
 	if err := s.name.Check(); err != nil {
 		return err
@@ -218,8 +216,8 @@ func (s KeySet) check() error {
 	return s.policy.Check(s.dev)
 }
 
-// checkIssuers compares what requests are looked up by, not the strings: two development URLs that differ in their
-// port only would be one place.
+// checkIssuers compares host and path, by which requests are looked up, and not the strings: development URLs may differ
+// in their port only.
 func (s KeySet) checkIssuers() error {
 	if len(s.issuers) == 0 {
 		return errors.New("it has no issuer URL")
@@ -292,7 +290,7 @@ func (k Key) checkState() error {
 
 var errGoneReturned = errors.New("a key that is gone never comes back")
 
-// latest is the latest time that gates reckon with.
+// latest returns the latest recorded time that gates depend on.
 func (s KeySet) latest() time.Time {
 	var t time.Time
 	for _, at := range s.evidenceTimes() {

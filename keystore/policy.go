@@ -12,7 +12,7 @@ import (
 // Duration is a time.Duration that documents spell as Go does ("5m", "1h30m").
 type Duration time.Duration
 
-// DurationPtr makes a *Duration, the form in which a policy tells "zero" from "not declared".
+// DurationPtr returns a pointer to d as a Duration. A policy has pointers since zero is not the same as undeclared.
 func DurationPtr(d time.Duration) *Duration { v := Duration(d); return &v }
 
 // String drops the zero units that time.Duration prints: 1h0m0s is 1h.
@@ -44,20 +44,20 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Cache is what the Cache-Control header of every document says (RFC 9111, RFC 5861).
+// Cache has the directives of the Cache-Control header of every document (RFC 9111, RFC 5861).
 type Cache struct {
 	MaxAge, StaleWhileRevalidate, StaleIfError time.Duration
 }
 
-// DefaultCache is used where neither a key set's policy nor a configuration says otherwise. Five minutes keeps a
-// rotation short; never less than a minute, since AWS STS fails under load when it may not cache.
+// DefaultCache returns the lifetimes for a key set whose policy declares none, if the server's configuration has none
+// either. Five minutes keep a rotation short. Less than a minute would let AWS STS fail under load.
 func DefaultCache() Cache {
 	return Cache{MaxAge: 5 * time.Minute, StaleWhileRevalidate: 5 * time.Minute, StaleIfError: 24 * time.Hour}
 }
 
-// Policy says how long copies of the documents may live, who reads them, and how long tokens last. A nil or empty
-// member is "not declared": cache lifetimes then come from the server's configuration, everything else makes the
-// gates assume the worst or refuse.
+// Policy declares how long copies of the documents may live, who reads them, and how long tokens last. A nil or empty
+// member is undeclared: cache lifetimes then come from the server's configuration, and for everything else the gates
+// assume the worst or stay closed.
 type Policy struct {
 	MaxAge               *Duration `json:"maxAge,omitempty"`
 	StaleWhileRevalidate *Duration `json:"staleWhileRevalidate,omitempty"`
@@ -70,8 +70,8 @@ type Policy struct {
 	HeldUntil            []Held    `json:"heldUntil,omitempty"`      // lowered lifetimes that still bind copies and tokens out there
 }
 
-// Held keeps what the gates used before a policy was lowered, until the last copy (Edge, Client) or token from that
-// time has run out. Copies and tokens have lines of their own: a year of tokens is not to hold up a promotion.
+// Held records the lifetimes from before a policy was lowered. The gates use them until the last copy (Edge, Client) or
+// token from that time has expired. Copies and tokens have separate lines: a token of a year must not delay a promotion.
 type Held struct {
 	Until         time.Time `json:"until"`
 	Edge          Duration  `json:"edge,omitempty"`
@@ -89,7 +89,7 @@ const (
 	maxSeen    = 1 << 31 * time.Second // RFC 9111, section 1.2.2: what a larger max-age counts as
 )
 
-// Check refuses values outside the bounds. Development documents may have any maxAge.
+// Check returns an error if a value is out of bounds. Development key sets may have any maxAge.
 func (p Policy) Check(dev bool) error {
 	if m := p.MaxAge; m != nil && !dev && (time.Duration(*m) < minMaxAge || time.Duration(*m) > hardMaxAge) {
 		return fmt.Errorf("policy: maxAge is %v; it must be from %v to %v", m, Duration(minMaxAge), Duration(hardMaxAge))
@@ -128,13 +128,13 @@ func checkOrigins(origins []string) error {
 	return nil
 }
 
-// PolicyWarning is a value of a policy, or the lack of one, that is allowed but seldom meant.
+// PolicyWarning is about a value of a policy, or the lack of one, that is allowed but seldom intended.
 type PolicyWarning struct {
 	Member  string // maxAge, relyingParties or tokenLifetime
 	Message string
 }
 
-// Warnings returns what is allowed but seldom meant.
+// Warnings returns the values that are allowed but seldom intended.
 func (p Policy) Warnings() []PolicyWarning {
 	var w []PolicyWarning
 	if p.MaxAge != nil && time.Duration(*p.MaxAge) > softMaxAge {
@@ -163,7 +163,7 @@ func (p Policy) Cache(fallback Cache) Cache {
 	return c
 }
 
-// allowance is how long a relying party is known, or must be assumed, to hold a JWKS whatever max-age says.
+// allowance returns how long a relying party is known or assumed to keep a JWKS, whatever its max-age.
 //
 // Sources: AWS and GCP document nothing; field reports say 5 to 30 minutes, so 1 h. Microsoft advises relying parties
 // to cache for 24 h. kube-apiserver (go-oidc v2) follows max-age, Vault (go-oidc v3) fetches on an unknown kid.
@@ -177,7 +177,8 @@ func allowance(relyingParty string) time.Duration {
 	return 24 * time.Hour
 }
 
-// client is the longest time for which a relying party may use its own copy, given the highest max-age it was told.
+// client returns the longest time for which a relying party may use its own copy. seenMaxAge is the highest max-age that
+// an answer declared.
 func (p Policy) client(seenMaxAge time.Duration) time.Duration {
 	longest := max(p.Cache(DefaultCache()).MaxAge, seenMaxAge)
 	if len(p.RelyingParties) == 0 {
@@ -189,8 +190,8 @@ func (p Policy) client(seenMaxAge time.Duration) time.Duration {
 	return longest
 }
 
-// edge is the longest total age at which a shared cache may hand out an old copy, given the highest max-age it was
-// told.
+// edge returns the highest age at which a shared cache may hand out an old copy. seenMaxAge is the highest max-age that
+// an answer declared.
 func (p Policy) edge(seenMaxAge time.Duration) time.Duration {
 	c := p.Cache(DefaultCache())
 	e := max(c.MaxAge, seenMaxAge) + c.StaleWhileRevalidate + c.StaleIfError
@@ -207,8 +208,8 @@ func (p Policy) tokenLifetime() time.Duration {
 	return time.Duration(*p.TokenLifetime)
 }
 
-// replaceBy returns next with what must be remembered of p: as long as copies or tokens from p's time may exist, the
-// gates go on with p's larger values.
+// replaceBy returns next with lines in HeldUntil for the values of p that it lowers: the gates use them as long as copies
+// or tokens from p's time may exist.
 func (p Policy) replaceBy(next Policy, now time.Time) Policy {
 	edge, client, token := p.edge(0), p.client(0), p.tokenLifetime()
 	next = next.clone()
@@ -222,8 +223,8 @@ func (p Policy) replaceBy(next Policy, now time.Time) Policy {
 	return next
 }
 
-// runsOut is when the last copy or token from before the lowering is gone, given what edge and client are now: one
-// raised since (a relying party declared late) prolongs copies, since it was true of them all along.
+// runsOut returns when the last copy or token from before the lowering has expired. An edge or client raised since (a
+// relying party declared late) prolongs it, since it was true of those copies all along.
 func (h Held) runsOut(edge, client time.Duration) time.Time {
 	if h.Edge == 0 && h.Client == 0 {
 		return h.Until

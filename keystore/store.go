@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Reader gives key sets to whoever publishes or copies them.
+// Reader reads key sets, for publishers and mirrors.
 //
 // Both methods may be called concurrently. List is complete or an error: a missing name raises an alert, though it never
 // counts as deleted. Load returns an error that wraps [ErrNotFound] for an absent name, one that wraps [*BrokenError]

@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// Change says when, by whom and why a transition happens; every transition records it. Force passes a closed gate
-// and needs Why.
+// Change is when, by whom and why a transition is made. Every transition records it.
 type Change struct {
 	At      time.Time
 	By, Why string
-	Force   bool
+	Force   bool // passes a closed gate; needs Why
 }
 
-// Spec is what a new key set begins with.
+// Spec is the initial content of a key set.
 type Spec struct {
 	Name    Name
 	Issuers []IssuerURL
@@ -28,7 +27,7 @@ type Spec struct {
 	Gone    []Gone // carried over from an earlier key set with the same issuer URL
 }
 
-// New makes a key set of generation 1 whose keys are active.
+// New returns a key set of generation 1 whose keys are active.
 func New(c Change, spec Spec) (KeySet, error) {
 	s := KeySet{name: spec.Name, generation: 1, issuers: slices.Clone(spec.Issuers), policy: spec.Policy.clone(), dev: spec.Dev, gone: mergeGone(spec.Gone)}
 	if err := errors.Join(c.check(), s.checkSizes(len(spec.Issuers), len(spec.Keys), len(spec.Gone))); err != nil {
@@ -64,7 +63,7 @@ func (s KeySet) checkNew() error {
 	return cmp.Or(s.checkTwins(), s.room())
 }
 
-// checkTwins refuses one key under two IDs. Stored documents may have that: they are served as they are.
+// checkTwins returns an error if one key has two IDs. Stored documents may have that and are served as they are.
 func (s KeySet) checkTwins() error {
 	seen := make(map[Fingerprint]KeyID, len(s.keys))
 	for _, k := range s.keys {
@@ -110,8 +109,8 @@ func (s KeySet) unrecorded(c Change, what string, edit func(n *KeySet, at time.T
 	return n, nil
 }
 
-// clockGate is nil when at is not before what is recorded already, give or take what two machines' clocks may differ
-// in. Force passes it, or one machine with a wrong clock could keep everybody from revoking a key.
+// clockGate returns nil if at is not before the latest recorded time, with a tolerance for clocks that differ. Force
+// passes it: else one machine with a wrong clock could keep everybody from revoking a key.
 func (s KeySet) clockGate(what string, at time.Time) *NotYetError {
 	latest := s.latest()
 	if !latest.After(at.Add(clockTolerance)) {
@@ -161,7 +160,7 @@ func (s KeySet) inUse(step string) error {
 	return nil
 }
 
-// pass is nil when the gate is open or forced.
+// pass returns nil if the gate is open or forced.
 func (c Change) pass(gate *NotYetError) error {
 	if gate == nil || c.Force {
 		return nil
@@ -169,7 +168,7 @@ func (c Change) pass(gate *NotYetError) error {
 	return gate
 }
 
-// Add publishes a key as next. A key that is there already is refused, whatever kid it comes under now.
+// Add publishes a key as next. It returns an error if the key is published already, under whatever kid.
 func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 	return s.transition(c, fmt.Sprintf("add key %s", k.ID()), func(n *KeySet, at time.Time) error {
 		if err := n.inUse("add key"); err != nil {
@@ -189,10 +188,10 @@ func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 	})
 }
 
-// Observe records a look at the public addresses. A key's ObservedAt is the start of the unbroken run of looks that
-// found it: only a complete one begins the run, and one answer without the key ends it. An incomplete look (an address
-// that did not answer) does neither, so that a lost packet does not start a day's wait again. It leaves no line of
-// history, or an hour of looks would push out why a key was revoked.
+// Observe records an observation. A key's ObservedAt is the start of the unbroken run of observations that found it. Only
+// a complete observation begins the run, and one answer without the key ends it. An incomplete one (an address did not
+// answer) does neither, so that a lost packet does not start a day's wait again. It leaves no line of history: an hour of
+// observations would push out why a key was revoked.
 func (s KeySet) Observe(c Change, o Observation) (KeySet, error) {
 	return s.unrecorded(c, "observe", func(n *KeySet, at time.Time) error {
 		if err := n.inUse("observe"); err != nil {
@@ -215,9 +214,9 @@ func (s KeySet) Observe(c Change, o Observation) (KeySet, error) {
 	})
 }
 
-// Promote lets a key sign: a next key when every cache that could hide it has provably run out, a retired one (a
-// rollback) at once, since it has been visible all the time. A key that was retired without having been promoted ever
-// waits like a next one, or retiring it would be a way around the gate.
+// Promote makes a key active: a next key once no cache can hold a JWKS without it, a retired one (a rollback) at once,
+// since it has been published all the time. A key that was retired without ever being promoted waits like a next one:
+// else retiring it would be a way around the gate.
 func (s KeySet) Promote(c Change, id KeyID) (KeySet, error) {
 	return s.onKey(c, "promote", id, func(n *KeySet, i int, at time.Time) error {
 		k := &n.keys[i]
@@ -234,8 +233,8 @@ func (s KeySet) Promote(c Change, id KeyID) (KeySet, error) {
 	})
 }
 
-// Evidence shows that a key signs no more: for each kube-apiserver, asked at its own address, the kid of a token
-// minted there; or what the operator states in writing instead.
+// Evidence shows that a key signs no more: for each kube-apiserver the kid of a token minted at its own address, or a
+// written statement of the operator instead.
 type Evidence struct {
 	Minted    map[string]KeyID // by kube-apiserver address
 	Statement string
@@ -253,7 +252,7 @@ func (ev Evidence) reason(why string) string {
 	return strings.Join(parts, "; ")
 }
 
-// Retire records that a key signs no more. It stays published until its last token has run out. A next key that was
+// Retire makes a key retired: it signs no more, and stays published until its last token has expired. A next key that was
 // used by mistake can be retired too.
 func (s KeySet) Retire(c Change, id KeyID, ev Evidence) (KeySet, error) {
 	if c.Force && c.Why == "" && ev.Statement == "" {
@@ -291,8 +290,8 @@ func (s KeySet) retireGate(id KeyID, ev Evidence) *NotYetError {
 	return nil
 }
 
-// Remove takes a key out of the JWKS once no valid token of it is left. neverSigned is the operator's word that a
-// next key has signed nothing. A key that is published under several IDs leaves under all of them.
+// Remove takes a key out of the JWKS once no valid token of it is left. neverSigned states that a next key has signed
+// nothing. A key that is published under several IDs leaves under all of them.
 func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 	return s.onKey(c, "remove", id, func(n *KeySet, i int, at time.Time) error {
 		gone := n.keys[i].VerificationKey
@@ -312,8 +311,8 @@ func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 	})
 }
 
-// bury takes a key out and leaves its line in gone. Documents may publish one key under several IDs (an issuer that was
-// taken over): it leaves under all of them, as tokens that it signed are good under each.
+// bury moves a key from keys to gone. Documents may publish one key under several IDs (an issuer that was taken over): it
+// leaves under all of them, since its tokens are valid under each.
 func (s *KeySet) bury(gone VerificationKey, why Departure, at time.Time) {
 	s.keys = slices.DeleteFunc(s.keys, func(k Key) bool {
 		if !k.sameMaterial(gone) {
@@ -324,14 +323,14 @@ func (s *KeySet) bury(gone VerificationKey, why Departure, at time.Time) {
 	})
 }
 
-// RevokeOptions says what is to be published once the last key is revoked: a replacement, or nothing.
+// RevokeOptions are what to publish when the last key is revoked: a replacement, or nothing.
 type RevokeOptions struct {
 	Replacement *VerificationKey
-	LeaveEmpty  bool // serve {"keys":[]}, which evicts caches where a 404 or 503 would not
+	LeaveEmpty  bool // serve {"keys":[]}: relying parties replace their copy by it, as they would not for a 404 or 503
 }
 
-// Revoke takes a key out at once, whatever its state: for a signing key that is in wrong hands. It needs a reason.
-// A key that is published under several IDs leaves under all of them.
+// Revoke takes a key out of the JWKS at once, whatever its state: its signing key is compromised. It needs a reason. A
+// key that is published under several IDs leaves under all of them.
 func (s KeySet) Revoke(c Change, id KeyID, last RevokeOptions) (KeySet, error) {
 	if c.Why == "" {
 		return KeySet{}, &ReasonRequiredError{Step: fmt.Sprintf("revoke key %s", id)}
@@ -352,8 +351,8 @@ func (s KeySet) Revoke(c Change, id KeyID, last RevokeOptions) (KeySet, error) {
 	})
 }
 
-// replaceRevoked makes k active at once. A key that is published already must be the same one in ID and material: the
-// file that the operator gave is what the cluster is about to sign with.
+// replaceRevoked makes k active at once. If k is published already, ID and material must be the same: the cluster is about
+// to sign with the key that the operator gave.
 func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k VerificationKey) error {
 	if g, gone := s.GoneLine(k); gone {
 		return fmt.Errorf("the replacement %s is gone (%s) itself; make a new key", k.ID(), g.Why)
@@ -390,7 +389,7 @@ func (s KeySet) published(p VerificationKey) (Key, bool) {
 	return s.keys[i], true
 }
 
-// SetPolicy replaces the declared lifetimes; the gates go on with lowered ones until they have run out.
+// SetPolicy replaces the policy. The gates use lifetimes that it lowers until copies and tokens from before have expired.
 func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 	return s.transition(c, "set policy", func(n *KeySet, at time.Time) error {
 		if err := n.inUse("set policy"); err != nil {
@@ -404,7 +403,7 @@ func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 	})
 }
 
-// Withdraw ends an issuer for good: a tombstone, after which its documents are served no more.
+// Withdraw ends an issuer: the key set becomes a tombstone, and its documents are served no more.
 func (s KeySet) Withdraw(c Change) (KeySet, error) {
 	return s.transition(c, "withdraw", func(n *KeySet, at time.Time) error {
 		if err := n.inUse("withdraw"); err != nil {
@@ -419,8 +418,8 @@ func (s KeySet) Withdraw(c Change) (KeySet, error) {
 	})
 }
 
-// Reopen gives a withdrawn key set's URLs out again, with new keys. What is gone stays gone. It needs a reason; the
-// generation goes on when the result is stored by [Update].
+// Reopen returns the withdrawn key set in use again, with the URLs and the new keys of spec. Everything that it published
+// before is gone for good. It needs a reason. [Update] gives the result the next generation.
 func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	switch {
 	case !s.Withdrawn():

@@ -25,8 +25,8 @@ const maxPause = 50 * time.Millisecond
 
 // Update reads a key set, applies change to it and stores the result with the next generation. After a conflict it
 // starts again from the then stored version, after a short random pause (doubled each time, at most 50 ms), 64 times at
-// most. So change may be called several times and must be pure. A write that fails and was stored all the same counts
-// as success.
+// most. So change may be called several times and must be pure. A write that fails although it was stored counts as
+// success.
 func Update(ctx context.Context, st *Store, n Name, change func(KeySet) (KeySet, error)) (KeySet, error) {
 	for try := 1; ; try++ {
 		s, err := updateOnce(ctx, st, n, change)

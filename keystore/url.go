@@ -15,8 +15,8 @@ import (
 // Source: https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateOpenIDConnectProvider.html
 const maxIssuerURL = 255
 
-// IssuerURL is an issuer's `iss`, split into what a server looks it up by. The string is data: it is compared byte
-// for byte (OpenID Connect Discovery 1.0, section 4.3) and never put together from parts.
+// IssuerURL is an issuer's `iss`, with the host and path by which a server looks it up. Relying parties compare the
+// string byte for byte (OpenID Connect Discovery 1.0, section 4.3), so it is never put together from parts.
 type IssuerURL struct {
 	raw, host, path string
 	devOnly         bool // it has a port or a host that is not public
@@ -24,7 +24,7 @@ type IssuerURL struct {
 
 var pathSegment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// ParseIssuerURL takes a URL that every relying party reads alike: https, a lower-case DNS host, no port, query,
+// ParseIssuerURL parses a URL that every relying party reads alike: https, a lower-case DNS host, no port, query,
 // fragment, user info, percent-encoding or trailing slash, at most 255 characters. A dev URL may have a port and a
 // host that is not public (localhost, 127.0.0.1), since development listens where it can.
 func ParseIssuerURL(raw string, dev bool) (IssuerURL, error) {
@@ -65,7 +65,7 @@ func splitIssuerURL(raw string, dev bool) (IssuerURL, error) {
 	return IssuerURL{raw: raw, host: host, path: path, devOnly: notPublic != nil || authority != host}, checkPath(path)
 }
 
-// check refuses a URL that [ParseIssuerURL] did not make, and one for development only where dev is false.
+// check returns an error for a URL that [ParseIssuerURL] did not return, and for a development URL unless dev is true.
 func (u IssuerURL) check(dev bool) error {
 	if u.raw != "" && (dev || !u.devOnly) {
 		return nil
@@ -93,7 +93,7 @@ func issuerHost(authority string, dev bool) (string, error) {
 	return host, nil
 }
 
-// checkPublic refuses hosts that only a development issuer may have.
+// checkPublic returns an error for a host that only a development issuer may have.
 func checkPublic(host string) error {
 	// No top-level domain begins with a digit, and many readers take 127.1 or 0x7f.1 for an address.
 	labels := strings.Split(host, ".")
@@ -103,8 +103,8 @@ func checkPublic(host string) error {
 	return nil
 }
 
-// checkPath keeps the documents of one issuer from being the path of another: an issuer URL never contains the
-// names under which documents are served.
+// checkPath returns an error for a path that contains a name under which documents are served: else the document of one
+// issuer could have the URL of another issuer.
 func checkPath(path string) error {
 	if path == "" {
 		return nil

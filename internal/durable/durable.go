@@ -20,11 +20,11 @@ import (
 	"time"
 )
 
-// FS is the part of a file system that a durable write needs. Names are slash-separated or the operating system's, as
-// the implementation has it; errors are those of package os.
+// FS is the part of a file system that a durable write needs. The implementation defines the form of names. Errors are
+// those of package os.
 type FS interface {
-	Create(name string, mode fs.FileMode) (File, error) // with O_EXCL: an existing file is an error, so is a link
-	Open(name string) (File, error)                     // a directory, to Sync the names in it
+	Create(name string, mode fs.FileMode) (File, error) // with O_EXCL: fails if name exists, also as a link
+	Open(name string) (File, error)                     // opens a directory, for Sync
 	Rename(from, to string) error
 	Remove(name string) error
 }
@@ -58,7 +58,7 @@ func (r Root) Create(name string, mode fs.FileMode) (File, error) {
 // Open implements [FS].
 func (r Root) Open(name string) (File, error) { return r.Root.Open(name) }
 
-// Writer writes files of one owner. Owners that share a directory have different names, so that none removes the
+// Writer writes the files of one owner. Programs that share a directory need different owners, so that none removes the
 // temporary files of another.
 type Writer struct {
 	FS    FS          // nil: that of the operating system
@@ -85,8 +85,8 @@ func (w Writer) Create(name string, data []byte) error {
 	return nil
 }
 
-// Replace puts a file in place of what has its name, if anything. Readers see the old file or the new one, whole. After
-// an error it may be either.
+// Replace writes a file, and replaces one that has the name. Readers see the whole old file or the whole new one. After an
+// error it may be either.
 func (w Writer) Replace(name string, data []byte) error {
 	s, err := w.Stage(name, data)
 	if err != nil {
@@ -105,7 +105,7 @@ type Staged struct {
 	temp, name string
 }
 
-// Stage does the first half of Replace.
+// Stage does the first half of Replace: it writes the temporary file.
 func (w Writer) Stage(name string, data []byte) (*Staged, error) {
 	s := &Staged{w, filepath.Join(filepath.Dir(name), w.tempPrefix()+rand.Text()+tempSuffix), name}
 	if err := w.write(s.temp, data); err != nil {
@@ -122,10 +122,10 @@ func (s *Staged) Rename() error {
 	return nil
 }
 
-// Remove gives the file up before it got its name.
+// Remove removes the temporary file.
 func (s *Staged) Remove() error { return s.w.fs().Remove(s.temp) }
 
-// write makes a complete and durable file, or none.
+// write creates a complete and durable file, or none.
 func (w Writer) write(name string, data []byte) error {
 	mode := w.Mode
 	if mode == 0 {
@@ -154,7 +154,7 @@ func (w Writer) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Temporary files are hidden: a shell's * and every reader of a directory that we know pass over them.
+// Temporary files are hidden from a shell's * and from every known reader of such directories.
 const tempSuffix = ".tmp"
 
 func (w Writer) tempPrefix() string { return "." + w.Owner + "-" }
@@ -163,7 +163,7 @@ func (w Writer) tempPrefix() string { return "." + w.Owner + "-" }
 func (w Writer) IsTemp(base string) bool {
 	random, prefixed := strings.CutPrefix(base, w.tempPrefix())
 	random, suffixed := strings.CutSuffix(random, tempSuffix)
-	// No owner's name is mistaken for the random part of another's, since those have capital letters and digits only.
+	// The random part has capital letters and digits only, so that it cannot contain the rest of a longer owner's name.
 	return prefixed && suffixed && random != "" && strings.Trim(random, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 

@@ -1,5 +1,5 @@
-// Package keypem walks PEM files with keys. It promises that no block is passed over in silence: package encoding/pem
-// skips a damaged one, and the key in it would be missing as silently.
+// Package keypem reads PEM files with keys, block by block. A damaged block is an error; package encoding/pem skips it, and
+// its key would be missing silently.
 package keypem
 
 import (

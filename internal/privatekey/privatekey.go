@@ -1,9 +1,9 @@
-// Package privatekey recognises private key material in text, whatever form it has: a secret that is in a public document
-// is no secret any more, and whoever put it there has to know.
+// Package privatekey finds private key material in text, in any of its usual forms. A private key in a public document is
+// compromised, and its owner has to know.
 //
-// It takes no text for a key that just speaks of keys, and no certificate or public key. An object that is no key but has
-// a member kid, kty, crv or x5c beside one of the private names is taken for one. It is a net for accidents: it does not
-// find a key that somebody hides, by compression, encryption, other encodings, or in pieces.
+// Certificates, public keys and text about keys are not reported. An object with a member kid, kty, crv or x5c beside one
+// of the private members of a JWK is. The package is meant for accidents: it does not find a key that somebody hides by
+// compression, encryption, other encodings, or in pieces.
 package privatekey
 
 import (
@@ -100,7 +100,7 @@ func inText(s string, nested int) bool {
 	if nested > 0 && isJSON(s) {
 		var tree any
 		if strictyaml.CheckDepth([]byte(s)) != nil {
-			return true // nobody writes such a text but to keep it from being searched
+			return true // such a text is only written to evade the search
 		}
 		if json.Unmarshal([]byte(s), &tree) == nil && new(search).in(tree, nested-1) {
 			return true

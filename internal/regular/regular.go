@@ -1,5 +1,5 @@
-// Package regular reads files that somebody else may have put in place. It promises to return: opening a named pipe waits
-// for a writer, and a device may have no end.
+// Package regular reads regular files from a path under somebody else's control. It never blocks, as opening a named pipe
+// would, and never reads without end, as from a device.
 package regular
 
 import (
@@ -16,8 +16,7 @@ var ErrUnfit = errors.New("file is unfit")
 // Read returns the content of a regular file of at most limit bytes. It follows symbolic links. The error wraps
 // [ErrUnfit] for anything else that has the name, and the error of package os if the file cannot be opened.
 //
-// A file that claims to have no bytes is empty, whatever a read would yield: the kernel's own files in /proc do so, and
-// reading some of them waits.
+// It reads nothing from a file whose size is 0: files in /proc have that size, and reading some of them blocks.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	return read(f, err, path, limit)
@@ -55,7 +54,7 @@ func read(f *os.File, err error, name string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// unfitError wraps ErrUnfit without its text, which says less than the reason.
+// unfitError matches ErrUnfit but shows only the reason.
 type unfitError struct{ reason string }
 
 func unfit(format string, args ...any) error { return &unfitError{fmt.Sprintf(format, args...)} }

@@ -1,8 +1,8 @@
 // Package strictyaml reads a YAML text that somebody else may have written. It promises that two readers cannot
 // understand it differently, and that reading it takes memory and time in proportion to its length.
 //
-// A text is refused if it has a key twice in one mapping, more than one document, a tag or a directive, or if it is
-// large, deep or full of references in a way that no text of people is. JSON is YAML too.
+// It refuses a text with a duplicate key, more than one document, a tag or a directive, and one whose size, depth or
+// number of aliases exceeds bounds that documents written by people never reach. JSON is YAML too.
 package strictyaml
 
 import (
@@ -40,7 +40,7 @@ var (
 )
 
 // ToJSON returns the one document in data as JSON, and as a tree of map[string]any, []any, string and other values.
-// Neither text may have more than limit bytes. An error is a reason that quotes short parts of data at most.
+// Neither data nor the JSON may have more than limit bytes. An error quotes only short parts of data.
 func ToJSON(data []byte, limit int) (asJSON []byte, tree any, err error) {
 	if tree, err = decode(data, limit); err != nil {
 		return nil, nil, err
@@ -49,7 +49,7 @@ func ToJSON(data []byte, limit int) (asJSON []byte, tree any, err error) {
 		return nil, nil, fmt.Errorf("it cannot be written as JSON: %s", text.OneLine(err.Error(), maxReason))
 	}
 	if len(asJSON) > limit {
-		return nil, nil, fmt.Errorf("what it says is larger than %d bytes", limit)
+		return nil, nil, fmt.Errorf("its content is larger than %d bytes", limit)
 	}
 	return asJSON, tree, nil
 }
@@ -135,9 +135,9 @@ func CheckDepth(data []byte) error {
 
 var errDepth = fmt.Errorf("it is nested deeper than %d", maxDepth)
 
-// count returns how many tokens data has at most, and how many brackets are open at once. A closing bracket in a comment
-// or in quotes hides one level from the second count. That takes five bytes, which pay for the level, and decode bounds
-// the depth of what was read.
+// count returns upper bounds on the tokens in data and on the brackets that are open at once. A closing bracket in a
+// comment or in quotes hides one level from the second. That takes five bytes, so the cost per byte stays bounded, and
+// convert checks the real depth.
 func count(data []byte) (tokens, brackets int) {
 	open := 0
 	for _, c := range data {
@@ -155,7 +155,7 @@ func count(data []byte) (tokens, brackets int) {
 	return tokens, brackets
 }
 
-// compactDepth returns the most lists and keys that begin on one line ("- - - x"), which is depth without indentation.
+// compactDepth returns the largest number of lists and keys that begin on one line ("- - - x").
 func compactDepth(data []byte) (most int) {
 	for line := range bytes.Lines(data) {
 		n := 0
@@ -164,15 +164,15 @@ func compactDepth(data []byte) (most int) {
 				n++
 			}
 		}
-		if n > most && !bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("--")) { // a rule in a text
+		if n > most && !bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("--")) { // a line of hyphens in a text
 			most = n
 		}
 	}
 	return most
 }
 
-// converter makes a tree of the YAML reader one of JSON, and bounds its depth and size. The YAML reader bounds the number
-// of aliases, but not what they repeat: a thousand references to one long string are a thousand copies in JSON.
+// converter turns a tree of the YAML reader into one of JSON, and bounds its depth and size. The YAML reader bounds the
+// number of aliases but not their content: a thousand aliases of one long string are a thousand copies in JSON.
 type converter struct{ budget, limit int }
 
 func (c *converter) convert(node any, depth int) (any, error) {
@@ -232,7 +232,7 @@ func (c *converter) spend(bytes int) error {
 	return nil
 }
 
-// keyOf returns the text of a key as sigs.k8s.io/yaml does.
+// keyOf converts a key to a string as sigs.k8s.io/yaml does.
 func keyOf(k any) (string, error) {
 	switch k := k.(type) {
 	case string:
@@ -251,11 +251,10 @@ func keyOf(k any) (string, error) {
 	return "", errors.New("it has a key that is no text; put it in quotes")
 }
 
-// maxReason bounds what is quoted of an error of the YAML reader, in characters.
+// maxReason bounds the quoted part of an error of the YAML reader, in characters.
 const maxReason = 200
 
-// reason returns what the YAML reader complains of, with the line. It puts several complaints on lines of their own, below
-// a heading that says nothing.
+// reason returns the first complaint of the YAML reader, which puts several below a heading, a line each.
 func reason(err error) string {
 	complaint := strings.TrimPrefix(err.Error(), "yaml: ")
 	if heading, rest, several := strings.Cut(complaint, "\n"); several && strings.HasSuffix(heading, ":") {

@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 		"blanks":                    {" \n\n", "it is empty"},
 		"a comment":                 {"# x\n", "it is empty"},
 		"too large":                 {"a: " + strings.Repeat("x", limit), "it is larger than 1048576 bytes"},
-		"too large as JSON":         {"a: \"" + strings.Repeat("<", limit/2) + "\"", "what it says is larger than 1048576 bytes"},
+		"too large as JSON":         {"a: \"" + strings.Repeat("<", limit/2) + "\"", "its content is larger than 1048576 bytes"},
 		"not UTF-8":                 {"a: \xff", "it is not UTF-8"},
 		"UTF-16":                    {"\xff\xfea\x00", "it is not UTF-8"},
 		"not YAML":                  {"a: b: c\n", "it is not valid YAML: mapping values"},

@@ -46,7 +46,7 @@ func OneLine(s string, limit int) string {
 	return b.String()
 }
 
-// Sentence is OneLine with each run of white space as one space, for messages that were set in several lines.
+// Sentence is OneLine with each run of white space as one space, for messages of several lines.
 func Sentence(s string, limit int) string {
 	return OneLine(strings.Join(strings.Fields(s), " "), limit)
 }
@@ -62,8 +62,8 @@ func SameWidth(s string) string {
 	}, s)
 }
 
-// LogWriter returns a writer that passes log lines on to w with every unprintable character as an escape: file names and
-// words of clients are in them. Each Write must be whole lines, in which quoted text is quoted as in JSON.
+// LogWriter returns a writer that passes log lines on to w with every unprintable character escaped, as file names and
+// input of clients may hold some. Each Write must be whole lines, in which text is quoted as in JSON.
 func LogWriter(w io.Writer) io.Writer { return logWriter{w} }
 
 type logWriter struct{ w io.Writer }

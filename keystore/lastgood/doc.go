@@ -1,8 +1,9 @@
-// Package lastgood decides what may take the place of the last good version of a key set. It promises that absence is
-// never deletion and that accident never unpublishes: an issuer URL goes only by a tombstone, a key only by its line in
-// gone, what is gone does not come back, and no key set takes another one's issuer.
+// Package lastgood decides whether a version of a key set may replace the last good one. An accident never unpublishes
+// anything: absence is not deletion, an issuer URL ends only with a tombstone, a key only with its line in gone, a gone
+// key never returns, and no key set takes the issuer URL of another.
 //
-// Every reader of a store that serves or copies key sets asks it, so that all of them decide alike. [Summary] is what is
-// kept of a version, [Rejection] why another one does not take its place, [Summary.Follows] the rules for one key set,
-// and [Judge] those for several: who owns an issuer URL, and which keys left it. It knows no store and no log.
+// Publisher and mirror both use it, so that they decide alike. A [Summary] has what the rules need to know of a version. A
+// [Rejection] is the reason why a version does not replace the last good one. [Summary.Follows] has the rules for one key
+// set. [Judge] has those for several: who owns an issuer URL, and which keys left it. The package does no I/O and does
+// not log.
 package lastgood

@@ -2,9 +2,8 @@ package lastgood
 
 import "github.com/keypost/keypost/keystore"
 
-// Follows returns nil when the version may take the place of was, the last good one; nil for was means that there is
-// none. An issuer URL goes only by a tombstone, a key only by its line in gone, and neither by an older version of the
-// document.
+// Follows returns nil if the version may replace was, the last good one, or nil for none. An issuer URL ends only with a
+// tombstone, a key only with its line in gone, and neither with an older version of the document.
 func (s *Summary) Follows(was *Summary) *Rejection {
 	switch {
 	case was == nil && s.generation > keystore.MaxFirstGeneration:
@@ -31,9 +30,9 @@ func (s *Summary) Follows(was *Summary) *Rejection {
 	return s.keepsIssuers(was)
 }
 
-// returning returns the ID of a key that the version publishes, that was (nil for none) does not, and that left with the
-// tombstone: by its key ID or its material. A key that is served already does not return, or whoever writes a tombstone
-// later could hold up the key set.
+// returning returns the ID of a key that the version publishes, that was (nil for none) does not publish, and whose key ID
+// or material is in the tombstone. A key that is served already does not return: else anybody could block the key set by
+// writing a tombstone later.
 func (s *Summary) returning(was, tombstone *Summary) (id string, returns bool) {
 	held, gone, served := tombstone.keys.keyring(), tombstone.gone.keyring(), keyring{}
 	if was != nil && !was.withdrawn {
@@ -54,7 +53,8 @@ func (s *Summary) returning(was, tombstone *Summary) (id string, returns bool) {
 	return "", false
 }
 
-// keepsKeys compares key material beside kids: another key under a kid that relying parties trust is another issuer.
+// keepsKeys returns nil if every key of was is still published or in gone. It compares kids and key material: another key
+// under a kid that relying parties trust is an attack.
 func (s *Summary) keepsKeys(was *Summary) *Rejection {
 	here, left, served := s.keys.keyring(), s.gone.keyring(), was.keys.keyring()
 	for id := range was.keys.ids() {
@@ -74,8 +74,8 @@ func (s *Summary) keepsKeys(was *Summary) *Rejection {
 	return nil
 }
 
-// keepsKey judges what became of one key with the fingerprint f. A line in gone counts only if what left is known to be
-// that key: else it could come back under another kid.
+// keepsKey returns nil if the key with that ID and fingerprint is published or in gone. A line in gone counts only if it
+// is known to be about that key: else the key could come back under another kid.
 func keepsKey(id string, f keystore.Fingerprint, here, left keyring) *Rejection {
 	if g, published := here.byKid[id]; published {
 		if g != f {

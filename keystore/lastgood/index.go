@@ -7,11 +7,11 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Index keeps last good versions and finds them by name and by route: a [State] for whoever has no index of its own.
-// The zero Index is empty. It is not safe for concurrent use.
+// Index keeps last good versions, by name and by route. It implements [State]. The zero Index is empty. It is not safe for
+// concurrent use.
 type Index struct {
 	good map[keystore.Name]*Summary
-	had  map[Route][]keystore.Name // whose last good version has an issuer URL there, also as a tombstone
+	had  map[Route][]keystore.Name // the key sets whose last good version, maybe a tombstone, has an issuer URL there
 }
 
 // Put makes a version the last good one of a key set; nil forgets the key set.
@@ -48,8 +48,7 @@ func (x *Index) Good(n keystore.Name) *Summary { return x.good[n] }
 // Had implements [State].
 func (x *Index) Had(r Route) []keystore.Name { return x.had[r] }
 
-// Owner implements [State]. Where two key sets have the URL, as somebody may have written them by hand, it is the one
-// that was put first.
+// Owner implements [State]. If two key sets have the URL, written by hand, the first that was put owns it.
 func (x *Index) Owner(r Route) (n keystore.Name, owned bool) {
 	for _, n := range x.had[r] {
 		if !x.good[n].Withdrawn() {

@@ -6,8 +6,8 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// State is what a Judge asks about the last good versions. An answer must not take longer the more key sets there are:
-// a change of one among ten thousand must not look at all of them. A [Judge] calls it from one goroutine.
+// State gives a [Judge] the last good versions. Its methods must not take longer the more key sets there are: a change of
+// one among ten thousand must not look at all of them. A Judge calls it from one goroutine.
 type State interface {
 	// Good returns the last good version of a key set, nil when there is none.
 	Good(n keystore.Name) *Summary
@@ -18,26 +18,25 @@ type State interface {
 	Had(r Route) []keystore.Name
 }
 
-// Judge decides which versions take the place of the last good ones. It decides about values: who reads, writes and
-// logs is its caller, and what a caller refuses for reasons of its own it refuses before.
+// Judge decides which versions replace the last good ones. It does no I/O. A caller that refuses versions for reasons of
+// its own does so before.
 //
-// Beside [Summary.Follows] it has two rules, which are about issuer URLs. Two URLs are one when requests for them reach
-// the same documents ([Route]).
+// Beside [Summary.Follows] it has two rules, which are about issuer URLs. Two URLs with the same [Route] count as one.
 //
 // A URL has one owner. It belongs to the key set whose last good version has it, whatever becomes of that key set's
 // document, until its tombstone. Of several newcomers none gets it: choosing one by chance would let a second writer
 // take an issuer over at the next restart.
 //
-// To those who trust a URL it is one issuer, whichever key set serves it. So a key that left it with a withdrawn key set
-// does not come back with another.
+// Relying parties see one issuer for a URL, whichever key set serves it. So a key that left with a withdrawn key set does
+// not return with another key set for the same URL.
 type Judge struct {
 	State State
 
 	// Permitted reports whether a key set may have an issuer URL at r; nil means that every one may. The tombstone of one
 	// that may not bars no key: else whoever may write one key set could bar the keys of others.
 	Permitted func(n keystore.Name, r Route) bool
-	// Rival returns a key set other than n that may claim r too, for all that is known about it; nil means that there is
-	// none. A caller sets it that knows whose document it could not read.
+	// Rival returns a key set other than n whose version is not known and that may therefore claim r too. A caller sets it
+	// if it keeps track of the documents that it could not read; nil means that there are none.
 	Rival func(n keystore.Name, r Route) (rival keystore.Name, found bool)
 }
 
@@ -51,15 +50,15 @@ type Candidate struct {
 	follows *Rejection // of Version after was
 }
 
-// NewCandidate returns a version, compared by [Summary.Follows] with was, the last good version now. It may be
-// called concurrently, before [Judge.Decide]: that compares again only where the last good version is another one then.
+// NewCandidate returns a candidate and compares its version ([Summary.Follows]) with was, the last good version now. It
+// may be called concurrently before [Judge.Decide], which compares again only if the last good version has changed.
 func NewCandidate(n keystore.Name, version, was *Summary) *Candidate {
 	return &Candidate{Name: n, Version: version, was: was, follows: version.Follows(was)}
 }
 
-// Decide fills in the rejections of versions that are judged together. What has a rejection already, or no version, claims
-// nothing. The tombstones among the others count as good ones at once: a caller for which writing one may fail decides
-// about tombstones in a batch of their own.
+// Decide sets the Rejected of candidates that are judged together. A candidate that is rejected already, or has no version,
+// claims nothing. The tombstones among the others count as last good versions at once: a caller for which writing one may
+// fail decides about tombstones in a separate batch.
 func (j Judge) Decide(batch []*Candidate) {
 	t := trial{j, map[Route][]keystore.Name{}, map[keystore.Name]*Summary{}, map[Route][]keystore.Name{}}
 	var open []*Candidate

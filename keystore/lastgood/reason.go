@@ -7,8 +7,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Why a version of a key set does not take the place of the last good one. Whichever it is, the last good one stays.
-// The texts are labels of metrics.
+// The reasons why a version of a key set does not replace the last good one, which stays. They are labels of metrics.
 const (
 	// The document does not parse.
 	ReasonBroken       = keystore.ReasonBroken
@@ -44,8 +43,8 @@ func Reasons() []keystore.Reason {
 	}
 }
 
-// Rejection is why a version of a key set does not take the place of the last good one. A nil Rejection is none. Two
-// that are equal mean the same, so that a log has one line for both.
+// Rejection is the reason why a version of a key set does not replace the last good one; nil if it does. Equal values are
+// logged once.
 type Rejection struct {
 	Reason  keystore.Reason
 	Message string // one clause that begins with "it" or "its", or names a key
@@ -56,8 +55,8 @@ func Reject(r keystore.Reason, format string, args ...any) *Rejection {
 	return &Rejection{r, fmt.Sprintf(format, args...)}
 }
 
-// RejectError returns the Rejection for an error of [keystore.Reader.Load]. It returns nil for nil, and for
-// [keystore.ErrNotFound]: [Absence] decides about what is not there.
+// RejectError returns the Rejection for an error of [keystore.Reader.Load]. It returns nil for nil and for
+// [keystore.ErrNotFound], for which there is [AbsenceOf].
 func RejectError(err error) *Rejection {
 	broken, isBroken := errors.AsType[*keystore.BrokenError](err)
 	switch {

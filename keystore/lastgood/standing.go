@@ -2,19 +2,19 @@ package lastgood
 
 import "time"
 
-// Absence is what follows when a complete listing lacks a key set. It is never a deletion.
+// Absence classifies a key set that a complete listing lacks. It is never a deletion.
 type Absence int
 
 const (
-	// Forgotten is what was never good: nothing is lost with it.
+	// Forgotten is a key set that never had a good version: nothing is lost.
 	Forgotten Absence = iota
-	// Tidied is a tombstone, which may leave. It is remembered all the same: its keys stay away.
+	// Tidied is a tombstone, which may be removed. It is remembered, so that its keys do not return.
 	Tidied
-	// Missing is every other key set. Its last good version stays, and an alert reports [ReasonMissing].
+	// Missing is every other key set. Its last good version stays, with [ReasonMissing].
 	Missing
 )
 
-// AbsenceOf returns what follows when a complete listing lacks the key set with that last good version, nil for none.
+// AbsenceOf returns the Absence of a key set by its last good version, nil for none.
 func AbsenceOf(good *Summary) Absence {
 	switch {
 	case good == nil:
@@ -30,22 +30,22 @@ func RejectMissing() *Rejection {
 	return Reject(ReasonMissing, "the store does not hold it; its last good version stays")
 }
 
-// News is what is new about a key set. A log has one line for each change of state, and none for what is as it was.
+// News is a change of state of a key set. Each is logged once.
 type News int
 
 const (
-	// NoNews means that all is as it was.
+	// NoNews means that nothing has changed.
 	NoNews News = iota
-	// Refused means that it is rejected, or for another reason than before.
+	// Refused means that a version is rejected, and was not or for another reason.
 	Refused
-	// Replaced means that its last good version is a new one.
+	// Replaced means that there is a new last good version.
 	Replaced
-	// Restored means that what is stored is the last good version again.
+	// Restored means that the stored version was rejected and is the last good one again.
 	Restored
 )
 
-// NewsOf returns what is new about a key set that had the rejection was and has now; nil for none. replaced is true when
-// its last good version is another one than before.
+// NewsOf returns the change from the rejection was to the rejection now, nil for none. replaced is true if there is a new
+// last good version.
 func NewsOf(was, now *Rejection, replaced bool) News {
 	switch {
 	case now != nil && (was == nil || *was != *now):
@@ -60,21 +60,21 @@ func NewsOf(was, now *Rejection, replaced bool) News {
 	return NoNews
 }
 
-// StartPatience is how long a key set without a last good version keeps a fresh process from being ready. Without an
-// end, one broken document would keep every replacement of a dying replica out of service.
+// StartPatience is how long a key set without a last good version keeps a new process from being ready. Without a limit,
+// one broken document would keep every replacement of a failed replica out of service.
 const StartPatience = 5 * time.Minute
 
-// Start is how far a process has come since its first complete reading of a store.
+// Start is the state of a process since it first read a store completely.
 type Start struct {
-	KeySets    int           // that are known
+	KeySets    int           // key sets that are known
 	Without    int           // those of them without a last good version
-	Waited     time.Duration // since the first complete reading
-	AllowEmpty bool          // it may be that there is none
+	Waited     time.Duration // time since the first complete reading
+	AllowEmpty bool          // the store may be empty
 }
 
-// Ready reports whether the process may serve: every key set has a last good version, or has been waited for. One that
-// has nothing at all may read the wrong place, such as a volume that is not mounted, and whoever is sent to it instead of
-// to another replica would find no issuer. So it is not ready unless AllowEmpty is set.
+// Ready reports whether the process may serve: every key set has a last good version, or StartPatience is over. A process
+// without any last good version may read the wrong place, such as a volume that is not mounted. It is not ready unless
+// AllowEmpty is set, so that no client is sent to it instead of to a good replica.
 func (s Start) Ready() bool {
 	if s.Nothing() && !s.AllowEmpty {
 		return false
@@ -82,5 +82,5 @@ func (s Start) Ready() bool {
 	return s.Without == 0 || s.Waited >= StartPatience
 }
 
-// Nothing reports whether there is no last good version of anything.
+// Nothing reports whether no key set has a last good version.
 func (s Start) Nothing() bool { return s.Without == s.KeySets }

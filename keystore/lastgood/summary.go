@@ -8,8 +8,8 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Summary is what is kept of a version of a key set to judge the next one by. It consists of as few pieces of memory as
-// possible, since whoever serves or copies ten thousand key sets keeps one of each. It is immutable.
+// Summary has what must be known of a version of a key set to judge the next one. It is immutable, and its text is in one
+// piece of memory, since publishers and mirrors keep one for each of many thousand key sets.
 type Summary struct {
 	generation int64
 	digest     [sha256.Size]byte
@@ -18,7 +18,7 @@ type Summary struct {
 	withdrawn  bool
 }
 
-// SummaryOf returns what is kept of a version to judge the next one by.
+// SummaryOf returns the Summary of a version.
 func SummaryOf(v keystore.KeySet) Summary {
 	s := Summary{generation: v.Generation(), digest: v.Digest(), withdrawn: v.Withdrawn()}
 	s.urls = linesOf(v.Issuers(), keystore.IssuerURL.String)
@@ -42,7 +42,7 @@ func (s *Summary) Withdrawn() bool { return s.withdrawn }
 // Issuers yields the issuer URLs; the first is canonical.
 func (s *Summary) Issuers() iter.Seq[string] { return s.urls.each() }
 
-// Routes yields where requests for the issuer URLs are looked up, in the order of Issuers.
+// Routes yields the routes of the issuer URLs, in the order of Issuers.
 func (s *Summary) Routes() iter.Seq[Route] {
 	return func(yield func(Route) bool) {
 		for u := range s.urls.each() {
@@ -63,7 +63,7 @@ func (s *Summary) has(r Route) bool {
 	return false
 }
 
-// Gone returns what is known of the lines in gone: key IDs, and the fingerprints where they are recorded.
+// Gone returns the lines in gone with their key IDs and, where known, fingerprints only.
 func (s *Summary) Gone() []keystore.Gone {
 	var all []keystore.Gone
 	for line := range s.gone.each() {
@@ -79,8 +79,8 @@ func (s *Summary) Gone() []keystore.Gone {
 // have, and its path. Two issuer URLs with one Route overlap ([keystore.IssuerURL.Overlaps]).
 type Route struct{ Host, Path string }
 
-// RouteOf returns the Route of an issuer URL. It cuts the text and checks nothing: of what is no issuer URL it returns
-// some Route.
+// RouteOf returns the Route of an issuer URL given as text, which is how a [Summary] keeps it. It checks nothing: for
+// any other text it returns some Route.
 func RouteOf(issuer string) Route {
 	rest := strings.TrimPrefix(issuer, "https://")
 	end := strings.IndexByte(rest+"/", '/')
@@ -97,7 +97,7 @@ func keyLine(id keystore.KeyID, f keystore.Fingerprint) string {
 	return string(id) + " " + string(f)
 }
 
-// keyring is keyLines for look-up.
+// keyring is an index of lines of keys.
 type keyring struct {
 	byKid    map[string]keystore.Fingerprint // empty where it is not known which key it was
 	material map[keystore.Fingerprint]bool
@@ -116,7 +116,7 @@ func (s lines) keyring() keyring {
 	return r
 }
 
-// lines is a list of issuer URLs or keys in one string, a line each: none of them contains a line feed.
+// lines is a list of issuer URLs or keys, a line each. None of them contains a line feed.
 type lines string
 
 func linesOf[T any](all []T, text func(T) string) lines {

@@ -50,7 +50,7 @@ func parseJSON(data []byte) ([]keystore.VerificationKey, error) {
 }
 
 func checkShape(data []byte) error {
-	if !json.Valid(data) { // whose reader says what is wrong, without recursion
+	if !json.Valid(data) { // the JSON reader reports the error, without recursion
 		return nil
 	}
 	return strictyaml.CheckShape(data)
@@ -80,8 +80,8 @@ func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
 	return k.WithID(keystore.KeyID(jwk.KeyID), jwk.Algorithm)
 }
 
-// decodeJSON reads JSON as whoever takes security seriously does: names of members count in their case, and one that
-// is there twice is an error. Else two readers of one text may see two different keys in it (RFC 8725, section 2.4).
+// decodeJSON decodes JSON. Names of members are case-sensitive, and a duplicate is an error: else two readers of one text
+// may see two different keys in it (RFC 8725, section 2.4).
 func decodeJSON(data []byte, v any) error {
 	again, err := kjson.UnmarshalStrict(data, v, kjson.DisallowDuplicateFields)
 	if err != nil {

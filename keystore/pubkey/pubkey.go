@@ -1,5 +1,5 @@
-// Package pubkey reads verification keys from what people and clusters have: PEM files, certificates, JWKs and JWKS. It
-// promises that all of an input is good or nothing is returned, and that no private key passes for a public one.
+// Package pubkey reads verification keys from PEM files, certificates, JWKs and JWKS. It returns either all keys of an
+// input or an error, and never takes a private key for a public one.
 package pubkey
 
 import (
@@ -20,8 +20,8 @@ import (
 const MaxSize = 1 << 20
 
 // Parse reads every verification key in data: PEM blocks under any label (PKIX, PKCS#1, certificate), a JWK, or a JWKS.
-// Keys without a key ID get the computed one. An error names source, the block or key, and the reason. It never quotes
-// data. It wraps [keystore.ErrPrivateKey] if data holds a private key.
+// Keys without a key ID get the computed one. An error names source, the block or key, and the reason. It quotes no key
+// material, and wraps [keystore.ErrPrivateKey] if data holds a private key.
 func Parse(source string, data []byte) ([]keystore.VerificationKey, error) {
 	return ParseWith(source, data, nil)
 }
@@ -112,8 +112,8 @@ func fromBlock(block *pem.Block, derive DeriveFunc) (*keystore.VerificationKey, 
 	return &k, err
 }
 
-// ExpiredSince returns when the last of the certificates in data expired, if any of them has. The keys in them are good
-// nevertheless: what counts is what the key set says of a key. But whoever gives an old file may have meant another.
+// ExpiredSince returns when the latest of the expired certificates in data expired, if there is one. The keys of expired
+// certificates are used all the same: the key set records whether a key is valid. But the file may be the wrong one.
 func ExpiredSince(data []byte, now time.Time) (since time.Time, expired bool) {
 	_, _ = keypem.Each(data, func(_ int, block *pem.Block) error { // Parse reports what is wrong with data
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.Before(now) {
