@@ -9,7 +9,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Verdict is what became of one key set in a copying between stores.
+// Verdict is the result of copying one key set.
 type Verdict string
 
 // The verdicts.
@@ -21,7 +21,7 @@ const (
 	Kept      Verdict = "kept"      // only the destination has it
 )
 
-// Outcome is what became of one key set. Generations are 0 where there is none.
+// Outcome is the result of copying one key set, with details. A generation is 0 if there is none.
 type Outcome struct {
 	Name       keystore.Name   `json:"name"`
 	Verdict    Verdict         `json:"verdict"`
@@ -31,14 +31,14 @@ type Outcome struct {
 	Message    string          `json:"message,omitempty"`
 }
 
-// Copy writes every document of from into to and returns what became of each, in order of their names. It writes
-// nothing in a dry run, removes nothing ever, and refuses what a reader of to would reject: an older generation, the
-// same one with other content, a key or an issuer URL that vanished, an issuer URL of another key set. Started again
-// it goes on where it ended. The error is that one of the stores could not be listed, or ctx's.
+// Copy writes every document of from to the store to and returns the outcomes, sorted by name. It writes nothing in a dry
+// run and never removes anything. It refuses what a reader of to would reject: an older generation, the same one with
+// other content, a key or an issuer URL that vanished, an issuer URL of another key set. It may be repeated after an
+// interruption. The error is that of listing a store, or that of ctx.
 //
-// A document is copied byte for byte, with members that this version does not know, comments and layout. One whose
-// content is stored already ([keystore.KeySet.Digest]) stays as it is, although comments, layout, labels or annotations
-// may differ: a store that keeps another notation would else be written again by each copying.
+// A document is copied byte for byte, with unknown members, comments and layout. One whose content is stored already
+// ([keystore.KeySet.Digest]) stays as it is, although comments, layout, labels or annotations may differ: else a store
+// that keeps another notation would be written by every Copy.
 func Copy(ctx context.Context, from, to keystore.Backend, dryRun bool) ([]Outcome, error) {
 	listed, err := from.List(ctx)
 	if err != nil {

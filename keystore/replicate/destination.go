@@ -13,12 +13,11 @@ import (
 	"github.com/keypost/keypost/keystore/lastgood"
 )
 
-// destination is what is known of the store that is written to, and the last good versions: a document that was lost or
-// damaged there is no reason to forget its content. One goroutine reads and transfers; the other methods are safe for
-// concurrent use.
+// destination is the state of the store to write to, with its last good versions: they are remembered although a document
+// there was lost or damaged. One goroutine reads and transfers. The other methods are safe for concurrent use.
 type destination struct {
 	backend keystore.Backend
-	repairs bool // a broken document there may be replaced, since it is only a copy
+	repairs bool // broken documents may be replaced, since they are only copies
 	dryRun  bool // nothing is written
 
 	mu      sync.Mutex // guards the rest
@@ -26,10 +25,10 @@ type destination struct {
 	good    lastgood.Index // the last good versions
 }
 
-// entry is what is known of one document in the destination.
+// entry is the state of one document in the destination.
 type entry struct {
-	revision keystore.Revision   // that a write has to name; empty when there is none
-	stored   *lastgood.Summary   // nil when there is none, or a broken one
+	revision keystore.Revision   // the stored one; empty if there is none
+	stored   *lastgood.Summary   // nil if there is no document, or a broken one
 	broken   *lastgood.Rejection // why the stored document is no key set
 }
 
@@ -69,7 +68,7 @@ func (d *destination) goodNames() []keystore.Name {
 	return d.good.Names()
 }
 
-// holds reports whether the version with that digest is stored and is the last good one.
+// holds reports whether the version with that digest is both the stored and the last good one.
 func (d *destination) holds(n keystore.Name, digest [sha256.Size]byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +76,7 @@ func (d *destination) holds(n keystore.Name, digest [sha256.Size]byte) bool {
 	return stored != nil && good != nil && stored.Digest() == digest && good.Digest() == digest
 }
 
-// read takes in what has changed in the destination since the last time.
+// read loads what has changed in the destination since the last call.
 func (d *destination) read(ctx context.Context) error {
 	listed, err := d.backend.List(ctx)
 	if err != nil {
@@ -108,7 +107,7 @@ func (d *destination) read(ctx context.Context) error {
 	return nil
 }
 
-// note takes in one document of the destination. One that does not follow the last good version is stored and not good.
+// note records one document of the destination. It becomes the last good version if it may follow that.
 func (d *destination) note(doc document) {
 	good := d.Good(doc.name)
 	if doc.version != nil && doc.version.Follows(good) == nil {
@@ -124,11 +123,11 @@ func (d *destination) put(n keystore.Name, e entry, good *lastgood.Summary) {
 	d.good.Put(n, good)
 }
 
-// candidate is a document that is to be written, and what became of it.
+// candidate is a document of the source, and the result of copying it.
 type candidate struct {
 	*lastgood.Candidate
 	document document
-	was      int64 // generation of the last good version; 0 when there is none
+	was      int64 // generation of the last good version; 0 if there is none
 	same     bool  // the same content is stored already
 	err      error // of writing it
 }
@@ -156,7 +155,7 @@ func (d *destination) candidates(documents []document) []*candidate {
 	return all
 }
 
-// generation returns that of the version in the source; 0 when there is none.
+// generation returns that of the version in the source; 0 if there is none.
 func (c *candidate) generation() int64 {
 	if c.Version == nil {
 		return 0
@@ -181,7 +180,7 @@ func (d *destination) transfer(ctx context.Context, all []*candidate) error {
 	return nil
 }
 
-// decide fills in the rejections and returns what is to be written.
+// decide sets the rejections and returns the candidates to write.
 func (d *destination) decide(all []*candidate) (due []*candidate) {
 	var batch []*lastgood.Candidate
 	for _, c := range all {
@@ -203,7 +202,7 @@ func (d *destination) decide(all []*candidate) (due []*candidate) {
 	return due
 }
 
-// writeAll writes documents as they are; in a dry run it only notes what would be stored.
+// writeAll writes documents byte for byte. In a dry run it only records what would be stored.
 func (d *destination) writeAll(ctx context.Context, due []*candidate) error {
 	st := keystore.NewStore(d.backend)
 	g, ctx := errgroup.WithContext(ctx)

@@ -1,6 +1,6 @@
-// Package replicate brings key sets from one store into another. It promises that the destination is at every moment the
-// last good state: whatever happens to the source, nothing is removed and nothing is replaced that package lastgood would
-// not let replace it.
+// Package replicate copies key sets from one store to another. Whatever happens to the source, the destination keeps the
+// last good state: nothing is removed, and a version is replaced only by one that package lastgood lets follow it.
 //
-// [Mirror] does so all the time and [Copy] once. [ChangeFeed] calls for it when a store may have changed; publishers use it too.
+// [Copy] copies once. A [Mirror] goes on copying. A [ChangeFeed] triggers it when a store may have changed; publishers use
+// one too. [Notes] keep a mirror's checkpoints and heartbeat in the directory of its copies.
 package replicate

@@ -13,10 +13,10 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// ChangeFeed calls for a refresh when a store may have changed: of everything every Poll, and of what the store's watch
-// reports. Poll and Log are required.
+// ChangeFeed triggers a refresh when a store may have changed: of everything at intervals of Poll, and of the names that
+// the store's watch reports. Poll and Log are required.
 type ChangeFeed struct {
-	Watcher keystore.Watcher // nil for a store that has none
+	Watcher keystore.Watcher // nil for a store without one
 	Poll    time.Duration
 	Log     *zap.Logger // gets one line when the watch is lost and one when it is back
 }
@@ -24,8 +24,7 @@ type ChangeFeed struct {
 // batch is how long reports of the watch are collected, so that a checkout of a thousand files causes one refresh.
 const batch = 100 * time.Millisecond
 
-// Run calls refresh until ctx is done, one call at a time: without names for everything, first at once. It returns for
-// no other reason.
+// Run calls refresh, one call at a time, until ctx is done: without names for everything, and at once for the first time.
 func (f ChangeFeed) Run(ctx context.Context, refresh func(context.Context, ...keystore.Name)) {
 	reports := &reports{wake: make(chan struct{}, 1)}
 	var watching sync.WaitGroup
@@ -63,8 +62,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watchBackoff is how long a lost watch is not tried again: so short that a change is served within two seconds of
-// the end of an outage, long enough for a server that has just come up.
+// watchBackoff is the wait before a lost watch is tried again: short enough that a change is served within two seconds of
+// the end of an outage, long enough not to burden a server that has just started.
 const watchBackoff = 500 * time.Millisecond
 
 func (f ChangeFeed) watch(ctx context.Context, r *reports) {
@@ -82,7 +81,7 @@ func (f ChangeFeed) watch(ctx context.Context, r *reports) {
 		}
 		if lost.CompareAndSwap(false, true) {
 			f.Log.Warn("the watch on the key sets was lost; the poll goes on", zap.Error(err))
-			r.add() // what changed meanwhile was not seen
+			r.add() // changes in between were not reported
 		}
 		if !sleep(ctx, watchBackoff) {
 			return

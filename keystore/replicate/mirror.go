@@ -17,45 +17,45 @@ import (
 	"github.com/keypost/keypost/keystore/lastgood"
 )
 
-// MirrorConfig is what a Mirror needs. From, To, Poll and Log are required.
+// MirrorConfig is the configuration of a Mirror. From, To, Poll and Log are required.
 type MirrorConfig struct {
 	From        keystore.Backend
 	To          keystore.Backend
-	Admit       func(keystore.KeySet) *lastgood.Rejection // what the reader of To would refuse by its own configuration
+	Admit       func(keystore.KeySet) *lastgood.Rejection // refuses key sets that the reader of To would refuse by its configuration
 	OnPass      func(MirrorStatus) error                  // called after every complete pass
-	Complete    time.Time                                 // when an earlier run began its last complete pass; zero when there was none
-	AllowEmpty  bool                                      // an empty store is a whole one: there is no issuer yet
+	Complete    time.Time                                 // when an earlier run began its last complete pass; zero if there was none
+	AllowEmpty  bool                                      // From may be empty: there is no issuer yet
 	Checkpoints map[keystore.Name]Checkpoint              // of an earlier run on the same From
-	Poll        time.Duration                             // how often everything is listed, beside the watch
+	Poll        time.Duration                             // between two complete passes, beside the watch
 	Log         *zap.Logger
 }
 
-// Mirror copies documents from one store into another, byte for byte as [Copy] does: whole ones only, none that a reader
-// must reject, and it removes none. So the copy is at every moment the last good state, whatever happens to the source.
+// Mirror keeps a copy of a store, byte for byte and by the rules of [Copy]: it writes none that a reader must reject, and
+// removes none. So the copy is always the last good state, whatever happens to the source.
 type Mirror struct {
 	c  MirrorConfig
 	to *destination
 
 	mu       sync.Mutex // guards what follows; held while neither store is at work
 	sources  map[keystore.Name]*source
-	began    time.Time // when this run was
-	tried    bool      // a pass of this run has ended, whichever way
-	complete time.Time // when the listing of the last complete pass was begun
-	first    time.Time // when the first complete pass of this run had been made
-	ready    bool      // To held a whole copy once, at the end of a pass
+	began    time.Time // when this run began
+	tried    bool      // a pass of this run has ended, successfully or not
+	complete time.Time // when the last complete pass began
+	first    time.Time // when the first complete pass of this run ended
+	ready    bool      // To held a whole copy at the end of some pass
 	reading  trouble
 	writing  trouble
 }
 
-// source is what is known of a key set in From.
+// source is the state of a key set in From.
 type source struct {
-	revision keystore.Revision   // that was judged last; empty when there is none
+	revision keystore.Revision   // the one that was judged last; empty if there is none
 	digest   [sha256.Size]byte   // of that version
-	rejected *lastgood.Rejection // why the copy is not that version; nil when it is
+	rejected *lastgood.Rejection // why the copy is not that version; nil if it is
 }
 
-// Checkpoint names a version in From that was copied, so that the next run need not read it again: ten thousand readings
-// would hold up what changed during an outage. What To holds is compared with it.
+// Checkpoint identifies a version in From that was copied. The next run does not read it again if To still holds it:
+// reading ten thousand key sets would delay the changes made during an outage.
 type Checkpoint string
 
 func newCheckpoint(s *source) Checkpoint {
@@ -114,22 +114,22 @@ func (m *Mirror) ReadCopy(ctx context.Context) error {
 	return nil
 }
 
-// Run copies until ctx is done: everything every Poll, and what the source's watch reports within a fraction of a
-// second. Trouble shows in the log and in Status and is never a reason to return.
+// Run copies until ctx is done: everything at intervals of Poll, and within a fraction of a second what the source's watch
+// reports. Errors appear in the log and in Status; Run does not return for one.
 func (m *Mirror) Run(ctx context.Context) {
 	watcher, _ := m.c.From.(keystore.Watcher)
 	ChangeFeed{Watcher: watcher, Poll: m.c.Poll, Log: m.c.Log}.Run(ctx, func(ctx context.Context, some ...keystore.Name) {
 		if len(some) == 0 || m.behind() {
-			_ = m.Pass(ctx) // noted
+			_ = m.Pass(ctx) // logged
 			return
 		}
-		_ = m.copy(ctx, some) // noted
+		_ = m.copy(ctx, some) // logged
 		m.noteReady(time.Now())
 	})
 }
 
-// behind reports whether only a complete pass will do: of two key sets with one issuer URL, the one reported first would
-// get it, or the copy is not what it was.
+// behind reports whether a complete pass is needed. Before the first one, of two key sets with one issuer URL the one that
+// is reported first would get it. After a failed write the copy may not be what it was.
 func (m *Mirror) behind() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,8 +139,8 @@ func (m *Mirror) behind() bool {
 // listTimeout bounds one listing, of ten thousand key sets if need be.
 const listTimeout = time.Minute
 
-// Pass reads everything once. It returns nil when the listing was complete and every key set in it was read, and is in
-// To now or must not be.
+// Pass copies everything once. It returns nil if the listing was complete, every listed key set was read, and each is in To
+// now or was rejected.
 func (m *Mirror) Pass(ctx context.Context) error {
 	err := m.pass(ctx)
 	m.mu.Lock()
@@ -172,8 +172,8 @@ func (m *Mirror) pass(ctx context.Context) error {
 	return m.noteTrouble(ctx, &m.writing, err)
 }
 
-// changed returns the key sets whose listed version was not judged, or may be judged otherwise now, or is not what To
-// holds.
+// changed returns the key sets whose listed version has not been judged yet, may be judged differently now, or is not in
+// To.
 func (m *Mirror) changed(listed map[keystore.Name]keystore.Revision) []keystore.Name {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -211,7 +211,7 @@ func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
 	return errors.Join(m.troubleWithSome(ctx, &m.reading, unread), m.troubleWithSome(ctx, &m.writing, unwritten))
 }
 
-// troubleWithSome notes the trouble with some key sets, by the first error: the others will be the same.
+// troubleWithSome notes trouble with some key sets by their first error, as the others are likely to be the same.
 func (m *Mirror) troubleWithSome(ctx context.Context, t *trouble, errs []error) error {
 	if len(errs) == 0 {
 		return nil
@@ -219,8 +219,8 @@ func (m *Mirror) troubleWithSome(ctx context.Context, t *trouble, errs []error) 
 	return m.noteTrouble(ctx, t, fmt.Errorf("%w (%d key sets in all)", errs[0], len(errs)))
 }
 
-// noteTrouble keeps a state of trouble, logs its begin and end, and returns err, or that of ctx: a stop means nothing
-// about a store.
+// noteTrouble records whether there is trouble, logs its beginning and end, and returns err. If ctx is done it only returns
+// the error of ctx, since a stop is no trouble of a store.
 func (m *Mirror) noteTrouble(ctx context.Context, t *trouble, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -238,13 +238,13 @@ func (m *Mirror) noteTrouble(ctx context.Context, t *trouble, err error) error {
 	return err
 }
 
-// note keeps what became of one key set, and logs what is new.
+// note records the result of copying one key set, and logs a change.
 func (m *Mirror) note(c *candidate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.sources[c.Name]
 	switch {
-	case c.err != nil: // it is judged again
+	case c.err != nil: // judge it again
 		if was != nil {
 			was.revision = ""
 		}
@@ -282,7 +282,7 @@ func (m *Mirror) logNews(c *candidate, was *source) {
 	}
 }
 
-// noteComplete keeps what follows from a complete listing: what is missing.
+// noteComplete records a complete pass, and the key sets that its listing lacks.
 func (m *Mirror) noteComplete(began time.Time, listed map[keystore.Name]keystore.Revision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,22 +20,23 @@ const (
 	checkpointsFile = ".keypost-mirror-marks.json"
 )
 
-// Bounds of what is read of these files, in bytes: somebody else may have put something in their place.
+// Bounds on the size of these files, in bytes: somebody else may have put something in their place.
 const (
 	maxHeartbeat   = 64 << 10
 	maxCheckpoints = 64 << 20 // of a hundred thousand key sets
 )
 
-// Heartbeat is of what a directory is the copy, and as of when. A mirror that has died cannot report that itself.
+// Heartbeat names the store that a directory is a copy of, and the time of the copy. It is a file, since a mirror that has
+// died cannot report itself.
 type Heartbeat struct {
-	Complete time.Time `json:"complete"` // when the last complete listing was begun
-	Store    string    `json:"store"`    // its URL
-	KeySets  int       `json:"keySets"`  // with a good version in the directory
-	Refused  int       `json:"refused"`  // whose version in the store is not the one in the directory
+	Complete time.Time `json:"complete"` // when the last complete pass began
+	Store    string    `json:"store"`    // URL of the source
+	KeySets  int       `json:"keySets"`  // key sets with a good version in the directory
+	Refused  int       `json:"refused"`  // key sets whose version in the store is not the one in the directory
 }
 
-// ReadHeartbeat reads the heartbeat in a directory. It reads regular files only, so that it waits for nobody. The error
-// wraps [fs.ErrNotExist] where no mirror has written one.
+// ReadHeartbeat reads the heartbeat in a directory. It never blocks. The error wraps [fs.ErrNotExist] if no mirror has
+// written one.
 func ReadHeartbeat(dir string) (Heartbeat, error) {
 	return parseHeartbeat(regular.Read(filepath.Join(dir, HeartbeatFile), maxHeartbeat))
 }
@@ -54,25 +55,25 @@ func parseHeartbeat(data []byte, err error) (h Heartbeat, _ error) {
 type Notes struct {
 	dir     *os.Root
 	store   string
-	written map[keystore.Name]Checkpoint // that the file has; nil when that is not known
+	written map[keystore.Name]Checkpoint // the content of the file; nil if not known
 }
 
-// NewNotes returns the notes in a directory for the store with that URL. It removes what a killed process has left.
+// NewNotes returns the notes in a directory for the store with that URL. It removes temporary files of killed processes.
 func NewNotes(dir *os.Root, store string) *Notes {
 	n := &Notes{dir: dir, store: store}
 	_ = n.writer().RemoveTemps(dir, ".", leftover) // they are hidden and do no harm
 	return n
 }
 
-// leftover is how old a temporary file is that nobody writes any more.
+// leftover is the age from which a temporary file counts as abandoned.
 const leftover = time.Hour
 
-// writer makes files that everybody may read, as the copies are.
+// writer writes files that everybody may read, like the copies.
 func (n *Notes) writer() durable.Writer {
 	return durable.Writer{FS: durable.Root{Root: n.dir}, Owner: "keypost-mirror", Mode: 0o644}
 }
 
-// Heartbeat returns that of an earlier run; the zero Heartbeat when there is none.
+// Heartbeat returns that of an earlier run; the zero Heartbeat if there is none.
 func (n *Notes) Heartbeat() (Heartbeat, error) {
 	h, err := parseHeartbeat(regular.ReadIn(n.dir, HeartbeatFile, maxHeartbeat))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +88,7 @@ type checkpoints struct {
 	Marks map[keystore.Name]Checkpoint `json:"marks"`
 }
 
-// Checkpoints returns those of an earlier run on the same store. Without any, everything is read again.
+// Checkpoints returns those of an earlier run on the same store; nil if there are none.
 func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
 	data, err := regular.ReadIn(n.dir, checkpointsFile, maxCheckpoints)
 	var was checkpoints
@@ -98,7 +99,7 @@ func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
 	return was.Marks
 }
 
-// Write notes a complete pass: the checkpoints if they have changed, and the heartbeat.
+// Write records a complete pass: the heartbeat, and the checkpoints if they have changed.
 func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
 	h := Heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: n.store, KeySets: s.Held}
 	for _, refused := range s.Refused {

@@ -22,14 +22,14 @@ const loadTimeout = 20 * time.Second
 // document is one key set as a backend returned it.
 type document struct {
 	name     keystore.Name
-	revision keystore.Revision   // empty when there is none
+	revision keystore.Revision   // empty if there is none
 	data     []byte              // byte for byte
-	version  *lastgood.Summary   // nil when there is none
-	rejected *lastgood.Rejection // why it is not to be copied, judged by itself
+	version  *lastgood.Summary   // nil if there is none
+	rejected *lastgood.Rejection // why it must not be copied, whatever the destination holds
 	err      error               // of reading it
 }
 
-// admission refuses a key set for reasons of the reader's own; nil admits every one.
+// admission refuses key sets by the configuration of a reader; nil admits every one.
 type admission func(keystore.KeySet) *lastgood.Rejection
 
 // loadAll loads documents, several at a time. The error is that of ctx.
@@ -38,14 +38,14 @@ func loadAll(ctx context.Context, from keystore.Backend, names []keystore.Name, 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	var breaker breaker
-	for _, i := range rand.Perm(len(names)) { //nolint:gosec // so that it is not always the same ones that come first
+	for _, i := range rand.Perm(len(names)) { //nolint:gosec // so that after a failure not the same ones are first again
 		all[i] = document{name: names[i], err: errStoreDown, rejected: lastgood.RejectError(errStoreDown)}
 		g.Go(func() error {
 			if !breaker.open() {
 				all[i] = load(ctx, from, names[i], admit)
 				breaker.count(all[i].rejected)
 			}
-			return ctx.Err() // else an interruption would look like a thousand unreadable key sets
+			return ctx.Err() // else an interruption would look like unreadable key sets
 		})
 	}
 	return all, g.Wait()
@@ -70,7 +70,7 @@ func load(ctx context.Context, from keystore.Backend, n keystore.Name, admit adm
 	return d
 }
 
-// breaker ends the reading of a store of which nothing can be read, so that ten thousand timeouts are not waited for.
+// breaker is a circuit breaker: if nothing of a store can be read, it spares the timeouts of ten thousand key sets.
 type breaker struct{ failed, passed atomic.Int64 }
 
 var errStoreDown = errors.New("it was not tried, since no key set before it could be read")

@@ -9,15 +9,15 @@ import (
 	"github.com/keypost/keypost/keystore/lastgood"
 )
 
-// MirrorStatus is what a Mirror knows, for operators.
+// MirrorStatus is the status of a Mirror, for operators.
 type MirrorStatus struct {
-	Complete time.Time               // when the listing of the last complete pass was begun, in this run or an earlier one; zero for never
-	Failing  bool                    // From cannot be read or To not be written
-	Held     int                     // key sets of which To has a good version
+	Complete time.Time               // when the last complete pass began, in this run or an earlier one; zero for never
+	Failing  bool                    // From cannot be read or To cannot be written
+	Held     int                     // key sets with a good version in To
 	Refused  map[keystore.Reason]int // key sets whose version in From is not the one in To
 }
 
-// Status may be called at any time.
+// Status returns the status. It may be called at any time.
 func (m *Mirror) Status() MirrorStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -30,27 +30,27 @@ func (m *Mirror) Status() MirrorStatus {
 	return st
 }
 
-// tryPatience is how long a copy of an earlier run waits for the first pass of this one.
+// tryPatience is how long Ready waits for the first pass although there is a copy of an earlier run.
 const tryPatience = 10 * time.Second
 
-// Ready is nil once To holds a whole copy, and stays nil: a server beside it that begins on half a copy would tell
-// relying parties that issuers do not exist. A copy of an earlier run counts when the store cannot be read now: it may
-// be a day old, and lack a key that may sign. The first copy of an empty store does not count unless AllowEmpty
-// is set: a mistyped prefix must not replace servers that have everything.
+// Ready returns nil once To holds a whole copy, and from then on: a server that starts on half a copy would answer that
+// issuers do not exist. The copy of an earlier run counts only after the first pass, or if that takes long, since it may
+// lack a key that signs by now. An empty copy counts only if AllowEmpty is set: a mistyped prefix must not replace servers
+// that have everything.
 func (m *Mirror) Ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.unready(time.Now())
 }
 
-// noteReady keeps what a pass has reached: what comes later never withdraws it.
+// noteReady records at the end of a pass whether To is a whole copy. Later passes never revoke that.
 func (m *Mirror) noteReady(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ready = m.ready || m.unready(now) == nil
 }
 
-// unready is Ready at a time. It changes nothing, so that it does not matter who asks when.
+// unready returns the result of Ready at a time. It changes no state.
 func (m *Mirror) unready(now time.Time) error {
 	earlier := !m.c.Complete.IsZero()
 	switch {
@@ -85,7 +85,7 @@ func (m *Mirror) refused() (n int) {
 	return n
 }
 
-// Refusals returns why the version in From of a key set is not the one in To, for each of which it is not.
+// Refusals returns the key sets whose version in From is not the one in To, with the reasons.
 func (m *Mirror) Refusals() map[keystore.Name]lastgood.Rejection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +98,7 @@ func (m *Mirror) Refusals() map[keystore.Name]lastgood.Rejection {
 	return all
 }
 
-// Has reports whether a last good version in To has an issuer URL that requests reach as they reach this one.
+// Has reports whether a last good version in To has an issuer URL with the host and path of this one.
 func (m *Mirror) Has(issuer string) bool {
 	_, has := m.to.Owner(lastgood.RouteOf(issuer))
 	return has
