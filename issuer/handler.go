@@ -1,15 +1,20 @@
 package issuer
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+// NotFoundMaxAge is how long an answer 404 may be cached. An issuer that is published next may be hidden for that long.
+const NotFoundMaxAge = time.Minute
 
 // Handler answers requests with what a Publisher publishes. Nothing in an answer is derived from the request: host and
 // path choose a document, If-None-Match chooses between it and 304, and no other header is looked at.
@@ -42,8 +47,7 @@ func NewHandler(p *Publisher, aliases map[string]string) *Handler {
 	refuse := func(status int, body, cacheControl string) refusal {
 		return refusal{status, body, []string{strconv.Itoa(len(body))}, []string{cacheControl}, counter("none", status)}
 	}
-	// May be cached for a minute at most: an issuer that is published next would be hidden for that long.
-	h.notFound = refuse(http.StatusNotFound, "not found\n", "public, max-age=60")
+	h.notFound = refuse(http.StatusNotFound, "not found\n", fmt.Sprintf("public, max-age=%d", int(NotFoundMaxAge.Seconds())))
 	h.notAllowed = refuse(http.StatusMethodNotAllowed, "method not allowed\n", "no-store")
 	// 503 and not 404, since a CDN keeps a 404 and serves stale copies instead of a 503.
 	h.notYet = refuse(http.StatusServiceUnavailable, "not ready\n", "no-store")

@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/keypost/keypost/keystore"
@@ -11,32 +12,14 @@ import (
 
 // CreateOptions say which installation to make.
 type CreateOptions struct {
-	Target
-	Store  KeyStore
-	Report func(Event)
-	Mode   Mode
-
-	Name      string // of the installation, and of the key set if one has to be made
-	Dir       string // output directory
-	IssuerURL string
-	Dev       bool // a development issuer: its URL may have a port, and waits are short
-	Site      Site
-	Policy    keystore.Policy // of a new key set
+	Options                   // with Usual, roles that ask for other audiences keep them
 	PublicKey *PublicKey      // the cluster's; nil for the key pair in Dir, generated if need be
-
-	ClientIDs   []string // audiences
-	Usual       bool     // nobody asked for these ClientIDs: roles that ask for others keep them
-	Thumbprints []string
-	Ownership
-
-	Roles          *RequestedRoles // nil: no roles
-	MaxTrustLength int             // of trust policies; 0 for 2,048 characters
+	Roles     *RequestedRoles // nil: no roles
 }
 
 // Created is an installation.
 type Created struct {
 	Preview     *plan.Preview // with mode Preview; everything else is zero then
-	Account     awsiam.Account
 	ProviderARN string
 	KeySet      keystore.KeySet
 	Roles       int
@@ -48,7 +31,7 @@ type Created struct {
 // parties find it there, makes the IAM OIDC identity provider and the roles, and writes what an installer takes. What is
 // there already is compared and brought up to date.
 func Create(ctx context.Context, o CreateOptions) (Created, error) {
-	c := &creation{run: newRun(o.Report, o.Store), o: o}
+	c := &creation{run: newRun(o.Options), o: o}
 	if err := c.check(ctx); err != nil {
 		return Created{}, err
 	}
@@ -56,7 +39,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		c.lines(c.roles.skipped)
 		return Created{PrivateKey: c.keys.private}, c.dryRun()
 	}
-	if err := c.identify(ctx, o.Target, o.IssuerURL); err != nil {
+	if err := c.identify(ctx, o.Options); err != nil {
 		return Created{}, err
 	}
 	c.lines(c.roles.skipped)
@@ -68,12 +51,25 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		v := p.Preview().After(c.localChanges()...)
 		return Created{Preview: &v}, nil
 	}
-	for _, step := range []func(context.Context) error{c.preflight, c.makeKeys, c.publish, c.register, c.handOver} {
-		if err := step(ctx); err != nil {
+	if !c.stored.found { // before it is published, and a wait of minutes: would AWS refuse the rest?
+		if _, err := c.planAccount(ctx); err != nil {
 			return Created{}, err
 		}
 	}
-	return c.created(), nil
+	if err := c.completeKeyPair(c.o.Dir, &c.keys); err != nil {
+		return Created{}, err
+	}
+	if err := c.publish(ctx); err != nil {
+		return Created{}, err
+	}
+	p, err := c.planAccount(ctx) // the provider before the roles: one that trusts a missing provider works for nobody
+	if err != nil {
+		return Created{}, err
+	}
+	if err := c.apply(ctx, p); err != nil {
+		return Created{}, err
+	}
+	return c.handOver()
 }
 
 // creation is one run of [Create].
@@ -84,18 +80,6 @@ type creation struct {
 	site   site
 	roles  roleSet
 	stored stored // under the issuer URL
-}
-
-func (o CreateOptions) provider() awsiam.Provider {
-	return awsiam.Provider{
-		URL: o.IssuerURL, ClientIDs: o.ClientIDs, Thumbprints: o.Thumbprints,
-		Owner: awsiam.OwnedBy(o.Name), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten, Port: o.Dev,
-	}
-}
-
-func (o CreateOptions) trust(providerARN string) awsiam.Trust {
-	return awsiam.Trust{ProviderARN: providerARN, Issuer: o.IssuerURL, Audiences: o.ClientIDs, Usual: o.Usual,
-		MaxLength: o.MaxTrustLength, Port: o.Dev}
 }
 
 func (c *creation) publication() publication {
@@ -110,12 +94,14 @@ func (c *creation) publication() publication {
 func (c *creation) check(ctx context.Context) error {
 	var err error
 	if c.o.Roles != nil {
-		if c.roles, err = readRoles(c.o.Name, *c.o.Roles, c.o.Ownership); err != nil {
+		if c.roles, err = readRoles(c.o.Options, *c.o.Roles); err != nil {
 			c.lines(c.roles.skipped)
 			return err
 		}
 	}
-	if c.keys, err = findKey(c.o.Dir, c.o.PublicKey); err != nil {
+	if k := c.o.PublicKey; k != nil {
+		c.keys = keyPair{public: k.File, key: k.Key, complete: true}
+	} else if c.keys, err = findKeyPair(c.o.Dir); err != nil {
 		return err
 	}
 	if err := awsiam.Check(c.o.provider(), c.o.trust(""), c.roles.roles); err != nil || c.o.Mode == DryRun {
@@ -144,7 +130,7 @@ func (c *creation) dryRun() error {
 	if err := c.writeAuthentication(c.o.Dir, c.o.IssuerURL); err != nil || c.o.Roles == nil {
 		return err
 	}
-	if err := c.writeRoles(c.o.Dir, c.roles, c.o.trust(c.o.futureProviderARN(c.o.IssuerURL))); err != nil {
+	if err := c.writeRoles(c.o.Dir, c.roles, c.o.trust(c.o.futureProviderARN())); err != nil {
 		return err
 	}
 	return c.installSigningKey(c.o.Dir, c.keys)
@@ -176,17 +162,6 @@ func (c *creation) planAccount(ctx context.Context) (plan.Plan, error) {
 	return p.Then(roles), err
 }
 
-// preflight finds out before a new key set is published, and a wait of minutes, whether AWS would refuse the rest.
-func (c *creation) preflight(ctx context.Context) error {
-	if c.stored.found {
-		return nil
-	}
-	_, err := c.planAccount(ctx)
-	return err
-}
-
-func (c *creation) makeKeys(context.Context) error { return c.completeKeyPair(c.o.Dir, &c.keys) }
-
 // publish stores the key set and waits until relying parties find it.
 func (c *creation) publish(ctx context.Context) error {
 	set, err := c.publishKey(ctx, c.publication())
@@ -195,7 +170,8 @@ func (c *creation) publish(ctx context.Context) error {
 	}
 	c.stored = stored{set, true}
 	if k, _ := set.Key(c.keys.key.ID()); k.State == keystore.Next {
-		c.report(KeyIsNext{set.Name(), k.ID()})
+		c.report(Event{Kind: KeyIsNext, KeySet: set.Name(), Key: k.ID(),
+			Text: fmt.Sprintf("key %s is next in key set %q: the cluster may sign with it only once it is active", k.ID(), set.Name())})
 	}
 	if addresses, err := c.site.addresses(ctx); err == nil && !set.Dev() {
 		if private := privateAddresses(addresses); len(private) > 0 {
@@ -205,38 +181,25 @@ func (c *creation) publish(ctx context.Context) error {
 	return c.awaitServed(ctx, c.site, set, c.keys.key)
 }
 
-// register makes the provider before the roles: a role that trusts a missing provider works for nobody.
-func (c *creation) register(ctx context.Context) error {
-	p, err := c.planAccount(ctx)
-	if err != nil {
-		return err
-	}
-	return c.apply(ctx, p)
-}
-
 // handOver writes what the installer takes.
-func (c *creation) handOver(context.Context) error {
-	if c.o.Roles == nil {
-		return c.writeAuthentication(c.o.Dir, c.o.IssuerURL)
-	}
-	if _, err := c.writeSecrets(c.o.Dir, c.roles); err != nil {
-		return err
-	}
-	if err := c.writeAuthentication(c.o.Dir, c.o.IssuerURL); err != nil {
-		return err
-	}
-	if err := c.installSigningKey(c.o.Dir, c.keys); err != nil {
-		return err
-	}
-	done := c.created()
-	c.line("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", c.o.Name, done.Account.ID, done.KeySet.Name(),
-		done.ProviderARN, plural(done.Roles, "role", "roles"), plural(done.Secrets, "Secret", "Secrets"))
-	return nil
-}
-
-func (c *creation) created() Created {
-	return Created{
-		Account: c.account, ProviderARN: c.account.ProviderARN(c.o.IssuerURL), KeySet: c.stored.set,
+func (c *creation) handOver() (Created, error) {
+	made := Created{
+		ProviderARN: c.account.ProviderARN(c.o.IssuerURL), KeySet: c.stored.set,
 		Roles: len(c.roles.roles), Secrets: len(c.roles.requests), PrivateKey: c.keys.private,
 	}
+	if c.o.Roles == nil {
+		return made, c.writeAuthentication(c.o.Dir, c.o.IssuerURL)
+	}
+	if _, err := c.writeSecrets(c.o.Dir, c.roles); err != nil {
+		return Created{}, err
+	}
+	if err := c.writeAuthentication(c.o.Dir, c.o.IssuerURL); err != nil {
+		return Created{}, err
+	}
+	if err := c.installSigningKey(c.o.Dir, c.keys); err != nil {
+		return Created{}, err
+	}
+	c.line("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", c.o.Name, c.account.ID, made.KeySet.Name(),
+		made.ProviderARN, plural(made.Roles, "role", "roles"), plural(made.Secrets, "Secret", "Secrets"))
+	return made, nil
 }

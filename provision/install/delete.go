@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/awsiam"
@@ -11,14 +10,8 @@ import (
 
 // DeleteOptions say what to take away of an installation.
 type DeleteOptions struct {
-	Target
-	Store  KeyStore // asked what is still published; stays as it is
-	Report func(Event)
-	Mode   Mode // Apply or Preview
-
-	Name      string // of the installation
-	IssuerURL string // only this issuer's provider and its statements, no role; empty for all
-	Strand    bool   // with IssuerURL: also where a role trusts nobody else
+	Options      // with IssuerURL, only this issuer's provider and its statements go, and no role; the Store stays as it is
+	Strand  bool // with IssuerURL: also where a role trusts nobody else
 }
 
 // Deleted is what [Delete] did.
@@ -37,8 +30,8 @@ type StillPublished struct {
 // Delete deletes the roles and providers that bear the tag of the installation, roles first. The error is an
 // [*awsiam.StrandedError] if a role trusts nobody but the issuer to be taken away.
 func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
-	r := newRun(o.Report, o.Store)
-	if err := r.identify(ctx, o.Target, o.IssuerURL); err != nil {
+	r := newRun(o.Options)
+	if err := r.identify(ctx, o.Options); err != nil {
 		return Deleted{}, err
 	}
 	p, err := r.client.PlanDelete(ctx, r.account, awsiam.Deletion{Name: o.Name, IssuerURL: o.IssuerURL, Strand: o.Strand})
@@ -49,7 +42,11 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		return Deleted{Preview: preview}, err
 	}
 	if p.Empty() {
-		r.line("%s", r.nothingFound(o))
+		if o.IssuerURL != "" {
+			r.line("Nothing of %s in account %s trusts %s", o.Name, r.account.ID, o.IssuerURL)
+		} else {
+			r.line("Nothing in account %s bears the tag %s", r.account.ID, awsiam.OwnedBy(o.Name))
+		}
 	}
 	issuers := []string{o.IssuerURL}
 	if o.IssuerURL == "" {
@@ -61,13 +58,6 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		done.Issuers = append(done.Issuers, StillPublished{URL: url, KeySet: name, Asked: asked})
 	}
 	return done, nil
-}
-
-func (r *run) nothingFound(o DeleteOptions) string {
-	if o.IssuerURL != "" {
-		return fmt.Sprintf("Nothing of %s in account %s trusts %s", o.Name, r.account.ID, o.IssuerURL)
-	}
-	return fmt.Sprintf("Nothing in account %s bears the tag %s", r.account.ID, awsiam.OwnedBy(o.Name))
 }
 
 // deletedProviders returns the issuer URLs of the providers that a plan deletes.

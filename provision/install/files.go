@@ -19,12 +19,12 @@ const UnknownAccount = "ENTER_ACCOUNT_ID_HERE"
 
 // futureProviderARN returns the ARN that a provider will have, as far as it is known without a call. The partition is
 // guessed from the region, as ccoctl does.
-func (t Target) futureProviderARN(issuerURL string) string {
-	account := awsiam.Account{ID: t.Account, Partition: awsconf.Partition(t.Region)}
+func (o Options) futureProviderARN() string {
+	account := awsiam.Account{ID: o.Account, Partition: awsconf.Partition(o.Region)}
 	if account.ID == "" {
 		account.ID = UnknownAccount
 	}
-	return account.ProviderARN(issuerURL)
+	return account.ProviderARN(o.IssuerURL)
 }
 
 // writeAuthentication writes the manifest that gives a new cluster its issuer URL.
@@ -42,8 +42,8 @@ func (r *run) writeAuthentication(dir, issuerURL string) error {
 	return nil
 }
 
-// writeSecrets writes the Secret of each CredentialsRequest and returns the files.
-func (r *run) writeSecrets(dir string, set roleSet) ([]ccoctl.File, error) {
+// writeSecrets writes the Secret of each CredentialsRequest.
+func (r *run) writeSecrets(dir string, set roleSet) ([]Secret, error) {
 	d, err := ccoctl.OpenDir(dir, ccoctl.ManifestsDir)
 	if err != nil {
 		return nil, err
@@ -55,10 +55,13 @@ func (r *run) writeSecrets(dir string, set roleSet) ([]ccoctl.File, error) {
 	if err := d.Write(files...); err != nil {
 		return nil, err
 	}
-	for _, file := range files {
-		r.line("%s", ccoctl.SecretSaved(path(dir, file.Name)))
+	var secrets []Secret
+	for i, q := range set.requests {
+		file := path(dir, files[i].Name)
+		r.line("%s", ccoctl.SecretSaved(file))
+		secrets = append(secrets, Secret{Namespace: q.SecretNamespace, File: file})
 	}
-	return files, nil
+	return secrets, nil
 }
 
 // secret returns the manifest of the Secret that a CredentialsRequest asks for. In a dry run the account, and with it the

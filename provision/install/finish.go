@@ -12,8 +12,9 @@ import (
 	"github.com/keypost/keypost/provision/cluster"
 )
 
-// FinishMigration takes the old issuer's statements and provider away, once no token of it can be in use. The error wraps a
-// [*keystore.NotYetError] before that: a [*StillSignsError], a [*LifetimeError], or one with the time from which it may.
+// FinishMigration takes the old issuer's statements and provider away, once no token of it can be in use. Before that, the error is
+// a [*keystore.NotYetError]: with GateSigning while a kube-apiserver signs as the old issuer, with GateUndeclared while it
+// is unknown how long tokens live.
 func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	m, err := newMigration(ctx, o, true)
 	if err != nil {
@@ -51,11 +52,11 @@ func (m *migration) gate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if behind := stillSigning(signers, m.o.New); behind != nil {
+	if behind := stillSigning(signers, m.o.IssuerURL); behind != nil {
 		if err := m.noteMoved(ctx, old, since, time.Time{}); err != nil { // it was switched back: the time starts again
 			return err
 		}
-		return &StillSignsError{m.notYet(keystore.GateSigning, strings.Join(behind, "; "))}
+		return m.notYet(keystore.GateSigning, strings.Join(behind, "; "))
 	}
 	lifetime, err := m.tokenLifetime(ctx)
 	if err != nil {
@@ -129,7 +130,7 @@ func (m *migration) policyLifetime(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := catalog.Find(ctx, st, m.o.New)
+	s, err := catalog.Find(ctx, st, m.o.IssuerURL)
 	if err != nil || s.Policy().TokenLifetime == nil {
 		return 0, err
 	}
@@ -141,8 +142,8 @@ func (m *migration) tokensExpired(since time.Time, l lifetime, now time.Time) er
 	opens := since.Add(l.longest + keystore.ClockSkew)
 	switch {
 	case l.longest == 0:
-		return &LifetimeError{m.notYet(keystore.GateUndeclared, "it is unknown how long tokens live: no pod asks for one with these "+
-			"audiences, and no lifetime is declared, not in the key set's policy either")}
+		return m.notYet(keystore.GateUndeclared, "it is unknown how long tokens live: no pod asks for one with these "+
+			"audiences, and no lifetime is declared, not in the key set's policy either")
 	case since.After(now.Add(time.Minute)):
 		return m.notYet(keystore.GateClock, "the switch is recorded for "+stamp(since)+", which lies in the future: one of the clocks is wrong")
 	case !now.Before(opens):

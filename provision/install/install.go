@@ -3,14 +3,13 @@
 // and makes the difference. It promises that a run may be stopped anywhere and started again, that nothing is changed in
 // another account than the one that is meant, and that no provider is made before relying parties find the issuer's keys.
 //
-// It prints nothing and knows no command line: progress is reported as [Event] values, results are returned, and errors
-// about which the caller can do something have types.
+// It prints nothing and knows no command line: progress is reported as [Event] values, results are returned, and an error
+// about which the caller can do something is an [*Error].
 package install
 
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -28,10 +27,40 @@ const (
 	DryRun              // write files for the AWS CLI; call nobody
 )
 
-// Target is the AWS account to work in.
-type Target struct {
+// Options are what the verbs have in common. Fields that a verb has no use for are ignored.
+type Options struct {
 	Region  string // whose endpoints are called; empty for the configured one
 	Account string // ID of the only account in which anything may be changed; empty for that of the credentials
+	Store   KeyStore
+	Report  func(Event) // any goroutine may call it; nil for nobody
+	Mode    Mode
+
+	Name      string // of the installation, and of the key set if one has to be made
+	Dir       string // output directory
+	IssuerURL string
+	Dev       bool            // a development issuer: its URL may have a port, and waits are short
+	Site      Site            // where the issuer is looked for
+	Policy    keystore.Policy // of a new key set
+
+	ClientIDs      []string // audiences
+	Usual          bool     // ClientIDs are a default, and those that exist may differ from them
+	Thumbprints    []string
+	Tags           map[string]string // for all that is made, beside the owner's
+	Adopt          bool              // take over what is not tagged as ours
+	Tighten        bool              // take away what is not asked for
+	MaxTrustLength int               // of trust policies, in characters; 0 for 2,048
+}
+
+func (o Options) provider() awsiam.Provider {
+	return awsiam.Provider{
+		URL: o.IssuerURL, ClientIDs: o.ClientIDs, Thumbprints: o.Thumbprints,
+		Owner: awsiam.OwnedBy(o.Name), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten, Port: o.Dev,
+	}
+}
+
+func (o Options) trust(providerARN string) awsiam.Trust {
+	return awsiam.Trust{ProviderARN: providerARN, Issuer: o.IssuerURL, Audiences: o.ClientIDs, Usual: o.Usual,
+		MaxLength: o.MaxTrustLength, Port: o.Dev}
 }
 
 // KeyStore is where key sets are published. A zero KeyStore means that there is none.
@@ -44,85 +73,68 @@ type KeyStore struct {
 	Create func(context.Context) (*keystore.Store, error) // Open, but makes the store if it can
 }
 
-// Event is something that a run reports: a [Line], [Wait], [Progress], [Warning], [KeyIsNext], [UnknownKey] or
-// [UnreadKeySet].
-type Event interface{ event() }
-
-// Line is a line of the log, in ccoctl's words where ccoctl has one.
-type Line string
-
-// Warning is something unusual that does not stop the run.
-type Warning string
-
-// Wait reports a wait, once a second or less often. Waits of one phase are one wait.
-type Wait struct {
-	At    time.Time
-	Phase string
-	Text  string
+// Event is something that a run reports.
+type Event struct {
+	Kind   Kind
+	Text   string
+	KeySet keystore.Name  // with KeyIsNext, UnknownKey and UnreadKeySet
+	Key    keystore.KeyID // with KeyIsNext and UnknownKey
+	At     time.Time      // with Wait
+	Phase  string         // with Wait: events of one phase report one wait
 }
 
-// Progress counts the changes made.
-type Progress struct{ Made, Total int }
+// Kind is the sort of an event.
+type Kind string
 
-// KeyIsNext warns that the cluster's key is in state next: it may sign only once it is promoted.
-type KeyIsNext struct {
-	KeySet keystore.Name
-	Key    keystore.KeyID
-}
-
-// UnknownKey warns of a key that the old issuer publishes and the cluster does not know. It is trusted under the new
-// issuer as well.
-type UnknownKey struct {
-	Old, New string // issuer URLs
-	KeySet   keystore.Name
-	Key      keystore.KeyID
-}
-
-// UnreadKeySet warns that a document of the store cannot be read.
-type UnreadKeySet struct{ Name keystore.Name }
-
-func (Line) event()         {}
-func (Warning) event()      {}
-func (Wait) event()         {}
-func (Progress) event()     {}
-func (KeyIsNext) event()    {}
-func (UnknownKey) event()   {}
-func (UnreadKeySet) event() {}
+// The kinds. Those from Warning on are warnings, which do not stop the run.
+const (
+	Line         Kind = "line"     // a line of the log, in ccoctl's words where ccoctl has one
+	Wait         Kind = "wait"     // reported once a second or less often
+	Progress     Kind = "progress" // how many changes are made
+	Warning      Kind = "warning"
+	KeyIsNext    Kind = "key is next"    // the cluster's key may sign only once it is promoted
+	UnknownKey   Kind = "unknown key"    // the old issuer publishes a key that the cluster does not know
+	UnreadKeySet Kind = "unread key set" // a document of the store cannot be read
+)
 
 // run is one run of a verb.
 type run struct {
-	report  func(Event) // any goroutine may call it
+	report  func(Event)
 	store   KeyStore
 	client  *awsiam.Client // nil until identify
 	account awsiam.Account // zero until identify
 }
 
-func newRun(report func(Event), store KeyStore) *run {
-	if report == nil {
-		report = func(Event) {}
+func newRun(o Options) *run {
+	if o.Report == nil {
+		o.Report = func(Event) {}
 	}
-	return &run{report: report, store: store}
+	return &run{report: o.Report, store: o.Store}
 }
 
-func (r *run) line(format string, args ...any) { r.report(Line(fmt.Sprintf(format, args...))) }
+func (r *run) line(format string, args ...any) {
+	r.report(Event{Kind: Line, Text: fmt.Sprintf(format, args...)})
+}
 
 func (r *run) lines(lines []string) {
 	for _, l := range lines {
-		r.report(Line(l))
+		r.report(Event{Kind: Line, Text: l})
 	}
 }
 
-func (r *run) warn(format string, args ...any) { r.report(Warning(fmt.Sprintf(format, args...))) }
+func (r *run) warn(format string, args ...any) {
+	r.report(Event{Kind: Warning, Text: fmt.Sprintf(format, args...)})
+}
 
 // wait reports a wait; its format is its phase.
 func (r *run) wait(now time.Time, format string, args ...any) {
-	r.report(Wait{At: now, Phase: format, Text: fmt.Sprintf(format, args...)})
+	r.report(Event{Kind: Wait, At: now, Phase: format, Text: fmt.Sprintf(format, args...)})
 }
 
 // identify asks AWS whose account the credentials are for, reports where everything is going to be, and refuses an account
 // other than the one that is meant.
-func (r *run) identify(ctx context.Context, t Target, issuerURL string) error {
-	client, err := awsiam.Open(ctx, awsiam.Options{Region: t.Region, OnWait: func(w awsiam.Wait) {
+func (r *run) identify(ctx context.Context, o Options) error {
+	client, err := awsiam.Open(ctx, awsiam.Options{Region: o.Region, OnWait: func(w awsiam.Wait) {
 		r.wait(time.Now(), "still waiting for AWS: %s", w)
 	}})
 	if err != nil {
@@ -136,12 +148,12 @@ func (r *run) identify(ctx context.Context, t Target, issuerURL string) error {
 	if r.store.Name != "" {
 		where += ", store " + r.store.Name
 	}
-	if issuerURL != "" {
-		where += ", issuer " + issuerURL
+	if o.IssuerURL != "" {
+		where += ", issuer " + o.IssuerURL
 	}
 	r.line("%s", where)
-	if t.Account != "" && account.ID != t.Account {
-		return &AccountError{Account: account.ID, Want: t.Account}
+	if o.Account != "" && account.ID != o.Account {
+		return problem(WrongAccount, "the credentials are for account %s, not for %s; nothing was changed", account.ID, o.Account)
 	}
 	r.client, r.account = client, account
 	return nil
@@ -159,7 +171,7 @@ func (r *run) apply(ctx context.Context, p plan.Plan) error {
 		if err == nil {
 			made++
 		}
-		r.report(Progress{made, total})
+		r.report(Event{Kind: Progress, Text: fmt.Sprintf("%d of %d changes made", made, total)})
 	})
 }
 
@@ -184,5 +196,5 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // subject returns the sub of a service account's tokens.
 func subject(namespace, name string) string {
-	return strings.Join([]string{"system", "serviceaccount", namespace, name}, ":")
+	return "system:serviceaccount:" + namespace + ":" + name
 }

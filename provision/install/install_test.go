@@ -43,9 +43,9 @@ func TestCreate(t *testing.T) {
 	o.Mode = install.Apply
 	made, err = install.Create(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), "Line Account ", "store the store, issuer "+issuerURL, "Line "+ccoctl.KeyPairFound(filepath.Join(w.out(), ccoctl.PrivateKeyName)),
-		"Line Key set prod-a stored in the store", "Line Issuer "+issuerURL+" is served with key "+string(key.ID()),
-		"Line "+ccoctl.ProviderCreated(made.ProviderARN), "Progress {3 3}", "Line "+ccoctl.InstallingKey, "Line Made for prod-a in account ", "2 roles, 2 Secrets")
+	held(t, w.reported(), "line Account ", "store the store, issuer "+issuerURL, "line "+ccoctl.KeyPairFound(filepath.Join(w.out(), ccoctl.PrivateKeyName)),
+		"line Key set prod-a stored in the store", "line Issuer "+issuerURL+" is served with key "+string(key.ID()),
+		"line "+ccoctl.ProviderCreated(made.ProviderARN), "progress 3 of 3 changes made", "line "+ccoctl.InstallingKey, "line Made for prod-a in account ", "2 roles, 2 Secrets")
 	if made.Roles != 2 || made.Secrets != 2 || made.KeySet.Name() != "prod-a" || made.PrivateKey != filepath.Join(w.out(), ccoctl.PrivateKeyName) {
 		t.Errorf("made %+v", made)
 	}
@@ -60,7 +60,7 @@ func TestCreate(t *testing.T) {
 	if n := w.writes(); n != 0 || again.ProviderARN != made.ProviderARN {
 		t.Errorf("the second run made %d calls that write: %+v", n, again)
 	}
-	held(t, w.reported(), "Line "+ccoctl.ProviderFound(made.ProviderARN), "Line Existing role")
+	held(t, w.reported(), "line "+ccoctl.ProviderFound(made.ProviderARN), "line Existing role")
 }
 
 func (w *world) published(t *testing.T) int {
@@ -97,10 +97,10 @@ func TestCreateRefuses(t *testing.T) {
 		change func(t *testing.T, w *world, o *install.CreateOptions)
 		is     func(error) bool
 	}{
-		"another account": {func(_ *testing.T, _ *world, o *install.CreateOptions) { o.Account = "999999999999" }, is[*install.AccountError]},
+		"another account": {func(_ *testing.T, _ *world, o *install.CreateOptions) { o.Account = "999999999999" }, is(install.WrongAccount)},
 		"half a key pair": {func(t *testing.T, w *world, _ *install.CreateOptions) {
 			must(t, os.Remove(filepath.Join(w.out(), ccoctl.PrivateKeyName)))
-		}, is[*install.HalfKeyPairError]},
+		}, is(install.HalfKeyPair)},
 		"two keys": {func(t *testing.T, w *world, _ *install.CreateOptions) {
 			private := filepath.Join(w.out(), ccoctl.PrivateKeyName)
 			data, err := os.ReadFile(private)
@@ -108,7 +108,7 @@ func TestCreateRefuses(t *testing.T) {
 			must(t, os.RemoveAll(w.out()))
 			w.writeKeys(t)
 			must(t, os.WriteFile(private, data, 0o600))
-		}, is[*install.KeyPairError]},
+		}, is(install.KeyPairMismatch)},
 		"another signing key in its place": {func(t *testing.T, w *world, _ *install.CreateOptions) {
 			data, err := os.ReadFile(filepath.Join(w.out(), ccoctl.PrivateKeyName))
 			must(t, err)
@@ -116,23 +116,20 @@ func TestCreateRefuses(t *testing.T) {
 			w.writeKeys(t)
 			must(t, os.Mkdir(filepath.Join(w.out(), ccoctl.TLSDir), 0o700))
 			must(t, os.WriteFile(filepath.Join(w.out(), ccoctl.SigningKeyName), data, 0o600))
-		}, is[*install.InstalledKeyError]},
-		"no requests": {func(t *testing.T, _ *world, o *install.CreateOptions) { o.Roles.Dir = t.TempDir() }, is[*install.NoRequestsError]},
-		"a name":      {func(_ *testing.T, _ *world, o *install.CreateOptions) { o.Name = "Prod_A" }, is[*install.NameError]},
+		}, is(install.OtherSigningKey)},
+		"no requests": {func(t *testing.T, _ *world, o *install.CreateOptions) { o.Roles.Dir = t.TempDir() }, is(install.NoRequests)},
+		"a name":      {func(_ *testing.T, _ *world, o *install.CreateOptions) { o.Name = "Prod_A" }, is(install.BadName)},
 		"a taken name": {func(t *testing.T, w *world, _ *install.CreateOptions) {
 			w.store1(t, "prod-a", "https://oidc.example.com/x")
-		}, is[*install.ClaimError]},
+		}, is(install.Taken)},
 		"another key": {func(t *testing.T, w *world, _ *install.CreateOptions) { w.store1(t, "theirs", issuerURL) }, func(err error) bool {
-			e, is := errors.AsType[*install.PublishedKeyError](err)
-			return is && e.KeySet == "theirs" && e.Key != "" && !e.Retired
+			e, _ := errors.AsType[*install.Error](err)
+			return is(install.KeyNotPublished)(err) && e.KeySet == "theirs"
 		}},
 		"a key pair still to be made": {func(t *testing.T, w *world, o *install.CreateOptions) {
 			w.store1(t, "theirs", issuerURL)
 			o.Dir = filepath.Join(w.dir, "empty")
-		}, func(err error) bool {
-			e, is := errors.AsType[*install.PublishedKeyError](err)
-			return is && e.Key == ""
-		}},
+		}, is(install.KeyNeeded)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -150,9 +147,11 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
-func is[E error](err error) bool {
-	_, is := errors.AsType[E](err)
-	return is
+func is(p install.Problem) func(error) bool {
+	return func(err error) bool {
+		e, is := errors.AsType[*install.Error](err)
+		return is && e.Problem == p
+	}
 }
 
 // store1 stores a key set with a key of its own.
@@ -171,26 +170,25 @@ func TestRolesAndDelete(t *testing.T) {
 	all := w.create(t, "a")
 	made, err := install.Create(t.Context(), all)
 	must(t, err)
-	roles := install.RolesOptions{Target: all.Target, Report: w.report, Name: all.Name, Dir: all.Dir, ProviderARN: made.ProviderARN,
-		ClientIDs: all.ClientIDs, Usual: true, Roles: *w.requests(t, "a", "b")}
+	roles := install.RolesOptions{Options: all.Options, ProviderARN: made.ProviderARN, Roles: *w.requests(t, "a", "b")}
 	upgraded, err := install.CreateRoles(t.Context(), roles)
 	must(t, err)
 	if len(upgraded.Secrets) != 2 || upgraded.Secrets[1] != (install.Secret{Namespace: "ns-b", File: filepath.Join(w.out(), "manifests/ns-b-b-creds-credentials.yaml")}) {
 		t.Errorf("Secrets %+v", upgraded.Secrets)
 	}
 	roles.Usual, roles.ClientIDs = false, []string{"vault"}
-	if _, err := install.CreateRoles(t.Context(), roles); !is[*install.AudienceError](err) {
+	if _, err := install.CreateRoles(t.Context(), roles); !is(install.UnknownAudience)(err) {
 		t.Errorf("an audience that the provider does not take: %v", err)
 	}
-	role := install.RoleOptions{Target: all.Target, Report: w.report, Name: "app", IssuerURL: issuerURL, ClientIDs: []string{"sts.amazonaws.com"},
-		ServiceAccounts: []install.ServiceAccount{{Namespace: "ns", Name: "app"}}}
+	role := install.RoleOptions{Options: all.Options, ServiceAccounts: []install.ServiceAccount{{Namespace: "ns", Name: "app"}}}
+	role.Name, role.ClientIDs, role.Usual = "app", []string{"sts.amazonaws.com"}, false
 	app, err := install.CreateRole(t.Context(), role)
 	must(t, err)
 	if !strings.HasSuffix(app.ARN, ":role/app") {
 		t.Errorf("role %+v", app)
 	}
 	role.IssuerURL = "https://oidc.example.com/nowhere"
-	if _, err := install.CreateRole(t.Context(), role); !is[*install.ProviderError](err) {
+	if _, err := install.CreateRole(t.Context(), role); !is(install.ProviderUnread)(err) {
 		t.Errorf("a provider that is not there: %v", err)
 	}
 	w.delete(t, all, "app")
@@ -198,8 +196,9 @@ func TestRolesAndDelete(t *testing.T) {
 
 func (w *world) delete(t *testing.T, all install.CreateOptions, stays string) {
 	t.Helper()
-	o := install.DeleteOptions{Target: all.Target, Store: all.Store, Report: w.report, Name: all.Name, IssuerURL: issuerURL}
-	if _, err := install.Delete(t.Context(), o); !is[*awsiam.StrandedError](err) {
+	o := install.DeleteOptions{Options: all.Options}
+	_, err := install.Delete(t.Context(), o)
+	if _, stranded := errors.AsType[*awsiam.StrandedError](err); !stranded {
 		t.Errorf("roles would trust nobody: %v", err)
 	}
 	o.IssuerURL, o.Mode = "", install.Preview
@@ -219,5 +218,5 @@ func (w *world) delete(t *testing.T, all install.CreateOptions, stays string) {
 	o.Store = install.KeyStore{}
 	_, err = install.Delete(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), "Line Nothing in account ")
+	held(t, w.reported(), "line Nothing in account ")
 }

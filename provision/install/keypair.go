@@ -19,16 +19,10 @@ type PublicKey struct {
 	Key  keystore.VerificationKey
 }
 
-// KeyPairOptions say where a cluster's key pair is.
-type KeyPairOptions struct {
-	Dir    string // output directory
-	Report func(Event)
-}
-
-// CreateKeyPair generates the key pair that a cluster signs its tokens with, and puts the private half where the installer
-// takes it from. Key files that exist are used and never overwritten.
-func CreateKeyPair(o KeyPairOptions) error {
-	r := newRun(o.Report, KeyStore{})
+// CreateKeyPair generates, in o.Dir, the key pair that a cluster signs its tokens with, and puts the private half where
+// the installer takes it from. Key files that exist are used and never overwritten.
+func CreateKeyPair(o Options) error {
+	r := newRun(o)
 	k, err := findKeyPair(o.Dir)
 	if err != nil {
 		return err
@@ -53,14 +47,6 @@ func (k keyPair) missing() bool { return k.key.ID() == "" }
 // path returns the path of a file of the output directory, relative if the directory's is.
 func path(dir, name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
 
-// findKey returns the public key that is given, else the pair of an earlier run.
-func findKey(dir string, given *PublicKey) (keyPair, error) {
-	if given == nil {
-		return findKeyPair(dir)
-	}
-	return keyPair{public: given.File, key: given.Key, complete: true}, nil
-}
-
 // findKeyPair looks for the pair of an earlier run.
 func findKeyPair(dir string) (keyPair, error) {
 	k := keyPair{private: path(dir, ccoctl.PrivateKeyName), public: path(dir, ccoctl.PublicKeyName)}
@@ -71,7 +57,7 @@ func findKeyPair(dir string) (keyPair, error) {
 	signer, err := signingkey.Load(k.private)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && publicErr == nil:
-		return k, &HalfKeyPairError{Private: k.private, Public: k.public}
+		return k, &Error{Problem: HalfKeyPair, File: k.public, Err: fmt.Errorf("%s is there without its private half %s", k.public, k.private)}
 	case errors.Is(err, fs.ErrNotExist):
 		return k, checkInstalled(dir, k)
 	case err != nil:
@@ -84,7 +70,7 @@ func findKeyPair(dir string) (keyPair, error) {
 			return k, err
 		}
 		if len(keys) != 1 || !keys[0].Equal(k.key) {
-			return k, &KeyPairError{Private: k.private, Public: k.public}
+			return k, problem(KeyPairMismatch, "%s and %s are not the two halves of one key", k.private, k.public)
 		}
 	}
 	return k, checkInstalled(dir, k)
@@ -97,7 +83,7 @@ func checkInstalled(dir string, k keyPair) error {
 	if err != nil || !k.missing() && signer.Public().Equal(k.key) {
 		return nil // another problem with the file shows when it is written
 	}
-	return &InstalledKeyError{Path: installed, Private: k.private}
+	return problem(OtherSigningKey, "%s holds another signing key than %s", installed, k.private)
 }
 
 // completeKeyPair writes what is missing of the pair.

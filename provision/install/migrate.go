@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,32 +14,11 @@ import (
 
 // MigrateOptions say from which issuer a live cluster moves to which.
 type MigrateOptions struct {
-	Target
-	Store  KeyStore
-	Report func(Event)
-	Mode   Mode // Apply or Preview
-
-	Name     string // of the installation, and of the new issuer's key set if one has to be made
-	Old, New string // issuer URLs; the cluster's tokens have Old before the move
-	Dev      bool   // New's URL may have a port, and waits are short
-	Site     Site   // of New
-	Policy   keystore.Policy
-
-	OldKeys       OldKeys
+	Options              // of the new issuer; with Usual, it takes the old one's audiences too
+	Old           string // issuer URL that the cluster's tokens have before the move
+	OldKeys       func(context.Context) ([]keystore.VerificationKey, error) // reads the keys that Old publishes
 	Cluster       cluster.Access // Kubeconfig is empty if the cluster cannot be asked
 	TokenLifetime time.Duration  // the longest of a token for AWS that is declared; 0 for none
-
-	ClientIDs   []string
-	Usual       bool // nobody asked for these ClientIDs: New takes those of Old too
-	Thumbprints []string
-	Ownership
-	MaxTrustLength int
-}
-
-// OldKeys are the keys that the old issuer publishes.
-type OldKeys struct {
-	Source string // for messages
-	Read   func(context.Context) ([]keystore.VerificationKey, error)
 }
 
 // Migrated is what a run of [Migrate] or [FinishMigration] did.
@@ -96,8 +76,8 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 
 // newMigration checks what is wanted before anybody is called, then identifies the account and completes the audiences.
 func newMigration(ctx context.Context, o MigrateOptions, finishing bool) (*migration, error) {
-	m := &migration{run: newRun(o.Report, o.Store), o: o, finishing: finishing}
-	if err := awsiam.Check(m.provider(), m.move().To, nil); err != nil {
+	m := &migration{run: newRun(o.Options), o: o, finishing: finishing}
+	if err := awsiam.Check(m.o.provider(), m.move().To, nil); err != nil {
 		return nil, err
 	}
 	if o.Store.Check != nil {
@@ -105,13 +85,13 @@ func newMigration(ctx context.Context, o MigrateOptions, finishing bool) (*migra
 			return nil, err
 		}
 	}
-	if err := m.identify(ctx, o.Target, o.New); err != nil {
+	if err := m.identify(ctx, o.Options); err != nil {
 		return nil, err
 	}
 	if err := m.carryClientIDs(ctx); err != nil {
 		return nil, err
 	}
-	m.line("Moving from issuer %s to %s", o.Old, o.New)
+	m.line("Moving from issuer %s to %s", o.Old, o.IssuerURL)
 	return m, nil
 }
 
@@ -129,33 +109,28 @@ func (m *migration) carryClientIDs(ctx context.Context) error {
 			continue
 		}
 		if !m.o.Usual && !m.finishing {
-			return &LostAudienceError{OldProviderARN: old, NewIssuer: m.o.New, Audience: id}
+			return &Error{Problem: LostAudience, ProviderARN: old, Audience: id, Err: fmt.Errorf("%s takes tokens for the audience %s, "+
+				"which is left out: they would be refused under %s", old, id, m.o.IssuerURL)}
 		}
 		m.o.ClientIDs = append(m.o.ClientIDs, id)
 	}
-	return awsiam.Check(m.provider(), m.move().To, nil)
-}
-
-func (m *migration) provider() awsiam.Provider {
-	return awsiam.Provider{
-		URL: m.o.New, ClientIDs: m.o.ClientIDs, Thumbprints: m.o.Thumbprints,
-		Owner: awsiam.OwnedBy(m.o.Name), Tags: m.o.Tags, Adopt: m.o.Adopt, Tighten: m.o.Tighten, Port: m.o.Dev,
-	}
+	return awsiam.Check(m.o.provider(), m.move().To, nil)
 }
 
 func (m *migration) move() awsiam.Move {
 	trust := func(url string) awsiam.Trust {
-		t := awsiam.Trust{Issuer: url, Audiences: m.o.ClientIDs, MaxLength: m.o.MaxTrustLength, Port: m.o.Dev}
+		t := m.o.trust("")
+		t.Issuer, t.Usual = url, false
 		if m.account.ID != "" {
 			t.ProviderARN = m.account.ProviderARN(url)
 		}
 		return t
 	}
-	return awsiam.Move{Name: m.o.Name, From: trust(m.o.Old), To: trust(m.o.New), Adopt: m.o.Adopt}
+	return awsiam.Move{Name: m.o.Name, From: trust(m.o.Old), To: trust(m.o.IssuerURL), Adopt: m.o.Adopt}
 }
 
 func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
-	provider, err := m.client.PlanProvider(ctx, m.account, m.provider())
+	provider, err := m.client.PlanProvider(ctx, m.account, m.o.provider())
 	if err != nil {
 		return provider, err
 	}

@@ -33,13 +33,13 @@ func (w *world) migration(t *testing.T) (*plane, install.MigrateOptions) {
 	w.writes()
 	p := newPlane(t, key, oldURL)
 	return p, install.MigrateOptions{
-		Target: install.Target{Region: "us-east-1"}, Store: w.keyStore(), Report: w.report,
-		Name: "prod-a", Old: oldURL, New: issuerURL, Dev: true, Site: w.site, Cluster: p.access(t),
-		Policy: keystore.Policy{MaxAge: keystore.DurationPtr(time.Second), RelyingParties: []string{"aws"}},
-		OldKeys: install.OldKeys{Source: oldURL, Read: func(context.Context) ([]keystore.VerificationKey, error) {
-			return []keystore.VerificationKey{key}, nil
-		}},
-		ClientIDs: audiences[1:], Usual: true,
+		Options: install.Options{
+			Region: "us-east-1", Store: w.keyStore(), Report: w.report, Name: "prod-a", IssuerURL: issuerURL, Dev: true, Site: w.site,
+			Policy:    keystore.Policy{MaxAge: keystore.DurationPtr(time.Second), RelyingParties: []string{"aws"}},
+			ClientIDs: audiences[1:], Usual: true,
+		},
+		Old: oldURL, Cluster: p.access(t),
+		OldKeys: func(context.Context) ([]keystore.VerificationKey, error) { return []keystore.VerificationKey{key}, nil },
 	}
 }
 
@@ -61,7 +61,7 @@ func TestMigration(t *testing.T) {
 	w.reported()
 	moved, err = install.Migrate(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), "Line Moving from issuer "+oldURL+" to "+issuerURL, "Line Key set prod-a with 1 key of "+oldURL+" stored", "is served with key", "Trust policy of Role prod-a-ns-a updated")
+	held(t, w.reported(), "line Moving from issuer "+oldURL+" to "+issuerURL, "line Key set prod-a with 1 key of "+oldURL+" stored", "is served with key", "Trust policy of Role prod-a-ns-a updated")
 	if moved.OpenShift || !moved.Known {
 		t.Errorf("migrated %+v", moved)
 	}
@@ -80,17 +80,17 @@ func TestMigration(t *testing.T) {
 
 func (w *world) finish(t *testing.T, p *plane, o install.MigrateOptions) {
 	t.Helper()
-	if _, err := install.FinishMigration(t.Context(), o); !is[*install.StillSignsError](err) || !is[*keystore.NotYetError](err) || w.writes() != 0 {
+	if _, err := install.FinishMigration(t.Context(), o); !closed(err, keystore.GateSigning) || w.writes() != 0 {
 		t.Errorf("the cluster still signs as the old issuer: %v", err)
 	}
 	p.signsAs(issuerURL)
-	if _, err := install.FinishMigration(t.Context(), o); !is[*install.LifetimeError](err) {
+	if _, err := install.FinishMigration(t.Context(), o); !closed(err, keystore.GateUndeclared) {
 		t.Errorf("it is unknown how long tokens live: %v", err)
 	}
 	o.TokenLifetime = time.Hour
 	_, err := install.FinishMigration(t.Context(), o)
-	e, closed := errors.AsType[*keystore.NotYetError](err)
-	if !closed || e.Gate != keystore.GateTokens || time.Until(e.Opens) > time.Hour+keystore.ClockSkew || time.Until(e.Opens) < time.Hour {
+	e, _ := errors.AsType[*keystore.NotYetError](err)
+	if !closed(err, keystore.GateTokens) || time.Until(e.Opens) > time.Hour+keystore.ClockSkew || time.Until(e.Opens) < time.Hour {
 		t.Fatalf("tokens of the old issuer may be in use: %v", err)
 	}
 	o.Mode = install.Preview
@@ -122,15 +122,15 @@ func TestMigrateRefuses(t *testing.T) {
 		change func(t *testing.T, w *world, p *plane, o *install.MigrateOptions)
 		is     func(error) bool
 	}{
-		"an audience is left out": {func(_ *testing.T, _ *world, _ *plane, o *install.MigrateOptions) { o.Usual = false }, is[*install.LostAudienceError]},
+		"an audience is left out": {func(_ *testing.T, _ *world, _ *plane, o *install.MigrateOptions) { o.Usual = false }, is(install.LostAudience)},
 		"the old keys cannot be read": {func(_ *testing.T, _ *world, _ *plane, o *install.MigrateOptions) {
-			o.OldKeys.Read = func(context.Context) ([]keystore.VerificationKey, error) { return nil, errors.New("no route") }
-		}, is[*install.OldKeysError]},
+			o.OldKeys = func(context.Context) ([]keystore.VerificationKey, error) { return nil, errors.New("no route") }
+		}, is(install.OldKeysUnread)},
 		"another cluster": {func(_ *testing.T, _ *world, p *plane, _ *install.MigrateOptions) {
 			p.signsAs("https://else.example.com")
-		}, is[*install.ClusterError]},
-		"the key set lacks a key": {func(t *testing.T, w *world, _ *plane, _ *install.MigrateOptions) { w.store1(t, "theirs", issuerURL) }, is[*install.MovedKeyError]},
-		"another account":         {func(_ *testing.T, _ *world, _ *plane, o *install.MigrateOptions) { o.Account = "999999999999" }, is[*install.AccountError]},
+		}, is(install.WrongCluster)},
+		"the key set lacks a key": {func(t *testing.T, w *world, _ *plane, _ *install.MigrateOptions) { w.store1(t, "theirs", issuerURL) }, is(install.KeyNotPublished)},
+		"another account":         {func(_ *testing.T, _ *world, _ *plane, o *install.MigrateOptions) { o.Account = "999999999999" }, is(install.WrongAccount)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -144,6 +144,11 @@ func TestMigrateRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+func closed(err error, gate keystore.Gate) bool {
+	e, closed := errors.AsType[*keystore.NotYetError](err)
+	return closed && e.Gate == gate
 }
 
 func nop(plan.Action, []string, error) {}

@@ -18,12 +18,12 @@ type movedKeys struct {
 }
 
 func (m *migration) movedKeys(ctx context.Context) (*movedKeys, error) {
-	found, err := m.o.OldKeys.Read(ctx)
+	found, err := m.o.OldKeys(ctx)
 	if err != nil {
-		return nil, &OldKeysError{Issuer: m.o.Old, Err: err}
+		return nil, problem(OldKeysUnread, "read the keys of %s: %w", m.o.Old, err)
 	}
 	w := &movedKeys{old: m.o.Old, publication: publication{
-		name: keystore.Name(m.o.Name), url: m.o.New, source: m.o.OldKeys.Source, keys: found, policy: m.o.Policy, dev: m.o.Dev,
+		name: keystore.Name(m.o.Name), url: m.o.IssuerURL, source: m.o.Old, keys: found, policy: m.o.Policy, dev: m.o.Dev,
 	}}
 	if m.o.TokenLifetime > 0 {
 		w.policy.TokenLifetime = keystore.DurationPtr(m.o.TokenLifetime)
@@ -58,7 +58,8 @@ func (m *migration) askCluster(ctx context.Context, w *movedKeys) error {
 	}
 	for _, k := range w.keys {
 		if !slices.ContainsFunc(known, k.Equal) {
-			m.report(UnknownKey{Old: w.old, New: w.url, KeySet: w.name, Key: k.ID()})
+			m.report(Event{Kind: UnknownKey, KeySet: w.name, Key: k.ID(), Text: fmt.Sprintf("%s publishes the key %s, "+
+				"which the cluster does not know: whoever holds it can speak for the cluster, also under %s", w.old, k.ID(), w.url)})
 		}
 	}
 	measured, err := cluster.TokenLifetime(ctx, m.o.Cluster, m.o.ClientIDs)
@@ -75,7 +76,7 @@ func (w *movedKeys) checkSigners(signers []cluster.Signer) error {
 	for _, s := range signers {
 		switch {
 		case s.Issuer != w.old && s.Issuer != w.url:
-			return &ClusterError{Address: s.Address, SignsAs: s.Issuer, Old: w.old, New: w.url}
+			return problem(WrongCluster, "the kube-apiserver at %s signs as %s, which is neither %s nor %s", s.Address, s.Issuer, w.old, w.url)
 		case !slices.ContainsFunc(w.keys, func(k keystore.VerificationKey) bool { return k.ID() == s.KeyID }):
 			return fmt.Errorf("the kube-apiserver at %s signs with the key %s, which %s does not publish: its tokens are trusted nowhere",
 				s.Address, s.KeyID, w.old)
@@ -90,7 +91,7 @@ func (w *movedKeys) checkKeys(s keystore.KeySet) error {
 		had, published := s.Key(k.ID())
 		switch {
 		case !published:
-			return &MovedKeyError{KeySet: s.Name(), URL: w.url, Old: w.old, Key: k.ID()}
+			return w.notPublished(s, k.ID())
 		case !had.Equal(k):
 			return fmt.Errorf("key set %q (%s) has another key under the key ID %s than %s has", s.Name(), w.url, k.ID(), w.old)
 		}
@@ -122,7 +123,7 @@ func (m *migration) publishMoved(ctx context.Context, w *movedKeys) error {
 		}
 		m.line("Key set %s with %s of %s stored in %s", w.name, plural(len(w.keys), "key", "keys"), w.old, m.store.Name)
 	}
-	t, err := newSite(m.o.Site, m.o.New, m.o.Dev)
+	t, err := newSite(m.o.Site, m.o.IssuerURL, m.o.Dev)
 	if err != nil {
 		return err
 	}

@@ -52,9 +52,9 @@ func (p publication) find(ctx context.Context, r keystore.Reader) (stored, error
 	case isUnread && unread.HasURL:
 		return stored{}, fmt.Errorf("publish %s: %w", p.url, err)
 	case isUnread:
-		return stored{}, &UnreadError{Name: p.name, URL: p.url, Err: err}
+		return stored{}, problem(PerhapsTaken, "publish %s: %w", p.url, err)
 	}
-	return stored{}, &ClaimError{Name: p.name, URL: p.url, Err: err}
+	return stored{}, problem(Taken, "publish %s under the name %q: %w", p.url, p.name, err)
 }
 
 // lookUp returns what the store has, without making the store. Without a key set it checks that one can be made.
@@ -76,7 +76,7 @@ func (p publication) lookUp(ctx context.Context, store KeyStore) (stored, error)
 // checkNew returns an error if no key set can be made of p. Its keys may still have to be generated.
 func (p publication) checkNew() error {
 	if err := p.name.Check(); err != nil {
-		return &NameError{URL: p.url, Err: err}
+		return problem(BadName, "the key set is published under the installation's name: %w", err)
 	}
 	if len(p.keys) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (p publication) checkNew() error {
 func (r *run) add(ctx context.Context, st *keystore.Store, spec keystore.Spec) (keystore.KeySet, error) {
 	added, err := catalog.Add(ctx, st, spec, catalog.AddOptions{Change: keystore.Change{At: time.Now(), By: r.store.By}})
 	for _, n := range added.Unread {
-		r.report(UnreadKeySet{n})
+		r.report(Event{Kind: UnreadKeySet, KeySet: n, Text: fmt.Sprintf("key set %q cannot be read", n)})
 	}
 	for _, s := range added.Shared {
 		r.warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
@@ -117,17 +117,25 @@ func (r *run) publishKey(ctx context.Context, p publication) (keystore.KeySet, e
 	return set, err
 }
 
-// checkKey returns an error unless the cluster may sign with its key, now or after a promotion.
+// checkKey returns an error unless the cluster may sign with its key, now or after a promotion. Tokens signed with another
+// are trusted by nobody.
 func (p publication) checkKey(s keystore.KeySet) error {
-	e := &PublishedKeyError{KeySet: s.Name(), URL: p.url, Source: p.source}
 	if len(p.keys) == 0 {
-		return e
+		return problem(KeyNeeded, "%s is published already (key set %q), and tokens signed with a new key pair would not be trusted",
+			p.url, s.Name())
 	}
-	e.Key = p.keys[0].ID()
-	k, published := s.Key(e.Key)
-	e.Retired = published && k.Equal(p.keys[0]) && k.State == keystore.Retired
-	if !published || !k.Equal(p.keys[0]) || e.Retired {
-		return e
+	key := p.keys[0]
+	k, published := s.Key(key.ID())
+	switch {
+	case !published || !k.Equal(key):
+		return p.notPublished(s, key.ID())
+	case k.State == keystore.Retired:
+		return problem(KeyRetired, "key %s of %s is retired in key set %q: nothing may sign with it", key.ID(), p.source, s.Name())
 	}
 	return nil
+}
+
+func (p publication) notPublished(s keystore.KeySet, id keystore.KeyID) error {
+	return &Error{Problem: KeyNotPublished, KeySet: s.Name(), File: p.source, Err: fmt.Errorf("key set %q (%s) does not have the key %s of %s, "+
+		"so that no token signed with it would be trusted", s.Name(), p.url, id, p.source)}
 }

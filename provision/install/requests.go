@@ -21,13 +21,6 @@ type RequestedRoles struct {
 	Keep        bool   // take no permission away
 }
 
-// Ownership says what is made by whom, and what may be taken over or taken away.
-type Ownership struct {
-	Tags    map[string]string // for all that is made, beside the owner's
-	Adopt   bool              // take over what is not tagged as ours
-	Tighten bool              // take away what is not asked for
-}
-
 // roleSet is what a directory of CredentialsRequests asks for.
 type roleSet struct {
 	name     string // the installation's
@@ -37,26 +30,27 @@ type roleSet struct {
 }
 
 // readRoles reads the CredentialsRequests, all of them before anything is done about one.
-func readRoles(name string, q RequestedRoles, own Ownership) (roleSet, error) {
+func readRoles(o Options, q RequestedRoles) (roleSet, error) {
 	requests, skipped, err := credrequest.ReadDir(q.Dir, credrequest.Options{TechPreview: q.TechPreview})
 	if err != nil {
 		return roleSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
 	}
-	set := roleSet{name: name, requests: requests, skipped: skipped}
+	set := roleSet{name: o.Name, requests: requests, skipped: skipped}
 	for _, request := range requests {
 		if request.RoleARN != "" {
 			continue
 		}
-		role, err := requestedRole(name, request)
+		role, err := requestedRole(o.Name, request)
 		if err != nil {
 			return roleSet{}, err
 		}
 		role.Boundary, role.Keep = q.Boundary, q.Keep
-		role.Tags, role.Adopt, role.Tighten = own.Tags, own.Adopt, own.Tighten
+		role.Tags, role.Adopt, role.Tighten = o.Tags, o.Adopt, o.Tighten
 		set.roles = append(set.roles, role)
 	}
 	if len(requests) == 0 {
-		return set, &NoRequestsError{Dir: q.Dir, Skipped: len(skipped)}
+		return set, problem(NoRequests, "%s has no CredentialsRequest for AWS in any file named *.yaml or *.yml (%s left out)", q.Dir,
+			plural(len(skipped), "thing was", "things were"))
 	}
 	return set, nil
 }
@@ -96,13 +90,13 @@ func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust, pr
 
 // existingTrust reads a provider that exists.
 func (r *run) existingTrust(ctx context.Context, providerARN string) (awsiam.Trust, error) {
-	own := r.account.ProviderARN("")
-	if !strings.HasPrefix(providerARN, own) {
-		return awsiam.Trust{}, &ForeignProviderError{ProviderARN: providerARN, Account: r.account.ID, Partition: r.account.Partition}
+	if !strings.HasPrefix(providerARN, r.account.ProviderARN("")) {
+		return awsiam.Trust{}, problem(ForeignProvider, "the provider %s is of another account or partition than the credentials, "+
+			"which are for account %s (%s); roles trust a provider of their own account only", providerARN, r.account.ID, r.account.Partition)
 	}
 	there, err := r.client.Trust(ctx, providerARN)
 	if err != nil {
-		return there, &ProviderError{IssuerURL: "https://" + strings.TrimPrefix(providerARN, own), Err: err}
+		return there, &Error{Problem: ProviderUnread, ProviderARN: providerARN, Err: err}
 	}
 	return there, nil
 }
@@ -114,7 +108,9 @@ func (r *run) checkRegistered(audiences []string, there awsiam.Trust) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	err := &AudienceError{ProviderARN: there.ProviderARN, Unknown: unknown, Registered: there.Audiences}
+	err := problem(UnknownAudience, "%s takes no tokens for the audience %s (it takes %s), so that AWS refuses them whatever the role says",
+		there.ProviderARN, strings.Join(unknown, ", "), strings.Join(there.Audiences, ", "))
+	err.ProviderARN, err.Audience = there.ProviderARN, unknown[0]
 	if len(unknown) < len(audiences) {
 		r.warn("%v", err)
 		return nil

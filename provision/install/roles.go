@@ -4,27 +4,14 @@ import (
 	"context"
 
 	"github.com/keypost/keypost/provision/awsiam"
-	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/plan"
 )
 
 // RolesOptions say which roles to make for a provider that exists.
 type RolesOptions struct {
-	Target
-	Store  KeyStore // only named in the log
-	Report func(Event)
-	Mode   Mode
-
-	Name        string // of the installation
-	Dir         string // output directory
+	Options     // with Usual, those ClientIDs count that the provider takes; Store and IssuerURL are only named in the log
 	ProviderARN string
-	IssuerURL   string   // only named in the log; may be empty
-	ClientIDs   []string // audiences
-	Usual       bool     // nobody asked for these ClientIDs: those of them count that the provider takes
-	Ownership
-
-	Roles          RequestedRoles
-	MaxTrustLength int
+	Roles       RequestedRoles
 }
 
 // Secret is a manifest that was written.
@@ -43,14 +30,14 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 	if err != nil {
 		return RolesCreated{}, err
 	}
-	r := newRun(o.Report, o.Store)
-	set, err := readRoles(o.Name, o.Roles, o.Ownership)
+	r := newRun(o.Options)
+	set, err := readRoles(o.Options, o.Roles)
 	if err != nil {
 		r.lines(set.skipped)
 		return RolesCreated{}, err
 	}
-	trust := awsiam.Trust{ProviderARN: o.ProviderARN, Issuer: issuerURL, Audiences: o.ClientIDs, Usual: o.Usual, MaxLength: o.MaxTrustLength,
-		Port: true} // the provider exists, whatever its URL
+	trust := o.trust(o.ProviderARN)
+	trust.Issuer, trust.Port = issuerURL, true // the provider exists, whatever its URL
 	if err := awsiam.Check(awsiam.Provider{}, trust, set.roles); err != nil {
 		return RolesCreated{}, err
 	}
@@ -58,7 +45,7 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 		r.lines(set.skipped)
 		return RolesCreated{}, r.writeRoles(o.Dir, set, trust)
 	}
-	if err := r.identify(ctx, o.Target, o.IssuerURL); err != nil {
+	if err := r.identify(ctx, o.Options); err != nil {
 		return RolesCreated{}, err
 	}
 	r.lines(set.skipped)
@@ -78,40 +65,18 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 	if preview, err := r.carryOut(ctx, o.Mode, p); err != nil || preview != nil {
 		return RolesCreated{Preview: preview}, err
 	}
-	return r.secretsFor(o.Dir, set)
-}
-
-func (r *run) secretsFor(dir string, set roleSet) (RolesCreated, error) {
-	files, err := r.writeSecrets(dir, set)
-	if err != nil {
-		return RolesCreated{}, err
-	}
-	var done RolesCreated
-	for i, q := range set.requests {
-		done.Secrets = append(done.Secrets, Secret{Namespace: q.SecretNamespace, File: path(dir, files[i].Name)})
-	}
-	return done, nil
+	secrets, err := r.writeSecrets(o.Dir, set)
+	return RolesCreated{Secrets: secrets}, err
 }
 
 // RoleOptions say which role to make for a workload of any cluster.
 type RoleOptions struct {
-	Target
-	Store  KeyStore // only named in the log
-	Report func(Event)
-	Mode   Mode // Apply or Preview
-
-	Name            string // of the role
-	For             string // what asks for it; for messages
+	Options                // Name is that of the role, and the Store is only named in the log
+	For             string // what asks for the role; for messages
 	ServiceAccounts []ServiceAccount
-	IssuerURL       string
-	Dev             bool // the URL may have a port
-	ClientIDs       []string
-	Usual           bool   // nobody asked for these ClientIDs
-	Policy          []byte // permissions policy; nil for none
+	Permissions     []byte // policy to put into the role; nil for none
 	PolicyARNs      []string
 	Boundary        string
-	Ownership
-	MaxTrustLength int
 }
 
 // ServiceAccount names a service account of a cluster.
@@ -125,13 +90,13 @@ type RoleCreated struct {
 
 // CreateRole makes a role that pods of some service accounts may assume. The issuer's provider must exist.
 func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
-	r := newRun(o.Report, o.Store)
+	r := newRun(o.Options)
 	role := o.role()
-	trust := awsiam.Trust{Issuer: o.IssuerURL, Audiences: o.ClientIDs, Usual: o.Usual, MaxLength: o.MaxTrustLength, Port: o.Dev}
+	trust := o.trust("")
 	if err := awsiam.Check(awsiam.Provider{}, trust, []awsiam.Role{role}); err != nil {
 		return RoleCreated{}, err
 	}
-	if err := r.identify(ctx, o.Target, o.IssuerURL); err != nil {
+	if err := r.identify(ctx, o.Options); err != nil {
 		return RoleCreated{}, err
 	}
 	trust.ProviderARN = r.account.ProviderARN(o.IssuerURL)
@@ -157,15 +122,12 @@ func CreateRole(ctx context.Context, o RoleOptions) (RoleCreated, error) {
 
 func (o RoleOptions) role() awsiam.Role {
 	role := awsiam.Role{
-		Name: o.Name, For: o.For, Policy: o.Policy, ManagedPolicies: o.PolicyARNs, Boundary: o.Boundary,
+		Name: o.Name, For: o.For, Policy: o.Permissions, ManagedPolicies: o.PolicyARNs, Boundary: o.Boundary,
 		Owner: awsiam.OwnedByKeypost(), Tags: o.Tags, Adopt: o.Adopt, Tighten: o.Tighten,
-		Exact: len(o.PolicyARNs) > 0 || o.Policy != nil, // without a policy of either kind, others manage the permissions
+		Exact: len(o.PolicyARNs) > 0 || o.Permissions != nil, // without a policy of either kind, others manage the permissions
 	}
 	for _, a := range o.ServiceAccounts {
 		role.Subjects = append(role.Subjects, subject(a.Namespace, a.Name))
 	}
 	return role
 }
-
-// UnknownAccountFiles is a pattern that the dry-run files with [UnknownAccount] match.
-func UnknownAccountFiles(dir string) string { return path(dir, ccoctl.RoleFiles) }

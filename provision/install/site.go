@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 )
@@ -33,12 +34,12 @@ type site struct {
 	dev   bool
 }
 
-func newSite(s Site, issuer string, dev bool) (site, error) {
-	t := site{Site: s, url: issuer, dev: dev}
+func newSite(s Site, issuerURL string, dev bool) (site, error) {
+	t := site{Site: s, url: issuerURL, dev: dev}
 	if s.Connect != "" {
 		return t, nil
 	}
-	req, err := http.NewRequest(http.MethodGet, issuer, http.NoBody)
+	req, err := http.NewRequest(http.MethodGet, issuerURL, http.NoBody)
 	if err != nil {
 		return t, err
 	}
@@ -72,8 +73,8 @@ func (t site) addresses(ctx context.Context) ([]string, error) {
 }
 
 // portOf returns the port at which an issuer listens; only a development one has its own.
-func portOf(issuer string) string {
-	if u, err := url.Parse(issuer); err == nil && u.Port() != "" {
+func portOf(issuerURL string) string {
+	if u, err := url.Parse(issuerURL); err == nil && u.Port() != "" {
 		return u.Port()
 	}
 	return "443"
@@ -140,13 +141,11 @@ func (t site) has(ctx context.Context, client *verify.Client, key keystore.Verif
 	return nil
 }
 
-// negativeCaching is the max-age of keypostd's 404: AWS must not be sent to the issuer before it has run out.
-const negativeCaching = 60 * time.Second
-
-// propagation returns how long after its publication an issuer may still be unknown somewhere. In development there is one
+// propagation returns how long after its publication an issuer may still be unknown somewhere: until every server has it,
+// and no cache has the answer that there is none. AWS must not be sent to the issuer before. In development there is one
 // server, which watches its directory, and no copy outlives max-age.
 func propagation(s keystore.KeySet) time.Duration {
-	whole := keystore.Convergence + negativeCaching
+	whole := keystore.Convergence + issuer.NotFoundMaxAge
 	if !s.Dev() {
 		return whole
 	}
@@ -206,7 +205,8 @@ func (r *run) awaitSeen(ctx context.Context, t site, s keystore.KeySet, key keys
 		case ctx.Err() != nil:
 			return sighting{}, ctx.Err()
 		case now.After(deadline):
-			return sighting{}, &NotServedError{URL: t.url, KeySet: s, Waited: (patience * whole).Round(time.Second), Err: err}
+			return sighting{}, &Error{Problem: NotServed, KeySet: s.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url,
+				(patience * whole).Round(time.Second), err)}
 		}
 		r.wait(now, "waiting until %s is served: %v", t.url, err)
 		if err := pause(ctx, every); err != nil {

@@ -97,7 +97,7 @@ func (w *world) reported() string {
 	defer w.mu.Unlock()
 	var b strings.Builder
 	for _, e := range w.events {
-		fmt.Fprintf(&b, "%T %v\n", e, e)
+		fmt.Fprintf(&b, "%s %s\n", e.Kind, e.Text)
 	}
 	w.events = nil
 	return b.String()
@@ -145,10 +145,12 @@ spec:
 func (w *world) create(t *testing.T, names ...string) install.CreateOptions {
 	t.Helper()
 	return install.CreateOptions{
-		Target: install.Target{Region: "us-east-1"}, Store: w.keyStore(), Report: w.report,
-		Name: "prod-a", Dir: w.out(), IssuerURL: issuerURL, Dev: true, Site: w.site,
-		Policy:    keystore.Policy{MaxAge: keystore.DurationPtr(time.Second), RelyingParties: []string{"aws"}},
-		ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Usual: true, Roles: w.requests(t, names...),
+		Options: install.Options{
+			Region: "us-east-1", Store: w.keyStore(), Report: w.report, Name: "prod-a", Dir: w.out(), IssuerURL: issuerURL, Dev: true,
+			Site: w.site, Policy: keystore.Policy{MaxAge: keystore.DurationPtr(time.Second), RelyingParties: []string{"aws"}},
+			ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Usual: true,
+		},
+		Roles: w.requests(t, names...),
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// NewCmdCreateKeyPair returns the command aws create-key-pair.
-func NewCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
-	f := &Options{}
+// newCmdCreateKeyPair returns the command aws create-key-pair.
+func newCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
 	cmd := &cobra.Command{
 		Use:   "create-key-pair",
 		Short: "Make the key pair that a cluster signs its tokens with",
@@ -23,14 +23,14 @@ func NewCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
 	}
 	f.files(cmd.Flags())
 	cmd.RunE = work(factory, f, func(_ context.Context, r *run) error {
-		return install.CreateKeyPair(install.KeyPairOptions{Dir: f.outputDir, Report: r.report})
+		return install.CreateKeyPair(f.Options)
 	})
 	return cmd
 }
 
-// NewCmdCreateIdentityProvider returns the command aws create-identity-provider.
-func NewCmdCreateIdentityProvider(factory *cli.Factory) *cobra.Command {
-	f := &Options{}
+// newCmdCreateIdentityProvider returns the command aws create-identity-provider.
+func newCmdCreateIdentityProvider(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
 	cmd := &cobra.Command{
 		Use:   "create-identity-provider --name NAME --region REGION --issuer-url URL",
 		Short: "Publish a cluster's key and make the IAM OIDC identity provider",
@@ -54,9 +54,9 @@ func NewCmdCreateIdentityProvider(factory *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-// NewCmdCreateAll returns the command aws create-all.
-func NewCmdCreateAll(factory *cli.Factory) *cobra.Command {
-	f := &Options{}
+// newCmdCreateAll returns the command aws create-all.
+func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
 	cmd := &cobra.Command{
 		Use:   "create-all --name NAME --region REGION --credentials-requests-dir DIR --issuer-url URL",
 		Short: "Key pair, published issuer, provider, roles and manifests in one go",
@@ -73,18 +73,30 @@ func NewCmdCreateAll(factory *cli.Factory) *cobra.Command {
 	f.provider(fs)
 	f.roles(cmd)
 	required(cmd, "region", "issuer-url")
-	cmd.RunE = work(factory, f, func(ctx context.Context, r *run) error { return r.create(ctx, f.requestedRoles()) })
+	cmd.RunE = work(factory, f, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
 	return cmd
 }
 
 // create makes an installation; without roles, an identity provider alone.
 func (r *run) create(ctx context.Context, roles *install.RequestedRoles) error {
-	o, err := r.createOptions()
-	if err != nil {
-		return err
+	f := r.f
+	o := install.CreateOptions{Roles: roles}
+	if f.publicKeyFile != "" {
+		keys, err := keysource.ReadFile(r.Factory, f.publicKeyFile)
+		if err != nil {
+			return err
+		}
+		if o.PublicKey, err = install.OnePublicKey(f.publicKeyFile, keys); err != nil {
+			return err
+		}
 	}
-	o.Roles = roles
-	if r.f.bucket {
+	if !f.dryRun {
+		if err := f.readIssuerFlags(); err != nil {
+			return err
+		}
+	}
+	o.Options = f.Options
+	if f.bucket {
 		r.Warn("--create-private-s3-bucket is not needed: keypostd serves the documents, so that there is no bucket to keep private")
 	}
 	made, err := install.Create(ctx, o)
@@ -96,41 +108,14 @@ func (r *run) create(ctx context.Context, roles *install.RequestedRoles) error {
 		return r.show(made.Preview)
 	case roles == nil:
 		return nil
-	case r.f.dryRun:
-		if r.f.account == "" {
+	case f.dryRun:
+		if r.f.Account == "" {
 			r.Notice("put the account's ID in the place of %s in %s, or give it with --account", install.UnknownAccount, r.f.path(ccoctl.RoleFiles))
 		}
 		return nil
 	}
 	r.nextSteps(made)
 	return nil
-}
-
-func (r *run) createOptions() (install.CreateOptions, error) {
-	f := r.f
-	o := install.CreateOptions{
-		Target: f.target(), Store: r.keyStore(), Report: r.report, Mode: f.mode(),
-		Name: f.name, Dir: f.outputDir, IssuerURL: f.issuerURL, Dev: f.dev,
-		ClientIDs: f.clientIDs, Usual: f.usual, Thumbprints: f.thumbprints, Ownership: f.ownership(), MaxTrustLength: f.maxTrust,
-	}
-	if f.publicKeyFile != "" {
-		keys, err := keysource.ReadFile(r.Factory, f.publicKeyFile)
-		if err != nil {
-			return o, err
-		}
-		if o.PublicKey, err = install.OnePublicKey(f.publicKeyFile, keys); err != nil {
-			return o, err
-		}
-	}
-	if f.dryRun {
-		return o, nil
-	}
-	var err error
-	if o.Policy, err = f.keySetPolicy(); err != nil {
-		return o, err
-	}
-	o.Site, err = f.site()
-	return o, err
 }
 
 // nextSteps prints what to do with what was made.
@@ -143,5 +128,5 @@ func (r *run) nextSteps(made install.Created) {
 		r.Notice("  cp -a %s INSTALL-DIR/", r.f.path(ccoctl.TLSDir))
 	}
 	r.Notice("then openshift-install create cluster; and once it signs tokens:")
-	r.Notice("  %s", r.f.look(made.KeySet))
+	r.Notice("  %s", r.f.look(made.KeySet.Name()))
 }

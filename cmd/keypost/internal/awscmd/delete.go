@@ -10,9 +10,9 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// NewCmdDelete returns the command aws delete.
-func NewCmdDelete(factory *cli.Factory) *cobra.Command {
-	f := &Options{}
+// newCmdDelete returns the command aws delete.
+func newCmdDelete(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
 	cmd := &cobra.Command{
 		Use:   "delete --name NAME --region REGION",
 		Short: "Delete the roles and the provider that bear a name's tag",
@@ -26,9 +26,9 @@ func NewCmdDelete(factory *cli.Factory) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	f.inAccount(cmd, "AWS region whose IAM endpoint is called")
-	fs.StringVar(&f.issuerURL, "issuer-url", "", "take away only this issuer's provider and its statements; roles stay")
+	fs.StringVar(&f.IssuerURL, "issuer-url", "", "take away only this issuer's provider and its statements; roles stay")
 	fs.BoolVar(&f.force, "force", false, "with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
-	fs.BoolVar(&f.dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port")
+	fs.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be changed and deleted, and do nothing")
 	required(cmd, "region")
 	cmd.RunE = work(factory, f, func(ctx context.Context, r *run) error { return r.delete(ctx) })
@@ -36,17 +36,13 @@ func NewCmdDelete(factory *cli.Factory) *cobra.Command {
 }
 
 func (r *run) delete(ctx context.Context) error {
-	if r.f.force && r.f.issuerURL == "" {
+	if r.f.force && r.f.IssuerURL == "" {
 		return cli.Usagef("--force needs --issuer-url: without it, the name's roles are deleted in any case")
 	}
-	mode := install.Apply
 	if r.f.dryRun {
-		mode = install.Preview
+		r.f.Mode = install.Preview
 	}
-	deleted, err := install.Delete(ctx, install.DeleteOptions{
-		Target: r.f.target(), Store: r.keyStore(), Report: r.report, Mode: mode,
-		Name: r.f.name, IssuerURL: r.f.issuerURL, Strand: r.f.force,
-	})
+	deleted, err := install.Delete(ctx, install.DeleteOptions{Options: r.f.Options, Strand: r.f.force})
 	r.journal.clear()
 	switch {
 	case err != nil:

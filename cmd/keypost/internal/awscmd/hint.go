@@ -11,88 +11,68 @@ import (
 
 // hinted adds to an error of package install what to do about it, in words of the command line.
 func (r *run) hinted(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, is := errors.AsType[*install.AccountError](err); is {
-		return cli.WithHint(err, "choose others (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or another --account")
-	}
+	f := r.f
 	if e, is := errors.AsType[*awsiam.StrandedError](err); is {
 		return cli.WithHint(e, "to move a live cluster: %s; to delete all of %s, roles too, leave --issuer-url out; "+
-			"to leave the roles without anybody who may assume them, add --force", cli.Command{"aws", "migrate", "--name", r.f.name,
-			"--from-issuer-url", r.f.issuerURL, "--issuer-url", "NEW", "--kubeconfig", "FILE"}, r.f.name)
+			"to leave the roles without anybody who may assume them, add --force", cli.Command{"aws", "migrate", "--name", f.Name,
+			"--from-issuer-url", f.IssuerURL, "--issuer-url", "NEW", "--kubeconfig", "FILE"}, f.Name)
 	}
-	if e, is := errors.AsType[*install.NotServedError](err); is {
-		return cli.WithHint(err, "%s says more; when it is served, run the same command again", r.f.look(e.KeySet))
+	e, is := errors.AsType[*install.Error](err)
+	if _, hinted := errors.AsType[*cli.HintedError](err); hinted || !is {
+		return err
 	}
-	for _, hint := range []func(error) error{r.keyPairHint, r.publicationHint, r.roleHint} {
-		if hint := hint(err); hint != nil {
-			return hint
-		}
+	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
+	switch e.Problem {
+	case install.WrongAccount:
+		return hint("choose others (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or another --account")
+	case install.ForeignProvider:
+		return hint("choose other credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or the provider of this account")
+	case install.NotServed:
+		return hint("%s says more; when it is served, run the same command again", f.look(e.KeySet))
+	case install.HalfKeyPair:
+		return hint("if the cluster has the private key, say --public-key-file %s; if not, move the file away", e.File)
+	case install.KeyPairMismatch:
+		return hint("move away the one that is wrong")
+	case install.OtherSigningKey:
+		return hint("move it away, or choose another --output-dir")
+	case install.NoRequests:
+		return hint("oc adm release extract --credentials-requests --cloud=aws --to=DIR fills one; "+
+			"for a provider without roles there is %s", f.createProvider(cmp.Or(f.IssuerURL, "URL")))
+	case install.ProviderUnread:
+		url, _ := awsiam.ProviderURL(e.ProviderARN)
+		return hint("%s makes the provider", f.createProvider(cmp.Or(url, "URL")))
+	case install.UnknownAudience:
+		return hint("aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn %s --client-id %s", e.ProviderARN, e.Audience)
 	}
-	return err
-}
-
-func (r *run) keyPairHint(err error) error {
-	if e, is := errors.AsType[*install.HalfKeyPairError](err); is {
-		return cli.WithHint(err, "if the cluster has the private key, say --public-key-file %s; if not, move the file away", e.Public)
-	}
-	if _, is := errors.AsType[*install.KeyPairError](err); is {
-		return cli.WithHint(err, "move away the one that is wrong")
-	}
-	if _, is := errors.AsType[*install.InstalledKeyError](err); is {
-		return cli.WithHint(err, "move it away, or choose another --output-dir")
-	}
-	return nil
+	return f.publicationHint(err, e)
 }
 
 // publicationHint says what to do about a URL, a name or a key that cannot be published. There is no --force for a key set
 // that cannot be read: whoever knows better publishes the URL first.
-func (r *run) publicationHint(err error) error {
-	add := func(name, url string) cli.Command {
-		return cli.Command{"issuer", "add", name, "--url", url, "--public-key-file", "FILE", "--relying-party", "aws"}
+func (f *flags) publicationHint(err error, e *install.Error) error {
+	add := func(name string) cli.Command {
+		return cli.Command{"issuer", "add", name, "--url", f.IssuerURL, "--public-key-file", "FILE", "--relying-party", "aws"}
 	}
-	if e, is := errors.AsType[*install.UnreadError](err); is {
-		return cli.WithHint(err, "mend that key set; or, if you know that it does not have the URL, publish it first and run this again: %s",
-			append(add(string(e.Name), e.URL), "--force", "--why", "REASON"))
+	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
+	switch e.Problem {
+	case install.PerhapsTaken:
+		return hint("mend that key set; or, if you know that it does not have the URL, publish it first and run this again: %s",
+			append(add(f.Name), "--force", "--why", "REASON"))
+	case install.Taken:
+		return hint("choose another --name or --issuer-url, or publish it yourself: %s", add("NAME"))
+	case install.BadName:
+		return hint("publish it yourself under another name, and run this again, which finds it by its URL: %s", add("NAME"))
+	case install.KeyNeeded:
+		return hint("give the public key of the cluster: --public-key-file FILE, or --output-dir with its key pair")
+	case install.KeyRetired:
+		return hint("give the key that the cluster signs with: --public-key-file FILE")
+	case install.KeyNotPublished:
+		return hint("give the key that the cluster signs with (--public-key-file), or make this one its next: %s",
+			cli.Command{"key", "add", string(e.KeySet), "--public-key-file", e.File})
 	}
-	if e, is := errors.AsType[*install.ClaimError](err); is {
-		return cli.WithHint(err, "choose another --name or --issuer-url, or publish it yourself: %s", add("NAME", e.URL))
-	}
-	if e, is := errors.AsType[*install.NameError](err); is {
-		return cli.WithHint(err, "publish it yourself under another name, and run this again, which finds it by its URL: %s", add("NAME", e.URL))
-	}
-	if e, is := errors.AsType[*install.PublishedKeyError](err); is {
-		switch {
-		case e.Key == "":
-			return cli.WithHint(err, "give the public key of the cluster: --public-key-file FILE, or --output-dir with its key pair")
-		case e.Retired:
-			return cli.WithHint(err, "give the key that the cluster signs with: --public-key-file FILE")
-		}
-		return cli.WithHint(err, "give the key that the cluster signs with (--public-key-file), or make this one its next: %s",
-			cli.Command{"key", "add", string(e.KeySet), "--public-key-file", e.Source})
-	}
-	return nil
+	return err
 }
 
-func (r *run) roleHint(err error) error {
-	provider := func(url string) cli.Command {
-		return cli.Command{"aws", "create-identity-provider", "--name", cmp.Or(r.f.name, "NAME"), "--region", cmp.Or(r.f.region, "REGION"), "--issuer-url", url}
-	}
-	if _, is := errors.AsType[*install.NoRequestsError](err); is {
-		return cli.WithHint(err, "oc adm release extract --credentials-requests --cloud=aws --to=DIR fills one; "+
-			"for a provider without roles there is %s", provider(cmp.Or(r.f.issuerURL, "URL")))
-	}
-	if _, is := errors.AsType[*install.ForeignProviderError](err); is {
-		return cli.WithHint(err,
-			"choose other credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or the provider of this account")
-	}
-	if e, is := errors.AsType[*install.ProviderError](err); is {
-		return cli.WithHint(err, "%s makes the provider", provider(e.IssuerURL))
-	}
-	if e, is := errors.AsType[*install.AudienceError](err); is {
-		return cli.WithHint(err, "aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn %s --client-id %s",
-			e.ProviderARN, e.Unknown[0])
-	}
-	return nil
+func (f *flags) createProvider(url string) cli.Command {
+	return cli.Command{"aws", "create-identity-provider", "--name", cmp.Or(f.Name, "NAME"), "--region", cmp.Or(f.Region, "REGION"), "--issuer-url", url}
 }

@@ -50,7 +50,7 @@ func (j *journal) print(format string, args ...any) {
 const progressEvery = 15 * time.Second
 
 // wait prints how a wait is getting on: in one changing line on a terminal, else in a line now and then.
-func (j *journal) wait(w install.Wait) {
+func (j *journal) wait(w install.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.tty && (w.Phase != j.phase || w.At.Sub(j.at) >= progressEvery) {

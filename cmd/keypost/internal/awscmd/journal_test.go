@@ -17,9 +17,9 @@ func TestProgress(t *testing.T) {
 		j.tty = tty
 		start := time.Now()
 		for s := range 40 {
-			j.wait(install.Wait{At: start.Add(time.Duration(s) * time.Second), Phase: "waiting", Text: fmt.Sprintf("waiting: %d s left", 40-s)})
+			j.wait(install.Event{Kind: install.Wait, At: start.Add(time.Duration(s) * time.Second), Phase: "waiting", Text: fmt.Sprintf("waiting: %d s left", 40-s)})
 		}
-		j.wait(install.Wait{At: start.Add(40 * time.Second), Phase: "another", Text: "another wait"})
+		j.wait(install.Event{Kind: install.Wait, At: start.Add(40 * time.Second), Phase: "another", Text: "another wait"})
 		j.printf("done")
 		return b.String()
 	}

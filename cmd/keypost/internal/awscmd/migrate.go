@@ -20,18 +20,18 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// MigrateOptions are the flags of aws migrate.
-type MigrateOptions struct {
-	Options
+// migrateFlags are those of aws migrate.
+type migrateFlags struct {
+	flags
 	from, jwks    string
-	finish, force bool
+	finish        bool
 	tokenLifetime time.Duration
 	cluster       cluster.Access
 }
 
-// NewCmdMigrate returns the command aws migrate.
-func NewCmdMigrate(factory *cli.Factory) *cobra.Command {
-	f := &MigrateOptions{}
+// newCmdMigrate returns the command aws migrate.
+func newCmdMigrate(factory *cli.Factory) *cobra.Command {
+	f := &migrateFlags{}
 	cmd := &cobra.Command{
 		Use:   "migrate --from-issuer-url OLD --issuer-url NEW [--kubeconfig FILE] [--finish]",
 		Short: "Move a live cluster from an old issuer, such as a public bucket, to a new one",
@@ -45,11 +45,11 @@ func NewCmdMigrate(factory *cli.Factory) *cobra.Command {
 		Args: cli.Exactly(0),
 	}
 	f.register(cmd)
-	cmd.RunE = work(factory, &f.Options, func(ctx context.Context, r *run) error { return f.run(ctx, r) })
+	cmd.RunE = work(factory, &f.flags, func(ctx context.Context, r *run) error { return f.run(ctx, r) })
 	return cmd
 }
 
-func (f *MigrateOptions) register(cmd *cobra.Command) {
+func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.from, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
 	fs.StringVar(&f.jwks, "jwks", "", "JWKS file or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
@@ -60,31 +60,31 @@ func (f *MigrateOptions) register(cmd *cobra.Command) {
 	fs.StringVar(&f.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
 	fs.StringVar(&f.cluster.ServiceAccount, "service-account", "",
 		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
-	fs.StringVar(&f.name, "name", "",
+	fs.StringVar(&f.Name, "name", "",
 		"the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)")
-	fs.StringVar(&f.region, "region", "", "AWS region whose IAM endpoint is called")
+	fs.StringVar(&f.Region, "region", "", "AWS region whose IAM endpoint is called")
 	f.trustFlag(fs)
-	fs.StringVar(&f.account, "account", "", "ID of the only AWS account in which anything may be changed")
-	fs.StringArrayVar(&f.thumbprints, "thumbprint", nil, "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)")
+	fs.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")
+	fs.StringArrayVar(&f.Thumbprints, "thumbprint", nil, "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)")
 	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of NEW, instead of the system's")
 	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for NEW instead of its URL's own addresses")
-	fs.BoolVar(&f.dev, "dev", false, "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
+	fs.BoolVar(&f.Dev, "dev", false, "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
 	f.wanted(fs)
 	f.policy.RegisterMaxAge(fs, "how long a copy of NEW's documents is fresh (default 5m)")
 	required(cmd, "from-issuer-url", "issuer-url")
 }
 
-func (f *MigrateOptions) checkMigration() error {
+func (f *migrateFlags) checkMigration() error {
 	old, err := url.Parse(f.from)
-	if f.name == "" {
-		f.name = bucketName(f.from)
+	if f.Name == "" {
+		f.Name = bucketName(f.from)
 	}
 	switch {
 	case err != nil || old.Scheme != "https" || old.Host == "" || old.RawQuery != "" || old.Fragment != "":
 		return cli.Usagef("--from-issuer-url %q is no issuer URL: it begins with https:// and has neither query nor fragment", f.from)
-	case f.from == f.issuerURL:
+	case f.from == f.IssuerURL:
 		return cli.Usagef("--from-issuer-url and --issuer-url are the same; a cluster that keeps its issuer needs no new trust")
-	case f.name == "":
+	case f.Name == "":
 		return cli.Usagef("the cluster's --name is needed: %s is no address of a bucket NAME-oidc, as ccoctl makes them", f.from)
 	case f.cluster.Context != "" && f.cluster.Kubeconfig == "":
 		return cli.Usagef("--context needs --kubeconfig")
@@ -94,27 +94,35 @@ func (f *MigrateOptions) checkMigration() error {
 		return cli.WithHint(
 			cli.Usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none signs as %s any more", f.from),
 			"where they cannot be asked, %s takes the old trust away on your word; no role is deleted by that",
-			cli.Command{"aws", "delete", "--name", f.name, "--region", cmp.Or(f.region, "REGION"), "--issuer-url", f.from})
+			cli.Command{"aws", "delete", "--name", f.Name, "--region", cmp.Or(f.Region, "REGION"), "--issuer-url", f.from})
 	}
 	return nil
 }
 
-func (f *MigrateOptions) run(ctx context.Context, r *run) error {
+func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	if err := f.checkMigration(); err != nil {
 		return err
 	}
 	if isCloudFront(f.from) && !f.force {
 		return f.keepCloudFront(r)
 	}
-	o, err := f.options(r)
-	if err != nil {
-		return err
-	}
 	migrate := install.Migrate
 	if f.finish {
 		migrate = install.FinishMigration
+		if r.Store == "" { // then --token-lifetime and the pods say how long tokens live
+			f.Store = install.KeyStore{}
+		}
+	} else if err := f.readIssuerFlags(); err != nil {
+		return err
 	}
-	done, err := migrate(ctx, o)
+	done, err := migrate(ctx, install.MigrateOptions{
+		Options: f.Options, Old: f.from, Cluster: f.cluster, TokenLifetime: f.tokenLifetime,
+		OldKeys: func(ctx context.Context) ([]keystore.VerificationKey, error) {
+			source := keysource.Flags{JWKS: cmp.Or(f.jwks, f.from)}
+			found, err := source.Read(ctx, r.Factory)
+			return found.Keys, err
+		},
+	})
 	r.journal.clear()
 	if err != nil {
 		return f.hinted(err)
@@ -132,52 +140,30 @@ func (f *MigrateOptions) run(ctx context.Context, r *run) error {
 	return f.sayNext(r, done)
 }
 
-func (f *MigrateOptions) options(r *run) (install.MigrateOptions, error) {
-	o := install.MigrateOptions{
-		Target: f.target(), Store: r.keyStore(), Report: r.report, Mode: f.mode(),
-		Name: f.name, Old: f.from, New: f.issuerURL, Dev: f.dev, Cluster: f.cluster, TokenLifetime: f.tokenLifetime,
-		ClientIDs: f.clientIDs, Usual: f.usual, Thumbprints: f.thumbprints, Ownership: f.ownership(), MaxTrustLength: f.maxTrust,
-	}
-	if f.finish {
-		if r.Store == "" { // then --token-lifetime and the pods say how long tokens live
-			o.Store = install.KeyStore{}
-		}
-		return o, nil
-	}
-	o.OldKeys.Source = cmp.Or(f.jwks, f.from)
-	o.OldKeys.Read = func(ctx context.Context) ([]keystore.VerificationKey, error) {
-		flags := keysource.Flags{JWKS: o.OldKeys.Source}
-		found, err := flags.Read(ctx, r.Factory)
-		return found.Keys, err
-	}
-	var err error
-	if o.Policy, err = f.keySetPolicy(); err != nil {
-		return o, err
-	}
-	o.Site, err = f.site()
-	return o, err
-}
-
 // hinted adds to an error of a migration what to do about it.
-func (f *MigrateOptions) hinted(err error) error {
-	if _, is := errors.AsType[*install.OldKeysError](err); is {
+func (f *migrateFlags) hinted(err error) error {
+	if e, closed := errors.AsType[*keystore.NotYetError](err); closed {
+		switch e.Gate {
+		case keystore.GateSigning:
+			return cli.WithHint(err, "switch the cluster; how is printed by %s", f.again(cli.Command{"aws", "migrate"}))
+		case keystore.GateUndeclared:
+			return cli.WithHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
+		}
+	}
+	e, is := errors.AsType[*install.Error](err)
+	if !is {
+		return err
+	}
+	switch e.Problem {
+	case install.OldKeysUnread:
 		return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
-	}
-	if e, is := errors.AsType[*install.LostAudienceError](err); is {
+	case install.LostAudience:
 		return cli.WithHint(err, "add --client-id %s; or, if no pod needs it, take it away first: aws iam remove-client-id-from-open-id-connect-provider "+
-			"--open-id-connect-provider-arn %s --client-id %s", e.Audience, e.OldProviderARN, e.Audience)
-	}
-	if e, is := errors.AsType[*install.MovedKeyError](err); is {
-		return cli.WithHint(err, "%s, if the cluster signs with it", cli.Command{"key", "add", string(e.KeySet), "--jwks", e.Old})
-	}
-	if _, is := errors.AsType[*install.ClusterError](err); is {
+			"--open-id-connect-provider-arn %s --client-id %s", e.Audience, e.ProviderARN, e.Audience)
+	case install.KeyNotPublished:
+		return cli.WithHint(err, "%s, if the cluster signs with it", cli.Command{"key", "add", string(e.KeySet), "--jwks", f.from})
+	case install.WrongCluster:
 		return cli.WithHint(err, "is this the right cluster? See --kubeconfig and --context")
-	}
-	if _, is := errors.AsType[*install.StillSignsError](err); is {
-		return cli.WithHint(err, "switch the cluster; how is printed by %s", f.again(cli.Command{"aws", "migrate"}))
-	}
-	if _, is := errors.AsType[*install.LifetimeError](err); is {
-		return cli.WithHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
 	}
 	return err
 }
@@ -189,8 +175,8 @@ func patchCommand(issuer string) string {
 }
 
 // sayNext prints what switches the cluster: on stdout that alone, so that a script can run it.
-func (f *MigrateOptions) sayNext(r *run, done install.Migrated) error {
-	openShift, known, next, old := done.OpenShift, done.Known, f.issuerURL, f.from
+func (f *migrateFlags) sayNext(r *run, done install.Migrated) error {
+	openShift, known, next, old := done.OpenShift, done.Known, f.IssuerURL, f.from
 	r.Notice("AWS takes tokens of both issuers now. What switches the cluster:")
 	if !openShift {
 		r.Notice("First restart every kube-apiserver with")
@@ -223,18 +209,18 @@ func (f *MigrateOptions) sayNext(r *run, done install.Migrated) error {
 
 // sayFirstRound prints the flags with which every kube-apiserver accepts the new issuer before any signs as it: one that
 // still has the old flags answers 401 to the tokens that another has just signed as the new one.
-func (f *MigrateOptions) sayFirstRound(r *run) {
-	r.Notice("  --service-account-issuer=%s --service-account-issuer=%s", f.from, f.issuerURL)
+func (f *migrateFlags) sayFirstRound(r *run) {
+	r.Notice("  --service-account-issuer=%s --service-account-issuer=%s", f.from, f.IssuerURL)
 	r.Notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
 	r.Notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
 }
 
 // again is another run for the same move, as far as its flags say what is moved and where.
-func (f *MigrateOptions) again(c cli.Command) cli.Command {
-	c = append(c, "--name", f.name, "--from-issuer-url", f.from, "--issuer-url", f.issuerURL,
+func (f *migrateFlags) again(c cli.Command) cli.Command {
+	c = append(c, "--name", f.Name, "--from-issuer-url", f.from, "--issuer-url", f.IssuerURL,
 		"--kubeconfig", cmp.Or(f.cluster.Kubeconfig, "FILE"))
 	for _, flag := range [][2]string{{"--context", f.cluster.Context}, {"--service-account", f.cluster.ServiceAccount},
-		{"--region", f.region}, {"--account", f.account}} {
+		{"--region", f.Region}, {"--account", f.Account}} {
 		if flag[1] != "" {
 			c = append(c, flag[0], flag[1])
 		}
@@ -242,7 +228,7 @@ func (f *MigrateOptions) again(c cli.Command) cli.Command {
 	for _, flag := range []struct {
 		name  string
 		given bool
-	}{{"--adopt", f.adopt}, {"--dev", f.dev}, {"--force", f.force}} {
+	}{{"--adopt", f.Adopt}, {"--dev", f.Dev}, {"--force", f.force}} {
 		if flag.given {
 			c = append(c, flag.name)
 		}
@@ -257,8 +243,8 @@ func isCloudFront(issuer string) bool {
 }
 
 // keepCloudFront prints how to do without a move: unlike a bucket, a distribution can get another origin.
-func (f *MigrateOptions) keepCloudFront(r *run) error {
-	old, name := f.from, f.name
+func (f *migrateFlags) keepCloudFront(r *run) error {
+	old, name := f.from, f.Name
 	host := strings.TrimPrefix(old, "https://")
 	r.Notice("%s is an address of CloudFront: it can be kept, and with it every token, role and provider. Only the", old)
 	r.Notice("distribution's origin changes, from the bucket to keypostd. ORIGIN is a host name of keypostd for this alone:")
@@ -271,7 +257,7 @@ func (f *MigrateOptions) keepCloudFront(r *run) error {
 	r.Notice("  3. https://ORIGIN/.well-known/openid-configuration must now show the issuer %s", old)
 	r.Notice("  4. give the distribution the origin ORIGIN, HTTPS only, and a cache policy that follows Cache-Control")
 	r.Notice("  5. %s", cli.Command{"verify", name})
-	return cli.WithHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", f.issuerURL)
+	return cli.WithHint(errors.New("nothing was done: the issuer URL need not change"), "to move to %s nevertheless, add --force", f.IssuerURL)
 }
 
 // bucketHost is a bucket's own address, in every partition.
@@ -293,7 +279,7 @@ func bucketName(issuer string) string {
 }
 
 // sayBucket prints what becomes of OLD itself, which nothing here touches.
-func (f *MigrateOptions) sayBucket(r *run) {
+func (f *migrateFlags) sayBucket(r *run) {
 	r.Notice("Nothing trusts %s any more.", f.from)
 	r.sayStorage(f.from)
 	r.Notice("Do not use ccoctl aws delete for it: the roles and the new provider bear the same tag and would be deleted too.")

@@ -13,16 +13,16 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// RoleOptions are the flags of aws create-role.
-type RoleOptions struct {
-	Options
+// roleFlags are those of aws create-role.
+type roleFlags struct {
+	flags
 	accounts, policyARNs []string
 	policyFile           string
 }
 
-// NewCmdCreateRole returns the command aws create-role.
-func NewCmdCreateRole(factory *cli.Factory) *cobra.Command {
-	f := &RoleOptions{}
+// newCmdCreateRole returns the command aws create-role.
+func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
+	f := &roleFlags{}
 	cmd := &cobra.Command{
 		Use:   "create-role --role-name NAME --service-account NAMESPACE/NAME --issuer-url URL",
 		Short: "Make an IAM role for any workload's service account",
@@ -33,27 +33,27 @@ func NewCmdCreateRole(factory *cli.Factory) *cobra.Command {
 		Args: cli.Exactly(0),
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.name, "role-name", "", "name of the role")
+	fs.StringVar(&f.Name, "role-name", "", "name of the role")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
 	fs.StringArrayVar(&f.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")
 	fs.StringVar(&f.policyFile, "policy-file", "", "JSON file with a permissions policy to put into the role, - for stdin")
-	fs.StringVar(&f.issuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
-	fs.StringArrayVar(&f.clientIDs, "client-id", []string{"sts.amazonaws.com"}, "audience of tokens (repeatable; the whole list)")
-	fs.StringVar(&f.region, "region", "", "AWS region whose IAM endpoint is called (needed outside the commercial partition)")
-	fs.StringVar(&f.account, "account", "", "ID of the only AWS account in which anything may be changed")
-	fs.StringToStringVar(&f.tags, "user-tags", nil, "tags for the role, as KEY=VALUE,…")
-	fs.BoolVar(&f.adopt, "adopt", false, "take over a role that is not tagged as ours")
+	fs.StringVar(&f.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
+	fs.StringArrayVar(&f.ClientIDs, "client-id", []string{"sts.amazonaws.com"}, "audience of tokens (repeatable; the whole list)")
+	fs.StringVar(&f.Region, "region", "", "AWS region whose IAM endpoint is called (needed outside the commercial partition)")
+	fs.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")
+	fs.StringToStringVar(&f.Tags, "user-tags", nil, "tags for the role, as KEY=VALUE,…")
+	fs.BoolVar(&f.Adopt, "adopt", false, "take over a role that is not tagged as ours")
 	f.diffFlag(fs)
 	f.tightenFlag(fs)
 	f.boundaryFlag(fs)
 	f.trustFlag(fs)
-	fs.BoolVar(&f.dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port")
+	fs.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port")
 	required(cmd, "role-name", "service-account", "issuer-url")
-	cmd.RunE = work(factory, &f.Options, func(ctx context.Context, r *run) error { return r.createRole(ctx, f) })
+	cmd.RunE = work(factory, &f.flags, func(ctx context.Context, r *run) error { return r.createRole(ctx, f) })
 	return cmd
 }
 
-func (r *run) createRole(ctx context.Context, f *RoleOptions) error {
+func (r *run) createRole(ctx context.Context, f *roleFlags) error {
 	o, err := r.roleOptions(f)
 	if err != nil {
 		return err
@@ -69,12 +69,8 @@ func (r *run) createRole(ctx context.Context, f *RoleOptions) error {
 	return r.printRole(made.ARN)
 }
 
-func (r *run) roleOptions(f *RoleOptions) (install.RoleOptions, error) {
-	o := install.RoleOptions{
-		Target: f.target(), Store: r.keyStore(), Report: r.report, Mode: f.mode(),
-		Name: f.name, For: "--role-name", IssuerURL: f.issuerURL, Dev: f.dev, ClientIDs: f.clientIDs, Usual: f.usual,
-		PolicyARNs: f.policyARNs, Boundary: f.boundary, Ownership: f.ownership(), MaxTrustLength: f.maxTrust,
-	}
+func (r *run) roleOptions(f *roleFlags) (install.RoleOptions, error) {
+	o := install.RoleOptions{Options: f.Options, For: "--role-name", PolicyARNs: f.policyARNs, Boundary: f.requested.Boundary}
 	for _, account := range f.accounts {
 		s, err := parseServiceAccount(account)
 		if err != nil {
@@ -86,7 +82,7 @@ func (r *run) roleOptions(f *RoleOptions) (install.RoleOptions, error) {
 		return o, nil
 	}
 	var err error
-	o.Policy, err = r.ReadFile(f.policyFile, 1<<20)
+	o.Permissions, err = r.ReadFile(f.policyFile, 1<<20)
 	return o, err
 }
 

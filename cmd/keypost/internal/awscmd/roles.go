@@ -12,9 +12,9 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// NewCmdCreateIAMRoles returns the command aws create-iam-roles.
-func NewCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
-	f := &Options{}
+// newCmdCreateIAMRoles returns the command aws create-iam-roles.
+func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
 	cmd := &cobra.Command{
 		Use:   "create-iam-roles --name NAME --credentials-requests-dir DIR --identity-provider-arn ARN",
 		Short: "Make the IAM roles that a release's CredentialsRequests ask for",
@@ -35,25 +35,16 @@ func NewCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-// requestedRoles are the roles that the flags ask for.
-func (f *Options) requestedRoles() *install.RequestedRoles {
-	return &install.RequestedRoles{Dir: f.requestsDir, TechPreview: f.techPreview, Boundary: f.boundary, Prune: f.prune, Keep: f.keep}
-}
-
 func (r *run) createIAMRoles(ctx context.Context) error {
 	f := r.f
 	url, err := awsiam.ProviderURL(f.providerARN)
 	if err != nil {
 		return fmt.Errorf("--identity-provider-arn: %w", err)
 	}
-	if f.issuerURL != "" && f.issuerURL != url {
-		return fmt.Errorf("--issuer-url %s is not the issuer of --identity-provider-arn, %s", f.issuerURL, url)
+	if f.IssuerURL != "" && f.IssuerURL != url {
+		return fmt.Errorf("--issuer-url %s is not the issuer of --identity-provider-arn, %s", f.IssuerURL, url)
 	}
-	made, err := install.CreateRoles(ctx, install.RolesOptions{
-		Target: f.target(), Store: r.keyStore(), Report: r.report, Mode: f.mode(),
-		Name: f.name, Dir: f.outputDir, ProviderARN: f.providerARN, IssuerURL: f.issuerURL,
-		ClientIDs: f.clientIDs, Usual: f.usual, Ownership: f.ownership(), Roles: *f.requestedRoles(), MaxTrustLength: f.maxTrust,
-	})
+	made, err := install.CreateRoles(ctx, install.RolesOptions{Options: f.Options, ProviderARN: f.providerARN, Roles: f.requested})
 	r.journal.clear()
 	switch {
 	case err != nil:

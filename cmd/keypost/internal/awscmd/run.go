@@ -18,12 +18,12 @@ import (
 // run is one run of a command.
 type run struct {
 	*cli.Factory
-	f       *Options
+	f       *flags
 	journal *journal
 }
 
 // work makes a cobra RunE of a command's own work.
-func work(factory *cli.Factory, f *Options, do func(ctx context.Context, r *run) error) func(*cobra.Command, []string) error {
+func work(factory *cli.Factory, f *flags, do func(ctx context.Context, r *run) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(cmd); err != nil {
 			return err
@@ -34,35 +34,23 @@ func work(factory *cli.Factory, f *Options, do func(ctx context.Context, r *run)
 				return err
 			}
 		}
-		f.usual = !cmd.Flags().Changed("client-id")
+		f.Usual = !cmd.Flags().Changed("client-id")
 		r := &run{Factory: factory, f: f, journal: newJournal(factory.Err)}
+		f.Store, f.Report = r.keyStore(), r.report
+		switch {
+		case f.dryRun:
+			f.Mode = install.DryRun
+		case f.diff:
+			f.Mode = install.Preview
+		}
 		defer r.journal.clear()
 		return r.hinted(do(cmd.Context(), r))
 	}
 }
 
 // path is where a file of the output directory is, as ccoctl logs it: as the directory was given.
-func (f *Options) path(name string) string {
-	return filepath.Join(f.outputDir, filepath.FromSlash(name))
-}
-
-// mode is what the flags ask to do about a difference.
-func (f *Options) mode() install.Mode {
-	switch {
-	case f.dryRun:
-		return install.DryRun
-	case f.diff:
-		return install.Preview
-	}
-	return install.Apply
-}
-
-func (f *Options) target() install.Target {
-	return install.Target{Region: f.region, Account: f.account}
-}
-
-func (f *Options) ownership() install.Ownership {
-	return install.Ownership{Tags: f.tags, Adopt: f.adopt, Tighten: f.tighten}
+func (f *flags) path(name string) string {
+	return filepath.Join(f.Dir, filepath.FromSlash(name))
 }
 
 // keyStore is the store that --store names.
@@ -77,33 +65,29 @@ func (r *run) keyStore() install.KeyStore {
 	return k
 }
 
-// site is how the issuer is reached.
-func (f *Options) site() (install.Site, error) {
-	if err := cli.CheckConnect(f.connect); err != nil {
-		return install.Site{}, err
-	}
-	roots, err := cli.ReadRoots(f.caFile)
-	return install.Site{Roots: roots, Connect: f.connect}, err
-}
-
-// keySetPolicy is the policy that the flags ask for.
-func (f *Options) keySetPolicy() (keystore.Policy, error) {
+// readIssuerFlags reads the flags that say how a new issuer is published and where it is looked for.
+func (f *flags) readIssuerFlags() error {
 	policy := view.NewPolicy()
 	policy.RelyingParties = []string{"aws"}
 	policy, err := f.policy.Apply(policy)
 	if err == nil {
-		err = policy.Check(f.dev)
+		err = policy.Check(f.Dev)
 	}
 	if err != nil {
-		return policy, cli.Usage(err)
+		return cli.Usage(err)
 	}
-	return policy, nil
+	if err := cli.CheckConnect(f.connect); err != nil {
+		return err
+	}
+	f.Policy, f.Site.Connect = policy, f.connect
+	f.Site.Roots, err = cli.ReadRoots(f.caFile)
+	return err
 }
 
 // look is the command that compares what is served with the store, reached as by this run.
-func (f *Options) look(s keystore.KeySet) cli.Command {
-	look := cli.Command{"verify", string(s.Name())}
-	if f.dev {
+func (f *flags) look(n keystore.Name) cli.Command {
+	look := cli.Command{"verify", string(n)}
+	if f.Dev {
 		look = append(look, "--dev")
 	}
 	if f.caFile != "" {
@@ -115,30 +99,28 @@ func (f *Options) look(s keystore.KeySet) cli.Command {
 	return look
 }
 
-// report prints what a run reports. It is safe for concurrent use.
+// report prints what a run reports, and after a warning what to do about it. It is safe for concurrent use.
 func (r *run) report(e install.Event) {
-	switch e := e.(type) {
+	advice := ""
+	switch e.Kind {
 	case install.Line:
-		r.journal.printf("%s", string(e))
+		r.journal.printf("%s", e.Text)
+		return
 	case install.Wait:
 		r.journal.wait(e)
+		return
 	case install.Progress:
-		r.journal.show("%d of %d changes made", e.Made, e.Total)
-	case install.Warning:
-		r.journal.clear()
-		r.Warn("%s", string(e))
+		r.journal.show("%s", e.Text)
+		return
 	case install.KeyIsNext:
-		r.journal.clear()
-		r.Warn("key %s is next in key set %q: the cluster may sign with it only once it is active (%s)", e.Key, e.KeySet,
-			cli.Command{"key", "promote", string(e.KeySet), string(e.Key)})
+		advice = " (" + r.Line(cli.Command{"key", "promote", string(e.KeySet), string(e.Key)}) + ")"
 	case install.UnknownKey:
-		r.journal.clear()
-		r.Warn("%s publishes the key %s, which the cluster does not know: whoever holds it can speak for the cluster, "+
-			"also under %s; %s ends that", e.Old, e.Key, e.New, cli.Command{"key", "revoke", string(e.KeySet), string(e.Key), "--why", "REASON"})
+		advice = "; " + r.Line(cli.Command{"key", "revoke", string(e.KeySet), string(e.Key), "--why", "REASON"}) + " ends that"
 	case install.UnreadKeySet:
-		r.journal.clear()
-		r.Warn("key set %q cannot be read; keypost issuer list says why", e.Name)
+		advice = "; keypost issuer list says why"
 	}
+	r.journal.clear()
+	r.Warn("%s%s", e.Text, advice)
 }
 
 // differsError ends a run of --diff that found something to change, or something beyond what is wanted.
