@@ -80,13 +80,11 @@ func (p *kubeScene) startAPI() {
 
 // stopAPI ends the kube-apiserver; it lingers when etcd is gone, so it is killed.
 func (p *kubeScene) stopAPI() {
-	_ = p.api.cmd.Process.Kill()
-	<-p.api.done
+	p.api.Kill()
 }
 
 func (p *kubeScene) stopEtcd() {
-	_ = p.etcd.cmd.Process.Kill()
-	<-p.etcd.done
+	p.etcd.Kill()
 }
 
 // define installs the custom resource definition and waits until key sets can be listed.

@@ -78,23 +78,18 @@ func (f *faults) change(t *testing.T) {
 	t.Logf("the change was served after %v", time.Since(began).Round(time.Millisecond))
 }
 
-func signal(t *testing.T, p *process, s os.Signal) {
-	t.Helper()
-	must(t, p.cmd.Process.Signal(s))
-}
-
 // pause is what an outage is: time in which nothing happens but requests and polls.
 func (f *faults) pause() { time.Sleep(outageTime) }
 
 func (f *faults) apiHangs(t *testing.T) {
-	signal(t, f.api, syscall.SIGSTOP)
+	f.api.Signal(t, syscall.SIGSTOP)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if all, err := f.admin.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("List = %v, %v", all, err)
 	}
 	f.pause()
-	signal(t, f.api, syscall.SIGCONT)
+	f.api.Signal(t, syscall.SIGCONT)
 }
 
 func (f *faults) apiStopped(t *testing.T) {
@@ -123,9 +118,9 @@ func (f *faults) wantTrouble(t *testing.T) {
 }
 
 func (f *faults) etcdHangs(t *testing.T) {
-	signal(t, f.etcd, syscall.SIGSTOP)
+	f.etcd.Signal(t, syscall.SIGSTOP)
 	f.pause()
-	signal(t, f.etcd, syscall.SIGCONT)
+	f.etcd.Signal(t, syscall.SIGCONT)
 }
 
 func (f *faults) etcdStopped(t *testing.T) {

@@ -95,7 +95,7 @@ func s3Source(t *testing.T) *source {
 			return err
 		})
 	}
-	s.away = func() { _ = p.cmd.Process.Kill(); <-p.done }
+	s.away = func() { p.Kill() }
 	s.back()
 	s.env = []string{
 		"AWS_ACCESS_KEY_ID=root", "AWS_SECRET_ACCESS_KEY=root-secret", "AWS_REGION=us-east-1", "AWS_CONFIG_FILE=/dev/null",
@@ -187,8 +187,7 @@ func (m *mirrorScene) restartServer() {
 	m.t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_ = m.cmd.Process.Kill()
-	<-m.done
+	m.Kill()
 	m.server.run(m.t)
 }
 
@@ -366,8 +365,7 @@ func (m *mirrorScene) rightsLost(t *testing.T) {
 }
 
 func (m *mirrorScene) mirrorKilled(*testing.T) {
-	_ = m.mirror.cmd.Process.Kill()
-	<-m.mirror.done
+	m.mirror.Kill()
 	m.restartServer()
 	m.startMirror(m.url)
 }

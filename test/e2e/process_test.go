@@ -10,9 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
+
+	programs "github.com/keypost/keypost/test/process"
 )
 
 // patience is how long anything may take on a busy machine before the test calls it broken.
@@ -20,32 +21,25 @@ const patience = 90 * time.Second
 
 // process is a server under test. Its output goes to a file, of which a failed test prints the end.
 type process struct {
-	name string
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{} // closed when the process has ended; code is valid then
-	code int
+	*programs.Process
+	name, log string
 }
 
 // start starts a server and stops it at the end of the test, servers started last first: a kube-apiserver whose etcd
 // is gone lingers.
 func start(t *testing.T, name, program string, args ...string) *process {
 	t.Helper()
-	p := &process{name: name, cmd: exec.Command(program, args...), log: filepath.Join(t.ArtifactDir(), name+".log"), done: make(chan struct{})}
-	out, err := os.Create(p.log)
+	log := filepath.Join(t.ArtifactDir(), name+".log")
+	out, err := os.Create(log)
 	must(t, err)
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	must(t, p.cmd.Start())
-	go func() {
-		defer close(p.done)
-		defer out.Close()
-		_ = p.cmd.Wait() // what it says is in the exit code
-		p.code = p.cmd.ProcessState.ExitCode()
-	}()
+	defer out.Close() // the server has it open itself
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	p := &process{programs.Start(t, cmd), name, log}
 	t.Cleanup(func() {
 		p.stop(t, 5*time.Second)
 		if t.Failed() {
-			t.Logf("the end of %s:\n%s", p.log, tail(p.log, 4096))
+			t.Logf("the end of %s:\n%s", log, tail(log, 4096))
 		}
 	})
 	return p
@@ -54,25 +48,20 @@ func start(t *testing.T, name, program string, args ...string) *process {
 // stop asks the process to end, kills it when it has not ended after grace, and returns its exit code (-1: killed).
 func (p *process) stop(t *testing.T, grace time.Duration) int {
 	t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended before
-	select {
-	case <-p.done:
-	case <-time.After(grace):
+	code, inTime := p.Stop(grace)
+	if !inTime {
 		t.Logf("%s did not end within %s of SIGTERM", p.name, grace)
-		_ = p.cmd.Process.Kill()
-		<-p.done
 	}
-	return p.code
+	return code
 }
 
 // await polls until check says nil, and gives up when the process has ended or patience has.
 func (p *process) await(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	await(t, p.name+": "+what, func(ctx context.Context) error {
-		select {
-		case <-p.done:
-			t.Fatalf("%s ended with exit code %d before it was %s", p.name, p.code, what)
-		default:
+		if p.Ended() {
+			code, _ := p.Wait(0)
+			t.Fatalf("%s ended with exit code %d before it was %s", p.name, code, what)
 		}
 		return check(ctx)
 	})
