@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/process"
 )
 
 // A bucket with versions is the recommended one: it keeps what was overwritten.
@@ -50,7 +51,7 @@ func TestOldVersionsAreNotThere(t *testing.T) {
 
 // rclone says 200 to conditional writes and overwrites.
 func TestRcloneIsRefused(t *testing.T) {
-	path, dir, address := program(t, "rclone"), t.TempDir(), freeAddress(t)
+	path, dir, address := program(t, "rclone"), t.TempDir(), process.FreeAddress(t)
 	must(t, os.Mkdir(filepath.Join(dir, bucket), 0o755))
 	start(t, address, path, "serve", "s3", "--addr", address, "--auth-key", rootKey+","+rootPass, "--config", os.DevNull, dir)
 	st := open(t, "http://"+address, Options{Prefix: "clusters"})

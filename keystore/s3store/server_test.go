@@ -6,13 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/process"
 )
 
 const (
@@ -64,58 +63,27 @@ func emptyGateway(t testing.TB) *server {
 	must(t, os.Mkdir(filepath.Join(dir, "data"), 0o755))
 	must(t, os.Mkdir(filepath.Join(dir, versioned), 0o755))
 	must(t, os.Mkdir(filepath.Join(dir, "iam"), 0o755))
-	address := freeAddress(t)
+	address := process.FreeAddress(t)
 	start(t, address, path, "--access", rootKey, "--secret", rootPass, "--region", inRegion, "--port", address, "--quiet", "--keep-alive",
 		"--iam-dir", filepath.Join(dir, "iam"), "--iam-cache-disable",
 		"posix", "--versioning-dir", filepath.Join(dir, versioned), filepath.Join(dir, "data"))
 	return &server{"http://" + address, filepath.Join(dir, "data")}
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // start runs a server until the test ends and waits until it answers at address.
 func start(t testing.TB, address, path string, args ...string) {
 	t.Helper()
-	var output bytes.Buffer
 	cmd := exec.Command(path, args...)
-	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	must(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Second):
-			_ = cmd.Process.Kill()
-			<-ended
-		}
-		if t.Failed() {
-			t.Logf("%s said:\n%s", filepath.Base(path), output.String())
-		}
-	})
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	p := process.Start(t, cmd)
+	t.Cleanup(func() { p.Stop(5 * time.Second) })
+	p.Await(t, path+" answers", func() error {
 		answer, err := http.Get("http://" + address)
 		if err == nil {
-			_ = answer.Body.Close()
-			return
+			err = answer.Body.Close()
 		}
-		select {
-		case <-ended:
-			t.Fatalf("%s ended: %s", path, output.String())
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not answer: %v", path, err)
-		}
-	}
+		return err
+	})
 }
 
 // as makes the credentials of the SDK's chain those of one user, and nothing of the machine's own configuration count.

@@ -5,7 +5,6 @@ package attack
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 // lasting is how long each attack goes on.
@@ -191,10 +191,7 @@ func startNginx(t *testing.T, sc scenario) (*target, *group) {
 	must(t, os.MkdirAll(filepath.Join(dir, "html", filepath.Dir(path)), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "html", path), []byte(reference.body), 0o600))
 	authority.New(t).Issue(t, dir, host)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	address := ln.Addr().String()
-	must(t, ln.Close())
+	address := process.FreeAddress(t)
 	workers, connections := 2, 4096
 	if sc.slots > 0 {
 		workers, connections = 1, sc.slots

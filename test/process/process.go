@@ -4,6 +4,7 @@ package process
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,7 +62,7 @@ type Process struct {
 
 // Start starts cmd. What it prints on standard output and standard error is kept, where cmd names no other writer. At
 // the end of the test it is killed, unless it has ended, and a failed test logs the end of what it printed.
-func Start(t *testing.T, cmd *exec.Cmd) *Process {
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{Output: &Output{}, cmd: cmd, done: make(chan struct{})}
 	if cmd.Stdout == nil {
@@ -102,7 +103,7 @@ func (p *Process) Ended() bool {
 }
 
 // Signal sends a signal to a program that must be running.
-func (p *Process) Signal(t *testing.T, s os.Signal) {
+func (p *Process) Signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		t.Fatalf("%s: %v", p.name(), err)
@@ -134,7 +135,7 @@ func (p *Process) Kill() {
 }
 
 // Await is [Await], and fails the test at once when the program ends.
-func (p *Process) Await(t *testing.T, what string, check func() error) {
+func (p *Process) Await(t testing.TB, what string, check func() error) {
 	t.Helper()
 	Await(t, what, func() error {
 		if p.Ended() {
@@ -144,8 +145,19 @@ func (p *Process) Await(t *testing.T, what string, check func() error) {
 	})
 }
 
+// FreeAddress returns an address of 127.0.0.1 with a port on which nobody listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
 // Await calls check until it returns nil, and fails the test with its last error once Patience is over.
-func Await(t *testing.T, what string, check func() error) {
+func Await(t testing.TB, what string, check func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
 		err := check()

@@ -3,14 +3,6 @@ package readme
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/process"
 )
 
 const root = "../.."
@@ -58,11 +53,11 @@ func TestMakeRun(t *testing.T) {
 func TestGuide(t *testing.T) {
 	dir, bin := t.TempDir(), t.TempDir()
 	run(t, root, nil, "go", "build", "-o", bin, "./cmd/keypost", "./cmd/keypostd")
-	writeCertificate(t, dir, "oidc.example.com")
-	admin := freePort(t)
+	authority.New(t).Issue(t, dir, "oidc.example.com")
+	admin := process.FreeAddress(t)
 	script := "set -euo pipefail\ntrap 'kill -KILL $(jobs -p); wait' EXIT\n" + strings.Join(blocks(t)[1:], "") +
 		"for i in $(seq 100); do keypost --store file://./keysets issuer list --admin http://127.0.0.1:9090 && exit 0; sleep 0.1; done; exit 1\n"
-	script = strings.NewReplacer(":8443", "127.0.0.1:"+freePort(t), "127.0.0.1:9090", "127.0.0.1:"+admin).Replace(script)
+	script = strings.NewReplacer(":8443", process.FreeAddress(t), "127.0.0.1:9090", admin).Replace(script)
 	out := run(t, dir, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, "bash", "-c", script)
 	if !strings.Contains(out, "https://oidc.example.com/prod-a") {
 		t.Errorf("the guide does not end with a served issuer:\n%s", out)
@@ -85,33 +80,6 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-}
-
-func writeCertificate(t *testing.T, dir, host string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, leaf, leaf, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: cert}, "tls.key": {Type: "PRIVATE KEY", Bytes: der}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	_, port, _ := strings.Cut(process.FreeAddress(t), ":")
+	return port
 }

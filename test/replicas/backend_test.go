@@ -40,7 +40,7 @@ const pollS3 = 5 * time.Second
 
 // newS3 starts a versitygw with one bucket.
 func newS3(t *testing.T) *backend {
-	path, dir, address := tool(t, "versitygw"), t.TempDir(), freeAddress(t)
+	path, dir, address := tool(t, "versitygw"), t.TempDir(), process.FreeAddress(t)
 	must(t, os.MkdirAll(filepath.Join(dir, "keysets"), 0o755))
 	env := []string{
 		"AWS_ACCESS_KEY_ID=root-access-key", "AWS_SECRET_ACCESS_KEY=root-secret", "AWS_REGION=us-east-1", "AWS_PROFILE=", "AWS_SESSION_TOKEN=",
@@ -89,7 +89,7 @@ type kube struct {
 }
 
 func newKube(t *testing.T) *backend {
-	k := &kube{t: t, bin: tool(t, "kube"), dir: t.TempDir(), etcdAt: freeAddress(t), etcdPeerAt: freeAddress(t), at: freeAddress(t)}
+	k := &kube{t: t, bin: tool(t, "kube"), dir: t.TempDir(), etcdAt: process.FreeAddress(t), etcdPeerAt: process.FreeAddress(t), at: process.FreeAddress(t)}
 	ca := authority.New(t)
 	ca.Issue(t, k.dir, "127.0.0.1")
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

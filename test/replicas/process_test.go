@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -94,14 +93,6 @@ func answers(c *http.Client, url, bearer string) error {
 		err = fmt.Errorf("%s: %s %s", url, resp.Status, body)
 	}
 	return err
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func must(t *testing.T, err error) {

@@ -42,7 +42,7 @@ func newReplica(t *testing.T, b *backend, ca *authority.Authority) *replica {
 	dir := t.TempDir()
 	r := &replica{
 		t: t, b: b, programs: binaries, volume: filepath.Join(dir, "volume"), config: filepath.Join(dir, "keypostd.yaml"),
-		public: freeAddress(t), admin: freeAddress(t), mirrorAt: freeAddress(t),
+		public: process.FreeAddress(t), admin: process.FreeAddress(t), mirrorAt: process.FreeAddress(t),
 	}
 	r.client = clientOf(ca, r.public)
 	ca.Issue(t, dir, host)
