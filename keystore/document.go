@@ -3,7 +3,6 @@ package keystore
 import (
 	"cmp"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -300,7 +299,7 @@ func (s KeySet) size() (int, error) {
 // roomToNormalize is more than times, durations and PEM grow by when they are written in canonical form.
 const roomToNormalize = 128 << 10
 
-func (s KeySet) document() (document, error) {
+func (s KeySet) document() document {
 	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}
 	d.Spec = body{
 		Generation: s.generation, Keys: []keyDocument{}, Gone: s.gone, Rotation: s.rotation,
@@ -313,25 +312,17 @@ func (s KeySet) document() (document, error) {
 		d.Spec.Issuers = append(d.Spec.Issuers, u.raw)
 	}
 	for _, k := range s.keys {
-		kd, err := k.document()
-		if err != nil {
-			return document{}, fmt.Errorf("encode key %s: %w", k.ID(), err)
-		}
-		d.Spec.Keys = append(d.Spec.Keys, kd)
+		d.Spec.Keys = append(d.Spec.Keys, k.document())
 	}
-	return d, nil
+	return d
 }
 
-func (k Key) document() (keyDocument, error) {
-	der, err := x509.MarshalPKIXPublicKey(k.key)
-	if err != nil {
-		return keyDocument{}, err
-	}
-	block := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+func (k Key) document() keyDocument {
+	block := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte(k.der)})
 	return keyDocument{
 		Kid: k.id, ImportedKid: k.imported, PublicKey: string(block), Alg: k.alg, State: k.State,
 		PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt, PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt,
-	}, nil
+	}
 }
 
 func (p Policy) empty() bool {
@@ -342,25 +333,18 @@ func (p Policy) empty() bool {
 // Digest identifies a key set's content. It does not depend on layout, comments, labels, annotations or members that
 // this version does not know.
 func (s KeySet) Digest() [sha256.Size]byte {
-	d, err := s.document()
-	if err != nil {
-		return [sha256.Size]byte{} // cannot happen: every key came through NewPublic, which marshalled it
-	}
+	d := s.document()
 	d.Metadata.Labels, d.Metadata.Annotations = nil, nil
 	canonical, err := json.Marshal(d)
 	if err != nil {
-		return [sha256.Size]byte{}
+		return [sha256.Size]byte{} // cannot happen: nothing in a document is without a form in JSON
 	}
 	return sha256.Sum256(canonical)
 }
 
 // MarshalJSON returns the document of Encode as JSON.
 func (s KeySet) MarshalJSON() ([]byte, error) {
-	d, err := s.document()
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(d)
+	return json.Marshal(s.document())
 }
 
 // Unknown lists the members that this version does not know; such a key set can be served but not replaced.

@@ -43,6 +43,7 @@ type VerificationKey struct {
 	fingerprint Fingerprint
 	alg         string
 	key         crypto.PublicKey // *rsa.PublicKey or *ecdsa.PublicKey
+	der         string           // key in PKIX, which fingerprint and every document are made of
 	imported    bool             // the kid came with the key and is not the one that Kubernetes would compute
 }
 
@@ -63,11 +64,13 @@ func NewPublic(key crypto.PublicKey) (VerificationKey, error) {
 	if err != nil {
 		return VerificationKey{}, err
 	}
-	f, err := fingerprintOf(key)
+	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
 		return VerificationKey{}, err
 	}
-	return VerificationKey{id: KeyID(f), fingerprint: f, alg: alg, key: key}, nil
+	sum := sha256.Sum256(der)
+	f := Fingerprint(base64.RawURLEncoding.EncodeToString(sum[:]))
+	return VerificationKey{id: KeyID(f), fingerprint: f, alg: alg, key: key, der: string(der)}, nil
 }
 
 func algorithm(key crypto.PublicKey) (string, error) {
@@ -117,15 +120,6 @@ type Fingerprint string
 func (f Fingerprint) valid() bool {
 	sum, err := base64.RawURLEncoding.Strict().DecodeString(string(f))
 	return err == nil && len(sum) == sha256.Size && len(f) == base64.RawURLEncoding.EncodedLen(sha256.Size)
-}
-
-func fingerprintOf(key crypto.PublicKey) (Fingerprint, error) {
-	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(der)
-	return Fingerprint(base64.RawURLEncoding.EncodeToString(sum[:])), nil
 }
 
 // WithID returns the key under the kid and alg that it came with, in a JWK or a document. An empty one leaves what is

@@ -183,15 +183,19 @@ func base64Runs(s string) []string {
 		}
 	}
 	runs = append(runs, standard(string(block)))
-	joined := make([]byte, 0, len(s))
-	for i := range len(s) {
-		if c := s[i]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
-			joined = append(joined, c)
+	if strings.ContainsAny(s, whiteSpace) {
+		joined := make([]byte, 0, len(s))
+		for i := range len(s) {
+			if c := s[i]; strings.IndexByte(whiteSpace, c) < 0 {
+				joined = append(joined, c)
+			}
 		}
+		runs = base64Words(runs, string(joined))
 	}
-	runs = base64Words(runs, string(joined))
 	return slices.DeleteFunc(runs, func(run string) bool { return len(run) < leastSecret })
 }
+
+const whiteSpace = " \n\r\t"
 
 // base64Words appends the words of s that are long enough to be a secret.
 func base64Words(runs []string, s string) []string {
@@ -208,13 +212,20 @@ func base64Words(runs []string, s string) []string {
 // base64Prefix returns how many bytes at the start of s are digits of base64, in either alphabet.
 func base64Prefix(s string) int {
 	for i := range len(s) {
-		c := s[i]
-		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '+' && c != '/' && c != '-' && c != '_' {
+		if !base64Digit[s[i]] {
 			return i
 		}
 	}
 	return len(s)
 }
+
+// base64Digit is a table since every byte of every document is looked up in it.
+var base64Digit = func() (is [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_") {
+		is[c] = true
+	}
+	return is
+}()
 
 // standard returns base64 in the standard alphabet.
 func standard(digits string) string {
@@ -226,6 +237,9 @@ func standard(digits string) string {
 
 // IsDER reports whether der has the form of a private key in PKCS#8, PKCS#1 or SEC 1, on any curve.
 func IsDER(der []byte) bool {
+	if len(der) == 0 || der[0] != 0x30 { // no sequence, as most of what is no DER: finding out below takes longer
+		return false
+	}
 	var members []asn1.RawValue
 	if _, err := asn1.Unmarshal(der, &members); err != nil || len(members) < 2 {
 		return false
