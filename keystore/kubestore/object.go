@@ -19,7 +19,8 @@ const objectLimit = 4 << 20
 
 // Annotations that are bookkeeping and no part of the key set document.
 const (
-	// writeID was written by earlier versions.
+	// writeID was written by earlier versions, and objects that were not changed since still carry it. Get leaves it
+	// out so that a mirror does not copy it.
 	writeID = "keypost.dev/write-id"
 	// lastApplied is kubectl's copy of the whole manifest; in the document it would be an old key set inside the new.
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
