@@ -11,17 +11,14 @@ import (
 // Dispute is a key about which a stored key set and its served version disagree.
 type Dispute struct {
 	Key  keystore.VerificationKey // as it is served, or stored if it is not served
-	Side Side
+	Side string                   // which version has the key, for the operator
 }
-
-// Side says which version has a disputed key.
-type Side string
 
 // The sides of a dispute.
 const (
-	ServedOnly Side = "served, not stored"
-	StoredOnly Side = "stored, not served"
-	OtherKey   Side = "served; the stored key of that ID is another one"
+	servedOnly = "served, not stored"
+	storedOnly = "stored, not served"
+	otherKey   = "served; the stored key of that ID is another one"
 )
 
 // Disputes compares a stored key set with the keys that are served under its issuer URL, by key ID and material, since
@@ -33,14 +30,14 @@ func Disputes(stored keystore.KeySet, served []keystore.VerificationKey) []Dispu
 		have, published := stored.Key(k.ID())
 		switch {
 		case published && have.Fingerprint() != k.Fingerprint():
-			list = append(list, Dispute{k, OtherKey})
+			list = append(list, Dispute{k, otherKey})
 		case !published && !stored.Buried(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}):
-			list = append(list, Dispute{k, ServedOnly})
+			list = append(list, Dispute{k, servedOnly})
 		}
 	}
 	for _, k := range stored.Keys() {
 		if !slices.ContainsFunc(served, func(p keystore.VerificationKey) bool { return p.ID() == k.ID() }) {
-			list = append(list, Dispute{k.VerificationKey, StoredOnly})
+			list = append(list, Dispute{k.VerificationKey, storedOnly})
 		}
 	}
 	return list
@@ -122,20 +119,13 @@ func chosen(disputes []Dispute, typed []string) (map[keystore.KeyID]bool, error)
 	}
 	picked := map[keystore.KeyID]bool{}
 	for _, t := range typed {
-		id, err := Match(ids, t)
+		id, err := match(ids, t)
 		if err != nil {
 			return nil, err
 		}
 		picked[id] = true
 	}
 	return picked, nil
-}
-
-// ChangedError reports that a key set was changed after it was compared, so that decisions about its keys may be wrong.
-type ChangedError struct{ Name keystore.Name }
-
-func (e *ChangedError) Error() string {
-	return fmt.Sprintf("accept: key set %q was changed meanwhile; look at it and accept again", e.Name)
 }
 
 // Acceptance is a decided comparison of a stored key set with its served version.
@@ -145,12 +135,12 @@ type Acceptance struct {
 	Decisions []keystore.Decision
 }
 
-// Accept stores what was decided, unless the key set was changed since the comparison: then it returns a
-// [*ChangedError].
+// Accept stores the decisions. It returns an error if the key set was changed after the comparison, since the decisions
+// may then be wrong.
 func Accept(ctx context.Context, st *keystore.Store, c keystore.Change, a Acceptance) (keystore.KeySet, error) {
 	return keystore.Update(ctx, st, a.Stored.Name(), func(now keystore.KeySet) (keystore.KeySet, error) {
 		if now.Digest() != a.Stored.Digest() {
-			return now, &ChangedError{now.Name()}
+			return now, fmt.Errorf("accept: key set %q was changed meanwhile; look at it and accept again", now.Name())
 		}
 		return now.Accept(c, a.Served, a.Decisions)
 	})

@@ -42,7 +42,7 @@ type AddOptions struct {
 	Permit Permit
 }
 
-// Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.Claims] it
+// Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.CheckFree] it
 // returns a [*CollisionError] when another key set got one of the URLs at the same time. Unread and Shared are set as
 // soon as they are known, also when the store then fails.
 func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptions) (Added, error) {
@@ -50,11 +50,11 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	if err != nil {
 		return Added{}, err
 	}
-	claims, err := c.Claims(spec, o.Permit)
+	claims, err := c.claims(spec, o.Permit)
 	if err != nil {
 		return Added{}, err
 	}
-	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread)), Shared: c.SharedKeys(spec)}
+	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread)), Shared: c.sharedKeys(spec)}
 	if claims.same != nil {
 		added.KeySet, err = keystore.Update(ctx, st, spec.Name, func(s keystore.KeySet) (keystore.KeySet, error) {
 			return s.Reopen(o.Change, spec)

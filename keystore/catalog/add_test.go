@@ -173,15 +173,15 @@ func TestReadAllOfDirectory(t *testing.T) {
 		t.Fatalf("%v, %v", got, err)
 	}
 	spec := testSpec(t, "new", "https://new.example.com")
-	_, err = got.Claims(spec, Permit{})
+	_, err = got.claims(spec, Permit{})
 	if e, is := errors.AsType[*UnreadError](err); !is || e.Name != "loop" || e.Broken || e.HasURL || !strings.Contains(err.Error(), `key set "loop" cannot be read`) {
-		t.Errorf("Claims: %v", err)
+		t.Errorf("claims: %v", err)
 	}
-	if _, err := got.Claims(spec, Permit{Unread: true}); err != nil {
-		t.Errorf("Claims with a permit: %v", err)
+	if _, err := got.claims(spec, Permit{Unread: true}); err != nil {
+		t.Errorf("claims with a permit: %v", err)
 	}
-	if _, err := got.Claims(testSpec(t, "loop", "https://new.example.com"), Permit{Unread: true}); !strings.Contains(err.Error(), `add key set "loop": it exists already, and`) {
-		t.Errorf("Claims under the name of the loop: %v", err)
+	if _, err := got.claims(testSpec(t, "loop", "https://new.example.com"), Permit{Unread: true}); !strings.Contains(err.Error(), `add key set "loop": it exists already, and`) {
+		t.Errorf("claims under the name of the loop: %v", err)
 	}
 }
 

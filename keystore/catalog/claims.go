@@ -10,21 +10,21 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// TakenError reports that another key set in use has an issuer URL of a new one.
-type TakenError struct{ By keystore.Name }
+// TakenError reports that a key set in use has the name or an issuer URL of a new one.
+type TakenError struct {
+	By      keystore.Name
+	Issuers []keystore.IssuerURL // of By, if it has the name; else nil
+}
 
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("key set %q has that issuer URL already", e.By)
-}
-
-// ExistsError reports that a new key set's name is in use.
-type ExistsError struct {
-	Name    keystore.Name
-	Issuers []keystore.IssuerURL // of the key set that has the name
-}
-
-func (e *ExistsError) Error() string {
-	return fmt.Sprintf("key set %q exists already (%s)", e.Name, join(e.Issuers))
+	if e.Issuers == nil {
+		return fmt.Sprintf("key set %q has that issuer URL already", e.By)
+	}
+	var urls []string
+	for _, u := range e.Issuers {
+		urls = append(urls, u.String())
+	}
+	return fmt.Sprintf("key set %q exists already (%s)", e.By, strings.Join(urls, ", "))
 }
 
 // TombstoneError reports that a new key set's name belongs to a withdrawn one that cannot be reopened for it: the
@@ -67,63 +67,57 @@ func (e *UnreadError) Error() string {
 
 func (e *UnreadError) Unwrap() error { return e.Err }
 
-// UnreadNameError reports that a new key set's name is that of a document which cannot be read.
-type UnreadNameError struct {
-	Name keystore.Name
-	Err  error
-}
-
-func (e *UnreadNameError) Error() string {
-	return fmt.Sprintf("add key set %q: it exists already, and %v", e.Name, e.Err)
-}
-
-func (e *UnreadNameError) Unwrap() error { return e.Err }
-
 // Permit is what somebody who knows more than the store may decide about a new key set.
 type Permit struct {
 	Reuse  bool // a URL of a withdrawn key set is given out again; what is gone there stays gone
 	Unread bool // documents whose issuer URLs are unknown do not have this one
 }
 
-// Claims are the stored key sets that have, or had, the name or a URL of a new one.
-type Claims struct {
+// claims are the stored key sets that have, or had, the name or a URL of a new one.
+type claims struct {
 	same      *keystore.KeySet // of the same name
 	inUse     []keystore.KeySet
 	withdrawn []keystore.KeySet
 }
 
-// Claims returns the key sets that stand in the way of a new one, or an error if it may not be made: an
-// [*UnreadNameError], a [*TakenError], an [*ExistsError], a [*TombstoneError], [ErrReuse] or an [*UnreadError].
-func (c Contents) Claims(spec keystore.Spec, permit Permit) (Claims, error) {
+// CheckFree returns an error if a key set may not be added without a permit: a [*TakenError], a [*TombstoneError],
+// [ErrReuse], an [*UnreadError], or that of the document with its name, which cannot be read.
+func (c Contents) CheckFree(spec keystore.Spec) error {
+	_, err := c.claims(spec, Permit{})
+	return err
+}
+
+// claims returns the key sets that have, or had, the name or a URL of a new one, or an error as CheckFree does.
+func (c Contents) claims(spec keystore.Spec, permit Permit) (claims, error) {
 	if err, unread := c.Unread[spec.Name]; unread {
-		return Claims{}, &UnreadNameError{spec.Name, err}
+		return claims{}, fmt.Errorf("add key set %q: it exists already, and %w", spec.Name, err)
 	}
-	var claims Claims
+	var found claims
 	for _, s := range c.Sets {
 		switch {
 		case s.Name() == spec.Name:
-			claims.same = &s
+			found.same = &s
 		case !overlap(s.Issuers(), spec.Issuers):
 		case s.Withdrawn():
-			claims.withdrawn = append(claims.withdrawn, s)
+			found.withdrawn = append(found.withdrawn, s)
 		default:
-			claims.inUse = append(claims.inUse, s)
+			found.inUse = append(found.inUse, s)
 		}
 	}
-	if err := claims.check(spec, permit.Reuse); err != nil {
-		return claims, err
+	if err := found.check(spec, permit.Reuse); err != nil {
+		return found, err
 	}
-	return claims, c.checkUnread(spec.Issuers, permit.Unread)
+	return found, c.checkUnread(spec.Issuers, permit.Unread)
 }
 
-func (c Claims) check(spec keystore.Spec, reuse bool) error {
+func (c claims) check(spec keystore.Spec, reuse bool) error {
 	switch {
 	case len(c.inUse) > 0:
-		return &TakenError{c.inUse[0].Name()}
+		return &TakenError{By: c.inUse[0].Name()}
 	case c.same == nil && len(c.withdrawn) == 0:
 		return nil
 	case c.same != nil && !c.same.Withdrawn():
-		return &ExistsError{spec.Name, c.same.Issuers()}
+		return &TakenError{spec.Name, c.same.Issuers()}
 	case c.same != nil:
 		for _, u := range c.same.Issuers() {
 			if !slices.Contains(spec.Issuers, u) {
@@ -141,7 +135,7 @@ func (c Claims) check(spec keystore.Spec, reuse bool) error {
 }
 
 // gone returns what may never come back under a URL that is given out again.
-func (c Claims) gone() []keystore.Gone {
+func (c claims) gone() []keystore.Gone {
 	var lines []keystore.Gone
 	for _, s := range c.withdrawn {
 		lines = append(lines, s.Remains()...)
@@ -175,8 +169,8 @@ type Shared struct {
 	In  keystore.Name
 }
 
-// SharedKeys returns the keys of a new key set that other key sets in use publish.
-func (c Contents) SharedKeys(spec keystore.Spec) []Shared {
+// sharedKeys returns the keys of a new key set that other key sets in use publish.
+func (c Contents) sharedKeys(spec keystore.Spec) []Shared {
 	given := map[keystore.Fingerprint]bool{}
 	for _, k := range spec.Keys {
 		given[k.Fingerprint()] = true
@@ -195,12 +189,4 @@ func (c Contents) SharedKeys(spec keystore.Spec) []Shared {
 // overlap compares what requests are looked up by, host and path, not the strings.
 func overlap(some, others []keystore.IssuerURL) bool {
 	return slices.ContainsFunc(some, func(u keystore.IssuerURL) bool { return slices.ContainsFunc(others, u.Overlaps) })
-}
-
-func join(urls []keystore.IssuerURL) string {
-	var list []string
-	for _, u := range urls {
-		list = append(list, u.String())
-	}
-	return strings.Join(list, ", ")
 }

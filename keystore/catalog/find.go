@@ -64,7 +64,7 @@ func Find(ctx context.Context, r keystore.Reader, issuer string) (keystore.KeySe
 	if err != nil {
 		return keystore.KeySet{}, err
 	}
-	return c.WithURL(issuer)
+	return c.withURL(issuer)
 }
 
 // Load loads the key set with that name. The error is a [*NameError] or wraps that of the store.
@@ -79,8 +79,8 @@ func Load(ctx context.Context, r keystore.Reader, n keystore.Name) (keystore.Key
 	return s, nil
 }
 
-// WithURL returns the key set with that issuer URL, compared byte for byte, as [Find] chooses it.
-func (c Contents) WithURL(url string) (keystore.KeySet, error) {
+// withURL returns the key set with that issuer URL, compared byte for byte, as [Find] chooses it.
+func (c Contents) withURL(url string) (keystore.KeySet, error) {
 	var found, inUse []keystore.KeySet
 	for _, s := range c.Sets {
 		if !hasURL(s, url) {

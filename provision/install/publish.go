@@ -44,7 +44,7 @@ func (p publication) find(ctx context.Context, r keystore.Reader) (stored, error
 	if s, published := c.InUse(p.url); published {
 		return stored{s, true}, nil
 	}
-	_, err = c.Claims(p.spec(), catalog.Permit{})
+	err = c.CheckFree(p.spec())
 	unread, isUnread := errors.AsType[*catalog.UnreadError](err)
 	switch {
 	case err == nil:

@@ -46,7 +46,7 @@ func explained(err error) error {
 		return WithHint(err, "%s", list)
 	}
 	if e, is := errors.AsType[*catalog.NoKeyError](err); is {
-		if _, gone := errors.AsType[*catalog.GoneError](err); gone {
+		if e.Gone {
 			return err
 		}
 		return WithHint(err, "%s", Command{"key", "list", string(e.KeySet)})
@@ -71,9 +71,6 @@ func explained(err error) error {
 func explainedClaim(err error) error {
 	if e, is := errors.AsType[*catalog.TakenError](err); is {
 		return WithHint(err, "%s adds keys to it", Command{"key", "add", string(e.By)})
-	}
-	if e, is := errors.AsType[*catalog.ExistsError](err); is {
-		return WithHint(err, "%s adds keys to it", Command{"key", "add", string(e.Name)})
 	}
 	if _, is := errors.AsType[*catalog.TombstoneError](err); is {
 		return WithHint(err, "choose another name")

@@ -55,7 +55,7 @@ func newAccept(f *cli.Factory) *cobra.Command {
 // disputeView is a dispute as it is printed.
 type disputeView struct {
 	Kid   keystore.KeyID `json:"kid"`
-	Where catalog.Side   `json:"where"`
+	Where string         `json:"where"`
 }
 
 func acceptRun(ctx context.Context, o *acceptOptions) error {

@@ -1,0 +1,88 @@
+package catalog
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// renamed returns the key of k under another key ID.
+func renamed(t *testing.T, k keystore.VerificationKey, id keystore.KeyID) keystore.VerificationKey {
+	t.Helper()
+	k, err := k.WithID(id, "")
+	check(t, err)
+	return k
+}
+
+func TestDisputes(t *testing.T) {
+	both, stored, served, gone, other := storetest.Key(t), storetest.Key(t), storetest.Key(t), storetest.Key(t), storetest.Key(t)
+	c := storetest.Change(1)
+	c.Why = "leaked"
+	s, err := storetest.KeySet(t, "a", both, stored, gone).Revoke(c, gone.ID(), keystore.RevokeOptions{})
+	check(t, err)
+	otherOf := func(id keystore.KeyID) keystore.VerificationKey { return renamed(t, other, id) }
+	for name, tt := range map[string]struct {
+		served []keystore.VerificationKey
+		want   []Dispute
+	}{
+		"equal":            {[]keystore.VerificationKey{both, stored}, nil},
+		"nothing served":   {nil, []Dispute{{both, storedOnly}, {stored, storedOnly}}},
+		"one more, less":   {[]keystore.VerificationKey{served, both}, []Dispute{{served, servedOnly}, {stored, storedOnly}}},
+		"gone in store":    {[]keystore.VerificationKey{both, stored, gone}, nil},
+		"other material":   {[]keystore.VerificationKey{both, otherOf(stored.ID())}, []Dispute{{otherOf(stored.ID()), otherKey}}},
+		"other under gone": {[]keystore.VerificationKey{both, stored, otherOf(gone.ID())}, []Dispute{{otherOf(gone.ID()), servedOnly}}},
+	} {
+		got := Disputes(s, tt.served)
+		if !slices.EqualFunc(got, tt.want, func(a, b Dispute) bool { return a.Side == b.Side && a.Key.Equal(b.Key) && a.Key.ID() == b.Key.ID() }) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	k1, k2 := storetest.Key(t), storetest.Key(t)
+	id1, id2 := string(k1.ID()), string(k2.ID())
+	disputes := []Dispute{{k1, servedOnly}, {k2, storedOnly}}
+	got, err := Decide(disputes, Verdict{Keep: []string{id1[:minPrefix]}, Gone: []string{id2}})
+	if err != nil || len(got) != 2 || got[0].Key.ID() != k1.ID() || !got[0].Keep || got[1].Key.ID() != k2.ID() || got[1].Keep {
+		t.Errorf("Decide = %v, %v", got, err)
+	}
+	if got, err := Decide(nil, Verdict{}); err != nil || got != nil {
+		t.Errorf("Decide nothing = %v, %v", got, err)
+	}
+	_, err = Decide(disputes, Verdict{Keep: []string{id1}})
+	if e, is := errors.AsType[*UndecidedError](err); !is || len(e.Open) != 1 || e.Open[0].Key.ID() != k2.ID() {
+		t.Errorf("one undecided: %v", err)
+	}
+	_, err = Decide(disputes, Verdict{Keep: []string{id1, id2}, Gone: []string{id1}})
+	if e, is := errors.AsType[*VerdictError](err); !is || e.Both != k1.ID() {
+		t.Errorf("kept and gone: %v", err)
+	}
+	for gone, v := range map[bool]Verdict{
+		false: {Keep: []string{"zzzzzzzz"}, Gone: []string{id1, id2}},
+		true:  {Keep: []string{id1, id2}, Gone: []string{"zzzzzzzz"}},
+	} {
+		_, err := Decide(disputes, v)
+		e, is := errors.AsType[*VerdictError](err)
+		if _, prefix := errors.AsType[*PrefixError](err); !is || !prefix || e.Gone != gone || e.Both != "" {
+			t.Errorf("a key that is not in dispute, gone %v: %v", gone, err)
+		}
+	}
+}
+
+// A decision about one version must not change another one.
+func TestAcceptAfterChange(t *testing.T) {
+	s := storetest.KeySet(t, "a")
+	st := storeWith(t, false, s)
+	_, err := keystore.Update(t.Context(), st, "a", storetest.Mark("x"))
+	check(t, err)
+	c := storetest.Change(2)
+	c.Why = "restored"
+	if _, err := Accept(t.Context(), st, c, Acceptance{Stored: s}); err == nil || !strings.Contains(err.Error(), `key set "a" was changed meanwhile`) {
+		t.Errorf("Accept = %v", err)
+	}
+}
