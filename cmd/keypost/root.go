@@ -53,7 +53,7 @@ program at once, whatever it waits for`,
 	root.SetVersionTemplate("keypost {{.Version}}\n")
 	f.Flags(root.PersistentFlags())
 	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f, nil), storecmd.NewCmdExport(f, nil), storecmd.NewCmdStore(f),
+	root.AddCommand(issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
 		mirrorcmd.NewCmdMirror(f), awscmd.NewCmdAWS(f), newVersion(f))
 	root.SetHelpCommand(cli.HelpCommand())
 	root.InitDefaultHelpCmd()

@@ -8,7 +8,7 @@ import (
 
 var errHostPort = errors.New("it is not HOST:PORT")
 
-// CheckConnect returns a [*UsageError] unless the value of --connect is HOST:PORT or empty.
+// CheckConnect returns an error of usage unless the value of --connect is HOST:PORT or empty.
 func CheckConnect(connect string) error {
 	if connect == "" {
 		return nil

@@ -4,5 +4,6 @@
 // that every command it prints can be pasted into a shell.
 //
 // A command is a few flags, one call into keystore, issuer or provision, and what it prints: a package per noun beside
-// this one, with a function NewCmdX(f *Factory) for each command.
+// this one. Each exports NewCmdX(f *Factory), which returns the noun's cobra command, and has for each verb a constructor
+// that binds the flags and a function xRun that does the work.
 package cli

@@ -11,7 +11,7 @@ import (
 
 // misused reports whether an error is a mistake in what was typed.
 func misused(err error) bool {
-	if _, is := errors.AsType[*UsageError](err); is {
+	if _, is := errors.AsType[*usageError](err); is {
 		return true
 	}
 	if _, is := errors.AsType[*catalog.NameError](err); is {
@@ -29,7 +29,7 @@ func explained(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, hinted := errors.AsType[*HintedError](err); hinted {
+	if _, hinted := errors.AsType[*hintedError](err); hinted {
 		return err
 	}
 	list := Command{"issuer", "list"}
@@ -103,10 +103,10 @@ func remedy(err error) string {
 	return "try again"
 }
 
-// AtGate adds to an error of a closed gate what opens it in that key set.
-func AtGate(err error, s keystore.KeySet) error {
+// atGate adds to an error of a closed gate what opens it in that key set.
+func atGate(err error, s keystore.KeySet) error {
 	e, closed := errors.AsType[*keystore.NotYetError](err)
-	if _, hinted := errors.AsType[*HintedError](err); !closed || hinted {
+	if _, hinted := errors.AsType[*hintedError](err); !closed || hinted {
 		return err
 	}
 	name := string(s.Name())

@@ -72,8 +72,8 @@ func (f *Factory) Do(work func(ctx context.Context, args []string) error) func(*
 	}
 }
 
-// Begin tells that a command's own work begins: what fails from now on is no mistake in the arguments, unless the error
-// is a [*UsageError].
+// Begin marks the start of a command's own work: from now on an error has exit code 2 only if [Usage] or [Usagef] made it,
+// or a package below says that an argument is malformed.
 func (f *Factory) Begin() { f.started = true }
 
 // Change returns who changes a key set, when (now) and why. Each attempt of a write needs one of its own: a time before
@@ -103,7 +103,7 @@ func OneLine(s string) string { return text.OneLine(s, maxLine) }
 // Stamp returns t as RFC 3339 in UTC, to the second.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// defaultBy is what the machine says of its user: a note for people, proof of nothing.
+// defaultBy returns USER@HOST: a note for people, proof of nothing.
 func defaultBy() string {
 	name, host := os.Getenv("USER"), "localhost"
 	if u, err := user.Current(); err == nil {
@@ -115,7 +115,7 @@ func defaultBy() string {
 	return name + "@" + host
 }
 
-// Version comes from what the Go toolchain recorded.
+// Version returns the version that the Go toolchain recorded in the binary, and its own.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

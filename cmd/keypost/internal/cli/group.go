@@ -11,17 +11,18 @@ import (
 
 // usage marks what cobra found wrong with the arguments.
 func usage(cmd *cobra.Command, err error) error {
-	if _, hinted := errors.AsType[*HintedError](err); hinted {
-		return &UsageError{err}
+	if _, hinted := errors.AsType[*hintedError](err); hinted {
+		return &usageError{err}
 	}
-	return WithHint(&UsageError{err}, "%s --help", cmd.CommandPath())
+	return WithHint(&usageError{err}, "%s --help", cmd.CommandPath())
 }
 
-// Exactly and AtLeast are cobra's rules for the number of arguments, in a sentence that shows them.
+// Exactly accepts n arguments; its error shows the form of the command.
 func Exactly(n int) cobra.PositionalArgs {
 	return arguments(func(given int) bool { return given == n })
 }
 
+// AtLeast accepts n arguments or more; its error shows the form of the command.
 func AtLeast(n int) cobra.PositionalArgs {
 	return arguments(func(given int) bool { return given >= n })
 }

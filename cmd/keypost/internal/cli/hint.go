@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// HintedError carries what to do next.
-type HintedError struct {
+// hintedError carries what to do next.
+type hintedError struct {
 	err    error
 	format string
 	args   []any
 }
 
-func (e *HintedError) Error() string { return e.err.Error() }
-func (e *HintedError) Unwrap() error { return e.err }
+func (e *hintedError) Error() string { return e.err.Error() }
+func (e *hintedError) Unwrap() error { return e.err }
 
 // WithHint adds to an error what to do about it. A [Command] among args is printed so that it can be pasted.
 func WithHint(err error, format string, args ...any) error {
-	return &HintedError{err, format, args}
+	return &hintedError{err, format, args}
 }
 
 // Command is a command of ours that somebody may want to type next: the words after "keypost".

@@ -22,14 +22,17 @@ const (
 	ExitTerminated  = 143 // SIGTERM
 )
 
-// UsageError is a mistake in what was typed; the exit code is 2.
-type UsageError struct{ Err error }
+// usageError is a mistake in what was typed; the exit code is 2.
+type usageError struct{ Err error }
 
-func (e *UsageError) Error() string { return e.Err.Error() }
-func (e *UsageError) Unwrap() error { return e.Err }
+func (e *usageError) Error() string { return e.Err.Error() }
+func (e *usageError) Unwrap() error { return e.Err }
 
-// Usagef is fmt.Errorf for a [*UsageError].
-func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+// Usage marks an error as a mistake in what was typed; the exit code is 2.
+func Usage(err error) error { return &usageError{err} }
+
+// Usagef is fmt.Errorf for a mistake in what was typed; the exit code is 2.
+func Usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // exitCoder is an error with an exit code of its own.
 type exitCoder interface {
@@ -48,7 +51,7 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 	}
 	typed := misused(err)
 	hint := nextStep(err)
-	if h, ok := errors.AsType[*HintedError](explained(err)); ok {
+	if h, ok := errors.AsType[*hintedError](explained(err)); ok {
 		hint = f.format(h.format, h.args...)
 	}
 	if hint == "" && typed {
@@ -108,7 +111,7 @@ func nextStep(err error) string {
 	return ""
 }
 
-// gateHint returns what opens a gate, where that needs no name of a key set ([AtGate]).
+// gateHint returns what opens a gate, where that needs no name of a key set ([atGate]).
 func gateHint(e *keystore.NotYetError) string {
 	switch e.Gate {
 	case keystore.GateObserved, keystore.GateFresh:
@@ -118,6 +121,3 @@ func gateHint(e *keystore.NotYetError) string {
 	}
 	return ""
 }
-
-// Usage makes a [*UsageError] of an error.
-func Usage(err error) error { return &UsageError{err} }

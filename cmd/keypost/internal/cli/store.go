@@ -18,7 +18,7 @@ func (f *Factory) OpenStore(ctx context.Context) (*keystore.Store, error) {
 	return Opened(u.Backend(ctx))
 }
 
-// OpenToWrite is OpenStore for a command that changes key sets, and remembers which.
+// OpenToWrite is OpenStore for a command that changes key sets; an interrupted run reports which.
 func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
 	st, err := f.OpenStore(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func ParseStoreURL(raw, use string) (open.URL, error) {
 		return u, nil
 	}
 	wrong, _ := errors.AsType[*open.URLError](err)
-	err = &UsageError{err}
+	err = &usageError{err}
 	switch {
 	case errors.Is(err, open.ErrNone):
 		err = WithHint(err, "%s %s, or set KEYPOST_STORE", use, open.Forms)
@@ -76,7 +76,7 @@ func ParseStoreURL(raw, use string) (open.URL, error) {
 	return open.URL{}, err
 }
 
-// Update changes the key set that an ISSUER argument means. An error of a closed gate gets a hint.
+// Update changes the key set that an ISSUER argument names. The error of a closed gate gets a hint.
 func (f *Factory) Update(ctx context.Context, issuer string, change func(keystore.KeySet) (keystore.KeySet, error)) (keystore.KeySet, error) {
 	st, err := f.OpenToWrite(ctx)
 	if err != nil {
@@ -87,5 +87,5 @@ func (f *Factory) Update(ctx context.Context, issuer string, change func(keystor
 		return s, err
 	}
 	changed, err := keystore.Update(ctx, st, s.Name(), change)
-	return changed, AtGate(err, s)
+	return changed, atGate(err, s)
 }

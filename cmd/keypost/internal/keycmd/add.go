@@ -14,16 +14,14 @@ import (
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
-// AddOptions are the flags and arguments of key add.
-type AddOptions struct {
+type addOptions struct {
 	f      *cli.Factory
 	issuer string
 	keys   keysource.Flags
 }
 
-// NewCmdAdd returns key add. It calls runF, if there is one, in place of its work.
-func NewCmdAdd(f *cli.Factory, runF func(*AddOptions) error) *cobra.Command {
-	o := &AddOptions{f: f}
+func newAdd(f *cli.Factory) *cobra.Command {
+	o := &addOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "add ISSUER KEYS",
 		Short: "Publish a further key, as next: it must not sign yet",
@@ -31,9 +29,6 @@ func NewCmdAdd(f *cli.Factory, runF func(*AddOptions) error) *cobra.Command {
 		Args:  cli.Exactly(1),
 		RunE: f.Do(func(ctx context.Context, args []string) error {
 			o.issuer = args[0]
-			if runF != nil {
-				return runF(o)
-			}
 			return addRun(ctx, o)
 		}),
 	}
@@ -41,7 +36,7 @@ func NewCmdAdd(f *cli.Factory, runF func(*AddOptions) error) *cobra.Command {
 	return cmd
 }
 
-func addRun(ctx context.Context, o *AddOptions) error {
+func addRun(ctx context.Context, o *addOptions) error {
 	f := o.f
 	if err := o.keys.Check(); err != nil {
 		return err
@@ -58,7 +53,8 @@ func addRun(ctx context.Context, o *AddOptions) error {
 	if err != nil {
 		return err
 	}
-	fresh := unpublished(f, s, m)
+	now := time.Now()
+	fresh := unpublished(f, s, m, now)
 	if len(fresh) > 0 {
 		s, err = keystore.Update(ctx, st, s.Name(), func(s keystore.KeySet) (keystore.KeySet, error) {
 			return addAll(s, f.Change("", false), fresh)
@@ -67,23 +63,24 @@ func addRun(ctx context.Context, o *AddOptions) error {
 	if err != nil {
 		return err
 	}
+	now = time.Now()
 	for _, k := range fresh {
-		opens, _ := s.EarliestPromotion(k.ID(), time.Now())
+		opens, _ := s.EarliestPromotion(k.ID(), now)
 		f.Notice("key %s may be promoted at %s at the earliest, if it is observed everywhere from now on", k.ID(), cli.Stamp(opens))
 	}
-	return printKeys(f, s)
+	return printKeys(f, s, now)
 }
 
 // unpublished leaves out what is published already, so that a command can be repeated, and of a list what is gone: a
 // cluster knows an old key for up to a year after relying parties stopped trusting it.
-func unpublished(f *cli.Factory, s keystore.KeySet, m keysource.Material) []keystore.VerificationKey {
+func unpublished(f *cli.Factory, s keystore.KeySet, m keysource.Material, now time.Time) []keystore.VerificationKey {
 	var fresh []keystore.VerificationKey
 	for _, k := range m.Keys {
 		have, published := s.Key(k.ID())
 		gone := slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool { return g.ID == k.ID() })
 		switch {
 		case published && have.Equal(k):
-			f.Notice("key %s is published already (%s)", k.ID(), view.StateText(s, have, time.Now()))
+			f.Notice("key %s is published already (%s)", k.ID(), view.StateText(s, have, now))
 		case gone && m.Listed:
 			f.Notice("key %s is gone and stays so", k.ID())
 		default:

@@ -16,7 +16,7 @@ type gateFlags struct {
 	force  bool
 	why    string
 	danger string                // what may break
-	closed *keystore.NotYetError // what --force passed; nil when nothing was in the way
+	closed *keystore.NotYetError // the gate that --force passed; nil if none was closed
 }
 
 func (g *gateFlags) register(fs *pflag.FlagSet, danger string) {
@@ -25,7 +25,7 @@ func (g *gateFlags) register(fs *pflag.FlagSet, danger string) {
 	fs.StringVar(&g.why, "why", "", "the reason; it is recorded")
 }
 
-// take takes a step, and keeps what would have refused it without --force.
+// take takes a step. With --force it first tries without, and keeps the gate that would have refused.
 func (g *gateFlags) take(c keystore.Change, step func(keystore.Change) (keystore.KeySet, error)) (keystore.KeySet, error) {
 	g.closed = nil
 	if g.force {
@@ -37,8 +37,8 @@ func (g *gateFlags) take(c keystore.Change, step func(keystore.Change) (keystore
 	return step(c)
 }
 
-// warn says what --force passed, for how long it would have had to wait, and what may break.
-func (g *gateFlags) warn(f *cli.Factory) {
+// warn prints the gate that --force passed, how long that would have stayed closed, and what may break.
+func (g *gateFlags) warn(f *cli.Factory, now time.Time) {
 	e := g.closed
 	if e == nil {
 		return
@@ -49,7 +49,7 @@ func (g *gateFlags) warn(f *cli.Factory) {
 	}
 	wait := ""
 	if !until.IsZero() {
-		left := keystore.Duration(time.Until(until).Round(time.Minute))
+		left := keystore.Duration(until.Sub(now).Round(time.Minute))
 		wait = fmt.Sprintf("; the gate would still have been closed until %s (%v)%s", cli.Stamp(until), left, least)
 	}
 	f.Warn("forced: %s%s; what may break: %s", e.Need, wait, g.danger)

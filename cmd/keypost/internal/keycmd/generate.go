@@ -16,28 +16,21 @@ import (
 	"github.com/keypost/keypost/provision/signingkey"
 )
 
-// GenerateOptions are the flags of key generate.
-type GenerateOptions struct {
+type generateOptions struct {
 	f         *cli.Factory
 	dir, kind string
 	paths     signingkey.Paths
 }
 
-// NewCmdGenerate returns key generate. It calls runF, if there is one, in place of its work.
-func NewCmdGenerate(f *cli.Factory, runF func(*GenerateOptions) error) *cobra.Command {
-	o := &GenerateOptions{f: f}
+func newGenerate(f *cli.Factory) *cobra.Command {
+	o := &generateOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "generate --out DIR",
 		Short: "Generate a signing key for a cluster",
 		Long: "Generate a signing key: the private half for kube-apiserver --service-account-signing-key-file, the public half\n" +
 			"for keypost issuer add or key add. Files are never overwritten. The private key stays on this machine.",
 		Args: cli.Exactly(0),
-		RunE: f.Do(func(context.Context, []string) error {
-			if runF != nil {
-				return runF(o)
-			}
-			return generateRun(o)
-		}),
+		RunE: f.Do(func(context.Context, []string) error { return generateRun(o) }),
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.dir, "out", "", "directory to write sa.key and sa.pub to")
@@ -47,7 +40,7 @@ func NewCmdGenerate(f *cli.Factory, runF func(*GenerateOptions) error) *cobra.Co
 	return cmd
 }
 
-func generateRun(o *GenerateOptions) error {
+func generateRun(o *generateOptions) error {
 	paths := o.paths
 	switch both := paths.Private != "" && paths.Public != ""; {
 	case o.dir != "" && (paths.Private != "" || paths.Public != ""), o.dir == "" && !both:

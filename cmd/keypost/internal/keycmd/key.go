@@ -17,36 +17,37 @@ import (
 
 // NewCmdKey returns the group of commands.
 func NewCmdKey(f *cli.Factory) *cobra.Command {
-	list, remove := NewCmdList(f, nil), NewCmdRemove(f, nil)
+	list, remove := newList(f), newRemove(f)
 	list.Aliases, remove.SuggestFor = []string{"ls"}, []string{"delete", "rm"}
 	g := cli.Group("key", "Generate keys, and move them through their states",
-		NewCmdGenerate(f, nil), list, NewCmdAdd(f, nil), NewCmdPromote(f, nil), NewCmdRetire(f, nil), remove, NewCmdRevoke(f, nil))
+		newGenerate(f), list, newAdd(f), newPromote(f), newRetire(f), remove, newRevoke(f))
 	g.Aliases = []string{"keys"}
 	return g
 }
 
-// keyChange is what a command on one key did.
+// keyChange is a stored change of one key.
 type keyChange struct {
-	was, is keystore.KeySet
-	id      keystore.KeyID
+	before, after keystore.KeySet
+	id            keystore.KeyID
 }
 
-// change applies a transition to the key that the arguments ISSUER KID mean. It may call transition several times.
+// change applies a transition to the key that the arguments ISSUER KID mean. Transition may be called several
+// times, as the key set may be changed by others at the same time.
 func change(ctx context.Context, f *cli.Factory, args []string, transition func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error)) (keyChange, error) {
 	var c keyChange
 	var err error
-	c.is, err = f.Update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) {
+	c.after, err = f.Update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) {
 		k, err := catalog.Key(s, args[1])
 		if err != nil {
 			return s, err
 		}
-		c.was, c.id = s, k.ID()
+		c.before, c.id = s, k.ID()
 		return transition(s, k.ID())
 	})
 	return c, err
 }
 
-func printKeys(f *cli.Factory, s keystore.KeySet) error {
-	v := view.Of(s, time.Now())
+func printKeys(f *cli.Factory, s keystore.KeySet, now time.Time) error {
+	v := view.Of(s, now)
 	return f.Print(map[string]any{"name": v.Name, "generation": v.Generation, "keys": v.Keys}, func(w *tabwriter.Writer) { view.KeyRows(w, v.Keys) })
 }

@@ -2,6 +2,7 @@ package keycmd
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -9,37 +10,23 @@ import (
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
-// ListOptions are the arguments of key list.
-type ListOptions struct {
-	f      *cli.Factory
-	issuer string
-}
-
-// NewCmdList returns key list. It calls runF, if there is one, in place of its work.
-func NewCmdList(f *cli.Factory, runF func(*ListOptions) error) *cobra.Command {
-	o := &ListOptions{f: f}
+func newList(f *cli.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list ISSUER",
 		Short: "List an issuer's keys",
 		Args:  cli.Exactly(1),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			o.issuer = args[0]
-			if runF != nil {
-				return runF(o)
-			}
-			return listRun(ctx, o)
-		}),
+		RunE:  f.Do(func(ctx context.Context, args []string) error { return listRun(ctx, f, args[0]) }),
 	}
 }
 
-func listRun(ctx context.Context, o *ListOptions) error {
-	st, err := o.f.OpenStore(ctx)
+func listRun(ctx context.Context, f *cli.Factory, issuer string) error {
+	st, err := f.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := catalog.Find(ctx, st, o.issuer)
+	s, err := catalog.Find(ctx, st, issuer)
 	if err != nil {
 		return err
 	}
-	return printKeys(o.f, s)
+	return printKeys(f, s, time.Now())
 }

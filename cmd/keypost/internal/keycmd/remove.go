@@ -2,6 +2,7 @@ package keycmd
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -9,26 +10,21 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// RemoveOptions are the flags and arguments of key remove.
-type RemoveOptions struct {
+type removeOptions struct {
 	f           *cli.Factory
 	args        []string // ISSUER and KID
 	gate        gateFlags
 	neverSigned bool
 }
 
-// NewCmdRemove returns key remove. It calls runF, if there is one, in place of its work.
-func NewCmdRemove(f *cli.Factory, runF func(*RemoveOptions) error) *cobra.Command {
-	o := &RemoveOptions{f: f}
+func newRemove(f *cli.Factory) *cobra.Command {
+	o := &removeOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "remove ISSUER KID",
 		Short: "Take a retired key out once its last token has expired; it never comes back",
 		Args:  cli.Exactly(2),
 		RunE: f.Do(func(ctx context.Context, args []string) error {
 			o.args = args
-			if runF != nil {
-				return runF(o)
-			}
 			return removeRun(ctx, o)
 		}),
 	}
@@ -37,14 +33,15 @@ func NewCmdRemove(f *cli.Factory, runF func(*RemoveOptions) error) *cobra.Comman
 	return cmd
 }
 
-func removeRun(ctx context.Context, o *RemoveOptions) error {
+func removeRun(ctx context.Context, o *removeOptions) error {
 	c, err := change(ctx, o.f, o.args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		return o.gate.take(o.f.Change(o.gate.why, o.gate.force), func(c keystore.Change) (keystore.KeySet, error) { return s.Remove(c, id, o.neverSigned) })
 	})
 	if err != nil {
 		return err
 	}
-	o.gate.warn(o.f)
+	now := time.Now()
+	o.gate.warn(o.f, now)
 	o.f.Notice("key %s is gone", c.id)
-	return printKeys(o.f, c.is)
+	return printKeys(o.f, c.after, now)
 }

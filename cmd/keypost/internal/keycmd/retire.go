@@ -3,6 +3,7 @@ package keycmd
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,25 +11,20 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// RetireOptions are the flags and arguments of key retire.
-type RetireOptions struct {
+type retireOptions struct {
 	f    *cli.Factory
 	args []string // ISSUER and KID
 	gate gateFlags
 }
 
-// NewCmdRetire returns key retire. It calls runF, if there is one, in place of its work.
-func NewCmdRetire(f *cli.Factory, runF func(*RetireOptions) error) *cobra.Command {
-	o := &RetireOptions{f: f}
+func newRetire(f *cli.Factory) *cobra.Command {
+	o := &retireOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "retire ISSUER KID --why STATEMENT",
 		Short: "Record that a key signs no more; it stays published until its last token has expired",
 		Args:  cli.Exactly(2),
 		RunE: f.Do(func(ctx context.Context, args []string) error {
 			o.args = args
-			if runF != nil {
-				return runF(o)
-			}
 			return retireRun(ctx, o)
 		}),
 	}
@@ -36,7 +32,7 @@ func NewCmdRetire(f *cli.Factory, runF func(*RetireOptions) error) *cobra.Comman
 	return cmd
 }
 
-func retireRun(ctx context.Context, o *RetireOptions) error {
+func retireRun(ctx context.Context, o *retireOptions) error {
 	if o.gate.why == "" {
 		return cli.Usagef("key retire needs --why STATEMENT: how you know that no kube-apiserver signs with the key; it is recorded")
 	}
@@ -48,9 +44,10 @@ func retireRun(ctx context.Context, o *RetireOptions) error {
 	if err != nil {
 		return err
 	}
-	o.gate.warn(o.f)
-	if !slices.ContainsFunc(c.is.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active }) {
-		o.f.Warn("no key of %q is active any more", c.is.Name())
+	now := time.Now()
+	o.gate.warn(o.f, now)
+	if !slices.ContainsFunc(c.after.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active }) {
+		o.f.Warn("no key of %q is active any more", c.after.Name())
 	}
-	return printKeys(o.f, c.is)
+	return printKeys(o.f, c.after, now)
 }

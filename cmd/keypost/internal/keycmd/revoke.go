@@ -11,26 +11,21 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// RevokeOptions are the flags and arguments of key revoke.
-type RevokeOptions struct {
+type revokeOptions struct {
 	f                *cli.Factory
 	args             []string // ISSUER and KID
 	why, replacement string
 	empty, force     bool
 }
 
-// NewCmdRevoke returns key revoke. It calls runF, if there is one, in place of its work.
-func NewCmdRevoke(f *cli.Factory, runF func(*RevokeOptions) error) *cobra.Command {
-	o := &RevokeOptions{f: f}
+func newRevoke(f *cli.Factory) *cobra.Command {
+	o := &revokeOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "revoke ISSUER KID --why REASON",
 		Short: "Take a key out at once, whatever its state: it is in wrong hands",
 		Args:  cli.Exactly(2),
 		RunE: f.Do(func(ctx context.Context, args []string) error {
 			o.args = args
-			if runF != nil {
-				return runF(o)
-			}
 			return revokeRun(ctx, o)
 		}),
 	}
@@ -42,7 +37,7 @@ func NewCmdRevoke(f *cli.Factory, runF func(*RevokeOptions) error) *cobra.Comman
 	return cmd
 }
 
-func revokeRun(ctx context.Context, o *RevokeOptions) error {
+func revokeRun(ctx context.Context, o *revokeOptions) error {
 	f := o.f
 	if o.why == "" {
 		return cli.Usagef("key revoke needs --why REASON; it is recorded")
@@ -57,17 +52,18 @@ func revokeRun(ctx context.Context, o *RevokeOptions) error {
 	if err != nil {
 		return err
 	}
-	f.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.was.CopiesUntil(time.Now())))
-	for _, k := range c.was.Keys() {
-		if _, left := c.is.GoneLine(k.VerificationKey); left && k.ID() != c.id {
+	now := time.Now()
+	f.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now)))
+	for _, k := range c.before.Keys() {
+		if _, left := c.after.GoneLine(k.VerificationKey); left && k.ID() != c.id {
 			f.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
 		}
 	}
 	f.Notice("purge the CDN, if there is one; sessions that AWS gave out already outlive the key by up to 12h")
-	return printKeys(f, c.is)
+	return printKeys(f, c.after, now)
 }
 
-func (o *RevokeOptions) last() (keystore.RevokeOptions, error) {
+func (o *revokeOptions) last() (keystore.RevokeOptions, error) {
 	last := keystore.RevokeOptions{LeaveEmpty: o.empty}
 	if o.replacement == "" {
 		return last, nil

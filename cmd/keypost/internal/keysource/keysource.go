@@ -28,6 +28,7 @@ type Flags struct {
 	CAFile              string // of the CA of an https URL
 }
 
+// Register defines the flags.
 func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.files, "public-key-file", nil, "PEM or JWK file with verification keys, - for stdin (repeatable)")
 	fs.StringVar(&f.JWKS, "jwks", "", "JWKS file, or https URL of a JWKS or of an issuer: its keys with their key IDs")
@@ -36,6 +37,7 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.CAFile, "ca-file", "", "PEM file with the CA of an https URL, instead of the system's")
 }
 
+// Check returns an error of usage unless the flags name exactly one source.
 func (f *Flags) Check() error {
 	given := 0
 	for _, is := range []bool{len(f.files) > 0, f.JWKS != "", f.kubeconfig != ""} {
@@ -106,7 +108,7 @@ func readFiles(f *cli.Factory, files []string) (Material, error) {
 	return m, nil
 }
 
-// ReadFile reads verification keys; of a private key file only the public half, and says so.
+// ReadFile reads verification keys from a file. Of a private key it takes the public half, and prints that.
 func ReadFile(f *cli.Factory, file string) ([]keystore.VerificationKey, error) {
 	data, err := f.ReadFile(file, pubkey.MaxSize)
 	if err != nil {

@@ -17,19 +17,17 @@ import (
 
 // NewCmdStore returns the group of commands.
 func NewCmdStore(f *cli.Factory) *cobra.Command {
-	return cli.Group("store", "Move and restore stores", NewCmdCopy(f, nil))
+	return cli.Group("store", "Move and restore stores", newCopy(f))
 }
 
-// CopyOptions are the flags and arguments of store copy.
-type CopyOptions struct {
+type copyOptions struct {
 	f        *cli.Factory
 	src, dst string // store URLs
 	dryRun   bool
 }
 
-// NewCmdCopy returns store copy. It calls runF, if there is one, in place of its work.
-func NewCmdCopy(f *cli.Factory, runF func(*CopyOptions) error) *cobra.Command {
-	o := &CopyOptions{f: f}
+func newCopy(f *cli.Factory) *cobra.Command {
+	o := &copyOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "copy SRC DST",
 		Short: "Copy every key set from one store into another",
@@ -39,9 +37,6 @@ func NewCmdCopy(f *cli.Factory, runF func(*CopyOptions) error) *cobra.Command {
 		Args: cli.Exactly(2),
 		RunE: f.Do(func(ctx context.Context, args []string) error {
 			o.src, o.dst = args[0], args[1]
-			if runF != nil {
-				return runF(o)
-			}
 			return copyRun(ctx, o)
 		}),
 	}
@@ -49,7 +44,7 @@ func NewCmdCopy(f *cli.Factory, runF func(*CopyOptions) error) *cobra.Command {
 	return cmd
 }
 
-func copyRun(ctx context.Context, o *CopyOptions) error {
+func copyRun(ctx context.Context, o *copyOptions) error {
 	f := o.f
 	source, err := cli.ParseStoreURL(o.src, "use")
 	if err != nil {
@@ -77,7 +72,7 @@ func copyRun(ctx context.Context, o *CopyOptions) error {
 }
 
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
-func destination(ctx context.Context, f *cli.Factory, o *CopyOptions) (*keystore.Store, error) {
+func destination(ctx context.Context, f *cli.Factory, o *copyOptions) (*keystore.Store, error) {
 	u, err := cli.ParseStoreURL(o.dst, "use")
 	if err != nil {
 		return nil, err

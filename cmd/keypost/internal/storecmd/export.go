@@ -16,16 +16,15 @@ import (
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
-// ExportOptions are the arguments of export.
-type ExportOptions struct {
+type exportOptions struct {
 	f       *cli.Factory
 	dir     string
 	issuers []string // all if empty
 }
 
-// NewCmdExport returns export. It calls runF, if there is one, in place of its work.
-func NewCmdExport(f *cli.Factory, runF func(*ExportOptions) error) *cobra.Command {
-	o := &ExportOptions{f: f}
+// NewCmdExport returns export.
+func NewCmdExport(f *cli.Factory) *cobra.Command {
+	o := &exportOptions{f: f}
 	return &cobra.Command{
 		Use:   "export DIR [ISSUER…]",
 		Short: "Write the served documents as files",
@@ -35,15 +34,12 @@ func NewCmdExport(f *cli.Factory, runF func(*ExportOptions) error) *cobra.Comman
 		Args: cli.AtLeast(1),
 		RunE: f.Do(func(ctx context.Context, args []string) error {
 			o.dir, o.issuers = args[0], args[1:]
-			if runF != nil {
-				return runF(o)
-			}
 			return exportRun(ctx, o)
 		}),
 	}
 }
 
-func exportRun(ctx context.Context, o *ExportOptions) error {
+func exportRun(ctx context.Context, o *exportOptions) error {
 	f := o.f
 	st, err := f.OpenStore(ctx)
 	if err != nil {

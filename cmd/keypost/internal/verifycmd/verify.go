@@ -20,17 +20,16 @@ import (
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
-// VerifyOptions are the flags and arguments of verify.
-type VerifyOptions struct {
+type verifyOptions struct {
 	f                          *cli.Factory
 	issuers                    []string // names or URLs; empty with all
 	tokenFile, caFile, connect string
 	dev, all                   bool
 }
 
-// NewCmdVerify returns verify. It calls runF, if there is one, in place of its work.
-func NewCmdVerify(f *cli.Factory, runF func(*VerifyOptions) error) *cobra.Command {
-	o := &VerifyOptions{f: f}
+// NewCmdVerify returns verify.
+func NewCmdVerify(f *cli.Factory) *cobra.Command {
+	o := &verifyOptions{f: f}
 	cmd := &cobra.Command{
 		Use:     "verify ISSUER…|--all",
 		Aliases: []string{"doctor"},
@@ -47,9 +46,6 @@ func NewCmdVerify(f *cli.Factory, runF func(*VerifyOptions) error) *cobra.Comman
 				return cli.WithHint(cli.Usagef("give one or more issuers, or --all for every key set of the store"), "keypost verify --help")
 			}
 			o.issuers = args
-			if runF != nil {
-				return runF(o)
-			}
 			return verifyRun(ctx, o)
 		}),
 	}
@@ -67,7 +63,7 @@ type verified struct {
 	Findings []verify.Finding `json:"findings"`
 }
 
-func verifyRun(ctx context.Context, opts *VerifyOptions) error {
+func verifyRun(ctx context.Context, opts *verifyOptions) error {
 	f := opts.f
 	o, err := opts.options()
 	if err != nil {
@@ -118,7 +114,7 @@ func announce(f *cli.Factory, url string) (end func()) {
 	return func() { close(done); <-ended }
 }
 
-func (opts *VerifyOptions) options() (verify.Options, error) {
+func (opts *verifyOptions) options() (verify.Options, error) {
 	o := verify.Options{Dev: opts.dev, Connect: opts.connect}
 	if err := cli.CheckConnect(opts.connect); err != nil {
 		return o, err
@@ -142,7 +138,7 @@ func (opts *VerifyOptions) options() (verify.Options, error) {
 }
 
 // targets says which URLs to visit and what to compare each of them with.
-func (opts *VerifyOptions) targets(ctx context.Context, o verify.Options) ([]verify.Options, error) {
+func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) ([]verify.Options, error) {
 	f, issuers, all := opts.f, opts.issuers, opts.all
 	for _, issuer := range issuers {
 		if catalog.IsURL(issuer) {

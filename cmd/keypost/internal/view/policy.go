@@ -20,6 +20,7 @@ type PolicyFlags struct {
 	private                                              bool
 }
 
+// Register defines the flags.
 func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	f.fs = fs
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
@@ -69,7 +70,7 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 	return p, nil
 }
 
-// given tells whether any of the flags was.
+// Given reports whether any of the flags was given.
 func (f *PolicyFlags) Given() bool {
 	given := false
 	f.fs.Visit(func(flag *pflag.Flag) {
@@ -87,7 +88,7 @@ var knownParties = [][]string{
 	{"vault", "hashicorp", "openbao"}, {"kube-apiserver", "kubernetes", "k8s", "apiserver"},
 }
 
-// Warn says what a policy will cost somebody who does not know it.
+// Warn prints what a policy leaves undeclared at a cost, and relying parties that are not known.
 func Warn(f *cli.Factory, p keystore.Policy) {
 	for _, w := range p.Warnings() {
 		flag := map[string]string{
@@ -122,7 +123,7 @@ func relyingParty(name string) (meant string, known bool) {
 	return "", false
 }
 
-// NewPolicy is what a new key set begins with: the cache lifetimes are written down, so that a change of a server's
+// NewPolicy returns the policy of a new key set. The cache lifetimes are written down, so that a change of a server's
 // defaults never changes what the gates count on.
 func NewPolicy() keystore.Policy {
 	c := keystore.DefaultCache()

@@ -22,6 +22,7 @@ type KeySet struct {
 	Dev         bool             `json:"dev,omitempty"`
 }
 
+// Key is a published key as it is printed.
 type Key struct {
 	Kid          keystore.KeyID `json:"kid"`
 	Alg          string         `json:"alg"`
@@ -35,6 +36,7 @@ type Key struct {
 	text         string
 }
 
+// Of returns the view of a key set at a time, on which depends whether a retired key is still trusted.
 func Of(s keystore.KeySet, now time.Time) KeySet {
 	v := KeySet{
 		Name: s.Name(), Generation: s.Generation(), Issuers: URLs(s), Keys: []Key{}, Policy: s.Policy(), Gone: s.Gone(),
@@ -54,7 +56,7 @@ func keyViewOf(s keystore.KeySet, k keystore.Key, now time.Time) Key {
 	}
 }
 
-// StateText never says "retired" alone: people take that for "no longer trusted".
+// StateText returns the state of a key for people. It is never "retired" alone, which reads like "no longer trusted".
 func StateText(s keystore.KeySet, k keystore.Key, now time.Time) string {
 	if k.State != keystore.Retired {
 		return string(k.State)
@@ -69,6 +71,7 @@ func StateText(s keystore.KeySet, k keystore.Key, now time.Time) string {
 	return "retired (trusted until it is removed; its last token expired at " + cli.Stamp(until) + ")"
 }
 
+// URLs returns the issuer URLs of a key set; never nil.
 func URLs(s keystore.KeySet) []string {
 	list := []string{}
 	for _, u := range s.Issuers() {
@@ -77,6 +80,7 @@ func URLs(s keystore.KeySet) []string {
 	return list
 }
 
+// KeyRows prints keys as rows of a table, under a heading.
 func KeyRows(w *tabwriter.Writer, keys []Key) {
 	cli.Row(w, "KID", "ALG", "STATE", "PUBLISHED")
 	for _, k := range keys {
@@ -84,7 +88,7 @@ func KeyRows(w *tabwriter.Writer, keys []Key) {
 	}
 }
 
-// table prints everything that is known of a key set.
+// Table prints everything that is known of a key set.
 func (v KeySet) Table(w *tabwriter.Writer) {
 	cli.Row(w, "name:", v.Name)
 	cli.Row(w, "generation:", v.Generation)
