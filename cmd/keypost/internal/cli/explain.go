@@ -29,7 +29,7 @@ func explained(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, hinted := errors.AsType[*hintedError](err); hinted {
+	if _, hinted := errors.AsType[*HintedError](err); hinted {
 		return err
 	}
 	list := Command{"issuer", "list"}
@@ -106,7 +106,7 @@ func remedy(err error) string {
 // atGate adds to an error of a closed gate what opens it in that key set.
 func atGate(err error, s keystore.KeySet) error {
 	e, closed := errors.AsType[*keystore.NotYetError](err)
-	if _, hinted := errors.AsType[*hintedError](err); !closed || hinted {
+	if _, hinted := errors.AsType[*HintedError](err); !closed || hinted {
 		return err
 	}
 	name := string(s.Name())

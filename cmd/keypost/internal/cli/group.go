@@ -11,7 +11,7 @@ import (
 
 // usage marks what cobra found wrong with the arguments.
 func usage(cmd *cobra.Command, err error) error {
-	if _, hinted := errors.AsType[*hintedError](err); hinted {
+	if _, hinted := errors.AsType[*HintedError](err); hinted {
 		return &usageError{err}
 	}
 	return WithHint(&usageError{err}, "%s --help", cmd.CommandPath())

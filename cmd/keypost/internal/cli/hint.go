@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// hintedError carries what to do next.
-type hintedError struct {
+// HintedError carries what to do next.
+type HintedError struct {
 	err    error
 	format string
 	args   []any
 }
 
-func (e *hintedError) Error() string { return e.err.Error() }
-func (e *hintedError) Unwrap() error { return e.err }
+func (e *HintedError) Error() string { return e.err.Error() }
+func (e *HintedError) Unwrap() error { return e.err }
 
 // WithHint adds to an error what to do about it. A [Command] among args is printed so that it can be pasted.
 func WithHint(err error, format string, args ...any) error {
-	return &hintedError{err, format, args}
+	return &HintedError{err, format, args}
 }
 
 // Command is a command of ours that somebody may want to type next: the words after "keypost".

@@ -51,7 +51,7 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 	}
 	typed := misused(err)
 	hint := nextStep(err)
-	if h, ok := errors.AsType[*hintedError](explained(err)); ok {
+	if h, ok := errors.AsType[*HintedError](explained(err)); ok {
 		hint = f.format(h.format, h.args...)
 	}
 	if hint == "" && typed {
