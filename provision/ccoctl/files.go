@@ -18,8 +18,8 @@ const (
 	SigningKeyName = TLSDir + "/bound-service-account-signing-key.key" // the private half again, where the installer takes it from
 )
 
-// TokenPath is where OpenShift's own components find their token for the cloud.
-const TokenPath = "/var/run/secrets/openshift/serviceaccount/token" //nolint:gosec // the path of a token, not a token
+// defaultTokenPath is where OpenShift's own components find their token for the cloud.
+const defaultTokenPath = "/var/run/secrets/openshift/serviceaccount/token" //nolint:gosec // the path of a token, not a token
 
 // File is a complete file of the output directory. The installer and scripts look for it by its name.
 type File struct {
@@ -32,14 +32,14 @@ type File struct {
 type Secret struct {
 	Namespace, Name string
 	RoleARN         string // empty while it is not known
-	TokenPath       string // empty for [TokenPath]
+	TokenPath       string // empty for that of OpenShift's own components
 }
 
 // File returns the manifest of a Secret. Without a role it ends, as ccoctl's does, in a line that is not YAML: `oc apply`
 // then refuses a file in which nobody has filled in the role, instead of making a component that cannot start.
 func (s Secret) File() File {
 	if s.TokenPath == "" {
-		s.TokenPath = TokenPath
+		s.TokenPath = defaultTokenPath
 	}
 	text := fmt.Sprintf(`apiVersion: v1
 stringData:

@@ -146,7 +146,7 @@ func (o Options) featureSet() string {
 	return defaultSet
 }
 
-// allows tells whether a gate is as a manifest wants it: enabled, or disabled if "-" stands before it.
+// allows reports whether a gate is as a manifest wants it: enabled, or disabled if "-" stands before it.
 func (o Options) allows(gate string) bool {
 	if o.Gates == nil {
 		return true

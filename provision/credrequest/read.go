@@ -55,7 +55,7 @@ func isManifest(base string) bool {
 	return strings.HasSuffix(base, ".yaml") || strings.HasSuffix(base, ".yml")
 }
 
-// leftOut tells why a directory entry is not read. Hidden ones that are no manifests are not worth a line: a mounted
+// leftOut returns why a directory entry is not read, or "". Hidden ones that are no manifests are not worth a line: a mounted
 // ConfigMap and a Git checkout have them.
 func leftOut(e os.DirEntry) string {
 	switch {
@@ -150,7 +150,7 @@ func jsonStream(data []byte) [][]byte {
 	}
 }
 
-// writtenTwice is a key that a mapping, at any depth, has twice; "" for none.
+// writtenTwice returns a key that a mapping, at any depth, has twice, or "".
 func writtenTwice(v any) string {
 	switch v := v.(type) {
 	case yaml.MapSlice:
@@ -194,7 +194,7 @@ func unique(requests []Request) error {
 	return errors.Join(errs...)
 }
 
-// String is namespace/name, as ccoctl's log has it.
+// String returns namespace/name, as ccoctl's log has it.
 func (r Request) String() string { return r.Namespace + "/" + r.Name }
 
 // shorten leaves text as it is, for %q to show: a blank at its end may be all that is wrong with it.

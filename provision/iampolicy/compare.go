@@ -21,16 +21,16 @@ type Change struct {
 }
 
 // Compare returns the change from old to now. Between the two writes stands the union of both documents. If the union
-// exceeds [RolePolicyLength], or the denials differ (then no order of two writes is better than one), Late makes the whole
+// exceeds the limit, or the denials differ (then no order of two writes is better than one), Late makes the whole
 // change.
 func Compare(old, now Document) (Change, error) {
 	was, is := old.grants(), now.grants()
-	text, err := now.Fit(RolePolicyLength)
+	text, err := now.Fit(rolePolicyLength)
 	if err != nil {
 		return Change{}, err
 	}
 	whole := Change{Late: Write{text, diffLines(was, is)}, Lost: lost(was, is), Whole: true}
-	union, err := old.union(now).Fit(RolePolicyLength)
+	union, err := old.union(now).Fit(rolePolicyLength)
 	if err != nil || slices.ContainsFunc(whole.Late.Diff, func(l string) bool { return isDeny(l[len("+ "):]) }) {
 		return whole, nil
 	}
@@ -88,9 +88,9 @@ func (d Document) union(e Document) Document {
 	return out
 }
 
-// RolePolicyLength is how many characters all inline policies of a role may have together. No quota raises it.
+// rolePolicyLength is how many characters all inline policies of a role may have together. No quota raises it.
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
-const RolePolicyLength = 10240
+const rolePolicyLength = 10240
 
 // CheckRolePolicy returns an error if IAM would refuse text as an inline policy of a role.
 func CheckRolePolicy(text string) error {
@@ -98,7 +98,7 @@ func CheckRolePolicy(text string) error {
 	if err != nil {
 		return err
 	}
-	text, err = d.Fit(RolePolicyLength)
+	text, err = d.Fit(rolePolicyLength)
 	if err != nil {
 		return fmt.Errorf("the permissions policy %w, and no quota raises that: put a part into a managed policy", err)
 	}

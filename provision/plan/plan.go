@@ -1,4 +1,4 @@
-// Package plan is a plan engine: ordered stages of actions that lead from what is there to what is wanted. It promises
+// Package plan holds plans: ordered stages of actions that lead from what is there to what is wanted. It promises
 // that making a Plan changes nothing, and that what a Plan shows ([Preview.Write]) is what [Plan.Apply] does. It knows
 // no cloud.
 package plan

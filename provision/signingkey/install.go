@@ -93,7 +93,7 @@ func (p Private) Install(path string) error {
 	return fmt.Errorf("%s: %w and holds something else than signing key %s; move it away, or use its key", path, fs.ErrExist, p.public.ID())
 }
 
-// nothingElse tells whether the file has no other key in it, but perhaps the end of one: ccoctl leaves that when it
+// nothingElse reports whether the file has no other key in it, but perhaps the end of one: ccoctl leaves that when it
 // writes a key over a longer one.
 func (p Private) nothingElse(path string, data []byte) bool {
 	keys, _, err := PublicHalf(path, data)

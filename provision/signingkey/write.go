@@ -16,7 +16,7 @@ type Paths struct {
 	Public  string // mode 0644, less the umask
 }
 
-// CheckFree tells whether both files can be made: neither exists, not even as a dangling link, and they are two. It
+// CheckFree returns an error unless both files can be made: neither exists, not even as a dangling link, and they are two. It
 // is for asking before a slow step; Write asks again by O_EXCL.
 func (p Paths) CheckFree() error {
 	if filepath.Clean(p.Private) == filepath.Clean(p.Public) {
