@@ -21,8 +21,8 @@ type Change struct {
 }
 
 // Compare returns the change from old to now. Between the two writes stands the union of both documents. If the union
-// exceeds the limit, or the denials differ (then no order of two writes is better than one), Late makes the whole
-// change.
+// exceeds the limit of inline policies, or the denials differ (then no order of two writes is better than one), Late makes the
+// whole change.
 func Compare(old, now Document) (Change, error) {
 	was, is := old.grants(), now.grants()
 	text, err := now.Fit(rolePolicyLength)

@@ -14,11 +14,11 @@ import (
 
 // MigrateOptions say from which issuer a live cluster moves to which.
 type MigrateOptions struct {
-	Options              // of the new issuer; with Usual, it takes the old one's audiences too
-	Old           string // issuer URL that the cluster's tokens have before the move
+	Options                                                                 // of the new issuer; with Usual, it takes the old one's audiences too
+	Old           string                                                    // issuer URL that the cluster's tokens have before the move
 	OldKeys       func(context.Context) ([]keystore.VerificationKey, error) // reads the keys that Old publishes
-	Cluster       cluster.Access // Kubeconfig is empty if the cluster cannot be asked
-	TokenLifetime time.Duration  // the longest of a token for AWS that is declared; 0 for none
+	Cluster       cluster.Access                                            // Kubeconfig is empty if the cluster cannot be asked
+	TokenLifetime time.Duration                                             // the longest of a token for AWS that is declared; 0 for none
 }
 
 // Migrated is what a run of [Migrate] or [FinishMigration] did.
