@@ -66,9 +66,9 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 	}
 	have, published := s.published(d.Key)
 	if !d.Keep {
-		s.bury(d.Key, Removed, at)
+		s.moveToGone(d.Key, Removed, at)
 		if i := s.index(d.Key.id); i >= 0 { // another key has the ID here: neither may keep it
-			s.bury(s.keys[i].VerificationKey, Removed, at)
+			s.moveToGone(s.keys[i].VerificationKey, Removed, at)
 		}
 		s.gone = append(s.gone, Key{VerificationKey: d.Key}.gone(at, Removed))
 		return nil
@@ -92,7 +92,7 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 func (s *KeySet) putBack(g Gone, at time.Time) {
 	for _, k := range s.Keys() {
 		if g.bars(k.VerificationKey) {
-			s.bury(k.VerificationKey, Removed, at)
+			s.moveToGone(k.VerificationKey, Removed, at)
 		}
 	}
 	if g.At.IsZero() {

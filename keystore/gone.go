@@ -57,27 +57,27 @@ func (k Key) gone(at time.Time, why Departure) Gone {
 	}
 }
 
-// graves is an index of lines in gone.
-type graves struct {
+// goneIndex is an index of lines in gone.
+type goneIndex struct {
 	ids      map[KeyID]int
 	material map[Fingerprint]int
 }
 
-func gravesOf(lines []Gone) graves {
-	y := graves{make(map[KeyID]int, len(lines)), make(map[Fingerprint]int, len(lines))}
+func newGoneIndex(lines []Gone) goneIndex {
+	y := goneIndex{make(map[KeyID]int, len(lines)), make(map[Fingerprint]int, len(lines))}
 	for i, g := range lines {
 		y.add(g, i)
 	}
 	return y
 }
 
-func (y graves) add(g Gone, i int) {
+func (y goneIndex) add(g Gone, i int) {
 	y.ids[g.ID] = i
 	y.material[g.material()] = i
 }
 
 // of returns the index of the line that bars p, as [Gone.bars] has it.
-func (y graves) of(p VerificationKey) (int, bool) {
+func (y goneIndex) of(p VerificationKey) (int, bool) {
 	if i, ok := y.ids[p.id]; ok {
 		return i, true
 	}
@@ -89,7 +89,7 @@ func (y graves) of(p VerificationKey) (int, bool) {
 // line under the ID computed from the second key, so that neither can come back.
 func mergeGone(lines []Gone) []Gone {
 	var merged []Gone
-	y := gravesOf(nil)
+	y := newGoneIndex(nil)
 	taken := map[KeyID]bool{}
 	for _, g := range lines {
 		f, known := g.Material()

@@ -153,11 +153,11 @@ func TestAcceptCompletesALineWithoutMaterial(t *testing.T) {
 	s := must(parseTree(d))
 	legacy := must(testKey(1).WithID("legacy", ""))
 	legacyLine := Gone{ID: legacy.ID(), Fingerprint: legacy.Fingerprint()}
-	if s.Buried(legacyLine) {
+	if s.RecordsGone(legacyLine) {
 		t.Fatal("it is known which key it was")
 	}
 	got := step(t)(s.Accept(because(openDay, "x"), 0, []Decision{{Key: legacy, Keep: false}}))
-	if _, gone := got.GoneLine(must(testKey(1).WithID("new-name", ""))); !gone || !got.Buried(legacyLine) || got.Gone()[0] != s.Gone()[0] {
+	if _, gone := got.GoneLine(must(testKey(1).WithID("new-name", ""))); !gone || !got.RecordsGone(legacyLine) || got.Gone()[0] != s.Gone()[0] {
 		t.Errorf("gone: %+v", got.Gone())
 	}
 }

@@ -107,14 +107,15 @@ func (s KeySet) GoneLine(p VerificationKey) (Gone, bool) {
 	return s.gone[i], true
 }
 
-// Buried reports whether gone has a line with g's key ID, and one with g's material if that is known. In a version that a
-// publisher takes, every key of the served version is published or buried, and every buried key stays buried.
-func (s KeySet) Buried(g Gone) bool {
-	graves := gravesOf(s.gone)
-	_, left := graves.ids[g.ID]
+// RecordsGone reports whether gone has a line with g's key ID, and one with g's material if that is known. In a version that a
+// publisher takes, every key of the served version is published or recorded as gone, and every key that is gone stays so.
+func (s KeySet) RecordsGone(g Gone) bool {
 	f, known := g.Material()
-	_, barred := graves.material[f]
-	return left && (barred || !known)
+	id, material := false, !known
+	for _, line := range s.gone {
+		id, material = id || line.ID == g.ID, material || line.material() == f
+	}
+	return id && material
 }
 
 // Remains returns the keys that may never be published again under s's issuer URLs: those in gone, and if s is withdrawn
@@ -235,7 +236,7 @@ func (s KeySet) checkIssuers() error {
 }
 
 func (s KeySet) checkKeys() error {
-	graves := gravesOf(s.gone)
+	gone := newGoneIndex(s.gone)
 	ofType := map[bool]int{}
 	for i, k := range s.keys {
 		if k.key == nil || !k.id.valid() {
@@ -244,7 +245,7 @@ func (s KeySet) checkKeys() error {
 		if i > 0 && s.keys[i-1].ID() == k.ID() {
 			return fmt.Errorf("two of its keys have the kid %q", k.ID())
 		}
-		if at, ok := graves.of(k.VerificationKey); ok {
+		if at, ok := gone.of(k.VerificationKey); ok {
 			g := s.gone[at]
 			return fmt.Errorf("key %s is published and gone (%s at %s) at once: %w", k.ID(), printable(string(g.Why)), stamp(g.At), errGoneReturned)
 		}

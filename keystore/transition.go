@@ -303,7 +303,7 @@ func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 				return err
 			}
 		}
-		n.bury(gone, Removed, at)
+		n.moveToGone(gone, Removed, at)
 		if len(n.keys) == 0 && !c.Force {
 			return &LastKeyError{"remove", id, s.name}
 		}
@@ -311,9 +311,9 @@ func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
 	})
 }
 
-// bury moves a key from keys to gone. Documents may publish one key under several IDs (an issuer that was taken over): it
+// moveToGone moves a key from keys to gone. Documents may publish one key under several IDs (an issuer that was taken over): it
 // leaves under all of them, since its tokens are valid under each.
-func (s *KeySet) bury(gone VerificationKey, why Departure, at time.Time) {
+func (s *KeySet) moveToGone(gone VerificationKey, why Departure, at time.Time) {
 	s.keys = slices.DeleteFunc(s.keys, func(k Key) bool {
 		if !k.sameMaterial(gone) {
 			return false
@@ -340,7 +340,7 @@ func (s KeySet) Revoke(c Change, id KeyID, last RevokeOptions) (KeySet, error) {
 		if r := last.Replacement; r != nil && r.sameMaterial(revoked) {
 			return fmt.Errorf("revoke key %s: the replacement is the same key; make a new one", id)
 		}
-		n.bury(revoked, Revoked, at)
+		n.moveToGone(revoked, Revoked, at)
 		if last.Replacement != nil {
 			return n.replaceRevoked(c, id, *last.Replacement)
 		}

@@ -31,7 +31,7 @@ func Disputes(stored keystore.KeySet, served []keystore.VerificationKey) []Dispu
 		switch {
 		case published && have.Fingerprint() != k.Fingerprint():
 			list = append(list, Dispute{k, otherKey})
-		case !published && !stored.Buried(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}):
+		case !published && !stored.RecordsGone(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}):
 			list = append(list, Dispute{k, servedOnly})
 		}
 	}
@@ -48,7 +48,7 @@ func Disputes(stored keystore.KeySet, served []keystore.VerificationKey) []Dispu
 func LostLines(stored keystore.KeySet, servedGone []keystore.Gone) []keystore.Decision {
 	var lost []keystore.Decision
 	for _, line := range servedGone {
-		if !stored.Buried(line) {
+		if !stored.RecordsGone(line) {
 			lost = append(lost, keystore.Decision{Lost: &line})
 		}
 	}

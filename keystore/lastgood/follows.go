@@ -62,11 +62,11 @@ func (s *Summary) keepsKeys(was *Summary) *Rejection {
 			return r
 		}
 	}
-	buried := was.gone.keyring()
+	goneBefore := was.gone.keyring()
 	for id := range was.gone.ids() {
 		_, back := here.byKid[id]
 		_, kept := left.byKid[id]
-		f := buried.byKid[id]
+		f := goneBefore.byKid[id]
 		if back || !kept || f != "" && !left.material[f] {
 			return Reject(ReasonGoneReturned, "key %s is gone for good, but its line in gone has vanished or changed, or it is published again", id)
 		}
