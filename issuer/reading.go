@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -49,10 +50,16 @@ func (p *Publisher) take(ctx context.Context, names []keystore.Name, listed map[
 		select {
 		case f, more := <-results:
 			if !more {
-				if ctx.Err() == nil {
-					p.publish(all, listed)
+				if ctx.Err() != nil {
+					return ctx.Err()
 				}
-				return ctx.Err()
+				if !p.began() {
+					// The first reading of many key sets leaves more garbage than what is kept of them. It is given back
+					// to the system before this process counts as ready: nothing that follows needs as much.
+					debug.FreeOSMemory()
+				}
+				p.publish(all, listed)
+				return nil
 			}
 			// What could not be read has no revision of its own; an older one than it was read at only costs a reading.
 			if rev, ok := listed[f.Name]; ok && (f.Rejected != nil || f.revision == rev) {

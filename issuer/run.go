@@ -2,7 +2,6 @@ package issuer
 
 import (
 	"context"
-	"runtime/debug"
 
 	"go.uber.org/zap"
 
@@ -30,16 +29,10 @@ func (p *Publisher) refreshSome(ctx context.Context, names ...keystore.Name) {
 	_ = p.take(ctx, names, nil) // the error is that of ctx
 }
 
-// refresh is Refresh for callers that do nothing about an error: the log and the metrics show it. The first reading of
-// many key sets leaves more garbage than what is kept of them, which is given back to the system: nothing that follows
-// needs as much.
+// refresh is Refresh for callers that do nothing about an error: the log and the metrics show it.
 func (p *Publisher) refresh(ctx context.Context) error {
-	first := !p.began()
 	err := p.Refresh(ctx)
-	switch {
-	case err == nil && first:
-		debug.FreeOSMemory()
-	case err != nil && ctx.Err() == nil:
+	if err != nil && ctx.Err() == nil {
 		p.c.Log.Debug("refresh", zap.Error(err))
 	}
 	return err

@@ -371,29 +371,6 @@ func TestReliefBeginsWhenMemoryIsShort(t *testing.T) {
 	}
 }
 
-// Memory is measured often enough to see it become short, however fast it fills up, and seldom far from there.
-func TestMemoryIsMeasuredOftenEnough(t *testing.T) {
-	for _, tc := range []struct {
-		m    memory // in MiB
-		want time.Duration
-	}{
-		{memory{used: 30, live: 20, limit: 100}, relieveEvery},
-		{memory{used: 300, live: 20, limit: 100}, relieveEvery},
-		{memory{used: 20, live: 300, limit: 100}, relieveEvery},
-		{memory{used: 100, live: 60, limit: 512}, 2 * relieveEvery},
-		{memory{used: 60, live: 100, limit: 512}, 2 * relieveEvery},
-		{memory{used: 700, live: 600, limit: 16 << 10}, longestPause},
-	} {
-		tc.m.used, tc.m.live, tc.m.limit = tc.m.used<<20, tc.m.live<<20, tc.m.limit<<20
-		if got := tc.m.pause(); got != tc.want {
-			t.Errorf("%+v: %v, want %v", tc.m, got, tc.want)
-		}
-		if filled := int64(tc.want/relieveEvery) * mostInTick; tc.want > relieveEvery && max(tc.m.used, tc.m.live)+filled > tc.m.limit/2 {
-			t.Errorf("%+v: memory may be short before it is measured", tc.m)
-		}
-	}
-}
-
 // Bulky headers wait for each other, and a place is given back whatever ends the connection.
 func TestBulkyHeadersHaveFewPlaces(t *testing.T) {
 	l := testListener(t, 20)

@@ -15,10 +15,6 @@ const (
 	// relieveEvery is how often memory is measured. At loopback speed attackers fill
 	// some 20 MiB in that time.
 	relieveEvery = 25 * time.Millisecond
-	// mostInTick is more than attackers can fill between two measurements. Memory
-	// far from its limit is measured less often, down to once in longestPause.
-	mostInTick   = 64 << 20
-	longestPause = time.Second
 	// tooFull is the part of the memory limit that may be live. The garbage
 	// collector needs the rest to keep up; without it the process first stands still
 	// and is then killed.
@@ -31,13 +27,6 @@ const (
 // memory is how many bytes are used, garbage included, how many of them were live
 // at the last garbage collection, and the limit.
 type memory struct{ used, live, limit int64 }
-
-// pause returns how long memory cannot become short for, or relieveEvery if that
-// is longer.
-func (m memory) pause() time.Duration {
-	ticks := (m.limit/2 - max(m.used, m.live)) / mostInTick
-	return relieveEvery * time.Duration(min(max(ticks, 1), int64(longestPause/relieveEvery)))
-}
 
 // goMemory returns a function that reads the Go runtime's figures. The limit is GOMEMLIMIT.
 func goMemory() func() memory {
@@ -60,21 +49,19 @@ func goMemory() func() memory {
 // quarters of what they may, which is known at once, or when too much is
 // live, which is known after the next garbage collection.
 func (l *listener) relieve(ctx context.Context, look func() memory) {
-	next := time.NewTimer(relieveEvery)
-	defer next.Stop()
+	tick := time.NewTicker(relieveEvery)
+	defer tick.Stop()
 	var logged time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-next.C:
+		case <-tick.C:
 		}
 		if l.open() == 0 { // there is nothing to close
-			next.Reset(relieveEvery)
 			continue
 		}
 		m := look()
-		next.Reset(m.pause())
 		if m.limit == math.MaxInt64 {
 			continue
 		}
