@@ -237,9 +237,9 @@ func TestParseRejects(t *testing.T) {
 		{name: "a member twice", edits: []edit{{"  generation: 1\n", "  generation: 1\n  generation: 1\n"}}, want: "it is not valid YAML"},
 		{name: "two YAML documents", edits: []edit{{"kind: KeySet", "kind: KeySet\n---\nkind: KeySet"}}, want: "it holds more than one YAML document"},
 		{name: "two YAML documents, CRLF", edits: []edit{{"kind: KeySet", "kind: KeySet\n---\r\nkind: KeySet"}}, want: "it holds more than one YAML document"},
-		{name: "two YAML documents, CR alone", edits: []edit{{"kind: KeySet", "kind: KeySet\r---\rkind: KeySet"}}, want: "it holds more than one YAML document"},
-		{name: "two YAML documents, NEL", edits: []edit{{"kind: KeySet", "kind: KeySet\u0085---\u0085kind: KeySet"}}, want: "it holds more than one YAML document"},
-		{name: "two YAML documents, LS", edits: []edit{{"kind: KeySet", "kind: KeySet\u2028---\u2028kind: KeySet"}}, want: "it holds more than one YAML document"},
+		{name: "two YAML documents, CR alone", edits: []edit{{"kind: KeySet", "kind: KeySet\r---\rkind: KeySet"}}, want: "it has a line break other than LF or CRLF"},
+		{name: "two YAML documents, NEL", edits: []edit{{"kind: KeySet", "kind: KeySet\u0085---\u0085kind: KeySet"}}, want: "it has a line break other than LF or CRLF"},
+		{name: "two YAML documents, LS", edits: []edit{{"kind: KeySet", "kind: KeySet\u2028---\u2028kind: KeySet"}}, want: "it has a line break other than LF or CRLF"},
 		{name: "text after the end of the YAML document", edits: []edit{{"kind: KeySet", "kind: KeySet\n...\nkind: KeySet"}}, want: "it holds more than one YAML document"},
 		{name: "a merge marker", edits: []edit{{"kind: KeySet", "<<<<<<< HEAD\nkind: KeySet"}}, want: "it is not valid YAML"},
 

@@ -8,8 +8,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 )
+
+// maxReason bounds what is printed of a reason, in characters. It may quote the name of a file that somebody else chose.
+const maxReason = 1000
 
 // check prints the configuration with its defaults and how much would be served, and returns an error for each key set
 // in the directory that would not be. It reads the directory as a fresh process would and asks nobody else.
@@ -31,7 +35,7 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 			issuers, served = issuers+len(s.Issuers), served+1
 		}
 		if s.Rejected != "" {
-			errs = append(errs, fmt.Errorf("key set %q would not be served (%s): %s", s.Name, s.Rejected, s.Message))
+			errs = append(errs, fmt.Errorf("key set %q would not be served (%s): %s", s.Name, s.Rejected, text.OneLine(s.Message, maxReason)))
 		}
 	}
 	if _, err := fmt.Fprintf(stdout, "# %d issuer URLs would be served, of %d of %d key sets in %s\n", issuers, served, len(all), d.c.Dir); err != nil {

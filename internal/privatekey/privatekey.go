@@ -140,26 +140,34 @@ func hasSecretRun(s string, layers int) bool {
 	})
 }
 
-// InComments reports whether the comments of a YAML text hold a private key. Comments that follow each other are one
-// text, since a key is wrapped.
+// InComments reports whether the comments of a YAML text hold a private key. Comments with nothing but blank lines
+// between them are one text, since a key is wrapped, and may stand behind bullets or quotation marks ("# > MIIE…").
 func InComments(data []byte) bool {
 	if bytes.IndexByte(data, '#') < 0 {
 		return false
 	}
-	var text strings.Builder
+	var text, bare strings.Builder // bare: without what stands before the first digit of base64 on each line
+	found := func() bool {
+		defer text.Reset()
+		defer bare.Reset()
+		return inText(text.String(), maxNestedJSON) || hasSecretRun(bare.String(), 2)
+	}
 	for line := range bytes.Lines(data) {
 		_, comment, has := bytes.Cut(line, []byte("#"))
-		if has {
-			text.WriteString(strings.TrimLeft(string(comment), "#"))
-		}
-		if (!has || len(bytes.TrimSpace(line)) == 0) && text.Len() > 0 {
-			if inText(text.String(), maxNestedJSON) {
-				return true
-			}
-			text.Reset()
+		switch {
+		case has:
+			c := strings.TrimLeft(string(comment), "#")
+			text.WriteString(c)
+			bare.WriteString(strings.TrimLeftFunc(c, func(r rune) bool { return !letterOrDigit(r) && r != '+' && r != '/' }))
+		case len(bytes.TrimSpace(line)) > 0 && text.Len() > 0 && found():
+			return true
 		}
 	}
-	return inText(text.String(), maxNestedJSON)
+	return found()
+}
+
+func letterOrDigit(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
 }
 
 // leastSecret is the length of the base64 of the smallest private key, one for Ed25519 in PKCS#8.

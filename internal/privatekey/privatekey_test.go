@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"slices"
 	"testing"
 )
 
@@ -52,11 +53,23 @@ func TestForms(t *testing.T) {
 		if !InComments([]byte("a: 1 # old\n# "+text+"\n")) || InComments([]byte("a: "+text+"\n")) {
 			t.Errorf("%s in a comment", name)
 		}
+		for _, prefix := range []string{"# ", "# | ", "# * ", "# # ", "# > > ", "#\t- ", "\n# "} { // the last has blank lines between
+			wrapped := "a: 1\n"
+			for part := range slices.Chunk([]byte(text), 60) {
+				wrapped += prefix + string(part) + "\n"
+			}
+			if !InComments([]byte(wrapped + "b: 2\n")) {
+				t.Errorf("%s, wrapped behind %q", name, prefix)
+			}
+		}
 		if !HasLabel(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})) {
 			t.Errorf("%s: no label", name)
 		}
 	}
 	for name, der := range public {
+		if InComments([]byte("# > " + base64.StdEncoding.EncodeToString(der) + "\n")) {
+			t.Errorf("%s in a comment passes for a private key", name)
+		}
 		if _, found := Find([]any{base64.StdEncoding.EncodeToString(der)}); IsDER(der) || found || HasLabel(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})) {
 			t.Errorf("%s passes for a private key", name)
 		}

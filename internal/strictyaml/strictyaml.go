@@ -1,8 +1,9 @@
 // Package strictyaml reads a YAML text that somebody else may have written. It promises that two readers cannot
 // understand it differently, and that reading it takes memory and time in proportion to its length.
 //
-// It refuses a text with a duplicate key, more than one document, a tag or a directive, and one whose size, depth or
-// number of aliases exceeds bounds that documents written by people never reach. JSON is YAML too.
+// It refuses a text with a duplicate key, more than one document, a tag that names a type, a directive or a line break
+// that only YAML 1.1 knows, and one whose size, depth or number of aliases exceeds bounds that documents written by people
+// never reach. JSON is YAML too.
 package strictyaml
 
 import (
@@ -87,6 +88,7 @@ var ErrEmpty = errors.New("it is empty")
 
 // CheckShape bounds what it costs to read data as YAML or JSON, in one pass and without building anything.
 func CheckShape(data []byte) error {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // the YAML reader skips it, so a directive may follow
 	tokens, brackets := count(data)
 	if tokens > maxTokens {
 		return fmt.Errorf("it has more than %d lines, commas, colons and brackets", maxTokens)
@@ -95,6 +97,8 @@ func CheckShape(data []byte) error {
 		return CheckDepth(data)
 	}
 	switch {
+	case hasOddBreak(data):
+		return errors.New("it has a line break other than LF or CRLF; to YAML 1.1, what follows is a line of its own")
 	case brackets > maxOpen:
 		return fmt.Errorf("it has more than %d brackets in each other, or without their partner; write it as JSON if they are text", maxOpen)
 	case compactDepth(data) > maxDepth:
@@ -105,6 +109,13 @@ func CheckShape(data []byte) error {
 		return errors.New("it has a YAML tag (!!binary and the like) or directive; write the value without one")
 	}
 	return nil
+}
+
+// hasOddBreak reports whether data has a line break that YAML 1.1 knows and the checks here do not: a CR alone, NEL, LS or
+// PS. Behind one, a directive could give tags another meaning.
+func hasOddBreak(data []byte) bool {
+	return bytes.Count(data, []byte("\r")) != bytes.Count(data, []byte("\r\n")) || bytes.Contains(data, []byte("\u0085")) ||
+		bytes.Contains(data, []byte("\u2028")) || bytes.Contains(data, []byte("\u2029"))
 }
 
 func isJSON(data []byte) bool {
