@@ -39,6 +39,8 @@ type Mirror struct {
 	mu       sync.Mutex // guards what follows; held while neither store is at work
 	sources  map[keystore.Name]*source
 	began    time.Time // when this run began
+	found    bool      // To held a good version before this run wrote any
+	looked   bool      // To has been read
 	tried    bool      // a pass of this run has ended, successfully or not
 	complete time.Time // when the last complete pass began
 	first    time.Time // when the first complete pass of this run ended
@@ -110,6 +112,11 @@ func NewMirror(c MirrorConfig) *Mirror {
 func (m *Mirror) ReadCopy(ctx context.Context) error {
 	if err := m.to.read(ctx); err != nil {
 		return fmt.Errorf("read the copy: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.looked {
+		m.looked, m.found = true, len(m.to.goodNames()) > 0
 	}
 	return nil
 }

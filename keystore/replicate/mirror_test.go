@@ -441,6 +441,13 @@ func TestMirrorTellsOfAHeartbeatThatFails(t *testing.T) {
 	m.wantCopied("prod-a", m.current)
 }
 
+// earlier makes a complete pass in an earlier run.
+func (m *mirrored) earlier() {
+	m.t.Helper()
+	m.pass()
+	m.config.Complete = m.Status().Complete
+}
+
 func TestMirrorReady(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(m *mirrored)
@@ -448,18 +455,32 @@ func TestMirrorReady(t *testing.T) {
 	}{
 		"a whole copy":                   {func(*mirrored) {}, map[time.Duration]bool{0: true}},
 		"no store":                       {func(m *mirrored) { m.from.Inject(down) }, map[time.Duration]bool{time.Hour: false}},
-		"no store, but a copy of before": {func(m *mirrored) { m.from.Inject(down); m.config.Complete = time.Now() }, map[time.Duration]bool{0: true}},
+		"no store, but a copy of before": {func(m *mirrored) { m.earlier(); m.from.Inject(down) }, map[time.Duration]bool{0: true}},
 		"a store that hangs, but a copy of before": {func(m *mirrored) {
+			m.earlier()
 			m.from.Inject(func(ctx context.Context, _ storetest.Op) (bool, error) { <-ctx.Done(); return false, ctx.Err() })
-			m.config.Complete = time.Now()
 		}, map[time.Duration]bool{0: false, 4 * time.Minute: true}},
 		"one that cannot be copied":            {func(m *mirrored) { m.from.Set("prod-b", []byte("junk")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
-		"one that cannot be copied, as before": {func(m *mirrored) { m.from.Set("prod-b", []byte("junk")); m.config.Complete = time.Now() }, map[time.Duration]bool{0: true}},
+		"one that cannot be copied, as before": {func(m *mirrored) { m.earlier(); m.from.Set("prod-b", []byte("junk")) }, map[time.Duration]bool{0: true}},
 		"none that can be copied": {func(m *mirrored) {
 			m.from.Set("prod-a", []byte("junk"))
 			m.from.Set("prod-b", []byte("junk"))
 		}, map[time.Duration]bool{0: false, 6 * time.Minute: false, time.Hour: false}},
-		"an empty store":             {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b") }, map[time.Duration]bool{0: false, time.Hour: false}},
+		"an empty store": {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b") }, map[time.Duration]bool{0: false, time.Hour: false}},
+		"no store, and an earlier run that copied nothing": {func(m *mirrored) { m.from.Inject(down); m.config.Complete = time.Now() }, map[time.Duration]bool{0: false, time.Hour: false}},
+		"an empty store, as before": {func(m *mirrored) {
+			m.from.Delete("prod-a")
+			m.from.Delete("prod-b")
+			m.earlier()
+		}, map[time.Duration]bool{0: false, time.Hour: false}},
+		"an empty store before, and half a copy now": {func(m *mirrored) {
+			m.from.Set("prod-b", []byte("junk"))
+			m.config.Complete = time.Now()
+		}, map[time.Duration]bool{0: false, 6 * time.Minute: true}},
+		"no store, but one that was empty and may be": {func(m *mirrored) {
+			m.from.Inject(down)
+			m.config.Complete, m.config.AllowEmpty = time.Now(), true
+		}, map[time.Duration]bool{0: true}},
 		"an empty store that may be": {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b"); m.config.AllowEmpty = true }, map[time.Duration]bool{0: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -486,7 +507,6 @@ func TestMirrorReady(t *testing.T) {
 	}
 }
 
-// A run after another one reads what has changed meanwhile, and what somebody did to the copy.
 // A mirror that was ready stays so, whether or not anybody asked at that moment.
 func TestMirrorStaysReadyUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -516,6 +536,7 @@ func TestMirrorStaysReadyUnasked(t *testing.T) {
 	})
 }
 
+// A run after another one reads what has changed meanwhile, and what somebody did to the copy.
 func TestMirrorReadsNothingTwice(t *testing.T) {
 	m := newMirrored(t)
 	if err := keystore.Create(t.Context(), m.from.Store, storetest.KeySet(t, "prod-c")); err != nil {

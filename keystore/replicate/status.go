@@ -35,8 +35,8 @@ const tryPatience = 10 * time.Second
 
 // Ready returns nil once To holds a whole copy, and from then on: a server that starts on half a copy would answer that
 // issuers do not exist. The copy of an earlier run counts only after the first pass, or if that takes long, since it may
-// lack a key that signs by now. An empty copy counts only if AllowEmpty is set: a mistyped prefix must not replace servers
-// that have everything.
+// lack a key that signs by now. An empty copy, also of an earlier run, counts only if AllowEmpty is set: a mistyped prefix
+// must not replace servers that have everything.
 func (m *Mirror) Ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *Mirror) noteReady(now time.Time) {
 
 // unready returns the result of Ready at a time. It changes no state.
 func (m *Mirror) unready(now time.Time) error {
-	earlier := !m.c.Complete.IsZero()
+	earlier := !m.c.Complete.IsZero() && (m.found || m.c.AllowEmpty)
 	switch {
 	case m.ready || earlier && (m.tried || now.Sub(m.began) > tryPatience):
 		return nil
