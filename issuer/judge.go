@@ -40,34 +40,13 @@ func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revis
 	}
 }
 
-// judge fills in the rejections: first what this server's configuration refuses, then what lastgood does.
+// judge fills in the rejections of lastgood; what this server's configuration refuses is rejected since it was read.
 func (b *batch) judge() {
 	candidates := make([]*lastgood.Candidate, 0, len(b.found))
 	for i := range b.found {
-		f := &b.found[i]
-		if f.version != nil {
-			f.Rejected = b.p.admit(f.Name, f.version)
-		}
-		candidates = append(candidates, f.Candidate)
+		candidates = append(candidates, b.found[i].Candidate)
 	}
-	lastgood.Judge{State: servedState{b.p}, Permitted: b.p.isBound, Rival: b.rival}.Decide(candidates)
-}
-
-// admit refuses what this server's configuration does not allow.
-func (p *Publisher) admit(n keystore.Name, v *version) *lastgood.Rejection {
-	if v.dev && !p.c.Dev {
-		return lastgood.Reject(lastgood.ReasonDev, "it is a development key set, which only keypostd --dev serves")
-	}
-	for _, u := range v.issuers {
-		if !p.allows(n, u) && !v.Withdrawn() {
-			return lastgood.Reject(lastgood.ReasonURLNotPermitted, "its issuer URL %s matches no pattern in issuerURLs for the name %q", u, n)
-		}
-	}
-	return nil
-}
-
-func (p *Publisher) allows(n keystore.Name, u keystore.IssuerURL) bool {
-	return slices.ContainsFunc(p.c.Patterns, func(pat Pattern) bool { return pat.Allows(n, u) })
+	lastgood.Judge{State: servedState{b.p}, Permitted: b.p.admission.Permitted, Rival: b.rival}.Decide(candidates)
 }
 
 // servedState answers a lastgood.Judge about the versions that a Publisher serves.
@@ -81,10 +60,6 @@ func (s servedState) Owner(r lastgood.Route) (n keystore.Name, owned bool) {
 
 // Had returns the key sets to which patterns bind the URL: it passes between those only.
 func (s servedState) Had(r lastgood.Route) []keystore.Name { return s.p.bound[routeKey(r)] }
-
-func (p *Publisher) isBound(n keystore.Name, r lastgood.Route) bool {
-	return slices.Contains(p.bound[routeKey(r)], n)
-}
 
 // rival returns a key set that the patterns allow a URL too, that is in the store, and of which nobody knows whether it
 // claims the URL: it cannot be read, or waits for the end of a conflict.

@@ -56,6 +56,15 @@ func (p Pattern) Allows(name keystore.Name, u keystore.IssuerURL) bool {
 	return strings.Replace(p.url, nameHole, string(name), 1) == u.String()
 }
 
+// allowsAt reports whether the key set called name may have an issuer URL at r.
+func (p Pattern) allowsAt(name keystore.Name, r lastgood.Route) bool {
+	if p.name != "" {
+		return p.name == name && p.key == routeKey(r)
+	}
+	own := func(s string) string { return strings.Replace(s, nameHole, string(name), 1) }
+	return lastgood.Route{Host: own(p.key.Host), Path: own(p.key.Path)} == r
+}
+
 // AllowsHost reports whether a URL with that host, in lower case and without a port, could match.
 func (p Pattern) AllowsHost(host string) bool {
 	before, after, hole := strings.Cut(p.key.Host, nameHole)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 func TestPatternAllows(t *testing.T) {
@@ -44,6 +45,9 @@ func TestPatternAllows(t *testing.T) {
 		}
 		if got := p.Allows(tc.name, u); got != tc.want {
 			t.Errorf("%s allows %s to have %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
+		}
+		if got := (Admission{Patterns: []Pattern{p}}).Permitted(tc.name, lastgood.RouteOf(tc.url)); got != tc.want {
+			t.Errorf("%s permits %s at the route of %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
 		}
 	}
 }

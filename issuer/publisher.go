@@ -37,12 +37,13 @@ const (
 // without the lock that Ready, Report and Collect take, and each is read by itself, so that one that takes long holds up
 // no other.
 type Publisher struct {
-	c        Config
-	bound    map[routeKey][]keystore.Name // to which key sets patterns for one name bind a place: those may be several
-	current  atomic.Pointer[snapshot]
-	progress atomic.Pointer[progress]
-	listing  atomic.Bool // a listing is under way
-	readings readings
+	c         Config
+	admission Admission
+	bound     map[routeKey][]keystore.Name // to which key sets patterns for one name bind a place: those may be several
+	current   atomic.Pointer[snapshot]
+	progress  atomic.Pointer[progress]
+	listing   atomic.Bool // a listing is under way
+	readings  readings
 
 	turn sync.Mutex // held by the one batch that is being judged. Only its holder changes what mu guards, but for failing
 
@@ -70,7 +71,7 @@ func NewPublisher(c Config) *Publisher {
 	if c.Poll == 0 {
 		c.Poll = defaultPoll
 	}
-	p := &Publisher{c: c, bound: map[routeKey][]keystore.Name{}, entries: map[keystore.Name]*entry{}}
+	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, bound: map[routeKey][]keystore.Name{}, entries: map[keystore.Name]*entry{}}
 	for _, pat := range c.Patterns {
 		if pat.name != "" {
 			p.bound[pat.key] = append(p.bound[pat.key], pat.name)

@@ -62,7 +62,7 @@ func (p *Publisher) take(ctx context.Context, names []keystore.Name, listed map[
 				return nil
 			}
 			// What could not be read has no revision of its own; an older one than it was read at only costs a reading.
-			if rev, ok := listed[f.Name]; ok && (f.Rejected != nil || f.revision == rev) {
+			if rev, ok := listed[f.Name]; ok && (f.version == nil || f.revision == rev) {
 				f.revision = rev // of two equal texts one is enough
 			}
 			all = append(all, f)
@@ -158,7 +158,9 @@ func (p *Publisher) readNow(ctx context.Context, n keystore.Name) found {
 		f.revision, f.absent = rev, f.Rejected == nil
 		return f
 	}
-	return found{Candidate: lastgood.NewCandidate(n, &v.Summary, p.served(n).summary()), revision: rev, version: v}
+	c := lastgood.NewCandidate(n, &v.Summary, p.served(n).summary())
+	c.Rejected = p.admission.Admit(s)
+	return found{Candidate: c, revision: rev, version: v}
 }
 
 func (p *Publisher) served(n keystore.Name) *version {

@@ -17,20 +17,18 @@ type version struct {
 	lastgood.Summary
 	states      [3]int // next, active, retired
 	activeSince int64  // when the longest active key became so, Unix time; 0 without an active key
-	dev         bool
 	kids        string // the key IDs, sorted, with a line feed after each
 	lastEvent   uint64 // eventDigest of the last line of history; 0 without one
 
 	// Until it is published:
-	issuers []keystore.IssuerURL
-	pages   []routes.Page // one per issuer URL; none when withdrawn
+	pages []routes.Page // one per issuer URL; none when withdrawn
 
 	// Until it is logged:
 	history []keystore.Event
 }
 
 // published drops what is in the snapshot now.
-func (v *version) published() { v.issuers, v.pages = nil, nil }
+func (v *version) published() { v.pages = nil }
 
 // logged drops what is in the log now.
 func (v *version) logged() {
@@ -41,7 +39,7 @@ func (v *version) logged() {
 
 // newVersion renders a key set.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
-	v := &version{Summary: lastgood.SummaryOf(s), issuers: s.Issuers(), dev: s.Dev(), history: s.History()}
+	v := &version{Summary: lastgood.SummaryOf(s), history: s.History()}
 	if n := len(v.history); n > 0 {
 		v.lastEvent = eventDigest(v.history[n-1])
 	}
@@ -63,8 +61,9 @@ func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
 	}
 	cache := cacheControl(s.Policy().Cache(fallback))
 	jwks := newContent(keys)
-	v.pages = make([]routes.Page, len(v.issuers))
-	for i, u := range v.issuers {
+	issuers := s.Issuers()
+	v.pages = make([]routes.Page, len(issuers))
+	for i, u := range issuers {
 		body, err := RenderDiscovery(s, u)
 		if err != nil {
 			return nil, err

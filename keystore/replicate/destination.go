@@ -20,6 +20,8 @@ type destination struct {
 	repairs bool // broken documents may be replaced, since they are only copies
 	dryRun  bool // nothing is written
 
+	permitted func(keystore.Name, lastgood.Route) bool // as in lastgood.Judge
+
 	mu      sync.Mutex // guards the rest
 	entries map[keystore.Name]entry
 	good    lastgood.Index // the last good versions
@@ -186,7 +188,7 @@ func (d *destination) decide(all []*candidate) (due []*candidate) {
 	for _, c := range all {
 		batch = append(batch, c.Candidate)
 	}
-	lastgood.Judge{State: d}.Decide(batch)
+	lastgood.Judge{State: d, Permitted: d.permitted}.Decide(batch)
 	for _, c := range all {
 		e := d.entry(c.Name)
 		switch {

@@ -22,6 +22,7 @@ type MirrorConfig struct {
 	From        keystore.Backend
 	To          keystore.Backend
 	Admit       func(keystore.KeySet) *lastgood.Rejection // refuses key sets that the reader of To would refuse by its configuration
+	Permitted   func(keystore.Name, lastgood.Route) bool  // by the same configuration: see lastgood.Judge; nil = every one is
 	OnPass      func(MirrorStatus) error                  // called after every complete pass
 	Complete    time.Time                                 // when an earlier run began its last complete pass; zero if there was none
 	AllowEmpty  bool                                      // From may be empty: there is no issuer yet
@@ -95,7 +96,7 @@ type trouble struct {
 // NewMirror returns a Mirror that has not looked at anything yet.
 func NewMirror(c MirrorConfig) *Mirror {
 	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Complete}
-	m.to.repairs = true
+	m.to.repairs, m.to.permitted = true, c.Permitted
 	for n, checkpoint := range c.Checkpoints {
 		if rev, digest, ok := checkpoint.parse(); ok {
 			m.sources[n] = &source{revision: rev, digest: digest}

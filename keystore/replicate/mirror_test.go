@@ -632,6 +632,47 @@ func TestMirrorRefusesAKeyThatLeftTheURL(t *testing.T) {
 	}
 }
 
+// Whoever may write one key set bars no keys of another: the tombstone of one that may not have the issuer URL is copied,
+// and does not count.
+func TestMirrorAsksWhoseTombstoneCounts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		permitted func(keystore.Name, lastgood.Route) bool
+		refused   int
+	}{
+		"not permitted": {func(n keystore.Name, r lastgood.Route) bool {
+			return r == lastgood.RouteOf("https://oidc.example.com/"+string(n))
+		}, 0},
+		"permitted":     {func(keystore.Name, lastgood.Route) bool { return true }, 1},
+		"nothing known": {nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMirrored(t)
+			m.config.Permitted = tc.permitted
+			m.Mirror = replicate.NewMirror(m.config)
+			m.pass()
+			next := storetest.Key(t)
+			evil, err := storetest.KeySet(t, "evil", next).Withdraw(storetest.Change(365 * 24 * time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tombstone := strings.ReplaceAll(storetest.Text(t, evil), "oidc.example.com/evil", "oidc.example.com/prod-a")
+			m.from.Set("evil", []byte(tombstone))
+			m.pass()
+			m.wantCopied("evil", tombstone)
+			want := m.current
+			added := storetest.Text(t, m.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Add(storetest.Change(2*time.Hour), next)
+			}))
+			if tc.refused == 0 {
+				want = added
+			}
+			m.pass()
+			m.wantCopied("prod-a", want)
+			m.wantRefused(lastgood.ReasonGoneReturned, tc.refused)
+		})
+	}
+}
+
 // Ten thousand timeouts are not waited for.
 func TestMirrorGivesAStoreUpThatReadsNothing(t *testing.T) {
 	m := newMirrored(t)

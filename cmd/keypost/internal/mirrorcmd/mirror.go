@@ -24,7 +24,6 @@ import (
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
-	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/s3store"
 )
@@ -106,7 +105,7 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	if err := checkListen("--admin-address", o.adminAddress); err != nil {
 		return nil, err
 	}
-	admit, err := o.admit()
+	admission, err := o.admission()
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -130,8 +129,8 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.from.Backend(), To: to, Admit: admit, OnPass: m.notePass, Complete: before.Complete, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log,
-		Checkpoints: m.notes.Checkpoints(),
+		From: m.from.Backend(), To: to, Admit: admission.Admit, Permitted: admission.Permitted, OnPass: m.notePass,
+		Complete: before.Complete, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log, Checkpoints: m.notes.Checkpoints(),
 	})
 	return m, nil
 }
@@ -158,30 +157,18 @@ func (m *mirroring) poll() time.Duration {
 	return defaultPoll
 }
 
-// admit refuses what keypostd would refuse by its own configuration: it must not take the place of the last good
-// document, which keypostd would then miss after its next start.
-func (o *options) admit() (func(keystore.KeySet) *lastgood.Rejection, error) {
-	var patterns []issuer.Pattern
+// admission is that of the keypostd beside DIR: what it refuses must not take the place of the last good document, which
+// keypostd would then miss after its next start.
+func (o *options) admission() (issuer.Admission, error) {
+	a := issuer.Admission{AnyURL: len(o.issuerURLs) == 0, Dev: o.dev}
 	for _, raw := range o.issuerURLs {
 		p, err := issuer.ParsePattern(raw, o.dev)
 		if err != nil {
-			return nil, fmt.Errorf("--issuer-url: %w", err)
+			return issuer.Admission{}, fmt.Errorf("--issuer-url: %w", err)
 		}
-		patterns = append(patterns, p)
+		a.Patterns = append(a.Patterns, p)
 	}
-	return func(s keystore.KeySet) *lastgood.Rejection {
-		if s.Dev() && !o.dev {
-			return lastgood.Reject(lastgood.ReasonDev, "it is a development key set, which only mirror --dev copies")
-		}
-		for _, u := range s.Issuers() {
-			allowed := slices.ContainsFunc(patterns, func(p issuer.Pattern) bool { return p.Allows(s.Name(), u) })
-			if len(patterns) > 0 && !allowed && !s.Withdrawn() {
-				return lastgood.Reject(lastgood.ReasonURLNotPermitted,
-					"its issuer URL %s matches no --issuer-url for the name %q", u, s.Name())
-			}
-		}
-		return nil
-	}, nil
+	return a, nil
 }
 
 func (m *mirroring) announce() {

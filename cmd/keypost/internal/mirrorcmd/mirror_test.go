@@ -119,6 +119,33 @@ func TestMirrorAdmin(t *testing.T) {
 	must(t, <-done)
 }
 
+// What the patterns are for: a tombstone with another's issuer URL bars no keys of that one. Without them nobody knows whose
+// the URL is.
+func TestMirrorAsksThePatternsWhoseTombstoneCounts(t *testing.T) {
+	root := t.TempDir()
+	store, err := filestore.Create(filepath.Join(root, "store"))
+	must(t, err)
+	key := storetest.Key(t)
+	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a", key)))
+	evil, err := storetest.KeySet(t, "evil", key).Withdraw(storetest.Change(365 * 24 * time.Hour))
+	must(t, err)
+	text := strings.ReplaceAll(storetest.Text(t, evil), "oidc.example.com/evil", "oidc.example.com/prod-a")
+	must(t, os.WriteFile(filepath.Join(store.Dir(), "evil.yaml"), []byte(text), 0o600))
+	for name, tc := range map[string]struct {
+		patterns []string
+		held     int
+	}{"patterns": {[]string{"https://oidc.example.com/{name}"}, 2}, "none": {nil, 1}} {
+		dir := filepath.Join(root, name)
+		must(t, os.Mkdir(dir, 0o700))
+		m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: open.FileURL(store.Dir())}, dir: dir, issuerURLs: tc.patterns})
+		must(t, err)
+		must(t, m.Pass(t.Context()))
+		if got := m.Status().Held; got != tc.held {
+			t.Errorf("%s: %d key sets are held, want %d; refused: %v", name, got, tc.held, m.Refusals())
+		}
+	}
+}
+
 // Work that cannot be interrupted does not keep the process from ending.
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,37 @@
+package issuer
+
+import (
+	"slices"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
+)
+
+// Admission is what a server's configuration allows of key sets. A [Publisher] serves, and a mirror for one copies, only
+// what it admits. The zero Admission admits no issuer URL.
+type Admission struct {
+	Patterns []Pattern // which key set may have which issuer URL
+	AnyURL   bool      // every key set may have every one, whatever Patterns are
+	Dev      bool      // development key sets too
+}
+
+// Admit returns why a key set is refused; nil when it is not. A tombstone may have any issuer URL: it is served at none.
+func (a Admission) Admit(s keystore.KeySet) *lastgood.Rejection {
+	if s.Dev() && !a.Dev {
+		return lastgood.Reject(lastgood.ReasonDev, "it is a development key set, which only --dev allows")
+	}
+	if a.AnyURL || s.Withdrawn() {
+		return nil
+	}
+	for _, u := range s.Issuers() {
+		if !slices.ContainsFunc(a.Patterns, func(p Pattern) bool { return p.Allows(s.Name(), u) }) {
+			return lastgood.Reject(lastgood.ReasonURLNotPermitted, "its issuer URL %s matches no issuer URL pattern for the name %q", u, s.Name())
+		}
+	}
+	return nil
+}
+
+// Permitted reports whether the key set called n may have an issuer URL at r, as [lastgood.Judge] asks.
+func (a Admission) Permitted(n keystore.Name, r lastgood.Route) bool {
+	return a.AnyURL || slices.ContainsFunc(a.Patterns, func(p Pattern) bool { return p.allowsAt(n, r) })
+}
