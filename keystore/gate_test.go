@@ -192,10 +192,30 @@ func TestRemoveGate(t *testing.T) {
 	if _, known := undeclared.TrustedUntil(k, openDay); known {
 		t.Error("undeclared token lifetime: the time until which it is trusted is known")
 	}
-	if active, _ := undeclared.Key(testKey(0).ID()); active.State == Active {
-		if _, known := undeclared.TrustedUntil(active, openDay); known {
-			t.Error("an active key is trusted until a known time")
+	for name, s := range lives(t) { // whose token lifetime is declared
+		for _, k := range s.Keys() {
+			if until, known := s.TrustedUntil(k, openDay); known != (k.State == Retired) {
+				t.Errorf("%s: key %s, which is %s, is trusted until %v (%v)", name, k.ID(), k.State, until, known)
+			}
 		}
+	}
+}
+
+// What a plan shows is when the gate opens: for a key that was seen, the time of a new look does not matter.
+func TestEarliestPromotion(t *testing.T) {
+	s := published(t, awsPolicy(), false)
+	opens, ok := s.EarliestPromotion(subject.ID(), at(5))
+	unseen := opens.Sub(at(5))
+	if want := 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour; !ok || unseen != want {
+		t.Errorf("not observed: %v after the look (%v), want %v", unseen, ok, want)
+	}
+	s = step(t)(s.Observe(change(at(1)), seen(s)))
+	opens, ok = s.EarliestPromotion(subject.ID(), at(5))
+	if want := at(1).Add(opensAfter(t, s, at(1))); !ok || !opens.Equal(want) {
+		t.Errorf("observed: %v (%v), want %v", opens, ok, want)
+	}
+	if _, ok := s.EarliestPromotion("nobody", at(5)); ok {
+		t.Error("a key that is not there has a time")
 	}
 }
 

@@ -71,6 +71,12 @@ func TestAWriteIsReadBack(t *testing.T) {
 	annotated := func(doc []byte) []byte {
 		return bytes.Replace(doc, []byte("metadata:\n"), []byte("metadata:\n  annotations:\n    by: webhook\n"), 1)
 	}
+	labelled := func(doc []byte) []byte {
+		return bytes.Replace(doc, []byte("metadata:\n"), []byte("metadata:\n  labels:\n    by: webhook\n"), 1)
+	}
+	extended := func(doc []byte) []byte {
+		return bytes.Replace(doc, []byte("spec:\n"), []byte("spec:\n  fromTheFuture: 1\n"), 1)
+	}
 	for _, tt := range []struct {
 		name     string
 		answer   error
@@ -82,11 +88,14 @@ func TestAWriteIsReadBack(t *testing.T) {
 		{name: "lost, stored", answer: errors.New("reset"), stored: func(ours []byte, _ KeySet) []byte { return ours }, done: true},
 		{name: "lost, stored and annotated", answer: errors.New("reset"), stored: func(ours []byte, _ KeySet) []byte { return annotated(ours) }, done: true},
 		{name: "lost, not stored", answer: errors.New("reset"), part: "reset"},
+		{name: "lost, stored with what we did not write", answer: errors.New("reset"), stored: func(ours []byte, _ KeySet) []byte { return extended(ours) }, part: "reset"},
 		{name: "conflict with our own write", answer: ErrConflict, stored: func(ours []byte, _ KeySet) []byte { return ours }, done: true},
 		{name: "conflict with the same content of another", answer: ErrConflict, stored: func(ours []byte, _ KeySet) []byte { return annotated(ours) }, conflict: true},
 		{name: "conflict", answer: ErrConflict, conflict: true},
 		{name: "conflict, junk is stored", answer: ErrConflict, stored: func([]byte, KeySet) []byte { return []byte("junk") }, conflict: true},
 		{name: "resent, stored", answer: ErrResent, stored: func(ours []byte, _ KeySet) []byte { return ours }, done: true},
+		{name: "resent, the same content, annotated", answer: ErrResent, stored: func(ours []byte, _ KeySet) []byte { return annotated(ours) }, conflict: true},
+		{name: "resent, the same content, labelled", answer: ErrResent, stored: func(ours []byte, _ KeySet) []byte { return labelled(ours) }, conflict: true},
 		{name: "resent, another's of our generation", answer: ErrResent, stored: func(_ []byte, s KeySet) []byte {
 			s.generation--
 			return must(Encode(after(t, s, 5)))

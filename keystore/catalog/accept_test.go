@@ -89,3 +89,30 @@ func TestAcceptAfterChange(t *testing.T) {
 		t.Errorf("Accept = %v", err)
 	}
 }
+
+// An edit by hand or a second writer may leave the generation as it was.
+func TestAcceptAfterAChangeOfTheSameGeneration(t *testing.T) {
+	compared, edited := storetest.KeySet(t, "a"), storetest.KeySet(t, "a")
+	if compared.Generation() != edited.Generation() {
+		t.Fatal("the generations differ")
+	}
+	if _, err := Accept(t.Context(), storeWith(t, false, edited), storetest.Change(2), Acceptance{Stored: compared}); err == nil {
+		t.Error("decisions about one version were applied to another one of the same generation")
+	}
+	if _, err := Accept(t.Context(), storeWith(t, false, compared), storetest.Change(2), Acceptance{Stored: compared}); err != nil {
+		t.Errorf("unchanged: %v", err)
+	}
+}
+
+func TestLostLines(t *testing.T) {
+	kept, lost := storetest.Key(t), storetest.Key(t)
+	line := func(k keystore.VerificationKey) keystore.Gone {
+		return keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}
+	}
+	s, err := storetest.KeySet(t, "a", storetest.Key(t), kept).Revoke(storetest.Change(1), kept.ID(), keystore.RevokeOptions{})
+	check(t, err)
+	got := LostLines(s, []keystore.Gone{line(kept), line(lost)})
+	if len(got) != 1 || got[0].Lost == nil || *got[0].Lost != line(lost) {
+		t.Errorf("LostLines = %+v, want only %s", got, lost.ID())
+	}
+}

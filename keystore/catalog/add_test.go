@@ -123,13 +123,15 @@ func TestAddBesideUnread(t *testing.T) {
 // Two people add one URL under two names at one time: both find it free, and the later one is told.
 func TestAddAtTheSameTime(t *testing.T) {
 	for name, tt := range map[string]struct {
-		theirs []string
-		want   bool
+		theirs    []string
+		withdrawn bool
+		want      bool
 	}{
-		"one URL":      {[]string{"https://oidc.example.com/other", "https://oidc.example.com/new"}, true},
-		"another URL":  {[]string{"https://oidc.example.com/other"}, false},
-		"nobody":       {nil, false},
-		"host in time": {[]string{"https://new.oidc.example.com"}, false},
+		"one URL":              {theirs: []string{"https://oidc.example.com/other", "https://oidc.example.com/new"}, want: true},
+		"one URL, and gave up": {theirs: []string{"https://oidc.example.com/new"}, withdrawn: true},
+		"another URL":          {theirs: []string{"https://oidc.example.com/other"}},
+		"nobody":               {},
+		"host in time":         {theirs: []string{"https://new.oidc.example.com"}},
 	} {
 		st := newTestStore()
 		if tt.theirs != nil {
@@ -137,6 +139,9 @@ func TestAddAtTheSameTime(t *testing.T) {
 				set, err := keystore.New(keystore.Change{At: time.Now(), By: "bob@laptop"}, testSpec(t, "theirs", tt.theirs...))
 				if err != nil {
 					t.Fatal(err)
+				}
+				if tt.withdrawn {
+					set = withdrawn(t, set)
 				}
 				st.sets["theirs"] = set
 			}
@@ -157,6 +162,20 @@ func TestReadChangedSkipsWhatIsKnown(t *testing.T) {
 	c, err := readChanged(t.Context(), keystore.NewStore(st), map[keystore.Name]keystore.Revision{"broken": "1"})
 	if err != nil || len(c.Sets)+len(c.Unread) != 0 {
 		t.Errorf("readChanged = %v, %v", c, err)
+	}
+}
+
+// Another key set may have got the URL by a change of a document that was there already.
+func TestReadChangedReadsWhatHasChanged(t *testing.T) {
+	known := map[keystore.Name]keystore.Revision{"changed": "0", "same": "1"}
+	c, err := readChanged(t.Context(), storeWith(t, false, storetest.KeySet(t, "changed"), storetest.KeySet(t, "new"), storetest.KeySet(t, "same")), known)
+	check(t, err)
+	var names []keystore.Name
+	for _, s := range c.Sets {
+		names = append(names, s.Name())
+	}
+	if !slices.Equal(names, []keystore.Name{"changed", "new"}) {
+		t.Errorf("read %v, want changed and new", names)
 	}
 }
 

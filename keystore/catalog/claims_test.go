@@ -2,9 +2,11 @@ package catalog
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 func TestClaims(t *testing.T) {
@@ -23,6 +25,8 @@ func TestClaims(t *testing.T) {
 			return is && e.By == by && (e.Issuers != nil) == name
 		}
 	}
+	withPort, err := keystore.ParseIssuerURL("https://oidc.example.com:8443/a", true) // requests are looked up without the port
+	check(t, err)
 	for name, tt := range map[string]struct {
 		sets  []keystore.KeySet
 		spec  keystore.Spec
@@ -31,6 +35,7 @@ func TestClaims(t *testing.T) {
 	}{
 		"free":                   {sets: []keystore.KeySet{inUse}, spec: testSpec(t, "b", url2)},
 		"URL in use":             {sets: []keystore.KeySet{inUse}, spec: testSpec(t, "b", url), reuse: true, want: taken("a", false)},
+		"the same place in use":  {sets: []keystore.KeySet{inUse}, spec: keystore.Spec{Name: "b", Issuers: []keystore.IssuerURL{withPort}}, reuse: true, want: taken("a", false)},
 		"name in use":            {sets: []keystore.KeySet{inUse}, spec: testSpec(t, "a", url2), reuse: true, want: taken("a", true)},
 		"URL of a withdrawn one": {sets: []keystore.KeySet{old}, spec: testSpec(t, "b", url), want: func(err error) bool { return errors.Is(err, ErrReuse) }},
 		"the same, permitted":    {sets: []keystore.KeySet{old}, spec: testSpec(t, "b", url), reuse: true},
@@ -47,6 +52,59 @@ func TestClaims(t *testing.T) {
 		_, err := Contents{Sets: tt.sets}.claims(tt.spec, Permit{Reuse: tt.reuse})
 		if tt.want == nil && err != nil || tt.want != nil && (err == nil || !tt.want(err)) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A URL that is given out again brings every key of the key sets that had it: those in gone, and those that a tombstone
+// still holds.
+func TestNothingComesBackUnderAReusedURL(t *testing.T) {
+	const url = "https://oidc.example.com/old"
+	held, revoked := storetest.Key(t), storetest.Key(t)
+	old, err := keystore.New(storetest.Change(0), keystore.Spec{Name: "old", Issuers: storetest.URLs(t, url), Keys: []keystore.VerificationKey{held, revoked}})
+	check(t, err)
+	old, err = old.Revoke(storetest.Change(1), revoked.ID(), keystore.RevokeOptions{})
+	check(t, err)
+	old = withdrawn(t, old)
+	for name, k := range map[string]keystore.VerificationKey{
+		"held by the tombstone":      held,
+		"the same, under a new kid":  renamed(t, held, "another"),
+		"revoked before":             revoked,
+		"the revoked, under another": renamed(t, revoked, "another"),
+	} {
+		spec := keystore.Spec{Name: "new", Issuers: storetest.URLs(t, url), Keys: []keystore.VerificationKey{k}}
+		_, err := Add(t.Context(), storeWith(t, false, old), spec, AddOptions{Change: storetest.Change(2), Permit: Permit{Reuse: true}})
+		if err == nil {
+			t.Errorf("%s: it is published again", name)
+		}
+	}
+	spec := testSpec(t, "new", url)
+	added, err := Add(t.Context(), storeWith(t, false, old), spec, AddOptions{Change: storetest.Change(2), Permit: Permit{Reuse: true}})
+	check(t, err)
+	for _, k := range []keystore.VerificationKey{held, revoked} {
+		if !added.KeySet.RecordsGone(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}) {
+			t.Errorf("key %s is not on record: %v", k.ID(), added.KeySet.Gone())
+		}
+	}
+}
+
+// A key is shared by its material, whatever its kid is, and only with key sets in use.
+func TestSharedKeys(t *testing.T) {
+	k := storetest.Key(t)
+	c := Contents{Sets: []keystore.KeySet{
+		storetest.KeySet(t, "new", k),
+		storetest.KeySet(t, "other-kid", renamed(t, k, "signer-1")),
+		storetest.KeySet(t, "other-key", renamed(t, storetest.Key(t), "1")),
+		storetest.KeySet(t, "same", k),
+		withdrawn(t, storetest.KeySet(t, "withdrawn", k)),
+	}}
+	for id, want := range map[keystore.KeyID][]Shared{
+		k.ID(): {{"signer-1", "other-kid"}, {k.ID(), "same"}},
+		"1":    {{"signer-1", "other-kid"}, {k.ID(), "same"}}, // which is another key's kid, too
+	} {
+		spec := keystore.Spec{Name: "new", Keys: []keystore.VerificationKey{renamed(t, k, id)}}
+		if got := c.sharedKeys(spec); !slices.Equal(got, want) {
+			t.Errorf("as %s: %v, want %v", id, got, want)
 		}
 	}
 }
