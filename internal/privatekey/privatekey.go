@@ -228,7 +228,7 @@ func base64Prefix(s string) int {
 }
 
 // base64Digit is a table since every byte of every document is looked up in it.
-var base64Digit = func() (is [256]bool) {
+var base64Digit = func() (is [256]bool) { //nolint:gochecknoglobals // a constant table
 	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_") {
 		is[c] = true
 	}

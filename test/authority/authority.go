@@ -62,7 +62,7 @@ func (a *Authority) Issue(t *testing.T, dir string, hosts ...string) {
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	check(t, err)
 	write := func(name, label string, der []byte) {
-		check(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der}), 0o644))
+		check(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der}), 0o644)) //nolint:gosec // a key of a test, which a container of another user may read
 	}
 	write("tls.crt", "CERTIFICATE", a.sign(t, template, a.cert, key))
 	write("tls.key", "PRIVATE KEY", private)

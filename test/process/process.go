@@ -34,7 +34,7 @@ func run(m *testing.M, setUp func(dir string) error) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
-	if err := os.Chmod(dir, 0o755); err != nil {
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // programs, which a container of another user may run
 		return 0, err
 	}
 	if err := setUp(dir); err != nil {
@@ -47,7 +47,7 @@ func run(m *testing.M, setUp func(dir string) error) (int, error) {
 // directory into, which must be an absolute path.
 func Build(source, into string, more ...string) error {
 	args := append([]string{"build", "-C", source, "-o", into + "/"}, more...)
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil { //nolint:gosec // our own build
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return nil
