@@ -22,6 +22,9 @@ import "context"
 // reads back. A conflict may also be the answer to a Put that a proxy on the way has sent twice; Store reads back after
 // a conflict too. Callers pass a name that [Name.Check] accepts, a document of that name, and at most [MaxDocument] bytes.
 //
+// Once ctx is done, a method does nothing more and returns ctx.Err(), possibly wrapped. A Put that has begun to write
+// may have written.
+//
 // Trust: documents that Get returns may come from anybody who can write to the medium, and that is everybody who can
 // make relying parties trust keys.
 type Backend interface {

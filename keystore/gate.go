@@ -150,10 +150,10 @@ func (p Policy) copiesRunOut(at time.Time, seenMaxAge time.Duration) (time.Time,
 	return until, terms
 }
 
-// CopiesUntil returns until when a cache that obeys the policy may hold a copy of what was published until at. It adds
-// Convergence, the longest time for which a shared cache hands out an old copy, and the longest time for which a relying
-// party keeps its own. It takes into account what the policy was before it was lowered, and the highest max-age among
-// the recorded observations.
+// CopiesUntil returns until when a cache may hold a copy of what was published until at, if caches keep what the policy
+// declares. That is at, plus [Convergence], plus the longest time for which a shared cache hands out an old copy, plus
+// the longest for which a relying party keeps its own. A policy that was lowered counts as it was before, as long as
+// copies from then may last, and a max-age of a recorded observation counts if it is higher than the policy's.
 func (s KeySet) CopiesUntil(at time.Time) time.Time {
 	maxAge, _ := s.seenSince(time.Time{})
 	until, _ := s.policy.copiesRunOut(at, maxAge)

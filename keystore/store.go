@@ -21,9 +21,10 @@ type Reader interface {
 	Load(ctx context.Context, n Name) (KeySet, Revision, error)
 }
 
-// Store reads and writes the key sets in a [Backend]. It is the one place that parses and encodes documents, checks
-// name, size and generation before a write, and finds out what happened when a write failed. Whoever can write here can
-// make relying parties trust their keys. It is safe for concurrent use, also by several processes.
+// Store reads and writes the key sets in a [Backend]. It parses what it loads. Every write of a key set ([Create],
+// [Update], Replace, Write) goes through it: it checks name, size and generation before, and finds out afterwards what
+// happened when the write failed. Whoever can write here can make relying parties trust their keys. It is safe for
+// concurrent use, also by several processes.
 type Store struct{ backend Backend }
 
 var _ Reader = (*Store)(nil)
@@ -50,7 +51,7 @@ func (st *Store) Load(ctx context.Context, n Name) (KeySet, Revision, error) {
 // Replace writes s if the stored revision is still old (old == "" creates) and returns the new revision. It is durable
 // when it returns nil. A stored version that s may not replace ([KeySet.MayReplace]) is a conflict. An error that wraps
 // [ErrConflict] or [ErrReadOnly] means that nothing was written, one that wraps [ErrNotDurable] that it was. After any
-// other error Replace has read back and did not find s.
+// other error s may be stored or not; the message says what is known.
 func (st *Store) Replace(ctx context.Context, old Revision, s KeySet) (Revision, error) {
 	doc, err := Encode(s)
 	if err != nil {
@@ -67,6 +68,21 @@ func (st *Store) Write(ctx context.Context, n Name, old Revision, doc []byte) (R
 		return "", err
 	}
 	return st.write(ctx, old, version{s, doc})
+}
+
+// replaceLoaded is Replace for a caller that has just loaded the stored version: was, at revision old.
+func (st *Store) replaceLoaded(ctx context.Context, old Revision, was, s KeySet) error {
+	doc, err := Encode(s)
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !s.MayReplace(was):
+		return generationConflict(was, s)
+	}
+	_, err = st.put(ctx, old, version{s, doc})
+	return err
 }
 
 // version is a key set and its document.

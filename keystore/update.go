@@ -61,18 +61,7 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	default:
 		s.generation = was.generation + 1
 	}
-	// Not Replace: the stored version was loaded just now.
-	doc, err := Encode(s)
-	switch {
-	case err != nil:
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case !s.MayReplace(was):
-		err = generationConflict(was, s)
-	default:
-		_, err = st.put(ctx, rev, version{s, doc})
-	}
-	if err != nil {
+	if err := st.replaceLoaded(ctx, rev, was, s); err != nil {
 		return KeySet{}, fmt.Errorf("replace key set %q: %w", n, err)
 	}
 	return s, nil

@@ -74,7 +74,7 @@ func (f *Factory) CheckGlobals(cmd *cobra.Command) error {
 // control reports whether r is a control character that no text for people has.
 func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
-// HelpCommand returns cobra's, but that a topic which does not exist is an error.
+// HelpCommand returns the command help. Unlike cobra's own, it fails if there is no such topic.
 func HelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:         "help [COMMAND…]",

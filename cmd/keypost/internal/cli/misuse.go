@@ -101,7 +101,7 @@ func DidYouMean(prefix, name string) string {
 	return "; did you mean " + prefix + name + "?"
 }
 
-// Nearest returns the one of known that word is a slip of the finger away from, if any is.
+// Nearest returns the word in known from which word differs by a typing error or two, or "" if there is none.
 func Nearest(word string, known []string) string {
 	best, least := "", min(2, len(word)/2)+1
 	for _, k := range known {
@@ -112,7 +112,8 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// distance counts the letters to insert, delete, replace or swap with a neighbour to make b of f.
+// distance returns how many single changes turn a into b: a letter inserted, deleted or replaced, or two neighbours
+// swapped.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -137,8 +138,9 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// dashedKid is what a key ID looks like that begins with a hyphen, as one in 64 computed ones does: too long for the
-// short flags that there are, and in the second form for every long one.
+// dashedKid matches a key ID that begins with a hyphen, as one in 64 computed ones does, or a prefix of one that is at
+// least 8 characters long: a group of short flags is never that long. After a second hyphen it matches only a whole
+// computed key ID (43 characters), since no long flag has such a length.
 var dashedKid = regexp.MustCompile(`^-([A-Za-z0-9_][A-Za-z0-9_-]{6,}|[A-Za-z0-9_-]{42})$`)
 
 // takesKID reports whether one of a command's arguments is a key ID.

@@ -27,7 +27,8 @@ func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
 	return f.noted(st), nil
 }
 
-// CreateStore is OpenToWrite, and makes a file store's directory if only that is missing.
+// CreateStore opens the store for writing, as OpenToWrite does. If it is a directory that does not exist, and the parent
+// does, the directory is made.
 func (f *Factory) CreateStore(ctx context.Context) (*keystore.Store, error) {
 	u, err := ParseStore(f.Store)
 	if err != nil {
