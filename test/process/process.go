@@ -33,7 +33,7 @@ func run(m *testing.M, setUp func(dir string) error) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
+	defer func() { _ = os.RemoveAll(dir) }()     // a temporary directory
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // programs, which a container of another user may run
 		return 0, err
 	}
