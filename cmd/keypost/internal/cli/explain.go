@@ -61,8 +61,8 @@ func explained(err error) error {
 		if e.Step == "revoke" {
 			return WithHint(err, "--replacement FILE puts another key in its place, --leave-empty publishes none")
 		}
-		return WithHint(err, "add another key first (%s), or withdraw the issuer (%s)", Command{"key", "add", string(e.KeySet)},
-			Command{"issuer", "remove", string(e.KeySet)})
+		return WithHint(err, "add another key first (%s), or withdraw the issuer (%s)", addKey(e.KeySet),
+			Command{"issuer", "remove", string(e.KeySet), "--confirm-url", "URL", "--why", "REASON"})
 	}
 	return explainedClaim(err)
 }
@@ -70,7 +70,7 @@ func explained(err error) error {
 // explainedClaim is explained for an issuer URL or name that is not free.
 func explainedClaim(err error) error {
 	if e, is := errors.AsType[*catalog.TakenError](err); is {
-		return WithHint(err, "%s adds keys to it", Command{"key", "add", string(e.By)})
+		return WithHint(err, "%s adds keys to it", addKey(e.By))
 	}
 	if _, is := errors.AsType[*catalog.TombstoneError](err); is {
 		return WithHint(err, "choose another name")
@@ -94,6 +94,10 @@ func explainedClaim(err error) error {
 		})
 	}
 	return err
+}
+
+func addKey(to keystore.Name) Command {
+	return Command{"key", "add", string(to), "--public-key-file", "FILE"}
 }
 
 func remedy(err error) string {
