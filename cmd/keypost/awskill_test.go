@@ -88,7 +88,7 @@ func (f *clusterFixture) createAll(t *testing.T, more ...string) string {
 	return string(out)
 }
 
-// killAt runs create-all and kills it after call n took effect, before its reply is sent. It tells whether there was
+// killAt runs create-all and kills it after call n took effect, before its reply is sent. It reports whether there was
 // such a call.
 func (f *clusterFixture) killAt(t *testing.T, n int) bool {
 	t.Helper()

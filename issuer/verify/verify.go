@@ -35,7 +35,7 @@ type Finding struct {
 	Hint     string   `json:"hint,omitempty"`
 }
 
-// Failed tells whether a finding fails.
+// Failed reports whether a finding fails.
 func Failed(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Fail })
 }

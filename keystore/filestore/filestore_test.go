@@ -488,7 +488,7 @@ func TestLockFileRemovedMeanwhile(t *testing.T) {
 	(<-waiting)()
 }
 
-// blocked tells whether somebody waits for the lock at path: proc_locks(5) marks waiting ones with an arrow.
+// blocked reports whether somebody waits for the lock at path: proc_locks(5) marks waiting ones with an arrow.
 func blocked(t *testing.T, path string) bool {
 	t.Helper()
 	st, err := osDisk{}.Stat(path)

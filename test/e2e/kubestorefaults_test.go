@@ -424,7 +424,7 @@ func (a *absence) restored(t *testing.T) {
 	a.accepted(t)
 }
 
-// has tells whether a kid is one that may never be answered.
+// has reports whether a kid is one that may never be answered.
 func (w *witness) has(kid keystore.KeyID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
