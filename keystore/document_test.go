@@ -197,6 +197,7 @@ func TestParseRejects(t *testing.T) {
 		{name: "generation zero", edits: []edit{{"generation: 1", "generation: 0"}}, want: "its generation is 0; it counts from 1"},
 		{name: "a generation that nothing could follow", edits: []edit{{"generation: 1", "generation: 9223372036854775807"}}, want: "it counts from 1 to 2^53-1"},
 		{name: "a generation with a fraction", edits: []edit{{"generation: 1", "generation: 1.5"}}, want: "it does not fit the form of a key set"},
+		{name: "a generation that is 8 or 10", edits: []edit{{"generation: 1", "generation: 010"}}, want: "it has the number 010, which YAML 1.1 and 1.2 read differently"},
 		{name: "no issuers", edits: []edit{{"  - https://oidc.example.com/prod-a\n", ""}, {"  - https://prod-a.oidc.example.com\n", ""}}, want: "it has no issuer URL"},
 		{name: "a bad issuer", edits: []edit{{"https://oidc.example.com/prod-a", "https://oidc.example.com/prod-a/"}}, want: "it ends in a slash"},
 		{name: "an issuer twice", edits: []edit{{"https://prod-a.oidc.example.com", "https://oidc.example.com/prod-a"}}, want: "it has the issuer URL https://oidc.example.com/prod-a twice"},

@@ -1,9 +1,9 @@
 // Package strictyaml reads a YAML text that somebody else may have written. It promises that two readers cannot
 // understand it differently, and that reading it takes memory and time in proportion to its length.
 //
-// It refuses a text with a duplicate key, more than one document, a tag that names a type, a directive or a line break
-// that only YAML 1.1 knows, and one whose size, depth or number of aliases exceeds bounds that documents written by people
-// never reach. JSON is YAML too.
+// It refuses a text with a duplicate key, more than one document, a tag, a directive, a number or a line break that
+// YAML 1.1 and 1.2 read differently, and one whose size, depth or number of aliases exceeds bounds that documents written
+// by people never reach. JSON is YAML too.
 package strictyaml
 
 import (
@@ -36,9 +36,16 @@ const (
 
 var (
 	anchor = regexp.MustCompile(`(?:^|[\s\[{,])&`)
-	// tag matches what can name the type !!binary, which hides text from every search.
-	tag = regexp.MustCompile(`(?m)(?:^|[\s\[{,:])!(?:!|<)[0-9A-Za-z%]|^%`)
+	// tag matches a tag in every place where one may begin, and directives. !!binary hides text from every search, !!int
+	// and !int make other values of one text for other readers.
+	tag = regexp.MustCompile(`(?m)(?:(?:^|[\[{,:])[ \t]*|[-?][ \t]+|(?:^|[\s\[{,])\?|&\S+[ \t]+)!|^%`)
+	// oddNumber begins a number that YAML 1.1 and 1.2 read differently: 010 is 8 to the first and 10 to the second, 1_0 is
+	// 10 to the first and a text to the second.
+	oddNumber   = regexp.MustCompile(`^` + odd)
+	anOddNumber = regexp.MustCompile(`(?:^|[\s\[{,]|[^0-9]:)` + odd) // somewhere in a text; not in a time
 )
+
+const odd = `[-+]?(?:0[0-9boBOX]|[0-9.]+_)`
 
 // ToJSON returns the one document in data as JSON, and as a tree of map[string]any, []any, string and other values.
 // Neither data nor the JSON may have more than limit bytes. An error quotes only short parts of data.
@@ -79,8 +86,35 @@ func decode(data []byte, limit int) (any, error) {
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, errors.New("it holds more than one YAML document")
 	}
+	if anOddNumber.Match(data) {
+		if err := yaml.Unmarshal(data, &numbers{}); errors.Is(err, errOddNumber) {
+			return nil, err
+		}
+	}
 	c := converter{budget: 2 * limit, limit: 2 * limit}
 	return c.convert(tree, 0)
+}
+
+// numbers reads a YAML text only to find a number that oddNumber matches: the reader's own tree has the value, not how it
+// was written. Keys may be numbers too.
+type numbers struct{ text string }
+
+var errOddNumber = errors.New("which YAML 1.1 and 1.2 read differently; write it in decimal without leading zeros or _, or in quotes if it is text")
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (n *numbers) UnmarshalYAML(unmarshal func(any) error) error {
+	if unmarshal(&n.text) == nil {
+		var v any
+		if oddNumber.MatchString(n.text) && unmarshal(&v) == nil && v != n.text {
+			return fmt.Errorf("it has the number %s, %w", text.OneLine(n.text, maxReason), errOddNumber)
+		}
+		return nil
+	}
+	var list []numbers
+	if err := unmarshal(&list); err == nil || errors.Is(err, errOddNumber) {
+		return err
+	}
+	return unmarshal(&map[numbers]numbers{})
 }
 
 // ErrEmpty is the error of a text without a document.
@@ -106,7 +140,7 @@ func CheckShape(data []byte) error {
 	case bytes.IndexByte(data, '&') >= 0 && len(anchor.FindAllIndex(data, maxAnchors+1)) > maxAnchors:
 		return fmt.Errorf("it has more than %d YAML anchors", maxAnchors)
 	case bytes.ContainsAny(data, "!%") && tag.Match(data):
-		return errors.New("it has a YAML tag (!!binary and the like) or directive; write the value without one")
+		return errors.New("it has a YAML tag (!!int and the like) or directive; write the value without one")
 	}
 	return nil
 }
@@ -255,7 +289,9 @@ func keyOf(k any) (string, error) {
 	case uint64:
 		return strconv.FormatUint(k, 10), nil
 	case float64:
-		return strconv.FormatFloat(k, 'g', -1, 32), nil
+		if !math.IsNaN(k) && !math.IsInf(k, 0) {
+			return strconv.FormatFloat(k, 'g', -1, 32), nil
+		}
 	case bool:
 		return strconv.FormatBool(k), nil
 	}
