@@ -45,7 +45,7 @@ var (
 	anOddNumber = regexp.MustCompile(`(?:^|[\s\[{,]|[^0-9]:)` + odd) // somewhere in a text; not in a time
 )
 
-const odd = `[-+]?(?:0[0-9boBOX]|[0-9.]+_)`
+const odd = `(?:[-+]?(?:0[0-9boBOX]|0x[0-9A-Fa-f]*_|[0-9.]+(?:[eE][-+]?[0-9]*)?_)|[-+]_)`
 
 // ToJSON returns the one document in data as JSON, and as a tree of map[string]any, []any, string and other values.
 // Neither data nor the JSON may have more than limit bytes. An error quotes only short parts of data.
