@@ -47,6 +47,7 @@ func counted(n int, noun string) string {
 // listed is a role as ListRoles shows it: with its trust policy, without its tags.
 type listed struct {
 	name  string
+	id    string // unique: a role that is made anew under the same name has another
 	trust string
 }
 
@@ -59,7 +60,7 @@ func (c *Client) listRoles(ctx context.Context) ([]listed, error) {
 			return nil, err
 		}
 		for _, r := range out.Roles {
-			roles = append(roles, listed{aws.ToString(r.RoleName), aws.ToString(r.AssumeRolePolicyDocument)})
+			roles = append(roles, listed{aws.ToString(r.RoleName), aws.ToString(r.RoleId), aws.ToString(r.AssumeRolePolicyDocument)})
 		}
 		if !out.IsTruncated {
 			return roles, nil
@@ -88,8 +89,8 @@ func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, 
 	}
 }
 
-// ownedRoles returns a cluster's roles. Their names begin with the cluster's, so the tags of only a few are read: GetRole
-// on every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it. A role whose
+// ownedRoles returns the names of a cluster's roles. They begin with the cluster's, so the tags of only a few are read: GetRole on
+// every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it. A role whose
 // tags may not be read is left alone, and noted.
 func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (owned, notes []string, err error) {
 	var named []string
@@ -118,7 +119,7 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (pla
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	stage, err := c.deleteRoles(ctx, minus(owned, keep), OwnedBy(name))
+	stage, err := c.deleteRoles(ctx, roles, minus(owned, keep), OwnedBy(name))
 	return planOf(notes, stage), err
 }
 
@@ -139,7 +140,7 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Pl
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	stage, err := c.deleteRoles(ctx, owned, OwnedBy(d.Name))
+	stage, err := c.deleteRoles(ctx, roles, owned, OwnedBy(d.Name))
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -192,35 +193,49 @@ func (c *Client) deleteProvider(arn string, o Owner) plan.Stage {
 	})
 }
 
-func (c *Client) deleteRoles(ctx context.Context, names []string, o Owner) (plan.Stage, error) {
-	stages, err := each(names, func(name string) (plan.Stage, error) { return c.deleteRole(ctx, name, o) })
+// deleteRoles plans to delete those of roles that have one of these names.
+func (c *Client) deleteRoles(ctx context.Context, roles []listed, names []string, o Owner) (plan.Stage, error) {
+	gone := slices.DeleteFunc(slices.Clone(roles), func(r listed) bool { return !slices.Contains(names, r.name) })
+	stages, err := each(gone, func(r listed) (plan.Stage, error) { return c.deleteRole(ctx, r, o) })
 	return slices.Concat(stages...), err
 }
 
-// deleteRole plans to delete a role whose tags were just read. Applying the plan reads them again, last: somebody else
-// may have tagged the role anew, or made another under its name.
-func (c *Client) deleteRole(ctx context.Context, name string, o Owner) (plan.Stage, error) {
-	if err := c.checkProfiles(ctx, name); err != nil {
+// deleteRole plans to delete a role whose tags were just read. Applying the plan compares the role with the planned one
+// before its policies are deleted, and again before the role is.
+func (c *Client) deleteRole(ctx context.Context, r listed, o Owner) (plan.Stage, error) {
+	if err := c.checkProfiles(ctx, r.name); err != nil {
 		return nil, err
 	}
-	steps, err := c.removalSteps(ctx, name)
-	return c.action(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: name}, steps, func(ctx context.Context) ([]step, error) {
-		steps, err := c.removalSteps(ctx, name)
+	steps, err := c.removalSteps(ctx, r, o)
+	return c.action(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: r.name}, steps, func(ctx context.Context) ([]step, error) {
+		steps, err := c.removalSteps(ctx, r, o)
 		if err != nil || len(steps) == 0 {
 			return nil, err
 		}
-		tags, err := c.roleTags(ctx, name)
-		if err != nil || tags == nil { // nil if the role is gone by now
-			return nil, err
-		}
-		if OwnedByKeypost().Owns(tags) {
-			return nil, fmt.Errorf("it bears the tag %s by now and is never deleted; make the plan again", OwnedByKeypost())
-		}
-		if !o.Owns(tags) {
-			return nil, notOurs(roleThing+" "+name, o, tags, notByUs)
-		}
-		return steps, nil
+		return steps, c.checkPlanned(ctx, r, o)
 	}), err
+}
+
+// checkPlanned returns an error unless r is still the role for which the plan was made, and the owner's: somebody else may
+// have tagged it anew, or made another under its name. A role that is gone is no error.
+func (c *Client) checkPlanned(ctx context.Context, r listed, o Owner) error {
+	out, err := ask(ctx, c, c.iam.GetRole, &iam.GetRoleInput{RoleName: aws.String(r.name)})
+	if isMissing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	tags := tagMap(out.Role.Tags)
+	switch id := aws.ToString(out.Role.RoleId); {
+	case id != r.id:
+		return fmt.Errorf("it is another role of the same name by now (ID %s, and %s was to be deleted); make the plan again", id, r.id)
+	case OwnedByKeypost().Owns(tags):
+		return fmt.Errorf("it bears the tag %s by now and is never deleted; make the plan again", OwnedByKeypost())
+	case !o.Owns(tags):
+		return notOurs(roleThing+" "+r.name, o, tags, notByUs)
+	}
+	return nil
 }
 
 // checkProfiles returns an error for a role in an instance profile: IAM does not delete it, and only its owner knows what
@@ -240,7 +255,8 @@ func (c *Client) checkProfiles(ctx context.Context, role string) error {
 }
 
 // removalSteps empties a role and deletes it, since IAM deletes no role that has policies. A missing role needs no steps.
-func (c *Client) removalSteps(ctx context.Context, name string) ([]step, error) {
+func (c *Client) removalSteps(ctx context.Context, r listed, o Owner) ([]step, error) {
+	name := r.name
 	inline, err := c.inlinePolicies(ctx, name)
 	if isMissing(err) {
 		return nil, nil
@@ -259,7 +275,15 @@ func (c *Client) removalSteps(ctx context.Context, name string) ([]step, error) 
 	for _, arn := range attached {
 		steps = append(steps, detachStep(name, arn))
 	}
-	return append(steps, newDelete((*iam.Client).DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, ccoctl.RoleDeleted(name))), nil
+	last := newDelete((*iam.Client).DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, ccoctl.RoleDeleted(name))
+	deleteRole := last.call
+	last.call = func(ctx context.Context, c *Client) error { // to delete the policies may have taken minutes
+		if err := c.checkPlanned(ctx, r, o); err != nil {
+			return err
+		}
+		return deleteRole(ctx, c)
+	}
+	return append(steps, last), nil
 }
 
 func deletePolicyStep(role, policy string) step {

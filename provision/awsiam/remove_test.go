@@ -3,6 +3,7 @@ package awsiam_test
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,6 +36,17 @@ func (w *world) setTrust(t *testing.T, role, trust string) {
 	t.Helper()
 	must(t, second(w.hand.UpdateAssumeRolePolicy(t.Context(),
 		&iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(role), PolicyDocument: aws.String(trust)})))
+}
+
+// remake deletes a role and makes another of the same name, trust and inline policy.
+func (w *world) remake(t *testing.T, name string, tags []types.Tag) {
+	t.Helper()
+	old, role := w.role(t, name), aws.String(name)
+	must(t, second(w.hand.DeleteRolePolicy(t.Context(), &iam.DeleteRolePolicyInput{RoleName: role, PolicyName: role})))
+	must(t, second(w.hand.DeleteRole(t.Context(), &iam.DeleteRoleInput{RoleName: role})))
+	must(t, second(w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: role, AssumeRolePolicyDocument: aws.String(old.Trust), Tags: tags})))
+	must(t, second(w.hand.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: role, PolicyName: role,
+		PolicyDocument: aws.String(old.Inline[name])})))
 }
 
 // moved is a cluster whose roles trust two issuers.
@@ -84,12 +96,8 @@ func TestARoleThatChangesHandsIsNotDeleted(t *testing.T) {
 		"untagged": func(t *testing.T, w *world, role string) {
 			must(t, second(w.hand.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: aws.String(role), TagKeys: []string{ownKey}})))
 		},
-		"remade": func(t *testing.T, w *world, role string) {
-			trust := w.role(t, role).Trust
-			must(t, second(w.hand.DeleteRolePolicy(t.Context(), &iam.DeleteRolePolicyInput{RoleName: aws.String(role), PolicyName: aws.String(role)})))
-			must(t, second(w.hand.DeleteRole(t.Context(), &iam.DeleteRoleInput{RoleName: aws.String(role)})))
-			must(t, second(w.hand.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(role), AssumeRolePolicyDocument: aws.String(trust)})))
-		},
+		"remade":                   func(t *testing.T, w *world, role string) { w.remake(t, role, nil) },
+		"remade with the same tag": func(t *testing.T, w *world, role string) { w.remake(t, role, mark(ownKey, "owned")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, fakeaws.Options{})
@@ -112,6 +120,27 @@ func TestARoleThatChangesHandsIsNotDeleted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A role that is remade with its tag while its policies are being deleted is not deleted with them.
+func TestARoleThatIsRemadeDuringItsDeletionIsNotDeleted(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(1)
+	w.mustRun(t, d)
+	p, err := w.client.PlanDelete(t.Context(), w.account, awsiam.Deletion{Name: "c1"})
+	must(t, err)
+	role := d.roles[0].Name
+	var begun atomic.Bool
+	w.Fault(func(c fakeaws.Call) fakeaws.Fault {
+		if c.Action == "DeleteRolePolicy" && begun.CompareAndSwap(false, true) {
+			w.remake(t, role, mark(ownKey, "owned"))
+		}
+		return fakeaws.Fault{}
+	})
+	if err := p.Apply(t.Context(), awsiam.Parallel, ignore); err == nil || !strings.Contains(err.Error(), "another role of the same name") {
+		t.Errorf("Apply: %v", err)
+	}
+	w.role(t, role)
 }
 
 // A provider with another's tag is refused by the plan; one that gets it after the plan was made is refused by Apply.
