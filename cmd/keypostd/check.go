@@ -38,7 +38,8 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 			errs = append(errs, fmt.Errorf("key set %q would not be served (%s): %s", s.Name, s.Rejected, text.OneLine(s.Message, maxReason)))
 		}
 	}
-	if _, err := fmt.Fprintf(stdout, "# %d issuer URLs would be served, of %d of %d key sets in %s\n", issuers, served, len(all), d.c.Dir); err != nil {
+	if _, err := fmt.Fprintf(stdout, "# %s would be served, of %d of %s in %s\n",
+		text.Count(issuers, "issuer URL", "issuer URLs"), served, text.Count(len(all), "key set", "key sets"), d.c.Dir); err != nil {
 		return err
 	}
 	if len(all) == 0 && !d.c.AllowEmpty {

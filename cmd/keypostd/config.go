@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -123,7 +124,7 @@ func (m *tlsMode) UnmarshalJSON(data []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
-		return errors.New("listen.tls.mode must be files or off")
+		return errors.New("it must be files or off")
 	}
 	*m = tlsMode(s)
 	return nil
@@ -174,12 +175,35 @@ func parseConfig(data []byte) (config, error) {
 	c := defaultConfig()
 	strict, err := kjson.UnmarshalStrict(asJSON, &c) // unlike encoding/json it distinguishes Dir and dir
 	if err != nil {
+		if where := badMember(asJSON, func(v []byte) []byte { return v }); where != "" {
+			err = fmt.Errorf("%s: %w", where, err)
+		}
 		strict = append(strict, err)
 	}
 	if len(strict) > 0 {
 		return config{}, errors.New(oneLine(strict...))
 	}
 	return c, c.check()
+}
+
+// badMember returns the path of the first member that cannot be decoded, such as "listen.drainDelay"; the decoder's error
+// names none for a type that decodes itself. Document makes a document that has nothing but the value.
+func badMember(value []byte, document func(value []byte) []byte) string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(value, &members) != nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		alone := func(v []byte) []byte { return document(fmt.Appendf(nil, "{%q:%s}", name, v)) }
+		if _, err := kjson.UnmarshalStrict(alone(members[name]), new(config)); err == nil {
+			continue
+		}
+		if below := badMember(members[name], alone); below != "" {
+			return name + "." + below
+		}
+		return name
+	}
+	return ""
 }
 
 func oneLine(errs ...error) string {

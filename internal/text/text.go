@@ -1,4 +1,4 @@
-// Package text makes strings from files, servers and users safe to print on a terminal or in a log line.
+// Package text makes strings from files, servers and users safe to print on a terminal or in a log line, and counts nouns.
 //
 // A terminal obeys control sequences. Bidirectional controls make a line read differently from what its bytes say, and
 // invisible characters make two different names look alike. A document, a server's answer or the reason that a
@@ -14,6 +14,14 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// Count returns a number with its noun, such as "1 key" or "2 keys".
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
 
 // Printable reports whether r can be shown as it is: it is visible, or the ASCII space, and changes nothing around it.
 // Controls, bidirectional controls, zero-width characters and line separators are not printable.

@@ -169,3 +169,11 @@ func FuzzOneLine(f *testing.F) {
 		}
 	})
 }
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 keys", 1: "1 key", 2: "2 keys"} {
+		if got := Count(n, "key", "keys"); got != want {
+			t.Errorf("Count(%d) = %q, want %q", n, got, want)
+		}
+	}
+}

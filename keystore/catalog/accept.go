@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -65,7 +66,7 @@ type Verdict struct {
 type UndecidedError struct{ Open []Dispute }
 
 func (e *UndecidedError) Error() string {
-	return fmt.Sprintf("%d keys are undecided, and nothing was changed", len(e.Open))
+	return text.Count(len(e.Open), "key is", "keys are") + " undecided, and nothing was changed"
 }
 
 // VerdictError reports a verdict that contradicts itself (Both), or that names no disputed key (Err, a [*PrefixError]).

@@ -101,6 +101,8 @@ func TestParseRefuses(t *testing.T) {
 		"file:/srv/keysets":            {"after the scheme comes ://", "file:///srv/keysets", true},
 		"s3:bucket":                    {"after the scheme comes ://", "", true},
 		"file://srv":                   {"after file:// comes /, ./ or ../", "file://./srv", true},
+		"file:/user:hunter2@h":         {`store "file:…": after the scheme`, "", true},
+		"file://user:hunter2@h":        {`store "file:…": after file://`, "", true},
 		"file:///srv?x=1":              {"takes no parameters", "", false},
 		"file:///%zz":                  {"its percent-encoding is damaged", "", false},
 		"ftp://user:hunter2@h":         {`store "ftp://": its scheme is unknown`, "", true},

@@ -42,7 +42,11 @@ func Parse(raw string) (URL, error) {
 	case strings.ContainsFunc(raw, func(r rune) bool { return !text.Printable(r) }):
 		return URL{}, wrongForm(raw, "it holds a line break or another character that cannot be seen")
 	case !isURL && bare == File && strings.HasPrefix(rest, "/"):
-		return URL{}, path(wrongForm(raw, "after the scheme comes ://"), rest)
+		e := wrongForm(raw, "after the scheme comes ://")
+		if strings.Contains(rest, "@") { // perhaps a password
+			return URL{}, e
+		}
+		return URL{}, path(e, rest)
 	case !isURL && slices.Contains([]string{File, S3, Kubernetes}, bare):
 		return URL{}, wrongForm(raw, "after the scheme comes ://")
 	case !isURL:
@@ -91,7 +95,7 @@ func FileURL(path string) string {
 
 var (
 	schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
-	pathForm   = regexp.MustCompile(`^(file:/?/?)?(/|\./|\.\./)[^/]`)
+	pathForm   = regexp.MustCompile(`^(file://)?(/|\./|\.\./)[^/]`)
 )
 
 // Redacted returns what may be printed of a URL that cannot be read: no user name, password or parameter. A path has none

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/plan"
@@ -200,6 +201,6 @@ func (c *creation) handOver() (Created, error) {
 		return Created{}, err
 	}
 	c.line("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", c.o.Name, c.account.ID, made.KeySet.Name(),
-		made.ProviderARN, plural(made.Roles, "role", "roles"), plural(made.Secrets, "Secret", "Secrets"))
+		made.ProviderARN, text.Count(made.Roles, "role", "roles"), text.Count(made.Secrets, "Secret", "Secrets"))
 	return made, nil
 }

@@ -184,14 +184,6 @@ func (r *run) carryOut(ctx context.Context, m Mode, p plan.Plan) (*plan.Preview,
 	return nil, r.apply(ctx, p)
 }
 
-// plural returns a number and its noun.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // subject returns the sub of a service account's tokens.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/plan"
@@ -121,7 +122,7 @@ func (m *migration) publishMoved(ctx context.Context, w *movedKeys) error {
 		if w.stored.set, err = m.add(ctx, st, w.spec()); err != nil {
 			return err
 		}
-		m.line("Key set %s with %s of %s stored in %s", w.name, plural(len(w.keys), "key", "keys"), w.old, m.store.Name)
+		m.line("Key set %s with %s of %s stored in %s", w.name, text.Count(len(w.keys), "key", "keys"), w.old, m.store.Name)
 	}
 	t, err := newSite(m.o.Site, m.o.IssuerURL, m.o.Dev)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/credrequest"
@@ -50,7 +51,7 @@ func readRoles(o Options, q RequestedRoles) (roleSet, error) {
 	}
 	if len(requests) == 0 {
 		return set, problem(NoRequests, "%s has no CredentialsRequest for AWS in any file named *.yaml or *.yml (%s left out)", q.Dir,
-			plural(len(skipped), "thing was", "things were"))
+			text.Count(len(skipped), "thing was", "things were"))
 	}
 	return set, nil
 }

@@ -41,9 +41,14 @@ func blocks(t *testing.T) []string {
 // TestMakeRun runs the first of the two commands; the second is what runs this.
 func TestMakeRun(t *testing.T) {
 	out := run(t, root, []string{"ONCE=1", "PORT=" + freePort(t), "ADMIN_PORT=" + freePort(t), "TMPDIR=" + t.TempDir()}, "make", "run")
-	for _, want := range []string{"issuer add demo", "keypost verify", "curl --cacert"} {
+	for _, want := range []string{"issuer add demo", "keypost verify", "curl --cacert", "/ca.pem --store file://"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("make run does not print %q:\n%s", want, out)
+		}
+	}
+	for _, unwanted := range []string{"DIR/ca.pem", "no store was given"} {
+		if strings.Contains(out, unwanted) {
+			t.Errorf("make run prints %q:\n%s", unwanted, out)
 		}
 	}
 }

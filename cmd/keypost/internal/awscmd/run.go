@@ -2,7 +2,6 @@ package awscmd
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -129,24 +129,16 @@ type differsError struct{ actions, extra int }
 func (e *differsError) Error() string {
 	var found []string
 	if e.actions > 0 {
-		found = append(found, plural(e.actions, "thing differs", "things differ"))
+		found = append(found, text.Count(e.actions, "thing differs", "things differ"))
 	}
 	if e.extra > 0 {
-		found = append(found, plural(e.extra, "thing is there beyond what is wanted", "things are there beyond what is wanted"))
+		found = append(found, text.Count(e.extra, "thing is there beyond what is wanted", "things are there beyond what is wanted"))
 	}
 	return strings.Join(found, ", ") + "; nothing was changed"
 }
 
 // ExitCode is for [cli.Factory.Run].
 func (e *differsError) ExitCode() int { return cli.ExitDiffer }
-
-// plural returns a number and its noun.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
 
 // show prints a preview for --diff. The error says that there is a difference.
 func (r *run) show(v *plan.Preview) error {

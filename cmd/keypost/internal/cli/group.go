@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/spf13/cobra"
 )
 
@@ -32,7 +33,7 @@ func arguments(right func(given int) bool) cobra.PositionalArgs {
 		if right(len(args)) {
 			return nil
 		}
-		return fmt.Errorf("%d arguments were given; the form is: %s", len(args), cmd.UseLine())
+		return fmt.Errorf("%s given; the form is: %s", text.Count(len(args), "argument was", "arguments were"), cmd.UseLine())
 	}
 }
 

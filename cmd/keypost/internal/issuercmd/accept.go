@@ -1,6 +1,7 @@
 package issuercmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -22,7 +24,8 @@ import (
 type acceptOptions struct {
 	f                           *cli.Factory
 	name                        keystore.Name
-	why, fromURL, admin, caFile string
+	why, fromURL, admin         string
+	site                        keysource.Site // of the URL
 	served                      int64
 	keep, gone                  []string
 }
@@ -44,7 +47,8 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.fromURL, "from-url", "", "https URL of the issuer or JWKS that is served (default the key set's issuer URL)")
-	fs.StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of that URL, instead of the system's")
+	fs.StringVar(&o.site.CAFile, "ca-file", "", "PEM file with the CA of that URL, instead of the system's")
+	fs.StringVar(&o.site.Connect, "connect", "", "HOST:PORT to connect to instead of that URL's own address: before DNS points to keypostd")
 	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
 	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")
 	fs.StringArrayVar(&o.keep, "keep", nil, "key to publish (repeatable)")
@@ -68,6 +72,9 @@ func acceptRun(ctx context.Context, o *acceptOptions) error {
 	}
 	if o.served < 0 || o.served > keystore.MaxGeneration {
 		return cli.Usagef("--served-generation %d is no generation", o.served)
+	}
+	if err := cli.CheckConnect(o.site.Connect); err != nil {
+		return err
 	}
 	st, err := f.OpenToWrite(ctx)
 	if err != nil {
@@ -97,7 +104,7 @@ func acceptRun(ctx context.Context, o *acceptOptions) error {
 		return err
 	}
 	if len(lost) > 0 {
-		f.Notice("%d lines in gone are put back that the stored version had lost", len(lost))
+		f.Notice("%s put back that the stored version had lost", text.Count(len(lost), "line in gone is", "lines in gone are"))
 	}
 	if s.Generation() < was {
 		f.Notice("the generation was %d, which nothing could follow; it is lowered to %d", was, s.Generation())
@@ -147,13 +154,17 @@ func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64
 
 // disputes compares a key set with what is served.
 func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet) ([]catalog.Dispute, error) {
-	from := o.fromURL
-	if from == "" {
-		from = s.Issuers()[0].String()
+	from := cmp.Or(o.fromURL, s.Issuers()[0].String())
+	published, err := keysource.FetchJWKS(ctx, from, o.site)
+	if err != nil && from == o.fromURL {
+		// Under one of keypostd's hostAliases the discovery document names the issuer's own host, which may lead elsewhere.
+		if here, err2 := keysource.FetchJWKS(ctx, from+issuer.JWKSPath, o.site); err2 == nil {
+			o.f.Notice("compared with the keys at %s", here.URL)
+			published, err = here, nil
+		}
 	}
-	published, err := keysource.FetchJWKS(ctx, from, o.caFile)
 	if err != nil {
-		return nil, cli.WithHint(err, "name the place where the key set is served with --from-url URL, and a private CA with --ca-file")
+		return nil, cli.WithHint(err, "name the place where the key set is served with --from-url URL, or the address to ask with --connect HOST:PORT; a private CA with --ca-file")
 	}
 	return catalog.Disputes(s, published.Keys), nil
 }

@@ -3,6 +3,8 @@ package issuercmd
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/open"
 )
 
 type addOptions struct {
@@ -161,11 +164,22 @@ func printAdded(f *cli.Factory, s keystore.KeySet, caFile string) error {
 	case caFile != "":
 		look = append(look, "--ca-file", caFile)
 	case v.Dev: // its certificate is of an authority of its own
-		look = append(look, "--ca-file", "DIR/ca.pem")
+		look = append(look, "--ca-file", devCA(f.Store))
 	}
 	f.Notice("next:")
 	f.Notice("  %s", look)
 	f.Notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)
 	f.Notice("where it runs already, keep its present issuer as a second --service-account-issuer, and let --api-audiences list both or leave it out, or each running pod gets 401")
 	return nil
+}
+
+// devCA returns the file with the authority of a keypostd --dev that serves the store: it is beside the key sets.
+func devCA(store string) string {
+	if u, err := cli.ParseStore(store); err == nil && u.Scheme == open.File {
+		ca := filepath.Join(filepath.Dir(filepath.Clean(u.Dir)), "ca.pem")
+		if _, err := os.Stat(ca); err == nil {
+			return ca
+		}
+	}
+	return "DIR/ca.pem"
 }

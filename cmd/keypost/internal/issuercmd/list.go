@@ -114,6 +114,8 @@ func (r listRow) status() string {
 	switch {
 	case r.Problem != "":
 		return r.Problem
+	case r.Withdrawn && r.Generation == 0:
+		return "withdrawn; its document is gone from the store"
 	case r.Withdrawn:
 		return "withdrawn"
 	}
@@ -146,7 +148,14 @@ func merge(rows []listRow, report issuer.Report) []listRow {
 	}
 	for _, s := range served { // in the report only
 		r := listRow{Name: s.Name, Issuers: s.Issuers, Served: &s}
-		r.Problem = fmt.Sprintf("missing in the store; generation %d stays served", s.Generation)
+		switch {
+		case s.Served:
+			r.Problem = fmt.Sprintf("missing in the store; generation %d stays served", s.Generation)
+		case s.Rejected != "":
+			r.Problem = fmt.Sprintf("missing in the store; keypostd rejected it (%s) and serves nothing of it", s.Rejected)
+		default: // the tombstone of a key set that keypostd has read as withdrawn: nothing is lost
+			r.Withdrawn = true
+		}
 		rows = append(rows, r)
 	}
 	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error
 		issuer, keys, err := cluster.PublicKeys(ctx, f.kubeconfig, f.context)
 		return Material{Keys: keys, Issuer: issuer, Cluster: true, Listed: true}, err
 	case strings.Contains(f.JWKS, "://"):
-		published, err := FetchJWKS(ctx, f.JWKS, f.CAFile)
+		published, err := FetchJWKS(ctx, f.JWKS, Site{CAFile: f.CAFile})
 		return Material{Keys: published.Keys, Issuer: published.Issuer, Listed: true}, err
 	case f.JWKS != "":
 		keys, err := ReadFile(factory, f.JWKS)
@@ -78,13 +79,24 @@ func (f *Flags) Read(ctx context.Context, factory *cli.Factory) (Material, error
 	return readFiles(factory, f.files)
 }
 
+// Site is how the host of a URL is reached.
+type Site struct {
+	CAFile  string // of the host's CA; empty for the system's
+	Connect string // HOST:PORT to connect to; empty for the URL's own address, through a proxy of the environment
+}
+
 // FetchJWKS reads the JWKS that a URL names, of itself or of an issuer.
-func FetchJWKS(ctx context.Context, url, caFile string) (verify.Published, error) {
-	roots, err := cli.ReadRoots(caFile)
+func FetchJWKS(ctx context.Context, url string, site Site) (verify.Published, error) {
+	roots, err := cli.ReadRoots(site.CAFile)
 	if err != nil {
 		return verify.Published{}, err
 	}
-	return verify.NewClient(roots, nil).ThroughProxy().JWKS(ctx, url)
+	if site.Connect == "" {
+		return verify.NewClient(roots, nil).ThroughProxy().JWKS(ctx, url)
+	}
+	return verify.NewClient(roots, func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, site.Connect)
+	}).JWKS(ctx, url)
 }
 
 func readFiles(f *cli.Factory, files []string) (Material, error) {

@@ -24,9 +24,9 @@ type PolicyFlags struct {
 func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	f.fs = fs
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
-	fs.DurationVar(&f.maxAge, "max-age", 0, "how long a copy is fresh (default 5m)")
-	fs.DurationVar(&f.revalidate, "stale-while-revalidate", 0, "how long a cache may hand out a stale copy while it fetches a new one (default 5m)")
-	fs.DurationVar(&f.ifError, "stale-if-error", 0, "how long a cache may hand out a stale copy while the origin is down (default 24h)")
+	fs.DurationVar(&f.maxAge, "max-age", 0, "how long a copy is fresh (5m for a new issuer)")
+	fs.DurationVar(&f.revalidate, "stale-while-revalidate", 0, "how long a cache may hand out a stale copy while it fetches a new one (5m for a new issuer)")
+	fs.DurationVar(&f.ifError, "stale-if-error", 0, "how long a cache may hand out a stale copy while the origin is down (24h for a new issuer)")
 	fs.DurationVar(&f.edgeHold, "edge-hold", 0, "the longest total age at which any shared cache (CDN) hands out a copy")
 	fs.DurationVar(&f.tokenLifetime, "token-lifetime", 0, "the longest life of a token with an audience outside the cluster")
 	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache (repeatable; the whole list)")
