@@ -55,7 +55,7 @@ func (osDisk) Open(path string, flag int) (file, error) {
 	}
 	if flag&os.O_CREATE != 0 {
 		if err := f.Chmod(0o644); err != nil { // a umask of 077 would hide the document from the server
-			return nil, errors.Join(err, f.Close())
+			return nil, errors.Join(err, f.Close(), os.Remove(path))
 		}
 	}
 	return osFile{f}, nil
@@ -97,12 +97,3 @@ func (osDisk) Names(dir string) ([]string, error) {
 
 func (osDisk) Rename(from, to string) error { return os.Rename(from, to) }
 func (osDisk) Remove(path string) error     { return os.Remove(path) }
-
-// syncDir makes the renames in dir durable.
-func syncDir(d disk, dir string) error {
-	f, err := d.Open(dir, os.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}

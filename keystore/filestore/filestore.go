@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keypost/keypost/internal/durable"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -88,7 +89,7 @@ func publish(dir string) error {
 			return err
 		}
 	}
-	return syncDir(osDisk{}, filepath.Dir(filepath.Clean(dir)))
+	return durable.Writer{}.SyncDir(filepath.Dir(filepath.Clean(dir)))
 }
 
 func newBackend(dir string, d disk) *Backend {

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,19 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	lockName = ".keypost.lock"
-	owner    = "keypost" // of temporary files named .keypost-….tmp
-)
+const lockName = ".keypost.lock"
 
-// Put writes a temporary file, makes it durable, renames it over the document and makes the renaming durable, in that
-// order and under the writers' lock, before it returns:
-//
-//	openat(".keypost-….tmp", O_CREAT|O_EXCL) write fsync close
-//	rename(".keypost-….tmp", "NAME.yaml") open(dir) fsync close
-//
-// Without the first fsync, the name could survive a power cut and the bytes not; without the second, a key set that
-// was reported as stored could come back as it was before, with a revoked key in it.
+// Put replaces the file under the writers' lock, and returns once the new one is durable (package durable). Else a key set
+// that was reported as stored could come back as it was before, with a revoked key in it.
 func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
 	path, ok := s.file(n)
 	if !ok {
@@ -100,44 +90,46 @@ func (s *Backend) removeLeftovers() {
 		return
 	}
 	for _, b := range bases {
-		if (durable.Writer{Owner: owner}).IsTemp(b) {
+		if s.writer().IsTemp(b) {
 			_ = s.disk.Remove(filepath.Join(s.dir, b))
 		}
 	}
 }
 
-func (s *Backend) write(ctx context.Context, path string, data []byte) error {
-	temp := filepath.Join(s.dir, "."+owner+"-"+rand.Text()+".tmp")
-	err := writeFile(s.disk, temp, data)
-	if err == nil {
-		err = ctx.Err() // the last moment at which giving up means that nothing happened
-	}
-	if err == nil {
-		err = s.disk.Rename(temp, path)
+func (s *Backend) write(ctx context.Context, path string, doc []byte) error {
+	w := s.writer()
+	staged, err := w.Stage(path, doc)
+	switch {
+	case err != nil:
+	case ctx.Err() != nil: // the last moment at which giving up means that nothing happened
+		_ = staged.Remove()
+		err = ctx.Err()
+	default:
+		err = staged.Rename()
 	}
 	if err != nil {
-		if s.disk.Remove(temp) != nil {
-			s.cleaned.Store(0) // the next writer does it
-		}
+		s.cleaned.Store(0) // a temporary file may be left; the next writer removes it
 		return readOnly(err)
 	}
-	if err := syncDir(s.disk, s.dir); err != nil {
+	if err := w.SyncDir(s.dir); err != nil {
 		return fmt.Errorf("%w: %w", keystore.ErrNotDurable, err)
 	}
 	return nil
 }
 
-func writeFile(d disk, path string, data []byte) error {
-	f, err := d.Open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+// writer makes temporary files named .keypost-….tmp.
+func (s *Backend) writer() durable.Writer {
+	return durable.Writer{FS: writing{s.disk}, Owner: "keypost"}
 }
+
+// writing is a disk as a [durable.FS]. The disk gives files their mode.
+type writing struct{ disk }
+
+func (d writing) Create(name string, _ fs.FileMode) (durable.File, error) {
+	return d.disk.Open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+}
+
+func (d writing) Open(name string) (durable.File, error) { return d.disk.Open(name, os.O_RDONLY) }
 
 // readOnly wraps errors of permission in ErrReadOnly; nothing was written when one of them occurs.
 func readOnly(err error) error {
