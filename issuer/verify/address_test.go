@@ -25,9 +25,9 @@ func (w *world) places(t *testing.T, list map[string]DialFunc) {
 		ips = append(ips, netip.MustParseAddr(ip))
 	}
 	w.start(t)
-	own := w.options.DialContext
+	own := w.options.Dial
 	w.options.Lookup = func(context.Context, string) ([]netip.Addr, error) { return ips, nil }
-	w.options.DialContext = func(ctx context.Context, network, asked string) (net.Conn, error) {
+	w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
 		ip, _, err := net.SplitHostPort(asked)
 		if dial := list[ip]; err == nil && dial != nil {
 			return dial(ctx, network, asked)
@@ -87,7 +87,7 @@ func findings(t *testing.T, w *world) string {
 	t.Helper()
 	var lines []string
 	for _, f := range Issuer(t.Context(), w.options) {
-		lines = append(lines, string(f.Severity)+" "+f.Check+" "+f.Message)
+		lines = append(lines, string(f.Severity)+" "+f.Code+" "+f.Message())
 	}
 	return strings.Join(lines, "\n")
 }
@@ -183,9 +183,9 @@ func TestSilence(t *testing.T) {
 		make       func(t *testing.T, w *world)
 	}{
 		{"no TLS", "fail reach 127.0.0.1:19999 accepts connections but does not answer for oidc.example.com within 300ms", func(t *testing.T, w *world) {
-			w.options.Connect, w.options.DialContext = "127.0.0.1:19999", silent(t)
+			w.options.Connect, w.options.Dial = "127.0.0.1:19999", silent(t)
 		}},
-		{"no connection", "fail reach 192.0.2.1:443 accepts no connection for oidc.example.com within 300ms", func(_ *testing.T, w *world) { w.options.DialContext = dropping }},
+		{"no connection", "fail reach 192.0.2.1:443 accepts no connection for oidc.example.com within 300ms", func(_ *testing.T, w *world) { w.options.Dial = dropping }},
 		{"no document", "fail discovery fetch https://oidc.example.com/prod-a/.well-known/openid-configuration: no answer within 300ms", func(t *testing.T, w *world) {
 			w.hang(discoveryPath)
 			w.replace["/prod-a"] = func(http.ResponseWriter, *http.Request) { t.Error("asked on after a silence") }
@@ -224,7 +224,7 @@ func TestManyAddresses(t *testing.T) {
 	w := newWorld(t)
 	w.options.patience = 100 * time.Millisecond
 	var now, most atomic.Int32
-	w.options.DialContext = func(ctx context.Context, network, asked string) (net.Conn, error) {
+	w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
 		most.Store(max(most.Load(), now.Add(1)))
 		defer now.Add(-1)
 		return dropping(ctx, network, asked)
@@ -270,7 +270,7 @@ func TestConnectAsksOnlyThere(t *testing.T) {
 // TestChecksAreNamed: scripts go by the names, so every finding's is in the list.
 func TestChecksAreNamed(t *testing.T) {
 	seen := map[string]bool{}
-	for _, name := range checks() {
+	for _, name := range codes() {
 		if seen[name] {
 			t.Errorf("%s is listed twice", name)
 		}
@@ -280,8 +280,8 @@ func TestChecksAreNamed(t *testing.T) {
 	w.options.Token = w.token(t)
 	w.header.Set("Age", "3")
 	for _, f := range w.visit(t) {
-		if !seen[f.Check] {
-			t.Errorf("%s is not listed", f.Check)
+		if !seen[f.Code] {
+			t.Errorf("%s is not listed", f.Code)
 		}
 	}
 }
@@ -298,7 +298,7 @@ func TestNothingMovesTheTerminal(t *testing.T) {
 	w.alias = []member{{"kty": evil, "kid": evil}}
 	w.options.Token = w.token(t)
 	for _, f := range w.visit(t) {
-		if strings.ContainsFunc(f.Message+f.Hint, func(r rune) bool { return !text.Printable(r) }) {
+		if strings.ContainsFunc(f.Message()+f.Hint(), func(r rune) bool { return !text.Printable(r) }) {
 			t.Errorf("%+q", f)
 		}
 	}

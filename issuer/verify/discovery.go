@@ -48,7 +48,7 @@ func (v *visit) checkDiscovery() discovery {
 	}
 	d, err := parseDiscovery(a)
 	if err != nil {
-		v.fail("discovery", awsNoKey, "%v", err)
+		v.fail("discovery", advice{effect: awsNoKey}, "%v", err)
 		return discovery{}
 	}
 	v.ok("discovery", "%s answers 200", a.URL)
@@ -60,18 +60,18 @@ func (v *visit) checkDiscovery() discovery {
 }
 
 // document returns an answer, with a finding when it is not one with status 200.
-func (v *visit) document(check string, r reply) (response, bool) {
+func (v *visit) document(code string, r reply) (response, bool) {
 	switch err := r.check200(); {
 	case !r.Asked:
 		return r.response, false
 	case isTimeout(r.Err):
-		v.fail(check, awsNoKey+"; it gives up after 5s", "%v", r.Err)
+		v.fail(code, advice{effect: awsNoKey + "; it gives up after 5s"}, "%v", r.Err)
 	case r.Err != nil:
-		v.fail(check, awsNoKey, "%v", r.Err)
+		v.fail(code, advice{effect: awsNoKey}, "%v", r.Err)
 	case err != nil && r.Status >= 300 && r.Status < 400:
-		v.fail(check, awsNoKey+"; serve it there directly, relying parties need not follow a redirect", "%v", err)
+		v.fail(code, advice{awsNoKey, "serve it there directly, relying parties need not follow a redirect"}, "%v", err)
 	case err != nil:
-		v.fail(check, awsNoKey+"; serve it with status 200", "%v", err)
+		v.fail(code, advice{awsNoKey, "serve it with status 200"}, "%v", err)
 	default:
 		return r.response, true
 	}
@@ -83,7 +83,7 @@ func (v *visit) checkIssuer(d discovery) {
 		v.ok("issuer", "the discovery document names the issuer %s, byte for byte", d.Issuer)
 		return
 	}
-	v.fail("issuer", "relying parties compare byte for byte and refuse every token; host, path, case and a trailing slash must be equal",
+	v.fail("issuer", advice{"relying parties compare byte for byte and refuse every token", "host, path, case and a trailing slash must be equal"},
 		"the discovery document names the issuer %q, not %q", printable(d.Issuer), v.o.URL)
 }
 
@@ -92,11 +92,11 @@ func (v *visit) checkJWKSURI(d discovery) {
 	own, _ := url.Parse(v.o.URL) // checked at the beginning
 	switch {
 	case d.JWKSURI == "" || err != nil || u.Scheme != "https" || u.Host == "":
-		v.fail("jwks-uri", awsNoKey, "jwks_uri %q is no https URL", printable(d.JWKSURI))
+		v.fail("jwks-uri", advice{effect: awsNoKey}, "jwks_uri %q is no https URL", printable(d.JWKSURI))
 	case u.Host != own.Host:
-		v.fail("jwks-uri", "the IAM console refuses a JWKS on another host; keep both documents on one", "jwks_uri %s is on another host than the issuer", printable(d.JWKSURI))
+		v.fail("jwks-uri", advice{"the IAM console refuses a JWKS on another host", "keep both documents on one"}, "jwks_uri %s is on another host than the issuer", printable(d.JWKSURI))
 	case !strings.HasPrefix(d.JWKSURI, v.o.URL+"/"):
-		v.warn("jwks-uri", "keep the JWKS below the issuer, so that who serves one path cannot speak for another", "jwks_uri %s is not below the issuer URL", printable(d.JWKSURI))
+		v.warn("jwks-uri", advice{repair: "keep the JWKS below the issuer, so that who serves one path cannot speak for another"}, "jwks_uri %s is not below the issuer URL", printable(d.JWKSURI))
 	default:
 		v.ok("jwks-uri", "jwks_uri is %s", printable(d.JWKSURI))
 	}
@@ -117,14 +117,14 @@ func (v *visit) checkMembers(d discovery) {
 	} {
 		for _, value := range m.need {
 			if !slices.Contains(m.have, value) {
-				v.add(Finding{Check: "discovery-members", Severity: m.severity, Hint: m.otherwise}, "the discovery document's %s lacks %q", m.name, value)
+				v.add(m.severity, "discovery-members", advice{effect: m.otherwise}, fmt.Sprintf("the discovery document's %s lacks %q", m.name, value))
 				bad = true
 				break
 			}
 		}
 	}
 	if len(d.Algorithms) == 0 || !slices.ContainsFunc(d.Algorithms, awsAlgorithm) {
-		v.fail("discovery-members", awsNoKey, "the discovery document's id_token_signing_alg_values_supported has none of RS256, RS384, RS512, ES256, ES384, ES512")
+		v.fail("discovery-members", advice{effect: awsNoKey}, "the discovery document's id_token_signing_alg_values_supported has none of RS256, RS384, RS512, ES256, ES384, ES512")
 		bad = true
 	}
 	if !bad {
@@ -132,7 +132,7 @@ func (v *visit) checkMembers(d discovery) {
 	}
 }
 
-// awsAlgorithm tells what AWS STS accepts; Kubernetes signs with a subset.
+// awsAlgorithm reports whether AWS STS accepts an algorithm; Kubernetes signs with some of them.
 func awsAlgorithm(alg string) bool {
 	return slices.Contains([]string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512"}, alg)
 }
@@ -143,11 +143,11 @@ func awsAlgorithm(alg string) bool {
 func (v *visit) checkHeaders(document string, a response) {
 	media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
 	if media = strings.TrimSpace(media); media != "application/json" && media != "application/jwk-set+json" {
-		v.warn(document+"-headers", "serve it as application/json", "%s has the Content-Type %q", a.URL, printable(media))
+		v.warn(document+"-headers", advice{repair: "serve it as application/json"}, "%s has the Content-Type %q", a.URL, printable(media))
 	}
 	v.checkCaching(document, a)
 	if a.Header.Get("ETag") == "" {
-		v.warn(document+"-headers", "without it caches fetch the whole document again and again", "%s has no ETag", a.URL)
+		v.warn(document+"-headers", advice{effect: "without it caches fetch the whole document again and again"}, "%s has no ETag", a.URL)
 	}
 }
 
@@ -158,7 +158,7 @@ const (
 )
 
 func (v *visit) checkCaching(document string, a response) {
-	check, load := document+"-headers", awsNoKey+" under load when it may not cache"
+	code, load := document+"-headers", advice{effect: awsNoKey + " under load when it may not cache"}
 	value := strings.Join(a.Header.Values("Cache-Control"), ", ")
 	forbidden, age, hasAge := cacheControl(value)
 	if forbidden == "" && strings.Contains(strings.ToLower(a.Header.Get("Pragma")), "no-cache") {
@@ -166,17 +166,17 @@ func (v *visit) checkCaching(document string, a response) {
 	}
 	switch {
 	case forbidden != "" && document == "jwks":
-		v.fail(check, load, "%s may not be cached (%s)", a.URL, forbidden)
+		v.fail(code, load, "%s may not be cached (%s)", a.URL, forbidden)
 	case forbidden != "":
-		v.warn(check, load, "%s may not be cached (%s)", a.URL, forbidden)
+		v.warn(code, load, "%s may not be cached (%s)", a.URL, forbidden)
 	case !hasAge:
-		v.warn(check, "say how long copies may live, otherwise each cache decides for itself", "%s has no max-age in its Cache-Control", a.URL)
+		v.warn(code, advice{repair: "say how long copies may live, otherwise each cache decides for itself"}, "%s has no max-age in its Cache-Control", a.URL)
 	case age < shortMaxAge:
-		v.warn(check, load, "%s may be cached for %v only", a.URL, keystore.Duration(age))
+		v.warn(code, load, "%s may be cached for %v only", a.URL, keystore.Duration(age))
 	case age > longMaxAge:
-		v.warn(check, "after a revocation relying parties may trust the key for that long", "%s may be cached for %v", a.URL, keystore.Duration(age))
+		v.warn(code, advice{effect: "after a revocation relying parties may trust the key for that long"}, "%s may be cached for %v", a.URL, keystore.Duration(age))
 	default:
-		v.ok(check, "%s may be cached for %v", a.URL, keystore.Duration(age))
+		v.ok(code, "%s may be cached for %v", a.URL, keystore.Duration(age))
 	}
 }
 

@@ -4,16 +4,14 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 
 	"github.com/keypost/keypost/issuer/verify"
 )
 
-// An issuer is visited as a relying party would. The options lead the visit to a test server; without them it goes to the
-// addresses that the system's resolver has for the host.
+// An issuer is visited as a relying party would. Network leads the visit to a test server; without it, the visit goes to
+// every address that the system's resolver has for the host.
 func ExampleIssuer() {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -37,22 +35,23 @@ func ExampleIssuer() {
 	roots.AddCert(server.Certificate())
 
 	findings := verify.Issuer(context.Background(), verify.Options{
-		URL:     "https://example.com/prod-a",
-		RootCAs: roots,
-		Lookup: func(context.Context, string) ([]netip.Addr, error) {
-			return []netip.Addr{netip.MustParseAddr("203.0.113.1")}, nil
-		},
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+		URL: "https://example.com/prod-a",
+		Network: verify.Network{
+			RootCAs: roots,
+			Connect: server.Listener.Addr().String(),
 		},
 	})
 	for _, f := range findings {
 		if f.Severity == verify.Fail {
-			fmt.Println(f.Check + ": " + f.Message)
+			fmt.Println(f.Code + ": " + f.Evidence)
+			fmt.Println("  " + f.Effect)
+			fmt.Println("  " + f.Repair)
 		}
 	}
 	fmt.Println("failed:", verify.Failed(findings))
 	// Output:
 	// issuer: the discovery document names the issuer "https://example.com/prod-b", not "https://example.com/prod-a"
+	//   relying parties compare byte for byte and refuse every token
+	//   host, path, case and a trailing slash must be equal
 	// failed: true
 }

@@ -8,44 +8,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
 
-// Bounds of a fetch.
-const (
-	maxBody = pubkey.MaxSize
-	timeout = 10 * time.Second // a Client's; a visit gives up sooner
-)
+// maxBody is the size of the largest answer that is read, in bytes.
+const maxBody = pubkey.MaxSize
 
-// DialFunc opens a connection, as net.Dialer.DialContext does.
-type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+// unhurried is how long a fetch may take that does not stand for a cloud's.
+const unhurried = 10 * time.Second
 
-// Client fetches documents as a careful relying party does: over HTTPS only, from the named host itself (no proxy of
-// the environment), on a new connection each time, with bounds on time and size, and without following a redirect.
+// Client fetches documents as a careful relying party does: over HTTPS only, on a new connection each time, with bounds
+// on time and size, and without following a redirect. [Network.At] and [Network.Client] make one.
 type Client struct {
 	http *http.Client
 }
 
-// NewClient makes a Client. Nil roots are the system's, a nil dial is the network's own.
-func NewClient(roots *x509.CertPool, dial DialFunc) *Client {
-	return newClient(roots, dial, timeout)
-}
-
-func newClient(roots *x509.CertPool, dial DialFunc, timeout time.Duration) *Client {
-	if dial == nil {
-		dial = (&net.Dialer{}).DialContext
-	}
+func newClient(roots *x509.CertPool, patience time.Duration, dial DialFunc) *Client {
 	return &Client{
 		http: &http.Client{
-			Timeout:       timeout,
+			Timeout:       patience,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{
 				DialContext:        dial,
@@ -62,18 +49,13 @@ type response struct {
 	URL    string // safe to print
 	Status int
 	Header http.Header
-	Body   []byte        // of a GET, at most 1 MiB
+	Body   []byte        // of a GET, at most maxBody
 	Took   time.Duration // from the start of the connection to the last byte
 }
 
 // get fetches an https URL. A status other than 200 is no error; an answer that is too large is.
 func (c *Client) get(ctx context.Context, url string) (response, error) {
 	return c.do(ctx, http.MethodGet, url)
-}
-
-// head asks for the headers only.
-func (c *Client) head(ctx context.Context, url string) (response, error) {
-	return c.do(ctx, http.MethodHead, url)
 }
 
 func (c *Client) do(ctx context.Context, method, url string) (response, error) {
@@ -100,24 +82,25 @@ func (c *Client) do(ctx context.Context, method, url string) (response, error) {
 	return response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start)}, nil
 }
 
+// fetchError is an error with a text that is safe to print: a stranger's server may have put half a header into err's.
+type fetchError struct {
+	text string
+	err  error
+}
+
+func (e *fetchError) Error() string { return e.text }
+func (e *fetchError) Unwrap() error { return e.err }
+
 // cause leaves out the method and URL that net/http puts before every error.
 func (c *Client) cause(err error) error {
 	if isTimeout(err) {
-		return &timeoutError{c.http.Timeout}
+		return &fetchError{fmt.Sprintf("no answer within %v", c.http.Timeout), err}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	return &printableError{err}
+	return &fetchError{printable(err.Error()), err}
 }
-
-// timeoutError says how long an answer was waited for.
-type timeoutError struct{ after time.Duration }
-
-func (e *timeoutError) Error() string { return fmt.Sprintf("no answer within %v", e.after) }
-
-// Timeout makes it a net.Error's.
-func (e *timeoutError) Timeout() bool { return true }
 
 func isTimeout(err error) bool {
 	e, ok := errors.AsType[interface {
@@ -126,12 +109,6 @@ func isTimeout(err error) bool {
 	}](err)
 	return ok && e.Timeout()
 }
-
-// printableError keeps what a stranger's server has put into an error, such as half a header, out of the terminal.
-type printableError struct{ err error }
-
-func (e *printableError) Error() string { return printable(e.err.Error()) }
-func (e *printableError) Unwrap() error { return e.err }
 
 // check200 explains any other status.
 func (a response) check200() error {
@@ -200,18 +177,11 @@ func hasKeys(body []byte) bool {
 
 func (c *Client) discovery(ctx context.Context, issuer string) (discovery, error) {
 	a, err := c.get(ctx, issuer+discoveryPath)
-	if err != nil {
-		return discovery{}, err
+	if err == nil {
+		err = a.check200()
 	}
-	if err := a.check200(); err != nil {
+	if err != nil {
 		return discovery{}, err
 	}
 	return parseDiscovery(a)
 }
-
-// printable keeps what a stranger's server answered short, and keeps it from moving the cursor of a terminal or turning
-// the direction of its text.
-func printable(s string) string { return text.OneLine(s, 400) }
-
-// clean is printable without a limit.
-func clean(s string) string { return text.OneLine(s, 0) }

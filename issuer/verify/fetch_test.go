@@ -13,7 +13,7 @@ import (
 func (w *world) client(t *testing.T) *Client {
 	t.Helper()
 	w.start(t)
-	return NewClient(w.options.RootCAs, w.options.DialContext)
+	return newClient(w.options.RootCAs, unhurried, w.options.Dial)
 }
 
 func TestClientJWKS(t *testing.T) {
@@ -121,7 +121,7 @@ func FuzzJWKS(f *testing.F) {
 			t.Errorf("%d keys of %d: %+v", len(read.keys), len(set), v.findings)
 		}
 		for _, finding := range v.findings {
-			if strings.ContainsAny(finding.Message, "\n\x1b\x00") {
+			if strings.ContainsAny(finding.Evidence, "\n\x1b\x00") {
 				t.Errorf("control characters: %+v", finding)
 			}
 		}
@@ -132,5 +132,5 @@ func lastMessage(v *visit) string {
 	if len(v.findings) == 0 {
 		return ""
 	}
-	return v.findings[len(v.findings)-1].Message
+	return v.findings[len(v.findings)-1].Evidence
 }

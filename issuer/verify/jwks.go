@@ -32,7 +32,7 @@ func (v *visit) checkJWKS(d discovery) []jwksDocument {
 	}
 	set, err := parseJWKS(a)
 	if err != nil {
-		v.fail("jwks", awsNoKey, "%v", err)
+		v.fail("jwks", advice{effect: awsNoKey}, "%v", err)
 		return nil
 	}
 	first := v.checkKeys("jwks-keys", a.URL, set)
@@ -76,33 +76,33 @@ func parseJWKS(a response) ([]jwk, error) {
 	return *set.Keys, nil
 }
 
-func (v *visit) checkKeys(check, url string, set []jwk) jwksDocument {
+func (v *visit) checkKeys(code, url string, set []jwk) jwksDocument {
 	read := jwksDocument{url: url}
 	before := len(v.findings)
 	kids, types := map[string]int{}, map[string]int{}
 	for n, k := range set {
 		kids[k.text("kid")]++
 		types[k.text("kty")]++
-		if public, ok := v.checkKey(check, n+1, k); ok {
+		if public, ok := v.checkKey(code, n+1, k); ok {
 			read.keys = append(read.keys, public)
 		}
 	}
 	read.unread = len(set) - len(read.keys)
 	for _, kid := range slices.Sorted(maps.Keys(kids)) {
 		if kids[kid] > 1 && kid != "" {
-			v.fail(check, awsNoKey+"; a key is picked by its kid alone", "%d keys have the kid %q", kids[kid], printable(kid))
+			v.fail(code, advice{awsNoKey, "a key is picked by its kid alone"}, "%d keys have the kid %q", kids[kid], printable(kid))
 		}
 	}
 	for _, kty := range slices.Sorted(maps.Keys(types)) {
 		if types[kty] > keystore.MaxKeysOfType {
-			v.fail(check, awsNoKey+"; remove keys that sign no more", "there are %d keys of type %s; AWS reads %d", types[kty], printable(kty), keystore.MaxKeysOfType)
+			v.fail(code, advice{awsNoKey, "remove keys that sign no more"}, "there are %d keys of type %s; AWS reads %d", types[kty], printable(kty), keystore.MaxKeysOfType)
 		}
 	}
 	switch {
 	case len(set) == 0:
-		v.fail(check, awsNoKey+"; publish a key with keypost key add", "%s has no key", url)
-	case len(v.findings) == before && check == "jwks-keys":
-		v.ok(check, "the JWKS has %s", kidList(read.keys))
+		v.fail(code, advice{awsNoKey, "publish a key with keypost key add"}, "%s has no key", url)
+	case len(v.findings) == before && code == "jwks-keys":
+		v.ok(code, "the JWKS has %s", kidList(read.keys))
 	}
 	return read
 }
@@ -116,35 +116,35 @@ func kidList(keys []keystore.VerificationKey) string {
 }
 
 // checkKey looks at key number n.
-func (v *visit) checkKey(check string, n int, k jwk) (keystore.VerificationKey, bool) {
+func (v *visit) checkKey(code string, n int, k jwk) (keystore.VerificationKey, bool) {
 	name := fmt.Sprintf("key %d (kid %q)", n, printable(k.text("kid")))
 	for _, m := range privatekey.Members() {
 		if _, ok := k[m]; ok {
-			v.fail(check, "the signing key is public: whoever read it can sign as this cluster; take it out at once (keypost key revoke) and give the cluster a new key",
+			v.fail(code, advice{"the signing key is public: whoever read it can sign as this cluster", "take it out at once (keypost key revoke) and give the cluster a new key"},
 				"%s has the private member %q", name, m)
 			return keystore.VerificationKey{}, false
 		}
 	}
 	if k.text("kid") == "" {
-		v.fail(check, awsNoKey+"; a key is picked by its kid alone", "key %d has no kid", n)
+		v.fail(code, advice{awsNoKey, "a key is picked by its kid alone"}, "key %d has no kid", n)
 		return keystore.VerificationKey{}, false
 	}
 	public, err := parseKey(name, k)
 	if err != nil {
-		v.fail(check, awsNoKey+" for tokens of this key", "%v", err)
+		v.fail(code, advice{effect: awsNoKey + " for tokens of this key"}, "%v", err)
 		return keystore.VerificationKey{}, false
 	}
 	if k.text("use") == "" || k.text("alg") == "" {
-		v.warn(check, `some relying parties skip keys without "use":"sig" and "alg"`, "%s lacks use or alg", name)
+		v.warn(code, advice{effect: `some relying parties skip keys without "use":"sig" and "alg"`}, "%s lacks use or alg", name)
 	}
 	for _, m := range slices.Sorted(maps.Keys(k)) {
 		switch {
 		case slices.Contains(jwkMembers(), m):
 		case v.stored != nil && (m == "x5c" || m == "x5u"):
-			v.fail(check, "some relying parties take the key from there, so it may be another one; keypostd never publishes it: find out what changed the document on its way",
+			v.fail(code, advice{"some relying parties take the key from there, so it may be another one", "keypostd never publishes it: find out what changed the document on its way"},
 				"%s has the member %q", name, m)
 		default:
-			v.warn(check, "GCP refuses an upload with other members than those of the public key", "%s has the member %q", name, printable(m))
+			v.warn(code, advice{effect: "GCP refuses an upload with other members than those of the public key"}, "%s has the member %q", name, printable(m))
 		}
 	}
 	return public, true
@@ -165,7 +165,7 @@ func parseKey(name string, k jwk) (keystore.VerificationKey, error) {
 func (v *visit) checkAlgorithms(d discovery, keys []keystore.VerificationKey) {
 	for _, k := range keys {
 		if len(d.Algorithms) > 0 && !slices.Contains(d.Algorithms, k.Alg()) {
-			v.warn("discovery-members", "relying parties may refuse its tokens", "the discovery document's id_token_signing_alg_values_supported lacks %s, the algorithm of key %s", k.Alg(), k.ID())
+			v.warn("discovery-members", advice{effect: "relying parties may refuse its tokens"}, "the discovery document's id_token_signing_alg_values_supported lacks %s, the algorithm of key %s", k.Alg(), k.ID())
 		}
 	}
 }
@@ -177,23 +177,23 @@ func (v *visit) checkAlgorithms(d discovery, keys []keystore.VerificationKey) {
 func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool) {
 	r := v.look.Alias
 	unread := jwksDocument{url: v.o.URL + aliasPath, broken: true}
-	hint := "newer OpenShift sends relying parties inside the cluster there"
+	a := advice{effect: "newer OpenShift sends relying parties inside the cluster there"}
 	switch err := r.check200(); {
 	case !r.Asked:
 		return alias, false
 	case r.Err != nil:
-		v.fail("jwks-alias", hint, "%v", r.Err)
+		v.fail("jwks-alias", a, "%v", r.Err)
 		return unread, true
 	case r.Status == http.StatusNotFound:
-		v.warn("jwks-alias", hint, "%v", err)
+		v.warn("jwks-alias", a, "%v", err)
 		return alias, false
 	case err != nil:
-		v.fail("jwks-alias", hint, "%v", err)
+		v.fail("jwks-alias", a, "%v", err)
 		return unread, true
 	}
 	set, err := parseJWKS(r.response)
 	if err != nil {
-		v.fail("jwks-alias", awsNoKey, "%v", err)
+		v.fail("jwks-alias", advice{effect: awsNoKey}, "%v", err)
 		return unread, true
 	}
 	if bytes.Equal(r.Body, v.look.JWKS.Body) {
@@ -202,12 +202,12 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 	}
 	before := len(v.findings)
 	alias = v.checkKeys("jwks-alias", r.URL, set)
-	hint = "relying parties that read one of the two refuse tokens that the other knows; a cache in between may hold an older copy of one"
+	a = advice{"relying parties that read one of the two refuse tokens that the other knows", "a cache in between may hold an older copy of one"}
 	switch {
 	case !sameKeys(alias.keys, first.keys) && v.stored != nil:
-		v.warn("jwks-alias", hint, "%s has other keys than jwks_uri", r.URL)
+		v.warn("jwks-alias", a, "%s has other keys than jwks_uri", r.URL)
 	case !sameKeys(alias.keys, first.keys):
-		v.fail("jwks-alias", hint, "%s has other keys than jwks_uri", r.URL)
+		v.fail("jwks-alias", a, "%s has other keys than jwks_uri", r.URL)
 	case len(v.findings) == before:
 		v.ok("jwks-alias", "%s has the same keys", r.URL)
 	}
@@ -216,32 +216,28 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 
 // sameKeys reports whether both lists have the same keys under the same IDs, in whatever order.
 func sameKeys(a, b []keystore.VerificationKey) bool {
-	in := func(list []keystore.VerificationKey) func(keystore.VerificationKey) bool {
-		return func(k keystore.VerificationKey) bool { return slices.ContainsFunc(list, k.Equal) }
+	within := func(a, b []keystore.VerificationKey) bool {
+		return !slices.ContainsFunc(a, func(k keystore.VerificationKey) bool { return !slices.ContainsFunc(b, k.Equal) })
 	}
-	return len(a) == len(b) && !slices.ContainsFunc(a, not(in(b))) && !slices.ContainsFunc(b, not(in(a)))
-}
-
-func not(f func(keystore.VerificationKey) bool) func(keystore.VerificationKey) bool {
-	return func(k keystore.VerificationKey) bool { return !f(k) }
+	return len(a) == len(b) && within(a, b) && within(b, a)
 }
 
 // checkSameKeys compares the addresses with each other where there is no store to compare each of them with.
-func (r *report) checkSameKeys(visits []*visit) {
-	visits = slices.DeleteFunc(slices.Clone(visits), func(v *visit) bool { return !v.read })
+func (v *visitor) checkSameKeys(visits []*visit) {
+	visits = slices.DeleteFunc(slices.Clone(visits), func(one *visit) bool { return !one.read })
 	if len(visits) < 2 || visits[0].stored != nil {
 		return
 	}
 	var have []string
 	same := true
-	for _, v := range visits {
-		have = append(have, v.look.Address+" has "+cmp.Or(kidList(v.published), "none"))
-		same = same && sameKeys(v.published, visits[0].published)
+	for _, one := range visits {
+		have = append(have, one.look.Address+" has "+cmp.Or(kidList(one.published), "none"))
+		same = same && sameKeys(one.published, visits[0].published)
 	}
 	if same {
-		r.ok("same-keys", "all addresses publish the same keys")
+		v.ok("same-keys", "all addresses publish the same keys")
 		return
 	}
-	r.fail("same-keys", "a cache may hold an older copy, or somebody else answers at one of them: compare with the store (keypost verify NAME --store URL)",
+	v.fail("same-keys", advice{repair: "a cache may hold an older copy, or somebody else answers at one of them: compare with the store (keypost verify NAME --store URL)"},
 		"the addresses publish different keys: %s", strings.Join(have, "; "))
 }

@@ -9,55 +9,57 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// StoredFunc reads the key set that an issuer's published keys are compared with. It wraps [ErrNotStored] when the
-// store knows no such issuer.
-type StoredFunc func(context.Context) (keystore.KeySet, error)
-
-// ErrNotStored says that a store has no key set with the issuer URL: there is nothing to compare with.
+// ErrNotStored means that a store has no key set with the issuer URL: there is nothing to compare with.
 var ErrNotStored = errors.New("the store has no key set with this issuer URL")
 
-// Hints of the comparison.
+// What is said more than once about a key that should not be published, or should be and is not.
 const (
-	strangerHint = "tokens signed with it are accepted wherever this issuer is trusted: somebody else answers for your issuer, or publishes a key of theirs." +
-		" First take what serves it out of reach (DNS record, CDN, host) and replace the TLS key; until that is done deny this issuer in the trust policies of the clouds." +
-		" Make sure also that --store names the store that is published"
-	kidHint     = "a relying party picks the key by the kid that a token names, and the cluster's tokens name another; find out what changed the document on its way"
-	missingHint = "keypostd may reject the key set (see its log and keypost issuer list --admin), the mirror may be behind, or somebody else answers with an older document; tokens signed with the key are refused"
-	goneHint    = "tokens signed with it are still accepted; purge the CDN, look for a host that serves an older document, and see that keypostd and its mirror are up to date"
-	staleHint   = "look again after that time"
-	behindHint  = "see that keypostd serves the stored version (keypost issuer list --admin URL) and that its mirror is up to date; a shared cache that shows itself in no header is declared with keypost issuer set NAME --edge-hold"
+	stillAccepted = "tokens signed with it are still accepted"
+	refused       = "tokens signed with it are refused"
+	findChange    = "find out what changed the document on its way"
+	lookAgain     = "look again after that time"
+	behind        = "see that keypostd serves the stored version (keypost issuer list --admin URL) and that its mirror is up to date; a shared cache that shows itself in no header is declared with keypost issuer set NAME --edge-hold"
 )
 
-// notCompared says that there was nothing to compare.
-func (r *report) notCompared() {
-	if r.o.Stored == nil {
+// stranger is about a key that the store does not know.
+func stranger() advice {
+	return advice{
+		"tokens signed with it are accepted wherever this issuer is trusted: somebody else answers for your issuer, or publishes a key of theirs",
+		"first take what serves it out of reach (DNS record, CDN, host) and replace the TLS key; until that is done deny this issuer in the trust policies of the clouds." +
+			" Make sure also that --store names the store that is published",
+	}
+}
+
+// notCompared reports that there was nothing to compare.
+func (r *report) notCompared(o Options) {
+	if o.Stored == nil {
 		r.noStore("no store was given, so nothing says whether the published keys are yours")
 		return
 	}
-	r.fail("stored-keys", "repair what fails above, and look again", "nothing could be compared with the store: no JWKS could be read at %s", r.o.URL)
+	r.fail("stored-keys", advice{repair: "repair what fails above, and look again"}, "nothing could be compared with the store: no JWKS could be read at %s", o.URL)
 }
 
-func (r *report) noStore(message string) {
-	r.warn("stored-keys", "somebody who answers in your place would pass: compare with keypost verify NAME --store URL", "%s", message)
+func (r *report) noStore(evidence string) {
+	r.add(Warn, "stored-keys", advice{repair: "somebody who answers in your place would pass: compare with keypost verify NAME --store URL"}, evidence)
 }
 
 // readStore returns nil, with a finding, when there is nothing to compare with.
-func (r *report) readStore(ctx context.Context) *keystore.KeySet {
-	if r.o.Stored == nil {
-		r.notCompared()
+func (v *visitor) readStore(ctx context.Context) *keystore.KeySet {
+	if v.o.Stored == nil {
+		v.notCompared(v.o)
 		return nil
 	}
-	set, err := r.o.Stored(ctx)
-	hint := "the comparison could not be made; repair the store, and look again"
+	set, err := v.o.Stored(ctx)
+	a := advice{"the comparison could not be made", "repair the store, and look again"}
 	switch {
 	case errors.Is(err, ErrNotStored):
-		r.noStore("nothing was compared: " + err.Error())
+		v.noStore("nothing was compared: " + err.Error())
 	case err != nil:
-		r.fail("stored-keys", hint, "nothing was compared with the store: %v", err)
+		v.fail("stored-keys", a, "nothing was compared with the store: %v", err)
 	case set.Withdrawn():
-		r.fail("stored-keys", hint, "nothing was compared: key set %q was withdrawn at %s", set.Name(), stamp(set.WithdrawnAt()))
-	case !slices.ContainsFunc(set.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == r.o.URL }):
-		r.fail("stored-keys", hint, "nothing was compared: key set %q does not have the issuer URL %s", set.Name(), r.o.URL)
+		v.fail("stored-keys", a, "nothing was compared: key set %q was withdrawn at %s", set.Name(), stamp(set.WithdrawnAt()))
+	case !slices.ContainsFunc(set.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == v.o.URL }):
+		v.fail("stored-keys", a, "nothing was compared: key set %q does not have the issuer URL %s", set.Name(), v.o.URL)
 	default:
 		return &set
 	}
@@ -68,10 +70,10 @@ func (r *report) readStore(ctx context.Context) *keystore.KeySet {
 // material: a kid is a name that anybody can give to a key.
 func (v *visit) checkStored(documents []jwksDocument) {
 	if v.stored == nil {
-		return // said by readStore
+		return // readStore has reported it
 	}
 	if len(documents) == 0 {
-		v.notCompared()
+		v.notCompared(v.o)
 		return
 	}
 	before := len(v.findings)
@@ -85,11 +87,11 @@ func (v *visit) checkStored(documents []jwksDocument) {
 
 func (v *visit) compare(d jwksDocument) {
 	if d.broken {
-		v.fail("stored-keys", "repair it, and look again", "%s could not be read, so it was not compared with key set %q", d.url, v.stored.Name())
+		v.fail("stored-keys", advice{repair: "repair it, and look again"}, "%s could not be read, so it was not compared with key set %q", d.url, v.stored.Name())
 		return
 	}
 	if d.unread > 0 {
-		v.fail("stored-keys", strangerHint, "%s has keys (%d) that cannot be read, and so not compared with key set %q", d.url, d.unread, v.stored.Name())
+		v.fail("stored-keys", stranger(), "%s has keys (%d) that cannot be read, and so not compared with key set %q", d.url, d.unread, v.stored.Name())
 	}
 	for _, k := range d.keys {
 		v.comparePublished(d.url, k)
@@ -101,15 +103,16 @@ func (v *visit) compare(d jwksDocument) {
 	}
 }
 
-// comparePublished says what is wrong with a published key, if anything.
+// comparePublished reports what is wrong with a published key, if anything.
 func (v *visit) comparePublished(url string, p keystore.VerificationKey) {
-	name := v.stored.Name()
-	if k, is := v.storedWith(p); is {
-		switch {
+	name, keys := v.stored.Name(), v.stored.Keys()
+	if i := slices.IndexFunc(keys, func(k keystore.Key) bool { return p.Fingerprint() == k.Fingerprint() }); i >= 0 {
+		switch k := keys[i]; {
 		case p.ID() != k.ID():
-			v.fail("stored-keys", kidHint, "%s has the key %s of key set %q under another kid, %s", url, k.ID(), name, p.ID())
+			v.fail("stored-keys", advice{"a relying party picks the key by the kid that a token names, and the cluster's tokens name another", findChange},
+				"%s has the key %s of key set %q under another kid, %s", url, k.ID(), name, p.ID())
 		case p.Alg() != k.Alg():
-			v.fail("stored-keys", "relying parties refuse its tokens; find out what changed the document on its way", "%s says that key %s is for %s; key set %q says %s", url, k.ID(), p.Alg(), name, k.Alg())
+			v.fail("stored-keys", advice{"relying parties refuse its tokens", findChange}, "%s says that key %s is for %s; key set %q says %s", url, k.ID(), p.Alg(), name, k.Alg())
 		}
 		return
 	}
@@ -120,72 +123,60 @@ func (v *visit) comparePublished(url string, p keystore.VerificationKey) {
 	case gone && g.ID == p.ID():
 		v.stillPublished(url, g)
 	case gone:
-		v.fail("stored-keys", strangerHint, "%s has the key %s, which is gone from key set %q (%s at %s), under another kid, %s", url, g.ID, name, g.Why, stamp(g.At), p.ID())
+		v.fail("stored-keys", stranger(), "%s has the key %s, which is gone from key set %q (%s at %s), under another kid, %s", url, g.ID, name, g.Why, stamp(g.At), p.ID())
 	case used || usedOnce:
-		v.fail("stored-keys", strangerHint, "%s has another key under the kid %s than key set %q (its SHA-256 is %s)", url, p.ID(), name, p.Fingerprint())
+		v.fail("stored-keys", stranger(), "%s has another key under the kid %s than key set %q (its SHA-256 is %s)", url, p.ID(), name, p.Fingerprint())
 	default:
-		v.fail("stored-keys", strangerHint, "%s has the key %s (%s, SHA-256 %s), which key set %q neither has nor had", url, p.ID(), p.Alg(), p.Fingerprint(), name)
+		v.fail("stored-keys", stranger(), "%s has the key %s (%s, SHA-256 %s), which key set %q neither has nor had", url, p.ID(), p.Alg(), p.Fingerprint(), name)
 	}
 }
 
 // showsNoCache reports whether a change of the store at a time must be public by now: every keypostd has had time to get
-// it, and nothing says that a shared cache stands between. The answer's headers would show one, or the policy declares
-// it; an origin that is asked directly (--connect) has none before it.
+// it, and nothing shows a shared cache in between. The answer's headers would show one, or the policy declares it; an
+// origin that is asked directly (--connect) has none before it.
 func (v *visit) showsNoCache(at time.Time) bool {
-	if !v.o.Now.After(at.Add(keystore.Convergence)) {
-		return false
-	}
-	if slices.ContainsFunc(v.look.replies(), func(a response) bool { return sharedCache(a) != "" }) {
+	if !v.o.Now.After(at.Add(keystore.Convergence)) || slices.ContainsFunc(v.look.replies(), func(a response) bool { return sharedCache(a) != "" }) {
 		return false
 	}
 	return v.o.Connect != "" || v.stored.Policy().EdgeHold == nil
 }
 
-// stillPublished is about a key that has left: a cache that obeys may hand out a document with it for some time.
+// stillPublished reports a key that has left: a cache that obeys may hand out a document with it for some time.
 func (v *visit) stillPublished(url string, g keystore.Gone) {
 	until := v.stored.CopiesUntil(g.At)
-	if v.o.Now.After(until) {
-		v.fail("stored-keys", goneHint, "%s still has key %s, which is gone from key set %q (%s at %s), although no cache may hold it since %s",
+	switch {
+	case v.o.Now.After(until):
+		v.fail("stored-keys", advice{stillAccepted, "purge the CDN, look for a host that serves an older document, and see that keypostd and its mirror are up to date"},
+			"%s still has key %s, which is gone from key set %q (%s at %s), although no cache may hold it since %s",
 			url, g.ID, v.stored.Name(), g.Why, stamp(g.At), stamp(until))
-		return
-	}
-	if v.showsNoCache(g.At) {
-		add := v.warn
+	case v.showsNoCache(g.At):
+		report := v.warn
 		if g.Why == keystore.Revoked {
-			add = v.fail
+			report = v.fail
 		}
-		add("stored-keys", "tokens signed with it are still accepted; "+behindHint, "%s still has key %s, which is gone (%s at %s), and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds it, until %s at most",
+		report("stored-keys", advice{stillAccepted, behind}, "%s still has key %s, which is gone (%s at %s), and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds it, until %s at most",
 			url, g.ID, g.Why, stamp(g.At), stamp(until))
-		return
+	default:
+		v.warn("stored-keys", advice{repair: "purge the CDN to be sooner, see what keypostd serves (keypost issuer list --admin URL), and " + lookAgain},
+			"%s still has key %s, which is gone (%s at %s): a cache may still hold it until %s, or keypostd has not got the change", url, g.ID, g.Why, stamp(g.At), stamp(until))
 	}
-	v.warn("stored-keys", "purge the CDN to be sooner, see what keypostd serves (keypost issuer list --admin URL), and "+staleHint,
-		"%s still has key %s, which is gone (%s at %s): a cache may still hold it until %s, or keypostd has not got the change", url, g.ID, g.Why, stamp(g.At), stamp(until))
 }
 
-// missing is about a stored key that is not published.
+// missing reports a stored key that is not published.
 func (v *visit) missing(url string, k keystore.Key) {
 	until := v.stored.CopiesUntil(k.PublishedAt)
-	if v.o.Now.After(until) {
-		v.fail("stored-keys", missingHint, "%s lacks the %s key %s of key set %q, published at %s, although no cache may hold an older copy since %s",
+	switch {
+	case v.o.Now.After(until):
+		v.fail("stored-keys", advice{refused, "keypostd may reject the key set (see its log and keypost issuer list --admin), the mirror may be behind, or somebody else answers with an older document"},
+			"%s lacks the %s key %s of key set %q, published at %s, although no cache may hold an older copy since %s",
 			url, k.State, k.ID(), v.stored.Name(), stamp(k.PublishedAt), stamp(until))
-		return
-	}
-	if v.showsNoCache(k.PublishedAt) {
-		v.fail("stored-keys", "tokens signed with it are refused; "+behindHint, "%s lacks the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
+	case v.showsNoCache(k.PublishedAt):
+		v.fail("stored-keys", advice{refused, behind}, "%s lacks the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
 			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
-		return
+	default:
+		v.warn("stored-keys", advice{refused + " until then", lookAgain}, "%s lacks the %s key %s, published at %s: caches may still hold an older copy until %s, or keypostd has not got the change",
+			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
 	}
-	v.warn("stored-keys", "tokens signed with it are refused until then; "+staleHint, "%s lacks the %s key %s, published at %s: caches may still hold an older copy until %s, or keypostd has not got the change",
-		url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
-}
-
-func (v *visit) storedWith(p keystore.VerificationKey) (keystore.Key, bool) {
-	keys := v.stored.Keys()
-	i := slices.IndexFunc(keys, func(k keystore.Key) bool { return p.Fingerprint() == k.Fingerprint() })
-	if i < 0 {
-		return keystore.Key{}, false
-	}
-	return keys[i], true
 }
 
 // goneWith returns the line that a key with p's material left, under p's key ID if it had that one.

@@ -336,7 +336,7 @@ func TestStrangersAreNoHint(t *testing.T) {
 	w := newWorld(t)
 	w.jwks = append(w.jwks, publicJWK(t, newECKey(t)))
 	for _, f := range w.visit(t) {
-		if strings.Contains(f.Hint+f.Message, "accept NAME") || strings.Contains(f.Hint, "issuer accept") || strings.Contains(f.Hint, "key add") && f.Severity == Fail {
+		if strings.Contains(f.Hint()+f.Message(), "accept NAME") || strings.Contains(f.Hint(), "issuer accept") || strings.Contains(f.Hint(), "key add") && f.Severity == Fail {
 			t.Errorf("%+v", f)
 		}
 	}

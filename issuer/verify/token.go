@@ -34,7 +34,7 @@ type claims struct {
 func (v *visit) checkToken(keys []keystore.VerificationKey) {
 	jws, c, err := parseToken(strings.TrimSpace(v.o.Token))
 	if err != nil {
-		v.fail("token-form", `AWS STS says "The ID Token provided is not a valid JWT"; make one with kubectl create token`, "%v", err)
+		v.fail("token-form", advice{`AWS STS says "The ID Token provided is not a valid JWT"`, "make one with kubectl create token"}, "%v", err)
 		return
 	}
 	v.checkTokenIssuer(c)
@@ -76,25 +76,25 @@ func (v *visit) checkTokenIssuer(c claims) {
 		v.ok("token-issuer", "the token's iss is the issuer URL, byte for byte")
 		return
 	}
-	v.fail("token-issuer", awsNoProvider+"; set kube-apiserver --service-account-issuer="+v.o.URL+" as the first one",
+	v.fail("token-issuer", advice{awsNoProvider, "set kube-apiserver --service-account-issuer=" + v.o.URL + " as the first one"},
 		"the token's iss is %q, not %q", printable(c.Issuer), v.o.URL)
 }
 
 func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.VerificationKey) {
 	h := jws.Signatures[0].Header
 	if !awsAlgorithm(h.Algorithm) {
-		v.fail("token-signature", "AWS STS refuses the token; it accepts RS256 to RS512 and ES256 to ES512", "the token is signed with %s", printable(h.Algorithm))
+		v.fail("token-signature", advice{effect: "AWS STS refuses the token; it accepts RS256 to RS512 and ES256 to ES512"}, "the token is signed with %s", printable(h.Algorithm))
 		return
 	}
 	i := slices.IndexFunc(keys, func(k keystore.VerificationKey) bool { return string(k.ID()) == h.KeyID })
 	if i < 0 {
-		v.fail("token-kid", awsNoKey+"; publish the key that the cluster signs with (keypost key add ISSUER --kubeconfig FILE) before it signs",
+		v.fail("token-kid", advice{awsNoKey, "publish the key that the cluster signs with (keypost key add ISSUER --kubeconfig FILE) before it signs"},
 			"the token's kid %q is not in the JWKS", printable(h.KeyID))
 		return
 	}
 	v.ok("token-kid", "the token's kid %s is in the JWKS", keys[i].ID())
 	if _, err := jws.Verify(keys[i].Key()); err != nil || h.Algorithm != keys[i].Alg() {
-		v.fail("token-signature", awsNoKey+"; the kid names another key than the one that signed", "the token's signature does not verify with key %s (%s)", keys[i].ID(), keys[i].Alg())
+		v.fail("token-signature", advice{awsNoKey, "the kid names another key than the one that signed"}, "the token's signature does not verify with key %s (%s)", keys[i].ID(), keys[i].Alg())
 		return
 	}
 	v.ok("token-signature", "the token's signature verifies (%s)", h.Algorithm)
@@ -102,20 +102,20 @@ func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.Verifi
 
 func (v *visit) checkTokenTime(c claims) {
 	if c.Expires == nil || c.IssuedAt == nil {
-		v.fail("token-time", "AWS STS refuses it; legacy secret-based tokens have none, use kubectl create token", "the token lacks exp or iat")
+		v.fail("token-time", advice{"AWS STS refuses it", "legacy secret-based tokens have none, use kubectl create token"}, "the token lacks exp or iat")
 		return
 	}
 	at := func(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 	expires := time.Unix(*c.Expires, 0)
 	switch {
 	case v.o.Now.After(expires.Add(awsSkew)):
-		v.fail("token-time", `AWS STS says "ExpiredTokenException"; make a new token`, "the token expired at %s", at(*c.Expires))
+		v.fail("token-time", advice{`AWS STS says "ExpiredTokenException"`, "make a new token"}, "the token expired at %s", at(*c.Expires))
 	case v.o.Now.After(expires):
-		v.warn("token-time", "AWS STS accepts a token for 5 minutes more, others do not", "the token expired at %s", at(*c.Expires))
+		v.warn("token-time", advice{effect: "AWS STS accepts a token for 5 minutes more, others do not"}, "the token expired at %s", at(*c.Expires))
 	case c.NotBefore != nil && v.o.Now.Before(time.Unix(*c.NotBefore, 0)):
-		v.fail("token-time", "check the clocks of the kube-apiserver and of this machine", "the token is not valid before %s", at(*c.NotBefore))
+		v.fail("token-time", advice{repair: "check the clocks of the kube-apiserver and of this machine"}, "the token is not valid before %s", at(*c.NotBefore))
 	case v.o.Now.Add(awsSkew).Before(time.Unix(*c.IssuedAt, 0)):
-		v.fail("token-time", "check the clocks of the kube-apiserver and of this machine", "the token was issued in the future, at %s", at(*c.IssuedAt))
+		v.fail("token-time", advice{repair: "check the clocks of the kube-apiserver and of this machine"}, "the token was issued in the future, at %s", at(*c.IssuedAt))
 	default:
 		v.ok("token-time", "the token is valid until %s", at(*c.Expires))
 	}
@@ -125,13 +125,13 @@ func (v *visit) checkTokenClaims(c claims) {
 	audience, ok := audiences(c.Audience)
 	switch {
 	case !ok:
-		v.fail("token-claims", `AWS STS says "Missing a required claim: aud"; ask for one with kubectl create token --audience`, "the token has no aud")
+		v.fail("token-claims", advice{`AWS STS says "Missing a required claim: aud"`, "ask for one with kubectl create token --audience"}, "the token has no aud")
 	case c.Subject == "":
-		v.fail("token-claims", `AWS STS says "Missing a required claim: sub"`, "the token has no sub")
+		v.fail("token-claims", advice{effect: `AWS STS says "Missing a required claim: sub"`}, "the token has no sub")
 	case len(c.Subject) > maxSubject:
-		v.warn("token-claims", "AWS STS returns at most 255 characters; shorten the namespace or service account name", "the token's sub has %d characters", len(c.Subject))
+		v.warn("token-claims", advice{"AWS STS returns at most 255 characters", "shorten the namespace or service account name"}, "the token's sub has %d characters", len(c.Subject))
 	case len(audience) > 1:
-		v.warn("token-claims", "which one AWS STS compares is not documented; ask for one audience per token", "the token has %d audiences", len(audience))
+		v.warn("token-claims", advice{"which one AWS STS compares is not documented", "ask for one audience per token"}, "the token has %d audiences", len(audience))
 	default:
 		v.ok("token-claims", "the token is for %s, as %s", printable(audience[0]), printable(c.Subject))
 	}

@@ -1,71 +1,43 @@
-// Package verify is a relying party: it reads an issuer at its public URL the way AWS STS would, and says in findings
+// Package verify is a relying party: it reads an issuer at its public URL the way AWS STS would, and reports in findings
 // what a cloud would make of it. It promises to look only: it sends GET and HEAD requests, follows no redirect, and
 // prints no token.
+//
+// A visit has three steps that know nothing of each other: a look at each address of the host records what it answers;
+// checks compare looks with the protocol, with each other and with a store; and each [Finding] keeps its evidence, its
+// effect and its repair apart, for whoever prints it.
 package verify
 
 import (
-	"cmp"
 	"context"
-	"crypto/x509"
-	"fmt"
 	"net"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
 )
 
-// Severity sorts findings.
-type Severity string
-
-// The severities: Fail breaks relying parties or will, Warn works and is not right, OK is as it should be.
-const (
-	OK   Severity = "ok"
-	Warn Severity = "warn"
-	Fail Severity = "fail"
-)
-
-// Finding is what one check found. Check is a stable name for scripts; Message is one sentence; Hint, where there is
-// one, says which error a cloud makes of it and what to do.
-type Finding struct {
-	Check    string   `json:"check"`
-	Severity Severity `json:"severity"`
-	Message  string   `json:"message"`
-	Hint     string   `json:"hint,omitempty"`
-}
-
-// Failed reports whether a finding fails.
-func Failed(findings []Finding) bool {
-	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Fail })
-}
-
-// Options says whom to visit.
+// Options has whom to visit, and how.
 type Options struct {
-	URL         string         // the issuer URL, as in a token's iss
-	Token       string         // a service account token to check against the issuer; empty for none
-	Stored      StoredFunc     // reads what the published keys are compared with; nil for nothing
-	RootCAs     *x509.CertPool // nil for the system's
-	DialContext DialFunc       // nil for the network's own
-	Lookup      LookupFunc     // nil for the system's resolver
-	Connect     string         // HOST:PORT to dial in place of every address of the host; empty for those
-	Dev         bool           // admits what development issuers have: a port, a host without a dot
-	Now         time.Time      // zero for the present
+	Network
+	URL   string // the issuer URL, as in a token's iss
+	Token string // a service account token to check against the issuer; empty for none
+	// Stored reads the key set that the published keys are compared with. It wraps [ErrNotStored] when the store has
+	// none with the issuer URL. Nil for no comparison.
+	Stored func(context.Context) (keystore.KeySet, error)
+	Dev    bool      // admits what development issuers have: a port, a host without a dot
+	Now    time.Time // zero for the present
 
-	patience time.Duration             // for one answer
 	hasRoute func(address string) bool // to it
 }
+
+// patience is how long an answer may take: AWS gives up after five seconds.
+//
+// Source: https://repost.aws/knowledge-center/iam-sts-invalididentitytoken
+const patience = 5 * time.Second
 
 // complete fills in what was left to the system.
 func (o Options) complete() Options {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
-	}
-	if o.DialContext == nil {
-		o.DialContext = (&net.Dialer{}).DialContext
-	}
-	if o.Lookup == nil {
-		o.Lookup = lookup
 	}
 	if o.patience == 0 {
 		o.patience = patience
@@ -76,77 +48,74 @@ func (o Options) complete() Options {
 	return o
 }
 
+// hasRoute reports whether this machine would send packets to address. Connecting a UDP socket sends none.
+func hasRoute(address string) bool {
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
 // Issuer visits an issuer at each of its addresses and returns what it found, in the order in which a relying party
 // would come across it. A check that could not be made because an earlier one failed is left out, except for the
 // comparison with the store: that one fails then.
 func Issuer(ctx context.Context, o Options) []Finding {
-	r := &report{o: o.complete()}
-	if !r.checkURL() {
-		r.notCompared()
-		return r.findings
-	}
-	all, err := r.o.looks(ctx, r.url)
-	if err != nil {
-		r.fail("reach", awsNoKey+"; the name needs a public DNS record", "%s cannot be looked up: %v", r.url.Host(), err)
-		r.notCompared()
-		return r.findings
-	}
-	looks := r.checkAddresses(all)
+	v := &visitor{o: o.complete()}
+	looks := v.look(ctx)
 	if len(looks) == 0 {
-		r.notCompared()
-		return r.findings
+		v.notCompared(v.o)
+		return v.findings
 	}
-	stored := r.readStore(ctx) // after the answers: a key added in between is no stranger's
-	r.checkPublic(looks, stored)
+	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
+	v.checkPublic(looks, stored)
 	var visits []*visit
 	for _, l := range looks {
-		v := &visit{report: report{o: r.o, url: r.url}, look: l, stored: stored}
-		v.judge()
-		visits = append(visits, v)
+		one := &visit{o: v.o, url: v.url, look: l, stored: stored}
+		one.check()
+		visits = append(visits, one)
 	}
-	r.merge(visits)
-	r.checkSameKeys(visits)
-	r.checkSpeed(looks)
-	r.checkSharedCache(looks)
-	r.arrange()
-	return r.findings
+	v.merge(visits)
+	v.checkSameKeys(visits)
+	v.checkSpeed(looks)
+	v.checkSharedCache(looks)
+	v.sort()
+	return v.findings
 }
 
-// report collects findings.
-type report struct {
-	o        Options
-	url      keystore.IssuerURL
-	findings []Finding
+// visitor checks what concerns an issuer as a whole.
+type visitor struct {
+	report
+	o   Options
+	url keystore.IssuerURL
 }
 
-// add appends f with a message.
-func (r *report) add(f Finding, format string, args ...any) {
-	f.Message, f.Hint = clean(fmt.Sprintf(format, args...)), clean(f.Hint)
-	r.findings = append(r.findings, f)
+// look returns what the issuer's addresses answer, none when there is nothing to check.
+func (v *visitor) look(ctx context.Context) []look {
+	if !v.checkURL() {
+		return nil
+	}
+	all, err := v.o.looks(ctx, v.url)
+	if err != nil {
+		v.fail("reach", advice{awsNoKey, "the name needs a public DNS record"}, "%s cannot be looked up: %v", v.url.Host(), err)
+		return nil
+	}
+	return v.checkAddresses(all)
 }
 
-func (r *report) ok(check, format string, args ...any) {
-	r.add(Finding{Check: check, Severity: OK}, format, args...)
-}
-
-func (r *report) warn(check, hint, format string, args ...any) {
-	r.add(Finding{Check: check, Severity: Warn, Hint: hint}, format, args...)
-}
-
-func (r *report) fail(check, hint, format string, args ...any) {
-	r.add(Finding{Check: check, Severity: Fail, Hint: hint}, format, args...)
-}
-
-// visit judges what one address answered.
+// visit checks what one address answered.
 type visit struct {
 	report
+	o         Options
+	url       keystore.IssuerURL
 	look      look
 	stored    *keystore.KeySet           // what the store has; nil when there is nothing to compare with
 	published []keystore.VerificationKey // at jwks_uri
 	read      bool                       // jwks_uri answered with a JWKS
 }
 
-func (v *visit) judge() {
+func (v *visit) check() {
 	if !v.checkTLS() {
 		v.checkStored(nil)
 		return
@@ -160,71 +129,26 @@ func (v *visit) judge() {
 	}
 }
 
-// merge says what all addresses have in common once, and of all else at which address it was.
-func (r *report) merge(visits []*visit) {
-	at := map[Finding][]string{}
-	var all []Finding
-	for _, v := range visits {
-		for _, f := range v.findings {
-			if at[f] == nil {
-				all = append(all, f)
-			}
-			if !slices.Contains(at[f], v.look.Address) {
-				at[f] = append(at[f], v.look.Address)
-			}
-		}
-	}
-	for _, f := range all {
-		if where := at[f]; len(where) < len(visits) && !strings.Contains(f.Message, where[0]) {
-			f.Message = "at " + list(where) + ": " + f.Message
-		}
-		r.findings = append(r.findings, f)
-	}
-}
-
-// checks are the names of all checks in the order in which a relying party comes across them.
-func checks() []string {
-	return []string{
-		"url", "addresses", "reach", "tls-versions", "tls-chain", "tls-expiry",
-		"discovery", "issuer", "jwks-uri", "discovery-members", "discovery-headers",
-		"jwks", "jwks-keys", "jwks-headers", "jwks-alias", "same-keys", "stored-keys", "head", "speed", "shared-cache",
-		"token-form", "token-issuer", "token-kid", "token-signature", "token-time", "token-claims",
-	}
-}
-
-func (r *report) arrange() {
-	order := checks()
-	slices.SortStableFunc(r.findings, func(a, b Finding) int {
-		return cmp.Compare(slices.Index(order, a.Check), slices.Index(order, b.Check))
-	})
-}
-
-// What AWS STS says (AssumeRoleWithWebIdentity), for hints. It does not say more than this, whatever the cause.
-const (
-	awsNoKey      = `AWS STS says "Couldn't retrieve verification key from your identity provider"`
-	awsNoProvider = `AWS STS says "No OpenIDConnect provider found in your account"`
-	awsThumbprint = `AWS STS says "OpenIDConnect provider's HTTPS certificate doesn't match configured thumbprint"`
-)
-
-func (r *report) checkURL() bool {
-	u, err := keystore.ParseIssuerURL(r.o.URL, false)
+func (v *visitor) checkURL() bool {
+	u, err := keystore.ParseIssuerURL(v.o.URL, false)
 	if err == nil {
-		r.url = u
-		r.ok("url", "%s is a URL that every cloud accepts", u)
+		v.url = u
+		v.ok("url", "%s is a URL that every cloud accepts", u)
 		return true
 	}
-	hint := "no cloud accepts it; issue tokens under another URL (kube-apiserver --service-account-issuer)"
-	u, devErr := keystore.ParseIssuerURL(r.o.URL, true)
-	if devErr != nil {
-		r.fail("url", hint, "%v", err)
+	a := advice{"no cloud accepts it", "issue tokens under another URL (kube-apiserver --service-account-issuer)"}
+	u, devErr := keystore.ParseIssuerURL(v.o.URL, true)
+	v.url = u
+	switch {
+	case devErr != nil:
+		v.fail("url", a, "%v", err)
 		return false
+	case v.o.Dev:
+		v.ok("url", "%s is a development URL", u)
+	default:
+		a.repair += "; for a development issuer say --dev"
+		v.fail("url", a, "%v", err)
 	}
-	r.url = u
-	if r.o.Dev {
-		r.ok("url", "%s is a development URL", u)
-		return true
-	}
-	r.fail("url", hint+"; for a development issuer say --dev", "%v", err)
 	return true
 }
 
@@ -233,9 +157,9 @@ func (v *visit) checkHead() {
 	switch a := v.look.Head; {
 	case !a.Asked:
 	case a.Err != nil:
-		v.warn("head", "ccoctl cannot compute the thumbprint of the issuer", "HEAD %s: %v", v.o.URL, a.Err)
+		v.warn("head", advice{effect: "ccoctl cannot compute the thumbprint of the issuer"}, "HEAD %s: %v", v.o.URL, a.Err)
 	case a.Status >= 500:
-		v.warn("head", "ccoctl is content with any answer; others are not", "HEAD %s answers %d", v.o.URL, a.Status)
+		v.warn("head", advice{effect: "ccoctl is content with any answer; others are not"}, "HEAD %s answers %d", v.o.URL, a.Status)
 	default:
 		v.ok("head", "HEAD %s answers %d", v.o.URL, a.Status)
 	}
@@ -244,7 +168,7 @@ func (v *visit) checkHead() {
 // slow is what a relying party notices. An answer that takes longer than its patience fails by itself.
 const slow = time.Second
 
-func (r *report) checkSpeed(looks []look) {
+func (v *visitor) checkSpeed(looks []look) {
 	var slowest response
 	for _, l := range looks {
 		for _, a := range l.replies() {
@@ -257,21 +181,16 @@ func (r *report) checkSpeed(looks []look) {
 	switch {
 	case slowest.URL == "":
 	case slowest.Took > slow:
-		r.warn("speed", "AWS STS gives up after 5s", "%s took %v", slowest.URL, took)
+		v.warn("speed", advice{effect: "AWS STS gives up after 5s"}, "%s took %v", slowest.URL, took)
 	default:
-		r.ok("speed", "the slowest answer took %v over a new connection", took)
+		v.ok("speed", "the slowest answer took %v over a new connection", took)
 	}
-}
-
-// cacheHeaders give a shared cache away.
-func cacheHeaders() []string {
-	return []string{"Age", "Via", "X-Cache", "X-Cache-Hits", "X-Served-By", "Cf-Cache-Status", "X-Amz-Cf-Id", "X-Varnish", "Cache-Status"}
 }
 
 // sharedCache returns the header of an answer that gives a shared cache (a CDN) away, as `Name: value`; empty when
 // there is none.
 func sharedCache(a response) string {
-	for _, name := range cacheHeaders() {
+	for _, name := range []string{"Age", "Via", "X-Cache", "X-Cache-Hits", "X-Served-By", "Cf-Cache-Status", "X-Amz-Cf-Id", "X-Varnish", "Cache-Status"} {
 		if value := a.Header.Get(name); value != "" {
 			return name + ": " + printable(value)
 		}
@@ -279,11 +198,11 @@ func sharedCache(a response) string {
 	return ""
 }
 
-func (r *report) checkSharedCache(looks []look) {
+func (v *visitor) checkSharedCache(looks []look) {
 	for _, l := range looks {
 		for _, a := range l.replies() {
 			if seen := sharedCache(a); seen != "" {
-				r.add(Finding{Check: "shared-cache", Severity: OK, Hint: "say how long it may hold a copy with keypost issuer set NAME --edge-hold"}, "a shared cache answered (%s)", seen)
+				v.add(OK, "shared-cache", advice{repair: "say how long it may hold a copy with keypost issuer set NAME --edge-hold"}, "a shared cache answered ("+seen+")")
 				return
 			}
 		}

@@ -25,10 +25,10 @@ func TestNothingWrong(t *testing.T) {
 	findings := w.visit(t)
 	var checks []string
 	for _, f := range findings {
-		if f.Severity != OK && f.Check != "speed" { // that one is about this machine's load
+		if f.Severity != OK && f.Code != "speed" { // that one is about this machine's load
 			t.Errorf("%+v", f)
 		}
-		checks = append(checks, f.Check)
+		checks = append(checks, f.Code)
 	}
 	want := []string{
 		"url", "addresses", "tls-versions", "tls-chain", "tls-expiry", "discovery", "issuer", "jwks-uri", "discovery-members", "discovery-headers",
@@ -67,18 +67,18 @@ func runDefects(t *testing.T, defects []defect) {
 			findings := w.visit(t)
 			found := false
 			for _, f := range findings {
-				if f.Check == d.check && f.Severity == d.severity && strings.Contains(f.Message, d.message) {
+				if f.Code == d.check && f.Severity == d.severity && strings.Contains(f.Message(), d.message) {
 					found = true
 				} else if f.Severity == Fail && d.severity != Fail {
 					t.Errorf("also fails: %+v", f)
 				}
-				if f.Severity != OK && f.Hint == "" {
+				if f.Severity != OK && f.Hint() == "" {
 					t.Errorf("no hint: %+v", f)
 				}
-				if strings.ContainsAny(f.Message+f.Hint, "\n\r\x1b") {
+				if strings.ContainsAny(f.Message()+f.Hint(), "\n\r\x1b") {
 					t.Errorf("control characters: %+v", f)
 				}
-				if token := w.options.Token; len(token) > 20 && strings.Contains(f.Message+f.Hint, token[len(token)-20:]) {
+				if token := w.options.Token; len(token) > 20 && strings.Contains(f.Message()+f.Hint(), token[len(token)-20:]) {
 					t.Errorf("prints the token: %+v", f)
 				}
 			}
@@ -99,7 +99,7 @@ func TestURLAndReach(t *testing.T) {
 		{"trailing slash", url(testIssuer + "/"), "url", Fail, "ends in a slash"},
 		{"port", url("https://localhost:8443/prod-a"), "url", Fail, "has a port"},
 		{"refused", func(_ *testing.T, w *world) {
-			w.options.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			w.options.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1:1")
 			}
 		}, "reach", Fail, "192.0.2.1:443 cannot be reached for oidc.example.com: "},
@@ -346,7 +346,7 @@ func TestSpeed(t *testing.T) {
 		want Severity
 	}{{time.Millisecond, OK}, {time.Second, OK}, {1001 * time.Millisecond, Warn}, {5 * time.Second, Warn}} {
 		fast, slowest := reply{response: response{URL: "a"}, Asked: true}, reply{response: response{URL: "slowest", Took: tt.took}, Asked: true}
-		r := &report{}
+		r := &visitor{}
 		r.checkSpeed([]look{{Discovery: fast}, {Discovery: fast, JWKS: slowest, Alias: fast}})
 		if len(r.findings) != 1 || r.findings[0].Severity != tt.want {
 			t.Errorf("%v: %+v, want %s", tt.took, r.findings, tt.want)

@@ -71,8 +71,10 @@ func newWorld(t *testing.T) *world {
 	}
 	w.stored = newSet(t, w.signer)
 	w.options = Options{
-		URL: testIssuer, RootCAs: p.pool(), Stored: func(context.Context) (keystore.KeySet, error) { return w.stored, w.storeErr },
-		Lookup:   func(context.Context, string) ([]netip.Addr, error) { return addrs("192.0.2.1"), nil },
+		URL: testIssuer, Stored: func(context.Context) (keystore.KeySet, error) { return w.stored, w.storeErr },
+		Network: Network{
+			RootCAs: p.pool(), Lookup: func(context.Context, string) ([]netip.Addr, error) { return addrs("192.0.2.1"), nil },
+		},
 		hasRoute: func(string) bool { return true },
 	}
 	return w
@@ -143,8 +145,8 @@ func (w *world) start(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	address := server.Listener.Addr().String()
-	if w.options.DialContext == nil {
-		w.options.DialContext = func(ctx context.Context, network, asked string) (net.Conn, error) {
+	if w.options.Dial == nil {
+		w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
 			if host, _, _ := net.SplitHostPort(asked); host != "192.0.2.1" && host != "oidc.example.com" {
 				t.Errorf("connection to %s", asked)
 			}

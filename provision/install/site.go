@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -29,15 +28,16 @@ type Site struct {
 // site is an issuer's public URL and how it is reached.
 type site struct {
 	Site
-	url   string
+	url   keystore.IssuerURL
 	proxy *url.URL // nil for none; behind one the URL's addresses are unknown
 	dev   bool
 }
 
 func newSite(s Site, issuerURL string, dev bool) (site, error) {
-	t := site{Site: s, url: issuerURL, dev: dev}
-	if s.Connect != "" {
-		return t, nil
+	u, err := keystore.ParseIssuerURL(issuerURL, true)
+	t := site{Site: s, url: u, dev: dev}
+	if err != nil || s.Connect != "" {
+		return t, err
 	}
 	req, err := http.NewRequest(http.MethodGet, issuerURL, http.NoBody)
 	if err != nil {
@@ -51,33 +51,18 @@ func newSite(s Site, issuerURL string, dev bool) (site, error) {
 
 // addresses returns those that relying parties may be sent to, as HOST:PORT; none behind a proxy.
 func (t site) addresses(ctx context.Context) ([]string, error) {
-	switch {
-	case t.Connect != "":
-		return []string{t.Connect}, nil
-	case t.proxy != nil:
+	if t.proxy != nil {
 		return nil, nil
 	}
-	u, err := keystore.ParseIssuerURL(t.url, true)
+	all, err := t.network().Addresses(ctx, t.url)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("look up %s: %w", t.url.Host(), err)
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Host())
-	if err != nil {
-		return nil, fmt.Errorf("look up %s: %w", u.Host(), err)
-	}
-	var list []string
-	for _, ip := range ips {
-		list = append(list, net.JoinHostPort(ip.Unmap().String(), portOf(t.url)))
-	}
-	return list, nil
+	return all, nil
 }
 
-// portOf returns the port at which an issuer listens; only a development one has its own.
-func portOf(issuerURL string) string {
-	if u, err := url.Parse(issuerURL); err == nil && u.Port() != "" {
-		return u.Port()
-	}
-	return "443"
+func (t site) network() verify.Network {
+	return verify.Network{RootCAs: t.Roots, Connect: t.Connect}
 }
 
 // privateAddresses returns the addresses that AWS cannot reach. Inside a company, DNS may answer otherwise than outside.
@@ -94,7 +79,7 @@ func privateAddresses(addresses []string) []string {
 // serves returns nil when every address answers with both documents, and with the key in the JWKS.
 func (t site) serves(ctx context.Context, key keystore.VerificationKey) error {
 	if t.proxy != nil {
-		if err := t.has(ctx, verify.NewClient(t.Roots, nil).ThroughProxy(), key); err != nil {
+		if err := t.has(ctx, t.network().Client(), key); err != nil {
 			return fmt.Errorf("through the proxy %s: %w", t.proxy.Redacted(), err)
 		}
 		return nil
@@ -105,7 +90,7 @@ func (t site) serves(ctx context.Context, key keystore.VerificationKey) error {
 	}
 	asked := 0
 	for _, address := range addresses {
-		err := t.servesAt(ctx, address, key)
+		err := t.has(ctx, t.network().At(t.url, address), key)
 		if errors.Is(err, syscall.ENETUNREACH) && strings.HasPrefix(address, "[") && len(addresses) > 1 {
 			continue // this machine has no IPv6
 		}
@@ -123,15 +108,8 @@ func (t site) serves(ctx context.Context, key keystore.VerificationKey) error {
 	return nil
 }
 
-func (t site) servesAt(ctx context.Context, address string, key keystore.VerificationKey) error {
-	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}
-	return t.has(ctx, verify.NewClient(t.Roots, dial), key)
-}
-
 func (t site) has(ctx context.Context, client *verify.Client, key keystore.VerificationKey) error {
-	found, err := client.JWKS(ctx, t.url)
+	found, err := client.JWKS(ctx, t.url.String())
 	if err != nil {
 		return err
 	}

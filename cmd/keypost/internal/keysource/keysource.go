@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -91,12 +90,7 @@ func FetchJWKS(ctx context.Context, url string, site Site) (verify.Published, er
 	if err != nil {
 		return verify.Published{}, err
 	}
-	if site.Connect == "" {
-		return verify.NewClient(roots, nil).ThroughProxy().JWKS(ctx, url)
-	}
-	return verify.NewClient(roots, func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, site.Connect)
-	}).JWKS(ctx, url)
+	return verify.Network{RootCAs: roots, Connect: site.Connect}.Client().JWKS(ctx, url)
 }
 
 func readFiles(f *cli.Factory, files []string) (Material, error) {

@@ -59,8 +59,16 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 }
 
 type verified struct {
-	Issuer   string           `json:"issuer"`
-	Findings []verify.Finding `json:"findings"`
+	Issuer   string    `json:"issuer"`
+	Findings []finding `json:"findings"`
+}
+
+// finding is a verify.Finding as scripts read it.
+type finding struct {
+	Check    string          `json:"check"`
+	Severity verify.Severity `json:"severity"`
+	Message  string          `json:"message"`
+	Hint     string          `json:"hint,omitempty"`
 }
 
 func verifyRun(ctx context.Context, opts *verifyOptions) error {
@@ -80,13 +88,17 @@ func verifyRun(ctx context.Context, opts *verifyOptions) error {
 	failed := 0
 	for _, target := range targets {
 		end := announce(f, target.URL)
-		r := verified{Issuer: target.URL, Findings: verify.Issuer(ctx, target)}
+		findings := verify.Issuer(ctx, target)
 		end()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if verify.Failed(r.Findings) {
+		if verify.Failed(findings) {
 			failed++
+		}
+		r := verified{Issuer: target.URL}
+		for _, f := range findings {
+			r.Findings = append(r.Findings, finding{f.Code, f.Severity, f.Message(), f.Hint()})
 		}
 		results = append(results, r)
 	}
@@ -115,7 +127,7 @@ func announce(f *cli.Factory, url string) (end func()) {
 }
 
 func (opts *verifyOptions) options() (verify.Options, error) {
-	o := verify.Options{Dev: opts.dev, Connect: opts.connect}
+	o := verify.Options{Dev: opts.dev, Network: verify.Network{Connect: opts.connect}}
 	if err := cli.CheckConnect(opts.connect); err != nil {
 		return o, err
 	}

@@ -1,0 +1,120 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// DialFunc opens a connection, as net.Dialer.DialContext does.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Network is how issuers are reached. The zero Network is the system's: its CAs, its resolver and its routes.
+type Network struct {
+	RootCAs *x509.CertPool                                               // nil for the system's
+	Lookup  func(ctx context.Context, host string) ([]netip.Addr, error) // nil for the system's resolver
+	Dial    DialFunc                                                     // nil for the system's
+	Connect string                                                       // HOST:PORT to dial in place of every address; empty for none
+
+	patience time.Duration // for one fetch; zero for unhurried
+}
+
+// Addresses returns where relying parties may be sent for an issuer, as HOST:PORT, each once and in a stable order.
+func (n Network) Addresses(ctx context.Context, u keystore.IssuerURL) ([]string, error) {
+	if n.Connect != "" {
+		return []string{n.Connect}, nil
+	}
+	lookup := n.Lookup
+	if lookup == nil {
+		lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	ips, err := lookup(ctx, u.Host())
+	if err != nil {
+		return nil, err
+	}
+	for i := range ips {
+		ips[i] = ips[i].Unmap()
+	}
+	slices.SortFunc(ips, netip.Addr.Compare)
+	var all []string
+	for _, ip := range slices.Compact(ips) {
+		all = append(all, net.JoinHostPort(ip.String(), port(u)))
+	}
+	if len(all) == 0 {
+		return nil, &net.DNSError{Err: "no addresses", Name: u.Host(), IsNotFound: true}
+	}
+	return all, nil
+}
+
+// port returns the port of an issuer URL; only development URLs name one.
+func port(u keystore.IssuerURL) string {
+	authority, _, _ := strings.Cut(strings.TrimPrefix(u.String(), "https://"), "/")
+	if _, port, err := net.SplitHostPort(authority); err == nil {
+		return port
+	}
+	return "443"
+}
+
+// At returns a Client that reaches the issuer's host at one of its Addresses, whatever DNS says by then.
+func (n Network) At(u keystore.IssuerURL, address string) *Client {
+	return newClient(n.RootCAs, cmp.Or(n.patience, unhurried), func(ctx context.Context, network, asked string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(asked)
+		switch {
+		case err != nil || n.Connect != "":
+			asked = address
+		case host == u.Host(): // jwks_uri may name another port, or lead to another host
+			ip, _, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			asked = net.JoinHostPort(ip, port)
+		}
+		return n.dial(ctx, network, asked)
+	})
+}
+
+// Client returns a Client for any URL. Without Connect it uses the proxy of the environment where that names one for the
+// URL (HTTPS_PROXY, NO_PROXY). TLS is spoken with the issuer itself, but what is seen is what the proxy is answered: it
+// says little about the issuer's single addresses.
+func (n Network) Client() *Client {
+	if n.Connect != "" {
+		return n.At(keystore.IssuerURL{}, n.Connect)
+	}
+	c := newClient(n.RootCAs, unhurried, n.Dial)
+	c.http.Transport.(*http.Transport).Proxy = http.ProxyFromEnvironment
+	return c
+}
+
+func (n Network) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if n.Dial == nil {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	return n.Dial(ctx, network, address)
+}
+
+// Hidden reports whether clouds on the public internet cannot reach an address, whatever answers there here. A private
+// network's DNS may lead to such a one while the world's leads elsewhere (split-horizon DNS).
+func Hidden(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return !a.IsGlobalUnicast() || a.IsPrivate() || slices.ContainsFunc(hiddenRanges(), func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// hiddenRanges returns those that no cloud has a route to and that package netip has no word for: "this network", the
+// space that carriers share (RFC 6598), benchmarks, the reserved rest of IPv4, and the old site-local range of IPv6.
+func hiddenRanges() []netip.Prefix {
+	var all []netip.Prefix
+	for _, p := range []string{"0.0.0.0/8", "100.64.0.0/10", "198.18.0.0/15", "240.0.0.0/4", "fec0::/10"} {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	return all
+}
