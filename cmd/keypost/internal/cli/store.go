@@ -18,6 +18,15 @@ func (f *Factory) OpenStore(ctx context.Context) (*keystore.Store, error) {
 	return Opened(u.Backend(ctx))
 }
 
+// Find returns the key set that an ISSUER argument names.
+func (f *Factory) Find(ctx context.Context, issuer string) (keystore.KeySet, error) {
+	st, err := f.OpenStore(ctx)
+	if err != nil {
+		return keystore.KeySet{}, err
+	}
+	return catalog.Find(ctx, st, issuer)
+}
+
 // OpenToWrite is OpenStore for a command that changes key sets; an interrupted run reports which.
 func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
 	st, err := f.OpenStore(ctx)

@@ -22,16 +22,15 @@ import (
 )
 
 type acceptOptions struct {
-	f                           *cli.Factory
-	name                        keystore.Name
-	why, fromURL, admin         string
-	site                        keysource.Site // of the URL
-	served                      int64
-	keep, gone                  []string
+	*cli.Factory
+	why, fromURL, admin string
+	site                keysource.Site // of the URL
+	served              int64
+	keep, gone          []string
 }
 
 func newAccept(f *cli.Factory) *cobra.Command {
-	o := &acceptOptions{f: f}
+	o := &acceptOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "accept NAME --why REASON [--keep KID…] [--gone KID…]",
 		Short: "Settle a key set whose stored version keypostd rejects",
@@ -39,10 +38,7 @@ func newAccept(f *cli.Factory) *cobra.Command {
 			"publishes it, as active; --gone takes it out for good. For a restored backup, a reverted commit, a pruned file.\n" +
 			"A generation so high that nothing can follow it is lowered.",
 		Args: cli.Exactly(1),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			o.name = keystore.Name(args[0])
-			return acceptRun(ctx, o)
-		}),
+		RunE: f.Do(o.run),
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
@@ -62,8 +58,8 @@ type disputeView struct {
 	Where string         `json:"where"`
 }
 
-func acceptRun(ctx context.Context, o *acceptOptions) error {
-	f := o.f
+func (o *acceptOptions) run(ctx context.Context, args []string) error {
+	f := o.Factory
 	if o.why == "" {
 		return cli.Usagef("issuer accept needs --why REASON; it is recorded")
 	}
@@ -80,7 +76,7 @@ func acceptRun(ctx context.Context, o *acceptOptions) error {
 	if err != nil {
 		return err
 	}
-	s, err := catalog.Load(ctx, st, o.name)
+	s, err := catalog.Load(ctx, st, keystore.Name(args[0]))
 	if err != nil {
 		return cli.WithHint(err, "accept decides about a document that can be read; put the last good one back first (from Git or a backup)")
 	}
@@ -90,7 +86,7 @@ func acceptRun(ctx context.Context, o *acceptOptions) error {
 	}
 	var disputes []catalog.Dispute
 	if o.admin != "" && o.fromURL == "" && served == 0 {
-		f.Notice("keypostd serves no version of %s, so there is nothing to compare it with", o.name)
+		f.Notice("keypostd serves no version of %s, so there is nothing to compare it with", s.Name())
 	} else if disputes, err = o.disputes(ctx, s); err != nil {
 		return err
 	}
@@ -159,7 +155,7 @@ func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet) ([]cata
 	if err != nil && from == o.fromURL {
 		// Under one of keypostd's hostAliases the discovery document names the issuer's own host, which may lead elsewhere.
 		if here, err2 := keysource.FetchJWKS(ctx, from+issuer.JWKSPath, o.site); err2 == nil {
-			o.f.Notice("compared with the keys at %s", here.URL)
+			o.Notice("compared with the keys at %s", here.URL)
 			published, err = here, nil
 		}
 	}

@@ -21,8 +21,7 @@ import (
 )
 
 type addOptions struct {
-	f      *cli.Factory
-	name   keystore.Name
+	*cli.Factory
 	urls   []string
 	keys   keysource.Flags
 	policy view.PolicyFlags
@@ -33,7 +32,7 @@ type addOptions struct {
 }
 
 func newAdd(f *cli.Factory) *cobra.Command {
-	o := &addOptions{f: f}
+	o := &addOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "add NAME --url URL KEYS",
 		Short: "Publish the keys of a cluster under an issuer URL",
@@ -45,10 +44,7 @@ func newAdd(f *cli.Factory) *cobra.Command {
 			"same second; each of them looks again afterwards and is told.",
 		Example: "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws",
 		Args:    cli.Exactly(1),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			o.name = keystore.Name(args[0])
-			return addRun(ctx, o)
-		}),
+		RunE:    f.Do(o.run),
 	}
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.urls, "url", nil, "issuer URL, as in the tokens' iss (repeatable; the first is canonical)")
@@ -61,9 +57,9 @@ func newAdd(f *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-func addRun(ctx context.Context, o *addOptions) error {
-	f := o.f
-	spec, err := o.spec()
+func (o *addOptions) run(ctx context.Context, args []string) error {
+	f := o.Factory
+	spec, err := o.spec(keystore.Name(args[0]))
 	if err != nil {
 		return err
 	}
@@ -93,18 +89,18 @@ func addRun(ctx context.Context, o *addOptions) error {
 	if err != nil {
 		return err
 	}
-	return printAdded(f, added.KeySet, o.keys.CAFile)
+	return o.print(added.KeySet)
 }
 
 // spec checks what was typed, without the keys.
-func (o *addOptions) spec() (keystore.Spec, error) {
-	if err := o.name.Check(); err != nil {
+func (o *addOptions) spec(name keystore.Name) (keystore.Spec, error) {
+	if err := name.Check(); err != nil {
 		return keystore.Spec{}, cli.Usage(err)
 	}
 	if len(o.urls) == 0 {
 		return keystore.Spec{}, cli.Usagef("issuer add needs --url URL")
 	}
-	spec := keystore.Spec{Name: o.name, Dev: o.dev}
+	spec := keystore.Spec{Name: name, Dev: o.dev}
 	for _, raw := range o.urls {
 		u, err := keystore.ParseIssuerURL(raw, o.dev)
 		if err != nil {
@@ -144,7 +140,8 @@ func compareIssuer(f *cli.Factory, m keysource.Material, url string) {
 	f.Warn("the keys are those of the issuer %s; its tokens are not good for %s", m.Issuer, url)
 }
 
-func printAdded(f *cli.Factory, s keystore.KeySet, caFile string) error {
+func (o *addOptions) print(s keystore.KeySet) error {
+	f := o.Factory
 	v := view.Of(s, time.Now())
 	err := f.Print(v, func(w *tabwriter.Writer) {
 		cli.Row(w, "added "+string(v.Name), strings.Join(v.Issuers, " "), fmt.Sprintf("generation %d", v.Generation))
@@ -161,8 +158,8 @@ func printAdded(f *cli.Factory, s keystore.KeySet, caFile string) error {
 		look = append(look, "--dev")
 	}
 	switch {
-	case caFile != "":
-		look = append(look, "--ca-file", caFile)
+	case o.keys.CAFile != "":
+		look = append(look, "--ca-file", o.keys.CAFile)
 	case v.Dev: // its certificate is of an authority of its own
 		look = append(look, "--ca-file", devCA(f.Store))
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
-	"github.com/keypost/keypost/keystore/catalog"
 )
 
 // NewCmdIssuer returns the group of commands.
@@ -28,19 +27,13 @@ func newShow(f *cli.Factory) *cobra.Command {
 		Use:   "show ISSUER",
 		Short: "Show an issuer's keys, policy and history",
 		Args:  cli.Exactly(1),
-		RunE:  f.Do(func(ctx context.Context, args []string) error { return showRun(ctx, f, args[0]) }),
+		RunE: f.Do(func(ctx context.Context, args []string) error {
+			s, err := f.Find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			v := view.Of(s, time.Now())
+			return f.Print(v, v.Table)
+		}),
 	}
-}
-
-func showRun(ctx context.Context, f *cli.Factory, issuer string) error {
-	st, err := f.OpenStore(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := catalog.Find(ctx, st, issuer)
-	if err != nil {
-		return err
-	}
-	v := view.Of(s, time.Now())
-	return f.Print(v, v.Table)
 }

@@ -56,6 +56,7 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 		}
 		rows = merge(rows, report)
 	}
+	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	if err := f.Print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "") }); err != nil {
 		return err
 	}
@@ -91,7 +92,6 @@ func storedRows(ctx context.Context, st keystore.Reader) ([]listRow, error) {
 		}
 		rows = append(rows, listRow{Name: n, Issuers: []string{}, Problem: problem})
 	}
-	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return rows, nil
 }
 
@@ -158,7 +158,6 @@ func merge(rows []listRow, report issuer.Report) []listRow {
 		}
 		rows = append(rows, r)
 	}
-	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return rows
 }
 

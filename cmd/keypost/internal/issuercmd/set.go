@@ -11,26 +11,32 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
+type setOptions struct {
+	*cli.Factory
+	policy view.PolicyFlags
+}
+
 func newSet(f *cli.Factory) *cobra.Command {
-	var p view.PolicyFlags
+	o := &setOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "set ISSUER",
 		Short: "Change an issuer's policy",
 		Long: "Change the lifetimes and relying parties that an issuer's policy declares. A flag that is not given changes nothing.\n" +
 			"What is lowered goes on to bind the gates until the last copy or token from before has run out.",
 		Args: cli.Exactly(1),
-		RunE: f.Do(func(ctx context.Context, args []string) error { return setRun(ctx, f, args[0], &p) }),
+		RunE: f.Do(o.run),
 	}
-	p.Register(cmd.Flags())
+	o.policy.Register(cmd.Flags())
 	return cmd
 }
 
-func setRun(ctx context.Context, f *cli.Factory, issuer string, p *view.PolicyFlags) error {
-	if !p.Given() {
+func (o *setOptions) run(ctx context.Context, args []string) error {
+	f := o.Factory
+	if !o.policy.Given() {
 		return cli.Usagef("nothing to set was given")
 	}
-	s, err := f.Update(ctx, issuer, func(s keystore.KeySet) (keystore.KeySet, error) {
-		policy, err := p.Apply(s.Policy())
+	s, err := f.Update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) {
+		policy, err := o.policy.Apply(s.Policy())
 		if err != nil {
 			return s, err
 		}

@@ -15,49 +15,51 @@ import (
 )
 
 type addOptions struct {
-	f      *cli.Factory
-	issuer string
-	keys   keysource.Flags
+	*cli.Factory
+	keys keysource.Flags
 }
 
 func newAdd(f *cli.Factory) *cobra.Command {
-	o := &addOptions{f: f}
+	o := &addOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "add ISSUER KEYS",
 		Short: "Publish a further key, as next: it must not sign yet",
 		Long:  "KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].",
 		Args:  cli.Exactly(1),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			o.issuer = args[0]
-			return addRun(ctx, o)
-		}),
+		RunE:  f.Do(o.run),
 	}
 	o.keys.Register(cmd.Flags())
 	return cmd
 }
 
-func addRun(ctx context.Context, o *addOptions) error {
-	f := o.f
+func (o *addOptions) run(ctx context.Context, args []string) error {
 	if err := o.keys.Check(); err != nil {
 		return err
 	}
-	m, err := o.keys.Read(ctx, f)
+	m, err := o.keys.Read(ctx, o.Factory)
 	if err != nil {
 		return err
 	}
-	st, err := f.OpenToWrite(ctx)
+	st, err := o.OpenToWrite(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := catalog.Find(ctx, st, o.issuer)
+	s, err := catalog.Find(ctx, st, args[0])
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	fresh := unpublished(f, s, m, now)
+	fresh := unpublished(o.Factory, s, m, now)
 	if len(fresh) > 0 {
 		s, err = keystore.Update(ctx, st, s.Name(), func(s keystore.KeySet) (keystore.KeySet, error) {
-			return addAll(s, f.Change("", false), fresh)
+			c := o.Change("", false)
+			for _, k := range fresh {
+				var err error
+				if s, err = s.Add(c, k); err != nil {
+					return s, err
+				}
+			}
+			return s, nil
 		})
 	}
 	if err != nil {
@@ -66,9 +68,9 @@ func addRun(ctx context.Context, o *addOptions) error {
 	now = time.Now()
 	for _, k := range fresh {
 		opens, _ := s.EarliestPromotion(k.ID(), now)
-		f.Notice("key %s may be promoted at %s at the earliest, if it is observed everywhere from now on", k.ID(), cli.Stamp(opens))
+		o.Notice("key %s may be promoted at %s at the earliest, if it is observed everywhere from now on", k.ID(), cli.Stamp(opens))
 	}
-	return printKeys(f, s, now)
+	return printKeys(o.Factory, s, now)
 }
 
 // unpublished leaves out what is published already, so that a command can be repeated, and of a list what is gone: a
@@ -88,14 +90,4 @@ func unpublished(f *cli.Factory, s keystore.KeySet, m keysource.Material, now ti
 		}
 	}
 	return fresh
-}
-
-func addAll(s keystore.KeySet, c keystore.Change, keys []keystore.VerificationKey) (keystore.KeySet, error) {
-	var err error
-	for _, k := range keys {
-		if s, err = s.Add(c, k); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
 }

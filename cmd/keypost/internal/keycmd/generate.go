@@ -17,20 +17,20 @@ import (
 )
 
 type generateOptions struct {
-	f         *cli.Factory
+	*cli.Factory
 	dir, kind string
 	paths     signingkey.Paths
 }
 
 func newGenerate(f *cli.Factory) *cobra.Command {
-	o := &generateOptions{f: f}
+	o := &generateOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "generate --out DIR",
 		Short: "Generate a signing key for a cluster",
 		Long: "Generate a signing key: the private half for kube-apiserver --service-account-signing-key-file, the public half\n" +
 			"for keypost issuer add or key add. Files are never overwritten. The private key stays on this machine.",
 		Args: cli.Exactly(0),
-		RunE: f.Do(func(context.Context, []string) error { return generateRun(o) }),
+		RunE: f.Do(o.run),
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.dir, "out", "", "directory to write sa.key and sa.pub to")
@@ -40,7 +40,7 @@ func newGenerate(f *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-func generateRun(o *generateOptions) error {
+func (o *generateOptions) run(context.Context, []string) error {
 	paths := o.paths
 	switch both := paths.Private != "" && paths.Public != ""; {
 	case o.dir != "" && (paths.Private != "" || paths.Public != ""), o.dir == "" && !both:
@@ -70,7 +70,7 @@ func generateRun(o *generateOptions) error {
 	if err := key.Write(paths); err != nil {
 		return err
 	}
-	return printGenerated(o.f, key.Public(), paths)
+	return printGenerated(o.Factory, key.Public(), paths)
 }
 
 func printGenerated(f *cli.Factory, k keystore.VerificationKey, paths signingkey.Paths) error {

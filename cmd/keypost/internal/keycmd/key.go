@@ -17,8 +17,21 @@ import (
 
 // NewCmdKey returns the group of commands.
 func NewCmdKey(f *cli.Factory) *cobra.Command {
-	list, remove := newList(f), newRemove(f)
-	list.Aliases, remove.SuggestFor = []string{"ls"}, []string{"delete", "rm"}
+	list := &cobra.Command{
+		Use:     "list ISSUER",
+		Aliases: []string{"ls"},
+		Short:   "List an issuer's keys",
+		Args:    cli.Exactly(1),
+		RunE: f.Do(func(ctx context.Context, args []string) error {
+			s, err := f.Find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return printKeys(f, s, time.Now())
+		}),
+	}
+	remove := newRemove(f)
+	remove.SuggestFor = []string{"delete", "rm"}
 	g := cli.Group("key", "Generate keys, and move them through their states",
 		newGenerate(f), list, newAdd(f), newPromote(f), newRetire(f), remove, newRevoke(f))
 	g.Aliases = []string{"keys"}

@@ -12,22 +12,18 @@ import (
 )
 
 type revokeOptions struct {
-	f                *cli.Factory
-	args             []string // ISSUER and KID
+	*cli.Factory
 	why, replacement string
 	empty, force     bool
 }
 
 func newRevoke(f *cli.Factory) *cobra.Command {
-	o := &revokeOptions{f: f}
+	o := &revokeOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "revoke ISSUER KID --why REASON",
 		Short: "Take a key out at once, whatever its state: it is in wrong hands",
 		Args:  cli.Exactly(2),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			o.args = args
-			return revokeRun(ctx, o)
-		}),
+		RunE:  f.Do(o.run),
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
@@ -37,8 +33,7 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-func revokeRun(ctx context.Context, o *revokeOptions) error {
-	f := o.f
+func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if o.why == "" {
 		return cli.Usagef("key revoke needs --why REASON; it is recorded")
 	}
@@ -46,21 +41,21 @@ func revokeRun(ctx context.Context, o *revokeOptions) error {
 	if err != nil {
 		return err
 	}
-	c, err := change(ctx, f, o.args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
-		return s.Revoke(f.Change(o.why, o.force), id, last)
+	c, err := change(ctx, o.Factory, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+		return s.Revoke(o.Change(o.why, o.force), id, last)
 	})
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	f.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now)))
+	o.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now)))
 	for _, k := range c.before.Keys() {
 		if _, left := c.after.GoneLine(k.VerificationKey); left && k.ID() != c.id {
-			f.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
+			o.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
 		}
 	}
-	f.Notice("purge the CDN, if there is one; sessions that AWS gave out already outlive the key by up to 12h")
-	return printKeys(f, c.after, now)
+	o.Notice("purge the CDN, if there is one; sessions that AWS gave out already outlive the key by up to 12h")
+	return printKeys(o.Factory, c.after, now)
 }
 
 func (o *revokeOptions) last() (keystore.RevokeOptions, error) {
@@ -71,7 +66,7 @@ func (o *revokeOptions) last() (keystore.RevokeOptions, error) {
 	if o.empty {
 		return last, cli.Usagef("give --replacement or --leave-empty, not both")
 	}
-	keys, err := keysource.ReadFile(o.f, o.replacement)
+	keys, err := keysource.ReadFile(o.Factory, o.replacement)
 	if err != nil {
 		return last, err
 	}

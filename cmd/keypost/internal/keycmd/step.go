@@ -1,0 +1,115 @@
+package keycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/keystore"
+)
+
+// step is a command that moves a key into another state, through a gate that --force passes.
+type step struct {
+	*cli.Factory
+	danger string // what may break when --force passes a closed gate
+	take   func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error)
+	notify func(c keyChange) // prints what follows from the change
+
+	force  bool
+	why    string
+	closed *keystore.NotYetError // the gate that --force passed; nil if none was closed
+}
+
+func (o *step) command(use, short string) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cli.Exactly(2), RunE: o.Do(o.run)}
+	cmd.Flags().BoolVar(&o.force, "force", false, "do it although the gate is closed (needs --why): "+o.danger)
+	cmd.Flags().StringVar(&o.why, "why", "", "the reason; it is recorded")
+	return cmd
+}
+
+func (o *step) run(ctx context.Context, args []string) error {
+	c, err := change(ctx, o.Factory, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
+		o.closed = nil
+		if o.force { // try without, to know the gate that would have refused
+			_, err := o.take(s, o.Change(o.why, false), id)
+			o.closed, _ = errors.AsType[*keystore.NotYetError](err)
+		}
+		return o.take(s, o.Change(o.why, o.force), id)
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	o.warn(now)
+	o.notify(c)
+	return printKeys(o.Factory, c.after, now)
+}
+
+// warn prints the gate that --force passed, how long that would have stayed closed, and what may break.
+func (o *step) warn(now time.Time) {
+	e := o.closed
+	if e == nil {
+		return
+	}
+	until, least := e.Opens, ""
+	if until.IsZero() {
+		until, least = e.Earliest, " at least"
+	}
+	wait := ""
+	if !until.IsZero() {
+		left := keystore.Duration(until.Sub(now).Round(time.Minute))
+		wait = fmt.Sprintf("; the gate would still have been closed until %s (%v)%s", cli.Stamp(until), left, least)
+	}
+	o.Warn("forced: %s%s; what may break: %s", e.Need, wait, o.danger)
+}
+
+func newPromote(f *cli.Factory) *cobra.Command {
+	o := &step{
+		Factory: f, danger: "relying parties that hold an older copy refuse its tokens", take: keystore.KeySet.Promote,
+		notify: func(c keyChange) {
+			f.Notice("the cluster may now sign with %s; once every kube-apiserver does, retire the key before it", c.id)
+		},
+	}
+	return o.command("promote ISSUER KID", "Let a key sign: a next one, or a retired one again")
+}
+
+func newRetire(f *cli.Factory) *cobra.Command {
+	o := &step{
+		Factory: f, danger: "tokens that it goes on to sign will be refused once it is removed",
+		take: func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
+			return s.Retire(c, id, keystore.Evidence{Statement: c.Why})
+		},
+		notify: func(c keyChange) {
+			if !slices.ContainsFunc(c.after.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active }) {
+				f.Warn("no key of %q is active any more", c.after.Name())
+			}
+		},
+	}
+	cmd := o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired")
+	cmd.RunE = f.Do(func(ctx context.Context, args []string) error {
+		if o.why == "" {
+			return cli.Usagef("key retire needs --why STATEMENT: how you know that no kube-apiserver signs with the key; it is recorded")
+		}
+		return o.run(ctx, args)
+	})
+	return cmd
+}
+
+func newRemove(f *cli.Factory) *cobra.Command {
+	var neverSigned bool
+	o := &step{
+		Factory: f, danger: "tokens that it signed are refused from then on",
+		take: func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
+			return s.Remove(c, id, neverSigned)
+		},
+		notify: func(c keyChange) { f.Notice("key %s is gone", c.id) },
+	}
+	cmd := o.command("remove ISSUER KID", "Take a retired key out once its last token has expired; it never comes back")
+	cmd.Flags().BoolVar(&neverSigned, "never-signed", false, "assert that this next key has never signed")
+	return cmd
+}
