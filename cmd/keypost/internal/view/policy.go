@@ -14,49 +14,61 @@ import (
 
 // PolicyFlags set members of a policy; a flag that was not given leaves its member as it is.
 type PolicyFlags struct {
-	fs                                                   *pflag.FlagSet
-	relyingParties, origins                              []string
-	maxAge, revalidate, ifError, edgeHold, tokenLifetime time.Duration
-	private                                              bool
+	fs                      *pflag.FlagSet
+	relyingParties, origins []string
+	lifetimes               []time.Duration // in the order of lifetimes()
+	private                 bool
+}
+
+// lifetime is a duration of a policy, and its flag.
+type lifetime struct {
+	flag, usage string
+	member      func(p *keystore.Policy) **keystore.Duration
+}
+
+func lifetimes() []lifetime {
+	return []lifetime{
+		{"max-age", "how long a copy is fresh (5m for a new issuer)",
+			func(p *keystore.Policy) **keystore.Duration { return &p.MaxAge }},
+		{"stale-while-revalidate", "how long a cache may hand out a stale copy while it fetches a new one (5m for a new issuer)",
+			func(p *keystore.Policy) **keystore.Duration { return &p.StaleWhileRevalidate }},
+		{"stale-if-error", "how long a cache may hand out a stale copy while the origin is down (24h for a new issuer)",
+			func(p *keystore.Policy) **keystore.Duration { return &p.StaleIfError }},
+		{"edge-hold", "the longest total age at which any shared cache (CDN) hands out a copy",
+			func(p *keystore.Policy) **keystore.Duration { return &p.EdgeHold }},
+		{"token-lifetime", "the longest life of a token with an audience outside the cluster",
+			func(p *keystore.Policy) **keystore.Duration { return &p.TokenLifetime }},
+	}
 }
 
 // Register defines the flags.
 func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
-	f.fs = fs
+	f.fs, f.lifetimes = fs, make([]time.Duration, len(lifetimes()))
+	for i, l := range lifetimes() {
+		fs.DurationVar(&f.lifetimes[i], l.flag, 0, l.usage)
+	}
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
-	fs.DurationVar(&f.maxAge, "max-age", 0, "how long a copy is fresh (5m for a new issuer)")
-	fs.DurationVar(&f.revalidate, "stale-while-revalidate", 0, "how long a cache may hand out a stale copy while it fetches a new one (5m for a new issuer)")
-	fs.DurationVar(&f.ifError, "stale-if-error", 0, "how long a cache may hand out a stale copy while the origin is down (24h for a new issuer)")
-	fs.DurationVar(&f.edgeHold, "edge-hold", 0, "the longest total age at which any shared cache (CDN) hands out a copy")
-	fs.DurationVar(&f.tokenLifetime, "token-lifetime", 0, "the longest life of a token with an audience outside the cluster")
 	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache (repeatable; the whole list)")
 	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet")
 }
 
 // RegisterMaxAge defines --max-age alone.
 func (f *PolicyFlags) RegisterMaxAge(fs *pflag.FlagSet, usage string) {
-	f.fs = fs
-	fs.DurationVar(&f.maxAge, "max-age", 0, usage)
+	f.fs, f.lifetimes = fs, make([]time.Duration, len(lifetimes()))
+	fs.DurationVar(&f.lifetimes[0], "max-age", 0, usage)
 }
 
 // Apply returns p with the flags that were given.
 func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
-	for _, d := range []struct {
-		flag string
-		from time.Duration
-		to   **keystore.Duration
-	}{
-		{"max-age", f.maxAge, &p.MaxAge}, {"stale-while-revalidate", f.revalidate, &p.StaleWhileRevalidate},
-		{"stale-if-error", f.ifError, &p.StaleIfError}, {"edge-hold", f.edgeHold, &p.EdgeHold},
-		{"token-lifetime", f.tokenLifetime, &p.TokenLifetime},
-	} {
-		if !f.fs.Changed(d.flag) {
-			continue
+	for i, l := range lifetimes() {
+		d := f.lifetimes[i]
+		switch {
+		case !f.fs.Changed(l.flag):
+		case d < 0 || d%time.Second != 0:
+			return p, cli.Usagef("--%s %v: it must be whole seconds, not negative", l.flag, d)
+		default:
+			*l.member(&p) = keystore.DurationPtr(d)
 		}
-		if d.from < 0 || d.from%time.Second != 0 {
-			return p, cli.Usagef("--%s %v: it must be whole seconds, not negative", d.flag, d.from)
-		}
-		*d.to = keystore.DurationPtr(d.from)
 	}
 	if f.fs.Changed("relying-party") {
 		p.RelyingParties = f.relyingParties
@@ -72,14 +84,8 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 
 // Given reports whether any of the flags was given.
 func (f *PolicyFlags) Given() bool {
-	given := false
-	f.fs.Visit(func(flag *pflag.Flag) {
-		switch flag.Name {
-		case "relying-party", "max-age", "stale-while-revalidate", "stale-if-error", "edge-hold", "token-lifetime", "origin", "private":
-			given = true
-		}
-	})
-	return given
+	return slices.ContainsFunc(lifetimes(), func(l lifetime) bool { return f.fs.Changed(l.flag) }) ||
+		slices.ContainsFunc([]string{"relying-party", "origin", "private"}, f.fs.Changed)
 }
 
 // knownParties are the relying parties whose cache lifetimes are known, with the other names that people call them.
@@ -133,15 +139,9 @@ func NewPolicy() keystore.Policy {
 // policyLine prints a policy for people.
 func policyLine(p keystore.Policy) string {
 	parts := []string{}
-	for _, d := range []struct {
-		name string
-		d    *keystore.Duration
-	}{
-		{"max-age", p.MaxAge}, {"stale-while-revalidate", p.StaleWhileRevalidate}, {"stale-if-error", p.StaleIfError},
-		{"edge-hold", p.EdgeHold}, {"token-lifetime", p.TokenLifetime},
-	} {
-		if d.d != nil {
-			parts = append(parts, fmt.Sprintf("%s %v", d.name, d.d))
+	for _, l := range lifetimes() {
+		if d := *l.member(&p); d != nil {
+			parts = append(parts, fmt.Sprintf("%s %v", l.flag, d))
 		}
 	}
 	if len(p.RelyingParties) > 0 {
