@@ -18,18 +18,19 @@ import (
 
 // The schemes of store URLs.
 const (
-	File       = "file"
-	S3         = "s3"
-	Kubernetes = "kubernetes"
+	schemeFile       = "file"
+	schemeS3         = "s3"
+	schemeKubernetes = "kubernetes"
 )
 
 // URL is a parsed store URL: where the store is, and with whose rights it is opened. [Parse] makes one.
 type URL struct {
-	Scheme     string
-	Dir        string // of File
-	S3         s3store.Options
-	Namespace  string // of Kubernetes
-	Kubernetes kubestore.Options
+	Dir string // the directory of a file store; empty for other stores
+
+	scheme     string
+	s3         s3store.Options
+	namespace  string
+	kubernetes kubestore.Options
 }
 
 // Backend opens the backend, which must exist. The error is a [*MissingDirError] if it is a directory that does not.
@@ -44,15 +45,20 @@ func (u URL) Create(ctx context.Context) (keystore.Backend, error) {
 }
 
 func (u URL) open(ctx context.Context, openDir func(string) (*filestore.Backend, error)) (keystore.Backend, error) {
-	switch u.Scheme {
-	case S3:
-		return backend(s3store.Open(ctx, u.S3))
-	case Kubernetes:
-		return backend(kubestore.Open(ctx, u.Namespace, u.Kubernetes))
+	switch u.scheme {
+	case schemeS3:
+		return backend(s3store.Open(ctx, u.s3))
+	case schemeKubernetes:
+		return backend(kubestore.Open(ctx, u.namespace, u.kubernetes))
 	}
 	b, err := openDir(u.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, newMissingDirError(u.Dir)
+		missing := &MissingDirError{Dir: u.Dir}
+		parent := filepath.Dir(filepath.Clean(u.Dir))
+		if info, err := os.Stat(parent); err != nil || !info.IsDir() {
+			missing.Parent = parent
+		}
+		return nil, missing
 	}
 	return backend(b, err)
 }
@@ -70,15 +76,6 @@ func backend[B keystore.Backend](b B, err error) (keystore.Backend, error) {
 type MissingDirError struct {
 	Dir    string
 	Parent string // the directory to hold Dir, if that is missing too; else empty
-}
-
-func newMissingDirError(dir string) *MissingDirError {
-	e := &MissingDirError{Dir: dir}
-	parent := filepath.Dir(filepath.Clean(dir))
-	if info, err := os.Stat(parent); err != nil || !info.IsDir() {
-		e.Parent = parent
-	}
-	return e
 }
 
 func (e *MissingDirError) Error() string {

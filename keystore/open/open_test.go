@@ -16,14 +16,14 @@ const kmsKey = "arn:aws:kms:eu-central-1:123456789012:key/0f1e2d3c-0000-4000-800
 
 func TestParse(t *testing.T) {
 	for raw, want := range map[string]URL{
-		"file:///srv/keys%20ets": {Scheme: "file", Dir: "/srv/keys ets"},
-		"file://./keysets":       {Scheme: "file", Dir: "./keysets"},
-		"s3://bucket":            {Scheme: "s3", S3: s3store.Options{Bucket: "bucket"}},
-		"s3://bucket/a/b?region=eu-west-1&profile=p&roleArn=arn:aws:iam::123456789012:role/r&endpoint=https://s3.example.com": {Scheme: "s3", S3: s3store.Options{
+		"file:///srv/keys%20ets": {scheme: "file", Dir: "/srv/keys ets"},
+		"file://./keysets":       {scheme: "file", Dir: "./keysets"},
+		"s3://bucket":            {scheme: "s3", s3: s3store.Options{Bucket: "bucket"}},
+		"s3://bucket/a/b?region=eu-west-1&profile=p&roleArn=arn:aws:iam::123456789012:role/r&endpoint=https://s3.example.com": {scheme: "s3", s3: s3store.Options{
 			Bucket: "bucket", Prefix: "a/b", Region: "eu-west-1", Profile: "p", RoleARN: "arn:aws:iam::123456789012:role/r", Endpoint: "https://s3.example.com",
 		}},
-		"kubernetes://keypost":                                  {Scheme: "kubernetes", Namespace: "keypost"},
-		"kubernetes://keypost/?kubeconfig=/etc/kc&context=c%2F": {Scheme: "kubernetes", Namespace: "keypost", Kubernetes: kubestore.Options{Kubeconfig: "/etc/kc", Context: "c/"}},
+		"kubernetes://keypost":                                  {scheme: "kubernetes", namespace: "keypost"},
+		"kubernetes://keypost/?kubeconfig=/etc/kc&context=c%2F": {scheme: "kubernetes", namespace: "keypost", kubernetes: kubestore.Options{Kubeconfig: "/etc/kc", Context: "c/"}},
 	} {
 		if got, err := Parse(raw); err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", raw, got, err, want)
@@ -132,7 +132,7 @@ func TestMissingDirectory(t *testing.T) {
 		filepath.Join(dir, "a"):      "",
 		filepath.Join(dir, "a", "b"): filepath.Join(dir, "a"),
 	} {
-		u, err := Parse(FileURL(path))
+		u, err := Parse(fileURL(path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestMissingDirectory(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, b, err)
 		}
 	}
-	u, err := Parse(FileURL(filepath.Join(dir, "new")))
+	u, err := Parse(fileURL(filepath.Join(dir, "new")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,6 @@ import (
 // Forms lists the forms of store URLs, for messages.
 const Forms = "file:///DIR, s3://BUCKET/PREFIX?region=REGION or kubernetes://NAMESPACE"
 
-// ErrNone is the error of [Parse] for an empty URL.
-var ErrNone = errors.New("no store was given")
-
 // URLError reports that a text is no store URL.
 type URLError struct {
 	Err     error
@@ -38,28 +35,28 @@ func Parse(raw string) (URL, error) {
 	bare, rest, _ := strings.Cut(raw, ":")
 	switch {
 	case raw == "":
-		return URL{}, &URLError{Err: ErrNone, Form: true}
+		return URL{}, &URLError{Err: errors.New("no store was given"), Form: true}
 	case strings.ContainsFunc(raw, func(r rune) bool { return !text.Printable(r) }):
 		return URL{}, wrongForm(raw, "it holds a line break or another character that cannot be seen")
-	case !isURL && bare == File && strings.HasPrefix(rest, "/"):
+	case !isURL && bare == schemeFile && strings.HasPrefix(rest, "/"):
 		e := wrongForm(raw, "after the scheme comes ://")
 		if strings.Contains(rest, "@") { // perhaps a password
 			return URL{}, e
 		}
 		return URL{}, path(e, rest)
-	case !isURL && slices.Contains([]string{File, S3, Kubernetes}, bare):
+	case !isURL && slices.Contains([]string{schemeFile, schemeS3, schemeKubernetes}, bare):
 		return URL{}, wrongForm(raw, "after the scheme comes ://")
 	case !isURL:
 		return URL{}, path(wrongForm(raw, "it is a path, not a URL"), raw)
 	}
-	u, err := URL{Scheme: scheme}, error(nil)
+	u, err := URL{scheme: scheme}, error(nil)
 	switch scheme {
-	case File:
+	case schemeFile:
 		u.Dir, err = parseFile(raw)
-	case S3:
-		u.S3, err = parseS3(raw)
-	case Kubernetes:
-		u.Namespace, u.Kubernetes, err = parseKubernetes(raw)
+	case schemeS3:
+		u.s3, err = parseS3(raw)
+	case schemeKubernetes:
+		u.namespace, u.kubernetes, err = parseKubernetes(raw)
 	default:
 		err = &URLError{Err: fmt.Errorf("store %q: its scheme is unknown", Redacted(scheme)+"://"), Form: true}
 	}
@@ -79,13 +76,13 @@ func wrongForm(raw, why string) *URLError {
 // path adds the URL of a path that was given in place of a URL, unless it may hold a secret.
 func path(e *URLError, path string) *URLError {
 	if Redacted(path) == path {
-		e.Instead = FileURL(path)
+		e.Instead = fileURL(path)
 	}
 	return e
 }
 
-// FileURL returns the store URL of a directory.
-func FileURL(path string) string {
+// fileURL returns the store URL of a directory.
+func fileURL(path string) string {
 	path = strings.ReplaceAll(path, "%", "%25")
 	if strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") {
 		return "file://" + path
@@ -135,7 +132,7 @@ func parseFile(raw string) (dir string, err error) {
 // parseS3 reads s3://BUCKET[/PREFIX][?region=][&profile=][&roleArn=][&endpoint=][&account=][&kmsKey=].
 func parseS3(raw string) (s3store.Options, error) {
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != S3 || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != schemeS3 || u.Opaque != "" || u.User != nil || u.Port() != "" || u.Fragment != "" {
 		// Never quoted: a password may be in it.
 		return s3store.Options{}, errors.New("the key store's URL is not of the form s3://BUCKET/PREFIX?region=REGION")
 	}

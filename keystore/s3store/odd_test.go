@@ -55,7 +55,7 @@ func TestRcloneIsRefused(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, bucket), 0o755))
 	start(t, address, path, "serve", "s3", "--addr", address, "--auth-key", rootKey+","+rootPass, "--config", os.DevNull, dir)
 	st := open(t, "http://"+address, Options{Prefix: "clusters"})
-	wantError(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a")), ErrNoConditions, "use a store that honours them")
+	wantError(t, keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a")), errNoConditions, "use a store that honours them")
 	if _, err := os.Stat(filepath.Join(dir, bucket, "clusters", "prod-a.yaml")); err == nil {
 		t.Error("the key set was written all the same")
 	}

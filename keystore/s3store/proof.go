@@ -19,9 +19,9 @@ const probeText = "keypost tries to overwrite this object to see that the store 
 // wrongETag is an ETag that the probe does not have.
 const wrongETag = keystore.Revision("00000000000000000000000000000000")
 
-// ErrNoConditions means that the store accepts conditional writes and ignores the condition. Of two concurrent changes
+// errNoConditions means that the store accepts conditional writes and ignores the condition. Of two concurrent changes
 // of a key set it would silently lose one.
-var ErrNoConditions = errors.New("the store ignores conditions on writes (If-None-Match, If-Match), " +
+var errNoConditions = errors.New("the store ignores conditions on writes (If-None-Match, If-Match), " +
 	"so a change of a key set could be lost unseen; use a store that honours them")
 
 // prove makes the server show that it refuses what must be refused, once per Backend: to create what exists, and to
@@ -38,7 +38,7 @@ func (s *Backend) prove(ctx context.Context) error {
 	}
 	// After the first of these at the latest the probe exists.
 	err := s.refuses(ctx, "")
-	if errors.Is(err, ErrNoConditions) {
+	if errors.Is(err, errNoConditions) {
 		err = s.refuses(ctx, "")
 	}
 	if err == nil {
@@ -54,7 +54,7 @@ func (s *Backend) refuses(ctx context.Context, old keystore.Revision) error {
 	_, _, err := s.put(ctx, key, old, []byte(probeText))
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s: %w", s.o.place(), ErrNoConditions)
+		return fmt.Errorf("%s: %w", s.o.place(), errNoConditions)
 	case conflict(err) && code(err) != "NoSuchBucket":
 		return nil
 	case status(err) == http.StatusNotImplemented:

@@ -123,7 +123,7 @@ func TestAStoreThatIgnoresConditionsIsRefused(t *testing.T) {
 			st := open(t, url, Options{Prefix: "p"})
 			for range 2 { // it is not taken for proven after the first attempt
 				err := keystore.Create(t.Context(), keystore.NewStore(st), storetest.KeySet(t, "prod-a"))
-				wantError(t, err, ErrNoConditions, "s3://keysets/p/: the store ignores conditions")
+				wantError(t, err, errNoConditions, "s3://keysets/p/: the store ignores conditions")
 			}
 			if _, written := f.objects["p/prod-a.yaml"]; written {
 				t.Error("the key set was written all the same")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -94,14 +95,14 @@ func TestThePoliciesAllowTheCallsThatAreMade(t *testing.T) {
 		wantError(t, err, keystore.ErrNotFound, "")
 		reading = append(reading, f.calls...)
 
-		text, err := ReaderPolicy(o)
+		text, err := readerPolicy(o)
 		wantLeast(t, parsed(t, text, err), reading)
 		for _, r := range writes {
 			if by := parsed(t, text, err).allows(requestOf(t, r)); by == "s3:PutObject" {
 				t.Errorf("a reader may %s %s", r.Method, r.URL)
 			}
 		}
-		text, err = WriterPolicy(o)
+		text, err = writerPolicy(o)
 		wantLeast(t, parsed(t, text, err), append(writes, reading...))
 	}
 }
@@ -162,7 +163,7 @@ func TestAReaderCannotWrite(t *testing.T) {
 
 	sv.addUser(t, "reader", "reader-secret")
 	o.Bucket = bucket
-	text, err := ReaderPolicy(o)
+	text, err := readerPolicy(o)
 	grant(t, root, "reader", text, err)
 	as(t, "reader", "reader-secret")
 	st := reopen(t, sv.url, o)
@@ -212,7 +213,7 @@ func TestAWriterWritesUnderItsPrefixOnly(t *testing.T) {
 	create(t, open(t, sv.url, Options{Prefix: "others"}), "prod-x")
 	sv.addUser(t, "writer", "writer-secret")
 	o.Bucket = bucket
-	text, err := WriterPolicy(o)
+	text, err := writerPolicy(o)
 	grant(t, root, "writer", text, err)
 	as(t, "writer", "writer-secret")
 	st := reopen(t, sv.url, o)
@@ -229,7 +230,7 @@ func TestAWriterWritesUnderItsPrefixOnly(t *testing.T) {
 
 func TestPolicies(t *testing.T) {
 	o := Options{Bucket: "keysets", Prefix: "a/b", Region: "us-gov-west-1", Account: "123456789012", KMSKey: kmsKey}
-	text, err := WriterPolicy(o)
+	text, err := writerPolicy(o)
 	must(t, err)
 	const want = `{
   "Version": "2012-10-17",
@@ -276,16 +277,21 @@ func TestPolicies(t *testing.T) {
   ]
 }`
 	if string(text) != want {
-		t.Errorf("WriterPolicy =\n%s\nwant\n%s", text, want)
+		t.Errorf("writerPolicy =\n%s\nwant\n%s", text, want)
 	}
-	text, err = ReaderPolicy(Options{Bucket: "keysets", KMSKey: kmsKey})
+	text, err = readerPolicy(Options{Bucket: "keysets", KMSKey: kmsKey})
 	must(t, err)
 	for part, is := range map[string]bool{"Put": false, "Generate": false, "Condition": false, `"arn:aws:s3:::keysets/*"`: true} {
 		if strings.Contains(string(text), part) != is {
-			t.Errorf("ReaderPolicy = %s; with %s: want %v", text, part, is)
+			t.Errorf("readerPolicy = %s; with %s: want %v", text, part, is)
 		}
 	}
-	if _, err := ReaderPolicy(Options{Bucket: "keysets", Prefix: "*"}); err == nil {
+	documented, err := os.ReadFile("testdata/reader-policy.json")
+	must(t, err)
+	if text, err = readerPolicy(Options{Bucket: "keysets", Prefix: "clusters"}); err != nil || string(text)+"\n" != string(documented) {
+		t.Errorf("readerPolicy = %s, %v; want what testdata/reader-policy.json has", text, err)
+	}
+	if _, err := readerPolicy(Options{Bucket: "keysets", Prefix: "*"}); err == nil {
 		t.Error("a wildcard got into a policy")
 	}
 }

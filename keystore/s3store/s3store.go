@@ -8,7 +8,9 @@
 // Objects directly under the prefix whose name ends in .yaml are key sets, those in .yml are reported as misnamed. All
 // else is ignored: names that begin with a dot, other endings, and whatever lies deeper.
 //
-// Who may write the objects can make relying parties trust keys; [ReaderPolicy] and [WriterPolicy] are the least rights.
+// Who may write the objects can make relying parties trust keys. A reader needs no more than s3:ListBucket on the bucket,
+// for the s3:prefix PREFIX/*, and s3:GetObject on PREFIX/*; a writer also s3:PutObject there. Where a KMS key encrypts the
+// objects, a reader needs kms:Decrypt, and a writer kms:GenerateDataKey too. testdata/reader-policy.json is such a policy.
 package s3store
 
 import (

@@ -19,8 +19,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-
-	"github.com/keypost/keypost/keystore/s3store"
 )
 
 // bucketScene is key sets in a bucket of a versitygw, the command line that writes them, and a keypostd that gets them
@@ -99,7 +97,7 @@ func (b *bucketScene) grantReading(t *testing.T) {
 	t.Helper()
 	command(t, nil, "", s3Tool(t, "versitygw"), "admin", "--access", writerKey, "--secret", gatewaySecret,
 		"--endpoint-url", "http://"+gatewayAddress, "create-user", "--access", readerKey, "--secret", gatewaySecret, "--role", "user").ok(t)
-	policy, err := s3store.ReaderPolicy(s3store.Options{Bucket: "keysets", Prefix: "clusters"})
+	policy, err := os.ReadFile("../../keystore/s3store/testdata/reader-policy.json")
 	must(t, err)
 	named := strings.ReplaceAll(string(policy), `"Effect":`, `"Principal": {"AWS": ["`+readerKey+`"]}, "Effect":`)
 	_, err = s3Client().PutBucketPolicy(t.Context(), &s3.PutBucketPolicyInput{Bucket: aws.String("keysets"), Policy: &named})

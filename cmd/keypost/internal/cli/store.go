@@ -76,7 +76,7 @@ func ParseStoreURL(raw, use string) (open.URL, error) {
 	wrong, _ := errors.AsType[*open.URLError](err)
 	err = &usageError{err}
 	switch {
-	case errors.Is(err, open.ErrNone):
+	case raw == "":
 		err = WithHint(err, "%s %s, or set KEYPOST_STORE", use, open.Forms)
 	case wrong != nil && wrong.Instead != "":
 		err = WithHint(err, "%s %s", use, Quoted(wrong.Instead))

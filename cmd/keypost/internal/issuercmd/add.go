@@ -17,7 +17,6 @@ import (
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
-	"github.com/keypost/keypost/keystore/open"
 )
 
 type addOptions struct {
@@ -172,7 +171,7 @@ func (o *addOptions) print(s keystore.KeySet) error {
 
 // devCA returns the file with the authority of a keypostd --dev that serves the store: it is beside the key sets.
 func devCA(store string) string {
-	if u, err := cli.ParseStore(store); err == nil && u.Scheme == open.File {
+	if u, err := cli.ParseStore(store); err == nil && u.Dir != "" {
 		ca := filepath.Join(filepath.Dir(filepath.Clean(u.Dir)), "ca.pem")
 		if _, err := os.Stat(ca); err == nil {
 			return ca

@@ -178,7 +178,7 @@ func (m *mirroring) announce() {
 	}
 	m.log.Info("mirroring", fields...)
 	if st, isS3 := m.from.Backend().(*s3store.Backend); isS3 {
-		m.log.Info("the listings cost money", zap.Stringer("cost", s3store.MonthlyCost(m.Status().Held, m.poll())))
+		m.log.Info("the listings cost money", zap.String("cost", s3store.MonthlyCost(m.Status().Held, m.poll())))
 		m.tokenFile = st.WebIdentityTokenFile()
 	}
 	m.checkItself()

@@ -18,7 +18,6 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
-	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -62,7 +61,7 @@ func TestMirrorAdmin(t *testing.T) {
 	store, err := filestore.Create(filepath.Join(root, "store"))
 	must(t, err)
 	must(t, os.Mkdir(filepath.Join(root, "copy"), 0o700))
-	f := &cli.Factory{Err: io.Discard, Store: open.FileURL(store.Dir())}
+	f := &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}
 	m, err := newMirroring(t.Context(), &options{f: f, dir: filepath.Join(root, "copy")})
 	must(t, err)
 	m.o.adminAddress = "127.0.0.1:0"
@@ -137,7 +136,7 @@ func TestMirrorAsksThePatternsWhoseTombstoneCounts(t *testing.T) {
 	}{"patterns": {[]string{"https://oidc.example.com/{name}"}, 2}, "none": {nil, 1}} {
 		dir := filepath.Join(root, name)
 		must(t, os.Mkdir(dir, 0o700))
-		m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: open.FileURL(store.Dir())}, dir: dir, issuerURLs: tc.patterns})
+		m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: tc.patterns})
 		must(t, err)
 		must(t, m.Pass(t.Context()))
 		if got := m.Status().Held; got != tc.held {

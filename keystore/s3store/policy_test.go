@@ -19,13 +19,13 @@ type statement struct {
 	Condition map[string]map[string]string `json:",omitempty"`
 }
 
-// ReaderPolicy returns the IAM policy, as JSON, of who reads the store that o describes and must never write it: a
-// mirror. With o.Account it holds for a bucket of that account only; with o.KMSKey it includes decryption.
-func ReaderPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject") }
+// readerPolicy returns the IAM policy, as JSON, of a mirror, which reads the store that o describes and never writes it.
+// With o.Account it holds for a bucket of that account only; with o.KMSKey it includes decryption.
+func readerPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject") }
 
-// WriterPolicy returns the IAM policy, as JSON, of who changes key sets: a reader that may put objects. It removes
+// writerPolicy returns the IAM policy, as JSON, of who changes key sets: a reader that may put objects. It removes
 // none; a bucket with versions keeps what was overwritten.
-func WriterPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject", "s3:PutObject") }
+func writerPolicy(o Options) ([]byte, error) { return o.policy("s3:GetObject", "s3:PutObject") }
 
 func (o Options) policy(actions ...string) ([]byte, error) {
 	o, err := o.Checked()
