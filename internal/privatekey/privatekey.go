@@ -2,16 +2,18 @@
 // compromised, and its owner has to know.
 //
 // Certificates, public keys and text about keys are not reported. An object with a member kid, kty, crv or x5c beside one
-// of the private members of a JWK is. The package is meant for accidents: it does not find a key that somebody hides by
+// of the private members of a JWK is, and one with alg, use or key_ops if that member is long enough for a secret. The package is meant for accidents: it does not find a key that somebody hides by
 // compression, encryption, other encodings, or in pieces.
 package privatekey
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/asn1"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -83,9 +85,11 @@ func (s *search) in(node any, nested int) bool {
 }
 
 func (s *search) inObject(object map[string]any, nested int) bool {
-	looksLikeKey := slices.ContainsFunc([]string{"kid", "kty", "crv", "x5c"}, func(m string) bool { _, has := object[m]; return has })
+	has := func(member string) bool { _, has := object[member]; return has }
+	isJWK := slices.ContainsFunc([]string{"kid", "kty", "crv", "x5c"}, has)
+	mayBeJWK := slices.ContainsFunc([]string{"alg", "use", "key_ops"}, has) // words that labels of other things have too
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		if looksLikeKey && slices.Contains(Members(), name) || inText(name, 0) || s.in(object[name], nested) {
+		if slices.Contains(Members(), name) && (isJWK || mayBeJWK && isSecretDigits(object[name])) || inText(name, 0) || s.in(object[name], nested) {
 			s.path = append(s.path, name)
 			return true
 		}
@@ -93,7 +97,17 @@ func (s *search) inObject(object map[string]any, nested int) bool {
 	return false
 }
 
+// isSecretDigits reports whether a value may be a member of a private JWK by itself: 128 bits or more in base64url.
+func isSecretDigits(value any) bool {
+	s, _ := value.(string)
+	const least = 22
+	return len(s) >= least && base64Prefix(s) == len(s)
+}
+
 func inText(s string, nested int) bool {
+	if isPublicPEM(s) {
+		return false
+	}
 	if HasLabel([]byte(s)) || looksLikeJWK(s) {
 		return true
 	}
@@ -107,6 +121,21 @@ func inText(s string, nested int) bool {
 		}
 	}
 	return hasSecretRun(s, 2)
+}
+
+// isPublicPEM reports whether s is one public key in PEM, as every key in a document is, and nothing else. Then all that
+// it holds is in the key. To search it for one takes as long as reading its document does (BenchmarkParse in keystore).
+func isPublicPEM(s string) bool {
+	const begin = "-----BEGIN PUBLIC KEY-----\n"
+	if !strings.HasPrefix(s, begin) || strings.Contains(s[len(begin):], "-----BEGIN") {
+		return false // pem.Decode skips what comes before, and damaged blocks
+	}
+	block, rest := pem.Decode([]byte(s))
+	if block == nil || len(block.Headers) > 0 || len(rest) > 0 {
+		return false
+	}
+	_, err := x509.ParsePKIXPublicKey(block.Bytes)
+	return err == nil
 }
 
 func isJSON(s string) bool {

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -77,6 +78,49 @@ func TestForms(t *testing.T) {
 	for _, m := range Members() {
 		if where, found := Find(map[string]any{"keys": []any{map[string]any{"kty": "EC", m: "x"}}}); !found || where != "keys[0]."+m {
 			t.Errorf("member %s: found %t at %q", m, found, where)
+		}
+	}
+}
+
+func TestJWKWithoutItsType(t *testing.T) {
+	const secret = "Zm9vYmFyYmF6cXV4Zm9vYg"
+	for tree, want := range map[*map[string]any]bool{
+		{"alg": "HS256", "k": secret}:                    true,
+		{"use": "sig", "d": secret}:                      true,
+		{"key_ops": []any{"sign"}, "d": secret + secret}: true,
+		{"alg": "RS256", "use": "x", "k": "v1"}:          false, // labels
+		{"d": secret}:                                    false,
+	} {
+		if where, found := Find(*tree); found != want {
+			t.Errorf("%v: found %t at %q", *tree, found, where)
+		}
+	}
+}
+
+// A public key in PEM is passed over, and nothing that stands before, in or behind it is.
+func TestBesideAPublicKey(t *testing.T) {
+	private, public := ders(t)
+	good := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public["PKIX, RSA"]}))
+	if !isPublicPEM(good) || !isPublicPEM(strings.TrimSpace(good)) {
+		t.Error("a public key is searched")
+	}
+	for name, der := range private {
+		text := base64.StdEncoding.EncodeToString(der)
+		lines := strings.TrimSuffix(strings.TrimPrefix(string(pem.EncodeToMemory(&pem.Block{Type: "X", Bytes: der})), "-----BEGIN X-----\n"), "-----END X-----\n")
+		for where, s := range map[string]string{
+			"behind":            good + text,
+			"behind, wrapped":   good + lines,
+			"on the last line":  strings.TrimSpace(good) + " " + text,
+			"before":            text + "\n" + good,
+			"in a header":       strings.Replace(good, "-----\n", "-----\nX: "+text+"\n\n", 1),
+			"in a block before": "-----BEGIN PUBLIC KEY-----\n" + lines + good,
+			"between two":       good + lines + good,
+			"as the block":      "-----BEGIN PUBLIC KEY-----\n" + lines + "-----END PUBLIC KEY-----\n",
+			"in base64":         base64.StdEncoding.EncodeToString([]byte(good + text)),
+		} {
+			if _, found := Find(map[string]any{"publicKey": s}); !found {
+				t.Errorf("%s %s the PEM of a public key is not found", name, where)
+			}
 		}
 	}
 }
