@@ -176,6 +176,9 @@ func (b *batch) apply(now time.Time) {
 	p := b.p
 	was := p.current.Load()
 	next := was.with(b.edit)
+	if p.c.FirstRead != nil && b.listed != nil && !p.began() {
+		p.c.FirstRead()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n, e := range b.entries {

@@ -22,6 +22,9 @@ type Config struct {
 	AllowEmpty bool           // be ready although there is nothing to serve
 	Poll       time.Duration  // how often everything is listed, beside the watch; zero = 10 s
 	Log        *zap.Logger
+
+	// FirstRead, if not nil, is called once: when everything has been read for the first time, before it is served.
+	FirstRead func()
 }
 
 const (

@@ -4,11 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
@@ -49,15 +46,10 @@ func (p *Publisher) take(ctx context.Context, names []keystore.Name, listed map[
 	for {
 		select {
 		case f, more := <-results:
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			if !more {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				if !p.began() {
-					// The first reading of many key sets leaves more garbage than what is kept of them. It is given back
-					// to the system before this process counts as ready: nothing that follows needs as much.
-					debug.FreeOSMemory()
-				}
 				p.publish(all, listed)
 				return nil
 			}
@@ -67,6 +59,8 @@ func (p *Publisher) take(ctx context.Context, names []keystore.Name, listed map[
 			}
 			all = append(all, f)
 			stalled.Reset(stall)
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-stalled.C:
 			// Before everything was read once, nobody knows who else claims a URL.
 			if len(all) > 0 && p.began() && ctx.Err() == nil {
@@ -78,70 +72,78 @@ func (p *Publisher) take(ctx context.Context, names []keystore.Name, listed map[
 }
 
 // load reads key sets, several at a time and in no order, so that it is not always the same ones that wait for a slow
-// one.
+// one. The results come until the channel is closed. It holds them all, so that no reading waits for who receives them.
 func (p *Publisher) load(ctx context.Context, names []keystore.Name) <-chan found {
-	results := make(chan found, len(names))
+	l := &loader{p: p, todo: make(chan keystore.Name, len(names)), results: make(chan found, len(names))}
+	for _, i := range rand.Perm(len(names)) { //nolint:gosec // any order does
+		l.todo <- names[i]
+	}
+	close(l.todo)
+	l.left.Add(len(names))
+	for range min(runtime.GOMAXPROCS(0)+2, len(names)) {
+		go l.work(ctx)
+	}
 	go func() {
-		defer close(results)
-		var g errgroup.Group
-		g.SetLimit(runtime.GOMAXPROCS(0) + 2)
-		for _, i := range rand.Perm(len(names)) { //nolint:gosec // any order does
-			g.Go(func() error {
-				if f, ok := p.read(ctx, names[i]); ok {
-					results <- f
-				}
-				return nil
-			})
-		}
-		_ = g.Wait() // no reading returns an error
+		l.left.Wait()
+		close(l.results)
 	}()
-	return results
+	return l.results
 }
 
-// read reads one key set and waits for it only so long. It returns false when there is nothing to conclude: the key set
-// is being read already, or ctx is done.
-func (p *Publisher) read(ctx context.Context, n keystore.Name) (found, bool) {
+// loader reads several key sets, with goroutines that each read one after the other.
+type loader struct {
+	p       *Publisher
+	todo    chan keystore.Name
+	results chan found
+	left    sync.WaitGroup // of names without a result
+}
+
+// work reads key sets until none is left to begin, or until one takes long: then another goroutine goes on with the
+// others.
+func (l *loader) work(ctx context.Context) {
+	for n := range l.todo {
+		if ctx.Err() != nil {
+			l.left.Done() // nobody waits for the results any more
+		} else if l.read(ctx, n) {
+			return
+		}
+	}
+}
+
+// read reads one key set. If that takes long, the result is that it cannot be read, and what the reading finds is
+// published when it ends. There is no result if the key set is being read already.
+func (l *loader) read(ctx context.Context, n keystore.Name) (late bool) {
+	p := l.p
 	begun, full := p.readings.begin(n)
-	switch {
-	case full:
-		return unread(n, lastgood.Reject(lastgood.ReasonUnreadable, "it was not tried, since %d readings of others take too long", maxSlow)), true
-	case !begun:
-		return found{}, false
+	if full {
+		l.results <- unread(n, lastgood.Reject(lastgood.ReasonUnreadable, "it was not tried, since %d readings of others take too long", maxSlow))
 	}
-	done := make(chan found, 1)
-	go func() { done <- p.readNow(ctx, n) }()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case f := <-done:
-		p.readings.end(n)
-		return f, ctx.Err() == nil
-	case <-ctx.Done():
-		go func() {
-			<-done
-			p.readings.end(n)
-		}()
-		return found{}, false
-	case <-timer.C:
-		p.readings.slow(n)
-		go func() { p.late(ctx, <-done) }()
-		return unread(n, lastgood.Reject(lastgood.ReasonUnreadable, "its reading has taken longer than %v and goes on", patience)), true
+	if begun == nil {
+		l.left.Done()
+		return false
 	}
-}
-
-// late publishes what a slow reading has found, and reads again when there was reason to meanwhile.
-func (p *Publisher) late(ctx context.Context, f found) {
-	again := p.readings.end(f.Name)
-	if ctx.Err() != nil {
-		return
+	watch := time.AfterFunc(patience, func() {
+		if p.readings.slow(n, begun) {
+			l.results <- unread(n, lastgood.Reject(lastgood.ReasonUnreadable, "its reading has taken longer than %v and goes on", patience))
+			l.left.Done()
+			l.work(ctx)
+		}
+	})
+	f := p.readNow(ctx, n)
+	watch.Stop()
+	late, again := p.readings.end(n)
+	if !late {
+		l.results <- f
+		l.left.Done()
+		return false
 	}
-	p.publish([]found{f}, nil)
-	if !again {
-		return
-	}
-	if f, ok := p.read(ctx, f.Name); ok {
+	if ctx.Err() == nil {
 		p.publish([]found{f}, nil)
 	}
+	if again {
+		_ = p.take(ctx, []keystore.Name{n}, nil) // the error is that of ctx
+	}
+	return true
 }
 
 // readNow reads one key set and judges it against the served version, which may take as long as the document is large.
@@ -185,34 +187,40 @@ type reading struct {
 	again bool // somebody wanted another one meanwhile
 }
 
-// begin reports whether a reading may begin. If not, one of the same key set is under way, or, with full, too many others
-// take long.
-func (r *readings) begin(n keystore.Name) (begun, full bool) {
+// begin returns a reading that may begin. It returns nil if one of the same key set is under way, or, with full, if too
+// many others take long.
+func (r *readings) begin(n keystore.Name) (begun *reading, full bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if current := r.under[n]; current != nil {
 		current.again = true
-		return false, false
+		return nil, false
 	}
 	if r.slowing >= maxSlow {
-		return false, true
+		return nil, true
 	}
 	if r.under == nil {
 		r.under = map[keystore.Name]*reading{}
 	}
-	r.under[n] = &reading{}
-	return true, false
+	begun = &reading{}
+	r.under[n] = begun
+	return begun, false
 }
 
-func (r *readings) slow(n keystore.Name) {
+// slow notes that a reading takes long, and reports whether it is still under way.
+func (r *readings) slow(n keystore.Name, begun *reading) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.under[n].slow = true
+	if r.under[n] != begun {
+		return false
+	}
+	begun.slow = true
 	r.slowing++
+	return true
 }
 
-// end reports whether somebody wanted to read the key set meanwhile.
-func (r *readings) end(n keystore.Name) (again bool) {
+// end reports whether the reading took long, and whether somebody wanted to read the key set meanwhile.
+func (r *readings) end(n keystore.Name) (slow, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ended := r.under[n]
@@ -220,5 +228,5 @@ func (r *readings) end(n keystore.Name) (again bool) {
 	if ended.slow {
 		r.slowing--
 	}
-	return ended.again
+	return ended.slow, ended.again
 }

@@ -58,6 +58,7 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	d.publishing = issuer.Config{
 		Source: keystore.NewStore(store), Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
 		Dev: dev != "", AllowEmpty: c.AllowEmpty, Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
+		FirstRead: endStartMemory,
 	}
 	d.publisher = issuer.NewPublisher(d.publishing)
 	d.handler = issuer.NewHandler(d.publisher, c.HostAliases)
@@ -133,6 +134,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	beginStartMemory()
 	g.Go(func() error { d.publisher.Run(rest); return nil })
 	for _, s := range servers {
 		g.Go(func() error { return s.Serve(rest) })
