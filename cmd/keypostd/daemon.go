@@ -198,7 +198,7 @@ func (d *daemon) public() listen.Config {
 	}
 	return listen.Config{
 		Address: d.c.Listen.Address, Handler: handler, Certificates: d.certificates,
-		Limits: listen.Limits{MaxConnections: d.c.Listen.MaxConnections}, NoHTTP2: !d.c.Listen.HTTP2,
+		MaxConnections: d.c.Listen.MaxConnections, NoHTTP2: !d.c.Listen.HTTP2,
 		DrainDelay: time.Duration(d.c.Listen.DrainDelay), DrainTimeout: time.Duration(d.c.Listen.DrainTimeout),
 		Log: d.log.Named("listen"), Metrics: d.metrics,
 		Listening: func(a net.Addr) {

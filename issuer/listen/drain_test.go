@@ -105,7 +105,7 @@ func TestDrainTimetable(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				drained := false
 				c := Config{DrainDelay: tc.delay, DrainTimeout: tc.timeout, Draining: func() { drained = true }}.withDefaults()
-				limits := Limits{Write: 2 * time.Hour, Read: 2 * time.Hour}.withDefaults()
+				limits := limits{write: 2 * time.Hour, read: 2 * time.Hour}.withDefaults()
 				srv := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { time.Sleep(tc.hang) }), limits, newErrorLog(c.Log))
 				ln, done := newPipes(), make(chan error, 1)
 				go func() { done <- run(ctx, c, srv, ln) }()
@@ -133,7 +133,7 @@ func TestDrainKeepsAccepting(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		c := Config{DrainDelay: 10 * time.Second}.withDefaults()
 		ln, done := newPipes(), make(chan error, 1)
-		go func() { done <- run(ctx, c, newServer(okHandler, Limits{}.withDefaults(), newErrorLog(c.Log)), ln) }()
+		go func() { done <- run(ctx, c, newServer(okHandler, limits{}.withDefaults(), newErrorLog(c.Log)), ln) }()
 		cancel()
 		for range 9 {
 			time.Sleep(time.Second)
@@ -187,7 +187,7 @@ func TestServeReportsALostSocket(t *testing.T) {
 	ln := newPipes()
 	ln.Close()
 	c := Config{}.withDefaults()
-	srv := newServer(okHandler, Limits{}.withDefaults(), newErrorLog(c.Log))
+	srv := newServer(okHandler, limits{}.withDefaults(), newErrorLog(c.Log))
 	if err := run(t.Context(), c, srv, lostListener{ln}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v", err)
 	}

@@ -1,50 +1,36 @@
 package listen
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/keypost/keypost/internal/admin"
 	"github.com/keypost/keypost/internal/bind"
 )
 
-// Limits bounds what clients can hold: time, memory and connections. A field
-// that is zero or negative takes the default, so that none of them can be switched
-// off: a single unbounded wait lets a slow-loris attack in.
-type Limits struct {
-	// ReadHeader bounds the TLS handshake and the reading of a request's
-	// header. Default 5 s, which is also how long AWS STS waits for us.
-	ReadHeader time.Duration
-	// Read bounds a whole request. Default as ReadHeader: no request that is
-	// answered with a document has a body.
-	Read time.Duration
-	// Write bounds the handler and the response. Default 10 s.
-	Write time.Duration
-	// Idle bounds a kept-alive connection between requests. Default 90 s:
-	// longer than the 60 s after which common load balancers drop theirs, so
-	// that they, not we, close the connection a request is about to use.
-	Idle time.Duration
-	// MaxHeaderBytes bounds a request's header; beyond it the answer is 431.
-	// Default 16 KiB.
-	MaxHeaderBytes int
-	// MaxConnections bounds the open connections of all clients together. When
-	// all are taken, slow, idle and stalled ones make room for new ones (see listener).
-	// Required: FittingConnections returns how many fit.
-	MaxConnections int
+// limits bounds what one client can hold. Nobody can switch one off: a single unbounded wait lets a slow-loris attack
+// in. Tests shorten them.
+type limits struct {
+	// readHeader bounds the TLS handshake and the reading of a request's header. 5 s, which is also how long AWS STS
+	// waits for us.
+	readHeader time.Duration
+	// read bounds a whole request. As readHeader: no request that is answered with a document has a body.
+	read time.Duration
+	// write bounds the handler and the response. 10 s.
+	write time.Duration
+	// idle bounds a kept-alive connection between requests. 90 s: longer than the 60 s after which common load
+	// balancers drop theirs, so that they, not we, close the connection that a request is about to use.
+	idle time.Duration
+	// header bounds a request's header in bytes; beyond it the answer is 431. 16 KiB.
+	header int
 }
 
-func (l Limits) withDefaults() Limits {
-	orDuration := func(d *time.Duration, def time.Duration) {
-		if *d <= 0 {
-			*d = def
-		}
-	}
-	orDuration(&l.ReadHeader, 5*time.Second)
-	orDuration(&l.Read, l.ReadHeader)
-	orDuration(&l.Write, 10*time.Second)
-	orDuration(&l.Idle, 90*time.Second)
-	if l.MaxHeaderBytes <= 0 {
-		l.MaxHeaderBytes = 16 << 10
-	}
+func (l limits) withDefaults() limits {
+	l.readHeader = cmp.Or(l.readHeader, 5*time.Second)
+	l.read = cmp.Or(l.read, l.readHeader)
+	l.write = cmp.Or(l.write, 10*time.Second)
+	l.idle = cmp.Or(l.idle, 90*time.Second)
+	l.header = cmp.Or(l.header, 16<<10)
 	return l
 }
 

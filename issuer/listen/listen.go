@@ -29,8 +29,9 @@ type Config struct {
 	// Certificates makes this HTTPS. Nil means plain HTTP/1.1, for use behind
 	// a proxy that ends TLS; relying parties refuse an issuer without TLS.
 	Certificates Certificates
-	// Limits bounds connections, header size and time.
-	Limits Limits
+	// MaxConnections bounds the open connections of all clients together. When all are taken, slow, idle and stalled
+	// ones make room for new ones. It must be given: FittingConnections returns how many fit.
+	MaxConnections int
 	// NoHTTP2 turns HTTP/2 off: HTTP/1.1 is all that any relying party needs.
 	NoHTTP2 bool
 	// DrainDelay is how long new connections are still accepted once the stop
@@ -50,10 +51,12 @@ type Config struct {
 	// Draining is called when the stop begins, before DrainDelay: the place
 	// to turn unready. Optional.
 	Draining func()
+
+	limits limits
 }
 
 func (c Config) withDefaults() Config {
-	c.Limits = c.Limits.withDefaults()
+	c.limits = c.limits.withDefaults()
 	if c.DrainTimeout <= 0 {
 		c.DrainTimeout = 20 * time.Second
 	}
@@ -75,11 +78,11 @@ func Serve(ctx context.Context, c Config) error {
 	if c.Handler == nil {
 		return errors.New("open the public listener: no handler given")
 	}
-	if c.Limits.MaxConnections <= 0 {
+	if c.MaxConnections <= 0 {
 		return errors.New("open the public listener: no limit of connections given")
 	}
 	c = c.withDefaults()
-	ln, err := newListener(ctx, c.Address, c.Limits.MaxConnections, c.Log)
+	ln, err := newListener(ctx, c.Address, c.MaxConnections, c.Log)
 	if err != nil {
 		return fmt.Errorf("open the public listener: %w", err)
 	}
@@ -100,7 +103,7 @@ func Serve(ctx context.Context, c Config) error {
 	relief, stop := context.WithCancel(context.WithoutCancel(ctx)) // through the drain too
 	defer stop()
 	go ln.relieve(relief, goMemory())
-	srv := newServer(c.Handler, c.Limits, log)
+	srv := newServer(c.Handler, c.limits, log)
 	srv.Protocols.SetHTTP2(!c.NoHTTP2)
 	return run(ctx, c, srv, ln)
 }

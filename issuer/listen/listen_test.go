@@ -33,8 +33,8 @@ func start(t *testing.T, c Config) (address string, stop func() error) {
 	if c.Address == "" {
 		c.Address = "127.0.0.1:0"
 	}
-	if c.Limits.MaxConnections == 0 {
-		c.Limits.MaxConnections = 1024
+	if c.MaxConnections == 0 {
+		c.MaxConnections = 1024
 	}
 	c.Listening = func(a net.Addr) { bound <- a }
 	go func() { done <- Serve(ctx, c) }()
@@ -222,7 +222,7 @@ func TestSNI(t *testing.T) {
 }
 
 func TestServerHasEveryBound(t *testing.T) {
-	for _, l := range []Limits{{}, {-1, -1, -1, -1, -1, -1}, {time.Second, time.Second, time.Second, time.Second, 1, 1}} {
+	for _, l := range []limits{{}, {time.Second, time.Second, time.Second, time.Second, 1}} {
 		srv := newServer(okHandler, l.withDefaults(), newErrorLog(zap.NewNop()))
 		for name, d := range map[string]time.Duration{
 			"ReadHeaderTimeout": srv.ReadHeaderTimeout, "ReadTimeout": srv.ReadTimeout, "WriteTimeout": srv.WriteTimeout,
@@ -292,7 +292,7 @@ func TestNothingIsAnsweredAfterABody(t *testing.T) {
 }
 
 func TestSlowHeaderIsCut(t *testing.T) {
-	s := startSite(t, Config{Limits: Limits{ReadHeader: 50 * time.Millisecond}})
+	s := startSite(t, Config{limits: limits{readHeader: 50 * time.Millisecond}})
 	conn := s.dial(t)
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: oidc.exam"); err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestSlowHeaderIsCut(t *testing.T) {
 }
 
 func TestSlowHandshakeIsCut(t *testing.T) {
-	s := startSite(t, Config{Limits: Limits{ReadHeader: 50 * time.Millisecond}})
+	s := startSite(t, Config{limits: limits{readHeader: 50 * time.Millisecond}})
 	conn, err := net.Dial("tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestSlowHandshakeIsCut(t *testing.T) {
 }
 
 func TestIdleConnectionIsCut(t *testing.T) {
-	s := startSite(t, Config{Limits: Limits{Idle: 50 * time.Millisecond}})
+	s := startSite(t, Config{limits: limits{idle: 50 * time.Millisecond}})
 	conn := s.dial(t)
 	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: oidc.example.com\r\n\r\n")
 	all, err := io.ReadAll(conn) // to the end: the answer, then the server hangs up
@@ -326,8 +326,8 @@ func TestIdleConnectionIsCut(t *testing.T) {
 }
 
 func TestOversizedHeader(t *testing.T) {
-	s := startSite(t, Config{Limits: Limits{MaxHeaderBytes: 4 << 10}})
-	plain, _ := start(t, Config{Handler: okHandler, Limits: Limits{MaxHeaderBytes: 4 << 10}})
+	s := startSite(t, Config{limits: limits{header: 4 << 10}})
+	plain, _ := start(t, Config{Handler: okHandler, limits: limits{header: 4 << 10}})
 	for _, tc := range []struct {
 		url   string
 		http2 bool
@@ -407,13 +407,12 @@ func TestServeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	limits := Limits{MaxConnections: 10}
-	checkSentence(t, Serve(t.Context(), Config{Address: taken.Addr().String(), Handler: okHandler, Limits: limits}), "open the public listener: ")
-	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Limits: limits}), "no handler")
+	checkSentence(t, Serve(t.Context(), Config{Address: taken.Addr().String(), Handler: okHandler, MaxConnections: 10}), "open the public listener: ")
+	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", MaxConnections: 10}), "no handler")
 	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Handler: okHandler}), "no limit of connections")
 	metrics := prometheus.NewRegistry()
 	start(t, Config{Handler: okHandler, Metrics: metrics})
-	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Handler: okHandler, Limits: limits, Metrics: metrics}), "metrics")
+	checkSentence(t, Serve(t.Context(), Config{Address: "127.0.0.1:0", Handler: okHandler, MaxConnections: 10, Metrics: metrics}), "metrics")
 }
 
 var _ Certificates = (*Files)(nil)

@@ -26,8 +26,8 @@ const (
 	idleAfter = 250 * time.Millisecond
 	// lookAgain is the pause between searches for a connection to evict.
 	lookAgain = 50 * time.Millisecond
-	// atOnce is how many connections one search finds, so that not every new
-	// connection needs a search of its own.
+	// atOnce is how many connections one search finds: among 10,000 it takes 1.6 ms,
+	// which is too much for each new connection.
 	atOnce = 64
 )
 
@@ -67,6 +67,8 @@ type listener struct {
 type victim struct {
 	*conn
 	status int64
+	rank   int           // lower ranks go first
+	age    time.Duration // in its phase, or without progress; of one rank the oldest goes first
 }
 
 // newListener binds address with room for limit connections.
@@ -191,16 +193,20 @@ func (l *listener) all() []*conn {
 
 // evict closes one connection and reports whether there was one to close.
 func (l *listener) evict() bool {
-	for _, look := range []bool{false, true} {
-		if look {
-			l.victims = l.evictable(l.now())
-		}
-		for len(l.victims) > 0 {
-			v := l.victims[0]
-			l.victims = l.victims[1:]
-			if kind := v.kind(); (kind != "stalled" || v.patience.waited(l.now()) > stalledAfter) && l.close(v, kind) {
-				return true
-			}
+	if l.evictNext() {
+		return true
+	}
+	l.victims = l.evictable(l.now())
+	return l.evictNext()
+}
+
+// evictNext closes one of those that the last search has found.
+func (l *listener) evictNext() bool {
+	for len(l.victims) > 0 {
+		v := l.victims[0]
+		l.victims = l.victims[1:]
+		if kind := v.kind(); (kind != "stalled" || v.patience.waited(l.now()) > stalledAfter) && l.close(v, kind) {
+			return true
 		}
 	}
 	return false
@@ -233,47 +239,36 @@ func (l *listener) close(v victim, kind string) bool {
 	return true
 }
 
-// candidate is a victim with its place in the order: by rank, then by age.
-type candidate struct {
-	victim
-	rank int
-	age  time.Duration
-}
-
 // judge reports whether c may have to make room, and returns its place in the order.
-func (c *conn) judge(now time.Duration) (candidate, bool) {
+func (c *conn) judge(now time.Duration) (victim, bool) {
 	s := c.status.Load()
 	p, since := read(s)
-	v := victim{c, s}
+	age := now - since
 	switch p {
 	case fresh:
-		return candidate{v, 0, now - since}, now-since > slowAfter
+		return victim{c, s, 0, age}, age > slowAfter
 	case idle:
-		return candidate{v, 1, now - since}, now-since > idleAfter
+		return victim{c, s, 1, age}, age > idleAfter
 	case active:
 		waited := c.patience.waited(now)
-		return candidate{v, 2, waited}, waited > stalledAfter
+		return victim{c, s, 2, waited}, waited > stalledAfter
 	default:
-		return candidate{}, false
+		return victim{}, false
 	}
 }
 
-// evictable returns the connections that make room, in that order.
+// evictable returns the connections that make room, in that order, atOnce at most.
 func (l *listener) evictable(now time.Duration) []victim {
-	var found []candidate
+	var found []victim
 	for _, c := range l.all() {
 		if v, ok := c.judge(now); ok {
 			found = append(found, v)
 		}
 	}
-	slices.SortFunc(found, func(a, b candidate) int {
+	slices.SortFunc(found, func(a, b victim) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.age, a.age))
 	})
-	victims := make([]victim, 0, atOnce)
-	for _, v := range found[:min(len(found), atOnce)] {
-		victims = append(victims, v.victim)
-	}
-	return victims
+	return slices.Clone(found[:min(len(found), atOnce)])
 }
 
 // isExhaustion reports whether the system lacks what a connection needs.

@@ -98,7 +98,7 @@ func TestNoRequestIsClosedForRoom(t *testing.T) {
 	if l.close(found[0], "idle") {
 		t.Error("a connection that has been used since was closed")
 	}
-	if !l.close(victim{c, c.status.Load()}, "idle") {
+	if !l.close(victim{conn: c, status: c.status.Load()}, "idle") {
 		t.Error("an idle connection was not closed")
 	}
 	if n := l.open(); n != 0 {
@@ -130,7 +130,7 @@ func answered(c net.Conn, within time.Duration) error {
 func TestConnectionLimit(t *testing.T) {
 	const limit = 3
 	metrics, hold := prometheus.NewRegistry(), make(chan struct{})
-	address, _ := start(t, Config{Handler: slowHandler(hold), Limits: Limits{MaxConnections: limit}, Metrics: metrics})
+	address, _ := start(t, Config{Handler: slowHandler(hold), MaxConnections: limit, Metrics: metrics})
 	connect := func(path string) net.Conn {
 		c, err := net.Dial("tcp", address)
 		if err != nil {

@@ -12,7 +12,7 @@ const (
 	stalledAfter = 2 * time.Second
 	// takenPerSecond is how many bytes a second a client has to take so that it does
 	// not count as one that lets its answer wait. A client that takes less gets no
-	// document of 100 KiB within Limits.Write.
+	// document of 100 KiB within limits.write.
 	takenPerSecond = 8 << 10
 )
 

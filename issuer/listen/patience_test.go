@@ -66,7 +66,7 @@ func TestStalledConnectionsMakeRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			metrics := prometheus.NewRegistry()
-			address, _ := start(t, Config{Handler: handler, Limits: Limits{MaxConnections: 1, Read: 30 * time.Second, Write: 30 * time.Second}, Metrics: metrics})
+			address, _ := start(t, Config{Handler: handler, MaxConnections: 1, limits: limits{read: 30 * time.Second, write: 30 * time.Second}, Metrics: metrics})
 			first := connect(t, address, tc.request)
 			go func() {
 				for tc.reads > 0 {

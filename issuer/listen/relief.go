@@ -110,7 +110,7 @@ func (l *listener) loads(measure func(*conn) int64) ([]load, int64) {
 		w := measure(c)
 		sum += w
 		if w > ordinary {
-			found = append(found, load{victim{c, s}, w})
+			found = append(found, load{victim{conn: c, status: s}, w})
 		}
 	}
 	perAnswer := func(l load) int64 { return l.weight / (1 + l.requests.Load() - l.unanswered.Load()) }

@@ -8,21 +8,21 @@ import (
 )
 
 // maxStreams is how many requests one HTTP/2 connection may have open. Each of them
-// holds some 25 KiB for Limits.Write if the client does not read the answer.
+// holds some 25 KiB for limits.write if the client does not read the answer.
 // Relying parties send one request at a time; a CDN opens more connections.
 const maxStreams = 32
 
 // newServer returns a server with every bound set. l has its defaults filled in.
-func newServer(h http.Handler, l Limits, errors *errorLog) *http.Server {
+func newServer(h http.Handler, l limits, errors *errorLog) *http.Server {
 	srv := &http.Server{
 		Handler:                      front(h),
 		ConnContext:                  withConn,
 		ConnState:                    noteState,
-		ReadHeaderTimeout:            l.ReadHeader,
-		ReadTimeout:                  l.Read,
-		WriteTimeout:                 l.Write,
-		IdleTimeout:                  l.Idle,
-		MaxHeaderBytes:               l.MaxHeaderBytes,
+		ReadHeaderTimeout:            l.readHeader,
+		ReadTimeout:                  l.read,
+		WriteTimeout:                 l.write,
+		IdleTimeout:                  l.idle,
+		MaxHeaderBytes:               l.header,
 		ErrorLog:                     log.New(errors, "", 0),
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is the handler's to refuse
 		Protocols:                    new(http.Protocols),
@@ -35,9 +35,9 @@ func newServer(h http.Handler, l Limits, errors *errorLog) *http.Server {
 			MaxReceiveBufferPerStream:     16 << 10,
 			// A stream's own deadlines do not free a connection whose client
 			// has stopped reading; these two do.
-			SendPingTimeout:  l.Idle / 3,
-			PingTimeout:      l.Read,
-			WriteByteTimeout: l.Write,
+			SendPingTimeout:  l.idle / 3,
+			PingTimeout:      l.read,
+			WriteByteTimeout: l.write,
 		},
 	}
 	srv.Protocols.SetHTTP1(true)

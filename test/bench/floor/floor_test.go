@@ -98,7 +98,7 @@ func TestTimeoutsAreThoseOfKeypostd(t *testing.T) {
 	address, servers, served := make(chan net.Addr, 1), make(chan *http.Server, 1), make(chan error, 1)
 	go func() {
 		served <- listen.Serve(ctx, listen.Config{
-			Address: "127.0.0.1:0", Limits: listen.Limits{MaxConnections: 10}, Listening: func(a net.Addr) { address <- a },
+			Address: "127.0.0.1:0", MaxConnections: 10, Listening: func(a net.Addr) { address <- a },
 			Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				servers <- r.Context().Value(http.ServerContextKey).(*http.Server)
 			}),
