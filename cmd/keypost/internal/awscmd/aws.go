@@ -5,6 +5,7 @@
 package awscmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,6 +40,12 @@ type flags struct {
 	requested                   install.RequestedRoles
 	caFile, connect             string
 	policy                      view.PolicyFlags
+}
+
+// command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
+func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
+	c.Args, c.RunE = cli.Exactly(0), work(factory, f, do)
+	return &c
 }
 
 // Groups of flags. Those that ccoctl has are spelled as there.
@@ -82,7 +89,13 @@ func (f *flags) localFiles(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "write files to be applied with the AWS CLI, and call nobody")
 }
 
-func (f *flags) provider(fs *pflag.FlagSet) {
+// installation registers the flags of whatever makes a provider.
+func (f *flags) installation(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	f.inAccount(cmd, "AWS region whose IAM endpoint is called")
+	f.files(fs)
+	f.localFiles(fs)
+	f.wanted(fs)
 	fs.StringVar(&f.publicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
 	f.tightenFlag(fs)
 	fs.StringArrayVar(&f.Thumbprints, "thumbprint", nil, "SHA-1 of a CA that AWS does not know, 40 hex digits (repeatable)")
@@ -91,6 +104,7 @@ func (f *flags) provider(fs *pflag.FlagSet) {
 	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for the issuer instead of the URL's own addresses")
 	fs.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
 	f.policy.RegisterMaxAge(fs, "how long a copy of a new issuer's documents is fresh (default 5m)")
+	required(cmd, "region", "issuer-url")
 }
 
 func (f *flags) roles(cmd *cobra.Command) {

@@ -10,10 +10,9 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// newCmdDelete returns the command aws delete.
 func newCmdDelete(factory *cli.Factory) *cobra.Command {
 	f := &flags{}
-	cmd := &cobra.Command{
+	cmd := f.command(factory, cobra.Command{
 		Use:   "delete --name NAME --region REGION",
 		Short: "Delete the roles and the provider that bear a name's tag",
 		Long: "Delete the roles and IAM OIDC identity providers that keypost or ccoctl made under a name. Roles of create-role, and\n" +
@@ -22,8 +21,7 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 			"policies of the name's roles and create-role's. No role is deleted. Where one trusts nobody else, nothing is done\n" +
 			"without --force.\n\n" +
 			"The key store stays as it is, and so does a bucket of ccoctl's; what removes them is printed.",
-		Args: cli.Exactly(0),
-	}
+	}, func(ctx context.Context, r *run) error { return r.delete(ctx) })
 	fs := cmd.Flags()
 	f.inAccount(cmd, "AWS region whose IAM endpoint is called")
 	fs.StringVar(&f.IssuerURL, "issuer-url", "", "take away only this issuer's provider and its statements; roles stay")
@@ -31,18 +29,17 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 	fs.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be changed and deleted, and do nothing")
 	required(cmd, "region")
-	cmd.RunE = work(factory, f, func(ctx context.Context, r *run) error { return r.delete(ctx) })
 	return cmd
 }
 
 func (r *run) delete(ctx context.Context) error {
-	if r.f.force && r.f.IssuerURL == "" {
+	if r.force && r.IssuerURL == "" {
 		return cli.Usagef("--force needs --issuer-url: without it, the name's roles are deleted in any case")
 	}
-	if r.f.dryRun {
-		r.f.Mode = install.Preview
+	if r.dryRun {
+		r.Mode = install.Preview
 	}
-	deleted, err := install.Delete(ctx, install.DeleteOptions{Options: r.f.Options, Strand: r.f.force})
+	deleted, err := install.Delete(ctx, install.DeleteOptions{Options: r.Options, Strand: r.force})
 	r.journal.clear()
 	switch {
 	case err != nil:

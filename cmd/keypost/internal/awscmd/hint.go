@@ -11,11 +11,10 @@ import (
 
 // hinted adds to an error of package install what to do about it, in words of the command line.
 func (r *run) hinted(err error) error {
-	f := r.f
 	if e, is := errors.AsType[*awsiam.StrandedError](err); is {
 		return cli.WithHint(e, "to move a live cluster: %s; to delete all of %s, roles too, leave --issuer-url out; "+
-			"to leave the roles without anybody who may assume them, add --force", cli.Command{"aws", "migrate", "--name", f.Name,
-			"--from-issuer-url", f.IssuerURL, "--issuer-url", "NEW", "--kubeconfig", "FILE"}, f.Name)
+			"to leave the roles without anybody who may assume them, add --force", cli.Command{"aws", "migrate", "--name", r.Name,
+			"--from-issuer-url", r.IssuerURL, "--issuer-url", "NEW", "--kubeconfig", "FILE"}, r.Name)
 	}
 	e, is := errors.AsType[*install.Error](err)
 	if _, hinted := errors.AsType[*cli.HintedError](err); hinted || !is {
@@ -28,7 +27,7 @@ func (r *run) hinted(err error) error {
 	case install.ForeignProvider:
 		return hint("choose other credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or the provider of this account")
 	case install.NotServed:
-		return hint("%s says more; when it is served, run the same command again", f.look(e.KeySet))
+		return hint("%s says more; when it is served, run the same command again", r.look(e.KeySet))
 	case install.HalfKeyPair:
 		return hint("if the cluster has the private key, say --public-key-file %s; if not, move the file away", e.File)
 	case install.KeyPairMismatch:
@@ -37,14 +36,14 @@ func (r *run) hinted(err error) error {
 		return hint("move it away, or choose another --output-dir")
 	case install.NoRequests:
 		return hint("oc adm release extract --credentials-requests --cloud=aws --to=DIR fills one; "+
-			"for a provider without roles there is %s", f.createProvider(cmp.Or(f.IssuerURL, "URL")))
+			"for a provider without roles there is %s", r.createProvider(cmp.Or(r.IssuerURL, "URL")))
 	case install.ProviderUnread:
 		url, _ := awsiam.ProviderURL(e.ProviderARN)
-		return hint("%s makes the provider", f.createProvider(cmp.Or(url, "URL")))
+		return hint("%s makes the provider", r.createProvider(cmp.Or(url, "URL")))
 	case install.UnknownAudience:
 		return hint("aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn %s --client-id %s", e.ProviderARN, e.Audience)
 	}
-	return f.publicationHint(err, e)
+	return r.publicationHint(err, e)
 }
 
 // publicationHint says what to do about a URL, a name or a key that cannot be published. There is no --force for a key set

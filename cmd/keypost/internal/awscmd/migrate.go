@@ -29,10 +29,9 @@ type migrateFlags struct {
 	cluster       cluster.Access
 }
 
-// newCmdMigrate returns the command aws migrate.
 func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 	f := &migrateFlags{}
-	cmd := &cobra.Command{
+	cmd := f.command(factory, cobra.Command{
 		Use:   "migrate --from-issuer-url OLD --issuer-url NEW [--kubeconfig FILE] [--finish]",
 		Short: "Move a live cluster from an old issuer, such as a public bucket, to a new one",
 		Long: "Publish the keys of OLD under NEW, make NEW's IAM OIDC identity provider, and give every role that trusts OLD a\n" +
@@ -42,10 +41,8 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 			"Each run does what is still to be done; it may be stopped at any point.",
 		Example: "  keypost aws migrate --name prod-a --from-issuer-url https://prod-a-oidc.s3.us-east-1.amazonaws.com \\\n" +
 			"    --issuer-url https://oidc.example.com/prod-a --kubeconfig admin.kubeconfig",
-		Args: cli.Exactly(0),
-	}
+	}, f.run)
 	f.register(cmd)
-	cmd.RunE = work(factory, &f.flags, func(ctx context.Context, r *run) error { return f.run(ctx, r) })
 	return cmd
 }
 
@@ -123,16 +120,13 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 			return found.Keys, err
 		},
 	})
-	r.journal.clear()
-	if err != nil {
-		return f.hinted(err)
-	}
-	if done.Gate != nil {
+	if err == nil && done.Gate != nil {
+		r.journal.clear()
 		r.Notice("%v", done.Gate)
 	}
-	switch {
-	case done.Preview != nil:
-		return r.show(done.Preview)
+	switch end, err := r.ended(done.Preview, f.hinted(err)); {
+	case end:
+		return err
 	case f.finish:
 		f.sayBucket(r)
 		return nil

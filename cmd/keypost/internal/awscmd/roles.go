@@ -4,24 +4,25 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/dnsname"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/install"
 )
 
-// newCmdCreateIAMRoles returns the command aws create-iam-roles.
 func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
 	f := &flags{}
-	cmd := &cobra.Command{
+	cmd := f.command(factory, cobra.Command{
 		Use:   "create-iam-roles --name NAME --credentials-requests-dir DIR --identity-provider-arn ARN",
 		Short: "Make the IAM roles that a release's CredentialsRequests ask for",
 		Long: "Make the IAM roles that a release's CredentialsRequests ask for, and the Secrets that name them. Roles that are there\n" +
 			"already are compared and brought up to date: what a new release needs more comes before anything goes.",
-		Args: cli.Exactly(0),
-	}
+	}, func(ctx context.Context, r *run) error { return r.createIAMRoles(ctx) })
 	fs := cmd.Flags()
 	f.inAccount(cmd, "AWS region whose IAM endpoint is called (needed outside the commercial partition)")
 	f.files(fs)
@@ -31,26 +32,20 @@ func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
 	f.roles(cmd)
 	fs.StringVar(&f.providerARN, "identity-provider-arn", "", "ARN of the IAM OIDC identity provider that the roles trust")
 	required(cmd, "identity-provider-arn")
-	cmd.RunE = work(factory, f, func(ctx context.Context, r *run) error { return r.createIAMRoles(ctx) })
 	return cmd
 }
 
 func (r *run) createIAMRoles(ctx context.Context) error {
-	f := r.f
-	url, err := awsiam.ProviderURL(f.providerARN)
+	url, err := awsiam.ProviderURL(r.providerARN)
 	if err != nil {
 		return fmt.Errorf("--identity-provider-arn: %w", err)
 	}
-	if f.IssuerURL != "" && f.IssuerURL != url {
-		return fmt.Errorf("--issuer-url %s is not the issuer of --identity-provider-arn, %s", f.IssuerURL, url)
+	if r.IssuerURL != "" && r.IssuerURL != url {
+		return fmt.Errorf("--issuer-url %s is not the issuer of --identity-provider-arn, %s", r.IssuerURL, url)
 	}
-	made, err := install.CreateRoles(ctx, install.RolesOptions{Options: f.Options, ProviderARN: f.providerARN, Roles: f.requested})
-	r.journal.clear()
-	switch {
-	case err != nil:
+	made, err := install.CreateRoles(ctx, install.RolesOptions{Options: r.Options, ProviderARN: r.providerARN, Roles: r.requested})
+	if end, err := r.ended(made.Preview, err); end {
 		return err
-	case made.Preview != nil:
-		return r.show(made.Preview)
 	}
 	r.upgradeSteps(made.Secrets)
 	return nil
@@ -76,4 +71,79 @@ func (r *run) upgradeSteps(secrets []install.Secret) {
 	}
 	r.Notice("and, for an upgrade to another minor version")
 	r.Notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")
+}
+
+// roleFlags are those of aws create-role.
+type roleFlags struct {
+	flags
+	accounts, policyARNs []string
+	policyFile           string
+}
+
+func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
+	f := &roleFlags{}
+	cmd := f.command(factory, cobra.Command{
+		Use:   "create-role --role-name NAME --service-account NAMESPACE/NAME --issuer-url URL",
+		Short: "Make an IAM role for any workload's service account",
+		Long: "Make an IAM role that pods of these service accounts may assume, for plain Kubernetes with the AWS pod identity\n" +
+			"webhook. The issuer's IAM OIDC identity provider must be there. Prints the role's ARN and the annotation.",
+		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
+			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
+	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
+	fs := cmd.Flags()
+	fs.StringVar(&f.Name, "role-name", "", "name of the role")
+	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
+	fs.StringArrayVar(&f.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")
+	fs.StringVar(&f.policyFile, "policy-file", "", "JSON file with a permissions policy to put into the role, - for stdin")
+	fs.StringVar(&f.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
+	fs.StringArrayVar(&f.ClientIDs, "client-id", []string{"sts.amazonaws.com"}, "audience of tokens (repeatable; the whole list)")
+	fs.StringVar(&f.Region, "region", "", "AWS region whose IAM endpoint is called (needed outside the commercial partition)")
+	fs.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")
+	fs.StringToStringVar(&f.Tags, "user-tags", nil, "tags for the role, as KEY=VALUE,…")
+	fs.BoolVar(&f.Adopt, "adopt", false, "take over a role that is not tagged as ours")
+	f.diffFlag(fs)
+	f.tightenFlag(fs)
+	f.boundaryFlag(fs)
+	f.trustFlag(fs)
+	fs.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port")
+	required(cmd, "role-name", "service-account", "issuer-url")
+	return cmd
+}
+
+func (f *roleFlags) create(ctx context.Context, r *run) error {
+	o := install.RoleOptions{Options: f.Options, For: "--role-name", PolicyARNs: f.policyARNs, Boundary: f.requested.Boundary}
+	for _, account := range f.accounts {
+		s, err := parseServiceAccount(account)
+		if err != nil {
+			return err
+		}
+		o.ServiceAccounts = append(o.ServiceAccounts, s)
+	}
+	if f.policyFile != "" {
+		var err error
+		if o.Permissions, err = r.ReadFile(f.policyFile, 1<<20); err != nil {
+			return err
+		}
+	}
+	made, err := install.CreateRole(ctx, o)
+	if end, err := r.ended(made.Preview, err); end {
+		return err
+	}
+	v := struct {
+		ARN        string `json:"arn"`
+		Annotation string `json:"annotation"`
+	}{made.ARN, "eks.amazonaws.com/role-arn: " + made.ARN}
+	return r.Print(v, func(w *tabwriter.Writer) {
+		cli.Row(w, v.ARN)
+		cli.Row(w, v.Annotation)
+	})
+}
+
+// parseServiceAccount parses NAMESPACE/NAME. IAM would take a wildcard literally, and the role would work for nobody.
+func parseServiceAccount(s string) (install.ServiceAccount, error) {
+	namespace, name, _ := strings.Cut(s, "/")
+	if !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
+		return install.ServiceAccount{}, cli.Usagef("--service-account %q is not NAMESPACE/NAME", s)
+	}
+	return install.ServiceAccount{Namespace: namespace, Name: name}, nil
 }

@@ -18,7 +18,7 @@ import (
 // run is one run of a command.
 type run struct {
 	*cli.Factory
-	f       *flags
+	*flags
 	journal *journal
 }
 
@@ -35,7 +35,7 @@ func work(factory *cli.Factory, f *flags, do func(ctx context.Context, r *run) e
 			}
 		}
 		f.Usual = !cmd.Flags().Changed("client-id")
-		r := &run{Factory: factory, f: f, journal: newJournal(factory.Err)}
+		r := &run{Factory: factory, flags: f, journal: newJournal(factory.Err)}
 		f.Store, f.Report = r.keyStore(), r.report
 		switch {
 		case f.dryRun:
@@ -140,10 +140,15 @@ func (e *differsError) Error() string {
 // ExitCode is for [cli.Factory.Run].
 func (e *differsError) ExitCode() int { return cli.ExitDiffer }
 
-// show prints a preview for --diff. The error says that there is a difference.
-func (r *run) show(v *plan.Preview) error {
-	if err := v.Write(r.Out); err != nil || v.Empty() {
-		return err
+// ended prints what a call of package install has returned with --diff: a preview, whose error says that there is a
+// difference. It reports whether nothing else is to be printed.
+func (r *run) ended(v *plan.Preview, err error) (bool, error) {
+	r.journal.clear()
+	if v == nil || err != nil {
+		return err != nil, err
 	}
-	return &differsError{len(v.Changes), len(v.Extra)}
+	if err := v.Write(r.Out); err != nil || v.Empty() {
+		return true, err
+	}
+	return true, &differsError{len(v.Changes), len(v.Extra)}
 }
