@@ -11,7 +11,7 @@ import (
 // what it admits. The zero Admission admits no issuer URL.
 type Admission struct {
 	Patterns []Pattern // which key set may have which issuer URL
-	AnyURL   bool      // every key set may have every one, whatever Patterns are
+	AnyURL   bool      // every key set may have every one; there are no Patterns
 	Dev      bool      // development key sets too
 }
 
@@ -31,7 +31,12 @@ func (a Admission) Admit(s keystore.KeySet) *lastgood.Rejection {
 	return nil
 }
 
-// Permitted reports whether the key set called n may have an issuer URL at r, as [lastgood.Judge] asks.
-func (a Admission) Permitted(n keystore.Name, r lastgood.Route) bool {
-	return a.AnyURL || slices.ContainsFunc(a.Patterns, func(p Pattern) bool { return p.allowsAt(n, r) })
+// Permitted returns the Permitted of a [lastgood.Judge].
+func (a Admission) Permitted() func(keystore.Name, lastgood.Route) bool {
+	if a.AnyURL {
+		return nil
+	}
+	return func(n keystore.Name, r lastgood.Route) bool {
+		return slices.ContainsFunc(a.Patterns, func(p Pattern) bool { return p.allowsAt(n, r) })
+	}
 }

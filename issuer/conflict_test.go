@@ -2,6 +2,7 @@ package issuer
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
@@ -43,6 +44,42 @@ func TestConflictAtColdStartServesNeither(t *testing.T) {
 	b.poll()
 	b.serves(urlShared, key(t, 2))
 	b.rejected("b", "")
+}
+
+// A document that cannot be understood claims what is in it, or else every URL that the patterns allow it: never another's.
+func TestARejectedDocumentKeepsItsURLAtColdStart(t *testing.T) {
+	whole := string(shared(t, "b", 1, 2).text(t))
+	for name, tc := range map[string]struct {
+		text string
+		want keystore.Reason
+	}{
+		"broken":                   {strings.ReplaceAll(whole, "active", "x"), lastgood.ReasonURLConflict},
+		"broken, with another URL": {strings.ReplaceAll(strings.ReplaceAll(whole, "active", "x"), urlShared, urlB), ""},
+		"junk":                     {"junk", lastgood.ReasonURLConflict},
+		"of a newer version":       {strings.ReplaceAll(whole, "keypost.dev/v1", "keypost.dev/v2"), lastgood.ReasonURLConflict},
+		"none":                     {"", ""},
+	} {
+		b := newBench(t)
+		b.put(shared(t, "a", 1, 1), doc{name: "d", generation: 1})
+		if tc.text != "" {
+			b.store.Set("b", []byte(tc.text))
+		}
+		b.store.Set("stranger", []byte("junk")) // which no pattern allows the URL
+		b.poll()
+		if got := b.reason("a"); got != tc.want {
+			t.Errorf("%s: a is rejected as %q, want %q", name, got, tc.want)
+		}
+		b.put(shared(t, "a", 2, 1)) // and what the watch reports alone is judged alike
+		b.poll()
+		if got := b.reason("a"); got != tc.want {
+			t.Errorf("%s: then a is rejected as %q, want %q", name, got, tc.want)
+		}
+		b.rejected("d", "")
+		b.store.Set("b", []byte(strings.Replace(whole, urlShared, urlB, 1)))
+		b.poll()
+		b.poll()
+		b.serves(urlShared, key(t, 1))
+	}
 }
 
 func TestConflictWithAServedKeySet(t *testing.T) {

@@ -46,7 +46,7 @@ func (b *batch) judge() {
 	for i := range b.found {
 		candidates = append(candidates, b.found[i].Candidate)
 	}
-	lastgood.Judge{State: servedState{b.p}, Permitted: b.p.admission.Permitted, Rival: b.rival}.Decide(candidates)
+	lastgood.Judge{State: servedState{b.p}, Permitted: b.p.admission.Permitted(), Rejected: b.rejected}.Decide(candidates)
 }
 
 // servedState answers a lastgood.Judge about the versions that a Publisher serves.
@@ -61,30 +61,14 @@ func (s servedState) Owner(r lastgood.Route) (n keystore.Name, owned bool) {
 // Had returns the key sets to which patterns bind the URL: it passes between those only.
 func (s servedState) Had(r lastgood.Route) []keystore.Name { return s.p.bound[routeKey(r)] }
 
-// rival returns a key set that the patterns allow a URL too, that is in the store, and of which nobody knows whether it
-// claims the URL: it cannot be read, or waits for the end of a conflict.
-func (b *batch) rival(n keystore.Name, r lastgood.Route) (keystore.Name, bool) {
-	for _, other := range b.p.bound[routeKey(r)] {
-		_, stored := b.listed[other]
-		if other != n && (b.listed == nil || stored) && b.unclear(other) {
-			return other, true
+// rejected yields the key sets in the store whose documents are rejected.
+func (b *batch) rejected(yield func(keystore.Name, *lastgood.Rejection) bool) {
+	for n, e := range b.p.entries { // only the holder of the turn changes it
+		_, stored := b.listed[n]
+		if e.rejected != nil && (b.listed == nil || stored) && !yield(n, e.rejected) {
+			return
 		}
 	}
-	return "", false
-}
-
-// unclear reports whether it is not known which URLs a key set claims.
-func (b *batch) unclear(n keystore.Name) bool {
-	e := b.p.entry(n)
-	if i, inBatch := b.index(n); inBatch {
-		f := &b.found[i]
-		return f.version == nil && f.Rejected.Is(lastgood.ReasonUnreadable) && (e == nil || e.served == nil)
-	}
-	return e != nil && (e.rejected.Is(lastgood.ReasonURLConflict) || e.rejected.Is(lastgood.ReasonUnreadable) && e.served == nil)
-}
-
-func (b *batch) index(n keystore.Name) (int, bool) {
-	return slices.BinarySearchFunc(b.found, n, func(f found, n keystore.Name) int { return strings.Compare(string(f.Name), string(n)) })
 }
 
 func (p *Publisher) entry(n keystore.Name) *entry {

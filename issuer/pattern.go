@@ -79,10 +79,23 @@ func (p Pattern) AllowsHost(host string) bool {
 	return ok && keystore.Name(name).Check() == nil
 }
 
-// Disjoint returns an error when two patterns allow one URL for different names: whoever may write the one key set could
+// ParsePatterns reads all patterns of a server, which must not contradict each other.
+func ParsePatterns(raw []string, dev bool) ([]Pattern, error) {
+	var all []Pattern
+	for _, one := range raw {
+		p, err := ParsePattern(one, dev)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, disjoint(all)
+}
+
+// disjoint returns an error when two patterns allow one URL for different names: whoever may write the one key set could
 // keep the other one's issuer from being served. Two patterns without {name} may bind one URL to two names: so a URL
 // passes from a withdrawn key set to its successor.
-func Disjoint(patterns []Pattern) error {
+func disjoint(patterns []Pattern) error {
 	for i, p := range patterns {
 		for _, q := range patterns[:i] {
 			explicit := p.name != "" && q.name != ""

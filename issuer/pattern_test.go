@@ -46,7 +46,7 @@ func TestPatternAllows(t *testing.T) {
 		if got := p.Allows(tc.name, u); got != tc.want {
 			t.Errorf("%s allows %s to have %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
 		}
-		if got := (Admission{Patterns: []Pattern{p}}).Permitted(tc.name, lastgood.RouteOf(tc.url)); got != tc.want {
+		if got := (Admission{Patterns: []Pattern{p}}).Permitted()(tc.name, lastgood.RouteOf(tc.url)); got != tc.want {
 			t.Errorf("%s permits %s at the route of %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
 		}
 	}
@@ -160,7 +160,7 @@ func TestDisjoint(t *testing.T) {
 			all, turned = append(all, p), append([]Pattern{p}, turned...)
 		}
 		for _, patterns := range [][]Pattern{all, turned} {
-			if err := Disjoint(patterns); (err != nil) != tc.meet {
+			if err := disjoint(patterns); (err != nil) != tc.meet {
 				t.Errorf("%q: %v, want an error: %t", tc.patterns, err, tc.meet)
 			}
 		}

@@ -362,7 +362,7 @@ func TestUnknownMembersAreReadableAndNotChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			st := &shelf{}
-			if _, err := NewStore(st).Write(t.Context(), "prod-a", "", []byte(newer)); err != nil || string(st.doc) != newer {
+			if _, err := writeDoc(t, st, "prod-a", "", []byte(newer)); err != nil || string(st.doc) != newer {
 				t.Errorf("written as it is, error %v:\n%s", err, st.doc)
 			}
 			if data, err := Encode(s); err == nil || !strings.Contains(err.Error(), "was written by a newer version") {

@@ -63,9 +63,11 @@ func (s KeySet) Generation() int64 { return s.generation }
 
 // MayReplace reports whether the generation of s allows it to replace the stored version: it is later, or the stored one
 // is so high that publishers reject it and [KeySet.Accept] has lowered it.
-func (s KeySet) MayReplace(stored KeySet) bool {
-	return s.generation > stored.generation || stored.generation >= MaxFirstGeneration ||
-		stored.generation-s.generation >= MaxGenerationJump-1
+func (s KeySet) MayReplace(stored KeySet) bool { return mayReplace(s.generation, stored.generation) }
+
+// mayReplace is MayReplace by the generations, 0 for none.
+func mayReplace(generation, stored int64) bool {
+	return generation > stored || stored >= MaxFirstGeneration || stored-generation >= MaxGenerationJump-1
 }
 
 // Issuers returns the issuer URLs; the first is canonical.

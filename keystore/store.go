@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -48,139 +49,168 @@ func (st *Store) Load(ctx context.Context, n Name) (KeySet, Revision, error) {
 	return s, rev, err
 }
 
+// Document is the document of a key set, byte for byte. [ParseDocument] makes it.
+type Document struct {
+	name       Name
+	generation int64
+	data       []byte
+}
+
+// ParseDocument is [Parse] for a document that [Store.Write] is to copy. The caller does not change data any more.
+func ParseDocument(n Name, data []byte) (KeySet, Document, error) {
+	s, err := Parse(n, data)
+	if err != nil {
+		return KeySet{}, Document{}, err
+	}
+	return s, Document{n, s.generation, data}, nil
+}
+
 // Replace writes s if the stored revision is still old (old == "" creates) and returns the new revision. It is durable
 // when it returns nil. A stored version that s may not replace ([KeySet.MayReplace]) is a conflict. An error that wraps
 // [ErrConflict] or [ErrReadOnly] means that nothing was written, one that wraps [ErrNotDurable] that it was. After any
 // other error s may be stored or not; the message says what is known.
 func (st *Store) Replace(ctx context.Context, old Revision, s KeySet) (Revision, error) {
 	doc, err := Encode(s)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case old == "": // who may only create may not read
+		return st.put(ctx, old, write{Document{s.name, s.generation, doc}, s.lastEvent()})
 	}
-	return st.write(ctx, old, version{s, doc})
+	was, rev, err := st.Load(ctx, s.name)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return "", fmt.Errorf("%w: it is gone", ErrConflict)
+	case err != nil && !isBroken(err):
+		return "", err
+	case rev != old:
+		return "", fmt.Errorf("%w: it has another revision", ErrConflict)
+	} // a broken version has no generation to lose, and whoever repairs it has seen its revision
+	return st.replaceLoaded(ctx, old, was, write{Document{s.name, s.generation, doc}, s.lastEvent()})
 }
 
 // Write is Replace for a document as it is, byte for byte: a copy of a newer version's document keeps the members that
-// this version does not know. The document must be a key set named n.
-func (st *Store) Write(ctx context.Context, n Name, old Revision, doc []byte) (Revision, error) {
-	s, err := Parse(n, doc)
-	if err != nil {
-		return "", err
+// this version does not know. The caller has loaded the version at revision old: its generation is was, 0 if it is broken
+// or there is none.
+func (st *Store) Write(ctx context.Context, doc Document, old Revision, was int64) (Revision, error) {
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case !mayReplace(doc.generation, was):
+		return "", generationConflict(was, doc.generation)
 	}
-	return st.write(ctx, old, version{s, doc})
+	return st.put(ctx, old, write{Document: doc})
 }
 
 // replaceLoaded is Replace for a caller that has just loaded the stored version: was, at revision old.
-func (st *Store) replaceLoaded(ctx context.Context, old Revision, was, s KeySet) error {
-	doc, err := Encode(s)
-	switch {
-	case err != nil:
-		return err
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case !s.MayReplace(was):
-		return generationConflict(was, s)
+func (st *Store) replaceLoaded(ctx context.Context, old Revision, was KeySet, w write) (Revision, error) {
+	if !mayReplace(w.generation, was.generation) {
+		return "", generationConflict(was.generation, w.generation)
 	}
-	_, err = st.put(ctx, old, version{s, doc})
-	return err
-}
-
-// version is a key set and its document.
-type version struct {
-	set KeySet
-	doc []byte
-}
-
-func (st *Store) write(ctx context.Context, old Revision, v version) (Revision, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
+	if w.event != nil && was.hasEvent(*w.event) { // an observation adds no line
+		w.event = nil
 	}
-	if old != "" { // who may only create may not read
-		if err := st.checkStored(ctx, old, v.set); err != nil {
-			return "", err
-		}
-	}
-	return st.put(ctx, old, v)
+	return st.put(ctx, old, w)
 }
 
-// checkStored compares the stored version with the expected one and with the one that is to replace it.
-func (st *Store) checkStored(ctx context.Context, old Revision, s KeySet) error {
-	stored, rev, err := st.Load(ctx, s.name)
-	broken := isBroken(err)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return fmt.Errorf("%w: it is gone", ErrConflict)
-	case err != nil && !broken:
-		return err
-	case rev != old:
-		return fmt.Errorf("%w: it has another revision", ErrConflict)
-	case broken: // it has no generation to lose, and whoever repairs it has seen its revision
-		return nil
-	case !s.MayReplace(stored):
-		return generationConflict(stored, s)
-	}
-	return nil
+// write is a document to be stored.
+type write struct {
+	Document
+	event *Event // the line of history by which to know the versions that are made from it; nil if it adds none
 }
 
-func generationConflict(stored, s KeySet) error {
-	return fmt.Errorf("%w: generation %d is stored, and %d was to be written", ErrConflict, stored.generation, s.generation)
+func generationConflict(stored, writing int64) error {
+	return fmt.Errorf("%w: generation %d is stored, and %d was to be written", ErrConflict, stored, writing)
 }
 
-// put writes v in place of old, whose generation was compared, and reads back when the answer leaves open what happened.
-func (st *Store) put(ctx context.Context, old Revision, v version) (Revision, error) {
-	rev, err := st.backend.Put(ctx, v.set.name, old, v.doc)
+// put writes a document in place of old, whose generation was compared, and reads back when the answer leaves open what
+// happened.
+func (st *Store) put(ctx context.Context, old Revision, w write) (Revision, error) {
+	rev, err := st.backend.Put(ctx, w.name, old, w.data)
 	switch {
 	case err == nil:
 		return rev, nil
 	case errors.Is(err, ErrReadOnly), errors.Is(err, ErrNotDurable):
 		return "", err
 	}
-	return st.readBack(ctx, v, err)
+	return st.readBack(ctx, w, err)
 }
 
 // readBackTime bounds the look at a store that just failed, which goes on after the caller has given up.
 const readBackTime = 10 * time.Second
 
-// readBack finds out whether v is stored after Put returned the error failed. A conflict may be about our own write,
+// errUnknown is about a write that was stored or not; the stored version does not show it.
+var errUnknown = errors.New("whether this write took effect is unknown; look at the key set and repeat the command if need be")
+
+// readBack finds out whether a write is stored after Put returned the error failed. A conflict may be about our own write,
 // sent twice on the way. Taking it for another writer's would apply a change twice.
-func (st *Store) readBack(ctx context.Context, v version, failed error) (Revision, error) {
+func (st *Store) readBack(ctx context.Context, w write, failed error) (Revision, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readBackTime)
 	defer cancel()
 	conflict, resent := errors.Is(failed, ErrConflict), errors.Is(failed, ErrResent)
-	doc, rev, err := st.backend.Get(ctx, v.set.name)
-	stored, broken := Parse(v.set.name, doc)
+	doc, rev, err := st.backend.Get(ctx, w.name)
+	stored, broken := Parse(w.name, doc)
+	readable := err == nil && broken == nil
 	switch {
-	case err == nil && v.equals(version{stored, doc}, conflict || resent):
+	case err == nil && w.isStored(stored, doc, conflict || resent):
 		return rev, nil
-	case !conflict && !resent:
-		return "", failed
 	case err != nil && !errors.Is(err, ErrNotFound) && !isBroken(err):
-		return "", fmt.Errorf("whether the write took effect is unknown: %w", err)
-	case conflict:
+		if conflict || resent { // which would promise that nothing was written
+			return "", fmt.Errorf("whether the write took effect is unknown: %w", err)
+		}
 		return "", failed
-	case err == nil && broken == nil && stored.generation <= v.set.generation:
+	case readable && stored.generation <= w.generation:
 		// Generations only grow: a version that had replaced ours would have a later one.
-		return "", fmt.Errorf("%w: %w", ErrConflict, failed)
+		if resent {
+			return "", fmt.Errorf("%w: %w", ErrConflict, failed)
+		}
+		return "", failed
+	case conflict && !(readable && w.event != nil && stored.hasEvent(*w.event)):
+		return "", failed
+	case conflict:
+		return "", fmt.Errorf("the stored version was made from it or from an equal one: %w", errUnknown)
+	case resent, readable:
+		return "", fmt.Errorf("it was written again or removed meanwhile: %w", errUnknown)
 	}
-	return "", errors.New("it was written again or removed meanwhile, so whether this write took effect is unknown; " +
-		"look at it and repeat the command if need be")
+	return "", failed
 }
 
-// equals reports whether the stored version is v: the same bytes, or the same content in another notation. Labels and
+// isStored reports whether the stored version is w: the same bytes, or the same content in another notation. Labels and
 // annotations count only where strict: others may add theirs (a webhook), but after a conflict another writer of the
 // same content must not pass for us.
-func (v version) equals(stored version, strict bool) bool {
-	switch a, b := v.set, stored.set; {
-	case bytes.Equal(v.doc, stored.doc):
+func (w write) isStored(b KeySet, doc []byte, strict bool) bool {
+	if bytes.Equal(w.data, doc) {
 		return true
-	case a.Digest() != b.Digest():
+	}
+	a, err := Parse(w.name, w.data)
+	switch {
+	case err != nil || a.Digest() != b.Digest():
 		return false
 	case len(a.unknown)+len(b.unknown) > 0: // which the digest leaves out
-		was, err := toJSON(v.doc)
-		now, errStored := toJSON(stored.doc)
+		was, err := toJSON(w.data)
+		now, errStored := toJSON(doc)
 		return err == nil && errStored == nil && bytes.Equal(was, now)
 	case strict:
 		return maps.Equal(a.labels, b.labels) && maps.Equal(a.annotations, b.annotations)
 	}
 	return true
+}
+
+// lastEvent returns the last line of history; nil if there is none.
+func (s KeySet) lastEvent() *Event {
+	if len(s.history) == 0 {
+		return nil
+	}
+	return &s.history[len(s.history)-1]
+}
+
+// hasEvent reports whether e is a line of history.
+func (s KeySet) hasEvent(e Event) bool {
+	return slices.ContainsFunc(s.history, func(o Event) bool {
+		at := o.At.Equal(e.At)
+		o.At = e.At
+		return at && o == e
+	})
 }

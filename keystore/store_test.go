@@ -47,10 +47,39 @@ func TestReplaceComparesGenerationsAndRevisions(t *testing.T) {
 	}
 }
 
+// writeDoc writes a document as it is, over what is stored at revision old.
+func writeDoc(t *testing.T, b Backend, n Name, old Revision, data []byte) (Revision, error) {
+	t.Helper()
+	_, doc, err := ParseDocument(n, data)
+	if err != nil {
+		return "", err
+	}
+	return NewStore(b).Write(t.Context(), doc, old, 0)
+}
+
+// A caller that has loaded the stored version hands its generation over; nothing is read again.
+func TestWriteComparesGenerations(t *testing.T) {
+	st := stocked(t)
+	ours := after(t, st.load(t), 1)
+	_, doc, err := ParseDocument("prod-a", must(Encode(ours)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, before := NewStore(unreadable{st}), st.replaces
+	for _, was := range []int64{ours.generation, ours.generation + 1} {
+		if _, err := store.Write(t.Context(), doc, "1", was); !errors.Is(err, ErrConflict) || st.replaces != before {
+			t.Errorf("over generation %d: %v", was, err)
+		}
+	}
+	if _, err := store.Write(t.Context(), doc, "1", ours.generation-1); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWriteKeepsEveryByte(t *testing.T) {
 	st := &shelf{}
 	doc := bytes.Replace(must(Encode(newSet(t, awsPolicy()))), []byte("spec:\n"), []byte("# by hand\nspec:\n  fromTheFuture: 1\n"), 1)
-	if _, err := NewStore(st).Write(t.Context(), "prod-a", "", doc); err != nil || !bytes.Equal(st.doc, doc) {
+	if _, err := writeDoc(t, st, "prod-a", "", doc); err != nil || !bytes.Equal(st.doc, doc) {
 		t.Errorf("Write: %v, stored is\n%s", err, st.doc)
 	}
 	for name, doc := range map[string][]byte{
@@ -60,7 +89,7 @@ func TestWriteKeepsEveryByte(t *testing.T) {
 		"x":      []byte("junk"),
 	} {
 		before := st.replaces
-		if _, err := NewStore(st).Write(t.Context(), Name(name), "1", doc); err == nil || st.replaces != before {
+		if _, err := writeDoc(t, st, Name(name), "1", doc); err == nil || st.replaces != before {
 			t.Errorf("Write of %d bytes under %q: %v", len(doc), name, err)
 		}
 	}
@@ -101,6 +130,16 @@ func TestAWriteIsReadBack(t *testing.T) {
 			return must(Encode(after(t, s, 5)))
 		}, conflict: true},
 		{name: "resent, a later one", answer: ErrResent, stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, part: "whether this write took effect is unknown"},
+		{name: "lost, then built upon", answer: errors.New("reset"), stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, part: "whether this write took effect is unknown"},
+		{name: "lost, another's of our generation", answer: errors.New("reset"), stored: func(_ []byte, s KeySet) []byte {
+			s.generation--
+			return must(Encode(after(t, s, 5)))
+		}, part: "reset"},
+		{name: "conflict with one built upon ours", answer: ErrConflict, stored: func(_ []byte, s KeySet) []byte { return must(Encode(after(t, s, 5))) }, part: "whether this write took effect is unknown"},
+		{name: "conflict with a later one of others", answer: ErrConflict, stored: func(_ []byte, s KeySet) []byte {
+			s.history = s.history[:len(s.history)-1]
+			return must(Encode(after(t, s, 5)))
+		}, conflict: true},
 		{name: "resent, junk", answer: ErrResent, stored: func([]byte, KeySet) []byte { return []byte("junk") }, part: "whether this write took effect is unknown"},
 		{name: "not durable", answer: ErrNotDurable, stored: func(ours []byte, _ KeySet) []byte { return ours }, part: ErrNotDurable.Error()},
 		{name: "read-only", answer: ErrReadOnly, part: ErrReadOnly.Error()},
@@ -130,7 +169,7 @@ func TestAConflictThatCannotBeReadBackIsNoConflict(t *testing.T) {
 	ours := after(t, st.load(t), 1)
 	store := NewStore(unreadable{st})
 	st.fail = func(int, func()) error { return ErrConflict }
-	_, err := store.put(t.Context(), "1", version{ours, must(Encode(ours))})
+	_, err := store.put(t.Context(), "1", write{Document: Document{ours.Name(), ours.Generation(), must(Encode(ours))}})
 	if err == nil || errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "etcd is down") {
 		t.Errorf("put: %v", err)
 	}

@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,11 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	default:
 		s.generation = was.generation + 1
 	}
-	if err := st.replaceLoaded(ctx, rev, was, s); err != nil {
+	doc, err := Encode(s)
+	if err = cmp.Or(err, ctx.Err()); err == nil {
+		_, err = st.replaceLoaded(ctx, rev, was, write{Document{n, s.generation, doc}, s.lastEvent()})
+	}
+	if err != nil {
 		return KeySet{}, fmt.Errorf("replace key set %q: %w", n, err)
 	}
 	return s, nil

@@ -167,6 +167,29 @@ func TestUpdateAfterAFailedWrite(t *testing.T) {
 	}
 }
 
+// A proxy sends a write twice, somebody else builds on the first one, and the second is answered with a conflict. The
+// change is not applied again.
+func TestUpdateAppliesNoChangeTwice(t *testing.T) {
+	st := stocked(t)
+	st.fail = func(_ int, write func()) error {
+		write()
+		later := must(must(Parse("prod-a", st.doc)).Add(change(t0), testKey(9)))
+		later.generation = 3
+		st.doc, st.rev = must(Encode(later)), st.rev+1
+		return ErrConflict
+	}
+	change := func(s KeySet) (KeySet, error) {
+		s.labels = map[string]string{"times": s.labels["times"] + "x"}
+		return addKey(1)(s)
+	}
+	if _, err := Update(t.Context(), NewStore(st), "prod-a", change); err == nil || errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "unknown") {
+		t.Errorf("Update: %v", err)
+	}
+	if s := st.load(t); s.labels["times"] != "x" || s.Generation() != 3 || st.replaces != 2 {
+		t.Errorf("generation %d, labels %v, %d writes", s.Generation(), s.labels, st.replaces)
+	}
+}
+
 func TestUpdateTakesNoForeignWriteForItsOwn(t *testing.T) {
 	st := stocked(t)
 	st.fail = func(n int, _ func()) error {

@@ -223,7 +223,7 @@ func (c config) check() error {
 	if len(c.IssuerURLs) == 0 {
 		errs = append(errs, errors.New(`issuerURLs is empty: say which key set may have which URL, such as "https://oidc.example.com/{name}"`))
 	}
-	patterns, err := c.patterns(false)
+	patterns, err := issuer.ParsePatterns(c.IssuerURLs, false)
 	if err != nil {
 		errs = append(errs, err)
 	}
@@ -240,18 +240,6 @@ func (c config) check() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-func (c config) patterns(dev bool) ([]issuer.Pattern, error) {
-	var all []issuer.Pattern
-	for _, raw := range c.IssuerURLs {
-		p, err := issuer.ParsePattern(raw, dev)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, p)
-	}
-	return all, issuer.Disjoint(all)
 }
 
 func (l listenConfig) check() []error {

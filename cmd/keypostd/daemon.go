@@ -46,7 +46,7 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	patterns, err := c.patterns(dev != "")
+	patterns, err := issuer.ParsePatterns(c.IssuerURLs, dev != "")
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,15 @@ func Open(dir string) (*Backend, error) {
 	return newBackend(abs, osDisk{}), nil
 }
 
+// At returns the store in dir, which may be missing: every method returns an error until it is there.
+func At(dir string) (*Backend, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open key store %s: %w", dir, err)
+	}
+	return newBackend(abs, osDisk{}), nil
+}
+
 // Create makes dir with mode 0755, whatever the umask, if it does not exist, within a parent that does, and opens it.
 func Create(dir string) (*Backend, error) {
 	err := os.Mkdir(dir, 0o755) //nolint:gosec // public data, read by a server under another user

@@ -130,6 +130,27 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// A directory that is not mounted yet is trouble until it is there, and never an empty store.
+func TestAtADirectoryThatIsMissing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "later")
+	b, err := At(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := b.List(t.Context()); err == nil {
+		t.Errorf("List = %v", all)
+	}
+	if _, _, err := b.Get(t.Context(), "prod-a"); err == nil || errors.Is(err, keystore.ErrNotFound) {
+		t.Errorf("Get: %v", err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := b.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("List = %v, %v once it is there", all, err)
+	}
+}
+
 func TestDocumentsAreReadableByTheServer(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	dir := t.TempDir()

@@ -1,7 +1,10 @@
 package lastgood
 
 import (
+	"iter"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -25,7 +28,12 @@ type State interface {
 //
 // A URL has one owner. It belongs to the key set whose last good version has it, whatever becomes of that key set's
 // document, until its tombstone. Of several newcomers none gets it: choosing one by chance would let a second writer
-// take an issuer over at the next restart.
+// take an issuer over at the next restart. For the same reason no newcomer gets a URL that a rejected document of another
+// newcomer has, or may have: one that waits for a URL itself, is broken, or cannot be read. If the issuer URLs of a
+// document are unknown, it may have every one that is permitted to its key set.
+//
+// Without Permitted that is every URL. One unreadable document would keep all others from a new place, so then it counts
+// until [StartPatience] only.
 //
 // Relying parties see one issuer for a URL, whichever key set serves it. So a key that left with a withdrawn key set does
 // not return with another key set for the same URL.
@@ -35,9 +43,11 @@ type Judge struct {
 	// Permitted reports whether a key set may have an issuer URL at r; nil means that every one may. The tombstone of one
 	// that may not bars no key: else whoever may write one key set could bar the keys of others.
 	Permitted func(n keystore.Name, r Route) bool
-	// Rival returns a key set other than n whose version is not known and that may therefore claim r too. A caller sets it
-	// if it keeps track of the documents that it could not read; nil means that there are none.
-	Rival func(n keystore.Name, r Route) (rival keystore.Name, found bool)
+	// Rejected yields the key sets in the store whose documents were rejected, with the reasons; nil for none. What it
+	// yields of a candidate does not count. The Judge asks only about newcomers.
+	Rejected iter.Seq2[keystore.Name, *Rejection]
+	// Waited is the time since the store was listed completely for the first time. It counts only without Permitted.
+	Waited time.Duration
 }
 
 // Candidate is a version of a key set that may become its last good one.
@@ -60,9 +70,12 @@ func NewCandidate(n keystore.Name, version, was *Summary) *Candidate {
 // claims nothing. The tombstones among the others count as last good versions at once: a caller for which writing one may
 // fail decides about tombstones in a separate batch.
 func (j Judge) Decide(batch []*Candidate) {
-	t := trial{j, map[Route][]keystore.Name{}, map[keystore.Name]*Summary{}, map[Route][]keystore.Name{}}
+	t := trial{Judge: j, batch: batch, claims: map[Route][]keystore.Name{}, tombstones: map[keystore.Name]*Summary{}, ended: map[Route][]keystore.Name{}}
 	var open []*Candidate
 	for _, c := range batch {
+		if c.Rejected != nil {
+			t.refused = append(t.refused, *c)
+		}
 		if c.Version == nil || c.Rejected != nil {
 			continue
 		}
@@ -86,6 +99,9 @@ func (c *Candidate) judge(good *Summary) *Rejection {
 // trial is a batch whose versions are judged against each other.
 type trial struct {
 	Judge
+	batch      []*Candidate
+	refused    []Candidate               // those of the batch that were rejected before
+	rivals     *rivals                   // made when a newcomer is judged
 	claims     map[Route][]keystore.Name // by live versions, also of those that bring a key back
 	tombstones map[keystore.Name]*Summary
 	ended      map[Route][]keystore.Name // by tombstones
@@ -130,7 +146,7 @@ func (t *trial) returns(c *Candidate, issuer string) *Rejection {
 			if tombstone == nil {
 				tombstone = t.State.Good(n)
 			}
-			if tombstone == nil || !tombstone.Withdrawn() || !tombstone.has(at) || t.Permitted != nil && !t.Permitted(n, at) {
+			if tombstone == nil || !tombstone.Withdrawn() || !tombstone.has(at) || !t.permitted(n, at) {
 				continue
 			}
 			if id, returns := c.Version.returning(t.State.Good(c.Name), tombstone); returns {
@@ -149,17 +165,70 @@ func (t *trial) conflict(c *Candidate, issuer string) *Rejection {
 		return nil
 	}
 	if owned && t.tombstones[owner] == nil {
-		return Reject(ReasonURLConflict, "its issuer URL %s belongs to key set %q", issuer, owner)
+		return c.inConflict("its issuer URL %s belongs to key set %q", issuer, owner)
 	}
 	others := slices.DeleteFunc(slices.Clone(t.claims[at]), func(n keystore.Name) bool { return n == c.Name })
 	if len(others) > 0 {
-		return Reject(ReasonURLConflict, "its issuer URL %s is also that of key set %q", issuer, slices.Min(others))
+		return c.inConflict("its issuer URL %s is also that of key set %q", issuer, slices.Min(others))
 	}
-	if t.Rival == nil {
-		return nil
+	if t.rivals == nil {
+		t.rivals = t.findRivals()
 	}
-	if rival, found := t.Rival(c.Name, at); found {
-		return Reject(ReasonURLConflict, "its issuer URL %s may also be that of key set %q, whose version in the store is not known", issuer, rival)
+	if i := slices.IndexFunc(t.rivals.at[at], func(n keystore.Name) bool { return n != c.Name }); i >= 0 {
+		return c.inConflict("its issuer URL %s is also in the rejected document of key set %q", issuer, t.rivals.at[at][i])
+	}
+	for _, n := range t.rivals.unknown {
+		if n != c.Name && t.permitted(n, at) {
+			r := c.inConflict("its issuer URL %s may also be in the document of key set %q, which cannot be read", issuer, n)
+			r.waits = t.Permitted == nil
+			return r
+		}
 	}
 	return nil
+}
+
+// inConflict returns the Rejection of a version that may have its issuer URLs later.
+func (c *Candidate) inConflict(format string, args ...any) *Rejection {
+	r := Reject(ReasonURLConflict, format, args...)
+	r.listed, r.urls = true, c.Version.urls
+	return r
+}
+
+func (t *trial) permitted(n keystore.Name, r Route) bool {
+	return t.Permitted == nil || t.Permitted(n, r)
+}
+
+// rivals are the key sets whose rejected documents have issuer URLs, or may have them.
+type rivals struct {
+	at      map[Route][]keystore.Name // sorted, as unknown is
+	unknown []keystore.Name           // it is not known which
+}
+
+func (t *trial) findRivals() *rivals {
+	all := map[keystore.Name]*Rejection{}
+	if t.Rejected != nil {
+		maps.Insert(all, t.Rejected)
+	}
+	for _, c := range t.batch {
+		delete(all, c.Name)
+	}
+	for _, c := range t.refused {
+		all[c.Name] = c.Rejected
+	}
+	found := &rivals{at: map[Route][]keystore.Name{}}
+	for _, n := range slices.Sorted(maps.Keys(all)) {
+		r := all[n]
+		switch {
+		case !r.Is(ReasonURLConflict) && t.State.Good(n) != nil: // what it has is known, and it is no newcomer
+		case r.listed:
+			for u := range r.urls.each() {
+				if at := RouteOf(u); t.permitted(n, at) {
+					found.at[at] = append(found.at[at], n)
+				}
+			}
+		case r.unknown() && (t.Permitted != nil || t.Waited < StartPatience):
+			found.unknown = append(found.unknown, n)
+		}
+	}
+	return found
 }

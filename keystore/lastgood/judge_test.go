@@ -1,11 +1,14 @@
 package lastgood
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -106,7 +109,7 @@ func TestJudgeKeepsTheCallersRejections(t *testing.T) {
 	refused.Rejected = Reject(ReasonDev, "it is x")
 	unread := &Candidate{Name: "c", Rejected: Reject(ReasonUnreadable, "x")}
 	good := NewCandidate("b", claim("b", 1, 2).summary(t), nil)
-	Judge{State: &Index{}}.Decide([]*Candidate{refused, unread, {Name: "absent"}, good})
+	Judge{State: &Index{}, Waited: StartPatience}.Decide([]*Candidate{refused, unread, {Name: "absent"}, good})
 	if !refused.Rejected.Is(ReasonDev) || !unread.Rejected.Is(ReasonUnreadable) || good.Rejected != nil {
 		t.Errorf("%+v, %+v, %+v", refused.Rejected, unread.Rejected, good.Rejected)
 	}
@@ -143,17 +146,86 @@ func TestJudgeAsksWhoseTombstoneCounts(t *testing.T) {
 	}
 }
 
-// A rival is asked for newcomers only: an owner keeps what it has.
-func TestJudgeAsksForRivals(t *testing.T) {
-	j := Judge{Rival: func(n keystore.Name, r Route) (keystore.Name, bool) {
-		return "rival", r == RouteOf(shared) && n != "rival"
-	}}
-	got := decide(t, j, []doc{{name: "a", generation: 1, keys: []int{1}}}, []doc{{name: "a", generation: 2, keys: []int{1}}, claim("b", 1, 2)})
-	if got["a"] != "" || got["b"] != "url_conflict" {
-		t.Errorf("%v", got)
+// No newcomer gets a URL that a rejected document of another newcomer has or may have. An owner keeps what it has.
+func TestJudgeHeedsRejectedDocuments(t *testing.T) {
+	brokenWith := func(urls ...string) *Rejection {
+		issuers := []keystore.IssuerURL{}
+		for _, raw := range urls {
+			u, err := keystore.ParseIssuerURL(raw, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			issuers = append(issuers, u)
+		}
+		return RejectError(&keystore.BrokenError{Reason: ReasonBroken, Err: errors.New("x"), Issuers: issuers})
 	}
-	if got := decide(t, j, []doc{claim("b", 1, 2)}, []doc{claim("b", 2, 2)}); got["b"] != "" {
-		t.Errorf("the owner: %v", got)
+	junk := RejectError(&keystore.BrokenError{Reason: ReasonBroken, Err: errors.New("x")})
+	newer := RejectError(&keystore.BrokenError{Reason: ReasonNewerVersion, Err: errors.New("x")})
+	unread := RejectError(errors.New("connection refused"))
+	waiting := claim("b", 1, 2).summary(t)
+	c := &Candidate{Name: "b", Version: waiting}
+	conflict := c.inConflict("x")
+	var patterns Judge
+	patterns.Permitted = func(n keystore.Name, r Route) bool { return n != "b" || r == RouteOf(shared) }
+	elsewhere := Judge{Permitted: func(n keystore.Name, r Route) bool { return n != "b" }}
+	late := Judge{Waited: StartPatience}
+	for name, tc := range map[string]struct {
+		judge    Judge
+		rejected *Rejection
+		good     []doc // beside what is rejected
+		want     keystore.Reason
+		waits    bool
+	}{
+		"broken, with the URL":                 {Judge{}, brokenWith("https://x.example", shared), nil, ReasonURLConflict, false},
+		"broken, with the URL, later":          {late, brokenWith(shared), nil, ReasonURLConflict, false},
+		"broken, with another URL":             {Judge{}, brokenWith("https://x.example"), nil, "", false},
+		"no key set at all":                    {Judge{}, brokenWith(), nil, "", false},
+		"broken, may not have it":              {elsewhere, brokenWith(shared), nil, "", false},
+		"broken, has a good version":           {Judge{}, brokenWith(shared), []doc{{name: "b", generation: 1, keys: []int{2}}}, "", false},
+		"junk":                                 {Judge{}, junk, nil, ReasonURLConflict, true},
+		"junk, later":                          {late, junk, nil, "", false},
+		"junk, may have it":                    {patterns, junk, nil, ReasonURLConflict, false},
+		"junk, may not have it":                {elsewhere, junk, nil, "", false},
+		"of a newer version":                   {Judge{}, newer, nil, ReasonURLConflict, true},
+		"unreadable":                           {Judge{}, unread, nil, ReasonURLConflict, true},
+		"unreadable, later":                    {late, unread, nil, "", false},
+		"unreadable, may have it, later":       {Judge{Permitted: patterns.Permitted, Waited: time.Hour}, unread, nil, ReasonURLConflict, false},
+		"unreadable, may not have it":          {elsewhere, unread, nil, "", false},
+		"unreadable, has a good version":       {Judge{}, unread, []doc{{name: "b", generation: 1, keys: []int{2}}}, "", false},
+		"waits for it":                         {Judge{}, conflict, nil, ReasonURLConflict, false},
+		"waits for it beside its good version": {late, conflict, []doc{{name: "b", generation: 1, keys: []int{2}}}, ReasonURLConflict, false},
+		"has another fault":                    {Judge{}, Reject(ReasonDev, "x"), nil, "", false},
+		"missing":                              {Judge{}, RejectMissing(), nil, "", false},
+	} {
+		x := &Index{}
+		for _, d := range tc.good {
+			x.Put(keystore.Name(d.name), d.summary(t))
+		}
+		tc.judge.State = x
+		newcomer := func() *Candidate { return NewCandidate("a", claim("a", 1, 1).summary(t), nil) }
+
+		alone, j := newcomer(), tc.judge
+		j.Rejected = maps.All(map[keystore.Name]*Rejection{"b": tc.rejected, "a": unread})
+		j.Decide([]*Candidate{alone})
+		beside := newcomer()
+		tc.judge.Decide([]*Candidate{beside, {Name: "b", Rejected: tc.rejected}})
+		for how, c := range map[string]*Candidate{"before": alone, "in the batch": beside} {
+			if got := c.Rejected; got.Is(ReasonURLConflict) != (tc.want != "") || got.Waits() != tc.waits {
+				t.Errorf("%s, %s: %+v", name, how, got)
+			}
+		}
+
+		superseded := newcomer() // what was known of b before does not count
+		j.Decide([]*Candidate{superseded, {Name: "b"}})
+		if superseded.Rejected != nil {
+			t.Errorf("%s: %+v although the document is gone", name, superseded.Rejected)
+		}
+		x.Put("a", claim("a", 1, 1).summary(t))
+		owner := NewCandidate("a", claim("a", 2, 1).summary(t), x.Good("a"))
+		j.Decide([]*Candidate{owner})
+		if owner.Rejected != nil {
+			t.Errorf("%s: the owner: %+v", name, owner.Rejected)
+		}
 	}
 }
 

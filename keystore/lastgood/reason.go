@@ -48,11 +48,15 @@ func Reasons() []keystore.Reason {
 type Rejection struct {
 	Reason  keystore.Reason
 	Message string // one clause that begins with "it" or "its", or names a key
+
+	listed bool  // the issuer URLs of the document are known
+	urls   lines // they, if it may have them later
+	waits  bool  // it ends with StartPatience at the latest
 }
 
 // Reject returns a Rejection.
 func Reject(r keystore.Reason, format string, args ...any) *Rejection {
-	return &Rejection{r, fmt.Sprintf(format, args...)}
+	return &Rejection{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
 // RejectError returns the Rejection for an error of [keystore.Reader.Load]. It returns nil for nil and for
@@ -63,13 +67,24 @@ func RejectError(err error) *Rejection {
 	case err == nil || errors.Is(err, keystore.ErrNotFound):
 		return nil
 	case isBroken:
-		return Reject(broken.Reason, "%v", broken.Err)
+		r := Reject(broken.Reason, "%v", broken.Err)
+		r.listed, r.urls = broken.Issuers != nil, linesOf(broken.Issuers, keystore.IssuerURL.String)
+		return r
 	}
 	return Reject(ReasonUnreadable, "%v", err)
 }
 
 // Is reports whether r is a rejection for that reason.
 func (r *Rejection) Is(reason keystore.Reason) bool { return r != nil && r.Reason == reason }
+
+// Waits reports whether r ends with [StartPatience] at the latest: a document without known issuer URLs keeps a newcomer
+// from its own.
+func (r *Rejection) Waits() bool { return r != nil && r.waits }
+
+// unknown reports whether it is not known which issuer URLs the document has.
+func (r *Rejection) unknown() bool {
+	return !r.listed && (r.Is(ReasonUnreadable) || r.Is(ReasonBroken) || r.Is(ReasonNewerVersion))
+}
 
 // Transient reports whether r may end although the document does not change, so that the document is read again.
 func (r *Rejection) Transient() bool { return r.Is(ReasonURLConflict) || r.Is(ReasonUnreadable) }

@@ -93,8 +93,8 @@ func TestRejectError(t *testing.T) {
 	}{
 		{nil, nil},
 		{fmt.Errorf("x: %w", keystore.ErrNotFound), nil},
-		{fmt.Errorf("x: %w", broken), &Rejection{ReasonNewerVersion, "upgrade"}},
-		{errors.New("connection refused"), &Rejection{ReasonUnreadable, "connection refused"}},
+		{fmt.Errorf("x: %w", broken), &Rejection{Reason: ReasonNewerVersion, Message: "upgrade"}},
+		{errors.New("connection refused"), &Rejection{Reason: ReasonUnreadable, Message: "connection refused"}},
 	} {
 		got := RejectError(tc.err)
 		if (got == nil) != (tc.want == nil) || got != nil && *got != *tc.want {

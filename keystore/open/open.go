@@ -38,6 +38,11 @@ func (u URL) Backend(ctx context.Context) (keystore.Backend, error) {
 	return u.open(ctx, filestore.Open)
 }
 
+// Source is Backend for a program that outlives outages of the store: the directory of a file store may be missing for now.
+func (u URL) Source(ctx context.Context) (keystore.Backend, error) {
+	return u.open(ctx, filestore.At)
+}
+
 // Create is Backend, and makes the directory of a file store if only that is missing. A bucket or a namespace is somebody
 // else's to make.
 func (u URL) Create(ctx context.Context) (keystore.Backend, error) {

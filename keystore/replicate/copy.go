@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // Verdict is the result of copying one key set.
@@ -54,7 +55,7 @@ func Copy(ctx context.Context, from, to keystore.Backend, dryRun bool) ([]Outcom
 		return nil, err
 	}
 	all := d.candidates(documents)
-	err = d.transfer(ctx, all)
+	err = d.transfer(ctx, all, lastgood.Judge{Waited: lastgood.StartPatience}) // whoever runs it sees what cannot be read
 	return outcomes(all, d, listed), err
 }
 

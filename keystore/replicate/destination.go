@@ -20,8 +20,6 @@ type destination struct {
 	repairs bool // broken documents may be replaced, since they are only copies
 	dryRun  bool // nothing is written
 
-	permitted func(keystore.Name, lastgood.Route) bool // as in lastgood.Judge
-
 	mu      sync.Mutex // guards the rest
 	entries map[keystore.Name]entry
 	good    lastgood.Index // the last good versions
@@ -165,17 +163,18 @@ func (c *candidate) generation() int64 {
 	return c.Version.Generation()
 }
 
-// transfer writes what may be written, tombstones first: an issuer URL may pass from a withdrawn key set to another, but
+// transfer writes what j lets it write, tombstones first: an issuer URL may pass from a withdrawn key set to another, but
 // not before the tombstone is written.
-func (d *destination) transfer(ctx context.Context, all []*candidate) error {
+func (d *destination) transfer(ctx context.Context, all []*candidate, j lastgood.Judge) error {
+	j.State = d
 	for _, tombstones := range []bool{true, false} {
 		var some []*candidate
 		for _, c := range all {
-			if c.Version != nil && c.Version.Withdrawn() == tombstones {
+			if tombstones == (c.Version != nil && c.Version.Withdrawn()) {
 				some = append(some, c)
 			}
 		}
-		if err := d.writeAll(ctx, d.decide(some)); err != nil {
+		if err := d.writeAll(ctx, d.decide(some, j)); err != nil {
 			return err
 		}
 	}
@@ -183,12 +182,12 @@ func (d *destination) transfer(ctx context.Context, all []*candidate) error {
 }
 
 // decide sets the rejections and returns the candidates to write.
-func (d *destination) decide(all []*candidate) (due []*candidate) {
+func (d *destination) decide(all []*candidate, j lastgood.Judge) (due []*candidate) {
 	var batch []*lastgood.Candidate
 	for _, c := range all {
 		batch = append(batch, c.Candidate)
 	}
-	lastgood.Judge{State: d, Permitted: d.permitted}.Decide(batch)
+	j.Decide(batch)
 	for _, c := range all {
 		e := d.entry(c.Name)
 		switch {
@@ -214,7 +213,11 @@ func (d *destination) writeAll(ctx context.Context, due []*candidate) error {
 			rev := keystore.Revision("")
 			if !d.dryRun {
 				var err error
-				if rev, err = st.Write(ctx, c.Name, d.entry(c.Name).revision, c.document.data); err != nil {
+				is, was := d.entry(c.Name), int64(0)
+				if is.stored != nil {
+					was = is.stored.Generation()
+				}
+				if rev, err = st.Write(ctx, c.document.document, is.revision, was); err != nil {
 					c.err = fmt.Errorf("write key set %q: %w", c.Name, err)
 				}
 			}

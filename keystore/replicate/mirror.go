@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ type MirrorConfig struct {
 	Admit       func(keystore.KeySet) *lastgood.Rejection // refuses key sets that the reader of To would refuse by its configuration
 	Permitted   func(keystore.Name, lastgood.Route) bool  // by the same configuration: see lastgood.Judge; nil = every one is
 	OnPass      func(MirrorStatus) error                  // called after every complete pass
-	Complete    time.Time                                 // when an earlier run began its last complete pass; zero if there was none
+	Earlier     Heartbeat                                 // of an earlier run; the zero Heartbeat if there was none
 	AllowEmpty  bool                                      // From may be empty: there is no issuer yet
 	Checkpoints map[keystore.Name]Checkpoint              // of an earlier run on the same From
 	Poll        time.Duration                             // between two complete passes, beside the watch
@@ -44,6 +45,7 @@ type Mirror struct {
 	looked   bool      // To has been read
 	tried    bool      // a pass of this run has ended, successfully or not
 	complete time.Time // when the last complete pass began
+	listed   time.Time // when this run first had a complete listing
 	first    time.Time // when the first complete pass of this run ended
 	ready    bool      // To held a whole copy at the end of some pass
 	reading  trouble
@@ -95,8 +97,8 @@ type trouble struct {
 
 // NewMirror returns a Mirror that has not looked at anything yet.
 func NewMirror(c MirrorConfig) *Mirror {
-	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Complete}
-	m.to.repairs, m.to.permitted = true, c.Permitted
+	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Earlier.Complete}
+	m.to.repairs = true
 	for n, checkpoint := range c.Checkpoints {
 		if rev, digest, ok := checkpoint.parse(); ok {
 			m.sources[n] = &source{revision: rev, digest: digest}
@@ -169,10 +171,12 @@ func (m *Mirror) pass(ctx context.Context) error {
 	if err != nil {
 		return m.noteTrouble(ctx, &m.reading, err)
 	}
+	m.noteAllMissing(listed)
 	if err := m.copy(ctx, m.changed(listed)); err != nil {
 		return err
 	}
-	m.noteComplete(began, listed)
+	m.noteComplete(began, len(listed))
+	m.noteReady(time.Now())
 	_ = m.noteTrouble(ctx, &m.reading, nil)
 	if m.c.OnPass != nil {
 		err = m.c.OnPass(m.Status())
@@ -203,7 +207,7 @@ func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
 		return err
 	}
 	all := m.to.candidates(documents)
-	if err := m.to.transfer(ctx, all); err != nil {
+	if err := m.to.transfer(ctx, all, m.judge(some)); err != nil {
 		return err
 	}
 	var unread, unwritten []error
@@ -217,6 +221,26 @@ func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
 		}
 	}
 	return errors.Join(m.troubleWithSome(ctx, &m.reading, unread), m.troubleWithSome(ctx, &m.writing, unwritten))
+}
+
+// judge returns the Judge of a batch.
+func (m *Mirror) judge(batch []keystore.Name) lastgood.Judge {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rejected := map[keystore.Name]*lastgood.Rejection{}
+	for n, s := range m.sources {
+		if s.rejected != nil {
+			rejected[n] = s.rejected
+		}
+	}
+	for _, n := range batch {
+		delete(rejected, n)
+	}
+	j := lastgood.Judge{Permitted: m.c.Permitted, Rejected: maps.All(rejected)}
+	if !m.listed.IsZero() {
+		j.Waited = time.Since(m.listed)
+	}
+	return j
 }
 
 // troubleWithSome notes trouble with some key sets by their first error, as the others are likely to be the same.
@@ -290,24 +314,29 @@ func (m *Mirror) logNews(c *candidate, was *source) {
 	}
 }
 
-// noteComplete records a complete pass, and the key sets that its listing lacks.
-func (m *Mirror) noteComplete(began time.Time, listed map[keystore.Name]keystore.Revision) {
+// noteAllMissing records the key sets that a complete listing lacks.
+func (m *Mirror) noteAllMissing(listed map[keystore.Name]keystore.Revision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, n := range m.to.goodNames() {
+	if m.listed.IsZero() {
+		m.listed = time.Now()
+	}
+	known := slices.Concat(m.to.goodNames(), slices.Sorted(maps.Keys(m.sources)))
+	for _, n := range known {
 		if _, ok := listed[n]; !ok {
 			m.noteMissing(n)
 		}
 	}
-	for n := range m.sources {
-		if _, ok := listed[n]; !ok {
-			m.noteMissing(n)
-		}
-	}
-	m.complete = began
+}
+
+// noteComplete records a complete pass, with the length of its listing.
+func (m *Mirror) noteComplete(began time.Time, listed int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.complete, m.tried = began, true
 	if m.first.IsZero() {
 		m.first = time.Now()
-		m.c.Log.Info("every key set of a complete listing has been read", zap.Int("listed", len(listed)), zap.Int("refused", m.refused()))
+		m.c.Log.Info("every key set of a complete listing has been read", zap.Int("listed", listed), zap.Int("refused", m.refused()))
 	}
 }
 

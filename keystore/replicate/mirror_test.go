@@ -445,7 +445,76 @@ func TestMirrorTellsOfAHeartbeatThatFails(t *testing.T) {
 func (m *mirrored) earlier() {
 	m.t.Helper()
 	m.pass()
-	m.config.Complete = m.Status().Complete
+	s := m.Status()
+	m.config.Earlier = replicate.Heartbeat{Complete: s.Complete, Partial: s.Partial}
+}
+
+// ownPath permits a key set the URL with its name.
+func ownPath(n keystore.Name, r lastgood.Route) bool {
+	return r == lastgood.Route{Host: "oidc.example.com", Path: "/" + string(n)}
+}
+
+// A newcomer does not get an issuer URL that a document which was not understood may have: of one that is unreadable every
+// one that is permitted to it, of a broken one those in it, of one that waits its own. Reports of the watch change nothing.
+func TestMirrorGivesNoURLAwayThatAnotherMayHave(t *testing.T) {
+	const url, text = "  - https://oidc.example.com/prod-b\n", "  - https://shared.example.com\n"
+	for name, tc := range map[string]struct {
+		happens   func(m *mirrored, thief string)
+		permitted func(keystore.Name, lastgood.Route) bool
+		copied    map[time.Duration]bool // the thief, since the start
+	}{
+		"unreadable": {func(m *mirrored, _ string) {
+			m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+				if op.Name == "prod-b" {
+					return false, errors.New("forbidden")
+				}
+				return true, nil
+			})
+		}, nil, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
+		"unreadable, and may have it": {func(m *mirrored, _ string) {
+			m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+				if op.Name == "prod-b" {
+					return false, errors.New("forbidden")
+				}
+				return true, nil
+			})
+		}, func(n keystore.Name, r lastgood.Route) bool { return n != "thief" || r.Path == "/prod-b" }, map[time.Duration]bool{0: false, time.Hour: false}},
+		"broken": {func(m *mirrored, thief string) {
+			m.from.Set("prod-b", []byte(strings.Replace(thief, "state: active", "state: x", 1)))
+		}, nil, map[time.Duration]bool{0: false, time.Hour: false}},
+		"waits": {func(m *mirrored, thief string) {
+			m.from.Set("prod-b", []byte(strings.Replace(thief, "name: thief", "name: prod-b", 1)))
+		}, nil, map[time.Duration]bool{0: false, time.Hour: false}},
+		"broken, with another URL": {func(m *mirrored, thief string) {
+			m.from.Set("prod-b", []byte(strings.NewReplacer("state: active", "state: x", url, text).Replace(thief)))
+		}, nil, map[time.Duration]bool{0: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMirrored(t)
+				thief := strings.Replace(storetest.Text(t, storetest.KeySet(t, "thief")), "oidc.example.com/thief", "oidc.example.com/prod-b", 1)
+				if !strings.Contains(thief, url) || !strings.Contains(thief, "state: active") {
+					t.Fatal(thief)
+				}
+				m.from.Set("thief", []byte(thief))
+				tc.happens(m, thief)
+				m.config.Permitted = tc.permitted
+				m.Mirror = replicate.NewMirror(m.config)
+				began := time.Now()
+				defer m.run()()
+				for _, at := range []time.Duration{0, 4 * time.Minute, 6 * time.Minute, time.Hour} {
+					time.Sleep(time.Until(began.Add(at)))
+					m.from.Set("thief", []byte(thief+"# touched\n")) // the watch reports it alone
+					time.Sleep(time.Second)
+					m.from.Set("thief", []byte(thief))
+					time.Sleep(time.Second)
+					if want, asked := tc.copied[at]; asked && (m.copied("thief") != "") != want {
+						t.Errorf("after %v it is copied: %v", at, !want)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestMirrorReady(t *testing.T) {
@@ -462,12 +531,23 @@ func TestMirrorReady(t *testing.T) {
 		}, map[time.Duration]bool{0: false, 4 * time.Minute: true}},
 		"one that cannot be copied":            {func(m *mirrored) { m.from.Set("prod-b", []byte("junk")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
 		"one that cannot be copied, as before": {func(m *mirrored) { m.earlier(); m.from.Set("prod-b", []byte("junk")) }, map[time.Duration]bool{0: true}},
+		"one that cannot be copied, as before, when the mirror was not ready either": {func(m *mirrored) {
+			m.from.Set("prod-b", []byte("junk"))
+			m.earlier()
+		}, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
+		"no store, and half a copy of a run that was not ready": {func(m *mirrored) {
+			m.config.Permitted = func(keystore.Name, lastgood.Route) bool { return false }
+			m.Mirror = replicate.NewMirror(m.config)
+			m.from.Set("prod-b", []byte("junk"))
+			m.earlier()
+			m.from.Inject(down)
+		}, map[time.Duration]bool{0: false, time.Hour: false}},
 		"none that can be copied": {func(m *mirrored) {
 			m.from.Set("prod-a", []byte("junk"))
 			m.from.Set("prod-b", []byte("junk"))
 		}, map[time.Duration]bool{0: false, 6 * time.Minute: false, time.Hour: false}},
 		"an empty store": {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b") }, map[time.Duration]bool{0: false, time.Hour: false}},
-		"no store, and an earlier run that copied nothing": {func(m *mirrored) { m.from.Inject(down); m.config.Complete = time.Now() }, map[time.Duration]bool{0: false, time.Hour: false}},
+		"no store, and an earlier run that copied nothing": {func(m *mirrored) { m.from.Inject(down); m.config.Earlier.Complete = time.Now() }, map[time.Duration]bool{0: false, time.Hour: false}},
 		"an empty store, as before": {func(m *mirrored) {
 			m.from.Delete("prod-a")
 			m.from.Delete("prod-b")
@@ -475,11 +555,11 @@ func TestMirrorReady(t *testing.T) {
 		}, map[time.Duration]bool{0: false, time.Hour: false}},
 		"an empty store before, and half a copy now": {func(m *mirrored) {
 			m.from.Set("prod-b", []byte("junk"))
-			m.config.Complete = time.Now()
+			m.config.Earlier.Complete = time.Now()
 		}, map[time.Duration]bool{0: false, 6 * time.Minute: true}},
 		"no store, but one that was empty and may be": {func(m *mirrored) {
 			m.from.Inject(down)
-			m.config.Complete, m.config.AllowEmpty = time.Now(), true
+			m.config.Earlier.Complete, m.config.AllowEmpty = time.Now(), true
 		}, map[time.Duration]bool{0: true}},
 		"an empty store that may be": {func(m *mirrored) { m.from.Delete("prod-a"); m.from.Delete("prod-b"); m.config.AllowEmpty = true }, map[time.Duration]bool{0: true}},
 	} {

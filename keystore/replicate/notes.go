@@ -29,10 +29,11 @@ const (
 // Heartbeat names the store that a directory is a copy of, and the time of the copy. It is a file, since a mirror that has
 // died cannot report itself.
 type Heartbeat struct {
-	Complete time.Time `json:"complete"` // when the last complete pass began
-	Store    string    `json:"store"`    // URL of the source
-	KeySets  int       `json:"keySets"`  // key sets with a good version in the directory
-	Refused  int       `json:"refused"`  // key sets whose version in the store is not the one in the directory
+	Complete time.Time `json:"complete"`          // when the last complete pass began
+	Store    string    `json:"store"`             // URL of the source
+	Partial  bool      `json:"partial,omitempty"` // the mirror had not been ready: a key set had no good version yet
+	KeySets  int       `json:"keySets"`           // key sets with a good version in the directory
+	Refused  int       `json:"refused"`           // key sets whose version in the store is not the one in the directory
 }
 
 // ReadHeartbeat reads the heartbeat in a directory. It never blocks. The error wraps [fs.ErrNotExist] if no mirror has
@@ -101,7 +102,7 @@ func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
 
 // Write records a complete pass: the heartbeat, and the checkpoints if they have changed.
 func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
-	h := Heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: n.store, KeySets: s.Held}
+	h := Heartbeat{Complete: s.Complete.UTC().Truncate(time.Millisecond), Store: n.store, Partial: s.Partial, KeySets: s.Held}
 	for _, refused := range s.Refused {
 		h.Refused += refused
 	}

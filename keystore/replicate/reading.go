@@ -23,7 +23,7 @@ const loadTimeout = 20 * time.Second
 type document struct {
 	name     keystore.Name
 	revision keystore.Revision   // empty if there is none
-	data     []byte              // byte for byte
+	document keystore.Document   // byte for byte
 	version  *lastgood.Summary   // nil if there is none
 	rejected *lastgood.Rejection // why it must not be copied, whatever the destination holds
 	err      error               // of reading it
@@ -55,15 +55,16 @@ func load(ctx context.Context, from keystore.Backend, n keystore.Name, admit adm
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	var s keystore.KeySet
+	var doc keystore.Document
 	data, rev, err := from.Get(ctx, n)
 	if err == nil {
-		s, err = keystore.Parse(n, data)
+		s, doc, err = keystore.ParseDocument(n, data)
 	}
 	if err != nil {
 		return document{name: n, revision: rev, rejected: lastgood.RejectError(err), err: err}
 	}
 	version := lastgood.SummaryOf(s)
-	d := document{name: n, revision: rev, data: data, version: &version}
+	d := document{name: n, revision: rev, document: doc, version: &version}
 	if admit != nil {
 		d.rejected = admit(s)
 	}

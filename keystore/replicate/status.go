@@ -12,6 +12,7 @@ import (
 // MirrorStatus is the status of a Mirror, for operators.
 type MirrorStatus struct {
 	Complete time.Time               // when the last complete pass began, in this run or an earlier one; zero for never
+	Partial  bool                    // the mirror has not been ready yet
 	Failing  bool                    // From cannot be read or To cannot be written
 	Held     int                     // key sets with a good version in To
 	Refused  map[keystore.Reason]int // key sets whose version in From is not the one in To
@@ -21,7 +22,10 @@ type MirrorStatus struct {
 func (m *Mirror) Status() MirrorStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	st := MirrorStatus{Complete: m.complete, Failing: m.reading.now || m.writing.now, Held: len(m.to.goodNames()), Refused: map[keystore.Reason]int{}}
+	st := MirrorStatus{
+		Complete: m.complete, Partial: !m.ready, Failing: m.reading.now || m.writing.now,
+		Held: len(m.to.goodNames()), Refused: map[keystore.Reason]int{},
+	}
 	for _, s := range m.sources {
 		if s.rejected != nil {
 			st.Refused[s.rejected.Reason]++
@@ -35,7 +39,8 @@ const tryPatience = 10 * time.Second
 
 // Ready returns nil once To holds a whole copy, and from then on: a server that starts on half a copy would answer that
 // issuers do not exist. The copy of an earlier run counts only after the first pass, or if that takes long, since it may
-// lack a key that signs by now. An empty copy, also of an earlier run, counts only if AllowEmpty is set: a mistyped prefix
+// lack a key that signs by now, and only if that run was ready: else a crash would end the wait for a key set without a
+// good version. An empty copy, also of an earlier run, counts only if AllowEmpty is set: a mistyped prefix
 // must not replace servers that have everything.
 func (m *Mirror) Ready() error {
 	m.mu.Lock()
@@ -52,7 +57,7 @@ func (m *Mirror) noteReady(now time.Time) {
 
 // unready returns the result of Ready at a time. It changes no state.
 func (m *Mirror) unready(now time.Time) error {
-	earlier := !m.c.Complete.IsZero() && (m.found || m.c.AllowEmpty)
+	earlier := !m.c.Earlier.Complete.IsZero() && !m.c.Earlier.Partial && (m.found || m.c.AllowEmpty)
 	switch {
 	case m.ready || earlier && (m.tried || now.Sub(m.began) > tryPatience):
 		return nil

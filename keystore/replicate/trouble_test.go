@@ -182,6 +182,8 @@ func TestMirrorTriesAllOfAStoreThatReadsSome(t *testing.T) {
 	for i := range 198 {
 		m.from.Set(keystore.Name(fmt.Sprintf("n%d", i)), []byte(strings.ReplaceAll(text, "n0\n", fmt.Sprintf("n%d\n", i))))
 	}
+	m.config.Permitted = ownPath
+	m.Mirror = replicate.NewMirror(m.config)
 	var loads atomic.Int64
 	m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
 		if op.Kind != storetest.OpGet {

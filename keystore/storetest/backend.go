@@ -91,7 +91,7 @@ func otherVersions(t *testing.T, b keystore.Backend) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rev, err := st.Write(t.Context(), n, "", doc)
+		rev, err := write(t, st, n, doc)
 		if err != nil && n == newer && !errors.Is(err, keystore.ErrConflict) { // a server may refuse members that it does not know
 			wantAbsent(t, st, n)
 			continue

@@ -112,7 +112,9 @@ func Mark(mark string) func(keystore.KeySet) (keystore.KeySet, error) {
 	return func(s keystore.KeySet) (keystore.KeySet, error) {
 		p := s.Policy()
 		p.RelyingParties = append(slices.Clone(p.RelyingParties), mark)
-		return s.SetPolicy(Change(0), p)
+		c := Change(0)
+		c.Why = mark // two people never leave the same line of history
+		return s.SetPolicy(c, p)
 	}
 }
 

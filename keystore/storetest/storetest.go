@@ -100,8 +100,18 @@ func replaceAbsent(t *testing.T, st *keystore.Store) {
 	wantAbsent(t, st, "prod-b")
 }
 
+// write creates a document as it is.
+func write(t *testing.T, st *keystore.Store, n keystore.Name, data []byte) (keystore.Revision, error) {
+	t.Helper()
+	_, doc, err := keystore.ParseDocument(n, data)
+	if err != nil {
+		return "", err
+	}
+	return st.Write(t.Context(), doc, "", 0)
+}
+
 func otherName(t *testing.T, st *keystore.Store) {
-	if _, err := st.Write(t.Context(), "prod-b", "", []byte(Text(t, KeySet(t, "prod-a")))); err == nil {
+	if _, err := write(t, st, "prod-b", []byte(Text(t, KeySet(t, "prod-a")))); err == nil {
 		t.Error("Write stored key set prod-a under prod-b")
 	}
 	wantAbsent(t, st, "prod-a")
@@ -172,7 +182,7 @@ func invalidNames(t *testing.T, st *keystore.Store) {
 		if _, rev, err := st.Backend().Get(t.Context(), n); !errors.Is(err, keystore.ErrNotFound) || rev != "" {
 			t.Errorf("Get(%.80q) = revision %q, %.300v; want none and ErrNotFound", n, rev, err)
 		}
-		if _, err := st.Write(t.Context(), n, "", []byte(Text(t, KeySet(t, "a")))); err == nil {
+		if _, err := write(t, st, n, []byte(Text(t, KeySet(t, "a")))); err == nil {
 			t.Errorf("Write(%q) stored something", n)
 		}
 	}

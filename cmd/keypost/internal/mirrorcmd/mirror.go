@@ -110,7 +110,11 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 		return nil, cli.Usage(err)
 	}
 	m := &mirroring{o: o, log: newLogger(f.Err)}
-	if m.from, err = f.OpenStore(ctx); err != nil {
+	store, err := cli.ParseStore(f.Store)
+	if err != nil {
+		return nil, err
+	}
+	if m.from, err = cli.Opened(store.Source(ctx)); err != nil {
 		return nil, err
 	}
 	to, err := filestore.Open(o.dir)
@@ -129,8 +133,8 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.from.Backend(), To: to, Admit: admission.Admit, Permitted: admission.Permitted, OnPass: m.notePass,
-		Complete: before.Complete, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log, Checkpoints: m.notes.Checkpoints(),
+		From: m.from.Backend(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notePass,
+		Earlier: before, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log, Checkpoints: m.notes.Checkpoints(),
 	})
 	return m, nil
 }
@@ -160,15 +164,11 @@ func (m *mirroring) poll() time.Duration {
 // admission is that of the keypostd beside DIR: what it refuses must not take the place of the last good document, which
 // keypostd would then miss after its next start.
 func (o *options) admission() (issuer.Admission, error) {
-	a := issuer.Admission{AnyURL: len(o.issuerURLs) == 0, Dev: o.dev}
-	for _, raw := range o.issuerURLs {
-		p, err := issuer.ParsePattern(raw, o.dev)
-		if err != nil {
-			return issuer.Admission{}, fmt.Errorf("--issuer-url: %w", err)
-		}
-		a.Patterns = append(a.Patterns, p)
+	patterns, err := issuer.ParsePatterns(o.issuerURLs, o.dev)
+	if err != nil {
+		return issuer.Admission{}, fmt.Errorf("--issuer-url: %w", err)
 	}
-	return a, nil
+	return issuer.Admission{Patterns: patterns, AnyURL: len(patterns) == 0, Dev: o.dev}, nil
 }
 
 func (m *mirroring) announce() {
@@ -265,12 +265,17 @@ func (m *mirroring) passOnce(ctx context.Context) error {
 	}
 }
 
-// nothingCopied is an error when DIR holds no key set although the store does. Waiting does not mend that, and a server
+// nothingCopied returns an error if DIR holds no key set although the store does, and waiting does not mend that: a server
 // on DIR would serve nothing.
 func (m *mirroring) nothingCopied() error {
 	refusals := m.Refusals()
 	if len(refusals) == 0 || m.Status().Held > 0 {
 		return nil
+	}
+	for _, r := range refusals {
+		if r.Waits() {
+			return nil
+		}
 	}
 	first := slices.Min(slices.Collect(maps.Keys(refusals)))
 	return fmt.Errorf("nothing was copied: each of %d key sets in the store is refused, %q because %s (%s)",

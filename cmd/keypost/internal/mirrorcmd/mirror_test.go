@@ -62,7 +62,7 @@ func TestMirrorAdmin(t *testing.T) {
 	must(t, err)
 	must(t, os.Mkdir(filepath.Join(root, "copy"), 0o700))
 	f := &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}
-	m, err := newMirroring(t.Context(), &options{f: f, dir: filepath.Join(root, "copy")})
+	m, err := newMirroring(t.Context(), &options{f: f, dir: filepath.Join(root, "copy"), issuerURLs: []string{"https://oidc.example.com/{name}"}})
 	must(t, err)
 	m.o.adminAddress = "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,7 +105,7 @@ func TestMirrorAdmin(t *testing.T) {
 	}
 
 	// What a run finds of an earlier one counts from its start.
-	again, err := newMirroring(t.Context(), &options{f: f, dir: filepath.Join(root, "copy")})
+	again, err := newMirroring(t.Context(), &options{f: f, dir: filepath.Join(root, "copy"), issuerURLs: []string{"https://oidc.example.com/{name}"}})
 	must(t, err)
 	if got, want := again.Status().Complete, m.Status().Complete; want.Sub(got).Abs() > time.Millisecond {
 		t.Errorf("after a restart: complete at %v, want %v", got, want)
@@ -141,6 +141,35 @@ func TestMirrorAsksThePatternsWhoseTombstoneCounts(t *testing.T) {
 		must(t, m.Pass(t.Context()))
 		if got := m.Status().Held; got != tc.held {
 			t.Errorf("%s: %d key sets are held, want %d; refused: %v", name, got, tc.held, m.Refusals())
+		}
+	}
+}
+
+// Whether waiting helps a copy that holds nothing.
+func TestMirrorOnceWaitsForWhatMayEnd(t *testing.T) {
+	root := t.TempDir()
+	store, err := filestore.Create(filepath.Join(root, "store"))
+	must(t, err)
+	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
+	must(t, os.WriteFile(filepath.Join(store.Dir(), "prod-b.yaml"), []byte("junk"), 0o600))
+	for name, tc := range map[string]struct {
+		pattern string
+		waits   bool
+	}{"none": {"", true}, "that allow it": {"prod-b=https://oidc.example.com/prod-a", false}, "that allow neither": {"https://x.example.com/{name}", false}} {
+		dir := filepath.Join(root, name)
+		must(t, os.Mkdir(dir, 0o700))
+		o := &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir}
+		if tc.pattern != "" {
+			o.issuerURLs = []string{tc.pattern, "prod-a=https://oidc.example.com/prod-a"}
+		}
+		if name == "that allow neither" {
+			o.issuerURLs = o.issuerURLs[:1]
+		}
+		m, err := newMirroring(t.Context(), o)
+		must(t, err)
+		must(t, m.Pass(t.Context()))
+		if got := m.nothingCopied(); m.Status().Held > 0 || (got == nil) != tc.waits {
+			t.Errorf("patterns %s: %d are held, %v", name, m.Status().Held, got)
 		}
 	}
 }
