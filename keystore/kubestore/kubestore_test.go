@@ -41,9 +41,11 @@ func filled(t *testing.T, n int) (*fake, *Backend) {
 	return f, st
 }
 
-// The contract is held on a real API server too, in test/e2e. The fake takes members that a definition may not know.
+// The contract is held on a real API server too, in test/e2e. The fake takes members that a definition may not know,
+// and has no old states of the namespace for a listing in pages or a watch.
 func TestContract(t *testing.T) {
-	storetest.RunBackend(t, func(t *testing.T) keystore.Backend { return newFake(t).store() })
+	storetest.Run(t, func(t *testing.T) keystore.Backend { return newFake(t).store() },
+		"a listing is complete while everything changes", "a watch reports changes and ends with its context")
 }
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {

@@ -29,59 +29,51 @@ func together(n int, f func(i int)) {
 	wg.Wait()
 }
 
-func oneCreator(t *testing.T, st *keystore.Store) {
-	sets := make([]keystore.KeySet, writers)
-	for i := range sets {
-		sets[i] = KeySet(t, "prod-a")
-	}
-	wantOneWinner(t, st, "", sets)
-}
-
-func oneWriter(t *testing.T, st *keystore.Store) {
-	first := KeySet(t, "prod-a")
-	rev := replace(t, st, "", first)
-	sets := make([]keystore.KeySet, writers)
-	for i := range sets {
-		sets[i] = next(t, first, fmt.Sprintf("w%d", i))
-	}
-	wantOneWinner(t, st, rev, sets)
-}
-
-func wantOneWinner(t *testing.T, st *keystore.Store, old keystore.Revision, sets []keystore.KeySet) {
-	t.Helper()
-	revs := make([]keystore.Revision, len(sets))
-	errs := make([]error, len(sets))
-	together(len(sets), func(i int) { revs[i], errs[i] = st.Replace(t.Context(), old, sets[i]) })
-	winner := slices.Index(errs, nil)
-	if winner < 0 {
-		t.Fatalf("nobody won: %v", errs)
-	}
-	wantStored(t, st, revs[winner], sets[winner])
-	for i, err := range errs {
-		if i != winner && !errors.Is(err, keystore.ErrConflict) {
-			t.Errorf("writer %d got %v, want ErrConflict since writer %d won", i, err, winner)
+// oneWinner lets many create a key set at once, and then many change it from the same revision.
+func oneWinner(x *suite, n keystore.Name, write writer) {
+	race := func(old keystore.Revision, set func(i int) keystore.KeySet) (keystore.KeySet, keystore.Revision) {
+		x.Helper()
+		var sets [writers]keystore.KeySet
+		var revs [writers]keystore.Revision
+		var errs [writers]error
+		for i := range sets {
+			sets[i] = set(i)
 		}
+		together(writers, func(i int) { revs[i], errs[i] = write(x.Context(), old, sets[i]) })
+		winner := slices.Index(errs[:], nil)
+		if winner < 0 {
+			x.Fatalf("nobody won: %v", errs)
+		}
+		x.wantStored(revs[winner], sets[winner])
+		for i, err := range errs {
+			if i != winner && !errors.Is(err, keystore.ErrConflict) {
+				x.Errorf("writer %d got %v, want ErrConflict since writer %d won", i, err, winner)
+			}
+		}
+		return sets[winner], revs[winner]
 	}
+	first, rev := race("", func(int) keystore.KeySet { return KeySet(x, n) })
+	race(rev, func(i int) keystore.KeySet { return x.next(first, fmt.Sprintf("w%d", i)) })
 }
 
-func noLostUpdate(t *testing.T, st *keystore.Store) {
-	replace(t, st, "", KeySet(t, "prod-a"))
+func noLostUpdate(x *suite) {
+	x.replace("", KeySet(x, "prod-a"))
 	together(writers, func(w int) {
 		for i := range updates {
-			if _, err := keystore.Update(t.Context(), st, "prod-a", Mark(fmt.Sprintf("w%d-%d", w, i))); err != nil {
-				t.Errorf("writer %d, update %d: %v", w, i, err)
+			if _, err := keystore.Update(x.Context(), x.Store, "prod-a", Mark(fmt.Sprintf("w%d-%d", w, i))); err != nil {
+				x.Errorf("writer %d, update %d: %v", w, i, err)
 			}
 		}
 	})
-	s, _ := load(t, st, "prod-a")
+	s, _ := x.load("prod-a")
 	if want := int64(1 + writers*updates); s.Generation() != want {
-		t.Errorf("the generation is %d, want %d", s.Generation(), want)
+		x.Errorf("the generation is %d, want %d", s.Generation(), want)
 	}
 	marks := Marks(s)
 	for w := range writers {
 		for i := range updates {
 			if !slices.Contains(marks, fmt.Sprintf("w%d-%d", w, i)) {
-				t.Errorf("update %d of writer %d was lost", i, w)
+				x.Errorf("update %d of writer %d was lost", i, w)
 			}
 		}
 	}
@@ -104,31 +96,31 @@ func during(work, f func()) {
 }
 
 // neverAMix writes key sets whose parts, at the start and at the end of a large document, all name the generation.
-func neverAMix(t *testing.T, st *keystore.Store) {
+func neverAMix(x *suite) {
 	keys := make([]keystore.VerificationKey, 8)
 	for i := range keys {
-		keys[i] = Key(t)
+		keys[i] = Key(x)
 	}
-	replace(t, st, "", KeySet(t, "prod-a", keys...))
+	x.replace("", KeySet(x, "prod-a", keys...))
 	var newest atomic.Int64 // the highest generation that was reported as stored
 	newest.Store(1)
 	during(func() {
 		for range 10 {
-			s := update(t, st, "prod-a", Numbered)
+			s := x.update("prod-a", Numbered)
 			newest.Store(s.Generation())
 		}
 	}, func() {
 		least := newest.Load()
-		s, _, err := st.Load(t.Context(), "prod-a")
+		s, _, err := x.Load(x.Context(), "prod-a")
 		if err != nil {
-			t.Errorf("Load: %v", err)
+			x.Errorf("Load: %v", err)
 			return
 		}
 		if s.Generation() < least {
-			t.Errorf("read generation %d after %d was stored", s.Generation(), least)
+			x.Errorf("read generation %d after %d was stored", s.Generation(), least)
 		}
 		if err := CheckNumbered(s); err != nil {
-			t.Error(err)
+			x.Error(err)
 		}
 	})
 }
@@ -155,32 +147,32 @@ func CheckNumbered(s keystore.KeySet) error {
 	return nil
 }
 
-func listWhileChanging(t *testing.T, st *keystore.Store) {
+func listWhileChanging(x *suite) {
 	names := make([]keystore.Name, 20)
-	key := Key(t)
+	key := Key(x)
 	for i := range names {
 		names[i] = keystore.Name(fmt.Sprintf("prod-%d", i))
-		replace(t, st, "", KeySet(t, names[i], key))
+		x.replace("", KeySet(x, names[i], key))
 	}
 	during(func() {
 		for _, n := range names {
-			update(t, st, n, Mark("x"))
+			x.update(n, Mark("x"))
 		}
 	}, func() {
-		all, err := st.List(t.Context())
+		all, err := x.List(x.Context())
 		if err != nil || len(all) != len(names) {
-			t.Errorf("List has %d names, %v; want %d", len(all), err, len(names))
+			x.Errorf("List has %d names, %v; want %d", len(all), err, len(names))
 		}
 	})
 }
 
-func watch(t *testing.T, st *keystore.Store) {
-	w, ok := keystore.WatcherOf(st)
+func watch(x *suite) {
+	w, ok := keystore.WatcherOf(x.Store)
 	if !ok {
 		return // the poll is all there is
 	}
-	replace(t, st, "", KeySet(t, "prod-a"))
-	ctx, cancel := context.WithCancel(t.Context())
+	x.replace("", KeySet(x, "prod-a"))
+	ctx, cancel := context.WithCancel(x.Context())
 	defer cancel()
 	reports, done := make(chan []keystore.Name, 1000), make(chan error, 1)
 	go func() {
@@ -191,20 +183,20 @@ func watch(t *testing.T, st *keystore.Store) {
 			}
 		})
 	}()
-	wantReport(t, reports, func() { update(t, st, "prod-a", Numbered) }, "prod-a")
+	wantReport(x.T, reports, func() { x.update("prod-a", Numbered) }, "prod-a")
 	n := 0
-	wantReport(t, reports, func() {
+	wantReport(x.T, reports, func() {
 		n++
-		replace(t, st, "", KeySet(t, keystore.Name(fmt.Sprintf("new-%d", n))))
+		x.replace("", KeySet(x, keystore.Name(fmt.Sprintf("new-%d", n))))
 	}, "new-1")
 	cancel()
 	select {
 	case err := <-done:
 		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("Watch = %v after its context was done", err)
+			x.Errorf("Watch = %v after its context was done", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("Watch did not return after its context was done")
+		x.Error("Watch did not return after its context was done")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // edited returns s with its spec changed as somebody with an editor would.
-func edited(t *testing.T, s keystore.KeySet, edit func(spec map[string]any)) keystore.KeySet {
+func edited(t testing.TB, s keystore.KeySet, edit func(spec map[string]any)) keystore.KeySet {
 	t.Helper()
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -32,47 +32,47 @@ func edited(t *testing.T, s keystore.KeySet, edit func(spec map[string]any)) key
 }
 
 // leadBack: a single write must not make a key set that can never be changed again.
-func leadBack(t *testing.T, st *keystore.Store) {
-	k := Key(t)
-	replace(t, st, "", edited(t, KeySet(t, "prod-a", k), func(spec map[string]any) { spec["generation"] = keystore.MaxGeneration }))
+func leadBack(x *suite) {
+	k := Key(x)
+	x.replace("", edited(x, KeySet(x, "prod-a", k), func(spec map[string]any) { spec["generation"] = keystore.MaxGeneration }))
 	revoke := func(s keystore.KeySet) (keystore.KeySet, error) {
 		return s.Revoke(Change(time.Hour), k.ID(), keystore.RevokeOptions{LeaveEmpty: true})
 	}
-	if _, err := keystore.Update(t.Context(), st, "prod-a", revoke); err == nil {
-		t.Error("a change of the highest generation was stored")
+	if _, err := keystore.Update(x.Context(), x.Store, "prod-a", revoke); err == nil {
+		x.Error("a change of the highest generation was stored")
 	}
-	accepted := update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Accept(Change(time.Hour), 7, nil) })
+	accepted := x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Accept(Change(time.Hour), 7, nil) })
 	if accepted.Generation() != 8 {
-		t.Errorf("accepted at generation %d, want 8", accepted.Generation())
+		x.Errorf("accepted at generation %d, want 8", accepted.Generation())
 	}
-	if s := update(t, st, "prod-a", revoke); len(s.Keys()) != 0 || s.Generation() != 9 {
-		t.Errorf("then revoked at generation %d, %d keys are left", s.Generation(), len(s.Keys()))
+	if s := x.update("prod-a", revoke); len(s.Keys()) != 0 || s.Generation() != 9 {
+		x.Errorf("then revoked at generation %d, %d keys are left", s.Generation(), len(s.Keys()))
 	}
 }
 
 // fullRepaired: a key set that takes no more keys can still lose and replace those that it has.
-func fullRepaired(t *testing.T, st *keystore.Store) {
-	first, second, extra, replacement := Key(t), Key(t), Key(t), Key(t)
-	replace(t, st, "", edited(t, KeySet(t, "prod-a", first, second), func(spec map[string]any) {
+func fullRepaired(x *suite) {
+	first, second, extra, replacement := Key(x), Key(x), Key(x), Key(x)
+	x.replace("", edited(x, KeySet(x, "prod-a", first, second), func(spec map[string]any) {
 		var gone []any
 		for i := range 3600 - 2 {
 			gone = append(gone, map[string]any{"kid": fmt.Sprintf("gone-%038d", i), "at": Time(0), "why": keystore.Removed})
 		}
 		spec["gone"] = gone
 	}))
-	if _, err := keystore.Update(t.Context(), st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(Change(time.Hour), extra) }); err == nil {
-		t.Error("a full key set took one more key")
+	if _, err := keystore.Update(x.Context(), x.Store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(Change(time.Hour), extra) }); err == nil {
+		x.Error("a full key set took one more key")
 	}
-	update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+	x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 		return s.Revoke(Change(time.Hour), first.ID(), keystore.RevokeOptions{Replacement: &replacement})
 	})
-	update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+	x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 		return s.Remove(Change(time.Hour), second.ID(), false)
 	})
-	s := update(t, st, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Accept(Change(time.Hour), 0, []keystore.Decision{{Key: extra, Keep: true}, {Key: Key(t)}})
+	s := x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Accept(Change(time.Hour), 0, []keystore.Decision{{Key: extra, Keep: true}, {Key: Key(x)}})
 	})
 	if len(s.Keys()) != 2 || len(s.Gone()) != 3601 {
-		t.Errorf("%d keys and %d lines in gone, want 2 and 3601", len(s.Keys()), len(s.Gone()))
+		x.Errorf("%d keys and %d lines in gone, want 2 and 3601", len(s.Keys()), len(s.Gone()))
 	}
 }
