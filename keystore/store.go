@@ -70,14 +70,14 @@ func ParseDocument(n Name, data []byte) (KeySet, Document, error) {
 // [ErrConflict] or [ErrReadOnly] means that nothing was written, one that wraps [ErrNotDurable] that it was. After any
 // other error s may be stored or not; the message says what is known.
 func (st *Store) Replace(ctx context.Context, old Revision, s KeySet) (Revision, error) {
-	doc, err := Encode(s)
+	w, err := newWrite(s)
 	switch {
 	case err != nil:
 		return "", err
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case old == "": // who may only create may not read
-		return st.put(ctx, old, write{Document{s.name, s.generation, doc}, s.lastEvent()})
+		return st.put(ctx, old, w)
 	}
 	was, rev, err := st.Load(ctx, s.name)
 	switch {
@@ -88,7 +88,7 @@ func (st *Store) Replace(ctx context.Context, old Revision, s KeySet) (Revision,
 	case rev != old:
 		return "", fmt.Errorf("%w: it has another revision", ErrConflict)
 	} // a broken version has no generation to lose, and whoever repairs it has seen its revision
-	return st.replaceLoaded(ctx, old, was, write{Document{s.name, s.generation, doc}, s.lastEvent()})
+	return st.replaceLoaded(ctx, old, was, w)
 }
 
 // Write is Replace for a document as it is, byte for byte: a copy of a newer version's document keeps the members that
@@ -115,10 +115,19 @@ func (st *Store) replaceLoaded(ctx context.Context, old Revision, was KeySet, w 
 	return st.put(ctx, old, w)
 }
 
-// write is a document to be stored.
+// write is a document to be stored. The stored versions that were made from it have the line of history that it adds.
 type write struct {
 	Document
-	event *Event // the line of history by which to know the versions that are made from it; nil if it adds none
+	event *Event // that line; nil if it adds none
+}
+
+func newWrite(s KeySet) (write, error) {
+	doc, err := Encode(s)
+	w := write{Document: Document{s.name, s.generation, doc}}
+	if n := len(s.history); n > 0 {
+		w.event = &s.history[n-1]
+	}
+	return w, err
 }
 
 func generationConflict(stored, writing int64) error {
@@ -196,14 +205,6 @@ func (w write) isStored(b KeySet, doc []byte, strict bool) bool {
 		return maps.Equal(a.labels, b.labels) && maps.Equal(a.annotations, b.annotations)
 	}
 	return true
-}
-
-// lastEvent returns the last line of history; nil if there is none.
-func (s KeySet) lastEvent() *Event {
-	if len(s.history) == 0 {
-		return nil
-	}
-	return &s.history[len(s.history)-1]
 }
 
 // hasEvent reports whether e is a line of history.

@@ -62,9 +62,9 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	default:
 		s.generation = was.generation + 1
 	}
-	doc, err := Encode(s)
+	w, err := newWrite(s)
 	if err = cmp.Or(err, ctx.Err()); err == nil {
-		_, err = st.replaceLoaded(ctx, rev, was, write{Document{n, s.generation, doc}, s.lastEvent()})
+		_, err = st.replaceLoaded(ctx, rev, was, w)
 	}
 	if err != nil {
 		return KeySet{}, fmt.Errorf("replace key set %q: %w", n, err)

@@ -32,14 +32,15 @@ func author(s keystore.KeySet) string {
 // Added is what [Add] did, and what the one who asked for it should know.
 type Added struct {
 	KeySet keystore.KeySet
-	Unread []keystore.Name // documents that could not be read and, by the permit, do not matter
+	Unread []keystore.Name // documents that could not be read and, as permitted, do not matter
 	Shared []Shared
 }
 
-// AddOptions say who adds a key set, when and why, and what is permitted.
+// AddOptions say who adds a key set, when and why, and what somebody permits who knows more than the store.
 type AddOptions struct {
 	Change keystore.Change
-	Permit Permit
+	Reuse  bool // a URL of a withdrawn key set is given out again; what is gone there stays gone
+	Unread bool // documents whose issuer URLs are unknown do not have this one
 }
 
 // Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.CheckFree] it
@@ -50,7 +51,7 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	if err != nil {
 		return Added{}, err
 	}
-	claims, err := c.claims(spec, o.Permit)
+	claims, err := c.claims(spec, o)
 	if err != nil {
 		return Added{}, err
 	}

@@ -104,7 +104,7 @@ func TestAddBesideUnread(t *testing.T) {
 		st := newTestStore()
 		st.trouble["other"], st.vanished["other"] = tt.trouble, tt.vanished
 		added, err := Add(t.Context(), keystore.NewStore(st), testSpec(t, "new", "https://oidc.example.com/new"),
-			AddOptions{Change: storetest.Change(0), Permit: Permit{Unread: tt.force}})
+			AddOptions{Change: storetest.Change(0), Unread: tt.force})
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -192,14 +192,14 @@ func TestReadAllOfDirectory(t *testing.T) {
 		t.Fatalf("%v, %v", got, err)
 	}
 	spec := testSpec(t, "new", "https://new.example.com")
-	_, err = got.claims(spec, Permit{})
+	_, err = got.claims(spec, AddOptions{})
 	if e, is := errors.AsType[*UnreadError](err); !is || e.Name != "loop" || e.Broken || e.HasURL || !strings.Contains(err.Error(), `key set "loop" cannot be read`) {
 		t.Errorf("claims: %v", err)
 	}
-	if _, err := got.claims(spec, Permit{Unread: true}); err != nil {
+	if _, err := got.claims(spec, AddOptions{Unread: true}); err != nil {
 		t.Errorf("claims with a permit: %v", err)
 	}
-	if _, err := got.claims(testSpec(t, "loop", "https://new.example.com"), Permit{Unread: true}); !strings.Contains(err.Error(), `add key set "loop": it exists already, and`) {
+	if _, err := got.claims(testSpec(t, "loop", "https://new.example.com"), AddOptions{Unread: true}); !strings.Contains(err.Error(), `add key set "loop": it exists already, and`) {
 		t.Errorf("claims under the name of the loop: %v", err)
 	}
 }

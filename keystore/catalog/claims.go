@@ -52,7 +52,7 @@ type UnreadError struct {
 	Name   keystore.Name
 	Err    error
 	Broken bool // the document could be read and is no key set
-	HasURL bool // it is known to have the URL, so that nobody's word can put that aside
+	HasURL bool // it is known to have the URL, which no option permits
 }
 
 func (e *UnreadError) Error() string {
@@ -67,12 +67,6 @@ func (e *UnreadError) Error() string {
 
 func (e *UnreadError) Unwrap() error { return e.Err }
 
-// Permit is what somebody who knows more than the store may decide about a new key set.
-type Permit struct {
-	Reuse  bool // a URL of a withdrawn key set is given out again; what is gone there stays gone
-	Unread bool // documents whose issuer URLs are unknown do not have this one
-}
-
 // claims are the stored key sets that have, or had, the name or a URL of a new one.
 type claims struct {
 	same      *keystore.KeySet // of the same name
@@ -80,15 +74,15 @@ type claims struct {
 	withdrawn []keystore.KeySet
 }
 
-// CheckFree returns an error if a key set may not be added without a permit: a [*TakenError], a [*TombstoneError],
+// CheckFree returns an error if a key set may not be added unless [AddOptions] permit it: a [*TakenError], a [*TombstoneError],
 // [ErrReuse], an [*UnreadError], or that of the document with its name, which cannot be read.
 func (c Contents) CheckFree(spec keystore.Spec) error {
-	_, err := c.claims(spec, Permit{})
+	_, err := c.claims(spec, AddOptions{})
 	return err
 }
 
 // claims returns the key sets that have, or had, the name or a URL of a new one, or an error as CheckFree does.
-func (c Contents) claims(spec keystore.Spec, permit Permit) (claims, error) {
+func (c Contents) claims(spec keystore.Spec, o AddOptions) (claims, error) {
 	if err, unread := c.Unread[spec.Name]; unread {
 		return claims{}, fmt.Errorf("add key set %q: it exists already, and %w", spec.Name, err)
 	}
@@ -104,10 +98,10 @@ func (c Contents) claims(spec keystore.Spec, permit Permit) (claims, error) {
 			found.inUse = append(found.inUse, s)
 		}
 	}
-	if err := found.check(spec, permit.Reuse); err != nil {
+	if err := found.check(spec, o.Reuse); err != nil {
 		return found, err
 	}
-	return found, c.checkUnread(spec.Issuers, permit.Unread)
+	return found, c.checkUnread(spec.Issuers, o.Unread)
 }
 
 func (c claims) check(spec keystore.Spec, reuse bool) error {
@@ -143,8 +137,7 @@ func (c claims) gone() []keystore.Gone {
 	return lines
 }
 
-// checkUnread refuses URLs that an unread document has or may have. Nobody's word permits a URL that one is known to
-// have.
+// checkUnread refuses URLs that an unread document has, and those that it may have unless that is permitted.
 func (c Contents) checkUnread(urls []keystore.IssuerURL, permitted bool) error {
 	for _, n := range slices.Sorted(maps.Keys(c.Unread)) {
 		err := c.Unread[n]

@@ -49,7 +49,7 @@ func TestClaims(t *testing.T) {
 			want: tombstone(TombstoneError{Name: "a", Other: "b"}),
 		},
 	} {
-		_, err := Contents{Sets: tt.sets}.claims(tt.spec, Permit{Reuse: tt.reuse})
+		_, err := Contents{Sets: tt.sets}.claims(tt.spec, AddOptions{Reuse: tt.reuse})
 		if tt.want == nil && err != nil || tt.want != nil && (err == nil || !tt.want(err)) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -73,13 +73,13 @@ func TestNothingComesBackUnderAReusedURL(t *testing.T) {
 		"the revoked, under another": renamed(t, revoked, "another"),
 	} {
 		spec := keystore.Spec{Name: "new", Issuers: storetest.URLs(t, url), Keys: []keystore.VerificationKey{k}}
-		_, err := Add(t.Context(), storeWith(t, false, old), spec, AddOptions{Change: storetest.Change(2), Permit: Permit{Reuse: true}})
+		_, err := Add(t.Context(), storeWith(t, false, old), spec, AddOptions{Change: storetest.Change(2), Reuse: true})
 		if err == nil {
 			t.Errorf("%s: it is published again", name)
 		}
 	}
 	spec := testSpec(t, "new", url)
-	added, err := Add(t.Context(), storeWith(t, false, old), spec, AddOptions{Change: storetest.Change(2), Permit: Permit{Reuse: true}})
+	added, err := Add(t.Context(), storeWith(t, false, old), spec, AddOptions{Change: storetest.Change(2), Reuse: true})
 	check(t, err)
 	for _, k := range []keystore.VerificationKey{held, revoked} {
 		if !added.KeySet.RecordsGone(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}) {

@@ -77,7 +77,7 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	added, err := catalog.Add(ctx, st, spec, catalog.AddOptions{
-		Change: f.Change(o.why, o.force), Permit: catalog.Permit{Reuse: o.reuse, Unread: o.force},
+		Change: f.Change(o.why, o.force), Reuse: o.reuse, Unread: o.force,
 	})
 	for _, n := range added.Unread {
 		f.Warn("key set %q cannot be read; keypost issuer list says why", n)
