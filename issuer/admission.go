@@ -24,7 +24,7 @@ func (a Admission) Admit(s keystore.KeySet) *lastgood.Rejection {
 		return nil
 	}
 	for _, u := range s.Issuers() {
-		if !slices.ContainsFunc(a.Patterns, func(p Pattern) bool { return p.Allows(s.Name(), u) }) {
+		if !slices.ContainsFunc(a.Patterns, func(p Pattern) bool { return p.allows(s.Name(), u) }) {
 			return lastgood.Reject(lastgood.ReasonURLNotPermitted, "its issuer URL %s matches no issuer URL pattern for the name %q", u, s.Name())
 		}
 	}

@@ -19,8 +19,8 @@ const NotFoundMaxAge = time.Minute
 // Handler answers requests with what a Publisher publishes. Nothing in an answer is derived from the request: host and
 // path choose a document, If-None-Match chooses between it and 304, and no other header is looked at.
 //
-// There is no http.ServeMux, since it redirects unclean paths, and no limit per client: AWS STS that is throttled is
-// AWS STS that fails.
+// There is no http.ServeMux, since it redirects unclean paths, and no limit per client: all of AWS STS looks like a few
+// clients, and throttled token exchanges fail.
 type Handler struct {
 	current *atomic.Pointer[snapshot]
 	aliases map[string]string

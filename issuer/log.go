@@ -34,7 +34,7 @@ func (b *batch) logReady(now progress, issuers int) {
 	})
 }
 
-// logNews logs one line for a change of state, none when the same is true as before.
+// logNews logs one line for a change of state, and none when the state is as before.
 func (b *batch) logNews(n keystore.Name, was, now *entry) {
 	if was == nil {
 		was = &entry{}
@@ -67,9 +67,9 @@ func publishedMessage(v *version) string {
 	return "key set published"
 }
 
-// publishedFields are what a version changes: which keys relying parties trust from now on and which no longer, who did
-// that and why. A generation in between that this process has not seen shows in previous_generation, and in the lines of
-// history of both.
+// publishedFields returns what a version changes: which keys relying parties trust from now on and which no longer, who
+// changed that and why. previous_generation shows whether this process has missed a generation in between; its changes
+// are in the history all the same.
 func publishedFields(was, now *version) []zap.Field {
 	fields := []zap.Field{generationField(now), zap.Int("keys", now.keys())}
 	var before []string
@@ -99,8 +99,8 @@ func without(all, no []string) []string {
 	})
 }
 
-// maxEvents bounds the lines of history in a line of the log, and maxText each text in it: whoever writes a key
-// set must not fill a disk.
+// maxEvents bounds the lines of history in a line of the log, and maxText each text in it: the writer of a key set must
+// not be able to fill a disk.
 const (
 	maxEvents = 10
 	maxText   = 200
@@ -109,7 +109,7 @@ const (
 // events are lines of a key set's history as the log shows them.
 type events []keystore.Event
 
-// newEvents returns those behind the one with the given digest, at most the last few.
+// newEvents returns the lines after the one with the given digest, at most the last maxEvents.
 func newEvents(history []keystore.Event, last uint64) events {
 	from := 0
 	for i, e := range slices.Backward(history) {

@@ -41,15 +41,16 @@ func ParsePattern(raw string, dev bool) (Pattern, error) {
 	return p, nil
 }
 
-// wholePart: with https://x{name}.example.com the key set "a" would own what "xa" owns under https://{name}.example.com.
+// wholePart reports whether {name} stands between dots or slashes. With https://x{name}.example.com the key set "a" would
+// own what "xa" owns under https://{name}.example.com.
 func (p Pattern) wholePart() bool {
 	before, after, _ := strings.Cut(p.url, nameHole)
 	begins := strings.HasSuffix(before, "/") || strings.HasSuffix(before, ".")
 	return begins && (after == "" || strings.ContainsAny(after[:1], "./:"))
 }
 
-// Allows reports whether the key set called name may have the issuer URL u.
-func (p Pattern) Allows(name keystore.Name, u keystore.IssuerURL) bool {
+// allows reports whether the key set called name may have the issuer URL u.
+func (p Pattern) allows(name keystore.Name, u keystore.IssuerURL) bool {
 	if p.name != "" {
 		return p.name == name && p.url == u.String()
 	}
@@ -92,14 +93,14 @@ func ParsePatterns(raw []string, dev bool) ([]Pattern, error) {
 	return all, disjoint(all)
 }
 
-// disjoint returns an error when two patterns allow one URL for different names: whoever may write the one key set could
-// keep the other one's issuer from being served. Two patterns without {name} may bind one URL to two names: so a URL
-// passes from a withdrawn key set to its successor.
+// disjoint returns an error when two patterns allow one URL for different names: the writer of one key set could keep the
+// other one's issuer from being served. Two patterns without {name} may bind one URL to two names, so that a URL can pass
+// from a withdrawn key set to its successor.
 func disjoint(patterns []Pattern) error {
 	for i, p := range patterns {
 		for _, q := range patterns[:i] {
 			explicit := p.name != "" && q.name != ""
-			if a, b, meet := p.meet(q); meet && a != b && !explicit {
+			if a, b, ok := p.overlap(q); ok && a != b && !explicit {
 				return fmt.Errorf("issuer URL patterns %q and %q allow one URL for the key sets %q and %q; change one of them", q.url, p.url, b, a)
 			}
 		}
@@ -107,9 +108,9 @@ func disjoint(patterns []Pattern) error {
 	return nil
 }
 
-// meet reports whether both patterns allow one URL, and returns the name for which each of them does. They are compared
-// part by part; {name} in the same part of both gives no two names one URL.
-func (p Pattern) meet(q Pattern) (a, b keystore.Name, meet bool) {
+// overlap reports whether both patterns allow one URL, and returns the name for which each of them does. They are
+// compared part by part; {name} in the same part of both gives no two names one URL.
+func (p Pattern) overlap(q Pattern) (a, b keystore.Name, ok bool) {
 	ps, qs := p.parts(), q.parts()
 	if len(ps) != len(qs) {
 		return "", "", false

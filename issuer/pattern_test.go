@@ -43,7 +43,7 @@ func TestPatternAllows(t *testing.T) {
 		if err != nil {
 			continue // no key set can have it
 		}
-		if got := p.Allows(tc.name, u); got != tc.want {
+		if got := p.allows(tc.name, u); got != tc.want {
 			t.Errorf("%s allows %s to have %s: %v, want %v", tc.pattern, tc.name, tc.url, got, tc.want)
 		}
 		if got := (Admission{Patterns: []Pattern{p}}).Permitted()(tc.name, lastgood.RouteOf(tc.url)); got != tc.want {

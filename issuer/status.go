@@ -78,10 +78,10 @@ func (e *entry) gone() (all []GoneKey) {
 	return all
 }
 
-// Ready is nil once every issuer of a complete listing is served, or after five minutes the rest of them. It stays
-// nil: losing the store is no reason to take a server away that serves its last good versions. A Publisher that has
-// nothing to serve is never ready unless AllowEmpty is set: its directory may be a volume that is not mounted,
-// and whoever is sent there instead of to another replica would find no issuer.
+// Ready returns nil once every issuer of a complete listing is served, or after five minutes without those that cannot
+// be. From then on it always does: losing the store is no reason to take a server away that serves its last good
+// versions. A Publisher that has nothing to serve is never ready unless AllowEmpty is set: its directory may be a volume
+// that is not mounted, and clients sent there instead of to another replica would find no issuer.
 func (p *Publisher) Ready() error {
 	switch now := p.progress.Load(); {
 	case now.ready:
@@ -126,7 +126,11 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 		complete = float64(c.complete.UnixMilli()) / 1000
 	}
 	gauge(completeDesc, complete)
-	gauge(failingDesc, map[bool]float64{true: 1}[c.failing])
+	failing := 0.0
+	if c.failing {
+		failing = 1
+	}
+	gauge(failingDesc, failing)
 }
 
 // counts are the values of the metrics.
@@ -138,7 +142,7 @@ type counts struct {
 	failing     bool
 }
 
-// counted returns the values without the lock: whoever reads metrics may be slow.
+// counted returns the values. It holds the lock no longer than that: a reader of metrics may be slow.
 func (p *Publisher) counted() counts {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -20,10 +20,10 @@ type version struct {
 	kids        string // the key IDs, sorted, with a line feed after each
 	lastEvent   uint64 // eventDigest of the last line of history; 0 without one
 
-	// Until it is published:
+	// Set until the version is published:
 	pages []routes.Page // one per issuer URL; none when withdrawn
 
-	// Until it is logged:
+	// Set until the version is logged:
 	history []keystore.Event
 }
 

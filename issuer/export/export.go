@@ -1,5 +1,5 @@
 // Package export writes the documents that issuers serve as files, for a static server or a bucket. It promises that no
-// key of an earlier export vanishes unless the key set says that it is gone, and that nothing is ever removed.
+// key of an earlier export vanishes unless the key set lists it as gone, and that no file is ever removed.
 package export
 
 import (
@@ -24,7 +24,7 @@ type File struct {
 	Written bool   `json:"written"` // false if it had that content already
 }
 
-// ForeignError means that a file of an earlier export is none that this package can have written.
+// ForeignError means that a file is in the way that this package cannot have written.
 type ForeignError struct {
 	File string
 	Why  string
@@ -39,7 +39,7 @@ type DroppedError struct {
 }
 
 func (e *DroppedError) Error() string {
-	return fmt.Sprintf("%s has key %s, which the key set neither has nor says to be gone", e.File, e.Key)
+	return fmt.Sprintf("%s has key %s, which the key set neither has nor lists as gone", e.File, e.Key)
 }
 
 // Write writes the documents of every issuer URL of s below root: HOST/PATH/.well-known/openid-configuration, keys.json
@@ -95,7 +95,7 @@ func render(s keystore.KeySet) ([]document, error) {
 	return all, nil
 }
 
-// checkDropped refuses to take a key out of an earlier export that the key set neither has nor says to be gone.
+// checkDropped refuses to take a key out of an earlier export that the key set neither has nor lists as gone.
 func checkDropped(root *os.Root, file string, s keystore.KeySet) error {
 	data, err := regular.ReadIn(root, file, maxFile)
 	switch {
