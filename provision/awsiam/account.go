@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -17,11 +19,11 @@ type Account struct {
 // parseAccount takes the partition from the caller's own ARN. ccoctl derives it from the region, and so writes commercial
 // ARNs in isolated partitions.
 func parseAccount(id, caller string) (Account, error) {
-	parts := strings.SplitN(caller, ":", 6)
-	if len(parts) != 6 || parts[0] != "arn" || parts[1] == "" || !isAccountID(id) {
+	a, err := arn.Parse(caller)
+	if err != nil || a.Partition == "" || !isAccountID(id) {
 		return Account{}, fmt.Errorf("sts:GetCallerIdentity names account %q and caller %q, which is not what AWS answers", id, caller)
 	}
-	return Account{ID: id, Partition: parts[1], Caller: caller}, nil
+	return Account{ID: id, Partition: a.Partition, Caller: caller}, nil
 }
 
 func isAccountID(s string) bool {
@@ -41,20 +43,18 @@ func (a Account) RoleARN(name string) string {
 const providerResource = "oidc-provider/"
 
 // splitARN splits an IAM ARN.
-func splitARN(arn string) (a Account, resource string, ok bool) {
-	parts := strings.SplitN(arn, ":", 6)
-	if len(parts) != 6 || parts[0] != "arn" || parts[1] == "" || parts[2] != "iam" || parts[3] != "" {
-		return Account{}, "", false
-	}
-	return Account{ID: parts[4], Partition: parts[1]}, parts[5], parts[5] != ""
+func splitARN(s string) (a Account, resource string, ok bool) {
+	p, err := arn.Parse(s)
+	ok = err == nil && p.Partition != "" && p.Service == "iam" && p.Region == "" && p.Resource != ""
+	return Account{ID: p.AccountID, Partition: p.Partition}, p.Resource, ok
 }
 
 // ProviderURL returns the issuer URL of the provider with an ARN.
-func ProviderURL(arn string) (string, error) {
-	a, resource, ok := splitARN(arn)
+func ProviderURL(providerARN string) (string, error) {
+	a, resource, ok := splitARN(providerARN)
 	url, isProvider := strings.CutPrefix(resource, providerResource)
 	if !ok || !isProvider || url == "" || !isAccountID(a.ID) {
-		return "", fmt.Errorf("%q is not the ARN of an IAM OIDC identity provider (arn:aws:iam::ACCOUNT:oidc-provider/HOST)", arn)
+		return "", fmt.Errorf("%q is not the ARN of an IAM OIDC identity provider (arn:aws:iam::ACCOUNT:oidc-provider/HOST)", providerARN)
 	}
 	return "https://" + url, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -84,8 +85,10 @@ func (c *Client) converge(ctx context.Context, remaining planFunc) (lines []stri
 			return p.lines, c.timeout(pending)
 		}
 		wait.because(pending)
-		if err := sleep(ctx, pause); err != nil {
-			return p.lines, err
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return p.lines, context.Cause(ctx)
 		}
 		pause = min(2*pause, lastPause)
 	}
@@ -143,25 +146,38 @@ func (c *Client) take(ctx context.Context, steps []step, p *progress) (pending, 
 	return nil, nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // ask makes one call. Its time, with all retries, is bounded.
-func ask[In, Out any](ctx context.Context, c *Client, call func(context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In) (*Out, error) {
+func ask[In, Out any](ctx context.Context, c *Client, call func(context.Context, In, ...func(*iam.Options)) (*Out, error), in In) (*Out, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	wait := c.await("iam:" + strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", in), "*iam."), "Input"))
+	wait := c.await("iam:" + callName.FindStringSubmatch(fmt.Sprintf("%T", in))[1])
 	defer wait.stop()
 	out, err := call(ctx, in, func(o *iam.Options) { o.Retryer = wait.watch(o.Retryer) })
 	return out, explain(err)
+}
+
+// callName finds the call in the name of the SDK's type for its input, or for its pages.
+var callName = regexp.MustCompile(`^\*iam\.(.+)(?:Input|Paginator)$`)
+
+// pager is what the SDK's paginators have in common.
+type pager[Out any] interface {
+	HasMorePages() bool
+	NextPage(context.Context, ...func(*iam.Options)) (*Out, error)
+}
+
+// all lists the items of all pages.
+func all[Out, T any](ctx context.Context, c *Client, p pager[Out], items func(*Out) []T) ([]T, error) {
+	var list []T
+	for p.HasMorePages() {
+		page, err := ask(ctx, c, func(ctx context.Context, p pager[Out], o ...func(*iam.Options)) (*Out, error) {
+			return p.NextPage(ctx, o...)
+		}, p)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, items(page)...)
+	}
+	return list, nil
 }
 
 func isMissing(err error) bool { return hasCode(err, "NoSuchEntity") }

@@ -3,18 +3,8 @@ package awsiam
 import (
 	"encoding/json"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
-
-// jsonTags are tags as the AWS CLI takes them.
-func jsonTags(tags []types.Tag) []map[string]string {
-	var out []map[string]string
-	for _, t := range tags {
-		out = append(out, map[string]string{"Key": aws.ToString(t.Key), "Value": aws.ToString(t.Value)})
-	}
-	return out
-}
 
 // CreateJSON is the AWS CLI's --cli-input-json for create-open-id-connect-provider, laid out as ccoctl's 04 file.
 // Without a thumbprint IAM finds out its own, so there is no placeholder to fill in.
@@ -23,8 +13,8 @@ func (p Provider) CreateJSON() []byte {
 		Url            string
 		ClientIDList   []string
 		ThumbprintList []string `json:",omitempty"`
-		Tags           []map[string]string
-	}{p.URL, unique(p.ClientIDs), unique(p.Thumbprints), jsonTags(p.Owner.tags(p.Tags))}
+		Tags           []types.Tag
+	}{p.URL, unique(p.ClientIDs), unique(p.Thumbprints), p.Owner.tags(p.Tags)}
 	out, _ := json.MarshalIndent(in, "", "\t") // strings and lists of strings always marshal
 	return append(out, '\n')
 }
@@ -37,8 +27,8 @@ func (r Role) CreateJSON(t Trust) []byte {
 		Description              string `json:",omitempty"`
 		PermissionsBoundary      string `json:",omitempty"`
 		RoleName                 string
-		Tags                     []map[string]string
-	}{t.policy().Document(r.Subjects).String(), r.Description, r.Boundary, r.Name, jsonTags(r.Owner.tags(r.Tags))})
+		Tags                     []types.Tag
+	}{t.policy().Document(r.Subjects).String(), r.Description, r.Boundary, r.Name, r.Owner.tags(r.Tags)})
 }
 
 // PolicyJSON is the AWS CLI's --cli-input-json for put-role-policy, laid out as ccoctl's 06 files; nil without a policy.

@@ -105,9 +105,8 @@ func (c *Client) adoptProvider(m Move, have *providerState) plan.Stage {
 	if !m.Adopt {
 		return nil
 	}
-	p := Provider{Owner: OwnedBy(m.Name), Adopt: true}
 	steps := func(have *providerState) []step {
-		missing, diff := tagDifference(have.tags, p.Owner.tags(nil))
+		missing, diff := tagDifference(have.tags, OwnedBy(m.Name).tags(nil))
 		if len(missing) == 0 {
 			return nil
 		}
@@ -140,12 +139,7 @@ func (c *Client) moveRole(m Move, b trustingRole) (plan.Stage, string, error) {
 	if len(steps) == 0 {
 		return nil, fmt.Sprintf("role %s trusts %s already", b.name, m.To.ProviderARN), nil
 	}
-	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: b.name}
-	return c.action(change, steps, func(ctx context.Context) ([]step, error) {
-		have, err := c.readRole(ctx, Role{Name: b.name})
-		if err != nil || have == nil {
-			return nil, err
-		}
+	return c.updateRole(b.name, steps, func(have *roleState) ([]step, error) {
 		if !m.Adopt {
 			if err := b.still(have.tags); err != nil {
 				return nil, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -282,18 +281,9 @@ func unreadNotes(thing string, names []string) []string {
 
 func (c *Client) providerTags(ctx context.Context, arn string) (map[string]string, error) {
 	in := &iam.ListOpenIDConnectProviderTagsInput{OpenIDConnectProviderArn: aws.String(arn)}
-	var all []types.Tag
-	for {
-		out, err := ask(ctx, c, c.iam.ListOpenIDConnectProviderTags, in)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, out.Tags...)
-		if !out.IsTruncated {
-			return tagMap(all), nil
-		}
-		in.Marker = out.Marker
-	}
+	pages := iam.NewListOpenIDConnectProviderTagsPaginator(c.iam, in)
+	tags, err := all(ctx, c, pages, func(page *iam.ListOpenIDConnectProviderTagsOutput) []types.Tag { return page.Tags })
+	return tagMap(tags), err
 }
 
 // tagDifference lists the tags that are missing or have another value; tags that nobody asked for stay.
@@ -336,13 +326,5 @@ func lower(list []string) []string {
 	for _, s := range list {
 		out = append(out, strings.ToLower(s))
 	}
-	return slices.Sorted(maps.Keys(set(out)))
-}
-
-func set(list []string) map[string]bool {
-	out := make(map[string]bool, len(list))
-	for _, s := range list {
-		out[s] = true
-	}
-	return out
+	return slices.Sorted(slices.Values(out))
 }

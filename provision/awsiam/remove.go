@@ -52,41 +52,19 @@ type listed struct {
 }
 
 func (c *Client) listRoles(ctx context.Context) ([]listed, error) {
-	in := &iam.ListRolesInput{MaxItems: aws.Int32(1000)}
-	var roles []listed
-	for {
-		out, err := ask(ctx, c, c.iam.ListRoles, in)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range out.Roles {
+	pages := iam.NewListRolesPaginator(c.iam, &iam.ListRolesInput{MaxItems: aws.Int32(1000)})
+	return all(ctx, c, pages, func(page *iam.ListRolesOutput) (roles []listed) {
+		for _, r := range page.Roles {
 			roles = append(roles, listed{aws.ToString(r.RoleName), aws.ToString(r.RoleId), aws.ToString(r.AssumeRolePolicyDocument)})
 		}
-		if !out.IsTruncated {
-			return roles, nil
-		}
-		in.Marker = out.Marker
-	}
+		return roles
+	})
 }
 
-// roleTags returns nil for a role that is not there.
 func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, error) {
-	in := &iam.ListRoleTagsInput{RoleName: aws.String(name)}
-	var all []types.Tag
-	for {
-		out, err := ask(ctx, c, c.iam.ListRoleTags, in)
-		if isMissing(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, out.Tags...)
-		if !out.IsTruncated {
-			return tagMap(all), nil
-		}
-		in.Marker = out.Marker
-	}
+	pages := iam.NewListRoleTagsPaginator(c.iam, &iam.ListRoleTagsInput{RoleName: aws.String(name)})
+	tags, err := all(ctx, c, pages, func(page *iam.ListRoleTagsOutput) []types.Tag { return page.Tags })
+	return tagMap(tags), err
 }
 
 // ownedRoles returns the names of a cluster's roles. They begin with the cluster's, so the tags of only a few are read: GetRole on
@@ -297,19 +275,8 @@ func detachStep(role, arn string) step {
 }
 
 func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, error) {
-	in := &iam.ListRolePoliciesInput{RoleName: aws.String(name)}
-	var names []string
-	for {
-		out, err := ask(ctx, c, c.iam.ListRolePolicies, in)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, out.PolicyNames...)
-		if !out.IsTruncated {
-			return names, nil
-		}
-		in.Marker = out.Marker
-	}
+	pages := iam.NewListRolePoliciesPaginator(c.iam, &iam.ListRolePoliciesInput{RoleName: aws.String(name)})
+	return all(ctx, c, pages, func(page *iam.ListRolePoliciesOutput) []string { return page.PolicyNames })
 }
 
 // planDeleteIssuer plans to take one issuer's statements and provider away. No role is deleted.
@@ -381,8 +348,11 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 	}
 	return each(found, func(b trustingRole) (trustingRole, error) {
 		tags, err := c.roleTags(ctx, b.name)
-		if isDenied(err) {
+		switch {
+		case isDenied(err):
 			b.owners = "unknown owner: the caller may not read its tags"
+			return b, nil
+		case isMissing(err):
 			return b, nil
 		}
 		b.ours, b.owners = OwnedBy(name).Owns(tags) || OwnedByKeypost().Owns(tags), otherOwners(tags)
@@ -407,28 +377,28 @@ func (c *Client) withdraw(b trustingRole, t Trust) (plan.Stage, []string, error)
 	if rest.Empty() {
 		return nil, nil, fmt.Errorf("role %s trusts nobody but %s", b, t.ProviderARN)
 	}
-	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: b.name}
-	return c.action(change, []step{trustStep(b.name, rest.String(), diff)}, func(ctx context.Context) ([]step, error) {
-		return c.withdrawalSteps(ctx, b, t.ProviderARN)
+	return c.updateRole(b.name, []step{trustStep(b.name, rest.String(), diff)}, func(have *roleState) ([]step, error) {
+		rest, diff := have.trust.Without(t.ProviderARN)
+		if len(diff) == 0 {
+			return nil, nil
+		}
+		if rest.Empty() {
+			return nil, fmt.Errorf("its trust policy has changed meanwhile and names nobody else now; make the plan again")
+		}
+		return []step{trustStep(b.name, rest.String(), diff)}, b.still(have.tags)
 	}), notes, nil
 }
 
-func (c *Client) withdrawalSteps(ctx context.Context, b trustingRole, arn string) ([]step, error) {
-	have, err := c.readRole(ctx, Role{Name: b.name})
-	if err != nil || have == nil {
-		return nil, err
-	}
-	rest, diff := have.trust.Without(arn)
-	if len(diff) == 0 {
-		return nil, nil
-	}
-	if rest.Empty() {
-		return nil, fmt.Errorf("its trust policy has changed meanwhile and names nobody else now; make the plan again")
-	}
-	if err := b.still(have.tags); err != nil {
-		return nil, err
-	}
-	return []step{trustStep(b.name, rest.String(), diff)}, nil
+// updateRole plans steps for a role. Applying the plan reads the role again; one that is gone needs no steps.
+func (c *Client) updateRole(name string, steps []step, remaining func(have *roleState) ([]step, error)) plan.Stage {
+	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: name}
+	return c.action(change, steps, func(ctx context.Context) ([]step, error) {
+		have, err := c.readRole(ctx, Role{Name: name})
+		if err != nil || have == nil {
+			return nil, err
+		}
+		return remaining(have)
+	})
 }
 
 func trustStep(role, text string, diff []string) step {

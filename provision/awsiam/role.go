@@ -136,21 +136,13 @@ func (c *Client) readPolicy(ctx context.Context, name string) (*iampolicy.Docume
 }
 
 func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
-	in := &iam.ListAttachedRolePoliciesInput{RoleName: aws.String(name)}
-	var arns []string
-	for {
-		out, err := ask(ctx, c, c.iam.ListAttachedRolePolicies, in)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range out.AttachedPolicies {
+	pages := iam.NewListAttachedRolePoliciesPaginator(c.iam, &iam.ListAttachedRolePoliciesInput{RoleName: aws.String(name)})
+	return all(ctx, c, pages, func(page *iam.ListAttachedRolePoliciesOutput) (arns []string) {
+		for _, p := range page.AttachedPolicies {
 			arns = append(arns, aws.ToString(p.PolicyArn))
 		}
-		if !out.IsTruncated {
-			return arns, nil
-		}
-		in.Marker = out.Marker
-	}
+		return arns
+	})
 }
 
 // PlanRoles plans these roles. It makes at most two calls for a role that is as it should be, and two more for an exact
@@ -166,54 +158,46 @@ func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (plan.Pla
 
 // rolePlan is one role's part in the plan.
 type rolePlan struct {
-	lost, notes  []string
-	extra        []string
-	first, later plan.Stage
+	decision
+	additions, removals plan.Stage
 }
 
 func joinRolePlans(plans []rolePlan) plan.Plan {
-	var lost, notes, extra []string
-	var first, later plan.Stage
+	var all decision
+	var additions, removals plan.Stage
 	for _, p := range plans {
-		lost, notes, extra = append(lost, p.lost...), append(notes, p.notes...), append(extra, p.extra...)
-		first, later = append(first, p.first...), append(later, p.later...)
+		all.lost, all.notes, all.extra = append(all.lost, p.lost...), append(all.notes, p.notes...), append(all.extra, p.extra...)
+		additions, removals = append(additions, p.additions...), append(removals, p.removals...)
 	}
-	plan := planOf(append(lost, notes...), first, later)
-	plan.Extra = extra
-	return plan
+	joined := planOf(append(all.lost, all.notes...), additions, removals)
+	joined.Extra = all.extra
+	return joined
 }
 
 func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error) {
-	have, err := c.readRole(ctx, r)
-	if err != nil {
-		return rolePlan{}, err
-	}
-	d, err := r.decide(t, have)
-	if err != nil {
-		return rolePlan{}, err
-	}
-	p := rolePlan{lost: d.lost, notes: d.notes, extra: d.extra}
-	verb := plan.Update
-	if have == nil {
-		verb = plan.Create
-	}
-	reread := func(ctx context.Context) (decision, error) {
-		have, err := c.readRole(ctx, r)
-		if err != nil {
-			return decision{}, err
+	decide := func(ctx context.Context) (have *roleState, d decision, err error) {
+		if have, err = c.readRole(ctx, r); err == nil {
+			d, err = r.decide(t, have)
 		}
-		return r.decide(t, have)
+		return have, d, err
 	}
-	change := plan.Change{Verb: verb, Thing: roleThing, Name: r.Name}
-	p.first = orFound(c.action(change, d.first, func(ctx context.Context) ([]step, error) {
-		d, err := reread(ctx)
-		return d.first, err
-	}), ccoctl.RoleFound(r.Name))
-	change.Verb = plan.Update
-	p.later = c.action(change, d.later, func(ctx context.Context) ([]step, error) {
-		d, err := reread(ctx)
+	have, d, err := decide(ctx)
+	if err != nil {
+		return rolePlan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.Name}
+	p := rolePlan{decision: d}
+	p.removals = c.action(change, d.later, func(ctx context.Context) ([]step, error) {
+		_, d, err := decide(ctx)
 		return d.later, err
 	})
+	if have == nil {
+		change.Verb = plan.Create
+	}
+	p.additions = orFound(c.action(change, d.first, func(ctx context.Context) ([]step, error) {
+		_, d, err := decide(ctx)
+		return d.first, err
+	}), ccoctl.RoleFound(r.Name))
 	return p, nil
 }
 
@@ -259,24 +243,17 @@ func (d *decision) addExtra(r Role, have *roleState) {
 	if !r.Exact {
 		return
 	}
-	var mine []string
-	if r.Policy != nil {
-		mine = []string{r.Name}
-	}
-	for _, p := range minus(have.inline, mine) {
-		if r.Tighten {
-			d.later = append(d.later, deletePolicyStep(r.Name, p))
-			continue
+	beyond := func(kind string, names []string, removal func(role, name string) step) {
+		for _, name := range names {
+			if r.Tighten {
+				d.later = append(d.later, removal(r.Name, name))
+				continue
+			}
+			d.extra = append(d.extra, fmt.Sprintf("role %s has the %s %s, which nobody asked for; --tighten takes it away", r.Name, kind, name))
 		}
-		d.extra = append(d.extra, fmt.Sprintf("role %s has the inline policy %s, which nobody asked for; --tighten takes it away", r.Name, p))
 	}
-	for _, arn := range minus(have.attached, r.ManagedPolicies) {
-		if r.Tighten {
-			d.later = append(d.later, detachStep(r.Name, arn))
-			continue
-		}
-		d.extra = append(d.extra, fmt.Sprintf("role %s has the managed policy %s, which nobody asked for; --tighten takes it away", r.Name, arn))
-	}
+	beyond("inline policy", slices.DeleteFunc(have.inline, func(p string) bool { return p == r.Name && r.Policy != nil }), deletePolicyStep)
+	beyond("managed policy", minus(have.attached, r.ManagedPolicies), detachStep)
 }
 
 func (r Role) create(t Trust) (decision, error) {
