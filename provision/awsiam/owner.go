@@ -24,7 +24,7 @@ type Owner struct {
 
 // OwnedBy returns the owner of what ccoctl and keypost make for the installation of this name: the cluster's provider and
 // roles. The tags are ccoctl's, so that either tool deletes what the other made.
-func OwnedBy(name string) Owner { return Owner{key: ccoctl.OwnerTag(name), name: name} }
+func OwnedBy(name string) Owner { return Owner{key: ccoctl.OwnerTagPrefix + name, name: name} }
 
 // OwnedByKeypost returns the owner of what keypost makes, or takes over, for a workload of any cluster: the roles of
 // create-role, and adopted ones. Nothing ever deletes them.

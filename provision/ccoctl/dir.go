@@ -72,6 +72,9 @@ func (d *Dir) removeLeftovers(root *os.Root) error {
 // Path returns the path of a file of the directory: relative if the directory's is.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, filepath.FromSlash(name)) }
 
+// Line returns the line of the log that reports a file which was written.
+func (d *Dir) Line(f File) string { return f.log + d.Path(f.Name) }
+
 // Write puts files into the directory and replaces those of the same names. Each is complete and durable under a
 // temporary name before the first is renamed, so that none is ever seen half written, and what can fail fails before
 // anything is changed. It neither follows symbolic links nor replaces them.

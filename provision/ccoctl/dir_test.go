@@ -81,8 +81,8 @@ spec:
 		{"discovery document", ccoctl.DiscoveryFile([]byte("x")), "02-openid-configuration", 0o644, "x"},
 		{"JWKS", ccoctl.JWKSFile([]byte("x")), "03-keys.json", 0o644, "x"},
 		{"provider", ccoctl.ProviderFile([]byte("x")), "04-iam-identity-provider.json", 0o644, "x"},
-		{"role", ccoctl.RoleFile(ccoctl.RoleID{Installation: "demo", Namespace: "ns-a", Secret: "creds"}, []byte("x")), "05-0-demo-ns-a-creds-role.json", 0o644, "x"},
-		{"policy", ccoctl.RolePolicyFile(ccoctl.RoleID{Number: 12, Installation: "demo", Namespace: "ns-a", Secret: "creds"}, []byte("x")), "06-12-demo-ns-a-creds-policy.json", 0o644, "x"},
+		{"role", ccoctl.RoleID{Installation: "demo", Namespace: "ns-a", Secret: "creds"}.Files([]byte("x"), nil)[0], "05-0-demo-ns-a-creds-role.json", 0o644, "x"},
+		{"policy", ccoctl.RoleID{Number: 12, Installation: "demo", Namespace: "ns-a", Secret: "creds"}.Files(nil, []byte("x"))[1], "06-12-demo-ns-a-creds-policy.json", 0o644, "x"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")

@@ -26,6 +26,8 @@ type File struct {
 	Name string // below the output directory, with slashes
 	Data []byte
 	Mode fs.FileMode // less the umask
+
+	log string // the line that reports it, up to its path
 }
 
 // Secret is the Kubernetes Secret from which a component learns its role.
@@ -56,12 +58,14 @@ type: Opaque`, s.RoleARN, s.TokenPath, s.Name, s.Namespace)
 	if s.RoleARN == "" {
 		text += "\nPOPULATE ROLE ARN AND DELETE THIS LINE"
 	}
-	return File{Name: fmt.Sprintf("%s/%s-%s-credentials.yaml", ManifestsDir, s.Namespace, s.Name), Data: []byte(text), Mode: 0o600}
+	return File{Name: fmt.Sprintf("%s/%s-%s-credentials.yaml", ManifestsDir, s.Namespace, s.Name), Data: []byte(text), Mode: 0o600,
+		log: "Saved credentials configuration to: "}
 }
 
 // AuthenticationFile returns the manifest that gives a new cluster its issuer URL.
 func AuthenticationFile(issuer string) File {
-	return File{Name: ManifestsDir + "/cluster-authentication-02-config.yaml", Mode: 0o600, Data: []byte(`apiVersion: config.openshift.io/v1
+	return File{Name: ManifestsDir + "/cluster-authentication-02-config.yaml", Mode: 0o600,
+		log: "Wrote cluster authentication manifest at path ", Data: []byte(`apiVersion: config.openshift.io/v1
 kind: Authentication
 metadata:
   name: cluster
@@ -70,14 +74,18 @@ spec:
 }
 
 // DiscoveryFile returns the dry-run file of a discovery document.
-func DiscoveryFile(document []byte) File { return dryRun("02-openid-configuration", document) }
+func DiscoveryFile(document []byte) File {
+	return dryRun("02-openid-configuration", "discovery document", document)
+}
 
 // JWKSFile returns the dry-run file of a JWKS. OpenShift's documented key rotation merges it.
-func JWKSFile(jwks []byte) File { return dryRun("03-keys.json", jwks) }
+func JWKSFile(jwks []byte) File { return dryRun("03-keys.json", "JSON web key set (JWKS)", jwks) }
 
 // ProviderFile returns the dry-run file of an IAM OIDC identity provider: the input of `aws iam
 // create-open-id-connect-provider --cli-input-json`.
-func ProviderFile(input []byte) File { return dryRun("04-iam-identity-provider.json", input) }
+func ProviderFile(input []byte) File {
+	return dryRun("04-iam-identity-provider.json", "AWS IAM Identity Provider", input)
+}
 
 // RoleID identifies the files of one role.
 type RoleID struct {
@@ -85,19 +93,18 @@ type RoleID struct {
 	Installation, Namespace, Secret string
 }
 
-// RoleFile returns the dry-run file of a role: the input of `aws iam create-role --cli-input-json`.
-func RoleFile(r RoleID, input []byte) File { return dryRun(r.fileName("05", "role"), input) }
-
-// RolePolicyFile returns the dry-run file of a role's permissions policy: the input of `aws iam put-role-policy
-// --cli-input-json`.
-func RolePolicyFile(r RoleID, input []byte) File { return dryRun(r.fileName("06", "policy"), input) }
-
-// RoleFiles is a pattern that all files of [RoleFile] match.
-const RoleFiles = "05-*-role.json"
-
-// fileName has the role's name before it is cut to what IAM allows, since two roles may be cut to one name.
-func (r RoleID) fileName(step, kind string) string {
-	return fmt.Sprintf("%s-%d-%s-%s.json", step, r.Number, fullRoleName(r.Installation, r.Namespace, r.Secret), kind)
+// Files returns the dry-run files of a role and of its permissions policy: the inputs of `aws iam create-role
+// --cli-input-json` and `aws iam put-role-policy --cli-input-json`.
+func (r RoleID) Files(role, policy []byte) []File {
+	// Not [RoleName]: two roles may be cut to one name.
+	name := fmt.Sprintf("%d-%s-%s-%s", r.Number, r.Installation, r.Namespace, r.Secret)
+	what := fmt.Sprintf("OpenShift role for %s/%s", r.Namespace, r.Secret)
+	return []File{dryRun("05-"+name+"-role.json", what, role), dryRun("06-"+name+"-policy.json", "policy for "+what, policy)}
 }
 
-func dryRun(name string, data []byte) File { return File{Name: name, Data: data, Mode: 0o644} }
+// RoleFiles is a pattern that the files of all roles match.
+const RoleFiles = "05-*-role.json"
+
+func dryRun(name, what string, data []byte) File {
+	return File{Name: name, Data: data, Mode: 0o644, log: "Saving " + what + " locally at "}
+}

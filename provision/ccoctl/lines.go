@@ -60,34 +60,5 @@ func WritingPrivateKey(path string) string { return "Writing private key to " + 
 // WritingPublicKey returns the line for the public half of a key pair.
 func WritingPublicKey(path string) string { return "Writing public key to " + path }
 
-// SecretSaved returns the line for the manifest of a [Secret].
-func SecretSaved(path string) string { return "Saved credentials configuration to: " + path }
-
-// AuthenticationWritten returns the line for the manifest of [AuthenticationFile].
-func AuthenticationWritten(path string) string {
-	return "Wrote cluster authentication manifest at path " + path
-}
-
 // IssuerURL returns the line with the issuer URL of the cluster.
 func IssuerURL(url string) string { return "Issuer URL (serviceAccountIssuer) is " + url }
-
-// DiscoverySaved returns the line for the dry-run file of a discovery document.
-func DiscoverySaved(path string) string { return saved("discovery document", path) }
-
-// JWKSSaved returns the line for the dry-run file of a JWKS.
-func JWKSSaved(path string) string { return saved("JSON web key set (JWKS)", path) }
-
-// ProviderSaved returns the line for the dry-run file of a provider.
-func ProviderSaved(path string) string { return saved("AWS IAM Identity Provider", path) }
-
-// RoleSaved returns the line for the dry-run file of the role behind a Secret.
-func RoleSaved(namespace, secret, path string) string {
-	return saved(fmt.Sprintf("OpenShift role for %s/%s", namespace, secret), path)
-}
-
-// RolePolicySaved returns the line for the dry-run file of that role's permissions policy.
-func RolePolicySaved(namespace, secret, path string) string {
-	return saved(fmt.Sprintf("policy for OpenShift role for %s/%s", namespace, secret), path)
-}
-
-func saved(what, path string) string { return fmt.Sprintf("Saving %s locally at %s", what, path) }

@@ -90,30 +90,30 @@ func (a api) issuer(ctx context.Context) (string, error) {
 func (a api) get(ctx context.Context, path string) ([]byte, error) {
 	// A kube-apiserver has its JWKS as application/jwk-set+json only, and answers 406 to who accepts nothing but
 	// application/json. One byte more than pubkey.Parse takes, so that it refuses what is cut.
-	body, err := a.client.Call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path, Accept: "*/*"}, kubeapi.Limits{Time: timeout, Bytes: pubkey.MaxSize + 1})
-	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
-		return nil, fmt.Errorf("read %s%s: %w", a.client.URL(), path, documentError(status.Code, path))
+	body, err := a.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path, Accept: "*/*"}, pubkey.MaxSize+1)
+	switch {
+	case kubeapi.IsStatus(err, http.StatusForbidden):
+		err = fmt.Errorf("the user of this kubeconfig may not read %s (403); bind the ClusterRole "+
+			"system:service-account-issuer-discovery to it, or give the public key file instead", path)
+	case kubeapi.IsStatus(err, http.StatusNotFound):
+		err = errors.New("the cluster does not serve it (404); its --service-account-issuer is no https URL")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s%s: %w", a.client.URL(), path, oneLine(err))
+		return nil, fmt.Errorf("read %s%s: %w", a.client.URL(), path, err)
 	}
 	return body, nil
 }
 
-// documentError says what an answer other than success to a request for a document means.
-func documentError(code int, path string) error {
-	switch code {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return fmt.Errorf("it redirects (%d), which is not followed: the credentials would go along", code)
-	case http.StatusUnauthorized:
-		return errors.New("the cluster does not accept the credentials of this kubeconfig (401)")
-	case http.StatusForbidden:
-		return fmt.Errorf("the user of this kubeconfig may not read %s (403); bind the ClusterRole "+
-			"system:service-account-issuer-discovery to it, or give the public key file instead", path)
-	case http.StatusNotFound:
-		return errors.New("the cluster does not serve it (404); its --service-account-issuer is no https URL")
+// call makes one request and reads at most limit bytes.
+func (a api) call(ctx context.Context, r kubeapi.Request, limit int64) ([]byte, error) {
+	body, err := a.client.Call(ctx, r, kubeapi.Limits{Time: timeout, Bytes: limit})
+	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
+		return nil, refusal{status}
 	}
-	return fmt.Errorf("the cluster answers %d", code)
+	if err != nil {
+		return nil, oneLine(err)
+	}
+	return body, nil
 }
 
 // oneLine keeps client-go's multi-line messages a sentence. What it says is for people, so nothing is wrapped but

@@ -40,12 +40,9 @@ func (a api) create(ctx context.Context, path string, body []byte, into any) err
 }
 
 func (a api) do(ctx context.Context, r kubeapi.Request, into any) error {
-	body, err := a.client.Call(ctx, r, kubeapi.Limits{Time: timeout, Bytes: maxResource})
-	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
-		return refusal{status}
-	}
+	body, err := a.call(ctx, r, maxResource)
 	if err != nil {
-		return oneLine(err)
+		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return errors.New("the cluster's answer is not the JSON that was asked for") // the cause could quote a token

@@ -22,7 +22,7 @@ func check(t *testing.T, err error) {
 }
 
 func TestReadDir(t *testing.T) {
-	requests, skipped, err := credrequest.ReadDir("testdata/requests", credrequest.Options{})
+	requests, skipped, err := credrequest.ReadDir("testdata/requests", false)
 	check(t, err)
 	want := []credrequest.Request{
 		{
@@ -62,7 +62,7 @@ func TestReadDir(t *testing.T) {
 
 // The bytes are ccoctl's: what it stored in an account and what is stored now then differ only if the permissions do.
 func TestPolicyIsCcoctls(t *testing.T) {
-	requests, _, err := credrequest.ReadDir("testdata/requests", credrequest.Options{})
+	requests, _, err := credrequest.ReadDir("testdata/requests", false)
 	check(t, err)
 	for i, want := range []string{
 		`{"Version":"2012-10-17","Statement":[` +
@@ -83,49 +83,43 @@ func TestPolicyIsCcoctls(t *testing.T) {
 
 // Annotations and gates decide as in the cluster-version operator; a gate decides nothing unless the gates are known.
 func TestAnnotations(t *testing.T) {
-	preview := credrequest.Options{TechPreview: true}
-	gates := func(names ...string) credrequest.Options {
-		return credrequest.Options{Gates: append([]string{}, names...)}
-	}
+	const preview, release = true, false
 	const without, off = "with tech-preview annotation", "as it is marked for in-cluster deletion"
 	for _, tt := range []struct {
 		annotation string
-		o          credrequest.Options
+		preview    bool
 		skipped    string // how its line ends
 	}{
 		{`release.openshift.io/delete: "true"`, preview, off},
 		{`release.openshift.io/delete: "false"`, preview, ""},
 		{`release.openshift.io/delete: true`, preview, off},
 		{`release.openshift.io/delete: false`, preview, ""},
-		{`release.openshift.io/feature-set: TechPreviewNoUpgrade`, credrequest.Options{}, without},
+		{`release.openshift.io/feature-set: TechPreviewNoUpgrade`, release, without},
 		{`release.openshift.io/feature-set: TechPreviewNoUpgrade`, preview, ""},
-		{`release.openshift.io/feature-set: CustomNoUpgrade,TechPreviewNoUpgrade`, credrequest.Options{}, without},
+		{`release.openshift.io/feature-set: CustomNoUpgrade,TechPreviewNoUpgrade`, release, without},
 		{`release.openshift.io/feature-set: CustomNoUpgrade,TechPreviewNoUpgrade`, preview, ""},
 		{`release.openshift.io/feature-set: "CustomNoUpgrade, TechPreviewNoUpgrade"`, preview, ""},
-		{`release.openshift.io/feature-set: Default,TechPreviewNoUpgrade`, credrequest.Options{}, ""},
+		{`release.openshift.io/feature-set: Default,TechPreviewNoUpgrade`, release, ""},
 		{`release.openshift.io/feature-set: CustomNoUpgrade`, preview, "with tech-preview value CustomNoUpgrade"},
 		{`release.openshift.io/feature-set: NotTechPreviewNoUpgrade`, preview, "with tech-preview value NotTechPreviewNoUpgrade"},
-		{`release.openshift.io/feature-set: ""`, credrequest.Options{}, ""},
-		{`release.openshift.io/feature-gate: TechPreviewNoUpgrade`, credrequest.Options{}, without},
+		{`release.openshift.io/feature-set: ""`, release, ""},
+		{`release.openshift.io/feature-gate: TechPreviewNoUpgrade`, release, without},
 		{`release.openshift.io/feature-gate: TechPreviewNoUpgrade`, preview, ""},
-		{`release.openshift.io/feature-gate: GateA`, credrequest.Options{}, ""},
-		{`release.openshift.io/feature-gate: GateA`, gates("GateA", "GateB"), ""},
-		{`release.openshift.io/feature-gate: GateA`, gates(), ": it wants feature gate GateA"},
-		{`release.openshift.io/feature-gate: "GateA, GateB"`, gates("GateA"), ": it wants feature gate GateB"},
-		{`release.openshift.io/feature-gate: GateA,GateB`, gates("GateB", "GateA"), ""},
-		{`release.openshift.io/feature-gate: -GateA`, gates("GateA"), ": it wants feature gate -GateA"},
-		{`release.openshift.io/feature-gate: -GateA`, gates(), ""},
-		{`capability.openshift.io/name: Storage`, credrequest.Options{}, ""},
+		{`release.openshift.io/feature-gate: GateA`, release, ""},
+		{`release.openshift.io/feature-gate: "GateA, GateB"`, release, ""},
+		{`release.openshift.io/feature-gate: GateA,GateB`, release, ""},
+		{`release.openshift.io/feature-gate: -GateA`, release, ""},
+		{`capability.openshift.io/name: Storage`, release, ""},
 	} {
 		manifest := strings.Replace(valid, "metadata:\n", "metadata:\n  annotations:\n    "+tt.annotation+"\n", 1)
-		requests, skipped, err := credrequest.Read("a.yaml", []byte(manifest), tt.o)
+		requests, skipped, err := credrequest.Read("a.yaml", []byte(manifest), tt.preview)
 		check(t, err)
 		switch {
 		case tt.skipped == "" && (len(requests) != 1 || len(skipped) != 0):
-			t.Errorf("%s with %+v is left out: %v", tt.annotation, tt.o, skipped)
+			t.Errorf("%s with tech preview %t is left out: %v", tt.annotation, tt.preview, skipped)
 		case tt.skipped != "" && (len(requests) != 0 || len(skipped) != 1 || !strings.HasPrefix(skipped[0], "Ignoring CredentialsRequest own/a") ||
 			!strings.HasSuffix(skipped[0], tt.skipped)):
-			t.Errorf("%s with %+v: read %v, skipped %q, want %q", tt.annotation, tt.o, requests, skipped, tt.skipped)
+			t.Errorf("%s with tech preview %t: read %v, skipped %q, want %q", tt.annotation, tt.preview, requests, skipped, tt.skipped)
 		}
 	}
 }
@@ -223,7 +217,7 @@ func TestFields(t *testing.T) {
 			if !strings.Contains(valid, tt.from) {
 				t.Fatalf("nothing to change: %q", tt.from)
 			}
-			requests, _, err := credrequest.Read("a.yaml", []byte(strings.Replace(valid, tt.from, tt.to, 1)), credrequest.Options{})
+			requests, _, err := credrequest.Read("a.yaml", []byte(strings.Replace(valid, tt.from, tt.to, 1)), false)
 			if tt.want == "" {
 				if err != nil || len(requests) != 1 {
 					t.Errorf("read %d requests: %v", len(requests), err)
@@ -266,7 +260,7 @@ func TestReadDirRefusesTheLot(t *testing.T) {
 			for name, text := range tt.files {
 				check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
-			requests, skipped, err := credrequest.ReadDir(dir, credrequest.Options{})
+			requests, skipped, err := credrequest.ReadDir(dir, false)
 			if err == nil || requests != nil || skipped != nil {
 				t.Fatalf("read %v, %v: %v", requests, skipped, err)
 			}
@@ -280,7 +274,7 @@ func TestReadDirRefusesTheLot(t *testing.T) {
 
 func TestReadDirTakesFilesOnly(t *testing.T) {
 	dir := t.TempDir()
-	requests, skipped, err := credrequest.ReadDir(dir, credrequest.Options{})
+	requests, skipped, err := credrequest.ReadDir(dir, false)
 	if err != nil || len(requests)+len(skipped) > 0 {
 		t.Errorf("an empty directory: %v, %v: %v", requests, skipped, err)
 	}
@@ -291,7 +285,7 @@ func TestReadDirTakesFilesOnly(t *testing.T) {
 	for name, text := range map[string]string{"b.yaml": "", "c.yaml": "# a comment\n", "d.json": "{}", "e.YAML": "{}", ".f": "", "g.yaml": "---\n---\n"} {
 		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	requests, skipped, err = credrequest.ReadDir(dir, credrequest.Options{})
+	requests, skipped, err = credrequest.ReadDir(dir, false)
 	check(t, err)
 	want := []string{
 		"Ignoring b.yaml: it is empty or holds only comments",
@@ -306,10 +300,10 @@ func TestReadDirTakesFilesOnly(t *testing.T) {
 		t.Errorf("read %v, skipped\n%s\nwant\n%s", requests, strings.Join(skipped, "\n"), strings.Join(want, "\n"))
 	}
 	check(t, syscall.Mkfifo(dir+"/h.yaml", 0o600))
-	if _, _, err := credrequest.ReadDir(dir, credrequest.Options{}); err == nil || !strings.HasSuffix(err.Error(), "h.yaml is not a regular file") {
+	if _, _, err := credrequest.ReadDir(dir, false); err == nil || !strings.HasSuffix(err.Error(), "h.yaml is not a regular file") {
 		t.Errorf("a pipe: %v", err)
 	}
-	if _, _, err := credrequest.ReadDir(dir+"/missing", credrequest.Options{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := credrequest.ReadDir(dir+"/missing", false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
 	}
 }
@@ -324,12 +318,12 @@ func TestJSONStream(t *testing.T) {
 	for name, data := range map[string]string{
 		"side by side": one("a") + one("b"), "in lines": one("a") + "\n" + one("b") + "\n", "as documents": one("a") + "\n---\n" + one("b"),
 	} {
-		requests, skipped, err := credrequest.Read("a.yaml", []byte(data), credrequest.Options{})
+		requests, skipped, err := credrequest.Read("a.yaml", []byte(data), false)
 		if err != nil || len(skipped) > 0 || len(requests) != 2 || requests[0].Name != "a" || requests[1].SecretName != "b" {
 			t.Errorf("%s: %+v, %q, %v", name, requests, skipped, err)
 		}
 	}
-	_, _, err := credrequest.Read("a.yaml", []byte(one("a")+strings.Replace(one("b"), `"kind"`, `"kind":"x","kind"`, 1)), credrequest.Options{})
+	_, _, err := credrequest.Read("a.yaml", []byte(one("a")+strings.Replace(one("b"), `"kind"`, `"kind":"x","kind"`, 1)), false)
 	if err == nil || !strings.Contains(err.Error(), `key "kind" is written twice`) {
 		t.Errorf("one key twice: %v", err)
 	}

@@ -32,7 +32,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		requests, skipped, err := credrequest.Read("f.yaml", data, credrequest.Options{})
+		requests, skipped, err := credrequest.Read("f.yaml", data, false)
 		if err != nil {
 			if requests != nil || skipped != nil {
 				t.Errorf("%v with %v, %v", err, requests, skipped)

@@ -21,10 +21,10 @@ const (
 const (
 	deletion    = "release.openshift.io/delete"
 	featureSet  = "release.openshift.io/feature-set"  // comma-separated: any of them
-	featureGate = "release.openshift.io/feature-gate" // comma-separated: all of them, and none that has a leading "-"
+	featureGate = "release.openshift.io/feature-gate" // up to 4.11: the name of a set
 
-	defaultSet  = "Default"
-	techPreview = "TechPreviewNoUpgrade"
+	defaultSet = "Default"
+	previewSet = "TechPreviewNoUpgrade"
 )
 
 // manifest is a document being read: where it stands, and the first thing that is wrong with it. Once err is set, what
@@ -47,7 +47,7 @@ func (m *manifest) fail(format string, args ...any) {
 }
 
 // request reads a document. It says why if the document is none of ours.
-func (m *manifest) request(root value, o Options) (r Request, why string) {
+func (m *manifest) request(root value, techPreview bool) (r Request, why string) {
 	if why = m.foreign(root); why != "" || m.err != nil {
 		return Request{}, why
 	}
@@ -57,7 +57,7 @@ func (m *manifest) request(root value, o Options) (r Request, why string) {
 		r.Namespace = m.label(m.at(metadata, "namespace"))
 	}
 	m.place += ", CredentialsRequest " + r.String()
-	if why = m.unwanted(m.at(metadata, "annotations"), r, o); why != "" || m.err != nil {
+	if why = m.unwanted(m.at(metadata, "annotations"), r, techPreview); why != "" || m.err != nil {
 		return Request{}, why
 	}
 	spec := m.at(root, "spec")
@@ -105,27 +105,25 @@ func orNothing(s string) string {
 }
 
 // unwanted tells requests that their annotations exclude, in ccoctl's words where ccoctl has any.
-func (m *manifest) unwanted(annotations value, r Request, o Options) string {
+func (m *manifest) unwanted(annotations value, r Request, techPreview bool) string {
 	if m.annotation(annotations, deletion) == "true" {
 		return fmt.Sprintf("Ignoring CredentialsRequest %s as it is marked for in-cluster deletion", r)
 	}
-	sets, gates := m.annotation(annotations, featureSet), m.annotation(annotations, featureGate)
-	if gates == techPreview { // releases up to 4.11 name the set in the annotation for gates
-		sets, gates = gates, ""
+	sets, wanted := m.annotation(annotations, featureSet), defaultSet
+	if m.annotation(annotations, featureGate) == previewSet {
+		sets = previewSet
 	}
-	switch list := split(sets); {
-	case sets == "" || slices.Contains(list, o.featureSet()):
-	case !o.TechPreview:
-		return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview annotation", r)
-	default:
+	if techPreview {
+		wanted = previewSet
+	}
+	named := func(set string) bool { return strings.TrimSpace(set) == wanted }
+	switch {
+	case sets == "" || slices.ContainsFunc(strings.Split(sets, ","), named):
+		return ""
+	case techPreview:
 		return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview value %s", r, printable(sets))
 	}
-	for _, gate := range split(gates) {
-		if !o.allows(gate) {
-			return fmt.Sprintf("Ignoring CredentialsRequest %s: it wants feature gate %s", r, printable(gate))
-		}
-	}
-	return ""
+	return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview annotation", r)
 }
 
 // annotation reads an annotation's value. Quotes around true are easily forgotten, and there is only one thing that it
@@ -136,33 +134,6 @@ func (m *manifest) annotation(annotations value, key string) string {
 		return fmt.Sprint(is)
 	}
 	return m.text(v)
-}
-
-// featureSet is the one that the cluster is taken to have.
-func (o Options) featureSet() string {
-	if o.TechPreview {
-		return techPreview
-	}
-	return defaultSet
-}
-
-// allows reports whether a gate is as a manifest wants it: enabled, or disabled if "-" stands before it.
-func (o Options) allows(gate string) bool {
-	if o.Gates == nil {
-		return true
-	}
-	name, off := strings.CutPrefix(gate, "-")
-	return slices.Contains(o.Gates, name) != off
-}
-
-func split(list string) []string {
-	var items []string
-	for item := range strings.SplitSeq(list, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			items = append(items, item)
-		}
-	}
-	return items
 }
 
 func (m *manifest) otherCloud(provider value, r Request) string {

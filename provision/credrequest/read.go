@@ -23,7 +23,11 @@ const MaxFile = 16 << 20
 // (YAML or JSON, several documents each), no subdirectories. The lines in skipped say what was left out and why; those
 // that ccoctl logs too are in its words. Every file is read and checked before anything is returned; the error then
 // has a line for each document that is wrong.
-func ReadDir(dir string, o Options) (requests []Request, skipped []string, err error) {
+//
+// With techPreview, requests count that are annotated for the feature set TechPreviewNoUpgrade, as with ccoctl's
+// --enable-tech-preview. They count whatever feature gates they name, as with ccoctl: a role that nobody assumes harms
+// nobody, and a component without its role does not start.
+func ReadDir(dir string, techPreview bool) (requests []Request, skipped []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, err
@@ -42,7 +46,7 @@ func ReadDir(dir string, o Options) (requests []Request, skipped []string, err e
 			errs = append(errs, err)
 			continue
 		}
-		rs, lines, err := Read(e.Name(), data, o)
+		rs, lines, err := Read(e.Name(), data, techPreview)
 		requests, skipped, errs = append(requests, rs...), append(skipped, lines...), append(errs, err)
 	}
 	if err := errors.Join(append(errs, unique(requests))...); err != nil {
@@ -68,7 +72,7 @@ func leftOut(e os.DirEntry) string {
 }
 
 // Read reads the requests of one file; name is its base name. See [ReadDir].
-func Read(name string, data []byte, o Options) (requests []Request, skipped []string, err error) {
+func Read(name string, data []byte, techPreview bool) (requests []Request, skipped []string, err error) {
 	docs, err := documents(data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", printable(name), err)
@@ -79,7 +83,7 @@ func Read(name string, data []byte, o Options) (requests []Request, skipped []st
 	var errs []error
 	for i, doc := range docs {
 		m := manifest{place: fmt.Sprintf("document %d of %s", i+1, printable(name))}
-		r, why := m.request(value{is: doc}, o)
+		r, why := m.request(value{is: doc}, techPreview)
 		switch {
 		case m.err != nil:
 			errs = append(errs, m.err)

@@ -25,14 +25,3 @@ type Statement struct {
 	Resource  string
 	Condition map[string]map[string]any `json:",omitempty"`
 }
-
-// Options say which requests count.
-type Options struct {
-	// TechPreview takes requests in that are annotated for the feature set TechPreviewNoUpgrade, as ccoctl's
-	// --enable-tech-preview does.
-	TechPreview bool
-
-	// Gates are the feature gates that the cluster has enabled. Nil takes requests in whatever gates they name: ccoctl
-	// does so, a role that nobody assumes harms nobody, and a component without its role does not start.
-	Gates []string
-}

@@ -33,12 +33,21 @@ func (r *run) writeAuthentication(dir, issuerURL string) error {
 	if err != nil {
 		return err
 	}
-	file := ccoctl.AuthenticationFile(issuerURL)
-	if err := d.Write(file); err != nil {
+	if err := r.write(d, ccoctl.AuthenticationFile(issuerURL)); err != nil {
 		return err
 	}
-	r.line("%s", ccoctl.AuthenticationWritten(path(dir, file.Name)))
 	r.line("%s", ccoctl.IssuerURL(issuerURL))
+	return nil
+}
+
+// write writes files and logs where they are.
+func (r *run) write(d *ccoctl.Dir, files ...ccoctl.File) error {
+	if err := d.Write(files...); err != nil {
+		return err
+	}
+	for _, f := range files {
+		r.line("%s", d.Line(f))
+	}
 	return nil
 }
 
@@ -49,19 +58,12 @@ func (r *run) writeSecrets(dir string, set roleSet) ([]Secret, error) {
 		return nil, err
 	}
 	var files []ccoctl.File
-	for _, q := range set.requests {
-		files = append(files, r.secret(set.name, q))
-	}
-	if err := d.Write(files...); err != nil {
-		return nil, err
-	}
 	var secrets []Secret
-	for i, q := range set.requests {
-		file := path(dir, files[i].Name)
-		r.line("%s", ccoctl.SecretSaved(file))
-		secrets = append(secrets, Secret{Namespace: q.SecretNamespace, File: file})
+	for _, q := range set.requests {
+		f := r.secret(set.name, q)
+		files, secrets = append(files, f), append(secrets, Secret{Namespace: q.SecretNamespace, File: d.Path(f.Name)})
 	}
-	return secrets, nil
+	return secrets, r.write(d, files...)
 }
 
 // secret returns the manifest of the Secret that a CredentialsRequest asks for. In a dry run the account, and with it the
@@ -98,16 +100,7 @@ func (r *run) writeProvider(o CreateOptions, key keystore.VerificationKey) error
 	if err != nil {
 		return err
 	}
-	files := []ccoctl.File{
-		ccoctl.DiscoveryFile(indented(discovery)), ccoctl.JWKSFile(indented(jwks)), ccoctl.ProviderFile(o.provider().CreateJSON()),
-	}
-	if err := d.Write(files...); err != nil {
-		return err
-	}
-	for i, line := range []func(path string) string{ccoctl.DiscoverySaved, ccoctl.JWKSSaved, ccoctl.ProviderSaved} {
-		r.line("%s", line(path(o.Dir, files[i].Name)))
-	}
-	return nil
+	return r.write(d, ccoctl.DiscoveryFile(indented(discovery)), ccoctl.JWKSFile(indented(jwks)), ccoctl.ProviderFile(o.provider().CreateJSON()))
 }
 
 // writeRoles writes the dry-run files of the roles, and their Secrets. They are numbered by their CredentialsRequest.
@@ -124,12 +117,9 @@ func (r *run) writeRoles(dir string, set roleSet, trust awsiam.Trust) error {
 		role := roles[0]
 		roles = roles[1:]
 		id := ccoctl.RoleID{Number: i, Installation: set.name, Namespace: q.SecretNamespace, Secret: q.SecretName}
-		files := []ccoctl.File{ccoctl.RoleFile(id, role.CreateJSON(trust)), ccoctl.RolePolicyFile(id, role.PolicyJSON())}
-		if err := d.Write(files...); err != nil {
+		if err := r.write(d, id.Files(role.CreateJSON(trust), role.PolicyJSON())...); err != nil {
 			return err
 		}
-		r.line("%s", ccoctl.RoleSaved(q.SecretNamespace, q.SecretName, path(dir, files[0].Name)))
-		r.line("%s", ccoctl.RolePolicySaved(q.SecretNamespace, q.SecretName, path(dir, files[1].Name)))
 	}
 	_, err = r.writeSecrets(dir, set)
 	return err

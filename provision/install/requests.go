@@ -32,7 +32,7 @@ type roleSet struct {
 
 // readRoles reads the CredentialsRequests, all of them before anything is done about one.
 func readRoles(o Options, q RequestedRoles) (roleSet, error) {
-	requests, skipped, err := credrequest.ReadDir(q.Dir, credrequest.Options{TechPreview: q.TechPreview})
+	requests, skipped, err := credrequest.ReadDir(q.Dir, q.TechPreview)
 	if err != nil {
 		return roleSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
 	}
