@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/signingkey"
 	"github.com/keypost/keypost/test/fakeaws"
@@ -188,12 +187,10 @@ func TestCreateAllGetsPastFaults(t *testing.T) {
 	}
 }
 
-// A caller that may do what awsiam.Permissions lists, and nothing else, gets through all of it.
+// A caller that may do what the README's policy allows, and nothing else, gets through all of it.
 func TestLeastPermissionsSuffice(t *testing.T) {
 	t.Parallel()
-	f := newCluster(t, fakeaws.Options{
-		Policy: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":` + asJSON(awsiam.Permissions()) + `,"Resource":"*"}]}`,
-	})
+	f := newCluster(t, fakeaws.Options{Policy: provisionReadme(t, "json")[0]})
 	f.createAll(t)
 	f.createAll(t, "--client-id", "vault", "--tighten", "--user-tags", "team=a", "--prune",
 		"--permissions-boundary-arn", "arn:aws:iam::123456789012:policy/b")

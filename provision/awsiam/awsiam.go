@@ -76,7 +76,7 @@ func (c *Client) Account(ctx context.Context) (Account, error) {
 	defer wait.stop()
 	out, err := c.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}, func(o *sts.Options) { o.Retryer = wait.watch(o.Retryer) })
 	if err != nil && c.guessed {
-		return Account{}, fmt.Errorf("%w; no region is set, and accounts outside the commercial partition need one (--region)", explain(err))
+		return Account{}, problem(NoRegion, "%w; no region is set, and accounts outside the commercial partition need one", explain(err))
 	}
 	if err != nil {
 		return Account{}, explain(err)

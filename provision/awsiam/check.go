@@ -235,7 +235,7 @@ func (r Role) checkTrust(t Trust) error {
 		t.ProviderARN = Account{ID: "000000000000", Partition: "aws-us-gov"}.ProviderARN(t.Issuer)
 	}
 	if _, err := t.policy().Document(r.Subjects).Fit(t.limit()); err != nil {
-		return fmt.Errorf("the trust policy for %d service accounts %w: divide them among several roles, or see --max-trust-length",
+		return problem(TrustTooLong, "the trust policy for %d service accounts %w: divide them among several roles",
 			len(r.Subjects), err)
 	}
 	return nil
@@ -255,7 +255,7 @@ func collisions(roles []Role) []error {
 	for _, r := range roles {
 		k := strings.ToLower(r.Name)
 		if other, taken := first[k]; taken {
-			errs = append(errs, fmt.Errorf("%s and %s come to the same role name %s: choose a shorter --name, or drop one of them",
+			errs = append(errs, fmt.Errorf("%s and %s come to the same role name %s: choose a shorter name, or drop one of them",
 				asker(other), asker(r), r.Name))
 			continue
 		}

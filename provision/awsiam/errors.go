@@ -12,6 +12,31 @@ import (
 	"github.com/keypost/keypost/internal/text"
 )
 
+// Error is an error about which the caller can do something.
+type Error struct {
+	Problem Problem
+	Err     error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Problem is the sort of an [Error].
+type Problem int
+
+// The problems.
+const (
+	NoRegion     Problem = iota + 1 // none is configured, and the account may need one
+	NotOwned                        // a provider or a role has not the owner's tag; it may be adopted
+	ForeignRoles                    // roles without our tags trust the issuer; they may be adopted
+	PolicyMixes                     // a policy cannot get what it lacks and keep what it has
+	TrustTooLong                    // a trust policy has more characters than the account's quota allows
+)
+
+func problem(p Problem, format string, args ...any) error {
+	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
+}
+
 // explain returns an error that names the failed call and the reason.
 func explain(err error) error {
 	return awsconf.Explain(err, func(op *smithy.OperationError) string {
@@ -61,10 +86,7 @@ func brief(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return fmt.Errorf("%s (%s)", api.ErrorMessage(), api.ErrorCode())
 	}
-	if _, ok := errors.AsType[*net.OpError](err); ok {
-		return errors.New(innermost(err))
-	}
-	return err
+	return errors.New(innermost(err))
 }
 
 // innermost is the cause alone: what the network said.

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -65,7 +66,7 @@ func (c *Client) fromProvider(ctx context.Context, m Move) (*providerState, erro
 		return nil, fmt.Errorf("there is no %s %s to move away from", providerThing, m.From.ProviderARN)
 	}
 	if !m.ours(provider) && !m.Adopt && !m.Leave {
-		return nil, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, "")
+		return nil, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, adoptable)
 	}
 	return provider, nil
 }
@@ -88,8 +89,8 @@ func (c *Client) trusting(ctx context.Context, m Move) ([]trustingRole, error) {
 		}
 	}
 	if len(foreign) > 0 && !m.Adopt && !m.Leave {
-		return nil, fmt.Errorf("%s is trusted by %s with neither the tag %s nor %s: %s; take over what is yours with --adopt, or see to it by hand",
-			m.From.ProviderARN, counted(len(foreign), "role"), OwnedBy(m.Name), OwnedByKeypost(), strings.Join(foreign, ", "))
+		return nil, problem(ForeignRoles, "%s is trusted by %s with neither the tag %s nor %s: %s",
+			m.From.ProviderARN, text.Count(len(foreign), "role", "roles"), OwnedBy(m.Name), OwnedByKeypost(), strings.Join(foreign, ", "))
 	}
 	return trustingRoles, nil
 }
@@ -165,8 +166,8 @@ func moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) 
 	}
 	text, err := both.Fit(m.To.limit())
 	if err != nil {
-		return nil, fmt.Errorf("trust policy of role %s with the statements of both issuers %w: shorten it, or have the account's "+
-			"quota L-C07B4B0D raised and say so with --max-trust-length", name, err)
+		return nil, problem(TrustTooLong, "trust policy of role %s with the statements of both issuers %w: shorten it, or have the account's "+
+			"quota L-C07B4B0D raised", name, err)
 	}
 	return append(steps, trustStep(name, text, diff)), nil
 }
@@ -222,7 +223,7 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	case m.Leave:
 		return planOf(append(notes, m.From.ProviderARN+" is not ours and stays"), stage), nil
 	}
-	return plan.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, "")
+	return plan.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, adoptable)
 }
 
 // checkAudiences refuses to take From's provider away while it takes tokens for an audience that To's does not.

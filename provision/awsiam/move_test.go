@@ -91,7 +91,7 @@ func TestAMoveSeesToRolesOfOthersFirst(t *testing.T) {
 	m := w.move(t, d)
 	before := w.picture()
 	if _, err := w.client.PlanMove(t.Context(), m); err == nil || !strings.Contains(err.Error(), "theirs (of c9)") ||
-		!strings.Contains(err.Error(), "--adopt") {
+		!is(err, awsiam.ForeignRoles) {
 		t.Errorf("roles of others: %v", err)
 	}
 	if w.picture() != before {

@@ -1,7 +1,6 @@
 package awsiam
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -139,7 +138,7 @@ func (p Provider) decide(arn string, have *providerState) ([]step, []string, err
 		return []step{p.create(arn)}, nil, nil
 	}
 	if !p.Owner.Owns(have.tags) && !p.Adopt {
-		return nil, nil, notOurs(providerThing+" "+arn, p.Owner, have.tags, "")
+		return nil, nil, notOurs(providerThing+" "+arn, p.Owner, have.tags, adoptable)
 	}
 	notes := []string{ccoctl.ProviderFound(arn)}
 	var steps []step
@@ -212,22 +211,26 @@ func (p Provider) thumbprintStep(arn string, have *providerState) []step {
 
 // Remedies in the errors of notOurs.
 const (
-	orAdopt  = "take it over with --adopt, or use another name"
-	notByUs  = "only what bears that tag is deleted; see to the rest with the AWS CLI"
-	theOther = "use another name, or take it over with --adopt"
+	notByUs   = "only what bears that tag is deleted; see to the rest with the AWS CLI"
+	planAnew  = "somebody has changed its tags meanwhile; make the plan again"
+	adoptable = "" // the error is of the problem [NotOwned]
 )
 
-// notOurs returns the error for a thing without the owner's tag. It names other owners. An empty remedy offers to adopt it.
+// notOurs returns the error for a thing without the owner's tag. It names other owners.
 func notOurs(what string, o Owner, tags map[string]string, remedy string) error {
-	value, is := tags[o.key]
-	switch others := otherOwners(tags); {
-	case is && value != ccoctl.Owned:
-		return fmt.Errorf("%s bears the tag %s=%s and not %s, which says that it is not this one's own: %s", what, o.key, value, o,
-			cmp.Or(remedy, orAdopt))
+	value, tagged := tags[o.key]
+	others := otherOwners(tags)
+	why := fmt.Sprintf("%s does not bear the tag %s, so something else made it", what, o)
+	switch {
+	case tagged && value != ccoctl.Owned:
+		why = fmt.Sprintf("%s bears the tag %s=%s and not %s, so it belongs to something else too", what, o.key, value, o)
 	case others != "":
-		return fmt.Errorf("%s belongs to %s, and does not bear the tag %s: %s", what, others, o, cmp.Or(remedy, theOther))
+		why = fmt.Sprintf("%s belongs to %s, and does not bear the tag %s", what, others, o)
 	}
-	return fmt.Errorf("%s does not bear the tag %s, so something else made it: %s", what, o, cmp.Or(remedy, orAdopt))
+	if remedy == adoptable {
+		return problem(NotOwned, "%s", why)
+	}
+	return fmt.Errorf("%s: %s", why, remedy)
 }
 
 // ownedProviders returns the ARNs of the owner's providers, and of those whose tags may not be read.

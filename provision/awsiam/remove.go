@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
@@ -31,17 +32,12 @@ type StrandedError struct {
 }
 
 func (e *StrandedError) Error() string {
-	return fmt.Sprintf("%s %s nobody but %s, so that nobody could assume %s any more: %s; nothing was changed",
-		counted(len(e.Roles), "role"), map[bool]string{true: "trusts", false: "trust"}[len(e.Roles) == 1], e.IssuerURL,
-		map[bool]string{true: "it", false: "them"}[len(e.Roles) == 1], strings.Join(e.Roles, ", "))
-}
-
-// counted returns a number and its noun.
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
+	verb, them := "trust", "them"
+	if len(e.Roles) == 1 {
+		verb, them = "trusts", "it"
 	}
-	return fmt.Sprintf("%d %s", n, noun)
+	return fmt.Sprintf("%s %s nobody but %s, so that nobody could assume %s any more: %s; nothing was changed",
+		text.Count(len(e.Roles), "role", "roles"), verb, e.IssuerURL, them, strings.Join(e.Roles, ", "))
 }
 
 // listed is a role as ListRoles shows it: with its trust policy, without its tags.
@@ -332,7 +328,7 @@ func (b trustingRole) still(tags map[string]string) error {
 	if b.cluster.zero() || b.cluster.Owns(tags) || OwnedByKeypost().Owns(tags) {
 		return nil
 	}
-	return notOurs(roleThing+" "+b.name, b.cluster, tags, "somebody has changed its tags meanwhile; make the plan again")
+	return notOurs(roleThing+" "+b.name, b.cluster, tags, planAnew)
 }
 
 func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles []listed) ([]trustingRole, error) {

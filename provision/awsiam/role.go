@@ -3,7 +3,6 @@ package awsiam
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -214,7 +213,7 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 		return r.create(t)
 	}
 	if !r.Owner.Owns(have.tags) && !r.Adopt {
-		return decision{}, notOurs(roleThing+" "+r.Name, r.Owner, have.tags, "")
+		return decision{}, notOurs(roleThing+" "+r.Name, r.Owner, have.tags, adoptable)
 	}
 	a, _, ok := splitARN(t.ProviderARN)
 	if ok && have.arn != a.RoleARN(r.Name) {
@@ -359,7 +358,7 @@ func (d *decision) keepAudiences(t Trust, r Role, has []string) []string {
 	case len(has) == 0 || len(lost)+len(added) == 0:
 		return t.Audiences
 	case t.Usual:
-		d.notes = append(d.notes, fmt.Sprintf("role %s takes tokens for the audience %s; that stays, unless --client-id says otherwise",
+		d.notes = append(d.notes, fmt.Sprintf("role %s takes tokens for the audience %s; that stays, unless others are asked for",
 			r.Name, strings.Join(has, ", ")))
 		return has
 	}
@@ -405,8 +404,8 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 // addOnly leaves out what takes permissions away.
 func (d *decision) addOnly(r Role, ch iampolicy.Change) error {
 	if ch.Whole {
-		return errors.New("what it needs more cannot be added without taking something away: both do not fit into one policy, " +
-			"or a Deny changes; run it without --keep-permissions")
+		return problem(PolicyMixes, "what it needs more cannot be added without taking something away: both do not fit into one policy, "+
+			"or a Deny changes")
 	}
 	for _, g := range ch.Lost {
 		d.extra = append(d.extra, fmt.Sprintf("role %s keeps a permission that no request asks for: %s", r.Name, g))

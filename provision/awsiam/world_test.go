@@ -2,6 +2,7 @@ package awsiam_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -171,6 +172,12 @@ func (w *world) role(t testing.TB, name string) fakeaws.Role {
 	}
 	t.Fatalf("there is no role %s", name)
 	return fakeaws.Role{}
+}
+
+// is reports whether an error is of a problem.
+func is(err error, p awsiam.Problem) bool {
+	e, ok := errors.AsType[*awsiam.Error](err)
+	return ok && e.Problem == p
 }
 
 func counts(calls []fakeaws.Call) map[string]int {

@@ -53,24 +53,19 @@ func quoted(values []string) []string {
 	return out
 }
 
+// conditionLine returns the conditions for the reader, sorted: " if StringEquals KEY VALUE, VALUE and …".
 func (s statement) conditionLine() string {
-	lines := s.conditions()
+	var lines []string
+	for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
+		keys := s.Condition[operator]
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			lines = append(lines, fmt.Sprintf("%s %s %s", join([]string{operator}), join([]string{key}), join(keys[key])))
+		}
+	}
 	if len(lines) == 0 {
 		return ""
 	}
 	return " if " + strings.Join(lines, " and ")
-}
-
-// conditions returns sorted readable lines: "StringEquals KEY VALUE, VALUE".
-func (s statement) conditions() []string {
-	var out []string
-	for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
-		keys := s.Condition[operator]
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			out = append(out, fmt.Sprintf("%s %s %s", join([]string{operator}), join([]string{key}), join(keys[key])))
-		}
-	}
-	return out
 }
 
 // principals returns the principals for the reader, sorted.

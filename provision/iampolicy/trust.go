@@ -202,10 +202,7 @@ func (d Document) TrustsOnly(providerARN string) bool {
 func trustLines(statements []statement) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range statements {
-		who := s.verb() + " " + strings.Join(s.principals(), ", ")
-		if what := s.actionLine(); what != "" {
-			who += " for " + what
-		}
+		who := s.trustLine()
 		out[who] = true
 		for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
 			for key, values := range s.Condition[operator] {
@@ -218,38 +215,34 @@ func trustLines(statements []statement) map[string]bool {
 	return out
 }
 
-func (s statement) verb() string {
+// trustLine describes whom a statement trusts or denies, and for which action unless it is that of our own statements.
+func (s statement) trustLine() string {
+	line := strings.ToLower(s.Effect)
 	if s.Effect == "Allow" {
-		return "trust"
+		line = "trust"
 	}
-	return strings.ToLower(s.Effect)
-}
-
-// actionLine describes the actions; it is empty for that of our own statements.
-func (s statement) actionLine() string {
-	if actions := s.Elements["Action"]; len(actions) == 1 && strings.EqualFold(actions[0], assumeRole) {
-		return ""
+	line += " " + strings.Join(s.principals(), ", ")
+	actions, not := s.Elements["Action"], s.Elements["NotAction"]
+	switch {
+	case len(actions) == 1 && strings.EqualFold(actions[0], assumeRole):
+		return line
+	case not != nil:
+		return line + " for all but " + join(not)
+	case len(actions) == 0:
+		return line
 	}
-	if not := s.Elements["NotAction"]; not != nil {
-		return "all but " + join(not)
-	}
-	return join(s.Elements["Action"])
+	return line + " for " + join(actions)
 }
 
 // Others returns what a trust policy holds beside our statement for a provider: issuers are the principals of statements
 // for other issuers of the account, whose provider ARNs begin with providers; extra describes every other statement.
 func (d Document) Others(providerARN, providers string) (issuers, extra []string) {
 	for _, s := range d.split(providerARN).foreign {
-		who := strings.Join(s.principals(), ", ")
 		if s.isOtherIssuer(providers) {
-			issuers = append(issuers, who)
+			issuers = append(issuers, strings.Join(s.principals(), ", "))
 			continue
 		}
-		line := s.verb() + " " + who
-		if what := s.actionLine(); what != "" {
-			line += " for " + what
-		}
-		extra = append(extra, line+s.conditionLine())
+		extra = append(extra, s.trustLine()+s.conditionLine())
 	}
 	slices.Sort(issuers)
 	slices.Sort(extra)

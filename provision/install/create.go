@@ -52,7 +52,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		v := p.Preview().After(c.localChanges()...)
 		return Created{Preview: &v}, nil
 	}
-	if !c.stored.found { // before it is published, and a wait of minutes: would AWS refuse the rest?
+	if !c.set.found() { // before it is published, and a wait of minutes: would AWS refuse the rest?
 		if _, err := c.planAccount(ctx); err != nil {
 			return Created{}, err
 		}
@@ -60,7 +60,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	if err := c.completeKeyPair(c.o.Dir, &c.keys); err != nil {
 		return Created{}, err
 	}
-	if err := c.publish(ctx); err != nil {
+	if err := c.publishKey(ctx); err != nil {
 		return Created{}, err
 	}
 	p, err := c.planAccount(ctx) // the provider before the roles: one that trusts a missing provider works for nobody
@@ -76,19 +76,11 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 // creation is one run of [Create].
 type creation struct {
 	*run
-	o      CreateOptions
-	keys   keyPair
-	site   site
-	roles  roleSet
-	stored stored // under the issuer URL
-}
-
-func (c *creation) publication() publication {
-	p := publication{name: keystore.Name(c.o.Name), url: c.o.IssuerURL, source: c.keys.public, policy: c.o.Policy, dev: c.o.Dev}
-	if !c.keys.missing() {
-		p.keys = []keystore.VerificationKey{c.keys.key}
-	}
-	return p
+	o     CreateOptions
+	keys  keyPair
+	site  site
+	roles roleSet
+	set   publication
 }
 
 // check reads what is on this machine and in the store, and checks all of it before the first call and the first write.
@@ -111,13 +103,17 @@ func (c *creation) check(ctx context.Context) error {
 	if c.site, err = newSite(c.o.Site, c.o.IssuerURL, c.o.Dev); err != nil {
 		return err
 	}
-	if c.stored, err = c.publication().lookUp(ctx, c.store); err != nil || !c.stored.found {
+	c.set = publication{name: keystore.Name(c.o.Name), url: c.o.IssuerURL, source: c.keys.public, policy: c.o.Policy, dev: c.o.Dev}
+	if !c.keys.missing() {
+		c.set.keys = []keystore.VerificationKey{c.keys.key}
+	}
+	if err := c.set.lookUp(ctx, c.store); err != nil || !c.set.found() {
 		return err
 	}
 	if c.o.Mode == Preview && c.keys.missing() {
 		return nil // the pair is kept elsewhere
 	}
-	return c.publication().checkKey(c.stored.set)
+	return c.set.checkKey(c.set.stored)
 }
 
 // dryRun writes what Create would make in the account, for the AWS CLI. As with ccoctl the key pair is real, and stays.
@@ -139,7 +135,7 @@ func (c *creation) dryRun() error {
 
 // localChanges are those that Create makes before it calls AWS.
 func (c *creation) localChanges() []plan.Change {
-	if c.stored.found {
+	if c.set.found() {
 		return nil
 	}
 	var changes []plan.Change
@@ -163,13 +159,13 @@ func (c *creation) planAccount(ctx context.Context) (plan.Plan, error) {
 	return p.Then(roles), err
 }
 
-// publish stores the key set and waits until relying parties find it.
-func (c *creation) publish(ctx context.Context) error {
-	set, err := c.publishKey(ctx, c.publication())
-	if err != nil {
+// publishKey stores the key set and waits until relying parties find it.
+func (c *creation) publishKey(ctx context.Context) error {
+	c.set.keys = []keystore.VerificationKey{c.keys.key}
+	if err := c.publish(ctx, &c.set, c.set.checkKey); err != nil {
 		return err
 	}
-	c.stored = stored{set, true}
+	set := c.set.stored
 	if k, _ := set.Key(c.keys.key.ID()); k.State == keystore.Next {
 		c.report(Event{Kind: KeyIsNext, KeySet: set.Name(), Key: k.ID(),
 			Text: fmt.Sprintf("key %s is next in key set %q: the cluster may sign with it only once it is active", k.ID(), set.Name())})
@@ -185,7 +181,7 @@ func (c *creation) publish(ctx context.Context) error {
 // handOver writes what the installer takes.
 func (c *creation) handOver() (Created, error) {
 	made := Created{
-		ProviderARN: c.account.ProviderARN(c.o.IssuerURL), KeySet: c.stored.set,
+		ProviderARN: c.account.ProviderARN(c.o.IssuerURL), KeySet: c.set.stored,
 		Roles: len(c.roles.roles), Secrets: len(c.roles.requests), PrivateKey: c.keys.private,
 	}
 	if c.o.Roles == nil {

@@ -108,6 +108,7 @@ func (t site) serves(ctx context.Context, key keystore.VerificationKey) error {
 	return nil
 }
 
+// has returns nil if the client gets both documents of the issuer, and the key in the JWKS.
 func (t site) has(ctx context.Context, client *verify.Client, key keystore.VerificationKey) error {
 	found, err := client.JWKS(ctx, t.url.String())
 	if err != nil {
@@ -130,19 +131,13 @@ func propagation(s keystore.KeySet) time.Duration {
 	return min(whole, s.Policy().Cache(keystore.DefaultCache()).MaxAge)
 }
 
-// sighting is when a key was first seen at every address.
-type sighting struct {
-	at    time.Time
-	first bool // at the first look: then the key counts as served since it was published
-}
-
-// propagated returns when every answer from before the publication has run out of every cache.
-func propagated(s keystore.KeySet, id keystore.KeyID, seen sighting) time.Time {
-	from := seen.at
-	if k, published := s.Key(id); published && seen.first && k.PublishedAt.Before(from) {
-		from = k.PublishedAt
+// propagated returns when every answer from before the publication has run out of every cache. The key was first seen at
+// every address at the time seen. If that was at the first look, the key counts as served since it was published.
+func propagated(s keystore.KeySet, id keystore.KeyID, seen time.Time, atFirstLook bool) time.Time {
+	if k, published := s.Key(id); published && atFirstLook && k.PublishedAt.Before(seen) {
+		seen = k.PublishedAt
 	}
-	return from.Add(propagation(s))
+	return seen.Add(propagation(s))
 }
 
 // patience is how many times as long as the propagation a run waits for a publication: whatever serves the store may need
@@ -154,11 +149,10 @@ func (r *run) awaitServed(ctx context.Context, t site, s keystore.KeySet, key ke
 	if t.proxy != nil {
 		r.line("%s is looked at through the proxy %s (HTTPS_PROXY), and not at each of its addresses", t.url, t.proxy.Redacted())
 	}
-	seen, err := r.awaitSeen(ctx, t, s, key)
+	until, err := r.awaitSeen(ctx, t, s, key)
 	if err != nil {
 		return err
 	}
-	until := propagated(s, key.ID(), seen)
 	for left := time.Until(until); left > 0; left = time.Until(until) {
 		r.wait(time.Now(), "%s is served; waiting until %s (%v) for older answers to run out: convergence and negative caching",
 			t.url, stamp(until), left.Round(time.Second))
@@ -170,8 +164,8 @@ func (r *run) awaitServed(ctx context.Context, t site, s keystore.KeySet, key ke
 	return nil
 }
 
-// awaitSeen looks until the key is served at every address.
-func (r *run) awaitSeen(ctx context.Context, t site, s keystore.KeySet, key keystore.VerificationKey) (sighting, error) {
+// awaitSeen looks until the key is served at every address. It returns when no older answer is left anywhere.
+func (r *run) awaitSeen(ctx context.Context, t site, s keystore.KeySet, key keystore.VerificationKey) (time.Time, error) {
 	whole := propagation(s)
 	every, deadline := min(2*time.Second, whole/5), time.Now().Add(patience*whole)
 	for look := 0; ; look++ {
@@ -179,27 +173,25 @@ func (r *run) awaitSeen(ctx context.Context, t site, s keystore.KeySet, key keys
 		now := time.Now()
 		switch {
 		case err == nil:
-			return sighting{at: now, first: look == 0}, nil
+			return propagated(s, key.ID(), now, look == 0), nil
 		case ctx.Err() != nil:
-			return sighting{}, ctx.Err()
+			return time.Time{}, ctx.Err()
 		case now.After(deadline):
-			return sighting{}, &Error{Problem: NotServed, KeySet: s.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url,
+			return time.Time{}, &Error{Problem: NotServed, KeySet: s.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url,
 				(patience * whole).Round(time.Second), err)}
 		}
 		r.wait(now, "waiting until %s is served: %v", t.url, err)
 		if err := pause(ctx, every); err != nil {
-			return sighting{}, err
+			return time.Time{}, err
 		}
 	}
 }
 
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }

@@ -40,7 +40,7 @@ func TestPropagated(t *testing.T) {
 		{"development, like production", true, time.Hour, 0, true, 135 * time.Second},
 	} {
 		s, id := keySet(t, published, tt.dev, tt.maxAge)
-		if got := propagated(s, id, sighting{published.Add(tt.seen), tt.atOnce}).Sub(published); got != tt.want {
+		if got := propagated(s, id, published.Add(tt.seen), tt.atOnce).Sub(published); got != tt.want {
 			t.Errorf("%s: propagated after %v, want %v", tt.name, got, tt.want)
 		}
 	}

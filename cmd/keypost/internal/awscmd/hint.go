@@ -16,6 +16,15 @@ func (r *run) hinted(err error) error {
 			"to leave the roles without anybody who may assume them, add --force", cli.Command{"aws", "migrate", "--name", r.Name,
 			"--from-issuer-url", r.IssuerURL, "--issuer-url", "NEW", "--kubeconfig", "FILE"}, r.Name)
 	}
+	if e, is := errors.AsType[*awsiam.Error](err); is {
+		return cli.WithHint(err, "%s", map[awsiam.Problem]string{
+			awsiam.NoRegion:     "give --region, or set AWS_REGION",
+			awsiam.NotOwned:     "take it over with --adopt, or use another name",
+			awsiam.ForeignRoles: "take over what is yours with --adopt, or see to it by hand",
+			awsiam.PolicyMixes:  "run it without --keep-permissions",
+			awsiam.TrustTooLong: "once the account's quota is raised, say so with --max-trust-length",
+		}[e.Problem])
+	}
 	e, is := errors.AsType[*install.Error](err)
 	if _, hinted := errors.AsType[*cli.HintedError](err); hinted || !is {
 		return err
