@@ -1,7 +1,11 @@
-// Package awsiam registers an issuer with AWS: the IAM OIDC identity provider, the roles that trust it, their policies. It
-// promises that nothing without our tag is changed, that only statements about our own provider change in a trust policy,
-// that every call that writes is shown in the plan and reported when it is made, and that a plan may be stopped anywhere
-// and made again.
+// Package awsiam registers an issuer with AWS: the IAM OIDC identity provider, the roles that trust it, and their
+// policies. A Plan method of [Client] reads the account and returns a plan, which changes nothing until it is applied.
+//
+// The package promises:
+//   - Nothing without the owner's tag is changed, unless it is to be adopted.
+//   - In a trust policy, only statements about the issuer's own provider change.
+//   - Every call that writes is shown in the plan, and reported when it is made.
+//   - A run may be stopped anywhere and started again.
 package awsiam
 
 import (
@@ -28,12 +32,12 @@ func limits() awsconf.Limits {
 	return awsconf.Limits{Attempts: 10, MaxBackoff: 20 * time.Second, AttemptTime: 30 * time.Second, Connections: 2 * Parallel}
 }
 
-// Options say how to reach an account. The zero value takes all from the environment and the AWS configuration.
+// Options configure how an account is reached. The zero value takes everything from the environment and the AWS configuration.
 type Options struct {
 	Region      string        // which endpoints to call; empty for the configured one, else us-east-1
-	Consistency time.Duration // how long IAM may take to show what was written; zero for 2 minutes
+	Consistency time.Duration // how long IAM may take to return what was written; zero for 2 minutes
 
-	// OnWait is called for whatever takes longer than 10 seconds, repeatedly, from any goroutine.
+	// OnWait is called every 10 seconds for each call or change that takes that long, from any goroutine.
 	OnWait func(Wait)
 }
 
@@ -47,11 +51,11 @@ type Client struct {
 }
 
 // Open returns a Client with the credentials and endpoints of the AWS SDK's usual chain: AWS_PROFILE, AWS_REGION,
-// AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_IAM, AWS_ENDPOINT_URL_STS … It calls nobody.
+// AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_IAM, AWS_ENDPOINT_URL_STS … It makes no call.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, append(limits().Options(),
 		config.WithRegion(o.Region),
-		config.WithLogger(logging.Nop{}))...) // the errors say the same
+		config.WithLogger(logging.Nop{}))...) // the errors contain what it would log
 	if err != nil {
 		return nil, fmt.Errorf("read the AWS configuration: %w", err)
 	}

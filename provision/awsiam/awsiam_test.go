@@ -622,7 +622,7 @@ func TestNoRegionIsNeeded(t *testing.T) {
 		}
 		a, err := c.Account(t.Context())
 		if fault == (fakeaws.Fault{}) && (err != nil || a.ID != "123456789012" || a.Partition != "aws") ||
-			fault != (fakeaws.Fault{}) && (err == nil || !strings.Contains(err.Error(), "--region")) {
+			fault != (fakeaws.Fault{}) && !is(err, awsiam.NoRegion) {
 			t.Errorf("got %+v, %v", a, err)
 		}
 	}

@@ -29,9 +29,9 @@ const (
 	subjectLimit     = 255 // of SubjectFromWebIdentityToken in STS's reply
 )
 
-// Check compares what is wanted with AWS's rules, before any call: names, lengths, tags, ARNs, the issuer URL. Each
-// finding is one sentence; all are joined. A zero Provider, an empty t.ProviderARN (a dry run without an account) and
-// no roles are left out.
+// Check returns an error if what is wanted breaks a rule of AWS's: for names, lengths, tags, ARNs, the issuer URL. It makes
+// no call, and joins the errors, each of which is one sentence. A zero Provider, an empty t.ProviderARN (a dry run without an account) and
+// no roles are not checked.
 func Check(p Provider, t Trust, roles []Role) error {
 	var errs []error
 	if p.URL != "" {
@@ -156,8 +156,8 @@ func (r Role) checkDescription() error {
 	return nil
 }
 
-// checkPolicyARN also holds the ARN against the account and the partition that roles are made in: IAM's own message
-// for an ARN of another partition is that the policy does not exist.
+// checkPolicyARN also compares the ARN with the account and the partition of the roles: IAM's own message for an ARN of
+// another partition is that the policy does not exist.
 func checkPolicyARN(what, arn string, t Trust) error {
 	a, resource, ok := splitARN(arn)
 	if !ok || !strings.HasPrefix(resource, "policy/") || len(resource) == len("policy/") || a.ID != "aws" && !isAccountID(a.ID) {
@@ -226,7 +226,8 @@ func (r Role) checkSubjects() []error {
 	return errs
 }
 
-// checkTrust measures our statement. Without an account yet, it takes the longest partition that is open to all.
+// checkTrust returns an error if our statement alone is too long. Where the account is not known, it assumes the public
+// partition with the longest name.
 func (r Role) checkTrust(t Trust) error {
 	if t.Issuer == "" {
 		return nil
@@ -248,7 +249,7 @@ func (r Role) checkPolicy() error {
 	return iampolicy.CheckRolePolicy(string(r.Policy))
 }
 
-// collisions finds roles of one name: ccoctl's names are cut to 64 bytes, and IAM does not tell case apart.
+// collisions returns an error for each two roles of one name: ccoctl's names are cut to 64 bytes, and IAM ignores their case.
 func collisions(roles []Role) []error {
 	first := map[string]Role{}
 	var errs []error

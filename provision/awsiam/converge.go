@@ -116,7 +116,7 @@ const (
 	exists                    // there already: before anything else is done, its owner must be read
 )
 
-// take takes the steps in order. The first error that reading again may solve ends the round; it is returned as pending.
+// take takes the steps in order, up to the first error. It returns the error as pending if reading again may solve it.
 func (c *Client) take(ctx context.Context, steps []step, p *progress) (pending, err error) {
 	for _, s := range steps {
 		switch p.outcomes[s.key] {

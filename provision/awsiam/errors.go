@@ -27,9 +27,9 @@ type Problem int
 // The problems.
 const (
 	NoRegion     Problem = iota + 1 // none is configured, and the account may need one
-	NotOwned                        // a provider or a role has not the owner's tag; it may be adopted
-	ForeignRoles                    // roles without our tags trust the issuer; they may be adopted
-	PolicyMixes                     // a policy cannot get what it lacks and keep what it has
+	NotOwned                        // a provider or a role lacks the owner's tag, and may be adopted
+	ForeignRoles                    // roles without our tags trust the issuer, and may be adopted
+	PolicyMixes                     // a policy cannot be extended without removing permissions
 	TrustTooLong                    // a trust policy has more characters than the account's quota allows
 )
 
@@ -44,7 +44,7 @@ func explain(err error) error {
 	}, reason)
 }
 
-// reason returns the sentence for an error that asks for something to be done, else "".
+// reason returns a sentence for errors that the user can do something about, else "".
 func reason(call string, err error) string {
 	if errors.Is(err, context.Canceled) {
 		return call + ": interrupted"
@@ -81,7 +81,7 @@ func refusal(call string, api smithy.APIError) string {
 	return ""
 }
 
-// brief is what one attempt failed with, in few words.
+// brief returns the error of one attempt in few words.
 func brief(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return fmt.Errorf("%s (%s)", api.ErrorMessage(), api.ErrorCode())
@@ -89,7 +89,7 @@ func brief(err error) error {
 	return errors.New(innermost(err))
 }
 
-// innermost is the cause alone: what the network said.
+// innermost returns the message of the network error, without what the SDK wraps around it.
 func innermost(err error) string {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return oneLine(e)
@@ -97,5 +97,5 @@ func innermost(err error) string {
 	return oneLine(err)
 }
 
-// oneLine makes the SDK's messages, which may have several lines, one.
+// oneLine returns the message of an error on one line. The SDK's may have several.
 func oneLine(err error) string { return text.Sentence(err.Error(), 0) }

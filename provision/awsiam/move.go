@@ -25,9 +25,8 @@ type Move struct {
 	Leave    bool   // roles that others made stay as they are: noted, not an error
 }
 
-// PlanMove gives every role that trusts From, for each of its statements, a second one that trusts To likewise. No
-// statement is changed or taken away. That all of them can be copied, and fit, is known before the first call that
-// writes.
+// PlanMove plans a copy of every statement that trusts From, with To in its place, in every role that has one. No statement
+// is changed or removed. The error reports a statement that cannot be copied, and a policy that would become too long.
 func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 	provider, err := c.fromProvider(ctx, m)
 	if err != nil {
@@ -172,7 +171,7 @@ func moveSteps(m Move, name string, trust iampolicy.Document, tags []types.Tag) 
 	return append(steps, trustStep(name, text, diff)), nil
 }
 
-// unfinished returns an error for statements about From that cannot be copied for To.
+// unfinished returns an error if there are statements about From that cannot be copied for To.
 func (m Move) unfinished(role string, rest []iampolicy.Uncopied) error {
 	if len(rest) == 0 {
 		return nil
@@ -182,10 +181,10 @@ func (m Move) unfinished(role string, rest []iampolicy.Uncopied) error {
 		lines = append(lines, s.String())
 	}
 	return fmt.Errorf("the trust policy of role %s concerns %s in a way that cannot be copied for %s: %s; "+
-		"have it speak of both by hand, then run this again", role, m.From.Issuer, m.To.Issuer, strings.Join(lines, "; "))
+		"change it by hand so that it covers both, then run this again", role, m.From.Issuer, m.To.Issuer, strings.Join(lines, "; "))
 }
 
-// PlanFinish takes From's statements away, then its provider. It refuses while a role of ours trusts From without To, or
+// PlanFinish plans to remove From's statements, then its provider. It returns an error while a role of ours trusts From without To, or
 // To's provider takes fewer audiences than From's.
 func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	trustingRoles, err := c.trusting(ctx, m)
@@ -226,7 +225,7 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	return plan.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, adoptable)
 }
 
-// checkAudiences refuses to take From's provider away while it takes tokens for an audience that To's does not.
+// checkAudiences returns an error if From's provider accepts tokens for an audience that To's does not.
 func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState) error {
 	to, err := c.readProvider(ctx, m.To.ProviderARN)
 	if err != nil {
@@ -242,8 +241,8 @@ func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState
 	return nil
 }
 
-// stays returns an error if a role would no longer trust the cluster without From's statements, and a note if it would
-// trust it otherwise.
+// stays returns an error if a role would no longer trust the cluster once From's statements are removed. It returns a note
+// if the role would trust it under other conditions.
 func (m Move) stays(b trustingRole) ([]string, error) {
 	_, diff, rest, err := b.trust.Alongside(m.From.policy(), m.To.policy())
 	if err != nil || !b.ours {
@@ -284,7 +283,7 @@ func (c *Client) MovedAt(ctx context.Context, providerARN string) (time.Time, er
 
 // SetMovedAt records on the provider (tag keypost.dev/moved-at) when the switch away from it was first seen complete;
 // the zero time removes the record. It returns the lines of the calls that it made.
-func (c *Client) SetMovedAt(ctx context.Context, providerARN string, at time.Time) (said []string, err error) {
+func (c *Client) SetMovedAt(ctx context.Context, providerARN string, at time.Time) (lines []string, err error) {
 	id, want := aws.String(providerARN), ""
 	s := newStep((*iam.Client).UntagOpenIDConnectProvider, &iam.UntagOpenIDConnectProviderInput{OpenIDConnectProviderArn: id, TagKeys: []string{movedAtKey}},
 		fmt.Sprintf("Tag %s removed from Identity Provider with ARN %s", movedAtKey, providerARN))

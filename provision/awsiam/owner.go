@@ -16,7 +16,7 @@ const (
 	movedAtKey = "keypost.dev/moved-at"
 )
 
-// Owner identifies, by tags, to what a provider or a role belongs. The zero Owner owns nothing.
+// Owner is the installation, or the tool, that a provider or a role belongs to by its tags. The zero Owner owns nothing.
 type Owner struct {
 	key  string
 	name string
@@ -26,8 +26,8 @@ type Owner struct {
 // roles. The tags are ccoctl's, so that either tool deletes what the other made.
 func OwnedBy(name string) Owner { return Owner{key: ccoctl.OwnerTagPrefix + name, name: name} }
 
-// OwnedByKeypost returns the owner of what keypost makes, or takes over, for a workload of any cluster: the roles of
-// create-role, and adopted ones. Nothing ever deletes them.
+// OwnedByKeypost returns the owner of roles for workloads of any cluster, made by keypost or adopted. keypost never deletes
+// them.
 func OwnedByKeypost() Owner { return Owner{key: keypostKey} }
 
 // Owns reports whether these tags are the owner's. ccoctl compares the key alone; here a value other than "owned" (such as
@@ -63,7 +63,7 @@ func tagMap(tags []types.Tag) map[string]string {
 	return out
 }
 
-// otherOwners names the owners of these tags, for messages.
+// otherOwners returns the names of the owners in these tags, for messages.
 func otherOwners(tags map[string]string) string {
 	var names []string
 	for _, k := range slices.Sorted(maps.Keys(tags)) {

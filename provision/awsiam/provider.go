@@ -49,7 +49,7 @@ func (c *Client) readProvider(ctx context.Context, arn string) (*providerState, 
 		tags: tagMap(out.Tags)}, nil
 }
 
-// Trust reads what roles need to know of an existing provider.
+// Trust returns the issuer and the audiences of an existing provider.
 func (c *Client) Trust(ctx context.Context, providerARN string) (Trust, error) {
 	if _, err := ProviderURL(providerARN); err != nil {
 		return Trust{}, err
@@ -99,21 +99,22 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.
 	return planOf(notes, orFound(stage, ccoctl.ProviderFound(arn))), nil
 }
 
-// orFound makes an action that finds its work done, by a concurrent run, return line.
+// orFound makes the actions return line when a concurrent run has already done their work.
 func orFound(s plan.Stage, line string) plan.Stage {
 	for i, a := range s {
 		s[i].Do = func(ctx context.Context) ([]string, error) {
-			said, err := a.Do(ctx)
-			if err == nil && len(said) == 0 {
-				said = []string{line}
+			lines, err := a.Do(ctx)
+			if err == nil && len(lines) == 0 {
+				lines = []string{line}
 			}
-			return said, err
+			return lines, err
 		}
 	}
 	return s
 }
 
-// action makes change with these steps, which remaining plans anew when it is done; no action if there are no steps.
+// action returns the action that makes a change by these steps; none without steps. Doing the action calls remaining for
+// the steps that are left by then.
 func (c *Client) action(change plan.Change, steps []step, remaining planFunc) plan.Stage {
 	if len(steps) == 0 {
 		return nil
@@ -193,8 +194,8 @@ func (p Provider) create(arn string) step {
 // thumbprintStep replaces IAM's list when one is wanted. Otherwise IAM keeps its own, and ignores it for certificates of
 // a public CA.
 func (p Provider) thumbprintStep(arn string, have *providerState) []step {
-	want, is := lower(p.Thumbprints), lower(have.thumbprints)
-	gone, added := minus(is, want), minus(want, is)
+	want, current := lower(p.Thumbprints), lower(have.thumbprints)
+	gone, added := minus(current, want), minus(want, current)
 	if len(want) == 0 || len(gone)+len(added) == 0 {
 		return nil
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// Deletion is what to take away of what keypost or ccoctl made under a name. Roles are deleted only with the whole
-// installation: those that have its tag.
+// Deletion describes what to delete of what keypost or ccoctl made under a name. Roles are deleted only with the whole
+// installation, and only those that have its tag.
 type Deletion struct {
 	Name      string
 	IssuerURL string // only this issuer's provider, and its statements in the trust policies of roles of ours; empty for all
-	Strand    bool   // with IssuerURL: also where a role trusts nobody else, and stays with nobody who may assume it
+	Strand    bool   // with IssuerURL: also where a role trusts nobody else; it stays, and nobody may assume it
 }
 
-// StrandedError reports roles that trust nobody but the issuer that is to be taken away.
+// StrandedError reports roles that trust nobody but the issuer that is to be deleted.
 type StrandedError struct {
 	IssuerURL string
 	Roles     []string
@@ -83,7 +83,7 @@ func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (o
 	return owned, unreadNotes(roleThing, unread), err
 }
 
-// PlanPrune deletes the roles of a cluster that are not in keep.
+// PlanPrune plans to delete the roles of a cluster that are not in keep.
 func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (plan.Plan, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (pla
 	return planOf(notes, stage), err
 }
 
-// PlanDelete deletes what d names: roles first, then providers.
+// PlanDelete plans to delete what d describes: roles first, then providers.
 func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Plan, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Pl
 	return planOf(notes, stage, last), nil
 }
 
-// leftBehind notes the roles that stay and trust a provider that goes.
+// leftBehind returns notes about the roles that stay and trust a deleted provider.
 func leftBehind(roles []listed, gone, providers []string) []string {
 	var notes []string
 	for _, r := range roles {
@@ -228,7 +228,8 @@ func (c *Client) checkProfiles(ctx context.Context, role string) error {
 		"aws iam remove-role-from-instance-profile --instance-profile-name %s --role-name %s", role, profile, profile, role)
 }
 
-// removalSteps empties a role and deletes it, since IAM deletes no role that has policies. A missing role needs no steps.
+// removalSteps returns the steps that delete a role's policies and then the role, since IAM deletes no role that has
+// policies. A missing role needs no steps.
 func (c *Client) removalSteps(ctx context.Context, r listed, o Owner) ([]step, error) {
 	name := r.name
 	inline, err := c.inlinePolicies(ctx, name)
@@ -275,7 +276,7 @@ func (c *Client) inlinePolicies(ctx context.Context, name string) ([]string, err
 	return all(ctx, c, pages, func(page *iam.ListRolePoliciesOutput) []string { return page.PolicyNames })
 }
 
-// planDeleteIssuer plans to take one issuer's statements and provider away. No role is deleted.
+// planDeleteIssuer plans to delete one issuer's statements and its provider. No role is deleted.
 func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, roles []listed) (plan.Plan, error) {
 	owner := OwnedBy(d.Name)
 	provider, err := c.readProvider(ctx, t.ProviderARN)
@@ -323,7 +324,7 @@ type trustingRole struct {
 	cluster Owner // that ours refers to; the zero Owner for any
 }
 
-// still returns an error for a role that was ours when it was planned and has other tags now.
+// still returns an error if a role that was ours when the plan was made is not ours by its present tags.
 func (b trustingRole) still(tags map[string]string) error {
 	if b.cluster.zero() || b.cluster.Owns(tags) || OwnedByKeypost().Owns(tags) {
 		return nil
@@ -356,8 +357,8 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 	})
 }
 
-// withdraw plans to take a provider out of a role's trust policy. IAM refuses a policy without statements, so a role
-// without another one stays as it is.
+// withdraw plans to remove a provider from a role's trust policy. It returns an error if no statement would be left, since
+// IAM refuses such a policy.
 func (c *Client) withdraw(b trustingRole, t Trust) (plan.Stage, []string, error) {
 	if !b.ours {
 		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and keeps a statement for the deleted provider %s", b, t.ProviderARN)}, nil
@@ -365,7 +366,7 @@ func (c *Client) withdraw(b trustingRole, t Trust) (plan.Stage, []string, error)
 	rest, diff := b.trust.Without(t.ProviderARN)
 	var notes []string
 	if rest.Mentions(t.policy()) {
-		notes = append(notes, fmt.Sprintf("role %s keeps a statement that speaks of %s and does not name it as a principal", b, t.Issuer))
+		notes = append(notes, fmt.Sprintf("role %s keeps a statement that mentions %s and does not name it as a principal", b, t.Issuer))
 	}
 	if len(diff) == 0 {
 		return nil, notes, nil

@@ -32,11 +32,11 @@ type Role struct {
 	Adopt           bool              // takes over a role without the owner's tag
 
 	Exact   bool // Policy and ManagedPolicies are all that it should have; anything else is reported in Plan.Extra
-	Tighten bool // with Exact: anything else is taken away
-	Keep    bool // takes no permission away, not even one that Policy lacks: for the time of an upgrade
+	Tighten bool // with Exact: anything else is removed
+	Keep    bool // removes no permission, not even one that Policy lacks: for the time of an upgrade
 }
 
-// Trust is what a role's own trust statement is made of, beside its subjects.
+// Trust is the issuer that a role trusts, for statements in its trust policy.
 type Trust struct {
 	ProviderARN string
 	Issuer      string // URL
@@ -46,7 +46,7 @@ type Trust struct {
 	MaxLength   int  // characters a trust policy may have; zero for 2,048, more once the account's quota L-C07B4B0D is raised
 }
 
-// policy is what a trust policy holds of t.
+// policy returns the part of t that a trust policy contains.
 func (t Trust) policy() iampolicy.Trust {
 	return iampolicy.Trust{ProviderARN: t.ProviderARN, Issuer: t.Issuer, Audiences: t.Audiences}
 }
@@ -144,9 +144,9 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 	})
 }
 
-// PlanRoles plans these roles. It makes at most two calls for a role that is as it should be, and two more for an exact
-// one. Permissions that a role loses are noted first and removed in the last stage, after all additions, so that a cluster
-// lacks none during an upgrade.
+// PlanRoles plans to make or update these roles. It makes at most two calls for a role that is as it should be, and two more for an exact
+// one. The notes begin with the permissions that roles lose. These are removed in the last stage, after all additions, so
+// that a cluster lacks none during an upgrade.
 func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (plan.Plan, error) {
 	plans, err := each(roles, func(r Role) (rolePlan, error) { return c.planRole(ctx, t, r) })
 	if err != nil {
@@ -202,8 +202,8 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 
 // decision holds the steps from a role to what is wanted.
 type decision struct {
-	first, later []step   // later: what takes permissions away
-	lost, notes  []string // lost: a line for each permission that later takes away
+	first, later []step   // later: those that remove permissions
+	lost, notes  []string // lost: a line for each permission that later removes
 	extra        []string // what the role has beyond what is wanted, and keeps
 }
 
@@ -217,7 +217,7 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 	}
 	a, _, ok := splitARN(t.ProviderARN)
 	if ok && have.arn != a.RoleARN(r.Name) {
-		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be told %s: "+
+		return decision{}, fmt.Errorf("%s %s has the ARN %s where the cluster would be given %s: "+
 			"keypost's roles have no path and exactly this name", roleThing, r.Name, have.arn, a.RoleARN(r.Name))
 	}
 	d := decision{notes: append([]string{ccoctl.RoleFound(have.arn)}, r.longSubjects()...)}
@@ -237,7 +237,8 @@ func (r Role) decide(t Trust, have *roleState) (decision, error) {
 	return d, nil
 }
 
-// addExtra reports the policies that a role has beyond what is wanted, or takes them away in the last stage.
+// addExtra adds to extra the policies that an exact role should not have. With Tighten it plans to remove them instead, in
+// the last stage.
 func (d *decision) addExtra(r Role, have *roleState) {
 	if !r.Exact {
 		return
@@ -282,7 +283,7 @@ func (r Role) create(t Trust) (decision, error) {
 	return d, nil
 }
 
-// longSubjects notes service accounts that STS may not be able to name in its reply.
+// longSubjects returns notes about service accounts whose names are too long for the replies of STS.
 func (r Role) longSubjects() []string {
 	var out []string
 	for _, s := range r.Subjects {
@@ -294,7 +295,8 @@ func (r Role) longSubjects() []string {
 	return out
 }
 
-// attributeSteps sets the tags first: from then on the role is known as the owner's, whatever comes after.
+// attributeSteps returns the steps for tags, boundary and description. The tags come first: if the run stops after them,
+// the next one knows the role as the owner's.
 func (r Role) attributeSteps(have *roleState) []step {
 	var steps []step
 	name := aws.String(r.Name)
@@ -322,11 +324,11 @@ func tagRoleStep(role string, tags []types.Tag, diff []string) step {
 		fmt.Sprintf("Role %s tagged %s", role, tagLine(tags)), diff...)
 }
 
-func replaced(what, was, is string) []string {
-	if was == "" {
-		return []string{"+ " + what + is}
+func replaced(what, before, after string) []string {
+	if before == "" {
+		return []string{"+ " + what + after}
 	}
-	return []string{"- " + what + was, "+ " + what + is}
+	return []string{"- " + what + before, "+ " + what + after}
 }
 
 func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
@@ -351,7 +353,7 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 	return nil
 }
 
-// keepAudiences returns the audiences of the statement, and notes those that are lost or kept.
+// keepAudiences returns the audiences for the statement, and adds notes about those that it loses or keeps.
 func (d *decision) keepAudiences(t Trust, r Role, has []string) []string {
 	lost, added := minus(has, t.Audiences), minus(t.Audiences, has)
 	switch {
@@ -401,7 +403,7 @@ func (d *decision) addPolicy(r Role, have *roleState) error {
 	return nil
 }
 
-// addOnly leaves out what takes permissions away.
+// addOnly plans the additions alone.
 func (d *decision) addOnly(r Role, ch iampolicy.Change) error {
 	if ch.Whole {
 		return problem(PolicyMixes, "what it needs more cannot be added without taking something away: both do not fit into one policy, "+

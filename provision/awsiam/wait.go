@@ -16,7 +16,7 @@ const (
 	unreachable = 5 * time.Second  // how long an endpoint at which nothing listens is tried
 )
 
-// wait is a call, or a change, that may take long. When it does, it is reported every 10 seconds, with the last error.
+// wait reports a call, or a change, every 10 seconds for as long as it takes, with the last error.
 type wait struct {
 	c     *Client
 	what  string
@@ -33,7 +33,7 @@ func (c *Client) await(what string) *wait {
 	w := &wait{c: c, what: what, start: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(quiet, w.tell)
+	w.timer = time.AfterFunc(quiet, w.report)
 	return w
 }
 
@@ -44,7 +44,7 @@ func (w *wait) stop() {
 	w.timer.Stop()
 }
 
-func (w *wait) tell() {
+func (w *wait) report() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {

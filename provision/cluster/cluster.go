@@ -1,5 +1,5 @@
-// Package cluster looks at Kubernetes and OpenShift clusters from outside: which issuer they are, and with which keys
-// their tokens can be verified. It promises to change nothing in a cluster that it only reads.
+// Package cluster asks Kubernetes and OpenShift clusters which issuer they are, which keys verify their tokens, and how long
+// the tokens live. It promises to change nothing in a cluster; the tokens that it has minted are not kept.
 package cluster
 
 import (
@@ -48,7 +48,7 @@ func PublicKeys(ctx context.Context, kubeconfig, contextName string) (issuer str
 }
 
 // InCluster in the place of a kubeconfig means the cluster in whose pod the program runs, with the pod's own service
-// account. It is never meant by itself: a command that was to ask one cluster must not ask another instead.
+// account. It has to be named: a command that was to ask one cluster must not ask another instead.
 const InCluster = "in-cluster"
 
 // load follows the rules of kubectl: the file that is named, else those of $KUBECONFIG, else ~/.kube/config.
@@ -86,7 +86,7 @@ func (a api) issuer(ctx context.Context) (string, error) {
 	return d.Issuer, nil
 }
 
-// get reads a document that is no resource.
+// get reads one of the two documents.
 func (a api) get(ctx context.Context, path string) ([]byte, error) {
 	// A kube-apiserver has its JWKS as application/jwk-set+json only, and answers 406 to who accepts nothing but
 	// application/json. One byte more than pubkey.Parse takes, so that it refuses what is cut.
@@ -116,8 +116,8 @@ func (a api) call(ctx context.Context, r kubeapi.Request, limit int64) ([]byte, 
 	return body, nil
 }
 
-// oneLine keeps client-go's multi-line messages a sentence. What it says is for people, so nothing is wrapped but
-// the context's end.
+// oneLine returns a message of client-go, which may have several lines, as one sentence. The error wraps nothing but the
+// context's.
 func oneLine(err error) error {
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, end) {

@@ -33,10 +33,10 @@ const (
 // podsPerPage bounds what is held in memory, here and in the kube-apiserver.
 const podsPerPage = 500
 
-// TokenLifetime measures the longest lifetime that the pods of a cluster ask for in projected service account tokens
+// TokenLifetime returns the longest lifetime that the pods of a cluster ask for in projected service account tokens
 // with one of the audiences; where one of them is an audience of the cluster itself, the tokens that every pod has for
-// it count too. Ended pods count: their tokens may not have expired. It does not see tokens that are asked for by other
-// ways (kubectl create token, a controller's TokenRequest), nor pods that are gone.
+// it count too. Ended pods count: their tokens may not have expired. It does not see tokens that are requested in
+// other ways (kubectl create token, a controller's TokenRequest), nor those of deleted pods.
 func TokenLifetime(ctx context.Context, a Access, audiences []string) (Lifetime, error) {
 	namespace, name, err := a.account()
 	if err != nil {
@@ -94,7 +94,7 @@ type projectedToken struct {
 	Seconds  *int64 `json:"expirationSeconds"`
 }
 
-// count adds up what pods ask for.
+// count collects the lifetimes that pods ask for.
 type count struct {
 	Lifetime
 	audiences []string // that matter
@@ -119,7 +119,7 @@ func (c *count) add(p pod) {
 	}
 }
 
-// matters: a volume without an audience gets the cluster's own.
+// matters reports whether a token with this audience counts. A volume without one gets the cluster's own.
 func (c *count) matters(audience string) bool {
 	if audience == "" {
 		return slices.ContainsFunc(c.own, func(own string) bool { return slices.Contains(c.audiences, own) })
@@ -138,15 +138,15 @@ func (c *count) lifetime(t projectedToken) time.Duration {
 	return d
 }
 
-// ChosenIssuer reads spec.serviceAccountIssuer of OpenShift's authentication.config.openshift.io/cluster: what the
-// cluster is told to be, which its kube-apiservers follow one after the other. openShift is false where there is no
+// ChosenIssuer reads spec.serviceAccountIssuer of OpenShift's authentication.config.openshift.io/cluster: the configured
+// issuer, which the kube-apiservers take over one after the other. openShift is false where there is no
 // such API; issuer is "" where the cluster uses its own.
 func ChosenIssuer(ctx context.Context, a Access) (issuer string, openShift bool, err error) {
 	_, server, err := a.open()
 	if err != nil {
 		return "", false, err
 	}
-	// Which APIs there are is told to everybody; the resource of an API that does not exist is forbidden to most.
+	// Everybody may list the APIs. Most users get 403, not 404, for the resource of an API that does not exist.
 	const group = "/apis/config.openshift.io/v1"
 	err = server.read(ctx, group, &struct{}{})
 	if kubeapi.IsStatus(err, http.StatusNotFound) {

@@ -13,7 +13,7 @@ import (
 // maxResource bounds what is read of one reply: a page of the largest pods stays below it.
 const maxResource = 256 << 20
 
-// refusal is an answer that is no success, in this package's words. It wraps the [*kubeapi.StatusError].
+// refusal is an answer other than success, as one sentence. It wraps the [*kubeapi.StatusError].
 type refusal struct{ *kubeapi.StatusError }
 
 func (e refusal) Unwrap() error { return e.StatusError }
@@ -30,7 +30,7 @@ func (e refusal) Error() string {
 	return fmt.Sprintf("the cluster answers %d", e.Code)
 }
 
-// read gets a resource. Types are declared where they are used, with the members that are read.
+// read gets a resource. The types are declared where they are used, with no more members than are read.
 func (a api) read(ctx context.Context, path string, into any) error {
 	return a.do(ctx, kubeapi.Request{Method: http.MethodGet, Path: path}, into)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Access is how a cluster is asked. What each question needs of the user of the kubeconfig:
+// Access describes how a cluster is reached. The functions of this package need these permissions of the kubeconfig's user:
 //
 //	Signers        list endpointslices (discovery.k8s.io) in default, create serviceaccounts/token for the account
 //	TokenLifetime  list pods in all namespaces, create serviceaccounts/token for the account
@@ -28,26 +28,26 @@ type Access struct {
 	Kubeconfig string // file, or InCluster; when empty, the files of $KUBECONFIG, else ~/.kube/config
 	Context    string // the current one when empty
 
-	// ServiceAccount, NAMESPACE/NAME, is for whom tokens are minted; default/default, which every namespace
-	// has and nobody should give rights to, when empty.
+	// ServiceAccount, NAMESPACE/NAME, is the account that tokens are minted for. When empty it is default/default,
+	// which every cluster has and nobody should give rights to.
 	ServiceAccount string
 }
 
-// Signer is what one kube-apiserver shows of itself in a token that it has just signed.
+// Signer is what a fresh token of one kube-apiserver contains.
 type Signer struct {
 	Address  string         // host:port, at which it alone answers
-	Issuer   string         // the token's iss: what every relying party is asked to trust
+	Issuer   string         // the token's iss: the issuer that relying parties have to trust
 	KeyID    keystore.KeyID // the token's kid
-	Lifetime time.Duration  // the token's exp - iat; minLifetime is asked for
+	Lifetime time.Duration  // the token's exp - iat; 10 minutes are requested
 }
 
-// minLifetime is the shortest that the TokenRequest API grants: the token is read and forgotten.
+// minLifetime is the shortest that the TokenRequest API grants. The token is not kept.
 const minLifetime = 10 * time.Minute
 
-// Signers has every kube-apiserver of a cluster mint a token with an audience, each at its own address: one that was
-// not restarted yet goes on signing with the old issuer and key, and behind a load balancer nobody would see it. The
-// addresses are those in the EndpointSlices of the service default/kubernetes, in order. TLS is checked against the CA
-// and for the server name of the kubeconfig. One server that does not answer is an error: it may be the one.
+// Signers has every kube-apiserver of a cluster mint a token with an audience, and returns what the tokens contain. Each is
+// called at its own address: a server that was not restarted yet goes on signing with the old issuer and key, and behind a
+// load balancer nobody would notice. The addresses are those in the EndpointSlices of the service default/kubernetes, in
+// order. TLS is checked against the CA and the server name of the kubeconfig. A server that does not answer is an error.
 // No token is kept, printed or part of an error.
 func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
 	namespace, name, err := a.account()
@@ -101,7 +101,7 @@ func (a Access) open() (*rest.Config, api, error) {
 	return config, server, nil
 }
 
-// named is what is done with the kubeconfig, for messages.
+// named returns what is done with the kubeconfig, for messages.
 func (a Access) named(verb string) string {
 	if a.Kubeconfig == "" {
 		return verb + " kubeconfig ($KUBECONFIG or ~/.kube/config)"
@@ -109,8 +109,8 @@ func (a Access) named(verb string) string {
 	return verb + " kubeconfig " + a.Kubeconfig
 }
 
-// at is the same cluster through one address. The server name stays that of the kubeconfig, because that is the one
-// name which the certificates of all kube-apiservers must have.
+// at returns the configuration for one address of the same cluster. The server name stays that of the kubeconfig: it is the
+// one name that the certificates of all kube-apiservers have.
 func at(config *rest.Config, address string) *rest.Config {
 	c := rest.CopyConfig(config)
 	if base, _, err := rest.DefaultServerUrlFor(config); err == nil && c.ServerName == "" {
@@ -162,14 +162,14 @@ func (s endpointSlice) hostPorts() []string {
 	return found
 }
 
-// minted is what a token says.
+// minted is the content of a token.
 type minted struct {
 	Signer
 	audiences []string
 }
 
-// mint asks for a token of minLifetime (TokenRequest, authentication.k8s.io/v1) and says what it carries. Without an
-// audience the cluster gives it its own, --api-audiences.
+// mint requests a token of minLifetime (TokenRequest, authentication.k8s.io/v1) and returns its content. Without an
+// audience the token gets the cluster's own, those of --api-audiences.
 func (a api) mint(ctx context.Context, namespace, name string, audiences ...string) (minted, error) {
 	request, err := json.Marshal(map[string]any{
 		"apiVersion": "authentication.k8s.io/v1",
@@ -191,9 +191,9 @@ func (a api) mint(ctx context.Context, namespace, name string, audiences ...stri
 	return readToken(reply.Status.Token)
 }
 
-// readToken reads what a token says. Its signature is not checked: it came from the signer itself, over TLS.
+// readToken decodes a token. It does not check the signature: the token came from the signer itself, over TLS.
 func readToken(token string) (minted, error) {
-	errNoToken := errors.New("what it answers is no service account token")
+	errNoToken := errors.New("the answer is no service account token")
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return minted{}, errNoToken

@@ -27,8 +27,8 @@ const (
 	previewSet = "TechPreviewNoUpgrade"
 )
 
-// manifest is a document being read: where it stands, and the first thing that is wrong with it. Once err is set, what
-// its methods return means nothing.
+// manifest is a document while it is read: its place, for errors, and the first error. Once err is set, the results of its
+// methods mean nothing.
 type manifest struct {
 	place string
 	err   error
@@ -37,7 +37,7 @@ type manifest struct {
 // value is a part of a document, as package yaml decodes it, and the path that leads to it; name is its last step.
 type value struct {
 	path, name string
-	is         any
+	raw        any
 }
 
 func (m *manifest) fail(format string, args ...any) {
@@ -46,7 +46,7 @@ func (m *manifest) fail(format string, args ...any) {
 	}
 }
 
-// request reads a document. It says why if the document is none of ours.
+// request reads a document. If the document is skipped, why is the line that reports it.
 func (m *manifest) request(root value, techPreview bool) (r Request, why string) {
 	if why = m.foreign(root); why != "" || m.err != nil {
 		return Request{}, why
@@ -72,13 +72,13 @@ func (m *manifest) request(root value, techPreview bool) (r Request, why string)
 	return r, ""
 }
 
-// foreign tells documents that are no CredentialsRequests. The kind counts only together with its group; ccoctl looks
-// at neither and makes a role for whatever has the right shape.
+// foreign returns why a document is skipped that is no CredentialsRequest, or "". The kind counts only together with its
+// group; ccoctl looks at neither and makes a role for whatever has the right shape.
 func (m *manifest) foreign(root value) string {
-	if root.is == nil {
+	if root.raw == nil {
 		return fmt.Sprintf("Ignoring %s: it is empty or holds only comments", m.place)
 	}
-	if _, ok := root.is.(map[any]any); !ok {
+	if _, ok := root.raw.(map[any]any); !ok {
 		m.fail("it is no manifest: it has no apiVersion and kind")
 		return ""
 	}
@@ -104,7 +104,7 @@ func orNothing(s string) string {
 	return printable(s)
 }
 
-// unwanted tells requests that their annotations exclude, in ccoctl's words where ccoctl has any.
+// unwanted returns why a request is skipped because of its annotations, or "".
 func (m *manifest) unwanted(annotations value, r Request, techPreview bool) string {
 	if m.annotation(annotations, deletion) == "true" {
 		return fmt.Sprintf("Ignoring CredentialsRequest %s as it is marked for in-cluster deletion", r)
@@ -126,12 +126,11 @@ func (m *manifest) unwanted(annotations value, r Request, techPreview bool) stri
 	return fmt.Sprintf("Ignoring CredentialsRequest %s with tech-preview annotation", r)
 }
 
-// annotation reads an annotation's value. Quotes around true are easily forgotten, and there is only one thing that it
-// can mean.
+// annotation returns an annotation's value. A boolean is accepted: quotes around true are easily forgotten.
 func (m *manifest) annotation(annotations value, key string) string {
 	v := m.at(annotations, key)
-	if is, truth := v.is.(bool); truth {
-		return fmt.Sprint(is)
+	if b, ok := v.raw.(bool); ok {
+		return fmt.Sprint(b)
 	}
 	return m.text(v)
 }
@@ -169,8 +168,8 @@ func (m *manifest) fill(r *Request, spec, provider value) {
 	}
 }
 
-// statement refuses fields that it does not know, unlike the rest: to pass over a misspelt policyCondition would grant
-// more than was asked for.
+// statement reads a statement. Unknown fields are an error here and nowhere else: to ignore a misspelt policyCondition
+// would grant more than was asked for.
 func (m *manifest) statement(v value) Statement {
 	for _, field := range m.members(v) {
 		known := func(name string) bool { return strings.EqualFold(name, field.name) }
@@ -193,8 +192,8 @@ func (m *manifest) statement(v value) Statement {
 	return s
 }
 
-// field leads to a member of a statement, written in whatever case: IAM's own policies, from which statements are copied,
-// write Effect and Action.
+// field returns a member of a statement, whatever its case: IAM's own policies, from which statements are copied, write
+// Effect and Action.
 func (m *manifest) field(v value, name string) value {
 	var found []value
 	for _, member := range m.members(v) {
@@ -212,10 +211,10 @@ func (m *manifest) field(v value, name string) value {
 	return found[0]
 }
 
-// actions takes a single action for a list of one, as IAM does.
+// actions reads a list of actions, or a single one, as IAM does.
 func (m *manifest) actions(v value) []string {
 	items := []value{v}
-	if _, one := v.is.(string); !one {
+	if _, one := v.raw.(string); !one {
 		items = m.items(v)
 	}
 	var actions []string
@@ -229,7 +228,7 @@ func (m *manifest) actions(v value) []string {
 }
 
 func (m *manifest) condition(v value) map[string]map[string]any {
-	if v.is == nil {
+	if v.raw == nil {
 		return nil
 	}
 	c := map[string]map[string]any{}
@@ -241,31 +240,31 @@ func (m *manifest) condition(v value) map[string]map[string]any {
 		c[operator.name] = map[string]any{}
 		for _, key := range keys {
 			m.conditionValue(key)
-			c[operator.name][key.name] = key.is
+			c[operator.name][key.name] = key.raw
 		}
 	}
 	return c
 }
 
-// conditionValue takes what IAM takes: text, truth, numbers, and lists of these.
+// conditionValue accepts what IAM accepts: text, booleans, numbers, and lists of these.
 func (m *manifest) conditionValue(v value) {
-	switch is := v.is.(type) {
+	switch raw := v.raw.(type) {
 	case string, bool, int, int64, uint64:
 		return
 	case float64:
-		if !math.IsNaN(is) && !math.IsInf(is, 0) {
+		if !math.IsNaN(raw) && !math.IsInf(raw, 0) {
 			return
 		}
 	case []any:
 		for _, item := range m.items(v) {
-			if _, nested := item.is.([]any); nested {
+			if _, nested := item.raw.([]any); nested {
 				m.fail("%s: it is a list in a list", item.path)
 			}
 			m.conditionValue(item)
 		}
 		return
 	}
-	m.fail("%s: it is %s; write text, a number, true, false, or a list of these", v.path, describe(v.is))
+	m.fail("%s: it is %s; write text, a number, true, false, or a list of these", v.path, describe(v.raw))
 }
 
 var (
@@ -291,7 +290,7 @@ func (m *manifest) required(v value, s string) string {
 	return s
 }
 
-// matching reads text that is empty or has the form that wanted describes.
+// matching reads text that is empty or valid; wanted describes valid text, for the error.
 func (m *manifest) matching(v value, has func(string) bool, wanted string) string {
 	s := m.text(v)
 	if s != "" && !has(s) {
@@ -300,60 +299,60 @@ func (m *manifest) matching(v value, has func(string) bool, wanted string) strin
 	return s
 }
 
-// text reads text; what is absent is empty.
+// text reads text. An absent value is empty text.
 func (m *manifest) text(v value) string {
-	s, ok := v.is.(string)
-	if !ok && v.is != nil {
-		m.fail("%s: it is %s; write text, in quotes if need be", v.path, describe(v.is))
+	s, ok := v.raw.(string)
+	if !ok && v.raw != nil {
+		m.fail("%s: it is %s; write text, in quotes if need be", v.path, describe(v.raw))
 	}
 	return s
 }
 
-// at leads to a member of a mapping; what is absent has none.
+// at returns a member of a mapping. An absent mapping has none.
 func (m *manifest) at(v value, field string) value {
-	members, ok := v.is.(map[any]any)
-	if !ok && v.is != nil {
-		m.fail("%s: it is %s; write it as a mapping", v.path, describe(v.is))
+	members, ok := v.raw.(map[any]any)
+	if !ok && v.raw != nil {
+		m.fail("%s: it is %s; write it as a mapping", v.path, describe(v.raw))
 	}
 	return v.member(field, members[field])
 }
 
-// members are those of a mapping whose keys are text, in the order of their names; what is absent has none.
+// members returns the members of a mapping with keys of text, in the order of their names. An absent mapping has none.
 func (m *manifest) members(v value) []value {
-	fields, ok := v.is.(map[any]any)
-	if !ok && v.is != nil {
-		m.fail("%s: it is %s; write it as KEY: VALUE", v.path, describe(v.is))
+	fields, ok := v.raw.(map[any]any)
+	if !ok && v.raw != nil {
+		m.fail("%s: it is %s; write it as KEY: VALUE", v.path, describe(v.raw))
 	}
 	var members []value
-	for key, is := range fields {
+	for key, raw := range fields {
 		name, ok := key.(string)
 		if !ok {
 			m.fail("%s: it has a key that is %s; write text, in quotes if need be", v.path, describe(key))
 		}
-		members = append(members, v.member(name, is))
+		members = append(members, v.member(name, raw))
 	}
 	slices.SortFunc(members, func(a, b value) int { return strings.Compare(a.name, b.name) })
 	return members
 }
 
-func (v value) member(name string, is any) value {
-	return value{path: strings.TrimPrefix(v.path+"."+printable(name), "."), name: name, is: is}
+func (v value) member(name string, raw any) value {
+	return value{path: strings.TrimPrefix(v.path+"."+printable(name), "."), name: name, raw: raw}
 }
 
 func (m *manifest) items(v value) []value {
-	list, ok := v.is.([]any)
-	if !ok && v.is != nil {
-		m.fail("%s: it is %s; write it as a list", v.path, describe(v.is))
+	list, ok := v.raw.([]any)
+	if !ok && v.raw != nil {
+		m.fail("%s: it is %s; write it as a list", v.path, describe(v.raw))
 	}
 	var items []value
-	for i, is := range list {
-		items = append(items, value{path: fmt.Sprintf("%s[%d]", v.path, i), is: is})
+	for i, raw := range list {
+		items = append(items, value{path: fmt.Sprintf("%s[%d]", v.path, i), raw: raw})
 	}
 	return items
 }
 
-func describe(is any) string {
-	switch is := is.(type) {
+func describe(raw any) string {
+	switch raw := raw.(type) {
 	case nil:
 		return "empty"
 	case map[any]any:
@@ -361,9 +360,9 @@ func describe(is any) string {
 	case []any:
 		return "a list"
 	case string:
-		return fmt.Sprintf("the text %q", printable(is))
+		return fmt.Sprintf("the text %q", printable(raw))
 	case bool:
-		return fmt.Sprintf("the truth value %t", is)
+		return fmt.Sprintf("the truth value %t", raw)
 	}
-	return fmt.Sprintf("the number %v", is)
+	return fmt.Sprintf("the number %v", raw)
 }

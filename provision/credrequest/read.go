@@ -20,9 +20,9 @@ import (
 const MaxFile = 16 << 20
 
 // ReadDir reads the requests of a directory in the order of file names, as ccoctl does: files named *.yaml and *.yml
-// (YAML or JSON, several documents each), no subdirectories. The lines in skipped say what was left out and why; those
-// that ccoctl logs too are in its words. Every file is read and checked before anything is returned; the error then
-// has a line for each document that is wrong.
+// (YAML or JSON, several documents each), no subdirectories. skipped has a line for each manifest and file that was
+// skipped, with the reason, in the words of ccoctl's log where it has any. The error
+// has a line for each document that is wrong, and no request is returned then.
 //
 // With techPreview, requests count that are annotated for the feature set TechPreviewNoUpgrade, as with ccoctl's
 // --enable-tech-preview. They count whatever feature gates they name, as with ccoctl: a role that nobody assumes harms
@@ -83,7 +83,7 @@ func Read(name string, data []byte, techPreview bool) (requests []Request, skipp
 	var errs []error
 	for i, doc := range docs {
 		m := manifest{place: fmt.Sprintf("document %d of %s", i+1, printable(name))}
-		r, why := m.request(value{is: doc}, techPreview)
+		r, why := m.request(value{raw: doc}, techPreview)
 		switch {
 		case m.err != nil:
 			errs = append(errs, m.err)
@@ -136,8 +136,7 @@ func documents(data []byte) ([]any, error) {
 	}
 }
 
-// jsonStream takes JSON values apart that stand one after the other; nil if there are not several. A single one is YAML
-// as well.
+// jsonStream splits a stream of JSON objects; nil unless there are several. A single one is YAML as well.
 func jsonStream(data []byte) [][]byte {
 	d := json.NewDecoder(bytes.NewReader(data))
 	var parts [][]byte
@@ -179,9 +178,9 @@ func writtenTwice(v any) string {
 	return ""
 }
 
-// unique refuses requests that would overwrite each other's Secret manifest and, their role being named likewise, share
-// one role with the trust of the one and the permissions of the other. The manifest's name joins namespace and name
-// with a hyphen, which both may contain.
+// unique returns an error for requests with the same name of a Secret manifest, which joins namespace and name with a
+// hyphen that both may contain. They would overwrite each other's manifest, and share one role, with the trust of the one
+// and the permissions of the other.
 func unique(requests []Request) error {
 	var errs []error
 	first := map[string]Request{}
@@ -198,10 +197,10 @@ func unique(requests []Request) error {
 	return errors.Join(errs...)
 }
 
-// String returns namespace/name, as ccoctl's log has it.
+// String returns namespace/name, as ccoctl logs it.
 func (r Request) String() string { return r.Namespace + "/" + r.Name }
 
-// shorten leaves text as it is, for %q to show: a blank at its end may be all that is wrong with it.
+// shorten cuts long text and changes nothing else, for %q: a space at its end may be what is wrong with it.
 func shorten(s string) string {
 	if r := []rune(s); len(r) > 200 {
 		return string(r[:200]) + "…"
@@ -209,5 +208,5 @@ func shorten(s string) string {
 	return s
 }
 
-// printable makes text from a file fit for one line of a terminal.
+// printable returns text from a file in a form that is safe for one line of a terminal.
 func printable(s string) string { return text.OneLine(s, 200) }

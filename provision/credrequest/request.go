@@ -1,24 +1,23 @@
-// Package credrequest reads CredentialsRequest manifests (cloudcredential.openshift.io/v1), in which OpenShift's
-// components say which permissions they need in the cloud and which Secret they read their access from. It promises
-// that every manifest of a directory is read and checked before any of it is handed out, and that nothing it leaves
-// out goes unsaid.
+// Package credrequest reads CredentialsRequest manifests (cloudcredential.openshift.io/v1). With these, OpenShift's
+// components ask for permissions in the cloud, and name the Secret from which they read their credentials. It promises
+// to check every manifest of a directory before it returns one, and to report every manifest that it skips.
 package credrequest
 
-// Request is a CredentialsRequest for AWS. Its names fit into file names and role names: they are checked as
-// Kubernetes checks them.
+// Request is a CredentialsRequest for AWS. Its names are valid in Kubernetes, and so in the names of
+// files and roles.
 type Request struct {
-	File            string // base name of the file that it stands in
+	File            string // base name of its file
 	Namespace, Name string // its own
-	SecretNamespace string // where the component runs: its service accounts are here too
+	SecretNamespace string // namespace of the component: of its Secret and of its service accounts
 	SecretName      string
 	ServiceAccounts []string    // names; empty only if RoleARN is given
 	Statements      []Statement // empty only if RoleARN is given
-	CloudTokenPath  string      // absolute path of the token in the component's pods; empty: the usual one
-	RoleARN         string      // stsIAMRoleARN: the role exists already, only the Secret is wanted
+	CloudTokenPath  string      // absolute path of the token in the component's pods; empty for the usual one
+	RoleARN         string      // stsIAMRoleARN: a role that exists, so that only the Secret is to be made
 }
 
 // Statement is one statement of a permissions policy. Effect is Allow or Deny. Condition is operator → key → value: a
-// string, bool, number or list of these, as the manifest has it.
+// string, bool, number or list of these, as in the manifest.
 type Statement struct {
 	Effect    string
 	Action    []string

@@ -33,7 +33,7 @@ func (d Document) Alongside(from, to Trust) (both Document, diff []string, rest 
 	for i, s := range d.statements {
 		if !s.names(from.ProviderARN) {
 			if s.mentions(from, to) && !s.mentions(to, from) {
-				rest = append(rest, Uncopied{i + 1, "speaks of it elsewhere than among the principals whom it trusts or denies"})
+				rest = append(rest, Uncopied{i + 1, "mentions it elsewhere than among the principals whom it trusts or denies"})
 			}
 			continue
 		}
@@ -42,7 +42,7 @@ func (d Document) Alongside(from, to Trust) (both Document, diff []string, rest 
 			return Document{}, nil, nil, err
 		}
 		if second.mentions(from, to) {
-			rest = append(rest, Uncopied{i + 1, "speaks of it in a condition of a form that cannot be copied"})
+			rest = append(rest, Uncopied{i + 1, "mentions it in a condition of a form that cannot be copied"})
 			continue
 		}
 		if !have[second.key()] {

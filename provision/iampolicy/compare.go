@@ -24,19 +24,19 @@ type Change struct {
 // exceeds the limit of inline policies, or the denials differ (then no order of two writes is better than one), Late makes the
 // whole change.
 func Compare(old, now Document) (Change, error) {
-	was, is := old.grants(), now.grants()
+	before, after := old.grants(), now.grants()
 	text, err := now.Fit(rolePolicyLength)
 	if err != nil {
 		return Change{}, err
 	}
-	whole := Change{Late: Write{text, diffLines(was, is)}, Lost: lost(was, is), Whole: true}
+	whole := Change{Late: Write{text, diffLines(before, after)}, Lost: lost(before, after), Whole: true}
 	union, err := old.union(now).Fit(rolePolicyLength)
 	if err != nil || slices.ContainsFunc(whole.Late.Diff, func(l string) bool { return isDeny(l[len("+ "):]) }) {
 		return whole, nil
 	}
-	between := maps.Clone(was)
-	maps.Copy(between, is)
-	c := Change{Early: Write{union, diffLines(was, between)}, Late: Write{text, diffLines(between, is)}, Lost: whole.Lost}
+	between := maps.Clone(before)
+	maps.Copy(between, after)
+	c := Change{Early: Write{union, diffLines(before, between)}, Late: Write{text, diffLines(between, after)}, Lost: whole.Lost}
 	if len(c.Late.Diff) == 0 {
 		c.Early.Text = text // the same permissions, as now writes them
 	}
@@ -46,9 +46,9 @@ func Compare(old, now Document) (Change, error) {
 func isDeny(grant string) bool { return strings.HasPrefix(grant, "Deny ") }
 
 // lost returns what is no longer permitted: an Allow that goes, a Deny that comes.
-func lost(was, is map[string]bool) []string {
+func lost(before, after map[string]bool) []string {
 	allowed := func(line string) bool { return !isDeny(line) }
-	return slices.Concat(slices.DeleteFunc(minus(was, is), isDeny), slices.DeleteFunc(minus(is, was), allowed))
+	return slices.Concat(slices.DeleteFunc(minus(before, after), isDeny), slices.DeleteFunc(minus(after, before), allowed))
 }
 
 // minus returns what a has and b lacks, sorted.
@@ -64,12 +64,12 @@ func minus(a, b map[string]bool) []string {
 }
 
 // diffLines lists what goes, then what comes.
-func diffLines(was, is map[string]bool) []string {
+func diffLines(before, after map[string]bool) []string {
 	var out []string
-	for _, l := range minus(was, is) {
+	for _, l := range minus(before, after) {
 		out = append(out, "- "+l)
 	}
-	for _, l := range minus(is, was) {
+	for _, l := range minus(after, before) {
 		out = append(out, "+ "+l)
 	}
 	return out

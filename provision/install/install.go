@@ -17,7 +17,7 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// Mode says what a run does about the difference between what is there and what is wanted.
+// Mode is what a run does with the difference between what is there and what is wanted.
 type Mode int
 
 // The modes.

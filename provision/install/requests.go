@@ -109,7 +109,7 @@ func (r *run) checkRegistered(audiences []string, there awsiam.Trust) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	err := problem(UnknownAudience, "%s takes no tokens for the audience %s (it takes %s), so that AWS refuses them whatever the role says",
+	err := problem(UnknownAudience, "%s takes no tokens for the audience %s (it takes %s), so that AWS refuses them whatever the role trusts",
 		there.ProviderARN, strings.Join(unknown, ", "), strings.Join(there.Audiences, ", "))
 	err.ProviderARN, err.Audience = there.ProviderARN, unknown[0]
 	if len(unknown) < len(audiences) {

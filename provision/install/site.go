@@ -18,7 +18,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// Site says how an issuer's public URL is reached from this machine. The zero Site uses the system's CAs, the URL's own
+// Site describes how an issuer's public URL is reached from this machine. The zero Site uses the system's CAs, the URL's own
 // addresses, and the proxy of the environment if it names one for the URL.
 type Site struct {
 	Roots   *x509.CertPool // nil for the system's

@@ -16,9 +16,9 @@ import (
 // key.
 func PublicHalf(source string, data []byte) (keys []keystore.VerificationKey, private bool, err error) {
 	keys, err = pubkey.ParseWith(source, data, func(block *pem.Block) (crypto.PublicKey, bool, error) {
-		key, is, err := derive(block)
+		key, recognised, err := derive(block)
 		private = private || key != nil
-		return key, is, err
+		return key, recognised, err
 	})
 	return keys, private, err
 }

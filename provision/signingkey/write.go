@@ -10,14 +10,14 @@ import (
 	"github.com/keypost/keypost/internal/durable"
 )
 
-// Paths says where the two halves of a key go.
+// Paths are the files for the two halves of a key.
 type Paths struct {
 	Private string // mode 0600
 	Public  string // mode 0644, less the umask
 }
 
 // CheckFree returns an error unless both files can be made: neither exists, not even as a dangling link, and they are two. It
-// is for asking before a slow step; Write asks again by O_EXCL.
+// spares the caller a slow step in vain; Write makes sure with O_EXCL.
 func (p Paths) CheckFree() error {
 	if filepath.Clean(p.Private) == filepath.Clean(p.Public) {
 		return fmt.Errorf("%s cannot hold the private and the public key at once", p.Private)
