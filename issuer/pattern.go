@@ -62,8 +62,16 @@ func (p Pattern) allowsAt(name keystore.Name, r lastgood.Route) bool {
 	if p.name != "" {
 		return p.name == name && p.key == routeKey(r)
 	}
-	own := func(s string) string { return strings.Replace(s, nameHole, string(name), 1) }
-	return lastgood.Route{Host: own(p.key.Host), Path: own(p.key.Path)} == r
+	filled := func(pattern, s string) bool { // thousands of names may be asked for at a start
+		before, after, hole := strings.Cut(pattern, nameHole)
+		if !hole {
+			return pattern == s
+		}
+		rest, begins := strings.CutPrefix(s, before)
+		n, ends := strings.CutSuffix(rest, after)
+		return begins && ends && n == string(name)
+	}
+	return filled(p.key.Host, r.Host) && filled(p.key.Path, r.Path)
 }
 
 // AllowsHost reports whether a URL with that host, in lower case and without a port, could match.

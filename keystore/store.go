@@ -68,7 +68,7 @@ func ParseDocument(n Name, data []byte) (KeySet, Document, error) {
 // Replace writes s if the stored revision is still old (old == "" creates) and returns the new revision. It is durable
 // when it returns nil. A stored version that s may not replace ([KeySet.MayReplace]) is a conflict. An error that wraps
 // [ErrConflict] or [ErrReadOnly] means that nothing was written, one that wraps [ErrNotDurable] that it was. After any
-// other error s may be stored or not; the message says what is known.
+// other error s may be stored or not; the message has what is known.
 func (st *Store) Replace(ctx context.Context, old Revision, s KeySet) (Revision, error) {
 	w, err := newWrite(s)
 	switch {
@@ -176,10 +176,10 @@ func (st *Store) readBack(ctx context.Context, w write, failed error) (Revision,
 			return "", fmt.Errorf("%w: %w", ErrConflict, failed)
 		}
 		return "", failed
-	case conflict && !(readable && w.event != nil && stored.hasEvent(*w.event)):
-		return "", failed
-	case conflict:
+	case conflict && readable && w.event != nil && stored.hasEvent(*w.event):
 		return "", fmt.Errorf("the stored version was made from it or from an equal one: %w", errUnknown)
+	case conflict:
+		return "", failed
 	case resent, readable:
 		return "", fmt.Errorf("it was written again or removed meanwhile: %w", errUnknown)
 	}

@@ -62,7 +62,7 @@ type Verdict struct {
 	Gone []string // it never comes back
 }
 
-// UndecidedError reports disputes about which a verdict says nothing.
+// UndecidedError reports disputes that a verdict leaves open.
 type UndecidedError struct{ Open []Dispute }
 
 func (e *UndecidedError) Error() string {

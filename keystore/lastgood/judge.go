@@ -32,8 +32,8 @@ type State interface {
 // newcomer has, or may have: one that waits for a URL itself, is broken, or cannot be read. If the issuer URLs of a
 // document are unknown, it may have every one that is permitted to its key set.
 //
-// Without Permitted that is every URL. One unreadable document would keep all others from a new place, so then it counts
-// until [StartPatience] only.
+// Without Permitted that is every URL. There, such a document counts until [StartPatience] only: else one unreadable
+// document would keep a new copy empty.
 //
 // Relying parties see one issuer for a URL, whichever key set serves it. So a key that left with a withdrawn key set does
 // not return with another key set for the same URL.
@@ -43,8 +43,8 @@ type Judge struct {
 	// Permitted reports whether a key set may have an issuer URL at r; nil means that every one may. The tombstone of one
 	// that may not bars no key: else whoever may write one key set could bar the keys of others.
 	Permitted func(n keystore.Name, r Route) bool
-	// Rejected yields the key sets in the store whose documents were rejected, with the reasons; nil for none. What it
-	// yields of a candidate does not count. The Judge asks only about newcomers.
+	// Rejected yields the key sets in the store whose documents were rejected when they were judged last, with the reasons;
+	// nil for none. Candidates do not count. It is called at most once, and only if there is a newcomer.
 	Rejected iter.Seq2[keystore.Name, *Rejection]
 	// Waited is the time since the store was listed completely for the first time. It counts only without Permitted.
 	Waited time.Duration
@@ -66,8 +66,8 @@ func NewCandidate(n keystore.Name, version, was *Summary) *Candidate {
 	return &Candidate{Name: n, Version: version, was: was, follows: version.Follows(was)}
 }
 
-// Decide sets the Rejected of candidates that are judged together. A candidate that is rejected already, or has no version,
-// claims nothing. The tombstones among the others count as last good versions at once: a caller for which writing one may
+// Decide sets the Rejected of candidates that are judged together. It leaves one that is rejected already as it is. The
+// tombstones among the others count as last good versions at once: a caller for which writing one may
 // fail decides about tombstones in a separate batch.
 func (j Judge) Decide(batch []*Candidate) {
 	t := trial{Judge: j, batch: batch, claims: map[Route][]keystore.Name{}, tombstones: map[keystore.Name]*Summary{}, ended: map[Route][]keystore.Name{}}

@@ -49,9 +49,9 @@ type Rejection struct {
 	Reason  keystore.Reason
 	Message string // one clause that begins with "it" or "its", or names a key
 
-	listed bool  // the issuer URLs of the document are known
-	urls   lines // they, if it may have them later
-	waits  bool  // it ends with StartPatience at the latest
+	listed bool  // the issuer URLs of the document are known, as far as the key set may get them later
+	urls   lines // those
+	waits  bool  // see Waits
 }
 
 // Reject returns a Rejection.
@@ -77,8 +77,8 @@ func RejectError(err error) *Rejection {
 // Is reports whether r is a rejection for that reason.
 func (r *Rejection) Is(reason keystore.Reason) bool { return r != nil && r.Reason == reason }
 
-// Waits reports whether r ends with [StartPatience] at the latest: a document without known issuer URLs keeps a newcomer
-// from its own.
+// Waits reports whether r ends after [StartPatience] at the latest. It is the Rejection of a newcomer without patterns: a
+// document whose issuer URLs are unknown may have one of its own.
 func (r *Rejection) Waits() bool { return r != nil && r.waits }
 
 // unknown reports whether it is not known which issuer URLs the document has.

@@ -48,7 +48,7 @@ func NewCmdMirror(f *cli.Factory) *cobra.Command {
 		Short: "Keep a copy of a store in a directory, for keypostd beside it",
 		Long: "Copy every key set of a store into DIR, which must exist, and go on with whatever changes there. Nothing in DIR is\n" +
 			"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +
-			replicate.HeartbeatFile + " says when the last complete listing was taken. Runs in the foreground until SIGTERM.",
+			replicate.HeartbeatFile + " records when the last complete listing was taken. Runs in the foreground until SIGTERM.",
 		Args: cli.Exactly(1),
 		RunE: f.Do(func(ctx context.Context, args []string) error {
 			o.dir = args[0]
