@@ -17,9 +17,9 @@ const (
 	// pollEvery finds changes without an event: network file systems, a directory
 	// that was replaced, a certificate that becomes valid or expires.
 	pollEvery = time.Minute
-	// settleFor lets a tool that writes certificate and key one after the other
+	// quietFor lets a tool that writes certificate and key one after the other
 	// finish before the pair is loaded.
-	settleFor = 200 * time.Millisecond
+	quietFor = 200 * time.Millisecond
 	// readTimeout bounds the reading of a pair: a network file system may hang.
 	readTimeout = 10 * time.Second
 )
@@ -27,7 +27,7 @@ const (
 // Watch replaces certificates when their files change, until ctx is done; it
 // returns nil then. A pair that LoadFiles would refuse, or with which one of the
 // hosts would lose its certificate, leaves the previous one in use: one Warn line
-// per change of state, keypost_tls_reload_failing says so. The other pairs are
+// per change of state, and keypost_tls_reload_failing is 1. The other pairs are
 // replaced all the same.
 func (f *Files) Watch(ctx context.Context, log *zap.Logger) error {
 	f.warnOpenKeys(log)
@@ -40,21 +40,21 @@ func (f *Files) Watch(ctx context.Context, log *zap.Logger) error {
 	return nil
 }
 
-// follow reloads the files once they have not changed for settleFor, and every pollEvery.
+// follow reloads the files once they have not changed for quietFor, and every pollEvery.
 func (f *Files) follow(ctx context.Context, files *fileWatch, log *zap.Logger) {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	settled := time.NewTimer(settleFor) // the files may have changed since they were loaded
+	settled := time.NewTimer(quietFor) // the files may have changed since they were loaded
 	defer settled.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-files.changed:
-			settled.Reset(settleFor) // an endless stream of changes is cut by the poll
+			settled.Reset(quietFor) // an endless stream of changes is cut by the poll
 			continue
 		case <-files.lost:
-			settled.Reset(settleFor)
+			settled.Reset(quietFor)
 			continue
 		case <-poll.C:
 			_ = files.add() // a directory that was removed and made again needs a new watch

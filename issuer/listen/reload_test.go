@@ -308,7 +308,7 @@ func TestWatchReadsFilesThatChangedBeforeIt(t *testing.T) {
 func following(t *testing.T, f *Files, changes chan fsnotify.Event) *observer.ObservedLogs {
 	core, logs := observer.New(zapcore.DebugLevel)
 	go f.follow(t.Context(), &fileWatch{changed: changes}, zap.New(core))
-	time.Sleep(settleFor + 1) // past the first look
+	time.Sleep(quietFor + 1) // past the first look
 	synctest.Wait()
 	return logs
 }
@@ -353,10 +353,10 @@ func TestAPairWrittenInTwoStepsIsJudgedOnce(t *testing.T) {
 		next := root.leaf(t, "a.example")
 		writeFile(t, p.Cert, chainPEM(next))
 		changes <- fsnotify.Event{Name: p.Cert}
-		time.Sleep(settleFor - 1)
+		time.Sleep(quietFor - 1)
 		writeFile(t, p.Key, next.keyPEM(t))
 		changes <- fsnotify.Event{Name: p.Key}
-		time.Sleep(settleFor + 1)
+		time.Sleep(quietFor + 1)
 		synctest.Wait()
 		if string(f.leafOf(0)) != string(next.cert.Raw) {
 			t.Error("the new pair is not in use")

@@ -23,7 +23,8 @@ var modes = map[string]func(ctx context.Context, address string) error{
 	"tcp-idle":           silent,
 	"h1-idle":            http1Idle,
 	"h1-slow-header":     http1SlowHeader,
-	"h1-header-bomb":     http1HeaderBomb,
+	"h1-header-bomb":     http1HeaderBomb(16 << 10),
+	"h1-small-bomb":      http1HeaderBomb(5 << 10), // below what counts as bulky, so that every connection may send one
 	"h1-pipeline":        http1Pipeline,
 	"h1-stall":           http1Stall,
 	"h1-slow-body":       http1SlowBody,
@@ -142,20 +143,22 @@ func http1SlowHeader(ctx context.Context, address string) error {
 	})
 }
 
-// http1HeaderBomb sends as many fields as fit into a header, and never ends it.
-func http1HeaderBomb(ctx context.Context, address string) error {
+// http1HeaderBomb sends as many fields as fit into a header of size bytes, and never ends it.
+func http1HeaderBomb(size int) func(ctx context.Context, address string) error {
 	var b strings.Builder
 	b.WriteString(strings.TrimSuffix(get, "\r\n"))
 	const letters = "abcdefghijklmnopqrstuvwxyz"
-	for i := 0; b.Len() < 16<<10; i++ {
+	for i := 0; b.Len() < size; i++ {
 		b.Write([]byte{letters[i%26], letters[i/26%26], letters[i/676%26], ':', '\n'})
 	}
-	return http1(ctx, address, func(c net.Conn) error {
-		if _, err := io.WriteString(c, b.String()); err != nil {
-			return err
-		}
-		return untilClosed(c)
-	})
+	return func(ctx context.Context, address string) error {
+		return http1(ctx, address, func(c net.Conn) error {
+			if _, err := io.WriteString(c, b.String()); err != nil {
+				return err
+			}
+			return untilClosed(c)
+		})
+	}
 }
 
 // http1Pipeline sends requests and takes no answers.

@@ -35,7 +35,7 @@ var (
 	loads = []scenario{
 		{"h2-load", 100, 0}, {"h2-load", 8, 0}, {"h2-cookie-crumbs", 100, 0}, {"h2-unread-refusals", 100, 0}, {"h2-unread-refusals", 500, 0},
 		{"h2-window-drip", 100, 0}, {"h2-window-drip", 1000, 0}, {"h2-rapid-reset", 100, 0}, {"h2-hpack-bomb", 100, 0}, {"h1-pipeline", 100, 0},
-		{"h1-header-bomb", 1000, 0}, {"h1-stall", 2000, 0}, {"h1-idle", 2000, 0}, {honestLoad, 300, 0},
+		{"h1-header-bomb", 1000, 0}, {"h1-small-bomb", 1200, 0}, {"h1-stall", 2000, 0}, {"h1-idle", 2000, 0}, {honestLoad, 300, 0},
 	}
 	floods = []scenario{
 		{"h2-settings-flood", 100, 0}, {"h2-ping-flood", 100, 0}, {"h2-priority-flood", 100, 0}, {"h2-unknown-flood", 100, 0}, {"h2-window-flood", 100, 0},
