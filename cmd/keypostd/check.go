@@ -8,6 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 )
@@ -46,4 +48,13 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 		errs = append(errs, fmt.Errorf("%s holds no key set, so that keypostd would not be ready; add one, or set allowEmpty: true if there is none yet", d.c.Dir))
 	}
 	return errors.Join(errs...)
+}
+
+func printConfig(w io.Writer, c config) error {
+	settings, err := yaml.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("print the configuration: %w", err)
+	}
+	_, err = w.Write(settings)
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,69 +215,60 @@ func oneLine(errs ...error) string {
 	return strings.Join(lines, "; ")
 }
 
+// findings collects what is wrong with a configuration.
+type findings []error
+
+func (f *findings) add(err error) {
+	if err != nil {
+		*f = append(*f, err)
+	}
+}
+
+func (f *findings) refuse(wrong bool, format string, args ...any) {
+	if wrong {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
 // check returns an error for everything that cannot work, each with what to write instead.
 func (c config) check() error {
-	var errs []error
-	if c.Dir == "" {
-		errs = append(errs, errors.New("dir is not set: name the directory that holds the key sets"))
-	}
-	if len(c.IssuerURLs) == 0 {
-		errs = append(errs, errors.New(`issuerURLs is empty: say which key set may have which URL, such as "https://oidc.example.com/{name}"`))
-	}
+	var f findings
+	f.refuse(c.Dir == "", "dir is not set: name the directory that holds the key sets")
+	f.refuse(len(c.IssuerURLs) == 0, `issuerURLs is empty: say which key set may have which URL, such as "https://oidc.example.com/{name}"`)
 	patterns, err := issuer.ParsePatterns(c.IssuerURLs, false)
-	if err != nil {
-		errs = append(errs, err)
+	f.add(err)
+	f.add(c.Policy.policy().Check(false))
+	c.Listen.check(&f)
+	for _, err := range checkAliases(c.HostAliases, patterns) {
+		f.add(err)
 	}
-	if err := c.Policy.policy().Check(false); err != nil {
-		errs = append(errs, err)
+	f.refuse(c.Poll < *keystore.DurationPtr(time.Second), "poll is %v; it must be at least 1s", c.Poll)
+	f.add(checkAddress("admin.address", c.Admin.Address))
+	if c.Admin.Probes != "" {
+		f.add(checkAddress("admin.probes", c.Admin.Probes))
 	}
-	errs = append(errs, c.Listen.check()...)
-	errs = append(errs, checkAliases(c.HostAliases, patterns)...)
-	if c.Poll < *keystore.DurationPtr(time.Second) {
-		errs = append(errs, fmt.Errorf("poll is %v; it must be at least 1s", c.Poll))
-	}
-	errs = append(errs, c.Admin.check()...)
-	if _, err := c.Log.level(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	_, err = c.Log.level()
+	f.add(err)
+	return errors.Join(f...)
 }
 
-func (l listenConfig) check() []error {
-	var errs []error
-	if err := checkAddress("listen.address", l.Address); err != nil {
-		errs = append(errs, err)
-	}
-	switch {
-	case l.TLS.Mode == "acme":
-		errs = append(errs, errors.New("listen.tls.mode acme is not in this version; use files"))
-	case l.TLS.Mode != tlsFiles && l.TLS.Mode != tlsOff:
-		errs = append(errs, fmt.Errorf("listen.tls.mode is %q; it must be files or off", l.TLS.Mode))
-	case l.TLS.Mode == tlsFiles && len(l.TLS.Files) == 0:
-		errs = append(errs, errors.New("listen.tls.files is empty: name the certificate and key, or set listen.tls.mode to off behind a proxy that ends TLS"))
-	case l.TLS.Mode == tlsOff && len(l.TLS.Files) > 0:
-		errs = append(errs, errors.New("listen.tls.files is set although listen.tls.mode is off; drop one of them"))
+func (l listenConfig) check(f *findings) {
+	f.add(checkAddress("listen.address", l.Address))
+	switch t := l.TLS; {
+	case t.Mode == "acme":
+		f.refuse(true, "listen.tls.mode acme is not in this version; use files")
+	case t.Mode != tlsFiles && t.Mode != tlsOff:
+		f.refuse(true, "listen.tls.mode is %q; it must be files or off", t.Mode)
+	default:
+		f.refuse(t.Mode == tlsFiles && len(t.Files) == 0,
+			"listen.tls.files is empty: name the certificate and key, or set listen.tls.mode to off behind a proxy that ends TLS")
+		f.refuse(t.Mode == tlsOff && len(t.Files) > 0, "listen.tls.files is set although listen.tls.mode is off; drop one of them")
 	}
 	for i, p := range l.TLS.Files {
-		if p.Cert == "" || p.Key == "" {
-			errs = append(errs, fmt.Errorf("listen.tls.files[%d] needs both cert and key", i))
-		}
+		f.refuse(p.Cert == "" || p.Key == "", "listen.tls.files[%d] needs both cert and key", i)
 	}
-	if l.MaxConnections < 0 {
-		errs = append(errs, fmt.Errorf("listen.maxConnections is %d; it must be at least 1, or 0 for as many as fit", l.MaxConnections))
-	}
-	if l.DrainTimeout < *keystore.DurationPtr(time.Second) {
-		errs = append(errs, fmt.Errorf("listen.drainTimeout is %v; it must be at least 1s", l.DrainTimeout))
-	}
-	return errs
-}
-
-func (a adminConfig) check() []error {
-	errs := []error{checkAddress("admin.address", a.Address)}
-	if a.Probes != "" {
-		errs = append(errs, checkAddress("admin.probes", a.Probes))
-	}
-	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	f.refuse(l.MaxConnections < 0, "listen.maxConnections is %d; it must be at least 1, or 0 for as many as fit", l.MaxConnections)
+	f.refuse(l.DrainTimeout < *keystore.DurationPtr(time.Second), "listen.drainTimeout is %v; it must be at least 1s", l.DrainTimeout)
 }
 
 func checkAddress(what, address string) error {
@@ -296,7 +288,7 @@ func devConfig(dir, address, admin string) (config, error) {
 	}
 	_, port, _ := net.SplitHostPort(address)
 	c := defaultConfig()
-	c.Dir, c.IssuerURLs = keySetsDir(dir), []string{"https://localhost:" + port + "/{name}"}
+	c.Dir, c.IssuerURLs = filepath.Join(dir, "keysets"), []string{"https://localhost:" + port + "/{name}"}
 	c.Listen.Address, c.Listen.DrainDelay, c.Admin.Address = address, 0, admin
 	c.Log.Format, c.AllowEmpty = "console", true
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil { //nolint:gosec // public data, read by other users too

@@ -6,10 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
 	"runtime/debug"
-
-	"sigs.k8s.io/yaml"
 )
 
 // options are the flags. Everything else is in the configuration file, which is read once.
@@ -48,18 +45,13 @@ func run(signalled func() (context.Context, context.CancelFunc), args []string, 
 		return 1, err
 	}
 	if o.check {
-		return exitCode(d.check(context.Background(), stdout))
+		err = d.check(context.Background(), stdout)
+	} else {
+		d.logLimits(memory, noLimit)
+		ctx, stop := signalled()
+		defer stop()
+		err = d.serve(ctx)
 	}
-	d.logLimits(memory, noLimit)
-	ctx, stop := signalled()
-	defer stop()
-	if err := d.serve(ctx); err != nil {
-		return 1, err
-	}
-	return 0, nil
-}
-
-func exitCode(err error) (int, error) {
 	if err != nil {
 		return 1, err
 	}
@@ -117,15 +109,6 @@ func (o options) load() (config, error) {
 	return devConfig(o.dev, o.address, o.admin)
 }
 
-func printConfig(w io.Writer, c config) error {
-	text, err := yaml.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("print the configuration: %w", err)
-	}
-	_, err = w.Write(text)
-	return err
-}
-
 // buildVersion comes from what the Go toolchain stamps into the binary, so that packagers need no flags.
 func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()
@@ -140,6 +123,3 @@ func buildVersion() string {
 	}
 	return version
 }
-
-// keySetsDir is where a development directory keeps its key sets.
-func keySetsDir(dev string) string { return filepath.Join(dev, "keysets") }
