@@ -48,79 +48,60 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 	return &c
 }
 
-// Groups of flags. Those that ccoctl has are spelled as there.
-
-func (f *flags) inAccount(cmd *cobra.Command, region string) {
-	fs := cmd.Flags()
-	fs.StringVar(&f.Name, "name", "", "name of what is made: its tag, and the beginning of the roles' names")
-	fs.StringVar(&f.Region, "region", "", region)
-	fs.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")
-	required(cmd, "name")
-}
-
-func (f *flags) files(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Dir, "output-dir", "", "directory for the files (default the current one)")
-}
-
-func (f *flags) wanted(fs *pflag.FlagSet) {
-	fs.StringVar(&f.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
-	fs.StringArrayVar(&f.ClientIDs, "client-id", []string{"openshift", "sts.amazonaws.com"}, "audience of tokens (repeatable; the whole list)")
-	fs.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
-	fs.BoolVar(&f.Adopt, "adopt", false, "take over a provider or role that is not tagged as ours")
-	f.diffFlag(fs)
-}
-
-func (f *flags) diffFlag(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.diff, "diff", false,
+// define registers those of the flags that a command has, by their names. What ccoctl has is spelled as there.
+func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.StringVar(&f.Name, "name", "", "name of what is made: its tag, and the beginning of the roles' names")
+	all.StringVar(&f.Region, "region", "", "AWS region whose IAM endpoint is called")
+	all.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")
+	all.StringVar(&f.Dir, "output-dir", "", "directory for the files (default the current one)")
+	all.BoolVar(&f.dryRun, "dry-run", false, "write files to be applied with the AWS CLI, and call nobody")
+	all.BoolVar(&f.diff, "diff", false,
 		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
+	all.StringVar(&f.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
+	all.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
+	all.BoolVar(&f.Adopt, "adopt", false, "take over a provider or role that is not tagged as ours")
+	all.BoolVar(&f.Tighten, "tighten", false, "also take away what is not asked for: client IDs of the provider, other policies of the roles")
+	all.StringVar(&f.publicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
+	all.StringArrayVar(&f.Thumbprints, "thumbprint", nil, "SHA-1 of a CA that AWS does not know, 40 hex digits (repeatable)")
+	all.BoolVar(&f.bucket, "create-private-s3-bucket", false, "accepted for scripts written for ccoctl; there is no bucket")
+	all.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+	all.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for the issuer instead of the URL's own addresses")
+	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
+	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "",
+		"directory with CredentialsRequests (oc adm release extract --credentials-requests)")
+	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
+	all.BoolVar(&f.requested.Prune, "prune", false, "delete the roles whose CredentialsRequest is gone")
+	all.BoolVar(&f.requested.Keep, "keep-permissions", false, "take no permission away yet: for the run before an upgrade")
+	all.StringVar(&f.requested.Boundary, "permissions-boundary-arn", "", "ARN of the policy that bounds every role's permissions")
+	for _, name := range names {
+		cmd.Flags().AddFlag(all.Lookup(name))
+	}
+	return cmd.Flags()
 }
 
-func (f *flags) tightenFlag(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.Tighten, "tighten", false,
-		"also take away what is not asked for: client IDs of the provider, other policies of the roles")
+func (f *flags) clientIDs(fs *pflag.FlagSet, usual ...string) {
+	fs.StringArrayVar(&f.ClientIDs, "client-id", usual, "audience of tokens (repeatable; the whole list)")
 }
 
-func (f *flags) trustFlag(fs *pflag.FlagSet) {
+func (f *flags) trustLength(fs *pflag.FlagSet) {
 	fs.IntVar(&f.MaxTrustLength, "max-trust-length", iampolicy.TrustLength,
 		"characters that a trust policy may have, once the account's quota L-C07B4B0D is raised")
 }
 
-func (f *flags) localFiles(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.dryRun, "dry-run", false, "write files to be applied with the AWS CLI, and call nobody")
-}
-
-// installation registers the flags of whatever makes a provider.
+// installation registers the flags of whatever publishes a key and makes a provider.
 func (f *flags) installation(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	f.inAccount(cmd, "AWS region whose IAM endpoint is called")
-	f.files(fs)
-	f.localFiles(fs)
-	f.wanted(fs)
-	fs.StringVar(&f.publicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
-	f.tightenFlag(fs)
-	fs.StringArrayVar(&f.Thumbprints, "thumbprint", nil, "SHA-1 of a CA that AWS does not know, 40 hex digits (repeatable)")
-	fs.BoolVar(&f.bucket, "create-private-s3-bucket", false, "accepted for scripts written for ccoctl; there is no bucket")
-	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
-	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for the issuer instead of the URL's own addresses")
-	fs.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
+	fs := f.define(cmd, "name", "region", "account", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt", "tighten",
+		"public-key-file", "thumbprint", "create-private-s3-bucket", "ca-file", "connect", "dev")
+	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
 	f.policy.RegisterMaxAge(fs, "how long a copy of a new issuer's documents is fresh (default 5m)")
-	required(cmd, "region", "issuer-url")
+	required(cmd, "name", "region", "issuer-url")
 }
 
+// roles registers the flags of whatever makes a release's roles.
 func (f *flags) roles(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	fs.StringVar(&f.requested.Dir, "credentials-requests-dir", "",
-		"directory with CredentialsRequests (oc adm release extract --credentials-requests)")
-	fs.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
-	fs.BoolVar(&f.requested.Prune, "prune", false, "delete the roles whose CredentialsRequest is gone")
-	fs.BoolVar(&f.requested.Keep, "keep-permissions", false, "take no permission away yet: for the run before an upgrade")
-	f.boundaryFlag(fs)
-	f.trustFlag(fs)
+	f.trustLength(f.define(cmd, "credentials-requests-dir", "enable-tech-preview", "prune", "keep-permissions", "permissions-boundary-arn"))
 	required(cmd, "credentials-requests-dir")
-}
-
-func (f *flags) boundaryFlag(fs *pflag.FlagSet) {
-	fs.StringVar(&f.requested.Boundary, "permissions-boundary-arn", "", "ARN of the policy that bounds every role's permissions")
 }
 
 func required(cmd *cobra.Command, flags ...string) {

@@ -19,7 +19,7 @@ func newCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
 		Long: "Make the key pair that a cluster signs its service account tokens with, and put the private half where the\n" +
 			"installer takes it from. Key files that are there already are used and never overwritten.",
 	}, func(context.Context, *run) error { return install.CreateKeyPair(f.Options) })
-	f.files(cmd.Flags())
+	f.define(cmd, "output-dir")
 	return cmd
 }
 

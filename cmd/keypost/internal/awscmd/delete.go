@@ -22,13 +22,12 @@ func newCmdDelete(factory *cli.Factory) *cobra.Command {
 			"without --force.\n\n" +
 			"The key store stays as it is, and so does a bucket of ccoctl's; what removes them is printed.",
 	}, func(ctx context.Context, r *run) error { return r.delete(ctx) })
-	fs := cmd.Flags()
-	f.inAccount(cmd, "AWS region whose IAM endpoint is called")
-	fs.StringVar(&f.IssuerURL, "issuer-url", "", "take away only this issuer's provider and its statements; roles stay")
+	fs := f.define(cmd, "name", "region", "account", "issuer-url", "dev", "dry-run")
+	fs.Lookup("issuer-url").Usage = "take away only this issuer's provider and its statements; roles stay"
+	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev: its URL may have a port"
+	fs.Lookup("dry-run").Usage = "print what would be changed and deleted, and do nothing"
 	fs.BoolVar(&f.force, "force", false, "with --issuer-url: also where a role trusts nobody else; it stays, and nobody may assume it")
-	fs.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be changed and deleted, and do nothing")
-	required(cmd, "region")
+	required(cmd, "name", "region")
 	return cmd
 }
 

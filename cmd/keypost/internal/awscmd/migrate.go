@@ -47,7 +47,14 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 }
 
 func (f *migrateFlags) register(cmd *cobra.Command) {
-	fs := cmd.Flags()
+	fs := f.define(cmd, "name", "region", "account", "diff", "issuer-url", "user-tags", "adopt", "thumbprint", "ca-file", "connect", "dev")
+	fs.Lookup("name").Usage = "the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)"
+	fs.Lookup("thumbprint").Usage = "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)"
+	fs.Lookup("ca-file").Usage = "PEM file with the CA of NEW, instead of the system's"
+	fs.Lookup("connect").Usage = "HOST:PORT at which to look for NEW instead of its URL's own addresses"
+	fs.Lookup("dev").Usage = "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short"
+	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
+	f.trustLength(fs)
 	fs.StringVar(&f.from, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
 	fs.StringVar(&f.jwks, "jwks", "", "JWKS file or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
 	fs.BoolVar(&f.finish, "finish", false, "take OLD's statements and provider away")
@@ -57,16 +64,6 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
 	fs.StringVar(&f.cluster.ServiceAccount, "service-account", "",
 		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
-	fs.StringVar(&f.Name, "name", "",
-		"the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)")
-	fs.StringVar(&f.Region, "region", "", "AWS region whose IAM endpoint is called")
-	f.trustFlag(fs)
-	fs.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")
-	fs.StringArrayVar(&f.Thumbprints, "thumbprint", nil, "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)")
-	fs.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of NEW, instead of the system's")
-	fs.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for NEW instead of its URL's own addresses")
-	fs.BoolVar(&f.Dev, "dev", false, "NEW is a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port, and waits are short")
-	f.wanted(fs)
 	f.policy.RegisterMaxAge(fs, "how long a copy of NEW's documents is fresh (default 5m)")
 	required(cmd, "from-issuer-url", "issuer-url")
 }

@@ -23,15 +23,12 @@ func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
 		Long: "Make the IAM roles that a release's CredentialsRequests ask for, and the Secrets that name them. Roles that are there\n" +
 			"already are compared and brought up to date: what a new release needs more comes before anything goes.",
 	}, func(ctx context.Context, r *run) error { return r.createIAMRoles(ctx) })
-	fs := cmd.Flags()
-	f.inAccount(cmd, "AWS region whose IAM endpoint is called (needed outside the commercial partition)")
-	f.files(fs)
-	f.localFiles(fs)
-	f.wanted(fs)
-	f.tightenFlag(fs)
+	fs := f.define(cmd, "name", "region", "account", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt", "tighten")
+	fs.Lookup("region").Usage += " (needed outside the commercial partition)"
+	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
 	f.roles(cmd)
 	fs.StringVar(&f.providerARN, "identity-provider-arn", "", "ARN of the IAM OIDC identity provider that the roles trust")
-	required(cmd, "identity-provider-arn")
+	required(cmd, "name", "identity-provider-arn")
 	return cmd
 }
 
@@ -90,22 +87,17 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
 			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
 	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
-	fs := cmd.Flags()
+	fs := f.define(cmd, "region", "account", "diff", "issuer-url", "user-tags", "adopt", "tighten", "permissions-boundary-arn", "dev")
+	fs.Lookup("region").Usage += " (needed outside the commercial partition)"
+	fs.Lookup("user-tags").Usage = "tags for the role, as KEY=VALUE,…"
+	fs.Lookup("adopt").Usage = "take over a role that is not tagged as ours"
+	fs.Lookup("dev").Usage = "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port"
+	f.clientIDs(fs, "sts.amazonaws.com")
+	f.trustLength(fs)
 	fs.StringVar(&f.Name, "role-name", "", "name of the role")
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
 	fs.StringArrayVar(&f.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")
 	fs.StringVar(&f.policyFile, "policy-file", "", "JSON file with a permissions policy to put into the role, - for stdin")
-	fs.StringVar(&f.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
-	fs.StringArrayVar(&f.ClientIDs, "client-id", []string{"sts.amazonaws.com"}, "audience of tokens (repeatable; the whole list)")
-	fs.StringVar(&f.Region, "region", "", "AWS region whose IAM endpoint is called (needed outside the commercial partition)")
-	fs.StringVar(&f.Account, "account", "", "ID of the only AWS account in which anything may be changed")
-	fs.StringToStringVar(&f.Tags, "user-tags", nil, "tags for the role, as KEY=VALUE,…")
-	fs.BoolVar(&f.Adopt, "adopt", false, "take over a role that is not tagged as ours")
-	f.diffFlag(fs)
-	f.tightenFlag(fs)
-	f.boundaryFlag(fs)
-	f.trustFlag(fs)
-	fs.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of AWS: its URL may have a port")
 	required(cmd, "role-name", "service-account", "issuer-url")
 	return cmd
 }
