@@ -71,13 +71,8 @@ program at once, whatever it waits for`,
 }
 
 func newVersion(f *cli.Factory) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, as --version does",
-		Args:  cli.Exactly(0),
-		RunE: f.Do(func(context.Context, []string) error {
-			v := cli.Version()
-			return f.Print(map[string]string{"version": v}, func(w *tabwriter.Writer) { cli.Row(w, "keypost "+v) })
-		}),
-	}
+	return f.Command("version", "Print the version, as --version does", cli.Exactly(0), func(context.Context, []string) error {
+		v := cli.Version()
+		return f.Print(map[string]string{"version": v}, func(w *tabwriter.Writer) { cli.Row(w, "keypost "+v) })
+	})
 }

@@ -64,12 +64,12 @@ func (f *Factory) Run(ctx context.Context, root *cobra.Command, args []string) i
 	return f.report(cmd, err)
 }
 
-// Do makes a cobra RunE of a command's own work.
-func (f *Factory) Do(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
+// Command returns a command that does its work in run.
+func (f *Factory) Command(use, short string, args cobra.PositionalArgs, run func(ctx context.Context, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 		f.Begin()
-		return work(cmd.Context(), args)
-	}
+		return run(cmd.Context(), args)
+	}}
 }
 
 // Begin marks the start of a command's own work: from now on an error has exit code 2 only if [Usage] or [Usagef] made it,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -35,17 +36,18 @@ func (i Interruption) Code() int {
 // stopped reports what an interrupted run leaves behind. It is what somebody who pressed Ctrl-C wants to know; the error
 // of whatever was under way says "context canceled" and no more.
 func (f *Factory) stopped(cmd *cobra.Command, i Interruption) error {
-	stored, doubtful := f.writes.outcome()
+	const again = "run the same command again, it goes on from there"
+	done, open := f.writes.first(stored), f.writes.first(doubtful)
 	switch {
-	case len(doubtful) > 0:
-		return WithHint(fmt.Errorf("interrupted; whether key set %q was changed is unknown: %w", doubtful[0], i), "look at it with %s",
-			Command{"issuer", "show", string(doubtful[0])})
-	case len(stored) > 0 && goesOn(cmd):
-		return WithHint(fmt.Errorf("interrupted; key set %q is stored: %w", stored[0], i), "run the same command again, it goes on from there")
-	case len(stored) > 0:
-		return fmt.Errorf("interrupted; key set %q is changed and stored: %w", stored[0], i)
+	case open != "":
+		return WithHint(fmt.Errorf("interrupted; whether key set %q was changed is unknown: %w", open, i), "look at it with %s",
+			Command{"issuer", "show", string(open)})
+	case done != "" && goesOn(cmd):
+		return WithHint(fmt.Errorf("interrupted; key set %q is stored: %w", done, i), again)
+	case done != "":
+		return fmt.Errorf("interrupted; key set %q is changed and stored: %w", done, i)
 	case goesOn(cmd):
-		return WithHint(fmt.Errorf("interrupted; what is done so far stays: %w", i), "run the same command again, it goes on from there")
+		return WithHint(fmt.Errorf("interrupted; what is done so far stays: %w", i), again)
 	}
 	return fmt.Errorf("interrupted; nothing was changed: %w", i)
 }
@@ -56,46 +58,47 @@ func goesOn(cmd *cobra.Command) bool {
 	return len(words) > 1 && slices.Contains([]string{"aws", "export", "store", "mirror"}, words[1])
 }
 
-// writes are the key sets that a run began to write.
+// writes are the key sets that a run began to write, and what became of each.
 type writes struct {
 	mu    sync.Mutex
-	begun []keystore.Name
-	ended map[keystore.Name]bool // true: it is stored
+	state map[keystore.Name]writeState
 }
 
-func (w *writes) begin(n keystore.Name) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.begun = append(w.begun, n)
-}
+type writeState string
 
-func (w *writes) end(n keystore.Name, stored bool) {
+const (
+	doubtful  writeState = "doubtful" // begun, and not known to have ended
+	stored    writeState = "stored"
+	unchanged writeState = "unchanged"
+)
+
+func (w *writes) note(n keystore.Name, s writeState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended == nil {
-		w.ended = map[keystore.Name]bool{}
+	if w.state == nil {
+		w.state = map[keystore.Name]writeState{}
 	}
-	w.ended[n] = stored
+	w.state[n] = s
 }
 
-// outcome returns the key sets that are stored, and those of which that is unknown.
-func (w *writes) outcome() (stored, doubtful []keystore.Name) {
+// first returns the first key set in a state, by its name; empty if there is none.
+func (w *writes) first(s writeState) keystore.Name {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, n := range w.begun {
-		switch is, known := w.ended[n]; {
-		case !known:
-			doubtful = append(doubtful, n)
-		case is:
-			stored = append(stored, n)
+	for _, n := range slices.Sorted(maps.Keys(w.state)) {
+		if w.state[n] == s {
+			return n
 		}
 	}
-	return stored, doubtful
+	return ""
 }
 
-// noted returns st with its writes noted.
-func (f *Factory) noted(st *keystore.Store) *keystore.Store {
-	return keystore.NewStore(noting{st.Backend(), &f.writes})
+// noted returns a store that was opened, with its writes noted.
+func (f *Factory) noted(st *keystore.Store, err error) (*keystore.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return keystore.NewStore(noting{st.Backend(), &f.writes}), nil
 }
 
 // noting is a backend that notes what is written.
@@ -106,13 +109,13 @@ type noting struct {
 
 // Put implements keystore.Backend.
 func (b noting) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
-	b.writes.begin(n)
+	b.writes.note(n, doubtful)
 	rev, err := b.Backend.Put(ctx, n, old, doc)
 	switch {
 	case err == nil:
-		b.writes.end(n, true)
+		b.writes.note(n, stored)
 	case errors.Is(err, keystore.ErrConflict), errors.Is(err, keystore.ErrReadOnly):
-		b.writes.end(n, false)
+		b.writes.note(n, unchanged)
 	}
 	return rev, err
 }

@@ -29,11 +29,7 @@ func (f *Factory) Find(ctx context.Context, issuer string) (keystore.KeySet, err
 
 // OpenToWrite is OpenStore for a command that changes key sets; an interrupted run reports which.
 func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
-	st, err := f.OpenStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return f.noted(st), nil
+	return f.noted(f.OpenStore(ctx))
 }
 
 // CreateStore opens the store for writing, as OpenToWrite does. If it is a directory that does not exist, and the parent
@@ -43,11 +39,7 @@ func (f *Factory) CreateStore(ctx context.Context) (*keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := Opened(u.Create(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return f.noted(st), nil
+	return f.noted(Opened(u.Create(ctx)))
 }
 
 // Opened returns the store on a backend that was just opened, or its error with a hint.

@@ -31,15 +31,10 @@ type acceptOptions struct {
 
 func newAccept(f *cli.Factory) *cobra.Command {
 	o := &acceptOptions{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "accept NAME --why REASON [--keep KID…] [--gone KID…]",
-		Short: "Settle a key set whose stored version keypostd rejects",
-		Long: "Compare a stored key set with what is publicly served, and decide each key that only one of them has: --keep\n" +
-			"publishes it, as active; --gone takes it out for good. For a restored backup, a reverted commit, a pruned file.\n" +
-			"A generation so high that nothing can follow it is lowered.",
-		Args: cli.Exactly(1),
-		RunE: f.Do(o.run),
-	}
+	cmd := f.Command("accept NAME --why REASON [--keep KID…] [--gone KID…]", "Settle a key set whose stored version keypostd rejects", cli.Exactly(1), o.run)
+	cmd.Long = "Compare a stored key set with what is publicly served, and decide each key that only one of them has: --keep\n" +
+		"publishes it, as active; --gone takes it out for good. For a restored backup, a reverted commit, a pruned file.\n" +
+		"A generation so high that nothing can follow it is lowered."
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.fromURL, "from-url", "", "https URL of the issuer or JWKS that is served (default the key set's issuer URL)")

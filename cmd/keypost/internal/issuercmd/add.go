@@ -32,19 +32,14 @@ type addOptions struct {
 
 func newAdd(f *cli.Factory) *cobra.Command {
 	o := &addOptions{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "add NAME --url URL KEYS",
-		Short: "Publish the keys of a cluster under an issuer URL",
-		Long: "Make a key set. Its keys are active at once, as the cluster signs with them already; later ones come in with\n" +
-			"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
-			"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +
-			"An issuer URL belongs to one key set. A URL is refused that another key set has, or may have: one whose document\n" +
-			"cannot be read (--force --why goes on). No store can keep two people from adding one URL under two names in the\n" +
-			"same second; each of them looks again afterwards and is told.",
-		Example: "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws",
-		Args:    cli.Exactly(1),
-		RunE:    f.Do(o.run),
-	}
+	cmd := f.Command("add NAME --url URL KEYS", "Publish the keys of a cluster under an issuer URL", cli.Exactly(1), o.run)
+	cmd.Long = "Make a key set. Its keys are active at once, as the cluster signs with them already; later ones come in with\n" +
+		"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
+		"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +
+		"An issuer URL belongs to one key set. A URL is refused that another key set has, or may have: one whose document\n" +
+		"cannot be read (--force --why goes on). No store can keep two people from adding one URL under two names in the\n" +
+		"same second; each of them looks again afterwards and is told."
+	cmd.Example = "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws"
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.urls, "url", nil, "issuer URL, as in the tokens' iss (repeatable; the first is canonical)")
 	o.keys.Register(fs)

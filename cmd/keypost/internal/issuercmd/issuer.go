@@ -23,17 +23,12 @@ func NewCmdIssuer(f *cli.Factory) *cobra.Command {
 }
 
 func newShow(f *cli.Factory) *cobra.Command {
-	return &cobra.Command{
-		Use:   "show ISSUER",
-		Short: "Show an issuer's keys, policy and history",
-		Args:  cli.Exactly(1),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			s, err := f.Find(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			v := view.Of(s, time.Now())
-			return f.Print(v, v.Table)
-		}),
-	}
+	return f.Command("show ISSUER", "Show an issuer's keys, policy and history", cli.Exactly(1), func(ctx context.Context, args []string) error {
+		s, err := f.Find(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		v := view.Of(s, time.Now())
+		return f.Print(v, v.Table)
+	})
 }

@@ -22,14 +22,9 @@ type removeOptions struct {
 
 func newRemove(f *cli.Factory) *cobra.Command {
 	o := &removeOptions{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "remove ISSUER --confirm-url URL --why REASON",
-		Short: "Withdraw an issuer for good",
-		Long: "Withdraw an issuer: its documents are served no more, and its URL is not given out again by accident. The\n" +
-			"document stays as a tombstone; deleting its file would change nothing.",
-		Args: cli.Exactly(1),
-		RunE: f.Do(o.run),
-	}
+	cmd := f.Command("remove ISSUER --confirm-url URL --why REASON", "Withdraw an issuer for good", cli.Exactly(1), o.run)
+	cmd.Long = "Withdraw an issuer: its documents are served no more, and its URL is not given out again by accident. The\n" +
+		"document stays as a tombstone; deleting its file would change nothing."
 	fs := cmd.Flags()
 	fs.StringVar(&o.confirmURL, "confirm-url", "", "the issuer URL, typed once more")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")

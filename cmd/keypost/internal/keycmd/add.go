@@ -21,13 +21,8 @@ type addOptions struct {
 
 func newAdd(f *cli.Factory) *cobra.Command {
 	o := &addOptions{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "add ISSUER KEYS",
-		Short: "Publish a further key, as next: it must not sign yet",
-		Long:  "KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].",
-		Args:  cli.Exactly(1),
-		RunE:  f.Do(o.run),
-	}
+	cmd := f.Command("add ISSUER KEYS", "Publish a further key, as next: it must not sign yet", cli.Exactly(1), o.run)
+	cmd.Long = "KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME]."
 	o.keys.Register(cmd.Flags())
 	return cmd
 }

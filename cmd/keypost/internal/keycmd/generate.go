@@ -24,14 +24,9 @@ type generateOptions struct {
 
 func newGenerate(f *cli.Factory) *cobra.Command {
 	o := &generateOptions{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "generate --out DIR",
-		Short: "Generate a signing key for a cluster",
-		Long: "Generate a signing key: the private half for kube-apiserver --service-account-signing-key-file, the public half\n" +
-			"for keypost issuer add or key add. Files are never overwritten. The private key stays on this machine.",
-		Args: cli.Exactly(0),
-		RunE: f.Do(o.run),
-	}
+	cmd := f.Command("generate --out DIR", "Generate a signing key for a cluster", cli.Exactly(0), o.run)
+	cmd.Long = "Generate a signing key: the private half for kube-apiserver --service-account-signing-key-file, the public half\n" +
+		"for keypost issuer add or key add. Files are never overwritten. The private key stays on this machine."
 	fs := cmd.Flags()
 	fs.StringVar(&o.dir, "out", "", "directory to write sa.key and sa.pub to")
 	fs.StringVar(&o.paths.Private, "private-key-file", "", "file for the private key, instead of --out")

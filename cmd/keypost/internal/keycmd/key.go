@@ -17,19 +17,14 @@ import (
 
 // NewCmdKey returns the group of commands.
 func NewCmdKey(f *cli.Factory) *cobra.Command {
-	list := &cobra.Command{
-		Use:     "list ISSUER",
-		Aliases: []string{"ls"},
-		Short:   "List an issuer's keys",
-		Args:    cli.Exactly(1),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			s, err := f.Find(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return printKeys(f, s, time.Now())
-		}),
-	}
+	list := f.Command("list ISSUER", "List an issuer's keys", cli.Exactly(1), func(ctx context.Context, args []string) error {
+		s, err := f.Find(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return printKeys(f, s, time.Now())
+	})
+	list.Aliases = []string{"ls"}
 	remove := newRemove(f)
 	remove.SuggestFor = []string{"delete", "rm"}
 	g := cli.Group("key", "Generate keys, and move them through their states",

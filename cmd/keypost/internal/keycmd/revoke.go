@@ -19,12 +19,7 @@ type revokeOptions struct {
 
 func newRevoke(f *cli.Factory) *cobra.Command {
 	o := &revokeOptions{Factory: f}
-	cmd := &cobra.Command{
-		Use:   "revoke ISSUER KID --why REASON",
-		Short: "Take a key out at once, whatever its state: it is in wrong hands",
-		Args:  cli.Exactly(2),
-		RunE:  f.Do(o.run),
-	}
+	cmd := f.Command("revoke ISSUER KID --why REASON", "Take a key out at once, whatever its state: it is in wrong hands", cli.Exactly(2), o.run)
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")

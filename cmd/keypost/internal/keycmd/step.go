@@ -16,9 +16,10 @@ import (
 // step is a command that moves a key into another state, through a gate that --force passes.
 type step struct {
 	*cli.Factory
-	danger string // what may break when --force passes a closed gate
-	take   func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error)
-	notify func(c keyChange) // prints what follows from the change
+	danger   string // what may break when --force passes a closed gate
+	take     func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error)
+	notify   func(c keyChange) // prints what follows from the change
+	needsWhy string            // the error without --why; empty if none is needed
 
 	force  bool
 	why    string
@@ -26,13 +27,16 @@ type step struct {
 }
 
 func (o *step) command(use, short string) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cli.Exactly(2), RunE: o.Do(o.run)}
+	cmd := o.Command(use, short, cli.Exactly(2), o.run)
 	cmd.Flags().BoolVar(&o.force, "force", false, "do it although the gate is closed (needs --why): "+o.danger)
 	cmd.Flags().StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
 
 func (o *step) run(ctx context.Context, args []string) error {
+	if o.needsWhy != "" && o.why == "" {
+		return cli.Usagef("%s", o.needsWhy)
+	}
 	c, err := change(ctx, o.Factory, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		o.closed = nil
 		if o.force { // try without, to know the gate that would have refused
@@ -81,6 +85,7 @@ func newPromote(f *cli.Factory) *cobra.Command {
 func newRetire(f *cli.Factory) *cobra.Command {
 	o := &step{
 		Factory: f, danger: "tokens that it goes on to sign will be refused once it is removed",
+		needsWhy: "key retire needs --why STATEMENT: how you know that no kube-apiserver signs with the key; it is recorded",
 		take: func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
 			return s.Retire(c, id, keystore.Evidence{Statement: c.Why})
 		},
@@ -90,14 +95,7 @@ func newRetire(f *cli.Factory) *cobra.Command {
 			}
 		},
 	}
-	cmd := o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired")
-	cmd.RunE = f.Do(func(ctx context.Context, args []string) error {
-		if o.why == "" {
-			return cli.Usagef("key retire needs --why STATEMENT: how you know that no kube-apiserver signs with the key; it is recorded")
-		}
-		return o.run(ctx, args)
-	})
-	return cmd
+	return o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired")
 }
 
 func newRemove(f *cli.Factory) *cobra.Command {

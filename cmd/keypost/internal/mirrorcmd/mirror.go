@@ -43,18 +43,10 @@ type options struct {
 // NewCmdMirror returns mirror.
 func NewCmdMirror(f *cli.Factory) *cobra.Command {
 	o := &options{f: f}
-	cmd := &cobra.Command{
-		Use:   "mirror --store URL DIR",
-		Short: "Keep a copy of a store in a directory, for keypostd beside it",
-		Long: "Copy every key set of a store into DIR, which must exist, and go on with whatever changes there. Nothing in DIR is\n" +
-			"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +
-			replicate.HeartbeatFile + " records when the last complete listing was taken. Runs in the foreground until SIGTERM.",
-		Args: cli.Exactly(1),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			o.dir = args[0]
-			return mirrorRun(ctx, o)
-		}),
-	}
+	cmd := f.Command("mirror --store URL DIR", "Keep a copy of a store in a directory, for keypostd beside it", cli.Exactly(1), o.run)
+	cmd.Long = "Copy every key set of a store into DIR, which must exist, and go on with whatever changes there. Nothing in DIR is\n" +
+		"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +
+		replicate.HeartbeatFile + " says when the last complete listing was taken. Runs in the foreground until SIGTERM."
 	fs := cmd.Flags()
 	fs.DurationVar(&o.poll, "poll", 0, "how often everything is listed, beside the watch (default 10s; 15s for s3://)")
 	fs.StringVar(&o.adminAddress, "admin-address", "", "serve /metrics, /livez and /readyz there, such as 127.0.0.1:9091")
@@ -79,7 +71,8 @@ type mirroring struct {
 	itself    atomic.Bool // they depend on what is mirrored
 }
 
-func mirrorRun(ctx context.Context, o *options) error {
+func (o *options) run(ctx context.Context, args []string) error {
+	o.dir = args[0]
 	m, err := newMirroring(ctx, o)
 	if err != nil {
 		return err

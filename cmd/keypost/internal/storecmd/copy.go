@@ -21,32 +21,22 @@ func NewCmdStore(f *cli.Factory) *cobra.Command {
 }
 
 type copyOptions struct {
-	f        *cli.Factory
-	src, dst string // store URLs
-	dryRun   bool
+	*cli.Factory
+	dryRun bool
 }
 
 func newCopy(f *cli.Factory) *cobra.Command {
-	o := &copyOptions{f: f}
-	cmd := &cobra.Command{
-		Use:   "copy SRC DST",
-		Short: "Copy every key set from one store into another",
-		Long: "Copy every key set from one store into another; both are URLs as for --store. Nothing is removed, and nothing is\n" +
-			"replaced by an older version, by one that lost a key or an issuer URL, or by one with an issuer URL of another key\n" +
-			"set: those are refused, and the exit code is 1. Run it again after an interruption; what is there stays as it is.",
-		Args: cli.Exactly(2),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			o.src, o.dst = args[0], args[1]
-			return copyRun(ctx, o)
-		}),
-	}
+	o := &copyOptions{Factory: f}
+	cmd := f.Command("copy SRC DST", "Copy every key set from one store into another", cli.Exactly(2), o.run)
+	cmd.Long = "Copy every key set from one store into another; both are URLs as for --store. Nothing is removed, and nothing is\n" +
+		"replaced by an older version, by one that lost a key or an issuer URL, or by one with an issuer URL of another key\n" +
+		"set: those are refused, and the exit code is 1. Run it again after an interruption; what is there stays as it is."
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be copied and refused; write nothing")
 	return cmd
 }
 
-func copyRun(ctx context.Context, o *copyOptions) error {
-	f := o.f
-	source, err := cli.ParseStoreURL(o.src, "use")
+func (o *copyOptions) run(ctx context.Context, args []string) error {
+	source, err := cli.ParseStoreURL(args[0], "use")
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
@@ -54,15 +44,15 @@ func copyRun(ctx context.Context, o *copyOptions) error {
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	to, err := destination(ctx, f, o)
+	to, err := o.destination(ctx, args[1])
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
 	outcomes, stopped := replicate.Copy(ctx, from.Backend(), to.Backend(), o.dryRun)
 	if outcomes == nil {
-		return fmt.Errorf("copy %s to %s: %w", o.src, o.dst, stopped)
+		return fmt.Errorf("copy %s to %s: %w", args[0], args[1], stopped)
 	}
-	if err := f.Print(map[string]any{"dryRun": o.dryRun, "keySets": outcomes}, func(w *tabwriter.Writer) { outcomeTable(w, outcomes) }); err != nil {
+	if err := o.Print(map[string]any{"dryRun": o.dryRun, "keySets": outcomes}, func(w *tabwriter.Writer) { outcomeTable(w, outcomes) }); err != nil {
 		return err
 	}
 	if stopped != nil {
@@ -72,8 +62,8 @@ func copyRun(ctx context.Context, o *copyOptions) error {
 }
 
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
-func destination(ctx context.Context, f *cli.Factory, o *copyOptions) (*keystore.Store, error) {
-	u, err := cli.ParseStoreURL(o.dst, "use")
+func (o *copyOptions) destination(ctx context.Context, raw string) (*keystore.Store, error) {
+	u, err := cli.ParseStoreURL(raw, "use")
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +75,7 @@ func destination(ctx context.Context, f *cli.Factory, o *copyOptions) (*keystore
 	if !is || missing.Parent != "" {
 		return to, err
 	}
-	f.Notice("the directory %s does not exist; it would be made", missing.Dir)
+	o.Notice("the directory %s does not exist; it would be made", missing.Dir)
 	return keystore.NewStore(emptyStore{}), nil
 }
 

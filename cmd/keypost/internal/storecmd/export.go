@@ -16,40 +16,28 @@ import (
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
-type exportOptions struct {
-	f       *cli.Factory
-	dir     string
-	issuers []string // all if empty
-}
-
 // NewCmdExport returns export.
 func NewCmdExport(f *cli.Factory) *cobra.Command {
-	o := &exportOptions{f: f}
-	return &cobra.Command{
-		Use:   "export DIR [ISSUER…]",
-		Short: "Write the served documents as files",
-		Long: "Write what keypostd serves as files HOST/PATH/.well-known/openid-configuration, keys.json and openid/v1/jwks below\n" +
-			"DIR, for a static server or a bucket. Nothing in DIR is removed, and no key of an earlier export is dropped unless\n" +
-			"the key set says that it is gone.",
-		Args: cli.AtLeast(1),
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			o.dir, o.issuers = args[0], args[1:]
-			return exportRun(ctx, o)
-		}),
-	}
+	cmd := f.Command("export DIR [ISSUER…]", "Write the served documents as files", cli.AtLeast(1), func(ctx context.Context, args []string) error {
+		return exportRun(ctx, f, args[0], args[1:])
+	})
+	cmd.Long = "Write what keypostd serves as files HOST/PATH/.well-known/openid-configuration, keys.json and openid/v1/jwks below\n" +
+		"DIR, for a static server or a bucket. Nothing in DIR is removed, and no key of an earlier export is dropped unless\n" +
+		"the key set says that it is gone."
+	return cmd
 }
 
-func exportRun(ctx context.Context, o *exportOptions) error {
-	f := o.f
+// exportRun exports the issuers, all if there are none.
+func exportRun(ctx context.Context, f *cli.Factory, dir string, issuers []string) error {
 	st, err := f.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
-	sets, failed, err := exportSets(ctx, st, o.issuers)
+	sets, failed, err := exportSets(ctx, st, issuers)
 	if err != nil {
 		return err
 	}
-	root, err := openExport(o.dir)
+	root, err := openExport(dir)
 	if err != nil {
 		return err
 	}

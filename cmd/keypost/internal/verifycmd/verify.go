@@ -30,25 +30,15 @@ type verifyOptions struct {
 // NewCmdVerify returns verify.
 func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	o := &verifyOptions{f: f}
-	cmd := &cobra.Command{
-		Use:     "verify ISSUER…|--all",
-		Aliases: []string{"doctor"},
-		Short:   "Look at an issuer's public URL as a relying party does, and compare its keys with the store",
-		Long: "Fetch the documents of an issuer, by its URL or by its NAME in the store, from every address of its host, and say\n" +
-			"what AWS STS and others would make of them: URL, TLS, discovery document, both JWKS paths, keys, caching, speed; and\n" +
-			"of a token, with --token-file. With a store the published keys are compared with the stored ones, by their material:\n" +
-			"a key that the store never had fails, since somebody else may be answering. A key that was removed or revoked fails\n" +
-			"once no cache may hold it any more.",
-		Example: "  keypost verify prod-a --store file:///srv/keysets\n" +
-			"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -",
-		RunE: f.Do(func(ctx context.Context, args []string) error {
-			if (len(args) > 0) == o.all {
-				return cli.WithHint(cli.Usagef("give one or more issuers, or --all for every key set of the store"), "keypost verify --help")
-			}
-			o.issuers = args
-			return verifyRun(ctx, o)
-		}),
-	}
+	cmd := f.Command("verify ISSUER…|--all", "Look at an issuer's public URL as a relying party does, and compare its keys with the store", cobra.ArbitraryArgs, o.run)
+	cmd.Long = "Fetch the documents of an issuer, by its URL or by its NAME in the store, from every address of its host, and say\n" +
+		"what AWS STS and others would make of them: URL, TLS, discovery document, both JWKS paths, keys, caching, speed; and\n" +
+		"of a token, with --token-file. With a store the published keys are compared with the stored ones, by their material:\n" +
+		"a key that the store never had fails, since somebody else may be answering. A key that was removed or revoked fails\n" +
+		"once no cache may hold it any more."
+	cmd.Example = "  keypost verify prod-a --store file:///srv/keysets\n" +
+		"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -"
+	cmd.Aliases = []string{"doctor"}
 	fs := cmd.Flags()
 	fs.StringVar(&o.tokenFile, "token-file", "", "file with a service account token to check, - for stdin")
 	fs.StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
@@ -71,7 +61,11 @@ type finding struct {
 	Hint     string          `json:"hint,omitempty"`
 }
 
-func verifyRun(ctx context.Context, opts *verifyOptions) error {
+func (opts *verifyOptions) run(ctx context.Context, args []string) error {
+	if (len(args) > 0) == opts.all {
+		return cli.WithHint(cli.Usagef("give one or more issuers, or --all for every key set of the store"), "keypost verify --help")
+	}
+	opts.issuers = args
 	f := opts.f
 	o, err := opts.options()
 	if err != nil {
