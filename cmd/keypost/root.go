@@ -42,31 +42,11 @@ Exit codes: 0 done · 1 failed, or a check failed · 2 wrong usage · 3 --diff f
 a difference · 75 not yet: a gate is closed, and the message says when or by what
 it opens · 130 interrupted with Ctrl-C (143: by SIGTERM); a second one ends the
 program at once, whatever it waits for`,
-		Version:           cli.Version(),
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              cobra.ArbitraryArgs, // Factory.Run reports a command that does not exist
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.CheckGlobals(cmd) },
+		Args: cobra.ArbitraryArgs, // Factory.Run reports a command that does not exist
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cli.WithoutResult(root)
-	root.SetVersionTemplate("keypost {{.Version}}\n")
-	f.Flags(root.PersistentFlags())
-	root.SetFlagErrorFunc(cli.FlagError)
-	root.AddCommand(issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
+	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
 		mirrorcmd.NewCmdMirror(f), awscmd.NewCmdAWS(f), newVersion(f))
-	root.SetHelpCommand(cli.HelpCommand())
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			c.RunE = cli.Group(c.Use, c.Short).RunE
-			cli.WithoutResult(c.Commands()...)
-		}
-		if c.Name() == "mirror" {
-			cli.WithoutResult(c)
-		}
-	}
 	return root
 }
 

@@ -93,6 +93,23 @@ func explainedClaim(err error) error {
 			"issuer", "remove", string(e.Stored.Name()), "--confirm-url", e.Stored.Issuers()[0].String(), "--why", "REASON", "--force",
 		})
 	}
+	return explainedWrite(err)
+}
+
+// explainedWrite is explained for a write that is refused. What opens a gate of one key set, [atGate] says.
+func explainedWrite(err error) error {
+	switch e, closed := errors.AsType[*keystore.NotYetError](err); {
+	case closed && (e.Gate == keystore.GateObserved || e.Gate == keystore.GateFresh):
+		return WithHint(err, "this version cannot observe yet; where you know that every relying party has the key, use --force --why REASON")
+	case closed && (e.Gate == keystore.GateCaches || e.Gate == keystore.GateTokens):
+		return WithHint(err, "try again at %s", Stamp(e.Opens))
+	case closed:
+		return err
+	case errors.Is(err, keystore.ErrReadOnly):
+		return WithHint(err, "change it where the key sets come from, or as somebody who may")
+	case errors.Is(err, keystore.ErrConflict):
+		return WithHint(err, "look at it with keypost issuer show, and try again")
+	}
 	return err
 }
 

@@ -34,8 +34,25 @@ type Factory struct {
 	writes    writes
 }
 
-// Flags defines the global flags.
-func (f *Factory) Flags(fs *pflag.FlagSet) {
+// Root gives a root command the commands of the program, the global flags, and words of our own for what is wrong.
+func (f *Factory) Root(root *cobra.Command, commands ...*cobra.Command) {
+	root.Version, root.SilenceErrors, root.SilenceUsage = Version(), true, true
+	root.SetVersionTemplate(root.Name() + " {{.Version}}\n")
+	root.Annotations = noResult
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return f.checkGlobals(cmd) }
+	f.flags(root.PersistentFlags())
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(commands...)
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	completion, _, _ := root.Find([]string{"completion"}) // which cobra has just made
+	completion.RunE = Group(completion.Use, completion.Short).RunE
+	WithoutResult(completion.Commands()...)
+}
+
+// flags defines the global flags.
+func (f *Factory) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+open.Forms+" (default $KEYPOST_STORE)")
 	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, json or yaml")
 	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change")

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
+	"strings"
 )
 
 // ReadFile reads a file, or stdin for "-", of at most limit bytes.
@@ -52,4 +54,12 @@ func ReadRoots(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("read %s: it holds no certificate in PEM", file)
 	}
 	return roots, nil
+}
+
+// CheckConnect returns an error of usage unless the value of --connect is HOST:PORT or empty.
+func CheckConnect(connect string) error {
+	if _, _, err := net.SplitHostPort(connect); connect != "" && (err != nil || strings.HasPrefix(connect, ":")) {
+		return Usagef("--connect %q: it is not HOST:PORT", connect)
+	}
+	return nil
 }

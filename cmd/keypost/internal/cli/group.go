@@ -46,8 +46,8 @@ func WithoutResult(commands ...*cobra.Command) {
 	}
 }
 
-// CheckGlobals refuses what is wrong with flags that several commands have.
-func (f *Factory) CheckGlobals(cmd *cobra.Command) error {
+// checkGlobals refuses what is wrong with flags that several commands have.
+func (f *Factory) checkGlobals(cmd *cobra.Command) error {
 	switch f.Output {
 	case "table":
 	case "json", "yaml":
@@ -75,8 +75,8 @@ func (f *Factory) CheckGlobals(cmd *cobra.Command) error {
 // control reports whether r is a control character that no text for people has.
 func control(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
-// HelpCommand returns the command help. Unlike cobra's own, it fails if there is no such topic.
-func HelpCommand() *cobra.Command {
+// helpCommand returns the command help. Unlike cobra's own, it fails if there is no such topic.
+func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:         "help [COMMAND…]",
 		Short:       "Help about any command",

@@ -65,8 +65,8 @@ func singleHyphen(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// FlagError reports what is wrong with a flag in our words: the parser's name the parts of its own source.
-func FlagError(cmd *cobra.Command, err error) error {
+// flagError reports what is wrong with a flag in our words: the parser's name the parts of its own source.
+func flagError(cmd *cobra.Command, err error) error {
 	if e, is := errors.AsType[*pflag.NotExistError](err); is && e.GetSpecifiedShortnames() == "" {
 		return fmt.Errorf("unknown flag: --%s%s", e.GetSpecifiedName(), DidYouMean("--", Nearest(e.GetSpecifiedName(), flagNames(cmd))))
 	}

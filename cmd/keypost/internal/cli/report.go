@@ -50,7 +50,7 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 		f.Notice("keypost: %s", redacted(strings.TrimSuffix(message, ": "+Interruption{}.Error())))
 	}
 	typed := misused(err)
-	hint := nextStep(err)
+	hint := ""
 	if h, ok := errors.AsType[*HintedError](explained(err)); ok {
 		hint = f.format(h.format, h.args...)
 	}
@@ -97,27 +97,3 @@ var userInfo = regexp.MustCompile(`\b([a-z][a-z0-9+.-]*)://[^\s/?#"']*@`)
 // redacted takes user names and passwords out of URLs. Errors do not quote URLs that were refused; this is for one that
 // does, such as a URL where a name was meant.
 func redacted(s string) string { return userInfo.ReplaceAllString(s, "$1://…@") }
-
-// nextStep returns what to do about an error that does not say so itself.
-func nextStep(err error) string {
-	switch e, ok := errors.AsType[*keystore.NotYetError](err); {
-	case ok:
-		return gateHint(e)
-	case errors.Is(err, keystore.ErrReadOnly):
-		return "change it where the key sets come from, or as somebody who may"
-	case errors.Is(err, keystore.ErrConflict):
-		return "look at it with keypost issuer show, and try again"
-	}
-	return ""
-}
-
-// gateHint returns what opens a gate, where that needs no name of a key set ([atGate]).
-func gateHint(e *keystore.NotYetError) string {
-	switch e.Gate {
-	case keystore.GateObserved, keystore.GateFresh:
-		return "this version cannot observe yet; where you know that every relying party has the key, use --force --why REASON"
-	case keystore.GateCaches, keystore.GateTokens:
-		return "try again at " + Stamp(e.Opens)
-	}
-	return ""
-}
