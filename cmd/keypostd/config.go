@@ -41,7 +41,7 @@ type config struct {
 	// Admin is the listener for metrics and health. It has no authentication: keep it on loopback or inside a pod network.
 	Admin adminConfig `json:"admin"`
 
-	// Policy has the cache lifetimes for key sets whose own policy does not say. A key set's own values always win.
+	// Policy has the cache lifetimes for key sets whose own policy declares none. A key set's own values always win.
 	Policy cacheConfig `json:"policy"`
 
 	// HostAliases maps a host name under which a CDN reaches this server to the host in the issuer URLs:

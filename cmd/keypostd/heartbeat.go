@@ -10,8 +10,8 @@ import (
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
-// heartbeat tells how old the copy in the directory is, where keypost mirror writes it. A mirror that has died cannot
-// tell that itself. Its age is a metric and never an outage: the last copy is served for as long as it takes.
+// heartbeat is a metric of how old the copy in the directory is, where keypost mirror writes it. A mirror that has died
+// cannot report that itself. Its age is a metric and never an outage: the last copy is served for as long as it takes.
 type heartbeat struct {
 	dir string
 
@@ -46,7 +46,7 @@ func (h *heartbeat) Collect(ch chan<- prometheus.Metric) {
 // heartbeatPatience is how long the file system may take, so that one that hangs does not take all metrics away.
 const heartbeatPatience = time.Second
 
-// now reads the note. Where that takes too long, the previous one counts, which is as old as it says; a reading is never
+// now reads the note. Where that takes too long, the previous one counts; a reading is never
 // begun beside one that hangs.
 func (h *heartbeat) now() (time.Time, error) {
 	select {

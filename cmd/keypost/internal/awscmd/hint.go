@@ -55,7 +55,7 @@ func (r *run) hinted(err error) error {
 	return r.publicationHint(err, e)
 }
 
-// publicationHint says what to do about a URL, a name or a key that cannot be published. There is no --force for a key set
+// publicationHint adds what to do about a URL, a name or a key that cannot be published. There is no --force for a key set
 // that cannot be read: whoever knows better publishes the URL first.
 func (f *flags) publicationHint(err error, e *install.Error) error {
 	add := func(name string) cli.Command {

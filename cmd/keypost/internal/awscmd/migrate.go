@@ -103,7 +103,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	migrate := install.Migrate
 	if f.finish {
 		migrate = install.FinishMigration
-		if r.Store == "" { // then --token-lifetime and the pods say how long tokens live
+		if r.Store == "" { // then the lifetime of tokens comes from --token-lifetime and the pods
 			f.Store = install.KeyStore{}
 		}
 	} else if err := f.readIssuerFlags(); err != nil {
@@ -206,7 +206,7 @@ func (f *migrateFlags) sayFirstRound(r *run) {
 	r.Notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
 }
 
-// again is another run for the same move, as far as its flags say what is moved and where.
+// again returns the command for another run of the same move, with the flags that name what is moved and where.
 func (f *migrateFlags) again(c cli.Command) cli.Command {
 	c = append(c, "--name", f.Name, "--from-issuer-url", f.from, "--issuer-url", f.IssuerURL,
 		"--kubeconfig", cmp.Or(f.cluster.Kubeconfig, "FILE"))

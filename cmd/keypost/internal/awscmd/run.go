@@ -65,7 +65,7 @@ func (r *run) keyStore() install.KeyStore {
 	return k
 }
 
-// readIssuerFlags reads the flags that say how a new issuer is published and where it is looked for.
+// readIssuerFlags reads the flags for how a new issuer is published and where it is looked for.
 func (f *flags) readIssuerFlags() error {
 	policy := view.NewPolicy()
 	policy.RelyingParties = []string{"aws"}
@@ -140,7 +140,7 @@ func (e *differsError) Error() string {
 // ExitCode is for [cli.Factory.Run].
 func (e *differsError) ExitCode() int { return cli.ExitDiffer }
 
-// ended prints what a call of package install has returned with --diff: a preview, whose error says that there is a
+// ended prints what a call of package install has returned with --diff: a preview, and an error if there is a
 // difference. It reports whether nothing else is to be printed.
 func (r *run) ended(v *plan.Preview, err error) (bool, error) {
 	r.journal.clear()

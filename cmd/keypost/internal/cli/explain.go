@@ -96,7 +96,7 @@ func explainedClaim(err error) error {
 	return explainedWrite(err)
 }
 
-// explainedWrite is explained for a write that is refused. What opens a gate of one key set, [atGate] says.
+// explainedWrite is explained for a write that is refused. [atGate] adds what depends on the key set.
 func explainedWrite(err error) error {
 	switch e, closed := errors.AsType[*keystore.NotYetError](err); {
 	case closed && (e.Gate == keystore.GateObserved || e.Gate == keystore.GateFresh):

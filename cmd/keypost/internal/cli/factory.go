@@ -90,7 +90,7 @@ func (f *Factory) Command(use, short string, args cobra.PositionalArgs, run func
 }
 
 // Begin marks the start of a command's own work: from now on an error has exit code 2 only if [Usage] or [Usagef] made it,
-// or a package below says that an argument is malformed.
+// or a package below reports a malformed argument.
 func (f *Factory) Begin() { f.started = true }
 
 // Change returns who changes a key set, when (now) and why. Each attempt of a write needs one of its own: a time before

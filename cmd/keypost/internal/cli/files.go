@@ -32,7 +32,7 @@ func (f *Factory) ReadFile(file string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Reason returns what the system says is wrong, without the name of its call and of the file, which the message has.
+// Reason returns the system's own error, without the name of its call and of the file, which the message has.
 func Reason(err error) error {
 	if e, is := errors.AsType[*fs.PathError](err); is {
 		return e.Err

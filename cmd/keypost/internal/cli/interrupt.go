@@ -34,7 +34,7 @@ func (i Interruption) Code() int {
 }
 
 // stopped reports what an interrupted run leaves behind. It is what somebody who pressed Ctrl-C wants to know; the error
-// of whatever was under way says "context canceled" and no more.
+// of whatever was under way is "context canceled" and no more.
 func (f *Factory) stopped(cmd *cobra.Command, i Interruption) error {
 	const again = "run the same command again, it goes on from there"
 	done, open := f.writes.first(stored), f.writes.first(doubtful)

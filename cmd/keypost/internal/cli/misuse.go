@@ -46,7 +46,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 }
 
 // singleHyphen refuses -kubeconfig, which is -k -u -b … to a flag parser and looks like a key ID to us. A flag's name
-// is never taken for a key ID; "--" before a key ID says that it is one.
+// is never taken for a key ID; "--" before a key ID marks it as one.
 func singleHyphen(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")

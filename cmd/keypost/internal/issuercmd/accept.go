@@ -102,8 +102,8 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	}
 	known := o.admin != "" || o.served != 0
 	if !known {
-		f.Notice("nothing says which generation keypostd serves: it may reject this one (same_generation, older_generation, generation_jump); " +
-			"accept again with --admin URL or --served-generation N to settle that")
+		f.Notice("it is not known which generation keypostd serves, and it may reject this one (same_generation, older_generation, generation_jump); " +
+			"accept again with --admin URL or --served-generation N")
 	}
 	return printAccepted(f, s, known)
 }

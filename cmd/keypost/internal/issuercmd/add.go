@@ -38,7 +38,7 @@ func newAdd(f *cli.Factory) *cobra.Command {
 		"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +
 		"An issuer URL belongs to one key set. A URL is refused that another key set has, or may have: one whose document\n" +
 		"cannot be read (--force --why goes on). No store can keep two people from adding one URL under two names in the\n" +
-		"same second; each of them looks again afterwards and is told."
+		"same second; each of them checks again afterwards and reports it."
 	cmd.Example = "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws"
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.urls, "url", nil, "issuer URL, as in the tokens' iss (repeatable; the first is canonical)")

@@ -33,7 +33,7 @@ func newList(f *cli.Factory) *cobra.Command {
 	cmd := f.Command("list", "List the issuers of a store, and what is wrong with any", cli.Exactly(0), func(ctx context.Context, _ []string) error {
 		return listRun(ctx, f, admin)
 	})
-	cmd.Flags().StringVar(&admin, "admin", "", "admin listener of a running keypostd (http://127.0.0.1:9090): say what it serves, too")
+	cmd.Flags().StringVar(&admin, "admin", "", "admin listener of a running keypostd (http://127.0.0.1:9090): show what it serves, too")
 	return cmd
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/keypost/keypost/provision/signingkey"
 )
 
-// Flags say where verification keys come from.
+// Flags name where verification keys come from.
 type Flags struct {
 	files               []string
 	JWKS                string // a JWKS file, or an https URL of a JWKS or an issuer

@@ -31,7 +31,7 @@ func newCopy(f *cli.Factory) *cobra.Command {
 	cmd.Long = "Copy every key set from one store into another; both are URLs as for --store. Nothing is removed, and nothing is\n" +
 		"replaced by an older version, by one that lost a key or an issuer URL, or by one with an issuer URL of another key\n" +
 		"set: those are refused, and the exit code is 1. Run it again after an interruption; what is there stays as it is."
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be copied and refused; write nothing")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would be copied and refused; write nothing")
 	return cmd
 }
 

@@ -61,7 +61,7 @@ func exportRun(ctx context.Context, f *cli.Factory, dir string, issuers []string
 	return exportError(f, failed)
 }
 
-// exportError says what is wrong with every key set that was left out; one broken one does not hold up the others.
+// exportError returns what is wrong with the key sets that were left out. A broken one does not hold up the others.
 func exportError(f *cli.Factory, failed []error) error {
 	switch len(failed) {
 	case 0:

@@ -143,14 +143,14 @@ func (opts *verifyOptions) options() (verify.Options, error) {
 	return o, nil
 }
 
-// targets says which URLs to visit and what to compare each of them with.
+// targets returns the URLs to visit and what to compare each of them with.
 func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) ([]verify.Options, error) {
 	f, issuers, all := opts.f, opts.issuers, opts.all
 	for _, issuer := range issuers {
 		if catalog.IsURL(issuer) {
 			continue
 		}
-		if err := catalog.CheckName(keystore.Name(issuer)); err != nil { // before anything is said about a store
+		if err := catalog.CheckName(keystore.Name(issuer)); err != nil { // before an error about a store
 			return nil, err
 		}
 	}
@@ -204,7 +204,7 @@ func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) ([]v
 	return targets, nil
 }
 
-// nameTargets are all URLs of a key set: each has documents of its own. A token is checked where it says it belongs.
+// nameTargets are all URLs of a key set: each has documents of its own. A token is checked at the URL that is its issuer.
 func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []verify.Options {
 	list := view.URLs(s)
 	at := max(0, slices.Index(list, verify.TokenIssuer(o.Token)))
