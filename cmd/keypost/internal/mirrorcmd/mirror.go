@@ -47,7 +47,7 @@ func NewCmdMirror(f *cli.Factory) *cobra.Command {
 	cli.WithoutResult(cmd)
 	cmd.Long = "Copy every key set of a store into DIR, which must exist, and go on with whatever changes there. Nothing in DIR is\n" +
 		"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +
-		replicate.HeartbeatFile + " has the time of the last complete listing. Runs in the foreground until SIGTERM."
+		replicate.HeartbeatFile + " records when the last complete listing was taken. Runs in the foreground until SIGTERM."
 	fs := cmd.Flags()
 	fs.DurationVar(&o.poll, "poll", 0, "how often everything is listed, beside the watch (default 10s; 15s for s3://)")
 	fs.StringVar(&o.adminAddress, "admin-address", "", "serve /metrics, /livez and /readyz there, such as 127.0.0.1:9091")
