@@ -24,7 +24,7 @@ func (l Limits) Options() []func(*config.LoadOptions) error {
 	return []func(*config.LoadOptions) error{
 		config.WithAppID("keypost"),
 		config.WithRetryer(l.retryer),
-		config.WithHTTPClient(l.HTTPClient()),
+		config.WithHTTPClient(l.httpClient()),
 	}
 }
 
@@ -40,8 +40,8 @@ func (l Limits) retryer() aws.Retryer {
 	})
 }
 
-// HTTPClient returns the client for requests with these limits.
-func (l Limits) HTTPClient() *awshttp.BuildableClient {
+// httpClient returns the client for requests with these limits.
+func (l Limits) httpClient() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTimeout(l.AttemptTime).WithTransportOptions(func(t *http.Transport) {
 		t.MaxIdleConnsPerHost = l.Connections
 	})

@@ -13,11 +13,11 @@ import (
 	"github.com/keypost/keypost/internal/privatekey"
 )
 
-// ErrDamaged is wrapped by the error of a block that cannot be decoded.
-var ErrDamaged = errors.New("it is damaged (check its first and last line and its base64)")
+// errDamaged is wrapped by the error of a block that cannot be decoded.
+var errDamaged = errors.New("it is damaged (check its first and last line and its base64)")
 
 // Each calls use for each block in data, numbered from 1, until use returns an error. It returns how many blocks there
-// are. The error of a damaged block wraps [ErrDamaged], and also [privatekey.ErrFound] if it has that label.
+// are. The error of a damaged block wraps errDamaged, and also [privatekey.ErrFound] if it has that label.
 func Each(data []byte, use func(n int, block *pem.Block) error) (blocks int, err error) {
 	for n := 1; ; n++ {
 		block, rest := pem.Decode(data)
@@ -40,9 +40,9 @@ func Each(data []byte, use func(n int, block *pem.Block) error) (blocks int, err
 
 func damaged(text []byte) error {
 	if privatekey.HasLabel(text) {
-		return fmt.Errorf("%w; %w", privatekey.ErrFound, ErrDamaged)
+		return fmt.Errorf("%w; %w", privatekey.ErrFound, errDamaged)
 	}
-	return ErrDamaged
+	return errDamaged
 }
 
 // PublicKey reads the public key in the DER of a block: PKIX, PKCS#1 or a certificate. The label of the block does not

@@ -29,9 +29,9 @@ func TestEach(t *testing.T) {
 		"nothing":              {nil, nil, nil},
 		"text":                 {[][]byte{[]byte("hello")}, nil, nil},
 		"two with text around": {[][]byte{[]byte("x\n"), a, []byte("y\n"), b, []byte("z")}, []string{"A", "B"}, nil},
-		"damaged first":        {[][]byte{broken(a), b}, nil, ErrDamaged},
-		"damaged last":         {[][]byte{a, broken(b)}, []string{"A"}, ErrDamaged},
-		"cut off":              {[][]byte{a, b[:len(b)/2]}, []string{"A"}, ErrDamaged},
+		"damaged first":        {[][]byte{broken(a), b}, nil, errDamaged},
+		"damaged last":         {[][]byte{a, broken(b)}, []string{"A"}, errDamaged},
+		"cut off":              {[][]byte{a, b[:len(b)/2]}, []string{"A"}, errDamaged},
 		"damaged and private":  {[][]byte{a, broken(private), b}, []string{"A"}, privatekey.ErrFound},
 	} {
 		var labels []string

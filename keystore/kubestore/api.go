@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -47,31 +46,17 @@ func newAPI(config *rest.Config, namespace string) (api, error) {
 	}, nil
 }
 
-type request struct {
-	method string
-	name   keystore.Name // empty: the collection
-	query  url.Values
-	accept string // empty: the object as it is
-	body   []byte
-	limit  int64 // bytes of the answer
-}
-
-func (a api) request(r request) kubeapi.Request {
-	path := a.collection
-	if r.name != "" {
-		path += "/" + string(r.name)
-	}
-	return kubeapi.Request{Method: r.method, Path: path, Query: r.query, Accept: r.accept, Body: r.body}
-}
+// object returns the path of a key set's object.
+func (a api) object(n keystore.Name) string { return a.collection + "/" + string(n) }
 
 // throttledTries is how often a request is sent that the API server put off without looking at it (429).
 const throttledTries = 4
 
-// call sends a request and returns the answer of a success. Only "too many requests" is sent again: that one was not
+// call sends a request and returns the answer of a success, of at most limit bytes. Only "too many requests" is sent again: that one was not
 // looked at. After any other trouble a write may have happened.
-func (a api) call(ctx context.Context, r request) ([]byte, error) {
+func (a api) call(ctx context.Context, r kubeapi.Request, limit int64) ([]byte, error) {
 	for try := 1; ; try++ {
-		body, err := a.client.Call(ctx, a.request(r), kubeapi.Limits{Time: a.timeout, Bytes: r.limit})
+		body, err := a.client.Call(ctx, r, kubeapi.Limits{Time: a.timeout, Bytes: limit})
 		status, ok := errors.AsType[*kubeapi.StatusError](err)
 		if !ok || status.Code != http.StatusTooManyRequests || try == throttledTries {
 			return body, err

@@ -156,7 +156,7 @@ func (s *Backend) page(ctx context.Context, limit int, next string) (page, error
 	if next != "" {
 		query.Set("continue", next)
 	}
-	body, err := s.api.call(ctx, request{method: http.MethodGet, query: query, accept: metadataList, limit: pageLimit})
+	body, err := s.api.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.api.collection, Query: query, Accept: metadataList}, pageLimit)
 	if err != nil {
 		return page{}, err
 	}
@@ -192,7 +192,7 @@ func (s *Backend) get(ctx context.Context, n keystore.Name) (object, error) {
 	if !dnsname.IsSubdomain(string(n)) { // nothing else gets into a path
 		return object{}, s.notFound()
 	}
-	body, err := s.api.call(ctx, request{method: http.MethodGet, name: n, limit: objectLimit})
+	body, err := s.api.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.api.object(n)}, objectLimit)
 	if isAbsent(err, n) {
 		return object{}, s.notFound()
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // Put sends the whole object with the resourceVersion that was read: the API server lets one of several such writers
-// through, and holds the change against the rules of the custom resource definition. It has etcd's word that the write is
-// durable before it answers.
+// through, and holds the change against the rules of the custom resource definition. The write is durable in etcd before
+// it answers.
 func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
 	next, err := parseDocument(n, doc)
 	if err != nil {
@@ -61,16 +61,16 @@ func (s *Backend) unchanged(ctx context.Context, n keystore.Name, old keystore.R
 // write creates or replaces. Strict validation has an API server refuse members that its custom resource definition
 // would drop silently.
 func (s *Backend) write(ctx context.Context, n keystore.Name, old keystore.Revision, body []byte) (object, error) {
-	r := request{
-		method: http.MethodPut, name: n, body: body, limit: objectLimit,
-		query: url.Values{"fieldManager": {"keypost"}, "fieldValidation": {"Strict"}},
+	r := kubeapi.Request{
+		Method: http.MethodPut, Path: s.api.object(n), Body: body,
+		Query: url.Values{"fieldManager": {"keypost"}, "fieldValidation": {"Strict"}},
 	}
 	verbs, what := "get and update", "replace"
 	if old == "" {
-		r.method, r.name = http.MethodPost, ""
+		r.Method, r.Path = http.MethodPost, s.api.collection
 		verbs, what = "create", "create"
 	}
-	answer, err := s.api.call(ctx, r)
+	answer, err := s.api.call(ctx, r, objectLimit)
 	if err != nil {
 		return object{}, s.refusal(fmt.Errorf("%s key set %q in %s: %w", what, n, s.api.place, advise(err, verbs, s.api.namespace)))
 	}

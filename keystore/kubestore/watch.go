@@ -89,10 +89,10 @@ func (w *watch) follow(ctx context.Context) error {
 func (w *watch) begin(ctx context.Context) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(w.api.timeout, func() { cancel(fmt.Errorf("no answer within %v", w.api.timeout)) })
-	resp, err := w.api.client.Send(ctx, w.api.request(request{method: http.MethodGet, accept: metadataOne, query: url.Values{ //nolint:bodyclose // the caller does
+	resp, err := w.api.client.Send(ctx, kubeapi.Request{Method: http.MethodGet, Path: w.api.collection, Accept: metadataOne, Query: url.Values{ //nolint:bodyclose // the caller does
 		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {w.reached},
 		"timeoutSeconds": {strconv.Itoa(int(watchTime / time.Second))},
-	}}))
+	}})
 	if late.Stop(); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause

@@ -3,6 +3,7 @@ package s3store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/process"
 )
 
 // estate is a bucket with two key sets, and a publisher that serves them. prod-a has a revoked key, and backup is its
@@ -105,10 +107,10 @@ func kids(body []byte) (all []string) {
 	return all
 }
 
-// told waits until the publisher says of prod-a what the accident should make it say; "" is all well.
-func (e *estate) told(t *testing.T, want string) {
+// awaitReport waits until the publisher reports of prod-a what the accident should make it report; "" is all well.
+func (e *estate) awaitReport(t *testing.T, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	process.Await(t, "the publisher's report", func() error {
 		is, err := "absent", e.publisher.Refresh(t.Context())
 		for _, s := range e.publisher.Report().Issuers {
 			switch {
@@ -119,13 +121,11 @@ func (e *estate) told(t *testing.T, want string) {
 				is = string(s.Rejected)
 			}
 		}
-		if is == want {
-			return
+		if is != want {
+			return fmt.Errorf("prod-a is %q, want %q (last listing: %w)", is, want, err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("prod-a is %q, want %q (last listing: %v)", is, want, err)
-		}
-	}
+		return nil
+	})
 }
 
 func TestNoAccidentOfTheBucketUnpublishes(t *testing.T) {
@@ -179,12 +179,12 @@ func TestNoAccidentOfTheBucketUnpublishes(t *testing.T) {
 			asked, stop := e.asks(t)
 			defer stop()
 			mend := c.happens(t, e)
-			e.told(t, c.told)
+			e.awaitReport(t, c.told)
 			for n := asked.Load(); asked.Load() < n+50 && !t.Failed(); time.Sleep(time.Millisecond) {
 				_ = e.publisher.Refresh(t.Context()) // it fails in half of the cases; what is served is what counts
 			}
 			mend()
-			e.told(t, "")
+			e.awaitReport(t, "")
 		})
 	}
 }

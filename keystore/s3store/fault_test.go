@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/keypost/keypost/keystore"
@@ -30,7 +31,7 @@ func troubled(t *testing.T, sv *server) (*Backend, *proxy) {
 // impatient makes a store give up on a request after a moment, and try again without one.
 func impatient(st *Backend) *Backend {
 	st.s3 = s3.New(st.s3.Options(), func(o *s3.Options) {
-		o.HTTPClient = limits().HTTPClient().WithTimeout(300 * time.Millisecond)
+		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(300 * time.Millisecond)
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) {
 			r.MaxAttempts, r.MaxBackoff, r.RateLimiter = attempts, time.Millisecond, ratelimit.None
 		})

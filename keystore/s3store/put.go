@@ -17,8 +17,8 @@ import (
 
 const contentType = "application/yaml" // RFC 9512
 
-// Put writes one object, on condition that there is none (old == "") or that it still has the ETag old. S3 is durable
-// once it has said 200 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/DataDurability.html). The first Put of a
+// Put writes one object, on condition that there is none (old == "") or that it still has the ETag old. A write is
+// durable once S3 answers 200 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/DataDurability.html). The first Put of a
 // Backend is preceded by the proof that the server honours conditions.
 //
 // The SDK sends a request again after a throttle or a lost answer. A condition that fails then may fail because of our

@@ -83,18 +83,37 @@ func (s *Backend) add(all map[keystore.Name]keystore.Revision, page *s3.ListObje
 }
 
 // Get returns one document. With a [*keystore.BrokenError] (an object that can be no document) it returns the object's
-// revision.
+// revision. The SDK compares what arrived with the checksum that the store keeps, where it keeps one.
 func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
 	if err := n.Check(); err != nil {
 		rev, err := s.misnamed(ctx, n, err)
 		return nil, rev, err
 	}
-	data, rev, err := s.get(ctx, s.key(n))
-	if _, large := errors.AsType[*largeError](err); large {
+	key := s.key(n)
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	out, err := s.s3.GetObject(ctx, &s3.GetObjectInput{
+		Bucket: &s.o.Bucket, Key: &key, ChecksumMode: types.ChecksumModeEnabled, ExpectedBucketOwner: nonEmpty(s.o.Account),
+	})
+	if err != nil {
+		return nil, "", s.absent(ctx, key, err)
+	}
+	defer out.Body.Close() //nolint:errcheck // nothing was written
+	rev, err := revisionOf(out.ETag)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s%s: %w", s.o.place(), key, err)
+	}
+	length := aws.ToInt64(out.ContentLength)
+	if length > keystore.MaxDocument {
+		err := fmt.Errorf("%s has %d bytes; a key set has at most %d", key, length, keystore.MaxDocument)
 		return nil, rev, &keystore.BrokenError{Name: n, Reason: keystore.ReasonBroken, Err: err}
 	}
+	data, err := io.ReadAll(io.LimitReader(out.Body, keystore.MaxDocument+1))
+	if err == nil && int64(len(data)) != length {
+		err = fmt.Errorf("%d bytes came of %d", len(data), length)
+	}
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("s3:GetObject on s3://%s/%s: %w", s.o.Bucket, key, err)
 	}
 	return data, rev, nil
 }
@@ -128,45 +147,6 @@ func (s *Backend) misnamed(ctx context.Context, n keystore.Name, why error) (key
 
 // maxKey is how long a key may be in S3, in bytes.
 const maxKey = 1024
-
-// largeError reports that an object is too large for a key set.
-type largeError struct {
-	key   string
-	bytes int64
-}
-
-func (e *largeError) Error() string {
-	return fmt.Sprintf("%s has %d bytes; a key set has at most %d", e.key, e.bytes, keystore.MaxDocument)
-}
-
-// get reads an object whole. The SDK compares what arrived with the checksum that the store keeps, where it keeps one.
-func (s *Backend) get(ctx context.Context, key string) ([]byte, keystore.Revision, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	out, err := s.s3.GetObject(ctx, &s3.GetObjectInput{
-		Bucket: &s.o.Bucket, Key: &key, ChecksumMode: types.ChecksumModeEnabled, ExpectedBucketOwner: nonEmpty(s.o.Account),
-	})
-	if err != nil {
-		return nil, "", s.absent(ctx, key, err)
-	}
-	defer out.Body.Close() //nolint:errcheck // nothing was written
-	rev, err := revisionOf(out.ETag)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s%s: %w", s.o.place(), key, err)
-	}
-	length := aws.ToInt64(out.ContentLength)
-	if length > keystore.MaxDocument {
-		return nil, rev, &largeError{key, length}
-	}
-	data, err := io.ReadAll(io.LimitReader(out.Body, keystore.MaxDocument+1))
-	if err == nil && int64(len(data)) != length {
-		err = fmt.Errorf("%d bytes came of %d", len(data), length)
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("s3:GetObject on s3://%s/%s: %w", s.o.Bucket, key, err)
-	}
-	return data, rev, nil
-}
 
 // absent distinguishes an object that does not exist from trouble. Only S3's own error code counts: a 404 of a proxy, or of a
 // bucket that is gone, is trouble.

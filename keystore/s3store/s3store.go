@@ -56,7 +56,7 @@ type Backend struct {
 var _ keystore.Backend = (*Backend)(nil)
 
 // Open makes the store that o describes, with the credentials of o.Profile or else of the AWS SDK's usual chain. It
-// calls nobody: only the first use shows whether the bucket exists and the credentials are good.
+// sends no request: only the first use shows whether the bucket exists and the credentials are good.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o, err := o.Checked()
 	if err != nil {

@@ -202,13 +202,13 @@ func (m *Memory) checkChange(n keystore.Name, before, after []byte) {
 		m.t.Errorf("storetest: key set %q: what was written does not parse: %v", n, err)
 		return
 	}
-	for _, complaint := range Regressions(was, is) {
+	for _, complaint := range regressions(was, is) {
 		m.t.Errorf("storetest: key set %q: %s", n, complaint)
 	}
 }
 
-// Regressions returns what is wrong with a change from was to now: what no change may do.
-func Regressions(was, is keystore.KeySet) []string {
+// regressions returns what is wrong with a change from was to is: what no change may do.
+func regressions(was, is keystore.KeySet) []string {
 	var bad []string
 	if !is.MayReplace(was) {
 		bad = append(bad, fmt.Sprintf("the generation went from %d to %d", was.Generation(), is.Generation()))

@@ -1,4 +1,4 @@
-package storetest_test
+package storetest
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/storetest"
 )
 
 // complaints is a testing.TB that notes errors instead of failing.
@@ -25,22 +24,22 @@ func (c *complaints) Errorf(format string, args ...any) {
 }
 
 func TestMemoryComplains(t *testing.T) {
-	a, b := storetest.Key(t), storetest.Key(t)
-	set := storetest.KeySet(t, "prod-a", a, b)
+	a, b := Key(t), Key(t)
+	set := KeySet(t, "prod-a", a, b)
 	for _, c := range []struct {
 		name, want string
 		next       func(t *testing.T) keystore.KeySet
 	}{
 		{"generation not growing", "generation", func(*testing.T) keystore.KeySet { return set }},
 		{"key dropped", "without a line in gone", func(t *testing.T) keystore.KeySet {
-			return edit(t, storetest.KeySet(t, "prod-a", a), "generation: 1", "generation: 2")
+			return edit(t, KeySet(t, "prod-a", a), "generation: 1", "generation: 2")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			heard := &complaints{TB: t}
-			m := storetest.NewMemory(heard)
-			rev := m.Set("prod-a", []byte(storetest.Text(t, set)))
-			if _, err := m.Put(t.Context(), "prod-a", rev, []byte(storetest.Text(t, c.next(t)))); err != nil {
+			m := NewMemory(heard)
+			rev := m.Set("prod-a", []byte(Text(t, set)))
+			if _, err := m.Put(t.Context(), "prod-a", rev, []byte(Text(t, c.next(t)))); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(heard.text.String(), c.want) {
@@ -51,27 +50,27 @@ func TestMemoryComplains(t *testing.T) {
 }
 
 func TestRegressionsSeeGoneShrink(t *testing.T) {
-	full := storetest.Full(t, "full")
+	full := Full(t, "full")
 	shrunk := edit(t, full, `kid: "0x1F"`, `kid: "0x20"`)
-	bad := storetest.Regressions(full, shrunk)
+	bad := regressions(full, shrunk)
 	if len(bad) != 2 || !strings.Contains(bad[1], "0x1F in gone was lost") {
 		t.Errorf("Regressions = %q, want the generation and the lost line", bad)
 	}
 }
 
 func TestRegressionsSeeAKeyChange(t *testing.T) {
-	set := storetest.KeySet(t, "prod-a", storetest.SyntheticRSA(t, 1))
+	set := KeySet(t, "prod-a", SyntheticRSA(t, 1))
 	changed := edit(t, set, "generation: 1", "generation: 2")
-	if bad := storetest.Regressions(set, changed); len(bad) != 0 {
+	if bad := regressions(set, changed); len(bad) != 0 {
 		t.Errorf("Regressions = %q, want none", bad)
 	}
-	other := storetest.Text(t, storetest.KeySet(t, "prod-a", storetest.SyntheticRSA(t, 2)))
-	other = strings.Replace(other, "kid: "+string(storetest.SyntheticRSA(t, 2).ID()), "kid: "+string(set.Keys()[0].ID())+"\n    importedKid: true", 1)
+	other := Text(t, KeySet(t, "prod-a", SyntheticRSA(t, 2)))
+	other = strings.Replace(other, "kid: "+string(SyntheticRSA(t, 2).ID()), "kid: "+string(set.Keys()[0].ID())+"\n    importedKid: true", 1)
 	swapped, err := keystore.Parse("prod-a", []byte(strings.Replace(other, "generation: 1", "generation: 2", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bad := storetest.Regressions(set, swapped); len(bad) != 1 || !strings.Contains(bad[0], "is another one") {
+	if bad := regressions(set, swapped); len(bad) != 1 || !strings.Contains(bad[0], "is another one") {
 		t.Errorf("Regressions = %q, want that the key is another one", bad)
 	}
 }
@@ -79,7 +78,7 @@ func TestRegressionsSeeAKeyChange(t *testing.T) {
 // edit changes a document as an editor does.
 func edit(t *testing.T, s keystore.KeySet, from, to string) keystore.KeySet {
 	t.Helper()
-	text := storetest.Text(t, s)
+	text := Text(t, s)
 	if !strings.Contains(text, from) {
 		t.Fatalf("the document does not contain %s:\n%s", from, text)
 	}
@@ -93,9 +92,9 @@ func edit(t *testing.T, s keystore.KeySet, from, to string) keystore.KeySet {
 
 func TestMemoryComplainsOfLyingFaults(t *testing.T) {
 	heard := &complaints{TB: t}
-	m := storetest.NewMemStore(heard)
-	m.Inject(func(context.Context, storetest.Op) (bool, error) { return false, nil })
-	_, _ = m.Replace(t.Context(), "", storetest.KeySet(t, "prod-a"))
+	m := NewMemStore(heard)
+	m.Inject(func(context.Context, Op) (bool, error) { return false, nil })
+	_, _ = m.Replace(t.Context(), "", KeySet(t, "prod-a"))
 	if !strings.Contains(heard.text.String(), "reported success") {
 		t.Errorf("it said %q", heard.text.String())
 	}
