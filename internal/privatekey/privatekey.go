@@ -8,7 +8,6 @@ package privatekey
 
 import (
 	"bytes"
-	"crypto/x509"
 	"encoding/asn1"
 	"encoding/base64"
 	"encoding/hex"
@@ -46,10 +45,11 @@ func HasLabel(data []byte) bool {
 // also in strings that are JSON or look like a JWK in YAML. Its work is linear in the size of the tree, whose depth must
 // be bounded.
 func Find(tree any) (where string, found bool) {
-	var s search
-	if !s.in(tree, maxNestedJSON) {
+	if !new(search).in(tree, maxNestedJSON) {
 		return "", false
 	}
+	s := search{inOrder: true} // which of several it names must not change from one call to the next
+	s.in(tree, maxNestedJSON)
 	var path strings.Builder
 	for _, name := range slices.Backward(s.path) {
 		if !strings.HasPrefix(name, "[") && path.Len() > 0 {
@@ -65,7 +65,10 @@ const maxNestedJSON = 3
 
 // search looks for a secret. It notes the path only once it has found one, on the way back: a path at every step would
 // take memory with the square of the depth.
-type search struct{ path []string } // innermost first
+type search struct {
+	inOrder bool
+	path    []string // innermost first
+}
 
 func (s *search) in(node any, nested int) bool {
 	switch n := node.(type) {
@@ -88,7 +91,11 @@ func (s *search) inObject(object map[string]any, nested int) bool {
 	has := func(member string) bool { _, has := object[member]; return has }
 	isJWK := slices.ContainsFunc([]string{"kid", "kty", "crv", "x5c"}, has)
 	mayBeJWK := slices.ContainsFunc([]string{"alg", "use", "key_ops"}, has) // words that labels of other things have too
-	for _, name := range slices.Sorted(maps.Keys(object)) {
+	names := maps.Keys(object)
+	if s.inOrder {
+		names = slices.Values(slices.Sorted(names))
+	}
+	for name := range names {
 		if slices.Contains(Members(), name) && (isJWK || mayBeJWK && isSecretDigits(object[name])) || inText(name, 0) || s.in(object[name], nested) {
 			s.path = append(s.path, name)
 			return true
@@ -123,8 +130,9 @@ func inText(s string, nested int) bool {
 	return hasSecretRun(s, 2)
 }
 
-// isPublicPEM reports whether s is one public key in PEM, as every key in a document is, and nothing else. Then all that
-// it holds is in the key. To search it for one takes as long as reading its document does (BenchmarkParse in keystore).
+// isPublicPEM reports whether s is one PEM block with the label of a public key, as every key in a document is, whose bytes
+// are neither a private key nor text. It only saves time: to search such a block for base64 takes about as long as all else
+// that is done to a document (BenchmarkParse in keystore).
 func isPublicPEM(s string) bool {
 	const begin = "-----BEGIN PUBLIC KEY-----\n"
 	if !strings.HasPrefix(s, begin) || strings.Contains(s[len(begin):], "-----BEGIN") {
@@ -134,8 +142,7 @@ func isPublicPEM(s string) bool {
 	if block == nil || len(block.Headers) > 0 || len(rest) > 0 {
 		return false
 	}
-	_, err := x509.ParsePKIXPublicKey(block.Bytes)
-	return err == nil
+	return !IsDER(block.Bytes) && !utf8.Valid(block.Bytes)
 }
 
 func isJSON(s string) bool {
