@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -10,26 +9,24 @@ import (
 )
 
 // checkAliases refuses aliases by which an issuer would be out of reach, or that lead nowhere.
-func checkAliases(aliases map[string]string, patterns []issuer.Pattern) []error {
+func (f *findings) checkAliases(aliases map[string]string, patterns []issuer.Pattern) {
 	allowed := func(host string) bool {
 		return slices.ContainsFunc(patterns, func(p issuer.Pattern) bool { return p.AllowsHost(host) })
 	}
-	var errs []error
 	for _, from := range slices.Sorted(maps.Keys(aliases)) {
 		to := aliases[from]
 		_, chain := aliases[to]
 		switch {
 		case !dnsname.IsSubdomain(from) || !dnsname.IsSubdomain(to):
-			errs = append(errs, fmt.Errorf("hostAliases: %q: %q must both be host names in lower case without a port", from, to))
+			f.refuse(true, "hostAliases: %q: %q must both be host names in lower case without a port", from, to)
 		case chain:
-			errs = append(errs, fmt.Errorf("hostAliases: %q leads to %q, which is an alias itself; name the issuer's host", from, to))
+			f.refuse(true, "hostAliases: %q leads to %q, which is an alias itself; name the issuer's host", from, to)
 		case len(patterns) == 0: // an error of its own
 		case allowed(from):
-			errs = append(errs, fmt.Errorf("hostAliases: %q is a host that issuerURLs allow, and as an alias of %q it would hide the issuer there; "+
-				"let the CDN ask for another host name", from, to))
+			f.refuse(true, "hostAliases: %q is a host that issuerURLs allow, and as an alias of %q it would hide the issuer there; "+
+				"let the CDN ask for another host name", from, to)
 		case !allowed(to):
-			errs = append(errs, fmt.Errorf("hostAliases: %q leads to %q, which no pattern in issuerURLs has; name the issuer's host", from, to))
+			f.refuse(true, "hostAliases: %q leads to %q, which no pattern in issuerURLs has; name the issuer's host", from, to)
 		}
 	}
-	return errs
 }

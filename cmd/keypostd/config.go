@@ -239,9 +239,7 @@ func (c config) check() error {
 	f.add(err)
 	f.add(c.Policy.policy().Check(false))
 	c.Listen.check(&f)
-	for _, err := range checkAliases(c.HostAliases, patterns) {
-		f.add(err)
-	}
+	f.checkAliases(c.HostAliases, patterns)
 	f.refuse(c.Poll < *keystore.DurationPtr(time.Second), "poll is %v; it must be at least 1s", c.Poll)
 	f.add(checkAddress("admin.address", c.Admin.Address))
 	if c.Admin.Probes != "" {

@@ -98,5 +98,5 @@ func (r *run) nextSteps(made install.Created) {
 		r.Notice("  cp -a %s INSTALL-DIR/", r.path(ccoctl.TLSDir))
 	}
 	r.Notice("then openshift-install create cluster; and once it signs tokens:")
-	r.Notice("  %s", r.look(made.KeySet.Name()))
+	r.Notice("  %s", cli.Verify(made.KeySet.Name(), r.Dev, r.caFile, r.connect))
 }

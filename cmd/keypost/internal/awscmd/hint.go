@@ -36,7 +36,7 @@ func (r *run) hinted(err error) error {
 	case install.ForeignProvider:
 		return hint("choose other credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or the provider of this account")
 	case install.NotServed:
-		return hint("%s says more; when it is served, run the same command again", r.look(e.KeySet))
+		return hint("%s says more; when it is served, run the same command again", cli.Verify(e.KeySet, r.Dev, r.caFile, r.connect))
 	case install.HalfKeyPair:
 		return hint("if the cluster has the private key, say --public-key-file %s; if not, move the file away", e.File)
 	case install.KeyPairMismatch:

@@ -10,7 +10,6 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/text"
-	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -82,21 +81,6 @@ func (f *flags) readIssuerFlags() error {
 	f.Policy, f.Site.Connect = policy, f.connect
 	f.Site.Roots, err = cli.ReadRoots(f.caFile)
 	return err
-}
-
-// look is the command that compares what is served with the store, reached as by this run.
-func (f *flags) look(n keystore.Name) cli.Command {
-	look := cli.Command{"verify", string(n)}
-	if f.Dev {
-		look = append(look, "--dev")
-	}
-	if f.caFile != "" {
-		look = append(look, "--ca-file", f.caFile)
-	}
-	if f.connect != "" {
-		look = append(look, "--connect", f.connect)
-	}
-	return look
 }
 
 // report prints what a run reports, and after a warning what to do about it. It is safe for concurrent use.

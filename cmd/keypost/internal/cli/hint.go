@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/keypost/keypost/keystore"
 )
 
 // HintedError carries what to do next.
@@ -24,6 +26,22 @@ func WithHint(err error, format string, args ...any) error {
 
 // Command is a command of ours that somebody may want to type next: the words after "keypost".
 type Command []string
+
+// Verify returns the command that compares what is served with the store, by the name of the key set. CAFile and connect
+// may be empty.
+func Verify(n keystore.Name, dev bool, caFile, connect string) Command {
+	c := Command{"verify", string(n)}
+	if dev {
+		c = append(c, "--dev")
+	}
+	if caFile != "" {
+		c = append(c, "--ca-file", caFile)
+	}
+	if connect != "" {
+		c = append(c, "--connect", connect)
+	}
+	return c
+}
 
 // format is fmt.Sprintf, with every [Command] among args printed as Line does.
 func (f *Factory) format(format string, args ...any) string {

@@ -147,18 +147,12 @@ func (o *addOptions) print(s keystore.KeySet) error {
 	}
 	view.Warn(f, s.Policy())
 	first := v.Issuers[0]
-	look := cli.Command{"verify", string(v.Name)} // by its name, so that it is compared with the store
-	if v.Dev {
-		look = append(look, "--dev")
-	}
-	switch {
-	case o.keys.CAFile != "":
-		look = append(look, "--ca-file", o.keys.CAFile)
-	case v.Dev: // its certificate is of an authority of its own
-		look = append(look, "--ca-file", devCA(f.Store))
+	ca := o.keys.CAFile
+	if ca == "" && v.Dev { // its certificate is of an authority of its own
+		ca = devCA(f.Store)
 	}
 	f.Notice("next:")
-	f.Notice("  %s", look)
+	f.Notice("  %s", cli.Verify(v.Name, v.Dev, ca, ""))
 	f.Notice("  kube-apiserver --service-account-issuer=%s --service-account-jwks-uri=%s%s", first, first, issuer.JWKSPath)
 	f.Notice("where it runs already, keep its present issuer as a second --service-account-issuer, and let --api-audiences list both or leave it out, or each running pod gets 401")
 	return nil

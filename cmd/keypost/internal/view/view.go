@@ -43,17 +43,13 @@ func Of(s keystore.KeySet, now time.Time) KeySet {
 		History: s.History(), WithdrawnAt: s.WithdrawnAt(), Dev: s.Dev(),
 	}
 	for _, k := range s.Keys() {
-		v.Keys = append(v.Keys, keyViewOf(s, k, now))
+		until, _ := s.TrustedUntil(k, now)
+		v.Keys = append(v.Keys, Key{
+			Kid: k.ID(), Alg: k.Alg(), State: k.State, Imported: k.Imported(), PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt,
+			PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt, TrustedUntil: until, text: StateText(s, k, now),
+		})
 	}
 	return v
-}
-
-func keyViewOf(s keystore.KeySet, k keystore.Key, now time.Time) Key {
-	until, _ := s.TrustedUntil(k, now)
-	return Key{
-		Kid: k.ID(), Alg: k.Alg(), State: k.State, Imported: k.Imported(), PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt,
-		PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt, TrustedUntil: until, text: StateText(s, k, now),
-	}
 }
 
 // StateText returns the state of a key for people. It is never "retired" alone, which reads like "no longer trusted".
