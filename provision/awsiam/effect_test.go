@@ -98,7 +98,7 @@ func (w *world) anyTrust(r *rand.Rand) string {
 
 // works are the kinds of plans.
 func works(w *world, d desired, r *rand.Rand) map[string]planner {
-	move := awsiam.Move{Name: "c1", From: d.trust, Adopt: r.IntN(2) == 0, Leave: true,
+	move := awsiam.Move{Name: "c1", From: d.trust, Adopt: r.IntN(3) > 0,
 		To: awsiam.Trust{ProviderARN: w.account.ProviderARN(newIssuer), Issuer: newIssuer, Audiences: d.trust.Audiences}}
 	return map[string]planner{
 		"delete": func(ctx context.Context) (plan.Plan, error) {

@@ -22,7 +22,6 @@ type Move struct {
 	Name     string // the cluster's: its roles, and From's provider, bear its tag
 	From, To Trust  // To.Audiences are required of tokens where From's statement asked for none
 	Adopt    bool   // roles that others made get To's statement too, and keypost's own tag
-	Leave    bool   // roles that others made stay as they are: noted, not an error
 }
 
 // PlanMove plans a copy of every statement that trusts From, with To in its place, in every role that has one. No statement
@@ -64,14 +63,14 @@ func (c *Client) fromProvider(ctx context.Context, m Move) (*providerState, erro
 	if provider == nil {
 		return nil, fmt.Errorf("there is no %s %s to move away from", providerThing, m.From.ProviderARN)
 	}
-	if !m.ours(provider) && !m.Adopt && !m.Leave {
+	if !m.ours(provider) && !m.Adopt {
 		return nil, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, adoptable)
 	}
 	return provider, nil
 }
 
 // trusting returns the roles that trust From. The error names those that are neither the cluster's nor made by
-// create-role, unless m adopts or leaves them.
+// create-role, unless m adopts them.
 func (c *Client) trusting(ctx context.Context, m Move) ([]trustingRole, error) {
 	roles, err := c.listRoles(ctx)
 	if err != nil {
@@ -87,7 +86,7 @@ func (c *Client) trusting(ctx context.Context, m Move) ([]trustingRole, error) {
 			foreign = append(foreign, b.String())
 		}
 	}
-	if len(foreign) > 0 && !m.Adopt && !m.Leave {
+	if len(foreign) > 0 && !m.Adopt {
 		return nil, problem(ForeignRoles, "%s is trusted by %s with neither the tag %s nor %s: %s",
 			m.From.ProviderARN, text.Count(len(foreign), "role", "roles"), OwnedBy(m.Name), OwnedByKeypost(), strings.Join(foreign, ", "))
 	}
@@ -125,9 +124,6 @@ func (c *Client) adoptProvider(m Move, have *providerState) plan.Stage {
 // moveRole adds To's statement to a role. What is adopted gets keypost's tag, not the cluster's: deleting the cluster
 // must not take a workload's role along.
 func (c *Client) moveRole(m Move, b trustingRole) (plan.Stage, string, error) {
-	if !b.ours && !m.Adopt {
-		return nil, fmt.Sprintf("role %s is not ours and stays as it is: after the switch it trusts the cluster no more", b), nil
-	}
 	var tags []types.Tag
 	if !b.ours {
 		tags = OwnedByKeypost().tags(nil)
@@ -184,8 +180,8 @@ func (m Move) unfinished(role string, rest []iampolicy.Uncopied) error {
 		"change it by hand so that it covers both, then run this again", role, m.From.Issuer, m.To.Issuer, strings.Join(lines, "; "))
 }
 
-// PlanFinish plans to remove From's statements, then its provider. It returns an error while a role of ours trusts From without To, or
-// To's provider takes fewer audiences than From's.
+// PlanFinish plans to remove From's statements, then its provider. It returns an error while a role of ours trusts From
+// without To, or To's provider accepts fewer audiences than From's.
 func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	trustingRoles, err := c.trusting(ctx, m)
 	if err != nil {
@@ -219,8 +215,6 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 		return planOf(notes, stage, c.deleteProvider(m.From.ProviderARN, OwnedBy(m.Name))), nil
 	case m.Adopt:
 		return planOf(notes, stage, c.deleteProvider(m.From.ProviderARN, Owner{})), nil
-	case m.Leave:
-		return planOf(append(notes, m.From.ProviderARN+" is not ours and stays"), stage), nil
 	}
 	return plan.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, adoptable)
 }

@@ -249,29 +249,22 @@ func (c *Client) ownedProviders(ctx context.Context, o Owner) (owned, unread []s
 
 // filterOwned returns the things with the owner's tags, and those whose tags may not be read.
 func filterOwned(things []string, o Owner, tagsOf func(string) (map[string]string, error)) (owned, unread []string, err error) {
-	type found struct{ ours, denied bool }
-	all, err := each(things, func(thing string) (found, error) {
+	const ours, denied = "ours", "denied"
+	kinds, err := each(things, func(thing string) (string, error) {
 		tags, err := tagsOf(thing)
 		switch {
 		case isDenied(err):
-			return found{denied: true}, nil
-		case isMissing(err):
-			return found{}, nil
+			return denied, nil
+		case isMissing(err) || err == nil && !o.Owns(tags):
+			return "", nil
 		}
-		return found{ours: o.Owns(tags)}, err
+		return ours, err
 	})
-	if err != nil {
-		return nil, nil, err
+	found := map[string][]string{}
+	for i, kind := range kinds {
+		found[kind] = append(found[kind], things[i])
 	}
-	for i, f := range all {
-		switch {
-		case f.denied:
-			unread = append(unread, things[i])
-		case f.ours:
-			owned = append(owned, things[i])
-		}
-	}
-	return owned, unread, nil
+	return found[ours], found[denied], err
 }
 
 // unreadNotes describes what stays because its tags may not be read.

@@ -253,7 +253,7 @@ func TestReadDirRefusesTheLot(t *testing.T) {
 		{"one Secret asked for twice in one file", map[string]string{"a.yaml": valid + "---\n" + valid}, []string{"a.yaml (own/a) and a.yaml (own/a) ask for"}},
 		{"two Secrets whose manifests have one name", map[string]string{"a.yaml": named("x", "y-z"), "b.yaml": named("x-y", "z")},
 			[]string{"a.yaml (own/a) and b.yaml (own/a) ask for Secrets with one manifest name, x/y-z and x-y/z"}},
-		{"a flood", map[string]string{"a.yaml": strings.Repeat("#", credrequest.MaxFile+1)}, []string{"DIR/a.yaml is larger than 16777216 bytes"}},
+		{"a flood", map[string]string{"a.yaml": strings.Repeat("#", 16<<20+1)}, []string{"DIR/a.yaml is larger than 16777216 bytes"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -16,8 +16,8 @@ import (
 	"github.com/keypost/keypost/internal/text"
 )
 
-// MaxFile bounds a file of manifests, in bytes: far above what a release holds for all clouds together.
-const MaxFile = 16 << 20
+// maxFile bounds a file of manifests, in bytes: far above what a release holds for all clouds together.
+const maxFile = 16 << 20
 
 // ReadDir reads the requests of a directory in the order of file names, as ccoctl does: files named *.yaml and *.yml
 // (YAML or JSON, several documents each), no subdirectories. skipped has a line for each manifest and file that was
@@ -41,7 +41,7 @@ func ReadDir(dir string, techPreview bool) (requests []Request, skipped []string
 		if !isManifest(e.Name()) {
 			continue
 		}
-		data, err := regular.Read(filepath.Join(dir, e.Name()), MaxFile)
+		data, err := regular.Read(filepath.Join(dir, e.Name()), maxFile)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -64,19 +64,13 @@ func Generate(kind Kind) (Private, error) {
 }
 
 func generate(kind Kind) (crypto.Signer, error) {
-	switch kind {
-	case RSA2048:
-		return rsa.GenerateKey(rand.Reader, 2048)
-	case RSA3072:
-		return rsa.GenerateKey(rand.Reader, 3072)
-	case RSA4096:
-		return rsa.GenerateKey(rand.Reader, 4096)
-	case P256:
-		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case P384:
-		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	case P521:
-		return ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+	bits := map[Kind]int{RSA2048: 2048, RSA3072: 3072, RSA4096: 4096}
+	curves := map[Kind]elliptic.Curve{P256: elliptic.P256(), P384: elliptic.P384(), P521: elliptic.P521()}
+	if n, ok := bits[kind]; ok {
+		return rsa.GenerateKey(rand.Reader, n)
+	}
+	if c, ok := curves[kind]; ok {
+		return ecdsa.GenerateKey(c, rand.Reader)
 	}
 	return nil, fmt.Errorf("%q is no kind of signing key: use one of %s", kind, kindList())
 }
