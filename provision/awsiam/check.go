@@ -29,9 +29,9 @@ const (
 	subjectLimit     = 255 // of SubjectFromWebIdentityToken in STS's reply
 )
 
-// Check returns an error if what is wanted breaks a rule of AWS's: for names, lengths, tags, ARNs, the issuer URL. It makes
-// no call, and joins the errors, each of which is one sentence. A zero Provider, an empty t.ProviderARN (a dry run without an account) and
-// no roles are not checked.
+// Check returns an error if what is wanted breaks a rule of AWS's: for names, lengths, tags, ARNs, the issuer URL. It
+// makes no call, and joins the errors, each of which is one sentence. A zero Provider, an empty t.ProviderARN (a dry
+// run without an account) and no roles are not checked.
 func Check(p Provider, t Trust, roles []Role) error {
 	var errs []error
 	if p.URL != "" {

@@ -6,8 +6,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
-// CreateJSON is the AWS CLI's --cli-input-json for create-open-id-connect-provider, laid out as ccoctl's 04 file.
-// Without a thumbprint IAM finds out its own, so there is no placeholder to fill in.
+// CreateJSON returns the AWS CLI's --cli-input-json for create-open-id-connect-provider, in the layout of ccoctl's 04 file.
+// Without a thumbprint IAM obtains its own, so there is no placeholder to fill in.
 func (p Provider) CreateJSON() []byte {
 	in := struct {
 		Url            string
@@ -19,7 +19,7 @@ func (p Provider) CreateJSON() []byte {
 	return append(out, '\n')
 }
 
-// CreateJSON is the AWS CLI's --cli-input-json for create-role, laid out as ccoctl's 05 files. Managed policies are
+// CreateJSON returns the AWS CLI's --cli-input-json for create-role, in the layout of ccoctl's 05 files. Managed policies are
 // attached by another call.
 func (r Role) CreateJSON(t Trust) []byte {
 	return asJSON(struct {
@@ -31,7 +31,8 @@ func (r Role) CreateJSON(t Trust) []byte {
 	}{t.policy().Document(r.Subjects).String(), r.Description, r.Boundary, r.Name, r.Owner.tags(r.Tags)})
 }
 
-// PolicyJSON is the AWS CLI's --cli-input-json for put-role-policy, laid out as ccoctl's 06 files; nil without a policy.
+// PolicyJSON returns the AWS CLI's --cli-input-json for put-role-policy, in the layout of ccoctl's 06 files; nil without a
+// policy.
 func (r Role) PolicyJSON() []byte {
 	if r.Policy == nil {
 		return nil

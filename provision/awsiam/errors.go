@@ -21,7 +21,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Problem is the sort of an [Error].
+// Problem is the kind of an [Error].
 type Problem int
 
 // The problems.

@@ -24,8 +24,8 @@ type Provider struct {
 	Thumbprints []string // SHA-1, 40 hex digits; none leaves IAM's own, and a public CA needs none
 	Owner       Owner
 	Tags        map[string]string // beside the owner's
-	Adopt       bool              // takes over a provider without the owner's tag
-	Tighten     bool              // takes away client IDs that are not asked for
+	Adopt       bool              // take over a provider without the owner's tag
+	Tighten     bool              // remove client IDs that are not asked for
 	Port        bool              // the URL may have a port: an emulator of AWS takes it
 }
 

@@ -63,9 +63,9 @@ func (c *Client) roleTags(ctx context.Context, name string) (map[string]string, 
 	return tagMap(tags), err
 }
 
-// ownedRoles returns the names of a cluster's roles. They begin with the cluster's, so the tags of only a few are read: GetRole on
-// every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it. A role whose
-// tags may not be read is left alone, and noted.
+// ownedRoles returns the names of a cluster's roles. They begin with the cluster's, so the tags of only a few are read:
+// GetRole on every role of an account, as ccoctl does, takes minutes and fails at the first role that denies it. A role
+// whose tags may not be read is left alone, and noted.
 func (c *Client) ownedRoles(ctx context.Context, name string, roles []listed) (owned, notes []string, err error) {
 	var named []string
 	for _, r := range roles {

@@ -29,11 +29,11 @@ type Role struct {
 	Boundary        string   // the permissions boundary's ARN
 	Owner           Owner
 	Tags            map[string]string // beside the owner's
-	Adopt           bool              // takes over a role without the owner's tag
+	Adopt           bool              // take over a role without the owner's tag
 
 	Exact   bool // Policy and ManagedPolicies are all that it should have; anything else is reported in Plan.Extra
 	Tighten bool // with Exact: anything else is removed
-	Keep    bool // removes no permission, not even one that Policy lacks: for the time of an upgrade
+	Keep    bool // remove no permission, not even one that Policy lacks: for the time of an upgrade
 }
 
 // Trust is the issuer that a role trusts, for statements in its trust policy.
@@ -144,9 +144,9 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 	})
 }
 
-// PlanRoles plans to make or update these roles. It makes at most two calls for a role that is as it should be, and two more for an exact
-// one. The notes begin with the permissions that roles lose. These are removed in the last stage, after all additions, so
-// that a cluster lacks none during an upgrade.
+// PlanRoles plans to make or update these roles. It makes at most two calls for a role that is as it should be, and two
+// more for an exact one. The notes begin with the permissions that roles lose. These are removed in the last stage,
+// after all additions, so that a cluster lacks none during an upgrade.
 func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (plan.Plan, error) {
 	plans, err := each(roles, func(r Role) (rolePlan, error) { return c.planRole(ctx, t, r) })
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package iampolicy reads, compares and extends IAM policy documents. It promises that statements which it does not change
 // keep their bytes, and that documents are compared by meaning: order, spelling, white space and grouping do not count. It
-// calls nobody.
+// makes no network calls.
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html
 package iampolicy

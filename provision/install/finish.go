@@ -12,9 +12,9 @@ import (
 	"github.com/keypost/keypost/provision/cluster"
 )
 
-// FinishMigration takes the old issuer's statements and provider away, once no token of it can be in use. Before that, the error is
-// a [*keystore.NotYetError]: with GateSigning while a kube-apiserver signs as the old issuer, with GateUndeclared while it
-// is unknown how long tokens live.
+// FinishMigration takes the old issuer's statements and provider away, once no token of it can be in use. Before that,
+// the error is a [*keystore.NotYetError]: with GateSigning while a kube-apiserver signs as the old issuer, with
+// GateUndeclared while it is unknown how long tokens live.
 func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	m, err := newMigration(ctx, o, true)
 	if err != nil {

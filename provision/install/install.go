@@ -83,7 +83,7 @@ type Event struct {
 	Phase  string         // with Wait: events of one phase report one wait
 }
 
-// Kind is the sort of an event.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds. Those from Warning on are warnings, which do not stop the run.

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Verb is the sort of a change.
+// Verb is the kind of a change.
 type Verb string
 
 // The verbs.
@@ -22,7 +22,7 @@ const (
 // Change describes one change to one thing, not yet made.
 type Change struct {
 	Verb  Verb
-	Thing string   // the sort of thing: "IAM OIDC identity provider", "IAM role"
+	Thing string   // the kind of thing: "IAM OIDC identity provider", "IAM role"
 	Name  string   // its ARN or name
 	Diff  []string // what differs, a line each: "+ …" is added, "- …" is removed
 }
