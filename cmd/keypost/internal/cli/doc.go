@@ -5,5 +5,5 @@
 //
 // A command is a few flags, one call into keystore, issuer or provision, and what it prints: a package per noun beside
 // this one. Each exports NewCmdX(f *Factory), which returns the noun's cobra command, and has for each verb a constructor
-// that binds the flags and a function xRun that does the work.
+// that binds the flags and a method run that does the work.
 package cli
