@@ -41,11 +41,8 @@ var (
 	tag = regexp.MustCompile(`(?m)(?:(?:^|[\[{,:])[ \t]*|[-?][ \t]+|(?:^|[\s\[{,])\?|&\S+[ \t]+)!|^%`)
 	// oddNumber begins a number that YAML 1.1 and 1.2 read differently: 010 is 8 to the first and 10 to the second, 1_0 is
 	// 10 to the first and a text to the second.
-	oddNumber   = regexp.MustCompile(`^` + odd)
-	anOddNumber = regexp.MustCompile(`(?:^|[\s\[{,]|[^0-9]:)` + odd) // somewhere in a text; not in a time
+	oddNumber = regexp.MustCompile(`^(?:[-+]?(?:0[0-9boBOX]|0x[0-9A-Fa-f]*_|[0-9.]+(?:[eE][-+]?[0-9]*)?_)|[-+]_)`)
 )
-
-const odd = `(?:[-+]?(?:0[0-9boBOX]|0x[0-9A-Fa-f]*_|[0-9.]+(?:[eE][-+]?[0-9]*)?_)|[-+]_)`
 
 // ToJSON returns the one document in data as JSON, and as a tree of map[string]any, []any, string and other values.
 // Neither data nor the JSON may have more than limit bytes. An error quotes only short parts of data.
@@ -86,13 +83,29 @@ func decode(data []byte, limit int) (any, error) {
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, errors.New("it holds more than one YAML document")
 	}
-	if anOddNumber.Match(data) {
+	if mayHaveOddNumber(data) {
 		if err := yaml.Unmarshal(data, &numbers{}); errors.Is(err, errOddNumber) {
 			return nil, err
 		}
 	}
 	c := converter{budget: 2 * limit, limit: 2 * limit}
 	return c.convert(tree, 0)
+}
+
+// mayHaveOddNumber reports whether a value or key in a YAML text may be a number that oddNumber matches. It looks where
+// one may begin, since to search a whole text with a regular expression takes as long as to decode it.
+func mayHaveOddNumber(data []byte) bool {
+	for i, c := range data {
+		if (c < '0' || c > '9') && c != '-' && c != '+' && c != '.' {
+			continue
+		}
+		begins := i == 0 || bytes.IndexByte([]byte(" \t\r\n\v\f[{,"), data[i-1]) >= 0 ||
+			data[i-1] == ':' && (i == 1 || data[i-2] < '0' || data[i-2] > '9') // not in a time
+		if begins && oddNumber.Match(data[i:]) {
+			return true
+		}
+	}
+	return false
 }
 
 // numbers reads a YAML text only to find a number that oddNumber matches: the reader's own tree has the value, not how it
