@@ -89,7 +89,7 @@ func TestParseReads200KeysOf100OfAType(t *testing.T) {
 	d := tree(t, newSet(t, Policy{}))
 	keys := func(n int, of func(i int) VerificationKey) []any {
 		return times(n, func(i int) any {
-			return Key{VerificationKey: of(i), State: Active, PublishedAt: t0, PromotedAt: t0}.document()
+			return keyEntry(Key{VerificationKey: of(i), State: Active, PublishedAt: t0, PromotedAt: t0})
 		})
 	}
 	twins := func(i int) VerificationKey { // a modulus takes its time
@@ -135,7 +135,7 @@ func TestLargestDocumentsAreJudgedInLinearTime(t *testing.T) {
 			spec["issuers"] = times(40000, func(i int) any { return fmt.Sprintf("https://a%d.b.c", i) })
 		},
 		"keys": func(spec map[string]any) {
-			entry := Key{VerificationKey: testKey(0), State: Next, PublishedAt: t0}.document()
+			entry := keyEntry(Key{VerificationKey: testKey(0), State: Next, PublishedAt: t0})
 			spec["keys"] = times(2500, func(int) any { return entry })
 		},
 		"kids seen": func(spec map[string]any) {

@@ -299,7 +299,10 @@ func (s KeySet) size() (int, error) {
 // roomToNormalize is more than times, durations and PEM grow by when they are written in canonical form.
 const roomToNormalize = 128 << 10
 
-func (s KeySet) document() document {
+func (s KeySet) document() document { return s.documentWith(Key.pem) }
+
+// documentWith returns the document of s with what form returns in place of each key's PEM.
+func (s KeySet) documentWith(form func(Key) string) document {
 	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}
 	d.Spec = body{
 		Generation: s.generation, Keys: []keyDocument{}, Gone: s.gone, Rotation: s.rotation,
@@ -312,17 +315,16 @@ func (s KeySet) document() document {
 		d.Spec.Issuers = append(d.Spec.Issuers, u.raw)
 	}
 	for _, k := range s.keys {
-		d.Spec.Keys = append(d.Spec.Keys, k.document())
+		d.Spec.Keys = append(d.Spec.Keys, keyDocument{
+			Kid: k.id, ImportedKid: k.imported, PublicKey: form(k), Alg: k.alg, State: k.State,
+			PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt, PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt,
+		})
 	}
 	return d
 }
 
-func (k Key) document() keyDocument {
-	block := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte(k.der)})
-	return keyDocument{
-		Kid: k.id, ImportedKid: k.imported, PublicKey: string(block), Alg: k.alg, State: k.State,
-		PublishedAt: k.PublishedAt, ObservedAt: k.ObservedAt, PromotedAt: k.PromotedAt, RetiredAt: k.RetiredAt,
-	}
+func (k Key) pem() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte(k.der)}))
 }
 
 func (p Policy) empty() bool {
@@ -333,7 +335,7 @@ func (p Policy) empty() bool {
 // Digest identifies a key set's content. It does not depend on layout, comments, labels, annotations or members that
 // this version does not know.
 func (s KeySet) Digest() [sha256.Size]byte {
-	d := s.document()
+	d := s.documentWith(func(k Key) string { return string(k.fingerprint) }) // of the same bytes as the PEM, and shorter
 	d.Metadata.Labels, d.Metadata.Annotations = nil, nil
 	canonical, err := json.Marshal(d)
 	if err != nil {

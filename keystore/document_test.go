@@ -460,3 +460,6 @@ func FuzzParseDocument(f *testing.F) {
 		}
 	})
 }
+
+// keyEntry returns the entry of k in a document.
+func keyEntry(k Key) keyDocument { return KeySet{keys: []Key{k}}.document().Spec.Keys[0] }

@@ -16,7 +16,7 @@ func withTwins(t *testing.T) KeySet {
 	d := tree(t, s)
 	for n, state := range map[int]State{0: Retired, 1: Next} {
 		twin := must(testKey(n).WithID(KeyID(fmt.Sprintf("twin-%d", n)), ""))
-		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), Key{VerificationKey: twin, State: state, PublishedAt: t0, RetiredAt: openDay}.document()) //nolint:forcetypeassert // the test wrote it
+		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), keyEntry(Key{VerificationKey: twin, State: state, PublishedAt: t0, RetiredAt: openDay})) //nolint:forcetypeassert // the test wrote it
 	}
 	s, err := parseTree(d)
 	if err != nil {

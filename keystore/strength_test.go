@@ -106,7 +106,7 @@ func TestWeakKeysAreNotTakenIn(t *testing.T) {
 		}
 		// What is stored, or served already, goes on: a cluster may sign with it, and it has to be possible to revoke it.
 		d := tree(t, s)
-		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), Key{VerificationKey: k, State: Active, PublishedAt: t0, PromotedAt: t0}.document()) //nolint:forcetypeassert // the test wrote it
+		specOf(d)["keys"] = append(specOf(d)["keys"].([]any), keyEntry(Key{VerificationKey: k, State: Active, PublishedAt: t0, PromotedAt: t0})) //nolint:forcetypeassert // the test wrote it
 		stored, err := parseTree(d)
 		if err != nil {
 			t.Errorf("%s: stored: %v", name, err)
