@@ -27,6 +27,7 @@ type batch struct {
 func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revision) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
+	all = slices.DeleteFunc(all, func(f found) bool { e := p.entry(f.Name); return e != nil && e.at > f.at })
 	slices.SortFunc(all, func(a, b found) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	b := &batch{p: p, found: all, listed: listed, entries: map[keystore.Name]*entry{}, edit: edit{}}
 	b.judge()
@@ -61,11 +62,16 @@ func (s servedState) Owner(r lastgood.Route) (n keystore.Name, owned bool) {
 // Had returns the key sets to which patterns bind the URL: it passes between those only.
 func (s servedState) Had(r lastgood.Route) []keystore.Name { return s.p.bound[routeKey(r)] }
 
-// rejected yields the key sets in the store whose documents are rejected.
+// rejected yields the key sets in the store whose documents are rejected, and those that are being read: they may be.
 func (b *batch) rejected(yield func(keystore.Name, *lastgood.Rejection) bool) {
 	for n, e := range b.p.entries { // only the holder of the turn changes it
 		_, stored := b.listed[n]
 		if e.rejected != nil && (b.listed == nil || stored) && !yield(n, e.rejected) {
+			return
+		}
+	}
+	for _, n := range b.p.readings.all() {
+		if !yield(n, lastgood.Reject(lastgood.ReasonUnreadable, "it is being read")) {
 			return
 		}
 	}
@@ -84,7 +90,7 @@ func (b *batch) keep(f *found) {
 		b.noteMissing(f.Name)
 		return
 	}
-	now := &entry{revision: f.revision, rejected: f.Rejected}
+	now := &entry{revision: f.revision, rejected: f.Rejected, at: f.at}
 	if was != nil {
 		now.served = was.served
 	}
@@ -177,6 +183,7 @@ func (b *batch) apply(now time.Time) {
 		p.complete = now
 		if p.first.IsZero() {
 			p.first = now
+			close(p.readOnce)
 		}
 	}
 	if !was.complete { // counts all key sets, which a change of one must not

@@ -47,6 +47,7 @@ type Publisher struct {
 	progress  atomic.Pointer[progress]
 	listing   atomic.Bool // a listing is under way
 	readings  readings
+	readOnce  chan struct{} // closed when everything was listed and read once
 
 	turn sync.Mutex // held by the one batch that is being judged. Only its holder changes what mu guards, but for failing
 
@@ -64,6 +65,7 @@ type entry struct {
 	revision keystore.Revision   // of the stored version that was looked at last; empty when there is none
 	served   *version            // the last good one; nil when there was none
 	rejected *lastgood.Rejection // why the stored version is not the served one, or that there is none; nil when it is served
+	at       uint64              // the place of that result among all
 }
 
 // NewPublisher returns a Publisher that serves nothing yet.
@@ -74,7 +76,7 @@ func NewPublisher(c Config) *Publisher {
 	if c.Poll == 0 {
 		c.Poll = defaultPoll
 	}
-	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, bound: map[routeKey][]keystore.Name{}, entries: map[keystore.Name]*entry{}}
+	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, bound: map[routeKey][]keystore.Name{}, entries: map[keystore.Name]*entry{}, readOnce: make(chan struct{})}
 	for _, pat := range c.Patterns {
 		if pat.name != "" {
 			p.bound[pat.key] = append(p.bound[pat.key], pat.name)

@@ -2,8 +2,10 @@ package issuer
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +31,7 @@ type found struct {
 	revision keystore.Revision
 	version  *version // nil when it could not be read
 	absent   bool
+	at       uint64 // its place among all that was found: a batch may be published after one with newer results
 }
 
 func unread(n keystore.Name, why *lastgood.Rejection) found {
@@ -39,6 +42,8 @@ func unread(n keystore.Name, why *lastgood.Rejection) found {
 // that a complete listing lacks. The error is that of ctx, and then nothing is concluded: an interrupted reading would
 // look like a thousand unreadable key sets.
 func (p *Publisher) take(ctx context.Context, names []keystore.Name, listed map[keystore.Name]keystore.Revision) error {
+	p.readings.want(names, 1)
+	defer p.readings.want(names, -1)
 	results := p.load(ctx, names)
 	stalled := time.NewTicker(stall)
 	defer stalled.Stop()
@@ -111,7 +116,7 @@ func (l *loader) work(ctx context.Context) {
 }
 
 // read reads one key set. If that takes long, the result is that it cannot be read, and what the reading finds is
-// published when it ends. There is no result if the key set is being read already.
+// published when it ends. There is no result if the key set is being read already: it is read again then.
 func (l *loader) read(ctx context.Context, n keystore.Name) (late bool) {
 	p := l.p
 	begun, full := p.readings.begin(n)
@@ -124,7 +129,9 @@ func (l *loader) read(ctx context.Context, n keystore.Name) (late bool) {
 	}
 	watch := time.AfterFunc(patience, func() {
 		if p.readings.slow(n, begun) {
-			l.results <- unread(n, lastgood.Reject(lastgood.ReasonUnreadable, "its reading has taken longer than %v and goes on", patience))
+			f := unread(n, lastgood.Reject(lastgood.ReasonUnreadable, "its reading has taken longer than %v and goes on", patience))
+			f.at = p.readings.next()
+			l.results <- f
 			l.left.Done()
 			l.work(ctx)
 		}
@@ -132,18 +139,31 @@ func (l *loader) read(ctx context.Context, n keystore.Name) (late bool) {
 	f := p.readNow(ctx, n)
 	watch.Stop()
 	late, again := p.readings.end(n)
+	f.at = p.readings.next()
 	if !late {
 		l.results <- f
 		l.left.Done()
-		return false
 	}
-	if ctx.Err() == nil {
+	if late || again {
+		go p.follow(ctx, f, late, again)
+	}
+	return late
+}
+
+// follow publishes what a slow reading has found, and reads again what somebody wanted to read meanwhile. Both wait until
+// everything was read once: before, nobody knows who else claims a URL.
+func (p *Publisher) follow(ctx context.Context, f found, late, again bool) {
+	select {
+	case <-p.readOnce:
+	case <-ctx.Done():
+		return
+	}
+	if late {
 		p.publish([]found{f}, nil)
 	}
 	if again {
-		_ = p.take(ctx, []keystore.Name{n}, nil) // the error is that of ctx
+		_ = p.take(ctx, []keystore.Name{f.Name}, nil) // the error is that of ctx
 	}
-	return true
 }
 
 // readNow reads one key set and judges it against the served version, which may take as long as the document is large.
@@ -179,12 +199,43 @@ func (p *Publisher) served(n keystore.Name) *version {
 type readings struct {
 	mu      sync.Mutex
 	under   map[keystore.Name]*reading
-	slowing int // how many of them take long
+	slowing int                   // how many of them take long
+	wanted  map[keystore.Name]int // by those that will publish what they find, whether it was begun or not
+	ended   uint64
 }
 
 type reading struct {
 	slow  bool
 	again bool // somebody wanted another one meanwhile
+}
+
+// want notes that by more want to read key sets, or fewer.
+func (r *readings) want(names []keystore.Name, by int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wanted == nil {
+		r.wanted = make(map[keystore.Name]int, len(names))
+	}
+	for _, n := range names {
+		if r.wanted[n] += by; r.wanted[n] == 0 {
+			delete(r.wanted, n)
+		}
+	}
+}
+
+// all returns the key sets that are being read, or will be.
+func (r *readings) all() []keystore.Name {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Keys(r.wanted)), maps.Keys(r.under))
+}
+
+// next returns the place of a result among all.
+func (r *readings) next() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended++
+	return r.ended
 }
 
 // begin returns a reading that may begin. It returns nil if one of the same key set is under way, or, with full, if too

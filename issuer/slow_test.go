@@ -298,7 +298,176 @@ func TestJudgedAgainstWhatIsServed(t *testing.T) {
 	slow := b.readNow(t.Context(), "a")
 	b.put(doc{name: "a", generation: 3, keys: []keystore.VerificationKey{key(t, 1), key(t, 2)}})
 	b.poll()
+	b.publish([]found{slow}, nil) // as one of a batch that was slower than a later one
+	b.serves(urlA, key(t, 1), key(t, 2))
+	b.rejected("a", "")
+	slow.at = b.readings.next() // as a reading that ended after that
 	b.publish([]found{slow}, nil)
 	b.serves(urlA, key(t, 1), key(t, 2))
 	b.rejected("a", lastgood.ReasonOlderGeneration)
+}
+
+// slowly makes each reading take as long as d says.
+func (b *bench) slowly(d func(keystore.Name) time.Duration) {
+	b.store.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		if op.Kind == storetest.OpGet {
+			time.Sleep(d(op.Name))
+		}
+		return true, nil
+	})
+}
+
+// Of two key sets with one URL none gets it at a start, however long either takes to read: the one that is read first must
+// not win. The same holds for a key that left with a tombstone, and the key set that brings it back.
+func TestSlowReadingsAtAStartDecideNothing(t *testing.T) {
+	all := func(d time.Duration) func(keystore.Name) time.Duration {
+		return func(keystore.Name) time.Duration { return d }
+	}
+	for name, speed := range map[string]func(keystore.Name) time.Duration{
+		"all are slow": all(2500 * time.Millisecond),
+		"one is slow": func(n keystore.Name) time.Duration {
+			if n == "b" {
+				return 2100 * time.Millisecond
+			}
+			return 600 * time.Millisecond
+		},
+	} {
+		for what, keySets := range map[string][]doc{
+			"two with one URL": {shared(t, "a", 1, 1), shared(t, "b", 1, 2)},
+			"a returning key":  {withdrawn(shared(t, "a", 5, 1)), shared(t, "b", 1, 1)},
+		} {
+			for range 10 { // they are read in any order
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t)
+					for i := range 30 {
+						b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1})
+					}
+					b.put(keySets...)
+					b.slowly(speed)
+					stop := b.run(t.Context())
+					for range 600 {
+						time.Sleep(100 * time.Millisecond)
+						if status, _ := b.get(urlShared); status == http.StatusOK {
+							t.Fatalf("%s, %s: the URL is served", name, what)
+						}
+					}
+					stop()
+					time.Sleep(time.Minute) // readings that nobody waits for
+				})
+			}
+		}
+	}
+}
+
+func withdrawn(d doc) doc {
+	d.withdrawn = true
+	return d
+}
+
+// Of two newcomers that arrive together none gets the URL, however long either takes to read.
+func TestNewcomersTogetherWithASlowOne(t *testing.T) {
+	for _, slow := range []time.Duration{0, 200 * time.Millisecond, 700 * time.Millisecond, 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			b.put(doc{name: "n", generation: 1})
+			stop := b.run(t.Context())
+			time.Sleep(time.Second)
+			b.slowly(func(n keystore.Name) time.Duration {
+				if n == "a" {
+					return slow
+				}
+				return 0
+			})
+			b.put(shared(t, "a", 1, 1), shared(t, "b", 1, 2))
+			for range 300 {
+				time.Sleep(100 * time.Millisecond)
+				if status, _ := b.get(urlShared); status == http.StatusOK {
+					t.Fatalf("one that took %v: the URL is served", slow)
+				}
+			}
+			stop()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// What changed while a key set was read again after a slow reading is read at the end of that, not at the next poll.
+func TestChangeDuringTheSecondReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		delays := []time.Duration{3 * time.Second, 1900 * time.Millisecond}
+		source := &delayedSource{MemStore: storetest.NewMemStore(t)}
+		b := newBenchWith(t, Config{Source: source, Poll: time.Hour})
+		b.store = source.MemStore
+		put := func(generation int64) {
+			b.put(doc{name: "a", generation: generation, keys: []keystore.VerificationKey{key(t, 1)}})
+		}
+		put(1)
+		stop := b.run(t.Context())
+		time.Sleep(time.Second)
+		source.set(delays)
+		put(2)
+		time.Sleep(2500 * time.Millisecond)
+		put(3) // during the slow reading
+		time.Sleep(1500 * time.Millisecond)
+		b.put(doc{name: "a", generation: 4, gone: []keystore.VerificationKey{key(t, 1)}}) // during the second one
+		time.Sleep(3 * time.Second)
+		if g := b.Report().Issuers[0].Generation; g != 4 {
+			t.Errorf("generation %d is served; want 4, a revocation, without waiting for the poll", g)
+		}
+		stop()
+	})
+}
+
+// delayedSource gives the version of the moment at which a reading began, after a delay.
+type delayedSource struct {
+	*storetest.MemStore
+	mu     sync.Mutex
+	delays []time.Duration // of the readings to come
+}
+
+func (s *delayedSource) set(delays []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delays = delays
+}
+
+func (s *delayedSource) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	set, rev, err := s.MemStore.Load(ctx, n)
+	s.mu.Lock()
+	var delay time.Duration
+	if len(s.delays) > 0 {
+		delay, s.delays = s.delays[0], s.delays[1:]
+	}
+	s.mu.Unlock()
+	time.Sleep(delay)
+	return set, rev, err
+}
+
+// That a reading took long is not reported any more once it has ended well, although others of its batch still are read.
+func TestASlowReadingThatEndedIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for i := range 40 {
+			b.put(doc{name: fmt.Sprintf("n%d", i), generation: 1})
+		}
+		stop := b.run(t.Context())
+		time.Sleep(time.Second)
+		b.slowly(func(n keystore.Name) time.Duration {
+			if n == "n0" {
+				return 2050 * time.Millisecond
+			}
+			return 240 * time.Millisecond
+		})
+		for i := range 40 {
+			b.put(doc{name: fmt.Sprintf("n%d", i), generation: 2})
+		}
+		for range 600 {
+			time.Sleep(10 * time.Millisecond)
+			if is := b.Report().Issuers[0]; is.Name == "n0" && is.Generation == 2 && is.Rejected != "" {
+				t.Fatalf("n0 is served at generation 2 and rejected: %s", is.Rejected)
+			}
+		}
+		stop()
+		time.Sleep(time.Minute)
+	})
 }
