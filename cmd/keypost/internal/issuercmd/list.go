@@ -42,11 +42,14 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 	if err != nil {
 		return err
 	}
-	rows, err := storedRows(ctx, st)
+	c, err := catalog.ReadAll(ctx, st)
 	if err != nil {
 		return err
 	}
-	if admin != "" {
+	rows := storedRows(c)
+	if admin == "" { // else keypostd knows which of two key sets with one URL is permitted
+		addRejected(rows, c)
+	} else {
 		report, err := askAdmin(ctx, admin)
 		if err != nil {
 			return err
@@ -69,11 +72,17 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 	return nil
 }
 
-func storedRows(ctx context.Context, st keystore.Reader) ([]listRow, error) {
-	c, err := catalog.ReadAll(ctx, st)
-	if err != nil {
-		return nil, err
+// addRejected adds what is wrong with key sets beside each other.
+func addRejected(rows []listRow, c catalog.Contents) {
+	rejected := c.Rejected()
+	for i := range rows {
+		if r := rejected[rows[i].Name]; r != nil && rows[i].Problem == "" {
+			rows[i].Problem = fmt.Sprintf("%s: %s", r.Reason, r.Message)
+		}
 	}
+}
+
+func storedRows(c catalog.Contents) []listRow {
 	rows := []listRow{}
 	for _, s := range c.Sets {
 		r := listRow{Name: s.Name(), Issuers: view.URLs(s), Generation: s.Generation(), Withdrawn: s.Withdrawn(), Keys: map[keystore.State]int{}}
@@ -89,7 +98,7 @@ func storedRows(ctx context.Context, st keystore.Reader) ([]listRow, error) {
 		}
 		rows = append(rows, listRow{Name: n, Issuers: []string{}, Problem: problem})
 	}
-	return rows, nil
+	return rows
 }
 
 func listTable(w *tabwriter.Writer, rows []listRow, asked bool) {

@@ -14,6 +14,7 @@ import (
 	"github.com/keypost/keypost/issuer/export"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/lastgood"
 )
 
 // NewCmdExport returns export.
@@ -23,7 +24,7 @@ func NewCmdExport(f *cli.Factory) *cobra.Command {
 	})
 	cmd.Long = "Write what keypostd serves as files HOST/PATH/.well-known/openid-configuration, keys.json and openid/v1/jwks below\n" +
 		"DIR, for a static server or a bucket. Nothing in DIR is removed, and no key of an earlier export is dropped unless\n" +
-		"the key set says that it is gone."
+		"the key set says that it is gone. Of two key sets with one issuer URL neither is written."
 	return cmd
 }
 
@@ -75,22 +76,47 @@ func exportError(f *cli.Factory, failed []error) error {
 	return fmt.Errorf("%d key sets were not exported", len(failed))
 }
 
+// exportSets returns the key sets to export, and what is wrong with those that are left out. The whole store is read also
+// for one key set, since another one may have its issuer URL.
 func exportSets(ctx context.Context, st keystore.Reader, issuers []string) (sets []keystore.KeySet, failed []error, err error) {
+	c, err := catalog.ReadAll(ctx, st)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted := c.Sets
 	if len(issuers) == 0 {
-		c, err := catalog.ReadAll(ctx, st)
 		for _, err := range c.Unread {
 			failed = append(failed, err)
 		}
-		return c.Sets, failed, err
+	} else {
+		wanted = nil
 	}
 	for _, i := range issuers {
 		s, err := catalog.Find(ctx, st, i)
 		if err != nil {
 			return nil, nil, err
 		}
+		wanted = append(wanted, s)
+	}
+	rejected := c.Rejected()
+	for _, s := range wanted {
+		if r := rejected[s.Name()]; r != nil {
+			failed = append(failed, rejectedError(s.Name(), r))
+			continue
+		}
 		sets = append(sets, s)
 	}
-	return sets, nil, nil
+	return sets, failed, nil
+}
+
+// rejectedError returns the error for a key set that keypostd would not serve from this store.
+func rejectedError(n keystore.Name, r *lastgood.Rejection) error {
+	err := fmt.Errorf("export key set %q: %s, so it is not exported (%s)", n, r.Message, r.Reason)
+	if r.Is(lastgood.ReasonURLConflict) {
+		return cli.WithHint(err, "find out which of the two is the issuer's, and withdraw the other: take its document out of the store, or %s",
+			cli.Command{"issuer", "remove", "NAME", "--confirm-url", "URL", "--why", "REASON"})
+	}
+	return err
 }
 
 func exportTable(w *tabwriter.Writer, files []export.File) {
