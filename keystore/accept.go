@@ -91,7 +91,7 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 // putBack adds a lost line to gone, and removes the published keys that it bars.
 func (s *KeySet) putBack(g Gone, at time.Time) {
 	for _, k := range s.Keys() {
-		if g.bars(k.VerificationKey) {
+		if g.Bars(k.VerificationKey) {
 			s.moveToGone(k.VerificationKey, Removed, at)
 		}
 	}

@@ -41,10 +41,10 @@ func (g Gone) Material() (Fingerprint, bool) {
 	return "", false
 }
 
-// bars reports whether p may not be published because of g: it has g's key ID or g's material. A key with the ID that
+// Bars reports whether p may not be published because of g: it has g's key ID or g's material. A key with the ID that
 // Kubernetes would compute from g's material is not barred: else such a key, published first, could prevent g's
 // revocation.
-func (g Gone) bars(p VerificationKey) bool { return g.ID == p.id || g.material() == p.fingerprint }
+func (g Gone) Bars(p VerificationKey) bool { return g.ID == p.id || g.material() == p.fingerprint }
 
 // material is [Gone.Material] for comparison only: a kid that has not the form of a fingerprint equals none.
 func (g Gone) material() Fingerprint { return cmp.Or(g.Fingerprint, Fingerprint(g.ID)) }
@@ -76,7 +76,7 @@ func (y goneIndex) add(g Gone, i int) {
 	y.material[g.material()] = i
 }
 
-// of returns the index of the line that bars p, as [Gone.bars] has it.
+// of returns the index of the line that bars p, as [Gone.Bars] has it.
 func (y goneIndex) of(p VerificationKey) (int, bool) {
 	if i, ok := y.ids[p.id]; ok {
 		return i, true

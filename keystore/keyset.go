@@ -102,7 +102,7 @@ func (s KeySet) goneLine(id KeyID) (Gone, bool) {
 
 // GoneLine returns the line in gone with p's key ID or p's material, and whether there is one.
 func (s KeySet) GoneLine(p VerificationKey) (Gone, bool) {
-	i := slices.IndexFunc(s.gone, func(g Gone) bool { return g.bars(p) })
+	i := slices.IndexFunc(s.gone, func(g Gone) bool { return g.Bars(p) })
 	if i < 0 {
 		return Gone{}, false
 	}

@@ -13,32 +13,48 @@ import (
 type Dispute struct {
 	Key  keystore.VerificationKey // as it is served, or stored if it is not served
 	Side string                   // which version has the key, for the operator
+	Gone bool                     // one of the versions has the key in gone, revoked or removed: it cannot be kept
 }
 
 // The sides of a dispute.
 const (
 	servedOnly = "served, not stored"
 	storedOnly = "stored, not served"
+	storedGone = "stored; revoked or removed in the served version"
+	servedGone = "served; revoked or removed in the stored version"
 	otherKey   = "served; the stored key of that ID is another one"
 )
 
+// Stored reports whether only the stored version publishes the key. The served one may have revoked it.
+func (d Dispute) Stored() bool { return d.Side == storedOnly || d.Side == storedGone }
+
 // Disputes compares a stored key set with the keys that are served under its issuer URL, by key ID and material, since
 // a decision about a key needs both. A key that is served and gone in the store is decided already, if the store knows
-// which key it was.
-func Disputes(stored keystore.KeySet, served []keystore.VerificationKey) []Dispute {
+// which key it was. goneServed are the lines in gone of the served version, as far as they are known; a key that one of
+// them bars can only be gone.
+func Disputes(stored keystore.KeySet, served []keystore.VerificationKey, goneServed []keystore.Gone) []Dispute {
 	var list []Dispute
 	for _, k := range served {
 		have, published := stored.Key(k.ID())
 		switch {
 		case published && have.Fingerprint() != k.Fingerprint():
-			list = append(list, Dispute{k, otherKey})
-		case !published && !stored.RecordsGone(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}):
-			list = append(list, Dispute{k, servedOnly})
+			list = append(list, Dispute{Key: k, Side: otherKey})
+		case published || stored.RecordsGone(keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint()}):
+		default:
+			d := Dispute{Key: k, Side: servedOnly}
+			if _, d.Gone = stored.GoneLine(k); d.Gone {
+				d.Side = servedGone
+			}
+			list = append(list, d)
 		}
 	}
 	for _, k := range stored.Keys() {
 		if !slices.ContainsFunc(served, func(p keystore.VerificationKey) bool { return p.ID() == k.ID() }) {
-			list = append(list, Dispute{k.VerificationKey, storedOnly})
+			d := Dispute{Key: k.VerificationKey, Side: storedOnly}
+			if d.Gone = slices.ContainsFunc(goneServed, func(g keystore.Gone) bool { return g.Bars(k.VerificationKey) }); d.Gone {
+				d.Side = storedGone
+			}
+			list = append(list, d)
 		}
 	}
 	return list
@@ -69,16 +85,21 @@ func (e *UndecidedError) Error() string {
 	return text.Count(len(e.Open), "key is", "keys are") + " undecided, and nothing was changed"
 }
 
-// VerdictError reports a verdict that contradicts itself (Both), or that names no disputed key (Err, a [*PrefixError]).
+// VerdictError reports a verdict that contradicts itself (Both), that keeps a key which never returns (Barred), or that
+// names no disputed key (Err, a [*PrefixError]).
 type VerdictError struct {
-	Both keystore.KeyID // is kept and gone
-	Gone bool           // Err is about one of Gone, not of Keep
-	Err  error
+	Both   keystore.KeyID // is kept and gone
+	Barred keystore.KeyID // is kept, and revoked or removed
+	Gone   bool           // Err is about one of Gone, not of Keep
+	Err    error
 }
 
 func (e *VerdictError) Error() string {
 	if e.Both != "" {
 		return fmt.Sprintf("key %s is both kept and gone", e.Both)
+	}
+	if e.Barred != "" {
+		return fmt.Sprintf("key %s was revoked or removed, and such a key never returns: it cannot be kept", e.Barred)
 	}
 	return fmt.Sprintf("of the keys in dispute: %v", e.Err)
 }
@@ -101,6 +122,8 @@ func Decide(disputes []Dispute, v Verdict) ([]keystore.Decision, error) {
 		switch id := d.Key.ID(); {
 		case keep[id] && gone[id]:
 			return nil, &VerdictError{Both: id}
+		case keep[id] && d.Gone:
+			return nil, &VerdictError{Barred: id}
 		case keep[id] || gone[id]:
 			decisions = append(decisions, keystore.Decision{Key: d.Key, Keep: keep[id]})
 		default:

@@ -30,18 +30,42 @@ func TestDisputes(t *testing.T) {
 		want   []Dispute
 	}{
 		"equal":            {[]keystore.VerificationKey{both, stored}, nil},
-		"nothing served":   {nil, []Dispute{{both, storedOnly}, {stored, storedOnly}}},
-		"one more, less":   {[]keystore.VerificationKey{served, both}, []Dispute{{served, servedOnly}, {stored, storedOnly}}},
+		"nothing served":   {nil, []Dispute{{Key: both, Side: storedOnly}, {Key: stored, Side: storedOnly}}},
+		"one more, less":   {[]keystore.VerificationKey{served, both}, []Dispute{{Key: served, Side: servedOnly}, {Key: stored, Side: storedOnly}}},
 		"gone in store":    {[]keystore.VerificationKey{both, stored, gone}, nil},
-		"other material":   {[]keystore.VerificationKey{both, otherOf(stored.ID())}, []Dispute{{otherOf(stored.ID()), otherKey}}},
-		"other under gone": {[]keystore.VerificationKey{both, stored, otherOf(gone.ID())}, []Dispute{{otherOf(gone.ID()), servedOnly}}},
+		"other material":   {[]keystore.VerificationKey{both, otherOf(stored.ID())}, []Dispute{{Key: otherOf(stored.ID()), Side: otherKey}}},
+		"other under gone": {[]keystore.VerificationKey{both, stored, otherOf(gone.ID())}, []Dispute{{Key: otherOf(gone.ID()), Side: servedGone, Gone: true}}},
 	} {
-		got := Disputes(s, tt.served)
+		got := Disputes(s, tt.served, nil)
 		for _, list := range [][]Dispute{got, tt.want} { // the IDs are random, and what is stored is in their order
 			slices.SortFunc(list, func(a, b Dispute) int { return strings.Compare(string(a.Key.ID()), string(b.Key.ID())) })
 		}
-		if !slices.EqualFunc(got, tt.want, func(a, b Dispute) bool { return a.Side == b.Side && a.Key.Equal(b.Key) && a.Key.ID() == b.Key.ID() }) {
+		if !slices.EqualFunc(got, tt.want, func(a, b Dispute) bool {
+			return a.Side == b.Side && a.Gone == b.Gone && a.Key.Equal(b.Key) && a.Key.ID() == b.Key.ID()
+		}) {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// A restored backup has a key that was revoked since: no verdict brings it back.
+func TestRevokedIsNotKept(t *testing.T) {
+	k, revoked := storetest.Key(t), storetest.Key(t)
+	s := storetest.KeySet(t, "a", k, revoked)
+	for name, line := range map[string]keystore.Gone{
+		"by key ID":   {ID: revoked.ID()},
+		"by material": {ID: "another-kid", Fingerprint: revoked.Fingerprint()},
+	} {
+		disputes := Disputes(s, []keystore.VerificationKey{k}, []keystore.Gone{line})
+		if len(disputes) != 1 || disputes[0].Key.ID() != revoked.ID() || !disputes[0].Gone || disputes[0].Side != storedGone {
+			t.Fatalf("%s: disputes %+v", name, disputes)
+		}
+		_, err := Decide(disputes, Verdict{Keep: []string{string(revoked.ID())}})
+		if e, is := errors.AsType[*VerdictError](err); !is || e.Barred != revoked.ID() {
+			t.Errorf("%s: keep: %v", name, err)
+		}
+		if _, err := Decide(disputes, Verdict{Gone: []string{string(revoked.ID())}}); err != nil {
+			t.Errorf("%s: gone: %v", name, err)
 		}
 	}
 }
@@ -49,7 +73,7 @@ func TestDisputes(t *testing.T) {
 func TestDecide(t *testing.T) {
 	k1, k2 := storetest.Key(t), storetest.Key(t)
 	id1, id2 := string(k1.ID()), string(k2.ID())
-	disputes := []Dispute{{k1, servedOnly}, {k2, storedOnly}}
+	disputes := []Dispute{{Key: k1, Side: servedOnly}, {Key: k2, Side: storedOnly}}
 	got, err := Decide(disputes, Verdict{Keep: []string{id1[:minPrefix]}, Gone: []string{id2}})
 	if err != nil || len(got) != 2 || got[0].Key.ID() != k1.ID() || !got[0].Keep || got[1].Key.ID() != k2.ID() || got[1].Keep {
 		t.Errorf("Decide = %v, %v", got, err)

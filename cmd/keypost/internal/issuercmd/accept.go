@@ -75,20 +75,22 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return cli.WithHint(err, "accept decides about a document that can be read; put the last good one back first (from Git or a backup)")
 	}
-	served, lost, err := o.askServed(ctx, s)
+	served, gone, err := o.askServed(ctx, s)
 	if err != nil {
 		return err
 	}
 	var disputes []catalog.Dispute
 	if o.admin != "" && o.fromURL == "" && served == 0 {
 		f.Notice("keypostd serves no version of %s, so there is nothing to compare it with", s.Name())
-	} else if disputes, err = o.disputes(ctx, s); err != nil {
+	} else if disputes, err = o.disputes(ctx, s, gone); err != nil {
 		return err
 	}
 	decisions, err := catalog.Decide(disputes, catalog.Verdict{Keep: o.keep, Gone: o.gone})
 	if err != nil {
-		return undecided(f, err)
+		return o.undecided(err)
 	}
+	o.warnKept(disputes, decisions)
+	lost := catalog.LostLines(s, gone)
 	was := s.Generation()
 	s, err = catalog.Accept(ctx, st, f.Change(o.why, false), catalog.Acceptance{Stored: s, Served: served, Decisions: append(decisions, lost...)})
 	if err != nil {
@@ -122,9 +124,23 @@ func printAccepted(f *cli.Factory, s keystore.KeySet, known bool) error {
 	})
 }
 
-// askServed returns the generation that keypostd serves, and the lines in gone that it knows and s has lost. Nobody has
-// to decide about those: what is gone stays gone.
-func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64, []keystore.Decision, error) {
+// unreported is what to know where only the public documents are compared, which do not have the lines in gone.
+const unreported = "nothing shows which keys were revoked since; ask keypostd with --admin URL"
+
+// warnKept warns of kept keys that may have been revoked.
+func (o *acceptOptions) warnKept(disputes []catalog.Dispute, decisions []keystore.Decision) {
+	if o.admin != "" {
+		return
+	}
+	for _, d := range decisions {
+		if d.Keep && slices.ContainsFunc(disputes, func(x catalog.Dispute) bool { return x.Key.ID() == d.Key.ID() && x.Stored() }) {
+			o.Warn("key %s is kept, and %s. One that knows it as revoked rejects this version, and serves the key after a restart", d.Key.ID(), unreported)
+		}
+	}
+}
+
+// askServed returns the generation that keypostd serves, and the lines in gone of that version.
+func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64, []keystore.Gone, error) {
 	if o.admin == "" {
 		return o.served, nil, nil
 	}
@@ -140,11 +156,11 @@ func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64
 	for _, g := range report.Issuers[i].Gone {
 		gone = append(gone, keystore.Gone{ID: g.Kid, Fingerprint: g.Fingerprint})
 	}
-	return report.Issuers[i].Generation, catalog.LostLines(s, gone), nil
+	return report.Issuers[i].Generation, gone, nil
 }
 
-// disputes compares a key set with what is served.
-func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet) ([]catalog.Dispute, error) {
+// disputes compares a key set with what is served; gone are the lines in gone of that version.
+func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet, gone []keystore.Gone) ([]catalog.Dispute, error) {
 	from := cmp.Or(o.fromURL, s.Issuers()[0].String())
 	published, err := keysource.FetchJWKS(ctx, from, o.site)
 	if err != nil && from == o.fromURL {
@@ -157,11 +173,12 @@ func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet) ([]cata
 	if err != nil {
 		return nil, cli.WithHint(err, "name the place where the key set is served with --from-url URL, or the address to ask with --connect HOST:PORT; a private CA with --ca-file")
 	}
-	return catalog.Disputes(s, published.Keys), nil
+	return catalog.Disputes(s, published.Keys, gone), nil
 }
 
 // undecided words an error of catalog.Decide, and lists the keys that are open.
-func undecided(f *cli.Factory, err error) error {
+func (o *acceptOptions) undecided(err error) error {
+	f := o.Factory
 	if e, is := errors.AsType[*catalog.VerdictError](err); is && e.Err != nil {
 		flag := "--keep"
 		if e.Gone {
@@ -174,10 +191,16 @@ func undecided(f *cli.Factory, err error) error {
 		return err
 	}
 	var open []disputeView
-	var flags []string
+	var keep, gone []string
+	stored := false // whether a key is in dispute that may have been revoked
 	for _, d := range e.Open {
 		open = append(open, disputeView{d.Key.ID(), d.Side})
-		flags = append(flags, "--keep "+string(d.Key.ID()))
+		stored = stored || d.Stored()
+		if d.Gone {
+			gone = append(gone, "--gone "+string(d.Key.ID()))
+		} else {
+			keep = append(keep, "--keep "+string(d.Key.ID()))
+		}
 	}
 	if err := f.Print(map[string]any{"undecided": open}, func(w *tabwriter.Writer) {
 		cli.Row(w, "UNDECIDED KID", "WHERE")
@@ -187,5 +210,15 @@ func undecided(f *cli.Factory, err error) error {
 	}); err != nil {
 		return err
 	}
-	return cli.WithHint(err, "say for each of them whether the cluster may sign with it (%s) or it never comes back (--gone KID)", strings.Join(flags, " "))
+	var hints []string
+	if len(gone) > 0 {
+		hints = append(hints, "what was revoked or removed never returns: "+strings.Join(gone, " "))
+	}
+	if len(keep) > 0 {
+		hints = append(hints, "say for each of them whether the cluster may sign with it ("+strings.Join(keep, " ")+") or it never comes back (--gone KID)")
+	}
+	if stored && o.admin == "" {
+		hints = append(hints, unreported)
+	}
+	return cli.WithHint(err, "%s", strings.Join(hints, "; "))
 }
