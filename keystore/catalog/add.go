@@ -38,13 +38,14 @@ type Added struct {
 
 // AddOptions say who adds a key set, when and why, and what somebody permits who knows more than the store.
 type AddOptions struct {
-	Change keystore.Change
-	Reuse  bool // a URL of a withdrawn key set is given out again; what is gone there stays gone
-	Unread bool // documents whose issuer URLs are unknown do not have this one
+	Change  keystore.Change
+	Reuse   bool // a URL of a withdrawn key set is given out again; what is gone there stays gone
+	Unread  bool // documents whose issuer URLs are unknown do not have this one
+	Revoked bool // a key may have been revoked in another key set
 }
 
-// Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.CheckFree] it
-// returns a [*CollisionError] when another key set got one of the URLs at the same time. Unread and Shared are set as
+// Add stores a new key set, or reopens a withdrawn one of the same name. Besides the errors of [Contents.CheckFree]
+// and [Contents.CheckKeys] it returns a [*CollisionError] when another key set got one of the URLs at the same time. Unread and Shared are set as
 // soon as they are known, also when the store then fails.
 func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptions) (Added, error) {
 	c, err := ReadAll(ctx, st)
@@ -55,7 +56,10 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	if err != nil {
 		return Added{}, err
 	}
-	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread)), Shared: c.sharedKeys(spec)}
+	added := Added{Unread: slices.Sorted(maps.Keys(c.Unread))}
+	if added.Shared, err = c.CheckKeys(spec.Name, spec.Keys, o.Revoked); err != nil {
+		return added, err
+	}
 	if claims.same != nil {
 		added.KeySet, err = keystore.Update(ctx, st, spec.Name, func(s keystore.KeySet) (keystore.KeySet, error) {
 			return s.Reopen(o.Change, spec)

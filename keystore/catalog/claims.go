@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -155,28 +156,55 @@ func (c Contents) checkUnread(urls []keystore.IssuerURL, permitted bool) error {
 	return nil
 }
 
-// Shared is a key that a new key set has in common with another one in use. Subjects are unique in one cluster only, so
-// two issuers with one key can speak for each other.
+// Shared is a key that a key set is to get and that another one in use publishes. Subjects are unique in one cluster only,
+// so two issuers with one key can speak for each other.
 type Shared struct {
 	Key keystore.KeyID // in the other key set
 	In  keystore.Name
 }
 
-// sharedKeys returns the keys of a new key set that other key sets in use publish.
-func (c Contents) sharedKeys(spec keystore.Spec) []Shared {
-	given := map[keystore.Fingerprint]bool{}
-	for _, k := range spec.Keys {
-		given[k.Fingerprint()] = true
+// RevokedError reports that a key which a key set is to get was revoked in another one, so that it may be in wrong hands.
+type RevokedError struct {
+	Key  keystore.KeyID // as it was given
+	In   keystore.Name
+	Line keystore.Gone // of In
+}
+
+func (e *RevokedError) Error() string {
+	as := ""
+	if e.Line.ID != e.Key {
+		as = fmt.Sprintf(" as %s", e.Line.ID)
+	}
+	return fmt.Sprintf("key %s was revoked in key set %q%s (at %s), so it may be in wrong hands", e.Key, e.In, as, e.Line.At.UTC().Format(time.RFC3339))
+}
+
+// CheckKeys compares keys that the key set n is to get with those of all others, by their material. It returns the keys that
+// others publish, and a [*RevokedError] for one that another, in use or withdrawn, has revoked, unless that is permitted.
+// What n has revoked itself no transition lets back.
+func (c Contents) CheckKeys(n keystore.Name, keys []keystore.VerificationKey, permitted bool) ([]Shared, error) {
+	given := map[keystore.Fingerprint]keystore.KeyID{}
+	for _, k := range keys {
+		given[k.Fingerprint()] = k.ID()
 	}
 	var shared []Shared
+	var revoked error
 	for _, s := range c.Sets {
+		if s.Name() == n {
+			continue
+		}
 		for _, k := range s.Keys() {
-			if given[k.Fingerprint()] && s.Name() != spec.Name && !s.Withdrawn() {
+			if _, is := given[k.Fingerprint()]; is && !s.Withdrawn() {
 				shared = append(shared, Shared{k.ID(), s.Name()})
 			}
 		}
+		for _, g := range s.Gone() {
+			f, _ := g.Material()
+			if id, is := given[f]; is && g.Why == keystore.Revoked && !permitted && revoked == nil {
+				revoked = &RevokedError{id, s.Name(), g}
+			}
+		}
 	}
-	return shared
+	return shared, revoked
 }
 
 // overlap compares what requests are looked up by, host and path, not the strings.

@@ -103,8 +103,38 @@ func TestSharedKeys(t *testing.T) {
 		"1":    {{"signer-1", "other-kid"}, {k.ID(), "same"}}, // which is another key's kid, too
 	} {
 		spec := keystore.Spec{Name: "new", Keys: []keystore.VerificationKey{renamed(t, k, id)}}
-		if got := c.sharedKeys(spec); !slices.Equal(got, want) {
-			t.Errorf("as %s: %v, want %v", id, got, want)
+		if got, err := c.CheckKeys(spec.Name, spec.Keys, false); err != nil || !slices.Equal(got, want) {
+			t.Errorf("as %s: %v, want %v; %v", id, got, want, err)
+		}
+	}
+}
+
+// What one cluster lost to a thief is not published for another, whatever its kid is; what was removed may be.
+func TestRevokedElsewhere(t *testing.T) {
+	revoked, fine := storetest.Key(t), storetest.Key(t)
+	revokes := func(n keystore.Name) keystore.KeySet {
+		c := storetest.Change(1)
+		c.Why = "stolen"
+		s, err := storetest.KeySet(t, n, storetest.Key(t), revoked).Revoke(c, revoked.ID(), keystore.RevokeOptions{})
+		check(t, err)
+		return s
+	}
+	given := []keystore.VerificationKey{fine, renamed(t, revoked, "fresh-looking")}
+	for name, tt := range map[string]struct {
+		others    []keystore.KeySet
+		permitted bool
+		want      keystore.Name
+	}{
+		"in use":        {[]keystore.KeySet{storetest.KeySet(t, "a"), revokes("b")}, false, "b"},
+		"withdrawn":     {[]keystore.KeySet{withdrawn(t, revokes("b"))}, false, "b"},
+		"permitted":     {[]keystore.KeySet{revokes("b")}, true, ""},
+		"itself":        {[]keystore.KeySet{revokes("new")}, false, ""},
+		"only withdrew": {[]keystore.KeySet{withdrawn(t, storetest.KeySet(t, "b", revoked))}, false, ""},
+	} {
+		_, err := Contents{Sets: tt.others}.CheckKeys("new", given, tt.permitted)
+		e, is := errors.AsType[*RevokedError](err)
+		if is != (tt.want != "") || is && (e.In != tt.want || e.Key != "fresh-looking" || e.Line.ID != revoked.ID()) {
+			t.Errorf("%s: %v, want one of %q", name, err, tt.want)
 		}
 	}
 }

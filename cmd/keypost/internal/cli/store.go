@@ -27,6 +27,16 @@ func (f *Factory) Find(ctx context.Context, issuer string) (keystore.KeySet, err
 	return catalog.Find(ctx, st, issuer)
 }
 
+// WarnOthers warns of the other key sets of a store: those that could not be read, and those with the same keys.
+func (f *Factory) WarnOthers(unread []keystore.Name, shared []catalog.Shared) {
+	for _, n := range unread {
+		f.Warn("key set %q cannot be read; keypost issuer list says why", n)
+	}
+	for _, s := range shared {
+		f.Warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
+	}
+}
+
 // OpenToWrite is OpenStore for a command that changes key sets; an interrupted run reports which.
 func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
 	return f.noted(f.OpenStore(ctx))

@@ -37,7 +37,7 @@ func newAdd(f *cli.Factory) *cobra.Command {
 		"keypost key add. --jwks URL takes an existing issuer over, with the key IDs that its tokens carry.\n\n" +
 		"KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME].\n\n" +
 		"An issuer URL belongs to one key set. A URL is refused that another key set has, or may have: one whose document\n" +
-		"cannot be read (--force --why goes on). No store can keep two people from adding one URL under two names in the\n" +
+		"cannot be read (--force --why goes on). So is a key that another key set has revoked. No store can keep two people from adding one URL under two names in the\n" +
 		"same second; each of them checks again afterwards and reports it."
 	cmd.Example = "  keypost issuer add prod-a --url https://oidc.example.com/prod-a --public-key-file sa.pub --relying-party aws"
 	fs := cmd.Flags()
@@ -46,7 +46,7 @@ func newAdd(f *cli.Factory) *cobra.Command {
 	o.policy.Register(fs)
 	fs.BoolVar(&o.dev, "dev", false, "a development key set: ports in URLs and short gates; only keypostd --dev serves it")
 	fs.BoolVar(&o.reuse, "reuse-url", false, "give a URL of a withdrawn key set out again; its gone keys stay gone")
-	fs.BoolVar(&o.force, "force", false, "add it although another key set cannot be read, which may have the URL as well (needs --why)")
+	fs.BoolVar(&o.force, "force", false, "add it although another key set cannot be read, which may have the URL as well, or has revoked one of the keys (needs --why)")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
@@ -72,14 +72,9 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	added, err := catalog.Add(ctx, st, spec, catalog.AddOptions{
-		Change: f.Change(o.why, o.force), Reuse: o.reuse, Unread: o.force,
+		Change: f.Change(o.why, o.force), Reuse: o.reuse, Unread: o.force, Revoked: o.force,
 	})
-	for _, n := range added.Unread {
-		f.Warn("key set %q cannot be read; keypost issuer list says why", n)
-	}
-	for _, s := range added.Shared {
-		f.Warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
-	}
+	f.WarnOthers(added.Unread, added.Shared)
 	if err != nil {
 		return err
 	}

@@ -16,18 +16,26 @@ import (
 
 type addOptions struct {
 	*cli.Factory
-	keys keysource.Flags
+	keys  keysource.Flags
+	force bool
+	why   string
 }
 
 func newAdd(f *cli.Factory) *cobra.Command {
 	o := &addOptions{Factory: f}
 	cmd := f.Command("add ISSUER KEYS", "Publish a further key, as next: it must not sign yet", cli.Exactly(1), o.run)
 	cmd.Long = "KEYS is --public-key-file FILE…, --jwks FILE|URL, or --kubeconfig FILE [--context NAME]."
-	o.keys.Register(cmd.Flags())
+	fs := cmd.Flags()
+	o.keys.Register(fs)
+	fs.BoolVar(&o.force, "force", false, "add it although another key set has revoked it (needs --why)")
+	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
 
 func (o *addOptions) run(ctx context.Context, args []string) error {
+	if o.force && o.why == "" {
+		return cli.Usagef("--force needs --why REASON")
+	}
 	if err := o.keys.Check(); err != nil {
 		return err
 	}
@@ -46,8 +54,11 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	now := time.Now()
 	fresh := unpublished(o.Factory, s, m, now)
 	if len(fresh) > 0 {
+		if err := checkOthers(ctx, o.Factory, st, s.Name(), fresh, o.force); err != nil {
+			return err
+		}
 		s, err = keystore.Update(ctx, st, s.Name(), func(s keystore.KeySet) (keystore.KeySet, error) {
-			c := o.Change("", false)
+			c := o.Change(o.why, o.force)
 			for _, k := range fresh {
 				var err error
 				if s, err = s.Add(c, k); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
 )
 
 type revokeOptions struct {
@@ -23,7 +24,7 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
-	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time")
+	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, or another key set has revoked the replacement")
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
 	return cmd
 }
@@ -36,12 +37,18 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if last.Replacement != nil {
+		if err := o.checkReplacement(ctx, args[0], *last.Replacement); err != nil {
+			return err
+		}
+	}
 	c, err := change(ctx, o.Factory, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		return s.Revoke(o.Change(o.why, o.force), id, last)
 	})
 	if err != nil {
 		return err
 	}
+	warnNoneActive(o.Factory, c.after)
 	now := time.Now()
 	o.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now)))
 	for _, k := range c.before.Keys() {
@@ -51,6 +58,18 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	}
 	o.Notice("purge the CDN, if there is one; sessions that AWS gave out already outlive the key by up to 12h")
 	return printKeys(o.Factory, c.after, now)
+}
+
+func (o *revokeOptions) checkReplacement(ctx context.Context, issuer string, k keystore.VerificationKey) error {
+	st, err := o.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := catalog.Find(ctx, st, issuer)
+	if err != nil {
+		return err
+	}
+	return checkOthers(ctx, o.Factory, st, s.Name(), []keystore.VerificationKey{k}, o.force)
 }
 
 func (o *revokeOptions) last() (keystore.RevokeOptions, error) {

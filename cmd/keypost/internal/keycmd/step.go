@@ -76,10 +76,27 @@ func newPromote(f *cli.Factory) *cobra.Command {
 	o := &step{
 		Factory: f, danger: "relying parties that hold an older copy refuse its tokens", take: keystore.KeySet.Promote,
 		notify: func(c keyChange) {
+			others := 0 // active keys
+			for _, k := range c.after.Keys() {
+				if k.State == keystore.Active && k.ID() != c.id {
+					others++
+				}
+			}
+			if others == 0 {
+				f.Notice("the cluster may now sign with %s", c.id)
+				return
+			}
 			f.Notice("the cluster may now sign with %s; once every kube-apiserver does, retire the key before it", c.id)
 		},
 	}
 	return o.command("promote ISSUER KID", "Let a key sign: a next one, or a retired one again")
+}
+
+// warnNoneActive warns of a key set of whose keys a cluster may sign with none.
+func warnNoneActive(f *cli.Factory, s keystore.KeySet) {
+	if !slices.ContainsFunc(s.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active }) {
+		f.Warn("no key of %q is active any more", s.Name())
+	}
 }
 
 func newRetire(f *cli.Factory) *cobra.Command {
@@ -90,9 +107,7 @@ func newRetire(f *cli.Factory) *cobra.Command {
 			return s.Retire(c, id, keystore.Evidence{Statement: c.Why})
 		},
 		notify: func(c keyChange) {
-			if !slices.ContainsFunc(c.after.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active }) {
-				f.Warn("no key of %q is active any more", c.after.Name())
-			}
+			warnNoneActive(f, c.after)
 		},
 	}
 	return o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired")
