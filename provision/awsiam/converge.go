@@ -45,6 +45,19 @@ func newDelete[In, Out any](method func(*iam.Client, context.Context, *In, ...fu
 	return s
 }
 
+// after returns s with a check that runs just before the call, however long the steps before it took. Its error stops the
+// call.
+func (s step) after(check func(context.Context) error) step {
+	call := s.call
+	s.call = func(ctx context.Context, c *Client) error {
+		if err := check(ctx); err != nil {
+			return err
+		}
+		return call(ctx, c)
+	}
+	return s
+}
+
 // planFunc reads the current state and returns the remaining steps; none if it is as wanted.
 type planFunc func(ctx context.Context) ([]step, error)
 

@@ -81,8 +81,9 @@ func (c *Client) trusting(ctx context.Context, m Move) ([]trustingRole, error) {
 		return nil, err
 	}
 	var foreign []string
-	for _, b := range trustingRoles {
+	for i, b := range trustingRoles {
 		if !b.ours {
+			trustingRoles[i].adopted = true
 			foreign = append(foreign, b.String())
 		}
 	}
@@ -125,7 +126,7 @@ func (c *Client) adoptProvider(m Move, have *providerState) plan.Stage {
 // must not take a workload's role along.
 func (c *Client) moveRole(m Move, b trustingRole) (plan.Stage, string, error) {
 	var tags []types.Tag
-	if !b.ours {
+	if b.adopted {
 		tags = OwnedByKeypost().tags(nil)
 	}
 	steps, err := moveSteps(m, b.name, b.trust, tags)
@@ -136,10 +137,8 @@ func (c *Client) moveRole(m Move, b trustingRole) (plan.Stage, string, error) {
 		return nil, fmt.Sprintf("role %s trusts %s already", b.name, m.To.ProviderARN), nil
 	}
 	return c.updateRole(b.name, steps, func(have *roleState) ([]step, error) {
-		if !m.Adopt {
-			if err := b.still(have.tags); err != nil {
-				return nil, err
-			}
+		if err := b.still(have); err != nil {
+			return nil, err
 		}
 		missing, _ := tagDifference(have.tags, tags)
 		return moveSteps(m, b.name, have.trust, missing)
@@ -181,9 +180,14 @@ func (m Move) unfinished(role string, rest []iampolicy.Uncopied) error {
 }
 
 // PlanFinish plans to remove From's statements, then its provider. It returns an error while a role of ours trusts From
-// without To, or To's provider accepts fewer audiences than From's.
+// without To, or To's provider is missing or accepts fewer audiences than From's. Applying the plan checks the same again
+// before each call.
 func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	trustingRoles, err := c.trusting(ctx, m)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	provider, err := c.readProvider(ctx, m.From.ProviderARN)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -191,35 +195,56 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 	var stage plan.Stage
 	var errs []error
 	for _, b := range trustingRoles {
-		if m.Adopt {
-			b.ours, b.cluster = true, Owner{}
-		}
-		note, err := m.stays(b)
+		note, err := m.stays(b.name, b.trust)
 		errs = append(errs, err)
 		if err != nil {
 			continue
 		}
-		actions, more, err := c.withdraw(b, m.From)
+		actions, more, err := c.withdraw(b, m.From, func(ctx context.Context, trust iampolicy.Document) error {
+			_, err := m.stays(b.name, trust)
+			return errors.Join(err, c.checkAudiences(ctx, m, provider))
+		})
 		errs = append(errs, err)
 		stage, notes = append(stage, actions...), append(append(notes, note...), more...)
 	}
-	provider, err := c.readProvider(ctx, m.From.ProviderARN)
-	if err = errors.Join(append(errs, err)...); err != nil || provider == nil {
+	if err := errors.Join(errs...); err != nil {
 		return planOf(notes, stage), err
 	}
-	if err := c.checkAudiences(ctx, m, provider); err != nil {
-		return plan.Plan{}, err
+	if provider == nil && len(stage) == 0 {
+		return planOf(notes), nil
 	}
+	if err := c.checkAudiences(ctx, m, provider); err != nil || provider == nil {
+		return planOf(notes, stage), err
+	}
+	owner := OwnedBy(m.Name)
 	switch {
 	case m.ours(provider):
-		return planOf(notes, stage, c.deleteProvider(m.From.ProviderARN, OwnedBy(m.Name))), nil
 	case m.Adopt:
-		return planOf(notes, stage, c.deleteProvider(m.From.ProviderARN, Owner{})), nil
+		owner = Owner{}
+	default:
+		return plan.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, owner, provider.tags, adoptable)
 	}
-	return plan.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, OwnedBy(m.Name), provider.tags, adoptable)
+	last := c.deleteProvider(m.From.ProviderARN, owner, func(ctx context.Context) error { return c.checkFinish(ctx, m, provider) })
+	return planOf(notes, stage, last), nil
 }
 
-// checkAudiences returns an error if From's provider accepts tokens for an audience that To's does not.
+// checkFinish returns an error if From's provider may not be deleted by now: a role that needs it may be new, or have been
+// reset.
+func (c *Client) checkFinish(ctx context.Context, m Move, from *providerState) error {
+	trustingRoles, err := c.trusting(ctx, m)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, b := range trustingRoles {
+		_, err := m.stays(b.name, b.trust)
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, c.checkAudiences(ctx, m, from))...)
+}
+
+// checkAudiences returns an error if there is no provider for To, or From's accepts tokens for an audience that To's does
+// not. From is nil if it has no provider.
 func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState) error {
 	to, err := c.readProvider(ctx, m.To.ProviderARN)
 	if err != nil {
@@ -227,6 +252,9 @@ func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState
 	}
 	if to == nil {
 		return fmt.Errorf("there is no %s %s to move to: run the move again before finishing it", providerThing, m.To.ProviderARN)
+	}
+	if from == nil {
+		return nil
 	}
 	if lost := minus(from.clientIDs, to.clientIDs); len(lost) > 0 {
 		return fmt.Errorf("%s takes tokens for the audience %s, and %s does not: run the move again before finishing it",
@@ -237,19 +265,19 @@ func (c *Client) checkAudiences(ctx context.Context, m Move, from *providerState
 
 // stays returns an error if a role would no longer trust the cluster once From's statements are removed. It returns a note
 // if the role would trust it under other conditions.
-func (m Move) stays(b trustingRole) ([]string, error) {
-	_, diff, rest, err := b.trust.Alongside(m.From.policy(), m.To.policy())
-	if err != nil || !b.ours {
+func (m Move) stays(role string, trust iampolicy.Document) ([]string, error) {
+	_, diff, rest, err := trust.Alongside(m.From.policy(), m.To.policy())
+	if err != nil {
 		return nil, err
 	}
-	if err := m.unfinished(b.name, rest); err != nil || len(diff) == 0 {
+	if err := m.unfinished(role, rest); err != nil || len(diff) == 0 {
 		return nil, err
 	}
-	if !b.trust.Lets(m.To.ProviderARN) {
-		return nil, fmt.Errorf("role %s trusts %s and not yet %s: run the move again before finishing it", b.name, m.From.ProviderARN,
+	if !trust.Lets(m.To.ProviderARN) {
+		return nil, fmt.Errorf("role %s trusts %s and not yet %s: run the move again before finishing it", role, m.From.ProviderARN,
 			m.To.ProviderARN)
 	}
-	return []string{fmt.Sprintf("role %s trusts %s otherwise than %s; from then on only the former holds", b.name, m.To.ProviderARN,
+	return []string{fmt.Sprintf("role %s trusts %s otherwise than %s; from then on only the former holds", role, m.To.ProviderARN,
 		m.From.ProviderARN)}, nil
 }
 

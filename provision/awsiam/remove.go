@@ -2,6 +2,7 @@ package awsiam
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -120,7 +121,7 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Pl
 	}
 	var last plan.Stage
 	for _, arn := range providers {
-		last = append(last, c.deleteProvider(arn, OwnedBy(d.Name))...)
+		last = append(last, c.deleteProvider(arn, OwnedBy(d.Name), nil)...)
 	}
 	notes = slices.Concat(notes, unreadNotes(providerThing, unread), leftBehind(roles, owned, providers))
 	return planOf(notes, stage, last), nil
@@ -151,9 +152,13 @@ func (l listed) policy(text string) (*iampolicy.Document, error) {
 	return &d, nil
 }
 
-func (c *Client) deleteProvider(arn string, o Owner) plan.Stage {
+// deleteProvider plans to delete a provider, once check finds nothing against it; nil checks nothing.
+func (c *Client) deleteProvider(arn string, o Owner, check func(context.Context) error) plan.Stage {
 	in := &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)}
 	s := newDelete((*iam.Client).DeleteOpenIDConnectProvider, in, ccoctl.ProviderDeleted(arn))
+	if check != nil {
+		s = s.after(check)
+	}
 	change := plan.Change{Verb: plan.Delete, Thing: providerThing, Name: arn}
 	return c.action(change, []step{s}, func(ctx context.Context) ([]step, error) {
 		have, err := c.readProvider(ctx, arn)
@@ -203,13 +208,18 @@ func (c *Client) checkPlanned(ctx context.Context, r listed, o Owner) error {
 	tags := tagMap(out.Role.Tags)
 	switch id := aws.ToString(out.Role.RoleId); {
 	case id != r.id:
-		return fmt.Errorf("it is another role of the same name by now (ID %s, and %s was to be deleted); make the plan again", id, r.id)
+		return remade(id, r.id)
 	case OwnedByKeypost().Owns(tags):
 		return fmt.Errorf("it bears the tag %s by now and is never deleted; make the plan again", OwnedByKeypost())
 	case !o.Owns(tags):
 		return notOurs(roleThing+" "+r.name, o, tags, notByUs)
 	}
 	return nil
+}
+
+// remade returns the error for a role that was made anew under its name after the plan was made.
+func remade(id, planned string) error {
+	return fmt.Errorf("it is another role of the same name by now (ID %s, and the plan is for %s); make the plan again", id, planned)
 }
 
 // checkProfiles returns an error for a role in an instance profile: IAM does not delete it, and only its owner knows what
@@ -251,14 +261,7 @@ func (c *Client) removalSteps(ctx context.Context, r listed, o Owner) ([]step, e
 		steps = append(steps, detachStep(name, arn))
 	}
 	last := newDelete((*iam.Client).DeleteRole, &iam.DeleteRoleInput{RoleName: aws.String(name)}, ccoctl.RoleDeleted(name))
-	deleteRole := last.call
-	last.call = func(ctx context.Context, c *Client) error { // to delete the policies may have taken minutes
-		if err := c.checkPlanned(ctx, r, o); err != nil {
-			return err
-		}
-		return deleteRole(ctx, c)
-	}
-	return append(steps, last), nil
+	return append(steps, last.after(func(ctx context.Context) error { return c.checkPlanned(ctx, r, o) })), nil
 }
 
 func deletePolicyStep(role, policy string) step {
@@ -288,7 +291,7 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 		if !owner.Owns(provider.tags) {
 			return plan.Plan{}, notOurs(providerThing+" "+t.ProviderARN, owner, provider.tags, notByUs)
 		}
-		last = c.deleteProvider(t.ProviderARN, owner)
+		last = c.deleteProvider(t.ProviderARN, owner, func(ctx context.Context) error { return c.checkStranded(ctx, t, d) })
 	}
 	trustingRoles, err := c.trustingRoles(ctx, t, d.Name, roles)
 	if err != nil {
@@ -302,7 +305,12 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 			notes = append(notes, fmt.Sprintf("role %s stays, and keeps a statement for the deleted provider %s: nobody may assume it", b, t.ProviderARN))
 			continue
 		}
-		actions, more, err := c.withdraw(b, t)
+		actions, more, err := c.withdraw(b, t, func(_ context.Context, trust iampolicy.Document) error {
+			if trust.TrustsOnly(t.ProviderARN) {
+				return errNobodyElse
+			}
+			return nil
+		})
 		if err != nil {
 			return plan.Plan{}, err
 		}
@@ -314,22 +322,54 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 	return planOf(notes, stage, last), nil
 }
 
-// trustingRole is a role whose trust policy mentions an issuer.
-type trustingRole struct {
-	name   string
-	trust  iampolicy.Document
-	ours   bool   // the cluster's, or made by create-role
-	owners string // other owners; for messages
-
-	cluster Owner // that ours refers to; the zero Owner for any
-}
-
-// still returns an error if a role that was ours when the plan was made is not ours by its present tags.
-func (b trustingRole) still(tags map[string]string) error {
-	if b.cluster.zero() || b.cluster.Owns(tags) || OwnedByKeypost().Owns(tags) {
+// checkStranded returns an error if a role trusts nobody but t by now. With d.Strand they may.
+func (c *Client) checkStranded(ctx context.Context, t Trust, d Deletion) error {
+	if d.Strand {
 		return nil
 	}
-	return notOurs(roleThing+" "+b.name, b.cluster, tags, planAnew)
+	roles, err := c.listRoles(ctx)
+	if err != nil {
+		return err
+	}
+	var stranded []string
+	for _, r := range roles {
+		trust, err := r.policy(iampolicy.HostPath(t.Issuer))
+		if err != nil {
+			return err
+		}
+		if trust != nil && trust.TrustsOnly(t.ProviderARN) {
+			stranded = append(stranded, r.name)
+		}
+	}
+	if len(stranded) > 0 {
+		return fmt.Errorf("since the plan was made, there are roles that trust nobody but %s and that nobody could assume any more: %s; "+
+			"the provider stays; make the plan again", t.Issuer, strings.Join(stranded, ", "))
+	}
+	return nil
+}
+
+// trustingRole is a role whose trust policy mentions an issuer.
+type trustingRole struct {
+	name, id string
+	trust    iampolicy.Document
+	cluster  Owner  // that ours refers to
+	ours     bool   // the cluster's, or made by create-role
+	adopted  bool   // not ours, and to be treated as ours
+	owners   string // other owners; for messages
+	unread   bool   // the caller may not read its tags
+}
+
+// still returns an error unless have is the role for which the plan was made, and either ours or of the same owners as then.
+func (b trustingRole) still(have *roleState) error {
+	switch {
+	case have.id != b.id:
+		return remade(have.id, b.id)
+	case b.cluster.Owns(have.tags) || OwnedByKeypost().Owns(have.tags):
+		return nil
+	case b.ours || !b.unread && otherOwners(have.tags) != b.owners:
+		return notOurs(roleThing+" "+b.name, b.cluster, have.tags, planAnew)
+	}
+	return nil
 }
 
 func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles []listed) ([]trustingRole, error) {
@@ -340,14 +380,14 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 			return nil, err
 		}
 		if d != nil && d.Mentions(t.policy()) {
-			found = append(found, trustingRole{name: r.name, trust: *d, cluster: OwnedBy(name)})
+			found = append(found, trustingRole{name: r.name, id: r.id, trust: *d, cluster: OwnedBy(name)})
 		}
 	}
 	return each(found, func(b trustingRole) (trustingRole, error) {
 		tags, err := c.roleTags(ctx, b.name)
 		switch {
 		case isDenied(err):
-			b.owners = "unknown owner: the caller may not read its tags"
+			b.unread, b.owners = true, "unknown owner: the caller may not read its tags"
 			return b, nil
 		case isMissing(err):
 			return b, nil
@@ -357,10 +397,12 @@ func (c *Client) trustingRoles(ctx context.Context, t Trust, name string, roles 
 	})
 }
 
-// withdraw plans to remove a provider from a role's trust policy. It returns an error if no statement would be left, since
-// IAM refuses such a policy.
-func (c *Client) withdraw(b trustingRole, t Trust) (plan.Stage, []string, error) {
-	if !b.ours {
+var errNobodyElse = errors.New("its trust policy has changed meanwhile and names nobody else now; make the plan again")
+
+// withdraw plans to remove a provider from a role's trust policy, once check finds nothing against the policy of that time.
+// It returns an error if no statement would be left, since IAM refuses such a policy.
+func (c *Client) withdraw(b trustingRole, t Trust, check func(context.Context, iampolicy.Document) error) (plan.Stage, []string, error) {
+	if !b.ours && !b.adopted {
 		return nil, []string{fmt.Sprintf("role %s is not ours: it stays, and keeps a statement for the deleted provider %s", b, t.ProviderARN)}, nil
 	}
 	rest, diff := b.trust.Without(t.ProviderARN)
@@ -380,9 +422,10 @@ func (c *Client) withdraw(b trustingRole, t Trust) (plan.Stage, []string, error)
 			return nil, nil
 		}
 		if rest.Empty() {
-			return nil, fmt.Errorf("its trust policy has changed meanwhile and names nobody else now; make the plan again")
+			return nil, errNobodyElse
 		}
-		return []step{trustStep(b.name, rest.String(), diff)}, b.still(have.tags)
+		s := trustStep(b.name, rest.String(), diff)
+		return []step{s.after(func(ctx context.Context) error { return check(ctx, have.trust) })}, b.still(have)
 	}), notes, nil
 }
 

@@ -69,13 +69,13 @@ const roleNameLimit = 64
 
 // roleState is a role as IAM shows it.
 type roleState struct {
-	arn, description, boundary string
-	maxSession                 *int32
-	tags                       map[string]string
-	trust                      iampolicy.Document
-	policy                     *iampolicy.Document // the inline one under the role's name
-	inline                     []string            // names of the inline policies; read only for an exact role
-	attached                   []string            // read only for an exact role, or when managed policies are asked for
+	id, arn, description, boundary string
+	maxSession                     *int32
+	tags                           map[string]string
+	trust                          iampolicy.Document
+	policy                         *iampolicy.Document // the inline one under the role's name
+	inline                         []string            // names of the inline policies; read only for an exact role
+	attached                       []string            // read only for an exact role, or when managed policies are asked for
 }
 
 // readRole returns nil for a role that is not there.
@@ -88,7 +88,7 @@ func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
 		return nil, fmt.Errorf("read role %s: %w", r.Name, err)
 	}
 	have := &roleState{
-		arn: aws.ToString(out.Role.Arn), description: aws.ToString(out.Role.Description),
+		id: aws.ToString(out.Role.RoleId), arn: aws.ToString(out.Role.Arn), description: aws.ToString(out.Role.Description),
 		maxSession: out.Role.MaxSessionDuration, tags: tagMap(out.Role.Tags),
 	}
 	if b := out.Role.PermissionsBoundary; b != nil {
