@@ -90,9 +90,9 @@ func during(work, f func()) {
 			}
 		})
 	}
+	defer wg.Wait()
+	defer done.Store(true) // also when work ends the test
 	work()
-	done.Store(true)
-	wg.Wait()
 }
 
 // neverAMix writes key sets whose parts, at the start and at the end of a large document, all name the generation.
