@@ -125,12 +125,23 @@ where to look. */ -}}
 {{- define "keypost.checks" -}}
 {{- include "keypost.elsewhere" . }}
 {{- if not .Values.issuerURLs }}{{ fail "issuerURLs is empty: set issuerURLs, which says which key set may have which URL, in a file of your own (issuerURLs: [\"https://oidc.example.com/{name}\"]), and give that file with -f, after a preset, at the installation and at every upgrade" }}{{ end }}
+{{- include "keypost.checkIssuerURLs" . }}
 {{- if and (eq .Values.store.type "configMap") (not .Values.store.configMap.name) }}{{ fail "store.configMap.name is not set" }}{{ end }}
 {{- if and (eq .Values.store.type "configMap") (eq .Values.volume.type "claim") }}{{ fail "volume.type claim has no use with store.type configMap: the ConfigMap is mounted itself" }}{{ end }}
 {{- if and (include "keypost.mirrored" .) (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}{{ fail "serviceAccount.create is false, so serviceAccount.name must say which one the mirror uses" }}{{ end }}
 {{- include "keypost.checkPolicy" . }}
 {{- include "keypost.checkTLS" . }}
 {{- include "keypost.checkWorkload" . }}
+{{- end }}
+
+{{- /* What keypostd says of a pattern, in its words; it would not start. */ -}}
+{{- define "keypost.checkIssuerURLs" -}}
+{{- range .Values.issuerURLs }}
+{{- $bound := contains "=" . }}
+{{- $holes := sub (len (splitList "{name}" .)) 1 }}
+{{- if or (gt $holes 1) (eq (eq $holes 1) $bound) }}{{ fail (printf "issuer URL pattern %q: put {name} into it once, or write NAME=URL to bind one URL to one key set" .) }}{{ end }}
+{{- if and (not $bound) (not (regexMatch "[/.][{]name[}]([./:]|$)" .)) }}{{ fail (printf "issuer URL pattern %q: {name} must be a whole part between dots or slashes, or two names could meet in one URL" .) }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- /* The bounds that keypostd has; it would not start. */ -}}

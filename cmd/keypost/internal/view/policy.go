@@ -34,7 +34,7 @@ func lifetimes() []lifetime {
 			func(p *keystore.Policy) **keystore.Duration { return &p.StaleWhileRevalidate }},
 		{"stale-if-error", "how long a cache may hand out a stale copy while the origin is down (24h for a new issuer)",
 			func(p *keystore.Policy) **keystore.Duration { return &p.StaleIfError }},
-		{"edge-hold", "the longest total age at which any shared cache (CDN) hands out a copy",
+		{"edge-hold", "the longest total age at which any shared cache (CDN) hands out a copy; gates wait for it, but never less than for max-age + stale-while-revalidate + stale-if-error",
 			func(p *keystore.Policy) **keystore.Duration { return &p.EdgeHold }},
 		{"token-lifetime", "the longest life of a token with an audience outside the cluster",
 			func(p *keystore.Policy) **keystore.Duration { return &p.TokenLifetime }},
