@@ -11,6 +11,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/replicate"
 )
@@ -52,13 +53,13 @@ func (o *copyOptions) run(ctx context.Context, args []string) error {
 	if outcomes == nil {
 		return fmt.Errorf("copy %s to %s: %w", args[0], args[1], stopped)
 	}
-	if err := o.Print(map[string]any{"dryRun": o.dryRun, "keySets": outcomes}, func(w *tabwriter.Writer) { outcomeTable(w, outcomes) }); err != nil {
+	if err := o.Print(map[string]any{"dryRun": o.dryRun, "keySets": outcomes}, func(w *tabwriter.Writer) { outcomeTable(w, outcomes, o.dryRun) }); err != nil {
 		return err
 	}
 	if stopped != nil {
 		return cli.WithHint(fmt.Errorf("the copying was interrupted: %w", stopped), "run the same command again")
 	}
-	return copyError(outcomes)
+	return copyError(outcomes, o.dryRun)
 }
 
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
@@ -94,14 +95,18 @@ func (emptyStore) Put(context.Context, keystore.Name, keystore.Revision, []byte)
 	return "", keystore.ErrReadOnly
 }
 
-func outcomeTable(w *tabwriter.Writer, outcomes []replicate.Outcome) {
+func outcomeTable(w *tabwriter.Writer, outcomes []replicate.Outcome, dryRun bool) {
 	cli.Row(w, "NAME", "RESULT", "SRC", "DST", "WHY")
 	for _, o := range outcomes {
 		why := o.Message
 		if o.Reason != "" {
 			why = string(o.Reason) + ": " + why
 		}
-		cli.Row(w, o.Name, o.Verdict, generation(o.Generation), generation(o.Was), why)
+		result := string(o.Verdict)
+		if dryRun && o.Verdict == replicate.Copied {
+			result = "would copy"
+		}
+		cli.Row(w, o.Name, result, generation(o.Generation), generation(o.Was), why)
 	}
 }
 
@@ -112,18 +117,32 @@ func generation(n int64) string {
 	return fmt.Sprint(n)
 }
 
-func copyError(outcomes []replicate.Outcome) error {
-	count := map[replicate.Verdict]int{}
+func copyError(outcomes []replicate.Outcome, dryRun bool) error {
+	count, conflicts := map[replicate.Verdict]int{}, 0
 	for _, o := range outcomes {
 		count[o.Verdict]++
+		if o.Reason == lastgood.ReasonURLConflict {
+			conflicts++
+		}
 	}
 	if count[replicate.Refused]+count[replicate.Failed] == 0 {
 		return nil
 	}
-	err := fmt.Errorf("%d of %d key sets were refused and %d could not be read or written; the others are in the destination",
-		count[replicate.Refused], len(outcomes)-count[replicate.Kept], count[replicate.Failed])
-	if count[replicate.Refused] > 0 {
-		return cli.WithHint(err, "keep what the destination has, or decide about it there with keypost issuer accept NAME")
+	there := "the others are in the destination"
+	if dryRun {
+		there = "nothing was written"
+	}
+	err := fmt.Errorf("%d of %d key sets were refused and %d could not be read or written; %s",
+		count[replicate.Refused], len(outcomes)-count[replicate.Kept], count[replicate.Failed], there)
+	const accept, conflict = "keep what the destination has, or decide about it there with keypost issuer accept NAME",
+		"an issuer URL belongs to one key set: find out which is the issuer's (url_conflict), and take the other out of the source, or withdraw it"
+	switch refused := count[replicate.Refused]; {
+	case conflicts > 0 && conflicts == refused:
+		return cli.WithHint(err, conflict)
+	case conflicts > 0:
+		return cli.WithHint(err, conflict+"; otherwise "+accept)
+	case refused > 0:
+		return cli.WithHint(err, accept)
 	}
 	return err
 }

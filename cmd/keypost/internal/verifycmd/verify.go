@@ -15,6 +15,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -74,7 +75,7 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	if o.Token != "" && (len(opts.issuers) > 1 || opts.all) {
 		return cli.Usagef("a token belongs to one issuer; give one with --token-file")
 	}
-	targets, err := opts.targets(ctx, o)
+	targets, unread, err := opts.targets(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -99,8 +100,14 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	if err := f.Print(results, func(w *tabwriter.Writer) { findingsTable(w, results) }); err != nil {
 		return err
 	}
-	if failed > 0 {
+	for _, err := range unread {
+		f.Warn("%v", err)
+	}
+	switch {
+	case failed > 0:
 		return fmt.Errorf("%d of %d issuers fail", failed, len(targets))
+	case len(unread) > 0:
+		return cli.WithHint(fmt.Errorf("%s not verified", text.Count(len(unread), "key set was", "key sets were")), "repair the documents, or put the last good ones back (from Git or a backup)")
 	}
 	return nil
 }
@@ -143,29 +150,29 @@ func (opts *verifyOptions) options() (verify.Options, error) {
 	return o, nil
 }
 
-// targets returns the URLs to visit and what to compare each of them with.
-func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) ([]verify.Options, error) {
+// targets returns the URLs to visit and what to compare each of them with, and with --all an error for each key set whose
+// URLs are unknown.
+func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targets []verify.Options, unread []error, err error) {
 	f, issuers, all := opts.f, opts.issuers, opts.all
 	for _, issuer := range issuers {
 		if catalog.IsURL(issuer) {
 			continue
 		}
 		if err := catalog.CheckName(keystore.Name(issuer)); err != nil { // before an error about a store
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	var st keystore.Reader
 	if f.Store != "" || all || slices.ContainsFunc(issuers, func(i string) bool { return !catalog.IsURL(i) }) {
 		opened, err := f.OpenStore(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		st = opened
 	}
 	if all {
 		return everyTarget(ctx, st, o)
 	}
-	var targets []verify.Options
 	for _, issuer := range issuers {
 		if catalog.IsURL(issuer) {
 			targets = append(targets, urlTarget(st, issuer, o))
@@ -173,35 +180,35 @@ func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) ([]ver
 		}
 		s, err := catalog.Load(ctx, st, keystore.Name(issuer))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if s.Withdrawn() {
-			return nil, errors.New("key set \"" + issuer + "\" was withdrawn at " + cli.Stamp(s.WithdrawnAt()))
+			return nil, nil, errors.New("key set \"" + issuer + "\" was withdrawn at " + cli.Stamp(s.WithdrawnAt()))
 		}
 		targets = append(targets, nameTargets(st, s, o)...)
 	}
-	return targets, nil
+	return targets, nil, nil
 }
 
-// everyTarget refuses a store with a broken key set: its issuer would be left out without a word.
-func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) ([]verify.Options, error) {
+// everyTarget returns the targets of a whole store. One broken key set does not keep the others from being verified, nor is
+// it left out without a word.
+func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (targets []verify.Options, unread []error, err error) {
 	c, err := catalog.ReadAll(ctx, st)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Unread)) {
-		return nil, cli.WithHint(fmt.Errorf("key set %q cannot be read, so not every issuer can be verified: %w", name, c.Unread[name]), "name the others, or repair it")
+		unread = append(unread, fmt.Errorf("key set %q cannot be read, so not every issuer can be verified: %w", name, c.Unread[name]))
 	}
-	var targets []verify.Options
 	for _, s := range c.Sets {
 		if !s.Withdrawn() {
 			targets = append(targets, nameTargets(st, s, o)...)
 		}
 	}
-	if len(targets) == 0 {
-		return nil, errors.New("the store has no key set in use")
+	if len(targets)+len(unread) == 0 {
+		return nil, nil, errors.New("the store has no key set in use")
 	}
-	return targets, nil
+	return targets, unread, nil
 }
 
 // nameTargets are all URLs of a key set: each has documents of its own. A token is checked at the URL that is its issuer.
