@@ -237,8 +237,10 @@ func (c *Client) checkFinish(ctx context.Context, m Move, from *providerState) e
 	}
 	var errs []error
 	for _, b := range trustingRoles {
-		_, err := m.stays(b.name, b.trust)
-		errs = append(errs, err)
+		if b.trust.Names(m.From.ProviderARN) { // else From's statements are gone, and it may still be mentioned elsewhere
+			_, err := m.stays(b.name, b.trust)
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(append(errs, c.checkAudiences(ctx, m, from))...)
 }
