@@ -98,6 +98,24 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (pla
 	return planOf(notes, stage), err
 }
 
+// ListSurplus returns a plan that changes nothing, and that has what PlanPrune would delete as beyond what is wanted. If the
+// caller may not list roles, a note reports that.
+func (c *Client) ListSurplus(ctx context.Context, name string, keep []string) (plan.Plan, error) {
+	roles, err := c.listRoles(ctx)
+	if isDenied(err) {
+		return plan.Plan{Notes: []string{"roles that nobody asked for were not looked for: " + err.Error()}}, nil
+	}
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	owned, notes, err := c.ownedRoles(ctx, name, roles)
+	p := plan.Plan{Notes: notes}
+	for _, role := range minus(owned, keep) {
+		p.Extra = append(p.Extra, fmt.Sprintf("role %s of %s is there, and nobody asked for it; --prune deletes it", role, name))
+	}
+	return p, err
+}
+
 // PlanDelete plans to delete what d describes: roles first, then providers.
 func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Plan, error) {
 	roles, err := c.listRoles(ctx)

@@ -1,6 +1,7 @@
 package awsiam_test
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -254,5 +255,28 @@ func TestTrustIsNotAddedToWhatHasChangedHands(t *testing.T) {
 	}
 	if after := w.picture(); after != before {
 		t.Errorf("was\n%s\nis\n%s", before, after)
+	}
+}
+
+// What a prune would delete is listed without it, and nothing else is; a caller who may not list roles learns that.
+func TestSurplusIsWhatPruneDeletes(t *testing.T) {
+	w := newWorld(t, fakeaws.Options{})
+	d := w.cluster(3)
+	w.mustRun(t, d)
+	w.tagRole(t, d.roles[0].Name, "keypost.dev/owned", "owned")
+	p, err := w.client.ListSurplus(t.Context(), "c1", []string{d.roles[1].Name})
+	if want := []string{"role " + d.roles[2].Name + " of c1 is there, and nobody asked for it; --prune deletes it"}; err != nil ||
+		!p.Empty() || !slices.Equal(p.Extra, want) {
+		t.Errorf("%v, got %q, want %q\n%s", err, p.Extra, want, shown(p))
+	}
+	w.Fault(func(c fakeaws.Call) fakeaws.Fault {
+		if c.Action == "ListRoles" {
+			return fakeaws.Fail(http.StatusForbidden, "AccessDenied", "no")
+		}
+		return fakeaws.Fault{}
+	})
+	p, err = w.client.ListSurplus(t.Context(), "c1", nil)
+	if err != nil || len(p.Extra) > 0 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "were not looked for") {
+		t.Errorf("%v, notes %q", err, p.Notes)
 	}
 }

@@ -146,7 +146,8 @@ func (c *Client) attached(ctx context.Context, name string) ([]string, error) {
 
 // PlanRoles plans to make or update these roles. It makes at most two calls for a role that is as it should be, and two
 // more for an exact one. The notes begin with the permissions that roles lose. These are removed in the last stage,
-// after all additions, so that a cluster lacks none during an upgrade.
+// after all additions, so that a cluster lacks none during an upgrade. The warnings name the subjects that roles no longer
+// trust.
 func (c *Client) PlanRoles(ctx context.Context, t Trust, roles []Role) (plan.Plan, error) {
 	plans, err := each(roles, func(r Role) (rolePlan, error) { return c.planRole(ctx, t, r) })
 	if err != nil {
@@ -165,11 +166,12 @@ func joinRolePlans(plans []rolePlan) plan.Plan {
 	var all decision
 	var additions, removals plan.Stage
 	for _, p := range plans {
-		all.lost, all.notes, all.extra = append(all.lost, p.lost...), append(all.notes, p.notes...), append(all.extra, p.extra...)
+		all.lost, all.notes = append(all.lost, p.lost...), append(all.notes, p.notes...)
+		all.warnings, all.extra = append(all.warnings, p.warnings...), append(all.extra, p.extra...)
 		additions, removals = append(additions, p.additions...), append(removals, p.removals...)
 	}
 	joined := planOf(append(all.lost, all.notes...), additions, removals)
-	joined.Extra = all.extra
+	joined.Warnings, joined.Extra = all.warnings, all.extra
 	return joined
 }
 
@@ -204,6 +206,7 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 type decision struct {
 	first, later []step   // later: those that remove permissions
 	lost, notes  []string // lost: a line for each permission that later removes
+	warnings     []string // a line for each subject that loses its trust
 	extra        []string // what the role has beyond what is wanted, and keeps
 }
 
@@ -348,6 +351,9 @@ func (d *decision) addTrust(t Trust, r Role, have *roleState) error {
 	text, err := want.Fit(t.limit())
 	if err != nil {
 		return err
+	}
+	for _, s := range minus(have.trust.Subjects(t.policy()), r.Subjects) {
+		d.warnings = append(d.warnings, fmt.Sprintf("role %s no longer trusts %s", r.Name, s))
 	}
 	d.first = append(d.first, trustStep(r.Name, text, diff))
 	return nil

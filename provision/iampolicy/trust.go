@@ -249,6 +249,27 @@ func (d Document) Others(providerARN, providers string) (issuers, extra []string
 	return slices.Compact(issuers), slices.Compact(extra)
 }
 
+// Subjects returns the subjects that our statements for an issuer let in, as they are written there: "*" stands for a
+// statement that asks for none. They are sorted, once each.
+func (d Document) Subjects(t Trust) []string {
+	var out []string
+	for _, s := range d.split(t.ProviderARN).ours {
+		asked := false
+		for operator, keys := range s.Condition {
+			for key, values := range keys {
+				if !strings.Contains(operator, "Not") && strings.EqualFold(key, HostPath(t.Issuer)+":sub") {
+					out, asked = append(out, values...), true
+				}
+			}
+		}
+		if !asked {
+			out = append(out, "*")
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Audiences returns the audiences that our statement for an issuer asks for; nil unless exactly one does.
 func (d Document) Audiences(t Trust) []string {
 	sp := d.split(t.ProviderARN)

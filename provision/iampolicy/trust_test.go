@@ -255,3 +255,17 @@ func TestWhoElseIsTrusted(t *testing.T) {
 		}
 	}
 }
+
+func TestSubjectsAreThoseThatOurStatementsLetIn(t *testing.T) {
+	for have, want := range map[string][]string{
+		policyOf(adminStatement, ccoctlStatement):                                                                           nil,
+		policyOf(ourStatement, ourStatement, ccoctlStatement):                                                               {subA, subB},
+		policyOf(strings.NewReplacer("StringEquals", "StringLike", "ns:b", "ns:*", "a:sub", "a:Sub").Replace(ourStatement)): {"system:serviceaccount:ns:*", subA},
+		policyOf(strings.Replace(ourStatement, "StringEquals", "StringNotEquals", 1)):                                       {"*"},
+		policyOf(strings.Replace(ourStatement, `"Allow"`, `"Deny"`, 1)):                                                     nil,
+	} {
+		if got := parsed(t, have).Subjects(newTrust()); !slices.Equal(got, want) {
+			t.Errorf("%s lets in %q, want %q", have, got, want)
+		}
+	}
+}

@@ -155,7 +155,7 @@ func (c *creation) planAccount(ctx context.Context) (plan.Plan, error) {
 	if err != nil || c.o.Roles == nil {
 		return p, err
 	}
-	roles, err := c.planRoles(ctx, c.roles, trust, c.o.Roles.Prune)
+	roles, err := c.planRoles(ctx, c.roles, trust)
 	return p.Then(roles), err
 }
 

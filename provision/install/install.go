@@ -10,6 +10,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -162,8 +163,8 @@ func (r *run) identify(ctx context.Context, o Options) error {
 // apply makes the changes of a plan.
 func (r *run) apply(ctx context.Context, p plan.Plan) error {
 	r.lines(p.Notes)
-	for _, extra := range p.Extra {
-		r.warn("%s", extra)
+	for _, w := range slices.Concat(p.Warnings, p.Extra) {
+		r.warn("%s", w)
 	}
 	made, total := 0, p.Len()
 	return p.Apply(ctx, awsiam.Parallel, func(_ plan.Action, lines []string, err error) {

@@ -24,6 +24,7 @@ type MigrateOptions struct {
 // Migrated is what a run of [Migrate] or [FinishMigration] did.
 type Migrated struct {
 	Preview *plan.Preview         // with mode Preview
+	KeySet  keystore.KeySet       // that has the keys; only Migrate sets it, without mode Preview
 	Gate    *keystore.NotYetError // with mode Preview: what FinishMigration would wait for; nil if nothing
 
 	// OpenShift reports whether the cluster is one; Known whether it was asked. Only Migrate sets them.
@@ -66,7 +67,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	if err := m.apply(ctx, p); err != nil {
 		return Migrated{}, err
 	}
-	done := Migrated{OpenShift: true}
+	done := Migrated{OpenShift: true, KeySet: keys.stored}
 	if o.Cluster.Kubeconfig != "" {
 		done.Known = true
 		_, done.OpenShift, err = cluster.ChosenIssuer(ctx, o.Cluster)

@@ -27,6 +27,8 @@ type roleSet struct {
 	name     string // the installation's
 	requests []credrequest.Request
 	skipped  []string
+	prune    bool          // delete the other roles of the installation
+	list     bool          // without prune: list them as beyond what is wanted
 	roles    []awsiam.Role // of the requests that do not bring a role of their own, in their order
 }
 
@@ -36,7 +38,7 @@ func readRoles(o Options, q RequestedRoles) (roleSet, error) {
 	if err != nil {
 		return roleSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
 	}
-	set := roleSet{name: o.Name, requests: requests, skipped: skipped}
+	set := roleSet{name: o.Name, requests: requests, skipped: skipped, prune: q.Prune, list: o.Mode == Preview}
 	for _, request := range requests {
 		if request.RoleARN != "" {
 			continue
@@ -76,17 +78,21 @@ func requestedRole(name string, q credrequest.Request) (awsiam.Role, error) {
 	return role, nil
 }
 
-func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust, prune bool) (plan.Plan, error) {
+func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (plan.Plan, error) {
 	p, err := r.client.PlanRoles(ctx, trust, set.roles)
-	if err != nil || !prune {
+	if err != nil || !set.prune && !set.list {
 		return p, err
 	}
 	var keep []string
 	for _, role := range set.roles {
 		keep = append(keep, role.Name)
 	}
-	pruned, err := r.client.PlanPrune(ctx, set.name, keep)
-	return p.Then(pruned), err
+	others := r.client.PlanPrune
+	if !set.prune {
+		others = r.client.ListSurplus
+	}
+	surplus, err := others(ctx, set.name, keep)
+	return p.Then(surplus), err
 }
 
 // existingTrust reads a provider that exists.

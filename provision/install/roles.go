@@ -58,7 +58,7 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 	} else if err := r.checkRegistered(o.ClientIDs, there); err != nil {
 		return RolesCreated{}, err
 	}
-	p, err := r.planRoles(ctx, set, trust, o.Roles.Prune)
+	p, err := r.planRoles(ctx, set, trust)
 	if err != nil {
 		return RolesCreated{}, err
 	}

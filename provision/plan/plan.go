@@ -50,6 +50,9 @@ type Plan struct {
 	Stages []Stage
 	Notes  []string // information for the reader, whether or not anything changes: a line each
 
+	// Warnings is what somebody else loses when the plan is applied, a line each.
+	Warnings []string
+
 	// Extra is what is there beyond what is wanted, a line each. It counts as a difference, but Apply leaves it alone.
 	Extra []string
 }
@@ -71,15 +74,23 @@ func (p Plan) Len() int {
 // Then returns p followed by q.
 func (p Plan) Then(q Plan) Plan {
 	return Plan{
-		Stages: slices.Concat(p.Stages, q.Stages), Notes: slices.Concat(p.Notes, q.Notes), Extra: slices.Concat(p.Extra, q.Extra),
+		Stages: slices.Concat(p.Stages, q.Stages), Notes: slices.Concat(p.Notes, q.Notes),
+		Warnings: slices.Concat(p.Warnings, q.Warnings), Extra: slices.Concat(p.Extra, q.Extra),
 	}
 }
 
-// Preview returns what Apply would do.
+// Preview returns what Apply would do. A thing that is changed in several stages is shown once, where it is changed first.
 func (p Plan) Preview() Preview {
-	v := Preview{Notes: p.Notes, Extra: p.Extra}
+	v := Preview{Notes: p.Notes, Warnings: p.Warnings, Extra: p.Extra}
+	shown := map[string]int{}
 	for _, s := range p.Stages {
 		for _, a := range s {
+			at, again := shown[a.String()]
+			if again {
+				v.Changes[at].Diff = slices.Concat(v.Changes[at].Diff, a.Diff)
+				continue
+			}
+			shown[a.String()] = len(v.Changes)
 			v.Changes = append(v.Changes, a.Change)
 		}
 	}

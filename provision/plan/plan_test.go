@@ -266,3 +266,24 @@ func TestApplyReportsWhatTookEffect(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A thing that changes in two stages is one difference; what becomes of two things, or of one twice, is not.
+func TestPreviewShowsAThingOnce(t *testing.T) {
+	act := func(v plan.Verb, name, diff string) plan.Action {
+		return plan.Action{Change: plan.Change{Verb: v, Thing: "role", Name: name, Diff: []string{diff}}}
+	}
+	p := plan.Plan{Warnings: []string{"b loses more"}, Stages: []plan.Stage{
+		{act(plan.Update, "a", "+ 1"), act(plan.Update, "b", "+ 2")},
+		{act(plan.Update, "a", "- 3"), act(plan.Delete, "b", "- 4")},
+	}}
+	for range 2 { // the plan stays as it is
+		var b bytes.Buffer
+		want := "~ update role a\n    + 1\n    - 3\n~ update role b\n    + 2\n- delete role b\n    - 4\nwarning: b loses more\n"
+		if err := p.Preview().Write(&b); err != nil || b.String() != want {
+			t.Errorf("%v, got\n%s\nwant\n%s", err, b.String(), want)
+		}
+	}
+	if q := p.Then(p); len(q.Warnings) != 2 {
+		t.Errorf("warnings %q", q.Warnings)
+	}
+}

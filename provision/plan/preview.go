@@ -12,9 +12,10 @@ import (
 // Preview is a plan for the reader: changes that can be shown and not made. It may hold more than a [Plan] does, such as
 // what is to be made on this machine first.
 type Preview struct {
-	Changes []Change // in the order in which they would be made
-	Notes   []string // as in [Plan]
-	Extra   []string // as in [Plan]
+	Changes  []Change // in the order in which they would be begun
+	Notes    []string // as in [Plan]
+	Warnings []string // as in [Plan]
+	Extra    []string // as in [Plan]
 }
 
 // After returns v preceded by changes.
@@ -26,8 +27,8 @@ func (v Preview) After(changes ...Change) Preview {
 // Empty reports whether there is no difference between what is there and what is wanted.
 func (v Preview) Empty() bool { return len(v.Changes)+len(v.Extra) == 0 }
 
-// Write prints a line for each change, with its diff indented below it, then Extra, then Notes. Unprintable characters,
-// which others may have written into an account to steer a terminal, are printed as question marks.
+// Write prints a line for each change, with its diff indented below it, then Extra, Warnings and Notes. Unprintable
+// characters, which others may have written into an account to steer a terminal, are printed as question marks.
 func (v Preview) Write(w io.Writer) error {
 	var b bytes.Buffer
 	if v.Empty() {
@@ -41,6 +42,9 @@ func (v Preview) Write(w io.Writer) error {
 	}
 	for _, extra := range v.Extra {
 		fmt.Fprintf(&b, "? %s\n", text.SameWidth(extra))
+	}
+	for _, warning := range v.Warnings {
+		fmt.Fprintf(&b, "warning: %s\n", text.SameWidth(warning))
 	}
 	for _, note := range v.Notes {
 		fmt.Fprintf(&b, "note: %s\n", text.SameWidth(note))

@@ -36,6 +36,7 @@ func NewCmdAWS(f *cli.Factory) *cobra.Command {
 type flags struct {
 	install.Options
 	dryRun, diff, bucket, force bool
+	forRole                     bool // Name is a role's, not an installation's
 	publicKeyFile, providerARN  string
 	requested                   install.RequestedRoles
 	caFile, connect             string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -79,13 +80,23 @@ func (r *run) create(ctx context.Context, roles *install.RequestedRoles) error {
 	switch end, err := r.ended(made.Preview, err); {
 	case end:
 		return err
-	case roles == nil:
 	case !r.dryRun:
-		r.nextSteps(made)
-	case r.Account == "":
+		if roles != nil {
+			r.nextSteps(made)
+		}
+		r.sayLifetime(made.KeySet)
+	case roles != nil && r.Account == "":
 		r.Notice("put the account's ID in the place of %s in %s, or give it with --account", install.UnknownAccount, r.path(ccoctl.RoleFiles))
 	}
 	return nil
+}
+
+// sayLifetime prints how to declare the lifetime of tokens in a key set that has none.
+func (r *run) sayLifetime(s keystore.KeySet) {
+	if s.Policy().TokenLifetime == nil {
+		r.Notice("key set %s does not say how long the cluster's tokens live, and key remove will wait for that: %s", s.Name(),
+			cli.Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"})
+	}
 }
 
 // nextSteps prints what to do with what was made.

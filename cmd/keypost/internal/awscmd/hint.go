@@ -81,6 +81,22 @@ func (f *flags) publicationHint(err error, e *install.Error) error {
 	return err
 }
 
-func (f *flags) createProvider(url string) cli.Command {
-	return cli.Command{"aws", "create-identity-provider", "--name", cmp.Or(f.Name, "NAME"), "--region", cmp.Or(f.Region, "REGION"), "--issuer-url", url}
+// createProvider returns the command that makes the provider for an issuer URL. Words in capitals are to be filled in.
+func (r *run) createProvider(url string) cli.Command {
+	name := r.Name
+	if r.forRole {
+		name = ""
+	}
+	c := cli.Command{"aws", "create-identity-provider", "--name", cmp.Or(name, "NAME"), "--region", cmp.Or(r.Region, "REGION"),
+		"--issuer-url", url, "--public-key-file", cmp.Or(r.publicKeyFile, "FILE")}
+	if r.Account != "" {
+		c = append(c, "--account", r.Account)
+	}
+	if r.Dev {
+		c = append(c, "--dev")
+	}
+	if r.Store == "" {
+		c = append(c, "--store", "STORE")
+	}
+	return c
 }

@@ -195,6 +195,7 @@ func (f *migrateFlags) sayNext(r *run, done install.Migrated) error {
 	}
 	r.Notice("Then, as often as it takes:")
 	r.Notice("  %s", f.again(cli.Command{"aws", "migrate", "--finish"}))
+	r.sayLifetime(done.KeySet)
 	return nil
 }
 

@@ -78,7 +78,7 @@ type roleFlags struct {
 }
 
 func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
-	f := &roleFlags{}
+	f := &roleFlags{flags: flags{forRole: true}}
 	cmd := f.command(factory, cobra.Command{
 		Use:   "create-role --role-name NAME --service-account NAMESPACE/NAME --issuer-url URL",
 		Short: "Make an IAM role for any workload's service account",
