@@ -223,6 +223,39 @@ func (p Policy) replaceBy(next Policy, now time.Time) Policy {
 	return next
 }
 
+// changes returns what next changes, for a line of history: lifetimes with their values, lists by their names, since they may
+// be long.
+func (p Policy) changes(next Policy) string {
+	var all []string
+	value := func(d *Duration) string {
+		if d == nil {
+			return "not declared"
+		}
+		return d.String()
+	}
+	for _, l := range []struct {
+		name    string
+		was, is *Duration
+	}{
+		{"maxAge", p.MaxAge, next.MaxAge}, {"staleWhileRevalidate", p.StaleWhileRevalidate, next.StaleWhileRevalidate},
+		{"staleIfError", p.StaleIfError, next.StaleIfError}, {"edgeHold", p.EdgeHold, next.EdgeHold}, {"tokenLifetime", p.TokenLifetime, next.TokenLifetime},
+	} {
+		if was, is := value(l.was), value(l.is); was != is {
+			all = append(all, fmt.Sprintf("%s %s, was %s", l.name, is, was))
+		}
+	}
+	if !slices.Equal(p.RelyingParties, next.RelyingParties) {
+		all = append(all, "relyingParties")
+	}
+	if !slices.Equal(p.Origins, next.Origins) {
+		all = append(all, "origins")
+	}
+	if p.Private != next.Private {
+		all = append(all, fmt.Sprintf("private %t", next.Private))
+	}
+	return strings.Join(all, "; ")
+}
+
 // runsOut returns when the last copy or token from before the lowering has expired. An edge or client raised since (a
 // relying party declared late) prolongs it, since it was true of those copies all along.
 func (h Held) runsOut(edge, client time.Duration) time.Time {

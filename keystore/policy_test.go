@@ -110,3 +110,26 @@ func TestADeclaredTokenLifetimeStaysDeclared(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Whoever reads the history sees what was lowered, and from what.
+func TestSetPolicyRecordsWhatChanged(t *testing.T) {
+	for want, edit := range map[string]func(p *Policy){
+		"set policy": func(*Policy) {},
+		"set policy: edgeHold 15m, was not declared":    func(p *Policy) { p.EdgeHold = DurationPtr(15 * time.Minute) },
+		"set policy: tokenLifetime 2h, was 1h; origins": func(p *Policy) { p.TokenLifetime, p.Origins = DurationPtr(2*time.Hour), []string{"a.example.com"} },
+		"set policy: relyingParties; private true":      func(p *Policy) { p.RelyingParties, p.Private = nil, true },
+	} {
+		p := awsPolicy()
+		p.TokenLifetime = DurationPtr(time.Hour)
+		s := newSet(t, p)
+		p = p.clone()
+		edit(&p)
+		s, err := s.SetPolicy(because(t0, "x"), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := s.History(); h[len(h)-1].What != want {
+			t.Errorf("the line of history is %q, want %q", h[len(h)-1].What, want)
+		}
+	}
+}

@@ -399,6 +399,9 @@ func (s KeySet) SetPolicy(c Change, p Policy) (KeySet, error) {
 			return errLoweredUndeclared
 		}
 		n.policy = s.policy.replaceBy(p, at)
+		if changed := s.policy.changes(p); changed != "" {
+			n.history[len(n.history)-1].What = "set policy: " + changed
+		}
 		return n.ordinary("set policy")
 	})
 }

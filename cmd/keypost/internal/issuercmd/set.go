@@ -14,6 +14,7 @@ import (
 type setOptions struct {
 	*cli.Factory
 	policy view.PolicyFlags
+	why    string
 }
 
 func newSet(f *cli.Factory) *cobra.Command {
@@ -22,6 +23,7 @@ func newSet(f *cli.Factory) *cobra.Command {
 	cmd.Long = "Change the lifetimes and relying parties that an issuer's policy declares. A flag that is not given changes nothing.\n" +
 		"What is lowered goes on to bind the gates until the last copy or token from before has run out."
 	o.policy.Register(cmd.Flags())
+	cmd.Flags().StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
 }
 
@@ -35,7 +37,7 @@ func (o *setOptions) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return s, err
 		}
-		return s.SetPolicy(f.Change("", false), policy)
+		return s.SetPolicy(f.Change(o.why, false), policy)
 	})
 	if err != nil {
 		return err
