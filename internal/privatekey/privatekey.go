@@ -2,8 +2,11 @@
 // compromised, and its owner has to know.
 //
 // Certificates, public keys and text about keys are not reported. An object with a member kid, kty, crv or x5c beside one
-// of the private members of a JWK is, and one with alg, use or key_ops if that member is long enough for a secret. The package is meant for accidents: it does not find a key that somebody hides by
-// compression, encryption, other encodings, or in pieces.
+// of the private members of a JWK is, and one with alg, use or key_ops if that member is long enough for a secret.
+//
+// The package is meant for accidents: it does not find a key that somebody hides by compression, encryption, other encodings
+// (more than two layers of base64, percent signs, bytes as decimal or 0x30 numbers), in pieces (in several members, as
+// pairs of a name and a value), or behind other bytes in one base64 text, such as a public key.
 package privatekey
 
 import (
@@ -30,6 +33,15 @@ var ErrFound = errors.New("it is a private key")
 // Members returns the JWK members of RFC 7518, sections 6.2.2, 6.3.2 and 6.4 that only a secret key has.
 func Members() []string { return []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} }
 
+// isMember reports whether Members has name, without a list of them for each name of a document.
+func isMember(name string) bool {
+	switch name {
+	case "d", "p", "q", "dp", "dq", "qi", "oth", "k":
+		return true
+	}
+	return false
+}
+
 // privateLabels are in every text form of a private key: PEM, OpenPGP, SSH.COM, PuTTY.
 var privateLabels = [][]byte{
 	[]byte("PRIVATE KEY-----"), []byte("PRIVATE KEY BLOCK-----"), []byte("PRIVATE KEY ----"), []byte("PuTTY-User-Key-File-"),
@@ -42,7 +54,7 @@ func HasLabel(data []byte) bool {
 
 // Find returns the path of the first private key in a tree of JSON values (map[string]any, []any, string). It looks for
 // private members of objects that look like a JWK, for labels, and for base64 and hexadecimal digits of either and of DER,
-// also in strings that are JSON or look like a JWK in YAML. Its work is linear in the size of the tree, whose depth must
+// also in strings that are JSON or look like a JWK in YAML, and in lists of such digits. Its work is linear in the size of the tree, whose depth must
 // be bounded.
 func Find(tree any) (where string, found bool) {
 	if !new(search).in(tree, maxNestedJSON) {
@@ -81,10 +93,23 @@ func (s *search) in(node any, nested int) bool {
 				return true
 			}
 		}
+		return hasSecretRun(joinLines(n), 2)
 	case string:
 		return inText(n, nested)
 	}
 	return false
+}
+
+// joinLines returns the texts of a list that have only digits of base64, a line each: a list may be a wrapped key.
+func joinLines(list []any) string {
+	var lines strings.Builder
+	for _, v := range list {
+		if line, _ := v.(string); line != "" && base64Prefix(line) == len(strings.TrimRight(line, "=")) {
+			lines.WriteString(line)
+			lines.WriteByte('\n')
+		}
+	}
+	return lines.String()
 }
 
 func (s *search) inObject(object map[string]any, nested int) bool {
@@ -96,7 +121,7 @@ func (s *search) inObject(object map[string]any, nested int) bool {
 		names = slices.Values(slices.Sorted(names))
 	}
 	for name := range names {
-		if slices.Contains(Members(), name) && (isJWK || mayBeJWK && isSecretDigits(object[name])) || inText(name, 0) || s.in(object[name], nested) {
+		if isMember(name) && (isJWK || mayBeJWK && isSecretDigits(object[name])) || inText(name, 0) || s.in(object[name], nested) {
 			s.path = append(s.path, name)
 			return true
 		}
@@ -130,19 +155,44 @@ func inText(s string, nested int) bool {
 	return hasSecretRun(s, 2)
 }
 
-// isPublicPEM reports whether s is one PEM block with the label of a public key, as every key in a document is, whose bytes
-// are neither a private key nor text. It only saves time: to search such a block for base64 takes about as long as all else
+// isPublicPEM reports whether s is one PEM block with the label of a public key, as every key in a document is, in which the
+// search below would find nothing. It only saves time: to search such a block for base64 takes about as long as all else
 // that is done to a document (BenchmarkParse in keystore).
+//
+// The block must be exactly what pem.Encode makes of its bytes. The only runs in it that are long enough for a secret are
+// then its full lines and all lines together, and none of them may be text, hexadecimal digits or the DER of a private key.
 func isPublicPEM(s string) bool {
-	const begin = "-----BEGIN PUBLIC KEY-----\n"
-	if !strings.HasPrefix(s, begin) || strings.Contains(s[len(begin):], "-----BEGIN") {
-		return false // pem.Decode skips what comes before, and damaged blocks
+	const label = "PUBLIC KEY"
+	if !strings.HasPrefix(s, "-----BEGIN "+label+"-----\n") {
+		return false // pem.Decode skips what comes before
 	}
-	block, rest := pem.Decode([]byte(s))
-	if block == nil || len(block.Headers) > 0 || len(rest) > 0 {
+	block, _ := pem.Decode([]byte(s))
+	if block == nil {
 		return false
 	}
-	return !IsDER(block.Bytes) && !utf8.Valid(block.Bytes)
+	canonical := pem.EncodeToMemory(&pem.Block{Type: label, Bytes: block.Bytes})
+	if strings.TrimSuffix(s, "\n") != string(bytes.TrimSuffix(canonical, []byte("\n"))) {
+		return false
+	}
+	if IsDER(block.Bytes) || HasLabel(block.Bytes) || utf8.Valid(block.Bytes) {
+		return false
+	}
+	const full = leastSecret / 4 * 3
+	for line := range slices.Chunk(block.Bytes, full) {
+		if IsDER(line) || len(line) == full && utf8.Valid(line) {
+			return false
+		}
+	}
+	for line := range strings.Lines(s) {
+		if len(line) > leastSecret && isHex(line[:leastSecret]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isHex(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return !(r >= '0' && r <= '9' || r >= 'A' && r <= 'F' || r >= 'a' && r <= 'f') }) < 0
 }
 
 func isJSON(s string) bool {
@@ -151,11 +201,11 @@ func isJSON(s string) bool {
 }
 
 var (
-	ktyMember     = regexp.MustCompile(`\bkty\b["']?\s*:`)
-	privateMember = regexp.MustCompile(`(?:^|[\s{,"'])(?:d|p|q|dp|dq|qi|k)["']?\s*:\s*["']?[0-9A-Za-z_-]{8}`)
+	ktyMember     = regexp.MustCompile(`\bkty\b\\*["']?\s*:`)
+	privateMember = regexp.MustCompile(`(?:^|[\s{,"'])(?:d|p|q|dp|dq|qi|k)\\*["']?\s*:\s*\\*["']?[0-9A-Za-z_-]{8}`)
 )
 
-// looksLikeJWK recognises a private JWK in the notation of JSON or YAML within other text.
+// looksLikeJWK recognises a private JWK in the notation of JSON or YAML within other text, also with escaped quotes.
 func looksLikeJWK(s string) bool {
 	return strings.Contains(s, "kty") && ktyMember.MatchString(s) && privateMember.MatchString(s)
 }
@@ -166,14 +216,18 @@ func hasSecretRun(s string, layers int) bool {
 		return false
 	}
 	return slices.ContainsFunc(base64Runs(s), func(run string) bool {
-		for _, decode := range []func(string) ([]byte, error){base64.RawStdEncoding.DecodeString, hex.DecodeString} {
+		for _, decode := range []func(string) ([]byte, error){base64.RawStdEncoding.DecodeString, decodeHex} {
 			data, err := decode(run)
-			if err == nil && (HasLabel(data) || IsDER(data) || layers > 1 && utf8.Valid(data) && hasSecretRun(string(data), layers-1)) {
+			if err == nil && (HasLabel(data) || IsDER(data) || utf8.Valid(data) && (looksLikeJWK(string(data)) || layers > 1 && hasSecretRun(string(data), layers-1))) {
 				return true
 			}
 		}
 		return false
 	})
+}
+
+func decodeHex(digits string) ([]byte, error) {
+	return hex.DecodeString(strings.TrimPrefix(digits, "0x"))
 }
 
 // InComments reports whether the comments of a YAML text hold a private key. Comments with nothing but blank lines
@@ -210,7 +264,7 @@ func letterOrDigit(r rune) bool {
 const leastSecret = 64
 
 // base64Runs returns the parts of s that may be base64 of a key, in the standard alphabet and without padding: words,
-// lines that have nothing else, and everything without its white space.
+// lines that have nothing else, and everything without its white space, also without what may stand between the lines.
 func base64Runs(s string) []string {
 	runs := base64Words(nil, s)
 	var block []byte
@@ -228,18 +282,30 @@ func base64Runs(s string) []string {
 	}
 	runs = append(runs, standard(string(block)))
 	if strings.ContainsAny(s, whiteSpace) {
-		joined := make([]byte, 0, len(s))
-		for i := range len(s) {
-			if c := s[i]; strings.IndexByte(whiteSpace, c) < 0 {
-				joined = append(joined, c)
-			}
-		}
-		runs = base64Words(runs, string(joined))
+		runs = base64Words(runs, without(s, whiteSpace))
+	}
+	if strings.ContainsAny(s, separators) {
+		unescaped := strings.ReplaceAll(strings.ReplaceAll(s, `\r`, ""), `\n`, "")
+		runs = base64Words(runs, without(unescaped, whiteSpace+separators))
 	}
 	return slices.DeleteFunc(runs, func(run string) bool { return len(run) < leastSecret })
 }
 
-const whiteSpace = " \n\r\t"
+// separators are what a program or a person puts between the lines of a list, and between bytes in hexadecimal digits.
+const (
+	whiteSpace = " \n\r\t"
+	separators = `,"':\`
+)
+
+func without(s, characters string) string {
+	rest := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if c := s[i]; strings.IndexByte(characters, c) < 0 {
+			rest = append(rest, c)
+		}
+	}
+	return string(rest)
+}
 
 // base64Words appends the words of s that are long enough to be a secret.
 func base64Words(runs []string, s string) []string {

@@ -1,6 +1,7 @@
 package privatekey
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -8,7 +9,9 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,12 +19,6 @@ import (
 
 func ders(t *testing.T) (private, public map[string][]byte) {
 	t.Helper()
-	must := func(der []byte, err error) []byte {
-		if err != nil {
-			t.Fatal(err)
-		}
-		return der
-	}
 	r, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +73,9 @@ func TestForms(t *testing.T) {
 		}
 	}
 	for _, m := range Members() {
+		if !isMember(m) {
+			t.Errorf("%s is no member", m)
+		}
 		if where, found := Find(map[string]any{"keys": []any{map[string]any{"kty": "EC", m: "x"}}}); !found || where != "keys[0]."+m {
 			t.Errorf("member %s: found %t at %q", m, found, where)
 		}
@@ -123,6 +123,123 @@ func TestBesideAPublicKey(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The label of a public key does not make the bytes below it one.
+func TestBelowTheLabelOfAPublicKey(t *testing.T) {
+	private, _ := ders(t)
+	publicPEM := func(der []byte) string { return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})) }
+	around := func(body string) string {
+		return "-----BEGIN PUBLIC KEY-----\n" + body + "\n-----END PUBLIC KEY-----\n"
+	}
+	junk := bytes.Repeat([]byte{0xff}, 48)
+	cases := map[string]string{
+		"Ed25519 as the second line": publicPEM(slices.Concat(junk, private["PKCS#8, Ed25519"])),
+		"Ed25519 between lines":      publicPEM(slices.Concat(junk, private["PKCS#8, Ed25519"], junk)),
+		"a label":                    publicPEM(slices.Concat(junk, []byte("-----BEGIN PRIVATE KEY-----"), junk)),
+		"a JWK in a line":            publicPEM(slices.Concat(junk, []byte(`{"kty":"OKP","crv":"Ed25519","d":"secret-secret"}`)[:48])),
+	}
+	for name, der := range private {
+		digits := hex.EncodeToString(der)
+		cases[name+", hex"] = around(digits)
+		cases[name+", hex, upper case"] = around(strings.ToUpper(digits))
+		cases[name+", hex in lines"] = around(wrap(digits, "\n"))
+		if len(digits)%4 == 0 { // else it is not canonical, as it is above
+			cases[name+", hex, canonical"] = publicPEM(must(base64.StdEncoding.DecodeString(digits)))
+		}
+	}
+	for name, s := range cases {
+		if _, found := Find(map[string]any{"publicKey": s}); !found {
+			t.Errorf("%s: not found", name)
+		}
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func wrap(s, between string) string {
+	var lines []string
+	for line := range slices.Chunk([]byte(s), 64) {
+		lines = append(lines, string(line))
+	}
+	return strings.Join(lines, between)
+}
+
+func TestNotations(t *testing.T) {
+	private, public := ders(t)
+	colons := func(s string) string {
+		return strings.TrimSuffix(regexp.MustCompile("..").ReplaceAllString(s, "$0:"), ":")
+	}
+	list := func(s string) (all []any) {
+		for line := range strings.Lines(wrap(s, "\n")) {
+			all = append(all, strings.TrimSpace(line))
+		}
+		return all
+	}
+	notations := func(der []byte) map[string]any {
+		text, digits := base64.StdEncoding.EncodeToString(der), hex.EncodeToString(der)
+		return map[string]any{
+			`wrapped with \n`: wrap(text, `\n`), `wrapped with \r\n, quoted`: `"` + wrap(text, `\r\n`) + `"`, `wrapped with \\n`: wrap(text, `\\n`),
+			"wrapped with commas": wrap(text, ", "), "lines in quotes": `["` + wrap(text, "\",\n\"") + `"]`, "a shell's lines": wrap(text, "\\\n"),
+			"a list": list(text), "a list of hex": list(digits),
+			"hex with colons": colons(digits), "hex with colons in lines": wrap(colons(digits), "\n"), "0x": "0x" + digits,
+		}
+	}
+	for name, der := range private {
+		for notation, v := range notations(der) {
+			if where, found := Find(map[string]any{"a": v}); !found || !strings.HasPrefix(where, "a") {
+				t.Errorf("%s, %s: found %t at %q", name, notation, found, where)
+			}
+		}
+	}
+	for name, der := range public {
+		for notation, v := range notations(der) {
+			if _, found := Find(map[string]any{"a": v}); found {
+				t.Errorf("%s, %s: passes for a private key", name, notation)
+			}
+		}
+	}
+}
+
+func TestJWKInBase64(t *testing.T) {
+	const public = `{"kty":"EC","crv":"P-256","x":"c2VjcmV0c2VjcmV0c2VjcmV0","y":"c2VjcmV0c2VjcmV0c2VjcmV0"`
+	const private = public + `,"d":"c2VjcmV0c2VjcmV0c2VjcmV0"`
+	for jwk, want := range map[string]bool{private + "}": true, public + "}": false, `{"keys":[` + private + "}]}": true} {
+		once := base64.StdEncoding.EncodeToString([]byte(jwk))
+		for name, s := range map[string]string{
+			"base64": once, "base64url": base64.RawURLEncoding.EncodeToString([]byte(jwk)), "in lines": wrap(once, "\n"),
+			"twice": base64.StdEncoding.EncodeToString([]byte(once)), "in text": "jwk: " + once, "escaped": "x" + strings.ReplaceAll(jwk, `"`, `\"`),
+		} {
+			if _, found := Find(map[string]any{"data": map[string]any{"jwk.json": s}}); found != want {
+				t.Errorf("%s, %s: found %t", jwk, name, found)
+			}
+		}
+	}
+}
+
+// Only what the search would not find is passed over.
+func FuzzPublicPEM(f *testing.F) {
+	_, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	private := must(x509.MarshalPKCS8PrivateKey(edKey))
+	f.Add(must(x509.MarshalPKIXPublicKey(edKey.Public())))
+	f.Add(private)
+	f.Add(slices.Concat(bytes.Repeat([]byte{0xff}, 48), private))
+	f.Add(must(base64.StdEncoding.DecodeString(hex.EncodeToString(private))))
+	f.Add(slices.Concat(bytes.Repeat([]byte{0xff}, 48), []byte(`{"kty":"oct","k":"0123456789abcdef0123456789abc"}`)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: data}))
+		if isPublicPEM(s) && (HasLabel([]byte(s)) || looksLikeJWK(s) || hasSecretRun(s, 2)) {
+			t.Errorf("%q is passed over", s)
+		}
+	})
 }
 
 // Whatever the standard library reads as a private key has the form of one.
