@@ -277,10 +277,11 @@ func (s KeySet) encode() ([]byte, error) {
 }
 
 // SortedYAML turns the JSON of a document into the form that every store has: YAML with sorted keys. It returns the JSON
-// itself if the YAML would be too large, or would exceed the bounds on nesting because of brackets in its text.
+// itself if the YAML would be too large, would exceed the bounds on nesting because of brackets in its text, or has what
+// readers of YAML read in two ways (1e+21, a member named <<).
 func SortedYAML(asJSON []byte) ([]byte, error) {
 	data, err := yaml.JSONToYAML(asJSON)
-	if err == nil && (len(data) > MaxDocument || strictyaml.CheckShape(data) != nil) {
+	if err == nil && (len(data) > MaxDocument || strictyaml.CheckShape(data) != nil || strictyaml.CheckReaders(data) != nil) {
 		return asJSON, nil
 	}
 	return data, err

@@ -127,6 +127,22 @@ func TestOrdinaryBracketsAreRead(t *testing.T) {
 	}
 }
 
+// JSON may have a number, and text, that YAML has in two readings: what is read is written so that it can be read again.
+func TestSortedYAMLCanBeRead(t *testing.T) {
+	for name, value := range map[string]any{"a large number": 1e21, "words": []string{"on", "y", "1e3", "<<", "x,\nno\n"}, "names": map[string]int{"<<": 1, "no": 2, "010": 3}} {
+		d := tree(t, newSet(t, Policy{}))
+		specOf(d)["fromTheFuture"] = value
+		want, err := parseTree(d)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, err := Parse("prod-a", must(SortedYAML(must(json.Marshal(d)))))
+		if err != nil || got.Digest() != want.Digest() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestPrivateMaterialInCommentsIsRefused(t *testing.T) {
 	doc := encode(t, newSet(t, Policy{}))
 	for form, secret := range secrets(t) {

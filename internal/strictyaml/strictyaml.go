@@ -1,9 +1,12 @@
 // Package strictyaml reads a YAML text that somebody else may have written. It promises that two readers cannot
 // understand it differently, and that reading it takes memory and time in proportion to its length.
 //
-// It refuses a text with a duplicate key, more than one document, a tag, a directive, a number or a line break that
-// YAML 1.1 and 1.2 read differently, and one whose size, depth or number of aliases exceeds bounds that documents written
-// by people never reach. JSON is YAML too.
+// It refuses a text with a duplicate key, more than one document, a tag, a directive, a merge key, a number, a word (yes,
+// on and the like) or a line break that YAML 1.1 and 1.2 read differently, and one whose size, depth or number of aliases
+// exceeds bounds that documents written by people never reach. JSON is YAML too, and what is valid JSON is no riddle.
+//
+// A date or time without quotes is text here and to YAML 1.2; readers of 1.1 may make a time of 2026-01-02 and the number
+// 5400 of 1:30:00.
 package strictyaml
 
 import (
@@ -39,15 +42,21 @@ var (
 	// tag matches a tag in every place where one may begin, and directives. !!binary hides text from every search, !!int
 	// and !int make other values of one text for other readers.
 	tag = regexp.MustCompile(`(?m)(?:(?:^|[\[{,:])[ \t]*|[-?][ \t]+|(?:^|[\s\[{,])\?|&\S+[ \t]+)!|^%`)
-	// oddNumber begins a number that YAML 1.1 and 1.2 read differently: 010 is 8 to the first and 10 to the second, 1_0 is
-	// 10 to the first and a text to the second.
-	oddNumber = regexp.MustCompile(`^(?:[-+]?(?:0[0-9boBOX]|0x[0-9A-Fa-f]*_|[0-9.]+(?:[eE][-+]?[0-9]*)?_)|[-+]_)`)
 )
 
 // ToJSON returns the one document in data as JSON, and as a tree of map[string]any, []any, string and other values.
 // Neither data nor the JSON may have more than limit bytes. An error quotes only short parts of data.
 func ToJSON(data []byte, limit int) (asJSON []byte, tree any, err error) {
-	if tree, err = decode(data, limit); err != nil {
+	return toJSON(data, limit, false)
+}
+
+// ToJSONWithWords is ToJSON for a text that no other program reads: in it yes, on and the like are true, and off false.
+func ToJSONWithWords(data []byte, limit int) (asJSON []byte, tree any, err error) {
+	return toJSON(data, limit, true)
+}
+
+func toJSON(data []byte, limit int, words bool) (asJSON []byte, tree any, err error) {
+	if tree, err = decode(data, limit, words); err != nil {
 		return nil, nil, err
 	}
 	if asJSON, err = json.Marshal(tree); err != nil {
@@ -59,7 +68,7 @@ func ToJSON(data []byte, limit int) (asJSON []byte, tree any, err error) {
 	return asJSON, tree, nil
 }
 
-func decode(data []byte, limit int) (any, error) {
+func decode(data []byte, limit int, words bool) (any, error) {
 	switch {
 	case len(data) > limit:
 		return nil, fmt.Errorf("it is larger than %d bytes", limit)
@@ -83,8 +92,8 @@ func decode(data []byte, limit int) (any, error) {
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, errors.New("it holds more than one YAML document")
 	}
-	if mayHaveOddNumber(data) {
-		if err := yaml.Unmarshal(data, &numbers{}); errors.Is(err, errOddNumber) {
+	if masked := mask(data, words); masked != nil && !isJSON(data) {
+		if err := compare(tree, masked); err != nil {
 			return nil, err
 		}
 	}
@@ -92,50 +101,12 @@ func decode(data []byte, limit int) (any, error) {
 	return c.convert(tree, 0)
 }
 
-// mayHaveOddNumber reports whether a value or key in a YAML text may be a number that oddNumber matches. It looks where
-// one may begin, since to search a whole text with a regular expression takes as long as to decode it.
-func mayHaveOddNumber(data []byte) bool {
-	for i, c := range data {
-		if (c < '0' || c > '9') && c != '-' && c != '+' && c != '.' {
-			continue
-		}
-		begins := i == 0 || bytes.IndexByte([]byte(" \t\r\n\v\f[{,"), data[i-1]) >= 0 ||
-			data[i-1] == ':' && (i == 1 || data[i-2] < '0' || data[i-2] > '9') // not in a time
-		if begins && oddNumber.Match(data[i:]) {
-			return true
-		}
-	}
-	return false
-}
-
-// numbers reads a YAML text only to find a number that oddNumber matches: the reader's own tree has the value, not how it
-// was written. Keys may be numbers too.
-type numbers struct{ text string }
-
-var errOddNumber = errors.New("which YAML 1.1 and 1.2 read differently; write it in decimal without leading zeros or _, or in quotes if it is text")
-
-// UnmarshalYAML implements [yaml.Unmarshaler].
-func (n *numbers) UnmarshalYAML(unmarshal func(any) error) error {
-	if unmarshal(&n.text) == nil {
-		var v any
-		if oddNumber.MatchString(n.text) && unmarshal(&v) == nil && v != n.text {
-			return fmt.Errorf("it has the number %s, %w", text.OneLine(n.text, maxReason), errOddNumber)
-		}
-		return nil
-	}
-	var list []numbers
-	if err := unmarshal(&list); err == nil || errors.Is(err, errOddNumber) {
-		return err
-	}
-	return unmarshal(&map[numbers]numbers{})
-}
-
 // ErrEmpty is the error of a text without a document.
 var ErrEmpty = errors.New("it is empty")
 
 // CheckShape bounds what it costs to read data as YAML or JSON, in one pass and without building anything.
 func CheckShape(data []byte) error {
-	data = bytes.TrimPrefix(data, []byte("\ufeff")) // the YAML reader skips it, so a directive may follow
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark)) // the YAML reader skips it, so a directive may follow
 	tokens, brackets := count(data)
 	if tokens > maxTokens {
 		return fmt.Errorf("it has more than %d lines, commas, colons and brackets", maxTokens)

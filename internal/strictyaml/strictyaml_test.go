@@ -22,7 +22,12 @@ func TestToJSON(t *testing.T) {
 		"keys that are no text":  {"1: a\ntrue: b\n-7: c\n1.5: d\n18446744073709551615: e\n", `{"-7":"c","1":"a","1.5":"d","18446744073709551615":"e","true":"b"}`},
 		"a time":                 {"a: 2026-01-02T03:04:05Z\n", `{"a":"2026-01-02T03:04:05Z"}`},
 		"a large integer":        {"a: 9007199254740993\n", `{"a":9007199254740993}`},
-		"numbers and times":      {"a: [0, -7, +7, 0.5, 1e3, 0x10, 10, 03:04:05, 2026-01-02T03:04:05Z]\nb: -0\n", `{"a":[0,-7,7,0.5,1000,16,10,"03:04:05","2026-01-02T03:04:05Z"],"b":0}`},
+		"numbers and times":      {"a: [0, -7, +7, 0.5, 1.5e+3, 0x10, 10, 03:04:05, 2026-01-02T03:04:05Z]\nb: -0\n", `{"a":[0,-7,7,0.5,1500,16,10,"03:04:05","2026-01-02T03:04:05Z"],"b":0}`},
+		"true and false":         {"a: [true, False, TRUE]\ntrue: 1\n", `{"a":[true,false,true],"true":1}`},
+		"texts like words":       {"a: ['yes', \"on\", no way, it is on, yes-no, Yes sir]\nb: >-\n  yes,\n  no\n'y': off, on # no\nc: |-\n  on\n", `{"a":["yes","on","no way","it is on","yes-no","Yes sir"],"b":"yes, no","c":"on","y":"off, on"}`},
+		"texts like exponents":   {"a: ['1e3', 1e3x, 1e3 and 1e4, e3]\n", `{"a":["1e3","1e3x","1e3 and 1e4","e3"]}`},
+		"no merge keys":          {"'<<': {a: 1}\nb: <<\n", `{"\u003c\u003c":{"a":1},"b":"\u003c\u003c"}`},
+		"JSON, numbers, words":   {`{"a":[1e3,0.1e2,1E5,-1e-3,"on , no","yes"],"<<":{"b":1},"y":"n"}`, `{"\u003c\u003c":{"b":1},"a":[1000,10,100000,-0.001,"on , no","yes"],"y":"n"}`},
 		"texts like numbers":     {"a: ['010', \"1_0\", 0_x, 010.1.1]\n'010': ticket 0815, 1_000\nb: |\n  010\n# 010\n", `{"010":"ticket 0815, 1_000","a":["010","1_0","0_x","010.1.1"],"b":"010\n"}`},
 		"texts like tags":        {"a: clé perdue !\nb: wow!!int, no!int\nc: really?!\nd: 'x !y'\n", `{"a":"clé perdue !","b":"wow!!int, no!int","c":"really?!","d":"x !y"}`},
 		"an alias":               {"a: &x {k: v}\nb: *x\n", `{"a":{"k":"v"},"b":{"k":"v"}}`},
@@ -87,6 +92,25 @@ func TestRefusals(t *testing.T) {
 		"digits in groups, power":   {"a: 1e1_0\n", "it has the number 1e1_0, which"},
 		"digits behind a sign":      {"a: -_1\n", "it has the number -_1, which"},
 		"digits in groups, float":   {"a: 1.0_0\n", "it has the number 1.0_0, which"},
+		"a power":                   {"a: 1e3\n", "it has the number 1e3, which YAML 1.1 and 1.2 read differently; write it in decimal"},
+		"a power without a sign":    {"a: [0.1e2]\n", "it has the number 0.1e2, which"},
+		"a power without a point":   {"a: -1e-3\n", "it has the number -1e-3, which"},
+		"a power, a key":            {"? 1E3\n: a\n", "it has the number 1E3, which"},
+		"hexadecimal with a sign":   {"a: -0x1F\n", "it has the number -0x1F, which"},
+		"a number behind a BOM":     {"\ufeff010: a\n", "it has the number 010, which"},
+		"a number behind ?":         {"{?010: a}\n", "it has the number 010, which"},
+		"two like keys":             {"{010: a, \"\ue03010\": b}\n", "which YAML 1.1 and 1.2 read differently"},
+		"a masked text beside it":   {"{a: 010, b: \"\\uE03001\"}\n", "which YAML 1.1 and 1.2 read differently"},
+		"a word":                    {"a: on\n", "it has the word on, which is true or false to YAML 1.1 and text to 1.2; write true or false"},
+		"a word, deep":              {"a: [{b: [x, &a No ]}]\n", "it has the word No, which"},
+		"a word, flow":              {"{\"a\":yes}\n", "it has the word yes, which"},
+		"a word, a key":             {"y: 1\n", "it has the word y, which"},
+		"a word before a comment":   {"a:\n  OFF # x\n", "it has the word OFF, which"},
+		"a word alone":              {"n", "it has the word n, which"},
+		"a merge":                   {"a: &a {k: 1}\nb:\n  <<: *a\n", "it has the merge key <<, which YAML 1.2 does not know"},
+		"a merge of nothing":        {"a: {<<: {}}\n", "it has the merge key <<, which"},
+		"a merge, explicit":         {"? <<\n: {a: b}\n", "it has the merge key <<, which"},
+		"a merge of several":        {"a: &a {x: b}\nb: {<< : [*a]}\n'<<': x\n", "it has the merge key <<, which"},
 		"a directive behind a BOM":  {"\ufeff%TAG ! tag:yaml.org,2002:\n---\na: !binary aGVsbG8=\n", "directive"},
 		"a directive behind a CR":   {"# c\r%TAG ! tag:yaml.org,2002:\n---\na: !binary aGVsbG8=\n", "line break"},
 		"a directive behind NEL":    {"# c\u0085%TAG ! tag:yaml.org,2002:\n---\na: !binary aGVsbG8=\n", "line break"},
@@ -113,6 +137,15 @@ func TestRefusals(t *testing.T) {
 		}
 		if err != nil && len(err.Error()) > 300 {
 			t.Errorf("%s: a reason of %d bytes", name, len(err.Error()))
+		}
+	}
+}
+
+func TestToJSONWithWords(t *testing.T) {
+	for in, want := range map[string]string{"mode: off\ny: on\n": `{"mode":false,"true":true}`, "a: on\nb: 010\n": "number 010", "a: {<<: {b: on}}\n": "merge key"} {
+		got, _, err := ToJSONWithWords([]byte(in), limit)
+		if string(got) != want && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %s, %v", in, got, err)
 		}
 	}
 }
@@ -148,6 +181,12 @@ func TestCost(t *testing.T) {
 		"small lists, a zero":  "'01'," + strings.Repeat("[a],", 95_000),
 		"small maps, a zero":   "'01'," + strings.Repeat("{a: b},", 60_000),
 		"deep lists, a zero":   "'01'," + strings.Repeat(strings.Repeat("[", 60)+strings.Repeat("]", 60)+",", 1500),
+		"single words":         strings.Repeat("y,", 199_000),
+		"single words, a key":  "{y: 1}," + strings.Repeat("a,", 190_000),
+		"single powers":        strings.Repeat("1e3,", 199_000),
+		"merge keys":           strings.Repeat("{<<: {}},", 60_000),
+		"words in a text":      "'" + strings.Repeat("y\n", 199_000) + "'",
+		"a long number":        "'" + strings.Repeat(" 0"+strings.Repeat("1", 5000), 100) + "'," + strings.Repeat("1", 400_000),
 		"single letters":       strings.Repeat("a,", 199_000),
 	} {
 		if !strings.HasPrefix(in, "]") && !strings.HasPrefix(in, "?") {
