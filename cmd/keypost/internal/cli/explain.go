@@ -89,7 +89,7 @@ func explainedClaim(err error) error {
 		return WithHint(err, "%s; if you know that it does not have it, add --force --why REASON", remedy(e.Err))
 	}
 	if _, is := errors.AsType[*catalog.RevokedError](err); is {
-		return WithHint(err, "make a new key (%s); if you know that this one is in no wrong hands, add --force --why REASON", Command{"key", "generate", "--out", "DIR"})
+		return WithHint(err, "make a new key (%s); if you know that this one is in no wrong hands, issuer add, key add and key revoke take it with --force --why REASON", Command{"key", "generate", "--out", "DIR"})
 	}
 	if e, is := errors.AsType[*catalog.CollisionError](err); is {
 		return WithHint(err, "agree on one of them, and withdraw the other: %s", Command{
