@@ -191,9 +191,7 @@ func isPublicPEM(s string) bool {
 	return true
 }
 
-func isHex(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return !(r >= '0' && r <= '9' || r >= 'A' && r <= 'F' || r >= 'a' && r <= 'f') }) < 0
-}
+func isHex(s string) bool { return strings.TrimLeft(s, "0123456789ABCDEFabcdef") == "" }
 
 func isJSON(s string) bool {
 	s = strings.TrimLeft(s, " \t\r\n")
