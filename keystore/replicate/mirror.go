@@ -38,6 +38,9 @@ type Mirror struct {
 	c  MirrorConfig
 	to *destination
 
+	readings readings
+	work     chan struct{} // holds one while somebody reads or writes To; filled before mu is locked
+
 	mu       sync.Mutex // guards what follows; held while neither store is at work
 	sources  map[keystore.Name]*source
 	began    time.Time // when this run began
@@ -97,8 +100,9 @@ type trouble struct {
 
 // NewMirror returns a Mirror that has not looked at anything yet.
 func NewMirror(c MirrorConfig) *Mirror {
-	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), complete: c.Earlier.Complete}
+	m := &Mirror{c: c, to: newDestination(c.To), sources: map[keystore.Name]*source{}, began: time.Now(), work: make(chan struct{}, 1), complete: c.Earlier.Complete}
 	m.to.repairs = true
+	m.readings = readings{from: c.From, admit: c.Admit, late: m.copyLate, under: map[keystore.Name]*reading{}, slow: map[keystore.Name]bool{}}
 	for n, checkpoint := range c.Checkpoints {
 		if rev, digest, ok := checkpoint.parse(); ok {
 			m.sources[n] = &source{revision: rev, digest: digest}
@@ -111,8 +115,18 @@ func NewMirror(c MirrorConfig) *Mirror {
 	return m
 }
 
+// begin waits until nobody else reads or writes To. Another one may begin after end.
+func (m *Mirror) begin() { m.work <- struct{}{} }
+func (m *Mirror) end()   { <-m.work }
+
 // ReadCopy reads what To holds, as every pass does first.
 func (m *Mirror) ReadCopy(ctx context.Context) error {
+	m.begin()
+	defer m.end()
+	return m.readCopy(ctx)
+}
+
+func (m *Mirror) readCopy(ctx context.Context) error {
 	if err := m.to.read(ctx); err != nil {
 		return fmt.Errorf("read the copy: %w", err)
 	}
@@ -133,9 +147,13 @@ func (m *Mirror) Run(ctx context.Context) {
 			_ = m.Pass(ctx) // logged
 			return
 		}
+		m.begin()
+		defer m.end()
 		_ = m.copy(ctx, some) // logged
 		m.noteReady(time.Now())
 	})
+	m.begin() // a late reading may be at work
+	defer m.end()
 }
 
 // behind reports whether a complete pass is needed. Before the first one, of two key sets with one issuer URL the one that
@@ -150,8 +168,10 @@ func (m *Mirror) behind() bool {
 const listTimeout = time.Minute
 
 // Pass copies everything once. It returns nil if the listing was complete, every listed key set was read, and each is in To
-// now or was rejected.
+// now or was rejected. A key set that takes long to be read is copied when it was read, also after Pass has returned.
 func (m *Mirror) Pass(ctx context.Context) error {
+	m.begin()
+	defer m.end()
 	err := m.pass(ctx)
 	m.mu.Lock()
 	m.tried = true
@@ -164,7 +184,7 @@ func (m *Mirror) pass(ctx context.Context) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*listTimeout)
 	defer cancel()
-	if err := m.ReadCopy(limited); err != nil {
+	if err := m.readCopy(limited); err != nil {
 		return m.noteTrouble(ctx, &m.writing, err)
 	}
 	listed, err := m.c.From.List(limited)
@@ -200,11 +220,38 @@ func (m *Mirror) changed(listed map[keystore.Name]keystore.Revision) []keystore.
 	return changed
 }
 
-// copy reads key sets and writes those that may be written.
+// copy reads key sets and writes those that may be written. What takes long to be read is copied later.
 func (m *Mirror) copy(ctx context.Context, some []keystore.Name) error {
-	documents, err := loadAll(ctx, m.c.From, some, m.c.Admit)
+	documents, err := m.readings.load(ctx, some)
 	if err != nil {
 		return err
+	}
+	known := map[keystore.Name]bool{}
+	for _, d := range documents {
+		known[d.name] = true
+	}
+	var waiting []error // they stay as they were judged, so that nothing is logged at every pass
+	for _, n := range some {
+		if !known[n] {
+			waiting = append(waiting, fmt.Errorf("read key set %q: %w", n, errSlow))
+		}
+	}
+	return errors.Join(m.take(ctx, documents), m.troubleWithSome(ctx, &m.reading, waiting))
+}
+
+// copyLate copies a key set whose reading took long.
+func (m *Mirror) copyLate(ctx context.Context, d document) {
+	m.begin()
+	defer m.end()
+	_ = m.take(ctx, []document{d}) // logged
+	m.noteReady(time.Now())
+}
+
+// take writes the documents that may be written.
+func (m *Mirror) take(ctx context.Context, documents []document) error {
+	var some []keystore.Name
+	for _, d := range documents {
+		some = append(some, d.name)
 	}
 	all := m.to.candidates(documents)
 	if err := m.to.transfer(ctx, all, m.judge(some)); err != nil {

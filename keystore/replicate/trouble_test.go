@@ -136,7 +136,7 @@ func TestACopyThatCannotBeReadIsNotWritten(t *testing.T) {
 func TestMirrorIsAsOldAsTheBeginningOfItsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMirrored(t)
-		m.from.Inject(func(context.Context, storetest.Op) (bool, error) { time.Sleep(5 * time.Second); return true, nil })
+		m.from.Inject(func(context.Context, storetest.Op) (bool, error) { time.Sleep(2 * time.Second); return true, nil })
 		began := time.Now()
 		m.pass()
 		if got := m.Status().Complete; !got.Equal(began) {
