@@ -11,7 +11,8 @@ const (
 	// patience is how long the file system may take for one file before that file counts as hanging. A call that
 	// hangs cannot be interrupted, whatever the context says: the kernel waits for a server that is gone.
 	patience = 2 * time.Second
-	// maxHanging bounds how many calls may hang at once. Each of them keeps a thread of the operating system.
+	// maxHanging bounds how many calls may hang at once. Each of them keeps a thread of the operating system. Once so many
+	// hang, no file is tried any more, also none that has never hung: List and Get fail until one call comes back.
 	maxHanging = 32
 )
 

@@ -54,6 +54,10 @@ func parseHeartbeat(data []byte, err error) (h Heartbeat, _ error) {
 
 // Notes keeps the heartbeat and the checkpoints of a mirror in the directory of its copies. It is for one goroutine.
 type Notes struct {
+	// Admission identifies what the mirror refuses by its configuration. Checkpoints of another one do not count: what was
+	// copied may be refused now.
+	Admission string
+
 	dir     *os.Root
 	store   string
 	written map[keystore.Name]Checkpoint // the content of the file; nil if not known
@@ -86,14 +90,15 @@ func (n *Notes) Heartbeat() (Heartbeat, error) {
 // checkpoints are those of one store.
 type checkpoints struct {
 	Store string                       `json:"store"`
+	Admit string                       `json:"admission,omitempty"`
 	Marks map[keystore.Name]Checkpoint `json:"marks"`
 }
 
-// Checkpoints returns those of an earlier run on the same store; nil if there are none.
+// Checkpoints returns those of an earlier run on the same store with the same Admission; nil if there are none.
 func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
 	data, err := regular.ReadIn(n.dir, checkpointsFile, maxCheckpoints)
 	var was checkpoints
-	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != n.store {
+	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != n.store || was.Admit != n.Admission {
 		return nil
 	}
 	n.written = was.Marks
@@ -108,7 +113,7 @@ func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
 	}
 	var err error
 	if n.written == nil || !maps.Equal(now, n.written) {
-		if err = n.replace(checkpointsFile, checkpoints{n.store, now}); err == nil {
+		if err = n.replace(checkpointsFile, checkpoints{n.store, n.Admission, now}); err == nil {
 			n.written = now
 		}
 	}

@@ -122,6 +122,7 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 		return nil, err
 	}
 	m.notes = replicate.NewNotes(m.dir, f.Store)
+	m.notes.Admission = fmt.Sprintf("%q dev=%t", slices.Sorted(slices.Values(o.issuerURLs)), o.dev)
 	before, err := m.notes.Heartbeat()
 	if err != nil {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
@@ -172,7 +173,9 @@ func (m *mirroring) announce() {
 	}
 	m.log.Info("mirroring", fields...)
 	if st, isS3 := m.from.Backend().(*s3store.Backend); isS3 {
-		m.log.Info("the listings cost money", zap.String("cost", s3store.MonthlyCost(m.Status().Held, m.poll())))
+		if !m.o.once {
+			m.log.Info("the listings cost money", zap.String("cost", s3store.MonthlyCost(m.Status().Held, m.poll())))
+		}
 		m.tokenFile = st.WebIdentityTokenFile()
 	}
 	m.checkItself()

@@ -18,6 +18,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -141,6 +142,27 @@ func TestMirrorAsksThePatternsWhoseTombstoneCounts(t *testing.T) {
 		must(t, m.Pass(t.Context()))
 		if got := m.Status().Held; got != tc.held {
 			t.Errorf("%s: %d key sets are held, want %d; refused: %v", name, got, tc.held, m.Refusals())
+		}
+	}
+}
+
+// A run with other patterns refuses what an earlier run has copied, and leaves the copy.
+func TestMirrorWithOtherPatterns(t *testing.T) {
+	root := t.TempDir()
+	store, err := filestore.Create(filepath.Join(root, "store"))
+	must(t, err)
+	must(t, keystore.Create(t.Context(), keystore.NewStore(store), storetest.KeySet(t, "prod-a")))
+	dir := filepath.Join(root, "copy")
+	must(t, os.Mkdir(dir, 0o700))
+	for i, tc := range []struct {
+		patterns []string
+		refused  int
+	}{{nil, 0}, {[]string{"https://other.example.com/{name}"}, 1}, {[]string{"https://oidc.example.com/{name}"}, 0}} {
+		m, err := newMirroring(t.Context(), &options{f: &cli.Factory{Err: io.Discard, Store: "file://" + store.Dir()}, dir: dir, issuerURLs: tc.patterns})
+		must(t, err)
+		must(t, m.Pass(t.Context()))
+		if s := m.Status(); s.Refused[lastgood.ReasonURLNotPermitted] != tc.refused || s.Held != 1 {
+			t.Errorf("run %d: %+v, want %d refused", i, s, tc.refused)
 		}
 	}
 }
