@@ -54,7 +54,7 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	now := time.Now()
 	fresh := unpublished(o.Factory, s, m, now)
 	if len(fresh) > 0 {
-		if err := checkOthers(ctx, o.Factory, st, s.Name(), fresh, o.force); err != nil {
+		if err := (others{o.Factory, st, o.force}).check(ctx, s.Name(), fresh...); err != nil {
 			return err
 		}
 		s, err = keystore.Update(ctx, st, s.Name(), func(s keystore.KeySet) (keystore.KeySet, error) {

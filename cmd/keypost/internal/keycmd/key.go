@@ -57,23 +57,30 @@ func change(ctx context.Context, f *cli.Factory, args []string, transition func(
 	return c, err
 }
 
-// checkOthers returns an error for a key that another key set has revoked, unless force is set, and warns of one that
+// others are the other key sets of a store, beside which a key is added.
+type others struct {
+	*cli.Factory
+	st    keystore.Reader
+	force bool
+}
+
+// check returns an error for a key that another key set has revoked, unless force is set, and warns of one that
 // another has too. Somebody who may read one key set only is told that nothing was compared: else nobody could be given the
 // right to rotate the keys of one issuer.
-func checkOthers(ctx context.Context, f *cli.Factory, st keystore.Reader, n keystore.Name, keys []keystore.VerificationKey, force bool) error {
-	c, err := catalog.ReadAll(ctx, st)
+func (o others) check(ctx context.Context, n keystore.Name, keys ...keystore.VerificationKey) error {
+	c, err := catalog.ReadAll(ctx, o.st)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		f.Warn("whether another key set has the key, or has revoked it, is unknown: %v", err)
+		o.Warn("whether another key set has the key, or has revoked it, is unknown: %v", err)
 		return nil
 	}
-	shared, err := c.CheckKeys(n, keys, force)
+	shared, err := c.CheckKeys(n, keys, o.force)
 	if err != nil {
 		return err
 	}
-	f.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), shared)
+	o.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), shared)
 	return nil
 }
 

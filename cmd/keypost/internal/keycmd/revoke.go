@@ -69,7 +69,7 @@ func (o *revokeOptions) checkReplacement(ctx context.Context, issuer string, k k
 	if err != nil {
 		return err
 	}
-	return checkOthers(ctx, o.Factory, st, s.Name(), []keystore.VerificationKey{k}, o.force)
+	return others{o.Factory, st, o.force}.check(ctx, s.Name(), k)
 }
 
 func (o *revokeOptions) last() (keystore.RevokeOptions, error) {
