@@ -71,7 +71,7 @@ func hidden(t *testing.T, dir string) []string {
 	return files
 }
 
-// inside runs this very test again, in a process that prepare may give other rights or its own mounts, and tells
+// inside runs this very test again, in a process that prepare may give other rights or its own mounts, and reports
 // whether this is that process: the test then does its work, and otherwise ends.
 func inside(t *testing.T, prepare func(*exec.Cmd)) bool {
 	t.Helper()

@@ -179,7 +179,7 @@ func (s statement) check() error {
 func (s statement) actions() oneOrMany   { return slices.Concat(s.Action, s.NotAction) }
 func (s statement) resources() oneOrMany { return slices.Concat(s.Resource, s.NotResource) }
 
-// checkTrust says whether a document can be a role's trust policy.
+// checkTrust reports whether a document can be a role's trust policy.
 func (d document) checkTrust() error {
 	for _, s := range d.Statements {
 		switch {
@@ -235,7 +235,7 @@ func principalPattern(kind string) string {
 	return ""
 }
 
-// checkPermissions says whether a document can be a role's inline policy.
+// checkPermissions reports whether a document can be a role's inline policy.
 func (d document) checkPermissions() error {
 	for _, s := range d.Statements {
 		switch {

@@ -22,7 +22,7 @@ func (d document) trusts(federated, action string, keys map[string][]string) boo
 	return allowed
 }
 
-// holds says whether all of a statement's conditions do.
+// holds reports whether all of a statement's conditions do.
 func (s statement) holds(keys map[string][]string) bool {
 	for name, tests := range s.Condition {
 		op, err := parseOperator(name)
