@@ -241,9 +241,12 @@ func TestEverythingHangs(t *testing.T) {
 		if err := b.Ready(); err != nil {
 			t.Errorf("after the trouble: %v", err)
 		}
-		if r := &b.readings; r.slowing != 0 || len(r.under) != 0 || len(r.wanted) != 0 {
+		r := &b.readings
+		r.mu.Lock()
+		if r.slowing != 0 || len(r.under) != 0 || len(r.wanted) != 0 {
 			t.Errorf("after the trouble %d readings are slow, %d under way, %d wanted", r.slowing, len(r.under), len(r.wanted))
 		}
+		r.mu.Unlock()
 		stop()
 	})
 }
