@@ -360,17 +360,19 @@ func TestEveryCallIsSeenAfterItsEffectAndBeforeItsReply(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	seen := make(chan int, 2)
+	gone := make(chan struct{}) // closed when the client has given up: no reply may come before
 	s.OnCall(func(n int, c Call) {
 		if c.Action == "CreateRole" && len(s.State().Roles) == 1 && c.Took >= time.Millisecond {
 			seen <- n
 			cancel()
-			<-ctx.Done()
+			<-gone
 		}
 	})
 	must(iamOf(s).ListRoles(ctx, nil))(t)
 	if _, err := iamOf(s).CreateRole(ctx, newRoleInput("r")); err == nil {
 		t.Error("the reply came although the client was gone")
 	}
+	close(gone)
 	if n := <-seen; n != 2 {
 		t.Error(n)
 	}
