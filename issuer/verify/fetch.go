@@ -124,6 +124,7 @@ func (a response) check200() error {
 // Paths of the documents below an issuer URL.
 const (
 	discoveryPath = "/.well-known/openid-configuration"
+	keysPath      = "/keys.json"
 	aliasPath     = "/openid/v1/jwks"
 )
 

@@ -25,6 +25,7 @@ type Network struct {
 	Connect string                                                       // HOST:PORT to dial in place of every address; empty for none
 
 	patience time.Duration // for one fetch; zero for unhurried
+	pause    time.Duration // between two rounds of Observe; zero for betweenThem
 }
 
 // Addresses returns where relying parties may be sent for an issuer, as HOST:PORT, each once and in a stable order.
@@ -32,13 +33,18 @@ func (n Network) Addresses(ctx context.Context, u keystore.IssuerURL) ([]string,
 	if n.Connect != "" {
 		return []string{n.Connect}, nil
 	}
+	return n.lookup(ctx, u.Host(), port(u))
+}
+
+// lookup returns the addresses of a host, as HOST:PORT, each once and in a stable order. None is an error.
+func (n Network) lookup(ctx context.Context, host, port string) ([]string, error) {
 	lookup := n.Lookup
 	if lookup == nil {
 		lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}
 	}
-	ips, err := lookup(ctx, u.Host())
+	ips, err := lookup(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +54,10 @@ func (n Network) Addresses(ctx context.Context, u keystore.IssuerURL) ([]string,
 	slices.SortFunc(ips, netip.Addr.Compare)
 	var all []string
 	for _, ip := range slices.Compact(ips) {
-		all = append(all, net.JoinHostPort(ip.String(), port(u)))
+		all = append(all, net.JoinHostPort(ip.String(), port))
 	}
 	if len(all) == 0 {
-		return nil, &net.DNSError{Err: "no addresses", Name: u.Host(), IsNotFound: true}
+		return nil, &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
 	}
 	return all, nil
 }

@@ -1,0 +1,249 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
+)
+
+// Target is an issuer to observe.
+type Target struct {
+	URL     keystore.IssuerURL
+	Origins []string // host[:port] of servers that answer under the URL without an address of it: replicas behind a cache or balancer
+	Private bool     // the issuer is meant for a private network, or for development
+}
+
+// A look has several rounds, some time apart: a balancer or a cache with several nodes shows another one over the next
+// connection, and one that is a second behind gets the time.
+const (
+	rounds      = 8
+	betweenThem = 1500 * time.Millisecond // eight rounds take more than ten seconds
+)
+
+// Observe looks at an issuer as relying parties are served, at each of its addresses and origins, at both places of the
+// JWKS, over new connections for at least ten seconds. It uses no proxy: what one shows is what it is served. It judges
+// nothing but whether the look is complete. An error means that it was not made: ctx is done, or there is no address.
+//
+// An answer counts if it is a sound JWKS, and then only the keys that every answer has were seen. A place that says that
+// it has none (404, 410) counts as a JWKS without keys: whoever asks it first is refused. Any other answer is a gap.
+func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error) {
+	n.patience = cmp.Or(n.patience, patience)
+	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem)}
+	o.look.Start = time.Now()
+	addresses, err := o.places(ctx)
+	if err != nil {
+		return observation.Look{}, err
+	}
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, atOnce)
+	for round := range rounds {
+		began := time.Now()
+		for _, address := range addresses {
+			wait.Go(func() {
+				turns <- struct{}{}
+				defer func() { <-turns }()
+				o.ask(ctx, address)
+			})
+		}
+		wait.Wait()
+		if err := sleep(ctx, time.Until(began.Add(o.pause))); round < rounds-1 && err != nil {
+			return observation.Look{}, err
+		}
+	}
+	if ctx.Err() != nil {
+		return observation.Look{}, context.Cause(ctx)
+	}
+	o.look.End = time.Now()
+	slices.Sort(o.look.Gaps)
+	return o.look, nil
+}
+
+// sleep waits for d, or for the end of ctx, whose cause is the error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// observer makes one look.
+type observer struct {
+	n     Network
+	t     Target
+	pause time.Duration
+
+	mu   sync.Mutex
+	look observation.Look
+	late []string // addresses that let a request wait: they are not asked again
+}
+
+// places returns the addresses to ask, and notes those that are not asked or show little.
+func (o *observer) places(ctx context.Context) ([]string, error) {
+	lookup, cancel := context.WithTimeout(ctx, o.n.patience)
+	defer cancel()
+	all, err := o.n.Addresses(lookup, o.t.URL)
+	if err != nil {
+		return nil, fmt.Errorf("look up %s: %w", o.t.URL.Host(), err)
+	}
+	if o.n.Connect != "" {
+		o.gap("%s was asked in place of the addresses of %s", o.n.Connect, o.t.URL.Host())
+	} else {
+		for _, a := range all {
+			o.checkPublic(a)
+		}
+	}
+	for _, origin := range o.t.Origins {
+		found, err := o.origin(lookup, origin)
+		if err != nil {
+			o.gap("the origin %s cannot be looked up: %s", origin, printable(err.Error()))
+		}
+		for _, a := range found {
+			if !slices.Contains(all, a) {
+				all = append(all, a)
+			}
+		}
+	}
+	if extra := len(all) - maxAddresses; extra > 0 {
+		o.gap("%d of %d addresses were not asked", extra, len(all))
+		all = all[:maxAddresses]
+	}
+	o.look.Addresses = all
+	return all, nil
+}
+
+// checkPublic notes an address that says nothing about what the world is served.
+func (o *observer) checkPublic(address string) {
+	a, err := netip.ParseAddrPort(address)
+	if err == nil && Hidden(a.Addr()) && !o.t.Private {
+		o.gap("%s is not a public address: with split-horizon DNS the world is sent elsewhere", address)
+	}
+}
+
+// origin returns the addresses of host[:port].
+func (o *observer) origin(ctx context.Context, origin string) ([]string, error) {
+	host, port, err := net.SplitHostPort(origin)
+	if err != nil {
+		host, port = origin, "443"
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []string{net.JoinHostPort(ip.String(), port)}, nil
+	}
+	return o.n.lookup(ctx, host, port)
+}
+
+func (o *observer) gap(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.look.Gaps = append(o.look.Gaps, clean(fmt.Sprintf(format, args...)))
+}
+
+// gapAt notes the first thing that is wrong at an address. The same fault has other words in each round, such as the
+// port of this end of the connection.
+func (o *observer) gapAt(address, why string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	prefix := "at " + address + ": "
+	if !slices.ContainsFunc(o.look.Gaps, func(g string) bool { return strings.HasPrefix(g, prefix) }) {
+		o.look.Gaps = append(o.look.Gaps, clean(prefix+why))
+	}
+}
+
+// ask asks one address once for each document, until it lets a request wait.
+func (o *observer) ask(ctx context.Context, address string) {
+	if o.isLate(address) {
+		return
+	}
+	client, issuer := o.n.At(o.t.URL, address), o.t.URL.String()
+	d, err := client.discovery(ctx, issuer)
+	switch {
+	case err != nil:
+		o.fail(address, err)
+	case d.Issuer != issuer || d.JWKSURI != issuer+keysPath:
+		o.gapAt(address, fmt.Sprintf("the discovery document names the issuer %s and the JWKS %s", printable(d.Issuer), printable(d.JWKSURI)))
+	}
+	for _, path := range []string{keysPath, aliasPath} {
+		if o.isLate(address) {
+			return
+		}
+		a, err := client.get(ctx, issuer+path)
+		var keys []keystore.VerificationKey
+		switch {
+		case err == nil && (a.Status == http.StatusNotFound || a.Status == http.StatusGone):
+			err = a.check200()
+			o.answer(a, nil)
+		case err == nil:
+			if err = a.check200(); err == nil {
+				keys, err = soundKeys(a)
+			}
+			if err == nil {
+				o.answer(a, keys)
+			}
+		}
+		if err != nil {
+			o.fail(address, err)
+		}
+	}
+}
+
+func (o *observer) fail(address string, err error) {
+	o.gapAt(address, err.Error())
+	if isTimeout(err) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.late = append(o.late, address)
+	}
+}
+
+func (o *observer) isLate(address string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Contains(o.late, address)
+}
+
+// soundKeys returns the keys of a JWKS, of which there may be none.
+func soundKeys(a response) ([]keystore.VerificationKey, error) {
+	set, err := parseJWKS(a)
+	if err != nil || len(set) == 0 {
+		return nil, err
+	}
+	p, err := published("", a)
+	return p.Keys, err
+}
+
+// answer adds one JWKS to the look.
+func (o *observer) answer(a response, keys []keystore.VerificationKey) {
+	_, maxAge, _ := cacheControl(a.Header.Get("Cache-Control"))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var have []observation.Key
+	for _, k := range keys {
+		have = append(have, observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()})
+	}
+	if o.look.Answers++; o.look.Answers == 1 {
+		o.look.Keys = have
+	}
+	o.look.Keys = slices.DeleteFunc(o.look.Keys, func(k observation.Key) bool { return !slices.Contains(have, k) })
+	o.look.MaxAge = max(o.look.MaxAge, keystore.Duration(maxAge))
+	seen := sharedCache(a)
+	o.look.SharedCache = cmp.Or(o.look.SharedCache, seen)
+	if at, err := http.ParseTime(a.Header.Get("Date")); err == nil && seen == "" { // a cache hands out the Date of its origin
+		ahead := time.Since(at) - a.Took/2
+		if was := o.look.ClockAhead; was == nil || ahead.Abs() > time.Duration(*was).Abs() {
+			o.look.ClockAhead = keystore.DurationPtr(ahead.Round(time.Second))
+		}
+	}
+}

@@ -1,0 +1,183 @@
+// Package observation keeps what was seen at issuers' public URLs, as evidence for the gates of package keystore.
+//
+// A [Record] is a document of its own, one for each issuer URL and vantage (a named place that looks), in a store of its
+// own: whoever may observe must not be able to publish a key, and an observation changes no key set. Whoever may write
+// here can make a gate open too early. Servers and mirrors never read it.
+package observation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Look is what relying parties were served for some seconds at every address of one issuer URL.
+type Look struct {
+	Start       time.Time          `json:"start"`
+	End         time.Time          `json:"end"`
+	Addresses   []string           `json:"addresses"`             // that were asked, as HOST:PORT
+	Answers     int                `json:"answers"`               // JWKS that arrived, each over a connection of its own
+	Keys        []Key              `json:"keys"`                  // that every one of them had
+	Gaps        []string           `json:"gaps,omitempty"`        // why relying parties may be served something else, a sentence each; none = complete
+	MaxAge      keystore.Duration  `json:"maxAge"`                // the highest that an answer declared
+	SharedCache string             `json:"sharedCache,omitempty"` // the header that showed a shared cache
+	ClockAhead  *keystore.Duration `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
+}
+
+// Key is a key as it was published. A kid is a name that anybody can give to a key; the fingerprint is the key.
+type Key struct {
+	ID          keystore.KeyID       `json:"kid"`
+	Fingerprint keystore.Fingerprint `json:"fingerprint"`
+}
+
+// Complete reports whether every answer that a relying party could have got was seen.
+func (l Look) Complete() bool { return len(l.Gaps) == 0 }
+
+// Record is what one vantage has seen of one issuer URL.
+type Record struct {
+	KeySet  keystore.Name `json:"keySet"`
+	Issuer  string        `json:"issuer"`
+	Vantage string        `json:"vantage"`
+
+	Seen         []Seen     `json:"seen"`              // the keys of the current run of looks
+	Complete     time.Time  `json:"complete,omitzero"` // the end of the latest complete look
+	Latest       Look       `json:"latest"`            // complete or not
+	MaxAges      []Declared `json:"maxAges,omitempty"` // the highest first
+	SharedCaches []Sign     `json:"sharedCaches,omitempty"`
+}
+
+// Seen is a key that every answer had since the end of a complete look.
+type Seen struct {
+	Key
+	Since time.Time `json:"since"`
+}
+
+// Declared is a max-age that an answer declared, and when it did last.
+type Declared struct {
+	MaxAge keystore.Duration `json:"maxAge"`
+	At     time.Time         `json:"at"`
+}
+
+// Sign is a header that showed a shared cache, and when it did last.
+type Sign struct {
+	Header string    `json:"header"`
+	At     time.Time `json:"at"`
+}
+
+const (
+	// memory is how long a max-age and the sign of a shared cache count that no answer has shown since: longer than any
+	// max-age and any edgeHold that a policy may have.
+	memory = 31 * 24 * time.Hour
+	// most bounds each of the two lists.
+	most = 16
+)
+
+// With returns the record after another look.
+//
+// A complete look begins the run of each key that all its answers had. One answer without the key ends it, in whatever
+// look. An incomplete look does neither to a key that all its answers had, so that a lost packet does not start a day's
+// wait again. A look that began before the latest one ended adds nothing but ends runs: two observers of one vantage may
+// overlap.
+func (r Record) With(l Look) Record {
+	var run []Seen
+	for _, k := range l.Keys {
+		i := slices.IndexFunc(r.Seen, func(s Seen) bool { return s.Key == k })
+		switch {
+		case i >= 0:
+			run = append(run, r.Seen[i])
+		case l.Complete() && !l.End.Before(r.Latest.End):
+			run = append(run, Seen{k, l.End})
+		}
+	}
+	if l.Answers == 0 { // nobody said that a key is gone
+		run = r.Seen
+	}
+	r.Seen = run
+	r.MaxAges = declared(r.MaxAges, l)
+	r.SharedCaches = signs(r.SharedCaches, l)
+	if l.Complete() && l.End.After(r.Complete) {
+		r.Complete = l.End
+	}
+	if !l.End.Before(r.Latest.End) {
+		r.Latest = l
+	}
+	return r
+}
+
+func declared(was []Declared, l Look) []Declared {
+	all := slices.DeleteFunc(slices.Clone(was), func(d Declared) bool { return d.MaxAge == l.MaxAge || l.End.Sub(d.At) > memory })
+	if l.Answers > 0 {
+		all = append(all, Declared{l.MaxAge, l.End})
+	}
+	slices.SortFunc(all, func(a, b Declared) int { return cmp.Compare(b.MaxAge, a.MaxAge) })
+	return all[:min(len(all), most)]
+}
+
+func signs(was []Sign, l Look) []Sign {
+	all := slices.DeleteFunc(slices.Clone(was), func(s Sign) bool { return s.Header == l.SharedCache || l.End.Sub(s.At) > memory })
+	if l.SharedCache != "" {
+		all = append(all, Sign{l.SharedCache, l.End})
+	}
+	return all[max(0, len(all)-most):]
+}
+
+// Evidence is what records say about one key, for a gate.
+type Evidence struct {
+	Since       time.Time         // since when every answer at every vantage had the key; zero = not all have it
+	Fresh       time.Time         // when the vantage that has not looked longest looked completely
+	MaxAge      keystore.Duration // the highest that counts
+	SharedCache string            // a header that showed a shared cache; empty = none did
+	Without     []string          // issuer URL and vantage of each that lacks the key, in the order asked
+}
+
+// Of returns what the records say about a key. required are the issuer URL and vantage of every record that has to have
+// it. Other records count for what they have seen of caches, not for the key.
+func Of(key Key, records []Record, required []Place) Evidence {
+	var e Evidence
+	for _, r := range records {
+		if len(r.MaxAges) > 0 {
+			e.MaxAge = max(e.MaxAge, r.MaxAges[0].MaxAge)
+		}
+		if n := len(r.SharedCaches); n > 0 {
+			e.SharedCache = r.SharedCaches[n-1].Header
+		}
+	}
+	for _, place := range required {
+		i := slices.IndexFunc(records, func(r Record) bool { return r.Place() == place })
+		if i < 0 {
+			e.Without = append(e.Without, place.String())
+			continue
+		}
+		r := records[i]
+		s := slices.IndexFunc(r.Seen, func(s Seen) bool { return s.Key == key })
+		if s < 0 || r.Complete.IsZero() {
+			e.Without = append(e.Without, place.String())
+			continue
+		}
+		if r.Seen[s].Since.After(e.Since) {
+			e.Since = r.Seen[s].Since
+		}
+		if e.Fresh.IsZero() || r.Complete.Before(e.Fresh) {
+			e.Fresh = r.Complete
+		}
+	}
+	if len(e.Without) > 0 || len(required) == 0 {
+		e.Since, e.Fresh = time.Time{}, time.Time{}
+	}
+	return e
+}
+
+// Place is an issuer URL and the vantage that looks at it.
+type Place struct{ Issuer, Vantage string }
+
+// Place returns whose record r is.
+func (r Record) Place() Place { return Place{r.Issuer, r.Vantage} }
+
+func (p Place) String() string {
+	if p.Vantage == "" {
+		return p.Issuer
+	}
+	return p.Issuer + " from " + p.Vantage
+}

@@ -1,0 +1,150 @@
+package observation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+var (
+	t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	a  = Key{"kid-a", "fingerprint-a"}
+	b  = Key{"kid-b", "fingerprint-b"}
+)
+
+func minute(n int) time.Time { return t0.Add(time.Duration(n) * time.Minute) }
+
+// lookAt is a complete look of ten seconds with keys; gaps make it incomplete.
+func lookAt(n int, keys []Key, gaps ...string) Look {
+	return Look{Start: minute(n), End: minute(n).Add(10 * time.Second), Addresses: []string{"192.0.2.1:443"}, Answers: 16, Keys: keys, Gaps: gaps, MaxAge: keystore.Duration(5 * time.Minute)}
+}
+
+func TestRuns(t *testing.T) {
+	const gap = "192.0.2.2:443 did not answer"
+	after := func(n int) time.Time { return minute(n).Add(10 * time.Second) }
+	silent := lookAt(2, nil, gap)
+	silent.Answers = 0
+	swapped := Key{a.ID, b.Fingerprint} // another key under the kid
+	for name, tt := range map[string]struct {
+		looks []Look
+		since time.Time // of key a; zero: no run
+		fresh time.Time
+	}{
+		"nothing":                         {nil, time.Time{}, time.Time{}},
+		"one complete look":               {[]Look{lookAt(1, []Key{a})}, after(1), after(1)},
+		"only an incomplete one":          {[]Look{lookAt(1, []Key{a}, gap)}, time.Time{}, time.Time{}},
+		"two":                             {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{a, b})}, after(1), after(2)},
+		"one without":                     {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{b})}, time.Time{}, after(2)},
+		"one without, incomplete":         {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{b}, gap)}, time.Time{}, after(1)},
+		"seen again":                      {[]Look{lookAt(1, []Key{a}), lookAt(2, nil), lookAt(3, []Key{a})}, after(3), after(3)},
+		"a lost packet":                   {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{a}, gap), lookAt(3, []Key{a})}, after(1), after(3)},
+		"no answer at all":                {[]Look{lookAt(1, []Key{a}), silent, lookAt(3, []Key{a})}, after(1), after(3)},
+		"another key under its kid":       {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{swapped})}, time.Time{}, after(2)},
+		"a late report with it":           {[]Look{lookAt(2, []Key{b}), lookAt(1, []Key{a, b})}, time.Time{}, after(2)},
+		"a late report without it":        {[]Look{lookAt(2, []Key{a}), lookAt(1, nil)}, time.Time{}, after(2)},
+		"the same look twice":             {[]Look{lookAt(1, []Key{a}), lookAt(1, []Key{a})}, after(1), after(1)},
+		"incomplete first, then complete": {[]Look{lookAt(1, []Key{a}, gap), lookAt(2, []Key{a})}, after(2), after(2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Record{Issuer: "https://oidc.example.com/prod-a"}
+			for _, l := range tt.looks {
+				r = r.With(l)
+			}
+			e := Of(a, []Record{r}, []Place{r.Place()})
+			if !e.Since.Equal(tt.since) || !r.Complete.Equal(tt.fresh) || (len(e.Without) > 0) != tt.since.IsZero() {
+				t.Errorf("since %v, complete %v, without %q; want since %v, complete %v", e.Since, r.Complete, e.Without, tt.since, tt.fresh)
+			}
+		})
+	}
+}
+
+// In whatever order looks come, a run begins at the end of a complete look with the key, and no look that ended later and
+// had an answer lacks it.
+func TestRunsAreNeverTooLong(t *testing.T) {
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
+		var r Record
+		var looks []Look
+		for range 1 + random.IntN(12) {
+			var keys []Key
+			if random.IntN(4) > 0 {
+				keys = append(keys, a)
+			}
+			l := lookAt(random.IntN(12), keys)
+			if random.IntN(3) == 0 {
+				l.Gaps = []string{"gap"}
+			}
+			if random.IntN(5) == 0 {
+				l.Answers, l.Keys, l.Gaps = 0, nil, []string{"nobody answered"}
+			}
+			looks = append(looks, l)
+			r = r.With(l)
+		}
+		if len(r.Seen) == 0 {
+			continue
+		}
+		since := r.Seen[0].Since
+		begins := slices.ContainsFunc(looks, func(l Look) bool { return l.Complete() && l.End.Equal(since) && slices.Contains(l.Keys, a) })
+		broken := slices.ContainsFunc(looks, func(l Look) bool { return l.End.After(since) && l.Answers > 0 && !slices.Contains(l.Keys, a) })
+		if !begins || broken {
+			t.Fatalf("seed %d: a run since %v, which begins with a complete look: %t, is broken: %t; looks %+v", seed, since, begins, broken, looks)
+		}
+	}
+}
+
+func TestEveryRequiredPlaceCounts(t *testing.T) {
+	place := func(vantage string) Place { return Place{"https://oidc.example.com/prod-a", vantage} }
+	record := func(vantage string, looks ...Look) Record {
+		r := Record{Issuer: place(vantage).Issuer, Vantage: vantage}
+		for _, l := range looks {
+			r = r.With(l)
+		}
+		return r
+	}
+	eu := record("eu", lookAt(1, []Key{a}), lookAt(9, []Key{a}))
+	us := record("us", lookAt(3, []Key{a}), lookAt(5, []Key{a}))
+	behind := record("ap", lookAt(4, []Key{b}))
+	all := []Record{eu, us, behind}
+	if e := Of(a, all, []Place{place("eu"), place("us")}); !e.Since.Equal(us.Seen[0].Since) || !e.Fresh.Equal(us.Complete) || e.Without != nil {
+		t.Errorf("two places: %+v; want the later run and the older look", e)
+	}
+	for name, required := range map[string][]Place{"one without": {place("eu"), place("ap")}, "one unknown": {place("eu"), place("sa")}, "none required": {}} {
+		if e := Of(a, all, required); !e.Since.IsZero() || !e.Fresh.IsZero() {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	shown := lookAt(2, []Key{b})
+	shown.SharedCache, shown.MaxAge = "Age: 3", keystore.Duration(time.Hour)
+	if e := Of(a, append(all, record("sa", shown)), []Place{place("eu")}); e.SharedCache != "Age: 3" || e.MaxAge != keystore.Duration(time.Hour) {
+		t.Errorf("what another place has seen of caches does not count: %+v", e)
+	}
+}
+
+// What an answer showed once counts for as long as a copy of that time may last.
+func TestWhatShowedACacheIsRemembered(t *testing.T) {
+	high := lookAt(0, []Key{a})
+	high.MaxAge, high.SharedCache = keystore.Duration(12*time.Hour), "Via: x"
+	r := Record{}.With(high)
+	for day := range 40 {
+		l := lookAt(1, []Key{a})
+		l.Start, l.End = l.Start.AddDate(0, 0, day), l.End.AddDate(0, 0, day)
+		r = r.With(l)
+		e := Of(a, []Record{r}, []Place{r.Place()})
+		remembered := e.MaxAge == high.MaxAge && e.SharedCache == high.SharedCache
+		if want := l.End.Sub(high.End) <= memory; remembered != want {
+			t.Fatalf("after %d days: %+v", day, e)
+		}
+	}
+	for n := range 3 * most {
+		l := lookAt(n, nil)
+		l.MaxAge, l.SharedCache = keystore.Duration(n)*keystore.Duration(time.Minute), fmt.Sprint("Age: ", n)
+		r = r.With(l)
+	}
+	if len(r.MaxAges) > most || len(r.SharedCaches) > most {
+		t.Errorf("%d max-ages and %d signs are kept", len(r.MaxAges), len(r.SharedCaches))
+	}
+}

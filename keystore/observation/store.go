@@ -1,0 +1,125 @@
+package observation
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/internal/strictyaml"
+	"github.com/keypost/keypost/keystore"
+)
+
+// The identity of observation documents.
+const (
+	APIVersion = keystore.APIVersion
+	Kind       = "Observation"
+)
+
+// Store keeps records in a backend that holds nothing else. It is safe for concurrent use, also by several processes.
+type Store struct{ backend keystore.Backend }
+
+// NewStore returns the store on top of b.
+func NewStore(b keystore.Backend) *Store { return &Store{b} }
+
+// document is the stored form: a Kubernetes-style manifest, as that of a key set.
+type document struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name keystore.Name `json:"name"`
+	} `json:"metadata"`
+	Spec Record `json:"spec"`
+}
+
+// name returns under which name the record of an issuer URL and vantage is stored: that of the key set, so that people
+// find it, and a hash, so that each has its own.
+func name(n keystore.Name, p Place) keystore.Name {
+	sum := sha256.Sum256([]byte(p.Issuer + "\n" + p.Vantage))
+	const room = 63 - 1 - 16
+	return keystore.Name(string(n[:min(len(n), room)]) + "-" + hex.EncodeToString(sum[:8]))
+}
+
+// Load returns the record of an issuer URL and vantage of a key set. The error wraps [keystore.ErrNotFound] if nothing was
+// recorded yet.
+func (st *Store) Load(ctx context.Context, n keystore.Name, p Place) (Record, error) {
+	r, _, err := st.load(ctx, n, p)
+	return r, err
+}
+
+func (st *Store) load(ctx context.Context, n keystore.Name, p Place) (Record, keystore.Revision, error) {
+	data, rev, err := st.backend.Get(ctx, name(n, p))
+	if err != nil {
+		return Record{}, rev, fmt.Errorf("load observation of %s: %w", p, err)
+	}
+	r, err := parse(data)
+	switch {
+	case err != nil:
+		return Record{}, rev, fmt.Errorf("load observation of %s (document %s): %w", p, name(n, p), err)
+	case r.KeySet != n || r.Place() != p:
+		return Record{}, rev, fmt.Errorf("load observation of %s: document %s is about key set %q and %s", p, name(n, p), r.KeySet, r.Place())
+	}
+	return r, rev, nil
+}
+
+func parse(data []byte) (Record, error) {
+	asJSON, _, err := strictyaml.ToJSON(data, keystore.MaxDocument)
+	if err != nil {
+		return Record{}, err
+	}
+	var d document
+	if err := json.Unmarshal(asJSON, &d); err != nil {
+		return Record{}, errors.New("it does not fit the form of an observation")
+	}
+	if d.APIVersion != APIVersion || d.Kind != Kind {
+		return Record{}, fmt.Errorf("it is apiVersion %q, kind %q, not %q, %q", d.APIVersion, d.Kind, APIVersion, Kind)
+	}
+	return d.Spec, nil
+}
+
+// attempts bounds how often Add starts again because another observer was faster.
+const attempts = 8
+
+// Add records a look and returns the record with it. A damaged record is an error, never a reason to begin anew.
+func (st *Store) Add(ctx context.Context, n keystore.Name, p Place, l Look) (Record, error) {
+	if p.Vantage != "" && !dnsname.IsLabel(p.Vantage) {
+		return Record{}, fmt.Errorf("record observation of %s: a vantage is named with lower-case letters, digits and hyphens, at most 63", p)
+	}
+	var err error
+	for range attempts {
+		var was Record
+		var rev keystore.Revision
+		was, rev, err = st.load(ctx, n, p)
+		if errors.Is(err, keystore.ErrNotFound) {
+			was, rev, err = Record{KeySet: n, Issuer: p.Issuer, Vantage: p.Vantage}, "", nil
+		}
+		if err != nil {
+			return Record{}, err
+		}
+		now := was.With(l)
+		if err = st.put(ctx, rev, now); err == nil {
+			return now, nil
+		}
+		// A look that was stored although the answer was lost is added twice without harm: runs do not begin earlier.
+		if !errors.Is(err, keystore.ErrConflict) {
+			break
+		}
+	}
+	return Record{}, fmt.Errorf("record observation of %s: %w", p, err)
+}
+
+func (st *Store) put(ctx context.Context, old keystore.Revision, r Record) error {
+	d := document{APIVersion: APIVersion, Kind: Kind, Spec: r}
+	d.Metadata.Name = name(r.KeySet, r.Place())
+	data, err := yaml.Marshal(d)
+	if err != nil {
+		return err
+	}
+	_, err = st.backend.Put(ctx, d.Metadata.Name, old, data)
+	return err
+}

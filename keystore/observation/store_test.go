@@ -1,0 +1,124 @@
+package observation
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+)
+
+const issuer = "https://oidc.example.com/prod-a"
+
+func open(t *testing.T) (st *Store, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	b, err := filestore.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewStore(b), dir
+}
+
+func TestAddAndLoad(t *testing.T) {
+	st, dir := open(t)
+	place := Place{issuer, "eu"}
+	if _, err := st.Load(t.Context(), "prod-a", place); !errors.Is(err, keystore.ErrNotFound) {
+		t.Errorf("before the first look: %v", err)
+	}
+	for _, l := range []Look{lookAt(1, []Key{a}), lookAt(2, []Key{a, b})} {
+		if _, err := st.Add(t.Context(), "prod-a", place, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := st.Load(t.Context(), "prod-a", place)
+	if err != nil || len(r.Seen) != 2 || !r.Seen[0].Since.Equal(lookAt(1, nil).End) || r.Latest.Answers != 16 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := st.Load(t.Context(), "prod-a", Place{issuer, "us"}); !errors.Is(err, keystore.ErrNotFound) {
+		t.Errorf("another vantage has the record: %v", err)
+	}
+	if _, err := st.Add(t.Context(), "prod-a", Place{issuer, "../x"}, lookAt(1, nil)); err == nil {
+		t.Error("a vantage that is no name is recorded")
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "prod-a-*.yaml"))
+	if err != nil || len(files) != 1 {
+		t.Errorf("files %q, %v", files, err)
+	}
+}
+
+// A name of 63 characters leaves room for the hash, and two such names do not share a record.
+func TestNamesAreValidAndDistinct(t *testing.T) {
+	long := keystore.Name(strings.Repeat("a", 63))
+	names := []keystore.Name{name(long, Place{issuer, ""}), name(long, Place{issuer, "eu"}), name(long, Place{issuer + "x", ""}), name("a", Place{issuer, ""})}
+	for i, n := range names {
+		if err := n.Check(); err != nil || slices.Index(names, n) != i {
+			t.Errorf("%s: %v", n, err)
+		}
+	}
+}
+
+// A record that somebody damaged or put in another's place is an error: begun anew, it would hide that a key was missing.
+func TestDamagedRecords(t *testing.T) {
+	for what, edit := range map[string]func(string) string{
+		"no YAML":         func(string) string { return "{" },
+		"another kind":    func(s string) string { return strings.Replace(s, "kind: Observation", "kind: KeySet", 1) },
+		"another issuer":  func(s string) string { return strings.Replace(s, "issuer: "+issuer, "issuer: "+issuer+"x", 1) },
+		"another key set": func(s string) string { return strings.Replace(s, "keySet: prod-a", "keySet: prod-b", 1) },
+		"another form":    func(s string) string { return strings.Replace(s, "seen:", "seen: x\nwas:", 1) },
+		"empty":           func(string) string { return "" },
+	} {
+		st, dir := open(t)
+		place := Place{Issuer: issuer}
+		if _, err := st.Add(t.Context(), "prod-a", place, lookAt(1, []Key{a})); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, string(name("prod-a", place))+".yaml")
+		text, err := os.ReadFile(path) //nolint:gosec // the test's own
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := edit(string(text))
+		if changed == string(text) {
+			t.Fatalf("%s: nothing was changed in\n%s", what, text)
+		}
+		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.Add(t.Context(), "prod-a", place, lookAt(2, []Key{a})); err == nil || errors.Is(err, keystore.ErrNotFound) {
+			t.Errorf("%s: a look was added, error %v", what, err)
+		}
+		if after, err := os.ReadFile(path); err != nil || string(after) != changed { //nolint:gosec // the test's own
+			t.Errorf("%s: the document was written", what)
+		}
+	}
+}
+
+// Several observers of one vantage lose nothing of each other's.
+func TestObserversAtOnce(t *testing.T) {
+	st, _ := open(t)
+	place := Place{Issuer: issuer}
+	var wait sync.WaitGroup
+	for n := range 4 {
+		wait.Go(func() {
+			l := lookAt(n, []Key{a, b})
+			l.SharedCache = string(rune('a' + n))
+			if n == 2 {
+				l.Keys = []Key{a}
+			}
+			if _, err := st.Add(t.Context(), "prod-a", place, l); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	r, err := st.Load(t.Context(), "prod-a", place)
+	if err != nil || len(r.SharedCaches) != 4 || len(r.Seen) == 0 || r.Seen[0].Key != a {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
