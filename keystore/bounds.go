@@ -17,8 +17,6 @@ const (
 	maxRelyingParties = 1000
 	maxOrigins        = 1000
 	maxHeld           = 1000
-	maxObservations   = 100
-	maxKidsSeen       = 1000
 	maxHistory        = 200
 	maxLabels         = 1000 // also annotations
 )
@@ -26,13 +24,12 @@ const (
 // Bounds for the transitions. They are below the bounds of a key set, so that a full one can still be repaired: ordinary
 // changes leave room for revoke, remove and accept.
 const (
-	keptHistory      = 50
-	keptObservations = 10
-	roomOfAType      = MaxKeysOfType - 10
-	roomGone         = maxGone - 2*maxKeys
-	roomDocument     = MaxDocument - 128<<10
-	maxReason        = 4096 // of a Change, in bytes
-	maxBy            = 1024
+	keptHistory  = 50
+	roomOfAType  = MaxKeysOfType - 10
+	roomGone     = maxGone - 2*maxKeys
+	roomDocument = MaxDocument - 128<<10
+	maxReason    = 4096 // of a Change, in bytes
+	maxBy        = 1024
 )
 
 // Bounds of the generation. JSON readers take integers up to 2^53-1 without loss, so that is the largest. A single write
@@ -63,11 +60,7 @@ func (s KeySet) checkSizes(issuers, keys, gone int) error {
 		{"relying parties", len(s.policy.RelyingParties), maxRelyingParties},
 		{"origins", len(s.policy.Origins), maxOrigins},
 		{"lines in heldUntil", len(s.policy.HeldUntil), maxHeld},
-		{"observations", len(s.observations), maxObservations},
 		{"lines of history", len(s.history), maxHistory},
-	}
-	for _, o := range s.observations {
-		all = append(all, bound{"kids in an observation", len(o.Kids), maxKidsSeen})
 	}
 	for _, b := range all {
 		if b.n > b.most {

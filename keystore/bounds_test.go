@@ -65,13 +65,9 @@ func TestParseReadsUpToTheBoundsOfTheDefinition(t *testing.T) {
 		"relying parties":        {policy("relyingParties", "aws"), 1000},
 		"origins":                {policy("origins", "origin.example.com"), 1000},
 		"lines in heldUntil":     {policy("heldUntil", map[string]any{"until": t0}), 1000},
-		"observations":           {list("observations", func(int) any { return map[string]any{"at": t0, "maxAge": "5m"} }), 100},
-		"kids in an observation": {func(d map[string]any, n int) {
-			specOf(d)["observations"] = []any{map[string]any{"at": t0, "maxAge": "5m", "kids": times(n, func(int) any { return "k" })}}
-		}, 1000},
-		"lines of history": {list("history", func(int) any { return map[string]any{"at": t0, "what": "x"} }), 200},
-		"labels":           {meta("labels"), 1000},
-		"annotations":      {meta("annotations"), 1000},
+		"lines of history":       {list("history", func(int) any { return map[string]any{"at": t0, "what": "x"} }), 200},
+		"labels":                 {meta("labels"), 1000},
+		"annotations":            {meta("annotations"), 1000},
 	} {
 		d := tree(t, newSet(t, Policy{}))
 		tt.fill(d, tt.most)
@@ -138,9 +134,6 @@ func TestLargestDocumentsAreJudgedInLinearTime(t *testing.T) {
 			entry := keyEntry(Key{VerificationKey: testKey(0), State: Next, PublishedAt: t0})
 			spec["keys"] = times(2500, func(int) any { return entry })
 		},
-		"kids seen": func(spec map[string]any) {
-			spec["observations"] = []any{map[string]any{"at": t0, "maxAge": "1m", "kids": times(100000, func(i int) any { return fmt.Sprint(i) })}}
-		},
 		"unknown members": func(spec map[string]any) {
 			for i := range 60000 {
 				spec[fmt.Sprintf("m%d", i)] = 1
@@ -190,7 +183,7 @@ func TestAFullKeySetCanBeRepaired(t *testing.T) {
 		},
 		"remove":   func() (KeySet, error) { return s.Remove(change(t0), testKey(1).ID(), true) },
 		"retire":   func() (KeySet, error) { return s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "x"}) },
-		"promote":  func() (KeySet, error) { return s.Promote(forced(t0), testKey(1).ID()) },
+		"promote":  func() (KeySet, error) { return s.Promote(forced(t0), testKey(1).ID(), Observed{}) },
 		"withdraw": func() (KeySet, error) { return s.Withdraw(forced(t0)) },
 		"accept": func() (KeySet, error) {
 			var all []Decision

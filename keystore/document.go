@@ -44,16 +44,15 @@ type metadata struct {
 }
 
 type body struct {
-	Generation   int64         `json:"generation"`
-	Issuers      []string      `json:"issuers"`
-	Keys         []keyDocument `json:"keys"`
-	Gone         []Gone        `json:"gone,omitempty"`
-	Policy       *Policy       `json:"policy,omitempty"`
-	Rotation     *Rotation     `json:"rotation,omitempty"`
-	Observations []Observation `json:"observations,omitempty"`
-	History      []Event       `json:"history,omitempty"`
-	WithdrawnAt  time.Time     `json:"withdrawnAt,omitzero"`
-	Dev          bool          `json:"dev,omitempty"`
+	Generation  int64         `json:"generation"`
+	Issuers     []string      `json:"issuers"`
+	Keys        []keyDocument `json:"keys"`
+	Gone        []Gone        `json:"gone,omitempty"`
+	Policy      *Policy       `json:"policy,omitempty"`
+	Rotation    *Rotation     `json:"rotation,omitempty"`
+	History     []Event       `json:"history,omitempty"`
+	WithdrawnAt time.Time     `json:"withdrawnAt,omitzero"`
+	Dev         bool          `json:"dev,omitempty"`
 }
 
 type keyDocument struct {
@@ -182,7 +181,7 @@ func printableLine(err error) string {
 func (d document) keySet() (KeySet, error) {
 	s := KeySet{
 		name: d.Metadata.Name, labels: d.Metadata.Labels, annotations: d.Metadata.Annotations,
-		generation: d.Spec.Generation, rotation: d.Spec.Rotation, observations: d.Spec.Observations,
+		generation: d.Spec.Generation, rotation: d.Spec.Rotation,
 		gone: d.Spec.Gone, history: d.Spec.History, withdrawnAt: d.Spec.WithdrawnAt, dev: d.Spec.Dev,
 	}
 	if d.Spec.Policy != nil {
@@ -307,7 +306,7 @@ func (s KeySet) documentWith(form func(Key) string) document {
 	d := document{APIVersion: APIVersion, Kind: Kind, Metadata: metadata{Name: s.name, Labels: s.labels, Annotations: s.annotations}}
 	d.Spec = body{
 		Generation: s.generation, Keys: []keyDocument{}, Gone: s.gone, Rotation: s.rotation,
-		Observations: s.observations, History: s.history, WithdrawnAt: s.withdrawnAt, Dev: s.dev,
+		History: s.history, WithdrawnAt: s.withdrawnAt, Dev: s.dev,
 	}
 	if p := s.policy; !p.empty() {
 		d.Spec.Policy = &p

@@ -31,9 +31,7 @@ func fullSet(t testing.TB) KeySet {
 		},
 	}))
 	s = ok(s.Add(change(t0.Add(time.Hour)), testKey(1)))
-	s = ok(s.Observe(change(t0.Add(2*time.Hour)), seen(s)))
-	s = ok(s.Observe(change(t0.Add(26*time.Hour)), seen(s)))
-	s = ok(s.Promote(change(t0.Add(26*time.Hour)), testKey(1).ID()))
+	s = ok(s.Promote(change(t0.Add(26*time.Hour)), testKey(1).ID(), seen(t0.Add(2*time.Hour), t0.Add(26*time.Hour))))
 	s = ok(s.Retire(change(t0.Add(27*time.Hour)), testKey(0).ID(), Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": testKey(1).ID()}}))
 	s = ok(s.Revoke(because(t0.Add(28*time.Hour), "the old laptop was lost"), "2024-01", RevokeOptions{}))
 	p := s.Policy()
@@ -218,10 +216,10 @@ func TestParseRejects(t *testing.T) {
 			want: "key " + kid0 + " is published and gone (revoked at 2026-03-02T16:00:00Z) at once: a key that is gone never comes back", reason: ReasonGoneReturned},
 		{name: "a fingerprint that is none", edits: []edit{{"fingerprint: ", "fingerprint: x"}}, want: "which is no unpadded base64url SHA-256"},
 		{name: "a fingerprint with stray bits", edits: []edit{{"fingerprint: ", "fingerprint: " + strings.Repeat("A", 42) + "B # "}}, want: "which is no unpadded base64url SHA-256"},
-		{name: "a kid of another key", edits: []edit{{"kid: " + kid0 + "\n    observedAt", "kid: x" + kid0[1:] + "\n    observedAt"}}, want: "its kid does not belong to its publicKey, whose key ID is " + kid0},
-		{name: "importedKid with the computed kid", edits: []edit{{"    kid: " + kid0 + "\n    observedAt", "    importedKid: true\n    kid: " + kid0 + "\n    observedAt"}}, want: "its kid does not belong"},
-		{name: "no kid", edits: []edit{{"    kid: " + kid0 + "\n    observedAt", "    observedAt"}}, want: "its kid does not belong"},
-		{name: "a bad imported kid", edits: []edit{{"    kid: " + kid0 + "\n    observedAt", "    importedKid: true\n    kid: a b\n    observedAt"}}, want: "its kid is not 1 to 1024 printable ASCII characters"},
+		{name: "a kid of another key", edits: []edit{{"kid: " + kid0 + "\n    promotedAt", "kid: x" + kid0[1:] + "\n    promotedAt"}}, want: "its kid does not belong to its publicKey, whose key ID is " + kid0},
+		{name: "importedKid with the computed kid", edits: []edit{{"    kid: " + kid0 + "\n    promotedAt", "    importedKid: true\n    kid: " + kid0 + "\n    promotedAt"}}, want: "its kid does not belong"},
+		{name: "no kid", edits: []edit{{"    kid: " + kid0 + "\n    promotedAt", "    promotedAt"}}, want: "its kid does not belong"},
+		{name: "a bad imported kid", edits: []edit{{"    kid: " + kid0 + "\n    promotedAt", "    importedKid: true\n    kid: a b\n    promotedAt"}}, want: "its kid is not 1 to 1024 printable ASCII characters"},
 		{name: "no alg", edits: []edit{{"  - alg: ES256\n    kid: " + kid0, "  - kid: " + kid0}}, want: "it has no alg"},
 		{name: "another alg", edits: []edit{{"  - alg: ES256\n    kid: " + kid0, "  - alg: RS256\n    kid: " + kid0}}, want: `its alg "RS256" does not fit a key for ES256`},
 		{name: "an unknown state", edits: []edit{{"state: retired", "state: gone"}}, want: `its state "gone" is not next, active or retired`},
@@ -388,7 +386,7 @@ func TestEncodeRefusesWhatItCouldNotReadBack(t *testing.T) {
 		"nothing in it":         func(s *KeySet) { *s = KeySet{} },
 		"a broken invariant":    func(s *KeySet) { s.gone = append(s.gone, Gone{ID: testKey(0).ID(), At: t0, Why: Removed}) },
 		"an empty key":          func(s *KeySet) { s.keys = append(s.keys, Key{State: Next, PublishedAt: t0}) },
-		"a negative lifetime":   func(s *KeySet) { s.observations = []Observation{{At: t0, MaxAge: -1}} },
+		"a negative lifetime":   func(s *KeySet) { s.policy.HeldUntil = []Held{{Until: t0, Edge: -1}} },
 		"a private key":         func(s *KeySet) { s.annotations = map[string]string{"a": "-----BEGIN PRIVATE KEY-----"} },
 		"a year of five digits": func(s *KeySet) { s.history[0].At = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
 		"more than a mebibyte":  func(s *KeySet) { s.annotations = map[string]string{"a": strings.Repeat("x", MaxDocument)} },

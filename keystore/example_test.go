@@ -60,7 +60,7 @@ func Example() {
 		fmt.Println(k.State, k.Alg(), k.ID()[:8])
 	}
 
-	_, err = s.Promote(keystore.Change{At: at.Add(2 * time.Hour), By: "alice"}, next.ID())
+	_, err = s.Promote(keystore.Change{At: at.Add(2 * time.Hour), By: "alice"}, next.ID(), keystore.Observed{})
 	notYet, refused := errors.AsType[*keystore.NotYetError](err)
 	if !refused {
 		fmt.Println("not refused:", err)

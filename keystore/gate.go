@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/internal/text"
 )
 
 // Gate names a condition that a transition waits for.
@@ -18,7 +20,7 @@ const (
 	GateSigning    Gate = "signing"     // something may still sign with the key
 	GateTokens     Gate = "tokens"      // tokens that the key signed may still be valid
 	GateUndeclared Gate = "undeclared"  // the policy lacks the number that the gate needs
-	GateClock      Gate = "clock"       // a recorded time lies in the future
+	GateClock      Gate = "clock"       // a recorded time lies in the future, or a clock is wrong
 	GateActiveKeys Gate = "active-keys" // a key may still sign
 )
 
@@ -80,48 +82,45 @@ const (
 	clockTolerance   = time.Minute
 )
 
-// promoteGate returns nil if key k of s may begin to sign at now.
+// promoteGate returns nil if key k of s, of which o was seen, may begin to sign at now.
 //
 // Conditions that need an act come before those that need time, so that nobody waits for a gate that would not open.
-func (s KeySet) promoteGate(k Key, now time.Time) *NotYetError {
+func (s KeySet) promoteGate(k Key, now time.Time, o Observed) *NotYetError {
 	refuse := func(g Gate, need string) *NotYetError {
 		return &NotYetError{Step: "promote", Key: k.ID(), Gate: g, Need: need}
 	}
-	last, seen := s.lastComplete()
-	maxAge, sharedCache := s.seenSince(k.PublishedAt)
-	switch {
-	case k.ObservedAt.IsZero() || !seen:
-		e := refuse(GateObserved, "the key has not been observed at the issuer's public addresses")
-		e.Earliest, e.Terms = s.promoteOpens(now, maxAge)
+	since, seen := o.since(k)
+	switch off := o.clock(now); {
+	case off != "":
+		return refuse(GateClock, off)
+	case !seen:
+		e := refuse(GateObserved, "the key has not been observed at the issuer's public addresses"+o.without())
+		e.Earliest, e.Terms = s.promoteOpens(now, o.maxAge())
 		return e
-	case sharedCache != "" && s.policy.EdgeHold == nil:
-		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies", sharedCache))
+	case o.SharedCache != "" && s.policy.EdgeHold == nil:
+		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies", text.OneLine(o.SharedCache, 200)))
 	}
-	opens, terms := s.promoteOpens(k.ObservedAt, maxAge)
+	opens, terms := s.promoteOpens(since, o.maxAge())
 	switch {
 	case now.Before(opens):
 		e := refuse(GateCaches, "a cache may still hold a JWKS without the key")
 		e.Opens, e.Terms = opens, terms
 		return e
-	case now.Sub(last.At) > observationFresh:
-		return refuse(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(last.At), Duration(observationFresh)))
+	case now.Sub(o.Fresh) > observationFresh:
+		return refuse(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(o.Fresh), Duration(observationFresh)))
 	}
 	return nil
 }
 
-// EarliestPromotion returns when the published key with that ID may be promoted if every public address has it from
-// observed on, or has had it since the key's ObservedAt; ok is false if there is no such key. The gate may stay closed
-// for longer: for a shared cache that the policy does not declare, or until a fresh observation.
-func (s KeySet) EarliestPromotion(id KeyID, observed time.Time) (opens time.Time, ok bool) {
+// EarliestPromotion returns when the published key with that ID may be promoted if every public address has had it since
+// o.Since; ok is false if there is no such key. The gate may stay closed for longer: for a shared cache that the policy
+// does not declare, or until a fresh observation.
+func (s KeySet) EarliestPromotion(id KeyID, o Observed) (opens time.Time, ok bool) {
 	k, ok := s.Key(id)
 	if !ok {
 		return time.Time{}, false
 	}
-	if !k.ObservedAt.IsZero() {
-		observed = k.ObservedAt
-	}
-	maxAge, _ := s.seenSince(k.PublishedAt)
-	opens, _ = s.promoteOpens(observed, maxAge)
+	opens, _ = s.promoteOpens(later(o.Since, k.PublishedAt), o.maxAge())
 	return opens, true
 }
 
@@ -153,10 +152,10 @@ func (p Policy) copiesRunOut(at time.Time, seenMaxAge time.Duration) (time.Time,
 // CopiesUntil returns until when a cache may hold a copy of what was published until at, if caches keep what the policy
 // declares. That is at, plus [Convergence], plus the longest time for which a shared cache hands out an old copy, plus
 // the longest for which a relying party keeps its own. A policy that was lowered counts as it was before, as long as
-// copies from then may last, and a max-age of a recorded observation counts if it is higher than the policy's.
-func (s KeySet) CopiesUntil(at time.Time) time.Time {
-	maxAge, _ := s.seenSince(time.Time{})
-	until, _ := s.policy.copiesRunOut(at, maxAge)
+// copies from then may last, and seenMaxAge, the highest max-age that an answer declared (zero if nobody looked), counts
+// if it is higher than the policy's.
+func (s KeySet) CopiesUntil(at time.Time, seenMaxAge Duration) time.Time {
+	until, _ := s.policy.copiesRunOut(at, Observed{MaxAge: seenMaxAge}.maxAge())
 	return until
 }
 
@@ -211,6 +210,13 @@ func (s KeySet) TrustedUntil(k Key, now time.Time) (until time.Time, ok bool) {
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
 		return b
 	}
 	return a

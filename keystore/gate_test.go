@@ -21,13 +21,11 @@ func published(t testing.TB, p Policy, dev bool) KeySet {
 	return step(t)(s.Add(change(t0), subject))
 }
 
-// promoteAt looks once more a minute before at, so that the look is fresh, and asks to promote the subject.
-func promoteAt(t testing.TB, s KeySet, at time.Time) *NotYetError {
+// promoteAt asks to promote the subject, of which o was seen and which was looked at once more a minute before at.
+func promoteAt(t testing.TB, s KeySet, at time.Time, o Observed) *NotYetError {
 	t.Helper()
-	look := s.observations[len(s.observations)-1]
-	look.Kids = ids(s)
-	s = step(t)(s.Observe(change(at.Add(-time.Minute)), look))
-	_, err := s.Promote(change(at), subject.ID())
+	o.Fresh = at.Add(-time.Minute)
+	_, err := s.Promote(change(at), subject.ID(), o)
 	var notYet *NotYetError
 	if err != nil && !errors.As(err, &notYet) {
 		t.Fatal(err)
@@ -35,16 +33,16 @@ func promoteAt(t testing.TB, s KeySet, at time.Time) *NotYetError {
 	return notYet
 }
 
-// opensAfter asks when the caches gate opens, and that it is closed a second before and open then.
-func opensAfter(t testing.TB, s KeySet, observed time.Time) time.Duration {
+// opensAfter asks how long after from the caches gate opens, and that it is closed a second before and open then.
+func opensAfter(t testing.TB, s KeySet, from time.Time, o Observed) time.Duration {
 	t.Helper()
-	first := promoteAt(t, s, observed.Add(time.Minute))
+	first := promoteAt(t, s, from.Add(time.Minute), o)
 	if first == nil || first.Gate != GateCaches {
 		t.Fatalf("a minute after it was observed: %v; want gate %s", first, GateCaches)
 	}
 	opens := first.Opens
 	for range 5 { // a hold may run out while we wait, then it opens sooner than was said at first
-		again := promoteAt(t, s, opens.Add(-time.Second))
+		again := promoteAt(t, s, opens.Add(-time.Second), o)
 		if again == nil {
 			t.Fatalf("open already a second before %v", opens)
 		}
@@ -53,10 +51,10 @@ func opensAfter(t testing.TB, s KeySet, observed time.Time) time.Duration {
 		}
 		opens = again.Opens
 	}
-	if late := promoteAt(t, s, opens); late != nil {
+	if late := promoteAt(t, s, opens, o); late != nil {
 		t.Fatalf("closed at %v, when it was said to open: %v", opens, late)
 	}
-	return opens.Sub(observed)
+	return opens.Sub(from)
 }
 
 // TestPromoteGate is the arithmetic of "Policy and gates":
@@ -70,7 +68,7 @@ func TestPromoteGate(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		p    Policy
-		look Observation
+		look Observed
 		dev  bool
 		want time.Duration
 	}{
@@ -88,15 +86,14 @@ func TestPromoteGate(t *testing.T) {
 		{name: "stale-while-revalidate and stale-if-error count at the edge", p: Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(2 * time.Hour), StaleIfError: DurationPtr(3 * time.Hour), RelyingParties: []string{"aws"}}, want: conv + time.Minute + 5*time.Hour + time.Hour},
 		{name: "edgeHold, when it is longer", p: quick(Policy{EdgeHold: DurationPtr(7 * time.Hour), RelyingParties: []string{"aws"}}), want: conv + 7*time.Hour + time.Hour},
 		{name: "edgeHold, when it is shorter", p: Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"aws"}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
-		{name: "an observed max-age that is longer than declared", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observation{MaxAge: Duration(5 * time.Hour)}, want: conv + 5*time.Hour + 5*time.Hour},
-		{name: "an observed max-age that is shorter than declared", p: Policy{MaxAge: DurationPtr(2 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, look: Observation{MaxAge: 1}, want: conv + 4*time.Hour},
-		{name: "a shared cache was seen, and edgeHold says how long it holds", p: quick(Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"vault"}}), look: Observation{SharedCache: "Via"}, want: conv + time.Hour + time.Minute},
+		{name: "an observed max-age that is longer than declared", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{MaxAge: Duration(5 * time.Hour)}, want: conv + 5*time.Hour + 5*time.Hour},
+		{name: "an observed max-age that is shorter than declared", p: Policy{MaxAge: DurationPtr(2 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, look: Observed{MaxAge: 1}, want: conv + 4*time.Hour},
+		{name: "a shared cache was seen, and edgeHold says how long it holds", p: quick(Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"vault"}}), look: Observed{SharedCache: "Via"}, want: conv + time.Hour + time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := published(t, tt.p, tt.dev)
-			tt.look.Complete, tt.look.Kids = true, ids(s)
-			s = step(t)(s.Observe(change(t0), tt.look))
-			if got := opensAfter(t, s, t0); got != tt.want {
+			tt.look.Since = t0
+			if got := opensAfter(t, s, t0, tt.look); got != tt.want {
 				t.Errorf("opens %v after it was observed; want %v", got, tt.want)
 			}
 		})
@@ -106,59 +103,125 @@ func TestPromoteGate(t *testing.T) {
 func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 	ok := step(t)
 	s := published(t, awsPolicy(), false)
-	all := seen(s)
-	cached := all
-	cached.SharedCache, cached.Complete = "X-Cache: Hit from cloudfront", false
 	open := t0.Add(48 * time.Hour)
-	looks := func(s KeySet, at time.Time, all ...Observation) KeySet {
-		for _, o := range all {
-			s = ok(s.Observe(change(at), o))
-		}
-		return s
+	cached := func(since time.Time) Observed {
+		o := seen(since, open)
+		o.SharedCache = "X-Cache: Hit from cloudfront"
+		return o
 	}
-	seenOnce := looks(s, t0, all)
+	missing := Observed{Without: []string{"https://oidc.example.com/prod-a from eu"}}
+	sinceButMissing := seen(t0, open)
+	sinceButMissing.Without = []string{"a", "b", "c\x1b", "d", "e"}
 	for _, tt := range []struct {
 		name string
-		s    KeySet
+		seen Observed
 		gate Gate
 		need string
 	}{
-		{"nobody has looked", s, GateObserved, "the key has not been observed at the issuer's public addresses"},
-		{"nobody has seen it everywhere", looks(s, t0, Observation{Kids: all.Kids}), GateObserved, "has not been observed"},
-		{"the last look is 15 min and a second old", looks(seenOnce, open.Add(-15*time.Minute-time.Second), all), GateFresh, "the last complete observation was at 2026-03-03T11:44:59Z, more than 15m ago; observe again"},
-		{"the last complete look is too old", looks(looks(seenOnce, open.Add(-time.Hour), all), open, Observation{Kids: all.Kids}), GateFresh, "observe again"},
-		{"a shared cache of which nothing is declared", looks(looks(seenOnce, t0, cached), open, all), GateEdge, "a shared cache was seen (X-Cache: Hit from cloudfront)"},
-		{"though the caches gate is closed as well", looks(s, open, cached, all), GateEdge, "the policy does not say how long it holds copies"},
+		{"nobody has looked", Observed{}, GateObserved, "the key has not been observed at the issuer's public addresses"},
+		{"nobody has looked completely", Observed{Since: t0}, GateObserved, "has not been observed"},
+		{"nobody has seen it everywhere", Observed{Fresh: open}, GateObserved, "has not been observed"},
+		{"it is missing somewhere", missing, GateObserved, "public addresses (missing: https://oidc.example.com/prod-a from eu)"},
+		{"it is missing at many places", sinceButMissing, GateObserved, "(missing: a, b, c?, 2 more)"},
+		{"the last look is 15 min and a second old", seen(t0, open.Add(-15*time.Minute-time.Second)), GateFresh, "the last complete observation was at 2026-03-03T11:44:59Z, more than 15m ago; observe again"},
+		{"the last complete look is too old", seen(t0, open.Add(-time.Hour)), GateFresh, "observe again"},
+		{"a shared cache of which nothing is declared", cached(t0), GateEdge, "a shared cache was seen (X-Cache: Hit from cloudfront)"},
+		{"though the caches gate is closed as well", cached(open), GateEdge, "the policy does not say how long it holds copies"},
 	} {
-		_, err := tt.s.Promote(change(open), subject.ID())
+		_, err := s.Promote(change(open), subject.ID(), tt.seen)
 		var notYet *NotYetError
 		if !errors.As(err, &notYet) || notYet.Gate != tt.gate || notYet.Key != subject.ID() || !notYet.Opens.IsZero() || !strings.Contains(notYet.Need, tt.need) {
 			t.Errorf("%s: error %v; want gate %s", tt.name, err, tt.gate)
 		}
 	}
-	ok(looks(seenOnce, open.Add(-15*time.Minute), all).Promote(change(open), subject.ID()))
+	ok(s.Promote(change(open), subject.ID(), seen(t0, open.Add(-15*time.Minute))))
 	declared := awsPolicy()
 	declared.EdgeHold = DurationPtr(time.Hour)
-	ok(looks(ok(looks(seenOnce, t0, cached).SetPolicy(change(t0), declared)), open, all).Promote(change(open), subject.ID()))
+	ok(ok(s.SetPolicy(change(t0), declared)).Promote(change(open), subject.ID(), cached(t0)))
 }
 
-func TestASharedCacheFromBeforeThePublicationDoesNotCount(t *testing.T) {
-	ok := step(t)
-	s := newSet(t, awsPolicy())
-	s = ok(s.Observe(change(t0), Observation{Complete: true, Kids: ids(s), SharedCache: "Via", MaxAge: Duration(300 * time.Hour)}))
-	s = ok(s.Add(change(t0.Add(time.Hour)), subject))
-	s = ok(s.Observe(change(t0.Add(time.Hour)), Observation{Complete: true, Kids: ids(s)}))
-	if got, want := opensAfter(t, s, t0.Add(time.Hour)), 25*time.Hour+11*time.Minute+15*time.Second; got != want {
-		t.Errorf("opens after %v; want %v", got, want)
+// A key may have been seen before it was published here, as an imported one or by a clock that is behind.
+func TestWhatWasSeenBeforeThePublicationDoesNotCount(t *testing.T) {
+	s := step(t)(newSet(t, awsPolicy()).Add(change(at(1)), subject))
+	for _, since := range []time.Time{at(-1000), at(0), at(1), (time.Time{}).Add(1)} {
+		o := seen(since, at(1))
+		if got, want := opensAfter(t, s, at(1), o), 25*time.Hour+11*time.Minute+15*time.Second; got != want {
+			t.Errorf("seen since %v: opens after %v; want %v", since, got, want)
+		}
+		got := step(t)(s.Promote(change(at(1000)), subject.ID(), seen(since, at(1000))))
+		if k, _ := got.Key(subject.ID()); !k.ObservedAt.Equal(at(1)) {
+			t.Errorf("seen since %v: recorded %v", since, k.ObservedAt)
+		}
+	}
+}
+
+// What is recorded is since when the key was seen; nothing if it was not, whatever was forced.
+func TestPromoteRecordsSinceWhen(t *testing.T) {
+	s, now := published(t, awsPolicy(), false), at(1000)
+	without := seen(at(1), now)
+	without.Without = []string{"x"}
+	for name, tt := range map[string]struct {
+		o    Observed
+		want time.Time
+	}{
+		"seen":               {seen(at(1).Add(time.Millisecond), now), at(1)},
+		"forced too early":   {seen(at(999.9), now), at(999.9)},
+		"a second ahead":     {seen(now.Add(time.Second), now), now},
+		"in the future":      {seen(now.Add(2*time.Minute), now), time.Time{}},
+		"not seen":           {Observed{}, time.Time{}},
+		"not everywhere":     {without, time.Time{}},
+		"with a wrong clock": {Observed{Since: at(1), Fresh: now, ClockAhead: Duration(time.Hour)}, time.Time{}},
+	} {
+		got := step(t)(s.Promote(forced(now), subject.ID(), tt.o))
+		if k, _ := got.Key(subject.ID()); k.State != Active || !k.ObservedAt.Equal(tt.want) {
+			t.Errorf("%s: %s, recorded %v; want %v", name, k.State, k.ObservedAt, tt.want)
+		}
+		encode(t, got)
+	}
+}
+
+func TestClocksOfWhoObserves(t *testing.T) {
+	s, now := published(t, awsPolicy(), false), at(1000)
+	with := func(ahead time.Duration) Observed {
+		o := seen(t0, now)
+		o.ClockAhead = Duration(ahead)
+		return o
+	}
+	for _, tt := range []struct {
+		o    Observed
+		need string // empty: the gate is open
+	}{
+		{with(time.Minute), ""},
+		{with(-time.Minute), ""},
+		{with(61 * time.Second), "the clock of who observed is 1m1s ahead of the issuer's server"},
+		{with(-61 * time.Second), "the clock of who observed is 1m1s behind the issuer's server"},
+		{with(math.MaxInt64), "ahead of the issuer's server"},
+		{with(math.MinInt64), "behind the issuer's server"},
+		{seen(t0, now.Add(time.Minute)), ""},
+		{seen(t0, now.Add(61*time.Second)), "the key was observed at 2026-04-12T04:01:01Z, which lies in the future"},
+		{seen(now.Add(61*time.Second), now), "the key was observed at 2026-04-12T04:01:01Z, which lies in the future"},
+		{seen(t0, time.Unix(1<<55, 0)), "which lies in the future"},
+		{Observed{ClockAhead: Duration(time.Hour)}, "the clock of who observed is 1h ahead"},
+	} {
+		_, err := s.Promote(change(now), subject.ID(), tt.o)
+		notYet, _ := errors.AsType[*NotYetError](err)
+		if tt.need == "" && err != nil || tt.need != "" && (notYet == nil || notYet.Gate != GateClock || !strings.Contains(notYet.Need, tt.need)) {
+			t.Errorf("%+v: error %v; want %q", tt.o, err, tt.need)
+		}
 	}
 }
 
 // A header may declare any max-age; the sum must not run over and open the gate in the past.
 func TestAnAbsurdMaxAgeNeverOpensTheGate(t *testing.T) {
 	s := published(t, awsPolicy(), false)
-	s = step(t)(s.Observe(change(t0), Observation{Complete: true, Kids: ids(s), MaxAge: math.MaxInt64}))
-	if e := promoteAt(t, s, t0.Add(50*365*24*time.Hour)); e == nil || e.Gate != GateCaches || e.Opens.Before(t0) {
+	if e := promoteAt(t, s, t0.Add(50*365*24*time.Hour), Observed{Since: t0, MaxAge: math.MaxInt64}); e == nil || e.Gate != GateCaches || e.Opens.Before(t0) {
 		t.Errorf("after 50 years: %v", e)
+	}
+	if e := promoteAt(t, s, at(25), Observed{Since: t0, MaxAge: math.MinInt64}); e == nil || e.Gate != GateCaches || e.Opens.Before(at(25)) {
+		t.Errorf("a negative one: %v", e)
+	}
+	if until := s.CopiesUntil(t0, math.MaxInt64); until.Before(t0.Add(maxSeen)) {
+		t.Errorf("copies until %v", until)
 	}
 }
 
@@ -204,17 +267,17 @@ func TestRemoveGate(t *testing.T) {
 // What a plan shows is when the gate opens: for a key that was seen, the time of a new look does not matter.
 func TestEarliestPromotion(t *testing.T) {
 	s := published(t, awsPolicy(), false)
-	opens, ok := s.EarliestPromotion(subject.ID(), at(5))
+	opens, ok := s.EarliestPromotion(subject.ID(), Observed{Since: at(5)})
 	unseen := opens.Sub(at(5))
 	if want := 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour; !ok || unseen != want {
 		t.Errorf("not observed: %v after the look (%v), want %v", unseen, ok, want)
 	}
-	s = step(t)(s.Observe(change(at(1)), seen(s)))
-	opens, ok = s.EarliestPromotion(subject.ID(), at(5))
-	if want := at(1).Add(opensAfter(t, s, at(1))); !ok || !opens.Equal(want) {
+	o := Observed{Since: at(1), Fresh: at(5), MaxAge: Duration(9 * time.Hour)}
+	opens, ok = s.EarliestPromotion(subject.ID(), o)
+	if want := at(1).Add(opensAfter(t, s, at(1), o)); !ok || !opens.Equal(want) {
 		t.Errorf("observed: %v (%v), want %v", opens, ok, want)
 	}
-	if _, ok := s.EarliestPromotion("nobody", at(5)); ok {
+	if _, ok := s.EarliestPromotion("nobody", o); ok {
 		t.Error("a key that is not there has a time")
 	}
 }
@@ -263,22 +326,14 @@ func TestLoweredCacheLifetimesBindUntilTheLastOldCopyHasRunOut(t *testing.T) {
 			s := published(t, tt.from, false)
 			observed := at(tt.observed)
 			for _, c := range tt.changes {
-				if at(c.hours).After(observed) && s.observations == nil {
-					s = ok(s.Observe(change(observed), seen(s)))
-				}
 				s = ok(s.SetPolicy(change(at(c.hours)), c.p))
-			}
-			if s.observations == nil {
-				s = ok(s.Observe(change(observed), seen(s)))
-			}
-			for i := range s.observations { // only what is declared is to count here
-				s.observations[i].MaxAge = 0
 			}
 			from := at(tt.changes[len(tt.changes)-1].hours)
 			if from.Before(observed) {
 				from = observed
 			}
-			if got := opensAfter(t, s, from) + from.Sub(t0); got != tt.want {
+			o := Observed{Since: observed} // only what is declared is to count here
+			if got := opensAfter(t, s, from, o) + from.Sub(t0); got != tt.want {
 				t.Errorf("opens %v after the beginning; want %v", got, tt.want)
 			}
 			encode(t, s)
@@ -338,8 +393,7 @@ func TestTokenAndCacheLifetimesAreHeldApart(t *testing.T) {
 	s = ok(s.SetPolicy(change(at(1)), sameCaches))
 	s = ok(s.SetPolicy(change(at(2)), short))
 	observed := at(1000)
-	s = ok(s.Observe(change(observed), seen(s)))
-	if got, want := opensAfter(t, s, observed), 75*time.Second+2*time.Hour; got != want {
+	if got, want := opensAfter(t, s, observed, seen(observed, observed)), 75*time.Second+2*time.Hour; got != want {
 		t.Errorf("opens after %v; want %v", got, want)
 	}
 	if held := s.Policy().HeldUntil; len(held) != 2 {
@@ -378,15 +432,14 @@ func TestLoweringNeverOpensAGateSooner(t *testing.T) {
 		stayed := published(t, was, false)
 		stayed = ok(stayed.Add(change(t0), testKey(2)))
 		stayed = ok(stayed.Retire(change(t0), testKey(2).ID(), Evidence{Statement: "x"}))
-		stayed = ok(stayed.Observe(change(t0), Observation{Complete: true, Kids: ids(stayed)}))
-		changed, now := stayed, t0
+		changed, now, o := stayed, t0, Observed{Since: t0}
 		for range 1 + rng.IntN(3) {
 			now = now.Add(time.Duration(rng.IntN(600)) * time.Minute)
 			changed = ok(changed.SetPolicy(change(now), random()))
 		}
 		for range 20 {
 			now = now.Add(time.Duration(1+rng.IntN(600)) * time.Minute)
-			if promoteAt(t, stayed, now) != nil && promoteAt(t, changed, now) == nil {
+			if promoteAt(t, stayed, now, o) != nil && promoteAt(t, changed, now, o) == nil {
 				t.Fatalf("promote is open at %v under %s, and not under %s", now.Sub(t0), describe(changed.Policy()), describe(was))
 			}
 			_, errStayed := stayed.Remove(change(now), testKey(2).ID(), false)
@@ -407,33 +460,32 @@ func TestNotYetSentences(t *testing.T) {
 	ok := step(t)
 	id := "promote key " + string(subject.ID()) + ": not yet: "
 	next := published(t, awsPolicy(), false)
-	observed := ok(next.Observe(change(t0), seen(next)))
+	since := Observed{Since: t0, Fresh: t0, MaxAge: Duration(5 * time.Minute)}
 	vault := cachePolicy(time.Minute, time.Minute)
 	atFloor := published(t, vault, false)
-	atFloor = ok(atFloor.Observe(change(t0), Observation{Complete: true, Kids: ids(atFloor)}))
-	lowered := ok(observed.SetPolicy(change(t0), vault))
-	retired := ok(observed.Retire(change(t0), subject.ID(), Evidence{Statement: "x"}))
+	lowered := ok(next.SetPolicy(change(t0), vault))
+	retired := ok(next.Retire(change(t0), subject.ID(), Evidence{Statement: "x"}))
 	shorter := awsPolicy()
 	shorter.TokenLifetime = DurationPtr(10 * time.Minute)
 	retiredLowered := ok(retired.SetPolicy(change(t0), shorter))
-	cached := seen(next)
+	cached := since
 	cached.SharedCache = "Via: 1.1 varnish"
 	soon := change(t0.Add(time.Minute))
 
-	promote := func(s KeySet) error { _, err := s.Promote(soon, subject.ID()); return err }
+	promote := func(s KeySet, o Observed) error { _, err := s.Promote(soon, subject.ID(), o); return err }
 	remove := func(s KeySet, id KeyID) error { _, err := s.Remove(soon, id, false); return err }
 	retire := func(s KeySet, ev Evidence) error { _, err := s.Retire(soon, subject.ID(), ev); return err }
-	_, clock := observed.Promote(change(t0.Add(-time.Hour)), subject.ID())
-	_, withdraw := observed.Withdraw(soon)
+	_, clock := next.Promote(change(t0.Add(-time.Hour)), subject.ID(), since)
+	_, withdraw := next.Withdraw(soon)
 	for _, tt := range []struct {
 		err  error
 		want string
 	}{
-		{promote(next), id + "the key has not been observed at the issuer's public addresses; not before 2026-03-02T13:12:15Z, and only after it was observed (convergence 1m15s + edge 24h10m + client 1h)"},
-		{promote(observed), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge 24h10m + client 1h)"},
-		{promote(atFloor), id + "a cache may still hold a JWKS without the key; possible from 2026-03-01T13:00:00Z (floor 1h)"},
-		{promote(lowered), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge (before the policy was lowered) 24h10m + client (before the policy was lowered) 1h)"},
-		{promote(ok(next.Observe(change(t0), cached))), id + "a shared cache was seen (Via: 1.1 varnish) and the policy does not say how long it holds copies"},
+		{promote(next, Observed{}), id + "the key has not been observed at the issuer's public addresses; not before 2026-03-02T13:12:15Z, and only after it was observed (convergence 1m15s + edge 24h10m + client 1h)"},
+		{promote(next, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge 24h10m + client 1h)"},
+		{promote(atFloor, Observed{Since: t0, Fresh: t0}), id + "a cache may still hold a JWKS without the key; possible from 2026-03-01T13:00:00Z (floor 1h)"},
+		{promote(lowered, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge (before the policy was lowered) 24h10m + client (before the policy was lowered) 1h)"},
+		{promote(next, cached), id + "a shared cache was seen (Via: 1.1 varnish) and the policy does not say how long it holds copies"},
 		{clock, id + "the key set records the time 2026-03-01T12:00:00Z, which lies in the future by this machine's clock; check the clock; possible from 2026-03-01T11:59:00Z"},
 		{remove(retired, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: tokens that it signed may still be valid; possible from 2026-03-01T13:06:00Z (retired at 2026-03-01T12:00:00Z, token lifetime 1h + skew 6m)"},
 		{remove(retiredLowered, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: tokens that it signed may still be valid; possible from 2026-03-01T13:06:00Z (retired at 2026-03-01T12:00:00Z, token lifetime before it was lowered 1h + skew 6m)"},
@@ -451,8 +503,7 @@ func TestNotYetSentences(t *testing.T) {
 
 func TestNotYetTermsAddUp(t *testing.T) {
 	s := published(t, awsPolicy(), false)
-	s = step(t)(s.Observe(change(t0), seen(s)))
-	_, err := s.Promote(change(t0.Add(time.Minute)), subject.ID())
+	_, err := s.Promote(change(t0.Add(time.Minute)), subject.ID(), seen(t0, t0))
 	var notYet *NotYetError
 	if !errors.As(err, &notYet) {
 		t.Fatal(err)
@@ -489,16 +540,13 @@ func TestCopiesUntil(t *testing.T) {
 		"aws, longer at the edge": {was: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, is: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, want: 75*time.Second + 49*time.Hour},
 	} {
 		s := step(t)(newSet(t, tt.was).SetPolicy(change(t0), tt.is))
-		if tt.seen > 0 {
-			s = step(t)(s.Observe(change(t0), Observation{Complete: true, MaxAge: Duration(tt.seen)}))
-		}
-		if got := s.CopiesUntil(t0).Sub(t0); got != tt.want {
+		if got := s.CopiesUntil(t0, Duration(tt.seen)).Sub(t0); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}
 	s := step(t)(newSet(t, awsPolicy()).SetPolicy(change(t0), lowered))
 	later := t0.Add(30 * 24 * time.Hour)
-	if got, want := s.CopiesUntil(later).Sub(later), 75*time.Second+11*time.Minute+time.Hour; got != want {
+	if got, want := s.CopiesUntil(later, 0).Sub(later), 75*time.Second+11*time.Minute+time.Hour; got != want {
 		t.Errorf("a month after it was lowered: %v, want %v", got, want)
 	}
 }

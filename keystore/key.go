@@ -186,7 +186,7 @@ type Key struct {
 	VerificationKey
 	State       State
 	PublishedAt time.Time // when it entered the key set
-	ObservedAt  time.Time // since when it has been seen at every public address without a gap
+	ObservedAt  time.Time // since when it had been seen at every public address when it was promoted; zero = not seen
 	PromotedAt  time.Time // when it was allowed to sign
 	RetiredAt   time.Time // when it was shown to sign no more
 }

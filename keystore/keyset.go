@@ -10,21 +10,20 @@ import (
 // KeySet is the stored unit: the keys behind one or more issuer URLs, their states, and what became of earlier keys.
 // It is a value: transitions return a changed copy and never touch the one they were called on.
 type KeySet struct {
-	name         Name
-	labels       map[string]string
-	annotations  map[string]string
-	generation   int64
-	next         int64 // the generation that Accept chose for the next version, 0 if none; not stored
-	issuers      []IssuerURL
-	keys         []Key // sorted by key ID
-	gone         []Gone
-	policy       Policy
-	rotation     *Rotation
-	observations []Observation
-	history      []Event
-	withdrawnAt  time.Time
-	dev          bool
-	unknown      []string // members that this version does not know; Encode would lose them
+	name        Name
+	labels      map[string]string
+	annotations map[string]string
+	generation  int64
+	next        int64 // the generation that Accept chose for the next version, 0 if none; not stored
+	issuers     []IssuerURL
+	keys        []Key // sorted by key ID
+	gone        []Gone
+	policy      Policy
+	rotation    *Rotation
+	history     []Event
+	withdrawnAt time.Time
+	dev         bool
+	unknown     []string // members that this version does not know; Encode would lose them
 }
 
 // Rotation is the rotation under way, at most one.
@@ -33,17 +32,6 @@ type Rotation struct {
 	By   string `json:"by"`
 	Kid  KeyID  `json:"kid"`
 	Step string `json:"step"`
-}
-
-// Observation is the result of fetching the documents from every public address of the issuer once. A round without any
-// answer is an error of the observer and not an observation.
-type Observation struct {
-	At          time.Time `json:"at"`
-	By          string    `json:"by,omitempty"`
-	Complete    bool      `json:"complete"`              // every address, origin and JWKS path answered
-	Kids        []KeyID   `json:"kids"`                  // the key IDs that every answer had
-	MaxAge      Duration  `json:"maxAge"`                // the highest that any answer declared
-	SharedCache string    `json:"sharedCache,omitempty"` // the header that showed a shared cache
 }
 
 // Event is a line of history: a note for people, not evidence.
@@ -145,15 +133,6 @@ func (s KeySet) Rotation() *Rotation {
 	return &r
 }
 
-// Observations returns the recorded observations, oldest first.
-func (s KeySet) Observations() []Observation {
-	all := slices.Clone(s.observations)
-	for i := range all {
-		all[i].Kids = slices.Clone(all[i].Kids)
-	}
-	return all
-}
-
 // History returns the recorded changes, oldest first.
 func (s KeySet) History() []Event { return slices.Clone(s.history) }
 
@@ -165,30 +144,6 @@ func (s KeySet) Withdrawn() bool { return !s.withdrawnAt.IsZero() }
 
 // Dev reports whether this is a development key set, which only a server in development mode serves.
 func (s KeySet) Dev() bool { return s.dev }
-
-func (s KeySet) lastComplete() (Observation, bool) {
-	for _, o := range slices.Backward(s.observations) {
-		if o.Complete {
-			return o, true
-		}
-	}
-	return Observation{}, false
-}
-
-// seenSince returns the highest max-age and a sign of a shared cache among all observations since then, complete or not:
-// a cache that one observation missed is still there.
-func (s KeySet) seenSince(since time.Time) (maxAge time.Duration, sharedCache string) {
-	for _, o := range s.observations {
-		if o.At.Before(since) {
-			continue
-		}
-		maxAge = max(maxAge, min(time.Duration(o.MaxAge), maxSeen))
-		if o.SharedCache != "" {
-			sharedCache = o.SharedCache
-		}
-	}
-	return maxAge, sharedCache
-}
 
 func (s KeySet) active() []Key {
 	return slices.DeleteFunc(s.Keys(), func(k Key) bool { return k.State != Active })
@@ -312,9 +267,6 @@ func (s *KeySet) evidenceTimes() []*time.Time {
 	}
 	for i := range s.gone {
 		all = append(all, &s.gone[i].At)
-	}
-	for i := range s.observations {
-		all = append(all, &s.observations[i].At)
 	}
 	return all
 }

@@ -56,7 +56,6 @@ func TestWithdrawAndReopen(t *testing.T) {
 	}
 	for name, do := range map[string]func() (KeySet, error){
 		"withdraw":   func() (KeySet, error) { return s.Withdraw(change(openDay)) },
-		"observe":    func() (KeySet, error) { return s.Observe(change(openDay), seen(s)) },
 		"set policy": func() (KeySet, error) { return s.SetPolicy(change(openDay), Policy{TokenLifetime: DurationPtr(0)}) },
 	} {
 		if _, err := do(); err == nil || !strings.Contains(err.Error(), "was withdrawn at") {

@@ -109,7 +109,7 @@ func (st *Store) replaceLoaded(ctx context.Context, old Revision, was KeySet, w 
 	if !mayReplace(w.generation, was.generation) {
 		return "", generationConflict(was.generation, w.generation)
 	}
-	if w.event != nil && was.hasEvent(*w.event) { // an observation adds no line
+	if w.event != nil && was.hasEvent(*w.event) { // the change adds no line
 		w.event = nil
 	}
 	return st.put(ctx, old, w)

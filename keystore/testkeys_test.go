@@ -80,13 +80,9 @@ func newSet(t testing.TB, p Policy) KeySet {
 	return s
 }
 
-// seen is a complete observation of all published keys.
-func seen(s KeySet) Observation {
-	o := Observation{Complete: true, MaxAge: Duration(5 * time.Minute)}
-	for _, k := range s.Keys() {
-		o.Kids = append(o.Kids, k.ID())
-	}
-	return o
+// seen is what is known of a key that every answer has had since then, by a look that ended at fresh.
+func seen(since, fresh time.Time) Observed {
+	return Observed{Since: since, Fresh: fresh, MaxAge: Duration(5 * time.Minute)}
 }
 
 // step applies a transition that has to succeed.

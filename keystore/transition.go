@@ -80,14 +80,6 @@ func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.T
 	if c.Force && c.Why == "" {
 		return KeySet{}, &ReasonRequiredError{Step: what, Force: true}
 	}
-	return s.unrecorded(c, what, func(n *KeySet, at time.Time) error {
-		c.At = at
-		n.note(c, what)
-		return edit(n, at)
-	})
-}
-
-func (s KeySet) unrecorded(c Change, what string, edit func(n *KeySet, at time.Time) error) (KeySet, error) {
 	if err := c.check(); err != nil {
 		return KeySet{}, fmt.Errorf("%s: %w", what, err)
 	}
@@ -96,7 +88,9 @@ func (s KeySet) unrecorded(c Change, what string, edit func(n *KeySet, at time.T
 		return KeySet{}, err
 	}
 	n := s
-	n.keys, n.gone, n.observations, n.history = slices.Clone(s.keys), slices.Clone(s.gone), slices.Clone(s.observations), slices.Clone(s.history)
+	n.keys, n.gone, n.history = slices.Clone(s.keys), slices.Clone(s.gone), slices.Clone(s.history)
+	c.At = at
+	n.note(c, what)
 	if err := edit(&n, at); err != nil {
 		return KeySet{}, err
 	}
@@ -188,45 +182,20 @@ func (s KeySet) Add(c Change, k VerificationKey) (KeySet, error) {
 	})
 }
 
-// Observe records an observation. A key's ObservedAt is the start of the unbroken run of observations that found it. Only
-// a complete observation begins the run, and one answer without the key ends it. An incomplete one (an address did not
-// answer) does neither, so that a lost packet does not start a day's wait again. It leaves no line of history: an hour of
-// observations would push out why a key was revoked.
-func (s KeySet) Observe(c Change, o Observation) (KeySet, error) {
-	return s.unrecorded(c, "observe", func(n *KeySet, at time.Time) error {
-		if err := n.inUse("observe"); err != nil {
-			return err
-		}
-		o.At, o.By, o.Kids = at, c.By, slices.Clone(o.Kids)
-		for i := range n.keys {
-			switch k := &n.keys[i]; {
-			case !slices.Contains(o.Kids, k.ID()):
-				k.ObservedAt = time.Time{}
-			case o.Complete && k.ObservedAt.IsZero():
-				k.ObservedAt = at
-			}
-		}
-		n.observations = append(n.observations, o)
-		if extra := len(n.observations) - keptObservations; extra > 0 {
-			n.observations = n.observations[extra:]
-		}
-		return nil
-	})
-}
-
-// Promote makes a key active: a next key once no cache can hold a JWKS without it, a retired one (a rollback) at once,
-// since it has been published all the time. A key that was retired without ever being promoted waits like a next one:
-// else retiring it would be a way around the gate.
-func (s KeySet) Promote(c Change, id KeyID) (KeySet, error) {
+// Promote makes a key active: a next key once no cache can hold a JWKS without it, by what was seen of it; a retired one
+// (a rollback) at once, since it has been published all the time. A key that was retired without ever being promoted
+// waits like a next one: else retiring it would be a way around the gate.
+func (s KeySet) Promote(c Change, id KeyID, o Observed) (KeySet, error) {
 	return s.onKey(c, "promote", id, func(n *KeySet, i int, at time.Time) error {
 		k := &n.keys[i]
 		if k.State == Active {
 			return fmt.Errorf("promote key %s: it is active already (since %s)", id, stamp(k.PromotedAt))
 		}
 		if k.State == Next || k.PromotedAt.IsZero() {
-			if err := c.pass(n.promoteGate(*k, at)); err != nil {
+			if err := c.pass(n.promoteGate(*k, at, o)); err != nil {
 				return err
 			}
+			k.ObservedAt = o.toRecord(*k, at)
 		}
 		k.State, k.PromotedAt, k.RetiredAt = Active, at, time.Time{}
 		return nil

@@ -17,28 +17,34 @@ var (
 	openDay = t0.Add(30 * 24 * time.Hour)
 )
 
-// lives makes a key set in which the subject has come to each place that it can come to, seen a minute before openDay.
+// lives makes a key set in which the subject has come to each place that it can come to.
 func lives(t testing.TB) map[string]KeySet {
 	t.Helper()
 	ok := step(t)
 	stopped := Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": testKey(0).ID()}}
-	absent := ok(newSet(t, awsPolicy()).Observe(change(addDay), Observation{}))
+	absent := newSet(t, awsPolicy())
 	next := ok(absent.Add(change(addDay), subject))
-	seenNext := ok(next.Observe(change(addDay.Add(time.Hour)), seen(next)))
-	seenNext = ok(seenNext.Observe(change(openDay.Add(-time.Minute)), seen(next)))
-	active := ok(next.Promote(forced(addDay.Add(time.Hour)), subject.ID()))
+	active := ok(next.Promote(forced(addDay.Add(time.Hour)), subject.ID(), Observed{}))
 	retired := ok(active.Retire(change(addDay.Add(2*time.Hour)), subject.ID(), stopped))
 	return map[string]KeySet{
 		"absent":        absent,
 		"next":          next,
-		"next, seen":    seenNext,
+		"next, seen":    next,
 		"active":        active,
 		"retired":       retired,
 		"never active":  ok(next.Retire(change(addDay.Add(2*time.Hour)), subject.ID(), stopped)),
 		"removed":       ok(retired.Remove(change(openDay), subject.ID(), false)),
 		"revoked":       ok(next.Revoke(because(addDay, "lost"), subject.ID(), RevokeOptions{})),
 		"tombstone":     ok(retired.Withdraw(forced(openDay))),
-		"next, unblest": ok(seenNext.Observe(change(openDay.Add(-time.Second)), Observation{Complete: true, Kids: []KeyID{testKey(0).ID()}})),
+		"next, unblest": next,
+	}
+}
+
+// observedIn is what was seen of the subject in the lives in which somebody looked.
+func observedIn() map[string]Observed {
+	return map[string]Observed{
+		"next, seen":    seen(addDay.Add(time.Hour), openDay.Add(-time.Minute)),
+		"next, unblest": {Fresh: openDay.Add(-time.Second), Without: []string{"https://oidc.example.com/prod-a"}},
 	}
 }
 
@@ -46,13 +52,13 @@ func lives(t testing.TB) map[string]KeySet {
 func TestStateMachine(t *testing.T) {
 	stopped := Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": testKey(0).ID()}}
 	c := because(openDay, "planned")
-	transitions := map[string]func(KeySet) (KeySet, error){
-		"add":                  func(s KeySet) (KeySet, error) { return s.Add(c, subject) },
-		"promote":              func(s KeySet) (KeySet, error) { return s.Promote(c, subject.ID()) },
-		"retire":               func(s KeySet) (KeySet, error) { return s.Retire(c, subject.ID(), stopped) },
-		"remove":               func(s KeySet) (KeySet, error) { return s.Remove(c, subject.ID(), false) },
-		"remove, never signed": func(s KeySet) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
-		"revoke":               func(s KeySet) (KeySet, error) { return s.Revoke(c, subject.ID(), RevokeOptions{}) },
+	transitions := map[string]func(KeySet, Observed) (KeySet, error){
+		"add":                  func(s KeySet, _ Observed) (KeySet, error) { return s.Add(c, subject) },
+		"promote":              func(s KeySet, o Observed) (KeySet, error) { return s.Promote(c, subject.ID(), o) },
+		"retire":               func(s KeySet, _ Observed) (KeySet, error) { return s.Retire(c, subject.ID(), stopped) },
+		"remove":               func(s KeySet, _ Observed) (KeySet, error) { return s.Remove(c, subject.ID(), false) },
+		"remove, never signed": func(s KeySet, _ Observed) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
+		"revoke":               func(s KeySet, _ Observed) (KeySet, error) { return s.Revoke(c, subject.ID(), RevokeOptions{}) },
 	}
 	const ( // what comes of it: a state, a reason for gone, a gate (not yet), or a part of the refusal
 		there    = `publishes it already`
@@ -80,7 +86,7 @@ func TestStateMachine(t *testing.T) {
 				t.Errorf("the table has no line for %s of a key that is %s", name, place)
 			}
 			before := s.Digest()
-			got, err := transition(s)
+			got, err := transition(s, observedIn()[place])
 			if outcome := outcomeFor(got, err); outcome != want && (err == nil || strings.HasPrefix(outcome, "gate ") || !strings.Contains(outcome, want)) {
 				t.Errorf("%s of a key that is %s: %s; want %s", name, place, outcome, want)
 			}
@@ -119,8 +125,8 @@ func TestForcePassesGatesNeedsAReasonAndIsRecorded(t *testing.T) {
 		do          func(s KeySet, c Change) (KeySet, error)
 		want        string
 	}{
-		{"next", "promote", func(s KeySet, c Change) (KeySet, error) { return s.Promote(c, id) }, "active"},
-		{"never active", "promote", func(s KeySet, c Change) (KeySet, error) { return s.Promote(c, id) }, "active"},
+		{"next", "promote", func(s KeySet, c Change) (KeySet, error) { return s.Promote(c, id, Observed{}) }, "active"},
+		{"never active", "promote", func(s KeySet, c Change) (KeySet, error) { return s.Promote(c, id, Observed{}) }, "active"},
 		{"active", "retire", func(s KeySet, c Change) (KeySet, error) { return s.Retire(c, id, Evidence{}) }, "retired"},
 		{"next", "remove", func(s KeySet, c Change) (KeySet, error) { return s.Remove(c, id, false) }, "removed"},
 		{"active", "remove", func(s KeySet, c Change) (KeySet, error) { return s.Remove(c, id, false) }, "removed"},
@@ -142,7 +148,7 @@ func TestForcePassesGatesNeedsAReasonAndIsRecorded(t *testing.T) {
 		}
 	}
 	for _, place := range []string{"removed", "revoked", "tombstone"} {
-		if _, err := lives(t)[place].Promote(forced(openDay), id); err == nil {
+		if _, err := lives(t)[place].Promote(forced(openDay), id, Observed{}); err == nil {
 			t.Errorf("force promotes a key that is %s", place)
 		}
 	}
@@ -196,7 +202,7 @@ func TestRetireNeedsEvidence(t *testing.T) {
 
 func TestRollbackIsFreeForAKeyThatHasSignedBefore(t *testing.T) {
 	s := lives(t)["retired"]
-	got, err := s.Promote(change(openDay), subject.ID())
+	got, err := s.Promote(change(openDay), subject.ID(), Observed{})
 	k, _ := got.Key(subject.ID())
 	if err != nil || k.State != Active || !k.RetiredAt.IsZero() || !k.PromotedAt.Equal(openDay) {
 		t.Errorf("%+v, error %v", k, err)
@@ -305,62 +311,31 @@ func TestRemoveKeepsTheLastKey(t *testing.T) {
 	}
 }
 
-func TestObserveKeepsTheUnbrokenRun(t *testing.T) {
-	ok := step(t)
-	s := lives(t)["next"]
-	all, without := seen(s), Observation{Complete: true, Kids: []KeyID{testKey(0).ID()}}
-	incomplete := all
-	incomplete.Complete = false
-	at := func(minutes int) time.Time { return addDay.Add(time.Duration(minutes) * time.Minute) }
-	for _, tt := range []struct {
-		name  string
-		looks []Observation // one a minute, from minute 1
-		want  time.Time
-	}{
-		{"nobody has looked", nil, time.Time{}},
-		{"the first look counts", []Observation{all, all, all}, at(1)},
-		{"looks before it do not", []Observation{without, all, all}, at(2)},
-		{"one answer without it ends the run", []Observation{all, all, without}, time.Time{}},
-		{"and the next look begins another", []Observation{all, without, all}, at(3)},
-		{"an incomplete look begins none", []Observation{incomplete, incomplete}, time.Time{}},
-		{"and ends none when every answer had it", []Observation{all, incomplete, all}, at(1)},
-		{"and ends one when an answer lacked it", []Observation{all, {Kids: without.Kids}, all}, at(3)},
-	} {
-		s := s
-		for i, o := range tt.looks {
-			s = ok(s.Observe(change(at(i+1)), o))
-		}
-		if k, _ := s.Key(subject.ID()); !k.ObservedAt.Equal(tt.want) {
-			t.Errorf("%s: observed since %v; want %v", tt.name, k.ObservedAt, tt.want)
-		}
-	}
-}
-
-func TestHistoryAndObservationsAreBounded(t *testing.T) {
+func TestHistoryIsBounded(t *testing.T) {
 	ok := step(t)
 	s := newSet(t, awsPolicy())
 	for i := range 3 * keptHistory {
 		at := t0.Add(time.Duration(i) * time.Minute)
 		s = ok(s.SetPolicy(because(at, at.String()), awsPolicy()))
-		s = ok(s.Observe(change(at), seen(s)))
 	}
-	h, o := s.History(), s.Observations()
-	if end := t0.Add((3*keptHistory - 1) * time.Minute); len(h) != keptHistory || h[len(h)-1].Why != end.String() || len(o) != keptObservations || !o[len(o)-1].At.Equal(end) {
-		t.Errorf("%d lines of history, %d observations; the newest are %+v and %+v", len(h), len(o), h[len(h)-1], o[len(o)-1])
+	h := s.History()
+	if end := t0.Add((3*keptHistory - 1) * time.Minute); len(h) != keptHistory || h[len(h)-1].Why != end.String() {
+		t.Errorf("%d lines of history; the newest is %+v", len(h), h[len(h)-1])
 	}
 }
 
 // A clock that runs behind would open gates too late, one that runs ahead too early: what is recorded shows either.
 func TestAClockInThePastIsRefused(t *testing.T) {
-	s := lives(t)["next, seen"]
 	latest := openDay.Add(-time.Minute)
+	s := step(t)(lives(t)["next"].Add(change(latest), testKey(6)))
 	other := subject
 	all := map[string]func(c Change) (KeySet, error){
-		"add":     func(c Change) (KeySet, error) { return s.Add(c, testKey(5)) },
-		"observe": func(c Change) (KeySet, error) { return s.Observe(c, seen(s)) },
-		"promote": func(c Change) (KeySet, error) { return s.Promote(c, subject.ID()) },
-		"retire":  func(c Change) (KeySet, error) { return s.Retire(c, subject.ID(), Evidence{Statement: "x"}) },
-		"remove":  func(c Change) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
+		"add": func(c Change) (KeySet, error) { return s.Add(c, testKey(5)) },
+		"promote": func(c Change) (KeySet, error) {
+			return s.Promote(c, subject.ID(), seen(addDay, latest.Add(-2*time.Minute)))
+		},
+		"retire": func(c Change) (KeySet, error) { return s.Retire(c, subject.ID(), Evidence{Statement: "x"}) },
+		"remove": func(c Change) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
 		"revoke": func(c Change) (KeySet, error) {
 			return s.Revoke(c, testKey(0).ID(), RevokeOptions{Replacement: &other})
 		},
@@ -390,7 +365,6 @@ func TestWhatAKeySetGivesAwayIsACopy(t *testing.T) {
 	s.Gone()[0].Why = "spoilt"
 	s.Issuers()[0] = IssuerURL{}
 	s.History()[0].What = "spoilt"
-	s.Observations()[0].Kids[0] = "spoilt"
 	s.Rotation().Step = "spoilt"
 	p := s.Policy()
 	*p.MaxAge, p.RelyingParties[0], p.Origins[0], p.HeldUntil[0].Edge = 1, "spoilt", "spoilt", 1

@@ -3,6 +3,7 @@ package keystore
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -28,6 +29,7 @@ type walker struct {
 	pool  []VerificationKey
 	gone  map[KeyID]bool
 	dead  map[Fingerprint]bool // material that is gone
+	looks observedRun
 	log   []string
 	done  map[string]int // successes without force, by what was done
 	made  int
@@ -43,7 +45,7 @@ func walkPolicy(rng *rand.Rand) Policy {
 
 var ordinarySteps = []string{"add", "observe", "observe", "observe", "promote", "promote", "retire", "remove", "unsigned", "revoke", "policy", "accept"}
 
-var repairSteps = []string{"accept", "revoke", "replace", "replace", "keep", "bury", "reopen"}
+var repairSteps = []string{"accept", "revoke", "replace", "replace", "replace", "replace", "keep", "bury", "reopen"}
 
 // walkPool returns the keys of a walk, with aliases also the same ones under other names, and others under their names.
 func walkPool(aliases bool) (pool []VerificationKey) {
@@ -117,13 +119,8 @@ func (w *walker) step() {
 func (w *walker) wait(c Change, k VerificationKey, opens time.Time) (string, KeySet, error) {
 	w.now = opens
 	c.At = opens
-	s, err := w.s.Observe(c, seen(w.s))
-	if err != nil {
-		return "", KeySet{}, err
-	}
-	w.checkStep(c, "observe", s)
-	w.s = s
-	got, err := s.Promote(c, k.ID())
+	w.look(true, math.MaxInt)
+	got, err := w.s.Promote(c, k.ID(), w.observed(k.ID()))
 	return "promote " + string(k.ID()), got, err
 }
 
@@ -146,10 +143,11 @@ func (w *walker) transition(c Change, k VerificationKey) (string, KeySet, error)
 	case "add":
 		got, err = w.s.Add(c, k)
 	case "observe":
-		c.Force = false
-		got, err = w.s.Observe(c, w.look())
+		w.look(w.rng.IntN(20) != 0, 30)
+		w.done["observe"]++
+		return name, KeySet{}, errNothingChanges
 	case "promote":
-		got, err = w.s.Promote(c, k.ID())
+		got, err = w.s.Promote(c, k.ID(), w.observed(k.ID()))
 	case "retire":
 		got, err = w.s.Retire(c, k.ID(), Evidence{Statement: "the walker says so"})
 	case "remove":
@@ -189,15 +187,39 @@ func (w *walker) fresh() VerificationKey {
 	return testKey(1000 + w.made)
 }
 
-// look sees most keys most of the time.
-func (w *walker) look() Observation {
-	o := Observation{Complete: w.rng.IntN(20) != 0, MaxAge: Duration(w.rng.IntN(40)) * Duration(time.Minute)}
+// observedRun is what an observer keeps, as package keystore/observation does.
+type observedRun struct {
+	since  map[Fingerprint]time.Time // of the keys that every look has found since a complete one
+	fresh  time.Time                 // of the last complete look
+	maxAge Duration                  // the highest seen
+}
+
+var errNothingChanges = errors.New("a look changes no key set")
+
+// look sees each key but one in misses.
+func (w *walker) look(complete bool, misses int) {
+	was := w.looks.since
+	w.looks.since = map[Fingerprint]time.Time{}
 	for _, k := range w.s.Keys() {
-		if w.rng.IntN(30) != 0 {
-			o.Kids = append(o.Kids, k.ID())
+		since, before := was[k.Fingerprint()]
+		switch {
+		case w.rng.IntN(misses) == 0:
+		case before:
+			w.looks.since[k.Fingerprint()] = since
+		case complete:
+			w.looks.since[k.Fingerprint()] = w.now
 		}
 	}
-	return o
+	if complete {
+		w.looks.fresh = w.now
+	}
+	w.looks.maxAge = max(w.looks.maxAge, Duration(w.rng.IntN(40))*Duration(time.Minute))
+}
+
+// observed is what was seen of the published key with that ID.
+func (w *walker) observed(id KeyID) Observed {
+	k, _ := w.s.Key(id)
+	return Observed{Since: w.looks.since[k.Fingerprint()], Fresh: w.looks.fresh, MaxAge: w.looks.maxAge}
 }
 
 func (w *walker) checkStep(c Change, name string, got KeySet) {
@@ -264,12 +286,13 @@ func (w *walker) checkKey(c Change, name string, got KeySet, k Key) {
 	if !there && k.State != Next {
 		w.t.Errorf("%s: key %s begins as %s", name, k.ID(), k.State)
 	}
-	// By the book: seen without a gap since ObservedAt, and everything declared now and an hour passed since.
+	// By the book: seen without a gap since then, and everything declared now and an hour passed since.
 	if k.State == Active && was.State != Active && was.PromotedAt.IsZero() && !c.Force {
 		p := got.Policy()
-		opens := was.ObservedAt.Add(max(promoteFloor, Convergence+p.edge(0)+p.client(0)))
-		if was.ObservedAt.IsZero() || w.now.Before(opens) {
-			w.t.Errorf("%s: key %s, seen since %v, may sign at %v already", name, k.ID(), was.ObservedAt, w.now)
+		since, seen := w.looks.since[k.Fingerprint()]
+		opens := since.Add(max(promoteFloor, Convergence+p.edge(0)+p.client(0)))
+		if !seen || w.now.Before(opens) || w.now.Sub(w.looks.fresh) > observationFresh || k.ObservedAt.Before(since.Truncate(time.Second)) {
+			w.t.Errorf("%s: key %s, seen since %v and recorded since %v, may sign at %v already", name, k.ID(), since, k.ObservedAt, w.now)
 		}
 	}
 }

@@ -243,7 +243,8 @@ func (o *observer) answer(a response, keys []keystore.VerificationKey) {
 	if at, err := http.ParseTime(a.Header.Get("Date")); err == nil && seen == "" { // a cache hands out the Date of its origin
 		ahead := time.Since(at) - a.Took/2
 		if was := o.look.ClockAhead; was == nil || ahead.Abs() > time.Duration(*was).Abs() {
-			o.look.ClockAhead = keystore.DurationPtr(ahead.Round(time.Second))
+			rounded := observation.Offset(ahead.Round(time.Second))
+			o.look.ClockAhead = &rounded
 		}
 	}
 }

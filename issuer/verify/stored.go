@@ -143,7 +143,7 @@ func (v *visit) showsNoCache(at time.Time) bool {
 
 // stillPublished reports a key that has left: a cache that obeys may hand out a document with it for some time.
 func (v *visit) stillPublished(url string, g keystore.Gone) {
-	until := v.stored.CopiesUntil(g.At)
+	until := v.stored.CopiesUntil(g.At, 0)
 	switch {
 	case v.o.Now.After(until):
 		v.fail("stored-keys", advice{stillAccepted, "purge the CDN, look for a host that serves an older document, and see that keypostd and its mirror are up to date"},
@@ -164,7 +164,7 @@ func (v *visit) stillPublished(url string, g keystore.Gone) {
 
 // missing reports a stored key that is not published.
 func (v *visit) missing(url string, k keystore.Key) {
-	until := v.stored.CopiesUntil(k.PublishedAt)
+	until := v.stored.CopiesUntil(k.PublishedAt, 0)
 	switch {
 	case v.o.Now.After(until):
 		v.fail("stored-keys", advice{refused, "keypostd may reject the key set (see its log and keypost issuer list --admin), the mirror may be behind, or somebody else answers with an older document"},

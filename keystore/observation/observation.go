@@ -15,15 +15,28 @@ import (
 
 // Look is what relying parties were served for some seconds at every address of one issuer URL.
 type Look struct {
-	Start       time.Time          `json:"start"`
-	End         time.Time          `json:"end"`
-	Addresses   []string           `json:"addresses"`             // that were asked, as HOST:PORT
-	Answers     int                `json:"answers"`               // JWKS that arrived, each over a connection of its own
-	Keys        []Key              `json:"keys"`                  // that every one of them had
-	Gaps        []string           `json:"gaps,omitempty"`        // why relying parties may be served something else, a sentence each; none = complete
-	MaxAge      keystore.Duration  `json:"maxAge"`                // the highest that an answer declared
-	SharedCache string             `json:"sharedCache,omitempty"` // the header that showed a shared cache
-	ClockAhead  *keystore.Duration `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
+	Start       time.Time         `json:"start"`
+	End         time.Time         `json:"end"`
+	Addresses   []string          `json:"addresses"`             // that were asked, as HOST:PORT
+	Answers     int               `json:"answers"`               // JWKS that arrived, each over a connection of its own
+	Keys        []Key             `json:"keys"`                  // that every one of them had
+	Gaps        []string          `json:"gaps,omitempty"`        // why relying parties may be served something else, a sentence each; none = complete
+	MaxAge      keystore.Duration `json:"maxAge"`                // the highest that an answer declared
+	SharedCache string            `json:"sharedCache,omitempty"` // the header that showed a shared cache
+	ClockAhead  *Offset           `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
+}
+
+// Offset is a difference of two clocks, which may be negative. Documents spell it as they do a [keystore.Duration].
+type Offset time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (o Offset) MarshalText() ([]byte, error) { return []byte(time.Duration(o).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *Offset) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*o = Offset(d)
+	return err
 }
 
 // Key is a key as it was published. A kid is a name that anybody can give to a key; the fingerprint is the key.
@@ -101,6 +114,9 @@ func (r Record) With(l Look) Record {
 		r.Complete = l.End
 	}
 	if !l.End.Before(r.Latest.End) {
+		if l.Answers == 0 { // no news of the clock either
+			l.ClockAhead = r.Latest.ClockAhead
+		}
 		r.Latest = l
 	}
 	return r
@@ -123,19 +139,10 @@ func signs(was []Sign, l Look) []Sign {
 	return all[max(0, len(all)-most):]
 }
 
-// Evidence is what records say about one key, for a gate.
-type Evidence struct {
-	Since       time.Time         // since when every answer at every vantage had the key; zero = not all have it
-	Fresh       time.Time         // when the vantage that has not looked longest looked completely
-	MaxAge      keystore.Duration // the highest that counts
-	SharedCache string            // a header that showed a shared cache; empty = none did
-	Without     []string          // issuer URL and vantage of each that lacks the key, in the order asked
-}
-
-// Of returns what the records say about a key. required are the issuer URL and vantage of every record that has to have
-// it. Other records count for what they have seen of caches, not for the key.
-func Of(key Key, records []Record, required []Place) Evidence {
-	var e Evidence
+// Of returns what the records say about a key, for a gate. required are the issuer URL and vantage of every record that
+// has to have it. Other records count for what they have seen of caches, not for the key.
+func Of(key Key, records []Record, required []Place) keystore.Observed {
+	var e keystore.Observed
 	for _, r := range records {
 		if len(r.MaxAges) > 0 {
 			e.MaxAge = max(e.MaxAge, r.MaxAges[0].MaxAge)
@@ -151,6 +158,9 @@ func Of(key Key, records []Record, required []Place) Evidence {
 			continue
 		}
 		r := records[i]
+		if c := r.Latest.ClockAhead; c != nil && time.Duration(*c).Abs() > time.Duration(e.ClockAhead).Abs() {
+			e.ClockAhead = keystore.Duration(*c)
+		}
 		s := slices.IndexFunc(r.Seen, func(s Seen) bool { return s.Key == key })
 		if s < 0 || r.Complete.IsZero() {
 			e.Without = append(e.Without, place.String())

@@ -41,6 +41,8 @@ func TestRuns(t *testing.T) {
 		"one without":                     {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{b})}, time.Time{}, after(2)},
 		"one without, incomplete":         {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{b}, gap)}, time.Time{}, after(1)},
 		"seen again":                      {[]Look{lookAt(1, []Key{a}), lookAt(2, nil), lookAt(3, []Key{a})}, after(3), after(3)},
+		"missing first":                   {[]Look{lookAt(1, []Key{b}), lookAt(2, []Key{a}), lookAt(3, []Key{a})}, after(2), after(3)},
+		"missing in an incomplete look":   {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{b}, gap), lookAt(3, []Key{a})}, after(3), after(3)},
 		"a lost packet":                   {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{a}, gap), lookAt(3, []Key{a})}, after(1), after(3)},
 		"no answer at all":                {[]Look{lookAt(1, []Key{a}), silent, lookAt(3, []Key{a})}, after(1), after(3)},
 		"another key under its kid":       {[]Look{lookAt(1, []Key{a}), lookAt(2, []Key{swapped})}, time.Time{}, after(2)},
@@ -121,6 +123,37 @@ func TestEveryRequiredPlaceCounts(t *testing.T) {
 	shown.SharedCache, shown.MaxAge = "Age: 3", keystore.Duration(time.Hour)
 	if e := Of(a, append(all, record("sa", shown)), []Place{place("eu")}); e.SharedCache != "Age: 3" || e.MaxAge != keystore.Duration(time.Hour) {
 		t.Errorf("what another place has seen of caches does not count: %+v", e)
+	}
+}
+
+// The clock of each required place counts, by its latest look.
+func TestTheWorstClockCounts(t *testing.T) {
+	record := func(vantage string, ahead ...time.Duration) Record {
+		r := Record{Issuer: "https://oidc.example.com/prod-a", Vantage: vantage}
+		for n, d := range ahead {
+			l := lookAt(n, []Key{a})
+			ahead := Offset(d)
+			l.ClockAhead = &ahead
+			r = r.With(l)
+		}
+		silent := lookAt(100, nil, "nobody answered") // which shows no clock
+		silent.Answers = 0
+		return r.With(silent)
+	}
+	for _, tt := range []struct {
+		eu, us []time.Duration
+		want   time.Duration
+	}{
+		{nil, nil, 0},
+		{[]time.Duration{time.Hour, time.Second}, nil, time.Second},
+		{[]time.Duration{2 * time.Minute}, []time.Duration{-3 * time.Minute}, -3 * time.Minute},
+		{[]time.Duration{-time.Second}, []time.Duration{-3 * time.Minute}, -3 * time.Minute},
+	} {
+		eu, us := record("eu", tt.eu...), record("us", tt.us...)
+		elsewhere := record("ap", time.Hour)
+		if o := Of(a, []Record{eu, us, elsewhere}, []Place{eu.Place(), us.Place()}); time.Duration(o.ClockAhead) != tt.want {
+			t.Errorf("%v and %v: %v, want %v", tt.eu, tt.us, o.ClockAhead, tt.want)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -31,13 +32,16 @@ func TestAddAndLoad(t *testing.T) {
 	if _, err := st.Load(t.Context(), "prod-a", place); !errors.Is(err, keystore.ErrNotFound) {
 		t.Errorf("before the first look: %v", err)
 	}
-	for _, l := range []Look{lookAt(1, []Key{a}), lookAt(2, []Key{a, b})} {
+	behind := Offset(-3 * time.Second)
+	second := lookAt(2, []Key{a, b})
+	second.ClockAhead = &behind
+	for _, l := range []Look{lookAt(1, []Key{a}), second} {
 		if _, err := st.Add(t.Context(), "prod-a", place, l); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r, err := st.Load(t.Context(), "prod-a", place)
-	if err != nil || len(r.Seen) != 2 || !r.Seen[0].Since.Equal(lookAt(1, nil).End) || r.Latest.Answers != 16 {
+	if err != nil || len(r.Seen) != 2 || !r.Seen[0].Since.Equal(lookAt(1, nil).End) || r.Latest.Answers != 16 || *r.Latest.ClockAhead != behind {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := st.Load(t.Context(), "prod-a", Place{issuer, "us"}); !errors.Is(err, keystore.ErrNotFound) {

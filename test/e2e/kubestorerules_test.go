@@ -157,11 +157,6 @@ func ruledGenerations() []ruled {
 		{"the next generation", func(s spec) { s.next(1) }, ""},
 		{"the next generation without a line of history", func(s spec) { s["generation"] = 6.0 }, ""},
 		{"three generations with their lines of history", func(s spec) { s.next(3) }, ""},
-		{"two generations, one of them an observation", func(s spec) {
-			s.next(1)
-			s["generation"] = 7.0
-			s["observations"] = []any{map[string]any{"at": "2026-05-01T00:00:00Z", "complete": true, "kids": nil, "maxAge": "5m"}}
-		}, ""},
 		{"two generations with one line of history", func(s spec) { s.next(1); s["generation"] = 7.0 }, saysJump},
 		{"the highest generation", func(s spec) { s.next(1); s["generation"] = 9007199254740991.0 }, saysJump},
 		{"far ahead by an accept", func(s spec) { s.note("accept"); s["generation"] = 1000.0 }, ""},
@@ -333,11 +328,8 @@ func (p *kubeScene) life(t *testing.T) {
 	second := storetest.Key(t)
 	s := step("prod-a", "add", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) { return s.Add(c, second) })
 	first := other(s, second.ID())
-	step("prod-a", "observe", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Observe(c, keystore.Observation{Complete: true, Kids: []keystore.KeyID{first, second.ID()}, MaxAge: keystore.Duration(time.Minute)})
-	})
 	step("prod-a", "promote", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Promote(c, second.ID())
+		return s.Promote(c, second.ID(), keystore.Observed{Since: c.At, Fresh: c.At, MaxAge: keystore.Duration(time.Minute)})
 	})
 	step("prod-a", "retire", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
 		return s.Retire(c, first, keystore.Evidence{Statement: "test"})

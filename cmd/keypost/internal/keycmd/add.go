@@ -73,7 +73,7 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	}
 	now = time.Now()
 	for _, k := range fresh {
-		opens, _ := s.EarliestPromotion(k.ID(), now)
+		opens, _ := s.EarliestPromotion(k.ID(), keystore.Observed{Since: now})
 		o.Notice("key %s may be promoted at %s at the earliest, if it is observed everywhere from now on", k.ID(), cli.Stamp(opens))
 	}
 	return printKeys(o.Factory, s, now)

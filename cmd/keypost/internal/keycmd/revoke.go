@@ -50,7 +50,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	}
 	warnNoneActive(o.Factory, c.after)
 	now := time.Now()
-	o.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now)))
+	o.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now, 0)))
 	for _, k := range c.before.Keys() {
 		if _, left := c.after.GoneLine(k.VerificationKey); left && k.ID() != c.id {
 			o.Notice("key %s is the same key under another kid, and is revoked too", k.ID())

@@ -74,7 +74,10 @@ func (o *step) warn(now time.Time) {
 
 func newPromote(f *cli.Factory) *cobra.Command {
 	o := &step{
-		Factory: f, danger: "relying parties that hold an older copy refuse its tokens", take: keystore.KeySet.Promote,
+		Factory: f, danger: "relying parties that hold an older copy refuse its tokens",
+		take: func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
+			return s.Promote(c, id, keystore.Observed{})
+		},
 		notify: func(c keyChange) {
 			others := 0 // active keys
 			for _, k := range c.after.Keys() {

@@ -1,0 +1,70 @@
+package keystore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/internal/text"
+)
+
+// Observed is what was seen of one key, by kid and fingerprint, at an issuer's public URLs. It is the evidence that
+// [KeySet.Promote] asks for. Whoever makes it up opens the gate; what it claims can only not overflow.
+type Observed struct {
+	Since       time.Time // since when every answer at every required place had the key; zero = not seen everywhere
+	Fresh       time.Time // when the required place that has not looked longest looked completely
+	MaxAge      Duration  // the highest that an answer declared
+	SharedCache string    // a header that showed a shared cache; empty = none did
+	ClockAhead  Duration  // the clock of who looked beyond the issuer's, by the largest difference; zero also if not known
+	Without     []string  // the places that lack the key, each with the name that a person knows it by
+}
+
+// since returns since when key k counts as seen, and whether it does. What was seen before k was published does not count.
+func (o Observed) since(k Key) (at time.Time, seen bool) {
+	return later(o.Since, k.PublishedAt), !o.Since.IsZero() && !o.Fresh.IsZero() && len(o.Without) == 0
+}
+
+// toRecord returns the ObservedAt of key k, promoted at now: zero if it was not seen, or in the future, which only force
+// lets pass.
+func (o Observed) toRecord(k Key, now time.Time) time.Time {
+	since, seen := o.since(k)
+	if !seen || o.clock(now) != "" {
+		return time.Time{}
+	}
+	return earlier(since.UTC().Truncate(time.Second), now)
+}
+
+// clock returns what is wrong with the clocks; empty if they agree with this machine's now.
+func (o Observed) clock(now time.Time) string {
+	latest := later(o.Since, o.Fresh)
+	switch ahead := time.Duration(o.ClockAhead); {
+	case latest.After(now.Add(clockTolerance)):
+		return fmt.Sprintf("the key was observed at %s, which lies in the future by this machine's clock; check the clocks of this machine and of who observed", stamp(latest))
+	case ahead > clockTolerance:
+		return fmt.Sprintf("the clock of who observed is %v ahead of the issuer's server; set the one that is wrong, and observe again", o.ClockAhead)
+	case ahead < -clockTolerance:
+		return fmt.Sprintf("the clock of who observed is %v behind the issuer's server; set the one that is wrong, and observe again", Duration(ahead.Abs()))
+	}
+	return ""
+}
+
+// maxAge returns MaxAge within bounds: what adds it up must not overflow, and open a gate in the past.
+func (o Observed) maxAge() time.Duration {
+	return min(max(time.Duration(o.MaxAge), 0), maxSeen)
+}
+
+// without names some of the places that lack the key, as the end of a sentence.
+func (o Observed) without() string {
+	const most = 3
+	if len(o.Without) == 0 {
+		return ""
+	}
+	var names []string
+	for _, place := range o.Without[:min(len(o.Without), most)] {
+		names = append(names, text.OneLine(place, 300))
+	}
+	if more := len(o.Without) - most; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return " (missing: " + strings.Join(names, ", ") + ")"
+}
