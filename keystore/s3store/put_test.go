@@ -6,8 +6,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -48,6 +50,20 @@ func TestAnObjectSaysWhatItIs(t *testing.T) {
 		if agent := f.objects[key].meta.Get("User-Agent"); !strings.Contains(agent, "keypost") {
 			t.Errorf("the user agent is %q", agent)
 		}
+	}
+}
+
+// A bucket keeps documents that are no key sets just as well.
+func TestObservationsAreKept(t *testing.T) {
+	_, url := newFake(t)
+	st, p := observation.NewStore(open(t, url, Options{Prefix: "observations"})), observation.Place{Issuer: "https://oidc.example.com/prod-a"}
+	for n := range 2 {
+		_, err := st.Add(t.Context(), "prod-a", p, observation.Look{End: time.Unix(int64(n), 0), Answers: n})
+		must(t, err)
+	}
+	r, err := st.Load(t.Context(), "prod-a", p)
+	if must(t, err); r.Latest.Answers != 1 {
+		t.Errorf("%+v", r)
 	}
 }
 

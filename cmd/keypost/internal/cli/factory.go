@@ -29,9 +29,12 @@ type Factory struct {
 	Output string // form of results: table, json or yaml
 	By     string // who is recorded as the author of a change
 
-	storeFlag *pflag.Flag // nil without a command line
-	started   bool        // a command's own work began, so what fails now is no error of usage
-	writes    writes
+	Observations string // URL of the place for observations; empty if none was given
+
+	storeFlag        *pflag.Flag // nil without a command line
+	observationsFlag *pflag.Flag // nil for a command without it
+	started          bool        // a command's own work began, so what fails now is no error of usage
+	writes           writes
 }
 
 // Root gives a root command the commands of the program, the global flags, and words of our own for what is wrong.

@@ -55,12 +55,17 @@ func (f *Factory) format(format string, args ...any) string {
 }
 
 // Line returns a command line that can be pasted into a shell: quoted, and with the store of this run if it was given as a
-// flag. One that the environment names is there for the next command too.
+// flag, and the place of observations likewise. One that the environment names is there for the next command too.
 func (f *Factory) Line(c Command) string {
 	words := append([]string{"keypost"}, c...)
 	if f.storeFlag != nil && f.storeFlag.Changed {
 		if _, err := ParseStore(f.Store); err == nil { // or it may hold anything, also a password
 			words = append(words, "--store", f.Store)
+		}
+	}
+	if f.observationsFlag != nil && f.observationsFlag.Changed && observes(c) {
+		if _, err := f.observationsURL(); err == nil {
+			words = append(words, "--observations", f.Observations)
 		}
 	}
 	return Quoted(words...)

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/open"
+)
+
+// ObservationsFlag defines --observations.
+func (f *Factory) ObservationsFlag(fs *pflag.FlagSet) {
+	fs.StringVar(&f.Observations, "observations", strings.TrimSpace(os.Getenv("KEYPOST_OBSERVATIONS")),
+		"where looks are recorded, apart from the key sets: "+open.ObservationForms+" (default $KEYPOST_OBSERVATIONS)")
+	f.observationsFlag = fs.Lookup("observations")
+	f.observationsFlag.DefValue = ""
+}
+
+// observes reports whether a command of ours has --observations.
+func observes(c Command) bool {
+	return len(c) > 1 && (slices.Equal(c[:2], []string{"issuer", "observe"}) || slices.Equal(c[:2], []string{"key", "promote"}))
+}
+
+// OpenObservations opens the place that --observations or KEYPOST_OBSERVATIONS names, to read.
+func (f *Factory) OpenObservations(ctx context.Context) (*observation.Store, error) {
+	return f.observations(func(u, store open.URL) (keystore.Backend, error) { return u.Observations(ctx, store) })
+}
+
+// CreateObservations is OpenObservations to write. A directory is made if only that is missing.
+func (f *Factory) CreateObservations(ctx context.Context) (*observation.Store, error) {
+	return f.observations(func(u, store open.URL) (keystore.Backend, error) { return u.CreateObservations(ctx, store) })
+}
+
+func (f *Factory) observations(opened func(u, store open.URL) (keystore.Backend, error)) (*observation.Store, error) {
+	u, err := f.observationsURL()
+	if err != nil {
+		return nil, err
+	}
+	store, err := ParseStore(f.Store)
+	if err != nil {
+		return nil, err
+	}
+	if err := u.CheckObservations(store); err != nil {
+		return nil, WithHint(Usage(err), "give --observations another place, or set KEYPOST_OBSERVATIONS")
+	}
+	b, err := opened(u, store)
+	if err != nil {
+		return nil, err
+	}
+	return observation.NewStore(b), nil
+}
+
+func (f *Factory) observationsURL() (open.URL, error) {
+	if f.Observations == "" {
+		return open.URL{}, WithHint(Usage(errors.New("nothing names the place where looks are recorded")),
+			"use --observations %s, or set KEYPOST_OBSERVATIONS", open.ObservationForms)
+	}
+	return ParseStoreURL(f.Observations, "use --observations")
+}
