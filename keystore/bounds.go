@@ -17,6 +17,7 @@ const (
 	maxRelyingParties = 1000
 	maxOrigins        = 1000
 	maxHeld           = 1000
+	maxVantages       = 20 // each looks at every issuer URL
 	maxHistory        = 200
 	maxLabels         = 1000 // also annotations
 )
@@ -59,6 +60,7 @@ func (s KeySet) checkSizes(issuers, keys, gone int) error {
 		{"annotations", len(s.annotations), maxLabels},
 		{"relying parties", len(s.policy.RelyingParties), maxRelyingParties},
 		{"origins", len(s.policy.Origins), maxOrigins},
+		{"vantages", len(s.policy.ObserveFrom), maxVantages},
 		{"lines in heldUntil", len(s.policy.HeldUntil), maxHeld},
 		{"lines of history", len(s.history), maxHistory},
 	}

@@ -64,6 +64,7 @@ func TestParseReadsUpToTheBoundsOfTheDefinition(t *testing.T) {
 		"keys and lines in gone": {list("gone", goneEntry), 3999}, // and the published key
 		"relying parties":        {policy("relyingParties", "aws"), 1000},
 		"origins":                {policy("origins", "origin.example.com"), 1000},
+		"vantages":               {policy("observeFrom", "eu"), 20},
 		"lines in heldUntil":     {policy("heldUntil", map[string]any{"until": t0}), 1000},
 		"lines of history":       {list("history", func(int) any { return map[string]any{"at": t0, "what": "x"} }), 200},
 		"labels":                 {meta("labels"), 1000},

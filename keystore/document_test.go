@@ -28,6 +28,7 @@ func fullSet(t testing.TB) KeySet {
 		Policy: Policy{
 			MaxAge: DurationPtr(10 * time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(90 * time.Minute), EdgeHold: DurationPtr(time.Hour),
 			RelyingParties: []string{"aws", "vault"}, TokenLifetime: DurationPtr(24 * time.Hour), Origins: []string{"origin.example.com:8443"}, Private: true,
+			ObserveFrom: []string{"eu", "us"},
 		},
 	}))
 	s = ok(s.Add(change(t0.Add(time.Hour)), testKey(1)))
@@ -228,9 +229,9 @@ func TestParseRejects(t *testing.T) {
 		{name: "retired without retiredAt", edits: []edit{{"    retiredAt: \"2026-03-02T15:00:00Z\"\n", ""}}, want: "it is retired and has no retiredAt"},
 		{name: "a time without a zone", edits: []edit{{"retiredAt: \"2026-03-02T15:00:00Z\"", "retiredAt: \"2026-03-02T15:00:00\""}}, want: "it does not fit the form of a key set"},
 		{name: "a time that is year 10000 in UTC", edits: []edit{{"retiredAt: \"2026-03-02T15:00:00Z\"", "retiredAt: \"9999-12-31T23:59:59-01:00\""}}, want: "it records a time that RFC 3339 cannot write"},
-		{name: "maxAge as a number", edits: []edit{{"maxAge: 5m\n    origins", "maxAge: 300\n    origins"}}, want: "a duration is a string with its unit, such as 5m"},
-		{name: "a negative maxAge", edits: []edit{{"maxAge: 5m\n    origins", "maxAge: -5m\n    origins"}}, want: "is not a duration"},
-		{name: "maxAge of a second", edits: []edit{{"maxAge: 5m\n    origins", "maxAge: 1s\n    origins"}}, want: "policy: maxAge is 1s; it must be from 1m to 24h"},
+		{name: "maxAge as a number", edits: []edit{{"maxAge: 5m\n    observeFrom", "maxAge: 300\n    observeFrom"}}, want: "a duration is a string with its unit, such as 5m"},
+		{name: "a negative maxAge", edits: []edit{{"maxAge: 5m\n    observeFrom", "maxAge: -5m\n    observeFrom"}}, want: "is not a duration"},
+		{name: "maxAge of a second", edits: []edit{{"maxAge: 5m\n    observeFrom", "maxAge: 1s\n    observeFrom"}}, want: "policy: maxAge is 1s; it must be from 1m to 24h"},
 		{name: "a hold of centuries", edits: []edit{{"tokenLifetime: 24h", "tokenLifetime: 2540400h"}}, want: "policy: heldUntil holds more than"},
 		{name: "no key in publicKey", edits: []edit{{publicKey(pub1), "nothing"}}, want: "its publicKey holds 0 PEM blocks, not one"},
 		{name: "two keys in publicKey", edits: []edit{{publicKey(pub1), publicKey(pub1 + pub1)}}, want: "its publicKey holds 2 PEM blocks, not one"},

@@ -67,6 +67,7 @@ type Policy struct {
 	TokenLifetime        *Duration `json:"tokenLifetime,omitempty"`  // longest life of a token with an audience outside the cluster
 	Origins              []string  `json:"origins,omitempty"`        // host[:port] of every origin behind a shared cache
 	Private              bool      `json:"private,omitempty"`        // the issuer is not on the public internet
+	ObserveFrom          []string  `json:"observeFrom,omitempty"`    // vantages that all have to see a key before it may sign; none = the unnamed one
 	HeldUntil            []Held    `json:"heldUntil,omitempty"`      // lowered lifetimes that still bind copies and tokens out there
 }
 
@@ -114,6 +115,11 @@ func (p Policy) Check(dev bool) error {
 	for _, rp := range p.RelyingParties {
 		if Name(rp).Check() != nil {
 			return fmt.Errorf("policy: relying party %q is not a name such as aws, gcp, entra, vault or kube-apiserver", printable(rp))
+		}
+	}
+	for _, vantage := range p.ObserveFrom {
+		if Name(vantage).Check() != nil {
+			return fmt.Errorf("policy: observeFrom has %q, which is no name of a vantage such as eu or office", printable(vantage))
 		}
 	}
 	return checkOrigins(p.Origins)
@@ -271,7 +277,8 @@ func (p Policy) clone() Policy {
 			*d = DurationPtr(time.Duration(**d))
 		}
 	}
-	p.RelyingParties, p.Origins, p.HeldUntil = slices.Clone(p.RelyingParties), slices.Clone(p.Origins), slices.Clone(p.HeldUntil)
+	p.RelyingParties, p.Origins = slices.Clone(p.RelyingParties), slices.Clone(p.Origins)
+	p.ObserveFrom, p.HeldUntil = slices.Clone(p.ObserveFrom), slices.Clone(p.HeldUntil)
 	return p
 }
 

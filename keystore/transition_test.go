@@ -367,7 +367,7 @@ func TestWhatAKeySetGivesAwayIsACopy(t *testing.T) {
 	s.History()[0].What = "spoilt"
 	s.Rotation().Step = "spoilt"
 	p := s.Policy()
-	*p.MaxAge, p.RelyingParties[0], p.Origins[0], p.HeldUntil[0].Edge = 1, "spoilt", "spoilt", 1
+	*p.MaxAge, p.RelyingParties[0], p.Origins[0], p.ObserveFrom[0], p.HeldUntil[0].Edge = 1, "spoilt", "spoilt", "spoilt", 1
 	if s.Digest() != before {
 		t.Error("a caller can change a key set behind the transitions' back")
 	}

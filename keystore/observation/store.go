@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 
@@ -40,7 +42,7 @@ type document struct {
 // name returns under which name the record of an issuer URL and vantage is stored: that of the key set, so that people
 // find it, and a hash, so that each has its own.
 func name(n keystore.Name, p Place) keystore.Name {
-	sum := sha256.Sum256([]byte(p.Issuer + "\n" + p.Vantage))
+	sum := sha256.Sum256([]byte(string(n) + "\n" + p.Issuer + "\n" + p.Vantage)) // the name too: it is cut below
 	const room = 63 - 1 - 16
 	return keystore.Name(string(n[:min(len(n), room)]) + "-" + hex.EncodeToString(sum[:8]))
 }
@@ -80,6 +82,57 @@ func parse(data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("it is apiVersion %q, kind %q, not %q, %q", d.APIVersion, d.Kind, APIVersion, Kind)
 	}
 	return d.Spec, nil
+}
+
+// Required returns the places from which keys of s must have been seen before they may sign: each issuer URL from each
+// vantage that the policy names, or from the unnamed one.
+func Required(s keystore.KeySet) []Place {
+	vantages := s.Policy().ObserveFrom
+	if len(vantages) == 0 {
+		vantages = []string{""}
+	}
+	var all []Place
+	for _, u := range s.Issuers() {
+		for _, v := range vantages {
+			all = append(all, Place{u.String(), v})
+		}
+	}
+	return all
+}
+
+// Of returns every record of a key set, from whatever vantage. A damaged one is an error.
+func (st *Store) Of(ctx context.Context, n keystore.Name) ([]Record, error) {
+	list, err := st.backend.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list observations: %w", err)
+	}
+	var all []Record
+	for _, document := range slices.Sorted(maps.Keys(list)) {
+		if !mayBeOf(n, document) {
+			continue
+		}
+		data, _, err := st.backend.Get(ctx, document)
+		var r Record
+		if err == nil {
+			r, err = parse(data)
+		}
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("load observation %s: %w", document, err)
+		case document != name(r.KeySet, r.Place()):
+			return nil, fmt.Errorf("load observation %s: it is about key set %q and %s", document, r.KeySet, r.Place())
+		case r.KeySet == n:
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// mayBeOf reports whether a document has the name of a record of the key set n.
+func mayBeOf(n, document keystore.Name) bool {
+	const hash = 16
+	example := name(n, Place{})
+	return len(document) == len(example) && document[:len(example)-hash] == example[:len(example)-hash]
 }
 
 // attempts bounds how often Add starts again because another observer was faster.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/storetest"
 )
 
 const issuer = "https://oidc.example.com/prod-a"
@@ -124,5 +125,67 @@ func TestObserversAtOnce(t *testing.T) {
 	r, err := st.Load(t.Context(), "prod-a", place)
 	if err != nil || len(r.SharedCaches) != 4 || len(r.Seen) == 0 || r.Seen[0].Key != a {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// What is known of a key set is in all its records, and in no other's.
+func TestRecordsOfAKeySet(t *testing.T) {
+	st, dir := open(t)
+	long := keystore.Name(strings.Repeat("a", 63))
+	twin := long[:62] + "b" // whose records have names that begin alike
+	for n, vantages := range map[keystore.Name][]string{"prod": {""}, "prod-a": {"", "eu", "us"}, "prod-a-b": {"eu"}, long: {"eu"}, twin: {"", "eu"}} {
+		for _, v := range vantages {
+			if _, err := st.Add(t.Context(), n, Place{issuer, v}, lookAt(1, []Key{a})); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for n, want := range map[keystore.Name]int{"prod": 1, "prod-a": 3, "prod-a-b": 1, long: 1, twin: 2, "absent": 0} {
+		all, err := st.Of(t.Context(), n)
+		if err != nil || len(all) != want || slices.ContainsFunc(all, func(r Record) bool { return r.KeySet != n }) {
+			t.Errorf("%s: %d records, %v; want %d", n, len(all), err, want)
+		}
+	}
+	eu := filepath.Join(dir, string(name("prod-a", Place{issuer, "eu"}))+".yaml")
+	text, err := os.ReadFile(eu) //nolint:gosec // the test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, damaged := range map[string]string{"broken": "{", "another's": strings.Replace(string(text), "keySet: prod-a", "keySet: prod-c", 1)} {
+		if err := os.WriteFile(eu, []byte(damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.Of(t.Context(), "prod-a"); err == nil || !strings.Contains(err.Error(), "load observation prod-a-") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := st.Of(t.Context(), "prod"); err != nil {
+			t.Errorf("%s, of another key set: %v", what, err)
+		}
+	}
+}
+
+func TestRequired(t *testing.T) {
+	var urls []keystore.IssuerURL
+	for _, raw := range []string{issuer, "https://prod-a.oidc.example.com"} {
+		u, err := keystore.ParseIssuerURL(raw, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls = append(urls, u)
+	}
+	for _, tt := range []struct {
+		from []string
+		want []Place
+	}{
+		{nil, []Place{{issuer, ""}, {"https://prod-a.oidc.example.com", ""}}},
+		{[]string{"eu", "us"}, []Place{{issuer, "eu"}, {issuer, "us"}, {"https://prod-a.oidc.example.com", "eu"}, {"https://prod-a.oidc.example.com", "us"}}},
+	} {
+		s, err := keystore.New(keystore.Change{At: t0}, keystore.Spec{Name: "prod-a", Issuers: urls, Keys: []keystore.VerificationKey{storetest.Key(t)}, Policy: keystore.Policy{ObserveFrom: tt.from}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Required(s); !slices.Equal(got, tt.want) {
+			t.Errorf("from %q: %v, want %v", tt.from, got, tt.want)
+		}
 	}
 }

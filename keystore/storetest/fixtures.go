@@ -144,7 +144,7 @@ func Full(t testing.TB, n keystore.Name) keystore.KeySet {
 			},
 			"policy": map[string]any{
 				"maxAge": "5m", "staleWhileRevalidate": "0s", "staleIfError": "24h", "edgeHold": "1h30m",
-				"relyingParties": []string{"aws", "no"}, "tokenLifetime": "1h", "origins": []string{"origin.example.com:8443"}, "private": true,
+				"relyingParties": []string{"aws", "no"}, "tokenLifetime": "1h", "origins": []string{"origin.example.com:8443"}, "private": true, "observeFrom": []string{"on", "1e3"},
 				"heldUntil": []any{map[string]any{"until": "2026-02-01T00:00:00Z", "edge": "48h", "client": "24h", "tokenLifetime": "24h"}},
 			},
 			"rotation": map[string]any{"id": "r-1", "by": "ops: you", "kid": "1e3", "step": "observe"},

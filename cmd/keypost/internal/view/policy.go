@@ -14,10 +14,10 @@ import (
 
 // PolicyFlags set members of a policy; a flag that was not given leaves its member as it is.
 type PolicyFlags struct {
-	fs                      *pflag.FlagSet
-	relyingParties, origins []string
-	lifetimes               []time.Duration // in the order of lifetimes()
-	private                 bool
+	fs                                   *pflag.FlagSet
+	relyingParties, origins, observeFrom []string
+	lifetimes                            []time.Duration // in the order of lifetimes()
+	private                              bool
 }
 
 // lifetime is a duration of a policy, and its flag.
@@ -49,6 +49,7 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	}
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
 	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache (repeatable; the whole list)")
+	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
 	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet")
 }
 
@@ -76,6 +77,9 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 	if f.fs.Changed("origin") {
 		p.Origins = f.origins
 	}
+	if f.fs.Changed("observe-from") {
+		p.ObserveFrom = f.observeFrom
+	}
 	if f.fs.Changed("private") {
 		p.Private = f.private
 	}
@@ -85,7 +89,7 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 // Given reports whether any of the flags was given.
 func (f *PolicyFlags) Given() bool {
 	return slices.ContainsFunc(lifetimes(), func(l lifetime) bool { return f.fs.Changed(l.flag) }) ||
-		slices.ContainsFunc([]string{"relying-party", "origin", "private"}, f.fs.Changed)
+		slices.ContainsFunc([]string{"relying-party", "origin", "observe-from", "private"}, f.fs.Changed)
 }
 
 // knownParties are the relying parties whose cache lifetimes are known, with the other names that people call them.
@@ -149,6 +153,9 @@ func policyLine(p keystore.Policy) string {
 	}
 	if len(p.Origins) > 0 {
 		parts = append(parts, "origins "+strings.Join(p.Origins, " "))
+	}
+	if len(p.ObserveFrom) > 0 {
+		parts = append(parts, "observed from "+strings.Join(p.ObserveFrom, " "))
 	}
 	if p.Private {
 		parts = append(parts, "private")
