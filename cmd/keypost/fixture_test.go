@@ -23,6 +23,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -37,7 +38,8 @@ import (
 )
 
 // writeKeySet stores a key set with a past: keyset DIR NAME URL STATE[=AGE]… Each state makes a new key, which is in
-// that state since AGE ago (0 by default); $KID1, $KID2 … are their key IDs. Tokens live for one hour.
+// that state since AGE ago (0 by default); $KID1, $KID2 … are their key IDs. Tokens live for one hour. Copies of the
+// documents of a development issuer, whose URL has a port, live for seconds.
 func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 4 {
 		ts.Fatalf("usage: keyset DIR NAME URL STATE[=AGE]…")
@@ -47,7 +49,10 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []keystore.IssuerURL{url}, Policy: view.NewPolicy()}
 	spec.Policy.RelyingParties, spec.Policy.TokenLifetime = []string{"aws"}, keystore.DurationPtr(time.Hour)
-	spec.Dev = strings.Contains(args[2], "localhost:")
+	if spec.Dev = strings.Contains(args[2], "localhost:"); spec.Dev {
+		second, none := keystore.DurationPtr(time.Second), keystore.DurationPtr(0)
+		spec.Policy = keystore.Policy{MaxAge: second, StaleWhileRevalidate: none, StaleIfError: none, RelyingParties: []string{"vault"}, TokenLifetime: spec.Policy.TokenLifetime}
+	}
 	keys := make([]keystore.VerificationKey, len(args)-3)
 	for i, arg := range args[3:] {
 		keys[i] = newKey(ts)
@@ -98,6 +103,79 @@ func newKey(ts *testscript.TestScript) keystore.VerificationKey {
 	p, err := keystore.NewPublic(k.Public())
 	ts.Check(err)
 	return p
+}
+
+// seenEarlier moves the times of observations into the past, as if the looks had been made then: earlier DIR AGE [MEMBER…].
+// Without members it moves since when keys are seen, and nothing else.
+func seenEarlier(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: earlier DIR AGE [MEMBER…]")
+	}
+	age, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	members := []string{"since"}
+	if len(args) > 2 {
+		members = args[2:]
+	}
+	files, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "*.yaml"))
+	ts.Check(err)
+	moved := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		ts.Check(err)
+		form := regexp.MustCompile(`(?m)^(\s*(?:- )?(?:` + strings.Join(members, "|") + `): )"([^"]*)"$`)
+		text = form.ReplaceAllFunc(text, func(line []byte) []byte {
+			m := form.FindSubmatch(line)
+			at, err := time.Parse(time.RFC3339Nano, string(m[2]))
+			ts.Check(err)
+			moved++
+			return fmt.Appendf(nil, "%s%q", m[1], at.Add(-age).Format(time.RFC3339Nano))
+		})
+		ts.Check(os.WriteFile(file, text, 0o600))
+	}
+	if moved == 0 {
+		ts.Fatalf("no time was moved in %s", files)
+	}
+}
+
+// setClock makes observations of who has a clock that is ahead of the issuer's: clock DIR OFFSET
+func setClock(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: clock DIR OFFSET")
+	}
+	editEach(ts, args[0], regexp.MustCompile(`clockAhead: .*`), "clockAhead: "+args[1])
+}
+
+// damage breaks every document of a directory: damage DIR
+func damage(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: damage DIR")
+	}
+	editEach(ts, args[0], regexp.MustCompile(`(?s)kind: .*`), "")
+}
+
+// addURL adds an issuer URL to a document: withurl FILE URL
+func addURL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: withurl FILE URL")
+	}
+	text := strings.Replace(ts.ReadFile(args[0]), "  issuers:\n", "  issuers:\n  - "+args[1]+"\n", 1)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+func editEach(ts *testscript.TestScript, dir string, form *regexp.Regexp, instead string) {
+	files, err := filepath.Glob(filepath.Join(ts.MkAbs(dir), "*.yaml"))
+	ts.Check(err)
+	changed := false
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		ts.Check(err)
+		changed = changed || form.Match(text)
+		ts.Check(os.WriteFile(file, form.ReplaceAll(text, []byte(instead)), 0o600))
+	}
+	if !changed {
+		ts.Fatalf("nothing is like %s in %s", form, files)
+	}
 }
 
 // setKids sets variables to the key IDs of public key files: kids NAME=FILE…
@@ -169,9 +247,15 @@ func startIssuer(c checker, dir string) (server, admin *httptest.Server, ca []by
 		config.Patterns = append(config.Patterns, p)
 	}
 	publisher := issuer.NewPublisher(config)
+	var refreshing sync.Mutex // one listing at a time
+	refresh := func(ctx context.Context) error {
+		refreshing.Lock()
+		defer refreshing.Unlock()
+		return publisher.Refresh(ctx)
+	}
 	fresh := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := publisher.Refresh(r.Context()); err != nil {
+			if err := refresh(r.Context()); err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}

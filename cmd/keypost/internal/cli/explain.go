@@ -99,11 +99,9 @@ func explainedClaim(err error) error {
 	return explainedWrite(err)
 }
 
-// explainedWrite is explained for a write that is refused. [atGate] adds what depends on the key set.
+// explainedWrite is explained for a write that is refused. [Factory.AtGate] adds what depends on the key set.
 func explainedWrite(err error) error {
 	switch e, closed := errors.AsType[*keystore.NotYetError](err); {
-	case closed && (e.Gate == keystore.GateObserved || e.Gate == keystore.GateFresh):
-		return WithHint(err, "this version cannot observe yet; where you know that every relying party has the key, use --force --why REASON")
 	case closed && (e.Gate == keystore.GateCaches || e.Gate == keystore.GateTokens):
 		return WithHint(err, "try again at %s", Stamp(e.Opens))
 	case closed:
@@ -127,8 +125,29 @@ func remedy(err error) string {
 	return "try again"
 }
 
-// atGate adds to an error of a closed gate what opens it in that key set.
-func atGate(err error, s keystore.KeySet) error {
+// ObserveCommand returns the command that observes a key set, at the first of the vantages that its policy asks for.
+func ObserveCommand(s keystore.KeySet) Command {
+	c := Command{"issuer", "observe", string(s.Name())}
+	if from := s.Policy().ObserveFrom; len(from) > 0 {
+		c = append(c, "--vantage", from[0])
+	}
+	return c
+}
+
+// observeHint adds to the error of a gate that a look opens how to look.
+func (f *Factory) observeHint(err error, s keystore.KeySet) error {
+	c, others := ObserveCommand(s), ""
+	if from := s.Policy().ObserveFrom; len(from) > 1 {
+		others = ", and there likewise: " + strings.Join(from[1:], ", ")
+	}
+	if f.Observations == "" {
+		return WithHint(err, "%s%s; then give this command the same --observations", append(c, "--observations", "file://./observations"), others)
+	}
+	return WithHint(err, "%s%s", c, others)
+}
+
+// AtGate adds to an error of a closed gate what opens it in that key set.
+func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 	e, closed := errors.AsType[*keystore.NotYetError](err)
 	if _, hinted := errors.AsType[*HintedError](err); !closed || hinted {
 		return err
@@ -136,6 +155,10 @@ func atGate(err error, s keystore.KeySet) error {
 	name := string(s.Name())
 	key, _ := s.Key(e.Key)
 	switch {
+	case e.Gate == keystore.GateObserved || e.Gate == keystore.GateFresh:
+		return f.observeHint(err, s)
+	case e.Gate == keystore.GateCaches:
+		return WithHint(err, "try again at %s with a fresh look, or now with --wait", Stamp(e.Opens))
 	case e.Gate == keystore.GateEdge:
 		return WithHint(err, "%s", Command{"issuer", "set", name, "--edge-hold", "DURATION"})
 	case e.Gate == keystore.GateUndeclared:

@@ -99,5 +99,5 @@ func (f *Factory) Update(ctx context.Context, issuer string, change func(keystor
 		return s, err
 	}
 	changed, err := keystore.Update(ctx, st, s.Name(), change)
-	return changed, atGate(err, s)
+	return changed, f.AtGate(err, s)
 }

@@ -17,7 +17,7 @@ func NewCmdIssuer(f *cli.Factory) *cobra.Command {
 	add, list, show, remove := newAdd(f), newList(f), newShow(f), newRemove(f)
 	add.SuggestFor, show.SuggestFor, remove.SuggestFor = []string{"create", "new"}, []string{"get", "describe"}, []string{"delete", "rm", "withdraw"}
 	list.Aliases = []string{"ls"}
-	g := cli.Group("issuer", "Add, change, show and remove issuers", add, newSet(f), list, show, newAccept(f), remove)
+	g := cli.Group("issuer", "Add, change, show and remove issuers", add, newSet(f), list, show, newObserve(f), newAccept(f), remove)
 	g.Aliases = []string{"issuers"}
 	return g
 }

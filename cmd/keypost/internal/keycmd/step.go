@@ -17,7 +17,7 @@ import (
 type step struct {
 	*cli.Factory
 	danger   string // what may break when --force passes a closed gate
-	take     func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error)
+	take     func(ctx context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error)
 	notify   func(c keyChange) // prints what follows from the change
 	needsWhy string            // the error without --why; empty if none is needed
 
@@ -26,8 +26,8 @@ type step struct {
 	closed *keystore.NotYetError // the gate that --force passed; nil if none was closed
 }
 
-func (o *step) command(use, short string) *cobra.Command {
-	cmd := o.Command(use, short, cli.Exactly(2), o.run)
+func (o *step) command(use, short string, run func(ctx context.Context, args []string) error) *cobra.Command {
+	cmd := o.Command(use, short, cli.Exactly(2), run)
 	cmd.Flags().BoolVar(&o.force, "force", false, "do it although the gate is closed (needs --why): "+o.danger)
 	cmd.Flags().StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
@@ -40,10 +40,10 @@ func (o *step) run(ctx context.Context, args []string) error {
 	c, err := change(ctx, o.Factory, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		o.closed = nil
 		if o.force { // try without, to know the gate that would have refused
-			_, err := o.take(s, o.Change(o.why, false), id)
+			_, err := o.take(ctx, s, o.Change(o.why, false), id)
 			o.closed, _ = errors.AsType[*keystore.NotYetError](err)
 		}
-		return o.take(s, o.Change(o.why, o.force), id)
+		return o.take(ctx, s, o.Change(o.why, o.force), id)
 	})
 	if err != nil {
 		return err
@@ -72,29 +72,6 @@ func (o *step) warn(now time.Time) {
 	o.Warn("forced: %s%s; what may break: %s", e.Need, wait, o.danger)
 }
 
-func newPromote(f *cli.Factory) *cobra.Command {
-	o := &step{
-		Factory: f, danger: "relying parties that hold an older copy refuse its tokens",
-		take: func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
-			return s.Promote(c, id, keystore.Observed{})
-		},
-		notify: func(c keyChange) {
-			others := 0 // active keys
-			for _, k := range c.after.Keys() {
-				if k.State == keystore.Active && k.ID() != c.id {
-					others++
-				}
-			}
-			if others == 0 {
-				f.Notice("the cluster may now sign with %s", c.id)
-				return
-			}
-			f.Notice("the cluster may now sign with %s; once every kube-apiserver does, retire the key before it", c.id)
-		},
-	}
-	return o.command("promote ISSUER KID", "Let a key sign: a next one, or a retired one again")
-}
-
 // warnNoneActive warns of a key set of whose keys a cluster may sign with none.
 func warnNoneActive(f *cli.Factory, s keystore.KeySet) {
 	if !slices.ContainsFunc(s.Keys(), func(k keystore.Key) bool { return k.State == keystore.Active }) {
@@ -106,26 +83,26 @@ func newRetire(f *cli.Factory) *cobra.Command {
 	o := &step{
 		Factory: f, danger: "tokens that it goes on to sign will be refused once it is removed",
 		needsWhy: "key retire needs --why STATEMENT: how you know that no kube-apiserver signs with the key; it is recorded",
-		take: func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
+		take: func(_ context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
 			return s.Retire(c, id, keystore.Evidence{Statement: c.Why})
 		},
 		notify: func(c keyChange) {
 			warnNoneActive(f, c.after)
 		},
 	}
-	return o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired")
+	return o.command("retire ISSUER KID --why STATEMENT", "Record that a key signs no more; it stays published until its last token has expired", o.run)
 }
 
 func newRemove(f *cli.Factory) *cobra.Command {
 	var neverSigned bool
 	o := &step{
 		Factory: f, danger: "tokens that it signed are refused from then on",
-		take: func(s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
+		take: func(_ context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
 			return s.Remove(c, id, neverSigned)
 		},
 		notify: func(c keyChange) { f.Notice("key %s is gone", c.id) },
 	}
-	cmd := o.command("remove ISSUER KID", "Take a retired key out once its last token has expired; it never comes back")
+	cmd := o.command("remove ISSUER KID", "Take a retired key out once its last token has expired; it never comes back", o.run)
 	cmd.Flags().BoolVar(&neverSigned, "never-signed", false, "assert that this next key has never signed")
 	return cmd
 }

@@ -1,0 +1,179 @@
+package issuercmd
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/observation"
+)
+
+type observeOptions struct {
+	*cli.Factory
+	flags observe.Flags
+	all   bool
+}
+
+func newObserve(f *cli.Factory) *cobra.Command {
+	o := &observeOptions{Factory: f}
+	cmd := f.Command("observe ISSUER…|--all", "Look at an issuer's public URLs and record which keys are seen there", cobra.ArbitraryArgs, o.run)
+	cmd.Long = "Fetch both JWKS of every issuer URL of a key set for at least ten seconds, over new connections to each public address\n" +
+		"and to each origin of the policy, and record which keys every answer had. key promote needs that: a key seen without\n" +
+		"a gap for longer than any cache could hide it, and a complete look of the last 15 minutes. A look is complete if every\n" +
+		"address answered and is public; development and private issuers (issuer set --private) may be elsewhere."
+	cmd.Example = "  keypost issuer observe prod-a --store file://./keysets --observations file://./observations"
+	fs := cmd.Flags()
+	o.flags.Register(f, fs)
+	o.flags.RegisterConnect(fs)
+	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
+	return cmd
+}
+
+// looked is a look at one issuer URL, as scripts read it.
+type looked struct {
+	KeySet      keystore.Name     `json:"keySet"`
+	Issuer      string            `json:"issuer"`
+	Vantage     string            `json:"vantage,omitempty"`
+	Complete    bool              `json:"complete"`
+	Missing     []string          `json:"missing,omitempty"` // why it is not complete
+	Addresses   []string          `json:"addresses"`
+	Keys        []seenKey         `json:"keys"` // of the key set
+	MaxAge      keystore.Duration `json:"maxAge"`
+	SharedCache string            `json:"sharedCache,omitempty"`
+}
+
+type seenKey struct {
+	Kid   keystore.KeyID `json:"kid"`
+	State keystore.State `json:"state"`
+	Since time.Time      `json:"seenSince,omitzero"` // zero = not every answer had it
+}
+
+func (o *observeOptions) run(ctx context.Context, args []string) error {
+	if (len(args) > 0) == o.all {
+		return cli.WithHint(cli.Usagef("give one or more issuers, or --all for every key set of the store"), "keypost issuer observe --help")
+	}
+	st, err := o.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	observer, err := o.flags.Open(ctx, o.Factory)
+	if err != nil {
+		return err
+	}
+	sets, unread, err := o.sets(ctx, st, args)
+	if err != nil {
+		return err
+	}
+	results := observer.All(ctx, sets...)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	rows, incomplete := []looked{}, 0
+	for _, r := range results {
+		if len(r.Missing()) > 0 {
+			incomplete++
+		}
+		rows = append(rows, rowOf(r))
+	}
+	if err := o.Print(map[string]any{"looks": rows}, func(w *tabwriter.Writer) { lookTable(w, rows) }); err != nil {
+		return err
+	}
+	if incomplete > 0 || len(unread) > 0 {
+		return observeError(incomplete, len(results), unread)
+	}
+	return nil
+}
+
+// sets returns the key sets to look at, and with --all the names of those that cannot be read.
+func (o *observeOptions) sets(ctx context.Context, st keystore.Reader, args []string) (sets []keystore.KeySet, unread []keystore.Name, err error) {
+	if o.all {
+		c, err := catalog.ReadAll(ctx, st)
+		if err != nil {
+			return nil, nil, err
+		}
+		inUse := slices.DeleteFunc(c.Sets, keystore.KeySet.Withdrawn)
+		if len(inUse)+len(c.Unread) == 0 {
+			return nil, nil, fmt.Errorf("the store has no key set in use")
+		}
+		return inUse, slices.Sorted(maps.Keys(c.Unread)), nil
+	}
+	for _, arg := range args {
+		s, err := catalog.Find(ctx, st, arg)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case s.Withdrawn():
+			return nil, nil, fmt.Errorf("key set %q was withdrawn at %s", s.Name(), cli.Stamp(s.WithdrawnAt()))
+		case !slices.ContainsFunc(sets, func(have keystore.KeySet) bool { return have.Name() == s.Name() }):
+			sets = append(sets, s)
+		}
+	}
+	return sets, nil, nil
+}
+
+func observeError(incomplete, of int, unread []keystore.Name) error {
+	var parts []string
+	if incomplete > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s not complete", incomplete, text.Count(of, "look is", "looks are")))
+	}
+	for _, n := range unread {
+		parts = append(parts, fmt.Sprintf("key set %q cannot be read", n))
+	}
+	return fmt.Errorf("%s", strings.Join(parts, "; "))
+}
+
+func rowOf(r observe.Result) looked {
+	row := looked{
+		KeySet: r.Set.Name(), Issuer: r.Place.Issuer, Vantage: r.Place.Vantage, Complete: len(r.Missing()) == 0, Missing: r.Missing(),
+		Addresses: append([]string{}, r.Look.Addresses...), Keys: []seenKey{}, MaxAge: r.Look.MaxAge, SharedCache: r.Look.SharedCache,
+	}
+	for _, k := range r.Set.Keys() {
+		seen := seenKey{Kid: k.ID(), State: k.State}
+		for _, s := range r.Record.Seen {
+			if s.Key == (observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()}) {
+				seen.Since = s.Since
+			}
+		}
+		row.Keys = append(row.Keys, seen)
+	}
+	return row
+}
+
+// lookTable prints a line for each key, and beside the first the look itself.
+func lookTable(w *tabwriter.Writer, rows []looked) {
+	cli.Row(w, "ISSUER", "LOOK", "KEY", "STATE", "SEEN SINCE", "MAX-AGE", "SHARED CACHE")
+	for _, r := range rows {
+		look, cache := "complete", r.SharedCache
+		if !r.Complete {
+			look = strings.Join(r.Missing, "; ")
+		}
+		if cache == "" {
+			cache = "none seen"
+		}
+		if len(r.Keys) == 0 {
+			cli.Row(w, r.Issuer, look, "-", "-", "-", r.MaxAge, cache)
+		}
+		for i, k := range r.Keys {
+			since := "not seen"
+			if !k.Since.IsZero() {
+				since = cli.Stamp(k.Since)
+			}
+			if i == 0 {
+				cli.Row(w, r.Issuer, look, k.Kid, k.State, since, r.MaxAge, cache)
+			} else {
+				cli.Row(w, "", "", k.Kid, k.State, since, "", "")
+			}
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package keycmd
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/observation"
+)
+
+// promoteOptions are those of a step whose gate opens by what was seen at the public URLs.
+type promoteOptions struct {
+	step
+	flags observe.Flags
+	wait  bool
+}
+
+func newPromote(f *cli.Factory) *cobra.Command {
+	o := &promoteOptions{}
+	o.step = step{
+		Factory: f, danger: "relying parties that hold an older copy refuse its tokens", take: o.promote,
+		notify: func(c keyChange) { notifyPromoted(f, c) },
+	}
+	cmd := o.command("promote ISSUER KID", "Let a key sign: a next one, or a retired one again", o.run)
+	cmd.Long = "Let a next key sign, once it was seen at every public address for longer than any cache could hide it: keypost issuer\n" +
+		"observe records that. With --wait, look and record until the gate opens. A key that was retired may sign again at once."
+	fs := cmd.Flags()
+	fs.BoolVar(&o.wait, "wait", false, "observe and wait until the gate opens")
+	o.flags.Register(f, fs)
+	return cmd
+}
+
+// notifyPromoted says what comes after a promotion.
+func notifyPromoted(f *cli.Factory, c keyChange) {
+	others := 0 // active keys
+	for _, k := range c.after.Keys() {
+		if k.State == keystore.Active && k.ID() != c.id {
+			others++
+		}
+	}
+	if others == 0 {
+		f.Notice("the cluster may now sign with %s", c.id)
+		return
+	}
+	f.Notice("the cluster may now sign with %s; once every kube-apiserver does, retire the key before it", c.id)
+}
+
+func (o *promoteOptions) run(ctx context.Context, args []string) error {
+	if o.wait && o.force {
+		return cli.Usagef("give --wait or --force, not both")
+	}
+	if o.wait {
+		if err := o.awaitGate(ctx, args); err != nil {
+			return err
+		}
+	}
+	return o.step.run(ctx, args)
+}
+
+func (o *promoteOptions) promote(ctx context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
+	seen, err := o.observed(ctx, s, id)
+	if err != nil && c.Force {
+		o.Warn("what was observed cannot be read: %v", err)
+	} else if err != nil {
+		return s, err
+	}
+	return s.Promote(c, id, seen)
+}
+
+// observed returns what was seen of a key. A place for observations that is not there yet holds none.
+func (o *promoteOptions) observed(ctx context.Context, s keystore.KeySet, id keystore.KeyID) (keystore.Observed, error) {
+	k, published := s.Key(id)
+	rollback := k.State != keystore.Next && !k.PromotedAt.IsZero()
+	if o.Observations == "" || !published || rollback {
+		return keystore.Observed{}, nil
+	}
+	st, err := o.OpenObservations(ctx)
+	var records []observation.Record
+	if err == nil {
+		records, err = st.Of(ctx, s.Name())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return keystore.Observed{}, err
+	}
+	return observation.Of(observation.Key{ID: id, Fingerprint: k.Fingerprint()}, records, observation.Required(s)), nil
+}
+
+// How long --wait sleeps before it looks again: as a rule, and while something is missing that somebody may be about to
+// repair.
+const (
+	lookEvery = 10 * time.Minute
+	lookSoon  = time.Minute
+)
+
+// awaitGate observes and waits until the gate is open. A gate that opens by neither is an error.
+func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
+	st, err := o.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	observer, err := o.flags.Open(ctx, o.Factory)
+	if err != nil {
+		return err
+	}
+	for looked := false; ; looked = true {
+		s, err := catalog.Find(ctx, st, args[0])
+		if err != nil {
+			return err
+		}
+		k, err := catalog.Key(s, args[1])
+		if err != nil {
+			return err
+		}
+		_, err = o.promote(ctx, s, o.Change(o.why, false), k.ID())
+		e, closed := errors.AsType[*keystore.NotYetError](err)
+		switch {
+		case err == nil:
+			return nil
+		case !closed || !slices.Contains([]keystore.Gate{keystore.GateObserved, keystore.GateFresh, keystore.GateCaches}, e.Gate):
+			return o.AtGate(err, s)
+		case looked || e.Gate == keystore.GateCaches:
+			if err := o.sleep(ctx, e); err != nil {
+				return err
+			}
+		}
+		if err := o.look(ctx, observer, s); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep waits until the gate may have opened, or until it is time to look again.
+func (o *promoteOptions) sleep(ctx context.Context, e *keystore.NotYetError) error {
+	pause := lookSoon
+	if e.Gate == keystore.GateCaches {
+		pause = min(time.Until(e.Opens), lookEvery)
+	}
+	o.Notice("waiting: %v", e)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(pause):
+		return nil
+	}
+}
+
+// look observes s if the policy counts what is seen from here.
+func (o *promoteOptions) look(ctx context.Context, observer observe.Observer, s keystore.KeySet) error {
+	if !slices.ContainsFunc(observation.Required(s), func(p observation.Place) bool { return p.Vantage == o.flags.Vantage }) {
+		o.Notice("the policy counts other vantages than this one; they have to observe: %s", cli.ObserveCommand(s))
+		return nil
+	}
+	for _, r := range observer.All(ctx, s) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for _, why := range r.Missing() {
+			o.Notice("the look at %s is not complete: %s", r.Place, why)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// Package observe looks at issuers for the commands that need it, and records each look.
+package observe
+
+import (
+	"context"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
+)
+
+// Flags say from where an issuer is looked at, and whom to trust there.
+type Flags struct {
+	Vantage string
+	caFile  string
+	connect string
+}
+
+// Register defines the flags, and the one that says where looks are recorded.
+func (fl *Flags) Register(f *cli.Factory, fs *pflag.FlagSet) {
+	f.ObservationsFlag(fs)
+	fs.StringVar(&fl.Vantage, "vantage", "", "`NAME` of the place that this is run at, where the policy asks for named ones (issuer set --observe-from)")
+	fs.StringVar(&fl.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+}
+
+// RegisterConnect defines --connect. A look through it is a diagnosis and opens no gate.
+func (fl *Flags) RegisterConnect(fs *pflag.FlagSet) {
+	fs.StringVar(&fl.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses; such a look never counts as complete")
+}
+
+// Observer looks at issuers and records what it sees.
+type Observer struct {
+	Records *observation.Store
+	network verify.Network
+	vantage string
+}
+
+// Open returns an Observer for the flags, which writes to the place for observations.
+func (fl *Flags) Open(ctx context.Context, f *cli.Factory) (Observer, error) {
+	if fl.Vantage != "" && keystore.Name(fl.Vantage).Check() != nil {
+		return Observer{}, cli.Usagef("--vantage %q: a vantage is named with lower-case letters, digits and hyphens, at most 63", cli.OneLine(fl.Vantage))
+	}
+	if err := cli.CheckConnect(fl.connect); err != nil {
+		return Observer{}, err
+	}
+	roots, err := cli.ReadRoots(fl.caFile)
+	if err != nil {
+		return Observer{}, err
+	}
+	records, err := f.CreateObservations(ctx)
+	if err != nil {
+		return Observer{}, err
+	}
+	return Observer{Records: records, network: verify.Network{RootCAs: roots, Connect: fl.connect}, vantage: fl.Vantage}, nil
+}
+
+// Result is what came of looking at one issuer URL.
+type Result struct {
+	Set    keystore.KeySet
+	Place  observation.Place
+	Look   observation.Look
+	Record observation.Record // with the look; empty with Err
+	Err    error              // the look was not made, or not recorded
+}
+
+// atOnce bounds how many issuer URLs are looked at side by side. A look takes ten seconds and more, nearly all of it in
+// waiting.
+const atOnce = 32
+
+// All looks at every issuer URL of key sets that are in use, several side by side, and records each look when it is done:
+// an origin that lets requests wait delays no other's. Results are in the order of the key sets and their URLs.
+func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
+	var all []Result
+	var targets []verify.Target
+	for _, s := range sets {
+		p := s.Policy()
+		for _, u := range s.Issuers() {
+			all = append(all, Result{Set: s, Place: observation.Place{Issuer: u.String(), Vantage: o.vantage}})
+			targets = append(targets, verify.Target{URL: u, Origins: p.Origins, Private: p.Private || s.Dev()})
+		}
+	}
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, atOnce)
+	for i := range all {
+		wait.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			o.look(ctx, &all[i], targets[i])
+		})
+	}
+	wait.Wait()
+	return all
+}
+
+func (o Observer) look(ctx context.Context, r *Result, t verify.Target) {
+	if r.Look, r.Err = o.network.Observe(ctx, t); r.Err == nil {
+		r.Record, r.Err = o.Records.Add(ctx, r.Set.Name(), r.Place, r.Look)
+	}
+}
+
+// Missing returns what keeps the look from being complete; empty if it is and was recorded.
+func (r Result) Missing() []string {
+	if r.Err != nil {
+		return append([]string{r.Err.Error()}, r.Look.Gaps...)
+	}
+	return r.Look.Gaps
+}
