@@ -20,7 +20,8 @@ import (
 type Target struct {
 	URL     keystore.IssuerURL
 	Origins []string // host[:port] of servers that answer under the URL without an address of it: replicas behind a cache or balancer
-	Private bool     // the issuer is meant for a private network, or for development
+	Private bool     // the issuer is meant for a private network
+	Dev     bool     // a development issuer: private, and looked at for a second only
 }
 
 // A look has several rounds, some time apart: a balancer or a cache with several nodes shows another one over the next
@@ -28,17 +29,22 @@ type Target struct {
 const (
 	rounds      = 8
 	betweenThem = 1500 * time.Millisecond // eight rounds take more than ten seconds
+	inDev       = 150 * time.Millisecond  // no balancer is before a development server, and a person waits
 )
 
 // Observe looks at an issuer as relying parties are served, at each of its addresses and origins, at both places of the
-// JWKS, over new connections for at least ten seconds. It uses no proxy: what one shows is what it is served. It judges
-// nothing but whether the look is complete. An error means that it was not made: ctx is done, or there is no address.
+// JWKS, over new connections for at least ten seconds (a development issuer: one). It uses no proxy: what one shows is
+// what it is served. It judges nothing but whether the look is complete. An error means that it was not made: ctx is done,
+// or there is no address.
 //
 // An answer counts if it is a sound JWKS, and then only the keys that every answer has were seen. A place that says that
 // it has none (404, 410) counts as a JWKS without keys: whoever asks it first is refused. Any other answer is a gap.
 func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error) {
 	n.patience = cmp.Or(n.patience, patience)
 	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem)}
+	if t.Dev {
+		o.pause = min(o.pause, inDev)
+	}
 	o.look.Start = time.Now()
 	addresses, err := o.places(ctx)
 	if err != nil {
@@ -128,7 +134,7 @@ func (o *observer) places(ctx context.Context) ([]string, error) {
 // checkPublic notes an address that says nothing about what the world is served.
 func (o *observer) checkPublic(address string) {
 	a, err := netip.ParseAddrPort(address)
-	if err == nil && Hidden(a.Addr()) && !o.t.Private {
+	if err == nil && Hidden(a.Addr()) && !o.t.Private && !o.t.Dev {
 		o.gap("%s is not a public address: with split-horizon DNS the world is sent elsewhere", address)
 	}
 }

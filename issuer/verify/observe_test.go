@@ -178,6 +178,10 @@ func TestObserveNamesWhatItDoesNotSee(t *testing.T) {
 		if p.target.Private = true; gaps(p) != "" {
 			t.Errorf("%s of a private issuer: gaps %q", ip, gaps(p))
 		}
+		p = one(ip)
+		if p.target.Dev = true; gaps(p) != "" {
+			t.Errorf("%s of a development issuer: gaps %q", ip, gaps(p))
+		}
 	}
 	p := one("192.0.2.1")
 	p.network.Connect = "127.0.0.1:1"

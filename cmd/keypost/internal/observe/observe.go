@@ -80,7 +80,7 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 		p := s.Policy()
 		for _, u := range s.Issuers() {
 			all = append(all, Result{Set: s, Place: observation.Place{Issuer: u.String(), Vantage: o.vantage}})
-			targets = append(targets, verify.Target{URL: u, Origins: p.Origins, Private: p.Private || s.Dev()})
+			targets = append(targets, verify.Target{URL: u, Origins: p.Origins, Private: p.Private, Dev: s.Dev()})
 		}
 	}
 	var wait sync.WaitGroup
