@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/test/process"
 )
 
@@ -30,6 +32,26 @@ func start(t *testing.T, args ...string) *process.Process {
 	return p
 }
 
+// silentIssuer is a store whose development issuer, dev, is served at an address, and the ID of its next key.
+func silentIssuer(t *testing.T, at net.Addr) (s struct{ store, next string }) {
+	t.Helper()
+	dir, c := t.TempDir(), checked{t}
+	_, port, err := net.SplitHostPort(at.String())
+	c.Check(err)
+	spec := testSpec(t, "dev", "https://localhost:"+port+"/dev")
+	spec.Dev = true
+	set, err := keystore.New(keystore.Change{At: time.Now()}, spec)
+	c.Check(err)
+	next := testSpec(t, "x").Keys[0]
+	set, err = set.Add(keystore.Change{At: time.Now()}, next)
+	c.Check(err)
+	st, err := filestore.Open(dir)
+	c.Check(err)
+	c.Check(keystore.Create(t.Context(), keystore.NewStore(st), set))
+	s.store, s.next = "--store=file://"+dir, string(next.ID())
+	return s
+}
+
 // Ctrl-C ends what waits, and says what it leaves behind.
 func TestInterrupted(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
@@ -39,11 +61,14 @@ func TestInterrupted(t *testing.T) {
 	t.Cleanup(func() { _ = silent.Close() })
 	store := "--store=file://" + t.TempDir()
 	add := []string{"issuer", "add", "prod-a", "--url", "https://oidc.example.com/prod-a", store}
+	silentDev, observations := silentIssuer(t, silent.Addr()), "--observations=file://"+t.TempDir()
 	for name, tt := range map[string]struct {
 		args   []string
 		signal os.Signal
 		code   int
 	}{
+		"observe":         {[]string{"issuer", "observe", "dev", observations, silentDev.store}, os.Interrupt, cli.ExitInterrupted},
+		"promote --wait":  {[]string{"key", "promote", "dev", silentDev.next, "--wait", observations, silentDev.store}, syscall.SIGTERM, cli.ExitTerminated},
 		"typed input":     {append(add, "--public-key-file", "-"), os.Interrupt, cli.ExitInterrupted},
 		"terminated":      {append(add, "--public-key-file", "-"), syscall.SIGTERM, cli.ExitTerminated},
 		"silent server":   {append(add, "--jwks", "https://"+silent.Addr().String()+"/x"), os.Interrupt, cli.ExitInterrupted},

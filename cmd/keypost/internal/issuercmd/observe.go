@@ -75,6 +75,9 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(sets, func(s keystore.KeySet) bool { return !s.Dev() }) {
+		o.Notice("looking at %s, which takes ten seconds or more", text.Count(len(sets), "key set", "key sets"))
+	}
 	results := observer.All(ctx, sets...)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
