@@ -84,7 +84,7 @@ func TestDamagedRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, string(name("prod-a", place))+".yaml")
-		text, err := os.ReadFile(path) //nolint:gosec // the test's own
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestDamagedRecords(t *testing.T) {
 		if _, err := st.Add(t.Context(), "prod-a", place, lookAt(2, []Key{a})); err == nil || errors.Is(err, keystore.ErrNotFound) {
 			t.Errorf("%s: a look was added, error %v", what, err)
 		}
-		if after, err := os.ReadFile(path); err != nil || string(after) != changed { //nolint:gosec // the test's own
+		if after, err := os.ReadFile(path); err != nil || string(after) != changed {
 			t.Errorf("%s: the document was written", what)
 		}
 	}
@@ -147,7 +147,7 @@ func TestRecordsOfAKeySet(t *testing.T) {
 		}
 	}
 	eu := filepath.Join(dir, string(name("prod-a", Place{issuer, "eu"}))+".yaml")
-	text, err := os.ReadFile(eu) //nolint:gosec // the test's own
+	text, err := os.ReadFile(eu)
 	if err != nil {
 		t.Fatal(err)
 	}
