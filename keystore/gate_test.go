@@ -201,6 +201,7 @@ func TestClocksOfWhoObserves(t *testing.T) {
 		{seen(t0, now.Add(61*time.Second)), "the key was observed at 2026-04-12T04:01:01Z, which lies in the future"},
 		{seen(now.Add(61*time.Second), now), "the key was observed at 2026-04-12T04:01:01Z, which lies in the future"},
 		{seen(t0, time.Unix(1<<55, 0)), "which lies in the future"},
+		{Observed{Since: t0, Fresh: now, Newest: now.Add(61 * time.Second)}, "which lies in the future"}, // one of two vantages
 		{Observed{ClockAhead: Duration(time.Hour)}, "the clock of who observed is 1h ahead"},
 	} {
 		_, err := s.Promote(change(now), subject.ID(), tt.o)

@@ -13,6 +13,7 @@ import (
 type Observed struct {
 	Since       time.Time // since when every answer at every required place had the key; zero = not seen everywhere
 	Fresh       time.Time // when the required place that has not looked longest looked completely
+	Newest      time.Time // when a required place looked completely last: in the future, no other time of that place is to be believed either
 	MaxAge      Duration  // the highest that an answer declared
 	SharedCache string    // a header that showed a shared cache; empty = none did
 	ClockAhead  Duration  // the clock of who looked beyond the issuer's, by the largest difference; zero also if not known
@@ -36,7 +37,7 @@ func (o Observed) toRecord(k Key, now time.Time) time.Time {
 
 // clock returns what is wrong with the clocks; empty if they agree with this machine's now.
 func (o Observed) clock(now time.Time) string {
-	latest := later(o.Since, o.Fresh)
+	latest := later(later(o.Since, o.Fresh), o.Newest)
 	switch ahead := time.Duration(o.ClockAhead); {
 	case latest.After(now.Add(clockTolerance)):
 		return fmt.Sprintf("the key was observed at %s, which lies in the future by this machine's clock; check the clocks of this machine and of who observed", stamp(latest))

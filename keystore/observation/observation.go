@@ -83,6 +83,9 @@ const (
 	// memory is how long a max-age and the sign of a shared cache count that no answer has shown since: longer than any
 	// max-age and any edgeHold that a policy may have.
 	memory = 31 * 24 * time.Hour
+	// turnedBack is how far before the latest look another one may end for two observers of one vantage to overlap.
+	// Beyond it, the clock of one of them is wrong, and nobody knows which: the record starts over.
+	turnedBack = 30 * time.Minute
 	// most bounds each of the two lists.
 	most = 16
 )
@@ -92,15 +95,20 @@ const (
 // A complete look begins the run of each key that all its answers had. One answer without the key ends it, in whatever
 // look. An incomplete look does neither to a key that all its answers had, so that a lost packet does not start a day's
 // wait again. A look that began before the latest one ended adds nothing but ends runs: two observers of one vantage may
-// overlap.
+// overlap. One that ended long before the latest shows that a clock was ahead, or is behind now: all runs end, or a record
+// from a day that is still to come would be the latest until that day.
 func (r Record) With(l Look) Record {
+	back := r.Latest.End.Sub(l.End) > turnedBack
+	if back {
+		r.Seen, r.Complete, r.Latest = nil, time.Time{}, Look{}
+	}
 	var run []Seen
 	for _, k := range l.Keys {
 		i := slices.IndexFunc(r.Seen, func(s Seen) bool { return s.Key == k })
 		switch {
 		case i >= 0:
 			run = append(run, r.Seen[i])
-		case l.Complete() && !l.End.Before(r.Latest.End):
+		case l.Complete() && !l.End.Before(r.Latest.End) && !back: // else a look that was recorded late would begin a run too early
 			run = append(run, Seen{k, l.End})
 		}
 	}
@@ -169,12 +177,15 @@ func Of(key Key, records []Record, required []Place) keystore.Observed {
 		if r.Seen[s].Since.After(e.Since) {
 			e.Since = r.Seen[s].Since
 		}
+		if r.Complete.After(e.Newest) {
+			e.Newest = r.Complete
+		}
 		if e.Fresh.IsZero() || r.Complete.Before(e.Fresh) {
 			e.Fresh = r.Complete
 		}
 	}
 	if len(e.Without) > 0 || len(required) == 0 {
-		e.Since, e.Fresh = time.Time{}, time.Time{}
+		e.Since, e.Fresh, e.Newest = time.Time{}, time.Time{}, time.Time{}
 	}
 	return e
 }

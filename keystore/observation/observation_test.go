@@ -49,6 +49,9 @@ func TestRuns(t *testing.T) {
 		"a late report with it":           {[]Look{lookAt(2, []Key{b}), lookAt(1, []Key{a, b})}, time.Time{}, after(2)},
 		"a late report without it":        {[]Look{lookAt(2, []Key{a}), lookAt(1, nil)}, time.Time{}, after(2)},
 		"the same look twice":             {[]Look{lookAt(1, []Key{a}), lookAt(1, []Key{a})}, after(1), after(1)},
+		"a clock that was ahead":          {[]Look{lookAt(100, []Key{a}), lookAt(1, []Key{a})}, time.Time{}, after(1)},
+		"the look after it":               {[]Look{lookAt(100, []Key{a}), lookAt(1, []Key{a}), lookAt(2, []Key{a})}, after(2), after(2)},
+		"recorded late":                   {[]Look{lookAt(100, nil), lookAt(1, []Key{a})}, time.Time{}, after(1)},
 		"incomplete first, then complete": {[]Look{lookAt(1, []Key{a}, gap), lookAt(2, []Key{a})}, after(2), after(2)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,6 +114,9 @@ func TestEveryRequiredPlaceCounts(t *testing.T) {
 	us := record("us", lookAt(3, []Key{a}), lookAt(5, []Key{a}))
 	behind := record("ap", lookAt(4, []Key{b}))
 	all := []Record{eu, us, behind}
+	if e := Of(a, all, []Place{place("eu"), place("us")}); !e.Newest.Equal(eu.Complete) {
+		t.Errorf("newest %v", e.Newest)
+	}
 	if e := Of(a, all, []Place{place("eu"), place("us")}); !e.Since.Equal(us.Seen[0].Since) || !e.Fresh.Equal(us.Complete) || e.Without != nil {
 		t.Errorf("two places: %+v; want the later run and the older look", e)
 	}
