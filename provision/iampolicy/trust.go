@@ -90,14 +90,7 @@ func (s statement) isOtherIssuer(providers string) bool {
 
 // lets reports whether a statement lets tokens of a provider in.
 func (s statement) lets(providerARN string) bool {
-	if s.Effect != "Allow" || !slices.Contains(s.Principal["Federated"], providerARN) {
-		return false
-	}
-	takes := func(a string) bool { return matches(strings.ToLower(a), strings.ToLower(assumeRole)) }
-	if not := s.Elements["NotAction"]; not != nil {
-		return !slices.ContainsFunc(not, takes)
-	}
-	return slices.ContainsFunc(s.Elements["Action"], takes)
+	return s.Effect == "Allow" && s.names(providerARN) && s.takes(assumeRole)
 }
 
 // split is a trust policy seen from one provider.
