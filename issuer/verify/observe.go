@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -22,6 +24,9 @@ type Target struct {
 	Origins []string // host[:port] of servers that answer under the URL without an address of it: replicas behind a cache or balancer
 	Private bool     // the issuer is meant for a private network
 	Dev     bool     // a development issuer: private, and looked at for a second only
+
+	Rounds int                             // how often every address is asked; 0 for as often as evidence needs
+	Failed func(address string, err error) // called for each gap at an address, one call at a time; may be nil
 }
 
 // A look has several rounds, some time apart: a balancer or a cache with several nodes shows another one over the next
@@ -41,7 +46,7 @@ const (
 // it has none (404, 410) counts as a JWKS without keys: whoever asks it first is refused. Any other answer is a gap.
 func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error) {
 	n.patience = cmp.Or(n.patience, patience)
-	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem)}
+	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), answered: map[string]bool{}, refused: map[string]error{}}
 	if t.Dev {
 		o.pause = min(o.pause, inDev)
 	}
@@ -52,7 +57,8 @@ func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error
 	}
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, atOnce)
-	for round := range rounds {
+	last := cmp.Or(t.Rounds, rounds) - 1
+	for round := range last + 1 {
 		began := time.Now()
 		for _, address := range addresses {
 			wait.Go(func() {
@@ -62,7 +68,10 @@ func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error
 			})
 		}
 		wait.Wait()
-		if err := sleep(ctx, time.Until(began.Add(o.pause))); round < rounds-1 && err != nil {
+		if round == last && t.Rounds > 0 {
+			break // nothing is asked after it
+		}
+		if err := sleep(ctx, time.Until(began.Add(o.pause))); round < last && err != nil {
 			return observation.Look{}, err
 		}
 	}
@@ -70,6 +79,11 @@ func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error
 		return observation.Look{}, context.Cause(ctx)
 	}
 	o.look.End = time.Now()
+	for address, err := range o.refused { // localhost has two addresses, and a development server listens at one
+		if o.answered[address] || len(o.answered) == 0 {
+			o.gapAt(address, err)
+		}
+	}
 	slices.Sort(o.look.Gaps)
 	return o.look, nil
 }
@@ -95,6 +109,9 @@ type observer struct {
 	mu   sync.Mutex
 	look observation.Look
 	late []string // addresses that let a request wait: they are not asked again
+
+	answered map[string]bool  // addresses
+	refused  map[string]error // by address, in development: a connection was refused
 }
 
 // places returns the addresses to ask, and notes those that are not asked or show little.
@@ -158,13 +175,14 @@ func (o *observer) gap(format string, args ...any) {
 }
 
 // gapAt notes the first thing that is wrong at an address. The same fault has other words in each round, such as the
-// port of this end of the connection.
-func (o *observer) gapAt(address, why string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// port of this end of the connection. The caller holds mu.
+func (o *observer) gapAt(address string, err error) {
 	prefix := "at " + address + ": "
 	if !slices.ContainsFunc(o.look.Gaps, func(g string) bool { return strings.HasPrefix(g, prefix) }) {
-		o.look.Gaps = append(o.look.Gaps, clean(prefix+why))
+		o.look.Gaps = append(o.look.Gaps, clean(prefix+err.Error()))
+	}
+	if o.t.Failed != nil {
+		o.t.Failed(address, err)
 	}
 }
 
@@ -174,44 +192,74 @@ func (o *observer) ask(ctx context.Context, address string) {
 		return
 	}
 	client, issuer := o.n.At(o.t.URL, address), o.t.URL.String()
-	d, err := client.discovery(ctx, issuer)
-	switch {
-	case err != nil:
-		o.fail(address, err)
-	case d.Issuer != issuer || d.JWKSURI != issuer+keysPath:
-		o.gapAt(address, fmt.Sprintf("the discovery document names the issuer %s and the JWKS %s", printable(d.Issuer), printable(d.JWKSURI)))
+	a, err := client.get(ctx, issuer+discoveryPath)
+	if err == nil {
+		o.heard(address, a)
+		err = o.checkDiscovery(a)
 	}
+	o.fail(address, err)
 	for _, path := range []string{keysPath, aliasPath} {
 		if o.isLate(address) {
 			return
 		}
 		a, err := client.get(ctx, issuer+path)
-		var keys []keystore.VerificationKey
-		switch {
-		case err == nil && (a.Status == http.StatusNotFound || a.Status == http.StatusGone):
-			err = a.check200()
-			o.answer(a, nil)
-		case err == nil:
-			if err = a.check200(); err == nil {
-				keys, err = soundKeys(a)
-			}
-			if err == nil {
-				o.answer(a, keys)
-			}
+		if err == nil {
+			o.heard(address, a)
+			err = o.takeKeys(a)
 		}
-		if err != nil {
-			o.fail(address, err)
-		}
+		o.fail(address, err)
 	}
 }
 
+func (o *observer) checkDiscovery(a response) error {
+	if err := a.check200(); err != nil {
+		return err
+	}
+	d, err := parseDiscovery(a)
+	if issuer := o.t.URL.String(); err == nil && (d.Issuer != issuer || d.JWKSURI != issuer+keysPath) {
+		return fmt.Errorf("the discovery document names the issuer %s and the JWKS %s", printable(d.Issuer), printable(d.JWKSURI))
+	}
+	return err
+}
+
+// takeKeys adds the keys of a JWKS to the look.
+func (o *observer) takeKeys(a response) error {
+	if a.Status == http.StatusNotFound || a.Status == http.StatusGone {
+		o.answer(a, nil)
+	}
+	if err := a.check200(); err != nil {
+		return err
+	}
+	keys, err := soundKeys(a)
+	if err == nil {
+		o.answer(a, keys)
+	}
+	return err
+}
+
+// heard notes that an address answered, and what the header of whatever answer says.
+func (o *observer) heard(address string, a response) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.answered[address] = true
+	o.look.SharedCache = cmp.Or(o.look.SharedCache, sharedCache(a))
+}
+
+// fail notes what was wrong at an address, if anything was.
 func (o *observer) fail(address string, err error) {
-	o.gapAt(address, err.Error())
+	if err == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if isTimeout(err) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
 		o.late = append(o.late, address)
 	}
+	if o.t.Dev && errors.Is(err, syscall.ECONNREFUSED) {
+		o.refused[address] = err
+		return
+	}
+	o.gapAt(address, err)
 }
 
 func (o *observer) isLate(address string) bool {
@@ -245,7 +293,6 @@ func (o *observer) answer(a response, keys []keystore.VerificationKey) {
 	o.look.Keys = slices.DeleteFunc(o.look.Keys, func(k observation.Key) bool { return !slices.Contains(have, k) })
 	o.look.MaxAge = max(o.look.MaxAge, keystore.Duration(maxAge))
 	seen := sharedCache(a)
-	o.look.SharedCache = cmp.Or(o.look.SharedCache, seen)
 	if at, err := http.ParseTime(a.Header.Get("Date")); err == nil && seen == "" { // a cache hands out the Date of its origin
 		ahead := time.Since(at) - a.Took/2
 		if was := o.look.ClockAhead; was == nil || ahead.Abs() > time.Duration(*was).Abs() {

@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -267,5 +269,75 @@ func TestObserveStopsWithItsContext(t *testing.T) {
 	began := time.Now()
 	if l, err := p.network.Observe(ctx, p.target); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 10*time.Second {
 		t.Errorf("%+v, %v after %v", l, err, time.Since(began))
+	}
+}
+
+// A shared cache may show itself with the discovery document, or with an error, alone.
+func TestObserveNotesACacheWithWhateverAnswer(t *testing.T) {
+	w := newWorld(t)
+	via := func(code int, path string) http.HandlerFunc {
+		return w.with(map[string]http.HandlerFunc{path: func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Via", "1.1 cache")
+			if code != 0 {
+				rw.WriteHeader(code)
+				return
+			}
+			w.serve(rw, r)
+		}})
+	}
+	for name, h := range map[string]http.HandlerFunc{
+		"discovery": via(0, discoveryPath), "alias": via(0, aliasPath), "no discovery": via(404, discoveryPath), "no keys": via(404, keysPath), "trouble": via(503, keysPath),
+	} {
+		if l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": h}).observe(t); l.SharedCache != "Via: 1.1 cache" {
+			t.Errorf("%s: sign %q", name, l.SharedCache)
+		}
+	}
+}
+
+// A development server listens at one of localhost's addresses. One that answers now and then, or not at all, is a gap.
+func TestObserveLocalhost(t *testing.T) {
+	w := newWorld(t)
+	for name, tt := range map[string]struct {
+		refuses  func(address string, n int64) bool
+		dev      bool
+		complete bool
+	}{
+		"one":                      {func(a string, _ int64) bool { return a == "[::1]:443" }, true, true},
+		"one, in production":       {func(a string, _ int64) bool { return a == "[::1]:443" }, false, false},
+		"one, now and then":        {func(a string, n int64) bool { return a == "[::1]:443" && n > 6 }, true, false},
+		"both":                     {func(string, int64) bool { return true }, true, false},
+		"both, but for the others": {func(_ string, n int64) bool { return n > 6 }, true, false},
+	} {
+		p := newPlaces(t, w, map[string]http.HandlerFunc{"127.0.0.1": w.serve, "::1": w.serve})
+		p.target.Dev, p.target.Private = tt.dev, true
+		failed := map[string]error{}
+		p.target.Failed = func(address string, err error) { failed[address] = err }
+		dial := p.network.Dial
+		p.network.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if tt.refuses(address, p.dialled.Load()) {
+				p.dialled.Add(1)
+				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+			}
+			return dial(ctx, network, address)
+		}
+		l := p.observe(t)
+		if l.Complete() != tt.complete || len(failed) != len(l.Gaps) {
+			t.Errorf("%s: gaps %q, told of %v", name, l.Gaps, failed)
+		}
+		for address, err := range failed {
+			if !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("%s: at %s %v, which is not what the connection said", name, address, err)
+			}
+		}
+	}
+}
+
+// A brief look asks once and waits for nothing.
+func TestObserveOnce(t *testing.T) {
+	w := newWorld(t)
+	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.serve})
+	p.network.pause, p.target.Rounds = time.Hour, 1
+	if l := p.observe(t); l.Answers != 4 || !l.Complete() || len(l.Keys) != 1 {
+		t.Errorf("%+v", l)
 	}
 }
