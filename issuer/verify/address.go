@@ -75,18 +75,16 @@ func (v *visitor) checkAddresses(looks []look) []look {
 		}
 		v.ok("addresses", "%s", text)
 	}
-	const elsewhere = "relying parties may be sent there and get another answer"
 	if len(hidden) > 0 {
-		severity := Warn
+		report := v.warn
 		if len(looks) == 0 {
-			severity = Fail
+			report = v.fail
 		}
-		v.add(severity, "addresses", advice{elsewhere, "look again from a machine that has a route"},
-			fmt.Sprintf("not seen: %s at %s, because this machine has no route for %s", v.url.Host(), list(hidden), family(hidden[0])))
+		report("address-unroutable", "not seen: %s at %s, because this machine has no route for %s", v.url.Host(), list(hidden), family(hidden[0]))
 	}
 	if len(unasked) > 0 {
-		v.fail("addresses", advice{elsewhere, fmt.Sprintf("give the host at most %d addresses", maxAddresses)},
-			"not seen: %d further addresses of %s were not asked (%s)", len(unasked), v.url.Host(), list(unasked))
+		v.add(CauseOf("address-too-many").Finding(Fail, fmt.Sprintf("not seen: %d further addresses of %s were not asked (%s)", len(unasked), v.url.Host(), list(unasked)),
+			fmt.Sprintf("give the host at most %d addresses", maxAddresses)))
 	}
 	return looks
 }
@@ -104,7 +102,6 @@ func (v *visitor) checkPublic(looks []look, stored *keystore.KeySet) {
 		}
 	}
 	if len(inside) > 0 {
-		v.warn("addresses", advice{repair: "look again from outside: with split-horizon DNS nothing here says what clouds see; an issuer that is meant to be private says so in its policy (keypost issuer set NAME --private)"},
-			"here the name leads to %s, which clouds on the public internet cannot reach", list(inside))
+		v.warn("dns-hidden", "here the name leads to %s, which clouds on the public internet cannot reach", list(inside))
 	}
 }

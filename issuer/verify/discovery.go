@@ -3,6 +3,7 @@ package verify
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -48,7 +49,7 @@ func (v *visit) checkDiscovery() discovery {
 	}
 	d, err := parseDiscovery(a)
 	if err != nil {
-		v.fail("discovery", advice{effect: awsNoKey}, "%v", err)
+		v.fail("discovery-form", "%v", err)
 		return discovery{}
 	}
 	v.ok("discovery", "%s answers 200", a.URL)
@@ -59,32 +60,46 @@ func (v *visit) checkDiscovery() discovery {
 	return d
 }
 
-// document returns an answer, with a finding when it is not one with status 200.
-func (v *visit) document(code string, r reply) (response, bool) {
-	switch err := r.check200(); {
-	case !r.Asked:
+// document returns an answer, with a finding when it is not one with status 200. prefix is that of the causes' codes.
+func (v *visit) document(prefix string, r reply) (response, bool) {
+	if !r.Asked {
 		return r.response, false
-	case isTimeout(r.Err):
-		v.fail(code, advice{effect: awsNoKey + "; it gives up after 5s"}, "%v", r.Err)
-	case r.Err != nil:
-		v.fail(code, advice{effect: awsNoKey}, "%v", r.Err)
-	case err != nil && r.Status >= 300 && r.Status < 400:
-		v.fail(code, advice{awsNoKey, "serve it there directly, relying parties need not follow a redirect"}, "%v", err)
-	case err != nil:
-		v.fail(code, advice{awsNoKey, "serve it with status 200"}, "%v", err)
-	default:
-		return r.response, true
 	}
-	return r.response, false
+	if code, err := r.trouble(); err != nil {
+		v.fail(prefix+code, "%v", err)
+		return r.response, false
+	}
+	return r.response, true
+}
+
+// trouble returns why a reply is no answer with status 200, with the end of the cause's code.
+func (r reply) trouble() (code string, err error) {
+	err = r.check200()
+	switch {
+	case isTimeout(r.Err):
+		return "-silent", r.Err
+	case r.Err != nil:
+		return "-broken-off", r.Err
+	case r.Status >= 300 && r.Status < 400:
+		return "-redirect", err
+	case r.Status == http.StatusNotFound || r.Status == http.StatusGone:
+		return "-not-found", err
+	}
+	return "-status", err
 }
 
 func (v *visit) checkIssuer(d discovery) {
-	if d.Issuer == v.o.URL {
+	code := "issuer-other"
+	switch want := v.o.URL; {
+	case d.Issuer == want:
 		v.ok("issuer", "the discovery document names the issuer %s, byte for byte", d.Issuer)
 		return
+	case strings.TrimRight(d.Issuer, "/") == strings.TrimRight(want, "/"):
+		code = "issuer-slash"
+	case strings.EqualFold(d.Issuer, want):
+		code = "issuer-case"
 	}
-	v.fail("issuer", advice{"relying parties compare byte for byte and refuse every token", "host, path, case and a trailing slash must be equal"},
-		"the discovery document names the issuer %q, not %q", printable(d.Issuer), v.o.URL)
+	v.fail(code, "the discovery document names the issuer %q, not %q", printable(d.Issuer), v.o.URL)
 }
 
 func (v *visit) checkJWKSURI(d discovery) {
@@ -92,11 +107,11 @@ func (v *visit) checkJWKSURI(d discovery) {
 	own, _ := url.Parse(v.o.URL) // checked at the beginning
 	switch {
 	case d.JWKSURI == "" || err != nil || u.Scheme != "https" || u.Host == "":
-		v.fail("jwks-uri", advice{effect: awsNoKey}, "jwks_uri %q is no https URL", printable(d.JWKSURI))
+		v.fail("jwks-uri-form", "jwks_uri %q is no https URL", printable(d.JWKSURI))
 	case u.Host != own.Host:
-		v.fail("jwks-uri", advice{"the IAM console refuses a JWKS on another host", "keep both documents on one"}, "jwks_uri %s is on another host than the issuer", printable(d.JWKSURI))
+		v.fail("jwks-uri-host", "jwks_uri %s is on another host than the issuer", printable(d.JWKSURI))
 	case !strings.HasPrefix(d.JWKSURI, v.o.URL+"/"):
-		v.warn("jwks-uri", advice{repair: "keep the JWKS below the issuer, so that who serves one path cannot speak for another"}, "jwks_uri %s is not below the issuer URL", printable(d.JWKSURI))
+		v.warn("jwks-uri-beside", "jwks_uri %s is not below the issuer URL", printable(d.JWKSURI))
 	default:
 		v.ok("jwks-uri", "jwks_uri is %s", printable(d.JWKSURI))
 	}
@@ -105,26 +120,24 @@ func (v *visit) checkJWKSURI(d discovery) {
 func (v *visit) checkMembers(d discovery) {
 	bad := false
 	for _, m := range []struct {
-		name      string
-		have      []string
-		need      []string
-		severity  Severity
-		otherwise string
+		name, code string
+		have, need []string
+		report     func(code, format string, args ...any)
 	}{
-		{"response_types_supported", d.ResponseTypes, []string{"id_token"}, Fail, awsNoKey},
-		{"subject_types_supported", d.SubjectTypes, []string{"public"}, Fail, awsNoKey},
-		{"claims_supported", d.Claims, []string{"aud", "iat", "iss", "sub"}, Warn, "AWS documents it as required; it works without at present"},
+		{"response_types_supported", "response-types-missing", d.ResponseTypes, []string{"id_token"}, v.fail},
+		{"subject_types_supported", "subject-types-missing", d.SubjectTypes, []string{"public"}, v.fail},
+		{"claims_supported", "claims-missing", d.Claims, []string{"aud", "iat", "iss", "sub"}, v.warn},
 	} {
 		for _, value := range m.need {
 			if !slices.Contains(m.have, value) {
-				v.add(m.severity, "discovery-members", advice{effect: m.otherwise}, fmt.Sprintf("the discovery document's %s lacks %q", m.name, value))
+				m.report(m.code, "the discovery document's %s lacks %q", m.name, value)
 				bad = true
 				break
 			}
 		}
 	}
 	if len(d.Algorithms) == 0 || !slices.ContainsFunc(d.Algorithms, awsAlgorithm) {
-		v.fail("discovery-members", advice{effect: awsNoKey}, "the discovery document's id_token_signing_alg_values_supported has none of RS256, RS384, RS512, ES256, ES384, ES512")
+		v.fail("algorithms-missing", "the discovery document's id_token_signing_alg_values_supported has none of RS256, RS384, RS512, ES256, ES384, ES512")
 		bad = true
 	}
 	if !bad {
@@ -143,11 +156,11 @@ func awsAlgorithm(alg string) bool {
 func (v *visit) checkHeaders(document string, a response) {
 	media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
 	if media = strings.TrimSpace(media); media != "application/json" && media != "application/jwk-set+json" {
-		v.warn(document+"-headers", advice{repair: "serve it as application/json"}, "%s has the Content-Type %q", a.URL, printable(media))
+		v.warn(document+"-type", "%s has the Content-Type %q", a.URL, printable(media))
 	}
 	v.checkCaching(document, a)
 	if a.Header.Get("ETag") == "" {
-		v.warn(document+"-headers", advice{effect: "without it caches fetch the whole document again and again"}, "%s has no ETag", a.URL)
+		v.warn(document+"-no-etag", "%s has no ETag", a.URL)
 	}
 }
 
@@ -158,25 +171,29 @@ const (
 )
 
 func (v *visit) checkCaching(document string, a response) {
-	code, load := document+"-headers", advice{effect: awsNoKey + " under load when it may not cache"}
 	value := strings.Join(a.Header.Values("Cache-Control"), ", ")
 	forbidden, age, hasAge := cacheControl(value)
 	if forbidden == "" && strings.Contains(strings.ToLower(a.Header.Get("Pragma")), "no-cache") {
 		forbidden = "Pragma: no-cache"
 	}
 	switch {
-	case forbidden != "" && document == "jwks":
-		v.fail(code, load, "%s may not be cached (%s)", a.URL, forbidden)
 	case forbidden != "":
-		v.warn(code, load, "%s may not be cached (%s)", a.URL, forbidden)
+		report, code := v.warn, "-no-store"
+		if document == "jwks" {
+			report = v.fail
+		}
+		if forbidden == "max-age=0" {
+			code = "-max-age-0"
+		}
+		report(document+code, "%s may not be cached (%s)", a.URL, forbidden)
 	case !hasAge:
-		v.warn(code, advice{repair: "say how long copies may live, otherwise each cache decides for itself"}, "%s has no max-age in its Cache-Control", a.URL)
+		v.warn(document+"-no-max-age", "%s has no max-age in its Cache-Control", a.URL)
 	case age < shortMaxAge:
-		v.warn(code, load, "%s may be cached for %v only", a.URL, keystore.Duration(age))
+		v.warn(document+"-max-age-short", "%s may be cached for %v only", a.URL, keystore.Duration(age))
 	case age > longMaxAge:
-		v.warn(code, advice{effect: "after a revocation relying parties may trust the key for that long"}, "%s may be cached for %v", a.URL, keystore.Duration(age))
+		v.warn(document+"-max-age-long", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	default:
-		v.ok(code, "%s may be cached for %v", a.URL, keystore.Duration(age))
+		v.ok(document+"-headers", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	}
 }
 

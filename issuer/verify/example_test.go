@@ -44,14 +44,14 @@ func ExampleIssuer() {
 	for _, f := range findings {
 		if f.Severity == verify.Fail {
 			fmt.Println(f.Code + ": " + f.Evidence)
-			fmt.Println("  " + f.Effect)
+			fmt.Println("  " + f.Answers[0].Party + ": " + f.Answers[0].Text)
 			fmt.Println("  " + f.Repair)
 		}
 	}
 	fmt.Println("failed:", verify.Failed(findings))
 	// Output:
-	// issuer: the discovery document names the issuer "https://example.com/prod-b", not "https://example.com/prod-a"
-	//   relying parties compare byte for byte and refuse every token
-	//   host, path, case and a trailing slash must be equal
+	// issuer-other: the discovery document names the issuer "https://example.com/prod-b", not "https://example.com/prod-a"
+	//   aws: InvalidIdentityToken: Couldn't retrieve verification key from your identity provider
+	//   serve this issuer's own document at this URL: host, path, case and a trailing slash must be equal
 	// failed: true
 }

@@ -108,7 +108,7 @@ func FuzzJWKS(f *testing.F) {
 			return
 		}
 		v := &visit{}
-		read := v.checkKeys("jwks-keys", testIssuer, set)
+		read := v.checkKeys(testIssuer, set)
 		private := false
 		for _, k := range set {
 			_, d := k["d"]

@@ -22,12 +22,14 @@ const (
 // Finding is what one check found, in parts that a caller can print, record or count. Every text in it is one line that
 // is safe for a terminal, whatever a server sent.
 type Finding struct {
-	Code     string // of the check, in words joined by hyphens; scripts rely on it
+	Code     string // of the cause, or of the check when all is well; in words joined by hyphens; scripts rely on it
+	Check    string // the check, of which one may have several causes
 	Severity Severity
 	At       []string // the addresses that it was found at, as HOST:PORT; empty when it is about all of them
 	Evidence string   // what was seen, as one sentence
-	Effect   string   // what a relying party makes of it, in its own words where they are known; may be empty
-	Repair   string   // what to do about it; may be empty
+	Answers  []Answer // what relying parties answer when it is so, in their own words
+	Effect   string   // what else follows from it; may be empty
+	Repair   string   // what to do about it; never empty when Severity is not OK
 }
 
 // Message returns the evidence, and where it was found unless it says so itself.
@@ -38,67 +40,67 @@ func (f Finding) Message() string {
 	return f.Evidence
 }
 
-// Hint returns the effect and the repair.
-func (f Finding) Hint() string {
-	if f.Effect != "" && f.Repair != "" {
-		return f.Effect + "; " + f.Repair
-	}
-	return f.Effect + f.Repair
-}
-
 // Failed reports whether a finding fails.
 func Failed(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Fail })
 }
 
-// codes returns those of all checks, in the order in which a relying party comes across them.
-func codes() []string {
-	return []string{
-		"url", "addresses", "reach", "tls-versions", "tls-chain", "tls-expiry",
-		"discovery", "issuer", "jwks-uri", "discovery-members", "discovery-headers",
-		"jwks", "jwks-keys", "jwks-headers", "jwks-alias", "same-keys", "stored-keys", "head", "speed", "shared-cache",
-		"token-form", "token-issuer", "token-kid", "token-signature", "token-time", "token-claims",
+// Sort brings findings into the order in which they are to be read: failures first, then warnings, then what is well, and
+// each of them as the catalogue has their causes. The first failure is the cause to repair first.
+func Sort(findings []Finding) {
+	order := map[string]int{}
+	for i, c := range Causes() {
+		order[c.Code] = i
+		if _, known := order["ok "+c.Check]; !known {
+			order["ok "+c.Check] = i
+		}
 	}
+	rank := func(f Finding) int {
+		switch f.Severity {
+		case Fail:
+			return 0
+		case Warn:
+			return 1
+		}
+		return 2
+	}
+	place := func(f Finding) int {
+		if f.Severity == OK {
+			return order["ok "+f.Check]
+		}
+		return order[f.Code]
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(place(a), place(b)))
+	})
 }
-
-// What AWS STS answers to AssumeRoleWithWebIdentity. It does not say more than this, whatever the cause.
-const (
-	awsNoKey      = `AWS STS says "Couldn't retrieve verification key from your identity provider"`
-	awsNoProvider = `AWS STS says "No OpenIDConnect provider found in your account"`
-	awsThumbprint = `AWS STS says "OpenIDConnect provider's HTTPS certificate doesn't match configured thumbprint"`
-)
 
 // report collects findings.
 type report struct {
 	findings []Finding
 }
 
-// advice has a finding's Effect and Repair.
-type advice struct{ effect, repair string }
+func (r *report) add(f Finding) { r.findings = append(r.findings, f) }
 
-func (r *report) add(s Severity, code string, a advice, evidence string) {
-	r.findings = append(r.findings, Finding{Code: code, Severity: s, Evidence: clean(evidence), Effect: clean(a.effect), Repair: clean(a.repair)})
+func (r *report) ok(check, format string, args ...any) {
+	r.add(Finding{Code: check, Check: check, Severity: OK, Evidence: clean(fmt.Sprintf(format, args...))})
 }
 
-func (r *report) ok(code, format string, args ...any) {
-	r.add(OK, code, advice{}, fmt.Sprintf(format, args...))
+func (r *report) warn(code, format string, args ...any) {
+	r.add(CauseOf(code).Finding(Warn, fmt.Sprintf(format, args...), ""))
 }
 
-func (r *report) warn(code string, a advice, format string, args ...any) {
-	r.add(Warn, code, a, fmt.Sprintf(format, args...))
-}
-
-func (r *report) fail(code string, a advice, format string, args ...any) {
-	r.add(Fail, code, a, fmt.Sprintf(format, args...))
+func (r *report) fail(code, format string, args ...any) {
+	r.add(CauseOf(code).Finding(Fail, fmt.Sprintf(format, args...), ""))
 }
 
 // merge adds what was found at single addresses: once, with all the addresses that it was found at.
 func (r *report) merge(visits []*visit) {
 	first := len(r.findings)
-	at := map[[5]string]int{}
+	at := map[[4]string]int{}
 	for _, v := range visits {
 		for _, f := range v.findings {
-			key := [...]string{f.Code, string(f.Severity), f.Evidence, f.Effect, f.Repair}
+			key := [...]string{f.Code, string(f.Severity), f.Evidence, f.Repair}
 			i, known := at[key]
 			if !known {
 				i = len(r.findings)
@@ -115,14 +117,6 @@ func (r *report) merge(visits []*visit) {
 			f.At = nil
 		}
 	}
-}
-
-// sort brings the findings into the order of codes.
-func (r *report) sort() {
-	order := codes()
-	slices.SortStableFunc(r.findings, func(a, b Finding) int {
-		return cmp.Compare(slices.Index(order, a.Code), slices.Index(order, b.Code))
-	})
 }
 
 // list joins with "and", and counts what is too much to read.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -32,10 +31,10 @@ func (v *visit) checkJWKS(d discovery) []jwksDocument {
 	}
 	set, err := parseJWKS(a)
 	if err != nil {
-		v.fail("jwks", advice{effect: awsNoKey}, "%v", err)
+		v.fail("jwks-form", "%v", err)
 		return nil
 	}
-	first := v.checkKeys("jwks-keys", a.URL, set)
+	first := v.checkKeys(a.URL, set)
 	v.published, v.read = first.keys, true
 	v.checkAlgorithms(d, first.keys)
 	v.checkHeaders("jwks", a)
@@ -76,33 +75,33 @@ func parseJWKS(a response) ([]jwk, error) {
 	return *set.Keys, nil
 }
 
-func (v *visit) checkKeys(code, url string, set []jwk) jwksDocument {
+func (v *visit) checkKeys(url string, set []jwk) jwksDocument {
 	read := jwksDocument{url: url}
 	before := len(v.findings)
 	kids, types := map[string]int{}, map[string]int{}
 	for n, k := range set {
 		kids[k.text("kid")]++
 		types[k.text("kty")]++
-		if public, ok := v.checkKey(code, n+1, k); ok {
+		if public, ok := v.checkKey(url, n+1, k); ok {
 			read.keys = append(read.keys, public)
 		}
 	}
 	read.unread = len(set) - len(read.keys)
 	for _, kid := range slices.Sorted(maps.Keys(kids)) {
 		if kids[kid] > 1 && kid != "" {
-			v.fail(code, advice{awsNoKey, "a key is picked by its kid alone"}, "%d keys have the kid %q", kids[kid], printable(kid))
+			v.fail("kid-doubled", "%s has %d keys with the kid %q", url, kids[kid], printable(kid))
 		}
 	}
 	for _, kty := range slices.Sorted(maps.Keys(types)) {
 		if types[kty] > keystore.MaxKeysOfType {
-			v.fail(code, advice{awsNoKey, "remove keys that sign no more"}, "there are %d keys of type %s; AWS reads %d", types[kty], printable(kty), keystore.MaxKeysOfType)
+			v.fail("keys-too-many", "%s has %d keys of type %s; AWS reads %d", url, types[kty], printable(kty), keystore.MaxKeysOfType)
 		}
 	}
 	switch {
 	case len(set) == 0:
-		v.fail(code, advice{awsNoKey, "publish a key with keypost key add"}, "%s has no key", url)
-	case len(v.findings) == before && code == "jwks-keys":
-		v.ok(code, "the JWKS has %s", kidList(read.keys))
+		v.fail("jwks-empty", "%s has no key", url)
+	case len(v.findings) == before && url == v.look.JWKS.URL:
+		v.ok("jwks-keys", "the JWKS has %s", kidList(read.keys))
 	}
 	return read
 }
@@ -115,36 +114,34 @@ func kidList(keys []keystore.VerificationKey) string {
 	return strings.Join(kids, ", ")
 }
 
-// checkKey looks at key number n.
-func (v *visit) checkKey(code string, n int, k jwk) (keystore.VerificationKey, bool) {
-	name := fmt.Sprintf("key %d (kid %q)", n, printable(k.text("kid")))
+// checkKey looks at key number n of the JWKS at url.
+func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bool) {
+	name := fmt.Sprintf("key %d (kid %q) of %s", n, printable(k.text("kid")), url)
 	for _, m := range privatekey.Members() {
 		if _, ok := k[m]; ok {
-			v.fail(code, advice{"the signing key is public: whoever read it can sign as this cluster", "take it out at once (keypost key revoke) and give the cluster a new key"},
-				"%s has the private member %q", name, m)
+			v.fail("key-private", "%s has the private member %q", name, m)
 			return keystore.VerificationKey{}, false
 		}
 	}
 	if k.text("kid") == "" {
-		v.fail(code, advice{awsNoKey, "a key is picked by its kid alone"}, "key %d has no kid", n)
+		v.fail("kid-missing", "key %d of %s has no kid", n, url)
 		return keystore.VerificationKey{}, false
 	}
 	public, err := parseKey(name, k)
 	if err != nil {
-		v.fail(code, advice{effect: awsNoKey + " for tokens of this key"}, "%v", err)
+		v.fail("key-form", "%v", err)
 		return keystore.VerificationKey{}, false
 	}
 	if k.text("use") == "" || k.text("alg") == "" {
-		v.warn(code, advice{effect: `some relying parties skip keys without "use":"sig" and "alg"`}, "%s lacks use or alg", name)
+		v.warn("key-use-missing", "%s lacks use or alg", name)
 	}
 	for _, m := range slices.Sorted(maps.Keys(k)) {
 		switch {
 		case slices.Contains(jwkMembers(), m):
 		case v.stored != nil && (m == "x5c" || m == "x5u"):
-			v.fail(code, advice{"some relying parties take the key from there, so it may be another one", "keypostd never publishes it: find out what changed the document on its way"},
-				"%s has the member %q", name, m)
+			v.fail("key-certificate", "%s has the member %q", name, m)
 		default:
-			v.warn(code, advice{effect: "GCP refuses an upload with other members than those of the public key"}, "%s has the member %q", name, printable(m))
+			v.warn("key-member", "%s has the member %q", name, printable(m))
 		}
 	}
 	return public, true
@@ -165,7 +162,7 @@ func parseKey(name string, k jwk) (keystore.VerificationKey, error) {
 func (v *visit) checkAlgorithms(d discovery, keys []keystore.VerificationKey) {
 	for _, k := range keys {
 		if len(d.Algorithms) > 0 && !slices.Contains(d.Algorithms, k.Alg()) {
-			v.warn("discovery-members", advice{effect: "relying parties may refuse its tokens"}, "the discovery document's id_token_signing_alg_values_supported lacks %s, the algorithm of key %s", k.Alg(), k.ID())
+			v.warn("algorithm-unnamed", "the discovery document's id_token_signing_alg_values_supported lacks %s, the algorithm of key %s", k.Alg(), k.ID())
 		}
 	}
 }
@@ -177,23 +174,19 @@ func (v *visit) checkAlgorithms(d discovery, keys []keystore.VerificationKey) {
 func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool) {
 	r := v.look.Alias
 	unread := jwksDocument{url: v.o.URL + aliasPath, broken: true}
-	a := advice{effect: "newer OpenShift sends relying parties inside the cluster there"}
-	switch err := r.check200(); {
-	case !r.Asked:
+	if !r.Asked {
 		return alias, false
-	case r.Err != nil:
-		v.fail("jwks-alias", a, "%v", r.Err)
-		return unread, true
-	case r.Status == http.StatusNotFound:
-		v.warn("jwks-alias", a, "%v", err)
+	}
+	if code, err := r.trouble(); err != nil && code == "-not-found" {
+		v.warn("alias-not-found", "%v", err)
 		return alias, false
-	case err != nil:
-		v.fail("jwks-alias", a, "%v", err)
+	} else if err != nil {
+		v.fail("alias"+code, "%v", err)
 		return unread, true
 	}
 	set, err := parseJWKS(r.response)
 	if err != nil {
-		v.fail("jwks-alias", advice{effect: awsNoKey}, "%v", err)
+		v.fail("alias-form", "%v", err)
 		return unread, true
 	}
 	if bytes.Equal(r.Body, v.look.JWKS.Body) {
@@ -201,13 +194,14 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 		return alias, false
 	}
 	before := len(v.findings)
-	alias = v.checkKeys("jwks-alias", r.URL, set)
-	a = advice{"relying parties that read one of the two refuse tokens that the other knows", "a cache in between may hold an older copy of one"}
+	alias = v.checkKeys(r.URL, set)
+	report := v.fail
+	if v.stored != nil {
+		report = v.warn
+	}
 	switch {
-	case !sameKeys(alias.keys, first.keys) && v.stored != nil:
-		v.warn("jwks-alias", a, "%s has other keys than jwks_uri", r.URL)
 	case !sameKeys(alias.keys, first.keys):
-		v.fail("jwks-alias", a, "%s has other keys than jwks_uri", r.URL)
+		report("alias-differs", "%s has other keys than jwks_uri", r.URL)
 	case len(v.findings) == before:
 		v.ok("jwks-alias", "%s has the same keys", r.URL)
 	}
@@ -238,6 +232,5 @@ func (v *visitor) checkSameKeys(visits []*visit) {
 		v.ok("same-keys", "all addresses publish the same keys")
 		return
 	}
-	v.fail("same-keys", advice{repair: "a cache may hold an older copy, or somebody else answers at one of them: compare with the store (keypost verify NAME --store URL)"},
-		"the addresses publish different keys: %s", strings.Join(have, "; "))
+	v.fail("addresses-differ", "the addresses publish different keys: %s", strings.Join(have, "; "))
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -22,10 +21,10 @@ func (v *visit) checkTLS() bool {
 		v.unreachable()
 		return false
 	case tls12.Err != nil:
-		v.fail("tls-versions", advice{awsThumbprint, "offer TLS 1.2 as well"}, "TLS 1.2 is not accepted: %v", tls12.Err)
+		v.fail("tls-13-only", "TLS 1.2 is not accepted: %v", tls12.Err)
 		state = tls13.State
 	case tls13.Err != nil:
-		v.warn("tls-versions", advice{repair: "offer TLS 1.3 as well"}, "TLS 1.3 is not accepted: %v", tls13.Err)
+		v.warn("tls-12-only", "TLS 1.3 is not accepted: %v", tls13.Err)
 	default:
 		v.ok("tls-versions", "TLS 1.2 and 1.3 are accepted")
 	}
@@ -38,46 +37,50 @@ func (v *visit) unreachable() {
 	tls12, tls13 := v.look.TLS12.Err, v.look.TLS13.Err
 	for _, err := range []error{tls12, tls13} {
 		if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-			v.fail("tls-chain", advice{awsNoKey + " or " + strings.TrimPrefix(awsThumbprint, "AWS STS says "), chainRepair(bad)}, "the certificate of %s is not trusted: %v", v.url.Host(), bad.Err)
+			v.fail(chainCause(bad, v.o.Now), "the certificate of %s is not trusted: %v", v.url.Host(), bad.Err)
 			return
 		}
 	}
-	a := advice{awsNoKey, "check DNS, firewall and that keypostd listens there"}
 	switch dialled := v.look.Address; {
 	case isTimeout(tls12) && v.look.reached():
-		v.fail("reach", advice{effect: awsNoKey + "; it gives up after 5s"}, "%s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
+		v.fail("server-silent", "%s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
 	case isTimeout(tls12):
-		v.fail("reach", a, "%s accepts no connection for %s within %v", dialled, v.url.Host(), v.o.patience)
+		v.fail("connection-dropped", "%s accepts no connection for %s within %v", dialled, v.url.Host(), v.o.patience)
+	case v.look.reached():
+		v.fail("tls-broken", "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
 	default:
-		v.fail("reach", a, "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
+		v.fail("connection-refused", "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
 	}
 }
 
-func chainRepair(bad *tls.CertificateVerificationError) string {
+// chainCause returns why a certificate is not trusted.
+func chainCause(bad *tls.CertificateVerificationError, now time.Time) string {
 	if _, ok := errors.AsType[x509.HostnameError](bad); ok {
-		return "use a certificate for this host name"
+		return "tls-name"
 	}
 	if e, ok := errors.AsType[x509.CertificateInvalidError](bad); ok && e.Reason == x509.Expired {
-		return "renew the certificate (and check this machine's clock)"
+		if e.Cert != nil && now.Before(e.Cert.NotBefore) {
+			return "tls-not-yet"
+		}
+		return "tls-expired"
 	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](bad); ok && len(bad.UnverifiedCertificates) == 1 {
-		return "the server sends only its own certificate: add the intermediate ones, or give a private CA with --ca-file"
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](bad); ok && len(bad.UnverifiedCertificates) == 1 && len(bad.UnverifiedCertificates[0].IssuingCertificateURL) > 0 {
+		return "tls-incomplete" // its CA says where the next one is to be had; the CA of a lone certificate without that may be a root
 	}
-	return "use a certificate of a public CA, or give a private CA with --ca-file"
+	return "tls-untrusted"
 }
 
 // checkChain is stricter than Go's verification, as AWS is: leaf, then each certificate's signer, nothing else.
 func (v *visit) checkChain(chain []*x509.Certificate) {
-	a := advice{awsNoKey, "send the leaf first and after each certificate the one that signed it, nothing else"}
 	for i := 1; i < len(chain); i++ {
 		for j := range i {
 			if chain[i].Equal(chain[j]) {
-				v.fail("tls-chain", a, "the server sends certificate %s twice", subject(chain[i]))
+				v.fail("tls-doubled", "the server sends certificate %s twice", subject(chain[i]))
 				return
 			}
 		}
 		if !bytes.Equal(chain[i-1].RawIssuer, chain[i].RawSubject) || chain[i-1].CheckSignatureFrom(chain[i]) != nil {
-			v.fail("tls-chain", a, "the certificate chain is out of order: %s did not sign %s before it", subject(chain[i]), subject(chain[i-1]))
+			v.fail("tls-order", "the certificate chain is out of order: %s did not sign %s before it", subject(chain[i]), subject(chain[i-1]))
 			return
 		}
 	}
@@ -93,7 +96,7 @@ func (v *visit) checkExpiry(chain []*x509.Certificate) {
 	for _, c := range chain {
 		left := c.NotAfter.Sub(v.o.Now)
 		if left < min(expiryWarning, c.NotAfter.Sub(c.NotBefore)/3) { // short-lived ones are renewed at a third
-			v.warn("tls-expiry", advice{repair: "renew it; once it has expired every token exchange fails"}, "certificate %s expires at %s", subject(c), c.NotAfter.UTC().Format(time.RFC3339))
+			v.warn("tls-expires-soon", "certificate %s expires at %s", subject(c), c.NotAfter.UTC().Format(time.RFC3339))
 			return
 		}
 	}

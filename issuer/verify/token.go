@@ -32,9 +32,9 @@ type claims struct {
 
 // checkToken verifies the token as STS does, and goes on after a failure since one wrong flag causes several.
 func (v *visit) checkToken(keys []keystore.VerificationKey) {
-	jws, c, err := parseToken(strings.TrimSpace(v.o.Token))
+	jws, c, code, err := parseToken(strings.TrimSpace(v.o.Token))
 	if err != nil {
-		v.fail("token-form", advice{`AWS STS says "The ID Token provided is not a valid JWT"`, "make one with kubectl create token"}, "%v", err)
+		v.fail(code, "%v", err)
 		return
 	}
 	v.checkTokenIssuer(c)
@@ -45,30 +45,31 @@ func (v *visit) checkToken(keys []keystore.VerificationKey) {
 
 // TokenIssuer returns what a token names as its issuer, unchecked; empty when it cannot be read.
 func TokenIssuer(token string) string {
-	_, c, err := parseToken(strings.TrimSpace(token))
+	_, c, _, err := parseToken(strings.TrimSpace(token))
 	if err != nil {
 		return ""
 	}
 	return c.Issuer
 }
 
-// parseToken admits every signature algorithm, so that a wrong one gets its own finding.
-func parseToken(token string) (*jose.JSONWebSignature, claims, error) {
+// parseToken admits every signature algorithm, so that a wrong one gets its own finding. With an error it returns the
+// cause's code.
+func parseToken(token string) (_ *jose.JSONWebSignature, _ claims, code string, _ error) {
 	if len(token) > maxToken {
-		return nil, claims{}, fmt.Errorf("the token is longer than %d characters", maxToken)
+		return nil, claims{}, "token-too-long", fmt.Errorf("the token is longer than %d characters", maxToken)
 	}
 	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512,
 		jose.PS256, jose.PS384, jose.PS512, jose.EdDSA, jose.HS256, jose.HS384, jose.HS512,
 	})
 	if err != nil {
-		return nil, claims{}, errors.New("the token is no signed JWT in compact form") // go-jose's words may quote it
+		return nil, claims{}, "token-malformed", errors.New("the token is no signed JWT in compact form") // go-jose's words may quote it
 	}
 	var c claims
 	if err := json.Unmarshal(jws.UnsafePayloadWithoutVerification(), &c); err != nil {
-		return nil, claims{}, errors.New("the token's claims are not of the form that AWS asks for (exp, iat and nbf are integers)")
+		return nil, claims{}, "token-numbers", errors.New("the token's claims are not of the form that AWS asks for (exp, iat and nbf are integers)")
 	}
-	return jws, c, nil
+	return jws, c, "", nil
 }
 
 func (v *visit) checkTokenIssuer(c claims) {
@@ -76,46 +77,73 @@ func (v *visit) checkTokenIssuer(c claims) {
 		v.ok("token-issuer", "the token's iss is the issuer URL, byte for byte")
 		return
 	}
-	v.fail("token-issuer", advice{awsNoProvider, "set kube-apiserver --service-account-issuer=" + v.o.URL + " as the first one"},
-		"the token's iss is %q, not %q", printable(c.Issuer), v.o.URL)
+	code := "token-issuer-other"
+	switch {
+	case strings.TrimRight(c.Issuer, "/") == strings.TrimRight(v.o.URL, "/"):
+		code = "token-issuer-slash"
+	case strings.EqualFold(c.Issuer, v.o.URL):
+		code = "token-issuer-case"
+	case c.Issuer == legacyIssuer:
+		code = "token-issuer-legacy"
+	}
+	v.fail(code, "the token's iss is %q, not %q", printable(c.Issuer), v.o.URL)
 }
+
+// legacyIssuer is that of the tokens in Secrets (kubernetes pkg/serviceaccount/legacy.go).
+const legacyIssuer = "kubernetes/serviceaccount"
 
 func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.VerificationKey) {
 	h := jws.Signatures[0].Header
 	if !awsAlgorithm(h.Algorithm) {
-		v.fail("token-signature", advice{effect: "AWS STS refuses the token; it accepts RS256 to RS512 and ES256 to ES512"}, "the token is signed with %s", printable(h.Algorithm))
+		v.fail("token-alg", "the token is signed with %s", printable(h.Algorithm))
 		return
 	}
 	i := slices.IndexFunc(keys, func(k keystore.VerificationKey) bool { return string(k.ID()) == h.KeyID })
 	if i < 0 {
-		v.fail("token-kid", advice{awsNoKey, "publish the key that the cluster signs with (keypost key add ISSUER --kubeconfig FILE) before it signs"},
-			"the token's kid %q is not in the JWKS", printable(h.KeyID))
+		v.fail(v.unknownKid(h.KeyID), "the token's kid %q is not in the JWKS", printable(h.KeyID))
 		return
 	}
 	v.ok("token-kid", "the token's kid %s is in the JWKS", keys[i].ID())
 	if _, err := jws.Verify(keys[i].Key()); err != nil || h.Algorithm != keys[i].Alg() {
-		v.fail("token-signature", advice{awsNoKey, "the kid names another key than the one that signed"}, "the token's signature does not verify with key %s (%s)", keys[i].ID(), keys[i].Alg())
+		v.fail("token-signature-wrong", "the token's signature does not verify with key %s (%s)", keys[i].ID(), keys[i].Alg())
 		return
 	}
 	v.ok("token-signature", "the token's signature verifies (%s)", h.Algorithm)
 }
 
+// unknownKid returns why the JWKS lacks the key that a token names.
+func (v *visit) unknownKid(kid string) string {
+	switch {
+	case kid == "":
+		return "token-kid-missing"
+	case v.stored == nil:
+		return "token-kid-unknown"
+	}
+	if _, stored := v.stored.Key(keystore.KeyID(kid)); stored {
+		return "token-kid-unpublished"
+	}
+	if slices.ContainsFunc(v.stored.Gone(), func(g keystore.Gone) bool { return string(g.ID) == kid }) {
+		return "token-kid-gone"
+	}
+	return "token-kid-unknown"
+}
+
 func (v *visit) checkTokenTime(c claims) {
 	if c.Expires == nil || c.IssuedAt == nil {
-		v.fail("token-time", advice{"AWS STS refuses it", "legacy secret-based tokens have none, use kubectl create token"}, "the token lacks exp or iat")
+		v.fail("token-times-missing", "the token lacks exp or iat")
 		return
 	}
 	at := func(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 	expires := time.Unix(*c.Expires, 0)
 	switch {
 	case v.o.Now.After(expires.Add(awsSkew)):
-		v.fail("token-time", advice{`AWS STS says "ExpiredTokenException"`, "make a new token"}, "the token expired at %s", at(*c.Expires))
+		v.fail("token-expired", "the token expired at %s", at(*c.Expires))
 	case v.o.Now.After(expires):
-		v.warn("token-time", advice{effect: "AWS STS accepts a token for 5 minutes more, others do not"}, "the token expired at %s", at(*c.Expires))
+		v.warn("token-expired-just-now", "the token expired at %s", at(*c.Expires))
 	case c.NotBefore != nil && v.o.Now.Before(time.Unix(*c.NotBefore, 0)):
-		v.fail("token-time", advice{repair: "check the clocks of the kube-apiserver and of this machine"}, "the token is not valid before %s", at(*c.NotBefore))
+		v.fail("token-not-yet", "the token is not valid before %s", at(*c.NotBefore))
 	case v.o.Now.Add(awsSkew).Before(time.Unix(*c.IssuedAt, 0)):
-		v.fail("token-time", advice{repair: "check the clocks of the kube-apiserver and of this machine"}, "the token was issued in the future, at %s", at(*c.IssuedAt))
+		v.fail("token-future", "the token was issued in the future, at %s", at(*c.IssuedAt))
 	default:
 		v.ok("token-time", "the token is valid until %s", at(*c.Expires))
 	}
@@ -125,13 +153,13 @@ func (v *visit) checkTokenClaims(c claims) {
 	audience, ok := audiences(c.Audience)
 	switch {
 	case !ok:
-		v.fail("token-claims", advice{`AWS STS says "Missing a required claim: aud"`, "ask for one with kubectl create token --audience"}, "the token has no aud")
+		v.fail("token-aud-missing", "the token has no aud")
 	case c.Subject == "":
-		v.fail("token-claims", advice{effect: `AWS STS says "Missing a required claim: sub"`}, "the token has no sub")
+		v.fail("token-sub-missing", "the token has no sub")
 	case len(c.Subject) > maxSubject:
-		v.warn("token-claims", advice{"AWS STS returns at most 255 characters", "shorten the namespace or service account name"}, "the token's sub has %d characters", len(c.Subject))
+		v.warn("token-sub-long", "the token's sub has %d characters", len(c.Subject))
 	case len(audience) > 1:
-		v.warn("token-claims", advice{"which one AWS STS compares is not documented", "ask for one audience per token"}, "the token has %d audiences", len(audience))
+		v.warn("token-aud-many", "the token has %d audiences", len(audience))
 	default:
 		v.ok("token-claims", "the token is for %s, as %s", printable(audience[0]), printable(c.Subject))
 	}

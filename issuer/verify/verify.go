@@ -10,6 +10,7 @@ package verify
 import (
 	"context"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -66,6 +67,7 @@ func Issuer(ctx context.Context, o Options) []Finding {
 	looks := v.look(ctx)
 	if len(looks) == 0 {
 		v.notCompared(v.o)
+		Sort(v.findings)
 		return v.findings
 	}
 	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
@@ -80,7 +82,7 @@ func Issuer(ctx context.Context, o Options) []Finding {
 	v.checkSameKeys(visits)
 	v.checkSpeed(looks)
 	v.checkSharedCache(looks)
-	v.sort()
+	Sort(v.findings)
 	return v.findings
 }
 
@@ -98,7 +100,7 @@ func (v *visitor) look(ctx context.Context) []look {
 	}
 	all, err := v.o.looks(ctx, v.url)
 	if err != nil {
-		v.fail("reach", advice{awsNoKey, "the name needs a public DNS record"}, "%s cannot be looked up: %v", v.url.Host(), err)
+		v.fail("dns-none", "%s cannot be looked up: %v", v.url.Host(), err)
 		return nil
 	}
 	return v.checkAddresses(all)
@@ -136,20 +138,43 @@ func (v *visitor) checkURL() bool {
 		v.ok("url", "%s is a URL that every cloud accepts", u)
 		return true
 	}
-	a := advice{"no cloud accepts it", "issue tokens under another URL (kube-apiserver --service-account-issuer)"}
+	code := urlCause(v.o.URL)
 	u, devErr := keystore.ParseIssuerURL(v.o.URL, true)
 	v.url = u
 	switch {
 	case devErr != nil:
-		v.fail("url", a, "%v", err)
+		v.fail(code, "%v", err)
 		return false
 	case v.o.Dev:
 		v.ok("url", "%s is a development URL", u)
 	default:
-		a.repair += "; for a development issuer say --dev"
-		v.fail("url", a, "%v", err)
+		v.fail(code, "%v", err)
 	}
 	return true
+}
+
+// urlCause returns why an issuer URL is refused.
+func urlCause(raw string) string {
+	accepted := func(s string, dev bool) bool { _, err := keystore.ParseIssuerURL(s, dev); return err == nil }
+	switch bare := strings.TrimRight(raw, "/"); {
+	case bare != raw && accepted(bare, true):
+		return "url-slash"
+	case accepted(lowerHost(raw), true) && !accepted(raw, true):
+		return "url-case"
+	case accepted(raw, true):
+		return "url-port" // or a host that is not public: both are for development
+	}
+	return "url-form"
+}
+
+// lowerHost returns a URL with its scheme and host in lower case.
+func lowerHost(raw string) string {
+	scheme, rest, _ := strings.Cut(raw, "://")
+	host, path, hasPath := strings.Cut(rest, "/")
+	if hasPath {
+		path = "/" + path
+	}
+	return strings.ToLower(scheme+"://"+host) + path
 }
 
 // checkHead does what ccoctl does to compute a thumbprint: it only needs a TLS handshake and any answer.
@@ -157,9 +182,9 @@ func (v *visit) checkHead() {
 	switch a := v.look.Head; {
 	case !a.Asked:
 	case a.Err != nil:
-		v.warn("head", advice{effect: "ccoctl cannot compute the thumbprint of the issuer"}, "HEAD %s: %v", v.o.URL, a.Err)
+		v.warn("head-failed", "HEAD %s: %v", v.o.URL, a.Err)
 	case a.Status >= 500:
-		v.warn("head", advice{effect: "ccoctl is content with any answer; others are not"}, "HEAD %s answers %d", v.o.URL, a.Status)
+		v.warn("head-trouble", "HEAD %s answers %d", v.o.URL, a.Status)
 	default:
 		v.ok("head", "HEAD %s answers %d", v.o.URL, a.Status)
 	}
@@ -181,7 +206,7 @@ func (v *visitor) checkSpeed(looks []look) {
 	switch {
 	case slowest.URL == "":
 	case slowest.Took > slow:
-		v.warn("speed", advice{effect: "AWS STS gives up after 5s"}, "%s took %v", slowest.URL, took)
+		v.warn("slow", "%s took %v", slowest.URL, took)
 	default:
 		v.ok("speed", "the slowest answer took %v over a new connection", took)
 	}
@@ -202,7 +227,7 @@ func (v *visitor) checkSharedCache(looks []look) {
 	for _, l := range looks {
 		for _, a := range l.replies() {
 			if seen := sharedCache(a); seen != "" {
-				v.add(OK, "shared-cache", advice{repair: "say how long it may hold a copy with keypost issuer set NAME --edge-hold"}, "a shared cache answered ("+seen+")")
+				v.ok("shared-cache", "a shared cache answered (%s)", seen)
 				return
 			}
 		}

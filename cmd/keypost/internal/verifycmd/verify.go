@@ -52,14 +52,39 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 type verified struct {
 	Issuer   string    `json:"issuer"`
 	Findings []finding `json:"findings"`
+
+	parties []string // whose answers the table shows
 }
 
 // finding is a verify.Finding as scripts read it.
 type finding struct {
+	Code     string          `json:"code"`
 	Check    string          `json:"check"`
 	Severity verify.Severity `json:"severity"`
 	Message  string          `json:"message"`
-	Hint     string          `json:"hint,omitempty"`
+	Answers  []answer        `json:"answers,omitempty"`
+	Effect   string          `json:"effect,omitempty"`
+	Repair   string          `json:"repair,omitempty"`
+	At       []string        `json:"at,omitempty"`
+}
+
+type answer struct {
+	Party string `json:"party"`
+	Text  string `json:"text"`
+}
+
+func asFinding(f verify.Finding) finding {
+	shown := finding{Code: f.Code, Check: f.Check, Severity: f.Severity, Message: f.Message(), Effect: f.Effect, Repair: f.Repair, At: f.At}
+	for _, a := range f.Answers {
+		shown.Answers = append(shown.Answers, answer{a.Party, a.Text})
+	}
+	return shown
+}
+
+// target is an issuer to visit.
+type target struct {
+	verify.Options
+	parties *[]string // the relying parties that its key set declares, once that has been read
 }
 
 func (opts *verifyOptions) run(ctx context.Context, args []string) error {
@@ -83,7 +108,7 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	failed := 0
 	for _, target := range targets {
 		end := announce(f, target.URL)
-		findings := verify.Issuer(ctx, target)
+		findings := verify.Issuer(ctx, target.Options)
 		end()
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -91,9 +116,9 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 		if verify.Failed(findings) {
 			failed++
 		}
-		r := verified{Issuer: target.URL}
+		r := verified{Issuer: target.URL, parties: *target.parties}
 		for _, f := range findings {
-			r.Findings = append(r.Findings, finding{f.Code, f.Severity, f.Message(), f.Hint()})
+			r.Findings = append(r.Findings, asFinding(f))
 		}
 		results = append(results, r)
 	}
@@ -152,7 +177,7 @@ func (opts *verifyOptions) options() (verify.Options, error) {
 
 // targets returns the URLs to visit and what to compare each of them with, and with --all an error for each key set whose
 // URLs are unknown.
-func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targets []verify.Options, unread []error, err error) {
+func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targets []target, unread []error, err error) {
 	f, issuers, all := opts.f, opts.issuers, opts.all
 	for _, issuer := range issuers {
 		if catalog.IsURL(issuer) {
@@ -192,7 +217,7 @@ func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targe
 
 // everyTarget returns the targets of a whole store. One broken key set does not keep the others from being verified, nor is
 // it left out without a word.
-func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (targets []verify.Options, unread []error, err error) {
+func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (targets []target, unread []error, err error) {
 	c, err := catalog.ReadAll(ctx, st)
 	if err != nil {
 		return nil, nil, err
@@ -212,12 +237,13 @@ func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (tar
 }
 
 // nameTargets are all URLs of a key set: each has documents of its own. A token is checked at the URL that is its issuer.
-func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []verify.Options {
+func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []target {
 	list := view.URLs(s)
 	at := max(0, slices.Index(list, verify.TokenIssuer(o.Token)))
-	var targets []verify.Options
+	parties := s.Policy().RelyingParties
+	var targets []target
 	for i, url := range list {
-		t := o
+		t := target{o, &parties}
 		t.URL, t.Dev = url, s.Dev()
 		t.Stored = func(ctx context.Context) (keystore.KeySet, error) { return catalog.Load(ctx, st, s.Name()) }
 		if i != at {
@@ -229,12 +255,17 @@ func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []veri
 }
 
 // urlTarget compares with the one key set that has the URL. Without a store there is nothing to compare with.
-func urlTarget(st keystore.Reader, url string, o verify.Options) verify.Options {
-	o.URL = url
+func urlTarget(st keystore.Reader, url string, o verify.Options) target {
+	t := target{o, new([]string)}
+	t.URL = url
 	if st != nil {
-		o.Stored = func(ctx context.Context) (keystore.KeySet, error) { return storedAt(ctx, st, url) }
+		t.Stored = func(ctx context.Context) (keystore.KeySet, error) {
+			s, err := storedAt(ctx, st, url)
+			*t.parties = s.Policy().RelyingParties
+			return s, err
+		}
 	}
-	return o
+	return t
 }
 
 // storedAt returns the key set to compare with. Several with one URL, or one that cannot be read, are errors.
@@ -253,11 +284,40 @@ func findingsTable(w *tabwriter.Writer, results []verified) {
 		}
 		cli.Row(w, r.Issuer)
 		for n, f := range r.Findings {
-			cli.Row(w, f.Severity, f.Check, f.Message)
-			last := n == len(r.Findings)-1 || r.Findings[n+1].Hint != f.Hint
-			if f.Hint != "" && last { // several findings in a row may have one hint
-				cli.Row(w, "", "", "hint: "+f.Hint)
+			cli.Row(w, f.Severity, f.Code, f.Message)
+			if n < len(r.Findings)-1 && r.Findings[n+1].Code == f.Code && r.Findings[n+1].Repair == f.Repair {
+				continue // several findings in a row may have one cause
+			}
+			for _, line := range advice(f, r.parties) {
+				cli.Row(w, "", "", line)
 			}
 		}
 	}
+}
+
+// advice returns what relying parties make of a finding, and what to do about it, a line each. Without declared parties
+// it is for AWS.
+func advice(f finding, parties []string) []string {
+	if len(parties) == 0 {
+		parties = []string{verify.AWS}
+	}
+	var lines []string
+	for _, party := range parties {
+		var texts []string
+		for _, a := range f.Answers {
+			if a.Party == party {
+				texts = append(texts, a.Text)
+			}
+		}
+		if len(texts) > 0 {
+			lines = append(lines, party+" answers: "+strings.Join(texts, ", or "))
+		}
+	}
+	if f.Effect != "" {
+		lines = append(lines, "effect: "+f.Effect)
+	}
+	if f.Repair != "" {
+		lines = append(lines, "repair: "+f.Repair)
+	}
+	return lines
 }

@@ -1,0 +1,201 @@
+package verify
+
+import "slices"
+
+// What AWS STS answers to AssumeRoleWithWebIdentity. It does not say more than this, whatever the cause.
+//
+// Source: https://repost.aws/knowledge-center/iam-sts-invalididentitytoken
+const (
+	awsNoKey      = `InvalidIdentityToken: Couldn't retrieve verification key from your identity provider`
+	awsThumbprint = `InvalidIdentityToken: OpenIDConnect provider's HTTPS certificate doesn't match configured thumbprint`
+)
+
+// unreadable is what relying parties answer when they cannot get or understand a document.
+func unreadable() []Answer {
+	return []Answer{
+		{AWS, awsNoKey}, {GCP, "invalid_grant: Error connecting to the given credential's issuer."},
+		{Entra, "AADSTS90061"}, {Entra, "AADSTS50166"}, {Entra, "AADSTS501661"},
+		{Vault, "error checking oidc discovery URL"}, {KubeAPIServer, "oidc: authenticator not initialized"},
+	}
+}
+
+// noJWKS is what relying parties answer when the discovery document is sound and the JWKS is not to be had.
+func noJWKS() []Answer {
+	return append(slices.DeleteFunc(unreadable(), func(a Answer) bool { return a.Party == Vault || a.Party == KubeAPIServer }),
+		Answer{Vault, "fetching keys oidc: get keys failed"}, Answer{KubeAPIServer, "oidc: get keys failed"})
+}
+
+// untrusted is what they answer when the certificate does not convince them.
+func untrusted() []Answer { return append([]Answer{{AWS, awsThumbprint}}, unreadable()...) }
+
+func aws(text string) []Answer { return []Answer{{AWS, text}} }
+
+// issuerCauses are what can be wrong with what an issuer serves, and with the way there.
+func issuerCauses() []Cause {
+	return slices.Concat(reachCauses(), tlsCauses(), discoveryCauses(), jwksCauses(), keyCauses(), storedCauses(), servingCauses())
+}
+
+func reachCauses() []Cause {
+	const elsewhere = "issue tokens under another URL (kube-apiserver --service-account-issuer)"
+	return []Cause{
+		{"url-slash", "url", "the issuer URL ends in a slash", otherIssuer(), "AWS, Entra and the programs in between disagree on whether it counts", "leave the slash out everywhere: " + elsewhere},
+		{"url-case", "url", "the issuer URL has capital letters in its host", otherIssuer(), "relying parties compare byte for byte", "write the host in lower case everywhere: " + elsewhere},
+		{"url-port", "url", "the issuer URL has a port", aws("ValidationError"), "IAM takes none", "serve on 443 and " + elsewhere + "; for a development issuer say --dev"},
+		{"url-form", "url", "the issuer URL is one that some cloud refuses", aws("ValidationError"), "", elsewhere},
+		{"dns-none", "reach", "the host has no DNS record", unreadable(), "", "publish an A record for the host, in the public DNS"},
+		{"dns-hidden", "addresses", "the host leads to a private address here", unreadable(), "with split-horizon DNS nothing here says what clouds see",
+			"look again from outside; an issuer that is meant to be private says so in its policy: keypost issuer set NAME --private"},
+		{"address-unroutable", "addresses", "this machine has no route to an address", nil, "relying parties may be sent there and get another answer", "look again from a machine that has a route"},
+		{"address-too-many", "addresses", "the host has more addresses than are asked", nil, "relying parties may be sent there and get another answer", "give the host fewer addresses"},
+		{"connection-refused", "reach", "nothing accepts connections", unreadable(), "", "start keypostd there, or take the address out of the DNS record"},
+		{"connection-dropped", "reach", "connections go unanswered", unreadable(), "relying parties give up after 5 to 30 seconds", "let port 443 through the firewall from everywhere"},
+		{"server-silent", "reach", "connections are accepted and not answered", unreadable(), "AWS gives up after 5 seconds", "restart what listens there, and see its log"},
+	}
+}
+
+func tlsCauses() []Cause {
+	const chain = "send the leaf first and after each certificate the one that signed it, nothing else (keypostd reads it from tls.files[].cert)"
+	return []Cause{
+		{"tls-broken", "reach", "the TLS handshake fails", unreadable(), "", "serve TLS 1.2 and 1.3 there, and see the log of what listens"},
+		{"tls-expired", "tls-chain", "the certificate has expired", unreadable(), "", "renew the certificate (and check this machine's clock)"},
+		{"tls-not-yet", "tls-chain", "the certificate is not valid yet", unreadable(), "", "check the clocks of this machine and of the one that issues certificates, or wait"},
+		{"tls-name", "tls-chain", "the certificate is for another host", unreadable(), "", "use a certificate for this host name"},
+		{"tls-incomplete", "tls-chain", "the intermediate certificate is missing", untrusted(), "",
+			"the server sends only its own certificate: add the intermediate ones, or give a private CA with --ca-file"},
+		{"tls-untrusted", "tls-chain", "the certificate is of an unknown CA", untrusted(), "", "use a certificate of a public CA and send the intermediate ones with it, or give a private CA with --ca-file"},
+		{"tls-doubled", "tls-chain", "a certificate is sent twice", aws(awsNoKey), "browsers and Go do not mind", chain},
+		{"tls-order", "tls-chain", "the certificates are out of order", aws(awsNoKey), "browsers and Go do not mind", chain},
+		{"tls-13-only", "tls-versions", "TLS 1.2 is not accepted", aws(awsThumbprint), "", "offer TLS 1.2 as well (in CloudFront: the policy TLSv1.2_2021)"},
+		{"tls-12-only", "tls-versions", "TLS 1.3 is not accepted", nil, "no cloud asks for it yet", "offer TLS 1.3 as well"},
+		{"tls-expires-soon", "tls-expiry", "the certificate expires soon", nil, "once it has expired every token exchange fails", "renew the certificate, and see why what should renew it has not"},
+	}
+}
+
+// fetchCauses are what can be wrong with one document before anybody reads it.
+func fetchCauses(prefix, check, name string, answers []Answer) []Cause {
+	return []Cause{
+		{prefix + "-silent", check, name + " does not come within 5 seconds", answers, "AWS gives up after 5 seconds", "restart what serves it, and see what it waits for in its log"},
+		{prefix + "-broken-off", check, name + " breaks off", answers, "", "see the log of what serves it; a document is at most 1 MiB"},
+		{prefix + "-redirect", check, name + " is a redirect", answers, "", "serve it there directly with status 200: relying parties need not follow a redirect"},
+		{prefix + "-not-found", check, name + " is not there", answers, "", "serve it with status 200, and purge what cached the 404: see what keypostd serves with keypost issuer list --admin URL"},
+		{prefix + "-status", check, name + " comes with another status than 200", answers, "", "serve it with status 200; see the log of what answers"},
+		{prefix + "-form", check, name + " cannot be read, or not by everybody alike", answers, "", "serve what keypost export DIR writes, unchanged"},
+	}
+}
+
+// headerCauses are what can be wrong with how one document may be cached.
+//
+// Source: GitLab merge request 138405, which quotes AWS support.
+func headerCauses(prefix, check, name string) []Cause {
+	const load = "under load it has no copy to go on with"
+	const repair = "serve it as keypostd does, with Cache-Control: public, max-age=300; a CDN must not rewrite the header"
+	return []Cause{
+		{prefix + "-type", check, name + " has another type than JSON", nil, "some readers refuse it", "serve it as application/json"},
+		{prefix + "-no-store", check, name + " may not be cached", aws(awsNoKey), load, repair},
+		{prefix + "-max-age-0", check, name + " may be cached for no time at all", aws(awsNoKey), load, repair},
+		{prefix + "-no-max-age", check, name + " does not say how long it may be cached", nil, "each cache decides for itself", repair},
+		{prefix + "-max-age-short", check, name + " may be cached for less than a minute", aws(awsNoKey), load, "raise it: keypost issuer set NAME --max-age 5m"},
+		{prefix + "-max-age-long", check, name + " may be cached for more than an hour", nil, "after a revocation relying parties may trust the key for that long", "lower it: keypost issuer set NAME --max-age 5m"},
+		{prefix + "-no-etag", check, name + " has no ETag", nil, "without it caches fetch the whole document again and again", "let the ETag of keypostd through, or make the web server send one"},
+	}
+}
+
+func discoveryCauses() []Cause {
+	const members = "serve the discovery document that keypost export DIR writes, unchanged"
+	mismatch := []Answer{
+		{AWS, awsNoKey}, {GCP, "`issuer` claim in OIDC discovery document does not match the issuer specified in the request"}, {Entra, "AADSTS90061"},
+		{Vault, "oidc: issuer did not match the issuer returned by provider"}, {KubeAPIServer, "oidc: issuer did not match the issuer returned by provider"},
+	}
+	return slices.Concat(fetchCauses("discovery", "discovery", "the discovery document", unreadable()), []Cause{
+		{"issuer-slash", "issuer", "the discovery document's issuer and the issuer URL differ by a slash", mismatch, "", "leave the slash out in both: host, path, case and a trailing slash must be equal"},
+		{"issuer-case", "issuer", "the discovery document's issuer and the issuer URL differ in letter case", mismatch, "", "write both alike: host, path, case and a trailing slash must be equal"},
+		{"issuer-other", "issuer", "the discovery document is of another issuer", mismatch, "", "serve this issuer's own document at this URL: host, path, case and a trailing slash must be equal"},
+		{"jwks-uri-form", "jwks-uri", "jwks_uri is missing or no https URL", unreadable(), "", members},
+		{"jwks-uri-host", "jwks-uri", "jwks_uri is on another host", aws("Please check .well-known/openid-configuration of provider"), "the IAM console refuses it, and a thumbprint is of that host's certificate", "keep both documents on one host: " + members},
+		{"jwks-uri-beside", "jwks-uri", "jwks_uri is not below the issuer URL", nil, "who may serve one path can speak for another", "keep the JWKS below the issuer: " + members},
+		{"response-types-missing", "discovery-members", "response_types_supported lacks id_token", aws(awsNoKey), "", members},
+		{"subject-types-missing", "discovery-members", "subject_types_supported lacks public", []Answer{{AWS, awsNoKey}, {Entra, "AADSTS90061"}}, "", members},
+		{"algorithms-missing", "discovery-members", "the discovery document names no algorithm that AWS accepts", aws(awsNoKey), "", members},
+		{"algorithm-unnamed", "discovery-members", "the discovery document does not name a key's algorithm", []Answer{{Vault, "oidc: id token signed with unsupported algorithm"}}, "relying parties may refuse its tokens", members},
+		{"claims-missing", "discovery-members", "claims_supported lacks what AWS documents", nil, "AWS documents it as required; it works without at present", members},
+	}, headerCauses("discovery", "discovery-headers", "the discovery document"))
+}
+
+func jwksCauses() []Cause {
+	alias := fetchCauses("alias", "jwks-alias", "/openid/v1/jwks", noJWKS())
+	for i := range alias {
+		alias[i].Effect = "newer OpenShift sends relying parties inside the cluster there"
+	}
+	return slices.Concat(
+		fetchCauses("jwks", "jwks", "the JWKS", noJWKS()),
+		[]Cause{{"jwks-empty", "jwks-keys", "the JWKS has no key", keyUnknown(), "", "publish the cluster's key: keypost key add ISSUER --kubeconfig FILE"}},
+		headerCauses("jwks", "jwks-headers", "the JWKS"),
+		alias,
+		[]Cause{{"alias-differs", "jwks-alias", "/openid/v1/jwks and jwks_uri have other keys", keyUnknown(), "relying parties that read one of the two refuse tokens that the other knows",
+			"purge what caches them: a cache in between may hold an older copy of one"}},
+	)
+}
+
+func keyCauses() []Cause {
+	const unchanged = "serve the JWKS that keypost export DIR writes, unchanged"
+	return []Cause{
+		{"key-private", "jwks-keys", "the signing key is public", nil, "whoever read it can sign as this cluster", "take it out at once and give the cluster a new key: keypost key revoke ISSUER KID --why leaked --replacement FILE"},
+		{"kid-missing", "jwks-keys", "a key has no kid", keyUnknown(), "a key is picked by its kid alone", unchanged},
+		{"kid-doubled", "jwks-keys", "two keys have one kid", signatureWrong(), "a key is picked by its kid alone", unchanged},
+		{"key-weak", "jwks-keys", "an RSA key is too short", []Answer{{AWS, awsNoKey}, {GCP, "invalid_grant"}}, "its private half can be computed", "give the cluster a key of 2048 bits or more: keypost key generate --out DIR"},
+		{"key-form", "jwks-keys", "a key cannot be read", keyUnknown(), "", unchanged},
+		{"keys-too-many", "jwks-keys", "there are more keys of one type than AWS reads", aws("InvalidIdentityToken"), "", "remove keys that sign no more: keypost key remove ISSUER KID"},
+		{"key-certificate", "jwks-keys", "a key carries a certificate beside it", nil, "some relying parties take the key from there, so it may be another one", "find out what changed the document on its way: keypostd never publishes it"},
+		{"key-member", "jwks-keys", "a key has members that not everybody reads", []Answer{{GCP, "invalid_grant"}}, "GCP refuses an upload with other members than those of the public key", unchanged},
+		{"key-use-missing", "jwks-keys", "a key lacks use or alg", nil, `some relying parties skip keys without "use":"sig" and "alg"`, unchanged},
+	}
+}
+
+func storedCauses() []Cause {
+	const findChange = "find out what changed the document on its way: compare it with what keypost export DIR writes"
+	const behind = "see that keypostd serves the stored version (keypost issuer list --admin URL) and that its mirror is up to date; a shared cache that shows itself in no header is declared with keypost issuer set NAME --edge-hold"
+	const accepted = "tokens signed with it are still accepted"
+	const refused = "tokens signed with it are refused"
+	const stranger = "tokens signed with it are accepted wherever this issuer is trusted: somebody else answers for your issuer, or publishes a key of theirs"
+	const outOfReach = "first take what serves it out of reach (DNS record, CDN, host) and replace the TLS key; until that is done deny this issuer in the trust policies of the clouds." +
+		" Make sure also that --store names the store that is published"
+	return []Cause{
+		{"key-rogue", "stored-keys", "a key is published that the store never had", nil, stranger, outOfReach},
+		{"key-swapped", "stored-keys", "another key is published under the kid of a stored one", nil, stranger, outOfReach},
+		{"key-returned", "stored-keys", "a key that is gone is published under another kid", nil, stranger, outOfReach},
+		{"keys-unread", "stored-keys", "keys are published that cannot be compared", nil, stranger, outOfReach},
+		{"kid-changed", "stored-keys", "a stored key is published under another kid", keyUnknown(), "a relying party picks the key by the kid that a token names, and the cluster's tokens name another", findChange},
+		{"alg-changed", "stored-keys", "a stored key is published for another algorithm", signatureWrong(), "relying parties refuse its tokens", findChange},
+		{"key-still-there", "stored-keys", "a key that is gone is published longer than any cache may hold it", nil, accepted,
+			"purge the CDN, look for a host that serves an older document, and see that keypostd and its mirror are up to date (keypost issuer list --admin URL)"},
+		{"key-not-withdrawn", "stored-keys", "a key that is gone is published, and no cache shows itself", nil, accepted, behind},
+		{"key-cached", "stored-keys", "a key that is gone may still be cached", nil, "", "purge the CDN to be sooner, see what keypostd serves (keypost issuer list --admin URL), and look again after that time"},
+		{"key-missing", "stored-keys", "a stored key is not published, longer than any cache may hold an older copy", keyUnknown(), refused,
+			"keypostd may reject the key set (see its log and keypost issuer list --admin URL), the mirror may be behind, or somebody else answers with an older document"},
+		{"key-not-published", "stored-keys", "a stored key is not published, and no cache shows itself", keyUnknown(), refused, behind},
+		{"key-not-yet", "stored-keys", "a stored key is not published everywhere yet", keyUnknown(), refused + " until then", "look again after that time"},
+		{"addresses-differ", "same-keys", "the addresses publish different keys", keyUnknown(), "", "a cache may hold an older copy, or somebody else answers at one of them: compare with the store (keypost verify NAME --store URL)"},
+	}
+}
+
+func servingCauses() []Cause {
+	return []Cause{
+		{"head-failed", "head", "HEAD of the issuer URL gets no answer", nil, "ccoctl cannot compute the thumbprint of the issuer", "let HEAD requests through to keypostd"},
+		{"head-trouble", "head", "HEAD of the issuer URL finds trouble", nil, "ccoctl is content with any answer; others are not", "see the log of what answers"},
+		{"slow", "speed", "an answer takes longer than a second", aws(awsNoKey), "AWS STS gives up after 5s", "put a cache that serves stale copies before the origin, or find what it waits for"},
+	}
+}
+
+// comparisonCauses stand last: that there is nothing to compare with follows from what stands before, or from how
+// keypost was called.
+func comparisonCauses() []Cause {
+	const stand = "somebody who answers in your place would pass: compare with keypost verify NAME --store URL"
+	return []Cause{
+		{"store-withdrawn", "stored-keys", "the key set was withdrawn", nil, "the comparison could not be made", "keypost issuer list shows what is in use"},
+		{"store-other-url", "stored-keys", "the key set has other issuer URLs", nil, "the comparison could not be made", "keypost issuer show NAME prints its URLs"},
+		{"store-unread", "stored-keys", "the store cannot be read", nil, "the comparison could not be made", "repair the store, and look again"},
+		{"not-compared", "stored-keys", "no JWKS could be read, so nothing was compared", nil, "", "repair what fails above, and look again"},
+		{"store-unknown", "stored-keys", "the store does not have this issuer", nil, "", stand},
+		{"store-none", "stored-keys", "no store was given", nil, "", stand},
+	}
+}

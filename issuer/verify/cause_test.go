@@ -1,0 +1,61 @@
+package verify
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestCatalogue: scripts go by the codes, people by the rest.
+func TestCatalogue(t *testing.T) {
+	form := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	codes, checks := map[string]bool{}, map[string]bool{}
+	for _, c := range Causes() {
+		checks[c.Check] = true
+	}
+	for _, c := range Causes() {
+		if codes[c.Code] {
+			t.Errorf("%s stands twice", c.Code)
+		}
+		codes[c.Code] = true
+		if !form.MatchString(c.Code) || !form.MatchString(c.Check) || checks[c.Code] {
+			t.Errorf("%s of check %s: the code has another form, or is a check's", c.Code, c.Check)
+		}
+		if c.Title == "" || c.Repair == "" {
+			t.Errorf("%s lacks a title or a repair", c.Code)
+		}
+		if got := CauseOf(c.Code); got.Title != c.Title {
+			t.Errorf("CauseOf(%s) is %s", c.Code, got.Title)
+		}
+		for _, a := range c.Answers {
+			if !slices.Contains([]string{AWS, GCP, Entra, Vault, KubeAPIServer}, a.Party) || a.Text == "" {
+				t.Errorf("%s: who answers %q is %q", c.Code, a.Text, a.Party)
+			}
+		}
+		f := c.Finding(Fail, "x\x1b\ny", "")
+		if f.Code != c.Code || f.Check != c.Check || f.Repair != c.Repair || strings.ContainsAny(f.Evidence, "\x1b\n") {
+			t.Errorf("%s makes the finding %+v", c.Code, f)
+		}
+		if f := c.Finding(Warn, "x", "do it"); f.Repair != "do it" || f.Severity != Warn {
+			t.Errorf("%s makes the finding %+v", c.Code, f)
+		}
+	}
+}
+
+func TestSort(t *testing.T) {
+	ok := func(check string) Finding { return Finding{Code: check, Check: check, Severity: OK} }
+	findings := []Finding{
+		ok("url"), CauseOf("slow").Finding(Warn, "", ""), CauseOf("not-compared").Finding(Fail, "", ""), ok("tls-chain"),
+		CauseOf("token-expired").Finding(Fail, "", ""), CauseOf("tls-expired").Finding(Fail, "", ""), CauseOf("tls-12-only").Finding(Warn, "", ""),
+	}
+	Sort(findings)
+	var got []string
+	for _, f := range findings {
+		got = append(got, f.Code)
+	}
+	want := []string{"tls-expired", "token-expired", "not-compared", "tls-12-only", "slow", "url", "tls-chain"}
+	if !slices.Equal(got, want) {
+		t.Errorf("sorted %q, want %q", got, want)
+	}
+}

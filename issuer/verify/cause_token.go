@@ -1,0 +1,171 @@
+package verify
+
+// tokenCauses are what can be wrong with a service account token, in the order in which STS looks at it.
+func tokenCauses() []Cause {
+	return []Cause{
+		{
+			"token-malformed", "token-form", "the token is no signed JWT", malformed(), "",
+			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com, and give the whole of it",
+		},
+		{
+			"token-too-long", "token-form", "the token is too long for STS",
+			[]Answer{{AWS, `ValidationError: 1 validation error detected: Value at 'webIdentityToken' failed to satisfy constraint: Member must have length less than or equal to 20000`}}, "",
+			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+		},
+		{
+			"token-numbers", "token-form", "the token's times are no integers", malformed(), "",
+			"find what rewrites the token: kube-apiserver writes exp, iat and nbf as integers",
+		},
+		{
+			"token-issuer-slash", "token-issuer", "the token's iss and the issuer URL differ by a slash at the end", otherIssuer(), "",
+			"leave the slash out everywhere: restart kube-apiserver with --service-account-issuer without it, as the first one",
+		},
+		{
+			"token-issuer-case", "token-issuer", "the token's iss and the issuer URL differ in letter case", append(otherIssuer(), Answer{Entra, "AADSTS7002138"}), "",
+			"write both in the same case: restart kube-apiserver with the issuer URL as --service-account-issuer, as the first one",
+		},
+		{
+			"token-issuer-legacy", "token-issuer", "the token is of the old kind that lives in a Secret",
+			[]Answer{{AWS, `InvalidIdentityToken: Missing a required claim: aud`}, {Entra, "AADSTS700211"}, {Vault, "invalid issuer"}, unauthorized()}, "",
+			"mount a projected token with an audience, or make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+		},
+		{
+			"token-issuer-other", "token-issuer", "the token is of another issuer", otherIssuer(), "",
+			"restart kube-apiserver with the issuer URL as its first --service-account-issuer, and make a new token",
+		},
+		{
+			"token-alg", "token-form", "the token is signed with an algorithm that clouds do not accept",
+			[]Answer{{AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "failed to verify id token signature"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "",
+			"give the cluster an RSA or ECDSA key (keypost key generate --out DIR); it then signs with RS256, ES256, ES384 or ES512",
+		},
+		{
+			"token-kid-missing", "token-kid", "the token names no key", keyUnknown(), "",
+			"make a token with a kube-apiserver of 1.16 or later: older ones name no key",
+		},
+		{
+			"token-kid-gone", "token-kid", "the key of the token was removed", keyUnknown(), "",
+			"make a new token; if the new one has this key too, the cluster still signs with it: give it a key that is published, with keypost key add ISSUER --kubeconfig FILE after the change",
+		},
+		{
+			"token-kid-unpublished", "token-kid", "the key of the token is stored but not public yet", keyUnknown(), "",
+			"wait until keypost key promote ISSUER KID succeeds before the cluster signs with the key",
+		},
+		{
+			"token-kid-unknown", "token-kid", "the key of the token is not published", keyUnknown(), "",
+			"publish the key that the cluster signs with (keypost key add ISSUER --kubeconfig FILE) before it signs",
+		},
+		{
+			"token-signature-wrong", "token-signature", "another key than the named one signed the token", signatureWrong(), "",
+			"make a new token; if it fails too, publish the key that signs (keypost key add ISSUER --kubeconfig FILE) under a kid of its own",
+		},
+		{
+			"token-times-missing", "token-time", "the token lacks exp or iat",
+			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: exp"}, {GCP, "invalid_grant"}, {Entra, "AADSTS700024"}}, "",
+			"make one with kubectl create token: the old tokens in Secrets have none",
+		},
+		{
+			"token-expired", "token-time", "the token has expired", expired(), "",
+			"make a new token, and let the program read its token file again before each use: kubelet renews the file",
+		},
+		{
+			"token-expired-just-now", "token-time", "the token has expired, which AWS accepts for 5 minutes", expired()[1:], "AWS STS accepts a token for 5 minutes more, others do not",
+			"make a new token",
+		},
+		{
+			"token-not-yet", "token-time", "the token is not valid yet",
+			[]Answer{{AWS, "InvalidIdentityToken"}, {GCP, "invalid_grant"}, {Entra, "AADSTS700024"}, {Vault, "invalid not before (nbf) claim"}, {KubeAPIServer, "oidc: current time"}}, "",
+			"set the clocks of the kube-apiserver and of this machine (chronyc tracking)",
+		},
+		{
+			"token-future", "token-time", "the token was issued in the future",
+			[]Answer{{GCP, "invalid_grant"}, {Entra, "AADSTS700024"}, {Vault, "invalid issued at (iat) claim"}}, "",
+			"set the clocks of the kube-apiserver and of this machine (chronyc tracking)",
+		},
+		{
+			"token-lifetime", "token-time", "the token lives longer than 24 hours",
+			[]Answer{{GCP, "invalid_grant: ID Token issued at"}},
+			"whoever steals it may use it for that long, and its key cannot be removed before",
+			"ask for at most 24 hours (expirationSeconds of the projected volume, kubectl create token --duration), and take the cloud's audience out of --api-audiences: kube-apiserver extends tokens of its own audiences to a year",
+		},
+		{
+			"token-aud-missing", "token-claims", "the token has no audience",
+			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: aud"}, {GCP, "invalid_grant: The audience in ID Token"}, {Entra, "AADSTS700212"}, {Vault, "invalid audience (aud) claim"}, unauthorized()}, "",
+			"ask for one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+		},
+		{
+			"token-aud-cluster", "token-claims", "the token is for the cluster itself", otherAudience(),
+			"a cloud that accepts it lets every pod in with the token that it has anyway",
+			"ask for the cloud's audience: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com, or audience in the projected volume",
+		},
+		{
+			"token-aud-unusual", "token-claims", "the token's audience is none that the declared relying parties ask for by default", otherAudience(), "",
+			"see that the cloud has this audience (for AWS: a client ID of the IAM provider), or ask for another with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+		},
+		{
+			"token-aud-many", "token-claims", "the token has several audiences",
+			[]Answer{{AWS, "InvalidIdentityToken: Incorrect token audience"}}, "which one AWS STS compares is not documented",
+			"ask for one audience per token (kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com)",
+		},
+		{
+			"token-sub-missing", "token-claims", "the token names no subject",
+			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: sub"}, {GCP, "invalid_grant"}, {Entra, "AADSTS700213"}}, "",
+			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
+		},
+		{
+			"token-sub-gcp", "token-claims", "the token's subject is too long for GCP",
+			[]Answer{{GCP, "invalid_grant: The size of mapped attribute exceeds the 127 bytes limit."}}, "",
+			"shorten the namespace or the service account's name, or map google.subject from a part of the subject (gcloud iam workload-identity-pools providers update-oidc --attribute-mapping)",
+		},
+		{
+			"token-sub-long", "token-claims", "the token's subject is longer than AWS returns",
+			nil, "AWS STS returns at most 255 characters of it",
+			"shorten the namespace or the service account's name",
+		},
+	}
+}
+
+func malformed() []Answer {
+	return []Answer{
+		{AWS, "InvalidIdentityToken: The ID Token provided is not a valid JWT"}, {GCP, "invalid_grant"},
+		{Vault, "error validating token"}, unauthorized(),
+	}
+}
+
+func otherIssuer() []Answer {
+	return []Answer{
+		{AWS, "InvalidIdentityToken: No OpenIDConnect provider found in your account for"},
+		{GCP, "invalid_grant: The issuer in ID Token"}, {Entra, "AADSTS700211"},
+		{Vault, "invalid issuer (iss) claim"}, {KubeAPIServer, "oidc: id token issued by a different provider"},
+	}
+}
+
+func keyUnknown() []Answer {
+	return []Answer{
+		{AWS, awsNoKey}, {GCP, "invalid_grant"}, {Entra, "AADSTS7000272"},
+		{Vault, "failed to verify id token signature"}, {KubeAPIServer, "failed to verify id token signature"},
+	}
+}
+
+func signatureWrong() []Answer {
+	return []Answer{
+		{AWS, awsNoKey}, {GCP, "invalid_grant"}, {Entra, "AADSTS700027"},
+		{Vault, "failed to verify id token signature"}, {KubeAPIServer, "failed to verify id token signature"},
+	}
+}
+
+func expired() []Answer {
+	return []Answer{
+		{AWS, "ExpiredTokenException"}, {GCP, "invalid_grant: ID Token issued at"}, {Entra, "AADSTS700024"},
+		{Vault, "token is expired"}, {KubeAPIServer, "oidc: token is expired"},
+	}
+}
+
+func otherAudience() []Answer {
+	return []Answer{
+		{AWS, "InvalidIdentityToken: Incorrect token audience"}, {GCP, "invalid_grant: The audience in ID Token"}, {Entra, "AADSTS700212"},
+		{Vault, "invalid audience (aud) claim"}, {KubeAPIServer, "oidc: expected audience in"},
+	}
+}
+
+// unauthorized is all that kube-apiserver tells a client; its log has the reason.
+func unauthorized() Answer { return Answer{KubeAPIServer, "Unauthorized"} }
