@@ -1,4 +1,5 @@
-// Package text makes strings from files, servers and users safe to print on a terminal or in a log line, and counts nouns.
+// Package text makes strings from files, servers and users safe to print on a terminal or in a log line, or to paste into
+// a shell, and counts nouns.
 //
 // A terminal obeys control sequences. Bidirectional controls make a line read differently from what its bytes say, and
 // invisible characters make two different names look alike. A document, a server's answer or the reason that a

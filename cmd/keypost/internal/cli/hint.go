@@ -2,10 +2,9 @@ package cli
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -71,15 +70,5 @@ func (f *Factory) Line(c Command) string {
 	return Quoted(words...)
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
 // Quoted joins words into a line for a POSIX shell.
-func Quoted(words ...string) string {
-	list := make([]string, len(words))
-	for i, w := range words {
-		if list[i] = w; !plainWord.MatchString(w) {
-			list[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(list, " ")
-}
+func Quoted(words ...string) string { return text.Quoted(words...) }
