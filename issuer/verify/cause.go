@@ -28,10 +28,10 @@ const (
 )
 
 // Causes returns the catalogue, in the order in which a relying party meets the causes: what stands earlier may have led
-// to what stands later.
+// to what stands later. A cluster stands before its tokens.
 func Causes() []Cause {
 	var all []Cause
-	for _, area := range [][]Cause{issuerCauses(), tokenCauses(), clusterCauses(), awsCauses(), comparisonCauses()} {
+	for _, area := range [][]Cause{issuerCauses(), clusterCauses(), tokenCauses(), awsCauses(), comparisonCauses()} {
 		all = append(all, area...)
 	}
 	return all

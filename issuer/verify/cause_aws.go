@@ -1,4 +1,85 @@
 package verify
 
+import "slices"
+
+// awsDenied is all that STS says when a role's trust policy does not let a token in, and also when there is no such role.
+const awsDenied = `AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity`
+
 // awsCauses are what can be wrong with the IAM OIDC provider and the trust policy of a role.
-func awsCauses() []Cause { return nil }
+func awsCauses() []Cause {
+	return slices.Concat(accountCauses(), providerCauses(), trustCauses(), stsCauses())
+}
+
+func accountCauses() []Cause {
+	return []Cause{
+		{"aws-unread", "aws-access", "the AWS account cannot be looked at", nil, "", "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION; aws sts get-caller-identity shows whether they are good"},
+		{"aws-credentials", "aws-access", "the credentials are of another account than the role", nil, "nothing in the role's account could be read", "run it again with credentials of the role's account (AWS_PROFILE)"},
+		{"aws-forbidden", "aws-access", "the caller may not read the provider or the role", nil, "what cannot be read is not checked", "have an administrator of the account grant it"},
+	}
+}
+
+func providerCauses() []Cause {
+	const create = "aws iam create-open-id-connect-provider --url URL --client-id-list sts.amazonaws.com, or keypost aws create-identity-provider"
+	none := aws("InvalidIdentityToken: No OpenIDConnect provider found in your account for")
+	return []Cause{
+		{"aws-account-other", "aws-provider", "the provider is in another account than the role", none, "STS looks in the role's account only", create + " with credentials of the role's account"},
+		{"aws-provider-other", "aws-provider", "the account has a provider for another issuer URL", none, "", create},
+		{"aws-provider-missing", "aws-provider", "the account has no IAM OIDC provider for the issuer", none, "", create},
+		{
+			"aws-audience-wrong", "aws-client-id", "the token has another audience than the role and its provider ask for",
+			aws("InvalidIdentityToken: Incorrect token audience"), "", "ask for the audience that they ask for: audience in the projected volume, kubectl create token SERVICEACCOUNT --audience AUDIENCE",
+		},
+		{
+			"aws-client-id-missing", "aws-client-id", "the token's audience is no client ID of the provider",
+			aws("InvalidIdentityToken: Incorrect token audience"), "", "aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn ARN --client-id AUDIENCE",
+		},
+		{
+			"aws-thumbprint-stale", "aws-thumbprint", "the provider has no thumbprint of the issuer's private CA",
+			aws(awsThumbprint), "", "aws iam update-open-id-connect-provider-thumbprint --open-id-connect-provider-arn ARN --thumbprint-list SHA1",
+		},
+	}
+}
+
+func trustCauses() []Cause {
+	const put = "aws iam update-assume-role-policy --role-name ROLE --policy-document POLICY"
+	denied := aws(awsDenied)
+	return []Cause{
+		{"aws-role-missing", "aws-role", "there is no such role", denied, "", "give the pods the ARN of a role that is there, or make it: keypost aws create-role"},
+		{"aws-role-path", "aws-role", "the role has another path", denied, "", "give the pods the role's whole ARN: aws iam get-role --role-name ROLE"},
+		{"aws-trust-provider", "aws-trust", "the trust policy does not name the issuer's provider", denied, "", put},
+		{"aws-trust-action", "aws-trust", "the trust policy is for another action than sts:AssumeRoleWithWebIdentity", denied, "", put},
+		{"aws-trust-deny", "aws-trust", "a statement of the trust policy denies it", denied, "a denial goes before everything that allows", put},
+		{"aws-trust-key", "aws-trust", "the trust policy compares claims of another issuer", denied, "a token has no value for the key", put},
+		{"aws-trust-claim", "aws-trust", "the trust policy compares a claim that AWS does not take", denied, "of a Kubernetes token AWS takes aud and sub alone", put},
+		{"aws-trust-audience", "aws-trust", "the trust policy asks for another audience", denied, "", put},
+		{"aws-trust-wildcard", "aws-trust", "the trust policy compares letter for letter with a pattern", denied, "StringEquals takes * and ? as they are, StringLike does not", put},
+		{"aws-trust-pattern", "aws-trust", "the trust policy asks for a sub that no service account has", denied, "it is always system:serviceaccount:NAMESPACE:NAME", put},
+		{"aws-trust-subject", "aws-trust", "the trust policy asks for another service account", denied, "", put},
+		{"aws-trust-unclear", "aws-trust", "the trust policy has a condition that depends on more than the token", denied, "it may keep the token out", "try it: keypost verify ISSUER --role-arn ARN --token-file FILE --assume"},
+		{"aws-trust-open-sub", "aws-trust", "the trust policy lets every service account in", nil, "whoever may make a pod in the cluster has the role", put},
+		{"aws-trust-open-aud", "aws-trust", "the trust policy asks for no audience", nil, "a token that a pod hands to any other service is good for the role", put},
+	}
+}
+
+func stsCauses() []Cause {
+	return []Cause{
+		{"aws-sts-unreachable", "aws-assume", "AWS STS cannot be reached", nil, "", "let HTTPS to STS through, set AWS_REGION, or HTTPS_PROXY"},
+		{
+			"aws-sts-region", "aws-assume", "STS is not active in the region", aws("RegionDisabledException"), "", "activate STS for the region in the account's settings (IAM), or set AWS_REGION to another",
+		},
+		{
+			"aws-session", "aws-assume", "the session that is asked for is not allowed", []Answer{{AWS, "ValidationError"}, {AWS, "MalformedPolicyDocument"}, {AWS, "PackedPolicyTooLarge"}}, "",
+			"ask for a shorter session than the role's maximum (aws iam update-role --role-name ROLE --max-session-duration SECONDS), and check the ARN and the session policy",
+		},
+		{
+			"aws-transient", "aws-assume", "AWS could not reach the issuer this time", []Answer{{AWS, "IDPCommunicationError"}}, "", "try again; SDKs do; then look for a slow address of the issuer (keypost verify ISSUER)",
+		},
+		{
+			"aws-rejected-claim", "aws-assume", "AWS takes the token for revoked or invalid", []Answer{{AWS, "IDPRejectedClaim"}}, "", "make a new token; then look at it (keypost verify ISSUER --token-file FILE)",
+		},
+		{
+			"aws-refused", "aws-assume", "AWS STS refuses the token", aws(awsDenied), "",
+			"if nothing else fails: a policy of the organisation (SCP, RCP) may deny it, or the role or the provider was made within the last minute; try again",
+		},
+	}
+}

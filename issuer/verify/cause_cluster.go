@@ -1,4 +1,40 @@
 package verify
 
 // clusterCauses are what can be wrong with the cluster whose tokens an issuer stands for.
-func clusterCauses() []Cause { return nil }
+func clusterCauses() []Cause {
+	return []Cause{
+		{"cluster-unreachable", "cluster-reach", "the cluster cannot be asked", nil, "", "see that the kubeconfig's server is right and reachable from here (kubectl version)"},
+		{"cluster-unauthorized", "cluster-reach", "the cluster does not accept the kubeconfig's credentials", nil, "", "log in to the cluster anew, or give another --context"},
+		{"cluster-forbidden", "cluster-rights", "the kubeconfig's user may not look", nil, "what cannot be read is not checked", "have an administrator of the cluster grant it"},
+		{"cluster-account-missing", "cluster-token", "the service account to mint a token for does not exist", nil, "", "give another with --service-account NAMESPACE/NAME"},
+		{"cluster-token-refused", "cluster-token", "a kube-apiserver mints no token", nil, "pods get none either", "see the log of the kube-apiserver; kubectl create token SERVICEACCOUNT does the same"},
+		{
+			"cluster-issuer-order", "cluster-issuer", "the cluster accepts the issuer and signs as another one", otherIssuer(), "",
+			"restart every kube-apiserver with the issuer URL as the first --service-account-issuer: the first one signs",
+		},
+		{
+			"cluster-issuer-other", "cluster-issuer", "the cluster signs as another issuer", otherIssuer(), "",
+			"restart every kube-apiserver with the issuer URL as the first --service-account-issuer, and its present one as the second",
+		},
+		{
+			"cluster-key-unpublished", "cluster-key", "the cluster signs with a key that is not published", keyUnknown(), "",
+			"publish it: keypost key add ISSUER --kubeconfig FILE",
+		},
+		{
+			"cluster-key-swapped", "cluster-key", "the cluster signs with another key than the one that is published under its kid", signatureWrong(), "",
+			"find out whose key is published (keypost key list ISSUER), and revoke it if it is not yours: keypost key revoke ISSUER KID --why REASON",
+		},
+		{"cluster-servers-unasked", "cluster-servers", "not every kube-apiserver could be asked", nil, "one that was not restarted goes on signing as before", "run it again where the addresses of all kube-apiservers can be reached"},
+		{"cluster-keys-unread", "cluster-keys", "the keys that the cluster trusts cannot be read", nil, "", "see kubectl get --raw /openid/v1/jwks"},
+		{
+			"cluster-key-stranger", "cluster-keys", "a published key is none of the cluster's", nil, "whoever has its private half makes tokens that clouds accept",
+			"add it to --service-account-key-file if the cluster is to sign with it; if no cluster is, keypost key retire ISSUER KID --why REASON",
+		},
+		{
+			"cluster-audience-cloud", "cluster-audiences", "a cloud's audience is one of the cluster's own (--api-audiences)",
+			[]Answer{{GCP, "invalid_grant: ID Token issued at"}},
+			"the token that every pod has is good for the cloud, lives for up to a year, and its key cannot be removed before; tokens made for the cloud are good for the API server",
+			"restart every kube-apiserver without it in --api-audiences",
+		},
+	}
+}

@@ -40,6 +40,11 @@ func (f Finding) Message() string {
 	return f.Evidence
 }
 
+// Good returns the finding of a check that found nothing wrong.
+func Good(check, evidence string) Finding {
+	return Finding{Code: check, Check: check, Severity: OK, Evidence: clean(evidence)}
+}
+
 // Failed reports whether a finding fails.
 func Failed(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Fail })
@@ -83,7 +88,7 @@ type report struct {
 func (r *report) add(f Finding) { r.findings = append(r.findings, f) }
 
 func (r *report) ok(check, format string, args ...any) {
-	r.add(Finding{Code: check, Check: check, Severity: OK, Evidence: clean(fmt.Sprintf(format, args...))})
+	r.add(Good(check, fmt.Sprintf(format, args...)))
 }
 
 func (r *report) warn(code, format string, args ...any) {

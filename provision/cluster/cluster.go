@@ -86,11 +86,16 @@ func (a api) issuer(ctx context.Context) (string, error) {
 	return d.Issuer, nil
 }
 
-// get reads one of the two documents.
-func (a api) get(ctx context.Context, path string) ([]byte, error) {
+// document reads one of the two documents.
+func (a api) document(ctx context.Context, path string) ([]byte, error) {
 	// A kube-apiserver has its JWKS as application/jwk-set+json only, and answers 406 to who accepts nothing but
 	// application/json. One byte more than pubkey.Parse takes, so that it refuses what is cut.
-	body, err := a.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path, Accept: "*/*"}, pubkey.MaxSize+1)
+	return a.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: path, Accept: "*/*"}, pubkey.MaxSize+1)
+}
+
+// get is document with an error that says what to do.
+func (a api) get(ctx context.Context, path string) ([]byte, error) {
+	body, err := a.document(ctx, path)
 	switch {
 	case kubeapi.IsStatus(err, http.StatusForbidden):
 		err = fmt.Errorf("the user of this kubeconfig may not read %s (403); bind the ClusterRole "+

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"k8s.io/client-go/rest"
 
 	"github.com/keypost/keypost/keystore"
@@ -24,6 +25,7 @@ import (
 //	TokenLifetime  list pods in all namespaces, create serviceaccounts/token for the account
 //	ChosenIssuer   get authentications/cluster (config.openshift.io), on OpenShift only
 //	PublicKeys     the ClusterRole system:service-account-issuer-discovery
+//	Verify         what Signers and PublicKeys need; it also lists the pods of kube-system where it may
 type Access struct {
 	Kubeconfig string // file, or InCluster; when empty, the files of $KUBECONFIG, else ~/.kube/config
 	Context    string // the current one when empty
@@ -129,6 +131,9 @@ type endpointSlice struct {
 	} `json:"ports"`
 }
 
+var errNoServers = errors.New("list the kube-apiservers: the service default/kubernetes has no endpoints, " +
+	"so that nobody knows how many there are")
+
 // addresses lists host:port of every kube-apiserver; each keeps its own entry there.
 func (a api) addresses(ctx context.Context) ([]string, error) {
 	const path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
@@ -143,8 +148,7 @@ func (a api) addresses(ctx context.Context) ([]string, error) {
 		found = append(found, s.hostPorts()...)
 	}
 	if len(found) == 0 {
-		return nil, errors.New("list the kube-apiservers: the service default/kubernetes has no endpoints, " +
-			"so that nobody knows how many there are")
+		return nil, errNoServers
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
@@ -166,6 +170,17 @@ func (s endpointSlice) hostPorts() []string {
 type minted struct {
 	Signer
 	audiences []string
+	token     string // for [minted.signedBy] alone
+}
+
+// signedBy reports whether a key verifies the token's signature.
+func (m minted) signedBy(k keystore.VerificationKey) bool {
+	jws, err := jose.ParseSignedCompact(m.token, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(k.Alg())})
+	if err != nil {
+		return false
+	}
+	_, err = jws.Verify(k.Key())
+	return err == nil
 }
 
 // mint requests a token of minLifetime (TokenRequest, authentication.k8s.io/v1) and returns its content. Without an
@@ -217,5 +232,5 @@ func readToken(token string) (minted, error) {
 		return minted{}, errors.New("its token lacks one of kid, iss, iat and exp")
 	}
 	lifetime := time.Duration(claims.Expires-claims.Issued) * time.Second
-	return minted{Signer{Issuer: claims.Issuer, KeyID: header.KeyID, Lifetime: lifetime}, claims.Audiences}, nil
+	return minted{Signer{Issuer: claims.Issuer, KeyID: header.KeyID, Lifetime: lifetime}, claims.Audiences, token}, nil
 }

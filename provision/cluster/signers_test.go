@@ -140,7 +140,7 @@ func TestSignersAsksEveryServerAtItsOwnAddress(t *testing.T) {
 }
 
 func TestSignersRefuses(t *testing.T) {
-	const tokenPath = "/api/v1/namespaces/default/serviceaccounts/default/token"
+
 	answer := func(code int, v any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(code)

@@ -212,3 +212,49 @@ func (o operator) one(have, wanted string) Truth {
 	}
 	return Unknown // a claim is text; what AWS makes of other comparisons with it is not documented
 }
+
+// String returns a condition for the reader: "StringEquals KEY VALUE, VALUE".
+func (t Test) String() string {
+	return join([]string{t.Operator}) + " " + join([]string{t.Key}) + " " + join(t.Values)
+}
+
+// Wildcard reports whether a condition has a value with * or ? that its operator compares letter for letter.
+func (t Test) Wildcard() bool {
+	return parseOperator(t.Operator).base == "StringEquals" && slices.ContainsFunc(t.Values, func(v string) bool { return strings.ContainsAny(v, "*?") })
+}
+
+// Line returns statement number n, from 1, for the reader.
+func (d Document) Line(n int) string {
+	s := d.statements[n-1]
+	return s.trustLine() + s.conditionLine()
+}
+
+// AsksFor returns the values that statements which let an identity's provider in ask of a claim, sorted, once each. Patterns
+// are not among them. None means that one of them takes any, or that there are no such statements.
+func (d Document) AsksFor(id Identity, claim string) []string {
+	var out []string
+	for _, s := range d.statements {
+		if !s.lets(id.ProviderARN) {
+			continue
+		}
+		n := len(out)
+		for operator, keys := range s.Condition {
+			if o := parseOperator(operator); o.not || o.base != "StringEquals" && o.base != "StringLike" {
+				continue
+			}
+			for key, values := range keys {
+				if key == HostPath(id.Issuer)+":"+claim {
+					out = append(out, slices.DeleteFunc(slices.Clone(values), func(v string) bool { return strings.ContainsAny(v, "*?$") })...)
+				}
+			}
+		}
+		if len(out) == n {
+			return nil
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Matches reports whether a string matches a pattern by IAM's rules: * is any number of characters, ? is one.
+func Matches(pattern, s string) bool { return matches(pattern, s) }

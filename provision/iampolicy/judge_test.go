@@ -110,3 +110,47 @@ func TestJudgementNamesTheCondition(t *testing.T) {
 		t.Errorf("Judge = %+v", got)
 	}
 }
+
+func TestAsksFor(t *testing.T) {
+	id := Identity{ProviderARN: judgedProvider, Issuer: judgedIssuer}
+	asks := func(values string) string {
+		return statementFor("Allow", judgedProvider, "sts:AssumeRoleWithWebIdentity", `"StringEquals":{"oidc.example.com/prod-a:aud":`+values+`}`)
+	}
+	for statements, want := range map[string]string{
+		asks(`"b"`):                           "[b]",
+		asks(`["c","b"]`) + "," + asks(`"a"`): "[a b c]",
+		asks(`"b"`) + "," + statementFor("Allow", judgedProvider, "sts:*", ""):                                  "[]",
+		asks(`"b"`) + "," + statementFor("Allow", "arn:aws:iam::1:oidc-provider/x", "sts:*", ""):                "[b]",
+		asks(`"b"`) + "," + statementFor("Deny", judgedProvider, "sts:*", ""):                                   "[b]",
+		statementFor("Allow", judgedProvider, "sts:*", `"StringNotEquals":{"oidc.example.com/prod-a:aud":"a"}`): "[]",
+		statementFor("Allow", judgedProvider, "sts:*", `"StringLike":{"oidc.example.com/prod-a:aud":"a*"}`):     "[]",
+	} {
+		d, err := Parse(`{"Statement":[` + statements + `]}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(d.AsksFor(id, "aud")); got != want {
+			t.Errorf("%s: %s, want %s", statements, got, want)
+		}
+	}
+}
+
+// Plus leaves what is there byte for byte.
+func TestPlus(t *testing.T) {
+	const there = `{"Version":"2012-10-17","Statement":[{"Effect" : "Allow","Principal":{"AWS":"x"},"Action":"sts:AssumeRole"}]}`
+	d, err := Parse(there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust := Trust{ProviderARN: judgedProvider, Issuer: judgedIssuer, Audiences: []string{"a"}}
+	plus := d.Plus(trust, []string{judgedSubject})
+	if got := plus.String(); got[:len(there)-2] != there[:len(there)-2] || d.String() != there {
+		t.Errorf("Plus = %s", got)
+	}
+	if got := Decide(plus.Judge(Identity{judgedProvider, judgedIssuer, judgedSubject, "a"})); got != Yes {
+		t.Errorf("the plus does not let it in: %v", got)
+	}
+	if got := fmt.Sprint(plus.Providers()); got != "["+judgedProvider+"]" {
+		t.Errorf("Providers = %s", got)
+	}
+}

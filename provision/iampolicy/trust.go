@@ -271,3 +271,19 @@ func (d Document) Audiences(t Trust) []string {
 	}
 	return sp.ours[0].Condition["StringEquals"][HostPath(t.Issuer)+":aud"]
 }
+
+// Plus returns d with our statement for these subjects after all others, which stay as they are.
+func (d Document) Plus(t Trust, subjects []string) Document {
+	d.statements = append(slices.Clone(d.statements), t.statement(subjects))
+	return d
+}
+
+// Providers returns the ARNs of the providers that d names as principals, sorted, once each.
+func (d Document) Providers() []string {
+	var out []string
+	for _, s := range d.statements {
+		out = append(out, s.Principal["Federated"]...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,360 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/keystore"
+)
+
+const wantedIssuer = "https://oidc.example.com/prod-a"
+
+// standIn stands for the kube-apiservers of a cluster: the TokenRequest API, the EndpointSlice of default/kubernetes, their own
+// JWKS and, with pods, kubeadm's static pods. It signs as real ones do; what real ones answer is shown by test/e2e.
+type standIn struct {
+	servers []*httptest.Server
+	signs   []signer // one per server
+	known   []keystore.VerificationKey
+	pods    string                      // what lists the pods of kube-system
+	replace map[string]http.HandlerFunc // by path
+	want    Wanted
+}
+
+// signer is how one kube-apiserver signs.
+type signer struct {
+	issuer    string
+	key       *ecdsa.PrivateKey
+	kid       string   // empty: the key's own
+	audiences []string // --api-audiences
+}
+
+func newSigningKey(t *testing.T) (*ecdsa.PrivateKey, keystore.VerificationKey) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	public, err := keystore.NewPublic(k.Public())
+	check(t, err)
+	return k, public
+}
+
+// newStandIn returns a cluster of n servers in which nothing is wrong.
+func newStandIn(t *testing.T, n int) *standIn {
+	t.Helper()
+	key, public := newSigningKey(t)
+	s := &standIn{known: []keystore.VerificationKey{public}, replace: map[string]http.HandlerFunc{}, pods: `{"items":[]}`}
+	for range n {
+		s.signs = append(s.signs, signer{issuer: wantedIssuer, key: key, audiences: []string{wantedIssuer}})
+	}
+	s.want = Wanted{Issuer: wantedIssuer, Audiences: []string{"sts.amazonaws.com"}, Published: []keystore.VerificationKey{public}}
+	return s
+}
+
+func (s *standIn) start(t *testing.T) Access {
+	t.Helper()
+	for i := range s.signs {
+		server := httptest.NewUnstartedServer(s.handler(t, i))
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		s.servers = append(s.servers, server)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.servers[0].Certificate().Raw})
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	check(t, os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: %q, tls-server-name: example.com, certificate-authority-data: %s}}]
+users: [{name: u, user: {token: good}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+`, s.servers[0].URL, base64.StdEncoding.EncodeToString(ca)), 0o600))
+	return Access{Kubeconfig: file}
+}
+
+func (s *standIn) handler(t *testing.T, i int) http.Handler {
+	type m = map[string]any
+	mux := http.NewServeMux()
+	answer := func(pattern string, h http.HandlerFunc) {
+		_, path, _ := strings.Cut(pattern, " ")
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if replaced, is := s.replace[path]; is {
+				replaced(w, r)
+				return
+			}
+			h(w, r)
+		})
+	}
+	answer("GET "+slicesPath, func(w http.ResponseWriter, _ *http.Request) {
+		var items []any
+		for _, server := range s.servers {
+			items = append(items, m{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": port(server)}}})
+		}
+		writeJSON(w, m{"items": items})
+	})
+	answer("POST "+tokenPath, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		writeJSON(w, tokenReply(s.signs[i].mint(t, r)))
+	})
+	answer("GET "+jwksPath, func(w http.ResponseWriter, r *http.Request) {
+		if !accepts(r, "application/jwk-set+json") {
+			w.WriteHeader(http.StatusNotAcceptable)
+			return
+		}
+		var set jose.JSONWebKeySet
+		for _, k := range s.known {
+			set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Key(), KeyID: string(k.ID()), Algorithm: k.Alg(), Use: "sig"})
+		}
+		writeJSON(w, set)
+	})
+	answer("GET /api/v1/namespaces/kube-system/pods", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, s.pods) })
+	return mux
+}
+
+const tokenPath = "/api/v1/namespaces/default/serviceaccounts/default/token"
+
+// mint signs as the TokenRequest API does: a request without audiences gets those of the API server.
+func (s signer) mint(t *testing.T, r *http.Request) string {
+	var request struct{ Spec struct{ Audiences []string } }
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		t.Error(err)
+	}
+	audiences := request.Spec.Audiences
+	if len(audiences) == 0 {
+		audiences = s.audiences
+	}
+	public, err := keystore.NewPublic(s.key.Public())
+	if err != nil {
+		t.Error(err)
+	}
+	kid := s.kid
+	if kid == "" {
+		kid = string(public.ID())
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: s.key}, (&jose.SignerOptions{}).WithHeader("kid", kid))
+	if err != nil {
+		t.Error(err)
+	}
+	now := time.Now().Unix()
+	claims, err := json.Marshal(map[string]any{"iss": s.issuer, "aud": audiences, "iat": now, "exp": now + 600, "sub": "system:serviceaccount:default:default"})
+	if err != nil {
+		t.Error(err)
+	}
+	jws, err := signer.Sign(claims)
+	if err != nil {
+		t.Error(err)
+	}
+	token, err := jws.CompactSerialize()
+	if err != nil {
+		t.Error(err)
+	}
+	return token
+}
+
+func refuses(code int, message string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		writeJSON(w, map[string]any{"kind": "Status", "message": message})
+	}
+}
+
+// kubeadmPod is what lists one static pod of a kube-apiserver with these issuers.
+func kubeadmPod(issuers ...string) string {
+	command := []string{"kube-apiserver", "--advertise-address=192.0.2.1"}
+	for _, i := range issuers {
+		command = append(command, "--service-account-issuer="+i)
+	}
+	list, _ := json.Marshal(command)
+	return `{"items":[{"spec":{"containers":[{"command":` + string(list) + `}]}}]}`
+}
+
+// TestVerifySetUps: what is wrong is named first, with a repair that names what to type.
+func TestVerifySetUps(t *testing.T) {
+	const other, later = "https://kubernetes.default.svc", "https://zeta.example.com"
+	for _, tt := range []struct {
+		name     string
+		servers  int
+		breaks   func(*standIn)
+		code     string
+		severity verify.Severity
+		says     string // of the evidence
+		repair   string // part of it
+	}{
+		{"another issuer", 1, func(s *standIn) {
+			s.signs[0].issuer, s.signs[0].audiences = other, []string{other}
+		}, "cluster-issuer-other", verify.Fail, `signs as "https://kubernetes.default.svc", not as "https://oidc.example.com/prod-a"`,
+			"--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other},
+		{"a slash at the end", 1, func(s *standIn) {
+			s.signs[0].issuer, s.signs[0].audiences = wantedIssuer+"/", []string{wantedIssuer + "/"}
+		},
+			"cluster-issuer-other", verify.Fail, "they differ by a slash at the end", "--service-account-issuer=" + wantedIssuer + " "},
+		{"another case", 1, func(s *standIn) {
+			s.signs[0].issuer, s.signs[0].audiences = "https://oidc.example.com/Prod-a", []string{"https://oidc.example.com/Prod-a"}
+		}, "cluster-issuer-other", verify.Fail, "they differ in letter case", "--service-account-issuer=" + wantedIssuer + " "},
+		{"accepted, another first", 1, func(s *standIn) { s.signs[0].issuer, s.signs[0].audiences = later, []string{later, wantedIssuer} },
+			"cluster-issuer-order", verify.Fail, "signs as " + later + ", and accepts " + wantedIssuer, "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + later + ", in this order"},
+		{"kubeadm sorted the issuers", 1, func(s *standIn) {
+			s.signs[0].issuer, s.signs[0].audiences = other, []string{other, wantedIssuer}
+		}, "cluster-issuer-order", verify.Fail, "accepts", "kubeadm 1.34.0 to 1.34.2 sorts"},
+		{"kubeadm sorted the issuers, seen in the pod", 1, func(s *standIn) {
+			s.signs[0].issuer, s.signs[0].audiences, s.pods = other, []string{"own"}, kubeadmPod(other, wantedIssuer)
+		}, "cluster-issuer-order", verify.Fail, "--service-account-issuer of the pod kube-apiserver", "kubeadm 1.34.0 to 1.34.2 sorts"},
+		{"an audience is no issuer where the pod is seen", 1, func(s *standIn) {
+			s.signs[0].issuer, s.signs[0].audiences, s.pods = other, []string{wantedIssuer}, kubeadmPod(other)
+		}, "cluster-issuer-other", verify.Fail, "not as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other},
+		{"one server was not restarted", 3, func(s *standIn) { s.signs[1].issuer, s.signs[1].audiences = other, []string{other, wantedIssuer} },
+			"cluster-issuer-order", verify.Fail, "accepts", "restart every kube-apiserver"},
+		{"an unpublished key", 1, func(s *standIn) {
+			s.want.Published = s.want.Published[1:]
+			s.want.Published = append(s.want.Published, s.stranger(t))
+		},
+			"cluster-key-unpublished", verify.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
+		{"no published key at all", 1, func(s *standIn) { s.want.Published = []keystore.VerificationKey{} },
+			"cluster-key-unpublished", verify.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
+		{"one server signs with an unpublished key", 2, func(s *standIn) { s.signs[1].key, _ = newSigningKey(t) },
+			"cluster-key-unpublished", verify.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
+		{"another key under the published kid", 1, func(s *standIn) {
+			s.signs[0].key, _ = newSigningKey(t)
+			s.signs[0].kid = string(s.known[0].ID())
+		}, "cluster-key-swapped", verify.Fail, "another key than the one that is published as", "keypost key revoke"},
+		{"a cloud's audience", 1, func(s *standIn) { s.signs[0].audiences = []string{wantedIssuer, "sts.amazonaws.com"} },
+			"cluster-audience-cloud", verify.Warn, "gets https://oidc.example.com/prod-a, sts.amazonaws.com", "with --api-audiences=" + wantedIssuer},
+		{"a cloud's audience alone", 1, func(s *standIn) { s.signs[0].audiences = []string{"api://AzureADTokenExchange"} },
+			"cluster-audience-cloud", verify.Warn, "gets api://AzureADTokenExchange", "without --api-audiences"},
+		{"an audience that was asked about", 1, func(s *standIn) {
+			s.signs[0].audiences = []string{wantedIssuer, "vault"}
+			s.want.Audiences = []string{"vault"}
+		}, "cluster-audience-cloud", verify.Warn, "gets https://oidc.example.com/prod-a, vault", "with --api-audiences=" + wantedIssuer},
+		{"a published key that the cluster does not know", 1, func(s *standIn) { s.want.Published = append(s.want.Published, s.stranger(t)) },
+			"cluster-key-stranger", verify.Warn, "and the cluster does not", "keypost key retire " + wantedIssuer},
+		{"minting is forbidden", 1, func(s *standIn) {
+			s.replace[tokenPath] = refuses(403, `serviceaccounts "default" is forbidden: User "jane@example.com" cannot create resource "serviceaccounts/token"`)
+		}, "cluster-forbidden", verify.Warn, "jane@example.com may not have a token minted for default/default",
+			"kubectl create role keypost-verify-role --verb=create --resource=serviceaccounts/token --resource-name=default --namespace default && " +
+				"kubectl create rolebinding keypost-verify-role --role=keypost-verify-role --namespace default --user=jane@example.com"},
+		{"listing is forbidden", 1, func(s *standIn) {
+			s.replace[slicesPath] = refuses(403, `endpointslices.discovery.k8s.io is forbidden: User "system:serviceaccount:ns:sa" cannot list resource`)
+		}, "cluster-forbidden", verify.Warn, "system:serviceaccount:ns:sa may not list the kube-apiservers",
+			"kubectl create clusterrole keypost-verify-clusterrole --verb=list --resource=endpointslices.discovery.k8s.io && " +
+				"kubectl create clusterrolebinding keypost-verify-clusterrole --clusterrole=keypost-verify-clusterrole --user=system:serviceaccount:ns:sa"},
+		{"the JWKS is forbidden", 1, func(s *standIn) {
+			s.replace[jwksPath] = refuses(403, `forbidden: User "jane" cannot get path "/openid/v1/jwks"`)
+		},
+			"cluster-forbidden", verify.Warn, "jane may not read the keys that the cluster trusts",
+			"kubectl create clusterrolebinding keypost-verify-jwks --clusterrole=system:service-account-issuer-discovery --user=jane"},
+		{"the JWKS is broken", 1, func(s *standIn) { s.replace[jwksPath] = refuses(500, "no") }, "cluster-keys-unread", verify.Warn, "answers 500", "kubectl get --raw /openid/v1/jwks --kubeconfig"},
+		{"the service account does not exist", 1, func(s *standIn) { s.replace[tokenPath] = refuses(404, `serviceaccounts "default" not found`) },
+			"cluster-account-missing", verify.Warn, `serviceaccounts "default" not found`, "kubectl create serviceaccount default --namespace default --kubeconfig"},
+		{"minting fails", 1, func(s *standIn) { s.replace[tokenPath] = refuses(500, "no key") }, "cluster-token-refused", verify.Fail, "answers 500", "kubectl create token default --namespace default"},
+		{"nobody knows how many servers there are", 1, func(s *standIn) {
+			s.replace[slicesPath] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]any{"items": []any{}}) }
+		}, "cluster-servers-unasked", verify.Warn, "alone was asked", "run it again where"},
+		{"a server cannot be reached from here", 1, func(s *standIn) {
+			s.replace[slicesPath] = func(w http.ResponseWriter, _ *http.Request) {
+				writeJSON(w, json.RawMessage(`{"items":[{"endpoints":[{"addresses":["127.0.0.1"]}],"ports":[{"port":1}]}]}`))
+			}
+		}, "cluster-servers-unasked", verify.Warn, "the kube-apiserver at 127.0.0.1:1 was not asked", "run it again where"},
+		{"the credentials are refused", 1, func(s *standIn) { s.replace[slicesPath] = refuses(401, "no") }, "cluster-unauthorized", verify.Fail, "does not accept the credentials", "--context"},
+		{"the cluster is in trouble", 1, func(s *standIn) { s.replace[slicesPath] = refuses(503, "no") }, "cluster-unreachable", verify.Fail, "answers 503", "kubectl version --kubeconfig"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStandIn(t, tt.servers)
+			tt.breaks(s)
+			a := s.start(t)
+			got, err := Verify(t.Context(), a, s.want)
+			check(t, err)
+			if len(got) == 0 {
+				t.Fatal("nothing was found")
+			}
+			first := got[0]
+			if first.Code != tt.code || first.Severity != tt.severity || !strings.Contains(first.Evidence, tt.says) || !strings.Contains(first.Repair, tt.repair) {
+				t.Errorf("first: %s %s: %s\n  repair: %s", first.Severity, first.Code, first.Evidence, first.Repair)
+			}
+			for _, f := range got {
+				if strings.Contains(fmt.Sprint(f), "eyJ") {
+					t.Errorf("%s holds a token", f.Code)
+				}
+			}
+		})
+	}
+}
+
+func (s *standIn) stranger(t *testing.T) keystore.VerificationKey {
+	_, public := newSigningKey(t)
+	return public
+}
+
+// The addresses of servers that differ from the others are named.
+func TestVerifyNamesServers(t *testing.T) {
+	s := newStandIn(t, 3)
+	s.signs[1].issuer = "https://old.example.com"
+	got, err := Verify(t.Context(), s.start(t), s.want)
+	check(t, err)
+	if want := []string{strings.TrimPrefix(s.servers[1].URL, "https://")}; !slices.Equal(got[0].At, want) {
+		t.Errorf("At = %q, want %q", got[0].At, want)
+	}
+}
+
+func TestVerifyFindsNothingWrong(t *testing.T) {
+	for name, change := range map[string]func(*standIn){
+		"one server": func(*standIn) {}, "three": func(s *standIn) { s.signs = append(s.signs, s.signs[0], s.signs[0]) },
+		"an older key of its own": func(s *standIn) { s.known = append(s.known, s.stranger(t)) },
+		"the next key": func(s *standIn) {
+			next := s.stranger(t)
+			s.want.Published = append(s.want.Published, next)
+			s.want.Idle = func(k keystore.VerificationKey) bool { return k.Equal(next) }
+		},
+		"the issuer is not readable":                     func(s *standIn) { s.want.Published = nil },
+		"the issuer is an audience that was asked about": func(s *standIn) { s.want.Audiences = []string{wantedIssuer} },
+		"no audience was asked about":                    func(s *standIn) { s.want.Audiences = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStandIn(t, 1)
+			change(s)
+			got, err := Verify(t.Context(), s.start(t), s.want)
+			check(t, err)
+			for _, f := range got {
+				if f.Severity != verify.OK {
+					t.Errorf("%s %s: %s", f.Severity, f.Code, f.Evidence)
+				}
+			}
+			if len(got) < 2 {
+				t.Errorf("only %v", got)
+			}
+		})
+	}
+}
+
+func TestVerifyEnds(t *testing.T) {
+	s := newStandIn(t, 1)
+	a := s.start(t)
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := Verify(stopped, a, s.want); !errors.Is(err, context.Canceled) || got != nil {
+		t.Errorf("stopped: %v, %v", got, err)
+	}
+	if _, err := Verify(t.Context(), Access{Kubeconfig: filepath.Join(t.TempDir(), "absent")}, s.want); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("no kubeconfig: %v", err)
+	}
+	if _, err := Verify(t.Context(), Access{Kubeconfig: a.Kubeconfig, ServiceAccount: "x"}, s.want); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
+		t.Errorf("account mistyped: %v", err)
+	}
+}
