@@ -73,8 +73,9 @@ func Example() {
 	// Output:
 	// active ES256 KR5wlhF6
 	// next RS256 UqgQpsfk
-	// closed: promote until 2026-03-02T15:11:15Z at the earliest
+	// closed: promote until 2026-03-02T15:13:15Z at the earliest
 	// - convergence 1m15s
 	// - edge 24h10m0s
 	// - client 1h0m0s
+	// - clocks 2m0s
 }

@@ -80,6 +80,7 @@ const (
 	promoteFloor     = time.Hour // never sooner, outside development
 	observationFresh = 15 * time.Minute
 	clockTolerance   = time.Minute
+	clocks           = 2 * clockTolerance // by how much the clocks of who observed and who promotes may differ
 )
 
 // promoteGate returns nil if key k of s, of which o was seen, may begin to sign at now.
@@ -125,9 +126,13 @@ func (s KeySet) EarliestPromotion(id KeyID, o Observed) (opens time.Time, ok boo
 }
 
 // promoteOpens is the arithmetic of the caches gate. A client counts max-age from its own fetch, which an edge may
-// answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted.
+// answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted. The observer's clock
+// may be behind the issuer's and this machine's ahead of it, each by what the clock gate lets pass.
 func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
 	opens, terms := s.policy.copiesRunOut(observed, seenMaxAge)
+	if !s.dev { // both are one machine
+		opens, terms = opens.Add(clocks), append(terms, Term{"clocks", clocks})
+	}
 	if floor := observed.Add(promoteFloor); !s.dev && floor.After(opens) {
 		return floor, []Term{{"floor", promoteFloor}}
 	}

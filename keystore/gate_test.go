@@ -58,9 +58,9 @@ func opensAfter(t testing.TB, s KeySet, from time.Time, o Observed) time.Duratio
 }
 
 // TestPromoteGate is the arithmetic of "Policy and gates":
-// observedAt + convergence (15 s + 1 min) + edge + client, and at least an hour outside development.
+// observedAt + convergence (15 s + 1 min) + edge + client + clocks (1 min each), and at least an hour, outside development.
 func TestPromoteGate(t *testing.T) {
-	const conv = 75 * time.Second
+	const conv = 75*time.Second + 2*time.Minute // with the clocks
 	quick := func(p Policy) Policy { // edge = maxAge = 1 min
 		p.MaxAge, p.StaleWhileRevalidate, p.StaleIfError = DurationPtr(time.Minute), DurationPtr(0), DurationPtr(0)
 		return p
@@ -80,8 +80,8 @@ func TestPromoteGate(t *testing.T) {
 		{name: "a relying party that nobody knows", p: quick(Policy{RelyingParties: []string{"aws", "my-app"}}), want: conv + time.Minute + 24*time.Hour},
 		{name: "vault: the floor", p: quick(Policy{RelyingParties: []string{"vault"}}), want: time.Hour},
 		{name: "kube-apiserver follows max-age: the floor", p: quick(Policy{RelyingParties: []string{"kube-apiserver"}}), want: time.Hour},
-		{name: "no floor in development", p: quick(Policy{RelyingParties: []string{"vault"}}), dev: true, want: conv + 2*time.Minute},
-		{name: "seconds in development", p: Policy{MaxAge: DurationPtr(time.Second), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"vault"}}, dev: true, want: conv + 2*time.Second},
+		{name: "no floor in development", p: quick(Policy{RelyingParties: []string{"vault"}}), dev: true, want: conv - 2*time.Minute + 2*time.Minute},
+		{name: "seconds in development", p: Policy{MaxAge: DurationPtr(time.Second), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"vault"}}, dev: true, want: conv - 2*time.Minute + 2*time.Second},
 		{name: "a long max-age counts at the edge and at the client", p: Policy{MaxAge: DurationPtr(6 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, want: conv + 12*time.Hour},
 		{name: "stale-while-revalidate and stale-if-error count at the edge", p: Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(2 * time.Hour), StaleIfError: DurationPtr(3 * time.Hour), RelyingParties: []string{"aws"}}, want: conv + time.Minute + 5*time.Hour + time.Hour},
 		{name: "edgeHold, when it is longer", p: quick(Policy{EdgeHold: DurationPtr(7 * time.Hour), RelyingParties: []string{"aws"}}), want: conv + 7*time.Hour + time.Hour},
@@ -145,7 +145,7 @@ func TestWhatWasSeenBeforeThePublicationDoesNotCount(t *testing.T) {
 	s := step(t)(newSet(t, awsPolicy()).Add(change(at(1)), subject))
 	for _, since := range []time.Time{at(-1000), at(0), at(1), (time.Time{}).Add(1)} {
 		o := seen(since, at(1))
-		if got, want := opensAfter(t, s, at(1), o), 25*time.Hour+11*time.Minute+15*time.Second; got != want {
+		if got, want := opensAfter(t, s, at(1), o), 25*time.Hour+13*time.Minute+15*time.Second; got != want {
 			t.Errorf("seen since %v: opens after %v; want %v", since, got, want)
 		}
 		got := step(t)(s.Promote(change(at(1000)), subject.ID(), seen(since, at(1000))))
@@ -270,7 +270,7 @@ func TestEarliestPromotion(t *testing.T) {
 	s := published(t, awsPolicy(), false)
 	opens, ok := s.EarliestPromotion(subject.ID(), Observed{Since: at(5)})
 	unseen := opens.Sub(at(5))
-	if want := 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour; !ok || unseen != want {
+	if want := 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour + 2*time.Minute; !ok || unseen != want {
 		t.Errorf("not observed: %v after the look (%v), want %v", unseen, ok, want)
 	}
 	o := Observed{Since: at(1), Fresh: at(5), MaxAge: Duration(9 * time.Hour)}
@@ -293,7 +293,7 @@ func cachePolicy(edge, client time.Duration) Policy {
 // TestLoweredCacheLifetimesBindUntilTheLastOldCopyHasRunOut: a copy from before the lowering lives as long as it was
 // told to.
 func TestLoweredCacheLifetimesBindUntilTheLastOldCopyHasRunOut(t *testing.T) {
-	const conv, h = 75 * time.Second, time.Hour
+	const conv, h = 75*time.Second + 2*time.Minute, time.Hour // with the clocks
 	slow, fast, entra := cachePolicy(10*h, 5*h), cachePolicy(h, h), cachePolicy(h, h)
 	entra.RelyingParties = []string{"entra"}
 	slowEdge := cachePolicy(10*h, h)
@@ -394,7 +394,7 @@ func TestTokenAndCacheLifetimesAreHeldApart(t *testing.T) {
 	s = ok(s.SetPolicy(change(at(1)), sameCaches))
 	s = ok(s.SetPolicy(change(at(2)), short))
 	observed := at(1000)
-	if got, want := opensAfter(t, s, observed, seen(observed, observed)), 75*time.Second+2*time.Hour; got != want {
+	if got, want := opensAfter(t, s, observed, seen(observed, observed)), 75*time.Second+2*time.Hour+2*time.Minute; got != want {
 		t.Errorf("opens after %v; want %v", got, want)
 	}
 	if held := s.Policy().HeldUntil; len(held) != 2 {
@@ -482,10 +482,10 @@ func TestNotYetSentences(t *testing.T) {
 		err  error
 		want string
 	}{
-		{promote(next, Observed{}), id + "the key has not been observed at the issuer's public addresses; not before 2026-03-02T13:12:15Z, and only after it was observed (convergence 1m15s + edge 24h10m + client 1h)"},
-		{promote(next, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge 24h10m + client 1h)"},
+		{promote(next, Observed{}), id + "the key has not been observed at the issuer's public addresses; not before 2026-03-02T13:14:15Z, and only after it was observed (convergence 1m15s + edge 24h10m + client 1h + clocks 2m)"},
+		{promote(next, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:13:15Z (convergence 1m15s + edge 24h10m + client 1h + clocks 2m)"},
 		{promote(atFloor, Observed{Since: t0, Fresh: t0}), id + "a cache may still hold a JWKS without the key; possible from 2026-03-01T13:00:00Z (floor 1h)"},
-		{promote(lowered, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:11:15Z (convergence 1m15s + edge (before the policy was lowered) 24h10m + client (before the policy was lowered) 1h)"},
+		{promote(lowered, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:13:15Z (convergence 1m15s + edge (before the policy was lowered) 24h10m + client (before the policy was lowered) 1h + clocks 2m)"},
 		{promote(next, cached), id + "a shared cache was seen (Via: 1.1 varnish) and the policy does not say how long it holds copies"},
 		{clock, id + "the key set records the time 2026-03-01T12:00:00Z, which lies in the future by this machine's clock; check the clock; possible from 2026-03-01T11:59:00Z"},
 		{remove(retired, subject.ID()), "remove key " + string(subject.ID()) + ": not yet: tokens that it signed may still be valid; possible from 2026-03-01T13:06:00Z (retired at 2026-03-01T12:00:00Z, token lifetime 1h + skew 6m)"},
@@ -509,7 +509,7 @@ func TestNotYetTermsAddUp(t *testing.T) {
 	if !errors.As(err, &notYet) {
 		t.Fatal(err)
 	}
-	want := []Term{{"convergence", 75 * time.Second}, {"edge", 24*time.Hour + 10*time.Minute}, {"client", time.Hour}}
+	want := []Term{{"convergence", 75 * time.Second}, {"edge", 24*time.Hour + 10*time.Minute}, {"client", time.Hour}, {"clocks", 2 * time.Minute}}
 	if !slices.Equal(notYet.Terms, want) {
 		t.Errorf("terms %v; want %v", notYet.Terms, want)
 	}
