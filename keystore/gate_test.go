@@ -61,7 +61,7 @@ func opensAfter(t testing.TB, s KeySet, from time.Time, o Observed) time.Duratio
 // observedAt + convergence (15 s + 1 min) + edge + client + clocks (1 min each), and at least an hour, outside development.
 func TestPromoteGate(t *testing.T) {
 	const conv = 75*time.Second + 2*time.Minute // with the clocks
-	quick := func(p Policy) Policy { // edge = maxAge = 1 min
+	quick := func(p Policy) Policy {            // edge = maxAge = 1 min
 		p.MaxAge, p.StaleWhileRevalidate, p.StaleIfError = DurationPtr(time.Minute), DurationPtr(0), DurationPtr(0)
 		return p
 	}

@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,7 +87,7 @@ func withGates(t *testing.T, r rules) rules {
 	t.Helper()
 	ticks := map[string]int8{"convergence": r.convergence, "edge": r.edge(), "client": r.client, "clocks": r.clocks, "token lifetime": r.token, "skew": r.clocks}
 	sum := func(err error) (n int8) {
-		e, ok := err.(*NotYetError)
+		e, ok := errors.AsType[*NotYetError](err)
 		if !ok || len(e.Terms) == 0 {
 			t.Fatalf("no gate with terms: %v", err)
 		}
