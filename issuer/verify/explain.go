@@ -1,0 +1,113 @@
+package verify
+
+import (
+	"html"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Explain returns the causes that have an answer in a text, in the order of the catalogue. The text is an error as a program
+// printed it, also in the middle of a log, wrapped by an SDK, or as JSON.
+func Explain(text string) []Cause {
+	causes, found := Causes(), map[Answer]bool{}
+	words := map[Answer]string{}
+	for _, c := range causes {
+		for _, a := range c.Answers {
+			words[a] = a.words()
+		}
+	}
+	lines := strings.FieldsFunc(unescaped(text), func(r rune) bool { return r == '\n' })
+	for _, line := range append(lines, strings.Join(lines, " ")) { // a terminal may have broken a message
+		longest(plain(line), words, found)
+	}
+	specific := map[string]bool{} // by party
+	for a := range found {
+		specific[a.Party] = specific[a.Party] || !a.bare()
+	}
+	return slices.DeleteFunc(causes, func(c Cause) bool {
+		return !slices.ContainsFunc(c.Answers, func(a Answer) bool { return found[a] && (!a.bare() || !specific[a.Party]) })
+	})
+}
+
+// longest adds the answers that a line has to found: of each party the longest, as programs put their own words before those
+// of what they called.
+func longest(line string, words map[Answer]string, found map[Answer]bool) {
+	best := map[string]int{}
+	for a, w := range words {
+		if len(w) > best[a.Party] && hasWords(line, w) {
+			best[a.Party] = len(w)
+		}
+	}
+	for a, w := range words {
+		if len(w) == best[a.Party] && hasWords(line, w) {
+			found[a] = true
+		}
+	}
+}
+
+// words returns what of an answer has to be in a text: the message, else the code. Each SDK has its own way to write the two
+// together: "InvalidIdentityToken: Incorrect token audience", "An error occurred (InvalidIdentityToken) when calling …".
+func (a Answer) words() string {
+	code, message, both := strings.Cut(a.Text, ": ")
+	if both && !strings.ContainsFunc(code, unicode.IsSpace) && !strings.HasSuffix(code, "oidc") {
+		return plain(message)
+	}
+	return plain(a.Text)
+}
+
+// bare reports whether an answer is a code that goes with many messages.
+func (a Answer) bare() bool {
+	return !strings.ContainsFunc(a.Text, unicode.IsSpace) && !strings.HasPrefix(a.Text, "AADSTS")
+}
+
+// hasWords reports whether words are in a line, and not as a part of longer ones: AADSTS70021 is not in AADSTS700213.
+func hasWords(line, words string) bool {
+	inWord := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	for at := 0; words != ""; {
+		i := strings.Index(line[at:], words)
+		if i < 0 {
+			return false
+		}
+		start, end := at+i, at+i+len(words)
+		before, _ := utf8.DecodeLastRuneInString(line[:start])
+		first, _ := utf8.DecodeRuneInString(words)
+		after, _ := utf8.DecodeRuneInString(line[end:])
+		last, _ := utf8.DecodeLastRuneInString(words)
+		if !(inWord(before) && inWord(first)) && !(inWord(last) && unicode.IsDigit(after)) {
+			return true
+		}
+		at = start + 1
+	}
+	return false
+}
+
+var (
+	escapeSequence = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+	jsonEscape     = regexp.MustCompile(`\\+(u00[0-9a-fA-F]{2}|[nrt"'/])`)
+)
+
+// unescaped returns text without what JSON, XML, a shell or a terminal have added to it.
+func unescaped(text string) string {
+	text = escapeSequence.ReplaceAllString(html.UnescapeString(text), "")
+	return jsonEscape.ReplaceAllStringFunc(text, func(s string) string {
+		switch s = strings.TrimLeft(s, `\`); s[0] {
+		case 'n', 'r':
+			return "\n"
+		case 't':
+			return " "
+		case 'u':
+			return map[string]string{"u0027": "'", "u0022": `"`, "u003c": "<", "u003e": ">", "u0026": "&", "u0060": "`"}[strings.ToLower(s)]
+		default:
+			return s
+		}
+	})
+}
+
+// plain returns a line as it is compared: in lower case, with plain quotation marks and single spaces.
+func plain(line string) string {
+	line = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`).Replace(strings.ToLower(line))
+	return strings.Join(strings.Fields(line), " ")
+}

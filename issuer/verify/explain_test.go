@@ -1,0 +1,123 @@
+package verify
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What programs print, in full, as their SDKs wrap it.
+//
+// Sources: constraints of the AWS SDKs' error formats (aws-sdk-go-v2, boto3, AWS SDK for JavaScript and Java), Google's
+// sts.googleapis.com, Microsoft's Entra error codes, vault-plugin-auth-jwt, go-oidc.
+func TestExplain(t *testing.T) {
+	const awsNoRight = "Not authorized to perform sts:AssumeRoleWithWebIdentity"
+	trust := []string{"aws-role-missing", "aws-trust-provider", "aws-trust-audience", "aws-trust-wildcard", "aws-trust-subject", "aws-refused"}
+	noProvider := []string{"token-issuer-other", "token-issuer-slash", "aws-account-other", "aws-provider-other", "aws-provider-missing"}
+	noKey := []string{"discovery-not-found", "jwks-silent", "tls-order", "cluster-key-unpublished", "token-kid-gone", "token-kid-unknown"}
+	for _, tt := range []struct {
+		name, text string
+		want       []string // codes that are among the causes
+		first      string   // the first of them; empty: any
+		without    []string // codes that are not
+	}{
+		{"aws-sdk-go-v2", `panic: operation error S3: ListBuckets, get identity: get credentials: failed to refresh cached credentials, failed to retrieve credentials, operation error STS: AssumeRoleWithWebIdentity, https response error StatusCode: 403, RequestID: 3f2b5a51-8d5f-4b67-9e32-0d7b2f1e9c10, api error AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity`,
+			trust, "aws-role-missing", noProvider},
+		{"boto3", `botocore.errorfactory.InvalidIdentityTokenException: An error occurred (InvalidIdentityToken) when calling the AssumeRoleWithWebIdentity operation: No OpenIDConnect provider found in your account for https://oidc.example.com/prod-a`,
+			noProvider, "", append([]string{"token-expired", "token-not-yet"}, trust...)},
+		{"the AWS CLI", "\nAn error occurred (InvalidIdentityToken) when calling the AssumeRoleWithWebIdentity operation: Incorrect token audience\n",
+			[]string{"aws-audience-wrong", "aws-client-id-missing", "token-aud-unusual"}, "", []string{"token-malformed", "aws-provider-missing"}},
+		{"JavaScript", `{"level":"error","msg":"CredentialsProviderError: InvalidIdentityToken: Couldn\u0027t retrieve verification key from your identity provider,  please reference AssumeRoleWithWebIdentity documentation for requirements","$metadata":{"httpStatusCode":400}}`,
+			noKey, "", trust},
+		{"Java", `Caused by: software.amazon.awssdk.services.sts.model.InvalidIdentityTokenException: Couldn't retrieve verification key from your identity provider,  please reference AssumeRoleWithWebIdentity documentation for requirements (Service: Sts, Status Code: 400, Request ID: 5d0e2f0c-0000-0000-0000-000000000000)`, noKey, "", trust},
+		{"XML", `<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type><Code>InvalidIdentityToken</Code><Message>Couldn&apos;t retrieve verification key from your identity provider</Message></Error></ErrorResponse>`, noKey, "", nil},
+		{"a broken line", "time=\"2026\" level=error msg=\"WebIdentityErr: failed to retrieve credentials\\ncaused by: InvalidIdentityToken: OpenIDConnect provider's HTTPS certificate\n doesn't match configured thumbprint\\n\\tstatus code: 400, request id: 1234\"",
+			[]string{"tls-13-only", "tls-untrusted", "aws-thumbprint-stale"}, "", noProvider},
+		{"expired", `ExpiredTokenException: Token expired: current date/time 1795334400 must be before the expiration date/time1795330800`, []string{"token-expired"}, "token-expired", []string{"token-malformed"}},
+		{"expired, JavaScript", `ExpiredTokenException [ExpiredToken]: Token expired: current date/time 1 must be before the expiration date/time2`, []string{"token-expired"}, "", nil},
+		{"no JWT", `api error InvalidIdentityToken: The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)`, []string{"token-malformed"}, "", []string{"aws-audience-wrong"}},
+		{"a token from a Secret", `InvalidIdentityToken: Missing a required claim: aud`, []string{"token-aud-missing", "token-issuer-legacy"}, "", []string{"token-malformed"}},
+		{"the region", `api error RegionDisabledException: STS is not activated in this region for account:123456789012. Your account administrator can activate STS in this region using the IAM Console.`, []string{"aws-sts-region"}, "aws-sts-region", nil},
+		{"transient", `api error IDPCommunicationError: Error communicating with the identity provider`, []string{"aws-transient"}, "", nil},
+		{"rejected", `api error IDPRejectedClaim: The identity provider (IdP) reported that authentication failed.`, []string{"aws-rejected-claim"}, "", nil},
+		{"a session too long", `An error occurred (ValidationError) when calling the AssumeRoleWithWebIdentity operation: The requested DurationSeconds exceeds the MaxSessionDuration set for this role.`, []string{"aws-session"}, "", nil},
+		{"no retry", "\x1b[31mERROR\x1b[0m failed: WebIdentityErr: failed to retrieve credentials\ncaused by: AccessDenied: " + awsNoRight + "\n\tstatus code: 403, request id: 0d7b2f1e\n", trust, "", noProvider},
+
+		{"GCP: audience", `google.auth.exceptions.OAuthError: ('Error code invalid_grant: The audience in ID Token [sts.amazonaws.com] does not match the expected audience.', '{"error":"invalid_grant","error_description":"The audience in ID Token [sts.amazonaws.com] does not match the expected audience."}')`,
+			[]string{"token-aud-unusual"}, "", []string{"token-expired", "token-kid-unknown", "token-malformed"}},
+		{"GCP: issuer unreachable", "oauth2/google: status code 400: {\n  \"error\": \"invalid_grant\",\n  \"error_description\": \"Error connecting to the given credential's issuer.\"\n}",
+			[]string{"dns-none", "connection-refused", "tls-untrusted", "discovery-not-found"}, "", []string{"token-expired"}},
+		{"GCP: issuer", `{"error":"invalid_grant","error_description":"The issuer in ID Token https://kubernetes.default.svc does not match the expected one in config: https://oidc.example.com/prod-a."}`,
+			[]string{"cluster-issuer-order", "token-issuer-other"}, "", []string{"token-expired"}},
+		{"GCP: stale", `{"error":"invalid_grant","error_description":"ID Token issued at 1795330800 is stale to sign-in."}`, []string{"token-expired", "token-lifetime", "cluster-audience-cloud"}, "", []string{"token-malformed"}},
+		{"GCP: subject", `invalid_grant: The size of mapped attribute exceeds the 127 bytes limit. Either modify your attribute mapping or the incoming assertion to produce a mapped attribute that is less than 127 bytes.`, []string{"token-sub-gcp"}, "token-sub-gcp", nil},
+		{"GCP: issuer in the document", "{\"error\":\"invalid_grant\",\"error_description\":\"`issuer` claim in OIDC discovery document does not match the issuer specified in the request\"}", []string{"issuer-slash", "issuer-other"}, "issuer-slash", []string{"token-expired"}},
+		{"GCP: nothing but the code", `{"error":"invalid_grant"}`, []string{"token-kid-unknown", "token-malformed"}, "", nil},
+
+		{"Entra: no such issuer", `AADSTS700211: No matching federated identity record found for presented assertion issuer 'https://oidc.example.com/prod-a/'. Please check your federated identity credential Subject, Audience and Issuer against the presented assertion. Trace ID: 8d8e2d1f-7002-1370-b0c2-5d9b54cb0400 Correlation ID: 00000000-0000-0000-0000-000000000000 Timestamp: 2026-11-22 08:00:00Z`,
+			[]string{"token-issuer-slash", "token-issuer-other"}, "", []string{"token-aud-unusual", "token-sub-missing"}},
+		{"Entra: audience", `azidentity: WorkloadIdentityCredential authentication failed\nPOST https://login.microsoftonline.com/t/oauth2/v2.0/token\n--------\nRESPONSE 401 Unauthorized\n--------\n{\n  "error": "invalid_client",\n  "error_description": "AADSTS700212: No matching federated identity record found for presented assertion audience 'openshift'. Trace ID: 700213\r\n",\n "error_codes": [700212]}`,
+			[]string{"token-aud-unusual"}, "", []string{"token-issuer-other", "token-sub-missing"}},
+		{"Entra: key", `{"error":"invalid_client","error_description":"AADSTS7000272: The key was not found in the metadata of the identity provider.","error_codes":[7000272]}`, []string{"token-kid-unknown", "cluster-key-unpublished"}, "", []string{"token-signature-wrong"}},
+		{"Entra: signature", `AADSTS700027: Client assertion failed signature validation.`, []string{"token-signature-wrong"}, "", []string{"token-kid-unknown"}},
+		{"Entra: time", `AADSTS700024: Client assertion is not within its valid time range.`, []string{"token-expired", "token-not-yet"}, "", nil},
+		{"Entra: unreachable", `AADSTS50166: Request to External OIDC endpoint failed.`, []string{"dns-none", "discovery-status"}, "", []string{"token-expired"}},
+
+		{"Vault", `{"errors":["error validating token: invalid audience (aud) claim: audience claim does not match any bound audience"]}`, []string{"token-aud-unusual"}, "", []string{"token-malformed"}},
+		{"Vault: key", `* error verifying token: failed to verify id token signature`, []string{"token-kid-unknown", "token-signature-wrong"}, "", nil},
+		{"kube-apiserver's log", `E1122 08:00:00.000000       1 authentication.go:75] "Unable to authenticate the request" err="[invalid bearer token, oidc: verify token: oidc: id token issued by a different provider, expected \"https://oidc.example.com/prod-a\" got \"https://kubernetes.default.svc\"]"`,
+			[]string{"token-issuer-other", "cluster-issuer-order"}, "", nil},
+		{"kube-apiserver's log: expired", `err="[invalid bearer token, oidc: verify token: oidc: token is expired (Token Expiry: 2026-11-22 07:00:00 +0000 UTC)]"`, []string{"token-expired"}, "", nil},
+		{"kubectl", "error: You must be logged in to the server (Unauthorized)", []string{"token-malformed"}, "", nil},
+
+		{"two errors", "1: Incorrect token audience\n2: InvalidIdentityToken: No OpenIDConnect provider found in your account for https://x\n", []string{"aws-audience-wrong", "aws-provider-missing"}, "", nil},
+		{"nothing that is known", "dial tcp: lookup s3.amazonaws.com: no such host", nil, "", nil},
+		{"a number that only looks like a code", "AADSTS7002119: something new", nil, "", nil},
+		{"nothing", "", nil, "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, c := range Explain(tt.text) {
+				got = append(got, c.Code)
+			}
+			for _, code := range tt.want {
+				if CauseOf(code); !slices.Contains(got, code) {
+					t.Errorf("%s is not among %q", code, got)
+				}
+			}
+			for _, code := range tt.without {
+				if CauseOf(code); slices.Contains(got, code) {
+					t.Errorf("%s is among %q", code, got)
+				}
+			}
+			if tt.first != "" && (len(got) == 0 || got[0] != tt.first) || tt.want == nil && got != nil {
+				t.Errorf("causes %q", got)
+			}
+		})
+	}
+}
+
+// Whatever answer the catalogue has, a program's own words around it do not hide it.
+func TestExplainFindsEveryAnswer(t *testing.T) {
+	seen := map[Answer]bool{}
+	for _, c := range Causes() {
+		for _, a := range c.Answers {
+			if seen[a] {
+				continue
+			}
+			seen[a] = true
+			for _, noise := range []string{"%", "request failed: % (request id: 1234)", `{"msg":"% [x]"}`, "a line\n\t%\nanother"} {
+				found := Explain(strings.Replace(noise, "%", a.Text, 1))
+				if !slices.ContainsFunc(found, func(f Cause) bool { return f.Code == c.Code }) {
+					t.Errorf("%q in %q: %s is not found", a.Text, noise, c.Code)
+				}
+			}
+		}
+	}
+}
+
+func FuzzExplain(f *testing.F) {
+	f.Add("InvalidIdentityToken: Incorrect token audience")
+	f.Add("\\u0027\\\\n\x1b[")
+	f.Fuzz(func(t *testing.T, s string) { Explain(s) })
+}
