@@ -25,6 +25,7 @@ type claims struct {
 	Issuer    string          `json:"iss"`
 	Subject   string          `json:"sub"`
 	Audience  json.RawMessage `json:"aud"`
+	Party     string          `json:"azp"`
 	Expires   *int64          `json:"exp"`
 	IssuedAt  *int64          `json:"iat"`
 	NotBefore *int64          `json:"nbf"`

@@ -62,13 +62,16 @@ func hasRoute(address string) bool {
 // Issuer visits an issuer at each of its addresses and returns what it found, in the order in which a relying party
 // would come across it. A check that could not be made because an earlier one failed is left out, except for the
 // comparison with the store: that one fails then.
-func Issuer(ctx context.Context, o Options) []Finding {
+func Issuer(ctx context.Context, o Options) []Finding { return Examine(ctx, o).Findings }
+
+// Examine is Issuer, and returns what it saw as well.
+func Examine(ctx context.Context, o Options) Examination {
 	v := &visitor{o: o.complete()}
 	looks := v.look(ctx)
 	if len(looks) == 0 {
 		v.notCompared(v.o)
 		Sort(v.findings)
-		return v.findings
+		return Examination{Findings: v.findings}
 	}
 	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
 	v.checkPublic(looks, stored)
@@ -83,7 +86,9 @@ func Issuer(ctx context.Context, o Options) []Finding {
 	v.checkSpeed(looks)
 	v.checkSharedCache(looks)
 	Sort(v.findings)
-	return v.findings
+	e := Examination{Findings: v.findings}
+	e.see(v.url.Host(), visits)
+	return e
 }
 
 // visitor checks what concerns an issuer as a whole.

@@ -1,0 +1,69 @@
+package verify
+
+import (
+	"crypto/x509"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Examination is what a visit found, and what it saw that others compare with: a cluster's keys, an account's thumbprints.
+type Examination struct {
+	Findings []Finding
+	Keys     []keystore.VerificationKey // at jwks_uri, of all addresses; nil if no address has a JWKS that can be read
+	Chain    []*x509.Certificate        // that the issuer's host sends, the leaf first; nil if there was no TLS connection
+	PublicCA bool                       // the system's CAs vouch for Chain, whatever RootCAs are
+}
+
+// see keeps what the visits of an issuer's addresses saw.
+func (e *Examination) see(host string, visits []*visit) {
+	for _, one := range visits {
+		if one.read && e.Keys == nil {
+			e.Keys = []keystore.VerificationKey{}
+		}
+		for _, k := range one.published {
+			if !slices.ContainsFunc(e.Keys, k.Equal) {
+				e.Keys = append(e.Keys, k)
+			}
+		}
+		for _, h := range []handshake{one.look.TLS12, one.look.TLS13} {
+			if e.Chain == nil && h.Err == nil && len(h.State.PeerCertificates) > 0 {
+				e.Chain = h.State.PeerCertificates
+				e.PublicCA = bySystem(host, e.Chain)
+			}
+		}
+	}
+}
+
+// bySystem reports whether the system's CAs vouch for a chain.
+func bySystem(host string, chain []*x509.Certificate) bool {
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: host, Intermediates: between})
+	return err == nil
+}
+
+// Claims are what a token says of itself, unchecked.
+type Claims struct {
+	Issuer, Subject string
+	Audiences       []string // azp alone if there is one: AWS takes it in place of aud
+}
+
+// ReadClaims returns the claims of a token; empty ones if it cannot be read.
+//
+// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_iam-condition-keys.html (azp)
+func ReadClaims(token string) Claims {
+	_, c, _, err := parseToken(strings.TrimSpace(token))
+	if err != nil {
+		return Claims{}
+	}
+	read := Claims{Issuer: c.Issuer, Subject: c.Subject}
+	read.Audiences, _ = audiences(c.Audience)
+	if c.Party != "" {
+		read.Audiences = []string{c.Party}
+	}
+	return read
+}

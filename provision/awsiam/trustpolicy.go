@@ -1,0 +1,232 @@
+package awsiam
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/provision/iampolicy"
+)
+
+// subjectPrefix begins the sub of every service account's token.
+const subjectPrefix = "system:serviceaccount:"
+
+// checkTrust finds what keeps a token out, in the statement that comes closest to letting it in.
+func (e *examination) checkTrust(d iampolicy.Document) {
+	all := d.Judge(e.identity())
+	for i := range all {
+		for j := range all[i].Tests {
+			if t := &all[i].Tests[j]; t.Holds == iampolicy.Unknown && e.Subject == "" && neverServiceAccount(*t) {
+				t.Holds = iampolicy.No
+			}
+		}
+	}
+	e.checkDenials(d, all)
+	var allowing []iampolicy.Judgement
+	for _, j := range all {
+		if !j.Deny {
+			allowing = append(allowing, j)
+		}
+	}
+	slices.SortStableFunc(allowing, func(a, b iampolicy.Judgement) int { return distance(a) - distance(b) })
+	if len(allowing) == 0 || allowing[0].Principal == iampolicy.No {
+		e.fail("aws-trust-provider", e.trustProvider(d), "the trust policy of %s names %s, not %s", e.name, orNobody(d.Providers()), e.provider)
+		return
+	}
+	switch closest := allowing[0]; closest.Applies() {
+	case iampolicy.Yes:
+		e.ok("aws-trust", "statement %d of the trust policy of %s lets the token in", closest.Number, e.name)
+		e.checkOpen(d, closest)
+	case iampolicy.Unknown:
+		e.unclear(closest)
+		e.checkOpen(d, closest)
+	default:
+		e.keptOut(d, closest)
+	}
+}
+
+// distance orders statements by how much of them keeps a token out.
+func distance(j iampolicy.Judgement) int {
+	n := 1000*int(iampolicy.Yes-j.Principal) + 100*int(iampolicy.Yes-j.Action)
+	for _, t := range j.Tests {
+		n += int(iampolicy.Yes - t.Holds)
+	}
+	return n
+}
+
+func orNobody(list []string) string {
+	if len(list) == 0 {
+		return "no provider"
+	}
+	return strings.Join(list, " and ")
+}
+
+func (e *examination) checkDenials(d iampolicy.Document, all []iampolicy.Judgement) {
+	for _, j := range all {
+		if j.Deny && j.Applies() == iampolicy.Yes {
+			e.fail("aws-trust-deny", "if that is not meant, take the statement out: "+e.edit(),
+				"statement %d of the trust policy of %s denies it: %s", j.Number, e.name, d.Line(j.Number))
+		}
+	}
+}
+
+// edit returns how a person changes a trust policy by hand.
+func (e *examination) edit() string {
+	return command("get-role", "--role-name", e.name, "--query", "Role.AssumeRolePolicyDocument") + " > trust.json, edit it, and " +
+		command("update-assume-role-policy", "--role-name", e.name, "--policy-document", "file://trust.json")
+}
+
+// put returns the command that replaces the trust policy.
+func (e *examination) put(d iampolicy.Document) string {
+	text, err := d.Fit(iampolicy.TrustLength)
+	if err != nil {
+		return e.edit()
+	}
+	return command("update-assume-role-policy", "--role-name", e.name, "--policy-document", text)
+}
+
+func (e *examination) trust() iampolicy.Trust {
+	t := iampolicy.Trust{ProviderARN: e.provider, Issuer: e.Issuer}
+	if e.Audience != "" {
+		t.Audiences = []string{e.Audience}
+	}
+	return t
+}
+
+// admit returns the command that lets the token in by a statement of its own, beside what is there.
+func (e *examination) admit(d iampolicy.Document) string {
+	if e.Subject == "" || e.Audience == "" {
+		return e.edit()
+	}
+	return "if " + e.Subject + " is meant to have the role: " + e.put(d.Plus(e.trust(), []string{e.Subject}))
+}
+
+// trustProvider repairs a policy that trusts another provider.
+func (e *examination) trustProvider(d iampolicy.Document) string {
+	others := d.Providers()
+	if e.Subject != "" || len(others) != 1 {
+		return e.admit(d)
+	}
+	url, err := ProviderURL(others[0])
+	if err != nil {
+		return e.edit()
+	}
+	to := e.trust()
+	to.Audiences = []string{"sts.amazonaws.com"} // for a statement that asks for none
+	return e.copied(d, iampolicy.Trust{ProviderARN: others[0], Issuer: url}, to)
+}
+
+// copied returns the command that adds a copy of the statements for one issuer with another in its place.
+func (e *examination) copied(d iampolicy.Document, from, to iampolicy.Trust) string {
+	both, _, rest, err := d.Alongside(from, to)
+	if err != nil || len(rest) > 0 {
+		return e.edit()
+	}
+	return e.put(both)
+}
+
+// keptOut names each condition of a statement that keeps the token out.
+func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
+	if j.Action == iampolicy.No {
+		e.fail("aws-trust-action", e.admit(d), "statement %d of the trust policy of %s is not for sts:AssumeRoleWithWebIdentity: %s", j.Number, e.name, d.Line(j.Number))
+		return
+	}
+	for _, t := range j.Tests {
+		if t.Holds != iampolicy.No {
+			continue
+		}
+		condition := t.String()
+		switch {
+		case t.OtherIssuer:
+			repair := e.admit(d)
+			if e.Subject == "" {
+				owner := t.Key[:strings.LastIndex(t.Key, ":")]
+				repair = e.copied(d, iampolicy.Trust{ProviderARN: e.provider, Issuer: "https://" + owner}, e.trust())
+			}
+			e.fail("aws-trust-key", repair, "statement %d of the trust policy of %s compares a claim of another issuer than %s: %s", j.Number, e.name, e.Issuer, condition)
+		case t.Claim == "aud":
+			e.fail("aws-trust-audience", e.otherAudience(d, t), "the token's audience is %q; statement %d of the trust policy of %s asks for %s", e.Audience, j.Number, e.name, condition)
+		case t.Claim == "sub" && t.Wildcard() && slices.ContainsFunc(t.Values, e.wouldMatch):
+			e.fail("aws-trust-wildcard", e.admit(d), "statement %d of the trust policy of %s compares letter for letter with a pattern: %s", j.Number, e.name, condition)
+		case t.Claim == "sub" && neverServiceAccount(t):
+			e.fail("aws-trust-pattern", e.admit(d), "no service account has the sub that statement %d of the trust policy of %s asks for: %s", j.Number, e.name, condition)
+		case t.Claim == "sub":
+			e.fail("aws-trust-subject", e.admit(d), "the token's sub is %q; statement %d of the trust policy of %s asks for %s", e.Subject, j.Number, e.name, condition)
+		default:
+			e.fail("aws-trust-claim", e.admit(d), "statement %d of the trust policy of %s asks for a claim that AWS does not take from the token: %s", j.Number, e.name, condition)
+		}
+	}
+}
+
+// otherAudience repairs a token with an audience that the role does not ask for.
+func (e *examination) otherAudience(d iampolicy.Document, t iampolicy.Test) string {
+	if len(t.Values) == 1 && !strings.Contains(t.Operator, "Not") {
+		return e.askFor(t.Values[0])
+	}
+	return e.admit(d)
+}
+
+// wouldMatch reports whether a value would let the token in if it were taken for a pattern.
+func (e *examination) wouldMatch(value string) bool {
+	return strings.ContainsAny(value, "*?") && (e.Subject == "" || iampolicy.Matches(value, e.Subject))
+}
+
+// neverServiceAccount reports whether a condition on sub asks for what the sub of no service account can be.
+func neverServiceAccount(t iampolicy.Test) bool {
+	if t.Claim != "sub" || strings.Contains(t.Operator, "Not") || !strings.Contains(t.Operator, "String") {
+		return false
+	}
+	return !slices.ContainsFunc(t.Values, func(v string) bool { return maybeServiceAccount(v, !t.Wildcard()) })
+}
+
+// maybeServiceAccount reports whether a value, or a pattern, may be or match the sub of a service account.
+func maybeServiceAccount(value string, pattern bool) bool {
+	if strings.Contains(value, "${") {
+		return true
+	}
+	if wild := strings.IndexAny(value, "*?"); pattern && wild >= 0 {
+		fixed := value[:min(wild, len(subjectPrefix))]
+		allowed := func(r rune) bool {
+			return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune(":.-*?", r)
+		}
+		return strings.HasPrefix(subjectPrefix, fixed) && strings.Count(value, ":") <= 3 && strings.Trim(strings.Map(func(r rune) rune {
+			if allowed(r) {
+				return -1
+			}
+			return r
+		}, value), "") == ""
+	}
+	account, is := strings.CutPrefix(value, subjectPrefix)
+	namespace, name, _ := strings.Cut(account, ":")
+	return is && dnsname.IsLabel(namespace) && dnsname.IsSubdomain(name)
+}
+
+// unclear says what is not known about a statement: a token's claims where there is no token, or what depends on more than it.
+func (e *examination) unclear(j iampolicy.Judgement) {
+	var conditions []string
+	for _, t := range j.Tests {
+		if t.Holds == iampolicy.Unknown && (t.Claim == "" || e.Subject != "") {
+			conditions = append(conditions, t.String())
+		}
+	}
+	if len(conditions) == 0 && j.Principal == iampolicy.Yes {
+		e.ok("aws-trust", "statement %d of the trust policy of %s trusts the provider; a token says more (--token-file)", j.Number, e.name)
+		return
+	}
+	e.warn("aws-trust-unclear", "", "statement %d of the trust policy of %s: %s", j.Number, e.name, orNobody(conditions))
+}
+
+// checkOpen warns of a statement that lets more in than one service account for one purpose.
+func (e *examination) checkOpen(d iampolicy.Document, j iampolicy.Judgement) {
+	asks := func(claim string) bool {
+		return slices.ContainsFunc(j.Tests, func(t iampolicy.Test) bool { return t.Claim == claim && !strings.Contains(t.Operator, "Not") })
+	}
+	switch {
+	case !asks("sub"):
+		e.warn("aws-trust-open-sub", "compare "+iampolicy.HostPath(e.Issuer)+":sub with the service account: "+e.edit(),
+			"statement %d of the trust policy of %s lets every service account in: %s", j.Number, e.name, d.Line(j.Number))
+	case !asks("aud"):
+		e.warn("aws-trust-open-aud", "compare "+iampolicy.HostPath(e.Issuer)+":aud with the audience for AWS: "+e.edit(),
+			"statement %d of the trust policy of %s asks for no audience: %s", j.Number, e.name, d.Line(j.Number))
+	}
+}

@@ -1,0 +1,652 @@
+package awsiam_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/iampolicy"
+	"github.com/keypost/keypost/test/authority"
+	"github.com/keypost/keypost/test/fakeaws"
+)
+
+const (
+	roleARN  = "arn:aws:iam::123456789012:role/app"
+	provider = "arn:aws:iam::123456789012:oidc-provider/oidc.example.com/c1"
+	subject  = "system:serviceaccount:ns:app"
+)
+
+// stage is an issuer, an account that knows it, a role that trusts it and a token, in which nothing is wrong until a test
+// breaks it.
+type stage struct {
+	*world
+	ca      *x509.CertPool
+	chain   tls.Certificate
+	address string
+
+	mu     sync.Mutex
+	key    *ecdsa.PrivateKey
+	served []jose.JSONWebKey
+
+	role    string         // ARN that is asked for
+	claims  map[string]any // of the token
+	noToken bool
+	stale   bool                      // the provider has a thumbprint of nobody
+	gone    *keystore.VerificationKey // was revoked
+}
+
+func newStage(t *testing.T, change func(*fakeaws.Options, *stage)) *stage {
+	t.Helper()
+	s := &stage{role: roleARN}
+	a := authority.New(t)
+	dir := t.TempDir()
+	a.Issue(t, dir, "oidc.example.com")
+	s.ca = a.Pool()
+	var err error
+	s.chain, err = tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	check(t, err)
+	root, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	check(t, err)
+	block, _ := pem.Decode(root)
+	s.chain.Certificate = append(s.chain.Certificate, block.Bytes) // a private CA's clients want it
+	s.newKey(t)
+	s.listen(t)
+	o := fakeaws.Options{Dial: s.dial, Roots: s.ca}
+	if change != nil {
+		change(&o, s)
+	}
+	s.world = newWorld(t, o)
+	now := time.Now().Unix()
+	s.claims = map[string]any{"iss": issuer, "sub": subject, "aud": []string{"sts.amazonaws.com"}, "iat": now, "nbf": now, "exp": now + 3600}
+	return s
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newKey gives the cluster and its issuer a new key; the old one is published no more.
+func (s *stage) newKey(t *testing.T) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	public, err := keystore.NewPublic(key.Public())
+	check(t, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key, s.served = key, []jose.JSONWebKey{{Key: key.Public(), KeyID: string(public.ID()), Algorithm: "ES256", Use: "sig"}}
+}
+
+// replaceKey has the key revoked and gives the cluster another one.
+func (s *stage) replaceKey(t *testing.T) {
+	t.Helper()
+	old := s.public(t)
+	s.gone = &old
+	s.newKey(t)
+}
+
+func (s *stage) public(t *testing.T) keystore.VerificationKey {
+	t.Helper()
+	public, err := keystore.NewPublic(s.key.Public())
+	check(t, err)
+	return public
+}
+
+// stored is the key set of the issuer, with a key gone.
+func (s *stage) stored(context.Context) (keystore.KeySet, error) {
+	now, err := keystore.NewPublic(s.key.Public())
+	if err != nil {
+		return keystore.KeySet{}, err
+	}
+	u, err := keystore.ParseIssuerURL(issuer, false)
+	if err != nil {
+		return keystore.KeySet{}, err
+	}
+	made := time.Now().Add(-30 * 24 * time.Hour)
+	set, err := keystore.New(keystore.Change{At: made}, keystore.Spec{Name: "c1", Issuers: []keystore.IssuerURL{u}, Keys: []keystore.VerificationKey{now, *s.gone}})
+	if err != nil {
+		return set, err
+	}
+	return set.Revoke(keystore.Change{At: made.Add(time.Hour), Why: "test"}, s.gone.ID(), keystore.RevokeOptions{})
+}
+
+func (s *stage) listen(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "public, max-age=60")
+		w.Header().Set("ETag", `"x"`)
+		switch r.URL.Path {
+		case "/c1":
+		case "/c1/.well-known/openid-configuration":
+			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": issuer, "jwks_uri": issuer + "/keys.json", "response_types_supported": []string{"id_token"},
+				"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"ES256"}, "claims_supported": []string{"aud", "exp", "iat", "iss", "sub"}})
+		case "/c1/keys.json", "/c1/openid/v1/jwks":
+			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: s.served})
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{s.chain}, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	s.address = server.Listener.Addr().String()
+}
+
+func (s *stage) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, network, s.address)
+}
+
+func (s *stage) token(t *testing.T) string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: s.key}, (&jose.SignerOptions{}).WithHeader("kid", s.served[0].KeyID))
+	check(t, err)
+	payload, err := json.Marshal(s.claims)
+	check(t, err)
+	jws, err := signer.Sign(payload)
+	check(t, err)
+	token, err := jws.CompactSerialize()
+	check(t, err)
+	return token
+}
+
+// statement is one of a trust policy for the issuer's provider.
+func statement(effect, conditions string) string {
+	return fmt.Sprintf(`{"Effect":%q,"Principal":{"Federated":%q},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{%s}}`, effect, provider, conditions)
+}
+
+const (
+	rightAudience = `"oidc.example.com/c1:aud":"sts.amazonaws.com"`
+	rightSubject  = `"oidc.example.com/c1:sub":"system:serviceaccount:ns:app"`
+	rightTrust    = `"StringEquals":{` + rightAudience + `,` + rightSubject + `}`
+)
+
+func (s *stage) makeProvider(t *testing.T, url string, clients ...string) {
+	t.Helper()
+	in := &iam.CreateOpenIDConnectProviderInput{Url: aws.String(url), ClientIDList: clients}
+	if url != issuer || s.stale { // IAM asks the issuer for its certificate if it is given no thumbprint
+		in.ThumbprintList = []string{strings.Repeat("ab", 20)}
+	}
+	_, err := s.hand.CreateOpenIDConnectProvider(t.Context(), in)
+	check(t, err)
+}
+
+func (s *stage) makeRole(t *testing.T, path string, statements ...string) {
+	t.Helper()
+	in := &iam.CreateRoleInput{RoleName: aws.String("app"), AssumeRolePolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`)}
+	if path != "" {
+		in.Path = aws.String(path)
+	}
+	_, err := s.hand.CreateRole(t.Context(), in)
+	check(t, err)
+}
+
+// look is what keypost verify does with --role-arn and --token-file.
+func (s *stage) look(t *testing.T, token string) []verify.Finding {
+	t.Helper()
+	a := awsiam.Attempt{RoleARN: s.role, Issuer: issuer}
+	o := verify.Options{URL: issuer, Network: verify.Network{RootCAs: s.ca, Dial: s.dial,
+		Lookup: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("93.184.215.14")}, nil
+		}}}
+	if !s.noToken {
+		c := verify.ReadClaims(token)
+		o.Token, a.Subject, a.Audience = token, c.Subject, c.Audiences[0]
+	}
+	if s.gone != nil {
+		o.Stored = s.stored
+	}
+	seen := verify.Examine(t.Context(), o)
+	a.Chain, a.PublicCA = seen.Chain, seen.PublicCA
+	got, err := s.client.Verify(t.Context(), a)
+	check(t, err)
+	all := slices.DeleteFunc(append(seen.Findings, got...), func(f verify.Finding) bool {
+		return slices.Contains([]string{"store-none", "address-unroutable", "slow"}, f.Code) // of this test and its machine
+	})
+	verify.Sort(all)
+	return all
+}
+
+// do executes the repair of a finding as it is printed. It returns the token to go on with.
+func (s *stage) do(t *testing.T, repair, token string) string {
+	t.Helper()
+	for _, command := range strings.Split(repair, " && ") {
+		switch _, line, found := strings.Cut(command, "aws iam "); {
+		case found:
+			s.callIAM(t, words(t, line))
+		case strings.Contains(command, "kubectl create token"):
+			_, audience, _ := strings.Cut(command, "--audience ")
+			s.claims["aud"] = []string{strings.Fields(audience)[0]}
+			token = s.token(t)
+		case strings.HasPrefix(command, "make a new token"):
+			s.claims["exp"] = time.Now().Add(time.Hour).Unix()
+			token = s.token(t)
+		default:
+			t.Errorf("no command to execute in %q", command)
+		}
+	}
+	return token
+}
+
+// words splits a line as a POSIX shell does, where nothing but single quotes is quoted.
+func words(t *testing.T, line string) []string {
+	t.Helper()
+	var out []string
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimLeft(line, " ") {
+		word := ""
+		for line != "" && line[0] != ' ' {
+			if line[0] == '\'' {
+				quoted, rest, closed := strings.Cut(line[1:], "'")
+				if !closed {
+					t.Fatalf("an open quote: %s", line)
+				}
+				word, line = word+quoted, rest
+				continue
+			}
+			word, line = word+line[:1], line[1:]
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
+// callIAM is the AWS CLI for the commands that repairs have. test/e2e runs the real one.
+func (s *stage) callIAM(t *testing.T, line []string) {
+	t.Helper()
+	flags := map[string]string{}
+	for i := 1; i+1 < len(line); i += 2 {
+		flags[line[i]] = line[i+1]
+	}
+	arn, err := aws.String(flags["--open-id-connect-provider-arn"]), error(nil)
+	switch ctx := t.Context(); line[0] {
+	case "create-open-id-connect-provider":
+		in := &iam.CreateOpenIDConnectProviderInput{Url: aws.String(flags["--url"]), ClientIDList: []string{flags["--client-id-list"]}}
+		if sum := flags["--thumbprint-list"]; sum != "" {
+			in.ThumbprintList = []string{sum}
+		}
+		_, err = s.hand.CreateOpenIDConnectProvider(ctx, in)
+	case "add-client-id-to-open-id-connect-provider":
+		_, err = s.hand.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: aws.String(flags["--client-id"])})
+	case "update-open-id-connect-provider-thumbprint":
+		_, err = s.hand.UpdateOpenIDConnectProviderThumbprint(ctx, &iam.UpdateOpenIDConnectProviderThumbprintInput{OpenIDConnectProviderArn: arn, ThumbprintList: []string{flags["--thumbprint-list"]}})
+	case "update-assume-role-policy":
+		_, err = s.hand.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String(flags["--role-name"]), PolicyDocument: aws.String(flags["--policy-document"])})
+	default:
+		t.Errorf("the AWS CLI is not played for %q", line)
+	}
+	if err != nil {
+		t.Errorf("%s: %v", line[0], err)
+	}
+}
+
+// awsSetUp is something that is wrong with a token, a role or its provider.
+type awsSetUp struct {
+	name    string
+	options func(*fakeaws.Options, *stage)
+	set     func(*testing.T, *stage) // makes provider, role and token; nil makes what is right
+	code    string                   // of the first finding
+	warns   bool                     // it works all the same
+	manual  bool                     // the repair is a person's work
+}
+
+// right makes what a healthy account has.
+func (s *stage) right(t *testing.T) {
+	t.Helper()
+	s.makeProvider(t, issuer, "openshift", "sts.amazonaws.com")
+	s.makeRole(t, "", statement("Allow", rightTrust))
+}
+
+// trusting is right with another trust policy.
+func trusting(statements ...string) func(*testing.T, *stage) {
+	return func(t *testing.T, s *stage) {
+		s.makeProvider(t, issuer, "openshift", "sts.amazonaws.com")
+		s.makeRole(t, "", statements...)
+	}
+}
+
+func awsSetUps() []awsSetUp {
+	const old = "arn:aws:iam::123456789012:oidc-provider/old.example.com"
+	forOld := strings.ReplaceAll(strings.ReplaceAll(statement("Allow", rightTrust), provider, old), "oidc.example.com/c1:", "old.example.com:")
+	subjects := func(operator, sub string) string {
+		return statement("Allow", fmt.Sprintf(`"StringEquals":{%s},%q:{"oidc.example.com/c1:sub":%q}`, rightAudience, operator, sub))
+	}
+	return []awsSetUp{
+		{name: "wrong audience", set: func(t *testing.T, s *stage) { s.right(t); s.claims["aud"] = []string{"vault"} }, code: "aws-audience-wrong"},
+		{name: "wrong sub", set: func(t *testing.T, s *stage) { s.right(t); s.claims["sub"] = "system:serviceaccount:other:app" }, code: "aws-trust-subject"},
+		{name: "StringLike typo", set: trusting(subjects("StringLike", "system:serviceacount:ns:*")), code: "aws-trust-pattern"},
+		{name: "StringLike for another namespace", set: trusting(subjects("StringLike", "system:serviceaccount:other:*")), code: "aws-trust-subject"},
+		{name: "StringEquals with a wildcard", set: trusting(statement("Allow", `"StringEquals":{`+rightAudience+`,"oidc.example.com/c1:sub":"system:serviceaccount:ns:*"}`)), code: "aws-trust-wildcard"},
+		{name: "provider missing", set: func(t *testing.T, s *stage) { s.makeRole(t, "", statement("Allow", rightTrust)) }, code: "aws-provider-missing"},
+		{name: "provider of another issuer", set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, "https://old.example.com", "sts.amazonaws.com")
+			s.makeRole(t, "", forOld)
+		}, code: "aws-provider-other"},
+		{name: "provider of another path", set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, "https://oidc.example.com/c2", "sts.amazonaws.com")
+			s.makeRole(t, "", statement("Allow", rightTrust))
+		}, code: "aws-provider-other"},
+		{name: "provider in another case", set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, "https://oidc.example.com/C1", "sts.amazonaws.com")
+			s.makeRole(t, "", statement("Allow", rightTrust))
+		}, code: "aws-provider-other"},
+		{name: "role trusts the provider of another issuer", set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, "https://old.example.com", "sts.amazonaws.com")
+			s.makeProvider(t, issuer, "sts.amazonaws.com")
+			s.makeRole(t, "", forOld)
+		}, code: "aws-trust-provider"},
+		{name: "client ID missing", set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, issuer, "openshift")
+			s.makeRole(t, "", statement("Allow", rightTrust))
+		}, code: "aws-client-id-missing"},
+		{name: "stale thumbprint with a private CA", options: func(o *fakeaws.Options, s *stage) { o.Roots, s.stale = nil, true }, code: "aws-thumbprint-stale"},
+		{name: "token of a removed key", code: "token-kid-gone"},
+		{name: "expired token", set: func(t *testing.T, s *stage) { s.right(t); s.claims["exp"] = time.Now().Add(-10 * time.Minute).Unix() }, code: "token-expired"},
+		{name: "role missing", set: func(t *testing.T, s *stage) { s.makeProvider(t, issuer, "sts.amazonaws.com") }, code: "aws-role-missing", manual: true},
+		{name: "role with a path", set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, issuer, "sts.amazonaws.com")
+			s.makeRole(t, "/apps/", statement("Allow", rightTrust))
+		}, code: "aws-role-path", manual: true},
+		{name: "trust for another action", set: trusting(strings.Replace(statement("Allow", rightTrust), "sts:AssumeRoleWithWebIdentity", "sts:TagSession", 1)), code: "aws-trust-action"},
+		{name: "trust denied", set: trusting(statement("Allow", rightTrust), statement("Deny", `"StringLike":{"oidc.example.com/c1:sub":"system:serviceaccount:ns:*"}`)), code: "aws-trust-deny", manual: true},
+		{name: "condition on another issuer's claim", set: trusting(strings.ReplaceAll(statement("Allow", rightTrust), "oidc.example.com/c1:sub", "old.example.com:sub")), code: "aws-trust-key"},
+		{name: "condition on a claim that is not there", set: trusting(statement("Allow", rightTrust+`,"StringLike":{"oidc.example.com/c1:amr":"*"}`)), code: "aws-trust-claim"},
+		{name: "role asks for another audience", set: trusting(strings.Replace(statement("Allow", rightTrust), "sts.amazonaws.com", "openshift", 1)), code: "aws-trust-audience"},
+		{name: "role asks for no service account", set: trusting(statement("Allow", `"StringEquals":{`+rightAudience+`}`)), code: "aws-trust-open-sub", warns: true, manual: true},
+		{name: "role asks for no audience", set: trusting(statement("Allow", `"StringEquals":{`+rightSubject+`}`)), code: "aws-trust-open-aud", warns: true, manual: true},
+	}
+}
+
+func (u awsSetUp) prepare(t *testing.T) (s *stage, token string) {
+	t.Helper()
+	s = newStage(t, u.options)
+	if u.set == nil {
+		s.right(t)
+	} else {
+		u.set(t, s)
+	}
+	token = s.token(t)
+	if u.code == "token-kid-gone" {
+		s.replaceKey(t)
+	}
+	return s, token
+}
+
+// TestSetUps: the true cause comes first; what its finding says that AWS answers is what AWS answers; its repair, executed as
+// printed, makes it go.
+func TestSetUps(t *testing.T) {
+	for _, u := range awsSetUps() {
+		t.Run(u.name, func(t *testing.T) {
+			s, token := u.prepare(t)
+			first := s.look(t, token)[0]
+			if first.Code != u.code || (first.Severity == verify.Warn) != u.warns {
+				t.Fatalf("first: %s %s: %s", first.Severity, first.Code, first.Evidence)
+			}
+			s.answers(t, first, token)
+			if u.manual {
+				return
+			}
+			token = s.do(t, first.Repair, token)
+			for _, f := range s.look(t, token) {
+				if f.Code == first.Code {
+					t.Errorf("after %q there is still %s: %s", first.Repair, f.Code, f.Evidence)
+				}
+			}
+		})
+	}
+}
+
+// answers sends the token to STS and compares what it answers with what was predicted.
+func (s *stage) answers(t *testing.T, first verify.Finding, token string) {
+	t.Helper()
+	got := s.client.Assume(t.Context(), s.role, token)
+	if strings.Contains(fmt.Sprint(got), token) {
+		t.Error("the finding has the token")
+	}
+	if first.Severity != verify.Fail {
+		if got.Severity != verify.OK {
+			t.Errorf("AWS refuses it: %s", got.Evidence)
+		}
+		return
+	}
+	i := slices.IndexFunc(first.Answers, func(a verify.Answer) bool { return a.Party == verify.AWS })
+	if i < 0 || got.Severity != verify.Fail || !strings.Contains(got.Evidence, first.Answers[i].Text) {
+		t.Errorf("%s predicts %v, and %s", first.Code, first.Answers, got.Evidence)
+	}
+	if !slices.ContainsFunc(verify.Explain(got.Evidence), func(c verify.Cause) bool { return c.Code == first.Code }) {
+		t.Errorf("Explain does not find %s in %q", first.Code, got.Evidence)
+	}
+}
+
+// Every finding of a chain of faults goes by its repair, one after the other.
+func TestRepairsLeadToTheEnd(t *testing.T) {
+	s := newStage(t, func(o *fakeaws.Options, _ *stage) { o.Roots = nil })
+	s.makeProvider(t, "https://old.example.com", "vault")
+	s.makeRole(t, "", strings.ReplaceAll(strings.Replace(statement("Allow", rightTrust), "ns:app", "ns:*", 1), provider, provider+"-old"))
+	s.claims["exp"] = time.Now().Add(-time.Hour).Unix()
+	token, seen := s.token(t), []string{}
+	for range 10 {
+		first := s.look(t, token)[0]
+		if first.Severity != verify.Fail {
+			break
+		}
+		seen = append(seen, first.Code)
+		token = s.do(t, first.Repair, token)
+	}
+	if got := s.client.Assume(t.Context(), s.role, token); got.Severity != verify.OK || len(seen) < 3 {
+		t.Errorf("after %q: %s", seen, got.Evidence)
+	}
+}
+
+func TestHealthyAccounts(t *testing.T) {
+	for name, set := range map[string]func(*testing.T, *stage){
+		"as keypost makes it": func(t *testing.T, s *stage) { s.right(t) },
+		"one of several statements": trusting(statement("Allow", strings.Replace(rightTrust, "ns:app", "ns:other", 1)), statement("Allow", rightTrust),
+			statement("Deny", `"StringEquals":{"oidc.example.com/c1:sub":"system:serviceaccount:ns:evil"}`)),
+		"a pattern":       trusting(statement("Allow", `"StringEquals":{`+rightAudience+`},"StringLike":{"oidc.example.com/c1:sub":"system:serviceaccount:n?:*"}`)),
+		"without a token": func(t *testing.T, s *stage) { s.right(t); s.noToken = true },
+		"a pattern, without a token": func(t *testing.T, s *stage) {
+			trusting(statement("Allow", `"StringEquals":{`+rightAudience+`},"StringLike":{"oidc.example.com/c1:sub":"system:*:app"}`))(t, s)
+			s.noToken = true
+		},
+		"audiences of others": func(t *testing.T, s *stage) {
+			s.makeProvider(t, issuer, "sts.amazonaws.com")
+			s.makeRole(t, "", strings.Replace(statement("Allow", rightTrust), `"sts.amazonaws.com"`, `["openshift","sts.amazonaws.com"]`, 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, nil)
+			set(t, s)
+			if name == "a pattern, without a token" {
+				s.claims["sub"] = "system:serviceaccount:ns:app"
+			}
+			token := s.token(t)
+			for _, f := range s.look(t, token) {
+				if f.Severity != verify.OK {
+					t.Errorf("%s %s: %s", f.Severity, f.Code, f.Evidence)
+				}
+			}
+			if got := s.client.Assume(t.Context(), s.role, token); got.Severity != verify.OK {
+				t.Errorf("AWS refuses it: %s", got.Evidence)
+			}
+		})
+	}
+}
+
+// Without a token, what no token can pass is found all the same.
+func TestWithoutToken(t *testing.T) {
+	sub := func(operator, sub string) string {
+		return statement("Allow", fmt.Sprintf(`%q:{"oidc.example.com/c1:sub":%q}`, operator, sub))
+	}
+	for name, u := range map[string]awsSetUp{
+		"a typo":                   {set: trusting(sub("StringLike", "system:serviceacount:ns:*")), code: "aws-trust-pattern", manual: true},
+		"a subject of no account":  {set: trusting(sub("StringEquals", "ns:app")), code: "aws-trust-pattern", manual: true},
+		"a wildcard":               {set: trusting(sub("StringEquals", "system:serviceaccount:ns:*")), code: "aws-trust-wildcard", manual: true},
+		"a key of another issuer":  {set: trusting(strings.ReplaceAll(statement("Allow", rightTrust), "oidc.example.com/c1:", "old.example.com:")), code: "aws-trust-key"},
+		"another provider trusted": {set: trusting(strings.ReplaceAll(strings.ReplaceAll(statement("Allow", rightTrust), provider, provider+"-old"), "oidc.example.com/c1:", "oidc.example.com/c1-old:")), code: "aws-trust-provider"},
+		"an unregistered audience": {set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, issuer, "openshift")
+			s.makeRole(t, "", statement("Allow", rightTrust))
+		}, code: "aws-client-id-missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := u.prepare(t)
+			s.noToken = true
+			first := s.look(t, "")[0]
+			if first.Code != u.code || first.Severity != verify.Fail {
+				t.Fatalf("first: %s %s: %s", first.Severity, first.Code, first.Evidence)
+			}
+			if u.manual {
+				return
+			}
+			s.do(t, first.Repair, "")
+			if slices.ContainsFunc(s.look(t, ""), func(f verify.Finding) bool { return f.Code == u.code }) {
+				t.Errorf("%q did not repair it", first.Repair)
+			}
+		})
+	}
+}
+
+// What the caller may not read is a warning with the permission that is lacking, and with it the warning goes.
+func TestVerifyWithoutPermission(t *testing.T) {
+	const nothing = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"iam:GetUser","Resource":"*"}]}`
+	lacking := map[string]string{}
+	s := newStage(t, func(o *fakeaws.Options, _ *stage) { o.Policy = nothing })
+	for _, f := range s.look(t, s.token(t)) {
+		if f.Code != "aws-forbidden" {
+			continue
+		}
+		line := words(t, f.Repair[strings.Index(f.Repair, "aws iam "):])
+		lacking[line[6]] = line[8]
+		if f.Severity != verify.Warn || !slices.Equal(line[:5], []string{"aws", "iam", "put-user-policy", "--user-name", "provisioner"}) {
+			t.Errorf("%s: %q", f.Evidence, f.Repair)
+		}
+	}
+	if got := slices.Sorted(maps.Keys(lacking)); !slices.Equal(got, []string{"keypost-verify-GetOpenIDConnectProvider", "keypost-verify-GetRole"}) {
+		t.Fatalf("lacking %q", got)
+	}
+	for name, policy := range lacking {
+		s := newStage(t, func(o *fakeaws.Options, _ *stage) { o.Policy = policy })
+		for _, f := range s.look(t, s.token(t)) {
+			if f.Code == "aws-forbidden" && strings.Contains(f.Repair, name) {
+				t.Errorf("with %s: %s", policy, f.Evidence)
+			}
+		}
+	}
+}
+
+func TestVerifyOfAnotherAccount(t *testing.T) {
+	s := newStage(t, nil)
+	s.role = "arn:aws:iam::210987654321:role/app"
+	got := s.look(t, s.token(t))
+	if got[0].Code != "aws-credentials" || !strings.Contains(got[0].Evidence, "210987654321") || !strings.Contains(got[0].Evidence, "123456789012") {
+		t.Errorf("first: %s: %s", got[0].Code, got[0].Evidence)
+	}
+	s.right(t)
+	if got := s.look(t, s.token(t)); got[1].Code != "aws-account-other" {
+		t.Errorf("second: %s: %s", got[1].Code, got[1].Evidence)
+	}
+	for _, arn := range []string{"", "app", "arn:aws:sts::123456789012:assumed-role/app/x", "arn:aws:iam::1:role/app", "arn:aws:iam::123456789012:role/"} {
+		if err := awsiam.CheckRoleARN(arn); err == nil {
+			t.Errorf("CheckRoleARN(%q) = nil", arn)
+		}
+	}
+}
+
+func TestVerifyOfAnAccountThatCannotBeAsked(t *testing.T) {
+	s := newStage(t, nil)
+	s.OnCall(func(int, fakeaws.Call) {})
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+	c, err := awsiam.Open(t.Context(), awsiam.Options{})
+	check(t, err)
+	got, err := c.Verify(t.Context(), awsiam.Attempt{RoleARN: roleARN, Issuer: issuer})
+	if err != nil || len(got) != 1 || got[0].Code != "aws-unread" || got[0].Severity != verify.Fail || !strings.Contains(got[0].Evidence, "SignatureDoesNotMatch") {
+		t.Errorf("Verify = %+v, %v", got, err)
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := s.client.Verify(stopped, awsiam.Attempt{RoleARN: roleARN, Issuer: issuer}); err == nil || got != nil {
+		t.Errorf("stopped: %v, %v", got, err)
+	}
+}
+
+// TestJudgeIsSTS: package iampolicy's judgement of a trust policy is what an STS, written by itself, makes of it.
+func TestJudgeIsSTS(t *testing.T) {
+	s := newStage(t, nil)
+	s.right(t)
+	token := s.token(t)
+	id := iampolicy.Identity{ProviderARN: provider, Issuer: issuer, Subject: subject, Audience: "sts.amazonaws.com"}
+	random := mathrand.New(mathrand.NewPCG(1, 2)) //nolint:gosec // the same policies in every run
+	one := func(of ...string) string { return of[random.IntN(len(of))] }
+	condition := func() string {
+		operator := one("", "", "ForAllValues:", "ForAnyValue:") + one("StringEquals", "StringLike", "StringNotEquals", "StringNotLike", "StringEqualsIgnoreCase") + one("", "", "IfExists")
+		key := one("oidc.example.com/c1:sub", "oidc.example.com/c1:sub", "oidc.example.com/c1:aud", "oidc.example.com/c1:amr", "old.example.com:sub")
+		values := []string{one(subject, "system:serviceaccount:ns:*", "*", "sts.amazonaws.com"), one("sts.*", "SYSTEM:serviceaccount:ns:app", "x", "system:serviceaccount:n?:app")}
+		list, err := json.Marshal(values[:1+random.IntN(2)])
+		check(t, err)
+		if random.IntN(10) == 0 {
+			operator, list = "Null", []byte(one(`"true"`, `"false"`))
+		}
+		return fmt.Sprintf(`%q:{%q:%s}`, operator, key, list)
+	}
+	outcomes := map[iampolicy.Truth]int{}
+	for range 400 {
+		var statements []string
+		for range 1 + random.IntN(3) {
+			statement := statement(one("Allow", "Allow", "Deny"), condition())
+			statement = strings.Replace(statement, provider, one(provider, provider, provider, provider+"-old"), 1)
+			statements = append(statements, strings.Replace(statement, "sts:AssumeRoleWithWebIdentity", one("sts:AssumeRoleWithWebIdentity", "sts:AssumeRoleWith*", "sts:TagSession"), 1))
+		}
+		text := `{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`
+		d, err := iampolicy.Parse(text)
+		check(t, err)
+		_, err = s.hand.UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String("app"), PolicyDocument: aws.String(text)})
+		check(t, err)
+		want := iampolicy.No
+		if s.client.Assume(t.Context(), s.role, token).Severity == verify.OK {
+			want = iampolicy.Yes
+		}
+		got := iampolicy.Decide(d.Judge(id))
+		outcomes[got]++
+		if got != want {
+			t.Errorf("Decide = %v, and STS says %v: %s", got, want, text)
+		}
+	}
+	if outcomes[iampolicy.Yes] < 50 || outcomes[iampolicy.No] < 50 {
+		t.Errorf("too few of a kind: %v", outcomes)
+	}
+}
