@@ -49,8 +49,9 @@ type response struct {
 	URL    string // safe to print
 	Status int
 	Header http.Header
-	Body   []byte        // of a GET, at most maxBody
-	Took   time.Duration // from the start of the connection to the last byte
+	Body   []byte              // of a GET, at most maxBody
+	Took   time.Duration       // from the start of the connection to the last byte
+	Chain  []*x509.Certificate // as it was verified, the leaf first
 }
 
 // get fetches an https URL. A status other than 200 is no error; an answer that is too large is.
@@ -79,7 +80,11 @@ func (c *Client) do(ctx context.Context, method, url string) (response, error) {
 	if len(body) > maxBody {
 		return response{}, fmt.Errorf("fetch %s: the answer is larger than %d bytes", printable(url), maxBody)
 	}
-	return response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start)}, nil
+	a := response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start)}
+	if resp.TLS != nil && len(resp.TLS.VerifiedChains) > 0 {
+		a.Chain = resp.TLS.VerifiedChains[0]
+	}
+	return a, nil
 }
 
 // fetchError is an error with a text that is safe to print: a stranger's server may have put half a header into err's.

@@ -45,8 +45,13 @@ const (
 // An answer counts if it is a sound JWKS, and then only the keys that every answer has were seen. A place that says that
 // it has none (404, 410) counts as a JWKS without keys: whoever asks it first is refused. Any other answer is a gap.
 func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error) {
+	return n.observe(ctx, t, nil)
+}
+
+// observe is Observe, and hands every answer to heard if that is not nil, one call at a time.
+func (n Network) observe(ctx context.Context, t Target, heard func(address string, a response)) (observation.Look, error) {
 	n.patience = cmp.Or(n.patience, patience)
-	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), answered: map[string]bool{}, refused: map[string]error{}}
+	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), tell: heard, answered: map[string]bool{}, refused: map[string]error{}}
 	if t.Dev {
 		o.pause = min(o.pause, inDev)
 	}
@@ -105,6 +110,7 @@ type observer struct {
 	n     Network
 	t     Target
 	pause time.Duration
+	tell  func(address string, a response) // gets every answer; may be nil
 
 	mu   sync.Mutex
 	look observation.Look
@@ -224,7 +230,7 @@ func (o *observer) checkDiscovery(a response) error {
 
 // takeKeys adds the keys of a JWKS to the look.
 func (o *observer) takeKeys(a response) error {
-	if a.Status == http.StatusNotFound || a.Status == http.StatusGone {
+	if a.none() {
 		o.answer(a, nil)
 	}
 	if err := a.check200(); err != nil {
@@ -237,12 +243,18 @@ func (o *observer) takeKeys(a response) error {
 	return err
 }
 
+// none reports whether a place says that it has no document.
+func (a response) none() bool { return a.Status == http.StatusNotFound || a.Status == http.StatusGone }
+
 // heard notes that an address answered, and what the header of whatever answer says.
 func (o *observer) heard(address string, a response) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answered[address] = true
 	o.look.SharedCache = cmp.Or(o.look.SharedCache, sharedCache(a))
+	if o.tell != nil {
+		o.tell(address, a)
+	}
 }
 
 // fail notes what was wrong at an address, if anything was.

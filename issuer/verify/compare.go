@@ -1,0 +1,162 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
+)
+
+// Sight is a look, compared with a store.
+type Sight struct {
+	Look        observation.Look
+	Findings    []Finding     // how answers differ from the stored key set, At the addresses that gave them; none when they do not
+	NotCompared string        // why nothing was compared with the store; empty if it was
+	Failed      []string      // addresses at which something is missing: what they showed before may still be so
+	Slowest     time.Duration // answer, over a new connection; zero when there was none
+	Chains      []Chain       // that the addresses sent
+}
+
+// Chain is a chain of certificates as it was verified: the leaf first, the root last.
+type Chain struct {
+	Address      string
+	Certificates []*x509.Certificate
+}
+
+// Rogue reports whether a finding is about a stranger's key: one whose material is neither among the stored keys nor among
+// those that are gone, or one that cannot be read, since ours can be.
+func (f Finding) Rogue() bool {
+	return slices.Contains([]string{"key-rogue", "key-swapped", "keys-unread"}, f.Code)
+}
+
+// Compare is Observe, and compares every answer with the stored key set, by the material of its keys. The key set is read
+// after the last answer: a key that was added in between is no stranger's.
+func (n Network) Compare(ctx context.Context, t Target, stored func(context.Context) (keystore.KeySet, error)) (Sight, error) {
+	var s Sight
+	next := t.Failed
+	t.Failed = func(address string, err error) {
+		s.Failed = append(s.Failed, address)
+		if next != nil {
+			next(address, err)
+		}
+	}
+	c := comparison{bodies: map[[sha256.Size]byte][]byte{}, answers: map[answerKey]response{}}
+	look, err := n.observe(ctx, t, c.add)
+	if err != nil {
+		return Sight{}, err
+	}
+	v := &visitor{o: Options{Network: n, URL: t.URL.String(), Dev: t.Dev, Stored: stored}.complete(), url: t.URL}
+	set := v.readStore(ctx)
+	if ctx.Err() != nil {
+		return Sight{}, context.Cause(ctx)
+	}
+	s.Look, s.Slowest, s.Chains = look, c.slowest, c.chains
+	slices.Sort(s.Failed)
+	s.Failed = slices.Compact(s.Failed)
+	switch {
+	case set == nil:
+		s.NotCompared = v.findings[0].Evidence
+	case len(c.answers)+len(c.flooded) == 0:
+		s.NotCompared = "no JWKS could be read at " + t.URL.String()
+	default:
+		s.Findings = c.judge(v.o, set)
+	}
+	return s, nil
+}
+
+// mostKept bounds how much of the different bodies is kept that one look is answered with, in bytes. Some versions of a
+// JWKS of 200 large keys are far smaller.
+const mostKept = 4 << 20
+
+// comparison keeps what the addresses of an issuer answer until it can be compared.
+type comparison struct {
+	bodies  map[[sha256.Size]byte][]byte
+	kept    int // bytes of them
+	answers map[answerKey]response
+	flooded []string // addresses that gave more than is kept
+	slowest time.Duration
+	chains  []Chain
+}
+
+// answerKey has all that a comparison depends on: answers that have it in common are compared once.
+type answerKey struct {
+	address, url string
+	body         [sha256.Size]byte
+	cached       bool // a shared cache shows itself
+}
+
+// add notes an answer.
+func (c *comparison) add(address string, a response) {
+	c.slowest = max(c.slowest, a.Took)
+	known := func(o Chain) bool { return o.Address == address && o.Certificates[0].Equal(a.Chain[0]) }
+	if len(a.Chain) > 0 && !slices.ContainsFunc(c.chains, known) {
+		c.chains = append(c.chains, Chain{address, a.Chain})
+	}
+	isJWKS := strings.HasSuffix(a.URL, keysPath) || strings.HasSuffix(a.URL, aliasPath)
+	if !isJWKS || a.Status != http.StatusOK && !a.none() {
+		return
+	}
+	if a.none() { // whatever it says about that
+		a.Body = []byte(`{"keys":[]}`)
+	}
+	key := answerKey{address, a.URL, sha256.Sum256(a.Body), sharedCache(a) != ""}
+	if c.bodies[key.body] == nil {
+		if c.kept+len(a.Body) > mostKept {
+			c.flooded = append(c.flooded, address)
+			return
+		}
+		c.kept += len(a.Body)
+		c.bodies[key.body] = a.Body
+	}
+	a.Body = c.bodies[key.body]
+	c.answers[key] = a
+}
+
+// judge compares every answer with the stored key set, and returns what is not as it should be.
+func (c *comparison) judge(o Options, set *keystore.KeySet) []Finding {
+	var all report
+	for key, a := range c.answers {
+		v := &visit{o: o, stored: set, look: look{Address: key.address, JWKS: reply{response: a, Asked: true}}}
+		keys, err := parseJWKS(a)
+		d := jwksDocument{url: a.URL, broken: true}
+		if err == nil {
+			d = v.checkKeys(a.URL, keys)
+		}
+		v.findings = nil // about the form of the keys, which are Issuer's
+		if v.compare(d); err != nil && hasKeys(a.Body) {
+			v.fail("keys-unread", "%v", err) // another reader may find keys where we find none
+		}
+		for _, f := range v.findings {
+			all.addAt(f, key.address)
+		}
+	}
+	for _, address := range c.flooded {
+		all.addAt(CauseOf("keys-unread").Finding(Fail, fmt.Sprintf("%s answers with so many different documents that not all of them were compared", o.URL), ""), address)
+	}
+	slices.SortFunc(all.findings, func(a, b Finding) int { return cmp.Compare(a.Evidence, b.Evidence) })
+	Sort(all.findings)
+	return all.findings
+}
+
+// addAt adds what was found at an address, or the address to a finding that says the same.
+func (r *report) addAt(f Finding, address string) {
+	i := slices.IndexFunc(r.findings, func(g Finding) bool {
+		return g.Code == f.Code && g.Severity == f.Severity && g.Evidence == f.Evidence
+	})
+	if i < 0 {
+		i = len(r.findings)
+		r.add(f)
+	}
+	if at := &r.findings[i].At; !slices.Contains(*at, address) {
+		*at = append(*at, address)
+		slices.Sort(*at)
+	}
+}

@@ -1,0 +1,160 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// codesOf returns what was found, as CODE@ADDRESS….
+func codesOf(s Sight) []string {
+	var all []string
+	for _, f := range s.Findings {
+		code := f.Code
+		if f.Rogue() {
+			code = "rogue:" + code
+		}
+		for _, at := range f.At {
+			code += "@" + strings.TrimSuffix(at, ":443")
+		}
+		all = append(all, code)
+	}
+	return all
+}
+
+func (p *places) compare(t *testing.T, set keystore.KeySet, err error) Sight {
+	t.Helper()
+	s, failed := p.network.Compare(t.Context(), p.target, func(context.Context) (keystore.KeySet, error) { return set, err })
+	check(t, failed)
+	return s
+}
+
+// What is rogue, what is merely not as stored, and where: one replica of three is enough, at whatever path and once.
+func TestCompare(t *testing.T) {
+	w := newWorld(t)
+	good := jwksJSON(t, w.jwks...)
+	stranger := jwksJSON(t, w.jwks[0], publicJWK(t, newECKey(t)))
+	impostor := publicJWK(t, newECKey(t))
+	impostor["kid"] = w.kid
+	private := strings.Replace(good, `"kty"`, `"d":"x","kty"`, 1)
+	small := jwksJSON(t, w.jwks[0], member{"kty": "RSA", "kid": "small", "n": "AQAB", "e": "AQAB"})
+	for name, tt := range map[string]struct {
+		replace map[string]http.HandlerFunc // at the third address
+		want    []string
+	}{
+		"as stored":                   {nil, nil},
+		"a stranger's key":            {map[string]http.HandlerFunc{keysPath: jsonOf(stranger)}, []string{"rogue:key-rogue@192.0.2.3"}},
+		"at the other path":           {map[string]http.HandlerFunc{aliasPath: jsonOf(stranger)}, []string{"rogue:key-rogue@192.0.2.3"}},
+		"in one answer of eight":      {map[string]http.HandlerFunc{keysPath: once(jsonOf(stranger), jsonOf(good))}, []string{"rogue:key-rogue@192.0.2.3"}},
+		"under the kid of ours":       {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, impostor))}, []string{"rogue:key-swapped@192.0.2.3", "key-missing@192.0.2.3"}},
+		"that cannot be read":         {map[string]http.HandlerFunc{keysPath: jsonOf(small)}, []string{"rogue:keys-unread@192.0.2.3"}},
+		"a private key":               {map[string]http.HandlerFunc{keysPath: jsonOf(private)}, []string{"rogue:keys-unread@192.0.2.3", "key-missing@192.0.2.3"}},
+		"keys twice":                  {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":[],` + good[1:])}, []string{"rogue:keys-unread@192.0.2.3", "not-compared@192.0.2.3"}},
+		"a page of HTML":              {map[string]http.HandlerFunc{keysPath: jsonOf("<html>")}, []string{"not-compared@192.0.2.3"}},
+		"no key":                      {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":[]}`)}, []string{"key-missing@192.0.2.3"}},
+		"not found":                   {map[string]http.HandlerFunc{keysPath: status(404)}, []string{"key-missing@192.0.2.3"}},
+		"trouble":                     {map[string]http.HandlerFunc{keysPath: status(503)}, nil},
+		"more than anybody publishes": {map[string]http.HandlerFunc{keysPath: flood(good)}, []string{"rogue:keys-unread@192.0.2.3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.serve, "192.0.2.3": w.with(tt.replace)}).compare(t, w.stored, nil)
+			if got := codesOf(s); !slices.Equal(got, tt.want) || s.NotCompared != "" {
+				t.Errorf("%q, not compared %q; want %q", got, s.NotCompared, tt.want)
+			}
+			if s.Slowest == 0 || len(s.Chains) != 3 || !s.Chains[0].Certificates[0].Equal(w.pki.leaf) || len(s.Chains[0].Certificates) != 3 {
+				t.Errorf("slowest %v, %d chains", s.Slowest, len(s.Chains))
+			}
+		})
+	}
+}
+
+// flood answers with the same keys and another large body every time.
+func flood(good string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = rw.Write([]byte(good[:len(good)-1] + `,"x":"` + time.Now().Format(time.RFC3339Nano) + strings.Repeat("x", 900<<10) + `"}`))
+	}
+}
+
+// A copy of a key that has left is no stranger's, wherever and however long it is kept.
+func TestCompareWithAKeyThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	stays := newECKey(t)
+	both := jwksJSON(t, w.jwks[0], publicJWK(t, stays))
+	renamed := publicJWK(t, w.signer)
+	renamed["kid"] = "other"
+	cached := func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Age", "100")
+		_, _ = rw.Write([]byte(both))
+	}
+	for name, tt := range map[string]struct {
+		gone time.Duration // ago
+		jwks http.HandlerFunc
+		want []string
+	}{
+		"a CDN has it":          {10 * time.Minute, cached, []string{"key-cached@192.0.2.1"}},
+		"a CDN has it for days": {9 * 24 * time.Hour, cached, []string{"key-still-there@192.0.2.1"}},
+		"a server has it":       {10 * time.Minute, jsonOf(both), []string{"key-not-withdrawn@192.0.2.1"}},
+		"under another kid":     {10 * time.Minute, jsonOf(jwksJSON(t, renamed, publicJWK(t, stays))), []string{"key-returned@192.0.2.1"}},
+	} {
+		set := newSet(t, w.signer, stays)
+		set, err := set.Revoke(keystore.Change{At: time.Now().Add(-tt.gone), Why: "stolen"}, public(t, w.signer).ID(), keystore.RevokeOptions{})
+		check(t, err)
+		h := w.with(map[string]http.HandlerFunc{keysPath: tt.jwks, aliasPath: tt.jwks})
+		s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": h}).compare(t, set, nil)
+		var codes []string
+		for _, c := range codesOf(s) {
+			if !slices.Contains(codes, c) { // once for each path
+				codes = append(codes, c)
+			}
+		}
+		if !slices.Equal(codes, tt.want) {
+			t.Errorf("%s: %q, want %q", name, codes, tt.want)
+		}
+	}
+}
+
+func TestCompareWithoutSomethingToCompare(t *testing.T) {
+	w := newWorld(t)
+	withdrawn, err := w.stored.Withdraw(keystore.Change{At: time.Now(), Why: "x", Force: true})
+	check(t, err)
+	one := func(h http.HandlerFunc) *places { return newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": h}) }
+	if s := one(w.serve).compare(t, keystore.KeySet{}, errors.New("no such bucket")); !strings.Contains(s.NotCompared, "no such bucket") || s.Findings != nil || !s.Look.Complete() {
+		t.Errorf("a store that cannot be read: %+v", s)
+	}
+	if s := one(w.serve).compare(t, withdrawn, nil); !strings.Contains(s.NotCompared, "was withdrawn") {
+		t.Errorf("a key set that was withdrawn: %+v", s)
+	}
+	if s := one(status(503)).compare(t, w.stored, nil); s.NotCompared != "no JWKS could be read at "+testIssuer || !slices.Equal(s.Failed, []string{"192.0.2.1:443"}) {
+		t.Errorf("nothing but errors: %+v", s)
+	}
+	p := one(w.serve)
+	p.network.patience = 0
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := p.network.Compare(ctx, p.target, func(context.Context) (keystore.KeySet, error) { cancel(); return w.stored, nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted while the store is read: %v", err)
+	}
+}
+
+// The store is read after the last answer: whatever was published before is in it.
+func TestCompareReadsTheStoreLast(t *testing.T) {
+	w := newWorld(t)
+	added := newECKey(t)
+	w.jwks = append(w.jwks, publicJWK(t, added))
+	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve})
+	before := int64(0)
+	s, err := p.network.Compare(t.Context(), p.target, func(context.Context) (keystore.KeySet, error) {
+		before = p.dialled.Load()
+		return newSet(t, w.signer, added), nil
+	})
+	check(t, err)
+	if len(s.Findings) > 0 || before != rounds*3 || p.dialled.Load() != before {
+		t.Errorf("%d connections before the store was read, %d in all; %q", before, p.dialled.Load(), codesOf(s))
+	}
+}

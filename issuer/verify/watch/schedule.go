@@ -1,0 +1,114 @@
+package watch
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Issuer is one issuer URL of a key set. Each is looked at by itself.
+type Issuer struct {
+	KeySet keystore.Name
+	URL    string
+}
+
+func (i Issuer) compare(j Issuer) int {
+	return cmp.Or(cmp.Compare(i.KeySet, j.KeySet), cmp.Compare(i.URL, j.URL))
+}
+
+// soonest bounds how long an issuer that was not known before waits for its first look.
+const soonest = 15 * time.Second
+
+// place returns a point of an interval that depends on the URL alone: issuers are spread over it, and each has the same
+// point after a restart and in every process.
+func place(url string, interval time.Duration) time.Duration {
+	sum := sha256.Sum256([]byte(url))
+	return time.Duration(binary.BigEndian.Uint64(sum[:8]) >> 1 % uint64(interval)) //nolint:gosec // below interval, which is positive
+}
+
+// entry is what a schedule knows of an issuer.
+type entry struct {
+	place   time.Duration // of its looks, from the beginning of each interval
+	first   time.Time     // when the first look is due
+	last    time.Time     // when the latest look began; zero for none
+	running bool
+}
+
+func newEntry(url string, every time.Duration, now time.Time) *entry {
+	return &entry{place: place(url, every), first: now.Add(place(url, min(soonest, every)))}
+}
+
+// due returns when the issuer is to be looked at: soon for the first time, and later on at its place of each interval, so
+// that no two looks are further apart than one interval.
+func (e entry) due(every time.Duration) time.Time {
+	if e.last.IsZero() {
+		return e.first
+	}
+	// Intervals are counted from 1970, so that they are the same ones after a restart.
+	n := time.Duration(e.last.UnixNano())
+	return time.Unix(0, int64((n-e.place)/every*every+e.place+every))
+}
+
+// schedule says when which issuer is looked at. It holds no clock.
+type schedule struct {
+	every   time.Duration
+	entries map[Issuer]*entry
+}
+
+func newSchedule(every time.Duration) *schedule {
+	return &schedule{every: every, entries: map[Issuer]*entry{}}
+}
+
+// set adds the issuers that are new and drops those that are not among all. A look that is running ends by itself.
+func (s *schedule) set(all []Issuer, now time.Time) {
+	keep := make(map[Issuer]*entry, len(all))
+	for _, i := range all {
+		if keep[i] = s.entries[i]; keep[i] == nil {
+			keep[i] = newEntry(i.URL, s.every, now)
+		}
+	}
+	s.entries = keep
+}
+
+// begin returns the issuers whose time has come, those that have waited longest first and at most n, and counts them as
+// running. An issuer is not looked at twice at a time.
+func (s *schedule) begin(now time.Time, n int) []Issuer {
+	var ready []Issuer
+	at := map[Issuer]time.Time{}
+	for i, e := range s.entries {
+		if e.last.After(now) { // the clock was set back
+			e.last = now
+		}
+		if at[i] = e.due(s.every); !e.running && !at[i].After(now) {
+			ready = append(ready, i)
+		}
+	}
+	slices.SortFunc(ready, func(a, b Issuer) int { return at[a].Compare(at[b]) })
+	ready = ready[:min(n, len(ready))]
+	for _, i := range ready {
+		s.entries[i].running, s.entries[i].last = true, now
+	}
+	return ready
+}
+
+// end counts an issuer as looked at.
+func (s *schedule) end(i Issuer) {
+	if e := s.entries[i]; e != nil {
+		e.running = false
+	}
+}
+
+// next returns when the next issuer is due, zero if none is waiting.
+func (s *schedule) next() time.Time {
+	var first time.Time
+	for _, e := range s.entries {
+		if at := e.due(s.every); !e.running && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}

@@ -1,0 +1,220 @@
+package watch
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify"
+)
+
+// Condition is something that is wrong with an issuer, or with what is known of it.
+type Condition string
+
+// The conditions. The first three are what was seen, and each lasts until the addresses that showed it show something
+// better: one that does not answer, or a store that cannot be read, ends none. The others are about the latest look.
+const (
+	RogueKey        Condition = "rogue-key"         // a stranger's key is published
+	ServedNotStored Condition = "served-not-stored" // keys are published otherwise than they are stored, longer than caches explain
+	UnexpectedCA    Condition = "unexpected-ca"     // a certificate is another CA's
+
+	Unreachable Condition = "unreachable"  // nothing answered
+	Incomplete  Condition = "incomplete"   // something may be served that was not seen
+	NotCompared Condition = "not-compared" // with the store, which could not be read, or has it no more
+	NotRecorded Condition = "not-recorded" // the look could not be stored
+)
+
+// Conditions returns every condition.
+func Conditions() []Condition {
+	return []Condition{RogueKey, ServedNotStored, UnexpectedCA, Unreachable, Incomplete, NotCompared, NotRecorded}
+}
+
+// Status is what is known of an issuer.
+type Status struct {
+	Issuer
+	Looked     time.Time            // the end of the latest look, whatever came of it; zero before the first
+	Complete   time.Time            // the end of the latest complete look, which was recorded where looks are; zero for none
+	Slowest    time.Duration        // answer of the latest look with one; zero for none
+	NotAfter   time.Time            // when the first certificate expires of those seen in the latest look with one
+	FirstCAs   []string             // the CAs of the first certificates that were seen
+	Conditions map[Condition]Detail // that hold
+}
+
+// Detail is why a condition holds.
+type Detail struct {
+	Evidence []string // sentences
+	At       []string // the addresses that showed it, as HOST:PORT
+}
+
+// outcome is what came of a look.
+type outcome struct {
+	sight       verify.Sight
+	err         error // the look was not made: nothing of sight is known
+	notRecorded error
+	complete    time.Time // the latest complete look of the record; zero without records
+	at          time.Time // the end
+}
+
+// after returns the status after another look. expect has the CAs whose certificates are expected; without any, those are
+// that were seen first.
+func (s Status) after(o outcome, expect []string) Status {
+	was := s.Conditions
+	s.Conditions, s.Looked = map[Condition]Detail{}, o.at
+	set := func(c Condition, d Detail) {
+		if len(d.Evidence) > 0 {
+			s.Conditions[c] = d
+		}
+	}
+	keep := func(c Condition) {
+		if d, held := was[c]; held {
+			s.Conditions[c] = d
+		}
+	}
+	failed := func(c Condition) bool { // an address that showed it
+		return slices.ContainsFunc(was[c].At, func(a string) bool { return slices.Contains(o.sight.Failed, a) })
+	}
+	if o.err != nil {
+		set(Unreachable, Detail{Evidence: []string{o.err.Error()}})
+		for _, c := range []Condition{RogueKey, ServedNotStored, UnexpectedCA} {
+			keep(c)
+		}
+		return s
+	}
+	if o.sight.Look.Answers == 0 {
+		set(Unreachable, Detail{Evidence: o.sight.Look.Gaps, At: o.sight.Look.Addresses})
+	}
+	set(Incomplete, Detail{Evidence: o.sight.Look.Gaps})
+	if o.notRecorded != nil {
+		set(NotRecorded, Detail{Evidence: []string{o.notRecorded.Error()}})
+	}
+	if o.sight.NotCompared != "" {
+		set(NotCompared, Detail{Evidence: []string{o.sight.NotCompared}})
+	}
+	if o.sight.Slowest > 0 {
+		s.Slowest = o.sight.Slowest
+	}
+	if len(o.sight.Chains) > 0 {
+		s.NotAfter = expiry(o.sight.Chains)
+		if s.FirstCAs == nil {
+			s.FirstCAs = authorities(o.sight.Chains)
+		}
+	}
+	rogue, differs := judged(o.sight.Findings)
+	for c, d := range map[Condition]Detail{RogueKey: rogue, ServedNotStored: differs, UnexpectedCA: foreign(o.sight.Chains, expect, s.FirstCAs)} {
+		if len(d.Evidence) == 0 && (failed(c) || c != UnexpectedCA && o.sight.NotCompared != "") {
+			keep(c)
+		} else {
+			set(c, d)
+		}
+	}
+	switch {
+	case !o.complete.IsZero():
+		s.Complete = o.complete
+	case o.sight.Look.Complete() && o.notRecorded == nil:
+		s.Complete = o.sight.Look.End
+	}
+	return s
+}
+
+// judged sorts what fails of a comparison.
+func judged(findings []verify.Finding) (rogue, differs Detail) {
+	for _, f := range findings {
+		if f.Severity != verify.Fail {
+			continue // a cache may hold an older copy for some time
+		}
+		d := &differs
+		if f.Rogue() {
+			d = &rogue
+		}
+		d.Evidence = append(d.Evidence, f.Evidence)
+		d.At = append(d.At, f.At...)
+	}
+	return rogue, differs
+}
+
+// expiry returns when the first certificate of the chains expires. The root is not the server's.
+func expiry(chains []verify.Chain) time.Time {
+	var first time.Time
+	for _, chain := range chains {
+		for _, c := range chain.Certificates[:max(1, len(chain.Certificates)-1)] {
+			if first.IsZero() || c.NotAfter.Before(first) {
+				first = c.NotAfter
+			}
+		}
+	}
+	return first
+}
+
+// authority returns the name of the CA that a verified chain leads to, as its certificates call themselves: the
+// organisation of whoever signed the leaf, or the common name of one that has none. A CA renews its intermediate
+// certificates every few months, and keeps that name.
+func authority(chain []*x509.Certificate) string {
+	issuer := chain[0].Issuer
+	if len(issuer.Organization) > 0 {
+		return issuer.Organization[0]
+	}
+	return issuer.CommonName
+}
+
+// isFrom reports whether a verified chain is of a CA: its name, or "sha256:" and the SHA-256 in hex of the public key
+// (SubjectPublicKeyInfo) of a certificate above the leaf.
+func isFrom(chain []*x509.Certificate, ca string) bool {
+	sum, pinned := strings.CutPrefix(ca, pinPrefix)
+	if !pinned {
+		return authority(chain) == ca
+	}
+	return slices.ContainsFunc(chain[1:], func(c *x509.Certificate) bool {
+		key := sha256.Sum256(c.RawSubjectPublicKeyInfo)
+		return hex.EncodeToString(key[:]) == strings.ToLower(sum)
+	})
+}
+
+const pinPrefix = "sha256:"
+
+// CheckCA returns an error for what can name no CA.
+func CheckCA(ca string) error {
+	sum, pinned := strings.CutPrefix(ca, pinPrefix)
+	if b, err := hex.DecodeString(sum); pinned && (err != nil || len(b) != sha256.Size) {
+		return fmt.Errorf("%q is no SHA-256: %s needs 64 hexadecimal digits", ca, pinPrefix)
+	}
+	if strings.TrimSpace(ca) == "" {
+		return fmt.Errorf("the name of a CA is empty")
+	}
+	return nil
+}
+
+// authorities returns the names of the CAs of chains.
+func authorities(chains []verify.Chain) []string {
+	var all []string
+	for _, chain := range chains {
+		if name := authority(chain.Certificates); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// foreign says which chains are of none of the expected CAs, or, where none is expected, of none of the first.
+func foreign(chains []verify.Chain, expect, first []string) Detail {
+	var d Detail
+	for _, chain := range chains {
+		name, why := authority(chain.Certificates), ""
+		switch {
+		case len(expect) > 0 && !slices.ContainsFunc(expect, func(ca string) bool { return isFrom(chain.Certificates, ca) }):
+			why = "which is not expected"
+		case len(expect) == 0 && !slices.Contains(first, name):
+			why = "and the first that was seen was of " + strings.Join(first, ", ")
+		default:
+			continue
+		}
+		d.Evidence = append(d.Evidence, text.OneLine(fmt.Sprintf("at %s: the certificate is of the CA %q, %s", chain.Address, name, why), 400))
+		d.At = append(d.At, chain.Address)
+	}
+	return d
+}

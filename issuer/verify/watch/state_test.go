@@ -1,0 +1,211 @@
+package watch
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/keystore/observation"
+)
+
+func rogue(at ...string) verify.Finding {
+	return verify.Finding{Code: "key-rogue", Severity: verify.Fail, Evidence: "a stranger's key", At: at}
+}
+
+func missing(at ...string) verify.Finding {
+	return verify.Finding{Code: "key-missing", Severity: verify.Fail, Evidence: "a key is missing", At: at}
+}
+
+func cached(at ...string) verify.Finding {
+	return verify.Finding{Code: "key-cached", Severity: verify.Warn, Evidence: "a key is still cached", At: at}
+}
+
+// sighting is a look that is complete unless something failed.
+func sighting(findings ...verify.Finding) verify.Sight {
+	return verify.Sight{Look: observation.Look{Answers: 16, End: start}, Findings: findings, Slowest: time.Second}
+}
+
+func failedAt(s verify.Sight, at string) verify.Sight {
+	s.Failed = append(s.Failed, at)
+	s.Look.Gaps = append(s.Look.Gaps, "at "+at+": no answer within 5s")
+	return s
+}
+
+func uncompared(s verify.Sight) verify.Sight {
+	s.Findings, s.NotCompared = nil, "the store cannot be read"
+	return s
+}
+
+// What a look makes of an issuer. Each line is a run of looks; the last one decides.
+func TestConditions(t *testing.T) {
+	made := func(s verify.Sight) outcome { return outcome{sight: s, at: start} }
+	silent := verify.Sight{Look: observation.Look{Gaps: []string{"at a: no answer within 5s"}}, Failed: []string{"a"}, NotCompared: "no JWKS could be read"}
+	none := outcome{err: errors.New("no such host"), at: start}
+	for name, tt := range map[string]struct {
+		looks []outcome
+		want  []Condition
+	}{
+		"as it should be":                            {[]outcome{made(sighting())}, nil},
+		"a stranger's key":                           {[]outcome{made(sighting(rogue("a")))}, []Condition{RogueKey}},
+		"gone again":                                 {[]outcome{made(sighting(rogue("a"))), made(sighting())}, nil},
+		"its address does not answer":                {[]outcome{made(sighting(rogue("a"))), made(failedAt(sighting(), "a"))}, []Condition{RogueKey, Incomplete}},
+		"nor does it the next time":                  {[]outcome{made(sighting(rogue("a"))), made(failedAt(sighting(), "a")), made(failedAt(sighting(), "a"))}, []Condition{RogueKey, Incomplete}},
+		"and then it answers":                        {[]outcome{made(sighting(rogue("a"))), made(failedAt(sighting(), "a")), made(sighting())}, nil},
+		"another address does not answer":            {[]outcome{made(sighting(rogue("a"))), made(failedAt(sighting(), "b"))}, []Condition{Incomplete}},
+		"then the store cannot be read":              {[]outcome{made(sighting(rogue("a"))), made(uncompared(sighting()))}, []Condition{RogueKey, NotCompared}},
+		"then no look can be made":                   {[]outcome{made(sighting(rogue("a"), missing("a"))), none}, []Condition{RogueKey, ServedNotStored, Unreachable}},
+		"then nothing answers":                       {[]outcome{made(sighting(rogue("a"))), made(silent)}, []Condition{RogueKey, Unreachable, Incomplete, NotCompared}},
+		"the store cannot be read":                   {[]outcome{made(uncompared(sighting()))}, []Condition{NotCompared}},
+		"a key is missing":                           {[]outcome{made(sighting(missing("a")))}, []Condition{ServedNotStored}},
+		"a key is missing, and cached elsewhere":     {[]outcome{made(sighting(cached("b"), missing("a")))}, []Condition{ServedNotStored}},
+		"a revoked key is cached":                    {[]outcome{made(sighting(cached("a")))}, nil},
+		"a key is missing where nothing answers now": {[]outcome{made(sighting(missing("a"))), made(failedAt(sighting(), "a"))}, []Condition{ServedNotStored, Incomplete}},
+		"nothing was recorded":                       {[]outcome{{sight: sighting(), notRecorded: errors.New("read-only"), at: start}}, []Condition{NotRecorded}},
+		"recorded again":                             {[]outcome{{sight: sighting(), notRecorded: errors.New("read-only"), at: start}, made(sighting())}, nil},
+	} {
+		var s Status
+		for _, o := range tt.looks {
+			s = s.after(o, nil)
+		}
+		var got []Condition
+		for _, c := range Conditions() {
+			if _, holds := s.Conditions[c]; holds {
+				got = append(got, c)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+func TestStatusTimes(t *testing.T) {
+	later, recorded := start.Add(time.Hour), start.Add(-time.Minute)
+	s := Status{}.after(outcome{sight: sighting(), at: start}, nil)
+	if !s.Complete.Equal(start) || !s.Looked.Equal(start) || s.Slowest != time.Second {
+		t.Errorf("after a complete look: %+v", s)
+	}
+	bad := failedAt(sighting(), "a")
+	bad.Slowest = 0
+	if s = s.after(outcome{sight: bad, at: later}, nil); !s.Complete.Equal(start) || !s.Looked.Equal(later) || s.Slowest != time.Second {
+		t.Errorf("after one with a gap and no answer: %+v", s)
+	}
+	if s = s.after(outcome{err: errors.New("x"), at: later}, nil); !s.Complete.Equal(start) {
+		t.Errorf("after none: %+v", s)
+	}
+	// What was not recorded opens no gate, so it is not the last complete look either.
+	full := sighting()
+	full.Look.End = later
+	if s = s.after(outcome{sight: full, notRecorded: errors.New("x"), at: later}, nil); !s.Complete.Equal(start) {
+		t.Errorf("after one that was not recorded: %+v", s)
+	}
+	if s = s.after(outcome{sight: bad, complete: recorded, at: later}, nil); !s.Complete.Equal(recorded) {
+		t.Errorf("with a record, its latest complete look counts, %v: %+v", recorded, s)
+	}
+}
+
+// chain returns certificates as they are verified: leaf, intermediate, root.
+func chain(t *testing.T, organisation, intermediate string, leafEnds time.Time) []*x509.Certificate {
+	t.Helper()
+	var signer *ecdsa.PrivateKey
+	name := pkix.Name{CommonName: intermediate}
+	if organisation != "" {
+		name.Organization = []string{organisation}
+	}
+	parent := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotAfter: start.Add(24 * time.Hour)}
+	var all []*x509.Certificate
+	for _, tmpl := range []*x509.Certificate{
+		parent,
+		{SerialNumber: big.NewInt(2), Subject: name, NotAfter: start.Add(1000 * time.Hour)},
+		{SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "oidc.example.com"}, NotAfter: leafEnds},
+	} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		check(t, err)
+		if signer == nil {
+			signer = key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, key.Public(), signer)
+		check(t, err)
+		signer = key
+		parent, err = x509.ParseCertificate(der)
+		check(t, err)
+		all = slices.Insert(all, 0, parent)
+	}
+	return all
+}
+
+func TestUnexpectedCA(t *testing.T) {
+	ends := start.Add(90 * 24 * time.Hour)
+	first, renewed, other, bare := chain(t, "Let's Encrypt", "R10", ends), chain(t, "Let's Encrypt", "R11", ends), chain(t, "Evil Trust", "E1", ends), chain(t, "", "office CA", ends)
+	key := sha256.Sum256(first[1].RawSubjectPublicKeyInfo)
+	leafKey := sha256.Sum256(other[0].RawSubjectPublicKeyInfo)
+	pin := "sha256:" + strings.ToUpper(hex.EncodeToString(key[:]))
+	type chains = [][]*x509.Certificate
+	for name, tt := range map[string]struct {
+		expect []string
+		looks  []chains // at the addresses a, b, …
+		want   bool
+	}{
+		"the first":                {nil, []chains{{first}}, false},
+		"the first two":            {nil, []chains{{first, other}}, false},
+		"an intermediate renewed":  {nil, []chains{{first}, {renewed}}, false},
+		"another CA":               {nil, []chains{{first}, {other}}, true},
+		"at one address":           {nil, []chains{{first}, {renewed, other}}, true},
+		"and the first again":      {nil, []chains{{first}, {other}, {first}}, false},
+		"and then nothing":         {nil, []chains{{first}, {other}, {}}, true},
+		"expected":                 {[]string{"x", "Let's Encrypt"}, []chains{{first}}, false},
+		"a common name":            {[]string{"office CA"}, []chains{{bare}}, false},
+		"not expected":             {[]string{"Let's Encrypt"}, []chains{{other}}, true},
+		"expected by key":          {[]string{pin}, []chains{{first}}, false},
+		"not expected by key":      {[]string{pin}, []chains{{renewed}}, true},
+		"the key of the leaf":      {[]string{"sha256:" + hex.EncodeToString(leafKey[:])}, []chains{{other}}, true},
+		"a part of the name":       {[]string{"Let's"}, []chains{{first}}, true},
+		"expected, and first seen": {[]string{"Let's Encrypt"}, []chains{{other}, {first}}, false},
+	} {
+		var s Status
+		for _, l := range tt.looks {
+			sight := sighting()
+			for i, c := range l {
+				sight.Chains = append(sight.Chains, verify.Chain{Address: string(rune('a' + i)), Certificates: c})
+			}
+			if len(l) == 0 {
+				sight = failedAt(sight, "a")
+			}
+			s = s.after(outcome{sight: sight, at: start}, tt.expect)
+		}
+		d, got := s.Conditions[UnexpectedCA]
+		if got != tt.want {
+			t.Errorf("%s: %v %q", name, got, d.Evidence)
+		}
+		if got && !strings.Contains(strings.Join(d.Evidence, "\n"), "is of the CA") {
+			t.Errorf("%s: %q does not say which", name, d.Evidence)
+		}
+	}
+	s := Status{}.after(outcome{sight: verify.Sight{Chains: []verify.Chain{{Address: "a", Certificates: first}, {Address: "b", Certificates: chain(t, "x", "y", start.Add(48*time.Hour))}}}, at: start}, nil)
+	if !s.NotAfter.Equal(start.Add(48 * time.Hour)) {
+		t.Errorf("the first certificate expires at %v, want %v: the root's end is not the server's", s.NotAfter, start.Add(48*time.Hour))
+	}
+	for ca, good := range map[string]bool{"Let's Encrypt": true, pin: true, "sha256:12": false, "sha256:": false, "sha256:" + strings.Repeat("x", 64): false, " ": false, "": false} {
+		if err := CheckCA(ca); (err == nil) != good {
+			t.Errorf("%q: %v", ca, err)
+		}
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
