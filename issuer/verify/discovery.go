@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -65,11 +67,47 @@ func (v *visit) document(prefix string, r reply) (response, bool) {
 	if !r.Asked {
 		return r.response, false
 	}
-	if code, err := r.trouble(); err != nil {
-		v.fail(prefix+code, "%v", err)
-		return r.response, false
+	code, err := v.why(prefix, r)
+	switch {
+	case code == "origin-shielded":
+		v.shut = true
+		v.warn(code, "the origin %s: %v", v.look.Address, err)
+	case err != nil:
+		v.fail(code, "%v", err)
 	}
-	return r.response, true
+	return r.response, err == nil
+}
+
+// why returns why a reply is no answer with status 200, with the code of the cause.
+func (v *visit) why(prefix string, r reply) (code string, err error) {
+	code, err = r.trouble()
+	bad, untrusted := errors.AsType[*tls.CertificateVerificationError](r.Err)
+	switch {
+	case err == nil:
+		return "", nil
+	case untrusted: // through a proxy; else the handshake failed before
+		return chainCause(bad, v.o.Now), err
+	case v.look.Origin && code == "-silent":
+		return "origin-silent", fmt.Errorf("the origin %s: %w", v.look.Address, err)
+	case v.look.Origin && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden):
+		return "origin-shielded", err
+	case code == "-not-found" && fromCache(r.response):
+		return prefix + "-404-cached", fmt.Errorf("%w, from a cache (%s)", err, sharedCache(r.response))
+	}
+	return prefix + code, err
+}
+
+// fromCache reports whether a shared cache says that it gave an answer by itself.
+func fromCache(a response) bool {
+	if age := a.Header.Get("Age"); age != "" && age != "0" {
+		return true
+	}
+	for _, name := range []string{"X-Cache", "Cf-Cache-Status", "Cache-Status"} {
+		if strings.Contains(strings.ToLower(a.Header.Get(name)), "hit") {
+			return true
+		}
+	}
+	return false
 }
 
 // trouble returns why a reply is no answer with status 200, with the end of the cause's code.

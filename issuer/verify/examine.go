@@ -19,6 +19,9 @@ type Examination struct {
 // see keeps what the visits of an issuer's addresses saw.
 func (e *Examination) see(host string, visits []*visit) {
 	for _, one := range visits {
+		if one.look.Origin {
+			continue // relying parties are not sent there
+		}
 		if one.read && e.Keys == nil {
 			e.Keys = []keystore.VerificationKey{}
 		}

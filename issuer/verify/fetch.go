@@ -51,6 +51,7 @@ type response struct {
 	Header http.Header
 	Body   []byte              // of a GET, at most maxBody
 	Took   time.Duration       // from the start of the connection to the last byte
+	At     time.Time           // of the last byte
 	Chain  []*x509.Certificate // as it was verified, the leaf first
 }
 
@@ -80,7 +81,7 @@ func (c *Client) do(ctx context.Context, method, url string) (response, error) {
 	if len(body) > maxBody {
 		return response{}, fmt.Errorf("fetch %s: the answer is larger than %d bytes", printable(url), maxBody)
 	}
-	a := response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start)}
+	a := response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start), At: time.Now()}
 	if resp.TLS != nil && len(resp.TLS.VerifiedChains) > 0 {
 		a.Chain = resp.TLS.VerifiedChains[0]
 	}

@@ -3,9 +3,11 @@ package verify
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -43,6 +45,11 @@ func (v *visit) checkJWKS(d discovery) []jwksDocument {
 	}
 	return []jwksDocument{first}
 }
+
+// maxUpload is how many keys a JWKS may have that is uploaded to a GCP workload identity pool.
+//
+// Source: https://cloud.google.com/iam/docs/workload-identity-federation-with-kubernetes
+const maxUpload = 8
 
 type jwk map[string]json.RawMessage
 
@@ -97,6 +104,9 @@ func (v *visit) checkKeys(url string, set []jwk) jwksDocument {
 			v.fail("keys-too-many", "%s has %d keys of type %s; AWS reads %d", url, types[kty], printable(kty), keystore.MaxKeysOfType)
 		}
 	}
+	if len(set) > maxUpload && v.declared(GCP) {
+		v.warn("keys-too-many-gcp", "%s has %d keys; GCP takes an upload with %d", url, len(set), maxUpload)
+	}
 	switch {
 	case len(set) == 0:
 		v.fail("jwks-empty", "%s has no key", url)
@@ -128,10 +138,15 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 		return keystore.VerificationKey{}, false
 	}
 	public, err := parseKey(name, k)
-	if err != nil {
+	switch bits := rsaBits(k); {
+	case err != nil && bits > 0 && bits < minRSABits:
+		v.fail("key-weak", "%s: its RSA modulus has %d bits; at least %d are needed", name, bits, minRSABits)
+		return keystore.VerificationKey{}, false
+	case err != nil:
 		v.fail("key-form", "%v", err)
 		return keystore.VerificationKey{}, false
 	}
+	v.checkTaken(name, public)
 	if k.text("use") == "" || k.text("alg") == "" {
 		v.warn("key-use-missing", "%s lacks use or alg", name)
 	}
@@ -145,6 +160,41 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 		}
 	}
 	return public, true
+}
+
+// minRSABits is the least that RFC 7518, section 3.3, allows.
+const minRSABits = 2048
+
+// rsaBits returns the size of an RSA key's modulus; zero for any other key.
+func rsaBits(k jwk) int {
+	n, err := base64.RawURLEncoding.DecodeString(k.text("n"))
+	if err != nil || k.text("kty") != "RSA" {
+		return 0
+	}
+	return new(big.Int).SetBytes(n).BitLen()
+}
+
+// checkTaken reports what the declared relying parties do not take of a key that is sound.
+func (v *visit) checkTaken(name string, k keystore.VerificationKey) {
+	if v.declared(Entra) && k.Alg() != "RS256" {
+		v.fail("key-ec-entra", "%s is for %s, and the key set declares entra", name, k.Alg())
+	}
+	if v.declared(GCP) && k.Alg() != "RS256" && k.Alg() != "ES256" {
+		v.fail("key-alg-gcp", "%s is for %s, and the key set declares gcp", name, k.Alg())
+	}
+	if v.stored != nil {
+		if s, known := v.stored.Key(k.ID()); known && s.Equal(k) {
+			return // whoever stored it under this kid had it so
+		}
+	}
+	if k.Imported() {
+		v.warn("kid-form", "%s has another kid than Kubernetes gives it, %s", name, k.Fingerprint())
+	}
+}
+
+// declared reports whether the key set declares a relying party.
+func (v *visit) declared(party string) bool {
+	return v.stored != nil && slices.Contains(v.stored.Policy().RelyingParties, party)
 }
 
 func parseKey(name string, k jwk) (keystore.VerificationKey, error) {
@@ -177,11 +227,12 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 	if !r.Asked {
 		return alias, false
 	}
-	if code, err := r.trouble(); err != nil && code == "-not-found" {
-		v.warn("alias-not-found", "%v", err)
+	switch code, err := v.why("alias", r); {
+	case code == "alias-not-found" || code == "alias-404-cached":
+		v.warn(code, "%v", err)
 		return alias, false
-	} else if err != nil {
-		v.fail("alias"+code, "%v", err)
+	case err != nil:
+		v.fail(code, "%v", err)
 		return unread, true
 	}
 	set, err := parseJWKS(r.response)

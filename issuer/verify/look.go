@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -18,11 +19,14 @@ import (
 type look struct {
 	Address      string // HOST:PORT that was dialled
 	Asked        bool   // false when the visit ended before its turn came
+	Origin       bool   // it is an origin behind the issuer's addresses
+	Proxied      bool   // a proxy answered: there is no handshake to look at
 	TLS12, TLS13 handshake
 	Discovery    reply
-	JWKS         reply // at the discovery document's jwks_uri
-	Alias        reply // at /openid/v1/jwks; not asked where jwks_uri points there
-	Head         reply // HEAD of the issuer URL
+	JWKS         reply   // at the discovery document's jwks_uri
+	Alias        reply   // at /openid/v1/jwks; not asked where jwks_uri points there
+	Head         reply   // HEAD of the issuer URL
+	Again        []reply // the JWKS once more, each over a new connection
 }
 
 // handshake is an attempt to speak one version of TLS.
@@ -66,8 +70,12 @@ const (
 	patienceOfVisit = 12 // how many answers' time all of a visit may take
 )
 
-// looks asks every address of the issuer, several at a time, within the time that a visit may take.
-func (o Options) looks(ctx context.Context, u keystore.IssuerURL) ([]look, error) {
+// again is how many times more the JWKS is asked for: replicas behind one address take turns. Twelve answers miss one of
+// three that are drawn by lot less than once in a hundred visits.
+const again = 11
+
+// looks asks every address of the issuer and every origin, several at a time, within the time that a visit may take.
+func (o Options) looks(ctx context.Context, u keystore.IssuerURL, origins []string) ([]look, error) {
 	lookup, cancel := context.WithTimeout(ctx, o.patience)
 	defer cancel()
 	addresses, err := o.Addresses(lookup, u)
@@ -78,58 +86,107 @@ func (o Options) looks(ctx context.Context, u keystore.IssuerURL) ([]look, error
 	for i, address := range addresses {
 		all[i].Address = address
 	}
+	asked := all[:min(len(all), maxAddresses)]
+	behind := o.behind(lookup, addresses, origins)
 	ctx, cancel = context.WithTimeout(ctx, patienceOfVisit*o.patience)
 	defer cancel()
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, atOnce)
-	for i := range all[:min(len(all), maxAddresses)] {
-		wait.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			if ctx.Err() == nil {
-				all[i] = o.look(ctx, u, all[i].Address)
-			}
-		})
+	for _, list := range [][]look{asked, behind} {
+		for i := range list {
+			wait.Go(func() {
+				turns <- struct{}{}
+				defer func() { <-turns }()
+				if l := &list[i]; ctx.Err() == nil && !l.Asked {
+					o.look(ctx, u, l)
+				}
+			})
+		}
 	}
 	wait.Wait()
-	return all, nil
+	return append(all, behind...), nil
+}
+
+// behind returns a look for each origin that is none of the addresses. One that cannot be looked up counts as asked.
+func (o Options) behind(ctx context.Context, addresses, origins []string) []look {
+	var all []look
+	seen := slices.Clone(addresses)
+	for _, origin := range origins {
+		found, err := o.origin(ctx, origin)
+		if err != nil {
+			failed := handshake{Err: err}
+			all = append(all, look{Address: origin, Asked: true, Origin: true, TLS12: failed, TLS13: failed})
+		}
+		for _, address := range found {
+			if !slices.Contains(seen, address) {
+				seen = append(seen, address)
+				all = append(all, look{Address: address, Origin: true})
+			}
+		}
+	}
+	return all[:min(len(all), maxAddresses)]
 }
 
 // look asks one address, and stops asking when it lets an answer wait: AWS would have given up there.
-func (o Options) look(ctx context.Context, u keystore.IssuerURL, address string) look {
-	l := look{Address: address, Asked: true}
+func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
+	l.Asked = true
 	var wait sync.WaitGroup // both versions at once, so that a silent server is known after one wait
-	wait.Go(func() { l.TLS12 = o.handshake(ctx, u, address, tls.VersionTLS12) })
-	wait.Go(func() { l.TLS13 = o.handshake(ctx, u, address, tls.VersionTLS13) })
+	wait.Go(func() { l.TLS12 = o.handshake(ctx, u, l.Address, tls.VersionTLS12) })
+	wait.Go(func() { l.TLS13 = o.handshake(ctx, u, l.Address, tls.VersionTLS13) })
 	wait.Wait()
 	if l.TLS12.Err != nil && l.TLS13.Err != nil {
-		return l
+		return
 	}
-	client, late := o.At(u, address), false
-	ask := func(method, url string) (r reply) {
+	client := o.At(u, l.Address)
+	l.ask(u, func(method, url string) (r reply) {
+		r.Asked = true
+		r.response, r.Err = client.do(ctx, method, url)
+		return r
+	})
+	if _, err := l.JWKS.trouble(); !l.JWKS.Asked || err != nil {
+		return
+	}
+	for began := time.Now(); len(l.Again) < again && time.Since(began) < o.patience; {
+		r := reply{Asked: true}
+		if r.response, r.Err = client.get(ctx, l.jwksURI()); isTimeout(r.Err) {
+			began = time.Time{}
+		}
+		l.Again = append(l.Again, r)
+	}
+}
+
+// ask asks for every document once, until an answer is waited for in vain.
+func (l *look) ask(u keystore.IssuerURL, fetch func(method, url string) reply) {
+	late := false
+	once := func(method, url string) reply {
 		if late {
 			return reply{}
 		}
-		r.Asked = true
-		r.response, r.Err = client.do(ctx, method, url)
+		r := fetch(method, url)
 		late = isTimeout(r.Err)
 		return r
 	}
-	l.Discovery = ask(http.MethodGet, u.String()+discoveryPath)
-	jwksURI := ""
-	if l.Discovery.Err == nil && l.Discovery.Status == http.StatusOK {
-		if d, err := parseDiscovery(l.Discovery.response); err == nil {
-			jwksURI = d.JWKSURI
-		}
-	}
+	l.Discovery = once(http.MethodGet, u.String()+discoveryPath)
+	jwksURI := l.jwksURI()
 	if strings.HasPrefix(jwksURI, "https://") {
-		l.JWKS = ask(http.MethodGet, jwksURI)
+		l.JWKS = once(http.MethodGet, jwksURI)
 	}
 	if alias := u.String() + aliasPath; l.JWKS.Asked && alias != jwksURI {
-		l.Alias = ask(http.MethodGet, alias)
+		l.Alias = once(http.MethodGet, alias)
 	}
-	l.Head = ask(http.MethodHead, u.String())
-	return l
+	l.Head = once(http.MethodHead, u.String())
+}
+
+// jwksURI returns what the discovery document says; empty when it says nothing.
+func (l *look) jwksURI() string {
+	if l.Discovery.Err != nil || l.Discovery.Status != http.StatusOK {
+		return ""
+	}
+	d, err := parseDiscovery(l.Discovery.response)
+	if err != nil {
+		return ""
+	}
+	return d.JWKSURI
 }
 
 func (o Options) handshake(ctx context.Context, u keystore.IssuerURL, address string, version uint16) handshake {

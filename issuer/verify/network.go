@@ -62,6 +62,18 @@ func (n Network) lookup(ctx context.Context, host, port string) ([]string, error
 	return all, nil
 }
 
+// origin returns the addresses of host[:port].
+func (n Network) origin(ctx context.Context, origin string) ([]string, error) {
+	host, port, err := net.SplitHostPort(origin)
+	if err != nil {
+		host, port = origin, "443"
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []string{net.JoinHostPort(ip.String(), port)}, nil
+	}
+	return n.lookup(ctx, host, port)
+}
+
 // port returns the port of an issuer URL; only development URLs name one.
 func port(u keystore.IssuerURL) string {
 	authority, _, _ := strings.Cut(strings.TrimPrefix(u.String(), "https://"), "/")

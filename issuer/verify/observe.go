@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -136,7 +135,7 @@ func (o *observer) places(ctx context.Context) ([]string, error) {
 		}
 	}
 	for _, origin := range o.t.Origins {
-		found, err := o.origin(lookup, origin)
+		found, err := o.n.origin(lookup, origin)
 		if err != nil {
 			o.gap("the origin %s cannot be looked up: %s", origin, printable(err.Error()))
 		}
@@ -160,18 +159,6 @@ func (o *observer) checkPublic(address string) {
 	if err == nil && Hidden(a.Addr()) && !o.t.Private && !o.t.Dev {
 		o.gap("%s is not a public address: with split-horizon DNS the world is sent elsewhere", address)
 	}
-}
-
-// origin returns the addresses of host[:port].
-func (o *observer) origin(ctx context.Context, origin string) ([]string, error) {
-	host, port, err := net.SplitHostPort(origin)
-	if err != nil {
-		host, port = origin, "443"
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return []string{net.JoinHostPort(ip.String(), port)}, nil
-	}
-	return o.n.lookup(ctx, host, port)
 }
 
 func (o *observer) gap(format string, args ...any) {

@@ -14,6 +14,9 @@ import (
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
 func (v *visit) checkTLS() bool {
+	if v.look.Proxied {
+		return true
+	}
 	tls12, tls13 := v.look.TLS12, v.look.TLS13
 	state := tls12.State
 	switch {
@@ -42,6 +45,10 @@ func (v *visit) unreachable() {
 		}
 	}
 	switch dialled := v.look.Address; {
+	case v.look.Origin && isTimeout(tls12):
+		v.fail("origin-silent", "the origin %s does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
+	case v.look.Origin:
+		v.fail("origin-unreachable", "the origin %s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
 	case isTimeout(tls12) && v.look.reached():
 		v.fail("server-silent", "%s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
 	case isTimeout(tls12):

@@ -17,6 +17,8 @@ import (
 const (
 	maxToken   = 20000
 	maxSubject = 255
+	maxGCP     = 127             // bytes of google.subject
+	maxLife    = 24 * time.Hour  // what GCP takes
 	awsSkew    = 5 * time.Minute // how long after exp AWS still accepts a token
 )
 
@@ -145,25 +147,77 @@ func (v *visit) checkTokenTime(c claims) {
 		v.fail("token-not-yet", "the token is not valid before %s", at(*c.NotBefore))
 	case v.o.Now.Add(awsSkew).Before(time.Unix(*c.IssuedAt, 0)):
 		v.fail("token-future", "the token was issued in the future, at %s", at(*c.IssuedAt))
+	case time.Duration(*c.Expires-*c.IssuedAt)*time.Second > maxLife:
+		report := v.warn
+		if v.declared(GCP) {
+			report = v.fail
+		}
+		report("token-lifetime", "the token lives for %v, until %s", keystore.Duration(time.Duration(*c.Expires-*c.IssuedAt)*time.Second), at(*c.Expires))
 	default:
 		v.ok("token-time", "the token is valid until %s", at(*c.Expires))
 	}
 }
 
 func (v *visit) checkTokenClaims(c claims) {
+	before := len(v.findings)
 	audience, ok := audiences(c.Audience)
 	switch {
 	case !ok:
 		v.fail("token-aud-missing", "the token has no aud")
-	case c.Subject == "":
-		v.fail("token-sub-missing", "the token has no sub")
-	case len(c.Subject) > maxSubject:
-		v.warn("token-sub-long", "the token's sub has %d characters", len(c.Subject))
+	case slices.ContainsFunc(audience, v.ofCluster):
+		v.fail("token-aud-cluster", "the token's aud is %s, which is the cluster itself", printable(strings.Join(audience, ", ")))
 	case len(audience) > 1:
 		v.warn("token-aud-many", "the token has %d audiences", len(audience))
-	default:
+	case !v.expected(audience[0]):
+		v.warn("token-aud-unusual", "the token's aud is %q; %s", printable(audience[0]), "the declared relying parties ask for "+strings.Join(v.audiences(), ", ")+" by default")
+	}
+	switch {
+	case c.Subject == "":
+		v.fail("token-sub-missing", "the token has no sub")
+	case len(c.Subject) > maxGCP && v.declared(GCP):
+		v.fail("token-sub-gcp", "the token's sub has %d bytes; GCP takes %d", len(c.Subject), maxGCP)
+	case len(c.Subject) > maxSubject:
+		v.warn("token-sub-long", "the token's sub has %d characters", len(c.Subject))
+	}
+	if len(v.findings) == before {
 		v.ok("token-claims", "the token is for %s, as %s", printable(audience[0]), printable(c.Subject))
 	}
+}
+
+// ofCluster reports whether an audience is that of the kube-apiserver itself: by default its issuer URLs, and what
+// clusters without a URL of their own use.
+func (v *visit) ofCluster(audience string) bool {
+	return audience == v.o.URL || strings.HasPrefix(audience, "https://kubernetes.default.svc")
+}
+
+// audiences returns what the declared relying parties ask for where nobody says otherwise; none if that is unknown of one.
+func (v *visit) audiences() []string {
+	byParty := map[string][]string{
+		AWS:   {"sts.amazonaws.com", "openshift"},
+		GCP:   {"//iam.googleapis.com/", "https://iam.googleapis.com/", "openshift"},
+		Entra: {"api://AzureADTokenExchange", "openshift"},
+	}
+	if v.stored == nil {
+		return nil
+	}
+	var all []string
+	for _, party := range v.stored.Policy().RelyingParties {
+		known, ok := byParty[party]
+		if !ok {
+			return nil
+		}
+		all = append(all, known...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// expected reports whether a declared relying party asks for an audience by default.
+func (v *visit) expected(audience string) bool {
+	known := v.audiences()
+	return len(known) == 0 || slices.ContainsFunc(known, func(k string) bool {
+		return audience == k || (strings.HasSuffix(k, "/") || strings.HasPrefix(k, "api://")) && strings.HasPrefix(audience, k)
+	})
 }
 
 // audiences reads aud, a string or a list of strings (RFC 7519, section 4.1.3).

@@ -8,8 +8,12 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"net"
+	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +32,8 @@ type Options struct {
 	Now    time.Time // zero for the present
 
 	hasRoute func(address string) bool // to it
+	proxy    func(*http.Request) (*url.URL, error)
+	ahead    time.Duration // of Now, compared with this machine's clock
 }
 
 // patience is how long an answer may take: AWS gives up after five seconds.
@@ -40,11 +46,15 @@ func (o Options) complete() Options {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
 	}
+	o.ahead = time.Until(o.Now)
 	if o.patience == 0 {
 		o.patience = patience
 	}
 	if o.hasRoute == nil {
 		o.hasRoute = hasRoute
+	}
+	if o.proxy == nil {
+		o.proxy = http.ProxyFromEnvironment
 	}
 	return o
 }
@@ -59,36 +69,44 @@ func hasRoute(address string) bool {
 	return true
 }
 
-// Issuer visits an issuer at each of its addresses and returns what it found, in the order in which a relying party
-// would come across it. A check that could not be made because an earlier one failed is left out, except for the
-// comparison with the store: that one fails then.
+// Issuer visits an issuer at each of its addresses, and at the origins that its key set names, and returns what it found
+// as [Sort] does. A check that could not be made because an earlier one failed is left out, except for the comparison
+// with the store: that one fails then.
 func Issuer(ctx context.Context, o Options) []Finding { return Examine(ctx, o).Findings }
 
 // Examine is Issuer, and returns what it saw as well.
 func Examine(ctx context.Context, o Options) Examination {
 	v := &visitor{o: o.complete()}
-	looks := v.look(ctx)
+	visits := v.visits(ctx)
+	Sort(v.findings)
+	e := Examination{Findings: v.findings}
+	e.see(v.url.Host(), visits)
+	return e
+}
+
+// visits asks every address and origin and checks the answers.
+func (v *visitor) visits(ctx context.Context) []*visit {
+	looks, origins := v.look(ctx)
 	if len(looks) == 0 {
 		v.notCompared(v.o)
-		Sort(v.findings)
-		return Examination{Findings: v.findings}
+		return nil
 	}
 	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
 	v.checkPublic(looks, stored)
+	all := slices.Concat(looks, origins)
 	var visits []*visit
-	for _, l := range looks {
+	for _, l := range all {
 		one := &visit{o: v.o, url: v.url, look: l, stored: stored}
 		one.check()
 		visits = append(visits, one)
 	}
 	v.merge(visits)
 	v.checkSameKeys(visits)
+	v.checkETags(all)
+	v.checkClock(all)
 	v.checkSpeed(looks)
-	v.checkSharedCache(looks)
-	Sort(v.findings)
-	e := Examination{Findings: v.findings}
-	e.see(v.url.Host(), visits)
-	return e
+	v.checkSharedCache(looks, stored)
+	return visits
 }
 
 // visitor checks what concerns an issuer as a whole.
@@ -98,17 +116,40 @@ type visitor struct {
 	url keystore.IssuerURL
 }
 
-// look returns what the issuer's addresses answer, none when there is nothing to check.
-func (v *visitor) look(ctx context.Context) []look {
+// look returns what the issuer's addresses answer, none when there is nothing to check, and what the origins behind them
+// answer.
+func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 	if !v.checkURL() {
-		return nil
+		return nil, nil
 	}
-	all, err := v.o.looks(ctx, v.url)
+	all, err := v.o.looks(ctx, v.url, v.o.origins(ctx))
+	i := slices.IndexFunc(all, func(l look) bool { return l.Origin })
+	if i >= 0 {
+		all, origins = all[:i], all[i:]
+	}
+	if !slices.ContainsFunc(all, look.reached) {
+		if l, through, ok := v.o.throughProxy(ctx, v.url); ok {
+			v.warn("proxy-used", "%s was looked at through the proxy %s, since this machine reaches none of its addresses", v.url.Host(), through)
+			return []look{l}, nil
+		}
+	}
 	if err != nil {
 		v.fail("dns-none", "%s cannot be looked up: %v", v.url.Host(), err)
+		return nil, nil
+	}
+	return v.checkAddresses(all), origins
+}
+
+// origins returns those that the stored policy names. An error of the store shows when it is read for the comparison.
+func (o Options) origins(ctx context.Context) []string {
+	if o.Stored == nil || o.Connect != "" {
 		return nil
 	}
-	return v.checkAddresses(all)
+	set, err := o.Stored(ctx)
+	if err != nil {
+		return nil
+	}
+	return set.Policy().Origins
 }
 
 // visit checks what one address answered.
@@ -120,6 +161,7 @@ type visit struct {
 	stored    *keystore.KeySet           // what the store has; nil when there is nothing to compare with
 	published []keystore.VerificationKey // at jwks_uri
 	read      bool                       // jwks_uri answered with a JWKS
+	shut      bool                       // it is an origin that answers its cache only
 }
 
 func (v *visit) check() {
@@ -128,8 +170,20 @@ func (v *visit) check() {
 		return
 	}
 	d := v.checkDiscovery()
+	if v.shut {
+		return
+	}
 	sets := v.checkJWKS(d)
-	v.checkStored(sets)
+	others := v.checkAgain()
+	before := len(v.findings)
+	v.checkStored(append(sets, others...))
+	if len(others) > 0 {
+		report := v.fail
+		if v.stored != nil && !Failed(v.findings[before:]) { // the store explains the difference by a change of late
+			report = v.warn
+		}
+		report("replica-stale", "%s: %s", v.look.JWKS.URL, v.variety(others))
+	}
 	v.checkHead()
 	if v.o.Token != "" && v.read {
 		v.checkToken(v.published)
@@ -228,13 +282,20 @@ func sharedCache(a response) string {
 	return ""
 }
 
-func (v *visitor) checkSharedCache(looks []look) {
+// checkSharedCache says which shared cache shows itself, and whether it hands out what nobody may hand out any more.
+func (v *visitor) checkSharedCache(looks []look, stored *keystore.KeySet) {
+	seen := ""
 	for _, l := range looks {
 		for _, a := range l.replies() {
-			if seen := sharedCache(a); seen != "" {
-				v.ok("shared-cache", "a shared cache answered (%s)", seen)
-				return
-			}
+			seen = cmp.Or(seen, sharedCache(a))
 		}
 	}
+	if seen == "" {
+		return
+	}
+	if stored != nil && stored.Policy().EdgeHold == nil {
+		v.warn("cache-undeclared", "a shared cache answered (%s), and the policy does not say for how long it may hold a copy", seen)
+		return
+	}
+	v.ok("shared-cache", "a shared cache answered (%s)", seen)
 }

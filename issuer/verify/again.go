@@ -1,0 +1,180 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// answers returns every answer with the JWKS, the first one included.
+func (l look) answers() []response {
+	var all []response
+	for _, r := range append([]reply{l.JWKS}, l.Again...) {
+		if r.Asked && r.Err == nil && r.Status == http.StatusOK {
+			all = append(all, r.response)
+		}
+	}
+	return all
+}
+
+// checkAgain looks at the further answers with the JWKS, each of which another replica behind the address may have given.
+// It returns the documents whose keys are not those of the first answer, each once.
+func (v *visit) checkAgain() []jwksDocument {
+	var others []jwksDocument
+	broken, example := 0, error(nil)
+	for _, r := range v.look.Again {
+		_, err := r.trouble()
+		var read jwksDocument
+		if err == nil {
+			read, err = v.readAgain(r.response)
+		}
+		if err != nil {
+			broken++
+			example = cmp.Or(example, err)
+			continue
+		}
+		same := func(d jwksDocument) bool { return sameKeys(d.keys, read.keys) && d.unread == read.unread }
+		if !sameKeys(read.keys, v.published) && !slices.ContainsFunc(others, same) {
+			others = append(others, read)
+		}
+	}
+	if broken > 0 {
+		v.fail("replica-broken", "%d of %d answers over new connections: %v", broken, len(v.look.Again)+1, example)
+	}
+	v.checkAge()
+	return others
+}
+
+// readAgain reads a JWKS without a word about its keys: those were said of the first answer.
+func (v *visit) readAgain(a response) (jwksDocument, error) {
+	set, err := parseJWKS(a)
+	if err != nil {
+		return jwksDocument{}, err
+	}
+	quiet := &visit{o: v.o, look: v.look, stored: v.stored}
+	return quiet.checkKeys(a.URL, set), nil
+}
+
+// variety says how often which keys were answered.
+func (v *visit) variety(others []jwksDocument) string {
+	counts := make([]int, len(others))
+	first := 0
+	for _, a := range v.look.answers() {
+		read, err := v.readAgain(a)
+		if err != nil {
+			continue
+		}
+		if sameKeys(read.keys, v.published) {
+			first++
+		}
+		for i, d := range others {
+			if sameKeys(read.keys, d.keys) {
+				counts[i]++
+			}
+		}
+	}
+	parts := []string{fmt.Sprintf("%d answers over new connections have %s", first, cmp.Or(kidList(v.published), "no key"))}
+	for i, d := range others {
+		parts = append(parts, fmt.Sprintf("%d have %s", counts[i], cmp.Or(kidList(d.keys), "no key")))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// checkAge reports copies that a shared cache holds for longer than the document allows (RFC 9111, section 5.1; RFC
+// 5861). Between max-age and stale-if-error it may do so only because its origin does not answer.
+func (v *visit) checkAge() {
+	for _, a := range append(v.look.replies(), v.look.answers()...) {
+		seconds, err := strconv.Atoi(a.Header.Get("Age"))
+		if err != nil || a.Status != http.StatusOK {
+			continue
+		}
+		value := strings.Join(a.Header.Values("Cache-Control"), ", ")
+		_, maxAge, hasAge := cacheControl(value)
+		fresh := maxAge + directive(value, "stale-while-revalidate")
+		age := time.Duration(seconds) * time.Second
+		switch {
+		case !hasAge || age <= fresh:
+			continue
+		case age <= maxAge+directive(value, "stale-if-error"):
+			v.warn("cache-alone", "%s is %v old in a cache, which may hold it for %v while its origin answers", a.URL, keystore.Duration(age), keystore.Duration(fresh))
+		default:
+			v.fail("cache-stale", "%s is %v old in a cache, which may hold it for %v", a.URL, keystore.Duration(age), keystore.Duration(fresh))
+		}
+		return
+	}
+}
+
+// directive returns the seconds of a Cache-Control directive; zero when there is none.
+func directive(value, name string) time.Duration {
+	for part := range strings.SplitSeq(value, ",") {
+		key, arg, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seconds, err := strconv.Atoi(strings.Trim(arg, `"`)); err == nil && strings.EqualFold(key, name) && seconds > 0 {
+			return time.Duration(seconds) * time.Second
+		}
+	}
+	return 0
+}
+
+// checkETags compares the validators of all answers: caches go by them alone.
+func (v *visitor) checkETags(looks []look) {
+	bodies, tags := map[string]string{}, map[string]string{} // by URL and ETag, by URL and body
+	unstable := ""
+	for _, l := range looks {
+		for _, a := range append(l.replies(), l.answers()...) {
+			tag := strings.TrimPrefix(a.Header.Get("ETag"), "W/")
+			if tag == "" || a.Status != http.StatusOK {
+				continue
+			}
+			body := string(a.Body)
+			if other, known := bodies[a.URL+" "+tag]; known && other != body {
+				v.fail("etag-stuck", "%s has the ETag %s with two different contents", a.URL, printable(tag))
+				return
+			}
+			if other, known := tags[a.URL+" "+body]; known && other != tag {
+				unstable = fmt.Sprintf("%s has the ETags %s and %s with the same content", a.URL, printable(other), printable(tag))
+			}
+			bodies[a.URL+" "+tag], tags[a.URL+" "+body] = body, tag
+		}
+	}
+	if unstable != "" {
+		v.warn("etag-unstable", "%s", unstable)
+	}
+}
+
+// farOff is how far this machine's clock may be from a server's: gated steps refuse beyond it.
+const farOff = time.Minute
+
+// checkClock compares this machine's clock with the Date of answers that no shared cache gave. A cache hands out the Date of its
+// origin, and not every cache shows itself, so the nearest one counts.
+func (v *visitor) checkClock(looks []look) {
+	var nearest time.Duration
+	seen := false
+	for _, l := range looks {
+		for _, a := range append(l.replies(), l.Head.response) {
+			date, err := http.ParseTime(a.Header.Get("Date"))
+			if err != nil || sharedCache(a) != "" {
+				continue
+			}
+			ahead := a.At.Add(v.o.ahead).Sub(date) - a.Took/2
+			if !seen || ahead.Abs() < nearest.Abs() {
+				nearest, seen = ahead, true
+			}
+		}
+	}
+	rounded := keystore.Duration(nearest.Abs().Round(time.Second))
+	switch {
+	case !seen:
+	case nearest > farOff:
+		v.fail("clock-off", "this machine's clock is %v ahead of the Date that %s answers", rounded, v.url.Host())
+	case nearest < -farOff:
+		v.fail("clock-off", "this machine's clock is %v behind the Date that %s answers", rounded, v.url.Host())
+	default:
+		v.ok("clock", "this machine's clock and the server's agree")
+	}
+}
