@@ -43,10 +43,7 @@ func (w *world) impostor(t *testing.T, path string, change func() any) DialFunc 
 	body := mustJSON(t, change())
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if path == "" && strings.Contains(r.URL.Path, "s") && r.URL.Path != "/prod-a"+discoveryPath || r.URL.Path == "/prod-a"+path {
-			for k, v := range w.header {
-				rw.Header()[k] = v
-			}
-			_, _ = rw.Write(body)
+			w.write(rw, body)
 			return
 		}
 		w.serve(rw, r)
@@ -162,7 +159,7 @@ func TestEveryAddressIsAsked(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			tt.make(t, w)
-			got := findings(t, w) + "\n"
+			got := "\n" + findings(t, w) + "\n"
 			for _, want := range tt.want {
 				if !strings.Contains(got, want) {
 					t.Errorf("no %q in\n%s", want, got)

@@ -135,8 +135,6 @@ func jwksCauses() []Cause {
 		[]Cause{{"jwks-empty", "jwks-keys", "the JWKS has no key", keyUnknown(), "", "publish the cluster's key: keypost key add ISSUER --kubeconfig FILE"}},
 		headerCauses("jwks", "jwks-headers", "the JWKS"),
 		alias,
-		[]Cause{{"alias-differs", "jwks-alias", "/openid/v1/jwks and jwks_uri have other keys", keyUnknown(), "relying parties that read one of the two refuse tokens that the other knows",
-			"purge what caches them: a cache in between may hold an older copy of one"}},
 	)
 }
 
@@ -175,6 +173,8 @@ func storedCauses() []Cause {
 		{"keys-unread", "stored-keys", "keys are published that cannot be compared", nil, stranger, outOfReach},
 		{"replica-stale", "same-keys", "one of several replicas behind an address answers with other keys", keyUnknown(), "every so many calls fail",
 			"ask each replica by itself (keypost verify NAME --connect HOST:PORT), and restart the stale one; name them all in the policy: keypost issuer set NAME --origin HOST:PORT"},
+		{"alias-differs", "jwks-alias", "/openid/v1/jwks and jwks_uri have other keys", keyUnknown(), "relying parties that read one of the two refuse tokens that the other knows",
+			"purge what caches them: a cache in between may hold an older copy of one"},
 		{"cache-stale", "shared-cache", "a cache hands out a document for longer than it may", keyUnknown(), "a new key is not seen and a revoked one stays trusted",
 			"let the CDN obey Cache-Control (no minimum TTL, no TTL of its own) and purge it; or say how long it holds copies: keypost issuer set NAME --edge-hold 24h"},
 		{"kid-changed", "stored-keys", "a stored key is published under another kid", keyUnknown(), "a relying party picks the key by the kid that a token names, and the cluster's tokens name another", findChange},

@@ -143,7 +143,7 @@ func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
 		r.response, r.Err = client.do(ctx, method, url)
 		return r
 	})
-	if _, err := l.JWKS.trouble(); !l.JWKS.Asked || err != nil {
+	if !l.JWKS.Asked || isTimeout(l.JWKS.Err) {
 		return
 	}
 	for began := time.Now(); len(l.Again) < again && time.Since(began) < o.patience; {
@@ -152,6 +152,10 @@ func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
 			began = time.Time{}
 		}
 		l.Again = append(l.Again, r)
+	}
+	sound := func(r reply) bool { _, err := r.trouble(); return err == nil }
+	if i := slices.IndexFunc(l.Again, sound); i >= 0 && !sound(l.JWKS) { // what is wrong is one replica, not the JWKS
+		l.JWKS, l.Again[i] = l.Again[i], l.JWKS
 	}
 }
 

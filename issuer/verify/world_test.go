@@ -6,11 +6,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -18,6 +20,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -41,6 +45,8 @@ type world struct {
 	options   Options
 	stored    keystore.KeySet // what the store has: the first key, as long as no test changes it
 	storeErr  error
+	at        string // where it is served
+	anyHost   bool   // every host is served, and not only the issuer's
 
 	signer *ecdsa.PrivateKey
 	kid    string
@@ -54,30 +60,59 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	p := newPKI(t)
 	w := &world{pki: p, signer: newECKey(t), replace: map[string]http.HandlerFunc{}}
-	key := publicJWK(t, w.signer)
-	w.kid, _ = key["kid"].(string)
-	w.jwks = []member{key}
-	w.discovery = member{
-		"issuer": testIssuer, "jwks_uri": testIssuer + "/keys.json",
-		"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"},
-		"id_token_signing_alg_values_supported": []string{"ES256"}, "claims_supported": []string{"aud", "exp", "iat", "iss", "sub"},
-	}
-	w.header = http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"public, max-age=300"}, "Etag": {`"x"`}}
-	w.tls = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{p.leaf.Raw, p.intermediate.Raw}, PrivateKey: p.leafKey}}}
-	now := time.Now()
-	w.claims = member{
-		"iss": testIssuer, "sub": "system:serviceaccount:default:app", "aud": []string{"sts.amazonaws.com"},
-		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
-	}
+	w.kid = string(public(t, w.signer).ID())
 	w.stored = newSet(t, w.signer)
+	w.heal(t)
+	w.claims = soundClaims()
 	w.options = Options{
-		URL: testIssuer, Stored: func(context.Context) (keystore.KeySet, error) { return w.stored, w.storeErr },
+		URL: testIssuer, Stored: w.readStored,
 		Network: Network{
 			RootCAs: p.pool(), Lookup: func(context.Context, string) ([]netip.Addr, error) { return addrs("192.0.2.1"), nil },
 		},
 		hasRoute: func(string) bool { return true },
 	}
 	return w
+}
+
+// heal makes the world serve what its store has, as keypostd does.
+func (w *world) heal(t *testing.T) {
+	t.Helper()
+	p := w.pki
+	w.jwks, w.alias, w.replace = nil, nil, map[string]http.HandlerFunc{}
+	var algs []string
+	for _, k := range w.stored.Keys() {
+		w.jwks = append(w.jwks, asJWK(t, k.VerificationKey))
+		if !slices.Contains(algs, k.Alg()) {
+			algs = append(algs, k.Alg())
+		}
+	}
+	w.discovery = member{
+		"issuer": testIssuer, "jwks_uri": testIssuer + "/keys.json",
+		"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"},
+		"id_token_signing_alg_values_supported": algs, "claims_supported": []string{"aud", "exp", "iat", "iss", "sub"},
+	}
+	w.header = http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"public, max-age=300"}, "Etag": {`"x"`}}
+	w.tls = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{p.leaf.Raw, p.intermediate.Raw}, PrivateKey: p.leafKey}}}
+}
+
+// asJWK is a key as it is published.
+func asJWK(t *testing.T, k keystore.VerificationKey) member {
+	t.Helper()
+	raw, err := json.Marshal(jose.JSONWebKey{Key: k.Key(), KeyID: string(k.ID()), Algorithm: k.Alg(), Use: "sig"})
+	check(t, err)
+	var m member
+	check(t, json.Unmarshal(raw, &m))
+	return m
+}
+
+func (w *world) readStored(context.Context) (keystore.KeySet, error) { return w.stored, w.storeErr }
+
+func soundClaims() member {
+	now := time.Now()
+	return member{
+		"iss": testIssuer, "sub": "system:serviceaccount:default:app", "aud": []string{"sts.amazonaws.com"},
+		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+	}
 }
 
 func addrs(list ...string) []netip.Addr {
@@ -116,24 +151,35 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 		h(rw, r)
 		return
 	}
-	for k, v := range w.header {
-		rw.Header()[k] = v
-	}
 	set := w.jwks
 	switch r.URL.Path {
 	case "/prod-a":
+		w.write(rw, []byte("an issuer"))
 	case "/prod-a" + discoveryPath:
-		_ = json.NewEncoder(rw).Encode(w.discovery)
+		body, _ := json.Marshal(w.discovery)
+		w.write(rw, body)
 	case "/prod-a" + aliasPath:
 		if w.alias != nil {
 			set = w.alias
 		}
 		fallthrough
 	case "/prod-a/keys.json":
-		_ = json.NewEncoder(rw).Encode(member{"keys": set})
+		body, _ := json.Marshal(member{"keys": set})
+		w.write(rw, body)
 	default:
 		http.NotFound(rw, r)
 	}
+}
+
+// write answers with the world's headers; an ETag of "x" stands for that of the content.
+func (w *world) write(rw http.ResponseWriter, body []byte) {
+	for k, v := range w.header {
+		rw.Header()[k] = v
+	}
+	if rw.Header().Get("ETag") == `"x"` {
+		rw.Header().Set("ETag", strconv.Quote(fmt.Sprintf("%x", sha256.Sum256(body))))
+	}
+	_, _ = rw.Write(body)
 }
 
 // start serves the world on loopback and sends every connection there.
@@ -144,13 +190,13 @@ func (w *world) start(t *testing.T) {
 	server.TLS = w.tls
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	address := server.Listener.Addr().String()
+	w.at = server.Listener.Addr().String()
 	if w.options.Dial == nil {
 		w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
-			if host, _, _ := net.SplitHostPort(asked); host != "192.0.2.1" && host != "oidc.example.com" {
+			if host, _, _ := net.SplitHostPort(asked); !w.anyHost && host != "192.0.2.1" && host != "oidc.example.com" {
 				t.Errorf("connection to %s", asked)
 			}
-			return (&net.Dialer{}).DialContext(ctx, network, address)
+			return (&net.Dialer{}).DialContext(ctx, network, w.at)
 		}
 	}
 }
@@ -235,10 +281,15 @@ func (p *pki) issueFor(t *testing.T, age, left time.Duration, names ...string) *
 	if names == nil {
 		names = []string{"oidc.example.com", "localhost"}
 	}
-	return issue(t, &x509.Certificate{
+	return issue(t, p.template(age, left, names...), p.intermediate, p.leafKey, p.interKey)
+}
+
+// template is a leaf certificate to be issued.
+func (p *pki) template(age, left time.Duration, names ...string) *x509.Certificate {
+	return &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "leaf"}, DNSNames: names,
 		NotBefore: time.Now().Add(-age), NotAfter: time.Now().Add(left),
-	}, p.intermediate, p.leafKey, p.interKey)
+	}
 }
 
 func (p *pki) pool() *x509.CertPool {

@@ -1,0 +1,239 @@
+package verify
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+func discoverySetups() []setup {
+	set := func(name string, value any) func(*testing.T, *world) {
+		return func(_ *testing.T, w *world) { w.discovery[name] = value }
+	}
+	return []setup{
+		{"the discovery document's issuer ends in a slash", "issuer-slash", "", set("issuer", testIssuer+"/"), nil},
+		{"the discovery document's issuer is in another letter case", "issuer-case", "", set("issuer", "https://oidc.example.com/Prod-A"), nil},
+		{"the discovery document of another issuer", "issuer-other", "", set("issuer", "https://oidc.example.com/prod-b"), nil},
+		{"another issuer's discovery document and keys", "issuer-other", "", func(t *testing.T, w *world) {
+			w.discovery["issuer"] = "https://oidc.example.com/prod-b"
+			w.jwks = []member{publicJWK(t, newECKey(t))}
+		}, nil},
+		{"no jwks_uri", "jwks-uri-form", "", set("jwks_uri", nil), nil},
+		{"a jwks_uri of plain HTTP", "jwks-uri-form", "", set("jwks_uri", "http://oidc.example.com/prod-a/keys.json"), nil},
+		{"jwks_uri on another host", "jwks-uri-host", "", func(t *testing.T, w *world) {
+			w.discovery["jwks_uri"], w.anyHost = "https://keys.example.com/prod-a/keys.json", true
+			w.send(w.pki.issueLeaf(t, 80*24*time.Hour, "oidc.example.com", "keys.example.com"), w.pki.intermediate)
+			w.options.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) { return to(w.at)(ctx, network, "") }
+		}, nil},
+		{"jwks_uri beside the issuer", "jwks-uri-beside", Warn, func(_ *testing.T, w *world) {
+			w.discovery["jwks_uri"] = "https://oidc.example.com/keys.json"
+			w.replace["/keys.json"] = func(rw http.ResponseWriter, r *http.Request) { r.URL.Path = "/prod-a/keys.json"; w.serve(rw, r) }
+		}, nil},
+		{"no response_types_supported", "response-types-missing", "", set("response_types_supported", nil), nil},
+		{"no subject_types_supported", "subject-types-missing", "", set("subject_types_supported", nil), nil},
+		{"no algorithm that AWS takes", "algorithms-missing", "", set("id_token_signing_alg_values_supported", []string{"EdDSA"}), nil},
+		{"the key's algorithm is not named", "algorithm-unnamed", Warn, set("id_token_signing_alg_values_supported", []string{"RS256"}), nil},
+		{"no claims_supported", "claims-missing", Warn, set("claims_supported", nil), nil},
+	}
+}
+
+func headerSetups(prefix, path string) []setup {
+	with := func(name, value string) func(*testing.T, *world) {
+		return func(_ *testing.T, w *world) { w.alter(path, 0, func(h http.Header) { h.Set(name, value) }) }
+	}
+	forbidden := Fail
+	if prefix == "discovery" {
+		forbidden = Warn // it never changes, and AWS asked for the JWKS only
+	}
+	place := path + " with "
+	return []setup{
+		{place + "the type of a web page", prefix + "-type", Warn, with("Content-Type", "text/html"), nil},
+		{place + "no-store", prefix + "-no-store", forbidden, with("Cache-Control", "no-store"), nil},
+		{place + "max-age=0", prefix + "-max-age-0", forbidden, with("Cache-Control", "public, max-age=0, must-revalidate"), nil},
+		{place + "no max-age", prefix + "-no-max-age", Warn, with("Cache-Control", "public"), nil},
+		{place + "a max-age of 30 seconds", prefix + "-max-age-short", Warn, with("Cache-Control", "public, max-age=30"), nil},
+		{place + "a max-age of a day", prefix + "-max-age-long", Warn, with("Cache-Control", "public, max-age=86400"), nil},
+		{place + "no ETag", prefix + "-no-etag", Warn, func(_ *testing.T, w *world) { w.alter(path, 0, func(h http.Header) { h.Del("ETag") }) }, nil},
+	}
+}
+
+func keySetups() []setup {
+	with := func(name string, value any) func(*testing.T, *world) {
+		return func(_ *testing.T, w *world) { w.jwks[0][name] = value }
+	}
+	without := func(name string) func(*testing.T, *world) {
+		return func(_ *testing.T, w *world) { delete(w.jwks[0], name) }
+	}
+	many := func(n int) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			for range n - 1 {
+				w.jwks = append(w.jwks, publicJWK(t, newECKey(t)))
+			}
+		}
+	}
+	return []setup{
+		{"a JWKS without keys", "jwks-empty", "", func(_ *testing.T, w *world) { w.jwks = []member{} }, nil},
+		{"a private member in the JWKS", "key-private", "", with("d", "AAAA"), nil},
+		{"a symmetric key in the JWKS", "key-private", "", func(_ *testing.T, w *world) {
+			w.jwks = append(w.jwks, member{"kty": "oct", "kid": "s", "k": "AAAA"})
+		}, nil},
+		{"a key without kid", "kid-missing", "", without("kid"), nil},
+		{"two keys with one kid", "kid-doubled", "", func(t *testing.T, w *world) {
+			w.jwks = append(w.jwks, under(publicJWK(t, newECKey(t)), "kid", w.kid))
+		}, nil},
+		{"an RSA key of 1024 bits", "key-weak", "", func(t *testing.T, w *world) {
+			n := make([]byte, 128)
+			_, _ = rand.Read(n)
+			n[0], n[127] = 0xc1, 1
+			w.jwks = append(w.jwks, member{"kty": "RSA", "kid": "weak", "alg": "RS256", "use": "sig", "n": base64.RawURLEncoding.EncodeToString(n), "e": "AQAB"})
+		}, nil},
+		{"a damaged key", "key-form", "", with("x", "AAAA"), nil},
+		{"an Ed25519 key", "key-form", "", func(_ *testing.T, w *world) {
+			w.jwks = append(w.jwks, member{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "alg": "EdDSA", "use": "sig"})
+		}, nil},
+		{"101 EC keys", "keys-too-many", "", many(101), nil},
+		{"a certificate beside the key", "key-certificate", "", with("x5u", "https://evil.example.com/chain.pem"), nil},
+		{"a key with key_ops", "key-member", Warn, with("key_ops", []string{"verify"}), nil},
+		{"a key without use", "key-use-missing", Warn, without("use"), nil},
+		{"a kid that Kubernetes did not compute", "kid-form", Warn, func(_ *testing.T, w *world) {
+			w.options.Stored = nil
+			w.jwks[0]["kid"] = "2026-01"
+		}, nil},
+		{"another key on /openid/v1/jwks, and no store to ask", "alias-differs", "", func(t *testing.T, w *world) {
+			w.alias, w.options.Stored = []member{publicJWK(t, newECKey(t))}, nil
+		}, nil},
+	}
+}
+
+func parties(list ...string) func(*testing.T, *world) {
+	return policy(func(p *keystore.Policy) { p.RelyingParties = list })
+}
+
+// inStead lets the world's key set have these keys alone, long since, and serves them.
+func (w *world) inStead(t *testing.T, keys ...keystore.VerificationKey) {
+	t.Helper()
+	s, err := keystore.New(keystore.Change{At: longAgo()}, keystore.Spec{
+		Name: "prod-a", Issuers: w.stored.Issuers(), Keys: keys, Policy: w.stored.Policy(),
+	})
+	check(t, err)
+	w.stored = s
+	w.heal(t)
+}
+
+func partySetups() []setup {
+	rsaInStead := func(t *testing.T, w *world) {
+		p, err := keystore.NewPublic(newRSAKey(t).Public())
+		check(t, err)
+		w.inStead(t, p)
+	}
+	return []setup{
+		{"an EC key, and Entra is declared", "key-ec-entra", "", parties("aws", "entra"), rsaInStead},
+		{"a P-384 key, and GCP is declared", "key-alg-gcp", "", func(t *testing.T, w *world) {
+			parties("gcp")(t, w)
+			k, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+			check(t, err)
+			w.inStead(t, public(t, k))
+		}, rsaInStead},
+		{"nine keys, and GCP is declared", "keys-too-many-gcp", Warn, func(t *testing.T, w *world) {
+			parties("gcp")(t, w)
+			var keys []keystore.VerificationKey
+			for range 9 {
+				keys = append(keys, public(t, newECKey(t)))
+			}
+			w.inStead(t, keys...)
+		}, func(t *testing.T, w *world) { w.inStead(t, public(t, w.signer)) }},
+	}
+}
+
+func healthySetups() []setup {
+	add := func(n int) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			for range n {
+				w.storeKey(t, stale, newECKey(t))
+			}
+			w.heal(t)
+		}
+	}
+	rsaKey := func(bits int) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			k, err := rsa.GenerateKey(rand.Reader, bits)
+			check(t, err)
+			p, err := keystore.NewPublic(k.Public())
+			check(t, err)
+			w.inStead(t, p)
+		}
+	}
+	return []setup{
+		{name: "one EC key", severity: OK, build: nothing},
+		{name: "one RSA key of 2048 bits, every cloud declared", severity: OK, build: func(t *testing.T, w *world) {
+			parties("aws", "gcp", "entra", "vault", "kube-apiserver")(t, w)
+			rsaKey(2048)(t, w)
+		}},
+		{name: "five keys", severity: OK, build: add(4)},
+		{name: "three addresses, one of them IPv6", severity: OK, build: func(_ *testing.T, w *world) {
+			w.anyHost, w.options.Lookup = true, lookup("192.0.2.1", "198.51.100.7", "2001:db8::7")
+		}},
+		{name: "behind a CDN that declares itself, 4 minutes old", severity: OK, build: func(t *testing.T, w *world) {
+			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(5 * time.Minute) })(t, w)
+			w.header.Set("Age", "240")
+			w.header.Set("Date", date(-4*time.Minute))
+		}},
+		{name: "a private issuer", severity: OK, build: func(t *testing.T, w *world) {
+			w.anyHost, w.options.Lookup = true, lookup("10.0.0.5")
+			policy(func(p *keystore.Policy) { p.Private = true })(t, w)
+		}},
+		{name: "a development issuer with a port", severity: OK, build: func(t *testing.T, w *world) {
+			w.options.URL, w.options.Dev, w.options.Stored = "https://localhost:8443/prod-a", true, nil
+			w.anyHost, w.options.Lookup = true, lookup("127.0.0.1")
+			w.discovery["issuer"], w.discovery["jwks_uri"] = w.options.URL, w.options.URL+"/keys.json"
+			w.options.Stored = func(context.Context) (keystore.KeySet, error) { return devSet(t, w), nil }
+		}},
+		{name: "a removed key that caches may still hold", build: func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, stale, k)
+			w.heal(t)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Remove(ago(settling), public(t, k).ID(), true)
+			})
+		}},
+		{name: "a next key that was published just now", build: func(t *testing.T, w *world) { w.storeKey(t, settling, newECKey(t)) }},
+		{name: "one of two replicas half a minute behind", build: func(t *testing.T, w *world) {
+			w.storeKey(t, settling, newECKey(t))
+			before := w.jwks
+			w.heal(t)
+			w.inTurn(t, func(w *world) { w.jwks = before }, func(*world) {})
+		}},
+		{name: "without /openid/v1/jwks", build: func(_ *testing.T, w *world) { w.replace["/prod-a"+aliasPath] = answer(404, "", "") }},
+		{name: "origins behind the addresses", severity: OK, build: func(t *testing.T, w *world) {
+			w.anyHost = true
+			policy(func(p *keystore.Policy) { p.Origins = []string{"203.0.113.1", "203.0.113.2:8443"} })(t, w)
+		}},
+		{name: "a token of kube-apiserver's form", severity: OK, build: func(t *testing.T, w *world) { w.options.Token = w.token(t) }},
+		{name: "a token signed with RSA", severity: OK, build: func(t *testing.T, w *world) {
+			k := newRSAKey(t)
+			p, err := keystore.NewPublic(k.Public())
+			check(t, err)
+			w.inStead(t, p)
+			w.options.Token = sign(t, rs256(k), string(p.ID()), w.claims)
+		}},
+		{name: "a token for an audience of one's own, and Vault is declared", severity: OK, build: func(t *testing.T, w *world) {
+			parties("vault")(t, w)
+			w.claims["aud"] = "https://vault.example.com"
+			w.options.Token = w.token(t)
+		}},
+		{name: "an imported key whose kid the store has", severity: OK, build: func(t *testing.T, w *world) {
+			p, err := public(t, newECKey(t)).WithID("2026-01", "ES256")
+			check(t, err)
+			w.inStead(t, p)
+		}},
+	}
+}

@@ -1,0 +1,272 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// storedSetups are about keys that are published and should not be, or the other way round.
+func storedSetups() []setup {
+	gone := func(stored, left time.Duration) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, stored, k)
+			w.revoke(t, left, public(t, k).ID())
+			w.jwks = append(w.jwks, publicJWK(t, k))
+		}
+	}
+	behindCDN := func(then func(*testing.T, *world)) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
+			w.header.Set("Via", "1.1 varnish")
+			then(t, w)
+		}
+	}
+	atOneEdge := func(t *testing.T, w *world) {
+		w.places(t, map[string]DialFunc{"192.0.2.1": nil, "198.51.100.7": w.impostor(t, "", func() any {
+			return member{"keys": append([]member{publicJWK(t, newECKey(t))}, w.jwks...)}
+		})})
+	}
+	everywhere := func(t *testing.T, w *world) {
+		w.heal(t)
+		w.anyHost = true
+		direct(t, w)
+	}
+	return []setup{
+		{"a rogue key", "key-rogue", "", func(t *testing.T, w *world) { w.jwks = append(w.jwks, publicJWK(t, newECKey(t))) }, nil},
+		{"a rogue key at one edge only", "key-rogue", "", atOneEdge, everywhere},
+		{"a rogue key on /openid/v1/jwks only", "key-rogue", "", func(t *testing.T, w *world) { w.alias = append([]member{publicJWK(t, newECKey(t))}, w.jwks...) }, nil},
+		{"a rogue key at one of three replicas behind one address", "key-rogue", "", func(t *testing.T, w *world) {
+			theirs := publicJWK(t, newECKey(t))
+			w.inTurn(t, func(*world) {}, func(w *world) { w.jwks = append(w.jwks, theirs) }, func(*world) {})
+		}, nil},
+		{"a rogue key at one edge, and no store to ask", "addresses-differ", "", func(t *testing.T, w *world) {
+			w.options.Stored = nil
+			atOneEdge(t, w)
+		}, everywhere},
+		{"another key under the stored kid", "key-swapped", "", func(t *testing.T, w *world) { w.jwks = []member{under(publicJWK(t, newECKey(t)), "kid", w.kid)} }, nil},
+		{"a revoked key under another kid", "key-returned", "", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, time.Hour, k)
+			w.revoke(t, fresh, public(t, k).ID())
+			w.jwks = append(w.jwks, under(publicJWK(t, k), "kid", "harmless"))
+		}, nil},
+		{"the stored key under another kid", "kid-changed", "", func(_ *testing.T, w *world) { w.jwks[0]["kid"] = "x" }, nil},
+		{"the stored key for another algorithm", "alg-changed", "", func(t *testing.T, w *world) {
+			raw := rsaJWK(t, newRSAKey(t), "r", "RS256")
+			mine, err := pubkey.Parse("test", mustJSON(t, raw))
+			check(t, err)
+			w.inStead(t, mine...)
+			w.jwks = []member{under(raw, "alg", "RS512")}
+			w.discovery["id_token_signing_alg_values_supported"] = []string{"RS256", "RS512"}
+		}, nil},
+		{"a key revoked 10 days ago", "key-still-there", "", gone(stale+time.Hour, stale), nil},
+		{"a key revoked 10 minutes ago, and no cache in sight", "key-not-withdrawn", "", gone(time.Hour, fresh), nil},
+		{"a key revoked 10 minutes ago, behind a CDN", "key-cached", Warn, behindCDN(gone(time.Hour, fresh)), nil},
+		{"a stored key that is missing for 10 days", "key-missing", "", func(t *testing.T, w *world) { w.storeKey(t, stale, newECKey(t)) }, nil},
+		{"a stored key that is missing for 10 minutes, and no cache in sight", "key-not-published", "", func(t *testing.T, w *world) { w.storeKey(t, fresh, newECKey(t)) }, nil},
+		{"a stored key that is missing for 10 minutes, behind a CDN", "key-not-yet", Warn, behindCDN(func(t *testing.T, w *world) { w.storeKey(t, fresh, newECKey(t)) }), nil},
+	}
+}
+
+// storeSetups are about a comparison that cannot be made.
+func storeSetups() []setup {
+	given := func(err error) func(*testing.T, *world) {
+		return func(_ *testing.T, w *world) { w.storeErr = err }
+	}
+	return []setup{
+		{"the key set was withdrawn", "store-withdrawn", "", func(t *testing.T, w *world) {
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(ago(fresh)) })
+		}, func(t *testing.T, w *world) { w.stored = newSet(t, w.signer) }},
+		{"the key set has another URL by now", "store-other-url", "", func(t *testing.T, w *world) {
+			s, err := keystore.New(ago(fresh), keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, testIssuer+"-2"), Keys: []keystore.VerificationKey{public(t, w.signer)}})
+			check(t, err)
+			w.stored = s
+		}, func(t *testing.T, w *world) { w.stored = newSet(t, w.signer) }},
+		{"the store cannot be read", "store-unread", "", given(errors.New("access denied")), given(nil)},
+		{"the store does not have the issuer", "store-unknown", Warn, given(ErrNotStored), given(nil)},
+		{"no store was given", "store-none", Warn, func(_ *testing.T, w *world) { w.options.Stored = nil },
+			func(_ *testing.T, w *world) { w.options.Stored = w.readStored }},
+	}
+}
+
+// inTurn makes the replicas behind the one address answer in turn, each with its own changes.
+func (w *world) inTurn(t *testing.T, changes ...func(w *world)) {
+	t.Helper()
+	var replicas []*world
+	for _, change := range changes {
+		one := *w
+		one.replace = nil
+		change(&one)
+		replicas = append(replicas, &one)
+	}
+	var next atomic.Uint32
+	for _, path := range []string{keysPath, aliasPath} {
+		w.replace["/prod-a"+path] = func(rw http.ResponseWriter, r *http.Request) {
+			replicas[int(next.Add(1))%len(replicas)].serve(rw, r)
+		}
+	}
+}
+
+func replicaSetups() []setup {
+	origins := func(list ...string) func(*testing.T, *world) {
+		return policy(func(p *keystore.Policy) { p.Origins = list })
+	}
+	behind := func(dial DialFunc) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			origins("203.0.113.1")(t, w)
+			w.options.patience = impatient
+			w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
+				if strings.HasPrefix(asked, "203.0.113.1:") {
+					return dial(ctx, network, asked)
+				}
+				return to(w.at)(ctx, network, asked)
+			}
+		}
+	}
+	started := func(t *testing.T, w *world) { w.anyHost = true; direct(t, w) }
+	broken := func(before int32) func(*testing.T, *world) {
+		return func(_ *testing.T, w *world) {
+			var n atomic.Int32
+			n.Store(before)
+			sound := *w
+			w.replace = map[string]http.HandlerFunc{"/prod-a" + keysPath: func(rw http.ResponseWriter, r *http.Request) {
+				if n.Add(1)%3 == 0 {
+					http.Error(rw, "down", http.StatusServiceUnavailable)
+					return
+				}
+				sound.serve(rw, r)
+			}}
+		}
+	}
+	return []setup{
+		{"one of three replicas behind one address is stale", "replica-stale", "", func(t *testing.T, w *world) {
+			before := w.jwks
+			w.storeKey(t, stale, newECKey(t))
+			w.heal(t)
+			w.inTurn(t, func(*world) {}, func(w *world) { w.jwks = before }, func(*world) {})
+		}, nil},
+		{"one of three replicas is stale, and no store to ask", "replica-stale", "", func(t *testing.T, w *world) {
+			w.options.Stored = nil
+			w.inTurn(t, func(*world) {}, func(w *world) { w.jwks = append(w.jwks, publicJWK(t, newECKey(t))) }, func(*world) {})
+		}, nil},
+		{"one of three replicas answers 503", "replica-broken", "", broken(0), nil},
+		{"one of three replicas answers 503, and it is asked first", "replica-broken", "", broken(2), nil},
+		{"an origin that hangs behind a cache with a good copy", "origin-silent", "", func(t *testing.T, w *world) {
+			w.cached(t)
+			behind(silent(t))(t, w)
+		}, started},
+		{"an origin whose documents hang behind a cache with a good copy", "origin-silent", "", func(t *testing.T, w *world) {
+			w.cached(t)
+			hanging := *w
+			hanging.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
+			behind(hanging.listen(t))(t, w)
+		}, started},
+		{"an origin that hangs, asked by itself", "server-silent", "", func(t *testing.T, w *world) {
+			w.options.Connect, w.options.patience, w.options.Dial = "203.0.113.1:443", impatient, silent(t)
+		}, started},
+		{"an origin that nobody can connect to", "origin-unreachable", "", behind(to("127.0.0.1:1")), started},
+		{"an origin that answers its cache only", "origin-shielded", Warn, func(t *testing.T, w *world) {
+			shielded := *w
+			shielded.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: answer(403, "", "")}
+			behind(shielded.listen(t))(t, w)
+		}, func(t *testing.T, w *world) { started(t, w); w.options.Connect = "203.0.113.1:443" }},
+		{"an origin that still serves an older key set", "key-missing", "", func(t *testing.T, w *world) {
+			old := *w
+			w.storeKey(t, stale, newECKey(t))
+			w.heal(t)
+			behind(old.listen(t))(t, w)
+		}, started},
+		{"HEAD is cut off", "head-failed", Warn, func(_ *testing.T, w *world) {
+			w.replace["/prod-a"] = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+		}, nil},
+		{"HEAD answers 502", "head-trouble", Warn, func(_ *testing.T, w *world) { w.replace["/prod-a"] = answer(502, "", "") }, nil},
+		{"a slow server", "slow", Warn, func(_ *testing.T, w *world) {
+			sound := *w
+			w.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: func(rw http.ResponseWriter, r *http.Request) {
+				time.Sleep(slow + 200*time.Millisecond)
+				sound.serve(rw, r)
+			}}
+		}, nil},
+	}
+}
+
+// listen serves the world at an address of its own.
+func (w *world) listen(t *testing.T) DialFunc {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
+	server.TLS = w.tls
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return to(server.Listener.Addr().String())
+}
+
+// cached makes the world look as from a cache that declares itself.
+func (w *world) cached(t *testing.T) {
+	t.Helper()
+	policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
+	w.header.Set("Age", "100")
+}
+
+// cacheSetups have a cache that answers for an hour what it has once read; where nginx is installed there are real ones in test/e2e.
+func cacheSetups() []setup {
+	aged := func(age int, control string) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			w.cached(t)
+			w.header.Set("Age", fmt.Sprint(age))
+			w.header.Set("Cache-Control", control)
+		}
+	}
+	const asKeypostd = "public, max-age=300, stale-while-revalidate=300, stale-if-error=86400"
+	tagged := func(tags ...string) func(*testing.T, *world) {
+		return func(_ *testing.T, w *world) {
+			var n atomic.Uint32
+			w.alter(keysPath, 0, func(h http.Header) { h.Set("ETag", tags[int(n.Add(1))%len(tags)]) })
+		}
+	}
+	return []setup{
+		{"a CDN that holds copies for a week", "cache-stale", "", aged(7*86400, asKeypostd), nil},
+		{"a stale CDN without a new key", "cache-stale", "", func(t *testing.T, w *world) {
+			aged(3600, "public, max-age=300")(t, w)
+			w.storeKey(t, stale, newECKey(t))
+		}, nil},
+		{"a CDN that goes on without its origin", "cache-alone", Warn, aged(3600, asKeypostd), nil},
+		{"a CDN that nobody declared", "cache-undeclared", Warn, func(_ *testing.T, w *world) { w.header.Set("X-Cache", "Hit from cloudfront") },
+			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })},
+		{"replicas with ETags of their own", "etag-unstable", Warn, tagged(`"a"`, `"b"`), nil},
+		{"replicas with one ETag for different keys", "etag-stuck", "", func(t *testing.T, w *world) {
+			w.storeKey(t, settling, newECKey(t))
+			before := w.jwks
+			w.heal(t)
+			w.header.Set("ETag", `"fixed"`)
+			w.inTurn(t, func(*world) {}, func(w *world) { w.jwks = before })
+		}, nil},
+	}
+}
+
+func rs256(k any) jose.SigningKey { return jose.SigningKey{Algorithm: jose.RS256, Key: k} }
+
+func devSet(t *testing.T, w *world) keystore.KeySet {
+	t.Helper()
+	u, err := keystore.ParseIssuerURL(w.options.URL, true)
+	check(t, err)
+	s, err := keystore.New(keystore.Change{At: longAgo()}, keystore.Spec{
+		Name: "prod-a", Issuers: []keystore.IssuerURL{u}, Keys: []keystore.VerificationKey{public(t, w.signer)}, Dev: true,
+	})
+	check(t, err)
+	return s
+}

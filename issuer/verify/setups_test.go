@@ -1,0 +1,191 @@
+package verify
+
+import (
+	"bufio"
+	"cmp"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write README.md and the lists of set-ups anew")
+
+// setup is an issuer that is really broken on loopback, and the cause that is named first.
+type setup struct {
+	name     string
+	cause    string   // empty when nothing is wrong
+	severity Severity // empty for Fail
+	build    func(t *testing.T, w *world)
+	repair   func(t *testing.T, w *world) // does what the finding says; nil: serve what the store has, as keypostd does
+}
+
+// setups is the table of broken set-ups, in the order of the catalogue.
+func setups() []setup {
+	return slices.Concat(
+		reachSetups(), tlsSetups(), fetchSetups("discovery", discoveryPath), fetchSetups("jwks", keysPath), fetchSetups("alias", aliasPath),
+		discoverySetups(), headerSetups("discovery", discoveryPath), headerSetups("jwks", keysPath),
+		keySetups(), partySetups(), storedSetups(), storeSetups(), replicaSetups(), cacheSetups(), tokenSetups(), tokenClaimSetups(),
+	)
+}
+
+// TestSetups: verify names the true cause first, says what to do, and what it says makes the finding go.
+func TestSetups(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	t.Run("each", func(t *testing.T) {
+		for _, s := range setups() {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				s.build(t, w)
+				found := w.visit(t)
+				s.check(t, found)
+				if s.repair == nil {
+					w.heal(t)
+				} else {
+					s.repair(t, w)
+				}
+				checkRepaired(t, s.cause, w.visit(t))
+				mu.Lock()
+				defer mu.Unlock()
+				for _, f := range found {
+					seen[f.Code] = true
+				}
+			})
+		}
+	})
+	for _, c := range slices.Concat(issuerCauses(), tokenCauses(), comparisonCauses()) {
+		if !seen[c.Code] && !t.Failed() {
+			t.Errorf("no set-up leads to %s, so nobody knows whether it is ever found", c.Code)
+		}
+	}
+}
+
+// trouble returns the findings that are not as they should be. Slowness is about this machine's load where nobody is slow
+// on purpose.
+func trouble(findings []Finding, cause string) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
+		return f.Severity == OK || f.Code == "slow" && cause != "slow"
+	})
+}
+
+func (s setup) check(t *testing.T, findings []Finding) {
+	t.Helper()
+	bad := trouble(findings, s.cause)
+	if len(bad) == 0 || bad[0].Code != s.cause || bad[0].Severity != cmp.Or(s.severity, Fail) {
+		t.Errorf("want %s %s first in%s", cmp.Or(s.severity, Fail), s.cause, lines(bad))
+	}
+	for _, f := range bad {
+		c := CauseOf(f.Code)
+		if f.Repair == "" || f.Evidence == "" || f.Check != c.Check || !slices.Equal(f.Answers, c.Answers) {
+			t.Errorf("not whole: %+v", f)
+		}
+		if strings.ContainsAny(fmt.Sprint(f), "\n\r\x1b") {
+			t.Errorf("control characters: %+v", f)
+		}
+	}
+}
+
+func checkRepaired(t *testing.T, cause string, findings []Finding) {
+	t.Helper()
+	for _, f := range trouble(findings, "") {
+		if f.Code == cause || f.Severity == Fail {
+			t.Errorf("after the repair of %s:%s", cause, lines([]Finding{f}))
+		}
+	}
+}
+
+func lines(findings []Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "\n\t%s %s: %s", f.Severity, f.Code, f.Message())
+	}
+	return b.String()
+}
+
+// TestHealthy: where nothing is wrong, nothing fails.
+func TestHealthy(t *testing.T) {
+	for _, s := range healthySetups() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s.build(t, w)
+			for _, f := range trouble(w.visit(t), "") {
+				if f.Severity == Fail || s.severity == OK {
+					t.Errorf("found%s", lines([]Finding{f}))
+				}
+			}
+		})
+	}
+}
+
+// listed is a set-up as README.md tells of it: its cause's code, or "-" for a healthy one, and its name.
+type listed struct{ code, name string }
+
+// TestSetupList: README.md is made from the lists in testdata/setups, of which this is one. The packages that prove the causes
+// of clusters and of AWS write theirs there likewise.
+func TestSetupList(t *testing.T) {
+	var b strings.Builder
+	for _, s := range append(setups(), healthySetups()...) {
+		fmt.Fprintf(&b, "%s %s\n", cmp.Or(s.cause, "-"), s.name)
+	}
+	golden(t, filepath.Join("testdata", "setups", "issuer.txt"), b.String())
+}
+
+// allListed reads every list of set-ups.
+func allListed(t *testing.T) []listed {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "setups", "*.txt"))
+	check(t, err)
+	slices.Sort(files)
+	var all []listed
+	for _, name := range files {
+		f, err := os.Open(name)
+		check(t, err)
+		defer func() { _ = f.Close() }()
+		for line := bufio.NewScanner(f); line.Scan(); {
+			code, name, ok := strings.Cut(line.Text(), " ")
+			if !ok {
+				t.Fatalf("%s: %q is no CODE and NAME", f.Name(), line.Text())
+			}
+			all = append(all, listed{code, name})
+		}
+	}
+	return all
+}
+
+// golden compares with a file, or writes it with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		check(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		check(t, os.WriteFile(name, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(name)
+	check(t, err)
+	if string(want) != got {
+		t.Errorf("%s is not current: go test ./issuer/verify -update", name)
+	}
+}
+
+// TestEnoughSetups: the table is the proof, so it must not shrink unseen.
+func TestEnoughSetups(t *testing.T) {
+	names := map[string]int{}
+	for _, s := range append(setups(), healthySetups()...) {
+		names[s.name]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if names[name] > 1 {
+			t.Errorf("%q stands %d times", name, names[name])
+		}
+	}
+	if broken, healthy := len(setups()), len(healthySetups()); broken < 35 || healthy < 10 {
+		t.Errorf("%d broken and %d healthy set-ups", broken, healthy)
+	}
+}

@@ -1,0 +1,111 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// fresh tokens: the repair of most that is wrong with a token is a new one.
+func anew(t *testing.T, w *world) {
+	w.kid = string(public(t, w.signer).ID())
+	w.claims = soundClaims()
+	w.options.Token = w.token(t)
+}
+
+func claim(name string, value any) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) {
+		if w.claims[name] = value; value == nil {
+			delete(w.claims, name)
+		}
+		w.options.Token = w.token(t)
+	}
+}
+
+func literal(token string) func(*testing.T, *world) {
+	return func(_ *testing.T, w *world) { w.options.Token = token }
+}
+
+func tokenSetups() []setup {
+	return []setup{
+		{"a token cut in half", "token-malformed", "", func(t *testing.T, w *world) { w.options.Token = w.token(t)[:100] }, anew},
+		{"a token without a signature", "token-malformed", "", literal("eyJhbGciOiJub25lIn0.e30."), anew},
+		{"a token of 20,001 characters", "token-too-long", "", literal(strings.Repeat("a", maxToken+1)), anew},
+		{"a token whose exp is a fraction", "token-numbers", "", claim("exp", 1.5), anew},
+		{"a token signed with a shared secret", "token-alg", "", func(t *testing.T, w *world) { w.options.Token = hmacToken(t, w) }, anew},
+		{"a token whose iss ends in a slash", "token-issuer-slash", "", claim("iss", testIssuer+"/"), anew},
+		{"a token whose iss is in another letter case", "token-issuer-case", "", claim("iss", "https://oidc.example.com/Prod-A"), anew},
+		{"a token out of a Secret", "token-issuer-legacy", "", func(t *testing.T, w *world) {
+			for _, name := range []string{"aud", "exp", "iat", "nbf"} {
+				delete(w.claims, name)
+			}
+			claim("iss", "kubernetes/serviceaccount")(t, w)
+		}, anew},
+		{"a token of another issuer", "token-issuer-other", "", claim("iss", "https://oidc.example.com/prod-b"), anew},
+		{"a token that names no key", "token-kid-missing", "", func(t *testing.T, w *world) { w.kid = ""; w.options.Token = w.token(t) }, anew},
+		{"a token of a removed key", "token-kid-gone", "", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, stale+time.Hour, k)
+			w.revoke(t, stale, public(t, k).ID())
+			mine := w.signer
+			w.signer, w.kid = k, string(public(t, k).ID())
+			w.options.Token = w.token(t)
+			w.signer = mine
+		}, anew},
+		{"the cluster signs with a key that is stored and not public yet", "token-kid-unpublished", "", func(t *testing.T, w *world) {
+			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })(t, w)
+			w.header.Set("Age", "100")
+			k := newECKey(t)
+			w.storeKey(t, fresh, k)
+			w.signer, w.kid = k, string(public(t, k).ID())
+			w.options.Token = w.token(t)
+		}, func(t *testing.T, w *world) { w.heal(t) }},
+		{"the cluster signs with an unpublished key", "token-kid-unknown", "", func(t *testing.T, w *world) {
+			w.signer = newECKey(t)
+			w.kid = string(public(t, w.signer).ID())
+			w.options.Token = w.token(t)
+		}, func(t *testing.T, w *world) { w.storeKey(t, settling, w.signer); w.heal(t) }}, // key add
+		{"a token with another key's kid", "token-signature-wrong", "", func(t *testing.T, w *world) {
+			mine := w.signer
+			w.signer = newECKey(t)
+			w.options.Token = w.token(t)
+			w.signer = mine
+		}, anew},
+	}
+}
+
+func tokenClaimSetups() []setup {
+	in := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+	long := func(n int) string {
+		const prefix = "system:serviceaccount:default:"
+		return prefix + strings.Repeat("a", n-len(prefix))
+	}
+	declared := func(party string, then func(*testing.T, *world)) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) { parties(party)(t, w); then(t, w) }
+	}
+	return []setup{
+		{"a token without exp", "token-times-missing", "", claim("exp", nil), anew},
+		{"an expired token", "token-expired", "", claim("exp", in(-10*time.Minute)), anew},
+		{"a token that expired a minute ago", "token-expired-just-now", Warn, claim("exp", in(-time.Minute)), anew},
+		{"a token that is not valid yet", "token-not-yet", "", claim("nbf", in(time.Hour)), anew},
+		{"a token from the future", "token-future", "", claim("iat", in(time.Hour)), anew},
+		{"a token of a year", "token-lifetime", Warn, claim("exp", in(365*24*time.Hour)), anew},
+		{"a token of a year, and GCP is declared", "token-lifetime", "", declared("gcp", func(t *testing.T, w *world) {
+			w.claims["aud"] = "openshift"
+			claim("exp", in(365*24*time.Hour))(t, w)
+		}), func(t *testing.T, w *world) { anew(t, w); claim("aud", "openshift")(t, w) }},
+		{"a token without audience", "token-aud-missing", "", claim("aud", nil), anew},
+		{"a token for the cluster itself", "token-aud-cluster", "", claim("aud", []string{"https://kubernetes.default.svc"}), anew},
+		{"a token for the issuer", "token-aud-cluster", "", claim("aud", []string{testIssuer}), anew},
+		{"a token for GCP, and AWS is declared", "token-aud-unusual", Warn, claim("aud", "//iam.googleapis.com/projects/1"), anew},
+		{"a token with two audiences", "token-aud-many", Warn, claim("aud", []string{"sts.amazonaws.com", "openshift"}), anew},
+		{"a token without subject", "token-sub-missing", "", claim("sub", nil), anew},
+		{"a subject of 128 bytes, and GCP is declared", "token-sub-gcp", "", declared("gcp", func(t *testing.T, w *world) {
+			w.claims["aud"] = "openshift"
+			claim("sub", long(128))(t, w)
+		}), claim("sub", long(127))},
+		{"a subject of 256 characters", "token-sub-long", Warn, claim("sub", long(256)), anew},
+	}
+}
