@@ -100,7 +100,7 @@ func (c *creation) check(ctx context.Context) error {
 	if err := awsiam.Check(c.o.provider(), c.o.trust(""), c.roles.roles); err != nil || c.o.Mode == DryRun {
 		return err
 	}
-	if c.site, err = newSite(c.o.Site, c.o.IssuerURL, c.o.Dev); err != nil {
+	if c.site, err = newSite(c.o.Site, c.o.IssuerURL); err != nil {
 		return err
 	}
 	c.set = publication{name: keystore.Name(c.o.Name), url: c.o.IssuerURL, source: c.keys.public, policy: c.o.Policy, dev: c.o.Dev}
@@ -170,7 +170,7 @@ func (c *creation) publishKey(ctx context.Context) error {
 		c.report(Event{Kind: KeyIsNext, KeySet: set.Name(), Key: k.ID(),
 			Text: fmt.Sprintf("key %s is next in key set %q: the cluster may sign with it only once it is active", k.ID(), set.Name())})
 	}
-	if addresses, err := c.site.addresses(ctx); err == nil && !set.Dev() {
+	if addresses, err := c.site.publicAddresses(ctx); err == nil && !set.Dev() {
 		if private := privateAddresses(addresses); len(private) > 0 {
 			c.warn("%s leads to %s here; AWS must reach it on the public internet", c.o.IssuerURL, strings.Join(private, ", "))
 		}

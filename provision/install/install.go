@@ -69,6 +69,8 @@ type KeyStore struct {
 	Name string // for messages; empty if it must not be shown
 	By   string // recorded as the author of changes
 
+	InDir bool // it is a directory
+
 	Check  func() error                                   // reports what is wrong with the store's address; calls nobody
 	Open   func(context.Context) (*keystore.Store, error) // the error wraps fs.ErrNotExist if the store is not there
 	Create func(context.Context) (*keystore.Store, error) // Open, but makes the store if it can

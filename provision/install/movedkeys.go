@@ -109,17 +109,12 @@ func (p *publication) changes() []plan.Change {
 
 // publishMoved stores the key set and waits until no relying party can find it without a key.
 func (m *migration) publishMoved(ctx context.Context, p *publication) error {
-	t, err := newSite(m.o.Site, m.o.IssuerURL, m.o.Dev)
+	t, err := newSite(m.o.Site, m.o.IssuerURL)
 	if err != nil {
 		return err
 	}
 	if err := m.publish(ctx, p, p.checkKeys); err != nil {
 		return err
 	}
-	for _, k := range p.keys {
-		if err := m.awaitServed(ctx, t, p.stored, k); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.awaitServed(ctx, t, p.stored, p.keys...)
 }

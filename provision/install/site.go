@@ -2,27 +2,25 @@ package install
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
 )
 
-// Site describes how an issuer's public URL is reached from this machine. The zero Site uses the system's CAs, the URL's own
-// addresses, and the proxy of the environment if it names one for the URL.
+// Site describes how an issuer's public URL is reached from this machine. The zero Site uses the system's network, and the
+// proxy of the environment if it names one for the URL. With Connect no proxy is used.
 type Site struct {
-	Roots   *x509.CertPool // nil for the system's
-	Connect string         // HOST:PORT instead of the URL's own addresses; no proxy is used then
+	verify.Network
+	Own []netip.Addr // of this machine and no other; nil for those of its interfaces
 }
 
 // site is an issuer's public URL and how it is reached.
@@ -30,12 +28,11 @@ type site struct {
 	Site
 	url   keystore.IssuerURL
 	proxy *url.URL // nil for none; behind one the URL's addresses are unknown
-	dev   bool
 }
 
-func newSite(s Site, issuerURL string, dev bool) (site, error) {
+func newSite(s Site, issuerURL string) (site, error) {
 	u, err := keystore.ParseIssuerURL(issuerURL, true)
-	t := site{Site: s, url: u, dev: dev}
+	t := site{Site: s, url: u}
 	if err != nil || s.Connect != "" {
 		return t, err
 	}
@@ -49,20 +46,16 @@ func newSite(s Site, issuerURL string, dev bool) (site, error) {
 	return t, nil
 }
 
-// addresses returns those that relying parties may be sent to, as HOST:PORT; none behind a proxy.
-func (t site) addresses(ctx context.Context) ([]string, error) {
+// publicAddresses returns those that relying parties may be sent to, as HOST:PORT; none behind a proxy.
+func (t site) publicAddresses(ctx context.Context) ([]string, error) {
 	if t.proxy != nil {
 		return nil, nil
 	}
-	all, err := t.network().Addresses(ctx, t.url)
+	all, err := t.Addresses(ctx, t.url)
 	if err != nil {
 		return nil, fmt.Errorf("look up %s: %w", t.url.Host(), err)
 	}
 	return all, nil
-}
-
-func (t site) network() verify.Network {
-	return verify.Network{RootCAs: t.Roots, Connect: t.Connect}
 }
 
 // privateAddresses returns the addresses that AWS cannot reach. Inside a company, DNS may answer otherwise than outside.
@@ -76,115 +69,146 @@ func privateAddresses(addresses []string) []string {
 	return list
 }
 
-// serves returns nil when every address answers with both documents, and with the key in the JWKS.
-func (t site) serves(ctx context.Context, key keystore.VerificationKey) error {
+// look looks at the issuer of s, whole or once at each address.
+func (t site) look(ctx context.Context, s keystore.KeySet, whole bool) sight {
 	if t.proxy != nil {
-		if err := t.has(ctx, t.network().Client(), key); err != nil {
-			return fmt.Errorf("through the proxy %s: %w", t.proxy.Redacted(), err)
-		}
-		return nil
+		return t.lookThroughProxy(ctx)
 	}
-	addresses, err := t.addresses(ctx)
+	l, p := sight{failed: map[string]error{}, whole: whole}, s.Policy()
+	target := verify.Target{URL: t.url, Origins: p.Origins, Private: p.Private, Dev: s.Dev(),
+		Failed: func(address string, err error) { l.failed[address] = err }}
+	if !whole {
+		target.Rounds = 1
+	}
+	var err error
+	if l.Look, err = t.Observe(ctx, target); err != nil {
+		l.failed[t.url.Host()] = err
+	}
+	return l
+}
+
+// lookThroughProxy is a diagnosis: the proxy chooses which server answers, and may keep answers itself.
+func (t site) lookThroughProxy(ctx context.Context) sight {
+	l := sight{proxied: true, Look: observation.Look{Start: time.Now()}}
+	found, err := t.Client().JWKS(ctx, t.url.String())
+	l.End = time.Now()
 	if err != nil {
-		return err
+		l.failed = map[string]error{t.proxy.Redacted(): err}
+		return l
 	}
-	asked := 0
-	for _, address := range addresses {
-		err := t.has(ctx, t.network().At(t.url, address), key)
-		if errors.Is(err, syscall.ENETUNREACH) && strings.HasPrefix(address, "[") && len(addresses) > 1 {
-			continue // this machine has no IPv6
-		}
-		if t.dev && errors.Is(err, syscall.ECONNREFUSED) && len(addresses) > 1 {
-			continue // localhost has two addresses, and a development server listens at one
-		}
-		if err != nil {
-			return fmt.Errorf("at %s: %w", address, err)
-		}
-		asked++
+	l.Answers = 1
+	for _, k := range found.Keys {
+		l.Keys = append(l.Keys, seenKey(k))
 	}
-	if asked == 0 {
-		return errors.New("none of its addresses can be reached from this machine")
-	}
-	return nil
-}
-
-// has returns nil if the client gets both documents of the issuer, and the key in the JWKS.
-func (t site) has(ctx context.Context, client *verify.Client, key keystore.VerificationKey) error {
-	found, err := client.JWKS(ctx, t.url.String())
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(found.Keys, func(k keystore.VerificationKey) bool { return k.Equal(key) && k.ID() == key.ID() }) {
-		return fmt.Errorf("%s does not have the key %s", found.URL, key.ID())
-	}
-	return nil
-}
-
-// propagation returns how long after its publication an issuer may still be unknown somewhere: until every server has it,
-// and no cache has the answer that there is none. AWS must not be sent to the issuer before. In development there is one
-// server, which watches its directory, and no copy outlives max-age.
-func propagation(s keystore.KeySet) time.Duration {
-	whole := keystore.Convergence + issuer.NotFoundMaxAge
-	if !s.Dev() {
-		return whole
-	}
-	return min(whole, s.Policy().Cache(keystore.DefaultCache()).MaxAge)
-}
-
-// propagated returns when every answer from before the publication has run out of every cache. The key was first seen at
-// every address at the time seen. If that was at the first look, the key counts as served since it was published.
-func propagated(s keystore.KeySet, id keystore.KeyID, seen time.Time, atFirstLook bool) time.Time {
-	if k, published := s.Key(id); published && atFirstLook && k.PublishedAt.Before(seen) {
-		seen = k.PublishedAt
-	}
-	return seen.Add(propagation(s))
+	return l
 }
 
 // patience is how many times as long as the propagation a run waits for a publication: whatever serves the store may need
 // a commit, a pipeline, or a colleague.
 const patience = 6
 
-// awaitServed returns when the key of s is served at every address of the site and no older answer is left anywhere.
-func (r *run) awaitServed(ctx context.Context, t site, s keystore.KeySet, key keystore.VerificationKey) error {
+// settling is how long after a publication nobody asks for it: keypostd takes a fraction of a second to serve it, and who
+// asks sooner puts an answer 404 into the caches that there are.
+const (
+	settling      = 2 * time.Second
+	settlingInDev = 250 * time.Millisecond
+)
+
+// awaitServed returns when the keys of s are served at every address of the site and no older answer is left anywhere.
+func (r *run) awaitServed(ctx context.Context, t site, s keystore.KeySet, keys ...keystore.VerificationKey) error {
 	if t.proxy != nil {
 		r.line("%s is looked at through the proxy %s (HTTPS_PROXY), and not at each of its addresses", t.url, t.proxy.Redacted())
 	}
-	until, err := r.awaitSeen(ctx, t, s, key)
+	e := evidence{set: s, keys: keys, inDir: r.store.InDir, own: t.Own}
+	if e.own == nil {
+		e.own = ownAddresses()
+	}
+	if err := e.settle(ctx); err != nil {
+		return err
+	}
+	v, err := r.awaitSeen(ctx, t, &e)
 	if err != nil {
 		return err
 	}
-	for left := time.Until(until); left > 0; left = time.Until(until) {
-		r.wait(time.Now(), "%s is served; waiting until %s (%v) for older answers to run out: convergence and negative caching",
-			t.url, stamp(until), left.Round(time.Second))
+	switch left := time.Until(v.until); {
+	case v.why != "" && left > 0:
+		r.line("%s is served; waiting %v for answers from before to run out: %s", t.url, left.Round(time.Second), v.why)
+	case v.evident:
+		r.line("%s is served by every server, and no cache was seen (%s): not waiting %v for answers from before to run out", t.url, e.asked(), propagation(s))
+	}
+	for left := time.Until(v.until); left > 0; left = time.Until(v.until) {
+		r.wait(time.Now(), "waiting until %s (%v) for answers of %s from before to run out", stamp(v.until), left.Round(time.Second), t.url)
 		if err := pause(ctx, min(left, time.Second)); err != nil {
 			return err
 		}
 	}
-	r.line("Issuer %s is served with key %s", t.url, key.ID())
+	for _, k := range keys {
+		r.line("Issuer %s is served with key %s", t.url, k.ID())
+	}
 	return nil
 }
 
-// awaitSeen looks until the key is served at every address. It returns when no older answer is left anywhere.
-func (r *run) awaitSeen(ctx context.Context, t site, s keystore.KeySet, key keystore.VerificationKey) (time.Time, error) {
-	whole := propagation(s)
-	every, deadline := min(2*time.Second, whole/5), time.Now().Add(patience*whole)
-	for look := 0; ; look++ {
-		err := t.serves(ctx, key)
-		now := time.Now()
-		switch {
-		case err == nil:
-			return propagated(s, key.ID(), now, look == 0), nil
-		case ctx.Err() != nil:
-			return time.Time{}, ctx.Err()
-		case now.After(deadline):
-			return time.Time{}, &Error{Problem: NotServed, KeySet: s.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url,
-				(patience * whole).Round(time.Second), err)}
-		}
-		r.wait(now, "waiting until %s is served: %v", t.url, err)
-		if err := pause(ctx, every); err != nil {
-			return time.Time{}, err
+// settle waits until the servers can have a publication.
+func (e evidence) settle(ctx context.Context) error {
+	d, now := settling, time.Now()
+	if e.set.Dev() {
+		d = settlingInDev
+	}
+	var newest time.Time
+	for _, key := range e.keys {
+		if k, ok := e.set.Key(key.ID()); ok && k.PublishedAt.After(newest) {
+			newest = k.PublishedAt
 		}
 	}
+	return pause(ctx, min(d, newest.Add(d).Sub(now)))
+}
+
+// awaitSeen looks until the keys are served wherever it asks, and on for as long as more looks may end the wait.
+func (r *run) awaitSeen(ctx context.Context, t site, e *evidence) (verdict, error) {
+	usual := propagation(e.set)
+	every, deadline := min(2*time.Second, usual/5), time.Now().Add(patience*usual)
+	for whole := false; ; {
+		l := t.look(ctx, e.set, whole)
+		if ctx.Err() != nil {
+			return verdict{}, context.Cause(ctx)
+		}
+		e.looks = append(e.looks, l)
+		v, now := e.judge(), time.Now()
+		switch {
+		case v.more:
+			r.wait(now, "%s is served; looking at it for some seconds", t.url)
+			whole = !l.whole
+			continue
+		case v.served:
+			return v, nil
+		case now.After(deadline):
+			return verdict{}, &Error{Problem: NotServed, KeySet: e.set.Name(), Err: fmt.Errorf("%s is stored but after %v not served: %w", t.url,
+				(patience * usual).Round(time.Second), e.problem(l))}
+		}
+		whole = false
+		r.wait(now, "waiting until %s is served: %v", t.url, e.problem(l))
+		if err := pause(ctx, every); err != nil {
+			return verdict{}, err
+		}
+	}
+}
+
+// problem returns why a look does not find the keys served.
+func (e evidence) problem(l sight) error {
+	for _, address := range slices.Sorted(maps.Keys(l.failed)) {
+		switch err := l.failed[address]; {
+		case l.proxied:
+			return fmt.Errorf("through the proxy %s: %w", address, err)
+		case l.Addresses == nil: // the name could not be looked up
+			return err
+		case !noRoute(address, err):
+			return fmt.Errorf("at %s: %w", address, err)
+		}
+	}
+	if l.Answers == 0 {
+		return errors.New("none of its addresses can be reached from this machine")
+	}
+	return fmt.Errorf("not every answer has the key %s", e.lacking(l))
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -50,8 +50,8 @@ func newWorld(t *testing.T) *world {
 	w.store = keystore.NewStore(backend)
 	server := httptest.NewTLSServer(http.HandlerFunc(w.serve)) // its certificate names *.example.com
 	t.Cleanup(server.Close)
-	w.site = install.Site{Roots: x509.NewCertPool(), Connect: server.Listener.Addr().String()}
-	w.site.Roots.AddCert(server.Certificate())
+	w.site.RootCAs, w.site.Connect = x509.NewCertPool(), server.Listener.Addr().String()
+	w.site.RootCAs.AddCert(server.Certificate())
 	return w
 }
 
@@ -72,7 +72,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	}
 	var body []byte
 	switch "/" + document {
-	case issuer.JWKSPath:
+	case issuer.JWKSPath, issuer.JWKSAliasPath:
 		body, err = issuer.RenderJWKS(s)
 	default:
 		body, err = issuer.RenderDiscovery(s, s.Issuers()[0])

@@ -95,7 +95,7 @@ func (f *flags) installation(cmd *cobra.Command) {
 	fs := f.define(cmd, "name", "region", "account", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt", "tighten",
 		"public-key-file", "thumbprint", "create-private-s3-bucket", "ca-file", "connect", "dev")
 	f.clientIDs(fs, "openshift", "sts.amazonaws.com")
-	f.policy.RegisterMaxAge(fs, "how long a copy of a new issuer's documents is fresh (default 5m)")
+	f.policy.RegisterForNew(fs)
 	required(cmd, "name", "region", "issuer-url")
 }
 

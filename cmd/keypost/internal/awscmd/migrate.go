@@ -64,7 +64,7 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
 	fs.StringVar(&f.cluster.ServiceAccount, "service-account", "",
 		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
-	f.policy.RegisterMaxAge(fs, "how long a copy of NEW's documents is fresh (default 5m)")
+	f.policy.RegisterForNew(fs)
 	required(cmd, "from-issuer-url", "issuer-url")
 }
 

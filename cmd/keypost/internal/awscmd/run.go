@@ -54,11 +54,9 @@ func (f *flags) path(name string) string {
 
 // keyStore is the store that --store names.
 func (r *run) keyStore() install.KeyStore {
-	k := install.KeyStore{By: r.By, Open: r.OpenStore, Create: r.CreateStore, Check: func() error {
-		_, err := cli.ParseStore(r.Store)
-		return err
-	}}
-	if k.Check() == nil { // what cannot be parsed may have a password in it
+	store, err := cli.ParseStore(r.Store)
+	k := install.KeyStore{By: r.By, InDir: store.Dir != "", Open: r.OpenStore, Create: r.CreateStore, Check: func() error { return err }}
+	if err == nil { // what cannot be parsed may have a password in it
 		k.Name = r.Store
 	}
 	return k
@@ -79,7 +77,7 @@ func (f *flags) readIssuerFlags() error {
 		return err
 	}
 	f.Policy, f.Site.Connect = policy, f.connect
-	f.Site.Roots, err = cli.ReadRoots(f.caFile)
+	f.Site.RootCAs, err = cli.ReadRoots(f.caFile)
 	return err
 }
 

@@ -48,15 +48,20 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 		fs.DurationVar(&f.lifetimes[i], l.flag, 0, l.usage)
 	}
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
-	fs.StringSliceVar(&f.origins, "origin", nil, "HOST[:PORT] of an origin behind a shared cache (repeatable; the whole list)")
+	f.registerOrigins(fs, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
 	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
 	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet")
 }
 
-// RegisterMaxAge defines --max-age alone.
-func (f *PolicyFlags) RegisterMaxAge(fs *pflag.FlagSet, usage string) {
+// RegisterForNew defines the flags for an issuer that is published beside other work: --max-age and --origin.
+func (f *PolicyFlags) RegisterForNew(fs *pflag.FlagSet) {
 	f.fs, f.lifetimes = fs, make([]time.Duration, len(lifetimes()))
-	fs.DurationVar(&f.lifetimes[0], "max-age", 0, usage)
+	fs.DurationVar(&f.lifetimes[0], "max-age", 0, "how long a copy of a new issuer's documents is fresh (default 5m)")
+	f.registerOrigins(fs, "HOST[:PORT] of a server that answers for a new issuer (repeatable; the whole list: with it, no time is spent on servers that cannot be seen)")
+}
+
+func (f *PolicyFlags) registerOrigins(fs *pflag.FlagSet, usage string) {
+	fs.StringSliceVar(&f.origins, "origin", nil, usage)
 }
 
 // Apply returns p with the flags that were given.
