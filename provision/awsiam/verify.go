@@ -2,12 +2,8 @@ package awsiam
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // IAM's thumbprints are SHA-1
-	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,20 +12,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/provision/iampolicy"
+	"github.com/keypost/keypost/provision/webidentity"
 )
-
-// Attempt is a role that the pods of an issuer's cluster are to assume.
-type Attempt struct {
-	RoleARN  string
-	Issuer   string              // URL
-	Subject  string              // a token's sub; empty if there is no token
-	Audience string              // a token's azp, else its aud; empty if there is no token
-	Chain    []*x509.Certificate // what the issuer's host sends, the leaf first; nil if that is not known
-	PublicCA bool                // the system's CAs trust Chain
-}
 
 // CheckRoleARN returns an error unless arn is that of an IAM role.
 func CheckRoleARN(arn string) error {
@@ -40,24 +27,21 @@ func CheckRoleARN(arn string) error {
 	return nil
 }
 
-// Verify compares the issuer's IAM OIDC identity provider and the role's trust policy with what a token needs, and returns what
-// it found: the difference between wanted and there. It reads only. A permission that the caller lacks is a finding. An error
-// means that ctx is done, or that RoleARN is none.
-func (c *Client) Verify(ctx context.Context, a Attempt) ([]verify.Finding, error) {
-	if err := CheckRoleARN(a.RoleARN); err != nil {
+// Verify compares the issuer's IAM OIDC identity provider and a role's trust policy with what a token needs, and returns what it
+// found: the difference between wanted and there. Of a it needs neither Role nor ProviderARN. It reads only. A permission that
+// the caller lacks is a finding. An error means that ctx is done, or that roleARN is none.
+func (c *Client) Verify(ctx context.Context, roleARN string, a webidentity.Attempt) ([]verify.Finding, error) {
+	if err := CheckRoleARN(roleARN); err != nil {
 		return nil, err
 	}
-	home, resource, _ := splitARN(a.RoleARN)
-	e := &examination{Attempt: a, client: c, provider: home.ProviderARN(a.Issuer), name: resource[strings.LastIndex(resource, "/")+1:]}
+	home, _, _ := splitARN(roleARN)
+	a.Role, a.ProviderARN = lastOf(roleARN), home.ProviderARN(a.Issuer)
+	e := &examination{Attempt: a, client: c, roleARN: roleARN}
 	if e.account(ctx, home) {
-		role := e.readRole(ctx)
-		have := e.checkProvider(ctx, role)
-		if have != nil {
-			e.checkAudience(have, role)
-			e.checkThumbprint(have)
-		}
-		if role != nil {
-			e.checkTrust(role.trust)
+		trust := e.readRole(ctx)
+		e.checkProvider(ctx, trust)
+		if trust != nil {
+			e.add(a.CheckTrust(*trust)...)
 		}
 	}
 	if ctx.Err() != nil {
@@ -69,28 +53,18 @@ func (c *Client) Verify(ctx context.Context, a Attempt) ([]verify.Finding, error
 
 // examination collects what is found.
 type examination struct {
-	Attempt
+	webidentity.Attempt
 	client   *Client
 	caller   Account
-	provider string // the ARN that the issuer's provider has to have: the account is the role's
-	name     string // of the role
+	roleARN  string
 	findings []verify.Finding
 }
 
+func (e *examination) add(findings ...verify.Finding) { e.findings = append(e.findings, findings...) }
+
 func (e *examination) fail(code, repair, format string, args ...any) {
-	e.findings = append(e.findings, verify.CauseOf(code).Finding(verify.Fail, fmt.Sprintf(format, args...), repair))
+	e.add(verify.CauseOf(code).Finding(verify.Fail, fmt.Sprintf(format, args...), repair))
 }
-
-func (e *examination) warn(code, repair, format string, args ...any) {
-	e.findings = append(e.findings, verify.CauseOf(code).Finding(verify.Warn, fmt.Sprintf(format, args...), repair))
-}
-
-func (e *examination) ok(check, format string, args ...any) {
-	e.findings = append(e.findings, verify.Good(check, fmt.Sprintf(format, args...)))
-}
-
-// command returns a command line of the AWS CLI for IAM.
-func command(words ...string) string { return text.Quoted(append([]string{"aws", "iam"}, words...)...) }
 
 // account reports whether the caller's credentials are of the role's account. Role and provider have to be in one account, and
 // nothing of another can be read.
@@ -108,7 +82,7 @@ func (e *examination) account(ctx context.Context, home Account) bool {
 	e.fail("aws-credentials", "run it again with credentials of account "+home.ID+" (AWS_PROFILE)",
 		"the role is of account %s (%s), and the credentials are of %s (%s)", home.ID, home.Partition, caller.ID, caller.Partition)
 	if have, err := e.client.readProvider(ctx, caller.ProviderARN(e.Issuer)); err == nil && have != nil {
-		e.fail("aws-account-other", "with credentials of account "+home.ID+": "+e.createProvider(),
+		e.fail("aws-account-other", "with credentials of account "+home.ID+": "+e.CreateProvider(),
 			"account %s has a provider for %s; STS looks for it in account %s, the role's", caller.ID, e.Issuer, home.ID)
 	}
 	return false
@@ -128,8 +102,9 @@ func (e *examination) unread(err error, action, resource string) {
 		words = []string{"put-role-policy", "--role-name", role}
 	}
 	title := "keypost-verify-" + strings.TrimPrefix(action, "iam:")
-	e.warn("aws-forbidden", "as an administrator of the account: "+command(append(words, "--policy-name", title, "--policy-document", policy)...),
-		"%s may not call %s on %s: %v", e.caller.Caller, action, resource, err)
+	grant := webidentity.Command(append(words, "--policy-name", title, "--policy-document", policy)...)
+	evidence := fmt.Sprintf("%s may not call %s on %s: %v", e.caller.Caller, action, resource, err)
+	e.add(verify.CauseOf("aws-forbidden").Finding(verify.Warn, evidence, "as an administrator of the account: "+grant))
 }
 
 func lastOf(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
@@ -141,147 +116,47 @@ func assumedRole(arn string) (role string, is bool) {
 	return role, is
 }
 
-// readRole returns nil for a role that is not there, or that cannot be read.
-func (e *examination) readRole(ctx context.Context) *roleState {
-	have, err := e.client.readRole(ctx, Role{Name: e.name})
+// readRole returns the role's trust policy; nil for a role that is not there, or that cannot be read.
+func (e *examination) readRole(ctx context.Context) *iampolicy.Document {
+	have, err := e.client.readRole(ctx, Role{Name: e.Role})
 	switch {
 	case err != nil:
-		e.unread(err, "iam:GetRole", e.RoleARN)
+		e.unread(err, "iam:GetRole", e.roleARN)
 		return nil
 	case have == nil:
-		e.fail("aws-role-missing", "", "there is no role %s", e.RoleARN)
-	case have.arn != e.RoleARN:
-		e.fail("aws-role-path", "give the pods the role "+have.arn, "the role %s has the ARN %s, and not %s", e.name, have.arn, e.RoleARN)
+		e.fail("aws-role-missing", "", "there is no role %s", e.roleARN)
+		return nil
+	case have.arn != e.roleARN:
+		e.fail("aws-role-path", "give the pods the role "+have.arn, "the role %s has the ARN %s, and not %s", e.Role, have.arn, e.roleARN)
 	default:
-		e.ok("aws-role", "there is the role %s", e.RoleARN)
+		e.add(verify.Good("aws-role", "there is the role "+e.roleARN))
 	}
-	return have
+	return &have.trust
 }
 
-// checkProvider returns nil for a provider that is not there, or that cannot be read.
-func (e *examination) checkProvider(ctx context.Context, role *roleState) *providerState {
-	have, err := e.client.readProvider(ctx, e.provider)
+func (e *examination) checkProvider(ctx context.Context, trust *iampolicy.Document) {
+	have, err := e.client.readProvider(ctx, e.ProviderARN)
 	switch {
 	case err != nil:
-		e.unread(err, "iam:GetOpenIDConnectProvider", e.provider)
+		e.unread(err, "iam:GetOpenIDConnectProvider", e.ProviderARN)
+		return
 	case have != nil:
-		e.ok("aws-provider", "there is the provider %s", e.provider)
-	default:
-		e.noProvider(ctx, role)
+		e.add(verify.Good("aws-provider", "there is the provider "+e.ProviderARN))
+		e.add(e.CheckProvider(webidentity.Provider{ClientIDs: have.clientIDs, Thumbprints: have.thumbprints}, trust)...)
+		return
 	}
-	return have
-}
-
-// noProvider looks for the provider that was made, or is trusted, in place of the one that is missing.
-func (e *examination) noProvider(ctx context.Context, role *roleState) {
 	list, err := ask(ctx, e.client, e.client.iam.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
+	var urls []string
 	if err != nil {
 		e.unread(err, "iam:ListOpenIDConnectProviders", "*")
-		e.fail("aws-provider-missing", e.createProvider(), "there is no %s", e.provider)
-		return
-	}
-	host, _, _ := strings.Cut(iampolicy.HostPath(e.Issuer), "/")
-	var near, same, trusted []string
-	for _, p := range list.OpenIDConnectProviderList {
-		url, err := ProviderURL(aws.ToString(p.Arn))
-		if err != nil {
-			continue
-		}
-		switch has, _, _ := strings.Cut(iampolicy.HostPath(url), "/"); {
-		case strings.EqualFold(strings.TrimRight(url, "/"), e.Issuer):
-			near = append(near, url)
-		case strings.EqualFold(has, host):
-			same = append(same, url)
-		case role != nil && role.trust.Names(aws.ToString(p.Arn)):
-			trusted = append(trusted, url)
+	} else {
+		for _, p := range list.OpenIDConnectProviderList {
+			if url, err := ProviderURL(aws.ToString(p.Arn)); err == nil {
+				urls = append(urls, url)
+			}
 		}
 	}
-	switch {
-	case len(near) > 0:
-		e.fail("aws-provider-other", e.createProvider(), "the account has a provider for %s, not for %s: host, path, case and a slash at the end count", near[0], e.Issuer)
-	case len(same) > 0:
-		e.fail("aws-provider-other", e.createProvider(), "the account has a provider for %s, not for %s", strings.Join(same, " and "), e.Issuer)
-	case len(trusted) > 0:
-		e.fail("aws-provider-other", e.createProvider(), "the account has a provider for %s, which the role trusts, and none for %s", strings.Join(trusted, " and "), e.Issuer)
-	default:
-		e.fail("aws-provider-missing", e.createProvider(), "there is no %s", e.provider)
-	}
-}
-
-func (e *examination) createProvider() string {
-	words := []string{"create-open-id-connect-provider", "--url", e.Issuer, "--client-id-list", "sts.amazonaws.com"}
-	if e.Audience != "" {
-		words[len(words)-1] = e.Audience
-	}
-	if e.privateCA() {
-		words = append(words, "--thumbprint-list", thumbprint(e.Chain[len(e.Chain)-1]))
-	}
-	return command(words...)
-}
-
-// checkAudience compares the token's audience, or those that the role asks for, with the provider's client IDs.
-func (e *examination) checkAudience(have *providerState, role *roleState) {
-	var asked []string // by the trust policy
-	if role != nil {
-		asked = role.trust.AsksFor(e.identity(), "aud")
-	}
-	usable := slices.DeleteFunc(slices.Clone(asked), func(a string) bool { return !slices.Contains(have.clientIDs, a) })
-	clients := strings.Join(have.clientIDs, ", ")
-	switch {
-	case e.Audience == "" && (len(asked) == 0 || len(usable) > 0), slices.Contains(have.clientIDs, e.Audience):
-		e.ok("aws-client-id", "the provider's client IDs are %s", clients)
-	case e.Audience == "":
-		e.fail("aws-client-id-missing", e.addClientID(asked[0]), "the role asks for the audience %s, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
-	case len(usable) > 0 && !slices.Contains(asked, e.Audience):
-		e.fail("aws-audience-wrong", e.askFor(usable[0]), "the token's audience is %q; the provider's client IDs are %s, and the role asks for %s",
-			e.Audience, clients, strings.Join(asked, " or "))
-	default:
-		e.fail("aws-client-id-missing", e.addClientID(e.Audience), "the token's audience is %q, and the provider's client IDs are %s", e.Audience, clients)
-	}
-}
-
-func (e *examination) addClientID(id string) string {
-	return command("add-client-id-to-open-id-connect-provider", "--open-id-connect-provider-arn", e.provider, "--client-id", id)
-}
-
-// askFor returns how the pod gets a token with an audience.
-func (e *examination) askFor(audience string) string {
-	namespace, account := "NAMESPACE", "SERVICEACCOUNT"
-	if found := strings.Split(e.Subject, ":"); len(found) == 4 && strings.HasPrefix(e.Subject, subjectPrefix) {
-		namespace, account = found[2], found[3]
-	}
-	return "ask for another audience, with audience in the projected volume or " +
-		text.Quoted("kubectl", "create", "token", account, "--namespace", namespace, "--audience", audience)
-}
-
-func (e *examination) identity() iampolicy.Identity {
-	return iampolicy.Identity{ProviderARN: e.provider, Issuer: e.Issuer, Subject: e.Subject, Audience: e.Audience}
-}
-
-func (e *examination) privateCA() bool { return len(e.Chain) > 0 && !e.PublicCA }
-
-func thumbprint(c *x509.Certificate) string {
-	sum := sha1.Sum(c.Raw) //nolint:gosec // IAM's thumbprints are SHA-1
-	return hex.EncodeToString(sum[:])
-}
-
-// checkThumbprint compares the provider's thumbprints with the certificates that the issuer's host sends. AWS does so only if
-// its own CAs do not vouch for them.
-//
-// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
-func (e *examination) checkThumbprint(have *providerState) {
-	if !e.privateCA() {
-		return
-	}
-	known := lower(have.thumbprints)
-	if slices.ContainsFunc(e.Chain, func(c *x509.Certificate) bool { return slices.Contains(known, thumbprint(c)) }) {
-		e.ok("aws-thumbprint", "the provider has the thumbprint of a certificate that the issuer's host sends")
-		return
-	}
-	last := e.Chain[len(e.Chain)-1]
-	repair := command("update-open-id-connect-provider-thumbprint", "--open-id-connect-provider-arn", e.provider, "--thumbprint-list", thumbprint(last))
-	e.fail("aws-thumbprint-stale", repair, "the issuer's certificate is of a private CA (%s), and the provider has the thumbprints %s",
-		last.Subject, strings.Join(known, ", "))
+	e.add(e.NoProvider(urls, trust))
 }
 
 // assumeTime bounds the one call of Assume. STS itself gives an issuer 5 seconds for each document.
@@ -309,7 +184,7 @@ func (c *Client) Assume(ctx context.Context, roleARN, token string) verify.Findi
 // refusedRepair returns where to look for the cause of an answer of STS.
 func refusedRepair(answer string) string {
 	var titles []string
-	for _, c := range verify.Explain(answer) {
+	for _, c := range answers.Causes(answer) {
 		titles = append(titles, c.Title)
 	}
 	if len(titles) == 0 {

@@ -31,9 +31,11 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/iampolicy"
+	"github.com/keypost/keypost/provision/webidentity"
 	"github.com/keypost/keypost/test/authority"
 	"github.com/keypost/keypost/test/fakeaws"
 )
@@ -219,7 +221,7 @@ func (s *stage) makeRole(t *testing.T, path string, statements ...string) {
 // look is what keypost verify does with --role-arn and --token-file.
 func (s *stage) look(t *testing.T, token string) []verify.Finding {
 	t.Helper()
-	a := awsiam.Attempt{RoleARN: s.role, Issuer: issuer}
+	a := webidentity.Attempt{Issuer: issuer}
 	o := verify.Options{URL: issuer, Network: verify.Network{RootCAs: s.ca, Dial: s.dial,
 		Lookup: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("93.184.215.14")}, nil
@@ -233,7 +235,7 @@ func (s *stage) look(t *testing.T, token string) []verify.Finding {
 	}
 	seen := verify.Examine(t.Context(), o)
 	a.Chain, a.PublicCA = seen.Chain, seen.PublicCA
-	got, err := s.client.Verify(t.Context(), a)
+	got, err := s.client.Verify(t.Context(), s.role, a)
 	check(t, err)
 	all := slices.DeleteFunc(append(seen.Findings, got...), func(f verify.Finding) bool {
 		return slices.Contains([]string{"store-none", "address-unroutable", "slow"}, f.Code) // of this test and its machine
@@ -447,8 +449,8 @@ func (s *stage) answers(t *testing.T, first verify.Finding, token string) {
 	if i < 0 || got.Severity != verify.Fail || !strings.Contains(got.Evidence, first.Answers[i].Text) {
 		t.Errorf("%s predicts %v, and %s", first.Code, first.Answers, got.Evidence)
 	}
-	if !slices.ContainsFunc(verify.Explain(got.Evidence), func(c verify.Cause) bool { return c.Code == first.Code }) {
-		t.Errorf("Explain does not find %s in %q", first.Code, got.Evidence)
+	if !slices.ContainsFunc(answers.Causes(got.Evidence), func(c verify.Cause) bool { return c.Code == first.Code }) {
+		t.Errorf("answers.Causes lacks %s in %q", first.Code, got.Evidence)
 	}
 }
 
@@ -593,13 +595,13 @@ func TestVerifyOfAnAccountThatCannotBeAsked(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
 	c, err := awsiam.Open(t.Context(), awsiam.Options{})
 	check(t, err)
-	got, err := c.Verify(t.Context(), awsiam.Attempt{RoleARN: roleARN, Issuer: issuer})
+	got, err := c.Verify(t.Context(), roleARN, webidentity.Attempt{Issuer: issuer})
 	if err != nil || len(got) != 1 || got[0].Code != "aws-unread" || got[0].Severity != verify.Fail || !strings.Contains(got[0].Evidence, "SignatureDoesNotMatch") {
 		t.Errorf("Verify = %+v, %v", got, err)
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := s.client.Verify(stopped, awsiam.Attempt{RoleARN: roleARN, Issuer: issuer}); err == nil || got != nil {
+	if got, err := s.client.Verify(stopped, roleARN, webidentity.Attempt{Issuer: issuer}); err == nil || got != nil {
 		t.Errorf("stopped: %v, %v", got, err)
 	}
 }

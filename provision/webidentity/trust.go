@@ -1,17 +1,24 @@
-package awsiam
+package webidentity
 
 import (
 	"slices"
 	"strings"
 
 	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
 // subjectPrefix begins the sub of every service account's token.
 const subjectPrefix = "system:serviceaccount:"
 
-// checkTrust finds what keeps a token out, in the statement that comes closest to letting it in.
+// CheckTrust finds what keeps a token out of the role, in the statement of its trust policy that comes closest to letting it in.
+func (a Attempt) CheckTrust(trust iampolicy.Document) []verify.Finding {
+	e := &examination{Attempt: a}
+	e.checkTrust(trust)
+	return e.findings
+}
+
 func (e *examination) checkTrust(d iampolicy.Document) {
 	all := d.Judge(e.identity())
 	for i := range all {
@@ -30,12 +37,12 @@ func (e *examination) checkTrust(d iampolicy.Document) {
 	}
 	slices.SortStableFunc(allowing, func(a, b iampolicy.Judgement) int { return distance(a) - distance(b) })
 	if len(allowing) == 0 || allowing[0].Principal == iampolicy.No {
-		e.fail("aws-trust-provider", e.trustProvider(d), "the trust policy of %s names %s, not %s", e.name, orNobody(d.Providers()), e.provider)
+		e.fail("aws-trust-provider", e.trustProvider(d), "the trust policy of %s names %s, not %s", e.Role, orNobody(d.Providers()), e.ProviderARN)
 		return
 	}
 	switch closest := allowing[0]; closest.Applies() {
 	case iampolicy.Yes:
-		e.ok("aws-trust", "statement %d of the trust policy of %s lets the token in", closest.Number, e.name)
+		e.ok("aws-trust", "statement %d of the trust policy of %s lets the token in", closest.Number, e.Role)
 		e.checkOpen(d, closest)
 	case iampolicy.Unknown:
 		e.unclear(closest)
@@ -65,15 +72,15 @@ func (e *examination) checkDenials(d iampolicy.Document, all []iampolicy.Judgeme
 	for _, j := range all {
 		if j.Deny && j.Applies() == iampolicy.Yes {
 			e.fail("aws-trust-deny", "if that is not meant, take the statement out: "+e.edit(),
-				"statement %d of the trust policy of %s denies it: %s", j.Number, e.name, d.Line(j.Number))
+				"statement %d of the trust policy of %s denies it: %s", j.Number, e.Role, d.Line(j.Number))
 		}
 	}
 }
 
 // edit returns how a person changes a trust policy by hand.
 func (e *examination) edit() string {
-	return command("get-role", "--role-name", e.name, "--query", "Role.AssumeRolePolicyDocument") + " > trust.json, edit it, and " +
-		command("update-assume-role-policy", "--role-name", e.name, "--policy-document", "file://trust.json")
+	return Command("get-role", "--role-name", e.Role, "--query", "Role.AssumeRolePolicyDocument") + " > trust.json, edit it, and " +
+		Command("update-assume-role-policy", "--role-name", e.Role, "--policy-document", "file://trust.json")
 }
 
 // put returns the command that replaces the trust policy.
@@ -82,11 +89,11 @@ func (e *examination) put(d iampolicy.Document) string {
 	if err != nil {
 		return e.edit()
 	}
-	return command("update-assume-role-policy", "--role-name", e.name, "--policy-document", text)
+	return Command("update-assume-role-policy", "--role-name", e.Role, "--policy-document", text)
 }
 
 func (e *examination) trust() iampolicy.Trust {
-	t := iampolicy.Trust{ProviderARN: e.provider, Issuer: e.Issuer}
+	t := iampolicy.Trust{ProviderARN: e.ProviderARN, Issuer: e.Issuer}
 	if e.Audience != "" {
 		t.Audiences = []string{e.Audience}
 	}
@@ -107,13 +114,13 @@ func (e *examination) trustProvider(d iampolicy.Document) string {
 	if e.Subject != "" || len(others) != 1 {
 		return e.admit(d)
 	}
-	url, err := ProviderURL(others[0])
-	if err != nil {
+	_, host, is := strings.Cut(others[0], ":oidc-provider/")
+	if !is {
 		return e.edit()
 	}
 	to := e.trust()
 	to.Audiences = []string{"sts.amazonaws.com"} // for a statement that asks for none
-	return e.copied(d, iampolicy.Trust{ProviderARN: others[0], Issuer: url}, to)
+	return e.copied(d, iampolicy.Trust{ProviderARN: others[0], Issuer: "https://" + host}, to)
 }
 
 // copied returns the command that adds a copy of the statements for one issuer with another in its place.
@@ -128,7 +135,7 @@ func (e *examination) copied(d iampolicy.Document, from, to iampolicy.Trust) str
 // keptOut names each condition of a statement that keeps the token out.
 func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 	if j.Action == iampolicy.No {
-		e.fail("aws-trust-action", e.admit(d), "statement %d of the trust policy of %s is not for sts:AssumeRoleWithWebIdentity: %s", j.Number, e.name, d.Line(j.Number))
+		e.fail("aws-trust-action", e.admit(d), "statement %d of the trust policy of %s is not for sts:AssumeRoleWithWebIdentity: %s", j.Number, e.Role, d.Line(j.Number))
 		return
 	}
 	for _, t := range j.Tests {
@@ -141,19 +148,19 @@ func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 			repair := e.admit(d)
 			if e.Subject == "" {
 				owner := t.Key[:strings.LastIndex(t.Key, ":")]
-				repair = e.copied(d, iampolicy.Trust{ProviderARN: e.provider, Issuer: "https://" + owner}, e.trust())
+				repair = e.copied(d, iampolicy.Trust{ProviderARN: e.ProviderARN, Issuer: "https://" + owner}, e.trust())
 			}
-			e.fail("aws-trust-key", repair, "statement %d of the trust policy of %s compares a claim of another issuer than %s: %s", j.Number, e.name, e.Issuer, condition)
+			e.fail("aws-trust-key", repair, "statement %d of the trust policy of %s compares a claim of another issuer than %s: %s", j.Number, e.Role, e.Issuer, condition)
 		case t.Claim == "aud":
-			e.fail("aws-trust-audience", e.otherAudience(d, t), "the token's audience is %q; statement %d of the trust policy of %s asks for %s", e.Audience, j.Number, e.name, condition)
+			e.fail("aws-trust-audience", e.otherAudience(d, t), "the token's audience is %q; statement %d of the trust policy of %s asks for %s", e.Audience, j.Number, e.Role, condition)
 		case t.Claim == "sub" && t.Wildcard() && slices.ContainsFunc(t.Values, e.wouldMatch):
-			e.fail("aws-trust-wildcard", e.admit(d), "statement %d of the trust policy of %s compares letter for letter with a pattern: %s", j.Number, e.name, condition)
+			e.fail("aws-trust-wildcard", e.admit(d), "statement %d of the trust policy of %s compares letter for letter with a pattern: %s", j.Number, e.Role, condition)
 		case t.Claim == "sub" && neverServiceAccount(t):
-			e.fail("aws-trust-pattern", e.admit(d), "no service account has the sub that statement %d of the trust policy of %s asks for: %s", j.Number, e.name, condition)
+			e.fail("aws-trust-pattern", e.admit(d), "no service account has the sub that statement %d of the trust policy of %s asks for: %s", j.Number, e.Role, condition)
 		case t.Claim == "sub":
-			e.fail("aws-trust-subject", e.admit(d), "the token's sub is %q; statement %d of the trust policy of %s asks for %s", e.Subject, j.Number, e.name, condition)
+			e.fail("aws-trust-subject", e.admit(d), "the token's sub is %q; statement %d of the trust policy of %s asks for %s", e.Subject, j.Number, e.Role, condition)
 		default:
-			e.fail("aws-trust-claim", e.admit(d), "statement %d of the trust policy of %s asks for a claim that AWS does not take from the token: %s", j.Number, e.name, condition)
+			e.fail("aws-trust-claim", e.admit(d), "statement %d of the trust policy of %s asks for a claim that AWS does not take from the token: %s", j.Number, e.Role, condition)
 		}
 	}
 }
@@ -210,10 +217,10 @@ func (e *examination) unclear(j iampolicy.Judgement) {
 		}
 	}
 	if len(conditions) == 0 && j.Principal == iampolicy.Yes {
-		e.ok("aws-trust", "statement %d of the trust policy of %s trusts the provider; a token says more (--token-file)", j.Number, e.name)
+		e.ok("aws-trust", "statement %d of the trust policy of %s trusts the provider; a token says more (--token-file)", j.Number, e.Role)
 		return
 	}
-	e.warn("aws-trust-unclear", "", "statement %d of the trust policy of %s: %s", j.Number, e.name, orNobody(conditions))
+	e.warn("aws-trust-unclear", "", "statement %d of the trust policy of %s: %s", j.Number, e.Role, orNobody(conditions))
 }
 
 // checkOpen warns of a statement that lets more in than one service account for one purpose.
@@ -224,9 +231,9 @@ func (e *examination) checkOpen(d iampolicy.Document, j iampolicy.Judgement) {
 	switch {
 	case !asks("sub"):
 		e.warn("aws-trust-open-sub", "compare "+iampolicy.HostPath(e.Issuer)+":sub with the service account: "+e.edit(),
-			"statement %d of the trust policy of %s lets every service account in: %s", j.Number, e.name, d.Line(j.Number))
+			"statement %d of the trust policy of %s lets every service account in: %s", j.Number, e.Role, d.Line(j.Number))
 	case !asks("aud"):
 		e.warn("aws-trust-open-aud", "compare "+iampolicy.HostPath(e.Issuer)+":aud with the audience for AWS: "+e.edit(),
-			"statement %d of the trust policy of %s asks for no audience: %s", j.Number, e.name, d.Line(j.Number))
+			"statement %d of the trust policy of %s asks for no audience: %s", j.Number, e.Role, d.Line(j.Number))
 	}
 }

@@ -1,4 +1,6 @@
-package verify
+// Package answers reads errors: it finds what relying parties answer in what a program printed, however it is wrapped, and so
+// the causes that it may have. It makes no calls.
+package answers
 
 import (
 	"html"
@@ -7,16 +9,18 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/keypost/keypost/issuer/verify"
 )
 
-// Explain returns the causes that have an answer in a text, in the order of the catalogue. The text is an error as a program
+// Causes returns the causes that have an answer in a text, in the order of the catalogue. The text is an error as a program
 // printed it, also in the middle of a log, wrapped by an SDK, or as JSON.
-func Explain(text string) []Cause {
-	causes, found := Causes(), map[Answer]bool{}
-	words := map[Answer]string{}
+func Causes(text string) []verify.Cause {
+	causes, found := verify.Causes(), map[verify.Answer]bool{}
+	words := map[verify.Answer]string{}
 	for _, c := range causes {
 		for _, a := range c.Answers {
-			words[a] = a.words()
+			words[a] = wordsOf(a)
 		}
 	}
 	lines := strings.FieldsFunc(unescaped(text), func(r rune) bool { return r == '\n' })
@@ -25,16 +29,16 @@ func Explain(text string) []Cause {
 	}
 	specific := map[string]bool{} // by party
 	for a := range found {
-		specific[a.Party] = specific[a.Party] || !a.bare()
+		specific[a.Party] = specific[a.Party] || !bare(a)
 	}
-	return slices.DeleteFunc(causes, func(c Cause) bool {
-		return !slices.ContainsFunc(c.Answers, func(a Answer) bool { return found[a] && (!a.bare() || !specific[a.Party]) })
+	return slices.DeleteFunc(causes, func(c verify.Cause) bool {
+		return !slices.ContainsFunc(c.Answers, func(a verify.Answer) bool { return found[a] && (!bare(a) || !specific[a.Party]) })
 	})
 }
 
 // longest adds the answers that a line has to found: of each party the longest, as programs put their own words before those
 // of what they called.
-func longest(line string, words map[Answer]string, found map[Answer]bool) {
+func longest(line string, words map[verify.Answer]string, found map[verify.Answer]bool) {
 	best := map[string]int{}
 	for a, w := range words {
 		if len(w) > best[a.Party] && hasWords(line, w) {
@@ -48,9 +52,9 @@ func longest(line string, words map[Answer]string, found map[Answer]bool) {
 	}
 }
 
-// words returns what of an answer has to be in a text: the message, else the code. Each SDK has its own way to write the two
+// wordsOf returns what of an answer has to be in a text: the message, else the code. Each SDK has its own way to write the two
 // together: "InvalidIdentityToken: Incorrect token audience", "An error occurred (InvalidIdentityToken) when calling …".
-func (a Answer) words() string {
+func wordsOf(a verify.Answer) string {
 	code, message, both := strings.Cut(a.Text, ": ")
 	if both && !strings.ContainsFunc(code, unicode.IsSpace) && !strings.HasSuffix(code, "oidc") {
 		return plain(message)
@@ -59,7 +63,7 @@ func (a Answer) words() string {
 }
 
 // bare reports whether an answer is a code that goes with many messages.
-func (a Answer) bare() bool {
+func bare(a verify.Answer) bool {
 	return !strings.ContainsFunc(a.Text, unicode.IsSpace) && !strings.HasPrefix(a.Text, "AADSTS")
 }
 

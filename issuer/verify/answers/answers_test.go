@@ -1,16 +1,18 @@
-package verify
+package answers
 
 import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/keypost/keypost/issuer/verify"
 )
 
 // What programs print, in full, as their SDKs wrap it.
 //
 // Sources: constraints of the AWS SDKs' error formats (aws-sdk-go-v2, boto3, AWS SDK for JavaScript and Java), Google's
 // sts.googleapis.com, Microsoft's Entra error codes, vault-plugin-auth-jwt, go-oidc.
-func TestExplain(t *testing.T) {
+func TestCauses(t *testing.T) {
 	const awsNoRight = "Not authorized to perform sts:AssumeRoleWithWebIdentity"
 	trust := []string{"aws-role-missing", "aws-trust-provider", "aws-trust-audience", "aws-trust-wildcard", "aws-trust-subject", "aws-refused"}
 	noProvider := []string{"token-issuer-other", "token-issuer-slash", "aws-account-other", "aws-provider-other", "aws-provider-missing"}
@@ -77,16 +79,16 @@ func TestExplain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for _, c := range Explain(tt.text) {
+			for _, c := range Causes(tt.text) {
 				got = append(got, c.Code)
 			}
 			for _, code := range tt.want {
-				if CauseOf(code); !slices.Contains(got, code) {
+				if verify.CauseOf(code); !slices.Contains(got, code) {
 					t.Errorf("%s is not among %q", code, got)
 				}
 			}
 			for _, code := range tt.without {
-				if CauseOf(code); slices.Contains(got, code) {
+				if verify.CauseOf(code); slices.Contains(got, code) {
 					t.Errorf("%s is among %q", code, got)
 				}
 			}
@@ -98,17 +100,17 @@ func TestExplain(t *testing.T) {
 }
 
 // Whatever answer the catalogue has, a program's own words around it do not hide it.
-func TestExplainFindsEveryAnswer(t *testing.T) {
-	seen := map[Answer]bool{}
-	for _, c := range Causes() {
+func TestCausesOfEveryAnswer(t *testing.T) {
+	seen := map[verify.Answer]bool{}
+	for _, c := range verify.Causes() {
 		for _, a := range c.Answers {
 			if seen[a] {
 				continue
 			}
 			seen[a] = true
 			for _, noise := range []string{"%", "request failed: % (request id: 1234)", `{"msg":"% [x]"}`, "a line\n\t%\nanother"} {
-				found := Explain(strings.Replace(noise, "%", a.Text, 1))
-				if !slices.ContainsFunc(found, func(f Cause) bool { return f.Code == c.Code }) {
+				found := Causes(strings.Replace(noise, "%", a.Text, 1))
+				if !slices.ContainsFunc(found, func(f verify.Cause) bool { return f.Code == c.Code }) {
 					t.Errorf("%q in %q: %s is not found", a.Text, noise, c.Code)
 				}
 			}
@@ -116,8 +118,8 @@ func TestExplainFindsEveryAnswer(t *testing.T) {
 	}
 }
 
-func FuzzExplain(f *testing.F) {
+func FuzzCauses(f *testing.F) {
 	f.Add("InvalidIdentityToken: Incorrect token audience")
 	f.Add("\\u0027\\\\n\x1b[")
-	f.Fuzz(func(t *testing.T, s string) { Explain(s) })
+	f.Fuzz(func(t *testing.T, s string) { Causes(s) })
 }

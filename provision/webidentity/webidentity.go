@@ -1,0 +1,170 @@
+// Package webidentity judges what AWS makes of a web identity token: it compares the IAM OIDC identity provider of the token's
+// issuer and the trust policy of a role, as IAM shows them, with what the token says. It makes no calls, and changes nothing:
+// each finding has the command that does.
+package webidentity
+
+import (
+	"crypto/sha1" //nolint:gosec // IAM's thumbprints are SHA-1
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/provision/iampolicy"
+)
+
+// Attempt is a role that the pods of an issuer's cluster are to assume.
+type Attempt struct {
+	Role        string              // name
+	ProviderARN string              // that the issuer's provider has to have; its account is the role's
+	Issuer      string              // URL
+	Subject     string              // a token's sub; empty if there is no token
+	Audience    string              // a token's azp, else its aud; empty if there is no token
+	Chain       []*x509.Certificate // what the issuer's host sends, the leaf first; nil if that is not known
+	PublicCA    bool                // the system's CAs trust Chain
+}
+
+// Provider is an IAM OIDC identity provider as IAM shows it.
+type Provider struct{ ClientIDs, Thumbprints []string }
+
+// examination collects findings.
+type examination struct {
+	Attempt
+	findings []verify.Finding
+}
+
+func (e *examination) fail(code, repair, format string, args ...any) {
+	e.findings = append(e.findings, verify.CauseOf(code).Finding(verify.Fail, fmt.Sprintf(format, args...), repair))
+}
+
+func (e *examination) warn(code, repair, format string, args ...any) {
+	e.findings = append(e.findings, verify.CauseOf(code).Finding(verify.Warn, fmt.Sprintf(format, args...), repair))
+}
+
+func (e *examination) ok(check, format string, args ...any) {
+	e.findings = append(e.findings, verify.Good(check, fmt.Sprintf(format, args...)))
+}
+
+// Command returns a command line of the AWS CLI for IAM.
+func Command(words ...string) string { return text.Quoted(append([]string{"aws", "iam"}, words...)...) }
+
+// CheckProvider compares the provider with the token, and with what the trust policy asks for; nil if that is not known.
+func (a Attempt) CheckProvider(p Provider, trust *iampolicy.Document) []verify.Finding {
+	e := &examination{Attempt: a}
+	e.checkAudience(p, trust)
+	e.checkThumbprint(p)
+	return e.findings
+}
+
+// NoProvider looks for the provider that was made, or is trusted, in place of the one that is missing. urls are those of all
+// providers of the account, trust is the role's; nil if they are not known.
+func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) verify.Finding {
+	host, _, _ := strings.Cut(iampolicy.HostPath(a.Issuer), "/")
+	account, _, _ := strings.Cut(a.ProviderARN, iampolicy.HostPath(a.Issuer))
+	var near, same, trusted []string
+	for _, url := range urls {
+		switch has, _, _ := strings.Cut(iampolicy.HostPath(url), "/"); {
+		case strings.EqualFold(strings.TrimRight(url, "/"), a.Issuer):
+			near = append(near, url)
+		case trust != nil && trust.Names(account+iampolicy.HostPath(url)):
+			trusted = append(trusted, url)
+		case strings.EqualFold(has, host):
+			same = append(same, url)
+		}
+	}
+	other := func(format string, args ...any) verify.Finding {
+		return verify.CauseOf("aws-provider-other").Finding(verify.Fail, fmt.Sprintf(format, args...), a.CreateProvider())
+	}
+	switch {
+	case len(near) > 0:
+		return other("the account has a provider for %s, not for %s: host, path, case and a slash at the end count", near[0], a.Issuer)
+	case len(trusted) > 0:
+		return other("the account has a provider for %s, which the role trusts, and none for %s", strings.Join(trusted, " and "), a.Issuer)
+	case len(same) == 1: // several are those of other clusters
+		return other("the account has a provider for %s, not for %s", same[0], a.Issuer)
+	}
+	return verify.CauseOf("aws-provider-missing").Finding(verify.Fail, "there is no "+a.ProviderARN, a.CreateProvider())
+}
+
+// CreateProvider returns the command that makes the provider.
+func (a Attempt) CreateProvider() string {
+	words := []string{"create-open-id-connect-provider", "--url", a.Issuer, "--client-id-list", "sts.amazonaws.com"}
+	if a.Audience != "" {
+		words[len(words)-1] = a.Audience
+	}
+	if a.privateCA() {
+		words = append(words, "--thumbprint-list", thumbprint(a.Chain[len(a.Chain)-1]))
+	}
+	return Command(words...)
+}
+
+// checkAudience compares the token's audience, or those that the role asks for, with the provider's client IDs.
+func (e *examination) checkAudience(p Provider, trust *iampolicy.Document) {
+	var asked []string // by the trust policy
+	if trust != nil {
+		asked = trust.AsksFor(e.identity(), "aud")
+	}
+	usable := slices.DeleteFunc(slices.Clone(asked), func(a string) bool { return !slices.Contains(p.ClientIDs, a) })
+	clients := strings.Join(p.ClientIDs, ", ")
+	switch {
+	case e.Audience == "" && (len(asked) == 0 || len(usable) > 0), slices.Contains(p.ClientIDs, e.Audience):
+		e.ok("aws-client-id", "the provider's client IDs are %s", clients)
+	case e.Audience == "":
+		e.fail("aws-client-id-missing", e.addClientID(asked[0]), "the role asks for the audience %s, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
+	case len(usable) > 0 && !slices.Contains(asked, e.Audience):
+		e.fail("aws-audience-wrong", e.askFor(usable[0]), "the token's audience is %q; the provider's client IDs are %s, and the role asks for %s",
+			e.Audience, clients, strings.Join(asked, " or "))
+	default:
+		e.fail("aws-client-id-missing", e.addClientID(e.Audience), "the token's audience is %q, and the provider's client IDs are %s", e.Audience, clients)
+	}
+}
+
+func (e *examination) addClientID(id string) string {
+	return Command("add-client-id-to-open-id-connect-provider", "--open-id-connect-provider-arn", e.ProviderARN, "--client-id", id)
+}
+
+// askFor returns how the pod gets a token with an audience.
+func (e *examination) askFor(audience string) string {
+	namespace, account := "NAMESPACE", "SERVICEACCOUNT"
+	if found := strings.Split(e.Subject, ":"); len(found) == 4 && strings.HasPrefix(e.Subject, subjectPrefix) {
+		namespace, account = found[2], found[3]
+	}
+	return "ask for another audience, with audience in the projected volume or " +
+		text.Quoted("kubectl", "create", "token", account, "--namespace", namespace, "--audience", audience)
+}
+
+func (e *examination) identity() iampolicy.Identity {
+	return iampolicy.Identity{ProviderARN: e.ProviderARN, Issuer: e.Issuer, Subject: e.Subject, Audience: e.Audience}
+}
+
+func (a Attempt) privateCA() bool { return len(a.Chain) > 0 && !a.PublicCA }
+
+func thumbprint(c *x509.Certificate) string {
+	sum := sha1.Sum(c.Raw) //nolint:gosec // IAM's thumbprints are SHA-1
+	return hex.EncodeToString(sum[:])
+}
+
+// checkThumbprint compares the provider's thumbprints with the certificates that the issuer's host sends. AWS does so only if
+// its own CAs do not vouch for them.
+//
+// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
+func (e *examination) checkThumbprint(p Provider) {
+	if !e.privateCA() {
+		return
+	}
+	var known []string
+	for _, t := range p.Thumbprints {
+		known = append(known, strings.ToLower(t))
+	}
+	if slices.ContainsFunc(e.Chain, func(c *x509.Certificate) bool { return slices.Contains(known, thumbprint(c)) }) {
+		e.ok("aws-thumbprint", "the provider has the thumbprint of a certificate that the issuer's host sends")
+		return
+	}
+	last := e.Chain[len(e.Chain)-1]
+	repair := Command("update-open-id-connect-provider-thumbprint", "--open-id-connect-provider-arn", e.ProviderARN, "--thumbprint-list", thumbprint(last))
+	e.fail("aws-thumbprint-stale", repair, "the issuer's certificate is of a private CA (%s), and the provider has the thumbprints %s",
+		last.Subject, strings.Join(known, ", "))
+}

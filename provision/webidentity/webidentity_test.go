@@ -1,0 +1,94 @@
+package webidentity
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/provision/iampolicy"
+)
+
+func attempt() Attempt {
+	return Attempt{Role: "app", ProviderARN: "arn:aws:iam::123456789012:oidc-provider/oidc.example.com/a", Issuer: "https://oidc.example.com/a"}
+}
+
+// The provider that somebody meant is named; those of other clusters on the same host are not.
+func TestNoProvider(t *testing.T) {
+	trusting, err := iampolicy.Parse(`{"Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/old"},"Action":"sts:AssumeRoleWithWebIdentity"}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := []string{"https://oidc.example.com/b", "https://oidc.example.com/c"}
+	for _, tt := range []struct {
+		name  string
+		urls  []string
+		trust *iampolicy.Document
+		code  string
+		says  string
+	}{
+		{"none at all", nil, nil, "aws-provider-missing", "there is no arn:aws:iam::123456789012:oidc-provider/oidc.example.com/a"},
+		{"other hosts", []string{"https://x.example.com/a"}, &trusting, "aws-provider-missing", ""},
+		{"other clusters", others, &trusting, "aws-provider-missing", ""},
+		{"one other path", others[:1], nil, "aws-provider-other", "a provider for https://oidc.example.com/b, not for"},
+		{"another case", append(others, "https://oidc.example.com/A"), nil, "aws-provider-other", "https://oidc.example.com/A"},
+		{"a slash", append(others, "https://oidc.example.com/a/"), nil, "aws-provider-other", "https://oidc.example.com/a/"},
+		{"the trusted one", append(others, "https://oidc.example.com/old"), &trusting, "aws-provider-other", "https://oidc.example.com/old, which the role trusts"},
+	} {
+		f := attempt().NoProvider(tt.urls, tt.trust)
+		if f.Code != tt.code || !strings.Contains(f.Evidence, tt.says) || !strings.Contains(f.Repair, "--url https://oidc.example.com/a --client-id-list sts.amazonaws.com") {
+			t.Errorf("%s: %s: %s (%s)", tt.name, f.Code, f.Evidence, f.Repair)
+		}
+	}
+}
+
+func TestMaybeServiceAccount(t *testing.T) {
+	for _, tt := range []struct {
+		value          string
+		exact, pattern bool
+	}{
+		{"system:serviceaccount:ns:app", true, true},
+		{"system:serviceaccount:ns:*", false, true},
+		{"system:serviceaccount:*", false, true},
+		{"*", false, true},
+		{"system:*:ns:app", false, true},
+		{"*:app", false, true},
+		{"system:serviceaccount:${aws:x}:app", true, true},
+		{"system:serviceacount:ns:*", false, false},
+		{"system:serviceaccount:ns:app:x*", false, false},
+		{"system:serviceaccount:NS:*", false, false},
+		{"system:serviceaccount:ns", false, false},
+		{"system:serviceaccounts:ns:app", false, false},
+		{"ns:app", false, false},
+		{"ns:*", false, false},
+		{"", false, false},
+	} {
+		if exact, pattern := maybeServiceAccount(tt.value, false), maybeServiceAccount(tt.value, true); exact != tt.exact || pattern != tt.pattern {
+			t.Errorf("%q: %v as a value, %v as a pattern", tt.value, exact, pattern)
+		}
+	}
+}
+
+// A policy that is too long to be printed, or that says what cannot be judged, still has a repair.
+func TestCheckTrustOfOddPolicies(t *testing.T) {
+	a := attempt()
+	a.Subject, a.Audience = "system:serviceaccount:ns:app", "sts.amazonaws.com"
+	allow := func(condition string) string {
+		return `{"Statement":[{"Effect":"Allow","Principal":{"Federated":"` + a.ProviderARN + `"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{` + condition + `}}]}`
+	}
+	const subject = `"oidc.example.com/a:sub":"system:serviceaccount:ns:app"`
+	for _, tt := range []struct{ name, policy, code, repair string }{
+		{"too long", allow(`"StringEquals":{"oidc.example.com/a:sub":"` + strings.Repeat("x", 2000) + `"}`), "aws-trust-pattern", "aws iam get-role --role-name app"},
+		{"an address", allow(`"StringEquals":{` + subject + `},"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}`), "aws-trust-unclear", "--assume"},
+		{"a key in capitals", allow(`"StringEquals":{"OIDC.example.com/a:sub":"system:serviceaccount:ns:app"}`), "aws-trust-unclear", "--assume"},
+		{"no provider at all", `{"Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`, "aws-trust-provider", "if system:serviceaccount:ns:app is meant to have the role: aws iam update-assume-role-policy"},
+		{"an address denies", `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:*"}]}`, "aws-trust-deny", "update-assume-role-policy"},
+	} {
+		d, err := iampolicy.Parse(tt.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := a.CheckTrust(d)
+		if len(got) == 0 || got[0].Code != tt.code || !strings.Contains(got[0].Repair, tt.repair) {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+}
