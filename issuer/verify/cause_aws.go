@@ -12,7 +12,7 @@ func awsCauses() []Cause {
 
 func accountCauses() []Cause {
 	return []Cause{
-		{"aws-unread", "aws-access", "the AWS account cannot be looked at", nil, "", "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION; aws sts get-caller-identity shows whether they are good"},
+		{"aws-unread", "aws-access", "the AWS account cannot be looked at", nil, "", "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION; see whether they are good: aws sts get-caller-identity"},
 		{"aws-credentials", "aws-access", "the credentials are of another account than the role", nil, "nothing in the role's account could be read", "run it again with credentials of the role's account (AWS_PROFILE)"},
 		{"aws-forbidden", "aws-access", "the caller may not read the provider or the role", nil, "what cannot be read is not checked", "have an administrator of the account grant it"},
 	}
@@ -22,7 +22,7 @@ func providerCauses() []Cause {
 	const create = "aws iam create-open-id-connect-provider --url URL --client-id-list sts.amazonaws.com, or keypost aws create-identity-provider"
 	none := aws("InvalidIdentityToken: No OpenIDConnect provider found in your account for")
 	return []Cause{
-		{"aws-account-other", "aws-provider", "the provider is in another account than the role", none, "STS looks in the role's account only", create + " with credentials of the role's account"},
+		{"aws-account-other", "aws-provider", "the provider is in another account than the role", none, "STS looks in the role's account only", "with credentials of the role's account: " + create},
 		{"aws-provider-other", "aws-provider", "the account has a provider for another issuer URL", none, "", create},
 		{"aws-provider-missing", "aws-provider", "the account has no IAM OIDC provider for the issuer", none, "", create},
 		{
@@ -55,7 +55,7 @@ func trustCauses() []Cause {
 		{"aws-trust-wildcard", "aws-trust", "the trust policy compares letter for letter with a pattern", denied, "StringEquals takes * and ? as they are, StringLike does not", put},
 		{"aws-trust-pattern", "aws-trust", "the trust policy asks for a sub that no service account has", denied, "it is always system:serviceaccount:NAMESPACE:NAME", put},
 		{"aws-trust-subject", "aws-trust", "the trust policy asks for another service account", denied, "", put},
-		{"aws-trust-unclear", "aws-trust", "the trust policy has a condition that depends on more than the token", denied, "it may keep the token out", "try it: keypost verify ISSUER --role-arn ARN --token-file FILE --assume"},
+		{"aws-trust-unclear", "aws-trust", "the trust policy has a condition that depends on more than the token", denied, "it may keep the token out", "try it with --role-arn, --token-file and --assume: keypost verify ISSUER"},
 		{"aws-trust-open-sub", "aws-trust", "the trust policy lets every service account in", nil, "whoever may make a pod in the cluster has the role", put},
 		{"aws-trust-open-aud", "aws-trust", "the trust policy asks for no audience", nil, "a token that a pod hands to any other service is good for the role", put},
 	}

@@ -7,7 +7,7 @@ func clusterCauses() []Cause {
 		{"cluster-unauthorized", "cluster-reach", "the cluster does not accept the kubeconfig's credentials", nil, "", "log in to the cluster anew, or give another --context"},
 		{"cluster-forbidden", "cluster-rights", "the kubeconfig's user may not look", nil, "what cannot be read is not checked", "have an administrator of the cluster grant it"},
 		{"cluster-account-missing", "cluster-token", "the service account to mint a token for does not exist", nil, "", "give another with --service-account NAMESPACE/NAME"},
-		{"cluster-token-refused", "cluster-token", "a kube-apiserver mints no token", nil, "pods get none either", "see the log of the kube-apiserver; kubectl create token SERVICEACCOUNT does the same"},
+		{"cluster-token-refused", "cluster-token", "a kube-apiserver mints no token", nil, "pods get none either", "see the log of the kube-apiserver, and try it by hand: kubectl create token SERVICEACCOUNT"},
 		{
 			"cluster-issuer-order", "cluster-issuer", "the cluster accepts the issuer and signs as another one", otherIssuer(), "",
 			"restart every kube-apiserver with the issuer URL as the first --service-account-issuer: the first one signs",

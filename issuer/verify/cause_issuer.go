@@ -13,7 +13,8 @@ const (
 // unreadable is what relying parties answer when they cannot get or understand a document.
 func unreadable() []Answer {
 	return []Answer{
-		{AWS, awsNoKey}, {GCP, "invalid_grant: Error connecting to the given credential's issuer."},
+		{AWS, awsNoKey}, {AWS, "OpenIdIdpCommunicationError"}, // the second when IAM makes the provider
+		{GCP, "invalid_grant: Error connecting to the given credential's issuer."},
 		{Entra, "AADSTS90061"}, {Entra, "AADSTS50166"}, {Entra, "AADSTS501661"},
 		{Vault, "error checking oidc discovery URL"}, {KubeAPIServer, "oidc: authenticator not initialized"},
 	}
@@ -21,7 +22,9 @@ func unreadable() []Answer {
 
 // noJWKS is what relying parties answer when the discovery document is sound and the JWKS is not to be had.
 func noJWKS() []Answer {
-	return append(slices.DeleteFunc(unreadable(), func(a Answer) bool { return a.Party == Vault || a.Party == KubeAPIServer }),
+	return append(slices.DeleteFunc(unreadable(), func(a Answer) bool {
+		return a.Party == Vault || a.Party == KubeAPIServer || a.Text == "OpenIdIdpCommunicationError"
+	}),
 		Answer{Vault, "fetching keys oidc: get keys failed"}, Answer{KubeAPIServer, "oidc: get keys failed"})
 }
 
@@ -40,8 +43,8 @@ func reachCauses() []Cause {
 	return []Cause{
 		{"url-slash", "url", "the issuer URL ends in a slash", otherIssuer(), "AWS, Entra and the programs in between disagree on whether it counts", "leave the slash out everywhere: " + elsewhere},
 		{"url-case", "url", "the issuer URL has capital letters in its host", otherIssuer(), "relying parties compare byte for byte", "write the host in lower case everywhere: " + elsewhere},
-		{"url-port", "url", "the issuer URL has a port", aws("ValidationError"), "IAM takes none", "serve on 443 and " + elsewhere + "; for a development issuer say --dev"},
-		{"url-form", "url", "the issuer URL is one that some cloud refuses", aws("ValidationError"), "", elsewhere},
+		{"url-port", "url", "the issuer URL has a port", aws("InvalidInput"), "IAM takes none", "serve on 443 and " + elsewhere + "; for a development issuer say --dev"},
+		{"url-form", "url", "the issuer URL is one that some cloud refuses", aws("InvalidInput"), "", elsewhere},
 		{"dns-none", "reach", "the host has no DNS record", unreadable(), "", "publish an A record for the host, in the public DNS"},
 		{"dns-hidden", "addresses", "the host leads to a private address here", unreadable(), "with split-horizon DNS nothing here says what clouds see",
 			"look again from outside; an issuer that is meant to be private says so in its policy: keypost issuer set NAME --private"},
@@ -80,10 +83,10 @@ func fetchCauses(prefix, check, name string, answers []Answer) []Cause {
 		{prefix + "-silent", check, name + " does not come within 5 seconds", answers, "AWS gives up after 5 seconds", "restart what serves it, and see what it waits for in its log"},
 		{prefix + "-broken-off", check, name + " breaks off", answers, "", "see the log of what serves it; a document is at most 1 MiB"},
 		{prefix + "-redirect", check, name + " is a redirect", answers, "", "serve it there directly with status 200: relying parties need not follow a redirect"},
-		{prefix + "-404-cached", check, "a cache holds that " + name + " is not there", answers, "", "purge the 404 from the CDN (aws cloudfront create-invalidation), and look again"},
+		{prefix + "-404-cached", check, "a cache holds that " + name + " is not there", answers, "", "purge the 404 from the CDN (aws cloudfront create-invalidation --distribution-id ID --paths PATH), and look again"},
 		{prefix + "-not-found", check, name + " is not there", answers, "", "serve it with status 200, and purge what cached the 404: see what keypostd serves with keypost issuer list --admin URL"},
 		{prefix + "-status", check, name + " comes with another status than 200", answers, "", "serve it with status 200; see the log of what answers"},
-		{prefix + "-form", check, name + " cannot be read, or not by everybody alike", answers, "", "serve what keypost export DIR writes, unchanged"},
+		{prefix + "-form", check, name + " cannot be read, or not by everybody alike", answers, "", "serve what an export has, unchanged (keypost export DIR)"},
 	}
 }
 
@@ -105,7 +108,7 @@ func headerCauses(prefix, check, name string) []Cause {
 }
 
 func discoveryCauses() []Cause {
-	const members = "serve the discovery document that keypost export DIR writes, unchanged"
+	const members = "serve the discovery document of an export, unchanged (keypost export DIR)"
 	mismatch := []Answer{
 		{AWS, awsNoKey}, {GCP, "`issuer` claim in OIDC discovery document does not match the issuer specified in the request"}, {Entra, "AADSTS90061"},
 		{Vault, "oidc: issuer did not match the issuer returned by provider"}, {KubeAPIServer, "oidc: issuer did not match the issuer returned by provider"},
@@ -139,14 +142,14 @@ func jwksCauses() []Cause {
 }
 
 func keyCauses() []Cause {
-	const unchanged = "serve the JWKS that keypost export DIR writes, unchanged"
+	const unchanged = "serve the JWKS of an export, unchanged (keypost export DIR)"
 	return []Cause{
 		{"key-private", "jwks-keys", "the signing key is public", nil, "whoever read it can sign as this cluster", "take it out at once and give the cluster a new key: keypost key revoke ISSUER KID --why leaked --replacement FILE"},
 		{"kid-missing", "jwks-keys", "a key has no kid", keyUnknown(), "a key is picked by its kid alone", unchanged},
 		{"kid-doubled", "jwks-keys", "two keys have one kid", signatureWrong(), "a key is picked by its kid alone", unchanged},
 		{"key-weak", "jwks-keys", "an RSA key is too short", []Answer{{AWS, awsNoKey}, {GCP, "invalid_grant"}}, "its private half can be computed", "give the cluster a key of 2048 bits or more: keypost key generate --out DIR"},
-		{"key-ec-entra", "jwks-keys", "an EC key is published for Entra", []Answer{{Entra, "AADSTS700027"}}, "Entra takes RS256 only", "give the cluster an RSA key: keypost key generate --type rsa3072 --out DIR, then keypost key add ISSUER --public-key-file DIR/sa.pub"},
-		{"key-alg-gcp", "jwks-keys", "a key is published that GCP does not take", []Answer{{GCP, "invalid_grant"}}, "GCP takes RS256 and ES256 only", "give the cluster an RSA or P-256 key: keypost key generate --type rsa3072 --out DIR, then keypost key add ISSUER --public-key-file DIR/sa.pub"},
+		{"key-ec-entra", "jwks-keys", "an EC key is published for Entra", []Answer{{Entra, "AADSTS700027"}}, "Entra takes RS256 only", "give the cluster an RSA key: keypost key generate --type rsa3072 --out DIR, then keypost key add ISSUER --public-key-file DIR/sa.pub; take the other one out once it signs no more (keypost key remove ISSUER KID)"},
+		{"key-alg-gcp", "jwks-keys", "a key is published that GCP does not take", []Answer{{GCP, "invalid_grant"}}, "GCP takes RS256 and ES256 only", "give the cluster an RSA or P-256 key: keypost key generate --type rsa3072 --out DIR, then keypost key add ISSUER --public-key-file DIR/sa.pub; take the other one out once it signs no more (keypost key remove ISSUER KID)"},
 		{"key-form", "jwks-keys", "a key cannot be read", keyUnknown(), "", unchanged},
 		{"keys-too-many", "jwks-keys", "there are more keys of one type than AWS reads", aws("InvalidIdentityToken"), "", "remove keys that sign no more: keypost key remove ISSUER KID"},
 		{"key-certificate", "jwks-keys", "a key carries a certificate beside it", nil, "some relying parties take the key from there, so it may be another one", "find out what changed the document on its way: keypostd never publishes it"},
@@ -159,8 +162,8 @@ func keyCauses() []Cause {
 }
 
 func storedCauses() []Cause {
-	const findChange = "find out what changed the document on its way: compare it with what keypost export DIR writes"
-	const behind = "see that keypostd serves the stored version (keypost issuer list --admin URL) and that its mirror is up to date; a shared cache that shows itself in no header is declared with keypost issuer set NAME --edge-hold"
+	const findChange = "find out what changed the document on its way, and compare it with an export (keypost export DIR)"
+	const behind = "see that keypostd serves the stored version (keypost issuer list --admin URL) and that its mirror is up to date; a shared cache that shows itself in no header is declared with keypost issuer set NAME --edge-hold 24h"
 	const accepted = "tokens signed with it are still accepted"
 	const refused = "tokens signed with it are refused"
 	const stranger = "tokens signed with it are accepted wherever this issuer is trusted: somebody else answers for your issuer, or publishes a key of theirs"
@@ -187,7 +190,7 @@ func storedCauses() []Cause {
 			"keypostd may reject the key set (see its log and keypost issuer list --admin URL), the mirror may be behind, or somebody else answers with an older document"},
 		{"key-not-published", "stored-keys", "a stored key is not published, and no cache shows itself", keyUnknown(), refused, behind},
 		{"key-not-yet", "stored-keys", "a stored key is not published everywhere yet", keyUnknown(), refused + " until then", "look again after that time"},
-		{"addresses-differ", "same-keys", "the addresses publish different keys", keyUnknown(), "", "a cache may hold an older copy, or somebody else answers at one of them: compare with the store (keypost verify NAME --store URL)"},
+		{"addresses-differ", "same-keys", "the addresses publish different keys", keyUnknown(), "", "a cache may hold an older copy, or somebody else answers at one of them: compare with the store (keypost verify NAME --store STORE)"},
 	}
 }
 
@@ -213,10 +216,10 @@ func servingCauses() []Cause {
 // comparisonCauses stand last: that there is nothing to compare with follows from what stands before, or from how
 // keypost was called.
 func comparisonCauses() []Cause {
-	const stand = "somebody who answers in your place would pass: compare with keypost verify NAME --store URL"
+	const stand = "somebody who answers in your place would pass: compare with keypost verify NAME --store STORE"
 	return []Cause{
-		{"store-withdrawn", "stored-keys", "the key set was withdrawn", nil, "the comparison could not be made", "keypost issuer list shows what is in use"},
-		{"store-other-url", "stored-keys", "the key set has other issuer URLs", nil, "the comparison could not be made", "keypost issuer show NAME prints its URLs"},
+		{"store-withdrawn", "stored-keys", "the key set was withdrawn", nil, "the comparison could not be made", "look for the key set that is in use: keypost issuer list"},
+		{"store-other-url", "stored-keys", "the key set has other issuer URLs", nil, "the comparison could not be made", "look at its URLs: keypost issuer show NAME"},
 		{"store-unread", "stored-keys", "the store cannot be read", nil, "the comparison could not be made", "repair the store, and look again"},
 		{"not-compared", "stored-keys", "no JWKS could be read, so nothing was compared", nil, "", "repair what fails above, and look again"},
 		{"store-unknown", "stored-keys", "the store does not have this issuer", nil, "", stand},

@@ -26,7 +26,7 @@ func tokenCauses() []Cause {
 		},
 		{
 			"token-issuer-legacy", "token-issuer", "the token is of the old kind that lives in a Secret",
-			[]Answer{{AWS, `InvalidIdentityToken: Missing a required claim: aud`}, {Entra, "AADSTS700211"}, {Vault, "invalid issuer"}, unauthorized()}, "",
+			[]Answer{{AWS, `InvalidIdentityToken: Missing a required claim: aud`}, {Entra, "AADSTS700211"}, {Vault, "invalid issuer (iss) claim"}, unauthorized()}, "",
 			"mount a projected token with an audience, or make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
 		},
 		{
@@ -44,11 +44,11 @@ func tokenCauses() []Cause {
 		},
 		{
 			"token-kid-gone", "token-kid", "the key of the token was removed", keyUnknown(), "",
-			"make a new token; if the new one has this key too, the cluster still signs with it: give it a key that is published, with keypost key add ISSUER --kubeconfig FILE after the change",
+			"make a new token; if the new one has this key too, the cluster still signs with it: publish that key again, or give the cluster a new one: keypost key add ISSUER --kubeconfig FILE",
 		},
 		{
 			"token-kid-unpublished", "token-kid", "the key of the token is stored but not public yet", keyUnknown(), "",
-			"wait until keypost key promote ISSUER KID succeeds before the cluster signs with the key",
+			"let the cluster sign with its old key until the new one may sign: keypost key promote ISSUER KID --wait",
 		},
 		{
 			"token-kid-unknown", "token-kid", "the key of the token is not published", keyUnknown(), "",
@@ -61,7 +61,7 @@ func tokenCauses() []Cause {
 		{
 			"token-times-missing", "token-time", "the token lacks exp or iat",
 			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: exp"}, {GCP, "invalid_grant"}, {Entra, "AADSTS700024"}}, "",
-			"make one with kubectl create token: the old tokens in Secrets have none",
+			"the old tokens in Secrets have none: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
 		},
 		{
 			"token-expired", "token-time", "the token has expired", expired(), "",
@@ -85,7 +85,7 @@ func tokenCauses() []Cause {
 			"token-lifetime", "token-time", "the token lives longer than 24 hours",
 			[]Answer{{GCP, "invalid_grant: ID Token issued at"}},
 			"whoever steals it may use it for that long, and its key cannot be removed before",
-			"ask for at most 24 hours (expirationSeconds of the projected volume, kubectl create token --duration), and take the cloud's audience out of --api-audiences: kube-apiserver extends tokens of its own audiences to a year",
+			"ask for at most 24 hours (expirationSeconds of the projected volume, kubectl create token SERVICEACCOUNT --duration 1h), and take the cloud's audience out of --api-audiences: kube-apiserver extends tokens of its own audiences to a year",
 		},
 		{
 			"token-aud-missing", "token-claims", "the token has no audience",
@@ -114,7 +114,7 @@ func tokenCauses() []Cause {
 		{
 			"token-sub-gcp", "token-claims", "the token's subject is too long for GCP",
 			[]Answer{{GCP, "invalid_grant: The size of mapped attribute exceeds the 127 bytes limit."}}, "",
-			"shorten the namespace or the service account's name, or map google.subject from a part of the subject (gcloud iam workload-identity-pools providers update-oidc --attribute-mapping)",
+			"shorten the namespace or the service account's name, or map google.subject from a part of the subject (gcloud iam workload-identity-pools providers update-oidc PROVIDER --attribute-mapping MAPPING)",
 		},
 		{
 			"token-sub-long", "token-claims", "the token's subject is longer than AWS returns",
