@@ -26,14 +26,6 @@ type KeySet struct {
 	unknown     []string // members that this version does not know; Encode would lose them
 }
 
-// Rotation is the rotation under way, at most one.
-type Rotation struct {
-	ID   string `json:"id"`
-	By   string `json:"by"`
-	Kid  KeyID  `json:"kid"`
-	Step string `json:"step"`
-}
-
 // Event is a line of history: a note for people, not evidence.
 type Event struct {
 	At     time.Time `json:"at"`
@@ -130,6 +122,7 @@ func (s KeySet) Rotation() *Rotation {
 		return nil
 	}
 	r := *s.rotation
+	r.Replaces = slices.Clone(r.Replaces)
 	return &r
 }
 

@@ -94,6 +94,7 @@ func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.T
 	if err := edit(&n, at); err != nil {
 		return KeySet{}, err
 	}
+	n.settleRotation()
 	if err := n.check(); err != nil {
 		return KeySet{}, fmt.Errorf("%s: %w", what, err)
 	}

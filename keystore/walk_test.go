@@ -43,7 +43,7 @@ func walkPolicy(rng *rand.Rand) Policy {
 		RelyingParties: []string{"vault"}, TokenLifetime: minutes(10, 120)}
 }
 
-var ordinarySteps = []string{"add", "observe", "observe", "observe", "promote", "promote", "retire", "remove", "unsigned", "revoke", "policy", "accept"}
+var ordinarySteps = []string{"add", "observe", "observe", "observe", "promote", "promote", "retire", "remove", "unsigned", "revoke", "policy", "accept", "start rotation", "roll back"}
 
 var repairSteps = []string{"accept", "revoke", "replace", "replace", "replace", "replace", "keep", "bury", "reopen"}
 
@@ -83,7 +83,7 @@ func TestRandomWalksKeepTheInvariants(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"add", "observe", "promote next", "promote retired", "retire", "remove", "unsigned", "revoke", "replace", "policy", "accept", "keep", "bury", "reopen"} {
+	for _, name := range []string{"add", "observe", "promote next", "promote retired", "retire", "remove", "unsigned", "revoke", "replace", "policy", "accept", "keep", "bury", "reopen", "start", "roll"} {
 		if os.Getenv("KEYPOST_LONG") != "" && done[name] < 4 || done[name] == 0 {
 			t.Errorf("the walks tell little: %s came to pass %d times", name, done[name])
 		}
@@ -173,6 +173,10 @@ func (w *walker) transition(c Change, k VerificationKey) (string, KeySet, error)
 		if err != nil && w.s.Withdrawn() { // the walk ends here
 			got, err = w.s.Reopen(c, Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{w.fresh()}, Policy: walkPolicy(w.rng)})
 		}
+	case "start rotation":
+		got, err = w.s.StartRotation(c, k)
+	case "roll back":
+		got, err = w.s.RollBack(c)
 	case "policy":
 		got, err = w.s.SetPolicy(c, walkPolicy(w.rng))
 	case "accept":

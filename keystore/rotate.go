@@ -1,0 +1,139 @@
+package keystore
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// RotationStep is what a rotation does next.
+type RotationStep string
+
+// The steps of a rotation, in their order.
+const (
+	StepPromote RotationStep = "promote" // the new key, once no cache hides it
+	StepRetire  RotationStep = "retire"  // the old keys, once every kube-apiserver signs with the new one
+	StepRemove  RotationStep = "remove"  // the old keys, once their last token has expired
+)
+
+// Rotation is a rotation under way: one key takes the place of others. Each transition keeps Step true, and ends the rotation
+// when the replaced keys or the new one have left.
+type Rotation struct {
+	ID       string       `json:"id"` // when it was started
+	By       string       `json:"by"`
+	Kid      KeyID        `json:"kid"` // that is to sign
+	Replaces []KeyID      `json:"replaces,omitempty"`
+	Step     RotationStep `json:"step"` // for who reads the document; the keys' states decide
+}
+
+// MaxRotating bounds the keys that a key set may list when a rotation is started: GCP takes no more in an upload.
+const MaxRotating = 8
+
+// RotationError reports that a rotation cannot be started, because one is under way.
+type RotationError struct {
+	KeySet Name
+	Rotation
+}
+
+func (e *RotationError) Error() string {
+	return fmt.Sprintf("key set %q: a rotation to key %s is under way since %s (by %s); one at a time", e.KeySet, e.Kid, e.ID, cmp.Or(e.By, "somebody unnamed"))
+}
+
+// StartRotation begins to replace every active key by k, which it publishes as next if that was not done before.
+func (s KeySet) StartRotation(c Change, k VerificationKey) (KeySet, error) {
+	what := fmt.Sprintf("start rotation to key %s", k.ID())
+	if s.rotation != nil {
+		return KeySet{}, &RotationError{s.name, *s.Rotation()}
+	}
+	n := s
+	have, published := s.published(k)
+	switch {
+	case !published:
+		if len(s.keys) >= MaxRotating {
+			return KeySet{}, fmt.Errorf("%s: key set %q lists %d keys, and relying parties take no more than %d; remove one first", what, s.name, len(s.keys), MaxRotating)
+		}
+		var err error
+		if n, err = s.Add(c, k); err != nil {
+			return KeySet{}, err
+		}
+	case have.ID() != k.ID():
+		return KeySet{}, fmt.Errorf("%s: key set %q publishes it under another kid, %s", what, s.name, have.ID())
+	case have.State != Next:
+		return KeySet{}, fmt.Errorf("%s: it is %s already; make a new key", what, have.State)
+	}
+	return n.transition(c, what, func(n *KeySet, at time.Time) error {
+		if err := n.inUse("start rotation"); err != nil {
+			return err
+		}
+		r := &Rotation{ID: at.Format(time.RFC3339), By: c.By, Kid: k.ID()}
+		for _, other := range n.keys {
+			switch {
+			case other.State == Active:
+				r.Replaces = append(r.Replaces, other.ID())
+			case other.State == Next && other.ID() != k.ID():
+				return fmt.Errorf("%s: key %s is next as well, and nobody could say which of the two is to sign; rotate to that one, or remove it", what, other.ID())
+			}
+		}
+		if len(r.Replaces) == 0 {
+			return fmt.Errorf("%s: no key of %q is active, so there is nothing to replace; promote the key", what, s.name)
+		}
+		n.rotation = r
+		return nil
+	})
+}
+
+// RollBack turns the rotation under way around: the replaced key that signed last is to sign again, and the new one is to
+// leave. A replaced key that was retired is active again at once, since it was published all the time. The new key leaves
+// as a replaced one does: retired once no kube-apiserver signs with it, and removed once its last token has expired.
+func (s KeySet) RollBack(c Change) (KeySet, error) {
+	return s.transition(c, "roll back the rotation", func(n *KeySet, at time.Time) error {
+		if err := n.inUse("roll back"); err != nil {
+			return err
+		}
+		r := n.rotation
+		if r == nil {
+			return fmt.Errorf("roll back: no rotation of %q is under way; a key that has left never comes back", n.name)
+		}
+		back := -1
+		for i, k := range n.keys {
+			if slices.Contains(r.Replaces, k.ID()) && !k.PromotedAt.IsZero() && (back < 0 || k.PromotedAt.After(n.keys[back].PromotedAt)) {
+				back = i
+			}
+		}
+		if back < 0 {
+			return fmt.Errorf("roll back: none of the keys that %s replaces has signed", r.Kid)
+		}
+		if k := &n.keys[back]; k.State == Retired {
+			k.State, k.PromotedAt, k.RetiredAt = Active, at, time.Time{}
+		}
+		n.rotation = &Rotation{ID: r.ID, By: cmp.Or(c.By, r.By), Kid: n.keys[back].ID(), Replaces: []KeyID{r.Kid}}
+		return nil
+	})
+}
+
+// settleRotation brings the step of the rotation up to date after a transition, and ends a rotation that is complete or
+// whose new key was taken out.
+func (s *KeySet) settleRotation() {
+	if s.rotation == nil {
+		return
+	}
+	r := *s.Rotation()
+	to, there := s.Key(r.Kid)
+	r.Step = ""
+	for _, k := range s.keys {
+		switch replaced := slices.Contains(r.Replaces, k.ID()); {
+		case !replaced:
+		case k.State == Retired && r.Step == "":
+			r.Step = StepRemove
+		case k.State != Retired:
+			r.Step = StepRetire
+		}
+	}
+	if there && to.State != Active && r.Step != "" {
+		r.Step = StepPromote
+	}
+	if s.rotation = &r; !there || r.Step == "" || s.Withdrawn() {
+		s.rotation = nil
+	}
+}

@@ -1,0 +1,121 @@
+package keystore
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rotationOf prints what a rotation does next.
+func rotationOf(s KeySet) string {
+	r := s.Rotation()
+	if r == nil {
+		return "none"
+	}
+	return string(r.Step)
+}
+
+func TestARotationFollowsItsKeys(t *testing.T) {
+	ok := step(t)
+	old, fresh := testKey(0).ID(), subject.ID()
+	start := ok(newSet(t, awsPolicy()).StartRotation(change(t0), subject))
+	promoted := ok(start.Promote(change(openDay), fresh, seen(t0, openDay)))
+	retired := ok(promoted.Retire(change(openDay), old, Evidence{Statement: "seen"}))
+	done := ok(retired.Remove(change(openDay.Add(2*time.Hour)), old, false))
+	back := ok(retired.RollBack(change(openDay)))
+	for name, tt := range map[string]struct {
+		s    KeySet
+		step string
+	}{
+		"started":                {start, "promote"},
+		"promoted":               {promoted, "retire"},
+		"retired":                {retired, "remove"},
+		"removed":                {done, "none"},
+		"the new key revoked":    {ok(promoted.Revoke(because(openDay, "lost"), fresh, RevokeOptions{})), "none"},
+		"the old key revoked":    {ok(promoted.Revoke(because(openDay, "lost"), old, RevokeOptions{})), "none"},
+		"given up while next":    {ok(start.Remove(change(openDay), fresh, true)), "none"},
+		"withdrawn":              {ok(promoted.Withdraw(forced(openDay))), "none"},
+		"another key published":  {ok(promoted.Add(change(openDay), testKey(7))), "retire"},
+		"rolled back while next": {ok(start.RollBack(change(openDay))), "retire"},
+		"rolled back":            {ok(promoted.RollBack(change(openDay))), "retire"},
+		"rolled back when the old key was retired":  {back, "retire"},
+		"the new key retired after that":            {ok(back.Retire(change(openDay), fresh, Evidence{Statement: "seen"})), "remove"},
+		"rolled back and forward":                   {ok(back.RollBack(change(openDay))), "retire"},
+		"the old key promoted by hand after retire": {ok(retired.Promote(change(openDay), old, Observed{})), "retire"},
+	} {
+		if got := rotationOf(tt.s); got != tt.step {
+			t.Errorf("%s: the next step is %s; want %s", name, got, tt.step)
+		}
+		encode(t, tt.s)
+	}
+	if k, _ := back.Key(old); k.State != Active || !k.RetiredAt.IsZero() || back.Rotation().Kid != old || !slices.Equal(back.Rotation().Replaces, []KeyID{fresh}) {
+		t.Errorf("rolled back: %+v, %+v", k, back.Rotation())
+	}
+	if _, err := ok(back.RollBack(change(openDay))).Remove(change(openDay), old, false); err == nil {
+		t.Error("an active key is removed")
+	}
+}
+
+func TestStartRotationTakesWhatWasPublished(t *testing.T) {
+	s := published(t, awsPolicy(), false)
+	r := step(t)(s.StartRotation(change(t0.Add(time.Hour)), subject)).Rotation()
+	if r == nil || r.Kid != subject.ID() || !slices.Equal(r.Replaces, []KeyID{testKey(0).ID()}) || r.By != "tester" || r.ID != "2026-03-01T13:00:00Z" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestStartRotationRefuses(t *testing.T) {
+	ok := step(t)
+	one := newSet(t, awsPolicy())
+	two := published(t, awsPolicy(), false)
+	full := one
+	for n := range MaxRotating - 1 {
+		full = ok(full.Add(change(t0), testKey(20+n)))
+		full = ok(full.Promote(forced(t0), testKey(20+n).ID(), Observed{}))
+	}
+	idle := ok(one.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "by hand"}))
+	renamed := must(subject.WithID("imported", ""))
+	for name, tt := range map[string]struct {
+		s    KeySet
+		k    VerificationKey
+		want string
+	}{
+		"one under way":           {ok(one.StartRotation(change(t0), subject)), testKey(5), "is under way since 2026-03-01T12:00:00Z (by tester)"},
+		"the key that signs":      {one, testKey(0), "it is active already"},
+		"another next key":        {two, testKey(5), "is next as well"},
+		"under another kid":       {two, renamed, "under another kid"},
+		"too many keys":           {full, subject, "no more than 8"},
+		"nothing to replace":      {idle, subject, "no key of \"prod-a\" is active"},
+		"a key that is gone":      {ok(two.Revoke(because(t0, "lost"), subject.ID(), RevokeOptions{})), subject, "never comes back"},
+		"a key set that is ended": {ok(one.Withdraw(forced(t0))), subject, "was withdrawn"},
+	} {
+		before := tt.s.Digest()
+		_, err := tt.s.StartRotation(change(t0.Add(time.Hour)), tt.k)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v; want %q", name, err, tt.want)
+		}
+		if tt.s.Digest() != before {
+			t.Errorf("%s: the key set has changed", name)
+		}
+	}
+	var under *RotationError
+	if _, err := ok(one.StartRotation(change(t0), subject)).StartRotation(change(t0), subject); !errors.As(err, &under) || under.Kid != subject.ID() {
+		t.Errorf("the same again: error %v", err)
+	}
+	full = ok(full.Add(change(t0), subject)) // published before: it takes no further place
+	if _, err := full.StartRotation(change(t0), subject); err != nil {
+		t.Errorf("a key that is one of many: %v", err)
+	}
+}
+
+func TestRollBackRefuses(t *testing.T) {
+	ok := step(t)
+	done := ok(ok(ok(newSet(t, awsPolicy()).StartRotation(change(t0), subject)).Promote(forced(t0), subject.ID(), Observed{})).Revoke(because(t0, "lost"), testKey(0).ID(), RevokeOptions{}))
+	for name, s := range map[string]KeySet{"no rotation": newSet(t, awsPolicy()), "over": done} {
+		if _, err := s.RollBack(change(t0)); err == nil || !strings.Contains(err.Error(), "no rotation of \"prod-a\" is under way") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
