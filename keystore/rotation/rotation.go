@@ -1,0 +1,237 @@
+// Package rotation takes a key set from the keys that sign to the next one. It promises to take only steps whose gate is
+// open, each as a stored version of its own: whoever runs it may be stopped anywhere, and anybody may go on, also several at
+// once. It holds no key and no state.
+package rotation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Observer is what the world sees of an issuer.
+type Observer interface {
+	// Recorded returns what was seen so far of a published key. It asks nobody.
+	Recorded(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error)
+	// Look looks at every issuer URL and records what it sees. A look that shows too little is no error.
+	Look(ctx context.Context, s keystore.KeySet) error
+}
+
+// Cluster is the signer's side of a rotation: the kube-apiservers of one cluster, or a signer of another kind. Its answers
+// are trusted as evidence. Its methods are called one at a time.
+type Cluster interface {
+	// Signers returns the kid of a token that each signer has just made, by the address at which it alone answers: behind a
+	// load balancer nobody would notice one that still signs with the old key. One that cannot be asked is an error.
+	Signers(ctx context.Context) (map[string]keystore.KeyID, error)
+	// Stage hands a promoted key over: from then on the signers may sign with it. It is called until all of them do, so it
+	// changes nothing that is done. The error is a [*ByHandError] where only a person can do it.
+	Stage(ctx context.Context, k keystore.Key) error
+}
+
+// ByHandError says what a person has to do at the cluster.
+type ByHandError struct{ Do string }
+
+func (e *ByHandError) Error() string { return e.Do }
+
+// Facts are what a step is decided by, besides the key set.
+type Facts struct {
+	Observed keystore.Observed         // of the new key
+	Signers  map[string]keystore.KeyID // as [Cluster] returns them; nil if nobody asked
+}
+
+// Take takes the next step of the rotation of s, and returns the key that it was taken with. The error is a
+// [*keystore.NotYetError] while the step's gate is closed. There must be a rotation.
+func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, keystore.KeyID, error) {
+	r := s.Rotation()
+	if r.Step == keystore.StepPromote {
+		n, err := s.Promote(c, r.Kid, f.Observed)
+		return n, r.Kid, err
+	}
+	for _, k := range s.Keys() {
+		if !slices.Contains(r.Replaces, k.ID()) {
+			continue
+		}
+		switch {
+		case r.Step == keystore.StepRetire && k.State != keystore.Retired:
+			n, err := s.Retire(c, k.ID(), keystore.Evidence{Minted: f.Signers})
+			return n, k.ID(), err
+		case r.Step == keystore.StepRemove && k.State == keystore.Retired:
+			n, err := s.Remove(c, k.ID(), false)
+			return n, k.ID(), err
+		}
+	}
+	return s, "", fmt.Errorf("key set %q: its rotation has no step %q", s.Name(), r.Step)
+}
+
+// Taken is a step that was taken and stored.
+type Taken struct {
+	Step keystore.RotationStep
+	Key  keystore.KeyID
+}
+
+// Outcome is how far a rotation has come.
+type Outcome struct {
+	Set     keystore.KeySet // as stored last
+	Took    []Taken
+	Waiting *keystore.NotYetError // the gate that is closed; nil when no rotation is under way any more
+	ByHand  string                // what a person has to do at the cluster before the gate opens; may be empty
+}
+
+// Driver takes the steps of rotations.
+type Driver struct {
+	Store    *keystore.Store
+	Observer Observer
+	Cluster  Cluster                // nil: only what can be done at the store
+	Change   func() keystore.Change // of this moment
+}
+
+// Step takes every step of the rotation of a key set whose gate is open, and returns at the first that is closed. It never
+// starts a rotation.
+func (d Driver) Step(ctx context.Context, n keystore.Name) (Outcome, error) {
+	var o Outcome
+	for {
+		s, _, err := d.Store.Load(ctx, n)
+		if err != nil {
+			return o, err
+		}
+		o.Set = s
+		r := s.Rotation()
+		if r == nil {
+			return o, nil
+		}
+		f, err := d.gather(ctx, s, &o)
+		if err != nil {
+			return o, err
+		}
+		var with keystore.KeyID
+		after, err := keystore.Update(ctx, d.Store, n, func(s keystore.KeySet) (keystore.KeySet, error) {
+			if now := s.Rotation(); now == nil || now.ID != r.ID || now.Kid != r.Kid || now.Step != r.Step {
+				return s, errMoved
+			}
+			var err error
+			s, with, err = Take(d.Change(), s, f)
+			return s, err
+		})
+		if errors.Is(err, errMoved) { // somebody else was faster: look again where it stands
+			continue
+		}
+		if closed, is := errors.AsType[*keystore.NotYetError](err); is {
+			o.Waiting = closed
+			return o, nil
+		}
+		if err != nil {
+			return o, err
+		}
+		o.Set, o.ByHand = after, ""
+		o.Took = append(o.Took, Taken{r.Step, with})
+	}
+}
+
+var errMoved = errors.New("somebody else took the step")
+
+// gather asks what the next step needs to know.
+func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Facts, err error) {
+	r := s.Rotation()
+	to, _ := s.Key(r.Kid)
+	switch r.Step {
+	case keystore.StepPromote:
+		f.Observed, err = d.observe(ctx, s, to)
+	case keystore.StepRetire:
+		if d.Cluster != nil {
+			f.Signers, err = d.handOver(ctx, to, o)
+		}
+	}
+	return f, err
+}
+
+// observe looks if the records do not open the gate and a look could.
+func (d Driver) observe(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
+	seen, err := d.Observer.Recorded(ctx, s, k)
+	if err != nil {
+		return seen, err
+	}
+	_, err = s.Promote(d.Change(), k.ID(), seen)
+	closed, is := errors.AsType[*keystore.NotYetError](err)
+	if !is || closed.Gate != keystore.GateObserved && closed.Gate != keystore.GateFresh {
+		return seen, nil
+	}
+	if err := d.Observer.Look(ctx, s); err != nil {
+		return seen, err
+	}
+	return d.Observer.Recorded(ctx, s, k)
+}
+
+// handOver returns who signs with what, after it has staged the new key if some do not sign with it.
+func (d Driver) handOver(ctx context.Context, to keystore.Key, o *Outcome) (map[string]keystore.KeyID, error) {
+	signers, err := d.Cluster.Signers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(signers) == 0 {
+		return nil, errors.New("the cluster names no kube-apiserver, so nobody knows what signs its tokens")
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(signers)), func(id keystore.KeyID) bool { return id != to.ID() }) {
+		return signers, nil
+	}
+	err = d.Cluster.Stage(ctx, to)
+	if byHand, is := errors.AsType[*ByHandError](err); is {
+		o.ByHand, err = byHand.Do, nil
+	}
+	return signers, err
+}
+
+// Entry is a line of a timetable.
+type Entry struct {
+	Step  keystore.RotationStep
+	Opens time.Time // the earliest; zero if nobody can say
+}
+
+// Timetable returns when the steps of the rotation of s that are still to be taken can be taken at the earliest, if all that
+// they need happens at once: the new key is seen everywhere from now on, and every signer signs with it as soon as it may.
+func Timetable(c keystore.Change, s keystore.KeySet, seen keystore.Observed) []Entry {
+	r := s.Rotation()
+	if r == nil {
+		return nil
+	}
+	var all []Entry
+	at := c.At
+	if r.Step == keystore.StepPromote {
+		if seen.Since.IsZero() {
+			seen.Since = at
+		}
+		opens, _ := s.EarliestPromotion(r.Kid, seen)
+		at = latest(at, opens)
+		all = append(all, Entry{Step: keystore.StepPromote, Opens: at})
+	}
+	if r.Step != keystore.StepRemove {
+		all = append(all, Entry{Step: keystore.StepRetire, Opens: at})
+	}
+	remove := Entry{Step: keystore.StepRemove}
+	for _, k := range s.Keys() {
+		if !slices.Contains(r.Replaces, k.ID()) {
+			continue
+		}
+		if k.State != keystore.Retired {
+			k.State, k.RetiredAt = keystore.Retired, at
+		}
+		until, known := s.TrustedUntil(k, at)
+		if !known {
+			remove.Opens = time.Time{}
+			break
+		}
+		remove.Opens = latest(remove.Opens, until)
+	}
+	return append(all, remove)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

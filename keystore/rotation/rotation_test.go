@@ -1,0 +1,273 @@
+package rotation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/rotation"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// scene is a key set in a store, a cluster that signs with its first key, and a clock.
+type scene struct {
+	t          *testing.T
+	now        time.Time
+	store      *keystore.Store
+	old, fresh keystore.VerificationKey
+	since      time.Time // when the world first saw the new key; zero: not yet
+	looks      int
+	blind      bool // looks show nothing
+	signers    map[string]keystore.KeyID
+	staged     []keystore.KeyID
+	stageErr   error
+	signersErr error
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	sc := &scene{t: t, now: t0, store: keystore.NewStore(storetest.NewMemory(t)), old: storetest.Key(t), fresh: storetest.Key(t)}
+	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.old.ID(), "10.0.0.2:6443": sc.old.ID()}
+	lifetime := keystore.Duration(time.Hour)
+	s, err := keystore.New(sc.change(), keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, "https://oidc.example.com/prod-a"),
+		Keys: []keystore.VerificationKey{sc.old}, Policy: keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: &lifetime}})
+	check(t, err)
+	check(t, keystore.Create(t.Context(), sc.store, s))
+	return sc
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (sc *scene) change() keystore.Change { return keystore.Change{At: sc.now, By: "tester"} }
+
+func (sc *scene) start() {
+	sc.t.Helper()
+	_, err := keystore.Update(sc.t.Context(), sc.store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.StartRotation(sc.change(), sc.fresh) })
+	check(sc.t, err)
+}
+
+func (sc *scene) driver() rotation.Driver {
+	return rotation.Driver{Store: sc.store, Observer: sc, Cluster: sc, Change: sc.change}
+}
+
+// step returns what a run says, as one line.
+func (sc *scene) step(d rotation.Driver) string {
+	sc.t.Helper()
+	o, err := d.Step(sc.t.Context(), "prod-a")
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	var words []string
+	for _, took := range o.Took {
+		words = append(words, string(took.Step))
+	}
+	switch {
+	case o.Waiting != nil:
+		words = append(words, "waiting: "+string(o.Waiting.Gate))
+	default:
+		words = append(words, "done")
+	}
+	if o.ByHand != "" {
+		words = append(words, "by hand: "+o.ByHand)
+	}
+	return strings.Join(words, ", ")
+}
+
+func (sc *scene) Recorded(context.Context, keystore.KeySet, keystore.Key) (keystore.Observed, error) {
+	if sc.since.IsZero() {
+		return keystore.Observed{}, nil
+	}
+	return keystore.Observed{Since: sc.since, Fresh: sc.now.Add(-time.Minute)}, nil
+}
+
+func (sc *scene) Look(context.Context, keystore.KeySet) error {
+	sc.looks++
+	if !sc.blind && sc.since.IsZero() {
+		sc.since = sc.now
+	}
+	return nil
+}
+
+func (sc *scene) Signers(context.Context) (map[string]keystore.KeyID, error) {
+	return maps.Clone(sc.signers), sc.signersErr
+}
+
+func (sc *scene) Stage(_ context.Context, k keystore.Key) error {
+	if k.State != keystore.Active {
+		sc.t.Errorf("key %s is handed over while it is %s", k.ID(), k.State)
+	}
+	sc.staged = append(sc.staged, k.ID())
+	return sc.stageErr
+}
+
+func TestAWholeRotation(t *testing.T) {
+	sc := newScene(t)
+	if got := sc.step(sc.driver()); got != "done" {
+		t.Errorf("nothing was started: %s", got)
+	}
+	sc.start()
+	for _, tt := range []struct {
+		after time.Duration
+		do    func()
+		want  string
+	}{
+		{0, func() { sc.blind = true }, "waiting: observed"},
+		{0, func() { sc.blind = false }, "waiting: caches"},
+		{25*time.Hour + 13*time.Minute + 14*time.Second, nil, "waiting: caches"},
+		{time.Second, nil, "promote, waiting: signing"},
+		{time.Hour, func() { sc.signers["10.0.0.1:6443"] = sc.fresh.ID() }, "waiting: signing"},
+		{time.Hour, func() { sc.signers["10.0.0.2:6443"] = sc.fresh.ID() }, "retire, waiting: tokens"},
+		{time.Hour + 6*time.Minute - time.Second, nil, "waiting: tokens"},
+		{time.Second, nil, "remove, done"},
+		{time.Hour, nil, "done"},
+	} {
+		sc.now = sc.now.Add(tt.after)
+		if tt.do != nil {
+			tt.do()
+		}
+		if got := sc.step(sc.driver()); got != tt.want {
+			t.Fatalf("at %v: %s; want %s", sc.now.Sub(t0), got, tt.want)
+		}
+	}
+	if !slices.Equal(sc.staged, []keystore.KeyID{sc.fresh.ID(), sc.fresh.ID()}) || sc.looks != 2 {
+		t.Errorf("staged %v, %d looks", sc.staged, sc.looks)
+	}
+}
+
+// Without a cluster only the store's half is done, and nobody is believed to sign with anything.
+func TestWithoutACluster(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	d := sc.driver()
+	d.Cluster = nil
+	if got := sc.step(d); got != "promote, waiting: signing" {
+		t.Error(got)
+	}
+	if got := sc.step(d); got != "waiting: signing" {
+		t.Error(got)
+	}
+}
+
+func TestAClusterThatDoesNotAnswer(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	sc.signersErr = errors.New("10.0.0.2:6443 does not answer")
+	if got := sc.step(sc.driver()); got != "error: 10.0.0.2:6443 does not answer" {
+		t.Error(got)
+	}
+	sc.signersErr, sc.signers = nil, nil
+	if got := sc.step(sc.driver()); !strings.Contains(got, "names no kube-apiserver") {
+		t.Error(got)
+	}
+	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": "a-key-that-nobody-published"}
+	if got := sc.step(sc.driver()); got != "waiting: signing" {
+		t.Error(got)
+	}
+}
+
+func TestByHand(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	sc.stageErr = fmt.Errorf("stage: %w", &rotation.ByHandError{Do: "restart them"})
+	if got := sc.step(sc.driver()); got != "promote, waiting: signing, by hand: restart them" {
+		t.Error(got)
+	}
+	sc.stageErr = errors.New("forbidden")
+	if got := sc.step(sc.driver()); got != "error: forbidden" {
+		t.Error(got)
+	}
+}
+
+// Two that run at once take each step once, and both come to the same end.
+func TestTwoAtOnce(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
+	other, took := sc.driver(), 0
+	d := sc.driver()
+	d.Observer = meanwhile{sc, func() {
+		o, err := other.Step(t.Context(), "prod-a")
+		check(t, err)
+		took += len(o.Took)
+	}}
+	o, err := d.Step(t.Context(), "prod-a")
+	check(t, err)
+	if took != 2 || len(o.Took) != 0 || o.Waiting == nil || o.Waiting.Gate != keystore.GateTokens {
+		t.Errorf("the faster one took %d steps, the other %v and waits for %+v", took, o.Took, o.Waiting)
+	}
+}
+
+// meanwhile is an Observer during whose answer something happens.
+type meanwhile struct {
+	*scene
+	happens func()
+}
+
+func (m meanwhile) Recorded(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
+	m.happens()
+	return m.scene.Recorded(ctx, s, k)
+}
+
+// A rotation that was turned around between two looks is not stepped on with what was seen before.
+func TestTurnedAroundMeanwhile(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	d := sc.driver()
+	d.Observer = meanwhile{sc, func() {
+		_, err := keystore.Update(t.Context(), sc.store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.RollBack(sc.change()) })
+		check(t, err)
+	}}
+	o, err := d.Step(t.Context(), "prod-a")
+	check(t, err)
+	if k, _ := o.Set.Key(sc.fresh.ID()); k.State != keystore.Retired || o.Waiting == nil || o.Waiting.Gate != keystore.GateTokens {
+		t.Errorf("the new key is %s; waiting for %+v", k.State, o.Waiting)
+	}
+}
+
+func TestTimetable(t *testing.T) {
+	sc := newScene(t)
+	s, _, err := sc.store.Load(t.Context(), "prod-a")
+	check(t, err)
+	if got := rotation.Timetable(sc.change(), s, keystore.Observed{}); got != nil {
+		t.Errorf("without a rotation: %v", got)
+	}
+	s, err = s.StartRotation(sc.change(), sc.fresh)
+	check(t, err)
+	promote := t0.Add(25*time.Hour + 13*time.Minute + 15*time.Second)
+	remove := promote.Add(time.Hour + 6*time.Minute)
+	want := []rotation.Entry{{Step: keystore.StepPromote, Opens: promote}, {Step: keystore.StepRetire, Opens: promote}, {Step: keystore.StepRemove, Opens: remove}}
+	if got := rotation.Timetable(sc.change(), s, keystore.Observed{}); !slices.Equal(got, want) {
+		t.Errorf("%v; want %v", got, want)
+	}
+	s, err = s.Promote(keystore.Change{At: promote}, sc.fresh.ID(), keystore.Observed{Since: t0, Fresh: promote})
+	check(t, err)
+	sc.now = promote
+	if got := rotation.Timetable(sc.change(), s, keystore.Observed{}); !slices.Equal(got, want[1:]) {
+		t.Errorf("promoted: %v; want %v", got, want[1:])
+	}
+	undeclared, err := keystore.New(sc.change(), keystore.Spec{Name: "prod-a", Issuers: s.Issuers(), Keys: []keystore.VerificationKey{sc.old}})
+	check(t, err)
+	undeclared, err = undeclared.StartRotation(sc.change(), sc.fresh)
+	check(t, err)
+	if got := rotation.Timetable(sc.change(), undeclared, keystore.Observed{}); !got[2].Opens.IsZero() || got[0].Opens.IsZero() {
+		t.Errorf("no token lifetime: %v", got)
+	}
+}
