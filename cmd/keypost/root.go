@@ -12,6 +12,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/issuercmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/keycmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/mirrorcmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/rotatecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/storecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/verifycmd"
 )
@@ -45,7 +46,7 @@ program at once, whatever it waits for`,
 		Args: cobra.ArbitraryArgs, // Factory.Run reports a command that does not exist
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
+	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), rotatecmd.NewCmdRotate(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
 		mirrorcmd.NewCmdMirror(f), awscmd.NewCmdAWS(f), newVersion(f))
 	return root
 }

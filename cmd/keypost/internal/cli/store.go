@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -100,4 +103,59 @@ func (f *Factory) Update(ctx context.Context, issuer string, change func(keystor
 	}
 	changed, err := keystore.Update(ctx, st, s.Name(), change)
 	return changed, f.AtGate(err, s)
+}
+
+// InUse returns the key sets in use that the arguments name, each once, or with all every one of the store, and then also
+// the names of those that cannot be read.
+func InUse(ctx context.Context, st keystore.Reader, args []string, all bool) (sets []keystore.KeySet, unread []keystore.Name, err error) {
+	if all {
+		c, err := catalog.ReadAll(ctx, st)
+		if err != nil {
+			return nil, nil, err
+		}
+		inUse := slices.DeleteFunc(c.Sets, keystore.KeySet.Withdrawn)
+		if len(inUse)+len(c.Unread) == 0 {
+			return nil, nil, errors.New("the store has no key set in use")
+		}
+		return inUse, slices.Sorted(maps.Keys(c.Unread)), nil
+	}
+	for _, arg := range args {
+		s, err := catalog.Find(ctx, st, arg)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case s.Withdrawn():
+			return nil, nil, fmt.Errorf("key set %q was withdrawn at %s", s.Name(), Stamp(s.WithdrawnAt()))
+		case !slices.ContainsFunc(sets, func(have keystore.KeySet) bool { return have.Name() == s.Name() }):
+			sets = append(sets, s)
+		}
+	}
+	return sets, nil, nil
+}
+
+// Others are the other key sets of a store, beside which a key is added.
+type Others struct {
+	*Factory
+	Store keystore.Reader
+	Force bool // add a key that another one has revoked
+}
+
+// Check returns an error for a key that another key set has revoked, unless Force is set, and warns of one that
+// another has too. Somebody who may read one key set only is told that nothing was compared: else nobody could be given the
+// right to rotate the keys of one issuer.
+func (o Others) Check(ctx context.Context, n keystore.Name, keys ...keystore.VerificationKey) error {
+	c, err := catalog.ReadAll(ctx, o.Store)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		o.Warn("whether another key set has the key, or has revoked it, is unknown: %v", err)
+		return nil
+	}
+	shared, err := c.CheckKeys(n, keys, o.Force)
+	if err != nil {
+		return err
+	}
+	o.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), shared)
+	return nil
 }

@@ -3,7 +3,6 @@ package issuercmd
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,7 +14,6 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/observation"
 )
 
@@ -71,7 +69,7 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	sets, unread, err := o.sets(ctx, st, args)
+	sets, unread, err := cli.InUse(ctx, st, args, o.all)
 	if err != nil {
 		return err
 	}
@@ -96,33 +94,6 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 		return observeError(incomplete, len(results), unread)
 	}
 	return nil
-}
-
-// sets returns the key sets to look at, and with --all the names of those that cannot be read.
-func (o *observeOptions) sets(ctx context.Context, st keystore.Reader, args []string) (sets []keystore.KeySet, unread []keystore.Name, err error) {
-	if o.all {
-		c, err := catalog.ReadAll(ctx, st)
-		if err != nil {
-			return nil, nil, err
-		}
-		inUse := slices.DeleteFunc(c.Sets, keystore.KeySet.Withdrawn)
-		if len(inUse)+len(c.Unread) == 0 {
-			return nil, nil, fmt.Errorf("the store has no key set in use")
-		}
-		return inUse, slices.Sorted(maps.Keys(c.Unread)), nil
-	}
-	for _, arg := range args {
-		s, err := catalog.Find(ctx, st, arg)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case s.Withdrawn():
-			return nil, nil, fmt.Errorf("key set %q was withdrawn at %s", s.Name(), cli.Stamp(s.WithdrawnAt()))
-		case !slices.ContainsFunc(sets, func(have keystore.KeySet) bool { return have.Name() == s.Name() }):
-			sets = append(sets, s)
-		}
-	}
-	return sets, nil, nil
 }
 
 func observeError(incomplete, of int, unread []keystore.Name) error {

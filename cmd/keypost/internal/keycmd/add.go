@@ -54,7 +54,7 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 	now := time.Now()
 	fresh := unpublished(o.Factory, s, m, now)
 	if len(fresh) > 0 {
-		if err := (others{o.Factory, st, o.force}).check(ctx, s.Name(), fresh...); err != nil {
+		if err := (cli.Others{Factory: o.Factory, Store: st, Force: o.force}).Check(ctx, s.Name(), fresh...); err != nil {
 			return err
 		}
 		s, err = keystore.Update(ctx, st, s.Name(), func(s keystore.KeySet) (keystore.KeySet, error) {

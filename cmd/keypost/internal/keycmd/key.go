@@ -4,8 +4,6 @@ package keycmd
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -55,33 +53,6 @@ func change(ctx context.Context, f *cli.Factory, args []string, transition func(
 		return transition(s, k.ID())
 	})
 	return c, err
-}
-
-// others are the other key sets of a store, beside which a key is added.
-type others struct {
-	*cli.Factory
-	st    keystore.Reader
-	force bool
-}
-
-// check returns an error for a key that another key set has revoked, unless force is set, and warns of one that
-// another has too. Somebody who may read one key set only is told that nothing was compared: else nobody could be given the
-// right to rotate the keys of one issuer.
-func (o others) check(ctx context.Context, n keystore.Name, keys ...keystore.VerificationKey) error {
-	c, err := catalog.ReadAll(ctx, o.st)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		o.Warn("whether another key set has the key, or has revoked it, is unknown: %v", err)
-		return nil
-	}
-	shared, err := c.CheckKeys(n, keys, o.force)
-	if err != nil {
-		return err
-	}
-	o.WarnOthers(slices.Sorted(maps.Keys(c.Unread)), shared)
-	return nil
 }
 
 func printKeys(f *cli.Factory, s keystore.KeySet, now time.Time) error {

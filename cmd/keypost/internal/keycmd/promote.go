@@ -3,7 +3,6 @@ package keycmd
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
-	"github.com/keypost/keypost/keystore/observation"
 )
 
 // promoteOptions are those of a step whose gate opens by what was seen at the public URLs.
@@ -75,22 +73,13 @@ func (o *promoteOptions) promote(ctx context.Context, s keystore.KeySet, c keyst
 	return s.Promote(c, id, seen)
 }
 
-// observed returns what was seen of a key. A place for observations that is not there yet holds none.
+// observed returns what was seen of a key; nothing of one that may sign again whatever was seen.
 func (o *promoteOptions) observed(ctx context.Context, s keystore.KeySet, id keystore.KeyID) (keystore.Observed, error) {
 	k, published := s.Key(id)
-	rollback := k.State != keystore.Next && !k.PromotedAt.IsZero()
-	if o.Observations == "" || !published || rollback {
+	if rollback := k.State != keystore.Next && !k.PromotedAt.IsZero(); !published || rollback {
 		return keystore.Observed{}, nil
 	}
-	st, err := o.OpenObservations(ctx)
-	var records []observation.Record
-	if err == nil {
-		records, err = st.Of(ctx, s.Name())
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return keystore.Observed{}, err
-	}
-	return observation.Of(observation.Key{ID: id, Fingerprint: k.Fingerprint()}, records, observation.Required(s)), nil
+	return observe.Recorded(ctx, o.Factory, s, k)
 }
 
 // How long --wait sleeps before it looks again: as a rule, and while something is missing that somebody may be about to
@@ -131,7 +120,7 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 				return err
 			}
 		}
-		if err := o.look(ctx, observer, s); err != nil {
+		if err := observer.Counting(ctx, o.Factory, s); err != nil {
 			return err
 		}
 	}
@@ -150,21 +139,4 @@ func (o *promoteOptions) sleep(ctx context.Context, e *keystore.NotYetError) err
 	case <-time.After(pause):
 		return nil
 	}
-}
-
-// look observes s if the policy counts what is seen from here.
-func (o *promoteOptions) look(ctx context.Context, observer observe.Observer, s keystore.KeySet) error {
-	if !slices.ContainsFunc(observation.Required(s), func(p observation.Place) bool { return p.Vantage == o.flags.Vantage }) {
-		o.Notice("the policy counts other vantages than this one; they have to observe: %s", cli.ObserveCommand(s))
-		return nil
-	}
-	for _, r := range observer.All(ctx, s) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		for _, why := range r.Missing() {
-			o.Notice("the look at %s is not complete: %s", r.Place, why)
-		}
-	}
-	return nil
 }

@@ -69,7 +69,7 @@ func (o *revokeOptions) checkReplacement(ctx context.Context, issuer string, k k
 	if err != nil {
 		return err
 	}
-	return others{o.Factory, st, o.force}.check(ctx, s.Name(), k)
+	return cli.Others{Factory: o.Factory, Store: st, Force: o.force}.Check(ctx, s.Name(), k)
 }
 
 func (o *revokeOptions) last() (keystore.RevokeOptions, error) {

@@ -37,6 +37,9 @@ func (f *Flags) Register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.CAFile, "ca-file", "", "PEM file with the CA of an https URL, instead of the system's")
 }
 
+// Given reports whether a flag names a source.
+func (f *Flags) Given() bool { return len(f.files) > 0 || f.JWKS != "" || f.kubeconfig != "" }
+
 // Check returns an error of usage unless the flags name exactly one source.
 func (f *Flags) Check() error {
 	given := 0

@@ -3,6 +3,9 @@ package observe
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"slices"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -108,4 +111,38 @@ func (r Result) Missing() []string {
 		return append([]string{r.Err.Error()}, r.Look.Gaps...)
 	}
 	return r.Look.Gaps
+}
+
+// Counting looks at s if its policy counts what is seen from here, and prints what keeps a look from being complete.
+func (o Observer) Counting(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
+	if !slices.ContainsFunc(observation.Required(s), func(p observation.Place) bool { return p.Vantage == o.vantage }) {
+		f.Notice("the policy counts other vantages than this one; they have to observe: %s", cli.ObserveCommand(s))
+		return nil
+	}
+	for _, r := range o.All(ctx, s) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for _, why := range r.Missing() {
+			f.Notice("the look at %s is not complete: %s", r.Place, why)
+		}
+	}
+	return nil
+}
+
+// Recorded returns what was seen of a published key. Where no place for observations is given, or it is not there yet,
+// nothing was.
+func Recorded(ctx context.Context, f *cli.Factory, s keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
+	if f.Observations == "" {
+		return keystore.Observed{}, nil
+	}
+	st, err := f.OpenObservations(ctx)
+	var records []observation.Record
+	if err == nil {
+		records, err = st.Of(ctx, s.Name())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return keystore.Observed{}, err
+	}
+	return observation.Of(observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()}, records, observation.Required(s)), nil
 }

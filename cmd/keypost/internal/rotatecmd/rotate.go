@@ -1,0 +1,146 @@
+// Package rotatecmd has the commands of keypost rotate: they take an issuer from one signing key to the next.
+package rotatecmd
+
+import (
+	"context"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/rotation"
+)
+
+// NewCmdRotate returns the group of commands.
+func NewCmdRotate(f *cli.Factory) *cobra.Command {
+	return cli.Group("rotate", "Rotate signing keys step by step, without a refused token", newStart(f), newStep(f), newStatus(f), newRollback(f))
+}
+
+// state is a rotation as scripts read it.
+type state struct {
+	KeySet   keystore.Name      `json:"keySet"`
+	Rotation *keystore.Rotation `json:"rotation"` // null when none is under way
+	Took     []rotation.Taken   `json:"took,omitempty"`
+	Waiting  string             `json:"waiting,omitempty"` // why the next step cannot be taken yet
+	Gate     keystore.Gate      `json:"gate,omitempty"`
+	ByHand   string             `json:"byHand,omitempty"` // what a person has to do at the cluster
+	Plan     []entry            `json:"timetable,omitempty"`
+}
+
+// entry is a line of a timetable.
+type entry struct {
+	Step  keystore.RotationStep `json:"step"`
+	Opens time.Time             `json:"opens,omitzero"` // at the earliest; absent where nobody can say
+}
+
+// stateOf returns the rotation of s and its timetable.
+func stateOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (state, error) {
+	st := state{KeySet: s.Name(), Rotation: s.Rotation()}
+	if st.Rotation == nil {
+		return st, nil
+	}
+	to, _ := s.Key(st.Rotation.Kid)
+	seen, err := observe.Recorded(ctx, f, s, to)
+	if err != nil {
+		return st, err
+	}
+	for _, e := range rotation.Timetable(f.Change("", false), s, seen) {
+		st.Plan = append(st.Plan, entry{e.Step, e.Opens})
+	}
+	return st, nil
+}
+
+// what explains the steps, in the order in which they are taken.
+func what(step keystore.RotationStep) string {
+	switch step {
+	case keystore.StepPromote:
+		return "let the new key sign, once it was seen for longer than any cache could hide it"
+	case keystore.StepRetire:
+		return "retire the old key, once every kube-apiserver signs with the new one"
+	case keystore.StepRemove:
+		return "remove the old key, once its last token has expired"
+	}
+	return string(step)
+}
+
+func table(w *tabwriter.Writer, states []state) {
+	for i, s := range states {
+		if i > 0 {
+			cli.Row(w)
+		}
+		if s.Rotation == nil {
+			cli.Row(w, s.KeySet, "no rotation is under way")
+			continue
+		}
+		cli.Row(w, s.KeySet, "rotates to key "+string(s.Rotation.Kid)+", since "+s.Rotation.ID)
+		for _, e := range s.Plan {
+			when := "not known: declare how long tokens live"
+			if !e.Opens.IsZero() {
+				when = cli.Stamp(e.Opens)
+			}
+			cli.Row(w, "  "+string(e.Step), when, what(e.Step))
+		}
+	}
+}
+
+func newStatus(f *cli.Factory) *cobra.Command {
+	var all bool
+	cmd := f.Command("status ISSUER…|--all", "Print the rotations under way, and when their steps can be taken", cobra.ArbitraryArgs, func(ctx context.Context, args []string) error {
+		st, err := f.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		sets, unread, err := choose(ctx, st, args, all)
+		if err != nil {
+			return err
+		}
+		states := []state{}
+		for _, s := range sets {
+			one, err := stateOf(ctx, f, s)
+			if err != nil {
+				return err
+			}
+			states = append(states, one)
+		}
+		if err := f.Print(map[string]any{"rotations": states}, func(w *tabwriter.Writer) { table(w, states) }); err != nil {
+			return err
+		}
+		return unreadable(unread)
+	})
+	cmd.Flags().BoolVar(&all, "all", false, "every key set of the store that is in use")
+	f.ObservationsFlag(cmd.Flags())
+	return cmd
+}
+
+func newRollback(f *cli.Factory) *cobra.Command {
+	var why string
+	cmd := f.Command("rollback ISSUER --why REASON", "Turn a rotation around: the old key signs again, and the new one leaves", cli.Exactly(1), func(ctx context.Context, args []string) error {
+		if why == "" {
+			return cli.Usagef("rotate rollback needs --why REASON; it is recorded")
+		}
+		s, err := f.Update(ctx, args[0], func(s keystore.KeySet) (keystore.KeySet, error) { return s.RollBack(f.Change(why, false)) })
+		if err != nil {
+			return err
+		}
+		r := s.Rotation()
+		f.Notice("let the cluster sign with %s again; then keypost rotate step takes key %s out", r.Kid, r.Replaces[0])
+		one, err := stateOf(ctx, f, s)
+		if err != nil {
+			return err
+		}
+		return f.Print(one, func(w *tabwriter.Writer) { table(w, []state{one}) })
+	})
+	cmd.Flags().StringVar(&why, "why", "", "the reason; it is recorded")
+	return cmd
+}
+
+// choose returns the key sets that the arguments name, or all of them.
+func choose(ctx context.Context, st *keystore.Store, args []string, all bool) ([]keystore.KeySet, []keystore.Name, error) {
+	if (len(args) > 0) == all {
+		return nil, nil, cli.Usagef("give one or more issuers, or --all for every key set of the store")
+	}
+	return cli.InUse(ctx, st, args, all)
+}

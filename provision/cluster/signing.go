@@ -1,0 +1,41 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/rotation"
+)
+
+// Signing is a cluster in a rotation of its signing key. It needs the permissions of Signers and ChosenIssuer. It writes
+// nothing: the private key never leaves the place where it was made.
+type Signing struct{ Access }
+
+var _ rotation.Cluster = Signing{}
+
+// mintedFor is the audience of the tokens that show who signs with what. Nobody accepts it.
+const mintedFor = "keypost.invalid"
+
+// Signers implements [rotation.Cluster] by a token of each kube-apiserver.
+func (c Signing) Signers(ctx context.Context) (map[string]keystore.KeyID, error) {
+	all, err := Signers(ctx, c.Access, mintedFor)
+	if err != nil {
+		return nil, err
+	}
+	kids := make(map[string]keystore.KeyID, len(all))
+	for _, s := range all {
+		kids[s.Address] = s.KeyID
+	}
+	return kids, nil
+}
+
+// Stage implements [rotation.Cluster]. The error is always a [*rotation.ByHandError].
+func (c Signing) Stage(ctx context.Context, k keystore.Key) error {
+	_, openShift, err := ChosenIssuer(ctx, c.Access)
+	if err == nil && openShift {
+		return &rotation.ByHandError{Do: fmt.Sprintf("write the pair of key %s into the Secret next-bound-service-account-signing-key of namespace openshift-kube-apiserver-operator; its operator hands it to every kube-apiserver", k.ID())}
+	}
+	return &rotation.ByHandError{Do: fmt.Sprintf("on every control-plane node, first add the public key of %s to --service-account-key-file of kube-apiserver and restart it; when all of them have it, "+
+		"set --service-account-signing-key-file to its private key and restart them again, and give kube-controller-manager the same --service-account-private-key-file", k.ID())}
+}
