@@ -44,6 +44,8 @@ func TestScripts(t *testing.T) {
 			"fakeaws":   accounts{t}.start,
 			"calls":     calls,
 			"await":     awaitText,
+			"address":   freeAddress,
+			"scrape":    scrape,
 			"account":   printAccount,
 			"said":      said,
 			"proxy":     startProxy,

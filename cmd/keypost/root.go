@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/rotatecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/storecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/verifycmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/watchcmd"
 )
 
 // streams are the process's own: results go to out, all else to err.
@@ -47,7 +48,7 @@ program at once, whatever it waits for`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), rotatecmd.NewCmdRotate(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
-		mirrorcmd.NewCmdMirror(f), awscmd.NewCmdAWS(f), newVersion(f))
+		mirrorcmd.NewCmdMirror(f), watchcmd.NewCmdWatch(f), awscmd.NewCmdAWS(f), newVersion(f))
 	return root
 }
 

@@ -19,14 +19,14 @@ type Condition string
 // The conditions. The first three are what was seen, and each lasts until the addresses that showed it show something
 // better: one that does not answer, or a store that cannot be read, ends none. The others are about the latest look.
 const (
-	RogueKey        Condition = "rogue-key"         // a stranger's key is published
-	ServedNotStored Condition = "served-not-stored" // keys are published otherwise than they are stored, longer than caches explain
-	UnexpectedCA    Condition = "unexpected-ca"     // a certificate is another CA's
+	RogueKey        Condition = "rogue_key"         // a stranger's key is published
+	ServedNotStored Condition = "served_not_stored" // keys are published otherwise than they are stored, longer than caches explain
+	UnexpectedCA    Condition = "unexpected_ca"     // a certificate is another CA's
 
 	Unreachable Condition = "unreachable"  // nothing answered
 	Incomplete  Condition = "incomplete"   // something may be served that was not seen
-	NotCompared Condition = "not-compared" // with the store, which could not be read, or has it no more
-	NotRecorded Condition = "not-recorded" // the look could not be stored
+	NotCompared Condition = "not_compared" // with the store, which could not be read, or has it no more
+	NotRecorded Condition = "not_recorded" // the look could not be stored
 )
 
 // Conditions returns every condition.
@@ -132,7 +132,11 @@ func judged(findings []verify.Finding) (rogue, differs Detail) {
 			d = &rogue
 		}
 		d.Evidence = append(d.Evidence, f.Evidence)
-		d.At = append(d.At, f.At...)
+		for _, a := range f.At {
+			if !slices.Contains(d.At, a) {
+				d.At = append(d.At, a)
+			}
+		}
 	}
 	return rogue, differs
 }

@@ -94,6 +94,9 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
+// Log returns the log of the watcher.
+func (w *Watcher) Log() *zap.Logger { return w.c.Log }
+
 // Issuers returns what is known of each issuer, in order.
 func (w *Watcher) Issuers() []Status {
 	w.mu.Lock()

@@ -24,7 +24,7 @@ func (f *Factory) ObservationsFlag(fs *pflag.FlagSet) {
 
 // observes reports whether a command of ours has --observations.
 func observes(c Command) bool {
-	return len(c) > 1 && (slices.Equal(c[:2], []string{"issuer", "observe"}) || slices.Equal(c[:2], []string{"key", "promote"}))
+	return len(c) > 0 && c[0] == "watch" || len(c) > 1 && (slices.Equal(c[:2], []string{"issuer", "observe"}) || slices.Equal(c[:2], []string{"key", "promote"}))
 }
 
 // OpenObservations opens the place that --observations or KEYPOST_OBSERVATIONS names, to read.

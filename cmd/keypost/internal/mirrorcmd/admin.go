@@ -1,36 +1,13 @@
 package mirrorcmd
 
 import (
-	"context"
-	"fmt"
 	"maps"
-	"net"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.uber.org/zap"
 
-	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/internal/admin"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
 )
-
-// checkListen refuses what is no address to listen on before anything is begun; empty means none.
-func checkListen(flag, address string) error {
-	if address == "" {
-		return nil
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil {
-		return cli.Usagef("%s %q: give HOST:PORT or :PORT, such as 127.0.0.1:9091", flag, address)
-	}
-	return nil
-}
 
 // Describe implements prometheus.Collector.
 func (m *mirroring) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
@@ -60,22 +37,4 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	for r, n := range counts {
 		ch <- prometheus.MustNewConstMetric(refused, prometheus.GaugeValue, float64(n), string(r))
 	}
-}
-
-// bindAdmin binds the address for metrics and health.
-func (m *mirroring) bindAdmin(ctx context.Context) (*admin.Server, error) {
-	registry := prometheus.NewRegistry()
-	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
-	for _, c := range []prometheus.Collector{m, collectors.NewGoCollector(), process} {
-		if err := registry.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	pages := admin.Pages{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Ready: m.Ready}
-	s, err := admin.Listen(ctx, m.o.adminAddress, pages, m.log.Named("admin"))
-	if err != nil {
-		return nil, fmt.Errorf("open the admin listener: %w", err)
-	}
-	m.log.Info("admin listener is up", zap.Stringer("address", s.Addr()))
-	return s, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -96,14 +94,14 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	if o.poll != 0 && o.poll < time.Second {
 		return nil, cli.Usagef("--poll %s: at least 1s", o.poll)
 	}
-	if err := checkListen("--admin-address", o.adminAddress); err != nil {
+	if err := cli.CheckListen("--admin-address", o.adminAddress); err != nil {
 		return nil, err
 	}
 	admission, err := o.admission()
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	m := &mirroring{o: o, log: newLogger(f.Err)}
+	m := &mirroring{o: o, log: sampled(cli.NewLogger(f.Err))}
 	store, err := cli.ParseStore(f.Store)
 	if err != nil {
 		return nil, err
@@ -185,42 +183,18 @@ func (m *mirroring) announce() {
 func (m *mirroring) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if m.o.adminAddress != "" {
-		s, err := m.bindAdmin(ctx)
+		s, err := cli.ListenAdmin(ctx, m.o.adminAddress, m, m.Ready, m.log)
 		if err != nil {
 			return err
 		}
 		g.Go(func() error { return s.Serve(ctx) })
 	}
-	g.Go(func() error { return until(ctx, func() { m.Run(ctx) }) })
+	g.Go(func() error { return cli.Until(ctx, func() { m.Run(ctx) }) })
 	err := g.Wait()
 	if err == nil {
 		m.log.Info("stopped")
 	}
 	return err
-}
-
-// lastWait is how long work may go on after its context has ended.
-const lastWait = 3 * time.Second
-
-// until runs work, which ends soon after ctx. A write to a file system that hangs cannot be interrupted, and must not
-// keep the process from ending: what it writes is whole or not there.
-func until(ctx context.Context, work func()) error {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		work()
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-	}
-	select {
-	case <-ended:
-		return nil
-	case <-time.After(lastWait):
-		return fmt.Errorf("stop: reading or writing has not ended within %v", lastWait)
-	}
 }
 
 // Bounds of how long a pass that failed is waited after, with --once.
@@ -231,7 +205,7 @@ const (
 
 // once ends when a server may begin on DIR. A pass is made in any case, so that it begins on what is new.
 func (m *mirroring) once(ctx context.Context) (err error) {
-	stopped := until(ctx, func() { err = m.passOnce(ctx) })
+	stopped := cli.Until(ctx, func() { err = m.passOnce(ctx) })
 	if stopped != nil {
 		return stopped
 	}
@@ -317,12 +291,10 @@ func tokenIssuer(file string) string {
 	return claims.Issuer
 }
 
-// newLogger writes a JSON line per event as keypostd does; of one message the first 50 a minute, then every 100th: a
-// loop that puts an older document in every second must not fill a disk.
-func newLogger(w io.Writer) *zap.Logger {
-	e := zap.NewProductionEncoderConfig()
-	e.EncodeTime = zapcore.RFC3339TimeEncoder
-	e.EncodeDuration = zapcore.StringDurationEncoder
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(text.LogWriter(w))), zapcore.InfoLevel)
-	return zap.New(zapcore.NewSamplerWithOptions(core, time.Minute, 50, 100))
+// sampled lets through the first 50 of one message in a minute, then every 100th: a loop that puts an older document in
+// every second must not fill a disk.
+func sampled(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Minute, 50, 100)
+	}))
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -67,7 +66,7 @@ func TestMirrorAdmin(t *testing.T) {
 	must(t, err)
 	m.o.adminAddress = "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
-	server, err := m.bindAdmin(ctx)
+	server, err := cli.ListenAdmin(ctx, m.o.adminAddress, m, m.Ready, m.log)
 	must(t, err)
 	done := make(chan error)
 	go func() { done <- server.Serve(ctx) }()
@@ -196,23 +195,6 @@ func TestMirrorOnceWaitsForWhatMayEnd(t *testing.T) {
 	}
 }
 
-// Work that cannot be interrupted does not keep the process from ending.
-func TestUntil(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		hanging := make(chan struct{})
-		time.AfterFunc(time.Hour, cancel)
-		began := time.Now()
-		if err := until(ctx, func() { <-hanging }); err == nil || time.Since(began) != time.Hour+lastWait {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-		close(hanging)
-		if err := until(ctx, func() { time.Sleep(lastWait / 2) }); err != nil {
-			t.Errorf("work that ends soon: %v", err)
-		}
-	})
-}
-
 func TestTokenIssuer(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{
@@ -232,7 +214,7 @@ func TestTokenIssuer(t *testing.T) {
 // A loop that reverts a document every second must not fill a disk with lines.
 func TestMirrorLogIsSampled(t *testing.T) {
 	var log strings.Builder
-	l := newLogger(&log)
+	l := sampled(cli.NewLogger(&log))
 	for range 10_000 {
 		l.Warn("key set refused", zap.String("key_set", "prod-a"))
 	}

@@ -42,15 +42,21 @@ type Observer struct {
 	vantage string
 }
 
-// Open returns an Observer for the flags, which writes to the place for observations.
-func (fl *Flags) Open(ctx context.Context, f *cli.Factory) (Observer, error) {
+// Network returns how issuers are reached, for the flags.
+func (fl *Flags) Network() (verify.Network, error) {
 	if fl.Vantage != "" && keystore.Name(fl.Vantage).Check() != nil {
-		return Observer{}, cli.Usagef("--vantage %q: a vantage is named with lower-case letters, digits and hyphens, at most 63", cli.OneLine(fl.Vantage))
+		return verify.Network{}, cli.Usagef("--vantage %q: a vantage is named with lower-case letters, digits and hyphens, at most 63", cli.OneLine(fl.Vantage))
 	}
 	if err := cli.CheckConnect(fl.connect); err != nil {
-		return Observer{}, err
+		return verify.Network{}, err
 	}
 	roots, err := cli.ReadRoots(fl.caFile)
+	return verify.Network{RootCAs: roots, Connect: fl.connect}, err
+}
+
+// Open returns an Observer for the flags, which writes to the place for observations.
+func (fl *Flags) Open(ctx context.Context, f *cli.Factory) (Observer, error) {
+	network, err := fl.Network()
 	if err != nil {
 		return Observer{}, err
 	}
@@ -58,7 +64,7 @@ func (fl *Flags) Open(ctx context.Context, f *cli.Factory) (Observer, error) {
 	if err != nil {
 		return Observer{}, err
 	}
-	return Observer{Records: records, network: verify.Network{RootCAs: roots, Connect: fl.connect}, vantage: fl.Vantage}, nil
+	return Observer{Records: records, network: network, vantage: fl.Vantage}, nil
 }
 
 // Result is what came of looking at one issuer URL.

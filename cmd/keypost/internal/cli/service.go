@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/keypost/keypost/internal/admin"
+	"github.com/keypost/keypost/internal/text"
+)
+
+// What the commands have in common that run until SIGTERM.
+
+// CheckListen refuses what is no address to listen on before anything is begun; empty means none.
+func CheckListen(flag, address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return Usagef("%s %q: give HOST:PORT or :PORT, such as 127.0.0.1:9091", flag, address)
+	}
+	return nil
+}
+
+// ListenAdmin binds an address for the metrics of c, those of the process, and its health.
+func ListenAdmin(ctx context.Context, address string, c prometheus.Collector, ready func() error, log *zap.Logger) (*admin.Server, error) {
+	registry := prometheus.NewRegistry()
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	for _, c := range []prometheus.Collector{c, collectors.NewGoCollector(), process} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	pages := admin.Pages{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Ready: ready}
+	s, err := admin.Listen(ctx, address, pages, log.Named("admin"))
+	if err != nil {
+		return nil, fmt.Errorf("open the admin listener: %w", err)
+	}
+	log.Info("admin listener is up", zap.Stringer("address", s.Addr()))
+	return s, nil
+}
+
+// lastWait is how long work may go on after its context has ended.
+const lastWait = 3 * time.Second
+
+// Until runs work, which ends soon after ctx. A write to a file system that hangs cannot be interrupted, and must not
+// keep the process from ending: what it writes is whole or not there.
+func Until(ctx context.Context, work func()) error {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		work()
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(lastWait):
+		return fmt.Errorf("stop: reading or writing has not ended within %v", lastWait)
+	}
+}
+
+// NewLogger writes a JSON line per event, as keypostd does.
+func NewLogger(w io.Writer) *zap.Logger {
+	e := zap.NewProductionEncoderConfig()
+	e.EncodeTime = zapcore.RFC3339TimeEncoder
+	e.EncodeDuration = zapcore.StringDurationEncoder
+	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(e), zapcore.Lock(zapcore.AddSync(text.LogWriter(w))), zapcore.InfoLevel))
+}

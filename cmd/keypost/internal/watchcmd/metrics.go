@@ -1,0 +1,98 @@
+package watchcmd
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keypost/keypost/issuer/verify/watch"
+)
+
+// collector makes metrics of what a watcher knows. Their labels come from the store, which bounds them: nothing that a
+// server says, such as the kid of a rogue key, becomes a label.
+type collector struct {
+	w     *watch.Watcher
+	every time.Duration
+}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(name, help string, value float64) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, value)
+	}
+	issuers, store := c.w.Issuers(), c.w.Store()
+	gauge("keypost_watch_issuers", "Issuers that are looked at.", float64(len(issuers)))
+	gauge("keypost_watch_interval_seconds", "In this time each issuer is looked at once.", c.every.Seconds())
+	gauge("keypost_watch_store_failing", "1 while the store cannot be read; the issuers known so far are looked at.", truth(store.Failing))
+	gauge("keypost_watch_store_last_read_timestamp_seconds", "When the store was last read, whole; 0 for never.", stamp(store.Read))
+	gauge("keypost_watch_key_sets_unread", "Key sets that are missing or cannot be read; their issuers are looked at as they were.", float64(store.Unread))
+	d := describe()
+	for _, s := range issuers {
+		d.collect(ch, s)
+	}
+}
+
+func stamp(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// descs are the metrics of each issuer.
+type descs struct {
+	conditions                         map[watch.Condition]*prometheus.Desc
+	failing                            *prometheus.Desc
+	looked, complete, slowest, expires *prometheus.Desc
+}
+
+func describe() descs {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"key_set", "issuer"}, labels...), nil)
+	}
+	return descs{
+		conditions: map[watch.Condition]*prometheus.Desc{
+			watch.RogueKey:        desc("keypost_watch_rogue_key", "1 while a key is published that the store does not know. The log names it."),
+			watch.ServedNotStored: desc("keypost_watch_served_not_stored", "1 while keys are published otherwise than they are stored, longer than caches explain."),
+			watch.UnexpectedCA:    desc("keypost_watch_unexpected_ca", "1 while a certificate is of a CA that was not expected; without --expect-ca, of another one than at first."),
+		},
+		failing: desc("keypost_watch_look_failing", "1 while looks fail: nothing answers, some answers are missing, the store has nothing to compare with, "+
+			"or the look cannot be recorded.", "reason"),
+		looked:   desc("keypost_watch_last_look_timestamp_seconds", "When the latest look ended, whatever came of it; 0 for never."),
+		complete: desc("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never."),
+		slowest:  desc("keypost_watch_slowest_answer_seconds", "How long the slowest answer of the latest look took, over a new connection."),
+		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first of the certificates expires that the servers send."),
+	}
+}
+
+func (d descs) collect(ch chan<- prometheus.Metric, s watch.Status) {
+	send := func(desc *prometheus.Desc, value float64, more ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{string(s.KeySet), s.URL}, more...)...)
+	}
+	for _, c := range watch.Conditions() {
+		_, holds := s.Conditions[c]
+		if own := d.conditions[c]; own != nil {
+			send(own, truth(holds))
+		} else {
+			send(d.failing, truth(holds), string(c))
+		}
+	}
+	send(d.looked, stamp(s.Looked))
+	send(d.complete, stamp(s.Complete))
+	if s.Slowest > 0 {
+		send(d.slowest, s.Slowest.Seconds())
+	}
+	if !s.NotAfter.IsZero() {
+		send(d.expires, stamp(s.NotAfter))
+	}
+}
