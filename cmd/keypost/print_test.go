@@ -251,7 +251,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		"issuer observe dev --ca-file " + caFile + " --observations file://" + filepath.Join(dir, "observations"),
 		"verify --dev " + host + "dev --ca-file " + caFile,
 		"export " + filepath.Join(dir, "out"), "store copy file://" + filepath.Join(dir, "store") + " file://" + filepath.Join(dir, "copy"),
-		"mirror --once " + dir,
+		"mirror --once " + dir, "watch",
 		"issuer remove prod-b --confirm-url https://oidc.example.com/prod-b --why test --force",
 	} {
 		try(line)
