@@ -68,9 +68,13 @@ func (e *NotYetError) Error() string {
 	return b.String()
 }
 
-// Convergence is how long a change of the store may take to reach every replica of the server: 15 s for the poll of a
-// remote store and a minute for replicas and mirrors.
-const Convergence = 75 * time.Second
+// MaxPoll is the longest time between two listings of a store by whatever serves it: servers and mirrors refuse another
+// configuration, since gates cannot know it.
+const MaxPoll = 15 * time.Second
+
+// Convergence is how long a change of the store may take to reach every replica of the server: a poll of a remote store,
+// and a minute for mirrors, replicas and the poll of their directories.
+const Convergence = MaxPoll + time.Minute
 
 // ClockSkew is how long after its exp a token may still be accepted: AWS does for 5 minutes, kube-apiserver for 1 minute.
 const ClockSkew = 6 * time.Minute

@@ -55,7 +55,8 @@ type config struct {
 	// not mounted, and clients that are sent there would find no issuer. Default false; --dev allows it.
 	AllowEmpty bool `json:"allowEmpty,omitempty"`
 
-	// Poll is how often the directory is listed, beside the watch that serves a change within a second. Default 10s.
+	// Poll is how often the directory is listed, beside the watch that serves a change within a second: from 1s to 15s, which
+	// the gates of keys count with. Default 10s.
 	Poll keystore.Duration `json:"poll"`
 
 	// Log selects what is logged to standard error.
@@ -240,7 +241,8 @@ func (c config) check() error {
 	f.add(c.Policy.policy().Check(false))
 	c.Listen.check(&f)
 	f.checkAliases(c.HostAliases, patterns)
-	f.refuse(c.Poll < *keystore.DurationPtr(time.Second), "poll is %v; it must be at least 1s", c.Poll)
+	f.refuse(c.Poll < keystore.Duration(time.Second) || c.Poll > keystore.Duration(keystore.MaxPoll),
+		"poll is %v; it must be from 1s to %v, which the gates of keys count with", c.Poll, keystore.MaxPoll)
 	f.add(checkAddress("admin.address", c.Admin.Address))
 	if c.Admin.Probes != "" {
 		f.add(checkAddress("admin.probes", c.Admin.Probes))

@@ -108,10 +108,8 @@ func NewMirror(c MirrorConfig) *Mirror {
 			m.sources[n] = &source{revision: rev, digest: digest}
 		}
 	}
-	m.reading.begins = "key sets cannot be read from the store; what was copied before stays"
-	m.reading.ends = "key sets can be read from the store again"
-	m.writing.begins = "the copy cannot be written; what was copied before stays"
-	m.writing.ends = "the copy can be written again"
+	m.reading = trouble{begins: "key sets cannot be read from the store", ends: "key sets can be read from the store again"}
+	m.writing = trouble{begins: "the copy cannot be written", ends: "the copy can be written again"}
 	return m
 }
 
@@ -310,7 +308,11 @@ func (m *Mirror) noteTrouble(ctx context.Context, t *trouble, err error) error {
 	t.now = err != nil
 	switch {
 	case t.now && !was:
-		m.c.Log.Warn(t.begins, zap.Error(err))
+		stays := "what was copied before stays"
+		if len(m.to.goodNames()) == 0 {
+			stays = "nothing was copied before"
+		}
+		m.c.Log.Warn(t.begins+"; "+stays, zap.Error(err))
 	case was && !t.now:
 		m.c.Log.Info(t.ends)
 	}

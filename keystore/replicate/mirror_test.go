@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -517,6 +518,20 @@ func TestMirrorGivesNoURLAwayThatAnotherMayHave(t *testing.T) {
 	}
 }
 
+// unread lets the reading of key sets fail, at once or as late as it can.
+func unread(late bool, names ...keystore.Name) storetest.Fault {
+	return func(ctx context.Context, op storetest.Op) (bool, error) {
+		if op.Kind != storetest.OpGet || !slices.Contains(names, op.Name) {
+			return true, nil
+		}
+		if late {
+			<-ctx.Done()
+			return false, ctx.Err()
+		}
+		return down(ctx, op)
+	}
+}
+
 func TestMirrorReady(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(m *mirrored)
@@ -530,6 +545,10 @@ func TestMirrorReady(t *testing.T) {
 			m.from.Inject(func(ctx context.Context, _ storetest.Op) (bool, error) { <-ctx.Done(); return false, ctx.Err() })
 		}, map[time.Duration]bool{0: false, 4 * time.Minute: true}},
 		"one that cannot be copied":            {func(m *mirrored) { m.from.Set("prod-b", []byte("junk")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
+		"one that cannot be read":              {func(m *mirrored) { m.from.Inject(unread(false, "prod-b")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
+		"none that can be read":                {func(m *mirrored) { m.from.Inject(unread(false, "prod-a", "prod-b")) }, map[time.Duration]bool{0: false, 6 * time.Minute: false, time.Hour: false}},
+		"one whose reading hangs":              {func(m *mirrored) { m.from.Inject(unread(true, "prod-b")) }, map[time.Duration]bool{0: false, 4 * time.Minute: false, 6 * time.Minute: true}},
+		"all of whose reading hangs":           {func(m *mirrored) { m.from.Inject(unread(true, "prod-a", "prod-b")) }, map[time.Duration]bool{0: false, 6 * time.Minute: false, time.Hour: false}},
 		"one that cannot be copied, as before": {func(m *mirrored) { m.earlier(); m.from.Set("prod-b", []byte("junk")) }, map[time.Duration]bool{0: true}},
 		"one that cannot be copied, as before, when the mirror was not ready either": {func(m *mirrored) {
 			m.from.Set("prod-b", []byte("junk"))

@@ -34,14 +34,17 @@ func (m *Mirror) Status() MirrorStatus {
 	return st
 }
 
+const noPass = "no complete pass over the store yet"
+
 // tryPatience is how long Ready waits for the first pass although there is a copy of an earlier run.
 const tryPatience = 10 * time.Second
 
 // Ready returns nil once To holds a whole copy, and from then on: a server that starts on half a copy would answer that
 // issuers do not exist. The copy of an earlier run counts only after the first pass, or if that takes long, since it may
 // lack a key that signs by now, and only if that run was ready: else a crash would end the wait for a key set without a
-// good version. An empty copy, also of an earlier run, counts only if AllowEmpty is set: a mistyped prefix
-// must not replace servers that have everything.
+// good version. Without one, a copy of some key sets counts [lastgood.StartPatience] after the first listing: else one that
+// cannot be copied or read would keep every new server from starting. An empty copy, also of an earlier run, counts only if
+// AllowEmpty is set: a mistyped prefix must not replace servers that have everything.
 func (m *Mirror) Ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,24 +64,35 @@ func (m *Mirror) unready(now time.Time) error {
 	switch {
 	case m.ready || earlier && (m.tried || now.Sub(m.began) > tryPatience):
 		return nil
-	case m.first.IsZero():
-		return errors.New("no complete pass over the store yet")
+	case m.listed.IsZero():
+		return errors.New(noPass)
 	}
-	start := lastgood.Start{KeySets: len(m.sources), Waited: now.Sub(m.first), AllowEmpty: m.c.AllowEmpty}
-	for n := range m.sources {
+	start := lastgood.Start{KeySets: len(m.sources), Waited: now.Sub(m.listed), AllowEmpty: m.c.AllowEmpty}
+	waits := false
+	for n, s := range m.sources {
+		waits = waits || s.rejected.Waits()
 		if m.to.Good(n) == nil {
 			start.Without++
 		}
 	}
+	why := fmt.Sprintf("%d of %d key sets have no good version yet", start.Without, start.KeySets)
 	switch {
+	case m.first.IsZero() && (start.Waited < lastgood.StartPatience || start.Nothing()):
+		why = noPass
 	case start.Ready():
 		return nil
 	case start.KeySets == 0:
 		return errors.New("the store holds no key set, which may be the wrong store")
-	case start.Nothing():
+	case start.Nothing() && !waits:
 		return fmt.Errorf("none of %d key sets has a good version", start.KeySets)
 	}
-	return fmt.Errorf("%d of %d key sets have no good version yet", start.Without, start.KeySets)
+	switch latest := m.listed.Add(lastgood.StartPatience).UTC().Format(time.RFC3339); {
+	case waits:
+		why += fmt.Sprintf("; a key set that cannot be read may have any issuer URL, so that new ones are copied at %s, or at once with patterns for issuer URLs", latest)
+	case !start.Nothing():
+		why += fmt.Sprintf("; without what cannot be copied it is ready at %s", latest)
+	}
+	return errors.New(why)
 }
 
 func (m *Mirror) refused() (n int) {

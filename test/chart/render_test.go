@@ -359,7 +359,7 @@ func TestAcceptance(t *testing.T) {
 		"a compound duration":   "policy.maxAge=1h30m0s,policy.staleIfError=168h",
 		"ingress passing TLS":   `ingress.enabled=true,ingress.annotations.nginx\.ingress\.kubernetes\.io/ssl-passthrough=\"true\"`,
 		"bucket with options":   "store.type=s3,store.s3.url=s3://bucket/prefix?account=123456789012&region=eu-central-1&profile=x",
-		"arguments":             "mirror.extraArgs={--poll=30s}",
+		"arguments":             "mirror.extraArgs={--poll=5s}",
 		"size":                  "volume.size=1.5Gi",
 		"account of other name": "serviceAccount.create=false,serviceAccount.name=shared",
 		"alias":                 `hostAliases.origin\.example\.com=oidc.example.com`,

@@ -47,11 +47,11 @@ func NewCmdMirror(f *cli.Factory) *cobra.Command {
 		"removed or replaced by an older version, and whatever happens to the store, the last good copy stays. A file\n" +
 		replicate.HeartbeatFile + " records when the last complete listing was taken. Runs in the foreground until SIGTERM."
 	fs := cmd.Flags()
-	fs.DurationVar(&o.poll, "poll", 0, "how often everything is listed, beside the watch (default 10s; 15s for s3://)")
+	fs.DurationVar(&o.poll, "poll", 0, "how often everything is listed, beside the watch: 1s to 15s, which the gates of keys count with (default 10s; 15s for s3://)")
 	fs.StringVar(&o.adminAddress, "admin-address", "", "serve /metrics, /livez and /readyz there, such as 127.0.0.1:9091")
 	fs.StringArrayVar(&o.issuerURLs, "issuer-url", nil,
 		"pattern as in keypostd's issuerURLs (repeatable): refuse what keypostd would refuse (default: nothing)")
-	fs.BoolVar(&o.once, "once", false, "end as soon as DIR has a complete copy, if the store cannot be read an earlier one")
+	fs.BoolVar(&o.once, "once", false, "end as soon as DIR has a complete copy, if the store cannot be read an earlier one; what cannot be copied is waited for 5 minutes")
 	fs.BoolVar(&o.allowEmpty, "allow-empty", false, "take a store without key sets for a complete one: there is no issuer yet")
 	fs.BoolVar(&o.dev, "dev", false, "copy development key sets too")
 	return cmd
@@ -91,8 +91,8 @@ func (o *options) run(ctx context.Context, args []string) error {
 // for a while.
 func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	f := o.f
-	if o.poll != 0 && o.poll < time.Second {
-		return nil, cli.Usagef("--poll %s: at least 1s", o.poll)
+	if o.poll != 0 && (o.poll < time.Second || o.poll > keystore.MaxPoll) {
+		return nil, cli.Usagef("--poll %s: it must be from 1s to %s, which the gates of keys count with", o.poll, keystore.MaxPoll)
 	}
 	if err := cli.CheckListen("--admin-address", o.adminAddress); err != nil {
 		return nil, err
@@ -221,6 +221,9 @@ func (m *mirroring) passOnce(ctx context.Context) error {
 			return ctx.Err()
 		case pass == nil && nothing != nil:
 			return nothing
+		case ready == nil && pass != nil && m.Status().Complete.IsZero():
+			m.log.Warn("done without the key sets that cannot be read", zap.Error(pass), zap.Int("key_sets", m.Status().Held))
+			return nil
 		case ready == nil && pass != nil:
 			m.log.Warn("done with the complete copy of an earlier run", zap.Error(pass), zap.Time("complete", m.Status().Complete))
 			return nil

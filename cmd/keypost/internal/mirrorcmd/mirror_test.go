@@ -3,13 +3,16 @@ package mirrorcmd
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,6 +21,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/lastgood"
+	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
@@ -227,5 +231,40 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A new node is not kept for ever from serving by a key set that cannot be read, and never serves nothing.
+func TestMirrorOnceIsBounded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		unread []keystore.Name
+		ends   string
+	}{"one": {[]keystore.Name{"prod-b"}, `"msg":"done without the key sets that cannot be read"`}, "all": {[]keystore.Name{"prod-a", "prod-b"}, ""}, "none": {nil, `"msg":"done"`}} {
+		synctest.Test(t, func(t *testing.T) {
+			from, to := storetest.NewMemory(t), storetest.NewMemory(t)
+			for _, n := range []keystore.Name{"prod-a", "prod-b"} {
+				from.Set(n, []byte(storetest.Text(t, storetest.KeySet(t, n))))
+			}
+			from.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+				if op.Kind == storetest.OpGet && slices.Contains(tc.unread, op.Name) {
+					return false, errors.New("access denied")
+				}
+				return true, nil
+			})
+			var log strings.Builder
+			m := &mirroring{o: &options{}, log: cli.NewLogger(&log)}
+			m.Mirror = replicate.NewMirror(replicate.MirrorConfig{From: from, To: to, Poll: time.Minute, Log: m.log})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			began := time.Now()
+			err := m.passOnce(ctx)
+			took := time.Since(began)
+			switch {
+			case tc.ends == "" && (!errors.Is(err, context.DeadlineExceeded) || m.Status().Held > 0):
+				t.Errorf("%s unread: it ended after %v: %v", name, took, err)
+			case tc.ends != "" && (err != nil || !strings.Contains(log.String(), tc.ends) || took > lastgood.StartPatience+maxOnce+time.Second || (took < lastgood.StartPatience) != (tc.unread == nil)):
+				t.Errorf("%s unread: after %v: %v\n%s", name, took, err, log.String())
+			}
+		})
 	}
 }
