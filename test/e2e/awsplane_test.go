@@ -24,6 +24,7 @@ type plane struct {
 	cluster
 	hosts   []string
 	running []*process // nil before serve
+	extra   []string   // flags of the servers that are started from now on
 }
 
 // newPlane prepares servers at addresses that nobody else has; serve starts them.
@@ -57,6 +58,7 @@ func (p *plane) serve(t *testing.T, i int, issuers ...string) {
 	for _, issuer := range issuers[1:] {
 		flags = append(flags, "--service-account-issuer="+issuer, "--api-audiences="+issuer)
 	}
+	flags = append(flags, p.extra...)
 	p.running[i] = startCluster(t, p.ca, &cluster{name: fmt.Sprintf("%s-%d", p.name, i+1), issuer: issuers[0], key: p.key}, planePort, flags...)
 	p.running[i].await(t, "ready", func(context.Context) error {
 		if r := p.kubectlAt(t, i, "get", "--raw", "/readyz"); r.code != 0 {

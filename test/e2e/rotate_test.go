@@ -1,0 +1,164 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRotate takes a cluster of two real kube-apiservers from one signing key to another by the commands that the help
+// prints, and verifies a token of each server after every step. Waiting is played: the recorded times are moved back.
+func TestRotate(t *testing.T) {
+	s := newRotateScene(t)
+	t.Run("start publishes the next key", s.start)
+	t.Run("the gate is closed until no cache hides it", s.promote)
+	t.Run("one server that signs with the old key keeps it", s.handOver)
+	t.Run("the old key leaves with its last token", s.remove)
+}
+
+type rotateScene struct {
+	t            *testing.T // of the whole scene: what is started with it runs until its end
+	server       *server
+	plane        *plane
+	observations string
+	old, next    string // kid
+	nextDir      string // of the new pair
+	oldPublic    string // file
+}
+
+const rotateIssuer = "https://oidc.keypost.test/prod-a"
+
+func newRotateScene(t *testing.T) *rotateScene {
+	ca := newAuthority(t)
+	s := &rotateScene{t: t, server: newStore(t, ca), observations: t.TempDir(), oldPublic: filepath.Join(t.TempDir(), "old.pub"), nextDir: filepath.Join(t.TempDir(), "next")}
+	startEtcd(t)
+	s.plane = newPlane(t, ca, "prod-a", "10.99.0.21", "10.99.0.22")
+	writePublicKey(t, s.oldPublic, s.plane.key)
+	for i := range s.plane.hosts {
+		s.plane.serve(t, i, rotateIssuer)
+	}
+	s.plane.createAccount(t)
+	s.plane.listed(t, s.plane.hosts...)
+	s.server.publishedLongAgo(t, "prod-a", rotateIssuer, s.oldPublic)
+	s.server.run(t)
+	s.server.keypost(t, "issuer", "set", "prod-a", "--private").ok(t) // oidc.keypost.test is an address of this machine
+	s.old = kidOf(t, s.tokens(t)[0])
+	return s
+}
+
+// keypost runs a command on the store and the observations.
+func (s *rotateScene) keypost(t *testing.T, args ...string) result {
+	t.Helper()
+	env := []string{"KEYPOST_STORE=file://" + s.server.store, "KEYPOST_OBSERVATIONS=file://" + s.observations}
+	return command(t, env, "", binary("keypost"), args...)
+}
+
+// step takes the open steps, as the example of the help does.
+func (s *rotateScene) step(t *testing.T) result {
+	t.Helper()
+	r := s.keypost(t, "rotate", "step", "prod-a", "--kubeconfig", s.plane.kubeconfig, "--service-account", "default/sa1", "--ca-file", s.server.ca.file)
+	r.ok(t)
+	return r
+}
+
+// tokens has each server mint a token, and verifies each as a relying party that has just fetched the keys.
+func (s *rotateScene) tokens(t *testing.T) (all []string) {
+	t.Helper()
+	for i := range s.plane.hosts {
+		token := strings.TrimSpace(s.plane.kubectlAt(t, i, "create", "token", "sa1", "--audience", audience).ok(t))
+		s.accepted(t, token, true)
+		all = append(all, token)
+	}
+	return all
+}
+
+func (s *rotateScene) accepted(t *testing.T, token string, want bool) {
+	t.Helper()
+	if err := signedBy(t.Context(), s.server.ca.client(), rotateIssuer, token); (err == nil) != want {
+		t.Errorf("a token with the kid %s: %v; accepted is to be %t", kidOf(t, token), err, want)
+	}
+}
+
+// moments matches the times in key sets and observations.
+var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+
+// later plays that time has passed, by moving back what is recorded.
+func (s *rotateScene) later(t *testing.T, d time.Duration) {
+	t.Helper()
+	for _, dir := range []string{s.server.store, s.observations} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+		must(t, err)
+		for _, file := range files {
+			doc, err := os.ReadFile(file)
+			must(t, err)
+			doc = moments.ReplaceAllFunc(doc, func(date []byte) []byte {
+				at, err := time.Parse(time.RFC3339, string(date))
+				must(t, err)
+				return at.Add(-d).AppendFormat(nil, time.RFC3339Nano)
+			})
+			must(t, os.WriteFile(file, doc, 0o600))
+		}
+	}
+}
+
+func (s *rotateScene) expect(t *testing.T, r result, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(r.stderr, w) {
+			t.Errorf("%q is not in\n%s%s", w, r.stdout, r.stderr)
+		}
+	}
+}
+
+func (s *rotateScene) start(t *testing.T) {
+	out := s.keypost(t, "key", "generate", "--out", s.nextDir).ok(t)
+	s.next = strings.Fields(out)[1]
+	s.keypost(t, "rotate", "start", "prod-a", "--public-key-file", filepath.Join(s.nextDir, "sa.pub")).ok(t)
+	s.tokens(t)
+}
+
+func (s *rotateScene) promote(t *testing.T) {
+	s.expect(t, s.step(t), "a cache may still hold a JWKS without the key")
+	s.later(t, 26*time.Hour)
+	s.expect(t, s.step(t), "prod-a: promote of key "+s.next, "signs with it", "--service-account-key-file")
+	s.tokens(t)
+}
+
+// handOver restarts the servers in the order that step prints: all know the new key before one signs with it.
+func (s *rotateScene) handOver(t *testing.T) {
+	s.plane.extra = []string{"--service-account-key-file=" + filepath.Join(s.nextDir, "sa.pub")}
+	for i := range s.plane.hosts {
+		s.plane.serve(s.t, i, rotateIssuer)
+	}
+	before := s.tokens(t)[0]
+	s.plane.key, s.plane.extra = readSigningKey(t, filepath.Join(s.nextDir, "sa.key")), []string{"--service-account-key-file=" + s.oldPublic}
+	s.plane.serve(s.t, 1, rotateIssuer)
+	s.plane.listed(t, s.plane.hosts...)
+	mixed := s.tokens(t)
+	if kidOf(t, mixed[0]) != s.old || kidOf(t, mixed[1]) != s.next {
+		t.Fatalf("the servers sign with %s and %s", kidOf(t, mixed[0]), kidOf(t, mixed[1]))
+	}
+	s.expect(t, s.step(t), "the kube-apiserver "+s.plane.at(0)+" signs with it")
+	s.plane.serve(s.t, 0, rotateIssuer)
+	s.plane.listed(t, s.plane.hosts...)
+	s.expect(t, s.step(t), "prod-a: retire of key "+s.old, "tokens that it signed may still be valid")
+	s.tokens(t)
+	s.accepted(t, before, true)
+}
+
+func (s *rotateScene) remove(t *testing.T) {
+	early := s.step(t)
+	s.expect(t, early, "tokens that it signed may still be valid")
+	s.later(t, time.Hour+7*time.Minute)
+	s.expect(t, s.step(t), "prod-a: remove of key "+s.old, "prod-a: the rotation is complete")
+	for _, token := range s.tokens(t) {
+		if kidOf(t, token) != s.next {
+			t.Errorf("a token is signed with %s", kidOf(t, token))
+		}
+	}
+}
