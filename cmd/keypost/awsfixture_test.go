@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -28,17 +30,28 @@ type accounts struct{ t testing.TB }
 
 type accountKey struct{}
 
-// start plays an AWS account from here on: fakeaws [PARTITION|ports|TRUSTLIMIT]. All commands of the script talk to it.
-// With ports, issuer URLs may have one; a number is how long trust policies may be.
+// start plays an AWS account from here on: fakeaws [PARTITION|ports|TRUSTLIMIT|issuer]. All commands of the script talk to it.
+// With ports, issuer URLs may have one; a number is how long trust policies may be; with issuer, its STS reaches what serve
+// has published, and takes its CA for a public one.
 func (a accounts) start(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 1 {
-		ts.Fatalf("usage: fakeaws [PARTITION|ports|TRUSTLIMIT]")
+		ts.Fatalf("usage: fakeaws [PARTITION|ports|TRUSTLIMIT|issuer]")
 	}
 	o := fakeaws.Options{}
 	if len(args) == 1 {
-		if n, err := strconv.Atoi(args[0]); err == nil {
+		switch n, err := strconv.Atoi(args[0]); {
+		case err == nil:
 			o.TrustLimit = n
-		} else if o.AllowPorts = args[0] == "ports"; !o.AllowPorts {
+		case args[0] == "ports":
+			o.AllowPorts = true
+		case args[0] == "issuer":
+			o.Roots = x509.NewCertPool()
+			o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
+			address := "127.0.0.1:" + ts.Getenv("PORT")
+			o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			}
+		default:
 			o.Partition = args[0]
 		}
 	}

@@ -191,27 +191,42 @@ func setKids(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// signToken signs a token of the service account default/app with an EC key in PEM.
+func signToken(keyFile []byte, issuer string, audiences []string) (string, error) {
+	block, _ := pem.Decode(keyFile)
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		return "", err
+	}
+	public, err := keystore.NewPublic(key.Public())
+	if err != nil {
+		return "", err
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: string(public.ID())}}, nil)
+	if err != nil {
+		return "", err
+	}
+	now := time.Now().Unix()
+	payload, err := json.Marshal(map[string]any{
+		"iss": issuer, "sub": "system:serviceaccount:default:app", "aud": audiences,
+		"iat": now, "nbf": now, "exp": now + 600,
+	})
+	if err != nil {
+		return "", err
+	}
+	jws, err := signer.Sign(payload)
+	if err != nil {
+		return "", err
+	}
+	return jws.CompactSerialize()
+}
+
 // writeToken signs a token as kube-apiserver does: token KEYFILE ISSUER FILE. The key is EC.
 func writeToken(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: token KEYFILE ISSUER FILE")
 	}
-	block, _ := pem.Decode([]byte(ts.ReadFile(args[0])))
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	ts.Check(err)
-	public, err := keystore.NewPublic(key.Public())
-	ts.Check(err)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: string(public.ID())}}, nil)
-	ts.Check(err)
-	now := time.Now().Unix()
-	payload, err := json.Marshal(map[string]any{
-		"iss": args[1], "sub": "system:serviceaccount:default:app", "aud": []string{"sts.amazonaws.com"},
-		"iat": now, "nbf": now, "exp": now + 600,
-	})
-	ts.Check(err)
-	jws, err := signer.Sign(payload)
-	ts.Check(err)
-	token, err := jws.CompactSerialize()
+	token, err := signToken([]byte(ts.ReadFile(args[0])), args[1], []string{"sts.amazonaws.com"})
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(token+"\n"), 0o600))
 }

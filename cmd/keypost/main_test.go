@@ -50,6 +50,7 @@ func TestScripts(t *testing.T) {
 			"said":      said,
 			"proxy":     startProxy,
 			"plane":     startPlane,
+			"cluster":   startCluster,
 			"signs":     planeSigns,
 			"past":      setPast,
 			"iam":       callIAM,

@@ -19,6 +19,8 @@ import (
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/cluster"
 )
 
 type verifyOptions struct {
@@ -26,6 +28,12 @@ type verifyOptions struct {
 	issuers                    []string // names or URLs; empty with all
 	tokenFile, caFile, connect string
 	dev, all                   bool
+
+	cluster     cluster.Access // whose tokens are for the issuer; no Kubeconfig: none is looked at
+	roleARN     string         // of the role that they are to assume; empty: none
+	assume      bool
+	errorText   string // what a pod printed, - for stdin; empty: nothing
+	metricsFile string
 }
 
 // NewCmdVerify returns verify.
@@ -36,9 +44,15 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 		"what AWS STS and others would make of them: URL, TLS, discovery document, both JWKS paths, keys, caching, speed; and\n" +
 		"of a token, with --token-file. With a store the published keys are compared with the stored ones, by their material:\n" +
 		"a key that the store never had fails, since somebody else may be answering. A key that was removed or revoked fails\n" +
-		"once no cache may hold it any more."
+		"once no cache may hold it any more.\n\n" +
+		"--kubeconfig looks at the cluster as well: each kube-apiserver is made to mint a token, which shows the issuer and the key\n" +
+		"that it signs with, and the audiences that are its own. --role-arn looks at the role's trust policy and its account's IAM\n" +
+		"OIDC identity provider, with the credentials of AWS_PROFILE or the environment, and compares them with the token.\n\n" +
+		"--error takes what a pod printed, lists the causes that it may have, and says with an ISSUER which of them are found."
 	cmd.Example = "  keypost verify prod-a --store file:///srv/keysets\n" +
-		"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -"
+		"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -\n" +
+		"  keypost verify prod-a --kubeconfig admin.kubeconfig --role-arn arn:aws:iam::123456789012:role/app --token-file token --assume\n" +
+		"  kubectl logs app | keypost verify prod-a --error -"
 	cmd.Aliases = []string{"doctor"}
 	fs := cmd.Flags()
 	fs.StringVar(&o.tokenFile, "token-file", "", "file with a service account token to check, - for stdin")
@@ -46,6 +60,13 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses: an origin behind a CDN, or before DNS points to it")
 	fs.BoolVar(&o.dev, "dev", false, "a development issuer: its URL may have a port")
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
+	fs.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose tokens are for the issuer: look at it too")
+	fs.StringVar(&o.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
+	fs.StringVar(&o.cluster.ServiceAccount, "service-account", "", "NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
+	fs.StringVar(&o.roleARN, "role-arn", "", "ARN of an IAM role that the cluster's pods assume: look at its trust policy and the account's provider too")
+	fs.BoolVar(&o.assume, "assume", false, "assume the role with the token of --token-file, as a pod does; the credentials are thrown away")
+	fs.StringVar(&o.errorText, "error", "", "an error as a pod printed it, - for stdin: list the causes that it may have")
+	fs.StringVar(&o.metricsFile, "metrics-file", "", "file for node_exporter's textfile collector, in which the result is left: DIR/NAME.prom")
 	return cmd
 }
 
@@ -84,21 +105,29 @@ func asFinding(f verify.Finding) finding {
 // target is an issuer to visit.
 type target struct {
 	verify.Options
-	parties *[]string // the relying parties that its key set declares, once that has been read
+	set     *keystore.KeySet // its key set, once that has been read
+	parties bool             // whether the cluster and the role are compared with it
 }
 
+// declared returns the relying parties of a target's key set.
+func (t target) declared() []string { return t.set.Policy().RelyingParties }
+
 func (opts *verifyOptions) run(ctx context.Context, args []string) error {
-	if (len(args) > 0) == opts.all {
-		return cli.WithHint(cli.Usagef("give one or more issuers, or --all for every key set of the store"), "keypost verify --help")
-	}
 	opts.issuers = args
 	f := opts.f
-	o, err := opts.options()
+	if err := opts.check(); err != nil {
+		return err
+	}
+	causes, err := opts.causes()
 	if err != nil {
 		return err
 	}
-	if o.Token != "" && (len(opts.issuers) > 1 || opts.all) {
-		return cli.Usagef("a token belongs to one issuer; give one with --token-file")
+	if len(args) == 0 && !opts.all {
+		return opts.listCauses(causes)
+	}
+	o, err := opts.options()
+	if err != nil {
+		return err
 	}
 	targets, unread, err := opts.targets(ctx, o)
 	if err != nil {
@@ -108,21 +137,26 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	failed := 0
 	for _, target := range targets {
 		end := announce(f, target.URL)
-		findings := verify.Issuer(ctx, target.Options)
+		findings, err := opts.examine(ctx, target)
 		end()
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err != nil {
+			return err
 		}
 		if verify.Failed(findings) {
 			failed++
 		}
-		r := verified{Issuer: target.URL, parties: *target.parties}
+		r := verified{Issuer: target.URL, parties: target.declared()}
 		for _, f := range findings {
 			r.Findings = append(r.Findings, asFinding(f))
 		}
 		results = append(results, r)
 	}
-	if err := f.Print(results, func(w *tabwriter.Writer) { findingsTable(w, results) }); err != nil {
+	if opts.metricsFile != "" {
+		if err := writeMetrics(opts.metricsFile, results, len(unread), time.Now()); err != nil {
+			return err
+		}
+	}
+	if err := opts.print(results, causes); err != nil {
 		return err
 	}
 	for _, err := range unread {
@@ -135,6 +169,52 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 		return cli.WithHint(fmt.Errorf("%s not verified", text.Count(len(unread), "key set was", "key sets were")), "repair the documents, or put the last good ones back (from Git or a backup)")
 	}
 	return nil
+}
+
+// check returns an error of usage for flags that do not go together.
+func (opts *verifyOptions) check() error {
+	several := len(opts.issuers) > 1 || opts.all
+	switch {
+	case len(opts.issuers) > 0 && opts.all, len(opts.issuers) == 0 && !opts.all && opts.errorText == "":
+		return cli.WithHint(cli.Usagef("give one or more issuers, or --all for every key set of the store"), "keypost verify --help")
+	case opts.tokenFile != "" && several:
+		return cli.Usagef("a token belongs to one issuer; give one with --token-file")
+	case opts.cluster.Kubeconfig != "" && several:
+		return cli.Usagef("a cluster belongs to one issuer; give one with --kubeconfig")
+	case opts.roleARN != "" && several:
+		return cli.Usagef("give one issuer with --role-arn")
+	case opts.cluster.Kubeconfig == "" && (opts.cluster.Context != "" || opts.cluster.ServiceAccount != ""):
+		return cli.Usagef("--context and --service-account need --kubeconfig")
+	case opts.assume && (opts.roleARN == "" || opts.tokenFile == ""):
+		return cli.Usagef("--assume needs --role-arn and --token-file")
+	case opts.errorText == "-" && opts.tokenFile == "-":
+		return cli.Usagef("--error and --token-file cannot both be read from stdin")
+	case len(opts.issuers) == 0 && !opts.all && (opts.tokenFile != "" || opts.cluster.Kubeconfig != "" || opts.roleARN != "" || opts.metricsFile != ""):
+		return cli.Usagef("give the issuer to look at; without one --error lists causes only")
+	case opts.roleARN == "":
+		return nil
+	}
+	if err := awsiam.CheckRoleARN(opts.roleARN); err != nil {
+		return cli.Usage(err)
+	}
+	return nil
+}
+
+// print prints the findings, and before them which of the causes were found.
+func (opts *verifyOptions) print(results []verified, causes []verify.Cause) error {
+	if causes == nil {
+		return opts.f.Print(results, func(w *tabwriter.Writer) { findingsTable(w, results) })
+	}
+	stated := opts.state(causes, results)
+	both := struct {
+		Causes  []causeState `json:"causes"`
+		Issuers []verified   `json:"issuers"`
+	}{stated, results}
+	return opts.f.Print(both, func(w *tabwriter.Writer) {
+		causesTable(w, stated)
+		cli.Row(w)
+		findingsTable(w, results)
+	})
 }
 
 // announce prints what is being waited for when that takes longer than anybody looks at a still terminal. The returned
@@ -240,10 +320,9 @@ func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (tar
 func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []target {
 	list := view.URLs(s)
 	at := max(0, slices.Index(list, verify.TokenIssuer(o.Token)))
-	parties := s.Policy().RelyingParties
 	var targets []target
 	for i, url := range list {
-		t := target{o, &parties}
+		t := target{o, &s, i == at}
 		t.URL, t.Dev = url, s.Dev()
 		t.Stored = func(ctx context.Context) (keystore.KeySet, error) { return catalog.Load(ctx, st, s.Name()) }
 		if i != at {
@@ -256,13 +335,12 @@ func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []targ
 
 // urlTarget compares with the one key set that has the URL. Without a store there is nothing to compare with.
 func urlTarget(st keystore.Reader, url string, o verify.Options) target {
-	t := target{o, new([]string)}
+	t := target{o, &keystore.KeySet{}, true}
 	t.URL = url
 	if st != nil {
-		t.Stored = func(ctx context.Context) (keystore.KeySet, error) {
-			s, err := storedAt(ctx, st, url)
-			*t.parties = s.Policy().RelyingParties
-			return s, err
+		t.Stored = func(ctx context.Context) (s keystore.KeySet, err error) {
+			*t.set, err = storedAt(ctx, st, url)
+			return *t.set, err
 		}
 	}
 	return t

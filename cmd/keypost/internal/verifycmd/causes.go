@@ -1,0 +1,141 @@
+package verifycmd
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/answers"
+)
+
+// maxError bounds the text of --error: the tail of a log is enough.
+const maxError = 1 << 20
+
+// causes returns those of the error that was given, nil if none was.
+func (opts *verifyOptions) causes() ([]verify.Cause, error) {
+	if opts.errorText == "" {
+		return nil, nil
+	}
+	printed := opts.errorText
+	if printed == "-" {
+		data, err := opts.f.ReadFile("-", maxError)
+		if err != nil {
+			return nil, err
+		}
+		printed = string(data)
+	}
+	causes := answers.Causes(printed)
+	if len(causes) == 0 {
+		return nil, errors.New("the text has no error that a relying party is known to answer with; give the whole line of the log, with the message itself")
+	}
+	return causes, nil
+}
+
+// causeState is a cause, and what is known of it.
+type causeState struct {
+	Code    string   `json:"code"`
+	Title   string   `json:"title"`
+	State   string   `json:"state,omitempty"` // "found", "not found" or "not checked: …"; empty where nothing was looked at
+	Message string   `json:"message,omitempty"`
+	Answers []answer `json:"answers,omitempty"`
+	Repair  string   `json:"repair"`
+}
+
+func asCause(c verify.Cause) causeState {
+	s := causeState{Code: c.Code, Title: c.Title, Repair: c.Repair}
+	for _, a := range c.Answers {
+		s.Answers = append(s.Answers, answer{a.Party, a.Text})
+	}
+	return s
+}
+
+// listCauses prints the causes of an error; nothing was looked at.
+func (opts *verifyOptions) listCauses(causes []verify.Cause) error {
+	var list []causeState
+	for _, c := range causes {
+		list = append(list, asCause(c))
+	}
+	if err := opts.f.Print(list, func(w *tabwriter.Writer) { causesTable(w, list) }); err != nil {
+		return err
+	}
+	opts.f.Notice("which of them it is: %s", cli.Command{"verify", "ISSUER", "--error", "TEXT"})
+	return nil
+}
+
+// The states of a cause.
+const (
+	causeFound    = "found"
+	causeNotFound = "not found"
+	causeUnknown  = "not checked"
+)
+
+// state returns what the findings say about each cause: first those that were found, then those that nobody has looked for,
+// then the others.
+func (opts *verifyOptions) state(causes []verify.Cause, results []verified) []causeState {
+	var list []causeState
+	for _, c := range causes {
+		s := asCause(c)
+		s.State = opts.stateOf(c, results)
+		for _, r := range results {
+			for _, f := range r.Findings {
+				if f.Code == c.Code {
+					s.State, s.Message, s.Repair = causeFound, cmp.Or(s.Message, f.Message), cmp.Or(f.Repair, s.Repair)
+				}
+			}
+		}
+		list = append(list, s)
+	}
+	rank := func(s causeState) int {
+		return slices.IndexFunc([]string{causeFound, causeUnknown, causeNotFound}, func(state string) bool { return strings.HasPrefix(s.State, state) })
+	}
+	slices.SortStableFunc(list, func(a, b causeState) int { return cmp.Compare(rank(a), rank(b)) })
+	return list
+}
+
+// stateOf returns the state of a cause that was not found.
+func (opts *verifyOptions) stateOf(c verify.Cause, results []verified) string {
+	for _, area := range []struct {
+		prefix, flag string
+		given        bool
+	}{
+		{"cluster-", "--kubeconfig FILE", opts.cluster.Kubeconfig != ""}, {"token-", "--token-file FILE", opts.tokenFile != ""},
+		{"aws-assume", "--assume", opts.assume}, {"aws-", "--role-arn ARN", opts.roleARN != ""},
+	} {
+		if strings.HasPrefix(c.Check, area.prefix) && !area.given {
+			return causeUnknown + ": give " + area.flag
+		}
+	}
+	order := verify.Causes()
+	place := func(code string) int {
+		return slices.IndexFunc(order, func(c verify.Cause) bool { return c.Code == code })
+	}
+	for _, r := range results {
+		made := slices.ContainsFunc(r.Findings, func(f finding) bool { return f.Check == c.Check })
+		failed := slices.IndexFunc(r.Findings, func(f finding) bool { return f.Severity == verify.Fail }) // the first of them
+		if !made && failed >= 0 && place(r.Findings[failed].Code) < place(c.Code) {
+			return causeUnknown + ": repair " + r.Findings[failed].Code + " first"
+		}
+	}
+	return causeNotFound
+}
+
+func causesTable(w *tabwriter.Writer, list []causeState) {
+	for _, s := range list {
+		cells := []any{s.Code, s.Title}
+		if s.State != "" {
+			cells = append([]any{s.State}, cells...)
+		}
+		cli.Row(w, cells...)
+		indent := slices.Repeat([]any{""}, len(cells)-1)
+		if s.Message != "" {
+			cli.Row(w, append(slices.Clone(indent), s.Message)...)
+		}
+		if s.State == "" || s.State == causeFound {
+			cli.Row(w, append(slices.Clone(indent), "repair: "+s.Repair)...)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package verifycmd
+
+import (
+	"context"
+	"slices"
+
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/cluster"
+	"github.com/keypost/keypost/provision/webidentity"
+)
+
+// examine looks at an issuer, and at the cluster and the role that the flags name. The first failure of all is the cause to
+// repair first.
+func (opts *verifyOptions) examine(ctx context.Context, t target) ([]verify.Finding, error) {
+	seen := verify.Examine(ctx, t.Options)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	all := seen.Findings
+	if t.parties && opts.cluster.Kubeconfig != "" {
+		found, err := cluster.Verify(ctx, opts.cluster, wanted(t, seen))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	if t.parties && opts.roleARN != "" {
+		found, err := opts.examineRole(ctx, t, seen)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	verify.Sort(all)
+	return all, nil
+}
+
+// wanted returns what the cluster is compared with.
+func wanted(t target, seen verify.Examination) cluster.Wanted {
+	w := cluster.Wanted{Issuer: t.URL, Audiences: verify.ReadClaims(t.Token).Audiences, Published: seen.Keys}
+	if len(w.Audiences) == 0 {
+		w.Audiences = usualAudiences(t.declared())
+	}
+	w.Idle = func(k keystore.VerificationKey) bool {
+		same := func(has keystore.Key) bool {
+			return has.Fingerprint() == k.Fingerprint() && has.State != keystore.Active
+		}
+		gone := func(g keystore.Gone) bool { return g.ID == k.ID() } // that it is still published is a finding by itself
+		return slices.ContainsFunc(t.set.Keys(), same) || slices.ContainsFunc(t.set.Gone(), gone)
+	}
+	return w
+}
+
+// usualAudiences returns those that relying parties ask for by default. GCP's are the names of its providers.
+func usualAudiences(parties []string) []string {
+	if len(parties) == 0 || slices.Contains(parties, verify.AWS) {
+		return []string{"sts.amazonaws.com"}
+	}
+	if slices.Contains(parties, verify.Entra) {
+		return []string{"api://AzureADTokenExchange"}
+	}
+	return nil
+}
+
+// examineRole looks at the role, and with --assume assumes it.
+func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verify.Examination) ([]verify.Finding, error) {
+	client, err := awsiam.Open(ctx, awsiam.Options{OnWait: func(w awsiam.Wait) { opts.f.Notice("%v", w) }})
+	if err != nil {
+		return nil, err
+	}
+	claims := verify.ReadClaims(t.Token)
+	a := webidentity.Attempt{Issuer: t.URL, Subject: claims.Subject, Chain: seen.Chain, PublicCA: seen.PublicCA}
+	if len(claims.Audiences) == 1 { // what AWS makes of several is not documented
+		a.Audience = claims.Audiences[0]
+	}
+	found, err := client.Verify(ctx, opts.roleARN, a)
+	if err == nil && opts.assume {
+		found = append(found, client.Assume(ctx, opts.roleARN, t.Token))
+	}
+	return found, err
+}
