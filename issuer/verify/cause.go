@@ -44,7 +44,7 @@ func CauseOf(code string) Cause {
 			return c
 		}
 	}
-	panic(fmt.Sprintf("verify: no cause has the code %q", code))
+	panic(fmt.Sprintf("verify: no cause has the code %q", code)) //nolint:forbidigo // an error of the program, which a test of every code finds
 }
 
 // Finding returns a finding of the cause. An empty repair is that of the cause.

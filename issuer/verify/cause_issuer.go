@@ -85,6 +85,8 @@ func fetchCauses(prefix, check, name string, answers []Answer) []Cause {
 		{prefix + "-redirect", check, name + " is a redirect", answers, "", "serve it there directly with status 200: relying parties need not follow a redirect"},
 		{prefix + "-404-cached", check, "a cache holds that " + name + " is not there", answers, "", "purge the 404 from the CDN (aws cloudfront create-invalidation --distribution-id ID --paths PATH), and look again"},
 		{prefix + "-not-found", check, name + " is not there", answers, "", "serve it with status 200, and purge what cached the 404: see what keypostd serves with keypost issuer list --admin URL"},
+		{prefix + "-forbidden", check, name + " is not for everybody", answers, "relying parties bring no credentials",
+			"let everybody read it; of kube-apiserver's own: kubectl create clusterrolebinding issuer-discovery --clusterrole=system:service-account-issuer-discovery --group=system:unauthenticated"},
 		{prefix + "-status", check, name + " comes with another status than 200", answers, "", "serve it with status 200; see the log of what answers"},
 		{prefix + "-form", check, name + " cannot be read, or not by everybody alike", answers, "", "serve what an export has, unchanged (keypost export DIR)"},
 	}
@@ -132,6 +134,9 @@ func jwksCauses() []Cause {
 	alias := fetchCauses("alias", "jwks-alias", "/openid/v1/jwks", noJWKS())
 	for i := range alias {
 		alias[i].Effect = "newer OpenShift sends relying parties inside the cluster there"
+		if alias[i].Code == "alias-not-found" {
+			alias[i].Repair = "serve the JWKS there too, as keypostd does and an export has it (keypost export DIR)"
+		}
 	}
 	return slices.Concat(
 		fetchCauses("jwks", "jwks", "the JWKS", noJWKS()),

@@ -1,7 +1,13 @@
 package verify
 
+import "slices"
+
 // tokenCauses are what can be wrong with a service account token, in the order in which STS looks at it.
 func tokenCauses() []Cause {
+	return slices.Concat(formCauses(), signerCauses(), timeCauses(), claimCauses())
+}
+
+func formCauses() []Cause {
 	return []Cause{
 		{
 			"token-malformed", "token-form", "the token is no signed JWT", malformed(), "",
@@ -33,6 +39,11 @@ func tokenCauses() []Cause {
 			"token-issuer-other", "token-issuer", "the token is of another issuer", otherIssuer(), "",
 			"restart kube-apiserver with the issuer URL as its first --service-account-issuer, and make a new token",
 		},
+	}
+}
+
+func signerCauses() []Cause {
+	return []Cause{
 		{
 			"token-alg", "token-form", "the token is signed with an algorithm that clouds do not accept",
 			[]Answer{{AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "failed to verify id token signature"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "",
@@ -58,6 +69,11 @@ func tokenCauses() []Cause {
 			"token-signature-wrong", "token-signature", "another key than the named one signed the token", signatureWrong(), "",
 			"make a new token; if it fails too, publish the key that signs (keypost key add ISSUER --kubeconfig FILE) under a kid of its own",
 		},
+	}
+}
+
+func timeCauses() []Cause {
+	return []Cause{
 		{
 			"token-times-missing", "token-time", "the token lacks exp or iat",
 			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: exp"}, {GCP, "invalid_grant"}, {Entra, "AADSTS700024"}}, "",
@@ -87,6 +103,11 @@ func tokenCauses() []Cause {
 			"whoever steals it may use it for that long, and its key cannot be removed before",
 			"ask for at most 24 hours (expirationSeconds of the projected volume, kubectl create token SERVICEACCOUNT --duration 1h), and take the cloud's audience out of --api-audiences: kube-apiserver extends tokens of its own audiences to a year",
 		},
+	}
+}
+
+func claimCauses() []Cause {
+	return []Cause{
 		{
 			"token-aud-missing", "token-claims", "the token has no audience",
 			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: aud"}, {GCP, "invalid_grant: The audience in ID Token"}, {Entra, "AADSTS700212"}, {Vault, "invalid audience (aud) claim"}, unauthorized()}, "",

@@ -122,6 +122,8 @@ func (r reply) trouble() (code string, err error) {
 		return "-redirect", err
 	case r.Status == http.StatusNotFound || r.Status == http.StatusGone:
 		return "-not-found", err
+	case r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden:
+		return "-forbidden", err
 	}
 	return "-status", err
 }

@@ -6,16 +6,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/keypost/keypost/test/golden"
 )
 
 const preface = `# What keypost verify finds
 
-Made from the catalogue of causes and the lists of set-ups by ` + "`go test ./issuer/verify -update`" + `: edit those.
+Made from the catalogue of causes and the lists of set-ups by ` + "`KEYPOST_UPDATE=1 go test ./issuer/verify`" + `: edit those.
 
 The causes stand in the order in which a relying party meets them, and so do findings: failures first, then warnings. The
 first failure is the cause to repair first. Under each cause stands what is printed when it is so (the beginning of the
-message, or the code; where nothing is printed, nobody says a word), what to do, and the set-ups that prove it: each is really
-broken, has this cause as its first finding, and none of it after the repair.
+message, or the code; where nothing is printed, nobody says a word), what to do, and the set-ups that prove it. Each is really
+broken, and has this cause as its first finding; those of the issuer, the token and AWS have it no more after the repair. A
+cause without one follows from another, or is proved by a test of its own.
 
 `
 
@@ -47,7 +50,7 @@ func TestREADME(t *testing.T) {
 	for code, names := range proofs {
 		t.Errorf("%q is to prove %s, which is no cause", names, code)
 	}
-	golden(t, "README.md", b.String())
+	golden.Same(t, "README.md", b.String())
 }
 
 func writeCause(b *strings.Builder, c Cause, proofs []string) {

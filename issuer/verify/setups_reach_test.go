@@ -205,6 +205,7 @@ func fetchSetups(prefix, path string) []setup {
 			with(answer(404, "X-Cache: Error from cloudfront, Hit", ""))(t, w)
 		}, nil},
 		{place + "is not there", prefix + "-not-found", missing, with(answer(404, "", "")), nil},
+		{place + "asks for credentials", prefix + "-forbidden", "", with(answer(403, "", "")), nil},
 		{place + "answers 503", prefix + "-status", "", with(answer(503, "", "")), nil},
 		{place + "is an HTML page", prefix + "-form", "", with(answer(200, "Content-Type: text/html", "<html>")), nil},
 	}

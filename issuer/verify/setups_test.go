@@ -3,7 +3,6 @@ package verify
 import (
 	"bufio"
 	"cmp"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -12,9 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write README.md and the lists of set-ups anew")
+	"github.com/keypost/keypost/test/golden"
+)
 
 // setup is an issuer that is really broken on loopback, and the cause that is named first.
 type setup struct {
@@ -30,7 +29,7 @@ func setups() []setup {
 	return slices.Concat(
 		reachSetups(), tlsSetups(), fetchSetups("discovery", discoveryPath), fetchSetups("jwks", keysPath), fetchSetups("alias", aliasPath),
 		discoverySetups(), headerSetups("discovery", discoveryPath), headerSetups("jwks", keysPath),
-		keySetups(), partySetups(), storedSetups(), storeSetups(), replicaSetups(), cacheSetups(), tokenSetups(), tokenClaimSetups(),
+		keySetups(), partySetups(), storedSetups(), storeSetups(), replicaSetups(), cacheSetups(), nginxSetups(), tokenSetups(), tokenClaimSetups(),
 	)
 }
 
@@ -135,7 +134,7 @@ func TestSetupList(t *testing.T) {
 	for _, s := range append(setups(), healthySetups()...) {
 		fmt.Fprintf(&b, "%s %s\n", cmp.Or(s.cause, "-"), s.name)
 	}
-	golden(t, filepath.Join("testdata", "setups", "issuer.txt"), b.String())
+	golden.Same(t, filepath.Join("testdata", "setups", "issuer.txt"), b.String())
 }
 
 // allListed reads every list of set-ups.
@@ -158,20 +157,6 @@ func allListed(t *testing.T) []listed {
 		}
 	}
 	return all
-}
-
-// golden compares with a file, or writes it with -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		check(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		check(t, os.WriteFile(name, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(name)
-	check(t, err)
-	if string(want) != got {
-		t.Errorf("%s is not current: go test ./issuer/verify -update", name)
-	}
 }
 
 // TestEnoughSetups: the table is the proof, so it must not shrink unseen.

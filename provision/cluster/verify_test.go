@@ -25,6 +25,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/golden"
 )
 
 const wantedIssuer = "https://oidc.example.com/prod-a"
@@ -186,18 +187,20 @@ func kubeadmPod(issuers ...string) string {
 	return `{"items":[{"spec":{"containers":[{"command":` + string(list) + `}]}}]}`
 }
 
-// TestVerifySetUps: what is wrong is named first, with a repair that names what to type.
-func TestVerifySetUps(t *testing.T) {
+// setUp is a cluster in which something is wrong.
+type setUp struct {
+	name     string
+	servers  int
+	breaks   func(*standIn)
+	code     string
+	severity verify.Severity
+	says     string // of the evidence
+	repair   string // part of it
+}
+
+func setUps(t *testing.T) []setUp {
 	const other, later = "https://kubernetes.default.svc", "https://zeta.example.com"
-	for _, tt := range []struct {
-		name     string
-		servers  int
-		breaks   func(*standIn)
-		code     string
-		severity verify.Severity
-		says     string // of the evidence
-		repair   string // part of it
-	}{
+	return []setUp{
 		{"another issuer", 1, func(s *standIn) {
 			s.signs[0].issuer, s.signs[0].audiences = other, []string{other}
 		}, "cluster-issuer-other", verify.Fail, `signs as "https://kubernetes.default.svc", not as "https://oidc.example.com/prod-a"`,
@@ -274,7 +277,21 @@ func TestVerifySetUps(t *testing.T) {
 		}, "cluster-servers-unasked", verify.Warn, "the kube-apiserver at 127.0.0.1:1 was not asked", "run it again where"},
 		{"the credentials are refused", 1, func(s *standIn) { s.replace[slicesPath] = refuses(401, "no") }, "cluster-unauthorized", verify.Fail, "does not accept the credentials", "--context"},
 		{"the cluster is in trouble", 1, func(s *standIn) { s.replace[slicesPath] = refuses(503, "no") }, "cluster-unreachable", verify.Fail, "answers 503", "kubectl version --kubeconfig"},
-	} {
+	}
+}
+
+// TestSetUpList: the README of issuer/verify is made from this list.
+func TestSetUpList(t *testing.T) {
+	var b strings.Builder
+	for _, s := range setUps(t) {
+		fmt.Fprintf(&b, "%s %s\n", s.code, s.name)
+	}
+	golden.Same(t, filepath.Join("..", "..", "issuer", "verify", "testdata", "setups", "cluster.txt"), b.String())
+}
+
+// TestVerifySetUps: what is wrong is named first, with a repair that names what to type.
+func TestVerifySetUps(t *testing.T) {
+	for _, tt := range setUps(t) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStandIn(t, tt.servers)
 			tt.breaks(s)

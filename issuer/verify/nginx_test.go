@@ -1,0 +1,240 @@
+package verify
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/golden"
+	"github.com/keypost/keypost/test/process"
+)
+
+// nginxConfig is for one worker in directory %[1]s that listens at %[2]s. The rest is of the set-up.
+const nginxConfig = `daemon off;
+worker_processes 1;
+pid %[1]s/pid;
+user root;
+error_log stderr crit;
+events { worker_connections 512; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	proxy_cache_path %[1]s/cache levels=1 keys_zone=z:1m inactive=60m use_temp_path=off;
+	proxy_ssl_server_name on; proxy_ssl_name oidc.example.com; proxy_set_header Host oidc.example.com;
+	%[3]s
+	server {
+		listen %[2]s ssl;
+		ssl_protocols TLSv1.2 TLSv1.3;
+		ssl_certificate %[1]s/tls.crt; ssl_certificate_key %[1]s/tls.key;
+		%[4]s
+	}
+}
+`
+
+// nginx is a real one before the world.
+type nginx struct {
+	dir, address string
+	client       *http.Client
+}
+
+// startNginx starts nginx with something of its own in its http and server blocks, and sends connections to the issuer's
+// address there.
+func (w *world) startNginx(t *testing.T, inHTTP, inServer string) *nginx {
+	t.Helper()
+	program, err := exec.LookPath("nginx")
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("nginx is not installed: test/tools/apt nginx")
+	}
+	check(t, err)
+	n := &nginx{dir: t.TempDir(), address: process.FreeAddress(t)}
+	check(t, os.Chmod(n.dir, 0o755))
+	der, err := x509.MarshalPKCS8PrivateKey(w.pki.leafKey)
+	check(t, err)
+	leafKey := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	check(t, os.WriteFile(filepath.Join(n.dir, "tls.key"), leafKey, 0o600))
+	var chain []byte
+	for _, c := range [][]byte{w.pki.leaf.Raw, w.pki.intermediate.Raw} {
+		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c})...)
+	}
+	check(t, os.WriteFile(filepath.Join(n.dir, "tls.crt"), chain, 0o600))
+	config := filepath.Join(n.dir, "nginx.conf")
+	check(t, os.WriteFile(config, fmt.Appendf(nil, nginxConfig, n.dir, n.address, inHTTP, strings.ReplaceAll(inServer, "ROOT", n.dir+"/html")), 0o600))
+	p := process.Start(t, exec.CommandContext(context.Background(), program, "-p", n.dir, "-c", config, "-e", "stderr")) //nolint:gosec // ended by the test
+	t.Cleanup(func() { p.Stop(10 * time.Second) })
+	w.options.Dial = to(n.address)
+	n.client = newClient(w.options.RootCAs, unhurried, w.options.Dial).http
+	p.Await(t, "nginx answers", func() error {
+		resp, err := n.client.Head("https://oidc.example.com/")
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		return err
+	})
+	return n
+}
+
+// warm lets nginx read every document once.
+func (n *nginx) warm(t *testing.T) {
+	t.Helper()
+	for _, path := range []string{"", discoveryPath, keysPath, aliasPath} {
+		resp, err := n.client.Get(testIssuer + path)
+		check(t, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		check(t, errors.Join(err, resp.Body.Close()))
+	}
+}
+
+// purge takes every copy out of the cache.
+func (n *nginx) purge(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(n.dir, "cache", "*"))
+	check(t, err)
+	for _, f := range files {
+		check(t, os.RemoveAll(f))
+	}
+}
+
+// address serves the world at an address of its own.
+func (w *world) address(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
+	server.TLS = w.tls
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+func declareCDN(t *testing.T, w *world, origins ...string) {
+	t.Helper()
+	policy(func(p *keystore.Policy) { p.EdgeHold, p.Origins = keystore.DurationPtr(time.Hour), origins })(t, w)
+}
+
+const cachePass = `location / { proxy_pass https://%s; proxy_cache z; proxy_cache_key $uri; add_header X-Cache $upstream_cache_status always; %s }`
+
+// nginxSetups have nginx as a cache or as a balancer.
+func nginxSetups() []setup {
+	return []setup{hangingBehindNginx(), missingAtNginx(), staleNginx(), balancedByNginx()}
+}
+
+func hangingBehindNginx() setup {
+	var hangs atomic.Bool
+	return setup{"an origin that hangs behind nginx with a good copy", "origin-silent", "", func(t *testing.T, w *world) {
+		sound, origin := *w, *w
+		origin.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: func(rw http.ResponseWriter, r *http.Request) {
+			if hangs.Load() {
+				<-r.Context().Done()
+				return
+			}
+			sound.serve(rw, r)
+		}}
+		at := origin.address(t)
+		declareCDN(t, w, "203.0.113.1")
+		w.options.patience = impatient
+		w.startNginx(t, "", fmt.Sprintf(cachePass, at, "")).warm(t)
+		front := w.options.Dial
+		w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
+			if strings.HasPrefix(asked, "203.0.113.1:") {
+				return to(at)(ctx, network, asked)
+			}
+			return front(ctx, network, asked)
+		}
+		hangs.Store(true)
+	}, func(*testing.T, *world) { hangs.Store(false) }}
+}
+
+func missingAtNginx() setup {
+	var cache *nginx
+	return setup{"a 404 that nginx holds", "jwks-404-cached", "", func(t *testing.T, w *world) {
+		origin := *w
+		origin.replace = map[string]http.HandlerFunc{"/prod-a" + keysPath: http.NotFound}
+		declareCDN(t, w)
+		cache = w.startNginx(t, "", fmt.Sprintf(cachePass, origin.address(t), "proxy_cache_valid 404 10m;"))
+		cache.warm(t)
+		origin.replace = nil
+	}, func(t *testing.T, _ *world) { cache.purge(t) }}
+}
+
+func staleNginx() setup {
+	var cache *nginx
+	return setup{"nginx holds every copy for an hour, whatever Cache-Control says", "key-missing", "", func(t *testing.T, w *world) {
+		origin := *w
+		origin.header = http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"public, max-age=60"}, "Etag": {`"x"`}}
+		declareCDN(t, w)
+		cache = w.startNginx(t, "", fmt.Sprintf(cachePass, origin.address(t), "proxy_ignore_headers Cache-Control; proxy_cache_valid 200 1h;"))
+		cache.warm(t)
+		w.storeKey(t, stale, newECKey(t))
+		w.heal(t)
+		origin.jwks = w.jwks
+	}, func(t *testing.T, _ *world) { cache.purge(t) }}
+}
+
+func balancedByNginx() setup {
+	var replica *world
+	return setup{"one of three replicas behind nginx is stale", "replica-stale", "", func(t *testing.T, w *world) {
+		before := *w
+		replica = &before
+		w.storeKey(t, stale, newECKey(t))
+		w.heal(t)
+		now := *w
+		w.startNginx(t, fmt.Sprintf("upstream replicas { server %s; server %s; server %s; }", now.address(t), replica.address(t), now.address(t)),
+			"location / { proxy_pass https://replicas; }")
+	}, func(_ *testing.T, w *world) { replica.jwks = w.jwks }}
+}
+
+// varying is what differs from run to run.
+var varying = regexp.MustCompile(`[A-Za-z0-9_-]{43}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// TestNginxStatic: what verify makes of documents in a public bucket, as nginx serves files. The findings were read by eye.
+func TestNginxStatic(t *testing.T) {
+	for name, headers := range map[string]string{
+		"bucket":               "",
+		"bucket-cache-control": `default_type application/json; add_header Cache-Control "public, max-age=3600";`,
+		"bucket-binary":        `default_type binary/octet-stream; etag off;`,
+		"bucket-no-store":      `default_type application/json; add_header Cache-Control "no-store";`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			n := w.startNginx(t, "", "root ROOT; "+headers)
+			for path, document := range map[string]any{discoveryPath: w.discovery, keysPath: member{"keys": w.jwks}} {
+				file := filepath.Join(n.dir, "html", "prod-a", path)
+				check(t, os.MkdirAll(filepath.Dir(file), 0o755))
+				raw, err := json.Marshal(document)
+				check(t, err)
+				check(t, os.WriteFile(file, raw, 0o600))
+			}
+			w.options.Token = w.token(t)
+			golden.Same(t, filepath.Join("testdata", "peers", name+".txt"), told(Issuer(t.Context(), w.options)))
+		})
+	}
+}
+
+// told is what the table of keypost verify says, without what differs from run to run.
+func told(findings []Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		if f.Check == "speed" {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity, f.Code, varying.ReplaceAllString(f.Message(), "…"))
+		if f.Repair != "" {
+			fmt.Fprintf(&b, "  repair: %s\n", f.Repair)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,28 @@
+// Package golden compares what tests make with files that were read by eye once. KEYPOST_UPDATE=1 writes the files anew.
+package golden
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Same fails t unless the file has the text got.
+func Same(t testing.TB, file, got string) {
+	t.Helper()
+	if os.Getenv("KEYPOST_UPDATE") != "" {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // part of the source
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil { //nolint:gosec // part of the source
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file) //nolint:gosec // named by the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s has another text than\n%s\nKEYPOST_UPDATE=1 writes it anew", file, got)
+	}
+}
