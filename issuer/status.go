@@ -30,6 +30,7 @@ type Status struct {
 type GoneKey struct {
 	Kid         keystore.KeyID       `json:"kid"`
 	Fingerprint keystore.Fingerprint `json:"fingerprint,omitempty"`
+	Why         keystore.Departure   `json:"why"`
 }
 
 // Report is everything that a Publisher knows, for operators.
@@ -73,7 +74,7 @@ func (e *entry) gone() (all []GoneKey) {
 		return nil
 	}
 	for _, g := range e.served.Gone() {
-		all = append(all, GoneKey{g.ID, g.Fingerprint})
+		all = append(all, GoneKey{g.ID, g.Fingerprint, g.Why})
 	}
 	return all
 }

@@ -13,6 +13,8 @@ type Decision struct {
 	Key  VerificationKey // as served or stored, with its material: else it could come back under another ID
 	Keep bool            // published again, as active: the state that no gate can remove by itself; else gone for good
 	Lost *Gone           // instead of Key
+
+	Revoked bool // without Keep: its line in gone says that it was revoked, so that no other key set gets it either
 }
 
 // Accept turns a stored version that publishers reject into one that they take. It applies the decisions and gives the
@@ -66,11 +68,12 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 	}
 	have, published := s.published(d.Key)
 	if !d.Keep {
-		s.moveToGone(d.Key, Removed, at)
+		why := s.departure(d)
+		s.moveToGone(d.Key, why, at)
 		if i := s.index(d.Key.id); i >= 0 { // another key has the ID here: neither may keep it
 			s.moveToGone(s.keys[i].VerificationKey, Removed, at)
 		}
-		s.gone = append(s.gone, Key{VerificationKey: d.Key}.gone(at, Removed))
+		s.gone = append(s.gone, Key{VerificationKey: d.Key}.gone(at, why))
 		return nil
 	}
 	_, gone := s.GoneLine(d.Key)
@@ -88,15 +91,38 @@ func (s *KeySet) decide(d Decision, at time.Time) error {
 	return nil
 }
 
+// departure returns how the key of a decision leaves: revoked if that was said, or if a line in gone about this key has it.
+// A line about it that says otherwise is corrected.
+func (s *KeySet) departure(d Decision) Departure {
+	why := Removed
+	if d.Revoked {
+		why = Revoked
+	}
+	for i, g := range s.gone {
+		f, known := g.Material()
+		switch {
+		case known && f != d.Key.fingerprint, !known && g.ID != d.Key.id: // another key's
+		case d.Revoked:
+			s.gone[i].Why = Revoked
+		case g.Why == Revoked:
+			why = Revoked
+		}
+	}
+	return why
+}
+
 // putBack adds a lost line to gone, and removes the published keys that it bars.
 func (s *KeySet) putBack(g Gone, at time.Time) {
+	if g.Why != Revoked { // a line of an earlier report does not say
+		g.Why = Removed
+	}
 	for _, k := range s.Keys() {
 		if g.Bars(k.VerificationKey) {
-			s.moveToGone(k.VerificationKey, Removed, at)
+			s.moveToGone(k.VerificationKey, g.Why, at)
 		}
 	}
 	if g.At.IsZero() {
-		g.At, g.Why = at, Removed
+		g.At = at
 	}
 	s.gone = append(s.gone, g)
 }

@@ -182,3 +182,46 @@ func TestAcceptPutsLostLinesBack(t *testing.T) {
 		t.Errorf("a gone key is kept: error %v", err)
 	}
 }
+
+// A key that was revoked is refused in other key sets too, so that its line must not say that it was removed: neither
+// where keypostd knows it, nor where the operator says it, nor where the stored version has it under another kid.
+func TestAcceptOfARevokedKey(t *testing.T) {
+	key, other := must(testKey(1).WithID("signer-1", "")), must(testKey(2).WithID("signer-1", ""))
+	stored := step(t)(newSet(t, Policy{}).Add(change(t0), key))
+	line := func(k VerificationKey, why Departure) *Gone { return &Gone{ID: k.ID(), Fingerprint: k.Fingerprint(), Why: why} }
+	renamed := must(testKey(1).WithID("new-name", ""))
+	revoked := step(t)(stored.Revoke(because(t0, "lost"), "signer-1", RevokeOptions{}))
+	for name, tt := range map[string]struct {
+		stored    KeySet
+		decisions []Decision
+		want      Departure
+	}{
+		"gone":                             {stored, []Decision{{Key: key}}, Removed},
+		"revoked, says the operator":       {stored, []Decision{{Key: key, Revoked: true}}, Revoked},
+		"revoked, says keypostd":           {stored, []Decision{{Lost: line(key, Revoked)}, {Key: key}}, Revoked},
+		"removed, says keypostd":           {stored, []Decision{{Lost: line(key, Removed)}, {Key: key}}, Removed},
+		"a keypostd that does not say":     {stored, []Decision{{Lost: line(key, "")}, {Key: key}}, Removed},
+		"one that says something else":     {stored, []Decision{{Lost: line(key, "stolen")}, {Key: key}}, Removed},
+		"the operator knows more":          {stored, []Decision{{Key: key, Revoked: true}, {Lost: line(key, Removed)}}, Revoked},
+		"not stored":                       {newSet(t, Policy{}), []Decision{{Lost: line(key, Revoked)}}, Revoked},
+		"served under another kid":         {revoked, []Decision{{Key: renamed}}, Revoked},
+		"another key that had the same ID": {newSet(t, Policy{}), []Decision{{Lost: line(other, Revoked)}, {Key: key}}, Removed},
+	} {
+		was := slices.Clone(tt.stored.Gone())
+		got := step(t)(tt.stored.Accept(because(openDay, "x"), 0, tt.decisions))
+		found := false
+		for _, g := range got.Gone() {
+			if f, _ := g.Material(); f == key.Fingerprint() {
+				found = true
+				if g.Why != tt.want || g.At.IsZero() {
+					t.Errorf("%s: %+v, want %s", name, g, tt.want)
+				}
+			} else if g.ID == "signer-1" && g.Why != Revoked {
+				t.Errorf("%s: the other key's line says %s", name, g.Why)
+			}
+		}
+		if !found || !slices.Equal(was, tt.stored.Gone()) {
+			t.Errorf("%s: gone %+v, and in the version before %+v", name, got.Gone(), tt.stored.Gone())
+		}
+	}
+}

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/keypost/keypost/internal/text"
@@ -74,8 +75,9 @@ func LostLines(stored keystore.KeySet, servedGone []keystore.Gone) []keystore.De
 
 // Verdict holds what an operator decides about disputed keys: key IDs, or unique prefixes of them.
 type Verdict struct {
-	Keep []string // the cluster may sign with it: it is published, as active
-	Gone []string // it never comes back
+	Keep    []string // the cluster may sign with it: it is published, as active
+	Gone    []string // it never comes back
+	Revoked []string // as Gone, and no other key set may have it: somebody else may hold its private half
 }
 
 // UndecidedError reports disputes that a verdict leaves open.
@@ -90,7 +92,7 @@ func (e *UndecidedError) Error() string {
 type VerdictError struct {
 	Both   keystore.KeyID // is kept and gone
 	Barred keystore.KeyID // is kept, and revoked or removed
-	Gone   bool           // Err is about one of Gone, not of Keep
+	Of     string         // keep, gone or revoked: the list that Err is about
 	Err    error
 }
 
@@ -110,12 +112,17 @@ func (e *VerdictError) Unwrap() error { return e.Err }
 func Decide(disputes []Dispute, v Verdict) ([]keystore.Decision, error) {
 	keep, err := chosen(disputes, v.Keep)
 	if err != nil {
-		return nil, &VerdictError{Err: err}
+		return nil, &VerdictError{Err: err, Of: "keep"}
 	}
 	gone, err := chosen(disputes, v.Gone)
 	if err != nil {
-		return nil, &VerdictError{Err: err, Gone: true}
+		return nil, &VerdictError{Err: err, Of: "gone"}
 	}
+	revoked, err := chosen(disputes, v.Revoked)
+	if err != nil {
+		return nil, &VerdictError{Err: err, Of: "revoked"}
+	}
+	maps.Copy(gone, revoked)
 	var decisions []keystore.Decision
 	var open []Dispute
 	for _, d := range disputes {
@@ -125,7 +132,7 @@ func Decide(disputes []Dispute, v Verdict) ([]keystore.Decision, error) {
 		case keep[id] && d.Gone:
 			return nil, &VerdictError{Barred: id}
 		case keep[id] || gone[id]:
-			decisions = append(decisions, keystore.Decision{Key: d.Key, Keep: keep[id]})
+			decisions = append(decisions, keystore.Decision{Key: d.Key, Keep: keep[id], Revoked: revoked[id]})
 		default:
 			open = append(open, d)
 		}

@@ -89,14 +89,23 @@ func TestDecide(t *testing.T) {
 	if e, is := errors.AsType[*VerdictError](err); !is || e.Both != k1.ID() {
 		t.Errorf("kept and gone: %v", err)
 	}
-	for gone, v := range map[bool]Verdict{
-		false: {Keep: []string{"zzzzzzzz"}, Gone: []string{id1, id2}},
-		true:  {Keep: []string{id1, id2}, Gone: []string{"zzzzzzzz"}},
+	_, err = Decide(disputes, Verdict{Keep: []string{id1, id2}, Revoked: []string{id1}})
+	if e, is := errors.AsType[*VerdictError](err); !is || e.Both != k1.ID() {
+		t.Errorf("kept and revoked: %v", err)
+	}
+	got, err = Decide(disputes, Verdict{Gone: []string{id1, id2}, Revoked: []string{id1}})
+	if err != nil || len(got) != 2 || got[0].Keep || !got[0].Revoked || got[1].Keep || got[1].Revoked {
+		t.Errorf("gone, and one revoked: %+v, %v", got, err)
+	}
+	for of, v := range map[string]Verdict{
+		"keep":    {Keep: []string{"zzzzzzzz"}, Gone: []string{id1, id2}},
+		"gone":    {Keep: []string{id1, id2}, Gone: []string{"zzzzzzzz"}},
+		"revoked": {Keep: []string{id1, id2}, Revoked: []string{"zzzzzzzz"}},
 	} {
 		_, err := Decide(disputes, v)
 		e, is := errors.AsType[*VerdictError](err)
-		if _, prefix := errors.AsType[*PrefixError](err); !is || !prefix || e.Gone != gone || e.Both != "" {
-			t.Errorf("a key that is not in dispute, gone %v: %v", gone, err)
+		if _, prefix := errors.AsType[*PrefixError](err); !is || !prefix || e.Of != of || e.Both != "" {
+			t.Errorf("a key that is not in dispute, %s: %v", of, err)
 		}
 	}
 }

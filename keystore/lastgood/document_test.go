@@ -70,6 +70,12 @@ func line(kid, fingerprint string) map[string]any {
 	return l
 }
 
+func revokedLine(kid, fingerprint string) map[string]any {
+	l := line(kid, fingerprint)
+	l["why"] = keystore.Revoked
+	return l
+}
+
 // doc is a document that somebody writes with an editor: nothing stops it from breaking rules.
 type doc struct {
 	name       string

@@ -23,7 +23,7 @@ func SummaryOf(v keystore.KeySet) Summary {
 	s := Summary{generation: v.Generation(), digest: v.Digest(), withdrawn: v.Withdrawn()}
 	s.urls = linesOf(v.Issuers(), keystore.IssuerURL.String)
 	s.keys = linesOf(v.Keys(), func(k keystore.Key) string { return keyLine(k.ID(), k.Fingerprint()) })
-	s.gone = linesOf(v.Gone(), func(g keystore.Gone) string { return keyLine(g.ID, g.Fingerprint) })
+	s.gone = linesOf(v.Gone(), goneLine)
 	text := s.urls + s.keys + s.gone // one piece of memory
 	urls, keys := len(s.urls), len(s.keys)
 	s.urls, s.keys, s.gone = text[:urls], text[urls:][:keys], text[urls+keys:]
@@ -63,12 +63,11 @@ func (s *Summary) has(r Route) bool {
 	return false
 }
 
-// Gone returns the lines in gone with their key IDs and, where known, fingerprints only.
+// Gone returns the lines in gone with their key IDs, how the keys left and, where known, their fingerprints. The dates
+// are not kept.
 func (s *Summary) Gone() []keystore.Gone {
 	var all []keystore.Gone
-	for line := range s.gone.each() {
-		id, f, _ := strings.Cut(line, " ")
-		g := keystore.Gone{ID: keystore.KeyID(id), Fingerprint: keystore.Fingerprint(f)}
+	for g := range s.gone.keys() {
 		g.Fingerprint, _ = g.Material()
 		all = append(all, g)
 	}
@@ -97,6 +96,16 @@ func keyLine(id keystore.KeyID, f keystore.Fingerprint) string {
 	return string(id) + " " + string(f)
 }
 
+// goneLine is a line in gone in a Summary: that of the key, and a mark if it was revoked.
+func goneLine(g keystore.Gone) string {
+	if g.Why == keystore.Revoked {
+		return keyLine(g.ID, g.Fingerprint) + revokedMark
+	}
+	return keyLine(g.ID, g.Fingerprint)
+}
+
+const revokedMark = " !" // which no kid and no fingerprint contains
+
 // keyring is an index of lines of keys.
 type keyring struct {
 	byKid    map[string]keystore.Fingerprint // empty where it is not known which key it was
@@ -105,13 +114,12 @@ type keyring struct {
 
 func (s lines) keyring() keyring {
 	r := keyring{map[string]keystore.Fingerprint{}, map[keystore.Fingerprint]bool{}}
-	for line := range s.each() {
-		id, f, _ := strings.Cut(line, " ")
-		material, known := keystore.Gone{ID: keystore.KeyID(id), Fingerprint: keystore.Fingerprint(f)}.Material()
+	for g := range s.keys() {
+		material, known := g.Material()
 		if known {
 			r.material[material] = true
 		}
-		r.byKid[id] = material
+		r.byKid[string(g.ID)] = material
 	}
 	return r
 }
@@ -138,12 +146,29 @@ func (s lines) each() iter.Seq[string] {
 	}
 }
 
-// ids yields the kid of every keyLine, in the order of the document.
+// keys yields what every keyLine or goneLine says, in the order of the document: a key that is not gone as one that was
+// removed.
+func (s lines) keys() iter.Seq[keystore.Gone] {
+	return func(yield func(keystore.Gone) bool) {
+		for l := range s.each() {
+			key, revoked := strings.CutSuffix(l, revokedMark)
+			id, f, _ := strings.Cut(key, " ")
+			g := keystore.Gone{ID: keystore.KeyID(id), Fingerprint: keystore.Fingerprint(f), Why: keystore.Removed}
+			if revoked {
+				g.Why = keystore.Revoked
+			}
+			if !yield(g) {
+				return
+			}
+		}
+	}
+}
+
+// ids yields the kid of every line of a key, in the order of the document.
 func (s lines) ids() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for l := range s.each() {
-			id, _, _ := strings.Cut(l, " ")
-			if !yield(id) {
+		for g := range s.keys() {
+			if !yield(string(g.ID)) {
 				return
 			}
 		}

@@ -8,13 +8,25 @@ import (
 )
 
 func TestSummary(t *testing.T) {
-	d := doc{name: "a", generation: 7, issuers: []string{"https://oidc.example.com/a", "https://b.example.com"}, keys: []int{1}, lines: []any{line("legacy", ""), line("named", string(testKey(2).Fingerprint())), line(string(testKey(3).ID()), "")}}
+	d := doc{name: "a", generation: 7, issuers: []string{"https://oidc.example.com/a", "https://b.example.com"}, keys: []int{1}, lines: []any{line("legacy", ""), line("named", string(testKey(2).Fingerprint())), line(string(testKey(3).ID()), ""), revokedLine("lost", ""), revokedLine("stolen", string(testKey(4).Fingerprint()))}}
 	set, err := parseTree("a", d.tree())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := SummaryOf(set)
-	want := []keystore.Gone{{ID: "legacy"}, {ID: "named", Fingerprint: testKey(2).Fingerprint()}, {ID: testKey(3).ID(), Fingerprint: testKey(3).Fingerprint()}}
+	want := []keystore.Gone{{ID: "legacy"}, {ID: "named", Fingerprint: testKey(2).Fingerprint()}, {ID: testKey(3).ID(), Fingerprint: testKey(3).Fingerprint()}, {ID: "lost"}, {ID: "stolen", Fingerprint: testKey(4).Fingerprint()}}
+	for i := range want {
+		want[i].Why = keystore.Removed
+		if i > 2 {
+			want[i].Why = keystore.Revoked
+		}
+	}
+	if got := slices.Collect(s.gone.ids()); !slices.Equal(got, []string{"legacy", "named", string(testKey(3).ID()), "lost", "stolen"}) {
+		t.Errorf("kids %q", got)
+	}
+	if r := s.gone.keyring(); r.byKid["stolen"] != testKey(4).Fingerprint() || r.byKid["lost"] != "" || len(r.material) != 3 {
+		t.Errorf("keyring %+v", r)
+	}
 	if got := s.Gone(); !slices.Equal(got, want) {
 		t.Errorf("gone %+v, want %+v", got, want)
 	}

@@ -26,14 +26,15 @@ type acceptOptions struct {
 	why, fromURL, admin string
 	site                keysource.Site // of the URL
 	served              int64
-	keep, gone          []string
+	verdict             catalog.Verdict
 }
 
 func newAccept(f *cli.Factory) *cobra.Command {
 	o := &acceptOptions{Factory: f}
-	cmd := f.Command("accept NAME --why REASON [--keep KID…] [--gone KID…]", "Settle a key set whose stored version keypostd rejects", cli.Exactly(1), o.run)
+	cmd := f.Command("accept NAME --why REASON [--keep KID…] [--gone KID…] [--revoked KID…]", "Settle a key set whose stored version keypostd rejects", cli.Exactly(1), o.run)
 	cmd.Long = "Compare a stored key set with what is publicly served, and decide each key that only one of them has: --keep\n" +
-		"publishes it, as active; --gone takes it out for good. For a restored backup, a reverted commit, a pruned file.\n" +
+		"publishes it, as active; --gone takes it out for good, and --revoked out of every other key set too. With --admin a\n" +
+		"key that keypostd knows as revoked stays that. For a restored backup, a reverted commit, a pruned file.\n" +
 		"A generation so high that nothing can follow it is lowered."
 	fs := cmd.Flags()
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
@@ -42,8 +43,9 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.site.Connect, "connect", "", "HOST:PORT to connect to instead of that URL's own address: before DNS points to keypostd")
 	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
 	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")
-	fs.StringArrayVar(&o.keep, "keep", nil, "key to publish (repeatable)")
-	fs.StringArrayVar(&o.gone, "gone", nil, "key that is gone for good (repeatable)")
+	fs.StringArrayVar(&o.verdict.Keep, "keep", nil, "key to publish (repeatable)")
+	fs.StringArrayVar(&o.verdict.Gone, "gone", nil, "key that is gone for good (repeatable)")
+	fs.StringArrayVar(&o.verdict.Revoked, "revoked", nil, "key that is gone for good, and that no other key set may have: somebody else may hold its private half (repeatable)")
 	return cmd
 }
 
@@ -85,7 +87,7 @@ func (o *acceptOptions) run(ctx context.Context, args []string) error {
 	} else if disputes, err = o.disputes(ctx, s, gone); err != nil {
 		return err
 	}
-	decisions, err := catalog.Decide(disputes, catalog.Verdict{Keep: o.keep, Gone: o.gone})
+	decisions, err := catalog.Decide(disputes, o.verdict)
 	if err != nil {
 		return o.undecided(err)
 	}
@@ -154,7 +156,7 @@ func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64
 	}
 	var gone []keystore.Gone
 	for _, g := range report.Issuers[i].Gone {
-		gone = append(gone, keystore.Gone{ID: g.Kid, Fingerprint: g.Fingerprint})
+		gone = append(gone, keystore.Gone{ID: g.Kid, Fingerprint: g.Fingerprint, Why: g.Why})
 	}
 	return report.Issuers[i].Generation, gone, nil
 }
@@ -180,11 +182,7 @@ func (o *acceptOptions) disputes(ctx context.Context, s keystore.KeySet, gone []
 func (o *acceptOptions) undecided(err error) error {
 	f := o.Factory
 	if e, is := errors.AsType[*catalog.VerdictError](err); is && e.Err != nil {
-		flag := "--keep"
-		if e.Gone {
-			flag = "--gone"
-		}
-		return fmt.Errorf("%s: %w", flag, err)
+		return fmt.Errorf("--%s: %w", e.Of, err)
 	}
 	e, is := errors.AsType[*catalog.UndecidedError](err)
 	if !is {
@@ -215,7 +213,7 @@ func (o *acceptOptions) undecided(err error) error {
 		hints = append(hints, "what was revoked or removed never returns: "+strings.Join(gone, " "))
 	}
 	if len(keep) > 0 {
-		hints = append(hints, "say for each of them whether the cluster may sign with it ("+strings.Join(keep, " ")+") or it never comes back (--gone KID)")
+		hints = append(hints, "say for each of them whether the cluster may sign with it ("+strings.Join(keep, " ")+") or it never comes back (--gone KID; --revoked KID if somebody else may hold its private half)")
 	}
 	if stored && o.admin == "" {
 		hints = append(hints, unreported)
