@@ -17,7 +17,7 @@ import (
 // rules are the alerts as they are shipped.
 func rules(t *testing.T) (alerts []object, file string) {
 	t.Helper()
-	rule := the(t, preset("central").objects(t), "PrometheusRule")
+	rule := the(t, preset("central").objects(t, "watch.enabled=true"), "PrometheusRule")
 	text, err := yaml.Marshal(rule.at("spec"))
 	must(t, err)
 	file = filepath.Join(t.TempDir(), "rules.yaml")

@@ -98,7 +98,7 @@ func TestWorkflows(t *testing.T) {
 
 // Units are held to a score of systemd's own, 0 (best) to 100.
 func TestUnits(t *testing.T) {
-	for unit, program := range map[string]string{"keypostd/systemd/keypostd.service": "keypostd", "keypost/systemd/keypost-mirror.service": "keypost"} {
+	for unit, program := range map[string]string{"keypostd/systemd/keypostd.service": "keypostd", "keypost/systemd/keypost-mirror.service": "keypost", "keypost/systemd/keypost-watch.service": "keypost"} {
 		t.Run(filepath.Base(unit), func(t *testing.T) {
 			text, err := os.ReadFile("../../cmd/" + unit)
 			must(t, err)

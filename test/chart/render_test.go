@@ -136,6 +136,86 @@ func TestWithoutMirrorThereIsNoAccountAndNoEgress(t *testing.T) {
 	}
 }
 
+// The watch is a pod of its own, off until somebody wants it. It reads key sets with the mirror's rights, is no part of a
+// Service of keypostd, and only it may reach public addresses.
+func TestWatch(t *testing.T) {
+	each(t, func(t *testing.T, p preset) {
+		const name = release + "-keypost-watch"
+		named := func(all []object, kind string) (found object) {
+			for _, o := range find(all, kind) {
+				if o.str("metadata", "name") == name {
+					found = o
+				}
+			}
+			return found
+		}
+		for _, kind := range []string{"Deployment", "Service", "NetworkPolicy", "ServiceMonitor"} {
+			if o := named(p.objects(t, everything...), kind); o != nil {
+				t.Errorf("a watch that nobody asked for: %v", o)
+			}
+		}
+		if p == "configmap" {
+			_, errs, err := try(nil, tool(t, "helm"), append([]string{"template", release, chartDir, "--kube-version", kubeVersion, "--set", "watch.enabled=true"}, p.values(t)...)...)
+			if err == nil || !strings.Contains(errs, "watch.enabled needs store.type kubernetes or s3") {
+				t.Errorf("a copy is watched as if it were the store: %v %s", err, errs)
+			}
+			return
+		}
+		all := p.objects(t, append(slices.Clone(everything), "watch.enabled=true", "watch.observations=s3://b/p?region=eu-central-1",
+			"watch.vantage=eu", "watch.expectCA={Let's Encrypt}", "watch.caConfigMap=ca", "watch.credentialsSecret=aws")...)
+		deployment := named(all, "Deployment")
+		spec := object(deployment.at("spec", "template", "spec").(map[string]any))
+		checkRestricted(t, map[bool]string{true: "openshift", false: "kubernetes"}[p == "openshift"], spec)
+		if spec.str("serviceAccountName") != release+"-keypost" || len(find(all, "Role")) != len(find(p.objects(t), "Role")) {
+			t.Errorf("it is %s", spec.str("serviceAccountName"))
+		}
+		labels := deployment.at("spec", "template", "metadata", "labels").(map[string]any)
+		for _, s := range append(find(all, "Service"), find(all, "NetworkPolicy")...) {
+			selector, _ := s.at("spec", "selector").(map[string]any)
+			if selector == nil {
+				selector, _ = s.at("spec", "podSelector", "matchLabels").(map[string]any)
+			}
+			selects := len(selector) > 0
+			for k, v := range selector {
+				selects = selects && labels[k] == v
+			}
+			if selects != (s.str("metadata", "name") == name) {
+				t.Errorf("%s %s selects the watch: %v", s.str("kind"), s.str("metadata", "name"), selects)
+			}
+		}
+		monitor := named(all, "ServiceMonitor").at("spec", "selector", "matchLabels").(map[string]any)
+		for k, v := range monitor {
+			if named(all, "Service").at("metadata", "labels", k) != v {
+				t.Errorf("the ServiceMonitor does not find the Service by %s=%v", k, v)
+			}
+		}
+		output(t, strings.NewReader(p.text(t, "watch.enabled=true")), tool(t, "kubeconform"), "-strict", "-schema-location", writeSchemas(t)+"/{{.ResourceKind}}{{.KindSuffix}}.json",
+			"-skip", "CustomResourceDefinition,ServiceMonitor,PrometheusRule,Certificate,TLSRoute,HTTPRoute,Route")
+	})
+}
+
+// Arguments of the watch that the chart gives are those that it takes.
+func TestWatchArguments(t *testing.T) {
+	all := preset("kubernetes").objects(t, "watch.enabled=true", "watch.observations=s3://b/p?region=eu-central-1", "watch.vantage=eu",
+		"watch.expectCA={Let's Encrypt,sha256:"+strings.Repeat("0a", 32)+"}", "watch.caConfigMap=ca", "watch.every=7s")
+	for _, d := range find(all, "Deployment") {
+		if d.str("metadata", "name") != release+"-keypost-watch" {
+			continue
+		}
+		var args []string
+		for _, a := range object(d.at("spec", "template", "spec").(map[string]any)).objects("containers")[0].at("args").([]any) {
+			args = append(args, a.(string))
+		}
+		// Up to the CA's file, which is not here, all is as it should be.
+		_, errs, err := try(nil, tool(t, "bin")+"/keypost", args...)
+		if err == nil || !strings.Contains(errs, "/ca/ca.crt") {
+			t.Errorf("keypost %q: %v: %s", args, err, errs)
+		}
+		return
+	}
+	t.Fatal("no Deployment")
+}
+
 // A half-filled directory must not be listed as if it were everything.
 func TestKeypostdStartsAfterACompleteCopy(t *testing.T) {
 	each(t, func(t *testing.T, p preset) {
@@ -281,43 +361,45 @@ func TestRefusals(t *testing.T) {
 		set  string
 		want string
 	}{
-		"no issuer URL":           {"issuerURLs=null", "issuerURLs is empty"},
-		"unknown value":           {"replica=3", "replica"},
-		"unknown nested value":    {"service.prot=3", "prot"},
-		"issuer URL with a slash": {"issuerURLs={https://oidc.example.com/}", "issuerURLs"},
-		"plain HTTP":              {"issuerURLs={http://oidc.example.com}", "issuerURLs"},
-		"a word for a number":     {"replicas=three", "replicas"},
-		"unknown store":           {"store.type=etcd", "type"},
-		"bucket without a URL":    {"store.type=s3", "store.s3.url is not set"},
-		"no name of a ConfigMap":  {"store.type=configMap", "store.configMap.name"},
-		"certificate without TLS": {"certificate.enabled=true,certificate.issuerRef.name=x,tls.mode=off", "certificate.enabled needs"},
-		"no issuer of certs":      {"certificate.enabled=true", "issuerRef"},
-		"edge with TLS":           {"route.enabled=true,route.termination=edge", "edge needs"},
-		"passthrough without TLS": {"route.enabled=true,tls.mode=off", "need tls.mode files"},
-		"HTTPRoute with TLS":      {"gateway.httpRoute.enabled=true,gateway.httpRoute.parentRefs[0].name=x", "gateway.httpRoute needs"},
-		"route without a gateway": {"gateway.tlsRoute.enabled=true", "parentRefs"},
-		"route on Kubernetes":     {"route.enabled=true,platform=kubernetes", "route.enabled needs OpenShift"},
-		"ingress with TLS":        {"ingress.enabled=true", "ingress needs tls.mode off"},
-		"maxAge too short":        {"policy.maxAge=5s", "policy.maxAge is 5s; it must be from 1m to 24h"},
-		"maxAge too long":         {"policy.maxAge=24h0m1s", "policy.maxAge is 24h0m1s"},
-		"stale for too long":      {"policy.staleIfError=169h", "policy.staleIfError is 169h; it must be at most 168h"},
-		"a pattern twice":         {"issuerURLs={https://a.example.com,https://a.example.com}", "/issuerURLs"},
-		"a pattern for no name":   {"issuerURLs={https://oidc.example.com/x}", "put {name} into it once, or write NAME=URL to bind one URL to one key set"},
-		"a bound {name}":          {"issuerURLs[0]=a=https://oidc.example.com/{name}", "put {name} into it once, or write NAME=URL"},
-		"two names":               {"issuerURLs[0]=https://{name}.example.com/{name}", "put {name} into it once, or write NAME=URL"},
-		"half a part":             {"issuerURLs[0]=https://x{name}.example.com", "{name} must be a whole part between dots or slashes"},
-		"alias in upper case":     {"hostAliases.Origin=oidc.example.com", "/hostAliases"},
-		"alias of a URL":          {"hostAliases.origin=https://oidc.example.com", "/hostAliases"},
-		"name of a Secret":        {"tls.secretName=Bad_Name", "/tls/secretName"},
-		"size of a volume":        {"volume.size=lots", "/volume/size"},
-		"argument of the mirror":  {"mirror.extraArgs={--pol=3s}", "/mirror/extraArgs/0"},
-		"bucket without a region": {"store.type=s3,store.s3.url=s3://bucket/prefix", "/store/s3/url"},
-		"no account at all":       {"serviceAccount.create=false", "serviceAccount.name must say"},
-		"replicaCount":            {"replicaCount=3", "use replicas"},
-		"image.tag":               {"image.tag=1.0.0", "use image.keypostd.tag and image.keypost.tag"},
-		"env":                     {"env[0].name=A", "use extraEnv"},
-		"securityContext":         {"securityContext.runAsUser=1", "there is no securityContext"},
-		"ingress.hosts":           {"ingress.hosts={a}", "use hosts"},
+		"no issuer URL":            {"issuerURLs=null", "issuerURLs is empty"},
+		"unknown value":            {"replica=3", "replica"},
+		"unknown nested value":     {"service.prot=3", "prot"},
+		"issuer URL with a slash":  {"issuerURLs={https://oidc.example.com/}", "issuerURLs"},
+		"plain HTTP":               {"issuerURLs={http://oidc.example.com}", "issuerURLs"},
+		"a word for a number":      {"replicas=three", "replicas"},
+		"unknown store":            {"store.type=etcd", "type"},
+		"bucket without a URL":     {"store.type=s3", "store.s3.url is not set"},
+		"no name of a ConfigMap":   {"store.type=configMap", "store.configMap.name"},
+		"certificate without TLS":  {"certificate.enabled=true,certificate.issuerRef.name=x,tls.mode=off", "certificate.enabled needs"},
+		"no issuer of certs":       {"certificate.enabled=true", "issuerRef"},
+		"edge with TLS":            {"route.enabled=true,route.termination=edge", "edge needs"},
+		"passthrough without TLS":  {"route.enabled=true,tls.mode=off", "need tls.mode files"},
+		"HTTPRoute with TLS":       {"gateway.httpRoute.enabled=true,gateway.httpRoute.parentRefs[0].name=x", "gateway.httpRoute needs"},
+		"route without a gateway":  {"gateway.tlsRoute.enabled=true", "parentRefs"},
+		"route on Kubernetes":      {"route.enabled=true,platform=kubernetes", "route.enabled needs OpenShift"},
+		"ingress with TLS":         {"ingress.enabled=true", "ingress needs tls.mode off"},
+		"maxAge too short":         {"policy.maxAge=5s", "policy.maxAge is 5s; it must be from 1m to 24h"},
+		"maxAge too long":          {"policy.maxAge=24h0m1s", "policy.maxAge is 24h0m1s"},
+		"stale for too long":       {"policy.staleIfError=169h", "policy.staleIfError is 169h; it must be at most 168h"},
+		"a pattern twice":          {"issuerURLs={https://a.example.com,https://a.example.com}", "/issuerURLs"},
+		"a pattern for no name":    {"issuerURLs={https://oidc.example.com/x}", "put {name} into it once, or write NAME=URL to bind one URL to one key set"},
+		"a bound {name}":           {"issuerURLs[0]=a=https://oidc.example.com/{name}", "put {name} into it once, or write NAME=URL"},
+		"two names":                {"issuerURLs[0]=https://{name}.example.com/{name}", "put {name} into it once, or write NAME=URL"},
+		"half a part":              {"issuerURLs[0]=https://x{name}.example.com", "{name} must be a whole part between dots or slashes"},
+		"alias in upper case":      {"hostAliases.Origin=oidc.example.com", "/hostAliases"},
+		"alias of a URL":           {"hostAliases.origin=https://oidc.example.com", "/hostAliases"},
+		"name of a Secret":         {"tls.secretName=Bad_Name", "/tls/secretName"},
+		"size of a volume":         {"volume.size=lots", "/volume/size"},
+		"argument of the mirror":   {"mirror.extraArgs={--pol=3s}", "/mirror/extraArgs/0"},
+		"watch, and no such value": {"watch.interval=5m", "interval"},
+		"watch into a directory":   {"watch.observations=file:///x", "/watch/observations"},
+		"bucket without a region":  {"store.type=s3,store.s3.url=s3://bucket/prefix", "/store/s3/url"},
+		"no account at all":        {"serviceAccount.create=false", "serviceAccount.name must say"},
+		"replicaCount":             {"replicaCount=3", "use replicas"},
+		"image.tag":                {"image.tag=1.0.0", "use image.keypostd.tag and image.keypost.tag"},
+		"env":                      {"env[0].name=A", "use extraEnv"},
+		"securityContext":          {"securityContext.runAsUser=1", "there is no securityContext"},
+		"ingress.hosts":            {"ingress.hosts={a}", "use hosts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"template", release, chartDir, "--kube-version", kubeVersion, "--set", tc.set}, preset("kubernetes").values(t)...)

@@ -120,3 +120,44 @@
   summary: Replicas serve different numbers of issuers
   description: "{{`One serves {{ $value }} issuers and another fewer. A new one may see none of what others hold as their last good version.`}}"
 {{- end }}
+
+{{- /* keypost.watchAlerts: those of what keypost watch sees of the issuers from outside. */ -}}
+{{- define "keypost.watchAlerts" -}}
+{{- $of := .of }}{{ $rules := .rules }}
+- alert: KeypostRogueKey
+  severity: critical
+  for: 0m
+  expr: max by (namespace, key_set, issuer) (keypost_watch_rogue_key{ {{- $of }}}) == 1
+  summary: A stranger's key is published
+  description: "{{`Under {{ $labels.issuer }} (key set {{ $labels.key_set }}) a key is published that the store never had. Whoever holds its private half can act as any service account of that cluster. The log of the watch names the key and the address.`}}"
+- alert: KeypostServedNotStored
+  severity: warning
+  for: 10m
+  expr: max by (namespace, key_set, issuer) (keypost_watch_served_not_stored{ {{- $of }}}) == 1
+  summary: Keys are not published as they are stored
+  description: "{{`What {{ $labels.issuer }} serves is not key set {{ $labels.key_set }}, for longer than caches explain: a new key is not there yet, or one that was taken out still is.`}}"
+- alert: KeypostUnexpectedCA
+  severity: warning
+  for: 5m
+  expr: count by (namespace) (keypost_watch_unexpected_ca{ {{- $of }}} == 1) > 0
+  summary: A certificate is of an unexpected CA
+  description: "{{`{{ $value }} issuers show a certificate of another CA than is expected, or than they showed at first. If nobody changed it, somebody else answers.`}}"
+- alert: KeypostObservationStale
+  severity: warning
+  for: 5m
+  expr: count by (namespace) (time() - keypost_watch_last_complete_look_timestamp_seconds{ {{- $of }}} > {{ int $rules.observationSeconds }}) > 0
+  summary: Issuers have not been seen whole for long
+  description: "{{`{{ $value }} issuers have had no complete look for a while: some address does not answer, or is not public. Their promotions wait, and a stranger's key could be missed.`}}"
+- alert: KeypostWatchBlind
+  severity: warning
+  for: 15m
+  expr: sum by (namespace) (keypost_watch_look_failing{ {{- $of }},reason="not_compared"}) > 0 or max by (namespace) (keypost_watch_store_failing{ {{- $of }}}) == 1
+  summary: What is published cannot be compared with the store
+  description: The watch cannot read the store, or some key sets in it. A stranger's key would not be noticed.
+- alert: KeypostWatchDown
+  severity: warning
+  for: 10m
+  expr: absent(up{ {{- $of }},endpoint="watch"} == 1)
+  summary: Nobody watches the issuers
+  description: keypost watch does not answer. A stranger's key would not be noticed.
+{{- end }}

@@ -62,7 +62,7 @@ volumes:
   - name: keysets
     emptyDir: {sizeLimit: {{ .Values.volume.size }}}
   {{- end }}
-  {{- with include "keypost.mirrorVolumes" . }}
+  {{- with include "keypost.storeVolumes" . }}
   {{- . | nindent 2 }}
   {{- end }}
 {{- with .Values.nodeSelector }}
@@ -114,19 +114,13 @@ never listed as if it were everything. After that the mirror's state never takes
   ports:
     - {name: mirror, containerPort: 9091}
   env:
-    - {name: HOME, value: /nonexistent}
-    {{- if eq .Values.store.type "s3" }}
-    {{- with .Values.store.s3.webIdentity.roleARN }}
-    - {name: AWS_ROLE_ARN, value: {{ . | quote }}}
-    - {name: AWS_WEB_IDENTITY_TOKEN_FILE, value: /var/run/secrets/aws/token}
-    {{- end }}
-    {{- end }}
+    {{- include "keypost.storeEnv" . | nindent 4 }}
     {{- with .Values.mirror.env }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- if and (eq .Values.store.type "s3") .Values.store.s3.credentialsSecret }}
+  {{- with include "keypost.storeSecret" . }}
   envFrom:
-    - secretRef: {name: {{ .Values.store.s3.credentialsSecret }}}
+    - secretRef: {name: {{ . }}}
   {{- end }}
   startupProbe: # passes with a complete copy, be it an earlier run's; a restart would gain nothing, so it may take a day
     httpGet: {path: /readyz, port: mirror}
@@ -136,14 +130,35 @@ never listed as if it were everything. After that the mirror's state never takes
   resources: {{- toYaml .Values.mirror.resources | nindent 4 }}
   volumeMounts:
     - {name: keysets, mountPath: /var/lib/keypost}
-    {{- if eq .Values.store.type "kubernetes" }}
-    - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
-    {{- else if and (eq .Values.store.type "s3") .Values.store.s3.webIdentity.roleARN }}
-    - {name: token, mountPath: /var/run/secrets/aws, readOnly: true}
+    {{- with include "keypost.storeMount" . }}
+    {{- . | nindent 4 }}
     {{- end }}
 {{- end }}
 
-{{- define "keypost.mirrorVolumes" -}}
+{{- /* How the store is read: by the mirror, and by the watch. */ -}}
+{{- define "keypost.storeEnv" -}}
+- {name: HOME, value: /nonexistent}
+{{- if eq .Values.store.type "s3" }}
+{{- with .Values.store.s3.webIdentity.roleARN }}
+- {name: AWS_ROLE_ARN, value: {{ . | quote }}}
+- {name: AWS_WEB_IDENTITY_TOKEN_FILE, value: /var/run/secrets/aws/token}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "keypost.storeSecret" -}}
+{{- if eq .Values.store.type "s3" }}{{ .Values.store.s3.credentialsSecret }}{{ end }}
+{{- end }}
+
+{{- define "keypost.storeMount" -}}
+{{- if eq .Values.store.type "kubernetes" -}}
+- {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+{{- else if and (eq .Values.store.type "s3") .Values.store.s3.webIdentity.roleARN -}}
+- {name: token, mountPath: /var/run/secrets/aws, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "keypost.storeVolumes" -}}
 {{- if eq .Values.store.type "kubernetes" -}}
 - name: token
   projected:
