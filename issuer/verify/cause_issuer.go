@@ -25,7 +25,7 @@ func noJWKS() []Answer {
 	return append(slices.DeleteFunc(unreadable(), func(a Answer) bool {
 		return a.Party == Vault || a.Party == KubeAPIServer || a.Text == "OpenIdIdpCommunicationError"
 	}),
-		Answer{Vault, "fetching keys oidc: get keys failed"}, Answer{KubeAPIServer, "oidc: get keys failed"})
+		Answer{Vault, "fetching keys"}, Answer{KubeAPIServer, "failed to verify signature: fetching keys"})
 }
 
 // untrusted is what they answer when the certificate does not convince them.
@@ -113,7 +113,8 @@ func discoveryCauses() []Cause {
 	const members = "serve the discovery document of an export, unchanged (keypost export DIR)"
 	mismatch := []Answer{
 		{AWS, awsNoKey}, {GCP, "`issuer` claim in OIDC discovery document does not match the issuer specified in the request"}, {Entra, "AADSTS90061"},
-		{Vault, "oidc: issuer did not match the issuer returned by provider"}, {KubeAPIServer, "oidc: issuer did not match the issuer returned by provider"},
+		{Vault, "oidc: issuer did not match the issuer returned by provider"}, {Vault, "oidc: issuer URL provided to client"}, // by its version
+		{KubeAPIServer, "oidc: issuer did not match the issuer returned by provider"},
 	}
 	return slices.Concat(fetchCauses("discovery", "discovery", "the discovery document", unreadable()), []Cause{
 		{"issuer-slash", "issuer", "the discovery document's issuer and the issuer URL differ by a slash", mismatch, "", "leave the slash out in both: host, path, case and a trailing slash must be equal"},
@@ -131,7 +132,7 @@ func discoveryCauses() []Cause {
 }
 
 func jwksCauses() []Cause {
-	alias := fetchCauses("alias", "jwks-alias", "/openid/v1/jwks", noJWKS())
+	alias := fetchCauses("alias", "jwks-alias", "/openid/v1/jwks", nil) // clouds go by jwks_uri
 	for i := range alias {
 		alias[i].Effect = "newer OpenShift sends relying parties inside the cluster there"
 		if alias[i].Code == "alias-not-found" {
@@ -147,15 +148,20 @@ func jwksCauses() []Cause {
 }
 
 func keyCauses() []Cause {
+	damaged := []Answer{
+		{AWS, awsNoKey}, {GCP, "invalid_grant: Error connecting to the given credential's issuer."}, {Entra, "AADSTS7000272"},
+		{Vault, "oidc: failed to decode keys"}, {KubeAPIServer, "oidc: failed to decode keys"},
+	}
 	const unchanged = "serve the JWKS of an export, unchanged (keypost export DIR)"
 	return []Cause{
 		{"key-private", "jwks-keys", "the signing key is public", nil, "whoever read it can sign as this cluster", "take it out at once and give the cluster a new key: keypost key revoke ISSUER KID --why leaked --replacement FILE"},
 		{"kid-missing", "jwks-keys", "a key has no kid", keyUnknown(), "a key is picked by its kid alone", unchanged},
-		{"kid-doubled", "jwks-keys", "two keys have one kid", signatureWrong(), "a key is picked by its kid alone", unchanged},
+		{"kid-doubled", "jwks-keys", "two keys have one kid", aws(awsNoKey), "a key is picked by its kid alone; go-oidc (Vault, kube-apiserver) tries each of them", unchanged},
 		{"key-weak", "jwks-keys", "an RSA key is too short", []Answer{{AWS, awsNoKey}, {GCP, "invalid_grant"}}, "its private half can be computed", "give the cluster a key of 2048 bits or more: keypost key generate --out DIR"},
 		{"key-ec-entra", "jwks-keys", "an EC key is published for Entra", []Answer{{Entra, "AADSTS700027"}}, "Entra takes RS256 only", "give the cluster an RSA key: keypost key generate --type rsa3072 --out DIR, then keypost key add ISSUER --public-key-file DIR/sa.pub; take the other one out once it signs no more (keypost key remove ISSUER KID)"},
 		{"key-alg-gcp", "jwks-keys", "a key is published that GCP does not take", []Answer{{GCP, "invalid_grant"}}, "GCP takes RS256 and ES256 only", "give the cluster an RSA or P-256 key: keypost key generate --type rsa3072 --out DIR, then keypost key add ISSUER --public-key-file DIR/sa.pub; take the other one out once it signs no more (keypost key remove ISSUER KID)"},
-		{"key-form", "jwks-keys", "a key cannot be read", keyUnknown(), "", unchanged},
+		{"key-type", "jwks-keys", "a key is of a type that clouds do not take", []Answer{{AWS, awsNoKey}, {GCP, "invalid_grant"}, {Entra, "AADSTS7000272"}}, "its tokens are refused; they take RSA and ECDSA on P-256, P-384 and P-521", "give the cluster such a key: keypost key generate --out DIR"},
+		{"key-form", "jwks-keys", "a key cannot be read", damaged, "some relying parties then read no key of the JWKS at all", unchanged},
 		{"keys-too-many", "jwks-keys", "there are more keys of one type than AWS reads", aws("InvalidIdentityToken"), "", "remove keys that sign no more: keypost key remove ISSUER KID"},
 		{"key-certificate", "jwks-keys", "a key carries a certificate beside it", nil, "some relying parties take the key from there, so it may be another one", "find out what changed the document on its way: keypostd never publishes it"},
 		{"key-member", "jwks-keys", "a key has members that not everybody reads", []Answer{{GCP, "invalid_grant"}}, "GCP refuses an upload with other members than those of the public key", unchanged},
@@ -176,12 +182,12 @@ func storedCauses() []Cause {
 		" Make sure also that --store names the store that is published"
 	return []Cause{
 		{"key-rogue", "stored-keys", "a key is published that the store never had", nil, stranger, outOfReach},
-		{"key-swapped", "stored-keys", "another key is published under the kid of a stored one", nil, stranger, outOfReach},
+		{"key-swapped", "stored-keys", "another key is published under the kid of a stored one", signatureWrong(), stranger, outOfReach},
 		{"key-returned", "stored-keys", "a key that is gone is published under another kid", nil, stranger, outOfReach},
 		{"keys-unread", "stored-keys", "keys are published that cannot be compared", nil, stranger, outOfReach},
 		{"replica-stale", "same-keys", "one of several replicas behind an address answers with other keys", keyUnknown(), "every so many calls fail",
 			"ask each replica by itself (keypost verify NAME --connect HOST:PORT), and restart the stale one; name them all in the policy: keypost issuer set NAME --origin HOST:PORT"},
-		{"alias-differs", "jwks-alias", "/openid/v1/jwks and jwks_uri have other keys", keyUnknown(), "relying parties that read one of the two refuse tokens that the other knows",
+		{"alias-differs", "jwks-alias", "/openid/v1/jwks and jwks_uri have other keys", nil, "relying parties that read one of the two refuse tokens that the other knows",
 			"purge what caches them: a cache in between may hold an older copy of one"},
 		{"cache-stale", "shared-cache", "a cache hands out a document for longer than it may", keyUnknown(), "a new key is not seen and a revoked one stays trusted",
 			"let the CDN obey Cache-Control (no minimum TTL, no TTL of its own) and purge it; or say how long it holds copies: keypost issuer set NAME --edge-hold 24h"},

@@ -19,7 +19,7 @@ func formCauses() []Cause {
 			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
 		},
 		{
-			"token-numbers", "token-form", "the token's times are no integers", malformed(), "",
+			"token-numbers", "token-form", "the token's times are no integers", []Answer{{AWS, "InvalidIdentityToken: The ID Token provided is not a valid JWT"}}, "others take fractions",
 			"find what rewrites the token: kube-apiserver writes exp, iat and nbf as integers",
 		},
 		{
@@ -46,11 +46,11 @@ func signerCauses() []Cause {
 	return []Cause{
 		{
 			"token-alg", "token-form", "the token is signed with an algorithm that clouds do not accept",
-			[]Answer{{AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "failed to verify id token signature"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "",
+			[]Answer{{AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "oidc: malformed jwt"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "",
 			"give the cluster an RSA or ECDSA key (keypost key generate --out DIR); it then signs with RS256, ES256, ES384 or ES512",
 		},
 		{
-			"token-kid-missing", "token-kid", "the token names no key", keyUnknown(), "",
+			"token-kid-missing", "token-kid", "the token names no key", []Answer{{AWS, awsNoKey}, {GCP, "invalid_grant"}}, "go-oidc (Vault, kube-apiserver) tries every key",
 			"make a token with a kube-apiserver of 1.16 or later: older ones name no key",
 		},
 		{
@@ -76,7 +76,7 @@ func timeCauses() []Cause {
 	return []Cause{
 		{
 			"token-times-missing", "token-time", "the token lacks exp or iat",
-			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: exp"}, {GCP, "invalid_grant"}, {Entra, "AADSTS700024"}}, "",
+			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: exp"}, {GCP, "invalid_grant"}, {Entra, "AADSTS700024"}, {KubeAPIServer, "oidc: token is expired"}}, "",
 			"the old tokens in Secrets have none: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
 		},
 		{
@@ -148,7 +148,7 @@ func claimCauses() []Cause {
 func malformed() []Answer {
 	return []Answer{
 		{AWS, "InvalidIdentityToken: The ID Token provided is not a valid JWT"}, {GCP, "invalid_grant"},
-		{Vault, "error validating token"}, unauthorized(),
+		{Vault, "oidc: malformed jwt"}, unauthorized(),
 	}
 }
 

@@ -142,6 +142,9 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 	case err != nil && bits > 0 && bits < minRSABits:
 		v.fail("key-weak", "%s: its RSA modulus has %d bits; at least %d are needed", name, bits, minRSABits)
 		return keystore.VerificationKey{}, false
+	case err != nil && !takenType(k):
+		v.fail("key-type", "%v", err)
+		return keystore.VerificationKey{}, false
 	case err != nil:
 		v.fail("key-form", "%v", err)
 		return keystore.VerificationKey{}, false
@@ -172,6 +175,17 @@ func rsaBits(k jwk) int {
 		return 0
 	}
 	return new(big.Int).SetBytes(n).BitLen()
+}
+
+// takenType reports whether clouds take keys of a JWK's type and curve.
+func takenType(k jwk) bool {
+	switch k.text("kty") {
+	case "RSA":
+		return true
+	case "EC":
+		return slices.Contains([]string{"P-256", "P-384", "P-521"}, k.text("crv"))
+	}
+	return false
 }
 
 // checkTaken reports what the declared relying parties do not take of a key that is sound.

@@ -82,7 +82,11 @@ func keySetups() []setup {
 	}
 	return []setup{
 		{"a JWKS without keys", "jwks-empty", "", func(_ *testing.T, w *world) { w.jwks = []member{} }, nil},
-		{"a private member in the JWKS", "key-private", "", with("d", "AAAA"), nil},
+		{"a private member in the JWKS", "key-private", "", func(t *testing.T, w *world) {
+			d, err := w.signer.Bytes()
+			check(t, err)
+			w.jwks[0]["d"] = base64.RawURLEncoding.EncodeToString(d)
+		}, nil},
 		{"a symmetric key in the JWKS", "key-private", "", func(_ *testing.T, w *world) {
 			w.jwks = append(w.jwks, member{"kty": "oct", "kid": "s", "k": "AAAA"})
 		}, nil},
@@ -97,7 +101,7 @@ func keySetups() []setup {
 			w.jwks = append(w.jwks, member{"kty": "RSA", "kid": "weak", "alg": "RS256", "use": "sig", "n": base64.RawURLEncoding.EncodeToString(n), "e": "AQAB"})
 		}, nil},
 		{"a damaged key", "key-form", "", with("x", "AAAA"), nil},
-		{"an Ed25519 key", "key-form", "", func(_ *testing.T, w *world) {
+		{"an Ed25519 key", "key-type", "", func(_ *testing.T, w *world) {
 			w.jwks = append(w.jwks, member{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "alg": "EdDSA", "use": "sig"})
 		}, nil},
 		{"101 EC keys", "keys-too-many", "", many(101), nil},
