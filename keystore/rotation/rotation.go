@@ -185,6 +185,30 @@ func (d Driver) handOver(ctx context.Context, to keystore.Key, o *Outcome) (map[
 	return signers, err
 }
 
+// NextOf returns the step that a published key takes next, and the gate that is closed before it; nil for an open one. The
+// step is empty for the only key that signs, which takes none.
+func NextOf(c keystore.Change, s keystore.KeySet, k keystore.Key, seen keystore.Observed) (keystore.RotationStep, *keystore.NotYetError) {
+	var step keystore.RotationStep
+	var err error
+	switch k.State {
+	case keystore.Next:
+		step = keystore.StepPromote
+		_, err = s.Promote(c, k.ID(), seen)
+	case keystore.Active:
+		others := func(o keystore.Key) bool { return o.State == keystore.Active && o.ID() != k.ID() }
+		if !slices.ContainsFunc(s.Keys(), others) {
+			return "", nil
+		}
+		step = keystore.StepRetire
+		_, err = s.Retire(c, k.ID(), keystore.Evidence{})
+	case keystore.Retired:
+		step = keystore.StepRemove
+		_, err = s.Remove(c, k.ID(), false)
+	}
+	closed, _ := errors.AsType[*keystore.NotYetError](err)
+	return step, closed
+}
+
 // Entry is a line of a timetable.
 type Entry struct {
 	Step  keystore.RotationStep

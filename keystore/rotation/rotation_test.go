@@ -271,3 +271,38 @@ func TestTimetable(t *testing.T) {
 		t.Errorf("no token lifetime: %v", got)
 	}
 }
+
+func TestNextOf(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	s, _, err := sc.store.Load(t.Context(), "prod-a")
+	check(t, err)
+	seen := keystore.Observed{Since: t0, Fresh: t0.Add(48 * time.Hour)}
+	late := keystore.Change{At: t0.Add(48 * time.Hour)}
+	next := func(s keystore.KeySet, id keystore.KeyID, c keystore.Change, o keystore.Observed) string {
+		k, _ := s.Key(id)
+		step, closed := rotation.NextOf(c, s, k, o)
+		if closed != nil {
+			return string(step) + ": " + string(closed.Gate)
+		}
+		return string(step)
+	}
+	old, fresh := sc.old.ID(), sc.fresh.ID()
+	promoted, err := s.Promote(late, fresh, seen)
+	check(t, err)
+	retired, err := promoted.Retire(late, old, keystore.Evidence{Statement: "seen"})
+	check(t, err)
+	for _, tt := range []struct{ got, want string }{
+		{next(s, old, late, seen), ""},
+		{next(s, fresh, sc.change(), keystore.Observed{}), "promote: observed"},
+		{next(s, fresh, late, seen), "promote"},
+		{next(promoted, old, late, seen), "retire: signing"},
+		{next(retired, fresh, late, seen), ""},
+		{next(retired, old, late, seen), "remove: tokens"},
+		{next(retired, old, keystore.Change{At: late.At.Add(2 * time.Hour)}, seen), "remove"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%q; want %q", tt.got, tt.want)
+		}
+	}
+}

@@ -31,10 +31,10 @@ type Factory struct {
 
 	Observations string // URL of the place for observations; empty if none was given
 
-	storeFlag        *pflag.Flag // nil without a command line
-	observationsFlag *pflag.Flag // nil for a command without it
-	started          bool        // a command's own work began, so what fails now is no error of usage
-	writes           writes
+	storeFlag         *pflag.Flag   // nil without a command line
+	observationsFlags []*pflag.Flag // --observations, of each command that has it
+	started           bool          // a command's own work began, so what fails now is no error of usage
+	writes            writes
 }
 
 // Root gives a root command the commands of the program, the global flags, and words of our own for what is wrong.

@@ -62,7 +62,7 @@ func (f *Factory) Line(c Command) string {
 			words = append(words, "--store", f.Store)
 		}
 	}
-	if f.observationsFlag != nil && f.observationsFlag.Changed && observes(c) {
+	if f.observationsGiven() && observes(c) {
 		if _, err := f.observationsURL(); err == nil {
 			words = append(words, "--observations", f.Observations)
 		}

@@ -10,20 +10,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/rotation"
 )
 
 // NewCmdKey returns the group of commands.
 func NewCmdKey(f *cli.Factory) *cobra.Command {
-	list := f.Command("list ISSUER", "List an issuer's keys", cli.Exactly(1), func(ctx context.Context, args []string) error {
+	list := f.Command("list ISSUER", "List an issuer's keys, and what each may do next", cli.Exactly(1), func(ctx context.Context, args []string) error {
 		s, err := f.Find(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return printKeys(f, s, time.Now())
+		return listKeys(ctx, f, s)
 	})
+	f.ObservationsFlag(list.Flags())
 	list.Aliases = []string{"ls"}
 	remove := newRemove(f)
 	remove.SuggestFor = []string{"delete", "rm"}
@@ -58,4 +61,57 @@ func change(ctx context.Context, f *cli.Factory, args []string, transition func(
 func printKeys(f *cli.Factory, s keystore.KeySet, now time.Time) error {
 	v := view.Of(s, now)
 	return f.Print(map[string]any{"name": v.Name, "generation": v.Generation, "keys": v.Keys}, func(w *tabwriter.Writer) { view.KeyRows(w, v.Keys) })
+}
+
+// listed is a key with what it may do next.
+type listed struct {
+	view.Key
+	Age  string    `json:"age"` // since it was published
+	Next *nextStep `json:"next,omitempty"`
+}
+
+type nextStep struct {
+	Step  keystore.RotationStep `json:"step"`
+	Opens time.Time             `json:"opens,omitzero"` // when its gate opens by itself
+	Gate  keystore.Gate         `json:"gate,omitempty"` // the closed gate
+	Need  string                `json:"need,omitempty"` // why it is closed
+}
+
+// listKeys prints the keys of s, and beside each the step that it takes next.
+func listKeys(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
+	c := f.Change("", false)
+	v := view.Of(s, c.At)
+	rows := []listed{}
+	for i, k := range s.Keys() {
+		row := listed{Key: v.Keys[i], Age: keystore.Duration(max(c.At.Sub(k.PublishedAt), 0).Truncate(time.Minute)).String()}
+		seen, err := observe.Recorded(ctx, f, s, k)
+		if err != nil {
+			return err
+		}
+		if step, closed := rotation.NextOf(c, s, k, seen); closed != nil {
+			row.Next = &nextStep{step, closed.Opens, closed.Gate, closed.Need}
+		} else if step != "" {
+			row.Next = &nextStep{Step: step}
+		}
+		rows = append(rows, row)
+	}
+	return f.Print(map[string]any{"name": v.Name, "generation": v.Generation, "keys": rows}, func(w *tabwriter.Writer) {
+		cli.Row(w, "KID", "ALG", "STATE", "PUBLISHED", "AGE", "NEXT STEP")
+		for _, r := range rows {
+			cli.Row(w, r.Kid, r.Alg, r.StateText(), cli.Stamp(r.PublishedAt), r.Age, r.Next)
+		}
+	})
+}
+
+// String returns the step for people.
+func (n *nextStep) String() string {
+	switch {
+	case n == nil:
+		return "signs"
+	case n.Gate == "":
+		return string(n.Step) + " now"
+	case !n.Opens.IsZero():
+		return string(n.Step) + " at " + cli.Stamp(n.Opens)
+	}
+	return string(n.Step) + ": " + n.Need
 }

@@ -36,6 +36,9 @@ type Key struct {
 	text         string
 }
 
+// StateText returns the state for people, as [StateText] does.
+func (k Key) StateText() string { return k.text }
+
 // Of returns the view of a key set at a time, on which depends whether a retired key is still trusted.
 func Of(s keystore.KeySet, now time.Time) KeySet {
 	v := KeySet{
