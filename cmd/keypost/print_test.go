@@ -244,7 +244,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		"issuer accept dev --why test --from-url " + host + "dev --ca-file " + caFile,
 		"key list prod-a", "key add prod-a --public-key-file " + pub2,
 		"key retire prod-a " + a[0] + " --why test", "key promote prod-a " + a[0] + " --force --why test",
-		"key retire prod-b " + b[0] + " --why test", "key remove prod-b " + b[0] + " --force --why test",
+		"key retire prod-b " + b[0] + " --why test", "key remove prod-b " + b[0] + " --force --why test --confirm-kid " + b[0],
 		"key revoke prod-a " + a[1] + " --why test",
 		"rotate start prod-c --public-key-file " + pub2, "rotate status --all", "rotate rollback prod-c --why test",
 		"rotate step dev --observations file://" + filepath.Join(dir, "observations"),

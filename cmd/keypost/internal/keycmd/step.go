@@ -21,15 +21,17 @@ type step struct {
 	notify   func(c keyChange) // prints what follows from the change
 	needsWhy string            // the error without --why; empty if none is needed
 
-	force  bool
-	why    string
-	closed *keystore.NotYetError // the gate that --force passed; nil if none was closed
+	force   bool
+	why     string
+	confirm string                // the kid, typed again
+	closed  *keystore.NotYetError // the gate that --force passed; nil if none was closed
 }
 
 func (o *step) command(use, short string, run func(ctx context.Context, args []string) error) *cobra.Command {
 	cmd := o.Command(use, short, cli.Exactly(2), run)
 	cmd.Flags().BoolVar(&o.force, "force", false, "do it although the gate is closed (needs --why): "+o.danger)
 	cmd.Flags().StringVar(&o.why, "why", "", "the reason; it is recorded")
+	cmd.Flags().StringVar(&o.confirm, "confirm-kid", "", "the whole `KID` again, where --force passes a gate that would stay closed for more than an hour")
 	return cmd
 }
 
@@ -42,6 +44,9 @@ func (o *step) run(ctx context.Context, args []string) error {
 		if o.force { // try without, to know the gate that would have refused
 			_, err := o.take(ctx, s, o.Change(o.why, false), id)
 			o.closed, _ = errors.AsType[*keystore.NotYetError](err)
+			if err := o.confirmed(id); err != nil {
+				return s, err
+			}
 		}
 		return o.take(ctx, s, o.Change(o.why, o.force), id)
 	})
@@ -54,15 +59,46 @@ func (o *step) run(ctx context.Context, args []string) error {
 	return printKeys(o.Factory, c.after, now)
 }
 
+// impatience is how long a gate may still be closed for one --force to pass it. Whoever skips more has to mean it.
+const impatience = time.Hour
+
+// confirmed returns an error if --force would pass a gate that stays closed for long, or for nobody knows how long, and the
+// kid was not typed again.
+func (o *step) confirmed(id keystore.KeyID) error {
+	e := o.closed
+	if e == nil || keystore.KeyID(o.confirm) == id {
+		return nil
+	}
+	until, _ := opening(e)
+	left := time.Until(until)
+	if until.IsZero() && e.Gate != keystore.GateUndeclared || !until.IsZero() && left <= impatience {
+		return nil
+	}
+	how := "for nobody knows how long: " + e.Need
+	if !until.IsZero() {
+		how = fmt.Sprintf("for another %v, until %s: %s", keystore.Duration(left.Round(time.Minute)), cli.Stamp(until), e.Need)
+	}
+	return cli.WithHint(cli.Usagef("the gate would be closed %s; what may break: %s", how, o.danger), "if you mean it, type the key again: --confirm-kid %s", id)
+}
+
+// opening returns when a gate opens, or before when it does not, and then least.
+func opening(e *keystore.NotYetError) (until time.Time, least bool) {
+	if e.Opens.IsZero() {
+		return e.Earliest, true
+	}
+	return e.Opens, false
+}
+
 // warn prints the gate that --force passed, how long that would have stayed closed, and what may break.
 func (o *step) warn(now time.Time) {
 	e := o.closed
 	if e == nil {
 		return
 	}
-	until, least := e.Opens, ""
-	if until.IsZero() {
-		until, least = e.Earliest, " at least"
+	until, atLeast := opening(e)
+	least := ""
+	if atLeast {
+		least = " at least"
 	}
 	wait := ""
 	if !until.IsZero() {
