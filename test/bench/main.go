@@ -1,6 +1,6 @@
 // Bench measures what keypostd costs, and fails when it costs more than it may: processor time per request against a
 // bare net/http server with the same documents, memory, the time to start, allocations, and the time until a change is
-// served. Bars fail the run when they are missed; targets are only reported, with the cause.
+// served. It also measures a pass of keypost watch. Bars fail the run when they are missed; targets are only reported, with the cause.
 //
 // Whatever is compared is compared within one run, in turns, and the noise is printed beside it. It needs two cores
 // and a machine with little else to do; nginx is compared when it is installed.
@@ -41,6 +41,7 @@ func main() {
 
 type options struct {
 	rounds, changes int
+	watched         int
 	issuers         []int
 	compare         string
 }
@@ -49,6 +50,7 @@ func parseFlags(args []string) (o options, err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.IntVar(&o.rounds, "rounds", 25, "compare the servers in this `many` rounds")
 	f.IntVar(&o.changes, "changes", 50, "make this `many` changes; 0 leaves that part out")
+	f.IntVar(&o.watched, "watch", 1000, "watch this many issuers with keypost watch; 0 leaves that part out")
 	f.StringVar(&o.compare, "compare", "", "measure this other keypostd `binary` in the same rounds; build it with CGO_ENABLED=0")
 	o.issuers = sizes(populations())
 	f.Func("issuers", "measure these `numbers` of issuers (default 1,1000,10000,100000)", func(list string) error {
@@ -65,8 +67,8 @@ func parseFlags(args []string) (o options, err error) {
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	if o.rounds < 1 || o.changes < 0 || f.NArg() > 0 {
-		return o, errors.New("at least one round, no negative number of changes and no arguments")
+	if o.rounds < 1 || o.changes < 0 || o.watched < 0 || f.NArg() > 0 {
+		return o, errors.New("at least one round, no negative number of changes or issuers and no arguments")
 	}
 	return o, nil
 }
@@ -157,6 +159,9 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 	}
 	if err := b.change(ctx, r, o.changes); err != nil {
 		return err
+	}
+	if err := b.watch(ctx, r, o.watched); err != nil {
+		return fmt.Errorf("watch: %w", err)
 	}
 	return r.provisioning(ctx)
 }

@@ -217,17 +217,20 @@ func (s *server) cpuTime() (time.Duration, error) {
 }
 
 // resident returns the memory in use by the process, in KiB.
-func (s *server) resident() (int, error) {
+func (s *server) resident() (int, error) { return s.status("VmRSS") }
+
+// status returns a number of /proc/PID/status.
+func (s *server) status(name string) (int, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
 			return strconv.Atoi(strings.Fields(rest)[0])
 		}
 	}
-	return 0, errors.New("the kernel reports no VmRSS")
+	return 0, fmt.Errorf("the kernel reports no %s", name)
 }
 
 func freeAddress() (string, error) {
