@@ -20,8 +20,6 @@ func (o Options) throughProxy(ctx context.Context, u keystore.IssuerURL) (l look
 	if err != nil || proxy == nil {
 		return look{}, "", false
 	}
-	asked := *proxy
-	asked.User = nil // it may be a password
 	l = look{Address: u.Host() + ":" + port(u), Asked: true}
 	ask := func(method, address string) (r reply) {
 		c := newClient(o.RootCAs, o.patience, o.Dial)
@@ -33,5 +31,5 @@ func (o Options) throughProxy(ctx context.Context, u keystore.IssuerURL) (l look
 	}
 	l.Proxied = true
 	l.ask(u, ask)
-	return l, asked.Redacted(), true
+	return l, proxy.Redacted(), true
 }
