@@ -28,6 +28,8 @@ func TestAWSTokenAssumesTheRole(t *testing.T) {
 	s := newTokenScene(t)
 	t.Run("the right service account becomes the role", s.accepted)
 	t.Run("AWS refuses every other token in its own words", s.refused)
+	t.Run("keypost verify predicts what AWS answers", s.predicted)
+	t.Run("what keypost verify prints repairs the account", s.repaired)
 	t.Run("a token that has expired is refused after the clock skew", s.expired)
 	t.Run("MinIO's STS accepts the same token", s.minio)
 }
@@ -176,6 +178,7 @@ func (s *tokenScene) minio(t *testing.T) {
 			t.Errorf("%s: %d, %v, want it refused by AssumeRoleWithWebIdentity", name, status, err)
 		}
 	}
+	s.predictedOfMinIO(t, w)
 }
 
 var minioRole = regexp.MustCompile(`arn:minio:iam:::role/\S+`)
