@@ -168,6 +168,15 @@ func (s KeySet) CopiesUntil(at time.Time, seenMaxAge Duration) time.Time {
 	return until
 }
 
+// CopiesOf is [KeySet.CopiesUntil] for one relying party, by the name that a policy has for it, whether the policy declares it or
+// not.
+func (s KeySet) CopiesOf(party string, at time.Time, seenMaxAge Duration) time.Time {
+	p := s.policy.clone()
+	p.RelyingParties = []string{party}
+	until, _ := p.copiesRunOut(at, Observed{MaxAge: seenMaxAge}.maxAge())
+	return until
+}
+
 // removeGate returns nil if all tokens signed by k, which stopped signing at k.RetiredAt, have expired at now.
 func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 	e := &NotYetError{Step: "remove", Key: k.ID()}

@@ -524,6 +524,18 @@ func TestNotYetTermsAddUp(t *testing.T) {
 
 // How long a revoked key may still be trusted is what the promotion gate counts on for a new one: convergence, the
 // edge, and the slowest relying party.
+func TestCopiesOf(t *testing.T) {
+	s := published(t, Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws", "entra"}}, false)
+	for party, client := range map[string]time.Duration{"aws": time.Hour, "entra": 24 * time.Hour, "vault": time.Minute, "my-app": 24 * time.Hour} {
+		if got, want := s.CopiesOf(party, t0, 0).Sub(t0), 75*time.Second+time.Minute+client; got != want {
+			t.Errorf("%s: %v; want %v", party, got, want)
+		}
+	}
+	if got := s.Policy().RelyingParties; !slices.Equal(got, []string{"aws", "entra"}) {
+		t.Errorf("the policy has become %v", got)
+	}
+}
+
 func TestCopiesUntil(t *testing.T) {
 	const aws = 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour
 	lowered := awsPolicy()

@@ -2,6 +2,7 @@ package keycmd
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,12 +52,14 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	warnNoneActive(o.Factory, c.after)
 	now := time.Now()
 	o.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now, 0)))
+	for _, t := range stillTrusting(c.before, now) {
+		o.Notice("  %s", t)
+	}
 	for _, k := range c.before.Keys() {
 		if _, left := c.after.GoneLine(k.VerificationKey); left && k.ID() != c.id {
 			o.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
 		}
 	}
-	o.Notice("purge the CDN, if there is one; sessions that AWS gave out already outlive the key by up to 12h")
 	return printKeys(o.Factory, c.after, now)
 }
 
@@ -89,4 +92,37 @@ func (o *revokeOptions) last() (keystore.RevokeOptions, error) {
 	}
 	last.Replacement = &keys[0]
 	return last, nil
+}
+
+// stillTrusting returns, for each relying party that the policy declares, until when it may trust a key that left at a time,
+// and what ends that sooner. The cluster itself reads its own files, which no document of ours changes.
+func stillTrusting(s keystore.KeySet, at time.Time) []string {
+	parties := s.Policy().RelyingParties
+	if len(parties) == 0 {
+		parties = []string{"relying parties, none of which is declared,"}
+	}
+	var lines []string
+	for _, party := range parties {
+		lines = append(lines, fmt.Sprintf("%s until %s: %s", party, cli.Stamp(s.CopiesOf(party, at, 0)), sooner(party)))
+	}
+	return append(lines,
+		"caches in front of keypostd: purge them, also of copies that are stale; a purge that only marks copies stale ends nothing",
+		"the cluster's own kube-apiservers, without end: take the key's file out of --service-account-key-file on each control-plane node and restart kube-apiserver; on OpenShift it stands in ConfigMap bound-sa-token-signing-certs of openshift-kube-apiserver")
+}
+
+// sooner returns what makes a relying party forget a key before its copy has run out.
+func sooner(party string) string {
+	switch party {
+	case "aws":
+		return "nothing makes STS fetch sooner; sessions that it has given out live on for up to 12h: for each role that the cluster assumes, deny requests with aws:TokenIssueTime before now (IAM console: Revoke active sessions)"
+	case "gcp":
+		return "a provider with an uploaded JWKS keeps the key until another one is uploaded; access tokens that it has given out live on for up to 1h, or disable the service accounts"
+	case "entra":
+		return "delete the federated credentials that name this issuer to end it now; access tokens that it has given out live on for an hour and more"
+	case "vault":
+		return "write the auth method's configuration again (vault write auth/NAME/config), which drops its copy; revoke leases with vault lease revoke -prefix"
+	case "kube-apiserver":
+		return "restart it, which drops its copy"
+	}
+	return "restart or reconfigure what holds a copy"
 }
