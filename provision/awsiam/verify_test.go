@@ -612,7 +612,7 @@ func TestJudgeIsSTS(t *testing.T) {
 	s.right(t)
 	token := s.token(t)
 	id := iampolicy.Identity{ProviderARN: provider, Issuer: issuer, Subject: subject, Audience: "sts.amazonaws.com"}
-	random := mathrand.New(mathrand.NewPCG(1, 2)) //nolint:gosec // the same policies in every run
+	random := mathrand.New(mathrand.NewPCG(1, 2)) // the same policies in every run
 	one := func(of ...string) string { return of[random.IntN(len(of))] }
 	condition := func() string {
 		operator := one("", "", "ForAllValues:", "ForAnyValue:") + one("StringEquals", "StringLike", "StringNotEquals", "StringNotLike", "StringEqualsIgnoreCase") + one("", "", "IfExists")

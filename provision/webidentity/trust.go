@@ -70,9 +70,13 @@ func orNobody(list []string) string {
 
 func (e *examination) checkDenials(d iampolicy.Document, all []iampolicy.Judgement) {
 	for _, j := range all {
-		if j.Deny && j.Applies() == iampolicy.Yes {
+		switch {
+		case !j.Deny:
+		case j.Applies() == iampolicy.Yes:
 			e.fail("aws-trust-deny", "if that is not meant, take the statement out: "+e.edit(),
 				"statement %d of the trust policy of %s denies it: %s", j.Number, e.Role, d.Line(j.Number))
+		case j.Applies() == iampolicy.Unknown && e.Subject != "":
+			e.warn("aws-trust-unclear", "", "statement %d of the trust policy of %s may deny it: %s", j.Number, e.Role, d.Line(j.Number))
 		}
 	}
 }

@@ -80,7 +80,8 @@ func TestCheckTrustOfOddPolicies(t *testing.T) {
 		{"an address", allow(`"StringEquals":{` + subject + `},"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}`), "aws-trust-unclear", "--assume"},
 		{"a key in capitals", allow(`"StringEquals":{"OIDC.example.com/a:sub":"system:serviceaccount:ns:app"}`), "aws-trust-unclear", "--assume"},
 		{"no provider at all", `{"Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`, "aws-trust-provider", "if system:serviceaccount:ns:app is meant to have the role: aws iam update-assume-role-policy"},
-		{"an address denies", `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:*"}]}`, "aws-trust-deny", "update-assume-role-policy"},
+		{"an address denies", `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:*","Condition":{"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}}}]}`, "aws-trust-unclear", "--assume"},
+		{"everything is denied", `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"sts:*"}]}`, "aws-trust-deny", "update-assume-role-policy"},
 	} {
 		d, err := iampolicy.Parse(tt.policy)
 		if err != nil {

@@ -80,7 +80,8 @@ func hasWords(line, words string) bool {
 		first, _ := utf8.DecodeRuneInString(words)
 		after, _ := utf8.DecodeRuneInString(line[end:])
 		last, _ := utf8.DecodeLastRuneInString(words)
-		if !(inWord(before) && inWord(first)) && !(inWord(last) && unicode.IsDigit(after)) {
+		within := inWord(before) && inWord(first) || inWord(last) && unicode.IsDigit(after)
+		if !within {
 			return true
 		}
 		at = start + 1
