@@ -221,3 +221,38 @@ func TestRejectedVersionClaimsNoURL(t *testing.T) {
 	b.serves(urlShared, key(t, 2))
 	b.rejected("a", lastgood.ReasonDev)
 }
+
+// The count of conflicts decides whether a change of one key set is a question about all. It must not drift.
+func TestConflictsAreCounted(t *testing.T) {
+	b := newBench(t)
+	step := func(what string, want int) {
+		t.Helper()
+		b.poll()
+		n := 0
+		for _, s := range b.Report().Issuers {
+			if s.Rejected == lastgood.ReasonURLConflict {
+				n++
+			}
+		}
+		if n != want || b.conflicts != want || b.needsAll() != (want > 0) {
+			t.Errorf("%s: %d conflicts, counted as %d; want %d", what, n, b.conflicts, want)
+		}
+	}
+	b.put(doc{name: "d", generation: 1})
+	step("none", 0)
+	b.put(shared(t, "a", 1, 1), shared(t, "b", 1, 2))
+	step("two", 2)
+	b.put(shared(t, "a", 2, 1), shared(t, "b", 2, 2))
+	step("two others", 2)
+	b.put(shared(t, "c", 1, 3))
+	step("three", 3)
+	b.store.Set("c", []byte("junk"))
+	step("one of them broken", 2)
+	b.store.Delete("c")
+	b.store.Delete("a")
+	step("one left", 0)
+	b.put(shared(t, "a", 3, 1))
+	step("one newcomer", 1)
+	b.store.Delete("a")
+	step("which left", 0)
+}

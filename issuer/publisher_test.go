@@ -295,3 +295,16 @@ func TestCacheLifetimesOfThePolicy(t *testing.T) {
 		}
 	}
 }
+
+// What is not served does not exist once the last key set without a good version has left the store, although nothing that
+// is served changes then.
+func TestTheLastUnservedKeySetLeaves(t *testing.T) {
+	b := newBench(t)
+	b.put(doc{name: "d", generation: 1})
+	b.store.Set("stranger", []byte("junk"))
+	b.poll()
+	b.refuses(urlShared, http.StatusServiceUnavailable)
+	b.store.Delete("stranger")
+	b.poll()
+	b.refuses(urlShared, http.StatusNotFound)
+}

@@ -229,3 +229,47 @@ func FuzzToJSON(f *testing.F) {
 		}
 	})
 }
+
+// Every bound is exact: what just fits is read, and one more of whatever is counted is refused for that reason.
+func TestExactBounds(t *testing.T) {
+	repeat := strings.Repeat
+	for name, tt := range map[string]struct {
+		text func(n int) string
+		fits int
+		want string
+	}{
+		"bytes":           {func(n int) string { return "a: b #" + repeat("x", n) }, limit - 6, "it is larger than 1048576 bytes"},
+		"bytes as JSON":   {func(n int) string { return "a: '" + repeat("<", n/6) + repeat("x", n%6) + "'" }, limit - len(`{"a":""}`), "its content is larger than 1048576 bytes"},
+		"lines":           {func(n int) string { return repeat("\n", n-1) + "a: b" }, maxTokens, "it has more than 200000 lines"},
+		"commas":          {func(n int) string { return "a: '" + repeat(",", n-1) + "'" }, maxTokens, "it has more than 200000 lines"},
+		"colons":          {func(n int) string { return "a: '" + repeat(":", n-1) + "'" }, maxTokens, "it has more than 200000 lines"},
+		"brackets":        {func(n int) string { return "a: '" + repeat("[]", n-1) + "'" }, maxTokens, "it has more than 200000 lines"},
+		"braces":          {func(n int) string { return "a: '" + repeat("{}", n-1) + "'" }, maxTokens, "it has more than 200000 lines"},
+		"open brackets":   {func(n int) string { return "a: '" + repeat("[", n) + "'" }, maxOpen, "it has more than 256 brackets"},
+		"open braces":     {func(n int) string { return "a: '" + repeat("]", 9) + repeat("{", n) + "'" }, maxOpen, "it has more than 256 brackets"},
+		"lists on a line": {func(n int) string { return repeat("- ", n) + "x\n" }, maxDepth, "its lists are nested deeper than 64"},
+		"keys on a line": {func(n int) string {
+			return "a: b\nc: d\n# " + repeat("? ", 99) + "\ne: |\n  " + repeat("? ", n) + "x\n  - y\n"
+		}, maxDepth, "its lists are nested deeper than 64"},
+		"anchors":         {func(n int) string { return repeat("- &a x\n", n) }, maxAnchors, "it has more than 64 YAML anchors"},
+		"depth":           {func(n int) string { return deepBlock(n) }, maxDepth, "it is nested deeper than 64"},
+		"depth of a flow": {func(n int) string { return "a: " + repeat("[", n-1) + repeat("]", n-1) + "\n" }, maxDepth + 1, "it is nested deeper than 64"},
+	} {
+		if _, _, err := ToJSON([]byte(tt.text(tt.fits)), limit); err != nil {
+			t.Errorf("%s, %d: %v", name, tt.fits, err)
+		}
+		if _, _, err := ToJSON([]byte(tt.text(tt.fits+1)), limit); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%s, %d: %v, want %q", name, tt.fits+1, err, tt.want)
+		}
+	}
+}
+
+// What aliases may expand to is twice the limit: a byte for each value, and for each key beside its own.
+func TestExactExpansion(t *testing.T) {
+	const long, most = 100, 205 // {a: long, b: [long, long, long]} costs 1 + 2 + 101 + 2 + 1 + 3*101 = 410
+	for key, want := range map[string]string{"b": "its content is larger than 205 bytes", "bb": "its aliases expand to more than 410 bytes"} {
+		if _, _, err := ToJSON([]byte("a: &a "+strings.Repeat("x", long)+"\n"+key+": [*a, *a, *a]\n"), most); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %q", key, err, want)
+		}
+	}
+}

@@ -174,11 +174,11 @@ func (t *trial) conflict(c *Candidate, issuer string) *Rejection {
 	if t.rivals == nil {
 		t.rivals = t.findRivals()
 	}
-	if i := slices.IndexFunc(t.rivals.at[at], func(n keystore.Name) bool { return n != c.Name }); i >= 0 {
-		return c.inConflict("its issuer URL %s is also in the rejected document of key set %q", issuer, t.rivals.at[at][i])
+	if names := t.rivals.at[at]; len(names) > 0 {
+		return c.inConflict("its issuer URL %s is also in the rejected document of key set %q", issuer, names[0])
 	}
 	for _, n := range t.rivals.unknown {
-		if n != c.Name && t.permitted(n, at) {
+		if t.permitted(n, at) {
 			r := c.inConflict("its issuer URL %s may also be in the document of key set %q, which cannot be read", issuer, n)
 			r.waits = t.Permitted == nil
 			return r
@@ -198,7 +198,7 @@ func (t *trial) permitted(n keystore.Name, r Route) bool {
 	return t.Permitted == nil || t.Permitted(n, r)
 }
 
-// rivals are the key sets whose rejected documents have issuer URLs, or may have them.
+// rivals are the key sets whose rejected documents have issuer URLs, or may have them: none that is still to be judged.
 type rivals struct {
 	at      map[Route][]keystore.Name // sorted, as unknown is
 	unknown []keystore.Name           // it is not known which

@@ -446,3 +446,27 @@ func step(rng *rand.Rand, name string, now map[string]doc, old *[]doc) doc {
 	*old = append(*old, d)
 	return d
 }
+
+// Of several rivals the reason names the same one each time, in whatever order they come: else every poll would log it anew.
+func TestJudgeNamesTheFirstRival(t *testing.T) {
+	broken := func() *Rejection {
+		u, err := keystore.ParseIssuerURL(shared, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return RejectError(&keystore.BrokenError{Reason: ReasonBroken, Err: errors.New("x"), Issuers: []keystore.IssuerURL{u}})
+	}
+	for name, rivals := range map[string][]*Candidate{
+		"live":   {NewCandidate("b", claim("b", 1, 2).summary(t), nil), NewCandidate("c", claim("c", 1, 3).summary(t), nil), NewCandidate("d", claim("d", 1, 4).summary(t), nil)},
+		"broken": {{Name: "b", Rejected: broken()}, {Name: "c", Rejected: broken()}, {Name: "d", Rejected: broken()}},
+	} {
+		for range 2 {
+			c := NewCandidate("a", claim("a", 1, 1).summary(t), nil)
+			Judge{State: &Index{}}.Decide(append([]*Candidate{c}, rivals...))
+			if !c.Rejected.Is(ReasonURLConflict) || !strings.Contains(c.Rejected.Message, `key set "b"`) {
+				t.Errorf("%s: %+v", name, c.Rejected)
+			}
+			slices.Reverse(rivals)
+		}
+	}
+}

@@ -45,7 +45,7 @@ const providerResource = "oidc-provider/"
 // splitARN splits an IAM ARN.
 func splitARN(s string) (a Account, resource string, ok bool) {
 	p, err := arn.Parse(s)
-	ok = err == nil && p.Partition != "" && p.Service == "iam" && p.Region == "" && p.Resource != ""
+	ok = err == nil && p.Partition != "" && p.Service == "iam" && p.Region == ""
 	return Account{ID: p.AccountID, Partition: p.Partition}, p.Resource, ok
 }
 

@@ -76,6 +76,8 @@ func TestCheckHoldsWhatIsWantedAgainstAWSsRules(t *testing.T) {
 		{name: "wildcard", role: func(r *Role) { r.Subjects = []string{"system:serviceaccount:ns:*"} },
 			want: "is not a service account's subject"},
 		{name: "boundary", role: func(r *Role) { r.Boundary = "boundary" }, want: "is not the ARN of a managed policy"},
+		{name: "boundary of no account yet", trust: func(tr *Trust) { tr.ProviderARN = "" },
+			role: func(r *Role) { r.Boundary = "arn:aws-cn:iam::444455556666:policy/b" }},
 		{name: "boundary of AWS", role: func(r *Role) { r.Boundary = "arn:aws:iam::aws:policy/PowerUserAccess" }},
 		{name: "boundary's partition", role: func(r *Role) { r.Boundary = "arn:aws-cn:iam::111122223333:policy/b" },
 			want: "of the partition aws-cn"},
@@ -135,6 +137,50 @@ func TestAccountsOfEveryPartition(t *testing.T) {
 	for _, bad := range [][2]string{{"", "arn:aws:iam::1:root"}, {"111122223333", "me"}} {
 		if a, err := parseAccount(bad[0], bad[1]); err == nil {
 			t.Errorf("%q gives %+v", bad, a)
+		}
+	}
+}
+
+// Each part of an ARN alone makes it another thing's.
+func TestPolicyARN(t *testing.T) {
+	const is = "is not the ARN of a managed policy"
+	for arn, want := range map[string]string{
+		"arn:aws:iam::111122223333:policy/b":          "",
+		"arn:aws:iam::111122223333:policy/path/b":     "",
+		"arn:aws:iam::aws:policy/b":                   "",
+		"":                                            is,
+		"policy/b":                                    is,
+		"arn:aws:iam::111122223333:policy/":           is,
+		"arn:aws:iam::111122223333:policy":            is,
+		"arn:aws:iam::111122223333:role/b":            is,
+		"arn:aws:iam::111122223333:":                  is,
+		"arn:aws:iam:us-east-1:111122223333:policy/b": is,
+		"arn:aws:sts::111122223333:policy/b":          is,
+		"arn::iam::111122223333:policy/b":             is,
+		"urn:aws:iam::111122223333:policy/b":          is,
+		"arn:aws:iam::11112222333:policy/b":           is,
+		"arn:aws:iam::1111222233334:policy/b":         is,
+		"arn:aws:iam::11112222333x:policy/b":          is,
+		"arn:aws:iam::AWS:policy/b":                   is,
+		"arn:aws:iam:::policy/b":                      is,
+		"arn:aws-us-gov:iam::111122223333:policy/b":   "is of the partition aws-us-gov, and the account of aws",
+		"arn:aws-cn:iam::aws:policy/b":                "is of the partition aws-cn",
+		"arn:aws:iam::444455556666:policy/b":          "is of account 444455556666, and the role of 111122223333",
+	} {
+		err := checkPolicyARN("managed policy", arn, newTrust())
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", arn, err, want)
+		}
+	}
+}
+
+func TestProviderURLRefuses(t *testing.T) {
+	for _, arn := range []string{
+		"", "oidc-provider/h", "arn:aws:iam::111122223333:oidc-provider/", "arn:aws:iam::111122223333:saml-provider/h", "arn:aws:iam::aws:oidc-provider/h",
+		"arn:aws:iam:us-east-1:111122223333:oidc-provider/h", "arn:aws:sts::111122223333:oidc-provider/h", "arn::iam::111122223333:oidc-provider/h",
+	} {
+		if u, err := ProviderURL(arn); err == nil {
+			t.Errorf("%q: %s", arn, u)
 		}
 	}
 }
