@@ -115,3 +115,31 @@ func TestInterruptedTwice(t *testing.T) {
 		t.Errorf("exit code %d, in time %v", code, inTime)
 	}
 }
+
+// SIGTERM ends a watch at once and as it should end, whatever origin is silent; it has no word of what was not changed.
+func TestWatchIsTerminated(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	asked := make(chan struct{})
+	go func() {
+		if _, err := silent.Accept(); err == nil {
+			close(asked)
+		}
+	}()
+	p := start(t, "watch", "--every", "5s", "--listen", "127.0.0.1:0", silentIssuer(t, silent.Addr()).store)
+	select {
+	case <-asked:
+	case <-time.After(process.Patience):
+		t.Fatalf("the issuer is not asked: %s", p.Output)
+	}
+	p.Signal(t, syscall.SIGTERM)
+	if code, inTime := p.Wait(3 * time.Second); !inTime || code != cli.ExitDone { // an answer is waited for five seconds
+		t.Errorf("exit code %d, in time %v", code, inTime)
+	}
+	if got := p.Output.String(); !strings.Contains(got, `"msg":"stopped"`) || strings.Contains(got, "does not answer") {
+		t.Error(got)
+	}
+}

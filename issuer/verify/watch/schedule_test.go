@@ -40,7 +40,7 @@ func TestDue(t *testing.T) {
 	if got := newEntry(url, 2*time.Second, start).due(2 * time.Second); got.Sub(start) >= 2*time.Second {
 		t.Errorf("a new one is due after %v of a short interval", got.Sub(start))
 	}
-	if place(url, time.Hour) != place(url, time.Hour) || place(url, time.Hour) == place(url+"x", time.Hour) {
+	if again := place(url, 5*time.Minute); again != p || p == place(url+"x", 5*time.Minute) {
 		t.Error("the place does not follow from the URL")
 	}
 }

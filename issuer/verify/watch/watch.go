@@ -102,7 +102,7 @@ func (w *Watcher) Log() *zap.Logger { return w.c.Log }
 func (w *Watcher) Issuers() []Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.SortedFunc(maps.Values(w.status), func(a, b Status) int { return a.Issuer.compare(b.Issuer) })
+	return slices.SortedFunc(maps.Values(w.status), func(a, b Status) int { return a.compare(b.Issuer) })
 }
 
 // Store returns what is known of the store.

@@ -39,7 +39,7 @@ func newScene(t *testing.T, names ...string) *scene {
 	}
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg"}), zapcore.Lock(zapcore.AddSync(&sc.log)), zapcore.InfoLevel))
 	sc.Watcher = New(Config{Store: sc.store, Every: time.Minute, Log: log})
-	sc.Watcher.look = func(ctx context.Context, target verify.Target, stored func(context.Context) (keystore.KeySet, error)) (verify.Sight, error) {
+	sc.look = func(ctx context.Context, target verify.Target, stored func(context.Context) (keystore.KeySet, error)) (verify.Sight, error) {
 		url := target.URL.String()
 		sc.mu.Lock()
 		sc.looks[url] = append(sc.looks[url], time.Now())
