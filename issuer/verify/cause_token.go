@@ -46,7 +46,7 @@ func signerCauses() []Cause {
 	return []Cause{
 		{
 			"token-alg", "token-form", "the token is signed with an algorithm that clouds do not accept",
-			[]Answer{{AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "oidc: malformed jwt"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "",
+			[]Answer{{AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "oidc: malformed jwt"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "kube-apiserver takes PS256, PS384 and PS512 too",
 			"give the cluster an RSA or ECDSA key (keypost key generate --out DIR); it then signs with RS256, ES256, ES384 or ES512",
 		},
 		{
@@ -169,7 +169,7 @@ func keyUnknown() []Answer {
 
 func signatureWrong() []Answer {
 	return []Answer{
-		{AWS, awsNoKey}, {GCP, "invalid_grant"}, {Entra, "AADSTS700027"},
+		{AWS, "InvalidIdentityToken: The ID Token provided is not a valid JWT"}, {AWS, awsNoKey}, {GCP, "invalid_grant"}, {Entra, "AADSTS700027"},
 		{Vault, "failed to verify id token signature"}, {KubeAPIServer, "failed to verify id token signature"},
 	}
 }
@@ -184,7 +184,7 @@ func expired() []Answer {
 func otherAudience() []Answer {
 	return []Answer{
 		{AWS, "InvalidIdentityToken: Incorrect token audience"}, {GCP, "invalid_grant: The audience in ID Token"}, {Entra, "AADSTS700212"},
-		{Vault, "invalid audience (aud) claim"}, {KubeAPIServer, "oidc: expected audience in"},
+		{Vault, "invalid audience (aud) claim"}, {KubeAPIServer, "oidc: expected audience"},
 	}
 }
 

@@ -75,7 +75,7 @@ func (w *world) startNginx(t *testing.T, inHTTP, inServer string) *nginx {
 	check(t, os.WriteFile(filepath.Join(n.dir, "tls.crt"), chain, 0o600))
 	config := filepath.Join(n.dir, "nginx.conf")
 	check(t, os.WriteFile(config, fmt.Appendf(nil, nginxConfig, n.dir, n.address, inHTTP, strings.ReplaceAll(inServer, "ROOT", n.dir+"/html")), 0o600))
-	p := process.Start(t, exec.CommandContext(context.Background(), program, "-p", n.dir, "-c", config, "-e", "stderr")) //nolint:gosec // ended by the test
+	p := process.Start(t, exec.CommandContext(context.Background(), program, "-p", n.dir, "-c", config, "-e", "stderr"))
 	t.Cleanup(func() { p.Stop(10 * time.Second) })
 	w.options.Dial = to(n.address)
 	n.client = newClient(w.options.RootCAs, unhurried, w.options.Dial).http

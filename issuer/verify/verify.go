@@ -101,12 +101,20 @@ func (v *visitor) visits(ctx context.Context) []*visit {
 		visits = append(visits, one)
 	}
 	v.merge(visits)
+	v.checkOrigins(origins)
 	v.checkSameKeys(visits)
 	v.checkETags(all)
 	v.checkClock(all)
 	v.checkSpeed(looks)
 	v.checkSharedCache(looks, stored)
 	return visits
+}
+
+// checkOrigins says which origins were asked; what is wrong at one has a finding of its own.
+func (v *visitor) checkOrigins(origins []look) {
+	if answered, _ := split(origins, look.reached); len(answered) > 0 {
+		v.ok("origin", "the origins were asked by themselves too: %s", list(answered))
+	}
 }
 
 // visitor checks what concerns an issuer as a whole.

@@ -153,7 +153,7 @@ func (s *scene) strangers(t *testing.T) map[string]string {
 // kubernetesRelies: a second kube-apiserver that trusts prod-a's issuer URL and has no key of it but what keypostd serves.
 func (s *scene) kubernetesRelies(t *testing.T) {
 	relies := &cluster{name: "relies", issuer: "https://relies.keypost.test", key: newRSAKey(t, 2048)}
-	p := startCluster(t, s.ca, relies, 6543, "--authentication-config="+authenticationConfig(t, s.ca, s.a.issuer, "prod-a:"))
+	p := startCluster(t, s.ca, relies, 6543, "--authentication-config="+authenticationConfig(t, s.ca, "prod-a:", s.a.issuer))
 	relies.awaitReady(t, p)
 	const want = "prod-a:system:serviceaccount:default:sa1"
 	// It fetches the keys some moments after it is ready.

@@ -52,19 +52,19 @@ func verifyNode(t *testing.T, ca *authority, issuer, token string) result {
 	return command(t, []string{"NODE_EXTRA_CA_CERTS=" + ca.file}, token, "node", script, issuer, audience)
 }
 
-// authenticationConfig is the file that makes a kube-apiserver rely on one foreign issuer.
-func authenticationConfig(t *testing.T, ca *authority, issuer, prefix string) string {
+// authenticationConfig is the file that makes a kube-apiserver rely on foreign issuers; it puts prefix before their subjects.
+func authenticationConfig(t *testing.T, ca *authority, prefix string, issuers ...string) string {
 	t.Helper()
 	pem, err := os.ReadFile(ca.file)
 	must(t, err)
-	config, err := json.Marshal(map[string]any{
-		"apiVersion": "apiserver.config.k8s.io/v1",
-		"kind":       "AuthenticationConfiguration",
-		"jwt": []any{map[string]any{
+	var trusted []any
+	for _, issuer := range issuers {
+		trusted = append(trusted, map[string]any{
 			"issuer":        map[string]any{"url": issuer, "audiences": []string{audience}, "certificateAuthority": string(pem)},
 			"claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": prefix}},
-		}},
-	})
+		})
+	}
+	config, err := json.Marshal(map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": trusted})
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "authentication.json")
 	must(t, os.WriteFile(file, config, 0o600))

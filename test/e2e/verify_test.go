@@ -3,12 +3,22 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/test/golden"
 )
 
@@ -31,13 +41,13 @@ func TestKubeAPIServerAsIssuer(t *testing.T) {
 			c.createAccount(t)
 			file := filepath.Join(t.TempDir(), "token")
 			must(t, os.WriteFile(file, []byte(c.token(t)), 0o600))
-			verify := func() string {
+			look := func() string {
 				return command(t, nil, "", binary("keypost"), "verify", issuer, "--ca-file", ca.file, "--connect", c.address, "--token-file", file).stdout
 			}
-			sameFindings(t, "kube-apiserver-"+c.name+"-closed.txt", verify())
+			sameFindings(t, "kube-apiserver-"+c.name+"-closed.txt", look())
 			c.kubectl(t, "create", "clusterrolebinding", "issuer-discovery", "--clusterrole=system:service-account-issuer-discovery", "--group=system:unauthenticated")
-			sameFindings(t, "kube-apiserver-"+c.name+".txt", verify())
-			p.stop(t, 0)
+			sameFindings(t, "kube-apiserver-"+c.name+".txt", look())
+			p.stop(t, 5*time.Second)
 		})
 	}
 }
@@ -54,4 +64,79 @@ func sameFindings(t *testing.T, name, stdout string) {
 		b.WriteString(strings.Join(words, " ") + "\n")
 	}
 	golden.Same(t, filepath.Join("testdata", name), b.String())
+}
+
+// TestKubeAPIServerAnswers: a kube-apiserver that relies on issuers refuses tokens in the words that verify's catalogue has for
+// it. It tells clients nothing but Unauthorized; the words are in its log.
+func TestKubeAPIServerAnswers(t *testing.T) {
+	const absent = "https://oidc.keypost.test/absent"
+	ca := newAuthority(t)
+	server := newStore(t, ca)
+	c := &cluster{name: "prod-a", issuer: "https://oidc.keypost.test/prod-a", key: newRSAKey(t, 2048)}
+	startEtcd(t)
+	running := startCluster(t, ca, c, 6443)
+	relies := &cluster{name: "relies", issuer: "https://relies.keypost.test", key: newRSAKey(t, 2048)}
+	c.awaitReady(t, running)
+	c.createAccount(t)
+	server.keypost(t, "issuer", "add", c.name, "--url", c.issuer, "--kubeconfig", c.kubeconfig).ok(t)
+	server.run(t)
+	p := startCluster(t, ca, relies, 6543, "--authentication-config="+authenticationConfig(t, ca, "prod-a:", c.issuer, absent))
+	relies.awaitReady(t, p)
+	good := c.token(t)
+	await(t, "the token is let in", func(context.Context) error {
+		if r := relies.whoami(t, good); r.code != 0 {
+			return errors.New(r.stderr)
+		}
+		return nil
+	})
+	kid, now := kidOf(t, good), time.Now().Unix()
+	claims := func(change map[string]any) map[string]any {
+		all := map[string]any{"iss": c.issuer, "sub": "system:serviceaccount:default:sa1", "aud": audience, "iat": now, "nbf": now, "exp": now + 600}
+		maps.Copy(all, change)
+		return all
+	}
+	stranger := newRSAKey(t, 2048)
+	for code, token := range map[string]string{
+		"token-aud-unusual":     signed(t, c.key, jose.RS256, kid, claims(map[string]any{"aud": "another"})),
+		"token-kid-unknown":     signed(t, stranger, jose.RS256, "another", claims(nil)),
+		"token-signature-wrong": signed(t, stranger, jose.RS256, kid, claims(nil)),
+		"token-expired":         signed(t, c.key, jose.RS256, kid, claims(map[string]any{"exp": now - 600})),
+		"token-times-missing":   signed(t, c.key, jose.RS256, kid, claims(map[string]any{"exp": 0})),
+		"token-not-yet":         signed(t, c.key, jose.RS256, kid, claims(map[string]any{"nbf": now + 600})),
+		"token-alg":             signed(t, make([]byte, 32), jose.HS256, kid, claims(nil)),
+		"discovery-not-found":   signed(t, c.key, jose.RS256, kid, claims(map[string]any{"iss": absent})),
+	} {
+		before, err := os.ReadFile(p.log)
+		must(t, err)
+		if r := relies.whoami(t, token); r.code == 0 || !strings.Contains(r.stderr, "Unauthorized") {
+			t.Errorf("%s: exit code %d: %s%s", code, r.code, r.stdout, r.stderr)
+		}
+		answers := verify.CauseOf(code).Answers
+		i := slices.IndexFunc(answers, func(a verify.Answer) bool { return a.Party == verify.KubeAPIServer })
+		if i < 0 {
+			t.Errorf("the catalogue has no answer of kube-apiserver to %s", code)
+			continue
+		}
+		await(t, code+": the log has "+answers[i].Text, func(context.Context) error {
+			after, err := os.ReadFile(p.log)
+			if err == nil && !strings.Contains(string(after[len(before):]), answers[i].Text) {
+				err = fmt.Errorf("it has %s", after[len(before):])
+			}
+			return err
+		})
+	}
+}
+
+// signed is a token as whoever has the key could make it.
+func signed(t *testing.T, key any, alg jose.SignatureAlgorithm, kid string, claims map[string]any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
+	must(t, err)
+	payload, err := json.Marshal(claims)
+	must(t, err)
+	jws, err := signer.Sign(payload)
+	must(t, err)
+	token, err := jws.CompactSerialize()
+	must(t, err)
+	return token
 }

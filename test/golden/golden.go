@@ -18,7 +18,7 @@ func Same(t testing.TB, file, got string) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(file) //nolint:gosec // named by the test
+	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
