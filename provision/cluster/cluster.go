@@ -1,5 +1,5 @@
 // Package cluster asks Kubernetes and OpenShift clusters which issuer they are, which keys verify their tokens, and how long
-// the tokens live. It promises to change nothing in a cluster; the tokens that it has minted are not kept.
+// the tokens live. It promises to change nothing in a cluster but the Secrets of [OpenShift]; the tokens that it has minted are not kept.
 package cluster
 
 import (

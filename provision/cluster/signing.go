@@ -8,7 +8,7 @@ import (
 	"github.com/keypost/keypost/keystore/rotation"
 )
 
-// Signing is a cluster in a rotation of its signing key. It needs the permissions of Signers and ChosenIssuer. It writes
+// Signing is a cluster in a rotation of its signing key. It needs the permissions of Signers. It writes
 // nothing: the private key never leaves the place where it was made.
 type Signing struct{ Access }
 
@@ -31,11 +31,7 @@ func (c Signing) Signers(ctx context.Context) (map[string]keystore.KeyID, error)
 }
 
 // Stage implements [rotation.Cluster]. The error is always a [*rotation.ByHandError].
-func (c Signing) Stage(ctx context.Context, k keystore.Key) error {
-	_, openShift, err := ChosenIssuer(ctx, c.Access)
-	if err == nil && openShift {
-		return &rotation.ByHandError{Do: fmt.Sprintf("write the pair of key %s into the Secret next-bound-service-account-signing-key of namespace openshift-kube-apiserver-operator; its operator hands it to every kube-apiserver", k.ID())}
-	}
+func (c Signing) Stage(_ context.Context, k keystore.Key) error {
 	return &rotation.ByHandError{Do: fmt.Sprintf("on every control-plane node, first add the public key of %s to --service-account-key-file of kube-apiserver and restart it; when all of them have it, "+
 		"set --service-account-signing-key-file to its private key and restart them again, and give kube-controller-manager the same --service-account-private-key-file", k.ID())}
 }

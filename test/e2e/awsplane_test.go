@@ -189,9 +189,8 @@ func (p *plane) expectSigners(t *testing.T, a outside.Access, issuers ...string)
 	}
 }
 
-// asOpenShift gives the cluster the one resource of OpenShift's that is read.
-func (p *plane) asOpenShift(t *testing.T, access outside.Access) {
-	p.apply(t, `apiVersion: apiextensions.k8s.io/v1
+// authenticationCRD defines the one resource of OpenShift's that is read, with the member that is read.
+const authenticationCRD = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: authentications.config.openshift.io}
 spec:
@@ -206,7 +205,11 @@ spec:
       openAPIV3Schema:
         type: object
         properties: {spec: {type: object, properties: {serviceAccountIssuer: {type: string}}}}
-`)
+`
+
+// asOpenShift gives the cluster the one resource of OpenShift's that is read.
+func (p *plane) asOpenShift(t *testing.T, access outside.Access) {
+	p.apply(t, authenticationCRD)
 	p.apply(t, "apiVersion: config.openshift.io/v1\nkind: Authentication\nmetadata: {name: cluster}\nspec: {serviceAccountIssuer: https://old.example.com}\n")
 	if issuer, openShift, err := outside.ChosenIssuer(t.Context(), access); err != nil || !openShift || issuer != "https://old.example.com" {
 		t.Errorf("ChosenIssuer = %q, %t, %v", issuer, openShift, err)

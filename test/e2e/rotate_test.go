@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +20,7 @@ func TestRotate(t *testing.T) {
 	t.Run("the gate is closed until no cache hides it", s.promote)
 	t.Run("one server that signs with the old key keeps it", s.handOver)
 	t.Run("the old key leaves with its last token", s.remove)
+	t.Run("an OpenShift cluster makes its next key itself", s.openShift)
 }
 
 type rotateScene struct {
@@ -160,5 +162,55 @@ func (s *rotateScene) remove(t *testing.T) {
 		if kidOf(t, token) != s.next {
 			t.Errorf("a token is signed with %s", kidOf(t, token))
 		}
+	}
+}
+
+// openShift rotates once more, as in a cluster that has OpenShift's API. Its operator is played: what stands in the Secret
+// is handed to the kube-apiservers, one after the other. What the operator does besides that is not shown.
+func (s *rotateScene) openShift(t *testing.T) {
+	const namespace, nextSecret, operatorSecret = "openshift-kube-apiserver-operator", "keypost-next-signing-key", "next-bound-service-account-signing-key"
+	s.plane.apply(t, authenticationCRD)
+	s.plane.apply(t, "apiVersion: config.openshift.io/v1\nkind: Authentication\nmetadata: {name: cluster}\nspec: {serviceAccountIssuer: "+rotateIssuer+"}\n")
+	s.plane.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n")
+	pair := func(secret string) (private string) {
+		r := command(t, nil, "", kubeBinary("kubectl"), "--kubeconfig", s.plane.kubeconfig, "get", "secret", "-n", namespace, secret, "-o", `jsonpath={.data.service-account\.key}`)
+		decoded, err := base64.StdEncoding.DecodeString(r.stdout)
+		must(t, err)
+		return string(decoded)
+	}
+	out := s.keypost(t, "rotate", "start", "prod-a", "--make-in", s.plane.kubeconfig, "-o", "json").ok(t)
+	was, made := s.next, pair(nextSecret)
+	s.next, _ = object(t, []byte(out))["rotation"].(map[string]any)["kid"].(string)
+	if made == "" || pair(operatorSecret) != "" {
+		t.Fatal("the pair is not in the cluster, or the operator has it already")
+	}
+	s.expect(t, s.step(t), "a cache may still hold a JWKS without the key")
+	if pair(operatorSecret) != "" {
+		t.Fatal("the operator has the pair before the gate is open")
+	}
+	s.later(t, 26*time.Hour)
+	s.expect(t, s.step(t), "prod-a: promote of key "+s.next, "signs with it")
+	if pair(operatorSecret) != made {
+		t.Fatal("the operator does not have the pair although the key is promoted")
+	}
+
+	key := filepath.Join(t.TempDir(), "sa.key")
+	must(t, os.WriteFile(key, []byte(made), 0o600))
+	public := filepath.Join(t.TempDir(), "old.pub")
+	writePublicKey(t, public, s.plane.key)
+	s.plane.key, s.plane.extra = readSigningKey(t, key), []string{"--service-account-key-file=" + public}
+	for i := range s.plane.hosts {
+		s.expect(t, s.step(t), "signs with it")
+		s.plane.serve(s.t, i, rotateIssuer)
+		s.plane.listed(t, s.plane.hosts...)
+		s.tokens(t)
+	}
+	s.expect(t, s.step(t), "prod-a: retire of key "+was)
+	if pair(nextSecret) != "" {
+		t.Error("our copy of the pair is still there")
+	}
+	leaks := command(t, nil, "", "grep", "-rlF", strings.Split(made, "\n")[1], s.server.store, s.observations)
+	if leaks.stdout != "" {
+		t.Errorf("the private key stands in %s", leaks.stdout)
 	}
 }

@@ -54,6 +54,9 @@ func explained(err error) error {
 	if _, is := errors.AsType[*keystore.ReasonRequiredError](err); is {
 		return WithHint(err, "add --why REASON")
 	}
+	if e, is := errors.AsType[*keystore.RotationError](err); is {
+		return WithHint(err, "%s, or %s", Command{"rotate", "status", string(e.KeySet)}, Command{"rotate", "rollback", string(e.KeySet), "--why", "REASON"})
+	}
 	if e, is := errors.AsType[*keystore.GenerationError](err); is {
 		return WithHint(err, "%s", Command{"issuer", "accept", string(e.KeySet), "--why", "REASON"})
 	}

@@ -12,13 +12,15 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/provision/cluster"
 )
 
 type startOptions struct {
 	*cli.Factory
-	keys   keysource.Flags
-	dryRun bool
-	why    string
+	keys    keysource.Flags
+	cluster string // kubeconfig of an OpenShift cluster that makes the key
+	dryRun  bool
+	why     string
 }
 
 func newStart(f *cli.Factory) *cobra.Command {
@@ -33,6 +35,7 @@ func newStart(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	o.keys.Register(fs)
 	f.ObservationsFlag(fs)
+	fs.StringVar(&o.cluster, "make-in", "", "kubeconfig `FILE` of an OpenShift cluster: make the key there; its private half never leaves it")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "change nothing; print the timetable")
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	return cmd
@@ -43,6 +46,12 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 		if err := o.keys.Check(); err != nil {
 			return err
 		}
+	}
+	switch {
+	case o.cluster != "" && o.keys.Given():
+		return cli.Usagef("give a key or --make-in, not both")
+	case o.cluster != "" && o.dryRun:
+		return cli.Usagef("--make-in makes a key, which --dry-run does not; leave --make-in out and give any public key to see the timetable")
 	}
 	st, err := o.OpenStore(ctx)
 	if err != nil {
@@ -65,9 +74,6 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 	} else {
 		s, err = o.Update(ctx, string(s.Name()), begin)
 	}
-	if under, is := errors.AsType[*keystore.RotationError](err); is {
-		return cli.WithHint(err, "%s, or %s", cli.Command{"rotate", "status", string(under.KeySet)}, cli.Command{"rotate", "rollback", string(under.KeySet), "--why", "REASON"})
-	}
 	if err != nil {
 		return err
 	}
@@ -83,6 +89,9 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 
 // key returns the key to rotate to.
 func (o *startOptions) key(ctx context.Context, s keystore.KeySet) (keystore.VerificationKey, error) {
+	if o.cluster != "" {
+		return o.make(ctx, s)
+	}
 	var choice []keystore.VerificationKey
 	if o.keys.Given() {
 		m, err := o.keys.Read(ctx, o.Factory)
@@ -111,4 +120,25 @@ func (o *startOptions) key(ctx context.Context, s keystore.KeySet) (keystore.Ver
 			"make one with %s and give it with --public-key-file", cli.Command{"key", "generate", "--out", "DIR"})
 	}
 	return choice[0], nil
+}
+
+// make has an OpenShift cluster hold a new pair that it does not sign with.
+func (o *startOptions) make(ctx context.Context, s keystore.KeySet) (keystore.VerificationKey, error) {
+	if r := s.Rotation(); r != nil { // before anything is made
+		return keystore.VerificationKey{}, &keystore.RotationError{KeySet: s.Name(), Rotation: *r}
+	}
+	access := cluster.Access{Kubeconfig: o.cluster}
+	openShift, err := cluster.IsOpenShift(ctx, access)
+	if err != nil {
+		return keystore.VerificationKey{}, err
+	}
+	if !openShift {
+		return keystore.VerificationKey{}, cli.WithHint(errors.New("start rotation: this cluster is not OpenShift, so its signing key is made on a control-plane node"),
+			"%s there, and give its public file with --public-key-file", cli.Command{"key", "generate", "--out", "DIR"})
+	}
+	return cluster.OpenShift{Signing: cluster.Signing{Access: access}}.NextKey(ctx, func(k keystore.VerificationKey) bool {
+		have, published := s.Key(k.ID())
+		_, gone := s.GoneLine(k)
+		return !gone && (!published || have.State == keystore.Next)
+	})
 }

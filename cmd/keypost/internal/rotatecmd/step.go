@@ -64,7 +64,9 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 	}
 	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Factory.Change("", false) }}
 	if o.access.Kubeconfig != "" {
-		d.Cluster = cluster.Signing{Access: o.access}
+		if d.Cluster, err = o.cluster(ctx); err != nil {
+			return err
+		}
 	}
 	states, failed, waiting := []state{}, []error{}, 0
 	for _, s := range sets {
@@ -94,6 +96,16 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 		return waitingError(waiting)
 	}
 	return nil
+}
+
+// cluster returns the signer's side of the cluster, of which OpenShift does more by itself.
+func (o *stepOptions) cluster(ctx context.Context) (rotation.Cluster, error) {
+	signing := cluster.Signing{Access: o.access}
+	openShift, err := cluster.IsOpenShift(ctx, o.access)
+	if err != nil || !openShift {
+		return signing, err
+	}
+	return cluster.OpenShift{Signing: signing}, nil
 }
 
 // waitingError is how many rotations wait for a gate.

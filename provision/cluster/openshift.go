@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+
+	"github.com/keypost/keypost/internal/kubeapi"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
+	"github.com/keypost/keypost/keystore/rotation"
+	"github.com/keypost/keypost/provision/signingkey"
+)
+
+// Where OpenShift's operator takes the next signing key from: a complete pair in operatorSecret is distributed to every
+// kube-apiserver, and then signs. The two others are ours, in the same namespace: the pair that is not to sign yet, and the
+// one that signed before. A way back exchanges them. So no private key ever leaves the cluster.
+//
+// Source: openshift/cluster-kube-apiserver-operator, pkg/operator/boundsatokensignercontroller/controller.go
+const (
+	operatorNamespace = "openshift-kube-apiserver-operator"
+	operatorSecret    = "next-bound-service-account-signing-key"
+	nextSecret        = "keypost-next-signing-key"
+	previousSecret    = "keypost-previous-signing-key"
+)
+
+// OpenShift is an OpenShift cluster in a rotation of its signing key. Besides what [Signing] needs, it gets, creates,
+// updates and deletes Secrets in namespace openshift-kube-apiserver-operator.
+type OpenShift struct{ Signing }
+
+var _ rotation.Cluster = OpenShift{}
+
+// IsOpenShift reports whether a cluster has OpenShift's API.
+func IsOpenShift(ctx context.Context, a Access) (bool, error) {
+	_, is, err := ChosenIssuer(ctx, a)
+	return is, err
+}
+
+// secret is a Secret with a pair, by its members. What is not ours, such as its type and labels, stays as it is.
+type secret map[string]json.RawMessage
+
+// NextKey makes a pair in the cluster that is not to sign yet, and returns its public half. A pair that an earlier run has
+// made is taken if usable says so, else replaced.
+func (o OpenShift) NextKey(ctx context.Context, usable func(keystore.VerificationKey) bool) (keystore.VerificationKey, error) {
+	_, server, err := o.open()
+	if err != nil {
+		return keystore.VerificationKey{}, err
+	}
+	was, err := server.secret(ctx, nextSecret)
+	if err != nil {
+		return keystore.VerificationKey{}, err
+	}
+	if k, known := was.public(); known && usable(k) {
+		return k, nil
+	}
+	pair, err := signingkey.Generate(signingkey.RSA2048) // what the operator itself makes, and all clouds take
+	if err != nil {
+		return keystore.VerificationKey{}, err
+	}
+	data, err := pair.SecretData()
+	if err != nil {
+		return keystore.VerificationKey{}, err
+	}
+	return pair.Public(), server.put(ctx, nextSecret, was, data)
+}
+
+// Stage implements [rotation.Cluster]: it gives the operator the pair of k, and keeps the one that it had.
+func (o OpenShift) Stage(ctx context.Context, k keystore.Key) error {
+	_, server, err := o.open()
+	if err != nil {
+		return err
+	}
+	signs, err := server.secret(ctx, operatorSecret)
+	if err != nil {
+		return err
+	}
+	if has, known := signs.public(); known && has.Fingerprint() == k.Fingerprint() {
+		return server.drop(ctx, k) // the operator has it; it takes minutes until every kube-apiserver does
+	}
+	for from, keep := range map[string]string{nextSecret: previousSecret, previousSecret: nextSecret} {
+		pair, err := server.secret(ctx, from)
+		if err != nil {
+			return err
+		}
+		if has, known := pair.public(); !known || has.Fingerprint() != k.Fingerprint() {
+			continue
+		}
+		if err := server.keep(ctx, signs, keep); err != nil {
+			return err
+		}
+		return server.put(ctx, operatorSecret, signs, pair["data"])
+	}
+	return &rotation.ByHandError{Do: fmt.Sprintf("write the pair of key %s into the Secret %s of namespace %s; its operator hands it to every kube-apiserver", k.ID(), operatorSecret, operatorNamespace)}
+}
+
+// keep stores the pair that the operator has under another name, if it has one: it may be wanted back.
+func (a api) keep(ctx context.Context, signs secret, name string) error {
+	if _, complete := signs.public(); !complete {
+		return nil
+	}
+	was, err := a.secret(ctx, name)
+	if err != nil {
+		return err
+	}
+	return a.put(ctx, name, was, signs["data"])
+}
+
+// drop deletes our copy of a pair that the operator has.
+func (a api) drop(ctx context.Context, k keystore.Key) error {
+	pair, err := a.secret(ctx, nextSecret)
+	if has, known := pair.public(); err != nil || !known || has.Fingerprint() != k.Fingerprint() {
+		return err
+	}
+	err = a.do(ctx, kubeapi.Request{Method: http.MethodDelete, Path: secretPath(nextSecret)}, &struct{}{})
+	if err != nil && !kubeapi.IsStatus(err, http.StatusNotFound) {
+		return fmt.Errorf("delete Secret %s/%s: %w", operatorNamespace, nextSecret, err)
+	}
+	return nil
+}
+
+const secretsPath = "/api/v1/namespaces/" + operatorNamespace + "/secrets"
+
+func secretPath(name string) string { return secretsPath + "/" + name }
+
+// secret reads a Secret; nil where there is none.
+func (a api) secret(ctx context.Context, name string) (s secret, err error) {
+	err = a.read(ctx, secretPath(name), &s)
+	if kubeapi.IsStatus(err, http.StatusNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s: %w", operatorNamespace, name, err)
+	}
+	return s, nil
+}
+
+// put stores a pair in the Secret that was read, or in a new one. A Secret that somebody else has changed since it was read
+// is left alone: it goes out with the resourceVersion that it came with.
+func (a api) put(ctx context.Context, name string, was secret, data json.RawMessage) error {
+	r := kubeapi.Request{Method: http.MethodPut, Path: secretPath(name)}
+	s := secret{}
+	maps.Copy(s, was)
+	s["data"] = data
+	if was == nil {
+		r.Method, r.Path = http.MethodPost, secretsPath
+		s["apiVersion"], s["kind"], s["type"] = json.RawMessage(`"v1"`), json.RawMessage(`"Secret"`), json.RawMessage(`"Opaque"`)
+		s["metadata"] = json.RawMessage(fmt.Sprintf(`{"name":%q,"namespace":%q}`, name, operatorNamespace))
+	}
+	var err error
+	if r.Body, err = json.Marshal(s); err != nil {
+		return errors.New("encode a Secret") // err could quote it
+	}
+	if err := a.do(ctx, r, &struct{}{}); err != nil {
+		return fmt.Errorf("write Secret %s/%s: %w", operatorNamespace, name, err)
+	}
+	return nil
+}
+
+// public returns the verification key of a complete pair, and whether there is one.
+func (s secret) public() (keystore.VerificationKey, bool) {
+	var data map[string][]byte
+	if json.Unmarshal(s["data"], &data) != nil || len(data[signingkey.SecretPrivate]) == 0 {
+		return keystore.VerificationKey{}, false
+	}
+	keys, err := pubkey.Parse(signingkey.SecretPublic, data[signingkey.SecretPublic])
+	if err != nil || len(keys) != 1 {
+		return keystore.VerificationKey{}, false
+	}
+	return keys[0], true
+}
