@@ -8,6 +8,7 @@ import "slices"
 const (
 	awsNoKey      = `InvalidIdentityToken: Couldn't retrieve verification key from your identity provider`
 	awsThumbprint = `InvalidIdentityToken: OpenIDConnect provider's HTTPS certificate doesn't match configured thumbprint`
+	awsNoJWT      = `InvalidIdentityToken: The ID Token provided is not a valid JWT`
 )
 
 // unreadable is what relying parties answer when they cannot get or understand a document.
@@ -28,7 +29,8 @@ func noJWKS() []Answer {
 		Answer{Vault, "fetching keys"}, Answer{KubeAPIServer, "failed to verify signature: fetching keys"})
 }
 
-// untrusted is what they answer when the certificate does not convince them.
+// untrusted is what they answer when the certificate does not convince them. AWS then goes by the thumbprints, of which one may
+// match, and does not document what it says of a certificate that would be good for another time or host.
 func untrusted() []Answer { return append([]Answer{{AWS, awsThumbprint}}, unreadable()...) }
 
 func aws(text string) []Answer { return []Answer{{AWS, text}} }
@@ -63,9 +65,9 @@ func tlsCauses() []Cause {
 	const chain = "send the leaf first and after each certificate the one that signed it, nothing else (keypostd reads it from tls.files[].cert)"
 	return []Cause{
 		{"tls-broken", "reach", "the TLS handshake fails", unreadable(), "", "serve TLS 1.2 and 1.3 there, and see the log of what listens"},
-		{"tls-expired", "tls-chain", "the certificate has expired", unreadable(), "", "renew the certificate (and check this machine's clock)"},
-		{"tls-not-yet", "tls-chain", "the certificate is not valid yet", unreadable(), "", "check the clocks of this machine and of the one that issues certificates, or wait"},
-		{"tls-name", "tls-chain", "the certificate is for another host", unreadable(), "", "use a certificate for this host name"},
+		{"tls-expired", "tls-chain", "the certificate has expired", untrusted(), "", "renew the certificate (and check this machine's clock)"},
+		{"tls-not-yet", "tls-chain", "the certificate is not valid yet", untrusted(), "", "check the clocks of this machine and of the one that issues certificates, or wait"},
+		{"tls-name", "tls-chain", "the certificate is for another host", untrusted(), "", "use a certificate for this host name"},
 		{"tls-incomplete", "tls-chain", "the intermediate certificate is missing", untrusted(), "",
 			"the server sends only its own certificate: add the intermediate ones, or give a private CA with --ca-file"},
 		{"tls-untrusted", "tls-chain", "the certificate is of an unknown CA", untrusted(), "", "use a certificate of a public CA and send the intermediate ones with it, or give a private CA with --ca-file"},

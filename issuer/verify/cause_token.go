@@ -19,7 +19,7 @@ func formCauses() []Cause {
 			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
 		},
 		{
-			"token-numbers", "token-form", "the token's times are no integers", []Answer{{AWS, "InvalidIdentityToken: The ID Token provided is not a valid JWT"}}, "others take fractions",
+			"token-numbers", "token-form", "the token's times are no integers", []Answer{{AWS, awsNoJWT}}, "others take fractions",
 			"find what rewrites the token: kube-apiserver writes exp, iat and nbf as integers",
 		},
 		{
@@ -46,7 +46,7 @@ func signerCauses() []Cause {
 	return []Cause{
 		{
 			"token-alg", "token-form", "the token is signed with an algorithm that clouds do not accept",
-			[]Answer{{AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "oidc: malformed jwt"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "kube-apiserver takes PS256, PS384 and PS512 too",
+			[]Answer{{AWS, awsNoJWT}, {AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "oidc: malformed jwt"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "kube-apiserver takes PS256, PS384 and PS512 too",
 			"give the cluster an RSA or ECDSA key (keypost key generate --out DIR); it then signs with RS256, ES256, ES384 or ES512",
 		},
 		{
@@ -147,7 +147,7 @@ func claimCauses() []Cause {
 
 func malformed() []Answer {
 	return []Answer{
-		{AWS, "InvalidIdentityToken: The ID Token provided is not a valid JWT"}, {GCP, "invalid_grant"},
+		{AWS, awsNoJWT}, {GCP, "invalid_grant"},
 		{Vault, "oidc: malformed jwt"}, unauthorized(),
 	}
 }
@@ -167,9 +167,10 @@ func keyUnknown() []Answer {
 	}
 }
 
+// signatureWrong is what they answer to a signature that does not verify. AWS does not document which of the two it is.
 func signatureWrong() []Answer {
 	return []Answer{
-		{AWS, "InvalidIdentityToken: The ID Token provided is not a valid JWT"}, {AWS, awsNoKey}, {GCP, "invalid_grant"}, {Entra, "AADSTS700027"},
+		{AWS, awsNoJWT}, {AWS, awsNoKey}, {GCP, "invalid_grant"}, {Entra, "AADSTS700027"},
 		{Vault, "failed to verify id token signature"}, {KubeAPIServer, "failed to verify id token signature"},
 	}
 }
