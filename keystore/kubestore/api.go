@@ -16,16 +16,22 @@ import (
 )
 
 const (
-	group    = "keypost.dev"
-	version  = "v1"
-	resource = "keysets"
+	group   = "keypost.dev"
+	version = "v1"
 )
+
+// kind is what a store keeps: a resource, and its names in messages.
+type kind struct{ resource, one, many string }
+
+func keySets() kind      { return kind{"keysets", "key set", "key sets"} }
+func observations() kind { return kind{"observations", "observation", "observations"} }
 
 // timeout bounds one request with its answer; a page of a listing is the largest.
 const timeout = 20 * time.Second
 
-// api is the key sets of one namespace: four verbs on one resource.
+// api is the objects of one kind in one namespace: four verbs on one resource.
 type api struct {
+	kind
 	client     kubeapi.Client
 	collection string // path
 	namespace  string
@@ -34,19 +40,19 @@ type api struct {
 	shortest   time.Duration // what a watch lasts at least, or something on the way ends every watch
 }
 
-func newAPI(config *rest.Config, namespace string) (api, error) {
+func newAPI(config *rest.Config, namespace string, k kind) (api, error) {
 	client, err := kubeapi.New(config)
 	if err != nil {
 		return api{}, err
 	}
 	return api{
-		client: client, collection: "/apis/" + group + "/" + version + "/namespaces/" + namespace + "/" + resource,
+		kind: k, client: client, collection: "/apis/" + group + "/" + version + "/namespaces/" + namespace + "/" + k.resource,
 		namespace: namespace, place: fmt.Sprintf("namespace %s at %s", namespace, client.Place()),
 		timeout: timeout, shortest: time.Second,
 	}, nil
 }
 
-// object returns the path of a key set's object.
+// object returns the path of an object.
 func (a api) object(n keystore.Name) string { return a.collection + "/" + string(n) }
 
 // throttledTries is how often a request is sent that the API server put off without looking at it (429).
@@ -69,12 +75,12 @@ func (a api) call(ctx context.Context, r kubeapi.Request, limit int64) ([]byte, 
 	}
 }
 
-// isAbsent reports whether the API server says that there is no key set n. A 404 that is not about n is trouble: no such
-// namespace, or no custom resource definition, and then nothing is known of any key set.
-func isAbsent(err error, n keystore.Name) bool {
+// isAbsent reports whether the API server says that there is no object n. A 404 that is not about n is trouble: no such
+// namespace, or no custom resource definition, and then nothing is known of any object.
+func (a api) isAbsent(err error, n keystore.Name) bool {
 	s, ok := errors.AsType[*kubeapi.StatusError](err)
 	return ok && s.Code == http.StatusNotFound && s.Reason == "NotFound" &&
-		s.Group == group && s.Kind == resource && s.Name == string(n)
+		s.Group == group && s.Kind == a.resource && s.Name == string(n)
 }
 
 // isGone reports whether the API server has forgotten the requested state (410): etcd was compacted.
@@ -83,7 +89,7 @@ func isGone(err error) bool {
 }
 
 // advise adds to an error of the API server what an operator can do.
-func advise(err error, verbs, namespace string) error {
+func (a api) advise(err error, verbs string) error {
 	s, ok := errors.AsType[*kubeapi.StatusError](err)
 	if !ok {
 		return err
@@ -92,9 +98,9 @@ func advise(err error, verbs, namespace string) error {
 	case s.Code == http.StatusUnauthorized:
 		return fmt.Errorf("%w; the credentials are wrong or have run out: renew them", err)
 	case s.Code == http.StatusForbidden && strings.Contains(s.Message, " cannot "): // RBAC's words, not an admission plugin's
-		return fmt.Errorf("%w; no permission: the role needs %s on %s.%s in namespace %s", err, verbs, resource, group, namespace)
+		return fmt.Errorf("%w; no permission: the role needs %s on %s.%s in namespace %s", err, verbs, a.resource, group, a.namespace)
 	case s.Code == http.StatusNotFound && s.Reason == "":
-		return fmt.Errorf("%w; it knows no key sets: install the custom resource definition %s.%s", err, resource, group)
+		return fmt.Errorf("%w; it knows no %s: install the custom resource definition %s.%s", err, a.many, a.resource, group)
 	case s.Code == http.StatusGone:
 		return fmt.Errorf("%w; it keeps forgetting the state that is being listed", err)
 	}

@@ -1,6 +1,7 @@
 package kubestore
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -52,7 +53,9 @@ func newFake(t *testing.T) *fake {
 }
 
 // store opens a store on the fake as any program does, with a kubeconfig.
-func (f *fake) store() *Backend {
+func (f *fake) store() *Backend { return f.open(Open) }
+
+func (f *fake) open(open func(context.Context, string, Options) (*Backend, error)) *Backend {
 	f.t.Helper()
 	file := filepath.Join(f.t.TempDir(), "kubeconfig")
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw})
@@ -65,7 +68,7 @@ current-context: c
 `, f.URL, base64.StdEncoding.EncodeToString(ca)), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	st, err := Open(f.t.Context(), "keys", Options{Kubeconfig: file})
+	st, err := open(f.t.Context(), "keys", Options{Kubeconfig: file})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -122,7 +125,7 @@ func (a answer) write(w http.ResponseWriter) {
 func failure(code int, reason, name, message string) answer {
 	return answer{code, map[string]any{
 		"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code,
-		"details": map[string]any{"group": group, "kind": resource, "name": name},
+		"details": map[string]any{"group": group, "kind": "keysets", "name": name},
 	}}
 }
 

@@ -11,6 +11,8 @@
 // Rights, as RBAC verbs on keysets.keypost.dev in the namespace: a reader (keypost mirror) needs get, list and watch; a
 // writer get and update, best with resourceNames, so that it writes its own key sets only; who adds key sets needs
 // create. Nobody needs delete or patch. Whoever may update a key set can make relying parties trust their keys.
+//
+// Observations (observations.keypost.dev) are kept in the same way, under rights of their own: get, list, create and update.
 package kubestore
 
 import (
@@ -36,7 +38,7 @@ type Options struct {
 	Context    string // of the kubeconfig; empty is the current one
 }
 
-// Backend is the key sets of one namespace. It implements [keystore.Backend] and [keystore.Watcher], holds no document in
+// Backend is the key sets, or the observations, of one namespace. It implements [keystore.Backend] and [keystore.Watcher], holds no document in
 // memory, and is safe for concurrent use, also by several processes.
 type Backend struct{ api api }
 
@@ -47,6 +49,15 @@ var (
 
 // Open returns the store in a namespace. It reads the kubeconfig and asks the API server nothing yet.
 func Open(ctx context.Context, namespace string, o Options) (*Backend, error) {
+	return open(ctx, namespace, o, keySets())
+}
+
+// OpenObservations is Open for observations instead of key sets.
+func OpenObservations(ctx context.Context, namespace string, o Options) (*Backend, error) {
+	return open(ctx, namespace, o, observations())
+}
+
+func open(ctx context.Context, namespace string, o Options, k kind) (*Backend, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -57,7 +68,7 @@ func Open(ctx context.Context, namespace string, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open key store in namespace %s: %s", namespace, oneLine(err.Error()))
 	}
-	a, err := newAPI(config, namespace)
+	a, err := newAPI(config, namespace, k)
 	if err != nil {
 		return nil, fmt.Errorf("open key store in namespace %s: %s", namespace, oneLine(err.Error()))
 	}
@@ -94,7 +105,7 @@ func (s *Backend) List(ctx context.Context) (map[keystore.Name]keystore.Revision
 	for try := 1; ; try++ {
 		all, err := s.listOnce(ctx)
 		if err != nil && (!isGone(err) || try == listTries) {
-			return nil, fmt.Errorf("list key sets in %s: %w", s.api.place, advise(err, "get, list and watch", s.api.namespace))
+			return nil, fmt.Errorf("list %s in %s: %w", s.api.many, s.api.place, s.api.advise(err, "get, list and watch"))
 		}
 		if err == nil {
 			return all, nil
@@ -120,7 +131,7 @@ func (s *Backend) listOnce(ctx context.Context) (map[keystore.Name]keystore.Revi
 		}
 		for _, i := range p.Items {
 			if i.Metadata.Name == "" || i.Metadata.ResourceVersion == "" {
-				return nil, errors.New("the API server listed a key set without name or resourceVersion")
+				return nil, errors.New("the API server listed an object without name or resourceVersion")
 			}
 			all[i.Metadata.Name] = i.Metadata.revision()
 		}
@@ -179,7 +190,7 @@ func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Re
 	}
 	doc, err := o.document()
 	if err != nil {
-		return nil, o.revision(), fmt.Errorf("read key set %q in %s: %w", n, s.api.place, err)
+		return nil, o.revision(), fmt.Errorf("read %s %q in %s: %w", s.api.one, n, s.api.place, err)
 	}
 	return doc, o.revision(), nil
 }
@@ -193,11 +204,11 @@ func (s *Backend) get(ctx context.Context, n keystore.Name) (object, error) {
 		return object{}, s.notFound()
 	}
 	body, err := s.api.call(ctx, kubeapi.Request{Method: http.MethodGet, Path: s.api.object(n)}, objectLimit)
-	if isAbsent(err, n) {
+	if s.api.isAbsent(err, n) {
 		return object{}, s.notFound()
 	}
 	if err != nil {
-		return object{}, fmt.Errorf("read key set %q in %s: %w", n, s.api.place, advise(err, "get", s.api.namespace))
+		return object{}, fmt.Errorf("read %s %q in %s: %w", s.api.one, n, s.api.place, s.api.advise(err, "get"))
 	}
 	return newObject(body)
 }

@@ -17,7 +17,7 @@ import (
 func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revision, doc []byte) (keystore.Revision, error) {
 	next, err := parseDocument(n, doc)
 	if err != nil {
-		return "", fmt.Errorf("encode key set %q: %w", n, err)
+		return "", fmt.Errorf("encode %s %q: %w", s.api.one, n, err)
 	}
 	stored, err := s.unchanged(ctx, n, old)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 	}
 	body, err := stored.with(next)
 	if err != nil {
-		return "", fmt.Errorf("encode key set %q: %w", n, err)
+		return "", fmt.Errorf("encode %s %q: %w", s.api.one, n, err)
 	}
 	written, err := s.write(ctx, n, old, body)
 	if kubeapi.IsStatus(err, http.StatusConflict) {
@@ -35,8 +35,8 @@ func (s *Backend) Put(ctx context.Context, n keystore.Name, old keystore.Revisio
 		return "", err
 	}
 	if !written.holds(next) {
-		return "", fmt.Errorf("key set %q in %s is not stored as it was sent: a webhook rewrites key sets, "+
-			"or the custom resource definition is another version's", n, s.api.place)
+		return "", fmt.Errorf("%s %q in %s is not stored as it was sent: a webhook rewrites %s, "+
+			"or the custom resource definition is another version's", s.api.one, n, s.api.place, s.api.many)
 	}
 	return written.revision(), nil
 }
@@ -72,7 +72,7 @@ func (s *Backend) write(ctx context.Context, n keystore.Name, old keystore.Revis
 	}
 	answer, err := s.api.call(ctx, r, objectLimit)
 	if err != nil {
-		return object{}, s.refusal(fmt.Errorf("%s key set %q in %s: %w", what, n, s.api.place, advise(err, verbs, s.api.namespace)))
+		return object{}, s.refusal(fmt.Errorf("%s %s %q in %s: %w", what, s.api.one, n, s.api.place, s.api.advise(err, verbs)))
 	}
 	return newObject(answer)
 }

@@ -31,7 +31,7 @@ func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) err
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("watch key sets in %s: %w", s.api.place, advise(err, "get, list and watch", s.api.namespace))
+	return fmt.Errorf("watch %s in %s: %w", s.api.many, s.api.place, s.api.advise(err, "get, list and watch"))
 }
 
 func (s *Backend) watch(ctx context.Context, changed func(...keystore.Name)) error {

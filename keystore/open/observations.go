@@ -8,19 +8,17 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/kubestore"
 )
 
 // ObservationForms lists the forms of URLs of places for observations, for messages.
-const ObservationForms = "file:///DIR or s3://BUCKET/PREFIX?region=REGION"
+const ObservationForms = "file:///DIR, s3://BUCKET/PREFIX?region=REGION or kubernetes://NAMESPACE"
 
 // CheckObservations returns a [*URLError] unless u can keep the observations of the key sets in store. They need a place
 // of their own: whoever may record a look could publish keys otherwise, and readers of the key sets would take each
-// record for a broken one.
+// record for a broken one. In a namespace they are another resource, with rights of its own.
 func (u URL) CheckObservations(store URL) error {
-	switch {
-	case u.scheme == schemeKubernetes:
-		return &URLError{Err: errors.New("kubernetes:// keeps no observations yet; use " + ObservationForms)}
-	case u.same(store):
+	if u.scheme != schemeKubernetes && u.same(store) {
 		return &URLError{Err: errors.New("observations and key sets are in the same place; whoever may observe must not be able to publish keys, so give each its own directory or prefix")}
 	}
 	return nil
@@ -39,6 +37,9 @@ func (u URL) Observations(ctx context.Context, store URL) (keystore.Backend, err
 func (u URL) observations(ctx context.Context, store URL, openDir func(string) (*filestore.Backend, error)) (keystore.Backend, error) {
 	if err := u.CheckObservations(store); err != nil {
 		return nil, err
+	}
+	if u.scheme == schemeKubernetes {
+		return backend(kubestore.OpenObservations(ctx, u.namespace, u.kubernetes))
 	}
 	return u.open(ctx, openDir)
 }

@@ -44,7 +44,8 @@ func TestObservationsHaveAPlaceOfTheirOwn(t *testing.T) {
 		{"file://./here/absent", "file://./absent", "in the same place"},
 		{"s3://bucket/keysets/", "s3://bucket/keysets?region=eu-central-1", "in the same place"},
 		{"s3://bucket?endpoint=https://s3.example.com", "s3://bucket?region=eu-central-1&profile=x", "in the same place"},
-		{"kubernetes://keypost", "file://./keysets", "kubernetes:// keeps no observations yet"},
+		{"kubernetes://keypost", "file://./keysets", ""},
+		{"kubernetes://keypost", "kubernetes://keypost", ""},
 	} {
 		u, err := Parse(tt.observations)
 		if err != nil {

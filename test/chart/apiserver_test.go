@@ -26,10 +26,12 @@ func TestAPIServerAcceptsEveryPreset(t *testing.T) {
 		preset preset
 		set    []string
 	}{
-		"HTTPRoute":          {"ingress", []string{"gateway.httpRoute.enabled=true", "gateway.httpRoute.parentRefs[0].name=public"}},
-		"route, edge":        {"ingress", []string{"route.enabled=true", "route.termination=edge"}},
-		"route, re-encrypt":  {"openshift", []string{"route.termination=reencrypt", "route.destinationCACertificate=x"}},
-		"route, wildcard":    {"openshift", []string{"issuerURLs[0]=https://{name}.apps.example.com"}},
+		"HTTPRoute":         {"ingress", []string{"gateway.httpRoute.enabled=true", "gateway.httpRoute.parentRefs[0].name=public"}},
+		"route, edge":       {"ingress", []string{"route.enabled=true", "route.termination=edge"}},
+		"route, re-encrypt": {"openshift", []string{"route.termination=reencrypt", "route.destinationCACertificate=x"}},
+		"route, wildcard":   {"openshift", []string{"issuerURLs[0]=https://{name}.apps.example.com"}},
+		"watch": {"kubernetes", []string{"watch.enabled=true", "watch.observations=kubernetes", "watch.caConfigMap=ca", "watch.env[0].name=A", "watch.env[0].value=b",
+			"watch.egress[0].ports[0].port=8443", "monitoring.serviceMonitor.enabled=true"}},
 		"static credentials": {"s3", []string{"store.s3.webIdentity.roleARN=", "store.s3.credentialsSecret=aws", "mirror.env[0].name=AWS_CA_BUNDLE", "mirror.env[0].value=/x"}},
 		"placement": {"statefulset", []string{"nodeSelector.a=b", "tolerations[0].operator=Exists", "priorityClassName=system-cluster-critical",
 			"volume.storageClassName=fast", "imagePullSecrets[0].name=x", "podLabels.a=b", "commonLabels.c=d", "service.nodePort=30443"}},

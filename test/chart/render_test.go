@@ -183,6 +183,17 @@ func TestWatch(t *testing.T) {
 				t.Errorf("%s %s selects the watch: %v", s.str("kind"), s.str("metadata", "name"), selects)
 			}
 		}
+		if p == "s3" {
+			return
+		}
+		all = p.objects(t, append(slices.Clone(everything), "watch.enabled=true", "watch.observations=kubernetes")...)
+		if got := named(all, "Deployment").str("spec", "template", "spec", "serviceAccountName"); got != name || named(all, "ServiceAccount") == nil {
+			t.Errorf("with observations it is %s", got)
+		}
+		want := "[map[apiGroups:[keypost.dev] resources:[keysets] verbs:[get list watch]] map[apiGroups:[keypost.dev] resources:[observations] verbs:[get list create update]]]"
+		if got := fmt.Sprint(named(all, "Role").at("rules")); got != want {
+			t.Errorf("it may %s", got)
+		}
 		monitor := named(all, "ServiceMonitor").at("spec", "selector", "matchLabels").(map[string]any)
 		for k, v := range monitor {
 			if named(all, "Service").at("metadata", "labels", k) != v {
@@ -296,9 +307,14 @@ func TestMirrorMayOnlyRead(t *testing.T) {
 }
 
 func TestUninstallKeepsTheKeySets(t *testing.T) {
-	crd := the(t, preset("kubernetes").objects(t), "CustomResourceDefinition")
-	if crd.str("metadata", "annotations", "helm.sh/resource-policy") != "keep" {
-		t.Error("the definition would go, and all key sets with it")
+	definitions := find(preset("kubernetes").objects(t), "CustomResourceDefinition")
+	for _, crd := range definitions {
+		if crd.str("metadata", "annotations", "helm.sh/resource-policy") != "keep" {
+			t.Errorf("the definition %s would go, and all its objects with it", crd.str("metadata", "name"))
+		}
+	}
+	if len(definitions) != 2 {
+		t.Errorf("%d definitions", len(definitions))
 	}
 	stateful := workload(t, preset("statefulset").objects(t))
 	if stateful.str("spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted") != "Retain" {

@@ -36,6 +36,9 @@ import (
 // definition is the custom resource definition that the chart installs.
 const definition = "../../charts/keypost/files/keysets.keypost.dev.yaml"
 
+// observationDefinition is that of what was seen.
+const observationDefinition = "../../charts/keypost/files/observations.keypost.dev.yaml"
+
 // kubeScene is a Kubernetes API with key sets in it: one kube-apiserver and an etcd of its own, either of which can be
 // taken away and brought back.
 type kubeScene struct {

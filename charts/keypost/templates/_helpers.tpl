@@ -85,6 +85,10 @@ fsGroupChangePolicy: OnRootMismatch
 {{- default (include "keypost.fullname" .) .Values.serviceAccount.name }}
 {{- end }}
 
+{{- define "keypost.watchAccount" -}}
+{{- if eq .Values.watch.observations "kubernetes" }}{{ include "keypost.fullname" . }}-watch{{ else }}{{ include "keypost.serviceAccount" . }}{{ end }}
+{{- end }}
+
 {{- /* keypost.seconds: a duration such as 1h30m in seconds. */ -}}
 {{- define "keypost.seconds" -}}
 {{- $sum := 0.0 }}
