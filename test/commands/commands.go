@@ -39,6 +39,7 @@ func Checkers() map[string]string {
 		"go":       "test/readme",
 		"docker":   "test/readme", // its image has to be one that the release makes
 		"cosign":   "test/readme", // likewise; cosign itself is not among the pinned tools
+		"grep":     "test/readme", // what it looks for in a log has to be logged
 	}
 }
 

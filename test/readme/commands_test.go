@@ -46,7 +46,7 @@ func TestEveryCommandIsChecked(t *testing.T) {
 }
 
 // here are the programs that have no test of their own.
-var here = map[string]func(t *testing.T, args []string) error{"make": checkMake, "go": checkGo, "docker": checkImages, "cosign": checkImages}
+var here = map[string]func(t *testing.T, args []string) error{"make": checkMake, "go": checkGo, "docker": checkImages, "cosign": checkImages, "grep": checkGrep}
 
 func checkMake(t *testing.T, args []string) error {
 	for _, target := range args {
@@ -78,6 +78,14 @@ func checkGo(_ *testing.T, args []string) error {
 func checkImages(_ *testing.T, args []string) error {
 	if len(args) == 0 || !slices.Contains([]string{"run", "build", "verify", "verify-blob"}, args[0]) {
 		return fmt.Errorf("not a command that this test knows")
+	}
+	return nil
+}
+
+// checkGrep looks for the text in the messages that keypost watch logs, since those are what is read with it.
+func checkGrep(t *testing.T, args []string) error {
+	if len(args) != 1 || !strings.Contains(read(t, "issuer/verify/watch/log.go"), args[0]) {
+		return fmt.Errorf("issuer/verify/watch/log.go has no such message")
 	}
 	return nil
 }
