@@ -89,12 +89,18 @@ func (v *visit) why(prefix string, r reply) (code string, err error) {
 		return chainCause(bad, v.o.Now), err
 	case v.look.Origin && code == "-silent":
 		return "origin-silent", fmt.Errorf("the origin %s: %w", v.look.Address, err)
-	case v.look.Origin && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden):
+	case v.look.Origin && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden || asksForCertificate(r.Err)):
 		return "origin-shielded", err
 	case code == "-not-found" && fromCache(r.response):
 		return prefix + "-404-cached", fmt.Errorf("%w, from a cache (%s)", err, sharedCache(r.response))
 	}
 	return prefix + code, err
+}
+
+// asksForCertificate reports whether a server broke off because it got no client certificate. With TLS 1.3 that comes
+// after the handshake.
+func asksForCertificate(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "tls: certificate required")
 }
 
 // fromCache reports whether a shared cache says that it gave an answer by itself.

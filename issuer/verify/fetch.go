@@ -78,6 +78,9 @@ func (c *Client) do(ctx context.Context, method, url string) (response, error) {
 	if err != nil {
 		return response{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
 	}
+	if c.http.Timeout > 0 && time.Since(start) > c.http.Timeout { // what a server says to a connection that is being closed
+		return response{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(context.DeadlineExceeded))
+	}
 	if len(body) > maxBody {
 		return response{}, fmt.Errorf("fetch %s: the answer is larger than %d bytes", printable(url), maxBody)
 	}

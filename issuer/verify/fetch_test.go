@@ -134,3 +134,19 @@ func lastMessage(v *visit) string {
 	}
 	return v.findings[len(v.findings)-1].Evidence
 }
+
+// late answers after the client has given up, as a server may that sees the connection being closed.
+type late struct{}
+
+func (late) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	time.Sleep(10 * time.Millisecond)
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+func TestLateAnswerIsNone(t *testing.T) {
+	c := &Client{http: &http.Client{Timeout: 50 * time.Millisecond, Transport: late{}}}
+	if a, err := c.get(t.Context(), testIssuer); !isTimeout(err) {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

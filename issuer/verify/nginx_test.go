@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -114,6 +115,7 @@ func (n *nginx) purge(t *testing.T) {
 func (w *world) address(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.TLS = w.tls
 	server.StartTLS()
 	t.Cleanup(server.Close)

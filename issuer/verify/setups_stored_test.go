@@ -2,11 +2,12 @@ package verify
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -179,12 +180,41 @@ func replicaSetups() []setup {
 		{"an origin that hangs, asked by itself", "server-silent", "", func(t *testing.T, w *world) {
 			w.options.Connect, w.options.patience, w.options.Dial = "203.0.113.1:443", impatient, silent(t)
 		}, started},
-		{"an origin that nobody can connect to", "origin-unreachable", "", behind(to("127.0.0.1:1")), started},
+		{"an origin that nobody can connect to", "origin-unreachable", Warn, behind(to("127.0.0.1:1")), started},
+		{"an origin behind a firewall that drops every packet", "origin-unreachable", Warn, behind(dropping), started},
+		{"an origin that is in no DNS", "origin-unreachable", Warn, func(t *testing.T, w *world) {
+			origins("origin.example.com")(t, w)
+			own := w.options.Lookup
+			w.options.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+				if host == "origin.example.com" {
+					return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+				}
+				return own(ctx, host)
+			}
+		}, origins("192.0.2.1")},
 		{"an origin that answers its cache only", "origin-shielded", Warn, func(t *testing.T, w *world) {
 			shielded := *w
 			shielded.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: answer(403, "", "")}
 			behind(shielded.listen(t))(t, w)
 		}, func(t *testing.T, w *world) { started(t, w); w.options.Connect = "203.0.113.1:443" }},
+		{"an origin that asks its cache for a certificate", "origin-shielded", Warn, func(t *testing.T, w *world) {
+			shielded := *w
+			shielded.tls = w.tls.Clone()
+			shielded.tls.ClientAuth = tls.RequireAnyClientCert
+			behind(shielded.listen(t))(t, w)
+		}, started},
+		{"an origin that asks its cache for a certificate, with TLS 1.2", "origin-shielded", Warn, func(t *testing.T, w *world) {
+			shielded := *w
+			shielded.tls = w.tls.Clone()
+			shielded.tls.ClientAuth, shielded.tls.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
+			behind(shielded.listen(t))(t, w)
+		}, started},
+		{"an origin with a certificate for another host", "origin-certificate", Warn, func(t *testing.T, w *world) {
+			other := *w
+			other.send(w.pki.issueLeaf(t, 80*24*time.Hour, "origin.example.com"), w.pki.intermediate)
+			behind(other.listen(t))(t, w)
+			w.heal(t)
+		}, started},
 		{"an origin that still serves an older key set", "key-missing", "", func(t *testing.T, w *world) {
 			old := *w
 			w.storeKey(t, stale, newECKey(t))
@@ -208,11 +238,7 @@ func replicaSetups() []setup {
 // listen serves the world at an address of its own.
 func (w *world) listen(t *testing.T) DialFunc {
 	t.Helper()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
-	server.TLS = w.tls
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	return to(server.Listener.Addr().String())
+	return to(w.address(t))
 }
 
 // cached makes the world look as from a cache that declares itself.

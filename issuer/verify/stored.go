@@ -46,8 +46,8 @@ func (v *visitor) readStore(ctx context.Context) *keystore.KeySet {
 // checkStored compares what one address publishes with what the store says should be, key by key and by their
 // material: a kid is a name that anybody can give to a key.
 func (v *visit) checkStored(documents []jwksDocument) {
-	if v.stored == nil {
-		return // readStore has reported it
+	if v.stored == nil || v.shut {
+		return // it has been reported
 	}
 	if len(documents) == 0 {
 		v.notCompared(v.o)

@@ -23,6 +23,8 @@ func (v *visit) checkTLS() bool {
 	case tls12.Err != nil && tls13.Err != nil:
 		v.unreachable()
 		return false
+	case v.look.Origin: // clouds never speak with it
+		return true
 	case tls12.Err != nil:
 		v.fail("tls-13-only", "TLS 1.2 is not accepted: %v", tls12.Err)
 		state = tls13.State
@@ -40,15 +42,24 @@ func (v *visit) unreachable() {
 	tls12, tls13 := v.look.TLS12.Err, v.look.TLS13.Err
 	for _, err := range []error{tls12, tls13} {
 		if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+			if v.look.Origin { // its cache may ask it under another name, and know its CA
+				v.shut = true
+				v.warn("origin-certificate", "the certificate of the origin %s is not trusted for %s: %v", v.look.Address, v.url.Host(), bad.Err)
+				return
+			}
 			v.fail(chainCause(bad, v.o.Now), "the certificate of %s is not trusted: %v", v.url.Host(), bad.Err)
 			return
 		}
 	}
 	switch dialled := v.look.Address; {
-	case v.look.Origin && isTimeout(tls12):
-		v.fail("origin-silent", "the origin %s does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
-	case v.look.Origin:
-		v.fail("origin-unreachable", "the origin %s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
+	case v.look.Origin && isTimeout(tls12) && v.look.reached():
+		v.fail("origin-silent", "the origin %s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
+	case v.look.Origin && !v.look.reached(): // it may let its cache in alone, and say nothing to others
+		v.shut = true
+		v.warn("origin-unreachable", "the origin %s cannot be reached from here for %s: %v", dialled, v.url.Host(), tls12)
+	case v.look.Origin && !isTimeout(tls12):
+		v.shut = true
+		v.warn("origin-shielded", "the origin %s refuses the TLS handshake: %v", dialled, tls12)
 	case isTimeout(tls12) && v.look.reached():
 		v.fail("server-silent", "%s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
 	case isTimeout(tls12):
