@@ -2,21 +2,26 @@ package keycmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
 type revokeOptions struct {
 	*cli.Factory
-	why, replacement string
-	empty, force     bool
+	why, replacement   string
+	caFile             string
+	empty, force, wait bool
 }
 
 func newRevoke(f *cli.Factory) *cobra.Command {
@@ -27,12 +32,18 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
 	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, or another key set has revoked the replacement")
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
+	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
+	fs.StringVar(&o.caFile, "ca-file", "", "with --wait: PEM file with the CA of the issuer, instead of the system's")
 	return cmd
 }
 
 func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if o.why == "" {
 		return cli.Usagef("key revoke needs --why REASON; it is recorded")
+	}
+	roots, err := cli.ReadRoots(o.caFile)
+	if err != nil {
+		return err
 	}
 	last, err := o.last()
 	if err != nil {
@@ -46,6 +57,9 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	c, err := change(ctx, o.Factory, args, func(s keystore.KeySet, id keystore.KeyID) (keystore.KeySet, error) {
 		return s.Revoke(o.Change(o.why, o.force), id, last)
 	})
+	if gone, is := errors.AsType[*catalog.NoKeyError](err); is && gone.Gone && o.wait { // an earlier run has revoked it
+		return o.awaitGone(ctx, args[0], verify.Network{RootCAs: roots})
+	}
 	if err != nil {
 		return err
 	}
@@ -60,7 +74,64 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 			o.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
 		}
 	}
-	return printKeys(o.Factory, c.after, now)
+	if err := printKeys(o.Factory, c.after, now); err != nil || !o.wait {
+		return err
+	}
+	return o.awaitGone(ctx, string(c.after.Name()), verify.Network{RootCAs: roots})
+}
+
+// lookAgain is how long --wait waits between two looks, each of which takes ten seconds.
+const lookAgain = 5 * time.Second
+
+// awaitGone looks until nothing that answers for an issuer publishes a key that is gone.
+func (o *revokeOptions) awaitGone(ctx context.Context, issuer string, network verify.Network) error {
+	st, err := o.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	for said := ""; ; {
+		s, err := catalog.Find(ctx, st, issuer)
+		if err != nil {
+			return err
+		}
+		var left []string
+		for _, t := range observe.Targets(s) {
+			sight, err := network.Compare(ctx, t, func(ctx context.Context) (keystore.KeySet, error) { return catalog.Load(ctx, st, s.Name()) })
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			left = append(left, unfinished(t, sight, err)...)
+		}
+		if len(left) == 0 {
+			o.Notice("no address or origin of %q publishes a key that is gone; copies of relying parties last as printed above, or as keypost verify says", s.Name())
+			return nil
+		}
+		if now := strings.Join(left, "; "); now != said {
+			o.Notice("waiting: %s", now)
+			said = now
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+// unfinished returns what a look at an issuer URL leaves open: keys that are gone and still there, and what was not seen.
+func unfinished(t verify.Target, s verify.Sight, err error) (left []string) {
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, f := range s.Findings {
+		if f.Severity == verify.Fail || f.Code == "key-cached" {
+			left = append(left, f.Message())
+		}
+	}
+	if s.NotCompared != "" {
+		left = append(left, fmt.Sprintf("%s: %s", t.URL, s.NotCompared))
+	}
+	return append(left, s.Look.Gaps...)
 }
 
 func (o *revokeOptions) checkReplacement(ctx context.Context, issuer string, k keystore.VerificationKey) error {

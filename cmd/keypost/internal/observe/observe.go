@@ -76,6 +76,16 @@ type Result struct {
 	Err    error              // the look was not made, or not recorded
 }
 
+// Targets returns what there is to look at of a key set: each of its issuer URLs.
+func Targets(s keystore.KeySet) []verify.Target {
+	p := s.Policy()
+	var all []verify.Target
+	for _, u := range s.Issuers() {
+		all = append(all, verify.Target{URL: u, Origins: p.Origins, Private: p.Private, Dev: s.Dev()})
+	}
+	return all
+}
+
 // atOnce bounds how many issuer URLs are looked at side by side. A look takes ten seconds and more, nearly all of it in
 // waiting.
 const atOnce = 32
@@ -86,10 +96,9 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 	var all []Result
 	var targets []verify.Target
 	for _, s := range sets {
-		p := s.Policy()
-		for _, u := range s.Issuers() {
-			all = append(all, Result{Set: s, Place: observation.Place{Issuer: u.String(), Vantage: o.vantage}})
-			targets = append(targets, verify.Target{URL: u, Origins: p.Origins, Private: p.Private, Dev: s.Dev()})
+		for _, t := range Targets(s) {
+			all = append(all, Result{Set: s, Place: observation.Place{Issuer: t.URL.String(), Vantage: o.vantage}})
+			targets = append(targets, t)
 		}
 	}
 	var wait sync.WaitGroup
