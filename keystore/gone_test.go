@@ -188,7 +188,9 @@ func TestAcceptPutsLostLinesBack(t *testing.T) {
 func TestAcceptOfARevokedKey(t *testing.T) {
 	key, other := must(testKey(1).WithID("signer-1", "")), must(testKey(2).WithID("signer-1", ""))
 	stored := step(t)(newSet(t, Policy{}).Add(change(t0), key))
-	line := func(k VerificationKey, why Departure) *Gone { return &Gone{ID: k.ID(), Fingerprint: k.Fingerprint(), Why: why} }
+	line := func(k VerificationKey, why Departure) *Gone {
+		return &Gone{ID: k.ID(), Fingerprint: k.Fingerprint(), Why: why}
+	}
 	renamed := must(testKey(1).WithID("new-name", ""))
 	revoked := step(t)(stored.Revoke(because(t0, "lost"), "signer-1", RevokeOptions{}))
 	for name, tt := range map[string]struct {
