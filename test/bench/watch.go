@@ -69,17 +69,13 @@ func (b *bench) watch(ctx context.Context, r *report, n int) error {
 	if err != nil {
 		return err
 	}
-	r.watched(n, pass, cpu, peak, memory)
-	return nil
-}
-
-func (r *report) watched(n int, pass, cpu time.Duration, connections, kib int) {
 	r.table(fmt.Sprintf("keypost watch, the first pass over %d issuers on loopback (8 rounds of 3 documents in more than 10 s each)", n), "", "", "")
 	r.row("time", fmt.Sprintf("%.1f s", pass.Seconds()), r.verdict(pass.Seconds(), passBar, "%.0f s"))
 	r.row("CPU time", fmt.Sprintf("%.1f s, %.1f ms per issuer", cpu.Seconds(), 1000*cpu.Seconds()/float64(n)), "")
-	r.row("connections at once, at most", strconv.Itoa(connections), "")
-	r.row("memory, at most", fmt.Sprintf("%.1f MiB", mebibytes(kib)), r.verdict(mebibytes(kib), memoryBar, "%.0f MiB"))
+	r.row("connections at once, at most", strconv.Itoa(peak), "")
+	r.row("memory, at most", fmt.Sprintf("%.1f MiB", mebibytes(memory)), r.verdict(mebibytes(memory), memoryBar, "%.0f MiB"))
 	r.end()
+	return nil
 }
 
 // startWatch starts keypost watch on this process's core.

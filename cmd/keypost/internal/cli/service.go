@@ -34,21 +34,29 @@ func CheckListen(flag, address string) error {
 	return nil
 }
 
-// ListenAdmin binds an address for the metrics of c, those of the process, and its health.
-func ListenAdmin(ctx context.Context, address string, c prometheus.Collector, ready func() error, log *zap.Logger) (*admin.Server, error) {
+// Admin is where such a command serves its metrics, those of the process, and its health.
+type Admin struct {
+	Address string
+	Metrics prometheus.Collector
+	Ready   func() error // as in admin.Pages
+	Log     *zap.Logger
+}
+
+// Listen binds the address.
+func (a Admin) Listen(ctx context.Context) (*admin.Server, error) {
 	registry := prometheus.NewRegistry()
 	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
-	for _, c := range []prometheus.Collector{c, collectors.NewGoCollector(), process} {
+	for _, c := range []prometheus.Collector{a.Metrics, collectors.NewGoCollector(), process} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}
 	}
-	pages := admin.Pages{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Ready: ready}
-	s, err := admin.Listen(ctx, address, pages, log.Named("admin"))
+	pages := admin.Pages{Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Ready: a.Ready}
+	s, err := admin.Listen(ctx, a.Address, pages, a.Log.Named("admin"))
 	if err != nil {
 		return nil, fmt.Errorf("open the admin listener: %w", err)
 	}
-	log.Info("admin listener is up", zap.Stringer("address", s.Addr()))
+	a.Log.Info("admin listener is up", zap.Stringer("address", s.Addr()))
 	return s, nil
 }
 

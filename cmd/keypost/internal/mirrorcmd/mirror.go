@@ -183,7 +183,7 @@ func (m *mirroring) announce() {
 func (m *mirroring) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if m.o.adminAddress != "" {
-		s, err := cli.ListenAdmin(ctx, m.o.adminAddress, m, m.Ready, m.log)
+		s, err := cli.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log}.Listen(ctx)
 		if err != nil {
 			return err
 		}

@@ -70,7 +70,7 @@ func TestMirrorAdmin(t *testing.T) {
 	must(t, err)
 	m.o.adminAddress = "127.0.0.1:0"
 	ctx, cancel := context.WithCancel(t.Context())
-	server, err := cli.ListenAdmin(ctx, m.o.adminAddress, m, m.Ready, m.log)
+	server, err := cli.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log}.Listen(ctx)
 	must(t, err)
 	done := make(chan error)
 	go func() { done <- server.Serve(ctx) }()

@@ -61,7 +61,7 @@ func (o *options) run(ctx context.Context, _ []string) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	s, err := cli.ListenAdmin(ctx, o.listen, collector{w, o.every}, w.Ready, w.Log())
+	s, err := cli.Admin{Address: o.listen, Metrics: collector{w, o.every}, Ready: w.Ready, Log: w.Log()}.Listen(ctx)
 	if err != nil {
 		return err
 	}
