@@ -2,7 +2,6 @@ package verify
 
 import (
 	"cmp"
-	"context"
 	"crypto/x509"
 	"errors"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
@@ -93,27 +91,10 @@ func (w *world) askSTS(t *testing.T, token string) string {
 		roots = x509.NewCertPool()
 	}
 	account := fakeaws.Start(t, fakeaws.Options{Dial: w.options.Dial, Roots: roots, AllowPorts: true})
-	env := map[string]string{}
-	for _, e := range account.Env() {
-		name, value, _ := strings.Cut(e, "=")
-		env[name] = value
-	}
-	cfg := sdk.Config{Region: "us-east-1", BaseEndpoint: sdk.String(account.URL), Retryer: func() sdk.Retryer { return sdk.NopRetryer{} }}
-	cfg.Credentials = sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) {
-		return sdk.Credentials{AccessKeyID: env["AWS_ACCESS_KEY_ID"], SecretAccessKey: env["AWS_SECRET_ACCESS_KEY"]}, nil
-	})
-	_, err := iam.NewFromConfig(cfg).CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{
-		Url: sdk.String(w.options.URL), ClientIDList: []string{"sts.amazonaws.com"}, ThumbprintList: []string{strings.Repeat("ab", 20)},
-	})
-	if err != nil {
-		return errorOf(err)
-	}
-	provider := "arn:aws:iam::123456789012:oidc-provider/" + strings.TrimPrefix(w.options.URL, "https://")
-	_, err = iam.NewFromConfig(cfg).CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: sdk.String("app"), AssumeRolePolicyDocument: sdk.String(
-		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"` + provider + `"},"Action":"sts:AssumeRoleWithWebIdentity"}]}`)})
-	check(t, err)
-	_, err = sts.NewFromConfig(cfg).AssumeRoleWithWebIdentity(t.Context(), &sts.AssumeRoleWithWebIdentityInput{
-		RoleArn: sdk.String("arn:aws:iam::123456789012:role/app"), RoleSessionName: sdk.String("app"), WebIdentityToken: sdk.String(token),
+	role := account.Trust(w.options.URL, "sts.amazonaws.com")
+	client := sts.New(sts.Options{Region: "us-east-1", BaseEndpoint: sdk.String(account.URL), Retryer: sdk.NopRetryer{}})
+	_, err := client.AssumeRoleWithWebIdentity(t.Context(), &sts.AssumeRoleWithWebIdentityInput{
+		RoleArn: sdk.String(role), RoleSessionName: sdk.String("app"), WebIdentityToken: sdk.String(token),
 	})
 	if err != nil {
 		return errorOf(err)
