@@ -197,3 +197,28 @@ func (w *world) address(t *testing.T, o *install.CreateOptions) string {
 	defer func() { _ = conn.Close() }()
 	return conn.RemoteAddr().String()
 }
+
+// A server that is started after the key set was stored: nobody was there to answer, so that there is nothing to keep.
+func TestCreateBeforeTheServerStarts(t *testing.T) {
+	w := newWorld(t)
+	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil})
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port at which nobody listens
+	must(t, err)
+	must(t, l.Close())
+	dial, started := w.site.Dial, atomic.Bool{}
+	o := w.inDir(t)
+	o.Site = w.site
+	o.Site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !started.Load() {
+			return (&net.Dialer{}).DialContext(ctx, network, l.Addr().String())
+		}
+		return dial(ctx, network, address)
+	}
+	o.Report = func(e install.Event) {
+		w.report(e)
+		started.Store(started.Load() || e.Kind == install.Wait)
+	}
+	_, err = install.Create(t.Context(), o)
+	must(t, err)
+	held(t, w.reported(), "wait waiting until "+issuerURL+" is served: at 127.0.0.1:443: ", "connection refused", notWaiting, "Made for prod-a")
+}
