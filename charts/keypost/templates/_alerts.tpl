@@ -124,10 +124,11 @@
 {{- /* keypost.watchAlerts: those of what keypost watch sees of the issuers from outside. */ -}}
 {{- define "keypost.watchAlerts" -}}
 {{- $of := .of }}{{ $rules := .rules }}
+{{- /* For a quarter of an hour: names lead to one edge after the other, and a watch that restarts has seen nothing yet. */}}
 - alert: KeypostRogueKey
   severity: critical
   for: 0m
-  expr: max by (namespace, key_set, issuer) (keypost_watch_rogue_key{ {{- $of }}}) == 1
+  expr: max by (namespace, key_set, issuer) (max_over_time(keypost_watch_rogue_key{ {{- $of }}}[15m])) == 1
   summary: A stranger's key is published
   description: "{{`Under {{ $labels.issuer }} (key set {{ $labels.key_set }}) a key is published that the store never had. Whoever holds its private half can act as any service account of that cluster. The log of the watch names the key and the address.`}}"
 - alert: KeypostServedNotStored
