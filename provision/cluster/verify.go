@@ -73,14 +73,19 @@ type signing struct {
 	own     minted // without an audience: with those of --api-audiences
 }
 
-func (e *examination) add(code string, s verify.Severity, repair, format string, args ...any) {
-	f := verify.CauseOf(code).Finding(s, fmt.Sprintf(format, args...), repair)
-	for _, has := range e.findings {
-		if has.Code == f.Code && has.Evidence == f.Evidence {
-			return
-		}
+// add adds a finding, once: several servers refuse in the same words.
+func (e *examination) add(f verify.Finding) {
+	if !slices.ContainsFunc(e.findings, func(has verify.Finding) bool { return has.Code == f.Code && has.Evidence == f.Evidence }) {
+		e.findings = append(e.findings, f)
 	}
-	e.findings = append(e.findings, f)
+}
+
+func (e *examination) fail(code, repair, format string, args ...any) {
+	e.add(verify.CauseOf(code).Finding(verify.Fail, fmt.Sprintf(format, args...), repair))
+}
+
+func (e *examination) warn(code, repair, format string, args ...any) {
+	e.add(verify.CauseOf(code).Finding(verify.Warn, fmt.Sprintf(format, args...), repair))
 }
 
 func (e *examination) ok(check, format string, args ...any) {
@@ -110,13 +115,13 @@ func (e *examination) servers(ctx context.Context, config *rest.Config, first ap
 		e.forbidden(err, "list the kube-apiservers", "clusterrole", "--verb=list", "--resource=endpointslices.discovery.k8s.io")
 	case kubeapi.IsStatus(err, http.StatusUnauthorized):
 		e.down = true
-		e.add("cluster-unauthorized", verify.Fail, "", "%s: %v", e.access.named("use"), err)
+		e.fail("cluster-unauthorized", "", "%s: %v", e.access.named("use"), err)
 		return nil, false
 	case errors.Is(err, errNoServers):
-		e.add("cluster-servers-unasked", verify.Warn, "", "%v; %s alone was asked", err, all[0].address)
+		e.warn("cluster-servers-unasked", "", "%v; %s alone was asked", err, all[0].address)
 	case err != nil:
 		e.down = true
-		e.add("cluster-unreachable", verify.Fail, e.command("kubectl", "version"), "%v", err)
+		e.fail("cluster-unreachable", e.command("kubectl", "version"), "%v", err)
 		return nil, false
 	}
 	for _, address := range addresses {
@@ -173,12 +178,12 @@ func (e *examination) notMinted(s server, err error) {
 	case answered && status.Code == http.StatusForbidden:
 		e.forbidden(err, "have a token minted for "+account, "role", "--verb=create", "--resource=serviceaccounts/token", "--resource-name="+e.name)
 	case answered && status.Code == http.StatusNotFound:
-		e.add("cluster-account-missing", verify.Warn, e.command("kubectl", "create", "serviceaccount", e.name, "--namespace", e.namespace),
+		e.warn("cluster-account-missing", e.command("kubectl", "create", "serviceaccount", e.name, "--namespace", e.namespace),
 			"no token was minted for %s: %v", account, err)
 	case !answered && s.own:
-		e.add("cluster-servers-unasked", verify.Warn, "", "the kube-apiserver at %s was not asked, so it may sign as another or with another key: %v", s.address, err)
+		e.warn("cluster-servers-unasked", "", "the kube-apiserver at %s was not asked, so it may sign as another or with another key: %v", s.address, err)
 	default:
-		e.add("cluster-token-refused", verify.Fail, e.command("kubectl", "create", "token", e.name, "--namespace", e.namespace),
+		e.fail("cluster-token-refused", e.command("kubectl", "create", "token", e.name, "--namespace", e.namespace),
 			"the kube-apiserver at %s mints no token for %s: %v", s.address, account, err)
 	}
 }
@@ -209,7 +214,7 @@ func (e *examination) mayNot(err error, what string, commands ...[]string) {
 	for _, c := range commands {
 		lines = append(lines, text.Quoted(c...))
 	}
-	e.add("cluster-forbidden", verify.Warn, "as an administrator of the cluster: "+strings.Join(lines, " && "), "%s may not %s: %v", user, what, err)
+	e.warn("cluster-forbidden", "as an administrator of the cluster: "+strings.Join(lines, " && "), "%s may not %s: %v", user, what, err)
 }
 
 // command returns a command line of kubectl for this cluster.
@@ -269,9 +274,9 @@ func (e *examination) checkIssuer(flags flags) {
 			if sorted := how.list; slices.IsSorted(sorted) && len(sorted) > 1 {
 				repair += "; kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs, so that the order holds only in the manifest of the static pod"
 			}
-			e.add("cluster-issuer-order", verify.Fail, repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
+			e.fail("cluster-issuer-order", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
 		default:
-			e.add("cluster-issuer-other", verify.Fail, repair, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
+			e.fail("cluster-issuer-other", repair, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
 		}
 		e.at(addresses)
 	})
@@ -296,9 +301,9 @@ func (e *examination) checkKeys() {
 		i := slices.IndexFunc(e.want.Published, func(k keystore.VerificationKey) bool { return k.ID() == id })
 		switch {
 		case i < 0:
-			e.add("cluster-key-unpublished", verify.Fail, repair, "the cluster signs with key %s, which is not at the issuer's public URL", id)
+			e.fail("cluster-key-unpublished", repair, "the cluster signs with key %s, which is not at the issuer's public URL", id)
 		case !s.own.signedBy(e.want.Published[i]):
-			e.add("cluster-key-swapped", verify.Fail, "", "the cluster signs with another key than the one that is published as %s", id)
+			e.fail("cluster-key-swapped", "", "the cluster signs with another key than the one that is published as %s", id)
 		default:
 			e.ok("cluster-key", "the cluster signs with the published key %s", id)
 		}
@@ -336,7 +341,7 @@ func (e *examination) checkAudiences() {
 		if len(rest) == 0 {
 			repair = "restart every kube-apiserver without --api-audiences: it then has its issuers as audiences"
 		}
-		e.add("cluster-audience-cloud", verify.Warn, repair, "a token that asks for no audience gets %s", strings.Join(s.own.audiences, ", "))
+		e.warn("cluster-audience-cloud", repair, "a token that asks for no audience gets %s", strings.Join(s.own.audiences, ", "))
 		e.at(addresses)
 	})
 }
@@ -364,7 +369,7 @@ func (e *examination) checkKnown(ctx context.Context, first api) {
 		known, err = pubkey.Parse(first.client.URL()+jwksPath, body)
 	}
 	if err != nil {
-		e.add("cluster-keys-unread", verify.Warn, e.command("kubectl", "get", "--raw", jwksPath), "the keys that the cluster trusts cannot be read: %v", err)
+		e.warn("cluster-keys-unread", e.command("kubectl", "get", "--raw", jwksPath), "the keys that the cluster trusts cannot be read: %v", err)
 		return
 	}
 	var strange []string
@@ -379,7 +384,7 @@ func (e *examination) checkKnown(ctx context.Context, first api) {
 		return
 	}
 	retire := text.Quoted("keypost", "key", "retire", e.want.Issuer, strange[0], "--why", "no cluster has it")
-	e.add("cluster-key-stranger", verify.Warn, "if this cluster is to sign with it, add its public half to --service-account-key-file; if none is: "+retire,
+	e.warn("cluster-key-stranger", "if this cluster is to sign with it, add its public half to --service-account-key-file; if none is: "+retire,
 		"clouds trust %s for this issuer, and the cluster does not", strings.Join(strange, " and "))
 }
 
