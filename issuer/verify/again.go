@@ -171,7 +171,7 @@ func (v *visitor) checkClock(looks []look) {
 	switch {
 	case !seen:
 	case nearest > farOff:
-		v.fail("clock-off", "this machine's clock is %v ahead of the Date that %s answers", rounded, v.url.Host())
+		v.fail("clock-off", "this machine's clock is %v ahead of the Date that %s answers, unless a cache that does not show itself hands out an old one", rounded, v.url.Host())
 	case nearest < -farOff:
 		v.fail("clock-off", "this machine's clock is %v behind the Date that %s answers", rounded, v.url.Host())
 	default:
