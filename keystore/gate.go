@@ -79,6 +79,26 @@ const Convergence = MaxPoll + time.Minute
 // ClockSkew is how long after its exp a token may still be accepted: AWS does for 5 minutes, kube-apiserver for 1 minute.
 const ClockSkew = 6 * time.Minute
 
+// devSlack takes the place of [Convergence] and [ClockSkew] in development: one server watches its directory, and its clock is
+// everybody's. A rotation can be tried in a minute.
+const devSlack = 5 * time.Second
+
+// convergence is how long a change of s may take to be served everywhere.
+func (s KeySet) convergence() time.Duration {
+	if s.dev {
+		return devSlack
+	}
+	return Convergence
+}
+
+// skew is how long after its exp a token may still be accepted.
+func (s KeySet) skew() time.Duration {
+	if s.dev {
+		return devSlack
+	}
+	return ClockSkew
+}
+
 // Constants of the gates.
 const (
 	promoteFloor     = time.Hour // never sooner, outside development
@@ -133,7 +153,7 @@ func (s KeySet) EarliestPromotion(id KeyID, o Observed) (opens time.Time, ok boo
 // answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted. The observer's clock
 // may be behind the issuer's and this machine's ahead of it, each by what the clock gate lets pass.
 func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
-	opens, terms := s.policy.copiesRunOut(observed, seenMaxAge)
+	opens, terms := s.policy.copiesRunOut(s.convergence(), observed, seenMaxAge)
 	if !s.dev { // both are one machine
 		opens, terms = opens.Add(clocks), append(terms, Term{"clocks", clocks})
 	}
@@ -144,15 +164,15 @@ func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time
 }
 
 // copiesRunOut returns when the last cached copy of what was published until at has expired, with the arithmetic.
-func (p Policy) copiesRunOut(at time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
+func (p Policy) copiesRunOut(convergence time.Duration, at time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
 	edge, client := p.edge(seenMaxAge), p.client(seenMaxAge)
-	until := at.Add(Convergence + edge + client)
-	terms := []Term{{"convergence", Convergence}, {"edge", edge}, {"client", client}}
+	until := at.Add(convergence + edge + client)
+	terms := []Term{{"convergence", convergence}, {"edge", edge}, {"client", client}}
 	for _, h := range p.HeldUntil {
 		e, c := max(edge, time.Duration(h.Edge)), max(client, time.Duration(h.Client))
-		held := earlier(at.Add(Convergence+e+c), h.runsOut(edge, client))
+		held := earlier(at.Add(convergence+e+c), h.runsOut(edge, client))
 		if held.After(until) {
-			until, terms = held, []Term{{"convergence", Convergence}, {"edge (before the policy was lowered)", e}, {"client (before the policy was lowered)", c}}
+			until, terms = held, []Term{{"convergence", convergence}, {"edge (before the policy was lowered)", e}, {"client (before the policy was lowered)", c}}
 		}
 	}
 	return until, terms
@@ -164,7 +184,7 @@ func (p Policy) copiesRunOut(at time.Time, seenMaxAge time.Duration) (time.Time,
 // copies from then may last, and seenMaxAge, the highest max-age that an answer declared (zero if nobody looked), counts
 // if it is higher than the policy's.
 func (s KeySet) CopiesUntil(at time.Time, seenMaxAge Duration) time.Time {
-	until, _ := s.policy.copiesRunOut(at, Observed{MaxAge: seenMaxAge}.maxAge())
+	until, _ := s.policy.copiesRunOut(s.convergence(), at, Observed{MaxAge: seenMaxAge}.maxAge())
 	return until
 }
 
@@ -173,7 +193,7 @@ func (s KeySet) CopiesUntil(at time.Time, seenMaxAge Duration) time.Time {
 func (s KeySet) CopiesOf(party string, at time.Time, seenMaxAge Duration) time.Time {
 	p := s.policy.clone()
 	p.RelyingParties = []string{party}
-	until, _ := p.copiesRunOut(at, Observed{MaxAge: seenMaxAge}.maxAge())
+	until, _ := p.copiesRunOut(s.convergence(), at, Observed{MaxAge: seenMaxAge}.maxAge())
 	return until
 }
 
@@ -204,13 +224,13 @@ func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 // for tokens issued since; earlier tokens live as long as was allowed then.
 func (s KeySet) trustedUntil(k Key, now time.Time) (time.Time, []Term) {
 	lifetime := s.policy.tokenLifetime()
-	opens := k.RetiredAt.Add(lifetime + ClockSkew)
-	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", ClockSkew}}
+	opens := k.RetiredAt.Add(lifetime + s.skew())
+	terms := []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime", lifetime}, {"skew", s.skew()}}
 	for _, h := range s.policy.HeldUntil {
 		was := time.Duration(h.TokenLifetime)
-		if held := earlier(k.RetiredAt.Add(was+ClockSkew), h.Until); h.Until.After(now) && held.After(opens) {
+		if held := earlier(k.RetiredAt.Add(was+s.skew()), h.Until); h.Until.After(now) && held.After(opens) {
 			opens = held
-			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", ClockSkew}}
+			terms = []Term{{"retired at " + stamp(k.RetiredAt) + ", token lifetime before it was lowered", was}, {"skew", s.skew()}}
 		}
 	}
 	return opens, terms

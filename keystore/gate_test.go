@@ -80,8 +80,8 @@ func TestPromoteGate(t *testing.T) {
 		{name: "a relying party that nobody knows", p: quick(Policy{RelyingParties: []string{"aws", "my-app"}}), want: conv + time.Minute + 24*time.Hour},
 		{name: "vault: the floor", p: quick(Policy{RelyingParties: []string{"vault"}}), want: time.Hour},
 		{name: "kube-apiserver follows max-age: the floor", p: quick(Policy{RelyingParties: []string{"kube-apiserver"}}), want: time.Hour},
-		{name: "no floor in development", p: quick(Policy{RelyingParties: []string{"vault"}}), dev: true, want: conv - 2*time.Minute + 2*time.Minute},
-		{name: "seconds in development", p: Policy{MaxAge: DurationPtr(time.Second), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"vault"}}, dev: true, want: conv - 2*time.Minute + 2*time.Second},
+		{name: "no floor in development", p: quick(Policy{RelyingParties: []string{"vault"}}), dev: true, want: devSlack + 2*time.Minute},
+		{name: "less than the least max-age, in development", p: Policy{MaxAge: DurationPtr(40 * time.Second), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"vault"}}, dev: true, want: devSlack + 80*time.Second},
 		{name: "a long max-age counts at the edge and at the client", p: Policy{MaxAge: DurationPtr(6 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, want: conv + 12*time.Hour},
 		{name: "stale-while-revalidate and stale-if-error count at the edge", p: Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(2 * time.Hour), StaleIfError: DurationPtr(3 * time.Hour), RelyingParties: []string{"aws"}}, want: conv + time.Minute + 5*time.Hour + time.Hour},
 		{name: "edgeHold, when it is longer", p: quick(Policy{EdgeHold: DurationPtr(7 * time.Hour), RelyingParties: []string{"aws"}}), want: conv + 7*time.Hour + time.Hour},
@@ -524,6 +524,18 @@ func TestNotYetTermsAddUp(t *testing.T) {
 
 // How long a revoked key may still be trusted is what the promotion gate counts on for a new one: convergence, the
 // edge, and the slowest relying party.
+// In development one machine has every clock, and one server watches its directory.
+func TestDevelopmentWaitsForNobody(t *testing.T) {
+	ok := step(t)
+	p := awsPolicy()
+	p.TokenLifetime = DurationPtr(10 * time.Second)
+	s := ok(ok(published(t, p, true).Promote(forced(t0), subject.ID(), Observed{})).Retire(change(t0), testKey(0).ID(), Evidence{Statement: "seen"}))
+	if _, err := s.Remove(change(t0.Add(14*time.Second)), testKey(0).ID(), false); err == nil {
+		t.Error("removed before its last token has expired")
+	}
+	ok(s.Remove(change(t0.Add(15*time.Second)), testKey(0).ID(), false))
+}
+
 func TestCopiesOf(t *testing.T) {
 	s := published(t, Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws", "entra"}}, false)
 	for party, client := range map[string]time.Duration{"aws": time.Hour, "entra": 24 * time.Hour, "vault": time.Minute, "my-app": 24 * time.Hour} {
