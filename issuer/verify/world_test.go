@@ -22,6 +22,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ type world struct {
 	jwks      []map[string]any
 	alias     []map[string]any // nil: as jwks
 	header    http.Header
+	mu        *sync.Mutex                 // of replace: a handler whose client has gone may still look there
 	replace   map[string]http.HandlerFunc // by path
 	tls       *tls.Config
 	pki       *pki
@@ -59,7 +61,7 @@ type member = map[string]any
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	p := newPKI(t)
-	w := &world{pki: p, signer: newECKey(t), replace: map[string]http.HandlerFunc{}}
+	w := &world{pki: p, signer: newECKey(t), replace: map[string]http.HandlerFunc{}, mu: new(sync.Mutex)}
 	w.kid = string(public(t, w.signer).ID())
 	w.stored = newSet(t, w.signer)
 	w.heal(t)
@@ -77,6 +79,8 @@ func newWorld(t *testing.T) *world {
 // heal makes the world serve what its store has, as keypostd does.
 func (w *world) heal(t *testing.T) {
 	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	p := w.pki
 	w.jwks, w.alias, w.replace = nil, nil, map[string]http.HandlerFunc{}
 	var algs []string
@@ -147,7 +151,10 @@ func public(t *testing.T, k *ecdsa.PrivateKey) keystore.VerificationKey {
 }
 
 func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
-	if h, ok := w.replace[r.URL.Path]; ok {
+	w.mu.Lock()
+	h, ok := w.replace[r.URL.Path]
+	w.mu.Unlock()
+	if ok {
 		h(rw, r)
 		return
 	}
