@@ -16,6 +16,17 @@ import (
 	"unicode/utf8"
 )
 
+// List joins with "and", and counts what is more than most.
+func List(all []string, most int) string {
+	if extra := len(all) - most; extra > 0 {
+		return strings.Join(all[:most], ", ") + fmt.Sprintf(" and %d more", extra)
+	}
+	if n := len(all); n > 1 {
+		return strings.Join(all[:n-1], ", ") + " and " + all[n-1]
+	}
+	return strings.Join(all, "")
+}
+
 // Count returns a number with its noun, such as "1 key" or "2 keys".
 func Count(n int, one, many string) string {
 	if n == 1 {

@@ -177,3 +177,14 @@ func TestCount(t *testing.T) {
 		}
 	}
 }
+
+func TestList(t *testing.T) {
+	for _, tt := range []struct {
+		all  []string
+		want string
+	}{{nil, ""}, {[]string{"a"}, "a"}, {[]string{"a", "b"}, "a and b"}, {[]string{"a", "b", "c"}, "a, b and c"}, {[]string{"a", "b", "c", "d", "e"}, "a, b, c and 2 more"}} {
+		if got := List(tt.all, 3); got != tt.want {
+			t.Errorf("List(%q) = %q, want %q", tt.all, got, tt.want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -83,7 +84,7 @@ func (v *visitor) checkAddresses(looks []look) []look {
 		report("address-unroutable", "not seen: %s at %s, because this machine has no route for %s", v.url.Host(), list(hidden), family(hidden[0]))
 	}
 	if len(unasked) > 0 {
-		v.add(CauseOf("address-too-many").Finding(Fail, fmt.Sprintf("not seen: %d further addresses of %s were not asked (%s)", len(unasked), v.url.Host(), list(unasked)),
+		v.add(finding.CauseOf("address-too-many").Finding(finding.Fail, fmt.Sprintf("not seen: %d further addresses of %s were not asked (%s)", len(unasked), v.url.Host(), list(unasked)),
 			fmt.Sprintf("give the host at most %d addresses", maxAddresses)))
 	}
 	return looks

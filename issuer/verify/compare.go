@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -18,23 +19,17 @@ import (
 // Sight is a look, compared with a store.
 type Sight struct {
 	Look        observation.Look
-	Findings    []Finding     // how answers differ from the stored key set, At the addresses that gave them; none when they do not
-	NotCompared string        // why nothing was compared with the store; empty if it was
-	Failed      []string      // addresses at which something is missing: what they showed before may still be so
-	Slowest     time.Duration // answer, over a new connection; zero when there was none
-	Chains      []Chain       // that the addresses sent
+	Findings    []finding.Finding // how answers differ from the stored key set, At the addresses that gave them; none when they do not
+	NotCompared string            // why nothing was compared with the store; empty if it was
+	Failed      []string          // addresses at which something is missing: what they showed before may still be so
+	Slowest     time.Duration     // answer, over a new connection; zero when there was none
+	Chains      []Chain           // that the addresses sent
 }
 
 // Chain is a chain of certificates as it was verified: the leaf first, the root last.
 type Chain struct {
 	Address      string
 	Certificates []*x509.Certificate
-}
-
-// Rogue reports whether a finding is about a stranger's key: one whose material is neither among the stored keys nor among
-// those that are gone, or one that cannot be read, since ours can be.
-func (f Finding) Rogue() bool {
-	return slices.Contains([]string{"key-rogue", "key-swapped", "keys-unread"}, f.Code)
 }
 
 // Compare is Observe, and compares every answer with the stored key set, by the material of its keys. The key set is read
@@ -121,7 +116,7 @@ func (c *comparison) add(address string, a response) {
 }
 
 // judge compares every answer with the stored key set, and returns what is not as it should be.
-func (c *comparison) judge(o Options, set *keystore.KeySet) []Finding {
+func (c *comparison) judge(o Options, set *keystore.KeySet) []finding.Finding {
 	var all report
 	for key, a := range c.answers {
 		v := &visit{o: o, stored: set, look: look{Address: key.address, JWKS: reply{response: a, Asked: true}}}
@@ -139,16 +134,16 @@ func (c *comparison) judge(o Options, set *keystore.KeySet) []Finding {
 		}
 	}
 	for _, address := range c.flooded {
-		all.addAt(CauseOf("keys-unread").Finding(Fail, fmt.Sprintf("%s answers with so many different documents that not all of them were compared", o.URL), ""), address)
+		all.addAt(finding.CauseOf("keys-unread").Finding(finding.Fail, fmt.Sprintf("%s answers with so many different documents that not all of them were compared", o.URL), ""), address)
 	}
-	slices.SortFunc(all.findings, func(a, b Finding) int { return cmp.Compare(a.Evidence, b.Evidence) })
-	Sort(all.findings)
+	slices.SortFunc(all.findings, func(a, b finding.Finding) int { return cmp.Compare(a.Evidence, b.Evidence) })
+	finding.Sort(all.findings)
 	return all.findings
 }
 
 // addAt adds what was found at an address, or the address to a finding that says the same.
-func (r *report) addAt(f Finding, address string) {
-	i := slices.IndexFunc(r.findings, func(g Finding) bool {
+func (r *report) addAt(f finding.Finding, address string) {
+	i := slices.IndexFunc(r.findings, func(g finding.Finding) bool {
 		return g.Code == f.Code && g.Severity == f.Severity && g.Evidence == f.Evidence
 	})
 	if i < 0 {

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
 // Examination is what a visit found, and what it saw that others compare with: a cluster's keys, an account's thumbprints.
 type Examination struct {
-	Findings []Finding
+	Findings []finding.Finding
 	Keys     []keystore.VerificationKey // at jwks_uri, of all addresses; nil if no address has a JWKS that can be read
 	Chain    []*x509.Certificate        // that the issuer's host sends, the leaf first; nil if there was no TLS connection
 	PublicCA bool                       // the system's CAs vouch for Chain, whatever RootCAs are

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
 // An issuer is visited as a relying party would. Network leads the visit to a test server; without it, the visit goes to
@@ -42,13 +43,13 @@ func ExampleIssuer() {
 		},
 	})
 	for _, f := range findings {
-		if f.Severity == verify.Fail {
+		if f.Severity == finding.Fail {
 			fmt.Println(f.Code + ": " + f.Evidence)
 			fmt.Println("  " + f.Answers[0].Party + ": " + f.Answers[0].Text)
 			fmt.Println("  " + f.Repair)
 		}
 	}
-	fmt.Println("failed:", verify.Failed(findings))
+	fmt.Println("failed:", finding.Failed(findings))
 	// Output:
 	// issuer-other: the discovery document names the issuer "https://example.com/prod-b", not "https://example.com/prod-a"
 	//   aws: InvalidIdentityToken: Couldn't retrieve verification key from your identity provider

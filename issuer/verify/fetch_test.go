@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
 func (w *world) client(t *testing.T) *Client {
@@ -114,7 +116,7 @@ func FuzzJWKS(f *testing.F) {
 			_, d := k["d"]
 			private = private || d
 		}
-		if private && !Failed(v.findings) {
+		if private && !finding.Failed(v.findings) {
 			t.Errorf("a private member passes: %q", body)
 		}
 		if len(read.keys)+read.unread != len(set) || (len(set) == 0) != strings.Contains(lastMessage(v), "has no key") {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/privatekey"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
@@ -104,7 +105,7 @@ func (v *visit) checkKeys(url string, set []jwk) jwksDocument {
 			v.fail("keys-too-many", "%s has %d keys of type %s; AWS reads %d", url, types[kty], printable(kty), keystore.MaxKeysOfType)
 		}
 	}
-	if len(set) > maxUpload && v.declared(GCP) {
+	if len(set) > maxUpload && v.declared(finding.GCP) {
 		v.warn("keys-too-many-gcp", "%s has %d keys; GCP takes an upload with %d", url, len(set), maxUpload)
 	}
 	switch {
@@ -190,10 +191,10 @@ func takenType(k jwk) bool {
 
 // checkTaken reports what the declared relying parties do not take of a key that is sound.
 func (v *visit) checkTaken(name string, k keystore.VerificationKey) {
-	if v.declared(Entra) && k.Alg() != "RS256" {
+	if v.declared(finding.Entra) && k.Alg() != "RS256" {
 		v.fail("key-ec-entra", "%s is for %s, and the key set declares entra", name, k.Alg())
 	}
-	if v.declared(GCP) && k.Alg() != "RS256" && k.Alg() != "ES256" {
+	if v.declared(finding.GCP) && k.Alg() != "RS256" && k.Alg() != "ES256" {
 		v.fail("key-alg-gcp", "%s is for %s, and the key set declares gcp", name, k.Alg())
 	}
 	if v.stored != nil {

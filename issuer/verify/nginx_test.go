@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/golden"
 	"github.com/keypost/keypost/test/process"
@@ -227,7 +228,7 @@ func TestNginxStatic(t *testing.T) {
 }
 
 // told is what the table of keypost verify says, without what differs from run to run.
-func told(findings []Finding) string {
+func told(findings []finding.Finding) string {
 	var b strings.Builder
 	for _, f := range findings {
 		if f.Check == "speed" {

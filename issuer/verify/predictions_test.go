@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/test/fakeaws"
 )
 
@@ -47,8 +48,8 @@ func TestPredictions(t *testing.T) {
 	var mu sync.Mutex
 	t.Run("each", func(t *testing.T) {
 		for _, s := range setups() {
-			c := CauseOf(s.cause)
-			if s.severity != "" || len(answersOf(c.Answers, AWS)) == 0 || unpredicted()[s.cause] != "" {
+			c := finding.CauseOf(s.cause)
+			if s.severity != "" || len(answersOf(c.Answers, finding.AWS)) == 0 || unpredicted()[s.cause] != "" {
 				continue
 			}
 			t.Run(s.name, func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestPredictions(t *testing.T) {
 				s.build(t, w)
 				token := cmp.Or(w.options.Token, w.token(t))
 				found := trouble(w.visit(t), s.cause)
-				answer, predicted := w.askSTS(t, token), answersOf(found[0].Answers, AWS)
+				answer, predicted := w.askSTS(t, token), answersOf(found[0].Answers, finding.AWS)
 				if found[0].Code != s.cause || !slices.ContainsFunc(predicted, func(text string) bool { return strings.Contains(answer, text) }) {
 					t.Errorf("%s predicts %q, and STS answers %q", found[0].Code, predicted, answer)
 				}
@@ -72,7 +73,7 @@ func TestPredictions(t *testing.T) {
 	}
 }
 
-func answersOf(answers []Answer, party string) []string {
+func answersOf(answers []finding.Answer, party string) []string {
 	var all []string
 	for _, a := range answers {
 		if a.Party == party {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/test/golden"
 )
 
@@ -30,14 +31,9 @@ func TestREADME(t *testing.T) {
 	for _, s := range allListed(t) {
 		proofs[s.code] = append(proofs[s.code], s.name)
 	}
-	for _, area := range []struct {
-		title  string
-		causes []Cause
-	}{
-		{"The issuer", issuerCauses()}, {"The token", tokenCauses()}, {"The cluster", clusterCauses()}, {"AWS", awsCauses()}, {"The comparison", comparisonCauses()},
-	} {
-		fmt.Fprintf(&b, "## %s\n\n", area.title)
-		for _, c := range area.causes {
+	for _, area := range finding.Areas() {
+		fmt.Fprintf(&b, "## %s\n\n", area.Title)
+		for _, c := range area.Causes {
 			writeCause(&b, c, proofs[c.Code])
 			delete(proofs, c.Code)
 		}
@@ -53,7 +49,7 @@ func TestREADME(t *testing.T) {
 	golden.Same(t, "README.md", b.String())
 }
 
-func writeCause(b *strings.Builder, c Cause, proofs []string) {
+func writeCause(b *strings.Builder, c finding.Cause, proofs []string) {
 	fmt.Fprintf(b, "### %s\n\n%s (check %s).", c.Code, sentence(c.Title), c.Check)
 	if c.Effect != "" {
 		fmt.Fprintf(b, " %s.", sentence(c.Effect))

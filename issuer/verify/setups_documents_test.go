@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -34,15 +35,15 @@ func discoverySetups() []setup {
 			w.send(w.pki.issueLeaf(t, 80*24*time.Hour, "oidc.example.com", "keys.example.com"), w.pki.intermediate)
 			w.options.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) { return to(w.at)(ctx, network, "") }
 		}, nil},
-		{"jwks_uri beside the issuer", "jwks-uri-beside", Warn, func(_ *testing.T, w *world) {
+		{"jwks_uri beside the issuer", "jwks-uri-beside", finding.Warn, func(_ *testing.T, w *world) {
 			w.discovery["jwks_uri"] = "https://oidc.example.com/keys.json"
 			w.replace["/keys.json"] = func(rw http.ResponseWriter, r *http.Request) { r.URL.Path = "/prod-a/keys.json"; w.serve(rw, r) }
 		}, nil},
 		{"no response_types_supported", "response-types-missing", "", set("response_types_supported", nil), nil},
 		{"no subject_types_supported", "subject-types-missing", "", set("subject_types_supported", nil), nil},
 		{"no algorithm that AWS takes", "algorithms-missing", "", set("id_token_signing_alg_values_supported", []string{"EdDSA"}), nil},
-		{"the key's algorithm is not named", "algorithm-unnamed", Warn, set("id_token_signing_alg_values_supported", []string{"RS256"}), nil},
-		{"no claims_supported", "claims-missing", Warn, set("claims_supported", nil), nil},
+		{"the key's algorithm is not named", "algorithm-unnamed", finding.Warn, set("id_token_signing_alg_values_supported", []string{"RS256"}), nil},
+		{"no claims_supported", "claims-missing", finding.Warn, set("claims_supported", nil), nil},
 	}
 }
 
@@ -50,19 +51,19 @@ func headerSetups(prefix, path string) []setup {
 	with := func(name, value string) func(*testing.T, *world) {
 		return func(_ *testing.T, w *world) { w.alter(path, 0, func(h http.Header) { h.Set(name, value) }) }
 	}
-	forbidden := Fail
+	forbidden := finding.Fail
 	if prefix == "discovery" {
-		forbidden = Warn // it never changes, and AWS asked for the JWKS only
+		forbidden = finding.Warn // it never changes, and AWS asked for the JWKS only
 	}
 	place := path + " with "
 	return []setup{
-		{place + "the type of a web page", prefix + "-type", Warn, with("Content-Type", "text/html"), nil},
+		{place + "the type of a web page", prefix + "-type", finding.Warn, with("Content-Type", "text/html"), nil},
 		{place + "no-store", prefix + "-no-store", forbidden, with("Cache-Control", "no-store"), nil},
 		{place + "max-age=0", prefix + "-max-age-0", forbidden, with("Cache-Control", "public, max-age=0, must-revalidate"), nil},
-		{place + "no max-age", prefix + "-no-max-age", Warn, with("Cache-Control", "public"), nil},
-		{place + "a max-age of 30 seconds", prefix + "-max-age-short", Warn, with("Cache-Control", "public, max-age=30"), nil},
-		{place + "a max-age of a day", prefix + "-max-age-long", Warn, with("Cache-Control", "public, max-age=86400"), nil},
-		{place + "no ETag", prefix + "-no-etag", Warn, func(_ *testing.T, w *world) { w.alter(path, 0, func(h http.Header) { h.Del("ETag") }) }, nil},
+		{place + "no max-age", prefix + "-no-max-age", finding.Warn, with("Cache-Control", "public"), nil},
+		{place + "a max-age of 30 seconds", prefix + "-max-age-short", finding.Warn, with("Cache-Control", "public, max-age=30"), nil},
+		{place + "a max-age of a day", prefix + "-max-age-long", finding.Warn, with("Cache-Control", "public, max-age=86400"), nil},
+		{place + "no ETag", prefix + "-no-etag", finding.Warn, func(_ *testing.T, w *world) { w.alter(path, 0, func(h http.Header) { h.Del("ETag") }) }, nil},
 	}
 }
 
@@ -106,9 +107,9 @@ func keySetups() []setup {
 		}, nil},
 		{"101 EC keys", "keys-too-many", "", many(101), nil},
 		{"a certificate beside the key", "key-certificate", "", with("x5u", "https://evil.example.com/chain.pem"), nil},
-		{"a key with key_ops", "key-member", Warn, with("key_ops", []string{"verify"}), nil},
-		{"a key without use", "key-use-missing", Warn, without("use"), nil},
-		{"a kid that Kubernetes did not compute", "kid-form", Warn, func(_ *testing.T, w *world) {
+		{"a key with key_ops", "key-member", finding.Warn, with("key_ops", []string{"verify"}), nil},
+		{"a key without use", "key-use-missing", finding.Warn, without("use"), nil},
+		{"a kid that Kubernetes did not compute", "kid-form", finding.Warn, func(_ *testing.T, w *world) {
 			w.options.Stored = nil
 			w.jwks[0]["kid"] = "2026-01"
 		}, nil},
@@ -147,7 +148,7 @@ func partySetups() []setup {
 			check(t, err)
 			w.inStead(t, public(t, k))
 		}, rsaInStead},
-		{"nine keys, and GCP is declared", "keys-too-many-gcp", Warn, func(t *testing.T, w *world) {
+		{"nine keys, and GCP is declared", "keys-too-many-gcp", finding.Warn, func(t *testing.T, w *world) {
 			parties("gcp")(t, w)
 			var keys []keystore.VerificationKey
 			for range 9 {
@@ -177,25 +178,25 @@ func healthySetups() []setup {
 		}
 	}
 	return []setup{
-		{name: "one EC key", severity: OK, build: nothing},
-		{name: "one RSA key of 2048 bits, every cloud declared", severity: OK, build: func(t *testing.T, w *world) {
+		{name: "one EC key", severity: finding.OK, build: nothing},
+		{name: "one RSA key of 2048 bits, every cloud declared", severity: finding.OK, build: func(t *testing.T, w *world) {
 			parties("aws", "gcp", "entra", "vault", "kube-apiserver")(t, w)
 			rsaKey(2048)(t, w)
 		}},
-		{name: "five keys", severity: OK, build: add(4)},
-		{name: "three addresses, one of them IPv6", severity: OK, build: func(_ *testing.T, w *world) {
+		{name: "five keys", severity: finding.OK, build: add(4)},
+		{name: "three addresses, one of them IPv6", severity: finding.OK, build: func(_ *testing.T, w *world) {
 			w.anyHost, w.options.Lookup = true, lookup("192.0.2.1", "198.51.100.7", "2001:db8::7")
 		}},
-		{name: "behind a CDN that declares itself, 4 minutes old", severity: OK, build: func(t *testing.T, w *world) {
+		{name: "behind a CDN that declares itself, 4 minutes old", severity: finding.OK, build: func(t *testing.T, w *world) {
 			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(5 * time.Minute) })(t, w)
 			w.header.Set("Age", "240")
 			w.header.Set("Date", date(-4*time.Minute))
 		}},
-		{name: "a private issuer", severity: OK, build: func(t *testing.T, w *world) {
+		{name: "a private issuer", severity: finding.OK, build: func(t *testing.T, w *world) {
 			w.anyHost, w.options.Lookup = true, lookup("10.0.0.5")
 			policy(func(p *keystore.Policy) { p.Private = true })(t, w)
 		}},
-		{name: "a development issuer with a port", severity: OK, build: func(t *testing.T, w *world) {
+		{name: "a development issuer with a port", severity: finding.OK, build: func(t *testing.T, w *world) {
 			w.options.URL, w.options.Dev, w.options.Stored = "https://localhost:8443/prod-a", true, nil
 			w.anyHost, w.options.Lookup = true, lookup("127.0.0.1")
 			w.discovery["issuer"], w.discovery["jwks_uri"] = w.options.URL, w.options.URL+"/keys.json"
@@ -217,24 +218,24 @@ func healthySetups() []setup {
 			w.inTurn(t, func(w *world) { w.jwks = before }, func(*world) {})
 		}},
 		{name: "without /openid/v1/jwks", build: func(_ *testing.T, w *world) { w.replace["/prod-a"+aliasPath] = answer(404, "", "") }},
-		{name: "origins behind the addresses", severity: OK, build: func(t *testing.T, w *world) {
+		{name: "origins behind the addresses", severity: finding.OK, build: func(t *testing.T, w *world) {
 			w.anyHost = true
 			policy(func(p *keystore.Policy) { p.Origins = []string{"203.0.113.1", "203.0.113.2:8443"} })(t, w)
 		}},
-		{name: "a token of kube-apiserver's form", severity: OK, build: func(t *testing.T, w *world) { w.options.Token = w.token(t) }},
-		{name: "a token signed with RSA", severity: OK, build: func(t *testing.T, w *world) {
+		{name: "a token of kube-apiserver's form", severity: finding.OK, build: func(t *testing.T, w *world) { w.options.Token = w.token(t) }},
+		{name: "a token signed with RSA", severity: finding.OK, build: func(t *testing.T, w *world) {
 			k := newRSAKey(t)
 			p, err := keystore.NewPublic(k.Public())
 			check(t, err)
 			w.inStead(t, p)
 			w.options.Token = sign(t, rs256(k), string(p.ID()), w.claims)
 		}},
-		{name: "a token for an audience of one's own, and Vault is declared", severity: OK, build: func(t *testing.T, w *world) {
+		{name: "a token for an audience of one's own, and Vault is declared", severity: finding.OK, build: func(t *testing.T, w *world) {
 			parties("vault")(t, w)
 			w.claims["aud"] = "https://vault.example.com"
 			w.options.Token = w.token(t)
 		}},
-		{name: "an imported key whose kid the store has", severity: OK, build: func(t *testing.T, w *world) {
+		{name: "an imported key whose kid the store has", severity: finding.OK, build: func(t *testing.T, w *world) {
 			p, err := public(t, newECKey(t)).WithID("2026-01", "ES256")
 			check(t, err)
 			w.inStead(t, p)

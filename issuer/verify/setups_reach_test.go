@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -62,10 +63,10 @@ func reachSetups() []setup {
 				return nil, &net.DNSError{Err: "no such host", Name: "oidc.example.com", IsNotFound: true}
 			}
 		}, func(_ *testing.T, w *world) { w.options.Lookup = lookup("192.0.2.1") }},
-		{"split-horizon DNS leads to a private address", "dns-hidden", Warn, func(_ *testing.T, w *world) {
+		{"split-horizon DNS leads to a private address", "dns-hidden", finding.Warn, func(_ *testing.T, w *world) {
 			w.anyHost, w.options.Lookup = true, lookup("10.0.0.5")
 		}, policy(func(p *keystore.Policy) { p.Private = true })},
-		{"an IPv6 address that this machine has no route to", "address-unroutable", Warn, func(_ *testing.T, w *world) {
+		{"an IPv6 address that this machine has no route to", "address-unroutable", finding.Warn, func(_ *testing.T, w *world) {
 			w.options.Lookup = lookup("192.0.2.1", "2001:db8::7")
 			w.options.hasRoute = func(address string) bool { return !isIPv6(address) }
 			w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
@@ -79,7 +80,7 @@ func reachSetups() []setup {
 			direct(t, w)
 		}},
 		{"a host with 40 addresses", "address-too-many", "", func(t *testing.T, w *world) { everywhere(t, w, 40) }, func(t *testing.T, w *world) { everywhere(t, w, 2) }},
-		{"only a proxy leads out", "proxy-used", Warn, proxied, direct},
+		{"only a proxy leads out", "proxy-used", finding.Warn, proxied, direct},
 		{"nothing listens", "connection-refused", "", func(_ *testing.T, w *world) { w.options.Dial = to("127.0.0.1:1") }, direct},
 		{"a firewall drops every packet", "connection-dropped", "", func(_ *testing.T, w *world) {
 			w.options.patience, w.options.Dial = impatient, dropping
@@ -154,8 +155,8 @@ func tlsSetups() []setup {
 		{"the certificates in the wrong order", "tls-order", "", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.root, w.pki.intermediate) }, nil},
 		{"an unrelated certificate in the chain", "tls-order", "", func(t *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, newPKI(t).intermediate) }, nil},
 		{"TLS 1.3 only", "tls-13-only", "", func(_ *testing.T, w *world) { w.tls.MinVersion = tls.VersionTLS13 }, nil},
-		{"TLS 1.2 only", "tls-12-only", Warn, func(_ *testing.T, w *world) { w.tls.MaxVersion = tls.VersionTLS12 }, nil},
-		{"a certificate that expires in 10 days", "tls-expires-soon", Warn, leaf(80*day, 10*day), nil},
+		{"TLS 1.2 only", "tls-12-only", finding.Warn, func(_ *testing.T, w *world) { w.tls.MaxVersion = tls.VersionTLS12 }, nil},
+		{"a certificate that expires in 10 days", "tls-expires-soon", finding.Warn, leaf(80*day, 10*day), nil},
 		{"a wrong certificate behind a proxy", "tls-name", "", func(t *testing.T, w *world) {
 			leaf(day, 80*day, "other.example.com")(t, w)
 			proxied(t, w)
@@ -186,9 +187,9 @@ func fetchSetups(prefix, path string) []setup {
 		return func(_ *testing.T, w *world) { w.replace["/prod-a"+path] = h }
 	}
 	place := path + " "
-	missing := Fail
+	missing := finding.Fail
 	if prefix == "alias" {
-		missing = Warn // kube-apiserver's own and ccoctl's issuers have none
+		missing = finding.Warn // kube-apiserver's own and ccoctl's issuers have none
 	}
 	all := []setup{
 		{place + "hangs", prefix + "-silent", "", func(_ *testing.T, w *world) {

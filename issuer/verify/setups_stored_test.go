@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -77,10 +78,10 @@ func storedSetups() []setup {
 		}, nil},
 		{"a key revoked 10 days ago", "key-still-there", "", gone(stale+time.Hour, stale), nil},
 		{"a key revoked 10 minutes ago, and no cache in sight", "key-not-withdrawn", "", gone(time.Hour, fresh), nil},
-		{"a key revoked 10 minutes ago, behind a CDN", "key-cached", Warn, behindCDN(gone(time.Hour, fresh)), nil},
+		{"a key revoked 10 minutes ago, behind a CDN", "key-cached", finding.Warn, behindCDN(gone(time.Hour, fresh)), nil},
 		{"a stored key that is missing for 10 days", "key-missing", "", func(t *testing.T, w *world) { w.storeKey(t, stale, newECKey(t)) }, nil},
 		{"a stored key that is missing for 10 minutes, and no cache in sight", "key-not-published", "", func(t *testing.T, w *world) { w.storeKey(t, fresh, newECKey(t)) }, nil},
-		{"a stored key that is missing for 10 minutes, behind a CDN", "key-not-yet", Warn, behindCDN(func(t *testing.T, w *world) { w.storeKey(t, fresh, newECKey(t)) }), nil},
+		{"a stored key that is missing for 10 minutes, behind a CDN", "key-not-yet", finding.Warn, behindCDN(func(t *testing.T, w *world) { w.storeKey(t, fresh, newECKey(t)) }), nil},
 	}
 }
 
@@ -99,8 +100,8 @@ func storeSetups() []setup {
 			w.stored = s
 		}, func(t *testing.T, w *world) { w.stored = newSet(t, w.signer) }},
 		{"the store cannot be read", "store-unread", "", given(errors.New("access denied")), given(nil)},
-		{"the store does not have the issuer", "store-unknown", Warn, given(ErrNotStored), given(nil)},
-		{"no store was given", "store-none", Warn, func(_ *testing.T, w *world) { w.options.Stored = nil },
+		{"the store does not have the issuer", "store-unknown", finding.Warn, given(ErrNotStored), given(nil)},
+		{"no store was given", "store-none", finding.Warn, func(_ *testing.T, w *world) { w.options.Stored = nil },
 			func(_ *testing.T, w *world) { w.options.Stored = w.readStored }},
 	}
 }
@@ -180,9 +181,9 @@ func replicaSetups() []setup {
 		{"an origin that hangs, asked by itself", "server-silent", "", func(t *testing.T, w *world) {
 			w.options.Connect, w.options.patience, w.options.Dial = "203.0.113.1:443", impatient, silent(t)
 		}, started},
-		{"an origin that nobody can connect to", "origin-unreachable", Warn, behind(to("127.0.0.1:1")), started},
-		{"an origin behind a firewall that drops every packet", "origin-unreachable", Warn, behind(dropping), started},
-		{"an origin that is in no DNS", "origin-unreachable", Warn, func(t *testing.T, w *world) {
+		{"an origin that nobody can connect to", "origin-unreachable", finding.Warn, behind(to("127.0.0.1:1")), started},
+		{"an origin behind a firewall that drops every packet", "origin-unreachable", finding.Warn, behind(dropping), started},
+		{"an origin that is in no DNS", "origin-unreachable", finding.Warn, func(t *testing.T, w *world) {
 			origins("origin.example.com")(t, w)
 			own := w.options.Lookup
 			w.options.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -192,24 +193,24 @@ func replicaSetups() []setup {
 				return own(ctx, host)
 			}
 		}, origins("192.0.2.1")},
-		{"an origin that answers its cache only", "origin-shielded", Warn, func(t *testing.T, w *world) {
+		{"an origin that answers its cache only", "origin-shielded", finding.Warn, func(t *testing.T, w *world) {
 			shielded := *w
 			shielded.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: answer(403, "", "")}
 			behind(shielded.listen(t))(t, w)
 		}, func(t *testing.T, w *world) { started(t, w); w.options.Connect = "203.0.113.1:443" }},
-		{"an origin that asks its cache for a certificate", "origin-shielded", Warn, func(t *testing.T, w *world) {
+		{"an origin that asks its cache for a certificate", "origin-shielded", finding.Warn, func(t *testing.T, w *world) {
 			shielded := *w
 			shielded.tls = w.tls.Clone()
 			shielded.tls.ClientAuth = tls.RequireAnyClientCert
 			behind(shielded.listen(t))(t, w)
 		}, started},
-		{"an origin that asks its cache for a certificate, with TLS 1.2", "origin-shielded", Warn, func(t *testing.T, w *world) {
+		{"an origin that asks its cache for a certificate, with TLS 1.2", "origin-shielded", finding.Warn, func(t *testing.T, w *world) {
 			shielded := *w
 			shielded.tls = w.tls.Clone()
 			shielded.tls.ClientAuth, shielded.tls.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
 			behind(shielded.listen(t))(t, w)
 		}, started},
-		{"an origin with a certificate for another host", "origin-certificate", Warn, func(t *testing.T, w *world) {
+		{"an origin with a certificate for another host", "origin-certificate", finding.Warn, func(t *testing.T, w *world) {
 			other := *w
 			other.send(w.pki.issueLeaf(t, 80*24*time.Hour, "origin.example.com"), w.pki.intermediate)
 			behind(other.listen(t))(t, w)
@@ -221,11 +222,11 @@ func replicaSetups() []setup {
 			w.heal(t)
 			behind(old.listen(t))(t, w)
 		}, started},
-		{"HEAD is cut off", "head-failed", Warn, func(_ *testing.T, w *world) {
+		{"HEAD is cut off", "head-failed", finding.Warn, func(_ *testing.T, w *world) {
 			w.replace["/prod-a"] = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 		}, nil},
-		{"HEAD answers 502", "head-trouble", Warn, func(_ *testing.T, w *world) { w.replace["/prod-a"] = answer(502, "", "") }, nil},
-		{"a slow server", "slow", Warn, func(_ *testing.T, w *world) {
+		{"HEAD answers 502", "head-trouble", finding.Warn, func(_ *testing.T, w *world) { w.replace["/prod-a"] = answer(502, "", "") }, nil},
+		{"a slow server", "slow", finding.Warn, func(_ *testing.T, w *world) {
 			sound := *w
 			w.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: func(rw http.ResponseWriter, r *http.Request) {
 				time.Sleep(slow + 200*time.Millisecond)
@@ -270,10 +271,10 @@ func cacheSetups() []setup {
 			aged(3600, "public, max-age=300")(t, w)
 			w.storeKey(t, stale, newECKey(t))
 		}, nil},
-		{"a CDN that goes on without its origin", "cache-alone", Warn, aged(3600, asKeypostd), nil},
-		{"a CDN that nobody declared", "cache-undeclared", Warn, func(_ *testing.T, w *world) { w.header.Set("X-Cache", "Hit from cloudfront") },
+		{"a CDN that goes on without its origin", "cache-alone", finding.Warn, aged(3600, asKeypostd), nil},
+		{"a CDN that nobody declared", "cache-undeclared", finding.Warn, func(_ *testing.T, w *world) { w.header.Set("X-Cache", "Hit from cloudfront") },
 			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(time.Hour) })},
-		{"replicas with ETags of their own", "etag-unstable", Warn, tagged(`"a"`, `"b"`), nil},
+		{"replicas with ETags of their own", "etag-unstable", finding.Warn, tagged(`"a"`, `"b"`), nil},
 		{"replicas with one ETag for different keys", "etag-stuck", "", func(t *testing.T, w *world) {
 			w.storeKey(t, settling, newECKey(t))
 			before := w.jwks

@@ -12,14 +12,15 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/test/golden"
 )
 
 // setup is an issuer that is really broken on loopback, and the cause that is named first.
 type setup struct {
 	name     string
-	cause    string   // empty when nothing is wrong
-	severity Severity // empty for Fail
+	cause    string           // empty when nothing is wrong
+	severity finding.Severity // empty for Fail
 	build    func(t *testing.T, w *world)
 	repair   func(t *testing.T, w *world) // does what the finding says; nil: serve what the store has, as keypostd does
 }
@@ -63,29 +64,34 @@ func TestSetups(t *testing.T) {
 	if begun < len(setups()) {
 		return // only some were asked for, with -run
 	}
-	for _, c := range slices.Concat(issuerCauses(), tokenCauses(), comparisonCauses()) {
-		if !seen[c.Code] && !t.Failed() {
-			t.Errorf("no set-up leads to %s, so nobody knows whether it is ever found", c.Code)
+	for _, area := range finding.Areas() {
+		if area.Title == "The cluster" || area.Title == "AWS" {
+			continue // the set-ups of provision lead to these
+		}
+		for _, c := range area.Causes {
+			if !seen[c.Code] && !t.Failed() {
+				t.Errorf("no set-up leads to %s, so nobody knows whether it is ever found", c.Code)
+			}
 		}
 	}
 }
 
 // trouble returns the findings that are not as they should be. Slowness is about this machine's load where nobody is slow
 // on purpose.
-func trouble(findings []Finding, cause string) []Finding {
-	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
-		return f.Severity == OK || f.Code == "slow" && cause != "slow"
+func trouble(findings []finding.Finding, cause string) []finding.Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f finding.Finding) bool {
+		return f.Severity == finding.OK || f.Code == "slow" && cause != "slow"
 	})
 }
 
-func (s setup) check(t *testing.T, findings []Finding) {
+func (s setup) check(t *testing.T, findings []finding.Finding) {
 	t.Helper()
 	bad := trouble(findings, s.cause)
-	if len(bad) == 0 || bad[0].Code != s.cause || bad[0].Severity != cmp.Or(s.severity, Fail) {
-		t.Errorf("want %s %s first in%s", cmp.Or(s.severity, Fail), s.cause, lines(bad))
+	if len(bad) == 0 || bad[0].Code != s.cause || bad[0].Severity != cmp.Or(s.severity, finding.Fail) {
+		t.Errorf("want %s %s first in%s", cmp.Or(s.severity, finding.Fail), s.cause, lines(bad))
 	}
 	for _, f := range bad {
-		c := CauseOf(f.Code)
+		c := finding.CauseOf(f.Code)
 		if f.Repair == "" || f.Evidence == "" || f.Check != c.Check || !slices.Equal(f.Answers, c.Answers) {
 			t.Errorf("not whole: %+v", f)
 		}
@@ -95,16 +101,16 @@ func (s setup) check(t *testing.T, findings []Finding) {
 	}
 }
 
-func checkRepaired(t *testing.T, cause string, findings []Finding) {
+func checkRepaired(t *testing.T, cause string, findings []finding.Finding) {
 	t.Helper()
 	for _, f := range trouble(findings, "") {
-		if f.Code == cause || f.Severity == Fail {
-			t.Errorf("after the repair of %s:%s", cause, lines([]Finding{f}))
+		if f.Code == cause || f.Severity == finding.Fail {
+			t.Errorf("after the repair of %s:%s", cause, lines([]finding.Finding{f}))
 		}
 	}
 }
 
-func lines(findings []Finding) string {
+func lines(findings []finding.Finding) string {
 	var b strings.Builder
 	for _, f := range findings {
 		fmt.Fprintf(&b, "\n\t%s %s: %s", f.Severity, f.Code, f.Message())
@@ -120,8 +126,8 @@ func TestHealthy(t *testing.T) {
 			w := newWorld(t)
 			s.build(t, w)
 			for _, f := range trouble(w.visit(t), "") {
-				if f.Severity == Fail || s.severity == OK {
-					t.Errorf("found%s", lines([]Finding{f}))
+				if f.Severity == finding.Fail || s.severity == finding.OK {
+					t.Errorf("found%s", lines([]finding.Finding{f}))
 				}
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -88,10 +89,10 @@ func tokenClaimSetups() []setup {
 	return []setup{
 		{"a token without exp", "token-times-missing", "", claim("exp", nil), anew},
 		{"an expired token", "token-expired", "", claim("exp", in(-10*time.Minute)), anew},
-		{"a token that expired a minute ago", "token-expired-just-now", Warn, claim("exp", in(-time.Minute)), anew},
+		{"a token that expired a minute ago", "token-expired-just-now", finding.Warn, claim("exp", in(-time.Minute)), anew},
 		{"a token that is not valid yet", "token-not-yet", "", claim("nbf", in(time.Hour)), anew},
 		{"a token from the future", "token-future", "", claim("iat", in(time.Hour)), anew},
-		{"a token of a year", "token-lifetime", Warn, claim("exp", in(365*24*time.Hour)), anew},
+		{"a token of a year", "token-lifetime", finding.Warn, claim("exp", in(365*24*time.Hour)), anew},
 		{"a token of a year, and GCP is declared", "token-lifetime", "", declared("gcp", func(t *testing.T, w *world) {
 			w.claims["aud"] = "openshift"
 			claim("exp", in(365*24*time.Hour))(t, w)
@@ -99,13 +100,13 @@ func tokenClaimSetups() []setup {
 		{"a token without audience", "token-aud-missing", "", claim("aud", nil), anew},
 		{"a token for the cluster itself", "token-aud-cluster", "", claim("aud", []string{"https://kubernetes.default.svc"}), anew},
 		{"a token for the issuer", "token-aud-cluster", "", claim("aud", []string{testIssuer}), anew},
-		{"a token for GCP, and AWS is declared", "token-aud-unusual", Warn, claim("aud", "//iam.googleapis.com/projects/1"), anew},
-		{"a token with two audiences", "token-aud-many", Warn, claim("aud", []string{"sts.amazonaws.com", "openshift"}), anew},
+		{"a token for GCP, and AWS is declared", "token-aud-unusual", finding.Warn, claim("aud", "//iam.googleapis.com/projects/1"), anew},
+		{"a token with two audiences", "token-aud-many", finding.Warn, claim("aud", []string{"sts.amazonaws.com", "openshift"}), anew},
 		{"a token without subject", "token-sub-missing", "", claim("sub", nil), anew},
 		{"a subject of 128 bytes, and GCP is declared", "token-sub-gcp", "", declared("gcp", func(t *testing.T, w *world) {
 			w.claims["aud"] = "openshift"
 			claim("sub", long(128))(t, w)
 		}), claim("sub", long(127))},
-		{"a subject of 256 characters", "token-sub-long", Warn, claim("sub", long(256)), anew},
+		{"a subject of 256 characters", "token-sub-long", finding.Warn, claim("sub", long(256)), anew},
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -98,47 +99,47 @@ func TestImpostor(t *testing.T) {
 	runDefects(t, []defect{
 		{"same kid, another key", func(t *testing.T, w *world) {
 			w.jwks = []member{under(publicJWK(t, newECKey(t)), "kid", w.kid)}
-		}, "stored-keys", Fail, "has another key under the kid "},
+		}, "stored-keys", finding.Fail, "has another key under the kid "},
 		{"same kid, another RSA modulus", func(t *testing.T, w *world) {
 			theirs := rsaJWK(t, newRSAKey(t), "imported", "RS256")
 			mine, err := pubkey.Parse("test", mustJSON(t, rsaJWK(t, newRSAKey(t), "imported", "RS256")))
 			check(t, err)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(stale), mine[0]) })
 			w.jwks = append(w.jwks, theirs)
-		}, "stored-keys", Fail, "has another key under the kid imported"},
-		{"a key more", func(t *testing.T, w *world) { w.jwks = append(w.jwks, publicJWK(t, newECKey(t))) }, "stored-keys", Fail, "neither has nor had"},
+		}, "stored-keys", finding.Fail, "has another key under the kid imported"},
+		{"a key more", func(t *testing.T, w *world) { w.jwks = append(w.jwks, publicJWK(t, newECKey(t))) }, "stored-keys", finding.Fail, "neither has nor had"},
 		{"a key more on the other path", func(t *testing.T, w *world) {
 			w.alias = append([]member{publicJWK(t, newECKey(t))}, w.jwks...)
-		}, "stored-keys", Fail, aliasPath + " has the key "},
+		}, "stored-keys", finding.Fail, aliasPath + " has the key "},
 		{"a key less on the other path", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, stale, k)
 			w.alias, w.jwks = w.jwks, append([]member{publicJWK(t, k)}, w.jwks...)
-		}, "stored-keys", Fail, aliasPath + " lacks the next key"},
-		{"a key less", func(t *testing.T, w *world) { w.storeKey(t, stale, newECKey(t)) }, "stored-keys", Fail, "although no cache may hold an older copy since"},
-		{"no key at all", func(_ *testing.T, w *world) { w.jwks = []member{} }, "stored-keys", Fail, "lacks the active key"},
+		}, "stored-keys", finding.Fail, aliasPath + " lacks the next key"},
+		{"a key less", func(t *testing.T, w *world) { w.storeKey(t, stale, newECKey(t)) }, "stored-keys", finding.Fail, "although no cache may hold an older copy since"},
+		{"no key at all", func(_ *testing.T, w *world) { w.jwks = []member{} }, "stored-keys", finding.Fail, "lacks the active key"},
 		{"a revoked key back", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, stale+time.Hour, k)
 			w.revoke(t, stale, public(t, k).ID())
 			w.jwks = append(w.jwks, publicJWK(t, k))
-		}, "stored-keys", Fail, "which is gone from key set"},
+		}, "stored-keys", finding.Fail, "which is gone from key set"},
 		{"a revoked key back under another kid", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, time.Hour, k)
 			w.revoke(t, fresh, public(t, k).ID())
 			w.jwks = append(w.jwks, under(publicJWK(t, k), "kid", "harmless"))
-		}, "stored-keys", Fail, "under another kid, harmless"},
+		}, "stored-keys", finding.Fail, "under another kid, harmless"},
 		{"another key under the kid of a gone one", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, time.Hour, k)
 			w.revoke(t, fresh, public(t, k).ID())
 			w.jwks = append(w.jwks, under(publicJWK(t, newECKey(t)), "kid", string(public(t, k).ID())))
-		}, "stored-keys", Fail, "has another key under the kid"},
+		}, "stored-keys", finding.Fail, "has another key under the kid"},
 		{"the kid of a key that an earlier version revoked", func(t *testing.T, w *world) {
 			w.goneBefore(t, rsaJWK(t, newRSAKey(t), "imported", "RS256"), false)
 			w.jwks = append(w.jwks, rsaJWK(t, newRSAKey(t), "imported", "RS256"))
-		}, "stored-keys", Fail, "has another key under the kid imported"},
+		}, "stored-keys", finding.Fail, "has another key under the kid imported"},
 		{"two revoked keys with their kids exchanged", func(t *testing.T, w *world) {
 			one, other := newECKey(t), newECKey(t)
 			for _, k := range []*ecdsa.PrivateKey{one, other} {
@@ -146,28 +147,28 @@ func TestImpostor(t *testing.T) {
 				w.revoke(t, fresh, public(t, k).ID())
 			}
 			w.jwks = append(w.jwks, under(publicJWK(t, one), "kid", string(public(t, other).ID())))
-		}, "stored-keys", Fail, "under another kid"},
-		{"another kid", func(_ *testing.T, w *world) { w.jwks[0]["kid"] = "x" }, "stored-keys", Fail, "under another kid, x"},
+		}, "stored-keys", finding.Fail, "under another kid"},
+		{"another kid", func(_ *testing.T, w *world) { w.jwks[0]["kid"] = "x" }, "stored-keys", finding.Fail, "under another kid, x"},
 		{"another alg", func(t *testing.T, w *world) {
 			raw := rsaJWK(t, newRSAKey(t), "r", "RS256")
 			mine, err := pubkey.Parse("test", mustJSON(t, raw))
 			check(t, err)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(stale), mine[0]) })
 			w.jwks = append(w.jwks, under(raw, "alg", "RS512"))
-		}, "stored-keys", Fail, "is for RS512"},
-		{"the same key under a second kid", func(_ *testing.T, w *world) { w.jwks = append(w.jwks, under(w.jwks[0], "kid", "second")) }, "stored-keys", Fail, "under another kid, second"},
+		}, "stored-keys", finding.Fail, "is for RS512"},
+		{"the same key under a second kid", func(_ *testing.T, w *world) { w.jwks = append(w.jwks, under(w.jwks[0], "kid", "second")) }, "stored-keys", finding.Fail, "under another kid, second"},
 		{"a key that cannot be read", func(_ *testing.T, w *world) {
 			w.jwks = append(w.jwks, member{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"})
-		}, "stored-keys", Fail, "keys (1) that cannot be read"},
+		}, "stored-keys", finding.Fail, "keys (1) that cannot be read"},
 		{"a key that cannot be read on the other path", func(_ *testing.T, w *world) {
 			w.alias = append([]member{{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}}, w.jwks...)
-		}, "stored-keys", Fail, aliasPath + " has keys (1) that cannot be read"},
-		{"a private key on the other path", func(_ *testing.T, w *world) { w.alias = []member{under(w.jwks[0], "d", "AAAA")} }, "jwks-keys", Fail, aliasPath + ` has the private member "d"`},
-		{"a certificate beside the key", func(_ *testing.T, w *world) { w.jwks[0]["x5u"] = "https://evil.example.com/chain.pem" }, "jwks-keys", Fail, `has the member "x5u"`},
+		}, "stored-keys", finding.Fail, aliasPath + " has keys (1) that cannot be read"},
+		{"a private key on the other path", func(_ *testing.T, w *world) { w.alias = []member{under(w.jwks[0], "d", "AAAA")} }, "jwks-keys", finding.Fail, aliasPath + ` has the private member "d"`},
+		{"a certificate beside the key", func(_ *testing.T, w *world) { w.jwks[0]["x5u"] = "https://evil.example.com/chain.pem" }, "jwks-keys", finding.Fail, `has the member "x5u"`},
 		{"another issuer's documents", func(t *testing.T, w *world) {
 			w.discovery["issuer"] = "https://oidc.example.com/prod-b"
 			w.jwks = []member{publicJWK(t, newECKey(t))}
-		}, "issuer", Fail, "prod-b"},
+		}, "issuer", finding.Fail, "prod-b"},
 	})
 }
 
@@ -181,14 +182,14 @@ func TestAmbiguousDocuments(t *testing.T) {
 		}
 	}
 	runDefects(t, []defect{
-		{"two lists", body("/keys.json", `{"keys":[THEIRS],"keys":[MINE]}`), "jwks", Fail, `"keys" twice`},
-		{"two lists make no comparison", body("/keys.json", `{"keys":[THEIRS],"keys":[MINE]}`), "stored-keys", Fail, "nothing could be compared"},
-		{"two spellings", body("/keys.json", `{"keys":[THEIRS],"KEYS":[MINE]}`), "jwks", Fail, `"keys" and "KEYS"`},
-		{"two spellings on the other path", body(aliasPath, `{"KEYS":[THEIRS],"keys":[MINE]}`), "jwks-alias", Fail, `"KEYS", which`},
-		{"two spellings on the other path make no comparison", body(aliasPath, `{"keys":[MINE],"KEYS":[THEIRS]}`), "stored-keys", Fail, aliasPath + " could not be read"},
-		{"another spelling", body("/keys.json", `{"Keys":[MINE]}`), "jwks", Fail, `"Keys"`},
-		{"two issuers", body(discoveryPath, `{"issuer":"https://evil.example.com",REST}`), "discovery", Fail, `"issuer" twice`},
-		{"two addresses of the JWKS", body(discoveryPath, `{"JWKS_URI":"https://evil.example.com/keys",REST}`), "discovery", Fail, `"JWKS_URI", which`},
+		{"two lists", body("/keys.json", `{"keys":[THEIRS],"keys":[MINE]}`), "jwks", finding.Fail, `"keys" twice`},
+		{"two lists make no comparison", body("/keys.json", `{"keys":[THEIRS],"keys":[MINE]}`), "stored-keys", finding.Fail, "nothing could be compared"},
+		{"two spellings", body("/keys.json", `{"keys":[THEIRS],"KEYS":[MINE]}`), "jwks", finding.Fail, `"keys" and "KEYS"`},
+		{"two spellings on the other path", body(aliasPath, `{"KEYS":[THEIRS],"keys":[MINE]}`), "jwks-alias", finding.Fail, `"KEYS", which`},
+		{"two spellings on the other path make no comparison", body(aliasPath, `{"keys":[MINE],"KEYS":[THEIRS]}`), "stored-keys", finding.Fail, aliasPath + " could not be read"},
+		{"another spelling", body("/keys.json", `{"Keys":[MINE]}`), "jwks", finding.Fail, `"Keys"`},
+		{"two issuers", body(discoveryPath, `{"issuer":"https://evil.example.com",REST}`), "discovery", finding.Fail, `"issuer" twice`},
+		{"two addresses of the JWKS", body(discoveryPath, `{"JWKS_URI":"https://evil.example.com/keys",REST}`), "discovery", finding.Fail, `"JWKS_URI", which`},
 	})
 }
 
@@ -202,19 +203,19 @@ func mustJSON(t *testing.T, v any) []byte {
 // TestHonest: what caches that obey hand out during a rotation fails nobody's check.
 func TestHonest(t *testing.T) {
 	runDefects(t, []defect{
-		{"as stored", func(*testing.T, *world) {}, "stored-keys", OK, `those of key set "prod-a"`},
-		{"a key just added", func(t *testing.T, w *world) { w.storeKey(t, settling, newECKey(t)) }, "stored-keys", Warn, "caches may still hold an older copy until"},
+		{"as stored", func(*testing.T, *world) {}, "stored-keys", finding.OK, `those of key set "prod-a"`},
+		{"a key just added", func(t *testing.T, w *world) { w.storeKey(t, settling, newECKey(t)) }, "stored-keys", finding.Warn, "caches may still hold an older copy until"},
 		{"a key just added, seen on one path", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, settling, k)
 			w.alias, w.jwks = w.jwks, append([]member{publicJWK(t, k)}, w.jwks...)
-		}, "jwks-alias", Warn, "other keys than jwks_uri"},
+		}, "jwks-alias", finding.Warn, "other keys than jwks_uri"},
 		{"a key just revoked", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, time.Hour, k)
 			w.revoke(t, settling, public(t, k).ID())
 			w.jwks = append(w.jwks, publicJWK(t, k))
-		}, "stored-keys", Warn, "a cache may still hold it until"},
+		}, "stored-keys", finding.Warn, "a cache may still hold it until"},
 		{"an imported key just revoked", func(t *testing.T, w *world) {
 			raw := rsaJWK(t, newRSAKey(t), "imported", "RS256")
 			keys, err := pubkey.Parse("test", mustJSON(t, raw))
@@ -222,24 +223,24 @@ func TestHonest(t *testing.T) {
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(ago(time.Hour), keys[0]) })
 			w.revoke(t, settling, "imported")
 			w.jwks = append(w.jwks, raw)
-		}, "stored-keys", Warn, "a cache may still hold it until"},
+		}, "stored-keys", finding.Warn, "a cache may still hold it until"},
 		{"an imported key just revoked by an earlier version", func(t *testing.T, w *world) {
 			raw := rsaJWK(t, newRSAKey(t), "imported", "RS256")
 			w.header.Set("Via", "1.1 varnish")
 			w.goneBefore(t, raw, true)
 			w.jwks = append(w.jwks, raw)
-		}, "stored-keys", Warn, "a cache may still hold it until"},
+		}, "stored-keys", finding.Warn, "a cache may still hold it until"},
 		{"the other order and form", func(t *testing.T, w *world) {
 			k := newECKey(t)
 			w.storeKey(t, stale, k)
 			w.jwks = append(w.jwks, publicJWK(t, k))
 			w.alias = []member{w.jwks[1], w.jwks[0]}
-		}, "jwks-alias", OK, "the same keys"},
+		}, "jwks-alias", finding.OK, "the same keys"},
 		{"a certificate beside the key, somewhere else", func(_ *testing.T, w *world) {
 			w.jwks[0]["x5u"], w.options.Stored = "https://certificates.example.com/chain.pem", nil
-		}, "jwks-keys", Warn, `has the member "x5u"`},
-		{"no store", func(_ *testing.T, w *world) { w.options.Stored = nil }, "stored-keys", Warn, "no store was given"},
-		{"a store without the issuer", func(_ *testing.T, w *world) { w.storeErr = ErrNotStored }, "stored-keys", Warn, "no key set with this issuer URL"},
+		}, "jwks-keys", finding.Warn, `has the member "x5u"`},
+		{"no store", func(_ *testing.T, w *world) { w.options.Stored = nil }, "stored-keys", finding.Warn, "no store was given"},
+		{"a store without the issuer", func(_ *testing.T, w *world) { w.storeErr = ErrNotStored }, "stored-keys", finding.Warn, "no key set with this issuer URL"},
 	})
 }
 
@@ -277,36 +278,36 @@ func TestNeverArrived(t *testing.T) {
 		}
 	}
 	runDefects(t, []defect{
-		{"revoked, the origin asked", revoked(fresh, origin), "stored-keys", Fail, "keypostd has not got the change"},
-		{"revoked, no cache seen", revoked(fresh, none), "stored-keys", Fail, "keypostd has not got the change"},
-		{"revoked, a cache seen", revoked(fresh, via), "stored-keys", Warn, "a cache may still hold it until"},
-		{"revoked, a cache declared", revoked(fresh, held), "stored-keys", Warn, "a cache may still hold it until"},
-		{"revoked, a cache declared, the origin asked", revoked(fresh, func(w *world) { held(w); origin(w) }), "stored-keys", Fail, "keypostd has not got the change"},
-		{"revoked just now, the origin asked", revoked(settling, origin), "stored-keys", Warn, "a cache may still hold it until"},
-		{"removed", removed, "stored-keys", Warn, "keypostd has not got the change"},
-		{"added, the origin asked", added(origin), "stored-keys", Fail, "keypostd has not got the change"},
-		{"added, no cache seen", added(none), "stored-keys", Fail, "keypostd has not got the change"},
-		{"added, a cache seen", added(via), "stored-keys", Warn, "caches may still hold an older copy until"},
+		{"revoked, the origin asked", revoked(fresh, origin), "stored-keys", finding.Fail, "keypostd has not got the change"},
+		{"revoked, no cache seen", revoked(fresh, none), "stored-keys", finding.Fail, "keypostd has not got the change"},
+		{"revoked, a cache seen", revoked(fresh, via), "stored-keys", finding.Warn, "a cache may still hold it until"},
+		{"revoked, a cache declared", revoked(fresh, held), "stored-keys", finding.Warn, "a cache may still hold it until"},
+		{"revoked, a cache declared, the origin asked", revoked(fresh, func(w *world) { held(w); origin(w) }), "stored-keys", finding.Fail, "keypostd has not got the change"},
+		{"revoked just now, the origin asked", revoked(settling, origin), "stored-keys", finding.Warn, "a cache may still hold it until"},
+		{"removed", removed, "stored-keys", finding.Warn, "keypostd has not got the change"},
+		{"added, the origin asked", added(origin), "stored-keys", finding.Fail, "keypostd has not got the change"},
+		{"added, no cache seen", added(none), "stored-keys", finding.Fail, "keypostd has not got the change"},
+		{"added, a cache seen", added(via), "stored-keys", finding.Warn, "caches may still hold an older copy until"},
 	})
 }
 
 // TestNothingCompared: a store that was given and could not be compared with is a failure, whatever the reason.
 func TestNothingCompared(t *testing.T) {
 	runDefects(t, []defect{
-		{"the store fails", func(_ *testing.T, w *world) { w.storeErr = errors.New("access denied") }, "stored-keys", Fail, "access denied"},
+		{"the store fails", func(_ *testing.T, w *world) { w.storeErr = errors.New("access denied") }, "stored-keys", finding.Fail, "access denied"},
 		{"withdrawn", func(t *testing.T, w *world) {
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(ago(fresh)) })
-		}, "stored-keys", Fail, "was withdrawn"},
+		}, "stored-keys", finding.Fail, "was withdrawn"},
 		{"another URL by now", func(t *testing.T, w *world) {
 			s, err := keystore.New(ago(fresh), keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, testIssuer+"-2"), Keys: []keystore.VerificationKey{public(t, w.signer)}})
 			check(t, err)
 			w.stored = s
-		}, "stored-keys", Fail, "does not have the issuer URL"},
-		{"no answer", func(_ *testing.T, w *world) { w.replace["/prod-a/keys.json"] = answer(503, "", "") }, "stored-keys", Fail, "no JWKS could be read"},
-		{"no answer on the other path", func(_ *testing.T, w *world) { w.replace["/prod-a"+aliasPath] = answer(503, "", "") }, "stored-keys", Fail, aliasPath + " could not be read"},
-		{"no discovery document", func(_ *testing.T, w *world) { w.replace["/prod-a"+discoveryPath] = answer(404, "", "") }, "stored-keys", Fail, "no JWKS could be read"},
-		{"no trust", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).pool() }, "stored-keys", Fail, "no JWKS could be read"},
-		{"no sound URL", func(_ *testing.T, w *world) { w.options.URL = "http://oidc.example.com" }, "stored-keys", Fail, "no JWKS could be read"},
+		}, "stored-keys", finding.Fail, "does not have the issuer URL"},
+		{"no answer", func(_ *testing.T, w *world) { w.replace["/prod-a/keys.json"] = answer(503, "", "") }, "stored-keys", finding.Fail, "no JWKS could be read"},
+		{"no answer on the other path", func(_ *testing.T, w *world) { w.replace["/prod-a"+aliasPath] = answer(503, "", "") }, "stored-keys", finding.Fail, aliasPath + " could not be read"},
+		{"no discovery document", func(_ *testing.T, w *world) { w.replace["/prod-a"+discoveryPath] = answer(404, "", "") }, "stored-keys", finding.Fail, "no JWKS could be read"},
+		{"no trust", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).pool() }, "stored-keys", finding.Fail, "no JWKS could be read"},
+		{"no sound URL", func(_ *testing.T, w *world) { w.options.URL = "http://oidc.example.com" }, "stored-keys", finding.Fail, "no JWKS could be read"},
 	})
 }
 
@@ -328,7 +329,7 @@ func TestStoreReadAfterwards(t *testing.T) {
 		}
 		return served(ctx)
 	}
-	if findings := w.visit(t); Failed(findings) || !slices.Equal(order, []string{"stored", "fetched", "stored"}) {
+	if findings := w.visit(t); finding.Failed(findings) || !slices.Equal(order, []string{"stored", "fetched", "stored"}) {
 		t.Errorf("%q, findings %+v", order, findings)
 	}
 }
@@ -338,7 +339,7 @@ func TestStrangersAreNoHint(t *testing.T) {
 	w := newWorld(t)
 	w.jwks = append(w.jwks, publicJWK(t, newECKey(t)))
 	for _, f := range w.visit(t) {
-		if strings.Contains(f.Repair+f.Effect+f.Message(), "accept NAME") || strings.Contains(f.Repair, "issuer accept") || strings.Contains(f.Repair, "key add") && f.Severity == Fail {
+		if strings.Contains(f.Repair+f.Effect+f.Message(), "accept NAME") || strings.Contains(f.Repair, "issuer accept") || strings.Contains(f.Repair, "key add") && f.Severity == finding.Fail {
 			t.Errorf("%+v", f)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -149,7 +150,7 @@ func (v *visit) checkTokenTime(c claims) {
 		v.fail("token-future", "the token was issued in the future, at %s", at(*c.IssuedAt))
 	case time.Duration(*c.Expires-*c.IssuedAt)*time.Second > maxLife:
 		report := v.warn
-		if v.declared(GCP) {
+		if v.declared(finding.GCP) {
 			report = v.fail
 		}
 		report("token-lifetime", "the token lives for %v, until %s", keystore.Duration(time.Duration(*c.Expires-*c.IssuedAt)*time.Second), at(*c.Expires))
@@ -174,7 +175,7 @@ func (v *visit) checkTokenClaims(c claims) {
 	switch {
 	case c.Subject == "":
 		v.fail("token-sub-missing", "the token has no sub")
-	case len(c.Subject) > maxGCP && v.declared(GCP):
+	case len(c.Subject) > maxGCP && v.declared(finding.GCP):
 		v.fail("token-sub-gcp", "the token's sub has %d bytes; GCP takes %d", len(c.Subject), maxGCP)
 	case len(c.Subject) > maxSubject:
 		v.warn("token-sub-long", "the token's sub has %d characters", len(c.Subject))
@@ -193,9 +194,9 @@ func (v *visit) ofCluster(audience string) bool {
 // audiences returns what the declared relying parties ask for where nobody says otherwise; none if that is unknown of one.
 func (v *visit) audiences() []string {
 	byParty := map[string][]string{
-		AWS:   {"sts.amazonaws.com", "openshift"},
-		GCP:   {"//iam.googleapis.com/", "https://iam.googleapis.com/", "openshift"},
-		Entra: {"api://AzureADTokenExchange", "openshift"},
+		finding.AWS:   {"sts.amazonaws.com", "openshift"},
+		finding.GCP:   {"//iam.googleapis.com/", "https://iam.googleapis.com/", "openshift"},
+		finding.Entra: {"api://AzureADTokenExchange", "openshift"},
 	}
 	if v.stored == nil {
 		return nil

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -72,13 +73,13 @@ func hasRoute(address string) bool {
 // Issuer visits an issuer at each of its addresses, and at the origins that its key set names, and returns what it found
 // as [Sort] does. A check that could not be made because an earlier one failed is left out, except for the comparison
 // with the store: that one fails then.
-func Issuer(ctx context.Context, o Options) []Finding { return Examine(ctx, o).Findings }
+func Issuer(ctx context.Context, o Options) []finding.Finding { return Examine(ctx, o).Findings }
 
 // Examine is Issuer, and returns what it saw as well.
 func Examine(ctx context.Context, o Options) Examination {
 	v := &visitor{o: o.complete()}
 	visits := v.visits(ctx)
-	Sort(v.findings)
+	finding.Sort(v.findings)
 	e := Examination{Findings: v.findings}
 	e.see(v.url.Host(), visits)
 	return e
@@ -187,7 +188,7 @@ func (v *visit) check() {
 	v.checkStored(append(sets, others...))
 	if len(others) > 0 {
 		report := v.fail
-		if v.stored != nil && !Failed(v.findings[before:]) { // the store explains the difference by a change of late
+		if v.stored != nil && !finding.Failed(v.findings[before:]) { // the store explains the difference by a change of late
 			report = v.warn
 		}
 		report("replica-stale", "%s: %s", v.look.JWKS.URL, v.variety(others))

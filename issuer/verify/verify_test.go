@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -26,7 +28,7 @@ func TestNothingWrong(t *testing.T) {
 	findings := w.visit(t)
 	var checks []string
 	for _, f := range findings {
-		if f.Severity != OK && f.Check != "speed" { // that one is about this machine's load
+		if f.Severity != finding.OK && f.Check != "speed" { // that one is about this machine's load
 			t.Errorf("%+v", f)
 		}
 		checks = append(checks, f.Code)
@@ -55,7 +57,7 @@ type defect struct {
 	name     string
 	make     func(t *testing.T, w *world)
 	check    string
-	severity Severity
+	severity finding.Severity
 	message  string // a part of it
 }
 
@@ -70,10 +72,10 @@ func runDefects(t *testing.T, defects []defect) {
 			for _, f := range findings {
 				if f.Check == d.check && f.Severity == d.severity && strings.Contains(f.Message(), d.message) {
 					found = true
-				} else if f.Severity == Fail && d.severity != Fail {
+				} else if f.Severity == finding.Fail && d.severity != finding.Fail {
 					t.Errorf("also fails: %+v", f)
 				}
-				if f.Severity != OK && f.Repair == "" {
+				if f.Severity != finding.OK && f.Repair == "" {
 					t.Errorf("no repair: %+v", f)
 				}
 				if strings.ContainsAny(fmt.Sprint(f), "\n\r\x1b") {
@@ -86,8 +88,8 @@ func runDefects(t *testing.T, defects []defect) {
 			if !found {
 				t.Errorf("no %s finding of %s with %q in %+v", d.severity, d.check, d.message, findings)
 			}
-			if Failed(findings) != (d.severity == Fail) {
-				t.Errorf("Failed is %v", Failed(findings))
+			if finding.Failed(findings) != (d.severity == finding.Fail) {
+				t.Errorf("Failed is %v", finding.Failed(findings))
 			}
 		})
 	}
@@ -96,49 +98,49 @@ func runDefects(t *testing.T, defects []defect) {
 func TestURLAndReach(t *testing.T) {
 	url := func(u string) func(*testing.T, *world) { return func(_ *testing.T, w *world) { w.options.URL = u } }
 	runDefects(t, []defect{
-		{"plain HTTP", url("http://oidc.example.com/prod-a"), "url", Fail, "must begin with https://"},
-		{"trailing slash", url(testIssuer + "/"), "url", Fail, "ends in a slash"},
-		{"port", url("https://localhost:8443/prod-a"), "url", Fail, "has a port"},
+		{"plain HTTP", url("http://oidc.example.com/prod-a"), "url", finding.Fail, "must begin with https://"},
+		{"trailing slash", url(testIssuer + "/"), "url", finding.Fail, "ends in a slash"},
+		{"port", url("https://localhost:8443/prod-a"), "url", finding.Fail, "has a port"},
 		{"refused", func(_ *testing.T, w *world) {
 			w.options.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1:1")
 			}
-		}, "reach", Fail, "192.0.2.1:443 cannot be reached for oidc.example.com: "},
+		}, "reach", finding.Fail, "192.0.2.1:443 cannot be reached for oidc.example.com: "},
 		{"no such name", func(_ *testing.T, w *world) {
 			w.options.Lookup = func(context.Context, string) ([]netip.Addr, error) {
 				return nil, &net.DNSError{Err: "no such host", Name: "oidc.example.com", IsNotFound: true}
 			}
-		}, "reach", Fail, "no such host"},
+		}, "reach", finding.Fail, "no such host"},
 		{"development URL", func(_ *testing.T, w *world) {
 			w.options.URL, w.options.Dev = "https://localhost:8443/prod-a", true
 			w.options.Stored = nil
 			w.discovery["issuer"], w.discovery["jwks_uri"] = w.options.URL, w.options.URL+"/keys.json"
-		}, "url", OK, "is a development URL"},
+		}, "url", finding.OK, "is a development URL"},
 	})
 }
 
 func TestTLS(t *testing.T) {
 	runDefects(t, []defect{
-		{"unknown CA", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).pool() }, "tls-chain", Fail, "is not trusted"},
+		{"unknown CA", func(t *testing.T, w *world) { w.options.RootCAs = newPKI(t).pool() }, "tls-chain", finding.Fail, "is not trusted"},
 		{"wrong name", func(t *testing.T, w *world) {
 			w.send(w.pki.issueLeaf(t, time.Hour*2000, "other.example.com"), w.pki.intermediate)
-		}, "tls-chain", Fail, "other.example.com"},
-		{"expired", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, -time.Hour), w.pki.intermediate) }, "tls-chain", Fail, "expired"},
-		{"intermediate missing", func(_ *testing.T, w *world) { w.send(w.pki.leaf) }, "tls-chain", Fail, "is not trusted"},
-		{"sent twice", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.intermediate) }, "tls-chain", Fail, "twice"},
-		{"unrelated one sent", func(t *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, newPKI(t).intermediate) }, "tls-chain", Fail, "out of order"},
-		{"out of order", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.root, w.pki.intermediate) }, "tls-chain", Fail, "out of order"},
+		}, "tls-chain", finding.Fail, "other.example.com"},
+		{"expired", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, -time.Hour), w.pki.intermediate) }, "tls-chain", finding.Fail, "expired"},
+		{"intermediate missing", func(_ *testing.T, w *world) { w.send(w.pki.leaf) }, "tls-chain", finding.Fail, "is not trusted"},
+		{"sent twice", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.intermediate) }, "tls-chain", finding.Fail, "twice"},
+		{"unrelated one sent", func(t *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, newPKI(t).intermediate) }, "tls-chain", finding.Fail, "out of order"},
+		{"out of order", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.root, w.pki.intermediate) }, "tls-chain", finding.Fail, "out of order"},
 		{"another of the same name sent", func(t *testing.T, w *world) {
 			w.options.RootCAs.AddCert(w.pki.intermediate)
 			w.send(w.pki.leaf, newPKI(t).intermediate)
-		}, "tls-chain", Fail, "out of order"},
-		{"root sent", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.root) }, "tls-chain", OK, "3 sent"},
-		{"TLS 1.3 only", func(_ *testing.T, w *world) { w.tls.MinVersion = tls.VersionTLS13 }, "tls-versions", Fail, "TLS 1.2 is not accepted"},
-		{"TLS 1.2 only", func(_ *testing.T, w *world) { w.tls.MaxVersion = tls.VersionTLS12 }, "tls-versions", Warn, "TLS 1.3 is not accepted"},
-		{"expires soon", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, 20*24*time.Hour), w.pki.intermediate) }, "tls-expiry", Warn, "expires at"},
-		{"short-lived, not due", func(t *testing.T, w *world) { w.send(w.pki.shortLived(t, 3*24*time.Hour), w.pki.intermediate) }, "tls-expiry", OK, "valid until"},
-		{"short-lived, overdue", func(t *testing.T, w *world) { w.send(w.pki.shortLived(t, 24*time.Hour), w.pki.intermediate) }, "tls-expiry", Warn, "expires at"},
-		{"expires later", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, 22*24*time.Hour), w.pki.intermediate) }, "tls-expiry", OK, "valid until"},
+		}, "tls-chain", finding.Fail, "out of order"},
+		{"root sent", func(_ *testing.T, w *world) { w.send(w.pki.leaf, w.pki.intermediate, w.pki.root) }, "tls-chain", finding.OK, "3 sent"},
+		{"TLS 1.3 only", func(_ *testing.T, w *world) { w.tls.MinVersion = tls.VersionTLS13 }, "tls-versions", finding.Fail, "TLS 1.2 is not accepted"},
+		{"TLS 1.2 only", func(_ *testing.T, w *world) { w.tls.MaxVersion = tls.VersionTLS12 }, "tls-versions", finding.Warn, "TLS 1.3 is not accepted"},
+		{"expires soon", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, 20*24*time.Hour), w.pki.intermediate) }, "tls-expiry", finding.Warn, "expires at"},
+		{"short-lived, not due", func(t *testing.T, w *world) { w.send(w.pki.shortLived(t, 3*24*time.Hour), w.pki.intermediate) }, "tls-expiry", finding.OK, "valid until"},
+		{"short-lived, overdue", func(t *testing.T, w *world) { w.send(w.pki.shortLived(t, 24*time.Hour), w.pki.intermediate) }, "tls-expiry", finding.Warn, "expires at"},
+		{"expires later", func(t *testing.T, w *world) { w.send(w.pki.issueLeaf(t, 22*24*time.Hour), w.pki.intermediate) }, "tls-expiry", finding.OK, "valid until"},
 	})
 }
 
@@ -151,32 +153,32 @@ func TestDiscovery(t *testing.T) {
 		return func(_ *testing.T, w *world) { w.replace[path] = h }
 	}
 	runDefects(t, []defect{
-		{"missing", replace(answer(404, "", "")), "discovery", Fail, "answers 404"},
-		{"redirect", replace(answer(301, "Location: https://elsewhere.example.com/x", "")), "discovery", Fail, "redirects (301) to https://elsewhere.example.com/x"},
-		{"unavailable", replace(answer(503, "", "")), "discovery", Fail, "answers 503"},
-		{"HTML", replace(answer(200, "Content-Type: text/html", "<html>")), "discovery", Fail, "not valid JSON"},
-		{"huge", replace(answer(200, "", strings.Repeat(" ", maxBody+1))), "discovery", Fail, "larger than"},
+		{"missing", replace(answer(404, "", "")), "discovery", finding.Fail, "answers 404"},
+		{"redirect", replace(answer(301, "Location: https://elsewhere.example.com/x", "")), "discovery", finding.Fail, "redirects (301) to https://elsewhere.example.com/x"},
+		{"unavailable", replace(answer(503, "", "")), "discovery", finding.Fail, "answers 503"},
+		{"HTML", replace(answer(200, "Content-Type: text/html", "<html>")), "discovery", finding.Fail, "not valid JSON"},
+		{"huge", replace(answer(200, "", strings.Repeat(" ", maxBody+1))), "discovery", finding.Fail, "larger than"},
 		{"cut short", replace(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = w.Write([]byte("{"))
-		}), "discovery", Fail, "unexpected EOF"},
-		{"other issuer", set("issuer", testIssuer+"/"), "issuer", Fail, `names the issuer "` + testIssuer + `/"`},
-		{"issuer in other case", set("issuer", "https://OIDC.example.com/prod-a"), "issuer", Fail, "OIDC"},
-		{"no jwks_uri", set("jwks_uri", ""), "jwks-uri", Fail, "no https URL"},
-		{"jwks_uri over HTTP", set("jwks_uri", "http://oidc.example.com/prod-a/keys.json"), "jwks-uri", Fail, "no https URL"},
+		}), "discovery", finding.Fail, "unexpected EOF"},
+		{"other issuer", set("issuer", testIssuer+"/"), "issuer", finding.Fail, `names the issuer "` + testIssuer + `/"`},
+		{"issuer in other case", set("issuer", "https://OIDC.example.com/prod-a"), "issuer", finding.Fail, "OIDC"},
+		{"no jwks_uri", set("jwks_uri", ""), "jwks-uri", finding.Fail, "no https URL"},
+		{"jwks_uri over HTTP", set("jwks_uri", "http://oidc.example.com/prod-a/keys.json"), "jwks-uri", finding.Fail, "no https URL"},
 		{"jwks_uri elsewhere", func(_ *testing.T, w *world) {
 			w.discovery["jwks_uri"] = "https://oidc.example.com:444/prod-a/keys.json"
-		}, "jwks-uri", Fail, "another host"},
+		}, "jwks-uri", finding.Fail, "another host"},
 		{"jwks_uri beside", func(_ *testing.T, w *world) {
 			w.discovery["jwks_uri"] = "https://oidc.example.com/keys.json"
 			w.replace["/keys.json"] = func(rw http.ResponseWriter, r *http.Request) { r.URL.Path = "/prod-a/keys.json"; w.serve(rw, r) }
-		}, "jwks-uri", Warn, "not below the issuer"},
-		{"no response types", set("response_types_supported", nil), "discovery-members", Fail, `response_types_supported lacks "id_token"`},
-		{"no subject types", set("subject_types_supported", []string{}), "discovery-members", Fail, `subject_types_supported lacks "public"`},
-		{"no algorithms", set("id_token_signing_alg_values_supported", nil), "discovery-members", Fail, "none of RS256"},
-		{"wrong algorithms", set("id_token_signing_alg_values_supported", []string{"EdDSA"}), "discovery-members", Fail, "none of RS256"},
-		{"algorithm of the key not named", set("id_token_signing_alg_values_supported", []string{"RS256"}), "discovery-members", Warn, "lacks ES256"},
-		{"no claims", set("claims_supported", nil), "discovery-members", Warn, `claims_supported lacks "aud"`},
+		}, "jwks-uri", finding.Warn, "not below the issuer"},
+		{"no response types", set("response_types_supported", nil), "discovery-members", finding.Fail, `response_types_supported lacks "id_token"`},
+		{"no subject types", set("subject_types_supported", []string{}), "discovery-members", finding.Fail, `subject_types_supported lacks "public"`},
+		{"no algorithms", set("id_token_signing_alg_values_supported", nil), "discovery-members", finding.Fail, "none of RS256"},
+		{"wrong algorithms", set("id_token_signing_alg_values_supported", []string{"EdDSA"}), "discovery-members", finding.Fail, "none of RS256"},
+		{"algorithm of the key not named", set("id_token_signing_alg_values_supported", []string{"RS256"}), "discovery-members", finding.Warn, "lacks ES256"},
+		{"no claims", set("claims_supported", nil), "discovery-members", finding.Warn, `claims_supported lacks "aud"`},
 	})
 }
 
@@ -185,15 +187,15 @@ func TestHeaders(t *testing.T) {
 		return func(_ *testing.T, w *world) { w.header.Set(name, value) }
 	}
 	runDefects(t, []defect{
-		{"no-store", header("Cache-Control", "no-store"), "jwks-headers", Fail, "(no-store)"},
-		{"no-cache", header("Cache-Control", "public, No-Cache"), "jwks-headers", Fail, "(no-cache)"},
-		{"private", header("Cache-Control", "private, max-age=300"), "jwks-headers", Fail, "(private)"},
-		{"max-age=0", header("Cache-Control", "public, max-age=0, must-revalidate"), "jwks-headers", Fail, "(max-age=0)"},
-		{"max-age that is no number", header("Cache-Control", "max-age=5m"), "jwks-headers", Fail, "(max-age=0)"},
-		{"Pragma", header("Pragma", "no-cache"), "jwks-headers", Fail, "Pragma"},
-		{"no Cache-Control", header("Cache-Control", "public"), "jwks-headers", Warn, "has no max-age"},
-		{"short", header("Cache-Control", "max-age=30"), "jwks-headers", Warn, "for 30s only"},
-		{"long", header("Cache-Control", `max-age="86400"`), "jwks-headers", Warn, "for 24h"},
+		{"no-store", header("Cache-Control", "no-store"), "jwks-headers", finding.Fail, "(no-store)"},
+		{"no-cache", header("Cache-Control", "public, No-Cache"), "jwks-headers", finding.Fail, "(no-cache)"},
+		{"private", header("Cache-Control", "private, max-age=300"), "jwks-headers", finding.Fail, "(private)"},
+		{"max-age=0", header("Cache-Control", "public, max-age=0, must-revalidate"), "jwks-headers", finding.Fail, "(max-age=0)"},
+		{"max-age that is no number", header("Cache-Control", "max-age=5m"), "jwks-headers", finding.Fail, "(max-age=0)"},
+		{"Pragma", header("Pragma", "no-cache"), "jwks-headers", finding.Fail, "Pragma"},
+		{"no Cache-Control", header("Cache-Control", "public"), "jwks-headers", finding.Warn, "has no max-age"},
+		{"short", header("Cache-Control", "max-age=30"), "jwks-headers", finding.Warn, "for 30s only"},
+		{"long", header("Cache-Control", `max-age="86400"`), "jwks-headers", finding.Warn, "for 24h"},
 		{"discovery document that may not be cached", func(_ *testing.T, w *world) {
 			w.replace["/prod-a"+discoveryPath] = func(rw http.ResponseWriter, r *http.Request) {
 				delete(w.replace, r.URL.Path)
@@ -201,11 +203,11 @@ func TestHeaders(t *testing.T) {
 			}
 			w.header.Set("Cache-Control", "max-age=300")
 			w.header.Del("ETag")
-		}, "discovery-headers", Warn, "has no ETag"},
-		{"wrong type", header("Content-Type", "text/html; charset=utf-8"), "jwks-headers", Warn, `Content-Type "text/html"`},
-		{"kube-apiserver's type", header("Content-Type", "application/jwk-set+json"), "jwks-headers", OK, "may be cached for 5m"},
-		{"shared cache", header("Age", "12"), "shared-cache", Warn, "Age: 12"},
-		{"CDN", header("X-Cache", "Hit from cloudfront"), "shared-cache", Warn, "X-Cache: Hit from cloudfront"},
+		}, "discovery-headers", finding.Warn, "has no ETag"},
+		{"wrong type", header("Content-Type", "text/html; charset=utf-8"), "jwks-headers", finding.Warn, `Content-Type "text/html"`},
+		{"kube-apiserver's type", header("Content-Type", "application/jwk-set+json"), "jwks-headers", finding.OK, "may be cached for 5m"},
+		{"shared cache", header("Age", "12"), "shared-cache", finding.Warn, "Age: 12"},
+		{"CDN", header("X-Cache", "Hit from cloudfront"), "shared-cache", finding.Warn, "X-Cache: Hit from cloudfront"},
 	})
 }
 
@@ -223,55 +225,55 @@ func TestJWKS(t *testing.T) {
 		return func(_ *testing.T, w *world) { w.replace["/prod-a"+path] = h }
 	}
 	defects := []defect{
-		{"missing", replace("/keys.json", answer(404, "", "")), "jwks", Fail, "answers 404"},
-		{"redirect", replace("/keys.json", answer(307, "Location: /else", "")), "jwks", Fail, "redirects (307)"},
-		{"no JSON", replace("/keys.json", answer(200, "", "keys")), "jwks", Fail, "is no JWKS"},
-		{"null keys", replace("/keys.json", answer(200, "", `{"keys":null}`)), "jwks", Fail, "is no JWKS"},
-		{"no key", keys(func(*testing.T, member) []member { return []member{} }), "jwks-keys", Fail, "has no key"},
-		{"no kid", without("kid"), "jwks-keys", Fail, "keys.json has no kid"},
-		{"kid that is no string", with("kid", 7), "jwks-keys", Fail, "keys.json has no kid"},
+		{"missing", replace("/keys.json", answer(404, "", "")), "jwks", finding.Fail, "answers 404"},
+		{"redirect", replace("/keys.json", answer(307, "Location: /else", "")), "jwks", finding.Fail, "redirects (307)"},
+		{"no JSON", replace("/keys.json", answer(200, "", "keys")), "jwks", finding.Fail, "is no JWKS"},
+		{"null keys", replace("/keys.json", answer(200, "", `{"keys":null}`)), "jwks", finding.Fail, "is no JWKS"},
+		{"no key", keys(func(*testing.T, member) []member { return []member{} }), "jwks-keys", finding.Fail, "has no key"},
+		{"no kid", without("kid"), "jwks-keys", finding.Fail, "keys.json has no kid"},
+		{"kid that is no string", with("kid", 7), "jwks-keys", finding.Fail, "keys.json has no kid"},
 		{"same kid twice", keys(func(t *testing.T, key member) []member {
 			other := publicJWK(t, newECKey(t))
 			other["kid"] = key["kid"]
 			return []member{key, other}
-		}), "jwks-keys", Fail, "has 2 keys with the kid"},
-		{"private key", with("d", "AAAA"), "jwks-keys", Fail, `has the private member "d"`},
-		{"symmetric key", keys(func(*testing.T, member) []member { return []member{{"kty": "oct", "kid": "s", "k": "AAAA"}} }), "jwks-keys", Fail, `private member "k"`},
+		}), "jwks-keys", finding.Fail, "has 2 keys with the kid"},
+		{"private key", with("d", "AAAA"), "jwks-keys", finding.Fail, `has the private member "d"`},
+		{"symmetric key", keys(func(*testing.T, member) []member { return []member{{"kty": "oct", "kid": "s", "k": "AAAA"}} }), "jwks-keys", finding.Fail, `private member "k"`},
 		{"Ed25519", keys(func(*testing.T, member) []member {
 			return []member{{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "alg": "EdDSA", "use": "sig"}}
-		}), "jwks-keys", Fail, `key 1 (kid "ed")`},
-		{"damaged key", with("x", "AAAA"), "jwks-keys", Fail, "key 1"},
-		{"encryption key", with("use", "enc"), "jwks-keys", Fail, "use"},
-		{"no use", without("use"), "jwks-keys", Warn, "lacks use or alg"},
-		{"no alg", without("alg"), "jwks-keys", Warn, "lacks use or alg"},
-		{"further member", with("key_ops", []string{"verify"}), "jwks-keys", Warn, `has the member "key_ops"`},
-		{"kid with control characters", with("kid", "\x1b[31m"), "jwks-keys", Fail, "?[31m"},
+		}), "jwks-keys", finding.Fail, `key 1 (kid "ed")`},
+		{"damaged key", with("x", "AAAA"), "jwks-keys", finding.Fail, "key 1"},
+		{"encryption key", with("use", "enc"), "jwks-keys", finding.Fail, "use"},
+		{"no use", without("use"), "jwks-keys", finding.Warn, "lacks use or alg"},
+		{"no alg", without("alg"), "jwks-keys", finding.Warn, "lacks use or alg"},
+		{"further member", with("key_ops", []string{"verify"}), "jwks-keys", finding.Warn, `has the member "key_ops"`},
+		{"kid with control characters", with("kid", "\x1b[31m"), "jwks-keys", finding.Fail, "?[31m"},
 		{"too many", keys(func(t *testing.T, key member) []member {
 			list := []member{key}
 			for range keystore.MaxKeysOfType {
 				list = append(list, publicJWK(t, newECKey(t)))
 			}
 			return list
-		}), "jwks-keys", Fail, "101 keys of type EC"},
-		{"no alias", replace(aliasPath, answer(404, "", "")), "jwks-alias", Warn, "answers 404"},
-		{"alias redirects", replace(aliasPath, answer(302, "Location: ../../keys.json", "")), "jwks-alias", Fail, "redirects"},
-		{"alias is no JWKS", replace(aliasPath, answer(200, "", "{}")), "jwks-alias", Fail, "is no JWKS"},
+		}), "jwks-keys", finding.Fail, "101 keys of type EC"},
+		{"no alias", replace(aliasPath, answer(404, "", "")), "jwks-alias", finding.Warn, "answers 404"},
+		{"alias redirects", replace(aliasPath, answer(302, "Location: ../../keys.json", "")), "jwks-alias", finding.Fail, "redirects"},
+		{"alias is no JWKS", replace(aliasPath, answer(200, "", "{}")), "jwks-alias", finding.Fail, "is no JWKS"},
 		{"alias has another key", func(t *testing.T, w *world) {
 			w.alias, w.options.Stored = []member{publicJWK(t, newECKey(t))}, nil
-		}, "jwks-alias", Fail, "other keys"},
+		}, "jwks-alias", finding.Fail, "other keys"},
 		{"alias lacks a key", func(t *testing.T, w *world) {
 			w.alias = w.jwks
 			w.jwks = append(slices.Clone(w.jwks), publicJWK(t, newECKey(t)))
 			w.options.Stored = nil
-		}, "jwks-alias", Fail, "other keys"},
+		}, "jwks-alias", finding.Fail, "other keys"},
 		{"alias has the key under another kid", func(_ *testing.T, w *world) {
 			other := maps.Clone(w.jwks[0])
 			other["kid"] = "another"
 			w.alias, w.options.Stored = []member{other}, nil
-		}, "jwks-alias", Fail, "other keys"},
-		{"HEAD fails", replace("", func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }), "head", Warn, "EOF"},
-		{"HEAD is refused", replace("", answer(404, "", "")), "head", OK, "answers 404"},
-		{"HEAD finds trouble", replace("", answer(502, "", "")), "head", Warn, "answers 502"},
+		}, "jwks-alias", finding.Fail, "other keys"},
+		{"HEAD fails", replace("", func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }), "head", finding.Warn, "EOF"},
+		{"HEAD is refused", replace("", answer(404, "", "")), "head", finding.OK, "answers 404"},
+		{"HEAD finds trouble", replace("", answer(502, "", "")), "head", finding.Warn, "answers 502"},
 	}
 	runDefects(t, defects)
 }
@@ -292,33 +294,33 @@ func TestToken(t *testing.T) {
 		return func(_ *testing.T, w *world) { w.options.Token = token }
 	}
 	runDefects(t, []defect{
-		{"other issuer", claim("iss", testIssuer+"/"), "token-issuer", Fail, `iss is "` + testIssuer + `/"`},
-		{"unknown kid", func(t *testing.T, w *world) { w.kid = "x"; w.options.Token = w.token(t) }, "token-kid", Fail, `kid "x" is not in the JWKS`},
-		{"no kid", func(t *testing.T, w *world) { w.kid = ""; w.options.Token = w.token(t) }, "token-kid", Fail, `kid ""`},
-		{"other signer under the kid", func(t *testing.T, w *world) { w.signer = newECKey(t); w.options.Token = w.token(t) }, "token-signature", Fail, "does not verify"},
+		{"other issuer", claim("iss", testIssuer+"/"), "token-issuer", finding.Fail, `iss is "` + testIssuer + `/"`},
+		{"unknown kid", func(t *testing.T, w *world) { w.kid = "x"; w.options.Token = w.token(t) }, "token-kid", finding.Fail, `kid "x" is not in the JWKS`},
+		{"no kid", func(t *testing.T, w *world) { w.kid = ""; w.options.Token = w.token(t) }, "token-kid", finding.Fail, `kid ""`},
+		{"other signer under the kid", func(t *testing.T, w *world) { w.signer = newECKey(t); w.options.Token = w.token(t) }, "token-signature", finding.Fail, "does not verify"},
 		{"changed", func(t *testing.T, w *world) {
 			parts := strings.Split(w.token(t), ".")
 			w.claims["sub"] = "system:serviceaccount:kube-system:admin"
 			parts[1] = strings.Split(w.token(t), ".")[1]
 			w.options.Token = strings.Join(parts, ".")
-		}, "token-signature", Fail, "does not verify"},
-		{"symmetric", func(t *testing.T, w *world) { w.options.Token = hmacToken(t, w) }, "token-form", Fail, "signed with HS256"},
-		{"algorithm that is not the key's", func(t *testing.T, w *world) { w.options.Token = rs384Token(t, w) }, "token-signature", Fail, "(RS256)"},
-		{"unsigned", literal("eyJhbGciOiJub25lIn0.e30."), "token-form", Fail, "no signed JWT"},
-		{"rubbish", literal("hunter2-hunter2-hunter2"), "token-form", Fail, "no signed JWT"},
-		{"too long", literal(strings.Repeat("a", maxToken+1)), "token-form", Fail, "longer than 20000"},
-		{"times that are no integers", claim("exp", 1.5), "token-form", Fail, "integers"},
-		{"expired", claim("exp", now.Add(-10*time.Minute).Unix()), "token-time", Fail, "expired at"},
-		{"just expired", claim("exp", now.Add(-time.Minute).Unix()), "token-time", Warn, "expired at"},
-		{"no exp", claim("exp", nil), "token-time", Fail, "lacks exp or iat"},
-		{"not yet valid", claim("nbf", now.Add(time.Hour).Unix()), "token-time", Fail, "not valid before"},
-		{"from the future", claim("iat", now.Add(time.Hour).Unix()), "token-time", Fail, "in the future"},
-		{"no aud", claim("aud", nil), "token-claims", Fail, "no aud"},
-		{"empty aud", claim("aud", []string{}), "token-claims", Fail, "no aud"},
-		{"aud as a string", claim("aud", "openshift"), "token-claims", OK, "is for openshift"},
-		{"two audiences", claim("aud", []string{"a", "b"}), "token-claims", Warn, "2 audiences"},
-		{"no sub", claim("sub", nil), "token-claims", Fail, "no sub"},
-		{"long sub", claim("sub", strings.Repeat("s", 256)), "token-claims", Warn, "256 characters"},
+		}, "token-signature", finding.Fail, "does not verify"},
+		{"symmetric", func(t *testing.T, w *world) { w.options.Token = hmacToken(t, w) }, "token-form", finding.Fail, "signed with HS256"},
+		{"algorithm that is not the key's", func(t *testing.T, w *world) { w.options.Token = rs384Token(t, w) }, "token-signature", finding.Fail, "(RS256)"},
+		{"unsigned", literal("eyJhbGciOiJub25lIn0.e30."), "token-form", finding.Fail, "no signed JWT"},
+		{"rubbish", literal("hunter2-hunter2-hunter2"), "token-form", finding.Fail, "no signed JWT"},
+		{"too long", literal(strings.Repeat("a", maxToken+1)), "token-form", finding.Fail, "longer than 20000"},
+		{"times that are no integers", claim("exp", 1.5), "token-form", finding.Fail, "integers"},
+		{"expired", claim("exp", now.Add(-10*time.Minute).Unix()), "token-time", finding.Fail, "expired at"},
+		{"just expired", claim("exp", now.Add(-time.Minute).Unix()), "token-time", finding.Warn, "expired at"},
+		{"no exp", claim("exp", nil), "token-time", finding.Fail, "lacks exp or iat"},
+		{"not yet valid", claim("nbf", now.Add(time.Hour).Unix()), "token-time", finding.Fail, "not valid before"},
+		{"from the future", claim("iat", now.Add(time.Hour).Unix()), "token-time", finding.Fail, "in the future"},
+		{"no aud", claim("aud", nil), "token-claims", finding.Fail, "no aud"},
+		{"empty aud", claim("aud", []string{}), "token-claims", finding.Fail, "no aud"},
+		{"aud as a string", claim("aud", "openshift"), "token-claims", finding.OK, "is for openshift"},
+		{"two audiences", claim("aud", []string{"a", "b"}), "token-claims", finding.Warn, "2 audiences"},
+		{"no sub", claim("sub", nil), "token-claims", finding.Fail, "no sub"},
+		{"long sub", claim("sub", strings.Repeat("s", 256)), "token-claims", finding.Warn, "256 characters"},
 	})
 }
 
@@ -344,8 +346,8 @@ func hmacToken(t *testing.T, w *world) string {
 func TestSpeed(t *testing.T) {
 	for _, tt := range []struct {
 		took time.Duration
-		want Severity
-	}{{time.Millisecond, OK}, {time.Second, OK}, {1001 * time.Millisecond, Warn}, {5 * time.Second, Warn}} {
+		want finding.Severity
+	}{{time.Millisecond, finding.OK}, {time.Second, finding.OK}, {1001 * time.Millisecond, finding.Warn}, {5 * time.Second, finding.Warn}} {
 		fast, slowest := reply{response: response{URL: "a"}, Asked: true}, reply{response: response{URL: "slowest", Took: tt.took}, Asked: true}
 		r := &visitor{}
 		r.checkSpeed([]look{{Discovery: fast}, {Discovery: fast, JWKS: slowest, Alias: fast}})

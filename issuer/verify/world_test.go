@@ -28,6 +28,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
 )
@@ -208,7 +209,7 @@ func (w *world) start(t *testing.T) {
 	}
 }
 
-func (w *world) visit(t *testing.T) []Finding {
+func (w *world) visit(t *testing.T) []finding.Finding {
 	t.Helper()
 	w.start(t)
 	return Issuer(t.Context(), w.options)

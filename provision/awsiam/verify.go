@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
-	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/answers"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/webidentity"
 )
@@ -30,7 +30,7 @@ func CheckRoleARN(arn string) error {
 // Verify compares the issuer's IAM OIDC identity provider and a role's trust policy with what a token needs, and returns what it
 // found: the difference between wanted and there. Of a it needs neither Role nor ProviderARN. It reads only. A permission that
 // the caller lacks is a finding. An error means that ctx is done, or that roleARN is none.
-func (c *Client) Verify(ctx context.Context, roleARN string, a webidentity.Attempt) ([]verify.Finding, error) {
+func (c *Client) Verify(ctx context.Context, roleARN string, a webidentity.Attempt) ([]finding.Finding, error) {
 	if err := CheckRoleARN(roleARN); err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (c *Client) Verify(ctx context.Context, roleARN string, a webidentity.Attem
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	verify.Sort(e.findings)
+	finding.Sort(e.findings)
 	return e.findings, nil
 }
 
@@ -57,13 +57,13 @@ type examination struct {
 	client   *Client
 	caller   Account
 	roleARN  string
-	findings []verify.Finding
+	findings []finding.Finding
 }
 
-func (e *examination) add(findings ...verify.Finding) { e.findings = append(e.findings, findings...) }
+func (e *examination) add(findings ...finding.Finding) { e.findings = append(e.findings, findings...) }
 
 func (e *examination) fail(code, repair, format string, args ...any) {
-	e.add(verify.CauseOf(code).Finding(verify.Fail, fmt.Sprintf(format, args...), repair))
+	e.add(finding.CauseOf(code).Finding(finding.Fail, fmt.Sprintf(format, args...), repair))
 }
 
 // account reports whether the caller's credentials are of the role's account. Role and provider have to be in one account, and
@@ -104,7 +104,7 @@ func (e *examination) unread(err error, action, resource string) {
 	title := "keypost-verify-" + strings.TrimPrefix(action, "iam:")
 	grant := webidentity.Command(append(words, "--policy-name", title, "--policy-document", policy)...)
 	evidence := fmt.Sprintf("%s may not call %s on %s: %v", e.caller.Caller, action, resource, err)
-	e.add(verify.CauseOf("aws-forbidden").Finding(verify.Warn, evidence, "as an administrator of the account: "+grant))
+	e.add(finding.CauseOf("aws-forbidden").Finding(finding.Warn, evidence, "as an administrator of the account: "+grant))
 }
 
 func lastOf(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
@@ -129,7 +129,7 @@ func (e *examination) readRole(ctx context.Context) *iampolicy.Document {
 	case have.arn != e.roleARN:
 		e.fail("aws-role-path", "give the pods the role "+have.arn, "the role %s has the ARN %s, and not %s", e.Role, have.arn, e.roleARN)
 	default:
-		e.add(verify.Good("aws-role", "there is the role "+e.roleARN))
+		e.add(finding.Good("aws-role", "there is the role "+e.roleARN))
 	}
 	return &have.trust
 }
@@ -141,7 +141,7 @@ func (e *examination) checkProvider(ctx context.Context, trust *iampolicy.Docume
 		e.unread(err, "iam:GetOpenIDConnectProvider", e.ProviderARN)
 		return
 	case have != nil:
-		e.add(verify.Good("aws-provider", "there is the provider "+e.ProviderARN))
+		e.add(finding.Good("aws-provider", "there is the provider "+e.ProviderARN))
 		e.add(e.CheckProvider(webidentity.Provider{ClientIDs: have.clientIDs, Thumbprints: have.thumbprints}, trust)...)
 		return
 	}
@@ -164,21 +164,21 @@ const assumeTime = time.Minute
 
 // Assume calls sts:AssumeRoleWithWebIdentity with the token, as a pod does, and returns what came of it. The credentials that
 // AWS returns are thrown away; neither they nor the token are part of the finding.
-func (c *Client) Assume(ctx context.Context, roleARN, token string) verify.Finding {
+func (c *Client) Assume(ctx context.Context, roleARN, token string) finding.Finding {
 	ctx, cancel := context.WithTimeout(ctx, assumeTime)
 	defer cancel()
 	out, err := c.sts.AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
 		RoleArn: aws.String(roleARN), RoleSessionName: aws.String("keypost-verify"), WebIdentityToken: aws.String(token), DurationSeconds: aws.Int32(900),
 	})
 	if err == nil {
-		return verify.Good("aws-assume", fmt.Sprintf("AWS STS lets %s assume the role, with audience %s", aws.ToString(out.SubjectFromWebIdentityToken), aws.ToString(out.Audience)))
+		return finding.Good("aws-assume", fmt.Sprintf("AWS STS lets %s assume the role, with audience %s", aws.ToString(out.SubjectFromWebIdentityToken), aws.ToString(out.Audience)))
 	}
 	api, answered := errors.AsType[smithy.APIError](err)
 	if !answered {
-		return verify.CauseOf("aws-sts-unreachable").Finding(verify.Fail, explain(err).Error(), "")
+		return finding.CauseOf("aws-sts-unreachable").Finding(finding.Fail, explain(err).Error(), "")
 	}
 	answer := api.ErrorCode() + ": " + api.ErrorMessage()
-	return verify.CauseOf("aws-refused").Finding(verify.Fail, "AWS STS answers "+answer, refusedRepair(answer))
+	return finding.CauseOf("aws-refused").Finding(finding.Fail, "AWS STS answers "+answer, refusedRepair(answer))
 }
 
 // refusedRepair returns where to look for the cause of an answer of STS.

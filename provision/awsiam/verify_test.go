@@ -32,6 +32,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/answers"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/iampolicy"
@@ -219,7 +220,7 @@ func (s *stage) makeRole(t *testing.T, path string, statements ...string) {
 }
 
 // look is what keypost verify does with --role-arn and --token-file.
-func (s *stage) look(t *testing.T, token string) []verify.Finding {
+func (s *stage) look(t *testing.T, token string) []finding.Finding {
 	t.Helper()
 	a := webidentity.Attempt{Issuer: issuer}
 	o := verify.Options{URL: issuer, Network: verify.Network{RootCAs: s.ca, Dial: s.dial,
@@ -237,10 +238,10 @@ func (s *stage) look(t *testing.T, token string) []verify.Finding {
 	a.Chain, a.PublicCA = seen.Chain, seen.PublicCA
 	got, err := s.client.Verify(t.Context(), s.role, a)
 	check(t, err)
-	all := slices.DeleteFunc(append(seen.Findings, got...), func(f verify.Finding) bool {
+	all := slices.DeleteFunc(append(seen.Findings, got...), func(f finding.Finding) bool {
 		return slices.Contains([]string{"store-none", "address-unroutable", "slow"}, f.Code) // of this test and its machine
 	})
-	verify.Sort(all)
+	finding.Sort(all)
 	return all
 }
 
@@ -415,7 +416,7 @@ func TestSetUps(t *testing.T) {
 		t.Run(u.name, func(t *testing.T) {
 			s, token := u.prepare(t)
 			first := s.look(t, token)[0]
-			if first.Code != u.code || (first.Severity == verify.Warn) != u.warns {
+			if first.Code != u.code || (first.Severity == finding.Warn) != u.warns {
 				t.Fatalf("first: %s %s: %s", first.Severity, first.Code, first.Evidence)
 			}
 			s.answers(t, first, token)
@@ -433,23 +434,23 @@ func TestSetUps(t *testing.T) {
 }
 
 // answers sends the token to STS and compares what it answers with what was predicted.
-func (s *stage) answers(t *testing.T, first verify.Finding, token string) {
+func (s *stage) answers(t *testing.T, first finding.Finding, token string) {
 	t.Helper()
 	got := s.client.Assume(t.Context(), s.role, token)
 	if strings.Contains(fmt.Sprint(got), token) {
 		t.Error("the finding has the token")
 	}
-	if first.Severity != verify.Fail {
-		if got.Severity != verify.OK {
+	if first.Severity != finding.Fail {
+		if got.Severity != finding.OK {
 			t.Errorf("AWS refuses it: %s", got.Evidence)
 		}
 		return
 	}
-	i := slices.IndexFunc(first.Answers, func(a verify.Answer) bool { return a.Party == verify.AWS })
-	if i < 0 || got.Severity != verify.Fail || !strings.Contains(got.Evidence, first.Answers[i].Text) {
+	i := slices.IndexFunc(first.Answers, func(a finding.Answer) bool { return a.Party == finding.AWS })
+	if i < 0 || got.Severity != finding.Fail || !strings.Contains(got.Evidence, first.Answers[i].Text) {
 		t.Errorf("%s predicts %v, and %s", first.Code, first.Answers, got.Evidence)
 	}
-	if !slices.ContainsFunc(answers.Causes(got.Evidence), func(c verify.Cause) bool { return c.Code == first.Code }) {
+	if !slices.ContainsFunc(answers.Causes(got.Evidence), func(c finding.Cause) bool { return c.Code == first.Code }) {
 		t.Errorf("answers.Causes lacks %s in %q", first.Code, got.Evidence)
 	}
 }
@@ -463,13 +464,13 @@ func TestRepairsLeadToTheEnd(t *testing.T) {
 	token, seen := s.token(t), []string{}
 	for range 10 {
 		first := s.look(t, token)[0]
-		if first.Severity != verify.Fail {
+		if first.Severity != finding.Fail {
 			break
 		}
 		seen = append(seen, first.Code)
 		token = s.do(t, first.Repair, token)
 	}
-	if got := s.client.Assume(t.Context(), s.role, token); got.Severity != verify.OK || len(seen) < 3 {
+	if got := s.client.Assume(t.Context(), s.role, token); got.Severity != finding.OK || len(seen) < 3 {
 		t.Errorf("after %q: %s", seen, got.Evidence)
 	}
 }
@@ -498,11 +499,11 @@ func TestHealthyAccounts(t *testing.T) {
 			}
 			token := s.token(t)
 			for _, f := range s.look(t, token) {
-				if f.Severity != verify.OK {
+				if f.Severity != finding.OK {
 					t.Errorf("%s %s: %s", f.Severity, f.Code, f.Evidence)
 				}
 			}
-			if got := s.client.Assume(t.Context(), s.role, token); got.Severity != verify.OK {
+			if got := s.client.Assume(t.Context(), s.role, token); got.Severity != finding.OK {
 				t.Errorf("AWS refuses it: %s", got.Evidence)
 			}
 		})
@@ -529,14 +530,14 @@ func TestWithoutToken(t *testing.T) {
 			s, _ := u.prepare(t)
 			s.noToken = true
 			first := s.look(t, "")[0]
-			if first.Code != u.code || first.Severity != verify.Fail {
+			if first.Code != u.code || first.Severity != finding.Fail {
 				t.Fatalf("first: %s %s: %s", first.Severity, first.Code, first.Evidence)
 			}
 			if u.manual {
 				return
 			}
 			s.do(t, first.Repair, "")
-			if slices.ContainsFunc(s.look(t, ""), func(f verify.Finding) bool { return f.Code == u.code }) {
+			if slices.ContainsFunc(s.look(t, ""), func(f finding.Finding) bool { return f.Code == u.code }) {
 				t.Errorf("%q did not repair it", first.Repair)
 			}
 		})
@@ -554,7 +555,7 @@ func TestVerifyWithoutPermission(t *testing.T) {
 		}
 		line := words(t, f.Repair[strings.Index(f.Repair, "aws iam "):])
 		lacking[line[6]] = line[8]
-		if f.Severity != verify.Warn || !slices.Equal(line[:5], []string{"aws", "iam", "put-user-policy", "--user-name", "provisioner"}) {
+		if f.Severity != finding.Warn || !slices.Equal(line[:5], []string{"aws", "iam", "put-user-policy", "--user-name", "provisioner"}) {
 			t.Errorf("%s: %q", f.Evidence, f.Repair)
 		}
 	}
@@ -596,7 +597,7 @@ func TestVerifyOfAnAccountThatCannotBeAsked(t *testing.T) {
 	c, err := awsiam.Open(t.Context(), awsiam.Options{})
 	check(t, err)
 	got, err := c.Verify(t.Context(), roleARN, webidentity.Attempt{Issuer: issuer})
-	if err != nil || len(got) != 1 || got[0].Code != "aws-unread" || got[0].Severity != verify.Fail || !strings.Contains(got[0].Evidence, "SignatureDoesNotMatch") {
+	if err != nil || len(got) != 1 || got[0].Code != "aws-unread" || got[0].Severity != finding.Fail || !strings.Contains(got[0].Evidence, "SignatureDoesNotMatch") {
 		t.Errorf("Verify = %+v, %v", got, err)
 	}
 	stopped, cancel := context.WithCancel(t.Context())
@@ -639,7 +640,7 @@ func TestJudgeIsSTS(t *testing.T) {
 		_, err = s.hand.UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String("app"), PolicyDocument: aws.String(text)})
 		check(t, err)
 		want := iampolicy.No
-		if s.client.Assume(t.Context(), s.role, token).Severity == verify.OK {
+		if s.client.Assume(t.Context(), s.role, token).Severity == finding.OK {
 			want = iampolicy.Yes
 		}
 		got := iampolicy.Decide(d.Judge(id))

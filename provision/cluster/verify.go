@@ -15,7 +15,7 @@ import (
 
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/internal/text"
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
@@ -35,7 +35,7 @@ type Wanted struct {
 // kube-apiserver is made to mint a token, at the kubeconfig's address and at its own, since one that was not restarted goes on
 // signing as before. No token is kept, printed or part of a finding. A right that the kubeconfig's user lacks is a finding. The
 // error is about the kubeconfig, or ctx is done.
-func Verify(ctx context.Context, a Access, w Wanted) ([]verify.Finding, error) {
+func Verify(ctx context.Context, a Access, w Wanted) ([]finding.Finding, error) {
 	namespace, name, err := a.account()
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func Verify(ctx context.Context, a Access, w Wanted) ([]verify.Finding, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	verify.Sort(e.findings)
+	finding.Sort(e.findings)
 	return e.findings, nil
 }
 
@@ -63,7 +63,7 @@ type examination struct {
 	want            Wanted
 	namespace, name string // of the service account
 	found           []signing
-	findings        []verify.Finding
+	findings        []finding.Finding
 	down            bool
 }
 
@@ -74,22 +74,22 @@ type signing struct {
 }
 
 // add adds a finding, once: several servers refuse in the same words.
-func (e *examination) add(f verify.Finding) {
-	if !slices.ContainsFunc(e.findings, func(has verify.Finding) bool { return has.Code == f.Code && has.Evidence == f.Evidence }) {
+func (e *examination) add(f finding.Finding) {
+	if !slices.ContainsFunc(e.findings, func(has finding.Finding) bool { return has.Code == f.Code && has.Evidence == f.Evidence }) {
 		e.findings = append(e.findings, f)
 	}
 }
 
 func (e *examination) fail(code, repair, format string, args ...any) {
-	e.add(verify.CauseOf(code).Finding(verify.Fail, fmt.Sprintf(format, args...), repair))
+	e.add(finding.CauseOf(code).Finding(finding.Fail, fmt.Sprintf(format, args...), repair))
 }
 
 func (e *examination) warn(code, repair, format string, args ...any) {
-	e.add(verify.CauseOf(code).Finding(verify.Warn, fmt.Sprintf(format, args...), repair))
+	e.add(finding.CauseOf(code).Finding(finding.Warn, fmt.Sprintf(format, args...), repair))
 }
 
 func (e *examination) ok(check, format string, args ...any) {
-	e.findings = append(e.findings, verify.Good(check, fmt.Sprintf(format, args...)))
+	e.findings = append(e.findings, finding.Good(check, fmt.Sprintf(format, args...)))
 }
 
 // at notes that the last finding is about some of the servers only.

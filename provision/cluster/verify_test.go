@@ -23,7 +23,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/golden"
 )
@@ -193,7 +193,7 @@ type setUp struct {
 	servers  int
 	breaks   func(*standIn)
 	code     string
-	severity verify.Severity
+	severity finding.Severity
 	says     string // of the evidence
 	repair   string // part of it
 }
@@ -203,80 +203,80 @@ func setUps(t *testing.T) []setUp {
 	return []setUp{
 		{"another issuer", 1, func(s *standIn) {
 			s.signs[0].issuer, s.signs[0].audiences = other, []string{other}
-		}, "cluster-issuer-other", verify.Fail, `signs as "https://kubernetes.default.svc", not as "https://oidc.example.com/prod-a"`,
+		}, "cluster-issuer-other", finding.Fail, `signs as "https://kubernetes.default.svc", not as "https://oidc.example.com/prod-a"`,
 			"--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other},
 		{"a slash at the end", 1, func(s *standIn) {
 			s.signs[0].issuer, s.signs[0].audiences = wantedIssuer+"/", []string{wantedIssuer + "/"}
 		},
-			"cluster-issuer-other", verify.Fail, "they differ by a slash at the end", "--service-account-issuer=" + wantedIssuer + " "},
+			"cluster-issuer-other", finding.Fail, "they differ by a slash at the end", "--service-account-issuer=" + wantedIssuer + " "},
 		{"another case", 1, func(s *standIn) {
 			s.signs[0].issuer, s.signs[0].audiences = "https://oidc.example.com/Prod-a", []string{"https://oidc.example.com/Prod-a"}
-		}, "cluster-issuer-other", verify.Fail, "they differ in letter case", "--service-account-issuer=" + wantedIssuer + " "},
+		}, "cluster-issuer-other", finding.Fail, "they differ in letter case", "--service-account-issuer=" + wantedIssuer + " "},
 		{"accepted, another first", 1, func(s *standIn) { s.signs[0].issuer, s.signs[0].audiences = later, []string{later, wantedIssuer} },
-			"cluster-issuer-order", verify.Fail, "signs as " + later + ", and accepts " + wantedIssuer, "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + later + ", in this order"},
+			"cluster-issuer-order", finding.Fail, "signs as " + later + ", and accepts " + wantedIssuer, "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + later + ", in this order"},
 		{"kubeadm sorted the issuers", 1, func(s *standIn) {
 			s.signs[0].issuer, s.signs[0].audiences = other, []string{other, wantedIssuer}
-		}, "cluster-issuer-order", verify.Fail, "accepts", "kubeadm 1.34.0 to 1.34.2 sorts"},
+		}, "cluster-issuer-order", finding.Fail, "accepts", "kubeadm 1.34.0 to 1.34.2 sorts"},
 		{"kubeadm sorted the issuers, seen in the pod", 1, func(s *standIn) {
 			s.signs[0].issuer, s.signs[0].audiences, s.pods = other, []string{"own"}, kubeadmPod(other, wantedIssuer)
-		}, "cluster-issuer-order", verify.Fail, "--service-account-issuer of the pod kube-apiserver", "kubeadm 1.34.0 to 1.34.2 sorts"},
+		}, "cluster-issuer-order", finding.Fail, "--service-account-issuer of the pod kube-apiserver", "kubeadm 1.34.0 to 1.34.2 sorts"},
 		{"an audience is no issuer where the pod is seen", 1, func(s *standIn) {
 			s.signs[0].issuer, s.signs[0].audiences, s.pods = other, []string{wantedIssuer}, kubeadmPod(other)
-		}, "cluster-issuer-other", verify.Fail, "not as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other},
+		}, "cluster-issuer-other", finding.Fail, "not as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other},
 		{"one server was not restarted", 3, func(s *standIn) { s.signs[1].issuer, s.signs[1].audiences = other, []string{other, wantedIssuer} },
-			"cluster-issuer-order", verify.Fail, "accepts", "restart every kube-apiserver"},
+			"cluster-issuer-order", finding.Fail, "accepts", "restart every kube-apiserver"},
 		{"an unpublished key", 1, func(s *standIn) {
 			s.want.Published = s.want.Published[1:]
 			s.want.Published = append(s.want.Published, s.stranger(t))
 		},
-			"cluster-key-unpublished", verify.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
+			"cluster-key-unpublished", finding.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
 		{"no published key at all", 1, func(s *standIn) { s.want.Published = []keystore.VerificationKey{} },
-			"cluster-key-unpublished", verify.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
+			"cluster-key-unpublished", finding.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
 		{"one server signs with an unpublished key", 2, func(s *standIn) { s.signs[1].key, _ = newSigningKey(t) },
-			"cluster-key-unpublished", verify.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
+			"cluster-key-unpublished", finding.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
 		{"another key under the published kid", 1, func(s *standIn) {
 			s.signs[0].key, _ = newSigningKey(t)
 			s.signs[0].kid = string(s.known[0].ID())
-		}, "cluster-key-swapped", verify.Fail, "another key than the one that is published as", "keypost key revoke"},
+		}, "cluster-key-swapped", finding.Fail, "another key than the one that is published as", "keypost key revoke"},
 		{"a cloud's audience", 1, func(s *standIn) { s.signs[0].audiences = []string{wantedIssuer, "sts.amazonaws.com"} },
-			"cluster-audience-cloud", verify.Warn, "gets https://oidc.example.com/prod-a, sts.amazonaws.com", "with --api-audiences=" + wantedIssuer},
+			"cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, sts.amazonaws.com", "with --api-audiences=" + wantedIssuer},
 		{"a cloud's audience alone", 1, func(s *standIn) { s.signs[0].audiences = []string{"api://AzureADTokenExchange"} },
-			"cluster-audience-cloud", verify.Warn, "gets api://AzureADTokenExchange", "without --api-audiences"},
+			"cluster-audience-cloud", finding.Warn, "gets api://AzureADTokenExchange", "without --api-audiences"},
 		{"an audience that was asked about", 1, func(s *standIn) {
 			s.signs[0].audiences = []string{wantedIssuer, "vault"}
 			s.want.Audiences = []string{"vault"}
-		}, "cluster-audience-cloud", verify.Warn, "gets https://oidc.example.com/prod-a, vault", "with --api-audiences=" + wantedIssuer},
+		}, "cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, vault", "with --api-audiences=" + wantedIssuer},
 		{"a published key that the cluster does not know", 1, func(s *standIn) { s.want.Published = append(s.want.Published, s.stranger(t)) },
-			"cluster-key-stranger", verify.Warn, "and the cluster does not", "keypost key retire " + wantedIssuer},
+			"cluster-key-stranger", finding.Warn, "and the cluster does not", "keypost key retire " + wantedIssuer},
 		{"minting is forbidden", 1, func(s *standIn) {
 			s.replace[tokenPath] = refuses(403, `serviceaccounts "default" is forbidden: User "jane@example.com" cannot create resource "serviceaccounts/token"`)
-		}, "cluster-forbidden", verify.Warn, "jane@example.com may not have a token minted for default/default",
+		}, "cluster-forbidden", finding.Warn, "jane@example.com may not have a token minted for default/default",
 			"kubectl create role keypost-verify-role --verb=create --resource=serviceaccounts/token --resource-name=default --namespace default && " +
 				"kubectl create rolebinding keypost-verify-role --role=keypost-verify-role --namespace default --user=jane@example.com"},
 		{"listing is forbidden", 1, func(s *standIn) {
 			s.replace[slicesPath] = refuses(403, `endpointslices.discovery.k8s.io is forbidden: User "system:serviceaccount:ns:sa" cannot list resource`)
-		}, "cluster-forbidden", verify.Warn, "system:serviceaccount:ns:sa may not list the kube-apiservers",
+		}, "cluster-forbidden", finding.Warn, "system:serviceaccount:ns:sa may not list the kube-apiservers",
 			"kubectl create clusterrole keypost-verify-clusterrole --verb=list --resource=endpointslices.discovery.k8s.io && " +
 				"kubectl create clusterrolebinding keypost-verify-clusterrole --clusterrole=keypost-verify-clusterrole --user=system:serviceaccount:ns:sa"},
 		{"the JWKS is forbidden", 1, func(s *standIn) {
 			s.replace[jwksPath] = refuses(403, `forbidden: User "jane" cannot get path "/openid/v1/jwks"`)
 		},
-			"cluster-forbidden", verify.Warn, "jane may not read the keys that the cluster trusts",
+			"cluster-forbidden", finding.Warn, "jane may not read the keys that the cluster trusts",
 			"kubectl create clusterrolebinding keypost-verify-jwks --clusterrole=system:service-account-issuer-discovery --user=jane"},
-		{"the JWKS is broken", 1, func(s *standIn) { s.replace[jwksPath] = refuses(500, "no") }, "cluster-keys-unread", verify.Warn, "answers 500", "kubectl get --raw /openid/v1/jwks --kubeconfig"},
+		{"the JWKS is broken", 1, func(s *standIn) { s.replace[jwksPath] = refuses(500, "no") }, "cluster-keys-unread", finding.Warn, "answers 500", "kubectl get --raw /openid/v1/jwks --kubeconfig"},
 		{"the service account does not exist", 1, func(s *standIn) { s.replace[tokenPath] = refuses(404, `serviceaccounts "default" not found`) },
-			"cluster-account-missing", verify.Warn, `serviceaccounts "default" not found`, "kubectl create serviceaccount default --namespace default --kubeconfig"},
-		{"minting fails", 1, func(s *standIn) { s.replace[tokenPath] = refuses(500, "no key") }, "cluster-token-refused", verify.Fail, "answers 500", "kubectl create token default --namespace default"},
+			"cluster-account-missing", finding.Warn, `serviceaccounts "default" not found`, "kubectl create serviceaccount default --namespace default --kubeconfig"},
+		{"minting fails", 1, func(s *standIn) { s.replace[tokenPath] = refuses(500, "no key") }, "cluster-token-refused", finding.Fail, "answers 500", "kubectl create token default --namespace default"},
 		{"nobody knows how many servers there are", 1, func(s *standIn) {
 			s.replace[slicesPath] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]any{"items": []any{}}) }
-		}, "cluster-servers-unasked", verify.Warn, "alone was asked", "run it again where"},
+		}, "cluster-servers-unasked", finding.Warn, "alone was asked", "run it again where"},
 		{"a server cannot be reached from here", 1, func(s *standIn) {
 			s.replace[slicesPath] = func(w http.ResponseWriter, _ *http.Request) {
 				writeJSON(w, json.RawMessage(`{"items":[{"endpoints":[{"addresses":["127.0.0.1"]}],"ports":[{"port":1}]}]}`))
 			}
-		}, "cluster-servers-unasked", verify.Warn, "the kube-apiserver at 127.0.0.1:1 was not asked", "run it again where"},
-		{"the credentials are refused", 1, func(s *standIn) { s.replace[slicesPath] = refuses(401, "no") }, "cluster-unauthorized", verify.Fail, "does not accept the credentials", "--context"},
-		{"the cluster is in trouble", 1, func(s *standIn) { s.replace[slicesPath] = refuses(503, "no") }, "cluster-unreachable", verify.Fail, "answers 503", "kubectl version --kubeconfig"},
+		}, "cluster-servers-unasked", finding.Warn, "the kube-apiserver at 127.0.0.1:1 was not asked", "run it again where"},
+		{"the credentials are refused", 1, func(s *standIn) { s.replace[slicesPath] = refuses(401, "no") }, "cluster-unauthorized", finding.Fail, "does not accept the credentials", "--context"},
+		{"the cluster is in trouble", 1, func(s *standIn) { s.replace[slicesPath] = refuses(503, "no") }, "cluster-unreachable", finding.Fail, "answers 503", "kubectl version --kubeconfig"},
 	}
 }
 
@@ -349,7 +349,7 @@ func TestVerifyFindsNothingWrong(t *testing.T) {
 			got, err := Verify(t.Context(), s.start(t), s.want)
 			check(t, err)
 			for _, f := range got {
-				if f.Severity != verify.OK {
+				if f.Severity != finding.OK {
 					t.Errorf("%s %s: %s", f.Severity, f.Code, f.Evidence)
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/dnsname"
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -13,7 +13,7 @@ import (
 const subjectPrefix = "system:serviceaccount:"
 
 // CheckTrust finds what keeps a token out of the role, in the statement of its trust policy that comes closest to letting it in.
-func (a Attempt) CheckTrust(trust iampolicy.Document) []verify.Finding {
+func (a Attempt) CheckTrust(trust iampolicy.Document) []finding.Finding {
 	e := &examination{Attempt: a}
 	e.checkTrust(trust)
 	return e.findings

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/text"
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
 
@@ -33,26 +33,26 @@ type Provider struct{ ClientIDs, Thumbprints []string }
 // examination collects findings.
 type examination struct {
 	Attempt
-	findings []verify.Finding
+	findings []finding.Finding
 }
 
 func (e *examination) fail(code, repair, format string, args ...any) {
-	e.findings = append(e.findings, verify.CauseOf(code).Finding(verify.Fail, fmt.Sprintf(format, args...), repair))
+	e.findings = append(e.findings, finding.CauseOf(code).Finding(finding.Fail, fmt.Sprintf(format, args...), repair))
 }
 
 func (e *examination) warn(code, repair, format string, args ...any) {
-	e.findings = append(e.findings, verify.CauseOf(code).Finding(verify.Warn, fmt.Sprintf(format, args...), repair))
+	e.findings = append(e.findings, finding.CauseOf(code).Finding(finding.Warn, fmt.Sprintf(format, args...), repair))
 }
 
 func (e *examination) ok(check, format string, args ...any) {
-	e.findings = append(e.findings, verify.Good(check, fmt.Sprintf(format, args...)))
+	e.findings = append(e.findings, finding.Good(check, fmt.Sprintf(format, args...)))
 }
 
 // Command returns a command line of the AWS CLI for IAM.
 func Command(words ...string) string { return text.Quoted(append([]string{"aws", "iam"}, words...)...) }
 
 // CheckProvider compares the provider with the token, and with what the trust policy asks for; nil if that is not known.
-func (a Attempt) CheckProvider(p Provider, trust *iampolicy.Document) []verify.Finding {
+func (a Attempt) CheckProvider(p Provider, trust *iampolicy.Document) []finding.Finding {
 	e := &examination{Attempt: a}
 	e.checkAudience(p, trust)
 	e.checkThumbprint(p)
@@ -61,7 +61,7 @@ func (a Attempt) CheckProvider(p Provider, trust *iampolicy.Document) []verify.F
 
 // NoProvider looks for the provider that was made, or is trusted, in place of the one that is missing. urls are those of all
 // providers of the account, trust is the role's; nil if they are not known.
-func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) verify.Finding {
+func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) finding.Finding {
 	host, _, _ := strings.Cut(iampolicy.HostPath(a.Issuer), "/")
 	account, _, _ := strings.Cut(a.ProviderARN, iampolicy.HostPath(a.Issuer))
 	var near, same, trusted []string
@@ -75,8 +75,8 @@ func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) verify.Fin
 			same = append(same, url)
 		}
 	}
-	other := func(format string, args ...any) verify.Finding {
-		return verify.CauseOf("aws-provider-other").Finding(verify.Fail, fmt.Sprintf(format, args...), a.CreateProvider())
+	other := func(format string, args ...any) finding.Finding {
+		return finding.CauseOf("aws-provider-other").Finding(finding.Fail, fmt.Sprintf(format, args...), a.CreateProvider())
 	}
 	switch {
 	case len(near) > 0:
@@ -86,7 +86,7 @@ func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) verify.Fin
 	case len(same) == 1: // several are those of other clusters
 		return other("the account has a provider for %s, not for %s", same[0], a.Issuer)
 	}
-	return verify.CauseOf("aws-provider-missing").Finding(verify.Fail, "there is no "+a.ProviderARN, a.CreateProvider())
+	return finding.CauseOf("aws-provider-missing").Finding(finding.Fail, "there is no "+a.ProviderARN, a.CreateProvider())
 }
 
 // CreateProvider returns the command that makes the provider.

@@ -175,13 +175,13 @@ func (s *impostorScene) age(t *testing.T) {
 	}
 }
 
-type finding struct{ Check, Severity, Message, Repair string }
+type printed struct{ Check, Severity, Message, Repair string }
 
 // verify runs keypost verify NAME with a store and returns its exit code and findings.
-func (s *impostorScene) verify(t *testing.T, store, name string) (code int, findings []finding) {
+func (s *impostorScene) verify(t *testing.T, store, name string) (code int, findings []printed) {
 	t.Helper()
 	r := command(t, []string{"KEYPOST_STORE=file://" + store}, "", binary("keypost"), "verify", name, "--ca-file", s.ca.file, "-o", "json")
-	var results []struct{ Findings []finding }
+	var results []struct{ Findings []printed }
 	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results) != 1 {
 		t.Fatalf("exit code %d, %v in %s%s", r.code, err, r.stdout, r.stderr)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/test/golden"
 )
 
@@ -111,8 +111,8 @@ func TestKubeAPIServerAnswers(t *testing.T) {
 		if r := relies.whoami(t, token); r.code == 0 || !strings.Contains(r.stderr, "Unauthorized") {
 			t.Errorf("%s: exit code %d: %s%s", code, r.code, r.stdout, r.stderr)
 		}
-		answers := verify.CauseOf(code).Answers
-		i := slices.IndexFunc(answers, func(a verify.Answer) bool { return a.Party == verify.KubeAPIServer })
+		answers := finding.CauseOf(code).Answers
+		i := slices.IndexFunc(answers, func(a finding.Answer) bool { return a.Party == finding.KubeAPIServer })
 		if i < 0 {
 			t.Errorf("the catalogue has no answer of kube-apiserver to %s", code)
 			continue

@@ -10,14 +10,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
 // Causes returns the causes that have an answer in a text, in the order of the catalogue. The text is an error as a program
 // printed it, also in the middle of a log, wrapped by an SDK, or as JSON.
-func Causes(text string) []verify.Cause {
-	causes, found := verify.Causes(), map[verify.Answer]bool{}
-	words := map[verify.Answer]string{}
+func Causes(text string) []finding.Cause {
+	causes, found := finding.Causes(), map[finding.Answer]bool{}
+	words := map[finding.Answer]string{}
 	for _, c := range causes {
 		for _, a := range c.Answers {
 			words[a] = wordsOf(a)
@@ -31,14 +31,14 @@ func Causes(text string) []verify.Cause {
 	for a := range found {
 		specific[a.Party] = specific[a.Party] || !bare(a)
 	}
-	return slices.DeleteFunc(causes, func(c verify.Cause) bool {
-		return !slices.ContainsFunc(c.Answers, func(a verify.Answer) bool { return found[a] && (!bare(a) || !specific[a.Party]) })
+	return slices.DeleteFunc(causes, func(c finding.Cause) bool {
+		return !slices.ContainsFunc(c.Answers, func(a finding.Answer) bool { return found[a] && (!bare(a) || !specific[a.Party]) })
 	})
 }
 
 // longest adds the answers that a line has to found: of each party the longest, as programs put their own words before those
 // of what they called.
-func longest(line string, words map[verify.Answer]string, found map[verify.Answer]bool) {
+func longest(line string, words map[finding.Answer]string, found map[finding.Answer]bool) {
 	best := map[string]int{}
 	for a, w := range words {
 		if len(w) > best[a.Party] && hasWords(line, w) {
@@ -54,7 +54,7 @@ func longest(line string, words map[verify.Answer]string, found map[verify.Answe
 
 // wordsOf returns what of an answer has to be in a text: the message, else the code. Each SDK has its own way to write the two
 // together: "InvalidIdentityToken: Incorrect token audience", "An error occurred (InvalidIdentityToken) when calling …".
-func wordsOf(a verify.Answer) string {
+func wordsOf(a finding.Answer) string {
 	code, message, both := strings.Cut(a.Text, ": ")
 	if both && !strings.ContainsFunc(code, unicode.IsSpace) && !strings.HasSuffix(code, "oidc") {
 		return plain(message)
@@ -63,7 +63,7 @@ func wordsOf(a verify.Answer) string {
 }
 
 // bare reports whether an answer is a code that goes with many messages.
-func bare(a verify.Answer) bool {
+func bare(a finding.Answer) bool {
 	return !strings.ContainsFunc(a.Text, unicode.IsSpace) && !strings.HasPrefix(a.Text, "AADSTS")
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
 // What programs print, in full, as their SDKs wrap it.
@@ -83,12 +83,12 @@ func TestCauses(t *testing.T) {
 				got = append(got, c.Code)
 			}
 			for _, code := range tt.want {
-				if verify.CauseOf(code); !slices.Contains(got, code) {
+				if finding.CauseOf(code); !slices.Contains(got, code) {
 					t.Errorf("%s is not among %q", code, got)
 				}
 			}
 			for _, code := range tt.without {
-				if verify.CauseOf(code); slices.Contains(got, code) {
+				if finding.CauseOf(code); slices.Contains(got, code) {
 					t.Errorf("%s is among %q", code, got)
 				}
 			}
@@ -101,8 +101,8 @@ func TestCauses(t *testing.T) {
 
 // Whatever answer the catalogue has, a program's own words around it do not hide it.
 func TestCausesOfEveryAnswer(t *testing.T) {
-	seen := map[verify.Answer]bool{}
-	for _, c := range verify.Causes() {
+	seen := map[finding.Answer]bool{}
+	for _, c := range finding.Causes() {
 		for _, a := range c.Answers {
 			if seen[a] {
 				continue
@@ -110,7 +110,7 @@ func TestCausesOfEveryAnswer(t *testing.T) {
 			seen[a] = true
 			for _, noise := range []string{"%", "request failed: % (request id: 1234)", `{"msg":"% [x]"}`, "a line\n\t%\nanother"} {
 				found := Causes(strings.Replace(noise, "%", a.Text, 1))
-				if !slices.ContainsFunc(found, func(f verify.Cause) bool { return f.Code == c.Code }) {
+				if !slices.ContainsFunc(found, func(f finding.Cause) bool { return f.Code == c.Code }) {
 					t.Errorf("%q in %q: %s is not found", a.Text, noise, c.Code)
 				}
 			}

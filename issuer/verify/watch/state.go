@@ -11,6 +11,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
 // Condition is something that is wrong with an issuer, or with what is known of it.
@@ -122,9 +123,9 @@ func (s Status) after(o outcome, expect []string) Status {
 }
 
 // judged sorts what fails of a comparison.
-func judged(findings []verify.Finding) (rogue, differs Detail) {
+func judged(findings []finding.Finding) (rogue, differs Detail) {
 	for _, f := range findings {
-		if f.Severity != verify.Fail {
+		if f.Severity != finding.Fail {
 			continue // a cache may hold an older copy for some time
 		}
 		d := &differs

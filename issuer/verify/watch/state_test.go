@@ -16,23 +16,24 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore/observation"
 )
 
-func rogue(at ...string) verify.Finding {
-	return verify.Finding{Code: "key-rogue", Severity: verify.Fail, Evidence: "a stranger's key", At: at}
+func rogue(at ...string) finding.Finding {
+	return finding.Finding{Code: "key-rogue", Severity: finding.Fail, Evidence: "a stranger's key", At: at}
 }
 
-func missing(at ...string) verify.Finding {
-	return verify.Finding{Code: "key-missing", Severity: verify.Fail, Evidence: "a key is missing", At: at}
+func missing(at ...string) finding.Finding {
+	return finding.Finding{Code: "key-missing", Severity: finding.Fail, Evidence: "a key is missing", At: at}
 }
 
-func cached(at ...string) verify.Finding {
-	return verify.Finding{Code: "key-cached", Severity: verify.Warn, Evidence: "a key is still cached", At: at}
+func cached(at ...string) finding.Finding {
+	return finding.Finding{Code: "key-cached", Severity: finding.Warn, Evidence: "a key is still cached", At: at}
 }
 
 // sighting is a look that is complete unless something failed.
-func sighting(findings ...verify.Finding) verify.Sight {
+func sighting(findings ...finding.Finding) verify.Sight {
 	return verify.Sight{Look: observation.Look{Answers: 16, End: start}, Findings: findings, Slowest: time.Second}
 }
 

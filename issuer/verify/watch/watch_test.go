@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -313,8 +314,8 @@ func TestWatchBeginsWithoutAStore(t *testing.T) {
 func TestWatchLogsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(t, "a")
-		sights := []verify.Sight{sighting(), sighting(rogue("192.0.2.1:443")), sighting(rogue("192.0.2.1:443")), sighting(verify.Finding{
-			Code: "key-swapped", Severity: verify.Fail, Evidence: "another key", At: []string{"192.0.2.1:443"},
+		sights := []verify.Sight{sighting(), sighting(rogue("192.0.2.1:443")), sighting(rogue("192.0.2.1:443")), sighting(finding.Finding{
+			Code: "key-swapped", Severity: finding.Fail, Evidence: "another key", At: []string{"192.0.2.1:443"},
 		})}
 		n := 0
 		sc.sees = func(context.Context, string) (verify.Sight, error) {

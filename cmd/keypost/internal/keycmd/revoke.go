@@ -13,6 +13,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
@@ -124,7 +125,7 @@ func unfinished(t verify.Target, s verify.Sight, err error) (left []string) {
 		return []string{err.Error()}
 	}
 	for _, f := range s.Findings {
-		if f.Severity == verify.Fail || f.Code == "key-cached" {
+		if f.Severity == finding.Fail || f.Code == "key-cached" {
 			left = append(left, f.Message())
 		}
 	}

@@ -8,15 +8,15 @@ import (
 	"text/tabwriter"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/answers"
+	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
 // maxError bounds the text of --error: the tail of a log is enough.
 const maxError = 1 << 20
 
 // causes returns those of the error that was given, nil if none was.
-func (opts *verifyOptions) causes() ([]verify.Cause, error) {
+func (opts *verifyOptions) causes() ([]finding.Cause, error) {
 	if opts.errorText == "" {
 		return nil, nil
 	}
@@ -45,7 +45,7 @@ type causeState struct {
 	Repair  string   `json:"repair"`
 }
 
-func asCause(c verify.Cause) causeState {
+func asCause(c finding.Cause) causeState {
 	s := causeState{Code: c.Code, Title: c.Title, Repair: c.Repair}
 	for _, a := range c.Answers {
 		s.Answers = append(s.Answers, answer{a.Party, a.Text})
@@ -54,7 +54,7 @@ func asCause(c verify.Cause) causeState {
 }
 
 // listCauses prints the causes of an error; nothing was looked at.
-func (opts *verifyOptions) listCauses(causes []verify.Cause) error {
+func (opts *verifyOptions) listCauses(causes []finding.Cause) error {
 	var list []causeState
 	for _, c := range causes {
 		list = append(list, asCause(c))
@@ -75,7 +75,7 @@ const (
 
 // state returns what the findings say about each cause: first those that were found, then those that nobody has looked for,
 // then the others.
-func (opts *verifyOptions) state(causes []verify.Cause, results []verified) []causeState {
+func (opts *verifyOptions) state(causes []finding.Cause, results []verified) []causeState {
 	var list []causeState
 	for _, c := range causes {
 		s := asCause(c)
@@ -97,7 +97,7 @@ func (opts *verifyOptions) state(causes []verify.Cause, results []verified) []ca
 }
 
 // stateOf returns the state of a cause that was not found.
-func (opts *verifyOptions) stateOf(c verify.Cause, results []verified) string {
+func (opts *verifyOptions) stateOf(c finding.Cause, results []verified) string {
 	for _, area := range []struct {
 		prefix, flag string
 		given        bool
@@ -109,13 +109,13 @@ func (opts *verifyOptions) stateOf(c verify.Cause, results []verified) string {
 			return causeUnknown + ": give " + area.flag
 		}
 	}
-	order := verify.Causes()
+	order := finding.Causes()
 	place := func(code string) int {
-		return slices.IndexFunc(order, func(c verify.Cause) bool { return c.Code == code })
+		return slices.IndexFunc(order, func(c finding.Cause) bool { return c.Code == code })
 	}
 	for _, r := range results {
-		made := slices.ContainsFunc(r.Findings, func(f finding) bool { return f.Check == c.Check })
-		failed := slices.IndexFunc(r.Findings, func(f finding) bool { return f.Severity == verify.Fail }) // the first of them
+		made := slices.ContainsFunc(r.Findings, func(f row) bool { return f.Check == c.Check })
+		failed := slices.IndexFunc(r.Findings, func(f row) bool { return f.Severity == finding.Fail }) // the first of them
 		if !made && failed >= 0 && place(r.Findings[failed].Code) < place(c.Code) {
 			return causeUnknown + ": repair " + r.Findings[failed].Code + " first"
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
 // writeMetrics leaves the result of a run for node_exporter's textfile collector, in one step: it never reads half a file. The
@@ -27,10 +27,10 @@ func writeMetrics(file string, results []verified, unread int, now time.Time) er
 	for _, r := range results {
 		failed.WithLabelValues(r.Issuer).Set(0)
 		for _, f := range r.Findings {
-			if f.Severity != verify.OK {
+			if f.Severity != finding.OK {
 				findings.WithLabelValues(r.Issuer, f.Code, string(f.Severity)).Inc()
 			}
-			if f.Severity == verify.Fail {
+			if f.Severity == finding.Fail {
 				failed.WithLabelValues(r.Issuer).Set(1)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/cluster"
@@ -13,7 +14,7 @@ import (
 
 // examine looks at an issuer, and at the cluster and the role that the flags name. The first failure of all is the cause to
 // repair first.
-func (opts *verifyOptions) examine(ctx context.Context, t target) ([]verify.Finding, error) {
+func (opts *verifyOptions) examine(ctx context.Context, t target) ([]finding.Finding, error) {
 	seen := verify.Examine(ctx, t.Options)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -33,7 +34,7 @@ func (opts *verifyOptions) examine(ctx context.Context, t target) ([]verify.Find
 		}
 		all = append(all, found...)
 	}
-	verify.Sort(all)
+	finding.Sort(all)
 	return all, nil
 }
 
@@ -55,17 +56,17 @@ func wanted(t target, seen verify.Examination) cluster.Wanted {
 
 // usualAudiences returns those that relying parties ask for by default. GCP's are the names of its providers.
 func usualAudiences(parties []string) []string {
-	if len(parties) == 0 || slices.Contains(parties, verify.AWS) {
+	if len(parties) == 0 || slices.Contains(parties, finding.AWS) {
 		return []string{"sts.amazonaws.com"}
 	}
-	if slices.Contains(parties, verify.Entra) {
+	if slices.Contains(parties, finding.Entra) {
 		return []string{"api://AzureADTokenExchange"}
 	}
 	return nil
 }
 
 // examineRole looks at the role, and with --assume assumes it.
-func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verify.Examination) ([]verify.Finding, error) {
+func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verify.Examination) ([]finding.Finding, error) {
 	client, err := awsiam.Open(ctx, awsiam.Options{OnWait: func(w awsiam.Wait) { opts.f.Notice("%v", w) }})
 	if err != nil {
 		return nil, err

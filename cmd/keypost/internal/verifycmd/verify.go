@@ -17,6 +17,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/awsiam"
@@ -71,22 +72,22 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 }
 
 type verified struct {
-	Issuer   string    `json:"issuer"`
-	Findings []finding `json:"findings"`
+	Issuer   string `json:"issuer"`
+	Findings []row  `json:"findings"`
 
 	parties []string // whose answers the table shows
 }
 
-// finding is a verify.Finding as scripts read it.
-type finding struct {
-	Code     string          `json:"code"`
-	Check    string          `json:"check"`
-	Severity verify.Severity `json:"severity"`
-	Message  string          `json:"message"`
-	Answers  []answer        `json:"answers,omitempty"`
-	Effect   string          `json:"effect,omitempty"`
-	Repair   string          `json:"repair,omitempty"`
-	At       []string        `json:"at,omitempty"`
+// row is a verify.Finding as scripts read it.
+type row struct {
+	Code     string           `json:"code"`
+	Check    string           `json:"check"`
+	Severity finding.Severity `json:"severity"`
+	Message  string           `json:"message"`
+	Answers  []answer         `json:"answers,omitempty"`
+	Effect   string           `json:"effect,omitempty"`
+	Repair   string           `json:"repair,omitempty"`
+	At       []string         `json:"at,omitempty"`
 }
 
 type answer struct {
@@ -94,8 +95,8 @@ type answer struct {
 	Text  string `json:"text"`
 }
 
-func asFinding(f verify.Finding) finding {
-	shown := finding{Code: f.Code, Check: f.Check, Severity: f.Severity, Message: f.Message(), Effect: f.Effect, Repair: f.Repair, At: f.At}
+func asFinding(f finding.Finding) row {
+	shown := row{Code: f.Code, Check: f.Check, Severity: f.Severity, Message: f.Message(), Effect: f.Effect, Repair: f.Repair, At: f.At}
 	for _, a := range f.Answers {
 		shown.Answers = append(shown.Answers, answer{a.Party, a.Text})
 	}
@@ -142,7 +143,7 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if verify.Failed(findings) {
+		if finding.Failed(findings) {
 			failed++
 		}
 		r := verified{Issuer: target.URL, parties: target.declared()}
@@ -201,7 +202,7 @@ func (opts *verifyOptions) check() error {
 }
 
 // print prints the findings, and before them which of the causes were found.
-func (opts *verifyOptions) print(results []verified, causes []verify.Cause) error {
+func (opts *verifyOptions) print(results []verified, causes []finding.Cause) error {
 	if causes == nil {
 		return opts.f.Print(results, func(w *tabwriter.Writer) { findingsTable(w, results) })
 	}
@@ -375,9 +376,9 @@ func findingsTable(w *tabwriter.Writer, results []verified) {
 
 // advice returns what relying parties make of a finding, and what to do about it, a line each. Without declared parties
 // it is for AWS.
-func advice(f finding, parties []string) []string {
+func advice(f row, parties []string) []string {
 	if len(parties) == 0 {
-		parties = []string{verify.AWS}
+		parties = []string{finding.AWS}
 	}
 	var lines []string
 	for _, party := range parties {

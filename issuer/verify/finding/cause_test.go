@@ -1,6 +1,9 @@
-package verify
+package finding
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,5 +60,36 @@ func TestSort(t *testing.T) {
 	want := []string{"tls-expired", "token-expired", "not-compared", "tls-12-only", "slow", "url", "tls-chain"}
 	if !slices.Equal(got, want) {
 		t.Errorf("sorted %q, want %q", got, want)
+	}
+}
+
+// TestCodesInUse: a code that stands in the source is one of the catalogue's.
+func TestCodesInUse(t *testing.T) {
+	use := regexp.MustCompile(`(?:CauseOf|\.fail|\.warn)\("([a-z0-9-]+)"`)
+	found := 0
+	for _, dir := range []string{"../../../issuer", "../../../provision", "../../../cmd"} {
+		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") {
+				return err
+			}
+			source, err := os.ReadFile(file)
+			for _, m := range use.FindAllSubmatch(source, -1) {
+				found++
+				if CauseOf(string(m[1])).Title == string(m[1]) {
+					t.Errorf("%s: the catalogue has no cause %q", file, m[1])
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d codes were found in the source", found)
+	}
+	const none = "no-such-code"
+	if c := CauseOf(none); c.Code != none || c.Repair == "" {
+		t.Errorf("an unknown code makes %+v", c)
 	}
 }

@@ -1,4 +1,4 @@
-package verify
+package finding
 
 // clusterCauses are what can be wrong with the cluster whose tokens an issuer stands for.
 func clusterCauses() []Cause {

@@ -1,8 +1,9 @@
-package verify
+// Package finding has what a relying party of our own can find wrong: the catalogue of causes, what clouds answer to each of
+// them, and what repairs it. It is the only place that holds such answers, so that a pod's error leads back to its causes.
+package finding
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -35,10 +36,19 @@ type Finding struct {
 // Message returns the evidence, and where it was found unless it says so itself.
 func (f Finding) Message() string {
 	if len(f.At) > 0 && !strings.Contains(f.Evidence, f.At[0]) {
-		return "at " + list(f.At) + ": " + f.Evidence
+		return "at " + text.List(f.At, mostAddresses) + ": " + f.Evidence
 	}
 	return f.Evidence
 }
+
+// Rogue reports whether a finding is about a stranger's key: one whose material is neither among the stored keys nor among
+// those that are gone, or one that cannot be read, since ours can be.
+func (f Finding) Rogue() bool {
+	return slices.Contains([]string{"key-rogue", "key-swapped", "keys-unread"}, f.Code)
+}
+
+// mostAddresses are named in a message.
+const mostAddresses = 32
 
 // Good returns the finding of a check that found nothing wrong.
 func Good(check, evidence string) Finding {
@@ -80,64 +90,5 @@ func Sort(findings []Finding) {
 	})
 }
 
-// report collects findings.
-type report struct {
-	findings []Finding
-}
-
-func (r *report) add(f Finding) { r.findings = append(r.findings, f) }
-
-func (r *report) ok(check, format string, args ...any) {
-	r.add(Good(check, fmt.Sprintf(format, args...)))
-}
-
-func (r *report) warn(code, format string, args ...any) {
-	r.add(CauseOf(code).Finding(Warn, fmt.Sprintf(format, args...), ""))
-}
-
-func (r *report) fail(code, format string, args ...any) {
-	r.add(CauseOf(code).Finding(Fail, fmt.Sprintf(format, args...), ""))
-}
-
-// merge adds what was found at single addresses: once, with all the addresses that it was found at.
-func (r *report) merge(visits []*visit) {
-	first := len(r.findings)
-	at := map[[4]string]int{}
-	for _, v := range visits {
-		for _, f := range v.findings {
-			key := [...]string{f.Code, string(f.Severity), f.Evidence, f.Repair}
-			i, known := at[key]
-			if !known {
-				i = len(r.findings)
-				at[key] = i
-				r.findings = append(r.findings, f)
-			}
-			if g := &r.findings[i]; !slices.Contains(g.At, v.look.Address) {
-				g.At = append(g.At, v.look.Address)
-			}
-		}
-	}
-	for i := first; i < len(r.findings); i++ {
-		if f := &r.findings[i]; len(f.At) == len(visits) {
-			f.At = nil
-		}
-	}
-}
-
-// list joins with "and", and counts what is too much to read.
-func list(all []string) string {
-	if extra := len(all) - maxAddresses; extra > 0 {
-		return strings.Join(all[:maxAddresses], ", ") + fmt.Sprintf(" and %d more", extra)
-	}
-	if n := len(all); n > 1 {
-		return strings.Join(all[:n-1], ", ") + " and " + all[n-1]
-	}
-	return strings.Join(all, "")
-}
-
-// printable makes text of a stranger's server short, and keeps it from moving the cursor of a terminal or turning the
-// direction of its text.
-func printable(s string) string { return text.OneLine(s, 400) }
-
-// clean is printable without a limit.
+// clean makes text of a stranger's server safe for a terminal.
 func clean(s string) string { return text.OneLine(s, 0) }

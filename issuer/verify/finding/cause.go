@@ -1,6 +1,4 @@
-package verify
-
-import "fmt"
+package finding
 
 // Cause is a row of the catalogue: one thing that can be wrong with an issuer, a token, a cluster or an account. The
 // catalogue is the only place that holds what relying parties answer.
@@ -27,24 +25,38 @@ const (
 	KubeAPIServer = "kube-apiserver"
 )
 
-// Causes returns the catalogue, in the order in which a relying party meets the causes: what stands earlier may have led
-// to what stands later. A cluster stands before its tokens.
+// Area is a part of the catalogue.
+type Area struct {
+	Title  string
+	Causes []Cause
+}
+
+// Areas returns the catalogue, in the order in which a relying party meets the causes: what stands earlier may have led to
+// what stands later. A cluster stands before its tokens.
+func Areas() []Area {
+	return []Area{
+		{"The issuer", issuerCauses()}, {"The cluster", clusterCauses()}, {"The token", tokenCauses()}, {"AWS", awsCauses()}, {"The comparison", comparisonCauses()},
+	}
+}
+
+// Causes returns the causes of all areas.
 func Causes() []Cause {
 	var all []Cause
-	for _, area := range [][]Cause{issuerCauses(), clusterCauses(), tokenCauses(), awsCauses(), comparisonCauses()} {
-		all = append(all, area...)
+	for _, a := range Areas() {
+		all = append(all, a.Causes...)
 	}
 	return all
 }
 
-// CauseOf returns the cause with a code. It panics if there is none, which is an error of the program.
+// CauseOf returns the cause with a code. A code that the catalogue does not have is an error of the program; a test of every
+// code in the source finds it, and a running program says what it can.
 func CauseOf(code string) Cause {
 	for _, c := range Causes() {
 		if c.Code == code {
 			return c
 		}
 	}
-	panic(fmt.Sprintf("verify: no cause has the code %q", code)) //nolint:forbidigo // an error of the program, which a test of every code finds
+	return Cause{Code: code, Check: code, Title: code, Repair: "this is an error of keypost; please report it"}
 }
 
 // Finding returns a finding of the cause. An empty repair is that of the cause.
