@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -37,7 +38,7 @@ func parseDiscovery(a response) (discovery, error) {
 	if err := json.Unmarshal(a.Body, &d); err != nil {
 		return discovery{}, fmt.Errorf("%s is no discovery document: it is not valid JSON of that form", a.URL)
 	}
-	if err := checkUnambiguous(a.Body, discoveryMembers()); err != nil {
+	if err := strictjson.Check(a.Body, discoveryMembers()); err != nil {
 		return discovery{}, fmt.Errorf("%s is no sound discovery document: %w", a.URL, err)
 	}
 	return d, nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
@@ -171,7 +172,7 @@ func (c *Client) JWKS(ctx context.Context, url string) (Published, error) {
 }
 
 func published(issuer string, a response) (Published, error) {
-	if err := checkUnambiguous(a.Body, jwksMembers()); err != nil {
+	if err := strictjson.Check(a.Body, jwksMembers()); err != nil {
 		return Published{}, fmt.Errorf("%s is no sound JWKS: %w", a.URL, err)
 	}
 	keys, err := pubkey.Parse(a.URL, a.Body)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/privatekey"
+	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
@@ -74,7 +75,7 @@ func parseJWKS(a response) ([]jwk, error) {
 		Keys *[]jwk `json:"keys"`
 	}
 	err := json.Unmarshal(a.Body, &set)
-	if ambiguous := checkUnambiguous(a.Body, jwksMembers()); err == nil && ambiguous != nil {
+	if ambiguous := strictjson.Check(a.Body, jwksMembers()); err == nil && ambiguous != nil {
 		return nil, fmt.Errorf("%s is no sound JWKS: %w", a.URL, ambiguous)
 	}
 	if err != nil || set.Keys == nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/keypost/keypost/provision/signingkey"
 )
 
-// Where OpenShift's operator takes the next signing key from: a complete pair in operatorSecret is distributed to every
+// Where OpenShift's operator takes the next signing key from: a complete pair in operatorPair is distributed to every
 // kube-apiserver, and then signs. The two others are ours, in the same namespace: the pair that is not to sign yet, and the
 // one that signed before. A way back exchanges them. So no private key ever leaves the cluster.
 //
 // Source: openshift/cluster-kube-apiserver-operator, pkg/operator/boundsatokensignercontroller/controller.go
 const (
 	operatorNamespace = "openshift-kube-apiserver-operator"
-	operatorSecret    = "next-bound-service-account-signing-key"
-	nextSecret        = "keypost-next-signing-key"
-	previousSecret    = "keypost-previous-signing-key"
+	operatorPair      = "next-bound-service-account-signing-key"
+	nextPair          = "keypost-next-signing-key"
+	previousPair      = "keypost-previous-signing-key"
 )
 
 // OpenShift is an OpenShift cluster in a rotation of its signing key. Besides what [Signing] needs, it gets, creates,
@@ -49,7 +49,7 @@ func (o OpenShift) NextKey(ctx context.Context, usable func(keystore.Verificatio
 	if err != nil {
 		return keystore.VerificationKey{}, err
 	}
-	was, err := server.secret(ctx, nextSecret)
+	was, err := server.secret(ctx, nextPair)
 	if err != nil {
 		return keystore.VerificationKey{}, err
 	}
@@ -64,7 +64,7 @@ func (o OpenShift) NextKey(ctx context.Context, usable func(keystore.Verificatio
 	if err != nil {
 		return keystore.VerificationKey{}, err
 	}
-	return pair.Public(), server.put(ctx, nextSecret, was, data)
+	return pair.Public(), server.put(ctx, nextPair, was, data)
 }
 
 // Stage implements [rotation.Cluster]: it gives the operator the pair of k, and keeps the one that it had.
@@ -73,14 +73,14 @@ func (o OpenShift) Stage(ctx context.Context, k keystore.Key) error {
 	if err != nil {
 		return err
 	}
-	signs, err := server.secret(ctx, operatorSecret)
+	signs, err := server.secret(ctx, operatorPair)
 	if err != nil {
 		return err
 	}
 	if has, known := signs.public(); known && has.Fingerprint() == k.Fingerprint() {
 		return server.drop(ctx, k) // the operator has it; it takes minutes until every kube-apiserver does
 	}
-	for from, keep := range map[string]string{nextSecret: previousSecret, previousSecret: nextSecret} {
+	for from, keep := range map[string]string{nextPair: previousPair, previousPair: nextPair} {
 		pair, err := server.secret(ctx, from)
 		if err != nil {
 			return err
@@ -91,9 +91,9 @@ func (o OpenShift) Stage(ctx context.Context, k keystore.Key) error {
 		if err := server.keep(ctx, signs, keep); err != nil {
 			return err
 		}
-		return server.put(ctx, operatorSecret, signs, pair["data"])
+		return server.put(ctx, operatorPair, signs, pair["data"])
 	}
-	return &rotation.ByHandError{Do: fmt.Sprintf("write the pair of key %s into the Secret %s of namespace %s; its operator hands it to every kube-apiserver", k.ID(), operatorSecret, operatorNamespace)}
+	return &rotation.ByHandError{Do: fmt.Sprintf("write the pair of key %s into the Secret %s of namespace %s; its operator hands it to every kube-apiserver", k.ID(), operatorPair, operatorNamespace)}
 }
 
 // keep stores the pair that the operator has under another name, if it has one: it may be wanted back.
@@ -110,13 +110,13 @@ func (a api) keep(ctx context.Context, signs secret, name string) error {
 
 // drop deletes our copy of a pair that the operator has.
 func (a api) drop(ctx context.Context, k keystore.Key) error {
-	pair, err := a.secret(ctx, nextSecret)
+	pair, err := a.secret(ctx, nextPair)
 	if has, known := pair.public(); err != nil || !known || has.Fingerprint() != k.Fingerprint() {
 		return err
 	}
-	err = a.do(ctx, kubeapi.Request{Method: http.MethodDelete, Path: secretPath(nextSecret)}, &struct{}{})
+	err = a.do(ctx, kubeapi.Request{Method: http.MethodDelete, Path: secretPath(nextPair)}, &struct{}{})
 	if err != nil && !kubeapi.IsStatus(err, http.StatusNotFound) {
-		return fmt.Errorf("delete Secret %s/%s: %w", operatorNamespace, nextSecret, err)
+		return fmt.Errorf("delete Secret %s/%s: %w", operatorNamespace, nextPair, err)
 	}
 	return nil
 }

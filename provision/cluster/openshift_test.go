@@ -82,7 +82,7 @@ func newOpenShift(t *testing.T) (OpenShift, *secrets) {
 	t.Helper()
 	s := &secrets{objects: map[string]map[string]any{}}
 	replace := map[string]http.HandlerFunc{secretsPath: s.ServeHTTP}
-	for _, name := range []string{operatorSecret, nextSecret, previousSecret} {
+	for _, name := range []string{operatorPair, nextPair, previousPair} {
 		replace[secretPath(name)] = s.ServeHTTP
 	}
 	return OpenShift{Signing{newPlane(t, []string{"https://old.example.com"}, replace).access}}, s
@@ -95,7 +95,7 @@ func (s *secrets) operatorHas(t *testing.T) keystore.Key {
 	check(t, err)
 	data, err := pair.SecretData()
 	check(t, err)
-	s.objects[operatorSecret] = map[string]any{"type": "Other", "metadata": map[string]any{"name": operatorSecret, "resourceVersion": "0", "labels": map[string]any{"its": "own"}}, "data": data}
+	s.objects[operatorPair] = map[string]any{"type": "Other", "metadata": map[string]any{"name": operatorPair, "resourceVersion": "0", "labels": map[string]any{"its": "own"}}, "data": data}
 	return keystore.Key{VerificationKey: pair.Public(), State: keystore.Active}
 }
 
@@ -107,12 +107,12 @@ func TestOpenShiftRotatesThereAndBack(t *testing.T) {
 	check(t, err)
 	again, err := o.NextKey(t.Context(), whatever)
 	check(t, err)
-	if !again.Equal(k) || s.has(nextSecret) != k.ID() || s.has(operatorSecret) != old.ID() {
-		t.Fatalf("made %s, then %s; next has %s, the operator %s", k.ID(), again.ID(), s.has(nextSecret), s.has(operatorSecret))
+	if !again.Equal(k) || s.has(nextPair) != k.ID() || s.has(operatorPair) != old.ID() {
+		t.Fatalf("made %s, then %s; next has %s, the operator %s", k.ID(), again.ID(), s.has(nextPair), s.has(operatorPair))
 	}
 	fresh := keystore.Key{VerificationKey: k, State: keystore.Active}
 	where := func() [3]keystore.KeyID {
-		return [3]keystore.KeyID{s.has(operatorSecret), s.has(nextSecret), s.has(previousSecret)}
+		return [3]keystore.KeyID{s.has(operatorPair), s.has(nextPair), s.has(previousPair)}
 	}
 	for i, step := range []struct {
 		stage keystore.Key
@@ -130,11 +130,11 @@ func TestOpenShiftRotatesThereAndBack(t *testing.T) {
 			t.Fatalf("step %d: operator, next and previous have %v; want %v", i, got, step.want)
 		}
 	}
-	if s.objects[operatorSecret]["type"] != "Other" || s.objects[operatorSecret]["metadata"].(map[string]any)["labels"] == nil {
-		t.Errorf("the operator's Secret lost what is not ours: %v", s.objects[operatorSecret]["metadata"])
+	if s.objects[operatorPair]["type"] != "Other" || s.objects[operatorPair]["metadata"].(map[string]any)["labels"] == nil {
+		t.Errorf("the operator's Secret lost what is not ours: %v", s.objects[operatorPair]["metadata"])
 	}
 	for _, call := range s.log {
-		if strings.HasPrefix(call, "DELETE") && call != "DELETE "+nextSecret {
+		if strings.HasPrefix(call, "DELETE") && call != "DELETE "+nextPair {
 			t.Errorf("%s", call)
 		}
 	}
@@ -147,8 +147,8 @@ func TestOpenShiftMakesAnotherKey(t *testing.T) {
 	check(t, err)
 	second, err := o.NextKey(t.Context(), func(keystore.VerificationKey) bool { return false })
 	check(t, err)
-	if second.Equal(first) || s.has(nextSecret) != second.ID() {
-		t.Errorf("made %s, then %s; next has %s", first.ID(), second.ID(), s.has(nextSecret))
+	if second.Equal(first) || s.has(nextPair) != second.ID() {
+		t.Errorf("made %s, then %s; next has %s", first.ID(), second.ID(), s.has(nextPair))
 	}
 }
 
@@ -164,12 +164,12 @@ func TestOpenShiftRefusals(t *testing.T) {
 	}
 	k, err := o.NextKey(t.Context(), func(keystore.VerificationKey) bool { return true })
 	check(t, err)
-	s.forbid = "POST " + previousSecret
+	s.forbid = "POST " + previousPair
 	fresh := keystore.Key{VerificationKey: k, State: keystore.Active, PromotedAt: time.Now()}
-	if err := o.Stage(t.Context(), fresh); err == nil || !strings.Contains(err.Error(), "write Secret openshift-kube-apiserver-operator/"+previousSecret) || s.has(operatorSecret) != old.ID() {
-		t.Errorf("the old pair cannot be kept: %v; the operator has %s", err, s.has(operatorSecret))
+	if err := o.Stage(t.Context(), fresh); err == nil || !strings.Contains(err.Error(), "write Secret openshift-kube-apiserver-operator/"+previousPair) || s.has(operatorPair) != old.ID() {
+		t.Errorf("the old pair cannot be kept: %v; the operator has %s", err, s.has(operatorPair))
 	}
-	s.forbid = "GET " + operatorSecret
+	s.forbid = "GET " + operatorPair
 	if err := o.Stage(t.Context(), fresh); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("it may not be read: %v", err)
 	}

@@ -62,7 +62,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Factory.Change("", false) }}
+	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Change("", false) }}
 	if o.access.Kubeconfig != "" {
 		if d.Cluster, err = o.cluster(ctx); err != nil {
 			return err

@@ -1,4 +1,5 @@
-package verify
+// Package strictjson finds what two readers of one JSON text may read differently.
+package strictjson
 
 import (
 	"bytes"
@@ -8,12 +9,17 @@ import (
 	"io"
 	"strings"
 	"unicode"
+
+	"github.com/keypost/keypost/internal/text"
 )
 
-// checkUnambiguous refuses JSON that two relying parties may read differently. Of a member that occurs twice some take the
+// maxName bounds what an error quotes of a name.
+const maxName = 400
+
+// Check refuses JSON that two relying parties may read differently. Of a member that occurs twice some take the
 // first and some the last; some take "KEYS" for "keys" and some do not. Whoever publishes such a document can show one
 // key to whoever checks and another to whoever trusts. known are the names that a reader looks for.
-func checkUnambiguous(data []byte, known []string) error {
+func Check(data []byte, known []string) error {
 	spelling := map[string]string{}
 	for _, name := range known {
 		spelling[fold(name)] = name
@@ -78,11 +84,11 @@ func (w *memberWalk) enter(in *container, name string) error {
 	in.names[folded] = name
 	switch {
 	case twice && other == name:
-		return fmt.Errorf("it has the member %q twice in one object, and relying parties disagree on which of them counts", printable(name))
+		return fmt.Errorf("it has the member %q twice in one object, and relying parties disagree on which of them counts", text.OneLine(name, maxName))
 	case twice:
-		return fmt.Errorf("it has the members %q and %q in one object, and relying parties disagree on whether they are the same", printable(other), printable(name))
+		return fmt.Errorf("it has the members %q and %q in one object, and relying parties disagree on whether they are the same", text.OneLine(other, maxName), text.OneLine(name, maxName))
 	case isKnown && known != name:
-		return fmt.Errorf("it has the member %q, which some relying parties read as %q and others ignore", printable(name), known)
+		return fmt.Errorf("it has the member %q, which some relying parties read as %q and others ignore", text.OneLine(name, maxName), known)
 	}
 	return nil
 }
