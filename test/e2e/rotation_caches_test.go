@@ -1,0 +1,184 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	programs "github.com/keypost/keypost/test/process"
+)
+
+// cacheConfig is of an nginx that obeys Cache-Control: max-age, stale-while-revalidate and stale-if-error, as nginx reads them
+// by itself. A request with the header X-Prime is answered by the origin, and the answer kept.
+const cacheConfig = `daemon off;
+worker_processes 1;
+pid %[1]s/pid;
+user root;
+error_log stderr crit;
+events { worker_connections 1024; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	proxy_cache_path %[1]s/cache levels=1 keys_zone=z:1m inactive=60m use_temp_path=off;
+	server {
+		listen %[2]s ssl;
+		ssl_certificate %[3]s; ssl_certificate_key %[4]s;
+		proxy_cache z; proxy_cache_key $uri; proxy_cache_background_update on; proxy_cache_revalidate on; proxy_cache_bypass $http_x_prime;
+		proxy_ssl_server_name on; proxy_ssl_name localhost; proxy_set_header Host %[5]s;
+		add_header X-Cache $upstream_cache_status always;
+		%[6]s
+	}
+}
+`
+
+// startCache starts a real nginx as a cache of keypostd at host, and returns where it listens. Locations say through which
+// address it reaches what.
+func startCache(t *testing.T, ca *authority, host string, locations []string) (address string) {
+	t.Helper()
+	program, err := exec.LookPath("nginx")
+	if errors.Is(err, exec.ErrNotFound) { // Debian keeps servers outside an ordinary user's PATH
+		program, err = exec.LookPath("/usr/sbin/nginx")
+	}
+	must(t, err)
+	dir := t.TempDir()
+	_, port, err := net.SplitHostPort(programs.FreeAddress(t))
+	must(t, err)
+	cert, key := ca.issue(t, "cache-"+port, "localhost")
+	config := filepath.Join(dir, "nginx.conf")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, cacheConfig, dir, "127.0.0.1:"+port, cert, key, host, strings.Join(locations, "\n\t\t")), 0o600))
+	p := start(t, "nginx-"+port, program, "-p", dir, "-c", config, "-e", "stderr")
+	p.await(t, "listening", func(ctx context.Context) error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+port)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	return "localhost:" + port
+}
+
+// prime has a cache read a document from its origin now.
+func prime(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("X-Prime", "1")
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		return err
+	}
+	if how := res.Header.Get("X-Cache"); res.StatusCode != http.StatusOK || how != "BYPASS" {
+		return fmt.Errorf("prime %s: %s, %s", url, res.Status, how)
+	}
+	return nil
+}
+
+// lists reports whether the JWKS at url has a key.
+func lists(ctx context.Context, client *http.Client, url, kid string) (bool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s", url, res.Status)
+	}
+	return strings.Contains(string(body), kid), err
+}
+
+// link is a way to an origin that can be cut: connections are then taken and closed at once.
+type link struct {
+	address, origin string
+
+	mu   sync.Mutex
+	cut  bool
+	open map[net.Conn]bool
+}
+
+func newLink(t *testing.T, origin string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	l := &link{address: listener.Addr().String(), origin: origin, open: map[net.Conn]bool{}}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		l.set(true)
+	})
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go l.carry(conn)
+		}
+	}()
+	return l
+}
+
+// set cuts the link with all its connections, or restores it.
+func (l *link) set(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+	for conn := range l.open {
+		if cut {
+			_ = conn.Close()
+		}
+	}
+}
+
+func (l *link) keep(conn net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[conn] = true
+	return !l.cut
+}
+
+func (l *link) drop(conn net.Conn) {
+	_ = conn.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, conn)
+}
+
+func (l *link) carry(from net.Conn) {
+	defer l.drop(from)
+	if !l.keep(from) {
+		return
+	}
+	to, err := net.Dial("tcp", l.origin)
+	if err != nil {
+		return
+	}
+	defer l.drop(to)
+	if !l.keep(to) {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(to, from)
+		_ = to.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(from, to)
+}

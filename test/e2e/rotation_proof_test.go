@@ -1,0 +1,354 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	programs "github.com/keypost/keypost/test/process"
+)
+
+// What the key sets of the proof declare. A development key set adds five seconds for convergence, so that a key may sign 19 s
+// after it was seen.
+const (
+	proofMaxAge   = 2 * time.Second
+	proofSWR      = 2 * time.Second
+	proofSIE      = 8 * time.Second
+	proofLifetime = 10 * time.Second // of tokens
+)
+
+const (
+	proofIssuers = 16
+	mintEvery    = 300 * time.Millisecond
+	atOnce       = 64                     // verifications of each kind; a machine that cannot keep up leaves some out instead of falling behind
+	lastMoment   = 700 * time.Millisecond // before its exp a token is verified for the last time
+)
+
+// TestRotationRefusesNoToken rotates the keys of ten issuers side by side with the real keypost, while tokens are minted all the
+// time and each is verified until it expires, by relying parties of three kinds, directly and through two real caches. One of the
+// caches is primed just before the publication and then cut off from keypostd for as long as it may hand out its copy. Some
+// rotations are driven by two operators at once, who are killed at random moments and begin again.
+//
+// Not one token may be refused. That proves something only because the same relying parties do refuse tokens where a rotation is
+// done wrong, in each of the five ways that are tried beside it.
+func TestRotationRefusesNoToken(t *testing.T) {
+	p := newProof(t)
+	var all []*rotating
+	for i := range proofIssuers {
+		r := &rotating{operators: 1, name: "by the gates", how: (*rotating).byTheGates}
+		switch mistakes := []*rotating{
+			{name: "gate skipped", how: (*rotating).gateSkipped},
+			{name: "stale-if-error forgotten", how: (*rotating).staleIfErrorForgotten},
+			{name: "signed first", how: (*rotating).signedFirst},
+			{name: "swapped at once", how: (*rotating).swappedAtOnce},
+			{name: "removed at once", how: (*rotating).removedAtOnce},
+		}; {
+		case i < 10:
+			r.operators, r.kill = 1+i%2, i%4 >= 2
+		case i == 10:
+			r.name, r.how = "rolled back", (*rotating).rolledBack
+		default:
+			r = mistakes[i-11]
+			r.wrong, r.operators = true, 1
+		}
+		p.publish(t, r, i)
+		all = append(all, r)
+	}
+	var done sync.WaitGroup
+	for i, r := range all {
+		done.Go(func() {
+			time.Sleep(time.Duration(i) * 300 * time.Millisecond) // each in another phase of its copies
+			r.run(t)
+		})
+	}
+	done.Wait()
+	for _, r := range all {
+		r.judge(t)
+	}
+	t.Log("\n" + table(all))
+}
+
+// proof is a keypostd with development key sets, two caches before it, and those who rely on it.
+type proof struct {
+	env    []string // where key sets and observations are
+	dir    string
+	origin string // host:port of keypostd
+	caches [2]string
+	links  []*link // from the second cache to keypostd, one for each issuer
+	client *http.Client
+	node   *nodeJose
+
+	goTurns, nodeTurns turns
+}
+
+func newProof(t *testing.T) *proof {
+	t.Helper()
+	ca, dir := newAuthority(t), t.TempDir()
+	address := programs.FreeAddress(t)
+	p := &proof{dir: dir, origin: strings.Replace(address, "127.0.0.1", "localhost", 1), goTurns: make(turns, atOnce), nodeTurns: make(turns, atOnce)}
+	p.env = []string{"KEYPOST_STORE=file://" + filepath.Join(dir, "keysets"), "KEYPOST_OBSERVATIONS=file://" + filepath.Join(dir, "observations")}
+	must(t, os.Mkdir(filepath.Join(dir, "observations"), 0o700))
+	server := start(t, "keypostd", binary("keypostd"), "--dev", dir, "--address", address, "--admin-address", programs.FreeAddress(t))
+	roots := x509.NewCertPool()
+	server.await(t, "making its certificate authority", func(context.Context) error {
+		made, err := os.ReadFile(p.caFile())
+		if err == nil && !roots.AppendCertsFromPEM(made) {
+			err = errors.New("no certificate yet")
+		}
+		return err
+	})
+	roots.AddCert(ca.cert)
+	p.client = &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
+	var locations [2][]string
+	for i := range proofIssuers {
+		l := newLink(t, address)
+		p.links = append(p.links, l)
+		locations[1] = append(locations[1], fmt.Sprintf("location /issuer-%02d/ { proxy_pass https://%s; }", i, l.address))
+	}
+	locations[0] = []string{fmt.Sprintf("location / { proxy_pass https://%s; }", address)}
+	for i := range p.caches {
+		p.caches[i] = startCache(t, ca, p.origin, locations[i])
+	}
+	both := filepath.Join(dir, "both.pem")
+	made, err := os.ReadFile(p.caFile())
+	must(t, err)
+	ours, err := os.ReadFile(ca.file)
+	must(t, err)
+	must(t, os.WriteFile(both, append(made, ours...), 0o600))
+	p.node = startNodeJose(t, both, proofMaxAge)
+	return p
+}
+
+// caFile is keypostd's.
+func (p *proof) caFile() string { return filepath.Join(p.dir, "ca.pem") }
+
+// ran is what came of a keypost that was run.
+type ran struct {
+	stdout, stderr string
+	code           int // -1: killed
+}
+
+func (r ran) err() error {
+	if r.code == 0 {
+		return nil
+	}
+	return fmt.Errorf("exit code %d: %s", r.code, r.stderr)
+}
+
+// keypost runs the command line, which is killed after a time that is not zero.
+func (p *proof) keypost(killAfter time.Duration, args ...string) ran {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(binary("keypost"), args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), p.env...), &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		return ran{code: 1, stderr: err.Error()}
+	}
+	if killAfter > 0 {
+		killer := time.AfterFunc(killAfter, func() { _ = cmd.Process.Kill() })
+		defer killer.Stop()
+	}
+	_ = cmd.Wait() // the exit code tells
+	return ran{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// rotating is one issuer whose key is replaced.
+type rotating struct {
+	*proof
+	name      string // of the way in which it is rotated
+	id, url   string
+	link      *link
+	parties   []party
+	servers   [2]apiserver // one cluster's
+	old, next signingKey
+	how       func(*rotating, context.Context) error
+	wrong     bool
+	operators int
+	kill      bool
+
+	handOver sync.Once
+	killed   atomic.Int64
+	hidden   time.Duration // how long the cache that was cut off handed out the JWKS from before the publication
+	err      error
+
+	checks sync.WaitGroup
+	mu     sync.Mutex
+	counts map[string]count // by relying party and path
+	minted map[string]int   // by kid
+	why    []string         // the first errors
+}
+
+// count counts the verifications with an answer, and how many of the answers were a refusal. Others had none: no JWKS could be
+// fetched, or the token had expired before its turn came or it had no turn.
+type count struct{ verified, refused, unanswered, late int }
+
+// fewest is how often each relying party has to verify by each path for a rotation to show something.
+const fewest = 100
+
+// publish publishes the key of a cluster; every second one is an RSA key.
+func (p *proof) publish(t *testing.T, r *rotating, i int) {
+	t.Helper()
+	kind, id := []string{"p256", "rsa2048"}[i%2], fmt.Sprintf("issuer-%02d", i)
+	r.proof, r.id, r.url, r.link = p, id, "https://"+p.origin+"/"+id, p.links[i]
+	r.old, r.next, r.counts, r.minted = generateSigningKey(t, kind), generateSigningKey(t, kind), map[string]count{}, map[string]int{}
+	must(t, p.keypost(0, "issuer", "add", id, "--dev", "--url", r.url, "--public-key-file", r.old.public, "--max-age", proofMaxAge.String(),
+		"--stale-while-revalidate", proofSWR.String(), "--stale-if-error", proofSIE.String(), "--token-lifetime", proofLifetime.String(),
+		"--relying-party", "vault", "--relying-party", "kube-apiserver").err())
+	await(t, r.url+" is served", func(ctx context.Context) error { return expect(ctx, p.client, r.url+"/keys.json", "") })
+	for i := range r.servers {
+		r.servers[i].key.Store(&r.old)
+	}
+	for path, host := range map[string]string{"direct": p.origin, "cache 1": p.caches[0], "cache 2": p.caches[1]} {
+		url := "https://" + host + "/" + id + "/keys.json"
+		r.parties = append(r.parties, party{"go-oidc", path, p.goTurns.take(goOIDC(p.client, r.url, url))},
+			party{"jose", path, p.nodeTurns.take(p.node.at(r.url, url))},
+			party{"strict", path, p.goTurns.take((&strict{client: p.client, issuer: r.url, url: url}).verify)})
+	}
+}
+
+// run mints and verifies from before the rotation until every token has expired.
+func (r *rotating) run(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var minting sync.WaitGroup
+	for i := range r.servers {
+		minting.Go(func() { r.mint(ctx, &r.servers[i]) })
+	}
+	time.Sleep(proofMaxAge + time.Second)
+	r.err = r.how(r, ctx)
+	time.Sleep(proofMaxAge + time.Second)
+	stop()
+	minting.Wait()
+	r.checks.Wait()
+}
+
+// mint has a server make tokens, each of which everybody verifies at once, in the middle of its life and just before its end.
+func (r *rotating) mint(ctx context.Context, server *apiserver) {
+	for every := time.NewTicker(mintEvery); ; {
+		select {
+		case <-ctx.Done():
+			every.Stop()
+			return
+		case <-every.C:
+		}
+		token, err := server.mint(r.url, proofLifetime)
+		if err != nil {
+			r.count("mint", err, token)
+			continue
+		}
+		r.mu.Lock()
+		r.minted[token.kid]++
+		r.mu.Unlock()
+		left := time.Until(token.exp)
+		for _, in := range []time.Duration{0, left / 2, left - lastMoment} {
+			r.checks.Add(1)
+			time.AfterFunc(in, func() {
+				defer r.checks.Done()
+				for _, by := range r.parties {
+					r.checks.Go(func() { r.count(by.name+" "+by.path, by.verify(context.Background(), token.text), token) })
+				}
+			})
+		}
+	}
+}
+
+func (r *rotating) count(by string, err error, token proofToken) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.counts[by]
+	switch {
+	case errors.Is(err, errBusy), err != nil && !time.Now().Before(token.exp):
+		c.late++
+	case errors.Is(err, errNoJWKS):
+		c.unanswered++
+		r.note(by, err, token)
+	case err != nil:
+		c.verified++
+		c.refused++
+		r.note(by, err, token)
+	default:
+		c.verified++
+	}
+	r.counts[by] = c
+}
+
+// note keeps the first few errors.
+func (r *rotating) note(by string, err error, token proofToken) {
+	key := "old"
+	if token.kid == r.next.kid {
+		key = "new"
+	}
+	if len(r.why) < 5 {
+		r.why = append(r.why, fmt.Sprintf("%s: a token of the %s key, %v before its end: %v", by, key, time.Until(token.exp).Round(100*time.Millisecond), err))
+	}
+}
+
+func (r *rotating) sum(match string) (s count) {
+	for by, c := range r.counts {
+		if strings.Contains(by, match) {
+			s.verified, s.refused, s.unanswered, s.late = s.verified+c.verified, s.refused+c.refused, s.unanswered+c.unanswered, s.late+c.late
+		}
+	}
+	return s
+}
+
+// judge says what the counts show.
+func (r *rotating) judge(t *testing.T) {
+	t.Helper()
+	all := r.sum("")
+	switch {
+	case r.err != nil:
+		t.Errorf("%s: %v", r.name, r.err)
+	case r.minted[r.old.kid] == 0 || r.minted[r.next.kid] == 0:
+		t.Errorf("%s: tokens of each key: %v", r.name, r.minted)
+	case r.hidden < proofMaxAge+proofSIE-4*time.Second:
+		t.Errorf("%s: the cache that was cut off handed out its copy for %v only, so this shows little", r.name, r.hidden)
+	case r.wrong && all.refused == 0:
+		t.Errorf("%s: no token was refused, so the others show nothing", r.name)
+	case !r.wrong && all.refused > 0:
+		t.Errorf("%s: %d of %d verifications were refused:\n%s", r.name, all.refused, all.verified, strings.Join(r.why, "\n"))
+	}
+	if r.wrong {
+		return
+	}
+	for _, by := range slices.Sorted(maps.Keys(r.counts)) {
+		if c := r.counts[by]; c.verified < fewest || c.verified < 50*c.unanswered {
+			t.Errorf("%s: %s has verified %d times, got no JWKS %d times and came too late %d times, so this shows little: is the machine too busy?\n%s",
+				r.name, by, c.verified, c.unanswered, c.late, strings.Join(r.why, "\n"))
+		}
+	}
+}
+
+// table has a line for each rotation: verifications, and how many of them were refusals, by relying party and by path.
+func table(all []*rotating) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	columns := []string{"go-oidc", "jose", "strict", "direct", "cache 1", "cache 2"}
+	fmt.Fprintf(w, "rotation\toperators\tkilled\ttokens old+new\thidden\tverified\trefused\t%s\tno JWKS\ttoo late\n", strings.Join(columns, "\t"))
+	for _, r := range all {
+		s := r.sum("")
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d+%d\t%v\t%d\t%d", r.name, r.operators, r.killed.Load(), r.minted[r.old.kid], r.minted[r.next.kid], r.hidden.Round(100*time.Millisecond), s.verified, s.refused)
+		for _, c := range columns {
+			fmt.Fprintf(w, "\t%d", r.sum(c).refused)
+		}
+		fmt.Fprintf(w, "\t%d\t%d\n", s.unanswered, s.late)
+	}
+	_ = w.Flush() // to a strings.Builder
+	return out.String()
+}
