@@ -116,16 +116,6 @@ func (s KeySet) Remains() []Gone {
 // Policy returns a copy of the declared lifetimes.
 func (s KeySet) Policy() Policy { return s.policy.clone() }
 
-// Rotation returns the rotation under way, nil when there is none.
-func (s KeySet) Rotation() *Rotation {
-	if s.rotation == nil {
-		return nil
-	}
-	r := *s.rotation
-	r.Replaces = slices.Clone(r.Replaces)
-	return &r
-}
-
 // History returns the recorded changes, oldest first.
 func (s KeySet) History() []Event { return slices.Clone(s.history) }
 

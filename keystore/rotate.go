@@ -24,7 +24,7 @@ type Rotation struct {
 	By       string       `json:"by"`
 	Kid      KeyID        `json:"kid"` // that is to sign
 	Replaces []KeyID      `json:"replaces,omitempty"`
-	Step     RotationStep `json:"step"` // for who reads the document; the keys' states decide
+	Step     RotationStep `json:"step"` // for who reads the document
 }
 
 // MaxRotating bounds the keys that a key set may list when a rotation is started: GCP takes no more in an upload.
@@ -43,8 +43,8 @@ func (e *RotationError) Error() string {
 // StartRotation begins to replace every active key by k, which it publishes as next if that was not done before.
 func (s KeySet) StartRotation(c Change, k VerificationKey) (KeySet, error) {
 	what := fmt.Sprintf("start rotation to key %s", k.ID())
-	if s.rotation != nil {
-		return KeySet{}, &RotationError{s.name, *s.Rotation()}
+	if r := s.Rotation(); r != nil {
+		return KeySet{}, &RotationError{s.name, *r}
 	}
 	n := s
 	have, published := s.published(k)
@@ -91,7 +91,7 @@ func (s KeySet) RollBack(c Change) (KeySet, error) {
 		if err := n.inUse("roll back"); err != nil {
 			return err
 		}
-		r := n.rotation
+		r := n.Rotation()
 		if r == nil {
 			return fmt.Errorf("roll back: no rotation of %q is under way; a key that has left never comes back", n.name)
 		}
@@ -112,13 +112,14 @@ func (s KeySet) RollBack(c Change) (KeySet, error) {
 	})
 }
 
-// settleRotation brings the step of the rotation up to date after a transition, and ends a rotation that is complete or
-// whose new key was taken out.
-func (s *KeySet) settleRotation() {
-	if s.rotation == nil {
-		return
+// Rotation returns the rotation under way, nil when there is none. Its step is what the keys' states say, whatever stands in
+// the document: a hand edit or a merge may have left another one there.
+func (s KeySet) Rotation() *Rotation {
+	if s.rotation == nil || s.Withdrawn() {
+		return nil
 	}
-	r := *s.Rotation()
+	r := *s.rotation
+	r.Replaces = slices.Clone(r.Replaces)
 	to, there := s.Key(r.Kid)
 	r.Step = ""
 	for _, k := range s.keys {
@@ -130,10 +131,15 @@ func (s *KeySet) settleRotation() {
 			r.Step = StepRetire
 		}
 	}
-	if there && to.State != Active && r.Step != "" {
+	if !there || r.Step == "" {
+		return nil
+	}
+	if to.State != Active {
 		r.Step = StepPromote
 	}
-	if s.rotation = &r; !there || r.Step == "" || s.Withdrawn() {
-		s.rotation = nil
-	}
+	return &r
 }
+
+// settleRotation brings the step of the rotation up to date after a transition, and ends a rotation that is complete or
+// whose new key was taken out.
+func (s *KeySet) settleRotation() { s.rotation = s.Rotation() }

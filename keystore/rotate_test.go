@@ -119,3 +119,18 @@ func TestRollBackRefuses(t *testing.T) {
 		}
 	}
 }
+
+// The step in a document may be anything; what happens next depends on the keys.
+func TestTheStepOfADocumentIsNotBelieved(t *testing.T) {
+	start := step(t)(newSet(t, awsPolicy()).StartRotation(change(t0), subject))
+	doc := encode(t, start)
+	for _, crafted := range []string{"retire", "remove", "", "observe"} {
+		s, err := Parse("prod-a", []byte(strings.Replace(doc, "step: promote", "step: \""+crafted+"\"", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rotationOf(s); got != "promote" {
+			t.Errorf("step %q in the document: the next step is %s", crafted, got)
+		}
+	}
+}

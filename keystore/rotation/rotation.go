@@ -105,6 +105,9 @@ func (d Driver) Step(ctx context.Context, n keystore.Name) (Outcome, error) {
 			return o, nil
 		}
 		f, err := d.gather(ctx, s, &o)
+		if errors.Is(err, errMoved) {
+			continue
+		}
 		if err != nil {
 			return o, err
 		}
@@ -143,7 +146,7 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 		f.Observed, err = d.observe(ctx, s, to)
 	case keystore.StepRetire:
 		if d.Cluster != nil {
-			f.Signers, err = d.handOver(ctx, to, o)
+			f.Signers, err = d.handOver(ctx, s, to, o)
 		}
 	}
 	return f, err
@@ -167,7 +170,7 @@ func (d Driver) observe(ctx context.Context, s keystore.KeySet, k keystore.Key) 
 }
 
 // handOver returns who signs with what, after it has staged the new key if some do not sign with it.
-func (d Driver) handOver(ctx context.Context, to keystore.Key, o *Outcome) (map[string]keystore.KeyID, error) {
+func (d Driver) handOver(ctx context.Context, s keystore.KeySet, to keystore.Key, o *Outcome) (map[string]keystore.KeyID, error) {
 	signers, err := d.Cluster.Signers(ctx)
 	if err != nil {
 		return nil, err
@@ -178,6 +181,13 @@ func (d Driver) handOver(ctx context.Context, to keystore.Key, o *Outcome) (map[
 	if !slices.ContainsFunc(slices.Collect(maps.Values(signers)), func(id keystore.KeyID) bool { return id != to.ID() }) {
 		return signers, nil
 	}
+	// The signers may have taken their time. A key that somebody has taken out meanwhile must not be handed over: its tokens
+	// would be refused everywhere.
+	if err := d.stillTo(ctx, s, to); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stageWithin)
+	defer cancel()
 	err = d.Cluster.Stage(ctx, to)
 	if byHand, is := errors.AsType[*ByHandError](err); is {
 		o.ByHand, err = byHand.Do, nil
@@ -207,6 +217,23 @@ func NextOf(c keystore.Change, s keystore.KeySet, k keystore.Key, seen keystore.
 	}
 	closed, _ := errors.AsType[*keystore.NotYetError](err)
 	return step, closed
+}
+
+// stageWithin bounds how old what Stage goes by may be when it takes effect.
+const stageWithin = time.Minute
+
+// stillTo returns errMoved unless the stored rotation is that of s and its key may sign.
+func (d Driver) stillTo(ctx context.Context, s keystore.KeySet, to keystore.Key) error {
+	stored, _, err := d.Store.Load(ctx, s.Name())
+	if err != nil {
+		return err
+	}
+	was, now := s.Rotation(), stored.Rotation()
+	k, there := stored.Key(to.ID())
+	if now == nil || now.ID != was.ID || now.Kid != was.Kid || now.Step != was.Step || !there || k.State != keystore.Active || k.Fingerprint() != to.Fingerprint() {
+		return errMoved
+	}
+	return nil
 }
 
 // Entry is a line of a timetable.

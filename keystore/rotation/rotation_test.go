@@ -306,3 +306,40 @@ func TestNextOf(t *testing.T) {
 		}
 	}
 }
+
+// While one operator waits for an answer of the cluster, another turns the rotation around and takes the new key out. The
+// first must not hand it over any more.
+func TestAKeyThatLeftIsNotHandedOver(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	d := sc.driver()
+	if got := sc.step(d); got != "promote, waiting: signing" {
+		t.Fatal(got)
+	}
+	sc.staged = nil
+	d.Cluster = slowCluster{sc, func() {
+		_, err := keystore.Update(t.Context(), sc.store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.RollBack(sc.change()) })
+		check(t, err)
+		o, err := sc.driver().Step(t.Context(), "prod-a") // all sign with the old key: the new one is retired
+		check(t, err)
+		sc.now = sc.now.Add(2 * time.Hour)
+		if o, err = sc.driver().Step(t.Context(), "prod-a"); err != nil || o.Waiting != nil {
+			t.Fatalf("%+v, %v", o.Waiting, err)
+		}
+	}}
+	if got := sc.step(d); got != "done" || len(sc.staged) != 0 {
+		t.Errorf("%s; staged %v", got, sc.staged)
+	}
+}
+
+// slowCluster is a Cluster during whose answer something happens.
+type slowCluster struct {
+	*scene
+	happens func()
+}
+
+func (c slowCluster) Signers(ctx context.Context) (map[string]keystore.KeyID, error) {
+	c.happens()
+	return c.scene.Signers(ctx)
+}

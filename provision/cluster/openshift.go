@@ -96,9 +96,10 @@ func (o OpenShift) Stage(ctx context.Context, k keystore.Key) error {
 	return &rotation.ByHandError{Do: fmt.Sprintf("write the pair of key %s into the Secret %s of namespace %s; its operator hands it to every kube-apiserver", k.ID(), operatorPair, operatorNamespace)}
 }
 
-// keep stores the pair that the operator has under another name, if it has one: it may be wanted back.
+// keep stores what the operator has under another name: it may be wanted back. A private key is kept also where its public
+// half is none that we can read.
 func (a api) keep(ctx context.Context, signs secret, name string) error {
-	if _, complete := signs.public(); !complete {
+	if !signs.private() {
 		return nil
 	}
 	was, err := a.secret(ctx, name)
@@ -108,14 +109,26 @@ func (a api) keep(ctx context.Context, signs secret, name string) error {
 	return a.put(ctx, name, was, signs["data"])
 }
 
-// drop deletes our copy of a pair that the operator has.
+// drop deletes our copy of a pair that the operator has, if it is still what was read: somebody who turns the rotation
+// around may just have put another pair there.
 func (a api) drop(ctx context.Context, k keystore.Key) error {
 	pair, err := a.secret(ctx, nextPair)
 	if has, known := pair.public(); err != nil || !known || has.Fingerprint() != k.Fingerprint() {
 		return err
 	}
-	err = a.do(ctx, kubeapi.Request{Method: http.MethodDelete, Path: secretPath(nextPair)}, &struct{}{})
-	if err != nil && !kubeapi.IsStatus(err, http.StatusNotFound) {
+	var metadata struct {
+		UID             string `json:"uid,omitempty"`
+		ResourceVersion string `json:"resourceVersion,omitempty"`
+	}
+	if err := json.Unmarshal(pair["metadata"], &metadata); err != nil || metadata.ResourceVersion == "" {
+		return fmt.Errorf("delete Secret %s/%s: it has no resourceVersion", operatorNamespace, nextPair)
+	}
+	body, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": metadata})
+	if err != nil {
+		return err
+	}
+	err = a.do(ctx, kubeapi.Request{Method: http.MethodDelete, Path: secretPath(nextPair), Body: body}, &struct{}{})
+	if err != nil && !kubeapi.IsStatus(err, http.StatusNotFound) && !kubeapi.IsStatus(err, http.StatusConflict) {
 		return fmt.Errorf("delete Secret %s/%s: %w", operatorNamespace, nextPair, err)
 	}
 	return nil
@@ -159,10 +172,16 @@ func (a api) put(ctx context.Context, name string, was secret, data json.RawMess
 	return nil
 }
 
+// private reports whether a Secret has a private key.
+func (s secret) private() bool {
+	var data map[string][]byte
+	return json.Unmarshal(s["data"], &data) == nil && len(data[signingkey.SecretPrivate]) > 0
+}
+
 // public returns the verification key of a complete pair, and whether there is one.
 func (s secret) public() (keystore.VerificationKey, bool) {
 	var data map[string][]byte
-	if json.Unmarshal(s["data"], &data) != nil || len(data[signingkey.SecretPrivate]) == 0 {
+	if !s.private() || json.Unmarshal(s["data"], &data) != nil {
 		return keystore.VerificationKey{}, false
 	}
 	keys, err := pubkey.Parse(signingkey.SecretPublic, data[signingkey.SecretPublic])

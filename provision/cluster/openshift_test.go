@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,11 +23,16 @@ type secrets struct {
 	mu      sync.Mutex
 	objects map[string]map[string]any
 	version int
-	forbid  string // METHOD NAME that is answered with 403
+	forbid  string            // METHOD NAME that is answered with 403
+	before  func(call string) // is called before a write takes effect; may be nil
 	log     []string
 }
 
 func (s *secrets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if before := s.before; before != nil && r.Method != http.MethodGet {
+		s.before = nil
+		before(r.Method)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, secretsPath), "/")
@@ -56,6 +62,8 @@ func (s *secrets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(http.StatusConflict)
 	case r.Method == http.MethodGet:
 		writeJSON(w, have)
+	case r.Method == http.MethodDelete && body["preconditions"].(map[string]any)["resourceVersion"] != have["metadata"].(map[string]any)["resourceVersion"]:
+		fail(http.StatusConflict)
 	case r.Method == http.MethodDelete:
 		delete(s.objects, name)
 		writeJSON(w, map[string]any{"kind": "Status"})
@@ -177,5 +185,47 @@ func TestOpenShiftRefusals(t *testing.T) {
 		if strings.Contains(err.Error(), "PRIVATE") || strings.Contains(err.Error(), "LS0t") {
 			t.Error("an error quotes a key")
 		}
+	}
+}
+
+// The operator's pair is kept although its public half has two keys, as kube-apiserver's flag may.
+func TestOpenShiftKeepsWhatItCannotRead(t *testing.T) {
+	o, s := newOpenShift(t)
+	s.operatorHas(t)
+	raw, err := json.Marshal(s.objects[operatorPair]["data"])
+	check(t, err)
+	var data map[string][]byte
+	check(t, json.Unmarshal(raw, &data))
+	data[signingkey.SecretPublic] = append(data[signingkey.SecretPublic], data[signingkey.SecretPublic]...)
+	data[signingkey.SecretPublic] = append(data[signingkey.SecretPublic], "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"...)
+	s.objects[operatorPair]["data"] = data
+	k, err := o.NextKey(t.Context(), func(keystore.VerificationKey) bool { return true })
+	check(t, err)
+	check(t, o.Stage(t.Context(), keystore.Key{VerificationKey: k, State: keystore.Active}))
+	raw, err = json.Marshal(s.objects[previousPair])
+	check(t, err)
+	var kept struct{ Data map[string][]byte }
+	check(t, json.Unmarshal(raw, &kept))
+	if !bytes.Equal(kept.Data[signingkey.SecretPrivate], data[signingkey.SecretPrivate]) || s.has(operatorPair) != k.ID() {
+		t.Error("the private key that the cluster signs with is not kept")
+	}
+}
+
+// Between the look at our copy and its deletion, another operator goes back, and needs it.
+func TestOpenShiftDeletesOnlyWhatItHasRead(t *testing.T) {
+	o, s := newOpenShift(t)
+	old := s.operatorHas(t)
+	k, err := o.NextKey(t.Context(), func(keystore.VerificationKey) bool { return true })
+	check(t, err)
+	fresh := keystore.Key{VerificationKey: k, State: keystore.Active}
+	check(t, o.Stage(t.Context(), fresh))
+	s.before = func(call string) {
+		if call == http.MethodDelete {
+			check(t, o.Stage(t.Context(), old))
+		}
+	}
+	check(t, o.Stage(t.Context(), fresh))
+	if s.has(operatorPair) != old.ID() || s.has(nextPair) != k.ID() {
+		t.Errorf("the operator has %s, next %s", s.has(operatorPair), s.has(nextPair))
 	}
 }
