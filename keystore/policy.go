@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/internal/text"
 )
 
 // Duration is a time.Duration that documents spell as Go does ("5m", "1h30m").
@@ -229,8 +231,15 @@ func (p Policy) replaceBy(next Policy, now time.Time) Policy {
 	return next
 }
 
-// changes returns what next changes, for a line of history: lifetimes with their values, lists by their names, since they may
-// be long.
+// names returns the first few of a list, which may be long.
+func names(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return text.OneLine(text.List(list, 3), 200)
+}
+
+// changes returns what next changes, for a line of history, with the values.
 func (p Policy) changes(next Policy) string {
 	var all []string
 	value := func(d *Duration) string {
@@ -250,11 +259,13 @@ func (p Policy) changes(next Policy) string {
 			all = append(all, fmt.Sprintf("%s %s, was %s", l.name, is, was))
 		}
 	}
-	if !slices.Equal(p.RelyingParties, next.RelyingParties) {
-		all = append(all, "relyingParties")
-	}
-	if !slices.Equal(p.Origins, next.Origins) {
-		all = append(all, "origins")
+	for _, l := range []struct {
+		name    string
+		was, is []string
+	}{{"relyingParties", p.RelyingParties, next.RelyingParties}, {"origins", p.Origins, next.Origins}, {"observeFrom", p.ObserveFrom, next.ObserveFrom}} {
+		if !slices.Equal(l.was, l.is) {
+			all = append(all, fmt.Sprintf("%s %s, was %s", l.name, names(l.is), names(l.was)))
+		}
 	}
 	if p.Private != next.Private {
 		all = append(all, fmt.Sprintf("private %t", next.Private))

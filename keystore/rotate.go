@@ -24,7 +24,8 @@ type Rotation struct {
 	By       string       `json:"by"`
 	Kid      KeyID        `json:"kid"` // that is to sign
 	Replaces []KeyID      `json:"replaces,omitempty"`
-	Step     RotationStep `json:"step"` // for who reads the document
+	Stays    []KeyID      `json:"stays,omitempty"` // after it was turned around: what signed beside Kid before
+	Step     RotationStep `json:"step"`            // for who reads the document
 }
 
 // MaxRotating bounds the keys that a key set may list when a rotation is started: GCP takes no more in an upload.
@@ -83,9 +84,10 @@ func (s KeySet) StartRotation(c Change, k VerificationKey) (KeySet, error) {
 	})
 }
 
-// RollBack turns the rotation under way around: the replaced key that signed last is to sign again, and the new one is to
-// leave. A replaced key that was retired is active again at once, since it was published all the time. The new key leaves
-// as a replaced one does: retired once no kube-apiserver signs with it, and removed once its last token has expired.
+// RollBack turns the rotation under way around: the replaced keys sign again, of which the one that was promoted last is to
+// sign, and the new one is to leave. A replaced key that was retired is active again at once, since it was published all the
+// time. The new key leaves as a replaced one does: retired once no kube-apiserver signs with it, and removed once its last
+// token has expired.
 func (s KeySet) RollBack(c Change) (KeySet, error) {
 	return s.transition(c, "roll back the rotation", func(n *KeySet, at time.Time) error {
 		if err := n.inUse("roll back"); err != nil {
@@ -95,19 +97,25 @@ func (s KeySet) RollBack(c Change) (KeySet, error) {
 		if r == nil {
 			return fmt.Errorf("roll back: no rotation of %q is under way; a key that has left never comes back", n.name)
 		}
-		back := -1
-		for i, k := range n.keys {
-			if slices.Contains(r.Replaces, k.ID()) && !k.PromotedAt.IsZero() && (back < 0 || k.PromotedAt.After(n.keys[back].PromotedAt)) {
-				back = i
+		turned := Rotation{ID: r.ID, By: r.By, Replaces: append([]KeyID{r.Kid}, r.Stays...)}
+		var last time.Time
+		for i := range n.keys {
+			k := &n.keys[i]
+			if !slices.Contains(r.Replaces, k.ID()) || k.PromotedAt.IsZero() {
+				continue
+			}
+			if turned.Stays = append(turned.Stays, k.ID()); k.PromotedAt.After(last) {
+				turned.Kid, last = k.ID(), k.PromotedAt
+			}
+			if k.State == Retired {
+				k.State, k.PromotedAt, k.RetiredAt = Active, at, time.Time{}
 			}
 		}
-		if back < 0 {
+		if turned.Kid == "" {
 			return fmt.Errorf("roll back: none of the keys that %s replaces has signed", r.Kid)
 		}
-		if k := &n.keys[back]; k.State == Retired {
-			k.State, k.PromotedAt, k.RetiredAt = Active, at, time.Time{}
-		}
-		n.rotation = &Rotation{ID: r.ID, By: cmp.Or(c.By, r.By), Kid: n.keys[back].ID(), Replaces: []KeyID{r.Kid}}
+		turned.Stays = slices.DeleteFunc(turned.Stays, func(id KeyID) bool { return id == turned.Kid })
+		n.rotation = &turned
 		return nil
 	})
 }
@@ -119,7 +127,7 @@ func (s KeySet) Rotation() *Rotation {
 		return nil
 	}
 	r := *s.rotation
-	r.Replaces = slices.Clone(r.Replaces)
+	r.Replaces, r.Stays = slices.Clone(r.Replaces), slices.Clone(r.Stays)
 	to, there := s.Key(r.Kid)
 	r.Step = ""
 	for _, k := range s.keys {
@@ -131,10 +139,10 @@ func (s KeySet) Rotation() *Rotation {
 			r.Step = StepRetire
 		}
 	}
-	if !there || r.Step == "" {
+	if !there || r.Step == "" || to.State == Retired { // retired by hand: somebody has decided otherwise
 		return nil
 	}
-	if to.State != Active {
+	if to.State == Next {
 		r.Step = StepPromote
 	}
 	return &r

@@ -43,6 +43,7 @@ func TestARotationFollowsItsKeys(t *testing.T) {
 		"rolled back when the old key was retired":  {back, "retire"},
 		"the new key retired after that":            {ok(back.Retire(change(openDay), fresh, Evidence{Statement: "seen"})), "remove"},
 		"rolled back and forward":                   {ok(back.RollBack(change(openDay))), "retire"},
+		"the new key retired by hand":               {ok(promoted.Retire(change(openDay), fresh, Evidence{Statement: "slow"})), "none"},
 		"the old key promoted by hand after retire": {ok(retired.Promote(change(openDay), old, Observed{})), "retire"},
 	} {
 		if got := rotationOf(tt.s); got != tt.step {
@@ -132,5 +133,32 @@ func TestTheStepOfADocumentIsNotBelieved(t *testing.T) {
 		if got := rotationOf(s); got != "promote" {
 			t.Errorf("step %q in the document: the next step is %s", crafted, got)
 		}
+	}
+}
+
+// Of several keys that sign, all are replaced, all come back, and all are replaced again.
+func TestSeveralKeysAreReplaced(t *testing.T) {
+	ok := step(t)
+	a, b := testKey(0).ID(), testKey(7).ID()
+	s := ok(ok(newSet(t, awsPolicy()).Add(change(t0), testKey(7))).Promote(forced(t0.Add(time.Hour)), b, Observed{}))
+	s = ok(ok(s.StartRotation(change(addDay), subject)).Promote(forced(addDay), subject.ID(), Observed{}))
+	s = ok(s.Retire(change(addDay), a, Evidence{Statement: "seen"}))
+	if got := rotationOf(s); got != "retire" {
+		t.Errorf("one of two retired: the next step is %s", got)
+	}
+	s = ok(s.Retire(change(addDay), b, Evidence{Statement: "seen"}))
+	back := ok(s.RollBack(change(addDay.Add(time.Minute))))
+	r := back.Rotation()
+	if r.Kid != b || !slices.Equal(r.Replaces, []KeyID{subject.ID()}) || !slices.Equal(r.Stays, []KeyID{a}) || r.By != "tester" {
+		t.Errorf("turned around: %+v", r)
+	}
+	for _, id := range []KeyID{a, b} {
+		if k, _ := back.Key(id); k.State != Active || !k.PromotedAt.Equal(addDay.Add(time.Minute)) || !k.RetiredAt.IsZero() {
+			t.Errorf("%s came back as %+v", id, k)
+		}
+	}
+	again := ok(back.RollBack(change(addDay.Add(time.Hour)))).Rotation()
+	if again.Kid != subject.ID() || !slices.Equal(slices.Sorted(slices.Values(again.Replaces)), slices.Sorted(slices.Values([]KeyID{a, b}))) || len(again.Stays) != 0 {
+		t.Errorf("turned around twice: %+v", again)
 	}
 }
