@@ -139,6 +139,7 @@ func (o *observer) places(ctx context.Context) ([]string, error) {
 		if err != nil {
 			o.gap("the origin %s cannot be looked up: %s", origin, printable(err.Error()))
 		}
+		o.look.Origins = append(o.look.Origins, found...)
 		for _, a := range found {
 			if !slices.Contains(all, a) {
 				all = append(all, a)

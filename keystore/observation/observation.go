@@ -18,6 +18,7 @@ type Look struct {
 	Start       time.Time         `json:"start"`
 	End         time.Time         `json:"end"`
 	Addresses   []string          `json:"addresses"`             // that were asked, as HOST:PORT
+	Origins     []string          `json:"origins,omitempty"`     // those of them that the policy names as origins
 	Answers     int               `json:"answers"`               // JWKS that arrived, each over a connection of its own
 	Keys        []Key             `json:"keys"`                  // that every one of them had
 	Gaps        []string          `json:"gaps,omitempty"`        // why relying parties may be served something else, a sentence each; none = complete
@@ -48,6 +49,19 @@ type Key struct {
 // Complete reports whether every answer that a relying party could have got was seen.
 func (l Look) Complete() bool { return len(l.Gaps) == 0 }
 
+// servers returns the addresses at which servers of ours answer, each of which may be behind the others: the origins if the
+// policy names some, else all addresses. Those of a shared cache are none, since they change all the time, and what an edge
+// may still hold is counted anyway.
+func (l Look) servers(cached bool) []string {
+	if len(l.Origins) > 0 {
+		return l.Origins
+	}
+	if cached || l.SharedCache != "" {
+		return nil
+	}
+	return l.Addresses
+}
+
 // Record is what one vantage has seen of one issuer URL.
 type Record struct {
 	KeySet  keystore.Name `json:"keySet"`
@@ -65,6 +79,7 @@ type Record struct {
 type Seen struct {
 	Key
 	Since time.Time `json:"since"`
+	At    []string  `json:"at,omitempty"` // the addresses of servers at which it was seen
 }
 
 // Declared is a max-age that an answer declared, and when it did last.
@@ -88,6 +103,8 @@ const (
 	turnedBack = 30 * time.Minute
 	// most bounds each of the two lists.
 	most = 16
+	// mostServers bounds Seen.At.
+	mostServers = 256
 )
 
 // With returns the record after another look.
@@ -95,21 +112,32 @@ const (
 // A complete look begins the run of each key that all its answers had. One answer without the key ends it, in whatever
 // look. An incomplete look does neither to a key that all its answers had, so that a lost packet does not start a day's
 // wait again. A look that began before the latest one ended adds nothing but ends runs: two observers of one vantage may
-// overlap. One that ended long before the latest shows that a clock was ahead, or is behind now: all runs end, or a record
+// overlap. A server that was not asked before ([Look.servers]) begins the runs anew, since it may have come to the key a
+// moment ago: a replica that was taken into the DNS, or a new origin. One that had the key once keeps it.
+// One that ended long before the latest shows that a clock was ahead, or is behind now: all runs end, or a record
 // from a day that is still to come would be the latest until that day.
 func (r Record) With(l Look) Record {
 	back := r.Latest.End.Sub(l.End) > turnedBack
 	if back {
 		r.Seen, r.Complete, r.Latest = nil, time.Time{}, Look{}
 	}
+	begins := l.Complete() && !l.End.Before(r.Latest.End) && !back // else a look that was recorded late would begin a run too early
+	servers := l.servers(len(r.SharedCaches) > 0)
 	var run []Seen
 	for _, k := range l.Keys {
-		i := slices.IndexFunc(r.Seen, func(s Seen) bool { return s.Key == k })
+		s := Seen{Key: k}
+		if i := slices.IndexFunc(r.Seen, func(s Seen) bool { return s.Key == k }); i >= 0 {
+			s = r.Seen[i]
+		}
+		fresh := slices.DeleteFunc(slices.Clone(servers), func(a string) bool { return slices.Contains(s.At, a) })
+		s.At = slices.Concat(s.At, fresh)
+		s.At = s.At[max(0, len(s.At)-mostServers):]
 		switch {
-		case i >= 0:
-			run = append(run, r.Seen[i])
-		case l.Complete() && !l.End.Before(r.Latest.End) && !back: // else a look that was recorded late would begin a run too early
-			run = append(run, Seen{k, l.End})
+		case !s.Since.IsZero() && len(fresh) == 0:
+			run = append(run, s)
+		case begins:
+			s.Since = l.End
+			run = append(run, s)
 		}
 	}
 	if l.Answers == 0 { // nobody said that a key is gone

@@ -187,3 +187,45 @@ func TestWhatShowedACacheIsRemembered(t *testing.T) {
 		t.Errorf("%d max-ages and %d signs are kept", len(r.MaxAges), len(r.SharedCaches))
 	}
 }
+
+// A server that is new may have got the key a moment ago; an edge of a CDN may not, by what the gate counts anyway.
+func TestANewServerBeginsTheRunAnew(t *testing.T) {
+	look := func(n int, addresses, origins []string) Look {
+		l := lookAt(n, []Key{a})
+		l.Addresses, l.Origins = addresses, origins
+		return l
+	}
+	cached := func(l Look) Look { l.SharedCache = "Age: 7"; return l }
+	lacks := func(l Look) Look { l.Keys = nil; return l }
+	gap := func(l Look) Look { l.Gaps = []string{"x"}; return l }
+	one, two, both := []string{"192.0.2.1:443"}, []string{"192.0.2.2:443"}, []string{"192.0.2.1:443", "192.0.2.2:443"}
+	for name, tt := range map[string]struct {
+		looks []Look
+		since int // minute; -1: no run
+	}{
+		"the same address": {[]Look{look(1, one, nil), look(2, one, nil)}, 1},
+		"one more":         {[]Look{look(1, one, nil), look(2, both, nil)}, 2},
+		"another":          {[]Look{look(1, one, nil), look(2, two, nil)}, 2},
+		"another, in a look that is not complete": {[]Look{look(1, one, nil), gap(look(2, two, nil))}, -1},
+		"one less":                                  {[]Look{look(1, both, nil), look(2, one, nil)}, 1},
+		"back to one that had the key":              {[]Look{look(1, one, nil), look(2, both, nil), look(3, two, nil), look(4, one, nil)}, 2},
+		"back to one that lacked it":                {[]Look{lacks(look(1, one, nil)), look(2, two, nil), look(3, one, nil)}, 3},
+		"edges of a CDN":                            {[]Look{cached(look(1, one, nil)), cached(look(2, two, nil))}, 1},
+		"edges, one of which does not show itself":  {[]Look{cached(look(1, one, nil)), look(2, two, nil)}, 1},
+		"edges before a new origin":                 {[]Look{cached(look(1, both, one)), cached(look(2, both, both))}, 2},
+		"other edges before the origins of before":  {[]Look{cached(look(1, both, two)), cached(look(2, one, two))}, 1},
+		"a balancer's address before known origins": {[]Look{look(1, []string{"198.51.100.1:443"}, both), look(2, []string{"198.51.100.2:443"}, both)}, 1},
+	} {
+		var r Record
+		for _, l := range tt.looks {
+			r = r.With(l)
+		}
+		since := -1
+		if len(r.Seen) > 0 {
+			since = int(r.Seen[0].Since.Sub(t0).Minutes())
+		}
+		if since != tt.since {
+			t.Errorf("%s: seen since minute %d; want %d", name, since, tt.since)
+		}
+	}
+}
