@@ -342,6 +342,11 @@ func trusting(statements ...string) func(*testing.T, *stage) {
 	}
 }
 
+// beside is right with a second statement in the trust policy.
+func beside(second string) func(*testing.T, *stage) {
+	return trusting(statement("Allow", rightTrust), second)
+}
+
 func awsSetUps() []awsSetUp {
 	const old = "arn:aws:iam::123456789012:oidc-provider/old.example.com"
 	forOld := strings.ReplaceAll(strings.ReplaceAll(statement("Allow", rightTrust), provider, old), "oidc.example.com/c1:", "old.example.com:")
@@ -391,6 +396,16 @@ func awsSetUps() []awsSetUp {
 		{name: "role asks for another audience", set: trusting(strings.Replace(statement("Allow", rightTrust), "sts.amazonaws.com", "openshift", 1)), code: "aws-trust-audience"},
 		{name: "role asks for no service account", set: trusting(statement("Allow", `"StringEquals":{`+rightAudience+`}`)), code: "aws-trust-open-sub", warns: true, manual: true},
 		{name: "role asks for no audience", set: trusting(statement("Allow", `"StringEquals":{`+rightSubject+`}`)), code: "aws-trust-open-aud", warns: true, manual: true},
+		{name: "second statement without a service account", set: beside(statement("Allow", `"StringEquals":{`+rightAudience+`}`)), code: "aws-trust-open-sub", warns: true, manual: true},
+		{name: "second statement for every service account", set: beside(subjects("StringLike", "system:serviceaccount:*")), code: "aws-trust-open-sub", warns: true, manual: true},
+		{name: "second statement for every namespace", set: beside(subjects("StringLike", "system:serviceaccount:*:app")), code: "aws-trust-open-sub", warns: true, manual: true},
+		{name: "StringLike with * for a service account", set: trusting(subjects("StringLike", "*")), code: "aws-trust-open-sub", warns: true, manual: true},
+		{name: "list of service accounts with *", set: trusting(strings.Replace(subjects("StringLike", "*"), `"*"`, `["system:serviceaccount:ns:app","*"]`, 1)), code: "aws-trust-open-sub", warns: true, manual: true},
+		{name: "service account only has to be there", set: trusting(subjects("Null", "false")), code: "aws-trust-open-sub", warns: true, manual: true},
+		{name: "every service account but one", set: trusting(subjects("StringNotEquals", "system:serviceaccount:ns:evil")), code: "aws-trust-open-sub", warns: true, manual: true},
+		{name: "StringLike with * for an audience", set: trusting(statement("Allow", `"StringEquals":{`+rightSubject+`},"StringLike":{"oidc.example.com/c1:aud":"*"}`)), code: "aws-trust-open-aud", warns: true, manual: true},
+		{name: "ForAllValues for a service account", set: trusting(subjects("ForAllValues:StringEquals", "system:serviceaccount:ns:app")), code: "aws-trust-open-absent", warns: true, manual: true},
+		{name: "second statement for everybody", set: beside(`{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:*"}`), code: "aws-trust-open-all", warns: true, manual: true},
 	}
 }
 
@@ -483,7 +498,7 @@ func TestHealthyAccounts(t *testing.T) {
 		"a pattern":       trusting(statement("Allow", `"StringEquals":{`+rightAudience+`},"StringLike":{"oidc.example.com/c1:sub":"system:serviceaccount:n?:*"}`)),
 		"without a token": func(t *testing.T, s *stage) { s.right(t); s.noToken = true },
 		"a pattern, without a token": func(t *testing.T, s *stage) {
-			trusting(statement("Allow", `"StringEquals":{`+rightAudience+`},"StringLike":{"oidc.example.com/c1:sub":"system:*:app"}`))(t, s)
+			trusting(statement("Allow", `"StringEquals":{`+rightAudience+`},"StringLike":{"oidc.example.com/c1:sub":"system:*:n?:app"}`))(t, s)
 			s.noToken = true
 		},
 		"audiences of others": func(t *testing.T, s *stage) {

@@ -12,6 +12,7 @@ type Identity struct {
 	Issuer      string // URL
 	Subject     string // sub; empty if it is not known
 	Audience    string // azp, else aud; empty if it is not known
+	Without     string // a claim that the token does not have, "sub" or "aud"; empty if it has both
 }
 
 // Truth is the answer to a question that cannot always be answered from outside.
@@ -98,7 +99,7 @@ func (s statement) isFor(providerARN string) Truth {
 	switch {
 	case s.names(providerARN), slices.Contains(s.Principal[""], "*"):
 		return Yes
-	case slices.Contains(s.Principal["AWS"], "*"), slices.ContainsFunc(slices.Collect(maps.Keys(s.Principal)), func(kind string) bool {
+	case slices.Contains(s.Principal["AWS"], "*"), slices.Contains(s.Principal["Federated"], "*"), slices.ContainsFunc(slices.Collect(maps.Keys(s.Principal)), func(kind string) bool {
 		return strings.HasPrefix(kind, "Not")
 	}):
 		return Unknown
@@ -131,6 +132,8 @@ func (id Identity) test(operator, key string, values []string) Test {
 	switch {
 	case !spelled, t.Claim == "" && !t.OtherIssuer:
 		return t.with(Unknown)
+	case t.Claim != "" && claim == id.Without:
+		return t.with(op.absent(values))
 	case claim == "sub" && t.Claim != "":
 		have = id.Subject
 	case claim == "aud" && t.Claim != "":

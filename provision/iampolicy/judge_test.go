@@ -52,6 +52,7 @@ func TestJudge(t *testing.T) {
 		{"all of no values", `"ForAllValues:StringEquals":{"` + k + `:amr":"x"}`, Yes, Yes},
 		{"any of no values", `"ForAnyValue:StringEquals":{"` + k + `:amr":"x"}`, No, No},
 		{"any of no values that is not it", `"ForAnyValue:StringNotEquals":{"` + k + `:amr":"x"}`, No, No},
+		{"all of the subjects", `"ForAllValues:StringEquals":{"` + k + `:sub":"system:serviceaccount:ns:other"}`, No, Unknown},
 		{"a subject has to be absent", `"Null":{"` + k + `:sub":"true"}`, No, No},
 		{"a subject has to be present", `"Null":{"` + k + `:sub":"false"}`, Yes, Yes},
 		{"a key in another case", `"StringEquals":{"OIDC.example.com/prod-a:sub":"system:serviceaccount:ns:app"}`, Unknown, Unknown},
@@ -77,6 +78,7 @@ func TestJudge(t *testing.T) {
 func TestJudgeActionsAndPrincipals(t *testing.T) {
 	id := Identity{ProviderARN: judgedProvider, Issuer: judgedIssuer, Subject: judgedSubject, Audience: "a"}
 	for statement, want := range map[string]Truth{
+		statementFor("Allow", "*", "sts:AssumeRoleWithWebIdentity", ""):                                           Unknown,
 		statementFor("Allow", judgedProvider, "sts:assumerolewithwebidentity", ""):                                Yes,
 		statementFor("Allow", judgedProvider, "sts:AssumeRole*", ""):                                              Yes,
 		statementFor("Allow", judgedProvider, "sts:AssumeRole", ""):                                               No,
@@ -147,10 +149,25 @@ func TestPlus(t *testing.T) {
 	if got := plus.String(); got[:len(there)-2] != there[:len(there)-2] || d.String() != there {
 		t.Errorf("Plus = %s", got)
 	}
-	if got := Decide(plus.Judge(Identity{judgedProvider, judgedIssuer, judgedSubject, "a"})); got != Yes {
+	if got := Decide(plus.Judge(Identity{ProviderARN: judgedProvider, Issuer: judgedIssuer, Subject: judgedSubject, Audience: "a"})); got != Yes {
 		t.Errorf("the plus does not let it in: %v", got)
 	}
 	if got := fmt.Sprint(plus.Providers()); got != "["+judgedProvider+"]" {
 		t.Errorf("Providers = %s", got)
+	}
+}
+
+// A token without a claim has no value for its key, whatever is said of the claim.
+func TestJudgeWithoutClaim(t *testing.T) {
+	id := Identity{ProviderARN: judgedProvider, Issuer: judgedIssuer, Subject: judgedSubject, Without: "sub"}
+	const key = `:{"oidc.example.com/prod-a:sub":"system:serviceaccount:ns:app"}`
+	for condition, want := range map[string]Truth{
+		`"StringEquals"` + key: No, `"StringEqualsIfExists"` + key: Yes, `"ForAllValues:StringLike"` + key: Yes, `"ForAnyValue:StringLike"` + key: No,
+		`"StringNotEquals"` + key: Yes, `"Null":{"oidc.example.com/prod-a:sub":"false"}`: No, `"Null":{"oidc.example.com/prod-a:sub":"true"}`: Yes,
+		`"StringEquals":{"oidc.example.com/prod-a:aud":"a"}`: Unknown, `"StringEquals":{"OIDC.example.com/prod-a:sub":"a"}`: Unknown,
+	} {
+		if got := Decide(judged(t, id, statementFor("Allow", judgedProvider, "sts:AssumeRoleWithWebIdentity", condition))); got != want {
+			t.Errorf("%s: %v, want %v", condition, got, want)
+		}
 	}
 }

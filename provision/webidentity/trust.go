@@ -12,7 +12,8 @@ import (
 // subjectPrefix begins the sub of every service account's token.
 const subjectPrefix = "system:serviceaccount:"
 
-// CheckTrust finds what keeps a token out of the role, in the statement of its trust policy that comes closest to letting it in.
+// CheckTrust finds what keeps a token out of the role, in the statement of its trust policy that comes closest to letting it in,
+// and the statements that let strangers in.
 func (a Attempt) CheckTrust(trust iampolicy.Document) []finding.Finding {
 	e := &examination{Attempt: a}
 	e.checkTrust(trust)
@@ -20,15 +21,27 @@ func (a Attempt) CheckTrust(trust iampolicy.Document) []finding.Finding {
 }
 
 func (e *examination) checkTrust(d iampolicy.Document) {
-	all := d.Judge(e.identity())
+	all := judge(d, e.identity())
+	e.checkDenials(d, all)
+	e.checkAllowed(d, all)
+	e.checkOpen(d)
+}
+
+// judge is what a policy makes of an identity. Without a subject, a condition that no service account meets does not hold.
+func judge(d iampolicy.Document, id iampolicy.Identity) []iampolicy.Judgement {
+	all := d.Judge(id)
 	for i := range all {
 		for j := range all[i].Tests {
-			if t := &all[i].Tests[j]; t.Holds == iampolicy.Unknown && e.Subject == "" && neverServiceAccount(*t) {
+			if t := &all[i].Tests[j]; t.Holds == iampolicy.Unknown && id.Subject == "" && neverServiceAccount(*t) {
 				t.Holds = iampolicy.No
 			}
 		}
 	}
-	e.checkDenials(d, all)
+	return all
+}
+
+// checkAllowed looks at the statement that comes closest to letting the token in.
+func (e *examination) checkAllowed(d iampolicy.Document, all []iampolicy.Judgement) {
 	var allowing []iampolicy.Judgement
 	for _, j := range all {
 		if !j.Deny {
@@ -43,10 +56,8 @@ func (e *examination) checkTrust(d iampolicy.Document) {
 	switch closest := allowing[0]; closest.Applies() {
 	case iampolicy.Yes:
 		e.ok("aws-trust", "statement %d of the trust policy of %s lets the token in", closest.Number, e.Role)
-		e.checkOpen(d, closest)
 	case iampolicy.Unknown:
-		e.unclear(closest)
-		e.checkOpen(d, closest)
+		e.unclear(d, closest)
 	default:
 		e.keptOut(d, closest)
 	}
@@ -213,7 +224,7 @@ func maybeServiceAccount(value string, pattern bool) bool {
 }
 
 // unclear says what is not known about a statement: a token's claims where there is no token, or what depends on more than it.
-func (e *examination) unclear(j iampolicy.Judgement) {
+func (e *examination) unclear(d iampolicy.Document, j iampolicy.Judgement) {
 	var conditions []string
 	for _, t := range j.Tests {
 		if t.Holds == iampolicy.Unknown && (t.Claim == "" || e.Subject != "") {
@@ -224,20 +235,8 @@ func (e *examination) unclear(j iampolicy.Judgement) {
 		e.ok("aws-trust", "statement %d of the trust policy of %s trusts the provider; a token says more (--token-file)", j.Number, e.Role)
 		return
 	}
-	e.warn("aws-trust-unclear", "", "statement %d of the trust policy of %s: %s", j.Number, e.Role, orNobody(conditions))
-}
-
-// checkOpen warns of a statement that lets more in than one service account for one purpose.
-func (e *examination) checkOpen(d iampolicy.Document, j iampolicy.Judgement) {
-	asks := func(claim string) bool {
-		return slices.ContainsFunc(j.Tests, func(t iampolicy.Test) bool { return t.Claim == claim && !strings.Contains(t.Operator, "Not") })
+	if len(conditions) == 0 { // whether the principal takes the provider in is not known
+		conditions = []string{d.Line(j.Number)}
 	}
-	switch {
-	case !asks("sub"):
-		e.warn("aws-trust-open-sub", "compare "+iampolicy.HostPath(e.Issuer)+":sub with the service account: "+e.edit(),
-			"statement %d of the trust policy of %s lets every service account in: %s", j.Number, e.Role, d.Line(j.Number))
-	case !asks("aud"):
-		e.warn("aws-trust-open-aud", "compare "+iampolicy.HostPath(e.Issuer)+":aud with the audience for AWS: "+e.edit(),
-			"statement %d of the trust policy of %s asks for no audience: %s", j.Number, e.Role, d.Line(j.Number))
-	}
+	e.warn("aws-trust-unclear", "", "statement %d of the trust policy of %s: %s", j.Number, e.Role, strings.Join(conditions, " and "))
 }

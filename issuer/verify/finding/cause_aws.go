@@ -56,8 +56,10 @@ func trustCauses() []Cause {
 		{"aws-trust-pattern", "aws-trust", "the trust policy asks for a sub that no service account has", denied, "it is always system:serviceaccount:NAMESPACE:NAME", put},
 		{"aws-trust-subject", "aws-trust", "the trust policy asks for another service account", denied, "", put},
 		{"aws-trust-unclear", "aws-trust", "the trust policy has a condition that depends on more than the token", denied, "it may keep the token out", "try it with --role-arn, --token-file and --assume: keypost verify ISSUER"},
+		{"aws-trust-open-all", "aws-trust", "the trust policy lets everybody in", nil, "a token of any other provider of the account is good for the role, and by sts:* any AWS account", put},
 		{"aws-trust-open-sub", "aws-trust", "the trust policy lets every service account in", nil, "whoever may make a pod in the cluster has the role", put},
-		{"aws-trust-open-aud", "aws-trust", "the trust policy asks for no audience", nil, "a token that a pod hands to any other service is good for the role", put},
+		{"aws-trust-open-aud", "aws-trust", "the trust policy takes a token for any audience", nil, "a token that a pod hands to any other service is good for the role", put},
+		{"aws-trust-open-absent", "aws-trust", "the trust policy asks nothing of a token without sub, or without aud", nil, "ForAllValues and IfExists hold where the claim is absent; the tokens of Kubernetes have both claims", put},
 	}
 }
 
