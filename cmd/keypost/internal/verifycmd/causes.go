@@ -3,6 +3,8 @@ package verifycmd
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -12,8 +14,9 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
-// maxError bounds the text of --error: the tail of a log is enough.
-const maxError = 1 << 20
+// maxError bounds the text of --error, in bytes: it is compared line by line with each answer of the catalogue, and the last
+// lines of a log are enough.
+const maxError = 64 << 10
 
 // causes returns those of the error that was given, nil if none was.
 func (opts *verifyOptions) causes() ([]finding.Cause, error) {
@@ -22,11 +25,14 @@ func (opts *verifyOptions) causes() ([]finding.Cause, error) {
 	}
 	printed := opts.errorText
 	if printed == "-" {
-		data, err := opts.f.ReadFile("-", maxError)
+		data, err := io.ReadAll(io.LimitReader(opts.f.In, maxError+1))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read the text of --error from stdin: %w", err)
 		}
 		printed = string(data)
+	}
+	if len(printed) > maxError {
+		return nil, errors.New("the text of --error is longer than 64 KiB: give its lines with the error, those at the end of a log (kubectl logs POD --tail 100)")
 	}
 	causes := answers.Causes(printed)
 	if len(causes) == 0 {

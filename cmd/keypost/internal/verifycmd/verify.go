@@ -53,7 +53,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	cmd.Example = "  keypost verify prod-a --store file:///srv/keysets\n" +
 		"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -\n" +
 		"  keypost verify prod-a --kubeconfig admin.kubeconfig --role-arn arn:aws:iam::123456789012:role/app --token-file token --assume\n" +
-		"  kubectl logs app | keypost verify prod-a --error -"
+		"  kubectl logs app --tail 100 | keypost verify prod-a --error -"
 	cmd.Aliases = []string{"doctor"}
 	fs := cmd.Flags()
 	fs.StringVar(&o.tokenFile, "token-file", "", "file with a service account token to check, - for stdin")
