@@ -38,6 +38,13 @@ type ByHandError struct{ Do string }
 
 func (e *ByHandError) Error() string { return e.Do }
 
+// ByHand returns what is done at a control plane that nobody but its administrator may touch, in two rounds: a token that one
+// kube-apiserver has signed is presented to another.
+func ByHand(k keystore.KeyID) *ByHandError {
+	return &ByHandError{Do: fmt.Sprintf("on every control-plane node, first add the public key of %s to --service-account-key-file of kube-apiserver and restart it; when all of them have it, "+
+		"set --service-account-signing-key-file to its private key and restart them again, and give kube-controller-manager the same --service-account-private-key-file", k)}
+}
+
 // Facts are what a step is decided by, besides the key set.
 type Facts struct {
 	Observed keystore.Observed         // of the new key
@@ -145,9 +152,11 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 	case keystore.StepPromote:
 		f.Observed, err = d.observe(ctx, s, to)
 	case keystore.StepRetire:
-		if d.Cluster != nil {
-			f.Signers, err = d.handOver(ctx, s, to, o)
+		if d.Cluster == nil {
+			o.ByHand = ByHand(to.ID()).Do
+			break
 		}
+		f.Signers, err = d.handOver(ctx, s, to, o)
 	}
 	return f, err
 }

@@ -26,6 +26,7 @@ type scene struct {
 	since      time.Time // when the world first saw the new key; zero: not yet
 	looks      int
 	blind      bool // looks show nothing
+	stale      bool // the latest look was long ago
 	signers    map[string]keystore.KeyID
 	staged     []keystore.KeyID
 	stageErr   error
@@ -90,11 +91,15 @@ func (sc *scene) Recorded(context.Context, keystore.KeySet, keystore.Key) (keyst
 	if sc.since.IsZero() {
 		return keystore.Observed{}, nil
 	}
+	if sc.stale {
+		return keystore.Observed{Since: sc.since, Fresh: sc.now.Add(-time.Hour)}, nil
+	}
 	return keystore.Observed{Since: sc.since, Fresh: sc.now.Add(-time.Minute)}, nil
 }
 
 func (sc *scene) Look(context.Context, keystore.KeySet) error {
 	sc.looks++
+	sc.stale = false
 	if !sc.blind && sc.since.IsZero() {
 		sc.since = sc.now
 	}
@@ -154,11 +159,22 @@ func TestWithoutACluster(t *testing.T) {
 	sc.since, sc.now = t0, t0.Add(48*time.Hour)
 	d := sc.driver()
 	d.Cluster = nil
-	if got := sc.step(d); got != "promote, waiting: signing" {
+	by := ", by hand: " + rotation.ByHand(sc.fresh.ID()).Do
+	if got := sc.step(d); got != "promote, waiting: signing"+by {
 		t.Error(got)
 	}
-	if got := sc.step(d); got != "waiting: signing" {
+	if got := sc.step(d); got != "waiting: signing"+by {
 		t.Error(got)
+	}
+}
+
+// A record that has become too old is looked at again, and the gate that was open opens.
+func TestAnOldRecordIsLookedAtAgain(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now, sc.stale = t0, t0.Add(48*time.Hour), true
+	if got := sc.step(sc.driver()); got != "promote, waiting: signing" || sc.looks != 1 {
+		t.Errorf("%s after %d looks", got, sc.looks)
 	}
 }
 

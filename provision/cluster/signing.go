@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/rotation"
@@ -32,6 +31,5 @@ func (c Signing) Signers(ctx context.Context) (map[string]keystore.KeyID, error)
 
 // Stage implements [rotation.Cluster]. The error is always a [*rotation.ByHandError].
 func (c Signing) Stage(_ context.Context, k keystore.Key) error {
-	return &rotation.ByHandError{Do: fmt.Sprintf("on every control-plane node, first add the public key of %s to --service-account-key-file of kube-apiserver and restart it; when all of them have it, "+
-		"set --service-account-signing-key-file to its private key and restart them again, and give kube-controller-manager the same --service-account-private-key-file", k.ID())}
+	return rotation.ByHand(k.ID())
 }

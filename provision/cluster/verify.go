@@ -276,6 +276,7 @@ func (e *examination) checkIssuer(flags flags) {
 			}
 			e.fail("cluster-issuer-order", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
 		default:
+			repair += "; where there are several, in two rounds: first all of them with the old issuer before the new one, or each refuses the tokens of the other"
 			e.fail("cluster-issuer-other", repair, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
 		}
 		e.at(addresses)

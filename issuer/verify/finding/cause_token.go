@@ -63,7 +63,7 @@ func signerCauses() []Cause {
 		},
 		{
 			"token-kid-unknown", "token-kid", "the key of the token is not published", keyUnknown(), "",
-			"publish the key that the cluster signs with (keypost key add ISSUER --kubeconfig FILE) before it signs",
+			"make a new token, since this one may be of an earlier key; if the new one fails too, publish the key that the cluster signs with: keypost key add ISSUER --kubeconfig FILE",
 		},
 		{
 			"token-signature-wrong", "token-signature", "another key than the named one signed the token", signatureWrong(), "",

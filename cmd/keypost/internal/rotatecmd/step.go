@@ -54,7 +54,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 	case o.access.Kubeconfig != "" && (o.all || len(args) > 1):
 		return cli.Usagef("a cluster signs for one issuer; give one with --kubeconfig")
 	}
-	st, err := o.OpenStore(ctx)
+	st, err := o.OpenToWrite(ctx)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,11 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, n keystore.Na
 			o.Notice("%s: %s", n, line)
 			said = line
 		}
-		if !o.wait {
+		person := out.Waiting.Gate == keystore.GateSigning && d.Cluster == nil || out.Waiting.Gate == keystore.GateUndeclared || out.Waiting.Gate == keystore.GateEdge
+		if person {
+			o.Notice("hint: %s", o.Line(nextCommand(out.Set, out.Waiting)))
+		}
+		if !o.wait || person {
 			one, err := stateOf(ctx, o.Factory, out.Set)
 			one.Took, one.Waiting, one.Gate, one.ByHand = out.Took, out.Waiting.Error(), out.Waiting.Gate, out.ByHand
 			return one, err
@@ -147,6 +151,17 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, n keystore.Na
 			return state{}, err
 		}
 	}
+}
+
+// nextCommand returns what a person gives when the store cannot know by itself.
+func nextCommand(s keystore.KeySet, e *keystore.NotYetError) cli.Command {
+	switch e.Gate {
+	case keystore.GateEdge:
+		return cli.Command{"issuer", "set", string(s.Name()), "--edge-hold", "DURATION"}
+	case keystore.GateUndeclared:
+		return cli.Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"}
+	}
+	return cli.Command{"key", "retire", string(s.Name()), string(e.Key), "--why", "each kube-apiserver was asked"}
 }
 
 // How long --wait sleeps: until a gate opens, but no longer than a complete look stays fresh; or until somebody may have
