@@ -91,6 +91,17 @@ func (s KeySet) convergence() time.Duration {
 	return Convergence
 }
 
+// cachePolicy returns what is known of caches and relying parties. No cloud reads a development issuer, whatever the policy
+// declares: it has a port, or a certificate that nobody trusts.
+func (s KeySet) cachePolicy() Policy {
+	if !s.dev {
+		return s.policy
+	}
+	p := s.policy.clone()
+	p.RelyingParties = []string{"vault"}
+	return p
+}
+
 // skew is how long after its exp a token may still be accepted.
 func (s KeySet) skew() time.Duration {
 	if s.dev {
@@ -153,7 +164,7 @@ func (s KeySet) EarliestPromotion(id KeyID, o Observed) (opens time.Time, ok boo
 // answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted. The observer's clock
 // may be behind the issuer's and this machine's ahead of it, each by what the clock gate lets pass.
 func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
-	opens, terms := s.policy.copiesRunOut(s.convergence(), observed, seenMaxAge)
+	opens, terms := s.cachePolicy().copiesRunOut(s.convergence(), observed, seenMaxAge)
 	if !s.dev { // both are one machine
 		opens, terms = opens.Add(clocks), append(terms, Term{"clocks", clocks})
 	}
@@ -184,7 +195,7 @@ func (p Policy) copiesRunOut(convergence time.Duration, at time.Time, seenMaxAge
 // copies from then may last, and seenMaxAge, the highest max-age that an answer declared (zero if nobody looked), counts
 // if it is higher than the policy's.
 func (s KeySet) CopiesUntil(at time.Time, seenMaxAge Duration) time.Time {
-	until, _ := s.policy.copiesRunOut(s.convergence(), at, Observed{MaxAge: seenMaxAge}.maxAge())
+	until, _ := s.cachePolicy().copiesRunOut(s.convergence(), at, Observed{MaxAge: seenMaxAge}.maxAge())
 	return until
 }
 

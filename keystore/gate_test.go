@@ -81,6 +81,7 @@ func TestPromoteGate(t *testing.T) {
 		{name: "vault: the floor", p: quick(Policy{RelyingParties: []string{"vault"}}), want: time.Hour},
 		{name: "kube-apiserver follows max-age: the floor", p: quick(Policy{RelyingParties: []string{"kube-apiserver"}}), want: time.Hour},
 		{name: "no floor in development", p: quick(Policy{RelyingParties: []string{"vault"}}), dev: true, want: devSlack + 2*time.Minute},
+		{name: "no cloud reads a development issuer", p: quick(Policy{RelyingParties: []string{"aws", "entra"}}), dev: true, want: devSlack + 2*time.Minute},
 		{name: "less than the least max-age, in development", p: Policy{MaxAge: DurationPtr(40 * time.Second), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"vault"}}, dev: true, want: devSlack + 80*time.Second},
 		{name: "a long max-age counts at the edge and at the client", p: Policy{MaxAge: DurationPtr(6 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, want: conv + 12*time.Hour},
 		{name: "stale-while-revalidate and stale-if-error count at the edge", p: Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(2 * time.Hour), StaleIfError: DurationPtr(3 * time.Hour), RelyingParties: []string{"aws"}}, want: conv + time.Minute + 5*time.Hour + time.Hour},

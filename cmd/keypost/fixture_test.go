@@ -47,7 +47,7 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 	now := time.Now()
 	url, err := keystore.ParseIssuerURL(args[2], true)
 	ts.Check(err)
-	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []keystore.IssuerURL{url}, Policy: view.NewPolicy()}
+	spec := keystore.Spec{Name: keystore.Name(args[1]), Issuers: []keystore.IssuerURL{url}, Policy: view.NewPolicy(false)}
 	spec.Policy.RelyingParties, spec.Policy.TokenLifetime = []string{"aws"}, keystore.DurationPtr(time.Hour)
 	if spec.Dev = strings.Contains(args[2], "localhost:"); spec.Dev {
 		second, none := keystore.DurationPtr(time.Second), keystore.DurationPtr(0)

@@ -294,5 +294,5 @@ func runnable(cmd *cobra.Command) []string {
 
 func testSpec(t *testing.T, name keystore.Name, urls ...string) keystore.Spec {
 	t.Helper()
-	return keystore.Spec{Name: name, Issuers: storetest.URLs(t, urls...), Keys: []keystore.VerificationKey{storetest.Key(t)}, Policy: view.NewPolicy()}
+	return keystore.Spec{Name: name, Issuers: storetest.URLs(t, urls...), Keys: []keystore.VerificationKey{storetest.Key(t)}, Policy: view.NewPolicy(false)}
 }

@@ -64,7 +64,7 @@ func (r *run) keyStore() install.KeyStore {
 
 // readIssuerFlags reads the flags for how a new issuer is published and where it is looked for.
 func (f *flags) readIssuerFlags() error {
-	policy := view.NewPolicy()
+	policy := view.NewPolicy(false)
 	policy.RelyingParties = []string{"aws"}
 	policy, err := f.policy.Apply(policy)
 	if err == nil {

@@ -106,7 +106,7 @@ func (o *addOptions) spec(name keystore.Name) (keystore.Spec, error) {
 	if err := o.keys.Check(); err != nil {
 		return keystore.Spec{}, err
 	}
-	policy, err := o.policy.Apply(view.NewPolicy())
+	policy, err := o.policy.Apply(view.NewPolicy(o.dev))
 	if err == nil {
 		err = policy.Check(o.dev)
 	}

@@ -139,9 +139,12 @@ func relyingParty(name string) (meant string, known bool) {
 }
 
 // NewPolicy returns the policy of a new key set. The cache lifetimes are written down, so that a change of a server's
-// defaults never changes what the gates count on.
-func NewPolicy() keystore.Policy {
+// defaults never changes what the gates count on. In development they are seconds, so that a rotation can be tried.
+func NewPolicy(dev bool) keystore.Policy {
 	c := keystore.DefaultCache()
+	if dev {
+		c = keystore.Cache{MaxAge: 5 * time.Second}
+	}
 	return keystore.Policy{MaxAge: keystore.DurationPtr(c.MaxAge), StaleWhileRevalidate: keystore.DurationPtr(c.StaleWhileRevalidate), StaleIfError: keystore.DurationPtr(c.StaleIfError)}
 }
 
