@@ -1,14 +1,17 @@
 package verify
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/issuer/verify/finding"
@@ -43,7 +46,7 @@ func (n Network) Compare(ctx context.Context, t Target, stored func(context.Cont
 			next(address, err)
 		}
 	}
-	c := comparison{bodies: map[[sha256.Size]byte][]byte{}, answers: map[answerKey]response{}}
+	c := comparison{bodies: map[[sha256.Size]byte][]byte{}, answers: map[answerKey]response{}, discoveries: map[answerKey]response{}}
 	look, err := n.observe(ctx, t, c.add)
 	if err != nil {
 		return Sight{}, err
@@ -61,8 +64,12 @@ func (n Network) Compare(ctx context.Context, t Target, stored func(context.Cont
 		s.NotCompared = v.findings[0].Evidence
 	case len(c.answers)+len(c.flooded) == 0:
 		s.NotCompared = "no JWKS could be read at " + t.URL.String()
-	default:
-		s.Findings = c.judge(v.o, set)
+	}
+	if set != nil {
+		s.Findings = c.judge(ctx, v.o, set)
+	}
+	if ctx.Err() != nil {
+		return Sight{}, context.Cause(ctx)
 	}
 	return s, nil
 }
@@ -73,36 +80,51 @@ const mostKept = 4 << 20
 
 // comparison keeps what the addresses of an issuer answer until it can be compared.
 type comparison struct {
-	bodies  map[[sha256.Size]byte][]byte
-	kept    int // bytes of them
-	answers map[answerKey]response
-	flooded []string // addresses that gave more than is kept
-	slowest time.Duration
-	chains  []Chain
+	bodies      map[[sha256.Size]byte][]byte
+	kept        int                    // bytes of them
+	answers     map[answerKey]response // where a JWKS was asked for
+	discoveries map[answerKey]response
+	flooded     []string // addresses that gave more than is kept
+	slowest     time.Duration
+	chains      []Chain
 }
 
 // answerKey has all that a comparison depends on: answers that have it in common are compared once.
 type answerKey struct {
 	address, url string
 	body         [sha256.Size]byte
+	status       int
 	cached       bool // a shared cache shows itself
 }
 
-// add notes an answer.
-func (c *comparison) add(address string, a response) {
-	c.slowest = max(c.slowest, a.Took)
+// add notes an answer. One that tells of trouble, and has no keys in it, leads no relying party to any.
+func (c *comparison) add(address string, discovery bool, a response) {
+	if a.Cut == nil {
+		c.slowest = max(c.slowest, a.Took)
+	}
 	known := func(o Chain) bool { return o.Address == address && o.Certificates[0].Equal(a.Chain[0]) }
 	if len(a.Chain) > 0 && !slices.ContainsFunc(c.chains, known) {
 		c.chains = append(c.chains, Chain{address, a.Chain})
 	}
-	isJWKS := strings.HasSuffix(a.URL, keysPath) || strings.HasSuffix(a.URL, aliasPath)
-	if !isJWKS || a.Status != http.StatusOK && !a.none() {
-		return
+	success := a.Status >= 200 && a.Status < 400 // to whoever follows redirects
+	switch {
+	case discovery && success:
+		c.keep(c.discoveries, address, a)
+	case discovery:
+	case a.none():
+		if hasKeys(a.Body) { // for whoever does not look at the status
+			c.keep(c.answers, address, a)
+		}
+		// Whatever it says about that.
+		c.keep(c.answers, address, response{URL: a.URL, Status: http.StatusOK, Header: a.Header, Body: []byte(`{"keys":[]}`)})
+	case success || hasKeys(a.Body):
+		c.keep(c.answers, address, a)
 	}
-	if a.none() { // whatever it says about that
-		a.Body = []byte(`{"keys":[]}`)
-	}
-	key := answerKey{address, a.URL, sha256.Sum256(a.Body), sharedCache(a) != ""}
+}
+
+// keep keeps one of each kind of answer.
+func (c *comparison) keep(list map[answerKey]response, address string, a response) {
+	key := answerKey{address, a.URL, sha256.Sum256(a.Body), a.Status, sharedCache(a) != ""}
 	if c.bodies[key.body] == nil {
 		if c.kept+len(a.Body) > mostKept {
 			c.flooded = append(c.flooded, address)
@@ -112,33 +134,85 @@ func (c *comparison) add(address string, a response) {
 		c.bodies[key.body] = a.Body
 	}
 	a.Body = c.bodies[key.body]
-	c.answers[key] = a
+	list[key] = a
 }
 
-// judge compares every answer with the stored key set, and returns what is not as it should be.
-func (c *comparison) judge(o Options, set *keystore.KeySet) []finding.Finding {
+// judge compares every answer with the stored key set, and returns what is not as it should be. It stops early when ctx is
+// done.
+func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet) []finding.Finding {
 	var all report
-	for key, a := range c.answers {
-		v := &visit{o: o, stored: set, look: look{Address: key.address, JWKS: reply{response: a, Asked: true}}}
-		keys, err := parseJWKS(a)
-		d := jwksDocument{url: a.URL, broken: true}
-		if err == nil {
-			d = v.checkKeys(a.URL, keys)
-		}
-		v.findings = nil // about the form of the keys, which are Issuer's
-		if v.compare(d); err != nil && hasKeys(a.Body) {
-			v.fail("keys-unread", "%v", err) // another reader may find keys where we find none
-		}
-		for _, f := range v.findings {
-			all.addAt(f, key.address)
+	judgeEach := func(answers map[answerKey]response, judge func(*visit, response)) {
+		for key, a := range answers {
+			if ctx.Err() != nil {
+				return
+			}
+			v := &visit{o: o, stored: set, look: look{Address: key.address, JWKS: reply{response: a, Asked: true}}}
+			judge(v, a)
+			for _, f := range v.findings {
+				all.addAt(f, key.address)
+			}
 		}
 	}
+	judgeEach(c.discoveries, (*visit).judgeDiscovery)
+	judgeEach(c.answers, (*visit).judgeJWKS)
 	for _, address := range c.flooded {
 		all.addAt(finding.CauseOf("keys-unread").Finding(finding.Fail, fmt.Sprintf("%s answers with so many different documents that not all of them were compared", o.URL), ""), address)
 	}
 	slices.SortFunc(all.findings, func(a, b finding.Finding) int { return cmp.Compare(a.Evidence, b.Evidence) })
 	finding.Sort(all.findings)
 	return all.findings
+}
+
+// judgeDiscovery reports a discovery document that leads to another JWKS than that of keypostd, or may do so for a reader
+// that follows or forgives more than we do.
+func (v *visit) judgeDiscovery(a response) {
+	if v.unlike(a) {
+		return
+	}
+	d, err := parseDiscovery(a)
+	switch own := v.o.URL + keysPath; {
+	case err != nil:
+		v.fail("keys-unread", "%v", err)
+	case d.JWKSURI != "" && d.JWKSURI != own:
+		v.fail("jwks-uri-rogue", "%s names the JWKS %q, not %s", a.URL, printable(d.JWKSURI), own)
+	}
+}
+
+// judgeJWKS compares what was answered where a JWKS was asked for.
+func (v *visit) judgeJWKS(a response) {
+	if v.unlike(a) {
+		return
+	}
+	keys, err := parseJWKS(a)
+	d := jwksDocument{url: a.URL, broken: true}
+	if err == nil {
+		d = v.checkKeys(a.URL, keys)
+	}
+	v.findings = nil // about the form of the keys, which are Issuer's
+	if v.compare(d); err != nil {
+		v.fail("keys-unread", "%v", err) // another reader may find keys where we find none
+	}
+}
+
+// unlike reports whether an answer is not one with a whole document, and says so unless it broke off before anybody could
+// read a document in it.
+func (v *visit) unlike(a response) bool {
+	switch {
+	case a.Status >= 300 && a.Status < 400:
+		v.fail("keys-unread", "%v", a.check200())
+	case a.Large:
+		v.fail("keys-unread", "%v", a.Cut)
+	default:
+		return a.Cut != nil && unfinished(a.Body)
+	}
+	return true
+}
+
+// unfinished reports whether a text is the beginning of JSON, or empty.
+func unfinished(body []byte) bool {
+	var first json.RawMessage
+	err := json.NewDecoder(bytes.NewReader(body)).Decode(&first)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // addAt adds what was found at an address, or the address to a finding that says the same.

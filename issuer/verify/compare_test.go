@@ -56,7 +56,7 @@ func TestCompare(t *testing.T) {
 		"that cannot be read":         {map[string]http.HandlerFunc{keysPath: jsonOf(small)}, []string{"rogue:keys-unread@192.0.2.3"}},
 		"a private key":               {map[string]http.HandlerFunc{keysPath: jsonOf(private)}, []string{"rogue:keys-unread@192.0.2.3", "key-missing@192.0.2.3"}},
 		"keys twice":                  {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":[],` + good[1:])}, []string{"rogue:keys-unread@192.0.2.3", "not-compared@192.0.2.3"}},
-		"a page of HTML":              {map[string]http.HandlerFunc{keysPath: jsonOf("<html>")}, []string{"not-compared@192.0.2.3"}},
+		"a page of HTML":              {map[string]http.HandlerFunc{keysPath: jsonOf("<html>")}, []string{"rogue:keys-unread@192.0.2.3", "not-compared@192.0.2.3"}},
 		"no key":                      {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":[]}`)}, []string{"key-missing@192.0.2.3"}},
 		"not found":                   {map[string]http.HandlerFunc{keysPath: status(404)}, []string{"key-missing@192.0.2.3"}},
 		"trouble":                     {map[string]http.HandlerFunc{keysPath: status(503)}, nil},
@@ -70,6 +70,93 @@ func TestCompare(t *testing.T) {
 			}
 			if s.Slowest == 0 || len(s.Chains) != 3 || !s.Chains[0].Certificates[0].Equal(w.pki.leaf) || len(s.Chains[0].Certificates) != 3 {
 				t.Errorf("slowest %v, %d chains", s.Slowest, len(s.Chains))
+			}
+		})
+	}
+}
+
+// A relying party may read what we do not: it follows a redirect, takes another status, more than 1 MiB, packed or sloppy
+// JSON, waits longer than we do, or goes where the discovery document sends it. Whoever answers so can publish keys.
+func TestCompareWithWhatOthersMayRead(t *testing.T) {
+	w := newWorld(t)
+	good := jwksJSON(t, w.jwks...)
+	stranger := jwksJSON(t, w.jwks[0], publicJWK(t, newECKey(t)))
+	const read, unread = "rogue:key-rogue@192.0.2.3", "rogue:keys-unread@192.0.2.3"
+	with := func(name, value, body string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set(name, value)
+			_, _ = rw.Write([]byte(body))
+		}
+	}
+	answer := func(code int, body string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(code)
+			_, _ = rw.Write([]byte(body))
+		}
+	}
+	naming := func(uri string) http.HandlerFunc {
+		return jsonOf(`{"issuer":"` + testIssuer + `","jwks_uri":"` + uri + `"}`)
+	}
+	for name, tt := range map[string]struct {
+		replace map[string]http.HandlerFunc // at the third address
+		rogue   []string
+	}{
+		"a redirect":                        {map[string]http.HandlerFunc{keysPath: http.RedirectHandler(testIssuer+"/other", http.StatusFound).ServeHTTP}, []string{unread}},
+		"more than is read":                 {map[string]http.HandlerFunc{keysPath: jsonOf(strings.Repeat(" ", maxBody) + stranger)}, []string{unread}},
+		"another status":                    {map[string]http.HandlerFunc{keysPath: answer(http.StatusNonAuthoritativeInfo, stranger)}, []string{read}},
+		"another status, and our keys":      {map[string]http.HandlerFunc{keysPath: answer(http.StatusNonAuthoritativeInfo, good)}, nil},
+		"nothing":                           {map[string]http.HandlerFunc{keysPath: status(http.StatusNoContent)}, []string{unread}},
+		"a byte order mark":                 {map[string]http.HandlerFunc{keysPath: jsonOf("\ufeff" + stranger)}, []string{unread}},
+		"text after the JSON":               {map[string]http.HandlerFunc{keysPath: jsonOf(stranger + "\n;")}, []string{unread}},
+		"packed":                            {map[string]http.HandlerFunc{keysPath: with("Content-Encoding", "gzip", "\x1f\x8b\x08")}, []string{unread}},
+		"cut off after the JSON":            {map[string]http.HandlerFunc{keysPath: with("Content-Length", "100000", stranger)}, []string{read}},
+		"cut off after our JSON":            {map[string]http.HandlerFunc{keysPath: with("Content-Length", "100000", good)}, nil},
+		"cut off within":                    {map[string]http.HandlerFunc{keysPath: with("Content-Length", "100000", stranger[:len(stranger)-1])}, nil},
+		"not found, with keys":              {map[string]http.HandlerFunc{keysPath: answer(http.StatusNotFound, stranger)}, []string{read}},
+		"not found, at length":              {map[string]http.HandlerFunc{keysPath: answer(http.StatusNotFound, strings.Repeat(" ", maxBody+1))}, nil},
+		"trouble, with keys":                {map[string]http.HandlerFunc{keysPath: answer(http.StatusBadGateway, stranger)}, []string{read}},
+		"another JWKS":                      {map[string]http.HandlerFunc{discoveryPath: naming(testIssuer + "/other"), "/other": jsonOf(stranger)}, []string{read, "rogue:jwks-uri-rogue@192.0.2.3"}},
+		"another JWKS, with our keys":       {map[string]http.HandlerFunc{discoveryPath: naming(testIssuer + "/other"), "/other": jsonOf(good)}, []string{"rogue:jwks-uri-rogue@192.0.2.3"}},
+		"another JWKS that is out of order": {map[string]http.HandlerFunc{discoveryPath: naming(testIssuer + "/other"), "/other": status(503)}, []string{"rogue:jwks-uri-rogue@192.0.2.3"}},
+		"another host's JWKS":               {map[string]http.HandlerFunc{discoveryPath: naming("https://elsewhere.example/keys.json")}, []string{"rogue:jwks-uri-rogue@192.0.2.3"}},
+		"a discovery document elsewhere":    {map[string]http.HandlerFunc{discoveryPath: http.RedirectHandler(testIssuer+"/other", http.StatusFound).ServeHTTP}, []string{unread}},
+		"a discovery document with a mark":  {map[string]http.HandlerFunc{discoveryPath: jsonOf("\ufeff{}")}, []string{unread}},
+		"no discovery document":             {map[string]http.HandlerFunc{discoveryPath: status(404)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": w.serve, "192.0.2.3": w.with(tt.replace)}).compare(t, w.stored, nil)
+			got := slices.DeleteFunc(codesOf(s), func(code string) bool { return !strings.HasPrefix(code, "rogue:") })
+			if !slices.Equal(got, tt.rogue) {
+				t.Errorf("%q, want %q", got, tt.rogue)
+			}
+			if clean := len(tt.rogue) == 1 && tt.rogue[0] == read && name != "not found, with keys"; clean && s.Look.Complete() {
+				t.Error("the look counts as complete")
+			}
+		})
+	}
+}
+
+// Whoever lets us wait for one document may serve the others to whoever has more patience.
+func TestCompareWithADocumentThatIsLate(t *testing.T) {
+	w := newWorld(t)
+	stranger := jwksJSON(t, w.jwks[0], publicJWK(t, newECKey(t)))
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, replace := range map[string]map[string]http.HandlerFunc{
+		"discovery": {discoveryPath: hang, keysPath: jsonOf(stranger)},
+		"JWKS":      {keysPath: hang, aliasPath: jsonOf(stranger)},
+		"the end of a JWKS": {keysPath: func(rw http.ResponseWriter, r *http.Request) {
+			_, _ = rw.Write([]byte(stranger))
+			_ = http.NewResponseController(rw).Flush()
+			hang(rw, r)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.3": w.with(replace)})
+			p.network.patience = 2 * time.Second
+			if got := codesOf(p.compare(t, w.stored, nil)); !slices.Contains(got, "rogue:key-rogue@192.0.2.3") {
+				t.Errorf("%q", got)
 			}
 		})
 	}

@@ -50,7 +50,9 @@ type response struct {
 	URL    string // safe to print
 	Status int
 	Header http.Header
-	Body   []byte              // of a GET, at most maxBody
+	Body   []byte              // of a GET, at most maxBody; what there is of one that was cut off
+	Cut    error               // why there is no more of the body; nil when it is whole
+	Large  bool                // it was cut off since it is larger than maxBody, and none of it was kept
 	Took   time.Duration       // from the start of the connection to the last byte
 	At     time.Time           // of the last byte
 	Chain  []*x509.Certificate // as it was verified, the leaf first
@@ -62,6 +64,15 @@ func (c *Client) get(ctx context.Context, url string) (response, error) {
 }
 
 func (c *Client) do(ctx context.Context, method, url string) (response, error) {
+	a, err := c.part(ctx, method, url)
+	if err != nil {
+		return response{}, err
+	}
+	return a, nil
+}
+
+// part is do, and returns with an error what did arrive: a status other than zero if the header did.
+func (c *Client) part(ctx context.Context, method, url string) (response, error) {
 	if !strings.HasPrefix(url, "https://") {
 		return response{}, fmt.Errorf("fetch %s: it must begin with https://", printable(url))
 	}
@@ -76,20 +87,20 @@ func (c *Client) do(ctx context.Context, method, url string) (response, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	if err != nil {
-		return response{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
-	}
-	if c.http.Timeout > 0 && time.Since(start) > c.http.Timeout { // what a server says to a connection that is being closed
-		return response{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(context.DeadlineExceeded))
-	}
-	if len(body) > maxBody {
-		return response{}, fmt.Errorf("fetch %s: the answer is larger than %d bytes", printable(url), maxBody)
-	}
 	a := response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start), At: time.Now()}
 	if resp.TLS != nil && len(resp.TLS.VerifiedChains) > 0 {
 		a.Chain = resp.TLS.VerifiedChains[0]
 	}
-	return a, nil
+	switch {
+	case len(body) > maxBody:
+		a.Body, a.Large = nil, true
+		a.Cut = fmt.Errorf("fetch %s: the answer is larger than %d bytes", printable(url), maxBody)
+	case err != nil:
+		a.Cut = fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
+	case c.http.Timeout > 0 && time.Since(start) > c.http.Timeout: // what a server says to a connection that is being closed
+		a.Cut = fmt.Errorf("fetch %s: %w", printable(url), c.cause(context.DeadlineExceeded))
+	}
+	return a, a.Cut
 }
 
 // fetchError is an error with a text that is safe to print: a stranger's server may have put half a header into err's.

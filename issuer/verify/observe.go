@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ const (
 )
 
 // Observe looks at an issuer as relying parties are served, at each of its addresses and origins, at both places of the
-// JWKS, over new connections for at least ten seconds (a development issuer: one). It uses no proxy: what one shows is
+// JWKS and at any other that its discovery document names on its host, over new connections for at least ten seconds (a development issuer: one). It uses no proxy: what one shows is
 // what it is served. It judges nothing but whether the look is complete. An error means that it was not made: ctx is done,
 // or there is no address.
 //
@@ -47,10 +48,14 @@ func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error
 	return n.observe(ctx, t, nil)
 }
 
+// listener gets what an address answers, or as much of it as arrived: to the request for the discovery document, or for a
+// JWKS.
+type listener func(address string, discovery bool, a response)
+
 // observe is Observe, and hands every answer to heard if that is not nil, one call at a time.
-func (n Network) observe(ctx context.Context, t Target, heard func(address string, a response)) (observation.Look, error) {
+func (n Network) observe(ctx context.Context, t Target, heard listener) (observation.Look, error) {
 	n.patience = cmp.Or(n.patience, patience)
-	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), tell: heard, answered: map[string]bool{}, refused: map[string]error{}}
+	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), tell: heard, late: map[place]bool{}, answered: map[string]bool{}, refused: map[string]error{}}
 	if t.Dev {
 		o.pause = min(o.pause, inDev)
 	}
@@ -104,16 +109,19 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// place is where one document is served: at an address, under a URL.
+type place struct{ address, url string }
+
 // observer makes one look.
 type observer struct {
 	n     Network
 	t     Target
 	pause time.Duration
-	tell  func(address string, a response) // gets every answer; may be nil
+	tell  listener // may be nil
 
 	mu   sync.Mutex
 	look observation.Look
-	late []string // addresses that let a request wait: they are not asked again
+	late map[place]bool // those that let a request wait: they are not asked again
 
 	answered map[string]bool  // addresses
 	refused  map[string]error // by address, in development: a connection was refused
@@ -180,29 +188,47 @@ func (o *observer) gapAt(address string, err error) {
 	}
 }
 
-// ask asks one address once for each document, until it lets a request wait.
+// ask asks one address once for each document, but for those that it let a request wait for. Each counts by itself: who
+// lets us wait for one may still serve the others to whoever has more patience.
 func (o *observer) ask(ctx context.Context, address string) {
-	if o.isLate(address) {
-		return
-	}
 	client, issuer := o.n.At(o.t.URL, address), o.t.URL.String()
-	a, err := client.get(ctx, issuer+discoveryPath)
-	if err == nil {
-		o.heard(address, a)
-		err = o.checkDiscovery(a)
-	}
-	o.fail(address, err)
-	for _, path := range []string{keysPath, aliasPath} {
-		if o.isLate(address) {
-			return
+	urls := []string{issuer + discoveryPath, issuer + keysPath, issuer + aliasPath}
+	for i := 0; i < len(urls); i++ { // the discovery document may add one
+		at, discovery := place{address, urls[i]}, i == 0
+		if o.isLate(at) {
+			continue
 		}
-		a, err := client.get(ctx, issuer+path)
-		if err == nil {
-			o.heard(address, a)
+		a, err := client.part(ctx, http.MethodGet, at.url)
+		if a.Status != 0 {
+			o.heard(address, discovery, a)
+		}
+		switch {
+		case err != nil:
+		case discovery:
+			err = o.checkDiscovery(a)
+			if other := o.otherJWKS(a); other != "" {
+				urls = append(urls, other)
+			}
+		default:
 			err = o.takeKeys(a)
 		}
-		o.fail(address, err)
+		o.fail(at, err)
 	}
+}
+
+// otherJWKS returns the jwks_uri of a discovery document if it is one on the issuer's host that is not asked anyway; else
+// it is empty. What another host serves is not the issuer's.
+func (o *observer) otherJWKS(a response) string {
+	d, err := parseDiscovery(a)
+	if issuer := o.t.URL.String(); err != nil || a.Status != http.StatusOK || d.JWKSURI == issuer+keysPath || d.JWKSURI == issuer+aliasPath {
+		return ""
+	}
+	named, err := url.Parse(d.JWKSURI)
+	own, _ := url.Parse(o.t.URL.String()) // it is an issuer's
+	if err != nil || named.Scheme != "https" || !strings.EqualFold(named.Hostname(), own.Hostname()) {
+		return ""
+	}
+	return d.JWKSURI
 }
 
 func (o *observer) checkDiscovery(a response) error {
@@ -235,37 +261,37 @@ func (o *observer) takeKeys(a response) error {
 func (a response) none() bool { return a.Status == http.StatusNotFound || a.Status == http.StatusGone }
 
 // heard notes that an address answered, and what the header of whatever answer says.
-func (o *observer) heard(address string, a response) {
+func (o *observer) heard(address string, discovery bool, a response) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answered[address] = true
 	o.look.SharedCache = cmp.Or(o.look.SharedCache, sharedCache(a))
 	if o.tell != nil {
-		o.tell(address, a)
+		o.tell(address, discovery, a)
 	}
 }
 
-// fail notes what was wrong at an address, if anything was.
-func (o *observer) fail(address string, err error) {
+// fail notes what was wrong at a place, if anything was.
+func (o *observer) fail(at place, err error) {
 	if err == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if isTimeout(err) {
-		o.late = append(o.late, address)
+		o.late[at] = true
 	}
 	if o.t.Dev && errors.Is(err, syscall.ECONNREFUSED) {
-		o.refused[address] = err
+		o.refused[at.address] = err
 		return
 	}
-	o.gapAt(address, err)
+	o.gapAt(at.address, err)
 }
 
-func (o *observer) isLate(address string) bool {
+func (o *observer) isLate(at place) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Contains(o.late, address)
+	return o.late[at]
 }
 
 // soundKeys returns the keys of a JWKS, of which there may be none.

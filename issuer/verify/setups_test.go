@@ -69,6 +69,9 @@ func TestSetups(t *testing.T) {
 			continue // the set-ups of provision lead to these
 		}
 		for _, c := range area.Causes {
+			if c.Code == "jwks-uri-rogue" {
+				continue // Compare finds it, and has a test of its own
+			}
 			if !seen[c.Code] && !t.Failed() {
 				t.Errorf("no set-up leads to %s, so nobody knows whether it is ever found", c.Code)
 			}

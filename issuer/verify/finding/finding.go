@@ -42,9 +42,10 @@ func (f Finding) Message() string {
 }
 
 // Rogue reports whether a finding is about a stranger's key: one whose material is neither among the stored keys nor among
-// those that are gone, or one that cannot be read, since ours can be.
+// those that are gone; or about a document that may lead to one: it cannot be read, since ours can be, or names a JWKS that
+// is not ours.
 func (f Finding) Rogue() bool {
-	return slices.Contains([]string{"key-rogue", "key-swapped", "keys-unread"}, f.Code)
+	return slices.Contains([]string{"key-rogue", "key-swapped", "keys-unread", "jwks-uri-rogue"}, f.Code)
 }
 
 // mostAddresses are named in a message.
