@@ -337,10 +337,11 @@ func TestAKeyThatLeftIsNotHandedOver(t *testing.T) {
 	d.Cluster = slowCluster{sc, func() {
 		_, err := keystore.Update(t.Context(), sc.store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.RollBack(sc.change()) })
 		check(t, err)
-		o, err := sc.driver().Step(t.Context(), "prod-a") // all sign with the old key: the new one is retired
+		_, err = sc.driver().Step(t.Context(), "prod-a") // all sign with the old key: the new one is retired
 		check(t, err)
 		sc.now = sc.now.Add(2 * time.Hour)
-		if o, err = sc.driver().Step(t.Context(), "prod-a"); err != nil || o.Waiting != nil {
+		o, err := sc.driver().Step(t.Context(), "prod-a")
+		if err != nil || o.Waiting != nil {
 			t.Fatalf("%+v, %v", o.Waiting, err)
 		}
 	}}

@@ -1,6 +1,7 @@
 package webidentity
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -48,8 +49,18 @@ func (e *examination) checkAllowed(d iampolicy.Document, all []iampolicy.Judgeme
 			allowing = append(allowing, j)
 		}
 	}
-	slices.SortStableFunc(allowing, func(a, b iampolicy.Judgement) int { return distance(a) - distance(b) })
-	if len(allowing) == 0 || allowing[0].Principal == iampolicy.No {
+	// A statement that may apply is no worse than one that does not, however close that comes.
+	slices.SortStableFunc(allowing, func(a, b iampolicy.Judgement) int {
+		return cmp.Or(cmp.Compare(b.Applies(), a.Applies()), distance(a)-distance(b))
+	})
+	if len(allowing) == 0 {
+		if slices.ContainsFunc(all, func(j iampolicy.Judgement) bool { return j.Applies() == iampolicy.Yes }) {
+			return // what denies it has been reported, and is the cause
+		}
+		e.fail("aws-trust-provider", e.trustProvider(d), "the trust policy of %s allows nobody anything", e.Role)
+		return
+	}
+	if allowing[0].Principal == iampolicy.No {
 		e.fail("aws-trust-provider", e.trustProvider(d), "the trust policy of %s names %s, not %s", e.Role, orNobody(d.Providers()), e.ProviderARN)
 		return
 	}
