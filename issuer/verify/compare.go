@@ -140,7 +140,7 @@ func (c *comparison) keep(list map[answerKey]response, address string, a respons
 // judge compares every answer with the stored key set, and returns what is not as it should be. It stops early when ctx is
 // done.
 func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet) []finding.Finding {
-	var all report
+	all := gathered{places: map[[3]string]int{}}
 	judgeEach := func(answers map[answerKey]response, judge func(*visit, response)) {
 		for key, a := range answers {
 			if ctx.Err() != nil {
@@ -215,16 +215,22 @@ func unfinished(body []byte) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
+// gathered is a report of what was found at several addresses.
+type gathered struct {
+	report
+	places map[[3]string]int // of the findings, by what they say
+}
+
 // addAt adds what was found at an address, or the address to a finding that says the same.
-func (r *report) addAt(f finding.Finding, address string) {
-	i := slices.IndexFunc(r.findings, func(g finding.Finding) bool {
-		return g.Code == f.Code && g.Severity == f.Severity && g.Evidence == f.Evidence
-	})
-	if i < 0 {
-		i = len(r.findings)
-		r.add(f)
+func (g *gathered) addAt(f finding.Finding, address string) {
+	says := [3]string{f.Code, string(f.Severity), f.Evidence}
+	i, known := g.places[says]
+	if !known {
+		i = len(g.findings)
+		g.places[says] = i
+		g.add(f)
 	}
-	if at := &r.findings[i].At; !slices.Contains(*at, address) {
+	if at := &g.findings[i].At; !slices.Contains(*at, address) {
 		*at = append(*at, address)
 		slices.Sort(*at)
 	}

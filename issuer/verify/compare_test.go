@@ -162,6 +162,25 @@ func TestCompareWithADocumentThatIsLate(t *testing.T) {
 	}
 }
 
+// A megabyte of keys that say nothing is one finding, and is not looked at key by key.
+func TestCompareWithMoreKeysThanAnybodyHas(t *testing.T) {
+	w := newWorld(t)
+	for keys, want := range map[int]string{mostKeys: "has keys (1000) that cannot be read", 340_000: "has 340000 keys; at most 1000 are looked at"} {
+		body := `{"keys":[` + strings.Repeat("{},", keys-1) + `{}]}`
+		s := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.3": w.with(map[string]http.HandlerFunc{keysPath: jsonOf(body)})}).compare(t, w.stored, nil)
+		if len(s.Findings) != 2 || !s.Findings[0].Rogue() || !strings.Contains(s.Findings[0].Evidence, want) || s.Look.Complete() {
+			t.Errorf("%d keys: %+v", keys, s.Findings)
+		}
+	}
+	v := &visit{stored: &w.stored}
+	set, err := parseJWKS(response{URL: testIssuer, Body: []byte(`{"keys":[` + strings.Repeat("{},", mostKeys-1) + `{}]}`)})
+	check(t, err)
+	const perKey = 100 // a catalogue of causes has more
+	if n := testing.AllocsPerRun(1, func() { v.findings = nil; v.checkKeys(testIssuer, set) }); n > perKey*mostKeys {
+		t.Errorf("%.0f allocations for %d keys", n, mostKeys)
+	}
+}
+
 // flood answers with the same keys and another large body every time.
 func flood(good string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {

@@ -70,7 +70,16 @@ func jwksMembers() []string { return append([]string{"keys"}, jwkMembers()...) }
 // jwkMembers are the names of RFC 7517 and RFC 7518 for public keys.
 func jwkMembers() []string { return []string{"kty", "alg", "use", "kid", "n", "e", "crv", "x", "y"} }
 
+// mostKeys is how many keys of a JWKS are looked at. A key set has 200 at most, and 1 MiB may have 350,000.
+const mostKeys = 1000
+
 func parseJWKS(a response) ([]jwk, error) {
+	var listed struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(a.Body, &listed); err == nil && len(listed.Keys) > mostKeys {
+		return nil, fmt.Errorf("%s has %d keys; at most %d are looked at", a.URL, len(listed.Keys), mostKeys)
+	}
 	var set struct {
 		Keys *[]jwk `json:"keys"`
 	}

@@ -11,6 +11,20 @@ import (
 // report collects findings.
 type report struct {
 	findings []finding.Finding
+	causes   map[string]finding.Cause // of them, by code: a look-up makes the whole catalogue
+}
+
+// cause returns the cause with a code.
+func (r *report) cause(code string) finding.Cause {
+	c, known := r.causes[code]
+	if !known {
+		if r.causes == nil {
+			r.causes = map[string]finding.Cause{}
+		}
+		c = finding.CauseOf(code)
+		r.causes[code] = c
+	}
+	return c
 }
 
 func (r *report) add(f finding.Finding) { r.findings = append(r.findings, f) }
@@ -20,11 +34,11 @@ func (r *report) ok(check, format string, args ...any) {
 }
 
 func (r *report) warn(code, format string, args ...any) {
-	r.add(finding.CauseOf(code).Finding(finding.Warn, fmt.Sprintf(format, args...), ""))
+	r.add(r.cause(code).Finding(finding.Warn, fmt.Sprintf(format, args...), ""))
 }
 
 func (r *report) fail(code, format string, args ...any) {
-	r.add(finding.CauseOf(code).Finding(finding.Fail, fmt.Sprintf(format, args...), ""))
+	r.add(r.cause(code).Finding(finding.Fail, fmt.Sprintf(format, args...), ""))
 }
 
 // merge adds what was found at single addresses: once, with all the addresses that it was found at.
