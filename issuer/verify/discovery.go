@@ -257,10 +257,50 @@ func cacheControl(value string) (forbidden string, maxAge time.Duration, hasAge 
 			if err != nil || seconds < 0 {
 				seconds = 0 // RFC 9111, section 4.2.1: an invalid freshness is stale
 			}
-			if maxAge, hasAge = time.Duration(seconds)*time.Second, true; seconds == 0 {
+			if maxAge, hasAge = min(time.Duration(seconds), mostSeconds)*time.Second, true; seconds == 0 {
 				forbidden = "max-age=0"
 			}
 		}
 	}
 	return forbidden, maxAge, hasAge
+}
+
+// mostSeconds is what a number of seconds counts as that is larger (RFC 9111, section 1.2.2).
+const mostSeconds = 1 << 31
+
+// longestFresh returns how long the most lenient cache may take an answer to be fresh: the largest max-age or s-maxage of
+// all Cache-Control lines, each as far as it is a number; without a max-age, Expires counts too (RFC 9111, section 4.2.1).
+func longestFresh(a response) time.Duration {
+	var longest time.Duration
+	hasAge := false
+	for _, directive := range strings.Split(strings.Join(a.Header.Values("Cache-Control"), ","), ",") {
+		name, arg, _ := strings.Cut(directive, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if name != "max-age" && name != "s-maxage" {
+			continue
+		}
+		hasAge = hasAge || name == "max-age"
+		seconds := time.Duration(0)
+		for _, digit := range strings.TrimLeft(arg, " \t\"") {
+			if digit < '0' || digit > '9' {
+				break
+			}
+			seconds = min(seconds*10+time.Duration(digit-'0'), mostSeconds)
+		}
+		longest = max(longest, seconds*time.Second)
+	}
+	if hasAge {
+		return longest
+	}
+	for _, value := range a.Header.Values("Expires") {
+		expires, err := http.ParseTime(value)
+		if err != nil {
+			continue // it counts as past
+		}
+		longest = max(longest, expires.Sub(a.At))
+		if date, err := http.ParseTime(a.Header.Get("Date")); err == nil {
+			longest = max(longest, expires.Sub(date))
+		}
+	}
+	return min(longest, mostSeconds*time.Second)
 }

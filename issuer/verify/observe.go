@@ -306,7 +306,7 @@ func soundKeys(a response) ([]keystore.VerificationKey, error) {
 
 // answer adds one JWKS to the look.
 func (o *observer) answer(a response, keys []keystore.VerificationKey) {
-	_, maxAge, _ := cacheControl(a.Header.Get("Cache-Control"))
+	maxAge := longestFresh(a)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var have []observation.Key

@@ -258,6 +258,10 @@ func TestObserveNotesCachesAndClocks(t *testing.T) {
 	if l = newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve}).observe(t); l.MaxAge != keystore.Duration(2*time.Hour) {
 		t.Errorf("max-age %v", l.MaxAge)
 	}
+	w.header["Cache-Control"] = []string{"public", "max-age=60, s-maxage=7200"}
+	if l = newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve}).observe(t); l.MaxAge != keystore.Duration(2*time.Hour) {
+		t.Errorf("max-age %v of two lines", l.MaxAge)
+	}
 }
 
 func TestObserveStopsWithItsContext(t *testing.T) {
