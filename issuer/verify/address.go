@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/keypost/keypost/internal/publicnet"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
@@ -98,7 +99,7 @@ func (v *visitor) checkPublic(looks []look, stored *keystore.KeySet) {
 	}
 	var inside []string
 	for _, l := range looks {
-		if a, err := netip.ParseAddrPort(l.Address); err == nil && Hidden(a.Addr()) {
+		if a, err := netip.ParseAddrPort(l.Address); err == nil && publicnet.Hidden(a.Addr()) {
 			inside = append(inside, a.Addr().String())
 		}
 	}

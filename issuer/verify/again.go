@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -95,7 +96,7 @@ func (v *visit) checkAge() {
 			continue
 		}
 		value := strings.Join(a.Header.Values("Cache-Control"), ", ")
-		_, maxAge, hasAge := cacheControl(value)
+		_, maxAge, hasAge := caching.Read(value)
 		fresh := maxAge + directive(value, "stale-while-revalidate")
 		age := time.Duration(seconds) * time.Second
 		switch {
@@ -158,7 +159,7 @@ func (v *visitor) checkClock(looks []look) {
 	for _, l := range looks {
 		for _, a := range append(l.replies(), l.Head.response) {
 			date, err := http.ParseTime(a.Header.Get("Date"))
-			if err != nil || sharedCache(a) != "" {
+			if err != nil || caching.Shared(a.Header) != "" {
 				continue
 			}
 			ahead := a.At.Add(v.o.ahead).Sub(date) - a.Took/2

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
@@ -124,7 +125,7 @@ func (c *comparison) add(address string, discovery bool, a response) {
 
 // keep keeps one of each kind of answer.
 func (c *comparison) keep(list map[answerKey]response, address string, a response) {
-	key := answerKey{address, a.URL, sha256.Sum256(a.Body), a.Status, sharedCache(a) != ""}
+	key := answerKey{address, a.URL, sha256.Sum256(a.Body), a.Status, caching.Shared(a.Header) != ""}
 	if c.bodies[key.body] == nil {
 		if c.kept+len(a.Body) > mostKept {
 			c.flooded = append(c.flooded, address)

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/keystore"
 )
@@ -93,7 +93,7 @@ func (v *visit) why(prefix string, r reply) (code string, err error) {
 	case v.look.Origin && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden || asksForCertificate(r.Err)):
 		return "origin-shielded", err
 	case code == "-not-found" && fromCache(r.response):
-		return prefix + "-404-cached", fmt.Errorf("%w, from a cache (%s)", err, sharedCache(r.response))
+		return prefix + "-404-cached", fmt.Errorf("%w, from a cache (%s)", err, caching.Shared(r.Header))
 	}
 	return prefix + code, err
 }
@@ -219,7 +219,7 @@ const (
 
 func (v *visit) checkCaching(document string, a response) {
 	value := strings.Join(a.Header.Values("Cache-Control"), ", ")
-	forbidden, age, hasAge := cacheControl(value)
+	forbidden, age, hasAge := caching.Read(value)
 	if forbidden == "" && strings.Contains(strings.ToLower(a.Header.Get("Pragma")), "no-cache") {
 		forbidden = "Pragma: no-cache"
 	}
@@ -242,65 +242,4 @@ func (v *visit) checkCaching(document string, a response) {
 	default:
 		v.ok(document+"-headers", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	}
-}
-
-// cacheControl reads a Cache-Control value (RFC 9111, section 5.2.2): the directive that forbids caching, if any, and
-// max-age.
-func cacheControl(value string) (forbidden string, maxAge time.Duration, hasAge bool) {
-	for _, directive := range strings.Split(value, ",") {
-		name, arg, _ := strings.Cut(strings.TrimSpace(directive), "=")
-		switch name = strings.ToLower(name); name {
-		case "no-store", "no-cache", "private":
-			forbidden = name
-		case "max-age":
-			seconds, err := strconv.Atoi(strings.Trim(arg, `"`))
-			if err != nil || seconds < 0 {
-				seconds = 0 // RFC 9111, section 4.2.1: an invalid freshness is stale
-			}
-			if maxAge, hasAge = min(time.Duration(seconds), mostSeconds)*time.Second, true; seconds == 0 {
-				forbidden = "max-age=0"
-			}
-		}
-	}
-	return forbidden, maxAge, hasAge
-}
-
-// mostSeconds is what a number of seconds counts as that is larger (RFC 9111, section 1.2.2).
-const mostSeconds = 1 << 31
-
-// longestFresh returns how long the most lenient cache may take an answer to be fresh: the largest max-age or s-maxage of
-// all Cache-Control lines, each as far as it is a number; without a max-age, Expires counts too (RFC 9111, section 4.2.1).
-func longestFresh(a response) time.Duration {
-	var longest time.Duration
-	hasAge := false
-	for _, directive := range strings.Split(strings.Join(a.Header.Values("Cache-Control"), ","), ",") {
-		name, arg, _ := strings.Cut(directive, "=")
-		name = strings.ToLower(strings.TrimSpace(name))
-		if name != "max-age" && name != "s-maxage" {
-			continue
-		}
-		hasAge = hasAge || name == "max-age"
-		seconds := time.Duration(0)
-		for _, digit := range strings.TrimLeft(arg, " \t\"") {
-			if digit < '0' || digit > '9' {
-				break
-			}
-			seconds = min(seconds*10+time.Duration(digit-'0'), mostSeconds)
-		}
-		longest = max(longest, seconds*time.Second)
-	}
-	if hasAge {
-		return longest
-	}
-	for _, value := range a.Header.Values("Expires") {
-		expires, err := http.ParseTime(value)
-		if err != nil {
-			continue // it counts as past
-		}
-		longest = max(longest, expires.Sub(a.At))
-		if date, err := http.ParseTime(a.Header.Get("Date")); err == nil {
-			longest = max(longest, expires.Sub(date))
-		}
-	}
-	return min(longest, mostSeconds*time.Second)
 }

@@ -88,50 +88,6 @@ func TestClientStopsAndReconnects(t *testing.T) {
 	}
 }
 
-func TestMaxAge(t *testing.T) {
-	for value, want := range map[string]time.Duration{
-		"": 0, "public": 0, "max-age=300": 5 * time.Minute, "public, MAX-AGE=60, stale-if-error=86400": time.Minute, "max-age=-1": 0, "max-age=x": 0,
-	} {
-		if _, got, _ := cacheControl(value); got != want {
-			t.Errorf("max-age of %q is %v, want %v", value, got, want)
-		}
-	}
-}
-
-// A look counts the longest that any cache may take an answer to allow.
-func TestLongestFresh(t *testing.T) {
-	const week = 7 * 24 * time.Hour
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	later := now.Add(week).Format(http.TimeFormat)
-	for name, tt := range map[string]struct {
-		header http.Header
-		want   time.Duration
-	}{
-		"nothing":               {http.Header{}, 0},
-		"two lines":             {http.Header{"Cache-Control": {"public", "max-age=604800"}}, week},
-		"twice":                 {http.Header{"Cache-Control": {"max-age=604800, MAX-AGE=0"}}, week},
-		"more than a Duration":  {http.Header{"Cache-Control": {"max-age=10000000000"}}, 1 << 31 * time.Second},
-		"more than an int64":    {http.Header{"Cache-Control": {"max-age=99999999999999999999"}}, 1 << 31 * time.Second},
-		"for shared caches":     {http.Header{"Cache-Control": {"max-age=300, s-maxage=604800"}}, week},
-		"spaces and quotes":     {http.Header{"Cache-Control": {`max-age = "604800"`}}, week},
-		"text after the number": {http.Header{"Cache-Control": {"max-age=604800;public"}}, week},
-		"a fraction":            {http.Header{"Cache-Control": {"max-age=604800.5"}}, week},
-		"less than nothing":     {http.Header{"Cache-Control": {"max-age=-1"}}, 0},
-		"Expires":               {http.Header{"Date": {now.Format(http.TimeFormat)}, "Expires": {later}}, week},
-		"Expires without Date":  {http.Header{"Expires": {later}}, week},
-		"Expires, Date off":     {http.Header{"Date": {later}, "Expires": {later}}, week},
-		"Expires overruled":     {http.Header{"Cache-Control": {"max-age=300"}, "Expires": {later}}, 5 * time.Minute},
-		"Expires and s-maxage":  {http.Header{"Cache-Control": {"s-maxage=300"}, "Expires": {later}}, week},
-		"Expires in the past":   {http.Header{"Expires": {now.Add(-week).Format(http.TimeFormat)}}, 0},
-		"Expires 0":             {http.Header{"Expires": {"0"}}, 0},
-		"Expires far away":      {http.Header{"Expires": {"Fri, 31 Dec 9999 23:59:59 GMT"}}, 1 << 31 * time.Second},
-	} {
-		if got := longestFresh(response{Header: tt.header, At: now}); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
-	}
-}
-
 // FuzzJWKS: whatever a stranger's server answers is looked at without a crash, and a private member never passes.
 func FuzzJWKS(f *testing.F) {
 	f.Add(`{"keys":[]}`)

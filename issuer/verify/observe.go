@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/keypost/keypost/internal/caching"
+	"github.com/keypost/keypost/internal/publicnet"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
 )
@@ -165,7 +167,7 @@ func (o *observer) places(ctx context.Context) ([]string, error) {
 // checkPublic notes an address that says nothing about what the world is served.
 func (o *observer) checkPublic(address string) {
 	a, err := netip.ParseAddrPort(address)
-	if err == nil && Hidden(a.Addr()) && !o.t.Private && !o.t.Dev {
+	if err == nil && publicnet.Hidden(a.Addr()) && !o.t.Private && !o.t.Dev {
 		o.gap("%s is not a public address: with split-horizon DNS the world is sent elsewhere", address)
 	}
 }
@@ -265,7 +267,7 @@ func (o *observer) heard(address string, discovery bool, a response) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answered[address] = true
-	o.look.SharedCache = cmp.Or(o.look.SharedCache, sharedCache(a))
+	o.look.SharedCache = cmp.Or(o.look.SharedCache, caching.Shared(a.Header))
 	if o.tell != nil {
 		o.tell(address, discovery, a)
 	}
@@ -306,7 +308,7 @@ func soundKeys(a response) ([]keystore.VerificationKey, error) {
 
 // answer adds one JWKS to the look.
 func (o *observer) answer(a response, keys []keystore.VerificationKey) {
-	maxAge := longestFresh(a)
+	maxAge := caching.Longest(a.Header, a.At)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var have []observation.Key
@@ -318,7 +320,7 @@ func (o *observer) answer(a response, keys []keystore.VerificationKey) {
 	}
 	o.look.Keys = slices.DeleteFunc(o.look.Keys, func(k observation.Key) bool { return !slices.Contains(have, k) })
 	o.look.MaxAge = max(o.look.MaxAge, keystore.Duration(maxAge))
-	seen := sharedCache(a)
+	seen := caching.Shared(a.Header)
 	if at, err := http.ParseTime(a.Header.Get("Date")); err == nil && seen == "" { // a cache hands out the Date of its origin
 		ahead := time.Since(at) - a.Took/2
 		if was := o.look.ClockAhead; was == nil || ahead.Abs() > time.Duration(*was).Abs() {

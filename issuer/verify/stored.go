@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -111,7 +112,7 @@ func (v *visit) comparePublished(url string, p keystore.VerificationKey) {
 // it, and nothing shows a shared cache in between. The answer's headers would show one, or the policy declares it; an
 // origin that is asked directly (--connect) has none before it.
 func (v *visit) showsNoCache(at time.Time) bool {
-	if !v.o.Now.After(at.Add(keystore.Convergence)) || slices.ContainsFunc(v.look.replies(), func(a response) bool { return sharedCache(a) != "" }) {
+	if !v.o.Now.After(at.Add(keystore.Convergence)) || slices.ContainsFunc(v.look.replies(), func(a response) bool { return caching.Shared(a.Header) != "" }) {
 		return false
 	}
 	return v.o.Connect != "" || v.stored.Policy().EdgeHold == nil

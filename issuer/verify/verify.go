@@ -10,13 +10,14 @@ package verify
 import (
 	"cmp"
 	"context"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/caching"
+	"github.com/keypost/keypost/internal/publicnet"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
@@ -52,22 +53,12 @@ func (o Options) complete() Options {
 		o.patience = patience
 	}
 	if o.hasRoute == nil {
-		o.hasRoute = hasRoute
+		o.hasRoute = publicnet.HasRoute
 	}
 	if o.proxy == nil {
 		o.proxy = http.ProxyFromEnvironment
 	}
 	return o
-}
-
-// hasRoute reports whether this machine would send packets to address. Connecting a UDP socket sends none.
-func hasRoute(address string) bool {
-	conn, err := net.Dial("udp", address)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close()
-	return true
 }
 
 // Issuer visits an issuer at each of its addresses, and at the origins that its key set names, and returns what it found
@@ -280,23 +271,12 @@ func (v *visitor) checkSpeed(looks []look) {
 	}
 }
 
-// sharedCache returns the header of an answer that gives a shared cache (a CDN) away, as `Name: value`; empty when
-// there is none.
-func sharedCache(a response) string {
-	for _, name := range []string{"Age", "Via", "X-Cache", "X-Cache-Hits", "X-Served-By", "Cf-Cache-Status", "X-Amz-Cf-Id", "X-Varnish", "Cache-Status"} {
-		if value := a.Header.Get(name); value != "" {
-			return name + ": " + printable(value)
-		}
-	}
-	return ""
-}
-
 // checkSharedCache says which shared cache shows itself, and whether it hands out what nobody may hand out any more.
 func (v *visitor) checkSharedCache(looks []look, stored *keystore.KeySet) {
 	seen := ""
 	for _, l := range looks {
 		for _, a := range l.replies() {
-			seen = cmp.Or(seen, sharedCache(a))
+			seen = cmp.Or(seen, caching.Shared(a.Header))
 		}
 	}
 	if seen == "" {

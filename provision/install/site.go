@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keypost/keypost/internal/publicnet"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
@@ -62,7 +63,7 @@ func (t site) publicAddresses(ctx context.Context) ([]string, error) {
 func privateAddresses(addresses []string) []string {
 	var list []string
 	for _, address := range addresses {
-		if a, err := netip.ParseAddrPort(address); err == nil && verify.Hidden(a.Addr()) {
+		if a, err := netip.ParseAddrPort(address); err == nil && publicnet.Hidden(a.Addr()) {
 			list = append(list, a.Addr().String())
 		}
 	}

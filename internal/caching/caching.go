@@ -1,0 +1,83 @@
+// Package caching reads what HTTP headers say to caches, and of caches.
+package caching
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/internal/text"
+)
+
+// Read reads a Cache-Control value (RFC 9111, section 5.2.2): the directive that forbids caching, if any, and
+// max-age.
+func Read(value string) (forbidden string, maxAge time.Duration, hasAge bool) {
+	for _, directive := range strings.Split(value, ",") {
+		name, arg, _ := strings.Cut(strings.TrimSpace(directive), "=")
+		switch name = strings.ToLower(name); name {
+		case "no-store", "no-cache", "private":
+			forbidden = name
+		case "max-age":
+			seconds, err := strconv.Atoi(strings.Trim(arg, `"`))
+			if err != nil || seconds < 0 {
+				seconds = 0 // RFC 9111, section 4.2.1: an invalid freshness is stale
+			}
+			if maxAge, hasAge = min(time.Duration(seconds), mostSeconds)*time.Second, true; seconds == 0 {
+				forbidden = "max-age=0"
+			}
+		}
+	}
+	return forbidden, maxAge, hasAge
+}
+
+// mostSeconds is what a number of seconds counts as that is larger (RFC 9111, section 1.2.2).
+const mostSeconds = 1 << 31
+
+// Longest returns how long the most lenient cache may take an answer with these headers, which came at a time, to be fresh: the largest max-age or s-maxage of
+// all Cache-Control lines, each as far as it is a number; without a max-age, Expires counts too (RFC 9111, section 4.2.1).
+func Longest(h http.Header, at time.Time) time.Duration {
+	var longest time.Duration
+	hasAge := false
+	for _, directive := range strings.Split(strings.Join(h.Values("Cache-Control"), ","), ",") {
+		name, arg, _ := strings.Cut(directive, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if name != "max-age" && name != "s-maxage" {
+			continue
+		}
+		hasAge = hasAge || name == "max-age"
+		seconds := time.Duration(0)
+		for _, digit := range strings.TrimLeft(arg, " \t\"") {
+			if digit < '0' || digit > '9' {
+				break
+			}
+			seconds = min(seconds*10+time.Duration(digit-'0'), mostSeconds)
+		}
+		longest = max(longest, seconds*time.Second)
+	}
+	if hasAge {
+		return longest
+	}
+	for _, value := range h.Values("Expires") {
+		expires, err := http.ParseTime(value)
+		if err != nil {
+			continue // it counts as past
+		}
+		longest = max(longest, expires.Sub(at))
+		if date, err := http.ParseTime(h.Get("Date")); err == nil {
+			longest = max(longest, expires.Sub(date))
+		}
+	}
+	return min(longest, mostSeconds*time.Second)
+}
+
+// Shared returns the header that gives a shared cache (a CDN) away, as `Name: value`; empty when
+// there is none.
+func Shared(h http.Header) string {
+	for _, name := range []string{"Age", "Via", "X-Cache", "X-Cache-Hits", "X-Served-By", "Cf-Cache-Status", "X-Amz-Cf-Id", "X-Varnish", "Cache-Status"} {
+		if value := h.Get(name); value != "" {
+			return name + ": " + text.OneLine(value, 400)
+		}
+	}
+	return ""
+}
