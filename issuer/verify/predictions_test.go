@@ -36,6 +36,7 @@ func unpredicted() map[string]string {
 		"tls-13-only":        "it speaks TLS 1.3, and AWS goes by the thumbprints then",
 		"algorithms-missing": "it does not mind which algorithms are named",
 		"dns-none":           "it looks no name up",
+		"dns-unanswered":     "it looks no name up",
 		"token-too-long":     "it prints the token, and AWS does not",
 		"token-not-yet":      "it does not look at nbf, and AWS does not document it",
 	}

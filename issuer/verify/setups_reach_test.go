@@ -58,6 +58,11 @@ func reachSetups() []setup {
 		{"the issuer URL has capitals in its host", "url-case", "", withURL("https://OIDC.example.com/prod-a"), right},
 		{"the issuer URL has a port", "url-port", "", withURL("https://oidc.example.com:8443/prod-a"), right},
 		{"the issuer URL is one of plain HTTP", "url-form", "", withURL("http://oidc.example.com/prod-a"), right},
+		{"this machine's resolver cannot be reached", "dns-unanswered", "", func(_ *testing.T, w *world) {
+			w.options.Lookup = func(context.Context, string) ([]netip.Addr, error) {
+				return nil, &net.DNSError{Err: "dial udp 192.0.2.53:53: connect: network is unreachable", Name: "oidc.example.com", IsTemporary: true}
+			}
+		}, func(_ *testing.T, w *world) { w.options.Lookup = lookup("192.0.2.1") }},
 		{"the host is in no DNS", "dns-none", "", func(_ *testing.T, w *world) {
 			w.options.Lookup = func(context.Context, string) ([]netip.Addr, error) {
 				return nil, &net.DNSError{Err: "no such host", Name: "oidc.example.com", IsNotFound: true}

@@ -10,6 +10,8 @@ package verify
 import (
 	"cmp"
 	"context"
+	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -134,7 +136,11 @@ func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 		}
 	}
 	if err != nil {
-		v.fail("dns-none", "%s cannot be looked up: %v", v.url.Host(), err)
+		code := "dns-unanswered" // nobody has said that there is no such name
+		if e, is := errors.AsType[*net.DNSError](err); is && e.IsNotFound {
+			code = "dns-none"
+		}
+		v.fail(code, "%s cannot be looked up: %v", v.url.Host(), err)
 		return nil, nil
 	}
 	return v.checkAddresses(all), origins

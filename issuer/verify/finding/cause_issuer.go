@@ -47,6 +47,7 @@ func reachCauses() []Cause {
 		{"url-case", "url", "the issuer URL has capital letters in its host", otherIssuer(), "relying parties compare byte for byte", "write the host in lower case everywhere: " + elsewhere},
 		{"url-port", "url", "the issuer URL has a port", aws("InvalidInput"), "IAM takes none", "serve on 443 and " + elsewhere + "; for a development issuer say --dev"},
 		{"url-form", "url", "the issuer URL is one that some cloud refuses", aws("InvalidInput"), "", elsewhere},
+		{"dns-unanswered", "reach", "this machine's resolver does not answer", nil, "it says nothing about the issuer", "repair the resolver (/etc/resolv.conf), or look from another machine"},
 		{"dns-none", "reach", "the host has no DNS record", unreadable(), "", "publish an A record for the host, in the public DNS"},
 		{"dns-hidden", "addresses", "the host leads to a private address here", unreadable(), "with split-horizon DNS nothing here says what clouds see",
 			"look again from outside; an issuer that is meant to be private says so in its policy: keypost issuer set NAME --private"},
