@@ -141,7 +141,7 @@ func (c *comparison) keep(list map[answerKey]response, address string, a respons
 // judge compares every answer with the stored key set, and returns what is not as it should be. It stops early when ctx is
 // done.
 func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet) []finding.Finding {
-	all := gathered{places: map[[3]string]int{}}
+	var all gathered
 	judgeEach := func(answers map[answerKey]response, judge func(*visit, response)) {
 		for key, a := range answers {
 			if ctx.Err() != nil {
@@ -158,6 +158,9 @@ func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet)
 	judgeEach(c.answers, (*visit).judgeJWKS)
 	for _, address := range c.flooded {
 		all.addAt(finding.CauseOf("keys-unread").Finding(finding.Fail, fmt.Sprintf("%s answers with so many different documents that not all of them were compared", o.URL), ""), address)
+	}
+	for _, f := range all.findings {
+		slices.Sort(f.At)
 	}
 	slices.SortFunc(all.findings, func(a, b finding.Finding) int { return cmp.Compare(a.Evidence, b.Evidence) })
 	finding.Sort(all.findings)
@@ -214,25 +217,4 @@ func unfinished(body []byte) bool {
 	var first json.RawMessage
 	err := json.NewDecoder(bytes.NewReader(body)).Decode(&first)
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-// gathered is a report of what was found at several addresses.
-type gathered struct {
-	report
-	places map[[3]string]int // of the findings, by what they say
-}
-
-// addAt adds what was found at an address, or the address to a finding that says the same.
-func (g *gathered) addAt(f finding.Finding, address string) {
-	says := [3]string{f.Code, string(f.Severity), f.Evidence}
-	i, known := g.places[says]
-	if !known {
-		i = len(g.findings)
-		g.places[says] = i
-		g.add(f)
-	}
-	if at := &g.findings[i].At; !slices.Contains(*at, address) {
-		*at = append(*at, address)
-		slices.Sort(*at)
-	}
 }

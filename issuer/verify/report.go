@@ -11,20 +11,6 @@ import (
 // report collects findings.
 type report struct {
 	findings []finding.Finding
-	causes   map[string]finding.Cause // of them, by code: a look-up makes the whole catalogue
-}
-
-// cause returns the cause with a code.
-func (r *report) cause(code string) finding.Cause {
-	c, known := r.causes[code]
-	if !known {
-		if r.causes == nil {
-			r.causes = map[string]finding.Cause{}
-		}
-		c = finding.CauseOf(code)
-		r.causes[code] = c
-	}
-	return c
 }
 
 func (r *report) add(f finding.Finding) { r.findings = append(r.findings, f) }
@@ -34,35 +20,49 @@ func (r *report) ok(check, format string, args ...any) {
 }
 
 func (r *report) warn(code, format string, args ...any) {
-	r.add(r.cause(code).Finding(finding.Warn, fmt.Sprintf(format, args...), ""))
+	r.add(finding.CauseOf(code).Finding(finding.Warn, fmt.Sprintf(format, args...), ""))
 }
 
 func (r *report) fail(code, format string, args ...any) {
-	r.add(r.cause(code).Finding(finding.Fail, fmt.Sprintf(format, args...), ""))
+	r.add(finding.CauseOf(code).Finding(finding.Fail, fmt.Sprintf(format, args...), ""))
 }
 
-// merge adds what was found at single addresses: once, with all the addresses that it was found at.
+// merge adds what was found at single addresses: once, with all the addresses that it was found at; none if that is all.
 func (r *report) merge(visits []*visit) {
-	first := len(r.findings)
-	at := map[[4]string]int{}
+	var all gathered
 	for _, v := range visits {
 		for _, f := range v.findings {
-			key := [...]string{f.Code, string(f.Severity), f.Evidence, f.Repair}
-			i, known := at[key]
-			if !known {
-				i = len(r.findings)
-				at[key] = i
-				r.findings = append(r.findings, f)
-			}
-			if g := &r.findings[i]; !slices.Contains(g.At, v.look.Address) {
-				g.At = append(g.At, v.look.Address)
-			}
+			all.addAt(f, v.look.Address)
 		}
 	}
-	for i := first; i < len(r.findings); i++ {
-		if f := &r.findings[i]; len(f.At) == len(visits) {
+	for _, f := range all.findings {
+		if len(f.At) == len(visits) {
 			f.At = nil
 		}
+		r.add(f)
+	}
+}
+
+// gathered is a report of what was found at several addresses.
+type gathered struct {
+	report
+	places map[[4]string]int // of the findings, by what they say
+}
+
+// addAt adds what was found at an address, or the address to a finding that says the same.
+func (g *gathered) addAt(f finding.Finding, address string) {
+	says := [...]string{f.Code, string(f.Severity), f.Evidence, f.Repair}
+	i, known := g.places[says]
+	if !known {
+		if g.places == nil {
+			g.places = map[[4]string]int{}
+		}
+		i = len(g.findings)
+		g.places[says] = i
+		g.add(f)
+	}
+	if at := &g.findings[i].At; !slices.Contains(*at, address) {
+		*at = append(*at, address)
 	}
 }
 

@@ -1,5 +1,7 @@
 package finding
 
+import "sync"
+
 // Cause is a row of the catalogue: one thing that can be wrong with an issuer, a token, a cluster or an account. The
 // catalogue is the only place that holds what relying parties answer.
 type Cause struct {
@@ -48,13 +50,20 @@ func Causes() []Cause {
 	return all
 }
 
-// CauseOf returns the cause with a code. A code that the catalogue does not have is an error of the program; a test of every
-// code in the source finds it, and a running program says what it can.
-func CauseOf(code string) Cause {
+// byCode has the catalogue as CauseOf looks it up: a hostile document leads to thousands of findings.
+var byCode = sync.OnceValue(func() map[string]Cause { //nolint:gochecknoglobals // built once, and never changed
+	all := map[string]Cause{}
 	for _, c := range Causes() {
-		if c.Code == code {
-			return c
-		}
+		all[c.Code] = c
+	}
+	return all
+})
+
+// CauseOf returns the cause with a code. A code that the catalogue does not have is an error of the program; a running program
+// says what it can.
+func CauseOf(code string) Cause {
+	if c, known := byCode()[code]; known {
+		return c
 	}
 	return Cause{Code: code, Check: code, Title: code, Repair: "this is an error of keypost; please report it"}
 }
