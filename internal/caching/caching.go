@@ -31,6 +31,18 @@ func Read(value string) (forbidden string, maxAge time.Duration, hasAge bool) {
 	return forbidden, maxAge, hasAge
 }
 
+// Directive returns the seconds of a Cache-Control directive such as stale-if-error (RFC 5861); zero when there is none, or its
+// number is none.
+func Directive(value, name string) time.Duration {
+	for part := range strings.SplitSeq(value, ",") {
+		key, arg, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seconds, err := strconv.Atoi(strings.Trim(arg, `"`)); err == nil && strings.EqualFold(key, name) && seconds > 0 {
+			return min(time.Duration(seconds), mostSeconds) * time.Second
+		}
+	}
+	return 0
+}
+
 // mostSeconds is what a number of seconds counts as that is larger (RFC 9111, section 1.2.2).
 const mostSeconds = 1 << 31
 

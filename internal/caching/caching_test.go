@@ -65,3 +65,14 @@ func TestShared(t *testing.T) {
 		}
 	}
 }
+
+func TestDirective(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"": 0, "max-age=60": 0, "max-age=60, Stale-If-Error=86400": 24 * time.Hour, `stale-if-error="60"`: time.Minute,
+		"stale-if-error": 0, "stale-if-error=-1": 0, "stale-if-error=x": 0, "stale-if-error=10000000000": 1 << 31 * time.Second,
+	} {
+		if got := Directive(value, "stale-if-error"); got != want {
+			t.Errorf("stale-if-error of %q is %v, want %v", value, got, want)
+		}
+	}
+}

@@ -75,17 +75,17 @@ func (v *visitor) checkAddresses(looks []look) []look {
 		if len(quiet) > 0 {
 			text += "; nothing listens at " + list(quiet)
 		}
-		v.ok("addresses", "%s", text)
+		v.OK("addresses", "%s", text)
 	}
 	if len(hidden) > 0 {
-		report := v.warn
+		report := v.Warn
 		if len(looks) == 0 {
-			report = v.fail
+			report = v.Fail
 		}
 		report("address-unroutable", "not seen: %s at %s, because this machine has no route for %s", v.url.Host(), list(hidden), family(hidden[0]))
 	}
 	if len(unasked) > 0 {
-		v.add(finding.CauseOf("address-too-many").Finding(finding.Fail, fmt.Sprintf("not seen: %d further addresses of %s were not asked (%s)", len(unasked), v.url.Host(), list(unasked)),
+		v.Add(finding.CauseOf("address-too-many").Finding(finding.Fail, fmt.Sprintf("not seen: %d further addresses of %s were not asked (%s)", len(unasked), v.url.Host(), list(unasked)),
 			fmt.Sprintf("give the host at most %d addresses", maxAddresses)))
 	}
 	return looks
@@ -104,6 +104,6 @@ func (v *visitor) checkPublic(looks []look, stored *keystore.KeySet) {
 		}
 	}
 	if len(inside) > 0 {
-		v.warn("dns-hidden", "here the name leads to %s, which clouds on the public internet cannot reach", list(inside))
+		v.Warn("dns-hidden", "here the name leads to %s, which clouds on the public internet cannot reach", list(inside))
 	}
 }

@@ -46,7 +46,7 @@ func (v *visit) checkAgain() []jwksDocument {
 		}
 	}
 	if broken > 0 && v.read {
-		v.fail("replica-broken", "%d of %d answers over new connections: %v", broken, len(v.look.Again)+1, example)
+		v.Fail("replica-broken", "%d of %d answers over new connections: %v", broken, len(v.look.Again)+1, example)
 	}
 	v.checkAge()
 	return others
@@ -97,29 +97,18 @@ func (v *visit) checkAge() {
 		}
 		value := strings.Join(a.Header.Values("Cache-Control"), ", ")
 		_, maxAge, hasAge := caching.Read(value)
-		fresh := maxAge + directive(value, "stale-while-revalidate")
+		fresh := maxAge + caching.Directive(value, "stale-while-revalidate")
 		age := time.Duration(seconds) * time.Second
 		switch {
 		case !hasAge || age <= fresh:
 			continue
-		case age <= maxAge+directive(value, "stale-if-error"):
-			v.warn("cache-alone", "%s is %v old in a cache, which may hold it for %v while its origin answers", a.URL, keystore.Duration(age), keystore.Duration(fresh))
+		case age <= maxAge+caching.Directive(value, "stale-if-error"):
+			v.Warn("cache-alone", "%s is %v old in a cache, which may hold it for %v while its origin answers", a.URL, keystore.Duration(age), keystore.Duration(fresh))
 		default:
-			v.fail("cache-stale", "%s is %v old in a cache, which may hold it for %v", a.URL, keystore.Duration(age), keystore.Duration(fresh))
+			v.Fail("cache-stale", "%s is %v old in a cache, which may hold it for %v", a.URL, keystore.Duration(age), keystore.Duration(fresh))
 		}
 		return
 	}
-}
-
-// directive returns the seconds of a Cache-Control directive; zero when there is none.
-func directive(value, name string) time.Duration {
-	for part := range strings.SplitSeq(value, ",") {
-		key, arg, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if seconds, err := strconv.Atoi(strings.Trim(arg, `"`)); err == nil && strings.EqualFold(key, name) && seconds > 0 {
-			return time.Duration(seconds) * time.Second
-		}
-	}
-	return 0
 }
 
 // checkETags compares the validators of all answers: caches go by them alone.
@@ -134,7 +123,7 @@ func (v *visitor) checkETags(looks []look) {
 			}
 			body := string(a.Body)
 			if other, known := bodies[a.URL+" "+tag]; known && other != body {
-				v.fail("etag-stuck", "%s has the ETag %s with two different contents", a.URL, printable(tag))
+				v.Fail("etag-stuck", "%s has the ETag %s with two different contents", a.URL, printable(tag))
 				return
 			}
 			if other, known := tags[a.URL+" "+body]; known && other != tag {
@@ -144,7 +133,7 @@ func (v *visitor) checkETags(looks []look) {
 		}
 	}
 	if unstable != "" {
-		v.warn("etag-unstable", "%s", unstable)
+		v.Warn("etag-unstable", "%s", unstable)
 	}
 }
 
@@ -172,10 +161,10 @@ func (v *visitor) checkClock(looks []look) {
 	switch {
 	case !seen:
 	case nearest > farOff:
-		v.fail("clock-off", "this machine's clock is %v ahead of the Date that %s answers, unless a cache that does not show itself hands out an old one", rounded, v.url.Host())
+		v.Fail("clock-off", "this machine's clock is %v ahead of the Date that %s answers, unless a cache that does not show itself hands out an old one", rounded, v.url.Host())
 	case nearest < -farOff:
-		v.fail("clock-off", "this machine's clock is %v behind the Date that %s answers", rounded, v.url.Host())
+		v.Fail("clock-off", "this machine's clock is %v behind the Date that %s answers", rounded, v.url.Host())
 	default:
-		v.ok("clock", "this machine's clock and the server's agree")
+		v.OK("clock", "this machine's clock and the server's agree")
 	}
 }

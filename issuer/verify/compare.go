@@ -62,7 +62,7 @@ func (n Network) Compare(ctx context.Context, t Target, stored func(context.Cont
 	s.Failed = slices.Compact(s.Failed)
 	switch {
 	case set == nil:
-		s.NotCompared = v.findings[0].Evidence
+		s.NotCompared = v.Findings[0].Evidence
 	case len(c.answers)+len(c.flooded) == 0:
 		s.NotCompared = "no JWKS could be read at " + t.URL.String()
 	}
@@ -141,7 +141,7 @@ func (c *comparison) keep(list map[answerKey]response, address string, a respons
 // judge compares every answer with the stored key set, and returns what is not as it should be. It stops early when ctx is
 // done.
 func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet) []finding.Finding {
-	var all gathered
+	var all finding.Report
 	judgeEach := func(answers map[answerKey]response, judge func(*visit, response)) {
 		for key, a := range answers {
 			if ctx.Err() != nil {
@@ -149,22 +149,22 @@ func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet)
 			}
 			v := &visit{o: o, stored: set, look: look{Address: key.address, JWKS: reply{response: a, Asked: true}}}
 			judge(v, a)
-			for _, f := range v.findings {
-				all.addAt(f, key.address)
+			for _, f := range v.Findings {
+				all.AddAt(f, key.address)
 			}
 		}
 	}
 	judgeEach(c.discoveries, (*visit).judgeDiscovery)
 	judgeEach(c.answers, (*visit).judgeJWKS)
 	for _, address := range c.flooded {
-		all.addAt(finding.CauseOf("keys-unread").Finding(finding.Fail, fmt.Sprintf("%s answers with so many different documents that not all of them were compared", o.URL), ""), address)
+		all.AddAt(finding.CauseOf("keys-unread").Finding(finding.Fail, fmt.Sprintf("%s answers with so many different documents that not all of them were compared", o.URL), ""), address)
 	}
-	for _, f := range all.findings {
+	for _, f := range all.Findings {
 		slices.Sort(f.At)
 	}
-	slices.SortFunc(all.findings, func(a, b finding.Finding) int { return cmp.Compare(a.Evidence, b.Evidence) })
-	finding.Sort(all.findings)
-	return all.findings
+	slices.SortFunc(all.Findings, func(a, b finding.Finding) int { return cmp.Compare(a.Evidence, b.Evidence) })
+	finding.Sort(all.Findings)
+	return all.Findings
 }
 
 // judgeDiscovery reports a discovery document that leads to another JWKS than that of keypostd, or may do so for a reader
@@ -176,9 +176,9 @@ func (v *visit) judgeDiscovery(a response) {
 	d, err := parseDiscovery(a)
 	switch own := v.o.URL + keysPath; {
 	case err != nil:
-		v.fail("keys-unread", "%v", err)
+		v.Fail("keys-unread", "%v", err)
 	case d.JWKSURI != "" && d.JWKSURI != own:
-		v.fail("jwks-uri-rogue", "%s names the JWKS %q, not %s", a.URL, printable(d.JWKSURI), own)
+		v.Fail("jwks-uri-rogue", "%s names the JWKS %q, not %s", a.URL, printable(d.JWKSURI), own)
 	}
 }
 
@@ -192,9 +192,9 @@ func (v *visit) judgeJWKS(a response) {
 	if err == nil {
 		d = v.checkKeys(a.URL, keys)
 	}
-	v.findings = nil // about the form of the keys, which are Issuer's
+	v.Findings = nil // about the form of the keys, which are Issuer's
 	if v.compare(d); err != nil {
-		v.fail("keys-unread", "%v", err) // another reader may find keys where we find none
+		v.Fail("keys-unread", "%v", err) // another reader may find keys where we find none
 	}
 }
 
@@ -203,9 +203,9 @@ func (v *visit) judgeJWKS(a response) {
 func (v *visit) unlike(a response) bool {
 	switch {
 	case a.Status >= 300 && a.Status < 400:
-		v.fail("keys-unread", "%v", a.check200())
+		v.Fail("keys-unread", "%v", a.check200())
 	case a.Large:
-		v.fail("keys-unread", "%v", a.Cut)
+		v.Fail("keys-unread", "%v", a.Cut)
 	default:
 		return a.Cut != nil && unfinished(a.Body)
 	}

@@ -176,7 +176,7 @@ func TestCompareWithMoreKeysThanAnybodyHas(t *testing.T) {
 	set, err := parseJWKS(response{URL: testIssuer, Body: []byte(`{"keys":[` + strings.Repeat("{},", mostKeys-1) + `{}]}`)})
 	check(t, err)
 	const perKey = 100 // a catalogue of causes has more
-	if n := testing.AllocsPerRun(1, func() { v.findings = nil; v.checkKeys(testIssuer, set) }); n > perKey*mostKeys {
+	if n := testing.AllocsPerRun(1, func() { v.Findings = nil; v.checkKeys(testIssuer, set) }); n > perKey*mostKeys {
 		t.Errorf("%.0f allocations for %d keys", n, mostKeys)
 	}
 }

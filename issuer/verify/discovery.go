@@ -52,10 +52,10 @@ func (v *visit) checkDiscovery() discovery {
 	}
 	d, err := parseDiscovery(a)
 	if err != nil {
-		v.fail("discovery-form", "%v", err)
+		v.Fail("discovery-form", "%v", err)
 		return discovery{}
 	}
-	v.ok("discovery", "%s answers 200", a.URL)
+	v.OK("discovery", "%s answers 200", a.URL)
 	v.checkIssuer(d)
 	v.checkJWKSURI(d)
 	v.checkMembers(d)
@@ -72,9 +72,9 @@ func (v *visit) document(prefix string, r reply) (response, bool) {
 	switch {
 	case code == "origin-shielded":
 		v.shut = true
-		v.warn(code, "the origin %s: %v", v.look.Address, err)
+		v.Warn(code, "the origin %s: %v", v.look.Address, err)
 	case err != nil:
-		v.fail(code, "%v", err)
+		v.Fail(code, "%v", err)
 	}
 	return r.response, err == nil
 }
@@ -139,14 +139,14 @@ func (v *visit) checkIssuer(d discovery) {
 	code := "issuer-other"
 	switch want := v.o.URL; {
 	case d.Issuer == want:
-		v.ok("issuer", "the discovery document names the issuer %s, byte for byte", d.Issuer)
+		v.OK("issuer", "the discovery document names the issuer %s, byte for byte", d.Issuer)
 		return
 	case strings.TrimRight(d.Issuer, "/") == strings.TrimRight(want, "/"):
 		code = "issuer-slash"
 	case strings.EqualFold(d.Issuer, want):
 		code = "issuer-case"
 	}
-	v.fail(code, "the discovery document names the issuer %q, not %q", printable(d.Issuer), v.o.URL)
+	v.Fail(code, "the discovery document names the issuer %q, not %q", printable(d.Issuer), v.o.URL)
 }
 
 func (v *visit) checkJWKSURI(d discovery) {
@@ -154,13 +154,13 @@ func (v *visit) checkJWKSURI(d discovery) {
 	own, _ := url.Parse(v.o.URL) // checked at the beginning
 	switch {
 	case d.JWKSURI == "" || err != nil || u.Scheme != "https" || u.Host == "":
-		v.fail("jwks-uri-form", "jwks_uri %q is no https URL", printable(d.JWKSURI))
+		v.Fail("jwks-uri-form", "jwks_uri %q is no https URL", printable(d.JWKSURI))
 	case u.Host != own.Host:
-		v.fail("jwks-uri-host", "jwks_uri %s is on another host than the issuer", printable(d.JWKSURI))
+		v.Fail("jwks-uri-host", "jwks_uri %s is on another host than the issuer", printable(d.JWKSURI))
 	case !strings.HasPrefix(d.JWKSURI, v.o.URL+"/"):
-		v.warn("jwks-uri-beside", "jwks_uri %s is not below the issuer URL", printable(d.JWKSURI))
+		v.Warn("jwks-uri-beside", "jwks_uri %s is not below the issuer URL", printable(d.JWKSURI))
 	default:
-		v.ok("jwks-uri", "jwks_uri is %s", printable(d.JWKSURI))
+		v.OK("jwks-uri", "jwks_uri is %s", printable(d.JWKSURI))
 	}
 }
 
@@ -171,9 +171,9 @@ func (v *visit) checkMembers(d discovery) {
 		have, need []string
 		report     func(code, format string, args ...any)
 	}{
-		{"response_types_supported", "response-types-missing", d.ResponseTypes, []string{"id_token"}, v.fail},
-		{"subject_types_supported", "subject-types-missing", d.SubjectTypes, []string{"public"}, v.fail},
-		{"claims_supported", "claims-missing", d.Claims, []string{"aud", "iat", "iss", "sub"}, v.warn},
+		{"response_types_supported", "response-types-missing", d.ResponseTypes, []string{"id_token"}, v.Fail},
+		{"subject_types_supported", "subject-types-missing", d.SubjectTypes, []string{"public"}, v.Fail},
+		{"claims_supported", "claims-missing", d.Claims, []string{"aud", "iat", "iss", "sub"}, v.Warn},
 	} {
 		for _, value := range m.need {
 			if !slices.Contains(m.have, value) {
@@ -184,11 +184,11 @@ func (v *visit) checkMembers(d discovery) {
 		}
 	}
 	if len(d.Algorithms) == 0 || !slices.ContainsFunc(d.Algorithms, awsAlgorithm) {
-		v.fail("algorithms-missing", "the discovery document's id_token_signing_alg_values_supported has none of RS256, RS384, RS512, ES256, ES384, ES512")
+		v.Fail("algorithms-missing", "the discovery document's id_token_signing_alg_values_supported has none of RS256, RS384, RS512, ES256, ES384, ES512")
 		bad = true
 	}
 	if !bad {
-		v.ok("discovery-members", "the discovery document has the members that AWS asks for")
+		v.OK("discovery-members", "the discovery document has the members that AWS asks for")
 	}
 }
 
@@ -203,11 +203,11 @@ func awsAlgorithm(alg string) bool {
 func (v *visit) checkHeaders(document string, a response) {
 	media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
 	if media = strings.TrimSpace(media); media != "application/json" && media != "application/jwk-set+json" {
-		v.warn(document+"-type", "%s has the Content-Type %q", a.URL, printable(media))
+		v.Warn(document+"-type", "%s has the Content-Type %q", a.URL, printable(media))
 	}
 	v.checkCaching(document, a)
 	if a.Header.Get("ETag") == "" {
-		v.warn(document+"-no-etag", "%s has no ETag", a.URL)
+		v.Warn(document+"-no-etag", "%s has no ETag", a.URL)
 	}
 }
 
@@ -225,21 +225,21 @@ func (v *visit) checkCaching(document string, a response) {
 	}
 	switch {
 	case forbidden != "":
-		report, code := v.warn, "-no-store"
+		report, code := v.Warn, "-no-store"
 		if document == "jwks" {
-			report = v.fail
+			report = v.Fail
 		}
 		if forbidden == "max-age=0" {
 			code = "-max-age-0"
 		}
 		report(document+code, "%s may not be cached (%s)", a.URL, forbidden)
 	case !hasAge:
-		v.warn(document+"-no-max-age", "%s has no max-age in its Cache-Control", a.URL)
+		v.Warn(document+"-no-max-age", "%s has no max-age in its Cache-Control", a.URL)
 	case age < shortMaxAge:
-		v.warn(document+"-max-age-short", "%s may be cached for %v only", a.URL, keystore.Duration(age))
+		v.Warn(document+"-max-age-short", "%s may be cached for %v only", a.URL, keystore.Duration(age))
 	case age > longMaxAge:
-		v.warn(document+"-max-age-long", "%s may be cached for %v", a.URL, keystore.Duration(age))
+		v.Warn(document+"-max-age-long", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	default:
-		v.ok(document+"-headers", "%s may be cached for %v", a.URL, keystore.Duration(age))
+		v.OK(document+"-headers", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	}
 }

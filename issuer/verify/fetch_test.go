@@ -106,13 +106,13 @@ func FuzzJWKS(f *testing.F) {
 			_, d := k["d"]
 			private = private || d
 		}
-		if private && !finding.Failed(v.findings) {
+		if private && !finding.Failed(v.Findings) {
 			t.Errorf("a private member passes: %q", body)
 		}
 		if len(read.keys)+read.unread != len(set) || (len(set) == 0) != strings.Contains(lastMessage(v), "has no key") {
-			t.Errorf("%d keys of %d: %+v", len(read.keys), len(set), v.findings)
+			t.Errorf("%d keys of %d: %+v", len(read.keys), len(set), v.Findings)
 		}
-		for _, finding := range v.findings {
+		for _, finding := range v.Findings {
 			if strings.ContainsAny(finding.Evidence, "\n\x1b\x00") {
 				t.Errorf("control characters: %+v", finding)
 			}
@@ -121,10 +121,10 @@ func FuzzJWKS(f *testing.F) {
 }
 
 func lastMessage(v *visit) string {
-	if len(v.findings) == 0 {
+	if len(v.Findings) == 0 {
 		return ""
 	}
-	return v.findings[len(v.findings)-1].Evidence
+	return v.Findings[len(v.Findings)-1].Evidence
 }
 
 // late answers after the client has given up, as a server may that sees the connection being closed.

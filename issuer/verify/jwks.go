@@ -35,7 +35,7 @@ func (v *visit) checkJWKS(d discovery) []jwksDocument {
 	}
 	set, err := parseJWKS(a)
 	if err != nil {
-		v.fail("jwks-form", "%v", err)
+		v.Fail("jwks-form", "%v", err)
 		return nil
 	}
 	first := v.checkKeys(a.URL, set)
@@ -95,7 +95,7 @@ func parseJWKS(a response) ([]jwk, error) {
 
 func (v *visit) checkKeys(url string, set []jwk) jwksDocument {
 	read := jwksDocument{url: url}
-	before := len(v.findings)
+	before := len(v.Findings)
 	kids, types := map[string]int{}, map[string]int{}
 	for n, k := range set {
 		kids[k.text("kid")]++
@@ -107,22 +107,22 @@ func (v *visit) checkKeys(url string, set []jwk) jwksDocument {
 	read.unread = len(set) - len(read.keys)
 	for _, kid := range slices.Sorted(maps.Keys(kids)) {
 		if kids[kid] > 1 && kid != "" {
-			v.fail("kid-doubled", "%s has %d keys with the kid %q", url, kids[kid], printable(kid))
+			v.Fail("kid-doubled", "%s has %d keys with the kid %q", url, kids[kid], printable(kid))
 		}
 	}
 	for _, kty := range slices.Sorted(maps.Keys(types)) {
 		if types[kty] > keystore.MaxKeysOfType {
-			v.fail("keys-too-many", "%s has %d keys of type %s; AWS reads %d", url, types[kty], printable(kty), keystore.MaxKeysOfType)
+			v.Fail("keys-too-many", "%s has %d keys of type %s; AWS reads %d", url, types[kty], printable(kty), keystore.MaxKeysOfType)
 		}
 	}
 	if len(set) > maxUpload && v.declared(finding.GCP) {
-		v.warn("keys-too-many-gcp", "%s has %d keys; GCP takes an upload with %d", url, len(set), maxUpload)
+		v.Warn("keys-too-many-gcp", "%s has %d keys; GCP takes an upload with %d", url, len(set), maxUpload)
 	}
 	switch {
 	case len(set) == 0:
-		v.fail("jwks-empty", "%s has no key", url)
-	case len(v.findings) == before && url == v.look.JWKS.URL:
-		v.ok("jwks-keys", "the JWKS has %s", kidList(read.keys))
+		v.Fail("jwks-empty", "%s has no key", url)
+	case len(v.Findings) == before && url == v.look.JWKS.URL:
+		v.OK("jwks-keys", "the JWKS has %s", kidList(read.keys))
 	}
 	return read
 }
@@ -140,37 +140,37 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 	name := fmt.Sprintf("key %d (kid %q) of %s", n, printable(k.text("kid")), url)
 	for _, m := range privatekey.Members() {
 		if _, ok := k[m]; ok {
-			v.fail("key-private", "%s has the private member %q", name, m)
+			v.Fail("key-private", "%s has the private member %q", name, m)
 			return keystore.VerificationKey{}, false
 		}
 	}
 	if k.text("kid") == "" {
-		v.fail("kid-missing", "key %d of %s has no kid", n, url)
+		v.Fail("kid-missing", "key %d of %s has no kid", n, url)
 		return keystore.VerificationKey{}, false
 	}
 	public, err := parseKey(name, k)
 	switch bits := rsaBits(k); {
 	case err != nil && bits > 0 && bits < minRSABits:
-		v.fail("key-weak", "%s: its RSA modulus has %d bits; at least %d are needed", name, bits, minRSABits)
+		v.Fail("key-weak", "%s: its RSA modulus has %d bits; at least %d are needed", name, bits, minRSABits)
 		return keystore.VerificationKey{}, false
 	case err != nil && !takenType(k):
-		v.fail("key-type", "%v", err)
+		v.Fail("key-type", "%v", err)
 		return keystore.VerificationKey{}, false
 	case err != nil:
-		v.fail("key-form", "%v", err)
+		v.Fail("key-form", "%v", err)
 		return keystore.VerificationKey{}, false
 	}
 	v.checkTaken(name, public)
 	if k.text("use") == "" || k.text("alg") == "" {
-		v.warn("key-use-missing", "%s lacks use or alg", name)
+		v.Warn("key-use-missing", "%s lacks use or alg", name)
 	}
 	for _, m := range slices.Sorted(maps.Keys(k)) {
 		switch {
 		case slices.Contains(jwkMembers(), m):
 		case v.stored != nil && (m == "x5c" || m == "x5u"):
-			v.fail("key-certificate", "%s has the member %q", name, m)
+			v.Fail("key-certificate", "%s has the member %q", name, m)
 		default:
-			v.warn("key-member", "%s has the member %q", name, printable(m))
+			v.Warn("key-member", "%s has the member %q", name, printable(m))
 		}
 	}
 	return public, true
@@ -202,10 +202,10 @@ func takenType(k jwk) bool {
 // checkTaken reports what the declared relying parties do not take of a key that is sound.
 func (v *visit) checkTaken(name string, k keystore.VerificationKey) {
 	if v.declared(finding.Entra) && k.Alg() != "RS256" {
-		v.fail("key-ec-entra", "%s is for %s, and the key set declares entra", name, k.Alg())
+		v.Fail("key-ec-entra", "%s is for %s, and the key set declares entra", name, k.Alg())
 	}
 	if v.declared(finding.GCP) && k.Alg() != "RS256" && k.Alg() != "ES256" {
-		v.fail("key-alg-gcp", "%s is for %s, and the key set declares gcp", name, k.Alg())
+		v.Fail("key-alg-gcp", "%s is for %s, and the key set declares gcp", name, k.Alg())
 	}
 	if v.stored != nil {
 		if s, known := v.stored.Key(k.ID()); known && s.Equal(k) {
@@ -213,7 +213,7 @@ func (v *visit) checkTaken(name string, k keystore.VerificationKey) {
 		}
 	}
 	if k.Imported() {
-		v.warn("kid-form", "%s has another kid than Kubernetes gives it, %s", name, k.Fingerprint())
+		v.Warn("kid-form", "%s has another kid than Kubernetes gives it, %s", name, k.Fingerprint())
 	}
 }
 
@@ -237,7 +237,7 @@ func parseKey(name string, k jwk) (keystore.VerificationKey, error) {
 func (v *visit) checkAlgorithms(d discovery, keys []keystore.VerificationKey) {
 	for _, k := range keys {
 		if len(d.Algorithms) > 0 && !slices.Contains(d.Algorithms, k.Alg()) {
-			v.warn("algorithm-unnamed", "the discovery document's id_token_signing_alg_values_supported lacks %s, the algorithm of key %s", k.Alg(), k.ID())
+			v.Warn("algorithm-unnamed", "the discovery document's id_token_signing_alg_values_supported lacks %s, the algorithm of key %s", k.Alg(), k.ID())
 		}
 	}
 }
@@ -254,32 +254,32 @@ func (v *visit) checkAlias(first jwksDocument) (alias jwksDocument, differs bool
 	}
 	switch code, err := v.why("alias", r); {
 	case code == "alias-not-found" || code == "alias-404-cached":
-		v.warn(code, "%v", err)
+		v.Warn(code, "%v", err)
 		return alias, false
 	case err != nil:
-		v.fail(code, "%v", err)
+		v.Fail(code, "%v", err)
 		return unread, true
 	}
 	set, err := parseJWKS(r.response)
 	if err != nil {
-		v.fail("alias-form", "%v", err)
+		v.Fail("alias-form", "%v", err)
 		return unread, true
 	}
 	if bytes.Equal(r.Body, v.look.JWKS.Body) {
-		v.ok("jwks-alias", "%s has the same keys", r.URL)
+		v.OK("jwks-alias", "%s has the same keys", r.URL)
 		return alias, false
 	}
-	before := len(v.findings)
+	before := len(v.Findings)
 	alias = v.checkKeys(r.URL, set)
-	report := v.fail
+	report := v.Fail
 	if v.stored != nil {
-		report = v.warn
+		report = v.Warn
 	}
 	switch {
 	case !sameKeys(alias.keys, first.keys):
 		report("alias-differs", "%s has other keys than jwks_uri", r.URL)
-	case len(v.findings) == before:
-		v.ok("jwks-alias", "%s has the same keys", r.URL)
+	case len(v.Findings) == before:
+		v.OK("jwks-alias", "%s has the same keys", r.URL)
 	}
 	return alias, true
 }
@@ -305,8 +305,8 @@ func (v *visitor) checkSameKeys(visits []*visit) {
 		same = same && sameKeys(one.published, visits[0].published)
 	}
 	if same {
-		v.ok("same-keys", "all addresses publish the same keys")
+		v.OK("same-keys", "all addresses publish the same keys")
 		return
 	}
-	v.fail("addresses-differ", "the addresses publish different keys: %s", strings.Join(have, "; "))
+	v.Fail("addresses-differ", "the addresses publish different keys: %s", strings.Join(have, "; "))
 }

@@ -31,6 +31,12 @@ type Target struct {
 	Failed func(address string, err error) // called for each gap at an address, one call at a time; may be nil
 }
 
+// TargetOf returns how one of a key set's issuer URLs is observed, by the key set's policy.
+func TargetOf(s keystore.KeySet, u keystore.IssuerURL) Target {
+	p := s.Policy()
+	return Target{URL: u, Origins: p.Origins, Private: p.Private, Dev: s.Dev()}
+}
+
 // A look has several rounds, some time apart: a balancer or a cache with several nodes shows another one over the next
 // connection, and one that is a second behind gets the time.
 const (

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/caching"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -14,30 +15,30 @@ import (
 var ErrNotStored = errors.New("the store has no key set with this issuer URL")
 
 // notCompared reports that there was nothing to compare.
-func (r *report) notCompared(o Options) {
+func notCompared(r *finding.Report, o Options) {
 	if o.Stored == nil {
-		r.warn("store-none", "no store was given, so nothing says whether the published keys are yours")
+		r.Warn("store-none", "no store was given, so nothing says whether the published keys are yours")
 		return
 	}
-	r.fail("not-compared", "nothing could be compared with the store: no JWKS could be read at %s", o.URL)
+	r.Fail("not-compared", "nothing could be compared with the store: no JWKS could be read at %s", o.URL)
 }
 
 // readStore returns nil, with a finding, when there is nothing to compare with.
 func (v *visitor) readStore(ctx context.Context) *keystore.KeySet {
 	if v.o.Stored == nil {
-		v.notCompared(v.o)
+		notCompared(&v.Report, v.o)
 		return nil
 	}
 	set, err := v.o.Stored(ctx)
 	switch {
 	case errors.Is(err, ErrNotStored):
-		v.warn("store-unknown", "nothing was compared: %v", err)
+		v.Warn("store-unknown", "nothing was compared: %v", err)
 	case err != nil:
-		v.fail("store-unread", "nothing was compared with the store: %v", err)
+		v.Fail("store-unread", "nothing was compared with the store: %v", err)
 	case set.Withdrawn():
-		v.fail("store-withdrawn", "nothing was compared: key set %q was withdrawn at %s", set.Name(), stamp(set.WithdrawnAt()))
+		v.Fail("store-withdrawn", "nothing was compared: key set %q was withdrawn at %s", set.Name(), stamp(set.WithdrawnAt()))
 	case !slices.ContainsFunc(set.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == v.o.URL }):
-		v.fail("store-other-url", "nothing was compared: key set %q does not have the issuer URL %s", set.Name(), v.o.URL)
+		v.Fail("store-other-url", "nothing was compared: key set %q does not have the issuer URL %s", set.Name(), v.o.URL)
 	default:
 		return &set
 	}
@@ -51,25 +52,25 @@ func (v *visit) checkStored(documents []jwksDocument) {
 		return // it has been reported
 	}
 	if len(documents) == 0 {
-		v.notCompared(v.o)
+		notCompared(&v.Report, v.o)
 		return
 	}
-	before := len(v.findings)
+	before := len(v.Findings)
 	for _, d := range documents {
 		v.compare(d)
 	}
-	if len(v.findings) == before {
-		v.ok("stored-keys", "the published keys are those of key set %q, compared by their material", v.stored.Name())
+	if len(v.Findings) == before {
+		v.OK("stored-keys", "the published keys are those of key set %q, compared by their material", v.stored.Name())
 	}
 }
 
 func (v *visit) compare(d jwksDocument) {
 	if d.broken {
-		v.fail("not-compared", "%s could not be read, so it was not compared with key set %q", d.url, v.stored.Name())
+		v.Fail("not-compared", "%s could not be read, so it was not compared with key set %q", d.url, v.stored.Name())
 		return
 	}
 	if d.unread > 0 {
-		v.fail("keys-unread", "%s has keys (%d) that cannot be read, and so not compared with key set %q", d.url, d.unread, v.stored.Name())
+		v.Fail("keys-unread", "%s has keys (%d) that cannot be read, and so not compared with key set %q", d.url, d.unread, v.stored.Name())
 	}
 	for _, k := range d.keys {
 		v.comparePublished(d.url, k)
@@ -87,9 +88,9 @@ func (v *visit) comparePublished(url string, p keystore.VerificationKey) {
 	if i := slices.IndexFunc(keys, func(k keystore.Key) bool { return p.Fingerprint() == k.Fingerprint() }); i >= 0 {
 		switch k := keys[i]; {
 		case p.ID() != k.ID():
-			v.fail("kid-changed", "%s has the key %s of key set %q under another kid, %s", url, k.ID(), name, p.ID())
+			v.Fail("kid-changed", "%s has the key %s of key set %q under another kid, %s", url, k.ID(), name, p.ID())
 		case p.Alg() != k.Alg():
-			v.fail("alg-changed", "%s says that key %s is for %s; key set %q says %s", url, k.ID(), p.Alg(), name, k.Alg())
+			v.Fail("alg-changed", "%s says that key %s is for %s; key set %q says %s", url, k.ID(), p.Alg(), name, k.Alg())
 		}
 		return
 	}
@@ -100,11 +101,11 @@ func (v *visit) comparePublished(url string, p keystore.VerificationKey) {
 	case gone && g.ID == p.ID():
 		v.stillPublished(url, g)
 	case gone:
-		v.fail("key-returned", "%s has the key %s, which is gone from key set %q (%s at %s), under another kid, %s", url, g.ID, name, g.Why, stamp(g.At), p.ID())
+		v.Fail("key-returned", "%s has the key %s, which is gone from key set %q (%s at %s), under another kid, %s", url, g.ID, name, g.Why, stamp(g.At), p.ID())
 	case used || usedOnce:
-		v.fail("key-swapped", "%s has another key under the kid %s than key set %q (its SHA-256 is %s)", url, p.ID(), name, p.Fingerprint())
+		v.Fail("key-swapped", "%s has another key under the kid %s than key set %q (its SHA-256 is %s)", url, p.ID(), name, p.Fingerprint())
 	default:
-		v.fail("key-rogue", "%s has the key %s (%s, SHA-256 %s), which key set %q neither has nor had", url, p.ID(), p.Alg(), p.Fingerprint(), name)
+		v.Fail("key-rogue", "%s has the key %s (%s, SHA-256 %s), which key set %q neither has nor had", url, p.ID(), p.Alg(), p.Fingerprint(), name)
 	}
 }
 
@@ -123,18 +124,18 @@ func (v *visit) stillPublished(url string, g keystore.Gone) {
 	until := v.stored.CopiesUntil(g.At, 0)
 	switch {
 	case v.o.Now.After(until):
-		v.fail("key-still-there",
+		v.Fail("key-still-there",
 			"%s still has key %s, which is gone from key set %q (%s at %s), although no cache may hold it since %s",
 			url, g.ID, v.stored.Name(), g.Why, stamp(g.At), stamp(until))
 	case v.showsNoCache(g.At):
-		report := v.warn
+		report := v.Warn
 		if g.Why == keystore.Revoked {
-			report = v.fail
+			report = v.Fail
 		}
 		report("key-not-withdrawn", "%s still has key %s, which is gone (%s at %s), and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds it, until %s at most",
 			url, g.ID, g.Why, stamp(g.At), stamp(until))
 	default:
-		v.warn("key-cached", "%s still has key %s, which is gone (%s at %s): a cache may still hold it until %s, or keypostd has not got the change", url, g.ID, g.Why, stamp(g.At), stamp(until))
+		v.Warn("key-cached", "%s still has key %s, which is gone (%s at %s): a cache may still hold it until %s, or keypostd has not got the change", url, g.ID, g.Why, stamp(g.At), stamp(until))
 	}
 }
 
@@ -143,14 +144,14 @@ func (v *visit) missing(url string, k keystore.Key) {
 	until := v.stored.CopiesUntil(k.PublishedAt, 0)
 	switch {
 	case v.o.Now.After(until):
-		v.fail("key-missing",
+		v.Fail("key-missing",
 			"%s lacks the %s key %s of key set %q, published at %s, although no cache may hold an older copy since %s",
 			url, k.State, k.ID(), v.stored.Name(), stamp(k.PublishedAt), stamp(until))
 	case v.showsNoCache(k.PublishedAt):
-		v.fail("key-not-published", "%s lacks the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
+		v.Fail("key-not-published", "%s lacks the %s key %s, published at %s, and no shared cache shows itself: keypostd has not got the change, or an unseen cache holds an older copy, until %s at most",
 			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
 	default:
-		v.warn("key-not-yet", "%s lacks the %s key %s, published at %s: caches may still hold an older copy until %s, or keypostd has not got the change",
+		v.Warn("key-not-yet", "%s lacks the %s key %s, published at %s: caches may still hold an older copy until %s, or keypostd has not got the change",
 			url, k.State, k.ID(), stamp(k.PublishedAt), stamp(until))
 	}
 }

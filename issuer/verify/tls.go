@@ -26,12 +26,12 @@ func (v *visit) checkTLS() bool {
 	case v.look.Origin: // clouds never speak with it
 		return true
 	case tls12.Err != nil:
-		v.fail("tls-13-only", "TLS 1.2 is not accepted: %v", tls12.Err)
+		v.Fail("tls-13-only", "TLS 1.2 is not accepted: %v", tls12.Err)
 		state = tls13.State
 	case tls13.Err != nil:
-		v.warn("tls-12-only", "TLS 1.3 is not accepted: %v", tls13.Err)
+		v.Warn("tls-12-only", "TLS 1.3 is not accepted: %v", tls13.Err)
 	default:
-		v.ok("tls-versions", "TLS 1.2 and 1.3 are accepted")
+		v.OK("tls-versions", "TLS 1.2 and 1.3 are accepted")
 	}
 	v.checkChain(state.PeerCertificates)
 	v.checkExpiry(state.PeerCertificates)
@@ -44,30 +44,30 @@ func (v *visit) unreachable() {
 		if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 			if v.look.Origin { // its cache may ask it under another name, and know its CA
 				v.shut = true
-				v.warn("origin-certificate", "the certificate of the origin %s is not trusted for %s: %v", v.look.Address, v.url.Host(), bad.Err)
+				v.Warn("origin-certificate", "the certificate of the origin %s is not trusted for %s: %v", v.look.Address, v.url.Host(), bad.Err)
 				return
 			}
-			v.fail(chainCause(bad, v.o.Now), "the certificate of %s is not trusted: %v", v.url.Host(), bad.Err)
+			v.Fail(chainCause(bad, v.o.Now), "the certificate of %s is not trusted: %v", v.url.Host(), bad.Err)
 			return
 		}
 	}
 	switch dialled := v.look.Address; {
 	case v.look.Origin && isTimeout(tls12) && v.look.reached():
-		v.fail("origin-silent", "the origin %s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
+		v.Fail("origin-silent", "the origin %s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
 	case v.look.Origin && !v.look.reached(): // it may let its cache in alone, and say nothing to others
 		v.shut = true
-		v.warn("origin-unreachable", "the origin %s cannot be reached from here for %s: %v", dialled, v.url.Host(), tls12)
+		v.Warn("origin-unreachable", "the origin %s cannot be reached from here for %s: %v", dialled, v.url.Host(), tls12)
 	case v.look.Origin && !isTimeout(tls12):
 		v.shut = true
-		v.warn("origin-shielded", "the origin %s refuses the TLS handshake: %v", dialled, tls12)
+		v.Warn("origin-shielded", "the origin %s refuses the TLS handshake: %v", dialled, tls12)
 	case isTimeout(tls12) && v.look.reached():
-		v.fail("server-silent", "%s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
+		v.Fail("server-silent", "%s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
 	case isTimeout(tls12):
-		v.fail("connection-dropped", "%s accepts no connection for %s within %v", dialled, v.url.Host(), v.o.patience)
+		v.Fail("connection-dropped", "%s accepts no connection for %s within %v", dialled, v.url.Host(), v.o.patience)
 	case v.look.reached():
-		v.fail("tls-broken", "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
+		v.Fail("tls-broken", "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
 	default:
-		v.fail("connection-refused", "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
+		v.Fail("connection-refused", "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
 	}
 }
 
@@ -93,16 +93,16 @@ func (v *visit) checkChain(chain []*x509.Certificate) {
 	for i := 1; i < len(chain); i++ {
 		for j := range i {
 			if chain[i].Equal(chain[j]) {
-				v.fail("tls-doubled", "the server sends certificate %s twice", subject(chain[i]))
+				v.Fail("tls-doubled", "the server sends certificate %s twice", subject(chain[i]))
 				return
 			}
 		}
 		if !bytes.Equal(chain[i-1].RawIssuer, chain[i].RawSubject) || chain[i-1].CheckSignatureFrom(chain[i]) != nil {
-			v.fail("tls-order", "the certificate chain is out of order: %s did not sign %s before it", subject(chain[i]), subject(chain[i-1]))
+			v.Fail("tls-order", "the certificate chain is out of order: %s did not sign %s before it", subject(chain[i]), subject(chain[i-1]))
 			return
 		}
 	}
-	v.ok("tls-chain", "the certificate chain is trusted and in order (%d sent)", len(chain))
+	v.OK("tls-chain", "the certificate chain is trusted and in order (%d sent)", len(chain))
 }
 
 func subject(c *x509.Certificate) string { return fmt.Sprintf("%q", printable(c.Subject.String())) }
@@ -114,11 +114,11 @@ func (v *visit) checkExpiry(chain []*x509.Certificate) {
 	for _, c := range chain {
 		left := c.NotAfter.Sub(v.o.Now)
 		if left < min(expiryWarning, c.NotAfter.Sub(c.NotBefore)/3) { // short-lived ones are renewed at a third
-			v.warn("tls-expires-soon", "certificate %s expires at %s", subject(c), c.NotAfter.UTC().Format(time.RFC3339))
+			v.Warn("tls-expires-soon", "certificate %s expires at %s", subject(c), c.NotAfter.UTC().Format(time.RFC3339))
 			return
 		}
 	}
 	if len(chain) > 0 {
-		v.ok("tls-expiry", "the certificate is valid until %s", chain[0].NotAfter.UTC().Format(time.RFC3339))
+		v.OK("tls-expiry", "the certificate is valid until %s", chain[0].NotAfter.UTC().Format(time.RFC3339))
 	}
 }

@@ -38,7 +38,7 @@ type claims struct {
 func (v *visit) checkToken(keys []keystore.VerificationKey) {
 	jws, c, code, err := parseToken(strings.TrimSpace(v.o.Token))
 	if err != nil {
-		v.fail(code, "%v", err)
+		v.Fail(code, "%v", err)
 		return
 	}
 	v.checkTokenIssuer(c)
@@ -78,7 +78,7 @@ func parseToken(token string) (_ *jose.JSONWebSignature, _ claims, code string, 
 
 func (v *visit) checkTokenIssuer(c claims) {
 	if c.Issuer == v.o.URL {
-		v.ok("token-issuer", "the token's iss is the issuer URL, byte for byte")
+		v.OK("token-issuer", "the token's iss is the issuer URL, byte for byte")
 		return
 	}
 	code := "token-issuer-other"
@@ -90,7 +90,7 @@ func (v *visit) checkTokenIssuer(c claims) {
 	case c.Issuer == legacyIssuer:
 		code = "token-issuer-legacy"
 	}
-	v.fail(code, "the token's iss is %q, not %q", printable(c.Issuer), v.o.URL)
+	v.Fail(code, "the token's iss is %q, not %q", printable(c.Issuer), v.o.URL)
 }
 
 // legacyIssuer is that of the tokens in Secrets (kubernetes pkg/serviceaccount/legacy.go).
@@ -99,20 +99,20 @@ const legacyIssuer = "kubernetes/serviceaccount"
 func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.VerificationKey) {
 	h := jws.Signatures[0].Header
 	if !awsAlgorithm(h.Algorithm) {
-		v.fail("token-alg", "the token is signed with %s", printable(h.Algorithm))
+		v.Fail("token-alg", "the token is signed with %s", printable(h.Algorithm))
 		return
 	}
 	i := slices.IndexFunc(keys, func(k keystore.VerificationKey) bool { return string(k.ID()) == h.KeyID })
 	if i < 0 {
-		v.fail(v.unknownKid(h.KeyID), "the token's kid %q is not in the JWKS", printable(h.KeyID))
+		v.Fail(v.unknownKid(h.KeyID), "the token's kid %q is not in the JWKS", printable(h.KeyID))
 		return
 	}
-	v.ok("token-kid", "the token's kid %s is in the JWKS", keys[i].ID())
+	v.OK("token-kid", "the token's kid %s is in the JWKS", keys[i].ID())
 	if _, err := jws.Verify(keys[i].Key()); err != nil || h.Algorithm != keys[i].Alg() {
-		v.fail("token-signature-wrong", "the token's signature does not verify with key %s (%s)", keys[i].ID(), keys[i].Alg())
+		v.Fail("token-signature-wrong", "the token's signature does not verify with key %s (%s)", keys[i].ID(), keys[i].Alg())
 		return
 	}
-	v.ok("token-signature", "the token's signature verifies (%s)", h.Algorithm)
+	v.OK("token-signature", "the token's signature verifies (%s)", h.Algorithm)
 }
 
 // unknownKid returns why the JWKS lacks the key that a token names.
@@ -134,54 +134,54 @@ func (v *visit) unknownKid(kid string) string {
 
 func (v *visit) checkTokenTime(c claims) {
 	if c.Expires == nil || c.IssuedAt == nil {
-		v.fail("token-times-missing", "the token lacks exp or iat")
+		v.Fail("token-times-missing", "the token lacks exp or iat")
 		return
 	}
 	at := func(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 	expires := time.Unix(*c.Expires, 0)
 	switch {
 	case v.o.Now.After(expires.Add(awsSkew)):
-		v.fail("token-expired", "the token expired at %s", at(*c.Expires))
+		v.Fail("token-expired", "the token expired at %s", at(*c.Expires))
 	case v.o.Now.After(expires):
-		v.warn("token-expired-just-now", "the token expired at %s", at(*c.Expires))
+		v.Warn("token-expired-just-now", "the token expired at %s", at(*c.Expires))
 	case c.NotBefore != nil && v.o.Now.Before(time.Unix(*c.NotBefore, 0)):
-		v.fail("token-not-yet", "the token is not valid before %s", at(*c.NotBefore))
+		v.Fail("token-not-yet", "the token is not valid before %s", at(*c.NotBefore))
 	case v.o.Now.Add(awsSkew).Before(time.Unix(*c.IssuedAt, 0)):
-		v.fail("token-future", "the token was issued in the future, at %s", at(*c.IssuedAt))
+		v.Fail("token-future", "the token was issued in the future, at %s", at(*c.IssuedAt))
 	case time.Duration(*c.Expires-*c.IssuedAt)*time.Second > maxLife:
-		report := v.warn
+		report := v.Warn
 		if v.declared(finding.GCP) {
-			report = v.fail
+			report = v.Fail
 		}
 		report("token-lifetime", "the token lives for %v, until %s", keystore.Duration(time.Duration(*c.Expires-*c.IssuedAt)*time.Second), at(*c.Expires))
 	default:
-		v.ok("token-time", "the token is valid until %s", at(*c.Expires))
+		v.OK("token-time", "the token is valid until %s", at(*c.Expires))
 	}
 }
 
 func (v *visit) checkTokenClaims(c claims) {
-	before := len(v.findings)
+	before := len(v.Findings)
 	audience, ok := audiences(c.Audience)
 	switch {
 	case !ok:
-		v.fail("token-aud-missing", "the token has no aud")
+		v.Fail("token-aud-missing", "the token has no aud")
 	case slices.ContainsFunc(audience, v.ofCluster):
-		v.fail("token-aud-cluster", "the token's aud is %s, which is the cluster itself", printable(strings.Join(audience, ", ")))
+		v.Fail("token-aud-cluster", "the token's aud is %s, which is the cluster itself", printable(strings.Join(audience, ", ")))
 	case len(audience) > 1:
-		v.warn("token-aud-many", "the token has %d audiences", len(audience))
+		v.Warn("token-aud-many", "the token has %d audiences", len(audience))
 	case !v.expected(audience[0]):
-		v.warn("token-aud-unusual", "the token's aud is %q; %s", printable(audience[0]), "the declared relying parties ask for "+strings.Join(v.audiences(), ", ")+" by default")
+		v.Warn("token-aud-unusual", "the token's aud is %q; %s", printable(audience[0]), "the declared relying parties ask for "+strings.Join(v.audiences(), ", ")+" by default")
 	}
 	switch {
 	case c.Subject == "":
-		v.fail("token-sub-missing", "the token has no sub")
+		v.Fail("token-sub-missing", "the token has no sub")
 	case len(c.Subject) > maxGCP && v.declared(finding.GCP):
-		v.fail("token-sub-gcp", "the token's sub has %d bytes; GCP takes %d", len(c.Subject), maxGCP)
+		v.Fail("token-sub-gcp", "the token's sub has %d bytes; GCP takes %d", len(c.Subject), maxGCP)
 	case len(c.Subject) > maxSubject:
-		v.warn("token-sub-long", "the token's sub has %d characters", len(c.Subject))
+		v.Warn("token-sub-long", "the token's sub has %d characters", len(c.Subject))
 	}
-	if len(v.findings) == before {
-		v.ok("token-claims", "the token is for %s, as %s", printable(audience[0]), printable(c.Subject))
+	if len(v.Findings) == before {
+		v.OK("token-claims", "the token is for %s, as %s", printable(audience[0]), printable(c.Subject))
 	}
 }
 

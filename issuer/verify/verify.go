@@ -72,8 +72,7 @@ func Issuer(ctx context.Context, o Options) []finding.Finding { return Examine(c
 func Examine(ctx context.Context, o Options) Examination {
 	v := &visitor{o: o.complete()}
 	visits := v.visits(ctx)
-	finding.Sort(v.findings)
-	e := Examination{Findings: v.findings}
+	e := Examination{Findings: v.Sorted()}
 	e.see(v.url.Host(), visits)
 	return e
 }
@@ -82,7 +81,7 @@ func Examine(ctx context.Context, o Options) Examination {
 func (v *visitor) visits(ctx context.Context) []*visit {
 	looks, origins := v.look(ctx)
 	if len(looks) == 0 {
-		v.notCompared(v.o)
+		notCompared(&v.Report, v.o)
 		return nil
 	}
 	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
@@ -94,7 +93,7 @@ func (v *visitor) visits(ctx context.Context) []*visit {
 		one.check()
 		visits = append(visits, one)
 	}
-	v.merge(visits)
+	merge(&v.Report, visits)
 	v.checkOrigins(origins)
 	v.checkSameKeys(visits)
 	v.checkETags(all)
@@ -107,13 +106,13 @@ func (v *visitor) visits(ctx context.Context) []*visit {
 // checkOrigins says which origins were asked; what is wrong at one has a finding of its own.
 func (v *visitor) checkOrigins(origins []look) {
 	if answered, _ := split(origins, look.reached); len(answered) > 0 {
-		v.ok("origin", "the origins were asked by themselves too: %s", list(answered))
+		v.OK("origin", "the origins were asked by themselves too: %s", list(answered))
 	}
 }
 
 // visitor checks what concerns an issuer as a whole.
 type visitor struct {
-	report
+	finding.Report
 	o   Options
 	url keystore.IssuerURL
 }
@@ -131,7 +130,7 @@ func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 	}
 	if !slices.ContainsFunc(all, look.reached) {
 		if l, through, ok := v.o.throughProxy(ctx, v.url); ok {
-			v.warn("proxy-used", "%s was looked at through the proxy %s, since this machine reaches none of its addresses", v.url.Host(), through)
+			v.Warn("proxy-used", "%s was looked at through the proxy %s, since this machine reaches none of its addresses", v.url.Host(), through)
 			return []look{l}, nil
 		}
 	}
@@ -140,7 +139,7 @@ func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 		if e, is := errors.AsType[*net.DNSError](err); is && e.IsNotFound {
 			code = "dns-none"
 		}
-		v.fail(code, "%s cannot be looked up: %v", v.url.Host(), err)
+		v.Fail(code, "%s cannot be looked up: %v", v.url.Host(), err)
 		return nil, nil
 	}
 	return v.checkAddresses(all), origins
@@ -160,7 +159,7 @@ func (o Options) origins(ctx context.Context) []string {
 
 // visit checks what one address answered.
 type visit struct {
-	report
+	finding.Report
 	o         Options
 	url       keystore.IssuerURL
 	look      look
@@ -181,12 +180,12 @@ func (v *visit) check() {
 	}
 	sets := v.checkJWKS(d)
 	others := v.checkAgain()
-	before := len(v.findings)
+	before := len(v.Findings)
 	v.checkStored(append(sets, others...))
 	if len(others) > 0 {
-		report := v.fail
-		if v.stored != nil && !finding.Failed(v.findings[before:]) { // the store explains the difference by a change of late
-			report = v.warn
+		report := v.Fail
+		if v.stored != nil && !finding.Failed(v.Findings[before:]) { // the store explains the difference by a change of late
+			report = v.Warn
 		}
 		report("replica-stale", "%s: %s", v.look.JWKS.URL, v.variety(others))
 	}
@@ -200,7 +199,7 @@ func (v *visitor) checkURL() bool {
 	u, err := keystore.ParseIssuerURL(v.o.URL, false)
 	if err == nil {
 		v.url = u
-		v.ok("url", "%s is a URL that every cloud accepts", u)
+		v.OK("url", "%s is a URL that every cloud accepts", u)
 		return true
 	}
 	code := urlCause(v.o.URL)
@@ -208,12 +207,12 @@ func (v *visitor) checkURL() bool {
 	v.url = u
 	switch {
 	case devErr != nil:
-		v.fail(code, "%v", err)
+		v.Fail(code, "%v", err)
 		return false
 	case v.o.Dev:
-		v.ok("url", "%s is a development URL", u)
+		v.OK("url", "%s is a development URL", u)
 	default:
-		v.fail(code, "%v", err)
+		v.Fail(code, "%v", err)
 	}
 	return true
 }
@@ -247,11 +246,11 @@ func (v *visit) checkHead() {
 	switch a := v.look.Head; {
 	case !a.Asked:
 	case a.Err != nil:
-		v.warn("head-failed", "HEAD %s: %v", v.o.URL, a.Err)
+		v.Warn("head-failed", "HEAD %s: %v", v.o.URL, a.Err)
 	case a.Status >= 500:
-		v.warn("head-trouble", "HEAD %s answers %d", v.o.URL, a.Status)
+		v.Warn("head-trouble", "HEAD %s answers %d", v.o.URL, a.Status)
 	default:
-		v.ok("head", "HEAD %s answers %d", v.o.URL, a.Status)
+		v.OK("head", "HEAD %s answers %d", v.o.URL, a.Status)
 	}
 }
 
@@ -271,9 +270,9 @@ func (v *visitor) checkSpeed(looks []look) {
 	switch {
 	case slowest.URL == "":
 	case slowest.Took > slow:
-		v.warn("slow", "%s took %v", slowest.URL, took)
+		v.Warn("slow", "%s took %v", slowest.URL, took)
 	default:
-		v.ok("speed", "the slowest answer took %v over a new connection", took)
+		v.OK("speed", "the slowest answer took %v over a new connection", took)
 	}
 }
 
@@ -289,8 +288,8 @@ func (v *visitor) checkSharedCache(looks []look, stored *keystore.KeySet) {
 		return
 	}
 	if stored != nil && stored.Policy().EdgeHold == nil {
-		v.warn("cache-undeclared", "a shared cache answered (%s), and the policy does not say for how long it may hold a copy", seen)
+		v.Warn("cache-undeclared", "a shared cache answered (%s), and the policy does not say for how long it may hold a copy", seen)
 		return
 	}
-	v.ok("shared-cache", "a shared cache answered (%s)", seen)
+	v.OK("shared-cache", "a shared cache answered (%s)", seen)
 }

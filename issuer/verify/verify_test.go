@@ -351,8 +351,8 @@ func TestSpeed(t *testing.T) {
 		fast, slowest := reply{response: response{URL: "a"}, Asked: true}, reply{response: response{URL: "slowest", Took: tt.took}, Asked: true}
 		r := &visitor{}
 		r.checkSpeed([]look{{Discovery: fast}, {Discovery: fast, JWKS: slowest, Alias: fast}})
-		if len(r.findings) != 1 || r.findings[0].Severity != tt.want {
-			t.Errorf("%v: %+v, want %s", tt.took, r.findings, tt.want)
+		if len(r.Findings) != 1 || r.Findings[0].Severity != tt.want {
+			t.Errorf("%v: %+v, want %s", tt.took, r.Findings, tt.want)
 		}
 	}
 }

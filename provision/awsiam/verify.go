@@ -41,29 +41,22 @@ func (c *Client) Verify(ctx context.Context, roleARN string, a webidentity.Attem
 		trust := e.readRole(ctx)
 		e.checkProvider(ctx, trust)
 		if trust != nil {
-			e.add(a.CheckTrust(*trust)...)
+			e.Add(a.CheckTrust(*trust)...)
 		}
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	finding.Sort(e.findings)
-	return e.findings, nil
+	return e.Sorted(), nil
 }
 
 // examination collects what is found.
 type examination struct {
 	webidentity.Attempt
-	client   *Client
-	caller   Account
-	roleARN  string
-	findings []finding.Finding
-}
-
-func (e *examination) add(findings ...finding.Finding) { e.findings = append(e.findings, findings...) }
-
-func (e *examination) fail(code, repair, format string, args ...any) {
-	e.add(finding.CauseOf(code).Finding(finding.Fail, fmt.Sprintf(format, args...), repair))
+	client  *Client
+	caller  Account
+	roleARN string
+	finding.Report
 }
 
 // account reports whether the caller's credentials are of the role's account. Role and provider have to be in one account, and
@@ -73,16 +66,16 @@ func (e *examination) fail(code, repair, format string, args ...any) {
 func (e *examination) account(ctx context.Context, home Account) bool {
 	caller, err := e.client.Account(ctx)
 	if err != nil {
-		e.fail("aws-unread", "", "the account was not looked at: %v", err)
+		e.Fail("aws-unread", "the account was not looked at: %v", err)
 		return false
 	}
 	if e.caller = caller; caller.ID == home.ID && caller.Partition == home.Partition {
 		return true
 	}
-	e.fail("aws-credentials", "run it again with credentials of account "+home.ID+" (AWS_PROFILE)",
+	e.FailWith("aws-credentials", "run it again with credentials of account "+home.ID+" (AWS_PROFILE)",
 		"the role is of account %s (%s), and the credentials are of %s (%s)", home.ID, home.Partition, caller.ID, caller.Partition)
 	if have, err := e.client.readProvider(ctx, caller.ProviderARN(e.Issuer)); err == nil && have != nil {
-		e.fail("aws-account-other", "with credentials of account "+home.ID+": "+e.CreateProvider(),
+		e.FailWith("aws-account-other", "with credentials of account "+home.ID+": "+e.CreateProvider(),
 			"account %s has a provider for %s; STS looks for it in account %s, the role's", caller.ID, e.Issuer, home.ID)
 	}
 	return false
@@ -91,7 +84,7 @@ func (e *examination) account(ctx context.Context, home Account) bool {
 // unread adds a finding about a read that failed.
 func (e *examination) unread(err error, action, resource string) {
 	if !isDenied(err) {
-		e.fail("aws-unread", "", "%v", err)
+		e.Fail("aws-unread", "%v", err)
 		return
 	}
 	policy := string(asJSON(map[string]any{"Version": "2012-10-17", "Statement": []any{
@@ -104,7 +97,7 @@ func (e *examination) unread(err error, action, resource string) {
 	title := "keypost-verify-" + strings.TrimPrefix(action, "iam:")
 	grant := webidentity.Command(append(words, "--policy-name", title, "--policy-document", policy)...)
 	evidence := fmt.Sprintf("%s may not call %s on %s: %v", e.caller.Caller, action, resource, err)
-	e.add(finding.CauseOf("aws-forbidden").Finding(finding.Warn, evidence, "as an administrator of the account: "+grant))
+	e.Add(finding.CauseOf("aws-forbidden").Finding(finding.Warn, evidence, "as an administrator of the account: "+grant))
 }
 
 func lastOf(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
@@ -124,12 +117,12 @@ func (e *examination) readRole(ctx context.Context) *iampolicy.Document {
 		e.unread(err, "iam:GetRole", e.roleARN)
 		return nil
 	case have == nil:
-		e.fail("aws-role-missing", "", "there is no role %s", e.roleARN)
+		e.Fail("aws-role-missing", "there is no role %s", e.roleARN)
 		return nil
 	case have.arn != e.roleARN:
-		e.fail("aws-role-path", "give the pods the role "+have.arn, "the role %s has the ARN %s, and not %s", e.Role, have.arn, e.roleARN)
+		e.FailWith("aws-role-path", "give the pods the role "+have.arn, "the role %s has the ARN %s, and not %s", e.Role, have.arn, e.roleARN)
 	default:
-		e.add(finding.Good("aws-role", "there is the role "+e.roleARN))
+		e.Add(finding.Good("aws-role", "there is the role "+e.roleARN))
 	}
 	return &have.trust
 }
@@ -141,8 +134,8 @@ func (e *examination) checkProvider(ctx context.Context, trust *iampolicy.Docume
 		e.unread(err, "iam:GetOpenIDConnectProvider", e.ProviderARN)
 		return
 	case have != nil:
-		e.add(finding.Good("aws-provider", "there is the provider "+e.ProviderARN))
-		e.add(e.CheckProvider(webidentity.Provider{ClientIDs: have.clientIDs, Thumbprints: have.thumbprints}, trust)...)
+		e.Add(finding.Good("aws-provider", "there is the provider "+e.ProviderARN))
+		e.Add(e.CheckProvider(webidentity.Provider{ClientIDs: have.clientIDs, Thumbprints: have.thumbprints}, trust)...)
 		return
 	}
 	list, err := ask(ctx, e.client, e.client.iam.ListOpenIDConnectProviders, &iam.ListOpenIDConnectProvidersInput{})
@@ -156,7 +149,7 @@ func (e *examination) checkProvider(ctx context.Context, trust *iampolicy.Docume
 			}
 		}
 	}
-	e.add(e.NoProvider(urls, trust))
+	e.Add(e.NoProvider(urls, trust))
 }
 
 // assumeTime bounds the one call of Assume. STS itself gives an issuer 5 seconds for each document.

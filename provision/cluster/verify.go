@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -53,8 +52,7 @@ func Verify(ctx context.Context, a Access, w Wanted) ([]finding.Finding, error) 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	finding.Sort(e.findings)
-	return e.findings, nil
+	return e.Sorted(), nil
 }
 
 // examination collects what is found at a cluster.
@@ -63,8 +61,8 @@ type examination struct {
 	want            Wanted
 	namespace, name string // of the service account
 	found           []signing
-	findings        []finding.Finding
-	down            bool
+	finding.Report
+	down bool
 }
 
 // signing is what one kube-apiserver signs.
@@ -73,29 +71,10 @@ type signing struct {
 	own     minted // without an audience: with those of --api-audiences
 }
 
-// add adds a finding, once: several servers refuse in the same words.
-func (e *examination) add(f finding.Finding) {
-	if !slices.ContainsFunc(e.findings, func(has finding.Finding) bool { return has.Code == f.Code && has.Evidence == f.Evidence }) {
-		e.findings = append(e.findings, f)
-	}
-}
-
-func (e *examination) fail(code, repair, format string, args ...any) {
-	e.add(finding.CauseOf(code).Finding(finding.Fail, fmt.Sprintf(format, args...), repair))
-}
-
-func (e *examination) warn(code, repair, format string, args ...any) {
-	e.add(finding.CauseOf(code).Finding(finding.Warn, fmt.Sprintf(format, args...), repair))
-}
-
-func (e *examination) ok(check, format string, args ...any) {
-	e.findings = append(e.findings, finding.Good(check, fmt.Sprintf(format, args...)))
-}
-
 // at notes that the last finding is about some of the servers only.
 func (e *examination) at(addresses []string) {
 	if len(addresses) < len(e.found) {
-		e.findings[len(e.findings)-1].At = addresses
+		e.Findings[len(e.Findings)-1].At = addresses
 	}
 }
 
@@ -115,13 +94,13 @@ func (e *examination) servers(ctx context.Context, config *rest.Config, first ap
 		e.forbidden(err, "list the kube-apiservers", "clusterrole", "--verb=list", "--resource=endpointslices.discovery.k8s.io")
 	case kubeapi.IsStatus(err, http.StatusUnauthorized):
 		e.down = true
-		e.fail("cluster-unauthorized", "", "%s: %v", e.access.named("use"), err)
+		e.Fail("cluster-unauthorized", "%s: %v", e.access.named("use"), err)
 		return nil, false
 	case errors.Is(err, errNoServers):
-		e.warn("cluster-servers-unasked", "", "%v; %s alone was asked", err, all[0].address)
+		e.Warn("cluster-servers-unasked", "%v; %s alone was asked", err, all[0].address)
 	case err != nil:
 		e.down = true
-		e.fail("cluster-unreachable", e.command("kubectl", "version"), "%v", err)
+		e.FailWith("cluster-unreachable", e.command("kubectl", "version"), "%v", err)
 		return nil, false
 	}
 	for _, address := range addresses {
@@ -178,12 +157,12 @@ func (e *examination) notMinted(s server, err error) {
 	case answered && status.Code == http.StatusForbidden:
 		e.forbidden(err, "have a token minted for "+account, "role", "--verb=create", "--resource=serviceaccounts/token", "--resource-name="+e.name)
 	case answered && status.Code == http.StatusNotFound:
-		e.warn("cluster-account-missing", e.command("kubectl", "create", "serviceaccount", e.name, "--namespace", e.namespace),
+		e.WarnWith("cluster-account-missing", e.command("kubectl", "create", "serviceaccount", e.name, "--namespace", e.namespace),
 			"no token was minted for %s: %v", account, err)
 	case !answered && s.own:
-		e.warn("cluster-servers-unasked", "", "the kube-apiserver at %s was not asked, so it may sign as another or with another key: %v", s.address, err)
+		e.Warn("cluster-servers-unasked", "the kube-apiserver at %s was not asked, so it may sign as another or with another key: %v", s.address, err)
 	default:
-		e.fail("cluster-token-refused", e.command("kubectl", "create", "token", e.name, "--namespace", e.namespace),
+		e.FailWith("cluster-token-refused", e.command("kubectl", "create", "token", e.name, "--namespace", e.namespace),
 			"the kube-apiserver at %s mints no token for %s: %v", s.address, account, err)
 	}
 }
@@ -214,7 +193,7 @@ func (e *examination) mayNot(err error, what string, commands ...[]string) {
 	for _, c := range commands {
 		lines = append(lines, text.Quoted(c...))
 	}
-	e.warn("cluster-forbidden", "as an administrator of the cluster: "+strings.Join(lines, " && "), "%s may not %s: %v", user, what, err)
+	e.WarnWith("cluster-forbidden", "as an administrator of the cluster: "+strings.Join(lines, " && "), "%s may not %s: %v", user, what, err)
 }
 
 // command returns a command line of kubectl for this cluster.
@@ -269,15 +248,15 @@ func (e *examination) checkIssuer(flags flags) {
 		accepted, how := flags.accepts(want, s.own.audiences)
 		switch {
 		case has == want:
-			e.ok("cluster-issuer", "the cluster's tokens name the issuer URL, byte for byte")
+			e.OK("cluster-issuer", "the cluster's tokens name the issuer URL, byte for byte")
 		case accepted:
 			if sorted := how.list; slices.IsSorted(sorted) && len(sorted) > 1 {
 				repair += "; kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs, so that the order holds only in the manifest of the static pod"
 			}
-			e.fail("cluster-issuer-order", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
+			e.FailWith("cluster-issuer-order", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
 		default:
 			repair += "; where there are several, in two rounds: first all of them with the old issuer before the new one, or each refuses the tokens of the other"
-			e.fail("cluster-issuer-other", repair, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
+			e.FailWith("cluster-issuer-other", repair, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
 		}
 		e.at(addresses)
 	})
@@ -302,11 +281,11 @@ func (e *examination) checkKeys() {
 		i := slices.IndexFunc(e.want.Published, func(k keystore.VerificationKey) bool { return k.ID() == id })
 		switch {
 		case i < 0:
-			e.fail("cluster-key-unpublished", repair, "the cluster signs with key %s, which is not at the issuer's public URL", id)
+			e.FailWith("cluster-key-unpublished", repair, "the cluster signs with key %s, which is not at the issuer's public URL", id)
 		case !s.own.signedBy(e.want.Published[i]):
-			e.fail("cluster-key-swapped", "", "the cluster signs with another key than the one that is published as %s", id)
+			e.Fail("cluster-key-swapped", "the cluster signs with another key than the one that is published as %s", id)
 		default:
-			e.ok("cluster-key", "the cluster signs with the published key %s", id)
+			e.OK("cluster-key", "the cluster signs with the published key %s", id)
 		}
 		e.at(addresses)
 	})
@@ -335,14 +314,14 @@ func (e *examination) checkAudiences() {
 			}
 		}
 		if len(clouds) == 0 {
-			e.ok("cluster-audiences", "no cloud's audience is among those of --api-audiences")
+			e.OK("cluster-audiences", "no cloud's audience is among those of --api-audiences")
 			return
 		}
 		repair := "restart every kube-apiserver with --api-audiences=" + strings.Join(rest, ",")
 		if len(rest) == 0 {
 			repair = "restart every kube-apiserver without --api-audiences: it then has its issuers as audiences"
 		}
-		e.warn("cluster-audience-cloud", repair, "a token that asks for no audience gets %s", strings.Join(s.own.audiences, ", "))
+		e.WarnWith("cluster-audience-cloud", repair, "a token that asks for no audience gets %s", strings.Join(s.own.audiences, ", "))
 		e.at(addresses)
 	})
 }
@@ -370,7 +349,7 @@ func (e *examination) checkKnown(ctx context.Context, first api) {
 		known, err = pubkey.Parse(first.client.URL()+jwksPath, body)
 	}
 	if err != nil {
-		e.warn("cluster-keys-unread", e.command("kubectl", "get", "--raw", jwksPath), "the keys that the cluster trusts cannot be read: %v", err)
+		e.WarnWith("cluster-keys-unread", e.command("kubectl", "get", "--raw", jwksPath), "the keys that the cluster trusts cannot be read: %v", err)
 		return
 	}
 	var strange []string
@@ -381,11 +360,11 @@ func (e *examination) checkKnown(ctx context.Context, first api) {
 		}
 	}
 	if len(strange) == 0 {
-		e.ok("cluster-keys", "the cluster knows every published key that may sign")
+		e.OK("cluster-keys", "the cluster knows every published key that may sign")
 		return
 	}
 	retire := text.Quoted("keypost", "key", "retire", e.want.Issuer, strange[0], "--why", "no cluster has it")
-	e.warn("cluster-key-stranger", "if this cluster is to sign with it, add its public half to --service-account-key-file; if none is: "+retire,
+	e.WarnWith("cluster-key-stranger", "if this cluster is to sign with it, add its public half to --service-account-key-file; if none is: "+retire,
 		"clouds trust %s for this issuer, and the cluster does not", strings.Join(strange, " and "))
 }
 

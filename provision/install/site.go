@@ -75,9 +75,9 @@ func (t site) look(ctx context.Context, s keystore.KeySet, whole bool) sight {
 	if t.proxy != nil {
 		return t.lookThroughProxy(ctx)
 	}
-	l, p := sight{failed: map[string]error{}, whole: whole}, s.Policy()
-	target := verify.Target{URL: t.url, Origins: p.Origins, Private: p.Private, Dev: s.Dev(),
-		Failed: func(address string, err error) { l.failed[address] = err }}
+	l := sight{failed: map[string]error{}, whole: whole}
+	target := verify.TargetOf(s, t.url)
+	target.Failed = func(address string, err error) { l.failed[address] = err }
 	if !whole {
 		target.Rounds = 1
 	}

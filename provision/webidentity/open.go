@@ -69,7 +69,7 @@ func (e *examination) checkOpen(d iampolicy.Document) {
 					continue
 				}
 				warned = append(warned, n)
-				e.warn(g.code, g.repair+": "+e.edit(), "statement %d of the trust policy of %s %s: %s", n, e.Role, g.what, d.Line(n))
+				e.WarnWith(g.code, g.repair+": "+e.edit(), "statement %d of the trust policy of %s %s: %s", n, e.Role, g.what, d.Line(n))
 			}
 		}
 	}

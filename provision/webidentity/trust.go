@@ -18,7 +18,7 @@ const subjectPrefix = "system:serviceaccount:"
 func (a Attempt) CheckTrust(trust iampolicy.Document) []finding.Finding {
 	e := &examination{Attempt: a}
 	e.checkTrust(trust)
-	return e.findings
+	return e.Findings
 }
 
 func (e *examination) checkTrust(d iampolicy.Document) {
@@ -57,16 +57,16 @@ func (e *examination) checkAllowed(d iampolicy.Document, all []iampolicy.Judgeme
 		if slices.ContainsFunc(all, func(j iampolicy.Judgement) bool { return j.Applies() == iampolicy.Yes }) {
 			return // what denies it has been reported, and is the cause
 		}
-		e.fail("aws-trust-provider", e.trustProvider(d), "the trust policy of %s allows nobody anything", e.Role)
+		e.FailWith("aws-trust-provider", e.trustProvider(d), "the trust policy of %s allows nobody anything", e.Role)
 		return
 	}
 	if allowing[0].Principal == iampolicy.No {
-		e.fail("aws-trust-provider", e.trustProvider(d), "the trust policy of %s names %s, not %s", e.Role, orNobody(d.Providers()), e.ProviderARN)
+		e.FailWith("aws-trust-provider", e.trustProvider(d), "the trust policy of %s names %s, not %s", e.Role, orNobody(d.Providers()), e.ProviderARN)
 		return
 	}
 	switch closest := allowing[0]; closest.Applies() {
 	case iampolicy.Yes:
-		e.ok("aws-trust", "statement %d of the trust policy of %s lets the token in", closest.Number, e.Role)
+		e.OK("aws-trust", "statement %d of the trust policy of %s lets the token in", closest.Number, e.Role)
 	case iampolicy.Unknown:
 		e.unclear(d, closest)
 	default:
@@ -95,10 +95,10 @@ func (e *examination) checkDenials(d iampolicy.Document, all []iampolicy.Judgeme
 		switch {
 		case !j.Deny:
 		case j.Applies() == iampolicy.Yes:
-			e.fail("aws-trust-deny", "if that is not meant, take the statement out: "+e.edit(),
+			e.FailWith("aws-trust-deny", "if that is not meant, take the statement out: "+e.edit(),
 				"statement %d of the trust policy of %s denies it: %s", j.Number, e.Role, d.Line(j.Number))
 		case j.Applies() == iampolicy.Unknown && e.Subject != "":
-			e.warn("aws-trust-unclear", "", "statement %d of the trust policy of %s may deny it: %s", j.Number, e.Role, d.Line(j.Number))
+			e.Warn("aws-trust-unclear", "statement %d of the trust policy of %s may deny it: %s", j.Number, e.Role, d.Line(j.Number))
 		}
 	}
 }
@@ -161,7 +161,7 @@ func (e *examination) copied(d iampolicy.Document, from, to iampolicy.Trust) str
 // keptOut names each condition of a statement that keeps the token out.
 func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 	if j.Action == iampolicy.No {
-		e.fail("aws-trust-action", e.admit(d), "statement %d of the trust policy of %s is not for sts:AssumeRoleWithWebIdentity: %s", j.Number, e.Role, d.Line(j.Number))
+		e.FailWith("aws-trust-action", e.admit(d), "statement %d of the trust policy of %s is not for sts:AssumeRoleWithWebIdentity: %s", j.Number, e.Role, d.Line(j.Number))
 		return
 	}
 	for _, t := range j.Tests {
@@ -176,17 +176,17 @@ func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 				owner := t.Key[:strings.LastIndex(t.Key, ":")]
 				repair = e.copied(d, iampolicy.Trust{ProviderARN: e.ProviderARN, Issuer: "https://" + owner}, e.trust())
 			}
-			e.fail("aws-trust-key", repair, "statement %d of the trust policy of %s compares a claim of another issuer than %s: %s", j.Number, e.Role, e.Issuer, condition)
+			e.FailWith("aws-trust-key", repair, "statement %d of the trust policy of %s compares a claim of another issuer than %s: %s", j.Number, e.Role, e.Issuer, condition)
 		case t.Claim == "aud":
-			e.fail("aws-trust-audience", e.otherAudience(d, t), "the token's audience is %q; statement %d of the trust policy of %s asks for %s", e.Audience, j.Number, e.Role, condition)
+			e.FailWith("aws-trust-audience", e.otherAudience(d, t), "the token's audience is %q; statement %d of the trust policy of %s asks for %s", e.Audience, j.Number, e.Role, condition)
 		case t.Claim == "sub" && t.Wildcard() && slices.ContainsFunc(t.Values, e.wouldMatch):
-			e.fail("aws-trust-wildcard", e.admit(d), "statement %d of the trust policy of %s compares letter for letter with a pattern: %s", j.Number, e.Role, condition)
+			e.FailWith("aws-trust-wildcard", e.admit(d), "statement %d of the trust policy of %s compares letter for letter with a pattern: %s", j.Number, e.Role, condition)
 		case t.Claim == "sub" && neverServiceAccount(t):
-			e.fail("aws-trust-pattern", e.admit(d), "no service account has the sub that statement %d of the trust policy of %s asks for: %s", j.Number, e.Role, condition)
+			e.FailWith("aws-trust-pattern", e.admit(d), "no service account has the sub that statement %d of the trust policy of %s asks for: %s", j.Number, e.Role, condition)
 		case t.Claim == "sub":
-			e.fail("aws-trust-subject", e.admit(d), "the token's sub is %q; statement %d of the trust policy of %s asks for %s", e.Subject, j.Number, e.Role, condition)
+			e.FailWith("aws-trust-subject", e.admit(d), "the token's sub is %q; statement %d of the trust policy of %s asks for %s", e.Subject, j.Number, e.Role, condition)
 		default:
-			e.fail("aws-trust-claim", e.admit(d), "statement %d of the trust policy of %s asks for a claim that AWS does not take from the token: %s", j.Number, e.Role, condition)
+			e.FailWith("aws-trust-claim", e.admit(d), "statement %d of the trust policy of %s asks for a claim that AWS does not take from the token: %s", j.Number, e.Role, condition)
 		}
 	}
 }
@@ -243,11 +243,11 @@ func (e *examination) unclear(d iampolicy.Document, j iampolicy.Judgement) {
 		}
 	}
 	if len(conditions) == 0 && j.Principal == iampolicy.Yes {
-		e.ok("aws-trust", "statement %d of the trust policy of %s trusts the provider; a token says more (--token-file)", j.Number, e.Role)
+		e.OK("aws-trust", "statement %d of the trust policy of %s trusts the provider; a token says more (--token-file)", j.Number, e.Role)
 		return
 	}
 	if len(conditions) == 0 { // whether the principal takes the provider in is not known
 		conditions = []string{d.Line(j.Number)}
 	}
-	e.warn("aws-trust-unclear", "", "statement %d of the trust policy of %s: %s", j.Number, e.Role, strings.Join(conditions, " and "))
+	e.Warn("aws-trust-unclear", "statement %d of the trust policy of %s: %s", j.Number, e.Role, strings.Join(conditions, " and "))
 }

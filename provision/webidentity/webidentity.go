@@ -33,19 +33,7 @@ type Provider struct{ ClientIDs, Thumbprints []string }
 // examination collects findings.
 type examination struct {
 	Attempt
-	findings []finding.Finding
-}
-
-func (e *examination) fail(code, repair, format string, args ...any) {
-	e.findings = append(e.findings, finding.CauseOf(code).Finding(finding.Fail, fmt.Sprintf(format, args...), repair))
-}
-
-func (e *examination) warn(code, repair, format string, args ...any) {
-	e.findings = append(e.findings, finding.CauseOf(code).Finding(finding.Warn, fmt.Sprintf(format, args...), repair))
-}
-
-func (e *examination) ok(check, format string, args ...any) {
-	e.findings = append(e.findings, finding.Good(check, fmt.Sprintf(format, args...)))
+	finding.Report
 }
 
 // Command returns a command line of the AWS CLI for IAM.
@@ -56,7 +44,7 @@ func (a Attempt) CheckProvider(p Provider, trust *iampolicy.Document) []finding.
 	e := &examination{Attempt: a}
 	e.checkAudience(p, trust)
 	e.checkThumbprint(p)
-	return e.findings
+	return e.Findings
 }
 
 // NoProvider looks for the provider that was made, or is trusted, in place of the one that is missing. urls are those of all
@@ -111,14 +99,14 @@ func (e *examination) checkAudience(p Provider, trust *iampolicy.Document) {
 	clients := strings.Join(p.ClientIDs, ", ")
 	switch {
 	case e.Audience == "" && (len(asked) == 0 || len(usable) > 0), slices.Contains(p.ClientIDs, e.Audience):
-		e.ok("aws-client-id", "the provider's client IDs are %s", clients)
+		e.OK("aws-client-id", "the provider's client IDs are %s", clients)
 	case e.Audience == "":
-		e.fail("aws-client-id-missing", e.addClientID(asked[0]), "the role asks for the audience %s, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
+		e.FailWith("aws-client-id-missing", e.addClientID(asked[0]), "the role asks for the audience %s, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
 	case len(usable) > 0 && !slices.Contains(asked, e.Audience):
-		e.fail("aws-audience-wrong", e.askFor(usable[0]), "the token's audience is %q; the provider's client IDs are %s, and the role asks for %s",
+		e.FailWith("aws-audience-wrong", e.askFor(usable[0]), "the token's audience is %q; the provider's client IDs are %s, and the role asks for %s",
 			e.Audience, clients, strings.Join(asked, " or "))
 	default:
-		e.fail("aws-client-id-missing", e.addClientID(e.Audience), "the token's audience is %q, and the provider's client IDs are %s", e.Audience, clients)
+		e.FailWith("aws-client-id-missing", e.addClientID(e.Audience), "the token's audience is %q, and the provider's client IDs are %s", e.Audience, clients)
 	}
 }
 
@@ -160,11 +148,11 @@ func (e *examination) checkThumbprint(p Provider) {
 		known = append(known, strings.ToLower(t))
 	}
 	if slices.ContainsFunc(e.Chain, func(c *x509.Certificate) bool { return slices.Contains(known, thumbprint(c)) }) {
-		e.ok("aws-thumbprint", "the provider has the thumbprint of a certificate that the issuer's host sends")
+		e.OK("aws-thumbprint", "the provider has the thumbprint of a certificate that the issuer's host sends")
 		return
 	}
 	last := e.Chain[len(e.Chain)-1]
 	repair := Command("update-open-id-connect-provider-thumbprint", "--open-id-connect-provider-arn", e.ProviderARN, "--thumbprint-list", thumbprint(last))
-	e.fail("aws-thumbprint-stale", repair, "the issuer's certificate is of a private CA (%s), and the provider has the thumbprints %s",
+	e.FailWith("aws-thumbprint-stale", repair, "the issuer's certificate is of a private CA (%s), and the provider has the thumbprints %s",
 		last.Subject, strings.Join(known, ", "))
 }

@@ -14,8 +14,8 @@ type Cause struct {
 
 // Answer is what one relying party prints, in its own words: the beginning of its message, or its code.
 type Answer struct {
-	Party string // as a policy declares it: AWS, GCP, Entra, Vault or KubeAPIServer
-	Text  string
+	Party string `json:"party"` // as a policy declares it: AWS, GCP, Entra, Vault or KubeAPIServer
+	Text  string `json:"text"`
 }
 
 // The relying parties whose answers the catalogue has, by the names that policies declare.

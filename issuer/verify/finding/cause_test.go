@@ -65,7 +65,7 @@ func TestSort(t *testing.T) {
 
 // TestCodesInUse: a code that stands in the source is one of the catalogue's.
 func TestCodesInUse(t *testing.T) {
-	use := regexp.MustCompile(`(?:CauseOf|\.fail|\.warn)\("([a-z0-9-]+)"`)
+	use := regexp.MustCompile(`(?:CauseOf|\.(?:Fail|Warn)(?:With)?)\("([a-z0-9-]+)"`)
 	found := 0
 	for _, dir := range []string{"../../../issuer", "../../../provision", "../../../cmd"} {
 		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {

@@ -98,7 +98,6 @@ func targets(s keystore.KeySet, before []verify.Target) []verify.Target {
 	if s.Withdrawn() {
 		return nil
 	}
-	p := s.Policy()
 	var all []verify.Target
 	add := func(u keystore.IssuerURL) {
 		for _, t := range all {
@@ -106,7 +105,7 @@ func targets(s keystore.KeySet, before []verify.Target) []verify.Target {
 				return
 			}
 		}
-		all = append(all, verify.Target{URL: u, Origins: p.Origins, Private: p.Private, Dev: s.Dev()})
+		all = append(all, verify.TargetOf(s, u))
 	}
 	for _, u := range s.Issuers() {
 		add(u)

@@ -78,10 +78,9 @@ type Result struct {
 
 // Targets returns what there is to look at of a key set: each of its issuer URLs.
 func Targets(s keystore.KeySet) []verify.Target {
-	p := s.Policy()
 	var all []verify.Target
 	for _, u := range s.Issuers() {
-		all = append(all, verify.Target{URL: u, Origins: p.Origins, Private: p.Private, Dev: s.Dev()})
+		all = append(all, verify.TargetOf(s, u))
 	}
 	return all
 }

@@ -43,20 +43,16 @@ func (opts *verifyOptions) causes() ([]finding.Cause, error) {
 
 // causeState is a cause, and what is known of it.
 type causeState struct {
-	Code    string   `json:"code"`
-	Title   string   `json:"title"`
-	State   string   `json:"state,omitempty"` // "found", "not found" or "not checked: …"; empty where nothing was looked at
-	Message string   `json:"message,omitempty"`
-	Answers []answer `json:"answers,omitempty"`
-	Repair  string   `json:"repair"`
+	Code    string           `json:"code"`
+	Title   string           `json:"title"`
+	State   string           `json:"state,omitempty"` // "found", "not found" or "not checked: …"; empty where nothing was looked at
+	Message string           `json:"message,omitempty"`
+	Answers []finding.Answer `json:"answers,omitempty"`
+	Repair  string           `json:"repair"`
 }
 
 func asCause(c finding.Cause) causeState {
-	s := causeState{Code: c.Code, Title: c.Title, Repair: c.Repair}
-	for _, a := range c.Answers {
-		s.Answers = append(s.Answers, answer{a.Party, a.Text})
-	}
-	return s
+	return causeState{Code: c.Code, Title: c.Title, Answers: c.Answers, Repair: c.Repair}
 }
 
 // listCauses prints the causes of an error; nothing was looked at.

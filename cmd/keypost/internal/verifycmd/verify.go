@@ -84,23 +84,14 @@ type row struct {
 	Check    string           `json:"check"`
 	Severity finding.Severity `json:"severity"`
 	Message  string           `json:"message"`
-	Answers  []answer         `json:"answers,omitempty"`
+	Answers  []finding.Answer `json:"answers,omitempty"`
 	Effect   string           `json:"effect,omitempty"`
 	Repair   string           `json:"repair,omitempty"`
 	At       []string         `json:"at,omitempty"`
 }
 
-type answer struct {
-	Party string `json:"party"`
-	Text  string `json:"text"`
-}
-
 func asFinding(f finding.Finding) row {
-	shown := row{Code: f.Code, Check: f.Check, Severity: f.Severity, Message: f.Message(), Effect: f.Effect, Repair: f.Repair, At: f.At}
-	for _, a := range f.Answers {
-		shown.Answers = append(shown.Answers, answer{a.Party, a.Text})
-	}
-	return shown
+	return row{Code: f.Code, Check: f.Check, Severity: f.Severity, Message: f.Message(), Answers: f.Answers, Effect: f.Effect, Repair: f.Repair, At: f.At}
 }
 
 // target is an issuer to visit.
