@@ -112,8 +112,8 @@ func (s KeySet) skew() time.Duration {
 
 // Constants of the gates.
 const (
-	promoteFloor     = time.Hour // never sooner, outside development
-	observationFresh = 15 * time.Minute
+	promoteFloor     = time.Hour        // never sooner, outside development
+	ObservationFresh = 15 * time.Minute // how old a complete observation may be
 	clockTolerance   = time.Minute
 	clocks           = 2 * clockTolerance // by how much the clocks of who observed and who promotes may differ
 )
@@ -142,8 +142,8 @@ func (s KeySet) promoteGate(k Key, now time.Time, o Observed) *NotYetError {
 		e := refuse(GateCaches, "a cache may still hold a JWKS without the key")
 		e.Opens, e.Terms = opens, terms
 		return e
-	case now.Sub(o.Fresh) > observationFresh:
-		return refuse(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(o.Fresh), Duration(observationFresh)))
+	case now.Sub(o.Fresh) > ObservationFresh:
+		return refuse(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(o.Fresh), Duration(ObservationFresh)))
 	}
 	return nil
 }

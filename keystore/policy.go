@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -176,14 +177,18 @@ func (p Policy) Cache(fallback Cache) Cache {
 // Sources: AWS and GCP document nothing; field reports say 5 to 30 minutes, so 1 h. Microsoft advises relying parties
 // to cache for 24 h. kube-apiserver (go-oidc v2) follows max-age, Vault (go-oidc v3) fetches on an unknown kid.
 func allowance(relyingParty string) time.Duration {
-	switch relyingParty {
-	case "aws", "gcp":
-		return time.Hour
-	case "vault", "kube-apiserver":
-		return 0
+	if known, is := allowances()[relyingParty]; is {
+		return known
 	}
 	return 24 * time.Hour
 }
+
+func allowances() map[string]time.Duration {
+	return map[string]time.Duration{"aws": time.Hour, "gcp": time.Hour, "entra": 24 * time.Hour, "vault": 0, "kube-apiserver": 0}
+}
+
+// KnownRelyingParties returns the names of those whose allowance is known, in order.
+func KnownRelyingParties() []string { return slices.Sorted(maps.Keys(allowances())) }
 
 // client returns the longest time for which a relying party may use its own copy. seenMaxAge is the highest max-age that
 // an answer declared.

@@ -295,7 +295,7 @@ func (w *walker) checkKey(c Change, name string, got KeySet, k Key) {
 		p := got.Policy()
 		since, seen := w.looks.since[k.Fingerprint()]
 		opens := since.Add(max(promoteFloor, Convergence+p.edge(0)+p.client(0)))
-		if !seen || w.now.Before(opens) || w.now.Sub(w.looks.fresh) > observationFresh || k.ObservedAt.Before(since.Truncate(time.Second)) {
+		if !seen || w.now.Before(opens) || w.now.Sub(w.looks.fresh) > ObservationFresh || k.ObservedAt.Before(since.Truncate(time.Second)) {
 			w.t.Errorf("%s: key %s, seen since %v and recorded since %v, may sign at %v already", name, k.ID(), since, k.ObservedAt, w.now)
 		}
 	}

@@ -28,9 +28,11 @@ func TestREADME(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(preface)
 	proofs := map[string][]string{}
-	for _, s := range allListed(t) {
+	all := allListed(t)
+	for _, s := range all {
 		proofs[s.code] = append(proofs[s.code], s.name)
 	}
+	fmt.Fprintf(&b, "There are %d causes, %d broken set-ups and %d in which nothing is wrong.\n\n", len(finding.Causes()), len(all)-len(proofs["-"]), len(proofs["-"]))
 	for _, area := range finding.Areas() {
 		fmt.Fprintf(&b, "## %s\n\n", area.Title)
 		for _, c := range area.Causes {

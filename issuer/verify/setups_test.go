@@ -144,13 +144,24 @@ type listed struct{ code, name string }
 // of clusters and of AWS write theirs there likewise.
 func TestSetupList(t *testing.T) {
 	var b strings.Builder
-	for _, s := range append(setups(), healthySetups()...) {
-		fmt.Fprintf(&b, "%s %s\n", cmp.Or(s.cause, "-"), s.name)
+	for _, s := range ownListed() {
+		fmt.Fprintf(&b, "%s %s\n", s.code, s.name)
 	}
-	golden.Same(t, filepath.Join("testdata", "setups", "issuer.txt"), b.String())
+	golden.Same(t, ownList(), b.String())
 }
 
-// allListed reads every list of set-ups.
+func ownList() string { return filepath.Join("testdata", "setups", "issuer.txt") }
+
+// ownListed are the set-ups of this package.
+func ownListed() []listed {
+	var all []listed
+	for _, s := range append(setups(), healthySetups()...) {
+		all = append(all, listed{cmp.Or(s.cause, "-"), s.name})
+	}
+	return all
+}
+
+// allListed reads every list of set-ups but that of this package, which may be about to be written anew.
 func allListed(t *testing.T) []listed {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "setups", "*.txt"))
@@ -158,6 +169,10 @@ func allListed(t *testing.T) []listed {
 	slices.Sort(files)
 	var all []listed
 	for _, name := range files {
+		if name == ownList() {
+			all = append(all, ownListed()...)
+			continue
+		}
 		f, err := os.Open(name)
 		check(t, err)
 		defer func() { _ = f.Close() }()
@@ -172,7 +187,13 @@ func allListed(t *testing.T) []listed {
 	return all
 }
 
-// TestEnoughSetups: the table is the proof, so it must not shrink unseen.
+// What was promised of the table. README.md has the real figures, so that it does not shrink unseen.
+const (
+	fewestBroken  = 35
+	fewestHealthy = 10
+)
+
+// TestEnoughSetups: the table is the proof.
 func TestEnoughSetups(t *testing.T) {
 	names := map[string]int{}
 	for _, s := range append(setups(), healthySetups()...) {
@@ -183,7 +204,7 @@ func TestEnoughSetups(t *testing.T) {
 			t.Errorf("%q stands %d times", name, names[name])
 		}
 	}
-	if broken, healthy := len(setups()), len(healthySetups()); broken < 35 || healthy < 10 {
-		t.Errorf("%d broken and %d healthy set-ups", broken, healthy)
+	if broken, healthy := len(setups()), len(healthySetups()); broken < fewestBroken || healthy < fewestHealthy {
+		t.Errorf("%d broken and %d healthy set-ups, want %d and %d", broken, healthy, fewestBroken, fewestHealthy)
 	}
 }

@@ -26,10 +26,10 @@ type observeOptions struct {
 func newObserve(f *cli.Factory) *cobra.Command {
 	o := &observeOptions{Factory: f}
 	cmd := f.Command("observe ISSUER…|--all", "Look at an issuer's public URLs and record which keys are seen there", cobra.ArbitraryArgs, o.run)
-	cmd.Long = "Fetch both JWKS of every issuer URL of a key set for at least ten seconds, over new connections to each public address\n" +
+	cmd.Long = fmt.Sprintf("Fetch both JWKS of every issuer URL of a key set for at least ten seconds, over new connections to each public address\n" +
 		"and to each origin of the policy, and record which keys every answer had. key promote needs that: a key seen without\n" +
-		"a gap for longer than any cache could hide it, and a complete look of the last 15 minutes. A look is complete if every\n" +
-		"address answered and is public; development and private issuers (issuer set --private) may be elsewhere."
+		"a gap for longer than any cache could hide it, and a complete look of the last %.0f minutes. A look is complete if every\n" +
+		"address answered and is public; development and private issuers (issuer set --private) may be elsewhere.", keystore.ObservationFresh.Minutes())
 	cmd.Example = "  keypost issuer observe prod-a --store file://./keysets --observations file://./observations"
 	fs := cmd.Flags()
 	o.flags.Register(f, fs)

@@ -70,8 +70,8 @@ func describe() descs {
 			"or the look cannot be recorded.", "reason"),
 		looked:   desc("keypost_watch_last_look_timestamp_seconds", "When the latest look ended, whatever came of it; 0 for never."),
 		complete: desc("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never."),
-		slowest:  desc("keypost_watch_slowest_answer_seconds", "How long the slowest answer of the latest look took, over a new connection."),
-		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first of the certificates expires that the servers send."),
+		slowest:  desc("keypost_watch_slowest_answer_seconds", "How long the slowest whole answer took, over a new connection, in the latest look with one; left out before the first."),
+		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first."),
 	}
 }
 
