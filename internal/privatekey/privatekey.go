@@ -15,7 +15,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -162,33 +161,30 @@ func inText(s string, nested int) bool {
 // The block must be exactly what pem.Encode makes of its bytes. The only runs in it that are long enough for a secret are
 // then its full lines and all lines together, and none of them may be text, hexadecimal digits or the DER of a private key.
 func isPublicPEM(s string) bool {
-	const label = "PUBLIC KEY"
-	if !strings.HasPrefix(s, "-----BEGIN "+label+"-----\n") {
-		return false // pem.Decode skips what comes before
-	}
-	block, _ := pem.Decode([]byte(s))
-	if block == nil {
+	const begin, end = "-----BEGIN PUBLIC KEY-----\n", "\n-----END PUBLIC KEY-----"
+	body, hasBegin := strings.CutPrefix(s, begin)
+	body, hasEnd := strings.CutSuffix(strings.TrimSuffix(body, "\n"), end)
+	if !hasBegin || !hasEnd {
 		return false
 	}
-	canonical := pem.EncodeToMemory(&pem.Block{Type: label, Bytes: block.Bytes})
-	if strings.TrimSuffix(s, "\n") != string(bytes.TrimSuffix(canonical, []byte("\n"))) {
-		return false
-	}
-	if IsDER(block.Bytes) || HasLabel(block.Bytes) || utf8.Valid(block.Bytes) {
-		return false
-	}
-	const full = leastSecret / 4 * 3
-	for line := range slices.Chunk(block.Bytes, full) {
-		if IsDER(line) || len(line) == full && utf8.Valid(line) {
+	const full = leastSecret / 4 * 3 // bytes of a line, all of which but the last are full
+	var line [full]byte
+	der := make([]byte, 0, len(body)/4*3)
+	for len(body) > 0 {
+		digits, rest, more := strings.Cut(body, "\n")
+		if more != (rest != "") || len(digits) > leastSecret || len(digits)%4 != 0 || strings.Contains(digits, "\r") { // the decoder skips CR
 			return false
 		}
-	}
-	for line := range strings.Lines(s) {
-		if len(line) > leastSecret && isHex(line[:leastSecret]) {
+		n, err := base64.StdEncoding.Strict().Decode(line[:], []byte(digits))
+		switch {
+		case err != nil || n < full && more || IsDER(line[:n]):
+			return false
+		case n == full && (utf8.Valid(line[:]) || isHex(digits)):
 			return false
 		}
+		der, body = append(der, line[:n]...), rest
 	}
-	return true
+	return !IsDER(der) && !HasLabel(der) && !utf8.Valid(der)
 }
 
 func isHex(s string) bool { return strings.TrimLeft(s, "0123456789ABCDEFabcdef") == "" }

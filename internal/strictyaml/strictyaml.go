@@ -168,13 +168,15 @@ var errDepth = fmt.Errorf("it is nested deeper than %d", maxDepth)
 // comment or in quotes hides one level from the second. That takes five bytes, so the cost per byte stays bounded, and
 // convert checks the real depth.
 func count(data []byte) (tokens, brackets int) {
+	opening := bytes.Count(data, []byte("[")) + bytes.Count(data, []byte("{")) // several times faster than a loop over the bytes
+	tokens = opening + bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte(",")) + bytes.Count(data, []byte(":"))
+	if opening == 0 {
+		return tokens, 0
+	}
 	open := 0
 	for _, c := range data {
 		switch c {
-		case '\n', ',', ':':
-			tokens++
 		case '[', '{':
-			tokens++
 			open++
 			brackets = max(brackets, open)
 		case ']', '}':
