@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -92,10 +93,30 @@ func (v *visit) why(prefix string, r reply) (code string, err error) {
 		return "origin-silent", fmt.Errorf("the origin %s: %w", v.look.Address, err)
 	case v.look.Origin && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden || asksForCertificate(r.Err)):
 		return "origin-shielded", err
+	case code == "-not-found" && prefix == "discovery" && v.stripped():
+		return "proxy-path", fmt.Errorf("%w, and this issuer's document is at %s", err, v.look.Doubled.URL)
 	case code == "-not-found" && fromCache(r.response):
 		return prefix + "-404-cached", fmt.Errorf("%w, from a cache (%s)", err, caching.Shared(r.Header))
 	}
+	if code == "-not-found" && prefix == "discovery" && fromKeypostd(r.response) && r.Header.Get("Server")+r.Header.Get("Via") != "" {
+		return "proxy-host", fmt.Errorf("%w, as keypostd does for a host or path that is not one of its own, through %s", err, printable(cmp.Or(r.Header.Get("Via"), r.Header.Get("Server"))))
+	}
 	return prefix + code, err
+}
+
+// stripped reports whether the issuer's own document comes when its path is asked for twice: something takes it off once.
+func (v *visit) stripped() bool {
+	doubled := v.look.Doubled
+	if _, err := doubled.trouble(); err != nil {
+		return false
+	}
+	d, err := parseDiscovery(doubled.response)
+	return err == nil && d.Issuer == v.o.URL
+}
+
+// fromKeypostd reports whether an answer 404 is what package issuer answers. A server in between adds a name or a Via.
+func fromKeypostd(a response) bool {
+	return string(a.Body) == "not found\n" && a.Header.Get("Cache-Control") == "public, max-age=60"
 }
 
 // asksForCertificate reports whether a server broke off because it got no client certificate. With TLS 1.3 that comes

@@ -138,6 +138,8 @@ func (a response) check200() error {
 		return nil
 	case a.Status >= 300 && a.Status < 400:
 		return fmt.Errorf("%s redirects (%d) to %s", a.URL, a.Status, printable(a.Header.Get("Location")))
+	case a.Status == http.StatusUnauthorized && a.Header.Get("WWW-Authenticate") != "":
+		return fmt.Errorf("%s answers 401 and asks for credentials (%s)", a.URL, printable(a.Header.Get("WWW-Authenticate")))
 	}
 	return fmt.Errorf("%s answers %d", a.URL, a.Status)
 }

@@ -23,6 +23,7 @@ type look struct {
 	Proxied      bool   // a proxy answered: there is no handshake to look at
 	TLS12, TLS13 handshake
 	Discovery    reply
+	Doubled      reply   // the discovery document with the issuer's path twice, where it is not there with it once
 	JWKS         reply   // at the discovery document's jwks_uri
 	Alias        reply   // at /openid/v1/jwks; not asked where jwks_uri points there
 	Head         reply   // HEAD of the issuer URL
@@ -171,6 +172,9 @@ func (l *look) ask(u keystore.IssuerURL, fetch func(method, url string) reply) {
 		return r
 	}
 	l.Discovery = once(http.MethodGet, u.String()+discoveryPath)
+	if l.Discovery.Status == http.StatusNotFound && u.Path() != "" {
+		l.Doubled = once(http.MethodGet, u.String()+u.Path()+discoveryPath)
+	}
 	jwksURI := l.jwksURI()
 	if strings.HasPrefix(jwksURI, "https://") {
 		l.JWKS = once(http.MethodGet, jwksURI)

@@ -132,7 +132,36 @@ const cachePass = `location / { proxy_pass https://%s; proxy_cache z; proxy_cach
 
 // nginxSetups have nginx as a cache or as a balancer.
 func nginxSetups() []setup {
-	return []setup{hangingBehindNginx(), missingAtNginx(), staleNginx(), balancedByNginx()}
+	return []setup{
+		hangingBehindNginx(), missingAtNginx(), staleNginx(), balancedByNginx(),
+		proxiedByNginx("nginx takes the issuer's path off", "proxy-path", "location /prod-a/ { proxy_pass https://%s/; }"),
+		proxiedByNginx("nginx passes on another Host", "proxy-host", "location / { proxy_pass https://%s; proxy_set_header X-Real-IP $remote_addr; }"),
+		proxiedByNginx("nginx asks for a password", "discovery-forbidden", "auth_basic keypost; auth_basic_user_file /dev/null; location / { proxy_pass https://%s; }"),
+	}
+}
+
+// proxiedByNginx has nginx before a server that does what keypostd does with hosts and paths that it does not know. The repair is
+// a line of nginx's configuration.
+func proxiedByNginx(name, cause, location string) setup {
+	var behind string
+	return setup{name, cause, "", func(t *testing.T, w *world) {
+		sound := *w
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.Host != "oidc.example.com" || !strings.HasPrefix(r.URL.Path, "/prod-a") || strings.HasPrefix(r.URL.Path, "/prod-a/prod-a") {
+				answer(http.StatusNotFound, "Cache-Control: public, max-age=60", "not found\n")(rw, r)
+				return
+			}
+			sound.serve(rw, r)
+		}))
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.TLS = w.tls
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		behind = server.Listener.Addr().String()
+		w.startNginx(t, "", fmt.Sprintf(location, behind))
+	}, func(t *testing.T, w *world) {
+		w.startNginx(t, "", fmt.Sprintf("location / { proxy_pass https://%s; }", behind))
+	}}
 }
 
 func hangingBehindNginx() setup {

@@ -87,6 +87,9 @@ func reachSetups() []setup {
 		{"a host with 40 addresses", "address-too-many", "", func(t *testing.T, w *world) { everywhere(t, w, 40) }, func(t *testing.T, w *world) { everywhere(t, w, 2) }},
 		{"only a proxy leads out", "proxy-used", finding.Warn, proxied, direct},
 		{"nothing listens", "connection-refused", "", func(_ *testing.T, w *world) { w.options.Dial = to("127.0.0.1:1") }, direct},
+		{"routers say that no way leads to an IPv4 address", "host-unreachable", "", func(_ *testing.T, w *world) {
+			w.options.Dial = refusing(syscall.EHOSTUNREACH)
+		}, direct},
 		{"a firewall drops every packet", "connection-dropped", "", func(_ *testing.T, w *world) {
 			w.options.patience, w.options.Dial = impatient, dropping
 		}, direct},

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 )
 
@@ -66,6 +67,8 @@ func (v *visit) unreachable() {
 		v.Fail("connection-dropped", "%s accepts no connection for %s within %v", dialled, v.url.Host(), v.o.patience)
 	case v.look.reached():
 		v.Fail("tls-broken", "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
+	case v.look.hasError(syscall.EHOSTUNREACH, syscall.ENETUNREACH):
+		v.Fail("host-unreachable", "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
 	default:
 		v.Fail("connection-refused", "%s cannot be reached for %s: %v", dialled, v.url.Host(), tls12)
 	}

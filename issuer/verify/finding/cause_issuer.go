@@ -55,6 +55,7 @@ func reachCauses() []Cause {
 		{"proxy-used", "proxy", "the look went through a proxy", nil, "it shows what the proxy is answered, and opens no gate", "look again from a machine that reaches the issuer directly"},
 		{"address-too-many", "addresses", "the host has more addresses than are asked", nil, "relying parties may be sent there and get another answer", "give the host fewer addresses"},
 		{"connection-refused", "reach", "nothing accepts connections", unreadable(), "", "start keypostd there, or take the address out of the DNS record"},
+		{"host-unreachable", "reach", "the network says that no way leads to an address", unreadable(), "", "repair the route to it (ip route get ADDRESS) and let port 443 through, or take the address out of the DNS record"},
 		{"connection-dropped", "reach", "connections go unanswered", unreadable(), "relying parties give up after 5 to 30 seconds", "let port 443 through the firewall from everywhere"},
 		{"clock-off", "clock", "this machine's clock and the server's differ by more than a minute", nil,
 			"tokens of such a machine count as expired or as not valid yet, and gated steps refuse", "set both clocks (chronyc makestep)"},
@@ -87,9 +88,9 @@ func fetchCauses(prefix, check, name string, answers []Answer) []Cause {
 		{prefix + "-broken-off", check, name + " breaks off", answers, "", "see the log of what serves it; a document is at most 1 MiB"},
 		{prefix + "-redirect", check, name + " is a redirect", answers, "", "serve it there directly with status 200: relying parties need not follow a redirect"},
 		{prefix + "-404-cached", check, "a cache holds that " + name + " is not there", answers, "", "purge the 404 from the CDN (aws cloudfront create-invalidation --distribution-id ID --paths PATH), and look again"},
-		{prefix + "-not-found", check, name + " is not there", answers, "", "serve it with status 200, and purge what cached the 404: see what keypostd serves with keypost issuer list --admin URL"},
+		{prefix + "-not-found", check, name + " is not there", answers, "", "serve it with status 200, and purge what cached the 404: see what keypostd serves with keypost issuer list --admin URL; if it serves this issuer, what stands before it passes on another host or path"},
 		{prefix + "-forbidden", check, name + " is not for everybody", answers, "relying parties bring no credentials",
-			"let everybody read it; of kube-apiserver's own: kubectl create clusterrolebinding issuer-discovery --clusterrole=system:service-account-issuer-discovery --group=system:unauthenticated"},
+			"let everybody read it (in nginx: auth_basic off; allow all;); of kube-apiserver's own: kubectl create clusterrolebinding issuer-discovery --clusterrole=system:service-account-issuer-discovery --group=system:unauthenticated"},
 		{prefix + "-status", check, name + " comes with another status than 200", answers, "", "serve it with status 200; see the log of what answers"},
 		{prefix + "-form", check, name + " cannot be read, or not by everybody alike", answers, "", "serve what an export has, unchanged (keypost export DIR)"},
 	}
@@ -112,6 +113,15 @@ func headerCauses(prefix, check, name string) []Cause {
 	}
 }
 
+// proxyCauses are what can be wrong with what stands before keypostd, which goes by host and path.
+func proxyCauses() []Cause {
+	return []Cause{
+		{"proxy-path", "discovery", "a proxy takes the issuer's path off", unreadable(), "", "have it pass the path on as it came: in nginx, proxy_pass https://KEYPOSTD; without anything after host and port"},
+		{"proxy-host", "discovery", "a proxy asks keypostd for another host or path", unreadable(), "",
+			"have it pass both on as they came: in nginx, proxy_set_header Host $host; in each block that has a proxy_set_header of its own; if it does, keypostd does not serve this issuer: keypost issuer list --admin URL"},
+	}
+}
+
 func discoveryCauses() []Cause {
 	const members = "serve the discovery document of an export, unchanged (keypost export DIR)"
 	mismatch := []Answer{
@@ -119,7 +129,7 @@ func discoveryCauses() []Cause {
 		{Vault, "oidc: issuer did not match the issuer returned by provider"}, {Vault, "oidc: issuer URL provided to client"}, // by its version
 		{KubeAPIServer, "oidc: issuer did not match the issuer returned by provider"},
 	}
-	return slices.Concat(fetchCauses("discovery", "discovery", "the discovery document", unreadable()), []Cause{
+	return slices.Concat(proxyCauses(), fetchCauses("discovery", "discovery", "the discovery document", unreadable()), []Cause{
 		{"issuer-slash", "issuer", "the discovery document's issuer and the issuer URL differ by a slash", mismatch, "", "leave the slash out in both: host, path, case and a trailing slash must be equal"},
 		{"issuer-case", "issuer", "the discovery document's issuer and the issuer URL differ in letter case", mismatch, "", "write both alike: host, path, case and a trailing slash must be equal"},
 		{"issuer-other", "issuer", "the discovery document is of another issuer", mismatch, "", "serve this issuer's own document at this URL: host, path, case and a trailing slash must be equal"},
