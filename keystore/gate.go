@@ -131,12 +131,12 @@ func (s KeySet) promoteGate(k Key, now time.Time, o Observed) *NotYetError {
 		return refuse(GateClock, off)
 	case !seen:
 		e := refuse(GateObserved, "the key has not been observed at the issuer's public addresses"+o.without())
-		e.Earliest, e.Terms = s.promoteOpens(now, o.maxAge())
+		e.Earliest, e.Terms = s.promoteOpens(now, o.Cache)
 		return e
 	case o.SharedCache != "" && s.policy.EdgeHold == nil:
 		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies", text.OneLine(o.SharedCache, 200)))
 	}
-	opens, terms := s.promoteOpens(since, o.maxAge())
+	opens, terms := s.promoteOpens(since, o.Cache)
 	switch {
 	case now.Before(opens):
 		e := refuse(GateCaches, "a cache may still hold a JWKS without the key")
@@ -156,15 +156,15 @@ func (s KeySet) EarliestPromotion(id KeyID, o Observed) (opens time.Time, ok boo
 	if !ok {
 		return time.Time{}, false
 	}
-	opens, _ = s.promoteOpens(later(o.Since, k.PublishedAt), o.maxAge())
+	opens, _ = s.promoteOpens(later(o.Since, k.PublishedAt), o.Cache)
 	return opens, true
 }
 
 // promoteOpens is the arithmetic of the caches gate. A client counts max-age from its own fetch, which an edge may
 // answer with the oldest copy it may hand out, so edge and client add up; Age is never subtracted. The observer's clock
 // may be behind the issuer's and this machine's ahead of it, each by what the clock gate lets pass.
-func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
-	opens, terms := s.cachePolicy().copiesRunOut(s.convergence(), observed, seenMaxAge)
+func (s KeySet) promoteOpens(observed time.Time, seen Cache) (time.Time, []Term) {
+	opens, terms := s.cachePolicy().copiesRunOut(s.convergence(), observed, seen)
 	if !s.dev { // both are one machine
 		opens, terms = opens.Add(clocks), append(terms, Term{"clocks", clocks})
 	}
@@ -175,10 +175,14 @@ func (s KeySet) promoteOpens(observed time.Time, seenMaxAge time.Duration) (time
 }
 
 // copiesRunOut returns when the last cached copy of what was published until at has expired, with the arithmetic.
-func (p Policy) copiesRunOut(convergence time.Duration, at time.Time, seenMaxAge time.Duration) (time.Time, []Term) {
-	edge, client := p.edge(seenMaxAge), p.client(seenMaxAge)
+func (p Policy) copiesRunOut(convergence time.Duration, at time.Time, seen Cache) (time.Time, []Term) {
+	seen = seen.bounded()
+	edge, client := p.edge(seen), p.client(seen)
 	until := at.Add(convergence + edge + client)
 	terms := []Term{{"convergence", convergence}, {"edge", edge}, {"client", client}}
+	if edge > p.edge(Cache{}) {
+		terms[1].What = "edge (answers allow more than the policy)"
+	}
 	for _, h := range p.HeldUntil {
 		e, c := max(edge, time.Duration(h.Edge)), max(client, time.Duration(h.Client))
 		held := earlier(at.Add(convergence+e+c), h.runsOut(edge, client))
@@ -192,19 +196,19 @@ func (p Policy) copiesRunOut(convergence time.Duration, at time.Time, seenMaxAge
 // CopiesUntil returns until when a cache may hold a copy of what was published until at, if caches keep what the policy
 // declares. That is at, plus [Convergence], plus the longest time for which a shared cache hands out an old copy, plus
 // the longest for which a relying party keeps its own. A policy that was lowered counts as it was before, as long as
-// copies from then may last, and seenMaxAge, the highest max-age that an answer declared (zero if nobody looked), counts
-// if it is higher than the policy's.
-func (s KeySet) CopiesUntil(at time.Time, seenMaxAge Duration) time.Time {
-	until, _ := s.cachePolicy().copiesRunOut(s.convergence(), at, Observed{MaxAge: seenMaxAge}.maxAge())
+// copies from then may last, and of what answers were seen to allow caches (zero if nobody looked) each directive counts
+// that is longer than the policy's: an edge may have added it.
+func (s KeySet) CopiesUntil(at time.Time, seen Cache) time.Time {
+	until, _ := s.cachePolicy().copiesRunOut(s.convergence(), at, seen)
 	return until
 }
 
 // CopiesOf is [KeySet.CopiesUntil] for one relying party, by the name that a policy has for it, whether the policy declares it or
 // not.
-func (s KeySet) CopiesOf(party string, at time.Time, seenMaxAge Duration) time.Time {
+func (s KeySet) CopiesOf(party string, at time.Time, seen Cache) time.Time {
 	p := s.policy.clone()
 	p.RelyingParties = []string{party}
-	until, _ := p.copiesRunOut(s.convergence(), at, Observed{MaxAge: seenMaxAge}.maxAge())
+	until, _ := p.copiesRunOut(s.convergence(), at, seen)
 	return until
 }
 

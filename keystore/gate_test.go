@@ -87,8 +87,15 @@ func TestPromoteGate(t *testing.T) {
 		{name: "stale-while-revalidate and stale-if-error count at the edge", p: Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(2 * time.Hour), StaleIfError: DurationPtr(3 * time.Hour), RelyingParties: []string{"aws"}}, want: conv + time.Minute + 5*time.Hour + time.Hour},
 		{name: "edgeHold, when it is longer", p: quick(Policy{EdgeHold: DurationPtr(7 * time.Hour), RelyingParties: []string{"aws"}}), want: conv + 7*time.Hour + time.Hour},
 		{name: "edgeHold, when it is shorter", p: Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"aws"}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
-		{name: "an observed max-age that is longer than declared", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{MaxAge: Duration(5 * time.Hour)}, want: conv + 5*time.Hour + 5*time.Hour},
-		{name: "an observed max-age that is shorter than declared", p: Policy{MaxAge: DurationPtr(2 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, look: Observed{MaxAge: 1}, want: conv + 4*time.Hour},
+		{name: "an observed max-age that is longer than declared", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{Cache: Cache{MaxAge: 5 * time.Hour}}, want: conv + 5*time.Hour + 5*time.Hour},
+		{name: "an observed max-age that is shorter than declared", p: Policy{MaxAge: DurationPtr(2 * time.Hour), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{MaxAge: 1}}, want: conv + 4*time.Hour},
+		{name: "an edge adds stale-while-revalidate", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{Cache: Cache{StaleWhileRevalidate: 2 * time.Hour}}, want: conv + time.Minute + 2*time.Hour + time.Hour},
+		{name: "an edge adds stale-if-error", p: quick(Policy{RelyingParties: []string{"aws"}}), look: Observed{Cache: Cache{StaleIfError: 7 * time.Hour}}, want: conv + time.Minute + 7*time.Hour + time.Hour},
+		{name: "an edge adds to everything", p: Policy{RelyingParties: []string{"vault"}}, look: Observed{Cache: Cache{6 * time.Minute, 7 * time.Minute, 25 * time.Hour}}, want: conv + 6*time.Minute + 7*time.Minute + 25*time.Hour + 6*time.Minute},
+		{name: "an edge takes away from everything", p: Policy{RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{time.Minute, 0, time.Hour}}, want: conv + 24*time.Hour + 10*time.Minute + time.Hour},
+		{name: "an edge makes one longer and another shorter", p: Policy{RelyingParties: []string{"aws"}}, look: Observed{Cache: Cache{time.Minute, time.Hour, time.Minute}}, want: conv + 24*time.Hour + 65*time.Minute + time.Hour},
+		{name: "an edge adds, in development", p: quick(Policy{RelyingParties: []string{"vault"}}), look: Observed{Cache: Cache{0, time.Minute, time.Hour}}, dev: true, want: devSlack + time.Minute + 61*time.Minute + time.Minute},
+		{name: "what an edge adds is longer than edgeHold", p: quick(Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"aws"}}), look: Observed{SharedCache: "Via", Cache: Cache{StaleIfError: 2 * time.Hour}}, want: conv + time.Minute + 2*time.Hour + time.Hour},
 		{name: "a shared cache was seen, and edgeHold says how long it holds", p: quick(Policy{EdgeHold: DurationPtr(time.Hour), RelyingParties: []string{"vault"}}), look: Observed{SharedCache: "Via"}, want: conv + time.Hour + time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -216,13 +223,13 @@ func TestClocksOfWhoObserves(t *testing.T) {
 // A header may declare any max-age; the sum must not run over and open the gate in the past.
 func TestAnAbsurdMaxAgeNeverOpensTheGate(t *testing.T) {
 	s := published(t, awsPolicy(), false)
-	if e := promoteAt(t, s, t0.Add(50*365*24*time.Hour), Observed{Since: t0, MaxAge: math.MaxInt64}); e == nil || e.Gate != GateCaches || e.Opens.Before(t0) {
+	if e := promoteAt(t, s, t0.Add(50*365*24*time.Hour), Observed{Since: t0, Cache: Cache{math.MaxInt64, math.MaxInt64, math.MaxInt64}}); e == nil || e.Gate != GateCaches || e.Opens.Before(t0) {
 		t.Errorf("after 50 years: %v", e)
 	}
-	if e := promoteAt(t, s, at(25), Observed{Since: t0, MaxAge: math.MinInt64}); e == nil || e.Gate != GateCaches || e.Opens.Before(at(25)) {
+	if e := promoteAt(t, s, at(25), Observed{Since: t0, Cache: Cache{math.MinInt64, math.MinInt64, math.MinInt64}}); e == nil || e.Gate != GateCaches || e.Opens.Before(at(25)) {
 		t.Errorf("a negative one: %v", e)
 	}
-	if until := s.CopiesUntil(t0, math.MaxInt64); until.Before(t0.Add(maxSeen)) {
+	if until := s.CopiesUntil(t0, Cache{math.MaxInt64, math.MaxInt64, math.MaxInt64}); until.Before(t0.Add(maxSeen)) {
 		t.Errorf("copies until %v", until)
 	}
 }
@@ -274,7 +281,7 @@ func TestEarliestPromotion(t *testing.T) {
 	if want := 75*time.Second + 24*time.Hour + 10*time.Minute + time.Hour + 2*time.Minute; !ok || unseen != want {
 		t.Errorf("not observed: %v after the look (%v), want %v", unseen, ok, want)
 	}
-	o := Observed{Since: at(1), Fresh: at(5), MaxAge: Duration(9 * time.Hour)}
+	o := Observed{Since: at(1), Fresh: at(5), Cache: Cache{MaxAge: 9 * time.Hour}}
 	opens, ok = s.EarliestPromotion(subject.ID(), o)
 	if want := at(1).Add(opensAfter(t, s, at(1), o)); !ok || !opens.Equal(want) {
 		t.Errorf("observed: %v (%v), want %v", opens, ok, want)
@@ -454,7 +461,7 @@ func TestLoweringNeverOpensAGateSooner(t *testing.T) {
 }
 
 func describe(p Policy) string {
-	return fmt.Sprintf("edge %v, client %v, tokens %v, held %+v", p.edge(0), p.client(0), p.tokenLifetime(), p.HeldUntil)
+	return fmt.Sprintf("edge %v, client %v, tokens %v, held %+v", p.edge(Cache{}), p.client(Cache{}), p.tokenLifetime(), p.HeldUntil)
 }
 
 // TestNotYetSentences: these are read by people who wait, and printed by every command that exits with 75.
@@ -462,7 +469,7 @@ func TestNotYetSentences(t *testing.T) {
 	ok := step(t)
 	id := "promote key " + string(subject.ID()) + ": not yet: "
 	next := published(t, awsPolicy(), false)
-	since := Observed{Since: t0, Fresh: t0, MaxAge: Duration(5 * time.Minute)}
+	since := Observed{Since: t0, Fresh: t0, Cache: Cache{MaxAge: 5 * time.Minute}}
 	vault := cachePolicy(time.Minute, time.Minute)
 	atFloor := published(t, vault, false)
 	lowered := ok(next.SetPolicy(change(t0), vault))
@@ -485,6 +492,7 @@ func TestNotYetSentences(t *testing.T) {
 	}{
 		{promote(next, Observed{}), id + "the key has not been observed at the issuer's public addresses; not before 2026-03-02T13:14:15Z, and only after it was observed (convergence 1m15s + edge 24h10m + client 1h + clocks 2m)"},
 		{promote(next, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:13:15Z (convergence 1m15s + edge 24h10m + client 1h + clocks 2m)"},
+		{promote(next, Observed{Since: t0, Fresh: t0, Cache: Cache{StaleIfError: 48 * time.Hour}}), id + "a cache may still hold a JWKS without the key; possible from 2026-03-03T13:13:15Z (convergence 1m15s + edge (answers allow more than the policy) 48h10m + client 1h + clocks 2m)"},
 		{promote(atFloor, Observed{Since: t0, Fresh: t0}), id + "a cache may still hold a JWKS without the key; possible from 2026-03-01T13:00:00Z (floor 1h)"},
 		{promote(lowered, since), id + "a cache may still hold a JWKS without the key; possible from 2026-03-02T13:13:15Z (convergence 1m15s + edge (before the policy was lowered) 24h10m + client (before the policy was lowered) 1h + clocks 2m)"},
 		{promote(next, cached), id + "a shared cache was seen (Via: 1.1 varnish) and the policy does not say how long it holds copies"},
@@ -540,7 +548,10 @@ func TestDevelopmentWaitsForNobody(t *testing.T) {
 func TestCopiesOf(t *testing.T) {
 	s := published(t, Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: []string{"aws", "entra"}}, false)
 	for party, client := range map[string]time.Duration{"aws": time.Hour, "entra": 24 * time.Hour, "vault": time.Minute, "my-app": 24 * time.Hour} {
-		if got, want := s.CopiesOf(party, t0, 0).Sub(t0), 75*time.Second+time.Minute+client; got != want {
+		if got, want := s.CopiesOf(party, t0, Cache{StaleIfError: 3 * time.Hour}).Sub(t0), 75*time.Second+3*time.Hour+time.Minute+client; got != want {
+			t.Errorf("%s, an edge adds three hours: %v; want %v", party, got, want)
+		}
+		if got, want := s.CopiesOf(party, t0, Cache{}).Sub(t0), 75*time.Second+time.Minute+client; got != want {
 			t.Errorf("%s: %v; want %v", party, got, want)
 		}
 	}
@@ -555,24 +566,26 @@ func TestCopiesUntil(t *testing.T) {
 	lowered.StaleIfError = DurationPtr(time.Minute)
 	for name, tt := range map[string]struct {
 		was, is Policy
-		seen    time.Duration
+		seen    Cache
 		want    time.Duration
 	}{
-		"aws":                     {was: awsPolicy(), is: awsPolicy(), want: aws},
-		"none declared":           {was: Policy{}, is: Policy{}, want: aws + 23*time.Hour},
-		"tokens lived longer":     {was: Policy{RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(1000 * time.Hour)}, is: awsPolicy(), want: aws},
-		"lowered just now":        {was: awsPolicy(), is: lowered, want: aws},
-		"a higher max-age seen":   {was: awsPolicy(), is: awsPolicy(), seen: 3 * time.Hour, want: aws + 3*time.Hour - 5*time.Minute + 2*time.Hour},
-		"aws, longer at the edge": {was: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, is: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, want: 75*time.Second + 49*time.Hour},
+		"aws":                                  {was: awsPolicy(), is: awsPolicy(), want: aws},
+		"none declared":                        {was: Policy{}, is: Policy{}, want: aws + 23*time.Hour},
+		"tokens lived longer":                  {was: Policy{RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(1000 * time.Hour)}, is: awsPolicy(), want: aws},
+		"lowered just now":                     {was: awsPolicy(), is: lowered, want: aws},
+		"a higher max-age seen":                {was: awsPolicy(), is: awsPolicy(), seen: Cache{MaxAge: 3 * time.Hour}, want: aws + 3*time.Hour - 5*time.Minute + 2*time.Hour},
+		"an edge adds to it":                   {was: awsPolicy(), is: awsPolicy(), seen: Cache{StaleWhileRevalidate: 15 * time.Minute, StaleIfError: 48 * time.Hour}, want: aws + 10*time.Minute + 24*time.Hour},
+		"an edge added, before it was lowered": {was: awsPolicy(), is: lowered, seen: Cache{StaleIfError: 48 * time.Hour}, want: aws + 24*time.Hour},
+		"aws, longer at the edge":              {was: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, is: Policy{RelyingParties: []string{"aws"}, EdgeHold: DurationPtr(48 * time.Hour)}, want: 75*time.Second + 49*time.Hour},
 	} {
 		s := step(t)(newSet(t, tt.was).SetPolicy(change(t0), tt.is))
-		if got := s.CopiesUntil(t0, Duration(tt.seen)).Sub(t0); got != tt.want {
+		if got := s.CopiesUntil(t0, tt.seen).Sub(t0); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}
 	s := step(t)(newSet(t, awsPolicy()).SetPolicy(change(t0), lowered))
 	later := t0.Add(30 * 24 * time.Hour)
-	if got, want := s.CopiesUntil(later, 0).Sub(later), 75*time.Second+11*time.Minute+time.Hour; got != want {
+	if got, want := s.CopiesUntil(later, Cache{}).Sub(later), 75*time.Second+11*time.Minute+time.Hour; got != want {
 		t.Errorf("a month after it was lowered: %v, want %v", got, want)
 	}
 }

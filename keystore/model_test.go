@@ -26,6 +26,7 @@ func TestNoTokenIsRefused(t *testing.T) {
 		{convergence: 2, maxAge: 1, staleWhileRevalidate: 1, staleIfError: 3, client: 3, token: 2, clocks: 1},
 		{convergence: 1, maxAge: 3, staleWhileRevalidate: 0, staleIfError: 1, client: 3, token: 4, clocks: 2},
 		{convergence: 3, maxAge: 2, staleWhileRevalidate: 1, staleIfError: 0, client: 5, token: 3, clocks: 1},
+		{convergence: 1, maxAge: 1, staleWhileRevalidate: 2, staleIfError: 2, added: 2, client: 2, token: 2, clocks: 1},
 	} {
 		if trace := explore(t, withGates(t, w)); trace != nil {
 			t.Errorf("%+v: a token is refused after: %s", w, strings.Join(trace, "; "))
@@ -43,6 +44,7 @@ func TestTheModelFindsEveryMistake(t *testing.T) {
 		"stale-while-revalidate left out":              func(r *rules) { r.gate -= r.staleWhileRevalidate },
 		"convergence left out":                         func(r *rules) { r.gate -= r.convergence },
 		"the client left out":                          func(r *rules) { r.gate -= r.client },
+		"what an edge adds left out":                   func(r *rules) { r.staleIfError++ },
 		"no room for clocks":                           func(r *rules) { r.gate -= r.clocks },
 		"no gate":                                      func(r *rules) { r.gate = 0 },
 		"retire believes one token":                    func(r *rules) { r.oneToken = true },
@@ -66,6 +68,7 @@ func TestTheModelFindsEveryMistake(t *testing.T) {
 // rules are the durations of the world and of the gates, in ticks, and the mistakes.
 type rules struct {
 	convergence, maxAge, staleWhileRevalidate, staleIfError, client int8
+	added                                                           int8 // how much of either stale-… an edge adds to what is declared
 	token                                                           int8 // how long tokens live: refused from then on
 	clocks                                                          int8 // by how much two clocks may differ
 	gate, remove                                                    int8 // after the observation, after the retirement
@@ -82,10 +85,11 @@ func ones() rules {
 	return rules{convergence: 1, maxAge: 1, staleWhileRevalidate: 1, staleIfError: 1, client: 1, token: 1, clocks: 1}
 }
 
-// withGates returns r with the gates' arithmetic, read term by term from what the gates say.
+// withGates returns r with the gates' arithmetic, read term by term from what the gates say, that of caches by what is declared and
+// seen of them, a tick being an hour.
 func withGates(t *testing.T, r rules) rules {
 	t.Helper()
-	ticks := map[string]int8{"convergence": r.convergence, "edge": r.edge(), "client": r.client, "clocks": r.clocks, "token lifetime": r.token, "skew": r.clocks}
+	ticks := map[string]int8{"convergence": r.convergence, "client": r.client, "clocks": r.clocks, "token lifetime": r.token, "skew": r.clocks}
 	sum := func(err error) (n int8) {
 		e, ok := errors.AsType[*NotYetError](err)
 		if !ok || len(e.Terms) == 0 {
@@ -97,6 +101,9 @@ func withGates(t *testing.T, r rules) rules {
 				what = term.What
 			}
 			of, known := ticks[what]
+			if strings.HasPrefix(what, "edge") {
+				of, known = int8(term.Duration/time.Hour), true
+			}
 			if !known {
 				t.Fatalf("the model does not know the term %q", term.What)
 			}
@@ -104,10 +111,12 @@ func withGates(t *testing.T, r rules) rules {
 		}
 		return n
 	}
-	p := Policy{StaleIfError: DurationPtr(24 * time.Hour), RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(time.Hour)}
+	hours := func(n int8) time.Duration { return time.Duration(n) * time.Hour }
+	p := Policy{MaxAge: DurationPtr(hours(r.maxAge)), StaleWhileRevalidate: DurationPtr(max(0, hours(r.staleWhileRevalidate-r.added))),
+		StaleIfError: DurationPtr(max(0, hours(r.staleIfError-r.added))), RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(time.Hour)}
 	s := must(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{testKey(0)}, Policy: p}))
 	s = must(s.Add(change(t0), testKey(1)))
-	_, promote := s.Promote(change(t0.Add(time.Minute)), testKey(1).ID(), Observed{Since: t0, Fresh: t0})
+	_, promote := s.Promote(change(t0.Add(time.Minute)), testKey(1).ID(), Observed{Since: t0, Fresh: t0, Cache: Cache{0, hours(r.staleWhileRevalidate), hours(r.staleIfError)}})
 	s = must(s.Promote(Change{At: t0, Force: true, Why: "test"}, testKey(1).ID(), Observed{}))
 	s = must(s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "by hand"}))
 	_, remove := s.Remove(change(t0), testKey(0).ID(), false)

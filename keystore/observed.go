@@ -14,7 +14,7 @@ type Observed struct {
 	Since       time.Time // since when every answer at every required place had the key; zero = not seen everywhere
 	Fresh       time.Time // when the required place that has not looked longest looked completely
 	Newest      time.Time // when a required place looked completely last: in the future, no other time of that place is to be believed either
-	MaxAge      Duration  // the highest that an answer declared
+	Cache       Cache     // of each directive the longest that an answer had, whoever put it there
 	SharedCache string    // a header that showed a shared cache; empty = none did
 	ClockAhead  Duration  // the clock of who looked beyond the issuer's, by the largest difference; zero also if not known
 	Without     []string  // the places that lack the key, each with the name that a person knows it by
@@ -47,11 +47,6 @@ func (o Observed) clock(now time.Time) string {
 		return fmt.Sprintf("the clock of who observed is %v behind the issuer's server; set the one that is wrong, and observe again", Duration(ahead.Abs()))
 	}
 	return ""
-}
-
-// maxAge returns MaxAge within bounds: what adds it up must not overflow, and open a gate in the past.
-func (o Observed) maxAge() time.Duration {
-	return min(max(time.Duration(o.MaxAge), 0), maxSeen)
 }
 
 // without names some of the places that lack the key, as the end of a sentence.

@@ -52,6 +52,17 @@ type Cache struct {
 	MaxAge, StaleWhileRevalidate, StaleIfError time.Duration
 }
 
+// Longest returns of each directive the longer one.
+func (c Cache) Longest(o Cache) Cache {
+	return Cache{max(c.MaxAge, o.MaxAge), max(c.StaleWhileRevalidate, o.StaleWhileRevalidate), max(c.StaleIfError, o.StaleIfError)}
+}
+
+// bounded returns c within bounds: what adds it up must not overflow, and open a gate in the past.
+func (c Cache) bounded() Cache {
+	c = c.Longest(Cache{})
+	return Cache{min(c.MaxAge, maxSeen), min(c.StaleWhileRevalidate, maxSeen), min(c.StaleIfError, maxSeen)}
+}
+
 // DefaultCache returns the lifetimes for a key set whose policy declares none, if the server's configuration has none
 // either. Five minutes keep a rotation short. Less than a minute would let AWS STS fail under load.
 func DefaultCache() Cache {
@@ -190,10 +201,9 @@ func allowances() map[string]time.Duration {
 // KnownRelyingParties returns the names of those whose allowance is known, in order.
 func KnownRelyingParties() []string { return slices.Sorted(maps.Keys(allowances())) }
 
-// client returns the longest time for which a relying party may use its own copy. seenMaxAge is the highest max-age that
-// an answer declared.
-func (p Policy) client(seenMaxAge time.Duration) time.Duration {
-	longest := max(p.Cache(DefaultCache()).MaxAge, seenMaxAge)
+// client returns the longest time for which a relying party may use its own copy. seen is what answers allowed caches.
+func (p Policy) client(seen Cache) time.Duration {
+	longest := p.Cache(DefaultCache()).Longest(seen).MaxAge
 	if len(p.RelyingParties) == 0 {
 		return max(longest, 24*time.Hour)
 	}
@@ -203,11 +213,10 @@ func (p Policy) client(seenMaxAge time.Duration) time.Duration {
 	return longest
 }
 
-// edge returns the highest age at which a shared cache may hand out an old copy. seenMaxAge is the highest max-age that
-// an answer declared.
-func (p Policy) edge(seenMaxAge time.Duration) time.Duration {
-	c := p.Cache(DefaultCache())
-	e := max(c.MaxAge, seenMaxAge) + c.StaleWhileRevalidate + c.StaleIfError
+// edge returns the highest age at which a shared cache may hand out an old copy. seen is what answers allowed caches.
+func (p Policy) edge(seen Cache) time.Duration {
+	c := p.Cache(DefaultCache()).Longest(seen)
+	e := c.MaxAge + c.StaleWhileRevalidate + c.StaleIfError
 	if p.EdgeHold != nil {
 		e = max(e, time.Duration(*p.EdgeHold))
 	}
@@ -224,10 +233,10 @@ func (p Policy) tokenLifetime() time.Duration {
 // replaceBy returns next with lines in HeldUntil for the values of p that it lowers: the gates use them as long as copies
 // or tokens from p's time may exist.
 func (p Policy) replaceBy(next Policy, now time.Time) Policy {
-	edge, client, token := p.edge(0), p.client(0), p.tokenLifetime()
+	edge, client, token := p.edge(Cache{}), p.client(Cache{}), p.tokenLifetime()
 	next = next.clone()
 	next.HeldUntil = slices.DeleteFunc(slices.Clone(p.HeldUntil), func(h Held) bool { return !h.runsOut(edge, client).After(now) })
-	if edge > next.edge(0) || client > next.client(0) {
+	if edge > next.edge(Cache{}) || client > next.client(Cache{}) {
 		next.HeldUntil = append(next.HeldUntil, Held{Until: now.Add(Convergence + edge + client), Edge: Duration(edge), Client: Duration(client)})
 	}
 	if token > next.tokenLifetime() {

@@ -82,7 +82,7 @@ func newSet(t testing.TB, p Policy) KeySet {
 
 // seen is what is known of a key that every answer has had since then, by a look that ended at fresh.
 func seen(since, fresh time.Time) Observed {
-	return Observed{Since: since, Fresh: fresh, MaxAge: Duration(5 * time.Minute)}
+	return Observed{Since: since, Fresh: fresh, Cache: Cache{MaxAge: 5 * time.Minute}}
 }
 
 // step applies a transition that has to succeed.

@@ -193,9 +193,9 @@ func (w *walker) fresh() VerificationKey {
 
 // observedRun is what an observer keeps, as package keystore/observation does.
 type observedRun struct {
-	since  map[Fingerprint]time.Time // of the keys that every look has found since a complete one
-	fresh  time.Time                 // of the last complete look
-	maxAge Duration                  // the highest seen
+	since map[Fingerprint]time.Time // of the keys that every look has found since a complete one
+	fresh time.Time                 // of the last complete look
+	cache Cache                     // the longest seen
 }
 
 var errNothingChanges = errors.New("a look changes no key set")
@@ -217,13 +217,14 @@ func (w *walker) look(complete bool, misses int) {
 	if complete {
 		w.looks.fresh = w.now
 	}
-	w.looks.maxAge = max(w.looks.maxAge, Duration(w.rng.IntN(40))*Duration(time.Minute))
+	some := func() time.Duration { return time.Duration(w.rng.IntN(40)) * time.Minute }
+	w.looks.cache = w.looks.cache.Longest(Cache{some(), some(), some()})
 }
 
 // observed is what was seen of the published key with that ID.
 func (w *walker) observed(id KeyID) Observed {
 	k, _ := w.s.Key(id)
-	return Observed{Since: w.looks.since[k.Fingerprint()], Fresh: w.looks.fresh, MaxAge: w.looks.maxAge}
+	return Observed{Since: w.looks.since[k.Fingerprint()], Fresh: w.looks.fresh, Cache: w.looks.cache}
 }
 
 func (w *walker) checkStep(c Change, name string, got KeySet) {
@@ -290,11 +291,11 @@ func (w *walker) checkKey(c Change, name string, got KeySet, k Key) {
 	if !there && k.State != Next {
 		w.t.Errorf("%s: key %s begins as %s", name, k.ID(), k.State)
 	}
-	// By the book: seen without a gap since then, and everything declared now and an hour passed since.
+	// By the book: seen without a gap since then, and everything declared now or seen, and an hour passed since.
 	if k.State == Active && was.State != Active && was.PromotedAt.IsZero() && !c.Force {
 		p := got.Policy()
 		since, seen := w.looks.since[k.Fingerprint()]
-		opens := since.Add(max(promoteFloor, Convergence+p.edge(0)+p.client(0)))
+		opens := since.Add(max(promoteFloor, Convergence+p.edge(w.looks.cache)+p.client(w.looks.cache)))
 		if !seen || w.now.Before(opens) || w.now.Sub(w.looks.fresh) > ObservationFresh || k.ObservedAt.Before(since.Truncate(time.Second)) {
 			w.t.Errorf("%s: key %s, seen since %v and recorded since %v, may sign at %v already", name, k.ID(), since, k.ObservedAt, w.now)
 		}

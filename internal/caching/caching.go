@@ -3,6 +3,7 @@ package caching
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,43 +32,43 @@ func Read(value string) (forbidden string, maxAge time.Duration, hasAge bool) {
 	return forbidden, maxAge, hasAge
 }
 
-// Directive returns the seconds of a Cache-Control directive such as stale-if-error (RFC 5861); zero when there is none, or its
-// number is none.
-func Directive(value, name string) time.Duration {
-	for part := range strings.SplitSeq(value, ",") {
-		key, arg, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if seconds, err := strconv.Atoi(strings.Trim(arg, `"`)); err == nil && strings.EqualFold(key, name) && seconds > 0 {
-			return min(time.Duration(seconds), mostSeconds) * time.Second
-		}
-	}
-	return 0
-}
-
 // mostSeconds is what a number of seconds counts as that is larger (RFC 9111, section 1.2.2).
 const mostSeconds = 1 << 31
 
-// Longest returns how long the most lenient cache may take an answer with these headers, which came at a time, to be fresh: the largest max-age or s-maxage of
-// all Cache-Control lines, each as far as it is a number; without a max-age, Expires counts too (RFC 9111, section 4.2.1).
-func Longest(h http.Header, at time.Time) time.Duration {
-	var longest time.Duration
-	hasAge := false
-	for _, directive := range strings.Split(strings.Join(h.Values("Cache-Control"), ","), ",") {
-		name, arg, _ := strings.Cut(directive, "=")
-		name = strings.ToLower(strings.TrimSpace(name))
-		if name != "max-age" && name != "s-maxage" {
+// seconds returns the largest value of the directives with one of these names in all Cache-Control lines, each as far as it is a
+// number, and whether there is one.
+func seconds(h http.Header, names ...string) (longest time.Duration, has bool) {
+	for _, d := range strings.Split(strings.Join(h.Values("Cache-Control"), ","), ",") {
+		name, arg, _ := strings.Cut(d, "=")
+		if !slices.Contains(names, strings.ToLower(strings.TrimSpace(name))) {
 			continue
 		}
-		hasAge = hasAge || name == "max-age"
-		seconds := time.Duration(0)
+		has = true
+		n := time.Duration(0)
 		for _, digit := range strings.TrimLeft(arg, " \t\"") {
 			if digit < '0' || digit > '9' {
 				break
 			}
-			seconds = min(seconds*10+time.Duration(digit-'0'), mostSeconds)
+			n = min(n*10+time.Duration(digit-'0'), mostSeconds)
 		}
-		longest = max(longest, seconds*time.Second)
+		longest = max(longest, n*time.Second)
 	}
-	if hasAge {
+	return longest, has
+}
+
+// Stale returns for how long after that a cache may go on handing out an answer with these headers: while it fetches another one,
+// and while it cannot get one (RFC 5861).
+func Stale(h http.Header) (whileRevalidate, ifError time.Duration) {
+	whileRevalidate, _ = seconds(h, "stale-while-revalidate")
+	ifError, _ = seconds(h, "stale-if-error")
+	return whileRevalidate, ifError
+}
+
+// Longest returns how long the most lenient cache may take an answer with these headers, which came at a time, to be fresh: the largest max-age or s-maxage of
+// all Cache-Control lines, each as far as it is a number; without a max-age, Expires counts too (RFC 9111, section 4.2.1).
+func Longest(h http.Header, at time.Time) time.Duration {
+	longest, _ := seconds(h, "max-age", "s-maxage")
+	if _, hasAge := seconds(h, "max-age"); hasAge {
 		return longest
 	}
 	for _, value := range h.Values("Expires") {

@@ -50,6 +50,24 @@ func TestLongestFresh(t *testing.T) {
 	}
 }
 
+func TestStale(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lines           []string
+		revalidate, err time.Duration
+	}{
+		"none":       {[]string{"public, max-age=300"}, 0, 0},
+		"both":       {[]string{"max-age=300, stale-while-revalidate=60, stale-if-error=3600"}, time.Minute, time.Hour},
+		"two lines":  {[]string{"stale-while-revalidate=60, stale-if-error=1", "Stale-If-Error=\"3600\", stale-while-revalidate=x"}, time.Minute, time.Hour},
+		"absurd":     {[]string{"stale-if-error=99999999999999999999"}, 0, 1 << 31 * time.Second},
+		"no number":  {[]string{"stale-while-revalidate, stale-if-error="}, 0, 0},
+		"other ends": {[]string{"x-stale-if-error=3600"}, 0, 0},
+	} {
+		if revalidate, err := Stale(http.Header{"Cache-Control": tt.lines}); revalidate != tt.revalidate || err != tt.err {
+			t.Errorf("%s: %v and %v, want %v and %v", name, revalidate, err, tt.revalidate, tt.err)
+		}
+	}
+}
+
 func TestShared(t *testing.T) {
 	for name, tt := range map[string]struct {
 		header http.Header
@@ -62,17 +80,6 @@ func TestShared(t *testing.T) {
 	} {
 		if got := Shared(tt.header); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
-	}
-}
-
-func TestDirective(t *testing.T) {
-	for value, want := range map[string]time.Duration{
-		"": 0, "max-age=60": 0, "max-age=60, Stale-If-Error=86400": 24 * time.Hour, `stale-if-error="60"`: time.Minute,
-		"stale-if-error": 0, "stale-if-error=-1": 0, "stale-if-error=x": 0, "stale-if-error=10000000000": 1 << 31 * time.Second,
-	} {
-		if got := Directive(value, "stale-if-error"); got != want {
-			t.Errorf("stale-if-error of %q is %v, want %v", value, got, want)
 		}
 	}
 }

@@ -95,14 +95,14 @@ func (v *visit) checkAge() {
 		if err != nil || a.Status != http.StatusOK {
 			continue
 		}
-		value := strings.Join(a.Header.Values("Cache-Control"), ", ")
-		_, maxAge, hasAge := caching.Read(value)
-		fresh := maxAge + caching.Directive(value, "stale-while-revalidate")
+		_, maxAge, hasAge := caching.Read(strings.Join(a.Header.Values("Cache-Control"), ", "))
+		whileRevalidate, ifError := caching.Stale(a.Header)
+		fresh := maxAge + whileRevalidate
 		age := time.Duration(seconds) * time.Second
 		switch {
 		case !hasAge || age <= fresh:
 			continue
-		case age <= maxAge+caching.Directive(value, "stale-if-error"):
+		case age <= maxAge+ifError:
 			v.Warn("cache-alone", "%s is %v old in a cache, which may hold it for %v while its origin answers", a.URL, keystore.Duration(age), keystore.Duration(fresh))
 		default:
 			v.Fail("cache-stale", "%s is %v old in a cache, which may hold it for %v", a.URL, keystore.Duration(age), keystore.Duration(fresh))

@@ -199,15 +199,21 @@ func TestCompareWithAKeyThatIsGone(t *testing.T) {
 		rw.Header().Set("Age", "100")
 		_, _ = rw.Write([]byte(both))
 	}
+	held := func(rw http.ResponseWriter, r *http.Request) { // an edge adds to what the policy declares
+		rw.Header().Set("Cache-Control", "public, max-age=300, stale-while-revalidate=600, stale-if-error=31536000")
+		cached(rw, r)
+	}
 	for name, tt := range map[string]struct {
 		gone time.Duration // ago
 		jwks http.HandlerFunc
 		want []string
 	}{
-		"a CDN has it":          {10 * time.Minute, cached, []string{"key-cached@192.0.2.1"}},
-		"a CDN has it for days": {9 * 24 * time.Hour, cached, []string{"key-still-there@192.0.2.1"}},
-		"a server has it":       {10 * time.Minute, jsonOf(both), []string{"key-not-withdrawn@192.0.2.1"}},
-		"under another kid":     {10 * time.Minute, jsonOf(jwksJSON(t, renamed, publicJWK(t, stays))), []string{"key-returned@192.0.2.1"}},
+		"a CDN has it":                    {10 * time.Minute, cached, []string{"key-cached@192.0.2.1"}},
+		"a CDN has it for days":           {9 * 24 * time.Hour, cached, []string{"key-still-there@192.0.2.1"}},
+		"a CDN may have it for a week":    {7 * 24 * time.Hour, held, []string{"key-cached@192.0.2.1"}},
+		"and says that it may for a year": {9 * 24 * time.Hour, held, []string{"key-still-there@192.0.2.1"}},
+		"a server has it":                 {10 * time.Minute, jsonOf(both), []string{"key-not-withdrawn@192.0.2.1"}},
+		"under another kid":               {10 * time.Minute, jsonOf(jwksJSON(t, renamed, publicJWK(t, stays))), []string{"key-returned@192.0.2.1"}},
 	} {
 		set := newSet(t, w.signer, stays)
 		set, err := set.Revoke(keystore.Change{At: time.Now().Add(-tt.gone), Why: "stolen"}, public(t, w.signer).ID(), keystore.RevokeOptions{})

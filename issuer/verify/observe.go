@@ -312,9 +312,15 @@ func soundKeys(a response) ([]keystore.VerificationKey, error) {
 	return p.Keys, err
 }
 
+// allows returns for how long the answer's headers allow a copy of it to be handed out, by whatever cache.
+func (a response) allows() keystore.Cache {
+	whileRevalidate, ifError := caching.Stale(a.Header)
+	return keystore.Cache{MaxAge: caching.Longest(a.Header, a.At), StaleWhileRevalidate: whileRevalidate, StaleIfError: ifError}
+}
+
 // answer adds one JWKS to the look.
 func (o *observer) answer(a response, keys []keystore.VerificationKey) {
-	maxAge := caching.Longest(a.Header, a.At)
+	allowed := observation.LifetimesOf(a.allows())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var have []observation.Key
@@ -325,7 +331,7 @@ func (o *observer) answer(a response, keys []keystore.VerificationKey) {
 		o.look.Keys = have
 	}
 	o.look.Keys = slices.DeleteFunc(o.look.Keys, func(k observation.Key) bool { return !slices.Contains(have, k) })
-	o.look.MaxAge = max(o.look.MaxAge, keystore.Duration(maxAge))
+	o.look.Lifetimes = o.look.Longest(allowed)
 	seen := caching.Shared(a.Header)
 	if at, err := http.ParseTime(a.Header.Get("Date")); err == nil && seen == "" { // a cache hands out the Date of its origin
 		ahead := time.Since(at) - a.Took/2

@@ -262,6 +262,11 @@ func TestObserveNotesCachesAndClocks(t *testing.T) {
 	if l = newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve}).observe(t); l.MaxAge != keystore.Duration(2*time.Hour) {
 		t.Errorf("max-age %v of two lines", l.MaxAge)
 	}
+	w.header["Cache-Control"] = []string{"max-age=300, stale-while-revalidate=600, stale-if-error=86400"}
+	l = newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve}).observe(t)
+	if want := (keystore.Cache{MaxAge: 5 * time.Minute, StaleWhileRevalidate: 10 * time.Minute, StaleIfError: 24 * time.Hour}); l.Cache() != want {
+		t.Errorf("caches may hold an answer for %+v, want %+v", l.Cache(), want)
+	}
 }
 
 func TestObserveStopsWithItsContext(t *testing.T) {

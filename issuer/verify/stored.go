@@ -119,9 +119,21 @@ func (v *visit) showsNoCache(at time.Time) bool {
 	return v.o.Connect != "" || v.stored.Policy().EdgeHold == nil
 }
 
+// allowed returns for how long the answers of this look allow caches to hold copies: an edge may have added to what the policy
+// declares. Nobody may silence a finding for longer than a policy could.
+func (v *visit) allowed() keystore.Cache {
+	var c keystore.Cache
+	for _, a := range v.look.replies() {
+		c = c.Longest(a.allows())
+	}
+	return keystore.Cache{MaxAge: min(c.MaxAge, mostSilent), StaleWhileRevalidate: min(c.StaleWhileRevalidate, mostSilent), StaleIfError: min(c.StaleIfError, mostSilent)}
+}
+
+const mostSilent = 7 * 24 * time.Hour // as keystore.Policy.Check has it
+
 // stillPublished reports a key that has left: a cache that obeys may hand out a document with it for some time.
 func (v *visit) stillPublished(url string, g keystore.Gone) {
-	until := v.stored.CopiesUntil(g.At, 0)
+	until := v.stored.CopiesUntil(g.At, v.allowed())
 	switch {
 	case v.o.Now.After(until):
 		v.Fail("key-still-there",
@@ -141,7 +153,7 @@ func (v *visit) stillPublished(url string, g keystore.Gone) {
 
 // missing reports a stored key that is not published.
 func (v *visit) missing(url string, k keystore.Key) {
-	until := v.stored.CopiesUntil(k.PublishedAt, 0)
+	until := v.stored.CopiesUntil(k.PublishedAt, v.allowed())
 	switch {
 	case v.o.Now.After(until):
 		v.Fail("key-missing",

@@ -6,7 +6,6 @@
 package observation
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -15,17 +14,37 @@ import (
 
 // Look is what relying parties were served for some seconds at every address of one issuer URL.
 type Look struct {
-	Start       time.Time         `json:"start"`
-	End         time.Time         `json:"end"`
-	Addresses   []string          `json:"addresses"`             // that were asked, as HOST:PORT
-	Origins     []string          `json:"origins,omitempty"`     // those of them that the policy names as origins
-	Answers     int               `json:"answers"`               // JWKS that arrived, each over a connection of its own
-	Keys        []Key             `json:"keys"`                  // that every one of them had
-	Gaps        []string          `json:"gaps,omitempty"`        // why relying parties may be served something else, a sentence each; none = complete
-	MaxAge      keystore.Duration `json:"maxAge"`                // the highest that an answer declared
-	SharedCache string            `json:"sharedCache,omitempty"` // the header that showed a shared cache
-	ClockAhead  *Offset           `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
+	Start       time.Time `json:"start"`
+	End         time.Time `json:"end"`
+	Addresses   []string  `json:"addresses"`         // that were asked, as HOST:PORT
+	Origins     []string  `json:"origins,omitempty"` // those of them that the policy names as origins
+	Answers     int       `json:"answers"`           // JWKS that arrived, each over a connection of its own
+	Keys        []Key     `json:"keys"`              // that every one of them had
+	Gaps        []string  `json:"gaps,omitempty"`    // why relying parties may be served something else, a sentence each; none = complete
+	Lifetimes             // of each the longest that an answer had
+	SharedCache string    `json:"sharedCache,omitempty"` // the header that showed a shared cache
+	ClockAhead  *Offset   `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
 }
+
+// Lifetimes is for how long the headers of an answer allow a copy of it to be handed out.
+type Lifetimes struct {
+	MaxAge               keystore.Duration `json:"maxAge"`
+	StaleWhileRevalidate keystore.Duration `json:"staleWhileRevalidate,omitempty"`
+	StaleIfError         keystore.Duration `json:"staleIfError,omitempty"`
+}
+
+// LifetimesOf returns c as documents have it.
+func LifetimesOf(c keystore.Cache) Lifetimes {
+	return Lifetimes{keystore.Duration(c.MaxAge), keystore.Duration(c.StaleWhileRevalidate), keystore.Duration(c.StaleIfError)}
+}
+
+// Cache returns l as gates take it.
+func (l Lifetimes) Cache() keystore.Cache {
+	return keystore.Cache{MaxAge: time.Duration(l.MaxAge), StaleWhileRevalidate: time.Duration(l.StaleWhileRevalidate), StaleIfError: time.Duration(l.StaleIfError)}
+}
+
+// Longest returns of each the longer one.
+func (l Lifetimes) Longest(o Lifetimes) Lifetimes { return LifetimesOf(l.Cache().Longest(o.Cache())) }
 
 // Offset is a difference of two clocks, which may be negative. Documents spell it as they do a [keystore.Duration].
 type Offset time.Duration
@@ -71,7 +90,7 @@ type Record struct {
 	Seen         []Seen     `json:"seen"`              // the keys of the current run of looks
 	Complete     time.Time  `json:"complete,omitzero"` // the end of the latest complete look
 	Latest       Look       `json:"latest"`            // complete or not
-	MaxAges      []Declared `json:"maxAges,omitempty"` // the highest first
+	MaxAges      []Declared `json:"maxAges,omitempty"` // what answers allowed caches
 	SharedCaches []Sign     `json:"sharedCaches,omitempty"`
 }
 
@@ -82,10 +101,10 @@ type Seen struct {
 	At    []string  `json:"at,omitempty"` // the addresses of servers at which it was seen
 }
 
-// Declared is a max-age that an answer declared, and when it did last.
+// Declared is what a look's answers allowed caches, and when they did last.
 type Declared struct {
-	MaxAge keystore.Duration `json:"maxAge"`
-	At     time.Time         `json:"at"`
+	Lifetimes
+	At time.Time `json:"at"`
 }
 
 // Sign is a header that showed a shared cache, and when it did last.
@@ -95,8 +114,8 @@ type Sign struct {
 }
 
 const (
-	// memory is how long a max-age and the sign of a shared cache count that no answer has shown since: longer than any
-	// max-age and any edgeHold that a policy may have.
+	// memory is how long what answers allow caches and the sign of a shared cache count that no answer has shown since: longer than any
+	// lifetime and any edgeHold that a policy may have.
 	memory = 31 * 24 * time.Hour
 	// turnedBack is how far before the latest look another one may end for two observers of one vantage to overlap.
 	// Beyond it, the clock of one of them is wrong, and nobody knows which: the record starts over.
@@ -158,13 +177,25 @@ func (r Record) With(l Look) Record {
 	return r
 }
 
+// declared leaves out what others allow for as long and allowed as late.
 func declared(was []Declared, l Look) []Declared {
-	all := slices.DeleteFunc(slices.Clone(was), func(d Declared) bool { return d.MaxAge == l.MaxAge || l.End.Sub(d.At) > memory })
+	all := slices.DeleteFunc(slices.Clone(was), func(d Declared) bool { return l.End.Sub(d.At) > memory })
 	if l.Answers > 0 {
-		all = append(all, Declared{l.MaxAge, l.End})
+		all = append(all, Declared{l.Lifetimes, l.End})
 	}
-	slices.SortFunc(all, func(a, b Declared) int { return cmp.Compare(b.MaxAge, a.MaxAge) })
-	return all[:min(len(all), most)]
+	slices.SortStableFunc(all, func(a, b Declared) int { return b.At.Compare(a.At) })
+	var kept []Declared
+	for _, d := range all { // the latest first
+		covers := func(k Declared) bool { return k.Longest(d.Lifetimes) == k.Lifetimes }
+		switch n := len(kept); {
+		case slices.ContainsFunc(kept, covers):
+		case n == most: // no more are told apart
+			kept[n-1].Lifetimes = kept[n-1].Longest(d.Lifetimes)
+		default:
+			kept = append(kept, d)
+		}
+	}
+	return kept
 }
 
 func signs(was []Sign, l Look) []Sign {
@@ -180,8 +211,8 @@ func signs(was []Sign, l Look) []Sign {
 func Of(key Key, records []Record, required []Place) keystore.Observed {
 	var e keystore.Observed
 	for _, r := range records {
-		if len(r.MaxAges) > 0 {
-			e.MaxAge = max(e.MaxAge, r.MaxAges[0].MaxAge)
+		for _, d := range r.MaxAges {
+			e.Cache = e.Cache.Longest(d.Cache())
 		}
 		if n := len(r.SharedCaches); n > 0 {
 			e.SharedCache = r.SharedCaches[n-1].Header

@@ -20,7 +20,7 @@ func minute(n int) time.Time { return t0.Add(time.Duration(n) * time.Minute) }
 
 // lookAt is a complete look of ten seconds with keys; gaps make it incomplete.
 func lookAt(n int, keys []Key, gaps ...string) Look {
-	return Look{Start: minute(n), End: minute(n).Add(10 * time.Second), Addresses: []string{"192.0.2.1:443"}, Answers: 16, Keys: keys, Gaps: gaps, MaxAge: keystore.Duration(5 * time.Minute)}
+	return Look{Start: minute(n), End: minute(n).Add(10 * time.Second), Addresses: []string{"192.0.2.1:443"}, Answers: 16, Keys: keys, Gaps: gaps, Lifetimes: Lifetimes{MaxAge: keystore.Duration(5 * time.Minute)}}
 }
 
 func TestRuns(t *testing.T) {
@@ -127,7 +127,7 @@ func TestEveryRequiredPlaceCounts(t *testing.T) {
 	}
 	shown := lookAt(2, []Key{b})
 	shown.SharedCache, shown.MaxAge = "Age: 3", keystore.Duration(time.Hour)
-	if e := Of(a, append(all, record("sa", shown)), []Place{place("eu")}); e.SharedCache != "Age: 3" || e.MaxAge != keystore.Duration(time.Hour) {
+	if e := Of(a, append(all, record("sa", shown)), []Place{place("eu")}); e.SharedCache != "Age: 3" || e.Cache.MaxAge != time.Hour {
 		t.Errorf("what another place has seen of caches does not count: %+v", e)
 	}
 }
@@ -166,17 +166,37 @@ func TestTheWorstClockCounts(t *testing.T) {
 // What an answer showed once counts for as long as a copy of that time may last.
 func TestWhatShowedACacheIsRemembered(t *testing.T) {
 	high := lookAt(0, []Key{a})
-	high.MaxAge, high.SharedCache = keystore.Duration(12*time.Hour), "Via: x"
+	high.Lifetimes = LifetimesOf(keystore.Cache{MaxAge: 12 * time.Hour, StaleWhileRevalidate: time.Hour, StaleIfError: 7 * 24 * time.Hour}) // an edge's
+	high.SharedCache = "Via: x"
 	r := Record{}.With(high)
 	for day := range 40 {
 		l := lookAt(1, []Key{a})
 		l.Start, l.End = l.Start.AddDate(0, 0, day), l.End.AddDate(0, 0, day)
 		r = r.With(l)
 		e := Of(a, []Record{r}, []Place{r.Place()})
-		remembered := e.MaxAge == high.MaxAge && e.SharedCache == high.SharedCache
+		remembered := e.Cache == high.Cache() && e.SharedCache == high.SharedCache
 		if want := l.End.Sub(high.End) <= memory; remembered != want {
 			t.Fatalf("after %d days: %+v", day, e)
 		}
+	}
+	short := lookAt(60, []Key{a}) // of each what is longest counts, whichever look had it
+	short.Lifetimes = LifetimesOf(keystore.Cache{MaxAge: 13 * time.Hour, StaleWhileRevalidate: time.Minute})
+	both := Record{}.With(high)
+	short.End = high.End.Add(time.Hour)
+	for _, l := range []Look{short, high} { // the second is a late report
+		both = both.With(l)
+		want := keystore.Cache{MaxAge: 13 * time.Hour, StaleWhileRevalidate: time.Hour, StaleIfError: 7 * 24 * time.Hour}
+		if got := Of(a, []Record{both}, nil).Cache; got != want || len(both.MaxAges) != 2 || !both.MaxAges[0].At.Equal(short.End) {
+			t.Errorf("%+v of %+v; want %+v", got, both.MaxAges, want)
+		}
+	}
+	for n := range 3 * most { // each look allows less than the one before: none may be forgotten
+		l := lookAt(n, nil)
+		l.MaxAge = keystore.Duration(100-n) * keystore.Duration(time.Minute)
+		both = both.With(l)
+	}
+	if got := Of(a, []Record{both}, nil).Cache; got.MaxAge != 13*time.Hour || got.StaleIfError != 7*24*time.Hour || len(both.MaxAges) > most {
+		t.Errorf("%+v of %d lines", got, len(both.MaxAges))
 	}
 	for n := range 3 * most {
 		l := lookAt(n, nil)

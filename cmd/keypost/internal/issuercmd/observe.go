@@ -26,9 +26,9 @@ type observeOptions struct {
 func newObserve(f *cli.Factory) *cobra.Command {
 	o := &observeOptions{Factory: f}
 	cmd := f.Command("observe ISSUER…|--all", "Look at an issuer's public URLs and record which keys are seen there", cobra.ArbitraryArgs, o.run)
-	cmd.Long = fmt.Sprintf("Fetch both JWKS of every issuer URL of a key set for at least ten seconds, over new connections to each public address\n" +
-		"and to each origin of the policy, and record which keys every answer had. key promote needs that: a key seen without\n" +
-		"a gap for longer than any cache could hide it, and a complete look of the last %.0f minutes. A look is complete if every\n" +
+	cmd.Long = fmt.Sprintf("Fetch both JWKS of every issuer URL of a key set for at least ten seconds, over new connections to each public address\n"+
+		"and to each origin of the policy, and record which keys every answer had. key promote needs that: a key seen without\n"+
+		"a gap for longer than any cache could hide it, and a complete look of the last %.0f minutes. A look is complete if every\n"+
 		"address answered and is public; development and private issuers (issuer set --private) may be elsewhere.", keystore.ObservationFresh.Minutes())
 	cmd.Example = "  keypost issuer observe prod-a --store file://./keysets --observations file://./observations"
 	fs := cmd.Flags()
@@ -40,15 +40,15 @@ func newObserve(f *cli.Factory) *cobra.Command {
 
 // looked is a look at one issuer URL, as scripts read it.
 type looked struct {
-	KeySet      keystore.Name     `json:"keySet"`
-	Issuer      string            `json:"issuer"`
-	Vantage     string            `json:"vantage,omitempty"`
-	Complete    bool              `json:"complete"`
-	Missing     []string          `json:"missing,omitempty"` // why it is not complete
-	Addresses   []string          `json:"addresses"`
-	Keys        []seenKey         `json:"keys"` // of the key set
-	MaxAge      keystore.Duration `json:"maxAge"`
-	SharedCache string            `json:"sharedCache,omitempty"`
+	KeySet                keystore.Name `json:"keySet"`
+	Issuer                string        `json:"issuer"`
+	Vantage               string        `json:"vantage,omitempty"`
+	Complete              bool          `json:"complete"`
+	Missing               []string      `json:"missing,omitempty"` // why it is not complete
+	Addresses             []string      `json:"addresses"`
+	Keys                  []seenKey     `json:"keys"` // of the key set
+	observation.Lifetimes               // of each the longest that an answer allowed caches
+	SharedCache           string        `json:"sharedCache,omitempty"`
 }
 
 type seenKey struct {
@@ -110,7 +110,7 @@ func observeError(incomplete, of int, unread []keystore.Name) error {
 func rowOf(r observe.Result) looked {
 	row := looked{
 		KeySet: r.Set.Name(), Issuer: r.Place.Issuer, Vantage: r.Place.Vantage, Complete: len(r.Missing()) == 0, Missing: r.Missing(),
-		Addresses: append([]string{}, r.Look.Addresses...), Keys: []seenKey{}, MaxAge: r.Look.MaxAge, SharedCache: r.Look.SharedCache,
+		Addresses: append([]string{}, r.Look.Addresses...), Keys: []seenKey{}, Lifetimes: r.Look.Lifetimes, SharedCache: r.Look.SharedCache,
 	}
 	for _, k := range r.Set.Keys() {
 		seen := seenKey{Kid: k.ID(), State: k.State}

@@ -66,7 +66,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	}
 	warnNoneActive(o.Factory, c.after)
 	now := time.Now()
-	o.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now, 0)))
+	o.Notice("key %s is revoked; relying parties and caches may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now, keystore.Cache{})))
 	for _, t := range stillTrusting(c.before, now) {
 		o.Notice("  %s", t)
 	}
@@ -175,7 +175,7 @@ func stillTrusting(s keystore.KeySet, at time.Time) []string {
 	}
 	var lines []string
 	for _, party := range parties {
-		lines = append(lines, fmt.Sprintf("%s until %s: %s", party, cli.Stamp(s.CopiesOf(party, at, 0)), sooner(party)))
+		lines = append(lines, fmt.Sprintf("%s until %s: %s", party, cli.Stamp(s.CopiesOf(party, at, keystore.Cache{})), sooner(party)))
 	}
 	return append(lines,
 		"caches in front of keypostd: purge them, also of copies that are stale; a purge that only marks copies stale ends nothing",
