@@ -56,7 +56,7 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 	}
 	switch {
 	case s.next != 0:
-		s.generation, s.next = s.next, 0
+		s = s.Settled()
 	case was.generation >= MaxFirstGeneration:
 		return KeySet{}, &GenerationError{n, was.generation}
 	default:
@@ -70,4 +70,12 @@ func updateOnce(ctx context.Context, st *Store, n Name, change func(KeySet) (Key
 		return KeySet{}, fmt.Errorf("replace key set %q: %w", n, err)
 	}
 	return s, nil
+}
+
+// Settled returns the key set with the generation that [KeySet.Accept] chose for it. [Update] does that by itself.
+func (s KeySet) Settled() KeySet {
+	if s.next != 0 {
+		s.generation, s.next = s.next, 0
+	}
+	return s
 }

@@ -55,6 +55,8 @@ func TestScripts(t *testing.T) {
 			"past":      setPast,
 			"iam":       callIAM,
 			"environ":   setEnviron,
+			"conflict":  mergeConflict,
+			"withkey":   forgeKey,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}

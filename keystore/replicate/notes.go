@@ -1,12 +1,15 @@
 package replicate
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/internal/durable"
@@ -61,6 +64,7 @@ type Notes struct {
 	dir     *os.Root
 	store   string
 	written map[keystore.Name]Checkpoint // the content of the file; nil if not known
+	copied  map[keystore.Name]string     // likewise
 }
 
 // NewNotes returns the notes in a directory for the store with that URL. It removes temporary files of killed processes.
@@ -89,16 +93,21 @@ func (n *Notes) Heartbeat() (Heartbeat, error) {
 
 // checkpoints are those of one store.
 type checkpoints struct {
-	Store string                       `json:"store"`
-	Admit string                       `json:"admission,omitempty"`
-	Marks map[keystore.Name]Checkpoint `json:"marks"`
+	Store  string                       `json:"store"`
+	Admit  string                       `json:"admission,omitempty"`
+	Marks  map[keystore.Name]Checkpoint `json:"marks"`
+	Copied map[keystore.Name]string     `json:"copied,omitempty"` // digest of the last version that was copied from the store, whatever that holds now
 }
 
 // Checkpoints returns those of an earlier run on the same store with the same Admission; nil if there are none.
 func (n *Notes) Checkpoints() map[keystore.Name]Checkpoint {
 	data, err := regular.ReadIn(n.dir, checkpointsFile, maxCheckpoints)
 	var was checkpoints
-	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != n.store || was.Admit != n.Admission {
+	if err != nil || json.Unmarshal(data, &was) != nil || was.Store != n.store {
+		return nil
+	}
+	n.copied = was.Copied
+	if was.Admit != n.Admission {
 		return nil
 	}
 	n.written = was.Marks
@@ -113,11 +122,33 @@ func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
 	}
 	var err error
 	if n.written == nil || !maps.Equal(now, n.written) {
-		if err = n.replace(checkpointsFile, checkpoints{n.store, n.Admission, now}); err == nil {
-			n.written = now
+		copied := maps.Clone(n.copied)
+		if copied == nil {
+			copied = map[keystore.Name]string{}
+		}
+		for name, c := range now { // what is missing from now is broken or gone in the store, which is when its last version counts
+			copied[name], _, _ = strings.Cut(string(c), " ")
+		}
+		if err = n.replace(checkpointsFile, checkpoints{n.store, n.Admission, now, copied}); err == nil {
+			n.written, n.copied = now, copied
 		}
 	}
 	return errors.Join(err, n.replace(HeartbeatFile, h))
+}
+
+// WasCopied reports whether a key set is the last version that the mirror of a directory has copied from a store, and returns
+// the URL of that store. The error wraps [fs.ErrNotExist] if no mirror has left notes there.
+func WasCopied(dir string, s keystore.KeySet) (store string, is bool, err error) {
+	data, err := regular.Read(filepath.Join(dir, checkpointsFile), maxCheckpoints)
+	if err != nil {
+		return "", false, err
+	}
+	var was checkpoints
+	if err := json.Unmarshal(data, &was); err != nil {
+		return "", false, fmt.Errorf("%s: %w", checkpointsFile, err)
+	}
+	digest := s.Digest()
+	return was.Store, was.Copied[s.Name()] == hex.EncodeToString(digest[:]), nil
 }
 
 func (n *Notes) replace(name string, v any) error {

@@ -1,0 +1,104 @@
+package keycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+)
+
+// lookAgain is how long --wait waits between two looks, each of which takes ten seconds.
+const lookAgain = 5 * time.Second
+
+// awaitGone looks until nothing that answers for an issuer publishes a key that is gone in s. It compares what is served with s
+// and not with whatever the store holds by then: an older version that somebody put back knows nothing of the revocation.
+func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, network verify.Network) error {
+	st, err := o.OpenToWrite(ctx)
+	if err != nil {
+		return err
+	}
+	for said := ""; ; {
+		var left []string
+		for _, t := range observe.Targets(s) {
+			sight, err := network.Compare(ctx, t, func(context.Context) (keystore.KeySet, error) { return s, nil })
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			left = append(left, unfinished(t, sight, err)...)
+		}
+		kept, undone := o.keep(ctx, st, s) // last, so that the end says what is so at the end
+		s, left = kept, append(left, undone...)
+		if len(left) == 0 {
+			o.Notice("no address or origin of %q publishes a key that is gone; who has a copy of its own trusts it as printed above, or as keypost verify says", s.Name())
+			return nil
+		}
+		if now := strings.Join(left, "; "); now != said {
+			o.Notice("waiting: %s", now)
+			said = now
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+// keep returns the key set to compare with: the stored one if it knows of everything that is gone in s. If it does not, an
+// older version was put back (by a restored backup, or by something that applies old manifests), and s is stored again with a
+// later generation. undone says what the store does not have as it should be.
+func (o *revokeOptions) keep(ctx context.Context, st *keystore.Store, s keystore.KeySet) (kept keystore.KeySet, undone []string) {
+	now, err := catalog.Load(ctx, st, s.Name())
+	switch {
+	case err != nil:
+		return s, []string{err.Error()}
+	case len(catalog.LostLines(now, s.Gone())) == 0:
+		return now, nil
+	}
+	was := now.Generation()
+	kept, err = keystore.Update(ctx, st, s.Name(), func(now keystore.KeySet) (keystore.KeySet, error) {
+		lost := catalog.LostLines(now, s.Gone())
+		if len(lost) == 0 {
+			return now, errKept
+		}
+		c := o.Change(o.why+"; a version without this revocation was put back", true)
+		if now.Generation() > s.Generation() { // changed since by somebody who dropped the lines
+			return now.Accept(c, 0, lost)
+		}
+		return s.Accept(c, now.Generation(), catalog.LostLines(s, now.Gone()))
+	})
+	switch {
+	case errors.Is(err, errKept):
+		return s, nil
+	case err != nil:
+		return s, []string{fmt.Sprintf("generation %d of the key set, which lacks the revocation, was put back, and cannot be replaced: %v", was, err)}
+	}
+	o.Warn("something put generation %d of the key set back, which lacks the revocation: it is stored again, as generation %d. "+
+		"Stop what does it (a sync of old manifests, a restore), or a server that starts without its copy serves the key", was, kept.Generation())
+	return kept, []string{"whether the store keeps the revocation"}
+}
+
+var errKept = errors.New("the store has the revocation")
+
+// unfinished returns what a look at an issuer URL leaves open: keys that are gone and still there, and what was not seen.
+func unfinished(t verify.Target, s verify.Sight, err error) (left []string) {
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, f := range s.Findings {
+		if f.Severity == finding.Fail || f.Code == "key-cached" {
+			left = append(left, f.Message())
+		}
+	}
+	if s.NotCompared != "" {
+		left = append(left, fmt.Sprintf("%s: %s", t.URL, s.NotCompared))
+	}
+	return append(left, s.Look.Gaps...)
+}
