@@ -25,7 +25,7 @@ func (f *Factory) ObservationsFlag(fs *pflag.FlagSet) {
 
 // observes reports whether a command of ours has --observations.
 func observes(c Command) bool {
-	with := []string{"watch", "issuer observe", "key list", "key promote", "rotate start", "rotate status", "rotate step"}
+	with := []string{"watch", "issuer observe", "key list", "key promote", "key revoke", "rotate start", "rotate status", "rotate step"}
 	return slices.ContainsFunc(with, func(name string) bool { return strings.HasPrefix(strings.Join(c, " ")+" ", name+" ") })
 }
 

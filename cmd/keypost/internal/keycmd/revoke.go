@@ -9,6 +9,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
@@ -31,6 +32,7 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait\n" +
 		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --last-good /var/lib/keypost/prod-a.yaml --wait"
 	fs := cmd.Flags()
+	f.ObservationsFlag(fs)
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
 	fs.StringVar(&o.lastGood, "last-good", "", "where the stored document is broken or lost: `FILE` with the last good version, in the directory of a mirror")
@@ -66,9 +68,9 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	warnNoneActive(o.Factory, c.after)
-	now := time.Now()
-	o.Notice("key %s is revoked; caches, and relying parties that fetch anew by themselves, may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now, keystore.Cache{})))
-	for _, t := range stillTrusting(c.before, now) {
+	now, seen := time.Now(), o.seen(ctx, c)
+	o.Notice("key %s is revoked; caches, and relying parties that fetch anew by themselves, may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now, seen)))
+	for _, t := range stillTrusting(c.before, now, seen) {
 		o.Notice("  %s", t)
 	}
 	for _, k := range c.before.Keys() {
@@ -84,6 +86,16 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 		return nil
 	}
 	return o.awaitGone(ctx, c.after, network)
+}
+
+// seen returns the longest times that recorded answers gave to caches: an edge may have added to what the policy says.
+func (o *revokeOptions) seen(ctx context.Context, c keyChange) keystore.Cache {
+	k, _ := c.before.Key(c.id)
+	seen, err := observe.Recorded(ctx, o.Factory, c.before, k)
+	if err != nil {
+		o.Warn("what was observed cannot be read, so that the times below are those of the policy alone: %v", err)
+	}
+	return seen.Cache
 }
 
 // revoke revokes the key that the arguments ISSUER KID mean, in the stored key set or in a copy of its last good version.

@@ -14,15 +14,16 @@ import (
 var knownParties = [...]string{"aws", "gcp", "entra", "vault", "kube-apiserver", "any other"}
 
 // stillTrusting returns, for each relying party that the policy declares, until when it may trust a key that left at a time,
-// and what ends that sooner. The cluster itself reads its own files, which no document of ours changes.
-func stillTrusting(s keystore.KeySet, at time.Time) []string {
+// and what ends that sooner, where caches were seen to be given these times. The cluster itself reads its own files, which no
+// document of ours changes.
+func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []string {
 	parties := s.Policy().RelyingParties
 	if len(parties) == 0 {
 		parties = knownParties[:]
 	}
 	var lines []string
 	for _, party := range parties {
-		lines = append(lines, trustOf(party, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(party, at, keystore.Cache{}))))
+		lines = append(lines, trustOf(party, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(party, at, seen))))
 	}
 	return append(lines,
 		"caches in front of keypostd: purge them, also of copies that are stale; a purge that only marks copies stale ends nothing",
