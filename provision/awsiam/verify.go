@@ -156,7 +156,7 @@ func (e *examination) checkProvider(ctx context.Context, trust *iampolicy.Docume
 const assumeTime = time.Minute
 
 // Assume calls sts:AssumeRoleWithWebIdentity with the token, as a pod does, and returns what came of it. The credentials that
-// AWS returns are thrown away; neither they nor the token are part of the finding.
+// AWS returns are thrown away; neither they nor the token are part of the finding. [answers.Explain] says why AWS refused.
 func (c *Client) Assume(ctx context.Context, roleARN, token string) finding.Finding {
 	ctx, cancel := context.WithTimeout(ctx, assumeTime)
 	defer cancel()
@@ -171,17 +171,5 @@ func (c *Client) Assume(ctx context.Context, roleARN, token string) finding.Find
 		return finding.CauseOf("aws-sts-unreachable").Finding(finding.Fail, explain(err).Error(), "")
 	}
 	answer := api.ErrorCode() + ": " + api.ErrorMessage()
-	return finding.CauseOf("aws-refused").Finding(finding.Fail, "AWS STS answers "+answer, refusedRepair(answer))
-}
-
-// refusedRepair returns where to look for the cause of an answer of STS.
-func refusedRepair(answer string) string {
-	var titles []string
-	for _, c := range answers.Causes(answer) {
-		titles = append(titles, c.Title)
-	}
-	if len(titles) == 0 {
-		return ""
-	}
-	return "the failures above say why; if there are none, it is one of: " + strings.Join(titles, "; ")
+	return finding.CauseOf("aws-refused").Finding(finding.Fail, answers.OfSTS+answer, "")
 }

@@ -470,6 +470,26 @@ func (s *stage) answers(t *testing.T, first finding.Finding, token string) {
 	}
 }
 
+// A condition that nobody can judge is a warning until AWS refuses the token: then it is the cause, and the repair lets the token in.
+func TestRefusedForWhatIsUnclear(t *testing.T) {
+	s := newStage(t, nil)
+	trusting(statement("Allow", rightTrust+`,"IpAddress":{"aws:SourceIp":"192.0.2.0/24"}`))(t, s)
+	token := s.token(t)
+	before := s.look(t, token)
+	if before[0].Code != "aws-trust-unclear" || before[0].Severity != finding.Warn {
+		t.Fatalf("first: %s %s: %s", before[0].Severity, before[0].Code, before[0].Evidence)
+	}
+	refused := slices.Concat(before, []finding.Finding{s.client.Assume(t.Context(), s.role, token)})
+	answers.Explain(refused)
+	finding.Sort(refused)
+	if first, second := refused[0], refused[1]; first.Code != "aws-trust-unclear" || first.Severity != finding.Fail || second.Code != "aws-refused" || len(second.Repair) > 200 {
+		t.Fatalf("first: %s %s, then %s with the repair %s", first.Severity, first.Code, second.Code, second.Repair)
+	}
+	if token = s.do(t, refused[0].Repair, token); s.client.Assume(t.Context(), s.role, token).Severity != finding.OK {
+		t.Errorf("AWS refuses it after %s", refused[0].Repair)
+	}
+}
+
 // Every finding of a chain of faults goes by its repair, one after the other.
 func TestRepairsLeadToTheEnd(t *testing.T) {
 	s := newStage(t, func(o *fakeaws.Options, _ *stage) { o.Roots = nil })

@@ -25,6 +25,8 @@ type Wanted struct {
 	Audiences []string // that clouds ask for; the first is the one that a token is minted with
 	// Published are the keys at the issuer's public URL. Nil if they could not be read: then no key is compared.
 	Published []keystore.VerificationKey
+	// Token is one that each kube-apiserver is asked about (TokenReview); empty for none.
+	Token string
 	// Idle reports whether it is right that the cluster does not know a published key: it is not to sign yet, or no more.
 	// Nil if nobody can say.
 	Idle func(keystore.VerificationKey) bool
@@ -47,6 +49,7 @@ func Verify(ctx context.Context, a Access, w Wanted) ([]finding.Finding, error) 
 	if servers, ok := e.servers(ctx, config, first); ok {
 		e.mintAt(ctx, servers)
 		e.checkSigners(ctx, first)
+		e.reviewToken(ctx, servers)
 	}
 	e.checkKnown(ctx, first)
 	if ctx.Err() != nil {
@@ -61,6 +64,7 @@ type examination struct {
 	want            Wanted
 	namespace, name string // of the service account
 	found           []signing
+	seen            flags
 	finding.Report
 	down bool
 }
@@ -170,7 +174,8 @@ func (e *examination) notMinted(s server, err error) {
 // forbidden adds a finding with the commands that grant what is lacking, by a role in the namespace of the service account or
 // by a clusterrole.
 func (e *examination) forbidden(err error, what, kind string, rule ...string) {
-	title := "keypost-verify-" + kind
+	title := "keypost-verify-" + strings.ReplaceAll(strings.TrimPrefix(rule[1], "--resource="), "/", "-")
+	title, _, _ = strings.Cut(title, ".")
 	role := append([]string{"kubectl", "create", kind, title}, rule...)
 	binding := []string{"kubectl", "create", kind + "binding", title, "--" + kind + "=" + title}
 	if kind == "role" {
@@ -212,7 +217,8 @@ func (e *examination) checkSigners(ctx context.Context, first api) {
 	if len(e.found) == 0 {
 		return
 	}
-	e.checkIssuer(e.flags(ctx, first))
+	e.seen = e.flags(ctx, first)
+	e.checkIssuer(e.seen)
 	if e.want.Published != nil {
 		e.checkKeys()
 	}
@@ -313,6 +319,7 @@ func (e *examination) checkAudiences() {
 				rest = append(rest, a)
 			}
 		}
+		e.checkLacking(s)
 		if len(clouds) == 0 {
 			e.OK("cluster-audiences", "no cloud's audience is among those of --api-audiences")
 			return
@@ -328,7 +335,7 @@ func (e *examination) checkAudiences() {
 
 // isCloud reports whether clouds accept tokens with an audience: it is one of those wanted, or one that they ask for by default.
 func (e *examination) isCloud(audience string) bool {
-	return audience != e.want.Issuer && slices.Contains(e.want.Audiences, audience) ||
+	return !e.isOwn(audience) && slices.Contains(e.want.Audiences, audience) ||
 		slices.Contains([]string{"sts.amazonaws.com", "sts.amazonaws.com.cn", "openshift", "api://AzureADTokenExchange"}, audience) ||
 		strings.Contains(audience, "//iam.googleapis.com/")
 }

@@ -115,6 +115,10 @@ func (s *standIn) handler(t *testing.T, i int) http.Handler {
 		w.WriteHeader(http.StatusCreated)
 		writeJSON(w, tokenReply(s.signs[i].mint(t, r)))
 	})
+	answer("POST "+reviewPath, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		writeJSON(w, m{"status": s.signs[i].review(t, r)})
+	})
 	answer("GET "+jwksPath, func(w http.ResponseWriter, r *http.Request) {
 		if !accepts(r, "application/jwk-set+json") {
 			w.WriteHeader(http.StatusNotAcceptable)
@@ -168,6 +172,29 @@ func (s signer) mint(t *testing.T, r *http.Request) string {
 		t.Error(err)
 	}
 	return token
+}
+
+// review says what a real server says of a token that one of the cluster signed: it looks at the audience alone.
+func (s signer) review(t *testing.T, r *http.Request) map[string]any {
+	var request struct{ Spec struct{ Token string } }
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		t.Error(err)
+	}
+	token, err := readToken(request.Spec.Token)
+	if err != nil {
+		return map[string]any{"error": "invalid bearer token"}
+	}
+	if !slices.ContainsFunc(token.audiences, func(a string) bool { return slices.Contains(s.audiences, a) }) {
+		return map[string]any{"error": fmt.Sprintf("[invalid bearer token, token audiences %q is invalid for the target audiences %q]", token.audiences, s.audiences)}
+	}
+	return map[string]any{"authenticated": true, "user": map[string]any{"username": "system:serviceaccount:default:default"}}
+}
+
+// shows gives the cluster a token of its own from before its issuers or audiences were changed.
+func (s *standIn) shows(t *testing.T, issuer string, audiences ...string) {
+	before := s.signs[0]
+	before.issuer, before.audiences = issuer, audiences
+	s.want.Token = before.mint(t, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}")))
 }
 
 func refuses(code int, message string) http.HandlerFunc {
@@ -246,18 +273,38 @@ func setUps(t *testing.T) []setUp {
 			s.signs[0].audiences = []string{wantedIssuer, "vault"}
 			s.want.Audiences = []string{"vault"}
 		}, "cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, vault", "with --api-audiences=" + wantedIssuer},
+		{"an old pod's token, whose audience is no more in --api-audiences", 1, func(s *standIn) { s.shows(t, other, other) },
+			"cluster-audience-lacking", finding.Fail, `token audiences ["https://kubernetes.default.svc"] is invalid for the target audiences ["https://oidc.example.com/prod-a"]`,
+			"--api-audiences=" + wantedIssuer + "," + other + " until"},
+		{"one of two servers lacks the audience of old tokens", 2, func(s *standIn) {
+			s.shows(t, other, other)
+			s.signs[0].audiences = []string{wantedIssuer, other}
+		}, "cluster-audience-lacking", finding.Fail, "refuses a token of its own cluster", "--api-audiences="},
+		{"--api-audiences lacks an issuer that the cluster accepts, seen in the pod", 1, func(s *standIn) { s.pods = kubeadmPod(wantedIssuer, other) },
+			"cluster-audience-lacking", finding.Warn, "the cluster accepts tokens of " + other + ", and --api-audiences (" + wantedIssuer + ") lacks", "--api-audiences=" + wantedIssuer + "," + other},
+		{"the API server refuses the token", 1, func(s *standIn) { s.want.Token = "x.y.z" }, "cluster-review-failed", finding.Warn, "invalid bearer token", "make a new token"},
+		{"the API server says nothing about tokens", 1, func(s *standIn) {
+			s.shows(t, wantedIssuer, wantedIssuer)
+			s.replace[reviewPath] = refuses(503, "no")
+		}, "cluster-servers-unasked", finding.Warn, "was not asked what it makes of the token", "run it again where"},
+		{"reviews are forbidden", 1, func(s *standIn) {
+			s.shows(t, other, other)
+			s.replace[reviewPath] = refuses(403, `tokenreviews.authentication.k8s.io is forbidden: User "jane" cannot create resource "tokenreviews"`)
+		}, "cluster-forbidden", finding.Warn, "jane may not have the API server review the token",
+			"kubectl create clusterrole keypost-verify-tokenreviews --verb=create --resource=tokenreviews.authentication.k8s.io && " +
+				"kubectl create clusterrolebinding keypost-verify-tokenreviews --clusterrole=keypost-verify-tokenreviews --user=jane"},
 		{"a published key that the cluster does not know", 1, func(s *standIn) { s.want.Published = append(s.want.Published, s.stranger(t)) },
 			"cluster-key-stranger", finding.Warn, "and the cluster does not", "keypost key retire " + wantedIssuer},
 		{"minting is forbidden", 1, func(s *standIn) {
 			s.replace[tokenPath] = refuses(403, `serviceaccounts "default" is forbidden: User "jane@example.com" cannot create resource "serviceaccounts/token"`)
 		}, "cluster-forbidden", finding.Warn, "jane@example.com may not have a token minted for default/default",
-			"kubectl create role keypost-verify-role --verb=create --resource=serviceaccounts/token --resource-name=default --namespace default && " +
-				"kubectl create rolebinding keypost-verify-role --role=keypost-verify-role --namespace default --user=jane@example.com"},
+			"kubectl create role keypost-verify-serviceaccounts-token --verb=create --resource=serviceaccounts/token --resource-name=default --namespace default && " +
+				"kubectl create rolebinding keypost-verify-serviceaccounts-token --role=keypost-verify-serviceaccounts-token --namespace default --user=jane@example.com"},
 		{"listing is forbidden", 1, func(s *standIn) {
 			s.replace[slicesPath] = refuses(403, `endpointslices.discovery.k8s.io is forbidden: User "system:serviceaccount:ns:sa" cannot list resource`)
 		}, "cluster-forbidden", finding.Warn, "system:serviceaccount:ns:sa may not list the kube-apiservers",
-			"kubectl create clusterrole keypost-verify-clusterrole --verb=list --resource=endpointslices.discovery.k8s.io && " +
-				"kubectl create clusterrolebinding keypost-verify-clusterrole --clusterrole=keypost-verify-clusterrole --user=system:serviceaccount:ns:sa"},
+			"kubectl create clusterrole keypost-verify-endpointslices --verb=list --resource=endpointslices.discovery.k8s.io && " +
+				"kubectl create clusterrolebinding keypost-verify-endpointslices --clusterrole=keypost-verify-endpointslices --user=system:serviceaccount:ns:sa"},
 		{"the JWKS is forbidden", 1, func(s *standIn) {
 			s.replace[jwksPath] = refuses(403, `forbidden: User "jane" cannot get path "/openid/v1/jwks"`)
 		},
@@ -342,6 +389,13 @@ func TestVerifyFindsNothingWrong(t *testing.T) {
 		"the issuer is not readable":                     func(s *standIn) { s.want.Published = nil },
 		"the issuer is an audience that was asked about": func(s *standIn) { s.want.Audiences = []string{wantedIssuer} },
 		"no audience was asked about":                    func(s *standIn) { s.want.Audiences = nil },
+		"a token for the cluster itself":                 func(s *standIn) { s.shows(t, wantedIssuer, wantedIssuer) },
+		"a token for a cloud":                            func(s *standIn) { s.shows(t, wantedIssuer, "sts.amazonaws.com") },
+		"a token from before, which is still accepted": func(s *standIn) {
+			s.shows(t, "https://kubernetes.default.svc", "https://kubernetes.default.svc")
+			s.signs[0].audiences = []string{wantedIssuer, "https://kubernetes.default.svc"}
+			s.want.Audiences = []string{"https://kubernetes.default.svc"}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStandIn(t, 1)

@@ -98,7 +98,7 @@ func (e *examination) checkDenials(d iampolicy.Document, all []iampolicy.Judgeme
 			e.FailWith("aws-trust-deny", "if that is not meant, take the statement out: "+e.edit(),
 				"statement %d of the trust policy of %s denies it: %s", j.Number, e.Role, d.Line(j.Number))
 		case j.Applies() == iampolicy.Unknown && e.Subject != "":
-			e.Warn("aws-trust-unclear", "statement %d of the trust policy of %s may deny it: %s", j.Number, e.Role, d.Line(j.Number))
+			e.WarnWith("aws-trust-unclear", tryIt+e.edit(), "statement %d of the trust policy of %s may deny it: %s", j.Number, e.Role, d.Line(j.Number))
 		}
 	}
 }
@@ -234,6 +234,9 @@ func maybeServiceAccount(value string, pattern bool) bool {
 	return is && dnsname.IsLabel(namespace) && dnsname.IsSubdomain(name)
 }
 
+// tryIt begins the repair of what nobody but AWS can judge.
+const tryIt = "see what AWS says (--token-file and --assume); if it refuses the token, "
+
 // unclear says what is not known about a statement: a token's claims where there is no token, or what depends on more than it.
 func (e *examination) unclear(d iampolicy.Document, j iampolicy.Judgement) {
 	var conditions []string
@@ -249,5 +252,5 @@ func (e *examination) unclear(d iampolicy.Document, j iampolicy.Judgement) {
 	if len(conditions) == 0 { // whether the principal takes the provider in is not known
 		conditions = []string{d.Line(j.Number)}
 	}
-	e.Warn("aws-trust-unclear", "statement %d of the trust policy of %s: %s", j.Number, e.Role, strings.Join(conditions, " and "))
+	e.WarnWith("aws-trust-unclear", tryIt+e.admit(d), "statement %d of the trust policy of %s: %s", j.Number, e.Role, strings.Join(conditions, " and "))
 }

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -50,6 +51,21 @@ func TestVerifyCluster(t *testing.T) {
 		s.gone(t, f)
 		s.admits(t, s.token(t), false)
 	})
+	t.Run("an old pod's token has an audience that is no more the cluster's", func(t *testing.T) {
+		s.restart(append(both, "--api-audiences="+issuer+","+own)...)
+		s.shown = strings.TrimSpace(s.kubectl(t, "create", "token", "sa1", "--audience", own))
+		defer func() { s.shown = "" }()
+		s.admits(t, s.shown, true)
+		s.restart(append(both, "--api-audiences="+issuer)...)
+		s.admits(t, s.shown, false)
+		f := s.first(t, "cluster-audience-lacking", "fail")
+		if !strings.Contains(f.Message, "is invalid for the target audiences") {
+			t.Errorf("evidence: %s", f.Message)
+		}
+		s.restart(append(both, s.flagsIn(t, f.Repair, "--api-audiences="+issuer+","+own)...)...)
+		s.gone(t, f)
+		s.admits(t, s.shown, true)
+	})
 	t.Run("a user without rights", s.withoutRights)
 	t.Run("a key that is not published", func(t *testing.T) {
 		s.key = newRSAKey(t, 2048)
@@ -65,6 +81,7 @@ type verifiedCluster struct {
 	top        *testing.T // of the whole test: a kube-apiserver is there for the steps after the one that starts it
 	server     *server
 	kubeconfig string
+	shown      string // the token that is verified; empty for a new one
 }
 
 func newVerifiedCluster(t *testing.T) *verifiedCluster {
@@ -111,7 +128,7 @@ type named struct{ Code, Severity, Message, Repair string }
 func (s *verifiedCluster) verify(t *testing.T) []named {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(file, []byte(s.token(t)), 0o600))
+	must(t, os.WriteFile(file, []byte(cmp.Or(s.shown, s.token(t))), 0o600))
 	r := s.server.keypost(t, "verify", s.name, "--ca-file", s.ca.file, "--connect", "127.0.0.1:443", "--kubeconfig", s.kubeconfig,
 		"--service-account", "default/sa1", "--token-file", file, "-o", "json")
 	var results []struct{ Findings []named }
@@ -219,7 +236,7 @@ func (s *verifiedCluster) withoutRights(t *testing.T) {
 			break
 		}
 	}
-	if err := s.notFound(t, "cluster-forbidden"); err != nil || granted != 2 {
+	if err := s.notFound(t, "cluster-forbidden"); err != nil || granted != 3 {
 		t.Errorf("after %d grants: %v", granted, err)
 	}
 	s.healthy(t)

@@ -29,24 +29,32 @@ func Causes(text string) []finding.Cause {
 	}
 	specific := map[string]bool{} // by party
 	for a := range found {
-		specific[a.Party] = specific[a.Party] || !bare(a)
+		specific[a.Party] = specific[a.Party] || !vague(a)
 	}
 	return slices.DeleteFunc(causes, func(c finding.Cause) bool {
-		return !slices.ContainsFunc(c.Answers, func(a finding.Answer) bool { return found[a] && (!bare(a) || !specific[a.Party]) })
+		return !slices.ContainsFunc(c.Answers, func(a finding.Answer) bool { return found[a] && (!vague(a) || !specific[a.Party]) })
 	})
 }
 
-// longest adds the answers that a line has to found: of each party the longest, as programs put their own words before those
+// kind are answers of which the longest counts.
+type kind struct {
+	party string
+	vague bool
+}
+
+func kindOf(a finding.Answer) kind { return kind{a.Party, vague(a)} }
+
+// longest adds the answers that a line has to found: of each kind the longest, as programs put their own words before those
 // of what they called.
 func longest(line string, words map[finding.Answer]string, found map[finding.Answer]bool) {
-	best := map[string]int{}
+	best := map[kind]int{}
 	for a, w := range words {
-		if len(w) > best[a.Party] && hasWords(line, w) {
-			best[a.Party] = len(w)
+		if len(w) > best[kindOf(a)] && hasWords(line, w) {
+			best[kindOf(a)] = len(w)
 		}
 	}
 	for a, w := range words {
-		if len(w) == best[a.Party] && hasWords(line, w) {
+		if len(w) == best[kindOf(a)] && hasWords(line, w) {
 			found[a] = true
 		}
 	}
@@ -62,9 +70,9 @@ func wordsOf(a finding.Answer) string {
 	return plain(a.Text)
 }
 
-// bare reports whether an answer is a code that goes with many messages.
-func bare(a finding.Answer) bool {
-	return !strings.ContainsFunc(a.Text, unicode.IsSpace) && !strings.HasPrefix(a.Text, "AADSTS")
+// vague reports whether an answer goes with many others: a code alone, or what a program puts before another's error.
+func vague(a finding.Answer) bool {
+	return a.Wraps() || !strings.ContainsFunc(a.Text, unicode.IsSpace) && !strings.HasPrefix(a.Text, "AADSTS")
 }
 
 // hasWords reports whether words are in a line, and not as a part of longer ones: AADSTS70021 is not in AADSTS700213.

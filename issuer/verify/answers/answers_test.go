@@ -17,6 +17,7 @@ func TestCauses(t *testing.T) {
 	trust := []string{"aws-role-missing", "aws-trust-provider", "aws-trust-audience", "aws-trust-wildcard", "aws-trust-subject", "aws-refused"}
 	noProvider := []string{"token-issuer-other", "token-issuer-slash", "aws-account-other", "aws-provider-other", "aws-provider-missing"}
 	noKey := []string{"discovery-not-found", "jwks-silent", "tls-order", "cluster-key-unpublished", "token-kid-gone", "token-kid-unknown"}
+	unset, unreached := []string{"aws-pod-unset"}, []string{"aws-sts-unreachable"}
 	for _, tt := range []struct {
 		name, text string
 		want       []string // codes that are among the causes
@@ -70,7 +71,34 @@ func TestCauses(t *testing.T) {
 		{"kube-apiserver's log", `E1122 08:00:00.000000       1 authentication.go:75] "Unable to authenticate the request" err="[invalid bearer token, oidc: verify token: oidc: id token issued by a different provider, expected \"https://oidc.example.com/prod-a\" got \"https://kubernetes.default.svc\"]"`,
 			[]string{"token-issuer-other", "cluster-issuer-order"}, "", nil},
 		{"kube-apiserver's log: expired", `err="[invalid bearer token, oidc: verify token: oidc: token is expired (Token Expiry: 2026-11-22 07:00:00 +0000 UTC)]"`, []string{"token-expired"}, "", nil},
-		{"kubectl", "error: You must be logged in to the server (Unauthorized)", []string{"token-malformed"}, "", nil},
+		{"kubectl", "error: You must be logged in to the server (Unauthorized)", []string{"cluster-unauthorized", "cluster-audience-lacking", "token-malformed", "token-expired"}, "", nil},
+		{"client-go", "Failed to list *v1.Pod: Unauthorized", []string{"cluster-unauthorized", "cluster-audience-lacking", "token-malformed", "token-expired"}, "", nil},
+		{"client-go, discovery", "the server has asked for the client to provide credentials", []string{"cluster-audience-lacking"}, "", nil},
+		{"kube-apiserver's log: audience", `E1122 08:00:00.000000       1 authentication.go:75] "Unable to authenticate the request" err="[invalid bearer token, token audiences [\"https://kubernetes.default.svc.cluster.local\"] is invalid for the target audiences [\"https://oidc.example.com/prod-a\"]]"`,
+			[]string{"cluster-audience-lacking"}, "cluster-audience-lacking", []string{"cluster-unauthorized", "token-malformed"}},
+
+		{"no credentials, aws-sdk-go", "NoCredentialProviders: no valid providers in chain. Deprecated.\n\tFor verbose messaging see aws.Config.CredentialsChainVerboseErrors", unset, "aws-pod-unset", trust},
+		{"no credentials, aws-sdk-go-v2", "operation error S3: ListBuckets, get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found, operation error ec2imds: GetMetadata, exceeded maximum number of attempts, 3, request send failed, Get \"http://169.254.169.254/latest/meta-data/iam/security-credentials/\": dial tcp 169.254.169.254:80: connect: no route to host",
+			unset, "aws-pod-unset", unreached},
+		{"no credentials, boto3", "botocore.exceptions.NoCredentialsError: Unable to locate credentials", unset, "aws-pod-unset", nil},
+		{"no credentials, the AWS CLI", `Unable to locate credentials. You can configure credentials by running "aws configure".`, unset, "aws-pod-unset", nil},
+		{"no credentials, Java v1", "com.amazonaws.SdkClientException: Unable to load AWS credentials from any provider in the chain: [EnvironmentVariableCredentialsProvider: Unable to load AWS credentials from environment variables]", unset, "aws-pod-unset", unreached},
+		{"no credentials, Java v2", "software.amazon.awssdk.core.exception.SdkClientException: Unable to load credentials from any of the providers in the chain AwsCredentialsProviderChain(credentialsProviders=[SystemPropertyCredentialsProvider()]) : [WebIdentityTokenCredentialsProvider(): To use web identity tokens, the 'sts' service module must be on the class path.]", unset, "aws-pod-unset", nil},
+		{"Java v2 with what STS said", "Unable to load credentials from any of the providers in the chain AwsCredentialsProviderChain(credentialsProviders=[WebIdentityTokenCredentialsProvider()]) : [WebIdentityTokenCredentialsProvider(): " + awsNoRight + " (Service: Sts, Status Code: 403)]", trust, "aws-role-missing", unset},
+		{"no credentials, JavaScript v3", "CredentialsProviderError: Could not load credentials from any providers", unset, "aws-pod-unset", unreached},
+		{"no credentials, JavaScript v2", "CredentialsError: Missing credentials in config, if using AWS_CONFIG_FILE, set AWS_SDK_LOAD_CONFIG=1", unset, "aws-pod-unset", nil},
+
+		{"STS unreachable, aws-sdk-go", "time=\"2021-08-18T10:30:02Z\" level=error msg=\"WebIdentityErr: failed to retrieve credentials\\ncaused by: RequestError: send request failed\\ncaused by: Post \\\"https://sts.amazonaws.com/\\\": dial tcp 54.239.29.25:443: i/o timeout\"", unreached, "aws-sts-unreachable", unset},
+		{"STS unreachable, aws-sdk-go-v2", `operation error S3: ListBuckets, get identity: get credentials: failed to refresh cached credentials, failed to retrieve credentials, operation error STS: AssumeRoleWithWebIdentity, exceeded maximum number of attempts, 5, https response error StatusCode: 0, RequestID: , request send failed, Post "https://sts.us-east-1.amazonaws.com/": dial tcp: lookup sts.us-east-1.amazonaws.com on 10.96.0.10:53: no such host`, unreached, "aws-sts-unreachable", unset},
+		{"STS too late, aws-sdk-go-v2", `operation error STS: AssumeRoleWithWebIdentity, https response error StatusCode: 0, RequestID: , canceled, context deadline exceeded`, unreached, "aws-sts-unreachable", unset},
+		{"STS unreachable, boto3", `botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL: "https://sts.eu-west-1.amazonaws.com/"`, unreached, "aws-sts-unreachable", unset},
+		{"STS too late, boto3", `botocore.exceptions.ConnectTimeoutError: Connect timeout on endpoint URL: "https://sts.amazonaws.com/"`, unreached, "aws-sts-unreachable", unset},
+		{"STS unreachable, Java v1", "com.amazonaws.SdkClientException: Unable to execute HTTP request: Connect to sts.amazonaws.com:443 [sts.amazonaws.com/54.239.29.25] failed: connect timed out", unreached, "aws-sts-unreachable", unset},
+		{"STS unreachable, Java v2", "Unable to load credentials from any of the providers in the chain AwsCredentialsProviderChain() : [WebIdentityTokenCredentialsProvider(): Unable to execute HTTP request: sts.us-east-1.amazonaws.com: Name or service not known]", unreached, "aws-sts-unreachable", unset},
+		{"STS unreachable, JavaScript v3", "Error: getaddrinfo ENOTFOUND sts.us-east-1.amazonaws.com", unreached, "aws-sts-unreachable", unset},
+		{"STS unreachable, JavaScript v2", "UnknownEndpoint: Inaccessible host: `sts.us-east-9.amazonaws.com' at port `undefined'. This service may not be available in the `us-east-9' region.", unreached, "aws-sts-unreachable", unset},
+		{"a time-out, JavaScript", "TimeoutError: Connection timed out after 1000ms", append(unreached, unset...), "", trust},
+		{"another service unreachable", `operation error S3: ListBuckets, https response error StatusCode: 0, RequestID: , request send failed, Get "https://s3.amazonaws.com/": dial tcp: i/o timeout`, nil, "", nil},
 
 		{"two errors", "1: Incorrect token audience\n2: InvalidIdentityToken: No OpenIDConnect provider found in your account for https://x\n", []string{"aws-audience-wrong", "aws-provider-missing"}, "", nil},
 		{"nothing that is known", "dial tcp: lookup s3.amazonaws.com: no such host", nil, "", nil},

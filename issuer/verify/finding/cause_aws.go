@@ -15,6 +15,56 @@ func accountCauses() []Cause {
 		{"aws-unread", "aws-access", "the AWS account cannot be looked at", nil, "", "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION; see whether they are good: aws sts get-caller-identity"},
 		{"aws-credentials", "aws-access", "the credentials are of another account than the role", nil, "nothing in the role's account could be read", "run it again with credentials of the role's account (AWS_PROFILE)"},
 		{"aws-forbidden", "aws-access", "the caller may not read the provider or the role", nil, "what cannot be read is not checked", "have an administrator of the account grant it"},
+		{
+			"aws-pod-unset", "aws-pod", "the program finds no role and no token: its SDK has not asked STS", noCredentials(), "",
+			"set AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE in the pod and mount a projected token there, or make the pod anew if a webhook does that (kubectl exec POD -- env shows them);" +
+				" a program in Java needs the module sts as well, and an SDK of before 2019 knows neither",
+		},
+	}
+}
+
+// noCredentials is what SDKs say when nothing gives them credentials. The last of them go on with what each provider said.
+//
+// Sources: aws-sdk-go (credentials/chain_provider.go), aws-sdk-go-v2 (aws/credential_cache.go, credentials/ec2rolecreds), botocore
+// (exceptions.py), aws-sdk-js (lib/config.js), @aws-sdk/credential-provider-node, AwsCredentialsProviderChain of both SDKs for Java.
+func noCredentials() []Answer {
+	all := []Answer{
+		{AWS, "NoCredentialProviders: no valid providers in chain"}, {AWS, "failed to refresh cached credentials, no EC2 IMDS role found"}, {AWS, "Unable to locate credentials"},
+		{AWS, "Missing credentials in config"}, {AWS, "To use web identity tokens, the 'sts' service module must be on the class path"},
+	}
+	for _, text := range wrappers() {
+		all = append(all, Answer{AWS, text})
+	}
+	return all
+}
+
+// wrappers are what programs print before the errors of others.
+func wrappers() []string {
+	return []string{"Unable to load AWS credentials from any provider in the chain", "Unable to load credentials from any of the providers in the chain", "Could not load credentials from any providers", timedOut, notConnected}
+}
+
+// Wraps reports whether an answer is what a program prints for many reasons, perhaps with the error of another: where both are
+// printed, the other says more.
+func (a Answer) Wraps() bool { return slices.Contains(wrappers(), a.Text) }
+
+// The time-outs of the SDKs for JavaScript, which do not say of whom: of STS, or of the EC2 metadata that they ask last.
+const (
+	timedOut     = "TimeoutError: Connection timed out after"
+	notConnected = "TimeoutError: @smithy/node-http-handler - the request socket did not establish a connection with the server within the configured timeout"
+)
+
+// noSTS is what SDKs say when they cannot reach STS.
+//
+// Sources: smithy-go (transport/http) and aws-sdk-go-v2 (aws/retry), aws-sdk-go (aws/request), botocore (exceptions.py),
+// RetryableStage and AmazonHttpClient of the SDKs for Java, Node.js (dns, tls), aws-sdk-js (lib/event_listeners.js).
+func noSTS() []Answer {
+	return []Answer{
+		{AWS, "operation error STS: AssumeRoleWithWebIdentity, https response error StatusCode: 0"}, {AWS, `request send failed, Post "https://sts.`},
+		{AWS, `caused by: Post "https://sts.`}, {AWS, "caused by: Post https://sts."},
+		{AWS, `Could not connect to the endpoint URL: "https://sts.`}, {AWS, `Connect timeout on endpoint URL: "https://sts.`}, {AWS, `Read timeout on endpoint URL: "https://sts.`},
+		{AWS, `Failed to connect to proxy URL`}, {AWS, `SSL validation failed for https://sts.`},
+		{AWS, "Unable to execute HTTP request: sts."}, {AWS, "Unable to execute HTTP request: Connect to sts."},
+		{AWS, "getaddrinfo ENOTFOUND sts."}, {AWS, "getaddrinfo EAI_AGAIN sts."}, {AWS, "Inaccessible host: `sts."}, {AWS, timedOut}, {AWS, notConnected},
 	}
 }
 
@@ -65,7 +115,7 @@ func trustCauses() []Cause {
 
 func stsCauses() []Cause {
 	return []Cause{
-		{"aws-sts-unreachable", "aws-assume", "AWS STS cannot be reached", nil, "", "let HTTPS to STS through, set AWS_REGION, or HTTPS_PROXY"},
+		{"aws-sts-unreachable", "aws-assume", "AWS STS cannot be reached", noSTS(), "", "let HTTPS to STS through, set AWS_REGION, or HTTPS_PROXY"},
 		{
 			"aws-sts-region", "aws-assume", "STS is not active in the region", aws("RegionDisabledException"), "", "activate STS for the region in the account's settings (IAM), or set AWS_REGION to another",
 		},

@@ -4,7 +4,7 @@ package finding
 func clusterCauses() []Cause {
 	return []Cause{
 		{"cluster-unreachable", "cluster-reach", "the cluster cannot be asked", nil, "", "see that the kubeconfig's server is right and reachable from here (kubectl version)"},
-		{"cluster-unauthorized", "cluster-reach", "the cluster does not accept the kubeconfig's credentials", nil, "", "log in to the cluster anew, or give another --context"},
+		{"cluster-unauthorized", "cluster-reach", "the cluster does not accept the kubeconfig's credentials", unauthorized(), "", "log in to the cluster anew, or give another --context"},
 		{"cluster-forbidden", "cluster-rights", "the kubeconfig's user may not look", nil, "what cannot be read is not checked", "have an administrator of the cluster grant it"},
 		{"cluster-account-missing", "cluster-token", "the service account to mint a token for does not exist", nil, "", "give another with --service-account NAMESPACE/NAME"},
 		{"cluster-token-refused", "cluster-token", "a kube-apiserver mints no token", nil, "pods get none either", "see the log of the kube-apiserver, and try it by hand: kubectl create token SERVICEACCOUNT"},
@@ -29,6 +29,15 @@ func clusterCauses() []Cause {
 		{
 			"cluster-key-stranger", "cluster-keys", "a published key is none of the cluster's", nil, "whoever has its private half makes tokens that clouds accept",
 			"add it to --service-account-key-file if the cluster is to sign with it; if no cluster is, keypost key retire ISSUER KID --why REASON",
+		},
+		{
+			"cluster-audience-lacking", "cluster-audiences", "--api-audiences lacks the audience of tokens that pods still have",
+			append([]Answer{{KubeAPIServer, "is invalid for the target audiences"}}, unauthorized()...), "what runs in the pods gets 401 from the API server until it has a new token",
+			"restart every kube-apiserver with the old issuer in --api-audiences as well, until every pod has a new token",
+		},
+		{
+			"cluster-review-failed", "cluster-review", "the API server refuses the token", unauthorized(), "",
+			"make a new token (kubectl create token SERVICEACCOUNT); if that is refused too, see the log of the kube-apiserver",
 		},
 		{
 			"cluster-audience-cloud", "cluster-audiences", "a cloud's audience is one of the cluster's own (--api-audiences)",

@@ -10,7 +10,7 @@ func tokenCauses() []Cause {
 func formCauses() []Cause {
 	return []Cause{
 		{
-			"token-malformed", "token-form", "the token is no signed JWT", malformed(), "",
+			"token-malformed", "token-form", "the token is no signed JWT", append(malformed(), unauthorized()...), "",
 			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com, and give the whole of it",
 		},
 		{
@@ -32,7 +32,7 @@ func formCauses() []Cause {
 		},
 		{
 			"token-issuer-legacy", "token-issuer", "the token is of the old kind that lives in a Secret",
-			[]Answer{{AWS, `InvalidIdentityToken: Missing a required claim: aud`}, {Entra, "AADSTS700211"}, {Vault, "invalid issuer (iss) claim"}, unauthorized()}, "",
+			append([]Answer{{AWS, `InvalidIdentityToken: Missing a required claim: aud`}, {Entra, "AADSTS700211"}, {Vault, "invalid issuer (iss) claim"}}, unauthorized()...), "",
 			"mount a projected token with an audience, or make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
 		},
 		{
@@ -80,7 +80,7 @@ func timeCauses() []Cause {
 			"the old tokens in Secrets have none: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
 		},
 		{
-			"token-expired", "token-time", "the token has expired", expired(), "",
+			"token-expired", "token-time", "the token has expired", append(expired(), unauthorized()...), "",
 			"make a new token, and let the program read its token file again before each use: kubelet renews the file",
 		},
 		{
@@ -110,7 +110,7 @@ func claimCauses() []Cause {
 	return []Cause{
 		{
 			"token-aud-missing", "token-claims", "the token has no audience",
-			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: aud"}, {GCP, "invalid_grant: The audience in ID Token"}, {Entra, "AADSTS700212"}, {Vault, "invalid audience (aud) claim"}, unauthorized()}, "",
+			[]Answer{{AWS, "InvalidIdentityToken: Missing a required claim: aud"}, {GCP, "invalid_grant: The audience in ID Token"}, {Entra, "AADSTS700212"}, {Vault, "invalid audience (aud) claim"}, unauthorized()[0]}, "",
 			"ask for one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com",
 		},
 		{
@@ -148,7 +148,7 @@ func claimCauses() []Cause {
 func malformed() []Answer {
 	return []Answer{
 		{AWS, awsNoJWT}, {GCP, "invalid_grant"},
-		{Vault, "oidc: malformed jwt"}, unauthorized(),
+		{Vault, "oidc: malformed jwt"},
 	}
 }
 
@@ -189,5 +189,9 @@ func otherAudience() []Answer {
 	}
 }
 
-// unauthorized is all that kube-apiserver tells a client; its log has the reason.
-func unauthorized() Answer { return Answer{KubeAPIServer, "Unauthorized"} }
+// unauthorized is all that kube-apiserver tells a client, and what kubectl and client-go make of it; its log has the reason.
+//
+// Sources: k8s.io/kubectl pkg/cmd/util/helpers.go, k8s.io/apimachinery pkg/api/errors/errors.go.
+func unauthorized() []Answer {
+	return []Answer{{KubeAPIServer, "Unauthorized"}, {KubeAPIServer, "You must be logged in to the server"}, {KubeAPIServer, "the server has asked for the client to provide credentials"}}
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
@@ -34,13 +35,14 @@ func (opts *verifyOptions) examine(ctx context.Context, t target) ([]finding.Fin
 		}
 		all = append(all, found...)
 	}
+	answers.Explain(all)
 	finding.Sort(all)
 	return all, nil
 }
 
 // wanted returns what the cluster is compared with.
 func wanted(t target, seen verify.Examination) cluster.Wanted {
-	w := cluster.Wanted{Issuer: t.URL, Audiences: verify.ReadClaims(t.Token).Audiences, Published: seen.Keys}
+	w := cluster.Wanted{Issuer: t.URL, Token: t.Token, Audiences: verify.ReadClaims(t.Token).Audiences, Published: seen.Keys}
 	if len(w.Audiences) == 0 {
 		w.Audiences = usualAudiences(t.declared())
 	}

@@ -1,0 +1,53 @@
+package answers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/issuer/verify/finding"
+)
+
+// TestExplain: the cause stands first, and a refusal that nothing explains names few others.
+func TestExplain(t *testing.T) {
+	const denied, noKey = "AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity", "InvalidIdentityToken: Couldn't retrieve verification key from your identity provider"
+	refused := func(answer string) finding.Finding {
+		return finding.CauseOf("aws-refused").Finding(finding.Fail, OfSTS+answer, "")
+	}
+	of := func(s finding.Severity, code string) finding.Finding {
+		return finding.CauseOf(code).Finding(s, "x", "")
+	}
+	var looked []finding.Finding // at everything
+	for _, c := range finding.Causes() {
+		looked = append(looked, finding.Good(c.Check, "well"))
+	}
+	issuerOnly := []finding.Finding{finding.Good("jwks-keys", "well"), finding.Good("token-form", "well")}
+	for name, tt := range map[string]struct {
+		findings []finding.Finding
+		first    string
+		repair   string // part of the refusal's
+	}{
+		"a condition that nobody can judge": {append(slices.Clone(looked), of(finding.Warn, "aws-trust-unclear"), refused(denied)), "aws-trust-unclear", "repair aws-trust-unclear first"},
+		"a failure explains it":             {[]finding.Finding{of(finding.Warn, "aws-trust-unclear"), of(finding.Fail, "aws-trust-subject"), refused(denied)}, "aws-trust-subject", "repair aws-trust-subject first"},
+		"a failure of something else":       {append(slices.Clone(looked), of(finding.Fail, "clock-off"), of(finding.Warn, "aws-trust-unclear"), refused(denied)), "clock-off", "repair aws-trust-unclear first"},
+		"a warning that is no reason":       {append(slices.Clone(looked), of(finding.Warn, "aws-trust-open-sub"), refused(denied)), "aws-refused", "a policy of the organisation"},
+		"all is well":                       {append(slices.Clone(looked), refused(noKey)), "aws-refused", "a policy of the organisation"},
+		"the role could not be read":        {append(slices.Clone(issuerOnly), of(finding.Warn, "aws-forbidden"), refused(denied)), "aws-refused", "there is no such role (aws-role-missing); the role has another path (aws-role-path); the trust policy does not name the issuer's provider (aws-trust-provider); and 9 more, which this lists: keypost verify --error 'AccessDenied: Not"},
+		"the issuer is well":                {append(slices.Clone(issuerOnly), refused(noKey)), "aws-refused", "the cluster signs with a key that is not published"},
+		"words that nobody knows":           {[]finding.Finding{refused("Teapot: short and stout")}, "aws-refused", "a policy of the organisation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := slices.Clone(tt.findings)
+			Explain(all)
+			finding.Sort(all)
+			i := slices.IndexFunc(all, func(f finding.Finding) bool { return f.Code == "aws-refused" })
+			if all[0].Code != tt.first || all[0].Severity != finding.Fail || !strings.Contains(all[i].Repair, tt.repair) || len(all[i].Repair) > 600 {
+				t.Errorf("first: %s %s; refused: %s", all[0].Severity, all[0].Code, all[i].Repair)
+			}
+		})
+	}
+	none := []finding.Finding{of(finding.Warn, "aws-trust-unclear")}
+	if Explain(none); none[0].Severity != finding.Warn {
+		t.Errorf("without a refusal: %+v", none)
+	}
+}
