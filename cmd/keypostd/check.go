@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/issuer/listen"
 )
 
 // maxReason bounds what is printed of a reason, in characters. It may quote the name of a file that somebody else chose.
@@ -22,6 +23,13 @@ const maxReason = 1000
 func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 	if err := printConfig(stdout, d.c); err != nil {
 		return err
+	}
+	if files, is := d.certificates.(*listen.Files); is {
+		for _, cert := range files.Alone() {
+			if _, err := fmt.Fprintf(stdout, "# warning: %q holds the server's certificate alone: unless a root signed it itself, add its intermediates, or relying parties refuse it\n", cert); err != nil {
+				return err
+			}
+		}
 	}
 	c := d.publishing
 	c.Log = zap.NewNop() // its warnings are returned as errors

@@ -1,9 +1,11 @@
 package listen
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"slices"
@@ -79,6 +81,20 @@ func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
 	}
 	f.inUse.Store(set)
 	return f, nil
+}
+
+// Alone returns the files that hold a leaf and none of its issuers, although something else than itself signed it. That is
+// right where a root signed it that every relying party has; where an intermediate did, clients that do not have it fail,
+// among them AWS, whoever fetched it on their own before.
+func (f *Files) Alone() []string {
+	var alone []string
+	for i, c := range f.inUse.Load().certs {
+		leaf, err := x509.ParseCertificate(c.tls.Certificate[0])
+		if err == nil && len(c.tls.Certificate) == 1 && !bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
+			alone = append(alone, f.pairs[i].Cert)
+		}
+	}
+	return alone
 }
 
 // TLSConfig returns a configuration whose certificates follow the files.

@@ -2,8 +2,10 @@ package listen
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,4 +133,17 @@ func TestLoadFilesWantsFiles(t *testing.T) {
 	p.Key += ".missing"
 	_, err = LoadFiles([]Pair{p}, nil)
 	checkSentence(t, err, "tls.key.missing")
+}
+
+// A leaf without its intermediate is no error, since a root may have signed it itself; who checks is told.
+func TestAlone(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	inner := newAuthority(t, "inner", root)
+	leaf := inner.leaf(t, "a.example")
+	selfSigned := issue(t, nil, &x509.Certificate{DNSNames: []string{"b.example"}, Subject: pkix.Name{CommonName: "b"}})
+	dir := t.TempDir()
+	alone, whole, own := writePair(t, dir, "alone", leaf), writePair(t, dir, "whole", leaf, inner), writePair(t, dir, "own", selfSigned)
+	if got := mustLoad(t, nil, whole, alone, own).Alone(); !slices.Equal(got, []string{alone.Cert}) {
+		t.Errorf("%q; want %s", got, alone.Cert)
+	}
 }

@@ -77,8 +77,8 @@ func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, keyst
 
 // Taken is a step that was taken and stored.
 type Taken struct {
-	Step keystore.RotationStep
-	Key  keystore.KeyID
+	Step keystore.RotationStep `json:"step"`
+	Key  keystore.KeyID        `json:"kid"`
 }
 
 // Outcome is how far a rotation has come.
@@ -120,7 +120,7 @@ func (d Driver) Step(ctx context.Context, n keystore.Name) (Outcome, error) {
 		}
 		var with keystore.KeyID
 		after, err := keystore.Update(ctx, d.Store, n, func(s keystore.KeySet) (keystore.KeySet, error) {
-			if now := s.Rotation(); now == nil || now.ID != r.ID || now.Kid != r.Kid || now.Step != r.Step {
+			if !same(r, s.Rotation()) {
 				return s, errMoved
 			}
 			var err error
@@ -143,6 +143,11 @@ func (d Driver) Step(ctx context.Context, n keystore.Name) (Outcome, error) {
 }
 
 var errMoved = errors.New("somebody else took the step")
+
+// same reports whether a rotation, of which there may be none by now, is where it was.
+func same(was, now *keystore.Rotation) bool {
+	return now != nil && now.ID == was.ID && now.Kid == was.Kid && now.Step == was.Step
+}
 
 // gather asks what the next step needs to know.
 func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Facts, err error) {
@@ -237,9 +242,8 @@ func (d Driver) stillTo(ctx context.Context, s keystore.KeySet, to keystore.Key)
 	if err != nil {
 		return err
 	}
-	was, now := s.Rotation(), stored.Rotation()
 	k, there := stored.Key(to.ID())
-	if now == nil || now.ID != was.ID || now.Kid != was.Kid || now.Step != was.Step || !there || k.State != keystore.Active || k.Fingerprint() != to.Fingerprint() {
+	if !same(s.Rotation(), stored.Rotation()) || !there || k.State != keystore.Active || k.Fingerprint() != to.Fingerprint() {
 		return errMoved
 	}
 	return nil

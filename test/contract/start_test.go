@@ -150,6 +150,9 @@ func TestCheck(t *testing.T) {
 			t.Errorf("exit %d, no line %q:\n%s%s", code, line, stdout, stderr)
 		}
 	}
+	if want := fmt.Sprintf("# warning: %q holds the server's certificate alone", e.beside("tls.crt")); !strings.Contains(stdout, want) {
+		t.Errorf("no line %q:\n%s", want, stdout)
+	}
 	must(t, os.WriteFile(e.config, []byte(stdout), 0o600))
 	if code, again, stderr := run(t, "--config", e.config, "--check"); code != 0 || again != stdout {
 		t.Errorf("what is printed is no configuration: exit %d\n%s%s", code, again, stderr)

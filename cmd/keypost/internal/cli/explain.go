@@ -155,25 +155,39 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 	if _, hinted := errors.AsType[*HintedError](err); !closed || hinted {
 		return err
 	}
-	name := string(s.Name())
 	key, _ := s.Key(e.Key)
 	switch {
 	case e.Gate == keystore.GateObserved || e.Gate == keystore.GateFresh:
 		return f.observeHint(err, s)
 	case e.Gate == keystore.GateCaches:
 		return WithHint(err, "try again at %s with a fresh look, or now with --wait", Stamp(e.Opens))
-	case e.Gate == keystore.GateEdge:
-		return WithHint(err, "%s", Command{"issuer", "set", name, "--edge-hold", "DURATION"})
-	case e.Gate == keystore.GateUndeclared:
-		return WithHint(err, "%s", Command{"issuer", "set", name, "--token-lifetime", "DURATION"})
 	case e.Gate == keystore.GateSigning && e.Step == "remove" && key.State == keystore.Next:
-		return WithHint(err, "add --never-signed if it has not, or %s", Command{"key", "retire", name, string(e.Key), "--why", "STATEMENT"})
-	case e.Gate == keystore.GateActiveKeys:
+		return WithHint(err, "add --never-signed if it has not, or %s", GateCommand(e, s))
+	}
+	if c := GateCommand(e, s); c != nil {
+		return WithHint(err, "%s", c)
+	}
+	return err
+}
+
+// GateCommand returns the command by which a person says what a gate lacks and no look shows; nil where there is none.
+func GateCommand(e *keystore.NotYetError, s keystore.KeySet) Command {
+	retire := func(id keystore.KeyID) Command {
+		return Command{"key", "retire", string(s.Name()), string(id), "--why", "STATEMENT"}
+	}
+	switch e.Gate {
+	case keystore.GateEdge:
+		return Command{"issuer", "set", string(s.Name()), "--edge-hold", "DURATION"}
+	case keystore.GateUndeclared:
+		return Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"}
+	case keystore.GateSigning:
+		return retire(e.Key)
+	case keystore.GateActiveKeys:
 		for _, k := range s.Keys() {
 			if k.State == keystore.Active {
-				return WithHint(err, "%s", Command{"key", "retire", name, string(k.ID()), "--why", "STATEMENT"})
+				return retire(k.ID())
 			}
 		}
 	}
-	return err
+	return nil
 }

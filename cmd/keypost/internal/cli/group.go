@@ -28,6 +28,14 @@ func AtLeast(n int) cobra.PositionalArgs {
 	return arguments(func(given int) bool { return given >= n })
 }
 
+// CheckChoice returns an error of usage unless there are either arguments, which name issuers, or --all.
+func CheckChoice(issuers []string, all bool) error {
+	if (len(issuers) > 0) == all {
+		return Usagef("give one or more issuers, or --all for every key set of the store")
+	}
+	return nil
+}
+
 func arguments(right func(given int) bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if right(len(args)) {

@@ -58,18 +58,18 @@ type seenKey struct {
 }
 
 func (o *observeOptions) run(ctx context.Context, args []string) error {
-	if (len(args) > 0) == o.all {
-		return cli.WithHint(cli.Usagef("give one or more issuers, or --all for every key set of the store"), "keypost issuer observe --help")
+	if err := cli.CheckChoice(args, o.all); err != nil {
+		return err
 	}
 	st, err := o.OpenStore(ctx)
 	if err != nil {
 		return err
 	}
-	observer, err := o.flags.Open(ctx, o.Factory)
+	sets, unread, err := cli.InUse(ctx, st, args, o.all)
 	if err != nil {
 		return err
 	}
-	sets, unread, err := cli.InUse(ctx, st, args, o.all)
+	observer, err := o.flags.Open(ctx, o.Factory) // which makes a directory: not for an issuer that was mistyped
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,9 @@ func newGenerate(f *cli.Factory) *cobra.Command {
 	o := &generateOptions{Factory: f}
 	cmd := f.Command("generate --out DIR", "Generate a signing key for a cluster", cli.Exactly(0), o.run)
 	cmd.Long = "Generate a signing key: the private half for kube-apiserver --service-account-signing-key-file, the public half\n" +
-		"for keypost issuer add or key add. Files are never overwritten. The private key stays on this machine."
+		"for keypost issuer add, rotate start or key add. Files are never overwritten. The private key stays on this machine."
+	cmd.Example = "  keypost key generate --out next\n" +
+		"  keypost key generate --type p256 --private-key-file sa.key --public-key-file sa.pub"
 	fs := cmd.Flags()
 	fs.StringVar(&o.dir, "out", "", "directory to write sa.key and sa.pub to")
 	fs.StringVar(&o.paths.Private, "private-key-file", "", "file for the private key, instead of --out")
@@ -81,7 +83,9 @@ func printGenerated(f *cli.Factory, k keystore.VerificationKey, paths signingkey
 		cli.Row(w, "private key:", v.Private)
 		cli.Row(w, "public key:", v.Public)
 	})
-	f.Notice("next: %s (a new issuer), or %s", cli.Command{"issuer", "add", "NAME", "--url", "URL", "--public-key-file", paths.Public},
+	f.Notice("next: %s (a new issuer), %s (it takes the place of the key that signs), or %s (it is published, and no more)",
+		cli.Command{"issuer", "add", "NAME", "--url", "URL", "--public-key-file", paths.Public},
+		cli.Command{"rotate", "start", "ISSUER", "--public-key-file", paths.Public},
 		cli.Command{"key", "add", "ISSUER", "--public-key-file", paths.Public})
 	return err
 }

@@ -84,12 +84,15 @@ func listKeys(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
 	rows := []listed{}
 	for i, k := range s.Keys() {
 		row := listed{Key: v.Keys[i], Age: keystore.Duration(max(c.At.Sub(k.PublishedAt), 0).Truncate(time.Minute)).String()}
-		seen, err := observe.Recorded(ctx, f, s, k)
-		if err != nil {
-			return err
+		var seen keystore.Observed
+		if k.State == keystore.Next { // nothing else waits for what is seen
+			var err error
+			if seen, err = observe.Recorded(ctx, f, s, k); err != nil {
+				return err
+			}
 		}
 		if step, closed := rotation.NextOf(c, s, k, seen); closed != nil {
-			row.Next = &nextStep{step, closed.Opens, closed.Gate, closed.Need}
+			row.Next = &nextStep{step, cli.NotBefore(closed.Opens), closed.Gate, closed.Need}
 		} else if step != "" {
 			row.Next = &nextStep{Step: step}
 		}

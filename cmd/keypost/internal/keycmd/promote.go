@@ -82,12 +82,8 @@ func (o *promoteOptions) observed(ctx context.Context, s keystore.KeySet, id key
 	return observe.Recorded(ctx, o.Factory, s, k)
 }
 
-// How long --wait sleeps before it looks again: as a rule, and while something is missing that somebody may be about to
-// repair.
-const (
-	lookEvery = 10 * time.Minute
-	lookSoon  = time.Minute
-)
+// lookSoon is how long --wait sleeps while something is missing that somebody may be about to repair.
+const lookSoon = time.Minute
 
 // awaitGate observes and waits until the gate is open. A gate that opens by neither is an error.
 func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
@@ -95,10 +91,7 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	observer, err := o.flags.Open(ctx, o.Factory)
-	if err != nil {
-		return err
-	}
+	var observer observe.Observer
 	for looked := false; ; looked = true {
 		s, err := catalog.Find(ctx, st, args[0])
 		if err != nil {
@@ -108,6 +101,11 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
+		if !looked { // not before: it makes a directory
+			if observer, err = o.flags.Open(ctx, o.Factory); err != nil {
+				return err
+			}
+		}
 		_, err = o.promote(ctx, s, o.Change(o.why, false), k.ID())
 		e, closed := errors.AsType[*keystore.NotYetError](err)
 		switch {
@@ -116,27 +114,13 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 		case !closed || !slices.Contains([]keystore.Gate{keystore.GateObserved, keystore.GateFresh, keystore.GateCaches}, e.Gate):
 			return o.AtGate(err, s)
 		case looked || e.Gate == keystore.GateCaches:
-			if err := o.sleep(ctx, e); err != nil {
+			o.Notice("waiting: %v", e)
+			if err := cli.Pause(ctx, cli.PauseFor(e, lookSoon)); err != nil {
 				return err
 			}
 		}
 		if err := observer.Counting(ctx, o.Factory, s); err != nil {
 			return err
 		}
-	}
-}
-
-// sleep waits until the gate may have opened, or until it is time to look again.
-func (o *promoteOptions) sleep(ctx context.Context, e *keystore.NotYetError) error {
-	pause := lookSoon
-	if e.Gate == keystore.GateCaches {
-		pause = min(time.Until(e.Opens), lookEvery)
-	}
-	o.Notice("waiting: %v", e)
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(pause):
-		return nil
 	}
 }

@@ -27,6 +27,7 @@ type state struct {
 	Waiting  string             `json:"waiting,omitempty"` // why the next step cannot be taken yet
 	Gate     keystore.Gate      `json:"gate,omitempty"`
 	ByHand   string             `json:"byHand,omitempty"` // what a person has to do at the cluster
+	Error    string             `json:"error,omitempty"`  // why no more was done; what was took stays
 	Plan     []entry            `json:"timetable,omitempty"`
 }
 
@@ -42,13 +43,16 @@ func stateOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (state, err
 	if st.Rotation == nil {
 		return st, nil
 	}
-	to, _ := s.Key(st.Rotation.Kid)
-	seen, err := observe.Recorded(ctx, f, s, to)
-	if err != nil {
-		return st, err
+	var seen keystore.Observed
+	if st.Rotation.Step == keystore.StepPromote { // nothing else waits for what is seen
+		to, _ := s.Key(st.Rotation.Kid)
+		var err error
+		if seen, err = observe.Recorded(ctx, f, s, to); err != nil {
+			return st, err
+		}
 	}
 	for _, e := range rotation.Timetable(f.Change("", false), s, seen) {
-		st.Plan = append(st.Plan, entry{e.Step, e.Opens})
+		st.Plan = append(st.Plan, entry{e.Step, cli.NotBefore(e.Opens)})
 	}
 	return st, nil
 }
@@ -89,11 +93,14 @@ func table(w *tabwriter.Writer, states []state) {
 func newStatus(f *cli.Factory) *cobra.Command {
 	var all bool
 	cmd := f.Command("status ISSUER…|--all", "Print the rotations under way, and when their steps can be taken", cobra.ArbitraryArgs, func(ctx context.Context, args []string) error {
+		if err := cli.CheckChoice(args, all); err != nil {
+			return err
+		}
 		st, err := f.OpenStore(ctx)
 		if err != nil {
 			return err
 		}
-		sets, unread, err := choose(ctx, st, args, all)
+		sets, unread, err := cli.InUse(ctx, st, args, all)
 		if err != nil {
 			return err
 		}
@@ -110,6 +117,8 @@ func newStatus(f *cli.Factory) *cobra.Command {
 		}
 		return unreadable(unread)
 	})
+	cmd.Example = "  keypost rotate status prod-a --store file:///srv/keysets --observations file:///srv/observations\n" +
+		"  keypost rotate status --all -o json --store file:///srv/keysets --observations file:///srv/observations"
 	cmd.Flags().BoolVar(&all, "all", false, "every key set of the store that is in use")
 	f.ObservationsFlag(cmd.Flags())
 	return cmd
@@ -125,22 +134,29 @@ func newRollback(f *cli.Factory) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r := s.Rotation()
-		f.Notice("let the cluster sign with %s again; then keypost rotate step takes key %s out", r.Kid, r.Replaces[0])
+		afterRollback(f, s)
 		one, err := stateOf(ctx, f, s)
 		if err != nil {
 			return err
 		}
 		return f.Print(one, func(w *tabwriter.Writer) { table(w, []state{one}) })
 	})
+	cmd.Long = "Turn the rotation around wherever it is, until the old key is removed: a retired key signs again at once, and the new one\n" +
+		"leaves as a replaced one does. Rolled back again, it goes on as before."
+	cmd.Example = "  keypost rotate rollback prod-a --why 'the new key is slow' --store file:///srv/keysets\n" +
+		"  keypost rotate step prod-a --kubeconfig prod-a.kubeconfig --store file:///srv/keysets --observations file:///srv/observations"
 	cmd.Flags().StringVar(&why, "why", "", "the reason; it is recorded")
 	return cmd
 }
 
-// choose returns the key sets that the arguments name, or all of them.
-func choose(ctx context.Context, st *keystore.Store, args []string, all bool) ([]keystore.KeySet, []keystore.Name, error) {
-	if (len(args) > 0) == all {
-		return nil, nil, cli.Usagef("give one or more issuers, or --all for every key set of the store")
+// afterRollback says what comes after one. A key that was next may have signed only by mistake.
+func afterRollback(f *cli.Factory, s keystore.KeySet) {
+	r, name := s.Rotation(), string(s.Name())
+	leaves, step := r.Replaces[0], cli.Command{"rotate", "step", name}
+	if k, _ := s.Key(leaves); k.State != keystore.Next {
+		f.Notice("let the cluster sign with %s again; then %s takes key %s out", r.Kid, step, leaves)
+		return
 	}
-	return cli.InUse(ctx, st, args, all)
+	f.Notice("key %s was not promoted, so the cluster signs with %s as before; %s takes the new one out at once if nothing has signed with it, else %s does",
+		leaves, r.Kid, cli.Command{"key", "remove", name, string(leaves), "--never-signed"}, step)
 }

@@ -99,9 +99,7 @@ func (o *startOptions) key(ctx context.Context, s keystore.KeySet) (keystore.Ver
 			return keystore.VerificationKey{}, err
 		}
 		for _, k := range m.Keys { // a list also has the keys of today and of yesterday
-			have, published := s.Key(k.ID())
-			_, gone := s.GoneLine(k)
-			if old := gone || published && have.State != keystore.Next; !old || !m.Listed {
+			if eligible(s, k) || !m.Listed {
 				choice = append(choice, k)
 			}
 		}
@@ -136,9 +134,12 @@ func (o *startOptions) make(ctx context.Context, s keystore.KeySet) (keystore.Ve
 		return keystore.VerificationKey{}, cli.WithHint(errors.New("start rotation: this cluster is not OpenShift, so its signing key is made on a control-plane node"),
 			"%s there, and give its public file with --public-key-file", cli.Command{"key", "generate", "--out", "DIR"})
 	}
-	return cluster.OpenShift{Signing: cluster.Signing{Access: access}}.NextKey(ctx, func(k keystore.VerificationKey) bool {
-		have, published := s.Key(k.ID())
-		_, gone := s.GoneLine(k)
-		return !gone && (!published || have.State == keystore.Next)
-	})
+	return cluster.OpenShift{Signing: cluster.Signing{Access: access}}.NextKey(ctx, func(k keystore.VerificationKey) bool { return eligible(s, k) })
+}
+
+// eligible reports whether k may be what s rotates to: it is new, or next.
+func eligible(s keystore.KeySet, k keystore.VerificationKey) bool {
+	have, published := s.Key(k.ID())
+	_, gone := s.GoneLine(k)
+	return !gone && (!published || have.State == keystore.Next)
 }

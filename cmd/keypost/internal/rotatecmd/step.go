@@ -48,6 +48,9 @@ func newStep(f *cli.Factory) *cobra.Command {
 }
 
 func (o *stepOptions) run(ctx context.Context, args []string) error {
+	if err := cli.CheckChoice(args, o.all); err != nil {
+		return err
+	}
 	switch {
 	case o.access.Kubeconfig == "" && (o.access.Context != "" || o.access.ServiceAccount != ""):
 		return cli.Usagef("--context and --service-account need --kubeconfig")
@@ -58,7 +61,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	sets, unread, err := choose(ctx, st, args, o.all)
+	sets, unread, err := cli.InUse(ctx, st, args, o.all)
 	if err != nil {
 		return err
 	}
@@ -68,23 +71,23 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	states, failed, waiting := []state{}, []error{}, 0
+	var runs []*running
 	for _, s := range sets {
-		if s.Rotation() == nil && o.all {
-			continue
+		if s.Rotation() != nil || !o.all {
+			runs = append(runs, &running{set: s, began: time.Now()})
 		}
-		one, err := o.step(ctx, d, s.Name())
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("key set %q: %w", s.Name(), err))
-			continue
-		}
-		if one.Waiting != "" {
+	}
+	if err := o.stepAll(ctx, d, runs); err != nil {
+		return err
+	}
+	states, failed, waiting := []state{}, []error{}, 0
+	for _, r := range runs {
+		states = append(states, r.state)
+		if r.err != nil {
+			failed = append(failed, fmt.Errorf("key set %q: %w", r.set.Name(), r.err))
+		} else if r.waiting != nil {
 			waiting++
 		}
-		states = append(states, one)
 	}
 	if err := o.Print(map[string]any{"rotations": states}, func(w *tabwriter.Writer) { table(w, states) }); err != nil {
 		return err
@@ -118,71 +121,101 @@ func (n waitingError) Error() string {
 // ExitCode returns the exit code of "not yet".
 func (waitingError) ExitCode() int { return cli.ExitNotYet }
 
-// step takes the open steps of one rotation, and with --wait those that open later too.
-func (o *stepOptions) step(ctx context.Context, d rotation.Driver, n keystore.Name) (state, error) {
-	for said := ""; ; {
-		out, err := d.Step(ctx, n)
-		if err != nil {
-			return state{}, err
-		}
-		for _, took := range out.Took {
-			o.Notice("%s: %s of key %s", n, took.Step, took.Key)
-		}
-		if out.Waiting == nil {
-			if len(out.Took) > 0 {
-				o.Notice("%s: the rotation is complete", n)
+// running is one rotation of those that a run steps.
+type running struct {
+	set     keystore.KeySet // as loaded or stored last
+	began   time.Time       // of waiting for what it waits for
+	said    string          // the latest line about that
+	waiting *keystore.NotYetError
+	done    bool // nothing more is to be tried
+	err     error
+	state
+}
+
+// stepAll takes the open steps of rotations, and with --wait also those that open later, until each is complete, has failed or
+// needs a person. None waits for another one's gate.
+func (o *stepOptions) stepAll(ctx context.Context, d rotation.Driver, runs []*running) error {
+	countdown := o.NewCountdown()
+	for {
+		var open []*running
+		for _, r := range runs {
+			if r.done {
+				continue
 			}
-			return stateOf(ctx, o.Factory, out.Set)
+			o.step(ctx, d, r)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if !r.done {
+				open = append(open, r)
+			}
 		}
-		if line := strings.TrimSuffix(out.Waiting.Error()+"; "+out.ByHand, "; "); line != said {
-			o.Notice("%s: %s", n, line)
-			said = line
+		if len(open) == 0 {
+			return nil
 		}
-		person := out.Waiting.Gate == keystore.GateSigning && d.Cluster == nil || out.Waiting.Gate == keystore.GateUndeclared || out.Waiting.Gate == keystore.GateEdge
-		if person {
-			o.Notice("hint: %s", o.Line(nextCommand(out.Set, out.Waiting)))
+		first, pause := open[0], cli.LookEvery
+		for _, r := range open {
+			pause = min(pause, cli.PauseFor(r.waiting, shortPause))
+			if opens := r.waiting.Opens; !opens.IsZero() && (first.waiting.Opens.IsZero() || opens.Before(first.waiting.Opens)) {
+				first = r
+			}
 		}
-		if !o.wait || person {
-			one, err := stateOf(ctx, o.Factory, out.Set)
-			one.Took, one.Waiting, one.Gate, one.ByHand = out.Took, out.Waiting.Error(), out.Waiting.Gate, out.ByHand
-			return one, err
-		}
-		if err := pause(ctx, out.Waiting); err != nil {
-			return state{}, err
+		if err := countdown.Wait(ctx, pause, first.awaited()); err != nil {
+			return err
 		}
 	}
 }
 
-// nextCommand returns what a person gives when the store cannot know by itself.
-func nextCommand(s keystore.KeySet, e *keystore.NotYetError) cli.Command {
-	switch e.Gate {
-	case keystore.GateEdge:
-		return cli.Command{"issuer", "set", string(s.Name()), "--edge-hold", "DURATION"}
-	case keystore.GateUndeclared:
-		return cli.Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"}
+// step takes the open steps of one rotation, and notes how far it has come.
+func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
+	out, err := d.Step(ctx, r.set.Name())
+	if out.Set.Name() != "" {
+		r.set = out.Set
 	}
-	return cli.Command{"key", "retire", string(s.Name()), string(e.Key), "--why", "each kube-apiserver was asked"}
+	for _, took := range out.Took { // also where a later one fails: these are stored
+		o.Notice("%s: %s of key %s", r.set.Name(), took.Step, took.Key)
+	}
+	took := append(r.Took, out.Took...)
+	if err != nil {
+		r.state, r.waiting, r.err, r.done = state{KeySet: r.set.Name(), Rotation: r.set.Rotation(), Took: took, Error: err.Error()}, nil, err, true
+		return
+	}
+	if r.state, err = stateOf(ctx, o.Factory, r.set); err != nil {
+		r.err, r.Error = err, err.Error()
+	}
+	r.Took, r.waiting, r.done = took, out.Waiting, !o.wait || err != nil
+	if out.Waiting == nil {
+		if len(took) > 0 {
+			o.Notice("%s: the rotation is complete", r.set.Name())
+		}
+		r.done = true
+		return
+	}
+	r.Waiting, r.Gate, r.ByHand = out.Waiting.Error(), out.Waiting.Gate, out.ByHand
+	if line := strings.TrimSuffix(r.Waiting+"; "+r.ByHand, "; "); line != r.said {
+		o.Notice("%s: %s", r.set.Name(), line)
+		r.said, r.began = line, time.Now()
+	}
+	if g := r.Gate; g == keystore.GateSigning && d.Cluster == nil || g == keystore.GateUndeclared || g == keystore.GateEdge {
+		o.Notice("hint: %s", o.Line(cli.GateCommand(out.Waiting, r.set)))
+		r.done = true
+	}
 }
 
-// How long --wait sleeps: until a gate opens, but no longer than a complete look stays fresh; or until somebody may have
-// done what is missing.
-const (
-	longPause  = 10 * time.Minute
-	shortPause = 30 * time.Second
-)
-
-func pause(ctx context.Context, e *keystore.NotYetError) error {
-	d := shortPause
-	if !e.Opens.IsZero() {
-		d = min(max(time.Until(e.Opens), 0), longPause)
+// awaited returns what r waits for, since it was seen or retired where that is known.
+func (r *running) awaited() cli.Awaited {
+	a := cli.Awaited{What: fmt.Sprintf("%s: %s key %s", r.set.Name(), r.waiting.Step, r.waiting.Key), Since: r.began, Till: r.waiting.Opens}
+	if !a.Till.IsZero() && len(r.waiting.Terms) > 0 {
+		a.Since = a.Till
+		for _, term := range r.waiting.Terms {
+			a.Since = a.Since.Add(-term.Duration)
+		}
 	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
+	return a
 }
+
+// shortPause is how long --wait sleeps where a gate opens by an act: until somebody may have done what is missing.
+const shortPause = 30 * time.Second
 
 // Recorded implements [rotation.Observer].
 func (o *stepOptions) Recorded(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error) {

@@ -167,8 +167,12 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 func (opts *verifyOptions) check() error {
 	several := len(opts.issuers) > 1 || opts.all
 	switch {
-	case len(opts.issuers) > 0 && opts.all, len(opts.issuers) == 0 && !opts.all && opts.errorText == "":
-		return cli.WithHint(cli.Usagef("give one or more issuers, or --all for every key set of the store"), "keypost verify --help")
+	case opts.errorText == "" || opts.all:
+		if err := cli.CheckChoice(opts.issuers, opts.all); err != nil {
+			return err
+		}
+	}
+	switch {
 	case opts.tokenFile != "" && several:
 		return cli.Usagef("a token belongs to one issuer; give one with --token-file")
 	case opts.cluster.Kubeconfig != "" && several:

@@ -4,6 +4,10 @@ package watchcmd
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -107,7 +111,13 @@ func (o *options) watcher(ctx context.Context) (*watch.Watcher, error) {
 		Store: keystore.NewStore(from), Every: o.every, Network: network, Vantage: o.flags.Vantage, ExpectCAs: o.expectCAs, Log: cli.NewLogger(o.Err),
 	}
 	if o.Observations != "" {
-		if c.Records, err = o.CreateObservations(ctx); err != nil {
+		records := o.CreateObservations
+		if _, err := os.Stat(store.Dir); store.Dir != "" && errors.Is(err, fs.ErrNotExist) { // it may be mounted later, or mistyped
+			records = o.OpenObservations
+		}
+		if c.Records, err = records(ctx); errors.Is(err, fs.ErrNotExist) {
+			return nil, cli.WithHint(fmt.Errorf("neither the directory of --store, %s, nor that of --observations exists", store.Dir), "check --store, or make the directories")
+		} else if err != nil {
 			return nil, err
 		}
 	} else if c.Vantage != "" {

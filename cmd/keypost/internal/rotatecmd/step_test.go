@@ -1,0 +1,142 @@
+package rotatecmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/rotation"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+// scene is a store with rotations under way, whose new keys everybody sees, and a cluster.
+type scene struct {
+	store   *keystore.Store
+	out     bytes.Buffer
+	signers map[string]keystore.KeyID
+	err     error // of the cluster
+}
+
+func (sc *scene) Recorded(_ context.Context, _ keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
+	return keystore.Observed{Since: k.PublishedAt, Fresh: time.Now()}, nil
+}
+func (sc *scene) Look(context.Context, keystore.KeySet) error { return nil }
+func (sc *scene) Signers(context.Context) (map[string]keystore.KeyID, error) {
+	return sc.signers, sc.err
+}
+func (sc *scene) Stage(context.Context, keystore.Key) error { return nil }
+
+// begin stores a key set, with a rotation to a new key whose gate opens after some time.
+func (sc *scene) begin(t *testing.T, n keystore.Name, wait time.Duration) *running {
+	t.Helper()
+	lifetime := keystore.Duration(time.Hour)
+	change := keystore.Change{At: time.Now()}
+	s, err := keystore.New(change, keystore.Spec{Name: n, Issuers: storetest.URLs(t, "https://oidc.example.com/"+string(n)), Keys: []keystore.VerificationKey{storetest.Key(t)},
+		Policy: keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: &lifetime, EdgeHold: keystore.DurationPtr(wait)}})
+	if err == nil {
+		s, err = s.StartRotation(change, storetest.Key(t))
+	}
+	if err == nil {
+		err = keystore.Create(t.Context(), sc.store, s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &running{set: s, began: time.Now()}
+}
+
+func (sc *scene) step(t *testing.T, wait bool, c rotation.Cluster, runs ...*running) {
+	t.Helper()
+	o := &stepOptions{Factory: &cli.Factory{Err: &sc.out}, wait: wait}
+	d := rotation.Driver{Store: sc.store, Observer: sc, Cluster: c, Change: func() keystore.Change { return keystore.Change{At: time.Now()} }}
+	if err := o.stepAll(t.Context(), d, runs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A key that was promoted is named, whatever fails after that.
+func TestAFailureDoesNotHideWhatWasDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := &scene{store: keystore.NewStore(storetest.NewMemory(t)), err: errors.New("10.0.0.2:6443 does not answer")}
+		r := sc.begin(t, "prod-a", time.Hour)
+		kid := r.set.Rotation().Kid
+		time.Sleep(48 * time.Hour)
+		sc.step(t, false, sc, r)
+		if got := sc.out.String(); got != "prod-a: promote of key "+string(kid)+"\n" {
+			t.Errorf("printed %q", got)
+		}
+		if !errors.Is(r.err, sc.err) || r.Error != sc.err.Error() || len(r.Took) != 1 || r.Took[0].Key != kid || r.Rotation.Step != keystore.StepRetire || r.waiting != nil {
+			t.Errorf("%+v, error %v", r.state, r.err)
+		}
+	})
+}
+
+// With --wait no rotation waits for the gate of another one, and what fails stops nothing else.
+func TestWaitingForSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := &scene{store: keystore.NewStore(storetest.NewMemory(t))}
+		began := time.Now()
+		slow, fast := sc.begin(t, "slow", 72*time.Hour), sc.begin(t, "fast", time.Hour)
+		lost := &running{set: sc.begin(t, "prod-b", time.Hour).set, began: began}
+		sc.store = keystore.NewStore(without{sc.store.Backend(), "prod-b"})
+		sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": slow.set.Rotation().Kid}
+		sc.step(t, true, nil, slow, lost, fast)
+		for _, tt := range []struct {
+			r       *running
+			promote time.Duration
+		}{{slow, 73*time.Hour + 3*time.Minute + 15*time.Second}, {fast, 25*time.Hour + 13*time.Minute + 15*time.Second}} {
+			k, _ := tt.r.set.Key(tt.r.set.Rotation().Kid)
+			if took := k.PromotedAt.Sub(began); k.State != keystore.Active || took < tt.promote || took > tt.promote+2*time.Second {
+				t.Errorf("%s: %s after %v, want %v", tt.r.set.Name(), k.State, took, tt.promote)
+			}
+			if len(tt.r.Took) != 1 || tt.r.Gate != keystore.GateSigning || tt.r.waiting == nil { // without a cluster a person has to act
+				t.Errorf("%s: %+v", tt.r.set.Name(), tt.r.state)
+			}
+		}
+		if lost.err == nil || lost.Error == "" || lost.KeySet != "prod-b" {
+			t.Errorf("a key set that is lost: %+v", lost.state)
+		}
+		out := sc.out.String()
+		for text, want := range map[string]int{
+			"fast: promote of key": 1, "slow: promote of key": 1, "hint: keypost key retire ": 2, " --why STATEMENT\n": 2,
+			"\nfast: promote key " + string(fast.set.Rotation().Kid): 25 + 10, // the first says when, each of the others how long still
+			"\nslow: promote key " + string(slow.set.Rotation().Kid): 46 + 10,
+		} {
+			if n := strings.Count(out, text); n < want-1 || n > want+1 {
+				t.Errorf("printed %q %d times; want %d", text, n, want)
+			}
+		}
+	})
+}
+
+// without is a backend that has lost a document.
+type without struct {
+	keystore.Backend
+	name keystore.Name
+}
+
+func (b without) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Revision, error) {
+	if n == b.name {
+		return nil, "", keystore.ErrNotFound
+	}
+	return b.Backend.Get(ctx, n)
+}
+
+// What is waited for began when the key was seen, or retired, as far as the gate says.
+func TestAwaited(t *testing.T) {
+	t0 := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	r := &running{set: keystore.KeySet{}, began: t0.Add(time.Minute), waiting: &keystore.NotYetError{Step: "promote", Key: "k"}}
+	if a := r.awaited(); !a.Since.Equal(r.began) || !a.Till.IsZero() || a.What != ": promote key k" {
+		t.Errorf("%+v", a)
+	}
+	r.waiting.Opens, r.waiting.Terms = t0.Add(3*time.Hour), []keystore.Term{{What: "edge", Duration: time.Hour}, {What: "client", Duration: 2 * time.Hour}}
+	if a := r.awaited(); !a.Since.Equal(t0) || !a.Till.Equal(t0.Add(3*time.Hour)) {
+		t.Errorf("%+v", a)
+	}
+}
