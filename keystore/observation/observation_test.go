@@ -234,6 +234,9 @@ func TestANewServerBeginsTheRunAnew(t *testing.T) {
 		"edges, one of which does not show itself":  {[]Look{cached(look(1, one, nil)), look(2, two, nil)}, 1},
 		"edges before a new origin":                 {[]Look{cached(look(1, both, one)), cached(look(2, both, both))}, 2},
 		"other edges before the origins of before":  {[]Look{cached(look(1, both, two)), cached(look(2, one, two))}, 1},
+		"a CDN is put before the servers":           {[]Look{look(1, one, nil), cached(look(2, two, nil))}, 1},
+		"a CDN is taken away again":                 {[]Look{cached(look(1, one, nil)), look(2, two, nil), look(3, both, nil)}, 1},
+		"one origin, then another":                  {[]Look{cached(look(1, both, one)), cached(look(2, both, two))}, 2},
 		"a balancer's address before known origins": {[]Look{look(1, []string{"198.51.100.1:443"}, both), look(2, []string{"198.51.100.2:443"}, both)}, 1},
 	} {
 		var r Record
@@ -247,5 +250,90 @@ func TestANewServerBeginsTheRunAnew(t *testing.T) {
 		if since != tt.since {
 			t.Errorf("%s: seen since minute %d; want %d", name, since, tt.since)
 		}
+	}
+}
+
+// A look that ends up to half an hour before the latest one overlaps with it; one that ends sooner shows a wrong clock.
+func TestHowFarObserversMayOverlap(t *testing.T) {
+	latest := lookAt(100, []Key{a})
+	for back, kept := range map[time.Duration]bool{30 * time.Minute: true, 30*time.Minute + 1: false} {
+		early := lookAt(0, []Key{a})
+		early.End = latest.End.Add(-back)
+		r := Record{}.With(latest).With(early)
+		if got := len(r.Seen) == 1 && r.Latest.End.Equal(latest.End) && r.Complete.Equal(latest.End); got != kept {
+			t.Errorf("%v before the latest: kept %t, want %t", back, got, kept)
+		}
+	}
+}
+
+// What is kept has bounds, and is kept up to them.
+func TestBounds(t *testing.T) {
+	high := lookAt(0, []Key{a})
+	high.MaxAge, high.SharedCache = keystore.Duration(12*time.Hour), "Via: x"
+	for after, remembered := range map[time.Duration]bool{31 * 24 * time.Hour: true, 31*24*time.Hour + 1: false} {
+		l := lookAt(0, []Key{a})
+		l.End = high.End.Add(after)
+		if r := (Record{}).With(high).With(l); (len(r.MaxAges) == 2) != remembered || (len(r.SharedCaches) == 1) != remembered {
+			t.Errorf("after %v: %+v, %+v", after, r.MaxAges, r.SharedCaches)
+		}
+	}
+	var r Record
+	for n := range 40 {
+		l := lookAt(n, []Key{a})
+		l.MaxAge, l.SharedCache = keystore.Duration(100-n)*keystore.Duration(time.Minute), fmt.Sprint("Age: ", n)
+		r = r.With(l)
+	}
+	if len(r.MaxAges) != 16 || len(r.SharedCaches) != 16 || r.SharedCaches[15].Header != "Age: 39" || r.MaxAges[0].MaxAge != keystore.Duration(61*time.Minute) {
+		t.Errorf("%d max-ages, the latest %+v; %d signs, the latest %+v", len(r.MaxAges), r.MaxAges[0], len(r.SharedCaches), r.SharedCaches[15])
+	}
+	again := lookAt(41, []Key{a})
+	again.SharedCache = "Age: 30"
+	if r = r.With(again); len(r.SharedCaches) != 16 || r.SharedCaches[15] != (Sign{"Age: 30", again.End}) || slices.ContainsFunc(r.SharedCaches[:15], func(s Sign) bool { return s.Header == "Age: 30" }) {
+		t.Errorf("a sign that was seen before: %+v", r.SharedCaches)
+	}
+	one := lookAt(0, nil)
+	one.Answers, one.MaxAge = 1, keystore.Duration(time.Hour)
+	none := lookAt(1, nil)
+	none.Answers, none.MaxAge = 0, keystore.Duration(2*time.Hour)
+	if r := (Record{}).With(one).With(none); len(r.MaxAges) != 1 || r.MaxAges[0].MaxAge != one.MaxAge {
+		t.Errorf("an answer, and none: %+v", r.MaxAges)
+	}
+	many := lookAt(0, []Key{a})
+	many.Addresses = nil
+	for n := range 300 {
+		many.Addresses = append(many.Addresses, fmt.Sprintf("192.0.2.%d:%d", n%250, n))
+	}
+	if at := (Record{}).With(many).Seen[0].At; len(at) != 256 || at[255] != many.Addresses[299] {
+		t.Errorf("%d addresses, the last %s", len(at), at[len(at)-1])
+	}
+}
+
+// Places are looked at in any order, and every one counts, also those that come after one without the key.
+func TestOfGoesThroughEveryPlace(t *testing.T) {
+	record := func(vantage string, keys []Key, ahead time.Duration, gaps ...string) Record {
+		l := lookAt(1, keys, gaps...)
+		offset := Offset(ahead)
+		l.ClockAhead = &offset
+		return Record{Issuer: "https://oidc.example.com/prod-a", Vantage: vantage}.With(l)
+	}
+	eu, us, ap := record("eu", []Key{a}, time.Second), record("us", []Key{b}, 2*time.Second), record("ap", []Key{a}, -3*time.Second)
+	lost := Place{eu.Issuer, "sa"}
+	o := Of(a, []Record{eu, us, ap}, []Place{lost, us.Place(), {eu.Issuer, ""}, ap.Place(), eu.Place()})
+	if want := []string{eu.Issuer + " from sa", eu.Issuer + " from us", eu.Issuer}; !slices.Equal(o.Without, want) {
+		t.Errorf("without %q, want %q", o.Without, want)
+	}
+	if o.ClockAhead != keystore.Duration(-3*time.Second) || !o.Since.IsZero() || !o.Fresh.IsZero() || !o.Newest.IsZero() {
+		t.Errorf("%+v", o)
+	}
+	same, opposite := record("eu", []Key{a}, time.Minute), record("us", []Key{a}, -time.Minute)
+	if o := Of(a, []Record{same, opposite}, []Place{same.Place(), opposite.Place()}); o.ClockAhead != keystore.Duration(time.Minute) {
+		t.Errorf("of two clocks that are off as far: %v, want that of the first", o.ClockAhead)
+	}
+	never := Record{Issuer: eu.Issuer, Seen: []Seen{{Key: a, Since: t0}}} // as nothing of ours writes it
+	if o := Of(a, []Record{never}, []Place{never.Place()}); len(o.Without) != 1 || !o.Since.IsZero() {
+		t.Errorf("never looked at completely: %+v", o)
+	}
+	if o := Of(a, []Record{eu}, nil); !o.Since.IsZero() || o.Without != nil {
+		t.Errorf("nothing is required: %+v", o)
 	}
 }

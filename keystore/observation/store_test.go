@@ -1,6 +1,7 @@
 package observation
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -74,6 +75,9 @@ func TestDamagedRecords(t *testing.T) {
 		"no YAML":         func(string) string { return "{" },
 		"another kind":    func(s string) string { return strings.Replace(s, "kind: Observation", "kind: KeySet", 1) },
 		"another issuer":  func(s string) string { return strings.Replace(s, "issuer: "+issuer, "issuer: "+issuer+"x", 1) },
+		"another version": func(s string) string { return strings.Replace(s, "keypost.dev/v1", "keypost.dev/v2", 1) },
+		"another vantage": func(s string) string { return strings.Replace(s, "vantage: \"\"", "vantage: eu", 1) },
+		"a list":          func(string) string { return "[]" },
 		"another key set": func(s string) string { return strings.Replace(s, "keySet: prod-a", "keySet: prod-b", 1) },
 		"another form":    func(s string) string { return strings.Replace(s, "seen:", "seen: x\nwas:", 1) },
 		"empty":           func(string) string { return "" },
@@ -94,6 +98,9 @@ func TestDamagedRecords(t *testing.T) {
 		}
 		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
 			t.Fatal(err)
+		}
+		if r, err := st.Load(t.Context(), "prod-a", place); err == nil || errors.Is(err, keystore.ErrNotFound) || !strings.Contains(err.Error(), "load observation of "+issuer) || len(r.Seen) > 0 {
+			t.Errorf("%s: loaded %+v, error %v", what, r, err)
 		}
 		if _, err := st.Add(t.Context(), "prod-a", place, lookAt(2, []Key{a})); err == nil || errors.Is(err, keystore.ErrNotFound) {
 			t.Errorf("%s: a look was added, error %v", what, err)
@@ -186,6 +193,65 @@ func TestRequired(t *testing.T) {
 		}
 		if got := Required(s); !slices.Equal(got, tt.want) {
 			t.Errorf("from %q: %v, want %v", tt.from, got, tt.want)
+		}
+	}
+}
+
+// A conflict is tried again, eight times in all; any other failure ends the attempt, and both are told.
+func TestAddTriesAgain(t *testing.T) {
+	boom := errors.New("it fails")
+	for name, tt := range map[string]struct {
+		kind  string
+		err   error // of every call
+		calls int
+	}{
+		"somebody else is faster, always": {storetest.OpPut, keystore.ErrConflict, 8},
+		"it cannot be stored":             {storetest.OpPut, boom, 1},
+		"it cannot be read":               {storetest.OpGet, boom, 1},
+	} {
+		m := storetest.NewMemory(t)
+		calls := 0
+		m.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+			if op.Kind != tt.kind {
+				return true, nil
+			}
+			calls++
+			return false, tt.err
+		})
+		r, err := NewStore(m).Add(t.Context(), "prod-a", Place{Issuer: issuer}, lookAt(1, []Key{a}))
+		if !errors.Is(err, tt.err) || calls != tt.calls || len(r.Seen) > 0 {
+			t.Errorf("%s: %d calls, error %v", name, calls, err)
+		}
+	}
+	m := storetest.NewMemory(t)
+	m.Inject(func(_ context.Context, op storetest.Op) (bool, error) {
+		if op.Kind == storetest.OpList {
+			return true, nil
+		}
+		return false, boom
+	})
+	if all, err := NewStore(m).Of(t.Context(), "prod-a"); err != nil || len(all) != 0 {
+		t.Errorf("nothing is recorded, and nothing was read: %v, %v", all, err)
+	}
+	m.Inject(func(context.Context, storetest.Op) (bool, error) { return false, boom })
+	if _, err := NewStore(m).Of(t.Context(), "prod-a"); !errors.Is(err, boom) {
+		t.Errorf("the list cannot be read: %v", err)
+	}
+}
+
+// A document that has the name of a record of another key set, by its length or its beginning alone, is not read.
+func TestDocumentsOfOthers(t *testing.T) {
+	of := name("prod-a", Place{issuer, "eu"})
+	if want := len("prod-a-") + 16; len(of) != want {
+		t.Errorf("%s has %d characters, want %d", of, len(of), want)
+	}
+	long := name(keystore.Name(strings.Repeat("a", 63)), Place{Issuer: issuer})
+	if len(long) != 63 {
+		t.Errorf("%s has %d characters, want 63", long, len(long))
+	}
+	for document, want := range map[keystore.Name]bool{of: true, of + "0": false, of[:len(of)-1]: false, "prod-b" + of[6:]: false, "prod-a": false, "": false} {
+		if got := mayBeOf("prod-a", document); got != want {
+			t.Errorf("%s: %t", document, got)
 		}
 	}
 }
