@@ -329,7 +329,7 @@ func (p *kubeScene) life(t *testing.T) {
 	s := step("prod-a", "add", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) { return s.Add(c, second) })
 	first := other(s, second.ID())
 	step("prod-a", "promote", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Promote(c, second.ID(), keystore.Observed{Since: c.At, Fresh: c.At, MaxAge: keystore.Duration(time.Minute)})
+		return s.Promote(c, second.ID(), keystore.Observed{Since: c.At, Fresh: c.At, Cache: keystore.Cache{MaxAge: time.Minute}})
 	})
 	step("prod-a", "retire", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
 		return s.Retire(c, first, keystore.Evidence{Statement: "test"})

@@ -26,7 +26,7 @@ func TestObservationsInKubernetes(t *testing.T) {
 	ahead := observation.Offset(-time.Second)
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for i, l := range []observation.Look{
-		{Start: at, End: at.Add(10 * time.Second), Addresses: []string{"192.0.2.1:443"}, Answers: 16, MaxAge: keystore.Duration(5 * time.Minute), ClockAhead: &ahead},
+		{Start: at, End: at.Add(10 * time.Second), Addresses: []string{"192.0.2.1:443"}, Answers: 16, Lifetimes: observation.Lifetimes{MaxAge: keystore.Duration(5 * time.Minute)}, ClockAhead: &ahead},
 		{Start: at, End: at.Add(time.Minute), Gaps: []string{"at 192.0.2.1:443: no answer within 5s"}},
 		{Start: at, End: at.Add(2 * time.Minute), Addresses: []string{"192.0.2.1:443"}, Answers: 16, SharedCache: "Age: 1"},
 	} {
