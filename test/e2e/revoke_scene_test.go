@@ -1,0 +1,240 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	programs "github.com/keypost/keypost/test/process"
+)
+
+// revokeSide is a store with its mirror and keypostd.
+type revokeSide struct {
+	url       string // of the store
+	store     string // its directory, of a store in one
+	namespace string // of a store in Kubernetes
+	dir       string // of keypostd in development
+	copies    string // what the mirror writes and keypostd reads
+	host      string // of the issuers
+	address   string // of keypostd
+
+	mirror, keypostd *process
+	env              []string // of the mirror
+}
+
+// revokeScene has two of them, the first behind a cache, and the relying parties.
+type revokeScene struct {
+	t        *testing.T
+	ca       *authority
+	bothFile string // the CA of the cache and those of the keypostds
+	client   *http.Client
+	node     *nodeJose
+	files    *revokeSide
+	kube     *revokeSide
+	api      *kubeScene
+	relies   *cluster
+	applied  atomic.Int64
+}
+
+func newRevokeScene(t *testing.T) *revokeScene {
+	t.Helper()
+	s := &revokeScene{t: t, api: newKubeScene(t)}
+	s.ca = s.api.ca
+	s.files = &revokeSide{store: t.TempDir(), dir: t.TempDir()}
+	s.files.url = "file://" + s.files.store
+	s.kube = &revokeSide{dir: t.TempDir(), namespace: s.api.space(t), address: programs.FreeAddress(t)}
+	s.kube.url = "kubernetes://" + s.kube.namespace + "?kubeconfig=" + s.api.admin
+	s.kube.host = strings.Replace(s.kube.address, "127.0.0.1", "localhost", 1)
+	return s
+}
+
+// publish makes the issuers and everything that stands between them and those who rely on them.
+func (s *revokeScene) publish(t *testing.T, all []*stolen) {
+	t.Helper()
+	var locations []string
+	for i, v := range all {
+		v.revokeScene, v.id, v.side, v.last = s, fmt.Sprintf("issuer-%02d", i), s.files, map[string]time.Time{}
+		if v.gitOps {
+			v.side = s.kube
+			continue
+		}
+		v.link = newLink(t, "")
+		locations = append(locations, fmt.Sprintf("location /%s/ { proxy_pass https://%s; }", v.id, v.link.address))
+	}
+	s.files.host = startCache(t, s.ca, "$http_host", locations)
+	_, port, err := net.SplitHostPort(s.files.host)
+	must(t, err)
+	s.files.address = "127.0.0.2:" + port // the cache has the port at the address that the issuers' name leads to
+	for _, v := range all {
+		if v.link != nil {
+			v.link.origin = s.files.address
+		}
+		v.url = "https://" + v.side.host + "/" + v.id
+		v.key, v.other, v.stranger = generateSigningKey(t, "p256"), generateSigningKey(t, "p256"), generateSigningKey(t, "p256")
+		args := append([]string{"issuer", "add", v.id, "--dev", "--url", v.url, "--public-key-file", v.key.public, "--store", v.side.url}, revokePolicy...)
+		if !v.sole {
+			args = append(args, "--public-key-file", v.other.public)
+		}
+		if v.link != nil {
+			args = append(args, "--origin", s.files.address)
+		}
+		if r := s.keypost(args...); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+		v.backup = s.documentOf(t, v)
+	}
+	for _, side := range []*revokeSide{s.files, s.kube} {
+		must(t, os.MkdirAll(filepath.Join(side.dir, "keysets"), 0o755))
+		side.copies = filepath.Join(side.dir, "keysets")
+		s.startMirror(side)
+		s.startKeypostd(side)
+	}
+	s.trust(t)
+	for _, v := range all {
+		await(t, v.url+" is served", func(ctx context.Context) error { return expect(ctx, s.client, v.url+"/keys.json", "") })
+	}
+	s.startParties(t, all)
+}
+
+// documentOf returns the stored document, as whoever keeps it in Git or a backup has it.
+func (s *revokeScene) documentOf(t *testing.T, v *stolen) []byte {
+	t.Helper()
+	if v.side.store != "" {
+		doc, err := os.ReadFile(v.document())
+		must(t, err)
+		return doc
+	}
+	doc, _, err := s.api.store(t, v.side.namespace).Get(t.Context(), keystore.Name(v.id))
+	must(t, err)
+	return doc
+}
+
+func (s *revokeScene) startMirror(side *revokeSide) {
+	side.mirror = start(s.t, "mirror-"+filepath.Base(side.host), binary("keypost"), "mirror", "--store", side.url, "--poll", "1s", "--dev", "--issuer-url", "https://"+side.host+"/{name}", side.copies)
+}
+
+func (s *revokeScene) startKeypostd(side *revokeSide) {
+	admin := programs.FreeAddress(s.t)
+	side.keypostd = start(s.t, "keypostd-"+filepath.Base(side.host), binary("keypostd"), "--dev", side.dir, "--address", side.address, "--admin-address", admin)
+	side.keypostd.await(s.t, "ready", func(ctx context.Context) error { return expect(ctx, http.DefaultClient, "http://"+admin+"/readyz", "") })
+}
+
+// trust gathers the certificates of everybody who answers.
+func (s *revokeScene) trust(t *testing.T) {
+	t.Helper()
+	var all []byte
+	for _, file := range []string{s.ca.file, filepath.Join(s.files.dir, "ca.pem"), filepath.Join(s.kube.dir, "ca.pem")} {
+		pem, err := os.ReadFile(file)
+		must(t, err)
+		all = append(all, pem...)
+	}
+	s.bothFile = filepath.Join(t.TempDir(), "all.pem")
+	must(t, os.WriteFile(s.bothFile, all, 0o600))
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(all)
+	s.client = &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
+}
+
+// startParties starts a kube-apiserver that trusts every issuer, a Node program, and go-oidc twice for each issuer: one that
+// has been running, and one that is started for each token.
+func (s *revokeScene) startParties(t *testing.T, all []*stolen) {
+	t.Helper()
+	s.node = startNodeJose(t, s.bothFile, proofMaxAge)
+	var issuers []string
+	for _, v := range all {
+		issuers = append(issuers, v.url)
+	}
+	both := *s.ca
+	both.file = s.bothFile
+	s.relies = &cluster{name: "relies", issuer: "https://relies.keypost.test", key: newECKey(t)}
+	p := startCluster(t, s.ca, s.relies, 6543, "--authentication-config="+authenticationConfig(t, &both, "", issuers...))
+	s.relies.awaitReady(t, p)
+	asked := s.ca.client()
+	for _, v := range all {
+		jwks := v.url + "/keys.json"
+		v.parties = map[string]func(context.Context, string) error{
+			byNewGo: func(ctx context.Context, token string) error { return goOIDC(s.client, v.url, jwks)(ctx, token) },
+			byGo:    goOIDC(s.client, v.url, jwks),
+			byJose:  s.node.at(v.url, jwks),
+			byKube: func(ctx context.Context, token string) error {
+				return expect(ctx, asked, "https://"+s.relies.address+"/version", token)
+			},
+		}
+	}
+}
+
+// mintWith signs a token as a holder of the key would, different from every other.
+func mintWith(key signingKey, issuer string) (string, error) {
+	now := time.Now()
+	claims, err := json.Marshal(map[string]any{
+		"iss": issuer, "sub": "system:serviceaccount:default:sa1", "aud": []string{audience},
+		"iat": now.Unix(), "exp": now.Add(10 * time.Minute).Unix(), "jti": rand.Text(),
+	})
+	if err != nil {
+		return "", err
+	}
+	jws, err := key.signer.Sign(claims)
+	if err != nil {
+		return "", err
+	}
+	return jws.CompactSerialize()
+}
+
+// keypost runs the command line; it may be called by several goroutines.
+func (s *revokeScene) keypost(args ...string) ran {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(binary("keypost"), args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
+		return ran{code: 1, stderr: err.Error()}
+	}
+	return ran{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// kubectl does what it can, as something that runs each second does.
+func (s *revokeScene) kubectl(ctx context.Context, stdin []byte, args ...string) {
+	cmd := exec.CommandContext(ctx, kubeBinary("kubectl"), append([]string{"--kubeconfig", s.api.admin}, args...)...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	_ = cmd.Run() // the API server may refuse it
+}
+
+// restarted takes the memory of every mirror and keypostd: what they serve then is what the directories hold.
+func (s *revokeScene) restarted(t *testing.T, all []*stolen) {
+	for _, side := range []*revokeSide{s.files, s.kube} {
+		side.keypostd.Kill()
+		side.mirror.Kill()
+		s.startKeypostd(side)
+		s.startMirror(side)
+	}
+	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(300 * time.Millisecond) {
+		for _, v := range all {
+			if v.try(t.Context(), byNewGo, v.key) || v.try(t.Context(), byJose, v.key) {
+				t.Fatalf("%s: the revoked key is back", v.name)
+			}
+		}
+	}
+	for _, v := range all {
+		if !v.sole && !v.try(t.Context(), byNewGo, v.other) {
+			t.Errorf("%s: the other key is not served", v.name)
+		}
+	}
+	t.Logf("the old manifest was applied %d times", s.applied.Load())
+}
