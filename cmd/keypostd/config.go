@@ -73,13 +73,51 @@ type listenConfig struct {
 }
 
 type tlsConfig struct {
-	// Mode is "files" (default) or "off". Off serves plain HTTP and is only for use behind a proxy that ends TLS:
-	// relying parties accept nothing but HTTPS. (ACME is to come.)
+	// Mode is "files" (default), "acme" or "off". Off serves plain HTTP and is only for use behind a proxy that ends TLS:
+	// relying parties accept nothing but HTTPS.
 	Mode tlsMode `json:"mode"`
 
 	// Files are PEM pairs, chosen by the name that the client asks for; the first one answers all other names. Each
 	// certificate file holds the leaf and then its intermediates, in order: AWS refuses anything else.
 	Files []pairConfig `json:"files,omitempty"`
+
+	// ACME orders certificates from a CA, for mode acme, and renews them.
+	ACME *acmeConfig `json:"acme,omitempty"`
+}
+
+// acmeConfig is for a server that the CA reaches under its names: on port 443 (tls-alpn-01), or on port 80 (http-01).
+type acmeConfig struct {
+	// Cache is the directory for the account's key, the certificates and theirs; it is made with mode 0700. Replicas that
+	// share it order once for all. Required.
+	Cache string `json:"cache"`
+
+	// AcceptTerms says that you accept the CA's terms of service. Required to be true.
+	AcceptTerms bool `json:"acceptTerms"`
+
+	// Email is given to the CA. Optional.
+	Email string `json:"email,omitempty"`
+
+	// Hosts are the names to order certificates for, at most 20. Default: the hosts of issuerURLs that lead here (behind a CDN
+	// those of hostAliases). Required with a pattern such as "https://{name}.oidc.example.com".
+	Hosts []string `json:"hosts,omitempty"`
+
+	// Directory is the URL of the CA's ACME directory. Default Let's Encrypt; "staging" is its test CA, trusted by nobody.
+	Directory string `json:"directory,omitempty"`
+
+	// CAFile has PEM certificates to trust when a private CA's own server is asked. Default those of the system.
+	CAFile string `json:"caFile,omitempty"`
+
+	// ExternalAccount names an account that the CA has made for you, where it asks for one.
+	ExternalAccount *externalAccount `json:"externalAccount,omitempty"`
+
+	// HTTPAddress is host:port of one more listener, which answers the CA's challenges http-01 and nothing else; the CA
+	// asks on port 80. Default none: the CA then asks on port 443 with tls-alpn-01, which a proxy that ends TLS hides.
+	HTTPAddress string `json:"httpAddress,omitempty"`
+}
+
+type externalAccount struct {
+	KeyID       string `json:"keyID"`
+	HMACKeyFile string `json:"hmacKeyFile"` // base64url, as the CA printed it
 }
 
 type pairConfig struct {
@@ -116,6 +154,7 @@ type tlsMode string
 
 const (
 	tlsFiles tlsMode = "files"
+	tlsACME  tlsMode = "acme"
 	tlsOff   tlsMode = "off"
 )
 
@@ -126,7 +165,7 @@ func (m *tlsMode) UnmarshalJSON(data []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
-		return errors.New("it must be files or off")
+		return errors.New("it must be files, acme or off")
 	}
 	*m = tlsMode(s)
 	return nil
@@ -254,21 +293,34 @@ func (c config) check() error {
 
 func (l listenConfig) check(f *findings) {
 	f.add(checkAddress("listen.address", l.Address))
-	switch t := l.TLS; {
-	case t.Mode == "acme":
-		f.refuse(true, "listen.tls.mode acme is not in this version; use files")
-	case t.Mode != tlsFiles && t.Mode != tlsOff:
-		f.refuse(true, "listen.tls.mode is %q; it must be files or off", t.Mode)
-	default:
+	switch t := l.TLS; t.Mode {
+	case tlsFiles, tlsOff, tlsACME:
 		f.refuse(t.Mode == tlsFiles && len(t.Files) == 0,
-			"listen.tls.files is empty: name the certificate and key, or set listen.tls.mode to off behind a proxy that ends TLS")
-		f.refuse(t.Mode == tlsOff && len(t.Files) > 0, "listen.tls.files is set although listen.tls.mode is off; drop one of them")
+			"listen.tls.files is empty: name the certificate and key, or set listen.tls.mode to acme, or to off behind a proxy that ends TLS")
+		f.refuse(t.Mode != tlsFiles && len(t.Files) > 0, "listen.tls.files is set although listen.tls.mode is %s; drop one of them", t.Mode)
+		f.refuse(t.Mode != tlsACME && t.ACME != nil, "listen.tls.acme is set although listen.tls.mode is %s; drop it, or set the mode to acme", t.Mode)
+		f.refuse(t.Mode == tlsACME && t.ACME == nil, "listen.tls.acme is empty: it needs cache and acceptTerms")
+	default:
+		f.refuse(true, "listen.tls.mode is %q; it must be files, acme or off", t.Mode)
+	}
+	if l.TLS.ACME != nil {
+		l.TLS.ACME.check(f)
 	}
 	for i, p := range l.TLS.Files {
 		f.refuse(p.Cert == "" || p.Key == "", "listen.tls.files[%d] needs both cert and key", i)
 	}
 	f.refuse(l.MaxConnections < 0, "listen.maxConnections is %d; it must be at least 1, or 0 for as many as fit", l.MaxConnections)
 	f.refuse(l.DrainTimeout < *keystore.DurationPtr(time.Second), "listen.drainTimeout is %v; it must be at least 1s", l.DrainTimeout)
+}
+
+func (a acmeConfig) check(f *findings) {
+	f.refuse(a.Cache == "", "listen.tls.acme.cache is not set: name a directory that only keypostd may read")
+	f.refuse(!a.AcceptTerms, "listen.tls.acme.acceptTerms is not true: read the terms of service of the CA, then set it")
+	f.refuse(strings.ContainsAny(a.Email, " \t\r\n,?&") || a.Email != "" && !strings.Contains(a.Email, "@"),
+		"listen.tls.acme.email is %q; write one address, or leave it out", a.Email)
+	if a.HTTPAddress != "" {
+		f.add(checkAddress("listen.tls.acme.httpAddress", a.HTTPAddress))
+	}
 }
 
 func checkAddress(what, address string) error {

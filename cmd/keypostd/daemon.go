@@ -99,6 +99,8 @@ func loadCertificates(c config, dev string, patterns []issuer.Pattern) (listen.C
 		pairs = []listen.Pair{{Cert: cert, Key: key}}
 	case c.Listen.TLS.Mode == tlsOff:
 		return nil, nil
+	case c.Listen.TLS.Mode == tlsACME:
+		return loadACME(*c.Listen.TLS.ACME, hosts, patterns, c.HostAliases)
 	default:
 		for _, p := range c.Listen.TLS.Files {
 			pairs = append(pairs, listen.Pair{Cert: p.Cert, Key: p.Key})
@@ -130,6 +132,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	rest, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, rest := errgroup.WithContext(rest)
+	if err := d.prepareACME(); err != nil {
+		return err
+	}
 	servers, err := d.bindAdmin(ctx) // an address that is taken must end the start, not a server that has begun to serve
 	if err != nil {
 		return err
@@ -143,6 +148,7 @@ func (d *daemon) serve(ctx context.Context) error {
 		defer stop()
 		return d.servePublic(ctx, rest)
 	})
+	g.Go(func() error { return d.serveChallenges(ctx, rest) })
 	err = wait(rest, g)
 	if err == nil {
 		d.log.Info("stopped")

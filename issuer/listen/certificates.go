@@ -17,11 +17,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Certificates is the source of the listener's TLS key and certificates. Files is
-// the only one so far. It is an interface for the ACME client to come, whose TLSConfig
-// has GetCertificate and the acme-tls/1 protocol of RFC 8737 and whose Watch renews.
-//
-// The metrics it collects are constant in number and bear the prefix
+// Certificates is the source of the listener's TLS keys and certificates: [Files] or
+// [ACME]. The metrics it collects are constant in number and bear the prefix
 // keypost_tls_. All methods may be called concurrently.
 type Certificates interface {
 	prometheus.Collector
@@ -109,7 +106,7 @@ func (f *Files) TLSConfig() *tls.Config {
 
 var (
 	notAfterDesc = prometheus.NewDesc("keypost_tls_certificate_not_after_timestamp_seconds",
-		"When the first certificate of the chain in use expires, by certificate file.", []string{"certificate"}, nil)
+		"When the first certificate of the chain in use expires, by certificate file, or by host with ACME (0: there is none yet).", []string{"certificate"}, nil)
 	failingDesc = prometheus.NewDesc("keypost_tls_reload_failing",
 		"1 while some certificate file holds what cannot be used and the previous certificate stays.", nil, nil)
 )
@@ -122,21 +119,22 @@ func (f *Files) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect is part of prometheus.Collector.
 func (f *Files) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		m, err := prometheus.NewConstMetric(d, prometheus.GaugeValue, v, labels...)
-		if err != nil {
-			m = prometheus.NewInvalidMetric(d, err)
-		}
-		ch <- m
-	}
 	for i, c := range f.inUse.Load().certs {
-		gauge(notAfterDesc, float64(c.notAfter.Unix()), f.pairs[i].Cert)
+		sendGauge(ch, notAfterDesc, float64(c.notAfter.Unix()), f.pairs[i].Cert)
 	}
 	failing := 0.0
 	if f.failing.Load() {
 		failing = 1
 	}
-	gauge(failingDesc, failing)
+	sendGauge(ch, failingDesc, failing)
+}
+
+func sendGauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	m, err := prometheus.NewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	if err != nil {
+		m = prometheus.NewInvalidMetric(d, err)
+	}
+	ch <- m
 }
 
 // certSet is an immutable set of certificates with an index by name.

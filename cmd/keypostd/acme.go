@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/issuer/listen"
+)
+
+// loadACME sets certificates by ACME up for the configured hosts, or for those that clients reach this server under.
+func loadACME(a acmeConfig, hosts []string, patterns []issuer.Pattern, aliases map[string]string) (listen.Certificates, error) {
+	names, err := acmeHosts(a.Hosts, hosts, knownHost(patterns, aliases))
+	if err != nil {
+		return nil, err
+	}
+	c := listen.ACMEConfig{Hosts: names, Cache: a.Cache, Directory: a.Directory, CAFile: a.CAFile, Email: a.Email, HTTP01: a.HTTPAddress != ""}
+	if a.Directory == "staging" {
+		c.Directory = listen.LetsEncryptStaging
+	}
+	if x := a.ExternalAccount; x != nil {
+		c.KeyID, c.MACKeyFile = x.KeyID, x.HMACKeyFile
+	}
+	certificates, err := listen.NewACME(c)
+	if err != nil {
+		return nil, err
+	}
+	return certificates, nil
+}
+
+// knownHost returns a function that reports whether a host is one of an issuer's or an alias.
+func knownHost(patterns []issuer.Pattern, aliases map[string]string) func(string) bool {
+	return func(host string) bool {
+		_, alias := aliases[host]
+		return alias || slices.ContainsFunc(patterns, func(p issuer.Pattern) bool { return p.AllowsHost(host) })
+	}
+}
+
+// acmeHosts returns the hosts to order certificates for: the configured ones, which must be all that is needed and known, else needed.
+func acmeHosts(configured, needed []string, known func(string) bool) ([]string, error) {
+	for _, host := range needed {
+		switch {
+		case strings.HasPrefix(host, "*.") && len(configured) == 0:
+			return nil, fmt.Errorf("listen.tls.acme.hosts is empty, but issuerURLs has hosts below %s: name each of them, at most %d", host[2:], listen.MaxACMEHosts)
+		case !strings.HasPrefix(host, "*.") && len(configured) > 0 && !slices.Contains(configured, host):
+			return nil, fmt.Errorf("listen.tls.acme.hosts lacks %s, under which clients ask this server; add it", host)
+		}
+	}
+	if len(configured) == 0 {
+		return needed, nil
+	}
+	for _, host := range configured {
+		if !known(host) {
+			return nil, fmt.Errorf("listen.tls.acme.hosts has %q, which is no host of issuerURLs or hostAliases; correct or remove it", host)
+		}
+	}
+	return configured, nil
+}
+
+// prepareACME makes the certificate cache. --check makes nothing: it may run as another user.
+func (d *daemon) prepareACME() error {
+	if certificates, ok := d.certificates.(*listen.ACME); ok {
+		return certificates.Prepare()
+	}
+	return nil
+}
+
+// maxChallengers bounds the connections to the listener for challenges. A CA makes a few at once, from several places.
+const maxChallengers = 64
+
+// serveChallenges answers the CA on a listener of its own until the public one has stopped, if there is one.
+func (d *daemon) serveChallenges(ctx, rest context.Context) error {
+	certificates, ok := d.certificates.(*listen.ACME)
+	if !ok || !certificates.HTTP01() {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(rest, cancel)()
+	return listen.Serve(ctx, listen.Config{
+		Address: d.c.Listen.TLS.ACME.HTTPAddress, Handler: certificates.Challenges(), MaxConnections: maxChallengers,
+		DrainTimeout: time.Second, Log: d.log.Named("challenges"),
+		Listening: func(a net.Addr) { d.log.Info("challenge listener is up", zap.Stringer("address", a)) },
+	})
+}
