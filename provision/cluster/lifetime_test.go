@@ -110,3 +110,23 @@ func TestChosenIssuer(t *testing.T) {
 		})
 	}
 }
+
+// Only a token for the cluster itself lives for a year, and only if a pod asks for exactly 3607 seconds.
+func TestExtendedTokens(t *testing.T) {
+	seconds := func(n int64) *int64 { return &n }
+	c := count{own: []string{"https://a.example.com"}}
+	for _, tt := range []struct {
+		token projectedToken
+		want  time.Duration
+	}{
+		{projectedToken{"", seconds(3607)}, 365 * 24 * time.Hour},
+		{projectedToken{"https://a.example.com", seconds(3607)}, 365 * 24 * time.Hour},
+		{projectedToken{"openshift", seconds(3607)}, time.Hour + 7*time.Second},
+		{projectedToken{"", seconds(3608)}, time.Hour + 8*time.Second},
+		{projectedToken{"https://a.example.com", nil}, time.Hour},
+	} {
+		if got := c.lifetime(tt.token); got != tt.want {
+			t.Errorf("audience %q: %v, want %v", tt.token.Audience, got, tt.want)
+		}
+	}
+}

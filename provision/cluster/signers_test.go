@@ -18,6 +18,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/keypost/keypost/provision/signingkey"
 )
 
 // plane is a control plane of several kube-apiservers, each with its own listener, all with a certificate for
@@ -163,6 +167,10 @@ func TestSignersRefuses(t *testing.T) {
 		{"minting forbidden", Access{}, at(tokenPath, answer(403, m{"kind": "Status", "message": "no"})), "mint a token (each is asked at its own address): the cluster answers 403: no"},
 		{"no such account", Access{ServiceAccount: "ns/absent"}, nil, "answers 404: not found here"},
 		{"account mistyped", Access{ServiceAccount: "absent"}, nil, "NAMESPACE/NAME"},
+		{"an account without its namespace", Access{ServiceAccount: "/x"}, nil, "NAMESPACE/NAME"},
+		{"an account without its name", Access{ServiceAccount: "ns/"}, nil, "NAMESPACE/NAME"},
+		{"an account of three parts", Access{ServiceAccount: "ns/x/y"}, nil, "NAMESPACE/NAME"},
+		{"expired when it is issued", Access{}, at(tokenPath, answer(201, tokenReply(fakeToken(`{"kid":"k"}`, `{"iss":"https://x","iat":2,"exp":2}`)))), "lacks one of kid, iss, iat and exp"},
 		{"a server is gone", Access{}, at(slicesPath, answer(200, m{"items": []m{{"endpoints": []m{{"addresses": []string{"127.0.0.1"}}}, "ports": []m{{"port": 1}}}}})), "have the kube-apiserver at 127.0.0.1:1 mint a token"},
 		{"no Status in the refusal", Access{}, at(tokenPath, answer(502, "<html>")), "the cluster answers 502"},
 		{"no token", Access{}, at(tokenPath, answer(201, tokenReply(""))), "no service account token"},
@@ -195,5 +203,29 @@ func TestSignersStops(t *testing.T) {
 	}
 	if _, err := Signers(t.Context(), Access{Kubeconfig: filepath.Join(t.TempDir(), "missing")}, "openshift"); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("missing kubeconfig: %v", err)
+	}
+}
+
+// The server name is the kubeconfig's, given or that of its URL, at whatever address.
+func TestAtAnAddress(t *testing.T) {
+	for _, tt := range []struct{ host, name, want string }{
+		{"https://api.example.com:6443", "", "api.example.com"},
+		{"https://api.example.com:6443", "kubernetes", "kubernetes"},
+		{"://", "", ""},
+	} {
+		was := &rest.Config{Host: tt.host, TLSClientConfig: rest.TLSClientConfig{ServerName: tt.name}}
+		if got := at(was, "192.0.2.1:6443"); got.Host != "https://192.0.2.1:6443" || got.ServerName != tt.want || was.Host != tt.host || was.ServerName != tt.name {
+			t.Errorf("%s, %q: %s, %q", tt.host, tt.name, got.Host, got.ServerName)
+		}
+	}
+}
+
+func TestSignedByNothingThatIsNoToken(t *testing.T) {
+	pair, err := signingkey.Generate(signingkey.P256)
+	check(t, err)
+	for _, token := range []string{"", "x", fakeToken(`{"alg":"ES256"}`, `{}`)} {
+		if (minted{token: token}).signedBy(pair.Public()) {
+			t.Errorf("%q", token)
+		}
 	}
 }
