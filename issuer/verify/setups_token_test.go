@@ -63,6 +63,14 @@ func tokenSetups() []setup {
 			w.signer, w.kid = k, string(public(t, k).ID())
 			w.options.Token = w.token(t)
 		}, func(t *testing.T, w *world) { w.heal(t) }},
+		{"the cluster signs with a key that may not sign yet", "token-kid-next", finding.Warn, func(t *testing.T, w *world) {
+			k, mine := newECKey(t), w.signer
+			w.storeKey(t, fresh, k)
+			w.jwks = append(w.jwks, publicJWK(t, k))
+			w.signer, w.kid = k, string(public(t, k).ID())
+			w.options.Token = w.token(t)
+			w.signer = mine
+		}, anew},
 		{"the cluster signs with an unpublished key", "token-kid-unknown", "", func(t *testing.T, w *world) {
 			w.signer = newECKey(t)
 			w.kid = string(public(t, w.signer).ID())

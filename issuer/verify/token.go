@@ -107,12 +107,25 @@ func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.Verifi
 		v.Fail(v.unknownKid(h.KeyID), "the token's kid %q is not in the JWKS", printable(h.KeyID))
 		return
 	}
-	v.OK("token-kid", "the token's kid %s is in the JWKS", keys[i].ID())
+	if v.next(keys[i]) {
+		v.Warn("token-kid-next", "the token is signed by key %s, which may not sign before it is promoted", keys[i].ID())
+	} else {
+		v.OK("token-kid", "the token's kid %s is in the JWKS", keys[i].ID())
+	}
 	if _, err := jws.Verify(keys[i].Key()); err != nil || h.Algorithm != keys[i].Alg() {
 		v.Fail("token-signature-wrong", "the token's signature does not verify with key %s (%s)", keys[i].ID(), keys[i].Alg())
 		return
 	}
 	v.OK("token-signature", "the token's signature verifies (%s)", h.Algorithm)
+}
+
+// next reports whether a published key is stored as one that may not sign yet.
+func (v *visit) next(k keystore.VerificationKey) bool {
+	if v.stored == nil {
+		return false
+	}
+	stored, has := v.stored.Key(k.ID())
+	return has && stored.State == keystore.Next && stored.Fingerprint() == k.Fingerprint()
 }
 
 // unknownKid returns why the JWKS lacks the key that a token names.

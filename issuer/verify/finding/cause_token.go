@@ -62,6 +62,10 @@ func signerCauses() []Cause {
 			"let the cluster sign with its old key until the new one may sign: keypost key promote ISSUER KID --wait",
 		},
 		{
+			"token-kid-next", "token-kid", "the token is signed by a key that may not sign yet", keyUnknown(), "relying parties and caches that hold an older copy refuse it, the others take it",
+			"let every kube-apiserver sign with the key before it again, until this one is promoted: keypost rotate status ISSUER says when; then make a new token",
+		},
+		{
 			"token-kid-unknown", "token-kid", "the key of the token is not published", keyUnknown(), "",
 			"make a new token, since this one may be of an earlier key; if the new one fails too, publish the key that the cluster signs with: keypost key add ISSUER --kubeconfig FILE",
 		},
