@@ -63,7 +63,7 @@ func signerCauses() []Cause {
 		},
 		{
 			"token-kid-next", "token-kid", "the token is signed by a key that may not sign yet", keyUnknown(), "relying parties and caches that hold an older copy refuse it, the others take it",
-			"let every kube-apiserver sign with the key before it again, until this one is promoted: keypost rotate status ISSUER says when; then make a new token",
+			"let every kube-apiserver sign with the key before it again until this one is promoted (keypost rotate status ISSUER); then make a new token",
 		},
 		{
 			"token-kid-unknown", "token-kid", "the key of the token is not published", keyUnknown(), "",
