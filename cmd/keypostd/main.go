@@ -1,5 +1,5 @@
-// Keypostd publishes the discovery documents and JWKS of key sets over HTTPS. It reads one directory and dials
-// nobody; its only secret is its TLS key.
+// Keypostd publishes the discovery documents and JWKS of key sets over HTTPS. It reads one directory and dials nobody but
+// an ACME CA, if it is told to; its only secrets are its TLS keys and the account there.
 package main
 
 import (
