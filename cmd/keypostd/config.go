@@ -64,12 +64,21 @@ type config struct {
 }
 
 type listenConfig struct {
-	Address        string            `json:"address"`        // host:port; default ":8443"
-	TLS            tlsConfig         `json:"tls"`            //
+	Address        string            `json:"address"` // host:port; default ":8443"
+	TLS            tlsConfig         `json:"tls"`     //
+	Shield         *shieldConfig     `json:"shield,omitempty"`
 	HTTP2          bool              `json:"http2"`          // default true; with false, HTTP/1.1 alone, which is all that relying parties need
 	MaxConnections int               `json:"maxConnections"` // open at once; default 0: as many as the memory and open files allow. Beyond it idle ones make room.
 	DrainDelay     keystore.Duration `json:"drainDelay"`     // after SIGTERM: how long new connections are still accepted; default 10s, 0s for none
 	DrainTimeout   keystore.Duration `json:"drainTimeout"`   // then: how long requests in flight may take; default 20s
+}
+
+// shieldConfig lets only requests through that a CDN has made: by a header whose value it adds, by its client certificate, or
+// by both. All else gets 403. Admin, probes and the CA's challenges are not behind it. The files are read at start.
+type shieldConfig struct {
+	Header       string   `json:"header,omitempty"`       // a name of your own, such as X-Origin-Secret
+	SecretFiles  []string `json:"secretFiles,omitempty"`  // one value each, 16 characters or more; all are accepted, to change from one to the next
+	ClientCAFile string   `json:"clientCAFile,omitempty"` // PEM of the CAs that sign the CDN's client certificate
 }
 
 type tlsConfig struct {
@@ -305,6 +314,11 @@ func (l listenConfig) check(f *findings) {
 	}
 	if l.TLS.ACME != nil {
 		l.TLS.ACME.check(f)
+	}
+	if x := l.Shield; x != nil {
+		f.refuse(x.Header == "" && len(x.SecretFiles) == 0 && x.ClientCAFile == "", "listen.shield is empty: it needs header and secretFiles, or clientCAFile")
+		f.refuse(x.ClientCAFile != "" && l.TLS.Mode == tlsOff,
+			"listen.shield.clientCAFile is set although listen.tls.mode is off; the proxy that ends TLS has to ask for the certificate")
 	}
 	for i, p := range l.TLS.Files {
 		f.refuse(p.Cert == "" || p.Key == "", "listen.tls.files[%d] needs both cert and key", i)

@@ -127,6 +127,8 @@ func TestConfigurationErrors(t *testing.T) {
 		"ACME and files":          {strings.Replace(smallest, "{files", "{mode: acme, files", 1), "although listen.tls.mode is acme"},
 		"ACME and nothing":        {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme}`, 1), "listen.tls.acme is empty"},
 		"ACME beside files":       {strings.Replace(smallest, "{files", "{acme: {cache: c, acceptTerms: true}, files", 1), "set the mode to acme"},
+		"empty shield":            {listen("shield: {}"), "listen.shield is empty"},
+		"shield of a proxy":       {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: off}, shield: {clientCAFile: ca.pem}`, 1), "has to ask for the certificate"},
 		"ACME without terms":      {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme, acme: {cache: c}}`, 1), "acceptTerms is not true"},
 		"ACME without cache":      {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme, acme: {acceptTerms: true}}`, 1), "cache is not set"},
 		"ACME with two addresses": {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme, acme: {cache: c, acceptTerms: true, email: "a@b.c, d@e.f"}}`, 1), "write one address"},

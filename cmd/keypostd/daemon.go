@@ -37,6 +37,7 @@ type daemon struct {
 	publisher    *issuer.Publisher
 	handler      *issuer.Handler
 	certificates listen.Certificates // nil when TLS is off
+	shield       *listen.Shield      // nil without one
 	metrics      *prometheus.Registry
 	draining     atomic.Bool
 }
@@ -64,6 +65,11 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	d.handler = issuer.NewHandler(d.publisher, c.HostAliases)
 	if d.certificates, err = loadCertificates(c, dev, patterns); err != nil {
 		return nil, err
+	}
+	if x := c.Listen.Shield; x != nil {
+		if d.shield, err = listen.NewShield(listen.ShieldConfig{Header: x.Header, SecretFiles: x.SecretFiles, ClientCAFile: x.ClientCAFile}); err != nil {
+			return nil, err
+		}
 	}
 	d.metrics, err = newMetrics(d.publisher, d.handler, newHeartbeat(c.Dir))
 	return d, err
@@ -203,7 +209,7 @@ func (d *daemon) public() listen.Config {
 		handler = accessLog(d.log, handler)
 	}
 	return listen.Config{
-		Address: d.c.Listen.Address, Handler: handler, Certificates: d.certificates,
+		Address: d.c.Listen.Address, Handler: handler, Certificates: d.certificates, Shield: d.shield,
 		MaxConnections: d.c.Listen.MaxConnections, NoHTTP2: !d.c.Listen.HTTP2,
 		DrainDelay: time.Duration(d.c.Listen.DrainDelay), DrainTimeout: time.Duration(d.c.Listen.DrainTimeout),
 		Log: d.log.Named("listen"), Metrics: d.metrics,

@@ -29,6 +29,8 @@ type Config struct {
 	// Certificates makes this HTTPS. Nil means plain HTTP/1.1, for use behind
 	// a proxy that ends TLS; relying parties refuse an issuer without TLS.
 	Certificates Certificates
+	// Shield refuses requests that did not come through a CDN. Optional.
+	Shield *Shield
 	// MaxConnections bounds the open connections of all clients together. When all are taken, slow, idle and stalled
 	// ones make room for new ones. It must be given: FittingConnections returns how many fit.
 	MaxConnections int
@@ -103,7 +105,14 @@ func Serve(ctx context.Context, c Config) error {
 	relief, stop := context.WithCancel(context.WithoutCancel(ctx)) // through the drain too
 	defer stop()
 	go ln.relieve(relief, goMemory())
-	srv := newServer(c.Handler, c.limits, log)
+	handler := c.Handler
+	if c.Shield != nil {
+		if err := register(c.Metrics, c.Shield.refused); err != nil {
+			return err
+		}
+		handler = c.Shield.guard(handler)
+	}
+	srv := newServer(handler, c.limits, log)
 	srv.Protocols.SetHTTP2(!c.NoHTTP2)
 	return run(ctx, c, srv, ln)
 }
@@ -147,7 +156,7 @@ func watch(ctx context.Context, c Config) func() {
 func run(ctx context.Context, c Config, srv *http.Server, ln net.Listener) error {
 	defer srv.Close() //nolint:errcheck // after a failed accept; a drained server has nothing left
 	served := make(chan error, 1)
-	go func() { served <- accept(srv, ln, c.Certificates) }()
+	go func() { served <- accept(srv, ln, c) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
@@ -167,11 +176,14 @@ func run(ctx context.Context, c Config, srv *http.Server, ln net.Listener) error
 	return nil
 }
 
-func accept(srv *http.Server, ln net.Listener, certs Certificates) error {
-	if certs == nil {
+func accept(srv *http.Server, ln net.Listener, c Config) error {
+	if c.Certificates == nil {
 		return srv.Serve(ln)
 	}
-	srv.TLSConfig = certs.TLSConfig().Clone()
+	srv.TLSConfig = c.Certificates.TLSConfig().Clone()
+	if c.Shield != nil {
+		c.Shield.apply(srv.TLSConfig)
+	}
 	srv.TLSConfig.MinVersion = max(srv.TLSConfig.MinVersion, tls.VersionTLS12)
 	srv.TLSConfig.CipherSuites = suites()
 	return srv.ServeTLS(ln, "", "")

@@ -1,0 +1,135 @@
+package listen
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	oldSecret = "the-old-secret-0123456789"
+	newSecret = "the-new-secret-0123456789"
+)
+
+func secretFiles(t *testing.T) []string {
+	t.Helper()
+	files := []string{filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "new")}
+	writeFile(t, files[0], []byte(oldSecret+"\n"))
+	writeFile(t, files[1], []byte(newSecret))
+	return files
+}
+
+// clientOf is a client certificate of a CA.
+func clientOf(t *testing.T, ca *authority, usage x509.ExtKeyUsage) []tls.Certificate {
+	t.Helper()
+	c := issue(t, ca, &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "cdn"}, ExtKeyUsage: []x509.ExtKeyUsage{usage}})
+	return []tls.Certificate{{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key}}
+}
+
+func TestShield(t *testing.T) {
+	files, ca, other := secretFiles(t), newAuthority(t, "cdn", nil), newAuthority(t, "other", nil)
+	caFile := filepath.Join(t.TempDir(), "ca.pem")
+	writeFile(t, caFile, chainPEM(ca))
+	mine, strangers, server := clientOf(t, ca, x509.ExtKeyUsageClientAuth), clientOf(t, other, x509.ExtKeyUsageClientAuth), clientOf(t, ca, x509.ExtKeyUsageServerAuth)
+	byHeader := ShieldConfig{Header: "x-origin-secret", SecretFiles: files}
+	byCert := ShieldConfig{ClientCAFile: caFile}
+	both := ShieldConfig{Header: "X-Origin-Secret", SecretFiles: files, ClientCAFile: caFile}
+	for _, tt := range []struct {
+		name   string
+		shield ShieldConfig
+		header []string
+		certs  []tls.Certificate
+		code   int // 0: no handshake
+	}{
+		{"the new secret", byHeader, []string{newSecret}, nil, 200},
+		{"the old secret", byHeader, []string{oldSecret}, nil, 200},
+		{"none", byHeader, nil, nil, 403},
+		{"empty", byHeader, []string{""}, nil, 403},
+		{"a part", byHeader, []string{newSecret[:20]}, nil, 403},
+		{"more", byHeader, []string{newSecret + "x"}, nil, 403},
+		{"two, one of them right", byHeader, []string{"guess", newSecret}, nil, 403},
+		{"two in one", byHeader, []string{"guess, " + newSecret}, nil, 403},
+		{"a certificate", byCert, nil, mine, 200},
+		{"no certificate", byCert, nil, nil, 403},
+		{"a stranger's", byCert, nil, strangers, 0},
+		{"a server's", byCert, nil, server, 0},
+		{"a secret in its place", byCert, []string{newSecret}, nil, 403},
+		{"both", both, []string{newSecret}, mine, 200},
+		{"the secret of both", both, []string{newSecret}, nil, 403},
+		{"the certificate of both", both, nil, mine, 403},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			shield, err := NewShield(tt.shield)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := startSite(t, Config{Shield: shield})
+			for _, http2 := range []bool{false, true} {
+				conf := s.clientTLS()
+				if tt.certs != nil { // sent whatever CAs the server names
+					conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tt.certs[0], nil }
+				}
+				client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: http2}}
+				t.Cleanup(client.CloseIdleConnections)
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+"/", http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header["X-Origin-Secret"] = tt.header
+				res, err := client.Do(req)
+				if (err != nil) != (tt.code == 0) {
+					t.Fatalf("HTTP/2 %v: %v", http2, err)
+				}
+				if err != nil {
+					continue
+				}
+				body, _ := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				if res.StatusCode != tt.code || (tt.code == 403) != (res.Header.Get("Cache-Control") == "no-store") {
+					t.Errorf("HTTP/2 %v: %s %v %s, want %d", http2, res.Status, res.Header, body, tt.code)
+				}
+			}
+			refused := gathered(t, s.metrics, "keypost_shield_refused_total")
+			if want := map[int]float64{403: 2}[tt.code]; refused != want {
+				t.Errorf("%v requests counted as refused, want %v", refused, want)
+			}
+		})
+	}
+}
+
+func TestShieldErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := func(text string) string {
+		path := filepath.Join(dir, strings.Map(func(r rune) rune { return 'a' + r%26 }, text)+"f")
+		writeFile(t, path, []byte(text))
+		return path
+	}
+	good := file(newSecret)
+	for name, tt := range map[string]struct {
+		c    ShieldConfig
+		want string
+	}{
+		"nothing":            {ShieldConfig{}, "needs a header with its secret"},
+		"header alone":       {ShieldConfig{Header: "X-A"}, "at least one file"},
+		"secret alone":       {ShieldConfig{SecretFiles: []string{good}}, "needs its name"},
+		"a common header":    {ShieldConfig{Header: "user-agent", SecretFiles: []string{good}}, "no header that only a CDN sends"},
+		"no header name":     {ShieldConfig{Header: "X A", SecretFiles: []string{good}}, "no header that only a CDN sends"},
+		"short secret":       {ShieldConfig{Header: "X-A", SecretFiles: []string{good, file("short")}}, "one line of 16"},
+		"two lines":          {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + "\n" + oldSecret)}}, "one line of 16"},
+		"space behind it":    {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + " ")}}, "one line of 16"},
+		"no file":            {ShieldConfig{Header: "X-A", SecretFiles: []string{dir + "/none"}}, "read the value of X-A"},
+		"no CA file":         {ShieldConfig{ClientCAFile: dir + "/none"}, "read the CA of client certificates"},
+		"a CA file with key": {ShieldConfig{ClientCAFile: good}, "holds no PEM certificate"},
+	} {
+		if _, err := NewShield(tt.c); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), newSecret) {
+			t.Errorf("%s: error %v, want %q", name, err, tt.want)
+		}
+	}
+}
