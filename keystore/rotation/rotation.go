@@ -31,6 +31,28 @@ type Cluster interface {
 	// Stage hands a promoted key over: from then on the signers may sign with it. It is called until all of them do, so it
 	// changes nothing that is done. The error is a [*ByHandError] where only a person can do it.
 	Stage(ctx context.Context, k keystore.Key) error
+	// Lifetime returns how long the tokens that are asked for live, at relying parties outside the cluster. What the policy
+	// declares must not be less.
+	Lifetime(ctx context.Context) (Lifetime, error)
+}
+
+// Lifetime is the longest life of a token that somebody asks for.
+type Lifetime struct {
+	Longest time.Duration // 0: nobody asks for a token, or nobody knows
+	For     string        // who asks for it ("pod default/app")
+	Unknown string        // why nobody knows; empty otherwise
+}
+
+// LifetimeError is a policy that declares less than how long tokens live. A key that leaves by such a policy leaves before
+// its last token has expired.
+type LifetimeError struct {
+	KeySet   keystore.Name
+	Declared time.Duration
+	Lifetime
+}
+
+func (e *LifetimeError) Error() string {
+	return fmt.Sprintf("the policy says that tokens live for at most %v, but %s asks for tokens of %v, which would be refused once the old key is removed", e.Declared, e.For, e.Longest)
 }
 
 // ByHandError says what a person has to do at the cluster.
@@ -87,6 +109,7 @@ type Outcome struct {
 	Took    []Taken
 	Waiting *keystore.NotYetError // the gate that is closed; nil when no rotation is under way any more
 	ByHand  string                // what a person has to do at the cluster before the gate opens; may be empty
+	Unknown string                // why nobody knows how long tokens live, so that what the policy declares counts alone; may be empty
 }
 
 // Driver takes the steps of rotations.
@@ -161,9 +184,36 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 			o.ByHand = ByHand(to.ID()).Do
 			break
 		}
-		f.Signers, err = d.handOver(ctx, s, to, o)
+		if f.Signers, err = d.handOver(ctx, s, to, o); err == nil && allSignWith(to.ID(), f.Signers) {
+			err = d.measure(ctx, s, o)
+		}
+	case keystore.StepRemove:
+		if d.Cluster != nil {
+			err = d.measure(ctx, s, o)
+		}
 	}
 	return f, err
+}
+
+// measure returns a [*LifetimeError] if tokens live longer than the policy declares. One that declares nothing opens no gate.
+// Whoever asks for the longest may be gone when the key is removed, so this is asked before it is retired too.
+func (d Driver) measure(ctx context.Context, s keystore.KeySet, o *Outcome) error {
+	declared := s.Policy().TokenLifetime
+	if declared == nil {
+		return nil
+	}
+	l, err := d.Cluster.Lifetime(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Unknown = l.Unknown; l.Longest > time.Duration(*declared) {
+		return &LifetimeError{s.Name(), time.Duration(*declared), l}
+	}
+	return nil
+}
+
+func allSignWith(id keystore.KeyID, signers map[string]keystore.KeyID) bool {
+	return !slices.ContainsFunc(slices.Collect(maps.Values(signers)), func(k keystore.KeyID) bool { return k != id })
 }
 
 // observe looks if the records do not open the gate and a look could.
@@ -192,7 +242,7 @@ func (d Driver) handOver(ctx context.Context, s keystore.KeySet, to keystore.Key
 	if len(signers) == 0 {
 		return nil, errors.New("the cluster names no kube-apiserver, so nobody knows what signs its tokens")
 	}
-	if !slices.ContainsFunc(slices.Collect(maps.Values(signers)), func(id keystore.KeyID) bool { return id != to.ID() }) {
+	if allSignWith(to.ID(), signers) {
 		return signers, nil
 	}
 	// The signers may have taken their time. A key that somebody has taken out meanwhile must not be handed over: its tokens

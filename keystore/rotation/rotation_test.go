@@ -32,6 +32,7 @@ type scene struct {
 	staged     []keystore.KeyID
 	stageErr   error
 	signersErr error
+	lifetime   rotation.Lifetime
 }
 
 func newScene(t *testing.T) *scene {
@@ -118,6 +119,36 @@ func (sc *scene) Stage(_ context.Context, k keystore.Key) error {
 	}
 	sc.staged = append(sc.staged, k.ID())
 	return sc.stageErr
+}
+
+func (sc *scene) Lifetime(context.Context) (rotation.Lifetime, error) { return sc.lifetime, nil }
+
+// TestTokensThatLiveForLonger: what the policy declares is no more than a word.
+func TestTokensThatLiveForLonger(t *testing.T) {
+	const refusal = "error: the policy says that tokens live for at most 1h0m0s, but pod ns/app asks for tokens of 1h0m1s, which would be refused once the old key is removed"
+	sc := newScene(t)
+	sc.since = t0
+	sc.start()
+	sc.now = sc.now.Add(100 * time.Hour)
+	sc.lifetime = rotation.Lifetime{Longest: time.Hour + time.Second, For: "pod ns/app"}
+	for _, tt := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"nothing is retired yet", func() {}, "promote, waiting: signing"},
+		{"it asks for longer before the old key is retired", func() {
+			sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
+		}, refusal},
+		{"exactly what is declared", func() { sc.lifetime.Longest = time.Hour }, "retire, waiting: tokens"},
+		{"it asks for longer after that", func() { sc.lifetime.Longest, sc.now = time.Hour+time.Second, sc.now.Add(100*time.Hour) }, refusal},
+		{"nobody knows", func() { sc.lifetime = rotation.Lifetime{Unknown: "may not list pods"} }, "remove, done"},
+	} {
+		tt.do()
+		if got := sc.step(sc.driver()); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.what, got, tt.want)
+		}
+	}
 }
 
 func TestAWholeRotation(t *testing.T) {

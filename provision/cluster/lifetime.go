@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/kubeapi"
+	"github.com/keypost/keypost/keystore/rotation"
 )
 
 // Lifetime is the longest time for which pods may hold a token.
@@ -38,6 +40,38 @@ const podsPerPage = 500
 // it count too. Ended pods count: their tokens may not have expired. It does not see tokens that are requested in
 // other ways (kubectl create token, a controller's TokenRequest), nor those of deleted pods.
 func TokenLifetime(ctx context.Context, a Access, audiences []string) (Lifetime, error) {
+	return lifetime(ctx, a, func(audience string, _ bool) bool { return slices.Contains(audiences, audience) })
+}
+
+// Lifetime implements [rotation.Cluster]: the longest that pods ask for in tokens for others than the cluster, or as much of it as
+// the kube-apiservers grant (--service-account-max-token-expiration), each of which is asked for such a token, which nobody
+// accepts. A user who may not list pods learns nothing.
+func (c Signing) Lifetime(ctx context.Context) (rotation.Lifetime, error) {
+	asked, err := lifetime(ctx, c.Access, func(audience string, own bool) bool { return !own || forClouds(audience) })
+	if refused, is := errors.AsType[refusal](err); is && kubeapi.IsStatus(refused.StatusError, http.StatusForbidden) {
+		return rotation.Lifetime{Unknown: oneLine(err).Error()}, nil
+	}
+	if err != nil || asked.Pods == 0 {
+		return rotation.Lifetime{}, err
+	}
+	l := rotation.Lifetime{Longest: asked.Longest, For: "pod " + asked.Pod}
+	if l.Longest > minLifetime && l.Longest != extended { // that one the flag does not shorten
+		l.Longest, err = c.granted(ctx, l.Longest)
+	}
+	return l, err
+}
+
+// granted returns the longest life that a kube-apiserver gives a token that asks for d.
+func (c Signing) granted(ctx context.Context, d time.Duration) (longest time.Duration, err error) {
+	all, err := signers(ctx, c.Access, d, mintedFor)
+	for _, s := range all {
+		longest = max(longest, s.Lifetime)
+	}
+	return longest, err
+}
+
+// lifetime returns the longest that pods ask for in tokens with an audience that matters.
+func lifetime(ctx context.Context, a Access, matters func(audience string, own bool) bool) (Lifetime, error) {
 	namespace, name, err := a.account()
 	if err != nil {
 		return Lifetime{}, err
@@ -46,11 +80,11 @@ func TokenLifetime(ctx context.Context, a Access, audiences []string) (Lifetime,
 	if err != nil {
 		return Lifetime{}, err
 	}
-	own, err := server.mint(ctx, namespace, name)
+	own, err := server.mint(ctx, namespace, name, minLifetime)
 	if err != nil {
 		return Lifetime{}, fmt.Errorf("have the cluster mint a token with its own audiences: %w", err)
 	}
-	c := count{audiences: audiences, own: own.audiences}
+	c := count{audience: matters, own: own.audiences}
 	for next := ""; ; {
 		var page podPage
 		path := fmt.Sprintf("/api/v1/pods?limit=%d&continue=%s", podsPerPage, url.QueryEscape(next))
@@ -97,8 +131,8 @@ type projectedToken struct {
 // count collects the lifetimes that pods ask for.
 type count struct {
 	Lifetime
-	audiences []string // that matter
-	own       []string // of the cluster
+	audience func(audience string, own bool) bool // whether one matters
+	own      []string                             // of the cluster
 }
 
 func (c *count) add(p pod) {
@@ -122,9 +156,9 @@ func (c *count) add(p pod) {
 // matters reports whether a token with this audience counts. A volume without one gets the cluster's own.
 func (c *count) matters(audience string) bool {
 	if audience == "" {
-		return slices.ContainsFunc(c.own, func(own string) bool { return slices.Contains(c.audiences, own) })
+		return slices.ContainsFunc(c.own, func(own string) bool { return c.audience(own, true) })
 	}
-	return slices.Contains(c.audiences, audience)
+	return c.audience(audience, slices.Contains(c.own, audience))
 }
 
 func (c *count) lifetime(t projectedToken) time.Duration {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/keystore/rotation"
 )
 
 // podJSON is a pod with a projected token volume per pair of audience and expirationSeconds ("" leaves it out).
@@ -128,5 +130,46 @@ func TestExtendedTokens(t *testing.T) {
 		if got := c.lifetime(tt.token); got != tt.want {
 			t.Errorf("audience %q: %v, want %v", tt.token.Audience, got, tt.want)
 		}
+	}
+}
+
+// TestLifetimeIsWhatTheServersGrant: a token for others than the cluster, as long as kube-apiserver lets it live.
+func TestLifetimeIsWhatTheServersGrant(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		pods string
+		want rotation.Lifetime
+	}{
+		{"as asked for", podJSON("a", [2]string{"vault", "3600"}), rotation.Lifetime{Longest: time.Hour, For: "pod ns/a"}},
+		{"shortened by the more generous of two servers", podJSON("a", [2]string{"vault", "999999"}), rotation.Lifetime{Longest: 24 * time.Hour, For: "pod ns/a"}},
+		{"the cluster's own, for a year", podJSON("a", [2]string{"", "3607"}), rotation.Lifetime{}},
+		{"the shortest", podJSON("a", [2]string{"vault", "600"}), rotation.Lifetime{Longest: 10 * time.Minute, For: "pod ns/a"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlane(t, []string{"https://a.example.com", "https://b.example.com"}, map[string]http.HandlerFunc{"/api/v1/pods": func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, `{"metadata":{},"items":[`+tt.pods+`]}`)
+			}})
+			p.longest = map[string]time.Duration{"https://a.example.com": time.Hour, "https://b.example.com": 24 * time.Hour}
+			if got, err := (Signing{p.access}).Lifetime(t.Context()); err != nil || got != tt.want {
+				t.Errorf("Lifetime = %+v, %v, want %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestLifetimeUnknown: who may not list pods is told so, and goes by what the policy declares.
+func TestLifetimeUnknown(t *testing.T) {
+	p := newPlane(t, []string{"https://a.example.com"}, map[string]http.HandlerFunc{"/api/v1/pods": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"kind":"Status","message":"pods is forbidden"}`)
+	}})
+	got, err := (Signing{p.access}).Lifetime(t.Context())
+	if err != nil || got.Longest != 0 || !strings.Contains(got.Unknown, "list the pods: the cluster answers 403") {
+		t.Errorf("Lifetime = %+v, %v", got, err)
+	}
+	p.access.Context = "bad"
+	if _, err := (Signing{p.access}).Lifetime(t.Context()); err == nil {
+		t.Error("a user that the cluster does not know learns nothing, and no error")
 	}
 }

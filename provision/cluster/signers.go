@@ -23,6 +23,7 @@ import (
 //
 //	Signers        list endpointslices (discovery.k8s.io) in default, create serviceaccounts/token for the account
 //	TokenLifetime  list pods in all namespaces, create serviceaccounts/token for the account
+//	Signing        what Signers needs; Lifetime needs what TokenLifetime needs, or says that it does not know
 //	ChosenIssuer   get authentications/cluster (config.openshift.io), on OpenShift only
 //	PublicKeys     the ClusterRole system:service-account-issuer-discovery
 //	Verify         what Signers and PublicKeys need, and with a token create tokenreviews (authentication.k8s.io); it also lists the
@@ -41,7 +42,7 @@ type Signer struct {
 	Address  string         // host:port, at which it alone answers
 	Issuer   string         // the token's iss: the issuer that relying parties have to trust
 	KeyID    keystore.KeyID // the token's kid
-	Lifetime time.Duration  // the token's exp - iat; 10 minutes are requested
+	Lifetime time.Duration  // the token's exp - iat; [Signers] requests 10 minutes
 }
 
 // minLifetime is the shortest that the TokenRequest API grants. The token is not kept.
@@ -53,6 +54,11 @@ const minLifetime = 10 * time.Minute
 // order. TLS is checked against the CA and the server name of the kubeconfig. A server that does not answer is an error.
 // No token is kept, printed or part of an error.
 func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
+	return signers(ctx, a, minLifetime, audience)
+}
+
+// signers is Signers with tokens for which a lifetime is requested.
+func signers(ctx context.Context, a Access, lifetime time.Duration, audience string) ([]Signer, error) {
 	namespace, name, err := a.account()
 	if err != nil {
 		return nil, err
@@ -65,20 +71,20 @@ func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var signers []Signer
+	var found []Signer
 	for _, address := range addresses {
 		server, err := newAPI(at(config, address))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.named("use"), oneLine(err))
 		}
-		s, err := server.mint(ctx, namespace, name, audience)
+		s, err := server.mint(ctx, namespace, name, lifetime, audience)
 		if err != nil {
 			return nil, fmt.Errorf("have the kube-apiserver at %s mint a token (each is asked at its own address): %w", address, err)
 		}
 		s.Address = address
-		signers = append(signers, s.Signer)
+		found = append(found, s.Signer)
 	}
-	return signers, nil
+	return found, nil
 }
 
 func (a Access) account() (namespace, name string, err error) {
@@ -184,13 +190,13 @@ func (m minted) signedBy(k keystore.VerificationKey) bool {
 	return err == nil
 }
 
-// mint requests a token of minLifetime (TokenRequest, authentication.k8s.io/v1) and returns its content. Without an
+// mint requests a token that lives for so long (TokenRequest, authentication.k8s.io/v1) and returns its content. Without an
 // audience the token gets the cluster's own, those of --api-audiences.
-func (a api) mint(ctx context.Context, namespace, name string, audiences ...string) (minted, error) {
+func (a api) mint(ctx context.Context, namespace, name string, lifetime time.Duration, audiences ...string) (minted, error) {
 	request, err := json.Marshal(map[string]any{
 		"apiVersion": "authentication.k8s.io/v1",
 		"kind":       "TokenRequest",
-		"spec":       map[string]any{"audiences": audiences, "expirationSeconds": int64(minLifetime.Seconds())},
+		"spec":       map[string]any{"audiences": audiences, "expirationSeconds": int64(lifetime.Seconds())},
 	})
 	if err != nil {
 		return minted{}, err

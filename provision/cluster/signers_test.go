@@ -27,6 +27,7 @@ import (
 // plane is a control plane of several kube-apiservers, each with its own listener, all with a certificate for
 // example.com. The kubeconfig reaches the first.
 type plane struct {
+	longest map[string]time.Duration // that the server of an issuer lets a token live; none: as long as is asked for
 	servers []*httptest.Server
 	access  Access
 
@@ -83,12 +84,26 @@ func (p *plane) handler(issuer string, replace map[string]http.HandlerFunc) http
 			p.asked = append(p.asked, string(body))
 			p.mu.Unlock()
 			w.WriteHeader(http.StatusCreated)
-			writeJSON(w, tokenReply(fakeToken(`{"alg":"RS256","kid":"kid-of-`+issuer+`"}`, `{"iss":"`+issuer+`","aud":["`+issuer+`"],"iat":1000,"exp":1600}`)))
+			writeJSON(w, tokenReply(fakeToken(`{"alg":"RS256","kid":"kid-of-`+issuer+`"}`, fmt.Sprintf(`{"iss":%q,"aud":[%q],"iat":1000,"exp":%d}`, issuer, issuer, 1000+p.granted(issuer, body)))))
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			writeJSON(w, map[string]any{"kind": "Status", "message": "not\nfound here"})
 		}
 	})
+}
+
+// granted returns for how many seconds the server of an issuer lets a token live that somebody asks for.
+func (p *plane) granted(issuer string, request []byte) int64 {
+	var asked struct {
+		Spec struct{ ExpirationSeconds int64 }
+	}
+	if json.Unmarshal(request, &asked) != nil || asked.Spec.ExpirationSeconds == 0 {
+		return 600
+	}
+	if longest, capped := p.longest[issuer]; capped {
+		return min(asked.Spec.ExpirationSeconds, int64(longest.Seconds()))
+	}
+	return asked.Spec.ExpirationSeconds
 }
 
 func (p *plane) endpoints() any {

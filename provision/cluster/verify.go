@@ -140,8 +140,8 @@ func (e *examination) mintAt(ctx context.Context, servers []server) {
 	for i, s := range servers {
 		wait.Go(func() {
 			o := &outcomes[i]
-			if o.own, o.err = s.api.mint(ctx, e.namespace, e.name); o.err == nil && len(e.want.Audiences) > 0 {
-				_, o.err = s.api.mint(ctx, e.namespace, e.name, e.want.Audiences[0])
+			if o.own, o.err = s.api.mint(ctx, e.namespace, e.name, minLifetime); o.err == nil && len(e.want.Audiences) > 0 {
+				_, o.err = s.api.mint(ctx, e.namespace, e.name, minLifetime, e.want.Audiences[0])
 			}
 		})
 	}
@@ -335,8 +335,12 @@ func (e *examination) checkAudiences() {
 
 // isCloud reports whether clouds accept tokens with an audience: it is one of those wanted, or one that they ask for by default.
 func (e *examination) isCloud(audience string) bool {
-	return !e.isOwn(audience) && slices.Contains(e.want.Audiences, audience) ||
-		slices.Contains([]string{"sts.amazonaws.com", "sts.amazonaws.com.cn", "openshift", "api://AzureADTokenExchange"}, audience) ||
+	return !e.isOwn(audience) && slices.Contains(e.want.Audiences, audience) || forClouds(audience)
+}
+
+// forClouds reports whether clouds ask for an audience by default.
+func forClouds(audience string) bool {
+	return slices.Contains([]string{"sts.amazonaws.com", "sts.amazonaws.com.cn", "openshift", "api://AzureADTokenExchange"}, audience) ||
 		strings.Contains(audience, "//iam.googleapis.com/")
 }
 

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -63,9 +64,14 @@ func (s *rotateScene) keypost(t *testing.T, args ...string) result {
 // step takes the open steps, as the example of the help does.
 func (s *rotateScene) step(t *testing.T) result {
 	t.Helper()
-	r := s.keypost(t, "rotate", "step", "prod-a", "--kubeconfig", s.plane.kubeconfig, "--service-account", "default/sa1", "--ca-file", s.server.ca.file)
+	r := s.try(t)
 	r.ok(t)
 	return r
+}
+
+func (s *rotateScene) try(t *testing.T) result {
+	t.Helper()
+	return s.keypost(t, "rotate", "step", "prod-a", "--kubeconfig", s.plane.kubeconfig, "--service-account", "default/sa1", "--ca-file", s.server.ca.file)
 }
 
 // tokens has each server mint a token, and verifies each as a relying party that has just fetched the keys.
@@ -148,15 +154,41 @@ func (s *rotateScene) handOver(t *testing.T) {
 	s.expect(t, s.step(t), "the kube-apiserver "+s.plane.at(0)+" signs with it")
 	s.plane.serve(s.t, 0, rotateIssuer)
 	s.plane.listed(t, s.plane.hosts...)
+	s.declare(t)
 	s.expect(t, s.step(t), "prod-a: retire of key "+s.old, "tokens that it signed may still be valid")
 	s.tokens(t)
 	s.accepted(t, before, true)
+}
+
+// declare has a pod ask for tokens that live for longer than what is declared: nothing is retired until more is.
+func (s *rotateScene) declare(t *testing.T) {
+	s.plane.apply(t, fmt.Sprintf(podWithToken, "day", "vault", 86400))
+	s.refuses(t, "24h0m0s")
+	s.plane.extra = append(s.plane.extra, "--service-account-max-token-expiration=2h")
+	for i := range s.plane.hosts {
+		s.plane.serve(s.t, i, rotateIssuer)
+	}
+	s.plane.listed(t, s.plane.hosts...)
+	s.refuses(t, "2h0m0s")
+	s.keypost(t, "issuer", "set", "prod-a", "--token-lifetime", "2h").ok(t)
+}
+
+// refuses wants a refusal to retire, because tokens of a pod live for longer than is declared.
+func (s *rotateScene) refuses(t *testing.T, longest string) {
+	t.Helper()
+	r := s.try(t)
+	s.expect(t, r, "for at most 1h0m0s, but pod default/day asks for tokens of "+longest, "keypost issuer set prod-a --token-lifetime "+longest)
+	if r.code != 1 {
+		t.Errorf("exit code %d", r.code)
+	}
 }
 
 func (s *rotateScene) remove(t *testing.T) {
 	early := s.step(t)
 	s.expect(t, early, "tokens that it signed may still be valid")
 	s.later(t, time.Hour+7*time.Minute)
+	s.expect(t, s.step(t), "tokens that it signed may still be valid")
+	s.later(t, time.Hour)
 	s.expect(t, s.step(t), "prod-a: remove of key "+s.old, "prod-a: the rotation is complete")
 	for _, token := range s.tokens(t) {
 		if kidOf(t, token) != s.next {
@@ -169,6 +201,7 @@ func (s *rotateScene) remove(t *testing.T) {
 // is handed to the kube-apiservers, one after the other. What the operator does besides that is not shown.
 func (s *rotateScene) openShift(t *testing.T) {
 	const namespace, nextSecret, operatorSecret = "openshift-kube-apiserver-operator", "keypost-next-signing-key", "next-bound-service-account-signing-key"
+	s.plane.kubectl(t, "delete", "pod", "day", "--force")
 	s.plane.apply(t, authenticationCRD)
 	s.plane.apply(t, "apiVersion: config.openshift.io/v1\nkind: Authentication\nmetadata: {name: cluster}\nspec: {serviceAccountIssuer: "+rotateIssuer+"}\n")
 	s.plane.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/rotation"
 )
 
 // misused reports whether an error is a mistake in what was typed.
@@ -56,6 +57,9 @@ func explained(err error) error {
 	}
 	if e, is := errors.AsType[*keystore.RotationError](err); is {
 		return WithHint(err, "%s, or %s", Command{"rotate", "status", string(e.KeySet)}, Command{"rotate", "rollback", string(e.KeySet), "--why", "REASON"})
+	}
+	if e, is := errors.AsType[*rotation.LifetimeError](err); is {
+		return WithHint(err, "%s", Command{"issuer", "set", string(e.KeySet), "--token-lifetime", e.Longest.String()})
 	}
 	if e, is := errors.AsType[*keystore.GenerationError](err); is {
 		return WithHint(err, "%s", Command{"issuer", "accept", string(e.KeySet), "--why", "REASON"})

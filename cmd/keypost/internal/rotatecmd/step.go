@@ -32,7 +32,8 @@ func newStep(f *cli.Factory) *cobra.Command {
 	cmd := f.Command("step ISSUER…|--all", "Take every step of the rotations under way whose gate is open", cobra.ArbitraryArgs, o.run)
 	cmd.Long = "Promote the new key once it was seen in public for longer than any cache could hide it, looking if there is no fresh\n" +
 		"look; retire the old one once each kube-apiserver, asked at its own address, signs with the new one (--kubeconfig); and\n" +
-		"remove it once its last token has expired. A step is taken whole or not at all, so this may be run again and again, by a\n" +
+		"remove it once its last token has expired, by the lifetime that the policy declares, which is not taken if a pod of the\n" +
+		"cluster asks for longer ones. A step is taken whole or not at all, so this may be run again and again, by a\n" +
 		"timer too. It starts no rotation. Without --kubeconfig the old key is retired by hand: keypost key retire."
 	cmd.Example = "  keypost rotate step prod-a --kubeconfig prod-a.kubeconfig --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost rotate step --all --store file:///srv/keysets --observations file:///srv/observations"
@@ -174,6 +175,9 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	}
 	for _, took := range out.Took { // also where a later one fails: these are stored
 		o.Notice("%s: %s of key %s", r.set.Name(), took.Step, took.Key)
+	}
+	if out.Unknown != "" && len(out.Took) > 0 {
+		o.Notice("%s: how long tokens live is not known, so what the policy declares counts alone: %s", r.set.Name(), out.Unknown)
 	}
 	took := append(r.Took, out.Took...)
 	if err != nil {

@@ -17,10 +17,11 @@ import (
 
 // scene is a store with rotations under way, whose new keys everybody sees, and a cluster.
 type scene struct {
-	store   *keystore.Store
-	out     bytes.Buffer
-	signers map[string]keystore.KeyID
-	err     error // of the cluster
+	store    *keystore.Store
+	out      bytes.Buffer
+	signers  map[string]keystore.KeyID
+	err      error // of the cluster
+	lifetime rotation.Lifetime
 }
 
 func (sc *scene) Recorded(_ context.Context, _ keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
@@ -30,7 +31,8 @@ func (sc *scene) Look(context.Context, keystore.KeySet) error { return nil }
 func (sc *scene) Signers(context.Context) (map[string]keystore.KeyID, error) {
 	return sc.signers, sc.err
 }
-func (sc *scene) Stage(context.Context, keystore.Key) error { return nil }
+func (sc *scene) Stage(context.Context, keystore.Key) error           { return nil }
+func (sc *scene) Lifetime(context.Context) (rotation.Lifetime, error) { return sc.lifetime, nil }
 
 // begin stores a key set, with a rotation to a new key whose gate opens after some time.
 func (sc *scene) begin(t *testing.T, n keystore.Name, wait time.Duration) *running {
@@ -73,6 +75,25 @@ func TestAFailureDoesNotHideWhatWasDone(t *testing.T) {
 		}
 		if !errors.Is(r.err, sc.err) || r.Error != sc.err.Error() || len(r.Took) != 1 || r.Took[0].Key != kid || r.Rotation.Step != keystore.StepRetire || r.waiting != nil {
 			t.Errorf("%+v, error %v", r.state, r.err)
+		}
+	})
+}
+
+// Where a step went by what the policy declares alone, because nobody could measure it, that is said.
+func TestWhatIsNotMeasuredIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := &scene{store: keystore.NewStore(storetest.NewMemory(t)), lifetime: rotation.Lifetime{Unknown: "may not list pods"}}
+		r := sc.begin(t, "prod-a", time.Hour)
+		sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": r.set.Rotation().Kid}
+		time.Sleep(48 * time.Hour)
+		sc.step(t, false, sc, r)
+		const want = "prod-a: how long tokens live is not known, so what the policy declares counts alone: may not list pods\n"
+		if out := sc.out.String(); strings.Count(out, want) != 1 || !strings.Contains(out, "prod-a: retire of key ") {
+			t.Errorf("printed %q", out)
+		}
+		sc.out.Reset()
+		if sc.step(t, false, sc, r); strings.Contains(sc.out.String(), want) {
+			t.Error("it is said again although nothing was done")
 		}
 	})
 }
