@@ -77,9 +77,13 @@ func (a *authority) issue(t *testing.T, name string, hosts ...string) (cert, key
 
 // client is an HTTPS client that trusts this authority only.
 func (a *authority) client() *http.Client {
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.pool()}, ForceAttemptHTTP2: true}}
+}
+
+func (a *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	return pool
 }
 
 func newECKey(t *testing.T) *ecdsa.PrivateKey {

@@ -156,7 +156,7 @@ func (s *revokeScene) trust(t *testing.T) {
 // has been running, and one that is started for each token.
 func (s *revokeScene) startParties(t *testing.T, all []*stolen) {
 	t.Helper()
-	s.node = startNodeJose(t, s.bothFile, proofMaxAge)
+	s.node = startNodeJose(t, s.bothFile)
 	var issuers []string
 	for _, v := range all {
 		issuers = append(issuers, v.url)
@@ -172,7 +172,7 @@ func (s *revokeScene) startParties(t *testing.T, all []*stolen) {
 		v.parties = map[string]func(context.Context, string) error{
 			byNewGo: func(ctx context.Context, token string) error { return goOIDC(s.client, v.url, jwks)(ctx, token) },
 			byGo:    goOIDC(s.client, v.url, jwks),
-			byJose:  s.node.at(v.url, jwks),
+			byJose:  s.node.at(v.url, jwks, proofMaxAge),
 			byKube: func(ctx context.Context, token string) error {
 				return expect(ctx, asked, "https://"+s.relies.address+"/version", token)
 			},

@@ -33,8 +33,10 @@ import (
 
 // signingKey is a pair as `keypost key generate` makes it.
 type signingKey struct {
-	kid, public string // public is the file
-	signer      jose.Signer
+	kid    string
+	key    crypto.Signer
+	public string // file
+	signer jose.Signer
 }
 
 func generateSigningKey(t *testing.T, kind string) signingKey {
@@ -62,12 +64,29 @@ func generateSigningKey(t *testing.T, kind string) signingKey {
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
 	must(t, err)
-	return signingKey{kid, filepath.Join(dir, "sa.pub"), signer}
+	return signingKey{kid, key.(crypto.Signer), filepath.Join(dir, "sa.pub"), signer}
 }
 
-// apiserver stands for one kube-apiserver of a cluster: it signs with the key that it has read at its start, so that each of them
+// signer is one kube-apiserver of a cluster.
+type signer interface {
+	mint(issuer string, lifetime time.Duration) (proofToken, error)
+	learn(k signingKey) // it accepts tokens of a key, too, from now on
+	sign(k signingKey)  // it signs with a key that it has learnt from now on
+}
+
+// testSigner stands for one kube-apiserver of a cluster: it signs with the key that it has read at its start, so that each of them
 // changes to another at a moment of its own.
-type apiserver struct{ key atomic.Pointer[signingKey] }
+type testSigner struct{ key atomic.Pointer[signingKey] }
+
+func newTestSigner(k signingKey) *testSigner {
+	s := &testSigner{}
+	s.sign(k)
+	return s
+}
+
+func (s *testSigner) learn(signingKey) {}
+
+func (s *testSigner) sign(k signingKey) { s.key.Store(&k) }
 
 // proofToken is a token and its last moment.
 type proofToken struct {
@@ -75,8 +94,8 @@ type proofToken struct {
 	exp       time.Time
 }
 
-func (a *apiserver) mint(issuer string, lifetime time.Duration) (proofToken, error) {
-	key, now := a.key.Load(), time.Now().Truncate(time.Second)
+func (s *testSigner) mint(issuer string, lifetime time.Duration) (proofToken, error) {
+	key, now := s.key.Load(), time.Now().Truncate(time.Second)
 	exp := now.Add(lifetime)
 	claims, err := json.Marshal(map[string]any{"iss": issuer, "sub": "system:serviceaccount:default:sa1", "aud": []string{audience}, "iat": now.Unix(), "exp": exp.Unix()})
 	if err != nil {
@@ -224,10 +243,10 @@ type nodeJose struct {
 	waiting map[int]chan error
 }
 
-func startNodeJose(t *testing.T, caFile string, hold time.Duration) *nodeJose {
+func startNodeJose(t *testing.T, caFile string) *nodeJose {
 	t.Helper()
 	script := filepath.Join(os.Getenv("KEYPOST_E2E_NPM"), "verify-many.mjs")
-	cmd := exec.Command("node", script, fmt.Sprint(hold.Milliseconds()), audience)
+	cmd := exec.Command("node", script, audience)
 	cmd.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+caFile)
 	stdin, err := cmd.StdinPipe()
 	must(t, err)
@@ -264,13 +283,13 @@ func (n *nodeJose) read(answers io.Reader) {
 	}
 }
 
-// at returns how the service verifies a token of an issuer with the JWKS at url.
-func (n *nodeJose) at(issuer, url string) func(context.Context, string) error {
+// at returns how the service verifies a token of an issuer with the JWKS at url, of which it holds a copy for so long.
+func (n *nodeJose) at(issuer, url string, hold time.Duration) func(context.Context, string) error {
 	return func(ctx context.Context, token string) error {
 		answer := make(chan error, 1)
 		n.mu.Lock()
 		n.last++
-		line, err := json.Marshal(map[string]any{"id": n.last, "url": url, "issuer": issuer, "token": token})
+		line, err := json.Marshal(map[string]any{"id": n.last, "url": url, "hold": hold.Milliseconds(), "issuer": issuer, "token": token})
 		if err == nil {
 			n.waiting[n.last] = answer
 			_, err = n.stdin.Write(append(line, '\n'))

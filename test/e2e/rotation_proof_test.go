@@ -25,60 +25,93 @@ import (
 	programs "github.com/keypost/keypost/test/process"
 )
 
-// What the key sets of the proof declare. A development key set adds five seconds for convergence, so that a key may sign 25 s
-// after it was seen.
+// terms are what a key set of the proof declares, and how its tokens are made and verified. A development key set adds five
+// seconds for convergence.
+type terms struct {
+	maxAge, swr, sie time.Duration
+	lifetime         time.Duration // of tokens
+	every            time.Duration // a server makes one
+	again            time.Duration // each relying party verifies it, and just before its end
+}
+
+// The shortest terms, by which a key may sign 25 s after it was seen.
 const (
-	proofMaxAge   = 2 * time.Second
-	proofSWR      = 2 * time.Second
-	proofSIE      = 14 * time.Second
-	proofLifetime = 10 * time.Second // of tokens
+	proofMaxAge = 2 * time.Second
+	proofSWR    = 2 * time.Second
+	proofSIE    = 14 * time.Second
 )
 
+func inSeconds() terms {
+	return terms{proofMaxAge, proofSWR, proofSIE, 10 * time.Second, 300 * time.Millisecond, 5 * time.Second}
+}
+
+// gates returns how long the gates of a rotation stay closed at least.
+func (r terms) gates() time.Duration { return 2*r.maxAge + r.swr + r.sie + r.lifetime }
+
 const (
-	proofIssuers = 16
-	mintEvery    = 300 * time.Millisecond
-	atOnce       = 64                     // verifications of each kind; a machine that cannot keep up leaves some out instead of falling behind
-	lastMoment   = 700 * time.Millisecond // before its exp a token is verified for the last time
+	atOnce     = 64                     // verifications of each kind; a machine that cannot keep up leaves some out instead of falling behind
+	lastMoment = 700 * time.Millisecond // before its exp a token is verified for the last time
 )
 
-// TestRotationRefusesNoToken rotates the keys of ten issuers side by side with the real keypost, while tokens are minted all the
-// time and each is verified until it expires, by relying parties of three kinds, directly and through two real caches. One of the
-// caches is primed just before the publication and then cut off from keypostd for as long as it may hand out its copy. Some
-// rotations are driven by two operators at once, who are killed at random moments and begin again.
+// TestRotationRefusesNoToken rotates the keys of twelve issuers side by side with the real keypost, while tokens are minted all the
+// time and each is verified until it expires, by relying parties of three kinds, directly and through two real caches; two of the
+// issuers have terms that kube-apiserver keeps copies by, and it verifies their tokens too. One of the caches is primed just
+// before the publication and then cut off from keypostd for as long as it may hand out its copy. Some rotations are driven by
+// two operators at once, who are killed at random moments and begin again. A thirteenth is rolled back.
 //
 // Not one token may be refused. That proves something only because the same relying parties do refuse tokens where a rotation is
-// done wrong, in each of the five ways that are tried beside it.
+// done wrong, in each of the ways that are tried beside it.
 func TestRotationRefusesNoToken(t *testing.T) {
-	p := newProof(t)
-	var all []*rotating
-	for i := range proofIssuers {
-		r := &rotating{operators: 1, name: "by the gates", how: (*rotating).byTheGates}
-		switch mistakes := []*rotating{
-			{name: "gate skipped", how: (*rotating).gateSkipped},
-			{name: "stale-if-error forgotten", how: (*rotating).staleIfErrorForgotten},
-			{name: "signed first", how: (*rotating).signedFirst},
-			{name: "swapped at once", how: (*rotating).swappedAtOnce},
-			{name: "removed at once", how: (*rotating).removedAtOnce},
-		}; {
-		case i < 10:
-			r.operators, r.kill = 1+i%2, i%4 >= 2
-		case i == 10:
-			r.name, r.how = "rolled back", (*rotating).rolledBack
-		default:
-			r = mistakes[i-11]
-			r.wrong, r.operators = true, 1
-		}
-		p.publish(t, r, i)
-		all = append(all, r)
+	all := mistakes(withKubernetes(), true) // the longest first
+	for i := range 2 {
+		all = append(all, &rotating{name: "by the gates", how: (*rotating).byTheGates, operators: 1 + i, kill: i > 0, terms: withKubernetes(), kubernetes: true})
 	}
+	for i := range 10 {
+		all = append(all, &rotating{name: "by the gates", how: (*rotating).byTheGates, operators: 1 + i%2, kill: i%4 >= 2, terms: inSeconds()})
+	}
+	all = append(all, &rotating{name: "rolled back", how: (*rotating).rolledBack, operators: 1, terms: inSeconds()})
+	all = append(all, mistakes(inSeconds(), false)...)
+	p := newProof(t, len(all))
+	for i, r := range all {
+		p.publish(t, r, i)
+		r.signers = []signer{newTestSigner(r.old), newTestSigner(r.old)}
+	}
+	startEtcd(t)
+	p.startKubernetes(t, all)
 	var done sync.WaitGroup
 	for i, r := range all {
 		done.Go(func() {
 			time.Sleep(time.Duration(i) * 300 * time.Millisecond) // each in another phase of its copies
+			if !r.kubernetes && i%2 > 0 {
+				time.Sleep(withKubernetes().gates() / 2) // there is time, and less to do at once
+			}
 			r.run(t)
 		})
 	}
 	done.Wait()
+	report(t, all)
+}
+
+// mistakes returns the rotations that are done wrong. The three that need no other than a new key at the wrong time are those that
+// kube-apiserver, too, is shown.
+func mistakes(is terms, kubernetes bool) []*rotating {
+	all := []*rotating{
+		{name: "gate skipped", how: (*rotating).gateSkipped},
+		{name: "signed first", how: (*rotating).signedFirst},
+		{name: "swapped at once", how: (*rotating).swappedAtOnce},
+	}
+	if !kubernetes {
+		all = append(all, &rotating{name: "stale-if-error forgotten", how: (*rotating).staleIfErrorForgotten}, &rotating{name: "removed at once", how: (*rotating).removedAtOnce})
+	}
+	for _, r := range all {
+		r.terms, r.kubernetes, r.wrong, r.operators = is, kubernetes, true, 1
+	}
+	return all
+}
+
+// report judges all rotations and prints their counts.
+func report(t *testing.T, all []*rotating) {
+	t.Helper()
 	verified, refused := 0, 0
 	for _, r := range all {
 		r.judge(t)
@@ -100,13 +133,16 @@ type proof struct {
 	node   *nodeJose
 
 	goTurns, nodeTurns turns
+	ca                 *authority
+	caFiles            string // of keypostd and of the caches
 }
 
-func newProof(t *testing.T) *proof {
+// newProof starts what issuer-00 and so many others share.
+func newProof(t *testing.T, issuers int) *proof {
 	t.Helper()
 	ca, dir := newAuthority(t), t.TempDir()
 	address := programs.FreeAddress(t)
-	p := &proof{dir: dir, origin: strings.Replace(address, "127.0.0.1", "localhost", 1), goTurns: make(turns, atOnce), nodeTurns: make(turns, atOnce)}
+	p := &proof{dir: dir, ca: ca, origin: strings.Replace(address, "127.0.0.1", "localhost", 1), goTurns: make(turns, atOnce), nodeTurns: make(turns, atOnce)}
 	p.env = []string{"KEYPOST_STORE=file://" + filepath.Join(dir, "keysets"), "KEYPOST_OBSERVATIONS=file://" + filepath.Join(dir, "observations")}
 	must(t, os.Mkdir(filepath.Join(dir, "observations"), 0o700))
 	server := start(t, "keypostd", binary("keypostd"), "--dev", dir, "--address", address, "--admin-address", programs.FreeAddress(t))
@@ -121,22 +157,25 @@ func newProof(t *testing.T) *proof {
 	roots.AddCert(ca.cert)
 	p.client = &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
 	var locations [2][]string
-	for i := range proofIssuers {
+	locations[0] = []string{fmt.Sprintf("location / { proxy_pass https://%s; }", address)}
+	for i := range issuers {
 		l := newLink(t, address)
 		p.links = append(p.links, l)
 		locations[1] = append(locations[1], fmt.Sprintf("location /issuer-%02d/ { proxy_pass https://%s; }", i, l.address))
+		for c := range locations {
+			locations[c] = append(locations[c], p.discovery(fmt.Sprintf("issuer-%02d", i)))
+		}
 	}
-	locations[0] = []string{fmt.Sprintf("location / { proxy_pass https://%s; }", address)}
 	for i := range p.caches {
 		p.caches[i] = startCache(t, ca, p.origin, locations[i])
 	}
-	both := filepath.Join(dir, "both.pem")
+	p.caFiles = filepath.Join(dir, "both.pem")
 	made, err := os.ReadFile(p.caFile())
 	must(t, err)
 	ours, err := os.ReadFile(ca.file)
 	must(t, err)
-	must(t, os.WriteFile(both, append(made, ours...), 0o600))
-	p.node = startNodeJose(t, both, proofMaxAge)
+	must(t, os.WriteFile(p.caFiles, append(made, ours...), 0o600))
+	p.node = startNodeJose(t, p.caFiles)
 	return p
 }
 
@@ -175,19 +214,23 @@ func (p *proof) keypost(killAfter time.Duration, args ...string) ran {
 // rotating is one issuer whose key is replaced.
 type rotating struct {
 	*proof
-	name      string // of the way in which it is rotated
-	id, url   string
-	link      *link
-	parties   []party
-	servers   [2]apiserver // one cluster's
-	old, next signingKey
-	how       func(*rotating, context.Context) error
-	wrong     bool
-	operators int
-	kill      bool
+	terms
+	name       string // of the way in which it is rotated
+	id, url    string
+	link       *link
+	parties    []party
+	kubernetes bool     // kube-apiservers rely on it too
+	signers    []signer // one cluster's
+	asking     []string // flags with which a step asks the signers; nil: a person says that they sign with the new key
+	old, next  signingKey
+	how        func(*rotating, context.Context) error
+	wrong      bool
+	operators  int
+	kill       bool
 
 	handOver sync.Once
 	killed   atomic.Int64
+	cutUntil time.Time
 	hidden   time.Duration // how long the cache that was cut off handed out the JWKS from before the publication
 	err      error
 
@@ -211,19 +254,21 @@ func (p *proof) publish(t *testing.T, r *rotating, i int) {
 	kind, id := []string{"p256", "rsa2048"}[i%2], fmt.Sprintf("issuer-%02d", i)
 	r.proof, r.id, r.url, r.link = p, id, "https://"+p.origin+"/"+id, p.links[i]
 	r.old, r.next, r.counts, r.minted = generateSigningKey(t, kind), generateSigningKey(t, kind), map[string]count{}, map[string]int{}
-	must(t, p.keypost(0, "issuer", "add", id, "--dev", "--url", r.url, "--public-key-file", r.old.public, "--max-age", proofMaxAge.String(),
-		"--stale-while-revalidate", proofSWR.String(), "--stale-if-error", proofSIE.String(), "--token-lifetime", proofLifetime.String(),
+	must(t, p.keypost(0, "issuer", "add", id, "--dev", "--url", r.url, "--public-key-file", r.old.public, "--max-age", r.maxAge.String(),
+		"--stale-while-revalidate", r.swr.String(), "--stale-if-error", r.sie.String(), "--token-lifetime", r.lifetime.String(),
 		"--relying-party", "vault", "--relying-party", "kube-apiserver").err())
 	await(t, r.url+" is served", func(ctx context.Context) error { return expect(ctx, p.client, r.url+"/keys.json", "") })
-	for i := range r.servers {
-		r.servers[i].key.Store(&r.old)
-	}
-	for path, host := range map[string]string{"direct": p.origin, "cache 1": p.caches[0], "cache 2": p.caches[1]} {
+	for path, host := range p.paths() {
 		url := "https://" + host + "/" + id + "/keys.json"
 		r.parties = append(r.parties, party{"go-oidc", path, p.goTurns.take(goOIDC(p.client, r.url, url))},
-			party{"jose", path, p.nodeTurns.take(p.node.at(r.url, url))},
+			party{"jose", path, p.nodeTurns.take(p.node.at(r.url, url, r.maxAge))},
 			party{"strict", path, p.goTurns.take((&strict{client: p.client, issuer: r.url, url: url}).verify)})
 	}
+}
+
+// paths returns the hosts at which relying parties read.
+func (p *proof) paths() map[string]string {
+	return map[string]string{"direct": p.origin, "cache 1": p.caches[0], "cache 2": p.caches[1]}
 }
 
 // run mints and verifies from before the rotation until every token has expired.
@@ -231,36 +276,39 @@ func (r *rotating) run(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var minting sync.WaitGroup
-	for i := range r.servers {
-		minting.Go(func() { r.mint(ctx, &r.servers[i]) })
+	for i := range r.signers {
+		minting.Go(func() { r.mint(ctx, r.signers[i]) })
 	}
-	time.Sleep(proofMaxAge + time.Second)
+	time.Sleep(3 * time.Second)
 	r.err = r.how(r, ctx)
-	time.Sleep(proofMaxAge + time.Second)
+	time.Sleep(max(time.Until(r.cutUntil), 3*time.Second))
 	stop()
 	minting.Wait()
 	r.checks.Wait()
 }
 
-// mint has a server make tokens, each of which everybody verifies at once, in the middle of its life and just before its end.
-func (r *rotating) mint(ctx context.Context, server *apiserver) {
-	for every := time.NewTicker(mintEvery); ; {
+// mint has a server make tokens, each of which everybody verifies at once, again and again, and just before its end.
+func (r *rotating) mint(ctx context.Context, server signer) {
+	for every := time.NewTicker(r.every); ; {
 		select {
 		case <-ctx.Done():
 			every.Stop()
 			return
 		case <-every.C:
 		}
-		token, err := server.mint(r.url, proofLifetime)
-		if err != nil {
-			r.count("mint", err, token)
+		token, err := server.mint(r.url, r.lifetime)
+		if err != nil { // the server restarts
 			continue
 		}
 		r.mu.Lock()
 		r.minted[token.kid]++
 		r.mu.Unlock()
-		left := time.Until(token.exp)
-		for _, in := range []time.Duration{0, left / 2, left - lastMoment} {
+		left := time.Until(token.exp) - lastMoment
+		moments := []time.Duration{left}
+		for in := time.Duration(0); in < left; in += r.again {
+			moments = append(moments, in)
+		}
+		for _, in := range moments {
 			r.checks.Add(1)
 			time.AfterFunc(in, func() {
 				defer r.checks.Done()
@@ -321,7 +369,7 @@ func (r *rotating) judge(t *testing.T) {
 		t.Errorf("%s: %v", r.name, r.err)
 	case r.minted[r.old.kid] == 0 || r.minted[r.next.kid] == 0:
 		t.Errorf("%s: tokens of each key: %v", r.name, r.minted)
-	case r.hidden < proofMaxAge+proofSIE-4*time.Second:
+	case r.hidden < r.maxAge+r.sie-4*time.Second:
 		t.Errorf("%s: the cache that was cut off handed out its copy for %v only, so this shows little", r.name, r.hidden)
 	case r.wrong && all.refused == 0:
 		t.Errorf("%s: no token was refused, so the others show nothing", r.name)
@@ -343,11 +391,11 @@ func (r *rotating) judge(t *testing.T) {
 func table(all []*rotating) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	columns := []string{"go-oidc", "jose", "strict", "direct", "cache 1", "cache 2"}
-	fmt.Fprintf(w, "rotation\toperators\tkilled\ttokens old+new\thidden\tverified\trefused\t%s\tno JWKS\ttoo late\n", strings.Join(columns, "\t"))
+	columns := []string{"go-oidc", "jose", "strict", "kube-apiserver", "direct", "cache 1", "cache 2"}
+	fmt.Fprintf(w, "rotation\tmax-age\toperators\tkilled\ttokens old+new\thidden\tverified\trefused\t%s\tno JWKS\ttoo late\n", strings.Join(columns, "\t"))
 	for _, r := range all {
 		s := r.sum("")
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d+%d\t%v\t%d\t%d", r.name, r.operators, r.killed.Load(), r.minted[r.old.kid], r.minted[r.next.kid], r.hidden.Round(100*time.Millisecond), s.verified, s.refused)
+		fmt.Fprintf(w, "%s\t%v\t%d\t%d\t%d+%d\t%v\t%d\t%d", r.name, r.maxAge, r.operators, r.killed.Load(), r.minted[r.old.kid], r.minted[r.next.kid], r.hidden.Round(100*time.Millisecond), s.verified, s.refused)
 		for _, c := range columns {
 			fmt.Fprintf(w, "\t%d", r.sum(c).refused)
 		}

@@ -1,0 +1,118 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// withKubernetes are terms by which kube-apiserver keeps a copy: it takes 30 s off max-age (coreos/go-oidc v2, keysExpiryDelta), and
+// asks again for a kid that it does not know only when what is left is over. A token that it has let in it lets in for 10 s more
+// without a look at the key, so tokens live for longer than that.
+func withKubernetes() terms {
+	return terms{36 * time.Second, 2 * time.Second, 14 * time.Second, 15 * time.Second, time.Second, 11 * time.Second}
+}
+
+// discovery returns the location of a cache at which an issuer's discovery document leads to the JWKS of the same cache. A
+// kube-apiserver is told to read it there (discoveryURL), as where the issuer's own address cannot be reached.
+func (p *proof) discovery(id string) string {
+	return fmt.Sprintf(`location = /%[1]s/.well-known/openid-configuration {
+			default_type application/json;
+			return 200 '{"issuer":"https://%[2]s/%[1]s","jwks_uri":"https://$http_host/%[1]s/keys.json","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["RS256","ES256"]}';
+		}`, id, p.origin)
+}
+
+// startKubernetes starts a real kube-apiserver for each path by which the JWKS can be read, which lets in the service accounts of
+// the published issuers that say so, and waits until it knows their keys.
+func (p *proof) startKubernetes(t *testing.T, all []*rotating) {
+	t.Helper()
+	client := &http.Client{Timeout: patienceOfParties, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.ca.pool()}, MaxIdleConnsPerHost: atOnce}}
+	port := 6543
+	var ready []func()
+	for path, host := range p.paths() {
+		port++
+		c := &cluster{name: strings.ReplaceAll("relies-"+path, " ", "-"), issuer: "https://relies.keypost.test", key: newECKey(t)}
+		running := startCluster(t, p.ca, c, port, "--authentication-config="+p.relyOn(t, all, path, host))
+		turn := make(turns, atOnce)
+		ready = append(ready, func() {
+			c.awaitReady(t, running)
+			for _, r := range all {
+				if !r.kubernetes {
+					continue
+				}
+				verify := reviewed(client, c.address)
+				running.await(t, "reading the keys of "+r.url, func(ctx context.Context) error {
+					token, err := r.signers[0].mint(r.url, r.lifetime)
+					if err != nil {
+						return err
+					}
+					return verify(ctx, token.text)
+				})
+				r.parties = append(r.parties, party{"kube-apiserver", path, turn.take(verify)})
+			}
+		})
+	}
+	for _, r := range ready {
+		r()
+	}
+}
+
+// relyOn returns the file that makes a kube-apiserver rely on issuers by a path.
+func (p *proof) relyOn(t *testing.T, all []*rotating, path, host string) string {
+	t.Helper()
+	pem, err := os.ReadFile(p.caFiles)
+	must(t, err)
+	var trusted []any
+	for _, r := range all {
+		if !r.kubernetes {
+			continue
+		}
+		issuer := map[string]any{"url": r.url, "audiences": []string{audience}, "certificateAuthority": string(pem)}
+		if host != p.origin {
+			issuer["discoveryURL"] = "https://" + host + "/" + r.id + "/.well-known/openid-configuration"
+		}
+		trusted = append(trusted, map[string]any{"issuer": issuer, "claimMappings": map[string]any{"username": map[string]any{"claim": "sub", "prefix": r.id + ":"}}})
+	}
+	config, err := json.Marshal(map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": trusted})
+	must(t, err)
+	file := filepath.Join(t.TempDir(), strings.ReplaceAll(path, " ", "-")+".json")
+	must(t, os.WriteFile(file, config, 0o600))
+	return file
+}
+
+// reviewed returns how a kube-apiserver verifies a token: it is asked who the bearer is. It says no more than 401 where it has no
+// JWKS, so that counts as a refusal.
+func reviewed(client *http.Client, address string) func(context.Context, string) error {
+	url := "https://" + address + "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	return func(ctx context.Context, token string) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := client.Do(req)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errNoJWKS, err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		switch {
+		case err == nil && res.StatusCode == http.StatusCreated && strings.Contains(string(body), ":system:serviceaccount:default:sa1"):
+			return nil
+		case err == nil && res.StatusCode == http.StatusUnauthorized:
+			return fmt.Errorf("%s answers %s", address, res.Status)
+		}
+		return fmt.Errorf("%w: %s: %s: %v", errNoJWKS, res.Status, body, err)
+	}
+}
