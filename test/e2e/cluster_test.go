@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"encoding/base64"
@@ -23,6 +24,7 @@ type cluster struct {
 	name, issuer string
 	key          crypto.Signer // signs its service account tokens
 	publicKey    string        // file with the public half, PEM
+	trusts       string        // file with the keys that the server verifies tokens with; publicKey if empty
 	kubeconfig   string        // of its administrator
 	issuerFlags  []string      // what the kube-apiserver says of issuer and audiences; nil: issuer only
 	address      string        // host:port
@@ -64,7 +66,7 @@ func startCluster(t *testing.T, ca *authority, c *cluster, port int, extra ...st
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
 		"--service-cluster-ip-range=10.96.0.0/24", "--authorization-mode=RBAC", "--token-auth-file=" + tokens,
-		"--service-account-signing-key-file=" + filepath.Join(dir, "sa.key"), "--service-account-key-file=" + c.publicKey,
+		"--service-account-signing-key-file=" + filepath.Join(dir, "sa.key"), "--service-account-key-file=" + cmp.Or(c.trusts, c.publicKey),
 		// No controller manager runs here to make default service accounts, and no node needs the endpoints.
 		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none",
 	}, issuerFlags...)

@@ -1,0 +1,72 @@
+package readme
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// platformCommands are the forms of other programs' commands in docs/platforms, as their own documentation has them; the pages
+// link to it. kubeadm's were run with kubeadm v1.34.4.
+var platformCommands = map[string][]string{
+	"kubeadm":   {`init phase control-plane (apiserver|controller-manager)( --config \S+\.yaml)?`, `init phase upload-config kubeadm --config \S+\.yaml`, `config migrate( --old-config \S+ --new-config \S+)?`, `upgrade`},
+	"k3s":       {`certificate rotate-ca( --path=/opt/\w+/server)?`},
+	"rke2":      {`certificate rotate-ca --path=/opt/\w+/server`},
+	"systemctl": {`restart (k3s|rke2-server)`},
+	"talosctl":  {`-n [\d.]+ patch machineconfig --patch @\S+\.yaml`, `-n [\d.]+ get machineconfig -o yaml`, `-n [\d.]+ read /system/secrets/kubernetes/kube-apiserver/service-account\.pub`},
+	"kops": {`create keypair service-account( --key \S+)?`, `(promote|distrust) keypair service-account( ID)?`, `get keypairs service-account`, `update cluster --yes`,
+		`rolling-update cluster( --yes)?`},
+	"mkdir": {`-p /opt/\w+/server/tls`},
+	"cat":   {`/\S+ /\S+`},
+}
+
+// checkPlatform returns how commands of a program are checked.
+func checkPlatform(program string) func(*testing.T, []string) error {
+	return func(_ *testing.T, args []string) error {
+		for _, form := range platformCommands[program] {
+			if regexp.MustCompile(`^` + form + `$`).MatchString(strings.Join(args, " ")) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s is not known to take that: compare it with its documentation, and add its form here", program)
+	}
+}
+
+// TestPlatformPages: each page says whether it was tried and where it is from, and can be found.
+func TestPlatformPages(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "platforms", "*.md"))
+	if err != nil || len(pages) < 7 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	index := read(t, "docs/platforms/README.md")
+	for _, page := range pages {
+		name := filepath.Base(page)
+		if name == "README.md" {
+			continue
+		}
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		if tried, from := strings.Contains(text, "**Tried here"), strings.Contains(text, "**Written from documentation"); tried == from {
+			t.Errorf("%s does not say whether it was tried", name)
+		}
+		for _, want := range []string{"\nSources: ", "## Way back, and the issuer\n", "keypost rotate "} {
+			if !strings.Contains(text, want) && name != "rke2.md" {
+				t.Errorf("%s has no %q", name, want)
+			}
+		}
+		if !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/platforms/README.md does not link to %s", name)
+		}
+		for _, m := range regexp.MustCompile("`(test/[\\w./]+)`").FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
