@@ -80,7 +80,7 @@ func lifetime(ctx context.Context, a Access, matters func(audience string, own b
 	if err != nil {
 		return Lifetime{}, err
 	}
-	own, err := server.mint(ctx, namespace, name, minLifetime)
+	own, err := server.mint(ctx, namespace, name, request{})
 	if err != nil {
 		return Lifetime{}, fmt.Errorf("have the cluster mint a token with its own audiences: %w", err)
 	}

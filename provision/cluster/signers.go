@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -77,7 +78,7 @@ func signers(ctx context.Context, a Access, lifetime time.Duration, audience str
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.named("use"), oneLine(err))
 		}
-		s, err := server.mint(ctx, namespace, name, lifetime, audience)
+		s, err := server.mint(ctx, namespace, name, request{lifetime, []string{audience}})
 		if err != nil {
 			return nil, fmt.Errorf("have the kube-apiserver at %s mint a token (each is asked at its own address): %w", address, err)
 		}
@@ -190,13 +191,19 @@ func (m minted) signedBy(k keystore.VerificationKey) bool {
 	return err == nil
 }
 
-// mint requests a token that lives for so long (TokenRequest, authentication.k8s.io/v1) and returns its content. Without an
+// request is what is asked for.
+type request struct {
+	lifetime  time.Duration // 0: minLifetime
+	audiences []string
+}
+
+// mint requests a token (TokenRequest, authentication.k8s.io/v1) and returns its content. Without an
 // audience the token gets the cluster's own, those of --api-audiences.
-func (a api) mint(ctx context.Context, namespace, name string, lifetime time.Duration, audiences ...string) (minted, error) {
-	request, err := json.Marshal(map[string]any{
+func (a api) mint(ctx context.Context, namespace, name string, want request) (minted, error) {
+	body, err := json.Marshal(map[string]any{
 		"apiVersion": "authentication.k8s.io/v1",
 		"kind":       "TokenRequest",
-		"spec":       map[string]any{"audiences": audiences, "expirationSeconds": int64(lifetime.Seconds())},
+		"spec":       map[string]any{"audiences": want.audiences, "expirationSeconds": int64(cmp.Or(want.lifetime, minLifetime).Seconds())},
 	})
 	if err != nil {
 		return minted{}, err
@@ -207,7 +214,7 @@ func (a api) mint(ctx context.Context, namespace, name string, lifetime time.Dur
 		} `json:"status"`
 	}
 	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/serviceaccounts/" + url.PathEscape(name) + "/token"
-	if err := a.create(ctx, path, request, &reply); err != nil {
+	if err := a.create(ctx, path, body, &reply); err != nil {
 		return minted{}, err
 	}
 	return readToken(reply.Status.Token)

@@ -140,8 +140,8 @@ func (e *examination) mintAt(ctx context.Context, servers []server) {
 	for i, s := range servers {
 		wait.Go(func() {
 			o := &outcomes[i]
-			if o.own, o.err = s.api.mint(ctx, e.namespace, e.name, minLifetime); o.err == nil && len(e.want.Audiences) > 0 {
-				_, o.err = s.api.mint(ctx, e.namespace, e.name, minLifetime, e.want.Audiences[0])
+			if o.own, o.err = s.api.mint(ctx, e.namespace, e.name, request{}); o.err == nil && len(e.want.Audiences) > 0 {
+				_, o.err = s.api.mint(ctx, e.namespace, e.name, request{audiences: e.want.Audiences[:1]})
 			}
 		})
 	}
