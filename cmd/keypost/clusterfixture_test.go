@@ -39,6 +39,7 @@ func startCluster(ts *testscript.TestScript, neg bool, args []string) {
 			_ = json.NewEncoder(w).Encode(body(r))
 		})
 	}
+	answer("GET /.well-known/openid-configuration", func(*http.Request) any { return m{"issuer": args[1]} })
 	answer("GET /openid/v1/jwks", func(*http.Request) any {
 		return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public[0].Key(), KeyID: string(public[0].ID()), Algorithm: public[0].Alg(), Use: "sig"}}}
 	})

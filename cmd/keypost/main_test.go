@@ -57,6 +57,8 @@ func TestScripts(t *testing.T) {
 			"environ":   setEnviron,
 			"conflict":  mergeConflict,
 			"withkey":   forgeKey,
+			"front":     front,
+			"repair":    repair,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/caching"
+	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -104,8 +105,11 @@ func (v *visit) checkAge() {
 			continue
 		case age <= maxAge+ifError:
 			v.Warn("cache-alone", "%s is %v old in a cache, which may hold it for %v while its origin answers", a.URL, keystore.Duration(age), keystore.Duration(fresh))
+		case v.stored != nil && v.stored.Policy().EdgeHold != nil && age <= time.Duration(*v.stored.Policy().EdgeHold):
+			continue // the policy says so, and the gates count on it
 		default:
-			v.Fail("cache-stale", "%s is %v old in a cache, which may hold it for %v", a.URL, keystore.Duration(age), keystore.Duration(fresh))
+			hold := keystore.Duration(max(24*time.Hour, (age + time.Hour).Truncate(time.Hour)))
+			v.FailWith("cache-stale", finding.RepairWith("cache-stale", "24h", hold.String()), "%s is %v old in a cache, which may hold it for %v", a.URL, keystore.Duration(age), keystore.Duration(fresh))
 		}
 		return
 	}

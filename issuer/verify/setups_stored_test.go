@@ -267,8 +267,10 @@ func cacheSetups() []setup {
 	}
 	return []setup{
 		{"a CDN that holds copies for a week", "cache-stale", "", aged(7*86400, asKeypostd), nil},
+		{"a CDN that holds copies for an hour more than the policy says", "cache-stale", "", aged(7200, "public, max-age=300"),
+			policy(func(p *keystore.Policy) { p.EdgeHold = keystore.DurationPtr(24 * time.Hour) })},
 		{"a stale CDN without a new key", "cache-stale", "", func(t *testing.T, w *world) {
-			aged(3600, "public, max-age=300")(t, w)
+			aged(7200, "public, max-age=300")(t, w)
 			w.storeKey(t, stale, newECKey(t))
 		}, nil},
 		{"a CDN that goes on without its origin", "cache-alone", finding.Warn, aged(3600, asKeypostd), nil},

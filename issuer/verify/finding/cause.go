@@ -1,6 +1,9 @@
 package finding
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // Cause is a row of the catalogue: one thing that can be wrong with an issuer, a token, a cluster or an account. The
 // catalogue is the only place that holds what relying parties answer.
@@ -66,6 +69,11 @@ func CauseOf(code string) Cause {
 		return c
 	}
 	return Cause{Code: code, Check: code, Title: code, Repair: "this is an error of keypost; please report it"}
+}
+
+// RepairWith returns the repair of a cause with other words in the place of some: pairs of old and new ones.
+func RepairWith(code string, oldNew ...string) string {
+	return strings.NewReplacer(oldNew...).Replace(CauseOf(code).Repair)
 }
 
 // Finding returns a finding of the cause. An empty repair is that of the cause.

@@ -204,7 +204,7 @@ func storedCauses() []Cause {
 		{"alias-differs", "jwks-alias", "/openid/v1/jwks and jwks_uri have other keys", nil, "relying parties that read one of the two refuse tokens that the other knows",
 			"purge what caches them: a cache in between may hold an older copy of one"},
 		{"cache-stale", "shared-cache", "a cache hands out a document for longer than it may", keyUnknown(), "a new key is not seen and a revoked one stays trusted",
-			"let the CDN obey Cache-Control (no minimum TTL, no TTL of its own) and purge it; or say how long it holds copies: keypost issuer set NAME --edge-hold 24h"},
+			"let the CDN obey Cache-Control (no minimum TTL, no TTL of its own) and purge it; or say for how long at most it holds copies: keypost issuer set NAME --edge-hold 24h"},
 		{"kid-changed", "stored-keys", "a stored key is published under another kid", keyUnknown(), "a relying party picks the key by the kid that a token names, and the cluster's tokens name another", findChange},
 		{"alg-changed", "stored-keys", "a stored key is published for another algorithm", signatureWrong(), "relying parties refuse its tokens", findChange},
 		{"key-still-there", "stored-keys", "a key that is gone is published longer than any cache may hold it", nil, accepted,

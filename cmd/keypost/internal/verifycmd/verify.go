@@ -26,7 +26,8 @@ import (
 
 type verifyOptions struct {
 	f                          *cli.Factory
-	issuers                    []string // names or URLs; empty with all
+	root                       func() *cobra.Command // of all commands
+	issuers                    []string              // names or URLs; empty with all
 	tokenFile, caFile, connect string
 	dev, all                   bool
 
@@ -55,6 +56,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 		"  keypost verify prod-a --kubeconfig admin.kubeconfig --role-arn arn:aws:iam::123456789012:role/app --token-file token --assume\n" +
 		"  kubectl logs app --tail 100 | keypost verify prod-a --error -"
 	cmd.Aliases = []string{"doctor"}
+	o.root = cmd.Root
 	fs := cmd.Flags()
 	fs.StringVar(&o.tokenFile, "token-file", "", "file with a service account token to check, - for stdin")
 	fs.StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
@@ -139,6 +141,7 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 		}
 		r := verified{Issuer: target.URL, parties: target.declared()}
 		for _, f := range findings {
+			f.Repair = opts.pasted(f, target)
 			r.Findings = append(r.Findings, asFinding(f))
 		}
 		results = append(results, r)

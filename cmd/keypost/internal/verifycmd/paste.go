@@ -1,0 +1,178 @@
+package verifycmd
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/provision/cluster"
+)
+
+// pasted returns the repair of a finding with commands that can be pasted: what this run knows stands in the place of ISSUER, NAME,
+// FILE and SERVICEACCOUNT, and the flags that it was given and that the next command needs stand after it.
+func (opts *verifyOptions) pasted(f finding.Finding, t target) string {
+	var b strings.Builder
+	rest := f.Repair
+	for {
+		i, program := nextCommand(rest)
+		if i < 0 {
+			return b.String() + rest
+		}
+		end := i + commandEnd(rest[i:])
+		line := strings.TrimRight(rest[i:end], " ")
+		space := rest[i+len(line) : end]
+		words := splitWords(line)
+		if program == "keypost" {
+			line = opts.ours(words, line, f, t)
+		} else if strings.HasPrefix(f.Code, "token-") { // what is about the cluster names it already
+			line = opts.kubectl(words, t)
+		}
+		b.WriteString(rest[:i] + line + space)
+		rest = rest[end:]
+	}
+}
+
+// ours returns a command of keypost with what is known. Its words alone, such as "keypost aws create-role", are a mention.
+func (opts *verifyOptions) ours(words []string, line string, f finding.Finding, t target) string {
+	cmd, args, err := opts.root().Find(words[1:])
+	if err != nil || !cmd.Runnable() || len(args) == 0 || cmd.Name() == "generate" {
+		return line
+	}
+	name := string(t.set.Name())
+	for i, w := range words {
+		switch before := words[i-min(i, 1)]; {
+		case w == "ISSUER" && name != "":
+			words[i] = name
+		case w == "ISSUER":
+			words[i] = t.URL
+		case w == "NAME" && name != "":
+			words[i] = name
+		case w == "KID":
+			words[i] = t.keyIn(f.Evidence)
+		case w == "FILE" && before == "--kubeconfig" && opts.cluster.Kubeconfig != "":
+			words[i] = opts.cluster.Kubeconfig
+		case w == "FILE" && before == "--token-file" && opts.tokenFile != "":
+			words[i] = opts.tokenFile
+		case w == "HOST:PORT" && before == "--connect" && len(f.At) == 1 && strings.HasPrefix(f.Code, "origin-"):
+			words[i] = f.At[0]
+		}
+	}
+	add := func(flag, value string) {
+		if value != "" && !slices.Contains(words, flag) {
+			words = append(words, flag, value)
+		}
+	}
+	path := strings.TrimPrefix(cmd.CommandPath(), "keypost ")
+	if slices.Contains(words, "--kubeconfig") {
+		add("--context", opts.cluster.Context)
+	}
+	if slices.Contains([]string{"verify", "issuer observe", "key promote", "rotate step"}, path) {
+		add("--ca-file", opts.caFile)
+	}
+	if path == "verify" && opts.dev {
+		words = append(words, "--dev")
+	}
+	if path == "verify" {
+		add("--connect", opts.connect)
+	}
+	if slices.Contains(words, "--store") {
+		return cli.Quoted(words...)
+	}
+	return opts.f.Line(words[1:])
+}
+
+// keyIn returns the one stored key that a sentence names, else the placeholder.
+func (t target) keyIn(evidence string) string {
+	found := "KID"
+	for _, k := range t.set.Keys() {
+		if strings.Contains(evidence, string(k.ID())) {
+			if found != "KID" {
+				return "KID"
+			}
+			found = string(k.ID())
+		}
+	}
+	return found
+}
+
+// kubectl returns a command for the cluster of the run and the service account of the token.
+func (opts *verifyOptions) kubectl(words []string, t target) string {
+	if found := strings.Split(verify.ReadClaims(t.Token).Subject, ":"); len(found) == 4 && found[0]+":"+found[1] == "system:serviceaccount" {
+		if i := slices.Index(words, "SERVICEACCOUNT"); i >= 0 {
+			words[i] = found[3]
+			words = append(words, "--namespace", found[2])
+		}
+	}
+	if opts.cluster.Kubeconfig != "" && opts.cluster.Kubeconfig != cluster.InCluster {
+		words = append(words, "--kubeconfig", opts.cluster.Kubeconfig)
+	}
+	if opts.cluster.Context != "" {
+		words = append(words, "--context", opts.cluster.Context)
+	}
+	return cli.Quoted(words...)
+}
+
+// nextCommand returns where the first command in a sentence begins, and its program; -1 if there is none.
+func nextCommand(s string) (at int, program string) {
+	at = -1
+	for _, p := range []string{"keypost", "kubectl"} {
+		for from := 0; ; {
+			i := strings.Index(s[from:], p+" ")
+			if i < 0 {
+				break
+			}
+			i += from
+			if (i == 0 || strings.ContainsRune(" (", rune(s[i-1]))) && (at < 0 || i < at) {
+				at, program = i, p
+			}
+			from = i + len(p)
+		}
+	}
+	return at, program
+}
+
+// commandEnd returns the length of the command that a text begins with: it ends with the clause, outside quotes.
+func commandEnd(s string) int {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		last := i == len(s)-1 || s[i+1] == ' '
+		switch c := s[i]; {
+		case c == '\'':
+			quoted = !quoted
+		case quoted:
+		case c == '\\':
+			i++
+		case c == ')' || c == '(' || c == ';' || c == '&' || (c == ',' || c == ':') && last:
+			return i
+		}
+	}
+	return len(s)
+}
+
+// splitWords splits a command as a POSIX shell does, where single quotes and backslashes quote.
+func splitWords(line string) []string {
+	var words []string
+	word, quoted, open := "", false, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\'':
+			quoted, open = !quoted, true
+		case c == ' ' && !quoted:
+			if open {
+				words = append(words, word)
+			}
+			word, open = "", false
+		case c == '\\' && !quoted && i+1 < len(line):
+			i++
+			fallthrough
+		default:
+			word, open = word+line[i:i+1], true
+		}
+	}
+	if open {
+		words = append(words, word)
+	}
+	return words
+}

@@ -1,0 +1,72 @@
+package verifycmd
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+func TestPasted(t *testing.T) {
+	f := &cli.Factory{}
+	root := &cobra.Command{Use: "keypost"}
+	key, issuer := &cobra.Command{Use: "key"}, &cobra.Command{Use: "issuer"}
+	for _, use := range []string{"add", "generate", "promote"} {
+		key.AddCommand(&cobra.Command{Use: use, Run: func(*cobra.Command, []string) {}})
+	}
+	issuer.AddCommand(&cobra.Command{Use: "set", Run: func(*cobra.Command, []string) {}})
+	f.Root(root, key, issuer, NewCmdVerify(f))
+	if err := root.PersistentFlags().Set("store", "file:///srv/key sets"); err != nil {
+		t.Fatal(err)
+	}
+	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"https://x.example.com","sub":"system:serviceaccount:ns:app"}`))
+	head := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","kid":"k"}`))
+	named, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour)}, keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, "https://oidc.example.com/a"), Keys: []keystore.VerificationKey{storetest.Key(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := &verifyOptions{f: f, root: func() *cobra.Command { return root }, caFile: "my ca.pem", tokenFile: "tok", dev: true}
+	opts.cluster.Kubeconfig, opts.cluster.Context = "kube.conf", "c1"
+	to := target{verify.Options{URL: "https://oidc.example.com/a", Token: head + "." + claims + ".AA"}, &named, true}
+	for _, tt := range []struct{ code, repair, want string }{
+		{"x", "nothing to type", "nothing to type"},
+		{"x", "lower it: keypost issuer set NAME --max-age 5m", "lower it: keypost issuer set prod-a --max-age 5m --store 'file:///srv/key sets'"},
+		{"x", "publish it (keypost key add ISSUER --kubeconfig FILE) under its name", "publish it (keypost key add prod-a --kubeconfig kube.conf --context c1 --store 'file:///srv/key sets') under its name"},
+		{"x", "keypost key add https://a --kubeconfig 'it'\\''s'", "keypost key add https://a --kubeconfig 'it'\\''s' --context c1 --store 'file:///srv/key sets'"},
+		{"x", "compare with keypost verify NAME --store STORE", "compare with keypost verify prod-a --store STORE --ca-file 'my ca.pem' --dev"},
+		{"x", "wait: keypost key promote ISSUER KID --wait", "wait: keypost key promote prod-a KID --wait --ca-file 'my ca.pem' --store 'file:///srv/key sets'"},
+		{"x", "a key: keypost key generate --out DIR, then another", "a key: keypost key generate --out DIR, then another"},
+		{"x", "make it: keypost aws create-role", "make it: keypost aws create-role"},
+		{"origin-silent", "look: keypost verify NAME --connect HOST:PORT; start it", "look: keypost verify prod-a --connect 192.0.2.1:443 --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'; start it"},
+		{"replica-stale", "keypost verify NAME --connect HOST:PORT", "keypost verify prod-a --connect HOST:PORT --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'"},
+		{"token-x", "make one with kubectl create token SERVICEACCOUNT --audience a, and", "make one with kubectl create token app --audience a --namespace ns --kubeconfig kube.conf --context c1, and"},
+		{"cluster-x", "kubectl create x --user=jane && kubectl create y", "kubectl create x --user=jane && kubectl create y"},
+	} {
+		f := finding.Finding{Code: tt.code, Repair: tt.repair, At: []string{"192.0.2.1:443"}}
+		if got := opts.pasted(f, to); got != tt.want {
+			t.Errorf("%s\n got %s\nwant %s", tt.repair, got, tt.want)
+		}
+	}
+	to.set = &keystore.KeySet{}
+	f2 := finding.Finding{Repair: "keypost key add ISSUER --kubeconfig FILE, or keypost issuer set NAME --max-age 5m"}
+	if got := opts.pasted(f2, to); !strings.HasPrefix(got, "keypost key add https://oidc.example.com/a --kubeconfig kube.conf ") || !strings.Contains(got, "issuer set NAME ") {
+		t.Errorf("without a name: %s", got)
+	}
+}
+
+func TestSplitWords(t *testing.T) {
+	for _, words := range [][]string{{"a"}, {"keypost", "it's", "a b", "é", ""}, {`\`, "--x=y z"}} {
+		if got := splitWords(cli.Quoted(words...)); !slices.Equal(got, words) {
+			t.Errorf("%q becomes %q", words, got)
+		}
+	}
+}

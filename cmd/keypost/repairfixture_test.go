@@ -1,0 +1,217 @@
+package main
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// member is a JSON object.
+type member = map[string]any
+
+// spoils are what can be wrong with the two documents of an issuer, by the cause that keypost verify names. What it does to keys it
+// does to the one with kid, which was published first.
+func spoils() map[string]func(discovery member, key func() member, h http.Header) {
+	set := func(name string, value any) func(member, func() member, http.Header) {
+		return func(d member, _ func() member, _ http.Header) {
+			if d["issuer"] != nil {
+				d[name] = value
+			}
+		}
+	}
+	with := func(name string, value any) func(member, func() member, http.Header) {
+		return func(_ member, key func() member, _ http.Header) { key()[name] = value }
+	}
+	header := func(name, value string) func(member, func() member, http.Header) {
+		return func(_ member, _ func() member, h http.Header) { h.Set(name, value) }
+	}
+	return map[string]func(member, func() member, http.Header){
+		"jwks-uri-form":          set("jwks_uri", nil),
+		"jwks-uri-beside":        set("jwks_uri", "https://oidc.example.com/keys.json"),
+		"jwks-uri-host":          set("jwks_uri", "https://localhost/prod-a/keys.json"),
+		"response-types-missing": set("response_types_supported", nil),
+		"subject-types-missing":  set("subject_types_supported", nil),
+		"algorithms-missing":     set("id_token_signing_alg_values_supported", nil),
+		"algorithm-unnamed":      set("id_token_signing_alg_values_supported", []string{"RS256"}),
+		"claims-missing":         set("claims_supported", nil),
+		"kid-missing":            with("kid", nil),
+		"kid-doubled": func(d member, key func() member, _ http.Header) {
+			if keys, is := d["keys"].([]any); is {
+				d["keys"] = append(keys, key())
+			}
+		},
+		"kid-changed":      with("kid", "other"),
+		"key-form":         with("x", "AAAA"),
+		"key-member":       with("key_ops", []string{"verify"}),
+		"key-use-missing":  with("use", nil),
+		"key-private":      with("d", "AAAA"),
+		"cache-undeclared": header("X-Cache", "Hit from cloudfront"),
+		"cache-stale":      header("Age", "200000"),
+	}
+}
+
+// damaged is what stands in the place of one document, by the cause.
+func damaged() map[string]struct {
+	path   string
+	status int
+	body   string
+} {
+	const discovery, keys, alias = "/.well-known/openid-configuration", "/keys.json", "/openid/v1/jwks"
+	return map[string]struct {
+		path   string
+		status int
+		body   string
+	}{
+		"discovery-form": {discovery, http.StatusOK, "<html>"}, "jwks-form": {keys, http.StatusOK, "<html>"}, "alias-form": {alias, http.StatusOK, "{}"},
+		"alias-not-found": {alias, http.StatusNotFound, ""},
+	}
+}
+
+// front is what people put before an issuer: it serves the files of an export in DIR (keypost export), and where it has none what
+// the issuer of the command serve has, spoiled: front DIR CAUSE. It sets $FRONT, its address.
+func front(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: front DIR CAUSE")
+	}
+	dir, behind := ts.MkAbs(args[0]), ts.Getenv("PORT")
+	spoil, has := spoils()[args[1]]
+	broken := damaged()[args[1]]
+	strip, host := "", ""
+	switch {
+	case args[1] == "proxy-path":
+		strip = "/prod-a"
+	case args[1] == "proxy-host":
+		host = "upstream"
+	case has == (broken.path != ""):
+		ts.Fatalf("how is %s made?", args[1])
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the fixture's own server
+	ts.Defer(client.CloseIdleConnections)
+	kid := "" // of the key that is spoiled
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, err := os.ReadFile(filepath.Join(dir, "oidc.example.com", filepath.FromSlash(path.Clean(r.URL.Path)))); err == nil {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Cache-Control", "public, max-age=300")
+			w.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprint(len(body))))
+			_, _ = w.Write(body)
+			return
+		}
+		if broken.path != "" && strings.HasSuffix(r.URL.Path, broken.path) {
+			w.Header().Set("Cache-Control", "public, max-age=300")
+			w.WriteHeader(broken.status)
+			_, _ = io.WriteString(w, broken.body)
+			return
+		}
+		req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "https://127.0.0.1:"+behind+strings.TrimPrefix(r.URL.Path, strip), http.NoBody)
+		ts.Check(err)
+		req.Host = host
+		resp, err := client.Do(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer func() { _ = resp.Body.Close() }()
+		var document member
+		body, err := io.ReadAll(resp.Body)
+		if err == nil && has && json.Unmarshal(body, &document) == nil {
+			body = spoiled(document, spoil, &kid, resp.Header)
+		}
+		resp.Header.Del("Content-Length")
+		resp.Header.Set("Server", "nginx")
+		resp.Header.Set("ETag", fmt.Sprintf("%q", fmt.Sprint(len(body))))
+		for name, values := range resp.Header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(resp.StatusCode)
+		_, _ = w.Write(body)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	ca, pair := newCertificate(ts, "oidc.example.com", "localhost")
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	ts.Defer(server.Close)
+	ts.Check(os.WriteFile(ts.MkAbs("front.pem"), ca, 0o600))
+	ts.Setenv("FRONT", server.Listener.Addr().String())
+}
+
+// spoiled returns a document with what is wrong with it. kid is set by the first JWKS.
+func spoiled(document member, spoil func(member, func() member, http.Header), kid *string, h http.Header) []byte {
+	keys, _ := document["keys"].([]any)
+	key := func() member {
+		for _, k := range keys {
+			k, _ := k.(member)
+			if *kid == "" {
+				*kid, _ = k["kid"].(string)
+			}
+			if k["kid"] == *kid {
+				return k
+			}
+		}
+		return member{}
+	}
+	spoil(document, key, h)
+	for _, m := range []member{document, key()} {
+		for name, value := range m {
+			if value == nil {
+				delete(m, name)
+			}
+		}
+	}
+	body, _ := json.Marshal(document)
+	return body
+}
+
+// printedCommand matches a command of ours in a sentence: it goes to the end of the clause, outside quotes.
+var printedCommand = regexp.MustCompile(`\bkeypost (?:'(?:[^']|'\\'')*'|[^'();&,:]|[,:][^ ])+`)
+
+// repair finds a cause with keypost verify, executes the commands of its repair as they are printed, and finds it no more:
+// repair CAUSE [PLACEHOLDER=VALUE…] -- ARG… for verify. A repair that is itself a look is the second one.
+func repair(ts *testscript.TestScript, neg bool, args []string) {
+	split := slices.Index(args, "--")
+	if neg || split < 1 {
+		ts.Fatalf("usage: repair CAUSE [PLACEHOLDER=VALUE…] -- ARG…")
+	}
+	cause, verify := args[0], append([]string{"verify"}, args[split+1:]...)
+	found := regexp.MustCompile(`(?m)^(?:fail|warn) +` + cause + ` `)
+	_ = ts.Exec("keypost", verify...)
+	out := ts.ReadFile("stdout")
+	at := found.FindStringIndex(out)
+	if at == nil {
+		ts.Fatalf("%s was not found", cause)
+	}
+	_, rest, _ := strings.Cut(out[at[0]:], "repair: ")
+	line, _, _ := strings.Cut(rest, "\n")
+	printed := printedCommand.FindAllString(line, -1)
+	if len(printed) == 0 {
+		ts.Fatalf("no command to execute in %q", line)
+	}
+	looked := false
+	for _, command := range printed {
+		for _, given := range args[1:split] {
+			name, value, _ := strings.Cut(given, "=")
+			command = regexp.MustCompile(`(^|[ /])`+regexp.QuoteMeta(name)+`($|[ /])`).ReplaceAllString(command, "${1}"+value+"${2}")
+		}
+		looked = strings.HasPrefix(command, "keypost verify ")
+		if err := ts.Exec("sh", "-c", command); err != nil && !looked {
+			ts.Fatalf("%s: %v", command, err)
+		}
+	}
+	if !looked {
+		_ = ts.Exec("keypost", verify...)
+	}
+	if out := ts.ReadFile("stdout"); found.MatchString(out) || !strings.Contains(out, "ok ") {
+		ts.Fatalf("after %q there is still %s", printed, cause)
+	}
+}
