@@ -256,7 +256,7 @@ func (v *visit) checkCaching(document string, a response) {
 		report(document+code, "%s may not be cached (%s)", a.URL, forbidden)
 	case !hasAge:
 		v.Warn(document+"-no-max-age", "%s has no max-age in its Cache-Control", a.URL)
-	case age < shortMaxAge:
+	case age < shortMaxAge && (v.stored == nil || !v.stored.Dev()): // a development key set has seconds, for its rotations
 		v.Warn(document+"-max-age-short", "%s may be cached for %v only", a.URL, keystore.Duration(age))
 	case age > longMaxAge:
 		v.Warn(document+"-max-age-long", "%s may be cached for %v", a.URL, keystore.Duration(age))

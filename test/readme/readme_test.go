@@ -46,7 +46,7 @@ func TestMakeRun(t *testing.T) {
 			t.Errorf("make run does not print %q:\n%s", want, out)
 		}
 	}
-	for _, unwanted := range []string{"DIR/ca.pem", "no store was given"} {
+	for _, unwanted := range []string{"DIR/ca.pem", "no store was given", "\nwarn", "\nfail"} {
 		if strings.Contains(out, unwanted) {
 			t.Errorf("make run prints %q:\n%s", unwanted, out)
 		}
