@@ -83,14 +83,15 @@ func TestStartRotationRefuses(t *testing.T) {
 		k    VerificationKey
 		want string
 	}{
-		"one under way":           {ok(one.StartRotation(change(t0), subject)), testKey(5), "is under way since 2026-03-01T12:00:00Z (by tester)"},
-		"the key that signs":      {one, testKey(0), "it is active already"},
-		"another next key":        {two, testKey(5), "is next as well"},
-		"under another kid":       {two, renamed, "under another kid"},
-		"too many keys":           {full, subject, "no more than 8"},
-		"nothing to replace":      {idle, subject, "no key of \"prod-a\" is active"},
-		"a key that is gone":      {ok(two.Revoke(because(t0, "lost"), subject.ID(), RevokeOptions{})), subject, "never comes back"},
-		"a key set that is ended": {ok(one.Withdraw(forced(t0))), subject, "was withdrawn"},
+		"one under way":                            {ok(one.StartRotation(change(t0), subject)), testKey(5), "is under way since 2026-03-01T12:00:00Z (by tester)"},
+		"the key that signs":                       {one, testKey(0), "it is active already"},
+		"another next key":                         {two, testKey(5), "is next as well"},
+		"under another kid":                        {two, renamed, "under another kid"},
+		"too many keys":                            {full, subject, "no more than 8"},
+		"nothing to replace":                       {idle, subject, "no key of \"prod-a\" is active"},
+		"a key that is gone":                       {ok(two.Revoke(because(t0, "lost"), subject.ID(), RevokeOptions{})), subject, "never comes back"},
+		"a key set that is ended":                  {ok(one.Withdraw(forced(t0))), subject, "was withdrawn"},
+		"to a published key, in one that is ended": {ok(two.Withdraw(forced(t0))), subject, "was withdrawn"},
 	} {
 		before := tt.s.Digest()
 		_, err := tt.s.StartRotation(change(t0.Add(time.Hour)), tt.k)
@@ -114,9 +115,22 @@ func TestStartRotationRefuses(t *testing.T) {
 func TestRollBackRefuses(t *testing.T) {
 	ok := step(t)
 	done := ok(ok(ok(newSet(t, awsPolicy()).StartRotation(change(t0), subject)).Promote(forced(t0), subject.ID(), Observed{})).Revoke(because(t0, "lost"), testKey(0).ID(), RevokeOptions{}))
-	for name, s := range map[string]KeySet{"no rotation": newSet(t, awsPolicy()), "over": done} {
-		if _, err := s.RollBack(change(t0)); err == nil || !strings.Contains(err.Error(), "no rotation of \"prod-a\" is under way") {
+	start := ok(newSet(t, awsPolicy()).StartRotation(change(t0), subject))
+	for name, tt := range map[string]struct {
+		s    KeySet
+		want string
+	}{
+		"no rotation": {newSet(t, awsPolicy()), "no rotation of \"prod-a\" is under way"},
+		"over":        {done, "no rotation of \"prod-a\" is under way"},
+		"ended":       {ok(start.Withdraw(forced(t0))), "was withdrawn"},
+		"back before it was promoted, and forward": {ok(start.RollBack(change(t0))), "none of the keys that " + string(testKey(0).ID()) + " replaces has signed"},
+	} {
+		before := tt.s.Digest()
+		if n, err := tt.s.RollBack(change(t0)); err == nil || !strings.Contains(err.Error(), tt.want) || n.Generation() != 0 {
 			t.Errorf("%s: error %v", name, err)
+		}
+		if tt.s.Digest() != before {
+			t.Errorf("%s: the key set has changed", name)
 		}
 	}
 }
@@ -160,5 +174,62 @@ func TestSeveralKeysAreReplaced(t *testing.T) {
 	again := ok(back.RollBack(change(addDay.Add(time.Hour)))).Rotation()
 	if again.Kid != subject.ID() || !slices.Equal(slices.Sorted(slices.Values(again.Replaces)), slices.Sorted(slices.Values([]KeyID{a, b}))) || len(again.Stays) != 0 {
 		t.Errorf("turned around twice: %+v", again)
+	}
+}
+
+// Of the keys that come back, the one that was promoted last is to sign, whatever their kids; keys apart stay as they are.
+func TestRollBackTakesTheLastPromoted(t *testing.T) {
+	ok := step(t)
+	for _, first := range []int{0, 7} {
+		second := 7 - first
+		s := must(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{testKey(first)}, Policy: awsPolicy()}))
+		s = ok(ok(s.Add(change(t0), testKey(second))).Promote(forced(t0.Add(time.Hour)), testKey(second).ID(), Observed{}))
+		s = ok(ok(s.Add(change(t0.Add(time.Hour)), testKey(5))).Promote(forced(t0.Add(2*time.Hour)), testKey(5).ID(), Observed{}))
+		s = ok(s.Retire(change(t0.Add(2*time.Hour)), testKey(5).ID(), Evidence{Statement: "seen"})) // apart, promoted last of all
+		s = ok(s.StartRotation(change(addDay), subject))
+		started := s.Rotation()
+		if slices.Contains(started.Replaces, testKey(5).ID()) || len(started.Replaces) != 2 {
+			t.Fatalf("replaces %v", started.Replaces)
+		}
+		back := ok(s.RollBack(change(addDay)))
+		r := back.Rotation()
+		if r == nil || r.Kid != testKey(second).ID() || !slices.Equal(r.Stays, []KeyID{testKey(first).ID()}) || !slices.Equal(r.Replaces, []KeyID{subject.ID()}) || r.ID != started.ID {
+			t.Errorf("first %d: turned around to %+v", first, r)
+		}
+		if k, _ := back.Key(testKey(5).ID()); k.State != Retired {
+			t.Errorf("the key apart is %s", k.State)
+		}
+		for _, n := range []int{first, second} { // they were active all the time
+			k, _ := back.Key(testKey(n).ID())
+			if was, _ := s.Key(k.ID()); k.State != Active || !k.PromotedAt.Equal(was.PromotedAt) {
+				t.Errorf("key %d has become %+v", n, k)
+			}
+		}
+	}
+}
+
+// Exactly as many keys as relying parties take: one fewer may be listed before a new one.
+func TestStartRotationFillsTheList(t *testing.T) {
+	ok := step(t)
+	s := newSet(t, awsPolicy())
+	for n := range 8 - 2 {
+		s = ok(s.Add(change(t0), testKey(20+n)))
+		s = ok(s.Promote(forced(t0), testKey(20+n).ID(), Observed{}))
+	}
+	if s = ok(s.StartRotation(change(t0), subject)); len(s.Keys()) != 8 {
+		t.Errorf("%d keys", len(s.Keys()))
+	}
+}
+
+// What a caller does to the rotation that it is given changes no key set.
+func TestARotationIsACopy(t *testing.T) {
+	ok := step(t)
+	s := ok(ok(newSet(t, awsPolicy()).StartRotation(change(t0), subject)).Promote(forced(t0), subject.ID(), Observed{}))
+	s = ok(s.RollBack(change(t0)))
+	s = ok(s.RollBack(change(t0)))
+	r := s.Rotation()
+	r.Replaces[0], r.Kid, r.Step = "spoilt", "spoilt", "spoilt"
+	if again := s.Rotation(); again.Replaces[0] == "spoilt" || again.Kid == "spoilt" || again.Step != StepRetire {
+		t.Errorf("%+v", again)
 	}
 }

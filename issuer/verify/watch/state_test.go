@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math/big"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -98,7 +99,7 @@ func TestStatusTimes(t *testing.T) {
 		t.Errorf("after a complete look: %+v", s)
 	}
 	bad := failedAt(sighting(), "a")
-	bad.Slowest = 0
+	bad.Slowest, bad.Look.End = 0, later
 	if s = s.after(outcome{sight: bad, at: later}, nil); !s.Complete.Equal(start) || !s.Looked.Equal(later) || s.Slowest != time.Second {
 		t.Errorf("after one with a gap and no answer: %+v", s)
 	}
@@ -201,6 +202,109 @@ func TestUnexpectedCA(t *testing.T) {
 		if err := CheckCA(ca); (err == nil) != good {
 			t.Errorf("%q: %v", ca, err)
 		}
+	}
+}
+
+// A condition says why it holds, and where: what each address showed, each once.
+func TestDetails(t *testing.T) {
+	silent := verify.Sight{Look: observation.Look{Gaps: []string{"at a: no answer within 5s"}, Addresses: []string{"a", "b"}}, NotCompared: "no JWKS could be read"}
+	second := rogue("b", "a", "c")
+	second.Evidence = "another stranger's key"
+	for name, tt := range map[string]struct {
+		o    outcome
+		want map[Condition]Detail
+	}{
+		"no look":         {outcome{err: errors.New("no such host")}, map[Condition]Detail{Unreachable: {Evidence: []string{"no such host"}}}},
+		"nothing answers": {outcome{sight: silent}, map[Condition]Detail{Unreachable: {silent.Look.Gaps, []string{"a", "b"}}, Incomplete: {Evidence: silent.Look.Gaps}, NotCompared: {Evidence: []string{"no JWKS could be read"}}}},
+		"one answers":     {outcome{sight: failedAt(verify.Sight{Look: observation.Look{Answers: 1}}, "a")}, map[Condition]Detail{Incomplete: {Evidence: []string{"at a: no answer within 5s"}}}},
+		"not recorded":    {outcome{sight: sighting(), notRecorded: errors.New("read-only")}, map[Condition]Detail{NotRecorded: {Evidence: []string{"read-only"}}}},
+		"two strangers' keys, and one is missing": {outcome{sight: sighting(rogue("a", "b"), missing("d"), second)}, map[Condition]Detail{
+			RogueKey: {[]string{"a stranger's key", "another stranger's key"}, []string{"a", "b", "c"}}, ServedNotStored: {[]string{"a key is missing"}, []string{"d"}}}},
+	} {
+		if got := (Status{}).after(tt.o, nil).Conditions; !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+// The certificate is seen whether or not the store can be read: it ends what was said of another one.
+func TestAnotherCAEndsWithoutTheStore(t *testing.T) {
+	good, evil := chain(t, "Let's Encrypt", "R10", start), chain(t, "Evil Trust", "E1", start)
+	look := func(s verify.Sight, c []*x509.Certificate) outcome {
+		s.Chains = []verify.Chain{{Address: "a", Certificates: c}}
+		return outcome{sight: s, at: start}
+	}
+	s := Status{}.after(look(sighting(rogue("a")), evil), []string{"Let's Encrypt"})
+	if d := s.Conditions[UnexpectedCA]; !slices.Equal(d.At, []string{"a"}) || !slices.Equal(d.Evidence, []string{`at a: the certificate is of the CA "Evil Trust", which is not expected`}) {
+		t.Errorf("%+v", d)
+	}
+	s = s.after(look(uncompared(sighting()), good), []string{"Let's Encrypt"})
+	if _, holds := s.Conditions[UnexpectedCA]; holds || len(s.Conditions) != 2 {
+		t.Errorf("%+v", s.Conditions)
+	}
+	first := Status{}.after(look(sighting(), good), nil).after(look(sighting(), evil), nil)
+	if d := first.Conditions[UnexpectedCA]; !slices.Equal(d.Evidence, []string{`at a: the certificate is of the CA "Evil Trust", and the first that was seen was of Let's Encrypt`}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Every certificate counts that the server sends; the root is not its own, unless it is all there is.
+func TestExpiry(t *testing.T) {
+	ends := start.Add(2000 * time.Hour)
+	long := chain(t, "x", "y", ends) // whose intermediate ends after 1000 hours, and the root after 24
+	for name, tt := range map[string]struct {
+		chains [][]*x509.Certificate
+		want   time.Time
+	}{
+		"nothing":             {nil, time.Time{}},
+		"the intermediate's":  {[][]*x509.Certificate{long}, start.Add(1000 * time.Hour)},
+		"two certificates":    {[][]*x509.Certificate{long[:2]}, ends},
+		"one alone":           {[][]*x509.Certificate{long[2:]}, start.Add(24 * time.Hour)},
+		"the first of two":    {[][]*x509.Certificate{long, chain(t, "x", "y", start.Add(time.Hour))}, start.Add(time.Hour)},
+		"the second of three": {[][]*x509.Certificate{long, chain(t, "x", "y", start.Add(time.Hour)), long}, start.Add(time.Hour)},
+	} {
+		var chains []verify.Chain
+		for _, c := range tt.chains {
+			chains = append(chains, verify.Chain{Certificates: c})
+		}
+		if got := expiry(chains); !got.Equal(tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// A pin may be of any certificate above the leaf, the root too. Names of CAs are kept once each, in order.
+func TestNamesOfCAs(t *testing.T) {
+	c := chain(t, "Let's Encrypt", "R10", start)
+	for i, want := range []bool{false, true, true} {
+		key := sha256.Sum256(c[i].RawSubjectPublicKeyInfo)
+		if got := isFrom(c, "sha256:"+hex.EncodeToString(key[:])); got != want {
+			t.Errorf("pinned to certificate %d: %t", i, got)
+		}
+	}
+	var chains []verify.Chain
+	for _, organisation := range []string{"z", "a", "z", "m"} {
+		chains = append(chains, verify.Chain{Certificates: chain(t, organisation, "x", start)})
+	}
+	if got := authorities(chains); !slices.Equal(got, []string{"a", "m", "z"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// Where one address fails that showed something, and another one shows it now, that is what is known.
+func TestWhatIsSeenNowCounts(t *testing.T) {
+	s := Status{}.after(outcome{sight: sighting(rogue("a")), at: start}, nil)
+	s = s.after(outcome{sight: failedAt(sighting(rogue("b")), "a"), at: start}, nil)
+	if d := s.Conditions[RogueKey]; !slices.Equal(d.At, []string{"b"}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestTheSlowestAnswer(t *testing.T) {
+	quick := sighting()
+	quick.Slowest = 1
+	if s := (Status{}).after(outcome{sight: quick, at: start}, nil); s.Slowest != 1 {
+		t.Errorf("%v", s.Slowest)
 	}
 }
 

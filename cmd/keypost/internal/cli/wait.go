@@ -40,13 +40,21 @@ func Pause(ctx context.Context, d time.Duration) error {
 type Countdown struct {
 	err      io.Writer
 	terminal bool
+	width    func() int // of the terminal, in characters
 	told     time.Time // the latest line, or the beginning
 }
 
 // NewCountdown returns a Countdown on f.Err.
 func (f *Factory) NewCountdown() *Countdown {
 	file, is := f.Err.(*os.File)
-	return &Countdown{err: f.Err, terminal: is && term.IsTerminal(int(file.Fd())), told: time.Now()}
+	c := &Countdown{err: f.Err, terminal: is && term.IsTerminal(int(file.Fd())), told: time.Now()}
+	c.width = func() int {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+			return width
+		}
+		return 80
+	}
+	return c
 }
 
 // Awaited is what a [Countdown] counts for.
@@ -72,7 +80,8 @@ func (c *Countdown) Wait(ctx context.Context, d time.Duration, a Awaited) error 
 		if !now.Before(end) {
 			return nil
 		}
-		_, _ = fmt.Fprint(c.err, clear+OneLine(a.bar(now)))
+		line := []rune(OneLine(a.bar(now)))
+		_, _ = fmt.Fprint(c.err, clear+string(line[:min(len(line), c.width()-1)])) // a line that wraps could not be drawn anew
 		if err := Pause(ctx, min(end.Sub(now), time.Second)); err != nil {
 			return err
 		}
@@ -100,7 +109,7 @@ func (a Awaited) bar(now time.Time) string {
 	if a.Till.IsZero() {
 		return a.line(now)
 	}
-	const width = 30
+	const width = 20
 	over := 1.0
 	if whole := a.Till.Sub(a.Since); whole > 0 {
 		over = min(max(float64(now.Sub(a.Since))/float64(whole), 0), 1)

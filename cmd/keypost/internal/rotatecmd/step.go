@@ -208,7 +208,7 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 
 // awaited returns what r waits for, since it was seen or retired where that is known.
 func (r *running) awaited() cli.Awaited {
-	a := cli.Awaited{What: fmt.Sprintf("%s: %s key %s", r.set.Name(), r.waiting.Step, r.waiting.Key), Since: r.began, Till: r.waiting.Opens}
+	a := cli.Awaited{What: fmt.Sprintf("%s: %s key %.8s", r.set.Name(), r.waiting.Step, r.waiting.Key), Since: r.began, Till: r.waiting.Opens}
 	if !a.Till.IsZero() && len(r.waiting.Terms) > 0 {
 		a.Since = a.Till
 		for _, term := range r.waiting.Terms {
