@@ -1,20 +1,17 @@
 package verify
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/keypost/keypost/internal/caching"
+	"github.com/keypost/keypost/internal/strictjson"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/observation"
@@ -207,14 +204,7 @@ func (v *visit) unlike(a response) bool {
 	case a.Large:
 		v.Fail("keys-unread", "%v", a.Cut)
 	default:
-		return a.Cut != nil && unfinished(a.Body)
+		return a.Cut != nil && strictjson.Unfinished(a.Body)
 	}
 	return true
-}
-
-// unfinished reports whether a text is the beginning of JSON, or empty.
-func unfinished(body []byte) bool {
-	var first json.RawMessage
-	err := json.NewDecoder(bytes.NewReader(body)).Decode(&first)
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -95,7 +95,7 @@ func (v *visit) why(prefix string, r reply) (code string, err error) {
 		return "origin-shielded", err
 	case code == "-not-found" && prefix == "discovery" && v.stripped():
 		return "proxy-path", fmt.Errorf("%w, and this issuer's document is at %s", err, v.look.Doubled.URL)
-	case code == "-not-found" && fromCache(r.response):
+	case code == "-not-found" && caching.Hit(r.Header):
 		return prefix + "-404-cached", fmt.Errorf("%w, from a cache (%s)", err, caching.Shared(r.Header))
 	}
 	if code == "-not-found" && prefix == "discovery" && fromKeypostd(r.response) && r.Header.Get("Server")+r.Header.Get("Via") != "" {
@@ -123,19 +123,6 @@ func fromKeypostd(a response) bool {
 // after the handshake.
 func asksForCertificate(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "tls: certificate required")
-}
-
-// fromCache reports whether a shared cache says that it gave an answer by itself.
-func fromCache(a response) bool {
-	if age := a.Header.Get("Age"); age != "" && age != "0" {
-		return true
-	}
-	for _, name := range []string{"X-Cache", "Cf-Cache-Status", "Cache-Status"} {
-		if strings.Contains(strings.ToLower(a.Header.Get(name)), "hit") {
-			return true
-		}
-	}
-	return false
 }
 
 // trouble returns why a reply is no answer with status 200, with the end of the cause's code.
