@@ -1,7 +1,9 @@
 package readme
 
 import (
+	"encoding/xml"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -67,6 +69,23 @@ func TestPlatformPages(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	}
+}
+
+// TestDrawings: a drawing is XML, says in words what it shows, and has colors for both schemes.
+func TestDrawings(t *testing.T) {
+	text := read(t, "keystore/rotation/timeline.svg")
+	for decoder := xml.NewDecoder(strings.NewReader(text)); ; {
+		if _, err := decoder.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"<title ", "<desc ", "@media (prefers-color-scheme: dark)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it has no %s", want)
 		}
 	}
 }
