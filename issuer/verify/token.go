@@ -107,7 +107,8 @@ func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.Verifi
 		v.Fail(v.unknownKid(h.KeyID), "the token's kid %q is not in the JWKS", printable(h.KeyID))
 		return
 	}
-	if v.next(keys[i]) {
+	early := func(k keystore.Key) bool { return k.State == keystore.Next && k.Equal(keys[i]) }
+	if v.stored != nil && slices.ContainsFunc(v.stored.Keys(), early) {
 		v.Warn("token-kid-next", "the token is signed by key %s, which may not sign before it is promoted", keys[i].ID())
 	} else {
 		v.OK("token-kid", "the token's kid %s is in the JWKS", keys[i].ID())
@@ -117,15 +118,6 @@ func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.Verifi
 		return
 	}
 	v.OK("token-signature", "the token's signature verifies (%s)", h.Algorithm)
-}
-
-// next reports whether a published key is stored as one that may not sign yet.
-func (v *visit) next(k keystore.VerificationKey) bool {
-	if v.stored == nil {
-		return false
-	}
-	stored, has := v.stored.Key(k.ID())
-	return has && stored.State == keystore.Next && stored.Fingerprint() == k.Fingerprint()
 }
 
 // unknownKid returns why the JWKS lacks the key that a token names.

@@ -300,11 +300,14 @@ func TestWhatIsSeenNowCounts(t *testing.T) {
 	}
 }
 
-func TestTheSlowestAnswer(t *testing.T) {
+func TestWhatIsSeenLasts(t *testing.T) {
 	quick := sighting()
 	quick.Slowest = 1
-	if s := (Status{}).after(outcome{sight: quick, at: start}, nil); s.Slowest != 1 {
-		t.Errorf("%v", s.Slowest)
+	quick.Chains = []verify.Chain{{Address: "a", Certificates: chain(t, "x", "y", start.Add(time.Hour))}}
+	s := Status{}.after(outcome{sight: quick, at: start}, nil)
+	quick.Slowest, quick.Chains = 0, nil // what was not seen this time stays
+	if s = s.after(outcome{sight: quick, at: start}, nil); s.Slowest != 1 || !s.NotAfter.Equal(start.Add(time.Hour)) || !slices.Equal(s.FirstCAs, []string{"x"}) {
+		t.Errorf("%+v", s)
 	}
 }
 
