@@ -59,6 +59,7 @@ func TestScripts(t *testing.T) {
 			"withkey":   forgeKey,
 			"front":     front,
 			"repair":    repair,
+			"edge":      startCloudFront,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}

@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestAWSCLIAndKeypost: create-all, drift made by hand with Amazon's own client, --diff shows it, the next run repairs
@@ -100,6 +102,7 @@ func (c *cliScene) tell(t *testing.T) {
 		t.Errorf("--diff after the repair: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	c.repaired(t, provider)
+	c.sessionsEnded(t)
 	c.deleted(t, provider)
 }
 
@@ -128,6 +131,38 @@ func (c *cliScene) repaired(t *testing.T, provider string) {
 	if ids := c.aws(t, "get-open-id-connect-provider", "--open-id-connect-provider-arn", provider, "--query", "ClientIDList").ok(t); !strings.Contains(ids, "openshift") {
 		t.Errorf("client IDs %s", ids)
 	}
+}
+
+// sessionsEnded runs what `keypost key revoke` prints for AWS, as it is printed: the roles whose sessions a stolen key may have
+// opened are found, and no other, and get the policy of AWS's own console.
+func (c *cliScene) sessionsEnded(t *testing.T) {
+	t.Helper()
+	c.aws(t, "create-role", "--role-name", "another", "--assume-role-policy-document", ccoctlTrust(newIssuer+"-b")).ok(t)
+	apart := t.TempDir()
+	command(t, nil, "", "cp", filepath.Join(c.server.store, "prod-a.yaml"), apart).ok(t)
+	env := []string{"KEYPOST_STORE=file://" + apart}
+	kid := strings.Fields(command(t, env, "", binary("keypost"), "key", "list", "prod-a").ok(t))[7] // after the heading
+	said := command(t, env, "", binary("keypost"), "key", "revoke", "prod-a", kid, "--why", "stolen", "--leave-empty")
+	m := regexp.MustCompile(`for each role of (aws iam list-roles .* --output text), now and again after that time: (aws iam put-role-policy .*); your own`).FindStringSubmatch(said.stderr)
+	if said.code != 0 || m == nil {
+		t.Fatalf("exit code %d: %s", said.code, said.stderr)
+	}
+	here := func(line string) result { // older clients do not read AWS_ENDPOINT_URL
+		line = strings.Replace(line, "aws iam ", "aws --endpoint-url "+setting(c.env, "AWS_ENDPOINT_URL")+" --region us-east-1 iam ", 1)
+		return command(t, append(c.env, "AWS_PAGER="), "", "sh", "-c", line)
+	}
+	if roles := strings.TrimSpace(here(m[1]).ok(t)); roles != roleName {
+		t.Errorf("%s: %q, want %s", m[1], roles, roleName)
+	}
+	began := time.Now().Add(-time.Second).UTC().Format(time.RFC3339)
+	here(strings.Replace(m[2], " ROLE ", " "+roleName+" ", 1)).ok(t)
+	policy := c.aws(t, "get-role-policy", "--role-name", roleName, "--policy-name", "AWSRevokeOlderSessions", "--output", "json").ok(t)
+	at := regexp.MustCompile(`"DateLessThan":\s*\{\s*"aws:TokenIssueTime":\s*"([0-9TZ:-]+)"`).FindStringSubmatch(policy)
+	if at == nil || at[1] < began || at[1] > time.Now().UTC().Format(time.RFC3339) {
+		t.Errorf("the policy %s has the time %v, not one since %s", policy, at, began)
+	}
+	c.aws(t, "delete-role-policy", "--role-name", roleName, "--policy-name", "AWSRevokeOlderSessions").ok(t)
+	c.aws(t, "delete-role", "--role-name", "another").ok(t)
 }
 
 // deleted: what was made goes, what Amazon's client made stays, and a second time is no error.

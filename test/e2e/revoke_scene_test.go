@@ -36,7 +36,6 @@ type revokeSide struct {
 	address   string // of keypostd
 
 	mirror, keypostd *process
-	env              []string // of the mirror
 }
 
 // revokeScene has two of them, the first behind a cache, and the relying parties.

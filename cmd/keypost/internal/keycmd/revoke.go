@@ -19,6 +19,7 @@ type revokeOptions struct {
 	*cli.Factory
 	why, replacement   string
 	lastGood           string
+	distribution       string // of CloudFront
 	caFile             string
 	empty, force, wait bool
 }
@@ -29,7 +30,7 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	cmd.Long = "Take a key out at once, print who still trusts it, until when, and what ends that sooner; with --wait, look until no address\n" +
 		"and no origin publishes it any more. What puts an older version of the key set back meanwhile is named, and undone."
 	cmd.Example = "  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --wait\n" +
-		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait\n" +
+		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait --cloudfront-distribution E2EXAMPLE1ABCD\n" +
 		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --last-good /var/lib/keypost/prod-a.yaml --wait"
 	fs := cmd.Flags()
 	f.ObservationsFlag(fs)
@@ -39,6 +40,7 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, or another key set has revoked the replacement")
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
 	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
+	fs.StringVar(&o.distribution, "cloudfront-distribution", "", "with --wait: `ID` of a CloudFront distribution that is to forget the documents, once the origins serve the new ones")
 	fs.StringVar(&o.caFile, "ca-file", "", "with --wait: PEM file with the CA of the issuer, instead of the system's")
 	return cmd
 }
@@ -46,6 +48,9 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if o.why == "" {
 		return cli.Usagef("key revoke needs --why REASON; it is recorded")
+	}
+	if o.distribution != "" && !o.wait {
+		return cli.Usagef("--cloudfront-distribution goes with --wait: an edge that forgets too early fetches the key again")
 	}
 	roots, err := cli.ReadRoots(o.caFile)
 	if err != nil {

@@ -42,7 +42,7 @@ func trustOf(party, issuer, until string) string {
 		return fmt.Sprintf("aws until %s: nothing makes STS fetch sooner; deleting the provider (oidc-provider/%s) ends it at once, for your own pods too. Sessions that it has given out live on for up to 12h: "+
 			"for each role of aws iam list-roles --query %s --output text, now and again after that time: aws iam put-role-policy --role-name ROLE --policy-name AWSRevokeOlderSessions --policy-document %s; "+
 			"your own pods then need new sessions, too", until, path,
-			text.Quoted("Roles[?contains(to_string(AssumeRolePolicyDocument), 'oidc-provider/"+path+"')].RoleName"), revokeSessions)
+			text.Quoted("Roles[?contains(to_string(AssumeRolePolicyDocument), 'oidc-provider/"+path+"\"')].RoleName"), revokeSessions)
 	case "gcp":
 		return fmt.Sprintf("gcp until %s, or at once: gcloud iam workload-identity-pools providers update-oidc PROVIDER --workload-identity-pool POOL --location global --disabled. "+
 			"A provider with an uploaded JWKS keeps the key until another one is uploaded (--jwk-json-path FILE); access tokens that it has given out live on for up to 1h, or disable the service accounts", until)

@@ -24,14 +24,20 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 	if err != nil {
 		return err
 	}
+	edges := edges{Factory: o.Factory, distribution: o.distribution}
 	for said := ""; ; {
 		var left []string
+		behind := false // an origin is
 		for _, t := range observe.Targets(s) {
 			sight, err := network.Compare(ctx, t, func(context.Context) (keystore.KeySet, error) { return s, nil })
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			left = append(left, unfinished(t, sight, err)...)
+			behind = behind || err != nil || originsBehind(sight)
+		}
+		if err := edges.purge(ctx, s, behind); err != nil {
+			left = append(left, err.Error())
 		}
 		kept, undone := o.keep(ctx, st, s) // last, so that the end says what is so at the end
 		s, left = kept, append(left, undone...)
