@@ -33,6 +33,8 @@ type scene struct {
 	stageErr   error
 	signersErr error
 	lifetime   rotation.Lifetime
+
+	lifetimeErr error
 }
 
 func newScene(t *testing.T) *scene {
@@ -121,7 +123,9 @@ func (sc *scene) Stage(_ context.Context, k keystore.Key) error {
 	return sc.stageErr
 }
 
-func (sc *scene) Lifetime(context.Context) (rotation.Lifetime, error) { return sc.lifetime, nil }
+func (sc *scene) Lifetime(context.Context) (rotation.Lifetime, error) {
+	return sc.lifetime, sc.lifetimeErr
+}
 
 // TestTokensThatLiveForLonger: what the policy declares is no more than a word.
 func TestTokensThatLiveForLonger(t *testing.T) {
@@ -219,7 +223,12 @@ func TestAClusterThatDoesNotAnswer(t *testing.T) {
 	if got := sc.step(sc.driver()); got != "error: 10.0.0.2:6443 does not answer" {
 		t.Error(got)
 	}
-	sc.signersErr, sc.signers = nil, nil
+	sc.signersErr, sc.lifetimeErr = nil, errors.New("10.0.0.1:6443 lists no pods")
+	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
+	if got := sc.step(sc.driver()); got != "error: 10.0.0.1:6443 lists no pods" {
+		t.Error(got)
+	}
+	sc.lifetimeErr, sc.signers = nil, nil
 	if got := sc.step(sc.driver()); !strings.Contains(got, "names no kube-apiserver") {
 		t.Error(got)
 	}
@@ -397,7 +406,18 @@ func (c slowCluster) Signers(ctx context.Context) (map[string]keystore.KeyID, er
 // Whatever cannot be read or written ends a run with its error, and what was stored before is part of the outcome.
 func TestWhatFailsEndsARun(t *testing.T) {
 	boom := errors.New("it fails")
-	nth := func(kind string, n int) storetest.Fault { // the nth call of a kind and all after it
+	once := func(kind string, n int) storetest.Fault { // the nth call of a kind
+		return func(_ context.Context, op storetest.Op) (bool, error) {
+			if op.Kind == kind {
+				n--
+			}
+			if op.Kind != kind || n != -1 {
+				return true, nil
+			}
+			return false, boom
+		}
+	}
+	nth := func(kind string, n int) storetest.Fault { // and all after it
 		return func(_ context.Context, op storetest.Op) (bool, error) {
 			if op.Kind != kind {
 				return true, nil
@@ -419,6 +439,7 @@ func TestWhatFailsEndsARun(t *testing.T) {
 		"the step cannot be stored":                     {fault: nth(storetest.OpPut, 0), state: keystore.Next},
 		"nothing can be read after the step":            {fault: nth(storetest.OpGet, 2), took: 1, state: keystore.Active},
 		"whether the key may still sign cannot be read": {fault: nth(storetest.OpGet, 3), took: 1, state: keystore.Active},
+		"nor can it for a moment":                       {fault: once(storetest.OpGet, 3), took: 1, state: keystore.Active},
 		"the records cannot be read":                    {observer: blindObserver{recorded: boom}, state: keystore.Next},
 		"no look can be made":                           {observer: blindObserver{look: boom}, state: keystore.Next},
 	} {
