@@ -97,7 +97,7 @@ func front(ts *testscript.TestScript, neg bool, args []string) {
 	case has == (broken.path != ""):
 		ts.Fatalf("how is %s made?", args[1])
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the fixture's own server
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	ts.Defer(client.CloseIdleConnections)
 	kid := "" // of the key that is spoiled
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -107,7 +107,7 @@ func headerCauses(prefix, check, name string) []Cause {
 		{prefix + "-no-store", check, name + " may not be cached", aws(awsNoKey), load, repair},
 		{prefix + "-max-age-0", check, name + " may be cached for no time at all", aws(awsNoKey), load, repair},
 		{prefix + "-no-max-age", check, name + " does not say how long it may be cached", nil, "each cache decides for itself", repair},
-		{prefix + "-max-age-short", check, name + " may be cached for less than a minute", aws(awsNoKey), load, "raise it: keypost issuer set NAME --max-age 5m"},
+		{prefix + "-max-age-short", check, name + " may be cached for less than a minute", aws(awsNoKey), load, repair},
 		{prefix + "-max-age-long", check, name + " may be cached for more than an hour", nil, "after a revocation relying parties may trust the key for that long", "lower it: keypost issuer set NAME --max-age 5m"},
 		{prefix + "-no-etag", check, name + " has no ETag", nil, "without it caches fetch the whole document again and again", "let the ETag of keypostd through, or make the web server send one"},
 	}
@@ -180,7 +180,7 @@ func keyCauses() []Cause {
 		{"key-member", "jwks-keys", "a key has members that not everybody reads", []Answer{{GCP, "invalid_grant"}}, "GCP refuses an upload with other members than those of the public key", unchanged},
 		{"keys-too-many-gcp", "jwks-keys", "there are more keys than GCP takes as an upload", []Answer{{GCP, "invalid_grant: Error connecting to the given credential's issuer."}}, "a pool that reads the public URL does not mind", "remove keys that sign no more: keypost key remove ISSUER KID"},
 		{"kid-form", "jwks-keys", "a kid is not the one that Kubernetes computes", keyUnknown(), "kube-apiserver names its key by the SHA-256 of the public key, so the cluster's own tokens name another kid; only an external signer may bring one",
-			"publish the key as the cluster names it: keypost key add ISSUER --kubeconfig FILE"},
+			"publish the key as the cluster names it (keypost key add ISSUER --kubeconfig FILE), and take this one out: keypost key retire ISSUER KID --why REASON, and after the time that it says keypost key remove ISSUER KID"},
 		{"key-use-missing", "jwks-keys", "a key lacks use or alg", nil, `some relying parties skip keys without "use":"sig" and "alg"`, unchanged},
 	}
 }

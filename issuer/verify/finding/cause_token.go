@@ -55,7 +55,7 @@ func signerCauses() []Cause {
 		},
 		{
 			"token-kid-gone", "token-kid", "the key of the token was removed", keyUnknown(), "",
-			"make a new token; if the new one has this key too, the cluster still signs with it: publish that key again, or give the cluster a new one: keypost key add ISSUER --kubeconfig FILE",
+			"make a new token; if the new one has this key too, the cluster still signs with it, and a key that is gone never returns: give the cluster a new one (keypost key generate --out DIR), and publish it: keypost key add ISSUER --public-key-file DIR/sa.pub",
 		},
 		{
 			"token-kid-unpublished", "token-kid", "the key of the token is stored but not public yet", keyUnknown(), "",

@@ -128,8 +128,17 @@ func (opts *verifyOptions) stateOf(c finding.Cause, results []verified) string {
 	return causeNotFound
 }
 
+// mostNotFound is how many causes a table has that were looked for and not found: what is left stands first.
+const mostNotFound = 3
+
 func causesTable(w *tabwriter.Writer, list []causeState) {
+	absent := 0
 	for _, s := range list {
+		if s.State == causeNotFound {
+			if absent++; absent > mostNotFound {
+				continue
+			}
+		}
 		cells := []any{s.Code, s.Title}
 		if s.State != "" {
 			cells = append([]any{s.State}, cells...)
@@ -142,5 +151,8 @@ func causesTable(w *tabwriter.Writer, list []causeState) {
 		if s.State == "" || s.State == causeFound {
 			cli.Row(w, append(slices.Clone(indent), "repair: "+s.Repair)...)
 		}
+	}
+	if absent > mostNotFound {
+		cli.Row(w, causeNotFound, fmt.Sprintf("… and %d more; all of them: -o json, or --error without an ISSUER", absent-mostNotFound))
 	}
 }

@@ -48,8 +48,9 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 		"a key that the store never had fails, since somebody else may be answering. A key that was removed or revoked fails\n" +
 		"once no cache may hold it any more.\n\n" +
 		"--kubeconfig looks at the cluster as well: each kube-apiserver is made to mint a token, which shows the issuer and the key\n" +
-		"that it signs with, and the audiences that are its own. --role-arn looks at the role's trust policy and its account's IAM\n" +
-		"OIDC identity provider, with the credentials of AWS_PROFILE or the environment, and compares them with the token.\n\n" +
+		"that it signs with, and the audiences that are its own; with --token-file each is asked what it makes of the token.\n" +
+		"--role-arn looks at the role's trust policy and its account's IAM OIDC identity provider, with the credentials of\n" +
+		"AWS_PROFILE or the environment, and compares them with the token.\n\n" +
 		"--error takes what a pod printed, lists the causes that it may have, and says with an ISSUER which of them are found."
 	cmd.Example = "  keypost verify prod-a --store file:///srv/keysets\n" +
 		"  kubectl create token default --audience sts.amazonaws.com | keypost verify https://oidc.example.com/prod-a --token-file -\n" +
