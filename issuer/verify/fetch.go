@@ -27,7 +27,9 @@ const unhurried = 10 * time.Second
 // Client fetches documents as a careful relying party does: over HTTPS only, on a new connection each time, with bounds
 // on time and size, and without following a redirect. [Network.At] and [Network.Client] make one.
 type Client struct {
-	http *http.Client
+	http   *http.Client
+	shield Shield
+	origin string // the host that the shield is shown to
 }
 
 func newClient(roots *x509.CertPool, patience time.Duration, dial DialFunc) *Client {
@@ -79,6 +81,9 @@ func (c *Client) part(ctx context.Context, method, url string) (response, error)
 	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
 	if err != nil {
 		return response{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
+	}
+	if c.shield.Header != "" && req.URL.Hostname() == c.origin { // jwks_uri may lead to another host
+		req.Header.Set(c.shield.Header, c.shield.Value)
 	}
 	start := time.Now()
 	resp, err := c.http.Do(req)

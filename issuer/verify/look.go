@@ -131,14 +131,19 @@ func (o Options) behind(ctx context.Context, addresses, origins []string) []look
 // look asks one address, and stops asking when it lets an answer wait: AWS would have given up there.
 func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
 	l.Asked = true
+	client := o.At(u, l.Address)
+	if l.Origin || o.Connect != "" {
+		client = o.atOrigin(u, l.Address)
+	}
+	conf := client.http.Transport.(*http.Transport).TLSClientConfig.Clone()
+	conf.ServerName = u.Host()
 	var wait sync.WaitGroup // both versions at once, so that a silent server is known after one wait
-	wait.Go(func() { l.TLS12 = o.handshake(ctx, u, l.Address, tls.VersionTLS12) })
-	wait.Go(func() { l.TLS13 = o.handshake(ctx, u, l.Address, tls.VersionTLS13) })
+	wait.Go(func() { l.TLS12 = o.handshake(ctx, conf.Clone(), l.Address, tls.VersionTLS12) })
+	wait.Go(func() { l.TLS13 = o.handshake(ctx, conf.Clone(), l.Address, tls.VersionTLS13) })
 	wait.Wait()
 	if l.TLS12.Err != nil && l.TLS13.Err != nil {
 		return
 	}
-	client := o.At(u, l.Address)
 	l.ask(u, func(method, url string) (r reply) {
 		r.Asked = true
 		r.response, r.Err = client.do(ctx, method, url)
@@ -197,7 +202,7 @@ func (l *look) jwksURI() string {
 	return d.JWKSURI
 }
 
-func (o Options) handshake(ctx context.Context, u keystore.IssuerURL, address string, version uint16) handshake {
+func (o Options) handshake(ctx context.Context, conf *tls.Config, address string, version uint16) handshake {
 	ctx, cancel := context.WithTimeout(ctx, o.patience)
 	defer cancel()
 	conn, err := o.dial(ctx, "tcp", address)
@@ -205,7 +210,8 @@ func (o Options) handshake(ctx context.Context, u keystore.IssuerURL, address st
 		return handshake{Err: err}
 	}
 	defer func() { _ = conn.Close() }()
-	tc := tls.Client(conn, &tls.Config{ServerName: u.Host(), RootCAs: o.RootCAs, MinVersion: version, MaxVersion: version})
+	conf.MinVersion, conf.MaxVersion = version, version
+	tc := tls.Client(conn, conf)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		return handshake{Connected: true, Err: err}
 	}

@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"net/http"
@@ -23,9 +24,17 @@ type Network struct {
 	Lookup  func(ctx context.Context, host string) ([]netip.Addr, error) // nil for the system's resolver
 	Dial    DialFunc                                                     // nil for the system's
 	Connect string                                                       // HOST:PORT to dial in place of every address; empty for none
+	Shield  Shield                                                       // shown to the origins of the policy and to Connect, to nobody else
 
 	patience time.Duration // for one fetch; zero for unhurried
 	pause    time.Duration // between two rounds of Observe; zero for betweenThem
+}
+
+// Shield is what an origin asks of its CDN (listen.shield of keypostd). Without it the origin answers 403, and what it
+// serves stays unseen.
+type Shield struct {
+	Header, Value string            // empty for none
+	Certificates  []tls.Certificate // of the client
 }
 
 // Addresses returns where relying parties may be sent for an issuer, as HOST:PORT, each once and in a stable order.
@@ -81,6 +90,14 @@ func port(u keystore.IssuerURL) string {
 		return port
 	}
 	return "443"
+}
+
+// atOrigin returns a Client that reaches the issuer's host at one of its origins, and shows the shield to it.
+func (n Network) atOrigin(u keystore.IssuerURL, address string) *Client {
+	c := n.At(u, address)
+	c.shield, c.origin = n.Shield, u.Host()
+	c.http.Transport.(*http.Transport).TLSClientConfig.Certificates = n.Shield.Certificates
+	return c
 }
 
 // At returns a Client that reaches the issuer's host at one of its Addresses, whatever DNS says by then.

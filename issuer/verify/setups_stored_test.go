@@ -195,9 +195,15 @@ func replicaSetups() []setup {
 		}, origins("192.0.2.1")},
 		{"an origin that answers its cache only", "origin-shielded", finding.Warn, func(t *testing.T, w *world) {
 			shielded := *w
-			shielded.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: answer(403, "", "")}
+			shielded.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: func(rw http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("X-Origin-Secret") != "let me in" {
+					answer(403, "", "")(rw, r)
+					return
+				}
+				w.serve(rw, r)
+			}}
 			behind(shielded.listen(t))(t, w)
-		}, func(t *testing.T, w *world) { started(t, w); w.options.Connect = "203.0.113.1:443" }},
+		}, func(_ *testing.T, w *world) { w.options.Shield = Shield{Header: "X-Origin-Secret", Value: "let me in"} }},
 		{"an origin that asks its cache for a certificate", "origin-shielded", finding.Warn, func(t *testing.T, w *world) {
 			shielded := *w
 			shielded.tls = w.tls.Clone()

@@ -21,6 +21,7 @@ type revokeOptions struct {
 	lastGood           string
 	distribution       string // of CloudFront
 	caFile             string
+	shield             cli.ShieldFlags
 	empty, force, wait bool
 }
 
@@ -42,6 +43,7 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
 	fs.StringVar(&o.distribution, "cloudfront-distribution", "", "with --wait: `ID` of a CloudFront distribution that is to forget the documents, once the origins serve the new ones")
 	fs.StringVar(&o.caFile, "ca-file", "", "with --wait: PEM file with the CA of the issuer, instead of the system's")
+	o.shield.Register(fs)
 	return cmd
 }
 
@@ -56,7 +58,11 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	network := verify.Network{RootCAs: roots}
+	shield, err := o.shield.Read()
+	if err != nil {
+		return err
+	}
+	network := verify.Network{RootCAs: roots, Shield: shield}
 	last, err := o.last()
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ type Flags struct {
 	Vantage string
 	caFile  string
 	connect string
+	shield  cli.ShieldFlags
 }
 
 // Register defines the flags, and the one that says where looks are recorded.
@@ -28,6 +29,7 @@ func (fl *Flags) Register(f *cli.Factory, fs *pflag.FlagSet) {
 	f.ObservationsFlag(fs)
 	fs.StringVar(&fl.Vantage, "vantage", "", "`NAME` of the place that this is run at, where the policy asks for named ones (issuer set --observe-from)")
 	fs.StringVar(&fl.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+	fl.shield.Register(fs)
 }
 
 // RegisterConnect defines --connect. A look through it is a diagnosis and opens no gate.
@@ -51,7 +53,11 @@ func (fl *Flags) Network() (verify.Network, error) {
 		return verify.Network{}, err
 	}
 	roots, err := cli.ReadRoots(fl.caFile)
-	return verify.Network{RootCAs: roots, Connect: fl.connect}, err
+	if err != nil {
+		return verify.Network{}, err
+	}
+	shield, err := fl.shield.Read()
+	return verify.Network{RootCAs: roots, Connect: fl.connect, Shield: shield}, err
 }
 
 // Open returns an Observer for the flags, which writes to the place for observations.

@@ -29,6 +29,7 @@ type verifyOptions struct {
 	root                       func() *cobra.Command // of all commands
 	issuers                    []string              // names or URLs; empty with all
 	tokenFile, caFile, connect string
+	shield                     cli.ShieldFlags
 	dev, all                   bool
 
 	cluster     cluster.Access // whose tokens are for the issuer; no Kubeconfig: none is looked at
@@ -61,6 +62,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&o.tokenFile, "token-file", "", "file with a service account token to check, - for stdin")
 	fs.StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+	o.shield.Register(fs)
 	fs.StringVar(&o.connect, "connect", "", "HOST:PORT to connect to instead of the URL's own addresses: an origin behind a CDN, or before DNS points to it")
 	fs.BoolVar(&o.dev, "dev", false, "a development issuer: its URL may have a port")
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
@@ -242,6 +244,9 @@ func (opts *verifyOptions) options() (verify.Options, error) {
 		return o, err
 	}
 	o.RootCAs = roots
+	if o.Shield, err = opts.shield.Read(); err != nil {
+		return o, err
+	}
 	if opts.tokenFile == "" {
 		return o, nil
 	}

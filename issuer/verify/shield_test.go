@@ -1,0 +1,51 @@
+package verify
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+)
+
+// The shield is shown to origins, and to nobody else: not at a public address, not at one that is both, not to another host.
+func TestShieldIsForOrigins(t *testing.T) {
+	w := newWorld(t)
+	var leaked, let atomic.Int64
+	public := func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Origin-Secret") != "" || len(r.TLS.PeerCertificates) > 0 {
+			leaked.Add(1)
+		}
+		w.serve(rw, r)
+	}
+	origin := func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Origin-Secret") != "let me in" {
+			http.Error(rw, "no", http.StatusForbidden)
+			return
+		}
+		let.Add(1)
+		w.serve(rw, r)
+	}
+	p := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": public, "198.51.100.9": origin})
+	p.target.Origins = []string{"origin.example.net", "192.0.2.1"}
+	if l := p.observe(t); l.Complete() {
+		t.Error("a look is complete that an origin has shut out")
+	}
+	p.network.Shield = Shield{Header: "X-Origin-Secret", Value: "let me in"}
+	if l := p.observe(t); !l.Complete() {
+		t.Errorf("gaps %q with the shield shown", l.Gaps)
+	}
+	if let.Load() == 0 || leaked.Load() > 0 {
+		t.Errorf("%d requests let in, %d at a public address showed the shield", let.Load(), leaked.Load())
+	}
+	for _, connect := range []string{"198.51.100.9:443", "192.0.2.1:443"} { // the operator names it
+		n := p.network
+		n.Connect = connect
+		if a, err := n.atOrigin(p.target.URL, connect).get(t.Context(), testIssuer+keysPath); err != nil || a.Status != http.StatusOK {
+			t.Errorf("%s: %d, %v", connect, a.Status, err)
+		}
+	}
+	leaked.Store(0)
+	c := p.network.atOrigin(p.target.URL, "198.51.100.9:443")
+	if _, err := c.get(t.Context(), "https://192.0.2.1/prod-a/keys.json"); err == nil || leaked.Load() > 0 {
+		t.Errorf("a jwks_uri on another host: %v, %d requests showed the shield", err, leaked.Load())
+	}
+}
