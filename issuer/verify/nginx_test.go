@@ -24,75 +24,42 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/test/golden"
-	"github.com/keypost/keypost/test/process"
+	"github.com/keypost/keypost/test/nginx"
 )
 
-// nginxConfig is for one worker in directory %[1]s that listens at %[2]s. The rest is of the set-up.
-const nginxConfig = `daemon off;
-worker_processes 1;
-pid %[1]s/pid;
-user root;
-error_log stderr crit;
-events { worker_connections 512; }
-http {
-	access_log off;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-	proxy_cache_path %[1]s/cache levels=1 keys_zone=z:1m inactive=60m use_temp_path=off;
-	proxy_ssl_server_name on; proxy_ssl_name oidc.example.com; proxy_set_header Host oidc.example.com;
-	%[3]s
-	server {
-		listen %[2]s ssl;
-		ssl_protocols TLSv1.2 TLSv1.3;
-		ssl_certificate %[1]s/tls.crt; ssl_certificate_key %[1]s/tls.key;
-		%[4]s
-	}
-}
-`
-
-// nginx is a real one before the world.
-type nginx struct {
-	dir, address string
-	client       *http.Client
+// nginxBefore is a real nginx before the world.
+type nginxBefore struct {
+	nginx.Server
+	client *http.Client
 }
 
 // startNginx starts nginx with something of its own in its http and server blocks, and sends connections to the issuer's
 // address there.
-func (w *world) startNginx(t *testing.T, inHTTP, inServer string) *nginx {
+func (w *world) startNginx(t *testing.T, inHTTP, inServer string) *nginxBefore {
 	t.Helper()
-	program, err := exec.LookPath("nginx")
-	if errors.Is(err, exec.ErrNotFound) {
+	if _, err := nginx.Program(); errors.Is(err, exec.ErrNotFound) {
 		t.Skip("nginx is not installed: test/tools/apt nginx")
 	}
-	check(t, err)
-	n := &nginx{dir: t.TempDir(), address: process.FreeAddress(t)}
-	check(t, os.Chmod(n.dir, 0o755))
+	dir := nginx.Directory(t)
+	o := nginx.Options{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"),
+		HTTP:   "proxy_ssl_server_name on; proxy_ssl_name oidc.example.com; proxy_set_header Host oidc.example.com;\n" + inHTTP,
+		Server: "ssl_protocols TLSv1.2 TLSv1.3;\n" + strings.ReplaceAll(inServer, "ROOT", dir+"/html")}
 	der, err := x509.MarshalPKCS8PrivateKey(w.pki.leafKey)
 	check(t, err)
-	leafKey := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	check(t, os.WriteFile(filepath.Join(n.dir, "tls.key"), leafKey, 0o600))
+	check(t, os.WriteFile(o.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 	var chain []byte
 	for _, c := range [][]byte{w.pki.leaf.Raw, w.pki.intermediate.Raw} {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c})...)
 	}
-	check(t, os.WriteFile(filepath.Join(n.dir, "tls.crt"), chain, 0o600))
-	config := filepath.Join(n.dir, "nginx.conf")
-	check(t, os.WriteFile(config, fmt.Appendf(nil, nginxConfig, n.dir, n.address, inHTTP, strings.ReplaceAll(inServer, "ROOT", n.dir+"/html")), 0o600))
-	p := process.Start(t, exec.CommandContext(context.Background(), program, "-p", n.dir, "-c", config, "-e", "stderr"))
-	t.Cleanup(func() { p.Stop(10 * time.Second) })
-	w.options.Dial = to(n.address)
+	check(t, os.WriteFile(o.Cert, chain, 0o600))
+	n := &nginxBefore{Server: nginx.Start(t, dir, o)}
+	w.options.Dial = to(n.Address)
 	n.client = newClient(w.options.RootCAs, unhurried, w.options.Dial).http
-	p.Await(t, "nginx answers", func() error {
-		resp, err := n.client.Head("https://oidc.example.com/")
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		return err
-	})
 	return n
 }
 
 // warm lets nginx read every document once.
-func (n *nginx) warm(t *testing.T) {
+func (n *nginxBefore) warm(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"", discoveryPath, keysPath, aliasPath} {
 		resp, err := n.client.Get(testIssuer + path)
@@ -103,9 +70,9 @@ func (n *nginx) warm(t *testing.T) {
 }
 
 // purge takes every copy out of the cache.
-func (n *nginx) purge(t *testing.T) {
+func (n *nginxBefore) purge(t *testing.T) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(n.dir, "cache", "*"))
+	files, err := filepath.Glob(filepath.Join(n.Dir, "cache", "*"))
 	check(t, err)
 	for _, f := range files {
 		check(t, os.RemoveAll(f))
@@ -191,7 +158,7 @@ func hangingBehindNginx() setup {
 }
 
 func missingAtNginx() setup {
-	var cache *nginx
+	var cache *nginxBefore
 	return setup{"a 404 that nginx holds", "jwks-404-cached", "", func(t *testing.T, w *world) {
 		origin := *w
 		origin.replace = map[string]http.HandlerFunc{"/prod-a" + keysPath: http.NotFound}
@@ -203,7 +170,7 @@ func missingAtNginx() setup {
 }
 
 func staleNginx() setup {
-	var cache *nginx
+	var cache *nginxBefore
 	return setup{"nginx holds every copy for an hour, whatever Cache-Control says", "key-missing", "", func(t *testing.T, w *world) {
 		origin := *w
 		origin.header = http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"public, max-age=60"}, "Etag": {`"x"`}}
@@ -244,7 +211,7 @@ func TestNginxStatic(t *testing.T) {
 			w := newWorld(t)
 			n := w.startNginx(t, "", "root ROOT; "+headers)
 			for path, document := range map[string]any{discoveryPath: w.discovery, keysPath: member{"keys": w.jwks}} {
-				file := filepath.Join(n.dir, "html", "prod-a", path)
+				file := filepath.Join(n.Dir, "html", "prod-a", path)
 				check(t, os.MkdirAll(filepath.Dir(file), 0o755))
 				raw, err := json.Marshal(document)
 				check(t, err)

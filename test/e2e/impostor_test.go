@@ -14,9 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,22 +155,10 @@ func stranger(t *testing.T, kid string) map[string]any {
 	return map[string]any{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": kid, "n": base64.RawURLEncoding.EncodeToString(n), "e": "AQAB"}
 }
 
-// dates matches the times in a key set document.
-var dates = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
-
 // age copies the store into another one in which all of it happened a month earlier: no cache remembers that.
 func (s *impostorScene) age(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"hijacked.yaml", "half.yaml"} {
-		doc, err := os.ReadFile(filepath.Join(s.server.store, name))
-		must(t, err)
-		doc = dates.ReplaceAllFunc(doc, func(date []byte) []byte {
-			at, err := time.Parse(time.RFC3339, string(date))
-			must(t, err)
-			return at.Add(-30*24*time.Hour).AppendFormat(nil, time.RFC3339)
-		})
-		must(t, os.WriteFile(filepath.Join(s.aged, name), doc, 0o600))
-	}
+	moveBack(t, s.server.store, s.aged, 30*24*time.Hour)
 }
 
 type printed struct{ Check, Severity, Message, Repair string }

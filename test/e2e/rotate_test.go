@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -92,25 +91,11 @@ func (s *rotateScene) accepted(t *testing.T, token string, want bool) {
 	}
 }
 
-// moments matches the times in key sets and observations.
-var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-
 // later plays that time has passed, by moving back what is recorded.
 func (s *rotateScene) later(t *testing.T, d time.Duration) {
 	t.Helper()
 	for _, dir := range []string{s.server.store, s.observations} {
-		files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-		must(t, err)
-		for _, file := range files {
-			doc, err := os.ReadFile(file)
-			must(t, err)
-			doc = moments.ReplaceAllFunc(doc, func(date []byte) []byte {
-				at, err := time.Parse(time.RFC3339, string(date))
-				must(t, err)
-				return at.Add(-d).AppendFormat(nil, time.RFC3339Nano)
-			})
-			must(t, os.WriteFile(file, doc, 0o600))
-		}
+		moveBack(t, dir, dir, d)
 	}
 }
 

@@ -4,68 +4,33 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
-	programs "github.com/keypost/keypost/test/process"
+	"github.com/keypost/keypost/test/nginx"
 )
 
-// cacheConfig is of an nginx that obeys Cache-Control: max-age, stale-while-revalidate and stale-if-error, as nginx reads them
-// by itself. A request with the header X-Prime is answered by the origin, and the answer kept.
-const cacheConfig = `daemon off;
-worker_processes 1;
-pid %[1]s/pid;
-user root;
-error_log stderr crit;
-events { worker_connections 1024; }
-http {
-	access_log off;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-	proxy_cache_path %[1]s/cache levels=1 keys_zone=z:1m inactive=60m use_temp_path=off;
-	server {
-		listen %[2]s ssl;
-		ssl_certificate %[3]s; ssl_certificate_key %[4]s;
-		proxy_cache z; proxy_cache_key $uri; proxy_cache_background_update on; proxy_cache_revalidate on; proxy_cache_bypass $http_x_prime;
-		proxy_ssl_server_name on; proxy_ssl_name localhost; proxy_set_header Host %[5]s;
+// cacheOptions make nginx obey Cache-Control: max-age, stale-while-revalidate and stale-if-error, as nginx reads them by itself,
+// before keypostd at host %s. A request with the header X-Prime is answered by the origin, and the answer kept.
+const cacheOptions = `proxy_cache z; proxy_cache_key $uri; proxy_cache_background_update on; proxy_cache_revalidate on; proxy_cache_bypass $http_x_prime;
+		proxy_ssl_server_name on; proxy_ssl_name localhost; proxy_set_header Host %s;
 		add_header X-Cache $upstream_cache_status always;
-		%[6]s
-	}
-}
-`
+		%s`
 
 // startCache starts a real nginx as a cache of keypostd at host, and returns where it listens. Locations say through which
 // address it reaches what.
 func startCache(t *testing.T, ca *authority, host string, locations []string) (address string) {
 	t.Helper()
-	program, err := exec.LookPath("nginx")
-	if errors.Is(err, exec.ErrNotFound) { // Debian keeps servers outside an ordinary user's PATH
-		program, err = exec.LookPath("/usr/sbin/nginx")
-	}
-	must(t, err)
-	dir := t.TempDir()
-	_, port, err := net.SplitHostPort(programs.FreeAddress(t))
-	must(t, err)
-	cert, key := ca.issue(t, "cache-"+port, "localhost")
-	config := filepath.Join(dir, "nginx.conf")
-	must(t, os.WriteFile(config, fmt.Appendf(nil, cacheConfig, dir, "127.0.0.1:"+port, cert, key, host, strings.Join(locations, "\n\t\t")), 0o600))
-	p := start(t, "nginx-"+port, program, "-p", dir, "-c", config, "-e", "stderr")
-	p.await(t, "listening", func(ctx context.Context) error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+port)
-		if err == nil {
-			err = conn.Close()
-		}
-		return err
-	})
-	return "localhost:" + port
+	dir := nginx.Directory(t)
+	cert, key := ca.issue(t, "cache-"+filepath.Base(dir), "localhost")
+	s := nginx.Start(t, dir, nginx.Options{Cert: cert, Key: key, Server: fmt.Sprintf(cacheOptions, host, strings.Join(locations, "\n\t\t"))})
+	return strings.Replace(s.Address, "127.0.0.1", "localhost", 1)
 }
 
 // prime has a cache read a document from its origin now.
