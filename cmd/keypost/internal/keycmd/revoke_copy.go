@@ -123,7 +123,12 @@ func (o *revokeOptions) remains(ctx context.Context, st *keystore.Store, copied 
 	if err != nil {
 		return salvage.Remains{}, "", err
 	}
-	return salvage.Remains{}, "", all.CheckFree(keystore.Spec{Name: copied.Name(), Issuers: copied.Issuers()})
+	err = all.CheckFree(keystore.Spec{Name: copied.Name(), Issuers: copied.Issuers()})
+	if _, is := errors.AsType[*catalog.UnreadError](err); is { // else whoever can break one document keeps every other from being mended
+		o.Warn("%v", err)
+		err = nil
+	}
+	return salvage.Remains{}, "", err
 }
 
 // unproven says what to do about keys of the copy that are taken from no file without proof.

@@ -31,10 +31,7 @@ func (e *edges) purge(ctx context.Context, s keystore.KeySet, behind bool) error
 	if e.distribution == "" || e.done {
 		return nil
 	}
-	readBy := lastGone(s).Add(keystore.Convergence)
-	if s.Dev() {
-		readBy = lastGone(s).Add(lookAgain)
-	}
+	readBy := readBy(s)
 	early := time.Now().Before(readBy)
 	if len(s.Policy().Origins) == 0 {
 		behind = early
@@ -86,8 +83,12 @@ func lastGone(s keystore.KeySet) (at time.Time) {
 	return at
 }
 
-// originsBehind reports whether an origin was seen with a key that is gone, or not wholly.
-func originsBehind(sight verify.Sight) bool {
+// originsBehind reports whether an origin was seen with a key that is gone, or not wholly. Where the policy names none, any
+// address may be one.
+func originsBehind(s keystore.KeySet, sight verify.Sight) bool {
+	if len(s.Policy().Origins) == 0 {
+		return len(sight.Findings)+len(sight.Look.Gaps) > 0
+	}
 	for _, f := range sight.Findings {
 		if len(f.At) == 0 || slices.ContainsFunc(sight.Look.Origins, func(o string) bool { return slices.Contains(f.At, o) }) {
 			return true

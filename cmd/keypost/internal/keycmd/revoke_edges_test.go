@@ -86,6 +86,7 @@ func TestPurgeWaitsForOrigins(t *testing.T) {
 }
 
 func TestOriginsBehind(t *testing.T) {
+	named, unnamed := revokedAt(t, time.Now(), "192.0.2.9"), revokedAt(t, time.Now())
 	look := observation.Look{Addresses: []string{"192.0.2.1:443", "192.0.2.9:443"}, Origins: []string{"192.0.2.9:443"}}
 	with := func(gap string) observation.Look {
 		l := look
@@ -107,8 +108,11 @@ func TestOriginsBehind(t *testing.T) {
 		"the origin is not found":    {verify.Sight{Look: with("the origin o.example.com cannot be looked up: no such host")}, true},
 		"everybody is wrong at once": {verify.Sight{Look: look, Findings: []finding.Finding{{Code: "x"}}}, true},
 	} {
-		if got := originsBehind(tc.sight); got != tc.want {
+		if got := originsBehind(named, tc.sight); got != tc.want {
 			t.Errorf("%s: originsBehind = %t", name, got)
 		}
+	}
+	if originsBehind(unnamed, verify.Sight{Look: look}) || !originsBehind(unnamed, verify.Sight{Look: look, Findings: at("192.0.2.1:443")}) {
+		t.Error("where no origin is named, an address with the key is none, or one without it is")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/finding"
@@ -25,16 +26,17 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 		return err
 	}
 	edges := edges{Factory: o.Factory, distribution: o.distribution}
+	hinted := false
 	for said := ""; ; {
 		var left []string
-		behind := false // an origin is
+		behind := false // an origin is, or somebody who may be one
 		for _, t := range observe.Targets(s) {
 			sight, err := network.Compare(ctx, t, func(context.Context) (keystore.KeySet, error) { return s, nil })
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			left = append(left, unfinished(t, sight, err)...)
-			behind = behind || err != nil || originsBehind(sight)
+			behind = behind || err != nil || originsBehind(s, sight)
 		}
 		if err := edges.purge(ctx, s, behind); err != nil {
 			left = append(left, err.Error())
@@ -49,12 +51,23 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 			o.Notice("waiting: %s", now)
 			said = now
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(lookAgain):
+		if !hinted && behind && time.Now().After(readBy(s)) {
+			hinted = true
+			o.Notice("what is served is not what is stored, though every keypostd has had the time to read it: after an older version was restored it refuses the stored one. %s says so, and %s settles it",
+				cli.Command{"issuer", "list", "--admin", "URL"}, cli.Command{"issuer", "accept", string(s.Name()), "--admin", "URL", "--why", "REASON"})
+		}
+		if err := cli.Pause(ctx, lookAgain); err != nil {
+			return err
 		}
 	}
+}
+
+// readBy returns until when every keypostd has had the time to read what was revoked.
+func readBy(s keystore.KeySet) time.Time {
+	if s.Dev() { // one server watches its directory
+		return lastGone(s).Add(lookAgain)
+	}
+	return lastGone(s).Add(keystore.Convergence)
 }
 
 // keep returns the key set to compare with: the stored one if it knows of everything that is gone in s. If it does not, an
