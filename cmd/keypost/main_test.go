@@ -58,6 +58,7 @@ func TestScripts(t *testing.T) {
 			"conflict":  mergeConflict,
 			"withkey":   forgeKey,
 			"front":     front,
+			"silent":    silent,
 			"repair":    repair,
 			"edge":      startCloudFront,
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -144,6 +145,17 @@ func front(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(server.Close)
 	ts.Check(os.WriteFile(ts.MkAbs("front.pem"), ca, 0o600))
 	ts.Setenv("FRONT", server.Listener.Addr().String())
+}
+
+// silent starts a server that accepts connections and says nothing, at $SILENT.
+func silent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: silent")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = l.Close() })
+	ts.Setenv("SILENT", l.Addr().String())
 }
 
 // spoiled returns a document with what is wrong with it. kid is set by the first JWKS.

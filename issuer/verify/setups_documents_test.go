@@ -28,6 +28,10 @@ func discoverySetups() []setup {
 			w.discovery["issuer"] = "https://oidc.example.com/prod-b"
 			w.jwks = []member{publicJWK(t, newECKey(t))}
 		}, nil},
+		{"no discovery document, and another issuer's with the path twice", "discovery-not-found", "", func(_ *testing.T, w *world) {
+			w.replace["/prod-a"+discoveryPath] = http.NotFound
+			w.replace["/prod-a/prod-a"+discoveryPath] = answer(http.StatusOK, "", `{"issuer":"https://oidc.example.com/prod-a/prod-a","jwks_uri":"https://oidc.example.com/x"}`)
+		}, nil},
 		{"no jwks_uri", "jwks-uri-form", "", set("jwks_uri", nil), nil},
 		{"a jwks_uri of plain HTTP", "jwks-uri-form", "", set("jwks_uri", "http://oidc.example.com/prod-a/keys.json"), nil},
 		{"jwks_uri on another host", "jwks-uri-host", "", func(t *testing.T, w *world) {

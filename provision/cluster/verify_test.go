@@ -276,6 +276,12 @@ func setUps(t *testing.T) []setUp {
 		{"an old pod's token, whose audience is no more in --api-audiences", 1, func(s *standIn) { s.shows(t, other, other) },
 			"cluster-audience-lacking", finding.Fail, `token audiences ["https://kubernetes.default.svc"] is invalid for the target audiences ["https://oidc.example.com/prod-a"]`,
 			"--api-audiences=" + wantedIssuer + "," + other + " until"},
+		{"an old pod's token of an earlier issuer of one's own", 1, func(s *standIn) { s.shows(t, later, later) },
+			"cluster-audience-lacking", finding.Fail, "refuses a token of its own cluster", "--api-audiences=" + wantedIssuer + "," + later},
+		{"a token for an issuer that the cluster accepts and does not take as an audience, seen in the pod", 1, func(s *standIn) {
+			s.shows(t, wantedIssuer, later)
+			s.pods = kubeadmPod(wantedIssuer, later)
+		}, "cluster-audience-lacking", finding.Fail, "refuses a token of its own cluster", "--api-audiences=" + wantedIssuer + "," + later},
 		{"one of two servers lacks the audience of old tokens", 2, func(s *standIn) {
 			s.shows(t, other, other)
 			s.signs[0].audiences = []string{wantedIssuer, other}
@@ -377,6 +383,31 @@ func TestVerifyNamesServers(t *testing.T) {
 	}
 }
 
+// So are those of servers that refuse a token; none are where all of them do.
+func TestReviewNamesServers(t *testing.T) {
+	const old = "https://kubernetes.default.svc"
+	for refusing := range 4 {
+		s := newStandIn(t, 3)
+		s.shows(t, old, old)
+		for i := refusing; i < 3; i++ {
+			s.signs[i].audiences = []string{wantedIssuer, old}
+		}
+		got, err := Verify(t.Context(), s.start(t), s.want)
+		check(t, err)
+		var want []string
+		for i := range refusing {
+			want = append(want, strings.TrimPrefix(s.servers[i].URL, "https://"))
+		}
+		if refusing == 3 {
+			want = nil
+		}
+		i := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Code == "cluster-audience-lacking" })
+		if (i < 0) != (refusing == 0) || i >= 0 && !slices.Equal(slices.Sorted(slices.Values(got[i].At)), slices.Sorted(slices.Values(want))) {
+			t.Errorf("%d of 3: %+v", refusing, got)
+		}
+	}
+}
+
 func TestVerifyFindsNothingWrong(t *testing.T) {
 	for name, change := range map[string]func(*standIn){
 		"one server": func(*standIn) {}, "three": func(s *standIn) { s.signs = append(s.signs, s.signs[0], s.signs[0]) },
@@ -390,7 +421,11 @@ func TestVerifyFindsNothingWrong(t *testing.T) {
 		"the issuer is an audience that was asked about": func(s *standIn) { s.want.Audiences = []string{wantedIssuer} },
 		"no audience was asked about":                    func(s *standIn) { s.want.Audiences = nil },
 		"a token for the cluster itself":                 func(s *standIn) { s.shows(t, wantedIssuer, wantedIssuer) },
-		"a token for a cloud":                            func(s *standIn) { s.shows(t, wantedIssuer, "sts.amazonaws.com") },
+		"the issuer is no audience, seen in the pod": func(s *standIn) {
+			s.pods = kubeadmPod(wantedIssuer, "https://kubernetes.default.svc")
+			s.signs[0].audiences = []string{"https://kubernetes.default.svc"}
+		},
+		"a token for a cloud": func(s *standIn) { s.shows(t, wantedIssuer, "sts.amazonaws.com") },
 		"a token from before, which is still accepted": func(s *standIn) {
 			s.shows(t, "https://kubernetes.default.svc", "https://kubernetes.default.svc")
 			s.signs[0].audiences = []string{wantedIssuer, "https://kubernetes.default.svc"}

@@ -30,6 +30,7 @@ func TestExplain(t *testing.T) {
 		"a condition that nobody can judge": {append(slices.Clone(looked), of(finding.Warn, "aws-trust-unclear"), refused(denied)), "aws-trust-unclear", "repair aws-trust-unclear first"},
 		"a failure explains it":             {[]finding.Finding{of(finding.Warn, "aws-trust-unclear"), of(finding.Fail, "aws-trust-subject"), refused(denied)}, "aws-trust-subject", "repair aws-trust-subject first"},
 		"a failure of something else":       {append(slices.Clone(looked), of(finding.Fail, "clock-off"), of(finding.Warn, "aws-trust-unclear"), refused(denied)), "clock-off", "repair aws-trust-unclear first"},
+		"a failure goes before a warning":   {[]finding.Finding{of(finding.Warn, "discovery-no-store"), of(finding.Fail, "token-kid-unknown"), refused(noKey)}, "token-kid-unknown", "repair token-kid-unknown first"},
 		"a warning that is no reason":       {append(slices.Clone(looked), of(finding.Warn, "aws-trust-open-sub"), refused(denied)), "aws-refused", "a policy of the organisation"},
 		"all is well":                       {append(slices.Clone(looked), refused(noKey)), "aws-refused", "a policy of the organisation"},
 		"the role could not be read":        {append(slices.Clone(issuerOnly), of(finding.Warn, "aws-forbidden"), refused(denied)), "aws-refused", "there is no such role (aws-role-missing); the role has another path (aws-role-path); the trust policy does not name the issuer's provider (aws-trust-provider); and 9 more, which this lists: keypost verify --error 'AccessDenied: Not"},
