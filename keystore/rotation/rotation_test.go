@@ -39,12 +39,18 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
+	lifetime := keystore.Duration(time.Hour)
+	return newSceneDeclaring(t, &lifetime)
+}
+
+// newSceneDeclaring has a policy with a lifetime of tokens, or nil.
+func newSceneDeclaring(t *testing.T, lifetime *keystore.Duration) *scene {
+	t.Helper()
 	memory := storetest.NewMemory(t)
 	sc := &scene{t: t, now: t0, memory: memory, store: keystore.NewStore(memory), old: storetest.Key(t), fresh: storetest.Key(t)}
 	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.old.ID(), "10.0.0.2:6443": sc.old.ID()}
-	lifetime := keystore.Duration(time.Hour)
 	s, err := keystore.New(sc.change(), keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, "https://oidc.example.com/prod-a"),
-		Keys: []keystore.VerificationKey{sc.old}, Policy: keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: &lifetime}})
+		Keys: []keystore.VerificationKey{sc.old}, Policy: keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: lifetime}})
 	check(t, err)
 	check(t, keystore.Create(t.Context(), sc.store, s))
 	return sc
@@ -152,6 +158,19 @@ func TestTokensThatLiveForLonger(t *testing.T) {
 		if got := sc.step(sc.driver()); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.what, got, tt.want)
 		}
+	}
+}
+
+// TestUndeclaredLifetime: what is measured declares nothing, so that the key stays.
+func TestUndeclaredLifetime(t *testing.T) {
+	sc := newSceneDeclaring(t, nil)
+	sc.since = t0
+	sc.start()
+	sc.now = sc.now.Add(100 * time.Hour)
+	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
+	sc.lifetime = rotation.Lifetime{Longest: time.Hour, For: "pod ns/app"}
+	if got, want := sc.step(sc.driver()), "promote, retire, waiting: "+string(keystore.GateUndeclared); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -149,11 +149,28 @@ func TestLifetimeIsWhatTheServersGrant(t *testing.T) {
 			p := newPlane(t, []string{"https://a.example.com", "https://b.example.com"}, map[string]http.HandlerFunc{"/api/v1/pods": func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = io.WriteString(w, `{"metadata":{},"items":[`+tt.pods+`]}`)
 			}})
-			p.longest = map[string]time.Duration{"https://a.example.com": time.Hour, "https://b.example.com": 24 * time.Hour}
-			if got, err := (Signing{p.access}).Lifetime(t.Context()); err != nil || got != tt.want {
-				t.Errorf("Lifetime = %+v, %v, want %+v", got, err, tt.want)
+			for _, generous := range []string{"https://a.example.com", "https://b.example.com"} {
+				p.longest = map[string]time.Duration{"https://a.example.com": time.Hour, "https://b.example.com": time.Hour}
+				p.longest[generous] = 24 * time.Hour
+				if got, err := (Signing{p.access}).Lifetime(t.Context()); err != nil || got != tt.want {
+					t.Errorf("Lifetime = %+v, %v, want %+v", got, err, tt.want)
+				}
 			}
 		})
+	}
+}
+
+// TestLifetimeOfTheClustersOwnTokens: where a cloud's audience is among the cluster's own, a token of every pod is good there, for a year,
+// which --service-account-max-token-expiration does not shorten (k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go).
+func TestLifetimeOfTheClustersOwnTokens(t *testing.T) {
+	const own = "https://iam.googleapis.com/projects/1"
+	p := newPlane(t, []string{own}, map[string]http.HandlerFunc{"/api/v1/pods": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"metadata":{},"items":[`+podJSON("a", [2]string{"", "3607"})+`]}`)
+	}})
+	p.longest = map[string]time.Duration{own: time.Hour}
+	want := rotation.Lifetime{Longest: 365 * 24 * time.Hour, For: "pod ns/a"}
+	if got, err := (Signing{p.access}).Lifetime(t.Context()); err != nil || got != want {
+		t.Errorf("Lifetime = %+v, %v, want %+v", got, err, want)
 	}
 }
 

@@ -108,11 +108,13 @@ func reviewed(client *http.Client, address string) func(context.Context, string)
 		defer res.Body.Close()
 		body, err := io.ReadAll(res.Body)
 		switch {
-		case err == nil && res.StatusCode == http.StatusCreated && strings.Contains(string(body), ":system:serviceaccount:default:sa1"):
+		case err != nil:
+			return fmt.Errorf("%w: %w", errNoJWKS, err)
+		case res.StatusCode == http.StatusCreated && strings.Contains(string(body), ":system:serviceaccount:default:sa1"):
 			return nil
-		case err == nil && res.StatusCode == http.StatusUnauthorized:
+		case res.StatusCode == http.StatusUnauthorized:
 			return fmt.Errorf("%s answers %s", address, res.Status)
 		}
-		return fmt.Errorf("%w: %s: %s: %v", errNoJWKS, res.Status, body, err)
+		return fmt.Errorf("%w: %s: %s", errNoJWKS, res.Status, body)
 	}
 }

@@ -113,8 +113,11 @@ func (s *kubeServer) mint(_ string, lifetime time.Duration) (proofToken, error) 
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusCreated {
-		return proofToken{}, fmt.Errorf("%s: %s: %v", url, res.Status, err)
+	if err == nil && res.StatusCode != http.StatusCreated {
+		err = fmt.Errorf("%s: %s: %s", url, res.Status, answer)
+	}
+	if err != nil {
+		return proofToken{}, err
 	}
 	var made struct{ Status struct{ Token string } }
 	if err := json.Unmarshal(answer, &made); err != nil {

@@ -2,6 +2,7 @@ package readme
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -77,7 +78,7 @@ func TestPlatformPages(t *testing.T) {
 func TestDrawings(t *testing.T) {
 	text := read(t, "keystore/rotation/timeline.svg")
 	for decoder := xml.NewDecoder(strings.NewReader(text)); ; {
-		if _, err := decoder.Token(); err == io.EOF {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
