@@ -14,6 +14,7 @@ import (
 
 	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/internal/strictjson"
+	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -191,18 +192,13 @@ func (v *visit) checkMembers(d discovery) {
 			}
 		}
 	}
-	if len(d.Algorithms) == 0 || !slices.ContainsFunc(d.Algorithms, awsAlgorithm) {
+	if len(d.Algorithms) == 0 || !slices.ContainsFunc(d.Algorithms, token.AWSTakes) {
 		v.Fail("algorithms-missing", "the discovery document's id_token_signing_alg_values_supported has none of RS256, RS384, RS512, ES256, ES384, ES512")
 		bad = true
 	}
 	if !bad {
 		v.OK("discovery-members", "the discovery document has the members that AWS asks for")
 	}
-}
-
-// awsAlgorithm reports whether AWS STS accepts an algorithm; Kubernetes signs with some of them.
-func awsAlgorithm(alg string) bool {
-	return slices.Contains([]string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512"}, alg)
 }
 
 // checkHeaders looks at type, caching and validator of a document. AWS asks issuers to let the JWKS be cached.

@@ -3,7 +3,6 @@ package verify
 import (
 	"crypto/x509"
 	"slices"
-	"strings"
 
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
@@ -48,26 +47,4 @@ func bySystem(host string, chain []*x509.Certificate) bool {
 	}
 	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: host, Intermediates: between})
 	return err == nil
-}
-
-// Claims are what a token says of itself, unchecked.
-type Claims struct {
-	Issuer, Subject string
-	Audiences       []string // azp alone if there is one: AWS takes it in place of aud
-}
-
-// ReadClaims returns the claims of a token; empty ones if it cannot be read.
-//
-// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_iam-condition-keys.html (azp)
-func ReadClaims(token string) Claims {
-	_, c, _, err := parseToken(strings.TrimSpace(token))
-	if err != nil {
-		return Claims{}
-	}
-	read := Claims{Issuer: c.Issuer, Subject: c.Subject}
-	read.Audiences, _ = audiences(c.Audience)
-	if c.Party != "" {
-		read.Audiences = []string{c.Party}
-	}
-	return read
 }

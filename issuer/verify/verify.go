@@ -21,6 +21,7 @@ import (
 	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/internal/publicnet"
 	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -191,7 +192,7 @@ func (v *visit) check() {
 	}
 	v.checkHead()
 	if v.o.Token != "" && v.read {
-		v.checkToken(v.published)
+		v.Add(token.Issuer{URL: v.o.URL, Published: v.published, Stored: v.stored, Now: v.o.Now}.Check(v.o.Token)...)
 	}
 }
 

@@ -308,7 +308,7 @@ func TestToken(t *testing.T) {
 		{"algorithm that is not the key's", func(t *testing.T, w *world) { w.options.Token = rs384Token(t, w) }, "token-signature", finding.Fail, "(RS256)"},
 		{"unsigned", literal("eyJhbGciOiJub25lIn0.e30."), "token-form", finding.Fail, "no signed JWT"},
 		{"rubbish", literal("hunter2-hunter2-hunter2"), "token-form", finding.Fail, "no signed JWT"},
-		{"too long", literal(strings.Repeat("a", maxToken+1)), "token-form", finding.Fail, "longer than 20000"},
+		{"too long", literal(strings.Repeat("a", 20_000+1)), "token-form", finding.Fail, "longer than 20000"},
 		{"times that are no integers", claim("exp", 1.5), "token-form", finding.Fail, "integers"},
 		{"expired", claim("exp", now.Add(-10*time.Minute).Unix()), "token-time", finding.Fail, "expired at"},
 		{"just expired", claim("exp", now.Add(-time.Minute).Unix()), "token-time", finding.Warn, "expired at"},

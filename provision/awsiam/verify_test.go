@@ -33,6 +33,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/finding"
+	webtoken "github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/iampolicy"
@@ -228,7 +229,7 @@ func (s *stage) look(t *testing.T, token string) []finding.Finding {
 			return []netip.Addr{netip.MustParseAddr("93.184.215.14")}, nil
 		}}}
 	if !s.noToken {
-		c := verify.ReadClaims(token)
+		c := webtoken.Read(token)
 		o.Token, a.Subject, a.Audience = token, c.Subject, c.Audiences[0]
 	}
 	if s.gone != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/cluster"
@@ -42,7 +43,7 @@ func (opts *verifyOptions) examine(ctx context.Context, t target) ([]finding.Fin
 
 // wanted returns what the cluster is compared with.
 func wanted(t target, seen verify.Examination) cluster.Wanted {
-	w := cluster.Wanted{Issuer: t.URL, Token: t.Token, Audiences: verify.ReadClaims(t.Token).Audiences, Published: seen.Keys}
+	w := cluster.Wanted{Issuer: t.URL, Token: t.Token, Audiences: token.Read(t.Token).Audiences, Published: seen.Keys}
 	if len(w.Audiences) == 0 {
 		w.Audiences = usualAudiences(t.declared())
 	}
@@ -73,7 +74,7 @@ func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verif
 	if err != nil {
 		return nil, err
 	}
-	claims := verify.ReadClaims(t.Token)
+	claims := token.Read(t.Token)
 	a := webidentity.Attempt{Issuer: t.URL, Subject: claims.Subject, Chain: seen.Chain, PublicCA: seen.PublicCA}
 	if len(claims.Audiences) == 1 { // what AWS makes of several is not documented
 		a.Audience = claims.Audiences[0]

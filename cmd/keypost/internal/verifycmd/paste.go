@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/provision/cluster"
 )
 
@@ -99,7 +99,7 @@ func (t target) keyIn(evidence string) string {
 
 // kubectl returns a command for the cluster of the run and the service account of the token.
 func (opts *verifyOptions) kubectl(words []string, t target) string {
-	if found := strings.Split(verify.ReadClaims(t.Token).Subject, ":"); len(found) == 4 && found[0]+":"+found[1] == "system:serviceaccount" {
+	if found := strings.Split(token.Read(t.Token).Subject, ":"); len(found) == 4 && found[0]+":"+found[1] == "system:serviceaccount" {
 		if i := slices.Index(words, "SERVICEACCOUNT"); i >= 0 {
 			words[i] = found[3]
 			words = append(words, "--namespace", found[2])

@@ -18,6 +18,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/awsiam"
@@ -324,7 +325,7 @@ func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (tar
 // nameTargets are all URLs of a key set: each has documents of its own. A token is checked at the URL that is its issuer.
 func nameTargets(st keystore.Reader, s keystore.KeySet, o verify.Options) []target {
 	list := view.URLs(s)
-	at := max(0, slices.Index(list, verify.TokenIssuer(o.Token)))
+	at := max(0, slices.Index(list, token.Read(o.Token).Issuer))
 	var targets []target
 	for i, url := range list {
 		t := target{o, &s, i == at}

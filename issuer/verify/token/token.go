@@ -1,4 +1,6 @@
-package verify
+// Package token checks a service account token against the keys that its issuer publishes, as AWS STS does, and against what the
+// relying parties of the issuer take. It makes no calls, and prints no token.
+package token
 
 import (
 	"encoding/json"
@@ -10,13 +12,14 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
 
 // Bounds of a web identity token (sts:AssumeRoleWithWebIdentity).
 const (
-	maxToken   = 20000
+	maxSize    = 20000 // characters
 	maxSubject = 255
 	maxGCP     = 127             // bytes of google.subject
 	maxLife    = 24 * time.Hour  // what GCP takes
@@ -34,33 +37,74 @@ type claims struct {
 	NotBefore *int64          `json:"nbf"`
 }
 
-// checkToken verifies the token as STS does, and goes on after a failure since one wrong flag causes several.
-func (v *visit) checkToken(keys []keystore.VerificationKey) {
-	jws, c, code, err := parseToken(strings.TrimSpace(v.o.Token))
+// Issuer is what a token is checked against.
+type Issuer struct {
+	URL       string
+	Published []keystore.VerificationKey
+	Stored    *keystore.KeySet // nil where there is nothing to compare with
+	Now       time.Time
+}
+
+// check collects what is found.
+type check struct {
+	finding.Report
+	Issuer
+}
+
+// Check verifies a token as STS does, and goes on after a failure since one wrong flag causes several.
+func (i Issuer) Check(token string) []finding.Finding {
+	v := &check{Issuer: i}
+	jws, c, code, err := parse(strings.TrimSpace(token))
 	if err != nil {
 		v.Fail(code, "%v", err)
-		return
+		return v.Findings
 	}
-	v.checkTokenIssuer(c)
-	v.checkTokenKey(jws, keys)
-	v.checkTokenTime(c)
-	v.checkTokenClaims(c)
+	v.checkIssuer(c)
+	v.checkKey(jws)
+	v.checkTime(c)
+	v.checkClaims(c)
+	return v.Findings
 }
 
-// TokenIssuer returns what a token names as its issuer, unchecked; empty when it cannot be read.
-func TokenIssuer(token string) string {
-	_, c, _, err := parseToken(strings.TrimSpace(token))
+// Claims are what a token says of itself, unchecked.
+type Claims struct {
+	Issuer, Subject string
+	Audiences       []string // azp alone if there is one: AWS takes it in place of aud
+}
+
+// Read returns the claims of a token; empty ones if it cannot be read.
+//
+// Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_iam-condition-keys.html (azp)
+func Read(token string) Claims {
+	_, c, _, err := parse(strings.TrimSpace(token))
 	if err != nil {
-		return ""
+		return Claims{}
 	}
-	return c.Issuer
+	read := Claims{Issuer: c.Issuer, Subject: c.Subject}
+	read.Audiences, _ = audiences(c.Audience)
+	if c.Party != "" {
+		read.Audiences = []string{c.Party}
+	}
+	return read
 }
 
-// parseToken admits every signature algorithm, so that a wrong one gets its own finding. With an error it returns the
+// AWSTakes reports whether AWS STS accepts an algorithm; Kubernetes signs with some of them.
+func AWSTakes(alg string) bool {
+	return slices.Contains([]string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512"}, alg)
+}
+
+// declared reports whether a relying party is declared.
+func (v *check) declared(party string) bool {
+	return v.Stored != nil && slices.Contains(v.Stored.Policy().RelyingParties, party)
+}
+
+func printable(s string) string { return text.OneLine(s, 400) }
+
+// parse admits every signature algorithm, so that a wrong one gets its own finding. With an error it returns the
 // cause's code.
-func parseToken(token string) (_ *jose.JSONWebSignature, _ claims, code string, _ error) {
-	if len(token) > maxToken {
-		return nil, claims{}, "token-too-long", fmt.Errorf("the token is longer than %d characters", maxToken)
+func parse(token string) (_ *jose.JSONWebSignature, _ claims, code string, _ error) {
+	if len(token) > maxSize {
+		return nil, claims{}, "token-too-long", fmt.Errorf("the token is longer than %d characters", maxSize)
 	}
 	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512,
@@ -76,68 +120,68 @@ func parseToken(token string) (_ *jose.JSONWebSignature, _ claims, code string, 
 	return jws, c, "", nil
 }
 
-func (v *visit) checkTokenIssuer(c claims) {
-	if c.Issuer == v.o.URL {
+func (v *check) checkIssuer(c claims) {
+	if c.Issuer == v.URL {
 		v.OK("token-issuer", "the token's iss is the issuer URL, byte for byte")
 		return
 	}
 	code := "token-issuer-other"
 	switch {
-	case strings.TrimRight(c.Issuer, "/") == strings.TrimRight(v.o.URL, "/"):
+	case strings.TrimRight(c.Issuer, "/") == strings.TrimRight(v.URL, "/"):
 		code = "token-issuer-slash"
-	case strings.EqualFold(c.Issuer, v.o.URL):
+	case strings.EqualFold(c.Issuer, v.URL):
 		code = "token-issuer-case"
 	case c.Issuer == legacyIssuer:
 		code = "token-issuer-legacy"
 	}
-	v.Fail(code, "the token's iss is %q, not %q", printable(c.Issuer), v.o.URL)
+	v.Fail(code, "the token's iss is %q, not %q", printable(c.Issuer), v.URL)
 }
 
 // legacyIssuer is that of the tokens in Secrets (kubernetes pkg/serviceaccount/legacy.go).
 const legacyIssuer = "kubernetes/serviceaccount"
 
-func (v *visit) checkTokenKey(jws *jose.JSONWebSignature, keys []keystore.VerificationKey) {
+func (v *check) checkKey(jws *jose.JSONWebSignature) {
 	h := jws.Signatures[0].Header
-	if !awsAlgorithm(h.Algorithm) {
+	if !AWSTakes(h.Algorithm) {
 		v.Fail("token-alg", "the token is signed with %s", printable(h.Algorithm))
 		return
 	}
-	i := slices.IndexFunc(keys, func(k keystore.VerificationKey) bool { return string(k.ID()) == h.KeyID })
+	i := slices.IndexFunc(v.Published, func(k keystore.VerificationKey) bool { return string(k.ID()) == h.KeyID })
 	if i < 0 {
 		v.Fail(v.unknownKid(h.KeyID), "the token's kid %q is not in the JWKS", printable(h.KeyID))
 		return
 	}
-	early := func(k keystore.Key) bool { return k.State == keystore.Next && k.Equal(keys[i]) }
-	if v.stored != nil && slices.ContainsFunc(v.stored.Keys(), early) {
-		v.Warn("token-kid-next", "the token is signed by key %s, which may not sign before it is promoted", keys[i].ID())
+	early := func(k keystore.Key) bool { return k.State == keystore.Next && k.Equal(v.Published[i]) }
+	if v.Stored != nil && slices.ContainsFunc(v.Stored.Keys(), early) {
+		v.Warn("token-kid-next", "the token is signed by key %s, which may not sign before it is promoted", v.Published[i].ID())
 	} else {
-		v.OK("token-kid", "the token's kid %s is in the JWKS", keys[i].ID())
+		v.OK("token-kid", "the token's kid %s is in the JWKS", v.Published[i].ID())
 	}
-	if _, err := jws.Verify(keys[i].Key()); err != nil || h.Algorithm != keys[i].Alg() {
-		v.Fail("token-signature-wrong", "the token's signature does not verify with key %s (%s)", keys[i].ID(), keys[i].Alg())
+	if _, err := jws.Verify(v.Published[i].Key()); err != nil || h.Algorithm != v.Published[i].Alg() {
+		v.Fail("token-signature-wrong", "the token's signature does not verify with key %s (%s)", v.Published[i].ID(), v.Published[i].Alg())
 		return
 	}
 	v.OK("token-signature", "the token's signature verifies (%s)", h.Algorithm)
 }
 
 // unknownKid returns why the JWKS lacks the key that a token names.
-func (v *visit) unknownKid(kid string) string {
+func (v *check) unknownKid(kid string) string {
 	switch {
 	case kid == "":
 		return "token-kid-missing"
-	case v.stored == nil:
+	case v.Stored == nil:
 		return "token-kid-unknown"
 	}
-	if _, stored := v.stored.Key(keystore.KeyID(kid)); stored {
+	if _, stored := v.Stored.Key(keystore.KeyID(kid)); stored {
 		return "token-kid-unpublished"
 	}
-	if slices.ContainsFunc(v.stored.Gone(), func(g keystore.Gone) bool { return string(g.ID) == kid }) {
+	if slices.ContainsFunc(v.Stored.Gone(), func(g keystore.Gone) bool { return string(g.ID) == kid }) {
 		return "token-kid-gone"
 	}
 	return "token-kid-unknown"
 }
 
-func (v *visit) checkTokenTime(c claims) {
+func (v *check) checkTime(c claims) {
 	if c.Expires == nil || c.IssuedAt == nil {
 		v.Fail("token-times-missing", "the token lacks exp or iat")
 		return
@@ -145,13 +189,13 @@ func (v *visit) checkTokenTime(c claims) {
 	at := func(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 	expires := time.Unix(*c.Expires, 0)
 	switch {
-	case v.o.Now.After(expires.Add(awsSkew)):
+	case v.Now.After(expires.Add(awsSkew)):
 		v.Fail("token-expired", "the token expired at %s", at(*c.Expires))
-	case v.o.Now.After(expires):
+	case v.Now.After(expires):
 		v.Warn("token-expired-just-now", "the token expired at %s", at(*c.Expires))
-	case c.NotBefore != nil && v.o.Now.Before(time.Unix(*c.NotBefore, 0)):
+	case c.NotBefore != nil && v.Now.Before(time.Unix(*c.NotBefore, 0)):
 		v.Fail("token-not-yet", "the token is not valid before %s", at(*c.NotBefore))
-	case v.o.Now.Add(awsSkew).Before(time.Unix(*c.IssuedAt, 0)):
+	case v.Now.Add(awsSkew).Before(time.Unix(*c.IssuedAt, 0)):
 		v.Fail("token-future", "the token was issued in the future, at %s", at(*c.IssuedAt))
 	case time.Duration(*c.Expires-*c.IssuedAt)*time.Second > maxLife:
 		report := v.Warn
@@ -164,7 +208,7 @@ func (v *visit) checkTokenTime(c claims) {
 	}
 }
 
-func (v *visit) checkTokenClaims(c claims) {
+func (v *check) checkClaims(c claims) {
 	before := len(v.Findings)
 	audience, ok := audiences(c.Audience)
 	switch {
@@ -192,22 +236,22 @@ func (v *visit) checkTokenClaims(c claims) {
 
 // ofCluster reports whether an audience is that of the kube-apiserver itself: by default its issuer URLs, and what
 // clusters without a URL of their own use.
-func (v *visit) ofCluster(audience string) bool {
-	return audience == v.o.URL || strings.HasPrefix(audience, "https://kubernetes.default.svc")
+func (v *check) ofCluster(audience string) bool {
+	return audience == v.URL || strings.HasPrefix(audience, "https://kubernetes.default.svc")
 }
 
 // audiences returns what the declared relying parties ask for where nobody says otherwise; none if that is unknown of one.
-func (v *visit) audiences() []string {
+func (v *check) audiences() []string {
 	byParty := map[string][]string{
 		finding.AWS:   {"sts.amazonaws.com", "openshift"},
 		finding.GCP:   {"//iam.googleapis.com/", "https://iam.googleapis.com/", "openshift"},
 		finding.Entra: {"api://AzureADTokenExchange", "openshift"},
 	}
-	if v.stored == nil {
+	if v.Stored == nil {
 		return nil
 	}
 	var all []string
-	for _, party := range v.stored.Policy().RelyingParties {
+	for _, party := range v.Stored.Policy().RelyingParties {
 		known, ok := byParty[party]
 		if !ok {
 			return nil
@@ -219,7 +263,7 @@ func (v *visit) audiences() []string {
 }
 
 // expected reports whether a declared relying party asks for an audience by default.
-func (v *visit) expected(audience string) bool {
+func (v *check) expected(audience string) bool {
 	known := v.audiences()
 	return len(known) == 0 || slices.ContainsFunc(known, func(k string) bool {
 		return audience == k || (strings.HasSuffix(k, "/") || strings.HasPrefix(k, "api://")) && strings.HasPrefix(audience, k)
