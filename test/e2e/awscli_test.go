@@ -143,7 +143,10 @@ func (c *cliScene) sessionsEnded(t *testing.T) {
 	env := []string{"KEYPOST_STORE=file://" + apart}
 	kid := strings.Fields(command(t, env, "", binary("keypost"), "key", "list", "prod-a").ok(t))[7] // after the heading
 	said := command(t, env, "", binary("keypost"), "key", "revoke", "prod-a", kid, "--why", "stolen", "--leave-empty")
-	m := regexp.MustCompile(`for each role of (aws iam list-roles .* --output text), now and again after that time: (aws iam put-role-policy .*); your own`).FindStringSubmatch(said.stderr)
+	m := regexp.MustCompile(`
+    (aws iam list-roles .*)
+    (aws iam put-role-policy .*)
+`).FindStringSubmatch(said.stderr)
 	if said.code != 0 || m == nil {
 		t.Fatalf("exit code %d: %s", said.code, said.stderr)
 	}

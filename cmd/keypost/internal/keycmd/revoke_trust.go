@@ -23,39 +23,53 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 	}
 	var lines []string
 	for _, party := range parties {
-		lines = append(lines, trustOf(party, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(party, at, seen))))
+		lines = append(lines, trustOf(party, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(party, at, seen)))...)
 	}
 	return append(lines,
 		"caches in front of keypostd: purge them, also of copies that are stale; a purge that only marks copies stale ends nothing",
 		"the cluster's own kube-apiservers, without end: take the key's file out of --service-account-key-file on each control-plane node and restart kube-apiserver; on OpenShift it stands in ConfigMap bound-sa-token-signing-certs of openshift-kube-apiserver")
 }
 
-// trustOf says of one relying party until when it may trust a key that left, and what ends that.
+// trustOf says of one relying party until when it may trust a key that left, and what ends that: commands, each on a line of its
+// own.
 //
 // Sources: go-oidc verifies with the keys that it has, and fetches only when none of them fits, v2 (kube-apiserver up to 1.36)
 // not before its copy is older than max-age (coreos/go-oidc v2.3.0 jwks.go, v3.21.0 oidc/jwks.go: verify); Vault's JWT method uses v3
 // (hashicorp/cap, jwt/keyset.go) and drops its copy when its configuration is written (vault-plugin-auth-jwt, path_config.go). AWS:
 // IAM user guide, "Revoke IAM role temporary security credentials".
-func trustOf(party, issuer, until string) string {
-	switch path := strings.TrimPrefix(issuer, "https://"); party {
+func trustOf(party, issuer, until string) []string {
+	const unknownKid = "as it fetches only for a kid that it does not know: once no cache has the key any more (--wait), or after"
+	switch provider := "oidc-provider/" + strings.TrimPrefix(issuer, "https://"); party {
 	case "aws":
-		return fmt.Sprintf("aws until %s: nothing makes STS fetch sooner; deleting the provider (oidc-provider/%s) ends it at once, for your own pods too. Sessions that it has given out live on for up to 12h: "+
-			"for each role of aws iam list-roles --query %s --output text, now and again after that time: aws iam put-role-policy --role-name ROLE --policy-name AWSRevokeOlderSessions --policy-document %s; "+
-			"your own pods then need new sessions, too", until, path,
-			text.Quoted("Roles[?contains(to_string(AssumeRolePolicyDocument), 'oidc-provider/"+path+"\"')].RoleName"), revokeSessions)
+		return []string{
+			"aws until " + until + ": nothing makes STS fetch sooner; deleting the provider (" + provider + ") ends it at once, for your own pods too",
+			"aws sessions that STS has given out, for up to 12h: for each of these roles, now and again after that time, whereupon your own pods need new ones, too:",
+			"  aws iam list-roles --output text --query " + text.Quoted("Roles[?contains(to_string(AssumeRolePolicyDocument), '"+provider+"\"')].RoleName"),
+			"  aws iam put-role-policy --role-name ROLE --policy-name AWSRevokeOlderSessions --policy-document " + revokeSessions,
+		}
 	case "gcp":
-		return fmt.Sprintf("gcp until %s, or at once: gcloud iam workload-identity-pools providers update-oidc PROVIDER --workload-identity-pool POOL --location global --disabled. "+
-			"A provider with an uploaded JWKS keeps the key until another one is uploaded (--jwk-json-path FILE); access tokens that it has given out live on for up to 1h, or disable the service accounts", until)
+		return []string{
+			"gcp until " + until + ", and with an uploaded JWKS until another one is (--jwk-json-path FILE); to end it at once:",
+			"  gcloud iam workload-identity-pools providers update-oidc PROVIDER --workload-identity-pool POOL --location global --disabled",
+			"gcp access tokens that it has given out, for up to 1h: disable the service accounts to end them",
+		}
 	case "entra":
-		return fmt.Sprintf("entra until %s: delete the federated credentials that name this issuer to end it now (az identity federated-credential delete, az ad app federated-credential delete); "+
-			"access tokens that it has given out live on for an hour and more", until)
+		return []string{
+			"entra until " + until + "; to end it now, delete the federated credentials that name this issuer; access tokens that it has given out live on for an hour and more:",
+			"  az identity federated-credential delete --name NAME --identity-name IDENTITY --resource-group GROUP",
+			"  az ad app federated-credential delete --id APP --federated-credential-id NAME",
+		}
 	case "vault":
-		return fmt.Sprintf("vault without end, as it fetches only for a kid that it does not know: when no cache has the key any more (--wait), or after %s, write the auth method's configuration again (vault read auth/NAME/config, vault write auth/NAME/config oidc_discovery_url=%s and what else stood there), "+
-			"which drops its copy; revoke what it gave out: vault token revoke -mode path auth/NAME", until, issuer)
+		return []string{
+			"vault without end, " + unknownKid + " " + until + ", write the auth method's configuration again, which drops its copy, with what else stood there; then revoke what it gave out:",
+			"  vault read auth/NAME/config",
+			"  vault write auth/NAME/config oidc_discovery_url=" + issuer,
+			"  vault token revoke -mode path auth/NAME",
+		}
 	case "kube-apiserver":
-		return fmt.Sprintf("kube-apiserver (of a cluster that trusts this issuer) without end, as it fetches only for a kid that it does not know: when no cache has the key any more (--wait), or after %s, restart it, or show it a token of a new signing key", until)
+		return []string{"kube-apiserver (of a cluster that trusts this issuer) without end, " + unknownKid + " " + until + ", restart it, or show it a token of a new signing key"}
 	}
-	return fmt.Sprintf("%s until %s where it fetches by itself, and without end where it fetches only for a kid that it does not know, as Go services with go-oidc do: restart or reconfigure what holds a copy, once no cache has the key any more (--wait)", party, until)
+	return []string{fmt.Sprintf("%s until %s where it fetches by itself, and without end where it fetches only for a kid that it does not know, as Go services with go-oidc do: restart or reconfigure what holds a copy, once no cache has the key any more (--wait)", party, until)}
 }
 
 // revokeSessions is the policy of AWS's console ("Revoke active sessions") as a word of a shell, with the time at which it is run.
