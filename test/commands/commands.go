@@ -42,7 +42,7 @@ func Checkers() map[string]string {
 		"grep":     "test/readme", // what it looks for in a log has to be logged
 		// Those of docs/platforms have to be of a form that their own documentation has.
 		"kubeadm": "test/readme", "k3s": "test/readme", "rke2": "test/readme", "systemctl": "test/readme", "talosctl": "test/readme", "kops": "test/readme",
-		"mkdir": "test/readme", "cat": "test/readme",
+		"mkdir": "test/readme", "cat": "test/readme", "cp": "test/readme", "umask": "test/readme",
 	}
 }
 

@@ -279,7 +279,7 @@ func (r *rotating) run(t *testing.T) {
 	for i := range r.signers {
 		minting.Go(func() { r.mint(ctx, r.signers[i]) })
 	}
-	time.Sleep(3 * time.Second)
+	time.Sleep(max(2*r.every+time.Second, 3*time.Second)) // some tokens of the old key first
 	r.err = r.how(r, ctx)
 	time.Sleep(max(time.Until(r.cutUntil), 3*time.Second))
 	stop()

@@ -22,6 +22,8 @@ var platformCommands = map[string][]string{
 	"talosctl":  {`-n [\d.]+ patch machineconfig --patch @\S+\.yaml`, `-n [\d.]+ get machineconfig -o yaml`, `-n [\d.]+ read /system/secrets/kubernetes/kube-apiserver/service-account\.pub`},
 	"kops": {`create keypair service-account( --key \S+)?`, `(promote|distrust) keypair service-account( ID)?`, `get keypairs service-account`, `update cluster --yes`,
 		`rolling-update cluster( --yes)?`},
+	"cp":    {`-p /var/lib/rancher/(k3s|rke2)/server/tls/service\.key /opt/next/old\.key`},
+	"umask": {`077`},
 	"mkdir": {`-p /opt/\w+/server/tls`},
 	"cat":   {`/\S+ /\S+`},
 }
