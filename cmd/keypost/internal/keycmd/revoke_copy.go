@@ -54,7 +54,7 @@ func (o *revokeOptions) fromLastGood(ctx context.Context, args []string, last ke
 	case already: // what is left of the document says so
 		k, err = catalog.Key(copied, args[1])
 	case err == nil:
-		c.after, err = base.Revoke(o.Change(o.why, true), k.ID(), last)
+		c.after, err = base.Revoke(o.Change(o.why, o.force), k.ID(), last)
 	}
 	if err != nil {
 		return c, err
