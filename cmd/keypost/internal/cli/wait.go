@@ -41,7 +41,7 @@ type Countdown struct {
 	err      io.Writer
 	terminal bool
 	width    func() int // of the terminal, in characters
-	told     time.Time // the latest line, or the beginning
+	told     time.Time  // the latest line, or the beginning
 }
 
 // NewCountdown returns a Countdown on f.Err.
