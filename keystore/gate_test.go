@@ -120,6 +120,7 @@ func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 	missing := Observed{Without: []string{"https://oidc.example.com/prod-a from eu"}}
 	sinceButMissing := seen(t0, open)
 	sinceButMissing.Without = []string{"a", "b", "c\x1b", "d", "e"}
+	three := Observed{Without: []string{"a", "b", "c"}}
 	for _, tt := range []struct {
 		name string
 		seen Observed
@@ -130,6 +131,7 @@ func TestPromoteAsksForWhatNeedsAnActFirst(t *testing.T) {
 		{"nobody has looked completely", Observed{Since: t0}, GateObserved, "has not been observed"},
 		{"nobody has seen it everywhere", Observed{Fresh: open}, GateObserved, "has not been observed"},
 		{"it is missing somewhere", missing, GateObserved, "public addresses (missing: https://oidc.example.com/prod-a from eu)"},
+		{"it is missing at three places", three, GateObserved, "(missing: a, b, c)"},
 		{"it is missing at many places", sinceButMissing, GateObserved, "(missing: a, b, c?, 2 more)"},
 		{"the last look is 15 min and a second old", seen(t0, open.Add(-15*time.Minute-time.Second)), GateFresh, "the last complete observation was at 2026-03-03T11:44:59Z, more than 15m ago; observe again"},
 		{"the last complete look is too old", seen(t0, open.Add(-time.Hour)), GateFresh, "observe again"},
@@ -388,6 +390,21 @@ func TestALoweredTokenLifetimeBindsTokensFromBefore(t *testing.T) {
 			t.Errorf("%s: removed a second early", tt.name)
 		}
 		ok(s.Remove(change(opens), subject.ID(), false))
+	}
+}
+
+// What caches were allowed before says nothing of tokens, and shortens no token's life.
+func TestALoweredCachePolicyLeavesTokensAlone(t *testing.T) {
+	ok := step(t)
+	long, short := cachePolicy(10*time.Hour, 5*time.Hour), cachePolicy(time.Hour, time.Hour)
+	s := ok(published(t, long, false).Retire(change(at(1)), subject.ID(), Evidence{Statement: "x"}))
+	s = ok(s.SetPolicy(change(at(1)), short))
+	k, _ := s.Key(subject.ID())
+	if until, known := s.TrustedUntil(k, at(1)); len(s.Policy().HeldUntil) != 1 || !known || !until.Equal(at(2).Add(6*time.Minute)) {
+		t.Errorf("trusted until %v, held %+v", until, s.Policy().HeldUntil)
+	}
+	if _, err := s.Remove(change(at(2).Add(6*time.Minute-time.Second)), subject.ID(), false); err == nil {
+		t.Error("removed a second early")
 	}
 }
 

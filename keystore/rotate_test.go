@@ -51,6 +51,14 @@ func TestARotationFollowsItsKeys(t *testing.T) {
 		}
 		encode(t, tt.s)
 	}
+	for what, tt := range map[string]struct {
+		s    KeySet
+		want bool // in the document
+	}{"rotation:": {start, true}, "step: retire": {promoted, true}, "step: remove": {retired, true}, "\n  rotation:": {done, false}} {
+		if got := strings.Contains(encode(t, tt.s), what); got != tt.want {
+			t.Errorf("the document has %q: %t", what, got)
+		}
+	}
 	if k, _ := back.Key(old); k.State != Active || !k.RetiredAt.IsZero() || back.Rotation().Kid != old || !slices.Equal(back.Rotation().Replaces, []KeyID{fresh}) {
 		t.Errorf("rolled back: %+v, %+v", k, back.Rotation())
 	}
