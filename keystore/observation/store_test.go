@@ -102,6 +102,9 @@ func TestDamagedRecords(t *testing.T) {
 		if r, err := st.Load(t.Context(), "prod-a", place); err == nil || errors.Is(err, keystore.ErrNotFound) || !strings.Contains(err.Error(), "load observation of "+issuer) || len(r.Seen) > 0 {
 			t.Errorf("%s: loaded %+v, error %v", what, r, err)
 		}
+		if _, err := st.Load(t.Context(), "prod-a", place); strings.Contains(err.Error(), "it is about") || strings.Contains(err.Error(), "is about key set \"\"") {
+			t.Errorf("%s: %v says what an empty record would be about", what, err)
+		}
 		if _, err := st.Add(t.Context(), "prod-a", place, lookAt(2, []Key{a})); err == nil || errors.Is(err, keystore.ErrNotFound) {
 			t.Errorf("%s: a look was added, error %v", what, err)
 		}
@@ -162,7 +165,7 @@ func TestRecordsOfAKeySet(t *testing.T) {
 		if err := os.WriteFile(eu, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := st.Of(t.Context(), "prod-a"); err == nil || !strings.Contains(err.Error(), "load observation prod-a-") {
+		if _, err := st.Of(t.Context(), "prod-a"); err == nil || !strings.Contains(err.Error(), "load observation prod-a-") || strings.Contains(err.Error(), "is about key set \"\"") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := st.Of(t.Context(), "prod"); err != nil {
@@ -249,7 +252,7 @@ func TestDocumentsOfOthers(t *testing.T) {
 	if len(long) != 63 {
 		t.Errorf("%s has %d characters, want 63", long, len(long))
 	}
-	for document, want := range map[keystore.Name]bool{of: true, of + "0": false, of[:len(of)-1]: false, "prod-b" + of[6:]: false, "prod-a": false, "": false} {
+	for document, want := range map[keystore.Name]bool{of: true, of + "0": false, of[:len(of)-1]: false, "prod-b" + of[6:]: false, "prod-a0" + of[7:]: false, "prod-a": false, "": false} {
 		if got := mayBeOf("prod-a", document); got != want {
 			t.Errorf("%s: %t", document, got)
 		}
