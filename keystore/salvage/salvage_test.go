@@ -50,6 +50,7 @@ func broken(s keystore.KeySet) []byte {
 func TestRestore(t *testing.T) {
 	h := newHistory(t)
 	merged := fmt.Appendf(nil, "<<<<<<< HEAD\n%s=======\n%s>>>>>>> theirs\n", text(h.later), text(h.final))
+	turned := slices.Concat(text(h.final), text(h.later))
 	asJSON := must(h.later.MarshalJSON())
 	for name, tc := range map[string]struct {
 		copied     keystore.KeySet
@@ -68,10 +69,12 @@ func TestRestore(t *testing.T) {
 		"what is gone needs no proof":                     {h.later, false, broken(h.final), 4, []keystore.VerificationKey{h.b, h.c}, 0},
 		"two versions in one text":                        {h.later, false, merged, 4, []keystore.VerificationKey{h.b, h.c}, 0},
 		"the copy has a key that the rest lacks":          {h.later, false, broken(h.first), 0, nil, 1},
+		"and the later one first":                         {h.later, false, turned, 4, []keystore.VerificationKey{h.b, h.c}, 0},
+		"every key of the copy is gone":                   {h.first, true, fmt.Appendf(nil, "fingerprint: %s\nfingerprint: %s\n", h.a.Fingerprint(), h.b.Fingerprint()), 2, nil, 0},
 		"cut off in the first key":                        {h.first, false, text(h.first)[:400], 0, nil, 2},
 		"no text at all":                                  {h.first, true, []byte("\x00\xff{[}: "), 2, []keystore.VerificationKey{h.a, h.b}, 0},
 		"a generation that no publisher took":             {h.first, true, []byte("generation: 9007199254740991"), 2, []keystore.VerificationKey{h.a, h.b}, 0},
-		"another one":                                     {h.first, true, []byte("generation: 1048578"), 2, []keystore.VerificationKey{h.a, h.b}, 0},
+		"another one":                                     {h.first, true, []byte("generation: 1048577"), 2, []keystore.VerificationKey{h.a, h.b}, 0},
 		"the highest that one may have taken":             {h.first, true, []byte("generation: 1048576"), 1048577, []keystore.VerificationKey{h.a, h.b}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
