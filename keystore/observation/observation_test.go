@@ -191,7 +191,7 @@ func TestWhatShowedACacheIsRemembered(t *testing.T) {
 		}
 	}
 	for n := range 3 * most { // each look allows less than the one before: none may be forgotten
-		l := lookAt(n, nil)
+		l := lookAt(200+n, nil)
 		l.MaxAge = keystore.Duration(100-n) * keystore.Duration(time.Minute)
 		both = both.With(l)
 	}
@@ -305,6 +305,16 @@ func TestBounds(t *testing.T) {
 	}
 	if at := (Record{}).With(many).Seen[0].At; len(at) != 256 || at[255] != many.Addresses[299] {
 		t.Errorf("%d addresses, the last %s", len(at), at[len(at)-1])
+	}
+}
+
+func TestOffsetsAreRead(t *testing.T) {
+	var o Offset
+	if err := o.UnmarshalText([]byte("-90s")); err != nil || o != Offset(-90*time.Second) {
+		t.Errorf("%v, %v", o, err)
+	}
+	if err := o.UnmarshalText([]byte("soon")); err == nil {
+		t.Error("what is no duration is read")
 	}
 }
 
