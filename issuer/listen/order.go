@@ -178,7 +178,7 @@ func (a *ACME) lock(ctx context.Context) (unlock func(), err error) {
 	}
 	const again = 250 * time.Millisecond
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor fits an int
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { _ = f.Close() }, nil // which frees it
 		}

@@ -61,7 +61,7 @@ func NewShield(c ShieldConfig) (*Shield, error) {
 }
 
 // notForShield are headers that every client sends, or that an HTTP hop takes out.
-var notForShield = []string{"Host", "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "User-Agent", "Accept"} //nolint:gochecknoglobals // constant
+var notForShield = []string{"Host", "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "User-Agent", "Accept"}
 
 func (s *Shield) readSecrets(c ShieldConfig) error {
 	if c.Header == "" && len(c.SecretFiles) == 0 {
