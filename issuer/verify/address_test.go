@@ -84,7 +84,7 @@ func dropping(ctx context.Context, _, _ string) (net.Conn, error) {
 func findings(t *testing.T, w *world) string {
 	t.Helper()
 	var lines []string
-	for _, f := range Issuer(t.Context(), w.options) {
+	for _, f := range Examine(t.Context(), w.options).Findings {
 		lines = append(lines, string(f.Severity)+" "+f.Check+" "+f.Message())
 	}
 	return strings.Join(lines, "\n")

@@ -13,7 +13,7 @@ import (
 
 // An issuer is visited as a relying party would. Network leads the visit to a test server; without it, the visit goes to
 // every address that the system's resolver has for the host.
-func ExampleIssuer() {
+func ExampleExamine() {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "public, max-age=300")
@@ -35,21 +35,21 @@ func ExampleIssuer() {
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 
-	findings := verify.Issuer(context.Background(), verify.Options{
+	examined := verify.Examine(context.Background(), verify.Options{
 		URL: "https://example.com/prod-a",
 		Network: verify.Network{
 			RootCAs: roots,
 			Connect: server.Listener.Addr().String(),
 		},
 	})
-	for _, f := range findings {
+	for _, f := range examined.Findings {
 		if f.Severity == finding.Fail {
 			fmt.Println(f.Code + ": " + f.Evidence)
 			fmt.Println("  " + f.Answers[0].Party + ": " + f.Answers[0].Text)
 			fmt.Println("  " + f.Repair)
 		}
 	}
-	fmt.Println("failed:", finding.Failed(findings))
+	fmt.Println("failed:", finding.Failed(examined.Findings))
 	// Output:
 	// issuer-other: the discovery document names the issuer "https://example.com/prod-b", not "https://example.com/prod-a"
 	//   aws: InvalidIdentityToken: Couldn't retrieve verification key from your identity provider

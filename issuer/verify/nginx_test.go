@@ -219,7 +219,7 @@ func TestNginxStatic(t *testing.T) {
 				check(t, os.WriteFile(file, raw, 0o600))
 			}
 			w.options.Token = w.token(t)
-			golden.Same(t, filepath.Join("testdata", "peers", name+".txt"), told(Issuer(t.Context(), w.options)))
+			golden.Same(t, filepath.Join("testdata", "peers", name+".txt"), told(Examine(t.Context(), w.options).Findings))
 		})
 	}
 }

@@ -212,7 +212,7 @@ func (w *world) start(t *testing.T) {
 func (w *world) visit(t *testing.T) []finding.Finding {
 	t.Helper()
 	w.start(t)
-	return Issuer(t.Context(), w.options)
+	return Examine(t.Context(), w.options).Findings
 }
 
 // token signs the claims.
