@@ -353,8 +353,8 @@ func TestACMEReplicas(t *testing.T) {
 		replicas = append(replicas, newACMEServer(t, address, fmt.Sprintf("127.0.0.1:%d", 9090+i), quoted("cache", cache)+", "+quoted("caFile", ca.ca)))
 	}
 	balance(t, "127.0.0.1:443", backends)
-	for _, s := range replicas {
-		s.process = start(t, "keypostd", binary("keypostd"), "--config", s.config)
+	for i, s := range replicas {
+		s.process = start(t, fmt.Sprintf("keypostd-%d", i), binary("keypostd"), "--config", s.config)
 	}
 	client := ca.relyingParty(t)
 	for range 6 { // each replica twice
