@@ -243,6 +243,9 @@ func (a *ACME) TLSConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{acme.ALPNProto}, GetCertificate: a.choose}
 }
 
+// errUnlisted has the words that crypto/tls has for it, by which the listener counts it (unknown_sni).
+var errUnlisted = errors.New("unrecognized name: no certificate is configured for it")
+
 func (a *ACME) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	host := strings.ToLower(hello.ServerName)
 	i := slices.Index(a.hosts, host)
@@ -250,7 +253,7 @@ func (a *ACME) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		i = 0
 	}
 	if i < 0 {
-		return nil, fmt.Errorf("no certificate is configured for the name that the client asks for")
+		return nil, errUnlisted
 	}
 	if slices.Contains(hello.SupportedProtos, acme.ALPNProto) {
 		if len(hello.SupportedProtos) > 1 || host == "" { // else the Manager would order

@@ -29,7 +29,7 @@ const unhurried = 10 * time.Second
 type Client struct {
 	http   *http.Client
 	shield Shield
-	origin string // the host that the shield is shown to
+	origin string // host:port of the URLs that the shield is shown to
 }
 
 func newClient(roots *x509.CertPool, patience time.Duration, dial DialFunc) *Client {
@@ -82,7 +82,7 @@ func (c *Client) part(ctx context.Context, method, url string) (response, error)
 	if err != nil {
 		return response{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
 	}
-	if c.shield.Header != "" && req.URL.Hostname() == c.origin { // jwks_uri may lead to another host
+	if c.shield.Header != "" && withPort(req.URL.Host) == c.origin { // jwks_uri may lead to another host or port
 		req.Header.Set(c.shield.Header, c.shield.Value)
 	}
 	start := time.Now()

@@ -20,6 +20,7 @@ type look struct {
 	Address      string // HOST:PORT that was dialled
 	Asked        bool   // false when the visit ended before its turn came
 	Origin       bool   // it is an origin behind the issuer's addresses
+	Shielded     bool   // the operator names it as one that the shield is shown to
 	Proxied      bool   // a proxy answered: there is no handshake to look at
 	TLS12, TLS13 handshake
 	Discovery    reply
@@ -121,7 +122,7 @@ func (o Options) behind(ctx context.Context, addresses, origins []string) []look
 		for _, address := range found {
 			if !slices.Contains(seen, address) {
 				seen = append(seen, address)
-				all = append(all, look{Address: address, Origin: true})
+				all = append(all, look{Address: address, Origin: true, Shielded: o.Shield.isFor(origin)})
 			}
 		}
 	}
@@ -132,8 +133,8 @@ func (o Options) behind(ctx context.Context, addresses, origins []string) []look
 func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
 	l.Asked = true
 	client := o.At(u, l.Address)
-	if l.Origin || o.Connect != "" {
-		client = o.atOrigin(u, l.Address)
+	if l.Shielded || o.Connect != "" {
+		client = o.shown(u, l.Address)
 	}
 	conf := client.http.Transport.(*http.Transport).TLSClientConfig.Clone()
 	conf.ServerName = u.Host()

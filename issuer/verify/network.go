@@ -24,7 +24,7 @@ type Network struct {
 	Lookup  func(ctx context.Context, host string) ([]netip.Addr, error) // nil for the system's resolver
 	Dial    DialFunc                                                     // nil for the system's
 	Connect string                                                       // HOST:PORT to dial in place of every address; empty for none
-	Shield  Shield                                                       // shown to the origins of the policy and to Connect, to nobody else
+	Shield  Shield                                                       // shown to its origins and to Connect, to nobody else
 
 	patience time.Duration // for one fetch; zero for unhurried
 	pause    time.Duration // between two rounds of Observe; zero for betweenThem
@@ -35,6 +35,23 @@ type Network struct {
 type Shield struct {
 	Header, Value string            // empty for none
 	Certificates  []tls.Certificate // of the client
+	// Origins are host[:port] as policies name them. A policy alone is not enough: whoever may write one key set would have the
+	// CDN's secret sent to a server of their own.
+	Origins []string
+}
+
+// isFor reports whether the shield may be shown to an origin of a policy.
+func (s Shield) isFor(origin string) bool {
+	same := func(o string) bool { return withPort(o) == withPort(origin) }
+	return slices.ContainsFunc(s.Origins, same)
+}
+
+// withPort returns host[:port] with its port.
+func withPort(origin string) string {
+	if _, _, err := net.SplitHostPort(origin); err == nil {
+		return strings.ToLower(origin)
+	}
+	return net.JoinHostPort(strings.ToLower(strings.Trim(origin, "[]")), "443")
 }
 
 // Addresses returns where relying parties may be sent for an issuer, as HOST:PORT, each once and in a stable order.
@@ -92,10 +109,10 @@ func port(u keystore.IssuerURL) string {
 	return "443"
 }
 
-// atOrigin returns a Client that reaches the issuer's host at one of its origins, and shows the shield to it.
-func (n Network) atOrigin(u keystore.IssuerURL, address string) *Client {
+// shown returns a Client that reaches the issuer's host at an address, and shows the shield there.
+func (n Network) shown(u keystore.IssuerURL, address string) *Client {
 	c := n.At(u, address)
-	c.shield, c.origin = n.Shield, u.Host()
+	c.shield, c.origin = n.Shield, net.JoinHostPort(u.Host(), port(u))
 	c.http.Transport.(*http.Transport).TLSClientConfig.Certificates = n.Shield.Certificates
 	return c
 }

@@ -131,7 +131,7 @@ type observer struct {
 	look observation.Look
 	late map[place]bool // those that let a request wait: they are not asked again
 
-	origins  []string         // addresses that the shield is shown to: those of the policy that are no public ones
+	shielded []string         // addresses that the shield is shown to, none of them public
 	answered map[string]bool  // addresses
 	refused  map[string]error // by address, in development: a connection was refused
 }
@@ -160,7 +160,9 @@ func (o *observer) places(ctx context.Context) ([]string, error) {
 		for _, a := range found {
 			if !slices.Contains(all, a) {
 				all = append(all, a)
-				o.origins = append(o.origins, a)
+				if o.n.Shield.isFor(origin) {
+					o.shielded = append(o.shielded, a)
+				}
 			}
 		}
 	}
@@ -202,8 +204,8 @@ func (o *observer) gapAt(address string, err error) {
 // lets us wait for one may still serve the others to whoever has more patience.
 func (o *observer) ask(ctx context.Context, address string) {
 	client, issuer := o.n.At(o.t.URL, address), o.t.URL.String()
-	if slices.Contains(o.origins, address) || o.n.Connect != "" {
-		client = o.n.atOrigin(o.t.URL, address)
+	if slices.Contains(o.shielded, address) || o.n.Connect != "" {
+		client = o.n.shown(o.t.URL, address)
 	}
 	urls := []string{issuer + discoveryPath, issuer + keysPath, issuer + aliasPath}
 	for i := 0; i < len(urls); i++ { // the discovery document may add one

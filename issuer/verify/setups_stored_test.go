@@ -203,7 +203,9 @@ func replicaSetups() []setup {
 				w.serve(rw, r)
 			}}
 			behind(shielded.listen(t))(t, w)
-		}, func(_ *testing.T, w *world) { w.options.Shield = Shield{Header: "X-Origin-Secret", Value: "let me in"} }},
+		}, func(_ *testing.T, w *world) {
+			w.options.Shield = Shield{Header: "X-Origin-Secret", Value: "let me in", Origins: []string{"203.0.113.1"}}
+		}},
 		{"an origin that asks its cache for a certificate", "origin-shielded", finding.Warn, func(t *testing.T, w *world) {
 			shielded := *w
 			shielded.tls = w.tls.Clone()

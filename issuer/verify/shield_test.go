@@ -30,6 +30,10 @@ func TestShieldIsForOrigins(t *testing.T) {
 		t.Error("a look is complete that an origin has shut out")
 	}
 	p.network.Shield = Shield{Header: "X-Origin-Secret", Value: "let me in"}
+	if l := p.observe(t); l.Complete() || let.Load() > 0 {
+		t.Error("the shield is shown to an origin that only the policy names")
+	}
+	p.network.Shield.Origins = []string{"Origin.example.net:443", "192.0.2.1"}
 	if l := p.observe(t); !l.Complete() {
 		t.Errorf("gaps %q with the shield shown", l.Gaps)
 	}
@@ -39,13 +43,16 @@ func TestShieldIsForOrigins(t *testing.T) {
 	for _, connect := range []string{"198.51.100.9:443", "192.0.2.1:443"} { // the operator names it
 		n := p.network
 		n.Connect = connect
-		if a, err := n.atOrigin(p.target.URL, connect).get(t.Context(), testIssuer+keysPath); err != nil || a.Status != http.StatusOK {
+		if a, err := n.shown(p.target.URL, connect).get(t.Context(), testIssuer+keysPath); err != nil || a.Status != http.StatusOK {
 			t.Errorf("%s: %d, %v", connect, a.Status, err)
 		}
 	}
 	leaked.Store(0)
-	c := p.network.atOrigin(p.target.URL, "198.51.100.9:443")
-	if _, err := c.get(t.Context(), "https://192.0.2.1/prod-a/keys.json"); err == nil || leaked.Load() > 0 {
-		t.Errorf("a jwks_uri on another host: %v, %d requests showed the shield", err, leaked.Load())
+	c := p.network.shown(p.target.URL, "198.51.100.9:443")
+	for _, elsewhere := range []string{"https://192.0.2.1/prod-a/keys.json", "https://oidc.example.com:8444/prod-a/keys.json"} {
+		before := let.Load()
+		if a, err := c.get(t.Context(), elsewhere); err == nil && a.Status == http.StatusOK || leaked.Load() > 0 || let.Load() != before {
+			t.Errorf("%s: %v, the shield was shown", elsewhere, err)
+		}
 	}
 }

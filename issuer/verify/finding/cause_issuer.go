@@ -229,7 +229,7 @@ func servingCauses() []Cause {
 			"look from where the cache looks: keypost verify NAME --connect HOST:PORT; start keypostd there if that fails too"},
 		{"origin-certificate", "origin", "an origin has no certificate for the issuer's host", nil, "its cache may ask it under another name; looks of keypost issuer observe do not, so gates stay closed",
 			"give the origin a certificate for the issuer's host as well, or its private CA with --ca-file"},
-		{"origin-shielded", "origin", "an origin answers its cache only", nil, "a stale replica behind the cache stays hidden", "show it what its CDN shows: keypost verify NAME --origin-header-file FILE, or --origin-cert and --origin-key"},
+		{"origin-shielded", "origin", "an origin answers its cache only", nil, "a stale replica behind the cache stays hidden", "show it what its CDN shows: keypost verify NAME --origin HOST --origin-header-file FILE, or --origin-cert and --origin-key"},
 		{"replica-broken", "same-keys", "one of several replicas behind an address answers with an error", unreadable(), "every so many calls fail",
 			"ask each replica by itself (keypost verify NAME --connect HOST:PORT), and restart the broken one"},
 		{"etag-stuck", "etag", "one ETag stands for two contents", keyUnknown(), "a cache that asks whether its copy still holds is told yes, and keeps the old one", "let the ETag of keypostd through: it is made from the content"},

@@ -28,14 +28,16 @@ func TestShieldFlags(t *testing.T) {
 		err  string
 	}{
 		"none":               {nil, ""},
-		"both":               {[]string{"--origin-header-file", good, "--origin-cert", cert, "--origin-key", key}, ""},
-		"no file":            {[]string{"--origin-header-file", dir + "/none"}, "no such file"},
-		"no colon":           {[]string{"--origin-header-file", file("a", "secret")}, "write NAME: VALUE"},
-		"no value":           {[]string{"--origin-header-file", file("b", "X-A: ")}, "write NAME: VALUE"},
-		"two headers":        {[]string{"--origin-header-file", file("c", "X-A: secret\nX-B: secret")}, "write NAME: VALUE"},
-		"space in its name":  {[]string{"--origin-header-file", file("d", "X A: secret")}, "write NAME: VALUE"},
-		"certificate alone":  {[]string{"--origin-cert", cert}, "go together"},
-		"key of another one": {[]string{"--origin-cert", cert, "--origin-key", good}, "read the client certificate"},
+		"both":               {[]string{"--origin", "o.example.com", "--origin-header-file", good, "--origin-cert", cert, "--origin-key", key}, ""},
+		"no file":            {[]string{"--origin", "o.example.com", "--origin-header-file", dir + "/none"}, "no such file"},
+		"no colon":           {[]string{"--origin", "o.example.com", "--origin-header-file", file("a", "secret")}, "write NAME: VALUE"},
+		"no value":           {[]string{"--origin", "o.example.com", "--origin-header-file", file("b", "X-A: ")}, "write NAME: VALUE"},
+		"two headers":        {[]string{"--origin", "o.example.com", "--origin-header-file", file("c", "X-A: secret\nX-B: secret")}, "write NAME: VALUE"},
+		"space in its name":  {[]string{"--origin", "o.example.com", "--origin-header-file", file("d", "X A: secret")}, "write NAME: VALUE"},
+		"no origin":          {[]string{"--origin-header-file", good}, "go with --origin HOST"},
+		"origin alone":       {[]string{"--origin", "o.example.com"}, "go with --origin HOST"},
+		"certificate alone":  {[]string{"--origin", "o.example.com", "--origin-cert", cert}, "go together"},
+		"key of another one": {[]string{"--origin", "o.example.com", "--origin-cert", cert, "--origin-key", good}, "read the client certificate"},
 	} {
 		var s ShieldFlags
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -43,7 +45,7 @@ func TestShieldFlags(t *testing.T) {
 		if err := fs.Parse(tt.args); err != nil {
 			t.Fatal(err)
 		}
-		shield, err := s.Read()
+		shield, err := s.Read(false)
 		if (err == nil) != (tt.err == "") || err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("%s: %v, want %q", name, err, tt.err)
 		}

@@ -58,7 +58,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	shield, err := o.shield.Read()
+	shield, err := o.shield.Read(false)
 	if err != nil {
 		return err
 	}

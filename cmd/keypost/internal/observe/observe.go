@@ -56,7 +56,7 @@ func (fl *Flags) Network() (verify.Network, error) {
 	if err != nil {
 		return verify.Network{}, err
 	}
-	shield, err := fl.shield.Read()
+	shield, err := fl.shield.Read(fl.connect != "")
 	return verify.Network{RootCAs: roots, Connect: fl.connect, Shield: shield}, err
 }
 

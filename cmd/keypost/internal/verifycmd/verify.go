@@ -245,7 +245,7 @@ func (opts *verifyOptions) options() (verify.Options, error) {
 		return o, err
 	}
 	o.RootCAs = roots
-	if o.Shield, err = opts.shield.Read(); err != nil {
+	if o.Shield, err = opts.shield.Read(opts.connect != ""); err != nil {
 		return o, err
 	}
 	if opts.tokenFile == "" {
