@@ -66,9 +66,10 @@ type ACME struct {
 	dir     string // of the cache, one per CA
 	cache   autocert.DirCache
 	http01  bool
-	order   func(cache autocert.Cache) (*autocert.Manager, *reasons) // a Manager for one order
-	answers *autocert.Manager                                        // of challenges, from the cache; orders nothing
-	inUse   []atomic.Pointer[certificate]                            // by host; nil while there is none
+	renewal func(ctx context.Context, i int, log *zap.Logger) (asked time.Duration, err error) // renew; another one in tests of the schedule
+	order   func(cache autocert.Cache) (*autocert.Manager, *reasons)                           // a Manager for one order
+	answers *autocert.Manager                                                                  // of challenges, from the cache; orders nothing
+	inUse   []atomic.Pointer[certificate]                                                      // by host; nil while there is none
 	ordered *prometheus.CounterVec
 	failing []atomic.Bool // by host
 }
@@ -155,6 +156,7 @@ func newACME(c ACMEConfig) (*ACME, error) {
 	for _, result := range []string{"ok", "failed"} {
 		a.ordered.WithLabelValues(result)
 	}
+	a.renewal = a.renew
 	a.answers = &autocert.Manager{Cache: quietCache{a.cache}, HostPolicy: a.allow, Prompt: autocert.AcceptTOS}
 	a.order = func(cache autocert.Cache) (*autocert.Manager, *reasons) {
 		why := &reasons{next: client.Transport}

@@ -3,7 +3,9 @@ package listen
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,8 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/crypto/acme/autocert"
 )
 
@@ -196,6 +200,86 @@ func TestOrderCache(t *testing.T) {
 	full := &orderCache{Cache: autocert.DirCache(filepath.Join(string(dir), "host", "none")), host: "host"} // below a file
 	if err := full.Put(ctx, "host", []byte("new")); err == nil || full.err == nil {
 		t.Errorf("an error of keeping it is lost: %v, %v", err, full.err)
+	}
+}
+
+// TestFollow holds the schedule of orders; the CA's part, which other tests have for real, is played.
+func TestFollow(t *testing.T) {
+	root := newAuthority(t, "root", nil)
+	synctest.Test(t, func(t *testing.T) {
+		a, err := NewACME(ACMEConfig{Hosts: []string{"a.example.com"}, Cache: filepath.Join(t.TempDir(), "cache")})
+		if err == nil {
+			err = a.Prepare()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := func(life time.Duration) { // somebody has ordered a certificate
+			now := time.Now()
+			leaf := issue(t, root, &x509.Certificate{
+				SerialNumber: big.NewInt(now.UnixNano()), DNSNames: []string{"a.example.com"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(life),
+			})
+			writeFile(t, filepath.Join(a.dir, "a.example.com"), append(leaf.keyPEM(t), chainPEM(leaf)...))
+		}
+		began := time.Now()
+		var orders []time.Duration
+		answer := func() (time.Duration, error) { return 0, errors.New("no") }
+		a.renewal = func(context.Context, int, *zap.Logger) (time.Duration, error) {
+			orders = append(orders, time.Since(began).Round(time.Minute))
+			asked, err := answer()
+			a.failing[0].Store(err != nil)
+			return asked, err
+		}
+		expect := func(what string, minutes ...time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			for i := range minutes {
+				minutes[i] *= time.Minute
+			}
+			if !slices.Equal(orders, minutes) {
+				t.Errorf("%s: orders after %v, want %v", what, orders, minutes)
+			}
+			began, orders = time.Now(), nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); a.follow(ctx, 0, zap.NewNop()) }()
+		time.Sleep(5 * time.Hour)
+		expect("each one fails", 0, 2, 6, 14, 30, 62, 122, 182, 242)
+
+		answer = func() (time.Duration, error) { return 3 * time.Hour, errors.New("rate limited") }
+		time.Sleep(4*time.Hour - time.Minute)
+		expect("the CA asks for 3 hours", 2, 182)
+
+		took(6 * 24 * time.Hour) // by another replica
+		time.Sleep(2 * time.Minute)
+		expect("another replica has ordered")
+		if a.failing[0].Load() {
+			t.Error("the latest order counts as failed although there is a new certificate")
+		}
+		time.Sleep(3 * 24 * time.Hour)
+		expect("before it is due")
+
+		answer = func() (time.Duration, error) { return 0, errors.New("no") }
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if len(orders) < 3 || orders[1]-orders[0] != 2*time.Minute || orders[2]-orders[1] != 4*time.Minute {
+			t.Errorf("orders of a later failure: %v; the waits begin with 2 minutes again", orders)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestPause(t *testing.T) {
+	a, err := NewACME(ACMEConfig{Hosts: []string{"a.example.com"}, Cache: filepath.Join(t.TempDir(), "cache")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for next, want := range map[time.Duration]time.Duration{0: time.Second, 30 * time.Second: 30 * time.Second, time.Hour: lookEvery} {
+		if got := a.pause(0, time.Now().Add(next)).Round(time.Second); got != want {
+			t.Errorf("without a certificate, the next order in %v: %v, want %v", next, got, want)
+		}
 	}
 }
 

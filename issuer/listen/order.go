@@ -77,7 +77,7 @@ func (a *ACME) follow(ctx context.Context, i int, log *zap.Logger) {
 			failures, next = 0, time.Time{}
 		}
 		if now := time.Now(); !now.Before(a.due(i)) && !now.Before(next) {
-			asked, err := a.renew(ctx, i, log)
+			asked, err := a.renewal(ctx, i, log)
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -127,6 +127,7 @@ func (a *ACME) renew(ctx context.Context, i int, log *zap.Logger) (asked time.Du
 	defer unlock()
 	if a.reload(i, time.Now()) && time.Now().Before(a.due(i)) {
 		a.logTaken(log, i)
+		a.failing[i].Store(false)
 		return 0, nil
 	}
 	log.Info("ordering a TLS certificate", zap.String("certificate", a.hosts[i]))

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 const (
@@ -46,24 +48,26 @@ func TestShield(t *testing.T) {
 		shield ShieldConfig
 		header []string
 		certs  []tls.Certificate
-		code   int // 0: no handshake
+		code   int    // 0: no handshake
+		lacks  string // what the metric says; empty: header
 	}{
-		{"the new secret", byHeader, []string{newSecret}, nil, 200},
-		{"the old secret", byHeader, []string{oldSecret}, nil, 200},
-		{"none", byHeader, nil, nil, 403},
-		{"empty", byHeader, []string{""}, nil, 403},
-		{"a part", byHeader, []string{newSecret[:20]}, nil, 403},
-		{"more", byHeader, []string{newSecret + "x"}, nil, 403},
-		{"two, one of them right", byHeader, []string{"guess", newSecret}, nil, 403},
-		{"two in one", byHeader, []string{"guess, " + newSecret}, nil, 403},
-		{"a certificate", byCert, nil, mine, 200},
-		{"no certificate", byCert, nil, nil, 403},
-		{"a stranger's", byCert, nil, strangers, 0},
-		{"a server's", byCert, nil, server, 0},
-		{"a secret in its place", byCert, []string{newSecret}, nil, 403},
-		{"both", both, []string{newSecret}, mine, 200},
-		{"the secret of both", both, []string{newSecret}, nil, 403},
-		{"the certificate of both", both, nil, mine, 403},
+		{"the new secret", byHeader, []string{newSecret}, nil, 200, ""},
+		{"the old secret", byHeader, []string{oldSecret}, nil, 200, ""},
+		{"none", byHeader, nil, nil, 403, ""},
+		{"empty", byHeader, []string{""}, nil, 403, ""},
+		{"a part", byHeader, []string{newSecret[:20]}, nil, 403, ""},
+		{"more", byHeader, []string{newSecret + "x"}, nil, 403, ""},
+		{"two, the second right", byHeader, []string{"guess", newSecret}, nil, 403, ""},
+		{"two, the first right", byHeader, []string{newSecret, "guess"}, nil, 403, ""},
+		{"two in one", byHeader, []string{"guess, " + newSecret}, nil, 403, ""},
+		{"a certificate", byCert, nil, mine, 200, ""},
+		{"no certificate", byCert, nil, nil, 403, "certificate"},
+		{"a stranger's", byCert, nil, strangers, 0, ""},
+		{"a server's", byCert, nil, server, 0, ""},
+		{"a secret in its place", byCert, []string{newSecret}, nil, 403, "certificate"},
+		{"both", both, []string{newSecret}, mine, 200, ""},
+		{"the secret of both", both, []string{newSecret}, nil, 403, "certificate"},
+		{"the certificate of both", both, nil, mine, 403, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			shield, err := NewShield(tt.shield)
@@ -96,9 +100,12 @@ func TestShield(t *testing.T) {
 					t.Errorf("HTTP/2 %v: %s %v %s, want %d", http2, res.Status, res.Header, body, tt.code)
 				}
 			}
-			refused := gathered(t, s.metrics, "keypost_shield_refused_total")
-			if want := map[int]float64{403: 2}[tt.code]; refused != want {
-				t.Errorf("%v requests counted as refused, want %v", refused, want)
+			want, lacks := map[int]float64{403: 2}[tt.code], "header"
+			if tt.lacks != "" {
+				lacks = tt.lacks
+			}
+			if refused := testutil.ToFloat64(shield.refused.WithLabelValues(lacks)); refused != want {
+				t.Errorf("%v requests counted that lack the %s, want %v", refused, lacks, want)
 			}
 		})
 	}
@@ -112,6 +119,9 @@ func TestShieldErrors(t *testing.T) {
 		return path
 	}
 	good := file(newSecret)
+	if _, err := NewShield(ShieldConfig{Header: "X-A", SecretFiles: []string{file("0123456789abcdef")}}); err != nil {
+		t.Errorf("a secret of 16 characters: %v", err)
+	}
 	for name, tt := range map[string]struct {
 		c    ShieldConfig
 		want string
@@ -122,6 +132,7 @@ func TestShieldErrors(t *testing.T) {
 		"a common header":    {ShieldConfig{Header: "user-agent", SecretFiles: []string{good}}, "no header that only a CDN sends"},
 		"no header name":     {ShieldConfig{Header: "X A", SecretFiles: []string{good}}, "no header that only a CDN sends"},
 		"short secret":       {ShieldConfig{Header: "X-A", SecretFiles: []string{good, file("short")}}, "one line of 16"},
+		"15 characters":      {ShieldConfig{Header: "X-A", SecretFiles: []string{file("0123456789abcde")}}, "one line of 16"},
 		"two lines":          {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + "\n" + oldSecret)}}, "one line of 16"},
 		"space behind it":    {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + " ")}}, "one line of 16"},
 		"no file":            {ShieldConfig{Header: "X-A", SecretFiles: []string{dir + "/none"}}, "read the value of X-A"},
