@@ -266,6 +266,19 @@ func TestFollow(t *testing.T) {
 		if len(orders) < 3 || orders[1]-orders[0] != 2*time.Minute || orders[2]-orders[1] != 4*time.Minute {
 			t.Errorf("orders of a later failure: %v; the waits begin with 2 minutes again", orders)
 		}
+		answer = func() (time.Duration, error) {
+			took(6 * 24 * time.Hour)
+			a.reload(0, time.Now())
+			return 0, nil
+		}
+		time.Sleep(2 * time.Hour)
+		answer = func() (time.Duration, error) { return 0, errors.New("no") }
+		began, orders = time.Now(), nil
+		time.Sleep(5 * 24 * time.Hour)
+		synctest.Wait()
+		if len(orders) < 2 || orders[1]-orders[0] != 2*time.Minute {
+			t.Errorf("orders of a failure after a success: %v; the waits begin with 2 minutes again", orders)
+		}
 		cancel()
 		<-done
 	})
