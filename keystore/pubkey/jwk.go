@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
@@ -72,6 +73,12 @@ func parseJWK(raw json.RawMessage) (keystore.VerificationKey, error) {
 	}
 	if jwk.Use != "" && jwk.Use != "sig" {
 		return keystore.VerificationKey{}, fmt.Errorf("its use is %q, not \"sig\"", printable(jwk.Use))
+	}
+	if ops, has := members["key_ops"]; has { // RFC 7517, section 4.3
+		var list []string
+		if json.Unmarshal(ops, &list) != nil || !slices.Contains(list, "verify") {
+			return keystore.VerificationKey{}, errors.New(`its key_ops lack "verify"`)
+		}
 	}
 	k, err := keystore.NewPublic(jwk.Key)
 	if err != nil {

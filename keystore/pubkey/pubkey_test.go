@@ -151,6 +151,8 @@ func TestParseRefuses(t *testing.T) {
 		{"a JWKS with null", jwks(jwkOf(t, rs, nil), "null"), "key 2: it is no valid JWK"},
 		{"one bad key among good ones", jwks(jwkOf(t, rs, nil), `{"kty":"RSA"}`), "key 2: it is no valid JWK for RSA or for P-256, P-384 or P-521"},
 		{"two keys under one kid", jwks(with("kid", "a"), jwkOf(t, ec.Public(), map[string]any{"kid": "a"})), `two different keys have the kid "a"`},
+		{"key_ops=encrypt", with("key_ops", []string{"encrypt"}), `key 1: its key_ops lack "verify"`},
+		{"key_ops=verify", with("key_ops", "verify"), `key 1: its key_ops lack "verify"`},
 		{"use=enc", with("use", "enc"), `key 1: its use is "enc", not "sig"`},
 		{"alg of another type", with("alg", "ES256"), `key 1: its alg "ES256" does not fit a key for RS256`},
 		{"alg of another curve", jwkOf(t, ec.Public(), map[string]any{"alg": "ES384"}), `key 1: its alg "ES384" does not fit a key for ES256`},
