@@ -112,10 +112,10 @@ func (s KeySet) skew() time.Duration {
 
 // Constants of the gates.
 const (
-	promoteFloor     = time.Hour        // never sooner, outside development
-	ObservationFresh = 15 * time.Minute // how old a complete observation may be
-	clockTolerance   = time.Minute
-	clocks           = 2 * clockTolerance // by how much the clocks of who observed and who promotes may differ
+	promoteFloor     = time.Hour          // never sooner, outside development
+	ObservationFresh = 15 * time.Minute   // how old a complete observation may be
+	ClockTolerance   = time.Minute        // how far apart two clocks may be before one of them counts as wrong
+	clocks           = 2 * ClockTolerance // by how much the clocks of who observed and who promotes may differ
 )
 
 // promoteGate returns nil if key k of s, of which o was seen, may begin to sign at now.
@@ -139,7 +139,7 @@ func (s KeySet) promoteGate(k Key, now time.Time, o Observed) *NotYetError {
 	opens, terms := s.promoteOpens(since, o.Cache)
 	switch {
 	case now.Before(opens):
-		e := refuse(GateCaches, "a cache may still hold a JWKS without the key")
+		e := refuse(GateCaches, "a cache may still hold a JWKS without the key"+o.CacheFrom)
 		e.Opens, e.Terms = opens, terms
 		return e
 	case now.Sub(o.Fresh) > ObservationFresh:

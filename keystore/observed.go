@@ -15,6 +15,7 @@ type Observed struct {
 	Fresh       time.Time // when the required place that has not looked longest looked completely
 	Newest      time.Time // when a required place looked completely last: in the future, no other time of that place is to be believed either
 	Cache       Cache     // of each directive the longest that an answer had, whoever put it there
+	CacheFrom   string    // what a refusal says of the answer that had more than any policy may; empty = none had
 	SharedCache string    // a header that showed a shared cache; empty = none did
 	ClockAhead  Duration  // the clock of who looked beyond the issuer's, by the largest difference; zero also if not known
 	Without     []string  // the places that lack the key, each with the name that a person knows it by
@@ -39,11 +40,11 @@ func (o Observed) toRecord(k Key, now time.Time) time.Time {
 func (o Observed) clock(now time.Time) string {
 	latest := later(later(o.Since, o.Fresh), o.Newest)
 	switch ahead := time.Duration(o.ClockAhead); {
-	case latest.After(now.Add(clockTolerance)):
+	case latest.After(now.Add(ClockTolerance)):
 		return fmt.Sprintf("the key was observed at %s, which lies in the future by this machine's clock; check the clocks of this machine and of who observed", stamp(latest))
-	case ahead > clockTolerance:
+	case ahead > ClockTolerance:
 		return fmt.Sprintf("the clock of who observed is %v ahead of the issuer's server; set the one that is wrong, and observe again", o.ClockAhead)
-	case ahead < -clockTolerance:
+	case ahead < -ClockTolerance:
 		return fmt.Sprintf("the clock of who observed is %v behind the issuer's server; set the one that is wrong, and observe again", Duration(ahead.Abs()))
 	}
 	return ""

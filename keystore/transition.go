@@ -108,10 +108,10 @@ func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.T
 // passes it: else one machine with a wrong clock could keep everybody from revoking a key.
 func (s KeySet) clockGate(what string, at time.Time) *NotYetError {
 	latest := s.latest()
-	if !latest.After(at.Add(clockTolerance)) {
+	if !latest.After(at.Add(ClockTolerance)) {
 		return nil
 	}
-	return &NotYetError{Step: what, Gate: GateClock, Opens: latest.Add(-clockTolerance),
+	return &NotYetError{Step: what, Gate: GateClock, Opens: latest.Add(-ClockTolerance),
 		Need: fmt.Sprintf("the key set records the time %s, which lies in the future by this machine's clock; check the clock", stamp(latest))}
 }
 

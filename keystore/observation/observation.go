@@ -6,9 +6,12 @@
 package observation
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -22,6 +25,7 @@ type Look struct {
 	Keys        []Key     `json:"keys"`              // that every one of them had
 	Gaps        []string  `json:"gaps,omitempty"`    // why relying parties may be served something else, a sentence each; none = complete
 	Lifetimes             // of each the longest that an answer had
+	LongestAt   string    `json:"longestAt,omitempty"`   // where the answer came from that had the longest of them all
 	SharedCache string    `json:"sharedCache,omitempty"` // the header that showed a shared cache
 	ClockAhead  *Offset   `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
 }
@@ -46,6 +50,11 @@ func (l Lifetimes) Cache() keystore.Cache {
 // Longest returns of each the longer one.
 func (l Lifetimes) Longest(o Lifetimes) Lifetimes { return LifetimesOf(l.Cache().Longest(o.Cache())) }
 
+// longest returns the largest of them.
+func (l Lifetimes) longest() time.Duration {
+	return time.Duration(max(l.MaxAge, l.StaleWhileRevalidate, l.StaleIfError))
+}
+
 // Offset is a difference of two clocks, which may be negative. Documents spell it as they do a [keystore.Duration].
 type Offset time.Duration
 
@@ -67,6 +76,14 @@ type Key struct {
 
 // Complete reports whether every answer that a relying party could have got was seen.
 func (l Look) Complete() bool { return len(l.Gaps) == 0 }
+
+// ClockGap returns why the dates of l are not to be believed, as a sentence; empty if its clock is not known to be wrong.
+func (l Look) ClockGap() string {
+	if l.ClockAhead == nil || time.Duration(*l.ClockAhead).Abs() <= keystore.ClockTolerance {
+		return ""
+	}
+	return "the clocks of who observed and of the issuer's server differ by " + time.Duration(*l.ClockAhead).Abs().String()
+}
 
 // servers returns the addresses at which servers of ours answer, each of which may be behind the others: the origins if the
 // policy names some, else all addresses. Those of a shared cache are none, since they change all the time, and what an edge
@@ -101,9 +118,10 @@ type Seen struct {
 	At    []string  `json:"at,omitempty"` // the addresses of servers at which it was seen
 }
 
-// Declared is what a look's answers allowed caches, and when they did last.
+// Declared is what a look's answers allowed caches, where the longest was, and when they did last.
 type Declared struct {
 	Lifetimes
+	By string    `json:"by,omitempty"` // as [Look.LongestAt]
 	At time.Time `json:"at"`
 }
 
@@ -114,9 +132,11 @@ type Sign struct {
 }
 
 const (
-	// memory is how long what answers allow caches and the sign of a shared cache count that no answer has shown since: longer than any
+	// Memory is how long what answers allow caches and the sign of a shared cache count that no answer has shown since: longer than any
 	// lifetime and any edgeHold that a policy may have.
-	memory = 31 * 24 * time.Hour
+	Memory = 31 * 24 * time.Hour
+	// usual is the longest that a policy may declare of stale copies. Whatever allows more is named.
+	usual = 7 * 24 * time.Hour
 	// turnedBack is how far before the latest look another one may end for two observers of one vantage to overlap.
 	// Beyond it, the clock of one of them is wrong, and nobody knows which: the record starts over.
 	turnedBack = 30 * time.Minute
@@ -135,7 +155,23 @@ const (
 // moment ago: a replica that was taken into the DNS, or a new origin. One that had the key once keeps it.
 // One that ended long before the latest shows that a clock was ahead, or is behind now: all runs end, or a record
 // from a day that is still to come would be the latest until that day.
+//
+// The dates of a look whose clock is known to be off count for nothing: it is incomplete, and takes the dates of the latest
+// one. A look that shows no clock counts as off after one that was: a shared cache hides the server's Date.
 func (r Record) With(l Look) Record {
+	if l.Answers == 0 || l.ClockAhead == nil && r.Latest.ClockGap() != "" {
+		l.ClockAhead = r.Latest.ClockAhead
+	}
+	at := l.End // when it saw what it says of caches; too late is safe
+	if off := l.ClockGap(); off != "" {
+		for _, t := range []time.Time{l.End.Add(-time.Duration(*l.ClockAhead)), r.Latest.End} {
+			if t.After(at) {
+				at = t
+			}
+		}
+		l.Gaps = append(slices.Clone(l.Gaps), off)
+		l.Start, l.End = r.Latest.Start, r.Latest.End
+	}
 	back := r.Latest.End.Sub(l.End) > turnedBack
 	if back {
 		r.Seen, r.Complete, r.Latest = nil, time.Time{}, Look{}
@@ -163,25 +199,22 @@ func (r Record) With(l Look) Record {
 		run = r.Seen
 	}
 	r.Seen = run
-	r.MaxAges = declared(r.MaxAges, l)
-	r.SharedCaches = signs(r.SharedCaches, l)
+	r.MaxAges = declared(r.MaxAges, l, at)
+	r.SharedCaches = signs(r.SharedCaches, l, at)
 	if l.Complete() && l.End.After(r.Complete) {
 		r.Complete = l.End
 	}
 	if !l.End.Before(r.Latest.End) {
-		if l.Answers == 0 { // no news of the clock either
-			l.ClockAhead = r.Latest.ClockAhead
-		}
 		r.Latest = l
 	}
 	return r
 }
 
-// declared leaves out what others allow for as long and allowed as late.
-func declared(was []Declared, l Look) []Declared {
-	all := slices.DeleteFunc(slices.Clone(was), func(d Declared) bool { return l.End.Sub(d.At) > memory })
+// declared adds what l saw at a time. It leaves out what others allow for as long and allowed as late.
+func declared(was []Declared, l Look, at time.Time) []Declared {
+	all := slices.DeleteFunc(slices.Clone(was), func(d Declared) bool { return l.End.Sub(d.At) > Memory })
 	if l.Answers > 0 {
-		all = append(all, Declared{l.Lifetimes, l.End})
+		all = append(all, Declared{l.Lifetimes, l.LongestAt, at})
 	}
 	slices.SortStableFunc(all, func(a, b Declared) int { return b.At.Compare(a.At) })
 	var kept []Declared
@@ -190,6 +223,9 @@ func declared(was []Declared, l Look) []Declared {
 		switch n := len(kept); {
 		case slices.ContainsFunc(kept, covers):
 		case n == most: // no more are told apart
+			if d.longest() > kept[n-1].longest() {
+				kept[n-1].By = d.By
+			}
 			kept[n-1].Lifetimes = kept[n-1].Longest(d.Lifetimes)
 		default:
 			kept = append(kept, d)
@@ -198,10 +234,11 @@ func declared(was []Declared, l Look) []Declared {
 	return kept
 }
 
-func signs(was []Sign, l Look) []Sign {
-	all := slices.DeleteFunc(slices.Clone(was), func(s Sign) bool { return s.Header == l.SharedCache || l.End.Sub(s.At) > memory })
+// signs adds the one that l saw at a time.
+func signs(was []Sign, l Look, at time.Time) []Sign {
+	all := slices.DeleteFunc(slices.Clone(was), func(s Sign) bool { return s.Header == l.SharedCache || l.End.Sub(s.At) > Memory })
 	if l.SharedCache != "" {
-		all = append(all, Sign{l.SharedCache, l.End})
+		all = append(all, Sign{l.SharedCache, at})
 	}
 	return all[max(0, len(all)-most):]
 }
@@ -212,6 +249,9 @@ func Of(key Key, records []Record, required []Place) keystore.Observed {
 	var e keystore.Observed
 	for _, r := range records {
 		for _, d := range r.MaxAges {
+			if longest := d.longest(); longest > usual && longest > LifetimesOf(e.Cache).longest() {
+				e.CacheFrom = fmt.Sprintf(" (%s let caches keep it for %v, last at %s)", text.OneLine(cmp.Or(d.By, r.Place().String()), 300), keystore.Duration(longest), d.At.UTC().Format(time.RFC3339))
+			}
 			e.Cache = e.Cache.Longest(d.Cache())
 		}
 		if n := len(r.SharedCaches); n > 0 {

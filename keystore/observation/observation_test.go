@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,7 +176,7 @@ func TestWhatShowedACacheIsRemembered(t *testing.T) {
 		r = r.With(l)
 		e := Of(a, []Record{r}, []Place{r.Place()})
 		remembered := e.Cache == high.Cache() && e.SharedCache == high.SharedCache
-		if want := l.End.Sub(high.End) <= memory; remembered != want {
+		if want := l.End.Sub(high.End) <= Memory; remembered != want {
 			t.Fatalf("after %d days: %+v", day, e)
 		}
 	}
@@ -345,5 +346,102 @@ func TestOfGoesThroughEveryPlace(t *testing.T) {
 	}
 	if o := Of(a, []Record{eu}, nil); !o.Since.IsZero() || o.Without != nil {
 		t.Errorf("nothing is required: %+v", o)
+	}
+}
+
+// A look whose clock is off begins no run and dates nothing; a good one after it does. Runs of before go on, and end when a key
+// is missing. What it saw of caches is remembered as long as what another look saw.
+func TestALookWhoseClockIsOff(t *testing.T) {
+	const day = 24 * time.Hour
+	begin := minute(2 * 24 * 60)
+	look := func(n int, ahead *time.Duration, keys ...Key) Look {
+		l := lookAt(2*24*60+n, keys)
+		if ahead != nil {
+			o := Offset(*ahead)
+			l.Start, l.End, l.ClockAhead = l.Start.Add(*ahead), l.End.Add(*ahead), &o
+		}
+		return l
+	}
+	unknown := func(l Look) Look { l.ClockAhead = nil; return l }
+	another := func(l Look) Look { l.Addresses = []string{"192.0.2.2:443"}; return l }
+	silent := look(1, nil)
+	silent.Answers = 0
+	zero, fine := time.Duration(0), time.Minute
+	for _, off := range []time.Duration{-40 * day, -23 * time.Hour, -61 * time.Second, 61 * time.Second, 29 * time.Minute, 23 * time.Hour, 40 * day} {
+		for name, tt := range map[string]struct {
+			looks []Look
+			since int // minute; -1: no run
+			wrong bool
+		}{
+			"it alone":                            {[]Look{look(0, &off, a)}, -1, true},
+			"it, then a good one":                 {[]Look{look(0, &off, a), look(10, &zero, a)}, 10, false},
+			"it twice, then a good one":           {[]Look{look(0, &off, a), look(5, &off, a), look(10, &fine, a)}, 11, false},
+			"between good ones":                   {[]Look{look(0, &zero, a), look(10, &off, a), look(20, &zero, a)}, 0, false},
+			"after a good one":                    {[]Look{look(0, &zero, a), look(10, &off, a)}, 0, true},
+			"after a good one, without the key":   {[]Look{look(0, &zero, a), look(10, &off, b)}, -1, true},
+			"the key came with it":                {[]Look{look(0, &zero, b), look(10, &off, a), look(20, &zero, a)}, 20, false},
+			"another server answers it":           {[]Look{look(0, &zero, a), another(look(10, &off, a)), look(20, &zero, a)}, 20, false},
+			"a late report after it":              {[]Look{look(10, &zero, b), look(11, &off, a), look(9, &zero, a)}, -1, true},
+			"then one that shows no clock":        {[]Look{look(0, &off, a), unknown(look(1, &off, a))}, -1, true},
+			"then one without any answer":         {[]Look{look(0, &off, a), silent}, -1, true},
+			"then one without any, then good one": {[]Look{look(0, &off, a), silent, look(10, &zero, a)}, 10, false},
+		} {
+			r := Record{Issuer: "https://oidc.example.com/prod-a"}
+			for _, l := range tt.looks {
+				r = r.With(l)
+			}
+			e := Of(a, []Record{r}, []Place{r.Place()})
+			since := -1
+			if len(r.Seen) > 0 && r.Seen[0].Key == a {
+				since = int(r.Seen[0].Since.Sub(begin).Minutes())
+			}
+			if wrong := time.Duration(e.ClockAhead).Abs() > time.Minute; since != tt.since || wrong != tt.wrong && name != "a late report after it" {
+				t.Errorf("off by %v, %s: seen since minute %d, clock %v; want %d, wrong %t", off, name, since, e.ClockAhead, tt.since, tt.wrong)
+			}
+			if !r.Complete.IsZero() && r.Complete.Sub(begin).Abs() > time.Hour {
+				t.Errorf("off by %v, %s: complete at %v", off, name, r.Complete)
+			}
+		}
+		cached := look(0, &off, a)
+		cached.MaxAge, cached.SharedCache = keystore.Duration(12*time.Hour), "Via: x"
+		before := look(-10, &zero, a)
+		before.MaxAge = keystore.Duration(13 * time.Hour)
+		for name, r := range map[string]Record{"first": {}, "later": Record{}.With(before)} {
+			r = r.With(cached).With(look(10, &zero, a)).With(look(30*24*60, &zero, a))
+			want := 12 * time.Hour
+			if name == "later" {
+				want = 13 * time.Hour
+			}
+			if e := Of(a, []Record{r}, nil); e.Cache.MaxAge != want || e.SharedCache != "Via: x" {
+				t.Errorf("off by %v, %s: remembered %+v", off, name, e)
+			}
+		}
+	}
+}
+
+// What lets caches keep an answer for longer than any policy may is named, with where it was, until it is forgotten.
+func TestAnAbsurdLifetimeIsNamed(t *testing.T) {
+	look := func(n int, d time.Duration, at string) Look {
+		l := lookAt(n, []Key{a})
+		l.MaxAge, l.LongestAt = keystore.Duration(d), at
+		return l
+	}
+	r := Record{Issuer: "https://oidc.example.com/prod-a"}.With(look(1, 7*24*time.Hour, "a week"))
+	if e := Of(a, []Record{r}, nil); e.CacheFrom != "" {
+		t.Errorf("what a policy may declare: %q", e.CacheFrom)
+	}
+	r = r.With(look(2, 8760*time.Hour, "URL at A")).With(look(3, 9000*time.Hour, "URL at\x1b B")).With(look(4, 300*time.Hour, "URL at C"))
+	e := Of(a, []Record{r}, nil)
+	if want := " (URL at? B let caches keep it for 9000h, last at 2026-03-01T12:03:10Z)"; e.CacheFrom != want || e.Cache.MaxAge != 9000*time.Hour {
+		t.Errorf("%q, %v; want %q", e.CacheFrom, e.Cache, want)
+	}
+	for n := range 2 * most {
+		r = r.With(look(10+n, 8000*time.Hour-time.Duration(n), "URL at D"))
+	}
+	if e := Of(a, []Record{r}, nil); e.Cache.MaxAge != 9000*time.Hour || !strings.HasPrefix(e.CacheFrom, " (URL at? B let") {
+		t.Errorf("a full list: %q, %v", e.CacheFrom, e.Cache)
+	}
+	if e := Of(a, []Record{r.With(look(40*24*60, time.Minute, ""))}, nil); e.CacheFrom != "" || e.Cache.MaxAge != time.Minute {
+		t.Errorf("forgotten: %q, %v", e.CacheFrom, e.Cache)
 	}
 }

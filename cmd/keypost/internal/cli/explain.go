@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/rotation"
 )
 
@@ -109,6 +111,8 @@ func explainedClaim(err error) error {
 // explainedWrite is explained for a write that is refused. [Factory.AtGate] adds what depends on the key set.
 func explainedWrite(err error) error {
 	switch e, closed := errors.AsType[*keystore.NotYetError](err); {
+	case closed && absurd(e):
+		return withAbsurdHint(err)
 	case closed && (e.Gate == keystore.GateCaches || e.Gate == keystore.GateTokens):
 		return WithHint(err, "try again at %s", Stamp(e.Opens))
 	case closed:
@@ -119,6 +123,19 @@ func explainedWrite(err error) error {
 		return WithHint(err, "look at it with keypost issuer show, and try again")
 	}
 	return err
+}
+
+// absurd reports whether a gate waits for caches longer than what answers allowed them is remembered.
+func absurd(e *keystore.NotYetError) bool {
+	var sum time.Duration
+	for _, t := range e.Terms {
+		sum += min(t.Duration, observation.Memory+1)
+	}
+	return e.Gate == keystore.GateCaches && sum > observation.Memory
+}
+
+func withAbsurdHint(err error) error {
+	return WithHint(err, "let no answer allow caches that long, and go on looking: what answers allowed is forgotten %d days after it was seen last", observation.Memory/(24*time.Hour))
 }
 
 func addKey(to keystore.Name) Command {
@@ -163,6 +180,8 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 	switch {
 	case e.Gate == keystore.GateObserved || e.Gate == keystore.GateFresh:
 		return f.observeHint(err, s)
+	case absurd(e):
+		return withAbsurdHint(err)
 	case e.Gate == keystore.GateCaches:
 		return WithHint(err, "try again at %s with a fresh look, or now with --wait", Stamp(e.Opens))
 	case e.Gate == keystore.GateSigning && e.Step == "remove" && key.State == keystore.Next:

@@ -130,6 +130,9 @@ func (r Result) Missing() []string {
 	if r.Err != nil {
 		return append([]string{r.Err.Error()}, r.Look.Gaps...)
 	}
+	if off := r.Look.ClockGap(); off != "" {
+		return append(slices.Clone(r.Look.Gaps), off)
+	}
 	return r.Look.Gaps
 }
 
