@@ -23,6 +23,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 
 	"k8s.io/client-go/rest"
 
@@ -73,6 +74,12 @@ func open(ctx context.Context, namespace string, o Options, k kind) (*Backend, e
 		return nil, fmt.Errorf("open key store in namespace %s: %s", namespace, oneLine(err.Error()))
 	}
 	return &Backend{api: a}, nil
+}
+
+// Place names the namespace and the API server's address, without credentials.
+func (s *Backend) Place() string {
+	scheme, _, _ := strings.Cut(s.api.client.URL(), "://")
+	return "kubernetes://" + s.api.namespace + "?server=" + scheme + "://" + s.api.client.Place()
 }
 
 // config prefers a pod's own service account to a kubeconfig that only the environment names: that one may be of the

@@ -49,6 +49,21 @@ func (u URL) Create(ctx context.Context) (keystore.Backend, error) {
 	return u.open(ctx, filestore.Create)
 }
 
+// Place names in full what a backend of this package holds, without credentials: the absolute path of a directory, the address
+// of an API server and a namespace, or an endpoint, region, bucket and prefix. Two places are the same store only if they are
+// equal. It is empty for a backend that is not of this package.
+func Place(b keystore.Backend) string {
+	switch b := b.(type) {
+	case *filestore.Backend:
+		return fileURL(b.Dir())
+	case *kubestore.Backend:
+		return b.Place()
+	case *s3store.Backend:
+		return b.Place()
+	}
+	return ""
+}
+
 func (u URL) open(ctx context.Context, openDir func(string) (*filestore.Backend, error)) (keystore.Backend, error) {
 	switch u.scheme {
 	case schemeS3:

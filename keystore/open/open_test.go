@@ -3,6 +3,7 @@ package open
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -152,5 +153,48 @@ func TestMissingDirectory(t *testing.T) {
 	}
 	if st, is := b.(*filestore.Backend); !is || st.Dir() != filepath.Join(dir, "new") {
 		t.Errorf("Create = %v", b)
+	}
+}
+
+// What the notes of a mirror call a store is another text for every other store, wherever it is opened, and has no credentials.
+func TestPlace(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config")
+	if err := os.WriteFile(config, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "a",
+		"clusters": [{"name": "a", "cluster": {"server": "https://a.example:6443/"}}, {"name": "b", "cluster": {"server": "https://user:hunter2@b.example/p"}}],
+		"contexts": [{"name": "a", "context": {"cluster": "a", "user": "u"}}, {"name": "b", "context": {"cluster": "b", "user": "u"}}],
+		"users": [{"name": "u", "user": {"token": "hunter2"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, wd := range []string{"here", "there"} {
+		if err := os.MkdirAll(filepath.Join(dir, wd, "keysets"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ wd, url, want string }{
+		{"here", "file://./keysets", "file://" + dir + "/here/keysets"},
+		{"here", "file://../here/./keysets/", "file://" + dir + "/here/keysets"},
+		{"there", "file://./keysets", "file://" + dir + "/there/keysets"},
+		{"here", "kubernetes://keypost?kubeconfig=" + config, "kubernetes://keypost?server=https://a.example:6443"},
+		{"here", "kubernetes://keypost?kubeconfig=" + config + "&context=b", "kubernetes://keypost?server=https://b.example/p"},
+		{"here", "kubernetes://other?kubeconfig=" + config, "kubernetes://other?server=https://a.example:6443"},
+		{"here", "s3://keysets/a?region=eu-west-1&account=123456789012", "s3://keysets/a/?region=eu-west-1"},
+		{"here", "s3://keysets?region=eu-west-1&endpoint=https://s3.example.com/", "s3://keysets/?region=eu-west-1&endpoint=https://s3.example.com"},
+		{"here", "s3://keysets?endpoint=http://127.0.0.1:7070&region=x", "s3://keysets/?region=x&endpoint=http://127.0.0.1:7070"},
+	} {
+		t.Chdir(filepath.Join(dir, c.wd))
+		u, err := Parse(c.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := u.Backend(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Place(b); got != c.want {
+			t.Errorf("%s: Place = %s, want %s", c.url, got, c.want)
+		}
 	}
 }

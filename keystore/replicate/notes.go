@@ -33,7 +33,7 @@ const (
 // died cannot report itself.
 type Heartbeat struct {
 	Complete time.Time `json:"complete"`          // when the last complete pass began
-	Store    string    `json:"store"`             // URL of the source
+	Store    string    `json:"store"`             // the source: its place in full
 	Partial  bool      `json:"partial,omitempty"` // the mirror had not been ready: a key set had no good version yet
 	KeySets  int       `json:"keySets"`           // key sets with a good version in the directory
 	Refused  int       `json:"refused"`           // key sets whose version in the store is not the one in the directory
@@ -67,9 +67,10 @@ type Notes struct {
 	copied  map[keystore.Name]string     // likewise
 }
 
-// NewNotes returns the notes in a directory for the store with that URL. It removes temporary files of killed processes.
-func NewNotes(dir *os.Root, store string) *Notes {
-	n := &Notes{dir: dir, store: store}
+// NewNotes returns the notes in a directory for a store. They name it by its place, which must tell it from every other one:
+// "file://./keysets" is another directory wherever a mirror runs. It removes temporary files of killed processes.
+func NewNotes(dir *os.Root, place string) *Notes {
+	n := &Notes{dir: dir, store: place}
 	_ = n.writer().RemoveTemps(dir, ".", leftover) // they are hidden and do no harm
 	return n
 }
@@ -137,8 +138,8 @@ func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
 }
 
 // WasCopied reports whether a key set is the last version that the mirror of a directory has copied from a store, and returns
-// the URL of that store. The error wraps [fs.ErrNotExist] if no mirror has left notes there.
-func WasCopied(dir string, s keystore.KeySet) (store string, is bool, err error) {
+// the place of that store. The error wraps [fs.ErrNotExist] if no mirror has left notes there.
+func WasCopied(dir string, s keystore.KeySet) (place string, is bool, err error) {
 	data, err := regular.Read(filepath.Join(dir, checkpointsFile), maxCheckpoints)
 	if err != nil {
 		return "", false, err

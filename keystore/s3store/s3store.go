@@ -75,6 +75,16 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return &Backend{s3: client, o: o, identity: identityOf(o, cfg.ConfigSources), proving: make(chan struct{}, 1)}, nil
 }
 
+// Place names the bucket, the prefix, the region and the endpoint, if it is not that of AWS, without credentials.
+func (s *Backend) Place() string {
+	o := s.s3.Options()
+	place := s.o.place() + "?region=" + o.Region
+	if o.BaseEndpoint != nil {
+		place += "&endpoint=" + strings.TrimSuffix(*o.BaseEndpoint, "/")
+	}
+	return place
+}
+
 // load reads the AWS configuration. AWS_PROFILE and the key variables count only where the options name no profile.
 func (o Options) load(ctx context.Context) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, append(limits().Options(),

@@ -1,14 +1,14 @@
 // Package salvage makes a key set go on from a copy of its last good version, when its document in the store is broken or
 // lost and a key has to be revoked now.
 //
-// A copy is a file in somebody's hands: whoever changes it before an operator uses it could have a key of his own
-// published. So a key is taken from it only with proof that the store held it: the note of the mirror that made the copy,
-// which has the digest of what it read, or the key itself in what is left of the document. A key without proof is never
-// left out instead, since absence is not deletion and publishers refuse a version that lacks a key. What is gone by the
-// copy or by what is left stays gone.
+// A copy is a file in somebody's hands, and not only its keys count: with another issuer URL, a wait for the end of the key
+// would look elsewhere. So the caller needs proof that the store held the whole of it. The copy may still be an older
+// version than what was broken, and lack revocations: what is left decides whether it is. What is gone by the copy or by
+// what is left stays gone.
 package salvage
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/internal/keypem"
@@ -26,20 +27,28 @@ import (
 
 // Remains are what a broken document still says. The zero value is that of a lost one.
 type Remains struct {
-	Generation int64           // 0 if it says none that could be one
+	Generation int64           // 0 if it cannot be said which one the document had
 	Withdrawn  bool            // it was a tombstone
 	Gone       []keystore.Gone // lines in gone, as far as they can be read
+	issuers    []string        // issuer URLs, as far as they can be read
+	goneText   []byte          // whatever stands under gone, in any form
 	keys       map[keystore.Fingerprint]bool
 }
 
-// The forms of members in YAML and JSON, for text that is neither any more.
+// The forms of members in YAML and JSON, for text that is neither any more. JSON may stand in a string, with its quotes escaped.
 var (
-	generationForm  = regexp.MustCompile(`\bgeneration"?[ \t]*:[ \t]*([0-9]{1,16})\b`)
-	withdrawnForm   = regexp.MustCompile(`\bwithdrawnAt"?[ \t]*:[ \t]*"?[0-9]`)
-	fingerprintForm = regexp.MustCompile(`\bfingerprint"?[ \t]*:[ \t]*"?([A-Za-z0-9_-]{43})\b`) // only lines in gone have one
+	generationLabel = regexp.MustCompile(`\bgeneration[\\"']*[ \t]*:`)
+	generationForm  = regexp.MustCompile(`\bgeneration[\\"']*[ \t]*:[ \t]*[\\"']*([0-9]{1,16})(?:[\\"',}\s]|$)`)
+	withdrawnForm   = regexp.MustCompile(`\bwithdrawnAt[\\"']*[ \t]*:[ \t]*[\\"']*[0-9]`)
+	fingerprintForm = regexp.MustCompile(`\bfingerprint[\\"']*[ \t]*:[ \t]*[\\"']*([A-Za-z0-9_-]{43})\b`) // only lines in gone have one
 	pemForm         = regexp.MustCompile(`-----BEGIN [A-Z ]{1,40}-----[A-Za-z0-9+/=\s\\]+-----END [A-Z ]{1,40}-----`)
 	escapedBreak    = regexp.MustCompile(`\\n`)
 	indentForm      = regexp.MustCompile(`(?m)^[ \t]+|[ \t]+$`)
+	issuersForm     = regexp.MustCompile(`\bissuers[\\"']*[ \t]*:((?:[\s\[,\\"'-]|[<=>|]{7}[^\n]*\n|https?://[^\s\\"',\]]+)+)`)
+	urlForm         = regexp.MustCompile(`https?://[^\s\\"',\]]+`)
+	memberForm      = regexp.MustCompile(`(?:[\r\n][ \t]*|[{,]\s*)[\\"']*(gone|apiVersion|kind|metadata|spec|dev|generation|history|issuers|keys|policy|rotation|withdrawnAt)[\\"']*[ \t]*:`)
+	oursForm        = regexp.MustCompile(`(?m)^<<<<<<<`) // what a merge writes
+	theirsForm      = regexp.MustCompile(`(?m)^>>>>>>>`)
 )
 
 // Read reads what is left of a document, which may be any text.
@@ -47,16 +56,16 @@ func Read(doc []byte) Remains {
 	if len(doc) > keystore.MaxDocument {
 		doc = doc[:keystore.MaxDocument]
 	}
-	r := Remains{keys: map[keystore.Fingerprint]bool{}}
-	for _, m := range generationForm.FindAllSubmatch(doc, -1) { // a merge leaves two
-		if n, err := strconv.ParseInt(string(m[1]), 10, 64); err == nil {
-			r.Generation = max(r.Generation, n)
+	r := Remains{keys: map[keystore.Fingerprint]bool{}, goneText: goneText(doc), Generation: generationOf(doc)}
+	r.Withdrawn = withdrawnForm.Match(doc)
+	for _, m := range issuersForm.FindAll(doc, -1) {
+		for _, u := range urlForm.FindAll(m, -1) {
+			r.issuers = append(r.issuers, string(u))
 		}
 	}
-	r.Withdrawn = withdrawnForm.Match(doc)
 	for _, block := range pemForm.FindAll(doc, -1) {
 		block = indentForm.ReplaceAll(escapedBreak.ReplaceAll(block, []byte("\n")), nil)
-		_, _ = keypem.Each(append(block, '\n'), func(_ int, b *pem.Block) error { // a damaged one proves nothing
+		_, _ = keypem.Each(append(block, '\n'), func(_ int, b *pem.Block) error { // a damaged one says nothing
 			key, err := keypem.PublicKey(b)
 			if err != nil {
 				return err
@@ -70,6 +79,72 @@ func Read(doc []byte) Remains {
 	}
 	r.Gone = goneLines(doc)
 	return r
+}
+
+// generationOf returns the latest generation that a document says to have: a merge leaves two. It is 0 if there is none, one
+// that cannot be read, or a merge of which the second half is missing.
+func generationOf(doc []byte) (latest int64) {
+	found := generationForm.FindAllSubmatch(doc, -1)
+	if len(found) < len(generationLabel.FindAll(doc, -1)) || len(oursForm.FindAll(doc, -1)) != len(theirsForm.FindAll(doc, -1)) {
+		return 0
+	}
+	for _, m := range found {
+		if n, err := strconv.ParseInt(string(m[1]), 10, 64); err == nil {
+			latest = max(latest, n)
+		}
+	}
+	return latest
+}
+
+// goneText returns what stands in a document under each member gone, up to the next member of its kind.
+func goneText(doc []byte) (under []byte) {
+	doc = slices.Concat([]byte("\n"), doc)
+	members := memberForm.FindAllSubmatchIndex(doc, -1)
+	for i, m := range members {
+		if string(doc[m[2]:m[3]]) != "gone" {
+			continue
+		}
+		end := len(doc)
+		if i+1 < len(members) {
+			end = members[i+1][0]
+		}
+		under = append(append(under, '\n'), doc[m[1]:end]...)
+	}
+	return under
+}
+
+// bars reports whether the kid or the fingerprint of a key stands under gone, in whatever quotes.
+func (r Remains) bars(k keystore.VerificationKey) bool {
+	kid := string(k.ID())
+	forms := []string{string(k.Fingerprint()), kid, strings.ReplaceAll(kid, "'", "''"), strings.ReplaceAll(kid, "/", `\/`)}
+	if asJSON, err := json.Marshal(kid); err == nil {
+		forms = append(forms, string(asJSON[1:len(asJSON)-1]))
+	}
+	forms = append(forms, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(kid))
+	return slices.ContainsFunc(forms, func(form string) bool {
+		for at := 0; ; at++ {
+			i := bytes.Index(r.goneText[at:], []byte(form))
+			if i < 0 {
+				return false
+			}
+			at += i
+			if end := at + len(form); delimits(r.goneText[:at], false) && delimits(r.goneText[end:], true) {
+				return true
+			}
+		}
+	})
+}
+
+// delimits reports whether no kid goes on where a text begins, or ends.
+func delimits(text []byte, begins bool) bool {
+	if len(text) == 0 {
+		return true
+	}
+	c := text[len(text)-1]
+	if begins {
+		c = text[0]
+	}
+	return c <= ' ' || strings.IndexByte(`"'[]{},\`, c) >= 0
 }
 
 // goneLines returns the lines in gone of a document: all members where it can be read as YAML or JSON, and else of each its
@@ -120,39 +195,43 @@ func usable(lines []keystore.Gone) (good []keystore.Gone) {
 	return good
 }
 
-// UnprovenError reports keys of a copy of which nothing shows that the store ever held them.
-type UnprovenError struct{ Keys []keystore.VerificationKey }
+// OlderError reports that the copy may be older than what was broken or lost: it may lack revocations.
+type OlderError struct{ Copied, Stored int64 } // generations; Stored is 0 if it cannot be said
 
-func (e *UnprovenError) Error() string {
-	var ids []string
-	for _, k := range e.Keys {
-		ids = append(ids, string(k.ID()))
+func (e *OlderError) Error() string {
+	if e.Stored == 0 {
+		return fmt.Sprintf("nothing is left that says which generation the stored document had, and the copy has %d: revocations since generation %d may be lost", e.Copied, e.Copied)
 	}
-	return fmt.Sprintf("nothing shows that the store ever held %s of the copy: %s", text.Count(len(ids), "key", "keys"), text.List(ids, 5))
+	return fmt.Sprintf("the stored document had generation %d, and the copy has %d: revocations since generation %d may be lost", e.Stored, e.Copied, e.Copied)
 }
 
 // ErrWithdrawn reports that the document was a tombstone, or that the copy is one: there is no key to revoke.
 var ErrWithdrawn = errors.New("the key set was withdrawn, and nothing of it is served any more")
 
-// Restore returns the copy as the version that follows what remains of the stored one: with every line in gone that either
-// has, and a generation after both. noted says that the copy is what its mirror has read from this store. The error is an
-// [*UnprovenError], [ErrWithdrawn], or that of [keystore.KeySet.Accept]. The result keeps its generation only through
-// [keystore.KeySet.Settled].
-func Restore(c keystore.Change, copied keystore.KeySet, noted bool, r Remains) (keystore.KeySet, error) {
+// Restore returns the copy, which the store is known to have held, as the version that follows what remains of the stored
+// one: with every line in gone that either has, and a generation after both. The error is an [*OlderError] unless c.Force,
+// [ErrWithdrawn], one that names an issuer URL that the copy lacks, or that of [keystore.KeySet.Accept]. The result keeps its
+// generation only through [keystore.KeySet.Settled].
+func Restore(c keystore.Change, copied keystore.KeySet, r Remains) (keystore.KeySet, error) {
 	if r.Withdrawn || copied.Withdrawn() {
 		return keystore.KeySet{}, ErrWithdrawn
 	}
-	var unproven []keystore.VerificationKey
-	for _, k := range copied.Keys() {
-		if !noted && !r.keys[k.Fingerprint()] && !slices.ContainsFunc(r.Gone, func(g keystore.Gone) bool { return g.Bars(k.VerificationKey) }) {
-			unproven = append(unproven, k.VerificationKey)
+	for _, u := range r.issuers { // the key may be served there
+		if !slices.ContainsFunc(copied.Issuers(), func(i keystore.IssuerURL) bool { return i.String() == u }) {
+			return keystore.KeySet{}, fmt.Errorf("the stored document had the issuer URL %s, which the copy lacks", text.OneLine(u, 200))
 		}
 	}
-	if len(unproven) > 0 {
-		return keystore.KeySet{}, &UnprovenError{unproven}
+	if (r.Generation == 0 || r.Generation > copied.Generation()) && !c.Force {
+		return keystore.KeySet{}, &OlderError{Copied: copied.Generation(), Stored: r.Generation}
+	}
+	lines := slices.Clone(r.Gone)
+	for _, k := range copied.Keys() {
+		if read := func(g keystore.Gone) bool { return g.Bars(k.VerificationKey) }; !slices.ContainsFunc(r.Gone, read) && r.bars(k.VerificationKey) {
+			lines = append(lines, keystore.Gone{ID: k.ID(), Fingerprint: k.Fingerprint(), Why: keystore.Revoked})
+		}
 	}
 	var lost []keystore.Decision
-	for _, line := range r.Gone {
+	for _, line := range lines {
 		if !copied.RecordsGone(line) {
 			lost = append(lost, keystore.Decision{Lost: &line})
 		}

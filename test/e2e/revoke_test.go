@@ -28,7 +28,7 @@ func TestRevoke(t *testing.T) {
 		{name: "sole key, replaced", sole: true, how: (*stolen).replaced},
 		{name: "sole key, none left, cut off", sole: true, cut: true, how: (*stolen).leftEmpty},
 		{name: "broken document", breaks: (*stolen).breakDocument, how: (*stolen).fromCopy},
-		{name: "lost document, cut off", cut: true, breaks: (*stolen).loseDocument, how: (*stolen).fromCopy},
+		{name: "lost document, cut off", cut: true, breaks: (*stolen).loseDocument, how: (*stolen).fromCopyAlone},
 		{name: "backup restored", how: (*stolen).plainly, after: (*stolen).restoreBackup},
 		{name: "old manifest applied each second", gitOps: true, how: (*stolen).plainly, breaks: (*stolen).applyOld},
 	}
@@ -102,11 +102,14 @@ func (v *stolen) fromCopy() []string {
 	return []string{"--last-good", filepath.Join(v.side.copies, v.id+".yaml")}
 }
 
+// fromCopyAlone is for a document of which nothing is left that shows that the copy is the latest version.
+func (v *stolen) fromCopyAlone() []string { return append(v.fromCopy(), "--force") }
+
 func (v *stolen) document() string { return filepath.Join(v.side.store, v.id+".yaml") }
 
 // breakDocument leaves what a merge of two versions leaves.
 func (v *stolen) breakDocument(context.Context) error {
-	return os.WriteFile(v.document(), fmt.Appendf(nil, "<<<<<<< HEAD\n%s=======\n", v.backup), 0o600)
+	return os.WriteFile(v.document(), fmt.Appendf(nil, "<<<<<<< HEAD\n%s=======\n%s>>>>>>> theirs\n", v.backup, v.backup), 0o600)
 }
 
 func (v *stolen) loseDocument(context.Context) error { return os.Remove(v.document()) }

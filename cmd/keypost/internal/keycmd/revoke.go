@@ -37,8 +37,8 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	f.ObservationsFlag(fs)
 	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringVar(&o.replacement, "replacement", "", "`FILE` with the public key that is active at once in its place")
-	fs.StringVar(&o.lastGood, "last-good", "", "where the stored document is broken or lost: `FILE` with the last good version, in the directory of a mirror")
-	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, or another key set has revoked the replacement")
+	fs.StringVar(&o.lastGood, "last-good", "", "where the stored document is broken or lost: `FILE` with the last good version, in the directory of the mirror of this store")
+	fs.BoolVar(&o.force, "force", false, "revoke although this machine's clock is behind a recorded time, another key set has revoked the replacement, or the copy of --last-good may be older than what was lost")
 	fs.BoolVar(&o.empty, "leave-empty", false, "publish an empty JWKS if it was the last key")
 	fs.BoolVar(&o.wait, "wait", false, "then look, at every address and origin, until none publishes the key any more; may be run again for a key that is revoked")
 	fs.StringVar(&o.distribution, "cloudfront-distribution", "", "with --wait: `ID` of a CloudFront distribution that is to forget the documents, once the origins serve the new ones")
@@ -123,7 +123,7 @@ func (o *revokeOptions) revoke(ctx context.Context, args []string, last keystore
 	case unreadable && o.lastGood != "":
 		return o.fromLastGood(ctx, args, last)
 	case unreadable:
-		return c, cli.WithHint(err, "to revoke it nevertheless, give the copy of a mirror: --last-good FILE")
+		return c, cli.WithHint(err, "to revoke it nevertheless, give the copy in the mirror's directory: --last-good FILE")
 	case err == nil && o.lastGood != "":
 		o.Notice("the stored key set can be read, so --last-good was not needed")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/salvage"
 )
@@ -28,7 +29,7 @@ func isUnreadable(err error) bool {
 // fromLastGood revokes a key in the copy of the last good version that --last-good names, and stores the result in place of
 // the document that is broken or lost.
 func (o *revokeOptions) fromLastGood(ctx context.Context, args []string, last keystore.RevokeOptions) (keyChange, error) {
-	copied, noted, err := o.readCopy(args[0])
+	copied, err := o.readCopy(ctx, args[0])
 	if err != nil {
 		return keyChange{}, err
 	}
@@ -40,9 +41,14 @@ func (o *revokeOptions) fromLastGood(ctx context.Context, args []string, last ke
 	if err != nil {
 		return keyChange{}, err
 	}
-	base, err := salvage.Restore(o.Change(o.why+"; from a copy of generation "+fmt.Sprint(copied.Generation())+", since the stored document was broken or lost", true), copied, noted, remains)
+	why := fmt.Sprintf("%s; from a copy of generation %d, since the stored document was broken or lost", o.why, copied.Generation())
+	base, err := salvage.Restore(o.Change(why, o.force), copied, remains)
+	if _, is := errors.AsType[*salvage.OlderError](err); is {
+		return keyChange{}, cli.WithHint(err, "with --force go on from the copy; then revoke each key that was revoked since, if it is published again: %s",
+			cli.Command{"key", "revoke", string(copied.Name()), "KID", "--why", "REASON"})
+	}
 	if err != nil {
-		return keyChange{}, o.unproven(err)
+		return keyChange{}, err
 	}
 	for _, f := range remains.Missing(copied) {
 		o.Warn("what is left of the stored document also has the key with the SHA-256 %s, which the copy lacks: it was not taken; a keypostd that serves it refuses this version, and keypost issuer accept settles that", f)
@@ -51,6 +57,8 @@ func (o *revokeOptions) fromLastGood(ctx context.Context, args []string, last ke
 	k, err := catalog.Key(base, args[1])
 	gone, already := errors.AsType[*catalog.NoKeyError](err)
 	switch already = already && gone.Gone; {
+	case already && len(base.Keys()) == 0 && !o.empty:
+		return c, cli.WithHint(errors.New("what is left of the stored document says that every key of the copy is gone"), "--leave-empty")
 	case already: // what is left of the document says so
 		k, err = catalog.Key(copied, args[1])
 	case err == nil:
@@ -67,11 +75,12 @@ func (o *revokeOptions) fromLastGood(ctx context.Context, args []string, last ke
 	return c, nil
 }
 
-// readCopy reads the file of --last-good, and reports whether it is what a mirror beside it has read from this store.
-func (o *revokeOptions) readCopy(issuer string) (s keystore.KeySet, noted bool, err error) {
+// readCopy reads the file of --last-good, with proof that the store held the whole of it: the notes of the store's mirror beside
+// it have its digest. Its keys alone would not do: with another issuer URL, --wait would look where nothing is served.
+func (o *revokeOptions) readCopy(ctx context.Context, issuer string) (s keystore.KeySet, err error) {
 	data, err := regular.Read(o.lastGood, keystore.MaxDocument)
 	if err != nil {
-		return s, false, fmt.Errorf("--last-good %s: %w", o.lastGood, cli.Reason(err))
+		return s, fmt.Errorf("--last-good %s: %w", o.lastGood, cli.Reason(err))
 	}
 	base := filepath.Base(o.lastGood)
 	name := keystore.Name(strings.TrimSuffix(base, filepath.Ext(base)))
@@ -79,32 +88,33 @@ func (o *revokeOptions) readCopy(issuer string) (s keystore.KeySet, noted bool, 
 		name = keystore.Name(issuer)
 	}
 	if s, err = keystore.Parse(name, data); err != nil {
-		return s, false, fmt.Errorf("--last-good %s: %w", o.lastGood, err)
+		return s, fmt.Errorf("--last-good %s: %w", o.lastGood, err)
 	}
 	if catalog.IsURL(issuer) && !slices.ContainsFunc(s.Issuers(), func(u keystore.IssuerURL) bool { return u.String() == issuer }) {
-		return s, false, fmt.Errorf("--last-good %s: key set %q does not have the issuer URL %s", o.lastGood, name, issuer)
+		return s, fmt.Errorf("--last-good %s: key set %q does not have the issuer URL %s", o.lastGood, name, issuer)
 	}
-	store, is, err := replicate.WasCopied(filepath.Dir(o.lastGood), s)
+	st, err := o.OpenStore(ctx)
+	if err != nil {
+		return s, err
+	}
+	here := open.Place(st.Backend())
+	there, noted, err := replicate.WasCopied(filepath.Dir(o.lastGood), s)
+	var why string
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return s, false, nil
+		why = "no mirror has left notes beside it"
 	case err != nil:
-		o.Warn("the notes of the mirror beside %s cannot be read: %v", o.lastGood, err)
-		return s, false, nil
-	case is && !samePlace(store, o.Store):
-		o.Warn("the notes of the mirror beside %s are about the store %s, not %s, and show nothing of that", o.lastGood, place(store), place(o.Store))
-		return s, false, nil
+		why = fmt.Sprintf("the notes of the mirror beside it cannot be read: %v", err)
+	case here == "" || there != here:
+		why = fmt.Sprintf("the notes of the mirror beside it are about the store %s, not %s", text.OneLine(there, 300), text.OneLine(here, 300))
+	case !noted:
+		why = "it is not the version that the mirror beside it has copied last"
+	default:
+		return s, nil
 	}
-	return s, is, nil
+	return s, cli.WithHint(fmt.Errorf("nothing shows that the store ever held --last-good %s: %s", o.lastGood, why), "give the file in the own directory of the store's mirror, "+
+		"on this replica or another one; or write the document anew from Git or a backup, look at it, and run this again without --last-good")
 }
-
-// place is a store's URL without parameters, which say how it is reached.
-func place(store string) string {
-	p, _, _ := strings.Cut(store, "?")
-	return text.OneLine(strings.TrimSuffix(p, "/"), 200)
-}
-
-func samePlace(a, b string) bool { return place(a) == place(b) }
 
 // remains reads what is left of the stored document, with the revision to replace: none if it is lost, and then no other key
 // set may have its issuer URL by now.
@@ -129,17 +139,4 @@ func (o *revokeOptions) remains(ctx context.Context, st *keystore.Store, copied 
 		err = nil
 	}
 	return salvage.Remains{}, "", err
-}
-
-// unproven says what to do about keys of the copy that are taken from no file without proof.
-func (o *revokeOptions) unproven(err error) error {
-	e, is := errors.AsType[*salvage.UnprovenError](err)
-	if !is {
-		return err
-	}
-	for _, k := range e.Keys {
-		o.Notice("  %s %s, SHA-256 %s", k.ID(), k.Alg(), k.Fingerprint())
-	}
-	return cli.WithHint(err, "give the file in the mirror's own directory, whose notes (.keypost-mirror-marks.json) show what was stored; "+
-		"if you know each of these keys, put the copy back where the document was, and run this again")
 }

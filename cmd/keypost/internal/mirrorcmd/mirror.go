@@ -22,6 +22,7 @@ import (
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/open"
 	"github.com/keypost/keypost/keystore/replicate"
 	"github.com/keypost/keypost/keystore/s3store"
 )
@@ -119,7 +120,7 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	if m.dir, err = os.OpenRoot(o.dir); err != nil {
 		return nil, err
 	}
-	m.notes = replicate.NewNotes(m.dir, f.Store)
+	m.notes = replicate.NewNotes(m.dir, open.Place(m.from.Backend()))
 	m.notes.Admission = fmt.Sprintf("%q dev=%t", slices.Sorted(slices.Values(o.issuerURLs)), o.dev)
 	before, err := m.notes.Heartbeat()
 	if err != nil {
