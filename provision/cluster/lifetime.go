@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/kubeapi"
+	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/keystore/rotation"
 )
 
@@ -47,7 +48,7 @@ func TokenLifetime(ctx context.Context, a Access, audiences []string) (Lifetime,
 // the kube-apiservers grant (--service-account-max-token-expiration), each of which is asked for such a token, which nobody
 // accepts. A user who may not list pods learns nothing.
 func (c Signing) Lifetime(ctx context.Context) (rotation.Lifetime, error) {
-	asked, err := lifetime(ctx, c.Access, func(audience string, own bool) bool { return !own || forClouds(audience) })
+	asked, err := lifetime(ctx, c.Access, func(aud string, own bool) bool { return !own || audience.IsClouds(aud) })
 	if refused, is := errors.AsType[refusal](err); is && kubeapi.IsStatus(refused.StatusError, http.StatusForbidden) {
 		return rotation.Lifetime{Unknown: oneLine(err).Error()}, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/kubeapi"
+	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
@@ -100,9 +101,9 @@ func (e *examination) judge(r review) finding.Finding {
 	return finding.Good("cluster-review", "the API server knows the token's key; for itself it refuses the token, which is for "+strings.Join(token.audiences, ", "))
 }
 
-// isOwn reports whether an audience is a cluster's and no cloud's: one of its issuers, which it has as audiences by default.
-func (e *examination) isOwn(audience string) bool {
-	return audience == e.want.Issuer || slices.Contains(e.seen.issuers, audience) || strings.HasPrefix(audience, "https://kubernetes.default.svc")
+// isOwn reports whether an audience is this cluster's and no cloud's.
+func (e *examination) isOwn(aud string) bool {
+	return audience.IsClusters(aud, append([]string{e.want.Issuer}, e.seen.issuers...)...)
 }
 
 // withAudiences repairs --api-audiences that lack some.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
@@ -334,14 +335,8 @@ func (e *examination) checkAudiences() {
 }
 
 // isCloud reports whether clouds accept tokens with an audience: it is one of those wanted, or one that they ask for by default.
-func (e *examination) isCloud(audience string) bool {
-	return !e.isOwn(audience) && slices.Contains(e.want.Audiences, audience) || forClouds(audience)
-}
-
-// forClouds reports whether clouds ask for an audience by default.
-func forClouds(audience string) bool {
-	return slices.Contains([]string{"sts.amazonaws.com", "sts.amazonaws.com.cn", "openshift", "api://AzureADTokenExchange"}, audience) ||
-		strings.Contains(audience, "//iam.googleapis.com/")
+func (e *examination) isCloud(aud string) bool {
+	return !e.isOwn(aud) && slices.Contains(e.want.Audiences, aud) || audience.IsClouds(aud)
 }
 
 // checkKnown compares the published keys with those that the cluster itself trusts.

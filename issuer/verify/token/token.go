@@ -13,6 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 )
@@ -210,16 +211,18 @@ func (v *check) checkTime(c claims) {
 
 func (v *check) checkClaims(c claims) {
 	before := len(v.Findings)
-	audience, ok := audiences(c.Audience)
+	all, ok := audiences(c.Audience)
 	switch {
 	case !ok:
 		v.Fail("token-aud-missing", "the token has no aud")
-	case slices.ContainsFunc(audience, v.ofCluster):
-		v.Fail("token-aud-cluster", "the token's aud is %s, which is the cluster itself", printable(strings.Join(audience, ", ")))
-	case len(audience) > 1:
-		v.Warn("token-aud-many", "the token has %d audiences", len(audience))
-	case !v.expected(audience[0]):
-		v.Warn("token-aud-unusual", "the token's aud is %q; %s", printable(audience[0]), "the declared relying parties ask for "+strings.Join(v.audiences(), ", ")+" by default")
+	case slices.ContainsFunc(all, func(a string) bool { return audience.IsClusters(a, v.URL) }):
+		v.Fail("token-aud-cluster", "the token's aud is %s, which is the cluster itself", printable(strings.Join(all, ", ")))
+	case len(all) > 1:
+		v.Warn("token-aud-many", "the token has %d audiences", len(all))
+	default:
+		if is, usual := v.expected(all[0]); !is {
+			v.Warn("token-aud-unusual", "the token's aud is %q; %s", printable(all[0]), usual)
+		}
 	}
 	switch {
 	case c.Subject == "":
@@ -230,44 +233,37 @@ func (v *check) checkClaims(c claims) {
 		v.Warn("token-sub-long", "the token's sub has %d characters", len(c.Subject))
 	}
 	if len(v.Findings) == before {
-		v.OK("token-claims", "the token is for %s, as %s", printable(audience[0]), printable(c.Subject))
+		v.OK("token-claims", "the token is for %s, as %s", printable(all[0]), printable(c.Subject))
 	}
 }
 
-// ofCluster reports whether an audience is that of the kube-apiserver itself: by default its issuer URLs, and what
-// clusters without a URL of their own use.
-func (v *check) ofCluster(audience string) bool {
-	return audience == v.URL || strings.HasPrefix(audience, "https://kubernetes.default.svc")
-}
-
-// audiences returns what the declared relying parties ask for where nobody says otherwise; none if that is unknown of one.
-func (v *check) audiences() []string {
-	byParty := map[string][]string{
-		finding.AWS:   {"sts.amazonaws.com", "openshift"},
-		finding.GCP:   {"//iam.googleapis.com/", "https://iam.googleapis.com/", "openshift"},
-		finding.Entra: {"api://AzureADTokenExchange", "openshift"},
-	}
+// expected compares an audience with what the declared relying parties ask for where nobody says otherwise. A party that asks for
+// none (Vault) makes no audience expected: else declaring it would switch the check off for all. usual says what is
+// expected, and where the others have theirs.
+func (v *check) expected(aud string) (is bool, usual string) {
 	if v.Stored == nil {
-		return nil
+		return true, ""
 	}
-	var all []string
+	var known, chosen []string
 	for _, party := range v.Stored.Policy().RelyingParties {
-		known, ok := byParty[party]
-		if !ok {
-			return nil
+		if audience.IsOf(party, aud) {
+			return true, ""
 		}
-		all = append(all, known...)
+		asked := audience.Of(party)
+		if len(asked) == 0 {
+			chosen = append(chosen, audience.Chosen(party))
+		}
+		known = append(known, asked...)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// expected reports whether a declared relying party asks for an audience by default.
-func (v *check) expected(audience string) bool {
-	known := v.audiences()
-	return len(known) == 0 || slices.ContainsFunc(known, func(k string) bool {
-		return audience == k || (strings.HasSuffix(k, "/") || strings.HasPrefix(k, "api://")) && strings.HasPrefix(audience, k)
-	})
+	if len(known) == 0 {
+		return true, ""
+	}
+	slices.Sort(known)
+	usual = "the declared relying parties ask for " + strings.Join(slices.Compact(known), ", ") + " by default"
+	if len(chosen) > 0 {
+		usual += ", and " + text.List(chosen, 3)
+	}
+	return false, usual
 }
 
 // audiences reads aud, a string or a list of strings (RFC 7519, section 4.1.3).

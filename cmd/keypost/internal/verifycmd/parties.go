@@ -6,6 +6,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/answers"
+	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
@@ -45,7 +46,7 @@ func (opts *verifyOptions) examine(ctx context.Context, t target) ([]finding.Fin
 func wanted(t target, seen verify.Examination) cluster.Wanted {
 	w := cluster.Wanted{Issuer: t.URL, Token: t.Token, Audiences: token.Read(t.Token).Audiences, Published: seen.Keys}
 	if len(w.Audiences) == 0 {
-		w.Audiences = usualAudiences(t.declared())
+		w.Audiences = audience.ToTry(t.declared())
 	}
 	w.Idle = func(k keystore.VerificationKey) bool {
 		same := func(has keystore.Key) bool {
@@ -55,17 +56,6 @@ func wanted(t target, seen verify.Examination) cluster.Wanted {
 		return slices.ContainsFunc(t.set.Keys(), same) || slices.ContainsFunc(t.set.Gone(), gone)
 	}
 	return w
-}
-
-// usualAudiences returns those that relying parties ask for by default. GCP's are the names of its providers.
-func usualAudiences(parties []string) []string {
-	if len(parties) == 0 || slices.Contains(parties, finding.AWS) {
-		return []string{"sts.amazonaws.com"}
-	}
-	if slices.Contains(parties, finding.Entra) {
-		return []string{"api://AzureADTokenExchange"}
-	}
-	return nil
 }
 
 // examineRole looks at the role, and with --assume assumes it.

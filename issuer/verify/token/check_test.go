@@ -1,0 +1,249 @@
+package token
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+const issuerURL = "https://oidc.example.com/prod-a"
+
+type object = map[string]any
+
+// scene is an issuer of one key, whose tokens have nothing wrong with them until a case changes one.
+type scene struct {
+	Issuer
+	signer any
+	alg    jose.SignatureAlgorithm
+}
+
+func newScene(t *testing.T, signer any, relyingParties ...string) scene {
+	t.Helper()
+	alg := jose.ES256
+	var half any
+	switch k := signer.(type) {
+	case *ecdsa.PrivateKey:
+		half = &k.PublicKey
+	case *rsa.PrivateKey:
+		alg, half = jose.RS256, &k.PublicKey
+	}
+	public, err := keystore.NewPublic(half)
+	must(t, err)
+	s, err := keystore.New(keystore.Change{At: storetest.Time(0)}, keystore.Spec{
+		Name: "prod-a", Issuers: storetest.URLs(t, issuerURL), Keys: []keystore.VerificationKey{public},
+		Policy: keystore.Policy{RelyingParties: relyingParties},
+	})
+	must(t, err)
+	return scene{Issuer{issuerURL, []keystore.VerificationKey{public}, &s, storetest.Time(0)}, signer, alg}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// codes returns what is found in a token with other claims than a sound one, and is not as it should be.
+func (s scene) codes(t *testing.T, claims object) []string {
+	t.Helper()
+	now := s.Now.Unix()
+	all := object{"iss": issuerURL, "sub": "system:serviceaccount:default:app", "aud": "sts.amazonaws.com", "iat": now, "exp": now + 3600}
+	maps.Copy(all, claims)
+	payload, err := json.Marshal(all)
+	must(t, err)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: s.signer}, (&jose.SignerOptions{}).WithHeader("kid", string(s.Published[0].ID())))
+	must(t, err)
+	jws, err := signer.Sign(payload)
+	must(t, err)
+	token, err := jws.CompactSerialize()
+	must(t, err)
+	var codes []string
+	for _, f := range s.Check(token) {
+		if f.Severity != finding.OK {
+			codes = append(codes, string(f.Severity)+" "+f.Code)
+		}
+	}
+	return codes
+}
+
+func newEC(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	return k
+}
+
+// TestAudience: an audience that is nobody's is told whoever else is declared.
+func TestAudience(t *testing.T) {
+	const unusual, clusters = "warn token-aud-unusual", "fail token-aud-cluster"
+	signer := newEC(t)
+	for _, c := range []struct {
+		parties string
+		aud     any
+		want    string
+	}{
+		{"aws", "sts.amazonaws.com", ""},
+		{"aws", "sts.amazonaws.com.cn", ""},
+		{"aws", "openshift", ""},
+		{"aws", "nonsense", unusual},
+		{"aws vault", "nonsense", unusual},
+		{"vault aws", "nonsense", unusual},
+		{"kube-apiserver aws", "nonsense", unusual},
+		{"snowflake aws", "nonsense", unusual},
+		{"aws vault", "sts.amazonaws.com", ""},
+		{"vault aws", "sts.amazonaws.com", ""},
+		{"aws gcp", "//iam.googleapis.com/projects/1", ""},
+		{"aws", "//iam.googleapis.com/projects/1", unusual},
+		{"entra", "openshift", ""},
+		{"entra", "api://AzureADTokenExchange", ""},
+		{"entra", "api://AzureADTokenExchangeChina", ""},
+		{"entra", "api://AzureADTokenExchangeOfMine", unusual},
+		{"vault", "nonsense", ""},
+		{"vault kube-apiserver snowflake", "nonsense", ""},
+		{"", "nonsense", ""},
+		{"aws vault", issuerURL, clusters},
+		{"vault", "https://kubernetes.default.svc", clusters},
+		{"aws", []string{"sts.amazonaws.com", issuerURL}, clusters},
+		{"aws", []string{"sts.amazonaws.com", "nonsense"}, "warn token-aud-many"},
+		{"aws", []string{"sts.amazonaws.com"}, ""},
+		{"aws", []string{""}, "fail token-aud-missing"},
+		{"aws", []string{}, "fail token-aud-missing"},
+		{"aws", "", "fail token-aud-missing"},
+		{"aws", 5, "fail token-aud-missing"},
+	} {
+		if got := newScene(t, signer, strings.Fields(c.parties)...).codes(t, object{"aud": c.aud}); strings.Join(got, ", ") != c.want {
+			t.Errorf("[%s] and aud %q: %q, want %q", c.parties, c.aud, got, c.want)
+		}
+	}
+	stored := newScene(t, signer, "aws")
+	stored.Stored = nil
+	if got := stored.codes(t, object{"aud": "nonsense"}); got != nil {
+		t.Errorf("with nothing to compare with: %q", got)
+	}
+}
+
+// TestAudienceTold: who asks for what, and where the others have theirs.
+func TestAudienceTold(t *testing.T) {
+	s := newScene(t, newEC(t), "vault", "aws", "snowflake")
+	is, usual := (&check{Issuer: s.Issuer}).expected("nonsense")
+	const want = "the declared relying parties ask for openshift, sts.amazonaws.com, sts.amazonaws.com.cn by default, and vault's is in bound_audiences of its role and snowflake's is not known here"
+	if is || usual != want {
+		t.Errorf("%v, %s", is, usual)
+	}
+}
+
+// TestTime: AWS gives five minutes at exp and iat and none at nbf, and a day is not too long. Each bound is met from both sides.
+func TestTime(t *testing.T) {
+	const skew = 5 * 60
+	s := newScene(t, newEC(t), "aws")
+	now := s.Now.Unix()
+	for _, c := range []struct {
+		name   string
+		claims object
+		want   string
+	}{
+		{"expires now", object{"exp": now}, ""},
+		{"expired a second ago", object{"exp": now - 1}, "warn token-expired-just-now"},
+		{"expired for as long as AWS bears", object{"exp": now - skew}, "warn token-expired-just-now"},
+		{"and a second more", object{"exp": now - skew - 1}, "fail token-expired"},
+		{"issued ahead for as long as AWS bears", object{"iat": now + skew}, ""},
+		{"and a second more", object{"iat": now + skew + 1}, "fail token-future"},
+		{"valid from now", object{"nbf": now}, ""},
+		{"valid in a second", object{"nbf": now + 1}, "fail token-not-yet"},
+		{"lives for a day", object{"exp": now + 24*3600}, ""},
+		{"and a second more", object{"exp": now + 24*3600 + 1}, "warn token-lifetime"},
+		{"no exp", object{"exp": nil}, "fail token-times-missing"},
+		{"no iat", object{"iat": nil}, "fail token-times-missing"},
+	} {
+		if got := strings.Join(s.codes(t, c.claims), ", "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	gcp := newScene(t, newEC(t), "gcp")
+	if got := gcp.codes(t, object{"aud": "openshift", "exp": now + 24*3600 + 1}); !slices.Equal(got, []string{"fail token-lifetime"}) {
+		t.Errorf("of more than a day, for GCP: %q", got)
+	}
+}
+
+// TestIssuer: slashes at the end are told apart from another issuer, however many they are.
+func TestIssuer(t *testing.T) {
+	s := newScene(t, newEC(t), "aws")
+	for iss, want := range map[string]string{
+		issuerURL: "", issuerURL + "/": "fail token-issuer-slash", issuerURL + "//": "fail token-issuer-slash",
+		strings.ToUpper(issuerURL): "fail token-issuer-case", legacyIssuer: "fail token-issuer-legacy", issuerURL + "x": "fail token-issuer-other", "": "fail token-issuer-other",
+	} {
+		if got := strings.Join(s.codes(t, object{"iss": iss}), ", "); got != want {
+			t.Errorf("%q: %q, want %q", iss, got, want)
+		}
+	}
+}
+
+// TestAlgorithms: AWS takes what Kubernetes signs with, and nothing else.
+func TestAlgorithms(t *testing.T) {
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(t, err)
+	s := newScene(t, k, "aws")
+	for alg, want := range map[jose.SignatureAlgorithm]string{
+		jose.RS256: "", jose.RS384: "fail token-signature-wrong", // which is not the key's algorithm
+		jose.PS256: "fail token-alg", jose.PS384: "fail token-alg", jose.PS512: "fail token-alg",
+	} {
+		s.alg = alg
+		if got := strings.Join(s.codes(t, nil), ", "); got != want {
+			t.Errorf("%s: %q, want %q", alg, got, want)
+		}
+	}
+	for _, alg := range []string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512"} {
+		if !AWSTakes(alg) {
+			t.Errorf("AWS does not take %s", alg)
+		}
+	}
+	for _, alg := range []string{"", "none", "HS256", "PS256", "PS384", "PS512", "EdDSA", "rs256"} {
+		if AWSTakes(alg) {
+			t.Errorf("AWS takes %s", alg)
+		}
+	}
+}
+
+// TestEarlySigner: only a key that was never promoted may not sign yet. One that signs no more leaves tokens behind.
+func TestEarlySigner(t *testing.T) {
+	signer, other := newEC(t), newEC(t)
+	otherPublic, err := keystore.NewPublic(&other.PublicKey)
+	must(t, err)
+	s := newScene(t, signer, "aws")
+	set, err := s.Stored.Add(storetest.Change(time.Hour), otherPublic)
+	must(t, err)
+	signs := func(k *ecdsa.PrivateKey) string {
+		s.signer, s.Stored = k, &set
+		public, err := keystore.NewPublic(&k.PublicKey)
+		must(t, err)
+		s.Published = []keystore.VerificationKey{public}
+		return strings.Join(s.codes(t, nil), ", ")
+	}
+	if got := signs(other); got != "warn token-kid-next" {
+		t.Errorf("by the next key: %q", got)
+	}
+	if got := signs(signer); got != "" {
+		t.Errorf("by the active key: %q", got)
+	}
+	set, err = set.Promote(storetest.Change(2*time.Hour), otherPublic.ID(), keystore.Observed{})
+	must(t, err)
+	set, err = set.Retire(storetest.Change(3*time.Hour), s.Published[0].ID(), keystore.Evidence{})
+	must(t, err)
+	if got := signs(signer); got != "" {
+		t.Errorf("by a retired key: %q", got)
+	}
+}
