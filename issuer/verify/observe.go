@@ -50,8 +50,9 @@ const (
 // what it is served. It judges nothing but whether the look is complete. An error means that it was not made: ctx is done,
 // or there is no address.
 //
-// An answer counts if it is a sound JWKS, and then only the keys that every answer has were seen. A place that says that
-// it has none (404, 410) counts as a JWKS without keys: whoever asks it first is refused. Any other answer is a gap.
+// An answer 200 counts, and only the keys that every answer has were seen: what is no sound JWKS has those that every reader
+// finds in it, and is a gap too. A place that says that it has none (404, 410) counts as a JWKS without keys: whoever asks it
+// first is refused. Any other answer is a gap alone.
 func (n Network) Observe(ctx context.Context, t Target) (observation.Look, error) {
 	return n.observe(ctx, t, nil)
 }
@@ -218,14 +219,15 @@ func (o *observer) ask(ctx context.Context, address string) {
 			o.heard(address, discovery, a)
 		}
 		switch {
-		case err != nil:
-		case discovery:
+		case err == nil && discovery:
 			err = o.checkDiscovery(a)
 			if other := o.otherJWKS(a); other != "" {
 				urls = append(urls, other)
 			}
-		default:
-			err = o.takeKeys(a)
+		case err == nil:
+			err = o.takeKeys(address, a)
+		case a.Large && !discovery && a.Status == http.StatusOK: // whole, and nobody finds a key in it
+			o.answer(address, a, nil)
 		}
 		o.fail(at, err)
 	}
@@ -257,18 +259,19 @@ func (o *observer) checkDiscovery(a response) error {
 	return err
 }
 
-// takeKeys adds the keys of a JWKS to the look.
-func (o *observer) takeKeys(a response) error {
+// takeKeys adds the keys of a JWKS to the look: of an unsound one those that every reader finds in it.
+func (o *observer) takeKeys(address string, a response) error {
 	if a.none() {
-		o.answer(a, nil)
+		o.answer(address, a, nil)
 	}
 	if err := a.check200(); err != nil {
 		return err
 	}
 	keys, err := soundKeys(a)
-	if err == nil {
-		o.answer(a, keys)
+	if err != nil {
+		keys = clearKeys(a)
 	}
+	o.answer(address, a, keys)
 	return err
 }
 
@@ -315,8 +318,30 @@ func soundKeys(a response) ([]keystore.VerificationKey, error) {
 	if err != nil || len(set) == 0 {
 		return nil, err
 	}
+	if n := slices.IndexFunc(set, func(k jwk) bool { return k.text("kid") == "" }); n >= 0 { // relying parties look keys up by it
+		return nil, fmt.Errorf("%s: key %d has no kid", a.URL, n+1)
+	}
 	p, err := published("", a)
 	return p.Keys, err
+}
+
+// clearKeys returns the keys of an unsound JWKS about which no two readers disagree: each is sound, and alone has its kid.
+func clearKeys(a response) []keystore.VerificationKey {
+	set, err := parseJWKS(a)
+	if err != nil {
+		return nil
+	}
+	kids := map[string]int{}
+	for _, k := range set {
+		kids[k.text("kid")]++
+	}
+	var clear []keystore.VerificationKey
+	for _, k := range set {
+		if public, err := parseKey(a.URL, k); err == nil && k.text("kid") != "" && kids[k.text("kid")] == 1 {
+			clear = append(clear, public)
+		}
+	}
+	return clear
 }
 
 // allows returns for how long the answer's headers allow a copy of it to be handed out, by whatever cache.
@@ -326,7 +351,7 @@ func (a response) allows() keystore.Cache {
 }
 
 // answer adds one JWKS to the look.
-func (o *observer) answer(a response, keys []keystore.VerificationKey) {
+func (o *observer) answer(address string, a response, keys []keystore.VerificationKey) {
 	allowed := observation.LifetimesOf(a.allows())
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -338,6 +363,9 @@ func (o *observer) answer(a response, keys []keystore.VerificationKey) {
 		o.look.Keys = have
 	}
 	o.look.Keys = slices.DeleteFunc(o.look.Keys, func(k observation.Key) bool { return !slices.Contains(have, k) })
+	if allowed.LongestOfAll() > o.look.LongestOfAll() {
+		o.look.LongestAt = a.URL + " at " + address
+	}
 	o.look.Lifetimes = o.look.Longest(allowed)
 	seen := caching.Shared(a.Header)
 	if at, err := http.ParseTime(a.Header.Get("Date")); err == nil && seen == "" { // a cache hands out the Date of its origin

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -90,8 +91,36 @@ func jwksJSON(t *testing.T, keys ...member) string {
 	return string(text)
 }
 
+// changed returns a copy of a JWK with another member.
+func changed(k member, name string, value any) member {
+	k = maps.Clone(k)
+	k[name] = value
+	return k
+}
+
+// cutOff answers with less than it announced.
+func cutOff(body string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Length", "100000")
+		_, _ = rw.Write([]byte(body[:len(body)/2]))
+	}
+}
+
 func status(code int) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(code) }
+}
+
+// What an answer without keys allows caches counts, and where the longest was is noted.
+func TestObserveCountsTheHeadersOfEveryAnswer(t *testing.T) {
+	w := newWorld(t)
+	h := w.with(map[string]http.HandlerFunc{aliasPath: func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Cache-Control", "public, max-age=86400")
+		_, _ = rw.Write([]byte(`{}`))
+	}})
+	l := newPlaces(t, w, map[string]http.HandlerFunc{"192.0.2.1": w.serve, "192.0.2.2": h}).observe(t)
+	if want := testIssuer + aliasPath + " at 192.0.2.2:443"; l.MaxAge != keystore.Duration(24*time.Hour) || l.LongestAt != want || l.Answers != 4*rounds {
+		t.Errorf("max-age %v at %q of %d answers; want that of %q", l.MaxAge, l.LongestAt, l.Answers, want)
+	}
 }
 
 // once answers as first for the first request and as rest from then on.
@@ -134,6 +163,7 @@ func TestObserveSeesWhatIsMissing(t *testing.T) {
 	impostor := publicJWK(t, other)
 	impostor["kid"] = w.kid
 	withOther := jwksJSON(t, w.jwks[0], publicJWK(t, other))
+	unusable := member{"kty": "OKP", "kid": "x", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
 	for name, tt := range map[string]struct {
 		replace map[string]http.HandlerFunc // at the second address
 		seen    bool                        // the world's key
@@ -147,9 +177,18 @@ func TestObserveSeesWhatIsMissing(t *testing.T) {
 		"gone":                       {map[string]http.HandlerFunc{keysPath: status(410)}, false, "answers 410"},
 		"trouble once":               {map[string]http.HandlerFunc{keysPath: once(status(503), jsonOf(good))}, true, "answers 503"},
 		"a redirect":                 {map[string]http.HandlerFunc{keysPath: http.RedirectHandler("https://elsewhere.example", http.StatusFound).ServeHTTP}, true, "redirects (302) to https://elsewhere.example"},
-		"no JWKS":                    {map[string]http.HandlerFunc{keysPath: jsonOf("<html>")}, true, "is no JWKS"},
-		"keys twice":                 {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":[],` + good[1:])}, true, "is no sound JWKS"},
-		"a private member":           {map[string]http.HandlerFunc{keysPath: jsonOf(strings.Replace(good, `"kty"`, `"d":"x","kty"`, 1))}, true, "private"},
+		"no JWKS":                    {map[string]http.HandlerFunc{keysPath: jsonOf("<html>")}, false, "is no JWKS"},
+		"keys twice":                 {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":[],` + good[1:])}, false, "is no sound JWKS"},
+		"a private member":           {map[string]http.HandlerFunc{keysPath: jsonOf(strings.Replace(good, `"kty"`, `"d":"x","kty"`, 1))}, false, "private"},
+		"no list of keys":            {map[string]http.HandlerFunc{keysPath: once(jsonOf(`{}`), jsonOf(good))}, false, "is no JWKS"},
+		"keys null":                  {map[string]http.HandlerFunc{keysPath: jsonOf(`{"keys":null}`)}, false, "is no JWKS"},
+		"one unusable key alone":     {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, unusable))}, false, "key 1"},
+		"an unusable key beside it":  {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, unusable, w.jwks[0]))}, true, "key 1"},
+		"its kid twice":              {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, w.jwks[0], impostor))}, false, "two different keys have the kid"},
+		"without its kid":            {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, changed(w.jwks[0], "kid", "")))}, false, "key 1 has no kid"},
+		"to encrypt with":            {map[string]http.HandlerFunc{keysPath: jsonOf(jwksJSON(t, changed(w.jwks[0], "key_ops", []string{"encrypt"})))}, false, "key_ops"},
+		"more than is read":          {map[string]http.HandlerFunc{keysPath: jsonOf(strings.Repeat(" ", maxBody) + good)}, false, "larger than"},
+		"cut off":                    {map[string]http.HandlerFunc{keysPath: cutOff(good)}, true, "EOF"},
 		"no discovery document":      {map[string]http.HandlerFunc{discoveryPath: status(404)}, true, discoveryPath + " answers 404"},
 		"another issuer's discovery": {map[string]http.HandlerFunc{discoveryPath: jsonOf(`{"issuer":"https://x.example","jwks_uri":"` + testIssuer + keysPath + `"}`)}, true, "names the issuer https://x.example"},
 		"another jwks_uri":           {map[string]http.HandlerFunc{discoveryPath: jsonOf(`{"issuer":"` + testIssuer + `","jwks_uri":"https://x.example/k"}`)}, true, "the JWKS https://x.example/k"},

@@ -50,8 +50,8 @@ func (l Lifetimes) Cache() keystore.Cache {
 // Longest returns of each the longer one.
 func (l Lifetimes) Longest(o Lifetimes) Lifetimes { return LifetimesOf(l.Cache().Longest(o.Cache())) }
 
-// longest returns the largest of them.
-func (l Lifetimes) longest() time.Duration {
+// LongestOfAll returns the largest of them.
+func (l Lifetimes) LongestOfAll() time.Duration {
 	return time.Duration(max(l.MaxAge, l.StaleWhileRevalidate, l.StaleIfError))
 }
 
@@ -223,7 +223,7 @@ func declared(was []Declared, l Look, at time.Time) []Declared {
 		switch n := len(kept); {
 		case slices.ContainsFunc(kept, covers):
 		case n == most: // no more are told apart
-			if d.longest() > kept[n-1].longest() {
+			if d.LongestOfAll() > kept[n-1].LongestOfAll() {
 				kept[n-1].By = d.By
 			}
 			kept[n-1].Lifetimes = kept[n-1].Longest(d.Lifetimes)
@@ -249,7 +249,7 @@ func Of(key Key, records []Record, required []Place) keystore.Observed {
 	var e keystore.Observed
 	for _, r := range records {
 		for _, d := range r.MaxAges {
-			if longest := d.longest(); longest > usual && longest > LifetimesOf(e.Cache).longest() {
+			if longest := d.LongestOfAll(); longest > usual && longest > LifetimesOf(e.Cache).LongestOfAll() {
 				e.CacheFrom = fmt.Sprintf(" (%s let caches keep it for %v, last at %s)", text.OneLine(cmp.Or(d.By, r.Place().String()), 300), keystore.Duration(longest), d.At.UTC().Format(time.RFC3339))
 			}
 			e.Cache = e.Cache.Longest(d.Cache())
