@@ -198,7 +198,8 @@ func allowances() map[string]time.Duration {
 	return map[string]time.Duration{"aws": time.Hour, "gcp": time.Hour, "entra": 24 * time.Hour, "vault": 0, "kube-apiserver": 0}
 }
 
-// KnownRelyingParties returns the names of those whose allowance is known, in order.
+// KnownRelyingParties returns the names of those whose allowance is known, in order: those that may trust the keys of a key set
+// that declares none.
 func KnownRelyingParties() []string { return slices.Sorted(maps.Keys(allowances())) }
 
 // client returns the longest time for which a relying party may use its own copy. seen is what answers allowed caches.

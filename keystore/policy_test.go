@@ -2,6 +2,7 @@ package keystore
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,39 @@ func TestPolicyWarnings(t *testing.T) {
 				t.Errorf("warning %q; want %q", got[i], tt.want[i])
 			}
 		}
+	}
+}
+
+// TestAllowance: what a relying party is counted on to keep, and why. Whoever changes a number changes DESIGN's list of them too.
+func TestAllowance(t *testing.T) {
+	for name, want := range map[string]struct {
+		keeps time.Duration
+		why   string
+	}{
+		"aws":            {time.Hour, "nothing is documented; the field reports 5 to 30 minutes"},
+		"gcp":            {time.Hour, "nothing is documented; the field reports 5 to 30 minutes"},
+		"entra":          {24 * time.Hour, "Microsoft advises relying parties to keep keys for a day"},
+		"vault":          {0, "go-oidc v3 fetches for a kid that it does not know"},
+		"kube-apiserver": {0, "go-oidc v2 keeps its copy for max-age, which the gate counts anyway"},
+		"snowflake":      {24 * time.Hour, "nothing is known of it"},
+		"AWS":            {24 * time.Hour, "names are compared byte for byte"},
+		"":               {24 * time.Hour, "nobody is declared"},
+	} {
+		p := Policy{MaxAge: DurationPtr(time.Minute)}
+		if name != "" {
+			p.RelyingParties = []string{name}
+		}
+		if got := p.client(Cache{}); got != max(want.keeps, time.Minute) || allowance(name) != want.keeps {
+			t.Errorf("%q is counted on to keep keys for %v (of its own %v), want %v: %s", name, got, allowance(name), want.keeps, want.why)
+		}
+	}
+	known := []string{"aws", "entra", "gcp", "kube-apiserver", "vault"}
+	if got := KnownRelyingParties(); !slices.Equal(got, known) {
+		t.Errorf("known are %q; a new one stands above with its reason", got)
+	}
+	all := Policy{MaxAge: DurationPtr(time.Minute), RelyingParties: []string{"vault", "aws", "kube-apiserver"}}
+	if got := all.client(Cache{}); got != time.Hour {
+		t.Errorf("of several the longest counts, not %v", got)
 	}
 }
 

@@ -10,16 +10,13 @@ import (
 	"github.com/keypost/keypost/keystore"
 )
 
-// knownParties are what may trust the keys of a key set that declares no relying party.
-var knownParties = [...]string{"aws", "gcp", "entra", "vault", "kube-apiserver", "any other"}
-
 // stillTrusting returns, for each relying party that the policy declares, until when it may trust a key that left at a time,
-// and what ends that sooner, where caches were seen to be given these times. The cluster itself reads its own files, which no
-// document of ours changes.
+// and what ends that sooner, where caches were seen to be given these times; where none is declared, for each that is known.
+// The cluster itself reads its own files, which no document of ours changes.
 func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []string {
 	parties := s.Policy().RelyingParties
 	if len(parties) == 0 {
-		parties = knownParties[:]
+		parties = append(keystore.KnownRelyingParties(), "any other")
 	}
 	var lines []string
 	for _, party := range parties {
