@@ -1,6 +1,7 @@
 package replicate_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -72,5 +73,30 @@ func TestWasCopied(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, ".keypost-mirror-marks.json"), []byte("{"), 0o600))
 	if _, is, err := replicate.WasCopied(dir, later); err == nil || is {
 		t.Errorf("notes that are cut off: %t, %v", is, err)
+	}
+}
+
+// What is copied is noted at once. The next pass may be too late, or never complete: then nothing would show what the copy is.
+func TestCopiedIsNotedAtOnce(t *testing.T) {
+	m := newMirrored(t)
+	dir, root := noted(t)
+	n := replicate.NewNotes(root, "s3://b/p")
+	m.config.OnPass = func(s replicate.MirrorStatus) error { return n.Write(s, m.Checkpoints()) }
+	m.config.OnCopy = func() error { return n.WriteCheckpoints(m.Checkpoints()) }
+	m.Mirror = replicate.NewMirror(m.config)
+	m.pass()
+	later := m.update("prod-a", storetest.Mark("later"))
+	m.from.Inject(func(_ context.Context, op storetest.Op) (bool, error) { // so that no pass is complete
+		if op.Kind == storetest.OpGet && op.Name == "prod-b" {
+			return false, errors.New("forbidden")
+		}
+		return true, nil
+	})
+	m.from.Set("prod-b", []byte("changed"))
+	if err := m.Pass(t.Context()); err == nil {
+		t.Error("the pass is complete")
+	}
+	if _, is, err := replicate.WasCopied(dir, later); !is || err != nil {
+		t.Errorf("the later version was copied: %t, %v", is, err)
 	}
 }

@@ -25,6 +25,7 @@ type MirrorConfig struct {
 	Admit       func(keystore.KeySet) *lastgood.Rejection // refuses key sets that the reader of To would refuse by its configuration
 	Permitted   func(keystore.Name, lastgood.Route) bool  // by the same configuration: see lastgood.Judge; nil = every one is
 	OnPass      func(MirrorStatus) error                  // called after every complete pass
+	OnCopy      func() error                              // called when Checkpoints may have changed; may be nil. OnPass reports what it could not do
 	Earlier     Heartbeat                                 // of an earlier run; the zero Heartbeat if there was none
 	AllowEmpty  bool                                      // From may be empty: there is no issuer yet
 	Checkpoints map[keystore.Name]Checkpoint              // of an earlier run on the same From
@@ -264,6 +265,9 @@ func (m *Mirror) take(ctx context.Context, documents []document) error {
 		case c.Rejected.Is(lastgood.ReasonUnreadable):
 			unread = append(unread, fmt.Errorf("read key set %q: %w", c.Name, c.document.err))
 		}
+	}
+	if m.c.OnCopy != nil && len(all) > 0 { // now: the document may be broken before the next pass is complete
+		_ = m.c.OnCopy()
 	}
 	return errors.Join(m.troubleWithSome(ctx, &m.reading, unread), m.troubleWithSome(ctx, &m.writing, unwritten))
 }

@@ -121,20 +121,26 @@ func (n *Notes) Write(s MirrorStatus, now map[keystore.Name]Checkpoint) error {
 	for _, refused := range s.Refused {
 		h.Refused += refused
 	}
-	var err error
-	if n.written == nil || !maps.Equal(now, n.written) {
-		copied := maps.Clone(n.copied)
-		if copied == nil {
-			copied = map[keystore.Name]string{}
-		}
-		for name, c := range now { // what is missing from now is broken or gone in the store, which is when its last version counts
-			copied[name], _, _ = strings.Cut(string(c), " ")
-		}
-		if err = n.replace(checkpointsFile, checkpoints{n.store, n.Admission, now, copied}); err == nil {
-			n.written, n.copied = now, copied
-		}
+	return errors.Join(n.WriteCheckpoints(now), n.replace(HeartbeatFile, h))
+}
+
+// WriteCheckpoints records what is copied by now, if it has changed.
+func (n *Notes) WriteCheckpoints(now map[keystore.Name]Checkpoint) error {
+	if n.written != nil && maps.Equal(now, n.written) {
+		return nil
 	}
-	return errors.Join(err, n.replace(HeartbeatFile, h))
+	copied := maps.Clone(n.copied)
+	if copied == nil {
+		copied = map[keystore.Name]string{}
+	}
+	for name, c := range now { // what is missing from now is broken or gone in the store, which is when its last version counts
+		copied[name], _, _ = strings.Cut(string(c), " ")
+	}
+	if err := n.replace(checkpointsFile, checkpoints{n.store, n.Admission, now, copied}); err != nil {
+		return err
+	}
+	n.written, n.copied = now, copied
+	return nil
 }
 
 // WasCopied reports whether a key set is the last version that the mirror of a directory has copied from a store, and returns

@@ -128,6 +128,7 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
 		From: m.from.Backend(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notePass,
+		OnCopy:  func() error { return m.notes.WriteCheckpoints(m.Checkpoints()) },
 		Earlier: before, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log, Checkpoints: m.notes.Checkpoints(),
 	})
 	return m, nil
