@@ -156,7 +156,11 @@ func (r *rotating) operate(ctx context.Context) error {
 func (r *rotating) stepTo(ctx context.Context, want string) (string, error) {
 	args := append([]string{"rotate", "step", r.id, "--ca-file", r.caFile()}, r.asking...)
 	for deadline := time.Now().Add(patience + r.gates()); ; time.Sleep(rand.N(max(time.Second, r.maxAge/10))) {
-		if out := r.try(args...); out.code > 0 {
+		out := r.try(args...)
+		if out.code > 0 && strings.Contains(out.stderr, "answers 503") { // a kube-apiserver that is being restarted: the operator does it again
+			continue
+		}
+		if out.code > 0 {
 			return "", fmt.Errorf("rotate step: %w", out.err())
 		}
 		step, err := r.stepOf()
