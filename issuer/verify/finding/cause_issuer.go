@@ -33,6 +33,16 @@ func noJWKS() []Answer {
 // match, and does not document what it says of a certificate that would be good for another time or host.
 func untrusted() []Answer { return append([]Answer{{AWS, awsThumbprint}}, unreadable()...) }
 
+// vaultMismatch is what Vault answers, by its version, to a discovery document of another issuer than the one that it is given.
+func vaultMismatch() []Answer {
+	return []Answer{{Vault, "oidc: issuer did not match the issuer returned by provider"}, {Vault, "oidc: issuer URL provided to client"}}
+}
+
+// otherURL is what they answer where the issuer URL is written in two ways. Vault reads the discovery document before any token.
+func otherURL() []Answer {
+	return append(slices.DeleteFunc(otherIssuer(), func(a Answer) bool { return a.Party == Vault }), vaultMismatch()...)
+}
+
 func aws(text string) []Answer { return []Answer{{AWS, text}} }
 
 // issuerCauses are what can be wrong with what an issuer serves, and with the way there.
@@ -43,8 +53,8 @@ func issuerCauses() []Cause {
 func reachCauses() []Cause {
 	const elsewhere = "issue tokens under another URL (kube-apiserver --service-account-issuer)"
 	return []Cause{
-		{"url-slash", "url", "the issuer URL ends in a slash", otherIssuer(), "AWS, Entra and the programs in between disagree on whether it counts", "leave the slash out everywhere: " + elsewhere},
-		{"url-case", "url", "the issuer URL has capital letters in its host", otherIssuer(), "relying parties compare byte for byte", "write the host in lower case everywhere: " + elsewhere},
+		{"url-slash", "url", "the issuer URL ends in a slash", otherURL(), "AWS, Entra and the programs in between disagree on whether it counts", "leave the slash out everywhere: " + elsewhere},
+		{"url-case", "url", "the issuer URL has capital letters in its host", otherURL(), "relying parties compare byte for byte", "write the host in lower case everywhere: " + elsewhere},
 		{"url-port", "url", "the issuer URL has a port", aws("InvalidInput"), "IAM takes none", "serve on 443 and " + elsewhere + "; for a development issuer say --dev"},
 		{"url-form", "url", "the issuer URL is one that some cloud refuses", aws("InvalidInput"), "", elsewhere},
 		{"dns-unanswered", "reach", "this machine's resolver does not answer", nil, "it says nothing about the issuer", "repair the resolver (/etc/resolv.conf), or look from another machine"},
@@ -124,22 +134,21 @@ func proxyCauses() []Cause {
 
 func discoveryCauses() []Cause {
 	const members = "serve the discovery document of an export, unchanged (keypost export DIR)"
-	mismatch := []Answer{
+	mismatch := append([]Answer{
 		{AWS, awsNoKey}, {GCP, "`issuer` claim in OIDC discovery document does not match the issuer specified in the request"}, {Entra, "AADSTS90061"},
-		{Vault, "oidc: issuer did not match the issuer returned by provider"}, {Vault, "oidc: issuer URL provided to client"}, // by its version
 		{KubeAPIServer, "oidc: issuer did not match the issuer returned by provider"},
-	}
+	}, vaultMismatch()...)
 	return slices.Concat(proxyCauses(), fetchCauses("discovery", "discovery", "the discovery document", unreadable()), []Cause{
 		{"issuer-slash", "issuer", "the discovery document's issuer and the issuer URL differ by a slash", mismatch, "", "leave the slash out in both: host, path, case and a trailing slash must be equal"},
 		{"issuer-case", "issuer", "the discovery document's issuer and the issuer URL differ in letter case", mismatch, "", "write both alike: host, path, case and a trailing slash must be equal"},
 		{"issuer-other", "issuer", "the discovery document is of another issuer", mismatch, "", "serve this issuer's own document at this URL: host, path, case and a trailing slash must be equal"},
-		{"jwks-uri-form", "jwks-uri", "jwks_uri is missing or no https URL", unreadable(), "", members},
+		{"jwks-uri-form", "jwks-uri", "jwks_uri is missing or no https URL", append(noJWKS(), Answer{AWS, "OpenIdIdpCommunicationError"}), "", members},
 		{"jwks-uri-host", "jwks-uri", "jwks_uri is on another host", aws("Please check .well-known/openid-configuration of provider"), "the IAM console refuses it, and a thumbprint is of that host's certificate", "keep both documents on one host: " + members},
 		{"jwks-uri-beside", "jwks-uri", "jwks_uri is not below the issuer URL", nil, "who may serve one path can speak for another", "keep the JWKS below the issuer: " + members},
 		{"response-types-missing", "discovery-members", "response_types_supported lacks id_token", aws(awsNoKey), "", members},
 		{"subject-types-missing", "discovery-members", "subject_types_supported lacks public", []Answer{{AWS, awsNoKey}, {Entra, "AADSTS90061"}}, "", members},
 		{"algorithms-missing", "discovery-members", "the discovery document names no algorithm that AWS accepts", aws(awsNoKey), "", members},
-		{"algorithm-unnamed", "discovery-members", "the discovery document does not name a key's algorithm", []Answer{{Vault, "oidc: id token signed with unsupported algorithm"}}, "relying parties may refuse its tokens", members},
+		{"algorithm-unnamed", "discovery-members", "the discovery document does not name a key's algorithm", nil, "programs that go by it refuse its tokens, as those with go-oidc do; Vault and kube-apiserver have lists of their own", members},
 		{"claims-missing", "discovery-members", "claims_supported lacks what AWS documents", nil, "AWS documents it as required; it works without at present", members},
 	}, headerCauses("discovery", "discovery-headers", "the discovery document"))
 }

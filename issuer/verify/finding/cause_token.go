@@ -46,7 +46,7 @@ func signerCauses() []Cause {
 	return []Cause{
 		{
 			"token-alg", "token-form", "the token is signed with an algorithm that clouds do not accept",
-			[]Answer{{AWS, awsNoJWT}, {AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "oidc: malformed jwt"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "kube-apiserver takes PS256, PS384 and PS512 too",
+			[]Answer{{AWS, awsNoJWT}, {AWS, awsNoKey}, {Entra, "AADSTS700027"}, {Vault, "oidc: malformed jwt"}, {KubeAPIServer, "oidc: id token signed with unsupported algorithm"}}, "kube-apiserver and Vault take PS256, PS384 and PS512 too",
 			"give the cluster an RSA or ECDSA key (keypost key generate --out DIR); it then signs with RS256, ES256, ES384 or ES512",
 		},
 		{
