@@ -22,6 +22,7 @@ const (
 
 	byIAM       = "provision/awsiam TestSetUps executes the commands for IAM that are printed"
 	byAPIServer = "test/e2e TestVerifyCluster starts kube-apiserver with the flags that are printed, and has an administrator grant the rights"
+	byFlags     = "the cluster gets a key in a file and other flags; provision/cluster TestVerifySetUps has what is printed"
 	byServer    = "a line in the configuration of what serves or caches the documents; issuer/verify TestSetups makes the change"
 	byNetwork   = "DNS, routes, firewalls and clocks are a person's; issuer/verify TestSetups makes the change"
 	byCA        = "a certificate is issued by its CA; issuer/verify TestSetups makes the change"
@@ -44,6 +45,7 @@ func byHand() map[string]string {
 			"aws-trust-open-all aws-trust-open-sub aws-trust-open-aud aws-trust-open-absent",
 		byAPIServer: "cluster-forbidden cluster-issuer-order cluster-issuer-other cluster-audience-lacking cluster-audience-cloud cluster-account-missing cluster-unreachable " +
 			"cluster-unauthorized cluster-token-refused cluster-servers-unasked cluster-keys-unread cluster-review-failed",
+		byFlags: "cluster-key-lacking cluster-key-gone",
 		byServer: "proxy-path server-silent discovery-silent discovery-broken-off discovery-redirect discovery-404-cached discovery-forbidden discovery-status " +
 			"issuer-slash issuer-case issuer-other discovery-type discovery-no-store discovery-max-age-0 discovery-no-max-age discovery-max-age-short jwks-max-age-short discovery-no-etag " +
 			"jwks-silent jwks-broken-off jwks-redirect jwks-404-cached jwks-forbidden jwks-status jwks-type jwks-no-store jwks-max-age-0 jwks-no-max-age jwks-no-etag " +

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/kubeapi"
-	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
@@ -101,18 +100,12 @@ func (e *examination) judge(r review) finding.Finding {
 	return finding.Good("cluster-review", "the API server knows the token's key; for itself it refuses the token, which is for "+strings.Join(token.audiences, ", "))
 }
 
-// isOwn reports whether an audience is this cluster's and no cloud's.
-func (e *examination) isOwn(aud string) bool {
-	return audience.IsClusters(aud, append([]string{e.want.Issuer}, e.seen.issuers...)...)
-}
-
 // withAudiences repairs --api-audiences that lack some.
 func (e *examination) withAudiences(lacking []string) string {
 	if len(e.found) == 0 {
 		return "restart every kube-apiserver with " + strings.Join(lacking, ",") + " in --api-audiences as well"
 	}
-	all := slices.Concat(e.found[0].own.audiences, lacking)
-	return "restart every kube-apiserver with --api-audiences=" + strings.Join(all, ",") + " until every pod has a new token"
+	return "restart every kube-apiserver with --api-audiences=" + strings.Join(appendNew(e.ownAudiences(), lacking...), ",") + " until every pod has a new token"
 }
 
 // checkLacking compares the issuers that the cluster accepts with its audiences: those of the tokens that were signed before.

@@ -36,6 +36,7 @@ type standIn struct {
 	servers []*httptest.Server
 	signs   []signer // one per server
 	known   []keystore.VerificationKey
+	lacks   map[int]*ecdsa.PrivateKey   // by server: a key that another one signs with and it does not trust
 	pods    string                      // what lists the pods of kube-system
 	replace map[string]http.HandlerFunc // by path
 	want    Wanted
@@ -125,13 +126,28 @@ func (s *standIn) handler(t *testing.T, i int) http.Handler {
 			return
 		}
 		var set jose.JSONWebKeySet
-		for _, k := range s.known {
+		for _, k := range s.trusts(t, i) {
 			set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Key(), KeyID: string(k.ID()), Algorithm: k.Alg(), Use: "sig"})
 		}
 		writeJSON(w, set)
 	})
 	answer("GET /api/v1/namespaces/kube-system/pods", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, s.pods) })
 	return mux
+}
+
+// trusts returns the keys that a server verifies tokens with: those that are known, and what the servers sign with.
+func (s *standIn) trusts(t *testing.T, i int) []keystore.VerificationKey {
+	all := slices.Clone(s.known)
+	for _, signs := range s.signs {
+		public, err := keystore.NewPublic(signs.key.Public())
+		if err != nil {
+			t.Error(err)
+		}
+		if signs.kid == "" && signs.key != s.lacks[i] && !slices.ContainsFunc(all, public.Equal) {
+			all = append(all, public)
+		}
+	}
+	return all
 }
 
 const tokenPath = "/api/v1/namespaces/default/serviceaccounts/default/token"
@@ -265,6 +281,47 @@ func setUps(t *testing.T) []setUp {
 			s.signs[0].key, _ = newSigningKey(t)
 			s.signs[0].kid = string(s.known[0].ID())
 		}, "cluster-key-swapped", finding.Fail, "another key than the one that is published as", "keypost key revoke"},
+		{"the cluster signs with a key that was revoked", 1, func(s *standIn) {
+			s.revoked()
+			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
+		}, "cluster-key-gone", finding.Fail, "which was revoked", "with --service-account-signing-key-file"},
+		{"one of two servers signs with a key that was revoked", 2, func(s *standIn) {
+			s.revoked()
+			key, public := newSigningKey(t)
+			s.signs[0].key, s.want.Published = key, []keystore.VerificationKey{public}
+		}, "cluster-key-gone", finding.Fail, "which was revoked", "restart the kube-apiserver at 127.0.0.1:"},
+		{"a server does not trust the key that another one signs with", 2, func(s *standIn) {
+			key, public := newSigningKey(t)
+			s.signs[1].key, s.lacks, s.want.Published = key, map[int]*ecdsa.PrivateKey{0: key}, append(s.want.Published, public)
+		}, "cluster-key-lacking", finding.Fail, "does not trust key", "--service-account-key-file"},
+		{"the kubeconfig's server trusts the key, and another one does not", 2, func(s *standIn) {
+			key, public := newSigningKey(t)
+			s.signs[0].key, s.lacks, s.want.Published = key, map[int]*ecdsa.PrivateKey{1: key}, append(s.want.Published, public)
+		}, "cluster-key-lacking", finding.Fail, "does not trust key", "--service-account-key-file"},
+		{"a server does not trust the key that another one signs with, and nothing is published", 2, func(s *standIn) {
+			key, _ := newSigningKey(t)
+			s.signs[1].key, s.lacks, s.want.Published = key, map[int]*ecdsa.PrivateKey{0: key}, []keystore.VerificationKey{}
+		}, "cluster-key-lacking", finding.Fail, "does not trust key", "--service-account-key-file"},
+		{"a cloud's audience beside an earlier issuer, and a token of that", 1, func(s *standIn) {
+			s.signs[0].audiences = []string{wantedIssuer, later, "sts.amazonaws.com"}
+			s.shows(t, later, later)
+			s.want.Audiences = []string{later}
+		}, "cluster-audience-cloud", finding.Warn, "gets", "--api-audiences=" + wantedIssuer + "," + later},
+		{"a cloud's audience at one of two servers, and the other accepts more", 2, func(s *standIn) {
+			s.signs[0].audiences = []string{wantedIssuer, "sts.amazonaws.com"}
+			s.signs[1].audiences = []string{wantedIssuer, "api", later}
+		}, "cluster-audience-cloud", finding.Warn, "gets", "--api-audiences=" + wantedIssuer + ",api," + later},
+		{"accepted with others, another first", 1, func(s *standIn) {
+			s.signs[0].issuer, s.signs[0].audiences = later, []string{later, other, wantedIssuer}
+		},
+			"cluster-issuer-order", finding.Fail, "accepts", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + later + " --service-account-issuer=" + other + ", in this order"},
+		{"another issuer, and others that are accepted", 1, func(s *standIn) {
+			s.signs[0].issuer, s.signs[0].audiences = later, []string{later, other, "sts.amazonaws.com"}
+		},
+			"cluster-issuer-other", finding.Fail, "signs as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + later + " --service-account-issuer=" + other + ", in this order"},
+		{"two servers that sign as different issuers, seen in one's pod", 2, func(s *standIn) {
+			s.signs[0].issuer, s.signs[1].issuer, s.pods = other, later, kubeadmPod(other)
+		}, "cluster-issuer-other", finding.Fail, "signs as", "--service-account-issuer=" + wantedIssuer + " --service-account-issuer=" + other + " --service-account-issuer=" + later + ", in this order"},
 		{"a cloud's audience", 1, func(s *standIn) { s.signs[0].audiences = []string{wantedIssuer, "sts.amazonaws.com"} },
 			"cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, sts.amazonaws.com", "with --api-audiences=" + wantedIssuer},
 		{"a cloud's audience alone", 1, func(s *standIn) { s.signs[0].audiences = []string{"api://AzureADTokenExchange"} },
@@ -272,7 +329,7 @@ func setUps(t *testing.T) []setUp {
 		{"an audience that was asked about", 1, func(s *standIn) {
 			s.signs[0].audiences = []string{wantedIssuer, "vault"}
 			s.want.Audiences = []string{"vault"}
-		}, "cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, vault", "with --api-audiences=" + wantedIssuer},
+		}, "cluster-audience-cloud", finding.Warn, "gets https://oidc.example.com/prod-a, vault", "have that ask for another one"},
 		{"an old pod's token, whose audience is no more in --api-audiences", 1, func(s *standIn) { s.shows(t, other, other) },
 			"cluster-audience-lacking", finding.Fail, `token audiences ["https://kubernetes.default.svc"] is invalid for the target audiences ["https://oidc.example.com/prod-a"]`,
 			"--api-audiences=" + wantedIssuer + "," + other + " until"},
@@ -367,6 +424,44 @@ func TestVerifySetUps(t *testing.T) {
 	}
 }
 
+// revoked notes that the key that every server signs with was revoked.
+func (s *standIn) revoked() {
+	id := s.known[0].ID()
+	s.want.Gone = func(k keystore.KeyID) (keystore.Gone, bool) {
+		return keystore.Gone{ID: id, Why: keystore.Revoked}, k == id
+	}
+}
+
+// While the cluster signs with a key that is not published, and where a key is the only one that may sign, nobody is told to retire it.
+func TestTheOnlyKeyIsNotRetired(t *testing.T) {
+	for name, change := range map[string]func(*standIn){
+		"the only one": func(s *standIn) {
+			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
+			s.signs[0].kid = string(s.want.Published[0].ID())
+		},
+		"the replacement of a revoked one": func(s *standIn) {
+			s.revoked()
+			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
+		},
+		"another beside one that the cluster does not sign with": func(s *standIn) {
+			s.want.Published = append(s.want.Published, s.stranger(t))
+			s.signs[0].key, _ = newSigningKey(t)
+		},
+	} {
+		s := newStandIn(t, 1)
+		change(s)
+		got, err := Verify(t.Context(), s.start(t), s.want)
+		check(t, err)
+		i := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Code == "cluster-key-stranger" })
+		if i < 0 || strings.Contains(got[i].Repair, "retire") || !strings.Contains(got[i].Repair, "--service-account-signing-key-file") {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if name == "the replacement of a revoked one" && slices.ContainsFunc(got, func(f finding.Finding) bool { return strings.Contains(f.Repair, "key add") }) {
+			t.Errorf("%s: offers to add a key that is gone: %+v", name, got)
+		}
+	}
+}
+
 func (s *standIn) stranger(t *testing.T) keystore.VerificationKey {
 	_, public := newSigningKey(t)
 	return public
@@ -424,6 +519,15 @@ func TestVerifyFindsNothingWrong(t *testing.T) {
 		"the issuer is no audience, seen in the pod": func(s *standIn) {
 			s.pods = kubeadmPod(wantedIssuer, "https://kubernetes.default.svc")
 			s.signs[0].audiences = []string{"https://kubernetes.default.svc"}
+		},
+		"a token of an earlier issuer that the cluster still accepts": func(s *standIn) {
+			s.shows(t, "https://bucket.example.com", "https://bucket.example.com")
+			s.signs[0].audiences = []string{wantedIssuer, "https://bucket.example.com"}
+			s.want.Audiences = []string{"https://bucket.example.com"}
+		},
+		"a pod's own token, whose audience is no URL": func(s *standIn) {
+			s.shows(t, wantedIssuer, "api")
+			s.signs[0].audiences, s.want.Audiences = []string{"api"}, []string{"api"}
 		},
 		"a token for a cloud": func(s *standIn) { s.shows(t, wantedIssuer, "sts.amazonaws.com") },
 		"a token from before, which is still accepted": func(s *standIn) {

@@ -17,8 +17,10 @@ const mostLikely = 3
 
 // Explain says in the refusal among findings why AWS STS refused a token: for one of the failures that stand before it. Where none
 // explains it, a warning that does has become a failure; and where no finding does, the refusal's repair names what was not
-// looked at. Findings without a refusal stay as they are.
+// looked at. What is wrong with a token that the cluster makes right by now is repaired by a new one; all other findings stay as they
+// are.
 func Explain(findings []finding.Finding) {
+	explainToken(findings)
 	at := slices.IndexFunc(findings, func(f finding.Finding) bool { return f.Code == "aws-refused" })
 	if at < 0 {
 		return
@@ -50,6 +52,34 @@ func Explain(findings []finding.Finding) {
 	refusal.Repair = "nothing that was looked at explains it; what was not, and may: " + strings.Join(titles, "; ")
 	if more := len(causes) - mostLikely; more > 0 {
 		refusal.Repair += fmt.Sprintf("; and %d more, which this lists: %s", more, text.Quoted("keypost", "verify", "--error", answer))
+	}
+}
+
+// explainToken says what is to be done about a token whose issuer or key is wrong where the cluster has been looked at. If that is as it
+// should be, the token is from before; if it is not, that is the cause, and the flags are printed there.
+func explainToken(findings []finding.Finding) {
+	state := map[string]finding.Finding{} // the worst finding of a check
+	for _, f := range findings {
+		if has, seen := state[f.Check]; !seen || has.Severity == finding.OK {
+			state[f.Check] = f
+		}
+	}
+	for i := range findings {
+		f := &findings[i]
+		by, what := "", ""
+		switch f.Code {
+		case "token-issuer-other", "token-issuer-slash", "token-issuer-case":
+			by, what = "cluster-issuer", "signs as the issuer URL now"
+		case "token-kid-gone", "token-kid-unknown", "token-signature-wrong":
+			by, what = "cluster-key", "signs with a published key now"
+		}
+		switch c, seen := state[by]; {
+		case !seen || f.Severity == finding.OK:
+		case c.Severity == finding.OK:
+			f.Repair = "make a new token, since the cluster " + what + ", and this one is from before: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com (a pod gets one when it is made anew)"
+		default:
+			f.Repair = "repair " + c.Code + " first, which stands above, and make a new token: kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com"
+		}
 	}
 }
 

@@ -52,3 +52,29 @@ func TestExplain(t *testing.T) {
 		t.Errorf("without a refusal: %+v", none)
 	}
 }
+
+// TestExplainToken: a token from before is made anew where the cluster is as it should be, and where it is not, that is repaired.
+func TestExplainToken(t *testing.T) {
+	of := func(code string) finding.Finding { return finding.CauseOf(code).Finding(finding.Fail, "x", "") }
+	for _, tt := range []struct {
+		token        string
+		cluster      []finding.Finding
+		repair, none string // part of the repair, and what it is not
+	}{
+		{"token-issuer-other", []finding.Finding{finding.Good("cluster-issuer", "x")}, "make a new token, since the cluster signs as the issuer URL now", "restart"},
+		{"token-issuer-slash", []finding.Finding{finding.Good("cluster-issuer", "x")}, "make a new token, since", "restart"},
+		{"token-issuer-other", []finding.Finding{of("cluster-issuer-order")}, "repair cluster-issuer-order first", "restart"},
+		{"token-issuer-other", []finding.Finding{finding.Good("cluster-issuer", "x"), of("cluster-issuer-other")}, "repair cluster-issuer-other first", "restart"},
+		{"token-issuer-other", []finding.Finding{finding.Good("cluster-key", "x")}, "restart kube-apiserver", "repair cluster"},
+		{"token-issuer-other", nil, "restart kube-apiserver", "repair cluster"},
+		{"token-kid-gone", []finding.Finding{finding.Good("cluster-key", "x")}, "make a new token, since the cluster signs with a published key now", "key generate"},
+		{"token-kid-gone", []finding.Finding{of("cluster-key-gone")}, "repair cluster-key-gone first", "key add"},
+		{"token-kid-unknown", []finding.Finding{finding.Good("cluster-key", "x")}, "make a new token, since", "key add"},
+	} {
+		all := append(slices.Clone(tt.cluster), of(tt.token))
+		Explain(all)
+		if got := all[len(all)-1].Repair; !strings.Contains(got, tt.repair) || strings.Contains(got, tt.none) {
+			t.Errorf("%s with %v: %s", tt.token, tt.cluster, got)
+		}
+	}
+}

@@ -45,7 +45,9 @@ func wrappers() []string {
 
 // Wraps reports whether an answer is what a program prints for many reasons, perhaps with the error of another: where both are
 // printed, the other says more.
-func (a Answer) Wraps() bool { return slices.Contains(wrappers(), a.Text) }
+func (a Answer) Wraps() bool { return a.Text == invalidBearer || slices.Contains(wrappers(), a.Text) }
+
+const invalidBearer = "invalid bearer token"
 
 // The time-outs of the SDKs for JavaScript, which do not say of whom: of STS, or of the EC2 metadata that they ask last.
 const (

@@ -9,12 +9,20 @@ func clusterCauses() []Cause {
 		{"cluster-account-missing", "cluster-token", "the service account to mint a token for does not exist", nil, "", "give another with --service-account NAMESPACE/NAME"},
 		{"cluster-token-refused", "cluster-token", "a kube-apiserver mints no token", nil, "pods get none either", "see the log of the kube-apiserver, and try it by hand: kubectl create token SERVICEACCOUNT"},
 		{
+			"cluster-key-lacking", "cluster-keys", "a kube-apiserver does not trust the key that another one signs with", unknownBearer(), "what runs in pods with tokens of the one gets 401 from the other",
+			"give every kube-apiserver the public half of each key (--service-account-key-file) before one of them signs with it",
+		},
+		{
 			"cluster-issuer-order", "cluster-issuer", "the cluster accepts the issuer and signs as another one", otherIssuer(), "",
 			"restart every kube-apiserver with the issuer URL as the first --service-account-issuer: the first one signs",
 		},
 		{
 			"cluster-issuer-other", "cluster-issuer", "the cluster signs as another issuer", otherIssuer(), "",
 			"restart every kube-apiserver with the issuer URL as the first --service-account-issuer, and its present one as the second",
+		},
+		{
+			"cluster-key-gone", "cluster-key", "the cluster signs with a key that was revoked or removed", keyUnknown(), "a key that is gone never returns: every token that the cluster makes is refused",
+			"let every kube-apiserver sign with the published key (--service-account-signing-key-file), and the controller-manager too",
 		},
 		{
 			"cluster-key-unpublished", "cluster-key", "the cluster signs with a key that is not published", keyUnknown(), "",

@@ -199,3 +199,11 @@ func otherAudience() []Answer {
 func unauthorized() []Answer {
 	return []Answer{{KubeAPIServer, "Unauthorized"}, {KubeAPIServer, "You must be logged in to the server"}, {KubeAPIServer, "the server has asked for the client to provide credentials"}}
 }
+
+// unknownBearer is what kube-apiserver's log has, and nothing else, of a token whose issuer or key it does not know; before the
+// reasons that it knows it puts the same words.
+//
+// Source: k8s.io/apiserver pkg/authentication/request/bearertoken/bearertoken.go, k8s.io/kubernetes pkg/serviceaccount/jwt.go.
+func unknownBearer() []Answer {
+	return append([]Answer{{KubeAPIServer, invalidBearer}}, unauthorized()...)
+}

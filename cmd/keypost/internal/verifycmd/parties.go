@@ -55,6 +55,14 @@ func wanted(t target, seen verify.Examination) cluster.Wanted {
 		gone := func(g keystore.Gone) bool { return g.ID == k.ID() } // that it is still published is a finding by itself
 		return slices.ContainsFunc(t.set.Keys(), same) || slices.ContainsFunc(t.set.Gone(), gone)
 	}
+	w.Gone = func(id keystore.KeyID) (keystore.Gone, bool) {
+		all := t.set.Gone()
+		i := slices.IndexFunc(all, func(g keystore.Gone) bool { return g.ID == id })
+		if i < 0 {
+			return keystore.Gone{}, false
+		}
+		return all[i], true
+	}
 	return w
 }
 

@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/issuer/verify/audience"
+)
+
+func (e *examination) checkIssuer(flags flags) {
+	want := e.want.Issuer
+	e.grouped(func(s signing) string { return s.own.Issuer }, func(s signing, addresses []string) {
+		has := s.own.Issuer
+		repair := "restart every kube-apiserver with --service-account-issuer=" + want
+		for _, other := range e.issuers() {
+			if other != want {
+				repair += " --service-account-issuer=" + other
+			}
+		}
+		repair += ", in this order: the first one signs, the others go on being accepted"
+		accepted, how := flags.accepts(want, s.own.audiences)
+		switch {
+		case has == want:
+			e.OK("cluster-issuer", "the cluster's tokens name the issuer URL, byte for byte")
+		case accepted:
+			if sorted := how.list; slices.IsSorted(sorted) && len(sorted) > 1 {
+				repair += "; kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs, so that the order holds only in the manifest of the static pod"
+			}
+			e.FailWith("cluster-issuer-order", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
+		default:
+			repair += "; where there are several, in two rounds: first all of them with the old issuer before the new one, or each refuses the tokens of the other"
+			e.FailWith("cluster-issuer-other", repair, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
+		}
+		e.at(addresses)
+	})
+}
+
+// difference names a difference between two URLs that is easily overlooked.
+func difference(a, b string) string {
+	switch {
+	case strings.TrimRight(a, "/") == strings.TrimRight(b, "/"):
+		return ": they differ by a slash at the end"
+	case strings.EqualFold(a, b):
+		return ": they differ in letter case"
+	}
+	return ""
+}
+
+// issuers returns those that the cluster accepts, as far as can be told: by the flags of its pods and by what its servers sign as;
+// where there are no pods to be seen, also by the URLs among its audiences, which are its issuers by default. One too many in
+// --service-account-issuer does no harm, one too few refuses the tokens of pods that run.
+func (e *examination) issuers() []string {
+	all := slices.Clone(e.seen.issuers)
+	for _, s := range e.found {
+		all = appendNew(all, s.own.Issuer)
+	}
+	if len(e.seen.issuers) == 0 {
+		for _, a := range e.ownAudiences() {
+			if isURL(a) && !audience.IsClouds(a) {
+				all = appendNew(all, a)
+			}
+		}
+	}
+	return all
+}
+
+// ownAudiences returns those that a token gets of any of the servers when it asks for none (--api-audiences).
+func (e *examination) ownAudiences() []string {
+	var all []string
+	for _, s := range e.found {
+		all = appendNew(all, s.own.audiences...)
+	}
+	return all
+}
+
+func isURL(s string) bool { return strings.HasPrefix(s, "https://") }
+
+func appendNew(all []string, more ...string) []string {
+	for _, s := range more {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// checkAudiences looks for a cloud's audience among the cluster's own. A token that every pod has anyway is then good for the
+// cloud, and kube-apiserver extends it to a year (see [extendable]); and a token that a pod hands to the cloud is good for the
+// API server. What the cluster accepts now and no cloud is known to ask for stays in every repair: tokens of running pods have it.
+func (e *examination) checkAudiences() {
+	e.grouped(func(s signing) string { return strings.Join(s.own.audiences, "\n") }, func(s signing, addresses []string) {
+		e.checkLacking(s)
+		is := slices.ContainsFunc(s.own.audiences, audience.IsClouds)
+		i := slices.IndexFunc(s.own.audiences, e.isAsked)
+		if !is && i < 0 {
+			e.OK("cluster-audiences", "no cloud's audience is among those of --api-audiences")
+			return
+		}
+		rest := slices.DeleteFunc(e.ownAudiences(), audience.IsClouds)
+		repair := "restart every kube-apiserver with --api-audiences=" + strings.Join(rest, ",")
+		switch {
+		case !is:
+			repair = "if " + s.own.audiences[i] + " is that of a relying party, have that ask for another one, which is none of the cluster's own: what runs in the pods may need this one"
+		case len(rest) == 0:
+			repair = "restart every kube-apiserver without --api-audiences: it then has its issuers as audiences"
+		}
+		e.WarnWith("cluster-audience-cloud", repair, "a token that asks for no audience gets %s", strings.Join(s.own.audiences, ", "))
+		e.at(addresses)
+	})
+}
+
+// isAsked reports whether an audience may be that of a relying party that nobody knows by name: a token was made for it, it is no
+// URL as issuers are, and the token is not the one that every pod has anyway.
+func (e *examination) isAsked(aud string) bool {
+	return !isURL(aud) && slices.Contains(e.want.Audiences, aud) && !slices.Equal(e.want.Audiences, e.ownAudiences())
+}
+
+// isOwn reports whether an audience is this cluster's and no cloud's.
+func (e *examination) isOwn(aud string) bool {
+	return !audience.IsClouds(aud) && (audience.IsClusters(aud, append(e.issuers(), e.want.Issuer)...) || slices.Contains(e.ownAudiences(), aud) && isURL(aud))
+}
+
+// flags are those of the kube-apiservers that concern tokens, where they can be seen: kubeadm's are pods.
+type flags struct{ issuers []string }
+
+// flags reads the command line of a kube-apiserver from its pod. Where there is none, or it may not be read, they are not known.
+func (e *examination) flags(ctx context.Context, first api) flags {
+	var pods struct {
+		Items []struct {
+			Spec struct {
+				Containers []struct {
+					Command []string `json:"command"`
+					Args    []string `json:"args"`
+				} `json:"containers"`
+			} `json:"spec"`
+		} `json:"items"`
+	}
+	const path = "/api/v1/namespaces/kube-system/pods?labelSelector=component%3Dkube-apiserver&limit=1"
+	if err := first.read(ctx, path, &pods); err != nil || len(pods.Items) == 0 {
+		return flags{}
+	}
+	var f flags
+	for _, c := range pods.Items[0].Spec.Containers {
+		for _, word := range slices.Concat(c.Command, c.Args) {
+			if issuer, is := strings.CutPrefix(word, "--service-account-issuer="); is {
+				f.issuers = append(f.issuers, issuer)
+			}
+		}
+	}
+	return f
+}
+
+// acceptance is where an issuer is listed, and the list.
+type acceptance struct {
+	source string
+	list   []string
+}
+
+// accepts reports whether the kube-apiserver accepts tokens of an issuer: by its flags, else by the audiences that a token
+// gets that asks for none. Those are its issuers unless --api-audiences says otherwise.
+func (f flags) accepts(issuer string, audiences []string) (bool, acceptance) {
+	if len(f.issuers) > 0 {
+		return slices.Contains(f.issuers, issuer), acceptance{"--service-account-issuer of the pod kube-apiserver", f.issuers}
+	}
+	return slices.Contains(audiences, issuer), acceptance{"it is among the audiences of a token that asks for none, which are the issuers by default", audiences}
+}

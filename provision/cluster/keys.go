@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/keypost/keypost/internal/kubeapi"
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
+)
+
+// checkKeys has each server's token verified with the published key that it names: equal key IDs alone prove nothing.
+func (e *examination) checkKeys() {
+	repair := text.Quoted(append([]string{"keypost", "key", "add", e.want.Issuer}, e.flagsOfAccess()...)...)
+	e.grouped(func(s signing) string { return string(s.own.KeyID) }, func(s signing, addresses []string) {
+		id := s.own.KeyID
+		i := slices.IndexFunc(e.want.Published, func(k keystore.VerificationKey) bool { return k.ID() == id })
+		gone, left := keystore.Gone{}, false
+		if e.want.Gone != nil {
+			gone, left = e.want.Gone(id)
+		}
+		switch {
+		case i < 0 && left:
+			e.FailWith("cluster-key-gone", e.signWith(addresses), "the cluster signs with key %s, which was %s: it never returns", id, gone.Why)
+		case i < 0:
+			e.FailWith("cluster-key-unpublished", repair, "the cluster signs with key %s, which is not at the issuer's public URL", id)
+		case !s.own.signedBy(e.want.Published[i]):
+			e.Fail("cluster-key-swapped", "the cluster signs with another key than the one that is published as %s", id)
+		default:
+			e.OK("cluster-key", "the cluster signs with the published key %s", id)
+		}
+		e.at(addresses)
+	})
+}
+
+// mayAll returns the published keys that may sign now.
+func (e *examination) mayAll() []string {
+	var may []string
+	for _, k := range e.want.Published {
+		if e.want.Idle == nil || !e.want.Idle(k) {
+			may = append(may, string(k.ID()))
+		}
+	}
+	return may
+}
+
+// signWith repairs servers that sign with a key that is no more.
+func (e *examination) signWith(addresses []string) string {
+	key := "a key that is published and may sign; there is none: keypost rotate status " + e.want.Issuer
+	if may := e.mayAll(); len(may) > 0 {
+		key = "the private half of the published key " + strings.Join(may, " or ")
+	}
+	return "restart the kube-apiserver at " + strings.Join(addresses, " and at ") + " with --service-account-signing-key-file and the controller-manager with " +
+		"--service-account-private-key-file of " + key + "; its public half has to be in --service-account-key-file of every kube-apiserver before"
+}
+
+// trusted is what one kube-apiserver says it trusts.
+type trusted struct {
+	server server
+	keys   []keystore.VerificationKey
+	err    error
+}
+
+// checkKnown compares the published keys, and those that the servers sign with, with those that each server itself trusts.
+func (e *examination) checkKnown(ctx context.Context, servers []server) {
+	if e.down || len(servers) == 0 {
+		return
+	}
+	all := make([]trusted, len(servers))
+	var wait sync.WaitGroup
+	for i, s := range servers {
+		wait.Go(func() {
+			body, err := s.api.document(ctx, jwksPath)
+			all[i] = trusted{server: s, err: err}
+			if err == nil {
+				all[i].keys, all[i].err = pubkey.Parse(s.api.client.URL()+jwksPath, body)
+			}
+		})
+	}
+	wait.Wait()
+	read := slices.DeleteFunc(slices.Clone(all), func(t trusted) bool { return t.err != nil })
+	e.checkLackingKeys(read)
+	if e.want.Published == nil {
+		return
+	}
+	if err := all[0].err; kubeapi.IsStatus(err, http.StatusForbidden) {
+		e.mayNot(err, "read the keys that the cluster trusts ("+jwksPath+")",
+			[]string{"kubectl", "create", "clusterrolebinding", "keypost-verify-jwks", "--clusterrole=system:service-account-issuer-discovery"})
+		return
+	}
+	if err := all[0].err; err != nil {
+		e.WarnWith("cluster-keys-unread", e.command("kubectl", "get", "--raw", jwksPath), "the keys that the cluster trusts cannot be read: %v", err)
+		return
+	}
+	e.checkStrangers(read)
+}
+
+// checkLackingKeys looks for servers that do not trust a key with which one of them signs: they answer 401 to pods with its tokens.
+// What stands behind a balancer's address is one of the others.
+func (e *examination) checkLackingKeys(read []trusted) {
+	if slices.ContainsFunc(read, func(t trusted) bool { return t.server.listed }) {
+		read = slices.DeleteFunc(slices.Clone(read), func(t trusted) bool { return !t.server.listed })
+	}
+	e.grouped(func(s signing) string { return string(s.own.KeyID) }, func(s signing, signers []string) {
+		var lacking []string
+		for _, t := range read {
+			if !slices.ContainsFunc(t.keys, func(k keystore.VerificationKey) bool { return k.ID() == s.own.KeyID }) {
+				lacking = append(lacking, t.server.address)
+			}
+		}
+		if len(lacking) == 0 {
+			return
+		}
+		at := strings.Join(lacking, " and at ")
+		e.FailWith("cluster-key-lacking", "restart the kube-apiserver at "+at+" with the public half of "+string(s.own.KeyID)+" in --service-account-key-file as well; until then let no kube-apiserver sign with it",
+			"the kube-apiserver at %s does not trust key %s, with which the one at %s signs", at, s.own.KeyID, strings.Join(signers, " and at "))
+		e.Findings[len(e.Findings)-1].At = lacking
+	})
+}
+
+// checkStrangers looks for published keys that no server trusts. The only one that may sign is none to retire, nor is one while the
+// cluster signs with a key that is not published: it may be the replacement of that.
+func (e *examination) checkStrangers(read []trusted) {
+	var strange []string
+	for _, k := range e.want.Published {
+		knows := func(t trusted) bool {
+			return slices.ContainsFunc(t.keys, func(has keystore.VerificationKey) bool { return has.Fingerprint() == k.Fingerprint() })
+		}
+		if !slices.ContainsFunc(read, knows) && (e.want.Idle == nil || !e.want.Idle(k)) {
+			strange = append(strange, string(k.ID()))
+		}
+	}
+	if len(strange) == 0 {
+		e.OK("cluster-keys", "the cluster knows every published key that may sign")
+		return
+	}
+	repair := "if this cluster is to sign with it, add its public half to --service-account-key-file"
+	signsOtherwise := slices.ContainsFunc(e.found, func(s signing) bool {
+		return !slices.ContainsFunc(e.want.Published, func(k keystore.VerificationKey) bool { return k.ID() == s.own.KeyID })
+	})
+	if signsOtherwise || len(e.mayAll()) == len(strange) {
+		repair += " of every kube-apiserver, and then let each of them sign with its private half (--service-account-signing-key-file)"
+	} else {
+		repair += "; if none is: " + text.Quoted("keypost", "key", "retire", e.want.Issuer, strange[0], "--why", "no cluster has it")
+	}
+	e.WarnWith("cluster-key-stranger", repair, "clouds trust %s for this issuer, and the cluster does not", strings.Join(strange, " and "))
+}
