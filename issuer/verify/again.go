@@ -30,7 +30,13 @@ func (l look) answers() []response {
 func (v *visit) checkAgain() []jwksDocument {
 	var others []jwksDocument
 	broken, example := 0, error(nil)
-	for _, r := range v.look.Again {
+	packed := func(r reply) int { // later: what both have is named as that of the plain one
+		if strings.HasSuffix(r.URL, inGzip) {
+			return 1
+		}
+		return 0
+	}
+	for _, r := range slices.SortedStableFunc(slices.Values(v.look.Again), func(a, b reply) int { return packed(a) - packed(b) }) {
 		_, err := r.trouble()
 		var read jwksDocument
 		if err == nil {
@@ -65,25 +71,39 @@ func (v *visit) readAgain(a response) (jwksDocument, error) {
 
 // variety says how often which keys were answered.
 func (v *visit) variety(others []jwksDocument) string {
-	counts := make([]int, len(others))
-	first := 0
+	lists := append([]jwksDocument{{keys: v.published}}, others...)
+	plain, packed := make([]int, len(lists)), make([]int, len(lists))
+	all, allPacked := 0, 0
 	for _, a := range v.look.answers() {
 		read, err := v.readAgain(a)
 		if err != nil {
 			continue
 		}
-		if sameKeys(read.keys, v.published) {
-			first++
+		counts := plain
+		if all++; strings.HasSuffix(a.URL, inGzip) {
+			allPacked++
+			counts = packed
 		}
-		for i, d := range others {
+		for i, d := range lists {
 			if sameKeys(read.keys, d.keys) {
 				counts[i]++
 			}
 		}
 	}
-	parts := []string{fmt.Sprintf("%d answers over new connections have %s", first, cmp.Or(kidList(v.published), "no key"))}
-	for i, d := range others {
-		parts = append(parts, fmt.Sprintf("%d have %s", counts[i], cmp.Or(kidList(d.keys), "no key")))
+	var parts []string
+	for i, d := range lists {
+		what := "%d have %s"
+		if i == 0 {
+			what = "%d answers over new connections have %s"
+		}
+		part := fmt.Sprintf(what, plain[i]+packed[i], cmp.Or(kidList(d.keys), "no key"))
+		if plain[i] == 0 && packed[i] == allPacked && allPacked > 1 {
+			part += ", which are all that were asked for with Accept-Encoding: gzip"
+		}
+		if packed[i] == 0 && plain[i] == all-allPacked && plain[i] > 1 {
+			part += ", which are all that were asked for without Accept-Encoding"
+		}
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, "; ")
 }
@@ -125,15 +145,18 @@ func (v *visitor) checkETags(looks []look) {
 			if tag == "" || a.Status != http.StatusOK {
 				continue
 			}
-			body := string(a.Body)
-			if other, known := bodies[a.URL+" "+tag]; known && other != body {
-				v.Fail("etag-stuck", "%s has the ETag %s with two different contents", a.URL, printable(tag))
+			url, body := a.URL, string(a.Body)
+			if a.Header.Get("Content-Encoding") == "" { // else it is another representation, with a tag of its own
+				url = strings.TrimSuffix(url, inGzip)
+			}
+			if other, known := bodies[url+" "+tag]; known && other != body {
+				v.Fail("etag-stuck", "%s has the ETag %s with two different contents", url, printable(tag))
 				return
 			}
-			if other, known := tags[a.URL+" "+body]; known && other != tag {
-				unstable = fmt.Sprintf("%s has the ETags %s and %s with the same content", a.URL, printable(other), printable(tag))
+			if other, known := tags[url+" "+body]; known && other != tag {
+				unstable = fmt.Sprintf("%s has the ETags %s and %s with the same content", url, printable(other), printable(tag))
 			}
-			bodies[a.URL+" "+tag], tags[a.URL+" "+body] = body, tag
+			bodies[url+" "+tag], tags[url+" "+body] = body, tag
 		}
 	}
 	if unstable != "" {

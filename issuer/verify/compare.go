@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/internal/caching"
@@ -143,6 +144,12 @@ func (c *comparison) judge(ctx context.Context, o Options, set *keystore.KeySet)
 		for key, a := range answers {
 			if ctx.Err() != nil {
 				return
+			}
+			plain := key
+			if plain.url = strings.TrimSuffix(key.url, inGzip); plain != key {
+				if _, both := answers[plain]; both { // said once
+					continue
+				}
 			}
 			v := &visit{o: o, stored: set, look: look{Address: key.address, JWKS: reply{response: a, Asked: true}}}
 			judge(v, a)

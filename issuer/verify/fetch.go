@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -30,6 +32,18 @@ type Client struct {
 	http   *http.Client
 	shield Shield
 	origin string // host:port of the URLs that the shield is shown to
+	packed bool   // it asks for gzip
+}
+
+// inGzip is what follows a URL that was asked for with gzip, wherever it is printed.
+const inGzip = " (asked for with Accept-Encoding: gzip)"
+
+// inGzip returns a client that asks for gzip, as Go's own does unless told otherwise: a cache may keep another copy of a
+// document for whoever does.
+func (c *Client) inGzip() *Client {
+	packed := *c
+	packed.packed = true
+	return &packed
 }
 
 func newClient(roots *x509.CertPool, patience time.Duration, dial DialFunc) *Client {
@@ -49,11 +63,12 @@ func newClient(roots *x509.CertPool, patience time.Duration, dial DialFunc) *Cli
 
 // response is what a server answered, whatever the status.
 type response struct {
-	URL    string // safe to print
+	URL    string // safe to print, and with inGzip behind it if it was asked for so
 	Status int
 	Header http.Header
-	Body   []byte              // of a GET, at most maxBody; what there is of one that was cut off
+	Body   []byte              // of a GET, unpacked if gzip was asked for, at most maxBody; what there is of one that was cut off
 	Cut    error               // why there is no more of the body; nil when it is whole
+	Packed bool                // it has a Content-Encoding that was not undone: Body is what arrived
 	Large  bool                // it was cut off since it is larger than maxBody, and none of it was kept
 	Took   time.Duration       // from the start of the connection to the last byte
 	At     time.Time           // of the last byte
@@ -85,27 +100,51 @@ func (c *Client) part(ctx context.Context, method, url string) (response, error)
 	if c.shield.Header != "" && withPort(req.URL.Host) == c.origin { // jwks_uri may lead to another host or port
 		req.Header.Set(c.shield.Header, c.shield.Value)
 	}
+	shown := printable(url)
+	if c.packed {
+		req.Header.Set("Accept-Encoding", "gzip")
+		shown += inGzip
+	}
 	start := time.Now()
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return response{}, fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
+		return response{}, fmt.Errorf("fetch %s: %w", shown, c.cause(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	a := response{URL: printable(url), Status: resp.StatusCode, Header: resp.Header, Body: body, Took: time.Since(start), At: time.Now()}
+	encoding := strings.ToLower(resp.Header.Get("Content-Encoding"))
+	packed := encoding != "" && encoding != "identity"
+	if c.packed && encoding == "gzip" && len(body) <= maxBody {
+		body, packed = unpack(body, err != nil)
+	}
+	a := response{URL: shown, Status: resp.StatusCode, Header: resp.Header, Body: body, Packed: packed, Took: time.Since(start), At: time.Now()}
 	if resp.TLS != nil && len(resp.TLS.VerifiedChains) > 0 {
 		a.Chain = resp.TLS.VerifiedChains[0]
 	}
 	switch {
 	case len(body) > maxBody:
 		a.Body, a.Large = nil, true
-		a.Cut = fmt.Errorf("fetch %s: the answer is larger than %d bytes", printable(url), maxBody)
+		a.Cut = fmt.Errorf("fetch %s: the answer is larger than %d bytes", shown, maxBody)
 	case err != nil:
-		a.Cut = fmt.Errorf("fetch %s: %w", printable(url), c.cause(err))
+		a.Cut = fmt.Errorf("fetch %s: %w", shown, c.cause(err))
 	case c.http.Timeout > 0 && time.Since(start) > c.http.Timeout: // what a server says to a connection that is being closed
-		a.Cut = fmt.Errorf("fetch %s: %w", printable(url), c.cause(context.DeadlineExceeded))
+		a.Cut = fmt.Errorf("fetch %s: %w", shown, c.cause(context.DeadlineExceeded))
 	}
 	return a, a.Cut
+}
+
+// unpack returns what gzip data holds, at most maxBody+1 bytes of it, or as much of that as arrived if it was cut off. What is
+// no gzip data stays as it is, and is reported as still packed.
+func unpack(data []byte, cut bool) (body []byte, packed bool) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return data, true
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, maxBody+1))
+	if err != nil && !cut {
+		return data, true
+	}
+	return plain, false
 }
 
 // fetchError is an error with a text that is safe to print: a stranger's server may have put half a header into err's.

@@ -28,7 +28,7 @@ type look struct {
 	JWKS         reply   // at the discovery document's jwks_uri
 	Alias        reply   // at /openid/v1/jwks; not asked where jwks_uri points there
 	Head         reply   // HEAD of the issuer URL
-	Again        []reply // the JWKS once more, each over a new connection
+	Again        []reply // the JWKS once more, each over a new connection, half of them with gzip
 }
 
 // handshake is an attempt to speak one version of TLS.
@@ -155,7 +155,11 @@ func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
 	}
 	for began := time.Now(); len(l.Again) < again && time.Since(began) < o.patience; {
 		r := reply{Asked: true}
-		if r.response, r.Err = client.get(ctx, l.jwksURI()); isTimeout(r.Err) {
+		asks := client
+		if withGzip(len(l.Again) + 1) {
+			asks = client.inGzip()
+		}
+		if r.response, r.Err = asks.get(ctx, l.jwksURI()); isTimeout(r.Err) {
 			began = time.Time{}
 		}
 		l.Again = append(l.Again, r)
