@@ -129,7 +129,9 @@ func (v *visit) allowed() keystore.Cache {
 	return keystore.Cache{MaxAge: min(c.MaxAge, mostSilent), StaleWhileRevalidate: min(c.StaleWhileRevalidate, mostSilent), StaleIfError: min(c.StaleIfError, mostSilent)}
 }
 
-const mostSilent = 7 * 24 * time.Hour // as keystore.Policy.Check has it
+// mostSilent is the longest stale time that a policy may declare (keystore.Policy.Check); its maxAge may be a day at most, beyond
+// which only an edge goes.
+const mostSilent = 7 * 24 * time.Hour
 
 // stillPublished reports a key that has left: a cache that obeys may hand out a document with it for some time.
 func (v *visit) stillPublished(url string, g keystore.Gone) {

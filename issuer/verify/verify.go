@@ -65,8 +65,8 @@ func (o Options) complete() Options {
 }
 
 // Examine visits an issuer at each of its addresses, and at the origins that its key set names, and returns what it saw and
-// what it found, as [finding.Sort] does. A check that could not be made because an earlier one failed is left out, except for
-// the comparison with the store: that one fails then.
+// what it found, with what to repair first before the rest. A check that could not be made because an earlier one failed is left
+// out, except for the comparison with the store: that one fails then.
 func Examine(ctx context.Context, o Options) Examination {
 	v := &visitor{o: o.complete()}
 	visits := v.visits(ctx)
