@@ -38,7 +38,7 @@ func fullSet(t testing.TB) KeySet {
 	p := s.Policy()
 	p.TokenLifetime, p.MaxAge = DurationPtr(time.Hour), DurationPtr(5*time.Minute)
 	s = ok(s.SetPolicy(change(t0.Add(29*time.Hour)), p))
-	s.rotation = &Rotation{ID: "r1", By: "tester", Kid: testKey(1).ID(), Replaces: []KeyID{testKey(0).ID()}, Stays: []KeyID{"2023-01"}, Step: StepRemove}
+	s.rotation = &Rotation{ID: "r1", By: "tester", Kid: testKey(1).ID(), Replaces: []KeyID{testKey(0).ID()}, Stays: []KeyID{"2023-01"}, Servers: []string{"10.0.0.1:6443"}, Step: StepRemove}
 	s.labels, s.annotations = map[string]string{"team": "platform"}, map[string]string{"note": "kept"}
 	return s
 }

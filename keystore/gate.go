@@ -2,6 +2,7 @@ package keystore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,12 +56,10 @@ func (e *NotYetError) Error() string {
 	case !e.Earliest.IsZero():
 		fmt.Fprintf(&b, "; not before %s, and only after it was observed", stamp(e.Earliest))
 	}
-	for i, t := range e.Terms {
-		sep := " + "
-		if i == 0 {
-			sep = " ("
-		}
+	sep := " ("
+	for _, t := range e.Terms {
 		fmt.Fprintf(&b, "%s%s %v", sep, t.What, Duration(t.Duration))
+		sep = " + "
 	}
 	if len(e.Terms) > 0 {
 		b.WriteString(")")
@@ -84,11 +83,13 @@ const ClockSkew = 6 * time.Minute
 const devSlack = 5 * time.Second
 
 // convergence is how long a change of s may take to be served everywhere.
-func (s KeySet) convergence() time.Duration {
+func (s KeySet) convergence() time.Duration { return s.unlessDev(Convergence) }
+
+func (s KeySet) unlessDev(d time.Duration) time.Duration {
 	if s.dev {
 		return devSlack
 	}
-	return Convergence
+	return d
 }
 
 // cachePolicy returns what is known of caches and relying parties. No cloud reads a development issuer, whatever the policy
@@ -103,12 +104,7 @@ func (s KeySet) cachePolicy() Policy {
 }
 
 // skew is how long after its exp a token may still be accepted.
-func (s KeySet) skew() time.Duration {
-	if s.dev {
-		return devSlack
-	}
-	return ClockSkew
-}
+func (s KeySet) skew() time.Duration { return s.unlessDev(ClockSkew) }
 
 // Constants of the gates.
 const (
@@ -261,18 +257,8 @@ func (s KeySet) TrustedUntil(k Key, now time.Time) (until time.Time, ok bool) {
 	return until, true
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
+func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
+func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -148,13 +149,7 @@ func (s KeySet) check() error {
 			return errors.New("it records a time that RFC 3339 cannot write")
 		}
 	}
-	if err := s.checkIssuers(); err != nil {
-		return err
-	}
-	if err := s.checkKeys(); err != nil {
-		return err
-	}
-	return s.policy.Check(s.dev)
+	return cmp.Or(s.checkIssuers(), s.checkKeys(), s.policy.Check(s.dev))
 }
 
 // checkIssuers compares host and path, by which requests are looked up, and not the strings: development URLs may differ
@@ -235,9 +230,7 @@ var errGoneReturned = errors.New("a key that is gone never comes back")
 func (s KeySet) latest() time.Time {
 	var t time.Time
 	for _, at := range s.evidenceTimes() {
-		if at.After(t) {
-			t = *at
-		}
+		t = later(t, *at)
 	}
 	return t
 }

@@ -24,8 +24,9 @@ type Rotation struct {
 	By       string       `json:"by"`
 	Kid      KeyID        `json:"kid"` // that is to sign
 	Replaces []KeyID      `json:"replaces,omitempty"`
-	Stays    []KeyID      `json:"stays,omitempty"` // after it was turned around: what signed beside Kid before
-	Step     RotationStep `json:"step"`            // for who reads the document
+	Stays    []KeyID      `json:"stays,omitempty"`   // after it was turned around: what signed beside Kid before
+	Servers  []string     `json:"servers,omitempty"` // the kube-apiservers that were seen while it was under way
+	Step     RotationStep `json:"step"`              // for who reads the document
 }
 
 // MaxRotating bounds the keys that a key set may list when a rotation is started: GCP takes no more in an upload.
@@ -97,7 +98,7 @@ func (s KeySet) RollBack(c Change) (KeySet, error) {
 		if r == nil {
 			return fmt.Errorf("roll back: no rotation of %q is under way; a key that has left never comes back", n.name)
 		}
-		turned := Rotation{ID: r.ID, By: r.By, Replaces: append([]KeyID{r.Kid}, r.Stays...)}
+		turned := Rotation{ID: r.ID, By: r.By, Replaces: append([]KeyID{r.Kid}, r.Stays...), Servers: r.Servers}
 		var last time.Time
 		for i := range n.keys {
 			k := &n.keys[i]
@@ -127,7 +128,7 @@ func (s KeySet) Rotation() *Rotation {
 		return nil
 	}
 	r := *s.rotation
-	r.Replaces, r.Stays = slices.Clone(r.Replaces), slices.Clone(r.Stays)
+	r.Replaces, r.Stays, r.Servers = slices.Clone(r.Replaces), slices.Clone(r.Stays), slices.Clone(r.Servers)
 	to, there := s.Key(r.Kid)
 	r.Step = ""
 	for _, k := range s.keys {
@@ -146,6 +147,18 @@ func (s KeySet) Rotation() *Rotation {
 		r.Step = StepPromote
 	}
 	return &r
+}
+
+// SetServers records which kube-apiservers take part in the rotation under way: each of them has to sign with the new key before
+// an old one is retired, also one that is not listed by then.
+func (s KeySet) SetServers(c Change, servers []string) (KeySet, error) {
+	return s.transition(c, fmt.Sprintf("record the %d kube-apiservers of the rotation", len(servers)), func(n *KeySet, _ time.Time) error {
+		if n.rotation = n.Rotation(); n.rotation == nil {
+			return fmt.Errorf("no rotation of %q is under way", n.name)
+		}
+		n.rotation.Servers = slices.Sorted(slices.Values(servers))
+		return nil
+	})
 }
 
 // settleRotation brings the step of the rotation up to date after a transition, and ends a rotation that is complete or

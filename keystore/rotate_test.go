@@ -241,3 +241,50 @@ func TestARotationIsACopy(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 }
+
+// A retired key that something signs with is again what it was, whatever else the rotation has come to, and counts anew.
+func TestResume(t *testing.T) {
+	ok := step(t)
+	old, fresh := testKey(0).ID(), subject.ID()
+	promoted := ok(ok(newSet(t, awsPolicy()).StartRotation(change(t0), subject)).Promote(change(openDay), fresh, seen(t0, openDay)))
+	retired := ok(promoted.Retire(change(openDay), old, Evidence{Statement: "seen"}))
+	later := openDay.Add(30 * time.Minute)
+	resumed := ok(retired.Resume(because(later, "it signs"), old))
+	if k, _ := resumed.Key(old); k.State != Active || !k.RetiredAt.IsZero() || !k.PromotedAt.Equal(t0) || rotationOf(resumed) != "retire" {
+		t.Errorf("%+v, next %s", k, rotationOf(resumed))
+	}
+	again := ok(resumed.Retire(change(later), old, Evidence{Statement: "seen"}))
+	k, _ := again.Key(old)
+	if until, _ := again.TrustedUntil(k, later); !until.Equal(later.Add(time.Hour + ClockSkew)) {
+		t.Errorf("trusted until %v", until)
+	}
+	unused := ok(ok(newSet(t, awsPolicy()).Add(change(t0), subject)).Retire(change(t0), fresh, Evidence{Statement: "by mistake"}))
+	if k, _ := ok(unused.Resume(because(later, "it signs"), fresh)).Key(fresh); k.State != Next {
+		t.Errorf("a key that was never promoted is %s", k.State)
+	}
+	for what, try := range map[string]func() (KeySet, error){
+		"without a reason":   func() (KeySet, error) { return retired.Resume(change(later), old) },
+		"one that is active": func() (KeySet, error) { return promoted.Resume(because(later, "it signs"), old) },
+	} {
+		if _, err := try(); err == nil {
+			t.Errorf("%s: it is taken", what)
+		}
+	}
+}
+
+// The servers of a rotation stay with it, also when it is turned around, and leave with it.
+func TestTheServersOfARotation(t *testing.T) {
+	ok := step(t)
+	s := newSet(t, awsPolicy())
+	if _, err := s.SetServers(change(t0), []string{"a"}); err == nil {
+		t.Error("without a rotation they are taken")
+	}
+	s = ok(ok(s.StartRotation(change(t0), subject)).SetServers(change(t0), []string{"b", "a"}))
+	if got := ok(s.RollBack(change(t0))).Rotation().Servers; !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("rolled back: %q", got)
+	}
+	s.Rotation().Servers[0] = "x"
+	if got := s.Rotation().Servers[0]; got != "a" {
+		t.Errorf("what was returned is no copy: %q", got)
+	}
+}

@@ -57,10 +57,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 }
 
 func (s KeySet) checkNew() error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return cmp.Or(s.checkTwins(), s.room())
+	return cmp.Or(s.check(), s.checkTwins(), s.room())
 }
 
 // checkTwins returns an error if one key has two IDs. Stored documents may have that and are served as they are.
@@ -238,6 +235,21 @@ func (s KeySet) Retire(c Change, id KeyID, ev Evidence) (KeySet, error) {
 			return err
 		}
 		k.State, k.RetiredAt = Retired, at
+		return nil
+	})
+}
+
+// Resume takes back that a key was retired, since something signs with it: it is again what it was before, and may be retired
+// again once nothing does. It needs the reason. Its tokens' time then counts from there.
+func (s KeySet) Resume(c Change, id KeyID) (KeySet, error) {
+	return s.onKey(c, "resume", id, func(n *KeySet, i int, _ time.Time) error {
+		k := &n.keys[i]
+		if k.State != Retired || c.Why == "" {
+			return fmt.Errorf("resume key %s: it is %s; that of a retired one needs a reason", id, k.State)
+		}
+		if k.State, k.RetiredAt = Active, (time.Time{}); k.PromotedAt.IsZero() {
+			k.State = Next
+		}
 		return nil
 	})
 }

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -26,7 +28,8 @@ type Observer interface {
 // are trusted as evidence. Its methods are called one at a time.
 type Cluster interface {
 	// Signers returns the kid of a token that each signer has just made, by the address at which it alone answers: behind a
-	// load balancer nobody would notice one that still signs with the old key. One that cannot be asked is an error.
+	// load balancer nobody would notice one that still signs with the old key. One that cannot be asked is an error, and is among
+	// them without a kid.
 	Signers(ctx context.Context) (map[string]keystore.KeyID, error)
 	// Stage hands a promoted key over: from then on the signers may sign with it. It is called until all of them do, so it
 	// changes nothing that is done. The error is a [*ByHandError] where only a person can do it.
@@ -73,34 +76,63 @@ type Facts struct {
 	Signers  map[string]keystore.KeyID // as [Cluster] returns them; nil if nobody asked
 }
 
-// Take takes the next step of the rotation of s, and returns the key that it was taken with. The error is a
-// [*keystore.NotYetError] while the step's gate is closed. There must be a rotation.
-func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, keystore.KeyID, error) {
+// StepResume is the step back: a retired key is again what it was before, since a signer signs with it.
+const StepResume keystore.RotationStep = "resume"
+
+// Take takes the next step of the rotation of s, or the step back, and returns it and the key that it was taken with. The error
+// is a [*keystore.NotYetError] while the step's gate is closed. There must be a rotation.
+func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, Taken, error) {
 	r := s.Rotation()
 	if r.Step == keystore.StepPromote {
 		n, err := s.Promote(c, r.Kid, f.Observed)
-		return n, r.Kid, err
+		return n, Taken{Step: r.Step, Key: r.Kid}, err
+	}
+	// A key whose tokens are made again stays for as long as the last of those lives, not the last from before it was retired.
+	for _, server := range slices.Sorted(maps.Keys(f.Signers)) {
+		id := f.Signers[server]
+		if k, published := s.Key(id); published && k.State == keystore.Retired && slices.Contains(r.Replaces, id) {
+			c.Why = fmt.Sprintf("the kube-apiserver %s signs with it", server)
+			n, err := s.Resume(c, id)
+			return n, Taken{StepResume, id, c.Why}, err
+		}
 	}
 	for _, k := range s.Keys() {
 		if !slices.Contains(r.Replaces, k.ID()) {
 			continue
 		}
+		took := Taken{Step: r.Step, Key: k.ID()}
 		switch {
 		case r.Step == keystore.StepRetire && k.State != keystore.Retired:
+			if missing := unseen(r, f.Signers); len(missing) > 0 && len(f.Signers) > 0 {
+				return s, took, &keystore.NotYetError{Step: string(r.Step), Key: k.ID(), Gate: keystore.GateSigning,
+					Need: fmt.Sprintf("the kube-apiserver %s was there before in this rotation and is not listed now, so nobody knows what it signs with when it comes back; "+
+						"one that never does is left out with --gone %s", strings.Join(missing, ", "), strings.Join(missing, ","))}
+			}
 			n, err := s.Retire(c, k.ID(), keystore.Evidence{Minted: f.Signers})
-			return n, k.ID(), err
+			return n, took, err
 		case r.Step == keystore.StepRemove && k.State == keystore.Retired:
 			n, err := s.Remove(c, k.ID(), false)
-			return n, k.ID(), err
+			return n, took, err
 		}
 	}
-	return s, "", fmt.Errorf("key set %q: its rotation has no step %q", s.Name(), r.Step)
+	return s, Taken{}, fmt.Errorf("key set %q: its rotation has no step %q", s.Name(), r.Step)
+}
+
+// unseen returns the servers of a rotation, each one line, that were not asked now.
+func unseen(r *keystore.Rotation, signers map[string]keystore.KeyID) (missing []string) {
+	for _, server := range r.Servers {
+		if _, asked := signers[server]; !asked {
+			missing = append(missing, text.OneLine(server, 300))
+		}
+	}
+	return missing
 }
 
 // Taken is a step that was taken and stored.
 type Taken struct {
 	Step keystore.RotationStep `json:"step"`
 	Key  keystore.KeyID        `json:"kid"`
+	Why  string                `json:"why,omitempty"` // of a step back
 }
 
 // Outcome is how far a rotation has come.
@@ -110,6 +142,7 @@ type Outcome struct {
 	Waiting *keystore.NotYetError // the gate that is closed; nil when no rotation is under way any more
 	ByHand  string                // what a person has to do at the cluster before the gate opens; may be empty
 	Unknown string                // why nobody knows how long tokens live, so that what the policy declares counts alone; may be empty
+	Unasked string                // why nobody knows whether something signs with a retired key again; may be empty
 }
 
 // Driver takes the steps of rotations.
@@ -118,6 +151,7 @@ type Driver struct {
 	Observer Observer
 	Cluster  Cluster                // nil: only what can be done at the store
 	Change   func() keystore.Change // of this moment
+	Gone     []string               // signers that never come back, by their addresses
 }
 
 // Step takes every step of the rotation of a key set whose gate is open, and returns at the first that is closed. It never
@@ -141,13 +175,13 @@ func (d Driver) Step(ctx context.Context, n keystore.Name) (Outcome, error) {
 		if err != nil {
 			return o, err
 		}
-		var with keystore.KeyID
+		var took Taken
 		after, err := keystore.Update(ctx, d.Store, n, func(s keystore.KeySet) (keystore.KeySet, error) {
 			if !same(r, s.Rotation()) {
 				return s, errMoved
 			}
 			var err error
-			s, with, err = Take(d.Change(), s, f)
+			s, took, err = Take(d.Change(), s, f)
 			return s, err
 		})
 		if errors.Is(err, errMoved) { // somebody else was faster: look again where it stands
@@ -161,7 +195,7 @@ func (d Driver) Step(ctx context.Context, n keystore.Name) (Outcome, error) {
 			return o, err
 		}
 		o.Set, o.ByHand = after, ""
-		o.Took = append(o.Took, Taken{r.Step, with})
+		o.Took = append(o.Took, took)
 	}
 }
 
@@ -176,6 +210,7 @@ func same(was, now *keystore.Rotation) bool {
 func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Facts, err error) {
 	r := s.Rotation()
 	to, _ := s.Key(r.Kid)
+	o.Unasked = ""
 	switch r.Step {
 	case keystore.StepPromote:
 		f.Observed, err = d.observe(ctx, s, to)
@@ -188,11 +223,54 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 			err = d.measure(ctx, s, o)
 		}
 	case keystore.StepRemove:
-		if d.Cluster != nil {
+		if d.Cluster == nil {
+			o.Unasked = "no kube-apiserver was asked, since the cluster was not given"
+			break
+		}
+		f.Signers, err = d.signers(ctx, s, o)
+		switch _, took, closed := Take(d.Change(), s, f); {
+		case errors.Is(err, errMoved):
+		case err != nil && (took.Step == StepResume || closed != nil): // there is time to ask the others again
+			o.Unasked, err = err.Error(), nil
+		case err == nil && took.Step != StepResume:
 			err = d.measure(ctx, s, o)
 		}
 	}
 	return f, err
+}
+
+// signers returns who signs with what, which somebody does, and stores who was there: one that is not listed for a while may
+// come back as it was.
+func (d Driver) signers(ctx context.Context, s keystore.KeySet, o *Outcome) (map[string]keystore.KeyID, error) {
+	signers, failed := d.Cluster.Signers(ctx)
+	was := s.Rotation()
+	known := func(r *keystore.Rotation) []string {
+		all := slices.DeleteFunc(r.Servers, func(server string) bool { return slices.Contains(d.Gone, server) })
+		all = slices.AppendSeq(all, maps.Keys(signers))
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	if !slices.Equal(known(s.Rotation()), was.Servers) {
+		stored, err := keystore.Update(ctx, d.Store, s.Name(), func(s keystore.KeySet) (keystore.KeySet, error) {
+			r := s.Rotation()
+			if !same(was, r) {
+				return s, errMoved
+			}
+			c := d.Change()
+			if len(d.Gone) > 0 {
+				c.Why = "gone for good: " + strings.Join(d.Gone, ", ")
+			}
+			return s.SetServers(c, known(r))
+		})
+		if err != nil {
+			return nil, err
+		}
+		o.Set = stored
+	}
+	if failed == nil && len(signers) == 0 {
+		failed = errors.New("the cluster names no kube-apiserver, so nobody knows what signs its tokens")
+	}
+	return signers, failed
 }
 
 // measure returns a [*LifetimeError] if tokens live longer than the policy declares. One that declares nothing opens no gate.
@@ -235,12 +313,9 @@ func (d Driver) observe(ctx context.Context, s keystore.KeySet, k keystore.Key) 
 
 // handOver returns who signs with what, after it has staged the new key if some do not sign with it.
 func (d Driver) handOver(ctx context.Context, s keystore.KeySet, to keystore.Key, o *Outcome) (map[string]keystore.KeyID, error) {
-	signers, err := d.Cluster.Signers(ctx)
+	signers, err := d.signers(ctx, s, o)
 	if err != nil {
 		return nil, err
-	}
-	if len(signers) == 0 {
-		return nil, errors.New("the cluster names no kube-apiserver, so nobody knows what signs its tokens")
 	}
 	if allSignWith(to.ID(), signers) {
 		return signers, nil

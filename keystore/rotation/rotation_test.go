@@ -148,7 +148,7 @@ func TestTokensThatLiveForLonger(t *testing.T) {
 	}{
 		{"nothing is retired yet", func() {}, "promote, waiting: signing"},
 		{"it asks for longer before the old key is retired", func() {
-			sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
+			sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID(), "10.0.0.2:6443": sc.fresh.ID()}
 		}, refusal},
 		{"exactly what is declared", func() { sc.lifetime.Longest = time.Hour }, "retire, waiting: tokens"},
 		{"it asks for longer after that", func() { sc.lifetime.Longest, sc.now = time.Hour+time.Second, sc.now.Add(100*time.Hour) }, refusal},
@@ -527,19 +527,18 @@ func TestTakeLeavesNoneOut(t *testing.T) {
 	var steps []keystore.RotationStep
 	taken := map[keystore.KeyID]int{}
 	for s.Rotation() != nil {
-		was := s.Rotation().Step
-		n, id, err := rotation.Take(sc.change(), s, rotation.Facts{Observed: keystore.Observed{Since: t0, Fresh: sc.now}, Signers: all})
+		n, took, err := rotation.Take(sc.change(), s, rotation.Facts{Observed: keystore.Observed{Since: t0, Fresh: sc.now}, Signers: all})
 		if closed, is := errors.AsType[*keystore.NotYetError](err); is && closed.Gate == keystore.GateTokens {
-			if id == "" || !closed.Opens.After(sc.now) {
-				t.Fatalf("key %q waits for %v", id, closed)
+			if took.Key == "" || !closed.Opens.After(sc.now) {
+				t.Fatalf("key %q waits for %v", took.Key, closed)
 			}
 			sc.now = closed.Opens
 			continue
 		}
 		check(t, err)
 		s = n
-		steps = append(steps, was)
-		taken[id]++
+		steps = append(steps, took.Step)
+		taken[took.Key]++
 	}
 	want := []keystore.RotationStep{"promote", "retire", "retire", "retire", "retire", "remove", "remove", "remove", "remove"}
 	if !slices.Equal(steps, want) || len(taken) != 5 || taken[apart.ID()] != 0 || taken[sc.fresh.ID()] != 1 {
@@ -577,5 +576,125 @@ func TestTimetableLater(t *testing.T) {
 	want := []rotation.Entry{{Step: keystore.StepRemove, Opens: retired.At.Add(time.Hour + 6*time.Minute)}}
 	if got := rotation.Timetable(keystore.Change{At: t0.Add(51 * time.Hour)}, s, keystore.Observed{}); !slices.Equal(got, want) {
 		t.Errorf("an hour after it was retired: %v, want %v", got, want)
+	}
+}
+
+// A server that is not listed for a while comes back as it was: nothing is retired without it, and while it signs with a
+// retired key that is not removed, and its time counts anew once nothing signs with it.
+func TestAServerThatComesBack(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	const one, two = "10.0.0.1:6443", "10.0.0.2:6443"
+	unasked := errors.New(two + " does not answer")
+	for _, tt := range []struct {
+		what  string
+		after time.Duration
+		one   int // 1 signs with the old key, 2 with the new one, 0 is not listed, -1 does not answer
+		two   int
+		gone  []string
+		want  string
+	}{
+		{"both sign with the old key", 0, 1, 1, nil, "promote, waiting: signing"},
+		{"one is restarted, the other dead and no longer listed", time.Minute, 2, 0, nil, "waiting: signing"},
+		{"it is still dead long after that", 100 * time.Hour, 2, 0, nil, "waiting: signing"},
+		{"it is listed and does not answer", time.Minute, 2, -1, nil, "error: " + unasked.Error()},
+		{"it comes back with the old key", time.Minute, 2, 1, nil, "waiting: signing"},
+		{"another is said to be gone", time.Minute, 2, 0, []string{"10.0.0.3:6443"}, "waiting: signing"},
+		{"it is gone for good", time.Minute, 2, 0, []string{two}, "retire, waiting: tokens"},
+		{"it was not", 30 * time.Minute, 2, 1, nil, "resume, waiting: signing"},
+		{"nothing is removed while it signs", 100 * time.Hour, 2, 1, nil, "waiting: signing"},
+		{"it is not listed again", time.Minute, 2, 0, nil, "waiting: signing"},
+		{"it has the new key", time.Minute, 2, 2, nil, "retire, waiting: tokens"},
+		{"its time counts anew", 66*time.Minute - time.Second, 2, 2, nil, "waiting: tokens"},
+		{"one that does not answer holds nothing that is closed", 0, 2, -1, nil, "waiting: tokens"},
+		{"and does what is open", time.Second, 2, -1, nil, "error: " + unasked.Error()},
+		{"one is put back to the old key in the last moment, the other does not answer", 0, 1, -1, nil, "error: " + unasked.Error()},
+		{"both have the new key", time.Minute, 2, 2, nil, "retire, waiting: tokens"},
+		{"and keep it", 66 * time.Minute, 2, 2, nil, "remove, done"},
+	} {
+		sc.now, sc.signersErr = sc.now.Add(tt.after), nil
+		sc.signers = map[string]keystore.KeyID{}
+		for address, what := range map[string]int{one: tt.one, two: tt.two} {
+			switch what {
+			case 1, 2:
+				sc.signers[address] = []keystore.KeyID{sc.old.ID(), sc.fresh.ID()}[what-1]
+			case -1:
+				sc.signers[address], sc.signersErr = "", unasked
+			}
+		}
+		d := sc.driver()
+		d.Gone = tt.gone
+		if got := sc.step(d); got != tt.want {
+			t.Fatalf("%s: %q, want %q", tt.what, got, tt.want)
+		}
+	}
+}
+
+// What is waited for is named: the server, and what to do about one that is gone.
+func TestWhatHoldsARotationIsNamed(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	need := func() string {
+		t.Helper()
+		o, err := sc.driver().Step(t.Context(), "prod-a")
+		check(t, err)
+		return o.Waiting.Need
+	}
+	need()
+	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
+	if got := need(); !strings.Contains(got, "10.0.0.2:6443 was there before") || !strings.Contains(got, "--gone 10.0.0.2:6443") {
+		t.Error(got)
+	}
+	sc.signers["10.0.0.2:6443"] = sc.fresh.ID()
+	need()
+	sc.signers["10.0.0.2:6443"] = sc.old.ID()
+	sc.lifetime = rotation.Lifetime{Longest: 2 * time.Hour, For: "pod ns/app"} // holds the removal, not what is seen
+	o, err := sc.driver().Step(t.Context(), "prod-a")
+	check(t, err)
+	want := rotation.Taken{Step: rotation.StepResume, Key: sc.old.ID(), Why: "the kube-apiserver 10.0.0.2:6443 signs with it"}
+	if !slices.Equal(o.Took, []rotation.Taken{want}) || o.Waiting.Need != want.Why {
+		t.Errorf("%+v, waiting for %+v", o.Took, o.Waiting)
+	}
+	history := o.Set.History()
+	if last := history[len(history)-1]; last.Why != want.Why {
+		t.Errorf("the history says %+v", last)
+	}
+}
+
+// A key that was to sign, and was given up, may have signed without ever being promoted: it is next again, and no gate opens by it.
+func TestAKeyThatWasNeverPromotedSignsAgain(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	_, err := keystore.Update(t.Context(), sc.store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.RollBack(sc.change()) })
+	check(t, err)
+	if got := sc.step(sc.driver()); got != "retire, waiting: tokens" {
+		t.Fatal(got)
+	}
+	sc.signers["10.0.0.2:6443"] = sc.fresh.ID()
+	o, err := sc.driver().Step(t.Context(), "prod-a")
+	check(t, err)
+	if k, _ := o.Set.Key(sc.fresh.ID()); k.State != keystore.Next || o.Waiting.Gate != keystore.GateSigning {
+		t.Errorf("it is %s; waiting for %+v", k.State, o.Waiting)
+	}
+}
+
+// Without a cluster a removal says that nobody was asked.
+func TestARemovalThatNobodyWasAskedFor(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since, sc.now = t0, t0.Add(48*time.Hour)
+	sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": sc.fresh.ID()}
+	if got := sc.step(sc.driver()); got != "promote, retire, waiting: tokens" {
+		t.Fatal(got)
+	}
+	sc.now = sc.now.Add(48 * time.Hour)
+	d := sc.driver()
+	d.Cluster = nil
+	o, err := d.Step(t.Context(), "prod-a")
+	check(t, err)
+	if len(o.Took) != 1 || !strings.Contains(o.Unasked, "no kube-apiserver was asked") {
+		t.Errorf("%+v, %q", o.Took, o.Unasked)
 	}
 }

@@ -52,8 +52,8 @@ const minLifetime = 10 * time.Minute
 // Signers has every kube-apiserver of a cluster mint a token with an audience, and returns what the tokens contain. Each is
 // called at its own address: a server that was not restarted yet goes on signing with the old issuer and key, and behind a
 // load balancer nobody would notice. The addresses are those in the EndpointSlices of the service default/kubernetes, in
-// order. TLS is checked against the CA and the server name of the kubeconfig. A server that does not answer is an error.
-// No token is kept, printed or part of an error.
+// order. TLS is checked against the CA and the server name of the kubeconfig. A server that does not answer is an error,
+// and is among the others by its address alone. No token is kept, printed or part of an error.
 func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
 	return signers(ctx, a, minLifetime, audience)
 }
@@ -73,6 +73,7 @@ func signers(ctx context.Context, a Access, lifetime time.Duration, audience str
 		return nil, err
 	}
 	var found []Signer
+	var failed error
 	for _, address := range addresses {
 		server, err := newAPI(at(config, address))
 		if err != nil {
@@ -80,12 +81,12 @@ func signers(ctx context.Context, a Access, lifetime time.Duration, audience str
 		}
 		s, err := server.mint(ctx, namespace, name, request{lifetime, []string{audience}})
 		if err != nil {
-			return nil, fmt.Errorf("have the kube-apiserver at %s mint a token (each is asked at its own address): %w", address, err)
+			failed = cmp.Or(failed, fmt.Errorf("have the kube-apiserver at %s mint a token (each is asked at its own address): %w", address, err))
 		}
 		s.Address = address
 		found = append(found, s.Signer)
 	}
-	return found, nil
+	return found, failed
 }
 
 func (a Access) account() (namespace, name string, err error) {

@@ -19,14 +19,11 @@ const mintedFor = "keypost.invalid"
 // Signers implements [rotation.Cluster] by a token of each kube-apiserver.
 func (c Signing) Signers(ctx context.Context) (map[string]keystore.KeyID, error) {
 	all, err := Signers(ctx, c.Access, mintedFor)
-	if err != nil {
-		return nil, err
-	}
 	kids := make(map[string]keystore.KeyID, len(all))
 	for _, s := range all {
 		kids[s.Address] = s.KeyID
 	}
-	return kids, nil
+	return kids, err
 }
 
 // Stage implements [rotation.Cluster]. The error is always a [*rotation.ByHandError].

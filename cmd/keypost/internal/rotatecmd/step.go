@@ -23,6 +23,7 @@ type stepOptions struct {
 	flags               observe.Flags
 	access              cluster.Access
 	all, exitCode, wait bool
+	gone                []string // kube-apiservers that never come back
 
 	observer *observe.Observer // opened when a look is needed
 }
@@ -31,9 +32,10 @@ func newStep(f *cli.Factory) *cobra.Command {
 	o := &stepOptions{Factory: f}
 	cmd := f.Command("step ISSUER…|--all", "Take every step of the rotations under way whose gate is open", cobra.ArbitraryArgs, o.run)
 	cmd.Long = "Promote the new key once it was seen in public for longer than any cache could hide it, looking if there is no fresh\n" +
-		"look; retire the old one once each kube-apiserver, asked at its own address, signs with the new one (--kubeconfig); and\n" +
-		"remove it once its last token has expired, by the lifetime that the policy declares, which is not taken if a pod of the\n" +
-		"cluster asks for longer ones. A step is taken whole or not at all, so this may be run again and again, by a\n" +
+		"look; retire the old one once each kube-apiserver, asked at its own address, signs with the new one (--kubeconfig), also\n" +
+		"those that were there earlier in the rotation; and remove it once its last token has expired, by the lifetime that the\n" +
+		"policy declares, which is not taken if a pod of the cluster asks for longer ones. Until then each is asked again, and\n" +
+		"where one signs with the retired key that is active again, and its time counts anew. A step is taken whole or not at all, so this may be run again and again, by a\n" +
 		"timer too. It starts no rotation. Without --kubeconfig the old key is retired by hand: keypost key retire."
 	cmd.Example = "  keypost rotate step prod-a --kubeconfig prod-a.kubeconfig --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost rotate step --all --store file:///srv/keysets --observations file:///srv/observations"
@@ -43,6 +45,7 @@ func newStep(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.exitCode, "exit-code", false, "exit with 75 when a step cannot be taken yet")
 	fs.BoolVar(&o.wait, "wait", false, "go on until the rotation is complete, or a person has to act")
 	fs.StringVar(&o.access.Kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose tokens the keys sign")
+	fs.StringSliceVar(&o.gone, "gone", nil, "`ADDRESS` of a kube-apiserver that was there in this rotation and never comes back; what it would sign is refused")
 	fs.StringVar(&o.access.Context, "context", "", "context in the kubeconfig (default the current one)")
 	fs.StringVar(&o.access.ServiceAccount, "service-account", "", "`NAMESPACE/NAME` that tokens are minted for, which are not kept (default default/default)")
 	return cmd
@@ -53,8 +56,8 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	switch {
-	case o.access.Kubeconfig == "" && (o.access.Context != "" || o.access.ServiceAccount != ""):
-		return cli.Usagef("--context and --service-account need --kubeconfig")
+	case o.access.Kubeconfig == "" && (o.access.Context != "" || o.access.ServiceAccount != "" || len(o.gone) > 0):
+		return cli.Usagef("--context, --service-account and --gone need --kubeconfig")
 	case o.access.Kubeconfig != "" && (o.all || len(args) > 1):
 		return cli.Usagef("a cluster signs for one issuer; give one with --kubeconfig")
 	}
@@ -66,7 +69,7 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Change("", false) }}
+	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Change("", false) }, Gone: o.gone}
 	if o.access.Kubeconfig != "" {
 		if d.Cluster, err = o.cluster(ctx); err != nil {
 			return err
@@ -127,6 +130,7 @@ type running struct {
 	set     keystore.KeySet // as loaded or stored last
 	began   time.Time       // of waiting for what it waits for
 	said    string          // the latest line about that
+	unasked string          // likewise, why nobody knows who signs with a retired key
 	waiting *keystore.NotYetError
 	done    bool // nothing more is to be tried
 	err     error
@@ -175,6 +179,17 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	}
 	for _, took := range out.Took { // also where a later one fails: these are stored
 		o.Notice("%s: %s of key %s", r.set.Name(), took.Step, took.Key)
+		switch {
+		case took.Step == rotation.StepResume:
+			o.Notice("%s: it was retired, and %s: it is not removed before a token lifetime after it is retired again", r.set.Name(), took.Why)
+		case took.Step == keystore.StepRemove && d.Cluster == nil:
+			o.Notice("%s: nobody asked whether a kube-apiserver signs with it again: %s", r.set.Name(), out.Unasked)
+		}
+	}
+	if d.Cluster != nil && out.Unasked != r.unasked {
+		if r.unasked = out.Unasked; r.unasked != "" {
+			o.Warn("%s: whether a kube-apiserver signs with a retired key again is not known: %s", r.set.Name(), r.unasked)
+		}
 	}
 	if out.Unknown != "" && len(out.Took) > 0 {
 		o.Notice("%s: how long tokens live is not known, so what the policy declares counts alone: %s", r.set.Name(), out.Unknown)
