@@ -41,7 +41,7 @@ func (c *Client) Verify(ctx context.Context, roleARN string, a webidentity.Attem
 		trust := e.readRole(ctx)
 		e.checkProvider(ctx, trust)
 		if trust != nil {
-			e.Add(a.CheckTrust(*trust)...)
+			e.Add(e.CheckTrust(*trust)...)
 		}
 	}
 	if ctx.Err() != nil {
@@ -134,6 +134,7 @@ func (e *examination) checkProvider(ctx context.Context, trust *iampolicy.Docume
 		e.unread(err, "iam:GetOpenIDConnectProvider", e.ProviderARN)
 		return
 	case have != nil:
+		e.ClientIDs = have.clientIDs
 		e.Add(finding.Good("aws-provider", "there is the provider "+e.ProviderARN))
 		e.Add(e.CheckProvider(webidentity.Provider{ClientIDs: have.clientIDs, Thumbprints: have.thumbprints}, trust)...)
 		return

@@ -356,6 +356,20 @@ func awsSetUps() []awsSetUp {
 	}
 	return []awsSetUp{
 		{name: "wrong audience", set: func(t *testing.T, s *stage) { s.right(t); s.claims["aud"] = []string{"vault"} }, code: "aws-audience-wrong"},
+		{name: "a token for an issuer of before", set: func(t *testing.T, s *stage) { s.right(t); s.claims["aud"] = []string{"https://old.example.com"} }, code: "aws-audience-wrong"},
+		{name: "a token for an issuer of before, and the role asks for it", set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, issuer, "openshift")
+			s.makeRole(t, "", strings.ReplaceAll(statement("Allow", rightTrust), "sts.amazonaws.com", "https://old.example.com"))
+			s.claims["aud"] = []string{"https://old.example.com"}
+		}, code: "aws-audience-wrong"},
+		{name: "role asks for a mistyped audience", set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, issuer, "sts.amazonaws.com")
+			s.makeRole(t, "", strings.ReplaceAll(statement("Allow", rightTrust), "sts.amazonaws.com", "sts.amazonaw.com"))
+		}, code: "aws-trust-audience"},
+		{name: "role asks for the audience of another partition", set: func(t *testing.T, s *stage) {
+			s.makeProvider(t, issuer, "sts.amazonaws.com")
+			s.makeRole(t, "", strings.ReplaceAll(statement("Allow", rightTrust), "sts.amazonaws.com", "sts.amazonaws.com.cn"))
+		}, code: "aws-trust-audience"},
 		{name: "wrong sub", set: func(t *testing.T, s *stage) { s.right(t); s.claims["sub"] = "system:serviceaccount:other:app" }, code: "aws-trust-subject"},
 		{name: "StringLike typo", set: trusting(subjects("StringLike", "system:serviceacount:ns:*")), code: "aws-trust-pattern"},
 		{name: "StringLike for another namespace", set: trusting(subjects("StringLike", "system:serviceaccount:other:*")), code: "aws-trust-subject"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
@@ -121,7 +122,7 @@ func (e *examination) put(d iampolicy.Document) string {
 func (e *examination) trust() iampolicy.Trust {
 	t := iampolicy.Trust{ProviderARN: e.ProviderARN, Issuer: e.Issuer}
 	if e.Audience != "" {
-		t.Audiences = []string{e.Audience}
+		t.Audiences = []string{e.audience()}
 	}
 	return t
 }
@@ -145,7 +146,7 @@ func (e *examination) trustProvider(d iampolicy.Document) string {
 		return e.edit()
 	}
 	to := e.trust()
-	to.Audiences = []string{"sts.amazonaws.com"} // for a statement that asks for none
+	to.Audiences = []string{usual} // for a statement that asks for none
 	return e.copied(d, iampolicy.Trust{ProviderARN: others[0], Issuer: "https://" + host}, to)
 }
 
@@ -191,12 +192,20 @@ func (e *examination) keptOut(d iampolicy.Document, j iampolicy.Judgement) {
 	}
 }
 
-// otherAudience repairs a token with an audience that the role does not ask for.
+// otherAudience repairs a token with an audience that the role does not ask for; or the role, if the provider takes what the token has and
+// not what the role asks for: then that is mistyped, or another cloud's.
 func (e *examination) otherAudience(d iampolicy.Document, t iampolicy.Test) string {
-	if len(t.Values) == 1 && !strings.Contains(t.Operator, "Not") {
-		return e.askFor(t.Values[0])
+	if len(t.Values) != 1 || strings.Contains(t.Operator, "Not") || audience.MayBeClusters(t.Values[0], e.Issuer) {
+		return e.admit(d)
 	}
-	return e.admit(d)
+	takes := func(aud string) bool { return slices.Contains(e.ClientIDs, aud) }
+	if e.ClientIDs == nil {
+		takes = func(aud string) bool { return audience.IsOf(finding.AWS, aud) }
+	}
+	if e.Audience == e.audience() && takes(e.Audience) && !takes(t.Values[0]) {
+		return e.admit(d)
+	}
+	return e.askFor(t.Values[0])
 }
 
 // wouldMatch reports whether a value would let the token in if it were taken for a pattern.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify/audience"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/iampolicy"
 )
@@ -23,6 +24,7 @@ type Attempt struct {
 	Issuer      string              // URL
 	Subject     string              // a token's sub; empty if there is no token
 	Audience    string              // a token's azp, else its aud; empty if there is no token
+	ClientIDs   []string            // of the issuer's provider; nil if they are not known
 	Chain       []*x509.Certificate // what the issuer's host sends, the leaf first; nil if that is not known
 	PublicCA    bool                // the system's CAs trust Chain
 }
@@ -79,9 +81,9 @@ func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) finding.Fi
 
 // CreateProvider returns the command that makes the provider.
 func (a Attempt) CreateProvider() string {
-	words := []string{"create-open-id-connect-provider", "--url", a.Issuer, "--client-id-list", "sts.amazonaws.com"}
-	if a.Audience != "" {
-		words[len(words)-1] = a.Audience
+	words := []string{"create-open-id-connect-provider", "--url", a.Issuer, "--client-id-list", usual}
+	if id := a.audience(); id != "" {
+		words[len(words)-1] = id
 	}
 	if a.privateCA() {
 		words = append(words, "--thumbprint-list", thumbprint(a.Chain[len(a.Chain)-1]))
@@ -100,14 +102,35 @@ func (e *examination) checkAudience(p Provider, trust *iampolicy.Document) {
 	switch {
 	case e.Audience == "" && (len(asked) == 0 || len(usable) > 0), slices.Contains(p.ClientIDs, e.Audience):
 		e.OK("aws-client-id", "the provider's client IDs are %s", clients)
+	case e.Audience == "" && audience.MayBeClusters(asked[0], e.Issuer):
+		e.FailWith("aws-client-id-missing", "have the role ask for "+usual+": "+e.edit(),
+			"the role asks for the audience %s, which every pod of the cluster has a token for, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
 	case e.Audience == "":
 		e.FailWith("aws-client-id-missing", e.addClientID(asked[0]), "the role asks for the audience %s, and the provider's client IDs are %s", strings.Join(asked, " or "), clients)
 	case len(usable) > 0 && !slices.Contains(asked, e.Audience):
 		e.FailWith("aws-audience-wrong", e.askFor(usable[0]), "the token's audience is %q; the provider's client IDs are %s, and the role asks for %s",
 			e.Audience, clients, strings.Join(asked, " or "))
+	case e.Audience != e.audience():
+		repair := e.askFor(e.audience())
+		if !slices.Contains(p.ClientIDs, e.audience()) {
+			repair += " && " + e.addClientID(e.audience())
+		}
+		e.FailWith("aws-audience-wrong", repair, "the token's audience is %q, which every pod of the cluster has a token for; the provider's client IDs are %s", e.Audience, clients)
 	default:
 		e.FailWith("aws-client-id-missing", e.addClientID(e.Audience), "the token's audience is %q, and the provider's client IDs are %s", e.Audience, clients)
 	}
+}
+
+// usual is the audience that AWS's own tools ask for.
+const usual = "sts.amazonaws.com"
+
+// audience returns the one that a token for AWS is to have: the token's own, unless that is the cluster's. No repair has AWS trust that
+// one, as every pod has a token with it anyway.
+func (a Attempt) audience() string {
+	if a.Audience != "" && audience.MayBeClusters(a.Audience, a.Issuer) {
+		return usual
+	}
+	return a.Audience
 }
 
 func (e *examination) addClientID(id string) string {
@@ -115,13 +138,13 @@ func (e *examination) addClientID(id string) string {
 }
 
 // askFor returns how the pod gets a token with an audience.
-func (e *examination) askFor(audience string) string {
+func (e *examination) askFor(aud string) string {
 	namespace, account := "NAMESPACE", "SERVICEACCOUNT"
 	if found := strings.Split(e.Subject, ":"); len(found) == 4 && strings.HasPrefix(e.Subject, subjectPrefix) {
 		namespace, account = found[2], found[3]
 	}
 	return "ask for another audience, with audience in the projected volume or " +
-		text.Quoted("kubectl", "create", "token", account, "--namespace", namespace, "--audience", audience)
+		text.Quoted("kubectl", "create", "token", account, "--namespace", namespace, "--audience", aud)
 }
 
 func (e *examination) identity() iampolicy.Identity {

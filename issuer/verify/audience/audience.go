@@ -60,6 +60,12 @@ func IsClusters(audience string, issuers ...string) bool {
 	return slices.Contains(issuers, audience) || strings.HasPrefix(audience, "https://kubernetes.default.svc")
 }
 
+// MayBeClusters reports whether an audience is the kube-apiserver's, or may be: it is a URL, as issuers are, and no cloud asks for it by
+// default. It may be an issuer of before. Where it is trusted, the token that every pod has anyway is good.
+func MayBeClusters(audience string, issuers ...string) bool {
+	return IsClusters(audience, issuers...) || strings.HasPrefix(audience, "https://") && !IsClouds(audience)
+}
+
 // ToTry returns the audience that stands for those of the declared relying parties: of AWS where none is declared, and none where
 // each has its own, as GCP's are the names of its providers.
 func ToTry(parties []string) []string {
