@@ -45,7 +45,7 @@ func byHand() map[string]string {
 			"aws-trust-open-all aws-trust-open-sub aws-trust-open-aud aws-trust-open-absent",
 		byAPIServer: "cluster-forbidden cluster-issuer-order cluster-issuer-other cluster-audience-lacking cluster-audience-cloud cluster-account-missing cluster-unreachable " +
 			"cluster-unauthorized cluster-token-refused cluster-servers-unasked cluster-keys-unread cluster-review-failed",
-		byFlags: "cluster-key-lacking cluster-key-gone",
+		byFlags: "cluster-key-lacking cluster-key-gone cluster-key-retired",
 		byServer: "proxy-path server-silent discovery-silent discovery-broken-off discovery-redirect discovery-404-cached discovery-forbidden discovery-status " +
 			"issuer-slash issuer-case issuer-other discovery-type discovery-no-store discovery-max-age-0 discovery-no-max-age discovery-max-age-short jwks-max-age-short discovery-no-etag " +
 			"jwks-silent jwks-broken-off jwks-redirect jwks-404-cached jwks-forbidden jwks-status jwks-type jwks-no-store jwks-max-age-0 jwks-no-max-age jwks-no-etag " +

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/internal/text"
@@ -30,11 +31,26 @@ func (e *examination) checkKeys() {
 			e.FailWith("cluster-key-unpublished", repair, "the cluster signs with key %s, which is not at the issuer's public URL", id)
 		case !s.own.signedBy(e.want.Published[i]):
 			e.Fail("cluster-key-swapped", "the cluster signs with another key than the one that is published as %s", id)
+		case e.isRetired(e.want.Published[i]):
+			until, _ := e.want.Retired(e.want.Published[i])
+			when := "as soon as it is removed"
+			if !until.IsZero() {
+				when = "once it is removed, which may be from " + until.UTC().Format(time.RFC3339) + " on"
+			}
+			e.WarnWith("cluster-key-retired", e.signWith(addresses), "the cluster signs with key %s, which is retired: the tokens are refused %s", id, when)
 		default:
 			e.OK("cluster-key", "the cluster signs with the published key %s", id)
 		}
 		e.at(addresses)
 	})
+}
+
+func (e *examination) isRetired(k keystore.VerificationKey) bool {
+	if e.want.Retired == nil {
+		return false
+	}
+	_, is := e.want.Retired(k)
+	return is
 }
 
 // mayAll returns the published keys that may sign now.

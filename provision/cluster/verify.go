@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -28,6 +29,9 @@ type Wanted struct {
 	// Idle reports whether it is right that the cluster does not know a published key: it is not to sign yet, or no more.
 	// Nil if nobody can say.
 	Idle func(keystore.VerificationKey) bool
+	// Retired reports whether a published key is retired, and until when its tokens are trusted at least: it may go from then on.
+	// Zero if nobody knows. Nil if nobody can say.
+	Retired func(keystore.VerificationKey) (until time.Time, is bool)
 	// Gone returns the line of a key that left the key set, if one has the ID. Nil if nobody can say.
 	Gone func(keystore.KeyID) (keystore.Gone, bool)
 }

@@ -281,6 +281,13 @@ func setUps(t *testing.T) []setUp {
 			s.signs[0].key, _ = newSigningKey(t)
 			s.signs[0].kid = string(s.known[0].ID())
 		}, "cluster-key-swapped", finding.Fail, "another key than the one that is published as", "keypost key revoke"},
+		{"the cluster signs with a key that is retired", 1, func(s *standIn) { s.retired(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) },
+			"cluster-key-retired", finding.Warn, "which may be from 2026-03-01T12:00:00Z on", "with --service-account-signing-key-file"},
+		{"one of two servers signs with a key that is retired, and nobody knows until when", 2, func(s *standIn) {
+			s.retired(time.Time{})
+			key, public := newSigningKey(t)
+			s.signs[0].key, s.want.Published = key, append(s.want.Published, public)
+		}, "cluster-key-retired", finding.Warn, "as soon as it is removed", "restart the kube-apiserver at 127.0.0.1:"},
 		{"the cluster signs with a key that was revoked", 1, func(s *standIn) {
 			s.revoked()
 			s.want.Published = []keystore.VerificationKey{s.stranger(t)}
@@ -430,6 +437,12 @@ func (s *standIn) revoked() {
 	s.want.Gone = func(k keystore.KeyID) (keystore.Gone, bool) {
 		return keystore.Gone{ID: id, Why: keystore.Revoked}, k == id
 	}
+}
+
+// retired notes that the key that every server signs with is retired.
+func (s *standIn) retired(until time.Time) {
+	id := s.known[0].ID()
+	s.want.Retired = func(k keystore.VerificationKey) (time.Time, bool) { return until, k.ID() == id }
 }
 
 // While the cluster signs with a key that is not published, and where a key is the only one that may sign, nobody is told to retire it.

@@ -32,6 +32,10 @@ func clusterCauses() []Cause {
 			"cluster-key-swapped", "cluster-key", "the cluster signs with another key than the one that is published under its kid", signatureWrong(), "",
 			"find out whose key is published (keypost key list ISSUER), and revoke it if it is not yours: keypost key revoke ISSUER KID --why REASON",
 		},
+		{
+			"cluster-key-retired", "cluster-key", "the cluster signs with a key that is retired", nil, "every token that it makes is refused once the key is removed",
+			"let every kube-apiserver sign with the active key (--service-account-signing-key-file), and the controller-manager too",
+		},
 		{"cluster-servers-unasked", "cluster-servers", "not every kube-apiserver could be asked", nil, "one that was not restarted goes on signing as before", "run it again where the addresses of all kube-apiservers can be reached"},
 		{"cluster-keys-unread", "cluster-keys", "the keys that the cluster trusts cannot be read", nil, "", "see kubectl get --raw /openid/v1/jwks"},
 		{

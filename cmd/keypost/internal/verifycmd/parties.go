@@ -3,6 +3,7 @@ package verifycmd
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/answers"
@@ -54,6 +55,15 @@ func wanted(t target, seen verify.Examination) cluster.Wanted {
 		}
 		gone := func(g keystore.Gone) bool { return g.ID == k.ID() } // that it is still published is a finding by itself
 		return slices.ContainsFunc(t.set.Keys(), same) || slices.ContainsFunc(t.set.Gone(), gone)
+	}
+	w.Retired = func(k keystore.VerificationKey) (until time.Time, is bool) {
+		for _, has := range t.set.Keys() {
+			if has.Fingerprint() == k.Fingerprint() && has.State == keystore.Retired {
+				until, _ = t.set.TrustedUntil(has, time.Now())
+				return until, true
+			}
+		}
+		return until, false
 	}
 	w.Gone = func(id keystore.KeyID) (keystore.Gone, bool) {
 		all := t.set.Gone()
