@@ -242,7 +242,11 @@ func (v *visit) checkCaching(document string, a response) {
 	case age < shortMaxAge && (v.stored == nil || !v.stored.Dev()): // a development key set has seconds, for its rotations
 		v.Warn(document+"-max-age-short", "%s may be cached for %v only", a.URL, keystore.Duration(age))
 	case age > longMaxAge:
-		v.Warn(document+"-max-age-long", "%s may be cached for %v", a.URL, keystore.Duration(age))
+		repair := ""
+		if v.stored != nil && v.stored.Policy().Cache(keystore.Cache{MaxAge: age}).MaxAge < age {
+			repair = "the policy of the key set has less: have the proxy or CDN before keypostd pass Cache-Control on as it came (in nginx, no expires and no add_header Cache-Control), or purge its old copies"
+		}
+		v.WarnWith(document+"-max-age-long", repair, "%s may be cached for %v", a.URL, keystore.Duration(age))
 	default:
 		v.OK(document+"-headers", "%s may be cached for %v", a.URL, keystore.Duration(age))
 	}

@@ -184,6 +184,9 @@ func (l *look) ask(u keystore.IssuerURL, fetch func(method, url string) reply) {
 	l.Discovery = once(http.MethodGet, u.String()+discoveryPath)
 	if l.Discovery.Status == http.StatusNotFound && u.Path() != "" {
 		l.Doubled = once(http.MethodGet, u.String()+u.Path()+discoveryPath)
+		if l.Doubled.Status == http.StatusNotFound { // nginx's "location /a" takes the path off, and leaves the slash after it beside its own
+			l.Doubled = once(http.MethodGet, u.String()+strings.TrimPrefix(u.Path(), "/")+discoveryPath)
+		}
 	}
 	jwksURI := l.jwksURI()
 	if strings.HasPrefix(jwksURI, "https://") {

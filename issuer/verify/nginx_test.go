@@ -102,6 +102,8 @@ func nginxSetups() []setup {
 	return []setup{
 		hangingBehindNginx(), missingAtNginx(), staleNginx(), balancedByNginx(),
 		proxiedByNginx("nginx takes the issuer's path off", "proxy-path", "location /prod-a/ { proxy_pass https://%s/; }"),
+		proxiedByNginx("nginx takes the issuer's path off and leaves a slash", "proxy-path", "location /prod-a { proxy_pass https://%s/; }"),
+		proxiedByNginx("nginx takes the issuer's path off and leaves a slash, with Host as it came", "proxy-path", "location ^~ /prod-a { proxy_pass https://%s/; proxy_set_header Host $host; }"),
 		proxiedByNginx("nginx passes on another Host", "proxy-host", "location / { proxy_pass https://%s; proxy_set_header X-Real-IP $remote_addr; }"),
 		proxiedByNginx("nginx looks for files that it does not have", "discovery-not-found", "root ROOT; # %s"),
 		proxiedByNginx("nginx asks for a password", "discovery-forbidden", "auth_basic keypost; auth_basic_user_file /dev/null; location / { proxy_pass https://%s; }"),

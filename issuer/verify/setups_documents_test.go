@@ -9,6 +9,8 @@ import (
 	"encoding/base64"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,5 +246,30 @@ func healthySetups() []setup {
 			check(t, err)
 			w.inStead(t, p)
 		}},
+	}
+}
+
+// A max-age that the policy does not ask for is what stands before keypostd: no other policy repairs it.
+func TestLongMaxAgeOfAProxy(t *testing.T) {
+	const day = "public, max-age=86400"
+	for _, tt := range []struct {
+		policy       *keystore.Duration
+		repair, none string
+	}{
+		{nil, "issuer set", "proxy"},
+		{keystore.DurationPtr(24 * time.Hour), "issuer set", "proxy"},
+		{keystore.DurationPtr(5 * time.Minute), "the proxy or CDN before keypostd", "issuer set"},
+		{keystore.DurationPtr(2 * time.Hour), "the proxy or CDN before keypostd", "issuer set"},
+	} {
+		for _, document := range []string{"discovery", "jwks"} {
+			w := newWorld(t)
+			policy(func(p *keystore.Policy) { p.MaxAge = tt.policy })(t, w)
+			w.alter(map[string]string{"discovery": discoveryPath, "jwks": keysPath}[document], 0, func(h http.Header) { h.Set("Cache-Control", day) })
+			all := w.visit(t)
+			i := slices.IndexFunc(all, func(f finding.Finding) bool { return f.Code == document+"-max-age-long" })
+			if i < 0 || !strings.Contains(all[i].Repair, tt.repair) || strings.Contains(all[i].Repair, tt.none) {
+				t.Errorf("%s, policy %v: %+v", document, tt.policy, all)
+			}
+		}
 	}
 }

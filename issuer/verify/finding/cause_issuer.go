@@ -128,7 +128,7 @@ func proxyCauses() []Cause {
 	return []Cause{
 		{"proxy-path", "discovery", "a proxy takes the issuer's path off", unreadable(), "", "have it pass the path on as it came: in nginx, proxy_pass https://KEYPOSTD; without anything after host and port"},
 		{"proxy-host", "discovery", "a proxy asks keypostd for another host or path", unreadable(), "",
-			"have it pass both on as they came: in nginx, proxy_set_header Host $host; in each block that has a proxy_set_header of its own; if it does, keypostd does not serve this issuer: keypost issuer list --admin URL"},
+			"have it pass both on as they came: in nginx, proxy_pass https://KEYPOSTD; without anything after host and port, and proxy_set_header Host $host; in each block that has a proxy_set_header of its own; if it does, keypostd does not serve this issuer: keypost issuer list --admin URL"},
 	}
 }
 
