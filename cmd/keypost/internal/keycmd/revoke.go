@@ -89,6 +89,7 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 			o.Notice("key %s is the same key under another kid, and is revoked too", k.ID())
 		}
 	}
+	o.warnElsewhere(ctx, c)
 	if err := printKeys(o.Factory, c.after, now); err != nil {
 		return err
 	}
