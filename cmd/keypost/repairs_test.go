@@ -57,7 +57,7 @@ func byHand() map[string]string {
 			"token-aud-many token-sub-missing token-sub-gcp token-sub-long",
 		byURL:     "url-slash url-case url-port url-form",
 		byLook:    "store-withdrawn store-other-url not-compared aws-transient aws-rejected-claim aws-refused",
-		byAccount: "aws-unread aws-credentials aws-forbidden aws-pod-unset aws-role-missing aws-role-path aws-sts-unreachable aws-sts-region aws-session",
+		byAccount: "aws-unread aws-credentials aws-forbidden aws-pod-unset aws-pod-token-unread aws-action-denied aws-role-missing aws-role-path aws-sts-unreachable aws-sts-region aws-session",
 	}
 }
 

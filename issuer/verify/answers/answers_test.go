@@ -17,6 +17,7 @@ func TestCauses(t *testing.T) {
 	trust := []string{"aws-role-missing", "aws-trust-provider", "aws-trust-audience", "aws-trust-wildcard", "aws-trust-subject", "aws-refused"}
 	noProvider := []string{"token-issuer-other", "token-issuer-slash", "aws-account-other", "aws-provider-other", "aws-provider-missing"}
 	noKey := []string{"discovery-not-found", "jwks-silent", "tls-order", "cluster-key-unpublished", "token-kid-gone", "token-kid-unknown"}
+	unread := []string{"aws-pod-token-unread"}
 	unset, unreached := []string{"aws-pod-unset"}, []string{"aws-sts-unreachable"}
 	for _, tt := range []struct {
 		name, text string
@@ -74,12 +75,24 @@ func TestCauses(t *testing.T) {
 		{"kubectl", "error: You must be logged in to the server (Unauthorized)", []string{"cluster-unauthorized", "cluster-audience-lacking", "token-malformed", "token-expired"}, "", nil},
 		{"client-go", "Failed to list *v1.Pod: Unauthorized", []string{"cluster-unauthorized", "cluster-audience-lacking", "token-malformed", "token-expired"}, "", nil},
 		{"client-go, discovery", "the server has asked for the client to provide credentials", []string{"cluster-audience-lacking"}, "", nil},
+		{"kube-apiserver's log: nothing else", `E1122 13:05:00.000000       1 authentication.go:75] "Unable to authenticate the request" err="invalid bearer token"`,
+			[]string{"cluster-key-lacking", "token-issuer-other", "token-kid-gone", "token-malformed"}, "", []string{"token-expired", "cluster-audience-lacking", "aws-refused"}},
+		{"kube-apiserver's log: of its own and expired", `err="[invalid bearer token, service account token has expired]"`, []string{"token-expired"}, "", []string{"cluster-key-lacking"}},
 		{"kube-apiserver's log: audience", `E1122 08:00:00.000000       1 authentication.go:75] "Unable to authenticate the request" err="[invalid bearer token, token audiences [\"https://kubernetes.default.svc.cluster.local\"] is invalid for the target audiences [\"https://oidc.example.com/prod-a\"]]"`,
 			[]string{"cluster-audience-lacking"}, "cluster-audience-lacking", []string{"cluster-unauthorized", "token-malformed"}},
 
 		{"no credentials, aws-sdk-go", "NoCredentialProviders: no valid providers in chain. Deprecated.\n\tFor verbose messaging see aws.Config.CredentialsChainVerboseErrors", unset, "aws-pod-unset", trust},
 		{"no credentials, aws-sdk-go-v2", "operation error S3: ListBuckets, get identity: get credentials: failed to refresh cached credentials, no EC2 IMDS role found, operation error ec2imds: GetMetadata, exceeded maximum number of attempts, 3, request send failed, Get \"http://169.254.169.254/latest/meta-data/iam/security-credentials/\": dial tcp 169.254.169.254:80: connect: no route to host",
 			unset, "aws-pod-unset", unreached},
+		{"no token file, aws-sdk-go", "WebIdentityErr: failed fetching WebIdentity token: \ncaused by: WebIdentityErr: unable to read file at /var/run/secrets/eks.amazonaws.com/serviceaccount/token\ncaused by: open /var/run/secrets/eks.amazonaws.com/serviceaccount/token: permission denied", unread, unread[0], append(trust, unset...)},
+		{"no token file, aws-sdk-go-v2", "get credentials: failed to refresh cached credentials, failed to retrieve jwt from provide source, unable to read file at /token: open /token: no such file or directory", unread, unread[0], unset},
+		{"no token file, boto3", "FileNotFoundError: [Errno 2] No such file or directory: '/var/run/secrets/eks.amazonaws.com/serviceaccount/token'", unread, unread[0], unset},
+		{"a token file of root's, the AWS CLI", "[Errno 13] Permission denied: '/var/run/secrets/openshift/serviceaccount/token'", unread, unread[0], unset},
+		{"no token file, Java v1", "com.amazonaws.SdkClientException: Unable to load AWS credentials from any provider in the chain: [WebIdentityTokenCredentialsProvider: Unable to locate specified web identity token file: /token]", unread, unread[0], unset},
+		{"a token file of root's, Java v2", "Unable to load credentials from any of the providers in the chain AwsCredentialsProviderChain() : [WebIdentityTokenCredentialsProvider(): java.io.UncheckedIOException: java.nio.file.AccessDeniedException: /var/run/secrets/eks.amazonaws.com/serviceaccount/token]", unread, unread[0], unset},
+		{"no token file, Java v2", "java.io.UncheckedIOException: java.nio.file.NoSuchFileException: /var/run/secrets/eks.amazonaws.com/serviceaccount/token", unread, unread[0], unset},
+		{"a token file of root's, JavaScript", "Error: EACCES: permission denied, open '/var/run/secrets/eks.amazonaws.com/serviceaccount/token'", unread, unread[0], unset},
+		{"the role's permissions", "An error occurred (AccessDenied) when calling the ListBuckets operation: User: arn:aws:sts::123456789012:assumed-role/app/botocore-session-1 is not authorized to perform: s3:ListAllMyBuckets because no identity-based policy allows the s3:ListAllMyBuckets action", []string{"aws-action-denied"}, "aws-action-denied", append([]string{"aws-refused"}, trust...)},
 		{"no credentials, boto3", "botocore.exceptions.NoCredentialsError: Unable to locate credentials", unset, "aws-pod-unset", nil},
 		{"no credentials, the AWS CLI", `Unable to locate credentials. You can configure credentials by running "aws configure".`, unset, "aws-pod-unset", nil},
 		{"no credentials, Java v1", "com.amazonaws.SdkClientException: Unable to load AWS credentials from any provider in the chain: [EnvironmentVariableCredentialsProvider: Unable to load AWS credentials from environment variables]", unset, "aws-pod-unset", unreached},

@@ -20,6 +20,10 @@ func accountCauses() []Cause {
 			"set AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE in the pod and mount a projected token there, or make the pod anew if a webhook does that (kubectl exec POD -- env shows them);" +
 				" a program in Java needs the module sts as well, and an SDK of before 2019 knows neither",
 		},
+		{
+			"aws-pod-token-unread", "aws-pod", "the program cannot read the token file: its SDK has not asked STS", noTokenFile(), "",
+			"where it is not there, mount a projected token at the path of AWS_WEB_IDENTITY_TOKEN_FILE; where permission is denied, set securityContext.fsGroup of the pod to a group of the program (any number), so that kubelet lets that read it",
+		},
 	}
 }
 
@@ -33,6 +37,26 @@ func noCredentials() []Answer {
 		{AWS, "Missing credentials in config"}, {AWS, "To use web identity tokens, the 'sts' service module must be on the class path"},
 	}
 	for _, text := range wrappers() {
+		all = append(all, Answer{AWS, text})
+	}
+	return all
+}
+
+// noTokenFile is what SDKs say of a token file that is not there or that they may not read. Where they print what the operating system
+// says and nothing else, the path tells: those of projected tokens are below /var/run/secrets.
+//
+// Sources: aws-sdk-go-v2 (credentials/stscreds/web_identity_provider.go), aws-sdk-go (the same words), aws-sdk-java
+// (STSAssumeRoleWithWebIdentitySessionCredentialsProvider) and v2 (WebIdentityTokenFileCredentialsProvider), botocore (credentials.py,
+// FileWebIdentityTokenLoader) with the errors of Python, Node.js (fs).
+func noTokenFile() []Answer {
+	const path = "/var/run/secrets/"
+	var all []Answer
+	for _, text := range []string{
+		"unable to read file at", "Unable to locate specified web identity token file", "Unable to read web identity token from file",
+		"java.io.UncheckedIOException: java.nio.file.NoSuchFileException: " + path, "java.io.UncheckedIOException: java.nio.file.AccessDeniedException: " + path,
+		"[Errno 13] Permission denied: '" + path, "[Errno 2] No such file or directory: '" + path,
+		"permission denied, open '" + path, "no such file or directory, open '" + path,
+	} {
 		all = append(all, Answer{AWS, text})
 	}
 	return all
@@ -134,6 +158,10 @@ func stsCauses() []Cause {
 		{
 			"aws-refused", "aws-assume", "AWS STS refuses the token", aws(awsDenied), "",
 			"if nothing else fails: a policy of the organisation (SCP, RCP) may deny it, or the role or the provider was made within the last minute; try again",
+		},
+		{
+			"aws-action-denied", "aws-permissions", "the role has been assumed, and its permissions lack the action: no matter of tokens", aws("is not authorized to perform"), "",
+			"add a policy with the action and the resource of the message to the role after assumed-role/ (aws iam put-role-policy); if that is the node's role, the pod has none of its own: set AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE",
 		},
 	}
 }

@@ -48,7 +48,7 @@ func clusterCauses() []Cause {
 			"restart every kube-apiserver with the old issuer in --api-audiences as well, until every pod has a new token",
 		},
 		{
-			"cluster-review-failed", "cluster-review", "the API server refuses the token", unauthorized(), "",
+			"cluster-review-failed", "cluster-review", "the API server refuses the token", unknownBearer(), "",
 			"make a new token (kubectl create token SERVICEACCOUNT); if that is refused too, see the log of the kube-apiserver",
 		},
 		{

@@ -10,7 +10,7 @@ func tokenCauses() []Cause {
 func formCauses() []Cause {
 	return []Cause{
 		{
-			"token-malformed", "token-form", "the token is no signed JWT", append(malformed(), unauthorized()...), "",
+			"token-malformed", "token-form", "the token is no signed JWT", append(malformed(), unknownBearer()...), "",
 			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com, and give the whole of it",
 		},
 		{
@@ -54,7 +54,7 @@ func signerCauses() []Cause {
 			"make a token with a kube-apiserver of 1.16 or later: older ones name no key",
 		},
 		{
-			"token-kid-gone", "token-kid", "the key of the token was removed", keyUnknown(), "",
+			"token-kid-gone", "token-kid", "the key of the token was removed", append(keyUnknown(), Answer{KubeAPIServer, invalidBearer}), "",
 			"make a new token; if the new one has this key too, the cluster still signs with it, and a key that is gone never returns: give the cluster a new one (keypost key generate --out DIR), and publish it: keypost key add ISSUER --public-key-file DIR/sa.pub",
 		},
 		{
@@ -66,7 +66,7 @@ func signerCauses() []Cause {
 			"let every kube-apiserver sign with the key before it again until this one is promoted (keypost rotate status ISSUER); then make a new token",
 		},
 		{
-			"token-kid-unknown", "token-kid", "the key of the token is not published", keyUnknown(), "",
+			"token-kid-unknown", "token-kid", "the key of the token is not published", append(keyUnknown(), Answer{KubeAPIServer, invalidBearer}), "",
 			"make a new token, since this one may be of an earlier key; if the new one fails too, publish the key that the cluster signs with: keypost key add ISSUER --kubeconfig FILE",
 		},
 		{
@@ -160,7 +160,7 @@ func otherIssuer() []Answer {
 	return []Answer{
 		{AWS, "InvalidIdentityToken: No OpenIDConnect provider found in your account for"},
 		{GCP, "invalid_grant: The issuer in ID Token"}, {Entra, "AADSTS700211"},
-		{Vault, "invalid issuer (iss) claim"}, {KubeAPIServer, "oidc: id token issued by a different provider"},
+		{Vault, "invalid issuer (iss) claim"}, {KubeAPIServer, "oidc: id token issued by a different provider"}, {KubeAPIServer, invalidBearer},
 	}
 }
 
@@ -182,7 +182,7 @@ func signatureWrong() []Answer {
 func expired() []Answer {
 	return []Answer{
 		{AWS, "ExpiredTokenException"}, {GCP, "invalid_grant: ID Token issued at"}, {Entra, "AADSTS700024"},
-		{Vault, "token is expired"}, {KubeAPIServer, "oidc: token is expired"},
+		{Vault, "token is expired"}, {KubeAPIServer, "oidc: token is expired"}, {KubeAPIServer, "service account token has expired"},
 	}
 }
 
