@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,9 +223,17 @@ func TestFollow(t *testing.T) {
 			writeFile(t, filepath.Join(a.dir, "a.example.com"), append(leaf.keyPEM(t), chainPEM(leaf)...))
 		}
 		began := time.Now()
+		var mu sync.Mutex // of the three
 		var orders []time.Duration
 		answer := func() (time.Duration, error) { return 0, errors.New("no") }
+		from := func(next func() (time.Duration, error)) {
+			mu.Lock()
+			defer mu.Unlock()
+			began, orders, answer = time.Now(), nil, next
+		}
 		a.renewal = func(context.Context, int, *zap.Logger) (time.Duration, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			orders = append(orders, time.Since(began).Round(time.Minute))
 			asked, err := answer()
 			a.failing[0].Store(err != nil)
@@ -232,7 +241,8 @@ func TestFollow(t *testing.T) {
 		}
 		expect := func(what string, minutes ...time.Duration) {
 			t.Helper()
-			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			for i := range minutes {
 				minutes[i] *= time.Minute
 			}
@@ -244,10 +254,10 @@ func TestFollow(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); a.follow(ctx, 0, zap.NewNop()) }()
-		time.Sleep(5 * time.Hour)
+		time.Sleep(5*time.Hour + 10*time.Second)
 		expect("each one fails", 0, 2, 6, 14, 30, 62, 122, 182, 242)
 
-		answer = func() (time.Duration, error) { return 3 * time.Hour, errors.New("rate limited") }
+		from(func() (time.Duration, error) { return 3 * time.Hour, errors.New("rate limited") })
 		time.Sleep(4*time.Hour - time.Minute)
 		expect("the CA asks for 3 hours", 2, 182)
 
@@ -260,25 +270,26 @@ func TestFollow(t *testing.T) {
 		time.Sleep(3 * 24 * time.Hour)
 		expect("before it is due")
 
-		answer = func() (time.Duration, error) { return 0, errors.New("no") }
+		from(func() (time.Duration, error) { return 0, errors.New("no") })
 		time.Sleep(24 * time.Hour)
-		synctest.Wait()
+		mu.Lock()
 		if len(orders) < 3 || orders[1]-orders[0] != 2*time.Minute || orders[2]-orders[1] != 4*time.Minute {
 			t.Errorf("orders of a later failure: %v; the waits begin with 2 minutes again", orders)
 		}
-		answer = func() (time.Duration, error) {
+		mu.Unlock()
+		from(func() (time.Duration, error) {
 			took(6 * 24 * time.Hour)
 			a.reload(0, time.Now())
 			return 0, nil
-		}
+		})
 		time.Sleep(2 * time.Hour)
-		answer = func() (time.Duration, error) { return 0, errors.New("no") }
-		began, orders = time.Now(), nil
+		from(func() (time.Duration, error) { return 0, errors.New("no") })
 		time.Sleep(5 * 24 * time.Hour)
-		synctest.Wait()
+		mu.Lock()
 		if len(orders) < 2 || orders[1]-orders[0] != 2*time.Minute {
 			t.Errorf("orders of a failure after a success: %v; the waits begin with 2 minutes again", orders)
 		}
+		mu.Unlock()
 		cancel()
 		<-done
 	})
