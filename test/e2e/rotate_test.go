@@ -3,10 +3,12 @@
 package e2e
 
 import (
+	"crypto"
 	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ func TestRotate(t *testing.T) {
 	t.Run("start publishes the next key", s.start)
 	t.Run("the gate is closed until no cache hides it", s.promote)
 	t.Run("one server that signs with the old key keeps it", s.handOver)
+	t.Run("one that comes back with the old key keeps it", s.comesBack)
 	t.Run("the old key leaves with its last token", s.remove)
 	t.Run("an OpenShift cluster makes its next key itself", s.openShift)
 }
@@ -29,6 +32,7 @@ type rotateScene struct {
 	plane        *plane
 	observations string
 	old, next    string // kid
+	oldKey       crypto.Signer
 	nextDir      string // of the new pair
 	oldPublic    string // file
 }
@@ -40,7 +44,8 @@ func newRotateScene(t *testing.T) *rotateScene {
 	s := &rotateScene{t: t, server: newStore(t, ca), observations: t.TempDir(), oldPublic: filepath.Join(t.TempDir(), "old.pub"), nextDir: filepath.Join(t.TempDir(), "next")}
 	startEtcd(t)
 	s.plane = newPlane(t, ca, "prod-a", "10.99.0.21", "10.99.0.22")
-	writePublicKey(t, s.oldPublic, s.plane.key)
+	s.oldKey = s.plane.key
+	writePublicKey(t, s.oldPublic, s.oldKey)
 	for i := range s.plane.hosts {
 		s.plane.serve(t, i, rotateIssuer)
 	}
@@ -143,6 +148,21 @@ func (s *rotateScene) handOver(t *testing.T) {
 	s.expect(t, s.step(t), "prod-a: retire of key "+s.old, "tokens that it signed may still be valid")
 	s.tokens(t)
 	s.accepted(t, before, true)
+}
+
+// comesBack has a server come back with the old key after that was retired, as one that was dead meanwhile does.
+func (s *rotateScene) comesBack(t *testing.T) {
+	restart := func() {
+		s.plane.serve(s.t, 1, rotateIssuer)
+		s.plane.listed(t, s.plane.hosts...)
+	}
+	fresh, extra := s.plane.key, s.plane.extra
+	s.plane.key, s.plane.extra = s.oldKey, append(slices.Clone(extra), "--service-account-key-file="+filepath.Join(s.nextDir, "sa.pub"))
+	restart()
+	s.expect(t, s.step(t), "prod-a: resume of key "+s.old, "the kube-apiserver "+s.plane.at(1)+" signs with it")
+	s.plane.key, s.plane.extra = fresh, extra
+	restart()
+	s.expect(t, s.step(t), "prod-a: retire of key "+s.old, "tokens that it signed may still be valid")
 }
 
 // declare has a pod ask for tokens that live for longer than what is declared: nothing is retired until more is.

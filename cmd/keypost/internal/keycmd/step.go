@@ -136,7 +136,12 @@ func newRemove(f *cli.Factory) *cobra.Command {
 		take: func(_ context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
 			return s.Remove(c, id, neverSigned)
 		},
-		notify: func(c keyChange) { f.Notice("key %s is gone", c.id) },
+		notify: func(c keyChange) {
+			f.Notice("key %s is gone", c.id)
+			if k, _ := c.before.Key(c.id); k.State == keystore.Retired {
+				f.Notice("no kube-apiserver was asked whether it signs with it again: %s names one that does", cli.Command{"verify", string(c.after.Name()), "--kubeconfig", "FILE"})
+			}
+		},
 	}
 	cmd := o.command("remove ISSUER KID", "Take a retired key out once its last token has expired; it never comes back", o.run)
 	cmd.Flags().BoolVar(&neverSigned, "never-signed", false, "assert that this next key has never signed")

@@ -161,3 +161,72 @@ func TestAwaited(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// restarted is a cluster of which one server is not listed at first, signs with the old key again when that was retired, and does
+// not answer for a while.
+type restarted struct {
+	*scene
+	old, fresh keystore.KeyID
+	began      time.Time
+}
+
+func (c restarted) Signers(context.Context) (map[string]keystore.KeyID, error) {
+	const one, two = "10.0.0.1:6443", "10.0.0.2:6443"
+	now := map[string]keystore.KeyID{one: c.fresh, two: c.fresh}
+	switch at := time.Since(c.began).Minutes(); {
+	case at < 5:
+		now[one], now[two] = c.old, c.old
+	case at < 10:
+		delete(now, two)
+	case at >= 40 && at < 70:
+		now[two] = c.old
+	case at >= 90 && at < 101:
+		now[two] = ""
+		return now, errors.New(two + " does not answer")
+	}
+	return now, nil
+}
+
+// With --wait every server is asked again until the key is removed.
+func TestWaitingWhileAServerComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := &scene{store: keystore.NewStore(storetest.NewMemory(t))}
+		r := sc.begin(t, "prod-a", time.Hour)
+		time.Sleep(48 * time.Hour)
+		rot := r.set.Rotation()
+		c := restarted{sc, rot.Replaces[0], rot.Kid, time.Now()}
+		sc.step(t, true, c, r)
+		if took, want := time.Since(c.began), (70+66)*time.Minute; r.err != nil || r.waiting != nil || took < want || took > want+time.Minute {
+			t.Errorf("it took %v, %v; want %v", took, r.err, want)
+		}
+		out := sc.out.String()
+		for text, want := range map[string]int{
+			"prod-a: promote of key": 1, "prod-a: retire of key " + string(c.old): 2, "prod-a: remove of key " + string(c.old): 1,
+			"prod-a: resume of key " + string(c.old) + "\nprod-a: it was retired, and the kube-apiserver 10.0.0.2:6443 signs with it: ": 1,
+			"10.0.0.2:6443 was there before in this rotation and is not listed now":                                                     1,
+			"warning: prod-a: whether a kube-apiserver signs with a retired key again is not known: 10.0.0.2:6443 does not answer\n":    1,
+			"nobody asked": 0,
+		} {
+			if n := strings.Count(out, text); n != want {
+				t.Errorf("printed %q %d times; want %d in\n%s", text, n, want, out)
+			}
+		}
+	})
+}
+
+// A removal without the cluster says that nobody was asked.
+func TestARemovalWithoutTheClusterSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := &scene{store: keystore.NewStore(storetest.NewMemory(t))}
+		r := sc.begin(t, "prod-a", time.Hour)
+		sc.signers = map[string]keystore.KeyID{"10.0.0.1:6443": r.set.Rotation().Kid}
+		time.Sleep(48 * time.Hour)
+		sc.step(t, false, sc, r)
+		sc.out.Reset()
+		time.Sleep(2 * time.Hour)
+		sc.step(t, false, nil, &running{set: r.set, began: time.Now()})
+		if out := sc.out.String(); !strings.Contains(out, "prod-a: remove of key ") || !strings.Contains(out, "prod-a: nobody asked whether a kube-apiserver signs with it again: ") {
+			t.Errorf("printed %q", out)
+		}
+	})
+}
