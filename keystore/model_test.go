@@ -48,6 +48,7 @@ func TestTheModelFindsEveryMistake(t *testing.T) {
 		"no room for clocks":                           func(r *rules) { r.gate -= r.clocks },
 		"no gate":                                      func(r *rules) { r.gate = 0 },
 		"retire believes one token":                    func(r *rules) { r.oneToken = true },
+		"nobody asks again after a key was retired":    func(r *rules) { r.unasked = true },
 		"handed over before promoted":                  func(r *rules) { r.handOverFirst = true },
 		"a frozen replica behind a balancer":           func(r *rules) { r.frozen = true },
 		"removed before the tokens have expired":       func(r *rules) { r.remove -= r.clocks },
@@ -74,6 +75,7 @@ type rules struct {
 	gate, remove                                                    int8 // after the observation, after the retirement
 
 	oneToken      bool // retire asks one kube-apiserver
+	unasked       bool // nobody asks who signs with a retired key
 	handOverFirst bool // the next key is staged when the gate is open, and promoted later
 	frozen        bool // one replica never changes, and a balancer hides it from the observer
 }
@@ -229,13 +231,23 @@ func (r rules) traffic(m moment) (all []event) {
 	return all
 }
 
-// cluster is what the kube-apiservers do: each restarts when it likes, and then signs with what is staged.
+// cluster is what the kube-apiservers do: each restarts when it likes, and then signs with what is staged; or comes back with a
+// key that was retired meanwhile, which is active again by the next look.
 func (r rules) cluster(m moment) (all []event) {
 	for i := range m.signs {
 		if n := m; m.signs[i] != m.staged {
 			n.signs[i] = m.staged
 			n.signed[m.staged] = 0
 			all = append(all, event{fmt.Sprintf("kube-apiserver %d signs with key %d", i+1, m.staged+1), n})
+		}
+		for k := range m.state {
+			if n := m; m.state[k] == Retired && int(m.signs[i]) != k {
+				n.signs[i], n.signed[k] = uint8(k), 0
+				if !r.unasked {
+					n.state[k], n.retired[k] = Active, never
+				}
+				all = append(all, event{fmt.Sprintf("kube-apiserver %d comes back with key %d", i+1, k+1), n})
+			}
 		}
 	}
 	return all
