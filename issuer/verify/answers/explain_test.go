@@ -69,6 +69,7 @@ func TestExplainToken(t *testing.T) {
 		{"token-issuer-other", nil, "restart kube-apiserver", "repair cluster"},
 		{"token-kid-gone", []finding.Finding{finding.Good("cluster-key", "x")}, "make a new token, since the cluster signs with a published key now", "key generate"},
 		{"token-kid-gone", []finding.Finding{of("cluster-key-gone")}, "repair cluster-key-gone first", "key add"},
+		{"token-kid-unknown", []finding.Finding{of("cluster-key-unpublished")}, "keypost key add", "repair cluster"},
 		{"token-kid-unknown", []finding.Finding{finding.Good("cluster-key", "x")}, "make a new token, since", "key add"},
 	} {
 		all := append(slices.Clone(tt.cluster), of(tt.token))
