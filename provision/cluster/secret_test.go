@@ -182,4 +182,14 @@ func TestSigning(t *testing.T) {
 	if got, err := (Signing{refusing.access}).Signers(t.Context()); err == nil || got != nil {
 		t.Errorf("nobody knows the servers: %v, %v", got, err)
 	}
+	silent := newPlane(t, issuers, map[string]http.HandlerFunc{tokenPath: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }})
+	got, err = Signing{silent.access}.Signers(t.Context())
+	if err == nil || len(got) != 2 {
+		t.Errorf("both are there and do not answer: %v, %v", got, err)
+	}
+	for address, kid := range got {
+		if kid != "" {
+			t.Errorf("%s signs with %q", address, kid)
+		}
+	}
 }

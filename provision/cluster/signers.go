@@ -52,13 +52,18 @@ const minLifetime = 10 * time.Minute
 // Signers has every kube-apiserver of a cluster mint a token with an audience, and returns what the tokens contain. Each is
 // called at its own address: a server that was not restarted yet goes on signing with the old issuer and key, and behind a
 // load balancer nobody would notice. The addresses are those in the EndpointSlices of the service default/kubernetes, in
-// order. TLS is checked against the CA and the server name of the kubeconfig. A server that does not answer is an error,
-// and is among the others by its address alone. No token is kept, printed or part of an error.
+// order. TLS is checked against the CA and the server name of the kubeconfig. A server that does not answer is an error.
+// No token is kept, printed or part of an error.
 func Signers(ctx context.Context, a Access, audience string) ([]Signer, error) {
-	return signers(ctx, a, minLifetime, audience)
+	all, err := signers(ctx, a, minLifetime, audience)
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
-// signers is Signers with tokens for which a lifetime is requested.
+// signers is Signers with tokens for which a lifetime is requested. Also with an error it returns every server that is listed, one
+// that does not answer by its address alone.
 func signers(ctx context.Context, a Access, lifetime time.Duration, audience string) ([]Signer, error) {
 	namespace, name, err := a.account()
 	if err != nil {

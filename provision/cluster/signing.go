@@ -18,7 +18,10 @@ const mintedFor = "keypost.invalid"
 
 // Signers implements [rotation.Cluster] by a token of each kube-apiserver.
 func (c Signing) Signers(ctx context.Context) (map[string]keystore.KeyID, error) {
-	all, err := Signers(ctx, c.Access, mintedFor)
+	all, err := signers(ctx, c.Access, minLifetime, mintedFor)
+	if len(all) == 0 {
+		return nil, err
+	}
 	kids := make(map[string]keystore.KeyID, len(all))
 	for _, s := range all {
 		kids[s.Address] = s.KeyID
