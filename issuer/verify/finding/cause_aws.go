@@ -161,7 +161,7 @@ func stsCauses() []Cause {
 		},
 		{
 			"aws-action-denied", "aws-permissions", "the role has been assumed, and its permissions lack the action: no matter of tokens", aws("is not authorized to perform"), "",
-			"add a policy with the action and the resource of the message to the role after assumed-role/ (aws iam put-role-policy); if that is the node's role, the pod has none of its own: set AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE",
+			"add a policy with the action and the resource of the message to the role after assumed-role/; if that is the node's role, the pod has none of its own: set AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE",
 		},
 	}
 }
