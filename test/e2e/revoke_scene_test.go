@@ -83,7 +83,7 @@ func (s *revokeScene) publish(t *testing.T, all []*stolen) {
 	s.files.address = "127.0.0.2:" + port // the cache has the port at the address that the issuers' name leads to
 	for _, v := range all {
 		if v.link != nil {
-			v.link.origin = s.files.address
+			v.link.lead(s.files.address)
 		}
 		v.url = "https://" + v.side.host + "/" + v.id
 		v.key, v.other, v.stranger = generateSigningKey(t, "p256"), generateSigningKey(t, "p256"), generateSigningKey(t, "p256")

@@ -74,11 +74,25 @@ func lists(ctx context.Context, client *http.Client, url, kid string) (bool, err
 
 // link is a way to an origin that can be cut: connections are then taken and closed at once.
 type link struct {
-	address, origin string
+	address string
 
-	mu   sync.Mutex
-	cut  bool
-	open map[net.Conn]bool
+	mu     sync.Mutex
+	origin string
+	cut    bool
+	open   map[net.Conn]bool
+}
+
+// lead has new connections end at another origin.
+func (l *link) lead(origin string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.origin = origin
+}
+
+func (l *link) end() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.origin
 }
 
 func newLink(t *testing.T, origin string) *link {
@@ -133,7 +147,7 @@ func (l *link) carry(from net.Conn) {
 	if !l.keep(from) {
 		return
 	}
-	to, err := net.Dial("tcp", l.origin)
+	to, err := net.Dial("tcp", l.end())
 	if err != nil {
 		return
 	}
