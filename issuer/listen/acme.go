@@ -3,7 +3,6 @@ package listen
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -216,13 +215,9 @@ const caTimeout = 30 * time.Second
 func caClient(caFile string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: caTimeout, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
 	if caFile != "" {
-		text, err := regular.Read(caFile, maxPEM)
+		pool, err := readPool(caFile, "the root that signed the certificate of the CA's own server")
 		if err != nil {
 			return nil, fmt.Errorf("read the certificates of the CA's own server: %w", err)
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s holds no PEM certificate; give the root that signed the certificate of the CA's own server", caFile)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}

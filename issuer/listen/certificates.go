@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"slices"
@@ -86,8 +85,7 @@ func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
 func (f *Files) Alone() []string {
 	var alone []string
 	for i, c := range f.inUse.Load().certs {
-		leaf, err := x509.ParseCertificate(c.tls.Certificate[0])
-		if err == nil && len(c.tls.Certificate) == 1 && !bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
+		if leaf := c.tls.Leaf; len(c.tls.Certificate) == 1 && !bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
 			alone = append(alone, f.pairs[i].Cert)
 		}
 	}

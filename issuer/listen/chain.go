@@ -54,6 +54,19 @@ func readPair(p Pair) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key) // checks that the key matches
 }
 
+// readPool reads the certificates of CAs. Wanted is what the file is to hold.
+func readPool(file, wanted string) (*x509.CertPool, error) {
+	text, err := regular.Read(file, maxPEM)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no PEM certificate; give %s", file, wanted)
+	}
+	return pool, nil
+}
+
 func parseChain(der [][]byte) ([]*x509.Certificate, error) {
 	var chain []*x509.Certificate
 	for i, d := range der {

@@ -93,14 +93,11 @@ func (s *Shield) readClients(file string) error {
 	if file == "" {
 		return nil
 	}
-	text, err := regular.Read(file, maxPEM)
+	pool, err := readPool(file, "the CA that signs the CDN's client certificate")
 	if err != nil {
 		return fmt.Errorf("read the CA of client certificates: %w", err)
 	}
-	s.clients = x509.NewCertPool()
-	if !s.clients.AppendCertsFromPEM(text) {
-		return fmt.Errorf("%s holds no PEM certificate; give the CA that signs the CDN's client certificate", file)
-	}
+	s.clients = pool
 	s.refused.WithLabelValues(wantsCertificate)
 	return nil
 }
