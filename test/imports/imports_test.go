@@ -46,9 +46,19 @@ const leaves = "internal/"
 var never = map[string][]string{
 	"cmd/keypostd": {
 		module + "/provision", module + "/issuer/verify", module + "/keystore/kubestore", module + "/keystore/s3store",
-		module + "/keystore/storetest", "k8s.io/client-go", "github.com/aws/aws-sdk-go-v2", "testing", "net/http/pprof",
+		module + "/keystore/storetest", "k8s.io/client-go", "github.com/aws/aws-sdk-go-v2", "google.golang.org/api", "golang.org/x/oauth2", "github.com/Azure", "testing", "net/http/pprof",
 	},
 	"cmd/keypost": {module + "/issuer/listen", module + "/keystore/storetest", "golang.org/x/crypto/acme", "testing"},
+}
+
+// users are the packages that alone import a cloud's SDK.
+var users = map[string]string{
+	"github.com/aws/aws-sdk-go-v2/service/iam":        "provision/awsiam",
+	"github.com/aws/aws-sdk-go-v2/service/cloudfront": "provision/cloudfront",
+	"github.com/aws/aws-sdk-go-v2/service/s3":         "keystore/s3store",
+	"google.golang.org/api":                           "provision/gcp",
+	"golang.org/x/oauth2":                             "provision/gcp",
+	"github.com/Azure":                                "provision/azure",
 }
 
 type listed struct {
@@ -117,6 +127,29 @@ func rowOf(rooms map[string][]string, name string) string {
 		}
 	}
 	return name
+}
+
+func TestWhoUsesAnSDK(t *testing.T) {
+	used := 0
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if strings.HasPrefix(name, "test/") {
+			continue
+		}
+		for _, i := range p.Imports {
+			for sdk, user := range users {
+				if i != sdk && !strings.HasPrefix(i, sdk+"/") {
+					continue
+				}
+				if used++; name != user {
+					t.Errorf("%s imports %s, which only %s does", name, i, user)
+				}
+			}
+		}
+	}
+	if used == 0 {
+		t.Error("no SDK was looked at")
+	}
 }
 
 func TestWhatProgramsLink(t *testing.T) {

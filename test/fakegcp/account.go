@@ -1,0 +1,178 @@
+package fakegcp
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+func (o Options) email(id string) string { return id + "@" + o.Project + ".iam.gserviceaccount.com" }
+
+// account is the one that a call names by its email or its unique ID.
+func (q *request) account() (Account, error) {
+	ref := q.vars["account"]
+	for _, a := range q.world.accounts {
+		if a.Deleted == nil && (a.Email == ref || a.UniqueID == ref) && q.sees(a) {
+			return a, nil
+		}
+	}
+	return Account{}, notFound("Unknown service account")
+}
+
+// sees reports whether a new account is known everywhere yet.
+func (q *request) sees(a Account) bool { return !q.now.Before(a.Created.Add(q.AccountDelay)) }
+
+func getAccount(q *request) (any, error) { return q.account() }
+
+func listAccounts(q *request) (any, error) {
+	var l []any
+	for _, a := range sorted(q.world.accounts) {
+		if a.Deleted == nil && q.sees(a) {
+			l = append(l, a)
+		}
+	}
+	return q.page("accounts", l, pageRule{20, 100})
+}
+
+// createAccount makes a service account (google.iam.admin.v1, CreateServiceAccount).
+func createAccount(q *request) (any, error) {
+	var in struct {
+		AccountID string  `json:"accountId"`
+		Account   Account `json:"serviceAccount"`
+	}
+	if err := q.read(&in); err != nil {
+		return nil, err
+	}
+	if !regexp.MustCompile(`^[a-z][-a-z0-9]{4,28}[a-z0-9]$`).MatchString(in.AccountID) {
+		return nil, invalid("The account ID %q does not have a length between 6 and 30, or does not match [a-z]([-a-z0-9]*[a-z0-9]).", in.AccountID)
+	}
+	if err := checkAccountTexts(in.Account); err != nil {
+		return nil, err
+	}
+	email, present := q.email(in.AccountID), 0
+	for _, a := range q.world.accounts {
+		if a.Deleted != nil {
+			continue
+		}
+		if present++; a.Email == email {
+			f := fail(http.StatusConflict, "ALREADY_EXISTS", "Service account %s already exists within project projects/%s.", in.AccountID, q.Project)
+			f.details = []any{map[string]any{"@type": "type.googleapis.com/google.rpc.ResourceInfo", "resourceName": a.Name}}
+			return nil, f
+		}
+	}
+	if present >= q.AccountLimit {
+		f := fail(http.StatusTooManyRequests, "RESOURCE_EXHAUSTED", "Maximum number of service accounts on project reached.")
+		f.details = []any{retryInfo(86401 * time.Second)}
+		return nil, f
+	}
+	id := fmt.Sprintf("1%020d", q.serial)
+	a := Account{Name: "projects/" + q.Project + "/serviceAccounts/" + email, ProjectID: q.Project, UniqueID: id, ClientID: id, Email: email,
+		DisplayName: in.Account.DisplayName, Description: in.Account.Description, Etag: q.etag(), Created: q.now}
+	q.world.accounts = with(q.world.accounts, id, a)
+	return a, nil
+}
+
+func checkAccountTexts(a Account) error {
+	switch {
+	case len(a.DisplayName) > 100:
+		return invalid("The display name is longer than 100 bytes.")
+	case len(a.Description) > descriptionLimit:
+		return invalid("The description is longer than %d bytes.", descriptionLimit)
+	}
+	return nil
+}
+
+func patchAccount(q *request) (any, error) {
+	a, err := q.account()
+	if err != nil {
+		return nil, err
+	}
+	var in struct {
+		Account Account `json:"serviceAccount"`
+		Mask    string  `json:"updateMask"`
+	}
+	if err := q.read(&in); err != nil {
+		return nil, err
+	}
+	if err := checkAccountTexts(in.Account); err != nil {
+		return nil, err
+	}
+	for path := range strings.SplitSeq(in.Mask, ",") {
+		switch camel(path) {
+		case "displayName":
+			a.DisplayName = in.Account.DisplayName
+		case "description":
+			a.Description = in.Account.Description
+		default:
+			return nil, invalid("Invalid update_mask: %s.", path)
+		}
+	}
+	q.world.accounts = with(q.world.accounts, a.UniqueID, a)
+	return a, nil
+}
+
+// switchAccount enables or disables an account.
+func switchAccount(disabled bool) func(*request) (any, error) {
+	return func(q *request) (any, error) {
+		a, err := q.account()
+		if err != nil {
+			return nil, err
+		}
+		a.Disabled = disabled
+		q.world.accounts = with(q.world.accounts, a.UniqueID, a)
+		return struct{}{}, nil
+	}
+}
+
+// deleteAccount leaves the account's members in policies as deleted ones
+// (https://cloud.google.com/iam/docs/service-accounts-delete-undelete).
+func deleteAccount(q *request) (any, error) {
+	a, err := q.account()
+	if err != nil {
+		return nil, err
+	}
+	now := q.now
+	a.Deleted = &now
+	q.world.accounts = with(q.world.accounts, a.UniqueID, a)
+	q.rename("serviceAccount:"+a.Email, goneMember(a))
+	return struct{}{}, nil
+}
+
+func goneMember(a Account) string { return "deleted:serviceAccount:" + a.Email + "?uid=" + a.UniqueID }
+
+// undeleteAccount takes the unique ID only: an email may have been used again.
+func undeleteAccount(q *request) (any, error) {
+	a, ok := q.world.accounts[q.vars["account"]]
+	if !ok || a.Deleted == nil {
+		return nil, notFound("Unknown service account")
+	}
+	for _, other := range q.world.accounts {
+		if other.Deleted == nil && other.Email == a.Email {
+			return nil, precondition("A service account with the email %s exists.", a.Email)
+		}
+	}
+	a.Deleted = nil
+	q.world.accounts = with(q.world.accounts, a.UniqueID, a)
+	q.rename(goneMember(a), "serviceAccount:"+a.Email)
+	return map[string]Account{"restoredAccount": a}, nil
+}
+
+// rename changes a member in all policies.
+func (q *request) rename(from, to string) {
+	for id, p := range q.world.policies {
+		p.Bindings = slices.Clone(p.Bindings)
+		for i, b := range p.Bindings {
+			members := slices.Clone(b.Members)
+			for j, m := range members {
+				if m == from {
+					members[j] = to
+				}
+			}
+			p.Bindings[i].Members = members
+		}
+		q.world.policies = with(q.world.policies, id, p)
+	}
+}

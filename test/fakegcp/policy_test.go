@@ -1,0 +1,230 @@
+package fakegcp
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/api/cloudresourcemanager/v1"
+	"google.golang.org/api/iam/v1"
+)
+
+func version(n int64) *cloudresourcemanager.GetIamPolicyRequest {
+	return &cloudresourcemanager.GetIamPolicyRequest{Options: &cloudresourcemanager.GetPolicyOptions{RequestedPolicyVersion: n}}
+}
+
+func TestAProjectIsKnownByItsNumberToo(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	for _, id := range []string{"my-project", "123456789012"} {
+		if p := must(projectsOf(t, s).Get(id).Do())(t); p.ProjectNumber != 123456789012 || p.ProjectId != "my-project" {
+			t.Errorf("%+v", p)
+		}
+	}
+	_, err := projectsOf(t, s).Get("other").Do()
+	refused(t, err, http.StatusForbidden, "The caller does not have permission, forbidden")
+	_, err = poolsOf(t, s).Get("projects/other/locations/global/workloadIdentityPools/prod-a").Do()
+	refused(t, err, http.StatusForbidden, "Permission 'iam.workloadIdentityPools.get' denied on resource "+
+		"'//iam.googleapis.com/projects/other/locations/global/workloadIdentityPools/prod-a' (or it may not exist).")
+}
+
+func TestTheCallerCanAskWhatItMayDo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ has, want []string }{{nil, []string{"a.b.c", "d.e.f"}}, {[]string{"d.e.f"}, []string{"d.e.f"}}, {[]string{}, nil}} {
+		s := Start(t, Options{Permissions: c.has})
+		in := &cloudresourcemanager.TestIamPermissionsRequest{Permissions: []string{"a.b.c", "d.e.f"}}
+		if got := must(projectsOf(t, s).TestIamPermissions("my-project", in).Do())(t); !slices.Equal(got.Permissions, c.want) {
+			t.Error(got.Permissions, c.want)
+		}
+	}
+}
+
+func TestAPolicyIsWrittenByItsEtag(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	projects := projectsOf(t, s)
+	p := must(projects.GetIamPolicy("my-project", version(3)).Do())(t)
+	if p.Etag != "ACAB" || len(p.Bindings) != 0 {
+		t.Errorf("%+v", p)
+	}
+	p.Bindings = []*cloudresourcemanager.Binding{{Role: "roles/viewer", Members: []string{"user:a@example.com", "user:a@example.com"}},
+		{Role: "roles/editor", Members: []string{"group:g@example.com"}}, {Role: "roles/viewer", Members: []string{"user:b@example.com"}}, {Role: "roles/owner"}}
+	written := must(projects.SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: p}).Do())(t)
+	if b := written.Bindings; len(b) != 2 || b[0].Role != "roles/editor" || !reflect.DeepEqual(b[1].Members, []string{"user:a@example.com", "user:b@example.com"}) {
+		t.Errorf("%+v", b)
+	}
+	_, err := projects.SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: p}).Do()
+	refused(t, err, http.StatusConflict, "There were concurrent policy changes. Please retry the whole read-modify-write with exponential backoff., aborted")
+	must(projects.SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: written}).Do())(t)
+	written.Etag = ""
+	must(projects.SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: written}).Do())(t)
+}
+
+func TestConditionsNeedVersion3(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	projects := projectsOf(t, s)
+	set := func(p *cloudresourcemanager.Policy) error {
+		_, err := projects.SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: p}).Do()
+		return err
+	}
+	condition := &cloudresourcemanager.Expr{Title: "t", Expression: "request.time < timestamp('2030-01-01T00:00:00Z')"}
+	p := &cloudresourcemanager.Policy{Version: 1, Bindings: []*cloudresourcemanager.Binding{
+		{Role: "roles/viewer", Members: []string{"user:a@example.com"}, Condition: condition}}}
+	refused(t, set(p), http.StatusBadRequest, "version 3")
+	p.Version = 3
+	if err := set(p); err != nil {
+		t.Fatal(err)
+	}
+	empty := &cloudresourcemanager.Policy{Version: 3, Bindings: []*cloudresourcemanager.Binding{{Role: "roles/viewer", Condition: &cloudresourcemanager.Expr{}}}}
+	refused(t, set(empty), http.StatusBadRequest, "title and an expression")
+
+	for _, n := range []int64{0, 1} {
+		old := must(projects.GetIamPolicy("my-project", version(n)).Do())(t)
+		if old.Version != 1 || !strings.HasPrefix(old.Bindings[0].Role, "roles/viewer_withcond_") || old.Bindings[0].Condition != nil {
+			t.Errorf("%+v", old.Bindings[0])
+		}
+		refused(t, set(old), http.StatusBadRequest, "Specified policy version (1) cannot be less than the existing policy version (3).")
+		old.Etag = ""
+		refused(t, set(old), http.StatusBadRequest, "_withcond_")
+	}
+	for _, n := range []int64{2, 4} {
+		_, err := projects.GetIamPolicy("my-project", version(n)).Do()
+		refused(t, err, http.StatusBadRequest, "is not supported")
+	}
+	refused(t, set(&cloudresourcemanager.Policy{Version: 2}), http.StatusBadRequest, "Invalid policy version (2)")
+	p = must(projects.GetIamPolicy("my-project", version(3)).Do())(t)
+	if p.Version != 3 || p.Bindings[0].Condition.Expression != condition.Expression {
+		t.Errorf("%+v", p.Bindings[0])
+	}
+	p.Bindings = append(p.Bindings, &cloudresourcemanager.Binding{Role: "roles/viewer", Members: []string{"user:b@example.com"}})
+	if err := set(p); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.State().Project; len(got.Bindings) != 2 || got.Version != 3 {
+		t.Errorf("%+v", got)
+	}
+	// Blindly written, the condition is lost.
+	if err := set(&cloudresourcemanager.Policy{Version: 1}); err != nil || s.State().Project.Version != 1 {
+		t.Error(err)
+	}
+}
+
+func TestMembersAndRolesAreChecked(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	projects := projectsOf(t, s)
+	bind := func(role string, members ...string) error {
+		_, err := projects.SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: &cloudresourcemanager.Policy{
+			Bindings: []*cloudresourcemanager.Binding{{Role: role, Members: members}}}}).Do()
+		return err
+	}
+	for member, want := range map[string]string{
+		"a@example.com": "The member a@example.com is of an unknown type. Please set a valid type prefix for the member.",
+		"serviceAccount:absent@my-project.iam.gserviceaccount.com":                                           "Service account absent@my-project.iam.gserviceaccount.com does not exist.",
+		"principal://iam.googleapis.com/" + strings.Replace(numbered, "123456789012", "p", 1) + "/subject/s": "Invalid principal",
+		"principalSet://iam.googleapis.com/" + numbered:                                                      "Invalid principal",
+		"principal://iam.googleapis.com/" + numbered + "/subject/":                                           "Invalid principal",
+	} {
+		refused(t, bind("roles/viewer", member), http.StatusBadRequest, want)
+	}
+	roles := iamOf(t, s).Projects.Roles
+	must(roles.Create(parent, &iam.CreateRoleRequest{RoleId: "gone", Role: &iam.Role{}}).Do())(t)
+	must(roles.Delete(parent + "/roles/gone").Do())(t)
+	for _, role := range []string{"viewer", "projects/my-project/roles/absent", "projects/my-project/roles/gone", "projects/other/roles/x"} {
+		refused(t, bind(role, "user:a@example.com"), http.StatusBadRequest, "does not exist in the resource's hierarchy.")
+	}
+	members := strings.Split(strings.TrimSuffix(strings.Repeat("allUsers,", 1501), ","), ",")
+	refused(t, bind("roles/viewer", members...), http.StatusBadRequest, "larger than the maximum allowed size 1500")
+	if err := bind("roles/viewer", "serviceAccount:somebody@else.iam.gserviceaccount.com", "principal://iam.googleapis.com/"+numbered+"/subject/s"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADeletedAccountStaysInPoliciesAsDeleted(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	email := makeAccount(t, s, "prod-a")
+	id := s.State().Accounts[0].UniqueID
+	must(projectsOf(t, s).SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: &cloudresourcemanager.Policy{
+		Bindings: []*cloudresourcemanager.Binding{{Role: "roles/viewer", Members: []string{"user:a@example.com", "serviceAccount:" + email}}}}}).Do())(t)
+	must(accountsOf(t, s).Delete("projects/-/serviceAccounts/" + email).Do())(t)
+	gone := "deleted:serviceAccount:" + email + "?uid=" + id
+	p := must(projectsOf(t, s).GetIamPolicy("my-project", version(3)).Do())(t)
+	if p.Bindings[0].Members[1] != gone {
+		t.Error(p.Bindings[0].Members)
+	}
+	must(projectsOf(t, s).SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: p}).Do())(t)
+	_, err := projectsOf(t, s).SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: &cloudresourcemanager.Policy{
+		Bindings: []*cloudresourcemanager.Binding{{Role: "roles/viewer", Members: []string{"serviceAccount:" + email}}}}}).Do()
+	refused(t, err, http.StatusBadRequest, "Service account "+email+" does not exist.")
+	makeAccount(t, s, "prod-a")
+	if m := s.State().Project.Bindings[0].Members; m[1] != gone {
+		t.Error("a new account of that name has the old one's roles:", m)
+	}
+	must(accountsOf(t, s).Delete("projects/-/serviceAccounts/" + email).Do())(t)
+	must(accountsOf(t, s).Undelete("projects/-/serviceAccounts/"+id, &iam.UndeleteServiceAccountRequest{}).Do())(t)
+	if m := s.State().Project.Bindings[0].Members; m[1] != "serviceAccount:"+email {
+		t.Error(m)
+	}
+}
+
+func TestAuditConfigsStayUnlessTheyAreSent(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	set := func(p *cloudresourcemanager.Policy) {
+		must(projectsOf(t, s).SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: p}).Do())(t)
+	}
+	set(&cloudresourcemanager.Policy{AuditConfigs: []*cloudresourcemanager.AuditConfig{{Service: "allServices"}}})
+	set(&cloudresourcemanager.Policy{})
+	var got []map[string]any
+	if err := json.Unmarshal(s.State().Project.Audit, &got); err != nil || got[0]["service"] != "allServices" {
+		t.Error(got, err)
+	}
+}
+
+func TestOnlyABindingWithoutConditionLetsImpersonate(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, Options{}, nil)
+	accounts, roles := accountsOf(t, st.Server), iamOf(t, st.Server).Projects.Roles
+	member := "principal://iam.googleapis.com/" + numbered + "/subject/" + subject
+	must(roles.Create(parent, &iam.CreateRoleRequest{RoleId: "ours", Role: &iam.Role{IncludedPermissions: []string{"iam.serviceAccounts.getAccessToken"}}}).Do())(t)
+	must(roles.Create(parent, &iam.CreateRoleRequest{RoleId: "less", Role: &iam.Role{IncludedPermissions: []string{"iam.serviceAccounts.get"}}}).Do())(t)
+	for name, c := range map[string]struct {
+		binding *iam.Binding
+		lets    bool
+	}{
+		"user":          {&iam.Binding{Role: "roles/iam.workloadIdentityUser", Members: []string{member}}, true},
+		"creator":       {&iam.Binding{Role: "roles/iam.serviceAccountTokenCreator", Members: []string{member}}, true},
+		"custom":        {&iam.Binding{Role: parent + "/roles/ours", Members: []string{member}}, true},
+		"custom, less":  {&iam.Binding{Role: parent + "/roles/less", Members: []string{member}}, false},
+		"another role":  {&iam.Binding{Role: "roles/iam.serviceAccountUser", Members: []string{member}}, false},
+		"a condition":   {&iam.Binding{Role: "roles/iam.workloadIdentityUser", Members: []string{member}, Condition: &iam.Expr{Title: "t", Expression: "true"}}, false},
+		"a prefix only": {&iam.Binding{Role: "roles/iam.workloadIdentityUser", Members: []string{member + "2"}}, false},
+	} {
+		p := &iam.Policy{Version: 3, Bindings: []*iam.Binding{c.binding}}
+		must(accounts.SetIamPolicy(parent+"/serviceAccounts/"+st.email, &iam.SetIamPolicyRequest{Policy: p}).Do())(t)
+		if err := st.try(t); (err == nil) != c.lets {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p := &iam.Policy{Bindings: []*iam.Binding{{Role: parent + "/roles/ours", Members: []string{member}}}}
+	must(accounts.SetIamPolicy(parent+"/serviceAccounts/"+st.email, &iam.SetIamPolicyRequest{Policy: p}).Do())(t)
+	must(roles.Delete(parent + "/roles/ours").Do())(t)
+	says(t, st.try(t), "getAccessToken") // what a deleted role gives
+	must(accounts.SetIamPolicy(parent+"/serviceAccounts/"+st.email, &iam.SetIamPolicyRequest{Policy: &iam.Policy{}}).Do())(t)
+	must(projectsOf(t, st.Server).SetIamPolicy("my-project", &cloudresourcemanager.SetIamPolicyRequest{Policy: &cloudresourcemanager.Policy{
+		Bindings: []*cloudresourcemanager.Binding{{Role: "roles/iam.workloadIdentityUser", Members: []string{member}}}}}).Do())(t)
+	if err := st.try(t); err != nil {
+		t.Error("the project's policy does not count:", err)
+	}
+	must(accounts.Disable(parent+"/serviceAccounts/"+st.email, &iam.DisableServiceAccountRequest{}).Do())(t)
+	says(t, st.try(t), "getAccessToken")
+	must(accounts.Enable(parent+"/serviceAccounts/"+st.email, &iam.EnableServiceAccountRequest{}).Do())(t)
+	if err := st.try(t); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,378 @@
+package fakegcp
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/api/iam/v1"
+)
+
+func TestAPoolIsMadeSeenChangedAndDeleted(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := Start(t, Options{Now: clock.Now})
+	pools := poolsOf(t, s)
+	_, err := pools.Get(poolPath).Do()
+	refused(t, err, http.StatusNotFound, "Requested entity was not found.")
+
+	op := must(pools.Create(locations, &iam.WorkloadIdentityPool{DisplayName: "d", State: "ACTIVE", Name: "x"}).WorkloadIdentityPoolId("prod-a").Do())(t)
+	if !op.Done || !strings.HasPrefix(op.Name, numbered+"/operations/") || !strings.Contains(string(op.Response), `"displayName":"d"`) {
+		t.Errorf("%+v %s", op, op.Response)
+	}
+	_, err = pools.Create(locations, &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do()
+	refused(t, err, http.StatusConflict, "Requested entity already exists, alreadyExists")
+
+	must(pools.Patch(poolPath, &iam.WorkloadIdentityPool{Description: "new"}).UpdateMask("description,display_name").Do())(t)
+	p := must(pools.Get(poolPath).Do())(t)
+	if p.Name != numbered || p.DisplayName != "" || p.Description != "new" || p.State != "ACTIVE" {
+		t.Errorf("%+v", p)
+	}
+	_, err = pools.Patch(poolPath, &iam.WorkloadIdentityPool{}).Do()
+	refused(t, err, http.StatusBadRequest, "update_mask")
+	_, err = pools.Patch(poolPath, &iam.WorkloadIdentityPool{}).UpdateMask("state").Do()
+	refused(t, err, http.StatusBadRequest, "state")
+
+	must(pools.Delete(poolPath).Do())(t)
+	p = must(pools.Get(poolPath).Do())(t)
+	if p.State != "DELETED" || p.ExpireTime != clock.Now().Add(30*24*time.Hour).Format(time.RFC3339Nano) && !strings.HasPrefix(p.ExpireTime, "20") {
+		t.Errorf("%+v", p)
+	}
+	_, err = pools.Create(locations, &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do()
+	refused(t, err, http.StatusConflict, "already exists")
+	_, err = pools.Patch(poolPath, &iam.WorkloadIdentityPool{}).UpdateMask("disabled").Do()
+	refused(t, err, http.StatusBadRequest, "failedPrecondition")
+	_, err = pools.Delete(poolPath).Do()
+	refused(t, err, http.StatusNotFound, "")
+	if l := must(pools.List(locations).Do())(t); len(l.WorkloadIdentityPools) != 0 {
+		t.Error("a deleted pool is listed")
+	}
+	if l := must(pools.List(locations).ShowDeleted(true).Do())(t); len(l.WorkloadIdentityPools) != 1 {
+		t.Error("a deleted pool is not listed when asked for")
+	}
+	must(pools.Undelete(poolPath, &iam.UndeleteWorkloadIdentityPoolRequest{}).Do())(t)
+	_, err = pools.Undelete(poolPath, &iam.UndeleteWorkloadIdentityPoolRequest{}).Do()
+	refused(t, err, http.StatusBadRequest, "failedPrecondition")
+	if st := s.State(); len(st.Pools) != 1 || st.Pools[0].State != active || st.Pools[0].ExpireTime != nil {
+		t.Errorf("%+v", st.Pools)
+	}
+}
+
+func TestAfterThirtyDaysAPoolIsGone(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := Start(t, Options{Now: clock.Now})
+	makePool(t, s)
+	makeProvider(t, s, goodProvider())
+	must(poolsOf(t, s).Delete(poolPath).Do())(t)
+	clock.pass(30*24*time.Hour - time.Second)
+	must(poolsOf(t, s).Get(poolPath).Do())(t)
+	clock.pass(time.Second)
+	_, err := poolsOf(t, s).Get(poolPath).Do()
+	refused(t, err, http.StatusNotFound, "")
+	makePool(t, s)
+	if st := s.State(); len(st.Providers) != 0 {
+		t.Error("its providers are left")
+	}
+}
+
+func TestNamesAndTextsHaveLimits(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	pools := poolsOf(t, s)
+	for _, id := range []string{"abc", strings.Repeat("a", 33), "Prod", "gcp-a", "a_bc"} {
+		_, err := pools.Create(locations, &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId(id).Do()
+		refused(t, err, http.StatusBadRequest, "workload_identity_pool_id")
+	}
+	_, err := pools.Create(locations, &iam.WorkloadIdentityPool{DisplayName: strings.Repeat("d", 33)}).WorkloadIdentityPoolId("prod-a").Do()
+	refused(t, err, http.StatusBadRequest, "display_name")
+	_, err = pools.Create(locations, &iam.WorkloadIdentityPool{Description: strings.Repeat("d", 257)}).WorkloadIdentityPoolId("prod-a").Do()
+	refused(t, err, http.StatusBadRequest, "description")
+	makePool(t, s)
+	_, err = pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("x").Do()
+	refused(t, err, http.StatusBadRequest, "workload_identity_pool_provider_id")
+}
+
+func TestAChangeIsSeenWhenItsOperationIsDone(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := Start(t, Options{Now: clock.Now, OperationPolls: 2, OperationDelay: time.Second})
+	pools := poolsOf(t, s)
+	op := must(pools.Create(locations, &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do())(t)
+	if op.Done || len(op.Response) > 0 {
+		t.Errorf("%+v", op)
+	}
+	unseen := func() {
+		t.Helper()
+		_, err := pools.Get(poolPath).Do()
+		refused(t, err, http.StatusNotFound, "")
+		_, err = pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do()
+		refused(t, err, http.StatusNotFound, "")
+		_, err = pools.Create(locations, &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do()
+		refused(t, err, http.StatusConflict, "")
+	}
+	poll := func(done bool) {
+		t.Helper()
+		if got := must(pools.Operations.Get(op.Name).Do())(t); got.Done != done {
+			t.Errorf("%+v", got)
+		}
+	}
+	poll(false)
+	unseen()
+	poll(false)
+	unseen() // two looks, and no time
+	clock.pass(time.Second)
+	poll(true)
+	must(pools.Get(poolPath).Do())(t)
+	op = must(pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do())(t)
+	_, err := pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do()
+	refused(t, err, http.StatusConflict, "")
+	clock.pass(time.Second)
+	if got := must(pools.Providers.Operations.Get(op.Name).Do())(t); got.Done {
+		t.Error("done at the first look")
+	}
+	if got := must(pools.Providers.Operations.Get(op.Name).Do())(t); !got.Done {
+		t.Error("not done at the second")
+	}
+	must(pools.Providers.Get(provPath).Do())(t)
+	_, err = pools.Operations.Get(poolPath + "/operations/absent").Do()
+	refused(t, err, http.StatusNotFound, "")
+}
+
+func TestAnOperationMayEndWithoutALook(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := Start(t, Options{Now: clock.Now, OperationDelay: time.Second})
+	makePool(t, s)
+	if len(s.State().Pools) != 0 {
+		t.Error("it is there at once")
+	}
+	clock.pass(time.Second)
+	must(poolsOf(t, s).Get(poolPath).Do())(t)
+}
+
+func TestAPoolTakesItsProvidersAlong(t *testing.T) {
+	t.Parallel()
+	for _, revive := range []bool{false, true} {
+		s := Start(t, Options{ReviveProviders: revive})
+		pools := poolsOf(t, s)
+		makePool(t, s)
+		makeProvider(t, s, goodProvider())
+		must(pools.Delete(poolPath).Do())(t)
+		if p := must(pools.Providers.Get(provPath).Do())(t); p.State != "DELETED" || p.ExpireTime == "" {
+			t.Errorf("%+v", p)
+		}
+		_, err := pools.Providers.Undelete(provPath, &iam.UndeleteWorkloadIdentityPoolProviderRequest{}).Do()
+		refused(t, err, http.StatusBadRequest, "failedPrecondition")
+		_, err = pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-b").Do()
+		refused(t, err, http.StatusBadRequest, "failedPrecondition")
+		must(pools.Undelete(poolPath, &iam.UndeleteWorkloadIdentityPoolRequest{}).Do())(t)
+		if p := must(pools.Providers.Get(provPath).Do())(t); (p.State == "ACTIVE") != revive {
+			t.Errorf("%v: %+v", revive, p)
+		}
+		_, err = pools.Providers.Undelete(provPath, &iam.UndeleteWorkloadIdentityPoolProviderRequest{}).Do()
+		if (err != nil) != revive {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAProviderIsCheckedBeforeItIsKept(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{AllowedIssuers: []string{issuerURL}})
+	makePool(t, s)
+	k1, k2 := newSigner(t, "k1").public(), newSigner(t, "k2").public()
+	mapping := func(pairs ...string) func(*iam.WorkloadIdentityPoolProvider) {
+		return func(p *iam.WorkloadIdentityPoolProvider) {
+			for i := 0; i < len(pairs); i += 2 {
+				p.AttributeMapping[pairs[i]] = pairs[i+1]
+			}
+		}
+	}
+	issuer := func(u string) func(*iam.WorkloadIdentityPoolProvider) {
+		return func(p *iam.WorkloadIdentityPoolProvider) { p.Oidc.IssuerUri = u }
+	}
+	jwks := func(text string) func(*iam.WorkloadIdentityPoolProvider) {
+		return func(p *iam.WorkloadIdentityPoolProvider) { p.Oidc.JwksJson = text }
+	}
+	condition := func(text string) func(*iam.WorkloadIdentityPoolProvider) {
+		return func(p *iam.WorkloadIdentityPoolProvider) { p.AttributeCondition = text }
+	}
+	for name, c := range map[string]struct {
+		change func(*iam.WorkloadIdentityPoolProvider)
+		says   string
+	}{
+		"plain http": {issuer("http://oidc.example.com/prod-a"), "Invalid OIDC issuer URI. The scheme must be https."},
+		"no URL":     {issuer("oidc"), "Invalid OIDC issuer URI."},
+		"a query":    {issuer(issuerURL + "?a"), "Invalid OIDC issuer URI."},
+		"no issuer":  {issuer(""), "Invalid OIDC issuer URI."},
+		"nothing":    {func(p *iam.WorkloadIdentityPoolProvider) { p.Oidc = nil }, "oidc"},
+		"eleven audiences": {func(p *iam.WorkloadIdentityPoolProvider) {
+			p.Oidc.AllowedAudiences = strings.Split(strings.Repeat("a", 11), "")
+		}, "allowed_audiences"},
+		"a long audience": {func(p *iam.WorkloadIdentityPoolProvider) { p.Oidc.AllowedAudiences[0] = strings.Repeat("a", 257) }, "audience"},
+		"a discovery": {func(p *iam.WorkloadIdentityPoolProvider) {
+			p.Oidc.DiscoveryUri = "https://else.example.com/.well-known/x"
+		}, "discovery"},
+		"no subject":        {func(p *iam.WorkloadIdentityPoolProvider) { p.AttributeMapping = nil }, "google.subject"},
+		"a strange key":     {mapping("google.name", "assertion.sub"), "google.name"},
+		"a capital":         {mapping("attribute.Name", "assertion.sub"), "attribute.Name"},
+		"no expression":     {mapping("attribute.name", "assertion."), "attribute.name"},
+		"a long expression": {mapping("attribute.name", "'"+strings.Repeat("a", 2048)+"'"), "2048"},
+		"a condition":       {condition("assertion.sub =="), "attribute condition"},
+		"a long condition":  {condition("'" + strings.Repeat("a", 4096) + "'"), "4096"},
+		"no JSON":           {jwks("keys"), "Input JWK is not in a valid json format."},
+		"x5c":               {jwks(`{"keys":[{"kty":"RSA","x5c":["a"]}]}`), "Input JWK is not in a valid json format."},
+		"Ed25519":           {jwks(`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"a"}]}`), "Input jwks contains corrupted key material."},
+		"P-384":             {jwks(`{"keys":[{"kty":"EC","crv":"P-384","x":"a","y":"a"}]}`), "Only RSA, EC key types are supported."},
+		"nine keys":         {jwks(`{"keys":[` + strings.Repeat(`{"kty":"RSA"},`, 8) + `{"kty":"RSA"}]}`), "At most 8 keys"},
+	} {
+		p := goodProvider()
+		c.change(p)
+		_, err := poolsOf(t, s).Providers.Create(poolPath, p).WorkloadIdentityPoolProviderId("prod-a").Do()
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "400") {
+			t.Errorf("%s: got %v\nwant …%s…", name, err, c.says)
+		}
+	}
+	p := goodProvider()
+	for i := range 51 {
+		mapping(fmt.Sprintf("attribute.a%d", i), "assertion.sub")(p)
+	}
+	_, err := poolsOf(t, s).Providers.Create(poolPath, p).WorkloadIdentityPoolProviderId("prod-a").Do()
+	refused(t, err, http.StatusBadRequest, "50")
+
+	issuer(issuerURL + "/other")(p)
+	p.AttributeMapping = goodProvider().AttributeMapping
+	_, err = poolsOf(t, s).Providers.Create(poolPath, p).WorkloadIdentityPoolProviderId("prod-a").Do()
+	details := refused(t, err, http.StatusBadRequest, "Precondition check failed.")
+	if !strings.Contains(details, "Org Policy violated for value: '"+issuerURL+"/other'.") || !strings.Contains(details, poolConstraint) {
+		t.Error(details)
+	}
+
+	p = goodProvider()
+	jwks(upload(t, k1, k2))(p)
+	condition("assertion.sub.startsWith('system:') && google.subject != ''")(p)
+	makeProvider(t, s, p)
+	_, err = poolsOf(t, s).Providers.Patch(provPath, &iam.WorkloadIdentityPoolProvider{Oidc: &iam.Oidc{IssuerUri: issuerURL + "/b"}}).UpdateMask("oidc.issuer_uri").Do()
+	refused(t, err, http.StatusBadRequest, "Precondition")
+}
+
+func TestAProviderIsPatchedByItsMask(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	makePool(t, s)
+	providers := poolsOf(t, s).Providers
+	p := goodProvider()
+	p.Oidc.JwksJson = upload(t, newSigner(t, "k1").public())
+	makeProvider(t, s, p)
+	_, err := providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do()
+	refused(t, err, http.StatusConflict, "Requested entity already exists")
+
+	patch := func(mask string, p *iam.WorkloadIdentityPoolProvider) OIDC {
+		t.Helper()
+		must(providers.Patch(provPath, p).UpdateMask(mask).Do())(t)
+		return *s.State().Providers[0].OIDC
+	}
+	if o := patch("oidc.allowed_audiences", &iam.WorkloadIdentityPoolProvider{Oidc: &iam.Oidc{AllowedAudiences: []string{"a"}}}); o.Issuer != issuerURL || o.Audiences[0] != "a" || o.JWKS == "" {
+		t.Errorf("%+v", o)
+	}
+	if o := patch("oidc.jwksJson", &iam.WorkloadIdentityPoolProvider{Oidc: &iam.Oidc{}}); o.JWKS == "" {
+		t.Error("an upload that was not sent is gone")
+	}
+	if o := patch("oidc.jwks_json", &iam.WorkloadIdentityPoolProvider{Oidc: &iam.Oidc{ForceSendFields: []string{"JwksJson"}}}); o.JWKS != "" || o.Issuer != issuerURL {
+		t.Errorf("%+v", o)
+	}
+	patch("display_name,description,disabled,attribute_condition,attribute_mapping,oidc", &iam.WorkloadIdentityPoolProvider{DisplayName: "d", Description: "e",
+		Disabled: true, AttributeCondition: "true", AttributeMapping: map[string]string{"google.subject": "assertion.jti"}, Oidc: &iam.Oidc{IssuerUri: issuerURL}})
+	if got := s.State().Providers[0]; got.DisplayName != "d" || !got.Disabled || got.Condition != "true" || got.Mapping["google.subject"] != "assertion.jti" || got.OIDC.Audiences != nil {
+		t.Errorf("%+v", got)
+	}
+	_, err = providers.Patch(provPath, goodProvider()).UpdateMask("name").Do()
+	refused(t, err, http.StatusBadRequest, "name")
+
+	must(providers.Delete(provPath).Do())(t)
+	_, err = providers.Delete(provPath).Do()
+	refused(t, err, http.StatusNotFound, "")
+	_, err = providers.Patch(provPath, goodProvider()).UpdateMask("disabled").Do()
+	refused(t, err, http.StatusBadRequest, "failedPrecondition")
+	_, err = providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do()
+	refused(t, err, http.StatusConflict, "already exists")
+	if l := must(providers.List(poolPath).Do())(t); len(l.WorkloadIdentityPoolProviders) != 0 {
+		t.Error("a deleted provider is listed")
+	}
+	if l := must(providers.List(poolPath).ShowDeleted(true).Do())(t); len(l.WorkloadIdentityPoolProviders) != 1 {
+		t.Error("a deleted provider is not listed when asked for")
+	}
+	must(providers.Undelete(provPath, &iam.UndeleteWorkloadIdentityPoolProviderRequest{}).Do())(t)
+	_, err = providers.Get(poolPath + "/providers/absent").Do()
+	refused(t, err, http.StatusNotFound, "Requested entity was not found.")
+}
+
+func TestUploadedKeysNeedNoIssuer(t *testing.T) {
+	t.Parallel()
+	key, next := newSigner(t, "k1"), newSigner(t, "k2")
+	st := newStage(t, Options{}, func(p *iam.WorkloadIdentityPoolProvider) { p.Oidc.JwksJson = upload(t, key.public()) })
+	if err := st.try(t); err != nil || len(st.hits) != 0 {
+		t.Error(err, st.hits)
+	}
+	token := next.sign(t, workload(st.clock.Now()))
+	says(t, st.tryToken(t, token), "Error connecting to the given credential's issuer.")
+	patch := func(text string) {
+		t.Helper()
+		p := &iam.WorkloadIdentityPoolProvider{Oidc: &iam.Oidc{JwksJson: text, ForceSendFields: []string{"JwksJson"}}}
+		must(poolsOf(t, st.Server).Providers.Patch(provPath, p).UpdateMask("oidc.jwks_json").Do())(t)
+	}
+	patch(upload(t, key.public(), next.public()))
+	if err := st.tryToken(t, token); err != nil {
+		t.Error(err)
+	}
+	patch(`{"keys":[{"kty":"RSA","kid":"k2","n":"?","e":"AQAB"}]}`) // is kept, and found out at the exchange
+	says(t, st.tryToken(t, token), "Error connecting to the given credential's issuer.")
+	patch("")
+	if err := st.try(t); err != nil || len(st.hits) == 0 {
+		t.Error("the issuer was not asked:", err)
+	}
+}
+
+func TestADiscoveryDocumentMayStandElsewhere(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, Options{}, func(p *iam.WorkloadIdentityPoolProvider) {
+		p.Oidc.DiscoveryUri = "https://oidc.example.com/.well-known/openid-configuration/prod-a"
+	})
+	if err := st.try(t); err != nil || st.hit("/.well-known/openid-configuration") != 0 {
+		t.Error(err)
+	}
+}
+
+func TestMappingsAndConditionsDecide(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, Options{}, func(p *iam.WorkloadIdentityPoolProvider) {
+		p.AttributeMapping = map[string]string{"google.subject": "assertion.sub", "google.groups": "assertion.groups",
+			"attribute.namespace": "assertion['kubernetes.io'].namespace"}
+		p.AttributeCondition = "attribute.namespace == 'ns' && 'admins' in google.groups"
+	})
+	claims := []any{"kubernetes.io", map[string]any{"namespace": "ns"}, "groups", []string{"admins", "others"}}
+	if err := st.try(t, claims...); err != nil {
+		t.Fatal(err)
+	}
+	const rejected = `"unauthorized_client","error_description":"The given credential is rejected by the attribute condition."`
+	says(t, st.try(t, append(claims, "groups", []string{"others"})...), rejected)
+	says(t, st.try(t, append(claims, "groups", nil)...), rejected)
+	says(t, st.try(t), rejected)
+
+	const denial = "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist)."
+	email, set := makeAccount(t, st.Server, "another"), "principalSet://iam.googleapis.com/"+numbered+"/"
+	for member, want := range map[string]bool{set + "*": true, set + "attribute.namespace/ns": true, set + "group/others": true,
+		set + "attribute.namespace/other": false, set + "group/absent": false, set + "attribute.name/ns": false,
+		strings.Replace(set, "prod-a", "prod-b", 1) + "*": false, strings.Replace(set, "1234", "1235", 1) + "*": false} {
+		accounts, name := accountsOf(t, st.Server), parent+"/serviceAccounts/"+email
+		must(accounts.SetIamPolicy(name, &iam.SetIamPolicyRequest{Policy: &iam.Policy{}}).Do())(t)
+		bind(t, st.Server, email, member)
+		_, err := must(credentials(t, st.Server, st.key.sign(t, workload(st.clock.Now(), claims...)), email))(t).Token()
+		if want && err != nil || !want && (err == nil || !strings.Contains(err.Error(), denial)) {
+			t.Errorf("%s: %v", member, err)
+		}
+	}
+}

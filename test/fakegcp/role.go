@@ -1,0 +1,200 @@
+package fakegcp
+
+import (
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The life of a deleted custom role: for a week it can be brought back, and for 37 days its ID cannot be used
+// (https://cloud.google.com/iam/docs/creating-custom-roles#deleting-custom-role).
+const (
+	roleKept    = 7 * 24 * time.Hour
+	roleBlocked = 37 * 24 * time.Hour
+)
+
+// The limits of custom roles (https://cloud.google.com/iam/quotas).
+const (
+	roleLimit       = 300
+	titleLimit      = 100
+	permissionLimit = 3000
+	roleText        = 300
+)
+
+// role is what a call names, while anybody can see it.
+func (q *request) role() (Role, error) {
+	r, ok := q.world.roles[q.vars["role"]]
+	if !ok || r.Deleted && !q.now.Before(r.DeletedAt.Add(roleKept)) {
+		return Role{}, notFound("The role named projects/%s/roles/%s was not found.", q.Project, q.vars["role"])
+	}
+	return r, nil
+}
+
+func getRole(q *request) (any, error) { return q.role() }
+
+// listRoles leaves the permissions out unless they are asked for with view=FULL, on every page anew.
+func listRoles(q *request) (any, error) {
+	view := q.query.Get("view")
+	if view != "" && view != "BASIC" && view != "FULL" {
+		return nil, invalid("Invalid value at 'view': %q", view)
+	}
+	var l []any
+	for _, r := range sorted(q.world.roles) {
+		if r.Deleted && (q.query.Get("showDeleted") != "true" || !q.now.Before(r.DeletedAt.Add(roleKept))) {
+			continue
+		}
+		if view != "FULL" {
+			r.Permissions = nil
+		}
+		l = append(l, r)
+	}
+	return q.page("roles", l, pageRule{300, 1000})
+}
+
+func createRole(q *request) (any, error) {
+	var in struct {
+		ID   string `json:"roleId"`
+		Role Role   `json:"role"`
+	}
+	if err := q.read(&in); err != nil {
+		return nil, err
+	}
+	if !regexp.MustCompile(`^[a-zA-Z0-9_.]{3,64}$`).MatchString(in.ID) {
+		return nil, invalid("The role_id %q must have 3 to 64 characters of [a-zA-Z0-9_.].", in.ID)
+	}
+	present := 0
+	for id, r := range q.world.roles {
+		if !r.Deleted {
+			present++
+		}
+		if id != in.ID {
+			continue
+		}
+		if r.Deleted {
+			return nil, precondition("You can't create a role_id (%s) which has been marked for deletion.", in.ID)
+		}
+		return nil, fail(http.StatusConflict, "ALREADY_EXISTS", "A role named %s in projects/%s already exists.", in.ID, q.Project)
+	}
+	if present >= roleLimit {
+		return nil, fail(http.StatusTooManyRequests, "RESOURCE_EXHAUSTED", "Maximum number of roles reached. Maximum is: %d", roleLimit)
+	}
+	r := in.Role
+	r.Name, r.Deleted, r.Etag = "projects/"+q.Project+"/roles/"+in.ID, false, q.etag()
+	if r.Stage == "" {
+		r.Stage = "ALPHA"
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	q.world.roles = with(q.world.roles, in.ID, r)
+	return r, nil
+}
+
+func (r Role) check() error {
+	switch {
+	case len([]rune(r.Title)) > titleLimit:
+		return invalid("The role title is longer than %d characters.", titleLimit)
+	case len([]rune(r.Description)) > roleText:
+		return invalid("The role description is longer than %d characters.", roleText)
+	case len(r.Permissions) > permissionLimit:
+		return invalid("The role has more than %d permissions.", permissionLimit)
+	}
+	size := len(r.Title) + len(r.Description)
+	for _, p := range r.Permissions {
+		size += len(p)
+		if !regexp.MustCompile(`^[a-z][A-Za-z0-9]*(\.[A-Za-z0-9]+){2,}$`).MatchString(p) {
+			return invalid("Permission %s is not valid.", p)
+		}
+	}
+	if size > 64<<10 {
+		return invalid("The role is larger than 64 KB.")
+	}
+	return nil
+}
+
+func patchRole(q *request) (any, error) {
+	r, err := q.role()
+	if err != nil {
+		return nil, err
+	}
+	var in Role
+	if q.query.Get("updateMask") == "" { // may be left out here: what is sent is changed
+		var sent map[string]any
+		if err := q.read(&sent); err != nil {
+			return nil, err
+		}
+		q.query.Set("updateMask", strings.Join(slices.Sorted(maps.Keys(sent)), ","))
+	}
+	paths, err := q.mask(&in)
+	if err != nil {
+		return nil, err
+	}
+	if r.Deleted {
+		return nil, precondition("You can't update the role named %s which has been marked for deletion.", r.Name)
+	}
+	if in.Etag != "" && in.Etag != r.Etag {
+		return nil, concurrent()
+	}
+	for _, path := range paths {
+		switch path {
+		case "title":
+			r.Title = in.Title
+		case "description":
+			r.Description = in.Description
+		case "includedPermissions":
+			r.Permissions = in.Permissions
+		case "stage":
+			r.Stage = in.Stage
+		case "name", "etag", "deleted":
+		default:
+			return nil, invalid("Invalid update_mask: %s.", path)
+		}
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	return q.keepRole(r), nil
+}
+
+// keepRole makes a role the present one, under a new etag.
+func (q *request) keepRole(r Role) Role {
+	r.Etag = q.etag()
+	q.world.roles = with(q.world.roles, r.Name[strings.LastIndexByte(r.Name, '/')+1:], r)
+	return r
+}
+
+func deleteRole(q *request) (any, error) {
+	r, err := q.role()
+	if err != nil {
+		return nil, err
+	}
+	if r.Deleted {
+		return nil, precondition("The role named %s has been marked for deletion.", r.Name)
+	}
+	r.Deleted, r.DeletedAt = true, q.now
+	return q.keepRole(r), nil
+}
+
+func undeleteRole(q *request) (any, error) {
+	var in struct {
+		Etag string `json:"etag"`
+	}
+	if err := q.read(&in); err != nil {
+		return nil, err
+	}
+	r, err := q.role()
+	if err != nil {
+		return nil, err
+	}
+	if !r.Deleted {
+		return nil, precondition("The role named %s has not been marked for deletion.", r.Name)
+	}
+	if in.Etag != "" && in.Etag != r.Etag {
+		return nil, concurrent()
+	}
+	r.Deleted = false
+	return q.keepRole(r), nil
+}

@@ -1,0 +1,109 @@
+// Run serves test/fakegcp on one address, for clients that are not Go tests. It prints its URL and then, a line each, the
+// environment that the caller needs, and keeps everything in memory until it is ended. Clients that insist on Google's own
+// host names find it under HTTPS, when it is given a certificate for them and the names lead here.
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/keypost/keypost/test/fakegcp"
+)
+
+func main() {
+	log.SetFlags(0)
+	if err := run(); err != nil {
+		log.Fatal("fakegcp: ", err)
+	}
+}
+
+// place is where the server listens.
+type place struct{ address, certificate, key string }
+
+func run() error {
+	var o fakegcp.Options
+	var at place
+	flag.StringVar(&at.address, "listen", "127.0.0.1:0", "`address` to listen on")
+	flag.StringVar(&at.certificate, "cert-file", "", "PEM `file` of a certificate, for HTTPS; empty: plain HTTP")
+	flag.StringVar(&at.key, "key-file", "", "PEM `file` of its key")
+	roots := flag.String("ca-file", "", "PEM `file` of the CAs that issuers' certificates are from")
+	issuers := flag.String("issuers", "", "`address` at which every issuer is reached, or direct; empty: none is")
+	permissions := flag.String("permissions", "", "what the caller may do, `names` with commas between; empty: everything")
+	flag.StringVar(&o.Project, "project", "", "project `ID`")
+	flag.StringVar(&o.Number, "number", "", "project `number`")
+	flag.IntVar(&o.OperationPolls, "operation-polls", 0, "an operation is done when it was asked for so `often`")
+	flag.DurationVar(&o.OperationDelay, "operation-delay", 0, "an operation is done after this `time`")
+	flag.DurationVar(&o.AccountDelay, "account-delay", 0, "`time` after which a new service account is known")
+	flag.DurationVar(&o.ConsistencyDelay, "consistency-delay", 0, "`time` after which reads see a change")
+	flag.DurationVar(&o.Latency, "latency", 0, "`time` added to every call")
+	flag.Float64Var(&o.WritesPerSecond, "writes-per-second", 0, "throttle writes beyond this `rate`; 0: never")
+	flag.Parse()
+
+	if *permissions != "" {
+		o.Permissions = strings.Split(*permissions, ",")
+	}
+	var err error
+	if o.Roots, err = pool(*roots); err != nil {
+		return err
+	}
+	o.Dial = dialer(*issuers)
+	return serve(o, at)
+}
+
+func dialer(issuers string) func(context.Context, string, string) (net.Conn, error) {
+	if issuers == "" {
+		return nil
+	}
+	var d net.Dialer
+	if issuers == "direct" {
+		return d.DialContext
+	}
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return d.DialContext(ctx, network, issuers)
+	}
+}
+
+func pool(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	p := x509.NewCertPool()
+	if !p.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return p, nil
+}
+
+func serve(o fakegcp.Options, at place) error {
+	s := fakegcp.New(o)
+	l, err := net.Listen("tcp", at.address)
+	if err != nil {
+		return err
+	}
+	s.URL = "http://" + l.Addr().String()
+	if at.certificate != "" {
+		s.URL = "https://" + l.Addr().String()
+	}
+	environment, err := s.Env()
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.URL)
+	for _, line := range environment {
+		fmt.Println(line)
+	}
+	if at.certificate != "" {
+		return s.ServeTLS(l, at.certificate, at.key)
+	}
+	return s.Serve(l)
+}

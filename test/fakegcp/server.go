@@ -1,0 +1,244 @@
+package fakegcp
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/test/fakegcp/internal/buckets"
+	"github.com/keypost/keypost/test/fakegcp/internal/issuerkeys"
+)
+
+// Options say what sort of project the server plays. The zero value is a friendly one: nothing lags, operations are done
+// at once, nothing is throttled, the caller may do everything.
+type Options struct {
+	Project string // its ID; default my-project
+	Number  string // default 123456789012
+
+	// Permissions are what the caller may do, as "iam.roles.create". nil: everything.
+	Permissions []string
+	// AllowedIssuers is the organisation policy constraints/iam.workloadIdentityPoolProviders. nil: there is none.
+	AllowedIssuers []string
+	// ReviveProviders lets the undeletion of a pool bring back the providers that were deleted with it. Google does not
+	// say whether it does.
+	ReviveProviders bool
+	// LongTokens takes tokens that live for more than a day. Google's documentation excludes them; they have been seen
+	// to be taken.
+	LongTokens bool
+
+	OperationPolls   int           // an operation is done only when it was asked for so often
+	OperationDelay   time.Duration // and not before this time has passed
+	AccountDelay     time.Duration // a new service account is not known for this time, to reads and to policies
+	ConsistencyDelay time.Duration // reads, and exchanges, see a change this much later; a write sees everything at once
+	Latency          time.Duration // added to every call, in real time
+	WritesPerSecond  float64       // more writes than this are throttled, after a burst of as many; 0: no limit
+	// FederationWritesPerMinute throttles the writes of pools and providers: Google's quota is 60 a minute. 0: no limit.
+	FederationWritesPerMinute float64
+	AccountLimit              int // service accounts that the project may have; default 100
+	PageSize                  int // the longest page of a list, whatever is asked for; 0: Google's
+
+	// Dial reaches issuers; its address is that of the URL, host:443. nil: issuers cannot be reached.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Roots are the CAs that Google trusts. nil: none.
+	Roots *x509.CertPool
+	// Now is the clock of everything but Latency. default time.Now.
+	Now func() time.Time
+}
+
+// Server is IAM, Resource Manager, STS, IAM Credentials, the token endpoint and a little of Cloud Storage on one port. It
+// is an http.Handler. A request for one of Google's hosts finds that service alone; any other host finds all of them.
+type Server struct {
+	URL string // where it listens, once it does
+
+	options Options
+	routes  []route
+	keys    *issuerkeys.Cache
+	signer  func() caller
+	buckets *buckets.Buckets
+
+	mu         sync.Mutex
+	history    []world // the newest last
+	serial     int
+	writes     bucket
+	federation bucket
+	tokens     map[string]identity // by access token
+	calls      []*Call
+	inFlight   int
+	fault      func(Call) Fault
+	onCall     func(n int, c Call)
+}
+
+// New makes a server that does not listen yet.
+func New(o Options) *Server {
+	o = withDefaults(o)
+	return &Server{
+		options:    o,
+		routes:     routes(),
+		keys:       issuerkeys.New(o.Dial, o.Roots, o.Now),
+		buckets:    buckets.New(),
+		signer:     sync.OnceValue(newCaller),
+		history:    []world{{}},
+		writes:     bucket{rate: o.WritesPerSecond},
+		federation: bucket{rate: o.FederationWritesPerMinute / 60},
+		tokens:     map[string]identity{AccessToken: {email: callerEmail(o)}},
+	}
+}
+
+func withDefaults(o Options) Options {
+	if o.Project == "" {
+		o.Project = "my-project"
+	}
+	if o.Number == "" {
+		o.Number = "123456789012"
+	}
+	if o.AccountLimit == 0 {
+		o.AccountLimit = 100
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Start listens on a free port of 127.0.0.1 until the test ends.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	s := New(o)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		_ = l.Close()
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("fakegcp: %v", err)
+		}
+	})
+	s.URL = "http://" + l.Addr().String()
+	return s
+}
+
+// Serve answers on l until l is closed.
+func (s *Server) Serve(l net.Listener) error {
+	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	defer server.Close() //nolint:errcheck // connections are cut; there is nobody to tell
+	return server.Serve(l)
+}
+
+// ServeTLS is Serve over HTTPS, with HTTP/2 too, as Google's hosts are. The files are PEM.
+func (s *Server) ServeTLS(l net.Listener, certificate, key string) error {
+	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	defer server.Close() //nolint:errcheck // connections are cut; there is nobody to tell
+	return server.ServeTLS(l, certificate, key)
+}
+
+// Env is what the caller's process needs in its environment to be the caller. The server's URL is not in it: Google's clients
+// have no variable for that.
+func (s *Server) Env() ([]string, error) {
+	credentials, err := s.Credentials()
+	return []string{"GOOGLE_CREDENTIALS=" + credentials}, err
+}
+
+// Client is an HTTP client that finds the server at every host, so that a client with Google's own URLs, as a Secret
+// has them, needs no other name resolution and no TLS. It follows no proxy and adds no credentials.
+func (s *Server) Client() *http.Client {
+	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		u, err := url.Parse(s.URL)
+		if err != nil {
+			return nil, err
+		}
+		r = r.Clone(r.Context())
+		if r.Host == "" {
+			r.Host = r.URL.Host
+		}
+		r.URL.Scheme, r.URL.Host = u.Scheme, u.Host
+		return http.DefaultTransport.RoundTrip(r)
+	})}
+}
+
+// CallerClient is Client with the caller's access token on every request.
+func (s *Server) CallerClient() *http.Client {
+	plain := s.Client()
+	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+AccessToken)
+		return plain.Transport.RoundTrip(r)
+	})}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// State is what the project holds now, whatever reads may see of it yet.
+func (s *Server) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.options.Now()
+	st := s.present(now).state()
+	st.Objects = s.buckets.Objects()
+	return st
+}
+
+// Trust makes the pool and the provider "trusted" for an issuer, and an account that every token of it may use. It passes over
+// what IAM checks: it is for tests that are about tokens alone. It returns what a credential configuration names: the audience
+// and the account's email.
+func (s *Server) Trust(issuer string, audiences ...string) (audience, email string) {
+	const id = "trusted"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, now := s.options, s.options.Now()
+	w := s.present(now)
+	email = o.email(id)
+	w.pools = with(w.pools, id, Pool{Name: o.poolName(id), State: active})
+	w.providers = with(w.providers, id+"/"+id, Provider{Name: o.providerName(id, id), State: active,
+		Mapping: map[string]string{"google.subject": "assertion.sub"}, OIDC: &OIDC{Issuer: issuer, Audiences: audiences}})
+	w.accounts = with(w.accounts, id, Account{Name: "projects/" + o.Project + "/serviceAccounts/" + email, ProjectID: o.Project, UniqueID: id,
+		Email: email, Created: now.Add(-o.AccountDelay)})
+	w.policies = with(w.policies, id, Policy{Version: 1, Etag: emptyEtag, Bindings: []Binding{{Role: "roles/iam.workloadIdentityUser",
+		Members: []string{"principalSet://iam.googleapis.com/" + o.poolName(id) + "/*"}}}})
+	s.commit(w, now)
+	return "//iam.googleapis.com/" + o.providerName(id, id), email
+}
+
+// present is the project as writes see it. Operations whose time has come are done first.
+func (s *Server) present(now time.Time) world {
+	w := s.history[len(s.history)-1]
+	due := slices.ContainsFunc(w.operations, func(op operation) bool { return !op.done && op.polls == 0 && !now.Before(op.ready) })
+	if due {
+		w = w.settled(now)
+		s.commit(w, now)
+	}
+	return w.purged(now)
+}
+
+// view is the project as reads see it at this time.
+func (s *Server) view(now time.Time) world {
+	s.present(now)
+	limit := now.Add(-s.options.ConsistencyDelay)
+	for _, w := range slices.Backward(s.history) {
+		if !w.at.After(limit) {
+			return w.purged(now)
+		}
+	}
+	return s.history[0]
+}
+
+// commit makes w the present, and forgets what no read can see any more.
+func (s *Server) commit(w world, now time.Time) {
+	w.at = now
+	s.history = append(s.history, w)
+	limit := now.Add(-s.options.ConsistencyDelay)
+	for len(s.history) > 1 && !s.history[1].at.After(limit) {
+		s.history = s.history[1:]
+	}
+}
