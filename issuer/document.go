@@ -18,6 +18,7 @@ import (
 type document struct {
 	routes.Document
 	contentType, cacheControl []string // one each
+	number                    uint32   // of its place among those that are asked for; 0 for what is no document
 }
 
 // Header values that are the same in every response.
@@ -33,11 +34,11 @@ var (
 func newDocument(e routes.Entry, k kind) document {
 	switch k {
 	case kindRoot:
-		return document{routes.Document{Body: rootText, ETag: rootETag, Length: rootLength}, typeText, e.CacheControl()}
+		return document{routes.Document{Body: rootText, ETag: rootETag, Length: rootLength}, typeText, e.CacheControl(), 0}
 	case kindDiscovery:
-		return document{e.Discovery(), typeJSON, e.CacheControl()}
+		return document{e.Discovery(), typeJSON, e.CacheControl(), e.Number()}
 	default:
-		return document{e.JWKS(), typeJSON, e.CacheControl()}
+		return document{e.JWKS(), typeJSON, e.CacheControl(), e.Number()}
 	}
 }
 

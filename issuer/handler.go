@@ -17,13 +17,14 @@ import (
 const NotFoundMaxAge = time.Minute
 
 // Handler answers requests with what a Publisher publishes. Nothing in an answer is derived from the request: host and
-// path choose a document, If-None-Match chooses between it and 304, and no other header is looked at.
+// path choose a document, If-None-Match chooses between it and 304, and no other header has a say.
 //
 // There is no http.ServeMux, since it redirects unclean paths, and no limit per client: all of AWS STS looks like a few
 // clients, and throttled token exchanges fail.
 type Handler struct {
 	current *atomic.Pointer[snapshot]
 	aliases map[string]string
+	asked   *asked
 
 	// Every answer is counted.
 	requests                     *prometheus.CounterVec
@@ -34,7 +35,7 @@ type Handler struct {
 // NewHandler returns a handler that serves what p publishes. aliases maps host names under which a CDN reaches this
 // server to the host of the issuer URLs; both in lower case without a port.
 func NewHandler(p *Publisher, aliases map[string]string) *Handler {
-	h := &Handler{current: &p.current, aliases: aliases, requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+	h := &Handler{current: &p.current, aliases: aliases, asked: &p.asked, requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "keypost_http_requests_total",
 		Help: "Requests on the public listener, by the document they asked for and the status of the answer.",
 	}, []string{"document", "code"})}
@@ -75,6 +76,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			} else {
 				h.served[k].Inc()
 			}
+			h.asked.note(d.number, r)
 			return
 		}
 	}
@@ -88,7 +90,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // host returns the host that the request is for, or "" when it names none in a way that an issuer URL could. net/http
 // has already preferred the host of an absolute-form target over the Host field (RFC 9112, section 3.2.2).
 func (h *Handler) host(r *http.Request) string {
-	if u := r.URL; u.User != nil || u.Scheme != "" && u.Host == "" { // the second covers opaque targets (https:a)
+	// The second covers opaque targets (https:a), the third a :path of HTTP/2 that is a URL (RFC 9113, section 8.3.1): it
+	// would name a second host.
+	if u := r.URL; u.User != nil || u.Scheme != "" && u.Host == "" || u.Scheme != "" && r.ProtoMajor >= 2 {
 		return ""
 	}
 	host := r.Host
@@ -98,7 +102,8 @@ func (h *Handler) host(r *http.Request) string {
 	if !isASCII(host) { // ToLower turns the Kelvin sign into a k
 		return ""
 	}
-	host = strings.ToLower(host) // returns its argument when nothing is to be done
+	// Apache forwards the dot and keeps the answer under the name without it: a 404 would be given to everybody.
+	host = strings.TrimSuffix(strings.ToLower(host), ".") // both return their argument when nothing is to be done
 	if to, ok := h.aliases[host]; ok {
 		return to
 	}

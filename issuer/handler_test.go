@@ -2,6 +2,7 @@ package issuer
 
 import (
 	"bufio"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -81,7 +82,9 @@ func TestStatus(t *testing.T) {
 		{"GET /a/keys.json", "oidc.example.com:443", 200},
 		{"GET /a/keys.json", "oidc.example.com:", 200},
 		{"GET /a/keys.json", "oidc.example.com:443:443", 404},
-		{"GET /a/keys.json", "oidc.example.com.", 404},
+		{"GET /a/keys.json", "oidc.example.com.", 200}, // the same name in DNS; Apache's cache takes it for the same
+		{"GET /a/keys.json", "oidc.example.com..", 404},
+		{"GET /a/keys.json", ".", 404},
 		{"GET /a/keys.json", " oidc.example.com ", 200}, // optional white space (RFC 9112, section 5)
 		{"GET /a/keys.json", "", 404},
 		{"GET /a/keys.json", ":443", 404},
@@ -93,6 +96,9 @@ func TestStatus(t *testing.T) {
 
 		{"GET /a/keys.json", "origin.example.com", 200},
 		{"GET /a/keys.json", "Origin.example.com:8443", 200},
+		{"GET /a/keys.json", "origin.example.com.", 200},
+		{"GET /a/keys.json", "Origin.example.com.:8443", 200},
+		{"GET /a/keys.json", "origin.example.com..", 404},
 		{"GET /keys.json", "origin.example.com", 404},
 		{"GET /a/keys.json", "x.origin.example.com", 404},
 
@@ -126,6 +132,19 @@ func TestStatus(t *testing.T) {
 				t.Errorf("status %d, want %d", got, tc.want)
 			}
 		})
+	}
+}
+
+// HTTP/2 has a host beside the path (RFC 9113, section 8.3.1). A path in absolute form is not one, and where it names another host
+// the two name different documents: a cache that goes by the path would keep an issuer's document for another's.
+func TestPathWithAHostOfItsOwn(t *testing.T) {
+	h := newTestHandler(t)
+	for target, want := range map[string]int{"/a/keys.json": 200, "https://b.example.com/a/keys.json": 404, "http://x@oidc.example.com/a/keys.json": 404} {
+		r := request(t, "GET "+target+" HTTP/1.1", "Host: oidc.example.com")
+		r.Host, r.Proto, r.ProtoMajor, r.ProtoMinor = "oidc.example.com", "HTTP/2.0", 2, 0 // as net/http takes it from :authority
+		if got := answer(h, r).StatusCode; got != want {
+			t.Errorf("%s: status %d, want %d", target, got, want)
+		}
 	}
 }
 
@@ -259,9 +278,12 @@ func TestStartingIs503(t *testing.T) {
 	incomplete := testSnapshot(t, false)
 	for name, s := range map[string]*snapshot{"nothing yet": new(snapshot), "not everything yet": incomplete} {
 		h := serving(s, nil)
-		got := answer(h, request(t, "GET /x/keys.json HTTP/1.1", "Host: oidc.example.com"))
-		if got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: %d, Cache-Control %q", name, got.StatusCode, got.Header.Get("Cache-Control"))
+		for method, length := range map[string]int{"GET": len("not ready\n"), "HEAD": 0} {
+			got := answer(h, request(t, method+" /x/keys.json HTTP/1.1", "Host: oidc.example.com"))
+			body, err := io.ReadAll(got.Body)
+			if err != nil || got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Cache-Control") != "no-store" || len(body) != length || got.Header.Get("Content-Length") != "10" {
+				t.Errorf("%s, %s: %d, %v, %d bytes, %v", name, method, got.StatusCode, got.Header, len(body), err)
+			}
 		}
 	}
 	h := serving(incomplete, nil)

@@ -14,6 +14,7 @@ import (
 // batch is key sets that are judged together, and what becomes of them. Nobody sees anything of it before apply.
 type batch struct {
 	p      *Publisher
+	now    time.Time
 	found  []found
 	listed map[keystore.Name]keystore.Revision // nil when it is not a complete reading
 
@@ -29,13 +30,13 @@ func (p *Publisher) publish(all []found, listed map[keystore.Name]keystore.Revis
 	defer p.turn.Unlock()
 	all = slices.DeleteFunc(all, func(f found) bool { e := p.entry(f.Name); return e != nil && e.at > f.at })
 	slices.SortFunc(all, func(a, b found) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	b := &batch{p: p, found: all, listed: listed, entries: map[keystore.Name]*entry{}, edit: edit{}}
+	b := &batch{p: p, now: time.Now(), found: all, listed: listed, entries: map[keystore.Name]*entry{}, edit: edit{}}
 	b.judge()
 	for i := range all {
 		b.keep(&all[i])
 	}
 	b.findMissing()
-	b.apply(time.Now())
+	b.apply()
 	for _, line := range b.lines {
 		line()
 	}
@@ -95,6 +96,7 @@ func (b *batch) keep(f *found) {
 		now.served = was.served
 	}
 	if f.Rejected == nil {
+		f.version.follow(now.served, b.now)
 		b.replace(f.Name, now.served, f.version)
 		now.served = f.version
 	}
@@ -109,6 +111,7 @@ func (b *batch) replace(n keystore.Name, old, next *version) {
 		}
 	}
 	for i, at := range next.places() {
+		next.pages[i].Number = b.p.asked.number(at)
 		b.edit[at] = &next.pages[i]
 	}
 	next.published()
@@ -162,8 +165,8 @@ func (b *batch) noteMissing(n keystore.Name) {
 }
 
 // apply makes the result of the batch visible: what is served and what is reported about it change together.
-func (b *batch) apply(now time.Time) {
-	p := b.p
+func (b *batch) apply() {
+	p, now := b.p, b.now
 	was := p.current.Load()
 	next := was.with(b.edit)
 	if p.c.FirstRead != nil && b.listed != nil && !p.began() {

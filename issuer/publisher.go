@@ -47,6 +47,7 @@ type Publisher struct {
 	progress  atomic.Pointer[progress]
 	listing   atomic.Bool // a listing is under way
 	readings  readings
+	asked     asked
 	readOnce  chan struct{} // closed when everything was listed and read once
 
 	turn sync.Mutex // held by the one batch that is being judged. Only its holder changes what mu guards, but for failing
@@ -77,6 +78,7 @@ func NewPublisher(c Config) *Publisher {
 		c.Poll = defaultPoll
 	}
 	p := &Publisher{c: c, admission: Admission{Patterns: c.Patterns, Dev: c.Dev}, bound: map[routeKey][]keystore.Name{}, entries: map[keystore.Name]*entry{}, readOnce: make(chan struct{})}
+	p.asked.since, p.asked.numbers = time.Now(), map[routeKey]uint32{}
 	for _, pat := range c.Patterns {
 		if pat.name != "" {
 			p.bound[pat.key] = append(p.bound[pat.key], pat.name)

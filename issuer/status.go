@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
@@ -22,8 +21,10 @@ type Status struct {
 	Served     bool                   `json:"served"`
 	Rejected   keystore.Reason        `json:"rejected,omitempty"` // why the stored version is not served; "missing" when there is none
 	Message    string                 `json:"message,omitempty"`
-	Keys       map[keystore.State]int `json:"keys"`           // by state
-	Gone       []GoneKey              `json:"gone,omitempty"` // of the served version; only while the stored one is rejected
+	History    string                 `json:"history,omitempty"` // what is wrong with the history of the version served
+	Keys       map[keystore.State]int `json:"keys"`              // by state
+	Asked      map[string]time.Time   `json:"asked,omitempty"`   // by issuer URL: when a document was last asked for; without those that were not since Report.Since
+	Gone       []GoneKey              `json:"gone,omitempty"`    // of the served version; only while the stored one is rejected
 }
 
 // GoneKey is a line in gone. The stored version may have lost it, and keypost issuer accept puts it back.
@@ -36,6 +37,7 @@ type GoneKey struct {
 // Report is everything that a Publisher knows, for operators.
 type Report struct {
 	Complete time.Time `json:"complete,omitzero"` // when the last complete listing was taken
+	Since    time.Time `json:"since,omitzero"`    // when this process began, to which Asked goes back
 	Issuers  []Status  `json:"issuers"`
 }
 
@@ -43,17 +45,86 @@ type Report struct {
 func (p *Publisher) Report() Report {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	r := Report{Complete: p.complete, Issuers: []Status{}}
+	r := Report{Complete: p.complete, Since: p.asked.since, Issuers: []Status{}}
 	for _, n := range slices.Sorted(maps.Keys(p.entries)) {
-		r.Issuers = append(r.Issuers, p.entries[n].status(n))
+		r.Issuers = append(r.Issuers, p.statusOf(n))
 	}
 	return r
+}
+
+// statusOf returns the status of a key set that there is. It is called with mu held.
+func (p *Publisher) statusOf(n keystore.Name) Status {
+	s := p.entries[n].status(n)
+	s.Asked = p.asked.of(p.entries[n].served)
+	return s
+}
+
+// Since returns when this process began, to which Status.Asked goes back.
+func (p *Publisher) Since() time.Time { return p.asked.since }
+
+// Find returns the status of every key set whose name, issuer URL or reason of a rejection contains text, or that serves a key whose kid
+// begins with it, in order of their names.
+func (p *Publisher) Find(text string) []Status {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var all []Status
+	for _, n := range slices.Sorted(maps.Keys(p.entries)) {
+		if p.entries[n].has(n, text) {
+			all = append(all, p.statusOf(n))
+		}
+	}
+	return all
+}
+
+func (e *entry) has(n keystore.Name, text string) bool {
+	if strings.Contains(string(n), text) || e.rejected != nil && strings.Contains(string(e.rejected.Reason), text) {
+		return true
+	}
+	if e.served == nil {
+		return false
+	}
+	for u := range e.served.Issuers() {
+		if strings.Contains(u, text) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(e.served.kidList(), func(id string) bool { return strings.HasPrefix(id, text) })
+}
+
+// Of returns the status of one key set and the kids that it serves, and whether there is such a key set.
+func (p *Publisher) Of(n keystore.Name) (s Status, kids []keystore.KeyID, ok bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	e := p.entries[n]
+	if e == nil {
+		return Status{}, nil, false
+	}
+	if e.served != nil {
+		for _, id := range e.served.kidList() {
+			kids = append(kids, keystore.KeyID(id))
+		}
+	}
+	return p.statusOf(n), kids, true
+}
+
+// Complete returns when the last complete listing was taken; zero for never.
+func (p *Publisher) Complete() time.Time {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.complete
+}
+
+// Failing reports whether the source cannot be listed.
+func (p *Publisher) Failing() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.failing
 }
 
 func (e *entry) status(n keystore.Name) Status {
 	s := Status{Name: n, Issuers: []string{}, Keys: map[keystore.State]int{}}
 	if v := e.served; v != nil {
-		s.Generation, s.Served = v.Generation(), !v.Withdrawn()
+		s.Generation, s.Served, s.History = v.Generation(), !v.Withdrawn(), v.broken
 		s.Issuers = slices.AppendSeq(s.Issuers, v.Issuers())
 		for i, count := range v.states {
 			s.Keys[states[i]] = count
@@ -94,75 +165,4 @@ func (p *Publisher) Ready() error {
 	default:
 		return fmt.Errorf("%d of %d key sets cannot be served; see /issuers", now.unserved, now.total)
 	}
-}
-
-var (
-	issuersDesc  = prometheus.NewDesc("keypost_issuers", "Issuer URLs whose documents are served.", nil, nil)
-	keysDesc     = prometheus.NewDesc("keypost_keys", "Published keys by state.", []string{"state"}, nil)
-	activeDesc   = prometheus.NewDesc("keypost_oldest_active_key_timestamp_seconds", "When the key that may sign for the longest time of all was allowed to; 0 when none may. A key taken over from elsewhere counts from then.", nil, nil)
-	rejectedDesc = prometheus.NewDesc("keypost_key_sets_rejected", "Key sets whose stored version is not served, by reason; the last good version is.", []string{"reason"}, nil)
-	completeDesc = prometheus.NewDesc("keypost_key_sets_last_complete_read_timestamp_seconds", "When everything in the store was last listed and read; 0 for never.", nil, nil)
-	failingDesc  = prometheus.NewDesc("keypost_key_sets_read_failing", "1 while the store cannot be listed.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (p *Publisher) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, ch) }
-
-// Collect implements prometheus.Collector.
-func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	c := p.counted()
-	gauge(issuersDesc, float64(p.current.Load().issuers()))
-	for i, s := range states {
-		gauge(keysDesc, float64(c.keys[i]), string(s))
-	}
-	gauge(activeDesc, float64(c.activeSince))
-	for r, n := range c.rejected {
-		gauge(rejectedDesc, float64(n), string(r))
-	}
-	complete := 0.0
-	if !c.complete.IsZero() {
-		complete = float64(c.complete.UnixMilli()) / 1000
-	}
-	gauge(completeDesc, complete)
-	failing := 0.0
-	if c.failing {
-		failing = 1
-	}
-	gauge(failingDesc, failing)
-}
-
-// counts are the values of the metrics.
-type counts struct {
-	keys        [3]int
-	rejected    map[keystore.Reason]int
-	activeSince int64 // that of the key that has been active for the longest time, as Unix time; 0 without one
-	complete    time.Time
-	failing     bool
-}
-
-// counted returns the values. It holds the lock no longer than that: a reader of metrics may be slow.
-func (p *Publisher) counted() counts {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	c := counts{rejected: map[keystore.Reason]int{}, complete: p.complete, failing: p.failing}
-	for _, r := range lastgood.Reasons() {
-		c.rejected[r] = 0
-	}
-	for _, e := range p.entries {
-		if v := e.served; v != nil && !v.Withdrawn() {
-			for i, n := range v.states {
-				c.keys[i] += n
-			}
-			if v.activeSince != 0 && (c.activeSince == 0 || v.activeSince < c.activeSince) {
-				c.activeSince = v.activeSince
-			}
-		}
-		if e.rejected != nil {
-			c.rejected[e.rejected.Reason]++
-		}
-	}
-	return c
 }

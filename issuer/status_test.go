@@ -41,7 +41,7 @@ func TestReport(t *testing.T) {
 	if age := time.Since(r.Complete); age < 0 || age > time.Minute {
 		t.Errorf("the last complete reading was %v ago", age)
 	}
-	r.Complete = time.Time{}
+	r.Complete, r.Since = time.Time{}, time.Time{}
 	got, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		t.Fatal(err)

@@ -59,6 +59,7 @@ type doc struct {
 	states     []keystore.State           // of keys, where they are not active
 	gone       []keystore.VerificationKey
 	policy     map[string]any
+	history    []keystore.Event
 	withdrawn  bool
 	dev        bool
 }
@@ -76,6 +77,9 @@ func (d doc) text(t testing.TB) []byte {
 	spec["gone"] = gone
 	if d.policy != nil {
 		spec["policy"] = d.policy
+	}
+	if d.history != nil {
+		spec["history"] = d.history
 	}
 	if d.withdrawn {
 		spec["withdrawnAt"] = storetest.Time(0)

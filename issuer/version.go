@@ -1,13 +1,17 @@
 package issuer
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keypost/keypost/issuer/internal/routes"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/audit"
+	"github.com/keypost/keypost/keystore/history"
 	"github.com/keypost/keypost/keystore/lastgood"
 )
 
@@ -19,12 +23,18 @@ type version struct {
 	activeSince int64  // when the longest active key became so, Unix time; 0 without an active key
 	kids        string // the key IDs, sorted, with a line feed after each
 	lastEvent   uint64 // eventDigest of the last line of history; 0 without one
+	mark        history.Mark
+	broken      string // what is wrong with its history; empty if nothing is
+	digests     bool   // its history has some, or that of a version before had
+	keysDigest  uint64 // of the key IDs with their states
+	changed     int64  // when keys or their states last changed, Unix time: as its dates say, or as this process saw
+	forced      int64  // when a key was last promoted with force, Unix time; 0 when history says of none
 
 	// Set until the version is published:
 	pages []routes.Page // one per issuer URL; none when withdrawn
 
 	// Set until the version is logged:
-	history []keystore.Event
+	state history.State
 }
 
 // published drops what is in the snapshot now.
@@ -33,25 +43,66 @@ func (v *version) published() { v.pages = nil }
 // logged drops what is in the log now.
 func (v *version) logged() {
 	if v != nil {
-		v.history = nil
+		v.state = history.State{}
+	}
+}
+
+// follow notes what only a comparison with the version that was served before can tell: who writes a document by hand may
+// date it as he likes.
+func (v *version) follow(was *version, now time.Time) {
+	switch {
+	case was == nil:
+	case was.keysDigest == v.keysDigest && was.Withdrawn() == v.Withdrawn():
+		v.changed = max(v.changed, was.changed)
+	default:
+		v.changed = max(v.changed, now.Unix())
+	}
+	switch {
+	case was == nil:
+		return
+	case v.mark == was.mark && v.mark != (history.Mark{}):
+		v.broken, v.digests = was.broken, was.digests
+		return
+	}
+	if f := v.state.Follow(was.mark); f != nil {
+		v.broken = cmp.Or(v.broken, f.Message)
+	}
+	if was.digests && !v.digests {
+		v.digests = true
+		v.broken = cmp.Or(v.broken, "its history has no digests, which an earlier version had: an older program, or somebody by hand, has changed the key set")
+	}
+	if len(v.state.Unknown) > 0 { // nothing shows that it is whole again
+		v.broken = cmp.Or(v.broken, was.broken)
 	}
 }
 
 // newVersion renders a key set.
 func newVersion(s keystore.KeySet, fallback keystore.Cache) (*version, error) {
-	v := &version{Summary: lastgood.SummaryOf(s), history: s.History()}
-	if n := len(v.history); n > 0 {
-		v.lastEvent = eventDigest(v.history[n-1])
+	v := &version{Summary: lastgood.SummaryOf(s), state: s.Chained()}
+	if n := len(v.state.Lines); n > 0 {
+		v.lastEvent = eventDigest(v.state.Lines[n-1])
+	}
+	v.mark, v.broken, v.digests = v.state.Mark(), audit.Messages(v.state.Check()), history.Recorded(v.state.Lines)
+	for _, e := range v.state.Lines {
+		if e.Forced && strings.HasPrefix(e.What, "promote key ") {
+			v.forced = max(v.forced, e.At.Unix())
+		}
+	}
+	for _, g := range s.Gone() {
+		v.changed = max(v.changed, g.At.Unix())
 	}
 	var kids strings.Builder
+	digest := fnv.New64a()
 	for _, k := range s.Keys() {
 		kids.WriteString(string(k.ID()) + "\n")
+		fmt.Fprintf(digest, "%s\x00%s\n", k.ID(), k.State)
+		v.changed = max(v.changed, k.PublishedAt.Unix(), k.PromotedAt.Unix(), k.RetiredAt.Unix())
 		v.states[slices.Index(states[:], k.State)]++
 		if since := k.PromotedAt.Unix(); k.State == keystore.Active && (v.activeSince == 0 || since < v.activeSince) {
 			v.activeSince = since
 		}
 	}
-	v.kids = kids.String()
+	v.kids, v.keysDigest = kids.String(), digest.Sum64()
 	if v.Withdrawn() {
 		return v, nil
 	}
@@ -78,7 +129,7 @@ var states = [3]keystore.State{keystore.Next, keystore.Active, keystore.Retired}
 // eventDigest identifies a line of history.
 func eventDigest(e keystore.Event) uint64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%t", e.At.UnixNano(), e.By, e.What, e.Why, e.Forced)
+	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%s\x00%s\x00%t\x00%d\x00%s\x00%s", e.At.UnixNano(), e.By, e.As, e.What, e.Keys, e.Why, e.Forced, e.Generation, e.Content, e.Previous)
 	return h.Sum64()
 }
 

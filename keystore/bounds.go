@@ -121,8 +121,8 @@ func (s *KeySet) fit() error {
 
 // check returns an error if the texts of a change are too long to be recorded.
 func (c Change) check() error {
-	if len(c.Why) > maxReason || len(c.By) > maxBy {
-		return fmt.Errorf("the reason has %d bytes and the name of who changes it %d; they are recorded, and at most %d and %d are kept", len(c.Why), len(c.By), maxReason, maxBy)
+	if by := max(len(c.By), len(c.As)); len(c.Why) > maxReason || by > maxBy {
+		return fmt.Errorf("the reason has %d bytes and the name of who changes it %d; they are recorded, and at most %d and %d are kept", len(c.Why), by, maxReason, maxBy)
 	}
 	return nil
 }

@@ -37,10 +37,13 @@ func fullSet(t testing.TB) KeySet {
 	s = ok(s.Revoke(because(t0.Add(28*time.Hour), "the old laptop was lost"), "2024-01", RevokeOptions{}))
 	p := s.Policy()
 	p.TokenLifetime, p.MaxAge = DurationPtr(time.Hour), DurationPtr(5*time.Minute)
-	s = ok(s.SetPolicy(change(t0.Add(29*time.Hour)), p))
+	before, c := s, change(t0.Add(29*time.Hour))
+	c.As = "kubernetes:system:serviceaccount:ci:deploy"
+	s = ok(s.SetPolicy(c, p))
 	s.rotation = &Rotation{ID: "r1", By: "tester", Kid: testKey(1).ID(), Replaces: []KeyID{testKey(0).ID()}, Stays: []KeyID{"2023-01"}, Servers: []string{"10.0.0.1:6443"}, Step: StepRemove}
 	s.labels, s.annotations = map[string]string{"team": "platform"}, map[string]string{"note": "kept"}
-	return s
+	s.generation = 2
+	return s.LinkedTo(before)
 }
 
 func encode(t testing.TB, s KeySet) string {
@@ -74,6 +77,24 @@ func TestDocumentForm(t *testing.T) {
 	}
 	if again := encode(t, s); again != got {
 		t.Errorf("read and written again it is\n%s", again)
+	}
+}
+
+// Documents from before lines of history had generations and digests go on being read and written as they are.
+func TestDocumentsBeforeDigests(t *testing.T) {
+	old := string(must(os.ReadFile(filepath.Join("testdata", "prod-a-before-digests.yaml"))))
+	s, err := Parse("prod-a", []byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := encode(t, s); again != old {
+		t.Errorf("read and written again it is\n%s", again)
+	}
+	s = must(s.SetPolicy(change(openDay), s.Policy()))
+	s.generation++
+	linked := encode(t, s.LinkedTo(must(Parse("prod-a", []byte(old)))))
+	if n := strings.Count(linked, "previous:"); n != 1 {
+		t.Errorf("after a change, %d lines name a generation before:\n%s", n, linked)
 	}
 }
 
@@ -139,7 +160,7 @@ func TestDigestIsOfTheContentAlone(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{
-		"generation": strings.Replace(doc, "generation: 1", "generation: 2", 1),
+		"generation": strings.Replace(doc, "generation: 2", "generation: 3", 1),
 		"a time":     strings.Replace(doc, "2026-03-01T12:00:00Z", "2026-03-01T12:00:01Z", 1),
 		"a lifetime": strings.Replace(doc, "edgeHold: 1h", "edgeHold: 2h", 1),
 		"history":    strings.Replace(doc, "the old laptop was lost", "the laptop was lost", 1),
@@ -193,13 +214,13 @@ func TestParseRejects(t *testing.T) {
 		{name: "a newer major version of another form", edits: []edit{{"keypost.dev/v1", "keypost.dev/v2"}, {"\nspec:", "\nspec: []\nold:"}}, want: `its version is "v2"`, reason: ReasonNewerVersion},
 		{name: "a newer version beside a misspelt one", edits: []edit{{"keypost.dev/v1", "keypost.dev/v2\napiversion: keypost.dev/v1"}}, want: `its version is "v2"`, reason: ReasonNewerVersion},
 		{name: "another name", edits: []edit{{"name: prod-a", "name: prod-b"}}, want: `it is stored as "prod-a" but its metadata.name is "prod-b"`},
-		{name: "generation zero", edits: []edit{{"generation: 1", "generation: 0"}}, want: "its generation is 0; it counts from 1"},
-		{name: "a generation that nothing could follow", edits: []edit{{"generation: 1", "generation: 9223372036854775807"}}, want: "it counts from 1 to 2^53-1"},
-		{name: "a generation with a fraction", edits: []edit{{"generation: 1", "generation: 1.5"}}, want: "it does not fit the form of a key set"},
-		{name: "a generation that is 8 or 10", edits: []edit{{"generation: 1", "generation: 010"}}, want: "it has the number 010, which YAML 1.1 and 1.2 read differently"},
-		{name: "a generation that is 1000 or text", edits: []edit{{"generation: 1", "generation: 1e3"}}, want: "it has the number 1e3, which YAML 1.1 and 1.2 read differently"},
-		{name: "a word that is true or text", edits: []edit{{"generation: 1", "generation: 1\n  dev: on"}}, want: "it has the word on, which is true or false to YAML 1.1 and text to 1.2"},
-		{name: "merged members", edits: []edit{{"generation: 1", "generation: 1\n  <<: {dev: true}"}}, want: "it has the merge key <<, which YAML 1.2 does not know"},
+		{name: "generation zero", edits: []edit{{"generation: 2", "generation: 0"}}, want: "its generation is 0; it counts from 1"},
+		{name: "a generation that nothing could follow", edits: []edit{{"generation: 2", "generation: 9223372036854775807"}}, want: "it counts from 1 to 2^53-1"},
+		{name: "a generation with a fraction", edits: []edit{{"generation: 2", "generation: 1.5"}}, want: "it does not fit the form of a key set"},
+		{name: "a generation that is 8 or 10", edits: []edit{{"generation: 2", "generation: 010"}}, want: "it has the number 010, which YAML 1.1 and 1.2 read differently"},
+		{name: "a generation that is 1000 or text", edits: []edit{{"generation: 2", "generation: 1e3"}}, want: "it has the number 1e3, which YAML 1.1 and 1.2 read differently"},
+		{name: "a word that is true or text", edits: []edit{{"generation: 2", "generation: 2\n  dev: on"}}, want: "it has the word on, which is true or false to YAML 1.1 and text to 1.2"},
+		{name: "merged members", edits: []edit{{"generation: 2", "generation: 2\n  <<: {dev: true}"}}, want: "it has the merge key <<, which YAML 1.2 does not know"},
 		{name: "no issuers", edits: []edit{{"  - https://oidc.example.com/prod-a\n", ""}, {"  - https://prod-a.oidc.example.com\n", ""}}, want: "it has no issuer URL"},
 		{name: "a bad issuer", edits: []edit{{"https://oidc.example.com/prod-a", "https://oidc.example.com/prod-a/"}}, want: "it ends in a slash"},
 		{name: "an issuer twice", edits: []edit{{"https://prod-a.oidc.example.com", "https://oidc.example.com/prod-a"}}, want: "it has the issuer URL https://oidc.example.com/prod-a twice"},
@@ -237,7 +258,7 @@ func TestParseRejects(t *testing.T) {
 		{name: "two keys in publicKey", edits: []edit{{publicKey(pub1), publicKey(pub1 + pub1)}}, want: "its publicKey holds 2 PEM blocks, not one"},
 		{name: "a JWK in publicKey", edits: []edit{{publicKey(pub1), "{}"}}, want: "its publicKey holds 0 PEM blocks, not one"},
 		{name: "a list for a text", edits: []edit{{"name: prod-a", "name: [prod-a]"}}, want: "it does not fit the form of a key set"},
-		{name: "a member twice", edits: []edit{{"  generation: 1\n", "  generation: 1\n  generation: 1\n"}}, want: "it is not valid YAML"},
+		{name: "a member twice", edits: []edit{{"  generation: 2\n", "  generation: 2\n  generation: 2\n"}}, want: "it is not valid YAML"},
 		{name: "two YAML documents", edits: []edit{{"kind: KeySet", "kind: KeySet\n---\nkind: KeySet"}}, want: "it holds more than one YAML document"},
 		{name: "two YAML documents, CRLF", edits: []edit{{"kind: KeySet", "kind: KeySet\n---\r\nkind: KeySet"}}, want: "it holds more than one YAML document"},
 		{name: "two YAML documents, CR alone", edits: []edit{{"kind: KeySet", "kind: KeySet\r---\rkind: KeySet"}}, want: "it has a line break other than LF or CRLF"},
@@ -352,10 +373,10 @@ func TestUnknownMembersAreReadableAndNotChanged(t *testing.T) {
 	doc := encode(t, fullSet(t))
 	for name, e := range map[string]edit{
 		"in the document": {"kind: KeySet\n", "kind: KeySet\nstatus: {}\n"},
-		"in the spec":     {"  generation: 1\n", "  generation: 1\n  colour: red\n"},
+		"in the spec":     {"\n  generation: 2\n", "\n  generation: 2\n  colour: red\n"},
 		"in a key":        {"    state: retired\n", "    state: retired\n    hsm: true\n"},
 		"in the policy":   {"    private: true\n", "    private: true\n    purgedAt: \"2026-03-01T12:00:00Z\"\n"},
-		"another case":    {"  generation: 1\n", "  generation: 1\n  Generation: 2\n"},
+		"another case":    {"\n  generation: 2\n", "\n  generation: 2\n  Generation: 2\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			newer := strings.Replace(doc, e.old, e.new, 1)
@@ -370,7 +391,7 @@ func TestUnknownMembersAreReadableAndNotChanged(t *testing.T) {
 			if data, err := Encode(s); err == nil || !strings.Contains(err.Error(), "was written by a newer version") {
 				t.Errorf("encoded unchanged, error %v:\n%s", err, data)
 			}
-			if len(s.Unknown()) != 1 || len(s.Keys()) != 2 || s.Generation() != 1 {
+			if len(s.Unknown()) != 1 || len(s.Keys()) != 2 || s.Generation() != 2 {
 				t.Errorf("unknown %q, %d keys, generation %d", s.Unknown(), len(s.Keys()), s.Generation())
 			}
 			changed := step(t)(s.Revoke(because(t0.Add(30*time.Hour), "lost"), testKey(0).ID(), RevokeOptions{}))
@@ -430,7 +451,7 @@ func FuzzParseDocument(f *testing.F) {
 		strings.Replace(full, "Z\"", "+23:59\"", 3), strings.Replace(full, "2026", "9999", 5), strings.Replace(full, "1h", "1.0000001h", 2),
 		small, strings.Replace(small, "generation: 1", "generation: 0x1_0", 1), strings.Replace(small, "generation: 1", "generation: 9007199254740991", 1),
 		strings.Replace(small, "spec:", "spec: &s\n  <<: {dev: true}", 1), strings.Replace(small, "by: tester", "by: *s", 1),
-		strings.Replace(small, "  keys:", "  policy: {maxAge: 1h2m3.4s, heldUntil: [{until: \"2026-03-01T12:00:00.000000001+01:00\", edge: 1h}]}\n  keys:", 1),
+		strings.Replace(small, "\n  keys:", "\n  policy: {maxAge: 1h2m3.4s, heldUntil: [{until: \"2026-03-01T12:00:00.000000001+01:00\", edge: 1h}]}\n  keys:", 1),
 	} {
 		f.Add([]byte(seed))
 	}

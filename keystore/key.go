@@ -16,6 +16,7 @@ import (
 
 	"github.com/keypost/keypost/internal/privatekey"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/internal/weakkey"
 )
 
 // KeyID is a key's `kid` (RFC 7517, section 4.5).
@@ -189,4 +190,13 @@ type Key struct {
 	ObservedAt  time.Time // since when it had been seen at every public address when it was promoted; zero = not seen
 	PromotedAt  time.Time // when it was allowed to sign
 	RetiredAt   time.Time // when it was shown to sign no more
+}
+
+// CheckStrength refuses keys whose private half can be computed from the public one. It is for keys that are new to a
+// key set: a stored key goes on being read, since it may be what a cluster signs with.
+func (p VerificationKey) CheckStrength() error {
+	if err := weakkey.Check(p.key); err != nil {
+		return fmt.Errorf("key %s: %w; make a new key", p.id, err)
+	}
+	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/keypost/keypost/keystore/history"
 )
 
 // KeySet is the stored unit: the keys behind one or more issuer URLs, their states, and what became of earlier keys.
@@ -28,13 +30,7 @@ type KeySet struct {
 }
 
 // Event is a line of history: a note for people, not evidence.
-type Event struct {
-	At     time.Time `json:"at"`
-	By     string    `json:"by,omitempty"`
-	What   string    `json:"what"`
-	Why    string    `json:"why,omitempty"`
-	Forced bool      `json:"forced,omitempty"`
-}
+type Event = history.Event
 
 // Name returns the key set's name in its store.
 func (s KeySet) Name() Name { return s.name }

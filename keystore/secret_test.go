@@ -166,11 +166,11 @@ func TestTheSearchForSecretsIsLinear(t *testing.T) {
 func TestYAMLErrorsSayWhere(t *testing.T) {
 	doc := encode(t, fullSet(t))
 	for name, tt := range map[string]struct{ old, new, want string }{
-		"a member twice":        {"  generation: 1\n", "  generation: 1\n  generation: 1\n", `it is not valid YAML: line 11: key "generation" already set in map`},
-		"a bad indentation":     {"  generation: 1\n", " generation: 1\n", "line "},
-		"a tab":                 {"  generation: 1\n", "\tgeneration: 1\n", "line "},
+		"a member twice":        {"  generation: 2\n", "  generation: 2\n  generation: 2\n", `it is not valid YAML: line 11: key "generation" already set in map`},
+		"a bad indentation":     {"  generation: 2\n", " generation: 2\n", "line "},
+		"a tab":                 {"  generation: 2\n", "\tgeneration: 2\n", "line "},
 		"an alias of nothing":   {"note: kept", "note: *nothing", "unknown anchor 'nothing' referenced"},
-		"twice, with an anchor": {"  generation: 1\n", "  generation: &g 1\n  generation: *g\n", "line 11: key \"generation\" already set in map"},
+		"twice, with an anchor": {"  generation: 2\n", "  generation: &g 2\n  generation: *g\n", "line 11: key \"generation\" already set in map"},
 	} {
 		_, err := Parse("prod-a", []byte(strings.Replace(doc, tt.old, tt.new, 1)))
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "unmarshal errors") {

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
+
+	"github.com/keypost/keypost/keystore/history"
 )
 
 // Reader reads key sets, for publishers and mirrors.
@@ -109,7 +110,7 @@ func (st *Store) replaceLoaded(ctx context.Context, old Revision, was KeySet, w 
 	if !mayReplace(w.generation, was.generation) {
 		return "", generationConflict(was.generation, w.generation)
 	}
-	if w.event != nil && was.hasEvent(*w.event) { // the change adds no line
+	if w.event != nil && history.Contains(was.history, *w.event) { // the change adds no line
 		w.event = nil
 	}
 	return st.put(ctx, old, w)
@@ -176,7 +177,7 @@ func (st *Store) readBack(ctx context.Context, w write, failed error) (Revision,
 			return "", fmt.Errorf("%w: %w", ErrConflict, failed)
 		}
 		return "", failed
-	case conflict && readable && w.event != nil && stored.hasEvent(*w.event):
+	case conflict && readable && w.event != nil && history.Contains(stored.history, *w.event):
 		return "", fmt.Errorf("the stored version was made from it or from an equal one: %w", errUnknown)
 	case conflict:
 		return "", failed
@@ -205,13 +206,4 @@ func (w write) isStored(b KeySet, doc []byte, strict bool) bool {
 		return maps.Equal(a.labels, b.labels) && maps.Equal(a.annotations, b.annotations)
 	}
 	return true
-}
-
-// hasEvent reports whether e is a line of history.
-func (s KeySet) hasEvent(e Event) bool {
-	return slices.ContainsFunc(s.history, func(o Event) bool {
-		at := o.At.Equal(e.At)
-		o.At = e.At
-		return at && o == e
-	})
 }

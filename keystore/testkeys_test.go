@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/internal/weakkey"
 	"github.com/keypost/keypost/test/keys"
 )
 
@@ -34,7 +35,7 @@ func testKey(n int) VerificationKey {
 // rsaPublic has a modulus of that many bits. Nobody knows its factors, which a verification key does not need.
 func rsaPublic(bits int) *rsa.PublicKey {
 	k := weakRSA(bits)
-	for checkRSAStrength(k) != nil {
+	for weakkey.Check(k) != nil {
 		k.N.Add(k.N, big.NewInt(2))
 	}
 	return k

@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/keystore/history"
 )
 
 // Change is when, by whom and why a transition is made. Every transition records it.
 type Change struct {
-	At      time.Time
-	By, Why string
-	Force   bool // passes a closed gate; needs Why
+	At          time.Time
+	By, As, Why string // By is what the author says, As whom the store takes them for (empty if it does not say)
+	Force       bool   // passes a closed gate; needs Why
 }
 
 // Spec is the initial content of a key set.
@@ -50,6 +52,7 @@ func New(c Change, spec Spec) (KeySet, error) {
 	}
 	s.sortKeys()
 	s.note(c, "issuer added")
+	s.noteMoves(KeySet{gone: s.gone})
 	if err := s.checkNew(); err != nil {
 		return KeySet{}, fmt.Errorf("key set %q: %w", spec.Name, err)
 	}
@@ -92,6 +95,7 @@ func (s KeySet) transition(c Change, what string, edit func(n *KeySet, at time.T
 		return KeySet{}, err
 	}
 	n.settleRotation()
+	n.noteMoves(s)
 	if err := n.check(); err != nil {
 		return KeySet{}, fmt.Errorf("%s: %w", what, err)
 	}
@@ -113,10 +117,26 @@ func (s KeySet) clockGate(what string, at time.Time) *NotYetError {
 }
 
 func (s *KeySet) note(c Change, what string) {
-	s.history = append(s.history, Event{At: c.At, By: c.By, What: what, Why: c.Why, Forced: c.Force})
-	if extra := len(s.history) - keptHistory; extra > 0 {
-		s.history = s.history[extra:]
+	s.history = history.Append(s.history, Event{At: c.At, By: c.By, As: c.As, What: what, Why: c.Why, Forced: c.Force}, keptHistory)
+}
+
+// noteMoves adds to the last line which keys have other states than in was.
+func (s *KeySet) noteMoves(was KeySet) {
+	s.history[len(s.history)-1].Keys = history.Moves(was.states(), s.states())
+}
+
+// states returns what became of each key, by key ID.
+func (s KeySet) states() map[string]string {
+	all := make(map[string]string, len(s.gone)+len(s.keys))
+	for _, g := range s.gone {
+		all[string(g.ID)] = string(g.Why)
 	}
+	for _, k := range s.keys {
+		if all[string(k.id)] = string(k.State); s.Withdrawn() {
+			all[string(k.id)] = "withdrawn"
+		}
+	}
+	return all
 }
 
 func (s *KeySet) insert(k Key) {
@@ -343,7 +363,8 @@ func (s *KeySet) replaceRevoked(c Change, revoked KeyID, k VerificationKey) erro
 		return fmt.Errorf("the replacement: %w", err)
 	}
 	at := c.At.UTC().Truncate(time.Second)
-	s.note(Change{At: at, By: c.By, Why: c.Why, Force: c.Force}, fmt.Sprintf("activate key %s in place of key %s", k.ID(), revoked))
+	c.At = at
+	s.note(c, fmt.Sprintf("activate key %s in place of key %s", k.ID(), revoked))
 	have, published := s.published(k)
 	switch {
 	case !published:
@@ -424,5 +445,6 @@ func (s KeySet) Reopen(c Change, spec Spec) (KeySet, error) {
 	fresh.labels, fresh.annotations, fresh.unknown = s.labels, s.annotations, s.unknown
 	fresh.history = slices.Clone(s.history)
 	fresh.note(c, "issuer added again")
+	fresh.noteMoves(s)
 	return fresh, nil
 }

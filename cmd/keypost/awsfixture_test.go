@@ -30,12 +30,12 @@ type accounts struct{ t testing.TB }
 
 type accountKey struct{}
 
-// start plays an AWS account from here on: fakeaws [PARTITION|ports|TRUSTLIMIT|issuer]. All commands of the script talk to it.
+// start plays an AWS account from here on: fakeaws [PARTITION|ports|TRUSTLIMIT|issuer|private]. All commands of the script talk to it.
 // With ports, issuer URLs may have one; a number is how long trust policies may be; with issuer, its STS reaches what serve
-// has published, and takes its CA for a public one.
+// has published, and takes its CA for a public one; with private, for one that it does not know.
 func (a accounts) start(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 1 {
-		ts.Fatalf("usage: fakeaws [PARTITION|ports|TRUSTLIMIT|issuer]")
+		ts.Fatalf("usage: fakeaws [PARTITION|ports|TRUSTLIMIT|issuer|private]")
 	}
 	o := fakeaws.Options{}
 	if len(args) == 1 {
@@ -44,9 +44,11 @@ func (a accounts) start(ts *testscript.TestScript, neg bool, args []string) {
 			o.TrustLimit = n
 		case args[0] == "ports":
 			o.AllowPorts = true
-		case args[0] == "issuer":
-			o.Roots = x509.NewCertPool()
-			o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
+		case args[0] == "issuer" || args[0] == "private":
+			if args[0] == "issuer" {
+				o.Roots = x509.NewCertPool()
+				o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
+			}
 			address := "127.0.0.1:" + ts.Getenv("PORT")
 			o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, address)

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,68 @@ func TestDocumentedCommandsParse(t *testing.T) {
 			t.Errorf("%s: %v", c, err)
 		}
 	}
+}
+
+// Every command of a document that reads or writes key sets says where they are, or its document says before it that KEYPOST_STORE
+// does: typed as it stands it would end with "no store" else.
+func TestDocumentedCommandsNameTheirStore(t *testing.T) {
+	all, err := commands.All("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed := 0
+	for _, c := range commands.For(all, "keypost") {
+		if !needsStore(c.Words[1:]) {
+			continue
+		}
+		needed++
+		if !c.Stored && !slices.ContainsFunc(c.Words, func(w string) bool { return w == "--store" || strings.HasPrefix(w, "--store=") }) {
+			t.Errorf("%s: give it --store, or say before it that KEYPOST_STORE is set", c)
+		}
+	}
+	if needed < 100 {
+		t.Errorf("only %d commands were seen to need a store", needed)
+	}
+}
+
+func TestNeedsStore(t *testing.T) {
+	for line, want := range map[string]bool{
+		"issuer list --admin http://127.0.0.1:9090":          true,
+		"issuer list -o json":                                true,
+		"verify prod-a --connect HOST:443":                   true,
+		"verify https://oidc.example.com --connect HOST:443": false,
+		"verify --error -":                                   false,
+		"rotate step":                                        false, // the command as such
+		"key generate --out signer":                          false,
+		"store copy A B":                                     false,
+		"issuer show --help":                                 false,
+		"aws create-role --role-name backup":                 false,
+		"completion bash":                                    false,
+		"audit NAME":                                         true,
+		"watch --observations file:///srv/obs":               true,
+	} {
+		if got := needsStore(strings.Fields(line)); got != want {
+			t.Errorf("keypost %s: %v", line, got)
+		}
+	}
+}
+
+// needsStore reports whether a command ends with an error where neither --store nor KEYPOST_STORE says where key sets are. One
+// without any argument only stands for the command as such.
+func needsStore(args []string) bool {
+	root := newRoot(&cli.Factory{})
+	root.InitDefaultCompletionCmd()
+	cmd, rest, err := root.Find(cli.DashedKIDs(root, args))
+	if err != nil || len(rest) == 0 || slices.Contains(rest, "--help") {
+		return false
+	}
+	switch group, _, _ := strings.Cut(strings.TrimPrefix(cmd.CommandPath(), "keypost "), " "); group {
+	case "issuer", "key", "rotate", "audit", "export", "mirror", "watch":
+		return cmd.Name() != "generate"
+	case "verify": // of an issuer by its URL it needs none
+		return cmd.ParseFlags(rest) == nil && slices.ContainsFunc(cmd.Flags().Args(), func(a string) bool { return !strings.Contains(a, "://") && a != "URL" })
+	}
+	return false
 }
 
 func TestTakes(t *testing.T) {
@@ -154,6 +217,73 @@ func TestPrintedCommandsExist(t *testing.T) {
 			t.Errorf("%q passes for a command", words)
 		}
 	}
+}
+
+// A command that is printed goes to the end of its clause, so that somebody sees where it ends, and where to stop copying.
+func TestPrintedCommandsEndTheirClause(t *testing.T) {
+	files, err := filepath.Glob("internal/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := 0
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, is := n.(*ast.CallExpr)
+			if !is {
+				return true
+			}
+			for i, format := range call.Args {
+				for n, rest := range afterVerbs(formatOf(format)) {
+					if i+1+n < len(call.Args) && isCommand(call.Args[i+1+n]) {
+						printed++
+						if rest != "" && !strings.ContainsAny(rest[:1], ",;)") && !strings.HasPrefix(rest, " (") {
+							t.Errorf("%s: %q goes on after a command", name, formatOf(format))
+						}
+					}
+				}
+			}
+			return true
+		})
+	}
+	if printed < 20 {
+		t.Errorf("only %d commands were found", printed)
+	}
+}
+
+// afterVerbs returns what stands after each verb of a format.
+func afterVerbs(format string) []string {
+	parts := regexp.MustCompile(`%[a-z]`).Split(format, -1)
+	for i := range parts {
+		parts[i] = strings.Join(parts[i:], "%s")
+	}
+	return parts[min(1, len(parts)):]
+}
+
+// formatOf returns a string constant, also one that is put together.
+func formatOf(e ast.Expr) string {
+	if sum, is := e.(*ast.BinaryExpr); is {
+		return formatOf(sum.X) + formatOf(sum.Y)
+	}
+	return constant(e, "")
+}
+
+// isCommand reports whether an expression is a command of ours: a literal, or what one of these functions returns.
+func isCommand(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.CompositeLit:
+		return nameOf(e.Type) == "Command"
+	case *ast.CallExpr:
+		name := nameOf(e.Fun)
+		if selected, is := e.Fun.(*ast.SelectorExpr); is {
+			name = selected.Sel.Name
+		}
+		return slices.Contains([]string{"Verify", "ObserveCommand", "GateCommand", "addKey", "again", "Again", "createProvider", "Line"}, name)
+	}
+	return false
 }
 
 // wordsOf returns the words of a cli.Command{…} literal, or of a hint that begins with a command in its text; nil for

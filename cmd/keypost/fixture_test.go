@@ -77,7 +77,7 @@ func writeKeySet(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	st, err := filestore.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ts.Check(keystore.Create(context.Background(), keystore.NewStore(st), s))
+	ts.Check(keystore.Create(context.Background(), keystore.NewStore(st), s.LinkedTo(keystore.KeySet{})))
 }
 
 type step struct {
@@ -191,6 +191,18 @@ func setKids(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// setDigest sets DIGEST to GENERATION:DIGEST of a key set: digest FILE
+func setDigest(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: digest FILE")
+	}
+	name := strings.TrimSuffix(filepath.Base(args[0]), ".yaml")
+	s, err := keystore.Parse(keystore.Name(name), []byte(ts.ReadFile(args[0])))
+	ts.Check(err)
+	m := s.Chained().Mark()
+	ts.Setenv("DIGEST", fmt.Sprintf("%d:%s", m.Generation, m.Digest))
+}
+
 // signToken signs a token of the service account default/app with an EC key in PEM.
 func signToken(keyFile []byte, issuer string, audiences []string) (string, error) {
 	block, _ := pem.Decode(keyFile)
@@ -286,6 +298,17 @@ func startIssuer(c checker, dir string) (server, admin *httptest.Server, ca []by
 		_ = json.NewEncoder(w).Encode(publisher.Report())
 	})))
 	return server, admin, ca
+}
+
+// asks fetches a URL of the script's server as a relying party does.
+func asks(ts *testscript.TestScript, _ bool, args []string) {
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	resp, err := client.Get(args[0])
+	ts.Check(err)
+	ts.Check(resp.Body.Close())
+	if resp.StatusCode != http.StatusOK {
+		ts.Fatalf("GET %s: %s", args[0], resp.Status)
+	}
 }
 
 func portOf(s *httptest.Server) string {

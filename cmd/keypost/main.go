@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -15,6 +16,20 @@ import (
 )
 
 func main() {
+	// Nothing that may hang runs on the main thread: the kernel gives that thread each signal, and a thread that waits for a file
+	// system does not take it.
+	runtime.LockOSThread()
+	if cli.Completing(os.Args[1:]) {
+		cli.Quiet()
+	}
+	ctx, code := interruptible(), make(chan int)
+	go func() { code <- run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}) }()
+	os.Exit(<-code)
+}
+
+// interruptible returns a context that ends with the first SIGINT or SIGTERM. The second ends the process, whatever hangs, such as a
+// read from a file server that is gone: nothing that is left to do is waited for.
+func interruptible() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -27,9 +42,7 @@ func main() {
 			_, _ = fmt.Fprintln(os.Stderr, "keypost: stopping; interrupt it once more to end it at once")
 			<-signals
 		}
-		// Whatever hangs, such as a read from a file server that is gone: nothing that is left to do is waited for.
 		os.Exit(first.Code())
 	}()
-	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
-	os.Exit(code)
+	return ctx
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,6 +36,7 @@ func TestScripts(t *testing.T) {
 			"serve":     serve,
 			"apiserver": serveAPI,
 			"kids":      setKids,
+			"digest":    setDigest,
 			"earlier":   seenEarlier,
 			"clock":     setClock,
 			"damage":    damage,
@@ -46,6 +49,7 @@ func TestScripts(t *testing.T) {
 			"await":     awaitText,
 			"address":   freeAddress,
 			"scrape":    scrape,
+			"asks":      asks,
 			"account":   printAccount,
 			"said":      said,
 			"proxy":     startProxy,
@@ -60,6 +64,8 @@ func TestScripts(t *testing.T) {
 			"front":     front,
 			"silent":    silent,
 			"repair":    repair,
+			"hint":      hint,
+			"json":      jsonObject,
 			"edge":      startCloudFront,
 		},
 		Setup: func(env *testscript.Env) error {
@@ -168,5 +174,18 @@ func sameText(ts *testscript.TestScript, neg bool, args []string) {
 	got, want := ts.ReadFile(args[0]), strings.TrimSuffix(ts.ReadFile(args[1]), "\n")
 	if got != want {
 		ts.Fatalf("%s is\n%s\nand not\n%s", args[0], got, want)
+	}
+}
+
+// jsonObject finds that the last output is one JSON object with exactly these members: json MEMBER…
+func jsonObject(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: json MEMBER…")
+	}
+	var object map[string]any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &object))
+	slices.Sort(args)
+	if has := slices.Sorted(maps.Keys(object)); !slices.Equal(has, args) {
+		ts.Fatalf("it has %q, not %q", has, args)
 	}
 }

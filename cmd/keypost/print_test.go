@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/golden"
 )
 
 // nasty has what may not reach a terminal: a colour, a C1 control, an override, an isolate, marks of direction,
@@ -70,7 +72,7 @@ func nastyStore(t *testing.T) (dir string, s keystore.KeySet) {
 	c.Check(err)
 	s, err = s.Revoke(keystore.Change{At: now, By: "revokes" + stored, Why: "stolen" + stored}, gone.ID(), keystore.RevokeOptions{})
 	c.Check(err)
-	c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s))
+	c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s.LinkedTo(keystore.KeySet{})))
 	c.Check(os.WriteFile(filepath.Join(dir, "name"+nasty+".yaml"), []byte("apiVersion: keypost.dev/v1\nkind: KeySet\n"), 0o600))
 	broken := "apiVersion: keypost.dev/v1\nkind: KeySet\nmetadata: {name: broken}\nspec: {keys: [], issuers: [%q]}\n"
 	c.Check(os.WriteFile(filepath.Join(dir, "broken.yaml"), fmt.Appendf(nil, broken, "https://"+nasty), 0o600))
@@ -100,6 +102,9 @@ func TestNothingPrintedIsObeyed(t *testing.T) {
 	defer admin.Close()
 	for _, args := range [][]string{
 		{"issuer", "show", "prod-a", store},
+		{"audit", "prod-a", store},
+		{"audit", "prod-a", "--at", nasty, store},
+		{"audit", "prod-a", "--descends-from", nasty, store},
 		{"issuer", "list", store},
 		{"issuer", "list", store, "--admin", admin.URL},
 		{"issuer", "list", store, "--admin", server.URL},
@@ -134,6 +139,8 @@ func TestNothingPrintedIsObeyed(t *testing.T) {
 		{"rotate", "step", "prod-a", "--kubeconfig", key, store},
 		{"export", filepath.Join(t.TempDir(), nasty), store},
 		{"export", key, store},
+		{"export", "--html", filepath.Join(t.TempDir(), nasty), store},
+		{"export", "--html", key, store},
 		{"store", "copy", "file://" + dir, "file://" + t.TempDir()},
 		{"store", "copy", "file://" + dir, "file://" + filepath.Join(t.TempDir(), nasty)},
 		{"mirror", t.TempDir(), "--issuer-url", nasty, store},
@@ -209,7 +216,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		spec.Policy.TokenLifetime = keystore.DurationPtr(time.Hour)
 		s, err := keystore.New(keystore.Change{At: now}, spec)
 		c.Check(err)
-		c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s))
+		c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s.LinkedTo(keystore.KeySet{})))
 		for _, k := range s.Keys() {
 			kids = append(kids, string(k.ID()))
 		}
@@ -221,7 +228,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 	defer admin.Close()
 	caFile, pub, pub2 := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "k", "sa.pub"), filepath.Join(dir, "k2", "sa.pub")
 	c.Check(os.WriteFile(caFile, ca, 0o600))
-	done := map[string]string{} // what was tried
+	done, shapes := map[string]string{}, map[string]string{} // what was tried, and what it printed
 	try := func(line string) {
 		t.Helper()
 		args := append(strings.Fields(line), "--store=file://"+filepath.Join(dir, "store"), "-o", "json")
@@ -233,8 +240,12 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		case code == cli.ExitUsage && strings.Contains(errs.String(), "prints no result") && out.Len() == 0: // it says so
 		case code != cli.ExitDone:
 			t.Errorf("keypost %s: exit code %d\n%s", line, code, errs.String())
-		case !json.Valid(out.Bytes()):
-			t.Errorf("keypost %s prints no JSON:\n%s", line, out.String())
+		default:
+			var result map[string]any
+			if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+				t.Errorf("keypost %s prints no JSON object: %v\n%s", line, err, out.String())
+			}
+			shapes[path] = shape(result)
 		}
 	}
 	host := "https://localhost:" + portOf(server) + "/"
@@ -243,7 +254,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		"key generate --type p256 --out " + filepath.Dir(pub), "key generate --type p256 --out " + filepath.Dir(pub2),
 		"issuer add prod-c --url https://oidc.example.com/prod-c --public-key-file " + pub,
 		"issuer add dev --dev --url " + host + "dev --public-key-file " + pub,
-		"issuer set prod-a --token-lifetime 1h", "issuer list", "issuer show prod-a",
+		"issuer set prod-a --token-lifetime 1h", "issuer list", "issuer show prod-a", "audit prod-a",
 		"issuer accept dev --why test --from-url " + host + "dev --ca-file " + caFile,
 		"key list prod-a", "key add prod-a --public-key-file " + pub2,
 		"key retire prod-a " + a[0] + " --why test", "key promote prod-a " + a[0] + " --force --why test",
@@ -259,8 +270,17 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 	} {
 		try(line)
 	}
+	scripts := ""
+	for _, name := range []string{"aws_output.txtar", "awsmigrate/move.txtar"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		c.Check(err)
+		scripts += string(text)
+	}
 	for _, path := range runnable(newRoot(&cli.Factory{})) {
-		if strings.HasPrefix(path, "keypost aws ") { // they follow ccoctl's output; their own tests say what they print
+		if strings.HasPrefix(path, "keypost aws ") { // they need an account
+			if !regexp.MustCompile(`(?m)^exec ` + path + ` .* -o json$`).MatchString(scripts) {
+				t.Errorf("no script runs %s with -o json", path)
+			}
 			continue
 		}
 		if _, tried := done[path]; !tried {
@@ -270,6 +290,57 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 	if len(done) < 20 {
 		t.Errorf("only %v were tried", slices.Sorted(maps.Keys(done)))
 	}
+	for _, m := range regexp.MustCompile(`(?m)^exec (keypost aws [a-z-]+) .* -o json\njson (.*)$`).FindAllStringSubmatch(scripts, -1) {
+		if !strings.Contains(m[0], " --diff") && !strings.Contains(m[0], " --dry-run") {
+			members := strings.Fields(m[2])
+			slices.Sort(members)
+			shapes[m[1]] = strings.Join(members, ", ")
+		}
+	}
+	var doc strings.Builder
+	doc.WriteString(outputPreface)
+	for _, path := range slices.Sorted(maps.Keys(shapes)) {
+		fmt.Fprintf(&doc, "| `%s` | %s |\n", path, shapes[path])
+	}
+	golden.Same(t, "../../docs/reference/output.md", doc.String())
+}
+
+const outputPreface = `# Results of keypost for scripts
+
+Made from what commands print in a test by ` + "`KEYPOST_UPDATE=1 go test ./cmd/keypost -run TestEveryCommandHonoursOutput`" + `: edit that.
+
+With ` + "`-o json`" + ` or ` + "`-o yaml`" + ` a result is one object on stdout, and nothing else is: notices, warnings, hints and how far something is
+are on stderr. A command that has no result refuses ` + "`-o json`" + `. Times are RFC 3339 in UTC. ` + "`[]`" + ` stands for a list, and what is in
+braces for the members of each thing in it; members that do not apply may be missing. More of them may come.
+
+Commands of ` + "`keypost aws`" + ` with ` + "`--diff`" + `, and ` + "`keypost aws delete`" + ` with ` + "`--dry-run`" + `, print ` + "`changes`" + ` (` + "`verb`, `thing`, `name`, `diff`" + `), ` + "`notes`, `warnings` and `extra`" + `.
+
+| command | members |
+|---|---|
+`
+
+// shape returns the members of an object, and of the objects in its lists.
+func shape(object map[string]any) string {
+	var members []string
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		list, is := object[name].([]any)
+		if !is {
+			members = append(members, name)
+			continue
+		}
+		union := map[string]any{}
+		for _, e := range list {
+			if o, is := e.(map[string]any); is {
+				maps.Copy(union, o)
+			}
+		}
+		name += "[]"
+		if len(union) > 0 {
+			name += " {" + strings.Join(slices.Sorted(maps.Keys(union)), ", ") + "}"
+		}
+		members = append(members, name)
+	}
+	return strings.Join(members, ", ")
 }
 
 func commandPath(args []string) string {

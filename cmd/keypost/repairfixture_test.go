@@ -227,3 +227,33 @@ func repair(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("after %q there is still %s", printed, cause)
 	}
 }
+
+// hint executes a command that the last one printed for people, as it is printed, and expects an exit code of it:
+// hint CODE BEGINNING [PLACEHOLDER=VALUE…], where BEGINNING are its first words.
+func hint(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: hint CODE BEGINNING [PLACEHOLDER=VALUE…]")
+	}
+	form := regexp.MustCompile(`\bmkdir -p (?:'(?:[^']|'\\'')*'|[^'();&,: ])+|` + printedCommand.String())
+	var printed []string
+	for line := range strings.Lines(ts.ReadFile("stderr")) {
+		printed = append(printed, form.FindAllString(strings.TrimSuffix(line, "\n"), -1)...)
+	}
+	i := slices.IndexFunc(printed, func(line string) bool { return strings.HasPrefix(line, args[1]) })
+	if i < 0 {
+		ts.Fatalf("%q is not printed, only %q", args[1], printed)
+	}
+	command := strings.TrimRight(printed[i], " ")
+	for _, given := range args[2:] {
+		name, value, _ := strings.Cut(given, "=")
+		form := regexp.MustCompile(`(^| )` + regexp.QuoteMeta(name) + `($| )`)
+		if !form.MatchString(command) {
+			ts.Fatalf("%s has no %s", command, name)
+		}
+		command = form.ReplaceAllString(command, "${1}"+value+"${2}")
+	}
+	if left := regexp.MustCompile(`(^| )[A-Z]+(:[A-Z]+)?($| )`).FindString(command); left != "" {
+		ts.Fatalf("%s has the placeholder%s", command, left)
+	}
+	exits(ts, false, []string{args[0], "sh", "-c", command})
+}

@@ -35,10 +35,10 @@ const (
 // byHand are the causes whose repairs no script executes, by the reason.
 func byHand() map[string]string {
 	return map[string]string{
-		byGate:     "key-ec-entra key-alg-gcp key-type key-weak keys-too-many keys-too-many-gcp token-kid-unpublished token-kid-next kid-form",
+		byGate:     "cluster-key-next key-ec-entra key-alg-gcp key-type key-weak keys-too-many keys-too-many-gcp token-kid-unpublished token-kid-next kid-form",
 		byCluster:  "token-kid-gone token-signature-wrong token-alg",
-		byDecision: "key-rogue key-swapped key-returned keys-unread jwks-uri-rogue key-certificate alg-changed cluster-key-swapped store-unread",
-		byOutside: "dns-hidden origin-unreachable origin-certificate origin-shielded replica-stale replica-broken cache-alone addresses-differ " +
+		byDecision: "key-rogue key-swapped key-returned keys-unread jwks-uri-rogue history-broken key-certificate alg-changed cluster-key-swapped store-unread",
+		byOutside: "dns-hidden origin-unreachable origin-certificate origin-alone origin-shielded origin-refused origin-cert-refused replica-stale replica-broken cache-alone addresses-differ " +
 			"key-still-there key-not-withdrawn key-cached key-missing key-not-published key-not-yet discovery-not-found jwks-not-found proxy-host",
 		byIAM: "aws-account-other aws-provider-other aws-provider-missing aws-audience-wrong aws-client-id-missing aws-thumbprint-stale aws-trust-provider " +
 			"aws-trust-action aws-trust-deny aws-trust-key aws-trust-claim aws-trust-audience aws-trust-wildcard aws-trust-pattern aws-trust-subject aws-trust-unclear " +
@@ -46,7 +46,7 @@ func byHand() map[string]string {
 		byAPIServer: "cluster-forbidden cluster-issuer-order cluster-issuer-other cluster-audience-lacking cluster-audience-cloud cluster-account-missing cluster-unreachable " +
 			"cluster-unauthorized cluster-token-refused cluster-servers-unasked cluster-keys-unread cluster-review-failed",
 		byFlags: "cluster-key-lacking cluster-key-gone cluster-key-retired",
-		byServer: "proxy-path server-silent discovery-silent discovery-broken-off discovery-redirect discovery-404-cached discovery-forbidden discovery-status " +
+		byServer: "proxy-path server-silent discovery-silent discovery-broken-off discovery-redirect discovery-404-cached cdn-refused discovery-forbidden discovery-status " +
 			"issuer-slash issuer-case issuer-other discovery-type discovery-no-store discovery-max-age-0 discovery-no-max-age discovery-max-age-short jwks-max-age-short discovery-no-etag " +
 			"jwks-silent jwks-broken-off jwks-redirect jwks-404-cached jwks-forbidden jwks-status jwks-type jwks-no-store jwks-max-age-0 jwks-no-max-age jwks-no-etag " +
 			"alias-silent alias-broken-off alias-redirect alias-404-cached alias-forbidden alias-status alias-differs head-failed head-trouble etag-stuck etag-unstable slow",

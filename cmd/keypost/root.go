@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/cmd/keypost/internal/auditcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/awscmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/issuercmd"
@@ -48,7 +49,7 @@ program at once, whatever it waits for`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), rotatecmd.NewCmdRotate(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
-		mirrorcmd.NewCmdMirror(f), watchcmd.NewCmdWatch(f), awscmd.NewCmdAWS(f), newVersion(f))
+		mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), awscmd.NewCmdAWS(f), newVersion(f))
 	return root
 }
 

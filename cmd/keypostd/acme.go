@@ -20,18 +20,23 @@ func loadACME(a acmeConfig, hosts []string, patterns []issuer.Pattern, aliases m
 	if err != nil {
 		return nil, err
 	}
-	c := listen.ACMEConfig{Hosts: names, Cache: a.Cache, Directory: a.Directory, CAFile: a.CAFile, Email: a.Email, HTTP01: a.HTTPAddress != ""}
+	certificates, err := listen.NewACME(a.settings(names))
+	if err != nil {
+		return nil, err
+	}
+	return certificates, nil
+}
+
+// settings returns what listen has to know to order certificates for hosts.
+func (a acmeConfig) settings(hosts []string) listen.ACMEConfig {
+	c := listen.ACMEConfig{Hosts: hosts, Cache: a.Cache, Directory: a.Directory, CAFile: a.CAFile, Email: a.Email, HTTP01: a.HTTPAddress != ""}
 	if a.Directory == "staging" {
 		c.Directory = listen.LetsEncryptStaging
 	}
 	if x := a.ExternalAccount; x != nil {
 		c.KeyID, c.MACKeyFile = x.KeyID, x.HMACKeyFile
 	}
-	certificates, err := listen.NewACME(c)
-	if err != nil {
-		return nil, err
-	}
-	return certificates, nil
+	return c
 }
 
 // knownHost returns a function that reports whether a host is one of an issuer's or an alias.
@@ -71,21 +76,19 @@ func (d *daemon) prepareACME() error {
 	return nil
 }
 
-// maxChallengers bounds the connections to the listener for challenges. A CA makes a few at once, from several places.
-const maxChallengers = 64
-
-// serveChallenges answers the CA on a listener of its own until the public one has stopped, if there is one.
-func (d *daemon) serveChallenges(ctx, rest context.Context) error {
+// serveChallenges answers the CA on a listener of its own until ctx is done, if there is one. It calls up once it does, or has no need to.
+func (d *daemon) serveChallenges(ctx context.Context, up func()) error {
 	certificates, ok := d.certificates.(*listen.ACME)
 	if !ok || !certificates.HTTP01() {
+		up()
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(rest, cancel)()
 	return listen.Serve(ctx, listen.Config{
-		Address: d.c.Listen.TLS.ACME.HTTPAddress, Handler: certificates.Challenges(), MaxConnections: maxChallengers,
+		Address: d.c.Listen.TLS.ACME.HTTPAddress, Handler: certificates.Challenges(), MaxConnections: listen.MaxChallengers, Second: true,
 		DrainTimeout: time.Second, Log: d.log.Named("challenges"),
-		Listening: func(a net.Addr) { d.log.Info("challenge listener is up", zap.Stringer("address", a)) },
+		Listening: func(a net.Addr) {
+			d.log.Info("challenge listener is up", zap.Stringer("address", a))
+			up()
+		},
 	})
 }

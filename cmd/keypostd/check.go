@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -24,11 +26,19 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 	if err := printConfig(stdout, d.c); err != nil {
 		return err
 	}
-	if files, is := d.certificates.(*listen.Files); is {
-		for _, cert := range files.Alone() {
-			if _, err := fmt.Fprintf(stdout, "# warning: %q holds the server's certificate alone: unless a root signed it itself, add its intermediates, or relying parties refuse it\n", cert); err != nil {
-				return err
-			}
+	var errs []error
+	warnings, err := d.checkCertificates()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	more, err := d.checkShield(time.Now())
+	if err != nil {
+		errs = append(errs, err)
+	}
+	warnings = append(warnings, more...)
+	for _, w := range warnings {
+		if _, err := fmt.Fprintf(stdout, "# warning: %s\n", w); err != nil {
+			return err
 		}
 	}
 	c := d.publishing
@@ -38,7 +48,6 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	all := publisher.Report().Issuers
-	var errs []error
 	issuers, served := 0, 0
 	for _, s := range all {
 		if s.Served {
@@ -56,6 +65,52 @@ func (d *daemon) check(ctx context.Context, stdout io.Writer) error {
 		errs = append(errs, fmt.Errorf("%s holds no key set, so that keypostd would not be ready; add one, or set allowEmpty: true if there is none yet", d.c.Dir))
 	}
 	return errors.Join(errs...)
+}
+
+// checkCertificates returns what a start would only warn of, and why it would fail beyond what reading the certificates has shown.
+func (d *daemon) checkCertificates() (warnings []string, err error) {
+	switch c := d.certificates.(type) {
+	case *listen.Files:
+		for _, cert := range c.Alone() {
+			warnings = append(warnings, fmt.Sprintf("%q holds the server's certificate alone: unless a root signed it itself, add its intermediates, or relying parties refuse it", cert))
+		}
+	case *listen.ACME:
+		if expired := c.Expired(time.Now()); len(expired) > 0 {
+			warnings = append(warnings, fmt.Sprintf("the certificate cache holds certificates that have expired: %s; a start serves them until the CA has given new ones, and says why if it does not", strings.Join(expired, ", ")))
+		}
+		if err := c.CheckAccount(); err != nil {
+			warnings = append(warnings, fmt.Sprintf("nothing would be ordered: %s", text.OneLine(err.Error(), maxReason)))
+		}
+		err := c.Writable()
+		switch {
+		case err == nil:
+		case c.Serves():
+			warnings = append(warnings, fmt.Sprintf("the certificate cache cannot be written: what it holds would be served until it expires, and nothing ordered: %s", text.OneLine(err.Error(), maxReason)))
+		default:
+			return nil, fmt.Errorf("the certificate cache cannot be written, and holds no certificate to serve meanwhile: let the user that runs keypostd write it: %w", err)
+		}
+	}
+	return warnings, nil
+}
+
+// checkShield is checkCertificates for what the shield reads.
+func (d *daemon) checkShield(now time.Time) (warnings []string, err error) {
+	if d.shield == nil {
+		return nil, nil
+	}
+	for _, file := range d.shield.Exposed() {
+		warnings = append(warnings, fmt.Sprintf("%q holds a secret of listen.shield, and every user of this machine may read it: run chmod o-r on it", file))
+	}
+	expired, all := d.shield.ExpiredCAs(now)
+	file := d.c.Listen.Shield.ClientCAFile
+	if all {
+		return warnings, fmt.Errorf("every CA in %s (listen.shield.clientCAFile) has expired, so that nobody would get in: %s; put the CA there that signs the CDN's certificate now",
+			file, text.OneLine(strings.Join(expired, ", "), maxReason))
+	}
+	if len(expired) > 0 {
+		warnings = append(warnings, fmt.Sprintf("a CA in %s (listen.shield.clientCAFile) has expired: %s; take it out once the CDN shows a certificate of another", file, text.OneLine(strings.Join(expired, ", "), maxReason)))
+	}
+	return warnings, nil
 }
 
 func printConfig(w io.Writer, c config) error {

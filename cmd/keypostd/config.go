@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/internal/strictyaml"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer"
@@ -65,7 +68,7 @@ type config struct {
 
 type listenConfig struct {
 	Address        string            `json:"address"` // host:port; default ":8443"
-	TLS            tlsConfig         `json:"tls"`     //
+	TLS            tlsConfig         `json:"tls"`     // where the certificate comes from
 	Shield         *shieldConfig     `json:"shield,omitempty"`
 	HTTP2          bool              `json:"http2"`          // default true; with false, HTTP/1.1 alone, which is all that relying parties need
 	MaxConnections int               `json:"maxConnections"` // open at once; default 0: as many as the memory and open files allow. Beyond it idle ones make room.
@@ -77,8 +80,8 @@ type listenConfig struct {
 // by both. All else gets 403. Admin, probes and the CA's challenges are not behind it. The files are read at start.
 type shieldConfig struct {
 	Header       string   `json:"header,omitempty"`       // a name of your own, such as X-Origin-Secret
-	SecretFiles  []string `json:"secretFiles,omitempty"`  // one value each, 16 characters or more; all are accepted, to change from one to the next
-	ClientCAFile string   `json:"clientCAFile,omitempty"` // PEM of the CAs that sign the CDN's client certificate
+	SecretFiles  []string `json:"secretFiles,omitempty"`  // one value each, 16 characters or more; all are accepted, to change from one to the next; a warning where every user may read one (mode 0644), but in a Kubernetes volume
+	ClientCAFile string   `json:"clientCAFile,omitempty"` // PEM of the CAs that sign the CDN's client certificate, which comes with three certificates of CAs at most
 }
 
 type tlsConfig struct {
@@ -120,18 +123,20 @@ type acmeConfig struct {
 	ExternalAccount *externalAccount `json:"externalAccount,omitempty"`
 
 	// HTTPAddress is host:port of one more listener, which answers the CA's challenges http-01 and nothing else; the CA
-	// asks on port 80. Default none: the CA then asks on port 443 with tls-alpn-01, which a proxy that ends TLS hides.
+	// asks on port 80. With it an order uses http-01, and the next one tls-alpn-01 where the CA could not validate the host so, and so on by
+	// turns. Default none: the CA then asks on port 443 with tls-alpn-01, which a proxy that ends TLS hides.
 	HTTPAddress string `json:"httpAddress,omitempty"`
 }
 
+// externalAccount is what the CA asks for to open an account.
 type externalAccount struct {
-	KeyID       string `json:"keyID"`
+	KeyID       string `json:"keyID"`       // as the CA gave it
 	HMACKeyFile string `json:"hmacKeyFile"` // base64url, as the CA printed it
 }
 
 type pairConfig struct {
-	Cert string `json:"cert"`
-	Key  string `json:"key"`
+	Cert string `json:"cert"` // PEM file with the leaf and then its intermediates, in order
+	Key  string `json:"key"`  // PEM file with the leaf's private key
 }
 
 type adminConfig struct {
@@ -140,6 +145,10 @@ type adminConfig struct {
 	// Probes is host:port of one more listener, for /livez and /readyz alone. Whoever lets only the prober reach it knows
 	// that no other client can hold up a probe. Default none.
 	Probes string `json:"probes,omitempty"`
+
+	// Page shows the operator's page and the report at /issuers to every client that reaches Address. Default false: to clients on this
+	// machine alone, as through kubectl port-forward. They name keys, changes and who made them; metrics and health are for everybody.
+	Page bool `json:"page,omitempty"`
 }
 
 type cacheConfig struct {
@@ -197,13 +206,18 @@ func defaultConfig() config {
 // maxConfig bounds the file, in bytes: a path to something huge is a mistake.
 const maxConfig = 1 << 20
 
+// configPatience is how long the file may take. It may be a pipe, and what writes there needs some time.
+const configPatience = 5 * time.Second
+
 func readConfig(file string) (config, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return config{}, fmt.Errorf("read configuration: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // nothing was written
-	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	data, err := hang.Await(context.Background(), &hang.Guard{Patience: configPatience}, file, func() ([]byte, error) {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() //nolint:errcheck // nothing was written
+		return io.ReadAll(io.LimitReader(f, maxConfig+1))
+	})
 	if err != nil {
 		return config{}, fmt.Errorf("read configuration: %w", err)
 	}
@@ -225,7 +239,10 @@ func parseConfig(data []byte) (config, error) {
 	c := defaultConfig()
 	strict, err := kjson.UnmarshalStrict(asJSON, &c) // unlike encoding/json it distinguishes Dir and dir
 	if err != nil {
-		if where := badMember(asJSON, func(v []byte) []byte { return v }); where != "" {
+		const most = 5 // sentences
+		if wrong := mistyped("", asJSON, reflect.TypeFor[config]()); len(wrong) > 0 {
+			err = errors.New(strings.Join(wrong[:min(most, len(wrong))], "; "))
+		} else if where := badMember(asJSON, func(v []byte) []byte { return v }); where != "" {
 			err = fmt.Errorf("%s: %w", where, err)
 		}
 		strict = append(strict, err)
@@ -295,6 +312,8 @@ func (c config) check() error {
 	if c.Admin.Probes != "" {
 		f.add(checkAddress("admin.probes", c.Admin.Probes))
 	}
+	f.checkApart(c)
+	f.checkCache(c.Dir, c.Listen.TLS.ACME)
 	_, err = c.Log.level()
 	f.add(err)
 	return errors.Join(f...)
@@ -330,8 +349,8 @@ func (l listenConfig) check(f *findings) {
 func (a acmeConfig) check(f *findings) {
 	f.refuse(a.Cache == "", "listen.tls.acme.cache is not set: name a directory that only keypostd may read")
 	f.refuse(!a.AcceptTerms, "listen.tls.acme.acceptTerms is not true: read the terms of service of the CA, then set it")
-	f.refuse(strings.ContainsAny(a.Email, " \t\r\n,?&") || a.Email != "" && !strings.Contains(a.Email, "@"),
-		"listen.tls.acme.email is %q; write one address, or leave it out", a.Email)
+	f.refuse(strings.ContainsAny(a.Email, " \t\r\n,?&:") || a.Email != "" && !strings.Contains(a.Email, "@"),
+		"listen.tls.acme.email is %q; write one address, without mailto:, or leave it out", a.Email)
 	if a.HTTPAddress != "" {
 		f.add(checkAddress("listen.tls.acme.httpAddress", a.HTTPAddress))
 	}

@@ -102,6 +102,9 @@ func TestConfigurationErrors(t *testing.T) {
 	listen := func(rest string) string {
 		return strings.Replace(smallest, "listen: {", "listen: {"+rest+", ", 1)
 	}
+	acme := func(settings string) string {
+		return strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", "tls: {mode: acme, acme: {acceptTerms: true, "+settings+"}}", 1)
+	}
 	for name, tc := range map[string]struct{ text, want string }{
 		"empty":                   {"", "dir is not set"},
 		"all findings at once":    {"", "issuerURLs is empty"},
@@ -113,7 +116,7 @@ func TestConfigurationErrors(t *testing.T) {
 		"repeated key":            {with("dir: /other"), `"dir" already set`},
 		"repeated in other case":  {with("DIR: /other"), `unknown field "DIR"`},
 		"not YAML":                {"{", "did not find expected"},
-		"a list":                  {"- a", "cannot unmarshal array"},
+		"a list":                  {"- a", "the whole of it is a list; it must be settings by their names, such as {dir: …, issuerURLs: …}"},
 		"two documents":           {smallest + "---\npoll: 1s\n", "more than one YAML document"},
 		"text after the end":      {smallest + "...\npoll: 1s\n", "more than one YAML document"},
 		"too large":               {with("#" + strings.Repeat("x", maxConfig)), "larger than"},
@@ -132,12 +135,13 @@ func TestConfigurationErrors(t *testing.T) {
 		"ACME without terms":      {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme, acme: {cache: c}}`, 1), "acceptTerms is not true"},
 		"ACME without cache":      {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme, acme: {acceptTerms: true}}`, 1), "cache is not set"},
 		"ACME with two addresses": {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme, acme: {cache: c, acceptTerms: true, email: "a@b.c, d@e.f"}}`, 1), "write one address"},
+		"ACME with a mailto:":     {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme, acme: {cache: c, acceptTerms: true, email: "mailto:a@b.c"}}`, 1), "without mailto:"},
 		"ACME without a port":     {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme, acme: {cache: c, acceptTerms: true, httpAddress: localhost}}`, 1), "acme.httpAddress"},
 		"address without port":    {listen("address: localhost"), "write host:port"},
 		"address with a name":     {listen(`address: ":https"`), "write host:port"},
 		"port too large":          {listen(`address: ":65536"`), "write host:port"},
 		"probes without port":     {with(`admin: {probes: "127.0.0.1"}`), "admin.probes"},
-		"http2 as a word":         {listen("http2: maybe"), "cannot unmarshal string"},
+		"http2 as a word":         {listen("http2: maybe"), "listen.http2 is text; it must be true or false, without quotes"},
 		"admin without port":      {with(`admin: {address: "127.0.0.1"}`), "admin.address"},
 		"no connections":          {listen("maxConnections: -1"), "listen.maxConnections is -1"},
 		"no drain timeout":        {listen("drainTimeout: 0s"), "listen.drainTimeout is 0s"},
@@ -163,17 +167,45 @@ func TestConfigurationErrors(t *testing.T) {
 		"alias hides any name":    {with(`hostAliases: {origin.oidc.example.com: oidc.example.com}` + "\n" + `issuerURLs: ["https://oidc.example.com/{name}", "https://{name}.oidc.example.com"]`), "would hide the issuer there"},
 		"alias hides, capitals":   {with(`hostAliases: {OIDC.example.com: b.example.com}`), "host names in lower case"},
 		"alias of no issuer":      {with("hostAliases: {a.example.com: b.example.com}"), "no pattern in issuerURLs has"},
-		"allowEmpty is a word":    {with("allowEmpty: maybe"), "cannot unmarshal string"},
-		"a number for a host":     {with("hostAliases: {a.example.com: 1}"), "cannot unmarshal number"},
+		"allowEmpty is a word":    {with("allowEmpty: maybe"), "allowEmpty is text; it must be true or false, without quotes"},
+		"a number for a host":     {with("hostAliases: {a.example.com: 1}"), "hostAliases.a.example.com is a number; it must be text; put it in quotes"},
+		"two on one address":      {listen(`address: ":9090"`), "listen.address (:9090) and admin.address (127.0.0.1:9090) are one place"},
+		"probes on admin's":       {with(`admin: {address: "10.0.0.1:9090", probes: "0.0.0.0:9090"}`), "admin.address (10.0.0.1:9090) and admin.probes (0.0.0.0:9090) are one place"},
+		"challenges on TLS's":     {acme(`cache: c, httpAddress: ":8443"`), "listen.address (:8443) and listen.tls.acme.httpAddress (:8443) are one place, where only one of them can listen; give one of them another port"},
+		"challenges on admin's":   {acme(`cache: c, httpAddress: "127.0.0.1:9090"`), "admin.address (127.0.0.1:9090) and listen.tls.acme.httpAddress"},
+		"cache is dir":            {acme(`cache: /var/lib/keypost/`), "listen.tls.acme.cache (/var/lib/keypost/) is inside dir (/var/lib/keypost)"},
+		"cache in dir":            {acme(`cache: /var/lib/keypost/x/../tls/cache`), "is inside dir"},
+		"cache in dir, dots":      {acme(`cache: /var/lib/keypost/..cache`), "is inside dir"},
+		"terms in quotes":         {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", `tls: {mode: acme, acme: {cache: c, acceptTerms: "true"}}`, 1), "listen.tls.acme.acceptTerms is text; it must be true or false, without quotes"},
+		"one secret, no list":     {listen("shield: {header: X-Secret, secretFiles: /etc/keypost/shield}"), `listen.shield.secretFiles is text; it must be a list, also of one: ["/etc/keypost/shield"]`},
+		"one pattern, no list":    {with(`issuerURLs: https://oidc.example.com/{name}`), `issuerURLs is text; it must be a list, also of one: ["https://oidc.example.com/{name}"]`},
+		"one pair, no list":       {strings.Replace(smallest, "[{cert: tls.crt, key: tls.key}]", "{cert: tls.crt, key: tls.key}", 1), "listen.tls.files is a mapping; it must be a list, also of one: [{cert: …, key: …}]"},
+		"a pair that is a file":   {strings.Replace(smallest, "{cert: tls.crt, key: tls.key}", "tls.pem", 1), "listen.tls.files[0] is text; it must be settings by their names, such as {cert: …, key: …}"},
+		"a mode for a section":    {strings.Replace(smallest, "tls: {files: [{cert: tls.crt, key: tls.key}]}", "tls: acme", 1), "listen.tls is text; it must be settings by their names, such as {mode: …, files: …}"},
+		"half a connection":       {listen("maxConnections: 1.5"), "listen.maxConnections is a number; it must be a whole number, without quotes"},
+		"two of wrong kind":       {with("log: debug\nadmin: 9090"), "admin is a number; it must be settings by their names, such as {address: …, probes: …}; log is text; it must be settings"},
 		"control characters":      {"dir: \x01", "control characters"},
 		"an anchor that explodes": {"a: &a [x,x]\nb: [*a,*a]\n" + smallest, `unknown field "a"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseConfig([]byte(tc.text))
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one with %q", err, tc.want)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "json:") || strings.Contains(err.Error(), "main.") {
+				t.Errorf("error %v, want one with %q and no words of Go's", err, tc.want)
 			}
 		})
+	}
+}
+
+// What is apart is taken, however near it looks.
+func TestApart(t *testing.T) {
+	for _, settings := range []string{
+		`listen: {address: "127.0.0.1:9091", tls: {mode: acme, acme: {acceptTerms: true, cache: /var/lib/keypostd, httpAddress: ":80"}}}`,
+		`listen: {address: "127.0.0.1:0", tls: {mode: acme, acme: {acceptTerms: true, cache: /var/lib/keypost.d/c, httpAddress: "127.0.0.1:0"}}}` + "\nadmin: {address: \":0\"}",
+		`listen: {address: "127.0.0.1:9090", tls: {mode: acme, acme: {acceptTerms: true, cache: /var/lib/keypost/../c}}}` + "\nadmin: {address: \"127.0.0.2:9090\", probes: \"[::1]:9090\"}",
+	} {
+		if _, err := parseConfig([]byte("dir: /var/lib/keypost\nissuerURLs: [\"https://oidc.example.com/{name}\"]\n" + settings)); err != nil {
+			t.Errorf("%s: %v", settings, err)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,12 +33,14 @@ import (
 // so that --check finds what serving would.
 type daemon struct {
 	c            config
+	dev          string // the directory of --dev; empty otherwise
 	log          *zap.Logger
 	publishing   issuer.Config
 	publisher    *issuer.Publisher
 	handler      *issuer.Handler
 	certificates listen.Certificates // nil when TLS is off
 	shield       *listen.Shield      // nil without one
+	heartbeat    *heartbeat
 	metrics      *prometheus.Registry
 	draining     atomic.Bool
 }
@@ -55,7 +58,7 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{c: c, log: log}
+	d := &daemon{c: c, dev: dev, log: log}
 	d.publishing = issuer.Config{
 		Source: keystore.NewStore(store), Patterns: patterns, Cache: c.Policy.policy().Cache(keystore.DefaultCache()),
 		Dev: dev != "", AllowEmpty: c.AllowEmpty, Poll: time.Duration(c.Poll), Log: log.Named("issuer"),
@@ -71,7 +74,8 @@ func newDaemon(c config, dev string, stderr io.Writer) (*daemon, error) {
 			return nil, err
 		}
 	}
-	d.metrics, err = newMetrics(d.publisher, d.handler, newHeartbeat(c.Dir))
+	d.heartbeat = newHeartbeat(c.Dir)
+	d.metrics, err = newMetrics(d.publisher, d.handler, d.heartbeat)
 	return d, err
 }
 
@@ -145,16 +149,25 @@ func (d *daemon) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.warnOfShield()
 	beginStartMemory()
 	g.Go(func() error { d.publisher.Run(rest); return nil })
 	for _, s := range servers {
 		g.Go(func() error { return s.Serve(rest) })
 	}
+	public, cancel := either(ctx, rest) // trouble of the others ends the public side too
+	defer cancel()
+	answering := make(chan struct{}) // challenges: an order before that fails, and uses up what the CA allows
+	g.Go(func() error { return d.serveChallenges(public, sync.OnceFunc(func() { close(answering) })) })
 	g.Go(func() error {
 		defer stop()
-		return d.servePublic(ctx, rest)
+		select {
+		case <-answering:
+			return listen.Serve(public, d.public())
+		case <-public.Done():
+			return nil
+		}
 	})
-	g.Go(func() error { return d.serveChallenges(ctx, rest) })
 	err = wait(rest, g)
 	if err == nil {
 		d.log.Info("stopped")
@@ -195,12 +208,26 @@ func (d *daemon) logLimits(memory int64, noLimit error) {
 	d.log.Info("limits", zap.Int64("memory", memory), zap.Int("connections", d.c.Listen.MaxConnections))
 }
 
-// servePublic serves until ctx is done or, since trouble of the others ends the public side too, rest is.
-func (d *daemon) servePublic(ctx, rest context.Context) error {
+// warnOfShield logs the secrets that are none to whoever has a login here, and the CAs that have expired. A start goes on without any
+// other: its clock may be wrong, and become right.
+func (d *daemon) warnOfShield() {
+	if d.shield == nil {
+		return
+	}
+	for _, file := range d.shield.Exposed() {
+		d.log.Warn("every user of this machine may read a secret of the shield", zap.String("file", file))
+	}
+	if expired, all := d.shield.ExpiredCAs(time.Now()); len(expired) > 0 {
+		d.log.Warn("a CA of the shield's client certificates has expired, put the one there that signs the CDN's certificate now and restart",
+			zap.String("file", d.c.Listen.Shield.ClientCAFile), zap.Strings("expired", expired), zap.Bool("nobody_gets_in", all))
+	}
+}
+
+// either returns a context that is done once ctx or other is. The function that it returns must be called.
+func either(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(rest, cancel)()
-	return listen.Serve(ctx, d.public())
+	context.AfterFunc(other, cancel)
+	return ctx, cancel
 }
 
 func (d *daemon) public() listen.Config {
@@ -220,14 +247,19 @@ func (d *daemon) public() listen.Config {
 	}
 }
 
-// bindAdmin binds the addresses for metrics and health.
-func (d *daemon) bindAdmin(ctx context.Context) ([]*admin.Server, error) {
-	pages := admin.Pages{
+// adminPages returns what the admin listener serves.
+func (d *daemon) adminPages() admin.Pages {
+	return admin.Pages{
 		Metrics: promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{}),
 		Ready:   d.ready,
-		Extra:   map[string]http.Handler{"/issuers": http.HandlerFunc(d.report)},
+		Rest:    admin.Local(newPages(d), d.c.Admin.Page),
+		Extra:   map[string]http.Handler{"/issuers": admin.Local(http.HandlerFunc(d.report), d.c.Admin.Page)},
 	}
-	first, err := admin.Listen(ctx, d.c.Admin.Address, pages, d.log.Named("admin"))
+}
+
+// bindAdmin binds the addresses for metrics and health.
+func (d *daemon) bindAdmin(ctx context.Context) ([]*admin.Server, error) {
+	first, err := admin.Listen(ctx, d.c.Admin.Address, d.adminPages(), d.log.Named("admin"))
 	if err != nil {
 		return nil, fmt.Errorf("open the admin listener: %w", err)
 	}

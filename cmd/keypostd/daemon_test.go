@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/keypost/keypost/issuer/listen"
 )
 
 // A directory that hangs does not keep the process from ending, and the first error is the one that is told.
@@ -58,6 +64,59 @@ func TestWait(t *testing.T) {
 				close(mended)
 			})
 		})
+	}
+}
+
+// The public side ends with a signal, and with the others.
+func TestEither(t *testing.T) {
+	for name, end := range map[string]func(ctx, other, own context.CancelFunc){
+		"the first":    func(ctx, _, _ context.CancelFunc) { ctx() },
+		"the other":    func(_, other, _ context.CancelFunc) { other() },
+		"its own":      func(_, _, own context.CancelFunc) { own() },
+		"both at once": func(ctx, other, _ context.CancelFunc) { ctx(); other() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, endFirst := context.WithCancel(t.Context())
+			defer endFirst()
+			other, endOther := context.WithCancel(t.Context())
+			defer endOther()
+			both, cancel := either(ctx, other)
+			defer cancel()
+			if synctest.Wait(); both.Err() != nil {
+				t.Errorf("%s: %v before anything has ended", name, both.Err())
+			}
+			end(endFirst, endOther, cancel)
+			if synctest.Wait(); both.Err() == nil {
+				t.Errorf("%s has ended, and the context has not", name)
+			}
+		})
+	}
+}
+
+// The public listener is what the configuration says, in each setting that is not the default.
+func TestPublicListenerFollowsConfiguration(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	public := func(settings string) listen.Config {
+		c, err := parseConfig(fmt.Appendf(nil, "dir: %q\nissuerURLs: [\"https://oidc.example.com/{name}\"]\nlisten: {tls: {mode: off}, %s}\n", t.TempDir(), settings))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := newDaemon(c, "", io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.public()
+	}
+	c := public("")
+	if c.Address != ":8443" || c.NoHTTP2 || c.DrainDelay != 10*time.Second || c.DrainTimeout != 20*time.Second || c.Shield != nil {
+		t.Errorf("the defaults: %+v", c)
+	}
+	c = public(fmt.Sprintf(`address: "127.0.0.1:1", http2: false, maxConnections: 7, drainDelay: 3s, drainTimeout: 4s, shield: {header: X-Secret, secretFiles: [%q]}`, secret))
+	if c.Address != "127.0.0.1:1" || !c.NoHTTP2 || c.MaxConnections != 7 || c.DrainDelay != 3*time.Second || c.DrainTimeout != 4*time.Second || c.Shield == nil {
+		t.Errorf("all set: %+v", c)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/keypost/keypost/test/commands"
@@ -17,6 +18,9 @@ func TestDocumentedCommandsParse(t *testing.T) {
 		t.Fatalf("only %d commands were found", len(mine))
 	}
 	for _, c := range mine {
+		if c.Mention && len(c.Words) == 2 && new(options).flags().Lookup(strings.TrimLeft(c.Words[1], "-")) != nil {
+			continue // "keypostd --dev" as such
+		}
 		if _, err := parseFlags(c.Words[1:]); err != nil {
 			t.Errorf("%s: %v", c, err)
 		}

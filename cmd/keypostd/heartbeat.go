@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
@@ -15,14 +18,20 @@ import (
 type heartbeat struct {
 	dir string
 
-	mu      sync.Mutex
-	reading bool // one is under way, which hangs if it takes long
-	last    time.Time
-	err     error
+	hangs hang.Guard
+	last  atomic.Pointer[reading]
+}
+
+// reading is what the note was read as.
+type reading struct {
+	note replicate.Heartbeat
+	err  error
 }
 
 func newHeartbeat(dir string) *heartbeat {
-	return &heartbeat{dir: dir, err: os.ErrNotExist}
+	h := &heartbeat{dir: dir, hangs: hang.Guard{Patience: heartbeatPatience}}
+	h.last.Store(&reading{err: os.ErrNotExist})
+	return h
 }
 
 var heartbeatDesc = prometheus.NewDesc("keypost_mirror_heartbeat_timestamp_seconds", "When keypost mirror last listed the whole store, as it noted in the directory; absent where no mirror writes it.", nil, nil)
@@ -32,12 +41,12 @@ func (h *heartbeat) Describe(ch chan<- *prometheus.Desc) { ch <- heartbeatDesc }
 
 // Collect implements prometheus.Collector. A note that cannot be read is one of a mirror that does not do its work: 0.
 func (h *heartbeat) Collect(ch chan<- prometheus.Metric) {
-	at, err := h.now()
+	note, err := h.now()
 	if os.IsNotExist(err) {
 		return
 	}
 	var seconds float64
-	if err == nil && at.Unix() > 0 {
+	if at := note.Complete; err == nil && at.Unix() > 0 {
 		seconds = float64(at.Unix())
 	}
 	ch <- prometheus.MustNewConstMetric(heartbeatDesc, prometheus.GaugeValue, seconds)
@@ -46,34 +55,12 @@ func (h *heartbeat) Collect(ch chan<- prometheus.Metric) {
 // heartbeatPatience is how long the file system may take, so that one that hangs does not take all metrics away.
 const heartbeatPatience = time.Second
 
-// now reads the note. Where that takes too long, the previous one counts; a reading is never
-// begun beside one that hangs.
-func (h *heartbeat) now() (time.Time, error) {
-	select {
-	case <-h.begin():
-	case <-time.After(heartbeatPatience):
+// now reads the note. Where that takes too long, the previous one counts.
+func (h *heartbeat) now() (replicate.Heartbeat, error) {
+	note, err := hang.Await(context.Background(), &h.hangs, h.dir, func() (replicate.Heartbeat, error) { return replicate.ReadHeartbeat(h.dir) })
+	if hanging := (*hang.Error)(nil); !errors.As(err, &hanging) {
+		h.last.Store(&reading{note, err})
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.last, h.err
-}
-
-// begin returns a channel that is closed at the end of the reading that it began, or at once when one is under way.
-func (h *heartbeat) begin() <-chan struct{} {
-	done := make(chan struct{})
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.reading {
-		close(done)
-		return done
-	}
-	h.reading = true
-	go func() {
-		defer close(done)
-		note, err := replicate.ReadHeartbeat(h.dir)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.last, h.err, h.reading = note.Complete, err, false
-	}()
-	return done
+	last := h.last.Load()
+	return last.note, last.err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/keystore/replicate"
 )
 
@@ -61,9 +62,12 @@ func TestHeartbeatThatHangs(t *testing.T) {
 		}
 	}
 	h := newHeartbeat(dir)
-	h.reading, h.last, h.err = true, time.Unix(1893553445, 0), nil // one hangs
+	h.last.Store(&reading{note: replicate.Heartbeat{Complete: time.Unix(1893553445, 0)}})
+	free := make(chan struct{})
+	defer close(free)
+	_ = hang.Do(t.Context(), &h.hangs, dir, func() error { <-free; return nil }) // one that hangs
 	for range 100 {
-		if at, err := h.now(); err != nil || at.Unix() != 1893553445 {
+		if at, err := h.now(); err != nil || at.Complete.Unix() != 1893553445 {
 			t.Fatalf("%v, %v while a reading hangs; want the previous note", at, err)
 		}
 	}

@@ -80,7 +80,11 @@ func openFiles() uint64 {
 // fit fills in what depends on the machine.
 func (c config) fit(memory int64) config {
 	if c.Listen.MaxConnections == 0 {
-		c.Listen.MaxConnections = listen.FittingConnections(memory, openFiles())
+		others := uint16(0)
+		if a := c.Listen.TLS.ACME; a != nil && a.HTTPAddress != "" {
+			others = listen.MaxChallengers
+		}
+		c.Listen.MaxConnections = listen.FittingConnections(memory, openFiles(), others)
 	}
 	return c
 }

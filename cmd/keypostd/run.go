@@ -6,7 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 )
 
 // options are the flags. Everything else is in the configuration file, which is read once.
@@ -47,6 +49,7 @@ func run(signalled func() (context.Context, context.CancelFunc), args []string, 
 	if o.check {
 		err = d.check(context.Background(), stdout)
 	} else {
+		signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
 		d.logLimits(memory, noLimit)
 		ctx, stop := signalled()
 		defer stop()

@@ -1,6 +1,7 @@
 // Package admin serves the metrics and health of a process to those who run it, as plain HTTP without authentication. It
-// belongs on loopback or a pod network; nothing that it serves is secret, and nothing can be changed through it. It
-// promises that no number of clients keeps a probe or a scrape from its answer, or costs much memory.
+// belongs on loopback or a pod network; no key or password is served, what names people only as [Local] allows, and nothing
+// can be changed through it. It promises that no number of clients keeps a probe or a scrape from its answer, or costs much
+// memory.
 package admin
 
 import (
@@ -27,6 +28,8 @@ type Pages struct {
 	Ready func() error
 	// Extra serves further paths, such as "/issuers". The three above win.
 	Extra map[string]http.Handler
+	// Rest serves every path that nothing else serves; nil means 404.
+	Rest http.Handler
 }
 
 const (
@@ -105,6 +108,9 @@ func (p Pages) handler() http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		h := paths[r.URL.Path]
+		if h == nil {
+			h = p.Rest
+		}
 		switch {
 		case h == nil:
 			http.Error(w, "not found", http.StatusNotFound)

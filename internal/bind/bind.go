@@ -49,3 +49,17 @@ func smallBuffers(_, _ string, raw syscall.RawConn) error {
 	})
 	return errors.Join(err, set)
 }
+
+// Unread reports whether something has come over a connection that nobody has read yet, or that it has ended.
+func Unread(c *net.TCPConn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	there := true
+	err = raw.Control(func(fd uintptr) {
+		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		there = !errors.Is(err, syscall.EAGAIN)
+	})
+	return there || err != nil
+}

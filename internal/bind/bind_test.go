@@ -40,3 +40,40 @@ func TestAddressInUse(t *testing.T) {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
+
+func TestUnread(t *testing.T) {
+	l, err := TCP(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c, err := l.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	waiting := make(chan struct{})
+	go func() { // a reader that waits is not in the way
+		defer close(waiting)
+		_, _ = c.Read(make([]byte, 1))
+	}()
+	time.Sleep(20 * time.Millisecond)
+	if Unread(c) {
+		t.Error("nothing was sent")
+	}
+	if _, err := client.Write([]byte("ab")); err != nil {
+		t.Fatal(err)
+	}
+	<-waiting
+	if !Unread(c) {
+		t.Error("a byte is there")
+	}
+	if c.Close(); !Unread(c) {
+		t.Error("a closed connection is silent")
+	}
+}

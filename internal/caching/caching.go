@@ -2,9 +2,9 @@
 package caching
 
 import (
+	"iter"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,17 +14,16 @@ import (
 // Read reads a Cache-Control value (RFC 9111, section 5.2.2): the directive that forbids caching, if any, and
 // max-age.
 func Read(value string) (forbidden string, maxAge time.Duration, hasAge bool) {
-	for _, directive := range strings.Split(value, ",") {
-		name, arg, _ := strings.Cut(strings.TrimSpace(directive), "=")
-		switch name = strings.ToLower(name); name {
+	for name, arg := range directives(value) {
+		switch name {
 		case "no-store", "no-cache", "private":
 			forbidden = name
 		case "max-age":
-			seconds, err := strconv.Atoi(strings.Trim(arg, `"`))
-			if err != nil || seconds < 0 {
-				seconds = 0 // RFC 9111, section 4.2.1: an invalid freshness is stale
+			age, whole := seconds(arg)
+			if !whole {
+				age = 0 // RFC 9111, section 4.2.1: an invalid freshness is stale
 			}
-			if maxAge, hasAge = min(time.Duration(seconds), mostSeconds)*time.Second, true; seconds == 0 {
+			if maxAge, hasAge = age, true; age == 0 {
 				forbidden = "max-age=0"
 			}
 		}
@@ -32,56 +31,71 @@ func Read(value string) (forbidden string, maxAge time.Duration, hasAge bool) {
 	return forbidden, maxAge, hasAge
 }
 
+// directives yields the names, in lower case, and arguments of a Cache-Control value, the latter without quotes.
+func directives(value string) iter.Seq2[string, string] {
+	return func(yield func(name, arg string) bool) {
+		for d := range strings.SplitSeq(value, ",") {
+			name, arg, _ := strings.Cut(d, "=")
+			if !yield(strings.ToLower(strings.TrimSpace(name)), strings.Trim(arg, " \t\"")) {
+				return
+			}
+		}
+	}
+}
+
 // mostSeconds is what a number of seconds counts as that is larger (RFC 9111, section 1.2.2).
 const mostSeconds = 1 << 31
 
-// seconds returns the largest value of the directives with one of these names in all Cache-Control lines, each as far as it is a
-// number, and whether there is one.
-func seconds(h http.Header, names ...string) (longest time.Duration, has bool) {
-	for _, d := range strings.Split(strings.Join(h.Values("Cache-Control"), ","), ",") {
-		name, arg, _ := strings.Cut(d, "=")
-		if !slices.Contains(names, strings.ToLower(strings.TrimSpace(name))) {
-			continue
+// seconds reads an argument as far as it is a number, and reports whether it is nothing else.
+func seconds(arg string) (d time.Duration, whole bool) {
+	n := time.Duration(0)
+	for _, digit := range arg {
+		if digit < '0' || digit > '9' {
+			return n * time.Second, false
 		}
-		has = true
-		n := time.Duration(0)
-		for _, digit := range strings.TrimLeft(arg, " \t\"") {
-			if digit < '0' || digit > '9' {
-				break
-			}
-			n = min(n*10+time.Duration(digit-'0'), mostSeconds)
-		}
-		longest = max(longest, n*time.Second)
+		n = min(n*10+time.Duration(digit-'0'), mostSeconds)
 	}
-	return longest, has
+	return n * time.Second, arg != ""
+}
+
+// longest returns the largest value of the directives with one of these names in all Cache-Control lines, each as far as it is a
+// number, and whether there is one.
+func longest(h http.Header, names ...string) (d time.Duration, has bool) {
+	for name, arg := range directives(strings.Join(h.Values("Cache-Control"), ",")) {
+		if slices.Contains(names, name) {
+			n, _ := seconds(arg)
+			d, has = max(d, n), true
+		}
+	}
+	return d, has
 }
 
 // Stale returns for how long after that a cache may go on handing out an answer with these headers: while it fetches another one,
 // and while it cannot get one (RFC 5861).
 func Stale(h http.Header) (whileRevalidate, ifError time.Duration) {
-	whileRevalidate, _ = seconds(h, "stale-while-revalidate")
-	ifError, _ = seconds(h, "stale-if-error")
+	whileRevalidate, _ = longest(h, "stale-while-revalidate")
+	ifError, _ = longest(h, "stale-if-error")
 	return whileRevalidate, ifError
 }
 
 // Longest returns how long the most lenient cache may take an answer with these headers, which came at a time, to be fresh: the largest max-age or s-maxage of
 // all Cache-Control lines, each as far as it is a number; without a max-age, Expires counts too (RFC 9111, section 4.2.1).
 func Longest(h http.Header, at time.Time) time.Duration {
-	longest, _ := seconds(h, "max-age", "s-maxage")
-	if _, hasAge := seconds(h, "max-age"); hasAge {
-		return longest
+	d, _ := longest(h, "max-age", "s-maxage")
+	if _, hasAge := longest(h, "max-age"); hasAge {
+		return d
 	}
 	for _, value := range h.Values("Expires") {
 		expires, err := http.ParseTime(value)
 		if err != nil {
 			continue // it counts as past
 		}
-		longest = max(longest, expires.Sub(at))
+		d = max(d, expires.Sub(at))
 		if date, err := http.ParseTime(h.Get("Date")); err == nil {
-			longest = max(longest, expires.Sub(date))
+			d = max(d, expires.Sub(date))
 		}
 	}
-	return min(longest, mostSeconds*time.Second)
+	return min(d, mostSeconds*time.Second)
 }
 
 // Shared returns the header that gives a shared cache (a CDN) away, as `Name: value`; empty when

@@ -9,6 +9,7 @@ import (
 func TestMaxAge(t *testing.T) {
 	for value, want := range map[string]time.Duration{
 		"": 0, "public": 0, "max-age=300": 5 * time.Minute, "public, MAX-AGE=60, stale-if-error=86400": time.Minute, "max-age=-1": 0, "max-age=x": 0,
+		`max-age="60"`: time.Minute, "max-age=60;public": 0, "max-age=": 0, "max-age=99999999999999999999": 1 << 31 * time.Second,
 	} {
 		if _, got, _ := Read(value); got != want {
 			t.Errorf("max-age of %q is %v, want %v", value, got, want)
@@ -94,6 +95,23 @@ func TestHit(t *testing.T) {
 	} {
 		if got := Hit(tt.header); got != tt.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestForbidden(t *testing.T) {
+	for value, want := range map[string]string{
+		"": "", "public, max-age=300": "", "no-store": "no-store", "no-cache": "no-cache", "private": "private", "max-age=300, Private": "private",
+		`private="Set-Cookie"`: "private", "max-age=0": "max-age=0", "max-age=x": "max-age=0", "max-age=": "max-age=0", "max-age=00, public": "max-age=0",
+		"s-maxage=0": "", "must-revalidate": "", "x-private": "",
+	} {
+		if got, _, _ := Read(value); got != want {
+			t.Errorf("%q is forbidden by %q, want %q", value, got, want)
+		}
+	}
+	for value, want := range map[string]bool{"": false, "public": false, "max-age=0": true, "max-age": true, "max-age=60": true} {
+		if _, _, got := Read(value); got != want {
+			t.Errorf("%q has a max-age: %t", value, got)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*$`) // zsh takes =ls for the path of a program
 
 // Quoted joins words into a line for a POSIX shell.
 func Quoted(words ...string) string {

@@ -8,6 +8,7 @@ func TestQuoted(t *testing.T) {
 		want  string
 	}{
 		{[]string{"mkdir", "-p", "a/b"}, "mkdir -p a/b"},
+		{[]string{"=ls", "a=b", "--x=y"}, "'=ls' a=b --x=y"},
 		{[]string{"a b", "it's", "", "$HOME", "s3://b/p?region=x&profile=y"}, `'a b' 'it'\''s' '' '$HOME' 's3://b/p?region=x&profile=y'`},
 	} {
 		if got := Quoted(tt.words...); got != tt.want {

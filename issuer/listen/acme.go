@@ -3,14 +3,13 @@ package listen
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,7 +22,9 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/keypost/keypost/internal/dnsname"
-	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/internal/hang"
+	"github.com/keypost/keypost/issuer/listen/internal/chain"
+	"github.com/keypost/keypost/issuer/listen/internal/exchange"
 )
 
 // Directories of Let's Encrypt. Certificates of the second are trusted by nobody: it is for trying a set-up out, without
@@ -52,7 +53,7 @@ type ACMEConfig struct {
 	// KeyID and MACKeyFile name an account at the CA that exists already (RFC 8555, section 7.3.4): the file holds the HMAC
 	// key in base64url. Both or neither.
 	KeyID, MACKeyFile string
-	// HTTP01 offers the challenge http-01 beside tls-alpn-01. Somebody must serve Challenges on port 80 then.
+	// HTTP01 offers the challenge http-01 before tls-alpn-01, one in each order. Somebody must serve Challenges on port 80 then.
 	HTTP01 bool
 }
 
@@ -63,21 +64,26 @@ type ACMEConfig struct {
 type ACME struct {
 	hosts   []string
 	dir     string // of the cache, one per CA
-	cache   autocert.DirCache
+	hangs   hang.Guard
+	cache   autocert.Cache
 	http01  bool
-	renewal func(ctx context.Context, i int, log *zap.Logger) (asked time.Duration, err error) // renew; another one in tests of the schedule
-	order   func(cache autocert.Cache) (*autocert.Manager, *reasons)                           // a Manager for one order
-	answers *autocert.Manager                                                                  // of challenges, from the cache; orders nothing
-	inUse   []atomic.Pointer[certificate]                                                      // by host; nil while there is none
+	ca      http.RoundTripper                                                                     // to the CA; another one in tests
+	ask     func(i int, challenge string) (asked time.Duration, err error)                        // orderOne; another one in tests of the schedule
+	order   func(cache autocert.Cache, challenge string) (*autocert.Manager, *exchange.Transport) // a Manager for one order
+	answers *autocert.Manager                                                                     // of challenges, from the cache; cannot order
+	inUse   []atomic.Pointer[chain.Chain]                                                         // by host; nil while there is none
 	ordered *prometheus.CounterVec
-	failing []atomic.Bool // by host
+	asked   *prometheus.CounterVec // challenges http-01
+	failing []atomic.Bool          // by host
+	stuck   atomic.Bool            // the cache cannot be written
+	holds   atomic.Pointer[string] // what this process has written into the lock
 }
 
 // NewACME reads the certificates that the cache holds. It asks nobody and makes nothing.
 func NewACME(c ACMEConfig) (*ACME, error) {
 	a, err := newACME(c)
 	if err == nil {
-		err = a.checkCache()
+		err = hang.Do(context.Background(), &a.hangs, a.dir, a.checkCache)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("set up ACME: %w", err)
@@ -86,39 +92,6 @@ func NewACME(c ACMEConfig) (*ACME, error) {
 		a.reload(i, time.Now())
 	}
 	return a, nil
-}
-
-// Prepare makes the cache. It must be called before Watch: a cache that cannot be written would lose each certificate.
-func (a *ACME) Prepare() error {
-	if err := os.MkdirAll(a.dir, 0o700); err != nil {
-		return fmt.Errorf("make the certificate cache: %w", err)
-	}
-	if err := a.checkCache(); err != nil {
-		return err
-	}
-	f, err := a.openLock()
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// checkCache refuses private keys that other users of this machine can read.
-func (a *ACME) checkCache() error {
-	for _, dir := range []string{filepath.Dir(a.dir), a.dir} {
-		info, err := os.Stat(dir)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case !info.IsDir():
-			return fmt.Errorf("%s is not a directory; name one that holds nothing but certificates", dir)
-		case info.Mode().Perm()&0o077 != 0:
-			return fmt.Errorf("%s holds private keys but is open to other users of this machine; run chmod 700 %s", dir, dir)
-		}
-	}
-	return nil
 }
 
 func newACME(c ACMEConfig) (*ACME, error) {
@@ -146,8 +119,8 @@ func newACME(c ACMEConfig) (*ACME, error) {
 	// One per CA: a certificate of the staging CA must not be taken for a real one.
 	dir := filepath.Join(c.Cache, url.PathEscape(directory.Host+directory.Path))
 	a := &ACME{
-		hosts: slices.Clone(c.Hosts), dir: dir, cache: autocert.DirCache(dir), http01: c.HTTP01,
-		inUse: make([]atomic.Pointer[certificate], len(c.Hosts)), failing: make([]atomic.Bool, len(c.Hosts)),
+		hosts: slices.Clone(c.Hosts), dir: dir, http01: c.HTTP01, ca: client.Transport,
+		inUse: make([]atomic.Pointer[chain.Chain], len(c.Hosts)), failing: make([]atomic.Bool, len(c.Hosts)),
 		ordered: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "keypost_tls_orders_total", Help: "Certificates that were ordered from the ACME CA, by result: ok or failed.",
 		}, []string{"result"}),
@@ -155,15 +128,21 @@ func newACME(c ACMEConfig) (*ACME, error) {
 	for _, result := range []string{"ok", "failed"} {
 		a.ordered.WithLabelValues(result)
 	}
-	a.renewal = a.renew
-	a.answers = &autocert.Manager{Cache: quietCache{a.cache}, HostPolicy: a.allow, Prompt: autocert.AcceptTOS}
-	a.order = func(cache autocert.Cache) (*autocert.Manager, *reasons) {
-		why := &reasons{next: client.Transport}
+	a.asked = newChallengeRequests()
+	a.ask = a.orderOne
+	cache := newPatientCache(autocert.DirCache(dir), &a.hangs)
+	a.cache = cache
+	a.answers = &autocert.Manager{
+		Cache: cache.forStrangers(), HostPolicy: a.allow, Prompt: autocert.AcceptTOS,
+		Client: &acme.Client{DirectoryURL: c.Directory, HTTPClient: &http.Client{Transport: noCA{}}},
+	}
+	a.order = func(cache autocert.Cache, challenge string) (*autocert.Manager, *exchange.Transport) {
+		why := &exchange.Transport{Next: a.ca, Until: time.Now().Add(orderTime), Challenge: challenge}
 		m := &autocert.Manager{
 			Cache: cache, HostPolicy: a.allow, Prompt: autocert.AcceptTOS, Email: c.Email, ExternalAccountBinding: binding,
 			Client: &acme.Client{DirectoryURL: c.Directory, UserAgent: "keypostd", HTTPClient: &http.Client{Transport: why, Timeout: client.Timeout}},
-			// The Manager's own timer renews outside the lock of order. This makes it wait until the certificate expires: by
-			// then Watch has put a newer one into the cache, which the Manager looks at first.
+			// The Manager's own timer renews outside the lock and the schedule. This makes it wait until the certificate expires. By
+			// then Watch has put a newer one into the cache, which the Manager looks at first, or orderTime is over.
 			RenewBefore: time.Microsecond,
 		}
 		if c.HTTP01 {
@@ -173,6 +152,15 @@ func newACME(c ACMEConfig) (*ACME, error) {
 	}
 	return a, nil
 }
+
+// errOnlyWatch answers whatever would let a handshake order.
+var errOnlyWatch = errors.New("certificates are ordered ahead of handshakes, never in one")
+
+// noCA reaches no CA. It is the transport of the Manager that answers challenges: autocert makes one type of both, and orders for
+// whatever it takes for no challenge.
+type noCA struct{}
+
+func (noCA) RoundTrip(*http.Request) (*http.Response, error) { return nil, errOnlyWatch }
 
 func checkHosts(hosts []string) error {
 	if len(hosts) == 0 || len(hosts) > MaxACMEHosts {
@@ -198,7 +186,7 @@ func readBinding(keyID, file string) (*acme.ExternalAccountBinding, error) {
 	if keyID == "" || file == "" {
 		return nil, errors.New("an external account needs its key ID and the file with its HMAC key; the CA gives both")
 	}
-	text, err := regular.Read(file, maxPEM)
+	text, err := readAtStart(file, chain.MaxPEM)
 	if err != nil {
 		return nil, fmt.Errorf("read the HMAC key of the external account: %w", err)
 	}
@@ -211,6 +199,19 @@ func readBinding(keyID, file string) (*acme.ExternalAccountBinding, error) {
 
 // caTimeout bounds one request to the CA.
 const caTimeout = 30 * time.Second
+
+// readPool reads the certificates of CAs. Wanted is what the file is to hold.
+func readPool(file, wanted string) (*x509.CertPool, error) {
+	text, err := readAtStart(file, chain.MaxPEM)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no PEM certificate; give %s", file, wanted)
+	}
+	return pool, nil
+}
 
 func caClient(caFile string) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: caTimeout, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
@@ -243,6 +244,9 @@ func (a *ACME) TLSConfig() *tls.Config {
 // errUnlisted has the words that crypto/tls has for it, by which the listener counts it (unknown_sni).
 var errUnlisted = errors.New("unrecognized name: no certificate is configured for it")
 
+// errMixed refuses a handshake that is for a challenge and for something else; a CA's is for nothing else (RFC 8737, section 3).
+var errMixed = errors.New("acme-tls/1 is for the CA alone")
+
 func (a *ACME) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	host := strings.ToLower(hello.ServerName)
 	i := slices.Index(a.hosts, host)
@@ -253,57 +257,65 @@ func (a *ACME) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, errUnlisted
 	}
 	if slices.Contains(hello.SupportedProtos, acme.ALPNProto) {
-		if len(hello.SupportedProtos) > 1 || host == "" { // else the Manager would order
-			return nil, errors.New("acme-tls/1 is for the CA alone")
+		if len(hello.SupportedProtos) > 1 || host == "" { // else the Manager would try to order
+			return nil, errMixed
 		}
 		return a.answers.GetCertificate(hello)
 	}
 	if c := a.inUse[i].Load(); c != nil {
-		return &c.tls, nil
+		return &c.TLS, nil
 	}
 	return nil, fmt.Errorf("no certificate for %s yet", a.hosts[i])
-}
-
-// Challenges answers the CA's challenges http-01 (RFC 8555, section 8.3), and 404 to all else: no redirect ever leads a
-// relying party to an issuer that it did not name.
-func (a *ACME) Challenges() http.Handler {
-	tokens := a.answers.HTTPHandler(http.NotFoundHandler())
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
-		}
-		tokens.ServeHTTP(w, r)
-	})
 }
 
 // HTTP01 reports whether somebody must serve Challenges.
 func (a *ACME) HTTP01() bool { return a.http01 }
 
-// reload takes the certificate of host i from the cache if it is sound and newer than the one in use. It reports whether it did.
+// reload takes the certificate of host i from the cache if it is sound and better than the one in use. It reports whether it did.
 func (a *ACME) reload(i int, now time.Time) bool {
-	file := filepath.Join(a.dir, a.hosts[i])
-	fresh, err := loadPair(Pair{Cert: file, Key: file}, now) // autocert keeps key and chain in one file
-	if err != nil || fresh.tls.Leaf.VerifyHostname(a.hosts[i]) != nil {
-		return false // none yet, or one that has expired: Watch orders another
+	fresh, err := a.load(i, now)
+	if err != nil && a.inUse[i].Load() == nil {
+		// Whatever this machine's clock says: the clients' clocks count, and none of them is better off with no certificate at all.
+		fresh, err = a.load(i, time.Time{})
 	}
-	if old := a.inUse[i].Load(); old != nil && !fresh.notAfter.After(old.notAfter) {
+	if err != nil || fresh.TLS.Leaf.VerifyHostname(a.hosts[i]) != nil {
+		return false // none yet, or none that can be used: Watch orders another
+	}
+	if old := a.inUse[i].Load(); old != nil && !better(a.hosts[i], fresh, old, now) {
 		return false
 	}
 	a.inUse[i].Store(fresh)
 	return true
 }
 
+// load reads the certificate of host i from the cache, where autocert keeps key and chain in one file.
+func (a *ACME) load(i int, now time.Time) (*chain.Chain, error) {
+	file := filepath.Join(a.dir, a.hosts[i])
+	return hang.Await(context.Background(), &a.hangs, file, func() (*chain.Chain, error) { return chain.Load(file, file, now) })
+}
+
+// InUse is part of [Certificates].
+func (a *ACME) InUse() []InUse {
+	var all []InUse
+	for i, host := range a.hosts {
+		one := InUse{Names: []string{host}, From: filepath.Join(a.dir, host)}
+		if c := a.inUse[i].Load(); c != nil {
+			one.Names, one.Until = c.Names(), c.NotAfter
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
 var orderFailingDesc = prometheus.NewDesc("keypost_tls_order_failing",
-	"1 while the latest order of a certificate from the ACME CA has failed, by host.", []string{"certificate"}, nil)
+	"1 while the latest order of a certificate from the ACME CA has failed, or none could be made since the cache cannot be written or another process has had its lock for a minute, by host.", []string{"certificate"}, nil)
 
 // Describe is part of prometheus.Collector.
 func (a *ACME) Describe(ch chan<- *prometheus.Desc) {
 	ch <- notAfterDesc
 	ch <- orderFailingDesc
 	a.ordered.Describe(ch)
+	a.asked.Describe(ch)
 }
 
 // Collect is part of prometheus.Collector. A host without a certificate expires at 0, which is long ago.
@@ -311,20 +323,21 @@ func (a *ACME) Collect(ch chan<- prometheus.Metric) {
 	for i, host := range a.hosts {
 		expires, failing := 0.0, 0.0
 		if c := a.inUse[i].Load(); c != nil {
-			expires = float64(c.notAfter.Unix())
+			expires = float64(c.NotAfter.Unix())
 		}
-		if a.failing[i].Load() {
+		if a.failing[i].Load() || a.stuck.Load() {
 			failing = 1
 		}
 		sendGauge(ch, notAfterDesc, expires, host)
 		sendGauge(ch, orderFailingDesc, failing, host)
 	}
 	a.ordered.Collect(ch)
+	a.asked.Collect(ch)
 }
 
 var _ Certificates = (*ACME)(nil)
 
 // logTaken writes one line for each certificate that is taken into use.
 func (a *ACME) logTaken(log *zap.Logger, i int) {
-	log.Info("TLS certificate taken into use", zap.String("certificate", a.hosts[i]), zap.Time("notAfter", a.inUse[i].Load().notAfter))
+	log.Info("TLS certificate taken into use", zap.String("certificate", a.hosts[i]), zap.Time("not_after", a.inUse[i].Load().NotAfter))
 }

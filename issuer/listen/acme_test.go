@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io/fs"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -13,10 +14,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"golang.org/x/crypto/acme/autocert"
 )
@@ -25,13 +29,15 @@ import (
 
 func TestACMEConfigErrors(t *testing.T) {
 	dir := t.TempDir()
-	open := filepath.Join(dir, "open")
-	if err := os.Mkdir(open, 0o755); err != nil {
+	open, group := filepath.Join(dir, "open"), filepath.Join(dir, "group")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Mkdir(group, 0o700), os.Chmod(open, 0o704), os.Chmod(group, 0o740)); err != nil {
 		t.Fatal(err)
 	}
 	noKey, noCA := filepath.Join(dir, "hmac"), filepath.Join(dir, "ca.pem")
 	writeFile(t, noKey, []byte("not base64 §"))
 	writeFile(t, noCA, []byte("no PEM"))
+	shortKey := filepath.Join(dir, "short")
+	writeFile(t, shortKey, []byte("c2hvcnQ"))
 	sound := ACMEConfig{Hosts: []string{"oidc.example.com"}, Cache: filepath.Join(dir, "cache")}
 	if _, err := NewACME(sound); err != nil {
 		t.Fatalf("a sound configuration: %v", err)
@@ -52,6 +58,8 @@ func TestACMEConfigErrors(t *testing.T) {
 		"a host twice":     {func(c *ACMEConfig) { c.Hosts = append(c.Hosts, c.Hosts...) }, "given twice"},
 		"no cache":         {func(c *ACMEConfig) { c.Cache = "" }, "directory to keep certificates in"},
 		"open cache":       {func(c *ACMEConfig) { c.Cache = open }, "run chmod 700 " + open},
+		"group's cache":    {func(c *ACMEConfig) { c.Cache = group }, "run chmod 700 " + group},
+		"HMAC key short":   {func(c *ACMEConfig) { c.KeyID, c.MACKeyFile = "k", shortKey }, "does not hold an HMAC key"},
 		"cache is a file":  {func(c *ACMEConfig) { c.Cache = noKey }, "not a directory"},
 		"directory http":   {func(c *ACMEConfig) { c.Directory = "http://ca.example/dir" }, "not an https URL"},
 		"key ID alone":     {func(c *ACMEConfig) { c.KeyID = "k" }, "needs its key ID and the file"},
@@ -64,6 +72,29 @@ func TestACMEConfigErrors(t *testing.T) {
 		if _, err := NewACME(c); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "§") {
 			t.Errorf("%s: error %v, want %q", name, err, tt.want)
 		}
+	}
+}
+
+// The Manager of an order has what the CA is to be told, and its way to the CA the one challenge.
+func TestManagerOfAnOrder(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "hmac")
+	writeFile(t, key, []byte("MDEyMzQ1Njc4OWFiY2RlZg"))
+	a, err := NewACME(ACMEConfig{
+		Hosts: []string{"a.example.com"}, Cache: filepath.Join(t.TempDir(), "cache"), Directory: "https://ca.example/dir",
+		Email: "ops@example.com", KeyID: "kid", MACKeyFile: key, HTTP01: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, way := a.order(a.cache, http01)
+	if m.Email != "ops@example.com" || m.Client.DirectoryURL != "https://ca.example/dir" || m.Cache != a.cache {
+		t.Errorf("email %q, directory %q, cache %v", m.Email, m.Client.DirectoryURL, m.Cache)
+	}
+	if b := m.ExternalAccountBinding; b == nil || b.KID != "kid" || string(b.Key) != "0123456789abcdef" {
+		t.Errorf("external account %v", b)
+	}
+	if way.Challenge != http01 || m.Client.HTTPClient.Transport != way || time.Until(way.Until) > orderTime {
+		t.Errorf("its way to the CA: %+v", way)
 	}
 }
 
@@ -104,8 +135,10 @@ func TestRetryAfter(t *testing.T) {
 	if tries > 5 {
 		t.Errorf("%d orders in the first hour; Let's Encrypt takes 5 that fail", tries)
 	}
-	if got := retryAfter(1, 3*time.Hour); got != 3*time.Hour {
-		t.Errorf("the CA asked for 3h, and gets %v", got)
+	for asked, want := range map[time.Duration]time.Duration{3 * time.Hour: 3 * time.Hour, 365 * 24 * time.Hour: longestWait} {
+		if got := retryAfter(1, asked); got != want {
+			t.Errorf("the CA asked for %v, and gets %v, want %v", asked, got, want)
+		}
 	}
 }
 
@@ -121,13 +154,34 @@ func TestACMEHandshakes(t *testing.T) {
 	hello := func(name string, protocols ...string) *tls.ClientHelloInfo {
 		return &tls.ClientHelloInfo{ServerName: name, SupportedProtos: protocols, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}}
 	}
-	for _, h := range []*tls.ClientHelloInfo{
-		hello("a.example.com"), hello(""), hello("x.example.com"), hello("a.example.com", "acme-tls/1"), hello("", "acme-tls/1"),
-		hello("a.example.com", "acme-tls/1", "h2"),
-	} {
+	mixed := func(when string) {
+		t.Helper()
+		for _, h := range []*tls.ClientHelloInfo{
+			hello("", "acme-tls/1"), hello("", "h2", "acme-tls/1"), hello("a.example.com", "acme-tls/1", "h2"), hello("A.example.com", "h2", "http/1.1", "acme-tls/1"),
+		} {
+			if _, err := a.choose(h); !errors.Is(err, errMixed) { // any other error comes from further on
+				t.Errorf("%s, %q %v: %v", when, h.ServerName, h.SupportedProtos, err)
+			}
+		}
+		if _, err := a.choose(hello("a.example.com", "acme-tls/1")); err == nil || !strings.Contains(err.Error(), "no token cert") {
+			t.Errorf("%s, a challenge of no order: %v", when, err)
+		}
+		// Even the Manager itself, asked for what is no challenge, reaches no CA and leaves nothing behind.
+		if _, err := a.answers.GetCertificate(hello("a.example.com", "h2")); when == "without a certificate" && !errors.Is(err, errOnlyWatch) {
+			t.Errorf("%s, the Manager: %v", when, err)
+		}
+		if account, err := filepath.Glob(filepath.Join(a.dir, "acme_account*")); err != nil || len(account) != 0 {
+			t.Errorf("%s: a handshake made the account %v, %v", when, account, err)
+		}
+	}
+	for _, h := range []*tls.ClientHelloInfo{hello("a.example.com"), hello(""), hello("x.example.com")} {
 		if c, err := a.choose(h); err == nil {
 			t.Errorf("%q %v: %v without a certificate", h.ServerName, h.SupportedProtos, c)
 		}
+	}
+	mixed("without a certificate")
+	if _, err := a.answers.Client.HTTPClient.Get("https://127.0.0.1:1/dir"); !errors.Is(err, errOnlyWatch) {
+		t.Errorf("the transport of the Manager that answers: %v", err)
 	}
 	root := newAuthority(t, "root", nil)
 	leaf := root.leaf(t, "a.example.com")
@@ -141,8 +195,38 @@ func TestACMEHandshakes(t *testing.T) {
 			t.Errorf("%q: %v", h.ServerName, err)
 		}
 	}
+	mixed("with a certificate")
 	if _, err := a.choose(hello("x.example.com")); err == nil {
 		t.Error("a name that is not listed is served")
+	}
+	if got := a.TLSConfig().NextProtos; !slices.Equal(got, []string{"acme-tls/1"}) {
+		t.Errorf("protocols %v; the CA's challenge is not agreed on", got)
+	}
+}
+
+// fullCache is one on a disk that is full.
+type fullCache struct{ autocert.Cache }
+
+func (fullCache) Put(context.Context, string, []byte) error { return syscall.ENOSPC }
+
+// A cache that cannot be written is told as such, and before the CA is asked, which would count a failure.
+func TestNoOrderWithoutSpace(t *testing.T) {
+	a, err := NewACME(ACMEConfig{Hosts: []string{"a.example.com"}, Cache: filepath.Join(t.TempDir(), "cache"), Directory: "https://127.0.0.1:1/dir"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("with space: %v, want that the CA was asked", err)
+	}
+	if _, err := os.Stat(filepath.Join(a.dir, ".space")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it leaves something behind: %v", err)
+	}
+	a.cache = fullCache{a.cache}
+	if _, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop()); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the CA is not asked") {
+		t.Errorf("without: %v", err)
 	}
 }
 
@@ -173,34 +257,19 @@ func TestChallenges(t *testing.T) {
 		w := httptest.NewRecorder()
 		a.Challenges().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), tt.method, tt.target, http.NoBody))
 		body := w.Body.String()
-		if w.Code != tt.code || strings.Contains(body, "secret") || strings.Contains(body, a.dir) || w.Header().Get("Location") != "" {
+		if w.Code != tt.code || strings.Contains(body, "secret") || strings.Contains(body, a.dir) || w.Header().Get("Location") != "" || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s %.80s: %d %q, want %d", tt.method, tt.target, w.Code, body, tt.code)
 		}
 	}
-}
-
-func TestOrderCache(t *testing.T) {
-	ctx := context.Background()
-	dir := autocert.DirCache(t.TempDir())
-	if err := errors.Join(dir.Put(ctx, "host", []byte("old")), dir.Put(ctx, "acme_account+key", []byte("account"))); err != nil {
-		t.Fatal(err)
-	}
-	c := &orderCache{Cache: dir, host: "host"}
-	if _, err := c.Get(ctx, "host"); !errors.Is(err, autocert.ErrCacheMiss) {
-		t.Errorf("the certificate to renew is given back: %v", err)
-	}
-	if account, err := c.Get(ctx, "acme_account+key"); err != nil || string(account) != "account" {
-		t.Errorf("the account: %q, %v", account, err)
-	}
-	if err := c.Put(ctx, "host", []byte("new")); err != nil {
-		t.Fatal(err)
-	}
-	if fresh, err := c.Get(ctx, "host"); err != nil || string(fresh) != "new" {
-		t.Errorf("the new certificate: %q, %v", fresh, err)
-	}
-	full := &orderCache{Cache: autocert.DirCache(filepath.Join(string(dir), "host", "none")), host: "host"} // below a file
-	if err := full.Put(ctx, "host", []byte("new")); err == nil || full.err == nil {
-		t.Errorf("an error of keeping it is lost: %v, %v", err, full.err)
+	reg := prometheus.NewRegistry()
+	const counted = `# HELP keypost_tls_challenge_requests_total Requests to the listener for challenges http-01, by outcome: answered, unknown (no such challenge) or other (whatever is no challenge for a host of this server).
+# TYPE keypost_tls_challenge_requests_total counter
+keypost_tls_challenge_requests_total{outcome="answered"} 3
+keypost_tls_challenge_requests_total{outcome="other"} 3
+keypost_tls_challenge_requests_total{outcome="unknown"} 3
+`
+	if err := errors.Join(reg.Register(a), testutil.GatherAndCompare(reg, strings.NewReader(counted), "keypost_tls_challenge_requests_total")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -231,13 +300,11 @@ func TestFollow(t *testing.T) {
 			defer mu.Unlock()
 			began, orders, answer = time.Now(), nil, next
 		}
-		a.renewal = func(context.Context, int, *zap.Logger) (time.Duration, error) {
+		a.ask = func(int, string) (time.Duration, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			orders = append(orders, time.Since(began).Round(time.Minute))
-			asked, err := answer()
-			a.failing[0].Store(err != nil)
-			return asked, err
+			return answer()
 		}
 		expect := func(what string, minutes ...time.Duration) {
 			t.Helper()
@@ -331,20 +398,4 @@ func TestACMELock(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
-}
-
-func TestReasons(t *testing.T) {
-	r := &reasons{}
-	plain := errors.New("no viable challenge type found")
-	if got := r.explain(plain).Error(); got != plain.Error() {
-		t.Errorf("without a reason: %s", got)
-	}
-	for range 2 {
-		r.note([]byte(`{"status":"invalid","challenges":[{"type":"tls-alpn-01","error":{"detail":"Connection\nrefused"}},{"type":"dns-01"}]}`))
-	}
-	r.note([]byte(`no JSON`))
-	want := "no viable challenge type found; the CA says: tls-alpn-01: Connection refused"
-	if got := r.explain(plain).Error(); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
 }

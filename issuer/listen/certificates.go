@@ -14,6 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/internal/hang"
+	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/issuer/listen/internal/chain"
 )
 
 // Certificates is the source of the listener's TLS keys and certificates: [Files] or
@@ -29,6 +33,15 @@ type Certificates interface {
 	// certificate never takes away the one in use and is not an error; an error
 	// means that nothing will be renewed any more.
 	Watch(ctx context.Context, log *zap.Logger) error
+	// InUse returns what clients are shown at this time.
+	InUse() []InUse
+}
+
+// InUse is a certificate that clients are shown.
+type InUse struct {
+	Names []string  // that it is for
+	From  string    // its file
+	Until time.Time // the first expiry in its chain; zero: there is none yet
 }
 
 // Pair names the PEM files of one certificate: Cert holds the leaf and then its
@@ -43,8 +56,8 @@ type Files struct {
 
 	inUse   atomic.Pointer[certSet] // replaced whole, by Watch only
 	failing atomic.Bool
-	trouble []string      // by pair: why its files are not taken; owned by Watch
-	reading []chan loaded // by pair: a reading under way, or nil; owned by Watch
+	trouble []string   // by pair: why its files are not taken; owned by Watch
+	hangs   hang.Guard // of their files
 }
 
 // LoadFiles reads the pairs and refuses any with which some client would fail: a
@@ -59,13 +72,13 @@ func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
 	if len(pairs) == 0 {
 		return nil, fmt.Errorf("load TLS certificates: no files given, name at least one pair of certificate and key")
 	}
-	f := &Files{pairs: pairs, hosts: hosts, trouble: make([]string, len(pairs)), reading: make([]chan loaded, len(pairs))}
-	var certs []*certificate
+	f := &Files{pairs: pairs, hosts: hosts, trouble: make([]string, len(pairs))}
+	var certs []*chain.Chain
 	for i, p := range pairs {
 		if slices.ContainsFunc(pairs[:i], func(q Pair) bool { return q.Cert == p.Cert }) {
 			return nil, fmt.Errorf("load TLS certificates: %q is given twice, name each file once", p.Cert)
 		}
-		c, err := loadPair(p, now)
+		c, err := f.load(context.Background(), p, now)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +98,7 @@ func LoadFiles(pairs []Pair, hosts []string) (*Files, error) {
 func (f *Files) Alone() []string {
 	var alone []string
 	for i, c := range f.inUse.Load().certs {
-		if leaf := c.tls.Leaf; len(c.tls.Certificate) == 1 && !bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
+		if leaf := c.TLS.Leaf; len(c.TLS.Certificate) == 1 && !bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
 			alone = append(alone, f.pairs[i].Cert)
 		}
 	}
@@ -109,6 +122,15 @@ var (
 		"1 while some certificate file holds what cannot be used and the previous certificate stays.", nil, nil)
 )
 
+// InUse is part of [Certificates].
+func (f *Files) InUse() []InUse {
+	var all []InUse
+	for i, c := range f.inUse.Load().certs {
+		all = append(all, InUse{c.Names(), f.pairs[i].Cert, c.NotAfter})
+	}
+	return all
+}
+
 // Describe is part of prometheus.Collector.
 func (f *Files) Describe(ch chan<- *prometheus.Desc) {
 	ch <- notAfterDesc
@@ -118,7 +140,7 @@ func (f *Files) Describe(ch chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector.
 func (f *Files) Collect(ch chan<- prometheus.Metric) {
 	for i, c := range f.inUse.Load().certs {
-		sendGauge(ch, notAfterDesc, float64(c.notAfter.Unix()), f.pairs[i].Cert)
+		sendGauge(ch, notAfterDesc, float64(c.NotAfter.Unix()), f.pairs[i].Cert)
 	}
 	failing := 0.0
 	if f.failing.Load() {
@@ -137,21 +159,21 @@ func sendGauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, label
 
 // certSet is an immutable set of certificates with an index by name.
 type certSet struct {
-	certs    []*certificate              // in the order of the pairs, never empty
+	certs    []*chain.Chain              // in the order of the pairs, never empty
 	exact    map[string]*tls.Certificate // by lower-case name
 	wildcard map[string]*tls.Certificate // "*.oidc.example.com" under "oidc.example.com"
 }
 
-func newCertSet(certs []*certificate) *certSet {
+func newCertSet(certs []*chain.Chain) *certSet {
 	s := &certSet{certs: certs, exact: map[string]*tls.Certificate{}, wildcard: map[string]*tls.Certificate{}}
 	for _, c := range certs {
-		for _, name := range c.tls.Leaf.DNSNames {
+		for _, name := range c.TLS.Leaf.DNSNames {
 			index := s.exact
 			name, wild := strings.CutPrefix(strings.ToLower(name), "*.")
 			if wild {
 				index = s.wildcard
 			}
-			index[name] = cmp.Or(index[name], &c.tls)
+			index[name] = cmp.Or(index[name], &c.TLS)
 		}
 	}
 	return s
@@ -169,12 +191,12 @@ func (s *certSet) find(name string) *tls.Certificate {
 }
 
 func (s *certSet) choose(sni string) *tls.Certificate {
-	return cmp.Or(s.find(sni), &s.certs[0].tls)
+	return cmp.Or(s.find(sni), &s.certs[0].TLS)
 }
 
 func (s *certSet) covers(host string) bool {
 	if net.ParseIP(host) != nil { // a client that asks for an address sends no SNI
-		return s.certs[0].tls.Leaf.VerifyHostname(host) == nil
+		return s.certs[0].TLS.Leaf.VerifyHostname(host) == nil
 	}
 	return s.find(host) != nil
 }
@@ -187,4 +209,9 @@ func (s *certSet) uncovered(hosts []string) string {
 		}
 	}
 	return ""
+}
+
+// readAtStart reads a file that is never read again, and so needs no Guard that lasts.
+func readAtStart(file string, limit int64) ([]byte, error) {
+	return hang.Await(context.Background(), new(hang.Guard), file, func() ([]byte, error) { return regular.Read(file, limit) })
 }

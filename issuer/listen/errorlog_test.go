@@ -3,16 +3,17 @@ package listen
 import (
 	"bufio"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -92,6 +93,50 @@ func TestHandshakeErrorsAreCountedByReason(t *testing.T) {
 	}
 }
 
+// Who is refused for a client certificate is told apart from strangers: the CDN itself is out then.
+func TestClientCertificatesAreCountedByReason(t *testing.T) {
+	expired := func(t *testing.T, parent *authority, name string) *authority {
+		return issue(t, parent, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: parent == nil, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-time.Hour)})
+	}
+	ca, old := newAuthority(t, "cdn", nil), expired(t, nil, "cdn")
+	late := expired(t, ca, "late")
+	for _, tc := range []struct {
+		reason, name string
+		ca           *authority
+		shown        []tls.Certificate
+	}{
+		{"client_certificate_expired", "its CA has", old, clientOf(t, old, x509.ExtKeyUsageClientAuth)},
+		{"client_certificate_expired", "it has", ca, []tls.Certificate{{Certificate: [][]byte{late.cert.Raw}, PrivateKey: late.key}}},
+		{"client_certificate_untrusted", "another CA's", ca, clientOf(t, newAuthority(t, "unrecognized name", nil), x509.ExtKeyUsageClientAuth)},
+		{"client_certificate_untrusted", "another CA's of the same name", ca, clientOf(t, newAuthority(t, "cdn", nil), x509.ExtKeyUsageClientAuth)},
+		{"client_certificate_unfit", "a server's", ca, clientOf(t, ca, x509.ExtKeyUsageServerAuth)},
+	} {
+		t.Run(tc.reason+" "+tc.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "ca.pem")
+			writeFile(t, file, chainPEM(tc.ca))
+			shield, err := NewShield(ShieldConfig{ClientCAFile: file})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if which, all := shield.ExpiredCAs(time.Now()); all != (tc.ca == old) || (len(which) > 0) != all {
+				t.Errorf("expired: %v %v", which, all)
+			}
+			s := startSite(t, Config{Shield: shield})
+			eventually(t, "the CA's expiry is its metric", func() bool {
+				return gathered(t, s.metrics, "keypost_shield_client_ca_not_after_timestamp_seconds") == 2*float64(tc.ca.cert.NotAfter.Unix())
+			})
+			conf := s.clientTLS()
+			conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tc.shown[0], nil }
+			if _, _, err := get(t, "https://"+s.address, conf, false); err == nil {
+				t.Error("it is let in")
+			}
+			eventually(t, "the failure is counted", func() bool { return gathered(t, s.metrics, "keypost_tls_handshake_errors_total") > 0 })
+			checkCounter(t, s, tc.reason)
+		})
+	}
+}
+
 func checkCounter(t *testing.T, s site, reason string) {
 	t.Helper()
 	families, err := s.metrics.Gather()
@@ -110,24 +155,6 @@ func checkCounter(t *testing.T, s site, reason string) {
 	}
 }
 
-// Alerts and faults that Go's own client cannot be made to cause.
-func TestHandshakeReasonText(t *testing.T) {
-	for text, want := range map[string]string{
-		"[::1]:4711: remote error: tls: unrecognized name":                                         "unknown_sni",
-		"[fe80::1%eth0]:1: EOF":                                                                    "eof",
-		"192.0.2.1:1: remote error: tls: unknown certificate":                                      "bad_certificate",
-		"192.0.2.1:1: remote error: tls: protocol version not supported":                           "no_shared_version",
-		"192.0.2.1:1: write tcp 192.0.2.2:8443->192.0.2.1:1: write: broken pipe":                   "reset",
-		"192.0.2.1:1: tls: client requested unsupported application protocols ([\"broken pipe\"])": "no_shared_protocol",
-		"192.0.2.1:1: tls: something new":                                                          "other",
-		"":                                                                                         "other",
-	} {
-		if got := handshakeReason("http: TLS handshake error from " + text); got != want {
-			t.Errorf("%q: got %s, want %s", text, got, want)
-		}
-	}
-}
-
 func TestPanicIsAnError(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		core, logs := observer.New(zapcore.DebugLevel)
@@ -140,14 +167,6 @@ func TestPanicIsAnError(t *testing.T) {
 		if line.Level != zapcore.ErrorLevel || !strings.Contains(line.ContextMap()["detail"].(string), "boom") {
 			t.Errorf("got %v", line)
 		}
-	}
-}
-
-func TestOtherTroubleIsAWarning(t *testing.T) {
-	core, logs := observer.New(zapcore.DebugLevel)
-	fmt.Fprintln(newErrorLog(zap.New(core)), "http: Accept error: too many open files; retrying in 1s")
-	if logs.Len() != 1 || logs.All()[0].Level != zapcore.WarnLevel {
-		t.Errorf("got %v", logs.All())
 	}
 }
 
@@ -179,12 +198,5 @@ func TestHTTP2FaultsAreCounted(t *testing.T) {
 				t.Errorf("a stranger caused log lines: %v", logs.All())
 			}
 		})
-	}
-}
-
-func TestEveryReasonStartsAtZero(t *testing.T) {
-	n := newErrorLog(zap.NewNop())
-	if got, want := testutil.CollectAndCount(n.handshakes), len(handshakeFailures)+1; got != want {
-		t.Errorf("got %d series, want %d", got, want)
 	}
 }

@@ -14,7 +14,8 @@ type limits struct {
 	// readHeader bounds the TLS handshake and the reading of a request's header. 5 s, which is also how long AWS STS
 	// waits for us.
 	readHeader time.Duration
-	// read bounds a whole request. As readHeader: no request that is answered with a document has a body.
+	// read bounds a whole request with its body, and with HTTP/2 the wait for the answer to a ping. As readHeader: no answer
+	// depends on a body.
 	read time.Duration
 	// write bounds the handler and the response. 10 s.
 	write time.Duration
@@ -55,13 +56,13 @@ const (
 )
 
 // FittingConnections returns how many connections fit into a memory limit in bytes
-// and a limit of open files. It counts the kernel's buffers in full, as if every
+// and a limit of open files beside those of other listeners of the process, such as MaxChallengers. It counts the kernel's buffers in full, as if every
 // client filled both: with version 2 of cgroups they are memory of the process, and
 // a few thousand clients that do not read fill them at no cost.
-func FittingConnections(memory int64, files uint64) int {
-	n := min((memory-ownMemory)/perConnection, mostConnections)
-	if files < mostConnections+ownFiles {
-		n = min(n, int64(files)-ownFiles)
+func FittingConnections(memory int64, files uint64, others uint16) int {
+	n := min((memory-ownMemory)/perConnection-int64(others), mostConnections)
+	if files < mostConnections+ownFiles+uint64(others) {
+		n = min(n, int64(files)-ownFiles-int64(others)) //nolint:gosec // it is small
 	}
 	return int(max(n, fewestConnections))
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 )
 
 // Config has what Serve serves, and its bounds.
@@ -34,6 +36,9 @@ type Config struct {
 	// MaxConnections bounds the open connections of all clients together. When all are taken, slow, idle and stalled
 	// ones make room for new ones. It must be given: FittingConnections returns how many fit.
 	MaxConnections int
+	// Second is for a listener beside another one of the process, for challenges. It leaves to the first what there is one of:
+	// the garbage collector's percentage and the number of goroutines, which would tell it of the first one's connections.
+	Second bool
 	// NoHTTP2 turns HTTP/2 off: HTTP/1.1 is all that any relying party needs.
 	NoHTTP2 bool
 	// DrainDelay is how long new connections are still accepted once the stop
@@ -88,9 +93,13 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("open the public listener: %w", err)
 	}
+	ln.idle = c.limits.idle
+	if c.Second {
+		ln.beSecond()
+	}
 	defer ln.Close() //nolint:errcheck // closed by the drain already, except when this returns early
-	log := newErrorLog(c.Log)
-	if err := register(c.Metrics, append(ln.collectors(), log.collectors()...)...); err != nil {
+	log := errorlog.New(c.Log)
+	if err := register(c.Metrics, append(ln.collectors(), log.Collectors()...)...); err != nil {
 		return err
 	}
 	if c.Certificates != nil {
@@ -107,7 +116,7 @@ func Serve(ctx context.Context, c Config) error {
 	go ln.relieve(relief, goMemory())
 	handler := c.Handler
 	if c.Shield != nil {
-		if err := register(c.Metrics, c.Shield.refused); err != nil {
+		if err := register(c.Metrics, c.Shield.collectors()...); err != nil {
 			return err
 		}
 		handler = c.Shield.guard(handler)

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 )
 
 var okHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -223,10 +225,10 @@ func TestSNI(t *testing.T) {
 
 func TestServerHasEveryBound(t *testing.T) {
 	for _, l := range []limits{{}, {time.Second, time.Second, time.Second, time.Second, 1}} {
-		srv := newServer(okHandler, l.withDefaults(), newErrorLog(zap.NewNop()))
+		srv := newServer(okHandler, l.withDefaults(), errorlog.New(zap.NewNop()))
 		for name, d := range map[string]time.Duration{
 			"ReadHeaderTimeout": srv.ReadHeaderTimeout, "ReadTimeout": srv.ReadTimeout, "WriteTimeout": srv.WriteTimeout,
-			"IdleTimeout": srv.IdleTimeout, "SendPingTimeout": srv.HTTP2.SendPingTimeout, "PingTimeout": srv.HTTP2.PingTimeout,
+			"SendPingTimeout": srv.HTTP2.SendPingTimeout, "PingTimeout": srv.HTTP2.PingTimeout,
 			"WriteByteTimeout": srv.HTTP2.WriteByteTimeout,
 		} {
 			if d <= 0 {
@@ -236,6 +238,18 @@ func TestServerHasEveryBound(t *testing.T) {
 		if srv.MaxHeaderBytes <= 0 || srv.HTTP2.MaxConcurrentStreams <= 0 || srv.ErrorLog == nil || srv.Handler == nil {
 			t.Errorf("%+v: a bound, the error log or the handler is missing: %+v", l, srv)
 		}
+	}
+}
+
+// The bounds are those that the documents name.
+func TestLimits(t *testing.T) {
+	want := limits{readHeader: 5 * time.Second, read: 5 * time.Second, write: 10 * time.Second, idle: 90 * time.Second, header: 16 << 10}
+	if got := (limits{}).withDefaults(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	srv := newServer(okHandler, want, errorlog.New(zap.NewNop()))
+	if srv.ReadHeaderTimeout != want.readHeader || srv.ReadTimeout != want.read || srv.WriteTimeout != want.write || srv.MaxHeaderBytes != want.header {
+		t.Errorf("%+v, want %+v", srv, want)
 	}
 }
 

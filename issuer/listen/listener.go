@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,8 +25,15 @@ const (
 	// slowAfter is how long a TLS handshake or a first request's header may take
 	// before the connection may be evicted. An honest client needs a few round trips.
 	slowAfter = 2 * time.Second
+	// silentAfter is as slowAfter for a connection from which nothing has come at all.
+	// A client speaks first, with the packet that completes the connection or the next
+	// one. It bounds for how long strangers who only connect keep slots: tcp-idle with
+	// six times as many as there are slots.
+	silentAfter = 300 * time.Millisecond
 	// idleAfter protects a connection that has just become idle: its next request,
-	// or with HTTP/2 its first one, may be on its way.
+	// or with HTTP/2 its first one, may be on its way. While there is nobody else, one
+	// of those that have had an answer goes all the same, and not the one that has been
+	// idle for longest: honest clients ask less often than strangers who mean to stay.
 	idleAfter = 250 * time.Millisecond
 	// lookAgain is the pause between searches for a connection to evict.
 	lookAgain = 50 * time.Millisecond
@@ -33,9 +44,10 @@ const (
 
 // listener is a TCP listener with a bounded number of connections. When all are
 // taken, one makes room for the next: the one whose TLS handshake or first request
-// has been outstanding longest, if for more than slowAfter; else the one that has
-// been idle for longest; else the one that has waited longest for its client to take
-// an answer or to send a body, if for more than stalledAfter. A connection is never
+// has been outstanding longest, if for more than slowAfter, or silentAfter while
+// nothing has come; else the one that has been idle for longest; else the one that has
+// waited longest for its client to take an answer or to send a body, if for more than
+// stalledAfter; else any that has had an answer and is idle. A connection is never
 // closed for that while the server works on its request, or while the client takes
 // the answer. While all are like that, new ones wait in the kernel's queue.
 type listener struct {
@@ -43,6 +55,7 @@ type listener struct {
 	log     *zap.Logger
 	slots   chan struct{} // one per connection, and one for the Accept under way
 	began   time.Time     // what a connection's status counts from
+	idle    time.Duration // how long a connection may be idle; see newServer
 	closing sync.Once
 	closed  chan struct{}
 
@@ -52,10 +65,19 @@ type listener struct {
 	// What all connections may hold together; see bound.
 	unanswered     atomic.Int64 // requests whose answer has not been sent
 	mostUnanswered int64
+	http2          atomic.Int64  // connections with that protocol
+	leaving        atomic.Int64  // answers of connections that were closed for them, and have not ended yet
+	goroutines     func() int    // of the process
 	bulky          chan struct{} // one per connection with a bulky header
+	turns          chan struct{} // one per connection that acts on what it has read
 
-	victims   []victim  // found by the last look; of Accept only
-	exhausted time.Time // when Accept last lacked file descriptors; of Accept only
+	relieving sync.Mutex
+	thrift    thrift        // with relieving held
+	expired   time.Duration // when closeExpired last looked; with relieving held
+
+	victims   []victim      // found by the last look; of Accept only
+	looked    time.Duration // when that was; of Accept only
+	exhausted time.Time     // when Accept last lacked file descriptors; of Accept only
 
 	evictions *prometheus.CounterVec
 	paced     prometheus.Counter
@@ -82,8 +104,11 @@ func newListener(ctx context.Context, address string, limit int, log *zap.Logger
 		log:         log,
 		slots:       make(chan struct{}, limit),
 		began:       time.Now(),
+		idle:        limits{}.withDefaults().idle,
 		closed:      make(chan struct{}),
 		conns:       map[*conn]struct{}{},
+		turns:       make(chan struct{}, atATime),
+		goroutines:  runtime.NumGoroutine,
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "keypost_connections_evicted_total",
 			Help: "Connections closed to make room, by what they were: slow (handshake or header outstanding), idle, stalled (the client does not take its answer), or heavy while memory was short.",
@@ -105,6 +130,9 @@ func newListener(ctx context.Context, address string, limit int, log *zap.Logger
 		l.evictions.WithLabelValues(kind)
 	}
 	l.bound(goMemory()().limit)
+	if os.Getenv("GOGC") == "" {
+		l.thrift.set = debug.SetGCPercent
+	}
 	return l, nil
 }
 
@@ -113,6 +141,12 @@ func (l *listener) bound(limit int64) {
 	budget := forConnections(limit)
 	l.mostUnanswered = budget / heldPerStream
 	l.bulky = make(chan struct{}, min(max(budget/heaviestHeader, 4), mostConnections))
+}
+
+// beSecond is as Config.Second says. No answers are hidden in HTTP/1.
+func (l *listener) beSecond() {
+	l.thrift.set = nil
+	l.goroutines = func() int { return 0 }
 }
 
 // now is on the monotonic clock.
@@ -160,7 +194,7 @@ func (l *listener) takeSlot() error {
 }
 
 func (l *listener) admit(t *net.TCPConn) *conn {
-	c := &conn{TCPConn: t, of: l, closed: make(chan struct{})}
+	c := &conn{TCPConn: t, of: l, closed: make(chan struct{}), patience: newPatience(l.now())}
 	c.enter(fresh)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,12 +225,14 @@ func (l *listener) all() []*conn {
 	return all
 }
 
-// evict closes one connection and reports whether there was one to close.
+// evict closes one connection and reports whether there was one to close. What an old search has found is forgotten: others may have
+// to go before it now.
 func (l *listener) evict() bool {
-	if l.evictNext() {
+	now := l.now()
+	if now-l.looked < lookAgain && l.evictNext() {
 		return true
 	}
-	l.victims = l.evictable(l.now())
+	l.victims, l.looked = l.evictable(now), now
 	return l.evictNext()
 }
 
@@ -205,11 +241,23 @@ func (l *listener) evictNext() bool {
 	for len(l.victims) > 0 {
 		v := l.victims[0]
 		l.victims = l.victims[1:]
-		if kind := v.kind(); (kind != "stalled" || v.patience.waited(l.now()) > stalledAfter) && l.close(v, kind) {
+		if v.still(l.now()) && l.close(v, v.kind()) {
 			return true
 		}
 	}
 	return false
+}
+
+// still reports whether v has done nothing since the search that is not in its status.
+func (v victim) still(now time.Duration) bool {
+	switch p, since := read(v.status); p {
+	case fresh: // what has come may wait for the processor
+		return now-since > slowAfter || v.received.Load() == 0 && !bind.Unread(v.TCPConn)
+	case active:
+		return v.patience.waited(now) > stalledAfter
+	default:
+		return true
+	}
 }
 
 // kind names what makes it a victim when room is made.
@@ -224,8 +272,17 @@ func (v victim) kind() string {
 	}
 }
 
-// close closes v unless its status has changed.
+// close closes v to make room, unless its status has changed.
 func (l *listener) close(v victim, kind string) bool {
+	if !v.end() {
+		return false
+	}
+	l.evictions.WithLabelValues(kind).Inc()
+	return true
+}
+
+// end closes v unless its status has changed, and reports whether it has.
+func (v victim) end() bool {
 	if !v.conn.status.CompareAndSwap(v.status, status(evicted, 0)) {
 		return false
 	}
@@ -234,7 +291,6 @@ func (l *listener) close(v victim, kind string) bool {
 		return false
 	default:
 	}
-	l.evictions.WithLabelValues(kind).Inc()
 	_ = v.Close() // the client may have closed it, too
 	return true
 }
@@ -246,9 +302,12 @@ func (c *conn) judge(now time.Duration) (victim, bool) {
 	age := now - since
 	switch p {
 	case fresh:
-		return victim{c, s, 0, age}, age > slowAfter
+		return victim{c, s, 0, age}, age > slowAfter || age > silentAfter && c.received.Load() == 0
 	case idle:
-		return victim{c, s, 1, age}, age > idleAfter
+		if age > idleAfter {
+			return victim{c, s, 1, age}, true
+		}
+		return victim{c, s, 3, rand.N(idleAfter)}, c.requests.Load() > 0 //nolint:gosec // nobody gains by guessing it
 	case active:
 		waited := c.patience.waited(now)
 		return victim{c, s, 2, waited}, waited > stalledAfter

@@ -56,14 +56,16 @@ func TestWhoMakesRoom(t *testing.T) {
 	const now = time.Minute
 	put := func(p phase, age time.Duration) *conn {
 		c, _ := pair(t, l)
+		c.patience = patience{}
+		c.received.Store(1)
 		c.status.Store(status(p, now-age))
 		return c
 	}
-	put(active, now).patience.work(0)      // the server works on it
-	put(active, now).patience.restart(now) // has just taken a byte
+	put(active, now).patience.work(0)     // the server works on it
+	put(active, now).patience.since = now // has just taken its bytes
 	waiting := func(since time.Duration) *conn {
 		c := put(active, now)
-		c.patience.restart(since)
+		c.patience.since = since
 		return c
 	}
 	waiting(now - stalledAfter)
@@ -72,13 +74,49 @@ func TestWhoMakesRoom(t *testing.T) {
 	put(idle, idleAfter/2)
 	put(fresh, slowAfter/2)
 	idleShort, handshakingLong := put(idle, time.Second), put(fresh, 4*time.Second)
+	silent := put(fresh, silentAfter+time.Millisecond)
+	silent.received.Store(0)
+	put(fresh, silentAfter/2).received.Store(0)
+	busy := put(idle, time.Millisecond)
+	busy.requests.Store(1)
 	var got []*conn
 	for _, v := range l.evictable(now) {
 		got = append(got, v.conn)
 	}
-	if want := []*conn{handshakingLong, handshaking, idleLong, idleShort, stalledLong, stalled}; !slices.Equal(got, want) {
+	if want := []*conn{handshakingLong, handshaking, silent, idleLong, idleShort, stalledLong, stalled, busy}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+}
+
+// The first request of a connection has the time of any other, however long the server has run.
+func TestFirstRequestIsNotStalled(t *testing.T) {
+	l := testListener(t, 10) // which has run for an hour
+	for name, states := range map[string][]http.ConnState{"HTTP/1.1": {http.StateActive}, "HTTP/2": {http.StateActive, http.StateIdle, http.StateActive}} {
+		c, _ := pair(t, l)
+		for _, s := range states {
+			noteState(c, s)
+		}
+		if v, found := c.judge(l.now()); found {
+			t.Errorf("%s: it may have to make room: waited %v", name, v.age)
+		}
+		if v, found := c.judge(l.now() + 2*stalledAfter); !found || v.kind() != "stalled" {
+			t.Errorf("%s: it never has to make room: %v, %v", name, v, found)
+		}
+	}
+}
+
+// Who has begun to speak is not silent, even if nobody has read it yet.
+func TestWhatIsUnreadIsNotSilence(t *testing.T) {
+	l := testListener(t, 10)
+	c, client := pair(t, l)
+	v, found := c.judge(l.now() + 2*silentAfter)
+	if !found || !v.still(l.now()) {
+		t.Fatalf("a silent connection stays: %v, %v", v, found)
+	}
+	if _, err := client.Write([]byte{22}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has spoken", func() bool { return !v.still(l.now()) })
 }
 
 // What was idle when it was looked at may have a request by the time it is to be closed.
@@ -203,18 +241,24 @@ func TestFittingConnections(t *testing.T) {
 	for _, tc := range []struct {
 		memory int64
 		files  uint64
+		others uint16
 		want   int
 	}{
-		{384 << 20, 1 << 20, 2529}, // three quarters of 512 MiB
-		{192 << 20, 1 << 20, 1084},
-		{1 << 62, 1 << 20, 10_000},
-		{1 << 62, 1<<64 - 1, 10_000},
-		{1 << 62, 1024, 704},
-		{1 << 20, 1 << 20, 64},
-		{1 << 62, 10, 64},
+		{384 << 20, 1 << 20, 0, 2529}, // three quarters of 512 MiB
+		{384 << 20, 1 << 20, MaxChallengers, 2029},
+		{192 << 20, 1 << 20, 0, 1084},
+		{1 << 62, 1 << 20, 0, 10_000},
+		{1 << 62, 1<<64 - 1, 0, 10_000},
+		{1 << 62, 1<<64 - 1, MaxChallengers, 10_000},
+		{1 << 62, 1024, 0, 704},
+		{1 << 62, 1024, MaxChallengers, 204},
+		{1 << 20, 1 << 20, 0, 64},
+		{1 << 62, 10, 0, 64},
+		{1 << 62, 10_330, 0, 10_000},
+		{1 << 62, 10_330, 20, 9990},
 	} {
-		if got := FittingConnections(tc.memory, tc.files); got != tc.want {
-			t.Errorf("FittingConnections(%d, %d) = %d, want %d", tc.memory, tc.files, got, tc.want)
+		if got := FittingConnections(tc.memory, tc.files, tc.others); got != tc.want {
+			t.Errorf("FittingConnections(%d, %d, %d) = %d, want %d", tc.memory, tc.files, tc.others, got, tc.want)
 		}
 	}
 }
@@ -458,6 +502,138 @@ func TestUnansweredRequestsAreCounted(t *testing.T) {
 	eventually(t, "two wait", func() bool { return c.unanswered.Load() == 2 && c.of.unanswered.Load() == 2 })
 }
 
+// What strangers may make the process hold does not grow with the machine.
+func TestReliefOnALargeMachine(t *testing.T) {
+	l := testListener(t, 5)
+	l.bound(16 << 30)
+	if most := l.mostUnanswered*heldPerStream + int64(cap(l.bulky))*heaviestHeader; most > 2*mostHeld {
+		t.Errorf("answers that wait and bulky headers may hold %d MiB", most>>20)
+	}
+	c, _ := pair(t, l)
+	c.unanswered.Store(mostHeld / heldPerStream)
+	if n := l.relieveOnce(memory{used: 100 << 20, live: 50 << 20, limit: 16 << 30}); n != 1 {
+		t.Errorf("%d connections were closed for one that holds %d MiB", n, c.holds()>>20)
+	}
+}
+
+// Many clients that let a few answers wait each hold as much as one that lets many wait; those with one or two stay.
+func TestReliefOfManyThatHoldAFew(t *testing.T) {
+	l := testListener(t, 100)
+	l.bound(10 << 20) // which leaves 1.25 MiB for connections
+	var percents []int
+	l.thrift.set = func(percent int) int { percents = append(percents, percent); return 0 }
+	var few, honest []*conn
+	for i := range 60 {
+		c, _ := pair(t, l)
+		c.requests.Store(4)
+		if c.unanswered.Store(2); i >= 10 {
+			c.unanswered.Store(4)
+			few = append(few, c)
+		} else {
+			honest = append(honest, c)
+		}
+	}
+	l.relieveOnce(memory{used: 10 << 20, limit: 10 << 20})
+	var left int64
+	for c := range l.conns {
+		left += c.holds()
+	}
+	if left > 1<<20 {
+		t.Errorf("%d KiB are still held", left>>10)
+	}
+	for _, c := range honest {
+		if _, ok := l.conns[c]; !ok {
+			t.Fatal("a client with two answers had to go")
+		}
+	}
+	if n := l.open(); n == len(honest) || n == len(honest)+len(few) {
+		t.Errorf("%d are open, want some of those that hold a few", n)
+	}
+	l.relieveOnce(memory{used: 10 << 20, limit: 10 << 20})
+	l.thrift.end(l.now())
+	l.thrift.end(l.now() + 2*calm)
+	l.thrift.end(l.now() + 3*calm)
+	if !slices.Equal(percents, []int{thriftyPercent, usualPercent}) {
+		t.Errorf("the garbage collector was told %v", percents)
+	}
+}
+
+// While many answers wait, those go whose clients let them wait for longest, until half as many wait.
+func TestStalledClientsGoWhileManyAnswersWait(t *testing.T) {
+	l := testListener(t, 50)
+	l.mostUnanswered = 40
+	now := l.now()
+	var long, short []*conn
+	for i := range 40 {
+		c, _ := pair(t, l)
+		c.requests.Store(1)
+		c.unanswered.Store(1)
+		c.status.Store(status(active, now-time.Minute))
+		if c.patience = (patience{since: now - stalledSoon/2}); i%2 == 0 {
+			c.patience.since = now - 2*stalledSoon
+			long = append(long, c)
+		} else {
+			short = append(short, c)
+		}
+		l.unanswered.Add(1)
+	}
+	l.unanswered.Store(30)
+	l.unblock()
+	if n := l.open(); n != 40 {
+		t.Fatalf("%d are open while few answers wait", n)
+	}
+	l.unanswered.Store(40)
+	l.unblock()
+	if n := l.open(); n != len(short) {
+		t.Errorf("%d are open, want %d", n, len(short))
+	}
+	for _, c := range long {
+		if p, _ := read(c.status.Load()); p != evicted {
+			t.Error("one that was waited for longest is still there")
+		}
+	}
+}
+
+// Answers that net/http gives by itself are seen by their goroutines, and looked for where much was sent and nothing got done.
+func TestHiddenAnswers(t *testing.T) {
+	l := testListener(t, 50)
+	l.mostUnanswered = 100
+	put := func(p phase, http2 bool, requests, received int64) *conn {
+		c, _ := pair(t, l)
+		c.http2.Store(http2)
+		c.requests.Store(requests)
+		c.received.Store(received)
+		c.status.Store(status(p, 0))
+		if http2 {
+			l.http2.Add(1)
+		}
+		return c
+	}
+	quiet, old, busy := put(idle, true, 3, 4000), put(active, false, 1, 4000), put(active, true, 5000, 200_000)
+	var hide []*conn
+	for range 10 {
+		hide = append(hide, put(active, true, 0, 600))
+	}
+	gone := func(c *conn) bool { p, _ := read(c.status.Load()); return p == evicted }
+	own := ownGoroutines + l.open() + 2*12
+	l.goroutines = func() int { return own + 20 }
+	l.unblock()
+	if slices.ContainsFunc(hide, gone) {
+		t.Error("somebody had to go although few answers are hidden")
+	}
+	l.goroutines = func() int { return own + 10*maxStreams }
+	if !l.pressed() {
+		t.Error("more may begin although many answers are hidden")
+	}
+	l.unblock()
+	if n := len(slices.DeleteFunc(slices.Clone(hide), gone)); n > 1 {
+		t.Errorf("%d of those that hide answers stay", n)
+	}
+	if gone(quiet) || gone(old) || gone(busy) {
+		t.Error("one that hides none had to go")
+	}
+}
+
 // When too many answers wait, a client that lets several wait gets no more of them; others do.
 func TestTooManyUnansweredRequests(t *testing.T) {
 	l := testListener(t, 5)
@@ -472,14 +648,27 @@ func TestTooManyUnansweredRequests(t *testing.T) {
 		http2 bool
 		own   int64
 		all   int64
+		taken int64
 		want  bool
-	}{{true, fewUnanswered, 10, true}, {true, fewUnanswered - 1, 10, false}, {true, 20, 9, false}, {false, 20, 10, false}} {
+	}{
+		{true, fewUnanswered, 10, 0, true},
+		{true, fewUnanswered - 1, 10, 0, false},
+		{true, 20, 9, 0, false},   // there is room
+		{false, 20, 10, 0, false}, // HTTP/1.1 has one at a time
+		{true, fewUnanswered, 10, 1, false},
+		{true, 20, 10, 18, true},
+		{true, 20, 10, 19, false},
+	} {
 		c, _ := pair(t, l)
 		c.http2.Store(tc.http2)
+		c.requests.Store(tc.own + tc.taken)
 		c.unanswered.Store(tc.own)
 		l.unanswered.Store(tc.all)
 		if got := refused(c); got != tc.want {
 			t.Errorf("%+v: refused %v", tc, got)
+		}
+		if tc.want && !refused(c) {
+			t.Errorf("%+v: a refused request counts as one whose answer was taken", tc)
 		}
 		added := map[bool]int64{true: 0, false: 1}[tc.want]
 		if c.unanswered.Load() != tc.own+added || l.unanswered.Load() != tc.all+added {

@@ -23,18 +23,26 @@ func TestPatience(t *testing.T) {
 		"it worked for 3 s":              {func(p *patience) { p.work(11 * s); p.rest(14 * s) }, 7 * s},
 		"on two at a time":               {func(p *patience) { p.work(11 * s); p.work(12 * s); p.rest(13 * s); p.rest(14 * s) }, 7 * s},
 		"another request each second":    {func(p *patience) { p.work(11 * s); p.rest(11 * s); p.work(12 * s); p.rest(12 * s) }, 10 * s},
-		"a byte is taken":                {func(p *patience) { p.took(1, 19*s) }, 10*s - s/takenPerSecond},
-		"bytes are taken":                {func(p *patience) { p.took(takenPerSecond, 12*s) }, 9 * s},
+		"a byte is taken":                {func(p *patience) { p.took(1, 19*s) }, 10*s - s/8192},
+		"bytes are taken":                {func(p *patience) { p.took(8192, 12*s) }, 9 * s},
 		"many bytes are not saved up":    {func(p *patience) { p.took(1<<30, 12*s) }, 8 * s},
 		"many bytes while it works":      {func(p *patience) { p.work(12 * s); p.took(1<<30, 14*s); p.rest(15 * s) }, 5 * s},
-		"all that was asked is answered": {func(p *patience) { p.restart(18 * s) }, 2 * s},
+		"idle":                           {func(p *patience) { p.stop(13 * s) }, 3 * s},
+		"idle, and asks again at once":   {func(p *patience) { p.stop(13 * s); p.start(13 * s) }, 10 * s},
+		"idle for a while":               {func(p *patience) { p.stop(12 * s); p.start(18 * s) }, 4*s - 6*s/16},
+		"idle for long":                  {func(p *patience) { p.stop(11 * s); p.start(19 * s); p.stop(20 * s); p.start(20 * s) }, 2*s - 8*s/16},
+		"idle for longer than it waited": {func(p *patience) { p.took(1<<30, 12*s); p.stop(12 * s); p.start(19 * s) }, 1 * s},
 	} {
-		p := &patience{}
-		p.restart(10 * s)
+		p := &patience{since: 10 * s}
 		tc.happens(p)
 		if got := p.waited(20 * s); got != tc.want {
 			t.Errorf("%s: waited %v, want %v", name, got, tc.want)
 		}
+	}
+	p := newPatience(10 * s)
+	p.start(18 * s)
+	if got := p.waited(20 * s); got != 2*s {
+		t.Errorf("from its first request on: waited %v", got)
 	}
 }
 

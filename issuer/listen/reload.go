@@ -11,6 +11,9 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/internal/hang"
+	"github.com/keypost/keypost/issuer/listen/internal/chain"
 )
 
 const (
@@ -20,8 +23,6 @@ const (
 	// quietFor lets a tool that writes certificate and key one after the other
 	// finish before the pair is loaded.
 	quietFor = 200 * time.Millisecond
-	// readTimeout bounds the reading of a pair: a network file system may hang.
-	readTimeout = 10 * time.Second
 )
 
 // Watch replaces certificates when their files change, until ctx is done; it
@@ -30,8 +31,8 @@ const (
 // per change of state, and keypost_tls_reload_failing is 1. The other pairs are
 // replaced all the same.
 func (f *Files) Watch(ctx context.Context, log *zap.Logger) error {
-	f.warnOpenKeys(log)
-	files, err := newFileWatch(f.pairs)
+	f.warnOpenKeys(ctx, log)
+	files, err := newFileWatch(ctx, f.pairs)
 	if err != nil {
 		log.Warn("certificate files cannot be watched, only polled", zap.Duration("every", pollEvery), zap.Error(err))
 	}
@@ -57,10 +58,10 @@ func (f *Files) follow(ctx context.Context, files *fileWatch, log *zap.Logger) {
 			settled.Reset(quietFor)
 			continue
 		case <-poll.C:
-			_ = files.add() // a directory that was removed and made again needs a new watch
+			_ = files.add(ctx) // a directory that was removed and made again needs a new watch
 		case <-settled.C:
 		}
-		f.reload(time.Now(), log)
+		f.reload(ctx, time.Now(), log)
 	}
 }
 
@@ -70,12 +71,13 @@ func (f *Files) follow(ctx context.Context, files *fileWatch, log *zap.Logger) {
 type fileWatch struct {
 	watcher *fsnotify.Watcher // nil when the system grants none
 	dirs    []string
+	hangs   hang.Guard
 	changed <-chan fsnotify.Event
 	lost    <-chan error // such as events that did not fit the queue
 }
 
 // newFileWatch always returns a watch to select on. With an error it is incomplete.
-func newFileWatch(pairs []Pair) (*fileWatch, error) {
+func newFileWatch(ctx context.Context, pairs []Pair) (*fileWatch, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return &fileWatch{}, err
@@ -84,16 +86,16 @@ func newFileWatch(pairs []Pair) (*fileWatch, error) {
 	for _, p := range pairs {
 		w.dirs = append(w.dirs, filepath.Dir(p.Cert), filepath.Dir(p.Key))
 	}
-	return w, w.add()
+	return w, w.add(ctx)
 }
 
-func (w *fileWatch) add() error {
+func (w *fileWatch) add(ctx context.Context) error {
 	if w.watcher == nil {
 		return nil
 	}
 	var all error
 	for _, d := range w.dirs {
-		all = errors.Join(all, w.watcher.Add(d))
+		all = errors.Join(all, hang.Do(ctx, &w.hangs, d, func() error { return w.watcher.Add(d) }))
 	}
 	return all
 }
@@ -105,14 +107,17 @@ func (w *fileWatch) close() {
 }
 
 // reload loads the files as they are now. Only Watch calls it.
-func (f *Files) reload(now time.Time, log *zap.Logger) {
+func (f *Files) reload(ctx context.Context, now time.Time, log *zap.Logger) {
 	old := f.inUse.Load()
 	certs, refused := slices.Clone(old.certs), make([]error, len(f.pairs))
 	for i, p := range f.pairs {
-		c, err := f.loadWithin(i, p, now)
+		c, err := f.load(ctx, p, now)
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			refused[i] = err
-		} else if !sameChain(c, old.certs[i]) {
+		} else if !c.Same(old.certs[i]) {
 			certs[i] = c
 		}
 	}
@@ -124,37 +129,20 @@ func (f *Files) reload(now time.Time, log *zap.Logger) {
 	}
 }
 
-// loaded is the result of reading a pair.
-type loaded struct {
-	cert *certificate
-	err  error
-}
-
-// loadWithin is loadPair with a timeout. A reading that hangs is not begun again
-// before it has ended.
-func (f *Files) loadWithin(i int, p Pair, now time.Time) (*certificate, error) {
-	if f.reading[i] == nil {
-		done := make(chan loaded, 1)
-		f.reading[i] = done
-		go func() {
-			c, err := loadPair(p, now)
-			done <- loaded{c, err}
-		}()
+// load is chain.Load for files that may hang.
+func (f *Files) load(ctx context.Context, p Pair, now time.Time) (*chain.Chain, error) {
+	c, err := hang.Await(ctx, &f.hangs, p.Cert, func() (*chain.Chain, error) { return chain.Load(p.Cert, p.Key, now) })
+	if hanging := (*hang.Error)(nil); errors.As(err, &hanging) {
+		return nil, fmt.Errorf("load TLS certificate %q with key %q: %w", p.Cert, p.Key, err)
 	}
-	select {
-	case r := <-f.reading[i]:
-		f.reading[i] = nil
-		return r.cert, r.err
-	case <-time.After(readTimeout):
-		return nil, fmt.Errorf("load TLS certificate %q: its file system does not answer for more than %v; mend or unmount it", p.Cert, readTimeout)
-	}
+	return c, err
 }
 
 // keepCovered puts previous certificates back until every host has one. Names may
 // move from one pair to another in one reload; only a change that takes a host's last
 // certificate away is refused. It terminates: each round puts back at least the
 // certificate that covered the host before, and the previous set covers all hosts.
-func (f *Files) keepCovered(certs []*certificate, refused []error) *certSet {
+func (f *Files) keepCovered(certs []*chain.Chain, refused []error) *certSet {
 	old := f.inUse.Load()
 	for {
 		set := newCertSet(certs)
@@ -164,16 +152,12 @@ func (f *Files) keepCovered(certs []*certificate, refused []error) *certSet {
 		}
 		certs = slices.Clone(certs)
 		for i, c := range old.certs {
-			if certs[i] != c && newCertSet([]*certificate{c}).covers(host) {
+			if certs[i] != c && newCertSet([]*chain.Chain{c}).covers(host) {
 				certs[i] = c
 				refused[i] = fmt.Errorf("load TLS certificate %q: it is no longer for %q, issue it for that name too", f.pairs[i].Cert, host)
 			}
 		}
 	}
-}
-
-func sameChain(a, b *certificate) bool {
-	return slices.EqualFunc(a.tls.Certificate, b.tls.Certificate, slices.Equal[[]byte])
 }
 
 // report writes one line per change of state.
@@ -185,7 +169,7 @@ func (f *Files) report(log *zap.Logger, i int, refused error, replaced bool) {
 	file := zap.String("certificate", f.pairs[i].Cert)
 	switch {
 	case replaced:
-		log.Info("TLS certificate replaced", file, zap.Time("notAfter", f.inUse.Load().certs[i].notAfter))
+		log.Info("TLS certificate replaced", file, zap.Time("not_after", f.inUse.Load().certs[i].NotAfter))
 	case trouble != "" && trouble != f.trouble[i]:
 		log.Warn("TLS certificate not taken, the previous one stays in use", file, zap.Error(refused))
 	case trouble == "" && f.trouble[i] != "":
@@ -195,9 +179,9 @@ func (f *Files) report(log *zap.Logger, i int, refused error, replaced bool) {
 }
 
 // warnOpenKeys only warns: Kubernetes mounts Secrets readable for the group.
-func (f *Files) warnOpenKeys(log *zap.Logger) {
+func (f *Files) warnOpenKeys(ctx context.Context, log *zap.Logger) {
 	for _, p := range f.pairs {
-		info, err := os.Stat(p.Key)
+		info, err := hang.Await(ctx, &f.hangs, p.Key, func() (os.FileInfo, error) { return os.Stat(p.Key) })
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
 			log.Warn("TLS private key is open to other users of this machine", zap.String("key", p.Key), zap.Stringer("mode", info.Mode().Perm()))
 		}

@@ -3,6 +3,7 @@ package listen
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/keypost/keypost/internal/hang"
 )
 
 func mustLoad(t *testing.T, hosts []string, pairs ...Pair) *Files {
@@ -26,7 +29,7 @@ func mustLoad(t *testing.T, hosts []string, pairs ...Pair) *Files {
 	return f
 }
 
-func (f *Files) leafOf(i int) []byte { return f.inUse.Load().certs[i].tls.Leaf.Raw }
+func (f *Files) leafOf(i int) []byte { return f.inUse.Load().certs[i].TLS.Leaf.Raw }
 
 // failingMetric reads keypost_tls_reload_failing.
 func failingMetric(t *testing.T, f *Files) float64 {
@@ -77,8 +80,8 @@ func TestReloadJudges(t *testing.T) {
 			core, logs := observer.New(zapcore.DebugLevel)
 			now := soon.Add(time.Minute)
 			tc.spoil(t, p)
-			f.reload(now, zap.New(core))
-			f.reload(now, zap.New(core)) // says nothing new
+			f.reload(t.Context(), now, zap.New(core))
+			f.reload(t.Context(), now, zap.New(core)) // says nothing new
 			if kept := string(first) == string(f.leafOf(0)); kept != (tc.want != "") {
 				t.Errorf("previous certificate kept: %v", kept)
 			}
@@ -116,25 +119,25 @@ func TestReloadTellsEachChangeOfState(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	log := zap.New(core)
 
-	f.reload(time.Now(), log)
+	f.reload(t.Context(), time.Now(), log)
 	if logs.Len() != 0 {
 		t.Fatalf("nothing has changed, yet: %v", logs.All())
 	}
 	writeFile(t, p.Cert, nil)
-	f.reload(time.Now(), log)
+	f.reload(t.Context(), time.Now(), log)
 	checkOneLine(t, logs, "tls.crt")
 	writePair(t, dir, "tls", root.leaf(t, "b.example"))
-	f.reload(time.Now(), log)
+	f.reload(t.Context(), time.Now(), log)
 	checkOneLine(t, logs, `no longer for "a.example"`)
 	writePair(t, dir, "tls", root.leaf(t, "a.example"))
-	f.reload(time.Now(), log)
+	f.reload(t.Context(), time.Now(), log)
 	checkOneLine(t, logs, "")
 	original, _ := os.ReadFile(p.Cert)
 	writeFile(t, p.Cert, nil)
-	f.reload(time.Now(), log)
+	f.reload(t.Context(), time.Now(), log)
 	checkOneLine(t, logs, "tls.crt")
 	writeFile(t, p.Cert, original)
-	f.reload(time.Now(), log)
+	f.reload(t.Context(), time.Now(), log)
 	checkOneLine(t, logs, "")
 	if failingMetric(t, f) != 0 {
 		t.Error("still failing")
@@ -151,14 +154,14 @@ func TestReloadJudgesPairsOneByOne(t *testing.T) {
 	oldA, oldB := f.leafOf(0), f.leafOf(1)
 	writeFile(t, a.Cert, nil)
 	writePair(t, dir, "b", root.leaf(t, "b.example"))
-	f.reload(time.Now(), log)
+	f.reload(t.Context(), time.Now(), log)
 	if string(f.leafOf(0)) != string(oldA) || string(f.leafOf(1)) == string(oldB) {
 		t.Error("a broken first pair must not keep the second from being replaced")
 	}
 
 	writePair(t, dir, "a", root.leaf(t, "a.example"))
 	writePair(t, dir, "b", root.leaf(t, "b.example", "x.example"))
-	f.reload(time.Now(), log)
+	f.reload(t.Context(), time.Now(), log)
 	if string(f.leafOf(0)) == string(oldA) || failingMetric(t, f) != 0 {
 		t.Error("a name may move from one pair to another")
 	}
@@ -166,7 +169,7 @@ func TestReloadJudgesPairsOneByOne(t *testing.T) {
 	oldA, oldB = f.leafOf(0), f.leafOf(1)
 	writePair(t, dir, "a", root.leaf(t, "a.example", "y.example"))
 	writePair(t, dir, "b", root.leaf(t, "b.example"))
-	f.reload(time.Now(), log)
+	f.reload(t.Context(), time.Now(), log)
 	if string(f.leafOf(0)) == string(oldA) || string(f.leafOf(1)) != string(oldB) {
 		t.Error("only the pair that loses x.example is to be refused")
 	}
@@ -256,7 +259,7 @@ func TestWatchSeesASecretUpdate(t *testing.T) {
 func TestNoticesOutliveTheirDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
 	p := Pair{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
-	n, err := newFileWatch([]Pair{p})
+	n, err := newFileWatch(t.Context(), []Pair{p})
 	if err == nil {
 		t.Error("a missing directory is not reported")
 	}
@@ -265,7 +268,7 @@ func TestNoticesOutliveTheirDirectory(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.add(); err != nil {
+		if err := n.add(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		writeFile(t, p.Cert, nil)
@@ -370,14 +373,14 @@ func TestOpenKeyFileIsOnlyAWarning(t *testing.T) {
 	p := writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))
 	f := mustLoad(t, nil, p)
 	core, logs := observer.New(zapcore.DebugLevel)
-	f.warnOpenKeys(zap.New(core))
+	f.warnOpenKeys(t.Context(), zap.New(core))
 	if logs.Len() != 0 {
 		t.Errorf("0600 was warned about: %v", logs.All())
 	}
 	if err := os.Chmod(p.Key, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	f.warnOpenKeys(zap.New(core))
+	f.warnOpenKeys(t.Context(), zap.New(core))
 	if logs.FilterLevelExact(zapcore.WarnLevel).Len() != 1 {
 		t.Errorf("got %v", logs.All())
 	}
@@ -407,24 +410,28 @@ func TestReadingThatHangs(t *testing.T) {
 		other := writePair(t, dir, "other", root.leaf(t, "b.example.com"))
 		f := mustLoad(t, nil, hangs, other)
 		first, second := f.leafOf(0), f.leafOf(1)
-		reading := make(chan loaded, 1) // one that does not end
-		f.reading[0] = reading
+		free := make(chan struct{})
+		err := hang.Do(t.Context(), &f.hangs, hangs.Cert, func() error { <-free; return nil }) // one that does not end
+		if hanging := (*hang.Error)(nil); !errors.As(err, &hanging) {
+			t.Fatal(err)
+		}
 		writePair(t, dir, "other", root.leaf(t, "b.example.com"))
 		core, logs := observer.New(zapcore.DebugLevel)
 		began := time.Now()
-		f.reload(time.Now(), zap.New(core))
-		if took := time.Since(began); took != readTimeout {
+		f.reload(t.Context(), time.Now(), zap.New(core))
+		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %v", took)
 		}
-		if logs.FilterMessageSnippet("not taken").Len() != 1 || !f.failing.Load() || f.reading[0] != reading {
+		if logs.FilterMessageSnippet("not taken").Len() != 1 || !f.failing.Load() {
 			t.Errorf("failing %v, logged %v", f.failing.Load(), logs.All())
 		}
 		if string(f.leafOf(0)) != string(first) || string(f.leafOf(1)) == string(second) {
 			t.Error("the pair that hangs must stay, the other one be replaced")
 		}
-		reading <- loaded{f.inUse.Load().certs[0], nil}
-		f.reload(time.Now(), zap.New(core))
-		if f.failing.Load() || f.reading[0] != nil {
+		close(free)
+		synctest.Wait()
+		f.reload(t.Context(), time.Now(), zap.New(core))
+		if f.failing.Load() {
 			t.Error("it is not taken again after it has ended")
 		}
 	})

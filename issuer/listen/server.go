@@ -5,15 +5,21 @@ import (
 	"log"
 	"net"
 	"net/http"
+
+	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
 )
 
 // maxStreams is how many requests one HTTP/2 connection may have open. Each of them
 // holds some 25 KiB for limits.write if the client does not read the answer.
 // Relying parties send one request at a time; a CDN opens more connections.
-const maxStreams = 32
+const maxStreams = 16
 
-// newServer returns a server with every bound set. l has its defaults filled in.
-func newServer(h http.Handler, l limits, errors *errorLog) *http.Server {
+// newServer returns a server with every bound set but the one of idle connections. l has its defaults filled in.
+//
+// An HTTP/2 connection that ends with a request open starts net/http's timer for idle ones again as its last act, and so stays
+// in memory for limits.idle: 25 KiB each, of as many as clients open, send a request on and leave. No limit of open connections
+// bounds that. So the listener closes idle ones (closeExpired), and net/http has no such timer.
+func newServer(h http.Handler, l limits, errors *errorlog.Log) *http.Server {
 	srv := &http.Server{
 		Handler:                      front(h),
 		ConnContext:                  withConn,
@@ -21,7 +27,7 @@ func newServer(h http.Handler, l limits, errors *errorLog) *http.Server {
 		ReadHeaderTimeout:            l.readHeader,
 		ReadTimeout:                  l.read,
 		WriteTimeout:                 l.write,
-		IdleTimeout:                  l.idle,
+		IdleTimeout:                  -1, // closeExpired does it
 		MaxHeaderBytes:               l.header,
 		ErrorLog:                     log.New(errors, "", 0),
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is the handler's to refuse
@@ -73,9 +79,9 @@ func front(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 		if f, ok := w.(http.Flusher); ok && r.ProtoMajor == 2 {
 			// An HTTP/2 client decides when it takes the answer. Waiting for
-			// that here is the only way to count the answers that wait; the
-			// header is not needed meanwhile.
-			r.Header = nil
+			// that here is the only way to count the answers that wait; what the
+			// client has sent is not needed meanwhile.
+			r.Header, r.URL, r.RequestURI = nil, nil, ""
 			f.Flush()
 		}
 	})

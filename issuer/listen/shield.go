@@ -1,21 +1,27 @@
 package listen
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/internal/hang"
+	"github.com/keypost/keypost/issuer/listen/internal/chain"
+	"github.com/keypost/keypost/issuer/listen/internal/clientca"
 )
 
 // ShieldConfig says how a CDN shows that a request comes through it. With both, a request must show both.
@@ -34,7 +40,8 @@ type ShieldConfig struct {
 type Shield struct {
 	header  string
 	secrets [][sha256.Size]byte
-	clients *x509.CertPool
+	cas     *clientca.CAs // those of clients; nil: none are asked for
+	exposed []string      // files with a secret
 	refused *prometheus.CounterVec
 }
 
@@ -54,14 +61,15 @@ func NewShield(c ShieldConfig) (*Shield, error) {
 	if err := errors.Join(s.readSecrets(c), s.readClients(c.ClientCAFile)); err != nil {
 		return nil, fmt.Errorf("set up the origin shield: %w", err)
 	}
-	if s.header == "" && s.clients == nil {
+	if s.header == "" && s.cas == nil {
 		return nil, errors.New("set up the origin shield: it needs a header with its secret, or the CA of client certificates")
 	}
 	return s, nil
 }
 
-// notForShield are headers that every client sends, or that an HTTP hop takes out.
-var notForShield = []string{"Host", "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "User-Agent", "Accept"}
+// notForShield are headers that HTTP has a meaning for on each hop, which takes them out or writes them anew, and those that clients send of
+// their own accord. The list is not complete: it is there for who mistakes one of these for a place of their own.
+var notForShield = []string{"Host", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "User-Agent", "Accept"}
 
 func (s *Shield) readSecrets(c ShieldConfig) error {
 	if c.Header == "" && len(c.SecretFiles) == 0 {
@@ -75,7 +83,7 @@ func (s *Shield) readSecrets(c ShieldConfig) error {
 		return fmt.Errorf("%q is no header that only a CDN sends; choose a name of your own, such as X-Origin-Secret", c.Header)
 	}
 	for _, file := range c.SecretFiles {
-		text, err := regular.Read(file, maxShield)
+		text, err := readAtStart(file, maxShield)
 		if err != nil {
 			return fmt.Errorf("read the value of %s: %w", s.header, err)
 		}
@@ -83,24 +91,68 @@ func (s *Shield) readSecrets(c ShieldConfig) error {
 		if len(secret) < leastShield || !httpguts.ValidHeaderFieldValue(secret) || strings.TrimSpace(secret) != secret {
 			return fmt.Errorf("%s does not hold the value of a header: one line of %d characters or more", file, leastShield) // never what it holds
 		}
+		if strings.HasPrefix(strings.ToLower(secret), strings.ToLower(s.header)+":") || strings.HasPrefix(secret, `"`) && strings.HasSuffix(secret, `"`) {
+			return fmt.Errorf("%s holds more than the value of %s: write the value alone, without the header's name and without quotation marks", file, s.header)
+		}
+		if isExposed(file) {
+			s.exposed = append(s.exposed, file)
+		}
 		s.secrets = append(s.secrets, sha256.Sum256([]byte(secret)))
 	}
 	s.refused.WithLabelValues(wantsHeader)
 	return nil
 }
 
+// Exposed returns the files of secrets that every user of this machine may read.
+func (s *Shield) Exposed() []string { return s.exposed }
+
+// isExposed reports whether every user may read a file. Those of a Kubernetes volume are 0644 unless somebody says otherwise, in a
+// container without other users: such a file is a link that leads through ..data.
+func isExposed(file string) bool {
+	exposed, err := hang.Await(context.Background(), new(hang.Guard), file, func() (bool, error) {
+		info, err := os.Stat(file)
+		if err != nil || info.Mode().Perm()&0o004 == 0 {
+			return false, err
+		}
+		to, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			return false, err
+		}
+		volume, err := filepath.EvalSymlinks(filepath.Join(filepath.Dir(filepath.Dir(to)), "..data"))
+		return err != nil || volume != filepath.Dir(to), nil
+	})
+	return err == nil && exposed // it was read a moment ago
+}
+
 func (s *Shield) readClients(file string) error {
 	if file == "" {
 		return nil
 	}
-	pool, err := readPool(file, "the CA that signs the CDN's client certificate")
+	text, err := readAtStart(file, chain.MaxPEM)
 	if err != nil {
 		return fmt.Errorf("read the CA of client certificates: %w", err)
 	}
-	s.clients = pool
+	if s.cas = clientca.Parse(text); s.cas == nil {
+		return fmt.Errorf("read the CA of client certificates: %s holds no PEM certificate; give the CA that signs the CDN's client certificate", file)
+	}
 	s.refused.WithLabelValues(wantsCertificate)
 	return nil
 }
+
+// ExpiredCAs describes the CAs of client certificates that have expired, and reports whether those are all, so that nobody gets in.
+func (s *Shield) ExpiredCAs(now time.Time) (which []string, all bool) {
+	return s.cas.Expired(now)
+}
+
+func (s *Shield) collectors() []prometheus.Collector {
+	if s.cas == nil {
+		return []prometheus.Collector{s.refused}
+	}
+	return []prometheus.Collector{s.refused, s.cas}
+}
+
+// shielded is the body of a refusal.
+const shielded = "this server answers its CDN only\n"
 
 // guard answers 403 to every request that does not show what the shield wants, whatever it asks for.
 func (s *Shield) guard(next http.Handler) http.Handler {
@@ -114,9 +166,11 @@ func (s *Shield) guard(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store") // a CDN that lost its secret must not keep this
 		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("Content-Length", strconv.Itoa(len(shielded)))
 		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Strict-Transport-Security", "max-age=31536000") // as the documents and other refusals have it
 		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte("this server answers its CDN only\n")) // the client may have gone away
+		_, _ = w.Write([]byte(shielded)) // the client may have gone away
 	})
 }
 
@@ -128,7 +182,7 @@ func (s *Shield) lacks(r *http.Request) string {
 			return wantsHeader
 		}
 	}
-	if s.clients != nil && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+	if s.cas != nil && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) { // see clientca.CAs.Apply
 		return wantsCertificate
 	}
 	return ""
@@ -143,10 +197,10 @@ func (s *Shield) knows(value string) bool {
 	return found == 1
 }
 
-// apply makes a TLS configuration ask for client certificates. One of another CA ends the handshake; a client without one
-// gets through it and is refused with 403, so that the CA's challenge tls-alpn-01 needs none.
+// apply makes a TLS configuration ask for client certificates. A client without one is refused with 403 and not in its handshake, so
+// that the CA's challenge tls-alpn-01 needs none.
 func (s *Shield) apply(c *tls.Config) {
-	if s.clients != nil {
-		c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, s.clients
+	if s.cas != nil {
+		s.cas.Apply(c)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"math/big"
 	"net/http"
 	"path/filepath"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,9 +42,24 @@ func TestShield(t *testing.T) {
 	caFile := filepath.Join(t.TempDir(), "ca.pem")
 	writeFile(t, caFile, chainPEM(ca))
 	mine, strangers, server := clientOf(t, ca, x509.ExtKeyUsageClientAuth), clientOf(t, other, x509.ExtKeyUsageClientAuth), clientOf(t, ca, x509.ExtKeyUsageServerAuth)
+	inner := []*authority{newAuthority(t, "a", ca)}
+	for _, name := range []string{"b", "c", "d"} {
+		inner = append(inner, newAuthority(t, name, inner[len(inner)-1]))
+	}
+	long := func(n int) []tls.Certificate { // with n certificates of CAs
+		certs := clientOf(t, inner[n-1], x509.ExtKeyUsageClientAuth)
+		for i := range n {
+			certs[0].Certificate = append(certs[0].Certificate, inner[n-1-i].cert.Raw)
+		}
+		return certs
+	}
 	byHeader := ShieldConfig{Header: "x-origin-secret", SecretFiles: files}
 	byCert := ShieldConfig{ClientCAFile: caFile}
 	both := ShieldConfig{Header: "X-Origin-Secret", SecretFiles: files, ClientCAFile: caFile}
+	refusal := http.Header{
+		"Cache-Control": {"no-store"}, "Content-Length": {"33"}, "Content-Type": {"text/plain; charset=utf-8"},
+		"Strict-Transport-Security": {"max-age=31536000"}, "X-Content-Type-Options": {"nosniff"},
+	}
 	for _, tt := range []struct {
 		name   string
 		shield ShieldConfig
@@ -61,6 +78,8 @@ func TestShield(t *testing.T) {
 		{"two, the first right", byHeader, []string{newSecret, "guess"}, nil, 403, ""},
 		{"two in one", byHeader, []string{"guess, " + newSecret}, nil, 403, ""},
 		{"a certificate", byCert, nil, mine, 200, ""},
+		{"a chain of four", byCert, nil, long(3), 200, ""},
+		{"a chain of five", byCert, nil, long(4), 0, ""},
 		{"no certificate", byCert, nil, nil, 403, "certificate"},
 		{"a stranger's", byCert, nil, strangers, 0, ""},
 		{"a server's", byCert, nil, server, 0, ""},
@@ -96,8 +115,11 @@ func TestShield(t *testing.T) {
 				}
 				body, _ := io.ReadAll(res.Body)
 				_ = res.Body.Close()
-				if res.StatusCode != tt.code || (tt.code == 403) != (res.Header.Get("Cache-Control") == "no-store") {
+				if res.StatusCode != tt.code {
 					t.Errorf("HTTP/2 %v: %s %v %s, want %d", http2, res.Status, res.Header, body, tt.code)
+				}
+				if res.Header.Del("Date"); tt.code == 403 && !reflect.DeepEqual(res.Header, refusal) { // as every other refusal has them
+					t.Errorf("HTTP/2 %v: headers %v, want %v", http2, res.Header, refusal)
 				}
 			}
 			want, lacks := map[int]float64{403: 2}[tt.code], "header"
@@ -113,14 +135,20 @@ func TestShield(t *testing.T) {
 
 func TestShieldErrors(t *testing.T) {
 	dir := t.TempDir()
+	files := 0
 	file := func(text string) string {
-		path := filepath.Join(dir, strings.Map(func(r rune) rune { return 'a' + r%26 }, text)+"f")
+		files++
+		path := filepath.Join(dir, strconv.Itoa(files))
 		writeFile(t, path, []byte(text))
 		return path
 	}
 	good := file(newSecret)
-	if _, err := NewShield(ShieldConfig{Header: "X-A", SecretFiles: []string{file("0123456789abcdef")}}); err != nil {
-		t.Errorf("a secret of 16 characters: %v", err)
+	long := strings.Repeat("0123456789abcdef", 256) // 4,096 characters
+	for text, secret := range map[string]string{"0123456789abcdef": "0123456789abcdef", newSecret + "\r\n": newSecret, newSecret + "\n\n": newSecret, long: long} {
+		s, err := NewShield(ShieldConfig{Header: "X-A", SecretFiles: []string{file(text)}})
+		if err != nil || !s.knows(secret) || s.knows(text) != (text == secret) {
+			t.Errorf("a secret of %d characters in a file of %d: %v", len(secret), len(text), err)
+		}
 	}
 	for name, tt := range map[string]struct {
 		c    ShieldConfig
@@ -131,10 +159,14 @@ func TestShieldErrors(t *testing.T) {
 		"secret alone":       {ShieldConfig{SecretFiles: []string{good}}, "needs its name"},
 		"a common header":    {ShieldConfig{Header: "user-agent", SecretFiles: []string{good}}, "no header that only a CDN sends"},
 		"no header name":     {ShieldConfig{Header: "X A", SecretFiles: []string{good}}, "no header that only a CDN sends"},
+		"with its name":      {ShieldConfig{Header: "x-a", SecretFiles: []string{file("X-A: 0123456789abcdef")}}, "write the value alone"},
+		"in quotes":          {ShieldConfig{Header: "X-A", SecretFiles: []string{file(`"0123456789abcdef"`)}}, "write the value alone"},
 		"short secret":       {ShieldConfig{Header: "X-A", SecretFiles: []string{good, file("short")}}, "one line of 16"},
 		"15 characters":      {ShieldConfig{Header: "X-A", SecretFiles: []string{file("0123456789abcde")}}, "one line of 16"},
 		"two lines":          {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + "\n" + oldSecret)}}, "one line of 16"},
 		"space behind it":    {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + " ")}}, "one line of 16"},
+		"a carriage return":  {ShieldConfig{Header: "X-A", SecretFiles: []string{file(newSecret + "\r" + oldSecret)}}, "one line of 16"},
+		"too long":           {ShieldConfig{Header: "X-A", SecretFiles: []string{file(long + "0")}}, "larger than 4096 bytes"},
 		"no file":            {ShieldConfig{Header: "X-A", SecretFiles: []string{dir + "/none"}}, "read the value of X-A"},
 		"no CA file":         {ShieldConfig{ClientCAFile: dir + "/none"}, "read the CA of client certificates"},
 		"a CA file with key": {ShieldConfig{ClientCAFile: good}, "holds no PEM certificate"},

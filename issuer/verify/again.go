@@ -135,9 +135,9 @@ func (v *visit) checkAge() {
 	}
 }
 
-// checkETags compares the validators of all answers: caches go by them alone.
+// checkETags compares the validators of all answers: caches go by them alone. Another origin may have ETags of its own.
 func (v *visitor) checkETags(looks []look) {
-	bodies, tags := map[string]string{}, map[string]string{} // by URL and ETag, by URL and body
+	bodies, tags := map[string]string{}, map[string]string{} // by URL and ETag, by origin, URL and body
 	unstable := ""
 	for _, l := range looks {
 		for _, a := range append(l.replies(), l.answers()...) {
@@ -153,10 +153,10 @@ func (v *visitor) checkETags(looks []look) {
 				v.Fail("etag-stuck", "%s has the ETag %s with two different contents", url, printable(tag))
 				return
 			}
-			if other, known := tags[url+" "+body]; known && other != tag {
+			if other, known := tags[list(l.Names)+" "+url+" "+body]; known && other != tag {
 				unstable = fmt.Sprintf("%s has the ETags %s and %s with the same content", url, printable(other), printable(tag))
 			}
-			bodies[url+" "+tag], tags[url+" "+body] = body, tag
+			bodies[url+" "+tag], tags[list(l.Names)+" "+url+" "+body] = body, tag
 		}
 	}
 	if unstable != "" {

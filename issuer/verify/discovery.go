@@ -14,6 +14,8 @@ import (
 
 	"github.com/keypost/keypost/internal/caching"
 	"github.com/keypost/keypost/internal/strictjson"
+	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/issuer/verify/servername"
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 )
@@ -72,11 +74,10 @@ func (v *visit) document(prefix string, r reply) (response, bool) {
 	}
 	code, err := v.why(prefix, r)
 	switch {
-	case code == "origin-shielded":
-		v.shut = true
-		v.Warn(code, "the origin %s: %v", v.look.Address, err)
+	case strings.HasPrefix(code, "origin-") && code != "origin-silent":
+		v.shutOut(code, "the origin %s: %v", v.look.Address, err)
 	case err != nil:
-		v.Fail(code, "%v", err)
+		v.FailWith(code, strings.ReplaceAll(finding.CauseOf(code).Repair, "/PATH/", v.url.Path()+"/"), "%v", err)
 	}
 	return r.response, err == nil
 }
@@ -85,15 +86,20 @@ func (v *visit) document(prefix string, r reply) (response, bool) {
 func (v *visit) why(prefix string, r reply) (code string, err error) {
 	code, err = r.trouble()
 	bad, untrusted := errors.AsType[*tls.CertificateVerificationError](r.Err)
+	shut := r.Status == http.StatusForbidden && string(r.Body) == finding.ShieldBody
 	switch {
 	case err == nil:
 		return "", nil
 	case untrusted: // through a proxy; else the handshake failed before
-		return chainCause(bad, v.o.Now), err
+		return finding.OfCertificate(bad, v.o.Now), err
 	case v.look.Origin && code == "-silent":
 		return "origin-silent", fmt.Errorf("the origin %s: %w", v.look.Address, err)
-	case v.look.Origin && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden || asksForCertificate(r.Err)):
-		return "origin-shielded", err
+	case (v.look.Origin || v.look.Shielded) && refusesCertificate(r.Err):
+		return v.shown().OfHandshake(err.Error()), err
+	case v.look.Origin && (r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden), shut && v.look.Shielded:
+		return v.shown().Refused(), fmt.Errorf("%w; it was shown %v", err, v.shown())
+	case shut:
+		return "cdn-refused", fmt.Errorf("%w, with keypostd's own words: its CDN shows it no secret, or a wrong one", err)
 	case code == "-not-found" && prefix == "discovery" && v.stripped():
 		return "proxy-path", fmt.Errorf("%w, and this issuer's document is at %s", err, v.look.Doubled.URL)
 	case code == "-not-found" && caching.Hit(r.Header):
@@ -120,10 +126,12 @@ func fromKeypostd(a response) bool {
 	return string(a.Body) == "not found\n" && a.Header.Get("Cache-Control") == "public, max-age=60"
 }
 
-// asksForCertificate reports whether a server broke off because it got no client certificate. With TLS 1.3 that comes
-// after the handshake.
-func asksForCertificate(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "tls: certificate required")
+// refusesCertificate reports whether a server broke off because it got no client certificate, or that one. With TLS 1.3 that
+// comes after the handshake.
+func refusesCertificate(err error) bool {
+	return slices.ContainsFunc(servername.ByName(err), func(err error) bool {
+		return err != nil && strings.Contains(err.Error(), "remote error: tls: ") && strings.Contains(err.Error(), "certificate")
+	})
 }
 
 // trouble returns why a reply is no answer with status 200, with the end of the cause's code.

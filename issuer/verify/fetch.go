@@ -15,7 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/ownlook"
 	"github.com/keypost/keypost/internal/strictjson"
+	"github.com/keypost/keypost/issuer/verify/servername"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 )
@@ -97,6 +99,7 @@ func (c *Client) part(ctx context.Context, method, url string) (response, error)
 	if err != nil {
 		return response{}, fmt.Errorf("fetch %s: it is no URL", printable(url))
 	}
+	ownlook.Mark(req.Header)
 	if c.shield.Header != "" && withPort(req.URL.Host) == c.origin { // jwks_uri may lead to another host or port
 		req.Header.Set(c.shield.Header, c.shield.Value)
 	}
@@ -164,6 +167,7 @@ func (c *Client) cause(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
+	err = servername.OnlyGiven(err, c.http.Transport.(*http.Transport).TLSClientConfig.RootCAs)
 	return &fetchError{printable(err.Error()), err}
 }
 

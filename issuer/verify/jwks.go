@@ -141,6 +141,7 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 	for _, m := range privatekey.Members() {
 		if _, ok := k[m]; ok {
 			v.Fail("key-private", "%s has the private member %q", name, m)
+			v.aboutPrivate(k)
 			return keystore.VerificationKey{}, false
 		}
 	}
@@ -176,6 +177,29 @@ func (v *visit) checkKey(url string, n int, k jwk) (keystore.VerificationKey, bo
 	return public, true
 }
 
+// aboutPrivate says which stored key a JWK with private members is, by its material: it may be a stranger's, whatever its kid.
+func (v *visit) aboutPrivate(k jwk) {
+	half := maps.Clone(k)
+	maps.DeleteFunc(half, func(name string, _ json.RawMessage) bool {
+		return name == "kid" || slices.Contains(privatekey.Members(), name)
+	})
+	if public, err := parseKey("the public half", half); err == nil {
+		v.about(public)
+	}
+}
+
+// about says which stored key the last finding is about, by its material.
+func (v *visit) about(k keystore.VerificationKey) {
+	if v.stored == nil {
+		return
+	}
+	for _, s := range v.stored.Keys() {
+		if s.Fingerprint() == k.Fingerprint() {
+			v.About(string(s.ID()))
+		}
+	}
+}
+
 // minRSABits is the least that RFC 7518, section 3.3, allows.
 const minRSABits = 2048
 
@@ -203,9 +227,11 @@ func takenType(k jwk) bool {
 func (v *visit) checkTaken(name string, k keystore.VerificationKey) {
 	if v.declared(finding.Entra) && k.Alg() != "RS256" {
 		v.Fail("key-ec-entra", "%s is for %s, and the key set declares entra", name, k.Alg())
+		v.about(k)
 	}
 	if v.declared(finding.GCP) && k.Alg() != "RS256" && k.Alg() != "ES256" {
 		v.Fail("key-alg-gcp", "%s is for %s, and the key set declares gcp", name, k.Alg())
+		v.about(k)
 	}
 	if v.stored != nil {
 		if s, known := v.stored.Key(k.ID()); known && s.Equal(k) {

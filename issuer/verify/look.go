@@ -1,9 +1,11 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,17 +13,20 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/keypost/keypost/issuer/verify/servername"
 	"github.com/keypost/keypost/keystore"
 )
 
 // look is what one address of an issuer answered. It holds answers and no judgement of them, so that they can be
 // compared with each other and with a store, or recorded.
 type look struct {
-	Address      string // HOST:PORT that was dialled
-	Asked        bool   // false when the visit ended before its turn came
-	Origin       bool   // it is an origin behind the issuer's addresses
-	Shielded     bool   // the operator names it as one that the shield is shown to
-	Proxied      bool   // a proxy answered: there is no handshake to look at
+	Address      string   // HOST:PORT that was dialled
+	Asked        bool     // false when the visit ended before its turn came
+	Origin       bool     // it is an origin behind the issuer's addresses
+	Names        []string // to ask for in TLS where the issuer's host has no certificate: the origin's in the policy, if it has one
+	Is           []string // of Names with --connect: those of the origin that was asked
+	Shielded     bool     // the operator names it, by itself or as one that the shield is shown to
+	Proxied      bool     // a proxy answered: there is no handshake to look at
 	TLS12, TLS13 handshake
 	Discovery    reply
 	Doubled      reply   // the discovery document with the issuer's path twice, where it is not there with it once
@@ -33,7 +38,8 @@ type look struct {
 
 // handshake is an attempt to speak one version of TLS.
 type handshake struct {
-	Connected bool // something accepted the connection
+	Connected bool   // something accepted the connection
+	Name      string // that was asked for; empty with Err
 	State     tls.ConnectionState
 	Err       error
 }
@@ -88,6 +94,10 @@ func (o Options) looks(ctx context.Context, u keystore.IssuerURL, origins []stri
 	for i, address := range addresses {
 		all[i].Address = address
 	}
+	if o.Connect != "" { // no other is asked
+		all[0].Is = o.connected(lookup, origins)
+		all[0].Names, origins = NamesOf(slices.Concat(all[0].Is, origins)...), nil
+	}
 	asked := all[:min(len(all), maxAddresses)]
 	behind := o.behind(lookup, addresses, origins)
 	ctx, cancel = context.WithTimeout(ctx, patienceOfVisit*o.patience)
@@ -122,7 +132,7 @@ func (o Options) behind(ctx context.Context, addresses, origins []string) []look
 		for _, address := range found {
 			if !slices.Contains(seen, address) {
 				seen = append(seen, address)
-				all = append(all, look{Address: address, Origin: true, Shielded: o.Shield.isFor(origin)})
+				all = append(all, look{Address: address, Origin: true, Names: NamesOf(origin), Shielded: o.Shield.IsFor(origin)})
 			}
 		}
 	}
@@ -133,17 +143,20 @@ func (o Options) behind(ctx context.Context, addresses, origins []string) []look
 func (o Options) look(ctx context.Context, u keystore.IssuerURL, l *look) {
 	l.Asked = true
 	client := o.At(u, l.Address)
-	if l.Shielded || o.Connect != "" {
+	if l.Shielded = l.Shielded || o.Connect != ""; l.Shielded {
 		client = o.shown(u, l.Address)
 	}
-	conf := client.http.Transport.(*http.Transport).TLSClientConfig.Clone()
-	conf.ServerName = u.Host()
+	names := append([]string{u.Host()}, l.Names...)
+	conf := client.http.Transport.(*http.Transport).TLSClientConfig
 	var wait sync.WaitGroup // both versions at once, so that a silent server is known after one wait
-	wait.Go(func() { l.TLS12 = o.handshake(ctx, conf.Clone(), l.Address, tls.VersionTLS12) })
-	wait.Go(func() { l.TLS13 = o.handshake(ctx, conf.Clone(), l.Address, tls.VersionTLS13) })
+	wait.Go(func() { l.TLS12 = o.handshake(ctx, only(conf, tls.VersionTLS12), names, l.Address) })
+	wait.Go(func() { l.TLS13 = o.handshake(ctx, only(conf, tls.VersionTLS13), names, l.Address) })
 	wait.Wait()
 	if l.TLS12.Err != nil && l.TLS13.Err != nil {
 		return
+	}
+	if name := cmp.Or(l.TLS12.Name, l.TLS13.Name); name != u.Host() {
+		o.under(client, u, name)
 	}
 	l.ask(u, func(method, url string) (r reply) {
 		r.Asked = true
@@ -210,18 +223,27 @@ func (l *look) jwksURI() string {
 	return d.JWKSURI
 }
 
-func (o Options) handshake(ctx context.Context, conf *tls.Config, address string, version uint16) handshake {
+// only returns a configuration for one version of TLS.
+func only(conf *tls.Config, version uint16) *tls.Config {
+	conf = conf.Clone()
+	conf.MinVersion, conf.MaxVersion = version, version
+	return conf
+}
+
+// handshake speaks TLS with an address, under the first of the names that it has a certificate for.
+func (o Options) handshake(ctx context.Context, conf *tls.Config, names []string, address string) (h handshake) {
 	ctx, cancel := context.WithTimeout(ctx, o.patience)
 	defer cancel()
-	conn, err := o.dial(ctx, "tcp", address)
+	conn, name, err := servername.Dial(ctx, conf, names, func() (net.Conn, error) {
+		conn, err := o.dial(ctx, "tcp", address)
+		h.Connected = h.Connected || err == nil
+		return conn, err
+	})
 	if err != nil {
-		return handshake{Err: err}
+		h.Err = err
+		return h
 	}
 	defer func() { _ = conn.Close() }()
-	conf.MinVersion, conf.MaxVersion = version, version
-	tc := tls.Client(conn, conf)
-	if err := tc.HandshakeContext(ctx); err != nil {
-		return handshake{Connected: true, Err: err}
-	}
-	return handshake{Connected: true, State: tc.ConnectionState()}
+	h.Name, h.State = name, conn.ConnectionState()
+	return h
 }

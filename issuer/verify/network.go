@@ -40,8 +40,8 @@ type Shield struct {
 	Origins []string
 }
 
-// isFor reports whether the shield may be shown to an origin of a policy.
-func (s Shield) isFor(origin string) bool {
+// IsFor reports whether the shield may be shown to an origin of a policy.
+func (s Shield) IsFor(origin string) bool {
 	same := func(o string) bool { return withPort(o) == withPort(origin) }
 	return slices.ContainsFunc(s.Origins, same)
 }
@@ -120,16 +120,16 @@ func (n Network) shown(u keystore.IssuerURL, address string) *Client {
 // At returns a Client that reaches the issuer's host at one of its Addresses, whatever DNS says by then.
 func (n Network) At(u keystore.IssuerURL, address string) *Client {
 	return newClient(n.RootCAs, cmp.Or(n.patience, unhurried), func(ctx context.Context, network, asked string) (net.Conn, error) {
-		host, port, err := net.SplitHostPort(asked)
+		host, named, err := net.SplitHostPort(asked)
 		switch {
-		case err != nil || n.Connect != "":
+		case err != nil || n.Connect != "" || host == u.Host() && named == port(u): // an origin may have a port of its own
 			asked = address
 		case host == u.Host(): // jwks_uri may name another port, or lead to another host
 			ip, _, err := net.SplitHostPort(address)
 			if err != nil {
 				return nil, err
 			}
-			asked = net.JoinHostPort(ip, port)
+			asked = net.JoinHostPort(ip, named)
 		}
 		return n.dial(ctx, network, asked)
 	})

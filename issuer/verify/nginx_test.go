@@ -101,23 +101,27 @@ const cachePass = `location / { proxy_pass https://%s; proxy_cache z; proxy_cach
 func nginxSetups() []setup {
 	return []setup{
 		hangingBehindNginx(), missingAtNginx(), staleNginx(), balancedByNginx(),
-		proxiedByNginx("nginx takes the issuer's path off", "proxy-path", "location /prod-a/ { proxy_pass https://%s/; }"),
-		proxiedByNginx("nginx takes the issuer's path off and leaves a slash", "proxy-path", "location /prod-a { proxy_pass https://%s/; }"),
-		proxiedByNginx("nginx takes the issuer's path off and leaves a slash, with Host as it came", "proxy-path", "location ^~ /prod-a { proxy_pass https://%s/; proxy_set_header Host $host; }"),
-		proxiedByNginx("nginx passes on another Host", "proxy-host", "location / { proxy_pass https://%s; proxy_set_header X-Real-IP $remote_addr; }"),
-		proxiedByNginx("nginx looks for files that it does not have", "discovery-not-found", "root ROOT; # %s"),
-		proxiedByNginx("nginx asks for a password", "discovery-forbidden", "auth_basic keypost; auth_basic_user_file /dev/null; location / { proxy_pass https://%s; }"),
+		proxiedByNginx("nginx takes the issuer's path off", "proxy-path", "", "location /prod-a/ { proxy_pass https://%s/; }"),
+		proxiedByNginx("nginx takes the issuer's path off and leaves a slash", "proxy-path", "", "location /prod-a { proxy_pass https://%s/; }"),
+		proxiedByNginx("nginx takes the issuer's path off and leaves a slash, with Host as it came", "proxy-path", "", "location ^~ /prod-a { proxy_pass https://%s/; proxy_set_header Host $host; }"),
+		proxiedByNginx("nginx passes on another Host", "proxy-host", "", "location / { proxy_pass https://%s; proxy_set_header X-Real-IP $remote_addr; }"),
+		proxiedByNginx("nginx looks for files that it does not have", "discovery-not-found", "", "root ROOT; # %s\n"),
+		proxiedByNginx("nginx denies that names with a dot are there", "discovery-not-found", `location ~ /\. { return 404; }`, "location /prod-a/ { proxy_pass https://%s; }"),
+		proxiedByNginx("nginx asks for a password", "discovery-forbidden", "auth_basic keypost; auth_basic_user_file /dev/null;", "location / { proxy_pass https://%s; }"),
+		proxiedByNginx("nginx lets its own network in", "discovery-forbidden", "allow 192.0.2.0/24; deny all;", "location / { proxy_pass https://%s; }"),
+		proxiedByNginx("nginx hides names with a dot", "discovery-forbidden", `location ~ /\. { deny all; } location / { proxy_pass http://127.0.0.1:1; }`, "location /prod-a/ { proxy_pass https://%s; }"),
+		proxiedByNginx("nginx lets a part of it through", "jwks-forbidden", `location ~ /keys\.json$ { return 403; }`, "location /prod-a/ { proxy_pass https://%s; }"),
 	}
 }
 
 // proxiedByNginx has nginx before a server that does what keypostd does with hosts and paths that it does not know. The repair is
-// a line of nginx's configuration.
-func proxiedByNginx(name, cause, location string) setup {
+// the block that the finding prints, in place of the one for the issuer; the rest of nginx's configuration stays.
+func proxiedByNginx(name, cause, rest, location string) setup {
 	var behind string
 	return setup{name, cause, "", func(t *testing.T, w *world) {
 		sound := *w
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			if r.Host != "oidc.example.com" || !strings.HasPrefix(r.URL.Path, "/prod-a") || strings.HasPrefix(r.URL.Path, "/prod-a/prod-a") {
+			if r.Host != "oidc.example.com" || r.TLS.ServerName != "oidc.example.com" || !strings.HasPrefix(r.URL.Path, "/prod-a") || strings.HasPrefix(r.URL.Path, "/prod-a/prod-a") {
 				answer(http.StatusNotFound, "Cache-Control: public, max-age=60", "not found\n")(rw, r)
 				return
 			}
@@ -128,9 +132,15 @@ func proxiedByNginx(name, cause, location string) setup {
 		server.StartTLS()
 		t.Cleanup(server.Close)
 		behind = server.Listener.Addr().String()
-		w.startNginx(t, "", fmt.Sprintf(location, behind))
+		w.startNginx(t, "", rest+fmt.Sprintf(location, behind))
 	}, func(t *testing.T, w *world) {
-		w.startNginx(t, "", fmt.Sprintf("location / { proxy_pass https://%s; }", behind))
+		printed := ""
+		for _, f := range w.found {
+			if f.Code == cause {
+				printed = regexp.MustCompile(`location [^}]*}`).FindString(f.Repair)
+			}
+		}
+		w.startNginx(t, "", rest+strings.ReplaceAll(printed, "KEYPOSTD", behind))
 	}}
 }
 

@@ -65,7 +65,7 @@ type listener func(address string, discovery bool, a response)
 // observe is Observe, and hands every answer to heard if that is not nil, one call at a time.
 func (n Network) observe(ctx context.Context, t Target, heard listener) (observation.Look, error) {
 	n.patience = cmp.Or(n.patience, patience)
-	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), tell: heard, late: map[place]bool{}, variants: map[place]*variant{}, answered: map[string]bool{}, refused: map[string]error{}}
+	o := observer{n: n, t: t, pause: cmp.Or(n.pause, betweenThem), tell: heard, late: map[place]bool{}, variants: map[place]*variant{}, answered: map[string]bool{}, refused: map[string]error{}, names: map[string][]string{}}
 	if t.Dev {
 		o.pause = min(o.pause, inDev)
 	}
@@ -139,9 +139,10 @@ type observer struct {
 	variants map[place]*variant
 	late     map[place]bool // those that let a request wait: they are not asked again
 
-	shielded []string         // addresses that the shield is shown to, none of them public
-	answered map[string]bool  // addresses
-	refused  map[string]error // by address, in development: a connection was refused
+	names    map[string][]string // of origins, by address: what their policy calls them
+	shielded []string            // addresses that the shield is shown to, none of them public
+	answered map[string]bool     // addresses
+	refused  map[string]error    // by address, in development: a connection was refused
 }
 
 // places returns the addresses to ask, and notes those that are not asked or show little.
@@ -154,6 +155,7 @@ func (o *observer) places(ctx context.Context) ([]string, error) {
 	}
 	if o.n.Connect != "" {
 		o.gap("%s was asked in place of the addresses of %s", o.n.Connect, o.t.URL.Host())
+		o.names[o.n.Connect] = o.n.connected(lookup, o.t.Origins)
 	} else {
 		for _, a := range all {
 			o.checkPublic(a)
@@ -168,7 +170,8 @@ func (o *observer) places(ctx context.Context) ([]string, error) {
 		for _, a := range found {
 			if !slices.Contains(all, a) {
 				all = append(all, a)
-				if o.n.Shield.isFor(origin) {
+				o.names[a] = NamesOf(origin)
+				if o.n.Shield.IsFor(origin) {
 					o.shielded = append(o.shielded, a)
 				}
 			}
@@ -214,6 +217,9 @@ func (o *observer) ask(ctx context.Context, address string, packed bool) {
 	client, issuer := o.n.At(o.t.URL, address), o.t.URL.String()
 	if slices.Contains(o.shielded, address) || o.n.Connect != "" {
 		client = o.n.shown(o.t.URL, address)
+	}
+	if names := o.names[address]; len(names) > 0 {
+		o.n.under(client, o.t.URL, names...)
 	}
 	if packed {
 		client = client.inGzip()

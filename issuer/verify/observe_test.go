@@ -389,3 +389,22 @@ func TestObserveOnce(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+// An origin that has a certificate for its own name alone is seen as its CDN sees it.
+func TestObserveAnOriginUnderItsOwnName(t *testing.T) {
+	w := newWorld(t)
+	behindItsOwnName(t, w)
+	w.start(t)
+	u, err := keystore.ParseIssuerURL(testIssuer, false)
+	check(t, err)
+	n := w.options.Network
+	n.patience, n.pause = time.Minute, time.Millisecond
+	l, err := n.Observe(t.Context(), Target{URL: u, Origins: []string{"origin.example.com"}, Private: true})
+	if err != nil || len(l.Gaps) > 0 || len(l.Addresses) != 2 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	l, err = n.Observe(t.Context(), Target{URL: u, Origins: []string{"203.0.113.9"}, Private: true})
+	if err != nil || len(l.Gaps) == 0 { // by its address alone it is asked for the issuer's host
+		t.Errorf("%+v, %v", l, err)
+	}
+}

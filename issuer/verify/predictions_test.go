@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"context"
 	"crypto/x509"
 	"errors"
 	"slices"
@@ -10,9 +11,11 @@ import (
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam" //nolint:depguard // this test asks what its answers are compared with
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/test/fakeaws"
 )
@@ -71,6 +74,53 @@ func TestPredictions(t *testing.T) {
 	})
 	if compared < 40 && !t.Failed() {
 		t.Errorf("only %d set-ups were compared", compared)
+	}
+}
+
+// TestPredictionsOfCreation: where an IAM, written by itself, makes no provider for the issuer of a set-up, the first finding has what it
+// answers, the code and the message, and the message leads back to that cause.
+func TestPredictionsOfCreation(t *testing.T) {
+	const message = "Please check .well-known/openid-configuration of provider"
+	refused := map[string]bool{}
+	var mu sync.Mutex
+	t.Run("each", func(t *testing.T) {
+		for _, s := range setups() {
+			if s.severity != "" || strings.HasPrefix(s.cause, "token-") || unpredicted()[s.cause] != "" {
+				continue
+			}
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				s.build(t, w)
+				found := trouble(w.visit(t), s.cause)
+				account := fakeaws.Start(t, fakeaws.Options{Dial: w.options.Dial, AllowPorts: true})
+				var keys sdk.Credentials
+				for _, v := range account.Env() {
+					switch name, value, _ := strings.Cut(v, "="); name {
+					case "AWS_ACCESS_KEY_ID":
+						keys.AccessKeyID = value
+					case "AWS_SECRET_ACCESS_KEY":
+						keys.SecretAccessKey = value
+					}
+				}
+				client := iam.New(iam.Options{Region: "us-east-1", BaseEndpoint: sdk.String(account.URL), Retryer: sdk.NopRetryer{}, Credentials: sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) { return keys, nil })})
+				_, err := client.CreateOpenIDConnectProvider(t.Context(), &iam.CreateOpenIDConnectProviderInput{Url: sdk.String(w.options.URL)})
+				if err == nil || !strings.Contains(errorOf(err), message) {
+					return
+				}
+				predicted := answersOf(found[0].Answers, finding.AWS)
+				known := slices.ContainsFunc(answers.Causes(err.Error()), func(c finding.Cause) bool { return c.Code == s.cause })
+				if found[0].Code != s.cause || !slices.Contains(predicted, "OpenIdIdpCommunicationError") || !slices.Contains(predicted, message) || !known {
+					t.Errorf("%s predicts %q, and IAM answers %q; the cause is found by that: %t", found[0].Code, predicted, errorOf(err), known)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				refused[s.cause] = true
+			})
+		}
+	})
+	if len(refused) < 12 && !t.Failed() {
+		t.Errorf("only %d causes keep a provider from being made: %v", len(refused), refused)
 	}
 }
 

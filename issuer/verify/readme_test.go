@@ -15,6 +15,8 @@ const preface = `# What keypost verify finds
 
 Made from the catalogue of causes and the lists of set-ups by ` + "`KEYPOST_UPDATE=1 go test ./issuer/verify`" + `: edit those.
 
+Commands here that have no ` + "`--store`" + ` find the key sets by KEYPOST_STORE.
+
 The causes stand in the order in which a relying party meets them, and so do findings: failures first, then warnings. The
 first failure is the cause to repair first. Under each cause stands what is printed when it is so (the beginning of the
 message, or the code; where nothing is printed, nobody says a word), what to do, and the set-ups that prove it. Each is really

@@ -6,9 +6,12 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -228,6 +231,17 @@ func healthySetups() []setup {
 			w.anyHost = true
 			policy(func(p *keystore.Policy) { p.Origins = []string{"203.0.113.1", "203.0.113.2:8443"} })(t, w)
 		}},
+		{name: "an origin that has a certificate for its own name alone", severity: finding.OK, build: behindItsOwnName},
+		{name: "an origin that has a certificate for its own name alone, asked by itself", severity: finding.OK, build: func(t *testing.T, w *world) {
+			behindItsOwnName(t, w)
+			w.options.Connect = "203.0.113.9:443"
+		}},
+		{name: "a replica of an origin that has a certificate for its name alone, asked as that", severity: finding.OK, build: func(t *testing.T, w *world) {
+			behindItsOwnName(t, w)
+			w.options.Connect, w.options.Shield.Origins, w.options.Stored = "203.0.113.9:8443", []string{"origin.example.com"}, nil
+			policy(func(p *keystore.Policy) { p.Origins = nil })(t, w)
+			w.options.Stored = w.readStored
+		}},
 		{name: "a token of kube-apiserver's form", severity: finding.OK, build: func(t *testing.T, w *world) { w.options.Token = w.token(t) }},
 		{name: "a token signed with RSA", severity: finding.OK, build: func(t *testing.T, w *world) {
 			k := newRSAKey(t)
@@ -271,5 +285,35 @@ func TestLongMaxAgeOfAProxy(t *testing.T) {
 				t.Errorf("%s, policy %v: %+v", document, tt.policy, all)
 			}
 		}
+	}
+}
+
+// behindItsOwnName has an origin that TLS reaches under the name in the policy and under no other, as a CDN asks it.
+func behindItsOwnName(t *testing.T, w *world) {
+	policy(func(p *keystore.Policy) { p.Origins = []string{"Origin.example.com"} })(t, w)
+	own := *w
+	leaf := w.pki.issueLeaf(t, 80*24*time.Hour, "origin.example.com")
+	own.tls = w.tls.Clone()
+	own.send(leaf, w.pki.intermediate)
+	certificate := own.tls.Certificates[0]
+	own.tls.Certificates = nil
+	own.tls.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if h.ServerName != "origin.example.com" {
+			return nil, errors.New("no certificate for that name")
+		}
+		return &certificate, nil
+	}
+	reach := own.listen(t)
+	w.options.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+		if strings.EqualFold(host, "origin.example.com") {
+			return addrs("203.0.113.9"), nil
+		}
+		return addrs("192.0.2.1"), nil
+	}
+	w.options.Dial = func(ctx context.Context, network, asked string) (net.Conn, error) {
+		if strings.HasPrefix(asked, "203.0.113.9:") {
+			return reach(ctx, network, asked)
+		}
+		return to(w.at)(ctx, network, asked)
 	}
 }

@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -90,6 +91,21 @@ func storeSetups() []setup {
 	given := func(err error) func(*testing.T, *world) {
 		return func(_ *testing.T, w *world) { w.storeErr = err }
 	}
+	edited := func(edit func(line map[string]any)) func(*testing.T, *world) { // the last line of a whole history
+		return func(t *testing.T, w *world) {
+			st := storetest.NewMemStore(t)
+			check(t, keystore.Create(t.Context(), st.Store, w.stored.LinkedTo(keystore.KeySet{})))
+			changed, err := keystore.Update(t.Context(), st.Store, "prod-a", func(s keystore.KeySet) (keystore.KeySet, error) { return s.SetPolicy(ago(fresh), s.Policy()) })
+			check(t, err)
+			var doc map[string]any
+			check(t, json.Unmarshal(mustJSON(t, changed), &doc))
+			lines := doc["spec"].(map[string]any)["history"].([]any) //nolint:forcetypeassert // the test made it
+			last := lines[len(lines)-1].(map[string]any)             //nolint:forcetypeassert // the test made it
+			edit(last)
+			w.stored, err = keystore.Parse("prod-a", mustJSON(t, doc))
+			check(t, err)
+		}
+	}
 	return []setup{
 		{"the key set was withdrawn", "store-withdrawn", "", func(t *testing.T, w *world) {
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(ago(fresh)) })
@@ -101,6 +117,10 @@ func storeSetups() []setup {
 		}, func(t *testing.T, w *world) { w.stored = newSet(t, w.signer) }},
 		{"the store cannot be read", "store-unread", "", given(errors.New("access denied")), given(nil)},
 		{"the store does not have the issuer", "store-unknown", finding.Warn, given(ErrNotStored), given(nil)},
+		{"a line of history that somebody has edited", "history-broken", finding.Warn, edited(func(line map[string]any) { line["what"] = "nothing happened" }),
+			func(t *testing.T, w *world) { w.stored = newSet(t, w.signer) }},
+		{"a line of history without the digest of the generation before", "history-broken", finding.Warn, edited(func(line map[string]any) { delete(line, "previous") }),
+			func(t *testing.T, w *world) { w.stored = newSet(t, w.signer) }},
 		{"no store was given", "store-none", finding.Warn, func(_ *testing.T, w *world) { w.options.Stored = nil },
 			func(_ *testing.T, w *world) { w.options.Stored = w.readStored }},
 	}
@@ -141,6 +161,41 @@ func replicaSetups() []setup {
 		}
 	}
 	started := func(t *testing.T, w *world) { w.anyHost = true; direct(t, w) }
+	shownTo := func(value string, build func(*testing.T, *world)) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			w.options.Shield = Shield{Header: "X-Origin-Secret", Value: value, Origins: []string{"203.0.113.1"}}
+			build(t, w)
+		}
+	}
+	shielded := func(t *testing.T, w *world) {
+		own := *w
+		own.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: func(rw http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X-Origin-Secret") != "let me in" {
+				answer(http.StatusForbidden, "", finding.ShieldBody)(rw, r)
+				return
+			}
+			w.serve(rw, r)
+		}}
+		behind(own.listen(t))(t, w)
+	}
+	asked := func(build func(*testing.T, *world)) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			build(t, w)
+			w.options.Connect = "203.0.113.1:443"
+		}
+	}
+	expired := func(version uint16) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			own := *w
+			own.tls = w.tls.Clone()
+			own.tls.ClientAuth, own.tls.ClientCAs, own.tls.MaxVersion = tls.RequireAndVerifyClientCert, w.pki.pool(), version
+			old := w.pki.issueLeaf(t, -time.Hour)
+			w.options.Shield = Shield{Origins: []string{"203.0.113.1"}, Certificates: []tls.Certificate{
+				{Certificate: [][]byte{old.Raw, w.pki.intermediate.Raw}, PrivateKey: w.pki.leafKey},
+			}}
+			behind(own.listen(t))(t, w)
+		}
+	}
 	broken := func(before int32) func(*testing.T, *world) {
 		return func(_ *testing.T, w *world) {
 			var n atomic.Int32
@@ -168,6 +223,9 @@ func replicaSetups() []setup {
 		}, nil},
 		{"one of three replicas answers 503", "replica-broken", "", broken(0), nil},
 		{"one of three replicas answers 503, and it is asked first", "replica-broken", "", broken(2), nil},
+		{"a CDN that shows its origin a wrong secret", "cdn-refused", "", func(_ *testing.T, w *world) {
+			w.replace["/prod-a"+discoveryPath] = answer(http.StatusForbidden, "Cache-Control: no-store", finding.ShieldBody)
+		}, nil},
 		{"an origin that hangs behind a cache with a good copy", "origin-silent", "", func(t *testing.T, w *world) {
 			w.cached(t)
 			behind(silent(t))(t, w)
@@ -182,6 +240,9 @@ func replicaSetups() []setup {
 			w.options.Connect, w.options.patience, w.options.Dial = "203.0.113.1:443", impatient, silent(t)
 		}, started},
 		{"an origin that nobody can connect to", "origin-unreachable", finding.Warn, behind(to("127.0.0.1:1")), started},
+		{"an origin behind a balancer that has none left", "origin-unreachable", finding.Warn, func(t *testing.T, w *world) { behind(closing(t))(t, w) }, started},
+		{"an origin behind a balancer that has none left, which is named", "origin-unreachable", "", shownTo("let me in", func(t *testing.T, w *world) { behind(closing(t))(t, w) }), started},
+		{"an origin that nobody can connect to, which is named", "origin-unreachable", "", shownTo("let me in", behind(to("127.0.0.1:1"))), started},
 		{"an origin behind a firewall that drops every packet", "origin-unreachable", finding.Warn, behind(dropping), started},
 		{"an origin that is in no DNS", "origin-unreachable", finding.Warn, func(t *testing.T, w *world) {
 			origins("origin.example.com")(t, w)
@@ -193,19 +254,10 @@ func replicaSetups() []setup {
 				return own(ctx, host)
 			}
 		}, origins("192.0.2.1")},
-		{"an origin that answers its cache only", "origin-shielded", finding.Warn, func(t *testing.T, w *world) {
-			shielded := *w
-			shielded.replace = map[string]http.HandlerFunc{"/prod-a" + discoveryPath: func(rw http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("X-Origin-Secret") != "let me in" {
-					answer(403, "", "")(rw, r)
-					return
-				}
-				w.serve(rw, r)
-			}}
-			behind(shielded.listen(t))(t, w)
-		}, func(_ *testing.T, w *world) {
-			w.options.Shield = Shield{Header: "X-Origin-Secret", Value: "let me in", Origins: []string{"203.0.113.1"}}
-		}},
+		{"an origin that answers its cache only", "origin-shielded", finding.Warn, shielded, shownTo("let me in", nothing)},
+		{"an origin that refuses the secret that it is shown", "origin-refused", "", shownTo("of last year", shielded), shownTo("let me in", nothing)},
+		{"an origin that answers its cache only, asked by itself", "origin-shielded", "", asked(shielded), shownTo("let me in", nothing)},
+		{"an origin that refuses the secret that it is shown, asked by itself", "origin-refused", "", shownTo("of last year", asked(shielded)), shownTo("let me in", nothing)},
 		{"an origin that asks its cache for a certificate", "origin-shielded", finding.Warn, func(t *testing.T, w *world) {
 			shielded := *w
 			shielded.tls = w.tls.Clone()
@@ -218,12 +270,26 @@ func replicaSetups() []setup {
 			shielded.tls.ClientAuth, shielded.tls.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
 			behind(shielded.listen(t))(t, w)
 		}, started},
+		{"an origin that refuses the client certificate that it is shown", "origin-cert-refused", "", expired(tls.VersionTLS13), started},
+		{"an origin that refuses the client certificate that it is shown, with TLS 1.2", "origin-cert-refused", "", expired(tls.VersionTLS12), started},
+		{"an origin that refuses the client certificate that it is shown, asked by itself", "origin-cert-refused", "", asked(expired(tls.VersionTLS13)), started},
 		{"an origin with a certificate for another host", "origin-certificate", finding.Warn, func(t *testing.T, w *world) {
 			other := *w
 			other.send(w.pki.issueLeaf(t, 80*24*time.Hour, "origin.example.com"), w.pki.intermediate)
 			behind(other.listen(t))(t, w)
 			w.heal(t)
 		}, started},
+		{"an origin that answers to no name in TLS but its own, which the policy does not say", "origin-certificate", finding.Warn, func(t *testing.T, w *world) {
+			other := *w
+			other.tls = w.tls.Clone()
+			other.tls.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("an unknown name") }
+			other.tls.Certificates = nil
+			behind(other.listen(t))(t, w)
+		}, started},
+		{"a server that is asked by itself, with a certificate for an origin's name alone", "origin-alone", "", func(t *testing.T, w *world) {
+			behindItsOwnName(t, w)
+			w.options.Connect = "203.0.113.9:8443"
+		}, func(_ *testing.T, w *world) { w.options.Shield.Origins = []string{"origin.example.com"} }},
 		{"an origin that still serves an older key set", "key-missing", "", func(t *testing.T, w *world) {
 			old := *w
 			w.storeKey(t, stale, newECKey(t))
@@ -242,6 +308,24 @@ func replicaSetups() []setup {
 			}}
 		}, nil},
 	}
+}
+
+// closing reaches what accepts connections and closes them, as a balancer does that has nobody to pass them to.
+func closing(t *testing.T) DialFunc {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	return to(l.Addr().String())
 }
 
 // listen serves the world at an address of its own.

@@ -2,12 +2,18 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/issuer/verify/servername"
 )
 
 // checkTLS looks at one handshake for each version: AWS falls back to configured thumbprints when an issuer offers
@@ -26,6 +32,8 @@ func (v *visit) checkTLS() bool {
 		return false
 	case v.look.Origin: // clouds never speak with it
 		return true
+	case v.look.Shielded && refusesCertificate(tls12.Err): // as with TLS 1.3 after the handshake, of which checkDiscovery tells
+		state = tls13.State
 	case tls12.Err != nil:
 		v.Fail("tls-13-only", "TLS 1.2 is not accepted: %v", tls12.Err)
 		state = tls13.State
@@ -34,21 +42,38 @@ func (v *visit) checkTLS() bool {
 	default:
 		v.OK("tls-versions", "TLS 1.2 and 1.3 are accepted")
 	}
+	v.checkName(cmp.Or(tls12.Name, tls13.Name))
 	v.checkChain(state.PeerCertificates)
 	v.checkExpiry(state.PeerCertificates)
 	return true
+}
+
+// checkName looks at the name under which the handshake was made. A server that has a certificate for an origin's name alone is
+// that origin, which its CDN asks, or is none to which the issuer's host may lead.
+func (v *visit) checkName(name string) {
+	switch address := v.look.Address; {
+	case name == v.url.Host():
+	case slices.Contains(v.look.Is, name):
+		v.OK("origin", "%s was asked as the origin %s: it has no certificate for %s", address, name, v.url.Host())
+	default:
+		v.FailWith("origin-alone", fmt.Sprintf("give it a certificate for %s; or, if it is that origin and only its CDN asks it, say so: keypost verify NAME --connect %s --origin %s", v.url.Host(), text.Quoted(address), text.Quoted(name)),
+			"%s has a certificate for %s, an origin in the policy, and none for %s", address, name, v.url.Host())
+	}
 }
 
 func (v *visit) unreachable() {
 	tls12, tls13 := v.look.TLS12.Err, v.look.TLS13.Err
 	for _, err := range []error{tls12, tls13} {
 		if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+			why := servername.OnlyGiven(bad.Err, v.o.RootCAs)
+			if len(servername.ByName(err)) > 1 {
+				why = err
+			}
 			if v.look.Origin { // its cache may ask it under another name, and know its CA
-				v.shut = true
-				v.Warn("origin-certificate", "the certificate of the origin %s is not trusted for %s: %v", v.look.Address, v.url.Host(), bad.Err)
+				v.shutOut("origin-certificate", "the certificate of the origin %s is not trusted for %s: %v", v.look.Address, list(append([]string{v.url.Host()}, v.look.Names...)), why)
 				return
 			}
-			v.Fail(chainCause(bad, v.o.Now), "the certificate of %s is not trusted: %v", v.url.Host(), bad.Err)
+			v.Fail(finding.OfCertificate(bad, v.o.Now), "the certificate of %s is not trusted: %v", v.url.Host(), why)
 			return
 		}
 	}
@@ -56,11 +81,10 @@ func (v *visit) unreachable() {
 	case v.look.Origin && isTimeout(tls12) && v.look.reached():
 		v.Fail("origin-silent", "the origin %s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
 	case v.look.Origin && !v.look.reached(): // it may let its cache in alone, and say nothing to others
-		v.shut = true
-		v.Warn("origin-unreachable", "the origin %s cannot be reached from here for %s: %v", dialled, v.url.Host(), tls12)
+		v.shutOut("origin-unreachable", "the origin %s cannot be reached from here for %s: %v", dialled, v.url.Host(), tls12)
 	case v.look.Origin && !isTimeout(tls12):
-		v.shut = true
-		v.Warn("origin-shielded", "the origin %s refuses the TLS handshake: %v", dialled, tls12)
+		own := func(err error) error { return servername.ByName(err)[len(servername.ByName(err))-1] } // what it said to the name that it has in the policy
+		v.shutOut(v.shown().OfHandshake(fmt.Sprint(own(tls12), own(tls13))), "the origin %s breaks off the TLS handshake: %v", dialled, tls12)
 	case isTimeout(tls12) && v.look.reached():
 		v.Fail("server-silent", "%s accepts connections but does not answer for %s within %v", dialled, v.url.Host(), v.o.patience)
 	case isTimeout(tls12):
@@ -74,21 +98,22 @@ func (v *visit) unreachable() {
 	}
 }
 
-// chainCause returns why a certificate is not trusted.
-func chainCause(bad *tls.CertificateVerificationError, now time.Time) string {
-	if _, ok := errors.AsType[x509.HostnameError](bad); ok {
-		return "tls-name"
+// shutOut reports that an origin could not be looked at: a failure where the operator names it as one that lets this look in.
+func (v *visit) shutOut(code, format string, args ...any) {
+	v.shut = true
+	report := v.Warn
+	if v.look.Shielded {
+		report = v.Fail
 	}
-	if e, ok := errors.AsType[x509.CertificateInvalidError](bad); ok && e.Reason == x509.Expired {
-		if e.Cert != nil && now.Before(e.Cert.NotBefore) {
-			return "tls-not-yet"
-		}
-		return "tls-expired"
+	report(code, format, args...)
+}
+
+// shown returns what the address was shown.
+func (v *visit) shown() finding.Shown {
+	if !v.look.Shielded {
+		return finding.Shown{}
 	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](bad); ok && len(bad.UnverifiedCertificates) == 1 && len(bad.UnverifiedCertificates[0].IssuingCertificateURL) > 0 {
-		return "tls-incomplete" // its CA says where the next one is to be had; the CA of a lone certificate without that may be a root
-	}
-	return "tls-untrusted"
+	return finding.Shown{Header: v.o.Shield.Header, Certificate: len(v.o.Shield.Certificates) > 0}
 }
 
 // checkChain is stricter than Go's verification, as AWS is: leaf, then each certificate's signer, nothing else.
@@ -105,7 +130,11 @@ func (v *visit) checkChain(chain []*x509.Certificate) {
 			return
 		}
 	}
-	v.OK("tls-chain", "the certificate chain is trusted and in order (%d sent)", len(chain))
+	note := ""
+	if last := chain[len(chain)-1]; len(chain) > 1 && bytes.Equal(last.RawIssuer, last.RawSubject) {
+		note = "; the root at the end is of no use"
+	}
+	v.OK("tls-chain", "the certificate chain is trusted and in order (%d sent%s)", len(chain), note)
 }
 
 func subject(c *x509.Certificate) string { return fmt.Sprintf("%q", printable(c.Subject.String())) }

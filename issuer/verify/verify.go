@@ -83,6 +83,7 @@ func (v *visitor) visits(ctx context.Context) []*visit {
 		return nil
 	}
 	stored := v.readStore(ctx) // after the answers: a key added in between is no stranger's
+	v.checkHistory(stored)
 	v.checkPublic(looks, stored)
 	all := slices.Concat(looks, origins)
 	var visits []*visit
@@ -145,7 +146,7 @@ func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 
 // origins returns those that the stored policy names. An error of the store shows when it is read for the comparison.
 func (o Options) origins(ctx context.Context) []string {
-	if o.Stored == nil || o.Connect != "" {
+	if o.Stored == nil {
 		return nil
 	}
 	set, err := o.Stored(ctx)

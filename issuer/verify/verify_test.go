@@ -356,3 +356,20 @@ func TestSpeed(t *testing.T) {
 		}
 	}
 }
+
+// A root that is sent is no fault, and is told to be of no use.
+func TestChainWithRoot(t *testing.T) {
+	const note = "the root at the end is of no use"
+	w := newWorld(t)
+	plain := w.visit(t)
+	w.send(w.pki.leaf, w.pki.intermediate, w.pki.root)
+	for _, tt := range []struct {
+		findings []finding.Finding
+		noted    bool
+	}{{plain, false}, {w.visit(t), true}} {
+		i := slices.IndexFunc(tt.findings, func(f finding.Finding) bool { return f.Check == "tls-chain" })
+		if i < 0 || tt.findings[i].Severity != finding.OK || strings.Contains(tt.findings[i].Evidence, note) != tt.noted {
+			t.Errorf("noted %t: %+v", tt.noted, tt.findings)
+		}
+	}
+}

@@ -48,8 +48,9 @@ type world struct {
 	options   Options
 	stored    keystore.KeySet // what the store has: the first key, as long as no test changes it
 	storeErr  error
-	at        string // where it is served
-	anyHost   bool   // every host is served, and not only the issuer's
+	found     []finding.Finding // by the latest visit
+	at        string            // where it is served
+	anyHost   bool              // every host is served, and not only the issuer's
 
 	signer *ecdsa.PrivateKey
 	kid    string
@@ -212,7 +213,8 @@ func (w *world) start(t *testing.T) {
 func (w *world) visit(t *testing.T) []finding.Finding {
 	t.Helper()
 	w.start(t)
-	return Examine(t.Context(), w.options).Findings
+	w.found = Examine(t.Context(), w.options).Findings
+	return w.found
 }
 
 // token signs the claims.

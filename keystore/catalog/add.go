@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,8 +24,8 @@ func (e *CollisionError) Error() string {
 
 // author returns who changed a key set last, as far as it is recorded.
 func author(s keystore.KeySet) string {
-	if h := s.History(); len(h) > 0 && h[len(h)-1].By != "" {
-		return h[len(h)-1].By
+	if h := s.History(); len(h) > 0 {
+		return cmp.Or(h[len(h)-1].As, h[len(h)-1].By, "somebody")
 	}
 	return "somebody"
 }
@@ -67,6 +68,7 @@ func Add(ctx context.Context, st *keystore.Store, spec keystore.Spec, o AddOptio
 	} else {
 		spec.Gone = claims.gone()
 		if added.KeySet, err = keystore.New(o.Change, spec); err == nil {
+			added.KeySet = added.KeySet.LinkedTo(keystore.KeySet{})
 			err = keystore.Create(ctx, st, added.KeySet)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -29,30 +31,49 @@ func ReadAll(ctx context.Context, r keystore.Reader) (Contents, error) {
 	return readChanged(ctx, r, nil)
 }
 
+// parallel is how many key sets are read at once: in a store that is far away nearly all of the time is waiting.
+const parallel = 8
+
 // readChanged is ReadAll without the key sets whose revision is the one in known.
 func readChanged(ctx context.Context, r keystore.Reader, known map[keystore.Name]keystore.Revision) (Contents, error) {
 	revisions, err := r.List(ctx)
 	if err != nil {
 		return Contents{}, err
 	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(revisions)), func(n keystore.Name) bool {
+		was, listed := known[n]
+		return listed && was == revisions[n]
+	})
+	sets, failed := make([]keystore.KeySet, len(names)), make([]error, len(names))
+	g, loading := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, n := range names {
+		g.Go(func() error {
+			s, _, err := r.Load(loading, n)
+			sets[i], failed[i] = s, err
+			if err != nil && !errors.Is(err, keystore.ErrNotFound) && !keystore.OfDocument(err) { // an outage, which the next load would meet as well
+				return fmt.Errorf("load key set %q: %w", n, err)
+			}
+			return nil
+		})
+	}
+	outage := g.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return Contents{}, ctx.Err()
+	case outage != nil:
+		return Contents{}, outage
+	}
 	c := Contents{Revisions: revisions, Unread: map[keystore.Name]error{}}
 	absent := map[keystore.Name]error{}
-	for _, n := range slices.Sorted(maps.Keys(revisions)) {
-		if was, listed := known[n]; listed && was == revisions[n] {
-			continue
-		}
-		s, _, err := r.Load(ctx, n)
-		switch {
-		case ctx.Err() != nil:
-			return Contents{}, ctx.Err()
+	for i, n := range names {
+		switch err := failed[i]; {
 		case err == nil:
-			c.Sets = append(c.Sets, s)
+			c.Sets = append(c.Sets, sets[i])
 		case errors.Is(err, keystore.ErrNotFound):
 			absent[n] = err
-		case keystore.OfDocument(err):
+		default:
 			c.Unread[n] = err
-		default: // an outage, which the next load would meet as well
-			return Contents{}, fmt.Errorf("load key set %q: %w", n, err)
 		}
 	}
 	return c, c.resolve(ctx, r, absent)

@@ -3,6 +3,8 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -61,10 +63,35 @@ func Find(ctx context.Context, r keystore.Reader, issuer string) (keystore.KeySe
 		return Load(ctx, r, keystore.Name(issuer))
 	}
 	c, err := ReadAll(ctx, r)
-	if err != nil {
+	if err == nil {
+		return c.withURL(issuer)
+	}
+	// Who may write single key sets may list none. The URL usually has the name in it (keypostd's issuerURLs), and a key set
+	// that was loaded says itself whether it has the URL.
+	for _, n := range namesIn(issuer) {
+		if s, loadErr := Load(ctx, r, n); loadErr == nil && hasURL(s, issuer) {
+			return s, nil
+		}
+	}
+	if ctx.Err() != nil {
 		return keystore.KeySet{}, err
 	}
-	return c.withURL(issuer)
+	return keystore.KeySet{}, fmt.Errorf("find the key set with the issuer URL %s: %w; by its NAME it is found without a list", issuer, err)
+}
+
+// namesIn returns what may be the name of the key set in an issuer URL: the last part of the path and the first of the host.
+func namesIn(issuer string) (names []keystore.Name) {
+	u, err := url.Parse(issuer)
+	if err != nil {
+		return nil
+	}
+	first, _, _ := strings.Cut(u.Hostname(), ".")
+	for _, part := range []string{path.Base(u.EscapedPath()), first} {
+		if n := keystore.Name(part); CheckName(n) == nil {
+			names = append(names, n)
+		}
+	}
+	return names
 }
 
 // Load loads the key set with that name. The error is a [*NameError] or wraps that of the store.

@@ -1,10 +1,14 @@
 package catalog
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -92,6 +96,33 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// unlisted is a store of somebody who may read single key sets and list none.
+type unlisted struct{ keystore.Reader }
+
+var errForbidden = errors.New("cannot list keysets")
+
+func (unlisted) List(context.Context) (map[keystore.Name]keystore.Revision, error) {
+	return nil, errForbidden
+}
+
+// Whoever may write one key set of many gives its URL as everybody does.
+func TestFindWithoutAList(t *testing.T) {
+	st := unlisted{storeWith(t, false, newSet(t, "a", "https://oidc.example.com/a"), newSet(t, "b", "https://b.oidc.example.com"),
+		newSet(t, "c", "https://oidc.example.com/bound"), newSet(t, "d", "https://d.example.com/e"), newSet(t, "e", "https://e.example.com"))}
+	for issuer, want := range map[string]keystore.Name{
+		"a": "a", "https://oidc.example.com/a": "a", "https://b.oidc.example.com": "b", "https://d.example.com/e": "d",
+		"https://oidc.example.com/b": "", "https://oidc.example.com/bound": "", "https://a.oidc.example.com": "", "https://%zz": "", "https://": "",
+	} {
+		s, err := Find(t.Context(), st, issuer)
+		if s.Name() != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v; want %q", issuer, s.Name(), err, want)
+		}
+		if want == "" && (!errors.Is(err, errForbidden) || !strings.Contains(err.Error(), "by its NAME it is found without a list")) {
+			t.Errorf("%s: %v", issuer, err)
+		}
+	}
+}
+
 func TestMatch(t *testing.T) {
 	ids := []keystore.KeyID{"short", "abcdefgh-1", "abcdefgh-2", "ijklmnop-1", "ijklmnop-12"}
 	for typed, want := range map[string]struct {
@@ -139,4 +170,33 @@ func TestKey(t *testing.T) {
 			t.Errorf("Key(%q): %v is a PrefixError: %v", typed, err, prefix)
 		}
 	}
+}
+
+// slowReader takes a second for each key set, as a store far away does.
+type slowReader struct{ keystore.Reader }
+
+func (s slowReader) Load(ctx context.Context, n keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	time.Sleep(time.Second)
+	return s.Reader.Load(ctx, n)
+}
+
+// Most of the time of reading a store is waiting: several key sets are waited for at once.
+func TestReadAllWaitsForSeveral(t *testing.T) {
+	var sets []keystore.KeySet
+	for i := range 4 * parallel {
+		sets = append(sets, storetest.KeySet(t, keystore.Name(fmt.Sprintf("set-%02d", i))))
+	}
+	st := storeWith(t, false, sets...)
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c, err := ReadAll(t.Context(), slowReader{st})
+		if took := time.Since(began); err != nil || took > 4*time.Second || len(c.Sets) != len(sets) {
+			t.Errorf("%d key sets after %v: %v", len(c.Sets), took, err)
+		}
+		for i, s := range c.Sets {
+			if s.Name() != sets[i].Name() {
+				t.Errorf("%s at %d", s.Name(), i)
+			}
+		}
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -39,8 +40,8 @@ type entry struct {
 // awaitEntry is entry for a file that may hang. That one file is no reason not to list the others.
 func (s *Backend) awaitEntry(ctx context.Context, n keystore.Name, before entry) (entry, error) {
 	path, _ := s.file(n)
-	e, err := await(ctx, &s.hangs, path, func() (entry, error) { return s.entry(n, before) })
-	if hanging := (*hangError)(nil); errors.As(err, &hanging) {
+	e, err := hang.Await(ctx, &s.hangs, path, func() (entry, error) { return s.entry(n, before) })
+	if hanging := (*hang.Error)(nil); errors.As(err, &hanging) {
 		return entry{revision: weakRevision(stamp{})}, nil
 	}
 	return e, err

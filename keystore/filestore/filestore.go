@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/internal/durable"
+	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -34,7 +35,7 @@ type Backend struct {
 	now  func() time.Time
 	seen atomic.Pointer[map[keystore.Name]entry] // what the latest List found; replaced whole
 
-	hangs   hangs
+	hangs   hang.Guard
 	cleaned atomic.Int64 // when this Backend last removed leftovers, in nanoseconds since 1970
 }
 
@@ -50,7 +51,7 @@ func Open(dir string) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open key store %s: %w", dir, err)
 	}
-	info, err := await(context.Background(), new(hangs), abs, func() (os.FileInfo, error) { return os.Stat(abs) })
+	info, err := hang.Await(context.Background(), new(hang.Guard), abs, func() (os.FileInfo, error) { return os.Stat(abs) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("open key store %s: the directory does not exist; make it, or mount what holds it: %w", dir, fs.ErrNotExist)
@@ -173,11 +174,11 @@ func (s *Backend) Get(ctx context.Context, n keystore.Name) ([]byte, keystore.Re
 
 // read and stat are disk calls that give up on a file system that hangs.
 func (s *Backend) read(ctx context.Context, path string, flag int) (content, error) {
-	return await(ctx, &s.hangs, path, func() (content, error) { return read(s.disk, path, flag) })
+	return hang.Await(ctx, &s.hangs, path, func() (content, error) { return read(s.disk, path, flag) })
 }
 
 func (s *Backend) stat(ctx context.Context, path string) (stamp, error) {
-	return await(ctx, &s.hangs, path, func() (stamp, error) { return s.disk.Stat(path) })
+	return hang.Await(ctx, &s.hangs, path, func() (stamp, error) { return s.disk.Stat(path) })
 }
 
 // notFound distinguishes a missing document from a missing directory: the second is trouble, never ErrNotFound.
@@ -254,7 +255,7 @@ func (s *Backend) addNames(ctx context.Context, names map[keystore.Name]struct{}
 	if err != nil {
 		return false, err
 	}
-	bases, err := await(ctx, &s.hangs, s.dir, func() ([]string, error) { return s.disk.Names(s.dir) })
+	bases, err := hang.Await(ctx, &s.hangs, s.dir, func() ([]string, error) { return s.disk.Names(s.dir) })
 	if err != nil {
 		return false, err
 	}

@@ -564,7 +564,7 @@ func TestReadWaitsForAFileThatIsWrittenInPlace(t *testing.T) {
 }
 
 // flickering leaves names out of a listing, one after the other, as btrfs and tmpfs do for files that are renamed over
-// another meanwhile. The directory's time tells that something changed.
+// another meanwhile. The directory's time shows that something changed.
 type flickering struct {
 	disk
 	dir  string

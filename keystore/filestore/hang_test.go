@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -76,7 +77,7 @@ func (d *stuck) Names(dir string) ([]string, error) {
 
 func wantHang(t *testing.T, err error) {
 	t.Helper()
-	if hanging, ok := errors.AsType[*hangError](err); !ok || !strings.Contains(hanging.Error(), "hangs: the file system has not answered since") {
+	if hanging, ok := errors.AsType[*hang.Error](err); !ok || !strings.Contains(hanging.Error(), "hangs: the file system has not answered since") {
 		t.Errorf("error %v, want that the file hangs", err)
 	}
 }
@@ -107,7 +108,7 @@ func TestOneDocumentHangs(t *testing.T) {
 		}
 		_, err := keystore.Update(t.Context(), keystore.NewStore(st), "a", numbered)
 		wantHang(t, err)
-		if disk.count() != 1 || time.Since(began) > 2*patience {
+		if disk.count() != 1 || time.Since(began) > 2*hang.Patience {
 			t.Errorf("%d calls hang, and it took %v", disk.count(), time.Since(began))
 		}
 		disk.letGo()
@@ -135,7 +136,7 @@ func TestTheDirectoryHangs(t *testing.T) {
 			_, err := st.List(t.Context())
 			wantHang(t, err)
 		}
-		if disk.count() != 1 || time.Since(began) != patience {
+		if disk.count() != 1 || time.Since(began) != hang.Patience {
 			t.Errorf("%d calls hang, and ten listings took %v", disk.count(), time.Since(began))
 		}
 		_, _, err := keystore.NewStore(st).Load(t.Context(), "absent")
@@ -155,7 +156,7 @@ func TestHangingReadersCanBeStopped(t *testing.T) {
 		disk := newStuck(dir, filepath.Join(dir, "a.yaml"))
 		defer disk.letGo()
 		st := newBackend(dir, disk)
-		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		ctx, cancel := context.WithTimeout(t.Context(), hang.Patience/2)
 		defer cancel()
 		_, listErr := st.List(ctx)
 		_, _, loadErr := keystore.NewStore(st).Load(ctx, "a")
@@ -169,7 +170,7 @@ func TestHangingReadersCanBeStopped(t *testing.T) {
 func TestEverythingHangs(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string
-	for i := range 3 * maxHanging {
+	for i := range 3 * hang.Most {
 		path := filepath.Join(dir, fmt.Sprintf("n%d.yaml", i))
 		write(t, path, "x")
 		paths = append(paths, path)
@@ -182,8 +183,8 @@ func TestEverythingHangs(t *testing.T) {
 				t.Errorf("List = %v, want that too much hangs", err)
 			}
 		}
-		if disk.count() != maxHanging {
-			t.Errorf("%d calls hang, want %d", disk.count(), maxHanging)
+		if disk.count() != hang.Most {
+			t.Errorf("%d calls hang, want %d", disk.count(), hang.Most)
 		}
 		disk.letGo()
 		synctest.Wait()

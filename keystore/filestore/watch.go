@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"github.com/keypost/keypost/internal/hang"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -28,7 +29,7 @@ func (s *Backend) Watch(ctx context.Context, changed func(...keystore.Name)) err
 	defer w.Close() //nolint:errcheck // nothing was written
 	was, err := s.stat(ctx, s.dir)
 	if err == nil {
-		_, err = await(ctx, &s.hangs, s.dir, func() (struct{}, error) { return struct{}{}, w.Add(s.dir) })
+		err = hang.Do(ctx, &s.hangs, s.dir, func() error { return w.Add(s.dir) })
 	}
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", s.dir, err)

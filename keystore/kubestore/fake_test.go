@@ -1,6 +1,7 @@
 package kubestore
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -106,6 +107,7 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 		f.t.Errorf("%s %s without the credentials", r.Method, r.URL)
 	}
 	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body)) // for meddle
 	apply := func() answer {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -101,14 +101,33 @@ func Required(s keystore.KeySet) []Place {
 }
 
 // Of returns every record of a key set, from whatever vantage. A damaged one is an error.
-func (st *Store) Of(ctx context.Context, n keystore.Name) ([]Record, error) {
+func (st *Store) Of(ctx context.Context, n keystore.Name) (all []Record, err error) {
+	err = st.each(ctx, func(document keystore.Name) bool { return mayBeOf(n, document) }, func(r Record) {
+		if r.KeySet == n {
+			all = append(all, r)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// All returns every record, by key set. A damaged one is an error.
+func (st *Store) All(ctx context.Context) (map[keystore.Name][]Record, error) {
+	all := map[keystore.Name][]Record{}
+	err := st.each(ctx, func(keystore.Name) bool { return true }, func(r Record) { all[r.KeySet] = append(all[r.KeySet], r) })
+	return all, err
+}
+
+// each reads the documents that are wanted, in order of their names.
+func (st *Store) each(ctx context.Context, wanted func(document keystore.Name) bool, take func(Record)) error {
 	list, err := st.backend.List(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list observations: %w", err)
+		return fmt.Errorf("list observations: %w", err)
 	}
-	var all []Record
 	for _, document := range slices.Sorted(maps.Keys(list)) {
-		if !mayBeOf(n, document) {
+		if !wanted(document) {
 			continue
 		}
 		data, _, err := st.backend.Get(ctx, document)
@@ -118,14 +137,13 @@ func (st *Store) Of(ctx context.Context, n keystore.Name) ([]Record, error) {
 		}
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("load observation %s: %w", document, err)
+			return fmt.Errorf("load observation %s: %w", document, err)
 		case document != name(r.KeySet, r.Place()):
-			return nil, fmt.Errorf("load observation %s: it is about key set %q and %s", document, r.KeySet, r.Place())
-		case r.KeySet == n:
-			all = append(all, r)
+			return fmt.Errorf("load observation %s: it is about key set %q and %s", document, r.KeySet, r.Place())
 		}
+		take(r)
 	}
-	return all, nil
+	return nil
 }
 
 // mayBeOf reports whether a document has the name of a record of the key set n.

@@ -137,7 +137,7 @@ func parseS3(raw string) (s3store.Options, error) {
 		return s3store.Options{}, errors.New("the key store's URL is not of the form s3://BUCKET/PREFIX?region=REGION")
 	}
 	o := s3store.Options{Bucket: u.Host, Prefix: u.Path}
-	err = parseQuery(u, "region, profile, roleArn, endpoint, account and kmsKey", map[string]*string{
+	err = parseQuery(u, map[string]*string{
 		"region": &o.Region, "profile": &o.Profile, "roleArn": &o.RoleARN,
 		"endpoint": &o.Endpoint, "account": &o.Account, "kmsKey": &o.KMSKey,
 	})
@@ -153,12 +153,21 @@ func parseKubernetes(raw string) (namespace string, o kubestore.Options, err err
 	if err != nil || u.User != nil || u.Port() != "" || u.Fragment != "" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
 		return "", o, errors.New("the key store's URL is not of the form kubernetes://NAMESPACE?kubeconfig=FILE&context=CONTEXT")
 	}
-	err = parseQuery(u, "kubeconfig and context", map[string]*string{"kubeconfig": &o.Kubeconfig, "context": &o.Context})
+	err = parseQuery(u, map[string]*string{"kubeconfig": &o.Kubeconfig, "context": &o.Context})
 	return u.Host, o, err
 }
 
-// parseQuery sets the fields from the parameters of u, each of which may be given once; names lists them for an error.
-func parseQuery(u *url.URL, names string, fields map[string]*string) error {
+// Parameters returns the names of the parameters that URLs of a scheme may have, the usual ones first.
+func Parameters(scheme string) []string {
+	return map[string][]string{
+		schemeS3:         {"region", "profile", "roleArn", "endpoint", "account", "kmsKey"},
+		schemeKubernetes: {"kubeconfig", "context"},
+	}[scheme]
+}
+
+// parseQuery sets the fields from the parameters of u, each of which may be given once.
+func parseQuery(u *url.URL, fields map[string]*string) error {
+	names := Parameters(u.Scheme)
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return errors.New("the key store's URL has a query that cannot be read")
@@ -167,7 +176,7 @@ func parseQuery(u *url.URL, names string, fields map[string]*string) error {
 		field := fields[name]
 		switch {
 		case field == nil:
-			return fmt.Errorf("%s:// URLs have no parameter %q; they have %s", u.Scheme, name, names)
+			return fmt.Errorf("%s:// URLs have no parameter %q; they have %s and %s", u.Scheme, name, strings.Join(names[:len(names)-1], ", "), names[len(names)-1])
 		case len(values) != 1 || values[0] == "":
 			return fmt.Errorf("parameter %s of the key store's URL needs one value", name)
 		}

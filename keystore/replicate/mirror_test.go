@@ -284,7 +284,7 @@ func TestMirrorOutlivesALoopThatReverts(t *testing.T) {
 				m.from.Set("prod-a", []byte(text))
 			}
 			time.Sleep(time.Second)
-			if got := m.copied("prod-a"); got != text || strings.Contains(got[strings.Index(got, "  keys:"):], string(m.leaked.ID())) {
+			if got := m.copied("prod-a"); got != text || strings.Contains(got[strings.Index(got, "\n  keys:"):], string(m.leaked.ID())) {
 				t.Fatalf("after %d seconds the copy is\n%s\nwant\n%s", n, got, text)
 			}
 		}

@@ -58,6 +58,20 @@ func (e *LifetimeError) Error() string {
 	return fmt.Sprintf("the policy says that tokens live for at most %v, but %s asks for tokens of %v, which would be refused once the old key is removed", e.Declared, e.For, e.Longest)
 }
 
+// UnansweredError is that the cluster did not say what a step needs to know, or did not do it, as while a kube-apiserver restarts.
+type UnansweredError struct{ Err error }
+
+func (e *UnansweredError) Error() string { return e.Err.Error() }
+func (e *UnansweredError) Unwrap() error { return e.Err }
+
+// unanswered returns an error of the cluster, if there is one, as an [*UnansweredError].
+func unanswered(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &UnansweredError{err}
+}
+
 // ByHandError says what a person has to do at the cluster.
 type ByHandError struct{ Do string }
 
@@ -106,7 +120,7 @@ func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, Taken
 			if missing := unseen(r, f.Signers); len(missing) > 0 && len(f.Signers) > 0 {
 				return s, took, &keystore.NotYetError{Step: string(r.Step), Key: k.ID(), Gate: keystore.GateSigning,
 					Need: fmt.Sprintf("the kube-apiserver %s was there before in this rotation and is not listed now, so nobody knows what it signs with when it comes back; "+
-						"one that never does is left out with --gone %s", strings.Join(missing, ", "), strings.Join(missing, ","))}
+						"one that never does is left out with --gone %s", strings.Join(missing, ", "), text.Quoted(strings.Join(missing, ",")))}
 			}
 			n, err := s.Retire(c, k.ID(), keystore.Evidence{Minted: f.Signers})
 			return n, took, err
@@ -142,6 +156,7 @@ type Outcome struct {
 	Waiting *keystore.NotYetError // the gate that is closed; nil when no rotation is under way any more
 	ByHand  string                // what a person has to do at the cluster before the gate opens; may be empty
 	Unknown string                // why nobody knows how long tokens live, so that what the policy declares counts alone; may be empty
+	Early   []string              // signers that sign with the new key before it is promoted, by their addresses; those that answer
 	Unasked string                // why nobody knows whether something signs with a retired key again; may be empty
 }
 
@@ -155,7 +170,7 @@ type Driver struct {
 }
 
 // Step takes every step of the rotation of a key set whose gate is open, and returns at the first that is closed. It never
-// starts a rotation.
+// starts a rotation. The error is an [*UnansweredError] where the cluster could not be asked.
 func (d Driver) Step(ctx context.Context, n keystore.Name) (Outcome, error) {
 	var o Outcome
 	for {
@@ -213,10 +228,14 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 	o.Unasked = ""
 	switch r.Step {
 	case keystore.StepPromote:
+		o.Early = d.early(ctx, to.ID())
 		f.Observed, err = d.observe(ctx, s, to)
 	case keystore.StepRetire:
 		if d.Cluster == nil {
 			o.ByHand = ByHand(to.ID()).Do
+			if k, _ := s.Key(r.Replaces[0]); k.PromotedAt.IsZero() { // rolled back before the cluster was to sign with it
+				o.ByHand = fmt.Sprintf("ask each kube-apiserver, and let one that signs with %s sign with %s again", k.ID(), to.ID())
+			}
 			break
 		}
 		if f.Signers, err = d.handOver(ctx, s, to, o); err == nil && allSignWith(to.ID(), f.Signers) {
@@ -239,6 +258,16 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 	return f, err
 }
 
+// early returns the signers that sign with a key already. The step does not need to know: one that does not answer is left out.
+func (d Driver) early(ctx context.Context, id keystore.KeyID) []string {
+	if d.Cluster == nil {
+		return nil
+	}
+	signers, _ := d.Cluster.Signers(ctx)
+	maps.DeleteFunc(signers, func(_ string, has keystore.KeyID) bool { return has != id })
+	return slices.Sorted(maps.Keys(signers))
+}
+
 // signers returns who signs with what, which somebody does, and stores who was there: one that is not listed for a while may
 // come back as it was.
 func (d Driver) signers(ctx context.Context, s keystore.KeySet, o *Outcome) (map[string]keystore.KeyID, error) {
@@ -258,7 +287,7 @@ func (d Driver) signers(ctx context.Context, s keystore.KeySet, o *Outcome) (map
 			}
 			c := d.Change()
 			if len(d.Gone) > 0 {
-				c.Why = "gone for good: " + strings.Join(d.Gone, ", ")
+				c.Why = strings.TrimPrefix(c.Why+"; gone for good: "+strings.Join(d.Gone, ", "), "; ")
 			}
 			return s.SetServers(c, known(r))
 		})
@@ -270,7 +299,7 @@ func (d Driver) signers(ctx context.Context, s keystore.KeySet, o *Outcome) (map
 	if failed == nil && len(signers) == 0 {
 		failed = errors.New("the cluster names no kube-apiserver, so nobody knows what signs its tokens")
 	}
-	return signers, failed
+	return signers, unanswered(failed)
 }
 
 // measure returns a [*LifetimeError] if tokens live longer than the policy declares. One that declares nothing opens no gate.
@@ -282,7 +311,7 @@ func (d Driver) measure(ctx context.Context, s keystore.KeySet, o *Outcome) erro
 	}
 	l, err := d.Cluster.Lifetime(ctx)
 	if err != nil {
-		return err
+		return unanswered(err)
 	}
 	if o.Unknown = l.Unknown; l.Longest > time.Duration(*declared) {
 		return &LifetimeError{s.Name(), time.Duration(*declared), l}
@@ -331,31 +360,7 @@ func (d Driver) handOver(ctx context.Context, s keystore.KeySet, to keystore.Key
 	if byHand, is := errors.AsType[*ByHandError](err); is {
 		o.ByHand, err = byHand.Do, nil
 	}
-	return signers, err
-}
-
-// NextOf returns the step that a published key takes next, and the gate that is closed before it; nil for an open one. The
-// step is empty for the only key that signs, which takes none.
-func NextOf(c keystore.Change, s keystore.KeySet, k keystore.Key, seen keystore.Observed) (keystore.RotationStep, *keystore.NotYetError) {
-	var step keystore.RotationStep
-	var err error
-	switch k.State {
-	case keystore.Next:
-		step = keystore.StepPromote
-		_, err = s.Promote(c, k.ID(), seen)
-	case keystore.Active:
-		others := func(o keystore.Key) bool { return o.State == keystore.Active && o.ID() != k.ID() }
-		if !slices.ContainsFunc(s.Keys(), others) {
-			return "", nil
-		}
-		step = keystore.StepRetire
-		_, err = s.Retire(c, k.ID(), keystore.Evidence{})
-	case keystore.Retired:
-		step = keystore.StepRemove
-		_, err = s.Remove(c, k.ID(), false)
-	}
-	closed, _ := errors.AsType[*keystore.NotYetError](err)
-	return step, closed
+	return signers, unanswered(err)
 }
 
 // stageWithin bounds how old what Stage goes by may be when it takes effect.

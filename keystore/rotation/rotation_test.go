@@ -349,41 +349,6 @@ func TestTimetable(t *testing.T) {
 	}
 }
 
-func TestNextOf(t *testing.T) {
-	sc := newScene(t)
-	sc.start()
-	s, _, err := sc.store.Load(t.Context(), "prod-a")
-	check(t, err)
-	seen := keystore.Observed{Since: t0, Fresh: t0.Add(48 * time.Hour)}
-	late := keystore.Change{At: t0.Add(48 * time.Hour)}
-	next := func(s keystore.KeySet, id keystore.KeyID, c keystore.Change, o keystore.Observed) string {
-		k, _ := s.Key(id)
-		step, closed := rotation.NextOf(c, s, k, o)
-		if closed != nil {
-			return string(step) + ": " + string(closed.Gate)
-		}
-		return string(step)
-	}
-	old, fresh := sc.old.ID(), sc.fresh.ID()
-	promoted, err := s.Promote(late, fresh, seen)
-	check(t, err)
-	retired, err := promoted.Retire(late, old, keystore.Evidence{Statement: "seen"})
-	check(t, err)
-	for _, tt := range []struct{ got, want string }{
-		{next(s, old, late, seen), ""},
-		{next(s, fresh, sc.change(), keystore.Observed{}), "promote: observed"},
-		{next(s, fresh, late, seen), "promote"},
-		{next(promoted, old, late, seen), "retire: signing"},
-		{next(retired, fresh, late, seen), ""},
-		{next(retired, old, late, seen), "remove: tokens"},
-		{next(retired, old, keystore.Change{At: late.At.Add(2 * time.Hour)}, seen), "remove"},
-	} {
-		if tt.got != tt.want {
-			t.Errorf("%q; want %q", tt.got, tt.want)
-		}
-	}
-}
-
 // While one operator waits for an answer of the cluster, another turns the rotation around and takes the new key out. The
 // first must not hand it over any more.
 func TestAKeyThatLeftIsNotHandedOver(t *testing.T) {
@@ -696,5 +661,22 @@ func TestARemovalThatNobodyWasAskedFor(t *testing.T) {
 	check(t, err)
 	if len(o.Took) != 1 || !strings.Contains(o.Unasked, "no kube-apiserver was asked") {
 		t.Errorf("%+v, %q", o.Took, o.Unasked)
+	}
+}
+
+// A server that signs with the new key before it is promoted is named, and opens no gate. One that does not answer stops nothing.
+func TestAServerThatSignsTooEarly(t *testing.T) {
+	sc := newScene(t)
+	sc.start()
+	sc.since = t0
+	sc.signers["10.0.0.2:6443"] = sc.fresh.ID()
+	o, err := sc.driver().Step(t.Context(), "prod-a")
+	if err != nil || !slices.Equal(o.Early, []string{"10.0.0.2:6443"}) || o.Waiting == nil || o.Waiting.Step != "promote" {
+		t.Errorf("early %q, waiting %+v, %v", o.Early, o.Waiting, err)
+	}
+	sc.signers, sc.signersErr = map[string]keystore.KeyID{"10.0.0.1:6443": "", "10.0.0.2:6443": ""}, errors.New("no answer")
+	o, err = sc.driver().Step(t.Context(), "prod-a")
+	if err != nil || o.Early != nil || o.Waiting == nil {
+		t.Errorf("early %q, waiting %+v, %v", o.Early, o.Waiting, err)
 	}
 }

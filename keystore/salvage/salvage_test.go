@@ -134,7 +134,7 @@ func TestIssuersOfWhatIsLeft(t *testing.T) {
 	moved := strings.Replace(string(broken(h.first)), "https://oidc.example.com/prod-a", other, 1)
 	for name, left := range map[string]string{
 		"a document":   moved,
-		"cut off":      moved[:strings.Index(moved, "  keys:")],
+		"cut off":      moved[:strings.Index(moved, "\n  keys:")],
 		"JSON":         `{"issuers":["https://oidc.example.com/prod-a", "` + other + `"`,
 		"quotes":       "'issuers':\n- \"https://oidc.example.com/prod-a\"\n- '" + other + "'\n",
 		"a merge":      "issuers:\n<<<<<<< HEAD\n- https://oidc.example.com/prod-a\n=======\n- " + other + "\n>>>>>>> theirs\n",

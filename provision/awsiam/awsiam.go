@@ -20,16 +20,21 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/keypost/keypost/internal/awsconf"
+	"github.com/keypost/keypost/provision/cloud"
 )
 
-// Parallel is how many roles are read, or changed, concurrently: IAM's write limit is a small bucket that the whole account
-// shares (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
+// Parallel is how many roles are changed concurrently: IAM's write limit is a small bucket that the whole account shares
+// (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
 const Parallel = 4
+
+// ParallelCalls is how many calls of a client are under way at once, most of them reads. Where that is too fast, IAM says so,
+// and the SDK slows down.
+const ParallelCalls = 20
 
 const callTime = 5 * time.Minute // one call with its retries
 
 func limits() awsconf.Limits {
-	return awsconf.Limits{Attempts: 10, MaxBackoff: 20 * time.Second, AttemptTime: 30 * time.Second, Connections: 2 * Parallel}
+	return awsconf.Limits{Attempts: 10, MaxBackoff: 20 * time.Second, AttemptTime: 30 * time.Second, Connections: ParallelCalls}
 }
 
 // Options configure how an account is reached. The zero value takes everything from the environment and the AWS configuration.
@@ -43,11 +48,11 @@ type Options struct {
 
 // Client calls IAM and STS for one account.
 type Client struct {
-	iam         *iam.Client
-	sts         *sts.Client
-	guessed     bool // no region is configured
-	consistency time.Duration
-	onWait      func(Wait)
+	iam     *iam.Client
+	sts     *sts.Client
+	guessed bool // no region is configured
+	api     cloud.API
+	slots   chan struct{} // holds an element for each call that is under way
 }
 
 // Open returns a Client with the credentials and endpoints of the AWS SDK's usual chain: AWS_PROFILE, AWS_REGION,
@@ -69,16 +74,17 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.OnWait == nil {
 		o.OnWait = func(Wait) {}
 	}
-	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), guessed: guessed, consistency: o.Consistency, onWait: o.OnWait}, nil
+	api := cloud.API{Name: "IAM", Consistency: o.Consistency, CallTime: callTime, OnWait: o.OnWait}
+	return &Client{iam: iam.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg), guessed: guessed, api: api, slots: make(chan struct{}, ParallelCalls)}, nil
 }
 
 // Account returns the account of the credentials.
 func (c *Client) Account(ctx context.Context) (Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	wait := c.await("sts:GetCallerIdentity")
-	defer wait.stop()
-	out, err := c.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}, func(o *sts.Options) { o.Retryer = wait.watch(o.Retryer) })
+	wait := c.api.Await("sts:GetCallerIdentity")
+	defer wait.Stop()
+	out, err := c.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}, func(o *sts.Options) { o.Retryer = watch(wait, o.Retryer) })
 	if err != nil && c.guessed {
 		return Account{}, problem(NoRegion, "%w; no region is set, and accounts outside the commercial partition need one", explain(err))
 	}

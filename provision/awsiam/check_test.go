@@ -1,9 +1,13 @@
 package awsiam
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
 const (
@@ -181,6 +185,29 @@ func TestProviderURLRefuses(t *testing.T) {
 	} {
 		if u, err := ProviderURL(arn); err == nil {
 			t.Errorf("%q: %s", arn, u)
+		}
+	}
+}
+
+// That STS gave no answer says something else than that there are no credentials to ask it with.
+func TestUnsent(t *testing.T) {
+	call := func(service string, err error) error { return &smithy.OperationError{ServiceID: service, Err: err} }
+	lost := &smithyhttp.RequestSendError{Err: errors.New("connection refused")}
+	for name, tt := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"sent to nobody":                  {call("STS", lost), true},
+		"refused":                         {call("STS", &smithy.GenericAPIError{Code: "AccessDenied"}), false},
+		"credentials of a role":           {call("STS", fmt.Errorf("get identity: get credentials: %w", call("STS", lost))), true},
+		"credentials of a machine":        {call("STS", fmt.Errorf("get identity: get credentials: %w", call("ec2imds", lost))), false},
+		"credentials of a container":      {call("STS", fmt.Errorf("get identity: get credentials: %w", lost)), false},
+		"credentials of a machine, twice": {call("STS", call("STS", fmt.Errorf("get identity: get credentials: %w", call("ec2imds", lost)))), false},
+		"another service":                 {call("IAM", lost), false},
+		"no call":                         {lost, false},
+	} {
+		if got := unsent(tt.err); got != tt.want {
+			t.Errorf("%s: unsent(%v) = %t", name, tt.err, got)
 		}
 	}
 }

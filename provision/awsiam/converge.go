@@ -7,19 +7,21 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/smithy-go"
-	"golang.org/x/sync/errgroup"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
 )
 
 // step is one call that writes. See [newStep].
 type step struct {
-	call func(ctx context.Context, c *Client) error
-	key  string   // the same for calls with the same input
-	diff []string // what it changes
-	line string   // reports that it was made
+	call func(ctx context.Context, c *Client) (again bool, err error) // again: more than one request was sent
+	key  string                                                       // the same for calls with the same input
+	diff []string                                                     // what it changes
+	line string                                                       // reports that it was made
+	read bool                                                         // as in [cloud.Step]
 
 	deletes bool   // NoSuchEntity means that it was made
 	needs   string // ARN of a policy that it refers to: waiting does not make a missing one appear
@@ -28,11 +30,11 @@ type step struct {
 // newStep returns the step that calls method with in.
 func newStep[In, Out any](method func(*iam.Client, context.Context, *In, ...func(*iam.Options)) (*Out, error), in *In, line string, diff ...string) step {
 	return step{
-		call: func(ctx context.Context, c *Client) error {
-			_, err := ask(ctx, c, func(ctx context.Context, in *In, o ...func(*iam.Options)) (*Out, error) {
+		call: func(ctx context.Context, c *Client) (bool, error) {
+			_, again, err := send(ctx, c, func(ctx context.Context, in *In, o ...func(*iam.Options)) (*Out, error) {
 				return method(c.iam, ctx, in, o...)
 			}, in)
-			return err
+			return again, err
 		},
 		key: fmt.Sprintf("%T %s", in, asJSON(in)), diff: diff, line: line,
 	}
@@ -49,124 +51,85 @@ func newDelete[In, Out any](method func(*iam.Client, context.Context, *In, ...fu
 // call.
 func (s step) after(check func(context.Context) error) step {
 	call := s.call
-	s.call = func(ctx context.Context, c *Client) error {
+	s.call = func(ctx context.Context, c *Client) (bool, error) {
 		if err := check(ctx); err != nil {
-			return err
+			return false, err
 		}
 		return call(ctx, c)
 	}
 	return s
 }
 
+// answer returns what the step's call has come to.
+func (s step) answer(again bool, err error) (cloud.Answer, error) {
+	switch {
+	case err == nil || s.deletes && isMissing(err):
+		return cloud.Accepted, nil
+	case isExists(err) && again:
+		return cloud.Perhaps, err
+	case isExists(err):
+		return cloud.Exists, err
+	case inProfile(err):
+		return cloud.Refused, fmt.Errorf("%w: take the role out of its instance profile first "+
+			"(aws iam remove-role-from-instance-profile)", err)
+	case isMissing(err) && (s.needs == "" || !strings.Contains(err.Error(), s.needs)) || isConflict(err):
+		return cloud.NotYet, err
+	}
+	return cloud.Refused, err
+}
+
 // planFunc reads the current state and returns the remaining steps; none if it is as wanted.
 type planFunc func(ctx context.Context) ([]step, error)
 
-const (
-	firstPause = 100 * time.Millisecond
-	lastPause  = 5 * time.Second
-)
+// action returns the action that makes a change by these steps; none without steps. Doing the action calls remaining for
+// the steps that are left by then.
+func (c *Client) action(change plan.Change, steps []step, remaining planFunc) plan.Stage {
+	return c.api.Stage(change, c.bind(steps), c.remaining(remaining))
+}
 
-// converge takes steps until none is left, and reads back after the last: IAM shows a write seconds after it has accepted
-// it, and the reply to a write may be lost. No accepted step is taken twice. Where a write finds something that the reading
-// did not show (it exists, it does not exist yet, it is being changed), converge reads again.
-//
-// It returns the lines of the steps that took effect, also beside an error.
+// converge takes steps until none is left, and returns their lines.
 func (c *Client) converge(ctx context.Context, remaining planFunc) (lines []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.consistency+callTime)
-	defer cancel()
-	wait := c.await("the change to show")
-	defer wait.stop()
-	start, pause := time.Now(), firstPause
-	p := progress{outcomes: map[string]outcome{}}
-	for {
-		steps, err := remaining(ctx)
-		if err == nil && len(steps) == 0 {
-			return append(p.lines, p.existing...), nil
-		}
-		if err != nil {
-			return p.lines, err
-		}
-		before := len(p.outcomes)
-		pending, err := c.take(ctx, steps, &p)
-		if err != nil {
-			return p.lines, err
-		}
-		if len(p.outcomes) > before && pending == nil {
-			continue // mostly it shows at once
-		}
-		if time.Since(start) > c.consistency {
-			return p.lines, c.timeout(pending)
-		}
-		wait.because(pending)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return p.lines, context.Cause(ctx)
-		}
-		pause = min(2*pause, lastPause)
+	return c.api.Converge(ctx, c.remaining(remaining))
+}
+
+func (c *Client) remaining(f planFunc) cloud.Remaining {
+	return func(ctx context.Context) ([]cloud.Step, error) {
+		steps, err := f(ctx)
+		return c.bind(steps), err
 	}
 }
 
-// progress records the steps taken so far.
-type progress struct {
-	outcomes map[string]outcome // by key
-	lines    []string           // of the steps that are done
-	existing []string           // lines of those that found their thing there: perhaps made by a call whose reply was lost
-}
-
-// timeout is the error of a change that does not show in time; err is what delays it, if anything is known.
-func (c *Client) timeout(err error) error {
-	if err != nil {
-		return fmt.Errorf("IAM is not ready for the change after %s: %w", c.consistency, err)
-	}
-	return fmt.Errorf("IAM accepted the change and does not show it after %s, or somebody else changes it too: run it again", c.consistency)
-}
-
-type outcome int
-
-const (
-	done   outcome = iota + 1 // IAM accepted the change, whether or not it shows yet
-	exists                    // there already: before anything else is done, its owner must be read
-)
-
-// take takes the steps in order, up to the first error. It returns the error as pending if reading again may solve it.
-func (c *Client) take(ctx context.Context, steps []step, p *progress) (pending, err error) {
+// bind returns the steps with their calls made by c.
+func (c *Client) bind(steps []step) []cloud.Step {
+	var out []cloud.Step
 	for _, s := range steps {
-		switch p.outcomes[s.key] {
-		case done:
-			continue
-		case exists:
-			return nil, nil
-		}
-		err := s.call(ctx, c)
-		switch {
-		case err == nil || s.deletes && isMissing(err):
-			p.outcomes[s.key] = done
-			p.lines = append(p.lines, s.line)
-		case isExists(err):
-			p.outcomes[s.key] = exists
-			p.existing = append(p.existing, s.line)
-			return nil, nil
-		case inProfile(err):
-			return nil, fmt.Errorf("%w: take the role out of its instance profile first "+
-				"(aws iam remove-role-from-instance-profile)", err)
-		case isMissing(err) && (s.needs == "" || !strings.Contains(err.Error(), s.needs)) || isConflict(err):
-			return err, nil
-		default:
-			return nil, err
-		}
+		out = append(out, cloud.Step{Key: s.key, Diff: s.diff, Line: s.line, Read: s.read, Call: func(ctx context.Context) (cloud.Answer, error) {
+			return s.answer(s.call(ctx, c))
+		}})
 	}
-	return nil, nil
+	return out
 }
 
 // ask makes one call. Its time, with all retries, is bounded.
 func ask[In, Out any](ctx context.Context, c *Client, call func(context.Context, In, ...func(*iam.Options)) (*Out, error), in In) (*Out, error) {
+	out, _, err := send(ctx, c, call, in)
+	return out, err
+}
+
+// send is ask, and reports whether more than one request was sent.
+func send[In, Out any](ctx context.Context, c *Client, call func(context.Context, In, ...func(*iam.Options)) (*Out, error), in In) (*Out, bool, error) {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false, context.Cause(ctx)
+	}
+	defer func() { <-c.slots }()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	wait := c.await("iam:" + callName.FindStringSubmatch(fmt.Sprintf("%T", in))[1])
-	defer wait.stop()
-	out, err := call(ctx, in, func(o *iam.Options) { o.Retryer = wait.watch(o.Retryer) })
-	return out, explain(err)
+	wait := c.api.Await("iam:" + callName.FindStringSubmatch(fmt.Sprintf("%T", in))[1])
+	defer wait.Stop()
+	out, err := call(ctx, in, func(o *iam.Options) { o.Retryer = watch(wait, o.Retryer) })
+	return out, wait.Again(), explain(err)
 }
 
 // callName finds the call in the name of the SDK's type for its input, or for its pages.
@@ -215,19 +178,7 @@ func hasCode(err error, codes ...string) bool {
 	return ok && slices.Contains(codes, api.ErrorCode())
 }
 
-// each calls f for every element of list, Parallel at once, and joins the errors.
+// each calls f for every element of list, ParallelCalls at once, and joins the errors.
 func each[T, R any](list []T, f func(T) (R, error)) ([]R, error) {
-	results, errs := make([]R, len(list)), make([]error, len(list))
-	var group errgroup.Group
-	group.SetLimit(Parallel)
-	for i, v := range list {
-		group.Go(func() error {
-			results[i], errs[i] = f(v)
-			return errs[i]
-		})
-	}
-	if group.Wait() != nil {
-		return nil, errors.Join(errs...)
-	}
-	return results, nil
+	return cloud.Each(ParallelCalls, list, f)
 }

@@ -7,9 +7,13 @@ import (
 	"net"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
 	"github.com/keypost/keypost/internal/awsconf"
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/cloud"
 )
 
 // Error is an error about which the caller can do something.
@@ -44,6 +48,9 @@ func explain(err error) error {
 	}, reason)
 }
 
+// noIdentity stands in the SDK's errors before why it has no credentials.
+const noIdentity = "get identity: get credentials: "
+
 // reason returns a sentence for errors that the user can do something about, else "".
 func reason(call string, err error) string {
 	if errors.Is(err, context.Canceled) {
@@ -52,14 +59,13 @@ func reason(call string, err error) string {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return refusal(call, api)
 	}
-	const noCredentials = "get identity: get credentials: "
-	_, cause, noIdentity := strings.Cut(oneLine(err), noCredentials)
+	_, cause, without := strings.Cut(oneLine(err), noIdentity)
 	switch {
-	case noIdentity && strings.Contains(cause, "no EC2 IMDS role found"):
+	case without && strings.Contains(cause, "no EC2 IMDS role found"):
 		return call + ": no AWS credentials were found: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-	case noIdentity:
+	case without:
 		return call + ": the AWS credentials cannot be had: " + cause
-	case nobodyListens(err):
+	case cloud.NobodyListens(err):
 		return call + ": AWS cannot be reached; see the network, the region and HTTPS_PROXY (" + innermost(err) + ")"
 	}
 	return ""
@@ -79,6 +85,20 @@ func refusal(call string, api smithy.APIError) string {
 			call, message)
 	}
 	return ""
+}
+
+// unsent reports whether a call got no answer of STS. Credentials that cannot be had are another matter, unless it is STS that
+// gives them.
+func unsent(err error) bool {
+	op, is := errors.AsType[*smithy.OperationError](err)
+	for inner := op; is; inner, is = errors.AsType[*smithy.OperationError](op.Err) {
+		op = inner // the innermost call is the one that failed
+	}
+	if op == nil || op.ServiceID != sts.ServiceID || strings.Contains(oneLine(op.Err), noIdentity) {
+		return false
+	}
+	_, failed := errors.AsType[*smithyhttp.RequestSendError](op.Err)
+	return failed
 }
 
 // brief returns the error of one attempt in few words.

@@ -49,7 +49,7 @@ func (c *Client) PlanMove(ctx context.Context, m Move) (plan.Plan, error) {
 			notes = append(notes, note)
 		}
 	}
-	return planOf(notes, stage), errors.Join(errs...)
+	return plan.Of(notes, stage), errors.Join(errs...)
 }
 
 func (m Move) ours(p *providerState) bool { return OwnedBy(m.Name).Owns(p.tags) }
@@ -208,13 +208,13 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 		stage, notes = append(stage, actions...), append(append(notes, note...), more...)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return planOf(notes, stage), err
+		return plan.Of(notes, stage), err
 	}
 	if provider == nil && len(stage) == 0 {
-		return planOf(notes), nil
+		return plan.Of(notes), nil
 	}
 	if err := c.checkAudiences(ctx, m, provider); err != nil || provider == nil {
-		return planOf(notes, stage), err
+		return plan.Of(notes, stage), err
 	}
 	owner := OwnedBy(m.Name)
 	switch {
@@ -225,7 +225,7 @@ func (c *Client) PlanFinish(ctx context.Context, m Move) (plan.Plan, error) {
 		return plan.Plan{}, notOurs(providerThing+" "+m.From.ProviderARN, owner, provider.tags, adoptable)
 	}
 	last := c.deleteProvider(m.From.ProviderARN, owner, func(ctx context.Context) error { return c.checkFinish(ctx, m, provider) })
-	return planOf(notes, stage, last), nil
+	return plan.Of(notes, stage, last), nil
 }
 
 // checkFinish returns an error if From's provider may not be deleted by now: a role that needs it may be new, or have been

@@ -45,6 +45,7 @@ func TestAMoveTrustsBothIssuersUntilItIsFinished(t *testing.T) {
 	w := newWorld(t, fakeaws.Options{ConsistencyDelay: 200 * time.Millisecond})
 	d := w.cluster(6)
 	w.mustRun(t, d)
+	time.Sleep(200 * time.Millisecond) // IAM lists no role that was just made
 	m := w.move(t, d)
 	if _, err := w.client.PlanFinish(t.Context(), m); err == nil || !strings.Contains(err.Error(), "run the move again") {
 		t.Errorf("finished before it began: %v", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/cloud"
 )
 
 const (
@@ -30,12 +31,14 @@ func OwnedBy(name string) Owner { return Owner{key: ccoctl.OwnerTagPrefix + name
 // them.
 func OwnedByKeypost() Owner { return Owner{key: keypostKey} }
 
-// Owns reports whether these tags are the owner's. ccoctl compares the key alone; here a value other than "owned" (such as
-// the "shared" of cloud providers) does not count.
-func (o Owner) Owns(tags map[string]string) bool { return o.key != "" && tags[o.key] == ccoctl.Owned }
+// mark returns the tag.
+func (o Owner) mark() cloud.Mark { return cloud.Mark{Key: o.key, Value: ccoctl.Owned} }
+
+// Owns reports whether these tags are the owner's.
+func (o Owner) Owns(tags map[string]string) bool { return o.mark().On(tags) }
 
 // String returns the tag, KEY=VALUE.
-func (o Owner) String() string { return o.key + "=" + ccoctl.Owned }
+func (o Owner) String() string { return o.mark().String() }
 
 func (o Owner) zero() bool { return o.key == "" }
 

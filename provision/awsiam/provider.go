@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -34,6 +36,7 @@ type providerState struct {
 	url                    string // as IAM keeps it, without https://
 	clientIDs, thumbprints []string
 	tags                   map[string]string
+	made                   time.Time
 }
 
 // readProvider returns nil for a provider that is not there.
@@ -46,7 +49,16 @@ func (c *Client) readProvider(ctx context.Context, arn string) (*providerState, 
 		return nil, err
 	}
 	return &providerState{url: aws.ToString(out.Url), clientIDs: out.ClientIDList, thumbprints: out.ThumbprintList,
-		tags: tagMap(out.Tags)}, nil
+		tags: tagMap(out.Tags), made: aws.ToTime(out.CreateDate)}, nil
+}
+
+// ProviderMade returns when an owner's provider was made; zero if it is not there, or another's.
+func (c *Client) ProviderMade(ctx context.Context, arn string, o Owner) (time.Time, error) {
+	have, err := c.readProvider(ctx, arn)
+	if err != nil || have == nil || !o.Owns(have.tags) {
+		return time.Time{}, err
+	}
+	return have.made, nil
 }
 
 // Trust returns the issuer and the audiences of an existing provider.
@@ -96,41 +108,7 @@ func (c *Client) PlanProvider(ctx context.Context, a Account, p Provider) (plan.
 		steps, _, err := p.decide(arn, have)
 		return steps, err
 	})
-	return planOf(notes, orFound(stage, ccoctl.ProviderFound(arn))), nil
-}
-
-// orFound makes the actions return line when a concurrent run has already done their work.
-func orFound(s plan.Stage, line string) plan.Stage {
-	for i, a := range s {
-		s[i].Do = func(ctx context.Context) ([]string, error) {
-			lines, err := a.Do(ctx)
-			if err == nil && len(lines) == 0 {
-				lines = []string{line}
-			}
-			return lines, err
-		}
-	}
-	return s
-}
-
-// action returns the action that makes a change by these steps; none without steps. Doing the action calls remaining for
-// the steps that are left by then.
-func (c *Client) action(change plan.Change, steps []step, remaining planFunc) plan.Stage {
-	if len(steps) == 0 {
-		return nil
-	}
-	a := plan.Action{Change: change}
-	for _, s := range steps {
-		a.Diff = append(a.Diff, s.diff...)
-		a.Lines = append(a.Lines, s.line)
-	}
-	a.Do = func(ctx context.Context) ([]string, error) { return c.converge(ctx, remaining) }
-	return plan.Stage{a}
-}
-
-// planOf returns a plan without empty stages.
-func planOf(notes []string, stages ...plan.Stage) plan.Plan {
-	return plan.Plan{Notes: notes, Stages: slices.DeleteFunc(stages, func(s plan.Stage) bool { return len(s) == 0 })}
+	return plan.Of(notes, cloud.OrFound(stage, ccoctl.ProviderFound(arn))), nil
 }
 
 // decide returns the steps from have to p. The error reports another owner.
@@ -188,7 +166,9 @@ func (p Provider) create(arn string) step {
 		diff = append(diff, "+ thumbprint "+t)
 	}
 	_, tags := tagDifference(nil, in.Tags)
-	return newStep((*iam.Client).CreateOpenIDConnectProvider, in, ccoctl.ProviderCreated(arn), append(diff, tags...)...)
+	s := newStep((*iam.Client).CreateOpenIDConnectProvider, in, ccoctl.ProviderCreated(arn), append(diff, tags...)...)
+	s.read = true // by whoever makes roles next
+	return s
 }
 
 // thumbprintStep replaces IAM's list when one is wanted. Otherwise IAM keeps its own, and ignores it for certificates of
@@ -219,15 +199,7 @@ const (
 
 // notOurs returns the error for a thing without the owner's tag. It names other owners.
 func notOurs(what string, o Owner, tags map[string]string, remedy string) error {
-	value, tagged := tags[o.key]
-	others := otherOwners(tags)
-	why := fmt.Sprintf("%s does not bear the tag %s, so something else made it", what, o)
-	switch {
-	case tagged && value != ccoctl.Owned:
-		why = fmt.Sprintf("%s bears the tag %s=%s and not %s, so it belongs to something else too", what, o.key, value, o)
-	case others != "":
-		why = fmt.Sprintf("%s belongs to %s, and does not bear the tag %s", what, others, o)
-	}
+	why := o.mark().Absent(what, tags, otherOwners(tags))
 	if remedy == adoptable {
 		return problem(NotOwned, "%s", why)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
+	"github.com/keypost/keypost/provision/webidentity"
 )
 
 // Deletion describes what to delete of what keypost or ccoctl made under a name. Roles are deleted only with the whole
@@ -95,7 +96,7 @@ func (c *Client) PlanPrune(ctx context.Context, name string, keep []string) (pla
 		return plan.Plan{}, err
 	}
 	stage, err := c.deleteRoles(ctx, roles, minus(owned, keep), OwnedBy(name))
-	return planOf(notes, stage), err
+	return plan.Of(notes, stage), err
 }
 
 // ListSurplus returns a plan that changes nothing, and that has what PlanPrune would delete as beyond what is wanted. If the
@@ -142,7 +143,7 @@ func (c *Client) PlanDelete(ctx context.Context, a Account, d Deletion) (plan.Pl
 		last = append(last, c.deleteProvider(arn, OwnedBy(d.Name), nil)...)
 	}
 	notes = slices.Concat(notes, unreadNotes(providerThing, unread), leftBehind(roles, owned, providers))
-	return planOf(notes, stage, last), nil
+	return plan.Of(notes, stage, last), nil
 }
 
 // leftBehind returns notes about the roles that stay and trust a deleted provider.
@@ -253,7 +254,7 @@ func (c *Client) checkProfiles(ctx context.Context, role string) error {
 	}
 	profile := aws.ToString(out.InstanceProfiles[0].InstanceProfileName)
 	return fmt.Errorf("role %s is in the instance profile %s, and IAM deletes no such role; take it out first: "+
-		"aws iam remove-role-from-instance-profile --instance-profile-name %s --role-name %s", role, profile, profile, role)
+		"%s", role, profile, webidentity.Command("remove-role-from-instance-profile", "--instance-profile-name", profile, "--role-name", role))
 }
 
 // removalSteps returns the steps that delete a role's policies and then the role, since IAM deletes no role that has
@@ -337,7 +338,7 @@ func (c *Client) planDeleteIssuer(ctx context.Context, t Trust, d Deletion, role
 	if len(stranded) > 0 && provider != nil && !d.Strand {
 		return plan.Plan{}, &StrandedError{d.IssuerURL, stranded}
 	}
-	return planOf(notes, stage, last), nil
+	return plan.Of(notes, stage, last), nil
 }
 
 // checkStranded returns an error if a role trusts nobody but t by now. With d.Strand they may.

@@ -10,8 +10,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/iampolicy"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -100,23 +102,34 @@ func (c *Client) readRole(ctx context.Context, r Role) (*roleState, error) {
 	return have, c.readPolicies(ctx, r, have)
 }
 
-func (c *Client) readPolicies(ctx context.Context, r Role, have *roleState) (err error) {
-	if r.Policy != nil {
-		if have.policy, err = c.readPolicy(ctx, r.Name); err != nil {
-			return err
+// readPolicies reads the policies of a role, all at once. Those of a role that has gone meanwhile are none.
+func (c *Client) readPolicies(ctx context.Context, r Role, have *roleState) error {
+	var group errgroup.Group
+	read := func(wanted bool, f func() error) {
+		if wanted {
+			group.Go(f)
 		}
 	}
-	if r.Exact {
-		if have.inline, err = c.inlinePolicies(ctx, r.Name); err != nil && !isMissing(err) {
-			return err
-		}
+	read(r.Policy != nil, func() (err error) {
+		have.policy, err = c.readPolicy(ctx, r.Name)
+		return err
+	})
+	read(r.Exact, func() (err error) {
+		have.inline, err = c.inlinePolicies(ctx, r.Name)
+		return unlessMissing(err)
+	})
+	read(r.Exact || len(r.ManagedPolicies) > 0, func() (err error) {
+		have.attached, err = c.attached(ctx, r.Name)
+		return unlessMissing(err)
+	})
+	return group.Wait()
+}
+
+func unlessMissing(err error) error {
+	if isMissing(err) {
+		return nil
 	}
-	if r.Exact || len(r.ManagedPolicies) > 0 {
-		if have.attached, err = c.attached(ctx, r.Name); err != nil && !isMissing(err) {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 func (c *Client) readPolicy(ctx context.Context, name string) (*iampolicy.Document, error) {
@@ -170,7 +183,7 @@ func joinRolePlans(plans []rolePlan) plan.Plan {
 		all.warnings, all.extra = append(all.warnings, p.warnings...), append(all.extra, p.extra...)
 		additions, removals = append(additions, p.additions...), append(removals, p.removals...)
 	}
-	joined := planOf(append(all.lost, all.notes...), additions, removals)
+	joined := plan.Of(append(all.lost, all.notes...), additions, removals)
 	joined.Warnings, joined.Extra = all.warnings, all.extra
 	return joined
 }
@@ -195,7 +208,7 @@ func (c *Client) planRole(ctx context.Context, t Trust, r Role) (rolePlan, error
 	if have == nil {
 		change.Verb = plan.Create
 	}
-	p.additions = orFound(c.action(change, d.first, func(ctx context.Context) ([]step, error) {
+	p.additions = cloud.OrFound(c.action(change, d.first, func(ctx context.Context) ([]step, error) {
 		_, d, err := decide(ctx)
 		return d.first, err
 	}), ccoctl.RoleFound(r.Name))

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify/answers"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/provision/iampolicy"
@@ -66,7 +67,11 @@ type examination struct {
 func (e *examination) account(ctx context.Context, home Account) bool {
 	caller, err := e.client.Account(ctx)
 	if err != nil {
-		e.Fail("aws-unread", "the account was not looked at: %v", err)
+		code := "aws-unread"
+		if unsent(err) {
+			code = "aws-sts-unreachable"
+		}
+		e.Fail(code, "the account was not looked at: %v", err)
 		return false
 	}
 	if e.caller = caller; caller.ID == home.ID && caller.Partition == home.Partition {
@@ -75,8 +80,8 @@ func (e *examination) account(ctx context.Context, home Account) bool {
 	e.FailWith("aws-credentials", "run it again with credentials of account "+home.ID+" (AWS_PROFILE)",
 		"the role is of account %s (%s), and the credentials are of %s (%s)", home.ID, home.Partition, caller.ID, caller.Partition)
 	if have, err := e.client.readProvider(ctx, caller.ProviderARN(e.Issuer)); err == nil && have != nil {
-		e.FailWith("aws-account-other", "with credentials of account "+home.ID+": "+e.CreateProvider(),
-			"account %s has a provider for %s; STS looks for it in account %s, the role's", caller.ID, e.Issuer, home.ID)
+		e.WarnWith("aws-account-other", "run it again with credentials of account "+home.ID+" (AWS_PROFILE); if that has no provider, with them: "+e.CreateProvider(),
+			"account %s has a provider for %s; STS looks for one in account %s, the role's, which was not read", caller.ID, e.Issuer, home.ID)
 	}
 	return false
 }
@@ -90,12 +95,12 @@ func (e *examination) unread(err error, action, resource string) {
 	policy := string(asJSON(map[string]any{"Version": "2012-10-17", "Statement": []any{
 		map[string]any{"Effect": "Allow", "Action": action, "Resource": resource},
 	}}))
-	words := []string{"put-user-policy", "--user-name", lastOf(e.caller.Caller)}
+	verb, words := "put-user-policy", []string{"--user-name", lastOf(e.caller.Caller)}
 	if role, is := assumedRole(e.caller.Caller); is {
-		words = []string{"put-role-policy", "--role-name", role}
+		verb, words = "put-role-policy", []string{"--role-name", role}
 	}
 	title := "keypost-verify-" + strings.TrimPrefix(action, "iam:")
-	grant := webidentity.Command(append(words, "--policy-name", title, "--policy-document", policy)...)
+	grant := webidentity.Command(verb, append(words, "--policy-name", title, "--policy-document", policy)...)
 	evidence := fmt.Sprintf("%s may not call %s on %s: %v", e.caller.Caller, action, resource, err)
 	e.Add(finding.CauseOf("aws-forbidden").Finding(finding.Warn, evidence, "as an administrator of the account: "+grant))
 }
@@ -117,7 +122,7 @@ func (e *examination) readRole(ctx context.Context) *iampolicy.Document {
 		e.unread(err, "iam:GetRole", e.roleARN)
 		return nil
 	case have == nil:
-		e.Fail("aws-role-missing", "there is no role %s", e.roleARN)
+		e.FailWith("aws-role-missing", "give the pods the ARN of a role that is there, or make it: "+e.createRole(), "there is no role %s", e.roleARN)
 		return nil
 	case have.arn != e.roleARN:
 		e.FailWith("aws-role-path", "give the pods the role "+have.arn, "the role %s has the ARN %s, and not %s", e.Role, have.arn, e.roleARN)
@@ -125,6 +130,15 @@ func (e *examination) readRole(ctx context.Context) *iampolicy.Document {
 		e.Add(finding.Good("aws-role", "there is the role "+e.roleARN))
 	}
 	return &have.trust
+}
+
+// createRole returns the command that makes the role, for the service account of the token.
+func (e *examination) createRole() string {
+	account := "NAMESPACE/NAME"
+	if s := strings.Split(e.Subject, ":"); len(s) == 4 && s[0]+":"+s[1] == "system:serviceaccount" {
+		account = s[2] + "/" + s[3]
+	}
+	return text.Quoted("keypost", "aws", "create-role", "--role-name", e.Role, "--service-account", account, "--issuer-url", e.Issuer)
 }
 
 func (e *examination) checkProvider(ctx context.Context, trust *iampolicy.Document) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/durable"
+	"github.com/keypost/keypost/internal/text"
 )
 
 // writer writes below root. Temporary files are hidden, so that `cp manifests/*` takes none along.
@@ -37,7 +38,7 @@ func OpenDir(path string, subs ...string) (*Dir, error) {
 
 func (d *Dir) open() error {
 	if err := os.Mkdir(d.path, 0o700); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("its parent does not exist; make it first (mkdir -p %s)", filepath.Dir(d.path))
+		return fmt.Errorf("its parent does not exist; make it first (mkdir -p %s)", text.Quoted(filepath.Dir(d.path)))
 	} else if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

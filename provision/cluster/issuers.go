@@ -5,20 +5,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify/audience"
+	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
 func (e *examination) checkIssuer(flags flags) {
 	want := e.want.Issuer
 	e.grouped(func(s signing) string { return s.own.Issuer }, func(s signing, addresses []string) {
 		has := s.own.Issuer
-		repair := "restart every kube-apiserver with --service-account-issuer=" + want
-		for _, other := range e.issuers() {
-			if other != want {
-				repair += " --service-account-issuer=" + other
-			}
-		}
-		repair += ", in this order: the first one signs, the others go on being accepted"
+		repair := finding.SignAs(want, e.issuers()...)
 		accepted, how := flags.accepts(want, s.own.audiences)
 		switch {
 		case has == want:
@@ -29,8 +25,7 @@ func (e *examination) checkIssuer(flags flags) {
 			}
 			e.FailWith("cluster-issuer-order", repair, "the cluster signs as %s, and accepts %s as well (%s)", has, want, how.source)
 		default:
-			repair += "; where there are several, in two rounds: first all of them with the old issuer before the new one, or each refuses the tokens of the other"
-			e.FailWith("cluster-issuer-other", repair, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
+			e.FailWith("cluster-issuer-other", repair+finding.InRounds, "the cluster signs as %q, not as %q%s", has, want, difference(has, want))
 		}
 		e.at(addresses)
 	})
@@ -94,11 +89,15 @@ func (e *examination) checkAudiences() {
 		is := slices.ContainsFunc(s.own.audiences, audience.IsClouds)
 		i := slices.IndexFunc(s.own.audiences, e.isAsked)
 		if !is && i < 0 {
-			e.OK("cluster-audiences", "no cloud's audience is among those of --api-audiences")
+			older := ""
+			if len(e.seen.issuers) == 0 && e.want.Token == "" {
+				older = "; whether one of older tokens is lacking was not looked at (--token-file with one of a pod)"
+			}
+			e.OK("cluster-audiences", "no cloud's audience is among those of --api-audiences%s", older)
 			return
 		}
 		rest := slices.DeleteFunc(e.ownAudiences(), audience.IsClouds)
-		repair := "restart every kube-apiserver with --api-audiences=" + strings.Join(rest, ",")
+		repair := "restart every kube-apiserver with --api-audiences=" + text.Quoted(strings.Join(rest, ","))
 		switch {
 		case !is:
 			repair = "if " + s.own.audiences[i] + " is that of a relying party, have that ask for another one, which is none of the cluster's own: what runs in the pods may need this one"

@@ -25,12 +25,17 @@ func (e *examination) checkKeys() {
 			gone, left = e.want.Gone(id)
 		}
 		switch {
-		case i < 0 && left:
+		case left: // also where it is published still
 			e.FailWith("cluster-key-gone", e.signWith(addresses), "the cluster signs with key %s, which was %s: it never returns", id, gone.Why)
 		case i < 0:
 			e.FailWith("cluster-key-unpublished", repair, "the cluster signs with key %s, which is not at the issuer's public URL", id)
 		case !s.own.signedBy(e.want.Published[i]):
 			e.Fail("cluster-key-swapped", "the cluster signs with another key than the one that is published as %s", id)
+			e.About(string(id))
+		case e.want.Early != nil && e.want.Early(e.want.Published[i]):
+			promote := text.Quoted("keypost", "key", "promote", e.want.Issuer, string(id), "--wait")
+			e.FailWith("cluster-key-next", e.signWith(addresses)+"; until this one is promoted: "+promote,
+				"the cluster signs with key %s, which may not sign before it is promoted", id)
 		case e.isRetired(e.want.Published[i]):
 			until, _ := e.want.Retired(e.want.Published[i])
 			when := "as soon as it is removed"
@@ -66,7 +71,7 @@ func (e *examination) mayAll() []string {
 
 // signWith repairs servers that sign with a key that is no more.
 func (e *examination) signWith(addresses []string) string {
-	key := "a key that is published and may sign; there is none: keypost rotate status " + e.want.Issuer
+	key := "a key that is published and may sign; there is none: " + text.Quoted("keypost", "rotate", "status", e.want.Issuer)
 	if may := e.mayAll(); len(may) > 0 {
 		key = "the private half of the published key " + strings.Join(may, " or ")
 	}

@@ -49,3 +49,9 @@ func (a api) do(ctx context.Context, r kubeapi.Request, into any) error {
 	}
 	return nil
 }
+
+// Refused reports whether err is a cluster's answer that it will give again: to who may not ask, or who asks for what is not there.
+func Refused(err error) bool {
+	status, answered := errors.AsType[*kubeapi.StatusError](err)
+	return answered && status.Code >= 300 && status.Code < 500 && status.Code != http.StatusRequestTimeout && status.Code != http.StatusTooManyRequests
+}

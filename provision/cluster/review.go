@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/internal/kubeapi"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
@@ -103,9 +104,9 @@ func (e *examination) judge(r review) finding.Finding {
 // withAudiences repairs --api-audiences that lack some.
 func (e *examination) withAudiences(lacking []string) string {
 	if len(e.found) == 0 {
-		return "restart every kube-apiserver with " + strings.Join(lacking, ",") + " in --api-audiences as well"
+		return "restart every kube-apiserver with " + text.Quoted(strings.Join(lacking, ",")) + " in --api-audiences as well"
 	}
-	return "restart every kube-apiserver with --api-audiences=" + strings.Join(appendNew(e.ownAudiences(), lacking...), ",") + " until every pod has a new token"
+	return "restart every kube-apiserver with --api-audiences=" + text.Quoted(strings.Join(appendNew(e.ownAudiences(), lacking...), ",")) + " until every pod has a new token"
 }
 
 // checkLacking compares the issuers that the cluster accepts with its audiences: those of the tokens that were signed before.

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
 // What is in front of an API server may send back what it was sent. No part of the token is ever shown.
@@ -67,5 +70,16 @@ func TestReviewsNeverShowTheToken(t *testing.T) {
 		if !strings.Contains(string(text), "repeats the token") && name != "a 403 with it" {
 			t.Errorf("%s: nothing says that a text is not shown: %s", name, text)
 		}
+	}
+}
+
+// Where neither a token nor the flags of a kube-apiserver show it, the check of audiences does not claim that none is lacking.
+func TestAudiencesOfOlderTokensNotLookedAt(t *testing.T) {
+	s := newStandIn(t, 1)
+	got, err := Verify(t.Context(), s.start(t), s.want)
+	check(t, err)
+	i := slices.IndexFunc(got, func(f finding.Finding) bool { return f.Check == "cluster-audiences" })
+	if i < 0 || !strings.Contains(got[i].Evidence, "older tokens is lacking was not looked at") {
+		t.Errorf("%+v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -36,6 +37,10 @@ type Access struct {
 	// ServiceAccount, NAMESPACE/NAME, is the account that tokens are minted for. When empty it is default/default,
 	// which every cluster has and nobody should give rights to.
 	ServiceAccount string
+
+	// Reach is host:port at which a kube-apiserver is reached from here, by the address that the cluster lists, where that leads
+	// nowhere: the end of a tunnel to this one server. A balancer's address would hide who signs with what.
+	Reach map[string]string
 }
 
 // Signer is what a fresh token of one kube-apiserver contains.
@@ -74,13 +79,16 @@ func signers(ctx context.Context, a Access, lifetime time.Duration, audience str
 		return nil, err
 	}
 	addresses, err := first.addresses(ctx)
+	if err == nil {
+		err = a.checkReach(addresses)
+	}
 	if err != nil {
 		return nil, err
 	}
 	var found []Signer
 	var failed error
 	for _, address := range addresses {
-		server, err := newAPI(at(config, address))
+		server, err := newAPI(at(config, cmp.Or(a.Reach[address], address)))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.named("use"), oneLine(err))
 		}
@@ -92,6 +100,22 @@ func signers(ctx context.Context, a Access, lifetime time.Duration, audience str
 		found = append(found, s.Signer)
 	}
 	return found, failed
+}
+
+// checkReach returns an error unless Reach has listed addresses only, each with a place of its own.
+func (a Access) checkReach(listed []string) error {
+	taken := map[string]string{}
+	for _, server := range slices.Sorted(maps.Keys(a.Reach)) {
+		at := a.Reach[server]
+		if !slices.Contains(listed, server) {
+			return fmt.Errorf("reach the kube-apiserver %s at %s: the cluster lists %s", server, at, strings.Join(listed, ", "))
+		}
+		if other, is := taken[at]; is || at != server && slices.Contains(listed, at) {
+			return fmt.Errorf("reach the kube-apiserver %s at %s: that is where %s is; behind one address nobody sees who signs with what", server, at, cmp.Or(other, at))
+		}
+		taken[at] = server
+	}
+	return nil
 }
 
 func (a Access) account() (namespace, name string, err error) {

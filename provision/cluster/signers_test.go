@@ -10,12 +10,15 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -241,6 +244,48 @@ func TestSignedByNothingThatIsNoToken(t *testing.T) {
 	for _, token := range []string{"", "x", fakeToken(`{"alg":"ES256"}`, `{}`)} {
 		if (minted{token: token}).signedBy(pair.Public()) {
 			t.Errorf("%q", token)
+		}
+	}
+}
+
+// A server that is reached elsewhere is asked there, and is known by the address that is listed.
+func TestSignersThroughTunnels(t *testing.T) {
+	p := newPlane(t, []string{"https://a", "https://b"}, nil)
+	listed := []string{p.servers[0].Listener.Addr().String(), p.servers[1].Listener.Addr().String()}
+	slices.Sort(listed)
+	tunnel, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { _ = tunnel.Close() })
+	var through atomic.Int32
+	go func() {
+		for {
+			in, err := tunnel.Accept()
+			if err != nil {
+				return
+			}
+			through.Add(1)
+			out, err := net.Dial("tcp", listed[1])
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(out, in) }()
+			go func() { _, _ = io.Copy(in, out) }()
+		}
+	}()
+	end := tunnel.Addr().String()
+	p.access.Reach = map[string]string{listed[1]: end}
+	got, err := Signers(t.Context(), p.access, "openshift")
+	if err != nil || len(got) != 2 || got[1].Address != listed[1] || through.Load() == 0 {
+		t.Errorf("Signers = %+v, %v, %d connections through the tunnel", got, err, through.Load())
+	}
+	for name, reach := range map[string]map[string]string{
+		"the cluster lists":   {"192.0.2.1:6443": end},
+		"that is where":       {listed[0]: end, listed[1]: end},
+		"behind one address ": {listed[0]: listed[1]},
+	} {
+		p.access.Reach = reach
+		if _, err := Signers(t.Context(), p.access, "openshift"); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v: %v, want %q", reach, err, name)
 		}
 	}
 }

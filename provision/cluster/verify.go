@@ -32,6 +32,8 @@ type Wanted struct {
 	// Retired reports whether a published key is retired, and until when its tokens are trusted at least: it may go from then on.
 	// Zero if nobody knows. Nil if nobody can say.
 	Retired func(keystore.VerificationKey) (until time.Time, is bool)
+	// Early reports whether a published key may not sign yet. Nil if nobody can say.
+	Early func(keystore.VerificationKey) bool
 	// Gone returns the line of a key that left the key set, if one has the ID. Nil if nobody can say.
 	Gone func(keystore.KeyID) (keystore.Gone, bool)
 }
@@ -99,6 +101,9 @@ type server struct {
 func (e *examination) servers(ctx context.Context, config *rest.Config, first api) ([]server, bool) {
 	all := []server{{address: hostPort(first.client.URL()), api: first}}
 	addresses, err := first.addresses(ctx)
+	if err == nil {
+		err = e.access.checkReach(addresses)
+	}
 	switch {
 	case kubeapi.IsStatus(err, http.StatusForbidden):
 		e.forbidden(err, "list the kube-apiservers", "clusterrole", "--verb=list", "--resource=endpointslices.discovery.k8s.io")
@@ -118,7 +123,7 @@ func (e *examination) servers(ctx context.Context, config *rest.Config, first ap
 			all[0].listed = true
 			continue
 		}
-		if s, err := newAPI(at(config, address)); err == nil { // config has just been used for the first
+		if s, err := newAPI(at(config, cmp.Or(e.access.Reach[address], address))); err == nil { // config has just been used for the first
 			all = append(all, server{address: address, own: true, listed: true, api: s})
 		}
 	}
@@ -155,21 +160,24 @@ func (e *examination) mintAt(ctx context.Context, servers []server) {
 	wait.Wait()
 	for i, o := range outcomes {
 		if o.err != nil {
-			e.notMinted(servers[i], o.err)
+			e.notMinted(ctx, servers[i], o.err)
 			continue
 		}
 		e.found = append(e.found, signing{servers[i].address, o.own})
 	}
 }
 
-func (e *examination) notMinted(s server, err error) {
+func (e *examination) notMinted(ctx context.Context, s server, err error) {
 	status, answered := errors.AsType[*kubeapi.StatusError](err)
 	switch account := e.namespace + "/" + e.name; {
 	case answered && status.Code == http.StatusForbidden:
 		e.forbidden(err, "have a token minted for "+account, "role", "--verb=create", "--resource=serviceaccounts/token", "--resource-name="+e.name)
 	case answered && status.Code == http.StatusNotFound:
-		e.WarnWith("cluster-account-missing", e.command("kubectl", "create", "serviceaccount", e.name, "--namespace", e.namespace),
-			"no token was minted for %s: %v", account, err)
+		create := e.command("kubectl", "create", "serviceaccount", e.name, "--namespace", e.namespace)
+		if err := s.api.read(ctx, "/api/v1/namespaces/"+url.PathEscape(e.namespace), new(struct{})); kubeapi.IsStatus(err, http.StatusNotFound) {
+			create = e.command("kubectl", "create", "namespace", e.namespace) + " && " + create
+		}
+		e.WarnWith("cluster-account-missing", "give another with --service-account NAMESPACE/NAME, or make it: "+create, "no token was minted for %s: %v", account, err)
 	case !answered && s.own:
 		e.Warn("cluster-servers-unasked", "the kube-apiserver at %s was not asked, so it may sign as another or with another key: %v", s.address, err)
 	default:

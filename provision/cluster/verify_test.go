@@ -112,6 +112,7 @@ func (s *standIn) handler(t *testing.T, i int) http.Handler {
 		}
 		writeJSON(w, m{"items": items})
 	})
+	answer("GET /api/v1/namespaces/default", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, m{}) })
 	answer("POST "+tokenPath, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 		writeJSON(w, tokenReply(s.signs[i].mint(t, r)))
@@ -382,7 +383,18 @@ func setUps(t *testing.T) []setUp {
 			"kubectl create clusterrolebinding keypost-verify-jwks --clusterrole=system:service-account-issuer-discovery --user=jane"},
 		{"the JWKS is broken", 1, func(s *standIn) { s.replace[jwksPath] = refuses(500, "no") }, "cluster-keys-unread", finding.Warn, "answers 500", "kubectl get --raw /openid/v1/jwks --kubeconfig"},
 		{"the service account does not exist", 1, func(s *standIn) { s.replace[tokenPath] = refuses(404, `serviceaccounts "default" not found`) },
-			"cluster-account-missing", finding.Warn, `serviceaccounts "default" not found`, "kubectl create serviceaccount default --namespace default --kubeconfig"},
+			"cluster-account-missing", finding.Warn, `serviceaccounts "default" not found`, "or make it: kubectl create serviceaccount default --namespace default --kubeconfig"},
+		{"it signs with a key that may not sign yet", 1, func(s *standIn) {
+			early := s.known[0].ID()
+			s.want.Early = func(k keystore.VerificationKey) bool { return k.ID() == early }
+		}, "cluster-key-next", finding.Fail, "which may not sign before it is promoted", "until this one is promoted: keypost key promote " + wantedIssuer},
+		{"it signs with a key that was removed and is published still", 1, func(s *standIn) {
+			s.revoked()
+		}, "cluster-key-gone", finding.Fail, "it never returns", "--service-account-signing-key-file"},
+		{"the namespace does not exist", 1, func(s *standIn) {
+			s.replace[tokenPath] = refuses(404, `serviceaccounts "default" not found`)
+			s.replace["/api/v1/namespaces/default"] = refuses(404, `namespaces "default" not found`)
+		}, "cluster-account-missing", finding.Warn, `serviceaccounts "default" not found`, "kubectl create namespace default --kubeconfig"},
 		{"minting fails", 1, func(s *standIn) { s.replace[tokenPath] = refuses(500, "no key") }, "cluster-token-refused", finding.Fail, "answers 500", "kubectl create token default --namespace default"},
 		{"nobody knows how many servers there are", 1, func(s *standIn) {
 			s.replace[slicesPath] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]any{"items": []any{}}) }

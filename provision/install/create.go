@@ -4,199 +4,218 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/plan"
 )
 
+// Cloud is an account, a project or a subscription in which an installation is made. Its methods are called one after
+// another. Those that are given a context may make calls of the cloud, and only Identify is called before any other of
+// these; none of them changes anything. An error ends the run, and is returned as it is.
+type Cloud interface {
+	// Check returns an error if what is wanted breaks a rule of the cloud's: for names, lengths, the issuer URL, the
+	// cluster's key (zero if it is still to be generated). It is called first.
+	Check(key keystore.VerificationKey) error
+
+	// Identify finds out whose the credentials are, and reports it with [Run.Place]. It refuses what is not meant.
+	Identify(ctx context.Context) error
+
+	// Plan reads what is there and returns what leads to what is wanted: what trusts the issuer first, then the identities,
+	// since one that trusts nothing works for nobody. It is called again if time has passed since; only its last plan is
+	// applied.
+	Plan(ctx context.Context) (plan.Plan, error)
+
+	// DryRun returns the files with which people make the same by the cloud's own command line: those of the issuer, and
+	// those of the identities with their Secrets. It is called without Identify.
+	DryRun(d Documents) (issuer, identities []ccoctl.File)
+
+	// Secrets returns the manifests from which the cluster's components learn their identities, once these are made.
+	Secrets() []ccoctl.File
+}
+
 // CreateOptions say which installation to make.
 type CreateOptions struct {
-	Options                   // with Usual, roles that ask for other audiences keep them
-	PublicKey *PublicKey      // the cluster's; nil for the key pair in Dir, generated if need be
-	Roles     *RequestedRoles // nil: no roles
+	PublicKey  *PublicKey // the cluster's; nil for the key pair in Dir, generated if need be
+	Stored     bool       // without PublicKey: the keys of the key set that has the issuer URL; there must be one
+	Identities bool       // it has identities; without them, what trusts the issuer is all that is made, and no signing key is handed over
+	Notes      []string   // lines of the log, for after the account's: what of the input was left out
+	Party      string     // who must reach the issuer: "AWS"
+	Parallel   int        // changes made at once, at most
+
+	Trusted func(context.Context) (time.Time, error) // returns [Publication.Trusted], once Identify was called; nil if nobody knows
 }
 
 // Created is an installation.
 type Created struct {
-	Preview     *plan.Preview // with mode Preview; everything else is zero then
-	ProviderARN string
-	KeySet      keystore.KeySet
-	Roles       int
-	Secrets     int
-	PrivateKey  string // path; empty if the cluster's private key is elsewhere
+	Preview    *plan.Preview // with mode Preview; everything else is zero then
+	KeySet     keystore.KeySet
+	PrivateKey string // path; empty if the cluster's private key is elsewhere
 }
 
 // Create makes or reuses the cluster's key pair, publishes its public half under the issuer URL, waits until relying
-// parties find it there, makes the IAM OIDC identity provider and the roles, and writes what an installer takes. What is
-// there already is compared and brought up to date.
-func Create(ctx context.Context, o CreateOptions) (Created, error) {
-	c := &creation{run: newRun(o.Options), o: o}
+// parties find it there, makes in the cloud what trusts it, and writes what an installer takes. What is there already is
+// compared and brought up to date.
+func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created, error) {
+	c := &creation{Run: r, o: o, cloud: cloud}
 	if err := c.check(ctx); err != nil {
 		return Created{}, err
 	}
-	if o.Mode == DryRun {
-		c.lines(c.roles.skipped)
+	if r.Mode == DryRun {
+		c.Lines(o.Notes)
 		return Created{PrivateKey: c.keys.private}, c.dryRun()
 	}
-	if err := c.identify(ctx, o.Options); err != nil {
+	if err := cloud.Identify(ctx); err != nil {
 		return Created{}, err
 	}
-	c.lines(c.roles.skipped)
-	if o.Mode == Preview {
-		p, err := c.planAccount(ctx)
+	c.Lines(o.Notes)
+	if r.Mode == Preview {
+		p, err := cloud.Plan(ctx)
 		if err != nil {
 			return Created{}, err
 		}
 		v := p.Preview().After(c.localChanges()...)
 		return Created{Preview: &v}, nil
 	}
-	if !c.set.found() { // before it is published, and a wait of minutes: would AWS refuse the rest?
-		if _, err := c.planAccount(ctx); err != nil {
+	if !c.set.Found() { // before it is published, and a wait of minutes: would the cloud refuse the rest?
+		if _, err := cloud.Plan(ctx); err != nil {
+			return Created{}, err
+		}
+	} else if o.Trusted != nil { // what trusts a URL that is still to be published says nothing about its keys
+		var err error
+		if c.set.Trusted, err = o.Trusted(ctx); err != nil {
 			return Created{}, err
 		}
 	}
-	if err := c.completeKeyPair(c.o.Dir, &c.keys); err != nil {
-		return Created{}, err
+	if !c.o.Stored {
+		if err := c.completeKeyPair(&c.keys); err != nil {
+			return Created{}, err
+		}
+		c.set.Keys = []keystore.VerificationKey{c.keys.key}
 	}
 	if err := c.publishKey(ctx); err != nil {
 		return Created{}, err
 	}
-	p, err := c.planAccount(ctx) // the provider before the roles: one that trusts a missing provider works for nobody
+	p, err := cloud.Plan(ctx)
 	if err != nil {
 		return Created{}, err
 	}
-	if err := c.apply(ctx, p); err != nil {
+	if err := c.Apply(ctx, p, o.Parallel); err != nil {
 		return Created{}, err
 	}
-	return c.handOver()
+	return Created{KeySet: c.set.Stored, PrivateKey: c.keys.private}, c.handOver()
 }
 
-// creation is one run of [Create].
+// creation is one run of [Run.Create].
 type creation struct {
-	*run
+	*Run
 	o     CreateOptions
+	cloud Cloud
 	keys  keyPair
 	site  site
-	roles roleSet
-	set   publication
+	set   Publication
 }
 
 // check reads what is on this machine and in the store, and checks all of it before the first call and the first write.
 func (c *creation) check(ctx context.Context) error {
 	var err error
-	if c.o.Roles != nil {
-		if c.roles, err = readRoles(c.o.Options, *c.o.Roles); err != nil {
-			c.lines(c.roles.skipped)
+	switch k := c.o.PublicKey; {
+	case k != nil:
+		c.keys = keyPair{public: k.File, key: k.Key, complete: true}
+	case !c.o.Stored:
+		if c.keys, err = findKeyPair(c.Dir); err != nil {
 			return err
 		}
 	}
-	if k := c.o.PublicKey; k != nil {
-		c.keys = keyPair{public: k.File, key: k.Key, complete: true}
-	} else if c.keys, err = findKeyPair(c.o.Dir); err != nil {
+	if err := c.cloud.Check(c.keys.key); err != nil || c.Mode == DryRun {
 		return err
 	}
-	if err := awsiam.Check(c.o.provider(), c.o.trust(""), c.roles.roles); err != nil || c.o.Mode == DryRun {
+	if c.site, err = newSite(c.Site, c.IssuerURL); err != nil {
 		return err
 	}
-	if c.site, err = newSite(c.o.Site, c.o.IssuerURL); err != nil {
-		return err
-	}
-	c.set = publication{name: keystore.Name(c.o.Name), url: c.o.IssuerURL, source: c.keys.public, policy: c.o.Policy, dev: c.o.Dev}
+	c.set = Publication{Name: keystore.Name(c.Name), URL: c.IssuerURL, Source: c.keys.public, Policy: c.Policy, Dev: c.Dev}
 	if !c.keys.missing() {
-		c.set.keys = []keystore.VerificationKey{c.keys.key}
+		c.set.Keys = []keystore.VerificationKey{c.keys.key}
 	}
-	if err := c.set.lookUp(ctx, c.store); err != nil || !c.set.found() {
+	if err := c.set.lookUp(ctx, c.Store); err != nil {
 		return err
 	}
-	if c.o.Mode == Preview && c.keys.missing() {
+	if c.o.Stored {
+		return c.set.takeStored(path(c.Dir, ccoctl.PublicKeyName))
+	}
+	if !c.set.Found() {
+		return nil
+	}
+	if c.Mode == Preview && c.keys.missing() {
 		return nil // the pair is kept elsewhere
 	}
-	return c.set.checkKey(c.set.stored)
+	return c.set.checkKey(c.set.Stored)
 }
 
-// dryRun writes what Create would make in the account, for the AWS CLI. As with ccoctl the key pair is real, and stays.
+// dryRun writes what Create would make in the cloud, for its own command line. As with ccoctl the key pair is real, and stays.
 func (c *creation) dryRun() error {
-	if err := c.completeKeyPair(c.o.Dir, &c.keys); err != nil {
+	if err := c.completeKeyPair(&c.keys); err != nil {
 		return err
 	}
-	if err := c.writeProvider(c.o, c.keys.key); err != nil {
+	d, err := c.documents(c.keys.key)
+	if err != nil {
 		return err
 	}
-	if err := c.writeAuthentication(c.o.Dir, c.o.IssuerURL); err != nil || c.o.Roles == nil {
+	issuer, identities := c.cloud.DryRun(d)
+	if err := c.WriteFiles(issuer...); err != nil {
 		return err
 	}
-	if err := c.writeRoles(c.o.Dir, c.roles, c.o.trust(c.o.futureProviderARN())); err != nil {
+	if err := c.writeAuthentication(); err != nil || !c.o.Identities {
 		return err
 	}
-	return c.installSigningKey(c.o.Dir, c.keys)
+	if err := c.WriteFiles(identities...); err != nil {
+		return err
+	}
+	return c.installSigningKey(c.keys)
 }
 
-// localChanges are those that Create makes before it calls AWS.
+// localChanges are those that Create makes before it changes anything in the cloud.
 func (c *creation) localChanges() []plan.Change {
-	if c.set.found() {
+	if c.set.Found() {
 		return nil
 	}
 	var changes []plan.Change
 	if c.keys.missing() {
 		changes = append(changes, plan.Change{Verb: plan.Create, Thing: "key pair", Name: c.keys.private})
 	}
-	return append(changes, plan.Change{Verb: plan.Create, Thing: "key set", Name: c.o.Name, Diff: []string{"+ " + c.o.IssuerURL}})
-}
-
-// planAccount plans the provider and the roles. Now that the account is known, ARNs are compared with it.
-func (c *creation) planAccount(ctx context.Context) (plan.Plan, error) {
-	trust := c.o.trust(c.account.ProviderARN(c.o.IssuerURL))
-	if err := awsiam.Check(c.o.provider(), trust, c.roles.roles); err != nil {
-		return plan.Plan{}, err
-	}
-	p, err := c.client.PlanProvider(ctx, c.account, c.o.provider())
-	if err != nil || c.o.Roles == nil {
-		return p, err
-	}
-	roles, err := c.planRoles(ctx, c.roles, trust)
-	return p.Then(roles), err
+	return append(changes, plan.Change{Verb: plan.Create, Thing: "key set", Name: c.Name, Diff: []string{"+ " + c.IssuerURL}})
 }
 
 // publishKey stores the key set and waits until relying parties find it.
 func (c *creation) publishKey(ctx context.Context) error {
-	c.set.keys = []keystore.VerificationKey{c.keys.key}
-	if err := c.publish(ctx, &c.set, c.set.checkKey); err != nil {
-		return err
+	if !c.o.Stored {
+		if err := c.publish(ctx, &c.set, c.set.checkKey); err != nil {
+			return err
+		}
 	}
-	set := c.set.stored
+	set := c.set.Stored
 	if k, _ := set.Key(c.keys.key.ID()); k.State == keystore.Next {
-		c.report(Event{Kind: KeyIsNext, KeySet: set.Name(), Key: k.ID(),
+		c.Report(Event{Kind: KeyIsNext, KeySet: set.Name(), Key: k.ID(),
 			Text: fmt.Sprintf("key %s is next in key set %q: the cluster may sign with it only once it is active", k.ID(), set.Name())})
 	}
 	if addresses, err := c.site.publicAddresses(ctx); err == nil && !set.Dev() {
 		if private := privateAddresses(addresses); len(private) > 0 {
-			c.warn("%s leads to %s here; AWS must reach it on the public internet", c.o.IssuerURL, strings.Join(private, ", "))
+			c.Warn("%s leads to %s here; %s must reach it on the public internet", c.IssuerURL, strings.Join(private, ", "), c.o.Party)
 		}
 	}
-	return c.awaitServed(ctx, c.site, set, c.keys.key)
+	return c.awaitServed(ctx, c.site, &c.set)
 }
 
 // handOver writes what the installer takes.
-func (c *creation) handOver() (Created, error) {
-	made := Created{
-		ProviderARN: c.account.ProviderARN(c.o.IssuerURL), KeySet: c.set.stored,
-		Roles: len(c.roles.roles), Secrets: len(c.roles.requests), PrivateKey: c.keys.private,
+func (c *creation) handOver() error {
+	if c.o.Identities {
+		if err := c.WriteFiles(c.cloud.Secrets()...); err != nil {
+			return err
+		}
 	}
-	if c.o.Roles == nil {
-		return made, c.writeAuthentication(c.o.Dir, c.o.IssuerURL)
+	if err := c.writeAuthentication(); err != nil || !c.o.Identities {
+		return err
 	}
-	if _, err := c.writeSecrets(c.o.Dir, c.roles); err != nil {
-		return Created{}, err
-	}
-	if err := c.writeAuthentication(c.o.Dir, c.o.IssuerURL); err != nil {
-		return Created{}, err
-	}
-	if err := c.installSigningKey(c.o.Dir, c.keys); err != nil {
-		return Created{}, err
-	}
-	c.line("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", c.o.Name, c.account.ID, made.KeySet.Name(),
-		made.ProviderARN, text.Count(made.Roles, "role", "roles"), text.Count(made.Secrets, "Secret", "Secrets"))
-	return made, nil
+	return c.installSigningKey(c.keys)
 }

@@ -8,12 +8,12 @@ import (
 
 // Error is an error about which the caller can do something.
 type Error struct {
-	Problem     Problem
-	KeySet      keystore.Name // with NotServed, KeyRetired and KeyNotPublished
-	File        string        // with HalfKeyPair: the public key. With KeyNotPublished: the source of the missing key
-	ProviderARN string        // with ProviderUnread, UnknownAudience and LostAudience
-	Audience    string        // with UnknownAudience and LostAudience
-	Err         error
+	Problem  Problem
+	KeySet   keystore.Name // with NotServed, KeyRetired and KeyNotPublished
+	File     string        // with HalfKeyPair: the public key. With KeyNotPublished: the source of the missing key
+	Provider string        // its ARN, with ProviderUnread, UnknownAudience and LostAudience
+	Audience string        // with UnknownAudience and LostAudience
+	Err      error
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
@@ -37,6 +37,7 @@ const (
 	Taken                              // the issuer URL or the name for its key set is not free
 	PerhapsTaken                       // a document that cannot be read may have the issuer URL
 	KeyNeeded                          // the issuer is published, and a key that is still to be generated would be trusted by nobody
+	NoKey                              // no public key is given, and none is stored under the issuer URL
 	KeyRetired                         // the published key set has the cluster's key as retired
 	KeyNotPublished                    // the published key set lacks the cluster's key; to add it is a rotation, with gates of its own
 	NotServed                          // the key set is stored and was not served in time
@@ -44,6 +45,7 @@ const (
 	WrongCluster                       // the cluster signs as neither the old issuer nor the new one
 )
 
-func problem(p Problem, format string, args ...any) *Error {
+// Refuse returns the error for a problem.
+func Refuse(p Problem, format string, args ...any) *Error {
 	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
 }

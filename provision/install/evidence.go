@@ -23,19 +23,21 @@ type sight struct {
 	proxied bool             // it was made through a proxy
 }
 
-// evidence is what a run knows about a publication that must be known everywhere before AWS is sent there.
+// evidence is what a run knows about a publication that must be known everywhere before a relying party is sent there.
 type evidence struct {
 	set   keystore.KeySet
 	keys  []keystore.VerificationKey // that must be served
 	inDir bool                       // the store is a directory
 	own   []netip.Addr               // addresses of this machine and no other
 	looks []sight                    // of this run, in their order
+
+	trusted time.Time // since when what an earlier run made in the cloud trusts the issuer; zero if nothing does
 }
 
 // verdict says how long a publication is waited for.
 type verdict struct {
 	served  bool      // the latest look found the keys wherever it asked; nothing else is set if not
-	until   time.Time // AWS may be sent to the issuer from then on
+	until   time.Time // relying parties may be sent to the issuer from then on
 	evident bool      // by evidence, and not since answers from before have run out
 	why     string    // why there is no evidence; empty if none is needed
 	more    bool      // there may be some: whole looks are all that is missing
@@ -43,8 +45,8 @@ type verdict struct {
 
 // judge returns how long the publication is waited for.
 //
-// Without evidence that is [propagation] from when the keys were first seen everywhere: until every server has them, and no
-// cache has the answer that there is none. With evidence it is the end of the latest look. That needs all of these, each of
+// Without evidence that is [propagation] from when the keys were first seen everywhere ([runsOut]): until every server has
+// them, and no cache has the answer that there is none. With evidence it is the end of the latest look. That needs all of these, each of
 // which alone could hide somebody who still answers otherwise:
 //
 //   - one look with all its rounds and another one after it, both complete, direct, and at the same addresses;
@@ -200,7 +202,7 @@ func ownAddresses() []netip.Addr {
 }
 
 // propagation returns how long after its publication an issuer may still be unknown somewhere: until every server has it,
-// and no cache has the answer that there is none. AWS must not be sent to the issuer before. In development there is one
+// and no cache has the answer that there is none. Nobody must be sent to the issuer before. In development there is one
 // server, which watches its directory, and no copy outlives max-age.
 func propagation(s keystore.KeySet) time.Duration {
 	whole := keystore.Convergence + issuer.NotFoundMaxAge
@@ -211,19 +213,43 @@ func propagation(s keystore.KeySet) time.Duration {
 }
 
 // propagated returns when every answer from before the publication has run out of every cache. The keys were first seen at
-// every address at the time seen. If that was at the first look, a key counts as served since it was published.
+// every address at the time seen. A look of the run that did not find them, made before, refutes whatever was known.
 func (e evidence) propagated(seen time.Time, atFirstLook bool) time.Time {
 	var until time.Time
 	for _, key := range e.keys {
-		from := seen
-		if k, published := e.set.Key(key.ID()); published && atFirstLook && k.PublishedAt.Before(seen) {
-			from = k.PublishedAt
+		at := seen.Add(propagation(e.set))
+		if k, published := e.set.Key(key.ID()); published && atFirstLook {
+			at = runsOut(k, seen, e.trusted, propagation(e.set))
 		}
-		if at := from.Add(propagation(e.set)); at.After(until) {
+		if at.After(until) {
 			until = at
 		}
 	}
 	return until
+}
+
+// runsOut returns when no answer from before k was published is left. The run saw k at every address, at the time seen and
+// whenever it looked before. That k lies in the store for long is no sign that it was served: a pipeline may have brought it
+// to the servers a moment ago. Two things are, both of them written down by who had seen it served:
+//
+//   - The cloud trusts the issuer, and began to when k was published already: a run makes what trusts it only once no older
+//     answer is left, and relying parties have been sent there since. Trust from before k says nothing about k.
+//   - The key set says since when k was observed at every public address: it was promoted on that evidence.
+func runsOut(k keystore.Key, seen, trusted time.Time, propagation time.Duration) time.Time {
+	switch {
+	case !trusted.IsZero() && !trusted.Before(k.PublishedAt):
+		return earlier(trusted, seen)
+	case !k.ObservedAt.IsZero():
+		return earlier(k.ObservedAt, seen).Add(propagation)
+	}
+	return seen.Add(propagation)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // asked says where the keys were seen.

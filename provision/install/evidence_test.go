@@ -53,7 +53,8 @@ func sound(t *testing.T) evidence {
 
 const usual = 135 * time.Second // convergence of the servers (75 s), and what answers "not found" for 60 s
 
-// Without evidence the wait is as long as ever: from the publication if the key was there at the first look.
+// Without evidence the wait is as long as ever, from when the key was seen: how long it lay in the store says nothing, since
+// what serves the store may have been slow.
 func TestWithoutEvidence(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -61,15 +62,17 @@ func TestWithoutEvidence(t *testing.T) {
 		maxAge time.Duration
 		seen   time.Duration // after it was published
 		later  bool          // an earlier look found nothing
-		want   time.Duration // after it was published
+		want   time.Duration // after it was seen
 	}{
 		{"served from the beginning", false, 5 * time.Minute, time.Second, false, usual},
 		{"published an hour ago", false, 5 * time.Minute, time.Hour, false, usual},
-		{"served only now", false, 5 * time.Minute, time.Hour, true, time.Hour + usual},
-		{"published by a clock that is ahead", false, 5 * time.Minute, -time.Hour, false, -time.Hour + usual},
+		{"published a year ago", false, 5 * time.Minute, 365 * 24 * time.Hour, false, usual},
+		{"served only now", false, 5 * time.Minute, time.Hour, true, usual},
+		{"published by a clock that is ahead", false, 5 * time.Minute, -time.Hour, false, usual},
 		{"short max-age: an answer 404 has its own", false, time.Minute, 0, false, usual},
 		{"long max-age: nothing was there to be kept", false, time.Hour, 0, false, usual},
-		{"development", true, time.Second, 10 * time.Second, true, 11 * time.Second},
+		{"development", true, time.Second, 10 * time.Second, true, time.Second},
+		{"development, at the first look", true, time.Second, 10 * time.Second, false, time.Second},
 		{"development, like production", true, time.Hour, 0, false, usual},
 	} {
 		s, key := keySet(t, tt.dev, keystore.Policy{MaxAge: keystore.DurationPtr(tt.maxAge)})
@@ -79,13 +82,65 @@ func TestWithoutEvidence(t *testing.T) {
 			none.Keys = nil
 			e.looks = slices.Insert(e.looks, 0, none)
 		}
-		if v := e.judge(); v.until.Sub(published) != tt.want || v.evident || !v.served {
-			t.Errorf("%s: %+v after %v, want %v", tt.name, v, v.until.Sub(published), tt.want)
+		if v := e.judge(); v.until.Sub(published) != tt.seen+tt.want || v.evident || !v.served || v.why == "" {
+			t.Errorf("%s: %+v after %v, want %v", tt.name, v, v.until.Sub(published), tt.seen+tt.want)
 		}
 	}
 }
 
-// The second of two keys may have been published later.
+// What counts from before the run is what somebody saw, not what somebody stored.
+func TestRunsOut(t *testing.T) {
+	const seen = time.Hour // all of these are after the publication
+	for _, tt := range []struct {
+		name              string
+		observed, trusted time.Duration // negative for never
+		earlier           bool          // the provider was there before the key
+		want              time.Duration
+	}{
+		{name: "nothing is known", observed: -1, trusted: -1, want: seen + usual},
+		{name: "observed long before", observed: time.Minute, trusted: -1, want: time.Minute + usual},
+		{name: "observed a minute before", observed: seen - time.Minute, trusted: -1, want: seen - time.Minute + usual},
+		{name: "observed by a clock that is ahead", observed: 2 * seen, trusted: -1, want: seen + usual},
+		{name: "trusted since a run that went on by evidence", observed: -1, trusted: 15 * time.Second, want: 15 * time.Second},
+		{name: "trusted a moment ago", observed: -1, trusted: seen - time.Second, want: seen - time.Second},
+		{name: "trusted since before the key: that was another", observed: -1, trusted: time.Hour, earlier: true, want: seen + usual},
+		{name: "trusted since before the key, which was observed", observed: time.Minute, trusted: time.Hour, earlier: true, want: time.Minute + usual},
+		{name: "trusted and observed", observed: seen - time.Minute, trusted: time.Minute, want: time.Minute},
+		{name: "trusted by a clock that is ahead", observed: -1, trusted: 2 * seen, want: seen},
+	} {
+		k := keystore.Key{PublishedAt: published}
+		var trusted time.Time
+		if tt.observed >= 0 {
+			k.ObservedAt = published.Add(tt.observed)
+		}
+		switch {
+		case tt.earlier:
+			trusted = published.Add(-tt.trusted)
+		case tt.trusted >= 0:
+			trusted = published.Add(tt.trusted)
+		}
+		if got := runsOut(k, published.Add(seen), trusted, usual).Sub(published); got != tt.want {
+			t.Errorf("%s: %v after the publication, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A provider that is there ends the wait, unless a look of the run did not find the key: then it is gone through once more.
+func TestTrustedAlready(t *testing.T) {
+	s, key := keySet(t, false, keystore.Policy{EdgeHold: keystore.DurationPtr(time.Hour), ObserveFrom: []string{"eu"}})
+	e := evidence{set: s, keys: []keystore.VerificationKey{key}, trusted: published.Add(usual), looks: []sight{sightAt(key, time.Hour, false)}}
+	if v := e.judge(); !v.served || v.why != "" || v.evident || v.until.After(e.looks[0].End) {
+		t.Errorf("the second run waits: %+v", v)
+	}
+	none := sightAt(key, time.Hour-time.Second, false)
+	none.Keys = nil
+	e.looks = slices.Insert(e.looks, 0, none)
+	if v := e.judge(); v.until.Sub(published) != time.Hour+usual {
+		t.Errorf("after an answer without the key: %+v", v)
+	}
+}
+
+// Of two keys one may have been there for longer.
 func TestTheLatestKeyCounts(t *testing.T) {
 	s, key := keySet(t, false, keystore.Policy{})
 	second := storetest.SyntheticRSA(t, 7)
@@ -99,7 +154,12 @@ func TestTheLatestKeyCounts(t *testing.T) {
 		t.Errorf("a key of two is enough: %+v", v)
 	}
 	e.looks[0].Keys = append(e.looks[0].Keys, seenKey(second))
-	if v := e.judge(); v.until.Sub(published) != time.Minute+usual {
+	e.trusted = published.Add(time.Second) // since before the second
+	if v := e.judge(); v.until.Sub(published) != 2*time.Minute+usual {
+		t.Errorf("until %v after the first publication", v.until.Sub(published))
+	}
+	e.trusted = published.Add(time.Minute)
+	if v := e.judge(); v.until.Sub(published) != time.Minute {
 		t.Errorf("until %v after the first publication", v.until.Sub(published))
 	}
 }
@@ -126,7 +186,7 @@ func TestEvidence(t *testing.T) {
 	}
 	e = sound(t) // what was seen in time was not needed
 	e.looks = append(e.looks, sightAt(e.keys[0], time.Hour, false))
-	if v := e.judge(); v.evident || v.why != "" || v.until.Sub(published) != usual {
+	if v := e.judge(); v.evident || v.why != "" || v.until.Sub(published) != 2*time.Second+usual {
 		t.Errorf("an hour later: %+v", v)
 	}
 }
@@ -256,7 +316,7 @@ func TestNoRouteToIPv6(t *testing.T) {
 		e.looks[i].failed["[2001:db8::1]:443"] = dialError(syscall.ENETUNREACH)
 		e.looks[i].Gaps = []string{"at [2001:db8::1]:443: network is unreachable"}
 	}
-	if v := e.judge(); !v.served || v.evident || v.until.Sub(published) != usual || !strings.Contains(v.why, "network is unreachable") {
+	if v := e.judge(); !v.served || v.evident || v.until.Sub(published) != 2*time.Second+usual || !strings.Contains(v.why, "network is unreachable") {
 		t.Errorf("no route: %+v", v)
 	}
 	e.looks[2].failed["[2001:db8::1]:443"] = dialError(syscall.ECONNREFUSED)

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,72 +11,54 @@ import (
 	"github.com/keypost/keypost/provision/cluster"
 )
 
-// FinishMigration takes the old issuer's statements and provider away, once no token of it can be in use. Before that,
-// the error is a [*keystore.NotYetError]: with GateSigning while a kube-apiserver signs as the old issuer, with
-// GateUndeclared while it is unknown how long tokens live.
-func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
-	m, err := newMigration(ctx, o, true)
-	if err != nil {
-		return Migrated{}, err
-	}
-	p, err := m.client.PlanFinish(ctx, m.move())
-	if err != nil {
-		return Migrated{}, err
-	}
-	var done Migrated
-	if !p.Empty() {
-		err := m.gate(ctx)
-		closed, isClosed := errors.AsType[*keystore.NotYetError](err)
-		switch {
-		case isClosed && o.Mode == Preview:
-			done.Gate = closed
-		case err != nil:
-			return Migrated{}, err
-		}
-	}
-	done.Preview, err = m.carryOut(ctx, o.Mode, p)
-	return done, err
+// SwitchRecord keeps when the switch away from an old issuer was first seen complete. It is kept in the cloud, where the next
+// run finds it from any machine.
+type SwitchRecord interface {
+	MovedAt(ctx context.Context) (time.Time, error) // zero if nothing is recorded
+
+	// SetMovedAt records a time; the zero time removes the record. It returns a line for each call that it made.
+	SetMovedAt(ctx context.Context, at time.Time) (lines []string, err error)
 }
 
-// gate returns nil when no token of the old issuer can be in use: every kube-apiserver has been seen to sign as the new
-// one, and the longest token has expired since this was first seen. That time is kept at the old issuer's provider, where
-// the next run finds it from any machine.
-func (m *migration) gate(ctx context.Context) error {
-	old := m.account.ProviderARN(m.o.Old)
-	since, err := m.client.MovedAt(ctx, old)
+// MayFinish returns nil when no token of the old issuer can be in use: every kube-apiserver has been seen to sign as the new
+// one, and the longest token has expired since this was first seen. Until then the error is a [*keystore.NotYetError]: with
+// GateSigning while a kube-apiserver signs as the old issuer, with GateUndeclared while it is unknown how long tokens live.
+// The record is left as it is with mode [Preview].
+func (r *Run) MayFinish(ctx context.Context, m Move, audiences []string, record SwitchRecord) error {
+	since, err := record.MovedAt(ctx)
 	if err != nil {
 		return err
 	}
-	signers, err := cluster.Signers(ctx, m.o.Cluster, m.o.ClientIDs[0])
+	signers, err := cluster.Signers(ctx, m.Cluster, audiences[0])
 	if err != nil {
 		return err
 	}
-	if behind := stillSigning(signers, m.o.IssuerURL); behind != nil {
-		if err := m.noteMoved(ctx, old, since, time.Time{}); err != nil { // it was switched back: the time starts again
+	if behind := stillSigning(signers, r.IssuerURL); behind != nil {
+		if err := r.noteMoved(ctx, record, since, time.Time{}); err != nil { // it was switched back: the time starts again
 			return err
 		}
 		return m.notYet(keystore.GateSigning, strings.Join(behind, "; "))
 	}
-	lifetime, err := m.tokenLifetime(ctx)
+	lifetime, err := r.tokenLifetime(ctx, m, audiences)
 	if err != nil {
 		return err
 	}
 	now := time.Now().Truncate(time.Second)
 	if since.IsZero() {
 		since = now
-		if err := m.noteMoved(ctx, old, time.Time{}, now); err != nil {
+		if err := r.noteMoved(ctx, record, time.Time{}, now); err != nil {
 			return err
 		}
 	}
 	return m.tokensExpired(since, lifetime, now)
 }
 
-func (m *migration) noteMoved(ctx context.Context, provider string, was, is time.Time) error {
-	if m.o.Mode == Preview || was.Equal(is) {
+func (r *Run) noteMoved(ctx context.Context, record SwitchRecord, was, is time.Time) error {
+	if r.Mode == Preview || was.Equal(is) {
 		return nil
 	}
-	lines, err := m.client.SetMovedAt(ctx, provider, is)
-	m.lines(lines)
+	lines, err := record.SetMovedAt(ctx, is)
+	r.Lines(lines)
 	return err
 }
 
@@ -92,26 +73,26 @@ func stillSigning(signers []cluster.Signer, issuer string) []string {
 	return behind
 }
 
-// lifetime is the longest life of a token for AWS; 0 if it is not known.
+// lifetime is the longest life of a token for the cloud; 0 if it is not known.
 type lifetime struct {
 	longest time.Duration
 	source  string
 }
 
 // tokenLifetime returns the longest of the lifetimes that are known: declared, in the policy, and asked for by pods.
-func (m *migration) tokenLifetime(ctx context.Context) (lifetime, error) {
-	measured, err := cluster.TokenLifetime(ctx, m.o.Cluster, m.o.ClientIDs)
+func (r *Run) tokenLifetime(ctx context.Context, m Move, audiences []string) (lifetime, error) {
+	measured, err := cluster.TokenLifetime(ctx, m.Cluster, audiences)
 	if err != nil {
 		return lifetime{}, err
 	}
-	declared, err := m.policyLifetime(ctx)
+	declared, err := r.policyLifetime(ctx)
 	if err != nil {
 		return lifetime{}, err
 	}
 	var l lifetime
 	for _, known := range []lifetime{
 		{measured.Longest, "which pod " + measured.Pod + " asks for"},
-		{m.o.TokenLifetime, "declared"},
+		{m.TokenLifetime, "declared"},
 		{declared, "from the key set's policy"},
 	} {
 		if known.longest > l.longest {
@@ -122,15 +103,15 @@ func (m *migration) tokenLifetime(ctx context.Context) (lifetime, error) {
 }
 
 // policyLifetime returns the lifetime in the key set's policy, if there is a store to ask.
-func (m *migration) policyLifetime(ctx context.Context) (time.Duration, error) {
-	if m.store.Open == nil {
+func (r *Run) policyLifetime(ctx context.Context) (time.Duration, error) {
+	if r.Store.Open == nil {
 		return 0, nil
 	}
-	st, err := m.store.Open(ctx)
+	st, err := r.Store.Open(ctx)
 	if err != nil {
 		return 0, err
 	}
-	s, err := catalog.Find(ctx, st, m.o.IssuerURL)
+	s, err := catalog.Find(ctx, st, r.IssuerURL)
 	if err != nil || s.Policy().TokenLifetime == nil {
 		return 0, err
 	}
@@ -138,7 +119,7 @@ func (m *migration) policyLifetime(ctx context.Context) (time.Duration, error) {
 }
 
 // tokensExpired returns nil when, at now, every token from before since has expired.
-func (m *migration) tokensExpired(since time.Time, l lifetime, now time.Time) error {
+func (m Move) tokensExpired(since time.Time, l lifetime, now time.Time) error {
 	opens := since.Add(l.longest + keystore.ClockSkew)
 	switch {
 	case l.longest == 0:
@@ -155,6 +136,6 @@ func (m *migration) tokensExpired(since time.Time, l lifetime, now time.Time) er
 	return e
 }
 
-func (m *migration) notYet(gate keystore.Gate, need string) *keystore.NotYetError {
-	return &keystore.NotYetError{Step: "finish the move from " + m.o.Old, Gate: gate, Need: need}
+func (m Move) notYet(gate keystore.Gate, need string) *keystore.NotYetError {
+	return &keystore.NotYetError{Step: "finish the move from " + m.Old, Gate: gate, Need: need}
 }

@@ -13,7 +13,7 @@ import (
 // TestFinishGate: what the old trust waits for, to the second.
 func TestFinishGate(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	m := &migration{o: MigrateOptions{Old: "https://old.example.com"}}
+	m := Move{Old: "https://old.example.com"}
 	for _, tt := range []struct {
 		name     string
 		lifetime time.Duration

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/ccoctl"
@@ -22,15 +23,15 @@ type PublicKey struct {
 // CreateKeyPair generates, in o.Dir, the key pair that a cluster signs its tokens with, and puts the private half where
 // the installer takes it from. Key files that exist are used and never overwritten.
 func CreateKeyPair(o Options) error {
-	r := newRun(o)
+	r := NewRun(o)
 	k, err := findKeyPair(o.Dir)
 	if err != nil {
 		return err
 	}
-	if err := r.completeKeyPair(o.Dir, &k); err != nil {
+	if err := r.completeKeyPair(&k); err != nil {
 		return err
 	}
-	return r.installSigningKey(o.Dir, k)
+	return r.installSigningKey(k)
 }
 
 // keyPair is the cluster's key: a pair of files, or only a public key.
@@ -70,7 +71,7 @@ func findKeyPair(dir string) (keyPair, error) {
 			return k, err
 		}
 		if len(keys) != 1 || !keys[0].Equal(k.key) {
-			return k, problem(KeyPairMismatch, "%s and %s are not the two halves of one key", k.private, k.public)
+			return k, Refuse(KeyPairMismatch, "%s and %s are not the two halves of one key", k.private, k.public)
 		}
 	}
 	return k, checkInstalled(dir, k)
@@ -83,42 +84,42 @@ func checkInstalled(dir string, k keyPair) error {
 	if err != nil || !k.missing() && signer.Public().Equal(k.key) {
 		return nil // another problem with the file shows when it is written
 	}
-	return problem(OtherSigningKey, "%s holds another signing key than %s", installed, k.private)
+	return Refuse(OtherSigningKey, "%s holds another signing key than %s", installed, k.private)
 }
 
 // completeKeyPair writes what is missing of the pair.
-func (r *run) completeKeyPair(dir string, k *keyPair) error {
+func (r *Run) completeKeyPair(k *keyPair) error {
 	if k.private == "" {
-		r.line("%s", ccoctl.ReadingPublicKey)
+		r.Line("%s", ccoctl.ReadingPublicKey)
 		return nil
 	}
-	if _, err := ccoctl.OpenDir(dir); err != nil {
+	if _, err := ccoctl.OpenDir(r.Dir); err != nil {
 		return err
 	}
 	if k.missing() {
 		return r.generateKeyPair(k)
 	}
-	r.line("%s", ccoctl.KeyPairFound(k.private))
+	r.Line("%s", ccoctl.KeyPairFound(k.private))
 	if mode, open := signingkey.OpenToOthers(k.private); open {
-		r.warn("the private key %s can be read by other users of this machine (mode %04o); chmod 600 %s, and consider whether it was", k.private,
-			mode, k.private)
+		r.Warn("the private key %s can be read by other users of this machine (mode %04o); chmod 600 %s, and consider whether it was", k.private,
+			mode, text.Quoted(k.private))
 	}
 	if k.complete {
 		return nil
 	}
-	r.line("%s", ccoctl.WritingPublicKey(k.public)) // an earlier run was stopped before it
+	r.Line("%s", ccoctl.WritingPublicKey(k.public)) // an earlier run was stopped before it
 	k.complete = true
 	return k.signer.WritePublic(k.public)
 }
 
-func (r *run) generateKeyPair(k *keyPair) error {
-	r.line("%s", ccoctl.GeneratingKeyPair)
+func (r *Run) generateKeyPair(k *keyPair) error {
+	r.Line("%s", ccoctl.GeneratingKeyPair)
 	signer, err := signingkey.Generate(signingkey.RSA4096)
 	if err != nil {
 		return err
 	}
-	r.line("%s", ccoctl.WritingPrivateKey(k.private))
-	r.line("%s", ccoctl.WritingPublicKey(k.public))
+	r.Line("%s", ccoctl.WritingPrivateKey(k.private))
+	r.Line("%s", ccoctl.WritingPublicKey(k.public))
 	if err := signer.Write(signingkey.Paths{Private: k.private, Public: k.public}); err != nil {
 		return err
 	}
@@ -127,12 +128,12 @@ func (r *run) generateKeyPair(k *keyPair) error {
 }
 
 // installSigningKey puts the private half where the installer takes it from. A key that is kept elsewhere stays there.
-func (r *run) installSigningKey(dir string, k keyPair) error {
-	d, err := ccoctl.OpenDir(dir, ccoctl.TLSDir)
+func (r *Run) installSigningKey(k keyPair) error {
+	d, err := ccoctl.OpenDir(r.Dir, ccoctl.TLSDir)
 	if err != nil || k.private == "" {
 		return err
 	}
-	r.line("%s", ccoctl.InstallingKey)
+	r.Line("%s", ccoctl.InstallingKey)
 	return k.signer.Install(d.Path(ccoctl.SigningKeyName))
 }
 

@@ -11,36 +11,41 @@ import (
 	"github.com/keypost/keypost/keystore/catalog"
 )
 
-// publication is a key set to publish under one issuer URL.
-type publication struct {
-	name   keystore.Name // if the key set has to be made
-	url    string
-	source string // where the keys come from; for messages
-	what   string // which keys they are, for the log; may be empty
-	keys   []keystore.VerificationKey
-	policy keystore.Policy
-	dev    bool
-	stored keystore.KeySet // with this issuer URL; zero if there is none
+// Publication is a key set to publish under one issuer URL.
+type Publication struct {
+	Name   keystore.Name // if the key set has to be made
+	URL    string
+	Source string // where the keys come from; for messages
+	What   string // which keys they are, for the log; may be empty
+	Keys   []keystore.VerificationKey
+	Policy keystore.Policy
+	Dev    bool
+	Stored keystore.KeySet // with this issuer URL; zero if there is none
+
+	// Trusted is when something was made in the cloud that trusts the URL and belongs to the installation; zero if there is
+	// nothing. A run makes it only when no relying party can find the URL without its keys.
+	Trusted time.Time
 }
 
-func (p *publication) found() bool { return p.stored.Name() != "" }
+// Found reports whether a key set with the issuer URL is stored.
+func (p *Publication) Found() bool { return p.Stored.Name() != "" }
 
-func (p *publication) spec() keystore.Spec {
-	u, _ := keystore.ParseIssuerURL(p.url, p.dev) // New refuses the zero URL
-	return keystore.Spec{Name: p.name, Issuers: []keystore.IssuerURL{u}, Keys: p.keys, Policy: p.policy, Dev: p.dev}
+func (p *Publication) spec() keystore.Spec {
+	u, _ := keystore.ParseIssuerURL(p.URL, p.Dev) // New refuses the zero URL
+	return keystore.Spec{Name: p.Name, Issuers: []keystore.IssuerURL{u}, Keys: p.Keys, Policy: p.Policy, Dev: p.Dev}
 }
 
 // find looks for the stored key set with the issuer URL, whatever its name. Without one, the URL and the name must be free.
-func (p *publication) find(ctx context.Context, r keystore.Reader) error {
+func (p *Publication) find(ctx context.Context, r keystore.Reader) error {
 	c, err := catalog.ReadAll(ctx, r)
 	if err != nil {
 		return err
 	}
-	if err, unread := c.Unread[p.name]; unread {
-		return fmt.Errorf("publish under the name %q: %w", p.name, err)
+	if err, unread := c.Unread[p.Name]; unread {
+		return fmt.Errorf("publish under the name %q: %w", p.Name, err)
 	}
-	if s, published := c.InUse(p.url); published {
-		p.stored = s
+	if s, published := c.InUse(p.URL); published {
+		p.Stored = s
 		return nil
 	}
 	err = c.CheckFree(p.spec())
@@ -49,15 +54,15 @@ func (p *publication) find(ctx context.Context, r keystore.Reader) error {
 	case err == nil:
 		return nil
 	case isUnread && unread.HasURL:
-		return fmt.Errorf("publish %s: %w", p.url, err)
+		return fmt.Errorf("publish %s: %w", p.URL, err)
 	case isUnread:
-		return problem(PerhapsTaken, "publish %s: %w", p.url, err)
+		return Refuse(PerhapsTaken, "publish %s: %w", p.URL, err)
 	}
-	return problem(Taken, "publish %s under the name %q: %w", p.url, p.name, err)
+	return Refuse(Taken, "publish %s under the name %q: %w", p.URL, p.Name, err)
 }
 
 // lookUp looks for the stored key set without making the store. Without a key set it checks that one can be made.
-func (p *publication) lookUp(ctx context.Context, store KeyStore) error {
+func (p *Publication) lookUp(ctx context.Context, store KeyStore) error {
 	st, err := store.Open(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -65,18 +70,18 @@ func (p *publication) lookUp(ctx context.Context, store KeyStore) error {
 	case err != nil:
 		return err
 	}
-	if err := p.find(ctx, st); err != nil || p.found() {
+	if err := p.find(ctx, st); err != nil || p.Found() {
 		return err
 	}
 	return p.checkNew()
 }
 
 // checkNew returns an error if no key set can be made of p. Its keys may still have to be generated.
-func (p *publication) checkNew() error {
-	if err := p.name.Check(); err != nil {
-		return problem(BadName, "the key set is published under the installation's name: %w", err)
+func (p *Publication) checkNew() error {
+	if err := p.Name.Check(); err != nil {
+		return Refuse(BadName, "the key set is published under the installation's name: %w", err)
 	}
-	if len(p.keys) == 0 {
+	if len(p.Keys) == 0 {
 		return nil
 	}
 	_, err := keystore.New(keystore.Change{At: time.Now()}, p.spec())
@@ -84,51 +89,65 @@ func (p *publication) checkNew() error {
 }
 
 // publish stores the key set, unless it is there and passes the check.
-func (r *run) publish(ctx context.Context, p *publication, check func(keystore.KeySet) error) error {
-	st, err := r.store.Create(ctx)
+func (r *Run) publish(ctx context.Context, p *Publication, check func(keystore.KeySet) error) error {
+	st, err := r.Store.Create(ctx)
 	if err != nil {
 		return err
 	}
 	if err := p.find(ctx, st); err != nil {
 		return err
 	}
-	if p.found() {
-		return check(p.stored)
+	if p.Found() {
+		return check(p.Stored)
 	}
-	added, err := catalog.Add(ctx, st, p.spec(), catalog.AddOptions{Change: keystore.Change{At: time.Now(), By: r.store.By}})
+	added, err := catalog.Add(ctx, st, p.spec(), catalog.AddOptions{Change: r.Store.Change()})
 	for _, n := range added.Unread {
-		r.report(Event{Kind: UnreadKeySet, KeySet: n, Text: fmt.Sprintf("key set %q cannot be read", n)})
+		r.Report(Event{Kind: UnreadKeySet, KeySet: n, Text: fmt.Sprintf("key set %q cannot be read", n)})
 	}
 	for _, s := range added.Shared {
-		r.warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
+		r.Warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
 	}
 	if err != nil {
 		return err
 	}
-	p.stored = added.KeySet
-	r.line("Key set %s%s stored in %s", p.name, p.what, r.store.Name)
+	p.Stored = added.KeySet
+	r.Line("Key set %s%s stored in %s", p.Name, p.What, r.Store.Name)
 	return nil
 }
 
 // checkKey returns an error unless the cluster may sign with its key, now or after a promotion. Tokens signed with another
 // are trusted by nobody.
-func (p *publication) checkKey(s keystore.KeySet) error {
-	if len(p.keys) == 0 {
-		return problem(KeyNeeded, "%s is published already (key set %q), and tokens signed with a new key pair would not be trusted",
-			p.url, s.Name())
+func (p *Publication) checkKey(s keystore.KeySet) error {
+	if len(p.Keys) == 0 {
+		return Refuse(KeyNeeded, "%s is published already (key set %q), and tokens signed with a new key pair would not be trusted",
+			p.URL, s.Name())
 	}
-	key := p.keys[0]
+	key := p.Keys[0]
 	k, published := s.Key(key.ID())
 	switch {
 	case !published || !k.Equal(key):
 		return p.notPublished(s, key.ID())
 	case k.State == keystore.Retired:
-		return problem(KeyRetired, "key %s of %s is retired in key set %q: nothing may sign with it", key.ID(), p.source, s.Name())
+		return Refuse(KeyRetired, "key %s of %s is retired in key set %q: nothing may sign with it", key.ID(), p.Source, s.Name())
 	}
 	return nil
 }
 
-func (p *publication) notPublished(s keystore.KeySet, id keystore.KeyID) error {
-	return &Error{Problem: KeyNotPublished, KeySet: s.Name(), File: p.source, Err: fmt.Errorf("key set %q (%s) does not have the key %s of %s, "+
-		"so that no token signed with it would be trusted", s.Name(), p.url, id, p.source)}
+// takeStored takes the keys of the stored key set, since there is no file with one.
+func (p *Publication) takeStored(file string) error {
+	if !p.Found() {
+		return Refuse(NoKey, "there is no key to publish: no key set has the issuer URL %s, and there is no file %s", p.URL, file)
+	}
+	for _, k := range p.Stored.Keys() {
+		p.Keys = append(p.Keys, k.VerificationKey)
+	}
+	if len(p.Keys) == 0 {
+		return Refuse(NoKey, "key set %q has no keys, so that no token of %s would be trusted", p.Stored.Name(), p.URL)
+	}
+	return nil
+}
+
+func (p *Publication) notPublished(s keystore.KeySet, id keystore.KeyID) error {
+	return &Error{Problem: KeyNotPublished, KeySet: s.Name(), File: p.Source, Err: fmt.Errorf("key set %q (%s) does not have the key %s of %s, "+
+		"so that no token signed with it would be trusted", s.Name(), p.URL, id, p.Source)}
 }

@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -59,7 +60,7 @@ func (t site) publicAddresses(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// privateAddresses returns the addresses that AWS cannot reach. Inside a company, DNS may answer otherwise than outside.
+// privateAddresses returns the addresses that no cloud can reach. Inside a company, DNS may answer otherwise than outside.
 func privateAddresses(addresses []string) []string {
 	var list []string
 	for _, address := range addresses {
@@ -115,12 +116,13 @@ const (
 	settlingInDev = 250 * time.Millisecond
 )
 
-// awaitServed returns when the keys of s are served at every address of the site and no older answer is left anywhere.
-func (r *run) awaitServed(ctx context.Context, t site, s keystore.KeySet, keys ...keystore.VerificationKey) error {
+// awaitServed returns when the keys of p are served at every address of the site and no older answer is left anywhere.
+func (r *Run) awaitServed(ctx context.Context, t site, p *Publication) error {
+	s, keys := p.Stored, p.Keys
 	if t.proxy != nil {
-		r.line("%s is looked at through the proxy %s (HTTPS_PROXY), and not at each of its addresses", t.url, t.proxy.Redacted())
+		r.Line("%s is looked at through the proxy %s (HTTPS_PROXY), and not at each of its addresses", t.url, t.proxy.Redacted())
 	}
-	e := evidence{set: s, keys: keys, inDir: r.store.InDir, own: t.Own}
+	e := evidence{set: s, keys: keys, inDir: r.Store.InDir, own: t.Own, trusted: p.Trusted}
 	if e.own == nil {
 		e.own = ownAddresses()
 	}
@@ -133,18 +135,18 @@ func (r *run) awaitServed(ctx context.Context, t site, s keystore.KeySet, keys .
 	}
 	switch left := time.Until(v.until); {
 	case v.why != "" && left > 0:
-		r.line("%s is served; waiting %v for answers from before to run out: %s", t.url, left.Round(time.Second), v.why)
+		r.Line("%s is served; waiting %v for answers from before to run out: %s", t.url, left.Round(time.Second), v.why)
 	case v.evident:
-		r.line("%s is served by every server, and no cache was seen (%s): not waiting %v for answers from before to run out", t.url, e.asked(), propagation(s))
+		r.Line("%s is served by every server, and no cache was seen (%s): not waiting %v for answers from before to run out", t.url, e.asked(), propagation(s))
 	}
 	for left := time.Until(v.until); left > 0; left = time.Until(v.until) {
-		r.wait(time.Now(), "waiting until %s (%v) for answers of %s from before to run out", stamp(v.until), left.Round(time.Second), t.url)
+		r.Wait(time.Now(), "waiting until %s (%v) for answers of %s from before to run out", stamp(v.until), left.Round(time.Second), t.url)
 		if err := pause(ctx, min(left, time.Second)); err != nil {
 			return err
 		}
 	}
 	for _, k := range keys {
-		r.line("Issuer %s is served with key %s", t.url, k.ID())
+		r.Line("Issuer %s is served with key %s", t.url, k.ID())
 	}
 	return nil
 }
@@ -165,9 +167,9 @@ func (e evidence) settle(ctx context.Context) error {
 }
 
 // awaitSeen looks until the keys are served wherever it asks, and on for as long as more looks may end the wait.
-func (r *run) awaitSeen(ctx context.Context, t site, e *evidence) (verdict, error) {
+func (r *Run) awaitSeen(ctx context.Context, t site, e *evidence) (verdict, error) {
 	usual := propagation(e.set)
-	every, deadline := min(2*time.Second, usual/5), time.Now().Add(patience*usual)
+	every, deadline, told := min(2*time.Second, usual/5), time.Now().Add(patience*usual), false
 	for whole := false; ; {
 		l := t.look(ctx, e.set, whole)
 		if ctx.Err() != nil {
@@ -177,7 +179,7 @@ func (r *run) awaitSeen(ctx context.Context, t site, e *evidence) (verdict, erro
 		v, now := e.judge(), time.Now()
 		switch {
 		case v.more:
-			r.wait(now, "%s is served; looking at it for some seconds", t.url)
+			r.Wait(now, "%s is served; looking at it for some seconds", t.url)
 			whole = !l.whole
 			continue
 		case v.served:
@@ -187,11 +189,22 @@ func (r *run) awaitSeen(ctx context.Context, t site, e *evidence) (verdict, erro
 				(patience * usual).Round(time.Second), e.problem(l))}
 		}
 		whole = false
-		r.wait(now, "waiting until %s is served: %v", t.url, e.problem(l))
+		left := deadline.Sub(now).Round(time.Second)
+		if err := e.problem(l); !told && untrustedCA(err) {
+			told = true
+			r.Report(Event{Kind: UntrustedCA, Text: fmt.Sprintf("the certificate of %s is of a CA that is not trusted here (%v); it is asked again for %v at most", t.url, err, left)})
+		}
+		r.Wait(now, "waiting until %s is served, for %v at most: %v", t.url, left, e.problem(l))
 		if err := pause(ctx, every); err != nil {
 			return verdict{}, err
 		}
 	}
+}
+
+// untrustedCA reports whether a look failed for the CA of a certificate, which no time cures.
+func untrustedCA(err error) bool {
+	_, is := errors.AsType[x509.UnknownAuthorityError](err)
+	return is
 }
 
 // problem returns why a look does not find the keys served.

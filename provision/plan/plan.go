@@ -21,10 +21,10 @@ const (
 
 // Change describes one change to one thing, not yet made.
 type Change struct {
-	Verb  Verb
-	Thing string   // the kind of thing: "IAM OIDC identity provider", "IAM role"
-	Name  string   // its ARN or name
-	Diff  []string // what differs, a line each: "+ …" is added, "- …" is removed
+	Verb  Verb     `json:"verb"`
+	Thing string   `json:"thing"`          // the kind of thing: "IAM OIDC identity provider", "IAM role"
+	Name  string   `json:"name"`           // its ARN or name
+	Diff  []string `json:"diff,omitempty"` // what differs, a line each: "+ …" is added, "- …" is removed
 }
 
 // String returns the change in words: "create IAM role NAME".
@@ -55,6 +55,11 @@ type Plan struct {
 
 	// Extra is what is there beyond what is wanted, a line each. It counts as a difference, but Apply leaves it alone.
 	Extra []string
+}
+
+// Of returns a plan of these stages, without those that are empty.
+func Of(notes []string, stages ...Stage) Plan {
+	return Plan{Notes: notes, Stages: slices.DeleteFunc(stages, func(s Stage) bool { return len(s) == 0 })}
 }
 
 // Empty reports whether there is nothing to do.

@@ -12,10 +12,10 @@ import (
 // Preview is a plan for the reader: changes that can be shown and not made. It may hold more than a [Plan] does, such as
 // what is to be made on this machine first.
 type Preview struct {
-	Changes  []Change // in the order in which they would be begun
-	Notes    []string // as in [Plan]
-	Warnings []string // as in [Plan]
-	Extra    []string // as in [Plan]
+	Changes  []Change `json:"changes"`  // in the order in which they would be begun
+	Notes    []string `json:"notes"`    // as in [Plan]
+	Warnings []string `json:"warnings"` // as in [Plan]
+	Extra    []string `json:"extra"`    // as in [Plan]
 }
 
 // After returns v preceded by changes.

@@ -50,17 +50,22 @@ func (Private) Format(f fmt.State, _ rune) {
 // Public returns the verification key.
 func (p Private) Public() keystore.VerificationKey { return p.public }
 
-// Generate makes a key of one of the [Kinds].
+// Generate makes a key of one of the [Kinds]. Its kid does not begin with a hyphen, as one in 64 would: every command
+// that takes a kid would read it as a flag.
 func Generate(kind Kind) (Private, error) {
-	signer, err := generate(kind)
-	if err != nil {
-		return Private{}, err
+	for {
+		signer, err := generate(kind)
+		if err != nil {
+			return Private{}, err
+		}
+		public, err := keystore.NewPublic(signer.Public())
+		if err != nil {
+			return Private{}, fmt.Errorf("generate %s key: %w", kind, err)
+		}
+		if !strings.HasPrefix(string(public.ID()), "-") {
+			return Private{signer: signer, public: public}, nil
+		}
 	}
-	public, err := keystore.NewPublic(signer.Public())
-	if err != nil {
-		return Private{}, fmt.Errorf("generate %s key: %w", kind, err)
-	}
-	return Private{signer: signer, public: public}, nil
 }
 
 func generate(kind Kind) (crypto.Signer, error) {

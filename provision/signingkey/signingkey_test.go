@@ -39,6 +39,15 @@ func pathsIn(dir string) Paths {
 	return Paths{Private: filepath.Join(dir, "sa.key"), Public: filepath.Join(dir, "sa.pub")}
 }
 
+// Of 500 keys about eight would begin with a hyphen.
+func TestNoKidReadsAsAFlag(t *testing.T) {
+	for range 500 {
+		if kid := string(generated(t, P256).Public().ID()); strings.HasPrefix(kid, "-") {
+			t.Fatalf("kid %s", kid)
+		}
+	}
+}
+
 // Whatever is generated is written with the modes promised, and both files give the same verification key back.
 func TestGenerateWriteRead(t *testing.T) {
 	for kind, alg := range map[Kind]string{RSA2048: "RS256", RSA3072: "RS256", P256: "ES256", P384: "ES384", P521: "ES512"} {

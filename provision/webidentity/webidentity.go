@@ -27,6 +27,7 @@ type Attempt struct {
 	ClientIDs   []string            // of the issuer's provider; nil if they are not known
 	Chain       []*x509.Certificate // what the issuer's host sends, the leaf first; nil if that is not known
 	PublicCA    bool                // the system's CAs trust Chain
+	OwnCA       bool                // somebody says that it is a CA of their own
 }
 
 // Provider is an IAM OIDC identity provider as IAM shows it.
@@ -38,8 +39,18 @@ type examination struct {
 	finding.Report
 }
 
-// Command returns a command line of the AWS CLI for IAM.
-func Command(words ...string) string { return text.Quoted(append([]string{"aws", "iam"}, words...)...) }
+// Command returns a command line of the AWS CLI for IAM: of a verb, and of flags each with its value. A value that begins with a
+// hyphen, as an audience may, is joined to its flag: by itself the CLI takes it for another one.
+func Command(verb string, flags ...string) string {
+	words := []string{"aws", "iam", verb}
+	for pair := range slices.Chunk(flags, 2) {
+		if strings.HasPrefix(pair[len(pair)-1], "-") {
+			pair = []string{strings.Join(pair, "=")}
+		}
+		words = append(words, pair...)
+	}
+	return text.Quoted(words...)
+}
 
 // CheckProvider compares the provider with the token, and with what the trust policy asks for; nil if that is not known.
 func (a Attempt) CheckProvider(p Provider, trust *iampolicy.Document) []finding.Finding {
@@ -81,14 +92,14 @@ func (a Attempt) NoProvider(urls []string, trust *iampolicy.Document) finding.Fi
 
 // CreateProvider returns the command that makes the provider.
 func (a Attempt) CreateProvider() string {
-	words := []string{"create-open-id-connect-provider", "--url", a.Issuer, "--client-id-list", usual}
+	words := []string{"--url", a.Issuer, "--client-id-list", usual}
 	if id := a.audience(); id != "" {
 		words[len(words)-1] = id
 	}
 	if a.privateCA() {
 		words = append(words, "--thumbprint-list", thumbprint(a.Chain[len(a.Chain)-1]))
 	}
-	return Command(words...)
+	return Command("create-open-id-connect-provider", words...)
 }
 
 // checkAudience compares the token's audience, or those that the role asks for, with the provider's client IDs.
@@ -163,7 +174,7 @@ func thumbprint(c *x509.Certificate) string {
 //
 // Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
 func (e *examination) checkThumbprint(p Provider) {
-	if !e.privateCA() {
+	if !e.privateCA() && (!e.OwnCA || len(e.Chain) == 0) {
 		return
 	}
 	var known []string
@@ -176,6 +187,10 @@ func (e *examination) checkThumbprint(p Provider) {
 	}
 	last := e.Chain[len(e.Chain)-1]
 	repair := Command("update-open-id-connect-provider-thumbprint", "--open-id-connect-provider-arn", e.ProviderARN, "--thumbprint-list", thumbprint(last))
-	e.FailWith("aws-thumbprint-stale", repair, "the issuer's certificate is of a private CA (%s), and the provider has the thumbprints %s",
-		last.Subject, strings.Join(known, ", "))
+	has := "the provider has the thumbprints " + strings.Join(known, ", ")
+	if !e.privateCA() {
+		e.WarnWith("aws-thumbprint-stale", repair, "%s, and none of a certificate that the issuer's host sends; AWS goes by them unless it trusts this CA by itself (%s)", has, last.Subject)
+		return
+	}
+	e.FailWith("aws-thumbprint-stale", repair, "the issuer's certificate is of a private CA (%s), and %s", last.Subject, has)
 }

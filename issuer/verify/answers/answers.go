@@ -3,7 +3,9 @@
 package answers
 
 import (
+	"cmp"
 	"html"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,8 +15,9 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 )
 
-// Causes returns the causes that have an answer in a text, in the order of the catalogue. The text is an error as a program
-// printed it, also in the middle of a log, wrapped by an SDK, or as JSON.
+// Causes returns the causes that have an answer in a text: first those that have both the code and the message of a line that has two,
+// else in the order of the catalogue. The text is an error as a program printed it, also in the middle of a log, wrapped by an SDK, or as
+// JSON.
 func Causes(text string) []finding.Cause {
 	causes, found := finding.Causes(), map[finding.Answer]bool{}
 	words := map[finding.Answer]string{}
@@ -24,16 +27,24 @@ func Causes(text string) []finding.Cause {
 		}
 	}
 	lines := strings.FieldsFunc(unescaped(text), func(r rune) bool { return r == '\n' })
+	most := map[string]int{}                                       // by cause: of how many answers of one line it is
 	for _, line := range append(lines, strings.Join(lines, " ")) { // a terminal may have broken a message
-		longest(plain(line), words, found)
+		here := map[finding.Answer]bool{}
+		longest(plain(line), words, here)
+		maps.Copy(found, here)
+		for _, c := range causes {
+			most[c.Code] = max(most[c.Code], len(slices.DeleteFunc(slices.Clone(c.Answers), func(a finding.Answer) bool { return !here[a] })))
+		}
 	}
 	specific := map[string]bool{} // by party
 	for a := range found {
 		specific[a.Party] = specific[a.Party] || !vague(a)
 	}
-	return slices.DeleteFunc(causes, func(c finding.Cause) bool {
+	causes = slices.DeleteFunc(causes, func(c finding.Cause) bool {
 		return !slices.ContainsFunc(c.Answers, func(a finding.Answer) bool { return found[a] && (!vague(a) || !specific[a.Party]) })
 	})
+	slices.SortStableFunc(causes, func(a, b finding.Cause) int { return cmp.Compare(most[b.Code], most[a.Code]) })
+	return causes
 }
 
 // kind are answers of which the longest counts.

@@ -113,6 +113,9 @@ func TestCauses(t *testing.T) {
 		{"a time-out, JavaScript", "TimeoutError: Connection timed out after 1000ms", append(unreached, unset...), "", trust},
 		{"another service unreachable", `operation error S3: ListBuckets, https response error StatusCode: 0, RequestID: , request send failed, Get "https://s3.amazonaws.com/": dial tcp: i/o timeout`, nil, "", nil},
 
+		{"IAM makes no provider, the AWS CLI", "An error occurred (OpenIdIdpCommunicationError) when calling the CreateOpenIDConnectProvider operation: Please check .well-known/openid-configuration of provider: https://oidc.example.com/prod-e is valid.",
+			[]string{"dns-none", "discovery-not-found", "issuer-other", "response-types-missing", "jwks-uri-host"}, "dns-none", []string{"jwks-not-found", "token-malformed"}},
+		{"the IAM console", "Please check .well-known/openid-configuration of provider: https://oidc.example.com/prod-e is valid", []string{"discovery-not-found", "jwks-uri-host", "subject-types-missing"}, "", noProvider},
 		{"two errors", "1: Incorrect token audience\n2: InvalidIdentityToken: No OpenIDConnect provider found in your account for https://x\n", []string{"aws-audience-wrong", "aws-provider-missing"}, "", nil},
 		{"nothing that is known", "dial tcp: lookup s3.amazonaws.com: no such host", nil, "", nil},
 		{"a number that only looks like a code", "AADSTS7002119: something new", nil, "", nil},
@@ -156,6 +159,17 @@ func TestCausesOfEveryAnswer(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What has the code and the message of a line stands before what has the message alone.
+func TestCausesOfCodeAndMessage(t *testing.T) {
+	var got []string
+	for _, c := range Causes("An error occurred (OpenIdIdpCommunicationError): Please check .well-known/openid-configuration of provider: x is valid.") {
+		got = append(got, c.Code)
+	}
+	if message, both := slices.Index(got, "jwks-uri-host"), slices.Index(got, "response-types-missing"); both < 0 || message < both {
+		t.Errorf("jwks-uri-host is number %d and response-types-missing number %d of %q", message, both, got)
 	}
 }
 

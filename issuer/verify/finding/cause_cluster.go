@@ -33,6 +33,10 @@ func clusterCauses() []Cause {
 			"find out whose key is published (keypost key list ISSUER), and revoke it if it is not yours: keypost key revoke ISSUER KID --why REASON",
 		},
 		{
+			"cluster-key-next", "cluster-key", "the cluster signs with a key that may not sign yet", keyUnknown(), "relying parties and caches that hold an older copy refuse its tokens, the others take them",
+			"let every kube-apiserver sign with the key before it (--service-account-signing-key-file), and the controller-manager too, until this one is promoted: keypost key promote ISSUER KID --wait",
+		},
+		{
 			"cluster-key-retired", "cluster-key", "the cluster signs with a key that is retired", nil, "every token that it makes is refused once the key is removed",
 			"let every kube-apiserver sign with the active key (--service-account-signing-key-file), and the controller-manager too",
 		},

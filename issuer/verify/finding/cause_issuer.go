@@ -11,10 +11,21 @@ const (
 	awsNoJWT      = `InvalidIdentityToken: The ID Token provided is not a valid JWT`
 )
 
+// What IAM answers when a provider is made whose discovery document it cannot get, or does not take: the code, and the message, which
+// the console prints alone.
+//
+// Sources: https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateOpenIDConnectProvider.html (the code),
+// https://github.com/hashicorp/vault/issues/7533 (a member is missing) and https://github.com/OctopusDeploy/Issues/issues/8759 (jwks_uri
+// is on another host) with the message.
+const (
+	iamNoDocument    = `OpenIdIdpCommunicationError`
+	iamCheckDocument = `Please check .well-known/openid-configuration of provider`
+)
+
 // unreadable is what relying parties answer when they cannot get or understand a document.
 func unreadable() []Answer {
 	return []Answer{
-		{AWS, awsNoKey}, {AWS, "OpenIdIdpCommunicationError"}, // the second when IAM makes the provider
+		{AWS, awsNoKey}, {AWS, iamNoDocument}, {AWS, iamCheckDocument},
 		{GCP, "invalid_grant: Error connecting to the given credential's issuer."},
 		{Entra, "AADSTS90061"}, {Entra, "AADSTS50166"}, {Entra, "AADSTS501661"},
 		{Vault, "error checking oidc discovery URL"}, {KubeAPIServer, "oidc: authenticator not initialized"},
@@ -24,7 +35,7 @@ func unreadable() []Answer {
 // noJWKS is what relying parties answer when the discovery document is sound and the JWKS is not to be had.
 func noJWKS() []Answer {
 	return append(slices.DeleteFunc(unreadable(), func(a Answer) bool {
-		return a.Party == Vault || a.Party == KubeAPIServer || a.Text == "OpenIdIdpCommunicationError"
+		return a.Party == Vault || a.Party == KubeAPIServer || a.Text == iamNoDocument || a.Text == iamCheckDocument
 	}),
 		Answer{Vault, "fetching keys"}, Answer{KubeAPIServer, "failed to verify signature: fetching keys"})
 }
@@ -98,10 +109,11 @@ func fetchCauses(prefix, check, name string, answers []Answer) []Cause {
 		{prefix + "-broken-off", check, name + " breaks off", answers, "", "see the log of what serves it; a document is at most 1 MiB"},
 		{prefix + "-redirect", check, name + " is a redirect", answers, "", "serve it there directly with status 200: relying parties need not follow a redirect"},
 		{prefix + "-404-cached", check, "a cache holds that " + name + " is not there", answers, "", "purge the 404 from the CDN (aws cloudfront create-invalidation --distribution-id ID --paths PATH), and look again"},
-		{prefix + "-not-found", check, name + " is not there", answers, "", "serve it with status 200, and purge what cached the 404: see what keypostd serves with keypost issuer list --admin URL; if it serves this issuer, what stands before it passes on another host or path"},
+		{prefix + "-not-found", check, name + " is not there", answers, "", "serve it with status 200, and purge what cached the 404: see what keypostd serves with keypost issuer list --admin URL; if it serves this issuer, what stands before it answers itself, or passes on another host or path: in nginx it is to have " + NginxBlock},
 		{prefix + "-forbidden", check, name + " is not for everybody", answers, "relying parties bring no credentials",
-			"let everybody read it (in nginx: auth_basic off; allow all;); of kube-apiserver's own: kubectl create clusterrolebinding issuer-discovery --clusterrole=system:service-account-issuer-discovery --group=system:unauthenticated"},
-		{prefix + "-status", check, name + " comes with another status than 200", answers, "", "serve it with status 200; see the log of what answers"},
+			"let everybody read it: in nginx with " + NginxBlock + "; kube-apiserver's own with kubectl create clusterrolebinding issuer-discovery --clusterrole=system:service-account-issuer-discovery --group=system:unauthenticated"},
+		{prefix + "-status", check, name + " comes with another status than 200", answers, "",
+			"serve it with status 200; see the log of what answers. A proxy before keypostd asks it with https:// where its tls.mode is files or acme, with http:// where it is off, and asks nobody for a client certificate"},
 		{prefix + "-form", check, name + " cannot be read, or not by everybody alike", answers, "", "serve what an export has, unchanged (keypost export DIR)"},
 	}
 }
@@ -123,31 +135,39 @@ func headerCauses(prefix, check, name string) []Cause {
 	}
 }
 
+// NginxBlock lets everybody ask keypostd for the issuer below /PATH/, as they ask. With ^~ no block for a pattern, such as one for names
+// with a dot, is asked first; and an allow of its own ends those of the server.
+//
+// Source: https://nginx.org/en/docs/http/ngx_http_core_module.html#location
+const NginxBlock = "location ^~ /PATH/ { proxy_pass https://KEYPOSTD; proxy_set_header Host $host; proxy_ssl_server_name on; proxy_ssl_name $host; auth_basic off; allow all; }" +
+	" in place of any other block for /PATH/ or a path below it, without auth_request, rewrite or if in the server around it (http://KEYPOSTD where keypostd has tls.mode: off)"
+
 // proxyCauses are what can be wrong with what stands before keypostd, which goes by host and path.
 func proxyCauses() []Cause {
 	return []Cause{
-		{"proxy-path", "discovery", "a proxy takes the issuer's path off", unreadable(), "", "have it pass the path on as it came: in nginx, proxy_pass https://KEYPOSTD; without anything after host and port"},
+		{"proxy-path", "discovery", "a proxy takes the issuer's path off", unreadable(), "", "have it pass the path on as it came: in nginx with " + NginxBlock},
 		{"proxy-host", "discovery", "a proxy asks keypostd for another host or path", unreadable(), "",
-			"have it pass both on as they came: in nginx, proxy_pass https://KEYPOSTD; without anything after host and port, and proxy_set_header Host $host; in each block that has a proxy_set_header of its own; if it does, keypostd does not serve this issuer: keypost issuer list --admin URL"},
+			"have it pass both on as they came: in nginx with " + NginxBlock + "; if it does, keypostd does not serve this issuer: keypost issuer list --admin URL"},
 	}
 }
 
 func discoveryCauses() []Cause {
 	const members = "serve the discovery document of an export, unchanged (keypost export DIR)"
+	unfit := []Answer{{AWS, awsNoKey}, {AWS, iamNoDocument}, {AWS, iamCheckDocument}}
 	mismatch := append([]Answer{
-		{AWS, awsNoKey}, {GCP, "`issuer` claim in OIDC discovery document does not match the issuer specified in the request"}, {Entra, "AADSTS90061"},
+		{AWS, awsNoKey}, {AWS, iamNoDocument}, {AWS, iamCheckDocument}, {GCP, "`issuer` claim in OIDC discovery document does not match the issuer specified in the request"}, {Entra, "AADSTS90061"},
 		{KubeAPIServer, "oidc: issuer did not match the issuer returned by provider"},
 	}, vaultMismatch()...)
 	return slices.Concat(proxyCauses(), fetchCauses("discovery", "discovery", "the discovery document", unreadable()), []Cause{
 		{"issuer-slash", "issuer", "the discovery document's issuer and the issuer URL differ by a slash", mismatch, "", "leave the slash out in both: host, path, case and a trailing slash must be equal"},
 		{"issuer-case", "issuer", "the discovery document's issuer and the issuer URL differ in letter case", mismatch, "", "write both alike: host, path, case and a trailing slash must be equal"},
 		{"issuer-other", "issuer", "the discovery document is of another issuer", mismatch, "", "serve this issuer's own document at this URL: host, path, case and a trailing slash must be equal"},
-		{"jwks-uri-form", "jwks-uri", "jwks_uri is missing or no https URL", append(noJWKS(), Answer{AWS, "OpenIdIdpCommunicationError"}), "", members},
-		{"jwks-uri-host", "jwks-uri", "jwks_uri is on another host", aws("Please check .well-known/openid-configuration of provider"), "the IAM console refuses it, and a thumbprint is of that host's certificate", "keep both documents on one host: " + members},
+		{"jwks-uri-form", "jwks-uri", "jwks_uri is missing or no https URL", append(noJWKS(), Answer{AWS, iamNoDocument}, Answer{AWS, iamCheckDocument}), "", members},
+		{"jwks-uri-host", "jwks-uri", "jwks_uri is on another host", aws(iamCheckDocument), "the IAM console refuses it, and a thumbprint is of that host's certificate", "keep both documents on one host: " + members},
 		{"jwks-uri-beside", "jwks-uri", "jwks_uri is not below the issuer URL", nil, "who may serve one path can speak for another", "keep the JWKS below the issuer: " + members},
-		{"response-types-missing", "discovery-members", "response_types_supported lacks id_token", aws(awsNoKey), "", members},
-		{"subject-types-missing", "discovery-members", "subject_types_supported lacks public", []Answer{{AWS, awsNoKey}, {Entra, "AADSTS90061"}}, "", members},
-		{"algorithms-missing", "discovery-members", "the discovery document names no algorithm that AWS accepts", aws(awsNoKey), "", members},
+		{"response-types-missing", "discovery-members", "response_types_supported lacks id_token", unfit, "", members},
+		{"subject-types-missing", "discovery-members", "subject_types_supported lacks public", append(slices.Clone(unfit), Answer{Entra, "AADSTS90061"}), "", members},
+		{"algorithms-missing", "discovery-members", "the discovery document names no algorithm that AWS accepts", unfit, "", members},
 		{"algorithm-unnamed", "discovery-members", "the discovery document does not name a key's algorithm", nil, "programs that go by it refuse its tokens, as those with go-oidc do; Vault and kube-apiserver have lists of their own", members},
 		{"claims-missing", "discovery-members", "claims_supported lacks what AWS documents", nil, "AWS documents it as required; it works without at present", members},
 	}, headerCauses("discovery", "discovery-headers", "the discovery document"))
@@ -203,7 +223,8 @@ func storedCauses() []Cause {
 	const outOfReach = "first take what serves it out of reach (DNS record, CDN, host) and replace the TLS key; until that is done deny this issuer in the trust policies of the clouds." +
 		" Make sure also that --store names the store that is published"
 	return []Cause{
-		{"key-rogue", "stored-keys", "a key is published that the store never had", nil, stranger, outOfReach},
+		{"key-rogue", "stored-keys", "a key is published that the store never had", nil, stranger,
+			"ask keypostd itself first (keypost issuer list --admin URL): older_generation means that the store was put back to an older version, by a backup or a revert in Git, and that the key may be your own, of a version in between; else " + outOfReach},
 		{"key-swapped", "stored-keys", "another key is published under the kid of a stored one", signatureWrong(), stranger, outOfReach},
 		{"key-returned", "stored-keys", "a key that is gone is published under another kid", nil, stranger, outOfReach},
 		{"keys-unread", "stored-keys", "what is published cannot be compared", nil, stranger, outOfReach},
@@ -232,13 +253,22 @@ func servingCauses() []Cause {
 	return []Cause{
 		{"head-failed", "head", "HEAD of the issuer URL gets no answer", nil, "ccoctl cannot compute the thumbprint of the issuer", "let HEAD requests through to keypostd"},
 		{"head-trouble", "head", "HEAD of the issuer URL finds trouble", nil, "ccoctl is content with any answer; others are not", "see the log of what answers"},
+		{"cdn-refused", "origin", "keypostd refuses its own CDN", unreadable(), "a CDN hands out copies for as long as it has them, and then this",
+			"have the CDN show its origin the header of listen.shield with the secret that is in one of keypostd's secretFiles, or the client certificate where there is clientCAFile. To change the secret," +
+				" give keypostd the new file beside the old one and restart it before the CDN gets it; keypost_shield_refused_total counts what is refused, by what it lacks"},
 		{"origin-silent", "origin", "an origin hangs behind a cache that still has a good copy", unreadable(), "relying parties are refused once the copy has run out",
 			"restart what listens there, and see its log; or name the origins that are left: keypost issuer set NAME --origin HOST:PORT"},
 		{"origin-unreachable", "origin", "an origin cannot be reached from here", unreadable(), "either it lets only its cache in, and a stale replica stays hidden; or it is down, and relying parties are refused once every other origin and every copy is gone",
-			"look from where the cache looks: keypost verify NAME --connect HOST:PORT; start keypostd there if that fails too"},
-		{"origin-certificate", "origin", "an origin has no certificate for the issuer's host", nil, "its cache may ask it under another name; looks of keypost issuer observe do not, so gates stay closed",
-			"give the origin a certificate for the issuer's host as well, or its private CA with --ca-file"},
+			"look from where the cache looks: keypost verify NAME --connect HOST:PORT; start keypostd there if that fails too. A balancer that accepts a connection and closes it has no keypostd left"},
+		{"origin-certificate", "origin", "an origin has no certificate for the issuer's host, or for its own name in the policy", nil, "its cache may ask it under another name; looks of keypost issuer observe do not, so gates stay closed",
+			"name it in the policy as its CDN does (keypost issuer set NAME --origin HOST:PORT), give it a certificate for that name, or its private CA with --ca-file"},
+		{"origin-alone", "origin", "the server that was asked has a certificate for an origin's name alone", nil, "relying parties that are sent to it themselves refuse its certificate; its CDN does not",
+			"give it a certificate for the issuer's host; or, if only its CDN asks it, say which origin it is: keypost verify NAME --connect HOST:PORT --origin HOST"},
 		{"origin-shielded", "origin", "an origin answers its cache only", nil, "a stale replica behind the cache stays hidden", "show it what its CDN shows: keypost verify NAME --origin HOST --origin-header-file FILE, or --origin-cert and --origin-key"},
+		{"origin-refused", "origin", "an origin refuses what it is shown", nil, "a stale replica behind the cache stays hidden; its CDN is refused too if it shows the same",
+			"give --origin-header-file a secret that is in one of the origin's secretFiles (listen.shield), as its CDN shows it, and where it has a clientCAFile a certificate of that CA: --origin-cert and --origin-key"},
+		{"origin-cert-refused", "origin", "an origin refuses the client certificate that it is shown", nil, "a stale replica behind the cache stays hidden; its CDN is refused too if it shows the same",
+			"show one that has not expired, is for client authentication, and is signed by a CA in the origin's clientCAFile (listen.shield): --origin-cert and --origin-key; renew that of its CDN too if it is the same"},
 		{"replica-broken", "same-keys", "one of several replicas behind an address answers with an error", unreadable(), "every so many calls fail",
 			"ask each replica by itself (keypost verify NAME --connect HOST:PORT), and restart the broken one"},
 		{"etag-stuck", "etag", "one ETag stands for two contents", keyUnknown(), "a cache that asks whether its copy still holds is told yes, and keeps the old one", "let the ETag of keypostd through: it is made from the content"},
@@ -254,6 +284,9 @@ func servingCauses() []Cause {
 func comparisonCauses() []Cause {
 	const stand = "somebody who answers in your place would pass: compare with keypost verify NAME --store STORE"
 	return []Cause{
+		{"history-broken", "history", "the history of the key set is not whole", nil, "somebody may have changed it without keypost: by hand, by a merge, or by a restored backup",
+			"see at which generation (keypost audit NAME), and compare the key set with what the store itself keeps: git log, versions of the bucket, the audit log of the API server; a key that nobody knows is to be revoked." +
+				" The warning stays as long as the lines do, for 50 changes"},
 		{"store-withdrawn", "stored-keys", "the key set was withdrawn", nil, "the comparison could not be made", "look for the key set that is in use: keypost issuer list"},
 		{"store-other-url", "stored-keys", "the key set has other issuer URLs", nil, "the comparison could not be made", "look at its URLs: keypost issuer show NAME"},
 		{"store-unread", "stored-keys", "the store cannot be read", nil, "the comparison could not be made", "repair the store, and look again"},

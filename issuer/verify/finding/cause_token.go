@@ -24,11 +24,11 @@ func formCauses() []Cause {
 		},
 		{
 			"token-issuer-slash", "token-issuer", "the token's iss and the issuer URL differ by a slash at the end", otherIssuer(), "",
-			"leave the slash out everywhere: restart kube-apiserver with --service-account-issuer without it, as the first one",
+			"leave the slash out everywhere: restart every kube-apiserver with the issuer URL as its first --service-account-issuer, and its present one as the second, or every running pod gets 401; then make a new token",
 		},
 		{
 			"token-issuer-case", "token-issuer", "the token's iss and the issuer URL differ in letter case", append(otherIssuer(), Answer{Entra, "AADSTS7002138"}), "",
-			"write both in the same case: restart kube-apiserver with the issuer URL as --service-account-issuer, as the first one",
+			"write both in the same case: restart every kube-apiserver with the issuer URL as its first --service-account-issuer, and its present one as the second, or every running pod gets 401; then make a new token",
 		},
 		{
 			"token-issuer-legacy", "token-issuer", "the token is of the old kind that lives in a Secret",
@@ -37,7 +37,7 @@ func formCauses() []Cause {
 		},
 		{
 			"token-issuer-other", "token-issuer", "the token is of another issuer", otherIssuer(), "",
-			"restart kube-apiserver with the issuer URL as its first --service-account-issuer, and make a new token",
+			"if it is a token of this cluster: restart every kube-apiserver with the issuer URL as its first --service-account-issuer, and its present one as the second, or every running pod gets 401; then make a new token",
 		},
 	}
 }
@@ -63,7 +63,7 @@ func signerCauses() []Cause {
 		},
 		{
 			"token-kid-next", "token-kid", "the token is signed by a key that may not sign yet", keyUnknown(), "relying parties and caches that hold an older copy refuse it, the others take it",
-			"let every kube-apiserver sign with the key before it again until this one is promoted (keypost rotate status ISSUER); then make a new token",
+			"let every kube-apiserver sign with the key before it again until this one is promoted: keypost key promote ISSUER KID --wait; then make a new token",
 		},
 		{
 			"token-kid-unknown", "token-kid", "the key of the token is not published", append(keyUnknown(), Answer{KubeAPIServer, invalidBearer}), "",

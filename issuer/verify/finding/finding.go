@@ -31,6 +31,7 @@ type Finding struct {
 	Answers  []Answer // what relying parties answer when it is so, in their own words
 	Effect   string   // what else follows from it; may be empty
 	Repair   string   // what to do about it; never empty when Severity is not OK
+	Kid      string   // of the key that the repair is about, which the evidence may name among words of a server; empty if of none, or of several
 }
 
 // Message returns the evidence, and where it was found unless it says so itself.

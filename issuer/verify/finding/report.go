@@ -36,6 +36,9 @@ func (r *Report) FailWith(code, repair, format string, args ...any) {
 	r.Add(CauseOf(code).Finding(Fail, fmt.Sprintf(format, args...), repair))
 }
 
+// About says which key the repair of the last finding is about, by its kid.
+func (r *Report) About(kid string) { r.Findings[len(r.Findings)-1].Kid = kid }
+
 // AddAt adds what was found at an address, or the address to a finding that AddAt has added and that says the same.
 func (r *Report) AddAt(f Finding, address string) {
 	says := [...]string{f.Code, string(f.Severity), f.Evidence, f.Repair}

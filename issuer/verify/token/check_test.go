@@ -57,8 +57,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// codes returns what is found in a token with other claims than a sound one, and is not as it should be.
-func (s scene) codes(t *testing.T, claims object) []string {
+// findings returns what is found in a token with other claims than a sound one, and is not as it should be.
+func (s scene) findings(t *testing.T, claims object) []finding.Finding {
 	t.Helper()
 	now := s.Now.Unix()
 	all := object{"iss": issuerURL, "sub": "system:serviceaccount:default:app", "aud": "sts.amazonaws.com", "iat": now, "exp": now + 3600}
@@ -71,11 +71,15 @@ func (s scene) codes(t *testing.T, claims object) []string {
 	must(t, err)
 	token, err := jws.CompactSerialize()
 	must(t, err)
+	return slices.DeleteFunc(s.Check(token), func(f finding.Finding) bool { return f.Severity == finding.OK })
+}
+
+// codes returns the severities and codes of findings.
+func (s scene) codes(t *testing.T, claims object) []string {
+	t.Helper()
 	var codes []string
-	for _, f := range s.Check(token) {
-		if f.Severity != finding.OK {
-			codes = append(codes, string(f.Severity)+" "+f.Code)
-		}
+	for _, f := range s.findings(t, claims) {
+		codes = append(codes, string(f.Severity)+" "+f.Code)
 	}
 	return codes
 }
@@ -189,6 +193,16 @@ func TestIssuer(t *testing.T) {
 		if got := strings.Join(s.codes(t, object{"iss": iss}), ", "); got != want {
 			t.Errorf("%q: %q, want %q", iss, got, want)
 		}
+	}
+}
+
+// TestIssuerRepair: the flags that repair a token's iss keep the issuer whose tokens pods have.
+func TestIssuerRepair(t *testing.T) {
+	const other = "https://kubernetes.default.svc"
+	found := newScene(t, newEC(t), "aws").findings(t, object{"iss": other})
+	want := "restart every kube-apiserver with --service-account-issuer=" + issuerURL + " --service-account-issuer=" + other + ", in this order"
+	if len(found) != 1 || !strings.Contains(found[0].Repair, want) || !strings.Contains(found[0].Repair, "in two rounds") {
+		t.Errorf("%+v, want a repair with %q", found, want)
 	}
 }
 

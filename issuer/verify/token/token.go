@@ -135,7 +135,14 @@ func (v *check) checkIssuer(c claims) {
 	case c.Issuer == legacyIssuer:
 		code = "token-issuer-legacy"
 	}
-	v.Fail(code, "the token's iss is %q, not %q", printable(c.Issuer), v.URL)
+	repair := ""
+	if code != "token-issuer-legacy" && printable(c.Issuer) == c.Issuer {
+		repair = finding.SignAs(v.URL, c.Issuer) + finding.InRounds + "; then make a new token"
+	}
+	if code == "token-issuer-other" && repair != "" {
+		repair = "if it is a token of this cluster: " + repair
+	}
+	v.FailWith(code, repair, "the token's iss is %q, not %q", printable(c.Issuer), v.URL)
 }
 
 // legacyIssuer is that of the tokens in Secrets (kubernetes pkg/serviceaccount/legacy.go).
@@ -150,11 +157,13 @@ func (v *check) checkKey(jws *jose.JSONWebSignature) {
 	i := slices.IndexFunc(v.Published, func(k keystore.VerificationKey) bool { return string(k.ID()) == h.KeyID })
 	if i < 0 {
 		v.Fail(v.unknownKid(h.KeyID), "the token's kid %q is not in the JWKS", printable(h.KeyID))
+		v.About(string(h.KeyID))
 		return
 	}
 	early := func(k keystore.Key) bool { return k.State == keystore.Next && k.Equal(v.Published[i]) }
 	if v.Stored != nil && slices.ContainsFunc(v.Stored.Keys(), early) {
 		v.Warn("token-kid-next", "the token is signed by key %s, which may not sign before it is promoted", v.Published[i].ID())
+		v.About(string(v.Published[i].ID()))
 	} else {
 		v.OK("token-kid", "the token's kid %s is in the JWKS", v.Published[i].ID())
 	}

@@ -35,6 +35,7 @@ type listed struct {
 	revision keystore.Revision
 	targets  []verify.Target // none if it was withdrawn, or never read
 	unread   bool            // what is stored now could not be read, or nothing is
+	Stored
 }
 
 func newRoster(from keystore.Reader) *roster {
@@ -82,7 +83,7 @@ func (r *roster) load(ctx context.Context, n keystore.Name) error {
 	was := r.sets[n]
 	switch {
 	case err == nil:
-		r.sets[n] = listed{revision: revision, targets: targets(s, was.targets)}
+		r.sets[n] = listed{revision: revision, targets: targets(s, was.targets), Stored: Stored{n, s.Generation(), s.Withdrawn()}}
 		return nil
 	case keystore.OfDocument(err), errors.Is(err, keystore.ErrNotFound):
 		was.unread, was.revision = true, ""
@@ -131,4 +132,17 @@ func (r *roster) targets() (all map[Issuer]verify.Target, unread []keystore.Name
 	}
 	slices.Sort(unread)
 	return all, unread
+}
+
+// stored returns the versions that are stored, of the key sets that could be read.
+func (r *roster) stored() map[keystore.Name]Stored {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[keystore.Name]Stored{}
+	for n, l := range r.sets {
+		if !l.unread {
+			all[n] = l.Stored
+		}
+	}
+	return all
 }

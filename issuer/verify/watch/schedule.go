@@ -36,6 +36,7 @@ type entry struct {
 	first   time.Time     // when the first look is due
 	last    time.Time     // when the latest look began; zero for none
 	running bool
+	hurried time.Time // a look before the next at its place is due then; zero for none
 }
 
 func newEntry(url string, every time.Duration, now time.Time) *entry {
@@ -45,8 +46,11 @@ func newEntry(url string, every time.Duration, now time.Time) *entry {
 // due returns when the issuer is to be looked at: soon for the first time, and later on at its place of each interval, so
 // that no two looks are further apart than one interval.
 func (e entry) due(every time.Duration) time.Time {
-	if e.last.IsZero() {
+	switch {
+	case e.last.IsZero():
 		return e.first
+	case !e.hurried.IsZero():
+		return e.hurried
 	}
 	// Intervals are counted from 1970, so that they are the same ones after a restart.
 	n := time.Duration(e.last.UnixNano())
@@ -90,9 +94,16 @@ func (s *schedule) begin(now time.Time, n int) []Issuer {
 	slices.SortFunc(ready, func(a, b Issuer) int { return at[a].Compare(at[b]) })
 	ready = ready[:min(n, len(ready))]
 	for _, i := range ready {
-		s.entries[i].running, s.entries[i].last = true, now
+		s.entries[i].running, s.entries[i].last, s.entries[i].hurried = true, now, time.Time{}
 	}
 	return ready
+}
+
+// hurry has an issuer looked at soon.
+func (s *schedule) hurry(i Issuer, now time.Time) {
+	if e := s.entries[i]; e != nil && e.hurried.IsZero() {
+		e.hurried = now.Add(place(i.URL, min(soonest, s.every)))
+	}
 }
 
 // end counts an issuer as looked at.

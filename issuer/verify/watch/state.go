@@ -44,6 +44,8 @@ type Status struct {
 	NotAfter   time.Time            // when the first certificate expires of those seen in the latest look with one
 	FirstCAs   []string             // the CAs of the first certificates that were seen
 	Conditions map[Condition]Detail // that hold
+	Generation int64                // of the stored version that the latest look was, or would have been, compared with
+	Verdict    Verdict              // of the latest look
 }
 
 // Detail is why a condition holds.
@@ -59,13 +61,14 @@ type outcome struct {
 	notRecorded error
 	complete    time.Time // the latest complete look of the record; zero without records
 	at          time.Time // the end
+	generation  int64     // of the stored version that the look was, or would have been, compared with
 }
 
 // after returns the status after another look. expect has the CAs whose certificates are expected; without any, those are
 // that were seen first.
 func (s Status) after(o outcome, expect []string) Status {
 	was := s.Conditions
-	s.Conditions, s.Looked = map[Condition]Detail{}, o.at
+	s.Conditions, s.Looked, s.Generation, s.Verdict = map[Condition]Detail{}, o.at, o.generation, o.verdict()
 	set := func(c Condition, d Detail) {
 		if len(d.Evidence) > 0 {
 			s.Conditions[c] = d

@@ -59,6 +59,7 @@ type Watcher struct {
 	running  int
 	store    StoreStatus
 	unread   []keystore.Name
+	stored   map[keystore.Name]Stored
 	ready    bool
 }
 
@@ -161,14 +162,16 @@ func (w *Watcher) lookAt(ctx context.Context, i Issuer) {
 	defer w.changed()
 	w.mu.Lock()
 	target := w.targets[i]
+	o := outcome{generation: w.stored[i.KeySet].Generation}
 	w.mu.Unlock()
-	var o outcome
 	ended := false
 	o.sight, o.err = w.look(ctx, target, func(ctx context.Context) (keystore.KeySet, error) {
 		ctx, cancel := context.WithTimeout(ctx, readTime)
 		defer cancel()
 		s, _, err := w.c.Store.Load(ctx, i.KeySet)
-		ended = err == nil && s.Withdrawn()
+		if err == nil {
+			ended, o.generation = s.Withdrawn(), s.Generation()
+		}
 		return s, err
 	})
 	if w.c.Records != nil && o.err == nil {
@@ -203,6 +206,7 @@ func (w *Watcher) readStore(ctx context.Context) {
 		}
 		targets, unread := w.roster.targets()
 		w.take(targets, unread, err, time.Now())
+		w.hurry(w.roster.stored())
 		select {
 		case <-ctx.Done():
 			return

@@ -2,12 +2,15 @@ package awscmd
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 )
@@ -19,7 +22,12 @@ func newCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
 		Short: "Make the key pair that a cluster signs its tokens with",
 		Long: "Make the key pair that a cluster signs its service account tokens with, and put the private half where the\n" +
 			"installer takes it from. Key files that are there already are used and never overwritten.",
-	}, func(context.Context, *run) error { return install.CreateKeyPair(f.Options) })
+	}, func(_ context.Context, r *run) error {
+		if err := install.CreateKeyPair(f.Options.Options); err != nil {
+			return err
+		}
+		return r.Result(map[string]string{"privateKeyFile": f.cloud.Path(ccoctl.PrivateKeyName), "publicKeyFile": f.cloud.Path(ccoctl.PublicKeyName)})
+	})
 	f.define(cmd, "output-dir")
 	return cmd
 }
@@ -30,10 +38,13 @@ func newCmdCreateIdentityProvider(factory *cli.Factory) *cobra.Command {
 		Use:   "create-identity-provider --name NAME --region REGION --issuer-url URL",
 		Short: "Publish a cluster's key and make the IAM OIDC identity provider",
 		Long: "Publish the cluster's public key under the issuer URL, wait until relying parties see it there, and make the IAM\n" +
-			"OIDC identity provider. What is there already is compared and brought up to date.",
+			"OIDC identity provider. What is there already is compared and brought up to date. Without a file with the key, those\n" +
+			"that the store has under the issuer URL count (keypost issuer add --kubeconfig).",
 	}, func(ctx context.Context, r *run) error {
-		if f.publicKeyFile == "" {
-			f.publicKeyFile = f.path(ccoctl.PublicKeyName)
+		if own := f.cloud.Path(ccoctl.PublicKeyName); f.cloud.PublicKeyFile == "" {
+			if _, err := os.Stat(own); f.cloud.DryRun || !errors.Is(err, fs.ErrNotExist) {
+				f.cloud.PublicKeyFile = own
+			}
 		}
 		return r.create(ctx, nil)
 	})
@@ -56,19 +67,17 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 }
 
 // create makes an installation; without roles, an identity provider alone.
-func (r *run) create(ctx context.Context, roles *install.RequestedRoles) error {
-	o := install.CreateOptions{Roles: roles}
-	if r.publicKeyFile != "" {
-		keys, err := keysource.ReadFile(r.Factory, r.publicKeyFile)
-		if err != nil {
-			return err
-		}
-		if o.PublicKey, err = install.OnePublicKey(r.publicKeyFile, keys); err != nil {
-			return err
-		}
+func (r *run) create(ctx context.Context, roles *aws.RequestedRoles) error {
+	o := aws.CreateOptions{Roles: roles}
+	var err error
+	if o.PublicKey, err = r.cloud.ReadPublicKey(r.Factory); errors.Is(err, fs.ErrNotExist) {
+		return cli.WithHint(err, "give the cluster's public key with --public-key-file FILE")
+	} else if err != nil {
+		return err
 	}
-	if !r.dryRun {
-		if err := r.readIssuerFlags(); err != nil {
+	o.Stored = roles == nil && o.PublicKey == nil
+	if !r.cloud.DryRun {
+		if err := r.cloud.ReadIssuer(); err != nil {
 			return err
 		}
 	}
@@ -76,38 +85,25 @@ func (r *run) create(ctx context.Context, roles *install.RequestedRoles) error {
 	if r.bucket {
 		r.Warn("--create-private-s3-bucket is not needed: keypostd serves the documents, so that there is no bucket to keep private")
 	}
-	made, err := install.Create(ctx, o)
-	switch end, err := r.ended(made.Preview, err); {
+	made, err := aws.Create(ctx, o)
+	switch end, err := r.Ended(made.Preview, err); {
 	case end:
 		return err
-	case !r.dryRun:
+	case !r.cloud.DryRun:
 		if roles != nil {
-			r.nextSteps(made)
+			r.SayInstall(made.Created)
 		}
-		r.sayLifetime(made.KeySet)
+		r.SayLifetime(made.KeySet)
 	case roles != nil && r.Account == "":
-		r.Notice("put the account's ID in the place of %s in %s, or give it with --account", install.UnknownAccount, r.path(ccoctl.RoleFiles))
+		r.Notice("put the account's ID in the place of %s in %s, or give it with --account", aws.UnknownAccount, r.cloud.Path(ccoctl.RoleFiles))
 	}
-	return nil
-}
-
-// sayLifetime prints how to declare the lifetime of tokens in a key set that has none.
-func (r *run) sayLifetime(s keystore.KeySet) {
-	if s.Policy().TokenLifetime == nil {
-		r.Notice("key set %s does not say how long the cluster's tokens live, and key remove will wait for that: %s", s.Name(),
-			cli.Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"})
-	}
-}
-
-// nextSteps prints what to do with what was made.
-func (r *run) nextSteps(made install.Created) {
-	r.Notice("next, with the directory that openshift-install create manifests has filled:")
-	r.Notice("  cp %s/* INSTALL-DIR/%s/", r.path(ccoctl.ManifestsDir), ccoctl.ManifestsDir)
-	if made.PrivateKey == "" {
-		r.Notice("  and put the signing key of %s into INSTALL-DIR/%s", r.publicKeyFile, ccoctl.SigningKeyName)
-	} else {
-		r.Notice("  cp -a %s INSTALL-DIR/", r.path(ccoctl.TLSDir))
-	}
-	r.Notice("then openshift-install create cluster; and once it signs tokens:")
-	r.Notice("  %s", cli.Verify(made.KeySet.Name(), r.Dev, r.caFile, r.connect))
+	return r.Result(struct {
+		Issuer   string        `json:"issuer"`
+		KeySet   keystore.Name `json:"keySet"`
+		Provider string        `json:"provider"` // its ARN
+		Roles    int           `json:"roles"`
+		Secrets  int           `json:"secrets"`
+		Dir      string        `json:"outputDir"`
+		DryRun   bool          `json:"dryRun"`
+	}{r.IssuerURL, made.KeySet.Name(), made.ProviderARN, made.Roles, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
 }

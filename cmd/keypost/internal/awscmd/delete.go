@@ -2,11 +2,11 @@ package awscmd
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -35,40 +35,29 @@ func (r *run) delete(ctx context.Context) error {
 	if r.force && r.IssuerURL == "" {
 		return cli.Usagef("--force needs --issuer-url: without it, the name's roles are deleted in any case")
 	}
-	if r.dryRun {
+	if r.cloud.DryRun {
 		r.Mode = install.Preview
 	}
-	deleted, err := install.Delete(ctx, install.DeleteOptions{Options: r.Options, Strand: r.force})
-	r.journal.clear()
+	deleted, err := aws.Delete(ctx, aws.DeleteOptions{Options: r.Options, Strand: r.force})
+	r.End()
 	switch {
 	case err != nil:
 		return err
 	case deleted.Preview != nil:
-		return deleted.Preview.Write(r.Out)
+		return r.PrintPreview(*deleted.Preview)
 	}
+	type published struct {
+		URL    string `json:"url"`
+		KeySet string `json:"keySet,omitempty"`
+	}
+	still := []published{}
 	for _, i := range deleted.Issuers {
-		r.removalSteps(i)
-	}
-	return nil
-}
-
-// removalSteps prints how to stop publishing an issuer, which other accounts and clouds may still need.
-func (r *run) removalSteps(i install.StillPublished) {
-	if r.sayStorage(i.URL) {
-		return
-	}
-	switch {
-	case i.KeySet != "":
-		r.Notice("the keys of %s are still published; when nothing trusts them any more:", i.URL)
-		r.Notice("  %s", cli.Command{"issuer", "remove", i.KeySet, "--confirm-url", i.URL, "--why", "REASON"})
-	case !i.Asked:
-		r.Notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", i.URL)
-		remove := cli.Command{"issuer", "remove", i.URL, "--confirm-url", i.URL, "--why", "REASON"}
-		if !strings.Contains(r.Line(remove), " --store ") {
-			remove = append(remove, "--store", "STORE")
+		if !r.sayStorage(i.URL) {
+			r.SayStillPublished(i)
 		}
-		r.Notice("  %s", remove)
+		still = append(still, published{i.URL, i.KeySet})
 	}
+	return r.Result(map[string]any{"issuers": still})
 }
 
 // sayStorage prints how to remove what ccoctl keeps an issuer's documents in. It reports whether the issuer is one of

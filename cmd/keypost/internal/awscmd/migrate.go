@@ -16,8 +16,10 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/cluster"
 	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/webidentity"
 )
 
 // migrateFlags are those of aws migrate.
@@ -47,7 +49,7 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 }
 
 func (f *migrateFlags) register(cmd *cobra.Command) {
-	fs := f.define(cmd, "name", "region", "account", "diff", "issuer-url", "user-tags", "adopt", "thumbprint", "ca-file", "connect", "dev")
+	fs := f.define(cmd, append(cli.ShieldFiles(), "name", "region", "account", "diff", "issuer-url", "user-tags", "adopt", "thumbprint", "ca-file", "connect", "dev", "why")...)
 	fs.Lookup("name").Usage = "the cluster's name, with which its roles and OLD's provider are tagged (default as in ccoctl's bucket, NAME-oidc)"
 	fs.Lookup("thumbprint").Usage = "SHA-1 of a CA of NEW that AWS does not know, 40 hex digits (repeatable)"
 	fs.Lookup("ca-file").Usage = "PEM file with the CA of NEW, instead of the system's"
@@ -60,11 +62,12 @@ func (f *migrateFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.finish, "finish", false, "take OLD's statements and provider away")
 	fs.DurationVar(&f.tokenLifetime, "token-lifetime", 0, "the longest life of a token for AWS, where pods and policy do not say")
 	fs.BoolVar(&f.force, "force", false, "go on although OLD is a CloudFront address, which can be kept")
+	cli.PassesNoGate(fs)
 	fs.StringVar(&f.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster: to check its keys, and to see whether it was switched")
 	fs.StringVar(&f.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
 	fs.StringVar(&f.cluster.ServiceAccount, "service-account", "",
 		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
-	f.policy.RegisterForNew(fs)
+	f.cloud.DefinePolicy(fs)
 	required(cmd, "from-issuer-url", "issuer-url")
 }
 
@@ -87,7 +90,7 @@ func (f *migrateFlags) checkMigration() error {
 	case f.finish && f.cluster.Kubeconfig == "":
 		return cli.WithHint(
 			cli.Usagef("--finish needs --kubeconfig: only a token from every kube-apiserver shows that none signs as %s any more", f.from),
-			"where they cannot be asked, %s takes the old trust away on your word; no role is deleted by that",
+			"where they cannot be asked, this takes the old trust away on your word, and deletes no role: %s",
 			cli.Command{"aws", "delete", "--name", f.Name, "--region", cmp.Or(f.Region, "REGION"), "--issuer-url", f.from})
 	}
 	return nil
@@ -100,43 +103,42 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	if isCloudFront(f.from) && !f.force {
 		return f.keepCloudFront(r)
 	}
-	migrate := install.Migrate
+	migrate := aws.Migrate
 	if f.finish {
-		migrate = install.FinishMigration
+		migrate = aws.FinishMigration
 		if r.Store == "" { // then the lifetime of tokens comes from --token-lifetime and the pods
 			f.Store = install.KeyStore{}
 		}
-	} else if err := f.readIssuerFlags(); err != nil {
+	} else if err := f.cloud.ReadIssuer(); err != nil {
 		return err
 	}
-	done, err := migrate(ctx, install.MigrateOptions{
-		Options: f.Options, Old: f.from, Cluster: f.cluster, TokenLifetime: f.tokenLifetime,
-		OldKeys: func(ctx context.Context) ([]keystore.VerificationKey, error) {
+	done, err := migrate(ctx, aws.MigrateOptions{
+		Options: f.Options, Move: install.Move{Old: f.from, Cluster: f.cluster, TokenLifetime: f.tokenLifetime, OldKeys: func(ctx context.Context) ([]keystore.VerificationKey, error) {
 			source := keysource.Flags{JWKS: cmp.Or(f.jwks, f.from)}
 			found, err := source.Read(ctx, r.Factory)
 			return found.Keys, err
-		},
+		}},
 	})
 	if err == nil && done.Gate != nil {
-		r.journal.clear()
+		r.End()
 		r.Notice("%v", done.Gate)
 	}
-	switch end, err := r.ended(done.Preview, f.hinted(err)); {
+	switch end, err := r.Ended(done.Preview, f.hinted(r, err)); {
 	case end:
 		return err
 	case f.finish:
 		f.sayBucket(r)
-		return nil
+		return r.Result(moved{From: f.from, To: f.IssuerURL, Finished: true})
 	}
 	return f.sayNext(r, done)
 }
 
 // hinted adds to an error of a migration what to do about it.
-func (f *migrateFlags) hinted(err error) error {
+func (f *migrateFlags) hinted(r *run, err error) error {
 	if e, closed := errors.AsType[*keystore.NotYetError](err); closed {
 		switch e.Gate {
 		case keystore.GateSigning:
-			return cli.WithHint(err, "switch the cluster; how is printed by %s", f.again(cli.Command{"aws", "migrate"}))
+			return cli.WithHint(err, "switch the cluster; how is printed by %s", f.again(r, false))
 		case keystore.GateUndeclared:
 			return cli.WithHint(err, "give the longest expirationSeconds of any such token: --token-lifetime DURATION")
 		}
@@ -149,24 +151,33 @@ func (f *migrateFlags) hinted(err error) error {
 	case install.OldKeysUnread:
 		return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
 	case install.LostAudience:
-		return cli.WithHint(err, "add --client-id %s; or, if no pod needs it, take it away first: aws iam remove-client-id-from-open-id-connect-provider "+
-			"--open-id-connect-provider-arn %s --client-id %s", e.Audience, e.ProviderARN, e.Audience)
+		return cli.WithHint(err, "add %s; or, if no pod needs it, take it away first: %s", cli.Quoted("--client-id", e.Audience),
+			webidentity.Command("remove-client-id-from-open-id-connect-provider", "--open-id-connect-provider-arn", e.Provider, "--client-id", e.Audience))
 	case install.KeyNotPublished:
-		return cli.WithHint(err, "%s, if the cluster signs with it", cli.Command{"key", "add", string(e.KeySet), "--jwks", f.from})
+		return cli.WithHint(err, "if the cluster signs with it: %s", cli.Command{"key", "add", string(e.KeySet), "--jwks", f.from})
 	case install.WrongCluster:
 		return cli.WithHint(err, "is this the right cluster? See --kubeconfig and --context")
 	}
 	return err
 }
 
+// moved is how far a move is, for scripts.
+type moved struct {
+	From     string        `json:"from"` // issuer URLs
+	To       string        `json:"to"`
+	KeySet   keystore.Name `json:"keySet"`
+	Switch   string        `json:"switch"`   // the command, or the flags of kube-apiserver, that switches the cluster
+	Finished bool          `json:"finished"` // nothing trusts From any more
+}
+
 // patchCommand switches an OpenShift cluster.
 func patchCommand(issuer string) string {
 	patch, _ := json.Marshal(map[string]any{"spec": map[string]string{"serviceAccountIssuer": issuer}}) // strings always marshal
-	return fmt.Sprintf("oc patch authentication.config.openshift.io cluster --type=merge -p '%s'", patch)
+	return cli.Quoted("oc", "patch", "authentication.config.openshift.io", "cluster", "--type=merge", "-p", string(patch))
 }
 
 // sayNext prints what switches the cluster: on stdout that alone, so that a script can run it.
-func (f *migrateFlags) sayNext(r *run, done install.Migrated) error {
+func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
 	openShift, known, next, old := done.OpenShift, done.Known, f.IssuerURL, f.from
 	r.Notice("AWS takes tokens of both issuers now. What switches the cluster:")
 	if !openShift {
@@ -175,16 +186,22 @@ func (f *migrateFlags) sayNext(r *run, done install.Migrated) error {
 	}
 	switching := patchCommand(next)
 	if !openShift {
-		switching = fmt.Sprintf("--service-account-issuer=%s --service-account-issuer=%s", next, old)
+		switching = cli.Quoted("--service-account-issuer="+next, "--service-account-issuer="+old)
 	}
-	if _, err := fmt.Fprintln(r.Out, switching); err != nil {
+	var err error
+	if r.Output == "table" {
+		_, err = fmt.Fprintln(r.Out, switching)
+	} else {
+		err = r.Result(moved{From: old, To: next, KeySet: done.KeySet.Name(), Switch: switching})
+	}
+	if err != nil {
 		return err
 	}
 	switch {
 	case openShift && !known:
 		r.Notice("On OpenShift. With kubeadm and others there are two rounds. First restart every kube-apiserver with")
 		f.sayFirstRound(r)
-		r.Notice("  --service-account-issuer=%s --service-account-issuer=%s", next, old)
+		r.Notice("  %s", cli.Quoted("--service-account-issuer="+next, "--service-account-issuer="+old))
 	case !openShift:
 		r.Notice("The first issuer signs, both are accepted. kubeadm 1.34.0 to 1.34.2 sorts repeated extraArgs; look at the")
 		r.Notice("manifest of the static pod afterwards.")
@@ -194,36 +211,28 @@ func (f *migrateFlags) sayNext(r *run, done install.Migrated) error {
 		r.Notice("kubelet renews those of running pods within that time; restart what read its token only once.")
 	}
 	r.Notice("Then, as often as it takes:")
-	r.Notice("  %s", f.again(cli.Command{"aws", "migrate", "--finish"}))
-	r.sayLifetime(done.KeySet)
+	r.Notice("  %s", f.again(r, true))
+	r.SayLifetime(done.KeySet)
 	return nil
 }
 
 // sayFirstRound prints the flags with which every kube-apiserver accepts the new issuer before any signs as it: one that
 // still has the old flags answers 401 to the tokens that another has just signed as the new one.
 func (f *migrateFlags) sayFirstRound(r *run) {
-	r.Notice("  --service-account-issuer=%s --service-account-issuer=%s", f.from, f.IssuerURL)
+	r.Notice("  %s", cli.Quoted("--service-account-issuer="+f.from, "--service-account-issuer="+f.IssuerURL))
 	r.Notice("(and with both issuers in --api-audiences, if that is set), so that none refuses the tokens that another has just")
 	r.Notice("signed. Once the last one has restarted, restart every kube-apiserver with the order switched:")
 }
 
-// again returns the command for another run of the same move, with the flags that name what is moved and where.
-func (f *migrateFlags) again(c cli.Command) cli.Command {
-	c = append(c, "--name", f.Name, "--from-issuer-url", f.from, "--issuer-url", f.IssuerURL,
-		"--kubeconfig", cmp.Or(f.cluster.Kubeconfig, "FILE"))
-	for _, flag := range [][2]string{{"--context", f.cluster.Context}, {"--service-account", f.cluster.ServiceAccount},
-		{"--region", f.Region}, {"--account", f.Account}} {
-		if flag[1] != "" {
-			c = append(c, flag[0], flag[1])
-		}
+// again returns the command for another run of the same move, which ends it with finish.
+func (f *migrateFlags) again(r *run, finish bool) cli.Command {
+	c := cli.Command{"aws", "migrate"}
+	if finish {
+		c = append(c, "--finish")
 	}
-	for _, flag := range []struct {
-		name  string
-		given bool
-	}{{"--adopt", f.Adopt}, {"--dev", f.Dev}, {"--force", f.force}} {
-		if flag.given {
-			c = append(c, flag.name)
-		}
+	c = append(append(c, "--name", f.Name), r.Again("name", "finish", "diff", "dry-run")[2:]...)
+	if f.cluster.Kubeconfig == "" {
+		c = append(c, "--kubeconfig", "FILE")
 	}
 	return c
 }

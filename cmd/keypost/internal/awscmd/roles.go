@@ -11,8 +11,8 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/awsiam"
-	"github.com/keypost/keypost/provision/install"
 )
 
 func newCmdCreateIAMRoles(factory *cli.Factory) *cobra.Command {
@@ -40,16 +40,24 @@ func (r *run) createIAMRoles(ctx context.Context) error {
 	if r.IssuerURL != "" && r.IssuerURL != url {
 		return fmt.Errorf("--issuer-url %s is not the issuer of --identity-provider-arn, %s", r.IssuerURL, url)
 	}
-	made, err := install.CreateRoles(ctx, install.RolesOptions{Options: r.Options, ProviderARN: r.providerARN, Roles: r.requested})
-	if end, err := r.ended(made.Preview, err); end {
+	made, err := aws.CreateRoles(ctx, aws.RolesOptions{Options: r.Options, ProviderARN: r.providerARN, Roles: r.requested})
+	if end, err := r.Ended(made.Preview, err); end {
 		return err
 	}
 	r.upgradeSteps(made.Secrets)
-	return nil
+	type secret struct {
+		Namespace string `json:"namespace"`
+		File      string `json:"file"`
+	}
+	secrets := []secret{}
+	for _, s := range made.Secrets {
+		secrets = append(secrets, secret(s))
+	}
+	return r.Result(map[string]any{"issuer": url, "provider": r.providerARN, "secrets": secrets, "dryRun": r.cloud.DryRun})
 }
 
 // upgradeSteps prints what is left to do in a running cluster: namespaces first, or a Secret has nowhere to go.
-func (r *run) upgradeSteps(secrets []install.Secret) {
+func (r *run) upgradeSteps(secrets []aws.Secret) {
 	if len(secrets) == 0 {
 		return
 	}
@@ -64,7 +72,7 @@ func (r *run) upgradeSteps(secrets []install.Secret) {
 	}
 	r.Notice("then")
 	for _, s := range secrets {
-		r.Notice("  oc apply -f %s", s.File)
+		r.Notice("  oc apply -f %s", cli.Quoted(s.File))
 	}
 	r.Notice("and, for an upgrade to another minor version")
 	r.Notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")
@@ -103,7 +111,7 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 }
 
 func (f *roleFlags) create(ctx context.Context, r *run) error {
-	o := install.RoleOptions{Options: f.Options, For: "--role-name", PolicyARNs: f.policyARNs, Boundary: f.requested.Boundary}
+	o := aws.RoleOptions{Options: f.Options, For: "--role-name", PolicyARNs: f.policyARNs, Boundary: f.requested.Boundary}
 	for _, account := range f.accounts {
 		s, err := parseServiceAccount(account)
 		if err != nil {
@@ -117,8 +125,8 @@ func (f *roleFlags) create(ctx context.Context, r *run) error {
 			return err
 		}
 	}
-	made, err := install.CreateRole(ctx, o)
-	if end, err := r.ended(made.Preview, err); end {
+	made, err := aws.CreateRole(ctx, o)
+	if end, err := r.Ended(made.Preview, err); end {
 		return err
 	}
 	v := struct {
@@ -132,10 +140,10 @@ func (f *roleFlags) create(ctx context.Context, r *run) error {
 }
 
 // parseServiceAccount parses NAMESPACE/NAME. IAM would take a wildcard literally, and the role would work for nobody.
-func parseServiceAccount(s string) (install.ServiceAccount, error) {
+func parseServiceAccount(s string) (aws.ServiceAccount, error) {
 	namespace, name, _ := strings.Cut(s, "/")
 	if !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
-		return install.ServiceAccount{}, cli.Usagef("--service-account %q is not NAMESPACE/NAME", s)
+		return aws.ServiceAccount{}, cli.Usagef("--service-account %q is not NAMESPACE/NAME", s)
 	}
-	return install.ServiceAccount{Namespace: namespace, Name: name}, nil
+	return aws.ServiceAccount{Namespace: namespace, Name: name}, nil
 }

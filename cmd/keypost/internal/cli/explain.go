@@ -79,7 +79,7 @@ func explained(err error) error {
 // explainedClaim is explained for an issuer URL or name that is not free.
 func explainedClaim(err error) error {
 	if e, is := errors.AsType[*catalog.TakenError](err); is {
-		return WithHint(err, "%s adds keys to it", addKey(e.By))
+		return WithHint(err, "to add keys to it: %s", addKey(e.By))
 	}
 	if _, is := errors.AsType[*catalog.TombstoneError](err); is {
 		return WithHint(err, "choose another name")
@@ -120,7 +120,7 @@ func explainedWrite(err error) error {
 	case errors.Is(err, keystore.ErrReadOnly):
 		return WithHint(err, "change it where the key sets come from, or as somebody who may")
 	case errors.Is(err, keystore.ErrConflict):
-		return WithHint(err, "look at it with keypost issuer show, and try again")
+		return WithHint(err, "look at it, and try again: %s", Command{"issuer", "show", "ISSUER"})
 	}
 	return err
 }

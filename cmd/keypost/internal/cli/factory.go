@@ -3,12 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/user"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,10 +31,12 @@ type Factory struct {
 
 	Observations string // URL of the place for observations; empty if none was given
 
-	storeFlag         *pflag.Flag   // nil without a command line
-	observationsFlags []*pflag.Flag // --observations, of each command that has it
-	started           bool          // a command's own work began, so what fails now is no error of usage
-	writes            writes
+	as      string         // whom the store takes the author of changes for; empty until it is opened to write, and if it does not say
+	ran     *cobra.Command // the command of this run; the root before it is known, nil without a command line
+	started bool           // a command's own work began, so what fails now is no error of usage
+	writes  writes
+
+	progress atomic.Pointer[Progress] // the latest
 }
 
 // Root gives a root command the commands of the program, the global flags, and words of our own for what is wrong.
@@ -52,26 +54,33 @@ func (f *Factory) Root(root *cobra.Command, commands ...*cobra.Command) {
 	completion, _, _ := root.Find([]string{"completion"}) // which cobra has just made
 	completion.RunE = Group(completion.Use, completion.Short).RunE
 	WithoutResult(completion.Commands()...)
+	f.complete(root)
+	f.ran = root
 }
 
 // flags defines the global flags.
 func (f *Factory) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Store, "store", strings.TrimSpace(os.Getenv("KEYPOST_STORE")), "where key sets are kept: "+open.Forms+" (default $KEYPOST_STORE)")
 	fs.StringVarP(&f.Output, "output", "o", "table", "form of results: table, json or yaml")
-	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change")
+	Choices(fs, "output", "table", "json", "yaml")
+	fs.StringVar(&f.By, "by", defaultBy(), "who is recorded as the author of a change, beside whom the store takes you for")
 	fs.Lookup("by").DefValue = "USER@HOST"
 	fs.Lookup("store").DefValue = ""
-	f.storeFlag = fs.Lookup("store")
 }
 
 // Run parses args, runs the command that they name, prints its error, and returns the exit code.
 func (f *Factory) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	f.In = interruptible{ctx, f.In}
+	if Completing(args) {
+		f.Err = io.Discard
+		plainDescriptions(root)
+	}
 	root.SetArgs(DashedKIDs(root, args))
 	root.SetIn(f.In)
 	root.SetOut(f.Out)
 	root.SetErr(f.Err)
 	cmd, err := CheckArgs(root, args)
+	f.ran = cmd
 	if err == nil {
 		cmd, err = root.ExecuteContextC(ctx)
 	}
@@ -96,10 +105,13 @@ func (f *Factory) Command(use, short string, args cobra.PositionalArgs, run func
 // or a package below reports a malformed argument.
 func (f *Factory) Begin() { f.started = true }
 
-// Change returns who changes a key set, when (now) and why. Each attempt of a write needs one of its own: a time before
+// maxAs bounds the name that a store has for an author, in characters: four bytes each are what a key set keeps.
+const maxAs = 256
+
+// Change returns who changes a key set, when (now) and why, for a store that was opened to write. Each attempt of a write needs one of its own: a time before
 // that of a change in between is refused.
 func (f *Factory) Change(why string, force bool) keystore.Change {
-	return keystore.Change{At: time.Now(), By: f.By, Why: why, Force: force}
+	return keystore.Change{At: time.Now(), By: f.By, As: f.as, Why: why, Force: force}
 }
 
 // Notice prints a line for people on Err, which may be indented. A [Command] among args is printed so that it can be
@@ -107,7 +119,12 @@ func (f *Factory) Change(why string, force bool) keystore.Change {
 func (f *Factory) Notice(format string, args ...any) {
 	line := f.format(format, args...)
 	indent := len(line) - len(strings.TrimLeft(line, " "))
-	_, _ = fmt.Fprintln(f.Err, line[:indent]+OneLine(line))
+	line = line[:indent] + OneLine(line) + "\n"
+	if p := f.progress.Load(); p != nil {
+		p.print(line) // also after its end, when nothing is drawn
+		return
+	}
+	_, _ = io.WriteString(f.Err, line)
 }
 
 // Warn is Notice with "warning: " before it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // usage marks what cobra found wrong with the arguments.
@@ -54,6 +55,14 @@ func WithoutResult(commands ...*cobra.Command) {
 	}
 }
 
+// passesNoGate is the annotation of a flag --force that needs no reason.
+const passesNoGate = "keypost.dev/passes-no-gate" //nolint:gosec // no credential
+
+// PassesNoGate marks a flag --force as one that changes nothing of a key set, so that there is nothing to record.
+func PassesNoGate(fs *pflag.FlagSet) {
+	_ = fs.SetAnnotation("force", passesNoGate, []string{"true"}) // it fails only for a flag that is not defined
+}
+
 // checkGlobals refuses what is wrong with flags that several commands have.
 func (f *Factory) checkGlobals(cmd *cobra.Command) error {
 	switch f.Output {
@@ -74,7 +83,7 @@ func (f *Factory) checkGlobals(cmd *cobra.Command) error {
 	switch {
 	case why != nil && why.Changed && strings.TrimSpace(why.Value.String()) == "":
 		return errors.New("--why is empty; give a reason, which is recorded")
-	case force != nil && why != nil && force.Value.String() == "true" && !why.Changed:
+	case force != nil && why != nil && force.Annotations[passesNoGate] == nil && force.Value.String() == "true" && !why.Changed:
 		return errors.New("--force needs --why REASON, which is recorded")
 	}
 	return nil

@@ -3,6 +3,10 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
@@ -18,12 +22,15 @@ type HintedError struct {
 func (e *HintedError) Error() string { return e.err.Error() }
 func (e *HintedError) Unwrap() error { return e.err }
 
+// Hint returns what to do next as it is printed.
+func (e *HintedError) Hint(f *Factory) string { return f.format(e.format, e.args...) }
+
 // WithHint adds to an error what to do about it. A [Command] among args is printed so that it can be pasted.
 func WithHint(err error, format string, args ...any) error {
 	return &HintedError{err, format, args}
 }
 
-// Command is a command of ours that somebody may want to type next: the words after "keypost".
+// Command is a command of ours that somebody may want to type next: the words after "keypost". Its arguments come before its flags.
 type Command []string
 
 // Verify returns the command that compares what is served with the store, by the name of the key set. CAFile and connect
@@ -53,21 +60,103 @@ func (f *Factory) format(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// Line returns a command line that can be pasted into a shell: quoted, and with the store of this run if it was given as a
-// flag, and the place of observations likewise. One that the environment names is there for the next command too.
+// Line returns a command line that can be pasted into a shell: quoted, and with the flags of this run that say where things are,
+// as far as the command has them and they may be printed. What the environment names is there for the next command too. Arguments
+// of which one begins with a hyphen, as a kid may that somebody else chose, stand at the end behind "--": they are no flags.
 func (f *Factory) Line(c Command) string {
 	words := append([]string{"keypost"}, c...)
-	if f.storeFlag != nil && f.storeFlag.Changed {
-		if _, err := ParseStore(f.Store); err == nil { // or it may hold anything, also a password
-			words = append(words, "--store", f.Store)
-		}
+	if f.ran == nil {
+		return Quoted(words...)
 	}
-	if f.observationsGiven() && observes(c) {
-		if _, err := f.observationsURL(); err == nil {
-			words = append(words, "--observations", f.Observations)
-		}
+	next, _, err := f.ran.Root().Find(c)
+	if err != nil {
+		return Quoted(words...)
 	}
-	return Quoted(words...)
+	for _, name := range carried(f.ran, next) {
+		flag := f.ran.Flag(name)
+		if flag == nil || !flag.Changed || next.Flag(name) == nil || slices.Contains(words, "--"+name) || !f.showable(flag) {
+			continue
+		}
+		words = append(words, flagWords(flag)...)
+	}
+	return Quoted(argumentsApart(words, next)...)
+}
+
+// argumentsApart returns the words of a command with its arguments behind "--" if one of them begins with a hyphen.
+func argumentsApart(words []string, cmd *cobra.Command) []string {
+	first := len(strings.Fields(cmd.CommandPath()))
+	end, apart := first, false
+	for ; end < len(words); end++ {
+		free := slices.Contains([]string{"KID", "DIR"}, argument(cmd.Use, end-first)) // what may begin with a hyphen
+		hyphen := strings.HasPrefix(words[end], "-")
+		if hyphen && !free || argument(cmd.Use, end-first) == "" {
+			break
+		}
+		apart = apart || hyphen
+	}
+	if !apart {
+		return words
+	}
+	return slices.Concat(words[:first], words[end:], []string{"--"}, words[first:end])
+}
+
+// carried returns the flags of a command that the next one needs as well. How an issuer is reached counts for commands that look at
+// one: elsewhere flags of these names mean something else.
+func carried(ran, next *cobra.Command) []string {
+	look := func(c *cobra.Command) bool {
+		return slices.Contains([]string{"verify", "issuer observe", "key promote", "rotate step", "watch"}, strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" "))
+	}
+	if look(ran) && look(next) {
+		return []string{"ca-file", "vantage", "origin", "origin-header-file", "origin-cert", "origin-key", "store", "observations"}
+	}
+	return []string{"store", "observations"}
+}
+
+// showable reports whether the value of a flag may be printed: a URL that cannot be read may hold anything, also a password.
+func (f *Factory) showable(flag *pflag.Flag) bool {
+	switch flag.Name {
+	case "store":
+		_, err := ParseStore(f.Store)
+		return err == nil
+	case "observations":
+		_, err := f.observationsURL()
+		return err == nil
+	}
+	return true
+}
+
+// Again returns the command of this run with the flags that it was given, but for some, and without -o.
+func (f *Factory) Again(without ...string) Command {
+	c := Command(strings.Fields(f.ran.CommandPath())[1:])
+	c = append(c, f.ran.Flags().Args()...)
+	f.ran.Flags().Visit(func(flag *pflag.Flag) {
+		if !slices.Contains(append(without, "store", "observations", "output"), flag.Name) {
+			c = append(c, flagWords(flag)...)
+		}
+	})
+	return c
+}
+
+// flagWords returns a flag with its value, as it can be typed.
+func flagWords(flag *pflag.Flag) []string {
+	switch value := flag.Value.(type) {
+	case pflag.SliceValue:
+		var words []string
+		for _, v := range value.GetSlice() {
+			words = append(words, "--"+flag.Name, v)
+		}
+		return words
+	default:
+		switch {
+		case flag.NoOptDefVal == value.String():
+			return []string{"--" + flag.Name}
+		case flag.NoOptDefVal != "":
+			return []string{"--" + flag.Name + "=" + value.String()}
+		case value.Type() == "stringToString":
+			return []string{"--" + flag.Name, strings.TrimSuffix(strings.TrimPrefix(value.String(), "["), "]")}
+		}
+		return []string{"--" + flag.Name, value.String()}
+	}
 }
 
 // Quoted joins words into a line for a POSIX shell.

@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/open"
 )
 
 // Interruption is the signal that ended a run, as the cause of its context.
@@ -40,7 +42,7 @@ func (f *Factory) stopped(cmd *cobra.Command, i Interruption) error {
 	done, open := f.writes.first(stored), f.writes.first(doubtful)
 	switch {
 	case open != "":
-		return WithHint(fmt.Errorf("interrupted; whether key set %q was changed is unknown: %w", open, i), "look at it with %s",
+		return WithHint(fmt.Errorf("interrupted; whether key set %q was changed is unknown: %w", open, i), "look at it: %s",
 			Command{"issuer", "show", string(open)})
 	case done != "" && goesOn(cmd):
 		return WithHint(fmt.Errorf("interrupted; key set %q is stored: %w", done, i), again)
@@ -93,11 +95,12 @@ func (w *writes) first(s writeState) keystore.Name {
 	return ""
 }
 
-// noted returns a store that was opened, with its writes noted.
-func (f *Factory) noted(st *keystore.Store, err error) (*keystore.Store, error) {
+// noted returns a store that was opened, with its writes noted, and notes whom it takes their author for.
+func (f *Factory) noted(ctx context.Context, st *keystore.Store, err error) (*keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.as = text.OneLine(open.Identity(ctx, st.Backend()), maxAs)
 	return keystore.NewStore(noting{st.Backend(), &f.writes}), nil
 }
 

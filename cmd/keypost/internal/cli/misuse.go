@@ -13,7 +13,7 @@ import (
 
 // CheckArgs finds what cobra would misread: a long flag with one hyphen, and a command that does not exist.
 func CheckArgs(root *cobra.Command, args []string) (*cobra.Command, error) {
-	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+	if Completing(args) {
 		return root, nil // half of a line, for a shell to complete
 	}
 	cmd, rest, err := root.Find(args)
@@ -69,6 +69,12 @@ func singleHyphen(cmd *cobra.Command, args []string) error {
 func flagError(cmd *cobra.Command, err error) error {
 	if e, is := errors.AsType[*pflag.NotExistError](err); is && e.GetSpecifiedShortnames() == "" {
 		return fmt.Errorf("unknown flag: --%s%s", e.GetSpecifiedName(), DidYouMean("--", Nearest(e.GetSpecifiedName(), flagNames(cmd))))
+	}
+	if e, is := errors.AsType[*pflag.NotExistError](err); is {
+		letter := e.GetSpecifiedName()
+		like := slices.DeleteFunc(flagNames(cmd), func(name string) bool { return !strings.EqualFold(name[:1], letter) })
+		slices.Sort(like)
+		return fmt.Errorf("unknown flag: -%s%s", letter, DidYouMean("--", strings.Join(slices.Compact(like), " or --")))
 	}
 	e, is := errors.AsType[*pflag.InvalidValueError](err)
 	if !is {

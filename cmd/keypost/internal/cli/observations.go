@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -18,20 +17,7 @@ import (
 func (f *Factory) ObservationsFlag(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Observations, "observations", strings.TrimSpace(os.Getenv("KEYPOST_OBSERVATIONS")),
 		"where looks are recorded, apart from the key sets: "+open.ObservationForms+" (default $KEYPOST_OBSERVATIONS)")
-	flag := fs.Lookup("observations")
-	flag.DefValue = ""
-	f.observationsFlags = append(f.observationsFlags, flag)
-}
-
-// observes reports whether a command of ours has --observations.
-func observes(c Command) bool {
-	with := []string{"watch", "issuer observe", "key list", "key promote", "key revoke", "rotate start", "rotate status", "rotate step"}
-	return slices.ContainsFunc(with, func(name string) bool { return strings.HasPrefix(strings.Join(c, " ")+" ", name+" ") })
-}
-
-// observationsGiven reports whether the command that runs was given --observations.
-func (f *Factory) observationsGiven() bool {
-	return slices.ContainsFunc(f.observationsFlags, func(flag *pflag.Flag) bool { return flag.Changed })
+	fs.Lookup("observations").DefValue = ""
 }
 
 // OpenObservations opens the place that --observations or KEYPOST_OBSERVATIONS names, to read.

@@ -52,7 +52,7 @@ func (f *Factory) report(cmd *cobra.Command, err error) int {
 	typed := misused(err)
 	hint := ""
 	if h, ok := errors.AsType[*HintedError](explained(err)); ok {
-		hint = f.format(h.format, h.args...)
+		hint = h.Hint(f)
 	}
 	if hint == "" && typed {
 		hint = cmd.CommandPath() + " --help"

@@ -35,10 +35,21 @@ func TestShieldFlags(t *testing.T) {
 		"two headers":        {[]string{"--origin", "o.example.com", "--origin-header-file", file("c", "X-A: secret\nX-B: secret")}, "write NAME: VALUE"},
 		"space in its name":  {[]string{"--origin", "o.example.com", "--origin-header-file", file("d", "X A: secret")}, "write NAME: VALUE"},
 		"no origin":          {[]string{"--origin-header-file", good}, "go with --origin HOST"},
-		"origin alone":       {[]string{"--origin", "o.example.com"}, "go with --origin HOST"},
+		"origin alone":       {[]string{"--origin", "o.example.com"}, "say what is shown to it"},
 		"certificate alone":  {[]string{"--origin", "o.example.com", "--origin-cert", cert}, "go together"},
 		"key of another one": {[]string{"--origin", "o.example.com", "--origin-cert", cert, "--origin-key", good}, "read the client certificate"},
 	} {
+		if name == "origin alone" { // says what --connect leads to
+			var s ShieldFlags
+			fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+			s.Register(fs)
+			if err := fs.Parse(tt.args); err != nil {
+				t.Fatal(err)
+			}
+			if shield, err := s.Read(true); err != nil || len(shield.Origins) != 1 {
+				t.Errorf("with --connect: %v, %v", shield.Origins, err)
+			}
+		}
 		var s ShieldFlags
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 		s.Register(fs)

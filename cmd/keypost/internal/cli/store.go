@@ -33,7 +33,7 @@ func (f *Factory) Find(ctx context.Context, issuer string) (keystore.KeySet, err
 // WarnOthers warns of the other key sets of a store: those that could not be read, and those with the same keys.
 func (f *Factory) WarnOthers(unread []keystore.Name, shared []catalog.Shared) {
 	for _, n := range unread {
-		f.Warn("key set %q cannot be read; keypost issuer list says why", n)
+		f.Warn("key set %q cannot be read; why: %s", n, Command{"issuer", "list"})
 	}
 	for _, s := range shared {
 		f.Warn("key %s is also in key set %q: whoever signs with it can speak for both issuers", s.Key, s.In)
@@ -42,7 +42,8 @@ func (f *Factory) WarnOthers(unread []keystore.Name, shared []catalog.Shared) {
 
 // OpenToWrite is OpenStore for a command that changes key sets; an interrupted run reports which.
 func (f *Factory) OpenToWrite(ctx context.Context) (*keystore.Store, error) {
-	return f.noted(f.OpenStore(ctx))
+	st, err := f.OpenStore(ctx)
+	return f.noted(ctx, st, err)
 }
 
 // CreateStore opens the store for writing, as OpenToWrite does. If it is a directory that does not exist, and the parent
@@ -52,7 +53,8 @@ func (f *Factory) CreateStore(ctx context.Context) (*keystore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.noted(Opened(u.Create(ctx)))
+	st, err := Opened(u.Create(ctx))
+	return f.noted(ctx, st, err)
 }
 
 // Opened returns the store on a backend that was just opened, or its error with a hint.
@@ -107,9 +109,9 @@ func (f *Factory) Update(ctx context.Context, issuer string, change func(keystor
 
 // InUse returns the key sets in use that the arguments name, each once, or with all every one of the store, and then also
 // the names of those that cannot be read.
-func InUse(ctx context.Context, st keystore.Reader, args []string, all bool) (sets []keystore.KeySet, unread []keystore.Name, err error) {
+func (f *Factory) InUse(ctx context.Context, st keystore.Reader, args []string, all bool) (sets []keystore.KeySet, unread []keystore.Name, err error) {
 	if all {
-		c, err := catalog.ReadAll(ctx, st)
+		c, err := f.ReadAll(ctx, st)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -144,7 +146,7 @@ type Others struct {
 // another has too. Somebody who may read one key set only is told that nothing was compared: else nobody could be given the
 // right to rotate the keys of one issuer.
 func (o Others) Check(ctx context.Context, n keystore.Name, keys ...keystore.VerificationKey) error {
-	c, err := catalog.ReadAll(ctx, o.Store)
+	c, err := o.ReadAll(ctx, o.Store)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -3,12 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/keypost/keypost/keystore"
 )
@@ -38,23 +34,13 @@ func Pause(ctx context.Context, d time.Duration) error {
 // Countdown shows how far something is that is waited for, on a terminal by a bar that is drawn anew each second, elsewhere by
 // a line now and then.
 type Countdown struct {
-	err      io.Writer
-	terminal bool
-	width    func() int // of the terminal, in characters
-	told     time.Time  // the latest line, or the beginning
+	screen
+	told time.Time // the latest line, or the beginning
 }
 
 // NewCountdown returns a Countdown on f.Err.
 func (f *Factory) NewCountdown() *Countdown {
-	file, is := f.Err.(*os.File)
-	c := &Countdown{err: f.Err, terminal: is && term.IsTerminal(int(file.Fd())), told: time.Now()}
-	c.width = func() int {
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-			return width
-		}
-		return 80
-	}
-	return c
+	return &Countdown{screen: f.screen(), told: time.Now()}
 }
 
 // Awaited is what a [Countdown] counts for.
@@ -73,15 +59,13 @@ func (c *Countdown) Wait(ctx context.Context, d time.Duration, a Awaited) error 
 		}
 		return Pause(ctx, d)
 	}
-	const clear = "\r\x1b[K"
-	defer func() { _, _ = fmt.Fprint(c.err, clear) }()
+	defer c.clear()
 	for {
 		now := time.Now()
 		if !now.Before(end) {
 			return nil
 		}
-		line := []rune(OneLine(a.bar(now)))
-		_, _ = fmt.Fprint(c.err, clear+string(line[:min(len(line), c.width()-1)])) // a line that wraps could not be drawn anew
+		c.draw(a.bar(now))
 		if err := Pause(ctx, min(end.Sub(now), time.Second)); err != nil {
 			return err
 		}

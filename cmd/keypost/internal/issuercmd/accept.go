@@ -43,6 +43,7 @@ func newAccept(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.site.Connect, "connect", "", "HOST:PORT to connect to instead of that URL's own address: before DNS points to keypostd")
 	fs.Int64Var(&o.served, "served-generation", 0, "the generation that keypostd serves")
 	fs.StringVar(&o.admin, "admin", "", "admin listener of the running keypostd, to ask for that generation")
+	cli.Choices(fs, "admin", "http://127.0.0.1:9090")
 	fs.StringArrayVar(&o.verdict.Keep, "keep", nil, "key to publish (repeatable)")
 	fs.StringArrayVar(&o.verdict.Gone, "gone", nil, "key that is gone for good (repeatable)")
 	fs.StringArrayVar(&o.verdict.Revoked, "revoked", nil, "key that is gone for good, and that no other key set may have: somebody else may hold its private half (repeatable)")
@@ -146,7 +147,7 @@ func (o *acceptOptions) askServed(ctx context.Context, s keystore.KeySet) (int64
 	if o.admin == "" {
 		return o.served, nil, nil
 	}
-	report, err := askAdmin(ctx, o.admin)
+	report, err := cli.AskAdmin(ctx, o.admin)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -195,9 +196,9 @@ func (o *acceptOptions) undecided(err error) error {
 		open = append(open, disputeView{d.Key.ID(), d.Side})
 		stored = stored || d.Stored()
 		if d.Gone {
-			gone = append(gone, "--gone "+string(d.Key.ID()))
+			gone = append(gone, cli.Quoted("--gone", string(d.Key.ID())))
 		} else {
-			keep = append(keep, "--keep "+string(d.Key.ID()))
+			keep = append(keep, cli.Quoted("--keep", string(d.Key.ID())))
 		}
 	}
 	if err := f.Print(map[string]any{"undecided": open}, func(w *tabwriter.Writer) {

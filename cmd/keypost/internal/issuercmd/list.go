@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +36,7 @@ func newList(f *cli.Factory) *cobra.Command {
 		return listRun(ctx, f, admin)
 	})
 	cmd.Flags().StringVar(&admin, "admin", "", "admin listener of a running keypostd (http://127.0.0.1:9090): show what it serves, too")
+	cli.Choices(cmd.Flags(), "admin", "http://127.0.0.1:9090")
 	return cmd
 }
 
@@ -42,22 +45,22 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 	if err != nil {
 		return err
 	}
-	c, err := catalog.ReadAll(ctx, st)
+	c, err := f.ReadAll(ctx, st)
 	if err != nil {
 		return err
 	}
-	rows := storedRows(c)
+	rows, since := storedRows(c), time.Time{}
 	if admin == "" { // else keypostd knows which of two key sets with one URL is permitted
 		addRejected(rows, c)
 	} else {
-		report, err := askAdmin(ctx, admin)
+		report, err := cli.AskAdmin(ctx, admin)
 		if err != nil {
 			return err
 		}
-		rows = merge(rows, report)
+		rows, since = merge(rows, report), report.Since
 	}
 	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	if err := f.Print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "") }); err != nil {
+	if err := f.Print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "", since) }); err != nil {
 		return err
 	}
 	bad := 0
@@ -101,16 +104,17 @@ func storedRows(c catalog.Contents) []listRow {
 	return rows
 }
 
-func listTable(w *tabwriter.Writer, rows []listRow, asked bool) {
+// listTable shows what a keypostd serves if one was asked, and since when it counts who asks it.
+func listTable(w *tabwriter.Writer, rows []listRow, served bool, since time.Time) {
 	head := []any{"NAME", "ISSUER", "GENERATION", "NEXT", "ACTIVE", "RETIRED", "STATUS"}
-	if asked {
-		head = slices.Insert(head, 6, any("SERVED"))
+	if served {
+		head = slices.Insert(head, 6, any("SERVED"), any("LAST ASKED"))
 	}
 	cli.Row(w, head...)
 	for _, r := range rows {
 		cells := []any{r.Name, strings.Join(r.Issuers, " "), r.Generation, r.Keys[keystore.Next], r.Keys[keystore.Active], r.Keys[keystore.Retired], r.status()}
-		if asked {
-			cells = slices.Insert(cells, 6, any(r.served()))
+		if served {
+			cells = slices.Insert(cells, 6, any(r.served()), any(r.lastAsked(since)))
 		}
 		cli.Row(w, cells...)
 	}
@@ -133,6 +137,27 @@ func (r listRow) served() string {
 		return "-"
 	}
 	return fmt.Sprint(r.Served.Generation)
+}
+
+// lastAsked returns when a document of any of the URLs was last asked for.
+func (r listRow) lastAsked(since time.Time) string {
+	if r.Served == nil || !r.Served.Served || since.IsZero() { // an older keypostd does not say
+		return "-"
+	}
+	if at, _ := latest(r.Served.Asked); !at.IsZero() {
+		return at.UTC().Format(time.RFC3339)
+	}
+	return "not since " + since.UTC().Format(time.RFC3339)
+}
+
+// latest returns the URL that was asked for last, and when; zero when none was.
+func latest(asked map[string]time.Time) (at time.Time, url string) {
+	for _, u := range slices.Sorted(maps.Keys(asked)) {
+		if asked[u].After(at) {
+			at, url = asked[u], u
+		}
+	}
+	return at, url
 }
 
 // merge adds what is served to what is stored.

@@ -65,7 +65,7 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	sets, unread, err := cli.InUse(ctx, st, args, o.all)
+	sets, unread, err := o.InUse(ctx, st, args, o.all)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,9 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 	if slices.ContainsFunc(sets, func(s keystore.KeySet) bool { return !s.Dev() }) {
 		o.Notice("looking at %s, which takes ten seconds or more", text.Count(len(sets), "key set", "key sets"))
 	}
+	observer.Progress = o.Progress("looking", "issuers")
 	results := observer.All(ctx, sets...)
+	observer.Progress.End()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -88,6 +90,9 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 		rows = append(rows, rowOf(r))
 	}
 	if err := o.Print(map[string]any{"looks": rows}, func(w *tabwriter.Writer) { lookTable(w, rows) }); err != nil {
+		return err
+	}
+	if err := o.flags.CheckOrigins(sets); err != nil {
 		return err
 	}
 	if incomplete > 0 || len(unread) > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
-	"github.com/keypost/keypost/keystore/rotation"
+	"github.com/keypost/keypost/keystore/outlook"
 )
 
 // NewCmdKey returns the group of commands.
@@ -91,7 +91,7 @@ func listKeys(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
 				return err
 			}
 		}
-		if step, closed := rotation.NextOf(c, s, k, seen); closed != nil {
+		if step, closed := outlook.Of(c, s, k, seen); closed != nil {
 			row.Next = &nextStep{step, cli.NotBefore(closed.Opens), closed.Gate, closed.Need}
 		} else if step != "" {
 			row.Next = &nextStep{Step: step}

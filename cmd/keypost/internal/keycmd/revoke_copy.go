@@ -51,7 +51,8 @@ func (o *revokeOptions) fromLastGood(ctx context.Context, args []string, last ke
 		return keyChange{}, err
 	}
 	for _, f := range remains.Missing(copied) {
-		o.Warn("what is left of the stored document also has the key with the SHA-256 %s, which the copy lacks: it was not taken; a keypostd that serves it refuses this version, and keypost issuer accept settles that", f)
+		o.Warn("what is left of the stored document also has the key with the SHA-256 %s, which the copy lacks: it was not taken; a keypostd that serves it refuses this version, and this settles that: %s", f,
+			cli.Command{"issuer", "accept", string(copied.Name()), "--admin", "URL", "--why", "REASON"})
 	}
 	c := keyChange{before: copied, after: base}
 	k, err := catalog.Key(base, args[1])
@@ -67,11 +68,12 @@ func (o *revokeOptions) fromLastGood(ctx context.Context, args []string, last ke
 	if err != nil {
 		return c, err
 	}
-	c.id, c.after = k.ID(), c.after.Settled()
+	c.id, c.after = k.ID(), c.after.Settled().LinkedTo(copied)
 	if _, err := st.Replace(ctx, rev, c.after); err != nil {
 		return c, fmt.Errorf("replace key set %q: %w", copied.Name(), err)
 	}
-	o.Notice("the key set was made anew from %s, with every line in gone that is left; a keypostd that serves a generation after %d refuses it: see keypost issuer accept --admin", o.lastGood, c.after.Generation())
+	o.Notice("the key set was made anew from %s, with every line in gone that is left; a keypostd that serves a generation after %d refuses it: %s", o.lastGood, c.after.Generation(),
+		cli.Command{"issuer", "accept", string(c.after.Name()), "--admin", "URL", "--why", "REASON"})
 	return c, nil
 }
 
@@ -129,7 +131,7 @@ func (o *revokeOptions) remains(ctx context.Context, st *keystore.Store, copied 
 	if !errors.Is(err, keystore.ErrNotFound) {
 		return salvage.Remains{}, "", fmt.Errorf("read what is left of key set %q: %w", copied.Name(), err)
 	}
-	all, err := catalog.ReadAll(ctx, st)
+	all, err := o.ReadAll(ctx, st)
 	if err != nil {
 		return salvage.Remains{}, "", err
 	}

@@ -15,7 +15,7 @@ func (o *revokeOptions) warnElsewhere(ctx context.Context, c keyChange) {
 	st, err := o.OpenStore(ctx)
 	var all catalog.Contents
 	if err == nil {
-		all, err = catalog.ReadAll(ctx, st)
+		all, err = o.ReadAll(ctx, st)
 	}
 	if err != nil {
 		o.Warn("whether another key set publishes the key too is unknown: %v", err)
@@ -27,6 +27,6 @@ func (o *revokeOptions) warnElsewhere(ctx context.Context, c keyChange) {
 		o.Warn("key set %q publishes the same key, and it goes on being trusted there: %s", s.In, cli.Command{"key", "revoke", string(s.In), string(s.Key), "--why", o.why})
 	}
 	for _, n := range slices.Sorted(maps.Keys(all.Unread)) {
-		o.Warn("key set %q cannot be read, and may publish the same key; keypost issuer list says why", n)
+		o.Warn("key set %q cannot be read, and may publish the same key; why it cannot be read: %s", n, cli.Command{"issuer", "list"})
 	}
 }

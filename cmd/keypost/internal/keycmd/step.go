@@ -78,7 +78,7 @@ func (o *step) confirmed(id keystore.KeyID) error {
 	if !until.IsZero() {
 		how = fmt.Sprintf("for another %v, until %s: %s", keystore.Duration(left.Round(time.Minute)), cli.Stamp(until), e.Need)
 	}
-	return cli.WithHint(cli.Usagef("the gate would be closed %s; what may break: %s", how, o.danger), "if you mean it, type the key again: --confirm-kid %s", id)
+	return cli.WithHint(cli.Usagef("the gate would be closed %s; what may break: %s", how, o.danger), "if you mean it, type the key again: %s", cli.Quoted("--confirm-kid", string(id)))
 }
 
 // opening returns when a gate opens, or before when it does not, and then least.
@@ -139,7 +139,7 @@ func newRemove(f *cli.Factory) *cobra.Command {
 		notify: func(c keyChange) {
 			f.Notice("key %s is gone", c.id)
 			if k, _ := c.before.Key(c.id); k.State == keystore.Retired {
-				f.Notice("no kube-apiserver was asked whether it signs with it again: %s names one that does", cli.Command{"verify", string(c.after.Name()), "--kubeconfig", "FILE"})
+				f.Notice("no kube-apiserver was asked whether it signs with it again; to ask them: %s", cli.Command{"verify", string(c.after.Name()), "--kubeconfig", "FILE"})
 			}
 		},
 	}

@@ -2,9 +2,11 @@ package mirrorcmd
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
 )
@@ -18,7 +20,7 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, v)
 	}
 	truth := map[bool]float64{true: 1}
-	s := m.Status()
+	s, refusals := m.Status(), m.Refusals()
 	complete := 0.0
 	if !s.Complete.IsZero() {
 		complete = float64(s.Complete.UnixMilli()) / 1000
@@ -36,5 +38,12 @@ func (m *mirroring) Collect(ch chan<- prometheus.Metric) {
 	maps.Copy(counts, s.Refused)
 	for r, n := range counts {
 		ch <- prometheus.MustNewConstMetric(refused, prometheus.GaugeValue, float64(n), string(r))
+	}
+	named := prometheus.NewDesc("keypost_mirror_key_set_refused", "1 while the stored version of the key set is not the copied one; at most 1000 key sets, the first by name.", []string{"key_set", "reason"}, nil)
+	for i, n := range slices.Sorted(maps.Keys(refusals)) {
+		if i == issuer.MostNamed {
+			break
+		}
+		ch <- prometheus.MustNewConstMetric(named, prometheus.GaugeValue, 1, string(n), string(refusals[n].Reason))
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,6 +68,7 @@ type mirroring struct {
 	dir   *os.Root
 	log   *zap.Logger
 	notes *replicate.Notes
+	reads *reads
 
 	tokenFile string      // with the web identity token that the store's credentials are made from; empty when they are not
 	itself    atomic.Bool // they depend on what is mirrored
@@ -82,6 +85,9 @@ func (o *options) run(ctx context.Context, args []string) error {
 		return err
 	}
 	m.announce()
+	copying, end := context.WithCancel(ctx)
+	defer end()
+	go m.reads.say(copying, m.log, func() bool { return !m.Status().Partial })
 	if o.once {
 		return m.once(ctx)
 	}
@@ -126,8 +132,9 @@ func newMirroring(ctx context.Context, o *options) (*mirroring, error) {
 	if err != nil {
 		m.log.Warn("the heartbeat of an earlier run cannot be read, so that the copy counts as incomplete", zap.Error(err))
 	}
+	m.reads = &reads{Backend: m.from.Backend()}
 	m.Mirror = replicate.NewMirror(replicate.MirrorConfig{
-		From: m.from.Backend(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notePass,
+		From: m.reads.source(), To: to, Admit: admission.Admit, Permitted: admission.Permitted(), OnPass: m.notePass,
 		OnCopy:  func() error { return m.notes.WriteCheckpoints(m.Checkpoints()) },
 		Earlier: before, AllowEmpty: o.allowEmpty, Poll: m.poll(), Log: m.log, Checkpoints: m.notes.Checkpoints(),
 	})
@@ -183,6 +190,7 @@ func (m *mirroring) announce() {
 
 // serve mirrors until ctx is done. Only an admin address that cannot be listened on ends it otherwise, at the start.
 func (m *mirroring) serve(ctx context.Context) error {
+	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
 	g, ctx := errgroup.WithContext(ctx)
 	if m.o.adminAddress != "" {
 		s, err := cli.Admin{Address: m.o.adminAddress, Metrics: m, Ready: m.Ready, Log: m.log}.Listen(ctx)

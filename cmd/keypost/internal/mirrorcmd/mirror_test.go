@@ -100,7 +100,7 @@ func TestMirrorAdmin(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(store.Dir(), "prod-b.yaml"), []byte("junk"), 0o600))
 	must(t, m.Pass(t.Context()))
 	ask("/readyz", 503, "1 of 2 key sets have no good version yet")
-	ask("/metrics", 200, "\nkeypost_mirror_key_sets 1\n", `keypost_mirror_key_sets_refused{reason="broken"} 1`, `keypost_mirror_key_sets_refused{reason="missing"} 0`)
+	ask("/metrics", 200, "\nkeypost_mirror_key_sets 1\n", `keypost_mirror_key_set_refused{key_set="prod-b",reason="broken"} 1`, `keypost_mirror_key_sets_refused{reason="broken"} 1`, `keypost_mirror_key_sets_refused{reason="missing"} 0`)
 	must(t, os.Remove(filepath.Join(store.Dir(), "prod-b.yaml")))
 	must(t, m.Pass(t.Context()))
 	ask("/readyz", 200)

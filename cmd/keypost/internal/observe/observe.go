@@ -39,9 +39,10 @@ func (fl *Flags) RegisterConnect(fs *pflag.FlagSet) {
 
 // Observer looks at issuers and records what it sees.
 type Observer struct {
-	Records *observation.Store
-	network verify.Network
-	vantage string
+	Records  *observation.Store
+	Progress *cli.Progress // of All; nil shows none
+	network  verify.Network
+	vantage  string
 }
 
 // Network returns how issuers are reached, for the flags.
@@ -58,6 +59,19 @@ func (fl *Flags) Network() (verify.Network, error) {
 	}
 	shield, err := fl.shield.Read(fl.connect != "")
 	return verify.Network{RootCAs: roots, Connect: fl.connect, Shield: shield}, err
+}
+
+// CheckOrigins returns an error if no policy of the sets has an origin that the flags name, which was not asked then.
+func (fl *Flags) CheckOrigins(sets []keystore.KeySet) error {
+	if fl.connect != "" || len(sets) == 0 {
+		return nil
+	}
+	var named []string
+	for _, s := range sets {
+		named = append(named, s.Policy().Origins...)
+	}
+	slices.Sort(named)
+	return fl.shield.CheckNamed(sets[0].Name(), slices.Compact(named))
 }
 
 // Open returns an Observer for the flags, which writes to the place for observations.
@@ -106,6 +120,9 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 			targets = append(targets, t)
 		}
 	}
+	if o.Progress != nil {
+		o.Progress.Of(len(all))
+	}
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, atOnce)
 	for i := range all {
@@ -113,6 +130,9 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 			turns <- struct{}{}
 			defer func() { <-turns }()
 			o.look(ctx, &all[i], targets[i])
+			if o.Progress != nil {
+				o.Progress.Done(1)
+			}
 		})
 	}
 	wait.Wait()

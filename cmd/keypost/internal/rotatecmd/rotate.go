@@ -100,7 +100,7 @@ func newStatus(f *cli.Factory) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		sets, unread, err := cli.InUse(ctx, st, args, all)
+		sets, unread, err := f.InUse(ctx, st, args, all)
 		if err != nil {
 			return err
 		}
@@ -154,9 +154,9 @@ func afterRollback(f *cli.Factory, s keystore.KeySet) {
 	r, name := s.Rotation(), string(s.Name())
 	leaves, step := r.Replaces[0], cli.Command{"rotate", "step", name}
 	if k, _ := s.Key(leaves); k.State != keystore.Next {
-		f.Notice("let the cluster sign with %s again; then %s takes key %s out", r.Kid, step, leaves)
+		f.Notice("let the cluster sign with %s again; then, to take key %s out: %s", r.Kid, leaves, step)
 		return
 	}
-	f.Notice("key %s was not promoted, so the cluster signs with %s as before; %s takes the new one out at once if nothing has signed with it, else %s does",
-		leaves, r.Kid, cli.Command{"key", "remove", name, string(leaves), "--never-signed"}, step)
+	f.Notice("key %s was not promoted; to ask each kube-apiserver what it signs with, and take the new key out: %s; to take it out at once, by your word that nothing has ever signed with it: %s",
+		leaves, append(step, "--kubeconfig", "FILE"), cli.Command{"key", "remove", name, string(leaves), "--never-signed"})
 }

@@ -115,7 +115,7 @@ func (o *startOptions) key(ctx context.Context, s keystore.KeySet) (keystore.Ver
 	}
 	if len(choice) != 1 {
 		return keystore.VerificationKey{}, cli.WithHint(fmt.Errorf("start rotation: key set %q has %d keys that are next; say which one to rotate to", s.Name(), len(choice)),
-			"make one with %s and give it with --public-key-file", cli.Command{"key", "generate", "--out", "DIR"})
+			"make one, and give it with --public-key-file: %s", cli.Command{"key", "generate", "--out", "DIR"})
 	}
 	return choice[0], nil
 }
@@ -132,7 +132,7 @@ func (o *startOptions) make(ctx context.Context, s keystore.KeySet) (keystore.Ve
 	}
 	if !openShift {
 		return keystore.VerificationKey{}, cli.WithHint(errors.New("start rotation: this cluster is not OpenShift, so its signing key is made on a control-plane node"),
-			"%s there, and give its public file with --public-key-file", cli.Command{"key", "generate", "--out", "DIR"})
+			"make one there, and give its public file with --public-key-file: %s", cli.Command{"key", "generate", "--out", "DIR"})
 	}
 	return cluster.OpenShift{Signing: cluster.Signing{Access: access}}.NextKey(ctx, func(k keystore.VerificationKey) bool { return eligible(s, k) })
 }

@@ -23,6 +23,7 @@ type stepOptions struct {
 	flags               observe.Flags
 	access              cluster.Access
 	all, exitCode, wait bool
+	why                 string
 	gone                []string // kube-apiservers that never come back
 
 	observer *observe.Observer // opened when a look is needed
@@ -45,7 +46,9 @@ func newStep(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.exitCode, "exit-code", false, "exit with 75 when a step cannot be taken yet")
 	fs.BoolVar(&o.wait, "wait", false, "go on until the rotation is complete, or a person has to act")
 	fs.StringVar(&o.access.Kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose tokens the keys sign")
+	fs.StringVar(&o.why, "why", "", "the reason; it is recorded")
 	fs.StringSliceVar(&o.gone, "gone", nil, "`ADDRESS` of a kube-apiserver that was there in this rotation and never comes back; what it would sign is refused")
+	fs.StringToStringVar(&o.access.Reach, "apiserver", nil, "`LISTED=HOST:PORT`: where a kube-apiserver is reached from here, by the address that the cluster lists, such as the end of a tunnel to it (repeatable)")
 	fs.StringVar(&o.access.Context, "context", "", "context in the kubeconfig (default the current one)")
 	fs.StringVar(&o.access.ServiceAccount, "service-account", "", "`NAMESPACE/NAME` that tokens are minted for, which are not kept (default default/default)")
 	return cmd
@@ -56,8 +59,8 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	switch {
-	case o.access.Kubeconfig == "" && (o.access.Context != "" || o.access.ServiceAccount != "" || len(o.gone) > 0):
-		return cli.Usagef("--context, --service-account and --gone need --kubeconfig")
+	case o.access.Kubeconfig == "" && (o.access.Context != "" || o.access.ServiceAccount != "" || len(o.gone)+len(o.access.Reach) > 0):
+		return cli.Usagef("--context, --service-account, --apiserver and --gone need --kubeconfig")
 	case o.access.Kubeconfig != "" && (o.all || len(args) > 1):
 		return cli.Usagef("a cluster signs for one issuer; give one with --kubeconfig")
 	}
@@ -65,11 +68,11 @@ func (o *stepOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	sets, unread, err := cli.InUse(ctx, st, args, o.all)
+	sets, unread, err := o.InUse(ctx, st, args, o.all)
 	if err != nil {
 		return err
 	}
-	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Change("", false) }, Gone: o.gone}
+	d := rotation.Driver{Store: st, Observer: o, Change: func() keystore.Change { return o.Change(o.why, false) }, Gone: o.gone}
 	if o.access.Kubeconfig != "" {
 		if d.Cluster, err = o.cluster(ctx); err != nil {
 			return err
@@ -130,6 +133,7 @@ type running struct {
 	set     keystore.KeySet // as loaded or stored last
 	began   time.Time       // of waiting for what it waits for
 	said    string          // the latest line about that
+	early   string          // likewise, who signs with the new key too early
 	unasked string          // likewise, why nobody knows who signs with a retired key
 	waiting *keystore.NotYetError
 	done    bool // nothing more is to be tried
@@ -177,6 +181,11 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	if out.Set.Name() != "" {
 		r.set = out.Set
 	}
+	if _, is := errors.AsType[*rotation.UnansweredError](err); is && o.wait && !cluster.Refused(err) { // they are restarted in a rotation
+		at := r.set.Rotation()
+		out.Waiting = &keystore.NotYetError{Step: string(at.Step), Key: at.Replaces[0], Gate: keystore.GateSigning, Need: err.Error()}
+		err = nil
+	}
 	for _, took := range out.Took { // also where a later one fails: these are stored
 		o.Notice("%s: %s of key %s", r.set.Name(), took.Step, took.Key)
 		switch {
@@ -189,6 +198,11 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 	if d.Cluster != nil && out.Unasked != r.unasked {
 		if r.unasked = out.Unasked; r.unasked != "" {
 			o.Warn("%s: whether a kube-apiserver signs with a retired key again is not known: %s", r.set.Name(), r.unasked)
+		}
+	}
+	if early := strings.Join(out.Early, ", "); out.Waiting != nil && out.Waiting.Step == string(keystore.StepPromote) && early != r.early {
+		if r.early = early; early != "" {
+			o.Warn("%s: the kube-apiserver %s signs with the new key already, so that whoever has an older copy refuses its tokens: let it sign with the old key until the new one is promoted", r.set.Name(), early)
 		}
 	}
 	if out.Unknown != "" && len(out.Took) > 0 {

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/kubeapi"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/rotation"
 	"github.com/keypost/keypost/keystore/storetest"
@@ -176,6 +179,8 @@ func (c restarted) Signers(context.Context) (map[string]keystore.KeyID, error) {
 	switch at := time.Since(c.began).Minutes(); {
 	case at < 5:
 		now[one], now[two] = c.old, c.old
+	case at < 7: // they are restarted
+		return map[string]keystore.KeyID{one: "", two: ""}, errors.New(one + " refuses connections")
 	case at < 10:
 		delete(now, two)
 	case at >= 40 && at < 70:
@@ -203,6 +208,7 @@ func TestWaitingWhileAServerComesBack(t *testing.T) {
 		for text, want := range map[string]int{
 			"prod-a: promote of key": 1, "prod-a: retire of key " + string(c.old): 2, "prod-a: remove of key " + string(c.old): 1,
 			"prod-a: resume of key " + string(c.old) + "\nprod-a: it was retired, and the kube-apiserver 10.0.0.2:6443 signs with it: ": 1,
+			"prod-a: retire key " + string(c.old) + ": not yet: 10.0.0.1:6443 refuses connections\n":                                    1,
 			"10.0.0.2:6443 was there before in this rotation and is not listed now":                                                     1,
 			"warning: prod-a: whether a kube-apiserver signs with a retired key again is not known: 10.0.0.2:6443 does not answer\n":    1,
 			"nobody asked": 0,
@@ -227,6 +233,19 @@ func TestARemovalWithoutTheClusterSaysSo(t *testing.T) {
 		sc.step(t, false, nil, &running{set: r.set, began: time.Now()})
 		if out := sc.out.String(); !strings.Contains(out, "prod-a: remove of key ") || !strings.Contains(out, "prod-a: nobody asked whether a kube-apiserver signs with it again: ") {
 			t.Errorf("printed %q", out)
+		}
+	})
+}
+
+// What the cluster refuses it refuses again: nobody waits for that.
+func TestARefusalEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := &scene{store: keystore.NewStore(storetest.NewMemory(t)), err: fmt.Errorf("have a token minted: %w", &kubeapi.StatusError{Code: http.StatusUnauthorized})}
+		r := sc.begin(t, "prod-a", time.Hour)
+		time.Sleep(48 * time.Hour)
+		sc.step(t, true, sc, r)
+		if !errors.Is(r.err, sc.err) || r.waiting != nil {
+			t.Errorf("%+v, error %v", r.state, r.err)
 		}
 	})
 }

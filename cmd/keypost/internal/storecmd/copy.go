@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/lastgood"
 	"github.com/keypost/keypost/keystore/open"
@@ -49,17 +51,20 @@ func (o *copyOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("destination: %w", err)
 	}
-	outcomes, stopped := replicate.Copy(ctx, from.Backend(), to.Backend(), o.dryRun)
+	p := o.Progress("copying", "documents read")
+	outcomes, stopped := replicate.Copy(ctx, cli.Counted(from.Backend(), p), cli.Counted(to.Backend(), p), o.dryRun)
+	p.End()
 	if outcomes == nil {
 		return fmt.Errorf("copy %s to %s: %w", args[0], args[1], stopped)
 	}
 	if err := o.Print(map[string]any{"dryRun": o.dryRun, "keySets": outcomes}, func(w *tabwriter.Writer) { outcomeTable(w, outcomes, o.dryRun) }); err != nil {
 		return err
 	}
+	o.Notice("%s", summary(outcomes, o.dryRun))
 	if stopped != nil {
 		return cli.WithHint(fmt.Errorf("the copying was interrupted: %w", stopped), "run the same command again")
 	}
-	return copyError(outcomes, o.dryRun)
+	return copyError(outcomes, o.dryRun, args[1])
 }
 
 // destination opens the store that is copied to. A directory that a real run would make is an empty store to a dry run.
@@ -110,6 +115,28 @@ func outcomeTable(w *tabwriter.Writer, outcomes []replicate.Outcome, dryRun bool
 	}
 }
 
+// summary returns how many key sets had each verdict.
+func summary(outcomes []replicate.Outcome, dryRun bool) string {
+	count := map[replicate.Verdict]int{}
+	for _, o := range outcomes {
+		count[o.Verdict]++
+	}
+	var parts []string
+	for _, v := range []replicate.Verdict{replicate.Copied, replicate.Unchanged, replicate.Refused, replicate.Failed, replicate.Kept} {
+		word := map[replicate.Verdict]string{replicate.Failed: "could not be read or written", replicate.Kept: "only in the destination"}[v]
+		if word == "" {
+			word = string(v)
+		}
+		if dryRun && v == replicate.Copied {
+			word = "would be copied"
+		}
+		if count[v] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", count[v], word))
+		}
+	}
+	return fmt.Sprintf("%s: %s", text.Count(len(outcomes), "key set", "key sets"), strings.Join(parts, ", "))
+}
+
 func generation(n int64) string {
 	if n == 0 {
 		return "-"
@@ -117,10 +144,14 @@ func generation(n int64) string {
 	return fmt.Sprint(n)
 }
 
-func copyError(outcomes []replicate.Outcome, dryRun bool) error {
-	count, conflicts := map[replicate.Verdict]int{}, 0
+// copyError returns an error for key sets that were not copied to the store dst.
+func copyError(outcomes []replicate.Outcome, dryRun bool, dst string) error {
+	count, conflicts, refused := map[replicate.Verdict]int{}, 0, keystore.Name("")
 	for _, o := range outcomes {
 		count[o.Verdict]++
+		if refused == "" && o.Verdict == replicate.Refused && o.Reason != lastgood.ReasonURLConflict {
+			refused = o.Name
+		}
 		if o.Reason == lastgood.ReasonURLConflict {
 			conflicts++
 		}
@@ -134,15 +165,16 @@ func copyError(outcomes []replicate.Outcome, dryRun bool) error {
 	}
 	err := fmt.Errorf("%d of %d key sets were refused and %d could not be read or written; %s",
 		count[replicate.Refused], len(outcomes)-count[replicate.Kept], count[replicate.Failed], there)
-	const accept, conflict = "keep what the destination has, or decide about it there with keypost issuer accept NAME",
+	accept := cli.Command{"issuer", "accept", string(refused), "--why", "REASON", "--store", dst}
+	const decide, conflict = "keep what the destination has, or decide about it there: %s",
 		"an issuer URL belongs to one key set: find out which is the issuer's (url_conflict), and take the other out of the source, or withdraw it"
-	switch refused := count[replicate.Refused]; {
-	case conflicts > 0 && conflicts == refused:
+	switch {
+	case conflicts > 0 && refused == "":
 		return cli.WithHint(err, conflict)
 	case conflicts > 0:
-		return cli.WithHint(err, conflict+"; otherwise "+accept)
-	case refused > 0:
-		return cli.WithHint(err, accept)
+		return cli.WithHint(err, conflict+"; otherwise "+decide, accept)
+	case refused != "":
+		return cli.WithHint(err, decide, accept)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer/export"
+	"github.com/keypost/keypost/issuer/page"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/lastgood"
@@ -19,12 +20,32 @@ import (
 
 // NewCmdExport returns export.
 func NewCmdExport(f *cli.Factory) *cobra.Command {
-	cmd := f.Command("export DIR [ISSUER…]", "Write the served documents as files", cli.AtLeast(1), func(ctx context.Context, args []string) error {
+	var html bool
+	var admin string
+	cmd := f.Command("export DIR [ISSUER…]", "Write the served documents as files, or the operator's page", cli.AtLeast(1), func(ctx context.Context, args []string) error {
+		switch {
+		case html && len(args) > 1:
+			return cli.Usagef("--html is for the whole store; leave %s out", cli.OneLine(args[1]))
+		case html:
+			return pagesRun(ctx, f, args[0], admin)
+		case admin != "":
+			return cli.Usagef("--admin goes with --html")
+		}
 		return exportRun(ctx, f, args[0], args[1:])
 	})
 	cmd.Long = "Write what keypostd serves as files HOST/PATH/.well-known/openid-configuration, keys.json and openid/v1/jwks below\n" +
 		"DIR, for a static server or a bucket. Nothing in DIR is removed, and no key of an earlier export is dropped unless\n" +
-		"the key set says that it is gone. Of two key sets with one issuer URL neither is written."
+		"the key set says that it is gone. Of two key sets with one issuer URL neither is written.\n\n" +
+		"With --html DIR gets the operator's page, the one that keypostd shows on its admin listener: index.html, a page per key set, and\n" +
+		"each as JSON. It says who changed what and why, and is not for the public: a directory that holds documents is refused, as is one\n" +
+		"that holds anything else. Pages of an earlier run are replaced. With --observations it says when the public addresses were looked at,\n" +
+		"with --admin what a keypostd serves of the store."
+	cmd.Example = "  keypost export /srv/www --store file:///srv/keysets\n" +
+		"  keypost export --html /srv/keypost-page --store file:///srv/keysets --observations file:///srv/observations"
+	cmd.Flags().BoolVar(&html, "html", false, "write the operator's page instead, for the whole store")
+	cmd.Flags().StringVar(&admin, "admin", "", "with --html: admin listener of a running keypostd, to say what it serves")
+	cli.Choices(cmd.Flags(), "admin", "http://127.0.0.1:9090")
+	f.ObservationsFlag(cmd.Flags())
 	return cmd
 }
 
@@ -34,7 +55,7 @@ func exportRun(ctx context.Context, f *cli.Factory, dir string, issuers []string
 	if err != nil {
 		return err
 	}
-	sets, failed, err := exportSets(ctx, st, issuers)
+	sets, failed, err := exportSets(ctx, f, st, issuers)
 	if err != nil {
 		return err
 	}
@@ -43,6 +64,9 @@ func exportRun(ctx context.Context, f *cli.Factory, dir string, issuers []string
 		return err
 	}
 	defer func() { _ = root.Close() }()
+	if err := withoutPages(root); err != nil {
+		return cli.WithHint(fmt.Errorf("export to %s: %w", dir, err), "name another directory")
+	}
 	files := []export.File{}
 	for _, s := range sets {
 		if s.Withdrawn() {
@@ -62,6 +86,16 @@ func exportRun(ctx context.Context, f *cli.Factory, dir string, issuers []string
 	return exportError(f, failed)
 }
 
+// withoutPages returns an error if there are pages in a directory, at whatever depth: they are not for the public.
+func withoutPages(root *os.Root) error {
+	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && e.Name() == page.Marker {
+			return fmt.Errorf("it holds the operator's page (%s), which is not for the public", name)
+		}
+		return err
+	})
+}
+
 // exportError returns what is wrong with the key sets that were left out. A broken one does not hold up the others.
 func exportError(f *cli.Factory, failed []error) error {
 	switch len(failed) {
@@ -78,8 +112,8 @@ func exportError(f *cli.Factory, failed []error) error {
 
 // exportSets returns the key sets to export, and what is wrong with those that are left out. The whole store is read also
 // for one key set, since another one may have its issuer URL.
-func exportSets(ctx context.Context, st keystore.Reader, issuers []string) (sets []keystore.KeySet, failed []error, err error) {
-	c, err := catalog.ReadAll(ctx, st)
+func exportSets(ctx context.Context, f *cli.Factory, st keystore.Reader, issuers []string) (sets []keystore.KeySet, failed []error, err error) {
+	c, err := f.ReadAll(ctx, st)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -153,7 +187,7 @@ func exportHint(err error, n keystore.Name) error {
 		return cli.WithHint(foreign, "look at it and move it away")
 	}
 	if dropped, ok := errors.AsType[*export.DroppedError](err); ok {
-		return cli.WithHint(dropped, "decide about it with %s, or move the file away", cli.Command{"issuer", "accept", string(n)})
+		return cli.WithHint(dropped, "move the file away, or decide about it: %s", cli.Command{"issuer", "accept", string(n), "--why", "REASON"})
 	}
 	return err
 }

@@ -61,10 +61,14 @@ func (opts *verifyOptions) listCauses(causes []finding.Cause) error {
 	for _, c := range causes {
 		list = append(list, asCause(c))
 	}
-	if err := opts.f.Print(list, func(w *tabwriter.Writer) { causesTable(w, list) }); err != nil {
+	if err := opts.f.Print(map[string]any{"causes": list}, func(w *tabwriter.Writer) { causesTable(w, list) }); err != nil {
 		return err
 	}
-	opts.f.Notice("which of them it is: %s", cli.Command{"verify", "ISSUER", "--error", "TEXT"})
+	said := opts.errorText
+	if said == "-" {
+		said = "TEXT" // that was stdin, once
+	}
+	opts.f.Notice("which of them it is: %s", cli.Command{"verify", "ISSUER", "--error", said})
 	return nil
 }
 
@@ -98,23 +102,39 @@ func (opts *verifyOptions) state(causes []finding.Cause, results []verified) []c
 	return list
 }
 
-// stateOf returns the state of a cause that was not found.
+// lacks returns what is to be done before a look can see a cause that needs something; empty if this run had it.
+func (opts *verifyOptions) lacks(n finding.Need, results []verified) string {
+	has := func(is func(row) bool) bool {
+		return slices.ContainsFunc(results, func(r verified) bool { return slices.ContainsFunc(r.Findings, is) })
+	}
+	switch {
+	case n == finding.NeedPod:
+		return "look into the pod: its files, its network and region, and what its program asks for"
+	case n == finding.NeedRights:
+		return "what the role may do is not looked at"
+	case n == finding.NeedCluster && opts.cluster.Kubeconfig == "":
+		return "give --kubeconfig FILE"
+	case n == finding.NeedRole && opts.roleARN == "":
+		return "give --role-arn ARN"
+	case n == finding.NeedToken && opts.tokenFile == "":
+		return "give --token-file FILE with a token that a pod has"
+	case n == finding.NeedRefused && !has(func(f row) bool { return f.Code == "cluster-review-failed" }):
+		return "give --token-file FILE with the token that is refused: the one given is not, or has an audience for others"
+	case n == finding.NeedAssume && !opts.assume:
+		return "give --assume"
+	case n == finding.NeedAddresses && opts.connect != "":
+		return "leave --connect out"
+	case n == finding.NeedStore && has(func(f row) bool { return finding.Uncompared(f.Code) }):
+		return "compare with the key set: give --store STORE"
+	}
+	return ""
+}
+
+// stateOf returns the state of a cause that was not found: "not found" only where it could have been.
 func (opts *verifyOptions) stateOf(c finding.Cause, results []verified) string {
-	if strings.HasPrefix(c.Check, "aws-pod") {
-		return causeUnknown + ": look into the pod"
-	}
-	if c.Check == "aws-permissions" {
-		return causeUnknown + ": what the role may do is not looked at"
-	}
-	for _, area := range []struct {
-		prefix, flag string
-		given        bool
-	}{
-		{"cluster-", "--kubeconfig FILE", opts.cluster.Kubeconfig != ""}, {"token-", "--token-file FILE", opts.tokenFile != ""},
-		{"aws-assume", "--assume", opts.assume}, {"aws-", "--role-arn ARN", opts.roleARN != ""},
-	} {
-		if strings.HasPrefix(c.Check, area.prefix) && !area.given {
-			return causeUnknown + ": give " + area.flag
+	for _, n := range c.Needs() {
+		if do := opts.lacks(n, results); do != "" {
+			return causeUnknown + ": " + do
 		}
 	}
 	order := finding.Causes()
@@ -123,9 +143,12 @@ func (opts *verifyOptions) stateOf(c finding.Cause, results []verified) string {
 	}
 	for _, r := range results {
 		made := slices.ContainsFunc(r.Findings, func(f row) bool { return f.Check == c.Check })
-		failed := slices.IndexFunc(r.Findings, func(f row) bool { return f.Severity == finding.Fail }) // the first of them
-		if !made && failed >= 0 && place(r.Findings[failed].Code) < place(c.Code) {
-			return causeUnknown + ": repair " + r.Findings[failed].Code + " first"
+		first := slices.IndexFunc(r.Findings, func(f row) bool {
+			kept := f.Severity == finding.Fail || f.Code == "cluster-forbidden" && strings.HasPrefix(c.Check, "cluster-") || f.Code == "aws-forbidden" && strings.HasPrefix(c.Check, "aws-")
+			return kept && place(f.Code) < place(c.Code)
+		})
+		if !made && first >= 0 {
+			return causeUnknown + ": repair " + r.Findings[first].Code + " first"
 		}
 	}
 	return causeNotFound

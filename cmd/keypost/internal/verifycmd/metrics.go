@@ -2,6 +2,7 @@ package verifycmd
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,13 +26,14 @@ func writeMetrics(file string, results []verified, unread int, now time.Time) er
 		Name: "keypost_verify_last_run_timestamp_seconds", Help: "When the last keypost verify ended, whatever it found, in seconds since 1970.",
 	})
 	for _, r := range results {
-		failed.WithLabelValues(r.Issuer).Set(0)
+		issuer := strings.ToValidUTF8(r.Issuer, "\uFFFD") // a label has to be UTF-8, and a URL that is typed may not
+		failed.WithLabelValues(issuer).Set(0)
 		for _, f := range r.Findings {
 			if f.Severity != finding.OK {
-				findings.WithLabelValues(r.Issuer, f.Code, string(f.Severity)).Inc()
+				findings.WithLabelValues(issuer, f.Code, string(f.Severity)).Inc()
 			}
 			if f.Severity == finding.Fail {
-				failed.WithLabelValues(r.Issuer).Set(1)
+				failed.WithLabelValues(issuer).Set(1)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 // examine looks at an issuer, and at the cluster and the role that the flags name. The first failure of all is the cause to
 // repair first.
-func (opts *verifyOptions) examine(ctx context.Context, t target) ([]finding.Finding, error) {
+func (opts *verifyOptions) examine(ctx context.Context, t target, causes []finding.Cause) ([]finding.Finding, error) {
 	seen := verify.Examine(ctx, t.Options)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -32,7 +32,7 @@ func (opts *verifyOptions) examine(ctx context.Context, t target) ([]finding.Fin
 		all = append(all, found...)
 	}
 	if t.parties && opts.roleARN != "" {
-		found, err := opts.examineRole(ctx, t, seen)
+		found, err := opts.examineRole(ctx, t, seen, causes)
 		if err != nil {
 			return nil, err
 		}
@@ -56,6 +56,9 @@ func wanted(t target, seen verify.Examination) cluster.Wanted {
 		gone := func(g keystore.Gone) bool { return g.ID == k.ID() } // that it is still published is a finding by itself
 		return slices.ContainsFunc(t.set.Keys(), same) || slices.ContainsFunc(t.set.Gone(), gone)
 	}
+	w.Early = func(k keystore.VerificationKey) bool {
+		return slices.ContainsFunc(t.set.Keys(), func(has keystore.Key) bool { return has.Fingerprint() == k.Fingerprint() && has.State == keystore.Next })
+	}
 	w.Retired = func(k keystore.VerificationKey) (until time.Time, is bool) {
 		for _, has := range t.set.Keys() {
 			if has.Fingerprint() == k.Fingerprint() && has.State == keystore.Retired {
@@ -76,20 +79,26 @@ func wanted(t target, seen verify.Examination) cluster.Wanted {
 	return w
 }
 
-// examineRole looks at the role, and with --assume assumes it.
-func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verify.Examination) ([]finding.Finding, error) {
+// examineRole looks at the role, and with --assume assumes it. The causes are those of an error that was given.
+func (opts *verifyOptions) examineRole(ctx context.Context, t target, seen verify.Examination, causes []finding.Cause) ([]finding.Finding, error) {
 	client, err := awsiam.Open(ctx, awsiam.Options{OnWait: func(w awsiam.Wait) { opts.f.Notice("%v", w) }})
 	if err != nil {
 		return nil, err
 	}
 	claims := token.Read(t.Token)
-	a := webidentity.Attempt{Issuer: t.URL, Subject: claims.Subject, Chain: seen.Chain, PublicCA: seen.PublicCA}
+	a := webidentity.Attempt{Issuer: t.URL, Subject: claims.Subject, Chain: seen.Chain, PublicCA: seen.PublicCA, OwnCA: opts.caFile != ""}
 	if len(claims.Audiences) == 1 { // what AWS makes of several is not documented
 		a.Audience = claims.Audiences[0]
 	}
-	found, err := client.Verify(ctx, opts.roleARN, a)
-	if err == nil && opts.assume {
-		found = append(found, client.Assume(ctx, opts.roleARN, t.Token))
+	var assumed []finding.Finding
+	if opts.assume {
+		assumed = append(assumed, client.Assume(ctx, opts.roleARN, t.Token))
+		causes = append(causes, answers.Causes(assumed[0].Evidence)...)
 	}
-	return found, err
+	// Which CAs AWS trusts by itself is not published. The system's trust is a guess that AWS's own words overrule.
+	if slices.ContainsFunc(causes, func(c finding.Cause) bool { return c.Code == "aws-thumbprint-stale" }) {
+		a.PublicCA = false
+	}
+	found, err := client.Verify(ctx, opts.roleARN, a)
+	return append(found, assumed...), err
 }

@@ -1,12 +1,15 @@
 package verifycmd
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/cluster"
 )
 
@@ -50,7 +53,7 @@ func (opts *verifyOptions) ours(words []string, line string, f finding.Finding, 
 		case w == "NAME" && name != "":
 			words[i] = name
 		case w == "KID":
-			words[i] = t.keyIn(f.Evidence)
+			words[i] = t.keyOf(f)
 		case w == "FILE" && before == "--kubeconfig" && opts.cluster.Kubeconfig != "":
 			words[i] = opts.cluster.Kubeconfig
 		case w == "FILE" && before == "--token-file" && opts.tokenFile != "":
@@ -68,8 +71,14 @@ func (opts *verifyOptions) ours(words []string, line string, f finding.Finding, 
 	if slices.Contains(words, "--kubeconfig") {
 		add("--context", opts.cluster.Context)
 	}
-	if slices.Contains([]string{"verify", "issuer observe", "key promote", "rotate step"}, path) {
+	looks := slices.Contains([]string{"verify", "issuer observe", "key promote", "rotate step"}, path)
+	if looks {
 		add("--ca-file", opts.caFile)
+	}
+	if slices.Contains(words, "--kubeconfig") && slices.Contains([]string{"verify", "rotate step"}, path) {
+		for _, server := range slices.Sorted(maps.Keys(opts.cluster.Reach)) {
+			words = append(words, "--apiserver", server+"="+opts.cluster.Reach[server])
+		}
 	}
 	if path == "verify" && opts.dev {
 		words = append(words, "--dev")
@@ -77,24 +86,38 @@ func (opts *verifyOptions) ours(words []string, line string, f finding.Finding, 
 	if path == "verify" {
 		add("--connect", opts.connect)
 	}
+	if looks {
+		words = append(words, opts.shieldFlags(words, t)...)
+	}
+	if slices.Contains(words, "--wait") && opts.f.Observations == "" { // it looks itself, and makes a directory that is missing
+		add("--observations", "file://./observations")
+	}
 	if slices.Contains(words, "--store") {
 		return cli.Quoted(words...)
 	}
 	return opts.f.Line(words[1:])
 }
 
-// keyIn returns the one stored key that a sentence names, else the placeholder.
-func (t target) keyIn(evidence string) string {
-	found := "KID"
-	for _, k := range t.set.Keys() {
-		if strings.Contains(evidence, string(k.ID())) {
-			if found != "KID" {
-				return "KID"
-			}
-			found = string(k.ID())
-		}
+// shieldFlags returns the flags of the shield that a command which looks at an issuer lacks: those of this run; and what a replica is
+// asked as whose address is still to be filled in, since behind a CDN it may have a certificate for the name of its origin alone.
+func (opts *verifyOptions) shieldFlags(words []string, t target) []string {
+	as := t.set.Policy().Origins
+	as = slices.DeleteFunc(slices.Clone(as), func(origin string) bool { return len(verify.NamesOf(origin)) == 0 })
+	if !slices.Contains(words, "HOST:PORT") || len(as) > mostAs {
+		as = nil
 	}
-	return found
+	return opts.shield.Lacking(words, as)
+}
+
+// mostAs is how many origins a command for one replica names.
+const mostAs = 4
+
+// keyOf returns the kid of the stored key that a finding is about, else the placeholder.
+func (t target) keyOf(f finding.Finding) string {
+	if k, stored := t.set.Key(keystore.KeyID(f.Kid)); stored {
+		return string(k.ID())
+	}
+	return "KID"
 }
 
 // kubectl returns a command for the cluster of the run and the service account of the token.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/issuer/verify"
@@ -23,7 +24,7 @@ func TestPasted(t *testing.T) {
 	for _, use := range []string{"add", "generate", "promote"} {
 		key.AddCommand(&cobra.Command{Use: use, Run: func(*cobra.Command, []string) {}})
 	}
-	issuer.AddCommand(&cobra.Command{Use: "set", Run: func(*cobra.Command, []string) {}})
+	issuer.AddCommand(&cobra.Command{Use: "set", Run: func(*cobra.Command, []string) {}}, &cobra.Command{Use: "observe", Run: func(*cobra.Command, []string) {}})
 	f.Root(root, key, issuer, NewCmdVerify(f))
 	if err := root.PersistentFlags().Set("store", "file:///srv/key sets"); err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestPasted(t *testing.T) {
 		{"x", "publish it (keypost key add ISSUER --kubeconfig FILE) under its name", "publish it (keypost key add prod-a --kubeconfig kube.conf --context c1 --store 'file:///srv/key sets') under its name"},
 		{"x", "keypost key add https://a --kubeconfig 'it'\\''s'", "keypost key add https://a --kubeconfig 'it'\\''s' --context c1 --store 'file:///srv/key sets'"},
 		{"x", "compare with keypost verify NAME --store STORE", "compare with keypost verify prod-a --store STORE --ca-file 'my ca.pem' --dev"},
-		{"x", "wait: keypost key promote ISSUER KID --wait", "wait: keypost key promote prod-a KID --wait --ca-file 'my ca.pem' --store 'file:///srv/key sets'"},
+		{"x", "wait: keypost key promote ISSUER KID --wait", "wait: keypost key promote prod-a KID --wait --ca-file 'my ca.pem' --observations file://./observations --store 'file:///srv/key sets'"},
 		{"x", "a key: keypost key generate --out DIR, then another", "a key: keypost key generate --out DIR, then another"},
 		{"x", "make it: keypost aws create-role", "make it: keypost aws create-role"},
 		{"origin-silent", "look: keypost verify NAME --connect HOST:PORT; start it", "look: keypost verify prod-a --connect 192.0.2.1:443 --ca-file 'my ca.pem' --dev --store 'file:///srv/key sets'; start it"},
@@ -56,10 +57,65 @@ func TestPasted(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", tt.repair, got, tt.want)
 		}
 	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	opts.shield.Register(flags)
+	if err := flags.Parse([]string{"--origin", "o.example.com", "--origin-header-file", "my header", "--origin-cert", "c", "--origin-key", "k"}); err != nil {
+		t.Fatal(err)
+	}
+	for repair, want := range map[string]string{
+		"look longer: keypost issuer observe NAME":                               "look longer: keypost issuer observe prod-a --ca-file 'my ca.pem' --origin o.example.com --origin-header-file 'my header' --origin-cert c --origin-key k --store 'file:///srv/key sets'",
+		"look: keypost verify NAME --connect HOST:PORT; start it":                "look: keypost verify prod-a --connect 192.0.2.1:443 --ca-file 'my ca.pem' --dev --origin o.example.com --origin-header-file 'my header' --origin-cert c --origin-key k --store 'file:///srv/key sets'; start it",
+		"keypost verify NAME --connect 192.0.2.7:443 --origin other.example.com": "keypost verify prod-a --connect 192.0.2.7:443 --origin other.example.com --ca-file 'my ca.pem' --dev --origin-header-file 'my header' --origin-cert c --origin-key k --store 'file:///srv/key sets'",
+		"keypost issuer set NAME --origin HOST:PORT":                             "keypost issuer set prod-a --origin HOST:PORT --store 'file:///srv/key sets'",
+	} {
+		if got := opts.pasted(finding.Finding{Code: "origin-silent", Repair: repair, At: []string{"192.0.2.1:443"}}, to); got != want {
+			t.Errorf("%s\n got %s\nwant %s", repair, got, want)
+		}
+	}
+	// A replica that its CDN asks under the origin's name has a certificate for that alone.
+	opts.shield = cli.ShieldFlags{}
+	behind, err := named.SetPolicy(keystore.Change{At: time.Now()}, keystore.Policy{Origins: []string{"origin.example.com:8443", "192.0.2.9"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.set = &behind
+	if got, want := opts.pasted(finding.Finding{Code: "replica-stale", Repair: "ask each: keypost verify NAME --connect HOST:PORT"}, to), "ask each: keypost verify prod-a --connect HOST:PORT --ca-file 'my ca.pem' --dev --origin origin.example.com:8443 --store 'file:///srv/key sets'"; got != want {
+		t.Errorf("a replica\n got %s\nwant %s", got, want)
+	}
 	to.set = &keystore.KeySet{}
 	f2 := finding.Finding{Repair: "keypost key add ISSUER --kubeconfig FILE, or keypost issuer set NAME --max-age 5m"}
 	if got := opts.pasted(f2, to); !strings.HasPrefix(got, "keypost key add https://oidc.example.com/a --kubeconfig kube.conf ") || !strings.Contains(got, "issuer set NAME ") {
 		t.Errorf("without a name: %s", got)
+	}
+}
+
+// The KID of a repair is that which the finding has as data: the evidence has words of a server, which may name any key.
+func TestPastedKid(t *testing.T) {
+	f := &cli.Factory{}
+	root, key := &cobra.Command{Use: "keypost"}, &cobra.Command{Use: "key"}
+	key.AddCommand(&cobra.Command{Use: "revoke ISSUER KID", Run: func(*cobra.Command, []string) {}})
+	f.Root(root, key)
+	k, err := storetest.Key(t).WithID("-x;touch${IFS}pwned", "ES256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := storetest.Key(t).WithID("plain", "ES256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour)}, keystore.Spec{Name: "prod-a", Issuers: storetest.URLs(t, "https://oidc.example.com/a"), Keys: []keystore.VerificationKey{k, plain}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := &verifyOptions{f: f, root: func() *cobra.Command { return root }}
+	for kid, want := range map[string]string{
+		"plain": "keypost key revoke prod-a plain --why leaked", "": "keypost key revoke prod-a KID --why leaked", "unknown": "keypost key revoke prod-a KID --why leaked",
+		string(k.ID()): "keypost key revoke --why leaked -- prod-a '-x;touch${IFS}pwned'",
+	} {
+		got := opts.pasted(finding.Finding{Evidence: `key 1 (kid "not-plain-at-all") has the private member "d"`, Repair: "keypost key revoke ISSUER KID --why leaked", Kid: kid}, target{set: &set})
+		if got != want {
+			t.Errorf("about %q: %s, want %s", kid, got, want)
+		}
 	}
 }
 

@@ -69,6 +69,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.BoolVar(&o.all, "all", false, "every key set of the store that is in use")
 	fs.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster whose tokens are for the issuer: look at it too")
 	fs.StringVar(&o.cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
+	fs.StringToStringVar(&o.cluster.Reach, "apiserver", nil, "`LISTED=HOST:PORT`: where a kube-apiserver is reached from here, by the address that the cluster lists, such as the end of a tunnel to it (repeatable)")
 	fs.StringVar(&o.cluster.ServiceAccount, "service-account", "", "NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
 	fs.StringVar(&o.roleARN, "role-arn", "", "ARN of an IAM role that the cluster's pods assume: look at its trust policy and the account's provider too")
 	fs.BoolVar(&o.assume, "assume", false, "assume the role with the token of --token-file, as a pod does; the credentials are thrown away")
@@ -131,24 +132,9 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var results []verified
-	failed := 0
-	for _, target := range targets {
-		end := announce(f, target.URL)
-		findings, err := opts.examine(ctx, target)
-		end()
-		if err != nil {
-			return err
-		}
-		if finding.Failed(findings) {
-			failed++
-		}
-		r := verified{Issuer: target.URL, parties: target.declared()}
-		for _, f := range findings {
-			f.Repair = opts.pasted(f, target)
-			r.Findings = append(r.Findings, asFinding(f))
-		}
-		results = append(results, r)
+	results, failed, err := opts.look(ctx, targets, causes)
+	if err != nil {
+		return err
 	}
 	if opts.metricsFile != "" {
 		if err := writeMetrics(opts.metricsFile, results, len(unread), time.Now()); err != nil {
@@ -161,6 +147,9 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	for _, err := range unread {
 		f.Warn("%v", err)
 	}
+	if err := opts.checkOrigins(targets); err != nil {
+		return err
+	}
 	switch {
 	case failed > 0:
 		return fmt.Errorf("%d of %d issuers fail", failed, len(targets))
@@ -168,6 +157,44 @@ func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 		return cli.WithHint(fmt.Errorf("%s not verified", text.Count(len(unread), "key set was", "key sets were")), "repair the documents, or put the last good ones back (from Git or a backup)")
 	}
 	return nil
+}
+
+// look visits the targets, one after the other, and counts those that fail.
+func (opts *verifyOptions) look(ctx context.Context, targets []target, causes []finding.Cause) (results []verified, failed int, err error) {
+	p := opts.f.Progress("looking", "issuers")
+	defer p.End()
+	p.Of(len(targets))
+	for _, target := range targets {
+		p.Now("waiting for answers of " + target.URL)
+		findings, err := opts.examine(ctx, target, causes)
+		p.Done(1)
+		if err != nil {
+			return nil, 0, err
+		}
+		if finding.Failed(findings) {
+			failed++
+		}
+		r := verified{Issuer: target.URL, parties: target.declared()}
+		for _, f := range findings {
+			f.Repair = opts.pasted(f, target)
+			r.Findings = append(r.Findings, asFinding(f))
+		}
+		results = append(results, r)
+	}
+	return results, failed, nil
+}
+
+// checkOrigins returns an error if an origin that the flags name is none of the key set that was looked at.
+func (opts *verifyOptions) checkOrigins(targets []target) error {
+	if opts.connect != "" || len(targets) == 0 || targets[0].set.Name() == "" {
+		return nil
+	}
+	var named []string
+	for _, t := range targets {
+		named = append(named, t.set.Policy().Origins...)
+	}
+	slices.Sort(named)
+	return opts.shield.CheckNamed(targets[0].set.Name(), slices.Compact(named))
 }
 
 // check returns an error of usage for flags that do not go together.
@@ -186,8 +213,8 @@ func (opts *verifyOptions) check() error {
 		return cli.Usagef("a cluster belongs to one issuer; give one with --kubeconfig")
 	case opts.roleARN != "" && several:
 		return cli.Usagef("give one issuer with --role-arn")
-	case opts.cluster.Kubeconfig == "" && (opts.cluster.Context != "" || opts.cluster.ServiceAccount != ""):
-		return cli.Usagef("--context and --service-account need --kubeconfig")
+	case opts.cluster.Kubeconfig == "" && (opts.cluster.Context != "" || opts.cluster.ServiceAccount != "" || len(opts.cluster.Reach) > 0):
+		return cli.Usagef("--context, --service-account and --apiserver need --kubeconfig")
 	case opts.assume && (opts.roleARN == "" || opts.tokenFile == ""):
 		return cli.Usagef("--assume needs --role-arn and --token-file")
 	case opts.errorText == "-" && opts.tokenFile == "-":
@@ -206,7 +233,7 @@ func (opts *verifyOptions) check() error {
 // print prints the findings, and before them which of the causes were found.
 func (opts *verifyOptions) print(results []verified, causes []finding.Cause) error {
 	if causes == nil {
-		return opts.f.Print(results, func(w *tabwriter.Writer) { findingsTable(w, results) })
+		return opts.f.Print(map[string]any{"issuers": results}, func(w *tabwriter.Writer) { findingsTable(w, results) })
 	}
 	stated := opts.state(causes, results)
 	both := struct {
@@ -218,21 +245,6 @@ func (opts *verifyOptions) print(results []verified, causes []finding.Cause) err
 		cli.Row(w)
 		findingsTable(w, results)
 	})
-}
-
-// announce prints what is being waited for when that takes longer than anybody looks at a still terminal. The returned
-// function ends it.
-func announce(f *cli.Factory, url string) (end func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-done:
-		case <-time.After(2 * time.Second):
-			f.Notice("waiting for answers of %s", cli.OneLine(url))
-		}
-	}()
-	return func() { close(done); <-ended }
 }
 
 func (opts *verifyOptions) options() (verify.Options, error) {
@@ -282,7 +294,7 @@ func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targe
 		st = opened
 	}
 	if all {
-		return everyTarget(ctx, st, o)
+		return opts.everyTarget(ctx, st, o)
 	}
 	for _, issuer := range issuers {
 		if catalog.IsURL(issuer) {
@@ -303,8 +315,8 @@ func (opts *verifyOptions) targets(ctx context.Context, o verify.Options) (targe
 
 // everyTarget returns the targets of a whole store. One broken key set does not keep the others from being verified, nor is
 // it left out without a word.
-func everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (targets []target, unread []error, err error) {
-	c, err := catalog.ReadAll(ctx, st)
+func (opts *verifyOptions) everyTarget(ctx context.Context, st keystore.Reader, o verify.Options) (targets []target, unread []error, err error) {
+	c, err := opts.f.ReadAll(ctx, st)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -48,6 +48,11 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 		fs.DurationVar(&f.lifetimes[i], l.flag, 0, l.usage)
 	}
 	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
+	var known []string
+	for _, names := range knownParties {
+		known = append(known, names[0])
+	}
+	cli.Choices(fs, "relying-party", known...)
 	f.registerOrigins(fs, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
 	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
 	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet")

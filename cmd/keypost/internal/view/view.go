@@ -2,11 +2,14 @@
 package view
 
 import (
+	"cmp"
+	"fmt"
 	"text/tabwriter"
 	"time"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/audit"
 )
 
 // KeySet is a key set as it is printed.
@@ -18,6 +21,7 @@ type KeySet struct {
 	Gone        []keystore.Gone  `json:"gone,omitempty"`
 	Policy      keystore.Policy  `json:"policy"`
 	History     []keystore.Event `json:"history,omitempty"`
+	Chain       audit.Chain      `json:"chain"`
 	WithdrawnAt time.Time        `json:"withdrawnAt,omitzero"`
 	Dev         bool             `json:"dev,omitempty"`
 }
@@ -43,7 +47,7 @@ func (k Key) StateText() string { return k.text }
 func Of(s keystore.KeySet, now time.Time) KeySet {
 	v := KeySet{
 		Name: s.Name(), Generation: s.Generation(), Issuers: URLs(s), Keys: []Key{}, Policy: s.Policy(), Gone: s.Gone(),
-		History: s.History(), WithdrawnAt: s.WithdrawnAt(), Dev: s.Dev(),
+		History: s.History(), Chain: audit.ChainOf(s), WithdrawnAt: s.WithdrawnAt(), Dev: s.Dev(),
 	}
 	for _, k := range s.Keys() {
 		until, _ := s.TrustedUntil(k, now)
@@ -120,6 +124,38 @@ func (v KeySet) Table(w *tabwriter.Writer) {
 		if e.Forced {
 			why += " (forced)"
 		}
-		cli.Row(w, cli.Stamp(e.At), e.By, e.What, why)
+		what, keys := e.Change()
+		cli.Row(w, cli.Stamp(e.At), cmp.Or(e.Author(), "not said"), what, why)
+		for _, move := range keys {
+			cli.Row(w, "", "", "  "+move, "")
+		}
+	}
+	cli.Row(w)
+	ChainRows(w, v.Generation, v.Chain)
+}
+
+// ChainRows prints what is known of the chain of digests in a key set of that generation. Only a chain that was checked from its
+// first digest to the last is called whole.
+func ChainRows(w *tabwriter.Writer, generation int64, c audit.Chain) {
+	span := ""
+	if c.Since != 0 {
+		span = fmt.Sprintf(" from generation %d (%s) to %d", c.Since, cli.Stamp(c.SinceAt), generation)
+	}
+	if c.Digest != "" {
+		span += ":" + string(c.Digest)
+	}
+	switch c.State {
+	case audit.Unrecorded:
+		cli.Row(w, "history:", "no digests are recorded, so nothing shows that it is as it was written: from before keypost recorded them, or by hand; the next change begins with them")
+	case audit.Unshown:
+		cli.Row(w, "history:", "not shown: members that this keypost does not know ("+c.Unknown[0]+") are part of what was digested; ask the version of keypost that wrote them")
+	default:
+		cli.Row(w, "history:", string(c.State)+span)
+	}
+	if c.Since != 0 && c.Earlier > 0 {
+		cli.Row(w, "earlier:", fmt.Sprintf("lines without digests (%d), from before generation %d: nothing shows who wrote them", c.Earlier, c.Since))
+	}
+	for _, f := range c.Findings {
+		cli.Row(w, string(f.Kind)+":", f.Message)
 	}
 }

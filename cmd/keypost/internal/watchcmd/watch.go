@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +28,7 @@ type options struct {
 	every     time.Duration
 	listen    string
 	expectCAs []string
+	status    bool
 }
 
 // NewCmdWatch returns watch.
@@ -38,6 +41,9 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 		"is published that the store does not know: page somebody. A key that was removed or revoked and is still in a cache is\n" +
 		"not one. The log has a line for each change, with the keys. With --observations each look is recorded as well, as\n" +
 		"evidence for key promote. It never writes key sets: give it rights to read them and no more.\n\n" +
+		"With --status, in a Kubernetes store, the status of each KeySet object says whether that version was seen everywhere:\n" +
+		"the conditions Published and Ready, for kubectl wait, Argo CD and Flux. A changed key set is looked at within a minute.\n" +
+		"That needs the right to patch keysets/status, which changes no key set; one watch of a store does it.\n\n" +
 		"Run it outside the network of the servers, where the issuers' names lead to public addresses: a look at others is not\n" +
 		"complete, unless the key set is --private. --store has to be the store that is published, and not a copy that may be\n" +
 		"older: a key that the copy lacks would be rogue. Runs in the foreground until SIGTERM."
@@ -49,6 +55,7 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:9094", "serve /metrics, /livez and /readyz there")
 	fs.StringArrayVar(&o.expectCAs, "expect-ca", nil, "a `CA` that certificates may be of (repeatable): the organisation of the issuer of the server's certificate, or "+
 		"sha256: and the hash of a CA's public key in hex (default: the one that an issuer's first look shows; a restart forgets it)")
+	fs.BoolVar(&o.status, "status", false, "write into the status of KeySet objects whether they are published (stores kubernetes://NAMESPACE)")
 	return cmd
 }
 
@@ -64,14 +71,20 @@ func (o *options) run(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
+	st, err := o.statuses(ctx)
+	if err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end before this process does
 	g, ctx := errgroup.WithContext(ctx)
-	s, err := cli.Admin{Address: o.listen, Metrics: collector{w, o.every}, Ready: w.Ready, Log: w.Log()}.Listen(ctx)
+	s, err := cli.Admin{Address: o.listen, Metrics: collector{w, o.every, st}, Ready: w.Ready, Log: w.Log()}.Listen(ctx)
 	if err != nil {
 		return err
 	}
 	w.Log().Info("watching", zap.String("store", o.Store), zap.String("observations", o.Observations), zap.Duration("every", o.every), zap.String("version", cli.Version()))
 	g.Go(func() error { return s.Serve(ctx) })
 	g.Go(func() error { return cli.Until(ctx, func() { w.Run(ctx) }) })
+	g.Go(func() error { return cli.Until(ctx, func() { st.run(ctx, w) }) })
 	if err := g.Wait(); err != nil {
 		return err
 	}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+)
+
+// Somebody has decided for each flag with a value what completes it, and for each command what completes its arguments.
+func TestEveryFlagIsCompleted(t *testing.T) {
+	root := newRoot(&cli.Factory{})
+	flags := 0
+	walk(root, func(c *cobra.Command) {
+		if c.ValidArgsFunction == nil && c.Name() != "powershell" {
+			t.Errorf("%s: nobody has decided what completes its arguments", c.CommandPath())
+		}
+		decided := func(flag *pflag.Flag) {
+			if flag.NoOptDefVal != "" {
+				return
+			}
+			flags++
+			if _, is := c.GetFlagCompletionFunc(flag.Name); !is {
+				t.Errorf("%s --%s: nobody has decided what completes it (see package cli, flagValue)", c.CommandPath(), flag.Name)
+			}
+		}
+		c.LocalFlags().VisitAll(decided)
+		c.InheritedFlags().VisitAll(decided)
+	})
+	if flags < 100 {
+		t.Errorf("only %d flags were seen", flags)
+	}
+}
+
+// What shells show beside a flag is for people: the back-ticks around what its value is called are for the help alone.
+func TestDescriptionsOfFlagsArePlain(t *testing.T) {
+	described := 0
+	walk(newRoot(&cli.Factory{}), func(c *cobra.Command) {
+		offered, _ := completed(t, append(strings.Fields(c.CommandPath())[1:], "--")...)
+		for _, o := range offered {
+			described++
+			if strings.Contains(o, "`") {
+				t.Errorf("%s: %s", c.CommandPath(), o)
+			}
+		}
+	})
+	if described < 300 {
+		t.Errorf("only %d flags were offered", described)
+	}
+}
+
+// completed returns what a shell is offered for the last of the words, and which paths it completes itself.
+func completed(t *testing.T, words ...string) (offered []string, paths string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	began := time.Now()
+	run(t.Context(), append([]string{cobra.ShellCompRequestCmd}, words...), streams{in: strings.NewReader(""), out: &out, err: &errs})
+	if errs.Len() > 0 {
+		t.Errorf("%q: something is printed beside the answer: %s", words, errs.String())
+	}
+	if took := time.Since(began); took > 5*time.Second { // two, on a machine with nothing else to do
+		t.Errorf("%q took %v", words, took)
+	}
+	offered = strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	directive := offered[len(offered)-1]
+	offered = offered[:len(offered)-1]
+	return offered, map[string]string{":0": "files", ":16": "directories"}[directive]
+}
+
+func TestCompletion(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	c := checked{t}
+	t.Setenv("KEYPOST_STORE", "file://./key sets")
+	c.Check(os.MkdirAll(filepath.Join(dir, "key sets", "below"), 0o700))
+	c.Check(os.WriteFile("kubeconfig", []byte(`{apiVersion: v1, kind: Config, contexts: [{name: blue, context: {cluster: c, user: u, namespace: team}}, {name: green, context: {cluster: c, user: u}}]}`), 0o600))
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "kubeconfig"))
+	st, err := filestore.Create("key sets")
+	c.Check(err)
+	add := func(store keystore.Backend, name keystore.Name) keystore.KeySet {
+		spec := testSpec(t, name, "https://oidc.example.com/"+string(name))
+		var err error
+		spec.Keys[0], err = spec.Keys[0].WithID("kid-of-"+keystore.KeyID(name), "ES256") // one of its own may begin with a hyphen
+		c.Check(err)
+		spec.Policy.ObserveFrom, spec.Policy.Origins = []string{"frankfurt", "oslo"}, []string{"a.example.com"}
+		s, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour)}, spec)
+		c.Check(err)
+		c.Check(keystore.Create(t.Context(), keystore.NewStore(store), s))
+		return s
+	}
+	active := string(add(st, "prod-a").Keys()[0].ID())
+	add(st, "prod-b")
+	other, err := filestore.Create("other")
+	c.Check(err)
+	add(other, "test-a")
+	parties := []string{"aws", "gcp", "entra", "vault", "kube-apiserver"}
+	for _, tt := range []struct {
+		line  string // words, of which the last is completed; "_" is an empty one
+		want  []string
+		paths string // files or directories: what the shell completes itself
+	}{
+		{"issuer show _", []string{"prod-a", "prod-b"}, ""},
+		{"issuer show prod-b _", nil, ""},
+		{"issuer show --store file://./other t", []string{"test-a"}, ""},
+		{"issuer show --store=file://./other _", []string{"test-a"}, ""},
+		{"issuer show https://oidc.example.com/prod-b", []string{"https://oidc.example.com/prod-b\tprod-b"}, ""},
+		{"verify prod-a _", []string{"prod-b"}, ""},
+		{"rotate status pr", []string{"prod-a", "prod-b"}, ""},
+		{"export _", nil, "directories"},
+		{"export out _", []string{"prod-a", "prod-b"}, ""},
+		{"issuer add _", nil, ""},
+		{"issuer accept _", []string{"prod-a", "prod-b"}, ""},
+		{"key add prod-a _", []string{"--public-key-file", "--jwks", "--kubeconfig"}, ""},
+		{"key retire prod-a _", []string{active + "\tactive"}, ""},
+		{"key retire prod-a " + active[:9], []string{active + "\tactive"}, ""},
+		{"key promote prod-a _", nil, ""},
+		{"key revoke prod-a _", []string{active + "\tactive"}, ""},
+		{"key retire prod-x _", nil, ""},
+		{"issuer accept prod-a --keep _", []string{active + "\tactive"}, ""},
+		{"issuer observe prod-a --vantage _", []string{"frankfurt", "oslo"}, ""},
+		{"issuer observe prod-a --origin _", []string{"a.example.com"}, ""},
+		{"issuer list -o _", []string{"table", "json", "yaml"}, ""},
+		{"issuer list -o j", []string{"json"}, ""},
+		{"issuer list --output=y", []string{"yaml"}, ""},
+		{"key generate --type p", []string{"p256", "p384", "p521"}, ""},
+		{"issuer set prod-a --relying-party _", parties, ""},
+		{"issuer set prod-a --relying-party aws,v", []string{"aws,vault"}, ""},
+		{"issuer set prod-a --why _", nil, ""},
+		{"key remove prod-a x --confirm-kid _", nil, ""},
+		{"verify prod-a --ca-file _", nil, "files"},
+		{"key generate --out _", nil, "directories"},
+		{"verify prod-a --context _", []string{"blue", "green"}, ""},
+		{"verify prod-a --kubeconfig absent --context _", nil, ""},
+		{"verify prod-a --kubeconfig kubeconfig --context g", []string{"green"}, ""},
+		{"issuer list --store _", []string{"file:///\ta directory", "file://./\ta directory", "kubernetes://\ta namespace", "s3://\ta bucket"}, ""},
+		{"issuer list --store file://./", []string{"file://./other/"}, ""}, // not one whose name has a space: see TestOnlyPlainWordsAreOffered
+		{"issuer list --store kubernetes://", []string{"kubernetes://team"}, ""},
+		{"issuer list --store kubernetes://team?c", []string{"kubernetes://team?context="}, ""},
+		{"issuer list --store kubernetes://team?context=", []string{"kubernetes://team?context=blue", "kubernetes://team?context=green"}, ""},
+		{"issuer list --store s3://b/p?pro", []string{"s3://b/p?profile="}, ""},
+		{"issuer list --store s3://b/p?region=x&pro", nil, ""},
+		{"store copy file:///nowhere/", nil, ""},
+		{"store copy x file://./o", []string{"file://./other/"}, ""},
+		{"aws create-role --issuer-url _", []string{"https://oidc.example.com/prod-a\tprod-a", "https://oidc.example.com/prod-b\tprod-b"}, ""},
+		{"mirror --issuer-url _", nil, ""},
+		{"isuer _", nil, ""},
+		{"issuer lst _", nil, ""},
+		{"issuer show --nope _", nil, "files"},
+		{"help key pro", []string{"promote\tLet a key sign: a next one, or a retired one again"}, ""},
+	} {
+		words := strings.Fields(tt.line)
+		if words[len(words)-1] == "_" {
+			words[len(words)-1] = ""
+		}
+		got, paths := completed(t, words...)
+		if !slices.Equal(got, tt.want) || paths != tt.paths {
+			t.Errorf("keypost %s: %q, and %q; want %q, and %q", tt.line, got, paths, tt.want, tt.paths)
+		}
+	}
+}
+
+// hostileKids are words of a shell, or flags, that a foreign JWKS or a document calls its keys. Those of a kind begin alike, so that
+// a first Tab inserts what they have in common.
+var hostileKids = []string{
+	"`touch${IFS}pwned`1", "`touch${IFS}pwned`2", "$(touch${IFS}pwned)1", "$(touch${IFS}pwned)2", "a;touch${IFS}pwned;1", "a;touch${IFS}pwned;2",
+	"a&b", "a|b", "a<b", "a>b", "a'b", `a"b`, `a\b`, "a*b", "a[b]", "a{b,c}", "a!b", "a#b", "#a", "~root", "a(b)", "a^b", "=ls", "--force", "-x",
+}
+
+// Shells get nothing that is more than a word: bash inserts what several values have in common as it is, and evaluates the line at
+// the next Tab.
+func TestOnlyPlainWordsAreOffered(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	c := checked{t}
+	t.Setenv("KEYPOST_STORE", "file://./store")
+	st, err := filestore.Create("store")
+	c.Check(err)
+	spec := testSpec(t, "prod-a", "https://oidc.example.com/prod-a")
+	spec.Keys = nil
+	var plain []string
+	for _, kid := range append([]string{"plain.1_a-b", "p%@+=:,./?z"}, hostileKids...) {
+		k, err := testSpec(t, "x", "https://x.example.com").Keys[0].WithID(keystore.KeyID(kid), "ES256")
+		c.Check(err)
+		spec.Keys = append(spec.Keys, k)
+		if !slices.Contains(hostileKids, kid) {
+			plain = append(plain, kid+"\tactive")
+		}
+		if !strings.Contains(kid, "/") {
+			c.Check(os.Mkdir(kid, 0o700))
+		}
+	}
+	s, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour)}, spec)
+	c.Check(err)
+	c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s))
+	c.Check(errors.Join(os.Mkdir("é", 0o700), os.Mkdir("a b", 0o700)))
+	slices.Sort(plain)
+	for _, words := range [][]string{{"key", "revoke", "prod-a", ""}, {"key", "retire", "prod-a", ""}, {"issuer", "accept", "prod-a", "--keep", ""}} {
+		if got, _ := completed(t, words...); !slices.Equal(slices.Sorted(slices.Values(got)), plain) {
+			t.Errorf("keypost %q: %q, want %q", words, got, plain)
+		}
+	}
+	if got, _ := completed(t, "issuer", "list", "--store", "file://./"); !slices.Equal(got, []string{"file://./%23a/", "file://./--force/", "file://./-x/", "file://./=ls/", "file://./a%23b/", "file://./plain.1_a-b/", "file://./store/"}) {
+		t.Errorf("directories: %q", got)
+	}
+	for _, kid := range hostileKids {
+		if got, _ := completed(t, "key", "revoke", "prod-a", kid); len(got) > 0 && kid != "--force" { // which is a flag too
+			t.Errorf("%s, which was typed, is completed to %q", kid, got)
+		}
+	}
+}
+
+// A store that does not answer is as good as none, after two seconds.
+func TestCompletionOfASilentStore(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	checked{t}.Check(err)
+	defer func() { _ = listener.Close() }()
+	t.Setenv("AWS_ACCESS_KEY_ID", "x")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
+	t.Setenv("KEYPOST_STORE", "s3://bucket/prefix?region=eu-central-1&endpoint=http://"+listener.Addr().String())
+	if got, paths := completed(t, "issuer", "show", ""); len(got) > 0 || paths != "" {
+		t.Errorf("%q, and %q", got, paths)
+	}
+}

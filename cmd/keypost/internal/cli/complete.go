@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Completing reports whether a shell asks how a line may go on. Nothing but the answer may be seen then: an error is no answer,
+// and nobody is asked for anything.
+func Completing(args []string) bool {
+	return len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
+}
+
+// Quiet keeps programs that are started for credentials, and libraries, from the terminal of somebody who pressed Tab.
+func Quiet() {
+	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
+		os.Stdin, os.Stderr = null, null
+	}
+}
+
+// plainDescriptions takes the back-ticks out of what flags are for: they tell the help what a value is called, and cobra hands them
+// to shells as they stand.
+func plainDescriptions(cmd *cobra.Command) {
+	plain := func(flag *pflag.Flag) { flag.Usage = strings.ReplaceAll(flag.Usage, "`", "") }
+	cmd.Flags().VisitAll(plain)
+	cmd.PersistentFlags().VisitAll(plain)
+	for _, c := range cmd.Commands() {
+		plainDescriptions(c)
+	}
+}
+
+// completionTime bounds how long a shell waits for an answer, whatever the store, its network or its file system does.
+const completionTime = 2 * time.Second
+
+const (
+	noFiles = cobra.ShellCompDirectiveNoFileComp
+	unended = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace // a value that is not whole yet
+)
+
+// choices is the annotation of a flag whose values are known.
+const choices = "keypost.dev/choices"
+
+// Choices says which values a flag has, or what its usual ones are, for shells to offer.
+func Choices(fs *pflag.FlagSet, flag string, values ...string) {
+	_ = fs.SetAnnotation(flag, choices, values) // it fails only for a flag that is not defined, which a test would find
+}
+
+// complete gives each argument and each flag of a command, and of those below it, what completes its value.
+func (f *Factory) complete(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = f.completeArg
+	}
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { f.completeFlag(cmd, flag) })
+	cmd.PersistentFlags().VisitAll(func(flag *pflag.Flag) { f.completeFlag(cmd, flag) })
+	for _, c := range cmd.Commands() {
+		f.complete(c)
+	}
+}
+
+func (f *Factory) completeFlag(cmd *cobra.Command, flag *pflag.Flag) {
+	complete := f.flagValue(cmd, flag)
+	if complete != nil {
+		_ = cmd.RegisterFlagCompletionFunc(flag.Name, complete) // it fails for a flag that has one
+	}
+}
+
+// flagValue returns what completes the value of a flag; nil for a flag without a value, and for one that nobody has decided about.
+func (f *Factory) flagValue(cmd *cobra.Command, flag *pflag.Flag) cobra.CompletionFunc {
+	listed := func(names string) bool { return slices.Contains(strings.Fields(names), flag.Name) }
+	switch {
+	case flag.NoOptDefVal != "":
+		return nil
+	case flag.Annotations[choices] != nil:
+		return choose(flag)
+	case listed("ca-file origin-cert origin-key origin-header-file kubeconfig make-in last-good replacement metrics-file " +
+		"policy-file private-key-file public-key-file jwks token-file"):
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	case listed("out output-dir credentials-requests-dir"):
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	case listed("store observations"):
+		return f.completion(storeURLs, unended)
+	case listed("context"):
+		return f.completion(contexts, noFiles)
+	case listed("vantage"):
+		return f.completion(ofPolicy(func(p keystore.Policy) []string { return p.ObserveFrom }), noFiles)
+	case listed("origin"):
+		return f.completion(ofPolicy(func(p keystore.Policy) []string { return p.Origins }), noFiles)
+	case listed("issuer-url") && cmd.Name() != "mirror", listed("from-url"):
+		return f.completion(issuerURLs, noFiles)
+	case listed("keep gone revoked") && cmd.Name() == "accept":
+		return f.completion(func(ctx context.Context, l line) []string { return l.kids(ctx, "") }, noFiles)
+	case listed("confirm-url confirm-kid"), // typed once more so that it is no accident
+		listed("account admin-address apiserver at by cloudfront-distribution connect descends-from edge-hold error every expect-ca from-issuer-url gone identity-provider-arn issuer-url listen max-age " +
+			"max-trust-length name observe-from permissions-boundary-arn policy-arn poll region role-arn role-name served-generation service-account " +
+			"stale-if-error stale-while-revalidate thumbprint token-lifetime url user-tags why"):
+		return cobra.NoFileCompletions
+	}
+	return nil
+}
+
+// choose completes one of a flag's choices, or, where several may stand in one value, the last of them.
+func choose(flag *pflag.Flag) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		before := ""
+		if i := strings.LastIndex(word, ","); i >= 0 && flag.Value.Type() == "stringSlice" {
+			before = word[:i+1]
+		}
+		var list []string
+		for _, c := range flag.Annotations[choices] {
+			if !slices.Contains(strings.Split(before, ","), c) {
+				list = append(list, before+c)
+			}
+		}
+		return beginning(list, word), noFiles
+	}
+}
+
+// completeArg completes an argument by what the command's form says that it is.
+func (f *Factory) completeArg(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	kind := argument(cmd.Use, len(args))
+	switch {
+	case kind == "ISSUER", kind == "NAME" && cmd.Name() != "add":
+		return f.completion(issuers, noFiles)(cmd, args, word)
+	case kind == "KID":
+		return f.completion(func(ctx context.Context, l line) []string { return l.kids(ctx, cmd.Name()) }, noFiles)(cmd, args, word)
+	case kind == "SRC", kind == "DST":
+		return f.completion(storeURLs, unended)(cmd, args, word)
+	case kind == "DIR":
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	case kind == "COMMAND":
+		return commands(cmd.Root(), args, word), noFiles
+	case kind == "KEYS" && word == "": // these are flags
+		return []string{"--public-key-file", "--jwks", "--kubeconfig"}, noFiles
+	}
+	return nil, noFiles
+}
+
+// argument returns what the nth argument of a command is, such as ISSUER: the words of its form that no flag goes before. The
+// last one with "…" goes on for ever. It is empty for an argument that the command does not take.
+func argument(use string, n int) string {
+	words, kind := strings.Fields(use)[1:], ""
+	for i, w := range words {
+		if strings.Contains(w, "--") && !strings.Contains(w, "|--") || i > 0 && strings.Contains(words[i-1], "--") && !strings.Contains(words[i-1], "|--") {
+			continue
+		}
+		word, _, several := strings.Cut(strings.Trim(w, "[]"), "…")
+		if kind = word; n == 0 || several {
+			return kind
+		}
+		n--
+	}
+	return ""
+}
+
+// commands completes the words of a command.
+func commands(root *cobra.Command, words []string, word string) []string {
+	cmd, rest, err := root.Find(words)
+	if err != nil || len(rest) > 0 {
+		return nil
+	}
+	var list []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			list = append(list, c.Name()+"\t"+c.Short)
+		}
+	}
+	return beginning(list, word)
+}

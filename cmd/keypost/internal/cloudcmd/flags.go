@@ -1,0 +1,140 @@
+// Package cloudcmd has what the commands of every cloud share: the flags for publishing an issuer, the journal on stderr in
+// ccoctl's form, previews with their exit code, and what to do about errors and next. A cloud's package of commands keeps its
+// own flags around [Flags], begins a command's work with [Flags.Begin], and ends it with [Run.Ended] and [Run.Result].
+package cloudcmd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/install"
+)
+
+// Flags are those that the commands of every cloud have.
+type Flags struct {
+	To            *install.Options // what they fill in; never nil
+	Party         string           // the cloud as a relying party, as in a key set's policy: "aws"
+	DryRun, Diff  bool
+	PublicKeyFile string
+
+	caFile, connect, why string
+	policy               view.PolicyFlags
+	shield               cli.ShieldFlags
+}
+
+// Define registers all of the flags but those of a new issuer's policy, for a command to take over those that it has. tool is
+// what applies the files of a dry run: "the AWS CLI".
+func (f *Flags) Define(all *pflag.FlagSet, tool string) {
+	all.StringVar(&f.To.Dir, "output-dir", "", "directory for the files (default the current one)")
+	all.BoolVar(&f.DryRun, "dry-run", false, "write files to be applied with "+tool+", and call nobody")
+	all.BoolVar(&f.Diff, "diff", false,
+		"print what would be changed, and what is there beyond what is wanted; change nothing, and exit 3 if there is any")
+	all.StringVar(&f.To.IssuerURL, "issuer-url", "", "the issuer URL, as in the tokens' iss")
+	all.StringVar(&f.PublicKeyFile, "public-key-file", "", "file with the cluster's public key (default OUTPUT-DIR/"+ccoctl.PublicKeyName+")")
+	all.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the issuer, instead of the system's")
+	all.StringVar(&f.connect, "connect", "", "HOST:PORT at which to look for the issuer instead of the URL's own addresses")
+	all.StringVar(&f.why, "why", "", "the reason for publishing a new issuer; it is recorded")
+	f.shield.RegisterFiles(all)
+}
+
+// DefinePolicy registers the flags of a new issuer's policy.
+func (f *Flags) DefinePolicy(fs *pflag.FlagSet) { f.policy.RegisterForNew(fs) }
+
+// check returns an error for flags that are wrong by themselves. ccoctl accepts an empty string for every one of them.
+func (f *Flags) check(cmd *cobra.Command) error {
+	var err error
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if err == nil && flag.Value.Type() == "string" && strings.TrimSpace(flag.Value.String()) == "" {
+			err = cli.Usagef("--%s is empty", flag.Name)
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case f.DryRun && f.Diff:
+		return cli.Usagef("give --dry-run or --diff, not both")
+	case f.To.IssuerURL == "":
+		return nil
+	}
+	if _, err := keystore.ParseIssuerURL(f.To.IssuerURL, f.To.Dev); err != nil {
+		return cli.Usage(err)
+	}
+	return nil
+}
+
+// checkOutputDir returns an error unless the directory exists or can be made, one level of it.
+func (f *Flags) checkOutputDir() error {
+	if f.To.Dir == "" {
+		dir, err := os.Getwd()
+		f.To.Dir = dir
+		return err
+	}
+	info, err := os.Stat(f.To.Dir)
+	switch {
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("--output-dir %s is not a directory", f.To.Dir)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	parent := filepath.Dir(filepath.Clean(f.To.Dir))
+	if info, err := os.Stat(parent); err != nil || !info.IsDir() {
+		return cli.WithHint(fmt.Errorf("--output-dir %s cannot be made: there is no directory %s", f.To.Dir, parent), "mkdir -p %s", cli.Quoted(f.To.Dir))
+	}
+	return nil
+}
+
+// Path returns where a file of the output directory is, as ccoctl logs it: as the directory was given.
+func (f *Flags) Path(name string) string {
+	return filepath.Join(f.To.Dir, filepath.FromSlash(name))
+}
+
+// ReadIssuer reads the flags for how a new issuer is published and where it is looked for.
+func (f *Flags) ReadIssuer() error {
+	policy := view.NewPolicy(false)
+	policy.RelyingParties = []string{f.Party}
+	policy, err := f.policy.Apply(policy)
+	if err == nil {
+		err = policy.Check(f.To.Dev)
+	}
+	if err != nil {
+		return cli.Usage(err)
+	}
+	if err := cli.CheckConnect(f.connect); err != nil {
+		return err
+	}
+	f.To.Policy, f.To.Site.Connect = policy, f.connect
+	if f.To.Site.RootCAs, err = cli.ReadRoots(f.caFile); err != nil {
+		return err
+	}
+	f.To.Site.Shield, err = f.shield.ReadFor(policy.Origins, f.connect != "")
+	return err
+}
+
+// ReadPublicKey returns the key of --public-key-file; nil without that flag.
+func (f *Flags) ReadPublicKey(factory *cli.Factory) (*install.PublicKey, error) {
+	if f.PublicKeyFile == "" {
+		return nil, nil
+	}
+	keys, err := keysource.ReadFile(factory, f.PublicKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	return install.OnePublicKey(f.PublicKeyFile, keys)
+}
+
+// Verification returns the command that verifies a key set as this run has looked at it.
+func (f *Flags) Verification(n keystore.Name) cli.Command {
+	return append(cli.Verify(n, f.To.Dev, f.caFile, f.connect), f.shield.Of(f.To.Site.Shield.Origins)...)
+}

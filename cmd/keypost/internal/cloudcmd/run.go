@@ -1,0 +1,183 @@
+package cloudcmd
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// Run is one run of a command.
+type Run struct {
+	*cli.Factory
+	flags   *Flags
+	journal *journal
+}
+
+// Begin checks the flags, those of the cloud by check, and returns the run of a command, whose events it prints and whose
+// mode and store it fills in. The caller ends it with [Run.End].
+func (f *Flags) Begin(factory *cli.Factory, cmd *cobra.Command, check func() error) (*Run, error) {
+	if err := f.check(cmd); err != nil {
+		return nil, err
+	}
+	if err := check(); err != nil {
+		return nil, err
+	}
+	factory.Begin()
+	if cmd.Flags().Lookup("output-dir") != nil {
+		if err := f.checkOutputDir(); err != nil {
+			return nil, err
+		}
+	}
+	r := &Run{Factory: factory, flags: f, journal: newJournal(factory.Err)}
+	f.To.Store, f.To.Report = r.keyStore(), r.report
+	switch {
+	case f.DryRun:
+		f.To.Mode = install.DryRun
+	case f.Diff:
+		f.To.Mode = install.Preview
+	}
+	return r, nil
+}
+
+// End removes a line of the journal that is still to change, before something else is printed.
+func (r *Run) End() { r.journal.clear() }
+
+// keyStore is the store that --store names.
+func (r *Run) keyStore() install.KeyStore {
+	store, err := cli.ParseStore(r.Store)
+	k := install.KeyStore{
+		Change: func() keystore.Change { return r.Change(r.flags.why, false) },
+		InDir:  store.Dir != "", Open: r.OpenStore, Create: r.CreateStore, Check: func() error { return err },
+	}
+	if err == nil { // what cannot be parsed may have a password in it
+		k.Name = r.Store
+	}
+	return k
+}
+
+// report prints what a run reports, and after a warning what to do about it. It is safe for concurrent use.
+func (r *Run) report(e install.Event) {
+	advice := ""
+	switch e.Kind {
+	case install.Line:
+		r.journal.printf("%s", e.Text)
+		return
+	case install.Wait:
+		r.journal.wait(e)
+		return
+	case install.Progress:
+		r.journal.show("%s", e.Text)
+		return
+	case install.KeyIsNext:
+		advice = " (" + r.Line(cli.Command{"key", "promote", string(e.KeySet), string(e.Key)}) + ")"
+	case install.UnknownKey:
+		advice = "; to end that: " + r.Line(cli.Command{"key", "revoke", string(e.KeySet), string(e.Key), "--why", "REASON"})
+	case install.UntrustedCA:
+		advice = "; if this is your own CA, stop this and run it again with --ca-file FILE"
+		if r.flags.caFile != "" {
+			advice = "; if " + cli.Quoted(r.flags.caFile) + " lacks its CA, stop this, and run it again with one that has it"
+		}
+	case install.UnreadKeySet:
+		advice = "; why: " + r.Line(cli.Command{"issuer", "list"})
+	}
+	r.journal.clear()
+	r.Warn("%s%s", e.Text, advice)
+}
+
+// differsError ends a run of --diff that found something to change, or something beyond what is wanted.
+type differsError struct{ actions, extra int }
+
+func (e *differsError) Error() string {
+	var found []string
+	if e.actions > 0 {
+		found = append(found, text.Count(e.actions, "thing differs", "things differ"))
+	}
+	if e.extra > 0 {
+		found = append(found, text.Count(e.extra, "thing is there beyond what is wanted", "things are there beyond what is wanted"))
+	}
+	return strings.Join(found, ", ") + "; nothing was changed"
+}
+
+// ExitCode is for [cli.Factory.Run].
+func (e *differsError) ExitCode() int { return cli.ExitDiffer }
+
+// Ended prints what a cloud's package has returned with --diff: a preview, and an error if there is a difference. It reports
+// whether nothing else is to be printed.
+func (r *Run) Ended(v *plan.Preview, err error) (bool, error) {
+	r.End()
+	if v == nil || err != nil {
+		return err != nil, err
+	}
+	if err := r.PrintPreview(*v); err != nil || v.Empty() {
+		return true, err
+	}
+	return true, &differsError{len(v.Changes), len(v.Extra)}
+}
+
+// PrintPreview prints what would be changed, in the form that -o asks for.
+func (r *Run) PrintPreview(v plan.Preview) error {
+	if r.Output == "table" {
+		return v.Write(r.Out)
+	}
+	if v.Changes == nil {
+		v.Changes = []plan.Change{}
+	}
+	for _, list := range []*[]string{&v.Notes, &v.Warnings, &v.Extra} {
+		if *list == nil {
+			*list = []string{}
+		}
+	}
+	return r.Print(v, nil)
+}
+
+// Result prints what was made, with -o json and yaml alone: what ccoctl prints is all on stderr.
+func (r *Run) Result(v any) error {
+	if r.Output == "table" {
+		return nil
+	}
+	return r.Print(v, nil)
+}
+
+// SayLifetime prints how to declare the lifetime of tokens in a key set that has none.
+func (r *Run) SayLifetime(s keystore.KeySet) {
+	if s.Policy().TokenLifetime == nil {
+		r.Notice("key set %s does not say how long the cluster's tokens live, and key remove will wait for that: %s", s.Name(),
+			cli.Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"})
+	}
+}
+
+// SayInstall prints what to do with what was made.
+func (r *Run) SayInstall(made install.Created) {
+	r.Notice("next, with the directory that openshift-install create manifests has filled:")
+	r.Notice("  cp %s/* INSTALL-DIR/%s/", cli.Quoted(r.flags.Path(ccoctl.ManifestsDir)), ccoctl.ManifestsDir)
+	if made.PrivateKey == "" {
+		r.Notice("  and put the signing key of %s into INSTALL-DIR/%s", r.flags.PublicKeyFile, ccoctl.SigningKeyName)
+	} else {
+		r.Notice("  cp -a %s INSTALL-DIR/", cli.Quoted(r.flags.Path(ccoctl.TLSDir)))
+	}
+	r.Notice("then openshift-install create cluster; and once it signs tokens:")
+	r.Notice("  %s", r.flags.Verification(made.KeySet.Name()))
+}
+
+// SayStillPublished prints how to stop publishing an issuer, which other accounts and clouds may still need.
+func (r *Run) SayStillPublished(i install.StillPublished) {
+	switch {
+	case i.KeySet != "":
+		r.Notice("the keys of %s are still published; when nothing trusts them any more:", i.URL)
+		r.Notice("  %s", cli.Command{"issuer", "remove", i.KeySet, "--confirm-url", i.URL, "--why", "REASON"})
+	case !i.Asked:
+		r.Notice("if a key store publishes %s, its keys still are; when nothing trusts them any more:", i.URL)
+		remove := cli.Command{"issuer", "remove", i.URL, "--confirm-url", i.URL, "--why", "REASON"}
+		if !strings.Contains(r.Line(remove), " --store ") {
+			remove = append(remove, "--store", "STORE")
+		}
+		r.Notice("  %s", remove)
+	}
+}

@@ -1,0 +1,237 @@
+package storecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/issuer/export"
+	"github.com/keypost/keypost/issuer/page"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/audit"
+	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/lastgood"
+	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/open"
+)
+
+// pagesRun writes the operator's page of a whole store, and of what the keypostd at admin serves, if that is not empty.
+func pagesRun(ctx context.Context, f *cli.Factory, dir, admin string) error {
+	st, err := f.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	records, err := looks(ctx, f)
+	if err != nil {
+		return err
+	}
+	c, err := f.ReadAll(ctx, st)
+	if err != nil {
+		return err
+	}
+	var report *issuer.Report
+	if admin != "" {
+		r, err := cli.AskAdmin(ctx, admin)
+		if err != nil {
+			return err
+		}
+		report = &r
+	}
+	if outer := documentsAround(dir); outer != "" {
+		return cli.WithHint(fmt.Errorf("export pages to %s: %s holds documents of issuers, and the pages would be among them", dir, outer), "name a directory that nobody is served from")
+	}
+	root, err := openExport(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	files, err := page.Open(root)
+	if err != nil {
+		return cli.WithHint(fmt.Errorf("export pages to %s: %w", dir, err), "name a directory that is empty or not there yet")
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	s := sheaf{files, page.About{Made: now, Complete: now, Build: "keypost " + cli.Version(), Source: open.Redacted(f.Store)}, records, servedBy(report)}
+	if err := errors.Join(s.write(f, c), files.Done()); err != nil {
+		return fmt.Errorf("export pages to %s: %w", dir, err)
+	}
+	if n := len(c.Unread); n > 0 {
+		f.Warn("%d of %d key sets cannot be read; their pages say why", n, n+len(c.Sets))
+	}
+	written := []export.File{}
+	for _, name := range files.Written() {
+		written = append(written, export.File{Name: name, Written: true})
+	}
+	return f.Print(map[string]any{"files": written}, func(w *tabwriter.Writer) {
+		cli.Row(w, "index.html", fmt.Sprintf("and %d more files", len(written)-1))
+	})
+}
+
+// documentsAround returns the directory above dir that has documents of issuers as export writes them, below a directory with the
+// name of a host; empty if there is none. Whoever serves it serves what is in dir as well.
+func documentsAround(dir string) string {
+	at, err := filepath.Abs(dir)
+	if err != nil {
+		return "" // there is no working directory, and nothing can be opened
+	}
+	if real, err := filepath.EvalSymlinks(at); err == nil {
+		at = real
+	} else if real, err := filepath.EvalSymlinks(filepath.Dir(at)); err == nil { // it is to be made
+		at = filepath.Join(real, filepath.Base(at))
+	}
+	for parent := filepath.Dir(at); parent != at; at, parent = parent, filepath.Dir(parent) {
+		for _, below := range []string{"[^.]*.*", "[^.]*.*/*"} { // HOST and HOST/NAME, which all but the oddest issuer URLs are
+			for _, document := range []string{".well-known", "keys.json"} {
+				if found, _ := fs.Glob(os.DirFS(parent), path.Join(below, document)); len(found) > 0 {
+					return parent
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// looks returns what was seen of every key set, if the place for observations was named; else nil.
+func looks(ctx context.Context, f *cli.Factory) (map[keystore.Name][]observation.Record, error) {
+	if f.Observations == "" {
+		return nil, nil
+	}
+	st, err := f.OpenObservations(ctx)
+	if err == nil {
+		return st.All(ctx)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // nobody has looked
+		return map[keystore.Name][]observation.Record{}, nil
+	}
+	return nil, err
+}
+
+// sheaf is the pages of one run.
+type sheaf struct {
+	files   *page.Files
+	about   page.About
+	records map[keystore.Name][]observation.Record // nil: not known
+	served  map[keystore.Name]page.Input           // what a keypostd says; nil: nobody has asked one
+}
+
+// servedBy returns what a keypostd has reported of each key set.
+func servedBy(report *issuer.Report) map[keystore.Name]page.Input {
+	if report == nil {
+		return nil
+	}
+	all := map[keystore.Name]page.Input{}
+	for _, s := range report.Issuers {
+		in := page.Input{Name: s.Name, History: s.History, Served: &page.Served{Generation: s.Generation, Withdrawn: s.Generation > 0 && !s.Served, Issuers: s.Issuers, Since: report.Since}}
+		for _, u := range s.Issuers {
+			in.Served.Asked = append(in.Served.Asked, page.Asked{Issuer: u, At: s.Asked[u]})
+		}
+		if s.Rejected != "" {
+			in.Rejected = &page.Rejected{Reason: s.Rejected, Message: s.Message}
+		}
+		all[s.Name] = in
+	}
+	return all
+}
+
+// write writes every page.
+func (s sheaf) write(f *cli.Factory, c catalog.Contents) error {
+	all := s.inputs(c)
+	p := f.Progress("writing pages", "key sets")
+	defer p.End()
+	p.Of(len(all))
+	rows, issuers := map[keystore.Name]page.Row{}, 0
+	for _, in := range all {
+		k := page.Of(s.about, in)
+		rows[in.Name] = k.Row()
+		issuers += len(k.Issuers)
+		if err := s.files.Write(k); err != nil {
+			return err
+		}
+		p.Done(1)
+	}
+	return s.lists(rows, issuers)
+}
+
+// inputs returns what is known of every key set. What a keypostd says of one counts, since it knows its own rules and what it served before.
+func (s sheaf) inputs(c catalog.Contents) (all []page.Input) {
+	rejected, left := c.Rejected(), maps.Clone(s.served)
+	add := func(in page.Input, r *lastgood.Rejection) {
+		said, known := left[in.Name]
+		delete(left, in.Name)
+		switch {
+		case known:
+			in.Served, in.Rejected, in.History = said.Served, said.Rejected, said.History
+		case s.served != nil:
+			in.Served = &page.Served{}
+		}
+		if r != nil && !known {
+			in.Rejected = &page.Rejected{Reason: r.Reason, Message: r.Message}
+		}
+		all = append(all, in)
+	}
+	for _, set := range c.Sets {
+		in := page.Input{Name: set.Name(), Set: &set, History: audit.Messages(audit.ChainOf(set).Findings)}
+		if s.records != nil {
+			in.Looks, in.Observed = looksOf(set, s.records[set.Name()])
+		}
+		add(in, rejected[set.Name()])
+	}
+	for n, err := range c.Unread {
+		add(page.Input{Name: n, Unread: err.Error()}, lastgood.RejectError(err))
+	}
+	for n, in := range left { // served, and not in the store
+		if n.Check() == nil {
+			all = append(all, in)
+		}
+	}
+	return all
+}
+
+// lists writes the pages of the list.
+func (s sheaf) lists(rows map[keystore.Name]page.Row, issuers int) error {
+	names := slices.Sorted(maps.Keys(rows))
+	bad := slices.DeleteFunc(slices.Clone(names), func(n keystore.Name) bool { return !rows[n].NeedsAttention() })
+	slices.SortStableFunc(bad, func(a, b keystore.Name) int { // what is rejected goes first
+		switch rejected := rows[a].Rejected != nil; {
+		case rejected == (rows[b].Rejected != nil):
+			return 0
+		case rejected:
+			return -1
+		}
+		return 1
+	})
+	for n := 1; ; n++ {
+		l := page.List{About: s.about, Query: page.Query{Page: n}, KeySets: len(rows), Issuers: issuers, Attention: len(bad)}
+		if n == 1 {
+			for _, name := range bad[:min(len(bad), page.MaxAttention)] {
+				l.First = append(l.First, rows[name])
+			}
+		}
+		for _, name := range page.Cut(&l, names) {
+			l.Rows = append(l.Rows, rows[name])
+		}
+		if err := s.files.Write(l); err != nil || n >= l.Pages {
+			return err
+		}
+	}
+}
+
+// looksOf returns what the page shows of records, and what they say of a key.
+func looksOf(s keystore.KeySet, records []observation.Record) ([]page.Look, func(keystore.Key) keystore.Observed) {
+	var all []page.Look
+	for _, r := range records {
+		all = append(all, page.Look{Issuer: r.Issuer, Vantage: r.Vantage, At: r.Latest.End, Complete: r.Complete, Gaps: r.Latest.Gaps})
+	}
+	return all, func(k keystore.Key) keystore.Observed {
+		return observation.Of(observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()}, records, observation.Required(s))
+	}
+}

@@ -1,0 +1,85 @@
+package verifycmd
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/issuer/verify/finding"
+)
+
+// TestStateOfEveryCause: no cause counts as not found in a look that lacks what is needed to see it, and each does in one that lacks
+// nothing.
+func TestStateOfEveryCause(t *testing.T) {
+	whole := func() (*verifyOptions, []verified) {
+		opts := &verifyOptions{tokenFile: "token", roleARN: "arn:aws:iam::123456789012:role/app", assume: true}
+		opts.cluster.Kubeconfig = "kubeconfig"
+		rows := []row{{Code: "cluster-review-failed", Check: "cluster-review", Severity: finding.Warn}}
+		for _, c := range finding.Causes() {
+			rows = append(rows, row{Code: c.Check, Check: c.Check, Severity: finding.OK})
+		}
+		return opts, []verified{{Findings: rows}}
+	}
+	take := map[finding.Need]func(*verifyOptions, []verified){
+		finding.NeedCluster:   func(o *verifyOptions, _ []verified) { o.cluster.Kubeconfig = "" },
+		finding.NeedToken:     func(o *verifyOptions, _ []verified) { o.tokenFile = "" },
+		finding.NeedRole:      func(o *verifyOptions, _ []verified) { o.roleARN = "" },
+		finding.NeedAssume:    func(o *verifyOptions, _ []verified) { o.assume = false },
+		finding.NeedAddresses: func(o *verifyOptions, _ []verified) { o.connect = "192.0.2.1:443" },
+		finding.NeedStore: func(_ *verifyOptions, r []verified) {
+			r[0].Findings = append(r[0].Findings, row{Code: "store-none", Check: "stored-keys", Severity: finding.Warn})
+		},
+		finding.NeedRefused: func(_ *verifyOptions, r []verified) { r[0].Findings[0].Code = "cluster-review" },
+		finding.NeedPod:     nil, finding.NeedRights: nil, // no flag gives them
+	}
+	for _, c := range finding.Causes() {
+		opts, results := whole()
+		never := slices.ContainsFunc(c.Needs(), func(n finding.Need) bool { return take[n] == nil })
+		if got := opts.stateOf(c, results); (got == causeNotFound) == never {
+			t.Errorf("%s: %q in a look that lacks nothing", c.Code, got)
+		}
+		for _, n := range c.Needs() {
+			remove, known := take[n]
+			if !known {
+				t.Fatalf("%s needs %s, which this test does not know", c.Code, n)
+			}
+			if remove == nil {
+				continue
+			}
+			opts, results := whole()
+			if remove(opts, results); !strings.HasPrefix(opts.stateOf(c, results), causeUnknown+": ") {
+				t.Errorf("%s: %q in a look without %s", c.Code, opts.stateOf(c, results), n)
+			}
+		}
+		area, _, _ := strings.Cut(c.Check, "-")
+		if slices.Contains([]string{"aws", "cluster", "token"}, area) && len(c.Needs()) == 0 {
+			t.Errorf("%s (check %s) says nothing of what it needs", c.Code, c.Check)
+		}
+	}
+}
+
+// What a fresh token cannot show: the audience of older ones that --api-audiences lacks.
+func TestStateOfLackingAudience(t *testing.T) {
+	lacking := finding.CauseOf("cluster-audience-lacking")
+	opts := &verifyOptions{}
+	opts.cluster.Kubeconfig = "kubeconfig"
+	results := []verified{{Findings: []row{{Code: "cluster-audiences", Check: "cluster-audiences", Severity: finding.OK}}}}
+	if got, want := opts.stateOf(lacking, results), "not checked: give --token-file FILE with a token that a pod has"; got != want {
+		t.Errorf("without a token: %q", got)
+	}
+	opts.tokenFile = "fresh"
+	results[0].Findings = append(results[0].Findings, row{Code: "cluster-review", Check: "cluster-review", Severity: finding.OK})
+	if got := opts.stateOf(lacking, results); !strings.HasPrefix(got, "not checked: give --token-file FILE with the token that is refused") {
+		t.Errorf("with a token that is accepted: %q", got)
+	}
+}
+
+// What the kubeconfig's user may not read has not been looked at.
+func TestStateOfForbidden(t *testing.T) {
+	opts := &verifyOptions{}
+	opts.cluster.Kubeconfig = "kubeconfig"
+	results := []verified{{Findings: []row{{Code: "cluster-forbidden", Check: "cluster-rights", Severity: finding.Warn}}}}
+	if got := opts.stateOf(finding.CauseOf("cluster-key-lacking"), results); got != "not checked: repair cluster-forbidden first" {
+		t.Errorf("%q", got)
+	}
+}

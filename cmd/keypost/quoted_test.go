@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"mvdan.cc/sh/v3/shell"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+)
+
+// printedBy returns what a command prints for people.
+func printedBy(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &errs})
+	return errs.String()
+}
+
+// after returns the words, as a shell makes them of what stands behind before in a text.
+func after(t *testing.T, said, before string) []string {
+	t.Helper()
+	_, rest, found := strings.Cut(said, before)
+	if !found {
+		t.Fatalf("no %q in\n%s", before, said)
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	words, err := shell.Fields(line, func(name string) string { return "EXPANDED-" + name })
+	if err != nil {
+		t.Errorf("a shell does not take %s: %v", line, err) // also one that runs a command
+	}
+	return words
+}
+
+// What is to be pasted is what was meant, whatever others call their keys, in a path with a space too.
+func TestHintsQuoteHostileKids(t *testing.T) {
+	base := t.TempDir()
+	for i, kid := range hostileKids {
+		t.Run(kid, func(t *testing.T) {
+			dir := filepath.Join(base, "key sets "+strconv.Itoa(i))
+			c := checked{t}
+			st, err := filestore.Create(dir)
+			c.Check(err)
+			store := "file://" + dir
+			hostile, err := testSpec(t, "x", "https://x.example.com").Keys[0].WithID(keystore.KeyID(kid), "ES256")
+			c.Check(err)
+			for _, name := range []keystore.Name{"prod-a", "prod-b"} {
+				spec := testSpec(t, name, "https://oidc.example.com/"+string(name))
+				spec.Keys = append(spec.Keys, hostile)
+				s, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour)}, spec)
+				c.Check(err)
+				c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s))
+			}
+
+			printedBy(t, "key", "retire", "--store", store, "--why", "x", "--", "prod-a", kid)
+			said := printedBy(t, "key", "remove", "--store", store, "--force", "--why", "x", "--", "prod-a", kid)
+			if got, want := after(t, said, "type the key again: "), []string{"--confirm-kid", kid}; !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+			said = printedBy(t, "key", "revoke", "--store", store, "--why", "it's stolen", "--", "prod-a", kid)
+			words := after(t, said, "it goes on being trusted there: keypost ")
+			root := newRoot(&cli.Factory{})
+			cmd, rest, err := root.Find(words)
+			c.Check(err)
+			c.Check(cmd.ParseFlags(rest))
+			if got, want := cmd.Flags().Args(), []string{"prod-b", kid}; cmd.Name() != "revoke" || !slices.Equal(got, want) {
+				t.Errorf("%q is %s %q, want revoke %q", words, cmd.Name(), got, want)
+			}
+			if got := cmd.Flag("why").Value.String() + ", " + cmd.Flag("store").Value.String(); got != "it's stolen, "+store {
+				t.Errorf("flags of %q: %s", words, got)
+			}
+			var ran string
+			cmd.RunE = func(_ *cobra.Command, args []string) error { ran = strings.Join(args, " "); return nil }
+			root.SetArgs(words)
+			if err := root.Execute(); err != nil || ran != "prod-b "+kid {
+				t.Errorf("%q runs with %q: %v", words, ran, err)
+			}
+		})
+	}
+}
+
+func TestAcceptQuotesHostileKids(t *testing.T) {
+	dir := t.TempDir()
+	c := checked{t}
+	server, admin, ca := startIssuer(c, filepath.Join(dir, "served"))
+	defer server.Close()
+	defer admin.Close()
+	caFile := filepath.Join(dir, "ca.pem")
+	c.Check(os.WriteFile(caFile, ca, 0o600))
+	url := "https://localhost:" + portOf(server) + "/prod-a"
+	put := func(at string, keys ...keystore.VerificationKey) {
+		spec := testSpec(t, "prod-a", url)
+		spec.Keys, spec.Dev = keys, true
+		st, err := filestore.Create(filepath.Join(dir, at))
+		c.Check(err)
+		s, err := keystore.New(keystore.Change{At: time.Now().Add(-time.Hour)}, spec)
+		c.Check(err)
+		c.Check(keystore.Create(t.Context(), keystore.NewStore(st), s))
+	}
+	var served []keystore.VerificationKey
+	var want []string
+	for _, kid := range slices.Sorted(slices.Values(hostileKids[:8])) {
+		k, err := testSpec(t, "x", "https://x.example.com").Keys[0].WithID(keystore.KeyID(kid), "ES256")
+		c.Check(err)
+		served = append(served, k)
+		want = append(want, "--keep", kid)
+	}
+	common := testSpec(t, "x", "https://x.example.com").Keys[0]
+	put("served", append(served, common)...)
+	put("stored", common)
+	said := printedBy(t, "issuer", "accept", "prod-a", "--why", "x", "--store", "file://"+filepath.Join(dir, "stored"), "--from-url", url, "--ca-file", caFile)
+	_, said, _ = strings.Cut(said, "may sign with it (")
+	said, _, _ = strings.Cut(said, ") or it never")
+	if got := after(t, "("+said, "("); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/issuer/page"
+	"github.com/keypost/keypost/keystore"
+)
+
+const (
+	// maxPages is how many pages are made or written at once: each is kept until its client has taken it, some hundred KiB.
+	maxPages = 8
+	// pagePatience is how long the documents of one page may take to be read. What was not read by then is not known.
+	pagePatience = 2 * time.Second
+	// certificateSoon is when a certificate needs attention, and mirrorLate how old a copy may be: as the chart's alerts have them by
+	// default. Another monitoring.rules.certificateDays or staleSeconds changes the alert and not the page.
+	certificateSoon = 14 * 24 * time.Hour
+	mirrorLate      = 5 * time.Minute
+)
+
+// pages serves the operator's page. Documents are read when they are asked for: what is kept of those that are served is what serving
+// takes, and a page is to show what is stored as well.
+type pages struct {
+	d     *daemon
+	slots chan struct{}
+	turn  chan struct{} // held while a page is made: no number of clients takes more than one core
+}
+
+func newPages(d *daemon) *pages {
+	return &pages{d, make(chan struct{}, maxPages), make(chan struct{}, 1)}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-r.Context().Done():
+		return
+	}
+	defer func() { <-s.slots }()
+	status, contentType, body, err := s.make(r.Context(), r.URL)
+	if err != nil {
+		if r.Context().Err() == nil {
+			s.d.log.Error("show a page", zap.Error(err))
+		}
+		http.Error(w, "the page cannot be made; see the log", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Content-Security-Policy", page.Policy()+"; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may have gone away
+}
+
+// make makes the page at an address.
+func (s *pages) make(ctx context.Context, at *url.URL) (status int, contentType string, body []byte, err error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, "", nil, ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	ctx, cancel := context.WithTimeout(ctx, pagePatience)
+	defer cancel()
+	name, asJSON := strings.CutSuffix(at.Path, ".json")
+	p := s.find(ctx, strings.TrimSuffix(name, ".html"), at.Query())
+	status = http.StatusOK
+	if _, missing := p.(page.NotFound); missing {
+		if status = http.StatusNotFound; asJSON {
+			return status, "text/plain; charset=utf-8", []byte("not found\n"), nil
+		}
+	}
+	if asJSON {
+		body, err = page.JSON(p)
+		return status, "application/json", body, err
+	}
+	body, err = page.Form{Live: true}.HTML(p)
+	return status, "text/html; charset=utf-8", body, err
+}
+
+// find returns the page at a path without its suffix.
+func (s *pages) find(ctx context.Context, path string, query url.Values) any {
+	about := s.about(time.Now())
+	if path == "/" || path == "/index" {
+		return s.list(ctx, about, page.ParseQuery(query))
+	}
+	if name, below := strings.CutPrefix(path, "/keysets/"); below && keystore.Name(name).Check() == nil {
+		if status, kids, ok := s.d.publisher.Of(keystore.Name(name)); ok {
+			in := s.input(ctx, status, kids)
+			in.Served.Since = s.d.publisher.Since().UTC().Truncate(time.Second)
+			for _, u := range status.Issuers {
+				in.Served.Asked = append(in.Served.Asked, page.Asked{Issuer: u, At: status.Asked[u]})
+			}
+			return page.Of(about, in)
+		}
+	}
+	return page.NotFound{About: about, Up: strings.Repeat("../", max(0, strings.Count(path, "/")-1))}
+}
+
+// about returns what every page says.
+func (s *pages) about(now time.Time) page.About {
+	d := s.d
+	a := page.About{Made: now.UTC().Truncate(time.Second), Build: "keypostd " + buildVersion() + ", " + runtime.Version(), Source: "the directory " + d.c.Dir}
+	if host, err := os.Hostname(); err == nil {
+		a.Source += " on " + host
+	}
+	a.Complete = d.publisher.Complete().UTC().Truncate(time.Second)
+	trouble := func(runbook, format string, args ...any) {
+		a.Trouble = append(a.Trouble, page.Trouble{Text: fmt.Sprintf(format, args...), Runbook: runbook})
+	}
+	if d.publisher.Failing() {
+		trouble(page.RunbookReading, "The key sets cannot be listed; what was read before stays served.")
+	}
+	if err := d.ready(); err != nil {
+		trouble(page.RunbookReady, "This keypostd is not ready: %v.", err)
+	}
+	switch note, err := d.heartbeat.now(); {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		trouble(page.RunbookMirror, "The note of keypost mirror in the directory cannot be read.")
+	default:
+		a.Mirror = &page.Mirror{Store: note.Store, Complete: note.Complete, KeySets: note.KeySets, Refused: note.Refused}
+		if now.Sub(note.Complete) > mirrorLate {
+			trouble(page.RunbookMirror, "The mirror has made no whole copy for more than %v: changes and revocations do not arrive.", keystore.Duration(mirrorLate))
+		}
+	}
+	if d.certificates == nil {
+		return a
+	}
+	for _, c := range d.certificates.InUse() {
+		a.Certificates = append(a.Certificates, page.Certificate{Names: c.Names, From: c.From, Until: c.Until})
+		if d.dev == "" && c.Until.Sub(now) < certificateSoon {
+			trouble(page.RunbookCertificate, "The certificate for %s has expired, or does within two weeks.", strings.Join(c.Names, ", "))
+		}
+	}
+	return a
+}
+
+// list returns a page of the list. Only the documents of its key sets are read.
+func (s *pages) list(ctx context.Context, about page.About, q page.Query) page.List {
+	l := page.List{About: about, Query: q}
+	var wrong []issuer.Status
+	all := s.d.publisher.Report().Issuers
+	l.KeySets = len(all)
+	for _, st := range all {
+		l.Issuers += len(st.Issuers)
+		if st.Rejected != "" || st.History != "" {
+			wrong = append(wrong, st)
+		}
+	}
+	slices.SortStableFunc(wrong, func(a, b issuer.Status) int { // what is rejected goes first
+		return cmp.Compare(min(len(b.Rejected), 1), min(len(a.Rejected), 1))
+	})
+	l.Attention = len(wrong)
+	if q.Text != "" {
+		all = s.d.publisher.Find(q.Text)
+	} else if q.Page == 1 {
+		for _, st := range wrong[:min(len(wrong), page.MaxAttention)] {
+			l.First = append(l.First, page.Of(about, input(st, nil)).Row())
+		}
+	}
+	for _, st := range page.Cut(&l, all) {
+		l.Rows = append(l.Rows, page.Of(about, s.input(ctx, st, nil)).Row())
+	}
+	return l
+}
+
+// input returns what is known of a key set, with its document.
+func (s *pages) input(ctx context.Context, st issuer.Status, kids []keystore.KeyID) page.Input {
+	in := input(st, kids)
+	switch set, _, err := s.d.publishing.Source.Load(ctx, st.Name); {
+	case errors.Is(err, context.DeadlineExceeded):
+		in.Unread = "it has not been read in time"
+	case errors.Is(err, keystore.ErrNotFound):
+	case err != nil:
+		in.Unread = err.Error()
+	default:
+		in.Set = &set
+	}
+	return in
+}
+
+// input returns what a publisher knows of a key set.
+func input(st issuer.Status, kids []keystore.KeyID) page.Input {
+	in := page.Input{Name: st.Name, History: st.History, Served: &page.Served{Generation: st.Generation, Withdrawn: st.Generation > 0 && !st.Served, Issuers: st.Issuers, Kids: kids}}
+	if st.Rejected != "" {
+		in.Rejected = &page.Rejected{Reason: st.Rejected, Message: st.Message}
+	}
+	return in
+}

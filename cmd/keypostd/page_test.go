@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/internal/admin"
+	"github.com/keypost/keypost/issuer/page"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/replicate"
+)
+
+// paged is a keypostd with the key sets of test/contract and its page.
+type paged struct {
+	*daemon
+	dir  string
+	page http.Handler
+}
+
+func newPaged(t testing.TB) *paged {
+	t.Helper()
+	p := &paged{dir: t.TempDir()}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(os.CopyFS(p.dir, os.DirFS("../../test/contract/testdata/keysets")))
+	c, err := parseConfig(fmt.Appendf(nil, "dir: %s\nissuerURLs: [\"https://oidc.example.com/{name}\", \"https://{name}.oidc.example.com\", \"prod-b=https://d111.example.net/b\"]\nlisten: {tls: {mode: off}}\n", p.dir))
+	check(err)
+	p.daemon, err = newDaemon(c, "", io.Discard)
+	check(err)
+	check(p.publisher.Refresh(t.Context()))
+	p.page = admin.Local(newPages(p.daemon), false)
+	return p
+}
+
+// get asks as a browser behind a port-forward does.
+func (p *paged) get(path string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+	r.RemoteAddr, r.Host = "127.0.0.1:40000", "localhost:9090"
+	w := httptest.NewRecorder()
+	p.page.ServeHTTP(w, r)
+	return w
+}
+
+func TestPages(t *testing.T) {
+	p := newPaged(t)
+	for path, want := range map[string]string{
+		"/": "<h1>Key sets</h1>", "/index.html": ">prod-a</a>", "/index.json": `"name":"prod-a"`,
+		"/keysets/prod-a.html": "<h1>prod-a</h1>", "/keysets/prod-a.json": `"name":"prod-a"`,
+		"/index.html?q=prod-b": "1 fits the search", "/?q=nothing+like+it": "<p>None.</p>",
+	} {
+		w := p.get(path)
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d without %q:\n%s", path, w.Code, want, w.Body)
+		}
+		isJSON := strings.HasSuffix(path, ".json")
+		if isJSON != json.Valid(w.Body.Bytes()) || isJSON != (w.Header().Get("Content-Type") == "application/json") {
+			t.Errorf("%s: %s:\n%.200s", path, w.Header().Get("Content-Type"), w.Body)
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; ") || !strings.HasSuffix(csp, "frame-ancestors 'none'") {
+			t.Errorf("%s: policy %q", path, csp)
+		}
+	}
+	for _, path := range []string{"/keysets/prod-z.html", "/keysets/prod-z.json", "/keysets/", "/keysets/../prod-a.html", "/keysets/%3Cscript%3E.html", "/debug/pprof/", "/a/b/c"} {
+		if w := p.get(path); w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), "<script") {
+			t.Errorf("%s: %d:\n%s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// What is wrong stands on the first page, with what is written about it.
+func TestPageShowsTrouble(t *testing.T) {
+	p := newPaged(t)
+	if err := os.WriteFile(filepath.Join(p.dir, "prod-a.yaml"), []byte("junk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	note, err := json.Marshal(replicate.Heartbeat{Complete: time.Now().Add(-time.Hour), Store: "kubernetes://oidc", KeySets: 3, Refused: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, replicate.HeartbeatFile), note, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.publisher.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	list := p.get("/").Body.String()
+	for _, want := range []string{"Needs attention", "an older version is served", "broken", "#keypostkeysetsrejected", "kubernetes://oidc", "#keypostmirrorstale"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("the list lacks %q:\n%s", want, list)
+		}
+	}
+	var one page.KeySet
+	if err := json.Unmarshal(p.get("/keysets/prod-a.json").Body.Bytes(), &one); err != nil {
+		t.Fatal(err)
+	}
+	if one.State != page.StateBehind || one.Rejected == nil || one.Rejected.Reason != "broken" || one.Served.Generation == 0 || len(one.Served.Kids) == 0 || one.Generation != 0 {
+		t.Errorf("%+v", one)
+	}
+	if w := p.get("/?q=broken"); !strings.Contains(w.Body.String(), ">prod-a</a>") || strings.Contains(w.Body.String(), ">prod-b</a>") {
+		t.Errorf("a search for the reason finds:\n%s", w.Body)
+	}
+	kid := string(one.Served.Kids[0])
+	if w := p.get("/?q=" + kid[:10]); !strings.Contains(w.Body.String(), ">prod-a</a>") {
+		t.Errorf("a search for the kid %s finds:\n%s", kid, w.Body)
+	}
+}
+
+// The page and the report are for everybody only if the configuration says so.
+func TestWhoGetsThePage(t *testing.T) {
+	p := newPaged(t)
+	for _, everybody := range []bool{false, true} {
+		p.c.Admin.Page = everybody
+		served := p.adminPages()
+		for path, h := range map[string]http.Handler{"/index.html": served.Rest, "/issuers": served.Extra["/issuers"]} {
+			for from, want := range map[string]int{"127.0.0.1:40000": http.StatusOK, "10.1.2.3:40000": map[bool]int{false: http.StatusForbidden, true: http.StatusOK}[everybody]} {
+				r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+				r.RemoteAddr, r.Host = from, "127.0.0.1:9090"
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if w.Code != want {
+					t.Errorf("admin.page: %v: %s for %s: %d; want %d", everybody, path, from, w.Code, want)
+				}
+			}
+		}
+	}
+}
+
+// What keypostd knows to be wrong with a history is on the list and on the key set's page, with its runbook.
+func TestPageShowsBrokenHistory(t *testing.T) {
+	p := newPaged(t)
+	file := filepath.Join(p.dir, "prod-a.yaml")
+	stored, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := keystore.Parse("prod-a", stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := keystore.Change{At: time.Now(), By: "ops@example.com", Why: "a shorter cache"}
+	changed, err := set.SetPolicy(change, keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.DurationPtr(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set = changed.LinkedTo(set)
+	write := func(generation int64) {
+		t.Helper()
+		b, err := json.Marshal(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc map[string]any
+		if err := json.Unmarshal(b, &doc); err != nil {
+			t.Fatal(err)
+		}
+		doc["spec"].(map[string]any)["generation"] = generation
+		if b, err = json.Marshal(doc); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.WriteFile(file+".new", b, 0o600), os.Rename(file+".new", file), p.publisher.Refresh(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const anchor = "#keyposthistorybroken"
+	write(set.Generation())
+	for _, path := range []string{"/index.html", "/keysets/prod-a.html"} {
+		if text := p.get(path).Body.String(); strings.Contains(text, anchor) {
+			t.Errorf("%s, with a whole history:\n%s", path, text)
+		}
+	}
+	write(set.Generation() + 1)
+	for path, wants := range map[string][]string{"/index.html": {"Needs attention", "its history is not whole", anchor}, "/keysets/prod-a.html": {"not whole", anchor}} {
+		for _, want := range wants {
+			if text := p.get(path).Body.String(); !strings.Contains(text, want) {
+				t.Errorf("%s lacks %q:\n%s", path, want, text)
+			}
+		}
+	}
+}
+
+// A file system that does not answer costs the page its documents and not the page.
+func TestPageOfAHungDirectory(t *testing.T) {
+	p := newPaged(t)
+	file := filepath.Join(p.dir, "prod-a.yaml")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	w := p.get("/")
+	if took := time.Since(began); w.Code != http.StatusOK || took > pagePatience+3*time.Second || !strings.Contains(w.Body.String(), ">prod-b</a>") {
+		t.Errorf("%d after %v:\n%s", w.Code, took, w.Body)
+	}
+}

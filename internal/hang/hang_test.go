@@ -1,0 +1,164 @@
+package hang
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The figures are those that issuer/listen/README.md and keypostd's reference name.
+const (
+	patience = 2 * time.Second
+	most     = 32
+)
+
+// A call that hangs is given up on, is not made again meanwhile, and keeps no other file from being asked for.
+func TestAwait(t *testing.T) {
+	for own, want := range map[time.Duration]time.Duration{0: patience, 5 * time.Second: 5 * time.Second, time.Second: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			g, free, began := &Guard{Patience: own}, make(chan struct{}), time.Now()
+			says := "file hangs: the file system has not answered since " + began.UTC().Format(time.RFC3339) + "; "
+			var calls atomic.Int32
+			for range 10 {
+				err := Do(t.Context(), g, "file", func() error { calls.Add(1); <-free; return nil })
+				if hanging := (*Error)(nil); !errors.As(err, &hanging) || !strings.HasPrefix(err.Error(), says) {
+					t.Errorf("error %v, want %s", err, says)
+				}
+			}
+			if calls.Load() != 1 || time.Since(began) != want {
+				t.Errorf("%d calls in %v, want one and %v", calls.Load(), time.Since(began), want)
+			}
+			if n, err := Await(t.Context(), g, "other", func() (int, error) { return 7, nil }); n != 7 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+			close(free)
+			synctest.Wait()
+			if err := Do(t.Context(), g, "file", func() error { return nil }); err != nil {
+				t.Errorf("after the trouble: %v", err)
+			}
+		})
+	}
+}
+
+func TestAwaitReturnsErrors(t *testing.T) {
+	want := errors.New("no such file")
+	if err := Do(t.Context(), new(Guard), "file", func() error { return want }); !errors.Is(err, want) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Do(ctx, new(Guard), "file", func() error { t.Error("called"); return nil }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// A call that is given up with its context goes on. It is noted as hanging when patience has passed, not before.
+func TestAwaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, free, began := new(Guard), make(chan struct{}), time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := Do(ctx, g, "file", func() error { <-free; return nil }); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("error %v after %v", err, time.Since(began))
+		}
+		if err := Do(t.Context(), g, "file", func() error { return nil }); err != nil {
+			t.Errorf("after a second: %v", err)
+		}
+		time.Sleep(patience)
+		err := Do(t.Context(), g, "file", func() error { t.Error("a file that hangs is asked for again"); return nil })
+		if !errors.As(err, new(*Error)) || !strings.Contains(err.Error(), began.UTC().Format(time.RFC3339)) {
+			t.Errorf("after patience: %v", err)
+		}
+		close(free)
+		synctest.Wait()
+		if err := Do(t.Context(), g, "file", func() error { return nil }); err != nil {
+			t.Errorf("after the trouble: %v", err)
+		}
+	})
+}
+
+// Each call that hangs keeps a thread.
+func TestMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, free := new(Guard), make(chan struct{})
+		var calls atomic.Int32
+		var err error
+		for i := range 2 * most {
+			err = Do(t.Context(), g, fmt.Sprint(i), func() error { calls.Add(1); <-free; return nil })
+		}
+		if calls.Load() != most || !strings.Contains(err.Error(), "32 calls for other files hang already") {
+			t.Errorf("%d calls, %v", calls.Load(), err)
+		}
+		free <- struct{}{}
+		synctest.Wait()
+		if err := Do(t.Context(), g, "free", func() error { return nil }); err != nil {
+			t.Errorf("after one has come back: %v", err)
+		}
+		close(free)
+	})
+}
+
+// The same holds for calls that begin at once, for one file or for many, and for calls that are given up with their context.
+func TestMostAtOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		path     func(i int) string
+		patience time.Duration // of the callers
+	}{
+		"one file":   {func(int) string { return "file" }, time.Hour},
+		"many files": {func(i int) string { return fmt.Sprint(i) }, time.Hour},
+		"given up":   {func(i int) string { return fmt.Sprint(i) }, time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, free, began := new(Guard), make(chan struct{}), time.Now()
+			var calls atomic.Int32
+			var all sync.WaitGroup
+			for i := range 10 * most {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
+					defer cancel()
+					if err := Do(ctx, g, tt.path(i), func() error { calls.Add(1); <-free; return nil }); err == nil {
+						t.Errorf("%s: no error", name)
+					}
+				})
+			}
+			all.Wait()
+			if calls.Load() != most || time.Since(began) > patience {
+				t.Errorf("%s: %d calls in %v", name, calls.Load(), time.Since(began))
+			}
+			time.Sleep(2 * patience)
+			if err := Do(t.Context(), g, "other", func() error { return nil }); err == nil {
+				t.Errorf("%s: 32 calls hang, and one more was made", name)
+			}
+			close(free)
+			synctest.Wait()
+			if err := Do(t.Context(), g, "file", func() error { return nil }); err != nil {
+				t.Errorf("%s: after the trouble: %v", name, err)
+			}
+		})
+	}
+}
+
+// A disk that is only slow makes callers wait for their turn, which is no reason to say that it hangs.
+func TestWaitingIsNotHanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, began := new(Guard), time.Now()
+		var all sync.WaitGroup
+		for i := range 10 * most {
+			all.Go(func() {
+				if err := Do(t.Context(), g, fmt.Sprint(i), func() error { time.Sleep(time.Second); return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("it took %v, want 10 s: 32 at a time", took)
+		}
+	})
+}

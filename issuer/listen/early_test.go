@@ -1,0 +1,194 @@
+package listen
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+	"weak"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
+)
+
+// serveOn serves HTTPS on l, and returns how often the handler was called and what clients need to come in.
+func serveOn(t *testing.T, l *listener) (called *atomic.Int64, conf *tls.Config) {
+	t.Helper()
+	called = new(atomic.Int64)
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		called.Add(1)
+		_, _ = io.WriteString(w, "ok")
+	})
+	root := newAuthority(t, "root", nil)
+	srv := newServer(h, limits{}.withDefaults(), errorlog.New(zap.NewNop()))
+	srv.TLSConfig = mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.leaf(t, "oidc.example.com"))).TLSConfig()
+	go srv.ServeTLS(l, "", "") //nolint:errcheck // it ends with l
+	t.Cleanup(func() { srv.Close() })
+	return called, &tls.Config{ServerName: "oidc.example.com", RootCAs: root.pool(), NextProtos: []string{"h2"}}
+}
+
+// early is what an HTTP/2 client may send before it has heard of the server: the preface, settings that let no answer begin, and
+// as many requests as it likes.
+func early(t *testing.T, requests int) []byte {
+	t.Helper()
+	all := bytes.Buffer{}
+	all.WriteString(http2.ClientPreface)
+	frames := http2.NewFramer(&all, nil)
+	if err := frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	block := bytes.Buffer{}
+	enc := hpack.NewEncoder(&block)
+	for i := range requests {
+		block.Reset()
+		for _, f := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "oidc.example.com"}, {Name: ":path", Value: "/"}} {
+			if err := enc.WriteField(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := frames.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.Bytes()
+}
+
+// Requests that are read along with the preface wait for their turn, and are known to have come.
+func TestEarlyRequestsWaitForTheirTurn(t *testing.T) {
+	l := testListener(t, 5)
+	for range atATime {
+		l.turns <- struct{}{}
+	}
+	called, conf := serveOn(t, l)
+	c, err := tls.Dial("tcp", l.Addr().String(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(early(t, 3)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // a server that does not wait would have answered
+	if n := called.Load(); n > 0 {
+		t.Fatalf("%d requests were begun although it is others' turn", n)
+	}
+	for range atATime {
+		<-l.turns
+	}
+	eventually(t, "all were begun", func() bool { return called.Load() == 3 })
+	own := l.all()[0]
+	if _, received := own.sinceIdle(); received < 3*leastRequest {
+		t.Errorf("%d bytes are known to have come with three requests", received)
+	}
+	eventually(t, "the turn has gone to others", func() bool { return len(l.turns) == 0 })
+}
+
+// What comes before the first request counts for it, and what has come before later ones does not.
+func TestWhatCameBeforeTheFirstRequest(t *testing.T) {
+	l := testListener(t, 5)
+	c, _ := pair(t, l)
+	c.http2.Store(true)
+	c.received.Store(600)
+	for _, s := range []http.ConnState{http.StateActive, http.StateIdle, http.StateActive} {
+		noteState(c, s)
+	}
+	if requests, received := c.sinceIdle(); requests != 0 || received != 600 {
+		t.Errorf("%d requests and %d bytes, want 0 and 600", requests, received)
+	}
+	c.requests.Store(1)
+	noteState(c, http.StateIdle)
+	noteState(c, http.StateActive)
+	if requests, received := c.sinceIdle(); requests != 0 || received != 0 {
+		t.Errorf("after a request: %d and %d, want none", requests, received)
+	}
+}
+
+// Nothing stays in memory of a connection that has ended with a request open: strangers could end as many as they like.
+func TestNothingStaysOfAConnection(t *testing.T) {
+	l := testListener(t, 5)
+	called, conf := serveOn(t, l)
+	c, err := tls.Dial("tcp", l.Addr().String(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(early(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the request was begun", func() bool { return called.Load() == 1 })
+	own := weak.Make(l.all()[0])
+	_ = c.Close() // with an answer outstanding
+	eventually(t, "nothing is left of it", func() bool {
+		runtime.GC()
+		return own.Value() == nil
+	})
+}
+
+// Connections that have been idle for too long go, and no others.
+func TestExpiredConnectionsGo(t *testing.T) {
+	l := testListener(t, 10)
+	l.idle = time.Minute
+	now := l.now()
+	put := func(p phase, age time.Duration) *conn {
+		c, _ := pair(t, l)
+		c.status.Store(status(p, now-age))
+		return c
+	}
+	old := []*conn{put(idle, time.Minute+1), put(idle, time.Hour)}
+	rest := []*conn{put(idle, time.Minute), put(active, time.Hour), put(fresh, time.Hour)}
+	gone := func(c *conn) bool { p, _ := read(c.status.Load()); return p == evicted }
+	l.expired = now - l.idle/16 + 1
+	if l.closeExpired(now); slices.ContainsFunc(old, gone) {
+		t.Error("it looks too often")
+	}
+	l.expired--
+	l.closeExpired(now)
+	if slices.ContainsFunc(rest, gone) || slices.ContainsFunc(old, func(c *conn) bool { return !gone(c) }) {
+		t.Error("others have gone than those that were idle for too long")
+	}
+	if n := counted(t, l.evictions); n != 0 {
+		t.Errorf("%v count as those that made room", n)
+	}
+}
+
+// While connections that were closed for their hidden answers end, nobody else has to go in their place. The oldest go first.
+func TestNobodyGoesForThoseWhoLeave(t *testing.T) {
+	l := testListener(t, 50)
+	l.mostUnanswered = 8 * maxStreams
+	now := l.now()
+	var all []*conn
+	for i := range 12 {
+		c, _ := pair(t, l)
+		c.http2.Store(true)
+		c.received.Store(maxStreams * leastRequest)
+		c.status.Store(status(active, now-time.Duration(1+(i*5)%12)*time.Second)) // in no order
+		l.http2.Add(1)
+		all = append(all, c)
+	}
+	ageOf := func(c *conn) int { return 1 + (slices.Index(all, c)*5)%12 }
+	own := ownGoroutines + len(all) + moreForHTTP2*len(all)
+	l.goroutines = func() int { return own + 3*maxStreams } // before the first has ended
+	l.unblock()
+	l.unblock()
+	for _, c := range all {
+		if p, _ := read(c.status.Load()); (p == evicted) != (ageOf(c) > 10) {
+			t.Errorf("one of %d s: gone is %v", ageOf(c), p == evicted)
+		}
+	}
+	if n := l.leaving.Load(); n != 2*maxStreams {
+		t.Errorf("%d answers are on their way, want those of two connections", n)
+	}
+	for _, c := range all {
+		noteState(c, http.StateClosed)
+	}
+	if n := l.leaving.Load(); n != 0 {
+		t.Errorf("%d answers are on their way after the end", n)
+	}
+}

@@ -1,0 +1,63 @@
+package clientca
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+var day = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// root is the PEM text of a CA that expires so many days after day.
+func root(t *testing.T, name string, days int) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: day.AddDate(-1, 0, 0), NotAfter: day.AddDate(0, 0, days)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func TestExpiry(t *testing.T) {
+	const other = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"
+	const broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+	c := Parse([]byte("# ours\n" + root(t, "new\n", 30) + other + broken + root(t, "old", 10)))
+	if c == nil || len(c.Pool().Subjects()) != 2 { //nolint:staticcheck // it is no pool of the system
+		t.Fatalf("read %+v", c)
+	}
+	old := `"CN=old" expired at 2030-01-11T00:00:00Z`
+	for after, want := range map[int][]string{9: nil, 10: nil, 11: {old}, 31: {`"CN=new\n" expired at 2030-01-31T00:00:00Z`, old}} {
+		which, all := c.Expired(day.AddDate(0, 0, after))
+		if !reflect.DeepEqual(which, want) || all != (len(want) == 2) {
+			t.Errorf("after %d days: %v %q", after, all, which)
+		}
+	}
+	want := fmt.Sprintf(`# HELP keypost_shield_client_ca_not_after_timestamp_seconds When the first and the last of the CAs of the shield's client certificates expire: with the last one nobody gets in any more.
+# TYPE keypost_shield_client_ca_not_after_timestamp_seconds gauge
+keypost_shield_client_ca_not_after_timestamp_seconds{which="first"} %d
+keypost_shield_client_ca_not_after_timestamp_seconds{which="last"} %d
+`, day.AddDate(0, 0, 10).Unix(), day.AddDate(0, 0, 30).Unix())
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	if Parse([]byte(other+broken)) != nil {
+		t.Error("no certificate was read as one")
+	}
+}

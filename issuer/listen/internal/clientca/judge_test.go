@@ -1,0 +1,435 @@
+package clientca
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/fips140"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// authority is a CA, root or intermediate, that tests issue from.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+func newAuthority(t *testing.T, name string, parent *authority) *authority {
+	t.Helper()
+	return issue(t, parent, &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	})
+}
+
+// issue signs template with parent, or with its own key when there is none.
+func issue(t *testing.T, parent *authority, template *x509.Certificate) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sign(t, parent, template, key)
+}
+
+func sign(t *testing.T, parent *authority, template *x509.Certificate, key crypto.Signer) *authority {
+	t.Helper()
+	if template.NotAfter.IsZero() {
+		template.NotBefore = time.Now().Add(-time.Hour)
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
+	if parent == nil {
+		parent = &authority{template, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent.cert, key.Public(), parent.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{cert, key}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+func casOf(all ...*authority) *CAs {
+	var text []byte
+	for _, a := range all {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})...)
+	}
+	return Parse(text)
+}
+
+// clientLeaf is a client's certificate, signed by parent.
+func clientLeaf(t *testing.T, parent *authority, life time.Duration) *authority {
+	t.Helper()
+	return issue(t, parent, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "cdn"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
+	})
+}
+
+func certsOf(all ...*authority) []*x509.Certificate {
+	var certs []*x509.Certificate
+	for _, a := range all {
+		certs = append(certs, a.cert)
+	}
+	return certs
+}
+
+// weak is an intermediate with a key on P-224, which TLS has no use for with FIPS 140-3.
+func weak(t *testing.T, root *authority) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sign(t, root, &x509.Certificate{Subject: pkix.Name{CommonName: "weak"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, key)
+}
+
+// A chain is valid at the time that is asked about, and until the first of its certificates expires; of two ways the longer counts.
+func TestValidUntil(t *testing.T) {
+	root := newAuthority(t, "cdn root", nil)
+	lasting := newAuthority(t, "inner", root) // a day
+	brief := sign(t, root, &x509.Certificate{
+		Subject: lasting.cert.Subject, IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, lasting.key)
+	leaf := clientLeaf(t, lasting, 3*time.Hour)
+	judge := casOf(root)
+	for name, tt := range map[string]struct {
+		chain []*x509.Certificate
+		at    time.Duration
+		want  time.Time // zero: it is not valid
+	}{
+		"now":                        {certsOf(leaf, lasting), 0, leaf.cert.NotAfter},
+		"in two hours":               {certsOf(leaf, lasting), 2 * time.Hour, leaf.cert.NotAfter},
+		"in four":                    {certsOf(leaf, lasting), 4 * time.Hour, time.Time{}},
+		"before":                     {certsOf(leaf, lasting), -2 * time.Hour, time.Time{}},
+		"the intermediate ends":      {certsOf(leaf, brief), 0, brief.cert.NotAfter},
+		"two ways":                   {certsOf(leaf, brief, lasting), 0, leaf.cert.NotAfter},
+		"two ways, the other first":  {certsOf(leaf, lasting, brief), 0, leaf.cert.NotAfter},
+		"two ways, of which one has": {certsOf(leaf, brief, lasting), 2 * time.Hour, leaf.cert.NotAfter},
+		"it has ended":               {certsOf(leaf, brief), 2 * time.Hour, time.Time{}},
+	} {
+		until, err := judge.verify(tt.chain, time.Now().Add(tt.at))
+		if (err == nil) != !tt.want.IsZero() || !until.Equal(tt.want) {
+			t.Errorf("%s: until %v, want %v: %v", name, until, tt.want, err)
+		}
+	}
+}
+
+// With FIPS 140-3 no chain counts that has another key than crypto/tls allows then; one way without it is enough.
+func TestChainsWithFIPS(t *testing.T) {
+	root := newAuthority(t, "cdn root", nil)
+	small := weak(t, root)
+	cross := sign(t, root, &x509.Certificate{Subject: small.cert.Subject, IsCA: true, BasicConstraintsValid: true}, small.key) // the same weak key
+	leaf := clientLeaf(t, small, time.Hour)
+	judge := casOf(root, leaf)
+	for name, tt := range map[string]struct {
+		fips bool
+		cas  *CAs
+		want string
+	}{
+		"without FIPS": {false, casOf(root), ""},
+		"with FIPS":    {true, casOf(root), "no FIPS compatible"},
+		"another way":  {true, judge, ""}, // the certificate is in the file itself
+	} {
+		tt.cas.fips = tt.fips
+		if _, err := tt.cas.verify(certsOf(leaf, small, cross), time.Now()); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	for name, tt := range map[string]struct {
+		key  any
+		want bool
+	}{
+		"RSA-2048": {&rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2047)}, true}, "RSA-2047": {&rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2046)}, false},
+		"P-224": {&ecdsa.PublicKey{Curve: elliptic.P224()}, false}, "P-256": {&ecdsa.PublicKey{Curve: elliptic.P256()}, true},
+		"P-384": {&ecdsa.PublicKey{Curve: elliptic.P384()}, true}, "P-521": {&ecdsa.PublicKey{Curve: elliptic.P521()}, true},
+		"Ed25519": {ed25519.PublicKey{}, true}, "none": {nil, false},
+	} {
+		if got := allowedByFIPS(&x509.Certificate{PublicKey: tt.key}); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// What a client sends is judged as crypto/x509 does, but for chains that are too long.
+func TestClientChains(t *testing.T) {
+	root, other := newAuthority(t, "cdn root", nil), newAuthority(t, "cdn root", nil) // of the same name
+	a := newAuthority(t, "a", root)
+	b := newAuthority(t, "b", a)
+	c := newAuthority(t, "c", b)
+	renewed := newAuthority(t, "cdn root", root) // a new key under the old name, which the old one signs
+	pinned := clientLeaf(t, nil, time.Hour)
+	named := issue(t, root, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "named"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	big1 := issue(t, root, &x509.Certificate{Subject: pkix.Name{CommonName: "big"}, DNSNames: slices.Repeat([]string{strings.Repeat("x", 60) + ".example"}, 500)})
+	judge := casOf(root, pinned)
+	for name, tt := range map[string]struct {
+		chain []*x509.Certificate
+		want  string // what the error has; empty: it is verified
+		alone bool   // crypto/x509 would take it
+	}{
+		"by the root":                    {certsOf(clientLeaf(t, root, time.Hour)), "", true},
+		"with the root":                  {certsOf(clientLeaf(t, root, time.Hour), root), "", true},
+		"three between":                  {certsOf(clientLeaf(t, c, time.Hour), c, b, a), "", true},
+		"in another order":               {certsOf(clientLeaf(t, c, time.Hour), a, c, b), "", true},
+		"and a stranger's":               {certsOf(clientLeaf(t, a, time.Hour), other, a), "", true},
+		"twice":                          {certsOf(clientLeaf(t, a, time.Hour), a, a), "", true},
+		"a root with a new key":          {certsOf(clientLeaf(t, renewed, time.Hour), renewed), "", true},
+		"in the file itself":             {certsOf(pinned), "", true},
+		"five":                           {certsOf(clientLeaf(t, c, time.Hour), c, b, a, root), "5 certificates", true},
+		"too large":                      {certsOf(clientLeaf(t, root, time.Hour), big1), "bytes", true},
+		"one is missing":                 {certsOf(clientLeaf(t, c, time.Hour), c, a), "unknown authority", false},
+		"a stranger's":                   {certsOf(clientLeaf(t, other, time.Hour), other), "unknown authority", false},
+		"a stranger's, with what is not": {certsOf(clientLeaf(t, other, time.Hour), a, root), "unknown authority", false},
+		"a stranger's, and expired":      {certsOf(clientLeaf(t, other, -time.Minute)), "unknown authority", false}, // no more is looked at
+		"expired":                        {certsOf(clientLeaf(t, root, -time.Minute)), "expired", false},
+		"a path that is too long":        {certsOf(clientLeaf(t, newAuthority(t, "n", named), time.Hour), newAuthority(t, "n", named), named), "unknown authority", false},
+		"a server's":                     {certsOf(issue(t, root, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})), "incompatible key usage", false},
+		"signed by a client":             {certsOf(clientLeaf(t, clientLeaf(t, root, time.Hour), time.Hour), clientLeaf(t, root, time.Hour)), "unknown authority", false},
+	} {
+		_, alone := tt.chain[0].Verify(x509.VerifyOptions{Roots: judge.Pool(), Intermediates: poolOf(tt.chain[1:]), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		if (alone == nil) != tt.alone {
+			t.Errorf("%s: crypto/x509 says %v", name, alone)
+		}
+		if _, err := judge.verify(tt.chain, time.Now()); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// A stranger's certificates, each of a name that leads further, cost a few checks of signatures, with the keys of the CAs in the file
+// alone; one more certificate, and none.
+func TestStrangersChainsAreCheap(t *testing.T) {
+	root := newAuthority(t, "cdn root", nil)
+	judge := casOf(root)
+	checks := 0
+	judge.check = func(child, parent *x509.Certificate) error {
+		if checks++; !parent.Equal(root.cert) {
+			t.Error("a signature is checked with a stranger's key")
+		}
+		return child.CheckSignatureFrom(parent)
+	}
+	var signers []*authority // of one name, with different keys; the last one signed the others and the leaf
+	for range 200 {
+		key, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signers = append(signers, sign(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "X"}, IsCA: true, BasicConstraintsValid: true}, key))
+	}
+	as := func(name string, parent *authority) *authority { return newAuthority(t, name, parent) }
+	likeRoot := newAuthority(t, "cdn root", nil)
+	for name, tt := range map[string]struct {
+		chain []*x509.Certificate
+		most  int
+	}{
+		"many of one name":   {append(certsOf(clientLeaf(t, signers[199], time.Hour)), certsOf(signers...)...), 0},
+		"five":               {certsOf(clientLeaf(t, signers[4], time.Hour), signers[0], signers[1], signers[2], signers[3]), 0},
+		"four":               {certsOf(clientLeaf(t, signers[3], time.Hour), signers[0], signers[1], signers[2]), 0},
+		"the root's name":    {certsOf(clientLeaf(t, likeRoot, time.Hour), likeRoot, as("cdn root", likeRoot), as("b", likeRoot)), 4},
+		"the root among it":  {certsOf(clientLeaf(t, likeRoot, time.Hour), root, likeRoot, as("b", likeRoot)), 3},
+		"signatures of it":   {certsOf(clientLeaf(t, signers[0], time.Hour), signers[0], as("X", signers[0]), as("X", signers[0])), 0},
+		"without any of its": {certsOf(clientLeaf(t, likeRoot, time.Hour)), 1},
+	} {
+		checks = 0
+		if _, err := judge.verify(tt.chain, time.Now()); err == nil || checks > tt.most {
+			t.Errorf("%s: %d signatures were checked, want at most %d: %v", name, checks, tt.most, err)
+		}
+	}
+}
+
+// shake connects a client and a server of these configurations. It returns what the server knows of the client.
+func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	type end struct {
+		state tls.ConnectionState
+		err   error
+	}
+	ends := make(chan end, 1)
+	go func() {
+		raw, err := ln.Accept()
+		if err != nil {
+			ends <- end{err: err}
+			return
+		}
+		conn := tls.Server(raw, server)
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		err = conn.Handshake()
+		if err == nil {
+			_, err = conn.Write([]byte("x")) // after the session's ticket
+		}
+		ends <- end{conn.ConnectionState(), err}
+	}()
+	conn, err := tls.Dial("tcp", ln.Addr().String(), client)
+	if err == nil {
+		_, err = io.ReadFull(conn, make([]byte, 1))
+		_ = conn.Close()
+	}
+	e := <-ends
+	return e.state, errors.Join(e.err, err)
+}
+
+// A handshake ends as it does where crypto/tls verifies, in both versions of TLS: whoever has the certificate of a client and not its key is no
+// client either.
+func TestHandshakesAsWithCryptoTLS(t *testing.T) {
+	root, other, site := newAuthority(t, "cdn root", nil), newAuthority(t, "cdn root", nil), newAuthority(t, "site", nil)
+	pair := issue(t, site, &x509.Certificate{DNSNames: []string{"oidc.example.com"}})
+	inner := newAuthority(t, "inner", root)
+	confined := issue(t, root, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "confined"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		PermittedDNSDomainsCritical: true, PermittedDNSDomains: []string{"cdn.example"},
+	})
+	forServers := issue(t, root, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "for servers"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	old := issue(t, root, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "old"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(-time.Minute),
+	})
+	small := weak(t, root)
+	smallWant := ""
+	if fips140.Enabled() {
+		smallWant = "FIPS"
+	}
+	withName := func(parent *authority, name string) *authority {
+		return issue(t, parent, &x509.Certificate{DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	}
+	mine := clientLeaf(t, root, time.Hour)
+	later := issue(t, root, &x509.Certificate{
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, NotBefore: time.Now().Add(time.Hour), NotAfter: time.Now().Add(2 * time.Hour),
+	})
+	own := func(leaf *authority, more ...*authority) []tls.Certificate {
+		c := tls.Certificate{PrivateKey: leaf.key}
+		for _, a := range append([]*authority{leaf}, more...) {
+			c.Certificate = append(c.Certificate, a.cert.Raw)
+		}
+		return []tls.Certificate{c}
+	}
+	for name, tt := range map[string]struct {
+		certs []tls.Certificate
+		want  string // what the server's error has; empty: it gets through
+	}{
+		"none":                          {nil, ""},
+		"the root's":                    {own(mine), ""},
+		"through an intermediate":       {own(clientLeaf(t, inner, time.Hour), inner), ""},
+		"without that":                  {own(clientLeaf(t, inner, time.Hour)), "unknown authority"},
+		"another CA's, of one name":     {own(clientLeaf(t, other, time.Hour)), "unknown authority"},
+		"that with the CA":              {own(clientLeaf(t, other, time.Hour), root), "unknown authority"},
+		"expired":                       {own(clientLeaf(t, root, -time.Minute)), "expired"},
+		"not valid yet":                 {own(later), "not yet valid"},
+		"an intermediate expired":       {own(clientLeaf(t, old, time.Hour), old), "expired"},
+		"a server's":                    {own(issue(t, root, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})), "incompatible key usage"},
+		"an intermediate of servers":    {own(clientLeaf(t, forServers, time.Hour), forServers), "incompatible key usage"},
+		"a name that its CA may give":   {own(withName(confined, "a.cdn.example"), confined), ""},
+		"a name that its CA may not":    {own(withName(confined, "a.example"), confined), "not permitted"},
+		"with the key of another":       {[]tls.Certificate{{Certificate: [][]byte{mine.cert.Raw}, PrivateKey: other.key}}, "invalid signature by the client certificate"},
+		"an intermediate of P-224":      {own(clientLeaf(t, small, time.Hour), small), smallWant},
+		"signed by a client of the CDN": {own(clientLeaf(t, mine, time.Hour), mine), "unknown authority"},
+	} {
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			server := func() *tls.Config {
+				return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{pair.cert.Raw}, PrivateKey: pair.key}}}
+			}
+			theirs, ours := server(), server()
+			theirs.ClientAuth, theirs.ClientCAs = tls.VerifyClientCertIfGiven, root.pool()
+			casOf(root).Apply(ours)
+			for by, conf := range map[string]*tls.Config{"crypto/tls": theirs, "Apply": ours} {
+				// However the CAs that the server names: a stranger sends what it likes.
+				client := &tls.Config{RootCAs: site.pool(), ServerName: "oidc.example.com", MinVersion: version, MaxVersion: version}
+				client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+					if tt.certs == nil {
+						return &tls.Certificate{}, nil
+					}
+					return &tt.certs[0], nil
+				}
+				s, err := shake(t, conf, client)
+				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%s, TLS %x, %s: %v, want %q", name, version, by, err, tt.want)
+				}
+				if err == nil && len(s.PeerCertificates) > 0 != (tt.certs != nil) {
+					t.Errorf("%s, TLS %x, %s: %d certificates", name, version, by, len(s.PeerCertificates))
+				}
+			}
+		}
+	}
+}
+
+// A resumed session counts as the certificate of its first handshake, and no longer than that: not once its chain has expired, and not
+// at a server with another CA that has the same keys for tickets. Its client is asked for another one then.
+func TestResumedClients(t *testing.T) {
+	root, other, site := newAuthority(t, "cdn root", nil), newAuthority(t, "cdn root", nil), newAuthority(t, "site", nil)
+	pair := issue(t, site, &x509.Certificate{DNSNames: []string{"oidc.example.com"}})
+	server := func(ca *authority, now time.Time) *tls.Config {
+		c := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{pair.cert.Raw}, PrivateKey: pair.key}}, Time: func() time.Time { return now }}
+		c.SetSessionTicketKeys([][32]byte{{1}})
+		casOf(ca).Apply(c)
+		return c
+	}
+	inner := issue(t, root, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "inner"}, IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	})
+	own := func(leaf *authority) []tls.Certificate {
+		return []tls.Certificate{{Certificate: [][]byte{leaf.cert.Raw, inner.cert.Raw}, PrivateKey: leaf.key}}
+	}
+	for version, leaf := range map[uint16]*authority{tls.VersionTLS12: clientLeaf(t, inner, 3*time.Hour), tls.VersionTLS13: clientLeaf(t, inner, 3*time.Hour)} {
+		client := &tls.Config{
+			RootCAs: site.pool(), ServerName: "oidc.example.com", MinVersion: version, MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(8),
+			Certificates: own(leaf),
+		}
+		now := time.Now()
+		if s, err := shake(t, server(root, now), client); err != nil || s.DidResume || len(s.PeerCertificates) != 2 {
+			t.Fatalf("%x: the first handshake: %v, %v", version, s, err)
+		}
+		client.Certificates = nil
+		for range 2 { // the second one with the ticket of the first
+			if s, err := shake(t, server(root, now.Add(time.Minute)), client); err != nil || !s.DidResume || len(s.PeerCertificates) != 2 {
+				t.Errorf("%x: resumed %v with %d certificates: %v", version, s.DidResume, len(s.PeerCertificates), err)
+			}
+		}
+		if s, err := shake(t, server(root, now.Add(2*time.Hour)), client); err != nil || s.DidResume || len(s.PeerCertificates) > 0 {
+			t.Errorf("%x: after the end of its chain, resumed %v with %d certificates: %v", version, s.DidResume, len(s.PeerCertificates), err)
+		}
+		client.ClientSessionCache = tls.NewLRUClientSessionCache(8)
+		client.Certificates = own(leaf)
+		if _, err := shake(t, server(root, now), client); err != nil {
+			t.Fatal(err)
+		}
+		client.Certificates = nil
+		if s, err := shake(t, server(other, now), client); err != nil || s.DidResume || len(s.PeerCertificates) > 0 {
+			t.Errorf("%x: at a server with another CA, resumed %v with %d certificates: %v", version, s.DidResume, len(s.PeerCertificates), err)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package errorlog
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// Alerts and faults that Go's own client cannot be made to cause.
+func TestHandshakeReasonText(t *testing.T) {
+	for text, want := range map[string]string{
+		"[::1]:4711: remote error: tls: unrecognized name":                                         "unknown_sni",
+		"[fe80::1%eth0]:1: EOF":                                                                    "eof",
+		"192.0.2.1:1: remote error: tls: unknown certificate":                                      "bad_certificate",
+		"192.0.2.1:1: remote error: tls: protocol version not supported":                           "no_shared_version",
+		"192.0.2.1:1: write tcp 192.0.2.2:8443->192.0.2.1:1: write: broken pipe":                   "reset",
+		"192.0.2.1:1: tls: client requested unsupported application protocols ([\"broken pipe\"])": "no_shared_protocol",
+		"192.0.2.1:1: tls: something new":                                                          "other",
+		"":                                                                                         "other",
+	} {
+		if got := handshakeReason("http: TLS handshake error from " + text); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestOtherTroubleIsAWarning(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	fmt.Fprintln(New(zap.New(core)), "http: Accept error: too many open files; retrying in 1s")
+	if logs.Len() != 1 || logs.All()[0].Level != zapcore.WarnLevel {
+		t.Errorf("got %v", logs.All())
+	}
+}
+
+func TestEveryReasonStartsAtZero(t *testing.T) {
+	n := New(zap.NewNop())
+	if got, want := testutil.CollectAndCount(n.handshakes), len(handshakeFailures)+4; got != want {
+		t.Errorf("got %d series, want %d", got, want)
+	}
+}

@@ -1,0 +1,279 @@
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+)
+
+//go:embed style.css
+var styleFile string
+
+// styleText has no white space around it, which some checkers leave out of the hash.
+var styleText = strings.TrimSpace(styleFile) //nolint:gochecknoglobals // nobody changes it
+
+//go:embed pages.html
+var pagesText string
+
+// Policy returns the Content-Security-Policy of every page. A server adds it as a header; it is in each page too, since files have none.
+// Nothing may be loaded or run; the one sheet of styles is known by its hash.
+func Policy() string {
+	sum := sha256.Sum256([]byte(styleText))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; base-uri 'none'"
+}
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{ //nolint:gochecknoglobals // parsed once, and never changed
+	"style": func() template.CSS { return template.CSS(styleText) }, //nolint:gosec // it is our own
+	"csp":   Policy, "stamp": stamp, "age": age, "left": left, "count": text.Count, "short": short, "day": day,
+	"sum": func(m map[keystore.State]int) string { return counts(m) }, "path": keySetPath, "more": func(list []string) int { return len(list) - 1 }, "label": label, "history": func() string { return RunbookHistory },
+	"arg": func(n *Next, made time.Time) step { return step{n, made} }, "deref": func(b *bool) bool { return *b },
+}).Parse(pagesText))
+
+// step is what a template shows of the next step.
+type step struct {
+	Next *Next
+	Made time.Time
+}
+
+// Form is how a page is written.
+type Form struct {
+	Live bool // a server makes the pages when they are asked for, and answers queries
+}
+
+// view is a page with what the templates need besides it.
+type view struct {
+	Form
+	Title string
+	Up    string // the way to the root
+	Twin  string
+	Page  any
+	About About
+	Query string // that was searched for
+}
+
+// HTML returns the page.
+func (f Form) HTML(p any) ([]byte, error) {
+	v := view{Form: f, Page: p}
+	name := "list"
+	switch p := p.(type) {
+	case List:
+		v.Title, v.About, v.Twin = "Key sets", p.About, f.listName(p.Query, p.Query.Page, ".json")
+		if v.Query = p.Query.Text; v.Query != "" {
+			v.Title = "Key sets with " + strconv.Quote(plain(p.Query.Text))
+		}
+		if p.Query.Page > 1 {
+			v.Title += ", page " + strconv.Itoa(p.Query.Page)
+		}
+	case KeySet:
+		name = "keyset"
+		v.Title, v.About, v.Twin, v.Up = string(p.Name), p.About, url.PathEscape(string(p.Name))+".json", "../"
+	case NotFound:
+		name = "notfound"
+		v.Title, v.About, v.Up = "Not found", p.About, p.Up
+	default:
+		return nil, fmt.Errorf("a %T is no page", p)
+	}
+	var b bytes.Buffer
+	err := templates.ExecuteTemplate(&b, name, v)
+	return bytes.Map(visible, b.Bytes()), err
+}
+
+// visible is the last word about what a page may hold: nothing that changes what stands around it.
+func visible(r rune) rune {
+	if r != '\n' && r != '\t' && !text.Printable(r) {
+		return '?'
+	}
+	return r
+}
+
+// NotFound is the page about an address that has none.
+type NotFound struct {
+	About About
+	Up    string
+}
+
+// JSON returns the twin of a page.
+func JSON(p any) ([]byte, error) {
+	body, err := json.Marshal(p)
+	return append(text.EscapeJSON(body), '\n'), err
+}
+
+// ListName returns the file name of a page of the list; suffix is ".html" or ".json".
+func ListName(page int, suffix string) string {
+	if page == 1 {
+		return "index" + suffix
+	}
+	return "index-" + strconv.Itoa(page) + suffix
+}
+
+// KeySetName returns the file name of the page about a key set.
+func KeySetName(n keystore.Name, suffix string) string { return "keysets/" + string(n) + suffix }
+
+func keySetPath(n keystore.Name) string { return "keysets/" + url.PathEscape(string(n)) + ".html" }
+
+// listName returns the address of a page of the list.
+func (f Form) listName(q Query, page int, suffix string) string {
+	if !f.Live {
+		return ListName(page, suffix)
+	}
+	v := url.Values{}
+	if q.Text != "" {
+		v.Set("q", q.Text)
+	}
+	if page > 1 {
+		v.Set("page", strconv.Itoa(page))
+	}
+	if len(v) == 0 {
+		return "index" + suffix
+	}
+	return "index" + suffix + "?" + v.Encode()
+}
+
+// Link is one page of the list in the navigation.
+type Link struct {
+	Page    int
+	To      string
+	Current bool
+	Gap     bool // pages are left out before it
+}
+
+// Links returns the first and last page, and those around the current one.
+func (v view) Links() []Link {
+	l := v.Page.(List)
+	var all []Link
+	last := 0
+	for n := 1; n <= l.Pages; n++ {
+		if n != 1 && n != l.Pages && (n < l.Query.Page-2 || n > l.Query.Page+2) {
+			continue
+		}
+		all = append(all, Link{n, v.listName(l.Query, n, ".html"), n == l.Query.Page, n > last+1})
+		last = n
+	}
+	return all
+}
+
+// Prev returns the address of the page before this one; empty on the first.
+func (v view) Prev() string { return v.near(-1) }
+
+// NextPage returns the address of the page after this one; empty on the last.
+func (v view) NextPage() string { return v.near(1) }
+
+func (v view) near(by int) string {
+	l := v.Page.(List)
+	if n := l.Query.Page + by; n >= 1 && n <= l.Pages {
+		return v.listName(l.Query, n, ".html")
+	}
+	return ""
+}
+
+// Time is a moment on a page.
+type Time struct{ Machine, People string }
+
+// stamp returns a moment in UTC, to the second.
+func stamp(t time.Time) Time {
+	t = t.UTC()
+	return Time{t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05 UTC")}
+}
+
+func day(t time.Time) Time {
+	t = t.UTC()
+	return Time{t.Format(time.RFC3339), t.Format("2006-01-02 15:04 UTC")}
+}
+
+// age returns how long ago t was, in words.
+func age(now, t time.Time) string {
+	switch d := now.Sub(t); {
+	case d < 0:
+		return "in the future"
+	case d < time.Minute:
+		return "just now"
+	default:
+		return span(d) + " ago"
+	}
+}
+
+// left returns how long it is until t, in words.
+func left(now, t time.Time) string {
+	if d := t.Sub(now); d >= time.Minute {
+		return "in " + span(d)
+	} else if d > 0 {
+		return "within a minute"
+	}
+	return "over"
+}
+
+// span returns a duration of a minute or more in its two largest units.
+func span(d time.Duration) string {
+	days, hours, minutes := int(d/(24*time.Hour)), int(d/time.Hour)%24, int(d/time.Minute)%60
+	var parts []string
+	for _, part := range []struct {
+		n         int
+		one, many string
+	}{{days, "day", "days"}, {hours, "hour", "hours"}, {minutes, "minute", "minutes"}} {
+		if part.n > 0 {
+			parts = append(parts, text.Count(part.n, part.one, part.many))
+		}
+	}
+	return strings.Join(parts[:min(2, len(parts))], " ")
+}
+
+// short returns the beginning of a kid. The page about the key set has the whole.
+func short(id keystore.KeyID) string {
+	const enough = 12
+	if len(id) <= enough {
+		return string(id)
+	}
+	return string(id[:enough]) + "…"
+}
+
+// counts returns how many keys are in which state.
+func counts(m map[keystore.State]int) string {
+	var parts []string
+	for _, s := range []keystore.State{keystore.Active, keystore.Next, keystore.Retired} {
+		if m[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", m[s], s))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// label returns a state in words that say what it means.
+func label(s State) string {
+	switch s {
+	case StateServed:
+		return "served as stored"
+	case StateStored:
+		return "stored; no server was asked"
+	case StateBehind:
+		return "an older version is served"
+	case StateRejected:
+		return "rejected, nothing is served"
+	case StateMissing:
+		return "missing in the store, its last good version is served"
+	case StateAbsent:
+		return "nothing is served"
+	case StateUnread:
+		return "served; what is stored was not read"
+	}
+	return string(s)
+}
+
+// Bad reports whether somebody has to look at it.
+func (s State) Bad() bool {
+	return slices.Contains([]State{StateBehind, StateRejected, StateMissing, StateAbsent, StateUnread}, s)
+}

@@ -1,0 +1,153 @@
+// Package page makes the operator's page: what is known of key sets, as HTML for people and as JSON for programs. A server answers with
+// it, and a command writes it as files; both have the same pages at the same addresses below a root:
+//
+//	index.html          the list of all key sets, further pages of it, and what needs attention
+//	keysets/NAME.html   one key set
+//
+// Beside each is its twin, with .json in place of .html, which says the same.
+//
+// It promises that a page is small however many key sets there are, that it runs no script and fetches nothing, and that no text of a
+// document, a store or a colleague can be anything but text on it. Nothing can be changed by a page, and none has a time of its own:
+// when a gate opens is what the transition itself would answer.
+package page
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// About is what every page says of itself: who made it, when, and of what.
+type About struct {
+	Made         time.Time     `json:"made"`
+	Build        string        `json:"build"`             // of the program
+	Source       string        `json:"source"`            // where the key sets are
+	Trouble      []Trouble     `json:"trouble,omitempty"` // of the whole
+	Complete     time.Time     `json:"complete,omitzero"` // when all key sets were last listed and read
+	Mirror       *Mirror       `json:"mirror,omitempty"`
+	Certificates []Certificate `json:"certificates,omitempty"`
+}
+
+// Trouble is something that is wrong with the whole, and where the way out is written down.
+type Trouble struct {
+	Text    string `json:"text"`
+	Runbook string `json:"runbook,omitempty"`
+}
+
+// Mirror is the copy that the key sets are, if they are one.
+type Mirror struct {
+	Store    string    `json:"store"`
+	Complete time.Time `json:"complete"` // when the last whole pass began
+	KeySets  int       `json:"keySets"`
+	Refused  int       `json:"refused"`
+}
+
+// Certificate is one that the server shows.
+type Certificate struct {
+	Names []string  `json:"names"`
+	From  string    `json:"from"`           // its file, or the CA's directory
+	Until time.Time `json:"until,omitzero"` // zero: there is none yet
+}
+
+// List is a page of the list.
+type List struct {
+	About     About `json:"about"`
+	Query     Query `json:"query"`
+	Pages     int   `json:"pages"` // at least 1
+	KeySets   int   `json:"keySets"`
+	Issuers   int   `json:"issuers"` // URLs, of all key sets
+	Found     int   `json:"found"`   // key sets that fit the query
+	Attention int   `json:"attention"`
+	First     []Row `json:"needAttention,omitempty"` // the first that need it, on the first page only
+	Rows      []Row `json:"rows"`
+}
+
+// Row is a line of the list.
+type Row struct {
+	Name       keystore.Name          `json:"name"`
+	Issuers    []string               `json:"issuers"`
+	State      State                  `json:"state"`
+	Generation int64                  `json:"generation,omitempty"` // stored
+	Served     *Served                `json:"served,omitempty"`
+	Counts     map[keystore.State]int `json:"keys,omitzero"`    // stored; nil if that is not known
+	Unread     string                 `json:"unread,omitempty"` // why the stored version cannot be read
+	Next       *Next                  `json:"next,omitempty"`
+	Rejected   *Rejected              `json:"rejected,omitempty"`
+	History    string                 `json:"history,omitempty"` // what is wrong with it
+	Changed    time.Time              `json:"changed,omitzero"`
+}
+
+// Row returns the line about a key set.
+func (k KeySet) Row() Row {
+	r := Row{Name: k.Name, Issuers: k.Issuers, State: k.State, Generation: k.Generation, Counts: k.Counts, Next: k.Next, Rejected: k.Rejected, Unread: k.Unread, History: k.History}
+	if k.Served != nil {
+		r.Served = &Served{Generation: k.Served.Generation, Withdrawn: k.Served.Withdrawn}
+	}
+	if len(k.Changes) > 0 {
+		r.Changed = k.Changes[0].At
+	}
+	return r
+}
+
+// NeedsAttention reports whether somebody has to look at it.
+func (r Row) NeedsAttention() bool { return r.Rejected != nil || r.History != "" }
+
+// Known reports whether it is known which keys are stored.
+func (r Row) Known() bool { return r.Counts != nil }
+
+const (
+	// PageRows is how many key sets a page of the list has.
+	PageRows = 100
+	// MaxAttention is how many of those that need attention the first page names.
+	MaxAttention = 50
+)
+
+// Query asks for a page of the list.
+type Query struct {
+	Text string `json:"q,omitempty"` // what a name, an issuer URL or a reason contains, or a kid begins with
+	Page int    `json:"page"`        // from 1
+}
+
+// ParseQuery reads a query; what it cannot read it leaves out.
+func ParseQuery(v url.Values) Query {
+	const maxQuery = 255 // the length of an issuer URL
+	n, err := strconv.Atoi(v.Get("page"))
+	if err != nil || n < 1 {
+		n = 1
+	}
+	q := strings.TrimSpace(v.Get("q"))
+	return Query{Text: q[:min(len(q), maxQuery)], Page: n}
+}
+
+// Cut returns the part of all that the page shows, sets the number of pages, and empties the rows. A page beyond the last is the last.
+func Cut[T any](l *List, all []T) []T {
+	l.Found, l.Rows = len(all), []Row{}
+	l.Pages = max(1, (len(all)+PageRows-1)/PageRows)
+	l.Query.Page = min(l.Query.Page, l.Pages)
+	from := (l.Query.Page - 1) * PageRows
+	return slices.Clip(all[from:min(from+PageRows, len(all))])
+}
+
+// runbooks is where the way out of what is wrong is written down.
+const runbooks = "https://github.com/keypost/keypost/blob/main/charts/keypost/README.md#"
+
+// Runbook returns the address of the runbook for a reason.
+func Runbook(r keystore.Reason) string {
+	if r == "missing" {
+		return runbooks + "keypostkeysetsmissing"
+	}
+	return runbooks + "keypostkeysetsrejected"
+}
+
+// Runbooks for trouble of the whole, and for what is wrong with a history.
+const (
+	RunbookReady       = runbooks + "keypostreplicadown"
+	RunbookHistory     = runbooks + "keyposthistorybroken"
+	RunbookReading     = runbooks + "keypostreadfailing"
+	RunbookMirror      = runbooks + "keypostmirrorstale"
+	RunbookCertificate = runbooks + "keypostcertificateexpiring"
+)

@@ -1,0 +1,345 @@
+package page_test
+
+import (
+	"bytes"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/issuer/page"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/keys"
+)
+
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// at returns a page's About at a time after t0.
+func at(d time.Duration) page.About {
+	return page.About{Made: t0.Add(d), Build: "keypostd v1", Source: "the directory /srv"}
+}
+
+// newSet returns a key set with one active key.
+func newSet(t *testing.T, by, why string) keystore.KeySet {
+	t.Helper()
+	u, err := keystore.ParseIssuerURL("https://oidc.example.com/prod-a", false)
+	check(t, err)
+	k, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
+	check(t, err)
+	s, err := keystore.New(keystore.Change{At: t0, By: by, Why: why}, keystore.Spec{
+		Name: "prod-a", Issuers: []keystore.IssuerURL{u}, Keys: []keystore.VerificationKey{k},
+		Policy: keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.DurationPtr(24 * time.Hour)},
+	})
+	check(t, err)
+	return s
+}
+
+// rotated is a rotation, and what it is like when the old key was retired.
+type rotated struct {
+	begun, retired keystore.KeySet
+	old, fresh     keystore.KeyID
+	seen           keystore.Observed
+}
+
+func newRotated(t *testing.T) rotated {
+	t.Helper()
+	s := newSet(t, "ada", "a new cluster")
+	k, err := keystore.NewPublic(keys.EC(elliptic.P256(), 2).Public())
+	check(t, err)
+	r := rotated{old: s.Keys()[0].ID(), fresh: k.ID()}
+	r.begun, err = s.StartRotation(keystore.Change{At: t0, By: "ada", Why: "yearly"}, k)
+	check(t, err)
+	late := keystore.Change{At: t0.Add(48 * time.Hour), By: "bob"}
+	r.seen = keystore.Observed{Since: t0, Fresh: late.At, Newest: late.At}
+	promoted, err := r.begun.Promote(late, r.fresh, r.seen)
+	check(t, err)
+	r.retired, err = promoted.Retire(late, r.old, keystore.Evidence{Statement: "all sign with it"})
+	check(t, err)
+	return r
+}
+
+func keyOf(t *testing.T, p page.KeySet, id keystore.KeyID) page.Key {
+	t.Helper()
+	i := slices.IndexFunc(p.Keys, func(k page.Key) bool { return k.Kid == id })
+	if i < 0 {
+		t.Fatalf("no key %s", id)
+	}
+	return p.Keys[i]
+}
+
+// When a gate opens on the page is when the transition opens, to the second.
+func TestStepsAreThoseOfTheTransitions(t *testing.T) {
+	r := newRotated(t)
+	seenAt := func(since time.Time) func(keystore.Key) keystore.Observed {
+		return func(keystore.Key) keystore.Observed {
+			return keystore.Observed{Since: since, Fresh: since, Newest: since}
+		}
+	}
+	k := keyOf(t, page.Of(at(time.Minute), page.Input{Name: "prod-a", Set: &r.begun, Observed: seenAt(t0)}), r.fresh)
+	if k.Next == nil || k.Next.Step != keystore.StepPromote || k.Next.Gate != keystore.GateCaches || k.Next.Opens.IsZero() {
+		t.Fatalf("promote: %+v", k.Next)
+	}
+	for d, open := range map[time.Duration]bool{-time.Second: false, 0: true} {
+		c := keystore.Change{At: k.Next.Opens.Add(d), By: "ada"}
+		if _, err := r.begun.Promote(c, r.fresh, keystore.Observed{Since: t0, Fresh: c.At, Newest: c.At}); (err == nil) != open {
+			t.Errorf("promote at the page's time %+v: %v", d, err)
+		}
+	}
+	old := keyOf(t, page.Of(at(49*time.Hour), page.Input{Name: "prod-a", Set: &r.retired}), r.old)
+	if old.Next == nil || old.Next.Step != keystore.StepRemove || !old.Next.Opens.Equal(old.TrustedUntil) || old.Expired {
+		t.Fatalf("remove: %+v of %+v", old.Next, old)
+	}
+	for d, open := range map[time.Duration]bool{-time.Second: false, 0: true} {
+		if _, err := r.retired.Remove(keystore.Change{At: old.Next.Opens.Add(d), By: "ada"}, r.old, false); (err == nil) != open {
+			t.Errorf("remove at the page's time %+v: %v", d, err)
+		}
+	}
+	after := keyOf(t, page.Of(at(24*30*time.Hour), page.Input{Name: "prod-a", Set: &r.retired}), r.old)
+	if after.Next == nil || after.Next.Gate != "" || !after.Expired {
+		t.Errorf("after a month: %+v", after)
+	}
+	if signs := keyOf(t, page.Of(at(49*time.Hour), page.Input{Name: "prod-a", Set: &r.retired}), r.fresh); signs.Next != nil {
+		t.Errorf("the only key that signs waits for %+v", signs.Next)
+	}
+}
+
+// A page that knows of no looks does not say that nobody has looked.
+func TestLooksThatAreNotKnown(t *testing.T) {
+	r := newRotated(t)
+	unknown := page.Of(at(time.Minute), page.Input{Name: "prod-a", Set: &r.begun})
+	k := keyOf(t, unknown, r.fresh)
+	earliest, _ := r.begun.EarliestPromotion(r.fresh, keystore.Observed{})
+	if k.Next == nil || !k.Next.Earliest.Equal(earliest) || strings.Contains(k.Next.Need, "has not been observed") || unknown.LooksKnown {
+		t.Errorf("not known: %+v, want not before %v", k.Next, earliest)
+	}
+	none := func(keystore.Key) keystore.Observed { return keystore.Observed{} }
+	if k := keyOf(t, page.Of(at(time.Minute), page.Input{Name: "prod-a", Set: &r.begun, Observed: none}), r.fresh); !strings.Contains(k.Next.Need, "has not been observed") {
+		t.Errorf("nobody has looked: %+v", k.Next)
+	}
+}
+
+func TestStates(t *testing.T) {
+	s := newSet(t, "ada", "")
+	gone, err := s.Withdraw(keystore.Change{At: t0.Add(time.Hour), By: "ada", Why: "over", Force: true})
+	check(t, err)
+	served := func(generation int64) *page.Served { return &page.Served{Generation: generation} }
+	rejected := &page.Rejected{Reason: "kid_missing", Message: "it lacks a key"}
+	for want, in := range map[page.State]page.Input{
+		page.StateStored:    {Set: &s},
+		page.StateServed:    {Set: &s, Served: served(1)},
+		page.StateBehind:    {Set: &s, Served: served(2), Rejected: rejected},
+		page.StateRejected:  {Served: served(0), Rejected: rejected},
+		page.StateMissing:   {Served: served(3), Rejected: &page.Rejected{Reason: "missing"}},
+		page.StateWithdrawn: {Set: &gone},
+		page.StateAbsent:    {Set: &s, Served: served(0)},
+	} {
+		if got := page.Of(at(0), in); got.State != want {
+			t.Errorf("%s, want %s", got.State, want)
+		}
+	}
+	if r := page.Of(at(0), page.Input{Served: served(3), Rejected: &page.Rejected{Reason: "missing"}}).Rejected; !strings.HasSuffix(r.Runbook, "#keypostkeysetsmissing") {
+		t.Error(r.Runbook)
+	}
+	if w := page.Of(at(0), page.Input{Set: &gone}); w.Next != nil || w.Keys[0].Next != nil {
+		t.Error("a key of a withdrawn key set waits for something")
+	}
+}
+
+// hostile is what somebody may have written where a name, a reason or a file's content is shown.
+var hostile = []string{
+	"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</style><script>alert(1)</script>", "' onmouseover='alert(1)",
+	"javascript:alert(1)", "{{.}}", "<!--", "]]>", "&lt;b&gt;", "safe\u202egpj.exe", "\u2066isolate", "\u200bhidden", "a\x00b\x1b[2Jc\u009bd", "\xff\xfe", "line\nbreak\r\ttab", "a\u2028b",
+	strings.Repeat("long ", 200),
+}
+
+var elements = regexp.MustCompile(`<[a-zA-Z/!][^>]*>`)
+
+// Whatever texts say, the page has the same elements as with plain ones, and no character in it changes what stands around it.
+func TestHostileTexts(t *testing.T) {
+	write := func(t *testing.T, text string) (html, twin []byte) {
+		t.Helper()
+		s := newSet(t, text, text)
+		a := at(time.Hour)
+		a.Source, a.Build = text, text
+		a.Trouble = []page.Trouble{{Text: text}}
+		a.Mirror = &page.Mirror{Store: text, Complete: t0}
+		a.Certificates = []page.Certificate{{Names: []string{text}, From: text, Until: t0}}
+		one := page.Of(a, page.Input{Name: keystore.Name(text), Set: &s, Rejected: &page.Rejected{Reason: keystore.Reason(text), Message: text},
+			Served: &page.Served{Generation: 7, Kids: []keystore.KeyID{keystore.KeyID(text)}}, Observed: func(keystore.Key) keystore.Observed { return keystore.Observed{} },
+			Looks: []page.Look{{Issuer: text, Vantage: text, Gaps: []string{text}}}})
+		none := page.Of(a, page.Input{Name: "broken", Unread: text, Served: &page.Served{Issuers: []string{text}}})
+		list := page.List{About: a, Query: page.Query{Text: text, Page: 1}, Pages: 1, First: []page.Row{one.Row()}, Rows: []page.Row{one.Row(), none.Row()}}
+		for _, p := range []any{one, none, list, page.NotFound{About: a}} {
+			for _, live := range []bool{true, false} {
+				body, err := page.Form{Live: live}.HTML(p)
+				check(t, err)
+				html = append(html, body...)
+			}
+			body, err := page.JSON(p)
+			check(t, err)
+			if !json.Valid(body) {
+				t.Errorf("the twin of %q is no JSON: %s", text, body)
+			}
+			twin = append(twin, body...)
+		}
+		return html, twin
+	}
+	shape := func(html []byte) (all []string) {
+		for _, e := range elements.FindAll(html, -1) {
+			all = append(all, regexp.MustCompile(`(href|value)="[^"<>]*"`).ReplaceAllString(string(e), "$1"))
+		}
+		return all
+	}
+	plain, _ := write(t, "plain")
+	want := shape(plain)
+	for _, text := range hostile {
+		html, twin := write(t, text)
+		if got := shape(html); !slices.Equal(got, want) {
+			t.Errorf("%.40q makes other elements:\n%.2000s", text, strings.Join(difference(got, want), "\n"))
+		}
+		for what, body := range map[string][]byte{"page": html, "twin": twin} {
+			for _, r := range string(body) {
+				if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f || strings.ContainsRune("\u202e\u2066\u200b\u2028\ufffd", r) {
+					t.Errorf("%.40q: the %s holds %U", text, what, r)
+					break
+				}
+			}
+		}
+		if len(html) > 200<<10 {
+			t.Errorf("%.40q: %d bytes", text, len(html))
+		}
+		for _, m := range regexp.MustCompile(`href="([^"]*)"`).FindAllSubmatch(html, -1) {
+			if u, err := url.Parse(strings.ReplaceAll(string(m[1]), "&#43;", "+")); err != nil || u.Scheme != "" && u.Scheme != "https" {
+				t.Errorf("%.40q leads to %s", text, m[1])
+			}
+		}
+	}
+}
+
+func difference(got, want []string) (all []string) {
+	for i := range max(len(got), len(want)) {
+		var g, w string
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			return append(all, "got  "+g, "want "+w)
+		}
+	}
+	return all
+}
+
+// The styles are those that the policy knows by their hash, and nothing on a page asks for anything else.
+func TestPolicy(t *testing.T) {
+	s := newSet(t, "ada", "")
+	for _, p := range []any{page.Of(at(0), page.Input{Name: "prod-a", Set: &s}), page.List{About: at(0), Pages: 1, Query: page.Query{Page: 1}}, page.NotFound{About: at(0)}} {
+		html, err := page.Form{Live: true}.HTML(p)
+		check(t, err)
+		style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindSubmatch(html)
+		if style == nil || !strings.Contains(page.Policy(), hashOf(style[1])) || !strings.Contains(page.Policy(), "default-src 'none'") {
+			t.Errorf("the policy %s does not know the styles (%s)", page.Policy(), hashOf(style[1]))
+		}
+		for _, no := range []string{"<script", " style=", " src=", "url(", "@import", "rel=\"stylesheet"} {
+			if bytes.Contains(html, []byte(no)) {
+				t.Errorf("a page has %q", no)
+			}
+		}
+	}
+}
+
+// hashOf returns what a browser compares with the policy.
+func hashOf(style []byte) string {
+	sum := sha256.Sum256(style)
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+func TestListIsCut(t *testing.T) {
+	var all []int
+	for i := range 10000 {
+		all = append(all, i)
+	}
+	l := page.List{Query: page.Query{Page: 3}}
+	if got := page.Cut(&l, all); len(got) != page.PageRows || got[0] != 2*page.PageRows || l.Pages != 100 || l.Found != 10000 {
+		t.Errorf("page 3 has %d from %d, of %d pages", len(got), got[0], l.Pages)
+	}
+	l.Query.Page = 1 << 40
+	if got := page.Cut(&l, all); len(got) != page.PageRows || l.Query.Page != 100 {
+		t.Errorf("beyond the last: page %d with %d", l.Query.Page, len(got))
+	}
+	if got := page.Cut(&l, all[:0]); len(got) != 0 || l.Pages != 1 || l.Query.Page != 1 {
+		t.Errorf("nothing: page %d of %d with %d", l.Query.Page, l.Pages, len(got))
+	}
+	for query, want := range map[string]page.Query{
+		"": {Page: 1}, "q=+prod+&page=2": {Text: "prod", Page: 2}, "page=0": {Page: 1}, "page=-1": {Page: 1}, "page=x": {Page: 1}, "q=" + strings.Repeat("x", 1000): {Text: strings.Repeat("x", 255), Page: 1},
+	} {
+		v, _ := url.ParseQuery(query)
+		if got := page.ParseQuery(v); got != want {
+			t.Errorf("%.30s: %+v", query, got)
+		}
+	}
+}
+
+// The pages of a long list lead to each other, live by queries and as files by names.
+func TestLinksOfTheList(t *testing.T) {
+	for live, want := range map[bool]string{
+		true:  `["index.html?q=a%26b" "index.html?page=3&q=a%26b" "index.html?page=4&q=a%26b" "index.html?page=5&q=a%26b" "index.html?page=6&q=a%26b" "index.html?page=7&q=a%26b" "index.html?page=100&q=a%26b"]`,
+		false: `["index.html" "index-3.html" "index-4.html" "index-5.html" "index-6.html" "index-7.html" "index-100.html"]`,
+	} {
+		html, err := page.Form{Live: live}.HTML(page.List{About: at(0), Query: page.Query{Text: "a&b", Page: 5}, Pages: 100})
+		check(t, err)
+		nav := regexp.MustCompile(`(?s)<nav.*</nav>`).Find(html)
+		var got []string
+		for _, m := range regexp.MustCompile(`href="([^"]*)"[^>]*(?:aria)`).FindAllSubmatch(nav, -1) {
+			got = append(got, strings.ReplaceAll(string(m[1]), "&amp;", "&"))
+		}
+		if fmt.Sprintf("%q", got) != want {
+			t.Errorf("live %t: %q", live, got)
+		}
+	}
+}
+
+// What has not been read is not shown as if it had: neither as served as stored, nor as without keys or a next step.
+func TestUnread(t *testing.T) {
+	in := page.Input{Name: "prod-a", Unread: "it has not been read in time", Served: &page.Served{Generation: 7}}
+	of := page.Of(at(0), in)
+	l := page.List{About: at(0), Query: page.Query{Page: 1}, Pages: 1, Rows: []page.Row{of.Row()}}
+	for name, p := range map[string]any{"list": l, "key set": of} {
+		html, err := page.Form{Live: true}.HTML(p)
+		check(t, err)
+		twin, err := page.JSON(p)
+		check(t, err)
+		for _, lie := range []string{"served as stored", ">none<", "is not served"} {
+			if strings.Contains(string(html), lie) {
+				t.Errorf("%s: the page says %q", name, lie)
+			}
+		}
+		for _, has := range []string{`class="bad">served; what is stored was not read`, "not known"} {
+			if !strings.Contains(string(html), has) {
+				t.Errorf("%s: the page does not say %q", name, has)
+			}
+		}
+		if !strings.Contains(string(twin), `"state":"not read"`) || !strings.Contains(string(twin), `"unread":"it has not been read in time"`) || strings.Contains(string(twin), `"counts"`) {
+			t.Errorf("%s: its twin says %s", name, twin)
+		}
+	}
+	if in.Set = new(newSet(t, "ada", "a new cluster")); page.Of(at(0), in).State != page.StateBehind {
+		t.Errorf("a set that was read is %q", page.Of(at(0), in).State)
+	}
+}

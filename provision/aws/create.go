@@ -1,0 +1,116 @@
+package aws
+
+import (
+	"context"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// CreateOptions say which installation to make.
+type CreateOptions struct {
+	Options                      // with Usual, roles that ask for other audiences keep them
+	PublicKey *install.PublicKey // the cluster's; nil for the key pair in Dir, generated if need be
+	Stored    bool               // without PublicKey: the keys that are stored under the issuer URL
+	Roles     *RequestedRoles    // nil: no roles
+}
+
+// Created is an installation.
+type Created struct {
+	install.Created
+	ProviderARN string
+	Roles       int
+	Secrets     int
+}
+
+// Create makes an installation as [install.Run.Create] does: with an IAM OIDC identity provider and roles.
+func Create(ctx context.Context, o CreateOptions) (Created, error) {
+	c := &creation{run: newRun(o.Options), o: o}
+	if o.Roles != nil {
+		var err error
+		if c.roles, err = readRoles(o.Options, *o.Roles); err != nil {
+			c.Lines(c.roles.skipped)
+			return Created{}, err
+		}
+	}
+	made, err := c.Create(ctx, install.CreateOptions{
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: o.Roles != nil, Notes: c.roles.skipped, Party: "AWS", Parallel: awsiam.Parallel,
+		Trusted: c.trusted,
+	}, c)
+	if err != nil || o.Mode != install.Apply {
+		return Created{Created: made}, err
+	}
+	all := Created{
+		Created: made, ProviderARN: c.account.ProviderARN(o.IssuerURL), Roles: len(c.roles.roles), Secrets: len(c.roles.requests),
+	}
+	if o.Roles != nil {
+		c.Line("Made for %s in account %s: key set %s, IAM OIDC identity provider %s, %s, %s", o.Name, c.account.ID, made.KeySet.Name(),
+			all.ProviderARN, text.Count(all.Roles, "role", "roles"), text.Count(all.Secrets, "Secret", "Secrets"))
+	}
+	return all, nil
+}
+
+// creation is one run of [Create]. It is the [install.Cloud] of that run.
+type creation struct {
+	*run
+	o     CreateOptions
+	roles roleSet
+	makes plan.Plan // everything, where nothing was there; else empty
+}
+
+func (c *creation) Check(keystore.VerificationKey) error {
+	return awsiam.Check(c.o.provider(), c.o.trust(""), c.roles.roles)
+}
+
+func (c *creation) Identify(ctx context.Context) error { return c.identify(ctx, c.o.Options) }
+
+// Plan plans the provider and the roles. A plan that makes everything is good for the whole run: IAM refuses to make what
+// somebody else has made meanwhile, and then it is read.
+func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
+	if !c.makes.Empty() {
+		return c.makes, nil
+	}
+	p, err := c.plan(ctx)
+	if err == nil && makesAll(p, 1+len(c.roles.roles)) {
+		c.makes = p
+	}
+	return p, err
+}
+
+// makesAll reports whether a plan makes n things and does nothing else.
+func makesAll(p plan.Plan, n int) bool {
+	for _, s := range p.Stages {
+		for _, a := range s {
+			if a.Verb != plan.Create {
+				return false
+			}
+			n--
+		}
+	}
+	return n == 0
+}
+
+// plan reads the account. Now that it is known, ARNs are compared with it.
+func (c *creation) plan(ctx context.Context) (plan.Plan, error) {
+	trust := c.o.trust(c.account.ProviderARN(c.o.IssuerURL))
+	if err := awsiam.Check(c.o.provider(), trust, c.roles.roles); err != nil {
+		return plan.Plan{}, err
+	}
+	p, err := c.client.PlanProvider(ctx, c.account, c.o.provider())
+	if err != nil || c.o.Roles == nil {
+		return p, err
+	}
+	roles, err := c.planRoles(ctx, c.roles, trust)
+	return p.Then(roles), err
+}
+
+func (c *creation) DryRun(d install.Documents) (provider, roles []ccoctl.File) {
+	provider = []ccoctl.File{ccoctl.DiscoveryFile(d.Discovery), ccoctl.JWKSFile(d.JWKS), ccoctl.ProviderFile(c.o.provider().CreateJSON())}
+	return provider, c.dryRunFiles(c.roles, c.o.trust(c.o.futureProviderARN()))
+}
+
+func (c *creation) Secrets() []ccoctl.File { return c.secrets(c.roles) }

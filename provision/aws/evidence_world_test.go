@@ -1,0 +1,324 @@
+package aws_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/issuer/verify"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/provision/aws"
+	"github.com/keypost/keypost/provision/install"
+)
+
+const notWaiting = "is served by every server, and no cache was seen"
+
+// spread serves the issuer at the addresses of its host and of others, a server each. Nil is the world's own.
+func (w *world) spread(t *testing.T, at map[string]http.HandlerFunc) {
+	t.Helper()
+	servers := map[string]string{}
+	for ip, h := range at {
+		if h == nil {
+			h = w.serve
+		}
+		server := httptest.NewTLSServer(h)
+		t.Cleanup(server.Close)
+		servers[net.JoinHostPort(ip, "443")] = server.Listener.Addr().String()
+		w.site.RootCAs.AddCert(server.Certificate())
+	}
+	w.site.Connect = ""
+	w.site.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+		var all []netip.Addr
+		for ip := range at {
+			if a := netip.MustParseAddr(ip); a.IsLoopback() == (host == "oidc.example.com") {
+				all = append(all, a)
+			}
+		}
+		return all, nil
+	}
+	w.site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, servers[address])
+	}
+}
+
+// createUntil creates an installation until it reports a text, and returns what it reported.
+func (w *world) createUntil(t *testing.T, o aws.CreateOptions, text string) (string, error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	o.Report = func(e install.Event) {
+		if w.report(e); strings.Contains(e.Text, text) {
+			stop()
+		}
+	}
+	_, err := aws.Create(ctx, o)
+	return w.reported(), err
+}
+
+// inDir is a creation whose wait is that of production, but for looks that are as short as those of development.
+func (w *world) inDir(t *testing.T) aws.CreateOptions {
+	t.Helper()
+	w.writeKeys(t)
+	o := w.create(t, "a")
+	o.Store.InDir, o.Policy.MaxAge = true, keystore.DurationPtr(5*time.Minute)
+	return o
+}
+
+// A directory, and a server beside it.
+func TestCreateGoesOnByEvidence(t *testing.T) {
+	w := newWorld(t)
+	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil, "::1": nil})
+	o := w.inDir(t)
+	o.Site = w.site
+	began := time.Now()
+	made, err := aws.Create(t.Context(), o)
+	must(t, err)
+	t.Logf("a new development issuer took %v", time.Since(began).Round(10*time.Millisecond))
+	held(t, w.reported(), "line Key set prod-a stored", notWaiting+" (40 answers at 2 addresses): not waiting 2m15s", "is served with key", "progress 2 of 2", "Made for prod-a")
+	began = time.Now()
+	_, err = aws.Create(t.Context(), o)
+	must(t, err)
+	if text := w.reported(); !strings.Contains(text, "is served with key") || made.ProviderARN == "" {
+		t.Errorf("the second run took %v:\n%s", time.Since(began), text)
+	}
+}
+
+// A store that anybody may read, behind a balancer: its policy names the servers behind it.
+func TestCreateAsksEveryOrigin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a look of production takes twelve seconds")
+	}
+	w := newWorld(t)
+	shielded := func(rw http.ResponseWriter, r *http.Request) { // as one that answers its CDN only
+		if r.Header.Get("X-Origin-Secret") != "let me in" {
+			rw.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.serve(rw, r)
+	}
+	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil, "192.0.2.7": shielded, "192.0.2.8": nil})
+	w.site.Shield = verify.Shield{Header: "X-Origin-Secret", Value: "let me in", Origins: []string{"behind.example.com"}}
+	w.site.Own = []netip.Addr{}
+	o := w.inDir(t)
+	o.Site, o.Dev, o.Store.InDir = w.site, false, false
+	o.Policy.Origins, o.Policy.Private = []string{"behind.example.com"}, true
+	began := time.Now()
+	_, err := aws.Create(t.Context(), o)
+	must(t, err)
+	t.Logf("a new issuer took %v", time.Since(began).Round(10*time.Millisecond))
+	held(t, w.reported(), notWaiting+" (60 answers at 3 addresses): not waiting 2m15s", "is served with key", "Made for prod-a")
+}
+
+// Whatever may hide somebody who answers otherwise is named, and the wait is as long as ever.
+func TestCreateWaitsWithoutEvidence(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(w *world, o *aws.CreateOptions)
+		at     func(w *world) map[string]http.HandlerFunc // more addresses; by default 127.0.0.1 alone
+		why    string
+	}{
+		"a balancer hides replicas": {change: func(_ *world, o *aws.CreateOptions) { o.Site.Own = []netip.Addr{} },
+			why: "127.0.0.1:443 is not an address of this machine"},
+		"a store that others read": {change: func(_ *world, o *aws.CreateOptions) { o.Store.InDir = false },
+			why: "any number of servers may read the store"},
+		"another place is asked": {change: func(w *world, o *aws.CreateOptions) { o.Site.Connect, o.Site.Dial = w.address(t, o), nil },
+			why: "was asked in place of the addresses"},
+		"an origin that shows its cache": {change: func(_ *world, o *aws.CreateOptions) { o.Policy.Origins = []string{"behind.example.com"} },
+			at: func(w *world) map[string]http.HandlerFunc {
+				return map[string]http.HandlerFunc{"192.0.2.7": func(rw http.ResponseWriter, r *http.Request) {
+					rw.Header().Set("Age", "0")
+					w.serve(rw, r)
+				}}
+			}, why: "a shared cache answered (Age: 0)"},
+		"a cache without a header of its own": {at: func(w *world) map[string]http.HandlerFunc {
+			since := time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat)
+			return map[string]http.HandlerFunc{"127.0.0.2": func(rw http.ResponseWriter, r *http.Request) {
+				rw.Header().Set("Date", since)
+				w.serve(rw, r)
+			}}
+		}, why: "a cache may have kept them"},
+		"a 404 at one address, once": {at: func(w *world) map[string]http.HandlerFunc {
+			var n atomic.Int64
+			return map[string]http.HandlerFunc{"127.0.0.2": func(rw http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "jwks") && n.Add(1) == 4 { // in the middle of the whole look
+					http.NotFound(rw, r)
+					return
+				}
+				w.serve(rw, r)
+			}}
+		}, why: "it was answered without the key before"},
+		"trouble after the long look": {at: func(w *world) map[string]http.HandlerFunc {
+			var n atomic.Int64
+			return map[string]http.HandlerFunc{"127.0.0.2": func(rw http.ResponseWriter, r *http.Request) {
+				if n.Add(1) == 29 { // of the look after the whole one
+					http.Error(rw, "no", http.StatusServiceUnavailable)
+					return
+				}
+				w.serve(rw, r)
+			}}
+		}, why: "it was answered without the key before"},
+		"DNS changes": {change: func(_ *world, o *aws.CreateOptions) {
+			lookup, n := o.Site.Lookup, 0
+			o.Site.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+				all, err := lookup(ctx, host)
+				if n++; n < 4 { // the first is that of the warning
+					all = all[:1]
+				}
+				return all, err
+			}
+		}, at: func(*world) map[string]http.HandlerFunc { return map[string]http.HandlerFunc{"127.0.0.2": nil} }, why: "its addresses changed meanwhile"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			at := map[string]http.HandlerFunc{}
+			if tt.at != nil {
+				at = tt.at(w)
+			}
+			at["127.0.0.1"] = nil
+			o := w.inDir(t)
+			w.spread(t, at)
+			o.Site = w.site
+			o.Site.Own = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
+			if tt.change != nil {
+				tt.change(w, &o)
+			}
+			text, err := w.createUntil(t, o, "for answers from before to run out: ")
+			if !errors.Is(err, context.Canceled) || strings.Contains(text, notWaiting) || !strings.Contains(text, tt.why) {
+				t.Errorf("%v; want a wait, since %q:\n%s", err, tt.why, text)
+			}
+			if n := w.writes(); n > 0 {
+				t.Errorf("AWS was told by %d calls", n)
+			}
+		})
+	}
+}
+
+// address is where the server at 127.0.0.1 listens.
+func (w *world) address(t *testing.T, o *aws.CreateOptions) string {
+	t.Helper()
+	conn, err := o.Site.Dial(t.Context(), "tcp", "127.0.0.1:443")
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	return conn.RemoteAddr().String()
+}
+
+// A server that is started after the key set was stored: nobody was there to answer, so that there is nothing to keep.
+func TestCreateBeforeTheServerStarts(t *testing.T) {
+	w := newWorld(t)
+	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil})
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port at which nobody listens
+	must(t, err)
+	must(t, l.Close())
+	dial, started := w.site.Dial, atomic.Bool{}
+	o := w.inDir(t)
+	o.Site = w.site
+	o.Site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !started.Load() {
+			return (&net.Dialer{}).DialContext(ctx, network, l.Addr().String())
+		}
+		return dial(ctx, network, address)
+	}
+	o.Report = func(e install.Event) {
+		w.report(e)
+		started.Store(started.Load() || e.Kind == install.Wait)
+	}
+	_, err = aws.Create(t.Context(), o)
+	must(t, err)
+	held(t, w.reported(), "wait waiting until "+issuerURL+" is served, for 13m", " at most: at 127.0.0.1:443: ", "connection refused", notWaiting, "Made for prod-a")
+}
+
+const waits = "for answers from before to run out: "
+
+// A run is stopped while nobody serves the store, and is made again when somebody does: that the key lay in the store for long
+// says nothing about caches, and the wait is whole. Once the provider is there nothing is waited for, but for a key that is
+// younger than the provider, and behind a provider that something else made.
+func TestCreateAgain(t *testing.T) {
+	w := newWorld(t)
+	w.writeKeys(t)
+	var behind atomic.Bool // what serves the store has not read it
+	behind.Store(true)
+	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": func(rw http.ResponseWriter, r *http.Request) {
+		if behind.Load() {
+			http.NotFound(rw, r)
+			return
+		}
+		w.serve(rw, r)
+	}})
+	o := w.create(t, "a")
+	o.Site = w.site
+	o.Store.Change = func() keystore.Change { return keystore.Change{At: time.Now().Add(-time.Hour), By: "me"} }
+	if text, err := w.createUntil(t, o, "answers 404"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v; nobody serves it:\n%s", err, text)
+	}
+	behind.Store(false)
+	if text, err := w.createUntil(t, o, waits); !errors.Is(err, context.Canceled) || w.writes() > 0 {
+		t.Fatalf("%v; want a wait, and no call that writes:\n%s", err, text)
+	}
+	_, err := aws.Create(t.Context(), o)
+	must(t, err)
+	held(t, w.reported(), waits, "is served with key", "Made for prod-a")
+	again := w.create(t, "a", "b") // a later release has another role
+	again.Site = w.site
+	_, err = aws.Create(t.Context(), again)
+	must(t, err)
+	if text := w.reported(); strings.Contains(text, "to run out") || !strings.Contains(text, "Made for prod-a") {
+		t.Errorf("the provider is there, and it waits:\n%s", text)
+	}
+	again.Name, again.Adopt = "prod-b", true // to which the provider does not belong
+	again.Dir = o.Dir
+	_, err = aws.Create(t.Context(), again)
+	must(t, err)
+	held(t, w.reported(), waits, "Made for prod-b")
+}
+
+// The provider was there before the key: relying parties may have been told of another.
+func TestCreateWithAnOlderProvider(t *testing.T) {
+	w := newWorld(t)
+	w.writeKeys(t)
+	o := w.create(t, "a")
+	_, err := aws.Create(t.Context(), o)
+	must(t, err)
+	w.reported()
+	backend, err := filestore.Create(t.TempDir())
+	must(t, err)
+	w.store = keystore.NewStore(backend) // it is published anew
+	o.Store = w.keyStore()
+	o.Store.Change = func() keystore.Change { return keystore.Change{At: time.Now().Add(time.Second), By: "me"} }
+	_, err = aws.Create(t.Context(), o)
+	must(t, err)
+	held(t, w.reported(), "Key set prod-a stored", waits, "Made for prod-a")
+}
+
+// Whose CA nobody trusts here may wait for many minutes in vain: it is told of at once, and once.
+func TestCreateTellsOfAnUntrustedCA(t *testing.T) {
+	w := newWorld(t)
+	w.writeKeys(t)
+	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil})
+	o := w.create(t, "a")
+	o.Site = w.site
+	o.Site.RootCAs = nil
+	looks := 0
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	o.Report = func(e install.Event) {
+		w.report(e)
+		if e.Kind == install.Wait {
+			if looks++; looks == 3 {
+				stop()
+			}
+		}
+	}
+	_, err := aws.Create(ctx, o)
+	if text := w.reported(); !errors.Is(err, context.Canceled) || strings.Count(text, string(install.UntrustedCA)+" ") != 1 {
+		t.Errorf("%v; want one line about the CA:\n%s", err, text)
+	} else {
+		held(t, text, "Key set prod-a stored", string(install.UntrustedCA)+" the certificate of "+issuerURL+" is of a CA that is not trusted here", "unknown authority", "; it is asked again for ", " at most", "wait waiting until ")
+	}
+}

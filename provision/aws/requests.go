@@ -1,0 +1,142 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/awsiam"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/credrequest"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// RequestedRoles are the roles that a release's CredentialsRequests ask for.
+type RequestedRoles struct {
+	Dir         string // with the CredentialsRequests
+	TechPreview bool   // also those of tech preview features
+	Boundary    string // ARN of the policy that bounds every role's permissions
+	Prune       bool   // delete the roles whose CredentialsRequest is gone
+	Keep        bool   // take no permission away
+}
+
+// roleSet is what a directory of CredentialsRequests asks for.
+type roleSet struct {
+	name     string // the installation's
+	requests []credrequest.Request
+	skipped  []string
+	prune    bool          // delete the other roles of the installation
+	list     bool          // without prune: list them as beyond what is wanted
+	roles    []awsiam.Role // of the requests that do not bring a role of their own, in their order
+}
+
+// readRoles reads the CredentialsRequests, all of them before anything is done about one.
+func readRoles(o Options, q RequestedRoles) (roleSet, error) {
+	requests, skipped, err := credrequest.ReadDir(q.Dir, q.TechPreview)
+	if err != nil {
+		return roleSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
+	}
+	set := roleSet{name: o.Name, requests: requests, skipped: skipped, prune: q.Prune, list: o.Mode == install.Preview}
+	for _, request := range requests {
+		if request.RoleARN != "" {
+			continue
+		}
+		role, err := requestedRole(o.Name, request)
+		if err != nil {
+			return roleSet{}, err
+		}
+		role.Boundary, role.Keep = q.Boundary, q.Keep
+		role.Tags, role.Adopt, role.Tighten = o.Tags, o.Adopt, o.Tighten
+		set.roles = append(set.roles, role)
+	}
+	if len(requests) == 0 {
+		return set, install.Refuse(install.NoRequests, "%s has no CredentialsRequest for AWS in any file named *.yaml or *.yml (%s left out)", q.Dir,
+			text.Count(len(skipped), "thing was", "things were"))
+	}
+	return set, nil
+}
+
+// requestedRole returns ccoctl's role for a CredentialsRequest. Its service accounts are in the namespace of its Secret.
+func requestedRole(name string, q credrequest.Request) (awsiam.Role, error) {
+	policy, err := credrequest.Policy(q.Statements)
+	if err != nil {
+		return awsiam.Role{}, fmt.Errorf("%s: permissions policy: %w", q.File, err)
+	}
+	role := awsiam.Role{
+		Name:        ccoctl.RoleName(name, q.SecretNamespace, q.SecretName),
+		For:         fmt.Sprintf("CredentialsRequest %s (%s)", q, q.File),
+		Description: fmt.Sprintf("OpenShift role for %s/%s", q.SecretNamespace, q.SecretName),
+		Policy:      policy,
+		Owner:       awsiam.OwnedBy(name),
+		Exact:       true,
+	}
+	for _, sa := range q.ServiceAccounts {
+		role.Subjects = append(role.Subjects, install.Subject(q.SecretNamespace, sa))
+	}
+	return role, nil
+}
+
+func (r *run) planRoles(ctx context.Context, set roleSet, trust awsiam.Trust) (plan.Plan, error) {
+	p, err := r.client.PlanRoles(ctx, trust, set.roles)
+	if err != nil || !set.prune && !set.list {
+		return p, err
+	}
+	var keep []string
+	for _, role := range set.roles {
+		keep = append(keep, role.Name)
+	}
+	others := r.client.PlanPrune
+	if !set.prune {
+		others = r.client.ListSurplus
+	}
+	surplus, err := others(ctx, set.name, keep)
+	return p.Then(surplus), err
+}
+
+// existingTrust reads a provider that exists.
+func (r *run) existingTrust(ctx context.Context, providerARN string) (awsiam.Trust, error) {
+	if !strings.HasPrefix(providerARN, r.account.ProviderARN("")) {
+		return awsiam.Trust{}, install.Refuse(install.ForeignProvider, "the provider %s is of another account or partition than the credentials, "+
+			"which are for account %s (%s); roles trust a provider of their own account only", providerARN, r.account.ID, r.account.Partition)
+	}
+	there, err := r.client.Trust(ctx, providerARN)
+	if err != nil {
+		return there, &install.Error{Problem: install.ProviderUnread, Provider: providerARN, Err: err}
+	}
+	return there, nil
+}
+
+// checkRegistered returns an error if the provider takes tokens for none of the audiences, since AWS would refuse every
+// such token, and warns if there are some for which it does not.
+func (r *run) checkRegistered(audiences []string, there awsiam.Trust) error {
+	unknown := slices.DeleteFunc(slices.Clone(audiences), func(a string) bool { return slices.Contains(there.Audiences, a) })
+	if len(unknown) == 0 {
+		return nil
+	}
+	err := install.Refuse(install.UnknownAudience, "%s takes no tokens for the audience %s (it takes %s), so that AWS refuses them whatever the role trusts",
+		there.ProviderARN, strings.Join(unknown, ", "), strings.Join(there.Audiences, ", "))
+	err.Provider, err.Audience = there.ProviderARN, unknown[0]
+	if len(unknown) < len(audiences) {
+		r.Warn("%v", err)
+		return nil
+	}
+	return err
+}
+
+// usualAudiences returns the usual audiences that a provider takes, which are those that create-all wrote into the roles
+// beside that provider. A provider that takes none of them was made for others.
+func usualAudiences(usual, registered []string) []string {
+	var both []string
+	for _, a := range usual {
+		if slices.Contains(registered, a) {
+			both = append(both, a)
+		}
+	}
+	if len(both) == 0 {
+		return registered
+	}
+	return both
+}

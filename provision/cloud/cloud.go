@@ -1,0 +1,51 @@
+// Package cloud holds what changing things in a cloud has in common, whichever cloud it is: calls that write, made until the
+// cloud shows what they were to bring ([API.Converge]); waits that are reported with their reason ([API.Await]); many things
+// read at once, but not too many ([Each]); and the tag that shows whose a thing is ([Mark]). It knows no cloud and no SDK.
+//
+// A cloud's own package is the only user of its SDK. It has an [API] for each service that it writes to, and does this:
+//
+//   - It makes every call between [API.Await] and [Pending.Stop]. Retries are its SDK's, or its own, by what the service says
+//     in its answers; before each it asks [Pending.Delay].
+//   - It reads what is there with [Each], and compares it with what is wanted in functions that make no call and return the
+//     [Step] values from the one to the other: without any, nothing is to be done.
+//   - It makes a [plan.Stage] of them with [API.Stage], which reads and compares again before it writes; what depends on
+//     another thing is in a later stage.
+//   - A step's call says what its answer means: the package alone knows the cloud's codes.
+//   - Steps of one action are made one after another; where a cloud allows one write at a time to a thing, all its steps are
+//     of one action.
+package cloud
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// API is a service of a cloud that is written to. Its methods may be called concurrently.
+type API struct {
+	Name        string        // for messages: "IAM"
+	Consistency time.Duration // how long it may take to show what was written
+	CallTime    time.Duration // how long a call may take, with its retries
+
+	// OnWait is called every 10 seconds for each call or change that takes that long, from any goroutine. It must not be nil.
+	OnWait func(Wait)
+}
+
+// Each calls f for every element of list, at most limit calls at once, and returns the results in the order of the list. The
+// error joins those of the calls; without one, all results are there.
+func Each[T, R any](limit int, list []T, f func(T) (R, error)) ([]R, error) {
+	results, errs := make([]R, len(list)), make([]error, len(list))
+	var group errgroup.Group
+	group.SetLimit(limit)
+	for i, v := range list {
+		group.Go(func() error {
+			results[i], errs[i] = f(v)
+			return errs[i]
+		})
+	}
+	if group.Wait() != nil {
+		return nil, errors.Join(errs...)
+	}
+	return results, nil
+}

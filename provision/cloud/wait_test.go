@@ -1,0 +1,81 @@
+package cloud_test
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keypost/keypost/provision/cloud"
+)
+
+func api(onWait func(cloud.Wait)) cloud.API {
+	if onWait == nil {
+		onWait = func(cloud.Wait) {}
+	}
+	return cloud.API{Name: "IAM", Consistency: 2 * time.Minute, CallTime: 5 * time.Minute, OnWait: onWait}
+}
+
+// Nothing takes more than ten seconds without a word, and each word has the latest reason.
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []string
+		p := api(func(w cloud.Wait) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, w.String())
+		}).Await("iam:GetRole")
+		time.Sleep(11 * time.Second)
+		p.Because(errors.New("rate\nexceeded"))
+		p.Because(nil)
+		time.Sleep(10 * time.Second)
+		p.Stop()
+		time.Sleep(time.Minute)
+		want := []string{"iam:GetRole takes long (10s so far): no answer yet", "iam:GetRole takes long (20s so far): rate exceeded"}
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
+
+// A service's own hint is obeyed; where nothing listens, that is known within seconds.
+func TestDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := api(nil).Await("x")
+		defer p.Stop()
+		if p.Again() {
+			t.Error("it was made again before it failed")
+		}
+		if d, err := p.Delay(20*time.Second, errBusy); d != 20*time.Second || err != nil {
+			t.Errorf("after an answer: %v, %v", d, err)
+		}
+		if !p.Again() {
+			t.Error("it was not made again")
+		}
+		for _, refused := range []error{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, &net.DNSError{IsNotFound: true}} {
+			p := api(nil).Await("x")
+			tries := 0
+			for start := time.Now(); ; tries++ {
+				d, err := p.Delay(20*time.Second, refused)
+				if err != nil {
+					if !errors.Is(err, refused) || time.Since(start) > 7*time.Second {
+						t.Errorf("given up after %v: %v", time.Since(start), err)
+					}
+					break
+				}
+				time.Sleep(d)
+			}
+			if tries < 3 {
+				t.Errorf("only %d tries", tries)
+			}
+			p.Stop()
+		}
+	})
+}

@@ -1,0 +1,184 @@
+package install_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+	"github.com/keypost/keypost/provision/signingkey"
+)
+
+const issuerURL = "https://oidc.example.com/prod-a"
+
+var errRefused = errors.New("refused")
+
+// sky is a cloud that notes its calls and what it finds published then. The call named fails fails.
+type sky struct {
+	*install.Run
+	store *keystore.Store
+	fails string
+
+	mu    sync.Mutex
+	calls []string
+}
+
+func (s *sky) called(ctx context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if list, err := s.store.List(ctx); err == nil && len(list) > 0 {
+		name += "+published"
+	}
+	s.calls = append(s.calls, name)
+	if strings.HasPrefix(name, s.fails) && s.fails != "" {
+		return errRefused
+	}
+	return nil
+}
+
+func (s *sky) Check(key keystore.VerificationKey) error {
+	if key.ID() == "" {
+		return errors.New("it has no key")
+	}
+	return s.called(context.Background(), "check")
+}
+
+func (s *sky) Identify(ctx context.Context) error {
+	s.Place("Project p")
+	return s.called(ctx, "identify")
+}
+
+func (s *sky) Plan(ctx context.Context) (plan.Plan, error) {
+	make := plan.Action{Change: plan.Change{Verb: plan.Create, Thing: "provider", Name: "x"}, Do: func(ctx context.Context) ([]string, error) {
+		return []string{"provider x created"}, s.called(ctx, "make")
+	}}
+	return plan.Of(nil, plan.Stage{make}), s.called(ctx, "plan")
+}
+
+func (s *sky) DryRun(d install.Documents) (issuerFiles, identities []ccoctl.File) {
+	_ = s.called(context.Background(), "dry run")
+	return []ccoctl.File{{Name: "keys.json", Data: d.JWKS, Mode: 0o644}}, []ccoctl.File{{Name: "identity.json", Data: d.Discovery, Mode: 0o644}}
+}
+
+func (s *sky) Secrets() []ccoctl.File {
+	return []ccoctl.File{{Name: ccoctl.ManifestsDir + "/secret.yaml", Data: []byte("x"), Mode: 0o600}}
+}
+
+func newSky(t *testing.T, m install.Mode) *sky {
+	t.Helper()
+	dir := t.TempDir()
+	backend, err := filestore.Create(filepath.Join(dir, "store"))
+	must(t, err)
+	s := &sky{store: keystore.NewStore(backend)}
+	server := httptest.NewTLSServer(http.HandlerFunc(s.serve)) // its certificate names *.example.com
+	t.Cleanup(server.Close)
+	site := install.Site{}
+	site.RootCAs, site.Connect = x509.NewCertPool(), server.Listener.Addr().String()
+	site.RootCAs.AddCert(server.Certificate())
+	open := func(context.Context) (*keystore.Store, error) { return s.store, nil }
+	out := filepath.Join(dir, "out")
+	k, err := signingkey.Generate(signingkey.RSA2048)
+	must(t, err)
+	must(t, os.Mkdir(out, 0o700))
+	must(t, k.Write(signingkey.Paths{Private: filepath.Join(out, ccoctl.PrivateKeyName), Public: filepath.Join(out, ccoctl.PublicKeyName)}))
+	s.Run = install.NewRun(install.Options{
+		Store: install.KeyStore{Name: "the store", Change: func() keystore.Change { return keystore.Change{At: time.Now(), By: "me"} }, Open: open, Create: open},
+		Mode:  m, Name: "prod-a", Dir: out, IssuerURL: issuerURL, Dev: true, Site: site,
+		Policy: keystore.Policy{MaxAge: keystore.DurationPtr(time.Second)},
+	})
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serve answers as a keypostd that reads the store for every request.
+func (s *sky) serve(w http.ResponseWriter, r *http.Request) {
+	set, _, err := s.store.Load(r.Context(), "prod-a")
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	body, err := issuer.RenderDiscovery(set, set.Issuers()[0])
+	if !strings.HasSuffix(r.URL.Path, "configuration") {
+		body, err = issuer.RenderJWKS(set)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body)
+}
+
+// A cloud is asked before anything is published, and changed only after that; what it refuses ends the run there.
+func TestCreateInAnyCloud(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		mode       install.Mode
+		fails      string
+		identities bool
+		calls      string
+		files      string // beside the key pair and the issuer's manifest
+	}{
+		{name: "all", identities: true, calls: "check identify plan plan+published make+published", files: "manifests/secret.yaml " + ccoctl.SigningKeyName},
+		{name: "no identities", calls: "check identify plan plan+published make+published"},
+		{name: "a preview", mode: install.Preview, identities: true, calls: "check identify plan"},
+		{name: "a dry run", mode: install.DryRun, identities: true, calls: "check dry run", files: "identity.json keys.json " + ccoctl.SigningKeyName},
+		{name: "a dry run without identities", mode: install.DryRun, calls: "check dry run", files: "keys.json"},
+		{name: "a rule is broken", fails: "check", calls: "check"},
+		{name: "another project", fails: "identify", calls: "check identify"},
+		{name: "not allowed", fails: "plan", calls: "check identify plan"},
+		{name: "a change fails", fails: "make", calls: "check identify plan plan+published make+published"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSky(t, tt.mode)
+			s.fails = tt.fails
+			made, err := s.Create(t.Context(), install.CreateOptions{Identities: tt.identities, Party: "Sky", Parallel: 1}, s)
+			if (err != nil) != (tt.fails != "") || err != nil && !errors.Is(err, errRefused) {
+				t.Fatalf("error %v", err)
+			}
+			if got := strings.Join(s.calls, " "); got != tt.calls {
+				t.Errorf("calls %q, want %q", got, tt.calls)
+			}
+			if (made.Preview != nil) != (tt.mode == install.Preview) || (made.KeySet.Name() == "prod-a") != (err == nil && tt.mode == install.Apply) {
+				t.Errorf("made %+v", made)
+			}
+			if got := s.files(t); got != tt.files {
+				t.Errorf("files %q, want %q", got, tt.files)
+			}
+		})
+	}
+}
+
+// files lists those of the output directory that are not in every one.
+func (s *sky) files(t *testing.T) string {
+	t.Helper()
+	var names []string
+	must(t, filepath.WalkDir(s.Dir, func(path string, e os.DirEntry, err error) error {
+		name := strings.TrimPrefix(path, s.Dir+"/")
+		if err == nil && !e.IsDir() && !slices.Contains([]string{ccoctl.PrivateKeyName, ccoctl.PublicKeyName, ccoctl.AuthenticationFile("").Name}, name) {
+			names = append(names, name)
+		}
+		return err
+	}))
+	return strings.Join(names, " ")
+}
