@@ -17,7 +17,7 @@ import (
 // rules are the alerts as they are shipped.
 func rules(t *testing.T) (alerts []object, file string) {
 	t.Helper()
-	rule := the(t, preset("central").objects(t, "watch.enabled=true"), "PrometheusRule")
+	rule := the(t, preset("central").objects(t, "watch.enabled=true", "monitoring.rules.keyChanges=true"), "PrometheusRule")
 	text, err := yaml.Marshal(rule.at("spec"))
 	must(t, err)
 	file = filepath.Join(t.TempDir(), "rules.yaml")
@@ -110,6 +110,33 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 	if lines := strings.Count(string(text), "\n"); lines > 300 {
 		t.Errorf("README.md has %d lines; nobody reads more than 300", lines)
+	}
+}
+
+// What names no key set sends whoever is paged to search ten thousand.
+func TestAlertsOfKeySetsNameThem(t *testing.T) {
+	alerts, _ := rules(t)
+	named := 0
+	for _, a := range alerts {
+		if !regexp.MustCompile(`keypost_(mirror_)?key_set_|keypost_watch_(rogue|served|unexpected|last_complete|look_failing)`).MatchString(a.str("expr")) {
+			continue
+		}
+		named++
+		if !strings.Contains(a.str("expr"), "key_set") || !strings.Contains(a.str("annotations", "description"), "$labels.key_set") {
+			t.Errorf("%s does not name the key set: %s: %s", a.str("alert"), a.str("expr"), a.str("annotations", "description"))
+		}
+	}
+	if named < 10 {
+		t.Errorf("only %d alerts are about key sets", named)
+	}
+}
+
+// Every planned rotation would set it off: it is for those who have a rota that looks.
+func TestNoticeOfChangesIsOffByDefault(t *testing.T) {
+	for set, want := range map[string]bool{"monitoring.rules.keyChanges=true": true, "monitoring.rules.enabled=true": false} {
+		if got := strings.Contains(preset("central").text(t, set), "alert: KeypostKeysChanged"); got != want {
+			t.Errorf("with %s: %v", set, got)
+		}
 	}
 }
 

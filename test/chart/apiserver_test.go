@@ -22,6 +22,7 @@ func TestAPIServerAcceptsEveryPreset(t *testing.T) {
 	kubectl := api.kubectl
 	api.prepare(t)
 	t.Run("notes", func(t *testing.T) { each(t, func(t *testing.T, p preset) { checkNotes(t, p, api) }) })
+	api.namespace(t, "keypost-keysets") // which helm makes before it needs it, and kubectl's dry run does not
 	for name, v := range map[string]struct {
 		preset preset
 		set    []string
@@ -51,8 +52,20 @@ func TestAPIServerAcceptsEveryPreset(t *testing.T) {
 	})
 }
 
-// prepare makes the kinds of the chart's optional parts known, and the namespaces of the presets.
+// prepare makes the kinds of the chart's optional parts known, and the release's namespace.
 func (s *apiServer) prepare(t *testing.T) {
+	t.Helper()
+	s.prepareKinds(t)
+	s.namespace(t, namespace)
+}
+
+func (s *apiServer) namespace(t *testing.T, name string) {
+	t.Helper()
+	s.kubectl(t, "", "create", "namespace", name)
+	s.kubectl(t, "", "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+}
+
+func (s *apiServer) prepareKinds(t *testing.T) {
 	t.Helper()
 	args := []string{"apply", "--server-side"}
 	for _, crd := range []string{"certificates.yaml", "routes.crd.yaml", "gateway.networking.k8s.io_httproutes.yaml", "gateway.networking.k8s.io_tlsroutes.yaml",
@@ -60,11 +73,7 @@ func (s *apiServer) prepare(t *testing.T) {
 		args = append(args, "-f", tool(t, "crds")+"/"+crd)
 	}
 	s.kubectl(t, "", args...)
-	s.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-	for _, n := range []string{namespace, "keypost-keysets"} {
-		s.kubectl(t, "", "create", "namespace", n)
-		s.kubectl(t, "", "label", "namespace", n, "pod-security.kubernetes.io/enforce=restricted")
-	}
+	awaitReady(t, func() error { return s.try("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s") }) // fails while one has no status
 }
 
 // checkNotes shows that whoever installs reads what to type next.

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,16 @@ func TestReleaseIsReproducible(t *testing.T) {
 	dir, first := release("../..")
 	if strings.Count(first, "\n") != 6 {
 		t.Errorf("archives:\n%s", first)
+	}
+	for archive, want := range map[string][]string{
+		"keypost_*_linux_amd64.tar.gz": {"keypost", "LICENSE", "systemd/keypost-mirror.service", "man/man1/keypost.1"}, "keypostd_*_linux_amd64.tar.gz": {"keypostd", "systemd/keypostd.service", "man/man8/keypostd.8"},
+	} {
+		has := strings.Split(output(t, nil, "sh", "-c", "tar -tzf "+dir+"/dist/"+archive), "\n")
+		for _, file := range want {
+			if !slices.Contains(has, file) {
+				t.Errorf("%s lacks %s: %q", archive, file, has)
+			}
+		}
 	}
 	if _, second := release(dir); first != second {
 		t.Errorf("first\n%ssecond\n%s", first, second)

@@ -60,6 +60,7 @@ func TestNode(t *testing.T) {
 		n.run(t, tool(t, "helm"), "rollback", "keypost", "1", "-n", namespace, "--wait", "--timeout", "4m")
 	})
 	step("pods are deleted one by one", n.deletePods)
+	step("from emptyDir to claims, and back", n.moveToClaims)
 	step("uid and gid of OpenShift", n.arbitraryUser)
 	step("the mirror loses its rights", n.loseRights)
 	step("pods and volumes survive an outage of the store", n.claims)
@@ -296,15 +297,39 @@ func (n *node) loseRights(t *testing.T) {
 	}
 }
 
-// claims is the preset statefulset as a release of its own: while the store refuses its mirrors every pod is replaced, and
-// the new ones serve the copies that the old ones left. It has no Service of the other release, so it is asked by itself.
-func (n *node) claims(t *testing.T) {
-	for _, name := range []string{"pv-0", "pv-1"} {
+// moveToClaims is what the chart's README says under Upgrades, both ways: the pods without an owner serve until the next are
+// ready.
+func (n *node) moveToClaims(t *testing.T) {
+	n.makeVolumes(t, "moved-0", "moved-1")
+	old := strings.Fields(n.kubectl(t, "-n", namespace, "get", "pods", "-l", pods, "-o", "name"))
+	n.kubectl(t, "-n", namespace, "delete", "deployment", "keypost", "--cascade=orphan")
+	n.run(t, tool(t, "helm"), n.arguments("upgrade", "keypost", "statefulset")...)
+	n.kubectl(t, "-n", namespace, "rollout", "status", "statefulset", "keypost", "--timeout=3m")
+	n.kubectl(t, "-n", namespace, "delete", "replicaset", "-l", "app.kubernetes.io/instance=keypost")
+	n.kubectl(t, append([]string{"-n", namespace, "wait", "--for=delete", "--timeout=2m"}, old...)...)
+	if n.failed.Load() > 0 {
+		t.Errorf("on the way there requests failed, last %v", n.lastFailure.Load())
+	}
+	n.kubectl(t, "-n", namespace, "delete", "statefulset", "keypost", "--cascade=orphan")
+	n.helm(t, "upgrade")
+	n.kubectl(t, "-n", namespace, "delete", "pod", "keypost-0", "keypost-1")
+	n.kubectl(t, "-n", namespace, "rollout", "status", "deployment", "keypost", "--timeout=3m")
+}
+
+// makeVolumes makes volumes that a claim may take.
+func (n *node) makeVolumes(t *testing.T, names ...string) {
+	for _, name := range names {
 		must(t, os.Mkdir(n.dir+"/"+name, 0o700))
 		must(t, os.Chmod(n.dir+"/"+name, 0o777)) // the kubelet sets no owner on host paths
 		output(t, strings.NewReader(fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolume, metadata: {name: %s}, spec: {capacity: {storage: 1Gi},
 accessModes: [ReadWriteOnce], hostPath: {path: %q}}}`, name, n.dir+"/"+name)), tool(t, "kube")+"/kubectl", "apply", "-f", "-")
 	}
+}
+
+// claims is the preset statefulset as a release of its own: while the store refuses its mirrors every pod is replaced, and
+// the new ones serve the copies that the old ones left. It has no Service of the other release, so it is asked by itself.
+func (n *node) claims(t *testing.T) {
+	n.makeVolumes(t, "pv-0", "pv-1")
 	n.addIssuer(t)
 	n.run(t, tool(t, "helm"), append(n.arguments("install", "stateful", "statefulset"), "--set", "crds.install=false,tls.secretName=keypost-tls")...)
 	other := &node{dir: n.dir, roots: n.roots}

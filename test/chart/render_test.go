@@ -208,7 +208,8 @@ func TestWatch(t *testing.T) {
 // Arguments of the watch that the chart gives are those that it takes.
 func TestWatchArguments(t *testing.T) {
 	all := preset("kubernetes").objects(t, "watch.enabled=true", "watch.observations=s3://b/p?region=eu-central-1", "watch.vantage=eu",
-		"watch.expectCA={Let's Encrypt,sha256:"+strings.Repeat("0a", 32)+"}", "watch.caConfigMap=ca", "watch.every=7s")
+		"watch.expectCA={Let's Encrypt,sha256:"+strings.Repeat("0a", 32)+"}", "watch.caConfigMap=ca", "watch.every=7s",
+		"watch.origins.hosts={origin.example.net,10.1.2.3:8443}", "watch.origins.headerSecret=cdn-header", "watch.origins.certSecret=cdn-cert")
 	for _, d := range find(all, "Deployment") {
 		if d.str("metadata", "name") != release+"-keypost-watch" {
 			continue
@@ -217,10 +218,22 @@ func TestWatchArguments(t *testing.T) {
 		for _, a := range object(d.at("spec", "template", "spec").(map[string]any)).objects("containers")[0].at("args").([]any) {
 			args = append(args, a.(string))
 		}
-		// Up to the CA's file, which is not here, all is as it should be.
+		// Up to a file that is not here, all is as it should be.
 		_, errs, err := try(nil, tool(t, "bin")+"/keypost", args...)
-		if err == nil || !strings.Contains(errs, "/ca/ca.crt") {
+		if err == nil || !strings.Contains(errs, "/ca/ca.crt") && !strings.Contains(errs, "/origin-header/header") {
 			t.Errorf("keypost %q: %v: %s", args, err, errs)
+		}
+		spec := object(d.at("spec", "template", "spec").(map[string]any))
+		mounted := map[string]string{}
+		for _, v := range spec.objects("volumes") {
+			mounted[v.str("name")] = v.str("secret", "secretName")
+		}
+		for _, m := range spec.objects("containers")[0].objects("volumeMounts") {
+			mounted[m.str("mountPath")] = mounted[m.str("name")]
+		}
+		if all := strings.Join(args, " "); mounted["/origin-header"] != "cdn-header" || mounted["/origin-cert"] != "cdn-cert" ||
+			!strings.Contains(all, "--origin=origin.example.net --origin=10.1.2.3:8443 --origin-header-file /origin-header/header --origin-cert /origin-cert/tls.crt --origin-key /origin-cert/tls.key") {
+			t.Errorf("the shield of origins: %v, %s", mounted, all)
 		}
 		return
 	}
@@ -450,6 +463,37 @@ func TestKeypostdTakesTheConfiguration(t *testing.T) {
 	})
 }
 
+// The shield's files are mounted where the configuration names them.
+func TestShield(t *testing.T) {
+	dir := t.TempDir()
+	all := preset("kubernetes").objects(t, "shield.header=X-Origin-Secret", "shield.secretName=cdn", "shield.keys={current,next}", "shield.clientCAConfigMap=cdn-ca", "allowEmpty=true")
+	spec := object(workload(t, all).at("spec", "template", "spec").(map[string]any))
+	from := map[string]string{}
+	for _, v := range spec.objects("volumes") {
+		from[v.str("name")] = v.str("secret", "secretName") + v.str("configMap", "name")
+	}
+	for _, m := range spec.objects("containers")[0].objects("volumeMounts") {
+		from[m.str("mountPath")] = from[m.str("name")]
+	}
+	if from["/etc/keypost/shield"] != "cdn" || from["/etc/keypost/shield-ca"] != "cdn-ca" {
+		t.Errorf("mounted: %v", from)
+	}
+	var text string
+	for _, c := range find(all, "ConfigMap") {
+		text += c.str("data", "keypostd.yaml")
+	}
+	cert, key := selfSigned(t, dir, []string{"oidc.example.com"})
+	for _, name := range []string{"current", "next"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("0123456789abcdef-"+name), 0o600))
+	}
+	text = strings.NewReplacer("/var/lib/keypost", dir, "/etc/keypost/tls/tls.crt", cert, "/etc/keypost/tls/tls.key", key, "/etc/keypost/shield/", dir+"/", "/etc/keypost/shield-ca/ca.crt", cert).Replace(text)
+	file := filepath.Join(dir, "keypostd.conf")
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	if checked := output(t, nil, tool(t, "bin")+"/keypostd", "--config", file, "--check"); !strings.Contains(checked, dir+"/next") || !strings.Contains(checked, "clientCAFile") {
+		t.Errorf("no shield in:\n%s", checked)
+	}
+}
+
 // What is refused above must not be more than what is wrong.
 func TestAcceptance(t *testing.T) {
 	for name, set := range map[string]string{
@@ -508,5 +552,18 @@ func TestLintWithoutValues(t *testing.T) {
 	out, errs, _ := try(nil, tool(t, "helm"), "lint", chartDir)
 	if text := out + errs; !strings.Contains(text, "issuerURLs is empty") || strings.Contains(text, "slice index") {
 		t.Error(text)
+	}
+}
+
+// Who reaches the admin port from other machines sees the page and the report only if that is asked for.
+func TestAdminPage(t *testing.T) {
+	for shown, want := range map[bool]string{false: `admin: {address: ":9090", probes: ":9092"}`, true: `admin: {address: ":9090", probes: ":9092", page: true}`} {
+		config := ""
+		for _, c := range find(preset("kubernetes").objects(t, "admin.page="+strconv.FormatBool(shown)), "ConfigMap") {
+			config += c.str("data", "keypostd.yaml")
+		}
+		if !strings.Contains(config, "\n"+want+"\n") {
+			t.Errorf("page %t: keypostd's configuration:\n%s", shown, config)
+		}
 	}
 }

@@ -16,15 +16,15 @@
 - alert: KeypostKeySetsRejected
   severity: warning
   for: 5m
-  expr: max by (namespace, reason) ({__name__=~"keypost_key_sets_rejected|keypost_mirror_key_sets_refused",{{ $of }},reason!="missing"}) > 0
-  summary: Stored key sets are rejected
-  description: "{{`{{ $value }} key sets are not served as they are stored ({{ $labels.reason }}). Their last good versions are; promotions are blocked. /issuers of a pod's admin listener, or its log, names them.`}}"
+  expr: max by (namespace, key_set, reason) ({__name__=~"keypost_key_set_rejected|keypost_mirror_key_set_refused",{{ $of }},reason!="missing"}) == 1
+  summary: A stored key set is rejected
+  description: "{{`Key set {{ $labels.key_set }} is not served as it is stored ({{ $labels.reason }}). Its last good version is; promotions are blocked. /issuers of a pod's admin listener, or its log, says more.`}}"
 - alert: KeypostKeySetsMissing
   severity: warning
   for: 5m
-  expr: max by (namespace) ({__name__=~"keypost_key_sets_rejected|keypost_mirror_key_sets_refused",{{ $of }},reason="missing"}) > 0
-  summary: Key sets that are served are not in the store
-  description: "{{`{{ $value }} key sets have vanished from the store without a tombstone. Their last good versions are served. Do not restart or scale anything before the store is whole.`}}"
+  expr: max by (namespace, key_set) ({__name__=~"keypost_key_set_rejected|keypost_mirror_key_set_refused",{{ $of }},reason="missing"}) == 1
+  summary: A key set that is served is not in the store
+  description: "{{`Key set {{ $labels.key_set }} has vanished from the store without a tombstone. Its last good version is served. Do not restart or scale anything before the store is whole.`}}"
 - alert: KeypostReadFailing
   severity: warning
   for: 5m
@@ -82,25 +82,59 @@
   expr: max by (namespace, pod) (keypost_tls_reload_failing{ {{- $of }}}) == 1
   summary: A new TLS certificate cannot be used
   description: "{{`Pod {{ $labels.pod }} serves with the previous one.`}}"
+- alert: KeypostCertificateOrderFailing
+  severity: warning
+  for: 6h
+  expr: max by (namespace, certificate) (keypost_tls_order_failing{ {{- $of }}}) == 1
+  summary: A certificate cannot be renewed
+  description: "{{`The ACME CA gives no certificate for {{ $labels.certificate }}. The one in use stays until it expires.`}}"
 {{- end }}
+- alert: KeypostClientCAExpiring
+  severity: warning
+  for: 1h
+  expr: min by (namespace) (keypost_shield_client_ca_not_after_timestamp_seconds{ {{- $of }},which="first"}) - time() < {{ int $rules.certificateDays }} * 86400
+  summary: A CA of the CDN's client certificate expires soon, or has expired
+  description: "{{`It expires in {{ $value | humanizeDuration }}. Then keypostd lets nobody in whose certificate it signed.`}}"
+- alert: KeypostShieldRefusing
+  severity: warning
+  for: 10m
+  expr: |-
+    (sum by (namespace) (rate(keypost_shield_refused_total{ {{- $of }}}[10m])) + sum by (namespace) (rate(keypost_tls_handshake_errors_total{ {{- $of }},reason=~"client_certificate_.+"}[10m]))) > 0.05
+    unless sum by (namespace) (rate(keypost_http_requests_total{ {{- $of }}}[10m])) > 0.05
+  summary: The shield refuses requests, and hardly lets one in
+  description: "{{`{{ $value }} requests a second are refused: the CDN may show another secret or certificate than keypostd knows, and serve old copies until they run out.`}}"
 - alert: KeypostKeyOld
   severity: warning
   for: 1h
-  expr: time() - min by (namespace) (keypost_oldest_active_key_timestamp_seconds{ {{- $of }}} > 0) > {{ int $rules.keyAgeWarningDays }} * 86400
+  expr: time() - min by (namespace, key_set) (keypost_key_set_oldest_active_key_timestamp_seconds{ {{- $of }}}) > {{ int $rules.keyAgeWarningDays }} * 86400
   summary: A signing key is due for rotation
-  description: "{{`The oldest active key has signed for {{ $value | humanizeDuration }}. The runbook says how to find whose it is.`}}"
+  description: "{{`The active key of {{ $labels.key_set }} has signed for {{ $value | humanizeDuration }}.`}}"
 - alert: KeypostKeyTooOld
   severity: warning
   for: 1h
-  expr: time() - min by (namespace) (keypost_oldest_active_key_timestamp_seconds{ {{- $of }}} > 0) > {{ int $rules.keyAgeCriticalDays }} * 86400
+  expr: time() - min by (namespace, key_set) (keypost_key_set_oldest_active_key_timestamp_seconds{ {{- $of }}}) > {{ int $rules.keyAgeCriticalDays }} * 86400
   summary: A signing key is far too old
-  description: "{{`The oldest active key has signed for {{ $value | humanizeDuration }}. The runbook of KeypostKeyOld says how to find whose it is.`}}"
+  description: "{{`The active key of {{ $labels.key_set }} has signed for {{ $value | humanizeDuration }}.`}}"
+- alert: KeypostForcedPromotion
+  severity: warning
+  for: 0m
+  expr: time() - max by (namespace, key_set) (keypost_key_set_forced_promotion_timestamp_seconds{ {{- $of }}}) < 86400
+  summary: A key was promoted past its gate
+  description: "{{`A key of {{ $labels.key_set }} was promoted with --force in the last day: relying parties whose caches lack it may refuse its tokens. The history of the key set says who did it and why.`}}"
+{{- if $rules.keyChanges }}
 - alert: KeypostKeysChanged
   severity: info
-  for: 2m
-  expr: max by (namespace, state) (keypost_keys{ {{- $of }}}) != max by (namespace, state) (keypost_keys{ {{- $of }}} offset 15m)
+  for: 0m
+  expr: time() - max by (namespace, key_set) (keypost_key_set_keys_changed_timestamp_seconds{ {{- $of }}}) < 900
   summary: Published keys have changed
-  description: "{{`There are {{ $value }} {{ $labels.state }} keys now; a quarter of an hour ago it was another number. A change that nobody planned is to be looked at.`}}"
+  description: "{{`Keys of {{ $labels.key_set }}, or their states, changed {{ $value | humanizeDuration }} ago. A change that nobody planned is to be looked at.`}}"
+- alert: KeypostHistoryBroken
+  severity: info
+  for: 0m
+  expr: max by (namespace, key_set) (keypost_key_set_history_broken{ {{- $of }}}) > 0
+  summary: The history of a key set is not whole
+  description: "{{`The history of {{ $labels.key_set }} does not fit its content, or the version that was served before: somebody may have changed it without keypost. It is served all the same.`}}"
+{{- end }}
 - alert: KeypostUnavailable
   severity: critical
   for: 5m
@@ -140,21 +174,21 @@
 - alert: KeypostUnexpectedCA
   severity: warning
   for: 5m
-  expr: count by (namespace) (keypost_watch_unexpected_ca{ {{- $of }}} == 1) > 0
+  expr: max by (namespace, key_set, issuer) (keypost_watch_unexpected_ca{ {{- $of }}}) == 1
   summary: A certificate is of an unexpected CA
-  description: "{{`{{ $value }} issuers show a certificate of another CA than is expected, or than they showed at first. If nobody changed it, somebody else answers.`}}"
+  description: "{{`{{ $labels.issuer }} (key set {{ $labels.key_set }}) shows a certificate of another CA than is expected, or than it showed at first. If nobody changed it, somebody else answers.`}}"
 - alert: KeypostObservationStale
   severity: warning
   for: 5m
-  expr: count by (namespace) (time() - keypost_watch_last_complete_look_timestamp_seconds{ {{- $of }}} > {{ int $rules.observationSeconds }}) > 0
-  summary: Issuers have not been seen whole for long
-  description: "{{`{{ $value }} issuers have had no complete look for a while: some address does not answer, or is not public. Their promotions wait, and a stranger's key could be missed.`}}"
+  expr: time() - max by (namespace, key_set, issuer) (keypost_watch_last_complete_look_timestamp_seconds{ {{- $of }}}) > {{ int $rules.observationSeconds }}
+  summary: An issuer has not been seen whole for long
+  description: "{{`{{ $labels.issuer }} (key set {{ $labels.key_set }}) has had no complete look for {{ $value | humanizeDuration }}: some address does not answer, or is not public. Its promotions wait, and a stranger's key could be missed.`}}"
 - alert: KeypostWatchBlind
   severity: warning
   for: 15m
-  expr: sum by (namespace) (keypost_watch_look_failing{ {{- $of }},reason="not_compared"}) > 0 or max by (namespace) (keypost_watch_store_failing{ {{- $of }}}) == 1
+  expr: max by (namespace, key_set) (keypost_watch_look_failing{ {{- $of }},reason="not_compared"}) == 1 or max by (namespace) (keypost_watch_store_failing{ {{- $of }}}) == 1
   summary: What is published cannot be compared with the store
-  description: The watch cannot read the store, or some key sets in it. A stranger's key would not be noticed.
+  description: "{{`The watch cannot read {{ with $labels.key_set }}key set {{ . }}{{ else }}the store{{ end }}. A stranger's key would not be noticed.`}}"
 - alert: KeypostWatchDown
   severity: warning
   for: 10m

@@ -85,8 +85,11 @@ fsGroupChangePolicy: OnRootMismatch
 {{- default (include "keypost.fullname" .) .Values.serviceAccount.name }}
 {{- end }}
 
+{{- /* keypost.watchWrites: the watch writes objects of the cluster, and so has an account of its own. */ -}}
+{{- define "keypost.watchWrites" -}}{{ if or (eq .Values.watch.observations "kubernetes") .Values.watch.status }}true{{ end }}{{- end }}
+
 {{- define "keypost.watchAccount" -}}
-{{- if eq .Values.watch.observations "kubernetes" }}{{ include "keypost.fullname" . }}-watch{{ else }}{{ include "keypost.serviceAccount" . }}{{ end }}
+{{- if include "keypost.watchWrites" . }}{{ include "keypost.fullname" . }}-watch{{ else }}{{ include "keypost.serviceAccount" . }}{{ end }}
 {{- end }}
 
 {{- /* keypost.seconds: a duration such as 1h30m in seconds. */ -}}
@@ -100,29 +103,105 @@ fsGroupChangePolicy: OnRootMismatch
 {{- $sum }}
 {{- end }}
 
-{{- /* keypost.elsewhere: what other charts call otherwise. values.schema.json lets these names pass so that this says
-where to look. */ -}}
+{{- /* keypost.elsewhere: what other charts have under other names, or have and this one has not. values.schema.json lets these
+names pass so that this says where to look. */ -}}
 {{- define "keypost.elsewhere" -}}
-{{- $v := .Values }}
-{{- range $name, $there := dict
-  "replicaCount" "replicas" "env" "extraEnv, or mirror.env" "args" "mirror.extraArgs; keypostd has values of its own for everything"
-  "extraArgs" "mirror.extraArgs; keypostd has values of its own for everything" "persistence" "volume" "storage" "volume"
-  "metrics" "monitoring" "prometheus" "monitoring" "serviceMonitor" "monitoring.serviceMonitor" "pdb" "podDisruptionBudget" "pullSecrets" "imagePullSecrets" }}
-{{- if hasKey $v $name }}{{ fail (printf "%s is called otherwise here: use %s" $name $there) }}{{ end }}
-{{- end }}
-{{- range $name, $why := dict
+{{- range $path, $say := dict
+  "alerts" "use monitoring.rules"
+  "annotations" "use podAnnotations, or those of service, ingress, route and serviceAccount"
+  "args" "keypostd has values of its own for everything; use mirror.extraArgs for the mirror"
+  "automountServiceAccountToken" "only the mirror gets a token, by a projected volume; see serviceAccount"
   "autoscaling" "set replicas: one replica answers tens of thousands of requests per second"
+  "cert-manager" "use certificate"
+  "certManager" "use certificate"
+  "command" "keypostd has values of its own for everything; use mirror.extraArgs for the mirror"
+  "commonAnnotations" "use podAnnotations, or those of service, ingress, route and serviceAccount"
+  "config" "keypostd has values of its own for everything; use mirror.extraArgs for the mirror"
+  "dashboard" "use monitoring.dashboard"
+  "deploymentAnnotations" "use podAnnotations, or those of service, ingress, route and serviceAccount"
+  "deploymentStrategy" "use strategy"
+  "domain" "use issuerURLs, and hosts where others are accepted"
+  "env" "use extraEnv, or mirror.env"
+  "envFrom" "use extraEnv, or mirror.env; store.s3.credentialsSecret for a Secret"
+  "envVars" "use extraEnv, or mirror.env"
+  "existingSecret" "use tls.secretName"
+  "extraArgs" "keypostd has values of its own for everything; use mirror.extraArgs for the mirror"
+  "extraContainers" "nothing else runs beside keypostd and its mirror, which share what is served"
+  "extraDeploy" "the chart makes what it needs; use a chart of your own for more beside this one"
+  "extraEnvFrom" "use extraEnv, or mirror.env; store.s3.credentialsSecret for a Secret"
+  "extraEnvVars" "use extraEnv, or mirror.env"
+  "extraInitContainers" "nothing else runs beside keypostd and its mirror, which share what is served"
+  "extraManifests" "the chart makes what it needs; use a chart of your own for more beside this one"
+  "extraObjects" "the chart makes what it needs; use a chart of your own for more beside this one"
+  "extraVolumeMounts" "use mirror.extraVolumeMounts; keypostd sees its configuration, its certificate and its key sets, and no more"
+  "grafana" "use monitoring.dashboard"
+  "host" "use issuerURLs, and hosts where others are accepted"
+  "hostNetwork" "it is fixed, as the Pod Security Standard restricted asks for; see platform"
+  "hostname" "use issuerURLs, and hosts where others are accepted"
+  "image.digest" "there are two images; use image.keypostd.digest and image.keypost.digest"
+  "image.imagePullPolicy" "use image.pullPolicy"
+  "image.pullSecrets" "use imagePullSecrets"
+  "image.registry" "use image.keypostd.repository and image.keypost.repository"
+  "image.repository" "there are two images; use image.keypostd.repository and image.keypost.repository"
+  "image.tag" "there are two images; use image.keypostd.tag and image.keypost.tag"
+  "imagePullPolicy" "use image.pullPolicy"
+  "ingress.class" "use ingress.className"
+  "ingress.extraHosts" "use hosts, beside ingress"
+  "ingress.extraTls" "use ingress.tlsSecretName"
+  "ingress.host" "use hosts, beside ingress"
+  "ingress.hostname" "use hosts, beside ingress"
+  "ingress.hosts" "use hosts, beside ingress"
+  "ingress.ingressClassName" "use ingress.className"
+  "ingress.labels" "use commonLabels"
+  "ingress.path" "every path of the hosts goes to keypostd; see hosts"
+  "ingress.pathType" "every path of the hosts goes to keypostd; see hosts"
+  "ingress.paths" "every path of the hosts goes to keypostd; see hosts"
+  "ingress.tls" "use ingress.tlsSecretName"
+  "initContainers" "nothing else runs beside keypostd and its mirror, which share what is served"
+  "installCRDs" "use crds.install"
+  "issuer" "use issuerURLs, and hosts where others are accepted"
+  "issuerURL" "use issuerURLs, and hosts where others are accepted"
+  "kind" "use volume.type: claim makes a StatefulSet"
+  "labels" "use commonLabels, or podLabels"
+  "lifecycle" "keypostd drains by itself; use drainDelaySeconds"
+  "logLevel" "use log.level"
+  "metrics" "use monitoring"
+  "minReadySeconds" "it is fixed; use strategy for what else is rolled out how"
+  "mode" "use volume.type, or tls.mode"
+  "pdb" "use podDisruptionBudget"
+  "persistence" "use volume"
+  "podAntiAffinity" "use affinity, or topologyKeys"
   "podSecurityContext" "it is fixed, as the Pod Security Standard restricted asks for; see platform"
+  "probes" "use startupProbe, readinessProbe and livenessProbe, for their times"
+  "prometheus" "use monitoring"
+  "prometheusRule" "use monitoring.rules"
+  "pullSecrets" "use imagePullSecrets"
+  "registry" "use image.keypostd.repository and image.keypost.repository"
+  "replicaCount" "use replicas"
+  "revisionHistoryLimit" "it is fixed; use strategy for what else is rolled out how"
+  "rollingUpdate" "use strategy"
   "securityContext" "it is fixed, as the Pod Security Standard restricted asks for; see platform"
-  "extraVolumes" "keypostd sees its configuration, its certificate and its key sets, and no more"
-  "volumes" "keypostd sees its configuration, its certificate and its key sets, and no more" }}
-{{- if hasKey $v $name }}{{ fail (printf "there is no %s: %s" $name $why) }}{{ end }}
-{{- end }}
-{{- range $name := list "repository" "tag" "digest" }}
-{{- if hasKey $v.image $name }}{{ fail (printf "there are two images: use image.keypostd.%s and image.keypost.%s, not image.%s" $name $name $name) }}{{ end }}
-{{- end }}
-{{- range $name, $there := dict "hosts" "hosts, beside ingress" "ingressClassName" "ingress.className" "tls" "ingress.tlsSecretName" }}
-{{- if hasKey $v.ingress $name }}{{ fail (printf "ingress.%s is called otherwise here: use %s" $name $there) }}{{ end }}
+  "service.clusterIP" "the cluster chooses it; use service.type"
+  "service.externalIPs" "use service.type"
+  "service.labels" "use commonLabels"
+  "service.loadBalancerIP" "use service.annotations, as your provider has it"
+  "service.nodePorts" "use service.nodePort"
+  "service.ports" "use service.port"
+  "service.targetPort" "it is fixed; use service.port"
+  "serviceAccount.automount" "only the mirror gets a token, by a projected volume; see serviceAccount"
+  "serviceAccount.automountServiceAccountToken" "only the mirror gets a token, by a projected volume; see serviceAccount"
+  "serviceAccount.labels" "use commonLabels"
+  "serviceMonitor" "use monitoring.serviceMonitor"
+  "sidecars" "nothing else runs beside keypostd and its mirror, which share what is served"
+  "storage" "use volume"
+  "terminationGracePeriodSeconds" "use drainDelaySeconds and drainTimeoutSeconds, from which it follows"
+  "topologySpread" "use topologyKeys or topologySpreadConstraints"
+  "updateStrategy" "use strategy"
+  "volumeMounts" "use mirror.extraVolumeMounts; keypostd sees its configuration, its certificate and its key sets, and no more"
+  "volumes" "use extraVolumes" }}
+{{- $parts := splitList "." $path }}
+{{- $in := $.Values }}{{ if eq (len $parts) 2 }}{{ $in = index $.Values (first $parts) }}{{ end }}
+{{- if hasKey $in (last $parts) }}{{ fail (printf "there is no %s here: %s" $path $say) }}{{ end }}
 {{- end }}
 {{- end }}
 
@@ -134,6 +213,7 @@ where to look. */ -}}
 {{- if and (eq .Values.store.type "configMap") (eq .Values.volume.type "claim") }}{{ fail "volume.type claim has no use with store.type configMap: the ConfigMap is mounted itself" }}{{ end }}
 {{- if and (include "keypost.mirrored" .) (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}{{ fail "serviceAccount.create is false, so serviceAccount.name must say which one the mirror uses" }}{{ end }}
 {{- include "keypost.checkPolicy" . }}
+{{- include "keypost.checkTogether" . }}
 {{- include "keypost.checkTLS" . }}
 {{- include "keypost.checkWorkload" . }}
 {{- end }}
@@ -159,6 +239,42 @@ where to look. */ -}}
 {{- if gt (include "keypost.seconds" . | float64) 604800.0 }}{{ fail (printf "policy.%s is %s; it must be at most 168h" $name .) }}{{ end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* What is right by itself and wrong beside another value: it would be ignored, or the API server would refuse it. */ -}}
+{{- define "keypost.checkTogether" -}}
+{{- $v := .Values }}
+{{- if and $v.store.s3.url (ne $v.store.type "s3") }}{{ fail (printf "store.s3.url is set, and store.type is %s: set store.type to s3, or leave the URL out" $v.store.type) }}{{ end }}
+{{- if and $v.store.configMap.name (ne $v.store.type "configMap") }}{{ fail (printf "store.configMap.name is set, and store.type is %s: set store.type to configMap, or leave the name out" $v.store.type) }}{{ end }}
+{{- if and $v.store.s3.credentialsSecret $v.store.s3.webIdentity.roleARN }}{{ fail "store.s3.credentialsSecret and store.s3.webIdentity.roleARN: the mirror takes one of the two" }}{{ end }}
+{{- if and $v.store.kubernetes.createNamespace (or (ne $v.store.type "kubernetes") (not $v.store.kubernetes.namespace)) }}{{ fail "store.kubernetes.createNamespace needs store.type kubernetes and store.kubernetes.namespace; Helm makes the release's with --create-namespace" }}{{ end }}
+{{- if and (eq $v.service.type "ClusterIP") $v.service.nodePort }}{{ fail "service.nodePort needs service.type NodePort or LoadBalancer" }}{{ end }}
+{{- if and (eq $v.service.type "ClusterIP") $v.service.externalTrafficPolicy }}{{ fail "service.externalTrafficPolicy needs service.type NodePort or LoadBalancer" }}{{ end }}
+{{- if and (ne $v.service.type "LoadBalancer") (or $v.service.loadBalancerSourceRanges $v.service.loadBalancerClass) }}{{ fail "service.loadBalancerSourceRanges and loadBalancerClass need service.type LoadBalancer" }}{{ end }}
+{{- range $values := list "commonLabels" "podLabels" }}
+{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" }}
+{{- if hasKey (get $v $values) $label }}{{ fail (printf "%s: %s is the chart's own: Services and the NetworkPolicy select pods by it; see nameOverride" $values $label) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- range $from, $to := $v.hostAliases }}
+{{- if hasKey $v.hostAliases $to }}{{ fail (printf "hostAliases: %s leads to %s, which is an alias itself: name the host of the issuer URLs" $from $to) }}{{ end }}
+{{- end }}
+{{- if and (or $v.watch.observations $v.watch.status) (not $v.watch.enabled) }}{{ fail "watch.observations and watch.status need watch.enabled: nobody looks without it" }}{{ end }}
+{{- if lt (include "keypost.seconds" $v.watch.every | float64) 5.0 }}{{ fail (printf "watch.every is %s; it must be at least 5s" $v.watch.every) }}{{ end }}
+{{- with $v.monitoring.rules }}
+{{- if ge (int .staleSeconds) (int .staleCriticalSeconds) }}{{ fail "monitoring.rules.staleSeconds must be below staleCriticalSeconds: the warning comes first" }}{{ end }}
+{{- if ge (int .keyAgeWarningDays) (int .keyAgeCriticalDays) }}{{ fail "monitoring.rules.keyAgeWarningDays must be below keyAgeCriticalDays: the warning comes first" }}{{ end }}
+{{- end }}
+{{- if and $v.podDisruptionBudget.minAvailable (ne (toString $v.podDisruptionBudget.maxUnavailable) "1") }}{{ fail "podDisruptionBudget has minAvailable or maxUnavailable, not both" }}{{ end }}
+{{- with $v.strategy.type }}
+{{- $no := ternary "Recreate" "OnDelete" (ne (include "keypost.stateful" $) "") }}
+{{- if eq . $no }}{{ fail (printf "strategy.type %s is not one of the %s that volume.type %s makes" . (ternary "StatefulSet" "Deployment" (ne (include "keypost.stateful" $) "")) $v.volume.type) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* keypost.probe: the times of a probe: ours, and those of the user in their place. */ -}}
+{{- define "keypost.probe" -}}
+{{- merge (dict) (index . 0) (index . 1) | toYaml }}
 {{- end }}
 
 {{- define "keypost.checkTLS" -}}

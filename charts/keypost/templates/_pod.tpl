@@ -11,6 +11,15 @@ imagePullSecrets: {{ toJson . }}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .Values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
 securityContext: {{- include "keypost.podSecurity" . | nindent 2 }}
 {{- if include "keypost.mirrored" . }}
 initContainers: {{- include "keypost.mirror" . | nindent 2 }}
@@ -29,17 +38,13 @@ containers:
       - {name: probes, containerPort: 9092} # the NetworkPolicy opens it to nobody; the kubelet always gets through
     startupProbe:
       httpGet: {path: /livez, port: probes}
-      periodSeconds: 1
-      failureThreshold: 60
+      {{- include "keypost.probe" (list .Values.startupProbe (dict "periodSeconds" 1 "failureThreshold" 60)) | nindent 6 }}
     readinessProbe:
       httpGet: {path: /readyz, port: probes}
-      periodSeconds: 2
-      failureThreshold: 1
+      {{- include "keypost.probe" (list .Values.readinessProbe (dict "periodSeconds" 2 "failureThreshold" 1)) | nindent 6 }}
     livenessProbe: # generous: a restart loses what a busy server still serves
       httpGet: {path: /livez, port: probes}
-      periodSeconds: 10
-      timeoutSeconds: 5
-      failureThreshold: 6
+      {{- include "keypost.probe" (list .Values.livenessProbe (dict "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 6)) | nindent 6 }}
     securityContext: {{- include "keypost.containerSecurity" . | nindent 6 }}
     resources: {{- toYaml .Values.resources | nindent 6 }}
     volumeMounts:
@@ -48,12 +53,26 @@ containers:
       {{- if ne .Values.tls.mode "off" }}
       - {name: tls, mountPath: /etc/keypost/tls, readOnly: true} # no subPath: it is replaced while keypostd runs
       {{- end }}
+      {{- if .Values.shield.secretName }}
+      - {name: shield, mountPath: /etc/keypost/shield, readOnly: true}
+      {{- end }}
+      {{- if .Values.shield.clientCAConfigMap }}
+      - {name: shield-ca, mountPath: /etc/keypost/shield-ca, readOnly: true}
+      {{- end }}
 volumes:
   - name: config
     configMap: {name: {{ include "keypost.fullname" . }}}
   {{- if ne .Values.tls.mode "off" }}
   - name: tls
     secret: {secretName: {{ include "keypost.tlsSecret" . }}, defaultMode: 288} # 0440
+  {{- end }}
+  {{- with .Values.shield.secretName }}
+  - name: shield
+    secret: {secretName: {{ . }}, defaultMode: 288} # 0440
+  {{- end }}
+  {{- with .Values.shield.clientCAConfigMap }}
+  - name: shield-ca
+    configMap: {name: {{ . }}}
   {{- end }}
   {{- if not (include "keypost.mirrored" .) }}
   - name: keysets
@@ -64,6 +83,9 @@ volumes:
   {{- end }}
   {{- with include "keypost.storeVolumes" . }}
   {{- . | nindent 2 }}
+  {{- end }}
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -132,6 +154,9 @@ never listed as if it were everything. After that the mirror's state never takes
     - {name: keysets, mountPath: /var/lib/keypost}
     {{- with include "keypost.storeMount" . }}
     {{- . | nindent 4 }}
+    {{- end }}
+    {{- with .Values.mirror.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
 {{- end }}
 

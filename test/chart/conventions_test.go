@@ -1,0 +1,222 @@
+//go:build chart
+
+package chart
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// elsewhere are the values that charts usually have and this one has under another name, or not.
+func elsewhere(t *testing.T) (paths []string) {
+	t.Helper()
+	type property struct {
+		Ref        string              `json:"$ref"`
+		Properties map[string]property `json:"properties"`
+	}
+	text, err := os.ReadFile(chartDir + "/values.schema.json")
+	must(t, err)
+	var schema property
+	must(t, json.Unmarshal(text, &schema))
+	for name, p := range schema.Properties {
+		if p.Ref == "#/definitions/elsewhere" {
+			paths = append(paths, name)
+		}
+		for nested, q := range p.Properties {
+			if q.Ref == "#/definitions/elsewhere" {
+				paths = append(paths, name+"."+nested)
+			}
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// values is what values.yaml has.
+func values(t *testing.T) object {
+	t.Helper()
+	text, err := os.ReadFile(chartDir + "/values.yaml")
+	must(t, err)
+	var v object
+	must(t, yaml.Unmarshal(text, &v))
+	return v
+}
+
+// Whoever writes a name that other charts have is told ours, and what is named exists.
+func TestOtherNamesAreExplained(t *testing.T) {
+	all, ours := elsewhere(t), values(t)
+	if len(all) < 80 {
+		t.Fatalf("%d names", len(all))
+	}
+	for _, path := range all {
+		args := append([]string{"template", release, chartDir, "--kube-version", kubeVersion, "--set-string", path + "=x"}, preset("kubernetes").values(t)...)
+		_, errs, err := try(nil, tool(t, "helm"), args...)
+		_, say, found := strings.Cut(errs, "there is no "+path+" here: ")
+		if err == nil || !found {
+			t.Errorf("%s: %v: %s", path, err, errs)
+			continue
+		}
+		for _, use := range regexp.MustCompile(`(?:use|see|set|and|or|,) ([a-z][A-Za-z0-9]*(?:\.[A-Za-z0-9]+)*)`).FindAllStringSubmatch(say, -1) {
+			if strings.ContainsAny(use[1], ".") || slices.ContainsFunc([]string{"use ", "see "}, func(w string) bool { return strings.HasPrefix(use[0], w) }) {
+				if parts := strings.Split(use[1], "."); use[1] != "podAnnotations" && use[1] != "a" && ours.at(parts...) == nil {
+					t.Errorf("%s: the refusal names %s, which values.yaml has not: %s", path, use[1], say)
+				}
+			}
+		}
+	}
+}
+
+// The schema refuses what no template would notice, before anything is replaced.
+func TestWrongValuesAreRefused(t *testing.T) {
+	for _, set := range []string{
+		"drainDelaySeconds=100000", "podDisruptionBudget.maxUnavailable=lots", "podDisruptionBudget.maxUnavailable=0", "resources.limit.memory=1Gi", "resources.limits.memory=lots",
+		"resources.limits.memory=512", "mirror.resources.limits.cpu=lots", "tolerations[0].efect=NoSchedule", "tolerations[0].effect=NoSchedul", "extraEnv[0].nam=x", "mirror.env[0].name=A-B",
+		"imagePullSecrets[0].nme=x", "hosts[0]=https://oidc.example.com", "hosts[0]=Bad_Host", "nameOverride=Bad_Name", "fullnameOverride=1x", "commonLabels.a=b c",
+		`podLabels.app\.kubernetes\.io/name=x`, "priorityClassName=Bad_Name", "topologyKeys[0]=bad key", "topologySpreadConstraints[0].maxSkew=1", "affinity.nodeAfinity.x=y",
+		"service.loadBalancerSourceRanges[0]=10.0.0.0", "monitoring.serviceMonitor.interval=often", "monitoring.rules.runbookURL=nothing", "watch.every=1s", "test.issuers[0]=prod-a",
+		"test.caConfigMap=Bad_Name", "image.keypostd.repository=Bad Repo", "image.keypostd.tag=bad tag",
+		"writers[0].name=a,writers[0].keySets[0]=Bad_Set,writers[0].subjects[0].kind=Group,writers[0].subjects[0].name=x",
+		"writers[0].name=a,writers[0].keySets[0]=a,writers[0].subjects[0].kind=Grup,writers[0].subjects[0].name=x",
+		"writers[0].name=a,writers[0].keySets[0]=a,writers[0].subjects[0].kind=ServiceAccount,writers[0].subjects[0].name=x",
+		"writers[0].name=mirror,writers[0].keySets[0]=a,writers[0].subjects[0].kind=Group,writers[0].subjects[0].name=x",
+		"issuerURLs[0]=https://OIDC.example.com/{name}", "issuerURLs[0]=https://oidc.example.com:8443/{name}", "issuerURLs[0]=https://oidc.example.com/{name}/.well-known",
+		`hostAliases.oidc\.example\.com=oidc.example.com`, `hostAliases.a\.example\.com=b.example.com,hostAliases.b\.example\.com=oidc.example.com`,
+		"shield.header=X-Secret,shield.secretName=s,shield.keys={a,a}", "certificate.enabled=true,certificate.issuerRef.name=x,certificate.issuerRef.kynd=y",
+		"certificate.enabled=true,certificate.issuerRef.name=x,certificate.privateKey.algorithm=RSB", "networkPolicy.egress[0].port=443", "networkPolicy.metricsFrom[0].namespace=x",
+		"mirror.extraArgs[0]=--poll=soon", "store.s3.url=s3://b/p?region=eu-central-1", "store.configMap.name=x",
+		"store.type=s3,store.s3.url=s3://b/p?region=x-1,store.s3.credentialsSecret=x,store.s3.webIdentity.roleARN=arn:aws:iam::123456789012:role/x",
+		"gateway.tlsRoute.enabled=true,gateway.tlsRoute.parentRefs[0].nme=x", "watch.enabled=true,watch.expectCA[0]=sha256:zz", "watch.observations=kubernetes", "watch.status=true",
+		"watch.enabled=true,watch.status=true,store.type=s3,store.s3.url=s3://b/p?region=x-1", "monitoring.rules.staleSeconds=7200", "monitoring.rules.keyAgeWarningDays=400",
+		"service.type=ClusterIP,service.nodePort=30443", "service.type=ClusterIP,service.externalTrafficPolicy=Local", "service.type=NodePort,service.loadBalancerSourceRanges[0]=10.0.0.0/8",
+		"volume.size=0", "volume.size=1", "strategy.type=OnDelete", "volume.type=claim,strategy.type=Recreate", "readinessProbe.httpGet.path=/", "readinessProbe.periodSeconds=0",
+		"extraVolumes[0].name=keysets", "mirror.extraVolumeMounts[0].name=x", "store.kubernetes.createNamespace=true", "podDisruptionBudget.minAvailable=1,podDisruptionBudget.maxUnavailable=2",
+	} {
+		args := append([]string{"template", release, chartDir, "--kube-version", kubeVersion}, preset("kubernetes").values(t)...)
+		_, errs, err := try(nil, tool(t, "helm"), append(args, "--set", set)...)
+		value := regexp.MustCompile(`^[A-Za-z]+`).FindString(set)
+		if err == nil || !strings.Contains(errs, value) && !strings.Contains(errs, "issuer URL") && !strings.Contains(errs, "watch.") && !strings.Contains(errs, "store.") {
+			t.Errorf("%s: %v: %s", set, err, errs)
+		}
+	}
+}
+
+// What users of charts expect to set reaches the pod.
+func TestConventionalValuesReachThePod(t *testing.T) {
+	all := preset("kubernetes").objects(t, "strategy.type=Recreate", "startupProbe.failureThreshold=120", "livenessProbe.timeoutSeconds=9", "dnsPolicy=None", "dnsConfig.nameservers={10.0.0.10}",
+		"runtimeClassName=gvisor", "extraVolumes[0].name=ca", "extraVolumes[0].configMap.name=ca", "mirror.extraVolumeMounts[0].name=ca", "mirror.extraVolumeMounts[0].mountPath=/ca",
+		"podAnnotations.a=b", "podLabels.c=d", "nodeSelector.e=f", "tolerations[0].operator=Exists", "affinity.nodeAffinity.x=y", "resources.limits.memory=1Gi", "imagePullSecrets[0].name=regcred",
+		"priorityClassName=high", "podDisruptionBudget.minAvailable=50%", "service.annotations.g=h", "fullnameOverride=issuer", "serviceAccount.annotations.i=j")
+	w := workload(t, all)
+	pod, podMeta := object(w.at("spec", "template", "spec").(map[string]any)), object(w.at("spec", "template", "metadata").(map[string]any))
+	keypostd, mirror := pod.objects("containers")[0], pod.objects("initContainers")[0]
+	for what, got := range map[string][2]any{
+		"strategy":       {w.at("spec", "strategy"), map[string]any{"type": "Recreate"}},
+		"startup probe":  {keypostd.at("startupProbe"), map[string]any{"httpGet": map[string]any{"path": "/livez", "port": "probes"}, "periodSeconds": 1.0, "failureThreshold": 120.0}},
+		"liveness probe": {keypostd.at("livenessProbe", "timeoutSeconds"), 9.0},
+		"DNS policy":     {pod.at("dnsPolicy"), "None"},
+		"DNS":            {pod.at("dnsConfig"), map[string]any{"nameservers": []any{"10.0.0.10"}}},
+		"runtime class":  {pod.at("runtimeClassName"), "gvisor"},
+		"annotation":     {podMeta.at("annotations", "a"), "b"},
+		"label":          {podMeta.at("labels", "c"), "d"},
+		"node selector":  {pod.at("nodeSelector"), map[string]any{"e": "f"}},
+		"tolerations":    {pod.at("tolerations"), []any{map[string]any{"operator": "Exists"}}},
+		"affinity":       {pod.at("affinity", "nodeAffinity", "x"), "y"},
+		"memory":         {keypostd.at("resources", "limits", "memory"), "1Gi"},
+		"pull secrets":   {pod.at("imagePullSecrets"), []any{map[string]any{"name": "regcred"}}},
+		"priority":       {pod.at("priorityClassName"), "high"},
+		"disruption":     {the(t, all, "PodDisruptionBudget").at("spec", "minAvailable"), "50%"},
+		"not both":       {the(t, all, "PodDisruptionBudget").at("spec", "maxUnavailable"), nil},
+		"service":        {find(all, "Service")[0].at("metadata", "annotations", "g"), "h"},
+		"name":           {w.str("metadata", "name"), "issuer"},
+		"account":        {the(t, all, "ServiceAccount").at("metadata", "annotations", "i"), "j"},
+	} {
+		if !reflect.DeepEqual(got[0], got[1]) {
+			t.Errorf("%s: %v, want %v", what, got[0], got[1])
+		}
+	}
+	if !strings.Contains(fmt.Sprint(pod.objects("volumes")), "map[configMap:map[name:ca] name:ca]") || !strings.Contains(fmt.Sprint(mirror.at("volumeMounts")), "/ca") {
+		t.Errorf("volumes %v, mounted %v", pod.at("volumes"), mirror.at("volumeMounts"))
+	}
+	if strings.Contains(fmt.Sprint(keypostd.at("volumeMounts")), "/ca") {
+		t.Error("keypostd sees what is the mirror's")
+	}
+	if got := fmt.Sprint(workload(t, preset("statefulset").objects(t, "strategy.type=OnDelete")).at("spec", "updateStrategy")); got != "map[type:OnDelete]" {
+		t.Errorf("strategy of a StatefulSet: %s", got)
+	}
+}
+
+// Whoever takes the preset central needs no command before: the namespace of the key sets is the chart's, and stays.
+func TestCentralInstalls(t *testing.T) {
+	api := startAPIServer(t)
+	api.prepareKinds(t)
+	api.kubectl(t, "", "create", "namespace", namespace)
+	helm := func(args ...string) {
+		t.Helper()
+		out, err := runIn(".", tool(t, "helm"), append(args, "-n", namespace, "--kubeconfig=/dev/null", "--kube-apiserver", api.url, "--kube-token", "chart", "--kube-ca-file", api.ca)...)
+		if err != nil {
+			t.Fatal(out)
+		}
+	}
+	helm(append([]string{"install", release, chartDir}, preset("central").values(t)...)...)
+	api.kubectl(t, "", "-n", "keypost-keysets", "get", "role", release+"-keypost-mirror")
+	helm("uninstall", release)
+	if phase := api.out(t, "get", "namespace", "keypost-keysets", "-o", "jsonpath={.status.phase}"); phase != "Active" {
+		t.Errorf("after uninstall the namespace with all key sets is %s", phase)
+	}
+}
+
+// Artifact Hub reads these, and so do people who look for a chart.
+func TestChartMetadata(t *testing.T) {
+	text, err := os.ReadFile(chartDir + "/Chart.yaml")
+	must(t, err)
+	var chart object
+	must(t, yaml.UnmarshalStrict(text, &chart))
+	for _, key := range []string{"category", "license", "crds", "crdsExamples", "images", "links", "operator", "prerelease"} {
+		value := chart.str("annotations", "artifacthub.io/"+key)
+		if value == "" {
+			t.Errorf("no annotation artifacthub.io/%s", key)
+		}
+		var parsed any
+		if err := yaml.UnmarshalStrict([]byte(value), &parsed); err != nil {
+			t.Errorf("artifacthub.io/%s: %v", key, err)
+		}
+	}
+	if chart.str("icon") == "" || len(chart.objects("maintainers")) == 0 {
+		t.Error("no icon or no maintainer: helm lint and Artifact Hub ask for both")
+	}
+	var crds []struct{ Kind, Version, Name, DisplayName, Description string }
+	must(t, yaml.UnmarshalStrict([]byte(chart.str("annotations", "artifacthub.io/crds")), &crds))
+	var names []string
+	for _, c := range crds {
+		names = append(names, c.Name)
+	}
+	var shipped []string
+	for _, c := range find(preset("kubernetes").objects(t), "CustomResourceDefinition") {
+		shipped = append(shipped, c.str("metadata", "name"))
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(shipped))) {
+		t.Errorf("Artifact Hub is told of %v, and the chart has %v", names, shipped)
+	}
+	var images []struct{ Name, Image string }
+	must(t, yaml.UnmarshalStrict([]byte(chart.str("annotations", "artifacthub.io/images")), &images))
+	for _, i := range images {
+		want := values(t).str("image", i.Name, "repository") + ":" + chart.str("appVersion")
+		if i.Image != want {
+			t.Errorf("image %s is %s, want %s", i.Name, i.Image, want)
+		}
+	}
+	if len(images) != 2 {
+		t.Errorf("%d images", len(images))
+	}
+	if out, errs, err := try(nil, tool(t, "helm"), append([]string{"lint", "--strict", chartDir}, preset("kubernetes").values(t)...)...); err != nil || strings.Contains(out, "[INFO]") {
+		t.Errorf("helm lint: %v: %s%s", err, out, errs)
+	}
+}
