@@ -1,6 +1,8 @@
 # Varnish in front of keypostd. It speaks plain HTTP to both sides: end TLS before it (hitch, nginx, a load balancer), and
 # let keypostd listen with tls.mode off on an address that only Varnish reaches. ORIGIN_HOST, ORIGIN_PORT and SECRET are yours.
-# Tested with Varnish 7.1: test/e2e, TestBehindCaches.
+# It holds the secret: let root own it and the group of varnishd alone read it (chown root:varnish, chmod 0640). Whoever may run varnishadm
+# reads it too (vcl.show): leave /etc/varnish/secret to root, and -T on loopback.
+# Tested with Varnish 7.1: test/e2e, TestBehindCaches and TestStrangersBehindCaches.
 vcl 4.1;
 
 import std;
@@ -31,9 +33,17 @@ sub vcl_recv {
 	unset req.http.Authorization;
 	unset req.http.X-Origin-Secret;
 	set req.url = regsub(req.url, "\?.*$", "");
-	# keypostd's stale-while-revalidate while it is well, and its stale-if-error beyond that.
-	if (std.healthy(req.backend_hint)) {
+	# One copy of each document. keypostd answers all of these alike, and strangers could fill the cache with them: another port, a
+	# dot at the end or upper case in Host, and URLs of any scheme.
+	set req.http.Host = regsub(regsub(std.tolower(req.http.Host), ":[^:]*$", ""), "\.$", "");
+	if (req.url !~ "^/") {
+		return (pass);
+	}
+	# keypostd's stale-while-revalidate while it is well, and its stale-if-error beyond that: also once it has answered 5xx.
+	if (req.restarts == 0 && std.healthy(req.backend_hint)) {
 		set req.grace = 5m;
+	} else {
+		set req.grace = 365d; # no longer than the copy's own
 	}
 	return (hash);
 }
@@ -45,19 +55,33 @@ sub vcl_backend_fetch {
 sub vcl_backend_response {
 	unset beresp.http.Set-Cookie;
 	if (beresp.status == 200) {
-		set beresp.grace = 24h + 5m;
-	} elsif (beresp.status == 404) {
-		set beresp.grace = 0s;
-		if (beresp.ttl > 60s) {
-			set beresp.ttl = 60s;
+		# Varnish reads stale-while-revalidate by itself, and not stale-if-error. The gates count with what keypostd sends.
+		if (std.duration(regsub(beresp.http.Cache-Control, "^.*stale-if-error=([0-9]+).*$", "\1s"), 0s) > beresp.grace) {
+			set beresp.grace = std.duration(regsub(beresp.http.Cache-Control, "^.*stale-if-error=([0-9]+).*$", "\1s"), 0s);
 		}
+	} elsif (beresp.status == 404) {
+		# Not kept, or whoever asks for enough paths empties the cache. The second lets requests for the same path not wait for each other.
+		set beresp.uncacheable = true;
+		set beresp.ttl = 1s;
+		set beresp.grace = 0s;
+		set beresp.keep = 0s;
 	} else {
-		if (bereq.is_bgfetch) {
-			return (abandon); # keep the copy
+		if (bereq.is_bgfetch || beresp.status >= 500) {
+			return (abandon); # keep the copy, which any answer would replace
 		}
 		set beresp.uncacheable = true;
 		set beresp.ttl = 0s;
 		return (deliver);
+	}
+}
+
+sub vcl_backend_error {
+	return (abandon);
+}
+
+sub vcl_synth {
+	if (resp.status == 503 && req.restarts == 0) {
+		return (restart); # for the copy that may be given for stale-if-error
 	}
 }
 
