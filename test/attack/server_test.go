@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -66,7 +67,7 @@ func beAttacker(what string) int {
 }
 
 // startAttack runs a mode in a process of its own, for d at most. The function it returns ends it and says how many
-// connections were opened.
+// connections were opened; without one the test fails, since nothing was attacked.
 func startAttack(t *testing.T, mode, address string, n int, d time.Duration) (end func() int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -79,19 +80,22 @@ func startAttack(t *testing.T, mode, address string, n int, d time.Duration) (en
 	must(t, cmd.Start())
 	var once sync.Once
 	opened := 0
-	end = func() int {
-		once.Do(func() {
-			_ = stdin.Close()
-			_ = cmd.Wait() // what it printed says it
-			opened, _ = strconv.Atoi(strings.TrimSpace(out.String()))
-		})
-		return opened
+	stop := func() {
+		_ = stdin.Close()
+		_ = cmd.Wait() // what it printed says it
+		opened, _ = strconv.Atoi(strings.TrimSpace(out.String()))
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it has ended, but for a failed test
-		end()
+		once.Do(stop)
 	})
-	return end
+	return func() int {
+		once.Do(stop)
+		if opened == 0 {
+			t.Errorf("%s has opened no connection: there was no attack", mode)
+		}
+		return opened
+	}
 }
 
 // target is a server under attack.
@@ -100,6 +104,7 @@ type target struct {
 	address string
 	admin   string
 	body    string // of path
+	group   *process.Group
 }
 
 // setup says how keypostd is started.
@@ -112,6 +117,7 @@ type setup struct {
 
 const settings = `dir: %q
 issuerURLs: ["https://oidc.example.com/{name}"]
+hostAliases: {%s: oidc.example.com}
 listen: {address: "127.0.0.1:0", drainDelay: 0s, drainTimeout: 1s, tls: {files: [{cert: %q, key: %q}]}%s}
 admin: {address: "127.0.0.1:0"}
 `
@@ -123,13 +129,13 @@ func start(t *testing.T, s setup) *target {
 	dir := filepath.Join(root, "keysets")
 	must(t, os.Mkdir(dir, 0o755))
 	writeKeySets(t, dir, max(s.issuers, 1))
-	authority.New(t).Issue(t, root, host)
+	authority.New(t).Issue(t, root, host, nickname)
 	config := filepath.Join(root, "keypostd.yaml")
 	more := s.listen
 	if more != "" {
 		more = ", " + more
 	}
-	must(t, os.WriteFile(config, fmt.Appendf(nil, settings, dir, filepath.Join(root, "tls.crt"), filepath.Join(root, "tls.key"), more), 0o600))
+	must(t, os.WriteFile(config, fmt.Appendf(nil, settings, dir, nickname, filepath.Join(root, "tls.crt"), filepath.Join(root, "tls.key"), more), 0o600))
 	v := run(t, append(slices.Clone(s.within), keypostd, "--config", config), s.env)
 	v.Await(t, "both listeners", func() error {
 		v.address, v.admin = v.Output.Address("serving"), v.Output.Address("admin listener is up")
@@ -175,7 +181,7 @@ func writeKeySets(t *testing.T, dir string, n int) {
 	}
 }
 
-// metric reads the sum of a metric from the admin listener.
+// metric reads the sum of a metric from the admin listener; name may go on with its first labels.
 func (v *target) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -184,7 +190,7 @@ func (v *target) metric(t *testing.T, name string) float64 {
 	defer resp.Body.Close()
 	sum := 0.0
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), name); ok && (rest[0] == ' ' || rest[0] == '{') {
+		if rest, ok := strings.CutPrefix(lines.Text(), name); ok && strings.IndexByte(" {,", rest[0]) >= 0 {
 			n, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
 			must(t, err)
 			sum += n
@@ -206,18 +212,31 @@ func (v *target) peakResident(t *testing.T) float64 {
 	return kib * 1024
 }
 
+// client returns what asks a server for path, with a connection for each request or with one that is kept.
+func client(address, protocol string, kept bool) *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: !kept, ForceAttemptHTTP2: protocol == "h2", TLSClientConfig: &tls.Config{ServerName: host, InsecureSkipVerify: true},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}
+}
+
 // ask fetches path over a connection of its own.
 func ask(ctx context.Context, address, protocol string) (string, error) {
+	c := client(address, protocol, false)
+	defer c.CloseIdleConnections()
+	return askWith(ctx, c)
+}
+
+func askWith(ctx context.Context, c *http.Transport) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	tr := &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: protocol == "h2", TLSClientConfig: &tls.Config{ServerName: host, InsecureSkipVerify: true}}
-	defer tr.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+path, nil)
 	if err != nil {
 		return "", err
 	}
-	req.Host = host
-	resp, err := tr.RoundTrip(req)
+	resp, err := c.RoundTrip(req)
 	if err != nil {
 		return "", err
 	}
@@ -229,46 +248,65 @@ func ask(ctx context.Context, address, protocol string) (string, error) {
 	return string(body), err
 }
 
-// party is an honest relying party: it asks often, on a new connection each time, and compares every byte.
+// party is an honest relying party: it asks often, mostly on new connections, and compares every byte.
 type party struct {
 	asked, failed int
 	times         []time.Duration // of those that did not fail
 	first         error           // of those that failed
+
+	mu sync.Mutex
 }
 
-// rely asks 20 times a second until ctx is done.
+// note notes a request that has got its answer, or none.
+func (p *party) note(what string, took time.Duration, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	if err == nil {
+		p.times = append(p.times, took)
+		return
+	}
+	p.failed++
+	if p.first == nil {
+		p.first = fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+// asksPerSecond is how often a party asks: 20 times on a new connection, and 10 times on one that it keeps.
+const asksPerSecond = 30
+
+// rely asks until ctx is done, with HTTP/1.1 and HTTP/2 in turn.
 func rely(ctx context.Context, v *target) *party {
 	p := &party{}
-	var mu sync.Mutex
 	var all sync.WaitGroup
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for n := 0; ctx.Err() == nil; n++ {
-		protocol := []string{"http/1.1", "h2"}[n%2]
+	protocols := []string{"http/1.1", "h2"}
+	kept := []*http.Transport{client(v.address, protocols[0], true), client(v.address, protocols[1], true)}
+	one := func(what string, do func(ctx context.Context) (string, error)) {
 		all.Go(func() {
 			began := time.Now()
-			body, err := ask(context.WithoutCancel(ctx), v.address, protocol)
+			body, err := do(context.WithoutCancel(ctx))
 			if err == nil && body != v.body {
 				err = fmt.Errorf("%d bytes that differ", len(body))
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			p.asked++
-			if err == nil {
-				p.times = append(p.times, time.Since(began))
-				return
-			}
-			p.failed++
-			if p.first == nil {
-				p.first = fmt.Errorf("%s: %w", protocol, err)
-			}
+			p.note(what, time.Since(began), err)
 		})
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ctx.Err() == nil; n++ {
+		one(protocols[n%2], func(ctx context.Context) (string, error) { return ask(ctx, v.address, protocols[n%2]) })
+		if n%2 == 0 {
+			one(protocols[n/2%2]+", kept", func(ctx context.Context) (string, error) { return askWith(ctx, kept[n/2%2]) })
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
 	all.Wait()
+	for _, c := range kept {
+		c.CloseIdleConnections()
+	}
 	return p
 }
 

@@ -187,8 +187,10 @@ func TestOtherBars(t *testing.T) {
 	expect(t, "a slow change", 1, 0, change(time.Second+1, 1, 0))
 	expect(t, "a change that is read twice", 1, 0, change(0, 2, 0))
 	expect(t, "a change with which others are read", 1, 0, change(0, 1, 1))
-	expect(t, "roles", 0, 0, func(r *report) { r.provisioned(4*time.Second, 10*time.Second, 9) })
-	expect(t, "slow roles", 1, 0, func(r *report) { r.provisioned(4001*time.Millisecond, 10*time.Second, 9) })
+	first := provisionings()[0]
+	expect(t, "roles", 0, 0, func(r *report) { r.provisioned(first, 3*time.Second, 75) })
+	expect(t, "slow roles", 1, 0, func(r *report) { r.provisioned(first, 3001*time.Millisecond, 75) })
+	expect(t, "roles by many calls", 1, 0, func(r *report) { r.provisioned(first, time.Second, 76) })
 }
 
 func TestCauses(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -20,7 +21,8 @@ type Command struct {
 	Where   string   // file and line
 	Words   []string // as the program gets them; what only a shell could expand stays as it is written
 	Mention bool     // inline in a sentence, where "keypost verify" may stand for the command as such
-	Run     bool     // in a block of README.md that the tests run
+	Run     bool     // in a block of README.md or docs/install.md that the tests run
+	Stored  bool     // its document speaks of KEYPOST_STORE before it, so that --store may be left out
 }
 
 // String is the command as it is reported.
@@ -42,7 +44,7 @@ func Checkers() map[string]string {
 		"grep":     "test/readme", // what it looks for in a log has to be logged
 		// Those of docs/platforms have to be of a form that their own documentation has.
 		"kubeadm": "test/readme", "k3s": "test/readme", "rke2": "test/readme", "systemctl": "test/readme", "talosctl": "test/readme", "kops": "test/readme",
-		"mkdir": "test/readme", "cat": "test/readme", "cp": "test/readme", "umask": "test/readme",
+		"mkdir": "test/readme", "cat": "test/readme", "cp": "test/readme", "umask": "test/readme", "install": "test/readme", "rm": "test/readme",
 	}
 }
 
@@ -70,10 +72,20 @@ func All(root string) ([]Command, error) {
 			return err
 		}
 		found, err := read(name, string(text))
+		afterStore(found, string(text))
 		all = append(all, found...)
 		return err
 	})
 	return all, err
+}
+
+// afterStore marks the commands that stand after the first line of their document that speaks of KEYPOST_STORE, or in it.
+func afterStore(found []Command, text string) {
+	before, _, says := strings.Cut(text, "KEYPOST_STORE")
+	for i, c := range found {
+		line, err := strconv.Atoi(c.Where[strings.LastIndex(c.Where, ":")+1:])
+		found[i].Stored = says && err == nil && line > strings.Count(before, "\n")
+	}
 }
 
 // For returns those commands of all that are for one of the programs.
@@ -192,7 +204,7 @@ func block(name string, line int, language string, lines []string) ([]Command, e
 	}
 	found, err := shell(name, line, strings.Join(lines, "\n"))
 	for i := range found {
-		found[i].Run = name == "README.md"
+		found[i].Run = name == "README.md" || name == "docs/install.md"
 	}
 	return found, err
 }

@@ -56,6 +56,20 @@ issuer accept NAME''.
 	}
 }
 
+func TestAfterStore(t *testing.T) {
+	text := "`keypost key list NAME`\n\nWith KEYPOST_STORE set, `keypost key list NAME` and\n`keypost issuer list -o json`.\n"
+	got, err := Markdown("a.md", text)
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%v %v", got, err)
+	}
+	if afterStore(got, text); got[0].Stored || !got[1].Stored || !got[2].Stored {
+		t.Errorf("%+v", got)
+	}
+	if afterStore(got[:1], "`keypost key list NAME`"); got[0].Stored {
+		t.Error("a document that does not speak of it says that it is set")
+	}
+}
+
 func TestHiddenCommandsAreErrors(t *testing.T) {
 	for name, text := range map[string]string{
 		"a command marked as text":       "```text\nhelm install x\n```\n",

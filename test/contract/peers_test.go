@@ -210,7 +210,7 @@ func TestPeerShowsHealthInPublic(t *testing.T) {
 	t.Parallel()
 	v := ready(t, newEstate(t).settings)
 	c := v.client(t)
-	for _, path := range []string{"/livez", "/readyz", "/metrics", "/issuers"} {
+	for _, path := range []string{"/livez", "/readyz", "/metrics", "/issuers", "/index.html", "/keysets/prod-a.html"} {
 		if status, _ := v.ask(t, path); status != 200 {
 			t.Errorf("the admin listener answers %s with %d", path, status)
 		}
@@ -220,7 +220,7 @@ func TestPeerShowsHealthInPublic(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/prod-a/keys.json", "/keys.json", "/debug/pprof/", "/"} {
+	for _, path := range []string{"/prod-a/keys.json", "/keys.json", "/debug/pprof/", "/prod-a"} {
 		if status, _ := v.ask(t, path); status != 404 {
 			t.Errorf("the admin listener answers %s with %d", path, status)
 		}

@@ -51,7 +51,7 @@ func TestKilledWriters(t *testing.T) {
 		kills, time.Since(start).Round(time.Millisecond), halfway, reported)
 }
 
-// wantUsable tells that no killed writer holds anything up, and that the next process that writes cleans.
+// wantUsable fails the test if a killed writer holds anything up, or if the next process that writes does not clean.
 func wantUsable(t *testing.T, dir string) {
 	t.Helper()
 	st, err := filestore.Open(dir)

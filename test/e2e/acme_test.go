@@ -113,6 +113,14 @@ func (p *pebble) most(t *testing.T, kind string) int {
 	return most
 }
 
+// invalid returns how many validations have failed.
+func (p *pebble) invalid(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(p.log)
+	must(t, err)
+	return strings.Count(string(text), "set INVALID by completed challenge")
+}
+
 // acmeServer is keypostd with mode acme.
 type acmeServer struct {
 	*process
@@ -308,6 +316,9 @@ func TestACMEOverHTTP(t *testing.T) {
 	s = newACMEServer(t, "127.0.0.1:443", "127.0.0.1:9090", options+", "+quoted("httpAddress", "127.0.0.1:80"))
 	s.up(t)
 	certified(t, ca.relyingParty(t))
+	if n := ca.invalid(t); n != 1 { // that of the first start
+		t.Errorf("%d validations have failed, want 1: http-01 alone is asked for once it is set up", n)
+	}
 	for _, path := range []string{"/", "/prod/.well-known/openid-configuration", "/.well-known/acme-challenge/none", "/.well-known/acme-challenge/..%2fx",
 		"/.well-known/acme-challenge/" + strings.Repeat("x", 3000)} {
 		res, err := http.DefaultClient.Do(request(t.Context(), "http://"+acmeHost+path))
@@ -317,6 +328,22 @@ func TestACMEOverHTTP(t *testing.T) {
 		if res.StatusCode != http.StatusNotFound || strings.Contains(string(body), "/") && strings.Contains(string(body), "tmp") {
 			t.Errorf("%.60s: %s: %s", path, res.Status, body)
 		}
+	}
+}
+
+// An order that fails has cost one validation, whatever the ways in which the host might be validated: Let's Encrypt takes five failed ones
+// in an hour, and the waits between orders count with that.
+func TestACMEFailsOnceForEachOrder(t *testing.T) {
+	ca := newPebble(t, pebbleOptions{tlsPort: 5001}) // and on port 80 nobody listens either
+	options := quoted("cache", filepath.Join(t.TempDir(), "c")) + ", " + quoted("caFile", ca.ca) + ", " + quoted("httpAddress", "127.0.0.1:8080")
+	s := newACMEServer(t, "127.0.0.1:443", "127.0.0.1:9090", options)
+	for i, way := range []string{"http-01", "tls-alpn-01"} {
+		s.up(t)
+		s.says(t, "TLS certificate not ordered", "the CA says: "+way+": ")
+		if n := ca.invalid(t); n != i+1 {
+			t.Errorf("%d validations have failed after %d orders", n, i+1)
+		}
+		s.stop(t, 5*time.Second) // one that has failed once orders again at once
 	}
 }
 
@@ -363,9 +390,49 @@ func TestACMEReplicas(t *testing.T) {
 	for _, s := range replicas {
 		s.says(t, "TLS certificate taken into use")
 	}
-	if a, o := ca.most(t, "accounts"), ca.most(t, "orders"); a != 1 || o != 1 {
-		t.Errorf("%d accounts and %d orders, want one of each", a, o)
+	one := func(when string) {
+		t.Helper()
+		if a, o := ca.most(t, "accounts"), ca.most(t, "orders"); a != 1 || o != 1 {
+			t.Errorf("%s: %d accounts and %d orders, want one of each", when, a, o)
+		}
 	}
+	one("a cold start")
+	for _, s := range replicas {
+		s.stop(t, 5*time.Second)
+	}
+	for _, s := range replicas {
+		s.up(t)
+	}
+	for range 6 {
+		certified(t, client)
+	}
+	one("all were started again")
+}
+
+// The README's way to a first public issuer, with nothing added but the CA of this test.
+func TestACMEOfTheReadme(t *testing.T) {
+	ca := newPebble(t, pebbleOptions{})
+	text, err := os.ReadFile("../../README.md")
+	must(t, err)
+	_, config, begins := strings.Cut(string(text), "cat > keypostd.yaml <<'END'\n")
+	config, _, ends := strings.Cut(config, "\nEND\n")
+	lines := regexp.MustCompile("With `(address: \":443\")` and `(tls: .*acme.*)` it orders").FindStringSubmatch(string(text))
+	if !begins || !ends || lines == nil {
+		t.Fatal("README.md has no such configuration")
+	}
+	config = regexp.MustCompile(`(?m)^  address: .*$`).ReplaceAllString(config, "  "+lines[1])
+	config = regexp.MustCompile(`(?m)^  tls: .*$`).ReplaceAllString(config, "  "+strings.Replace(lines[2], "cache:", `directory: "https://localhost:14000/dir", `+quoted("caFile", ca.ca)+", cache:", 1))
+	config = strings.ReplaceAll(config, "oidc.example.com", acmeHost)
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "keypostd.yaml"), []byte(config), 0o600))
+	must(t, os.Mkdir(filepath.Join(dir, "keysets"), 0o755))
+	command(t, nil, "", binary("keypost"), "--store", "file://"+filepath.Join(dir, "keysets"), "issuer", "add", "prod-a",
+		"--url", "https://"+acmeHost+"/prod-a", "--public-key-file", generateSigningKey(t, "p256").public).ok(t)
+	start(t, "keypostd", "/usr/bin/env", "-C", dir, binary("keypostd"), "--config", "keypostd.yaml")
+	client := ca.relyingParty(t)
+	await(t, "the first public issuer", func(ctx context.Context) error {
+		return expect(ctx, client, "https://"+acmeHost+"/prod-a/.well-known/openid-configuration", "")
+	})
 }
 
 // balance hands connections to the backends by turns.

@@ -46,7 +46,10 @@ func (a *authority) sign(t *testing.T, template, parent *x509.Certificate, pub c
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	must(t, err)
 	template.SerialNumber = serial
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(24 * time.Hour)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, pub, a.key)
 	must(t, err)
 	cert, err := x509.ParseCertificate(der)
@@ -57,10 +60,13 @@ func (a *authority) sign(t *testing.T, template, parent *x509.Certificate, pub c
 // issue makes a server certificate for host names and addresses and returns the files of certificate and key.
 func (a *authority) issue(t *testing.T, name string, hosts ...string) (cert, key string) {
 	t.Helper()
-	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
+	return a.certify(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}}, newECKey(t), hosts...)
+}
+
+// certify is issue with a key of the caller's and what else the certificate says; its common name names the files.
+func (a *authority) certify(t *testing.T, template *x509.Certificate, private crypto.Signer, hosts ...string) (cert, key string) {
+	t.Helper()
+	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -68,7 +74,7 @@ func (a *authority) issue(t *testing.T, name string, hosts ...string) (cert, key
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	private := newECKey(t)
+	name := template.Subject.CommonName
 	cert, key = filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
 	writePEM(t, cert, "CERTIFICATE", a.sign(t, template, a.cert, private.Public()).Raw)
 	writePrivateKey(t, key, private)

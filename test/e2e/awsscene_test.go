@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -95,7 +96,7 @@ func (s *server) keypostAWS(t *testing.T, env []string, args ...string) result {
 	return result{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
 }
 
-// publishedLongAgo stores a key set that every cache has seen: what waits for a new one does not wait.
+// publishedLongAgo stores a key set whose keys were observed everywhere long ago: what waits for a new one does not wait.
 func (s *server) publishedLongAgo(t *testing.T, name, url, publicKeyFile string) {
 	t.Helper()
 	data, err := os.ReadFile(publicKeyFile)
@@ -105,6 +106,23 @@ func (s *server) publishedLongAgo(t *testing.T, name, url, publicKeyFile string)
 	policy := keystore.Policy{RelyingParties: []string{"aws"}, TokenLifetime: keystore.DurationPtr(time.Hour)}
 	set, err := keystore.New(keystore.Change{At: time.Now().Add(-24 * time.Hour), By: "e2e"},
 		keystore.Spec{Name: keystore.Name(name), Issuers: storetest.URLs(t, url), Keys: keys, Policy: policy})
+	must(t, err)
+	var document struct {
+		APIVersion string         `json:"apiVersion"`
+		Kind       string         `json:"kind"`
+		Metadata   map[string]any `json:"metadata"`
+		Spec       map[string]any `json:"spec"`
+	}
+	data, err = json.Marshal(set)
+	must(t, err)
+	must(t, json.Unmarshal(data, &document))
+	for _, k := range document.Spec["keys"].([]any) {
+		key := k.(map[string]any)
+		key["observedAt"] = key["publishedAt"]
+	}
+	data, err = json.Marshal(document)
+	must(t, err)
+	set, err = keystore.Parse(set.Name(), data)
 	must(t, err)
 	st, err := filestore.Create(s.store)
 	must(t, err)

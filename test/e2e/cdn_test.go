@@ -9,14 +9,20 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/test/nginx"
 	programs "github.com/keypost/keypost/test/process"
 )
@@ -38,7 +44,8 @@ type edge struct {
 // originServer is the keypostd behind an edge.
 type originServer struct {
 	*process
-	config, admin string
+	config, admin, url string
+	secret             string // the file with the shield's
 }
 
 func (o *originServer) up(t *testing.T) {
@@ -60,19 +67,47 @@ func (o *originServer) requests(t *testing.T) (n int) {
 	return n
 }
 
+// refuses asks the origin itself, as one who goes round its cache; secret is what the client guesses, or "".
+func (o *originServer) refuses(t *testing.T, ca *authority, path, secret string) {
+	t.Helper()
+	req := request(t.Context(), o.url+path)
+	req.Host = cdnHost
+	if secret != "" {
+		req.Header.Set("X-Origin-Secret", secret)
+	}
+	transport := ca.client().Transport.(*http.Transport).Clone()
+	transport.TLSClientConfig.ServerName, transport.DisableKeepAlives = cdnHost, true
+	res, err := transport.RoundTrip(req)
+	must(t, err)
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusForbidden || res.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%s with %q gets %s (%s)", o.url+path, secret, res.Status, res.Header.Get("Cache-Control"))
+	}
+}
+
 // newOrigin starts keypostd with a shield: over TLS for nginx, without for Varnish, which speaks none.
 func newOrigin(t *testing.T, ca *authority, store string, withTLS bool) (o *originServer, address string) {
+	t.Helper()
+	return newOriginAs(t, ca, store, map[bool]string{true: cdnHost}[withTLS])
+}
+
+// newOriginAs is newOrigin with a certificate for the issuers' host or an alias of it; without a name it speaks no TLS.
+func newOriginAs(t *testing.T, ca *authority, store, name string) (o *originServer, address string) {
 	t.Helper()
 	address, admin := programs.FreeAddress(t), programs.FreeAddress(t)
 	secret, config := filepath.Join(t.TempDir(), "secret"), filepath.Join(t.TempDir(), "keypostd.yaml")
 	must(t, os.WriteFile(secret, []byte(cdnSecret), 0o600))
-	mode := `{mode: "off"}`
+	mode, aliases, withTLS := `{mode: "off"}`, "{}", name != ""
 	if withTLS {
-		cert, key := ca.issue(t, "origin-"+strings.ReplaceAll(address, ":", "-"), cdnHost)
+		cert, key := ca.issue(t, "origin-"+strings.ReplaceAll(address, ":", "-"), name)
 		mode = fmt.Sprintf("{mode: files, files: [{cert: %q, key: %q}]}", cert, key)
+	}
+	if withTLS && name != cdnHost {
+		aliases = fmt.Sprintf("{%s: %s}", name, cdnHost)
 	}
 	must(t, os.WriteFile(config, fmt.Appendf(nil, `dir: %s
 issuerURLs: ["https://%s/{name}"]
+hostAliases: %s
 listen:
   address: %q
   drainDelay: 0s
@@ -80,10 +115,29 @@ listen:
   shield: {header: X-Origin-Secret, secretFiles: [%q]}
 policy: {maxAge: 60s}
 admin: {address: %q}
-`, store, cdnHost, address, mode, secret, admin), 0o600))
-	o = &originServer{config: config, admin: "http://" + admin}
+`, store, cdnHost, aliases, address, mode, secret, admin), 0o600))
+	o = &originServer{config: config, secret: secret, admin: "http://" + admin, url: map[bool]string{false: "http", true: "https"}[withTLS] + "://" + address}
 	o.up(t)
 	return o, address
+}
+
+// forget restarts the server on an empty directory. It answers 503 then.
+func (o *originServer) forget(t *testing.T, store string) {
+	t.Helper()
+	o.stop(t, 5*time.Second)
+	text, err := os.ReadFile(o.config)
+	must(t, err)
+	must(t, os.WriteFile(o.config, []byte(strings.Replace(string(text), "dir: "+store, "dir: "+t.TempDir(), 1)), 0o600))
+	o.process = start(t, "keypostd-empty-"+o.admin[strings.LastIndexByte(o.admin, ':')+1:], binary("keypostd"), "--config", o.config)
+	o.await(t, "up", func(ctx context.Context) error { return expect(ctx, http.DefaultClient, o.admin+"/metrics", "") })
+}
+
+// accepts restarts the server with one secret. To whoever shows another it answers 403.
+func (o *originServer) accepts(t *testing.T, secret string) {
+	t.Helper()
+	o.stop(t, 5*time.Second)
+	must(t, os.WriteFile(o.secret, []byte(secret), 0o600))
+	o.up(t)
 }
 
 // documented returns a file of docs/cdn with what is the reader's replaced.
@@ -102,16 +156,17 @@ func documented(t *testing.T, name string, own ...string) string {
 func newNginxEdge(t *testing.T, ca *authority, store string) edge {
 	t.Helper()
 	origin, address := newOrigin(t, ca, store, true)
+	return nginxEdge(t, ca, origin, address)
+}
+
+// nginxEdge is nginx before an address, as docs/cdn has it but for some text.
+func nginxEdge(t *testing.T, ca *authority, origin *originServer, address string, own ...string) edge {
+	t.Helper()
 	dir := nginx.Directory(t)
 	secret := filepath.Join(dir, "secret.conf")
 	must(t, os.WriteFile(secret, []byte(`proxy_set_header X-Origin-Secret "`+cdnSecret+`";`), 0o600))
-	text := documented(t, "nginx.conf", "ORIGIN$", address+"$", "/var/cache/nginx/keypost", filepath.Join(dir, "keypost"),
-		"/etc/nginx/keypost-secret.conf", secret, "/etc/ssl/certs/ca-certificates.crt", ca.file)
-	inHTTP, rest, _ := strings.Cut(text, "# server {")
-	inServer, _, closed := strings.Cut(rest, "\n# }")
-	if !closed {
-		t.Fatal("nginx.conf has no server block")
-	}
+	inHTTP, inServer := blocks(t, documented(t, "nginx.conf", append([]string{"ORIGIN", address, "/var/cache/nginx/keypost", filepath.Join(dir, "keypost"),
+		"/etc/nginx/keypost-secret.conf", secret, "/etc/ssl/certs/ca-certificates.crt", ca.file}, own...)...))
 	cert, key := ca.issue(t, "edge-"+filepath.Base(dir), cdnHost)
 	s := nginx.Start(t, dir, nginx.Options{Cert: cert, Key: key, HTTP: inHTTP, Server: inServer})
 	return edge{"nginx", "https://" + cdnHost, impatient(s.Address, ca), origin}
@@ -120,13 +175,19 @@ func newNginxEdge(t *testing.T, ca *authority, store string) edge {
 func newVarnishEdge(t *testing.T, ca *authority, store string) edge {
 	t.Helper()
 	origin, address := newOrigin(t, ca, store, false)
+	return varnishEdge(t, ca, origin, address, "16m")
+}
+
+// varnishEdge is Varnish before an address, as docs/cdn has it but for some text.
+func varnishEdge(t *testing.T, ca *authority, origin *originServer, address, storage string, own ...string) edge {
+	t.Helper()
 	host, port, err := net.SplitHostPort(address)
 	must(t, err)
 	dir := t.TempDir()
 	vcl := filepath.Join(dir, "keypost.vcl")
-	must(t, os.WriteFile(vcl, []byte(documented(t, "varnish.vcl", "ORIGIN_HOST", host, "ORIGIN_PORT", port, "SECRET", cdnSecret)), 0o644))
+	must(t, os.WriteFile(vcl, []byte(documented(t, "varnish.vcl", append([]string{"ORIGIN_HOST", host, "ORIGIN_PORT", port, "SECRET", cdnSecret}, own...)...)), 0o644))
 	listen := programs.FreeAddress(t)
-	p := start(t, "varnish-"+port, "varnishd", "-F", "-j", "none", "-n", filepath.Join(dir, "run"), "-a", listen, "-f", vcl, "-s", "malloc,16m", "-T", "none")
+	p := start(t, "varnish-"+listen, "varnishd", "-F", "-j", "none", "-n", filepath.Join(dir, "run"), "-a", listen, "-f", vcl, "-s", "malloc,"+storage, "-T", "none")
 	e := edge{"Varnish", "http://" + cdnHost, impatient(listen, ca), origin}
 	p.await(t, "up", func(ctx context.Context) error { return expect(ctx, e.client, e.url+"/prod/keys.json", "") })
 	return e
@@ -158,8 +219,41 @@ func (e edge) fetch(path string) (body string, took time.Duration, err error) {
 	return string(text), time.Since(began), err
 }
 
+// balancer is what may stand between a cache and keypostd, and answers by itself.
+type balancer struct{ failing atomic.Bool }
+
+// newBalancer starts a balancer before a keypostd without TLS. While it fails its answers are 500, 502, 503 and 504 in turn, but for
+// Varnish's probe, which finds all well.
+func newBalancer(t *testing.T, ca *authority, origin string, withTLS bool) (b *balancer, address string) {
+	t.Helper()
+	b = &balancer{}
+	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: origin})
+	var asked atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !b.failing.Load():
+			to.ServeHTTP(w, r)
+		case r.Method == http.MethodHead && r.URL.Path == "/":
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			http.Error(w, "of the balancer's own", []int{500, 502, 503, 504}[asked.Add(1)%4])
+		}
+	}))
+	if withTLS {
+		cert, key := ca.issue(t, "balancer-"+strings.ReplaceAll(origin, ":", "-"), cdnHost)
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		must(t, err)
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return b, s.Listener.Addr().String()
+}
+
 // TestBehindCaches asks through the caches that docs/cdn configures, while keypostd is stopped or hangs for longer than
-// max-age, and while keys change. Varnish's client speaks plain HTTP: what ends TLS before it is not part of this.
+// max-age, while it or a balancer before it answers 5xx, and while keys change. Varnish's client speaks plain HTTP: what ends TLS before it is not part of this.
 func TestBehindCaches(t *testing.T) {
 	ca := newAuthority(t)
 	store := newStore(t, ca)
@@ -169,10 +263,25 @@ func TestBehindCaches(t *testing.T) {
 		return file
 	}
 	store.keypost(t, "issuer", "add", "prod", "--url", "https://"+cdnHost+"/prod", "--public-key-file", publicKey("a"), "--max-age", "1m").ok(t)
-	var edges [3][]edge // healthy, stopped, hanging
+	const stopped, empty, balanced = "keypostd stopped", "keypostd restarted on an empty directory", "a balancer answering 5xx"
+	const rotated = "keypostd restarted with another secret"
+	short := func(e edge, what string) string {
+		return strings.ToLower(e.name) + "-" + strings.Fields(what)[len(strings.Fields(what))-1]
+	}
+	for _, name := range []string{"nginx-stopped", "varnish-stopped", "nginx-directory", "varnish-directory", "nginx-5xx", "varnish-5xx", "nginx-secret", "varnish-secret"} {
+		store.keypost(t, "issuer", "add", name, "--url", "https://"+cdnHost+"/"+name, "--public-key-file", publicKey(name), "--relying-party", "vault",
+			"--max-age", "1m", "--stale-while-revalidate", "20s", "--stale-if-error", "30s").ok(t)
+	}
+	var edges [4][]edge // healthy, stopped, hanging, stopped once a key is published
 	for i := range edges {
 		edges[i] = []edge{newNginxEdge(t, ca, store.store), newVarnishEdge(t, ca, store.store)}
 	}
+	emptied := []edge{newNginxEdge(t, ca, store.store), newVarnishEdge(t, ca, store.store)}
+	mistrusted := []edge{newNginxEdge(t, ca, store.store), newVarnishEdge(t, ca, store.store)}
+	origin, plain := newOrigin(t, ca, store.store, false)
+	overTLS, addressTLS := newBalancer(t, ca, plain, true)
+	withoutTLS, address := newBalancer(t, ca, plain, false)
+	behind := []edge{nginxEdge(t, ca, origin, addressTLS), varnishEdge(t, ca, origin, address, "16m", "req.grace = 5m", "req.grace = 1s")}
 	paths := []string{"/prod/.well-known/openid-configuration", "/prod/keys.json", "/prod/openid/v1/jwks"}
 	for _, all := range edges {
 		for _, e := range all {
@@ -185,6 +294,10 @@ func TestBehindCaches(t *testing.T) {
 	}
 	t.Run("the shield holds", func(t *testing.T) {
 		for _, e := range edges[0] {
+			for _, path := range paths {
+				e.origin.refuses(t, ca, path, "")
+				e.origin.refuses(t, ca, path, "0123456789abcdef0123456789abcdee")
+			}
 			if text, err := os.ReadFile(e.origin.log); err != nil || strings.Contains(string(text), cdnSecret) {
 				t.Errorf("%s: the log has the secret (%v)", e.name, err)
 			}
@@ -227,7 +340,34 @@ func TestBehindCaches(t *testing.T) {
 		t.Cleanup(func() { e.origin.Signal(t, syscall.SIGCONT) })
 	}
 	var done sync.WaitGroup
-	for i, what := range []string{"", "keypostd stopped", "keypostd hanging"} {
+	for _, c := range []struct {
+		what  string
+		edges []edge
+		fail  func(edge)
+	}{
+		{stopped, edges[3], func(e edge) { e.origin.stop(t, 5*time.Second) }},
+		{empty, emptied, func(e edge) { e.origin.forget(t, store.store) }},
+		{rotated, mistrusted, func(e edge) { e.origin.accepts(t, "fedcba9876543210fedcba9876543210") }},
+		{balanced, behind, func(edge) { overTLS.failing.Store(true); withoutTLS.failing.Store(true) }},
+	} {
+		for _, e := range c.edges {
+			name := short(e, c.what)
+			if _, _, err := e.fetch("/" + name + "/keys.json"); err != nil { // both have their copy before the balancer fails
+				t.Fatalf("%s, %s: %v", e.name, c.what, err)
+			}
+		}
+		for _, e := range c.edges {
+			name := short(e, c.what)
+			file := publicKey(name + "-next")
+			done.Go(func() {
+				e.forgets(t, store, copies{name, file, c.what, func() { c.fail(e) }})
+				if c.what == rotated {
+					e.isTrustedAgain(t, "/"+name+"/keys.json", "/"+name+"/openid/v1/jwks") // the second it never had
+				}
+			})
+		}
+	}
+	for i, what := range []string{"", stopped, "keypostd hanging"} {
 		for _, e := range edges[i] {
 			if i > 0 {
 				done.Go(func() { e.askOnAndOn(t, what, paths) })
@@ -236,6 +376,76 @@ func TestBehindCaches(t *testing.T) {
 	}
 	done.Go(func() { seesChanges(t, store, edges[0], publicKey) })
 	done.Wait()
+}
+
+// copies are a key set's at a cache, what happens to its origin, and the key that is published just before.
+type copies struct {
+	keySet, publicKey, what string
+	fail                    func()
+}
+
+// forgets measures how long a cache hands out the keys without a new one when its origin fails as soon as the new one is
+// published: the edge term of the gate. A gate that counted without stale-if-error would have the key sign too early. Until then
+// no request fails.
+func (e edge) forgets(t *testing.T, s *server, c copies) {
+	path := "/" + c.keySet + "/keys.json"
+	before, _, err := e.fetch(path) // the copy
+	if r := s.keypost(t, "key", "add", c.keySet, "--public-key-file", c.publicKey); err != nil || r.code != 0 {
+		t.Errorf("%s: %v %s", e.name, err, r.stderr)
+		return
+	}
+	published := time.Now()
+	c.fail()
+	backend, err := filestore.Open(s.store)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	set, _, err := keystore.NewStore(backend).Load(t.Context(), keystore.Name(c.keySet))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	const maxAge, whileRevalidate = 60 * time.Second, 20 * time.Second
+	counted := set.CopiesUntil(published, keystore.Cache{}).Sub(published) - keystore.Convergence - maxAge // the relying party's own copy
+	last, failed := time.Duration(0), time.Duration(0)
+	for took := time.Duration(0); took < counted+10*time.Second && took < max(last, maxAge)+10*time.Second; took = time.Since(published) {
+		body, _, err := e.fetch(path)
+		if err == nil && body == before {
+			last = took
+		}
+		if err != nil && failed == 0 {
+			failed = took
+			t.Logf("%s, %s: the first error, after %v: %v", e.name, c.what, took.Round(time.Second), err)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	t.Logf("%s, %s: the keys without a new one were handed out for %v; the gate counts with %v", e.name, c.what, last.Round(time.Second), counted)
+	if last > counted {
+		t.Errorf("%s, %s: hands out old keys for %v, and the gate counts with %v", e.name, c.what, last, counted)
+	}
+	if tooShort := maxAge + whileRevalidate; last <= tooShort {
+		t.Errorf("%s, %s: an edge term of %v would not be found out: old keys were handed out for %v", e.name, c.what, tooShort, last)
+	}
+	if 0 < failed && failed < last {
+		t.Errorf("%s, %s: a request failed after %v, and there was a copy for %v", e.name, c.what, failed, last)
+	}
+}
+
+// isTrustedAgain has the origin accept the edge's secret again, and wants all documents then: no refusal was kept.
+func (e edge) isTrustedAgain(t *testing.T, paths ...string) {
+	for _, path := range paths {
+		if _, _, err := e.fetch(path); err == nil {
+			t.Errorf("%s: %s is there, although keypostd refuses the secret and no copy may be given", e.name, path)
+		}
+	}
+	e.origin.accepts(t, cdnSecret)
+	time.Sleep(5 * time.Second) // Varnish's probe has to find it well
+	for _, path := range paths {
+		if _, _, err := e.fetch(path); err != nil {
+			t.Errorf("%s, trusted again: %v", e.name, err)
+		}
+	}
 }
 
 // askOnAndOn asks for longer than max-age, twice a second, and lets no request fail.
@@ -276,7 +486,6 @@ func seesChanges(t *testing.T, s *server, edges []edge, publicKey func(string) s
 			t.Errorf("%v: %s", args, r.stderr)
 		}
 	}
-	const convergence = 75 * time.Second // of the gate; the watch makes it a second here
 	began := time.Now()
 	var done sync.WaitGroup
 	for _, e := range edges {
@@ -285,7 +494,7 @@ func seesChanges(t *testing.T, s *server, edges []edge, publicKey func(string) s
 			"/late/keys.json": func(body string) bool { return strings.Count(body, `"kid"`) == 1 },
 		} {
 			done.Go(func() {
-				bound := convergence + 60*time.Second + 5*time.Minute // max-age and stale-while-revalidate; the origin answers
+				bound := keystore.Convergence + 60*time.Second + 5*time.Minute // max-age and stale-while-revalidate; the origin answers
 				for {
 					body, _, err := e.fetch(path)
 					took := time.Since(began)

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/keystore"
 )
 
 // TestClusters is one scene in order: three clusters and one keypostd, a fourth cluster that relies on the first.
@@ -208,9 +210,16 @@ func (s *scene) terminate(t *testing.T) {
 	}
 }
 
+// newRSAKey returns a key whose kid is no flag to a command line, as what begins with a hyphen is (see signingkey.Generate).
 func newRSAKey(t *testing.T, bits int) *rsa.PrivateKey {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, bits)
-	must(t, err)
-	return key
+	for {
+		key, err := rsa.GenerateKey(rand.Reader, bits)
+		must(t, err)
+		public, err := keystore.NewPublic(key.Public())
+		must(t, err)
+		if !strings.HasPrefix(string(public.ID()), "-") {
+			return key
+		}
+	}
 }

@@ -167,11 +167,13 @@ type printed struct{ Check, Severity, Message, Repair string }
 func (s *impostorScene) verify(t *testing.T, store, name string) (code int, findings []printed) {
 	t.Helper()
 	r := command(t, []string{"KEYPOST_STORE=file://" + store}, "", binary("keypost"), "verify", name, "--ca-file", s.ca.file, "-o", "json")
-	var results []struct{ Findings []printed }
-	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results) != 1 {
+	var results struct {
+		Issuers []struct{ Findings []printed }
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results.Issuers) != 1 {
 		t.Fatalf("exit code %d, %v in %s%s", r.code, err, r.stdout, r.stderr)
 	}
-	return r.code, results[0].Findings
+	return r.code, results.Issuers[0].Findings
 }
 
 // fails wants exit code 1 and a failed finding with these words.

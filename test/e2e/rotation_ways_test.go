@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -152,12 +153,15 @@ func (r *rotating) operate(ctx context.Context) error {
 	return err
 }
 
+// restarting is what a command says that meets a kube-apiserver while that is restarted.
+var restarting = regexp.MustCompile(`answers 503|connection refused|: EOF|connection reset by peer`)
+
 // stepTo takes steps until the rotation waits for one that has a name, or is complete.
 func (r *rotating) stepTo(ctx context.Context, want string) (string, error) {
 	args := append([]string{"rotate", "step", r.id, "--ca-file", r.caFile()}, r.asking...)
 	for deadline := time.Now().Add(patience + r.gates()); ; time.Sleep(rand.N(max(time.Second, r.maxAge/10))) {
 		out := r.try(args...)
-		if out.code > 0 && strings.Contains(out.stderr, "answers 503") { // a kube-apiserver that is being restarted: the operator does it again
+		if out.code > 0 && restarting.MatchString(out.stderr) { // the operator does it again
 			continue
 		}
 		if out.code > 0 {

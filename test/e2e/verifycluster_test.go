@@ -66,6 +66,19 @@ func TestVerifyCluster(t *testing.T) {
 		s.gone(t, f)
 		s.admits(t, s.shown, true)
 	})
+	t.Run("the namespace of the service account is not there", func(t *testing.T) {
+		s.account = "absent/app"
+		defer func() { s.account = "" }()
+		var missing named
+		for _, f := range s.verify(t) {
+			if f.Code == "cluster-account-missing" {
+				missing = f
+			}
+		}
+		_, line, _ := strings.Cut(missing.Repair, "or make it: ")
+		s.shell(t, nil, line)
+		s.gone(t, missing)
+	})
 	t.Run("a user without rights", s.withoutRights)
 	t.Run("a key that is not published", func(t *testing.T) {
 		s.key = newRSAKey(t, 2048)
@@ -81,6 +94,7 @@ type verifiedCluster struct {
 	top        *testing.T // of the whole test: a kube-apiserver is there for the steps after the one that starts it
 	server     *server
 	kubeconfig string
+	account    string // that tokens are minted for; empty for default/sa1
 	shown      string // the token that is verified; empty for a new one
 }
 
@@ -130,15 +144,15 @@ func (s *verifiedCluster) verify(t *testing.T) []named {
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(file, []byte(cmp.Or(s.shown, s.token(t))), 0o600))
 	r := s.server.keypost(t, "verify", s.name, "--ca-file", s.ca.file, "--connect", "127.0.0.1:443", "--kubeconfig", s.kubeconfig,
-		"--service-account", "default/sa1", "--token-file", file, "-o", "json")
-	var results []struct{ Findings []named }
-	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results) != 1 {
+		"--service-account", cmp.Or(s.account, "default/sa1"), "--token-file", file, "-o", "json")
+	var results struct{ Issuers []struct{ Findings []named } }
+	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results.Issuers) != 1 {
 		t.Fatalf("exit code %d, %v in %s%s", r.code, err, r.stdout, r.stderr)
 	}
 	if strings.Contains(r.stdout+r.stderr, "eyJ") {
 		t.Errorf("a token was printed: %s%s", r.stdout, r.stderr)
 	}
-	return results[0].Findings
+	return results.Issuers[0].Findings
 }
 
 // first wants a cause before all others.

@@ -163,9 +163,11 @@ func (s *tokenScene) verify(t *testing.T, token string) []prediction {
 	must(t, os.WriteFile(file, []byte(token), 0o600))
 	env := append(s.account.Env(), "AWS_ENDPOINT_URL_STS="+s.account.URL, "SSL_CERT_FILE="+s.ca.file, "KEYPOST_STORE=file://"+s.server.store)
 	r := command(t, env, "", binary("keypost"), "verify", s.a.issuer, "--connect", "127.0.0.1:443", "--token-file", file, "--role-arn", s.role, "-o", "json")
-	var results []struct{ Findings []prediction }
-	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results) != 1 {
+	var results struct {
+		Issuers []struct{ Findings []prediction }
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &results); err != nil || len(results.Issuers) != 1 {
 		t.Fatalf("exit code %d, %v in %s%s", r.code, err, r.stdout, r.stderr)
 	}
-	return results[0].Findings
+	return results.Issuers[0].Findings
 }

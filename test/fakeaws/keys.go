@@ -134,7 +134,18 @@ func (k *keyCache) thumbprint(ctx context.Context, issuer string) (string, error
 	if err != nil {
 		return "", err
 	}
-	if _, _, err := fetchKeys(ctx, client, uri); err != nil {
+	// Of the key set's host IAM takes the certificate; nothing says that it reads the keys.
+	r, err := http.NewRequestWithContext(ctx, http.MethodHead, uri, nil)
+	if err != nil {
+		return "", err
+	}
+	last = nil
+	if reply, err := client.Do(r); err == nil {
+		err = reply.Body.Close()
+		if err != nil {
+			return "", err
+		}
+	} else if last == nil {
 		return "", err
 	}
 	return thumbprintOf(last), nil

@@ -24,7 +24,7 @@ type providerARN struct {
 }
 
 // createProvider asks the issuer for its certificate first, when no thumbprint is given: then making a provider is a
-// test of the issuer being up, as it is at AWS.
+// test of the issuer being up and of its discovery document, as it is at AWS.
 func createProvider(ctx context.Context, s *Server, in params, now time.Time) (any, error) {
 	p, err := newProvider(s.options, in, now)
 	if err != nil {

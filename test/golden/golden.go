@@ -2,8 +2,10 @@
 package golden
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -23,6 +25,23 @@ func Same(t testing.TB, file, got string) {
 		t.Fatal(err)
 	}
 	if string(want) != got {
-		t.Errorf("%s has another text than\n%s\nKEYPOST_UPDATE=1 writes it anew", file, got)
+		t.Errorf("%s has another text than\n%s\nKEYPOST_UPDATE=1 writes it anew", file, shown(string(want), got))
 	}
+}
+
+// mostShown are lines of a text that are shown whole.
+const mostShown = 40
+
+// shown returns got, or of a long text the first line that is another one.
+func shown(want, got string) string {
+	lines, before := strings.Split(got, "\n"), strings.Split(want, "\n")
+	if len(lines) <= mostShown {
+		return got
+	}
+	for i, l := range lines {
+		if i >= len(before) || before[i] != l {
+			return fmt.Sprintf("… line %d:\n%s", i+1, l)
+		}
+	}
+	return fmt.Sprintf("its first %d lines", len(lines))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/keypost/keypost/test/process"
 )
 
-// config is for a directory %[1]s and an address %[2]s; %[3]s is in the http block and %[4]s in the server block.
+// config is for a directory %[1]s and an address %[2]s; %[3]s is in the http block, %[4]s in the server block and %[5]s behind listen.
 const config = `daemon off;
 worker_processes 1;
 pid %[1]s/pid;
@@ -28,7 +28,7 @@ http {
 	proxy_cache_path %[1]s/cache levels=1 keys_zone=z:1m inactive=60m use_temp_path=off;
 	%[3]s
 	server {
-		listen %[2]s ssl;
+		listen %[2]s ssl %[5]s;
 		%[4]s
 	}
 }
@@ -37,6 +37,8 @@ http {
 // Options are directives of the caller's.
 type Options struct {
 	Cert, Key    string // PEM files
+	Address      string // host:port of 127.0.0.1; a free one where it is empty
+	Listen       string // more parameters of listen
 	HTTP, Server string // more directives in the http and in the server block
 }
 
@@ -62,10 +64,13 @@ func Start(t testing.TB, dir string, o Options) Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Server{Dir: dir, Address: process.FreeAddress(t)}
+	s := Server{Dir: dir, Address: o.Address}
+	if s.Address == "" {
+		s.Address = process.FreeAddress(t)
+	}
 	server := fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s;\n\t\t%s", o.Cert, o.Key, o.Server)
 	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, dir, s.Address, o.HTTP, server), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, dir, s.Address, o.HTTP, server, o.Listen), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := process.Start(t, exec.Command(program, "-p", dir, "-c", file, "-e", "stderr")) //nolint:gosec // a test's own program

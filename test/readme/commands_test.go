@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/keypost/keypost/test/commands"
 )
@@ -117,7 +118,7 @@ func TestReleaseNames(t *testing.T) {
 	// With the owner keypost:
 	names := map[string]*regexp.Regexp{
 		"chart":   regexp.MustCompile(`^oci://ghcr\.io/keypost/charts/keypost$`),
-		"image":   regexp.MustCompile(`^ghcr\.io/keypost/(keypostd?|charts/keypost)$`),
+		"image":   regexp.MustCompile(`^ghcr\.io/keypost/(keypostd?|charts(/keypost)?)$`), // Argo CD wants the registry without the chart
 		"archive": regexp.MustCompile(`^keypostd?_VERSION_(linux|darwin)_(amd64|arm64)\.tar\.gz$`),
 	}
 	found := map[string]int{}
@@ -142,7 +143,8 @@ func TestReleaseNames(t *testing.T) {
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for _, pattern := range []string{"*.md", "charts/keypost/*.md", "charts/keypost/values.yaml", "charts/keypost/presets/*.yaml", "charts/keypost/templates/NOTES.txt", ".github/*.md", "provision/*.md"} {
+	for _, pattern := range []string{"*.md", "charts/keypost/*.md", "charts/keypost/values.yaml", "charts/keypost/presets/*.yaml", "charts/keypost/templates/NOTES.txt", ".github/*.md", "provision/*.md",
+		"docs/*.md", "docs/*/*.md", "docs/*/*.yaml", "keystore/*/*.md", "issuer/*/*.md", "test/*/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -155,20 +157,44 @@ func documents(t *testing.T) map[string]string {
 	return found
 }
 
-// TestLinks: what a link or a path in the documentation leads to exists.
+// TestLinks: what a link or a path in the documentation leads to exists, the heading after a # too.
 func TestLinks(t *testing.T) {
-	links := 0
+	links, anchors := 0, 0
 	for name, text := range documents(t) {
-		for _, m := range regexp.MustCompile(`\]\(([^):#]+)(#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`\]\(([^):#]*)(?:#([^)]*))?\)`).FindAllStringSubmatch(text, -1) {
 			links++
-			if _, err := os.Stat(filepath.Join(root, filepath.Dir(name), m[1])); err != nil {
+			to := name
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(name), m[1])
+			}
+			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
 				t.Errorf("%s: %v", name, err)
+			} else if m[2] != "" {
+				if anchors++; !slices.Contains(headings(read(t, to)), m[2]) {
+					t.Errorf("%s: %s has no heading #%s", name, to, m[2])
+				}
 			}
 		}
 	}
-	if links < 15 {
-		t.Errorf("only %d links were found", links)
+	if links < 100 || anchors < 50 {
+		t.Errorf("only %d links were found, %d to headings", links, anchors)
 	}
+}
+
+// headings returns the anchors of a page, as forges make them of its headings: letters, digits, hyphens and, for each space, a hyphen.
+func headings(text string) (anchors []string) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		anchors = append(anchors, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1]))
+	}
+	return anchors
 }
 
 func read(t *testing.T, name string) string {

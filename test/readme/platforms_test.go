@@ -12,20 +12,22 @@ import (
 	"testing"
 )
 
-// platformCommands are the forms of other programs' commands in docs/platforms, as their own documentation has them; the pages
+// platformCommands are the forms of other programs' commands in docs/platforms and docs/install.md, as their own documentation has them; the pages
 // link to it. kubeadm's were run with kubeadm v1.34.4.
 var platformCommands = map[string][]string{
 	"kubeadm":   {`init phase control-plane (apiserver|controller-manager)( --config \S+\.yaml)?`, `init phase upload-config kubeadm --config \S+\.yaml`, `config migrate( --old-config \S+ --new-config \S+)?`, `upgrade`},
 	"k3s":       {`certificate rotate-ca( --path=/opt/\w+/server)?`},
 	"rke2":      {`certificate rotate-ca --path=/opt/\w+/server`},
-	"systemctl": {`restart (k3s|rke2-server)`},
+	"systemctl": {`restart (k3s|rke2-server|keypostd)`, `daemon-reload`, `(enable|disable) --now( keypost(d|-mirror|-watch))+`},
 	"talosctl":  {`-n [\d.]+ patch machineconfig --patch @\S+\.yaml`, `-n [\d.]+ get machineconfig -o yaml`, `-n [\d.]+ read /system/secrets/kubernetes/kube-apiserver/service-account\.pub`},
 	"kops": {`create keypair service-account( --key \S+)?`, `(promote|distrust) keypair service-account( ID)?`, `get keypairs service-account`, `update cluster --yes`,
 		`rolling-update cluster( --yes)?`},
-	"cp":    {`-p /var/lib/rancher/(k3s|rke2)/server/tls/service\.key /opt/next/old\.key`},
-	"umask": {`077`},
-	"mkdir": {`-p /opt/\w+/server/tls`},
-	"cat":   {`/\S+ /\S+`},
+	"cp":      {`-p /var/lib/rancher/(k3s|rke2)/server/tls/service\.key /opt/next/old\.key`},
+	"umask":   {`077`},
+	"mkdir":   {`-p (/opt/\w+/server/tls|~/\.[\w./-]+)`},
+	"install": {`-d /etc/keypost /var/lib/keypost`, `-m 0644 systemd/keypostd\.service /etc/systemd/system/`},
+	"rm":      {`/etc/systemd/system/keypostd\.service`},
+	"cat":     {`/\S+ /\S+`},
 }
 
 // checkPlatform returns how commands of a program are checked.
@@ -78,7 +80,13 @@ func TestPlatformPages(t *testing.T) {
 
 // TestDrawings: a drawing is XML, says in words what it shows, and has colors for both schemes.
 func TestDrawings(t *testing.T) {
-	text := read(t, "keystore/rotation/timeline.svg")
+	for _, file := range []string{"keystore/rotation/timeline.svg", "docs/flow.svg"} {
+		t.Run(file, func(t *testing.T) { checkDrawing(t, read(t, file)) })
+	}
+}
+
+func checkDrawing(t *testing.T, text string) {
+	t.Helper()
 	for decoder := xml.NewDecoder(strings.NewReader(text)); ; {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			break
@@ -90,5 +98,10 @@ func TestDrawings(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("it has no %s", want)
 		}
+	}
+	// Each color is a variable, so that both schemes have it.
+	_, shapes, _ := strings.Cut(text, "</style>")
+	if m := regexp.MustCompile(`(fill|stroke)="[^"n]\w*"|#[0-9a-f]{6}`).FindString(shapes); m != "" {
+		t.Errorf("it has the color %s beside its style", m)
 	}
 }

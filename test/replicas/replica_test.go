@@ -205,7 +205,7 @@ func (b *balancer) dial() net.Conn {
 	return nil
 }
 
-// recentlyKilled tells that connections may have been cut without anybody's fault.
+// recentlyKilled reports whether connections may have been cut without anybody's fault.
 func (b *balancer) recentlyKilled() bool {
 	for _, r := range b.replicas {
 		if time.Since(time.Unix(0, r.killed.Load())) < 5*time.Second {

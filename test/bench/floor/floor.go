@@ -139,11 +139,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(d.body) //nolint:errcheck // the client went away: nobody is left to tell
 }
 
-// NewServer returns a server with the timeouts of keypostd, which a test compares.
+// NewServer returns a server with the timeouts that keypostd has of net/http, which a test compares. It closes idle connections itself.
 func NewServer(address string, h http.Handler) *http.Server {
 	return &http.Server{
 		Addr: address, Handler: h, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
-		WriteTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second, MaxHeaderBytes: 16 << 10,
+		WriteTimeout: 10 * time.Second, IdleTimeout: -1, MaxHeaderBytes: 16 << 10,
 	}
 }

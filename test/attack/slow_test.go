@@ -1,0 +1,30 @@
+//go:build e2e
+
+package attack
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSlowClients has slowhttptest take more connections than a server has, with slow headers, slow bodies and slow reads,
+// and asks keypostd and nginx for documents meanwhile. TestTable is the long form.
+func TestSlowClients(t *testing.T) {
+	const slots, lasting = 300, 5 * time.Second
+	for _, mode := range []string{slowHeaders, slowBody, slowRead} {
+		t.Run(mode[len(slowHTTP):], func(t *testing.T) {
+			sc := scenario{mode, 2 * slots, slots}
+			nginx := against(t, sc, lasting, func(t *testing.T, sc scenario) *target { return startNginx(t, sc, 1, nil) })
+			o := against(t, sc, lasting, func(t *testing.T, _ scenario) *target { return start(t, setup{listen: "maxConnections: 300"}) })
+			for name, o := range map[string]outcome{"keypostd": o, "nginx": nginx} {
+				for _, err := range o.faults() {
+					t.Errorf("%s: %v", name, err)
+				}
+				t.Logf("%s: %d of %d failed, p99 %v; %s", name, o.party.failed, o.party.asked, o.party.quantile(0.99).Round(time.Millisecond), o.detail)
+			}
+			if o.party.failed > 0 {
+				t.Errorf("%d of %d requests failed: %v", o.party.failed, o.party.asked, o.party.first)
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mostOverIdle is how much an attack may make resident, in MiB.
+const mostOverIdle = 128
+
+// scenario is one attack: a mode, and on how many connections.
+type scenario struct {
+	mode string
+	n    int
+	// slots makes both servers have this many connections at most.
+	slots int
+}
+
+// surroundings are what a server runs in.
+type surroundings struct {
+	cpus      int
+	memory    int // MiB
+	issuers   int
+	scenarios []scenario
+}
+
+// columns are those of a table, and titles are of the tables.
+const columns = "| attack x connections | failed | p50 ms | p99 ms | over idle MiB | cgroup MiB | nginx: failed | p50 ms | p99 ms | cgroup MiB | p99 ratio |\n" +
+	"|---|---|---|---|---|---|---|---|---|---|---|"
+
+var titles = [...]string{"Two processors:", "One processor for the server:", "Less memory (256 MiB; nginx has 512):", "10,000 issuers (nginx has one document):"}
+
+// The tables that TestTable prints are those of the document.
+func TestTablesInTheDocument(t *testing.T) {
+	text, err := os.ReadFile("../../issuer/listen/README.md")
+	must(t, err)
+	for _, title := range titles {
+		if !strings.Contains(string(text), "\n"+title+"\n\n"+columns+"\n") {
+			t.Errorf("the document has no table %q with the columns\n%s", title, columns)
+		}
+	}
+}
+
+// outcome is what an attack has brought about.
+type outcome struct {
+	alive    bool
+	attacked int // connections that the attacker has had
+	party    *party
+	detail   string
+	peak     int // MiB of the group, kernel buffers too; 0 without a group
+	resident int // MiB of the process, of which this many came with the attack
+}
+
+// faults returns what is wrong with the outcome itself, whatever becomes of another server.
+func (o outcome) faults() (all []error) {
+	if o.attacked == 0 {
+		all = append(all, errors.New("no connection of the attacker was accepted: nothing is shown"))
+	}
+	if o.party.asked == 0 {
+		all = append(all, errors.New("no honest request was made: nothing is shown"))
+	}
+	if !o.alive {
+		all = append(all, errors.New("the server has ended"))
+	}
+	if o.resident > mostOverIdle {
+		all = append(all, fmt.Errorf("%d MiB more are resident than before, want %d at most", o.resident, mostOverIdle))
+	}
+	return all
+}
+
+// failures judges the honest requests that failed, beside nginx under the same attack, by the rule that test/attack/run states:
+// where there is least, with less memory or 10,000 issuers, a quarter may fail; on one processor as many as with nginx; else
+// none, or fewer than with nginx. How long answers took is printed only: on a machine with other work it says nothing.
+func (o outcome) failures(s surroundings, nginx outcome) error {
+	failed, most := o.party.failed, max(nginx.party.failed-1, 0)
+	switch {
+	case s.memory < 512 || s.issuers > 1:
+		most = o.party.asked / 4
+	case s.cpus == 1:
+		most = nginx.party.failed
+	}
+	if failed <= most {
+		return nil
+	}
+	return fmt.Errorf("%d of %d honest requests failed, want %d at most (with nginx %d of %d): %w", failed, o.party.asked, most, nginx.party.failed, nginx.party.asked, o.party.first)
+}
+
+// What passes, and what does not: the attacks themselves take long.
+func TestVerdict(t *testing.T) {
+	sound := outcome{alive: true, attacked: 1, party: &party{asked: 160}, resident: mostOverIdle}
+	with := func(change func(o *outcome)) outcome {
+		o := sound
+		change(&o)
+		return o
+	}
+	for name, tt := range map[string]struct {
+		o    outcome
+		want string
+	}{
+		"sound":         {sound, ""},
+		"no attack":     {with(func(o *outcome) { o.attacked = 0 }), "no connection of the attacker"},
+		"nobody asked":  {with(func(o *outcome) { o.party = &party{} }), "no honest request"},
+		"ended":         {with(func(o *outcome) { o.alive = false }), "has ended"},
+		"too much":      {with(func(o *outcome) { o.resident = 129 }), "129 MiB more are resident"},
+		"two of a kind": {with(func(o *outcome) { o.alive, o.attacked = false, 0 }), "has ended"},
+	} {
+		if got := errors.Join(tt.o.faults()...); got == nil != (tt.want == "") || got != nil && !strings.Contains(got.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, got, tt.want)
+		}
+	}
+	two, one, little, many := surroundings{cpus: 2, memory: 512, issuers: 1}, surroundings{cpus: 1, memory: 512, issuers: 1}, surroundings{cpus: 2, memory: 256, issuers: 1}, surroundings{cpus: 2, memory: 512, issuers: 10_000}
+	for _, tt := range []struct {
+		in            surroundings
+		failed, nginx int
+		ok            bool
+	}{
+		{two, 0, 0, true}, {two, 1, 0, false}, {two, 1, 1, false}, {two, 1, 2, true}, {two, 2, 2, false}, {two, 3, 2, false},
+		{one, 0, 0, true}, {one, 1, 0, false}, {one, 2, 2, true}, {one, 3, 2, false},
+		{little, 40, 0, true}, {little, 41, 100, false}, {many, 40, 0, true}, {many, 41, 0, false},
+	} {
+		nginx := outcome{party: &party{asked: 160, failed: tt.nginx}}
+		err := with(func(o *outcome) { o.party = &party{asked: 160, failed: tt.failed, first: errors.New("why")} }).failures(tt.in, nginx)
+		if err == nil != tt.ok {
+			t.Errorf("%d CPUs, %d MiB, %d issuers, %d failed, with nginx %d: %v", tt.in.cpus, tt.in.memory, tt.in.issuers, tt.failed, tt.nginx, err)
+		}
+	}
+}
+
+// A connection that nobody has accepted is no attack: an address without a server would withstand everything.
+func TestRefusedConnectionsAreNoAttack(t *testing.T) {
+	for _, mode := range []string{"tcp-idle", "tls-handshakes"} { // the second fails in each handshake, of a connection that was taken
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		go func() {
+			defer cancel()
+			for range 5 { // of two attackers: at least three have ended
+				if c, err := l.Accept(); err == nil {
+					_ = c.Close()
+				}
+			}
+		}()
+		if n := attack(ctx, mode, l.Addr().String(), 2); n == 0 {
+			t.Errorf("%s: none of the connections that were accepted count", mode)
+		}
+		must(t, l.Close())
+		ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+		if n := attack(ctx, mode, l.Addr().String(), 2); n > 0 {
+			t.Errorf("%s: %d connections that were refused count", mode, n)
+		}
+		cancel()
+	}
+}

@@ -1,0 +1,176 @@
+package contract
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fillCache puts the certificate of the estate into its certificate cache, for some hosts, and returns where it is.
+func (s settings) fillCache(t *testing.T, hosts ...string) string {
+	t.Helper()
+	dir := filepath.Join(s.beside("cache"), url.PathEscape("127.0.0.1:1/dir"))
+	must(t, os.MkdirAll(dir, 0o700))
+	key, err := os.ReadFile(s.beside("tls.key"))
+	must(t, err)
+	chain, err := os.ReadFile(s.beside("tls.crt"))
+	must(t, err)
+	for _, host := range hosts {
+		must(t, os.WriteFile(filepath.Join(dir, host), append(key, chain...), 0o600))
+	}
+	return dir
+}
+
+// readOnly mounts a directory over itself so that nobody can write to it, for this goroutine and the processes that it starts.
+func readOnly(t *testing.T, dir string) {
+	t.Helper()
+	if err := ownMounts(); err != nil {
+		t.Skipf("needs the right to mount: %v", err)
+	}
+	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+}
+
+// A certificate cache that cannot be written takes no certificate away that can be read: it is served, and that nothing can be ordered
+// is told at once, not when the certificate is due. Without a certificate there is nothing to start for.
+func TestCertificateCacheCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	for name, close := range map[string]func(t *testing.T, s *settings, dir string){
+		"mounted read-only": func(t *testing.T, s *settings, _ string) { readOnly(t, s.beside("cache")) },
+		"another user's mode": func(t *testing.T, s *settings, dir string) {
+			if os.Getuid() == 0 { // who may do everything
+				s.uid = 65534
+				must(t, filepath.WalkDir(s.beside("cache"), func(p string, _ os.DirEntry, err error) error {
+					must(t, err)
+					return os.Chown(p, int(s.uid), int(s.uid))
+				}))
+			}
+			must(t, os.Chmod(dir, 0o500))
+			t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEstate(t)
+			e.withACME(t, "")
+			dir := e.fillCache(t, "oidc.example.com", "shared.example.com")
+			close(t, &e.settings, dir)
+			v := startWith(t, e.settings, "--config", e.config)
+			v.Await(t, "ready", v.isReady)
+			if status, body := get(t, v.client(t), urlA+"/keys.json"); status != 200 {
+				t.Errorf("%d %s", status, body)
+			}
+			for _, host := range []string{"oidc.example.com", "shared.example.com"} {
+				v.awaitMetric(t, `keypost_tls_order_failing{certificate="`+host+`"}`, "1")
+			}
+			if n := v.logged("certificate cache cannot be written, nothing is ordered until it can"); n != 1 {
+				t.Errorf("%d lines about the cache:\n%s", n, v.Output)
+			}
+			if code := v.stop(t); code != 0 {
+				t.Errorf("exit %d after SIGTERM", code)
+			}
+			if e.uid != 0 { // --check runs as root here, who may write
+				return
+			}
+			if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 0 || !strings.Contains(stdout, "# warning: the certificate cache cannot be written") || !strings.Contains(stdout, dir) {
+				t.Errorf("--check: exit %d\n%s%s", code, stdout, stderr)
+			}
+		})
+	}
+	t.Run("without a certificate", func(t *testing.T) {
+		t.Parallel()
+		e := newEstate(t)
+		e.withACME(t, "")
+		e.fillCache(t)
+		readOnly(t, e.beside("cache"))
+		for _, args := range [][]string{{"--config", e.config}, {"--config", e.config, "--check"}} {
+			code, _, stderr := run(t, args...)
+			if code != 1 || !strings.Contains(stderr, "holds no certificate to serve meanwhile: let the user that runs keypostd write it") || !strings.Contains(stderr, "read-only file system") || strings.Count(stderr, "keypostd: ") != 1 {
+				t.Errorf("%v: exit %d\n%s", args[2:], code, stderr)
+			}
+		}
+	})
+}
+
+// A replica is ready before it has a certificate: the CA's challenges come through the balancer that asks for readiness. What tells of the
+// certificate is its metric.
+func TestReadyBeforeTheFirstCertificate(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.withACME(t, "")
+	v := startWith(t, e.settings, "--config", e.config)
+	v.Await(t, "ready", v.isReady)
+	v.awaitMetric(t, `keypost_tls_certificate_not_after_timestamp_seconds{certificate="oidc.example.com"}`, "0")
+}
+
+// A shield's secret that every user of the machine may read is told of in the log and by --check; serving goes on.
+func TestExposedSecretOfTheShield(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	secret := e.beside("secret")
+	must(t, os.WriteFile(secret, []byte("0123456789abcdef"), 0o644))
+	must(t, os.Chmod(secret, 0o644))
+	e.withTLS(t, fmt.Sprintf("  tls: {files: [{cert: %q, key: %q}]}\n  shield: {header: X-Origin-Secret, secretFiles: [%q]}", e.beside("tls.crt"), e.beside("tls.key"), secret))
+	v := startWith(t, e.settings, "--config", e.config)
+	if n := v.logged("every user of this machine may read a secret of the shield", "file:"+secret); n != 1 {
+		t.Errorf("%d lines about it:\n%s", n, v.Output)
+	}
+	told := fmt.Sprintf("# warning: %q holds a secret of listen.shield, and every user of this machine may read it", secret)
+	if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 0 || !strings.Contains(stdout, told) {
+		t.Errorf("--check: exit %d\n%s%s", code, stdout, stderr)
+	}
+	must(t, os.Chmod(secret, 0o640))
+	if _, stdout, _ := run(t, "--config", e.config, "--check"); strings.Contains(stdout, "every user") {
+		t.Errorf("--check of one that is not:\n%s", stdout)
+	}
+}
+
+// rootUntil is a CA's own certificate, in PEM.
+func rootUntil(t *testing.T, name string, until time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: until.Add(-time.Hour), NotAfter: until, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// A CA of the CDN's certificates that has expired keeps the CDN out, and only the CDN is told: the log and --check tell of it.
+func TestExpiredCAOfTheShield(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	old, next := rootUntil(t, "old", time.Now().Add(-time.Hour)), rootUntil(t, "next", time.Now().Add(time.Hour))
+	file := e.beside("cas.pem")
+	must(t, os.WriteFile(file, old, 0o644))
+	e.withTLS(t, fmt.Sprintf("  tls: {files: [{cert: %q, key: %q}]}\n  shield: {clientCAFile: %q}", e.beside("tls.crt"), e.beside("tls.key"), file))
+	if code, _, stderr := run(t, "--config", e.config, "--check"); code != 1 || !strings.Contains(stderr, "every CA in "+file+" (listen.shield.clientCAFile) has expired") || !strings.Contains(stderr, "CN=old") {
+		t.Errorf("--check: exit %d\n%s", code, stderr)
+	}
+	v := startWith(t, e.settings, "--config", e.config)
+	if n := v.logged("a CA of the shield's client certificates has expired, put the one there that signs the CDN's certificate now and restart", "file:"+file, "nobody_gets_in:true"); n != 1 {
+		t.Errorf("%d lines about it:\n%s", n, v.Output)
+	}
+	must(t, os.WriteFile(file, append(old, next...), 0o644))
+	if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 0 || !strings.Contains(stdout, "# warning: a CA in "+file+" (listen.shield.clientCAFile) has expired: ") || strings.Contains(stdout, "CN=next") {
+		t.Errorf("--check with another one: exit %d\n%s%s", code, stdout, stderr)
+	}
+	must(t, os.WriteFile(file, next, 0o644))
+	if code, stdout, stderr := run(t, "--config", e.config, "--check"); code != 0 || strings.Contains(stdout, "expired") {
+		t.Errorf("--check without it: exit %d\n%s%s", code, stdout, stderr)
+	}
+}

@@ -1,0 +1,250 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// hostile is what somebody may type as a name or a reason: as a page it would run, and as text it reads otherwise than it is.
+const hostile = `<script>document.title="run"</script><img src=x onerror=alert(1)>` + "safe\u202egpj.exe \x1b[2J"
+
+// pageScene is a store with something of everything that a page shows, a keypostd that serves it, and the same pages as files.
+type pageScene struct {
+	*server
+	files string
+}
+
+func newPageScene(t *testing.T) pageScene {
+	t.Helper()
+	s := pageScene{newStore(t, newAuthority(t)), filepath.Join(t.TempDir(), "page")}
+	dir := t.TempDir()
+	key := func(name string) string {
+		s.keypost(t, "key", "generate", "--type", "p256", "--out", filepath.Join(dir, name)).ok(t)
+		return filepath.Join(dir, name, "sa.pub")
+	}
+	add := func(name string, more ...string) {
+		s.keypost(t, append([]string{"issuer", "add", name, "--url", "https://oidc.keypost.test/" + name, "--public-key-file", key(name), "--by", "ada@example.com"}, more...)...).ok(t)
+	}
+	declared := []string{"--relying-party", "aws", "--token-lifetime", "24h"}
+	for _, name := range []string{"prod-a", "prod-b", "prod-c", "prod-d", "prod-e"} {
+		add(name, declared...)
+	}
+	document := func(name string) string { return filepath.Join(s.store, name+".yaml") }
+	plain, err := os.ReadFile(document("prod-a"))
+	must(t, err)
+	bare := regexp.MustCompile(`(?s)  history:\n.*?  issuers:`).ReplaceAllString(string(plain), "  issuers:") // a digest is of one name
+	for i := range 110 {                                                                                      // more than a page of the list
+		name := fmt.Sprintf("many-%03d", i)
+		must(t, os.WriteFile(document(name), []byte(strings.ReplaceAll(bare, "prod-a", name)), 0o644))
+	}
+	s.keypost(t, "rotate", "start", "prod-a", "--public-key-file", key("next"), "--why", "once a year").ok(t)
+	s.keypost(t, "rotate", "start", "prod-b", "--public-key-file", key("stolen"), "--why", "a laptop was stolen").ok(t)
+	var list struct {
+		Keys []struct{ Kid, State string }
+	}
+	must(t, json.Unmarshal([]byte(s.keypost(t, "key", "list", "prod-b", "-o", "json").ok(t)), &list))
+	for i, k := range list.Keys {
+		if k.State == "next" {
+			s.keypost(t, "key", "promote", "prod-b", k.Kid, "--force", "--confirm-kid", k.Kid, "--why", "now & at once").ok(t)
+			s.keypost(t, "key", "retire", "prod-b", list.Keys[1-i].Kid, "--why", "all sign with the new one").ok(t)
+		}
+	}
+	s.keypost(t, "issuer", "set", "prod-e", "--max-age", "10m", "--by", "MARK", "--why", "MARK").ok(t) // which takes no control characters
+	marked, err := os.ReadFile(document("prod-e"))
+	must(t, err)
+	quoted, err := json.Marshal(hostile)
+	must(t, err)
+	must(t, os.WriteFile(document("prod-e"), bytes.ReplaceAll(marked, []byte("MARK"), quoted), 0o644))
+	s.run(t)
+	must(t, os.WriteFile(document("broken"), []byte(hostile), 0o644))
+	older, err := os.ReadFile(document("prod-d"))
+	must(t, err)
+	s.keypost(t, "issuer", "set", "prod-d", "--max-age", "10m").ok(t)
+	s.awaitReport(t, `"name":"prod-d","issuers":["https://oidc.keypost.test/prod-d"],"generation":2`)
+	must(t, os.WriteFile(document("prod-d"), older, 0o644)) // as a restored backup
+	s.awaitReport(t, `"rejected":"older_generation"`)
+	s.keypost(t, "issuer", "remove", "prod-c", "--force", "--confirm-url", "https://oidc.keypost.test/prod-c", "--why", "it is gone").ok(t)
+	s.awaitReport(t, `"name":"prod-c","issuers":["https://oidc.keypost.test/prod-c"],"generation":2`)
+	s.keypost(t, "export", "--html", s.files).ok(t)
+	return s
+}
+
+func (s pageScene) awaitReport(t *testing.T, want string) {
+	t.Helper()
+	await(t, want, func(ctx context.Context) error {
+		if report := get(t, http.DefaultClient, admin+"/issuers"); !strings.Contains(string(report), want) {
+			return fmt.Errorf("the report is %.500s", report)
+		}
+		return ctx.Err()
+	})
+}
+
+// pages are the addresses below a root.
+var pages = []string{"index.html", "keysets/prod-a.html", "keysets/prod-b.html", "keysets/prod-c.html", "keysets/prod-d.html", "keysets/prod-e.html", "keysets/broken.html", "keysets/many-000.html"}
+
+// TestOperatorsPage shows the operator's page to Chromium, live and as files, in both schemes and on a narrow screen: nothing on it runs
+// or is fetched, axe-core and the Nu HTML checker find nothing, lynx can be read, and the search works. Pictures are kept beside the logs.
+func TestOperatorsPage(t *testing.T) {
+	s := newPageScene(t)
+	b := newBrowser(t)
+	for _, form := range []struct {
+		name, root string
+		pages      []string
+	}{
+		{"live", admin + "/", append(slices.Clone(pages), "index.html?page=2", "keysets/prod-b.html")},
+		{"file", "file://" + s.files + "/", []string{"index-2.html", "keysets/prod-b.html"}}, // the same pages, which the checker reads all
+	} {
+		t.Run(form.name, func(t *testing.T) {
+			paper := map[string]string{}
+			for i, page := range form.pages {
+				for _, way := range []struct {
+					name, scheme string
+					width        int
+				}{{"light", "light", 1280}, {"dark", "dark", 1280}, {"narrow", "light", 360}} {
+					if i < len(form.pages)-2 && way.name != "light" && page != "keysets/prod-d.html" {
+						continue // what these pages are made of, the others have
+					}
+					b.show(t, way.width, way.scheme)
+					b.open(t, form.root+page)
+					paper[way.name] = s.look(t, b, page)
+					name := form.name + "-" + strings.NewReplacer("/", "-", "?", "-", ".html", "").Replace(page)
+					b.picture(t, filepath.Join(t.ArtifactDir(), name+"-"+way.name+".png"))
+				}
+			}
+			if paper["light"] == paper["dark"] || paper["light"] != "rgb(255, 255, 255)" {
+				t.Errorf("the paper is %v; are the styles in use?", paper)
+			}
+		})
+	}
+	t.Run("what finds fault", func(t *testing.T) { checkersFindFault(t, b) })
+	t.Run("search", func(t *testing.T) {
+		b.open(t, admin+"/")
+		b.value(t, `document.querySelector("#q").value = "prod-b"; document.querySelector("form").requestSubmit(); 0`, nil)
+		b.awaitLoad(t)
+		var names []string
+		b.value(t, `[...document.querySelectorAll("tbody th a")].map(a => a.textContent)`, &names)
+		if !slices.Equal(names, []string{"prod-b"}) || len(b.complaints()) > 0 {
+			t.Errorf("a search finds %q; %q", names, b.complaints())
+		}
+	})
+	t.Run("rebinding", func(t *testing.T) {
+		for url, want := range map[string]int{"http://oidc.keypost.test:9090/": 403, "http://oidc.keypost.test:9090/issuers": 403, "http://localhost:9090/": 200, "http://127.0.0.1:9090/issuers": 200} {
+			b.open(t, url)
+			var got int
+			b.value(t, `performance.getEntriesByType("navigation")[0].responseStatus`, &got)
+			if got != want {
+				t.Errorf("%s: %d, want %d", url, got, want)
+			}
+		}
+	})
+	t.Run("checker", func(t *testing.T) { s.check(t) })
+	t.Run("lynx", func(t *testing.T) { s.lynx(t) })
+}
+
+// look finds fault with the page that is open, and returns the colour of its paper.
+func (s pageScene) look(t *testing.T, b *browser, page string) string {
+	t.Helper()
+	var seen struct {
+		Title, Paper           string
+		Scripts, Fetched, Wide int
+		Text                   string
+	}
+	b.value(t, `({title: document.title, scripts: document.querySelectorAll("script, [onerror], img, iframe").length, fetched: performance.getEntriesByType("resource").length,
+		wide: document.documentElement.scrollWidth - document.documentElement.clientWidth, paper: getComputedStyle(document.body).backgroundColor, text: document.body.innerText})`, &seen)
+	if seen.Scripts > 0 || seen.Fetched > 0 || seen.Wide > 0 || !strings.HasSuffix(seen.Title, " – keypost") || strings.ContainsAny(seen.Text, "\u202e\x1b") {
+		t.Errorf("%s: %+v", page, seen)
+	}
+	if strings.HasSuffix(page, "prod-e.html") && !strings.Contains(seen.Text, "<script>") {
+		t.Errorf("%s does not show what somebody has typed:\n%s", page, seen.Text)
+	}
+	if found := append(b.axe(t), b.complaints()...); len(found) > 0 {
+		t.Errorf("%s:\n%s", page, strings.Join(found, "\n"))
+	}
+	return seen.Paper
+}
+
+const faulty = `<!DOCTYPE html><html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="img-src 'none'"><title>x</title></head>
+<body><main><h1>x</h1><img src="x.png"><form><input></form><p style="color:#ddd;background:#fff">faint</p><table><td></tr></main></body></html>`
+
+// checkersFindFault shows a page that is full of faults to what finds none with ours.
+func checkersFindFault(t *testing.T, b *browser) {
+	file := filepath.Join(t.TempDir(), "faulty.html")
+	must(t, os.WriteFile(file, []byte(faulty), 0o600))
+	b.open(t, "file://"+file)
+	axe := strings.Join(b.axe(t), "\n")
+	for _, want := range []string{"image-alt", "label", "color-contrast", "html-has-lang"} {
+		if !strings.Contains(axe, want) {
+			t.Errorf("axe-core does not find %s:\n%s", want, axe)
+		}
+	}
+	if !strings.Contains(strings.Join(b.complaints(), "\n"), "Content Security Policy") {
+		t.Errorf("Chromium does not tell what the policy has refused: %q", b.complaints())
+	}
+	if out, code := vnu(t, file); code == 0 || !strings.Contains(out, "alt") {
+		t.Errorf("the Nu HTML checker ends with %d:\n%s", code, out)
+	}
+}
+
+// vnu has the Nu HTML checker read files.
+func vnu(t *testing.T, files ...string) (out string, code int) {
+	t.Helper()
+	jar := filepath.Join(os.Getenv("KEYPOST_E2E_NPM"), "node_modules/vnu-jar/build/dist/vnu.jar")
+	r := command(t, nil, "", "java", append([]string{"-jar", jar, "--stdout", "--format", "gnu", "--Werror"}, files...)...)
+	return r.stdout + r.stderr, r.code
+}
+
+// check has the Nu HTML checker read every page, warnings and all.
+func (s pageScene) check(t *testing.T) {
+	dir := t.TempDir()
+	var files []string
+	for _, page := range append(slices.Clone(pages), "index.html?page=2", "keysets/absent.html") {
+		res, err := http.Get(admin + "/" + page)
+		must(t, err)
+		body, err := io.ReadAll(res.Body)
+		must(t, err)
+		must(t, res.Body.Close())
+		file := filepath.Join(dir, strings.NewReplacer("/", "-", "?", "-").Replace(page))
+		if !strings.HasSuffix(file, ".html") {
+			file += ".html"
+		}
+		must(t, os.WriteFile(file, body, 0o600))
+		files = append(files, file)
+	}
+	for _, page := range append(slices.Clone(pages), "index-2.html") {
+		files = append(files, filepath.Join(s.files, page))
+	}
+	if out, code := vnu(t, files...); code != 0 || strings.Contains(out, "warning:") {
+		t.Errorf("the Nu HTML checker ends with %d:\n%s", code, out)
+	}
+}
+
+// lynx reads the page as a terminal does.
+func (s pageScene) lynx(t *testing.T) {
+	for page, want := range map[string][]string{
+		"index.html":          {"Needs attention", "prod-d: an older version is served: older_generation, its generation is 1", "many-000 served as stored 1 1 active none https://oidc.keypost.test/many-000", "page 1 of 2", "keypostkeysetsrejected"},
+		"keysets/prod-b.html": {"Trusted until", "retired, still trusted", "remove ", "a laptop was stolen", "(forced)", "Tokens live for at most"},
+		"keysets/prod-e.html": {"<script>"},
+	} {
+		out, err := exec.Command("lynx", "-dump", "-width=200", "-cfg=/dev/null", admin+"/"+page).CombinedOutput()
+		must(t, err)
+		text := strings.Join(strings.Fields(regexp.MustCompile(`\[\d+\]`).ReplaceAllString(string(out), "")), " ")
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("lynx shows %s without %q:\n%s", page, w, out)
+			}
+		}
+	}
+}

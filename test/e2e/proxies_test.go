@@ -1,0 +1,568 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/elliptic"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/internal/caching"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/storetest"
+	"github.com/keypost/keypost/test/keys"
+	programs "github.com/keypost/keypost/test/process"
+)
+
+const (
+	// silence is how long a server may say nothing before its answer counts as over.
+	silence = 3 * time.Second
+	// lanes is how many requests are under way at a proxy at once.
+	lanes = 8
+)
+
+// front is a server that is asked: keypostd, or one in front of it.
+type front struct {
+	name    string
+	address string
+	plain   bool // without TLS
+	caches  bool
+}
+
+// dial connects to the proxy. protocol is what the client offers in TLS.
+func (p front) dial(roots *tls.Config, host, protocol string) (net.Conn, error) {
+	c, err := net.DialTimeout("tcp", p.address, patience)
+	if err != nil || p.plain {
+		return c, err
+	}
+	config := roots.Clone()
+	config.ServerName, config.NextProtos = host, []string{protocol}
+	t := tls.Client(c, config)
+	if err := t.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	if err := t.Handshake(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return t, t.SetDeadline(time.Time{})
+}
+
+// plot is the two issuers that one request speaks of. Every request has its own, so that no cache has a copy of their
+// documents before it.
+type plot struct{ hostA, pathA, hostB, pathB string }
+
+// plotOf returns the issuers of the n-th request: on hosts of their own, or both on one host.
+func plotOf(n int, paths bool) plot {
+	if paths {
+		return plot{"oidc.keypost.test", fmt.Sprintf("/p%d", n), "oidc.keypost.test", fmt.Sprintf("/p%d-b", n)}
+	}
+	return plot{fmt.Sprintf("h%d.oidc.keypost.test", n), "", fmt.Sprintf("h%d-b.oidc.keypost.test", n), ""}
+}
+
+// documents are the URLs of what the issuers publish, by the names that the table has for them.
+func (p plot) documents() map[string]string {
+	return map[string]string{
+		"A": "https://" + p.hostA + p.pathA + "/keys.json", "A discovery": "https://" + p.hostA + p.pathA + "/.well-known/openid-configuration",
+		"B": "https://" + p.hostB + p.pathB + "/keys.json", "B discovery": "https://" + p.hostB + p.pathB + "/.well-known/openid-configuration",
+	}
+}
+
+// fill replaces the placeholders of a request.
+func (p plot) fill(text string) string {
+	plain := strings.NewReplacer("{A}", p.hostA, "{a}", p.pathA, "{B}", p.hostB, "{b}", p.pathB, "{A^}", strings.ToUpper(p.hostA))
+	n := len(plain.Replace(getB))
+	return strings.NewReplacer("{len getB}", strconv.Itoa(n), "{len 5+getB}", strconv.Itoa(n+5), "{hex getB}", strconv.FormatInt(int64(n), 16)).Replace(plain.Replace(text))
+}
+
+// garden is one keypostd, what it publishes, and what has been found wrong with a proxy in front of it.
+type garden struct {
+	ca     *authority
+	roots  *tls.Config
+	bodies map[string]string // by URL
+	urls   map[string]string // by body
+	tls    string            // keypostd's address
+	plain  string            // the address of a second one without TLS, for proxies that speak none to origins
+}
+
+// newGarden publishes issuers for n requests.
+func newGarden(t *testing.T, n int) *garden {
+	t.Helper()
+	ca := newAuthority(t)
+	g := &garden{ca: ca, roots: &tls.Config{RootCAs: ca.pool()}, bodies: map[string]string{}, urls: map[string]string{}}
+	dir := t.TempDir()
+	backend, err := filestore.Create(dir)
+	must(t, err)
+	serial := 0
+	for i := range n {
+		for _, paths := range []bool{false, true} {
+			p := plotOf(i, paths)
+			for _, issuer := range []string{"https://" + p.hostA + p.pathA, "https://" + p.hostB + p.pathB} {
+				serial++
+				key, err := keystore.NewPublic(keys.EC(elliptic.P256(), serial).Public())
+				must(t, err)
+				name := strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(issuer, "https://"), ".oidc.keypost.test"), "oidc.keypost.test/")
+				set, err := keystore.New(keystore.Change{At: time.Now().Add(-24 * time.Hour), By: "e2e"}, keystore.Spec{
+					Name: keystore.Name(name), Issuers: storetest.URLs(t, issuer), Keys: []keystore.VerificationKey{key},
+				})
+				must(t, err)
+				must(t, keystore.Create(t.Context(), keystore.NewStore(backend), set))
+			}
+		}
+	}
+	g.tls, g.plain = g.keypostd(t, dir, true), g.keypostd(t, dir, false)
+	client := impatient(g.tls, ca)
+	client.Transport.(*http.Transport).DisableKeepAlives = false
+	for i := range n {
+		for _, paths := range []bool{false, true} {
+			for _, url := range plotOf(i, paths).documents() {
+				body := string(get(t, client, url))
+				if other := g.urls[body]; other != "" {
+					t.Fatalf("%s and %s are the same document", other, url)
+				}
+				g.bodies[url], g.urls[body] = body, url
+			}
+		}
+	}
+	return g
+}
+
+func (g *garden) keypostd(t *testing.T, store string, withTLS bool) (address string) {
+	t.Helper()
+	address, admin := programs.FreeAddress(t), programs.FreeAddress(t)
+	mode := `{mode: "off"}`
+	if withTLS {
+		cert, key := g.certificate(t, "origin")
+		mode = fmt.Sprintf("{mode: files, files: [{cert: %q, key: %q}]}", cert, key)
+	}
+	config := filepath.Join(t.TempDir(), "keypostd.yaml")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, `dir: %s
+issuerURLs: ["https://oidc.keypost.test/{name}", "https://{name}.oidc.keypost.test"]
+listen: {address: %q, drainDelay: 0s, tls: %s}
+admin: {address: %q}
+`, store, address, mode, admin), 0o600))
+	p := start(t, "keypostd-"+admin[strings.LastIndexByte(admin, ':')+1:], binary("keypostd"), "--config", config)
+	p.await(t, "ready", func(ctx context.Context) error { return expect(ctx, http.DefaultClient, "http://"+admin+"/readyz", "") })
+	return address
+}
+
+// certificate returns a certificate for every host of the garden.
+func (g *garden) certificate(t *testing.T, name string) (cert, key string) {
+	return g.ca.issue(t, name, "oidc.keypost.test", "*.oidc.keypost.test")
+}
+
+// heard is what a proxy answered to one request.
+type heard struct {
+	answer string
+	wrong  []string // how the property is broken
+}
+
+// name returns what the table calls a body: a document of the plot, of a stranger, or nothing.
+func (g *garden) name(p plot, body string) string {
+	url, ok := g.urls[body]
+	if !ok {
+		return ""
+	}
+	for name, u := range p.documents() {
+		if u == url {
+			return name
+		}
+	}
+	return "ANOTHER'S"
+}
+
+// judge checks the bodies of answers against the documents that a request may have, in their order.
+func (g *garden) judge(p plot, may string, bodies []string) (wrong []string) {
+	var got []string
+	for _, body := range bodies {
+		if name := g.name(p, body); name != "" {
+			got = append(got, name)
+		}
+	}
+	for reading := range strings.SplitSeq(strings.TrimPrefix(may, "!"), "|") {
+		if within(got, documentsOf(reading)) {
+			return nil
+		}
+	}
+	return []string{fmt.Sprintf("it was given %q, and may have %q", got, may)}
+}
+
+// documentsOf splits the names of documents in one reading of a request.
+func documentsOf(reading string) []string {
+	if strings.HasSuffix(reading, "discovery") {
+		return []string{reading}
+	}
+	return strings.Fields(reading)
+}
+
+// within reports whether all is some, in its order, perhaps with more between.
+func within(some, all []string) bool {
+	for _, s := range some {
+		i := slices.Index(all, s)
+		if i < 0 {
+			return false
+		}
+		all = all[i+1:]
+	}
+	return true
+}
+
+// ask sends the bytes on a connection of their own and returns the answers.
+func (g *garden) ask(p front, at plot, r rawRequest) (heard, error) {
+	c, err := p.dial(g.roots, at.hostA, "http/1.1")
+	if err != nil {
+		return heard{}, err
+	}
+	defer c.Close()
+	go func() { _, _ = io.WriteString(c, at.fill(r.text)) }() // a server may refuse before it has read all
+	var all bytes.Buffer
+	silent := false
+	for buf := make([]byte, 64<<10); ; {
+		if err := c.SetReadDeadline(time.Now().Add(silence)); err != nil {
+			return heard{}, err
+		}
+		n, err := c.Read(buf)
+		all.Write(buf[:n])
+		if err != nil {
+			silent = errors.Is(err, os.ErrDeadlineExceeded)
+			break
+		}
+	}
+	statuses, bodies := g.answers(at, all.Bytes(), r.head)
+	if len(statuses) == 0 {
+		statuses = []string{"closed"}
+		if silent {
+			statuses = []string{"silent"}
+		}
+	}
+	f := heard{answer: strings.Join(statuses, ", "), wrong: g.judge(at, r.may, bodies)}
+	if len(f.wrong) > 0 {
+		return f, nil
+	}
+	// However the stream is read: a document in it is one that the request may have.
+	for name, url := range at.documents() {
+		if !strings.Contains(r.may, name) && strings.Contains(all.String(), g.bodies[url]) {
+			f.wrong = append(f.wrong, "the answer contains the document "+name)
+		}
+	}
+	return f, nil
+}
+
+// answers reads the answers in what came, and names their bodies.
+func (g *garden) answers(at plot, stream []byte, head bool) (statuses, bodies []string) {
+	br := bufio.NewReader(bytes.NewReader(stream))
+	request := &http.Request{Method: http.MethodGet}
+	if head {
+		request.Method = http.MethodHead
+	}
+	for {
+		if _, err := br.Peek(1); err != nil {
+			return statuses, bodies
+		}
+		res, err := http.ReadResponse(br, request)
+		if err != nil {
+			return append(statuses, "no HTTP"), bodies
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		status := strconv.Itoa(res.StatusCode)
+		if err != nil {
+			status += " cut"
+		}
+		if name := g.name(at, string(body)); name != "" {
+			status += " " + name
+			bodies = append(bodies, string(body))
+		}
+		if res.StatusCode == http.StatusSwitchingProtocols {
+			return append(statuses, status), bodies
+		}
+		statuses = append(statuses, status)
+	}
+}
+
+// poisoned asks as an ordinary relying party for the documents of both issuers.
+func (g *garden) poisoned(p front, at plot) (wrong []string) {
+	client := impatient(p.address, g.ca)
+	client.Transport.(*http.Transport).DisableKeepAlives = false
+	defer client.CloseIdleConnections()
+	for name, url := range at.documents() {
+		if p.plain {
+			url = strings.Replace(url, "https:", "http:", 1)
+		}
+		res, err := client.Get(url)
+		if err != nil { // no answer is no wrong one: Apache has been seen to close a connection that it had just taken
+			res, err = client.Get(url)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("then, for document %s: %v", name, err))
+			continue
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if got := g.name(at, string(body)); err != nil || res.StatusCode != http.StatusOK || got != name {
+			wrong = append(wrong, fmt.Sprintf("then document %s is %s %s %q (%v)", name, res.Status, got, body[:min(len(body), 80)], err))
+		}
+	}
+	return wrong
+}
+
+// row is the answer to one request: on hosts of their own, and on paths of one host.
+type row struct{ hosts, paths heard }
+
+func (r row) answer() string {
+	if r.hosts.answer == r.paths.answer {
+		return r.hosts.answer
+	}
+	return "hosts: " + r.hosts.answer + "; paths: " + r.paths.answer
+}
+
+// one sends the i-th request to a proxy, the HTTP/2 requests behind the others, and then asks as an ordinary relying party.
+func (g *garden) one(p front, i int, paths bool) (f heard, err error) {
+	at, requests := plotOf(i, paths), rawRequests()
+	if i < len(requests) {
+		r := requests[i]
+		if paths && r.mayOnPaths != "" {
+			r.may = r.mayOnPaths
+		}
+		if f, err = g.ask(p, at, r); err != nil {
+			return f, err
+		}
+	} else {
+		r := framedRequests()[i-len(requests)]
+		answer, bodies, err := r.ask(p, g.roots, at.fill)
+		if errors.Is(err, errNoHTTP2) {
+			return heard{answer: "no HTTP/2"}, nil
+		}
+		if err != nil {
+			return f, err
+		}
+		f = heard{answer: answer, wrong: g.judge(at, r.may, bodies)}
+		if len(bodies) > 0 {
+			f.answer = strings.TrimSpace(answer + " " + g.name(at, bodies[0]))
+		}
+	}
+	f.wrong = append(f.wrong, g.poisoned(p, at)...)
+	return f, nil
+}
+
+// walk sends every request to a proxy and returns its answers.
+func (g *garden) walk(t *testing.T, p front) []row {
+	t.Helper()
+	rows := make([]row, len(requestNames()))
+	var done sync.WaitGroup
+	next := make(chan int)
+	for range lanes {
+		done.Go(func() {
+			for i := range next {
+				var err, errPaths error
+				rows[i].hosts, err = g.one(p, i, false)
+				rows[i].paths, errPaths = g.one(p, i, true)
+				if err = errors.Join(err, errPaths); err != nil {
+					t.Errorf("%s: request %d: %v", p.name, i, err)
+				}
+			}
+		})
+	}
+	for i := range rows {
+		next <- i
+	}
+	close(next)
+	done.Wait()
+	return rows
+}
+
+// TestProxies sends what no client should send to keypostd and through proxies, and looks whether anybody then gets a document of
+// another issuer, or a wrong one. The answers of all are kept in docs/cdn/PROXIES.md.
+func TestProxies(t *testing.T) {
+	g := newGarden(t, len(rawRequests())+len(framedRequests()))
+	fronts := []front{{name: "keypostd", address: g.tls}, g.nginx(t), g.haproxy(t), g.varnish(t)}
+	if os.Getenv("KEYPOST_E2E_FULL") == "1" {
+		fronts = append(fronts, g.apache(t), g.lighttpd(t), g.h2o(t), g.trafficServer(t), g.squid(t), g.caddy(t))
+	}
+	rows := make([][]row, len(fronts))
+	var done sync.WaitGroup
+	for i, p := range fronts {
+		done.Go(func() { rows[i] = g.walk(t, p) })
+	}
+	done.Wait()
+	for i, p := range fronts {
+		for _, wrong := range wrongs(rows[i]) {
+			t.Errorf("%s, %s", p.name, wrong)
+		}
+		if got := g.hit(t, p); got != p.caches {
+			t.Errorf("%s gives copies: %t, and is said to: %t", p.name, got, p.caches)
+		}
+	}
+	comparedWithTable(t, fronts, rows)
+
+	t.Run("a cache key without the host", func(t *testing.T) {
+		g.caught(t, "GET", g.nginxWith(t, "nginx-1", "proxy_cache_key $host$keypost_path", "proxy_cache_key $keypost_path"))
+	})
+	t.Run("a decoded cache key", func(t *testing.T) {
+		g.caught(t, "an encoded letter", g.nginxWith(t, "nginx-2", "proxy_cache_key $host$keypost_path", "proxy_cache_key $host$uri",
+			"proxy_no_cache $keypost_new_404;", "")) // a 404 that is not kept poisons nothing
+	})
+}
+
+// caught fails the test unless a proxy that is set up wrong breaks the property with that request and ordinary ones: the table
+// would show nothing if it could not.
+func (g *garden) caught(t *testing.T, name string, p front) {
+	t.Helper()
+	f, err := g.one(p, slices.Index(requestNames(), name), false)
+	must(t, err)
+	wrong := f.wrong
+	for n := range 2 { // other issuers' documents, which a copy may hide
+		wrong = append(wrong, g.poisoned(p, plotOf(n, false))...)
+	}
+	if len(wrong) == 0 {
+		t.Errorf("%s is not caught; it answered %s", p.name, f.answer)
+	}
+	t.Log(strings.Join(wrong, "\n"))
+}
+
+// hit reports whether a proxy says that it gives a copy of a document that has been asked for.
+func (g *garden) hit(t *testing.T, p front) bool {
+	t.Helper()
+	url := plotOf(0, false).documents()["A"]
+	if p.plain {
+		url = strings.Replace(url, "https:", "http:", 1)
+	}
+	res, err := impatient(p.address, g.ca).Get(url)
+	must(t, err)
+	res.Body.Close()
+	return caching.Hit(res.Header) || res.Header.Get("Age") != ""
+}
+
+func wrongs(rows []row) (all []string) {
+	for n, name := range requestNames() {
+		for i, f := range []heard{rows[n].hosts, rows[n].paths} {
+			for _, wrong := range f.wrong {
+				all = append(all, fmt.Sprintf("%s, %s: answered %s; %s", name, []string{"on hosts", "on paths"}[i], f.answer, wrong))
+			}
+		}
+	}
+	return all
+}
+
+// requestNames are the names of all requests, in the order of the table.
+func requestNames() (all []string) {
+	for _, r := range rawRequests() {
+		all = append(all, r.name)
+	}
+	for _, r := range framedRequests() {
+		all = append(all, "HTTP/2: "+r.name)
+	}
+	return all
+}
+
+// readings are what each request may be answered with, for the table.
+func readings() (all []string) {
+	for _, r := range rawRequests() {
+		if r.mayOnPaths != "" {
+			r.may += "; on paths " + r.mayOnPaths
+		}
+		all = append(all, r.may)
+	}
+	for _, r := range framedRequests() {
+		all = append(all, r.may)
+	}
+	for i, may := range all {
+		all[i] = strings.NewReplacer("!", "lenient: ", "|", " or ").Replace(may)
+		if may == "" {
+			all[i] = "no document"
+		}
+	}
+	return all
+}
+
+// races reports whether an answer is one of two, the document or an error, by what the server sees first: the request, or that its body is
+// not as long as it says.
+func races(front, request, answer string) bool {
+	if strings.HasPrefix(request, "HTTP/2: H2.CL") || request == "HTTP/2: two lengths" || request == "HTTP/2: a length without a body" {
+		return answer != "400"
+	}
+	return front == "Caddy" && slices.Contains([]string{ // which asks keypostd by HTTP/2
+		"Expect: 100-continue with a body", "a body that does not come", "a chunk size that is none", "a chunk size beyond 64 bits",
+		"a chunk that is longer than its size", "chunks with bare LF", "a chunk extension with a bare LF", "HTTP/2: a method with a space",
+	}, request)
+}
+
+const proxiesTable = "../../docs/cdn/PROXIES.md"
+
+// comparedWithTable compares the answers with those in the file, column by column, since CI asks some proxies only. With all of
+// them, and with KEYPOST_UPDATE set, the file is written anew.
+func comparedWithTable(t *testing.T, fronts []front, rows [][]row) {
+	t.Helper()
+	cells := [][]string{{"request", "may have"}}
+	for _, p := range fronts {
+		cells[0] = append(cells[0], p.name)
+	}
+	may := readings()
+	for n, name := range requestNames() {
+		line := []string{name, may[n]}
+		for i := range fronts {
+			line = append(line, rows[i][n].answer())
+			if races(fronts[i].name, name, rows[i][n].answer()) {
+				line[i+2] = "varies"
+			}
+		}
+		for i := 3; i < len(line); i++ {
+			if line[i] == line[2] {
+				line[i] = "="
+			}
+		}
+		cells = append(cells, line)
+	}
+	file, err := os.ReadFile(proxiesTable)
+	must(t, err)
+	before, _, _ := strings.Cut(string(file), "| request |")
+	if os.Getenv("KEYPOST_UPDATE") != "" && os.Getenv("KEYPOST_E2E_FULL") == "1" {
+		must(t, os.WriteFile(proxiesTable, []byte(before+markdown(cells)), 0o644))
+		return
+	}
+	t.Log("\n" + markdown(cells))
+	var kept [][]string
+	for line := range strings.Lines(string(file)[len(before):]) {
+		kept = append(kept, strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | "))
+	}
+	kept = slices.Delete(kept, 1, 2) // the rule below the head
+	if len(kept) != len(cells) {
+		t.Fatalf("%s has %d requests, and there are %d: KEYPOST_UPDATE=1 make e2e-full writes it anew", proxiesTable, len(kept), len(cells))
+	}
+	for n, line := range cells {
+		for i, cell := range line {
+			at := slices.Index(kept[0], cells[0][i])
+			if at < 0 || at >= len(kept[n]) || kept[n][at] != cell {
+				t.Errorf("%s, %s: %s, and %s has %q", cells[0][i], line[0], cell, proxiesTable, kept[n])
+			}
+		}
+	}
+}
+
+// markdown returns a table.
+func markdown(cells [][]string) string {
+	var b strings.Builder
+	for n, line := range cells {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
+		if n == 0 {
+			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(line)))
+		}
+	}
+	return b.String()
+}

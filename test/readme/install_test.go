@@ -1,0 +1,112 @@
+package readme
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestInstallPage runs the blocks of docs/install.md marked sh, in a directory with archives as a release has them, and with another
+// place for what would go below /usr/local: what is installed runs, and nothing of it is left in the end.
+func TestInstallPage(t *testing.T) {
+	found := shBlock.FindAllStringSubmatch(read(t, "docs/install.md"), -1)
+	if len(found) != 2 {
+		t.Fatalf("docs/install.md has %d blocks, not one to install and one to uninstall", len(found))
+	}
+	archives := read(t, ".goreleaser.yaml")
+	for _, want := range []string{"{src: man/man8/keypostd.8, dst: man/man8/keypostd.8,", "{src: man/man1/*.1, dst: man/man1,", "{src: cmd/keypostd/systemd/*, dst: systemd,"} {
+		if !strings.Contains(archives, want) {
+			t.Errorf(".goreleaser.yaml no longer has %q: say here what it puts where", want)
+		}
+	}
+	dir, place, man := t.TempDir(), t.TempDir(), t.TempDir()
+	for program, pages := range map[string]string{"keypost": "keypost*.1", "keypostd": "keypostd.8"} {
+		content := filepath.Join(t.TempDir(), program)
+		run(t, root, nil, "go", "build", "-buildvcs=false", "-o", content+"/", "./cmd/"+program)
+		run(t, root, []string{"KEYPOST_MAN=" + man}, "go", "test", "-count=1", "-run", "^TestManPages$", "./cmd/"+program)
+		section := "man" + pages[len(pages)-1:]
+		to := filepath.Join(content, "man", section)
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run(t, filepath.Join(man, section), nil, "sh", "-c", "cp "+pages+" "+to)
+		run(t, content, nil, "tar", "-czf", filepath.Join(dir, program+"_VERSION_linux_amd64.tar.gz"), ".")
+	}
+	run(t, dir, nil, "sh", "-c", "sha256sum *.tar.gz > checksums.txt && echo '0123456789012345678901234567890123456789012345678901234567890123  another.tar.gz' >> checksums.txt")
+	env := []string{"PATH=" + place + "/bin:" + os.Getenv("PATH")}
+	out := run(t, dir, env, "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(found[0][1], "/usr/local", place))
+	for _, want := range []string{"\nkeypost ", "\nkeypostd "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the block prints no %q:\n%s", want, out)
+		}
+	}
+	if n := count(t, place); n < 30 {
+		t.Errorf("%d files were installed", n)
+	}
+	run(t, dir, env, "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(found[1][1], "/usr/local", place))
+	if n := count(t, place); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+}
+
+// count returns how many files there are below a directory.
+func count(t *testing.T, dir string) (files int) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestHighAvailabilityPage: each claim of docs/high-availability.md names a test, which is where it says.
+func TestHighAvailabilityPage(t *testing.T) {
+	named := 0
+	claims, _, _ := strings.Cut(read(t, "docs/high-availability.md"), "## Which to choose")
+	for line := range strings.Lines(claims) {
+		tests := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(line, -1)
+		if strings.HasPrefix(line, "| ") && !strings.HasSuffix(line, "| shown by |\n") && len(tests) == 0 {
+			t.Errorf("nothing shows %s", line)
+		}
+		files := regexp.MustCompile(`\b[\w/]+_test\.go`).FindAllString(line, -1)
+		for _, m := range tests {
+			named++
+			if !slices.ContainsFunc(files, func(f string) bool { return strings.Contains(read(t, f), "func "+m[1]+"(t *testing.T)") }) {
+				t.Errorf("%q have no %s", files, m[1])
+			}
+		}
+	}
+	if named < 15 {
+		t.Errorf("only %d tests are named", named)
+	}
+}
+
+// TestIndex: every page of docs/ can be found from docs/README.md, or from the first page of its directory; that from README.md.
+func TestIndex(t *testing.T) {
+	if !strings.Contains(read(t, "README.md"), "](docs/README.md)") {
+		t.Error("README.md does not link to docs/README.md")
+	}
+	index := read(t, "docs/README.md")
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(name string, _ os.DirEntry, err error) error {
+		page, _ := filepath.Rel(filepath.Join(root, "docs"), name)
+		if filepath.Ext(name) != ".md" || page == "README.md" {
+			return err
+		}
+		first, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "README.md"))
+		if !strings.Contains(index, "]("+page+")") && !strings.Contains(string(first), "]("+filepath.Base(page)+")") {
+			t.Errorf("docs/README.md does not link to %s", page)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
