@@ -40,6 +40,7 @@ type conn struct {
 	refused    atomic.Int64 // of these: there was none; see begin
 	hiding     atomic.Int64 // answers that it may have had when it was closed for them, until it has ended
 	received   atomic.Int64 // bytes, those of TLS too
+	hello      atomic.Int64 // of these: until the server's first answer, the greeting of TLS
 	http2      atomic.Bool
 	patience   patience
 
@@ -293,6 +294,7 @@ func (c *conn) pace(n int64) {
 func (c *conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	c.hello.CompareAndSwap(0, c.received.Load())
 	written := 0
 	for {
 		n, err := c.TCPConn.Write(p[written:min(len(p), written+mostAtOnce)])
@@ -344,6 +346,19 @@ func (c *conn) sinceIdle() (requests, received int64) {
 		return 0, 0
 	}
 	return c.requests.Load() - c.idleRequests.Load(), c.received.Load() - c.idleReceived.Load()
+}
+
+// restOfHandshake is how many bytes an HTTP/2 client sends at least after its greeting and before its first request: the end
+// of the handshake, the preface and its settings.
+const restOfHandshake = 110
+
+// mayHide is the most answers of net/http's own that an HTTP/2 connection can have by what has come.
+func (c *conn) mayHide() int64 {
+	_, received := c.sinceIdle()
+	if c.idleReceived.Load() == 0 {
+		received -= c.hello.Load() + restOfHandshake
+	}
+	return min(received/leastRequest, maxStreams) - c.unanswered.Load()
 }
 
 // weight is the most that a connection can hold by what has come.

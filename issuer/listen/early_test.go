@@ -158,7 +158,53 @@ func TestExpiredConnectionsGo(t *testing.T) {
 	}
 }
 
-// While connections that were closed for their hidden answers end, nobody else has to go in their place. The oldest go first.
+// Who has just come and asked for little is spared, however long it has waited for the processor: what its greeting took
+// hides nothing. One with a single answer goes after those that let many wait, too.
+func TestHonestClientsAreSpared(t *testing.T) {
+	l := testListener(t, 50)
+	l.mostUnanswered = 8 * maxStreams
+	now := l.now()
+	put := func(hello, received int64, waited time.Duration) *conn {
+		c, _ := pair(t, l)
+		c.http2.Store(true)
+		c.hello.Store(hello)
+		c.received.Store(received)
+		c.patience = patience{since: now - waited}
+		c.status.Store(status(active, now-waited))
+		l.http2.Add(1)
+		return c
+	}
+	gone := func(c *conn) bool { p, _ := read(c.status.Load()); return p == evicted }
+	honest := put(1530, 1530+265, 400*time.Millisecond) // Go's own client
+	var hide []*conn
+	for range 4 {
+		hide = append(hide, put(300, 300+restOfHandshake+maxStreams*leastRequest, time.Millisecond))
+	}
+	own := ownGoroutines + l.open() + moreForHTTP2*l.open()
+	l.goroutines = func() int { return own + 10*maxStreams }
+	l.unblock()
+	if gone(honest) || slices.ContainsFunc(hide, func(c *conn) bool { return !gone(c) }) {
+		t.Errorf("the honest one is gone: %v; of those that hide answers: %v", gone(honest), slices.ContainsFunc(hide, gone))
+	}
+
+	l.goroutines = func() int { return 0 }
+	honest = put(1530, 1530+265, 4*stalledSoon)
+	honest.unanswered.Store(1)
+	var stall []*conn
+	for range 5 {
+		c := put(300, 2000, 2*stalledSoon)
+		c.unanswered.Store(maxStreams)
+		stall = append(stall, c)
+	}
+	l.unanswered.Store(5*maxStreams + l.mostUnanswered/2)
+	l.unblock()
+	if gone(honest) || slices.ContainsFunc(stall, func(c *conn) bool { return !gone(c) }) {
+		t.Error("the one with a single answer had to go for those with many")
+	}
+}
+
+// While connections that were closed for their hidden answers end, nobody else has to go in their place. Those go first that
+// have let the server wait for longest.
 func TestNobodyGoesForThoseWhoLeave(t *testing.T) {
 	l := testListener(t, 50)
 	l.mostUnanswered = 8 * maxStreams
@@ -167,8 +213,11 @@ func TestNobodyGoesForThoseWhoLeave(t *testing.T) {
 	for i := range 12 {
 		c, _ := pair(t, l)
 		c.http2.Store(true)
-		c.received.Store(maxStreams * leastRequest)
-		c.status.Store(status(active, now-time.Duration(1+(i*5)%12)*time.Second)) // in no order
+		c.received.Store(restOfHandshake + maxStreams*leastRequest)
+		waited := time.Duration(1+(i*5)%12) * time.Second // in no order
+		c.status.Store(status(active, now-waited))
+		c.patience = patience{since: now - waited}
+		c.requests.Store(int64(waited / time.Second * 100)) // whose answers were taken says nothing of those that are hidden
 		l.http2.Add(1)
 		all = append(all, c)
 	}

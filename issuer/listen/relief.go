@@ -171,49 +171,51 @@ func (l *listener) pressed() bool {
 	return l.unanswered.Load() >= l.mostUnanswered || l.hidden() > l.mostUnanswered/4
 }
 
-// closeStalled closes connections until so many answers wait no longer.
+// closeStalled closes connections until so many answers wait no longer. Those go first that let most wait, and for longest:
+// on a busy machine the one answer of an honest client waits, too.
 func (l *listener) closeStalled(answers int64) {
 	now := l.now()
-	var found []victim
+	var found []load
 	for _, c := range l.all() {
-		s := c.status.Load()
-		if p, _ := read(s); p == active && c.unanswered.Load() > 0 {
+		s, waiting := c.status.Load(), c.unanswered.Load()
+		if p, _ := read(s); p == active && waiting > 0 {
 			if waited := c.patience.waited(now); waited > stalledSoon {
-				found = append(found, victim{conn: c, status: s, age: waited})
+				found = append(found, load{victim{conn: c, status: s, age: waited}, waiting})
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b victim) int { return cmp.Compare(b.age, a.age) })
+	slices.SortFunc(found, func(a, b load) int { return cmp.Compare(b.weight*int64(b.age), a.weight*int64(a.age)) })
 	for _, v := range found {
 		if answers <= 0 {
 			return
 		}
-		if waiting := v.unanswered.Load(); l.close(v, "stalled") {
-			answers -= waiting
+		if l.close(v.victim, "stalled") {
+			answers -= v.weight
 		}
 	}
 }
 
-// closeHiding closes connections that may have so many answers that net/http gives by
-// itself; of two that have as many those go first that have had them for longer.
+// closeHiding closes connections that may have so many answers that net/http gives by itself. Those go first that may have
+// most, and of these the ones that have let the server wait for longest. How many answers a client has had says nothing: a
+// stranger may ask for many, and an honest client that has just come would go before all strangers.
 func (l *listener) closeHiding(answers int64) {
 	now := l.now()
 	l.thrift.begin(now)
 	var found []load
 	for _, c := range l.all() {
 		s := c.status.Load()
-		p, since := read(s)
-		if p != active || !c.http2.Load() {
+		if p, _ := read(s); p != active || !c.http2.Load() {
 			continue
 		}
-		_, received := c.sinceIdle()
-		if most := min(received/leastRequest, maxStreams) - c.unanswered.Load(); most > 0 {
-			found = append(found, load{victim{conn: c, status: s, age: now - since}, most})
+		if most := c.mayHide(); most > 0 {
+			found = append(found, load{victim{conn: c, status: s, age: c.patience.waited(now)}, most})
 		}
 	}
-	byAnswers(found)
+	slices.SortFunc(found, func(a, b load) int { return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.age, a.age)) })
 	for _, v := range found {
-		if answers <= 0 {
+		// Those that may hide fewer by far are spared: what is left is for the next look, in milliseconds. With this order
+		// and rule 3 to 5 of 167 honest requests failed under h2-own-400 on 1,000 connections, instead of 12 to 46.
+		if answers <= 0 || v.weight <= found[0].weight*3/4 {
 			return
 		}
 		v.hiding.Store(v.weight) // before it ends

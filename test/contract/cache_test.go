@@ -139,15 +139,55 @@ func TestExposedSecretOfTheShield(t *testing.T) {
 	}
 }
 
+// What a certificate cache holds and a start would only find out later, --check tells: certificates that have expired, and an
+// account with which nothing can be ordered.
+func TestCheckOfTheCertificateCache(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t)
+	e.withACME(t, "")
+	dir := e.fillCache(t, "oidc.example.com", "shared.example.com")
+	check := func(want ...string) {
+		t.Helper()
+		code, stdout, stderr := run(t, "--config", e.config, "--check")
+		if code != 0 || strings.Count(stdout, "# warning: ") != len(want) {
+			t.Errorf("exit %d, want 0 and %d warnings\n%s%s", code, len(want), stdout, stderr)
+		}
+		for _, w := range want {
+			if !strings.Contains(stdout, "# warning: "+w) {
+				t.Errorf("no warning %q:\n%s", w, stdout)
+			}
+		}
+	}
+	check()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	private, err := x509.MarshalECPrivateKey(key)
+	must(t, err)
+	until := time.Now().Add(-time.Hour)
+	leaf := certificate(t, key, &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"shared.example.com"}, NotBefore: until.Add(-time.Hour), NotAfter: until})
+	must(t, os.WriteFile(filepath.Join(dir, "shared.example.com"), append(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}), leaf...), 0o600))
+	expired := "the certificate cache holds certificates that have expired: shared.example.com (at " + until.UTC().Format(time.RFC3339) + ")"
+	check(expired)
+	must(t, os.WriteFile(filepath.Join(dir, "acme_account+key"), []byte("half a k"), 0o600))
+	check(expired, "nothing would be ordered: ")
+}
+
+// certificate returns a certificate that is signed with its own key, in PEM.
+func certificate(t *testing.T, key *ecdsa.PrivateKey, template *x509.Certificate) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
 // rootUntil is a CA's own certificate, in PEM.
 func rootUntil(t *testing.T, name string, until time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: until.Add(-time.Hour), NotAfter: until, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
-	must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return certificate(t, key, &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: until.Add(-time.Hour), NotAfter: until, IsCA: true, BasicConstraintsValid: true,
+	})
 }
 
 // A CA of the CDN's certificates that has expired keeps the CDN out, and only the CDN is told: the log and --check tell of it.
