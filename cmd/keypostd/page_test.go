@@ -9,12 +9,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/keypost/keypost/internal/admin"
+	"github.com/keypost/keypost/issuer/listen"
 	"github.com/keypost/keypost/issuer/page"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/replicate"
@@ -73,6 +75,9 @@ func TestPages(t *testing.T) {
 		if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; ") || !strings.HasSuffix(csp, "frame-ancestors 'none'") {
 			t.Errorf("%s: policy %q", path, csp)
 		}
+		if h := w.Header(); h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cross-Origin-Opener-Policy") != "same-origin" {
+			t.Errorf("%s: headers %v", path, h)
+		}
 	}
 	for _, path := range []string{"/keysets/prod-z.html", "/keysets/prod-z.json", "/keysets/", "/keysets/../prod-a.html", "/keysets/%3Cscript%3E.html", "/debug/pprof/", "/a/b/c"} {
 		if w := p.get(path); w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), "<script") {
@@ -116,6 +121,61 @@ func TestPageShowsTrouble(t *testing.T) {
 	kid := string(one.Served.Kids[0])
 	if w := p.get("/?q=" + kid[:10]); !strings.Contains(w.Body.String(), ">prod-a</a>") {
 		t.Errorf("a search for the kid %s finds:\n%s", kid, w.Body)
+	}
+}
+
+// shown is what clients are shown, where nothing else matters.
+type shown struct {
+	listen.Certificates
+	until time.Time
+}
+
+func (s shown) InUse() []listen.InUse {
+	return []listen.InUse{{Names: []string{"oidc.example.com"}, From: "tls.crt", Until: s.until}}
+}
+
+// A certificate needs attention two weeks before it expires, as the chart's alert has it; that of a development issuer lives a week.
+func TestPageShowsCertificates(t *testing.T) {
+	p, now := newPaged(t), time.Now()
+	for _, tt := range []struct {
+		left    time.Duration
+		dev     string
+		trouble bool
+	}{
+		{15 * 24 * time.Hour, "", false}, {13 * 24 * time.Hour, "", true}, {-time.Hour, "", true}, {time.Hour, "dev", false},
+	} {
+		p.certificates, p.dev = shown{until: now.Add(tt.left)}, tt.dev
+		a := newPages(p.daemon).about(now)
+		if len(a.Certificates) != 1 || a.Certificates[0].From != "tls.crt" || !a.Certificates[0].Until.Equal(now.Add(tt.left)) {
+			t.Errorf("%v left: %+v", tt.left, a.Certificates)
+		}
+		told := slices.ContainsFunc(a.Trouble, func(t page.Trouble) bool { return t.Runbook == page.RunbookCertificate })
+		if told != tt.trouble {
+			t.Errorf("%v left, dev %q: told %v", tt.left, tt.dev, told)
+		}
+		if complete := p.publisher.Complete(); a.Complete.IsZero() || complete.Sub(a.Complete) >= time.Second {
+			t.Errorf("complete at %v, shown as %v", complete, a.Complete)
+		}
+	}
+}
+
+// A document that is gone is not one that cannot be read, before the publisher has noticed and after.
+func TestPageOfAnAbsentDocument(t *testing.T) {
+	p := newPaged(t)
+	if err := os.Remove(filepath.Join(p.dir, "prod-a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []page.State{page.StateServed, page.StateMissing} {
+		var one page.KeySet
+		if err := json.Unmarshal(p.get("/keysets/prod-a.json").Body.Bytes(), &one); err != nil {
+			t.Fatal(err)
+		}
+		if one.State != state || one.Unread != "" {
+			t.Errorf("state %q, unread %q; want state %q", one.State, one.Unread, state)
+		}
+		if err := p.publisher.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -204,7 +264,10 @@ func TestPageOfAHungDirectory(t *testing.T) {
 	}
 	began := time.Now()
 	w := p.get("/")
-	if took := time.Since(began); w.Code != http.StatusOK || took > pagePatience+3*time.Second || !strings.Contains(w.Body.String(), ">prod-b</a>") {
+	if took := time.Since(began); w.Code != http.StatusOK || took < pagePatience || took > pagePatience+3*time.Second || !strings.Contains(w.Body.String(), ">prod-b</a>") {
 		t.Errorf("%d after %v:\n%s", w.Code, took, w.Body)
+	}
+	if !strings.Contains(w.Body.String(), "it has not been read in time") {
+		t.Errorf("it does not say why the document is not shown:\n%s", w.Body)
 	}
 }

@@ -42,11 +42,14 @@ type conn struct {
 	received   atomic.Int64 // bytes, those of TLS too
 	hello      atomic.Int64 // of these: until the server's first answer, the greeting of TLS
 	http2      atomic.Bool
+	shaken     atomic.Bool // is no longer one of those that are handshaking
+	answering  atomic.Bool // HTTP/1 with a request, whose goroutine looks out for the client's end until all is sent
 	patience   patience
 
-	writing sync.Mutex  // held while a write is under way
-	bulky   atomic.Bool // has a place among the bulky ones
-	turn    atomic.Bool // is one of those that act on what they have read
+	writing sync.Mutex   // held while a write is under way
+	bulky   atomic.Bool  // has a place among the bulky ones
+	turn    atomic.Bool  // is one of those that act on what they have read
+	turnAt  atomic.Int64 // since when, as in status
 
 	// Counters of the reader; there is one at a time.
 	debt     int64 // bytes received beyond what the requests account for
@@ -93,12 +96,17 @@ func noteState(nc net.Conn, s http.ConnState) {
 	}
 	switch s {
 	case http.StateActive:
+		c.endHandshake()
 		if p, _ := read(c.status.Load()); p == fresh {
 			c.noteProtocol(nc)
+		}
+		if !c.http2.Load() && c.answering.CompareAndSwap(false, true) {
+			c.of.answering.Add(1)
 		}
 		c.patience.start(c.of.now())
 		c.enter(active)
 	case http.StateIdle:
+		c.endAnswer()
 		c.leaveBulky()
 		if c.requests.Load() > 0 || !c.http2.Load() { // what comes with the preface of HTTP/2 may be requests
 			c.idleRequests.Store(c.requests.Load())
@@ -107,10 +115,25 @@ func noteState(nc net.Conn, s http.ConnState) {
 		c.patience.stop(c.of.now())
 		c.enter(idle)
 	case http.StateClosed:
+		c.endHandshake()
+		c.endAnswer()
+		c.of.alive.Add(-1)
 		if c.http2.Load() {
 			c.of.http2.Add(-1)
 		}
 		c.of.leaving.Add(-c.hiding.Swap(0))
+	}
+}
+
+func (c *conn) endHandshake() {
+	if c.shaken.CompareAndSwap(false, true) {
+		c.of.handshaking.Add(-1)
+	}
+}
+
+func (c *conn) endAnswer() {
+	if c.answering.CompareAndSwap(true, false) {
+		c.of.answering.Add(-1)
 	}
 }
 
@@ -171,6 +194,7 @@ const atATime = 8
 func (c *conn) takeTurn() {
 	select {
 	case c.of.turns <- struct{}{}:
+		c.turnAt.Store(int64(c.of.now()))
 		c.turn.Store(true)
 	case <-c.closed:
 		return
@@ -200,6 +224,24 @@ func (c *conn) takeTurn() {
 func (c *conn) leaveTurn() {
 	if c.turn.CompareAndSwap(true, false) {
 		<-c.of.turns
+	}
+}
+
+// longestTurn is how long a connection may have its turn while others wait for theirs. What it has read takes far less; but after a
+// protocol error net/http reads no more, and closes the connection a second later: h2-continuation-flood on 100
+// connections kept all turns so, and honest requests waited for 5 s.
+const longestTurn = 100 * time.Millisecond
+
+// endTurns takes the turns back from those that have had them for too long, if there are no others.
+func (l *listener) endTurns() {
+	if len(l.turns) < cap(l.turns) {
+		return
+	}
+	now := l.now()
+	for _, c := range l.all() {
+		if c.turn.Load() && now-time.Duration(c.turnAt.Load()) > longestTurn {
+			c.leaveTurn()
+		}
 	}
 }
 
@@ -249,6 +291,9 @@ func (c *conn) begin() {
 	c.requests.Add(1)
 	c.patience.work(c.of.now())
 	own := c.unanswered.Add(1)
+	if c.http2.Load() {
+		c.of.answering.Add(1)
+	}
 	taken := c.requests.Load() - own - c.refused.Load()
 	if all := c.of.unanswered.Add(1); all > c.of.mostUnanswered && own > fewUnanswered+taken && c.http2.Load() {
 		c.refused.Add(1)
@@ -263,6 +308,9 @@ func (c *conn) finish() {
 	c.patience.rest(c.of.now())
 	c.unanswered.Add(-1)
 	c.of.unanswered.Add(-1)
+	if c.http2.Load() {
+		c.of.answering.Add(-1)
+	}
 }
 
 // fewUnanswered is how many requests of one client are never refused. Four, and

@@ -180,7 +180,7 @@ func TestHonestClientsAreSpared(t *testing.T) {
 	for range 4 {
 		hide = append(hide, put(300, 300+restOfHandshake+maxStreams*leastRequest, time.Millisecond))
 	}
-	own := ownGoroutines + l.open() + moreForHTTP2*l.open()
+	own := ownGoroutines + 2*l.open() + moreForHTTP2*l.open()
 	l.goroutines = func() int { return own + 10*maxStreams }
 	l.unblock()
 	if gone(honest) || slices.ContainsFunc(hide, func(c *conn) bool { return !gone(c) }) {
@@ -222,7 +222,7 @@ func TestNobodyGoesForThoseWhoLeave(t *testing.T) {
 		all = append(all, c)
 	}
 	ageOf := func(c *conn) int { return 1 + (slices.Index(all, c)*5)%12 }
-	own := ownGoroutines + len(all) + moreForHTTP2*len(all)
+	own := ownGoroutines + 2*len(all) + moreForHTTP2*len(all)
 	l.goroutines = func() int { return own + 3*maxStreams } // before the first has ended
 	l.unblock()
 	l.unblock()

@@ -65,7 +65,10 @@ type listener struct {
 	// What all connections may hold together; see bound.
 	unanswered     atomic.Int64 // requests whose answer has not been sent
 	mostUnanswered int64
-	http2          atomic.Int64  // connections with that protocol
+	alive          atomic.Int64  // connections that have not ended, though they may be closed
+	handshaking    atomic.Int64  // of these: nothing has come after the handshake, or it is under way
+	http2          atomic.Int64  // of these: with that protocol
+	answering      atomic.Int64  // goroutines for requests: one for each of HTTP/2, and one for each connection of HTTP/1 that has one
 	leaving        atomic.Int64  // answers of connections that were closed for them, and have not ended yet
 	goroutines     func() int    // of the process
 	bulky          chan struct{} // one per connection with a bulky header
@@ -196,6 +199,8 @@ func (l *listener) takeSlot() error {
 func (l *listener) admit(t *net.TCPConn) *conn {
 	c := &conn{TCPConn: t, of: l, closed: make(chan struct{}), patience: newPatience(l.now())}
 	c.enter(fresh)
+	l.alive.Add(1)
+	l.handshaking.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[c] = struct{}{}

@@ -618,7 +618,7 @@ func TestHiddenAnswers(t *testing.T) {
 		hide = append(hide, put(active, true, 0, 600))
 	}
 	gone := func(c *conn) bool { p, _ := read(c.status.Load()); return p == evicted }
-	own := ownGoroutines + l.open() + 2*12
+	own := ownGoroutines + 2*l.open() + 2*12
 	l.goroutines = func() int { return own + 20 }
 	l.unblock()
 	if slices.ContainsFunc(hide, gone) {

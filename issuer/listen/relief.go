@@ -65,6 +65,7 @@ func (l *listener) relieve(ctx context.Context, look func() memory) {
 		}
 		l.relieving.Lock()
 		l.closeExpired(l.now())
+		l.endTurns()
 		l.unblock()
 		l.thrift.end(l.now())
 		m, closed := look(), 0
@@ -160,10 +161,11 @@ func (l *listener) unblock() {
 }
 
 // hidden is how many answers of net/http's own wait, or a few less. Those of connections that have been closed for them
-// are on their way: counted again and again, they would make others go. It takes no lock: each read of an HTTP/2
-// connection asks.
+// are on their way: counted again and again, they would make others go. A handshake takes a goroutine more, and a connection
+// has its own until it has ended, not only until it is closed: when those counted, a thousand handshakes or evictions
+// had honest clients closed (h1-stall) or wait (h2-continuation-flood). It takes no lock: each read of an HTTP/2 connection asks.
 func (l *listener) hidden() int64 {
-	return int64(l.goroutines()) - ownGoroutines - int64(len(l.slots)) - moreForHTTP2*l.http2.Load() - l.unanswered.Load() - l.leaving.Load()
+	return int64(l.goroutines()) - ownGoroutines - l.alive.Load() - l.handshaking.Load() - moreForHTTP2*l.http2.Load() - l.answering.Load() - l.leaving.Load()
 }
 
 // pressed reports whether so many answers wait that no more should be begun.
