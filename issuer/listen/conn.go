@@ -121,9 +121,15 @@ func noteState(nc net.Conn, s http.ConnState) {
 		if c.http2.Load() {
 			c.of.http2.Add(-1)
 		}
-		c.of.leaving.Add(-c.hiding.Swap(0))
+		if n := c.hiding.Swap(0); n > 0 {
+			time.AfterFunc(untilGone, func() { c.of.leaving.Add(-n) })
+		}
 	}
 }
+
+// untilGone is how long the goroutines of answers live on at most after their connection has ended: on a busy machine they wait for the
+// processor.
+const untilGone = 100 * time.Millisecond
 
 func (c *conn) endHandshake() {
 	if c.shaken.CompareAndSwap(false, true) {
