@@ -25,7 +25,7 @@ func (o Options) futureProviderARN() string {
 func (r *run) secrets(set roleSet) []ccoctl.File {
 	var files []ccoctl.File
 	for _, q := range set.requests {
-		s := ccoctl.Secret{Namespace: q.SecretNamespace, Name: q.SecretName, RoleARN: q.RoleARN, TokenPath: q.CloudTokenPath}
+		s := ccoctl.Secret{Namespace: q.SecretNamespace, Name: q.SecretName, RoleARN: q.AWS.RoleARN, TokenPath: q.CloudTokenPath}
 		if s.RoleARN == "" && r.client != nil {
 			s.RoleARN = r.account.RoleARN(ccoctl.RoleName(set.name, q.SecretNamespace, q.SecretName))
 		}
@@ -39,7 +39,7 @@ func (r *run) dryRunFiles(set roleSet, trust awsiam.Trust) []ccoctl.File {
 	var files []ccoctl.File
 	roles := set.roles
 	for i, q := range set.requests {
-		if q.RoleARN != "" {
+		if q.HasIdentity() {
 			continue
 		}
 		role := roles[0]

@@ -35,13 +35,13 @@ type roleSet struct {
 
 // readRoles reads the CredentialsRequests, all of them before anything is done about one.
 func readRoles(o Options, q RequestedRoles) (roleSet, error) {
-	requests, skipped, err := credrequest.ReadDir(q.Dir, q.TechPreview)
+	requests, skipped, err := credrequest.ReadDir(credrequest.AWS, q.Dir, q.TechPreview)
 	if err != nil {
 		return roleSet{}, fmt.Errorf("read CredentialsRequests: %w", err)
 	}
 	set := roleSet{name: o.Name, requests: requests, skipped: skipped, prune: q.Prune, list: o.Mode == install.Preview}
 	for _, request := range requests {
-		if request.RoleARN != "" {
+		if request.HasIdentity() {
 			continue
 		}
 		role, err := requestedRole(o.Name, request)
@@ -61,7 +61,7 @@ func readRoles(o Options, q RequestedRoles) (roleSet, error) {
 
 // requestedRole returns ccoctl's role for a CredentialsRequest. Its service accounts are in the namespace of its Secret.
 func requestedRole(name string, q credrequest.Request) (awsiam.Role, error) {
-	policy, err := credrequest.Policy(q.Statements)
+	policy, err := credrequest.Policy(q.AWS.Statements)
 	if err != nil {
 		return awsiam.Role{}, fmt.Errorf("%s: permissions policy: %w", q.File, err)
 	}

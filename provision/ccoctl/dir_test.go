@@ -1,6 +1,7 @@
 package ccoctl_test
 
 import (
+	"encoding/base64"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,6 +28,11 @@ func TestFilesAreCcoctls(t *testing.T) {
 	unknown := ccoctl.Secret{Namespace: "ns-a", Name: "creds"}
 	elsewhere := secret
 	elsewhere.TokenPath = "/var/run/secrets/other/token"
+	google := ccoctl.GCPSecret{Namespace: "ns-a", Name: "creds", Email: "demo-a-1b2c3@demo-project.iam.gserviceaccount.com",
+		Provider: "//iam.googleapis.com/projects/42/locations/global/workloadIdentityPools/demo/providers/demo"}
+	azure := ccoctl.AzureSecret{Namespace: "ns-a", Name: "creds", ClientID: "c0000000-0000-4000-8000-000000000001",
+		TenantID: "66666666-7777-8888-9999-000000000000", Region: "westeurope", SubscriptionID: "11111111-2222-3333-4444-555555555555",
+		TokenPath: "/var/run/secrets/azure/tokens"}
 	for _, tt := range []struct {
 		name string
 		file ccoctl.File
@@ -71,6 +77,75 @@ metadata:
   namespace: ns-a
 type: Opaque
 POPULATE ROLE ARN AND DELETE THIS LINE`},
+		{"Google's secret", google.File(), "manifests/ns-a-creds-credentials.yaml", 0o600, `apiVersion: v1
+data:
+  service_account.json: ` + base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(`{
+  >"type": "external_account",
+  >"audience": "//iam.googleapis.com/projects/42/locations/global/workloadIdentityPools/demo/providers/demo",
+  >"subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+  >"token_url": "https://sts.googleapis.com/v1/token",
+  >"service_account_impersonation_url": "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/`+
+			`demo-a-1b2c3@demo-project.iam.gserviceaccount.com:generateAccessToken",
+  >"credential_source": {
+    >"file": "/var/run/secrets/openshift/serviceaccount/token",
+    >"format": {
+      >>"type": "text"
+    >}
+>}
+}`, ">", "\t"))) + `
+kind: Secret
+metadata:
+  name: creds
+  namespace: ns-a
+type: Opaque`},
+		{"Google's secret in a dry run", ccoctl.GCPSecret{Namespace: "ns-a", Name: "creds", Script: "out/09-0-x.sh"}.File(), "manifests/ns-a-creds-credentials.yaml", 0o600, `apiVersion: v1
+data:
+  service_account.json: ` + `
+kind: Secret
+metadata:
+  name: creds
+  namespace: ns-a
+type: Opaque
+POPULATE service_account.json FIELD WITH BASE 64 ENCODED CREDENTIALS CONFIG JSON GENERATED FROM SCRIPT out/09-0-x.sh`},
+		{"Azure's secret", azure.File(), "manifests/ns-a-creds-credentials.yaml", 0o600, `apiVersion: v1
+stringData:
+  azure_client_id: c0000000-0000-4000-8000-000000000001
+  azure_tenant_id: 66666666-7777-8888-9999-000000000000
+  azure_region: westeurope
+  azure_subscription_id: 11111111-2222-3333-4444-555555555555
+  azure_federated_token_file: /var/run/secrets/azure/tokens
+kind: Secret
+metadata:
+  name: creds
+  namespace: ns-a
+type: Opaque`},
+		{"Azure's secret in a dry run", ccoctl.AzureSecret{Namespace: "ns-a", Name: "creds", Region: "westeurope", SubscriptionID: azure.SubscriptionID}.File(),
+			"manifests/ns-a-creds-credentials.yaml", 0o600, `apiVersion: v1
+stringData:
+  azure_client_id: ` + `
+  azure_tenant_id: ` + `
+  azure_region: westeurope
+  azure_subscription_id: 11111111-2222-3333-4444-555555555555
+  azure_federated_token_file: /var/run/secrets/openshift/serviceaccount/token
+kind: Secret
+metadata:
+  name: creds
+  namespace: ns-a
+type: Opaque
+POPULATE CLIENT ID AND TENANT ID AND DELETE THIS LINE`},
+		{"Azure's webhook", ccoctl.AzureWebhookFile(azure.TenantID), "manifests/azure-ad-pod-identity-webhook-config.yaml", 0o600, `apiVersion: v1
+stringData:
+  azure_tenant_id: 66666666-7777-8888-9999-000000000000
+kind: Secret
+metadata:
+  name: azure-credentials
+  namespace: openshift-cloud-credential-operator
+type: Opaque`},
+		{"script", ccoctl.Script("01-x.sh", "to create x", "#!/bin/sh\n"), "01-x.sh", 0o744, "#!/bin/sh\n"},
+		{"Google's discovery document", ccoctl.GCPDiscoveryFile([]byte("x")), "03-openid-configuration", 0o644, "x"},
+		{"Google's JWKS", ccoctl.GCPJWKSFile([]byte("x")), "04-keys.json", 0o644, "x"},
+		{"Azure's discovery document", ccoctl.AzureDiscoveryFile([]byte("x")), "openid-configuration", 0o644, "x"},
+		{"Azure's JWKS", ccoctl.AzureJWKSFile([]byte("x")), "jwks", 0o644, "x"},
 		{"issuer", ccoctl.AuthenticationFile("https://oidc.example.com/demo"), "manifests/cluster-authentication-02-config.yaml", 0o600,
 			`apiVersion: config.openshift.io/v1
 kind: Authentication

@@ -30,7 +30,7 @@ type File struct {
 	log string // the line that reports it, up to its path
 }
 
-// Secret is the Kubernetes Secret from which a component learns its role.
+// Secret is the Kubernetes Secret from which a component learns its role in AWS.
 type Secret struct {
 	Namespace, Name string
 	RoleARN         string // empty while it is not known
@@ -58,7 +58,12 @@ type: Opaque`, s.RoleARN, s.TokenPath, s.Name, s.Namespace)
 	if s.RoleARN == "" {
 		text += "\nPOPULATE ROLE ARN AND DELETE THIS LINE"
 	}
-	return File{Name: fmt.Sprintf("%s/%s-%s-credentials.yaml", ManifestsDir, s.Namespace, s.Name), Data: []byte(text), Mode: 0o600,
+	return secretFile(s.Namespace, s.Name, text)
+}
+
+// secretFile returns the file of a Secret's manifest.
+func secretFile(namespace, name, text string) File {
+	return File{Name: fmt.Sprintf("%s/%s-%s-credentials.yaml", ManifestsDir, namespace, name), Data: []byte(text), Mode: 0o600,
 		log: "Saved credentials configuration to: "}
 }
 

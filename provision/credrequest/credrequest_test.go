@@ -22,13 +22,13 @@ func check(t *testing.T, err error) {
 }
 
 func TestReadDir(t *testing.T) {
-	requests, skipped, err := credrequest.ReadDir("testdata/requests", false)
+	requests, skipped, err := credrequest.ReadDir(credrequest.AWS, "testdata/requests", false)
 	check(t, err)
 	want := []credrequest.Request{
 		{
 			File: "0000_10_storage.yaml", Namespace: "openshift-cloud-credential-operator", Name: "demo-storage",
 			SecretNamespace: "demo-storage", SecretName: "demo-storage-creds", ServiceAccounts: []string{"storage-operator", "storage-node"},
-			Statements: []credrequest.Statement{
+			AWS: credrequest.AWSSpec{Statements: []credrequest.Statement{
 				{Effect: "Allow", Action: []string{"ec2:CreateVolume", "ec2:DeleteVolume"}, Resource: "*"},
 				{Effect: "Allow", Action: []string{"kms:CreateGrant"}, Resource: "arn:aws:kms:*:111122223333:key/*", Condition: map[string]map[string]any{
 					"StringLike":      {"aws:RequestTag/a<b>&c": []any{"one", "two*"}},
@@ -36,12 +36,13 @@ func TestReadDir(t *testing.T) {
 					"NumericLessThan": {"s3:max-keys": 10, "s3:ratio": 0.5},
 				}},
 				{Effect: "Deny", Action: []string{"s3:DeleteObject"}, Resource: "arn:aws:s3:::precious/*"},
-			},
+			}},
 		},
 		{
 			File: "0000_20_operator.yml", Namespace: "demo-operators", Name: "demo-operator",
 			SecretNamespace: "demo-operators", SecretName: "demo-operator-creds",
-			CloudTokenPath: "/var/run/secrets/cloud/token", RoleARN: "arn:aws-us-gov:iam::111122223333:role/path/by-hand",
+			CloudTokenPath: "/var/run/secrets/cloud/token",
+			AWS:            credrequest.AWSSpec{RoleARN: "arn:aws-us-gov:iam::111122223333:role/path/by-hand"},
 		},
 	}
 	if !reflect.DeepEqual(requests, want) {
@@ -62,7 +63,7 @@ func TestReadDir(t *testing.T) {
 
 // The bytes are ccoctl's: what it stored in an account and what is stored now then differ only if the permissions do.
 func TestPolicyIsCcoctls(t *testing.T) {
-	requests, _, err := credrequest.ReadDir("testdata/requests", false)
+	requests, _, err := credrequest.ReadDir(credrequest.AWS, "testdata/requests", false)
 	check(t, err)
 	for i, want := range []string{
 		`{"Version":"2012-10-17","Statement":[` +
@@ -73,7 +74,7 @@ func TestPolicyIsCcoctls(t *testing.T) {
 			`{"Effect":"Deny","Action":["s3:DeleteObject"],"Resource":"arn:aws:s3:::precious/*"}]}`,
 		`{"Version":"2012-10-17","Statement":[]}`,
 	} {
-		got, err := credrequest.Policy(requests[i].Statements)
+		got, err := credrequest.Policy(requests[i].AWS.Statements)
 		check(t, err)
 		if string(got) != want {
 			t.Errorf("policy of %s\n%s\nwant\n%s", requests[i], got, want)
@@ -112,7 +113,7 @@ func TestAnnotations(t *testing.T) {
 		{`capability.openshift.io/name: Storage`, release, ""},
 	} {
 		manifest := strings.Replace(valid, "metadata:\n", "metadata:\n  annotations:\n    "+tt.annotation+"\n", 1)
-		requests, skipped, err := credrequest.Read("a.yaml", []byte(manifest), tt.preview)
+		requests, skipped, err := credrequest.Read(credrequest.AWS, "a.yaml", []byte(manifest), tt.preview)
 		check(t, err)
 		switch {
 		case tt.skipped == "" && (len(requests) != 1 || len(skipped) != 0):
@@ -217,7 +218,7 @@ func TestFields(t *testing.T) {
 			if !strings.Contains(valid, tt.from) {
 				t.Fatalf("nothing to change: %q", tt.from)
 			}
-			requests, _, err := credrequest.Read("a.yaml", []byte(strings.Replace(valid, tt.from, tt.to, 1)), false)
+			requests, _, err := credrequest.Read(credrequest.AWS, "a.yaml", []byte(strings.Replace(valid, tt.from, tt.to, 1)), false)
 			if tt.want == "" {
 				if err != nil || len(requests) != 1 {
 					t.Errorf("read %d requests: %v", len(requests), err)
@@ -260,7 +261,7 @@ func TestReadDirRefusesTheLot(t *testing.T) {
 			for name, text := range tt.files {
 				check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
-			requests, skipped, err := credrequest.ReadDir(dir, false)
+			requests, skipped, err := credrequest.ReadDir(credrequest.AWS, dir, false)
 			if err == nil || requests != nil || skipped != nil {
 				t.Fatalf("read %v, %v: %v", requests, skipped, err)
 			}
@@ -274,7 +275,7 @@ func TestReadDirRefusesTheLot(t *testing.T) {
 
 func TestReadDirTakesFilesOnly(t *testing.T) {
 	dir := t.TempDir()
-	requests, skipped, err := credrequest.ReadDir(dir, false)
+	requests, skipped, err := credrequest.ReadDir(credrequest.AWS, dir, false)
 	if err != nil || len(requests)+len(skipped) > 0 {
 		t.Errorf("an empty directory: %v, %v: %v", requests, skipped, err)
 	}
@@ -285,7 +286,7 @@ func TestReadDirTakesFilesOnly(t *testing.T) {
 	for name, text := range map[string]string{"b.yaml": "", "c.yaml": "# a comment\n", "d.json": "{}", "e.YAML": "{}", ".f": "", "g.yaml": "---\n---\n"} {
 		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	requests, skipped, err = credrequest.ReadDir(dir, false)
+	requests, skipped, err = credrequest.ReadDir(credrequest.AWS, dir, false)
 	check(t, err)
 	want := []string{
 		"Ignoring b.yaml: it is empty or holds only comments",
@@ -300,10 +301,10 @@ func TestReadDirTakesFilesOnly(t *testing.T) {
 		t.Errorf("read %v, skipped\n%s\nwant\n%s", requests, strings.Join(skipped, "\n"), strings.Join(want, "\n"))
 	}
 	check(t, syscall.Mkfifo(dir+"/h.yaml", 0o600))
-	if _, _, err := credrequest.ReadDir(dir, false); err == nil || !strings.HasSuffix(err.Error(), "h.yaml is not a regular file") {
+	if _, _, err := credrequest.ReadDir(credrequest.AWS, dir, false); err == nil || !strings.HasSuffix(err.Error(), "h.yaml is not a regular file") {
 		t.Errorf("a pipe: %v", err)
 	}
-	if _, _, err := credrequest.ReadDir(dir+"/missing", false); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := credrequest.ReadDir(credrequest.AWS, dir+"/missing", false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing directory: %v", err)
 	}
 }
@@ -318,12 +319,12 @@ func TestJSONStream(t *testing.T) {
 	for name, data := range map[string]string{
 		"side by side": one("a") + one("b"), "in lines": one("a") + "\n" + one("b") + "\n", "as documents": one("a") + "\n---\n" + one("b"),
 	} {
-		requests, skipped, err := credrequest.Read("a.yaml", []byte(data), false)
+		requests, skipped, err := credrequest.Read(credrequest.AWS, "a.yaml", []byte(data), false)
 		if err != nil || len(skipped) > 0 || len(requests) != 2 || requests[0].Name != "a" || requests[1].SecretName != "b" {
 			t.Errorf("%s: %+v, %q, %v", name, requests, skipped, err)
 		}
 	}
-	_, _, err := credrequest.Read("a.yaml", []byte(one("a")+strings.Replace(one("b"), `"kind"`, `"kind":"x","kind"`, 1)), false)
+	_, _, err := credrequest.Read(credrequest.AWS, "a.yaml", []byte(one("a")+strings.Replace(one("b"), `"kind"`, `"kind":"x","kind"`, 1)), false)
 	if err == nil || !strings.Contains(err.Error(), `key "kind" is written twice`) {
 		t.Errorf("one key twice: %v", err)
 	}

@@ -19,7 +19,7 @@ import (
 // maxFile bounds a file of manifests, in bytes: far above what a release holds for all clouds together.
 const maxFile = 16 << 20
 
-// ReadDir reads the requests of a directory in the order of file names, as ccoctl does: files named *.yaml and *.yml
+// ReadDir reads the requests for a cloud of a directory in the order of file names, as ccoctl does: files named *.yaml and *.yml
 // (YAML or JSON, several documents each), no subdirectories. skipped has a line for each manifest and file that was
 // skipped, with the reason, in the words of ccoctl's log where it has any. The error
 // has a line for each document that is wrong, and no request is returned then.
@@ -27,7 +27,7 @@ const maxFile = 16 << 20
 // With techPreview, requests count that are annotated for the feature set TechPreviewNoUpgrade, as with ccoctl's
 // --enable-tech-preview. They count whatever feature gates they name, as with ccoctl: a role that nobody assumes harms
 // nobody, and a component without its role does not start.
-func ReadDir(dir string, techPreview bool) (requests []Request, skipped []string, err error) {
+func ReadDir(cloud Cloud, dir string, techPreview bool) (requests []Request, skipped []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, err
@@ -46,7 +46,7 @@ func ReadDir(dir string, techPreview bool) (requests []Request, skipped []string
 			errs = append(errs, err)
 			continue
 		}
-		rs, lines, err := Read(e.Name(), data, techPreview)
+		rs, lines, err := Read(cloud, e.Name(), data, techPreview)
 		requests, skipped, errs = append(requests, rs...), append(skipped, lines...), append(errs, err)
 	}
 	if err := errors.Join(append(errs, unique(requests))...); err != nil {
@@ -72,7 +72,7 @@ func leftOut(e os.DirEntry) string {
 }
 
 // Read reads the requests of one file; name is its base name. See [ReadDir].
-func Read(name string, data []byte, techPreview bool) (requests []Request, skipped []string, err error) {
+func Read(cloud Cloud, name string, data []byte, techPreview bool) (requests []Request, skipped []string, err error) {
 	docs, err := documents(data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", printable(name), err)
@@ -82,7 +82,7 @@ func Read(name string, data []byte, techPreview bool) (requests []Request, skipp
 	}
 	var errs []error
 	for i, doc := range docs {
-		m := manifest{place: fmt.Sprintf("document %d of %s", i+1, printable(name))}
+		m := manifest{cloud: cloud, place: fmt.Sprintf("document %d of %s", i+1, printable(name))}
 		r, why := m.request(value{raw: doc}, techPreview)
 		switch {
 		case m.err != nil:
