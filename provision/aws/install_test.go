@@ -176,14 +176,14 @@ func TestRolesAndDelete(t *testing.T) {
 	roles := aws.RolesOptions{Options: all.Options, ProviderARN: made.ProviderARN, Roles: *w.requests(t, "a", "b")}
 	upgraded, err := aws.CreateRoles(t.Context(), roles)
 	must(t, err)
-	if len(upgraded.Secrets) != 2 || upgraded.Secrets[1] != (aws.Secret{Namespace: "ns-b", File: filepath.Join(w.out(), "manifests/ns-b-b-creds-credentials.yaml")}) {
+	if len(upgraded.Secrets) != 2 || upgraded.Secrets[1] != (install.Secret{Namespace: "ns-b", File: filepath.Join(w.out(), "manifests/ns-b-b-creds-credentials.yaml")}) {
 		t.Errorf("Secrets %+v", upgraded.Secrets)
 	}
 	roles.Usual, roles.ClientIDs = false, []string{"vault"}
 	if _, err := aws.CreateRoles(t.Context(), roles); !is(install.UnknownAudience)(err) {
 		t.Errorf("an audience that the provider does not take: %v", err)
 	}
-	role := aws.RoleOptions{Options: all.Options, ServiceAccounts: []aws.ServiceAccount{{Namespace: "ns", Name: "app"}}}
+	role := aws.RoleOptions{Options: all.Options, ServiceAccounts: []install.ServiceAccount{{Namespace: "ns", Name: "app"}}}
 	role.Name, role.ClientIDs, role.Usual = "app", []string{"sts.amazonaws.com"}, false
 	app, err := aws.CreateRole(t.Context(), role)
 	must(t, err)

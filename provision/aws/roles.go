@@ -15,13 +15,10 @@ type RolesOptions struct {
 	Roles       RequestedRoles
 }
 
-// Secret is a manifest that was written.
-type Secret struct{ Namespace, File string } // File is its path
-
 // RolesCreated is what [CreateRoles] made.
 type RolesCreated struct {
 	Preview *plan.Preview // with mode Preview; Secrets is empty then
-	Secrets []Secret
+	Secrets []install.Secret
 }
 
 // CreateRoles makes the roles that a release's CredentialsRequests ask for, and the Secrets that name them. Existing roles
@@ -72,7 +69,7 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 	}
 	var made RolesCreated
 	for i, q := range set.requests {
-		made.Secrets = append(made.Secrets, Secret{Namespace: q.SecretNamespace, File: r.Path(files[i].Name)})
+		made.Secrets = append(made.Secrets, install.Secret{Namespace: q.SecretNamespace, File: r.Path(files[i].Name)})
 	}
 	return made, nil
 }
@@ -81,14 +78,11 @@ func CreateRoles(ctx context.Context, o RolesOptions) (RolesCreated, error) {
 type RoleOptions struct {
 	Options                // Name is that of the role, and the Store is only named in the log
 	For             string // what asks for the role; for messages
-	ServiceAccounts []ServiceAccount
+	ServiceAccounts []install.ServiceAccount
 	Permissions     []byte // policy to put into the role; nil for none
 	PolicyARNs      []string
 	Boundary        string
 }
-
-// ServiceAccount names a service account of a cluster.
-type ServiceAccount struct{ Namespace, Name string }
 
 // RoleCreated is a role for a workload.
 type RoleCreated struct {
@@ -135,7 +129,7 @@ func (o RoleOptions) role() awsiam.Role {
 		Exact: len(o.PolicyARNs) > 0 || o.Permissions != nil, // without a policy of either kind, others manage the permissions
 	}
 	for _, a := range o.ServiceAccounts {
-		role.Subjects = append(role.Subjects, install.Subject(a.Namespace, a.Name))
+		role.Subjects = append(role.Subjects, a.Subject())
 	}
 	return role
 }

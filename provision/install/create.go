@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/plan"
@@ -44,6 +45,11 @@ type CreateOptions struct {
 	Party      string     // who must reach the issuer: "AWS"
 	Parallel   int        // changes made at once, at most
 
+	// Copy is given the JWKS that is published, or is going to be, before each Plan; nil while the key pair is still to be
+	// generated. Plan then gives the relying party a copy of it, and nobody waits until the issuer URL serves it. Nil where the
+	// relying party fetches the keys.
+	Copy func(jwks []byte)
+
 	Trusted func(context.Context) (time.Time, error) // returns [Publication.Trusted], once Identify was called; nil if nobody knows
 }
 
@@ -70,6 +76,9 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 		return Created{}, err
 	}
 	c.Lines(o.Notes)
+	if err := c.copyKeys(); err != nil {
+		return Created{}, err
+	}
 	if r.Mode == Preview {
 		p, err := cloud.Plan(ctx)
 		if err != nil {
@@ -95,6 +104,9 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 		c.set.Keys = []keystore.VerificationKey{c.keys.key}
 	}
 	if err := c.publishKey(ctx); err != nil {
+		return Created{}, err
+	}
+	if err := c.copyKeys(); err != nil {
 		return Created{}, err
 	}
 	p, err := cloud.Plan(ctx)
@@ -199,12 +211,34 @@ func (c *creation) publishKey(ctx context.Context) error {
 		c.Report(Event{Kind: KeyIsNext, KeySet: set.Name(), Key: k.ID(),
 			Text: fmt.Sprintf("key %s is next in key set %q: the cluster may sign with it only once it is active", k.ID(), set.Name())})
 	}
+	if c.o.Copy != nil {
+		return nil
+	}
 	if addresses, err := c.site.publicAddresses(ctx); err == nil && !set.Dev() {
 		if private := privateAddresses(addresses); len(private) > 0 {
 			c.Warn("%s leads to %s here; %s must reach it on the public internet", c.IssuerURL, strings.Join(private, ", "), c.o.Party)
 		}
 	}
 	return c.awaitServed(ctx, c.site, &c.set)
+}
+
+// copyKeys hands out the JWKS of the key set as it is stored, or as it is going to be.
+func (c *creation) copyKeys() error {
+	if c.o.Copy == nil || !c.set.Found() && c.keys.missing() {
+		return nil
+	}
+	set := c.set.Stored
+	if !c.set.Found() {
+		var err error
+		if set, err = keystore.New(keystore.Change{At: time.Now()}, c.set.spec()); err != nil {
+			return err
+		}
+	}
+	jwks, err := issuer.RenderJWKS(set)
+	if err == nil {
+		c.o.Copy(jwks)
+	}
+	return err
 }
 
 // handOver writes what the installer takes.

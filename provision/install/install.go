@@ -159,4 +159,16 @@ func Subject(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
+// ServiceAccount names a service account of a cluster.
+type ServiceAccount struct{ Namespace, Name string }
+
+// Subject returns the sub of its tokens.
+func (a ServiceAccount) Subject() string { return Subject(a.Namespace, a.Name) }
+
+// Secret is the manifest of a Secret that was written.
+type Secret struct {
+	Namespace string `json:"namespace"`
+	File      string `json:"file"` // its path
+}
+
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -20,7 +20,7 @@ import (
 // NewCmdAWS returns the commands of ccoctl aws, with ccoctl's flags, files and log lines, and two of our own.
 func NewCmdAWS(f *cli.Factory) *cobra.Command {
 	return cli.Group("aws", "Register an issuer and roles with AWS; ccoctl aws, without a bucket",
-		newCmdCreateKeyPair(f), newCmdCreateIdentityProvider(f), newCmdCreateIAMRoles(f), newCmdCreateAll(f), newCmdDelete(f),
+		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreateIdentityProvider(f), newCmdCreateIAMRoles(f), newCmdCreateAll(f), newCmdDelete(f),
 		newCmdCreateRole(f), newCmdMigrate(f))
 }
 

@@ -2,9 +2,6 @@ package awscmd
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -12,25 +9,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/ccoctl"
-	"github.com/keypost/keypost/provision/install"
 )
-
-func newCmdCreateKeyPair(factory *cli.Factory) *cobra.Command {
-	f := &flags{}
-	cmd := f.command(factory, cobra.Command{
-		Use:   "create-key-pair",
-		Short: "Make the key pair that a cluster signs its tokens with",
-		Long: "Make the key pair that a cluster signs its service account tokens with, and put the private half where the\n" +
-			"installer takes it from. Key files that are there already are used and never overwritten.",
-	}, func(_ context.Context, r *run) error {
-		if err := install.CreateKeyPair(f.Options.Options); err != nil {
-			return err
-		}
-		return r.Result(map[string]string{"privateKeyFile": f.cloud.Path(ccoctl.PrivateKeyName), "publicKeyFile": f.cloud.Path(ccoctl.PublicKeyName)})
-	})
-	f.define(cmd, "output-dir")
-	return cmd
-}
 
 func newCmdCreateIdentityProvider(factory *cli.Factory) *cobra.Command {
 	f := &flags{}
@@ -41,11 +20,7 @@ func newCmdCreateIdentityProvider(factory *cli.Factory) *cobra.Command {
 			"OIDC identity provider. What is there already is compared and brought up to date. Without a file with the key, those\n" +
 			"that the store has under the issuer URL count (keypost issuer add --kubeconfig).",
 	}, func(ctx context.Context, r *run) error {
-		if own := f.cloud.Path(ccoctl.PublicKeyName); f.cloud.PublicKeyFile == "" {
-			if _, err := os.Stat(own); f.cloud.DryRun || !errors.Is(err, fs.ErrNotExist) {
-				f.cloud.PublicKeyFile = own
-			}
-		}
+		f.cloud.UseOwnPublicKey()
 		return r.create(ctx, nil)
 	})
 	f.installation(cmd)
@@ -70,9 +45,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 func (r *run) create(ctx context.Context, roles *aws.RequestedRoles) error {
 	o := aws.CreateOptions{Roles: roles}
 	var err error
-	if o.PublicKey, err = r.cloud.ReadPublicKey(r.Factory); errors.Is(err, fs.ErrNotExist) {
-		return cli.WithHint(err, "give the cluster's public key with --public-key-file FILE")
-	} else if err != nil {
+	if o.PublicKey, err = r.cloud.ReadPublicKey(r.Factory); err != nil {
 		return err
 	}
 	o.Stored = roles == nil && o.PublicKey == nil

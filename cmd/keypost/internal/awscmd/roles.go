@@ -3,14 +3,11 @@ package awscmd
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/awsiam"
 )
@@ -44,38 +41,8 @@ func (r *run) createIAMRoles(ctx context.Context) error {
 	if end, err := r.Ended(made.Preview, err); end {
 		return err
 	}
-	r.upgradeSteps(made.Secrets)
-	type secret struct {
-		Namespace string `json:"namespace"`
-		File      string `json:"file"`
-	}
-	secrets := []secret{}
-	for _, s := range made.Secrets {
-		secrets = append(secrets, secret(s))
-	}
-	return r.Result(map[string]any{"issuer": url, "provider": r.providerARN, "secrets": secrets, "dryRun": r.cloud.DryRun})
-}
-
-// upgradeSteps prints what is left to do in a running cluster: namespaces first, or a Secret has nowhere to go.
-func (r *run) upgradeSteps(secrets []aws.Secret) {
-	if len(secrets) == 0 {
-		return
-	}
-	var namespaces []string
-	for _, s := range secrets {
-		namespaces = append(namespaces, s.Namespace)
-	}
-	slices.Sort(namespaces)
-	r.Notice("next, for a running cluster: these namespaces must exist")
-	for _, ns := range slices.Compact(namespaces) {
-		r.Notice("  %s", ns)
-	}
-	r.Notice("then")
-	for _, s := range secrets {
-		r.Notice("  oc apply -f %s", cli.Quoted(s.File))
-	}
-	r.Notice("and, for an upgrade to another minor version")
-	r.Notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")
+	r.SayUpgrade(made.Secrets)
+	return r.Result(map[string]any{"issuer": url, "provider": r.providerARN, "secrets": cloudcmd.Listed(made.Secrets), "dryRun": r.cloud.DryRun})
 }
 
 // roleFlags are those of aws create-role.
@@ -83,6 +50,7 @@ type roleFlags struct {
 	flags
 	accounts, policyARNs []string
 	policyFile           string
+	manifest             bool
 }
 
 func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
@@ -91,7 +59,8 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 		Use:   "create-role --role-name NAME --service-account NAMESPACE/NAME --issuer-url URL",
 		Short: "Make an IAM role for any workload's service account",
 		Long: "Make an IAM role that pods of these service accounts may assume, for plain Kubernetes with the AWS pod identity\n" +
-			"webhook. The issuer's IAM OIDC identity provider must be there. Prints the role's ARN and the annotation.",
+			"webhook, or for an operator of OLM. The issuer's IAM OIDC identity provider must be there. Prints the role's ARN, the\n" +
+			"annotation, and the variable that an operator takes from its Subscription (spec.config.env).",
 		Example: "  keypost aws create-role --role-name backup --service-account backup/agent \\\n" +
 			"    --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --issuer-url https://oidc.example.com/prod-a",
 	}, func(ctx context.Context, r *run) error { return f.create(ctx, r) })
@@ -106,21 +75,18 @@ func newCmdCreateRole(factory *cli.Factory) *cobra.Command {
 	fs.StringArrayVar(&f.accounts, "service-account", nil, "NAMESPACE/NAME of a service account that may assume it (repeatable)")
 	fs.StringArrayVar(&f.policyARNs, "policy-arn", nil, "ARN of a managed policy to attach (repeatable)")
 	fs.StringVar(&f.policyFile, "policy-file", "", "JSON file with a permissions policy to put into the role, - for stdin")
+	fs.BoolVar(&f.manifest, cloudcmd.SubscriptionFlag, false, cloudcmd.SubscriptionUsage)
 	required(cmd, "role-name", "service-account", "issuer-url")
 	return cmd
 }
 
 func (f *roleFlags) create(ctx context.Context, r *run) error {
 	o := aws.RoleOptions{Options: f.Options, For: "--role-name", PolicyARNs: f.policyARNs, Boundary: f.requested.Boundary}
-	for _, account := range f.accounts {
-		s, err := parseServiceAccount(account)
-		if err != nil {
-			return err
-		}
-		o.ServiceAccounts = append(o.ServiceAccounts, s)
+	var err error
+	if o.ServiceAccounts, err = cloudcmd.ServiceAccounts(f.accounts); err != nil {
+		return err
 	}
 	if f.policyFile != "" {
-		var err error
 		if o.Permissions, err = r.ReadFile(f.policyFile, 1<<20); err != nil {
 			return err
 		}
@@ -129,21 +95,11 @@ func (f *roleFlags) create(ctx context.Context, r *run) error {
 	if end, err := r.Ended(made.Preview, err); end {
 		return err
 	}
+	env := []cloudcmd.EnvVar{{Name: "ROLEARN", Value: made.ARN}}
 	v := struct {
-		ARN        string `json:"arn"`
-		Annotation string `json:"annotation"`
-	}{made.ARN, "eks.amazonaws.com/role-arn: " + made.ARN}
-	return r.Print(v, func(w *tabwriter.Writer) {
-		cli.Row(w, v.ARN)
-		cli.Row(w, v.Annotation)
-	})
-}
-
-// parseServiceAccount parses NAMESPACE/NAME. IAM would take a wildcard literally, and the role would work for nobody.
-func parseServiceAccount(s string) (aws.ServiceAccount, error) {
-	namespace, name, _ := strings.Cut(s, "/")
-	if !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
-		return aws.ServiceAccount{}, cli.Usagef("--service-account %q is not NAMESPACE/NAME", s)
-	}
-	return aws.ServiceAccount{Namespace: namespace, Name: name}, nil
+		ARN        string            `json:"arn"`
+		Annotation string            `json:"annotation"`
+		Env        []cloudcmd.EnvVar `json:"env"`
+	}{made.ARN, "eks.amazonaws.com/role-arn: " + made.ARN, env}
+	return r.PrintIdentity(v, env, f.manifest, v.ARN, v.Annotation)
 }

@@ -122,13 +122,28 @@ func (f *Flags) ReadIssuer() error {
 	return err
 }
 
+// UseOwnPublicKey takes the public key of the output directory where --public-key-file is not given. Without either, the keys
+// count that the store has; a dry run asks no store, and then says what is missing.
+func (f *Flags) UseOwnPublicKey() {
+	own := f.Path(ccoctl.PublicKeyName)
+	if f.PublicKeyFile != "" {
+		return
+	}
+	if _, err := os.Stat(own); f.DryRun || !errors.Is(err, fs.ErrNotExist) {
+		f.PublicKeyFile = own
+	}
+}
+
 // ReadPublicKey returns the key of --public-key-file; nil without that flag.
 func (f *Flags) ReadPublicKey(factory *cli.Factory) (*install.PublicKey, error) {
 	if f.PublicKeyFile == "" {
 		return nil, nil
 	}
 	keys, err := keysource.ReadFile(factory, f.PublicKeyFile)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, cli.WithHint(err, "give the cluster's public key with --public-key-file FILE")
+	case err != nil:
 		return nil, err
 	}
 	return install.OnePublicKey(f.PublicKeyFile, keys)

@@ -1,0 +1,49 @@
+package cloudcmd
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/dnsname"
+	"github.com/keypost/keypost/provision/install"
+)
+
+// ServiceAccounts parses the values of --service-account, each NAMESPACE/NAME. A cloud would take a wildcard literally, and the
+// identity would work for nobody.
+func ServiceAccounts(values []string) ([]install.ServiceAccount, error) {
+	var accounts []install.ServiceAccount
+	for _, v := range values {
+		namespace, name, _ := strings.Cut(v, "/")
+		if !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name) {
+			return nil, cli.Usagef("--service-account %q is not NAMESPACE/NAME", v)
+		}
+		accounts = append(accounts, install.ServiceAccount{Namespace: namespace, Name: name})
+	}
+	return accounts, nil
+}
+
+// Listed returns Secrets for a result: programs find a list in it, also an empty one.
+func Listed(secrets []install.Secret) []install.Secret { return append([]install.Secret{}, secrets...) }
+
+// SayUpgrade prints what is left to do with Secrets in a running cluster: namespaces first, or a Secret has nowhere to go.
+func (r *Run) SayUpgrade(secrets []install.Secret) {
+	if len(secrets) == 0 {
+		return
+	}
+	var namespaces []string
+	for _, s := range secrets {
+		namespaces = append(namespaces, s.Namespace)
+	}
+	slices.Sort(namespaces)
+	r.Notice("next, for a running cluster: these namespaces must exist")
+	for _, ns := range slices.Compact(namespaces) {
+		r.Notice("  %s", ns)
+	}
+	r.Notice("then")
+	for _, s := range secrets {
+		r.Notice("  oc apply -f %s", cli.Quoted(s.File))
+	}
+	r.Notice("and, for an upgrade to another minor version")
+	r.Notice("  oc annotate cloudcredential cluster cloudcredential.openshift.io/upgradeable-to=VERSION --overwrite")
+}
