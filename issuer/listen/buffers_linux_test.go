@@ -1,8 +1,10 @@
 package listen
 
 import (
+	"errors"
 	"net"
 	"net/http"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -31,14 +33,20 @@ func meminfo(t *testing.T, c *net.TCPConn) (received, mostReceived, queued, most
 // What the kernel holds for a connection that is full in both directions is what maxConnections reckons with.
 func TestKernelBuffersAreReckonedWith(t *testing.T) {
 	c, client := pair(t, testListener(t, 2))
-	_ = c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
-	_ = client.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+	fill := func(c net.Conn) { // until nothing more has gone into it for a second
+		for chunk := make([]byte, 4<<10); ; {
+			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+			if n, err := c.Write(chunk); n == 0 || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				return
+			}
+		}
+	}
 	full := make(chan struct{})
 	go func() {
 		defer close(full)
-		_, _ = client.Write(make([]byte, 64<<20))
+		fill(client)
 	}()
-	_, _ = c.Write(make([]byte, 64<<20))
+	fill(c)
 	<-full
 	received, mostReceived, queued, mostQueued, ahead, backlog := meminfo(t, c.TCPConn)
 	t.Logf("received %d of %d, to be sent %d of %d, ahead %d, backlog %d", received, mostReceived, queued, mostQueued, ahead, backlog)
