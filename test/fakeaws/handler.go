@@ -1,7 +1,6 @@
 package fakeaws
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // ServeHTTP answers one call.
@@ -24,8 +25,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	action := form.Get("Action")
 	op, known := operations()[action]
-	c, fault := s.begin(op, action, form)
-	sleep(r.Context(), s.options.Latency+fault.delay)
+	c, fault := s.Begin(Call{Service: op.service(), Action: action, Params: flat(form), Write: op.write})
+	fakecloud.Sleep(r.Context(), s.options.Latency+fault.Late)
 
 	known = known && op.version == form.Get("Version")
 	result, err := s.serve(exchange{r: r, body: body, form: form, op: op, known: known, fault: fault})
@@ -33,8 +34,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil && !errors.As(err, &f) {
 		f = &failure{http.StatusInternalServerError, "ServiceFailure", err.Error()}
 	}
-	s.end(c, f)
-	if fault.loseReply {
+	code := ""
+	if f != nil {
+		code = f.code
+	}
+	s.End(c, code)
+	if fault.Lost {
 		panic(http.ErrAbortHandler) // net/http's own way to cut a connection
 	}
 	p := reply{status: http.StatusOK, id: fmt.Sprintf("fa4e0000-0000-4000-8000-%012d", c.N)}
@@ -51,22 +56,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.send(w, r)
 }
 
-// begin records a call and asks what is to go wrong with it.
-func (s *Server) begin(op operation, action string, form url.Values) (*Call, Fault) {
-	s.mu.Lock()
-	s.inFlight++
-	s.serial++
-	c := &Call{N: len(s.calls) + 1, Service: op.service(), Action: action, Params: flat(form), Write: op.write,
-		Start: time.Now(), InFlight: s.inFlight}
-	s.calls = append(s.calls, c)
-	ask := s.fault
-	s.mu.Unlock()
-	if ask == nil {
-		return c, Fault{}
-	}
-	return c, ask(*c)
-}
-
 func flat(form url.Values) map[string]string {
 	m := map[string]string{}
 	for k := range maps.Keys(form) {
@@ -74,33 +63,6 @@ func flat(form url.Values) map[string]string {
 	}
 	delete(m, "WebIdentityToken")
 	return m
-}
-
-// end records how a call went.
-func (s *Server) end(c *Call, f *failure) {
-	s.mu.Lock()
-	s.inFlight--
-	c.Took = max(time.Since(c.Start), 1)
-	if f != nil {
-		c.Code = f.code
-	}
-	tell, said := s.onCall, *c
-	s.mu.Unlock()
-	if tell != nil {
-		tell(said.N, said)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // exchange is one call on its way through the checks that come before any operation.
@@ -115,8 +77,8 @@ type exchange struct {
 
 // serve makes the checks that all operations share and then calls the operation.
 func (s *Server) serve(x exchange) (any, error) {
-	if x.fault.refusal != nil {
-		return nil, x.fault.refusal
+	if x.fault.Refusal != nil {
+		return nil, x.fault.Refusal
 	}
 	if !x.known {
 		return nil, fail(http.StatusBadRequest, "InvalidAction", "Could not find operation %s for version %s",
@@ -128,7 +90,7 @@ func (s *Server) serve(x exchange) (any, error) {
 		return nil, err
 	}
 	if x.op.write && !s.spend(now) {
-		return nil, Throttle().refusal
+		return nil, Throttle().Refusal
 	}
 	in, err := readParams(x.op, x.form)
 	if err != nil {
@@ -146,13 +108,15 @@ func (s *Server) serve(x exchange) (any, error) {
 func (s *Server) spend(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tokens.take(now)
+	_, ok := s.tokens.Take(now)
+	return ok
 }
 
 // transact runs an operation on the account as it may see it, one at a time.
 func (s *Server) transact(op operation, q *request) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.serial++
 	q.serial = s.serial
 	if !op.write {
 		q.world = s.view(q.now)

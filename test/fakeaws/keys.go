@@ -9,33 +9,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/test/fakecloud"
+	"github.com/keypost/keypost/test/fakecloud/issuerkeys"
 )
 
-const (
-	// fetchLimit is how long an issuer may take for one document.
-	fetchLimit = 5 * time.Second
-	// keyLimit is how many RSA and how many EC keys a key set may hold
-	// (https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html).
-	keyLimit = 100
-	// undirected is how long a document without Cache-Control is kept. AWS does not say.
-	undirected = 5 * time.Minute
-)
+// keyLimit is how many RSA and how many EC keys a key set may hold
+// (https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html).
+const keyLimit = 100
 
-var (
-	errThumbprint = errors.New("the certificate matches no thumbprint")
-	errNoDial     = errors.New("no way to reach an issuer")
-)
+var errThumbprint = errors.New("the certificate matches no thumbprint")
 
 // keyCache fetches issuers' keys and keeps them as long as the issuer lets it. A kid that is not in the copy is not
 // there: nothing is fetched again before the copy has lapsed.
@@ -58,7 +49,7 @@ type held struct {
 }
 
 func newKeyCache(o Options) *keyCache {
-	return &keyCache{options: o, limit: fetchLimit, held: map[string]*held{}}
+	return &keyCache{options: o, limit: issuerkeys.Limit, held: map[string]*held{}}
 }
 
 // forget drops a provider's copy, as deleting the provider does.
@@ -159,34 +150,21 @@ func thumbprintOf(c *x509.Certificate) string {
 // client opens a new connection for every document, follows no redirect and trusts what AWS would trust. accept, if
 // given, decides about certificates instead.
 func (k *keyCache) client(thumbprints []string, accept func(tls.ConnectionState) error) *http.Client {
-	transport := &http.Transport{DialContext: k.options.Dial, DisableKeepAlives: true, Proxy: nil}
-	if k.options.Dial == nil {
-		transport.DialContext = noDial
-	}
-	return &http.Client{
-		Timeout:       k.limit,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			t := transport.Clone()
-			verify := accept
-			if verify == nil {
-				verify = func(cs tls.ConnectionState) error { return k.verify(cs, r.URL.Hostname(), thumbprints) }
-			}
-			t.TLSClientConfig = &tls.Config{
-				MinVersion:         tls.VersionTLS12,
-				InsecureSkipVerify: true, //nolint:gosec // VerifyConnection decides, with thumbprints
-				VerifyConnection:   verify,
-			}
-			return t.RoundTrip(r)
-		}),
-	}
+	transport := issuerkeys.Transport(k.options.Dial)
+	return issuerkeys.Client(fakecloud.RoundTripper(func(r *http.Request) (*http.Response, error) {
+		t := transport.Clone()
+		verify := accept
+		if verify == nil {
+			verify = func(cs tls.ConnectionState) error { return k.verify(cs, r.URL.Hostname(), thumbprints) }
+		}
+		t.TLSClientConfig = &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			InsecureSkipVerify: true, //nolint:gosec // VerifyConnection decides, with thumbprints
+			VerifyConnection:   verify,
+		}
+		return t.RoundTrip(r)
+	}), k.limit)
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func noDial(context.Context, string, string) (net.Conn, error) { return nil, errNoDial }
 
 // verify trusts a chain that leads to a public root, or through a certificate whose thumbprint the provider has. A chain
 // out of order, or with certificates that do not belong to it, is not one.
@@ -270,41 +248,9 @@ func fetchKeys(ctx context.Context, client *http.Client, uri string) ([]jose.JSO
 
 // get reads one JSON document and says how long it may be kept.
 func get(ctx context.Context, client *http.Client, u string, into any) (time.Duration, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
+	b, age, err := issuerkeys.Get(ctx, client, u)
 	if err != nil {
 		return 0, err
 	}
-	response, err := client.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close() //nolint:errcheck // read to its end, or given up
-	if response.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("%s: %s", u, response.Status)
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		return 0, err
-	}
-	return freshness(response.Header), json.Unmarshal(body, into)
-}
-
-// freshness is how long an answer may be kept, by its own directives.
-func freshness(h http.Header) time.Duration {
-	age := undirected
-	for d := range strings.SplitSeq(strings.ToLower(strings.Join(h.Values("Cache-Control"), ",")), ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(d), "=")
-		switch name {
-		case "no-store", "no-cache":
-			return 0
-		case "max-age":
-			if n, err := strconv.Atoi(strings.Trim(value, `"`)); err == nil {
-				age = time.Duration(n) * time.Second
-			}
-		}
-	}
-	if strings.EqualFold(h.Get("Pragma"), "no-cache") {
-		return 0
-	}
-	return age
+	return age, json.Unmarshal(b, into)
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"net/http"
 	"testing"
 	"time"
 )
@@ -63,19 +62,4 @@ func TestWithoutAWayToIssuersNoTokenIsAccepted(t *testing.T) {
 		t.Errorf("%d thumbprints", n)
 	}
 	refused(t, p.assume(t.Context(), p.key.sign(t, workload(p.clock.Now()))), badTokens, noKey)
-}
-
-func TestACopyLapsesAsTheIssuerSays(t *testing.T) {
-	t.Parallel()
-	for value, kept := range map[string]time.Duration{
-		"": 5 * time.Minute, "max-age=60": time.Minute, "public, MAX-AGE=\"60\"": time.Minute, "no-store": 0,
-		"max-age=0": 0, "no-cache, max-age=60": 0, "max-age=60, s-maxage=1": time.Minute,
-	} {
-		if got := freshness(http.Header{"Cache-Control": {value}}); got != kept {
-			t.Errorf("%q: got %v, want %v", value, got, kept)
-		}
-	}
-	if freshness(http.Header{"Pragma": {"no-cache"}}) != 0 {
-		t.Error("Pragma does not count")
-	}
 }

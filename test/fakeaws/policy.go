@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // What a role's permissions may hold (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
@@ -24,7 +26,7 @@ func putRolePolicy(q *request) (any, error) {
 		if err := d.checkPermissions(); err != nil {
 			return err
 		}
-		r.Inline = with(r.Inline, q.in.text["PolicyName"], text)
+		r.Inline = fakecloud.With(r.Inline, q.in.text["PolicyName"], text)
 		total := 0
 		for _, document := range r.Inline {
 			total += countWithoutSpace(document)
@@ -78,7 +80,7 @@ func deleteRolePolicy(q *request) (any, error) {
 		if _, ok := r.Inline[name]; !ok {
 			return noRolePolicy(name)
 		}
-		r.Inline = without(r.Inline, name)
+		r.Inline = fakecloud.Without(r.Inline, name)
 		return nil
 	})
 }

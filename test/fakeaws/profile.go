@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // profile is an instance profile: what gives an EC2 instance the one role in it. A role in one cannot be deleted
@@ -33,7 +35,9 @@ func (q *request) profile() (profile, error) {
 	return p, nil
 }
 
-func (w *world) setProfile(p profile) { w.profiles = with(w.profiles, strings.ToLower(p.name), p) }
+func (w *world) setProfile(p profile) {
+	w.profiles = fakecloud.With(w.profiles, strings.ToLower(p.name), p)
+}
 
 type profileXML struct {
 	Path                string

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // What a provider may hold (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
@@ -173,7 +175,7 @@ func deleteProvider(_ context.Context, s *Server, in params, now time.Time) (any
 	}
 	s.keys.forget(arn)
 	drop := write("", func(q *request) (any, error) {
-		q.world.providers = without(q.world.providers, arn)
+		q.world.providers = fakecloud.Without(q.world.providers, arn)
 		return nil, nil
 	})
 	return s.transact(drop, &request{Options: s.options, in: in, now: now})

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // What an account and a role may hold (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
@@ -190,7 +192,7 @@ func deleteRole(q *request) (any, error) {
 	case len(q.world.profilesOf(r.Name)) > 0:
 		return nil, conflict("DeleteConflict", "Cannot delete entity, must remove roles from instance profile first.")
 	}
-	q.world.roles = without(q.world.roles, strings.ToLower(r.Name))
+	q.world.roles = fakecloud.Without(q.world.roles, strings.ToLower(r.Name))
 	return nil, nil
 }
 

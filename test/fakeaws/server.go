@@ -1,17 +1,16 @@
 package fakeaws
 
 import (
-	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // Options say what sort of account the server plays. The zero value is a friendly one: nothing lags, nothing is
@@ -36,7 +35,7 @@ type Options struct {
 
 	// Dial reaches issuers; its address is that of the URL, host:443. nil: issuers cannot be reached, a provider made
 	// without a thumbprint is given one, and no web identity token is accepted.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial fakecloud.Dial
 	// Roots are what AWS trusts without a thumbprint. nil: nothing, so that every issuer needs a thumbprint.
 	Roots *x509.CertPool
 	// Now is the clock of everything but Latency. default time.Now.
@@ -52,15 +51,13 @@ type Server struct {
 	allowed *document // nil allows everything
 	keys    *keyCache
 
+	fakecloud.Record
+
 	mu       sync.Mutex
-	history  []world // the newest last
+	history  fakecloud.History[world]
 	serial   int
-	tokens   bucket
+	tokens   fakecloud.Bucket
 	sessions map[string]session // by access key ID
-	calls    []*Call
-	inFlight int
-	fault    func(Call) Fault
-	onCall   func(n int, c Call)
 }
 
 // New makes a server that does not listen yet.
@@ -69,8 +66,8 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options:  o,
 		keys:     newKeyCache(o),
-		history:  []world{{}},
-		tokens:   bucket{rate: o.WritesPerSecond},
+		history:  fakecloud.NewHistory(world{}),
+		tokens:   fakecloud.Bucket{Rate: o.WritesPerSecond},
 		sessions: map[string]session{},
 	}
 	s.caller = identity{arn: s.arn("iam", "user/"+o.User), id: "AIDAFAKEAWSUSER00001", user: o.User}
@@ -113,28 +110,14 @@ func Start(t testing.TB, o Options) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		_ = l.Close()
-		if err := <-done; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("fakeaws: %v", err)
-		}
-	})
-	s.URL = "http://" + l.Addr().String()
+	s.URL = fakecloud.Start(t, "fakeaws", s.Serve)
 	return s
 }
 
 // Serve answers on l until l is closed. Every reply leaves in one write: the SDK now and then reports a lost connection
 // when headers and body come apart, and a test should not fail for that.
 func (s *Server) Serve(l net.Listener) error {
-	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute, ConnContext: withConn}
-	defer server.Close() //nolint:errcheck // connections are cut; there is nobody to tell
-	return server.Serve(holdingListener{l})
+	return fakecloud.Serve(holdingListener{l}, &http.Server{Handler: s, ConnContext: withConn}) //nolint:gosec // Serve sets the limit
 }
 
 // Env is what a process needs in its environment to talk to the server and to nothing else.
@@ -187,25 +170,10 @@ func (s *Server) State() State {
 	return s.present().state()
 }
 
-func (s *Server) present() world { return s.history[len(s.history)-1] }
+func (s *Server) present() world { return s.history.Present() }
 
 // view is the account as reads see it at this time.
-func (s *Server) view(now time.Time) world {
-	limit := now.Add(-s.options.ConsistencyDelay)
-	for _, w := range slices.Backward(s.history) {
-		if !w.at.After(limit) {
-			return w
-		}
-	}
-	return s.history[0]
-}
+func (s *Server) view(now time.Time) world { return s.history.View(now, s.options.ConsistencyDelay) }
 
-// commit makes w the present, and forgets what no read can see any more.
-func (s *Server) commit(w world, now time.Time) {
-	w.at = now
-	s.history = append(s.history, w)
-	limit := now.Add(-s.options.ConsistencyDelay)
-	for len(s.history) > 1 && !s.history[1].at.After(limit) {
-		s.history = s.history[1:]
-	}
-}
+// commit makes w the present.
+func (s *Server) commit(w world, now time.Time) { s.history.Commit(w, now, s.options.ConsistencyDelay) }

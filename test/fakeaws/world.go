@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // State is the account as plain values, to compare in a test.
@@ -65,33 +67,17 @@ func (r Role) clone() Role {
 
 // world is the account at one time. It is never changed: a write makes a new one, so that a late read still finds the old.
 type world struct {
-	at        time.Time
 	providers map[string]Provider // by ARN
 	roles     map[string]Role     // by name in lower case: names are unique without regard to case
 	profiles  map[string]profile  // instance profiles by name in lower case
 }
 
 func (w *world) setRole(r Role) {
-	w.roles = with(w.roles, strings.ToLower(r.Name), r)
+	w.roles = fakecloud.With(w.roles, strings.ToLower(r.Name), r)
 }
 
 func (w *world) setProvider(p Provider) {
-	w.providers = with(w.providers, p.ARN, p)
-}
-
-func with[V any](m map[string]V, key string, value V) map[string]V {
-	m = maps.Clone(m)
-	if m == nil {
-		m = map[string]V{}
-	}
-	m[key] = value
-	return m
-}
-
-func without[V any](m map[string]V, key string) map[string]V {
-	m = maps.Clone(m)
-	delete(m, key)
-	return m
+	w.providers = fakecloud.With(w.providers, p.ARN, p)
 }
 
 func (w world) role(name string) (Role, error) {

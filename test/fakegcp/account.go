@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 func (o Options) email(id string) string { return id + "@" + o.Project + ".iam.gserviceaccount.com" }
@@ -29,7 +31,7 @@ func getAccount(q *request) (any, error) { return q.account() }
 
 func listAccounts(q *request) (any, error) {
 	var l []any
-	for _, a := range sorted(q.world.accounts) {
+	for _, a := range fakecloud.Sorted(q.world.accounts) {
 		if a.Deleted == nil && q.sees(a) {
 			l = append(l, a)
 		}
@@ -71,7 +73,7 @@ func createAccount(q *request) (any, error) {
 	id := fmt.Sprintf("1%020d", q.serial)
 	a := Account{Name: "projects/" + q.Project + "/serviceAccounts/" + email, ProjectID: q.Project, UniqueID: id, ClientID: id, Email: email,
 		DisplayName: in.Account.DisplayName, Description: in.Account.Description, Etag: q.etag(), Created: q.now}
-	q.world.accounts = with(q.world.accounts, id, a)
+	q.world.accounts = fakecloud.With(q.world.accounts, id, a)
 	return a, nil
 }
 
@@ -110,7 +112,7 @@ func patchAccount(q *request) (any, error) {
 			return nil, invalid("Invalid update_mask: %s.", path)
 		}
 	}
-	q.world.accounts = with(q.world.accounts, a.UniqueID, a)
+	q.world.accounts = fakecloud.With(q.world.accounts, a.UniqueID, a)
 	return a, nil
 }
 
@@ -122,7 +124,7 @@ func switchAccount(disabled bool) func(*request) (any, error) {
 			return nil, err
 		}
 		a.Disabled = disabled
-		q.world.accounts = with(q.world.accounts, a.UniqueID, a)
+		q.world.accounts = fakecloud.With(q.world.accounts, a.UniqueID, a)
 		return struct{}{}, nil
 	}
 }
@@ -136,7 +138,7 @@ func deleteAccount(q *request) (any, error) {
 	}
 	now := q.now
 	a.Deleted = &now
-	q.world.accounts = with(q.world.accounts, a.UniqueID, a)
+	q.world.accounts = fakecloud.With(q.world.accounts, a.UniqueID, a)
 	q.rename("serviceAccount:"+a.Email, goneMember(a))
 	return struct{}{}, nil
 }
@@ -155,7 +157,7 @@ func undeleteAccount(q *request) (any, error) {
 		}
 	}
 	a.Deleted = nil
-	q.world.accounts = with(q.world.accounts, a.UniqueID, a)
+	q.world.accounts = fakecloud.With(q.world.accounts, a.UniqueID, a)
 	q.rename(goneMember(a), "serviceAccount:"+a.Email)
 	return map[string]Account{"restoredAccount": a}, nil
 }
@@ -173,6 +175,6 @@ func (q *request) rename(from, to string) {
 			}
 			p.Bindings[i].Members = members
 		}
-		q.world.policies = with(q.world.policies, id, p)
+		q.world.policies = fakecloud.With(q.world.policies, id, p)
 	}
 }

@@ -2,7 +2,6 @@ package fakegcp
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/fakegcp/internal/adminrpc"
 )
 
@@ -27,15 +27,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rt, vars, known := s.find(r)
 	c, fault := s.begin(rt, r, body)
-	sleep(r.Context(), s.options.Latency+fault.delay)
+	fakecloud.Sleep(r.Context(), s.options.Latency+fault.Late)
 
 	result, err := s.serve(exchange{r: r, body: body, vars: vars, route: rt, known: known, fault: fault})
 	var f *failure
 	if err != nil && !errors.As(err, &f) {
 		f = &failure{status: http.StatusInternalServerError, code: "INTERNAL", message: err.Error()}
 	}
-	s.end(c, f)
-	if fault.loseReply {
+	code := ""
+	if f != nil {
+		code = f.code
+	}
+	s.End(c, code)
+	if fault.Lost {
 		panic(http.ErrAbortHandler) // net/http's own way to cut a connection
 	}
 	if f != nil {
@@ -63,7 +67,7 @@ func send(w http.ResponseWriter, status int, v any) {
 
 // find gives the route of a request. Only the service of one of Google's hosts is there.
 func (s *Server) find(r *http.Request) (route, map[string]string, bool) {
-	service, google := strings.CutSuffix(hostOf(r), ".googleapis.com")
+	service, google := strings.CutSuffix(fakecloud.Host(r), ".googleapis.com")
 	api := strings.HasPrefix(r.URL.Path, "/storage/") || strings.HasPrefix(r.URL.Path, "/upload/storage/")
 	if google && service == "storage" || !google && api {
 		rt := route{service: "storage", action: "Public", open: !api, write: r.Method != http.MethodGet,
@@ -84,58 +88,18 @@ func (s *Server) find(r *http.Request) (route, map[string]string, bool) {
 	return route{}, nil, false
 }
 
-func hostOf(r *http.Request) string {
-	host, _, _ := strings.Cut(strings.ToLower(r.Host), ":")
-	return host
-}
-
 // begin records a call and asks what is to go wrong with it.
 func (s *Server) begin(rt route, r *http.Request, body []byte) (*Call, Fault) {
-	s.mu.Lock()
-	s.inFlight++
-	c := &Call{N: len(s.calls) + 1, Service: rt.service, Action: rt.action, Permission: rt.permission, Method: r.Method, Path: r.URL.Path,
-		Query: r.URL.Query(), Write: rt.write && r.Method != http.MethodGet, Start: time.Now(), InFlight: s.inFlight}
+	c := Call{Service: rt.service, Action: rt.action, Permission: rt.permission, Method: r.Method, Path: r.URL.Path,
+		Query: r.URL.Query(), Write: rt.write && r.Method != http.MethodGet}
 	if !rt.open {
 		c.Body = string(body)
 	}
-	s.calls = append(s.calls, c)
-	ask := s.fault
-	s.mu.Unlock()
-	if ask == nil {
-		return c, Fault{}
+	kept, fault := s.Begin(c)
+	if fault.Throttle > 0 {
+		fault.Refusal = s.options.quota(rt.service, fault.Throttle)
 	}
-	fault := ask(*c)
-	if fault.throttle > 0 {
-		fault.refusal = s.options.quota(rt.service, fault.throttle)
-	}
-	return c, fault
-}
-
-// end records how a call went.
-func (s *Server) end(c *Call, f *failure) {
-	s.mu.Lock()
-	s.inFlight--
-	c.Took = max(time.Since(c.Start), 1)
-	if f != nil {
-		c.Code = f.code
-	}
-	tell, said := s.onCall, *c
-	s.mu.Unlock()
-	if tell != nil {
-		tell(said.N, said)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	return kept, fault
 }
 
 // exchange is one call on its way through the checks that come before any method.
@@ -150,8 +114,8 @@ type exchange struct {
 
 // serve makes the checks that all calls share and then does what is asked for.
 func (s *Server) serve(x exchange) (any, error) {
-	if x.fault.refusal != nil {
-		return nil, x.fault.refusal
+	if x.fault.Refusal != nil {
+		return nil, x.fault.Refusal
 	}
 	if !x.known {
 		return nil, notFound("The requested URL %s was not found on this server.", x.r.URL.Path)
@@ -193,13 +157,13 @@ func checkQuery(rt route, query url.Values) error {
 func (s *Server) spend(rt route, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if after, ok := s.writes.take(now); !ok {
+	if after, ok := s.writes.Take(now); !ok {
 		return s.options.quota(rt.service, after)
 	}
 	if !strings.HasPrefix(rt.permission, "iam.workloadIdentityPool") {
 		return nil
 	}
-	if after, ok := s.federation.take(now); !ok {
+	if after, ok := s.federation.Take(now); !ok {
 		return s.options.quota(rt.service, after)
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // principalLimit is how many members a policy may have, counted over all bindings
@@ -122,7 +124,7 @@ func setPolicy(q *request) (any, error) {
 		p.Audit = old.Audit
 	}
 	p.Etag = q.etag()
-	q.world.policies = with(q.world.policies, key, p)
+	q.world.policies = fakecloud.With(q.world.policies, key, p)
 	return p, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // kept is how long a deleted pool, provider or service account can be brought back
@@ -51,7 +53,7 @@ func getPool(q *request) (any, error) { return q.pool() }
 
 func listPools(q *request) (any, error) {
 	var l []any
-	for _, p := range sorted(q.world.pools) {
+	for _, p := range fakecloud.Sorted(q.world.pools) {
 		if p.State != deleted || q.query.Get("showDeleted") == "true" {
 			l = append(l, p)
 		}
@@ -81,7 +83,7 @@ func createPool(q *request) (any, error) {
 // changePool begins a change of one pool.
 func (q *request) changePool(id string, change func(Pool) Pool) any {
 	return q.start(q.poolName(id), operation{kind: poolType,
-		change:  func(w world) world { w.pools = with(w.pools, id, change(w.pools[id])); return w },
+		change:  func(w world) world { w.pools = fakecloud.With(w.pools, id, change(w.pools[id])); return w },
 		subject: func(w world) any { return w.pools[id] }})
 }
 
@@ -132,11 +134,11 @@ func deletePool(q *request) (any, error) {
 		change: func(w world) world {
 			p := w.pools[id]
 			p.State, p.ExpireTime = deleted, &expire
-			w.pools = with(w.pools, id, p)
+			w.pools = fakecloud.With(w.pools, id, p)
 			for key, pr := range w.providers {
 				if strings.HasPrefix(key, id+"/") && pr.State == active {
 					pr.State, pr.ExpireTime = deleted, &expire
-					w.providers = with(w.providers, key, pr)
+					w.providers = fakecloud.With(w.providers, key, pr)
 				}
 			}
 			return w
@@ -158,11 +160,11 @@ func undeletePool(q *request) (any, error) {
 		change: func(w world) world {
 			p := w.pools[id]
 			p.State, p.ExpireTime = active, nil
-			w.pools = with(w.pools, id, p)
+			w.pools = fakecloud.With(w.pools, id, p)
 			for key, pr := range w.providers {
 				if q.ReviveProviders && strings.HasPrefix(key, id+"/") && pr.ExpireTime != nil && pr.ExpireTime.Equal(since) {
 					pr.State, pr.ExpireTime = active, nil
-					w.providers = with(w.providers, key, pr)
+					w.providers = fakecloud.With(w.providers, key, pr)
 				}
 			}
 			return w

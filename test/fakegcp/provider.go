@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/fakegcp/internal/cel"
 )
 
@@ -43,7 +44,7 @@ func listProviders(q *request) (any, error) {
 		return nil, err
 	}
 	var l []any
-	for _, p := range sorted(q.world.providers) {
+	for _, p := range fakecloud.Sorted(q.world.providers) {
 		if strings.HasPrefix(p.Name, q.providerName(q.vars["pool"], "")) && (p.State != deleted || q.query.Get("showDeleted") == "true") {
 			l = append(l, p)
 		}
@@ -82,7 +83,10 @@ func createProvider(q *request) (any, error) {
 func (q *request) changeProvider(change func(Provider) Provider) any {
 	key := q.providerKey()
 	return q.start(q.providerName(q.vars["pool"], q.vars["provider"]), operation{kind: providerType,
-		change:  func(w world) world { w.providers = with(w.providers, key, change(w.providers[key])); return w },
+		change: func(w world) world {
+			w.providers = fakecloud.With(w.providers, key, change(w.providers[key]))
+			return w
+		},
 		subject: func(w world) any { return w.providers[key] }})
 }
 

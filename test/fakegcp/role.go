@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // The life of a deleted custom role: for a week it can be brought back, and for 37 days its ID cannot be used
@@ -42,7 +44,7 @@ func listRoles(q *request) (any, error) {
 		return nil, invalid("Invalid value at 'view': %q", view)
 	}
 	var l []any
-	for _, r := range sorted(q.world.roles) {
+	for _, r := range fakecloud.Sorted(q.world.roles) {
 		if r.Deleted && (q.query.Get("showDeleted") != "true" || !q.now.Before(r.DeletedAt.Add(roleKept))) {
 			continue
 		}
@@ -89,7 +91,7 @@ func createRole(q *request) (any, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	q.world.roles = with(q.world.roles, in.ID, r)
+	q.world.roles = fakecloud.With(q.world.roles, in.ID, r)
 	return r, nil
 }
 
@@ -162,7 +164,7 @@ func patchRole(q *request) (any, error) {
 // keepRole makes a role the present one, under a new etag.
 func (q *request) keepRole(r Role) Role {
 	r.Etag = q.etag()
-	q.world.roles = with(q.world.roles, r.Name[strings.LastIndexByte(r.Name, '/')+1:], r)
+	q.world.roles = fakecloud.With(q.world.roles, r.Name[strings.LastIndexByte(r.Name, '/')+1:], r)
 	return r
 }
 

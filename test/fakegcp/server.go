@@ -1,19 +1,17 @@
 package fakegcp
 
 import (
-	"context"
 	"crypto/x509"
-	"errors"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/test/fakecloud"
+	"github.com/keypost/keypost/test/fakecloud/issuerkeys"
 	"github.com/keypost/keypost/test/fakegcp/internal/buckets"
-	"github.com/keypost/keypost/test/fakegcp/internal/issuerkeys"
 )
 
 // Options say what sort of project the server plays. The zero value is a friendly one: nothing lags, operations are done
@@ -45,7 +43,7 @@ type Options struct {
 	PageSize                  int // the longest page of a list, whatever is asked for; 0: Google's
 
 	// Dial reaches issuers; its address is that of the URL, host:443. nil: issuers cannot be reached.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial fakecloud.Dial
 	// Roots are the CAs that Google trusts. nil: none.
 	Roots *x509.CertPool
 	// Now is the clock of everything but Latency. default time.Now.
@@ -63,16 +61,14 @@ type Server struct {
 	signer  func() caller
 	buckets *buckets.Buckets
 
+	fakecloud.Record
+
 	mu         sync.Mutex
-	history    []world // the newest last
+	history    fakecloud.History[world]
 	serial     int
-	writes     bucket
-	federation bucket
+	writes     fakecloud.Bucket
+	federation fakecloud.Bucket
 	tokens     map[string]identity // by access token
-	calls      []*Call
-	inFlight   int
-	fault      func(Call) Fault
-	onCall     func(n int, c Call)
 }
 
 // New makes a server that does not listen yet.
@@ -84,9 +80,9 @@ func New(o Options) *Server {
 		keys:       issuerkeys.New(o.Dial, o.Roots, o.Now),
 		buckets:    buckets.New(),
 		signer:     sync.OnceValue(newCaller),
-		history:    []world{{}},
-		writes:     bucket{rate: o.WritesPerSecond},
-		federation: bucket{rate: o.FederationWritesPerMinute / 60},
+		history:    fakecloud.NewHistory(world{}),
+		writes:     fakecloud.Bucket{Rate: o.WritesPerSecond},
+		federation: fakecloud.Bucket{Rate: o.FederationWritesPerMinute / 60},
 		tokens:     map[string]identity{AccessToken: {email: callerEmail(o)}},
 	}
 }
@@ -111,34 +107,16 @@ func withDefaults(o Options) Options {
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
 	s := New(o)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() {
-		_ = l.Close()
-		if err := <-done; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("fakegcp: %v", err)
-		}
-	})
-	s.URL = "http://" + l.Addr().String()
+	s.URL = fakecloud.Start(t, "fakegcp", s.Serve)
 	return s
 }
 
 // Serve answers on l until l is closed.
-func (s *Server) Serve(l net.Listener) error {
-	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
-	defer server.Close() //nolint:errcheck // connections are cut; there is nobody to tell
-	return server.Serve(l)
-}
+func (s *Server) Serve(l net.Listener) error { return fakecloud.Serve(l, &http.Server{Handler: s}) } //nolint:gosec // Serve sets the limit
 
 // ServeTLS is Serve over HTTPS, with HTTP/2 too, as Google's hosts are. The files are PEM.
 func (s *Server) ServeTLS(l net.Listener, certificate, key string) error {
-	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
-	defer server.Close() //nolint:errcheck // connections are cut; there is nobody to tell
-	return server.ServeTLS(l, certificate, key)
+	return fakecloud.ServeTLS(l, &http.Server{Handler: s}, certificate, key) //nolint:gosec // ServeTLS sets the limit
 }
 
 // Env is what the caller's process needs in its environment to be the caller. The server's URL is not in it: Google's clients
@@ -150,34 +128,12 @@ func (s *Server) Env() ([]string, error) {
 
 // Client is an HTTP client that finds the server at every host, so that a client with Google's own URLs, as a Secret
 // has them, needs no other name resolution and no TLS. It follows no proxy and adds no credentials.
-func (s *Server) Client() *http.Client {
-	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-		u, err := url.Parse(s.URL)
-		if err != nil {
-			return nil, err
-		}
-		r = r.Clone(r.Context())
-		if r.Host == "" {
-			r.Host = r.URL.Host
-		}
-		r.URL.Scheme, r.URL.Host = u.Scheme, u.Host
-		return http.DefaultTransport.RoundTrip(r)
-	})}
-}
+func (s *Server) Client() *http.Client { return fakecloud.Client(s.URL, nil) }
 
 // CallerClient is Client with the caller's access token on every request.
 func (s *Server) CallerClient() *http.Client {
-	plain := s.Client()
-	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+AccessToken)
-		return plain.Transport.RoundTrip(r)
-	})}
+	return fakecloud.Client(s.URL, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+AccessToken) })
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // State is what the project holds now, whatever reads may see of it yet.
 func (s *Server) State() State {
@@ -199,12 +155,12 @@ func (s *Server) Trust(issuer string, audiences ...string) (audience, email stri
 	o, now := s.options, s.options.Now()
 	w := s.present(now)
 	email = o.email(id)
-	w.pools = with(w.pools, id, Pool{Name: o.poolName(id), State: active})
-	w.providers = with(w.providers, id+"/"+id, Provider{Name: o.providerName(id, id), State: active,
+	w.pools = fakecloud.With(w.pools, id, Pool{Name: o.poolName(id), State: active})
+	w.providers = fakecloud.With(w.providers, id+"/"+id, Provider{Name: o.providerName(id, id), State: active,
 		Mapping: map[string]string{"google.subject": "assertion.sub"}, OIDC: &OIDC{Issuer: issuer, Audiences: audiences}})
-	w.accounts = with(w.accounts, id, Account{Name: "projects/" + o.Project + "/serviceAccounts/" + email, ProjectID: o.Project, UniqueID: id,
+	w.accounts = fakecloud.With(w.accounts, id, Account{Name: "projects/" + o.Project + "/serviceAccounts/" + email, ProjectID: o.Project, UniqueID: id,
 		Email: email, Created: now.Add(-o.AccountDelay)})
-	w.policies = with(w.policies, id, Policy{Version: 1, Etag: emptyEtag, Bindings: []Binding{{Role: "roles/iam.workloadIdentityUser",
+	w.policies = fakecloud.With(w.policies, id, Policy{Version: 1, Etag: emptyEtag, Bindings: []Binding{{Role: "roles/iam.workloadIdentityUser",
 		Members: []string{"principalSet://iam.googleapis.com/" + o.poolName(id) + "/*"}}}})
 	s.commit(w, now)
 	return "//iam.googleapis.com/" + o.providerName(id, id), email
@@ -212,7 +168,7 @@ func (s *Server) Trust(issuer string, audiences ...string) (audience, email stri
 
 // present is the project as writes see it. Operations whose time has come are done first.
 func (s *Server) present(now time.Time) world {
-	w := s.history[len(s.history)-1]
+	w := s.history.Present()
 	due := slices.ContainsFunc(w.operations, func(op operation) bool { return !op.done && op.polls == 0 && !now.Before(op.ready) })
 	if due {
 		w = w.settled(now)
@@ -224,21 +180,8 @@ func (s *Server) present(now time.Time) world {
 // view is the project as reads see it at this time.
 func (s *Server) view(now time.Time) world {
 	s.present(now)
-	limit := now.Add(-s.options.ConsistencyDelay)
-	for _, w := range slices.Backward(s.history) {
-		if !w.at.After(limit) {
-			return w.purged(now)
-		}
-	}
-	return s.history[0]
+	return s.history.View(now, s.options.ConsistencyDelay).purged(now)
 }
 
-// commit makes w the present, and forgets what no read can see any more.
-func (s *Server) commit(w world, now time.Time) {
-	w.at = now
-	s.history = append(s.history, w)
-	limit := now.Add(-s.options.ConsistencyDelay)
-	for len(s.history) > 1 && !s.history[1].at.After(limit) {
-		s.history = s.history[1:]
-	}
-}
+// commit makes w the present.
+func (s *Server) commit(w world, now time.Time) { s.history.Commit(w, now, s.options.ConsistencyDelay) }

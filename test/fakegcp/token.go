@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keypost/keypost/test/fakecloud/issuerkeys"
 	"github.com/keypost/keypost/test/fakegcp/internal/cel"
-	"github.com/keypost/keypost/test/fakegcp/internal/issuerkeys"
 )
 
 const (

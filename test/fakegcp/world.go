@@ -2,10 +2,10 @@ package fakegcp
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // State is the project as plain values, to compare in a test.
@@ -112,7 +112,6 @@ type Condition struct {
 // world is the project at one time. It is never changed: a write makes a new one, so that a late read still finds the
 // old. What hangs on its values by a pointer, a slice or a map is not changed either.
 type world struct {
-	at         time.Time
 	pools      map[string]Pool     // by ID
 	providers  map[string]Provider // by pool/ID
 	accounts   map[string]Account  // by unique ID
@@ -121,63 +120,39 @@ type world struct {
 	operations []operation         // the newest last
 }
 
-func with[V any](m map[string]V, key string, value V) map[string]V {
-	m = maps.Clone(m)
-	if m == nil {
-		m = map[string]V{}
-	}
-	m[key] = value
-	return m
-}
-
-func without[V any](m map[string]V, key string) map[string]V {
-	m = maps.Clone(m)
-	delete(m, key)
-	return m
-}
-
-// sorted gives the values of a map in the order of their keys.
-func sorted[V any](m map[string]V) []V {
-	var l []V
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		l = append(l, m[k])
-	}
-	return l
-}
-
 // purged is the world without what was deleted so long ago that nothing is left of it.
 func (w world) purged(now time.Time) world {
 	gone := func(t *time.Time) bool { return t != nil && !now.Before(*t) }
 	for id, p := range w.pools {
 		if gone(p.ExpireTime) {
-			w.pools = without(w.pools, id)
+			w.pools = fakecloud.Without(w.pools, id)
 			for key := range w.providers {
 				if strings.HasPrefix(key, id+"/") {
-					w.providers = without(w.providers, key)
+					w.providers = fakecloud.Without(w.providers, key)
 				}
 			}
 		}
 	}
 	for key, p := range w.providers {
 		if gone(p.ExpireTime) {
-			w.providers = without(w.providers, key)
+			w.providers = fakecloud.Without(w.providers, key)
 		}
 	}
 	for id, a := range w.accounts {
 		if a.Deleted != nil && !now.Before(a.Deleted.Add(kept)) {
-			w.accounts = without(w.accounts, id)
+			w.accounts = fakecloud.Without(w.accounts, id)
 		}
 	}
 	for id, r := range w.roles {
 		if r.Deleted && !now.Before(r.DeletedAt.Add(roleBlocked)) {
-			w.roles = without(w.roles, id)
+			w.roles = fakecloud.Without(w.roles, id)
 		}
 	}
 	return w
 }
 
 func (w world) state() State {
-	st := State{Pools: sorted(w.pools), Providers: sorted(w.providers), Accounts: sorted(w.accounts), Roles: sorted(w.roles),
+	st := State{Pools: fakecloud.Sorted(w.pools), Providers: fakecloud.Sorted(w.providers), Accounts: fakecloud.Sorted(w.accounts), Roles: fakecloud.Sorted(w.roles),
 		Project: w.policies[""], Policies: map[string]Policy{}}
 	for id, p := range w.policies {
 		if a, ok := w.accounts[id]; ok && a.Deleted == nil {

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"context"
-	"crypto/x509"
 	"flag"
 	"fmt"
 	"log"
@@ -12,6 +10,7 @@ import (
 	"os"
 
 	"github.com/keypost/keypost/test/fakeaws"
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 func main() {
@@ -36,7 +35,7 @@ func run() error {
 	flag.Parse()
 
 	var err error
-	if o.Roots, err = pool(*roots); err != nil {
+	if o.Roots, err = fakecloud.Pool(*roots); err != nil {
 		return err
 	}
 	if *policy != "" {
@@ -46,36 +45,8 @@ func run() error {
 		}
 		o.Policy = string(text)
 	}
-	o.Dial = dialer(*issuers)
+	o.Dial = fakecloud.Dialer(*issuers)
 	return serve(o, *listen)
-}
-
-func dialer(issuers string) func(context.Context, string, string) (net.Conn, error) {
-	if issuers == "" {
-		return nil
-	}
-	var d net.Dialer
-	if issuers == "direct" {
-		return d.DialContext
-	}
-	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return d.DialContext(ctx, network, issuers)
-	}
-}
-
-func pool(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	p := x509.NewCertPool()
-	if !p.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate", file)
-	}
-	return p, nil
 }
 
 func serve(o fakeaws.Options, address string) error {

@@ -4,15 +4,13 @@
 package main
 
 import (
-	"context"
-	"crypto/x509"
 	"flag"
 	"fmt"
 	"log"
 	"net"
-	"os"
 	"strings"
 
+	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -49,39 +47,11 @@ func run() error {
 		o.Permissions = strings.Split(*permissions, ",")
 	}
 	var err error
-	if o.Roots, err = pool(*roots); err != nil {
+	if o.Roots, err = fakecloud.Pool(*roots); err != nil {
 		return err
 	}
-	o.Dial = dialer(*issuers)
+	o.Dial = fakecloud.Dialer(*issuers)
 	return serve(o, at)
-}
-
-func dialer(issuers string) func(context.Context, string, string) (net.Conn, error) {
-	if issuers == "" {
-		return nil
-	}
-	var d net.Dialer
-	if issuers == "direct" {
-		return d.DialContext
-	}
-	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return d.DialContext(ctx, network, issuers)
-	}
-}
-
-func pool(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	p := x509.NewCertPool()
-	if !p.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate", file)
-	}
-	return p, nil
 }
 
 func serve(o fakegcp.Options, at place) error {

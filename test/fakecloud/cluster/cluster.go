@@ -1,0 +1,186 @@
+// Package cluster is a cluster's issuer and the tokens of its workloads, as the tests of clouds need them: documents that a
+// test may change and break, keys of every kind, and a clock that moves when it is told to.
+package cluster
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/test/authority"
+)
+
+// IssuerURL and Subject are whose tokens Workload's claims are of.
+const (
+	IssuerURL = "https://oidc.example.com/prod-a"
+	Subject   = "system:serviceaccount:ns:sa"
+)
+
+// Clock is a time that moves only when it is told to. It begins now, as certificates do.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewClock is a clock that stands still.
+func NewClock() *Clock { return &Clock{now: time.Now().Truncate(time.Second)} }
+
+// Now is the clock's time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Pass moves the clock.
+func (c *Clock) Pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// Issuer is a web server with an issuer's two documents. Its fields are changed by Change alone once it is asked.
+type Issuer struct {
+	CA *authority.Authority
+
+	Keys      []jose.JSONWebKey
+	Discovery map[string]any
+	Headers   http.Header // of the key set
+	Status    int         // of every answer; 0: as it is
+	Moved     bool        // answers with a redirect to the document
+
+	mu   sync.Mutex
+	addr string
+	hits map[string]int
+}
+
+// Start makes an issuer of IssuerURL, with a certificate of its own authority and no keys, until the test ends.
+func Start(t *testing.T) *Issuer {
+	t.Helper()
+	i := &Issuer{CA: authority.New(t), hits: map[string]int{}, Headers: http.Header{"Cache-Control": {"public, max-age=300"}},
+		Discovery: map[string]any{"issuer": IssuerURL, "jwks_uri": IssuerURL + "/keys.json", "response_types_supported": []string{"id_token"},
+			"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"RS256"}}}
+	dir := t.TempDir()
+	i.CA.Issue(t, dir, "oidc.example.com")
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(i)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	i.addr = server.Listener.Addr().String()
+	return i
+}
+
+// ServeHTTP answers one look at a document.
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.hits[r.URL.Path]++
+	if i.Moved && r.URL.RawQuery == "" {
+		http.Redirect(w, r, r.URL.Path+"?moved", http.StatusFound)
+		return
+	}
+	if i.Status != 0 {
+		w.WriteHeader(i.Status)
+	}
+	switch "https://" + r.Host + r.URL.Path {
+	case IssuerURL + "/.well-known/openid-configuration":
+		_ = json.NewEncoder(w).Encode(i.Discovery)
+	case IssuerURL + "/keys.json":
+		for k, v := range i.Headers {
+			w.Header()[k] = v
+		}
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: i.Keys})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// Change alters the issuer between two calls.
+func (i *Issuer) Change(f func(*Issuer)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	f(i)
+}
+
+// Hits is how often a path below the issuer's was asked for.
+func (i *Issuer) Hits(path string) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.hits[strings.TrimPrefix(IssuerURL, "https://oidc.example.com")+path]
+}
+
+// Dial finds the issuer at every address.
+func (i *Issuer) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, network, i.addr)
+}
+
+// Signer is a key with its kid.
+type Signer struct {
+	KID string
+	Alg jose.SignatureAlgorithm
+	Key crypto.Signer
+}
+
+// Public is the signer's entry in a key set.
+func (s Signer) Public() jose.JSONWebKey {
+	return jose.JSONWebKey{Key: s.Key.Public(), KeyID: s.KID, Algorithm: string(s.Alg), Use: "sig"}
+}
+
+// Sign is a token of these claims.
+func (s Signer) Sign(t testing.TB, claims map[string]any) string {
+	t.Helper()
+	var options jose.SignerOptions
+	if s.KID != "" {
+		options.WithHeader("kid", s.KID)
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := jose.NewSigner(jose.SigningKey{Algorithm: s.Alg, Key: s.Key}, &options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := j.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// Workload is the claims of a good token, changed by pairs of name and value; a nil takes the claim away.
+func Workload(now time.Time, changes ...any) map[string]any {
+	c := map[string]any{"iss": IssuerURL, "sub": Subject, "aud": []string{"openshift"}, "iat": now.Unix(), "nbf": now.Unix(),
+		"exp": now.Add(time.Hour).Unix()}
+	for i := 0; i < len(changes); i += 2 {
+		name := fmt.Sprint(changes[i])
+		if c[name] = changes[i+1]; c[name] == nil {
+			delete(c, name)
+		}
+	}
+	return c
+}
