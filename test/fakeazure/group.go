@@ -1,0 +1,211 @@
+package fakeazure
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/test/fakecloud"
+)
+
+func getSubscription(q *request) (answer, error) {
+	return ok(map[string]any{"id": "/subscriptions/" + q.vars["subscription"], "subscriptionId": q.vars["subscription"],
+		"displayName": "fakeazure", "state": "Enabled", "tenantId": q.Tenant})
+}
+
+func getProvider(q *request) (answer, error) {
+	state := "Registered"
+	if slices.ContainsFunc(q.Unregistered, func(n string) bool { return strings.EqualFold(n, q.vars["namespace"]) }) {
+		state = "NotRegistered"
+	}
+	return ok(map[string]any{"id": q.path, "namespace": q.vars["namespace"], "registrationState": state})
+}
+
+// registerProvider answers as Resource Manager does at first; who is not registered stays so.
+func registerProvider(q *request) (answer, error) {
+	return ok(map[string]any{"id": strings.TrimSuffix(q.path, "/register"), "namespace": q.vars["namespace"], "registrationState": "Registering"})
+}
+
+func (g Group) json() map[string]any {
+	state := "Succeeded"
+	if g.Deleting {
+		state = "Deleting"
+	}
+	return map[string]any{"id": g.ID, "name": g.Name, "type": "Microsoft.Resources/resourceGroups", "location": g.Location, "tags": g.Tags,
+		"properties": map[string]string{"provisioningState": state}}
+}
+
+// group is the group that a call names.
+func (q *request) group() (Group, error) {
+	g, ok := q.world.groups[strings.ToLower("/subscriptions/"+q.vars["subscription"]+"/resourceGroups/"+q.vars["group"])]
+	if !ok {
+		return g, noGroup(q.vars["group"])
+	}
+	return g, nil
+}
+
+// openGroup is the group that a call names, when something may be made in it.
+func (q *request) openGroup() (Group, error) {
+	g, err := q.group()
+	if err == nil && g.Deleting {
+		err = conflict("ResourceGroupBeingDeleted", "The resource group '%s' is in deprovisioning state and cannot perform this operation.", g.Name)
+	}
+	return g, err
+}
+
+func listGroups(q *request) (answer, error) {
+	var items []any
+	for _, g := range fakecloud.Sorted(q.world.groups) {
+		if within(g.ID, "/subscriptions/"+q.vars["subscription"]) {
+			items = append(items, g.json())
+		}
+	}
+	return q.page(items)
+}
+
+func getGroup(q *request) (answer, error) {
+	g, err := q.group()
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(g.json())
+}
+
+func headGroup(q *request) (answer, error) {
+	if _, err := q.group(); err != nil {
+		return answer{status: http.StatusNotFound}, nil
+	}
+	return nothing()
+}
+
+// tracked is what a body says of a resource with a place and tags.
+type tracked struct {
+	Location   string            `json:"location"`
+	Tags       map[string]string `json:"tags"`
+	Properties map[string]any    `json:"properties"`
+	Kind       string            `json:"kind"`
+	SKU        map[string]string `json:"sku"`
+}
+
+// place checks the location of something new, or of what has one already, and its tags. Locations are compared as Azure shows
+// them, too: "Central US" is centralus.
+func (in tracked) place(have string) (string, error) {
+	location := strings.ToLower(strings.ReplaceAll(in.Location, " ", ""))
+	switch {
+	case location == "":
+		return "", badRequest("LocationRequired", "The location property is required for this definition.")
+	case !regexp.MustCompile(`^[a-z]{4,}[0-9]?$`).MatchString(location):
+		return "", badRequest("LocationNotAvailableForResourceGroup", "The provided location '%s' is not available for resource group.", in.Location)
+	case have != "" && location != have:
+		return "", conflict("InvalidResourceLocation", "The resource already exists in location '%s'. A resource with the same name cannot be created in "+
+			"location '%s'. Please select a new resource name.", have, location)
+	}
+	return location, in.checkTags()
+}
+
+// checkTags keeps Azure's rules (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
+func (in tracked) checkTags() error {
+	if len(in.Tags) > 50 {
+		return badRequest("InvalidTagsCount", "The number of tags %d exceeds the limit of 50.", len(in.Tags))
+	}
+	for name, value := range in.Tags {
+		if name == "" || len(name) > 512 || strings.ContainsAny(name, `<>%&\?/`) {
+			return badRequest("InvalidTagNameCharacters", "The tag names '%s' have reserved characters '<,>,%%,&,\\,?,/' or control characters.", name)
+		}
+		if len(value) > 256 {
+			return badRequest("InvalidTagValueLength", "Tag value too large. The following tag value '%s' exceeds the maximum length of 256.", value)
+		}
+	}
+	return nil
+}
+
+func putGroup(q *request) (answer, error) {
+	name := q.vars["group"]
+	if !regexp.MustCompile(`^[\p{L}\p{N}_().-]{0,89}[\p{L}\p{N}_()-]$`).MatchString(name) {
+		return answer{}, badRequest("InvalidResourceGroup", "The provided resource group name '%s' has these invalid characters or is too long.", name)
+	}
+	var in tracked
+	if err := q.read(&in); err != nil {
+		return answer{}, err
+	}
+	old, err := q.openGroup()
+	exists := old.ID != ""
+	if err != nil && exists {
+		return answer{}, err
+	}
+	location, err := in.place("")
+	if err != nil {
+		return answer{}, err
+	}
+	if exists && old.Location != location {
+		return answer{}, conflict("InvalidResourceGroupLocation", "Invalid resource group location '%s'. The Resource group already exists in location '%s'.",
+			location, old.Location)
+	}
+	g := Group{ID: "/subscriptions/" + q.vars["subscription"] + "/resourceGroups/" + name, Name: name, Location: location, Tags: in.Tags}
+	if exists {
+		g.ID, g.Name = old.ID, old.Name
+	}
+	return q.putGroup(g, exists)
+}
+
+func (q *request) putGroup(g Group, exists bool) (answer, error) {
+	q.world.groups = fakecloud.With(q.world.groups, strings.ToLower(g.ID), g)
+	if exists {
+		return ok(g.json())
+	}
+	return created(g.json())
+}
+
+func patchGroup(q *request) (answer, error) {
+	var in tracked
+	if err := q.read(&in); err != nil {
+		return answer{}, err
+	}
+	g, err := q.openGroup()
+	if err == nil {
+		err = in.checkTags()
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	if in.Tags != nil {
+		g.Tags = in.Tags
+	}
+	return q.putGroup(g, true)
+}
+
+func deleteGroup(q *request) (answer, error) {
+	g, err := q.group()
+	if err != nil {
+		return answer{}, err
+	}
+	g.Deleting = true
+	q.world.groups = fakecloud.With(q.world.groups, strings.ToLower(g.ID), g)
+	return q.start(func(w world) world { return w.emptied(g.ID) }, nil)
+}
+
+// listResources is what is in a group, of every kind that Resource Manager lists.
+func listResources(q *request) (answer, error) {
+	g, err := q.group()
+	if err != nil {
+		return answer{}, err
+	}
+	var items []any
+	for _, i := range fakecloud.Sorted(q.world.identities) {
+		if within(i.ID, g.ID) {
+			items = append(items, i.json(q.Options))
+		}
+	}
+	for _, a := range fakecloud.Sorted(q.world.accounts) {
+		if within(a.ID, g.ID) {
+			items = append(items, a.json())
+		}
+	}
+	for _, o := range fakecloud.Sorted(q.world.others) {
+		if within(o.ID, g.ID) {
+			items = append(items, map[string]any{"id": o.ID, "name": o.Name, "type": o.Type, "location": g.Location})
+		}
+	}
+	return q.page(items)
+}
