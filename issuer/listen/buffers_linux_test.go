@@ -34,7 +34,7 @@ func meminfo(t *testing.T, c *net.TCPConn) (received, mostReceived, queued, most
 func TestKernelBuffersAreReckonedWith(t *testing.T) {
 	c, client := pair(t, testListener(t, 2))
 	fill := func(c net.Conn) { // until nothing more has gone into it for a second
-		for chunk := make([]byte, 4<<10); ; {
+		for chunk := make([]byte, 64<<10); ; {
 			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 			if n, err := c.Write(chunk); n == 0 || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 				return

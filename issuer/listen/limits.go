@@ -41,9 +41,9 @@ const (
 	inProcess = 56 << 10
 	// inKernel is the most that the kernel holds for a connection: twice of each
 	// of the two buffers that are asked for. It adds one packet before it sees that a
-	// buffer is full.
+	// buffer is full, with what it needs itself: 20 KiB on Linux 6.
 	inKernel      = 4*bind.Buffer + onePacket
-	onePacket     = 16 << 10
+	onePacket     = 24 << 10
 	perConnection = inProcess + inKernel
 	// ownMemory is what the process takes without connections.
 	ownMemory = 48 << 20

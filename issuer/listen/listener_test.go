@@ -244,9 +244,9 @@ func TestFittingConnections(t *testing.T) {
 		others uint16
 		want   int
 	}{
-		{384 << 20, 1 << 20, 0, 2529}, // three quarters of 512 MiB
-		{384 << 20, 1 << 20, MaxChallengers, 2029},
-		{192 << 20, 1 << 20, 0, 1084},
+		{384 << 20, 1 << 20, 0, 2389}, // three quarters of 512 MiB
+		{384 << 20, 1 << 20, MaxChallengers, 1889},
+		{192 << 20, 1 << 20, 0, 1024},
 		{1 << 62, 1 << 20, 0, 10_000},
 		{1 << 62, 1<<64 - 1, 0, 10_000},
 		{1 << 62, 1<<64 - 1, MaxChallengers, 10_000},
