@@ -1,0 +1,258 @@
+package gcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+const accountThing = "IAM service account"
+
+// accountQuota is how many service accounts a project has unless it asked for more (https://cloud.google.com/iam/quotas).
+const accountQuota = 100
+
+// accountState is a service account as IAM shows it.
+type accountState struct {
+	Email       string `json:"email"`
+	UniqueID    string `json:"uniqueId"` // another one if it is deleted and made anew
+	DisplayName string `json:"displayName"`
+	Description string `json:"description"`
+	Disabled    bool   `json:"disabled"`
+}
+
+// id returns the ID of an account: ccoctl's form, with a hash in place of what is random there. So a creation whose answer was
+// lost is found again, and leaves no orphan.
+func (a Accounts) id(w Account) string {
+	if w.ID != "" {
+		return w.ID
+	}
+	sum := sha256.Sum256([]byte(a.Owner.name + "/" + w.Request))
+	return cut(a.Owner.name, 12) + "-" + cut(w.Request, 11) + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:5])
+}
+
+// display returns the display name by which ccoctl finds an account.
+func (a Accounts) display(w Account) string {
+	switch {
+	case w.DisplayName != "":
+		return w.DisplayName
+	case w.Request != "":
+		return displayName(a.Owner.name, w.Request)
+	}
+	return w.ID
+}
+
+func displayName(installation, request string) string {
+	return cut(installation, 50) + "-" + cut(request, 49)
+}
+
+// ccoctlText is what ccoctl puts into the descriptions of an account and its role.
+func ccoctlText(display string) string { return made + " for service account " + display }
+
+// requested returns of what the names of an account's role are made.
+func (w Account) requested() string {
+	if w.Request != "" {
+		return w.Request
+	}
+	return w.ID
+}
+
+// ours reports whether an account is the owner's, or made by ccoctl under a display name that is asked for.
+func (a Accounts) ours(have accountState, w Account) bool {
+	display := a.display(w)
+	return a.Owner.owns(have.Description) || have.DisplayName == display && have.Description == ccoctlText(display)
+}
+
+// identity is an account with what it is in this project.
+type identity struct {
+	Account
+	email, display string
+	role           *customRole
+}
+
+// identify finds each account of the list: by its email, or by the names that ccoctl gave to it.
+func (a Accounts) identify(p Project, s *snapshot) []identity {
+	var out []identity
+	for _, w := range a.List {
+		i := identity{Account: w, email: p.Email(a.id(w)), display: a.display(w)}
+		if s.account(i.email) == nil {
+			for _, have := range s.accounts {
+				if have.DisplayName == i.display && a.ours(have, w) && !s.foreign(have.Email, p.PoolName(a.Pool)) {
+					i.email = have.Email
+					break
+				}
+			}
+		}
+		if len(w.Permissions) > 0 {
+			r := customRole{name: "projects/" + p.ID + "/roles/" + roleID(p.ID, w.requested()), title: roleTitle(p.ID, w.requested()),
+				description: ccoctlText(i.display), permissions: slices.Sorted(slices.Values(w.Permissions)), users: []string{i.email}}
+			if have := findRole(s.roles, r.name, r.title); have != nil {
+				r.name = have.Name
+			}
+			i.role = &r
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// accountCall is a call about an account, by its email or its unique ID.
+func accountCall(p Project, account, method, verb string) call {
+	return call{service: iam, name: method, needs: "iam.serviceAccounts." + verb, path: "projects/" + p.ID + "/serviceAccounts/" + account}
+}
+
+func (c *Client) readAccounts(ctx context.Context, p Project) ([]accountState, error) {
+	k := accountCall(p, "", "ListServiceAccounts", "list")
+	k.path, k.query = strings.TrimSuffix(k.path, "/"), query("pageSize", "100")
+	return list[accountState](ctx, c, k, "accounts")
+}
+
+func (c *Client) readAccount(ctx context.Context, p Project, account string) (*accountState, error) {
+	return present[accountState](ctx, c, accountCall(p, account, "GetServiceAccount", "get"))
+}
+
+// planAccount plans the account and its own policy.
+func (c *Client) planAccount(p Project, a Accounts, i identity, s *snapshot) (plan.Plan, error) {
+	have, own := s.account(i.email), s.policy(i.email)
+	d, err := c.decideAccount(p, a, i, have, own)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: accountThing, Name: i.email}
+	found := fmt.Sprintf("Existing IAM service account %s found", i.display)
+	if have == nil {
+		change.Verb = plan.Create
+	} else {
+		d.notes = append([]string{found}, d.notes...)
+	}
+	stage := c.api.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := c.readAccount(ctx, p, i.email)
+		if err != nil {
+			return nil, err
+		}
+		own, err := c.readAccountPolicy(ctx, p, i.email)
+		if err != nil {
+			return nil, err
+		}
+		d, err := c.decideAccount(p, a, i, have, own)
+		return d.steps, err
+	})
+	planned := plan.Of(d.notes, cloud.OrFound(stage, found))
+	planned.Warnings = d.warnings
+	return planned, nil
+}
+
+// decideAccount returns the steps from have, with its own policy, to i. A policy that is nil is read before it is written.
+func (c *Client) decideAccount(p Project, a Accounts, i identity, have *accountState, own *policy) (decision, error) {
+	var d decision
+	if have == nil {
+		k := accountCall(p, "", "CreateServiceAccount", "create")
+		k.method, k.path, k.body = "POST", strings.TrimSuffix(k.path, "/"), a.body(i.Account)
+		d.steps = append(d.steps, c.step(k, fmt.Sprintf("IAM service account %s created", i.display), "+ display name "+i.display))
+	} else if err := c.compareAccount(p, a, i, *have, &d); err != nil {
+		return decision{}, err
+	}
+	line := "Updated policy bindings for IAM service account " + i.display
+	if own == nil {
+		if len(i.Subjects) > 0 {
+			d.steps = append(d.steps, c.firstPolicyStep(p, a, i, line))
+		}
+		return d, nil
+	}
+	want, diff, lost := impersonators(p, a.Pool, i.Subjects, *own)
+	for _, s := range lost {
+		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
+	}
+	if others := minus(own.pools(), []string{p.PoolName(a.Pool)}); len(others) > 0 {
+		d.notes = append(d.notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
+	}
+	if len(diff) > 0 {
+		d.steps = append(d.steps, c.step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), line, diff...))
+	}
+	return d, nil
+}
+
+// compareAccount adds the steps for what an account says of itself.
+func (c *Client) compareAccount(p Project, a Accounts, i identity, have accountState, d *decision) error {
+	description := have.Description
+	if !a.ours(have, i.Account) {
+		if !a.Adopt {
+			return a.Owner.notOwned(accountThing, i.email, have.Description)
+		}
+		description = a.Owner.describe(description)
+	}
+	var diff []string
+	if description != have.Description {
+		diff = append(diff, replaced("description ", have.Description, description)...)
+	}
+	if have.DisplayName != i.display && a.Owner.name != "" { // by which ccoctl finds it
+		diff = append(diff, replaced("display name ", have.DisplayName, i.display)...)
+	}
+	if len(diff) > 0 {
+		k := accountCall(p, i.email, "PatchServiceAccount", "update")
+		k.method, k.body = "PATCH", map[string]any{"serviceAccount": map[string]string{"displayName": i.display, "description": description},
+			"updateMask": "displayName,description"}
+		d.steps = append(d.steps, c.step(k, fmt.Sprintf("IAM service account %s updated", i.display), diff...))
+	}
+	if have.Disabled {
+		k := accountCall(p, i.email+":enable", "EnableServiceAccount", "enable")
+		k.method, k.body = "POST", struct{}{}
+		d.steps = append(d.steps, c.step(k, fmt.Sprintf("IAM service account %s enabled", i.display), "- disabled"))
+	}
+	return nil
+}
+
+// firstPolicyStep puts the subjects into the policy of an account that was just made, which some of Google's servers may not
+// know yet. It reads the policy: the account may be older than it seems.
+func (c *Client) firstPolicyStep(p Project, a Accounts, i identity, line string) cloud.Step {
+	_, diff, _ := impersonators(p, a.Pool, i.Subjects, policy{})
+	return cloud.Step{Key: "first policy of " + i.email, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
+		own, err := c.readAccountPolicy(ctx, p, i.email)
+		if err != nil {
+			return cloud.Refused, err
+		}
+		if own == nil {
+			return cloud.NotYet, fmt.Errorf("%s %s is not known everywhere yet", accountThing, i.email)
+		}
+		want, diff, _ := impersonators(p, a.Pool, i.Subjects, *own)
+		if len(diff) == 0 {
+			return cloud.Accepted, nil
+		}
+		return c.step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), "").Call(ctx)
+	}}
+}
+
+// body is what makes an account.
+func (a Accounts) body(w Account) map[string]any {
+	display := a.display(w)
+	return map[string]any{"accountId": a.id(w), "serviceAccount": map[string]string{
+		"displayName": display, "description": a.Owner.describe(ccoctlText(display))}}
+}
+
+// deleteAccounts plans to delete accounts that were just read.
+func (c *Client) deleteAccounts(p Project, accounts []accountState) plan.Stage {
+	var stage plan.Stage
+	for _, a := range accounts {
+		k := accountCall(p, a.UniqueID, "DeleteServiceAccount", "delete") // one that is made anew has another
+		k.method = "DELETE"
+		step := c.step(k, fmt.Sprintf("IAM service account %s deleted", a.DisplayName))
+		stage = append(stage, c.api.Stage(plan.Change{Verb: plan.Delete, Thing: accountThing, Name: a.Email}, []cloud.Step{step},
+			func(ctx context.Context) ([]cloud.Step, error) {
+				have, err := c.readAccount(ctx, p, a.UniqueID)
+				if err != nil || have == nil {
+					return nil, err
+				}
+				if have.Description != a.Description {
+					return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
+				}
+				return []cloud.Step{step}, nil
+			})...)
+	}
+	return stage
+}

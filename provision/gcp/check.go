@@ -1,0 +1,164 @@
+package gcp
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/keypost/keypost/internal/dnsname"
+)
+
+// Google's limits (google.iam.v1: WorkloadIdentityPoolProvider and its Oidc; https://cloud.google.com/iam/quotas).
+const (
+	audienceCount    = 10
+	audienceLimit    = 256 // characters
+	conditionLimit   = 4096
+	subjectLimit     = 127 // bytes, of google.subject; a longer one is refused only when a token is exchanged
+	permissionsLimit = 3000
+	displayLimit     = 100
+)
+
+// Check returns an error if what is wanted breaks a rule of Google's: for names, lengths, audiences, the issuer URL, keys to
+// upload, subjects. It makes no call, and joins the errors, each of which is one sentence.
+func (w Wanted) Check() error {
+	var errs []error
+	if w.Pool != nil {
+		errs = append(errs, checkPoolID("workload identity pool", w.Pool.ID))
+	}
+	if w.Provider != nil {
+		errs = append(errs, w.Provider.check()...)
+	}
+	if w.Accounts != nil {
+		errs = append(errs, w.Accounts.check()...)
+	}
+	return errors.Join(errs...)
+}
+
+// checkPoolID is the rule for the IDs of pools and providers
+// (https://cloud.google.com/iam/docs/reference/rest/v1/projects.locations.workloadIdentityPools/create).
+func checkPoolID(what, id string) error {
+	if !regexp.MustCompile(`^[a-z0-9-]{4,32}$`).MatchString(id) || strings.HasPrefix(id, "gcp-") {
+		return fmt.Errorf("the name of the %s, %q, must have 4 to 32 lower-case letters, digits or hyphens, and not begin with gcp-", what, id)
+	}
+	return nil
+}
+
+func (w Provider) check() []error {
+	errs := []error{checkPoolID("workload identity pool", w.Pool), checkPoolID("workload identity provider", w.ID), checkIssuerURL(w.IssuerURL)}
+	if n := len(minus(w.Audiences, nil)); n == 0 || n > audienceCount {
+		errs = append(errs, fmt.Errorf("%d audiences: a provider has 1 to %d", n, audienceCount))
+	}
+	for _, a := range w.Audiences {
+		if n := utf8.RuneCountInString(a); n == 0 || n > audienceLimit {
+			errs = append(errs, fmt.Errorf("audience %q has %d characters: Google allows 1 to %d", a, n, audienceLimit))
+		}
+	}
+	if n := len(w.Condition); n > conditionLimit {
+		errs = append(errs, fmt.Errorf("the attribute condition has %d characters: Google allows %d", n, conditionLimit))
+	}
+	if w.JWKS != nil {
+		_, err := upload(w.JWKS)
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+func checkIssuerURL(s string) error {
+	u, err := url.Parse(s)
+	if err != nil {
+		return fmt.Errorf("issuer URL %q: %w", s, err)
+	}
+	if u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(s, "?#") {
+		return fmt.Errorf("issuer URL %q: Google asks that it begin with https:// and a host, and have no user, query or fragment", s)
+	}
+	return nil
+}
+
+func (a Accounts) check() []error {
+	var errs []error
+	if a.Owner.mark == "" {
+		errs = append(errs, errors.New("the service accounts have no owner"))
+	}
+	ids, roles := map[string]Account{}, map[string]Account{}
+	for _, w := range a.List {
+		for _, err := range w.check(a) {
+			if err != nil {
+				errs = append(errs, fmt.Errorf("service account %s%s: %w", a.display(w), w.reason(), err))
+			}
+		}
+		errs = append(errs, collision(ids, a.id(w), "account", w))
+		if len(w.Permissions) > 0 {
+			errs = append(errs, collision(roles, roleID("", w.requested()), "custom role", w))
+		}
+	}
+	return errs
+}
+
+// collision returns an error if a name is taken: ccoctl's are cut.
+func collision(taken map[string]Account, name, what string, w Account) error {
+	if other, is := taken[name]; is {
+		return fmt.Errorf("%s and %s come to the same %s %s: drop one of them", other.asker(), w.asker(), what, strings.TrimPrefix(name, "_"))
+	}
+	taken[name] = w
+	return nil
+}
+
+func (w Account) asker() string {
+	if w.For != "" {
+		return w.For
+	}
+	return "service account " + w.requested()
+}
+
+// reason returns what asks for an account, to append to its name.
+func (w Account) reason() string {
+	if w.For == "" {
+		return ""
+	}
+	return " (" + w.For + ")"
+}
+
+func (w Account) check(a Accounts) []error {
+	var errs []error
+	if id := a.id(w); !regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`).MatchString(id) {
+		errs = append(errs, fmt.Errorf("its ID %q must have 6 to 30 lower-case letters, digits or hyphens, begin with a letter and not end in a hyphen", id))
+	}
+	if n := len(a.display(w)); n > displayLimit {
+		errs = append(errs, fmt.Errorf("its display name has %d bytes: Google allows %d", n, displayLimit))
+	}
+	if len(w.Subjects) == 0 {
+		errs = append(errs, errors.New("no service account of the cluster is named that may use it"))
+	}
+	for _, s := range w.Subjects {
+		errs = append(errs, checkSubject(s))
+	}
+	for _, r := range w.Roles {
+		if !regexp.MustCompile(`^(roles|projects/[a-z0-9.:-]+/roles|organizations/\d+/roles)/[A-Za-z0-9_.]+$`).MatchString(r) {
+			errs = append(errs, fmt.Errorf("%q is not the name of a role (roles/NAME)", r))
+		}
+	}
+	if n := len(w.Permissions); n > permissionsLimit {
+		errs = append(errs, fmt.Errorf("%d permissions: Google allows a role %d", n, permissionsLimit))
+	}
+	for _, s := range w.Permissions {
+		if !regexp.MustCompile(`^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+){2,}$`).MatchString(s) {
+			errs = append(errs, fmt.Errorf("%q is not a permission (SERVICE.RESOURCE.VERB)", s))
+		}
+	}
+	return errs
+}
+
+func checkSubject(s string) error {
+	account, ok := strings.CutPrefix(s, "system:serviceaccount:")
+	namespace, name, _ := strings.Cut(account, ":")
+	switch {
+	case !ok || !dnsname.IsLabel(namespace) || !dnsname.IsSubdomain(name):
+		return fmt.Errorf("%q is not a service account's subject (system:serviceaccount:NAMESPACE:NAME)", s)
+	case len(s) > subjectLimit:
+		return fmt.Errorf("the subject %s has %d bytes, and Google refuses the tokens of those with more than %d: use shorter names", s, len(s), subjectLimit)
+	}
+	return nil
+}

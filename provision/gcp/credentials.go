@@ -1,0 +1,113 @@
+package gcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/oauth2/google"
+)
+
+// scope is the one scope of all calls; what the caller may do is left to its roles.
+const scope = "https://www.googleapis.com/auth/cloud-platform"
+
+// variables are where ccoctl looks for credentials first (pkg/cmd/provisioning/gcp/credentials.go of
+// openshift/cloud-credential-operator).
+func variables() []string {
+	return []string{"GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON"}
+}
+
+// found is a credential's JSON; none for those that only Google's library finds.
+type found struct {
+	source string // as ccoctl says it
+	data   []byte
+}
+
+// caller is the email in the credentials; empty if they have none.
+func (f found) caller() string {
+	var said struct {
+		Email         string `json:"client_email"`
+		Impersonation string `json:"service_account_impersonation_url"`
+	}
+	if json.Unmarshal(f.data, &said) != nil {
+		return ""
+	}
+	if said.Email == "" {
+		name := said.Impersonation[strings.LastIndexByte(said.Impersonation, '/')+1:]
+		said.Email, _, _ = strings.Cut(name, ":")
+	}
+	return said.Email
+}
+
+// find looks where ccoctl looks. What is set and cannot be read is an error: to pass over it, as ccoctl does, would be to act
+// as somebody else than was meant.
+func find() (found, error) {
+	for _, name := range variables() {
+		value := strings.TrimSpace(os.Getenv(name))
+		if value == "" {
+			continue
+		}
+		source := fmt.Sprintf("environment variable %q", name)
+		if strings.HasPrefix(value, "{") {
+			return found{source: source + ", content <redacted>", data: []byte(value)}, nil
+		}
+		data, err := os.ReadFile(value)
+		if err != nil {
+			return found{}, fmt.Errorf("credentials of the %s: %w", source, err)
+		}
+		return found{source: fmt.Sprintf("%s, file %q", source, value), data: data}, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return found{}, nil //nolint:nilerr // no home, no file in it
+	}
+	path := filepath.Join(home, ".gcp", "osServiceAccount.json")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found{}, nil
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("credentials: %w", err)
+	}
+	return found{source: fmt.Sprintf("file %q", path), data: data}, nil
+}
+
+// authenticate finds the credentials.
+func (c *Client) authenticate(ctx context.Context) error {
+	f, err := find()
+	if err != nil {
+		return problem(NoCredentials, "%w", err)
+	}
+	var creds *google.Credentials
+	if f.data == nil {
+		if creds, err = google.FindDefaultCredentials(ctx, scope); err != nil {
+			return problem(NoCredentials, "no Google credentials were found: set GOOGLE_CREDENTIALS to a service account's key file, "+
+				"or run gcloud auth application-default login (%s)", oneLine(err))
+		}
+		f = found{source: "gcloud CLI defaults", data: creds.JSON}
+	} else if creds, err = fromJSON(ctx, f.data); err != nil {
+		return problem(NoCredentials, "credentials of the %s: %s", f.source, oneLine(err))
+	}
+	if c.universe, err = creds.GetUniverseDomain(); err != nil {
+		return problem(NoCredentials, "the domain of the cloud that the credentials are for: %s", oneLine(err))
+	}
+	c.found, c.tokens = f, creds.TokenSource
+	return nil
+}
+
+// fromJSON reads credentials of any kind that Google's library knows. They are the caller's own, so that the URLs which some
+// of them name are trusted.
+func fromJSON(ctx context.Context, data []byte) (*google.Credentials, error) {
+	var said struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(data, &said); err != nil {
+		return nil, errors.New("they are not JSON") // the library's error may quote them
+	}
+	return google.CredentialsFromJSONWithType(ctx, data, google.CredentialsType(said.Type), scope)
+}

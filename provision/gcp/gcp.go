@@ -1,0 +1,160 @@
+// Package gcp registers an issuer with Google Cloud: a workload identity pool with a provider, the service accounts whose
+// part workloads play, and their roles. A Plan method of [Client] reads the project and returns a plan, which changes nothing
+// until it is applied.
+//
+// The package promises:
+//   - Nothing without the text that ccoctl and keypost put into descriptions is changed, unless it is to be adopted.
+//   - Of a policy, only members that stand for our own accounts, or for subjects of our own pool, change; conditions stay.
+//   - The project's policy is written once by a plan, by its etag, in version 3.
+//   - Every call that writes is shown in the plan, and reported when it is made.
+//   - A run may be stopped anywhere and started again.
+package gcp
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Project is a Google Cloud project.
+type Project struct {
+	ID       string // "my-project"
+	Number   string // "123456789012"
+	Universe string // the domain of its services, "googleapis.com"
+	Caller   string // the email of the credentials' account; empty if they do not say
+}
+
+// PoolName returns the full name of a pool: projects/NUMBER/locations/global/workloadIdentityPools/ID.
+func (p Project) PoolName(pool string) string {
+	return "projects/" + p.Number + "/locations/global/workloadIdentityPools/" + pool
+}
+
+// ProviderName returns the full name of a provider: PoolName/providers/ID.
+func (p Project) ProviderName(pool, provider string) string {
+	return p.PoolName(pool) + "/providers/" + provider
+}
+
+// Audience returns what a credential configuration names as its audience: "//iam.googleapis.com/" and the provider's full
+// name. The host is the same in every universe.
+func (p Project) Audience(pool, provider string) string {
+	return "//iam.googleapis.com/" + p.ProviderName(pool, provider)
+}
+
+// Principal returns the member of a policy that stands for a subject of a pool
+// (https://cloud.google.com/iam/docs/principal-identifiers).
+func (p Project) Principal(pool, subject string) string { return p.subjects(pool) + subject }
+
+// subjects is how the members begin that stand for subjects of a pool.
+func (p Project) subjects(pool string) string {
+	return "principal://iam.googleapis.com/" + p.PoolName(pool) + "/subject/"
+}
+
+// Email returns the email of the service account with an ID. A project of the older sort, DOMAIN:NAME, has NAME.DOMAIN there.
+func (p Project) Email(accountID string) string {
+	place := p.ID
+	if domain, name, old := strings.Cut(p.ID, ":"); old {
+		place = name + "." + domain
+	}
+	return accountID + "@" + place + ".iam.gserviceaccount.com"
+}
+
+// made is how the descriptions begin of all that ccoctl makes; keypost's begin so too, so that either deletes what the other
+// made.
+const made = "Created By OpenShift ccoctl"
+
+// descriptionLimit is Google's, in bytes.
+const descriptionLimit = 256
+
+// Owner is the installation, or the tool, that a thing belongs to by the end of its description. The zero Owner owns nothing.
+type Owner struct{ name, mark string }
+
+// installationMark comes before an installation's name at the end of descriptions.
+const installationMark = "; installation "
+
+// OwnedBy returns the owner of what is made for the installation of this name.
+func OwnedBy(name string) Owner { return Owner{name: name, mark: installationMark + name} }
+
+// OwnedByKeypost returns the owner of accounts for workloads of any cluster. No installation's deletion deletes them.
+func OwnedByKeypost() Owner { return Owner{mark: "; keypost, for a workload"} }
+
+// owns reports whether a description has the owner's mark.
+func (o Owner) owns(description string) bool {
+	return o.mark != "" && strings.HasSuffix(description, o.mark)
+}
+
+// describe returns a description with the owner's mark. What it said before stays, as far as there is room.
+func (o Owner) describe(text string) string {
+	if o.owns(text) {
+		return text
+	}
+	return text[:min(len(text), descriptionLimit-len(o.mark))] + o.mark
+}
+
+// ccoctls reports whether a description is ccoctl's, and not keypost's: it does not say for which installation.
+func ccoctls(description string) bool {
+	return strings.HasPrefix(description, made) && !strings.Contains(description, "; ")
+}
+
+// notOwned is the error for a thing that is somebody else's.
+func (o Owner) notOwned(thing, name, description string) error {
+	why := fmt.Sprintf("its description does not end in %q", strings.TrimPrefix(o.mark, "; "))
+	if _, other, found := strings.Cut(description, installationMark); found {
+		why = "it belongs to the installation " + other
+	}
+	return problem(NotOwned, "%s %s is somebody else's: %s", thing, name, why)
+}
+
+// Pool is a workload identity pool as it should be: there, enabled, not deleted.
+type Pool struct {
+	ID    string
+	Owner Owner
+	Adopt bool // take over a pool that is somebody else's
+}
+
+// Provider is an OIDC provider of a pool as it should be: there, enabled, not deleted.
+type Provider struct {
+	Pool, ID  string
+	IssuerURL string
+	Audiences []string // that tokens may carry
+	Usual     bool     // Audiences are a default: what an existing provider takes beside them stays
+	Condition string   // attribute condition, CEL; empty leaves what is there
+	JWKS      []byte   // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
+	Owner     Owner
+	Adopt     bool // take over a provider that is somebody else's
+}
+
+// Account is a service account as it should be, with its roles and those who may impersonate it.
+type Account struct {
+	Request     string   // name of the CredentialsRequest, of which ccoctl makes the names of accounts and roles; empty without one
+	ID          string   // before the @; empty for one made of the owner's name and Request, the same in every run
+	DisplayName string   // empty for ccoctl's, OWNER-REQUEST, or the ID
+	For         string   // what asks for it, for messages: "CredentialsRequest NAMESPACE/NAME (FILE)"
+	Roles       []string // predefined ones, in the project: "roles/…"
+	Permissions []string // of a custom role of the project, shared by all its clusters; empty: no such role
+	Subjects    []string // system:serviceaccount:NAMESPACE:NAME, which may impersonate it
+}
+
+// Accounts are the service accounts of one owner.
+type Accounts struct {
+	Owner Owner
+	Pool  string // whose subjects may impersonate them
+	List  []Account
+	All   bool // List is all that the owner should have: what else there is, is in Plan.Extra
+	Prune bool // with All: what else there is, is deleted; and custom roles lose the permissions that nobody asked for
+	Adopt bool // take over accounts and roles that are somebody else's
+}
+
+// Wanted is what a project should have. Parts that are nil are neither read nor planned.
+type Wanted struct {
+	Pool     *Pool
+	Provider *Provider
+	Accounts *Accounts
+}
+
+// Deletion says what to delete of what keypost or ccoctl made for the installation of a name: its accounts with their
+// bindings, and its pool, with which Google deletes the providers in it.
+type Deletion struct {
+	Name        string
+	Pool        string   // empty for Name
+	Requests    []string // names of CredentialsRequests, by which also those accounts of ccoctl's are found that nobody may impersonate
+	CustomRoles bool     // also the custom roles that no other account has; other clusters may need them later
+}

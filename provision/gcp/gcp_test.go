@@ -1,0 +1,432 @@
+package gcp_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/test/fakegcp"
+)
+
+// A first run makes everything, and a second writes nothing.
+func TestInstallation(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		want.Provider.Audiences = []string{"openshift", "other"}
+		lines := strings.Join(mustApply(t, w, want), "\n")
+		contains(t, lines, "Workload identity pool created with name demo", "workload identity provider created with name demo",
+			"IAM service account demo-openshift-ingress-gcp created", "IAM custom role my-project-openshift-ingress-gcp created",
+			"Updated policy bindings for IAM service account demo-openshift-ingress-gcp", "Updated the IAM policy of project my-project")
+		contains(t, state(w), "pool projects/123456789012/locations/global/workloadIdentityPools/demo ACTIVE",
+			"{Issuer:https://oidc.example.com/demo Discovery: Audiences:[openshift other] JWKS:}", "map[google.subject:assertion.sub]",
+			`"demo-openshift-ingress-gcp" "Created By OpenShift ccoctl for service account demo-openshift-ingress-gcp; installation demo"`,
+			`role projects/my-project/roles/myproject_openshiftingressgcp "my-project-openshift-ingress-gcp" "Created By OpenShift ccoctl for service account `+
+				`demo-openshift-ingress-gcp" GA [dns.changes.create dns.changes.get]`,
+			"principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/demo/subject/system:serviceaccount:ns-a:node")
+		finished(t, w, want)
+		if n := len(w.Calls()); n != 9 {
+			t.Errorf("%d calls for a second run, want one for each thing or list", n)
+		}
+		contains(t, preview(t, w, want), "nothing to change", "note: Workload identity pool demo already exists",
+			"note: Workload identity provider demo already exists in pool demo", "note: Existing IAM service account demo-openshift-gcp-ccm found",
+			"note: Existing IAM custom role my-project-openshift-gcp-ccm found")
+	})
+}
+
+// The project's policy is written once, and everything else once too.
+func TestFewWrites(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		count := map[string]int{}
+		for _, c := range w.Calls() {
+			count[c.Action]++
+		}
+		want := map[string]int{"GetProject": 1, "GetWorkloadIdentityPool": 1, "CreateWorkloadIdentityPool": 1, "GetWorkloadIdentityPoolProvider": 1,
+			"GetEffectiveOrgPolicy": 1, "CreateWorkloadIdentityPoolProvider": 1, "ListServiceAccounts": 1, "ListRoles": 1, "CreateServiceAccount": 3,
+			"GetServiceAccountIamPolicy": 3, "SetServiceAccountIamPolicy": 3, "CreateRole": 2, "GetProjectIamPolicy": 3, "SetProjectIamPolicy": 1}
+		if !maps.Equal(count, want) {
+			t.Errorf("calls %v, want %v", count, want)
+		}
+	})
+}
+
+const poolPath = "my-project/locations/global/workloadIdentityPools/demo"
+
+// Each difference is shown, and made good.
+func TestDrift(t *testing.T) {
+	pool, provider := poolPath, poolPath+"/providers/demo"
+	role := "my-project/roles/myproject_openshiftingressgcp"
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, w *world, email string)
+		shown  []string
+	}{
+		{"pool disabled", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", pool+"?updateMask=disabled", map[string]any{"disabled": true})
+		}, []string{"~ update workload identity pool demo", "- disabled"}},
+		{"pool deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", pool, nil) },
+			[]string{"~ update workload identity pool demo", "- deleted", "~ update workload identity provider"}},
+		{"provider disabled", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", provider+"?updateMask=disabled", map[string]any{"disabled": true})
+		}, []string{"~ update workload identity provider", "- disabled"}},
+		{"provider deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", provider, nil) }, []string{"- deleted"}},
+		{"provider deleted and changed", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
+			w.do(t, "DELETE", provider, nil)
+		}, []string{"- deleted", "- audience x", "+ audience openshift"}},
+		{"issuer", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", provider+"?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": "https://old.example.com"}})
+		}, []string{"- issuer https://old.example.com", "+ issuer https://oidc.example.com/demo", "warning: provider demo takes no tokens of the issuer https://old.example.com any more"}},
+		{"audiences", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
+		}, []string{"- audience x", "+ audience openshift"}},
+		{"mapping", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", provider+"?updateMask=attributeMapping", map[string]any{"attributeMapping": map[string]string{"google.subject": "assertion.aud"}})
+		}, []string{"- google.subject = assertion.aud", "+ google.subject = assertion.sub"}},
+		{"upload", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", provider+"?updateMask=oidc.jwksJson", map[string]any{"oidc": map[string]any{"jwksJson": `{"keys":[{"kty":"RSA","kid":"k1","n":"AQAB","e":"AQAB"}]}`}})
+		}, []string{"- uploaded key k1", "+ keys as published by https://oidc.example.com/demo", "warning: Google fetches the keys"}},
+		{"account deleted", func(t *testing.T, w *world, email string) {
+			w.do(t, "DELETE", "my-project/serviceAccounts/"+email, nil)
+		},
+			[]string{"+ create IAM service account", "- roles/storage.admin for deleted:serviceAccount:", "+ roles/storage.admin for serviceAccount:"}},
+		{"account disabled", func(t *testing.T, w *world, email string) {
+			w.do(t, "POST", "my-project/serviceAccounts/"+email+":disable", struct{}{})
+		}, []string{"~ update IAM service account", "- disabled"}},
+		{"account renamed", func(t *testing.T, w *world, email string) {
+			w.do(t, "PATCH", "my-project/serviceAccounts/"+email, map[string]any{"serviceAccount": map[string]string{"displayName": "x"}, "updateMask": "displayName"})
+		}, []string{"- display name x", "+ display name demo-openshift-image-registry-gcs"}},
+		{"a subject too few and one too many", func(t *testing.T, w *world, email string) {
+			w.policy(t, "my-project/serviceAccounts/"+email, func(p *fakegcp.Policy) {
+				p.Bindings[0].Members = []string{strings.Replace(p.Bindings[0].Members[0], subject, "system:serviceaccount:ns-a:gone", 1)}
+			})
+		}, []string{"subject/system:serviceaccount:ns-a:gone", "+ roles/iam.workloadIdentityUser for principal://", "can no longer be used by system:serviceaccount:ns-a:gone"}},
+		{"a role too few and one too many", func(t *testing.T, w *world, email string) {
+			w.project(t, func(p *fakegcp.Policy) {
+				i := slices.IndexFunc(p.Bindings, func(b fakegcp.Binding) bool { return b.Role == "roles/storage.admin" })
+				p.Bindings[i].Role = "roles/owner"
+			})
+		}, []string{"- roles/owner for serviceAccount:", "+ roles/storage.admin for serviceAccount:"}},
+		{"role deleted", func(t *testing.T, w *world, _ string) { w.do(t, "DELETE", role, nil) }, []string{"~ update IAM custom role", "- deleted"}},
+		{"role deleted after it shrank", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create"}})
+			w.do(t, "DELETE", role, nil)
+		}, []string{"- deleted", "+ permission dns.changes.get"}},
+		{"role without effect", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", role+"?updateMask=stage", map[string]any{"stage": "DISABLED"})
+		}, []string{"- stage DISABLED", "+ stage GA"}},
+		{"role too small", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", role+"?updateMask=includedPermissions", map[string]any{"includedPermissions": []string{"dns.changes.create"}})
+		}, []string{"+ permission dns.changes.get"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, fakegcp.Options{ConsistencyDelay: 20 * time.Second, AccountDelay: 40 * time.Second, OperationPolls: 2, OperationDelay: 3 * time.Second},
+				func(t *testing.T, w *world) {
+					want := installation("demo")
+					mustApply(t, w, want)
+					settle(w)
+					before, email := state(w), email(t, w, want, 0)
+					tt.change(t, w, email)
+					settle(w)
+					contains(t, preview(t, w, want), tt.shown...)
+					lines := mustApply(t, w, want)
+					if len(lines) == 0 {
+						t.Error("no line for what was changed")
+					}
+					settle(w)
+					if after := state(w); after != before {
+						t.Errorf("afterwards there is\n%s\nwant\n%s", after, before)
+					}
+					finished(t, w, want)
+				})
+		})
+	}
+}
+
+// settle waits until everybody sees everything.
+func settle(*world) { time.Sleep(time.Hour) }
+
+// email is that of the i-th account.
+func email(t *testing.T, w *world, want gcp.Wanted, i int) string {
+	t.Helper()
+	p, err := w.client().Plan(t.Context(), want)
+	check(t, err)
+	return p.Emails[i]
+}
+
+// What others put into policies, roles and providers survives every run.
+func TestStrangersSurvive(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		condition := &fakegcp.Condition{Title: "until", Expression: "request.time < timestamp('2030-01-01T00:00:00Z')"}
+		w.project(t, func(p *fakegcp.Policy) {
+			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/owner", Members: []string{"user:a@example.com"}},
+				fakegcp.Binding{Role: "roles/viewer", Members: []string{"user:b@example.com"}, Condition: condition},
+				fakegcp.Binding{Role: "roles/storage.admin", Members: []string{"user:c@example.com"}},
+				fakegcp.Binding{Role: "roles/viewer", Members: []string{"deleted:serviceAccount:x@my-project.iam.gserviceaccount.com?uid=1"}})
+		})
+		want := installation("demo")
+		mustApply(t, w, want)
+		mail := email(t, w, want, 0)
+		w.project(t, func(p *fakegcp.Policy) {
+			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{"serviceAccount:" + mail}, Condition: condition})
+		})
+		w.policy(t, "my-project/serviceAccounts/"+mail, func(p *fakegcp.Policy) {
+			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/iam.serviceAccountTokenCreator", Members: []string{"user:d@example.com"}},
+				fakegcp.Binding{Role: "roles/iam.workloadIdentityUser",
+					Members: []string{"principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/other/subject/x"}})
+		})
+		kept := []string{"roles/owner [user:a@example.com]", "user:b@example.com] &{until", "roles/storage.admin [serviceAccount:" + mail + " user:c@example.com]",
+			"deleted:serviceAccount:x@", "roles/iam.serviceAccountTokenCreator [user:d@example.com]", "workloadIdentityPools/other/subject/x"}
+		contains(t, state(w), kept...)
+		finished(t, w, want)
+		contains(t, preview(t, w, want), "has the role roles/viewer on a condition, which stays", "can be used from projects/1/locations/global/workloadIdentityPools/other too")
+		want.Accounts.List = want.Accounts.List[:1]
+		want.Accounts.List[0].Roles = []string{"roles/storage.objectAdmin"}
+		mustApply(t, w, want)
+		kept[2] = "roles/storage.admin [user:c@example.com]"
+		contains(t, state(w), kept...)
+	})
+}
+
+// Somebody else writes between our read and our write, twice.
+func TestConcurrentPolicyWriter(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		p, err := w.client().Plan(t.Context(), installation("demo"))
+		check(t, err)
+		busy, n := false, 0
+		w.OnCall(func(_ int, c fakegcp.Call) {
+			if c.Action != "GetProjectIamPolicy" || busy || n == 2 {
+				return
+			}
+			busy = true
+			n++
+			w.project(t, func(p *fakegcp.Policy) {
+				p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{fmt.Sprintf("user:u%d@example.com", n)}})
+			})
+			busy = false
+		})
+		_, err = carryOut(t.Context(), p.Plan)
+		check(t, err)
+		contains(t, state(w), "roles/viewer [user:u1@example.com user:u2@example.com]")
+		finished(t, w, installation("demo"))
+	})
+}
+
+// A stop at any call, and then another run: the same end, and nothing twice.
+func TestKilledAtEveryCall(t *testing.T) {
+	reference, calls := "", 0
+	inWorld(t, fakegcp.Options{OperationDelay: 2 * time.Second}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		reference, calls = state(w), len(w.Calls())
+	})
+	for n := 1; n <= calls; n++ {
+		inWorld(t, fakegcp.Options{OperationDelay: 2 * time.Second}, func(t *testing.T, w *world) {
+			ctx, cancel := context.WithCancel(t.Context())
+			w.OnCall(func(at int, _ fakegcp.Call) {
+				if at == n {
+					w.dead.Store(true)
+					cancel()
+				}
+			})
+			_, err := apply(ctx, w.client(), installation("demo"))
+			if err == nil && n < calls {
+				t.Errorf("killed at call %d: no error", n)
+			}
+			w.OnCall(nil)
+			w.dead.Store(false)
+			mustApply(t, w, installation("demo"))
+			if after := state(w); after != reference {
+				t.Errorf("killed at call %d, there is\n%s\nwant\n%s", n, after, reference)
+			}
+			finished(t, w, installation("demo"))
+		})
+	}
+}
+
+// The answer to each write is lost once: the same end, and nothing twice.
+func TestLostAnswers(t *testing.T) {
+	reference := ""
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		reference = state(w)
+	})
+	for _, delay := range []time.Duration{0, 30 * time.Second} {
+		inWorld(t, fakegcp.Options{ConsistencyDelay: delay, AccountDelay: delay, OperationDelay: delay / 10}, func(t *testing.T, w *world) {
+			var mu sync.Mutex
+			lost := map[string]bool{}
+			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
+				mu.Lock()
+				defer mu.Unlock()
+				key := c.Path + c.Body
+				if !c.Write || lost[key] {
+					return fakegcp.Fault{}
+				}
+				lost[key] = true
+				return fakegcp.LoseReply()
+			})
+			lines := mustApply(t, w, installation("demo"))
+			if len(lost) != 11 || len(lines) != 11 {
+				t.Errorf("%d answers were lost, lines %q", len(lost), lines)
+			}
+			w.Fault(nil)
+			settle(w)
+			if after := state(w); after != reference {
+				t.Errorf("there is\n%s\nwant\n%s", after, reference)
+			}
+			finished(t, w, installation("demo"))
+		})
+	}
+}
+
+// Throttled, unavailable, slow to show: it takes longer, and says so.
+func TestSlowCloud(t *testing.T) {
+	inWorld(t, fakegcp.Options{ConsistencyDelay: time.Minute, AccountDelay: 90 * time.Second, OperationDelay: 30 * time.Second, OperationPolls: 3,
+		WritesPerSecond: 0.5, FederationWritesPerMinute: 2, PageSize: 1}, func(t *testing.T, w *world) {
+		var calls atomic.Int32
+		w.Fault(func(fakegcp.Call) fakegcp.Fault {
+			if calls.Add(1)%5 == 0 {
+				return fakegcp.Unavailable()
+			}
+			return fakegcp.Fault{}
+		})
+		var told []string
+		c := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "my-project", Transport: w, OnWait: waits(&told)})
+		_, err := apply(t.Context(), c, installation("demo"))
+		check(t, err)
+		w.Fault(nil)
+		settle(w)
+		finished(t, w, installation("demo"))
+		if len(told) == 0 {
+			t.Error("minutes have passed without a word")
+		}
+		for _, line := range told {
+			if !strings.Contains(line, "takes long") {
+				t.Errorf("told %q", line)
+			}
+		}
+	})
+}
+
+// Two clusters of one project share custom roles and nothing else.
+func TestTwoClusters(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		one, two := installation("demo-x"), installation("demo-x-openshift") // the display names of the second begin as those of the first
+		mustApply(t, w, one)
+		mustApply(t, w, two)
+		finished(t, w, one)
+		finished(t, w, two)
+		both := state(w)
+		contains(t, both, "roles/myproject_openshiftingressgcp [serviceAccount:demo-x-opens-openshift-i-")
+		p, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo-x", CustomRoles: true})
+		check(t, err)
+		contains(t, shown(t, p), "note: IAM custom role my-project-openshift-ingress-gcp stays: serviceAccount:demo-x-opens-openshift-i-")
+		if state(w) != both {
+			t.Error("a plan has changed something")
+		}
+		lines, err := carryOut(t.Context(), p)
+		check(t, err)
+		contains(t, strings.Join(lines, "\n"), "IAM service account demo-x-openshift-ingress-gcp deleted", "Workload identity pool demo-x deleted")
+		finished(t, w, two)
+		if again, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo-x", CustomRoles: true}); err != nil || !again.Empty() {
+			t.Errorf("a second deletion: %v\n%s", err, shown(t, again))
+		}
+		p, err = w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo-x-openshift", CustomRoles: true})
+		check(t, err)
+		_, err = carryOut(t.Context(), p)
+		check(t, err)
+		rest := state(w)
+		for _, gone := range []string{"account", "policy of"} {
+			if strings.Contains(rest, "\n"+gone) || strings.HasPrefix(rest, gone) {
+				t.Errorf("after both were deleted there is\n%s", rest)
+			}
+		}
+		if strings.Contains(rest, "ACTIVE") || strings.Contains(rest, "deleted=false") {
+			t.Errorf("after both were deleted there is\n%s", rest)
+		}
+	})
+}
+
+// A stop at any call of a deletion, and then another: the same end.
+func TestDeletionKilledAtEveryCall(t *testing.T) {
+	remove := func(ctx context.Context, w *world) error {
+		p, err := w.client().PlanDelete(ctx, gcp.Deletion{Name: "demo", CustomRoles: true})
+		if err != nil {
+			return err
+		}
+		_, err = carryOut(ctx, p)
+		return err
+	}
+	reference, calls := "", 0
+	for n := 0; n <= calls; n++ {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			w.project(t, func(p *fakegcp.Policy) {
+				p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/owner", Members: []string{"user:a@example.com"}})
+			})
+			mustApply(t, w, installation("demo"))
+			w.ResetCalls()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			w.OnCall(func(at int, _ fakegcp.Call) {
+				if at == n {
+					w.dead.Store(true)
+					cancel()
+				}
+			})
+			err := remove(ctx, w)
+			if n == 0 {
+				check(t, err)
+				reference, calls = state(w), len(w.Calls())
+				return
+			}
+			w.OnCall(nil)
+			w.dead.Store(false)
+			check(t, remove(t.Context(), w))
+			if after := state(w); after != reference {
+				t.Errorf("killed at call %d, there is\n%s\nwant\n%s", n, after, reference)
+			}
+		})
+	}
+	if calls < 12 {
+		t.Errorf("only %d calls", calls)
+	}
+}
+
+// A provisioner needs these permissions and no others.
+func TestLeastPermissions(t *testing.T) {
+	least := strings.Fields(`resourcemanager.projects.get resourcemanager.projects.getIamPolicy resourcemanager.projects.setIamPolicy
+		iam.workloadIdentityPools.get iam.workloadIdentityPools.create iam.workloadIdentityPools.delete
+		iam.workloadIdentityPoolProviders.get iam.workloadIdentityPoolProviders.create iam.workloadIdentityPoolProviders.list
+		iam.serviceAccounts.list iam.serviceAccounts.get iam.serviceAccounts.create iam.serviceAccounts.delete
+		iam.serviceAccounts.getIamPolicy iam.serviceAccounts.setIamPolicy
+		iam.roles.list iam.roles.get iam.roles.create iam.roles.delete`)
+	run := func(t *testing.T, w *world) error {
+		if _, err := apply(t.Context(), w.client(), installation("demo")); err != nil {
+			return err
+		}
+		p, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true})
+		if err != nil {
+			return err
+		}
+		_, err = carryOut(t.Context(), p)
+		return err
+	}
+	inWorld(t, fakegcp.Options{Permissions: least}, func(t *testing.T, w *world) { check(t, run(t, w)) })
+	for i, missing := range least {
+		inWorld(t, fakegcp.Options{Permissions: slices.Delete(slices.Clone(least), i, i+1)}, func(t *testing.T, w *world) {
+			err := run(t, w)
+			if missing == "resourcemanager.projects.get" && problemOf(err) == gcp.WrongProject {
+				return
+			}
+			if problemOf(err) != gcp.Denied || !strings.Contains(err.Error(), "the caller lacks the permission "+missing) {
+				t.Errorf("without %s: %v", missing, err)
+			}
+		})
+	}
+}

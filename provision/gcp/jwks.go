@@ -1,0 +1,154 @@
+package gcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/provision/cloud"
+)
+
+// uploadLimit is how many keys a provider takes (google.iam.v1, Oidc.jwks_json).
+const uploadLimit = 8
+
+// jwk is a verification key with the members that an upload may have; Google refuses all others.
+type jwk struct {
+	Kty string `json:"kty"`
+	Alg string `json:"alg,omitempty"`
+	Use string `json:"use,omitempty"`
+	Kid string `json:"kid"`
+	N   string `json:"n,omitempty"`
+	E   string `json:"e,omitempty"`
+	Crv string `json:"crv,omitempty"`
+	X   string `json:"x,omitempty"`
+	Y   string `json:"y,omitempty"`
+
+	D json.RawMessage `json:"d,omitempty"` // of a private key, which is refused
+}
+
+func readKeys(jwks []byte) ([]jwk, error) {
+	var set struct {
+		Keys []jwk `json:"keys"`
+	}
+	if err := json.Unmarshal(jwks, &set); err != nil {
+		return nil, errors.New("the keys to upload are no JWKS") // the error may quote them
+	}
+	return set.Keys, nil
+}
+
+// upload returns the JWKS in the form that Google takes: RSA and P-256 keys, at most eight, with no members but those of a
+// verification key. What Google does not look at before the first exchange, it makes sure of here.
+func upload(jwks []byte) (string, error) {
+	keys, err := readKeys(jwks)
+	if err != nil {
+		return "", err
+	}
+	if len(keys) == 0 || len(keys) > uploadLimit {
+		return "", fmt.Errorf("%d keys to upload: Google takes 1 to %d", len(keys), uploadLimit)
+	}
+	for _, k := range keys {
+		rsa := k.Kty == "RSA" && k.N != "" && k.E != "" && (k.Alg == "" || k.Alg == "RS256")
+		ec := k.Kty == "EC" && k.Crv == "P-256" && k.X != "" && k.Y != "" && (k.Alg == "" || k.Alg == "ES256")
+		switch {
+		case k.D != nil:
+			return "", errors.New("the keys to upload include a private key")
+		case k.Kid == "":
+			return "", errors.New("a key to upload has no ID (kid)")
+		case !rsa && !ec:
+			return "", fmt.Errorf("key %s to upload: Google takes keys for RS256 and ES256 only", k.Kid)
+		}
+	}
+	return string(asJSON(map[string][]jwk{"keys": keys})), nil
+}
+
+// keyIDs returns the IDs of the keys of a JWKS; none if it is none.
+func keyIDs(jwks []byte) []string {
+	keys, _ := readKeys(jwks) // what is no JWKS has no keys
+	var kids []string
+	for _, k := range keys {
+		kids = append(kids, k.Kid)
+	}
+	return kids
+}
+
+// sameKeys reports whether two JWKS have the same keys, in whatever order and form.
+func sameKeys(a, b string) bool {
+	canonical := func(jwks string) ([]string, bool) {
+		keys, err := readKeys([]byte(jwks))
+		var out []string
+		for _, k := range keys {
+			out = append(out, string(asJSON(k)))
+		}
+		slices.Sort(out)
+		return out, err == nil
+	}
+	x, okX := canonical(a)
+	y, okY := canonical(b)
+	return okX && okY && slices.Equal(x, y)
+}
+
+// ProviderID names a provider of any project.
+type ProviderID struct{ Project, Pool, Provider string } // Project is an ID or a number
+
+// ParseProvider reads a provider's full name: projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/ID.
+func ParseProvider(name string) (ProviderID, error) {
+	m := regexp.MustCompile(`^projects/([^/]+)/locations/global/workloadIdentityPools/([^/]+)/providers/([^/]+)$`).FindStringSubmatch(name)
+	if m == nil || checkPoolID("pool", m[2]) != nil || checkPoolID("provider", m[3]) != nil {
+		return ProviderID{}, fmt.Errorf("%q is not the name of a provider (projects/PROJECT/locations/global/workloadIdentityPools/POOL/providers/PROVIDER)", name)
+	}
+	return ProviderID{Project: m[1], Pool: m[2], Provider: m[3]}, nil
+}
+
+// String returns the full name.
+func (p ProviderID) String() string {
+	return strings.Join([]string{"projects", p.Project, "locations/global/workloadIdentityPools", p.Pool, "providers", p.Provider}, "/")
+}
+
+// UploadedKeys returns the JWKS that was uploaded to a provider; nil if Google fetches the keys of that issuer.
+func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) ([]byte, error) {
+	p, err := c.Project(ctx)
+	if err != nil {
+		return nil, err
+	}
+	have, err := c.readProvider(ctx, p, pool, provider)
+	if err != nil {
+		return nil, err
+	}
+	if have == nil || have.OIDC == nil || have.State == deleted {
+		return nil, fmt.Errorf("there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
+	}
+	if have.OIDC.JWKS == "" {
+		return nil, nil
+	}
+	return []byte(have.OIDC.JWKS), nil
+}
+
+// UploadKeys gives a provider exactly the keys of a JWKS, and reads them back until they are there. It reports whether it had to
+// write. A provider whose keys Google fetches is not changed: that is an error.
+func (c *Client) UploadKeys(ctx context.Context, pool, provider string, jwks []byte) (changed bool, err error) {
+	want, err := upload(jwks)
+	if err != nil {
+		return false, err
+	}
+	made, err := c.api.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := c.UploadedKeys(ctx, pool, provider)
+		if err != nil || sameKeys(want, string(have)) {
+			return nil, err
+		}
+		p, err := c.Project(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if have == nil {
+			return nil, fmt.Errorf("%s %s has no uploaded keys: Google fetches those that the issuer publishes", providerThing, provider)
+		}
+		set := patch{}
+		set.add("oidc.jwksJson", want)
+		return []cloud.Step{c.changeStep(set.call(providerCall(p, pool, provider, "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")}, nil
+	})
+	return len(made) > 0, err
+}

@@ -1,0 +1,132 @@
+package gcp_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/test/fakegcp"
+)
+
+const (
+	rsaKey = `{"kty":"RSA","alg":"RS256","use":"sig","kid":%q,"n":"AQAB","e":"AQAB"}`
+	ecKey  = `{"kty":"EC","alg":"ES256","use":"sig","kid":%q,"crv":"P-256","x":"AQAB","y":"AQAB"}`
+)
+
+// jwks has keys with these IDs, and members that Google does not take.
+func jwks(form string, kids ...string) []byte {
+	var keys []string
+	for _, k := range kids {
+		keys = append(keys, strings.TrimSuffix(fmt.Sprintf(form, k), "}")+`,"x5t":"x"}`)
+	}
+	return []byte(`{"keys": [` + strings.Join(keys, ", ") + `]}`)
+}
+
+// Uploaded keys are those that are published: no more, no less, whatever the form.
+func TestUpload(t *testing.T) {
+	inWorld(t, fakegcp.Options{ConsistencyDelay: 30 * time.Second, OperationPolls: 1}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		want.Accounts = nil
+		want.Provider.JWKS = jwks(rsaKey, "k1", "k2")
+		contains(t, preview(t, w, want), "+ uploaded key k1", "+ uploaded key k2")
+		mustApply(t, w, want)
+		settle(w)
+		finished(t, w, want)
+		c := w.client()
+		want.Provider.JWKS = jwks(rsaKey, "k2", "k3")
+		contains(t, preview(t, w, want), "- uploaded key k1", "+ uploaded key k3")
+		lines := strings.Join(mustApply(t, w, want), "\n")
+		contains(t, lines, "workload identity provider demo updated with new JWK set")
+		for i, changed := range []bool{true, false} {
+			is, err := c.UploadKeys(t.Context(), "demo", "demo", jwks(ecKey, "e1"))
+			if err != nil || is != changed {
+				t.Errorf("upload %d: %t, %v", i, is, err)
+			}
+		}
+		have, err := c.UploadedKeys(t.Context(), "demo", "demo")
+		check(t, err)
+		var set struct{ Keys []map[string]string }
+		check(t, json.Unmarshal(have, &set))
+		if len(set.Keys) != 1 || set.Keys[0]["kid"] != "e1" || set.Keys[0]["x5t"] != "" {
+			t.Errorf("uploaded %s", have)
+		}
+		settle(w)
+		r, err := c.Provider(t.Context(), "demo", "demo")
+		if err != nil || !r.Uploaded || r.IssuerURL != issuerURL || fmt.Sprint(r.Audiences) != "[openshift]" {
+			t.Errorf("registered %+v, %v", r, err)
+		}
+
+		want.Provider.JWKS = nil
+		contains(t, preview(t, w, want), "- uploaded key e1", "+ keys as published by https://oidc.example.com/demo")
+		mustApply(t, w, want)
+		settle(w)
+		finished(t, w, want)
+		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have != nil {
+			t.Errorf("keys %s, %v", have, err)
+		}
+		if _, err := c.UploadKeys(t.Context(), "demo", "demo", jwks(rsaKey, "k1")); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestUploadRefuses(t *testing.T) {
+	c := gcp.OpenWith("x", gcp.Access{Project: "p", Transport: roundTripper(nil)}) // nobody is called
+	for _, tt := range []struct{ jwks, want string }{
+		{`secret`, "the keys to upload are no JWKS"},
+		{`{}`, "0 keys to upload: Google takes 1 to 8"},
+		{string(jwks(rsaKey, "1", "2", "3", "4", "5", "6", "7", "8", "9")), "9 keys to upload: Google takes 1 to 8"},
+		{`{"keys":[{"kty":"RSA","kid":"k","n":"AQAB","e":"AQAB","d":"secret"}]}`, "include a private key"},
+		{`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`, "no ID (kid)"},
+		{`{"keys":[{"kty":"RSA","kid":"k","n":"AQAB","e":"AQAB","alg":"PS256"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
+		{`{"keys":[{"kty":"EC","kid":"k","crv":"P-384","x":"AQAB","y":"AQAB"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
+		{`{"keys":[{"kty":"OKP","kid":"k","crv":"Ed25519","x":"AQAB"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
+	} {
+		if _, err := c.UploadKeys(t.Context(), "pool", "prov", []byte(tt.jwks)); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", tt.jwks, err, tt.want)
+		}
+	}
+}
+
+// A provider that cannot be used is told by what is wrong with it.
+func TestUnusableProvider(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		c, want := w.client(), installation("demo")
+		want.Accounts = nil
+		says := func(text string) {
+			t.Helper()
+			if _, err := c.Provider(t.Context(), "demo", "demo"); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("error %v, want %q", err, text)
+			}
+		}
+		says("there is no workload identity pool demo")
+		pool := want
+		pool.Provider = nil
+		mustApply(t, w, pool)
+		says("there is no workload identity provider demo")
+		mustApply(t, w, want)
+		w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=disabled", map[string]any{"disabled": true})
+		says("workload identity provider demo is disabled")
+		w.do(t, "DELETE", poolPath, nil)
+		says("workload identity pool demo is deleted")
+		if _, err := c.UploadedKeys(t.Context(), "demo", "demo"); err == nil {
+			t.Error("keys of what is deleted")
+		}
+	})
+}
+
+func TestProviderID(t *testing.T) {
+	const name = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov"
+	id, err := gcp.ParseProvider(name)
+	if err != nil || id != (gcp.ProviderID{Project: "123456789012", Pool: "pool", Provider: "prov"}) || id.String() != name {
+		t.Errorf("%+v, %v", id, err)
+	}
+	for _, bad := range []string{"", "//iam.googleapis.com/" + name, name + "/x", strings.Replace(name, "global", "eu", 1), strings.Replace(name, "pool/", "p/", 1)} {
+		if _, err := gcp.ParseProvider(bad); err == nil {
+			t.Errorf("%q is read", bad)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package gcp_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/test/fakegcp"
+)
+
+const ccoctlText = "Created By OpenShift ccoctl"
+
+// ccoctlAccount makes an account as ccoctl does, with a random part in its ID.
+func ccoctlAccount(t *testing.T, w *world, id, display, pool, sub string) {
+	t.Helper()
+	w.do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": id, "serviceAccount": map[string]string{
+		"displayName": display, "description": ccoctlText + " for service account " + display}})
+	if pool == "" {
+		return
+	}
+	w.policy(t, "my-project/serviceAccounts/"+id+"@my-project.iam.gserviceaccount.com", func(p *fakegcp.Policy) {
+		p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/iam.workloadIdentityUser",
+			Members: []string{"principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/" + pool + "/subject/" + sub}})
+	})
+}
+
+// What ccoctl made is found by its display name and kept, with its ID.
+func TestAfterCcoctl(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"displayName": "demo", "description": ccoctlText})
+		ccoctlAccount(t, w, "demo-openshift-i-x5b68", "demo-openshift-image-registry-gcs", "demo", subject)
+		ccoctlAccount(t, w, "demo-openshift-i-aaaaa", "demo-openshift-ingress-gcp", "other", "x") // of an installation "demo-openshift" with a request "ingress-gcp"
+		mustApply(t, w, want)
+		p, err := w.client().Plan(t.Context(), want)
+		check(t, err)
+		if p.Emails[0] != "demo-openshift-i-x5b68@my-project.iam.gserviceaccount.com" || strings.HasPrefix(p.Emails[1], "demo-openshift-i-aaaaa") {
+			t.Errorf("accounts %q", p.Emails)
+		}
+		finished(t, w, want)
+
+		ccoctlAccount(t, w, "demo-old-bbbbb", "demo-old", "demo", "y")
+		ccoctlAccount(t, w, "demo-unused-ccccc", "demo-unused", "", "")
+		contains(t, preview(t, w, want), "? service account demo-old (demo-old-bbbbb@my-project.iam.gserviceaccount.com) is there, and nobody asked for it; --prune deletes it")
+		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo"})
+		check(t, err)
+		text := shown(t, d)
+		contains(t, text, "- delete IAM service account demo-openshift-i-x5b68@", "- delete IAM service account demo-old-bbbbb@",
+			"note: service account demo-unused (demo-unused-ccccc@my-project.iam.gserviceaccount.com) may be of ccoctl's for demo")
+		if strings.Contains(text, "aaaaa") {
+			t.Errorf("an account that another pool uses is named in\n%s", text)
+		}
+		d, err = w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", Requests: []string{"unused"}})
+		check(t, err)
+		contains(t, shown(t, d), "- delete IAM service account demo-unused-ccccc@")
+	})
+}
+
+// What is somebody else's is refused, and taken over when that is asked for.
+func TestAdoption(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		made  func(t *testing.T, w *world)
+		adopt func(w *gcp.Wanted)
+		said  string
+		after string
+	}{
+		{"pool", func(t *testing.T, w *world) {
+			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": "mine"})
+		}, func(w *gcp.Wanted) { w.Pool.Adopt = true }, "workload identity pool demo is somebody else's", `"mine; installation demo"`},
+		{"another installation's pool", func(t *testing.T, w *world) {
+			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo",
+				map[string]any{"description": ccoctlText + "; installation demo2"})
+		}, func(w *gcp.Wanted) { w.Pool.Adopt = true }, "workload identity pool demo is somebody else's: it belongs to the installation demo2", `; installation demo"`},
+		{"provider", func(t *testing.T, w *world) {
+			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": ccoctlText})
+			w.do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId=demo", map[string]any{"description": "mine",
+				"oidc": map[string]any{"issuerUri": "https://x.example.com"}, "attributeMapping": map[string]string{"google.subject": "assertion.sub"}})
+		}, func(w *gcp.Wanted) { w.Provider.Adopt = true }, "workload identity provider demo is somebody else's", `"mine; installation demo"`},
+		{"role", func(t *testing.T, w *world) {
+			w.do(t, "POST", "my-project/roles", map[string]any{"roleId": "myproject_openshiftingressgcp", "role": map[string]any{"title": "t", "description": "mine"}})
+		}, func(w *gcp.Wanted) { w.Accounts.Adopt = true }, "IAM custom role projects/my-project/roles/myproject_openshiftingressgcp is somebody else's", ccoctlText + "; before: mine"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+				tt.made(t, w)
+				before, want := state(w), installation("demo")
+				_, err := apply(t.Context(), w.client(), want)
+				if problemOf(err) != gcp.NotOwned || !strings.Contains(err.Error(), tt.said) {
+					t.Errorf("error %v, want %q", err, tt.said)
+				}
+				if after := state(w); after != before {
+					t.Errorf("changed to\n%s", after)
+				}
+				tt.adopt(&want)
+				mustApply(t, w, want)
+				contains(t, state(w), tt.after)
+				finished(t, w, installation("demo"))
+			})
+		})
+	}
+}
+
+// An account at the very email that ours would have.
+func TestAccountAdoption(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		id, _, _ := strings.Cut(email(t, w, want, 0), "@")
+		w.do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": id, "serviceAccount": map[string]string{"displayName": "mine", "description": "d"}})
+		if _, err := apply(t.Context(), w.client(), want); problemOf(err) != gcp.NotOwned {
+			t.Errorf("error %v", err)
+		}
+		want.Accounts.Adopt = true
+		mustApply(t, w, want)
+		contains(t, state(w), `"d; installation demo"`)
+		finished(t, w, installation("demo"))
+	})
+}
+
+// What nobody asks for any more is told of, and goes with Prune; a role that others have keeps its permissions.
+func TestPrune(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		mustApply(t, w, installation("demo2"))
+		w.do(t, "POST", "my-project/serviceAccounts", map[string]any{"accountId": "workload", "serviceAccount": map[string]string{"displayName": "demo-w", "description": "x"}})
+		less := installation("demo")
+		less.Accounts.List = less.Accounts.List[1:]
+		less.Accounts.List[0].Permissions = []string{"dns.changes.create"}
+		contains(t, preview(t, w, less), "? service account demo-openshift-image-registry-gcs (", "note: role my-project-openshift-ingress-gcp keeps 1 permission that nobody asked for here")
+		lines, err := apply(t.Context(), w.client(), less)
+		if err != nil || len(lines) > 0 {
+			t.Errorf("without Prune: %q, %v", lines, err)
+		}
+		less.Accounts.Prune = true
+		contains(t, preview(t, w, less), "- delete IAM service account demo-openshift-i-")
+	})
+}
+
+// The permissions that a role has beyond what is asked for go with Prune, once nobody else has the role.
+func TestPruneRole(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		less := installation("demo")
+		less.Accounts.List = less.Accounts.List[1:]
+		less.Accounts.List[0].Permissions = []string{"dns.changes.create"}
+		contains(t, preview(t, w, less), "? role my-project-openshift-ingress-gcp has the permission dns.changes.get, which nobody asked for; --prune takes it away")
+		less.Accounts.Prune = true
+		text := preview(t, w, less)
+		contains(t, text, "- permission dns.changes.get", "- roles/storage.admin for serviceAccount:")
+		lines := strings.Join(mustApply(t, w, less), "\n")
+		contains(t, lines, "IAM service account demo-openshift-image-registry-gcs deleted", "IAM custom role my-project-openshift-ingress-gcp lost what nobody asked for")
+		finished(t, w, less)
+		if strings.Contains(state(w), "storage.admin") {
+			t.Errorf("what was pruned is left in\n%s", state(w))
+		}
+	})
+}
+
+// An account for any workload outlives the cluster.
+func TestWorkload(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		want := gcp.Wanted{Accounts: &gcp.Accounts{Owner: gcp.OwnedByKeypost(), Pool: "demo", List: []gcp.Account{
+			{ID: "oadp-velero", Roles: []string{"roles/storage.objectAdmin"}, Permissions: []string{"compute.disks.get"}, Subjects: []string{"system:serviceaccount:openshift-adp:velero"}}}}}
+		mustApply(t, w, want)
+		finished(t, w, want)
+		finished(t, w, installation("demo")) // it is none of the cluster's
+		w.project(t, func(p *fakegcp.Policy) {
+			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{"serviceAccount:oadp-velero@my-project.iam.gserviceaccount.com"}})
+		})
+		contains(t, preview(t, w, want), "? service account oadp-velero@my-project.iam.gserviceaccount.com has the role roles/viewer, which nobody asked for; --prune takes it away")
+		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true})
+		check(t, err)
+		contains(t, shown(t, d), "note: service account oadp-velero@my-project.iam.gserviceaccount.com is for a workload: it stays")
+		_, err = carryOut(t.Context(), d)
+		check(t, err)
+		contains(t, state(w), "account oadp-velero@", "role projects/my-project/roles/myproject_oadpvelero")
+	})
+}
+
+// A pool in which others have a provider does not go.
+func TestPoolOfOthers(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		w.do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId=github", map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
+			"attributeMapping": map[string]string{"google.subject": "assertion.sub"}})
+		if _, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo"}); problemOf(err) != gcp.NotOwned || !strings.Contains(err.Error(), "/providers/github") {
+			t.Errorf("error %v", err)
+		}
+		w.do(t, "DELETE", poolPath+"/providers/github", nil)
+		w.do(t, "PATCH", poolPath+"?updateMask=description", map[string]any{"description": "mine"})
+		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo"})
+		check(t, err)
+		if text := shown(t, d); strings.Contains(text, "- delete workload identity pool") || !strings.Contains(text, "note: workload identity pool demo is somebody else's") {
+			t.Errorf("plan\n%s", text)
+		}
+	})
+}
+
+// The default audience does not drive out others.
+func TestUsualAudience(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		want.Provider.Audiences = []string{"x"}
+		mustApply(t, w, want)
+		want.Provider.Audiences, want.Provider.Usual = []string{"openshift"}, true
+		mustApply(t, w, want)
+		contains(t, state(w), "Audiences:[x openshift]")
+		contains(t, preview(t, w, want), "nothing to change", "note: provider demo takes tokens for the audience x too")
+		w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=attributeCondition", map[string]any{"attributeCondition": "assertion.sub != 'x'"})
+		contains(t, preview(t, w, want), "nothing to change", "note: provider demo has an attribute condition that nobody asked for, and that stays")
+		want.Provider.Condition = "assertion.sub != 'y'"
+		contains(t, preview(t, w, want), "- attribute condition assertion.sub != 'x'", "+ attribute condition assertion.sub != 'y'")
+	})
+}

@@ -1,0 +1,260 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// snapshot is what a project has, as far as it was asked for.
+type snapshot struct {
+	pool     *poolState
+	provider *providerState
+	accounts []accountState
+	roles    []roleState
+	project  policy
+	policies map[string]*policy // of accounts, by email
+}
+
+func (s *snapshot) account(email string) *accountState {
+	for i, a := range s.accounts {
+		if a.Email == email {
+			return &s.accounts[i]
+		}
+	}
+	return nil
+}
+
+// policy returns an account's policy; nil if it was not read.
+func (s *snapshot) policy(email string) *policy { return s.policies[email] }
+
+// foreign reports whether an account can be used from other pools alone.
+func (s *snapshot) foreign(email, pool string) bool {
+	own := s.policy(email)
+	if own == nil {
+		return false
+	}
+	pools := own.pools()
+	return len(pools) > 0 && !slices.Contains(pools, pool)
+}
+
+// within reports whether an account can be used from a pool.
+func (s *snapshot) within(email, pool string) bool {
+	own := s.policy(email)
+	return own != nil && slices.Contains(own.pools(), pool)
+}
+
+// readPolicies reads the policies of these accounts.
+func (c *Client) readPolicies(ctx context.Context, p Project, accounts []accountState) (map[string]*policy, error) {
+	all, err := cloud.Each(ParallelCalls, accounts, func(a accountState) (*policy, error) { return c.readAccountPolicy(ctx, p, a.Email) })
+	if err != nil {
+		return nil, err
+	}
+	by := map[string]*policy{}
+	for i, a := range accounts {
+		by[a.Email] = all[i]
+	}
+	return by, nil
+}
+
+// into returns a function that calls read and keeps its result in place.
+func into[T any](place *T, read func() (T, error)) func() error {
+	return func() error {
+		v, err := read()
+		if err == nil {
+			*place = v
+		}
+		return err
+	}
+}
+
+// read reads what is wanted, everything once and side by side.
+func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, error) {
+	s := &snapshot{}
+	group, ctx := errgroup.WithContext(ctx)
+	if w.Pool != nil {
+		group.Go(into(&s.pool, func() (*poolState, error) { return c.readPool(ctx, p, w.Pool.ID) }))
+	}
+	if v := w.Provider; v != nil {
+		group.Go(into(&s.provider, func() (*providerState, error) { return c.readProvider(ctx, p, v.Pool, v.ID) }))
+	}
+	if a := w.Accounts; a != nil {
+		group.Go(into(&s.project, func() (policy, error) { return c.readProjectPolicy(ctx, p) }))
+		if slices.ContainsFunc(a.List, func(w Account) bool { return len(w.Permissions) > 0 }) {
+			group.Go(into(&s.roles, func() ([]roleState, error) { return c.readRoles(ctx, p) }))
+		}
+		group.Go(func() (err error) {
+			if s.accounts, err = c.readAccounts(ctx, p); err != nil {
+				return err
+			}
+			s.policies, err = c.readPolicies(ctx, p, a.candidates(p, s.accounts))
+			return err
+		})
+	}
+	return s, group.Wait()
+}
+
+// candidates returns those of the project's accounts that may be the owner's.
+func (a Accounts) candidates(p Project, accounts []accountState) []accountState {
+	emails := map[string]bool{}
+	for _, w := range a.List {
+		emails[p.Email(a.id(w))] = true
+	}
+	var out []accountState
+	for _, have := range accounts {
+		if emails[have.Email] || a.Owner.owns(have.Description) || a.Owner.name != "" && madeByCcoctl(a.Owner.name, have) {
+			out = append(out, have)
+		}
+	}
+	return out
+}
+
+// madeByCcoctl reports whether ccoctl may have made an account for an installation: NAME-X-REQUEST may be of NAME or of NAME-X.
+func madeByCcoctl(installation string, have accountState) bool {
+	return strings.HasPrefix(have.DisplayName, displayName(installation, "")) && have.Description == ccoctlText(have.DisplayName)
+}
+
+// Planned is a plan for what is wanted.
+type Planned struct {
+	plan.Plan
+	Emails []string // of Wanted.Accounts.List, in its order, also of those that are still to be made
+}
+
+// Plan reads the project, everything once and side by side, and plans the way to what is wanted: pool, provider, accounts and
+// roles, the project's policy. Nothing is planned for what is as it should be. An error about something that is somebody
+// else's is of the problem [NotOwned].
+func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
+	p, err := c.Project(ctx)
+	if err != nil {
+		return Planned{}, err
+	}
+	s, err := c.read(ctx, p, w)
+	if err != nil {
+		return Planned{}, err
+	}
+	var out Planned
+	if w.Pool != nil {
+		stage, notes, err := c.planPool(p, *w.Pool, s.pool)
+		if err != nil {
+			return Planned{}, err
+		}
+		out.Plan = plan.Of(notes, stage)
+	}
+	if v := w.Provider; v != nil {
+		if s.provider == nil || s.provider.OIDC != nil && s.provider.OIDC.Issuer != v.IssuerURL {
+			if err := c.checkOrganisation(ctx, p, v.IssuerURL); err != nil {
+				return Planned{}, err
+			}
+		}
+		next, err := c.planProvider(p, *w.Provider, s.provider)
+		if err != nil {
+			return Planned{}, err
+		}
+		out.Plan = out.Then(next)
+	}
+	if w.Accounts == nil {
+		return out, nil
+	}
+	identities := w.Accounts.identify(p, s)
+	for _, i := range identities {
+		out.Emails = append(out.Emails, i.email)
+	}
+	next, err := c.planAccounts(p, *w.Accounts, identities, s)
+	out.Plan = out.Then(next)
+	return out, err
+}
+
+// planAccounts plans accounts and roles, side by side; then the project's policy; then what is to go.
+func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *snapshot) (plan.Plan, error) {
+	h := holdings{roles: map[string][]string{}, exact: a.All || a.Prune}
+	var all plan.Plan
+	var first, last plan.Stage
+	created := 0
+	for _, i := range identities {
+		h.roles[i.email] = slices.Clone(i.Roles)
+		one, err := c.planAccount(p, a, i, s)
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		if s.account(i.email) == nil {
+			created++
+		}
+		first = append(first, slices.Concat(one.Stages...)...)
+		all = all.Then(plan.Plan{Notes: one.Notes, Warnings: one.Warnings})
+		if i.role == nil {
+			continue
+		}
+		h.roles[i.email] = append(h.roles[i.email], i.role.name)
+		r, err := c.planRole(*i.role, findRole(s.roles, i.role.name, i.role.title), a.Adopt, a.Prune, s.project.others(i.role.name, members(i.role.users)))
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		first, last = append(first, r.grow...), append(last, r.shrink...)
+		all.Notes, all.Extra = append(all.Notes, r.notes...), append(all.Extra, r.extra...)
+	}
+	if n := len(s.accounts) + created; created > 0 && n > accountQuota {
+		all.Notes = append(all.Notes, fmt.Sprintf("the project will have %d service accounts: Google allows %d, unless the quota was raised", n, accountQuota))
+	}
+	var gone []accountState
+	for _, o := range a.surplus(p, s, h) {
+		if a.Prune {
+			gone, h.gone = append(gone, o), append(h.gone, o.Email)
+			continue
+		}
+		all.Extra = append(all.Extra, fmt.Sprintf("service account %s (%s) is there, and nobody asked for it; --prune deletes it", o.DisplayName, o.Email))
+	}
+	notes, extra := h.describe(s.project)
+	all.Notes, all.Extra = append(all.Notes, notes...), append(all.Extra, extra...)
+	bindings, err := c.planProjectPolicy(p, h, s.project)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return all.Then(plan.Of(nil, first, bindings, slices.Concat(c.deleteAccounts(p, gone), last))), nil
+}
+
+// surplus returns the owner's accounts that nobody asked for. An account of ccoctl's, which does not say for which installation
+// it is, counts if it can be used from the pool.
+func (a Accounts) surplus(p Project, s *snapshot, wanted holdings) []accountState {
+	if !a.All {
+		return nil
+	}
+	var out []accountState
+	for _, have := range a.candidates(p, s.accounts) {
+		ours := a.Owner.owns(have.Description) || madeByCcoctl(a.Owner.name, have) && s.within(have.Email, p.PoolName(a.Pool))
+		if _, asked := wanted.roles[have.Email]; ours && !asked {
+			out = append(out, have)
+		}
+	}
+	return out
+}
+
+// describe tells of the roles that accounts keep though nobody asked for them.
+func (h holdings) describe(have policy) (notes, extra []string) {
+	for _, email := range slices.Sorted(maps.Keys(h.roles)) {
+		plain, conditional := have.grants(member(email))
+		for _, role := range conditional {
+			notes = append(notes, fmt.Sprintf("service account %s has the role %s on a condition, which stays", email, role))
+		}
+		if surplus := minus(plain, h.roles[email]); !h.exact && len(h.roles[email]) > 0 {
+			for _, role := range surplus {
+				extra = append(extra, fmt.Sprintf("service account %s has the role %s, which nobody asked for; --prune takes it away", email, role))
+			}
+		}
+	}
+	return notes, extra
+}
+
+func members(emails []string) []string {
+	var out []string
+	for _, e := range emails {
+		out = append(out, member(e))
+	}
+	return out
+}

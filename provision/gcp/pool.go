@@ -1,0 +1,135 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+const poolThing = "workload identity pool"
+
+const deleted = "DELETED" // the state of a pool or a provider that Google still keeps
+
+// poolState is a pool as IAM shows it.
+type poolState struct {
+	Description string `json:"description"`
+	State       string `json:"state"`
+	Disabled    bool   `json:"disabled"`
+}
+
+func poolCall(p Project, pool, name, verb string) call {
+	return call{service: iam, name: name, needs: "iam.workloadIdentityPools." + verb, path: p.PoolName(pool)}
+}
+
+// readPool returns nil for a pool that is not there.
+func (c *Client) readPool(ctx context.Context, p Project, pool string) (*poolState, error) {
+	return present[poolState](ctx, c, poolCall(p, pool, "GetWorkloadIdentityPool", "get"))
+}
+
+// present makes a call that reads one thing, and returns nil for one that is not there.
+func present[T any](ctx context.Context, c *Client, k call) (*T, error) {
+	var out T
+	err := c.ask(ctx, k, &out)
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// planPool plans the way from have to w.
+func (c *Client) planPool(p Project, w Pool, have *poolState) (plan.Stage, []string, error) {
+	steps, err := c.poolSteps(p, w, have)
+	if err != nil {
+		return nil, nil, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: poolThing, Name: w.ID}
+	found := fmt.Sprintf("Workload identity pool %s already exists", w.ID)
+	var notes []string
+	if have == nil {
+		change.Verb = plan.Create
+	} else if have.State != deleted {
+		notes = []string{found}
+	}
+	stage := c.api.Stage(change, steps, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := c.readPool(ctx, p, w.ID)
+		if err != nil {
+			return nil, err
+		}
+		return c.poolSteps(p, w, have)
+	})
+	return cloud.OrFound(stage, found), notes, nil
+}
+
+// poolSteps returns the steps from have to w.
+func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, error) {
+	if have == nil {
+		k := poolCall(p, w.ID, "CreateWorkloadIdentityPool", "create")
+		k.method, k.path, k.query = "POST", "projects/"+p.Number+"/locations/global/workloadIdentityPools", query("workloadIdentityPoolId", w.ID)
+		k.body = w.body()
+		return []cloud.Step{c.changeStep(k, "Workload identity pool created with name "+w.ID)}, nil
+	}
+	ours := w.Owner.owns(have.Description) || ccoctls(have.Description)
+	if !ours && !w.Adopt {
+		return nil, w.Owner.notOwned(poolThing, w.ID, have.Description)
+	}
+	var steps []cloud.Step
+	if have.State == deleted {
+		k := poolCall(p, w.ID, "UndeleteWorkloadIdentityPool", "undelete")
+		k.method, k.path, k.body = "POST", k.path+":undelete", struct{}{}
+		steps = append(steps, c.changeStep(k, fmt.Sprintf("Workload identity pool %s was deleted, undeleting it", w.ID), "- deleted"))
+	}
+	set := patch{}
+	if have.Disabled {
+		set.add("disabled", false, "- disabled")
+	}
+	if !ours {
+		set.add("description", w.Owner.describe(have.Description), replaced("description ", have.Description, w.Owner.describe(have.Description))...)
+	}
+	if len(set.mask) > 0 {
+		k := poolCall(p, w.ID, "PatchWorkloadIdentityPool", "update")
+		steps = append(steps, c.changeStep(set.call(k), "Workload identity pool "+w.ID+" updated", set.diff...))
+	}
+	return steps, nil
+}
+
+func (w Pool) body() map[string]any {
+	return map[string]any{"displayName": w.ID, "description": w.Owner.describe(made)}
+}
+
+// patch collects what a PATCH changes.
+type patch struct {
+	mask []string
+	body map[string]any
+	diff []string
+}
+
+// add changes a field, which is named as in an update mask ("oidc.issuerUri").
+func (p *patch) add(field string, value any, diff ...string) {
+	p.mask, p.diff = append(p.mask, field), append(p.diff, diff...)
+	if p.body == nil {
+		p.body = map[string]any{}
+	}
+	put(p.body, field, value)
+}
+
+// call returns k as the PATCH.
+func (p *patch) call(k call) call {
+	k.method, k.query, k.body = "PATCH", query("updateMask", joined(p.mask)), p.body
+	return k
+}
+
+func replaced(what, before, after string) []string {
+	var diff []string
+	if before != "" {
+		diff = append(diff, "- "+what+before)
+	}
+	if after != "" {
+		diff = append(diff, "+ "+what+after)
+	}
+	return diff
+}

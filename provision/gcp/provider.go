@@ -1,0 +1,284 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+const providerThing = "workload identity provider"
+
+// subjectMapping makes a token's subject the principal's, as ccoctl does: it is the one mapping that is needed.
+const (
+	subjectAttribute = "google.subject"
+	subjectMapping   = "assertion.sub"
+)
+
+// providerState is a provider as IAM shows it.
+type providerState struct {
+	Description string            `json:"description"`
+	State       string            `json:"state"`
+	Disabled    bool              `json:"disabled"`
+	Mapping     map[string]string `json:"attributeMapping"`
+	Condition   string            `json:"attributeCondition"`
+	OIDC        *struct {
+		Issuer    string   `json:"issuerUri"`
+		Audiences []string `json:"allowedAudiences"`
+		JWKS      string   `json:"jwksJson"`
+	} `json:"oidc"` // nil of a provider for something else, such as AWS or SAML
+}
+
+func providerCall(p Project, pool, provider, name, verb string) call {
+	return call{service: iam, name: name, needs: "iam.workloadIdentityPoolProviders." + verb, path: p.ProviderName(pool, provider)}
+}
+
+// readProvider returns nil for a provider that is not there.
+func (c *Client) readProvider(ctx context.Context, p Project, pool, provider string) (*providerState, error) {
+	return present[providerState](ctx, c, providerCall(p, pool, provider, "GetWorkloadIdentityPoolProvider", "get"))
+}
+
+// planProvider plans the way from have to w.
+func (c *Client) planProvider(p Project, w Provider, have *providerState) (plan.Plan, error) {
+	d, err := c.decideProvider(p, w, have)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: providerThing, Name: p.ProviderName(w.Pool, w.ID)}
+	found := fmt.Sprintf("Workload identity provider %s already exists in pool %s", w.ID, w.Pool)
+	if have == nil {
+		change.Verb = plan.Create
+	} else if have.State != deleted {
+		d.notes = append([]string{found}, d.notes...)
+	}
+	stage := c.api.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := c.readProvider(ctx, p, w.Pool, w.ID)
+		if err != nil {
+			return nil, err
+		}
+		d, err := c.decideProvider(p, w, have)
+		return d.steps, err
+	})
+	planned := plan.Of(d.notes, cloud.OrFound(stage, found))
+	planned.Warnings = d.warnings
+	return planned, nil
+}
+
+// decision holds the steps from what is there to what is wanted, and what the reader should know.
+type decision struct {
+	steps           []cloud.Step
+	notes, warnings []string
+}
+
+// decideProvider returns the steps from have to w. The error reports another owner, or a provider of another kind.
+func (c *Client) decideProvider(p Project, w Provider, have *providerState) (decision, error) {
+	if have == nil {
+		return c.createProvider(p, w)
+	}
+	ours := w.Owner.owns(have.Description) || ccoctls(have.Description)
+	if !ours && !w.Adopt {
+		return decision{}, w.Owner.notOwned(providerThing, w.ID, have.Description)
+	}
+	if have.OIDC == nil {
+		return decision{}, fmt.Errorf("%s %s of pool %s is not for OIDC: use another name", providerThing, w.ID, w.Pool)
+	}
+	var d decision
+	if have.State == deleted {
+		k := providerCall(p, w.Pool, w.ID, "UndeleteWorkloadIdentityPoolProvider", "undelete")
+		k.method, k.path, k.body = "POST", k.path+":undelete", struct{}{}
+		d.steps = append(d.steps, c.changeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), "- deleted"))
+	}
+	set := patch{}
+	if !ours {
+		text := w.Owner.describe(have.Description)
+		set.add("description", text, replaced("description ", have.Description, text)...)
+	}
+	if have.Disabled {
+		set.add("disabled", false, "- disabled")
+	}
+	d.compareTrust(w, have, &set)
+	keys, err := d.compareKeys(w, have, &set)
+	if err != nil {
+		return decision{}, err
+	}
+	if len(set.mask) > 0 {
+		line := fmt.Sprintf("workload identity provider %s updated", w.ID)
+		if keys {
+			line += " with new JWK set"
+		}
+		d.steps = append(d.steps, c.changeStep(set.call(providerCall(p, w.Pool, w.ID, "PatchWorkloadIdentityPoolProvider", "update")), line, set.diff...))
+	}
+	return d, nil
+}
+
+func (c *Client) createProvider(p Project, w Provider) (decision, error) {
+	body, err := w.body()
+	if err != nil {
+		return decision{}, err
+	}
+	diff := []string{"+ issuer " + w.IssuerURL}
+	for _, a := range w.Audiences {
+		diff = append(diff, "+ audience "+a)
+	}
+	if w.Condition != "" {
+		diff = append(diff, "+ attribute condition "+w.Condition)
+	}
+	for _, kid := range keyIDs(w.JWKS) {
+		diff = append(diff, "+ uploaded key "+kid)
+	}
+	k := providerCall(p, w.Pool, w.ID, "CreateWorkloadIdentityPoolProvider", "create")
+	k.method, k.path, k.query = "POST", p.PoolName(w.Pool)+"/providers", query("workloadIdentityPoolProviderId", w.ID)
+	k.body = body
+	return decision{steps: []cloud.Step{c.changeStep(k, "workload identity provider created with name "+w.ID, diff...)}}, nil
+}
+
+// compareTrust compares whose tokens are taken.
+func (d *decision) compareTrust(w Provider, have *providerState, set *patch) {
+	if have.OIDC.Issuer != w.IssuerURL {
+		set.add("oidc.issuerUri", w.IssuerURL, replaced("issuer ", have.OIDC.Issuer, w.IssuerURL)...)
+		d.warnings = append(d.warnings, fmt.Sprintf("provider %s takes no tokens of the issuer %s any more", w.ID, have.OIDC.Issuer))
+	}
+	audiences := w.Audiences
+	surplus := minus(have.OIDC.Audiences, w.Audiences)
+	if w.Usual && len(surplus) > 0 {
+		audiences = append(slices.Clone(have.OIDC.Audiences), minus(w.Audiences, have.OIDC.Audiences)...)
+		d.notes = append(d.notes, fmt.Sprintf("provider %s takes tokens for the audience %s too; that stays, unless others are asked for", w.ID,
+			strings.Join(surplus, ", ")))
+		surplus = nil
+	}
+	added := minus(audiences, have.OIDC.Audiences)
+	if len(surplus)+len(added) > 0 {
+		set.add("oidc.allowedAudiences", audiences, lines("- audience ", surplus, "+ audience ", added)...)
+	}
+	if had := have.Mapping[subjectAttribute]; had != subjectMapping {
+		mapping := maps.Clone(have.Mapping) // other attributes are nothing to us
+		if mapping == nil {
+			mapping = map[string]string{}
+		}
+		mapping[subjectAttribute] = subjectMapping
+		set.add("attributeMapping", mapping, replaced(subjectAttribute+" = ", had, subjectMapping)...)
+	}
+	switch {
+	case w.Condition != "" && w.Condition != have.Condition:
+		set.add("attributeCondition", w.Condition, replaced("attribute condition ", have.Condition, w.Condition)...)
+	case w.Condition == "" && have.Condition != "":
+		d.notes = append(d.notes, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: %s", w.ID, have.Condition))
+	}
+}
+
+// compareKeys compares the uploaded keys, and reports whether they are to change.
+func (d *decision) compareKeys(w Provider, have *providerState, set *patch) (bool, error) {
+	old := keyIDs([]byte(have.OIDC.JWKS))
+	if w.JWKS == nil {
+		if have.OIDC.JWKS != "" {
+			set.add("oidc.jwksJson", "", lines("- uploaded key ", old, "+ keys as published by ", []string{w.IssuerURL})...)
+			d.warnings = append(d.warnings, fmt.Sprintf("Google fetches the keys of provider %s from %s from now on, and must reach it", w.ID, w.IssuerURL))
+		}
+		return false, nil
+	}
+	want, err := upload(w.JWKS)
+	if err != nil || sameKeys(want, have.OIDC.JWKS) {
+		return false, err
+	}
+	kids := keyIDs([]byte(want))
+	diff := lines("- uploaded key ", minus(old, kids), "+ uploaded key ", minus(kids, old))
+	if have.OIDC.JWKS == "" {
+		diff = append([]string{"- keys as published by " + w.IssuerURL}, diff...)
+	}
+	if len(diff) == 0 {
+		diff = []string{"~ uploaded keys of the same IDs"}
+	}
+	set.add("oidc.jwksJson", want, diff...)
+	return true, nil
+}
+
+// body is what makes the provider. The error is about the keys to upload.
+func (w Provider) body() (map[string]any, error) {
+	oidc := map[string]any{"issuerUri": w.IssuerURL, "allowedAudiences": w.Audiences}
+	if w.JWKS != nil {
+		keys, err := upload(w.JWKS)
+		if err != nil {
+			return nil, err
+		}
+		oidc["jwksJson"] = keys
+	}
+	body := map[string]any{"displayName": w.ID, "description": w.Owner.describe(made), "oidc": oidc,
+		"attributeMapping": map[string]string{subjectAttribute: subjectMapping}}
+	if w.Condition != "" {
+		body["attributeCondition"] = w.Condition
+	}
+	return body, nil
+}
+
+// checkOrganisation returns an error if the organisation lets no such issuer in. Where that cannot be asked, the write will tell:
+// the permission for it is not among those that a provisioner must have.
+func (c *Client) checkOrganisation(ctx context.Context, p Project, issuer string) error {
+	k := call{service: resourceManager, name: "GetEffectiveOrgPolicy", needs: "orgpolicy.policy.get", method: "POST",
+		path: "projects/" + p.ID + ":getEffectiveOrgPolicy", body: map[string]string{"constraint": issuerConstraint}}
+	var out struct {
+		List *struct {
+			All     string   `json:"allValues"`
+			Allowed []string `json:"allowedValues"`
+			Denied  []string `json:"deniedValues"`
+		} `json:"listPolicy"`
+	}
+	if c.ask(ctx, k, &out) != nil || out.List == nil {
+		return nil
+	}
+	l := out.List
+	if l.All == "DENY" || slices.Contains(l.Denied, issuer) || len(l.Allowed) > 0 && !slices.Contains(l.Allowed, issuer) {
+		return problem(IssuerRefused, "the organisation's policy %s does not let the issuer %s in: its administrator must add that URL to "+
+			"the policy's allowed values; nothing was changed", issuerConstraint, issuer)
+	}
+	return nil
+}
+
+// Registered is a provider as Google has it.
+type Registered struct {
+	IssuerURL string
+	Audiences []string // none: its own full name
+	Uploaded  bool     // it has a copy of the keys, and Google does not fetch them
+}
+
+// Provider returns an existing provider of the project, to make accounts for it. The error says what is wrong with one that is
+// missing, deleted or disabled, or whose pool is.
+func (c *Client) Provider(ctx context.Context, pool, provider string) (Registered, error) {
+	p, err := c.Project(ctx)
+	if err != nil {
+		return Registered{}, err
+	}
+	of, err := c.readPool(ctx, p, pool)
+	if err != nil {
+		return Registered{}, err
+	}
+	if err := usable(poolThing, pool, of == nil, of != nil && of.State == deleted, of != nil && of.Disabled); err != nil {
+		return Registered{}, err
+	}
+	have, err := c.readProvider(ctx, p, pool, provider)
+	if err != nil {
+		return Registered{}, err
+	}
+	if err := usable(providerThing, provider, have == nil, have != nil && have.State == deleted, have != nil && have.Disabled); err != nil {
+		return Registered{}, err
+	}
+	if have.OIDC == nil {
+		return Registered{}, fmt.Errorf("%s %s of pool %s is not for OIDC", providerThing, provider, pool)
+	}
+	return Registered{IssuerURL: have.OIDC.Issuer, Audiences: have.OIDC.Audiences, Uploaded: have.OIDC.JWKS != ""}, nil
+}
+
+func usable(thing, name string, missing, gone, disabled bool) error {
+	switch {
+	case missing:
+		return fmt.Errorf("there is no %s %s: make it first", thing, name)
+	case gone:
+		return fmt.Errorf("%s %s is deleted: make it again, which brings it back", thing, name)
+	case disabled:
+		return fmt.Errorf("%s %s is disabled: make it again, which enables it", thing, name)
+	}
+	return nil
+}

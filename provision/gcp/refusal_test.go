@@ -1,0 +1,223 @@
+package gcp_test
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/test/fakegcp"
+)
+
+// Every refusal has Google's own reason, and where it is known what to do.
+func TestRefusals(t *testing.T) {
+	disabled := "Identity and Access Management (IAM) API has not been used in project 123456789012 before or it is disabled. Enable it by visiting https://x then retry."
+	for _, tt := range []struct {
+		name    string
+		options fakegcp.Options
+		fault   func(c fakegcp.Call) fakegcp.Fault
+		problem gcp.Problem
+		said    []string
+		writes  int // that take effect
+	}{
+		{name: "issuer that the organisation does not let in", options: fakegcp.Options{AllowedIssuers: []string{"https://storage.googleapis.com/demo-oidc"}},
+			problem: gcp.IssuerRefused, said: []string{"constraints/iam.workloadIdentityPoolProviders", "https://oidc.example.com/demo", "administrator", "nothing was changed"}},
+		{name: "the same, where the policy may not be read", options: fakegcp.Options{AllowedIssuers: []string{"https://x.example.com"}},
+			fault: func(c fakegcp.Call) fakegcp.Fault {
+				if c.Action == "GetEffectiveOrgPolicy" {
+					return fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "The caller does not have permission")
+				}
+				return fakegcp.Fault{}
+			}, problem: gcp.IssuerRefused, said: []string{"its administrator must add the issuer URL", "Org Policy violated for value: 'https://oidc.example.com/demo'"}, writes: 1},
+		{name: "API that is not enabled", fault: of("ListServiceAccounts", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", disabled)),
+			problem: gcp.ServiceOff, said: []string{"iam.googleapis.com is not enabled", "gcloud services enable iam.googleapis.com --project my-project"}},
+		{name: "permission", fault: of("ListRoles", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")),
+			problem: gcp.Denied, said: []string{"the caller lacks the permission iam.roles.list, which iam:ListRoles needs (Google says: You don't have it"}},
+		{name: "account quota", options: fakegcp.Options{AccountLimit: 2}, problem: gcp.QuotaUsed,
+			said: []string{"Maximum number of service accounts on project reached", "console.cloud.google.com/iam-admin/quotas"}, writes: 8},
+		{name: "credentials", fault: of("GetProject", fakegcp.Fail(http.StatusUnauthorized, "UNAUTHENTICATED", "Request had invalid authentication credentials.")),
+			problem: gcp.NoCredentials, said: []string{"Google does not take the credentials of the test"}},
+		{name: "a predefined role that does not exist", fault: of("SetProjectIamPolicy", fakegcp.Fail(http.StatusBadRequest, "INVALID_ARGUMENT",
+			"Role (roles/storage.admin) does not exist in the resource's hierarchy.")), said: []string{"Role (roles/storage.admin) does not exist"}, writes: 10},
+		{name: "what is no answer of Google's", fault: of("GetProject", fakegcp.Fail(http.StatusTeapot, "", "")), said: []string{"the answer is 418"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, tt.options, func(t *testing.T, w *world) {
+				start := time.Now()
+				w.Fault(tt.fault)
+				_, err := apply(t.Context(), w.client(), installation("demo"))
+				if err == nil || problemOf(err) != tt.problem {
+					t.Fatalf("error %v of problem %d, want %d", err, problemOf(err), tt.problem)
+				}
+				contains(t, err.Error(), tt.said...)
+				if took := time.Since(start); took > time.Minute {
+					t.Errorf("it took %s to say so", took)
+				}
+				made := 0
+				for _, c := range w.Calls() {
+					if c.Write && c.Code == "" {
+						made++
+					}
+				}
+				if made > tt.writes {
+					t.Errorf("%d writes before the refusal", made)
+				}
+			})
+		})
+	}
+}
+
+func of(action string, f fakegcp.Fault) func(fakegcp.Call) fakegcp.Fault {
+	return func(c fakegcp.Call) fakegcp.Fault {
+		if c.Action == action {
+			return f
+		}
+		return fakegcp.Fault{}
+	}
+}
+
+// The project that answers must be the one that is meant.
+func TestProject(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		for _, name := range []string{"my-project", "123456789012"} {
+			p, err := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: name, Transport: w}).Project(t.Context())
+			if err != nil || p.ID != "my-project" || p.Number != "123456789012" || p.Universe != "googleapis.com" {
+				t.Errorf("%s: %+v, %v", name, p, err)
+			}
+		}
+		if _, err := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "other", Transport: w}).Project(t.Context()); problemOf(err) != gcp.WrongProject {
+			t.Errorf("another project: %v", err)
+		}
+		elsewhere := roundTripper(func(r *http.Request) (*http.Response, error) { // a proxy that answers for all
+			r.URL.Path = "/v1/projects/my-project"
+			return w.RoundTrip(r)
+		})
+		_, err := gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "other", Transport: elsewhere}).Project(t.Context())
+		if problemOf(err) != gcp.WrongProject || !strings.Contains(err.Error(), `Google answered with project "my-project"`) {
+			t.Errorf("another project answers: %v", err)
+		}
+		p := gcp.Project{ID: "example.com:p"}
+		if got := p.Email("a-b"); got != "a-b@p.example.com.iam.gserviceaccount.com" {
+			t.Errorf("email %s", got)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Google's own hint is obeyed, but not that of a day.
+func TestHints(t *testing.T) {
+	for _, tt := range []struct {
+		after   time.Duration
+		problem gcp.Problem
+	}{{20 * time.Second, 0}, {86401 * time.Second, gcp.QuotaUsed}} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			start, n := time.Now(), 0
+			w.Fault(func(c fakegcp.Call) fakegcp.Fault {
+				if n++; n == 1 {
+					return fakegcp.Throttle(tt.after)
+				}
+				return fakegcp.Fault{}
+			})
+			_, err := w.client().Project(t.Context())
+			took := time.Since(start)
+			if problemOf(err) != tt.problem || (err == nil) != (tt.problem == 0) || tt.problem == 0 && took < tt.after || took > time.Minute {
+				t.Errorf("hint %s: %v after %s", tt.after, err, took)
+			}
+		})
+	}
+}
+
+// Where nobody listens, that is known within seconds; what stays busy is given up.
+func TestUnreachable(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		most time.Duration
+		said string
+	}{
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, 10 * time.Second, "Google cannot be reached; see the network and HTTPS_PROXY"},
+		{syscall.ECONNRESET, 5 * time.Minute, "connection reset"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			c := gcp.OpenWith("x", gcp.Access{Project: "p", Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, tt.err })})
+			_, err := c.Project(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tt.said) || time.Since(start) > tt.most || time.Since(start) < time.Second {
+				t.Errorf("%v after %s", err, time.Since(start))
+			}
+		})
+	}
+}
+
+// The credentials are looked for where ccoctl looks, and never asked for.
+func TestOpen(t *testing.T) {
+	s := fakegcp.Start(t, fakegcp.Options{})
+	key, err := s.Credentials()
+	check(t, err)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sa.json")
+	check(t, os.WriteFile(file, []byte(key), 0o600))
+	bad := filepath.Join(dir, "bad.json")
+	check(t, os.WriteFile(bad, []byte("secret"), 0o600))
+	home := filepath.Join(dir, "home", ".gcp", "osServiceAccount.json")
+	check(t, os.MkdirAll(filepath.Dir(home), 0o700))
+	check(t, os.WriteFile(home, []byte(key), 0o600))
+	for _, tt := range []struct {
+		name   string
+		env    map[string]string
+		source string
+		err    string
+	}{
+		{"content", map[string]string{"GOOGLE_CREDENTIALS": key}, `environment variable "GOOGLE_CREDENTIALS", content <redacted>`, ""},
+		{"file", map[string]string{"GCLOUD_KEYFILE_JSON": file}, `environment variable "GCLOUD_KEYFILE_JSON", file "` + file + `"`, ""},
+		{"the first that is set", map[string]string{"GOOGLE_CLOUD_KEYFILE_JSON": key, "GCLOUD_KEYFILE_JSON": bad}, `environment variable "GOOGLE_CLOUD_KEYFILE_JSON"`, ""},
+		{"home", map[string]string{"HOME": filepath.Join(dir, "home")}, `file "` + home + `"`, ""},
+		{"default", map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": file}, "gcloud CLI defaults", ""},
+		{"missing file", map[string]string{"GOOGLE_CREDENTIALS": dir + "/none"}, "", `credentials of the environment variable "GOOGLE_CREDENTIALS": open `},
+		{"no JSON", map[string]string{"GOOGLE_CREDENTIALS": bad}, "", "they are not JSON"},
+		{"default that is missing", map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": dir + "/none"}, "", "no Google credentials were found: set GOOGLE_CREDENTIALS"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, name := range []string{"GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON", "GOOGLE_APPLICATION_CREDENTIALS"} {
+				t.Setenv(name, tt.env[name])
+			}
+			t.Setenv("HOME", dir)
+			if tt.env["HOME"] != "" {
+				t.Setenv("HOME", tt.env["HOME"])
+			}
+			c, err := gcp.Open(t.Context(), gcp.Access{Project: "my-project", Transport: s.Client().Transport})
+			if tt.err != "" {
+				if problemOf(err) != gcp.NoCredentials || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret") {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			check(t, err)
+			if !strings.HasPrefix(c.Source(), tt.source) {
+				t.Errorf("source %q, want %q", c.Source(), tt.source)
+			}
+			p, err := c.Project(t.Context())
+			check(t, err)
+			if p.Caller != "provisioner@my-project.iam.gserviceaccount.com" {
+				t.Errorf("caller %q", p.Caller)
+			}
+		})
+	}
+	t.Run("revoked", func(t *testing.T) {
+		t.Setenv("GOOGLE_CREDENTIALS", key)
+		s.Fault(of("KeyToken", fakegcp.Fail(http.StatusBadRequest, "invalid_grant", "Invalid JWT Signature.")))
+		c, err := gcp.Open(t.Context(), gcp.Access{Project: "my-project", Transport: s.Client().Transport})
+		check(t, err)
+		if _, err := c.Project(t.Context()); problemOf(err) != gcp.NoCredentials || !strings.Contains(err.Error(), "give no access token") {
+			t.Errorf("error %v", err)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// PlanDelete plans to delete what d describes: custom roles, bindings, accounts, pool. What is somebody else's stays; the notes
+// say so. Without anything of that name the plan is empty.
+func (c *Client) PlanDelete(ctx context.Context, d Deletion) (plan.Plan, error) {
+	if d.Pool == "" {
+		d.Pool = d.Name
+	}
+	p, err := c.Project(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	s, providers, err := c.readDeletion(ctx, p, d)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	gone, notes := d.accounts(p, s)
+	var h holdings
+	for _, a := range gone {
+		h.gone = append(h.gone, a.Email)
+	}
+	roles, more := c.deleteRoles(p, d, s, h.gone)
+	bindings, err := c.planProjectPolicy(p, h, s.project)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	pool, poolNotes, err := c.deletePool(p, d, s.pool, providers)
+	return plan.Of(slices.Concat(notes, more, poolNotes), roles, bindings, c.deleteAccounts(p, gone), pool), err
+}
+
+// namedProvider is a provider in a list.
+type namedProvider struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// readDeletion reads what d may be about.
+func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *snapshot, providers []namedProvider, err error) {
+	s = &snapshot{}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		if s.pool, err = c.readPool(ctx, p, d.Pool); err != nil || s.pool == nil || s.pool.State == deleted {
+			return err
+		}
+		k := providerCall(p, d.Pool, "", "ListWorkloadIdentityPoolProviders", "list")
+		k.path = strings.TrimSuffix(k.path, "/")
+		providers, err = list[namedProvider](ctx, c, k, "workloadIdentityPoolProviders")
+		return err
+	})
+	group.Go(into(&s.project, func() (policy, error) { return c.readProjectPolicy(ctx, p) }))
+	if d.CustomRoles {
+		group.Go(into(&s.roles, func() ([]roleState, error) { return c.readRoles(ctx, p) }))
+	}
+	group.Go(func() (err error) {
+		if s.accounts, err = c.readAccounts(ctx, p); err != nil {
+			return err
+		}
+		s.policies, err = c.readPolicies(ctx, p, slices.DeleteFunc(slices.Clone(s.accounts), func(a accountState) bool {
+			return !OwnedByKeypost().owns(a.Description) && !madeByCcoctl(d.Name, a)
+		}))
+		return err
+	})
+	return s, providers, group.Wait()
+}
+
+// accounts returns the accounts to delete.
+func (d Deletion) accounts(p Project, s *snapshot) (gone []accountState, notes []string) {
+	pool := p.PoolName(d.Pool)
+	for _, a := range s.accounts {
+		named := slices.ContainsFunc(d.Requests, func(request string) bool { return a.DisplayName == displayName(d.Name, request) })
+		switch used := s.policy(a.Email); {
+		case OwnedBy(d.Name).owns(a.Description):
+			gone = append(gone, a)
+		case OwnedByKeypost().owns(a.Description) && s.within(a.Email, pool):
+			notes = append(notes, fmt.Sprintf("service account %s is for a workload: it stays, and nobody of the pool %s can use it any more", a.Email, d.Pool))
+		case !madeByCcoctl(d.Name, a):
+		case s.within(a.Email, pool) || named && !s.foreign(a.Email, pool):
+			gone = append(gone, a)
+		case used != nil && len(used.pools()) == 0:
+			notes = append(notes, fmt.Sprintf("service account %s (%s) may be of ccoctl's for %s, or for an installation whose name begins so: "+
+				"it stays, unless its CredentialsRequest is given", a.DisplayName, a.Email, d.Name))
+		}
+	}
+	return gone, notes
+}
+
+// deleteRoles plans to delete the custom roles that these accounts have, and those of the requests, unless somebody else has
+// them. It comes before the bindings are taken away: what a stopped run leaves is found again by them.
+func (c *Client) deleteRoles(p Project, d Deletion, s *snapshot, emails []string) (stage plan.Stage, notes []string) {
+	known := members(emails)
+	for _, r := range s.roles {
+		asked := slices.ContainsFunc(d.Requests, func(request string) bool { return r.Title == roleTitle(p.ID, request) })
+		users := s.project.others(r.Name, nil)
+		had := slices.ContainsFunc(users, func(m string) bool { return slices.Contains(known, m) || remains(m, emails) })
+		if r.Deleted || !asked && !had || !strings.HasPrefix(r.Description, made) {
+			continue
+		}
+		others := living(minus(users, known))
+		if len(others) > 0 {
+			notes = append(notes, fmt.Sprintf("%s %s stays: %s has it too", roleThing, r.Title, text.List(others, 3)))
+			continue
+		}
+		stage = append(stage, c.deleteRole(p, r, known)...)
+	}
+	return stage, notes
+}
+
+// living returns members without those that stand for what is deleted.
+func living(members []string) []string {
+	return slices.DeleteFunc(members, func(m string) bool { return strings.HasPrefix(m, "deleted:") })
+}
+
+func (c *Client) deleteRole(p Project, r roleState, known []string) plan.Stage {
+	step := func(have roleState) []cloud.Step {
+		k := roleCall(r.Name, "DeleteRole", "delete")
+		k.method, k.query = "DELETE", query("etag", have.Etag)
+		return []cloud.Step{c.step(k, fmt.Sprintf("IAM custom role %s deleted", r.Title))}
+	}
+	return c.api.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: r.Name}, step(r), func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := present[roleState](ctx, c, roleCall(r.Name, "GetRole", "get"))
+		if err != nil || have == nil || have.Deleted {
+			return nil, err
+		}
+		now, err := c.readProjectPolicy(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if others := living(now.others(r.Name, known)); len(others) > 0 {
+			return nil, fmt.Errorf("%s has it by now; make the plan again", text.List(others, 3))
+		}
+		return step(*have), nil
+	})
+}
+
+// deletePool plans to delete a pool of ours, with its providers.
+func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []namedProvider) (plan.Stage, []string, error) {
+	if have == nil || have.State == deleted {
+		return nil, nil, nil
+	}
+	owner := OwnedBy(d.Name)
+	if !owner.owns(have.Description) && !ccoctls(have.Description) {
+		return nil, []string{fmt.Sprintf("%v: it stays", owner.notOwned(poolThing, d.Pool, have.Description))}, nil
+	}
+	for _, v := range providers {
+		if !strings.HasPrefix(v.Description, made) && !owner.owns(v.Description) {
+			return nil, nil, problem(NotOwned, "%s %s has a provider that is somebody else's, and that would go with it: %s; delete that one first",
+				poolThing, d.Pool, v.Name)
+		}
+	}
+	k := poolCall(p, d.Pool, "DeleteWorkloadIdentityPool", "delete")
+	k.method = "DELETE"
+	step := c.changeStep(k, fmt.Sprintf("Workload identity pool %s deleted", d.Pool))
+	return c.api.Stage(plan.Change{Verb: plan.Delete, Thing: poolThing, Name: d.Pool}, []cloud.Step{step}, func(ctx context.Context) ([]cloud.Step, error) {
+		now, err := c.readPool(ctx, p, d.Pool)
+		if err != nil || now == nil || now.State == deleted {
+			return nil, err
+		}
+		if now.Description != have.Description {
+			return nil, fmt.Errorf("its description has changed meanwhile; make the plan again")
+		}
+		return []cloud.Step{step}, nil
+	}), nil, nil
+}

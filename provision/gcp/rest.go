@@ -1,0 +1,283 @@
+package gcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/keypost/keypost/provision/cloud"
+)
+
+const (
+	callTime    = 5 * time.Minute  // one call with its retries
+	attemptTime = 30 * time.Second // one request
+	attempts    = 10
+	firstPause  = 250 * time.Millisecond
+	lastPause   = 20 * time.Second // ten attempts span more than the minute in which a quota is counted
+	answerLimit = 32 << 20         // bytes; a page of 1,000 full roles has some megabytes
+)
+
+// The services, as the first label of their hosts.
+const (
+	iam             = "iam"
+	resourceManager = "cloudresourcemanager"
+)
+
+// call is one method of a service.
+type call struct {
+	service string
+	name    string // "CreateServiceAccount"
+	needs   string // the permission that the caller needs for it
+	method  string // empty for GET
+	path    string // below /v1/
+	query   url.Values
+	body    any // nil for none
+}
+
+func (k call) String() string { return k.service + ":" + k.name }
+
+// key is the same for calls with the same input.
+func (k call) key() string {
+	return fmt.Sprintf("%s %s %s?%s %s", k.service, k.method, k.path, k.query.Encode(), asJSON(k.body))
+}
+
+// ask makes a call and decodes its answer into out.
+func (c *Client) ask(ctx context.Context, k call, out any) error {
+	_, err := c.send(ctx, k, out)
+	return err
+}
+
+// send is ask, and reports whether more than one request was sent. Requests are made again when Google says that it is busy,
+// or when the answer is lost: what a lost request has done is found out by who reads next.
+func (c *Client) send(ctx context.Context, k call, out any) (again bool, err error) {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	defer func() { <-c.slots }()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	wait := c.api.Await(k.String())
+	defer wait.Stop()
+	for n := 1; ; n++ {
+		err := c.attempt(ctx, k, out)
+		if err == nil {
+			return wait.Again(), nil
+		}
+		pause, worth := worthAgain(err, n)
+		if !worth || n == attempts || ctx.Err() != nil {
+			return wait.Again(), c.explain(k, err)
+		}
+		wait.Because(errors.New(brief(err)))
+		if pause, err = wait.Delay(pause, err); err != nil {
+			return wait.Again(), c.explain(k, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return wait.Again(), c.explain(k, context.Cause(ctx))
+		}
+	}
+}
+
+// attempt makes one request.
+func (c *Client) attempt(ctx context.Context, k call, out any) error {
+	token, err := c.tokens.Token()
+	if err != nil {
+		return &tokenError{err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	var body io.Reader
+	if k.body != nil {
+		body = bytes.NewReader(asJSON(k.body))
+	}
+	u := url.URL{Scheme: "https", Host: k.service + "." + c.universe, Path: "/v1/" + k.path, RawQuery: k.query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, k.method, u.String(), body)
+	if err != nil {
+		return err
+	}
+	token.SetAuthHeader(r)
+	r.Header.Set("User-Agent", "keypost")
+	if k.body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close() //nolint:errcheck // it is read to its end, or of no use
+	data, err := io.ReadAll(io.LimitReader(res.Body, answerLimit))
+	if err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusOK {
+		return refusal(res, data)
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("the answer is not what Google answers: %s", oneLine(err))
+	}
+	return nil
+}
+
+// worthAgain returns after how long a request may be made again that failed for the n-th time. Google's own hint is obeyed up
+// to a minute: a day, as for a project that has all the accounts that it may have, is not waited for.
+func worthAgain(err error, n int) (time.Duration, bool) {
+	pause := min(firstPause<<(n-1), lastPause)
+	pause += rand.N(pause / 4) //nolint:gosec // so that parallel calls do not come back together
+	var status int
+	if refused, is := errors.AsType[*apiError](err); is {
+		if refused.retry > time.Minute || refused.exhausted() {
+			return 0, false
+		}
+		pause, status = max(pause, refused.retry), refused.status
+	} else if failed, is := errors.AsType[*tokenError](err); is {
+		status = failed.status()
+	}
+	switch status {
+	case 0: // no answer
+		return pause, true
+	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return pause, true
+	}
+	return 0, false
+}
+
+// list asks for all pages of a list and returns the items under a name.
+func list[T any](ctx context.Context, c *Client, k call, items string) ([]T, error) {
+	var all []T
+	query := url.Values{}
+	for name, values := range k.query {
+		query[name] = values
+	}
+	for k.query = query; ; {
+		var page map[string]json.RawMessage
+		if err := c.ask(ctx, k, &page); err != nil {
+			return nil, err
+		}
+		var part []T
+		var next string
+		if page[items] != nil {
+			if err := json.Unmarshal(page[items], &part); err != nil {
+				return nil, fmt.Errorf("%s: the list is not what Google answers: %s", k, oneLine(err))
+			}
+		}
+		if page["nextPageToken"] != nil {
+			if err := json.Unmarshal(page["nextPageToken"], &next); err != nil {
+				return nil, fmt.Errorf("%s: the list is not what Google answers: %s", k, oneLine(err))
+			}
+		}
+		all = append(all, part...)
+		if next == "" {
+			return all, nil
+		}
+		query.Set("pageToken", next)
+	}
+}
+
+// operation is a change of a pool or a provider, which Google makes in its own time.
+type operation struct {
+	Name  string       `json:"name"`
+	Done  bool         `json:"done"`
+	Error *statusError `json:"error"`
+}
+
+// change makes a call that answers with an operation, and waits for its end.
+func (c *Client) change(ctx context.Context, k call) (again bool, err error) {
+	var op operation
+	if again, err = c.send(ctx, k, &op); err != nil {
+		return again, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	wait := c.api.Await(k.String() + ", which Google has begun")
+	defer wait.Stop()
+	for pause := firstPause; !op.Done; pause = min(2*pause, 5*time.Second) {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return again, c.explain(k, context.Cause(ctx))
+		}
+		get := call{service: iam, name: "GetOperation", needs: k.needs[:lastDot(k.needs)] + "get", path: op.Name}
+		if err := c.ask(ctx, get, &op); err != nil {
+			return true, unknownEnd{err}
+		}
+	}
+	if op.Error != nil {
+		return again, c.explain(k, op.Error.refusal())
+	}
+	return again, nil
+}
+
+// unknownEnd is the error of an operation that has begun and cannot be asked about.
+type unknownEnd struct{ error }
+
+func (u unknownEnd) Unwrap() error { return u.error }
+
+// step returns the step that makes a call. Its line reports it.
+func (c *Client) step(k call, line string, diff ...string) cloud.Step {
+	return cloud.Step{Key: k.key(), Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
+		var out json.RawMessage
+		again, err := c.send(ctx, k, &out)
+		return answer(k, again, err)
+	}}
+}
+
+// changeStep is step for a call that answers with an operation.
+func (c *Client) changeStep(k call, line string, diff ...string) cloud.Step {
+	s := c.step(k, line, diff...)
+	s.Call = func(ctx context.Context) (cloud.Answer, error) {
+		again, err := c.change(ctx, k)
+		return answer(k, again, err)
+	}
+	return s
+}
+
+// answer says what the answer to a call that writes means.
+func answer(k call, again bool, err error) (cloud.Answer, error) {
+	refused, _ := errors.AsType[*apiError](err)
+	_, begun := errors.AsType[unknownEnd](err)
+	switch {
+	case err == nil || k.method == http.MethodDelete && isMissing(err):
+		return cloud.Accepted, nil
+	case begun:
+		return cloud.Perhaps, err
+	case refused == nil || is(err, IssuerRefused):
+		return cloud.Refused, err
+	case again && (refused.code == "ALREADY_EXISTS" || refused.code == "ABORTED"):
+		return cloud.Perhaps, err
+	case refused.code == "ALREADY_EXISTS":
+		return cloud.Exists, err
+	case refused.unseen() || refused.code == "ABORTED" || refused.code == "NOT_FOUND" || refused.code == "FAILED_PRECONDITION":
+		return cloud.NotYet, err // it was planned from what was true a moment ago, or is not known everywhere yet
+	}
+	return cloud.Refused, err
+}
+
+// query returns the query of a URL.
+func query(pairs ...string) url.Values {
+	q := url.Values{}
+	for pair := range slices.Chunk(pairs, 2) {
+		q.Set(pair[0], pair[1])
+	}
+	return q
+}
+
+func seconds(header string) time.Duration {
+	n, err := strconv.Atoi(header)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}

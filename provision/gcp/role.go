@@ -1,0 +1,223 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+const roleThing = "IAM custom role"
+
+// roleState is a custom role as IAM shows it.
+type roleState struct {
+	Name        string   `json:"name"`
+	Title       string   `json:"title"`
+	Description string   `json:"description"`
+	Permissions []string `json:"includedPermissions"`
+	Stage       string   `json:"stage"`
+	Etag        string   `json:"etag"`
+	Deleted     bool     `json:"deleted"`
+}
+
+// customRole is a role of the project as it should be. All clusters of the project share it.
+type customRole struct {
+	name        string // projects/PROJECT/roles/ID
+	title       string
+	description string // of a new one
+	permissions []string
+	users       []string // emails of those that are to have it
+}
+
+// roleID returns the ID that ccoctl gives to the role of a CredentialsRequest.
+func roleID(projectID, request string) string {
+	plain := func(s string, limit int) string {
+		return regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(cut(s, limit), "")
+	}
+	return plain(projectID, 32) + "_" + plain(request, 31)
+}
+
+// roleTitle returns the title by which ccoctl finds that role.
+func roleTitle(projectID, request string) string { return cut(projectID, 50) + "-" + cut(request, 49) }
+
+func cut(s string, limit int) string { return s[:min(len(s), limit)] }
+
+func roleCall(name, method, verb string) call {
+	return call{service: iam, name: method, needs: "iam.roles." + verb, path: name}
+}
+
+// readRoles lists the project's roles with their permissions, deleted ones too. Every page is asked for in full, which ccoctl
+// does not do.
+func (c *Client) readRoles(ctx context.Context, p Project) ([]roleState, error) {
+	k := roleCall("projects/"+p.ID+"/roles", "ListRoles", "list")
+	k.query = query("view", "FULL", "showDeleted", "true", "pageSize", "300")
+	return list[roleState](ctx, c, k, "roles")
+}
+
+// findRole returns the role with an ID, else that with ccoctl's title; of several, one that is not deleted; or nil.
+func findRole(roles []roleState, name, title string) *roleState {
+	var best *roleState
+	rank := 0
+	for i, r := range roles {
+		n := 0
+		if r.Title == title {
+			n = 1
+		}
+		if r.Name == name {
+			n = 2
+		}
+		if n > 0 && !r.Deleted {
+			n += 2
+		}
+		if n > rank {
+			best, rank = &roles[i], n
+		}
+	}
+	return best
+}
+
+// rolePlan is one role's part in a plan.
+type rolePlan struct {
+	grow, shrink plan.Stage
+	notes, extra []string
+}
+
+// planRole plans the way from have to r. Permissions that nobody asked for are taken away with prune, unless others than
+// r.users have the role.
+func (c *Client) planRole(r customRole, have *roleState, adopt, prune bool, others []string) (rolePlan, error) {
+	decide := func(have *roleState) (grow, shrink []cloud.Step, err error) {
+		if grow, err = c.growSteps(r, have, adopt); err != nil || !prune || len(others) > 0 {
+			return grow, nil, err
+		}
+		return grow, c.shrinkSteps(r, have), nil
+	}
+	grow, shrink, err := decide(have)
+	if err != nil {
+		return rolePlan{}, err
+	}
+	read := func(ctx context.Context) (grow, shrink []cloud.Step, err error) {
+		have, err := present[roleState](ctx, c, roleCall(r.name, "GetRole", "get"))
+		if err != nil {
+			return nil, nil, err
+		}
+		return decide(have)
+	}
+	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}
+	var out rolePlan
+	out.shrink = c.api.Stage(change, shrink, func(ctx context.Context) ([]cloud.Step, error) {
+		_, shrink, err := read(ctx)
+		return shrink, err
+	})
+	found := fmt.Sprintf("Existing IAM custom role %s found", r.title)
+	if have == nil {
+		change.Verb = plan.Create
+	} else {
+		if !have.Deleted {
+			out.notes = append(out.notes, found)
+		}
+		out.note(r, have, prune, others)
+	}
+	out.grow = cloud.OrFound(c.api.Stage(change, grow, func(ctx context.Context) ([]cloud.Step, error) {
+		grow, _, err := read(ctx)
+		return grow, err
+	}), found)
+	return out, nil
+}
+
+// note tells of permissions that stay though nobody asked for them.
+func (out *rolePlan) note(r customRole, have *roleState, prune bool, others []string) {
+	surplus := minus(have.Permissions, r.permissions)
+	switch {
+	case len(surplus) == 0:
+	case len(others) > 0:
+		out.notes = append(out.notes, fmt.Sprintf("role %s keeps %s that nobody asked for here: %s has it too", r.title,
+			text.Count(len(surplus), "permission", "permissions"), text.List(others, 3)))
+	case !prune:
+		for _, s := range surplus {
+			out.extra = append(out.extra, fmt.Sprintf("role %s has the permission %s, which nobody asked for; --prune takes it away", r.title, s))
+		}
+	}
+}
+
+// growSteps returns the steps after which the role has all that is asked for.
+func (c *Client) growSteps(r customRole, have *roleState, adopt bool) ([]cloud.Step, error) {
+	if have == nil {
+		return []cloud.Step{c.createRoleStep(r)}, nil
+	}
+	set := patch{}
+	if !strings.HasPrefix(have.Description, made) {
+		if !adopt {
+			return nil, problem(NotOwned, "%s %s is somebody else's: its description does not begin with %q", roleThing, r.name, made)
+		}
+		text := cut(made+"; before: "+have.Description, descriptionLimit)
+		set.add("description", text, replaced("description ", have.Description, text)...)
+	}
+	var steps []cloud.Step
+	if have.Deleted {
+		k := roleCall(r.name+":undelete", "UndeleteRole", "undelete")
+		k.method, k.body = "POST", map[string]string{"etag": have.Etag}
+		steps = append(steps, c.step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), "- deleted"))
+	}
+	if have.Stage == "DISABLED" { // such a role gives nobody anything
+		set.add("stage", "GA", "- stage DISABLED", "+ stage GA")
+	}
+	if missing := minus(r.permissions, have.Permissions); len(missing) > 0 {
+		set.add("includedPermissions", slices.Concat(have.Permissions, missing), lines("", nil, "+ permission ", missing)...)
+	}
+	if len(set.mask) > 0 {
+		if !have.Deleted { // the undeletion changes it
+			set.body["etag"] = have.Etag
+		}
+		steps = append(steps, c.step(set.call(roleCall(r.name, "UpdateRole", "update")),
+			fmt.Sprintf("Existing IAM custom role %s found, updating permissions", r.title), set.diff...))
+	}
+	return steps, nil
+}
+
+// shrinkSteps returns the step after which the role has nothing but what is asked for.
+func (c *Client) shrinkSteps(r customRole, have *roleState) []cloud.Step {
+	if have == nil || have.Deleted {
+		return nil
+	}
+	surplus := minus(have.Permissions, r.permissions)
+	if len(surplus) == 0 {
+		return nil
+	}
+	set := patch{}
+	set.add("includedPermissions", minus(have.Permissions, surplus), lines("- permission ", surplus, "", nil)...)
+	set.body["etag"] = have.Etag
+	return []cloud.Step{c.step(set.call(roleCall(r.name, "UpdateRole", "update")), fmt.Sprintf("IAM custom role %s lost what nobody asked for", r.title), set.diff...)}
+}
+
+// createRoleStep makes a role. Google blocks the ID of a deleted one for 37 days, of which it shows the role for 7
+// (https://cloud.google.com/iam/docs/creating-custom-roles#deleting-custom-role).
+func (c *Client) createRoleStep(r customRole) cloud.Step {
+	parent, id, _ := strings.Cut(r.name, "/roles/")
+	k := roleCall(parent+"/roles", "CreateRole", "create")
+	k.method, k.body = "POST", r.body(id)
+	s := c.step(k, fmt.Sprintf("IAM custom role %s created", r.title), lines("", nil, "+ permission ", r.permissions)...)
+	call := s.Call
+	s.Call = func(ctx context.Context) (cloud.Answer, error) {
+		answer, err := call(ctx)
+		if answer != cloud.NotYet || !hasCode(err, "FAILED_PRECONDITION") {
+			return answer, err
+		}
+		have, readErr := present[roleState](ctx, c, roleCall(r.name, "GetRole", "get"))
+		if readErr == nil && have == nil {
+			return cloud.Refused, fmt.Errorf("the ID %s is of a role that was deleted more than 7 days ago, and Google blocks it for 37: "+
+				"wait, or use another project: %w", id, err)
+		}
+		return answer, err
+	}
+	return s
+}
+
+func (r customRole) body(id string) map[string]any {
+	return map[string]any{"roleId": id, "role": map[string]any{"title": r.title, "description": r.description, "stage": "GA",
+		"includedPermissions": r.permissions}}
+}
