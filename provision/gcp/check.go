@@ -82,6 +82,9 @@ func (a Accounts) check() []error {
 	if a.Owner.mark == "" {
 		errs = append(errs, errors.New("the service accounts have no owner"))
 	}
+	if name := a.Owner.name; !regexp.MustCompile(`^[a-z0-9-]{0,32}$`).MatchString(name) {
+		errs = append(errs, fmt.Errorf("the installation's name %q must have at most 32 lower-case letters, digits or hyphens", name))
+	}
 	ids, roles := map[string]Account{}, map[string]Account{}
 	for _, w := range a.List {
 		for _, err := range w.check(a) {

@@ -28,6 +28,7 @@ func TestCheck(t *testing.T) {
 		{"long condition", func(w *gcp.Wanted) { w.Provider.Condition = strings.Repeat("a", 4097) }, "4097 characters: Google allows 4096"},
 		{"keys", func(w *gcp.Wanted) { w.Provider.JWKS = []byte("x") }, "the keys to upload are no JWKS"},
 		{"no owner", func(w *gcp.Wanted) { w.Accounts.Owner = gcp.Owner{} }, "have no owner"},
+		{"name with a mark", func(w *gcp.Wanted) { w.Accounts.Owner = gcp.OwnedBy("demo; installation x") }, "the installation's name"},
 		{"no subjects", func(w *gcp.Wanted) { w.Accounts.List[0].Subjects = nil }, "no service account of the cluster is named"},
 		{"subject of 127 bytes", func(w *gcp.Wanted) {
 			w.Accounts.List[0].Subjects = []string{"system:serviceaccount:" + strings.Repeat("n", 52) + ":" + strings.Repeat("a", 52)}
@@ -70,8 +71,6 @@ func TestDryRun(t *testing.T) {
 		{provider, []string{`"issuerUri": "https://oidc.example.com/demo"`, `"google.subject": "assertion.sub"`}},
 		{w.Accounts.CreateJSON(2), []string{`"accountId": "demo-openshift-g-`, `"displayName": "demo-openshift-gcp-ccm"`}},
 		{w.Accounts.RoleJSON(2, "my-project"), []string{`"roleId": "myproject_openshiftgcpccm"`, `"compute.zones.list"`}},
-		{w.Accounts.BindingsJSON(2, gcp.Project{ID: "my-project"}), []string{`"roles/compute.viewer"`, `"projects/my-project/roles/myproject_openshiftgcpccm"`,
-			`principal://iam.googleapis.com/projects/PROJECT_NUMBER/locations/global/workloadIdentityPools/demo/subject/system:serviceaccount:ns-c:ccm`}},
 	} {
 		if !json.Valid(tt.data) {
 			t.Errorf("%s is no JSON", tt.data)

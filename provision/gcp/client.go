@@ -13,9 +13,9 @@ import (
 	"github.com/keypost/keypost/provision/cloud"
 )
 
-// Parallel is how many changes are made at once: IAM takes 600 writes a minute of a whole project
+// Parallel is how many changes are made at once. IAM takes 600 writes a minute of a whole project, and an installation has about 30
 // (https://cloud.google.com/iam/quotas).
-const Parallel = 4
+const Parallel = 8
 
 // ParallelCalls is how many calls of a client are under way at once, most of them reads.
 const ParallelCalls = 20

@@ -31,22 +31,6 @@ func (a Accounts) RoleJSON(i int, projectID string) []byte {
 	return readable(r.body(roleID(projectID, w.requested())))
 }
 
-// BindingsJSON returns the bindings that the i-th account needs in the project's policy, and those in its own. An unknown number
-// of the project is written as PROJECT_NUMBER.
-func (a Accounts) BindingsJSON(i int, p Project) []byte {
-	if p.Number == "" {
-		p.Number = "PROJECT_NUMBER"
-	}
-	w := a.List[i]
-	email, roles := p.Email(a.id(w)), w.Roles
-	if len(w.Permissions) > 0 {
-		roles = append(roles[:len(roles):len(roles)], "projects/"+p.ID+"/roles/"+roleID(p.ID, w.requested()))
-	}
-	project, _ := holdings{roles: map[string][]string{email: roles}}.apply(policy{})
-	own, _, _ := impersonators(p, a.Pool, w.Subjects, policy{})
-	return readable(map[string][]binding{"project": project.Bindings, email: own.Bindings})
-}
-
 func readable(v any) []byte {
 	var out bytes.Buffer
 	_ = json.Indent(&out, asJSON(v), "", "    ") // it was just marshaled

@@ -81,22 +81,25 @@ func (o Owner) owns(description string) bool {
 	return o.mark != "" && strings.HasSuffix(description, o.mark)
 }
 
-// describe returns a description with the owner's mark. What it said before stays, as far as there is room.
-func (o Owner) describe(text string) string {
-	if o.owns(text) {
-		return text
-	}
-	return text[:min(len(text), descriptionLimit-len(o.mark))] + o.mark
+// takes reports whether a description is the owner's, or ccoctl's, which does not say for which installation it made a thing.
+func (o Owner) takes(description string) bool {
+	return o.owns(description) || strings.HasPrefix(description, made) && !strings.Contains(description, installationMark)
 }
 
-// ccoctls reports whether a description is ccoctl's, and not keypost's: it does not say for which installation.
-func ccoctls(description string) bool {
-	return strings.HasPrefix(description, made) && !strings.Contains(description, "; ")
+// describe returns a description that the owner takes. What it said before stays, as far as there is room.
+func (o Owner) describe(text string) string {
+	switch {
+	case o.owns(text), o.mark == "" && o.takes(text):
+		return text
+	case o.mark == "":
+		return cut(made+", which took it over: "+strings.ReplaceAll(text, installationMark, ", of "), descriptionLimit)
+	}
+	return cut(text, descriptionLimit-len(o.mark)) + o.mark
 }
 
 // notOwned is the error for a thing that is somebody else's.
 func (o Owner) notOwned(thing, name, description string) error {
-	why := fmt.Sprintf("its description does not end in %q", strings.TrimPrefix(o.mark, "; "))
+	why := fmt.Sprintf("its description does not begin with %q", made)
 	if _, other, found := strings.Cut(description, installationMark); found {
 		why = "it belongs to the installation " + other
 	}
@@ -106,8 +109,8 @@ func (o Owner) notOwned(thing, name, description string) error {
 // Pool is a workload identity pool as it should be: there, enabled, not deleted.
 type Pool struct {
 	ID    string
-	Owner Owner
-	Adopt bool // take over a pool that is somebody else's
+	Owner Owner // the zero one leaves open for which installation it is, as ccoctl does
+	Adopt bool  // take over a pool that is somebody else's
 }
 
 // Provider is an OIDC provider of a pool as it should be: there, enabled, not deleted.
@@ -118,8 +121,8 @@ type Provider struct {
 	Usual     bool     // Audiences are a default: what an existing provider takes beside them stays
 	Condition string   // attribute condition, CEL; empty leaves what is there
 	JWKS      []byte   // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
-	Owner     Owner
-	Adopt     bool // take over a provider that is somebody else's
+	Owner     Owner    // as in Pool
+	Adopt     bool     // take over a provider that is somebody else's
 }
 
 // Account is a service account as it should be, with its roles and those who may impersonate it.

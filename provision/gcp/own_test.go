@@ -68,6 +68,9 @@ func TestAdoption(t *testing.T) {
 		{"pool", func(t *testing.T, w *world) {
 			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": "mine"})
 		}, func(w *gcp.Wanted) { w.Pool.Adopt = true }, "workload identity pool demo is somebody else's", `"mine; installation demo"`},
+		{"pool, for no installation", func(t *testing.T, w *world) {
+			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo", map[string]any{"description": "of x; installation y"})
+		}, func(w *gcp.Wanted) { w.Pool.Adopt, w.Pool.Owner = true, gcp.Owner{} }, "it belongs to the installation y", `"` + ccoctlText + `, which took it over: of x, of y"`},
 		{"another installation's pool", func(t *testing.T, w *world) {
 			w.do(t, "POST", "my-project/locations/global/workloadIdentityPools?workloadIdentityPoolId=demo",
 				map[string]any{"description": ccoctlText + "; installation demo2"})
@@ -79,7 +82,7 @@ func TestAdoption(t *testing.T) {
 		}, func(w *gcp.Wanted) { w.Provider.Adopt = true }, "workload identity provider demo is somebody else's", `"mine; installation demo"`},
 		{"role", func(t *testing.T, w *world) {
 			w.do(t, "POST", "my-project/roles", map[string]any{"roleId": "myproject_openshiftingressgcp", "role": map[string]any{"title": "t", "description": "mine"}})
-		}, func(w *gcp.Wanted) { w.Accounts.Adopt = true }, "IAM custom role projects/my-project/roles/myproject_openshiftingressgcp is somebody else's", ccoctlText + "; before: mine"},
+		}, func(w *gcp.Wanted) { w.Accounts.Adopt = true }, "IAM custom role projects/my-project/roles/myproject_openshiftingressgcp is somebody else's", ccoctlText + ", which took it over: mine"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {

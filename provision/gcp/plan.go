@@ -83,7 +83,13 @@ func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, erro
 		group.Go(into(&s.pool, func() (*poolState, error) { return c.readPool(ctx, p, w.Pool.ID) }))
 	}
 	if v := w.Provider; v != nil {
-		group.Go(into(&s.provider, func() (*providerState, error) { return c.readProvider(ctx, p, v.Pool, v.ID) }))
+		group.Go(func() (err error) {
+			s.provider, err = c.readProvider(ctx, p, v.Pool, v.ID)
+			if err != nil || s.provider != nil && (s.provider.OIDC == nil || s.provider.OIDC.Issuer == v.IssuerURL) {
+				return err
+			}
+			return c.checkOrganisation(ctx, p, v.IssuerURL)
+		})
 	}
 	if a := w.Accounts; a != nil {
 		group.Go(into(&s.project, func() (policy, error) { return c.readProjectPolicy(ctx, p) }))
@@ -147,12 +153,7 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 		}
 		out.Plan = plan.Of(notes, stage)
 	}
-	if v := w.Provider; v != nil {
-		if s.provider == nil || s.provider.OIDC != nil && s.provider.OIDC.Issuer != v.IssuerURL {
-			if err := c.checkOrganisation(ctx, p, v.IssuerURL); err != nil {
-				return Planned{}, err
-			}
-		}
+	if w.Provider != nil {
 		next, err := c.planProvider(p, *w.Provider, s.provider)
 		if err != nil {
 			return Planned{}, err
@@ -173,7 +174,7 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 
 // planAccounts plans accounts and roles, side by side; then the project's policy; then what is to go.
 func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *snapshot) (plan.Plan, error) {
-	h := holdings{roles: map[string][]string{}, exact: a.All || a.Prune}
+	h := holdings{roles: map[string][]string{}, exact: a.Prune || a.Owner.name != ""}
 	var all plan.Plan
 	var first, last plan.Stage
 	created := 0

@@ -73,7 +73,7 @@ func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, er
 		k.body = w.body()
 		return []cloud.Step{c.changeStep(k, "Workload identity pool created with name "+w.ID)}, nil
 	}
-	ours := w.Owner.owns(have.Description) || ccoctls(have.Description)
+	ours := w.Owner.takes(have.Description)
 	if !ours && !w.Adopt {
 		return nil, w.Owner.notOwned(poolThing, w.ID, have.Description)
 	}

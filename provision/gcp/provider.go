@@ -79,7 +79,7 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 	if have == nil {
 		return c.createProvider(p, w)
 	}
-	ours := w.Owner.owns(have.Description) || ccoctls(have.Description)
+	ours := w.Owner.takes(have.Description)
 	if !ours && !w.Adopt {
 		return decision{}, w.Owner.notOwned(providerThing, w.ID, have.Description)
 	}

@@ -151,7 +151,7 @@ func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []
 		return nil, nil, nil
 	}
 	owner := OwnedBy(d.Name)
-	if !owner.owns(have.Description) && !ccoctls(have.Description) {
+	if !owner.takes(have.Description) {
 		return nil, []string{fmt.Sprintf("%v: it stays", owner.notOwned(poolThing, d.Pool, have.Description))}, nil
 	}
 	for _, v := range providers {

@@ -37,7 +37,7 @@ type customRole struct {
 // roleID returns the ID that ccoctl gives to the role of a CredentialsRequest.
 func roleID(projectID, request string) string {
 	plain := func(s string, limit int) string {
-		return regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(cut(s, limit), "")
+		return cut(regexp.MustCompile(`[^a-zA-Z0-9]`).ReplaceAllString(s, ""), limit)
 	}
 	return plain(projectID, 32) + "_" + plain(request, 31)
 }
@@ -152,9 +152,9 @@ func (c *Client) growSteps(r customRole, have *roleState, adopt bool) ([]cloud.S
 	set := patch{}
 	if !strings.HasPrefix(have.Description, made) {
 		if !adopt {
-			return nil, problem(NotOwned, "%s %s is somebody else's: its description does not begin with %q", roleThing, r.name, made)
+			return nil, Owner{}.notOwned(roleThing, r.name, have.Description)
 		}
-		text := cut(made+"; before: "+have.Description, descriptionLimit)
+		text := Owner{}.describe(have.Description)
 		set.add("description", text, replaced("description ", have.Description, text)...)
 	}
 	var steps []cloud.Step
