@@ -39,6 +39,7 @@ type Client struct {
 	found    found
 	tokens   oauth2.TokenSource
 	universe string
+	quota    string // project that calls count against; empty for the credentials' own
 	http     *http.Client
 	api      cloud.API
 	slots    chan struct{} // holds an element for each call that is under way
@@ -74,8 +75,9 @@ func newClient(a Access) *Client {
 		t.MaxIdleConnsPerHost = ParallelCalls
 		a.Transport = t
 	}
+	once := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // Google's methods send nobody elsewhere
 	return &Client{
-		access: a, http: &http.Client{Transport: a.Transport}, slots: make(chan struct{}, ParallelCalls),
+		access: a, http: &http.Client{Transport: a.Transport, CheckRedirect: once}, slots: make(chan struct{}, ParallelCalls),
 		api: cloud.API{Name: "Google Cloud", Consistency: a.Consistency, CallTime: callTime, OnWait: a.OnWait},
 	}
 }

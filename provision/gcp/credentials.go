@@ -44,6 +44,18 @@ func (f found) caller() string {
 	return said.Email
 }
 
+// quotaProject is the project whose quota the calls of a user's own credentials count against. Google refuses some of them without
+// (https://cloud.google.com/docs/quotas/set-quota-project); a service account has its own.
+func (f found) quotaProject() string {
+	var said struct {
+		Project string `json:"quota_project_id"`
+	}
+	if name := os.Getenv("GOOGLE_CLOUD_QUOTA_PROJECT"); name != "" || json.Unmarshal(f.data, &said) != nil {
+		return name
+	}
+	return said.Project
+}
+
 // find looks where ccoctl looks. What is set and cannot be read is an error: to pass over it, as ccoctl does, would be to act
 // as somebody else than was meant.
 func find() (found, error) {
@@ -96,7 +108,7 @@ func (c *Client) authenticate(ctx context.Context) error {
 	if c.universe, err = creds.GetUniverseDomain(); err != nil {
 		return problem(NoCredentials, "the domain of the cloud that the credentials are for: %s", oneLine(err))
 	}
-	c.found, c.tokens = f, creds.TokenSource
+	c.found, c.tokens, c.quota = f, creds.TokenSource, f.quotaProject()
 	return nil
 }
 

@@ -213,8 +213,12 @@ func (c *Client) explainRefusal(k call, e *apiError) error {
 		if service == "" {
 			service = k.service + "." + c.universe
 		}
-		return problem(ServiceOff, "the API %s is not enabled in the project: %s (Google says: %w)", service,
-			text.Quoted("gcloud", "services", "enable", service, "--project", c.access.Project), e)
+		project := c.access.Project // or the one that the credentials' quota is of
+		if consumer, is := strings.CutPrefix(e.metadata["consumer"], "projects/"); is {
+			project = consumer
+		}
+		return problem(ServiceOff, "the API %s is not enabled in project %s: %s (Google says: %w)", service, project,
+			text.Quoted("gcloud", "services", "enable", service, "--project", project), e)
 	case e.code == "PERMISSION_DENIED":
 		needs := e.metadata["permission"]
 		if needs == "" {

@@ -229,8 +229,10 @@ func (c *Client) checkOrganisation(ctx context.Context, p Project, issuer string
 	if c.ask(ctx, k, &out) != nil || out.List == nil {
 		return nil
 	}
-	l := out.List
-	if l.All == "DENY" || slices.Contains(l.Denied, issuer) || len(l.Allowed) > 0 && !slices.Contains(l.Allowed, issuer) {
+	l, exactly := out.List, "is:"+issuer // values may say how they are meant
+	denied := slices.Contains(l.Denied, issuer) || slices.Contains(l.Denied, exactly)
+	allowed := len(l.Allowed) == 0 || slices.Contains(l.Allowed, issuer) || slices.Contains(l.Allowed, exactly)
+	if l.All == "DENY" || denied || !allowed {
 		return problem(IssuerRefused, "the organisation's policy %s does not let the issuer %s in: its administrator must add that URL to "+
 			"the policy's allowed values; nothing was changed", issuerConstraint, issuer)
 	}

@@ -36,7 +36,7 @@ func TestRefusals(t *testing.T) {
 				return fakegcp.Fault{}
 			}, problem: gcp.IssuerRefused, said: []string{"its administrator must add the issuer URL", "Org Policy violated for value: 'https://oidc.example.com/demo'"}, writes: 1},
 		{name: "API that is not enabled", fault: of("ListServiceAccounts", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", disabled)),
-			problem: gcp.ServiceOff, said: []string{"iam.googleapis.com is not enabled", "gcloud services enable iam.googleapis.com --project my-project"}},
+			problem: gcp.ServiceOff, said: []string{"iam.googleapis.com is not enabled in project my-project", "gcloud services enable iam.googleapis.com --project my-project"}},
 		{name: "permission", fault: of("ListRoles", fakegcp.Fail(http.StatusForbidden, "PERMISSION_DENIED", "You don't have it.")),
 			problem: gcp.Denied, said: []string{"the caller lacks the permission iam.roles.list, which iam:ListRoles needs (Google says: You don't have it"}},
 		{name: "account quota", options: fakegcp.Options{AccountLimit: 2}, problem: gcp.QuotaUsed,
@@ -211,6 +211,23 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
+	t.Run("quota", func(t *testing.T) {
+		t.Setenv("GOOGLE_CREDENTIALS", strings.Replace(key, "{", `{"quota_project_id": "p1", `, 1))
+		for _, want := range []string{"p1", "p2"} {
+			if want == "p2" {
+				t.Setenv("GOOGLE_CLOUD_QUOTA_PROJECT", want)
+			}
+			sent := ""
+			c, err := gcp.Open(t.Context(), gcp.Access{Project: "my-project", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				sent = r.Header.Get("X-Goog-User-Project")
+				return s.Client().Transport.RoundTrip(r)
+			})})
+			check(t, err)
+			if _, err := c.Project(t.Context()); err != nil || sent != want {
+				t.Errorf("quota of %q, want %q (%v)", sent, want, err)
+			}
+		}
+	})
 	t.Run("revoked", func(t *testing.T) {
 		t.Setenv("GOOGLE_CREDENTIALS", key)
 		s.Fault(of("KeyToken", fakegcp.Fail(http.StatusBadRequest, "invalid_grant", "Invalid JWT Signature.")))

@@ -109,6 +109,9 @@ func (c *Client) attempt(ctx context.Context, k call, out any) error {
 	}
 	token.SetAuthHeader(r)
 	r.Header.Set("User-Agent", "keypost")
+	if c.quota != "" {
+		r.Header.Set("X-Goog-User-Project", c.quota)
+	}
 	if k.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
