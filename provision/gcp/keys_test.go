@@ -36,6 +36,8 @@ func TestUpload(t *testing.T) {
 		settle(w)
 		finished(t, w, want)
 		c := w.client()
+		want.Provider.JWKS = []byte(strings.ReplaceAll(string(want.Provider.JWKS), "AQAB", "AQAC"))
+		contains(t, preview(t, w, want), "~ uploaded keys of the same IDs")
 		want.Provider.JWKS = jwks(rsaKey, "k2", "k3")
 		contains(t, preview(t, w, want), "- uploaded key k1", "+ uploaded key k3")
 		lines := strings.Join(mustApply(t, w, want), "\n")

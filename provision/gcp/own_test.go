@@ -3,6 +3,7 @@ package gcp_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keypost/keypost/provision/gcp"
 	"github.com/keypost/keypost/test/fakegcp"
@@ -214,5 +215,58 @@ func TestUsualAudience(t *testing.T) {
 		contains(t, preview(t, w, want), "nothing to change", "note: provider demo has an attribute condition that nobody asked for, and that stays")
 		want.Provider.Condition = "assertion.sub != 'y'"
 		contains(t, preview(t, w, want), "- attribute condition assertion.sub != 'x'", "+ attribute condition assertion.sub != 'y'")
+	})
+}
+
+// What has changed between a deletion's plan and its turn stays.
+func TestDeletionChangedMeanwhile(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, w *world, email string)
+		said   string
+		kept   string
+	}{
+		{"another account has the role", func(t *testing.T, w *world, _ string) { mustApply(t, w, installation("demo2")) },
+			"delete IAM custom role projects/my-project/roles/myproject_openshiftgcpccm: serviceAccount:demo2-openshift-g-", "role projects/my-project/roles/myproject_openshiftgcpccm"},
+		{"somebody took the account over", func(t *testing.T, w *world, email string) {
+			w.do(t, "PATCH", "my-project/serviceAccounts/"+email, map[string]any{"serviceAccount": map[string]string{"description": "mine"}, "updateMask": "description"})
+		}, "its description has changed meanwhile; make the plan again", "account demo-openshift-i-"},
+		{"somebody took the pool over", func(t *testing.T, w *world, _ string) {
+			w.do(t, "PATCH", poolPath+"?updateMask=description", map[string]any{"description": "mine"})
+		}, "its description has changed meanwhile; make the plan again", "workloadIdentityPools/demo ACTIVE"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+				mustApply(t, w, installation("demo"))
+				email := email(t, w, installation("demo"), 0)
+				d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true})
+				check(t, err)
+				tt.change(t, w, email)
+				if _, err = carryOut(t.Context(), d); err == nil || !strings.Contains(err.Error(), tt.said) {
+					t.Errorf("error %v, want %q", err, tt.said)
+				}
+				contains(t, state(w), tt.kept)
+				if strings.Contains(tt.kept, "role") && strings.Contains(state(w), "deleted=true") {
+					t.Errorf("a role that another has was deleted:\n%s", state(w))
+				}
+			})
+		})
+	}
+}
+
+// Google blocks the ID of a role for a month after it can be brought back no more.
+func TestBlockedRole(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		w.do(t, "DELETE", "my-project/roles/myproject_openshiftgcpccm", nil)
+		time.Sleep(8 * 24 * time.Hour)
+		start := time.Now()
+		_, err := apply(t.Context(), w.client(), installation("demo"))
+		if err == nil || !strings.Contains(err.Error(), "the ID myproject_openshiftgcpccm is of a role that was deleted more than 7 days ago") || time.Since(start) > time.Minute {
+			t.Errorf("error %v after %s", err, time.Since(start))
+		}
+		time.Sleep(30 * 24 * time.Hour)
+		mustApply(t, w, installation("demo"))
+		finished(t, w, installation("demo"))
 	})
 }
