@@ -12,7 +12,7 @@ import (
 const AccessToken = "eyJ0.fakeazure-caller" //nolint:gosec // of nobody
 
 // ClientSecret is the secret of the caller, an application that may be given to Microsoft's clients by Env.
-const ClientSecret = "fakeazure~secret" //nolint:gosec // of nobody
+const ClientSecret = "fakeazure~secret"
 
 // managementResource is what tokens for Resource Manager are for, in whatever cloud.
 const managementResource = "management"

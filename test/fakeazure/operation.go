@@ -2,6 +2,7 @@ package fakeazure
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ type operation struct {
 // start begins a change: 202, with the place to ask for it
 // (https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations).
 func (q *request) start(change func(world) world, result func(world) any) (answer, error) {
-	op := operation{id: guid("operation", q.path, q.now.String(), string(rune(q.serial))), ready: q.now.Add(q.OperationDelay), polls: q.OperationPolls,
+	op := operation{id: guid("operation", q.path, q.now.String(), strconv.Itoa(q.serial)), ready: q.now.Add(q.OperationDelay), polls: q.OperationPolls,
 		change: change, result: result}
 	q.world.operations = fakecloud.With(q.world.operations, op.id, op)
 	return q.pending(op)

@@ -106,13 +106,13 @@ func routes() []route {
 		credential   = identity + "federatedIdentityCredentials/"
 	)
 	resources := func(action, method, path, permission string, do func(*request) (answer, error)) route {
-		return arm("Microsoft.Resources", resourceVersions, route{action: action, method: method, path: path, permission: permission, do: do})
+		return managed("Microsoft.Resources", resourceVersions, route{action: action, method: method, path: path, permission: permission, do: do})
 	}
 	msi := func(action, method, path, permission string, do func(*request) (answer, error)) route {
-		return arm("Microsoft.ManagedIdentity", identityVersions, route{action: action, method: method, path: path, permission: permission, do: do})
+		return managed("Microsoft.ManagedIdentity", identityVersions, route{action: action, method: method, path: path, permission: permission, do: do})
 	}
 	roles := func(action, method, path, permission string, do func(*request) (answer, error)) route {
-		return arm("Microsoft.Authorization", authorizationVersions, route{action: action, method: method, path: path, permission: permission, do: do})
+		return managed("Microsoft.Authorization", authorizationVersions, route{action: action, method: method, path: path, permission: permission, do: do})
 	}
 	limited := func(kind string, r route) route { r.limit = kind; return r }
 	all := []route{
@@ -151,8 +151,8 @@ func routes() []route {
 	return append(append(all, storageRoutes(group)...), loginRoutes()...)
 }
 
-// arm completes a route of Resource Manager. Whoever reads an operation looks at it once more: that is why it is a write.
-func arm(namespace, versions string, r route) route {
+// managed completes a route of Resource Manager. Whoever reads an operation looks at it once more: that is why it is a write.
+func managed(namespace, versions string, r route) route {
 	r.service, r.versions = namespace, versions
 	r.write = r.method != http.MethodGet && r.method != http.MethodHead || r.action == "GetOperation"
 	if r.action == "RegisterProvider" {

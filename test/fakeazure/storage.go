@@ -16,7 +16,7 @@ func storageRoutes(group string) []route {
 	accounts := group + "/providers/Microsoft.Storage/storageAccounts"
 	const permission = "storageAccounts/"
 	storage := func(action, method, path, verb string, do func(*request) (answer, error)) route {
-		return arm("Microsoft.Storage", storageVersions, route{action: action, method: method, path: path, permission: permission + verb, do: do})
+		return managed("Microsoft.Storage", storageVersions, route{action: action, method: method, path: path, permission: permission + verb, do: do})
 	}
 	container := accounts + "/{account}/blobServices/default/containers/{container}"
 	return []route{

@@ -152,7 +152,6 @@ func TestAnIssuerMustBeReachedAndBeWhole(t *testing.T) {
 		says(t, st.try(t), 400, "AADSTS"+strings.TrimSpace(code)+": Request to External OIDC endpoint failed.")
 	}
 	st := newStage(t, Options{})
-	st.Server.keys.Least = 0
 	other := Start(t, Options{Now: st.clock.Now})
 	client := other.Trust(cluster.IssuerURL, cluster.Subject, "openshift")
 	says(t, other.token(t, "client_id", client, "client_assertion", st.key.Sign(t, cluster.Workload(st.clock.Now()))), 400, "AADSTS501661: ")

@@ -29,12 +29,11 @@ type Group struct {
 
 // Identity is a user-assigned managed identity.
 type Identity struct {
-	ID, Name                  string
-	Location                  string
-	Tags                      map[string]string
-	PrincipalID, ClientID     string
-	Created                   time.Time
-	group, subscription, home string // home is the group's ID
+	ID, Name              string
+	Location              string
+	Tags                  map[string]string
+	PrincipalID, ClientID string
+	Created               time.Time
 }
 
 // Credential is a federated credential of an identity.
