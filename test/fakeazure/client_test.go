@@ -68,7 +68,7 @@ func version(path string) string {
 	switch {
 	case strings.Contains(lower, "microsoft.authorization"):
 		return "2022-04-01"
-	case strings.Contains(lower, "microsoft.managedidentity/"):
+	case strings.Contains(lower, "microsoft.managedidentity/user"):
 		return "2024-11-30"
 	case strings.Contains(lower, "microsoft.storage/"):
 		return "2024-01-01"

@@ -16,14 +16,21 @@ func getSubscription(q *request) (answer, error) {
 
 func getProvider(q *request) (answer, error) {
 	state := "Registered"
-	if slices.ContainsFunc(q.Unregistered, func(n string) bool { return strings.EqualFold(n, q.vars["namespace"]) }) {
+	if q.lacks(q.world, q.vars["namespace"]) {
 		state = "NotRegistered"
 	}
 	return ok(map[string]any{"id": q.path, "namespace": q.vars["namespace"], "registrationState": state})
 }
 
-// registerProvider answers as Resource Manager does at first; who is not registered stays so.
+// lacks reports whether a subscription has not registered a resource provider.
+func (o Options) lacks(w world, namespace string) bool {
+	return !w.registered[strings.ToLower(namespace)] &&
+		slices.ContainsFunc(o.Unregistered, func(n string) bool { return strings.EqualFold(n, namespace) })
+}
+
+// registerProvider is done when it is next looked at.
 func registerProvider(q *request) (answer, error) {
+	q.world.registered = fakecloud.With(q.world.registered, strings.ToLower(q.vars["namespace"]), true)
 	return ok(map[string]any{"id": strings.TrimSuffix(q.path, "/register"), "namespace": q.vars["namespace"], "registrationState": "Registering"})
 }
 
@@ -157,20 +164,25 @@ func (q *request) putGroup(g Group, exists bool) (answer, error) {
 	return created(g.json())
 }
 
-func patchGroup(q *request) (answer, error) {
+// retag reads the tags that a PATCH brings, or keeps those that there are.
+func (q *request) retag(have map[string]string) (map[string]string, error) {
 	var in tracked
 	if err := q.read(&in); err != nil {
-		return answer{}, err
+		return nil, err
 	}
+	if in.Tags == nil {
+		return have, nil
+	}
+	return in.Tags, in.checkTags()
+}
+
+func patchGroup(q *request) (answer, error) {
 	g, err := q.openGroup()
 	if err == nil {
-		err = in.checkTags()
+		g.Tags, err = q.retag(g.Tags)
 	}
 	if err != nil {
 		return answer{}, err
-	}
-	if in.Tags != nil {
-		g.Tags = in.Tags
 	}
 	return q.putGroup(g, true)
 }

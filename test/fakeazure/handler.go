@@ -210,8 +210,7 @@ func (s *Server) admit(rt route, q *request) error {
 	if err := q.authorize(w, rt); err != nil {
 		return err
 	}
-	unregistered := slices.ContainsFunc(q.Unregistered, func(n string) bool { return strings.EqualFold(n, rt.service) })
-	if unregistered && rt.write {
+	if q.lacks(w, rt.service) && rt.write {
 		return conflict("MissingSubscriptionRegistration", "The subscription is not registered to use namespace '%s'. See "+
 			"https://aka.ms/rps-not-found for how to register subscriptions.", rt.service)
 	}

@@ -94,19 +94,12 @@ func putIdentity(q *request) (answer, error) {
 }
 
 func patchIdentity(q *request) (answer, error) {
-	var in tracked
-	if err := q.read(&in); err != nil {
-		return answer{}, err
-	}
 	i, err := q.identity()
 	if err == nil {
-		err = in.checkTags()
+		i.Tags, err = q.retag(i.Tags)
 	}
 	if err != nil {
 		return answer{}, err
-	}
-	if in.Tags != nil {
-		i.Tags = in.Tags
 	}
 	q.world.identities = fakecloud.With(q.world.identities, strings.ToLower(i.ID), i)
 	return ok(i.json(q.Options))

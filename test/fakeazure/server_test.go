@@ -120,6 +120,8 @@ func TestAProviderThatIsNotRegisteredMakesNothing(t *testing.T) {
 			t.Error(namespace, got)
 		}
 	}
+	s.must(t, "POST", subscription+"/providers/Microsoft.ManagedIdentity/register", "")
+	s.must(t, "PUT", identity, here)
 }
 
 func TestCallsAreRecorded(t *testing.T) {

@@ -113,19 +113,12 @@ func putAccount(q *request) (answer, error) {
 }
 
 func patchAccount(q *request) (answer, error) {
-	var in tracked
-	if err := q.read(&in); err != nil {
-		return answer{}, err
-	}
 	a, err := q.account()
 	if err == nil {
-		err = in.checkTags()
+		a.Tags, err = q.retag(a.Tags)
 	}
 	if err != nil {
 		return answer{}, err
-	}
-	if in.Tags != nil {
-		a.Tags = in.Tags
 	}
 	q.putAccount(a)
 	return ok(a.json())

@@ -99,6 +99,7 @@ type world struct {
 	blobs       map[string]string
 	members     map[string][]string // of Entra's groups: principals, by the group's
 	operations  map[string]operation
+	registered  map[string]bool // resource providers that Options have as unregistered, and that were registered since
 }
 
 func (w world) state() State {
