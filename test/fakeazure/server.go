@@ -153,12 +153,12 @@ func (s *Server) Join(group, member string) {
 	})
 }
 
-// Trust makes an identity with one federated credential. It passes over what Resource Manager checks: it is for tests that are
-// about tokens alone. It returns the client ID.
+// Trust makes an identity with one federated credential, another one for other arguments. It passes over what Resource Manager
+// checks: it is for tests that are about tokens alone. It returns the client ID.
 func (s *Server) Trust(issuer, subject, audience string) string {
 	o := s.options
-	home := o.groupID("trusted")
-	i := o.newIdentity(home, "trusted", time.Time{})
+	home, name := o.groupID("trusted"), "trusted-"+guid(issuer, subject, audience)
+	i := o.newIdentity(home, name, time.Time{})
 	c := Credential{ID: i.ID + "/federatedIdentityCredentials/trusted", Name: "trusted", Identity: i.ID, Issuer: issuer, Subject: subject, Audiences: []string{audience}}
 	s.alter(func(w *world) {
 		w.groups = fakecloud.With(w.groups, strings.ToLower(home), Group{ID: home, Name: "trusted", Location: "centralus"})
