@@ -1,0 +1,149 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/test/fakeazure"
+)
+
+// TestAzureTokenIsExchanged has the tokens of kube-apiservers exchanged at Entra by Microsoft's own clients, as a pod's
+// environment makes them: azidentity's WorkloadIdentityCredential in Go, and in Node, which finds the fake at Entra's own name.
+func TestAzureTokenIsExchanged(t *testing.T) {
+	s := newExchange(t)
+	for _, c := range []struct {
+		name string
+		with func(*testing.T, string, string) error
+	}{{"azidentity", s.inGo}, {"@azure/identity", s.inNode}} {
+		t.Run(c.name, func(t *testing.T) { s.answers(t, c.with) })
+	}
+	t.Run("a token that has expired is refused", s.expired)
+}
+
+// exchange is a directory with an identity for each of two clusters, of which one signs with a P-256 key.
+type exchange struct {
+	*fakeazure.Server
+	ahead  atomic.Int64 // by how much its clock is
+	env    []string     // with which programs find the directory at Microsoft's names
+	a, b   *cluster     // b's key is P-256
+	client map[*cluster]string
+}
+
+func newExchange(t *testing.T) *exchange {
+	ca := newAuthority(t)
+	s := &exchange{
+		a: &cluster{name: "prod-a", issuer: "https://oidc.keypost.test/prod-a", key: newRSAKey(t, 2048)},
+		b: &cluster{name: "prod-b", issuer: "https://prod-b.oidc.keypost.test", key: newECKey(t)},
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	s.Server = fakeazure.Start(t, fakeazure.Options{Roots: roots, Dial: (&net.Dialer{}).DialContext,
+		Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }})
+	s.env = s.Tunnel(t)
+	startEtcd(t)
+	running := map[*cluster]*process{s.a: startCluster(t, ca, s.a, 6443), s.b: startCluster(t, ca, s.b, 6444)}
+	server := newStore(t, ca)
+	s.client = map[*cluster]string{}
+	for c, p := range running {
+		c.awaitReady(t, p)
+		c.createAccount(t)
+		server.publishedLongAgo(t, c.name, c.issuer, c.publicKey)
+		s.client[c] = s.Trust(c.issuer, "system:serviceaccount:default:sa1", "openshift")
+	}
+	s.a.kubectl(t, "create", "namespace", "other")
+	s.a.kubectl(t, "--namespace", "other", "create", "serviceaccount", "sa1")
+	s.a.kubectl(t, "create", "serviceaccount", "sa2")
+	server.run(t)
+	return s
+}
+
+// inGo exchanges a token for an access token of a client ID, with Microsoft's library for Go.
+func (s *exchange) inGo(t *testing.T, client, token string) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(file, []byte(token), 0o600))
+	c, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+		ClientOptions: policy.ClientOptions{Transport: s.Client()}, ClientID: client, TenantID: setting(s.Env(), "AZURE_TENANT_ID"), TokenFilePath: file})
+	must(t, err)
+	got, err := c.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}})
+	if err != nil {
+		return err
+	}
+	return s.belongs(got.Token, client)
+}
+
+// refusedByEntra is entra.mjs's exit code for a token that was refused.
+const refusedByEntra = 3
+
+// inNode is inGo with Microsoft's library for Node, told everything by its environment.
+func (s *exchange) inNode(t *testing.T, client, token string) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(file, []byte(token), 0o600))
+	env := append([]string{"AZURE_CLIENT_ID=" + client, "AZURE_TENANT_ID=" + setting(s.Env(), "AZURE_TENANT_ID"), "AZURE_FEDERATED_TOKEN_FILE=" + file}, s.env...)
+	r := command(t, env, "", "node", filepath.Join(os.Getenv("KEYPOST_E2E_NPM"), "entra.mjs"))
+	switch r.code {
+	case 0:
+		return s.belongs(strings.TrimSpace(r.stdout), client)
+	case refusedByEntra:
+		return errors.New(r.stderr)
+	}
+	t.Fatalf("entra.mjs: exit code %d: %s", r.code, r.stderr)
+	return nil
+}
+
+func (s *exchange) belongs(token, client string) error {
+	if got, ok := s.ClientID(token); !ok || got != client {
+		return fmt.Errorf("the access token is of %q", got)
+	}
+	return nil
+}
+
+func (s *exchange) answers(t *testing.T, with func(*testing.T, string, string) error) {
+	right := mint(t, s.a, "default", "sa1", "openshift")
+	unpublished := newRSAKey(t, 2048)
+	for _, tt := range []struct{ name, token, want string }{
+		{"the right service account", right, ""},
+		{"another namespace", mint(t, s.a, "other", "sa1", "openshift"), "AADSTS700213: No matching federated identity record found for presented assertion subject 'system:serviceaccount:other:sa1'."},
+		{"another service account", mint(t, s.a, "default", "sa2", "openshift"), "AADSTS700213: "},
+		{"another audience", mint(t, s.a, "default", "sa1", "vault"), "AADSTS700212: No matching federated identity record found for presented assertion audience 'vault'."},
+		{"the audience in other letter case", mint(t, s.a, "default", "sa1", "OpenShift"), "AADSTS7002138: "},
+		{"another cluster", mint(t, s.b, "default", "sa1", "openshift"), "AADSTS700211: No matching federated identity record found for presented assertion issuer '" + s.b.issuer + "'."},
+		{"signed by an unpublished key", resign(t, right, unpublished, jose.RS256, "unpublished"), "AADSTS7000272: The certificate with identifier unpublished"},
+		{"signed by an unpublished key with a published kid", resign(t, right, unpublished, jose.RS256, kidOf(t, right)), "AADSTS700027: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) { expectAnswer(t, with(t, s.client[s.a], tt.token), tt.want) })
+	}
+	t.Run("ES256", func(t *testing.T) {
+		expectAnswer(t, with(t, s.client[s.b], mint(t, s.b, "default", "sa1", "openshift")), "AADSTS5002730: ")
+	})
+}
+
+// expectAnswer fails the test unless err has Entra's words; none are a token that was accepted.
+func expectAnswer(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+func (s *exchange) expired(t *testing.T) {
+	defer s.ahead.Store(0)
+	token := strings.TrimSpace(s.a.kubectl(t, "create", "token", "sa1", "--audience", "openshift", "--duration", "10m"))
+	s.ahead.Store(int64(16 * time.Minute))
+	expectAnswer(t, s.inGo(t, s.client[s.a], token), "AADSTS700024: Client assertion is not within its valid time range.")
+}
