@@ -182,7 +182,7 @@ func TestAFullKeySetCanBeRepaired(t *testing.T) {
 			k := testKey(3)
 			return s.Revoke(because(t0, "lost"), testKey(0).ID(), RevokeOptions{Replacement: &k})
 		},
-		"remove":   func() (KeySet, error) { return s.Remove(change(t0), testKey(1).ID(), true) },
+		"remove":   func() (KeySet, error) { return s.Remove(change(t0), testKey(1).ID(), Removal{NeverSigned: true}) },
 		"retire":   func() (KeySet, error) { return s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "x"}) },
 		"promote":  func() (KeySet, error) { return s.Promote(forced(t0), testKey(1).ID(), Observed{}) },
 		"withdraw": func() (KeySet, error) { return s.Withdraw(forced(t0)) },

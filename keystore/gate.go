@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ const (
 	GateTokens     Gate = "tokens"      // tokens that the key signed may still be valid
 	GateUndeclared Gate = "undeclared"  // the policy lacks the number that the gate needs
 	GateClock      Gate = "clock"       // a recorded time lies in the future, or a clock is wrong
+	GateCopies     Gate = "copies"      // a relying party may hold an uploaded JWKS without the key
 	GateActiveKeys Gate = "active-keys" // a key may still sign
 )
 
@@ -121,6 +123,10 @@ func (s KeySet) promoteGate(k Key, now time.Time, o Observed) *NotYetError {
 	refuse := func(g Gate, need string) *NotYetError {
 		return &NotYetError{Step: "promote", Key: k.ID(), Gate: g, Need: need}
 	}
+	held := s.held(o.Uploads, now, k)
+	if s.policy.Reach == ReachCopies { // nobody reads the documents, so that nothing seen of them counts
+		return cmp.Or(held.lacks("promote", k.ID()), held.waits("promote", k.ID(), now))
+	}
 	since, seen := o.since(k)
 	switch off := o.clock(now); {
 	case off != "":
@@ -132,27 +138,45 @@ func (s KeySet) promoteGate(k Key, now time.Time, o Observed) *NotYetError {
 	case o.SharedCache != "" && s.policy.EdgeHold == nil:
 		return refuse(GateEdge, fmt.Sprintf("a shared cache was seen (%s) and the policy does not say how long it holds copies", text.OneLine(o.SharedCache, 200)))
 	}
+	if lacks := held.lacks("promote", k.ID()); lacks != nil {
+		return lacks
+	}
 	opens, terms := s.promoteOpens(since, o.Cache)
 	switch {
-	case now.Before(opens):
+	case now.Before(opens) && !opens.Before(held.opens):
 		e := refuse(GateCaches, "a cache may still hold a JWKS without the key"+o.CacheFrom)
 		e.Opens, e.Terms = opens, terms
 		return e
+	case now.Before(held.opens):
+		return held.waits("promote", k.ID(), now)
 	case now.Sub(o.Fresh) > ObservationFresh:
 		return refuse(GateFresh, fmt.Sprintf("the last complete observation was at %s, more than %v ago; observe again", stamp(o.Fresh), Duration(ObservationFresh)))
 	}
-	return nil
+	return held.waits("promote", k.ID(), now)
 }
 
 // EarliestPromotion returns when the published key with that ID may be promoted if every public address has had it since
-// o.Since; ok is false if there is no such key. The gate may stay closed for longer: for a shared cache that the policy
-// does not declare, or until a fresh observation.
+// o.Since, and so has each upload of which nobody has read back that it has it; ok is false if there is no such key. The gate
+// may stay closed for longer: for a shared cache that the policy does not declare, or until a fresh observation.
 func (s KeySet) EarliestPromotion(id KeyID, o Observed) (opens time.Time, ok bool) {
 	k, ok := s.Key(id)
 	if !ok {
 		return time.Time{}, false
 	}
-	opens, _ = s.promoteOpens(later(o.Since, k.PublishedAt), o.Cache)
+	since := later(o.Since, k.PublishedAt)
+	if s.policy.Reach != ReachCopies {
+		opens, _ = s.promoteOpens(since, o.Cache)
+	}
+	for _, party := range s.policy.Uploads() {
+		at := since
+		if r, was := o.Uploads.Of(party); was {
+			if has, does := r.Since(k.VerificationKey); does {
+				at = later(has, k.PublishedAt)
+			}
+		}
+		until, _ := s.uploadOpens(party, at)
+		opens = later(opens, until)
+	}
 	return opens, true
 }
 
@@ -208,8 +232,10 @@ func (s KeySet) CopiesOf(party string, at time.Time, seen Cache) time.Time {
 	return until
 }
 
-// removeGate returns nil if all tokens signed by k, which stopped signing at k.RetiredAt, have expired at now.
-func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
+// removeGate returns nil if all tokens signed by k, which stopped signing at k.RetiredAt, have expired at now, and each upload
+// has every key that signs: where one lacks it, all of its relying party's tokens are refused, and the way back leads over k.
+// That an upload still has k is no reason: it trusts a key of which no token is left, until the next upload.
+func (s KeySet) removeGate(k Key, now time.Time, read Uploads) *NotYetError {
 	e := &NotYetError{Step: "remove", Key: k.ID()}
 	switch {
 	case k.State == Active:
@@ -222,9 +248,13 @@ func (s KeySet) removeGate(k Key, now time.Time) *NotYetError {
 		e.Gate, e.Need = GateUndeclared, "the policy does not say how long tokens live, and that is never assumed"
 		return e
 	}
+	held := s.held(read, now, s.active()...)
+	if lacks := held.lacks("remove", k.ID()); lacks != nil {
+		return lacks
+	}
 	opens, terms := s.trustedUntil(k, now)
-	if !now.Before(opens) {
-		return nil
+	if !now.Before(opens) || opens.Before(held.opens) {
+		return held.waits("remove", k.ID(), now)
 	}
 	e.Gate, e.Opens, e.Terms = GateTokens, opens, terms
 	e.Need = "tokens that it signed may still be valid"

@@ -251,16 +251,16 @@ func TestRemoveGate(t *testing.T) {
 		if until, known := s.TrustedUntil(k, retiredAt); !known || !until.Equal(opens) {
 			t.Errorf("lifetime %v: trusted until %v (%v); want %v", lifetime, until, known, opens)
 		}
-		_, err := s.Remove(change(opens.Add(-time.Second)), subject.ID(), false)
+		_, err := s.Remove(change(opens.Add(-time.Second)), subject.ID(), Removal{})
 		var notYet *NotYetError
 		if !errors.As(err, &notYet) || notYet.Gate != GateTokens || !notYet.Opens.Equal(opens) || notYet.Step != "remove" {
 			t.Errorf("lifetime %v: a second early: error %v", lifetime, err)
 		}
-		ok(s.Remove(change(opens), subject.ID(), false))
+		ok(s.Remove(change(opens), subject.ID(), Removal{}))
 	}
 
 	undeclared := ok(published(t, Policy{}, false).Retire(change(retiredAt), subject.ID(), stopped))
-	_, err := undeclared.Remove(change(openDay), subject.ID(), false)
+	_, err := undeclared.Remove(change(openDay), subject.ID(), Removal{})
 	var notYet *NotYetError
 	if !errors.As(err, &notYet) || notYet.Gate != GateUndeclared || !notYet.Opens.IsZero() {
 		t.Errorf("undeclared token lifetime: error %v", err)
@@ -389,10 +389,10 @@ func TestALoweredTokenLifetimeBindsTokensFromBefore(t *testing.T) {
 		if until, _ := s.TrustedUntil(k, opens.Add(-time.Second)); !until.Equal(opens) {
 			t.Errorf("%s: trusted until %v; want %v", tt.name, until, opens)
 		}
-		if _, err := s.Remove(change(opens.Add(-time.Second)), subject.ID(), false); err == nil {
+		if _, err := s.Remove(change(opens.Add(-time.Second)), subject.ID(), Removal{}); err == nil {
 			t.Errorf("%s: removed a second early", tt.name)
 		}
-		ok(s.Remove(change(opens), subject.ID(), false))
+		ok(s.Remove(change(opens), subject.ID(), Removal{}))
 	}
 }
 
@@ -406,7 +406,7 @@ func TestALoweredCachePolicyLeavesTokensAlone(t *testing.T) {
 	if until, known := s.TrustedUntil(k, at(1)); len(s.Policy().HeldUntil) != 1 || !known || !until.Equal(at(2).Add(6*time.Minute)) {
 		t.Errorf("trusted until %v, held %+v", until, s.Policy().HeldUntil)
 	}
-	if _, err := s.Remove(change(at(2).Add(6*time.Minute-time.Second)), subject.ID(), false); err == nil {
+	if _, err := s.Remove(change(at(2).Add(6*time.Minute-time.Second)), subject.ID(), Removal{}); err == nil {
 		t.Error("removed a second early")
 	}
 }
@@ -471,8 +471,8 @@ func TestLoweringNeverOpensAGateSooner(t *testing.T) {
 			if promoteAt(t, stayed, now, o) != nil && promoteAt(t, changed, now, o) == nil {
 				t.Fatalf("promote is open at %v under %s, and not under %s", now.Sub(t0), describe(changed.Policy()), describe(was))
 			}
-			_, errStayed := stayed.Remove(change(now), testKey(2).ID(), false)
-			_, errChanged := changed.Remove(change(now), testKey(2).ID(), false)
+			_, errStayed := stayed.Remove(change(now), testKey(2).ID(), Removal{})
+			_, errChanged := changed.Remove(change(now), testKey(2).ID(), Removal{})
 			if errStayed != nil && errChanged == nil {
 				t.Fatalf("remove is open at %v under %s, and not under %s", now.Sub(t0), describe(changed.Policy()), describe(was))
 			}
@@ -502,7 +502,7 @@ func TestNotYetSentences(t *testing.T) {
 	soon := change(t0.Add(time.Minute))
 
 	promote := func(s KeySet, o Observed) error { _, err := s.Promote(soon, subject.ID(), o); return err }
-	remove := func(s KeySet, id KeyID) error { _, err := s.Remove(soon, id, false); return err }
+	remove := func(s KeySet, id KeyID) error { _, err := s.Remove(soon, id, Removal{}); return err }
 	retire := func(s KeySet, ev Evidence) error { _, err := s.Retire(soon, subject.ID(), ev); return err }
 	_, clock := next.Promote(change(t0.Add(-time.Hour)), subject.ID(), since)
 	_, withdraw := next.Withdraw(soon)
@@ -559,10 +559,10 @@ func TestDevelopmentWaitsForNobody(t *testing.T) {
 	p := awsPolicy()
 	p.TokenLifetime = DurationPtr(10 * time.Second)
 	s := ok(ok(published(t, p, true).Promote(forced(t0), subject.ID(), Observed{})).Retire(change(t0), testKey(0).ID(), Evidence{Statement: "seen"}))
-	if _, err := s.Remove(change(t0.Add(14*time.Second)), testKey(0).ID(), false); err == nil {
+	if _, err := s.Remove(change(t0.Add(14*time.Second)), testKey(0).ID(), Removal{}); err == nil {
 		t.Error("removed before its last token has expired")
 	}
-	ok(s.Remove(change(t0.Add(15*time.Second)), testKey(0).ID(), false))
+	ok(s.Remove(change(t0.Add(15*time.Second)), testKey(0).ID(), Removal{}))
 }
 
 func TestCopiesOf(t *testing.T) {

@@ -33,7 +33,7 @@ func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
 		"accept": func() (KeySet, error) {
 			return s.Accept(because(openDay, "x"), 0, []Decision{{Key: testKey(0), Keep: false}})
 		},
-		"remove by force": func() (KeySet, error) { return s.Remove(forced(openDay), "twin-0", false) },
+		"remove by force": func() (KeySet, error) { return s.Remove(forced(openDay), "twin-0", Removal{}) },
 	} {
 		got, err := do()
 		if err != nil || !slices.Equal(ids(got), []KeyID{testKey(1).ID(), "twin-1"}) || len(got.Gone()) != 2 {
@@ -44,10 +44,10 @@ func TestAKeyUnderTwoKidsLeavesUnderBoth(t *testing.T) {
 		follows(t, name, got, &s)
 	}
 	var notYet *NotYetError
-	if _, err := s.Remove(change(openDay.AddDate(1, 0, 0)), "twin-0", false); !errors.As(err, &notYet) || notYet.Key != testKey(0).ID() {
+	if _, err := s.Remove(change(openDay.AddDate(1, 0, 0)), "twin-0", Removal{}); !errors.As(err, &notYet) || notYet.Key != testKey(0).ID() {
 		t.Errorf("remove of a retired key whose twin is active: error %v", err)
 	}
-	if got, err := s.Remove(change(openDay), "twin-1", true); err != nil || len(got.Keys()) != 2 {
+	if got, err := s.Remove(change(openDay), "twin-1", Removal{NeverSigned: true}); err != nil || len(got.Keys()) != 2 {
 		t.Errorf("remove of a key that never signed: keys %v, error %v", ids(got), err)
 	}
 	if _, err := s.Add(change(openDay), must(testKey(1).WithID("third", ""))); err == nil || !strings.Contains(err.Error(), "publishes it already") {

@@ -27,6 +27,9 @@ func TestNoTokenIsRefused(t *testing.T) {
 		{convergence: 1, maxAge: 3, staleWhileRevalidate: 0, staleIfError: 1, client: 3, token: 4, clocks: 2},
 		{convergence: 3, maxAge: 2, staleWhileRevalidate: 1, staleIfError: 0, client: 5, token: 3, clocks: 1},
 		{convergence: 1, maxAge: 1, staleWhileRevalidate: 2, staleIfError: 2, added: 2, client: 2, token: 2, clocks: 1},
+		copied(),
+		{copies: true, upload: 4, token: 2, clocks: 1},
+		{copies: true, upload: 2, token: 5, clocks: 2},
 	} {
 		if trace := explore(t, withGates(t, w)); trace != nil {
 			t.Errorf("%+v: a token is refused after: %s", w, strings.Join(trace, "; "))
@@ -53,17 +56,32 @@ func TestTheModelFindsEveryMistake(t *testing.T) {
 		"a frozen replica behind a balancer":           func(r *rules) { r.frozen = true },
 		"removed before the tokens have expired":       func(r *rules) { r.remove -= r.clocks },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := withGates(t, ones())
-			break_(&r)
-			trace := explore(t, r)
-			if trace == nil {
-				t.Fatal("the model sees nothing wrong with it")
-			}
-			t.Log(strings.Join(trace, "; "))
-		})
+		t.Run(name, func(t *testing.T) { isFound(t, ones(), break_) })
 	}
+	for name, break_ := range map[string]func(*rules){
+		"an upload counts at once":                     func(r *rules) { r.gate = 0 },
+		"what the relying party may lag left out":      func(r *rules) { r.gate -= r.upload },
+		"no room for clocks":                           func(r *rules) { r.gate -= r.clocks },
+		"nobody uploads, and nothing is read back":     func(r *rules) { r.forgotten = true },
+		"nobody asks again after a key was retired":    func(r *rules) { r.unasked = true },
+		"removed and uploaded before tokens expired":   func(r *rules) { r.remove -= r.clocks },
+		"handed over before promoted":                  func(r *rules) { r.handOverFirst = true },
+		"retire believes one token, with copies alone": func(r *rules) { r.oneToken = true },
+	} {
+		t.Run("copies: "+name, func(t *testing.T) { isFound(t, copied(), break_) })
+	}
+}
+
+// isFound expects the model to find a way to a refused token in a world with a mistake.
+func isFound(t *testing.T, world rules, break_ func(*rules)) {
+	t.Parallel()
+	r := withGates(t, world)
+	break_(&r)
+	trace := explore(t, r)
+	if trace == nil {
+		t.Fatal("the model sees nothing wrong with it")
+	}
+	t.Log(strings.Join(trace, "; "))
 }
 
 // rules are the durations of the world and of the gates, in ticks, and the mistakes.
@@ -74,6 +92,10 @@ type rules struct {
 	clocks                                                          int8 // by how much two clocks may differ
 	gate, remove                                                    int8 // after the observation, after the retirement
 
+	copies bool // nobody reads the documents: the relying party goes by what is uploaded to it
+	upload int8 // how long it may go by what it held before, after its control plane has the upload
+
+	forgotten     bool // a key counts as uploaded that nobody has uploaded
 	oneToken      bool // retire asks one kube-apiserver
 	unasked       bool // nobody asks who signs with a retired key
 	handOverFirst bool // the next key is staged when the gate is open, and promoted later
@@ -87,11 +109,14 @@ func ones() rules {
 	return rules{convergence: 1, maxAge: 1, staleWhileRevalidate: 1, staleIfError: 1, client: 1, token: 1, clocks: 1}
 }
 
+// copied is a world with one upload and no reader, in which everything takes one tick.
+func copied() rules { return rules{copies: true, upload: 1, token: 1, clocks: 1} }
+
 // withGates returns r with the gates' arithmetic, read term by term from what the gates say, that of caches by what is declared and
 // seen of them, a tick being an hour.
 func withGates(t *testing.T, r rules) rules {
 	t.Helper()
-	ticks := map[string]int8{"convergence": r.convergence, "client": r.client, "clocks": r.clocks, "token lifetime": r.token, "skew": r.clocks}
+	ticks := map[string]int8{"convergence": r.convergence, "client": r.client, "clocks": r.clocks, "token lifetime": r.token, "skew": r.clocks, "upload": r.upload}
 	sum := func(err error) (n int8) {
 		e, ok := errors.AsType[*NotYetError](err)
 		if !ok || len(e.Terms) == 0 {
@@ -116,12 +141,16 @@ func withGates(t *testing.T, r rules) rules {
 	hours := func(n int8) time.Duration { return time.Duration(n) * time.Hour }
 	p := Policy{MaxAge: DurationPtr(hours(r.maxAge)), StaleWhileRevalidate: DurationPtr(max(0, hours(r.staleWhileRevalidate-r.added))),
 		StaleIfError: DurationPtr(max(0, hours(r.staleIfError-r.added))), RelyingParties: []string{"aws"}, TokenLifetime: DurationPtr(time.Hour)}
+	if r.copies {
+		p = Policy{RelyingParties: []string{oneUpload}, Reach: ReachCopies, TokenLifetime: DurationPtr(time.Hour)}
+	}
 	s := must(New(change(t0), Spec{Name: "prod-a", Issuers: urls("https://oidc.example.com/prod-a"), Keys: []VerificationKey{testKey(0)}, Policy: p}))
 	s = must(s.Add(change(t0), testKey(1)))
-	_, promote := s.Promote(change(t0.Add(time.Minute)), testKey(1).ID(), Observed{Since: t0, Fresh: t0, Cache: Cache{0, hours(r.staleWhileRevalidate), hours(r.staleIfError)}})
+	_, promote := s.Promote(change(t0.Add(time.Minute)), testKey(1).ID(), Observed{Since: t0, Fresh: t0, Cache: Cache{0, hours(r.staleWhileRevalidate), hours(r.staleIfError)},
+		Uploads: Uploads{readBack(oneUpload, t0, testKey(0), testKey(1))}})
 	s = must(s.Promote(Change{At: t0, Force: true, Why: "test"}, testKey(1).ID(), Observed{}))
 	s = must(s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "by hand"}))
-	_, remove := s.Remove(change(t0), testKey(0).ID(), false)
+	_, remove := s.Remove(change(t0), testKey(0).ID(), Removal{Uploads: Uploads{readBack(oneUpload, t0.Add(-6*time.Hour), testKey(0), testKey(1))}})
 	r.gate, r.remove = sum(promote), sum(remove)
 	return r
 }
@@ -144,6 +173,9 @@ type moment struct {
 	shield   copyOf
 	edge     copyOf
 	client   copyOf
+	uploaded uint8 // by the relying party's control plane
+	checks   uint8 // by its servers, which check tokens
+	lag      int8  // ticks since the two differ
 
 	seen    int8    // ticks since key 2 was observed
 	retired [2]int8 // ticks since
@@ -154,7 +186,7 @@ type moment struct {
 
 func begin() moment {
 	none := copyOf{0, never}
-	return moment{state: [2]State{Active, ""}, store: 1, replicas: [2]uint8{1, 1}, shield: none, edge: none, client: none,
+	return moment{state: [2]State{Active, ""}, store: 1, replicas: [2]uint8{1, 1}, shield: none, edge: none, client: none, uploaded: 1, checks: 1,
 		seen: never, retired: [2]int8{never, never}, signed: [2]int8{0, never}}
 }
 
@@ -196,6 +228,9 @@ func explore(t *testing.T, r rules) []string {
 func (r rules) refuses(m moment) string {
 	for k := range m.signed {
 		alive := m.signed[k] != never && m.signed[k] < r.token
+		if alive && r.copies && m.checks&bit(k) == 0 {
+			return fmt.Sprintf("a token of key %d is refused by who holds a copy", k+1)
+		}
 		if alive && m.client.age != never && m.client.keys&bit(k) == 0 {
 			return fmt.Sprintf("a token of key %d is refused", k+1)
 		}
@@ -211,6 +246,17 @@ func (r rules) events(m moment) []event {
 
 // traffic is what servers, caches and the relying party do, which takes no time.
 func (r rules) traffic(m moment) (all []event) {
+	if r.copies {
+		if n := m; m.uploaded != m.store && !r.forgotten {
+			n.uploaded, n.lag = m.store, 0
+			all = append(all, event{"somebody uploads what is published", n})
+		}
+		if n := m; m.checks != m.uploaded {
+			n.checks = m.uploaded
+			all = append(all, event{"the relying party goes by the upload", n})
+		}
+		return all
+	}
 	for i := range m.replicas {
 		if n := m; m.replicas[i] != m.store && (i == 0 || !r.frozen) {
 			n.replicas[i] = m.store
@@ -280,7 +326,8 @@ func (r rules) operator(m moment) (all []event) {
 			}
 		case Retired:
 			add("promote again", k, func(n *moment) { n.state[k], n.retired[k] = Active, never })
-			if m.retired[k]+r.clocks >= r.remove {
+			held := !r.copies || m.uploaded&bit(other) != 0 || m.state[other] != Active
+			if m.retired[k]+r.clocks >= r.remove && held {
 				add("remove", k, func(n *moment) { n.state[k], n.retired[k] = "", never; publish(n, m.store&^bit(k)) })
 			}
 		}
@@ -292,7 +339,10 @@ func (r rules) operator(m moment) (all []event) {
 // gate shut; where a balancer hides them, one replica may have answered each time.
 func (r rules) begin(m moment, add func(string, int, func(*moment))) {
 	has := func(keys uint8) bool { return keys&bit(1) != 0 }
-	if m.seen == never && (has(m.replicas[0]) || has(m.replicas[1])) {
+	switch {
+	case r.copies && m.seen == never && (has(m.uploaded) || r.forgotten):
+		add("read back", 1, func(n *moment) { n.seen = 0 })
+	case !r.copies && m.seen == never && (has(m.replicas[0]) || has(m.replicas[1])):
 		add("observe", 1, func(n *moment) { n.seen = 0 })
 	}
 	if m.seen != never && m.seen+r.clocks >= r.gate {
@@ -324,6 +374,11 @@ func (r rules) tick(m moment) moment {
 	runOut(&m.shield, r.edge())
 	runOut(&m.edge, r.edge())
 	runOut(&m.client, r.client)
+	if m.checks != m.uploaded {
+		if older(&m.lag, r.upload); m.lag >= r.upload {
+			m.checks, m.lag = m.uploaded, 0
+		}
+	}
 	if older(&m.behind, r.convergence); m.behind >= r.convergence {
 		m.replicas[0] = m.store
 		if !r.frozen {

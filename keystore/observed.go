@@ -19,6 +19,7 @@ type Observed struct {
 	SharedCache string    // a header that showed a shared cache; empty = none did
 	ClockAhead  Duration  // the clock of who looked beyond the issuer's, by the largest difference; zero also if not known
 	Without     []string  // the places that lack the key, each with the name that a person knows it by
+	Uploads     Uploads   // what was read back of the uploads that relying parties hold
 }
 
 // since returns since when key k counts as seen, and whether it does. What was seen before k was published does not count.
@@ -26,11 +27,16 @@ func (o Observed) since(k Key) (at time.Time, seen bool) {
 	return later(o.Since, k.PublishedAt), !o.Since.IsZero() && !o.Fresh.IsZero() && len(o.Without) == 0
 }
 
-// toRecord returns the ObservedAt of key k, promoted at now: zero if it was not seen, or in the future, which only force
-// lets pass.
-func (o Observed) toRecord(k Key, now time.Time) time.Time {
+// toRecord returns the ObservedAt of key k, promoted at now by what was seen of it: zero if it was not seen, or in the future,
+// which only force lets pass.
+func (s KeySet) toRecord(o Observed, k Key, now time.Time) time.Time {
 	since, seen := o.since(k)
-	if !seen || o.clock(now) != "" {
+	seen = seen && o.clock(now) == ""
+	held := s.held(o.Uploads, now, k)
+	if s.policy.Reach == ReachCopies {
+		since, seen = held.since, true
+	}
+	if since = later(since, held.since); !seen || held.lacks("", k.ID()) != nil {
 		return time.Time{}
 	}
 	return earlier(since.UTC().Truncate(time.Second), now)

@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,10 +78,11 @@ type Policy struct {
 	StaleWhileRevalidate *Duration `json:"staleWhileRevalidate,omitempty"`
 	StaleIfError         *Duration `json:"staleIfError,omitempty"`
 	EdgeHold             *Duration `json:"edgeHold,omitempty"`       // longest total age at which any shared cache may hand out an old copy
-	RelyingParties       []string  `json:"relyingParties,omitempty"` // aws, gcp, entra, vault, kube-apiserver, or another name
+	RelyingParties       []string  `json:"relyingParties,omitempty"` // aws, gcp, entra, vault, kube-apiserver, or another name; or an upload (KIND-upload:PLACE)
 	TokenLifetime        *Duration `json:"tokenLifetime,omitempty"`  // longest life of a token with an audience outside the cluster
 	Origins              []string  `json:"origins,omitempty"`        // host[:port] of every origin behind a shared cache
 	Private              bool      `json:"private,omitempty"`        // the issuer is not on the public internet
+	Reach                Reach     `json:"reach,omitempty"`          // copies: nobody reads the documents but whoever uploads them
 	ObserveFrom          []string  `json:"observeFrom,omitempty"`    // vantages that all have to see a key before it may sign; none = the unnamed one
 	HeldUntil            []Held    `json:"heldUntil,omitempty"`      // lowered lifetimes that still bind copies and tokens out there
 }
@@ -127,9 +129,18 @@ func (p Policy) Check(dev bool) error {
 		}
 	}
 	for _, rp := range p.RelyingParties {
-		if Name(rp).Check() != nil {
+		if Name(rp).Check() == nil {
+			continue
+		}
+		if !IsUpload(rp) {
 			return fmt.Errorf("policy: relying party %q is not a name such as aws, gcp, entra, vault or kube-apiserver", printable(rp))
 		}
+		if err := checkUpload(rp); err != nil {
+			return err
+		}
+	}
+	if err := p.checkReach(); err != nil {
+		return err
 	}
 	for _, vantage := range p.ObserveFrom {
 		if Name(vantage).Check() != nil {
@@ -209,7 +220,9 @@ func (p Policy) client(seen Cache) time.Duration {
 		return max(longest, 24*time.Hour)
 	}
 	for _, rp := range p.RelyingParties {
-		longest = max(longest, allowance(rp))
+		if !IsUpload(rp) { // that fetches nothing; its own gate counts from the upload
+			longest = max(longest, allowance(rp))
+		}
 	}
 	return longest
 }
@@ -282,11 +295,16 @@ func (p Policy) changes(next Policy) string {
 			all = append(all, fmt.Sprintf("%s %s, was %s", l.name, names(l.is), names(l.was)))
 		}
 	}
+	if p.Reach != next.Reach {
+		all = append(all, fmt.Sprintf("reach %s, was %s", reachWord(next.Reach), reachWord(p.Reach)))
+	}
 	if p.Private != next.Private {
 		all = append(all, fmt.Sprintf("private %t", next.Private))
 	}
 	return strings.Join(all, "; ")
 }
+
+func reachWord(r Reach) string { return cmp.Or(string(r), "not declared") }
 
 // runsOut returns when the last copy or token from before the lowering has expired. An edge or client raised since (a
 // relying party declared late) prolongs it, since it was true of those copies all along.

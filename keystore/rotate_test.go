@@ -23,7 +23,7 @@ func TestARotationFollowsItsKeys(t *testing.T) {
 	start := ok(newSet(t, awsPolicy()).StartRotation(change(t0), subject))
 	promoted := ok(start.Promote(change(openDay), fresh, seen(t0, openDay)))
 	retired := ok(promoted.Retire(change(openDay), old, Evidence{Statement: "seen"}))
-	done := ok(retired.Remove(change(openDay.Add(2*time.Hour)), old, false))
+	done := ok(retired.Remove(change(openDay.Add(2*time.Hour)), old, Removal{}))
 	back := ok(retired.RollBack(change(openDay)))
 	for name, tt := range map[string]struct {
 		s    KeySet
@@ -35,7 +35,7 @@ func TestARotationFollowsItsKeys(t *testing.T) {
 		"removed":                {done, "none"},
 		"the new key revoked":    {ok(promoted.Revoke(because(openDay, "lost"), fresh, RevokeOptions{})), "none"},
 		"the old key revoked":    {ok(promoted.Revoke(because(openDay, "lost"), old, RevokeOptions{})), "none"},
-		"given up while next":    {ok(start.Remove(change(openDay), fresh, true)), "none"},
+		"given up while next":    {ok(start.Remove(change(openDay), fresh, Removal{NeverSigned: true})), "none"},
 		"withdrawn":              {ok(promoted.Withdraw(forced(openDay))), "none"},
 		"another key published":  {ok(promoted.Add(change(openDay), testKey(7))), "retire"},
 		"rolled back while next": {ok(start.RollBack(change(openDay))), "retire"},
@@ -62,7 +62,7 @@ func TestARotationFollowsItsKeys(t *testing.T) {
 	if k, _ := back.Key(old); k.State != Active || !k.RetiredAt.IsZero() || back.Rotation().Kid != old || !slices.Equal(back.Rotation().Replaces, []KeyID{fresh}) {
 		t.Errorf("rolled back: %+v, %+v", k, back.Rotation())
 	}
-	if _, err := ok(back.RollBack(change(openDay))).Remove(change(openDay), old, false); err == nil {
+	if _, err := ok(back.RollBack(change(openDay))).Remove(change(openDay), old, Removal{}); err == nil {
 		t.Error("an active key is removed")
 	}
 }

@@ -121,7 +121,8 @@ func TestEveryMemberIsWrittenAgain(t *testing.T) {
 	withdrawn := rest
 	withdrawn.keys, withdrawn.withdrawnAt = nil, t0.Add(3*time.Hour)
 	found := map[string]bool{}
-	for _, s := range []KeySet{full, rest, withdrawn} {
+	copied := ok(rest.SetPolicy(change(t0.Add(4*time.Hour)), copiesPolicy(ReachCopies, oneUpload)))
+	for _, s := range []KeySet{full, rest, withdrawn, copied} {
 		text := encode(t, s)
 		if again := encode(t, must(Parse(s.Name(), []byte(text)))); again != text {
 			t.Errorf("written again:\n%s\nwas\n%s", again, text)

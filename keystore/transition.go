@@ -213,7 +213,7 @@ func (s KeySet) Promote(c Change, id KeyID, o Observed) (KeySet, error) {
 			if err := c.pass(n.promoteGate(*k, at, o)); err != nil {
 				return err
 			}
-			k.ObservedAt = o.toRecord(*k, at)
+			k.ObservedAt = n.toRecord(o, *k, at)
 		}
 		k.State, k.PromotedAt, k.RetiredAt = Active, at, time.Time{}
 		return nil
@@ -292,16 +292,22 @@ func (s KeySet) retireGate(id KeyID, ev Evidence) *NotYetError {
 	return nil
 }
 
-// Remove takes a key out of the JWKS once no valid token of it is left. neverSigned states that a next key has signed
-// nothing. A key that is published under several IDs leaves under all of them.
-func (s KeySet) Remove(c Change, id KeyID, neverSigned bool) (KeySet, error) {
+// Removal is what there is to know of a key that is to be removed.
+type Removal struct {
+	NeverSigned bool    // states that a next key has signed nothing
+	Uploads     Uploads // what was read back of the uploads that the policy names; else its gate stays closed
+}
+
+// Remove takes a key out of the JWKS once no valid token of it is left, and once each upload has the keys that sign. A key that
+// is published under several IDs leaves under all of them.
+func (s KeySet) Remove(c Change, id KeyID, r Removal) (KeySet, error) {
 	return s.onKey(c, "remove", id, func(n *KeySet, i int, at time.Time) error {
 		gone := n.keys[i].VerificationKey
 		for _, k := range n.keys {
-			if !k.sameMaterial(gone) || k.State == Next && neverSigned {
+			if !k.sameMaterial(gone) || k.State == Next && r.NeverSigned {
 				continue
 			}
-			if err := c.pass(n.removeGate(k, at)); err != nil {
+			if err := c.pass(n.removeGate(k, at, r.Uploads)); err != nil {
 				return err
 			}
 		}

@@ -33,7 +33,7 @@ func lives(t testing.TB) map[string]KeySet {
 		"active":        active,
 		"retired":       retired,
 		"never active":  ok(next.Retire(change(addDay.Add(2*time.Hour)), subject.ID(), stopped)),
-		"removed":       ok(retired.Remove(change(openDay), subject.ID(), false)),
+		"removed":       ok(retired.Remove(change(openDay), subject.ID(), Removal{})),
 		"revoked":       ok(next.Revoke(because(addDay, "lost"), subject.ID(), RevokeOptions{})),
 		"tombstone":     ok(retired.Withdraw(forced(openDay))),
 		"next, unblest": next,
@@ -53,12 +53,14 @@ func TestStateMachine(t *testing.T) {
 	stopped := Evidence{Minted: map[string]KeyID{"10.0.0.1:6443": testKey(0).ID()}}
 	c := because(openDay, "planned")
 	transitions := map[string]func(KeySet, Observed) (KeySet, error){
-		"add":                  func(s KeySet, _ Observed) (KeySet, error) { return s.Add(c, subject) },
-		"promote":              func(s KeySet, o Observed) (KeySet, error) { return s.Promote(c, subject.ID(), o) },
-		"retire":               func(s KeySet, _ Observed) (KeySet, error) { return s.Retire(c, subject.ID(), stopped) },
-		"remove":               func(s KeySet, _ Observed) (KeySet, error) { return s.Remove(c, subject.ID(), false) },
-		"remove, never signed": func(s KeySet, _ Observed) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
-		"revoke":               func(s KeySet, _ Observed) (KeySet, error) { return s.Revoke(c, subject.ID(), RevokeOptions{}) },
+		"add":     func(s KeySet, _ Observed) (KeySet, error) { return s.Add(c, subject) },
+		"promote": func(s KeySet, o Observed) (KeySet, error) { return s.Promote(c, subject.ID(), o) },
+		"retire":  func(s KeySet, _ Observed) (KeySet, error) { return s.Retire(c, subject.ID(), stopped) },
+		"remove":  func(s KeySet, _ Observed) (KeySet, error) { return s.Remove(c, subject.ID(), Removal{}) },
+		"remove, never signed": func(s KeySet, _ Observed) (KeySet, error) {
+			return s.Remove(c, subject.ID(), Removal{NeverSigned: true})
+		},
+		"revoke": func(s KeySet, _ Observed) (KeySet, error) { return s.Revoke(c, subject.ID(), RevokeOptions{}) },
 	}
 	const ( // what comes of it: a state, a reason for gone, a gate (not yet), or a part of the refusal
 		there    = `publishes it already`
@@ -128,8 +130,8 @@ func TestForcePassesGatesNeedsAReasonAndIsRecorded(t *testing.T) {
 		{"next", "promote", func(s KeySet, c Change) (KeySet, error) { return s.Promote(c, id, Observed{}) }, "active"},
 		{"never active", "promote", func(s KeySet, c Change) (KeySet, error) { return s.Promote(c, id, Observed{}) }, "active"},
 		{"active", "retire", func(s KeySet, c Change) (KeySet, error) { return s.Retire(c, id, Evidence{}) }, "retired"},
-		{"next", "remove", func(s KeySet, c Change) (KeySet, error) { return s.Remove(c, id, false) }, "removed"},
-		{"active", "remove", func(s KeySet, c Change) (KeySet, error) { return s.Remove(c, id, false) }, "removed"},
+		{"next", "remove", func(s KeySet, c Change) (KeySet, error) { return s.Remove(c, id, Removal{}) }, "removed"},
+		{"active", "remove", func(s KeySet, c Change) (KeySet, error) { return s.Remove(c, id, Removal{}) }, "removed"},
 	} {
 		s := lives(t)[tt.place]
 		if _, err := tt.do(s, change(openDay)); !errors.As(err, new(*NotYetError)) {
@@ -303,10 +305,10 @@ func TestRemoveKeepsTheLastKey(t *testing.T) {
 	ok := step(t)
 	s := newSet(t, awsPolicy())
 	s = ok(s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "the cluster is gone"}))
-	if _, err := s.Remove(change(openDay), testKey(0).ID(), false); err == nil || !strings.Contains(err.Error(), "it is the last key") {
+	if _, err := s.Remove(change(openDay), testKey(0).ID(), Removal{}); err == nil || !strings.Contains(err.Error(), "it is the last key") {
 		t.Errorf("error %v", err)
 	}
-	if s := ok(s.Remove(forced(openDay), testKey(0).ID(), false)); len(s.Keys()) != 0 {
+	if s := ok(s.Remove(forced(openDay), testKey(0).ID(), Removal{})); len(s.Keys()) != 0 {
 		t.Errorf("keys %v", ids(s))
 	}
 }
@@ -335,7 +337,7 @@ func TestAClockInThePastIsRefused(t *testing.T) {
 			return s.Promote(c, subject.ID(), seen(addDay, latest.Add(-2*time.Minute)))
 		},
 		"retire": func(c Change) (KeySet, error) { return s.Retire(c, subject.ID(), Evidence{Statement: "x"}) },
-		"remove": func(c Change) (KeySet, error) { return s.Remove(c, subject.ID(), true) },
+		"remove": func(c Change) (KeySet, error) { return s.Remove(c, subject.ID(), Removal{NeverSigned: true}) },
 		"revoke": func(c Change) (KeySet, error) {
 			return s.Revoke(c, testKey(0).ID(), RevokeOptions{Replacement: &other})
 		},

@@ -151,9 +151,9 @@ func (w *walker) transition(c Change, k VerificationKey) (string, KeySet, error)
 	case "retire":
 		got, err = w.s.Retire(c, k.ID(), Evidence{Statement: "the walker says so"})
 	case "remove":
-		got, err = w.s.Remove(c, k.ID(), false)
+		got, err = w.s.Remove(c, k.ID(), Removal{})
 	case "unsigned":
-		got, err = w.s.Remove(c, k.ID(), true)
+		got, err = w.s.Remove(c, k.ID(), Removal{NeverSigned: true})
 	case "revoke":
 		got, err = w.s.Revoke(c, k.ID(), RevokeOptions{})
 	case "replace":

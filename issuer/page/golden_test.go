@@ -54,11 +54,11 @@ func lived(t *testing.T) keystore.KeySet {
 		return s.Retire(c, key(1).ID(), keystore.Evidence{Statement: "all sign with the other"})
 	})
 	step(40*day, "carol", func(c keystore.Change, s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Remove(c, key(1).ID(), false)
+		return s.Remove(c, key(1).ID(), keystore.Removal{})
 	})
 	step(50*day, "dan", func(c keystore.Change, s keystore.KeySet) (keystore.KeySet, error) { return s.Add(c, key(3)) })
 	step(51*day, "dan", func(c keystore.Change, s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Remove(c, key(3).ID(), true)
+		return s.Remove(c, key(3).ID(), keystore.Removal{NeverSigned: true})
 	})
 	step(700*day, "eve", func(c keystore.Change, s keystore.KeySet) (keystore.KeySet, error) { return s.StartRotation(c, key(4)) })
 	step(710*day, "eve", func(c keystore.Change, s keystore.KeySet) (keystore.KeySet, error) {

@@ -104,7 +104,7 @@ func TestStepsAreThoseOfTheTransitions(t *testing.T) {
 		t.Fatalf("remove: %+v of %+v", old.Next, old)
 	}
 	for d, open := range map[time.Duration]bool{-time.Second: false, 0: true} {
-		if _, err := r.retired.Remove(keystore.Change{At: old.Next.Opens.Add(d), By: "ada"}, r.old, false); (err == nil) != open {
+		if _, err := r.retired.Remove(keystore.Change{At: old.Next.Opens.Add(d), By: "ada"}, r.old, keystore.Removal{}); (err == nil) != open {
 			t.Errorf("remove at the page's time %+v: %v", d, err)
 		}
 	}

@@ -216,7 +216,7 @@ func healthySetups() []setup {
 			w.storeKey(t, stale, k)
 			w.heal(t)
 			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
-				return s.Remove(ago(settling), public(t, k).ID(), true)
+				return s.Remove(ago(settling), public(t, k).ID(), keystore.Removal{NeverSigned: true})
 			})
 		}},
 		{name: "a next key that was published just now", build: func(t *testing.T, w *world) { w.storeKey(t, settling, newECKey(t)) }},

@@ -268,7 +268,9 @@ func TestNeverArrived(t *testing.T) {
 	removed := func(t *testing.T, w *world) {
 		k := newECKey(t)
 		w.storeKey(t, time.Hour, k)
-		w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) { return s.Remove(ago(fresh), public(t, k).ID(), true) })
+		w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+			return s.Remove(ago(fresh), public(t, k).ID(), keystore.Removal{NeverSigned: true})
+		})
 		w.jwks = append(w.jwks, publicJWK(t, k))
 	}
 	added := func(where func(*world)) func(*testing.T, *world) {

@@ -59,7 +59,7 @@ func random(t *testing.T, r *rand.Rand, s keystore.KeySet, n int) (keystore.KeyS
 	case 1:
 		return s.Retire(c, id, keystore.Evidence{Statement: "stated"})
 	case 2:
-		return s.Remove(c, id, true)
+		return s.Remove(c, id, keystore.Removal{NeverSigned: true})
 	case 3:
 		return s.Revoke(c, id, keystore.RevokeOptions{Replacement: &replacement})
 	case 4:
@@ -288,7 +288,7 @@ func TestTrustedKeys(t *testing.T) {
 	s = must(s.Retire(hour(30), a.ID(), keystore.Evidence{Statement: "x"}))
 	s = must(s.Promote(hour(40), a.ID(), keystore.Observed{})) // a rollback, which overwrites dates
 	s = must(s.Retire(hour(50), a.ID(), keystore.Evidence{Statement: "x"}))
-	s = must(s.Remove(hour(60), a.ID(), false)).LinkedTo(keystore.KeySet{})
+	s = must(s.Remove(hour(60), a.ID(), keystore.Removal{})).LinkedTo(keystore.KeySet{})
 	withdrawn := must(s.Withdraw(hour(200))).LinkedTo(keystore.KeySet{})
 	for _, tt := range []struct {
 		set  keystore.KeySet

@@ -1,6 +1,8 @@
-// Package observation keeps what was seen at issuers' public URLs, as evidence for the gates of package keystore.
+// Package observation keeps what was seen at issuers' public URLs, and read back of uploaded JWKS, as evidence for the gates of
+// package keystore.
 //
-// A [Record] is a document of its own, one for each issuer URL and vantage (a named place that looks), in a store of its
+// A [Record] is a document of its own, one for each issuer URL and vantage (a named place that looks) and for each upload, whose
+// name stands in place of the issuer URL (versions that know no uploads pass over it), in a store of its
 // own: whoever may observe must not be able to publish a key, and an observation changes no key set. Whoever may write
 // here can make a gate open too early. Servers and mirrors never read it.
 package observation
@@ -28,6 +30,25 @@ type Look struct {
 	LongestAt   string    `json:"longestAt,omitempty"`   // where the answer came from that had the longest of them all
 	SharedCache string    `json:"sharedCache,omitempty"` // the header that showed a shared cache
 	ClockAhead  *Offset   `json:"clockAhead,omitempty"`  // this machine's clock beyond the server's; nil = not known
+
+	Upload *Upload `json:"upload,omitempty"` // of a JWKS that was read back from whom it is uploaded to; nil = of an issuer URL
+}
+
+// Upload is what else is to be known of a JWKS that was read back.
+type Upload struct {
+	By         string    `json:"by"`                  // who read it back
+	Uploaded   time.Time `json:"uploadedAt,omitzero"` // when they had uploaded it; zero = it was only read
+	Digest     string    `json:"digest"`              // SHA-256 of what was read, in hex
+	Generation int64     `json:"generation"`          // of the key set that it was compared with
+}
+
+// ReadBack returns the look that a JWKS read back at a time is. It is complete: a JWKS that is held has one place.
+func ReadBack(at time.Time, u Upload, keys []keystore.VerificationKey) Look {
+	l := Look{Start: at, End: at, Addresses: []string{}, Answers: 1, Keys: []Key{}, Upload: &u}
+	for _, k := range keys {
+		l.Keys = append(l.Keys, Key{k.ID(), k.Fingerprint()})
+	}
+	return l
 }
 
 // Lifetimes is for how long the headers of an answer allow a copy of it to be handed out.
@@ -98,7 +119,7 @@ func (l Look) servers(cached bool) []string {
 	return l.Addresses
 }
 
-// Record is what one vantage has seen of one issuer URL.
+// Record is what one vantage has seen of one issuer URL, or what was read back of one upload.
 type Record struct {
 	KeySet  keystore.Name `json:"keySet"`
 	Issuer  string        `json:"issuer"`
@@ -286,7 +307,26 @@ func Of(key Key, records []Record, required []Place) keystore.Observed {
 	if len(e.Without) > 0 || len(required) == 0 {
 		e.Since, e.Fresh, e.Newest = time.Time{}, time.Time{}, time.Time{}
 	}
+	e.Uploads = Uploads(records)
 	return e
+}
+
+// Uploads returns what the records say of uploads, whether a policy names them or not.
+func Uploads(records []Record) (all keystore.Uploads) {
+	for _, r := range records {
+		if r.Vantage != "" || !keystore.IsUpload(r.Issuer) {
+			continue
+		}
+		read := keystore.ReadBack{Upload: r.Issuer, At: r.Complete}
+		if c := r.Latest.ClockAhead; c != nil {
+			read.ClockAhead = keystore.Duration(*c)
+		}
+		for _, s := range r.Seen {
+			read.Keys = append(read.Keys, keystore.ReadKey{ID: s.ID, Fingerprint: s.Fingerprint, Since: s.Since})
+		}
+		all = append(all, read)
+	}
+	return all
 }
 
 // Place is an issuer URL and the vantage that looks at it.

@@ -85,8 +85,11 @@ func parse(data []byte) (Record, error) {
 }
 
 // Required returns the places from which keys of s must have been seen before they may sign: each issuer URL from each
-// vantage that the policy names, or from the unnamed one.
+// vantage that the policy names, or from the unnamed one; none where nobody reads the documents.
 func Required(s keystore.KeySet) []Place {
+	if s.Policy().Reach == keystore.ReachCopies {
+		return nil
+	}
 	vantages := s.Policy().ObserveFrom
 	if len(vantages) == 0 {
 		vantages = []string{""}

@@ -11,7 +11,8 @@ import (
 
 // Of returns the step that a published key takes next, and the gate that is closed before it; nil for an open one. The
 // step is empty for a key that is to sign and does, which takes none: the only active one, and the one that a rotation
-// under way goes to. A key that the rotation replaces leaves, also one that was turned away before it signed.
+// under way goes to. A key that the rotation replaces leaves, also one that was turned away before it signed. What was seen counts
+// for a key that is next, and what was read back of uploads for one that is retired as well.
 func Of(c keystore.Change, s keystore.KeySet, k keystore.Key, seen keystore.Observed) (keystore.RotationStep, *keystore.NotYetError) {
 	var step keystore.RotationStep
 	var err error
@@ -30,7 +31,7 @@ func Of(c keystore.Change, s keystore.KeySet, k keystore.Key, seen keystore.Obse
 		_, err = s.Retire(c, k.ID(), keystore.Evidence{})
 	default:
 		step = keystore.StepRemove
-		_, err = s.Remove(c, k.ID(), false)
+		_, err = s.Remove(c, k.ID(), keystore.Removal{Uploads: seen.Uploads})
 	}
 	closed, _ := errors.AsType[*keystore.NotYetError](err)
 	return step, closed

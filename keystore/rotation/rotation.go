@@ -20,7 +20,8 @@ import (
 type Observer interface {
 	// Recorded returns what was seen so far of a published key. It asks nobody.
 	Recorded(ctx context.Context, s keystore.KeySet, k keystore.Key) (keystore.Observed, error)
-	// Look looks at every issuer URL and records what it sees. A look that shows too little is no error.
+	// Look looks at every issuer URL and records what it sees. A look that shows too little is no error. Uploads are read back by
+	// who uploads, with the credentials for that.
 	Look(ctx context.Context, s keystore.KeySet) error
 }
 
@@ -86,7 +87,7 @@ func ByHand(k keystore.KeyID) *ByHandError {
 
 // Facts are what a step is decided by, besides the key set.
 type Facts struct {
-	Observed keystore.Observed         // of the new key
+	Observed keystore.Observed         // of the new key; before a removal, what was read back of uploads alone
 	Signers  map[string]keystore.KeyID // as [Cluster] returns them; nil if nobody asked
 }
 
@@ -125,7 +126,7 @@ func Take(c keystore.Change, s keystore.KeySet, f Facts) (keystore.KeySet, Taken
 			n, err := s.Retire(c, k.ID(), keystore.Evidence{Minted: f.Signers})
 			return n, took, err
 		case r.Step == keystore.StepRemove && k.State == keystore.Retired:
-			n, err := s.Remove(c, k.ID(), false)
+			n, err := s.Remove(c, k.ID(), keystore.Removal{Uploads: f.Observed.Uploads})
 			return n, took, err
 		}
 	}
@@ -242,6 +243,11 @@ func (d Driver) gather(ctx context.Context, s keystore.KeySet, o *Outcome) (f Fa
 			err = d.measure(ctx, s, o)
 		}
 	case keystore.StepRemove:
+		if len(s.Policy().Uploads()) > 0 {
+			if f.Observed, err = d.Observer.Recorded(ctx, s, to); err != nil {
+				return f, err
+			}
+		}
 		if d.Cluster == nil {
 			o.Unasked = "no kube-apiserver was asked, since the cluster was not given"
 			break

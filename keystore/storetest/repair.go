@@ -67,7 +67,7 @@ func fullRepaired(x *suite) {
 		return s.Revoke(Change(time.Hour), first.ID(), keystore.RevokeOptions{Replacement: &replacement})
 	})
 	x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
-		return s.Remove(Change(time.Hour), second.ID(), false)
+		return s.Remove(Change(time.Hour), second.ID(), keystore.Removal{})
 	})
 	s := x.update("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 		return s.Accept(Change(time.Hour), 0, []keystore.Decision{{Key: extra, Keep: true}, {Key: Key(x)}})

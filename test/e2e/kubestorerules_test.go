@@ -335,7 +335,7 @@ func (p *kubeScene) life(t *testing.T) {
 		return s.Retire(c, first, keystore.Evidence{Statement: "test"})
 	})
 	step("prod-a", "remove", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {
-		return s.Remove(c, first, false)
+		return s.Remove(c, first, keystore.Removal{})
 	})
 	third := storetest.Key(t)
 	step("prod-a", "revoke", func(s keystore.KeySet, c keystore.Change) (keystore.KeySet, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
 )
 
@@ -133,8 +134,14 @@ func newRemove(f *cli.Factory) *cobra.Command {
 	var neverSigned bool
 	o := &step{
 		Factory: f, danger: "tokens that it signed are refused from then on",
-		take: func(_ context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
-			return s.Remove(c, id, neverSigned)
+		take: func(ctx context.Context, s keystore.KeySet, c keystore.Change, id keystore.KeyID) (keystore.KeySet, error) {
+			read, err := observe.Uploads(ctx, f, s)
+			if err != nil && c.Force {
+				f.Warn("what was read back of uploads is not known: %v", err)
+			} else if err != nil {
+				return s, err
+			}
+			return s.Remove(c, id, keystore.Removal{NeverSigned: neverSigned, Uploads: read})
 		},
 		notify: func(c keyChange) {
 			f.Notice("key %s is gone", c.id)
@@ -144,6 +151,7 @@ func newRemove(f *cli.Factory) *cobra.Command {
 		},
 	}
 	cmd := o.command("remove ISSUER KID", "Take a retired key out once its last token has expired; it never comes back", o.run)
+	f.ObservationsFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&neverSigned, "never-signed", false, "assert that this next key has never signed")
 	return cmd
 }

@@ -96,9 +96,12 @@ type Result struct {
 	Err    error              // the look was not made, or not recorded
 }
 
-// Targets returns what there is to look at of a key set: each of its issuer URLs.
+// Targets returns what there is to look at of a key set: each of its issuer URLs, none where nobody reads the documents.
 func Targets(s keystore.KeySet) []verify.Target {
 	var all []verify.Target
+	if s.Policy().Reach == keystore.ReachCopies {
+		return nil
+	}
 	for _, u := range s.Issuers() {
 		all = append(all, verify.TargetOf(s, u))
 	}
@@ -176,16 +179,49 @@ func (o Observer) Counting(ctx context.Context, f *cli.Factory, s keystore.KeySe
 // Recorded returns what was seen of a published key. Where no place for observations is given, or it is not there yet,
 // nothing was.
 func Recorded(ctx context.Context, f *cli.Factory, s keystore.KeySet, k keystore.Key) (keystore.Observed, error) {
-	if f.Observations == "" {
-		return keystore.Observed{}, nil
-	}
-	st, err := f.OpenObservations(ctx)
-	var records []observation.Record
-	if err == nil {
-		records, err = st.Of(ctx, s.Name())
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	records, err := Records(ctx, f, s)
+	if err != nil || f.Observations == "" {
 		return keystore.Observed{}, err
 	}
 	return observation.Of(observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()}, records, observation.Required(s)), nil
+}
+
+// Records returns every record of a key set; none where no place for observations is given, or it is not there yet.
+func Records(ctx context.Context, f *cli.Factory, s keystore.KeySet) ([]observation.Record, error) {
+	if f.Observations == "" {
+		return nil, nil
+	}
+	st, err := f.OpenObservations(ctx)
+	if err == nil {
+		var records []observation.Record
+		if records, err = st.Of(ctx, s.Name()); err == nil {
+			return records, nil
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return nil, err
+}
+
+// Uploads returns what was read back of the uploads that the policy of s names. It reads nothing where that names none.
+func Uploads(ctx context.Context, f *cli.Factory, s keystore.KeySet) (keystore.Uploads, error) {
+	if len(s.Policy().Uploads()) == 0 {
+		return nil, nil
+	}
+	records, err := Records(ctx, f, s)
+	return observation.Uploads(records), err
+}
+
+// Copies returns how the uploads that the policy of s names compare with it. known is false where it names some and no place for
+// observations is given.
+func Copies(ctx context.Context, f *cli.Factory, s keystore.KeySet) (all []observation.Copy, known bool, err error) {
+	if len(s.Policy().Uploads()) == 0 {
+		return nil, true, nil
+	}
+	if f.Observations == "" {
+		return nil, false, nil
+	}
+	records, err := Records(ctx, f, s)
+	return observation.Copies(s, records), true, err
 }

@@ -1,0 +1,111 @@
+package observation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+)
+
+// CopyState is how an upload that a policy names compares with the key set, in a word.
+type CopyState string
+
+// The states of an upload.
+const (
+	CopyCurrent CopyState = "current" // it has the published keys and no other
+	CopyUnread  CopyState = "unread"  // nothing was ever read back of it
+	CopyBehind  CopyState = "behind"  // it lacks a published key
+	CopyAhead   CopyState = "ahead"   // it has a key that is not published
+)
+
+// Copy is an upload that a policy names, as it was read back last.
+type Copy struct {
+	Upload string           `json:"upload"`
+	State  CopyState        `json:"state"`
+	ReadAt time.Time        `json:"readAt,omitzero"`
+	By     string           `json:"by,omitempty"`
+	Lacks  []keystore.KeyID `json:"lacks,omitempty"` // published keys
+	Extra  []Key            `json:"extra,omitempty"` // keys that it has and that are not published
+	Broken bool             `json:"broken"`          // tokens are refused or trusted by it that are not to be, or nobody knows
+}
+
+// Copies returns how each upload that the policy of s names compares with s, by what the records say of it. Keys are compared by
+// kid and material.
+func Copies(s keystore.KeySet, records []Record) (all []Copy) {
+	for _, party := range s.Policy().Uploads() {
+		c := Copy{Upload: party, State: CopyUnread, Broken: true}
+		if i := slices.IndexFunc(records, func(r Record) bool { return r.Place() == Place{Issuer: party} && !r.Latest.End.IsZero() }); i >= 0 {
+			c.compare(s, records[i].Latest)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func (c *Copy) compare(s keystore.KeySet, l Look) {
+	c.State, c.ReadAt, c.Broken = CopyCurrent, l.End, false
+	if l.Upload != nil {
+		c.By = l.Upload.By
+	}
+	published := map[Key]bool{}
+	for _, k := range s.Keys() {
+		key := Key{k.ID(), k.Fingerprint()}
+		published[key] = true
+		if !slices.Contains(l.Keys, key) {
+			c.Lacks = append(c.Lacks, k.ID())
+			c.Broken = c.Broken || k.State != keystore.Next // of which there is no token yet
+		}
+	}
+	for _, k := range l.Keys {
+		if published[k] {
+			continue
+		}
+		c.Extra = append(c.Extra, k)
+		removed := func(g keystore.Gone) bool { // of which there is no token any more
+			f, known := g.Material()
+			return g.Why == keystore.Removed && g.ID == k.ID && known && f == k.Fingerprint
+		}
+		c.Broken = c.Broken || !slices.ContainsFunc(s.Gone(), removed)
+	}
+	switch {
+	case len(c.Lacks) > 0:
+		c.State = CopyBehind
+	case len(c.Extra) > 0:
+		c.State = CopyAhead
+	}
+}
+
+// Problem says what is wrong with the copy, as a part of a sentence; empty if nothing is.
+func (c Copy) Problem() string {
+	name := text.OneLine(c.Upload, 300)
+	switch c.State {
+	case CopyCurrent:
+		return ""
+	case CopyUnread:
+		return fmt.Sprintf("of the copy %s nothing was read back yet", name)
+	case CopyBehind:
+		if len(c.Extra) == 0 {
+			return fmt.Sprintf("the copy %s is behind: at %s it lacked %s", name, c.ReadAt.UTC().Format(time.RFC3339), ids(c.Lacks))
+		}
+		return fmt.Sprintf("the copy %s is behind: at %s it lacked %s, and had %s, not published", name, c.ReadAt.UTC().Format(time.RFC3339), ids(c.Lacks), ids(c.extra()))
+	}
+	return fmt.Sprintf("the copy %s is ahead: at %s it had %s, not published", name, c.ReadAt.UTC().Format(time.RFC3339), ids(c.extra()))
+}
+
+func (c Copy) extra() (all []keystore.KeyID) {
+	for _, k := range c.Extra {
+		all = append(all, k.ID)
+	}
+	return all
+}
+
+// ids names some of the keys; a kid in a record is what somebody else may have chosen.
+func ids(list []keystore.KeyID) string {
+	words := make([]string, len(list))
+	for i, id := range list {
+		words[i] = text.OneLine(string(id), 100)
+	}
+	return text.List(words, 3)
+}

@@ -1,0 +1,295 @@
+package keystore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	oneUpload   = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"
+	otherUpload = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/other"
+	newerUpload = "newer-upload:org/1" // of a kind that this version does not know
+)
+
+// readBack is what was read of an upload at a time, which had the keys since then.
+func readBack(party string, at time.Time, keys ...VerificationKey) ReadBack {
+	r := ReadBack{Upload: party, At: at}
+	for _, k := range keys {
+		r.Keys = append(r.Keys, ReadKey{k.ID(), k.Fingerprint(), at})
+	}
+	return r
+}
+
+// againAt is r read again, with the same keys.
+func againAt(r ReadBack, at time.Time) ReadBack {
+	r.At = at
+	return r
+}
+
+func TestUploadsAreNamedInOneWay(t *testing.T) {
+	for name, refused := range map[string]string{
+		oneUpload:   "",
+		newerUpload: "",
+		"salesforce-upload:https://example.com/x?y":                                                       "",
+		"gcp-upload:projects/my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a":   "write it with the project's number",
+		"gcp-upload:projects/0123/locations/global/workloadIdentityPools/prod-a/providers/prod-a":         "write it with the project's number",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a":                           "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/x":               "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/Prod-A/providers/prod-a":          "is no provider",
+		"gcp-upload:projects/123/locations/europe/workloadIdentityPools/prod-a/providers/prod-a":          "is no provider",
+		"gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a/keys/one": "is no provider",
+		"gcp-upload:": "KIND-upload:PLACE",
+		"-upload:x":   "KIND-upload:PLACE",
+		"Gcp-upload:projects/123/locations/global/workloadIdentityPools/prod-a/providers/prod-a": "KIND-upload:PLACE",
+		"a-upload:two words":                   "KIND-upload:PLACE",
+		"a-upload:\x1b[2J":                     "KIND-upload:PLACE",
+		"a-upload:" + strings.Repeat("x", 600): "KIND-upload:PLACE",
+		"gcp:projects/123":                     "is not a name",
+	} {
+		err := Policy{RelyingParties: []string{"aws", name}}.Check(false)
+		if refused == "" && err != nil || refused != "" && (err == nil || !strings.Contains(err.Error(), refused) || strings.ContainsAny(err.Error(), "\n\x1b")) {
+			t.Errorf("%q: %v; want %q", name, err, refused)
+		}
+	}
+}
+
+func TestReach(t *testing.T) {
+	for _, tt := range []struct {
+		p       Policy
+		refused string
+	}{
+		{Policy{RelyingParties: []string{oneUpload}, Reach: ReachCopies}, ""},
+		{Policy{RelyingParties: []string{oneUpload, "aws"}}, ""},
+		{Policy{Reach: ReachCopies}, "relyingParties names none"},
+		{Policy{RelyingParties: []string{oneUpload, "aws"}, Reach: ReachCopies}, "the relying party aws reads the documents"},
+		{Policy{RelyingParties: []string{oneUpload}, Reach: "private"}, `reach is "private"`},
+	} {
+		if err := tt.p.Check(false); (err == nil) != (tt.refused == "") || err != nil && !strings.Contains(err.Error(), tt.refused) {
+			t.Errorf("%+v: %v; want %q", tt.p, err, tt.refused)
+		}
+	}
+}
+
+func TestPartiesOfUploads(t *testing.T) {
+	p := Policy{RelyingParties: []string{"aws", oneUpload, "gcp", otherUpload, newerUpload}}
+	if got := strings.Join(p.Parties(), " "); got != "aws gcp newer" {
+		t.Error(got)
+	}
+	if got := p.Uploads(); !slices.Equal(got, []string{oneUpload, otherUpload, newerUpload}) {
+		t.Error(got)
+	}
+	if !KnownUpload(oneUpload) || KnownUpload(newerUpload) || KnownUpload("gcp") {
+		t.Error("this version uploads to gcp-upload alone")
+	}
+}
+
+// copiesPolicy has fast gates in public, or none where nobody reads the documents.
+func copiesPolicy(reach Reach, uploads ...string) Policy {
+	p := Policy{MaxAge: DurationPtr(time.Minute), StaleWhileRevalidate: DurationPtr(0), StaleIfError: DurationPtr(0), RelyingParties: uploads, Reach: reach, TokenLifetime: DurationPtr(time.Hour)}
+	if reach == "" {
+		p.RelyingParties = append(p.RelyingParties, "vault")
+	}
+	return p
+}
+
+// TestPromoteWaitsForCopies is the arithmetic of copies: read back with the key + what the relying party may go on by + clocks
+// (1 min each), and a reading of the last 15 minutes.
+func TestPromoteWaitsForCopies(t *testing.T) {
+	const opens = time.Hour + 2*time.Minute
+	for _, reach := range []Reach{ReachCopies, ""} {
+		s := published(t, copiesPolicy(reach, oneUpload, otherUpload), false)
+		at := func(after time.Duration) time.Time { return t0.Add(after) }
+		ask := func(now time.Time, u ...ReadBack) *NotYetError {
+			return promoteAt(t, s, now, Observed{Since: t0.Add(-24 * time.Hour), Uploads: u})
+		}
+		one, other := readBack(oneUpload, at(0), testKey(0), subject), readBack(otherUpload, at(time.Hour), subject)
+		later := at(time.Hour + opens)
+		for _, tt := range []struct {
+			name string
+			got  *NotYetError
+			gate Gate
+			says string
+		}{
+			{"nothing was read back", ask(later), GateCopies, oneUpload + ", of which nothing was read back yet and " + otherUpload},
+			{"of one nothing was read back", ask(later, againAt(one, later)), GateCopies, otherUpload + ", of which nothing was read back yet"},
+			{"one lacks the key", ask(later, againAt(one, later), readBack(otherUpload, later, testKey(0))), GateCopies, otherUpload + ", read back at " + stamp(later) + ", without " + string(subject.ID())},
+			{"one has another key under the kid", ask(later, againAt(one, later), readBack(otherUpload, later, must(testKey(5).WithID(subject.ID(), "")))), GateCopies, "without " + string(subject.ID())},
+			{"a second too early", ask(later.Add(-time.Second), againAt(one, later), againAt(other, later)), GateCopies, "possible from " + stamp(later) + " (upload 1h + clocks 2m)"},
+			{"one was read long ago", ask(later, againAt(one, later), againAt(other, later.Add(-16*time.Minute))), GateCopies, otherUpload + " at "},
+			{"read in the future", ask(later, againAt(one, later), againAt(other, later.Add(2*time.Minute))), GateClock, "lies in the future"},
+			{"a clock that is wrong", ask(later, againAt(one, later), func() ReadBack { r := againAt(other, later); r.ClockAhead = Duration(-2 * time.Minute); return r }()), GateClock, "differs by 2m"},
+		} {
+			if tt.got == nil || tt.got.Gate != tt.gate || !strings.Contains(tt.got.Error(), tt.says) {
+				t.Errorf("reach %q, %s: %v; want %s, %q", reach, tt.name, tt.got, tt.gate, tt.says)
+			}
+		}
+		if e := ask(later, againAt(one, later.Add(-14*time.Minute)), againAt(other, later)); e != nil {
+			t.Errorf("reach %q: closed when it was to open: %v", reach, e)
+		}
+		n, err := s.Promote(change(later), subject.ID(), Observed{Since: t0.Add(-24 * time.Hour), Fresh: later, Uploads: Uploads{againAt(one, later), againAt(other, later)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k, _ := n.Key(subject.ID()); !k.ObservedAt.Equal(at(time.Hour)) {
+			t.Errorf("reach %q: recorded as observed at %v; want when the last copy had it", reach, k.ObservedAt)
+		}
+		earliest, ok := s.EarliestPromotion(subject.ID(), Observed{Since: t0.Add(-24 * time.Hour), Uploads: Uploads{one, other}})
+		if want := at(time.Hour + opens); !ok || !earliest.Equal(want) {
+			t.Errorf("reach %q: earliest %v; want %v", reach, earliest, want)
+		}
+	}
+}
+
+// Copies do not stand for the public addresses, nor these for copies.
+func TestPublicAndCopies(t *testing.T) {
+	later := t0.Add(100 * time.Hour)
+	held := Uploads{againAt(readBack(oneUpload, t0, subject), later)}
+	public := published(t, copiesPolicy("", oneUpload), false)
+	if e := promoteAt(t, public, later, Observed{Uploads: held}); e == nil || e.Gate != GateObserved {
+		t.Errorf("with a copy and no look in public: %v", e)
+	}
+	if e := promoteAt(t, public, later, Observed{Since: t0}); e == nil || e.Gate != GateCopies {
+		t.Errorf("with a look in public and no copy: %v", e)
+	}
+	alone := published(t, copiesPolicy(ReachCopies, oneUpload), false)
+	if e := promoteAt(t, alone, later, Observed{Uploads: held, SharedCache: "Via", ClockAhead: Duration(time.Hour)}); e != nil {
+		t.Errorf("nobody reads the documents, and what is seen of them counts: %v", e)
+	}
+	unknown := published(t, copiesPolicy("", newerUpload), false)
+	r := readBack(newerUpload, t0, subject)
+	if e := promoteAt(t, unknown, t0.Add(25*time.Hour), Observed{Since: t0, Uploads: Uploads{againAt(r, t0.Add(25*time.Hour))}}); e != nil {
+		t.Errorf("an unknown kind counts for 24h: %v", e)
+	}
+	if e := promoteAt(t, unknown, t0.Add(24*time.Hour), Observed{Since: t0, Uploads: Uploads{againAt(r, t0.Add(24*time.Hour))}}); e == nil {
+		t.Error("an unknown kind counts for less than 24h")
+	}
+}
+
+// TestRemoveWaitsForCopies: an old key stays until every copy has the keys that sign. That a copy still has the old one is no
+// reason to keep it.
+func TestRemoveWaitsForCopies(t *testing.T) {
+	s := published(t, copiesPolicy(ReachCopies, oneUpload), false)
+	s = must(s.Promote(Change{At: t0, Force: true, Why: "test"}, subject.ID(), Observed{}))
+	s = must(s.Retire(change(t0), testKey(0).ID(), Evidence{Statement: "by hand"}))
+	expired := t0.Add(time.Hour + ClockSkew)
+	remove := func(now time.Time, u ...ReadBack) string {
+		_, err := s.Remove(change(now), testKey(0).ID(), Removal{Uploads: u})
+		if err == nil {
+			return ""
+		}
+		return err.Error()
+	}
+	long := t0.Add(-24 * time.Hour)
+	behind, ready := readBack(oneUpload, long, testKey(0)), readBack(oneUpload, long, testKey(0), subject)
+	for _, tt := range []struct{ name, got, want string }{
+		{"a forgotten copy", remove(expired), "nothing was read back"},
+		{"a copy that is behind, long before the tokens have expired", remove(t0, againAt(behind, t0)), "without " + string(subject.ID())},
+		{"a copy that is behind", remove(expired, againAt(behind, expired)), "without " + string(subject.ID())},
+		{"tokens are left", remove(expired.Add(-time.Second), againAt(ready, expired)), "tokens that it signed may still be valid"},
+		{"a reading of long ago", remove(expired, againAt(ready, expired.Add(-time.Hour))), "read back last more than 15m ago"},
+		{"uploaded just now", remove(expired, readBack(oneUpload, expired, testKey(0), subject)), "may still go by what it held before"},
+	} {
+		if !strings.Contains(tt.got, tt.want) {
+			t.Errorf("%s: %q; want %q", tt.name, tt.got, tt.want)
+		}
+	}
+	if got := remove(expired, againAt(ready, expired)); got != "" {
+		t.Errorf("every copy has the key that signs, and yet: %s", got)
+	}
+	if got := remove(expired, againAt(readBack(oneUpload, long, subject), expired)); got != "" {
+		t.Errorf("a copy that lacks the old key already keeps it: %s", got)
+	}
+}
+
+// TestPromoteNeverOpensBeforeEveryCopy: whatever was read back when, a promotion that is not forced has each copy that is named
+// with the key for its time, and read of late.
+func TestPromoteNeverOpensBeforeEveryCopy(t *testing.T) {
+	opened := 0
+	for seed := range many(20000, 4000) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		names := []string{oneUpload, otherUpload, newerUpload}[:1+rng.IntN(3)]
+		reach := []Reach{ReachCopies, ""}[rng.IntN(2)]
+		s := published(t, copiesPolicy(reach, names...), false)
+		now := t0.Add(time.Duration(rng.IntN(30*60)) * time.Minute)
+		before := func(most int) time.Time { return now.Add(-time.Duration(rng.IntN(most)) * time.Minute) }
+		var u Uploads
+		for _, name := range append(slices.Clone(names), "gcp-upload:of-nobody") {
+			if rng.IntN(12) == 0 {
+				continue
+			}
+			r := readBack(name, before(28*60), subject)
+			if rng.IntN(12) == 0 {
+				r = readBack(name, before(28*60), testKey(0))
+			}
+			u = append(u, againAt(r, before(1+16*rng.IntN(2))))
+		}
+		_, err := s.Promote(change(now), subject.ID(), Observed{Since: t0, Fresh: now, Uploads: u})
+		if err != nil {
+			continue
+		}
+		opened++
+		for _, name := range names {
+			i := slices.IndexFunc(u, func(r ReadBack) bool { return r.Upload == name })
+			if i < 0 {
+				t.Fatalf("seed %d: open although %s was never read back", seed, name)
+			}
+			k, has := s.Key(subject.ID())
+			since, held := u[i].Since(k.VerificationKey)
+			wait := map[bool]time.Duration{true: time.Hour, false: 24 * time.Hour}[KnownUpload(name)]
+			if !has || !held || now.Sub(since) < wait || now.Sub(k.PublishedAt) < wait || now.Sub(u[i].At) > ObservationFresh {
+				t.Fatalf("seed %d: open at %v with %s as %+v", seed, now, name, u[i])
+			}
+		}
+	}
+	if opened < 20 {
+		t.Errorf("only %d of the promotions were possible", opened)
+	}
+}
+
+// In development the waits are seconds, and a copy is needed all the same.
+func TestCopiesInDevelopment(t *testing.T) {
+	s := published(t, copiesPolicy(ReachCopies, oneUpload), true)
+	now := t0.Add(5 * time.Second)
+	if e := promoteAt(t, s, now, Observed{}); e == nil || e.Gate != GateCopies {
+		t.Errorf("without a reading: %v", e)
+	}
+	if e := promoteAt(t, s, now.Add(-time.Second), Observed{Uploads: Uploads{readBack(oneUpload, t0, subject)}}); e == nil {
+		t.Error("open a second too early")
+	}
+	if e := promoteAt(t, s, now, Observed{Uploads: Uploads{readBack(oneUpload, t0, subject)}}); e != nil {
+		t.Error(e)
+	}
+}
+
+// A key set with copies is read as it was written, and one without has the form that it always had.
+func TestUploadsInDocuments(t *testing.T) {
+	s := published(t, copiesPolicy(ReachCopies, oneUpload), false)
+	data, err := Encode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(data), "- "+oneUpload) && !strings.Contains(string(data), oneUpload) || !strings.Contains(string(data), "reach: copies") {
+		t.Errorf("%s", data)
+	}
+	back, err := Parse("prod-a", data)
+	if err != nil || back.Digest() != s.Digest() || fmt.Sprint(back.Policy().RelyingParties) != fmt.Sprint(s.Policy().RelyingParties) {
+		t.Errorf("read back: %v", err)
+	}
+	without := published(t, copiesPolicy("", "aws"), false)
+	if data, err := Encode(without); err != nil || strings.Contains(string(data), "reach") {
+		t.Errorf("%s, %v", data, err)
+	}
+}
+
+// The history says which reach was set.
+func TestReachInHistory(t *testing.T) {
+	s := published(t, copiesPolicy("", oneUpload), false)
+	s = must(s.SetPolicy(change(t0), copiesPolicy(ReachCopies, oneUpload)))
+	if last := s.History()[len(s.History())-1].What; !strings.Contains(last, "reach copies, was not declared") {
+		t.Error(last)
+	}
+}
