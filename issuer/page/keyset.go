@@ -293,6 +293,9 @@ func nextOf(s keystore.KeySet, k keystore.Key, now time.Time, observed func(keys
 		n.Earliest = notBefore(earliest)
 		n.Need = plain("this page does not know since when every public address has the key; who may read observations sees it with keypost rotate status " + string(s.Name()) + " --observations URL")
 	}
+	if observed == nil && closed.Gate == keystore.GateCopies { // nor what was read back
+		n.Need = plain("this page does not know what the copies hold that relying parties go by; who may read observations sees it with keypost issuer show " + string(s.Name()) + " --observations URL")
+	}
 	return n
 }
 
@@ -345,6 +348,9 @@ func settings(p keystore.Policy) []Setting {
 	}
 	if p.Private {
 		all = append(all, Setting{"Reach", "private"})
+	}
+	if p.Reach == keystore.ReachCopies {
+		all = append(all, Setting{"Reach", "copies: nobody reads the documents, and relying parties hold uploads"})
 	}
 	return all
 }

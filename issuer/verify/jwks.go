@@ -245,7 +245,7 @@ func (v *visit) checkTaken(name string, k keystore.VerificationKey) {
 
 // declared reports whether the key set declares a relying party.
 func (v *visit) declared(party string) bool {
-	return v.stored != nil && slices.Contains(v.stored.Policy().RelyingParties, party)
+	return v.stored != nil && slices.Contains(v.stored.Policy().Parties(), party)
 }
 
 func parseKey(name string, k jwk) (keystore.VerificationKey, error) {

@@ -32,6 +32,7 @@ func (v *visitor) readStore(ctx context.Context) *keystore.KeySet {
 		return nil
 	}
 	set, err := v.o.Stored(ctx)
+	v.known = set
 	switch {
 	case errors.Is(err, ErrNotStored):
 		v.Warn("store-unknown", "nothing was compared: %v", err)

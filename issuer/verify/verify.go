@@ -23,6 +23,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
 )
 
 // Options has whom to visit, and how.
@@ -33,8 +34,11 @@ type Options struct {
 	// Stored reads the key set that the published keys are compared with. It wraps [ErrNotStored] when the store has
 	// none with the issuer URL. Nil for no comparison.
 	Stored func(context.Context) (keystore.KeySet, error)
-	Dev    bool      // admits what development issuers have: a port, a host without a dot
-	Now    time.Time // zero for the present
+	// Uploads reads what was recorded of the uploads that the policy of a key set names. Nil if that is not known.
+	Uploads func(context.Context, keystore.KeySet) ([]observation.Record, error)
+
+	Dev bool      // admits what development issuers have: a port, a host without a dot
+	Now time.Time // zero for the present
 
 	hasRoute func(address string) bool // to it
 	proxy    func(*http.Request) (*url.URL, error)
@@ -66,10 +70,18 @@ func (o Options) complete() Options {
 
 // Examine visits an issuer at each of its addresses, and at the origins that its key set names, and returns what it saw and
 // what it found, with what to repair first before the rest. A check that could not be made because an earlier one failed is left
-// out, except for the comparison with the store: that one fails then.
+// out, except for the comparison with the store: that one fails then. Of an issuer whose documents nobody reads ([keystore.ReachCopies])
+// only the copies that relying parties hold are compared.
 func Examine(ctx context.Context, o Options) Examination {
 	v := &visitor{o: o.complete()}
-	visits := v.visits(ctx)
+	v.known = v.o.set(ctx)
+	var visits []*visit
+	if v.known.Policy().Reach != keystore.ReachCopies || v.known.Withdrawn() {
+		visits = v.visits(ctx)
+	} else if v.checkURL() {
+		v.checkHistory(v.readStore(ctx))
+	}
+	v.checkCopies(ctx)
 	e := Examination{Findings: v.Sorted()}
 	e.see(v.url.Host(), visits)
 	return e
@@ -112,8 +124,9 @@ func (v *visitor) checkOrigins(origins []look) {
 // visitor checks what concerns an issuer as a whole.
 type visitor struct {
 	finding.Report
-	o   Options
-	url keystore.IssuerURL
+	o     Options
+	url   keystore.IssuerURL
+	known keystore.KeySet // as it was read last from the store; empty if that could not be read, or there is none
 }
 
 // look returns what the issuer's addresses answer, none when there is nothing to check, and what the origins behind them
@@ -122,7 +135,7 @@ func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 	if !v.checkURL() {
 		return nil, nil
 	}
-	all, err := v.o.looks(ctx, v.url, v.o.origins(ctx))
+	all, err := v.o.looks(ctx, v.url, v.known.Policy().Origins)
 	i := slices.IndexFunc(all, func(l look) bool { return l.Origin })
 	if i >= 0 {
 		all, origins = all[:i], all[i:]
@@ -144,16 +157,16 @@ func (v *visitor) look(ctx context.Context) (looks, origins []look) {
 	return v.checkAddresses(all), origins
 }
 
-// origins returns those that the stored policy names. An error of the store shows when it is read for the comparison.
-func (o Options) origins(ctx context.Context) []string {
+// set returns the stored key set, whose policy says where to look. An error of the store shows when it is read for the comparison.
+func (o Options) set(ctx context.Context) keystore.KeySet {
 	if o.Stored == nil {
-		return nil
+		return keystore.KeySet{}
 	}
 	set, err := o.Stored(ctx)
 	if err != nil {
-		return nil
+		return keystore.KeySet{}
 	}
-	return set.Policy().Origins
+	return set
 }
 
 // visit checks what one address answered.

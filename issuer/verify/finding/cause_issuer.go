@@ -58,7 +58,7 @@ func aws(text string) []Answer { return []Answer{{AWS, text}} }
 
 // issuerCauses are what can be wrong with what an issuer serves, and with the way there.
 func issuerCauses() []Cause {
-	return slices.Concat(reachCauses(), tlsCauses(), discoveryCauses(), jwksCauses(), keyCauses(), storedCauses(), servingCauses())
+	return slices.Concat(reachCauses(), tlsCauses(), discoveryCauses(), jwksCauses(), keyCauses(), storedCauses(), copyCauses(), servingCauses())
 }
 
 func reachCauses() []Cause {
@@ -246,6 +246,18 @@ func storedCauses() []Cause {
 		{"key-not-published", "stored-keys", "a stored key is not published, and no cache shows itself", keyUnknown(), refused, behind},
 		{"key-not-yet", "stored-keys", "a stored key is not published everywhere yet", keyUnknown(), refused + " until then", "look again after that time"},
 		{"addresses-differ", "same-keys", "the addresses publish different keys", keyUnknown(), "", "a cache may hold an older copy, or somebody else answers at one of them: compare with the store (keypost verify NAME --store STORE)"},
+	}
+}
+
+// copyCauses are about the JWKS that was uploaded to a relying party, which goes by that and fetches nothing.
+func copyCauses() []Cause {
+	const sync = "upload the published keys and read them back: keypost gcp sync-keys ISSUER"
+	return []Cause{
+		{"copy-behind", "copies", "a relying party holds an upload that lacks a published key", []Answer{{GCP, "invalid_grant"}}, "tokens signed with it are refused there, and gates stay closed", sync},
+		{"copy-ahead", "copies", "a relying party holds an upload with a key that is not published", nil, "tokens signed with it are accepted there",
+			sync + "; a key that nobody knows was uploaded by somebody else: find out who may change the provider"},
+		{"copy-unread", "copies", "nothing was read back of an upload that the policy names", nil, "nobody knows which keys the relying party goes by, and gates stay closed", sync},
+		{"copies-unknown", "copies", "what was read back of uploads is not known here", nil, "", "name the place where readings are recorded: keypost verify ISSUER --observations URL"},
 	}
 }
 

@@ -96,7 +96,7 @@ func AWSTakes(alg string) bool {
 
 // declared reports whether a relying party is declared.
 func (v *check) declared(party string) bool {
-	return v.Stored != nil && slices.Contains(v.Stored.Policy().RelyingParties, party)
+	return v.Stored != nil && slices.Contains(v.Stored.Policy().Parties(), party)
 }
 
 func printable(s string) string { return text.OneLine(s, 400) }
@@ -254,7 +254,7 @@ func (v *check) expected(aud string) (is bool, usual string) {
 		return true, ""
 	}
 	var known, chosen []string
-	for _, party := range v.Stored.Policy().RelyingParties {
+	for _, party := range v.Stored.Policy().Parties() {
 		if audience.IsOf(party, aud) {
 			return true, ""
 		}

@@ -94,9 +94,9 @@ func (r *roster) load(ctx context.Context, n keystore.Name) error {
 }
 
 // targets returns how to look at the issuers of a key set. An issuer URL that an earlier version had stays: no change of a
-// key set drops one.
+// key set drops one, unless nobody is to read the documents any more.
 func targets(s keystore.KeySet, before []verify.Target) []verify.Target {
-	if s.Withdrawn() {
+	if s.Withdrawn() || s.Policy().Reach == keystore.ReachCopies {
 		return nil
 	}
 	var all []verify.Target

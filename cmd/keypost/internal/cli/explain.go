@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -184,6 +185,8 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 		return withAbsurdHint(err)
 	case e.Gate == keystore.GateCaches:
 		return WithHint(err, "try again at %s with a fresh look, or now with --wait", Stamp(e.Opens))
+	case e.Gate == keystore.GateCopies:
+		return f.copiesHint(err, s)
 	case e.Gate == keystore.GateSigning && e.Step == "remove" && key.State == keystore.Next:
 		return WithHint(err, "add --never-signed if it has not, or %s", GateCommand(e, s))
 	}
@@ -191,6 +194,30 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 		return WithHint(err, "%s", c)
 	}
 	return err
+}
+
+// SyncCommand returns the command that uploads the published keys to whom the policy names, and reads them back; nil where this
+// keypost uploads to none of them.
+func SyncCommand(s keystore.KeySet) Command {
+	if !slices.ContainsFunc(s.Policy().Uploads(), keystore.KnownUpload) {
+		return nil
+	}
+	return Command{"gcp", "sync-keys", string(s.Name())}
+}
+
+// copiesHint adds to the error of a gate that an upload opens how to upload, and when.
+func (f *Factory) copiesHint(err error, s keystore.KeySet) error {
+	c := SyncCommand(s)
+	e, _ := errors.AsType[*keystore.NotYetError](err)
+	switch {
+	case c == nil:
+		return err
+	case f.Observations == "":
+		return WithHint(err, "%s; then give this command the same --observations", append(c, "--observations", "file://./observations"))
+	case !e.Opens.IsZero():
+		return WithHint(err, "try again at %s, when the copies were read back again: %s", Stamp(e.Opens), c)
+	}
+	return WithHint(err, "%s", c)
 }
 
 // GateCommand returns the command by which a person says what a gate lacks and no look shows; nil where there is none.
@@ -203,6 +230,8 @@ func GateCommand(e *keystore.NotYetError, s keystore.KeySet) Command {
 		return Command{"issuer", "set", string(s.Name()), "--edge-hold", "DURATION"}
 	case keystore.GateUndeclared:
 		return Command{"issuer", "set", string(s.Name()), "--token-lifetime", "DURATION"}
+	case keystore.GateCopies:
+		return SyncCommand(s)
 	case keystore.GateSigning:
 		return retire(e.Key)
 	case keystore.GateActiveKeys:

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
+	"github.com/keypost/keypost/internal/text"
 )
 
 // NewCmdIssuer returns the group of commands.
@@ -23,12 +25,21 @@ func NewCmdIssuer(f *cli.Factory) *cobra.Command {
 }
 
 func newShow(f *cli.Factory) *cobra.Command {
-	return f.Command("show ISSUER", "Show an issuer's keys, policy and history", cli.Exactly(1), func(ctx context.Context, args []string) error {
+	cmd := f.Command("show ISSUER", "Show an issuer's keys, policy and history", cli.Exactly(1), func(ctx context.Context, args []string) error {
 		s, err := f.Find(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		v := view.Of(s, time.Now())
+		var known bool
+		if v.Copies, known, err = observe.Copies(ctx, f, s); err != nil {
+			return err
+		}
+		if !known {
+			f.Notice("what relying parties hold of this issuer's keys (%s) is recorded with the observations: give --observations", text.Count(len(s.Policy().Uploads()), "copy", "copies"))
+		}
 		return f.Print(v, v.Table)
 	})
+	f.ObservationsFlag(cmd.Flags())
+	return cmd
 }

@@ -13,10 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/observation"
 )
 
 // listRow is one key set: as it is stored, and if a keypostd was asked, as it is served.
@@ -28,6 +30,7 @@ type listRow struct {
 	Withdrawn  bool                   `json:"withdrawn,omitempty"`
 	Problem    string                 `json:"problem,omitempty"`
 	Served     *issuer.Status         `json:"served,omitempty"`
+	Copies     []observation.Copy     `json:"copies,omitempty"` // that relying parties hold, where what was read back is known
 }
 
 func newList(f *cli.Factory) *cobra.Command {
@@ -37,6 +40,7 @@ func newList(f *cli.Factory) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&admin, "admin", "", "admin listener of a running keypostd (http://127.0.0.1:9090): show what it serves, too")
 	cli.Choices(cmd.Flags(), "admin", "http://127.0.0.1:9090")
+	f.ObservationsFlag(cmd.Flags())
 	return cmd
 }
 
@@ -58,6 +62,9 @@ func listRun(ctx context.Context, f *cli.Factory, admin string) error {
 			return err
 		}
 		rows, since = merge(rows, report), report.Since
+	}
+	if err := addCopies(ctx, f, rows, c.Sets); err != nil {
+		return err
 	}
 	slices.SortFunc(rows, func(a, b listRow) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	if err := f.Print(map[string]any{"issuers": rows}, func(w *tabwriter.Writer) { listTable(w, rows, admin != "", since) }); err != nil {
@@ -83,6 +90,31 @@ func addRejected(rows []listRow, c catalog.Contents) {
 			rows[i].Problem = fmt.Sprintf("%s: %s", r.Reason, r.Message)
 		}
 	}
+}
+
+// addCopies adds how the copies that relying parties hold compare with what is stored.
+func addCopies(ctx context.Context, f *cli.Factory, rows []listRow, sets []keystore.KeySet) error {
+	for _, s := range sets {
+		if s.Withdrawn() || len(s.Policy().Uploads()) == 0 {
+			continue
+		}
+		copies, known, err := observe.Copies(ctx, f, s)
+		if err != nil {
+			return err
+		}
+		if !known {
+			f.Notice("what relying parties hold of uploaded keys is recorded with the observations: give --observations")
+			return nil
+		}
+		i := slices.IndexFunc(rows, func(r listRow) bool { return r.Name == s.Name() })
+		rows[i].Copies = copies
+		for _, c := range copies {
+			if c.Broken && rows[i].Problem == "" {
+				rows[i].Problem = c.Problem()
+			}
+		}
+	}
+	return nil
 }
 
 func storedRows(c catalog.Contents) []listRow {
@@ -128,6 +160,11 @@ func (r listRow) status() string {
 		return "withdrawn; its document is gone from the store"
 	case r.Withdrawn:
 		return "withdrawn"
+	}
+	for _, c := range r.Copies {
+		if problem := c.Problem(); problem != "" {
+			return "ok, but " + problem
+		}
 	}
 	return "ok"
 }

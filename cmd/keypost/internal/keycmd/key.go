@@ -85,7 +85,7 @@ func listKeys(ctx context.Context, f *cli.Factory, s keystore.KeySet) error {
 	for i, k := range s.Keys() {
 		row := listed{Key: v.Keys[i], Age: keystore.Duration(max(c.At.Sub(k.PublishedAt), 0).Truncate(time.Minute)).String()}
 		var seen keystore.Observed
-		if k.State == keystore.Next { // nothing else waits for what is seen
+		if k.State == keystore.Next || len(s.Policy().Uploads()) > 0 { // nothing else waits for what is seen
 			var err error
 			if seen, err = observe.Recorded(ctx, f, s, k); err != nil {
 				return err

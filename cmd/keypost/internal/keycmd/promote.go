@@ -29,7 +29,8 @@ func newPromote(f *cli.Factory) *cobra.Command {
 	}
 	cmd := o.command("promote ISSUER KID", "Let a key sign: a next one, or a retired one again", o.run)
 	cmd.Long = "Let a next key sign, once it was seen at every public address for longer than any cache could hide it: keypost issuer\n" +
-		"observe records that. With --wait, look and record until the gate opens. A key that was retired may sign again at once."
+		"observe records that; and once every copy that the policy names was read back with it for as long (keypost gcp sync-keys).\n" +
+		"With --wait, look and record until the gate opens. A key that was retired may sign again at once."
 	fs := cmd.Flags()
 	fs.BoolVar(&o.wait, "wait", false, "observe and wait until the gate opens")
 	o.flags.Register(f, fs)
@@ -111,13 +112,19 @@ func (o *promoteOptions) awaitGate(ctx context.Context, args []string) error {
 		switch {
 		case err == nil:
 			return nil
-		case !closed || !slices.Contains([]keystore.Gate{keystore.GateObserved, keystore.GateFresh, keystore.GateCaches}, e.Gate):
+		case !closed || !slices.Contains([]keystore.Gate{keystore.GateObserved, keystore.GateFresh, keystore.GateCaches, keystore.GateCopies}, e.Gate):
 			return o.AtGate(err, s)
-		case looked || e.Gate == keystore.GateCaches:
+		case looked || e.Gate == keystore.GateCaches || e.Gate == keystore.GateCopies:
 			o.Notice("waiting: %v", e)
+			if c := cli.SyncCommand(s); c != nil && e.Gate == keystore.GateCopies {
+				o.Notice("this waits until somebody has uploaded and read back: %s", o.Line(c))
+			}
 			if err := cli.Pause(ctx, cli.PauseFor(e, lookSoon)); err != nil {
 				return err
 			}
+		}
+		if e.Gate == keystore.GateCopies { // no look opens it
+			continue
 		}
 		if err := observer.Counting(ctx, o.Factory, s); err != nil {
 			return err

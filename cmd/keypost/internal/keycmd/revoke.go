@@ -29,7 +29,8 @@ func newRevoke(f *cli.Factory) *cobra.Command {
 	o := &revokeOptions{Factory: f}
 	cmd := f.Command("revoke ISSUER KID --why REASON", "Take a key out at once, whatever its state: it is in wrong hands", cli.Exactly(2), o.run)
 	cmd.Long = "Take a key out at once, print who still trusts it, until when, and what ends that sooner; with --wait, look until no address\n" +
-		"and no origin publishes it any more. What puts an older version of the key set back meanwhile is named, and undone."
+		"and no origin publishes it any more, and until each copy that the policy names was uploaded without it and read back\n" +
+		"(keypost gcp sync-keys). What puts an older version of the key set back meanwhile is named, and undone."
 	cmd.Example = "  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --wait\n" +
 		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --replacement next/sa.pub --wait --cloudfront-distribution E2EXAMPLE1ABCD\n" +
 		"  keypost key revoke prod-a 4f5cJkq9 --why 'laptop stolen' --last-good /var/lib/keypost/prod-a.yaml --wait"
@@ -83,6 +84,9 @@ func (o *revokeOptions) run(ctx context.Context, args []string) error {
 	o.Notice("key %s is revoked; caches, and relying parties that fetch anew by themselves, may go on trusting it until %s", c.id, cli.Stamp(c.before.CopiesUntil(now, seen)))
 	for _, t := range stillTrusting(c.before, now, seen) {
 		o.Notice("  %s", t)
+	}
+	if sync := cli.SyncCommand(c.after); sync != nil {
+		o.Notice("  to upload them now: %s", sync)
 	}
 	for _, k := range c.before.Keys() {
 		if _, left := c.after.GoneLine(k.VerificationKey); left && k.ID() != c.id {

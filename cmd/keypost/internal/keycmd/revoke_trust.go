@@ -20,6 +20,10 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 	}
 	var lines []string
 	for _, party := range parties {
+		if keystore.IsUpload(party) {
+			lines = append(lines, party+" without end: until the published keys, without it, are uploaded there")
+			continue
+		}
 		lines = append(lines, trustOf(party, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(party, at, seen)))...)
 	}
 	return append(lines,

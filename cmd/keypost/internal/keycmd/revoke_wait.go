@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/observation"
 )
 
 // lookAgain is how long --wait waits between two looks, each of which takes ten seconds.
@@ -24,6 +27,11 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 	st, err := o.OpenToWrite(ctx)
 	if err != nil {
 		return err
+	}
+	uploads := len(s.Policy().Uploads()) > 0
+	if uploads && o.Observations == "" {
+		return cli.WithHint(errors.New("the key is revoked, and whether relying parties that hold a copy still have it is not known: nothing names the place where readings are recorded"),
+			"run this again with --observations URL, the same as of: %s", cli.SyncCommand(s))
 	}
 	edges := edges{Factory: o.Factory, distribution: o.distribution}
 	hinted := false
@@ -41,10 +49,16 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 		if err := edges.purge(ctx, s, behind); err != nil {
 			left = append(left, err.Error())
 		}
+		left = append(left, o.uploaded(ctx, s)...)
 		kept, undone := o.keep(ctx, st, s) // last, so that the end says what is so at the end
 		s, left = kept, append(left, undone...)
 		if len(left) == 0 {
-			o.Notice("no address or origin of %q publishes a key that is gone; who has a copy of its own trusts it as printed above, or as keypost verify says", s.Name())
+			if uploads {
+				o.Notice("each copy that the policy of %q names was read back without a key that is gone", s.Name())
+			}
+			if s.Policy().Reach != keystore.ReachCopies {
+				o.Notice("no address or origin of %q publishes a key that is gone; who has a copy of its own trusts it as printed above, or as keypost verify says", s.Name())
+			}
 			return nil
 		}
 		if now := strings.Join(left, "; "); now != said {
@@ -64,6 +78,37 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 			return err
 		}
 	}
+}
+
+// uploaded returns what the copies that the policy names leave open: each has to be read back after the last key went, without any
+// that is gone.
+func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left []string) {
+	records, err := observe.Records(ctx, o.Factory, s)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, c := range observation.Copies(s, records) {
+		gone := slices.ContainsFunc(c.Extra, func(k observation.Key) bool {
+			return slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool {
+				f, known := g.Material()
+				return known && f == k.Fingerprint || g.ID == k.ID
+			})
+		})
+		why := ""
+		switch name := text.OneLine(c.Upload, 300); {
+		case gone:
+			why = c.Problem()
+		case c.ReadAt.Before(lastGone(s)):
+			why = fmt.Sprintf("the copy %s was not read back since the key was revoked", name)
+		default:
+			continue
+		}
+		if sync := cli.SyncCommand(s); sync != nil {
+			why += " (" + o.Line(sync) + ")"
+		}
+		left = append(left, why)
+	}
+	return left
 }
 
 // readBy returns until when every keypostd has had the time to read what was revoked.

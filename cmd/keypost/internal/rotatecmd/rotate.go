@@ -11,6 +11,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/keystore/rotation"
 )
 
@@ -29,6 +30,7 @@ type state struct {
 	ByHand   string             `json:"byHand,omitempty"` // what a person has to do at the cluster
 	Error    string             `json:"error,omitempty"`  // why no more was done; what was took stays
 	Plan     []entry            `json:"timetable,omitempty"`
+	Copies   []observation.Copy `json:"copies,omitempty"` // that relying parties hold, where what was read back is known
 }
 
 // entry is a line of a timetable.
@@ -44,12 +46,15 @@ func stateOf(ctx context.Context, f *cli.Factory, s keystore.KeySet) (state, err
 		return st, nil
 	}
 	var seen keystore.Observed
+	var err error
 	if st.Rotation.Step == keystore.StepPromote { // nothing else waits for what is seen
 		to, _ := s.Key(st.Rotation.Kid)
-		var err error
 		if seen, err = observe.Recorded(ctx, f, s, to); err != nil {
 			return st, err
 		}
+	}
+	if st.Copies, _, err = observe.Copies(ctx, f, s); err != nil {
+		return st, err
 	}
 	for _, e := range rotation.Timetable(f.Change("", false), s, seen) {
 		st.Plan = append(st.Plan, entry{e.Step, cli.NotBefore(e.Opens)})
@@ -86,6 +91,11 @@ func table(w *tabwriter.Writer, states []state) {
 				when = cli.Stamp(e.Opens)
 			}
 			cli.Row(w, "  "+string(e.Step), when, what(e.Step))
+		}
+		for _, c := range s.Copies {
+			if problem := c.Problem(); problem != "" {
+				cli.Row(w, "  copy", "not ready", problem)
+			}
 		}
 	}
 }

@@ -229,7 +229,16 @@ func (s sheaf) lists(rows map[keystore.Name]page.Row, issuers int) error {
 func looksOf(s keystore.KeySet, records []observation.Record) ([]page.Look, func(keystore.Key) keystore.Observed) {
 	var all []page.Look
 	for _, r := range records {
-		all = append(all, page.Look{Issuer: r.Issuer, Vantage: r.Vantage, At: r.Latest.End, Complete: r.Complete, Gaps: r.Latest.Gaps})
+		if !keystore.IsUpload(r.Issuer) {
+			all = append(all, page.Look{Issuer: r.Issuer, Vantage: r.Vantage, At: r.Latest.End, Complete: r.Complete, Gaps: r.Latest.Gaps})
+		}
+	}
+	for _, c := range observation.Copies(s, records) {
+		look := page.Look{Issuer: c.Upload, At: c.ReadAt, Complete: c.ReadAt}
+		if problem := c.Problem(); problem != "" {
+			look.Gaps = []string{problem}
+		}
+		all = append(all, look)
 	}
 	return all, func(k keystore.Key) keystore.Observed {
 		return observation.Of(observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()}, records, observation.Required(s))

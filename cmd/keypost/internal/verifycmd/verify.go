@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/observe"
 	"github.com/keypost/keypost/cmd/keypost/internal/view"
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/issuer/verify"
@@ -21,6 +22,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify/token"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/keystore/observation"
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/cluster"
 )
@@ -48,7 +50,8 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 		"what AWS STS and others would make of them: URL, TLS, discovery document, both JWKS paths, keys, caching, speed; and\n" +
 		"of a token, with --token-file. With a store the published keys are compared with the stored ones, by their material:\n" +
 		"a key that the store never had fails, since somebody else may be answering. A key that was removed or revoked fails\n" +
-		"once no cache may hold it any more.\n\n" +
+		"once no cache may hold it any more. Copies of the keys that relying parties hold (issuer set --relying-party gcp-upload:…)\n" +
+		"are compared as they were read back last, with --observations.\n\n" +
 		"--kubeconfig looks at the cluster as well: each kube-apiserver is made to mint a token, which shows the issuer and the key\n" +
 		"that it signs with, and the audiences that are its own; with --token-file each is asked what it makes of the token.\n" +
 		"--role-arn looks at the role's trust policy and its account's IAM OIDC identity provider, with the credentials of\n" +
@@ -74,6 +77,7 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 	fs.StringVar(&o.roleARN, "role-arn", "", "ARN of an IAM role that the cluster's pods assume: look at its trust policy and the account's provider too")
 	fs.BoolVar(&o.assume, "assume", false, "assume the role with the token of --token-file, as a pod does; the credentials are thrown away")
 	fs.StringVar(&o.errorText, "error", "", "an error as a pod printed it, - for stdin: list the causes that it may have")
+	f.ObservationsFlag(fs)
 	fs.StringVar(&o.metricsFile, "metrics-file", "", "file for node_exporter's textfile collector, in which the result is left: DIR/NAME.prom")
 	return cmd
 }
@@ -109,7 +113,7 @@ type target struct {
 }
 
 // declared returns the relying parties of a target's key set.
-func (t target) declared() []string { return t.set.Policy().RelyingParties }
+func (t target) declared() []string { return t.set.Policy().Parties() }
 
 func (opts *verifyOptions) run(ctx context.Context, args []string) error {
 	opts.issuers = args
@@ -249,6 +253,11 @@ func (opts *verifyOptions) print(results []verified, causes []finding.Cause) err
 
 func (opts *verifyOptions) options() (verify.Options, error) {
 	o := verify.Options{Dev: opts.dev, Network: verify.Network{Connect: opts.connect}}
+	if opts.f.Observations != "" {
+		o.Uploads = func(ctx context.Context, s keystore.KeySet) ([]observation.Record, error) {
+			return observe.Records(ctx, opts.f, s)
+		}
+	}
 	if err := cli.CheckConnect(opts.connect); err != nil {
 		return o, err
 	}

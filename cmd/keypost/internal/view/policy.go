@@ -18,6 +18,7 @@ type PolicyFlags struct {
 	relyingParties, origins, observeFrom []string
 	lifetimes                            []time.Duration // in the order of lifetimes()
 	private                              bool
+	reach                                string
 }
 
 // lifetime is a duration of a policy, and its flag.
@@ -47,7 +48,7 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	for i, l := range lifetimes() {
 		fs.DurationVar(&f.lifetimes[i], l.flag, 0, l.usage)
 	}
-	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name (repeatable; the whole list)")
+	fs.StringSliceVar(&f.relyingParties, "relying-party", nil, "who reads the documents: aws, gcp, entra, vault, kube-apiserver or another name; or who holds an upload of the JWKS: gcp-upload:projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER (repeatable; the whole list)")
 	var known []string
 	for _, names := range knownParties {
 		known = append(known, names[0])
@@ -55,8 +56,13 @@ func (f *PolicyFlags) Register(fs *pflag.FlagSet) {
 	cli.Choices(fs, "relying-party", known...)
 	f.registerOrigins(fs, "HOST[:PORT] of an origin behind a shared cache or balancer (repeatable; the whole list)")
 	fs.StringSliceVar(&f.observeFrom, "observe-from", nil, "`VANTAGE` that must have seen a key before it may sign (repeatable; the whole list)")
-	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet")
+	fs.BoolVar(&f.private, "private", false, "the issuer is not on the public internet: --reach private")
+	fs.StringVar(&f.reach, "reach", "", "who can read the documents: public (everybody), private (who is in a private network), copies (nobody: relying parties hold an upload)")
+	cli.Choices(fs, "reach", reaches...)
 }
+
+// reaches are the values of --reach.
+var reaches = []string{"public", "private", "copies"}
 
 // RegisterForNew defines the flags for an issuer that is published beside other work: --max-age and --origin.
 func (f *PolicyFlags) RegisterForNew(fs *pflag.FlagSet) {
@@ -83,6 +89,11 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 	}
 	if f.fs.Changed("relying-party") {
 		p.RelyingParties = f.relyingParties
+		for _, party := range p.Uploads() {
+			if kind, _ := keystore.UploadKind(party); !keystore.KnownUpload(party) {
+				return p, cli.Usagef("--relying-party %s: this keypost uploads to nobody of the kind %s, so that no gate would ever open; it knows gcp-upload:PLACE", cli.OneLine(party), cli.OneLine(kind))
+			}
+		}
 	}
 	if f.fs.Changed("origin") {
 		p.Origins = f.origins
@@ -93,13 +104,30 @@ func (f *PolicyFlags) Apply(p keystore.Policy) (keystore.Policy, error) {
 	if f.fs.Changed("private") {
 		p.Private = f.private
 	}
+	return f.applyReach(p)
+}
+
+// applyReach returns p with --reach, if that was given.
+func (f *PolicyFlags) applyReach(p keystore.Policy) (keystore.Policy, error) {
+	switch {
+	case !f.fs.Changed("reach"):
+		return p, nil
+	case !slices.Contains(reaches, f.reach):
+		return p, cli.Usagef("--reach %q: it is public, private or copies", cli.OneLine(f.reach))
+	case f.fs.Changed("private") && f.private != (f.reach == "private"):
+		return p, cli.Usagef("--private and --reach %s contradict each other; give --reach alone", f.reach)
+	}
+	p.Private, p.Reach = f.reach == "private", ""
+	if f.reach == "copies" {
+		p.Reach = keystore.ReachCopies
+	}
 	return p, nil
 }
 
 // Given reports whether any of the flags was given.
 func (f *PolicyFlags) Given() bool {
 	return slices.ContainsFunc(lifetimes(), func(l lifetime) bool { return f.fs.Changed(l.flag) }) ||
-		slices.ContainsFunc([]string{"relying-party", "origin", "observe-from", "private"}, f.fs.Changed)
+		slices.ContainsFunc([]string{"relying-party", "origin", "observe-from", "private", "reach"}, f.fs.Changed)
 }
 
 // knownParties are the relying parties whose cache lifetimes are known, with the other names that people call them.
@@ -118,7 +146,7 @@ func Warn(f *cli.Factory, p keystore.Policy) {
 	}
 	for _, name := range p.RelyingParties {
 		meant, known := relyingParty(name)
-		if known {
+		if known || keystore.IsUpload(name) {
 			continue
 		}
 		f.Warn("relying party %q is not known here, so that it counts as one that keeps keys for 24h%s", name, cli.DidYouMean("", meant))
@@ -172,6 +200,9 @@ func policyLine(p keystore.Policy) string {
 	}
 	if p.Private {
 		parts = append(parts, "private")
+	}
+	if p.Reach != "" {
+		parts = append(parts, "reach "+string(p.Reach))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/audit"
+	"github.com/keypost/keypost/keystore/observation"
 )
 
 // KeySet is a key set as it is printed.
@@ -24,6 +25,8 @@ type KeySet struct {
 	Chain       audit.Chain      `json:"chain"`
 	WithdrawnAt time.Time        `json:"withdrawnAt,omitzero"`
 	Dev         bool             `json:"dev,omitempty"`
+
+	Copies []observation.Copy `json:"copies,omitempty"` // that the policy names, where what was read back is known
 }
 
 // Key is a published key as it is printed.
@@ -108,6 +111,7 @@ func (v KeySet) Table(w *tabwriter.Writer) {
 	for _, h := range v.Policy.HeldUntil {
 		cli.Row(w, "held:", HeldLine(h))
 	}
+	CopyRows(w, v.Copies)
 	cli.Row(w)
 	KeyRows(w, v.Keys)
 	if len(v.Gone) > 0 {
@@ -132,6 +136,17 @@ func (v KeySet) Table(w *tabwriter.Writer) {
 	}
 	cli.Row(w)
 	ChainRows(w, v.Generation, v.Chain)
+}
+
+// CopyRows prints the copies that relying parties hold, a row each.
+func CopyRows(w *tabwriter.Writer, copies []observation.Copy) {
+	for _, c := range copies {
+		line := c.Problem()
+		if line == "" {
+			line = fmt.Sprintf("%s has the published keys (read back at %s by %s)", c.Upload, cli.Stamp(c.ReadAt), cmp.Or(c.By, "somebody unnamed"))
+		}
+		cli.Row(w, "copy:", line)
+	}
 }
 
 // ChainRows prints what is known of the chain of digests in a key set of that generation. Only a chain that was checked from its

@@ -1,0 +1,165 @@
+// Package copycmd has the command that uploads published keys to relying parties that hold a copy of them, whatever the cloud.
+package copycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer/upload"
+	"github.com/keypost/keypost/keystore"
+)
+
+// Cloud is a cloud to which copies of one kind are uploaded.
+type Cloud struct {
+	Kind string // as in KIND-upload:PLACE
+	Name string // for people
+	// Open returns the copy at a place. It calls nobody that a mistyped place would call.
+	Open func(ctx context.Context, place string) (upload.Copy, error)
+}
+
+type syncOptions struct {
+	*cli.Factory
+	cloud Cloud
+	all   bool
+}
+
+// NewCmdSync returns the command sync-keys of a cloud.
+func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
+	o := &syncOptions{Factory: f, cloud: cloud}
+	cmd := f.Command("sync-keys ISSUER…|--all", "Upload the published keys to whom the policy names, and read them back", cobra.ArbitraryArgs, o.run)
+	cmd.Long = "A relying party that holds a copy of the keys goes by that, and fetches nothing. For each that the policy names\n" +
+		"(issuer set --relying-party " + cloud.Kind + "-upload:PLACE), read what it holds, upload the published keys unless they are there, read them\n" +
+		"back, and record that as an observation: gates wait for it. Run it after each change of the keys, or by a timer every\n" +
+		fmt.Sprintf("few minutes, since a gate asks for a reading of the last %.0f.", keystore.ObservationFresh.Minutes())
+	cmd.Example = "  keypost " + cloud.Kind + " sync-keys prod-a --store file:///srv/keysets --observations file:///srv/observations\n" +
+		"  keypost " + cloud.Kind + " sync-keys --all --store file:///srv/keysets --observations file:///srv/observations"
+	f.ObservationsFlag(cmd.Flags())
+	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such a copy")
+	return cmd
+}
+
+// synced is what came of one copy, as scripts read it.
+type synced struct {
+	KeySet   keystore.Name    `json:"keySet"`
+	Copy     string           `json:"copy"`
+	Uploaded bool             `json:"uploaded"` // false: it had the published keys already
+	Keys     []keystore.KeyID `json:"keys,omitempty"`
+	ReadAt   time.Time        `json:"readAt,omitzero"`
+	Error    string           `json:"error,omitempty"`
+}
+
+// work is a copy to bring up to date.
+type work struct {
+	set   keystore.KeySet
+	party string
+}
+
+func (o *syncOptions) run(ctx context.Context, args []string) error {
+	if err := cli.CheckChoice(args, o.all); err != nil {
+		return err
+	}
+	st, err := o.OpenStore(ctx)
+	if err != nil {
+		return err
+	}
+	sets, unread, err := o.InUse(ctx, st, args, o.all)
+	if err != nil {
+		return err
+	}
+	list, err := o.list(sets)
+	if err != nil {
+		return err
+	}
+	records, err := o.CreateObservations(ctx) // which makes a directory: not for an issuer that was mistyped
+	if err != nil {
+		return err
+	}
+	u := upload.Uploader{Store: st, Records: records, By: o.By}
+	rows, failed := []synced{}, []error{}
+	p := o.Progress("uploading", "copies")
+	p.Of(len(list))
+	for _, w := range list {
+		p.Now("waiting for " + o.cloud.Name)
+		row, err := o.sync(ctx, u, w)
+		if ctx.Err() != nil {
+			p.End()
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("key set %q: %w", w.set.Name(), err))
+		}
+		rows = append(rows, row)
+		p.Done(1)
+	}
+	p.End()
+	if err := o.Print(map[string]any{"copies": rows}, func(w *tabwriter.Writer) { table(w, rows) }); err != nil {
+		return err
+	}
+	for _, n := range unread {
+		failed = append(failed, fmt.Errorf("key set %q cannot be read, so whether it names a copy is not known", n))
+	}
+	return errors.Join(failed...)
+}
+
+// list returns the copies of this cloud that the key sets name. One that was asked for by its name has to have some.
+func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
+	for _, s := range sets {
+		parties := slices.DeleteFunc(s.Policy().Uploads(), func(party string) bool {
+			kind, _ := keystore.UploadKind(party)
+			return kind != o.cloud.Kind
+		})
+		if len(parties) == 0 && !o.all {
+			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no copy of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s",
+				cli.Command{"issuer", "set", string(s.Name()), "--relying-party", o.cloud.Kind + "-upload:PLACE"})
+		}
+		for _, party := range parties {
+			all = append(all, work{s, party})
+		}
+	}
+	if len(all) == 0 {
+		o.Notice("no policy names a copy of %s, so there is nothing to upload", o.cloud.Name)
+	}
+	return all, nil
+}
+
+func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
+	row := synced{KeySet: w.set.Name(), Copy: w.party}
+	_, place := keystore.UploadKind(w.party)
+	c, err := o.cloud.Open(ctx, place)
+	var r upload.Result
+	if err == nil {
+		r, err = u.Sync(ctx, w.set.Name(), w.party, c)
+	}
+	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
+	if err == nil && r.ClockGap != "" {
+		err = fmt.Errorf("%s: the keys are there, and the reading does not count, since %s; set the one that is wrong, and run this again", w.party, r.ClockGap)
+	}
+	if err != nil {
+		row.Error = err.Error()
+		return row, err
+	}
+	for _, k := range r.Set.Keys() {
+		row.Keys = append(row.Keys, k.ID())
+	}
+	return row, nil
+}
+
+func table(w *tabwriter.Writer, rows []synced) {
+	cli.Row(w, "KEY SET", "COPY", "UPLOAD", "KEYS", "READ BACK")
+	for _, r := range rows {
+		did := map[bool]string{true: "uploaded", false: "was there"}[r.Uploaded]
+		if r.Error != "" {
+			cli.Row(w, r.KeySet, r.Copy, "failed", "-", "-")
+			continue
+		}
+		cli.Row(w, r.KeySet, r.Copy, did, text.Count(len(r.Keys), "key", "keys"), cli.Stamp(r.ReadAt))
+	}
+}

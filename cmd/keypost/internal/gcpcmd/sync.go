@@ -1,0 +1,98 @@
+package gcpcmd
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/copycmd"
+	"github.com/keypost/keypost/issuer/upload"
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp"
+)
+
+// NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
+func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
+	projects := map[string]*project{} // opened once for all of its providers
+	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: func(ctx context.Context, place string) (upload.Copy, error) {
+		id, err := gcp.ParseProvider(place)
+		if err != nil {
+			return nil, err
+		}
+		p := projects[id.Project]
+		if p == nil {
+			p = &project{}
+			p.client, err = gcp.Open(ctx, gcp.Access{
+				Project: id.Project, Transport: &p.dates, OnWait: func(w cloud.Wait) { f.Notice("%v", w) },
+			})
+			if err != nil {
+				return nil, err
+			}
+			projects[id.Project] = p
+		}
+		return provider{p, id}, nil
+	}})
+}
+
+// project is one that is open, and what its clock says.
+type project struct {
+	client *gcp.Client
+	dates  dates
+}
+
+// provider implements [upload.Copy].
+type provider struct {
+	project *project
+	id      gcp.ProviderID
+}
+
+func (p provider) Upload(ctx context.Context, jwks []byte) error {
+	_, err := p.project.client.UploadKeys(ctx, p.id.Pool, p.id.Provider, jwks)
+	return err
+}
+
+func (p provider) Read(ctx context.Context) (upload.Reading, error) {
+	jwks, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
+	if err != nil {
+		return upload.Reading{}, err
+	}
+	if jwks == nil {
+		return upload.Reading{}, errors.New("this provider holds no keys: Google fetches those that the issuer publishes; declare the relying party gcp in its place, or give the provider a first upload (--key-storage-method pool-jwk-file)")
+	}
+	return upload.Reading{JWKS: jwks, Date: p.project.dates.now()}, nil
+}
+
+// dates is a transport that remembers what the clock of who answered said last, so that a wrong clock of this machine opens no gate.
+type dates struct {
+	mu   sync.Mutex
+	date time.Time
+	at   time.Time // on this machine, which counts what has passed since
+}
+
+func (d *dates) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if date, err := http.ParseTime(res.Header.Get("Date")); err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.date, d.at = date, time.Now()
+	}
+	return res, nil
+}
+
+// now returns the time by the clock of who answered; zero if nobody said.
+func (d *dates) now() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.date.IsZero() {
+		return d.date
+	}
+	return d.date.Add(time.Since(d.at))
+}

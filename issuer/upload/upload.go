@@ -1,0 +1,161 @@
+// Package upload hands the published keys of a key set to a relying party that holds a copy of them, reads back what it holds, and
+// records that as an observation. It promises that what is recorded was read, and never only written; and that it ends with the
+// keys that are stored then.
+package upload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/pubkey"
+)
+
+// Copy is the JWKS that one relying party holds. Its methods are called one at a time. Who may upload can make the relying party
+// trust any key; who reads is believed, as an observer is.
+type Copy interface {
+	// Upload has the relying party hold exactly the keys of a JWKS, and returns when its control plane says so. It may be called
+	// again with the same one. After an error it may have happened all the same.
+	Upload(ctx context.Context, jwks []byte) error
+	// Read returns what the control plane says that the relying party holds. One that holds none, as it fetches by itself, is an
+	// error: nothing that is uploaded would count there.
+	Read(ctx context.Context) (Reading, error)
+}
+
+// Reading is what was read back.
+type Reading struct {
+	JWKS []byte
+	Date time.Time // by the clock of who answered, at about the time of the answer; zero if it does not say
+}
+
+// MaxKeys bounds the keys of an upload: Google takes no more (google.iam.v1.WorkloadIdentityPoolProvider.Oidc, jwks_json).
+const MaxKeys = keystore.MaxRotating
+
+// Uploader uploads key sets.
+type Uploader struct {
+	Store   keystore.Reader
+	Records *observation.Store
+	By      string           // who it is, for the record
+	Now     func() time.Time // nil for the clock of this machine
+}
+
+// Result is what came of one upload.
+type Result struct {
+	Set      keystore.KeySet // whose keys the relying party holds now
+	Uploaded bool            // false if it held them already
+	Read     time.Time
+	ClockGap string // why the record does not count, as a sentence; empty if the clocks agree
+}
+
+// attempts bounds how often an upload starts again since the key set was changed meanwhile.
+const attempts = 5
+
+// Sync has the relying party that a policy names hold the published keys of a key set, and records what it was seen to hold before
+// and after. If the key set is changed meanwhile it goes on until that is what is held: of two that run side by side the later
+// one may have read the older version.
+func (u Uploader) Sync(ctx context.Context, n keystore.Name, party string, c Copy) (Result, error) {
+	var r Result
+	for range attempts {
+		s, revision, err := u.Store.Load(ctx, n)
+		if err == nil {
+			err = uploadable(s, party)
+		}
+		if err != nil {
+			return r, err
+		}
+		uploaded, err := u.once(ctx, s, party, c, &r)
+		r.Uploaded = r.Uploaded || uploaded
+		if err != nil {
+			return r, fmt.Errorf("%s: %w", text.OneLine(party, 300), err)
+		}
+		r.Set = s
+		_, now, err := u.Store.Load(ctx, n)
+		if err != nil || now == revision {
+			return r, err
+		}
+	}
+	return r, fmt.Errorf("%s: key set %q was changed again and again while its keys were uploaded; try again", text.OneLine(party, 300), n)
+}
+
+// uploadable returns an error unless the keys of s may be uploaded to a relying party.
+func uploadable(s keystore.KeySet, party string) error {
+	switch n := len(s.Keys()); {
+	case s.Withdrawn():
+		return fmt.Errorf("key set %q was withdrawn; disable the provider that holds its keys", s.Name())
+	case !slices.Contains(s.Policy().Uploads(), party):
+		return fmt.Errorf("the policy of key set %q does not name %s among its relying parties", s.Name(), text.OneLine(party, 300))
+	case n == 0:
+		return fmt.Errorf("key set %q publishes no key, and nobody takes an upload without one; disable the provider that holds its keys", s.Name())
+	case n > MaxKeys:
+		return fmt.Errorf("key set %q publishes %d keys, and an upload takes %d at most; remove keys that are retired", s.Name(), n, MaxKeys)
+	}
+	return nil
+}
+
+// once uploads the keys of s unless they are held, and records what is read before and after.
+func (u Uploader) once(ctx context.Context, s keystore.KeySet, party string, c Copy, r *Result) (uploaded bool, err error) {
+	jwks, err := issuer.RenderJWKS(s)
+	if err != nil {
+		return false, err
+	}
+	same, err := u.read(ctx, s, party, c, time.Time{}, r)
+	if err != nil || same {
+		return false, err
+	}
+	if err := c.Upload(ctx, jwks); err != nil {
+		return false, err
+	}
+	if same, err = u.read(ctx, s, party, c, u.now(), r); err == nil && !same {
+		err = errors.New("what is read back after the upload are not the published keys; somebody else may have uploaded at the same time: try again")
+	}
+	return true, err
+}
+
+// read records what the relying party holds, and reports whether those are the published keys of s and no other.
+func (u Uploader) read(ctx context.Context, s keystore.KeySet, party string, c Copy, uploaded time.Time, r *Result) (same bool, err error) {
+	reading, err := c.Read(ctx)
+	if err != nil {
+		return false, err
+	}
+	at := u.now()
+	held, err := pubkey.Parse("the upload", reading.JWKS)
+	if err != nil {
+		held = nil // keys that nobody can read verify nothing
+	}
+	sum := sha256.Sum256(reading.JWKS)
+	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded, Digest: hex.EncodeToString(sum[:]), Generation: s.Generation()}, held)
+	if !reading.Date.IsZero() {
+		ahead := observation.Offset(at.Sub(reading.Date).Truncate(time.Second))
+		look.ClockAhead = &ahead
+	}
+	if _, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: party}, look); err != nil {
+		return false, err
+	}
+	r.Read, r.ClockGap = at, look.ClockGap()
+	return sameKeys(s, held), nil
+}
+
+// sameKeys compares by kid, material and algorithm.
+func sameKeys(s keystore.KeySet, held []keystore.VerificationKey) bool {
+	published := s.Keys()
+	return len(published) == len(held) && !slices.ContainsFunc(published, func(k keystore.Key) bool {
+		return !slices.ContainsFunc(held, func(h keystore.VerificationKey) bool {
+			return h.ID() == k.ID() && h.Fingerprint() == k.Fingerprint() && h.Alg() == k.Alg()
+		})
+	})
+}
+
+func (u Uploader) now() time.Time {
+	if u.Now != nil {
+		return u.Now().UTC()
+	}
+	return time.Now().UTC()
+}

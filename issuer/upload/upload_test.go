@@ -1,0 +1,254 @@
+package upload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/issuer"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/filestore"
+	"github.com/keypost/keypost/keystore/observation"
+	"github.com/keypost/keypost/keystore/storetest"
+)
+
+const party = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"
+
+// fake is a relying party that holds a copy.
+type fake struct {
+	jwks     []byte
+	uploads  int
+	deaf     bool   // takes an upload and keeps what it has
+	lost     error  // of an upload that has happened
+	unread   error  // of reading
+	onUpload func() // before it
+	ahead    time.Duration
+	now      func() time.Time
+}
+
+func (f *fake) Upload(_ context.Context, jwks []byte) error {
+	if f.onUpload != nil {
+		f.onUpload()
+	}
+	f.uploads++
+	if !f.deaf {
+		f.jwks = slices.Clone(jwks)
+	}
+	return f.lost
+}
+
+func (f *fake) Read(context.Context) (Reading, error) {
+	r := Reading{JWKS: f.jwks}
+	if f.ahead != 0 {
+		r.Date = f.now().Add(-f.ahead)
+	}
+	return r, f.unread
+}
+
+// world is a key set whose policy names a copy, and who uploads it.
+type world struct {
+	t  *testing.T
+	u  Uploader
+	st *keystore.Store
+	at time.Time
+}
+
+func newWorld(t *testing.T, p keystore.Policy) *world {
+	t.Helper()
+	b, err := filestore.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, st: storetest.NewMemStore(t).Store, at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	s := storetest.KeySet(t, "prod-a")
+	if err := keystore.Create(t.Context(), w.st, s); err != nil {
+		t.Fatal(err)
+	}
+	w.change(func(s keystore.KeySet) (keystore.KeySet, error) { return s.SetPolicy(storetest.Change(0), p) })
+	w.u = Uploader{Store: w.st, Records: observation.NewStore(b), By: "tester", Now: func() time.Time { return w.at }}
+	return w
+}
+
+func named() keystore.Policy {
+	return keystore.Policy{RelyingParties: []string{party}, Reach: keystore.ReachCopies}
+}
+
+func (w *world) change(step func(keystore.KeySet) (keystore.KeySet, error)) keystore.KeySet {
+	w.t.Helper()
+	s, err := keystore.Update(w.t.Context(), w.st, "prod-a", step)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) add() keystore.KeyID {
+	w.t.Helper()
+	k := storetest.Key(w.t)
+	w.change(func(s keystore.KeySet) (keystore.KeySet, error) { return s.Add(storetest.Change(0), k) })
+	return k.ID()
+}
+
+func (w *world) sync(c Copy) (Result, error) { return w.u.Sync(w.t.Context(), "prod-a", party, c) }
+
+func (w *world) record() observation.Record {
+	w.t.Helper()
+	r, err := w.u.Records.Load(w.t.Context(), "prod-a", observation.Place{Issuer: party})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// since returns since when the copy was read back with a key; zero if it was not.
+func (w *world) since(id keystore.KeyID) time.Time {
+	w.t.Helper()
+	for _, s := range w.record().Seen {
+		if s.ID == id {
+			return s.Since
+		}
+	}
+	return time.Time{}
+}
+
+func TestTheCopyGetsWhatIsPublished(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	r, err := w.sync(c)
+	if err != nil || !r.Uploaded || c.uploads != 1 || !r.Read.Equal(w.at) {
+		t.Fatalf("%+v, %v, %d uploads", r, err, c.uploads)
+	}
+	want, err := issuer.RenderJWKS(r.Set)
+	if err != nil || string(c.jwks) != string(want) {
+		t.Errorf("uploaded %s, served would be %s (%v)", c.jwks, want, err)
+	}
+	var members struct{ Keys []map[string]string }
+	if err := json.Unmarshal(c.jwks, &members); err != nil || len(members.Keys) != 1 {
+		t.Fatalf("%s: %v", c.jwks, err)
+	}
+	for m := range members.Keys[0] {
+		if !strings.Contains(" kty alg use kid n e x y crv ", " "+m+" ") {
+			t.Errorf("the member %s, which Google refuses", m)
+		}
+	}
+	first := w.at
+	w.at = w.at.Add(time.Hour)
+	if r, err = w.sync(c); err != nil || r.Uploaded || c.uploads != 1 {
+		t.Errorf("again: %+v, %v, %d uploads", r, err, c.uploads)
+	}
+	rec := w.record()
+	if !w.since(r.Set.Keys()[0].ID()).Equal(first) || !rec.Complete.Equal(w.at) || rec.Latest.Upload.By != "tester" || len(rec.Latest.Upload.Digest) != 64 || rec.Latest.Upload.Generation != r.Set.Generation() {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// What the copy was seen to lack before the upload counts anew from it.
+func TestAKeyThatWasOverwrittenCountsAnew(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{}
+	old, err := w.sync(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := w.add()
+	without := slices.Clone(c.jwks)
+	if _, err := w.sync(c); err != nil || !w.since(id).Equal(w.at) {
+		t.Fatalf("%v", err)
+	}
+	w.at, c.jwks = w.at.Add(time.Hour), without
+	if r, err := w.sync(c); err != nil || !r.Uploaded || !w.since(id).Equal(w.at) {
+		t.Errorf("%+v, %v, since %v", r, err, w.since(id))
+	}
+	if got := w.since(old.Set.Keys()[0].ID()); !got.Equal(w.at.Add(-time.Hour)) {
+		t.Errorf("the key that it had all the time, since %v", got)
+	}
+}
+
+func TestWhatIsNotReadBackIsNotRecorded(t *testing.T) {
+	w := newWorld(t, named())
+	id := w.add()
+	for name, c := range map[string]*fake{
+		"an upload without effect":               {jwks: []byte(`{"keys":[]}`), deaf: true},
+		"what nobody can read":                   {jwks: []byte(`not a JWKS`), deaf: true},
+		"an upload that is refused":              {jwks: []byte(`{"keys":[]}`), deaf: true, lost: errors.New("403")},
+		"an upload whose answer was lost":        {jwks: []byte(`{"keys":[]}`), lost: errors.New("connection reset")},
+		"a relying party that cannot be read":    {unread: errors.New("403")},
+		"one that fetches and holds nothing now": {unread: errors.New("it has no uploaded keys")},
+	} {
+		r, err := w.sync(c)
+		if err == nil || !strings.HasPrefix(err.Error(), party+": ") {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	if got := w.since(id); !got.IsZero() {
+		t.Errorf("the key counts as held since %v", got)
+	}
+}
+
+// A key set that changes during the upload is uploaded again: else a copy would be left with a key that was revoked meanwhile.
+func TestTheKeySetChangesMeanwhile(t *testing.T) {
+	w := newWorld(t, named())
+	id := w.add()
+	c := &fake{}
+	c.onUpload = func() {
+		c.onUpload = nil
+		w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
+			return s.Revoke(keystore.Change{At: storetest.Time(time.Hour), Why: "stolen"}, id, keystore.RevokeOptions{})
+		})
+	}
+	r, err := w.sync(c)
+	if err != nil || c.uploads != 2 || strings.Contains(string(c.jwks), string(id)) || len(r.Set.Keys()) != 1 {
+		t.Errorf("%+v, %v, %d uploads of %s", r, err, c.uploads, c.jwks)
+	}
+	c.onUpload = func() { w.add() }
+	c.jwks = nil
+	if _, err := w.sync(c); err == nil || !strings.Contains(err.Error(), "again and again") {
+		t.Errorf("it changes without end: %v", err)
+	}
+}
+
+func TestWhatIsNotUploaded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		policy keystore.Policy
+		do     func(w *world)
+		want   string
+	}{
+		"a copy that the policy does not name": {keystore.Policy{RelyingParties: []string{"gcp"}}, func(*world) {}, "does not name"},
+		"more keys than an upload takes": {named(), func(w *world) {
+			for range MaxKeys {
+				w.add()
+			}
+		}, "publishes 9 keys, and an upload takes 8 at most"},
+		"no key": {named(), func(w *world) {
+			w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Revoke(keystore.Change{At: storetest.Time(time.Hour), Why: "stolen"}, s.Keys()[0].ID(), keystore.RevokeOptions{LeaveEmpty: true})
+			})
+		}, "publishes no key"},
+		"a key set that was withdrawn": {named(), func(w *world) {
+			w.change(func(s keystore.KeySet) (keystore.KeySet, error) { return s.Withdraw(storetest.Change(time.Hour)) })
+		}, "was withdrawn"},
+	} {
+		w, c := newWorld(t, tt.policy), &fake{}
+		tt.do(w)
+		if _, err := w.sync(c); err == nil || !strings.Contains(err.Error(), tt.want) || c.uploads != 0 {
+			t.Errorf("%s: %v, %d uploads", name, err, c.uploads)
+		}
+	}
+}
+
+// Where the clocks differ the record does not count, and the result says so.
+func TestClocksThatDiffer(t *testing.T) {
+	w := newWorld(t, named())
+	c := &fake{ahead: -30 * time.Second, now: func() time.Time { return w.at }}
+	r, err := w.sync(c)
+	if err != nil || r.ClockGap != "" || w.record().Complete.IsZero() {
+		t.Errorf("30 s: %+v, %v", r, err)
+	}
+	w.at = w.at.Add(time.Hour)
+	c.ahead = -2 * time.Hour
+	if r, err = w.sync(c); err != nil || !strings.Contains(r.ClockGap, "differ by 2h") || w.record().Complete.Equal(w.at) {
+		t.Errorf("2 h: %+v, %v", r, err)
+	}
+}

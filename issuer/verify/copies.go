@@ -1,0 +1,41 @@
+package verify
+
+import (
+	"context"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
+)
+
+// checkCopies compares what was read back of each upload that the policy names with the stored keys. Nobody is asked: who uploads
+// has the credentials.
+func (v *visitor) checkCopies(ctx context.Context) {
+	set := v.known
+	if set.Withdrawn() || len(set.Policy().Uploads()) == 0 {
+		return
+	}
+	unknown := v.Warn
+	if set.Policy().Reach == keystore.ReachCopies {
+		unknown = v.Fail // nothing at all was compared
+	}
+	if v.o.Uploads == nil {
+		unknown("copies-unknown", "key set %q names copies that relying parties hold, and nothing says what was read back of them", set.Name())
+		return
+	}
+	records, err := v.o.Uploads(ctx, set)
+	if err != nil {
+		unknown("copies-unknown", "what was read back of the copies that key set %q names cannot be read: %v", set.Name(), err)
+		return
+	}
+	for _, c := range observation.Copies(set, records) {
+		code := map[observation.CopyState]string{observation.CopyUnread: "copy-unread", observation.CopyBehind: "copy-behind", observation.CopyAhead: "copy-ahead"}[c.State]
+		switch {
+		case code == "":
+			v.OK("copies", "the copy %s was read back at %s with the published keys", printable(c.Upload), stamp(c.ReadAt))
+		case c.Broken:
+			v.Fail(code, "%s", c.Problem())
+		default:
+			v.Warn(code, "%s", c.Problem())
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/issuer/verify/finding"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/observation"
+)
+
+const anUpload = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"
+
+// holds lets the policy name a copy, of which these keys were read back; none: nothing was.
+func (w *world) holds(t *testing.T, keys ...keystore.VerificationKey) {
+	t.Helper()
+	policy(func(p *keystore.Policy) { p.RelyingParties = []string{anUpload} })(t, w)
+	w.options.Uploads = func(context.Context, keystore.KeySet) ([]observation.Record, error) {
+		if len(keys) == 0 {
+			return nil, nil
+		}
+		look := observation.ReadBack(time.Now(), observation.Upload{By: "cron"}, keys)
+		return []observation.Record{observation.Record{KeySet: "prod-a", Issuer: anUpload}.With(look)}, nil
+	}
+}
+
+// synced lets the copy hold what is published, as keypost gcp sync-keys does.
+func synced(t *testing.T, w *world) {
+	t.Helper()
+	w.heal(t)
+	var keys []keystore.VerificationKey
+	for _, k := range w.stored.Keys() {
+		keys = append(keys, k.VerificationKey)
+	}
+	w.holds(t, keys...)
+}
+
+// copySetups are about what a relying party holds that fetches nothing.
+func copySetups() []setup {
+	return []setup{
+		{"an upload that lacks the key that signs", "copy-behind", "", func(t *testing.T, w *world) { w.holds(t, public(t, newECKey(t))) }, synced},
+		{"an upload that lacks the next key", "copy-behind", finding.Warn, func(t *testing.T, w *world) {
+			w.storeKey(t, stale, newECKey(t))
+			w.heal(t)
+			w.holds(t, public(t, w.signer))
+		}, synced},
+		{"an upload with a key of somebody else", "copy-ahead", "", func(t *testing.T, w *world) { w.holds(t, public(t, w.signer), public(t, newECKey(t))) }, synced},
+		{"an upload with a key that was revoked", "copy-ahead", "", func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, time.Hour, k)
+			w.revoke(t, fresh, public(t, k).ID())
+			w.heal(t)
+			w.holds(t, public(t, w.signer), public(t, k))
+		}, synced},
+		{"an upload with a key that was removed", "copy-ahead", finding.Warn, func(t *testing.T, w *world) {
+			k := newECKey(t)
+			w.storeKey(t, time.Hour, k)
+			w.store(t, func(s keystore.KeySet) (keystore.KeySet, error) {
+				return s.Remove(ago(fresh), public(t, k).ID(), keystore.Removal{NeverSigned: true})
+			})
+			w.heal(t)
+			w.holds(t, public(t, w.signer), public(t, k))
+		}, synced},
+		{"an upload that nobody has read back", "copy-unread", "", func(t *testing.T, w *world) { w.holds(t) }, synced},
+		{"nobody says where readings are recorded", "copies-unknown", finding.Warn, func(t *testing.T, w *world) {
+			w.holds(t, public(t, w.signer))
+			w.options.Uploads = nil
+		}, synced},
+		{"readings that cannot be read", "copies-unknown", finding.Warn, func(t *testing.T, w *world) {
+			w.holds(t)
+			w.options.Uploads = func(context.Context, keystore.KeySet) ([]observation.Record, error) {
+				return nil, errors.New("access denied")
+			}
+		}, synced},
+	}
+}
+
+// TestNobodyReads: of an issuer whose documents nobody reads the copies alone are judged, and no address is looked up.
+func TestNobodyReads(t *testing.T) {
+	w := newWorld(t)
+	w.holds(t, public(t, w.signer))
+	policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
+	w.options.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+		t.Errorf("%s is looked up", host)
+		return nil, errors.New("no such host")
+	}
+	for _, f := range w.visit(t) {
+		if f.Severity != finding.OK {
+			t.Errorf("found%s", lines([]finding.Finding{f}))
+		}
+	}
+	if !strings.Contains(lines(w.found), "was read back at") {
+		t.Errorf("found%s", lines(w.found))
+	}
+	w.holds(t, public(t, newECKey(t)))
+	policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
+	if found := w.visit(t); !finding.Failed(found) {
+		t.Errorf("a copy that is behind passes:%s", lines(found))
+	}
+}
