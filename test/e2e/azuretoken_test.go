@@ -129,7 +129,7 @@ func (s *exchange) answers(t *testing.T, with func(*testing.T, string, string) e
 		t.Run(tt.name, func(t *testing.T) { expectAnswer(t, with(t, s.client[s.a], tt.token), tt.want) })
 	}
 	t.Run("ES256", func(t *testing.T) {
-		expectAnswer(t, with(t, s.client[s.b], mint(t, s.b, "default", "sa1", "openshift")), "AADSTS5002730: ")
+		expectAnswer(t, with(t, s.client[s.b], mint(t, s.b, "default", "sa1", "openshift")), "AADSTS700027: ")
 	})
 }
 

@@ -79,9 +79,6 @@ func readAssertion(form url.Values) (*jwt.JSONWebToken, jwt.Claims, error) {
 	if err != nil || len(token.Headers) != 1 || token.UnsafeClaimsWithoutVerification(&c) != nil {
 		return nil, c, malformed
 	}
-	if c.Issuer == "" || c.Subject == "" || len(c.Audience) == 0 || c.Expiry == nil {
-		return nil, c, entra(50027, "invalid_request", "JWT token is invalid or malformed: it must have 'iss', 'sub', 'aud' and 'exp'.")
-	}
 	for _, own := range []string{"https://login.microsoftonline.", "https://sts.windows.net/"} {
 		if strings.HasPrefix(c.Issuer, own) {
 			return nil, c, entra(700222, "invalid_request", "AAD-issued tokens may not be used for federated identity flows.")
@@ -156,7 +153,10 @@ func (q *request) checkTime(c jwt.Claims) error {
 	if c.NotBefore != nil {
 		from = c.NotBefore.Time()
 	}
-	until := c.Expiry.Time()
+	var until time.Time
+	if c.Expiry != nil {
+		until = c.Expiry.Time()
+	}
 	if !q.now.Add(skew).Before(from) && q.now.Before(until.Add(skew)) {
 		return nil
 	}
@@ -170,8 +170,9 @@ func (q *request) checkTime(c jwt.Claims) error {
 // (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
 func (s *Server) checkSignature(ctx context.Context, token *jwt.JSONWebToken, issuer string) error {
 	header := token.Headers[0]
+	wrong := entra(700027, "invalid_client", "Client assertion failed signature validation.")
 	if header.Algorithm != string(jose.RS256) {
-		return entra(5002730, "invalid_request", "Invalid JWT token. Unsupported key for the signing algorithm.")
+		return wrong
 	}
 	keys, err := s.keys.Keys(ctx, issuer, "")
 	if err != nil {
@@ -191,7 +192,7 @@ func (s *Server) checkSignature(ctx context.Context, token *jwt.JSONWebToken, is
 			"identity provider %s. Please validate that your Identity Provider's metadata exposes the key used to sign the incoming token.", header.KeyID, issuer)
 	}
 	if err := token.Claims(keys[i], &jwt.Claims{}); err != nil {
-		return entra(700027, "invalid_client", "Client assertion failed signature validation.")
+		return wrong
 	}
 	return nil
 }

@@ -68,7 +68,9 @@ func TestWhatIsRefused(t *testing.T) {
 		{"letter case of audience", []any{"aud", []string{"OpenShift"}}, 401, "AADSTS7002138: "},
 		{"expired", []any{"exp", now.Add(-10 * time.Minute).Unix()}, 401, "AADSTS700024: Client assertion is not within its valid time range. Current time: "},
 		{"not yet", []any{"nbf", now.Add(10 * time.Minute).Unix()}, 401, "AADSTS700024: "},
-		{"no subject", []any{"sub", nil}, 400, "AADSTS50027: "},
+		{"no subject", []any{"sub", nil}, 401, "AADSTS700213: "},
+		{"no audience", []any{"aud", nil}, 401, "AADSTS700212: "},
+		{"no end", []any{"exp", nil}, 401, "AADSTS700024: "},
 		{"Entra's own", []any{"iss", "https://login.microsoftonline.com/x/v2.0"}, 400, "AADSTS700222: AAD-issued tokens may not be used for federated identity flows."},
 	} {
 		r := st.try(t, c.changes...)
@@ -108,13 +110,13 @@ func TestOnlyAPublishedRS256KeySigns(t *testing.T) {
 		"sign the federated credential could not be found in the metadata of identity provider "+cluster.IssuerURL+".")
 	says(t, st.tryToken(t, cluster.Signer{Alg: jose.RS256, Key: firstKey()}.Sign(t, claims)), 401, "AADSTS7000272: ")
 	says(t, st.tryToken(t, cluster.Signer{KID: "k1", Alg: jose.RS256, Key: secondKey()}.Sign(t, claims)), 401, "AADSTS700027: Client assertion failed signature validation.")
-	says(t, st.tryToken(t, cluster.Signer{KID: "k1", Alg: jose.RS512, Key: firstKey()}.Sign(t, claims)), 400, "AADSTS5002730: ")
+	says(t, st.tryToken(t, cluster.Signer{KID: "k1", Alg: jose.RS512, Key: firstKey()}.Sign(t, claims)), 401, "AADSTS700027: ")
 
 	curve := cluster.Signer{KID: "ec", Alg: jose.ES256, Key: keys.EC(elliptic.P256(), 0)}
 	st.issuer.Change(func(i *cluster.Issuer) { i.Keys = append(i.Keys, curve.Public()) })
 	st.pass(time.Hour)
 	claims = cluster.Workload(st.clock.Now())
-	says(t, st.tryToken(t, curve.Sign(t, claims)), 400, "AADSTS5002730: ")
+	says(t, st.tryToken(t, curve.Sign(t, claims)), 401, "AADSTS700027: ")
 	if r := st.try(t); r.status != 200 {
 		t.Error("a key set with an EC key spoils the others", r.text)
 	}
