@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/keystore/observation"
@@ -203,6 +204,13 @@ func SyncCommand(s keystore.KeySet) Command {
 		return nil
 	}
 	return Command{"gcp", "sync-keys", string(s.Name())}
+}
+
+// SayCopies prints, after a change of the published keys, how the copies that relying parties hold follow.
+func (f *Factory) SayCopies(s keystore.KeySet) {
+	if c := SyncCommand(s); c != nil {
+		f.Notice("what relying parties hold (%s) is as before, until: %s", text.Count(len(s.Policy().Uploads()), "copy", "copies"), c)
+	}
 }
 
 // copiesHint adds to the error of a gate that an upload opens how to upload, and when.

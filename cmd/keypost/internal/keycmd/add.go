@@ -76,6 +76,9 @@ func (o *addOptions) run(ctx context.Context, args []string) error {
 		opens, _ := s.EarliestPromotion(k.ID(), keystore.Observed{Since: now})
 		o.Notice("key %s may be promoted at %s at the earliest, if it is observed everywhere from now on", k.ID(), cli.Stamp(opens))
 	}
+	if len(fresh) > 0 {
+		o.SayCopies(s)
+	}
 	return printKeys(o.Factory, s, now)
 }
 

@@ -145,6 +145,7 @@ func newRemove(f *cli.Factory) *cobra.Command {
 		},
 		notify: func(c keyChange) {
 			f.Notice("key %s is gone", c.id)
+			f.SayCopies(c.after)
 			if k, _ := c.before.Key(c.id); k.State == keystore.Retired {
 				f.Notice("no kube-apiserver was asked whether it signs with it again; to ask them: %s", cli.Command{"verify", string(c.after.Name()), "--kubeconfig", "FILE"})
 			}

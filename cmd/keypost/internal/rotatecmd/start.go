@@ -83,6 +83,7 @@ func (o *startOptions) run(ctx context.Context, args []string) error {
 	}
 	if !o.dryRun {
 		o.Notice("key %s is published; no signer may use it before it is promoted: %s", k.ID(), cli.Command{"rotate", "step", string(s.Name())})
+		o.SayCopies(s)
 	}
 	return o.Print(one, func(w *tabwriter.Writer) { table(w, []state{one}) })
 }

@@ -194,6 +194,9 @@ func (o *stepOptions) step(ctx context.Context, d rotation.Driver, r *running) {
 		case took.Step == keystore.StepRemove && d.Cluster == nil:
 			o.Notice("%s: nobody asked whether a kube-apiserver signs with it again: %s", r.set.Name(), out.Unasked)
 		}
+		if took.Step == keystore.StepRemove {
+			o.SayCopies(r.set)
+		}
 	}
 	if d.Cluster != nil && out.Unasked != r.unasked {
 		if r.unasked = out.Unasked; r.unasked != "" {
