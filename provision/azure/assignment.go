@@ -1,0 +1,232 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+const assignmentThing = "role assignments of"
+
+// assignmentState is an assignment as Azure shows it.
+type assignmentState struct {
+	id, name, scope string
+	role            string // the ID of the role
+	principal       string
+}
+
+// key is what an assignment binds: Azure takes no second one of the same, and gives IDs in varying letter case.
+func (a assignmentState) key() string {
+	return strings.ToLower(a.scope) + "\n" + last(a.role) + "\n" + strings.ToLower(a.principal)
+}
+
+// ours reports whether keypost made the assignment: its name is made of what it binds.
+func (a assignmentState) ours() bool { return strings.EqualFold(a.name, assignmentName(a)) }
+
+func assignmentName(a assignmentState) string { return guid("roleAssignments", a.key()) }
+
+// readAssignments returns those of the subscription, or of one principal alone. A principal's are those that bind it directly:
+// a filter "assignedTo", as ccoctl's, would also find what the groups that it is in have.
+func (c *client) readAssignments(ctx context.Context, principal string) ([]assignmentState, error) {
+	options := &armauthorization.RoleAssignmentsClientListForSubscriptionOptions{}
+	if principal != "" {
+		filter := url.PathEscape("principalId eq '" + principal + "'") // this call of the SDK's puts it into the URL as it is
+		options.Filter = &filter
+	}
+	return all(ctx, pages[armauthorization.RoleAssignmentsClientListForSubscriptionResponse]{c, "Microsoft.Authorization/roleAssignments/read",
+		c.assignments.NewListForSubscriptionPager(options)}, func(p armauthorization.RoleAssignmentsClientListForSubscriptionResponse) (found []assignmentState) {
+		for _, v := range p.Value {
+			s := assignmentState{id: deref(v.ID), name: deref(v.Name)}
+			if q := v.Properties; q != nil {
+				s.scope, s.role, s.principal = deref(q.Scope), deref(q.RoleDefinitionID), deref(q.PrincipalID)
+			}
+			if principal == "" || strings.EqualFold(s.principal, principal) {
+				found = append(found, s)
+			}
+		}
+		return found
+	})
+}
+
+// wantedAssignments returns the assignments that an identity should have. Its principal may not be known yet.
+func (c *client) wantedAssignments(i identity) []wantedAssignment {
+	principal := ""
+	if s := c.known(i.name); s != nil {
+		principal = s.principal
+	}
+	roles := i.roles
+	if i.custom() {
+		roles = append([]string{i.name}, roles...)
+	}
+	var list []wantedAssignment
+	for _, role := range roles {
+		for _, scope := range i.scopes {
+			list = append(list, wantedAssignment{role, assignmentState{scope: scope, role: c.roleID(role), principal: principal}})
+		}
+	}
+	return list
+}
+
+// wantedAssignment is an assignment with the name of its role.
+type wantedAssignment struct {
+	roleName string
+	assignmentState
+}
+
+// planAssignments plans to add what an identity lacks, and in another stage to take away what nobody asked for.
+func (c *client) planAssignments(i identity, have []assignmentState, t taking) (add, remove plan.Stage, notes, extra []string) {
+	read := func(ctx context.Context) ([]assignmentState, error) { return c.assignmentsOf(ctx, i.name) }
+	change := plan.Change{Verb: plan.Update, Thing: assignmentThing, Name: i.name}
+	added := change
+	if len(have) == 0 {
+		added.Verb = plan.Create
+	}
+	add = c.stage(added, c.addSteps(i, have), func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c.addSteps(i, have), nil
+	})
+	lost, extra := c.surplus(i, have, t)
+	remove = c.stage(change, c.removeSteps(i.name, lost), func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		lost, _ := c.surplus(i, have, t)
+		return c.removeSteps(i.name, lost), nil
+	})
+	for _, w := range c.wantedAssignments(i) {
+		if hasAssignment(have, w.assignmentState) {
+			notes = append(notes, fmt.Sprintf("Found existing role assignment %s for user-assigned managed identity with principal ID %s at scope %s", w.roleName, w.principal, w.scope))
+		}
+	}
+	return add, remove, notes, extra
+}
+
+// assignmentsOf returns the direct assignments of an identity. Before a principal is known, there are none.
+func (c *client) assignmentsOf(ctx context.Context, identity string) ([]assignmentState, error) {
+	s := c.known(identity)
+	if s == nil {
+		return nil, nil
+	}
+	return c.readAssignments(ctx, s.principal)
+}
+
+func hasAssignment(list []assignmentState, a assignmentState) bool {
+	for _, have := range list {
+		if have.key() == a.key() {
+			return true
+		}
+	}
+	return false
+}
+
+// addSteps returns the steps that make what is missing.
+func (c *client) addSteps(i identity, have []assignmentState) []cloud.Step {
+	var steps []cloud.Step
+	for _, w := range c.wantedAssignments(i) {
+		if hasAssignment(have, w.assignmentState) {
+			continue
+		}
+		principal := w.principal
+		if principal == "" {
+			principal = "(not known yet)"
+		}
+		steps = append(steps, cloud.Step{
+			Key:  w.key(),
+			Diff: []string{fmt.Sprintf("+ role %s at %s", w.roleName, w.scope)},
+			Line: fmt.Sprintf("Created role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", w.roleName, principal, w.scope),
+			Call: func(ctx context.Context) (cloud.Answer, error) {
+				return answer(c.putAssignment(ctx, w.assignmentState))
+			},
+		})
+	}
+	return steps
+}
+
+// putAssignment makes an assignment. The type of the principal is Microsoft's cure for a directory that does not know it yet
+// (https://learn.microsoft.com/azure/role-based-access-control/role-assignments-rest).
+func (c *client) putAssignment(ctx context.Context, a assignmentState) error {
+	kind := armauthorization.PrincipalTypeServicePrincipal
+	_, err := send(ctx, c, "Microsoft.Authorization/roleAssignments/write", func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
+		return c.assignments.Create(ctx, strings.TrimPrefix(a.scope, "/"), assignmentName(a), armauthorization.RoleAssignmentCreateParameters{
+			Properties: &armauthorization.RoleAssignmentProperties{RoleDefinitionID: &a.role, PrincipalID: &a.principal, PrincipalType: &kind}}, nil)
+	})
+	return err
+}
+
+// taking says what may be taken away of what nobody asked for.
+type taking struct {
+	scopes []string // of the installation
+	all    bool     // also what somebody else made
+	none   bool
+}
+
+// surplus returns the assignments of an identity that nobody asked for and that go, and a line for each that stays. One at a
+// scope that is not the installation's stays without a word.
+func (c *client) surplus(i identity, have []assignmentState, t taking) (lost []assignmentState, extra []string) {
+	wanted := c.wantedAssignments(i)
+	for _, a := range have {
+		if !contains(t.scopes, a.scope) || wants(wanted, a) {
+			continue
+		}
+		if !t.none && (t.all || a.ours()) {
+			lost = append(lost, a)
+			continue
+		}
+		line := fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for", i.name, last(a.role), a.scope)
+		if !t.none {
+			line += "; --prune takes it away"
+		}
+		extra = append(extra, line)
+	}
+	return lost, extra
+}
+
+func wants(wanted []wantedAssignment, a assignmentState) bool {
+	for _, w := range wanted {
+		if w.key() == a.key() {
+			return true
+		}
+	}
+	return false
+}
+
+// removeSteps returns the steps that delete assignments of an identity.
+func (c *client) removeSteps(identity string, lost []assignmentState) []cloud.Step {
+	var steps []cloud.Step
+	for _, a := range lost {
+		steps = append(steps, cloud.Step{
+			Key: a.key(), Diff: []string{fmt.Sprintf("- role %s at %s", last(a.role), a.scope)},
+			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", identity, a.principal, a.scope),
+			Call: func(ctx context.Context) (cloud.Answer, error) {
+				_, err := send(ctx, c, "Microsoft.Authorization/roleAssignments/delete", func(ctx context.Context) (armauthorization.RoleAssignmentsClientDeleteByIDResponse, error) {
+					return c.assignments.DeleteByID(ctx, strings.TrimPrefix(a.id, "/"), nil)
+				})
+				return gone(err)
+			},
+		})
+	}
+	return steps
+}
+
+// planDeleteAssignments plans to delete whatever binds an identity directly, before the identity itself: Azure would keep it,
+// with a principal that is nobody.
+func (c *client) planDeleteAssignments(identity string, have []assignmentState) plan.Stage {
+	change := plan.Change{Verb: plan.Delete, Thing: assignmentThing, Name: identity}
+	return c.stage(change, c.removeSteps(identity, have), func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := c.assignmentsOf(ctx, identity)
+		if err != nil {
+			return nil, err
+		}
+		return c.removeSteps(identity, have), nil
+	})
+}

@@ -1,0 +1,92 @@
+// Package azure makes, re-runs and deletes an installation in Azure: what package install makes in any cloud, with user-assigned
+// managed identities, their federated credentials, custom roles and role assignments. It is the only user of Azure's SDK.
+//
+// The package promises:
+//   - Nothing is changed in another subscription than the one that is meant, nor for a tenant that is not its own.
+//   - Nothing without the owner's tag is changed, unless it is to be adopted.
+//   - An assignment is deleted only if it binds an identity of ours directly, at a scope of ours. Others' stay, and so does what
+//     a group of Entra's has.
+//   - Whatever is written was read a moment before, since a PUT replaces what is there without a word.
+//   - A run may be stopped anywhere and started again.
+//
+// Source: github.com/openshift/cloud-credential-operator, pkg/cmd/provisioning/azure.
+package azure
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// Parallel is how many things are changed at once. What Azure allows of federated credentials is far less, and kept by itself.
+const Parallel = 16
+
+// DefaultAudience is what OpenShift's components put into their tokens for Azure.
+const DefaultAudience = "openshift"
+
+// Options are what the verbs have in common. Fields that a verb has no use for are ignored.
+type Options struct {
+	install.Options
+	Endpoint
+
+	Subscription string // ID of the only subscription in which anything may be changed
+	Tenant       string // its tenant's ID; empty for whichever it is
+	Region       string // of what is made
+
+	OIDCGroup    string // resource group of the identities
+	InstallGroup string // that the installer fills
+	DNSGroup     string // of the base domain's zone; empty for none
+	NetworkGroup string // of the virtual network, if it has another than the cluster's; empty for none
+
+	Audience string            // of tokens
+	Tags     map[string]string // for all that is made, beside the owner's
+	Adopt    bool              // take over what is not tagged as ours
+	Prune    bool              // delete identities whose CredentialsRequest is gone, and assignments that nobody asked for
+	Keep     bool              // delete no assignment
+}
+
+// groupID returns the ID of a resource group, which is also the scope of assignments.
+func (o Options) groupID(name string) string {
+	return "/subscriptions/" + o.Subscription + "/resourceGroups/" + name
+}
+
+// run is one run of a verb.
+type run struct {
+	*install.Run
+	o      Options
+	owner  owner
+	client *client // nil until identify
+	tenant string  // empty until identify
+}
+
+func newRun(o Options) *run {
+	return &run{Run: install.NewRun(o.Options), o: o, owner: installation(o.Name)}
+}
+
+// identify asks Azure whose the subscription is, reports where everything is going to be, and refuses another tenant than the
+// one that is meant.
+func (r *run) identify(ctx context.Context) error {
+	var err error
+	r.client, err = open(r.o, func(w wait) { r.Wait(time.Now(), "still waiting for Azure: %s", w) })
+	if err != nil {
+		return err
+	}
+	if r.tenant, err = r.client.tenant(ctx); err != nil {
+		return err
+	}
+	r.Place(fmt.Sprintf("Subscription %s, tenant %s", r.o.Subscription, cmp.Or(r.tenant, "unknown, as the caller may not read the subscription")))
+	if r.tenant != "" && r.o.Tenant != "" && !strings.EqualFold(r.o.Tenant, r.tenant) {
+		return problem(WrongTenant, "subscription %s is of tenant %s, not of %s; nothing was changed", r.o.Subscription, r.tenant, r.o.Tenant)
+	}
+	return nil
+}
+
+// carryOut makes the changes of a plan, or returns them as a preview.
+func (r *run) carryOut(ctx context.Context, p plan.Plan) (*plan.Preview, error) {
+	return r.CarryOut(ctx, p, Parallel)
+}

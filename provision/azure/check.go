@@ -1,0 +1,149 @@
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/keypost/keypost/keystore"
+)
+
+// Azure's limits (https://learn.microsoft.com/azure/azure-resource-manager/management/azure-subscription-service-limits,
+// https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
+const (
+	partLimit        = 600 // characters of an issuer, a subject and an audience
+	credentialCount  = 20  // of one identity
+	tagCount         = 50
+	tagNameLimit     = 512
+	tagValueLimit    = 256
+	descriptionLimit = 1024 // of a custom role
+)
+
+var (
+	guidForm     = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+	regionForm   = regexp.MustCompile(`^[a-z0-9]+$`)
+	groupForm    = regexp.MustCompile(`^[\p{L}\p{N}_().-]{0,89}[\p{L}\p{N}_()-]$`)
+	identityForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{2,127}$`)
+	scopeForm    = regexp.MustCompile(`^/subscriptions/[0-9A-Fa-f-]{36}(/[^/?#%\s]+)*$`)
+)
+
+// check returns an error if what is wanted breaks a rule of Azure's. It makes no call, and joins the errors, each of which is
+// one sentence.
+func (o Options) check(all []identity) error {
+	errs := []error{o.checkPlace()}
+	if len(all) > 0 {
+		errs = append(errs, checkPart("issuer URL", o.IssuerURL), checkPart("audience", o.Audience))
+	}
+	names := map[string]string{}
+	for _, i := range all {
+		errs = append(errs, i.check()...)
+		key := strings.ToLower(i.name)
+		if other, taken := names[key]; taken {
+			errs = append(errs, fmt.Errorf("%s and %s lead to the same identity %s (Azure cuts names to %d characters, and takes upper and lower case "+
+				"for the same); a shorter name helps", other, i.request, i.name, identityNameLimit))
+		}
+		names[key] = i.request
+	}
+	return errors.Join(append(errs, checkTags(newRun(o).owner.tags(o.Tags))...)...)
+}
+
+// checkPlace checks where everything is going to be.
+func (o Options) checkPlace() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !guidForm.MatchString(o.Subscription) {
+		add("the subscription ID %q is not a GUID", o.Subscription)
+	}
+	if o.Tenant != "" && !guidForm.MatchString(o.Tenant) {
+		add("the tenant ID %q is not a GUID", o.Tenant)
+	}
+	if o.Region != "" && !regionForm.MatchString(o.Region) {
+		add("the region %q is not the name of one, such as westeurope: lower-case letters and digits", o.Region)
+	}
+	for _, g := range []string{o.OIDCGroup, o.InstallGroup, o.DNSGroup, o.NetworkGroup} {
+		if g != "" && !groupForm.MatchString(g) {
+			add("the resource group %q: a name has 1 to 90 letters, digits, _, (, ), - and ., and does not end in a dot", g)
+		}
+	}
+	if o.OIDCGroup != "" && strings.EqualFold(o.OIDCGroup, o.InstallGroup) {
+		add("the resource group %s cannot be both the identities' and the installation's: the installer wants an empty one, and "+
+			"destroying the cluster would delete the identities", o.OIDCGroup)
+	}
+	return errors.Join(errs...)
+}
+
+// check returns what is wrong with one identity.
+func (i identity) check() []error {
+	var errs []error
+	add := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %w", i.request, fmt.Errorf(format, args...)))
+	}
+	if !identityForm.MatchString(i.name) {
+		add("the identity %q: a name has 3 to %d letters, digits, dashes and underscores, and begins with a letter or a digit", i.name, identityNameLimit)
+	}
+	if n := len(i.credentials); n > credentialCount {
+		add("%d service accounts: an identity has at most %d federated credentials", n, credentialCount)
+	}
+	names := map[string]string{}
+	for _, c := range i.credentials {
+		if err := checkPart("subject", c.subject); err != nil {
+			add("%w", err)
+		}
+		if !credentialForm.MatchString(c.name) {
+			add("no name for a federated credential can be made of service account %s", c.subject)
+		}
+		if other, taken := names[strings.ToLower(c.name)]; taken {
+			add("the federated credentials of %s and %s would both be named %s", other, c.subject, c.name)
+		}
+		names[strings.ToLower(c.name)] = c.subject
+	}
+	for _, s := range i.scopes {
+		if !scopeForm.MatchString(s) {
+			add("the scope %q is not the ID of a subscription, a resource group or a resource", s)
+		}
+	}
+	return errs
+}
+
+// checkPart checks an issuer, a subject or an audience, which Entra compares letter by letter.
+func checkPart(what, s string) error {
+	switch n := utf8.RuneCountInString(s); {
+	case n == 0 || n > partLimit:
+		return fmt.Errorf("the %s %q has %d characters: Entra takes 1 to %d", what, s, n, partLimit)
+	case strings.ContainsFunc(s, unicode.IsSpace):
+		return fmt.Errorf("the %s %q has a blank in it, and would never match a token's", what, s)
+	}
+	return nil
+}
+
+// checkTags keeps https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources.
+func checkTags(tags map[string]string) []error {
+	var errs []error
+	if n := len(tags); n > tagCount {
+		errs = append(errs, fmt.Errorf("%d tags: Azure allows %d", n, tagCount))
+	}
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		if n := utf8.RuneCountInString(k); n == 0 || n > tagNameLimit || strings.ContainsAny(k, `<>%&\?/`) {
+			errs = append(errs, fmt.Errorf(`the tag %q: a name has 1 to %d characters, and none of <, >, %%, &, \, ? and /`, k, tagNameLimit))
+		}
+		if n := utf8.RuneCountInString(tags[k]); n > tagValueLimit {
+			errs = append(errs, fmt.Errorf("the tag %q: its value has %d characters, and Azure allows %d", k, n, tagValueLimit))
+		}
+	}
+	return errs
+}
+
+// checkKey refuses a key whose tokens Entra does not take
+// (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
+func checkKey(k keystore.VerificationKey) error {
+	if k.ID() == "" || k.Alg() == "RS256" {
+		return nil
+	}
+	return problem(WrongAlgorithm, "the cluster would sign with key %s and %s, and Entra takes tokens signed with RS256 alone: Azure would refuse every one of them",
+		k.ID(), k.Alg())
+}

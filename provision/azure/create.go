@@ -1,0 +1,203 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// CreateOptions say which installation to make.
+type CreateOptions struct {
+	Options
+	PublicKey  *install.PublicKey   // the cluster's; nil for the key pair in Dir, generated if need be
+	Stored     bool                 // without PublicKey: the keys that are stored under the issuer URL
+	Identities *RequestedIdentities // nil: none, and the resource group of the identities alone
+}
+
+// Created is an installation.
+type Created struct {
+	install.Created
+	Tenant     string
+	Identities int
+	Secrets    int
+}
+
+// Create makes an installation as [install.Run.Create] does: with resource groups, identities and roles.
+func Create(ctx context.Context, o CreateOptions) (Created, error) {
+	c := &creation{run: newRun(o.Options), wanted: o.Identities != nil}
+	if o.Identities != nil {
+		var err error
+		if c.set, err = readIdentities(o.Options, *o.Identities); err != nil {
+			c.Lines(c.set.skipped)
+			return Created{}, err
+		}
+	}
+	if err := c.checkStored(ctx); err != nil {
+		return Created{}, err
+	}
+	made, err := c.Create(ctx, install.CreateOptions{
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: Parallel,
+	}, c)
+	if err != nil || o.Mode != install.Apply {
+		return Created{Created: made, Tenant: c.tenant}, err
+	}
+	if !c.wanted { // else it is among the Secrets
+		if err := c.WriteFiles(ccoctl.AzureWebhookFile(c.tenantID())); err != nil {
+			return Created{}, err
+		}
+	}
+	all := Created{Created: made, Tenant: c.tenantID(), Identities: len(c.set.identities), Secrets: len(c.set.requests)}
+	if c.wanted {
+		c.Line("Made for %s in subscription %s: key set %s, %s, %s", o.Name, o.Subscription, made.KeySet.Name(),
+			text.Count(all.Identities, "managed identity", "managed identities"), text.Count(all.Secrets, "Secret", "Secrets"))
+	}
+	return all, nil
+}
+
+// creation is one run of [Create]. It is the [install.Cloud] of that run.
+type creation struct {
+	*run
+	set    identitySet
+	wanted bool // there are to be identities
+}
+
+func (c *creation) Check(key keystore.VerificationKey) error {
+	return errors.Join(c.o.check(c.set.identities), checkPart("issuer URL", c.o.IssuerURL), checkKey(key))
+}
+
+// checkStored checks the keys that are published under the issuer URL already, before anybody is called.
+func (r *run) checkStored(ctx context.Context) error {
+	if r.Mode == install.DryRun || r.Store.Open == nil || r.o.IssuerURL == "" {
+		return nil
+	}
+	st, err := r.Store.Open(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	all, err := catalog.ReadAll(ctx, st)
+	if err != nil {
+		return err
+	}
+	set, published := all.InUse(r.o.IssuerURL)
+	if !published {
+		return nil
+	}
+	for _, k := range set.Keys() {
+		if k.State == keystore.Retired {
+			continue
+		}
+		if err := checkKey(k.VerificationKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *creation) Identify(ctx context.Context) error {
+	if err := c.identify(ctx); err != nil {
+		return err
+	}
+	for _, w := range c.set.warnings {
+		c.Warn("%s", w)
+	}
+	return nil
+}
+
+func (c *creation) Plan(ctx context.Context) (plan.Plan, error) { return c.plan(ctx, c.set.identities) }
+
+// plan reads what is there, and returns what leads to what is wanted.
+func (r *run) plan(ctx context.Context, wanted []identity) (plan.Plan, error) {
+	w, err := r.read(ctx, wanted)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	p, err := r.planAll(w, wanted)
+	if err != nil || len(wanted) == 0 {
+		return p, err
+	}
+	surplus, err := r.planSurplus(ctx, w, wanted)
+	return p.Then(surplus), err
+}
+
+// tenantID returns the tenant, also where the caller may not read the subscription.
+func (r *run) tenantID() string {
+	if r.tenant != "" {
+		return r.tenant
+	}
+	return r.o.Tenant
+}
+
+func (c *creation) DryRun(d install.Documents) (issuer, identities []ccoctl.File) {
+	issuer = []ccoctl.File{ccoctl.AzureDiscoveryFile(d.Discovery), ccoctl.AzureJWKSFile(d.JWKS), ccoctl.AzureWebhookFile(c.o.Tenant)}
+	return issuer, c.secrets(c.set)
+}
+
+func (c *creation) Secrets() []ccoctl.File {
+	return append(c.secrets(c.set), ccoctl.AzureWebhookFile(c.tenantID()))
+}
+
+// IdentitiesOptions say which identities to make for an issuer that is published.
+type IdentitiesOptions struct {
+	Options
+	Identities RequestedIdentities
+}
+
+// IdentitiesCreated is what [CreateIdentities] made.
+type IdentitiesCreated struct {
+	Preview *plan.Preview // with mode Preview; Secrets is empty then
+	Secrets []install.Secret
+}
+
+// CreateIdentities makes the identities that a release's CredentialsRequests ask for, and the Secrets that name them. Existing
+// ones are compared and brought up to date: what a new release needs is added before anything is taken away.
+func CreateIdentities(ctx context.Context, o IdentitiesOptions) (IdentitiesCreated, error) {
+	r := newRun(o.Options)
+	set, err := readIdentities(o.Options, o.Identities)
+	if err != nil {
+		r.Lines(set.skipped)
+		return IdentitiesCreated{}, err
+	}
+	if err := o.check(set.identities); err != nil {
+		return IdentitiesCreated{}, err
+	}
+	if o.Mode == install.DryRun {
+		r.Lines(set.skipped)
+		return IdentitiesCreated{}, r.WriteFiles(r.secrets(set)...)
+	}
+	if err := r.checkStored(ctx); err != nil {
+		return IdentitiesCreated{}, err
+	}
+	if err := r.identify(ctx); err != nil {
+		return IdentitiesCreated{}, err
+	}
+	r.Lines(set.skipped)
+	for _, w := range set.warnings {
+		r.Warn("%s", w)
+	}
+	p, err := r.plan(ctx, set.identities)
+	if err != nil {
+		return IdentitiesCreated{}, err
+	}
+	if preview, err := r.carryOut(ctx, p); err != nil || preview != nil {
+		return IdentitiesCreated{Preview: preview}, err
+	}
+	files := r.secrets(set)
+	if err := r.WriteFiles(files...); err != nil {
+		return IdentitiesCreated{}, err
+	}
+	var made IdentitiesCreated
+	for i, q := range set.requests {
+		made.Secrets = append(made.Secrets, install.Secret{Namespace: q.SecretNamespace, File: r.Path(files[i].Name)})
+	}
+	return made, nil
+}

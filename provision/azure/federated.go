@@ -1,0 +1,207 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+const credentialsThing = "federated credentials of"
+
+// readCredentials returns the federated credentials of an identity; none if it is not there. One list costs less of what Azure
+// allows than a call for each.
+func (c *client) readCredentials(ctx context.Context, group, identity string) ([]credential, error) {
+	list, err := all(ctx, pages[armmsi.FederatedIdentityCredentialsClientListResponse]{c, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/read",
+		c.credentials.NewListPager(group, identity, nil)}, func(p armmsi.FederatedIdentityCredentialsClientListResponse) (found []credential) {
+		for _, v := range p.Value {
+			s := credential{name: deref(v.Name)}
+			if q := v.Properties; q != nil {
+				s.issuer, s.subject, s.audience = deref(q.Issuer), deref(q.Subject), strings.Join(values(q.Audiences), " ")
+			}
+			found = append(found, s)
+		}
+		return found
+	})
+	if isMissing(err) {
+		return nil, nil
+	}
+	return list, err
+}
+
+// comparison is what leads from the federated credentials of an identity to those that are wanted.
+type comparison struct {
+	put    []replacement
+	remove []credential // ours, whose accounts nobody names any more
+	found  []credential
+	others []string // issuers that are trusted too
+	lost   []string // subjects that are trusted no more
+}
+
+// replacement is a credential to write, and what is under its name now.
+type replacement struct {
+	credential
+	was *credential
+}
+
+// compare compares by what Entra compares: issuer and subject, letter by letter. A credential for another issuer stays, also
+// under the name that is wanted: a cluster may still sign as that one. One for this issuer that nobody wants goes.
+func compare(have, want []credential) (comparison, error) {
+	var c comparison
+	used := map[string]bool{} // names of those that stay, or are written
+	for _, w := range want {
+		at := slices.IndexFunc(have, func(h credential) bool { return h.issuer == w.issuer && h.subject == w.subject })
+		switch {
+		case at >= 0 && have[at].audience == w.audience:
+			c.found = append(c.found, have[at])
+		case at >= 0:
+			w.name = have[at].name
+			c.put = append(c.put, replacement{w, &have[at]})
+		default:
+			c.put = append(c.put, place(have, want, w))
+		}
+		if at >= 0 {
+			used[strings.ToLower(have[at].name)] = true
+		} else {
+			used[strings.ToLower(c.put[len(c.put)-1].name)] = true
+		}
+	}
+	for _, h := range have {
+		switch {
+		case used[strings.ToLower(h.name)]:
+		case len(want) > 0 && sameIssuer(h.issuer, want[0].issuer):
+			c.remove = append(c.remove, h)
+			c.lost = append(c.lost, h.subject)
+		case !slices.Contains(c.others, h.issuer):
+			c.others = append(c.others, h.issuer)
+		}
+	}
+	for _, p := range c.put {
+		if p.was != nil && p.was.subject != p.subject {
+			c.lost = append(c.lost, p.was.subject)
+		}
+	}
+	if n := len(have) + added(c.put); n > credentialCount {
+		return c, fmt.Errorf("it would have %d federated credentials, and Azure allows %d: delete those that nobody needs", n, credentialCount)
+	}
+	return c, nil
+}
+
+func added(put []replacement) int {
+	n := 0
+	for _, p := range put {
+		if p.was == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// place chooses the name of a credential that is to be made: its own, unless a credential for another issuer, or one that is
+// wanted as it is, has that.
+func place(have, want []credential, w credential) replacement {
+	at := slices.IndexFunc(have, func(h credential) bool { return strings.EqualFold(h.name, w.name) })
+	if at < 0 {
+		return replacement{w, nil}
+	}
+	other := slices.ContainsFunc(want, func(o credential) bool { return o.issuer == have[at].issuer && o.subject == have[at].subject })
+	if sameIssuer(have[at].issuer, w.issuer) && !other {
+		w.name = have[at].name
+		return replacement{w, &have[at]}
+	}
+	w.name = otherCredentialName(w.name, w.issuer+" "+w.subject)
+	if at := slices.IndexFunc(have, func(h credential) bool { return strings.EqualFold(h.name, w.name) }); at >= 0 {
+		return replacement{w, &have[at]}
+	}
+	return replacement{w, nil}
+}
+
+// sameIssuer reports whether one URL is the other, or what a typing error made of it: Entra takes no token for that.
+func sameIssuer(a, b string) bool {
+	return strings.EqualFold(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
+}
+
+// planCredentials plans the federated credentials of an identity, all in one action: Azure takes one write at a time for an
+// identity.
+func (c *client) planCredentials(group string, i identity, have []credential) (add, remove plan.Stage, about comparison, err error) {
+	about, err = compare(have, i.credentials)
+	if err != nil {
+		return nil, nil, about, fmt.Errorf("%s %s: %w", identityThing, i.name, err)
+	}
+	read := func(steps func(comparison) []cloud.Step) cloud.Remaining {
+		return func(ctx context.Context) ([]cloud.Step, error) {
+			have, err := c.readCredentials(ctx, group, i.name)
+			if err != nil {
+				return nil, err
+			}
+			about, err := compare(have, i.credentials)
+			return steps(about), err
+		}
+	}
+	puts := func(about comparison) []cloud.Step { return c.putSteps(group, i.name, about.put) }
+	deletes := func(about comparison) []cloud.Step { return c.deleteSteps(group, i.name, about.remove) }
+	change := plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: i.name}
+	remove = c.stage(change, deletes(about), read(deletes))
+	if len(have) == 0 {
+		change.Verb = plan.Create
+	}
+	return c.stage(change, puts(about), read(puts)), remove, about, nil
+}
+
+func (c *client) credentialID(group, identity, name string) string {
+	return c.identityID(group, identity) + "/federatedIdentityCredentials/" + name
+}
+
+func (c *client) putSteps(group, identity string, put []replacement) []cloud.Step {
+	var steps []cloud.Step
+	for _, w := range put {
+		verb, diff := "Created", []string{}
+		if w.was != nil {
+			verb = "Updated"
+			diff = append(diff, fmt.Sprintf("- %s: %s of %s for %s", w.was.name, w.was.subject, w.was.issuer, w.was.audience))
+		}
+		diff = append(diff, fmt.Sprintf("+ %s: %s of %s for %s", w.name, w.subject, w.issuer, w.audience))
+		steps = append(steps, cloud.Step{Key: fmt.Sprint(w.credential), Diff: diff,
+			Line: fmt.Sprintf("%s federated identity credential %s", verb, c.credentialID(group, identity, w.name)),
+			Call: func(ctx context.Context) (cloud.Answer, error) {
+				return answer(c.putCredential(ctx, group, identity, w.credential))
+			}})
+	}
+	return steps
+}
+
+func (c *client) putCredential(ctx context.Context, group, identity string, w credential) error {
+	if err := c.pace.take(ctx, strings.ToLower(identity)); err != nil {
+		return err
+	}
+	_, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/write",
+		func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error) {
+			return c.credentials.CreateOrUpdate(ctx, group, identity, w.name, armmsi.FederatedIdentityCredential{
+				Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: &w.issuer, Subject: &w.subject, Audiences: []*string{&w.audience}}}, nil)
+		})
+	return err
+}
+
+func (c *client) deleteSteps(group, identity string, remove []credential) []cloud.Step {
+	var steps []cloud.Step
+	for _, w := range remove {
+		steps = append(steps, cloud.Step{Key: fmt.Sprint(w), Diff: []string{fmt.Sprintf("- %s: %s of %s for %s", w.name, w.subject, w.issuer, w.audience)},
+			Line: "Deleted federated identity credential " + c.credentialID(group, identity, w.name),
+			Call: func(ctx context.Context) (cloud.Answer, error) {
+				if err := c.pace.take(ctx, strings.ToLower(identity)); err != nil {
+					return cloud.Refused, err
+				}
+				_, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/delete",
+					func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error) {
+						return c.credentials.Delete(ctx, group, identity, w.name, nil)
+					})
+				return gone(err)
+			}})
+	}
+	return steps
+}

@@ -1,0 +1,183 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+const groupThing = "resource group"
+
+// groupPoll is how often is asked whether a group is deleted, where Azure does not say.
+const groupPoll = 5 * time.Second
+
+// groupState is a resource group as Azure shows it.
+type groupState struct {
+	id, name, location string
+	tags               map[string]string
+	deleting           bool
+}
+
+func stateOfGroup(g armresources.ResourceGroup) groupState {
+	s := groupState{id: deref(g.ID), name: deref(g.Name), location: deref(g.Location), tags: tagMap(g.Tags)}
+	if g.Properties != nil {
+		s.deleting = strings.EqualFold(deref(g.Properties.ProvisioningState), "Deleting")
+	}
+	return s
+}
+
+// readGroup returns nil for a group that is not there.
+func (c *client) readGroup(ctx context.Context, name string) (*groupState, error) {
+	g, err := send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/read", func(ctx context.Context) (armresources.ResourceGroupsClientGetResponse, error) {
+		return c.groups.Get(ctx, name, nil)
+	})
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := stateOfGroup(g.ResourceGroup)
+	return &s, nil
+}
+
+// group is a resource group as it should be.
+type group struct {
+	name, location string
+	owner          owner
+	tags           map[string]string // beside the owner's
+	adopt          bool
+}
+
+// planGroup plans to make a group, or to tag it.
+func (c *client) planGroup(g group, have *groupState) (plan.Plan, error) {
+	steps, err := c.groupSteps(g, have)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: groupThing, Name: g.name}
+	var notes []string
+	if have == nil {
+		change.Verb = plan.Create
+	} else {
+		notes = []string{"Found existing resource group " + have.id}
+	}
+	return plan.Of(notes, c.stage(change, steps, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := c.readGroup(ctx, g.name)
+		if err != nil {
+			return nil, err
+		}
+		return c.groupSteps(g, have)
+	})), nil
+}
+
+// groupSteps returns the steps from have to g.
+func (c *client) groupSteps(g group, have *groupState) ([]cloud.Step, error) {
+	want := g.owner.tags(g.tags)
+	if have == nil {
+		_, diff := mergeTags(nil, want)
+		id := "/subscriptions/" + c.subscription + "/resourceGroups/" + g.name
+		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + g.location}, diff...),
+			Call: func(ctx context.Context) (cloud.Answer, error) {
+				_, err := send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/write",
+					func(ctx context.Context) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error) {
+						return c.groups.CreateOrUpdate(ctx, g.name, armresources.ResourceGroup{Location: &g.location, Tags: pointers(want)}, nil)
+					})
+				return answer(err)
+			}}}, nil
+	}
+	switch {
+	case have.deleting:
+		return nil, fmt.Errorf("resource group %s is being deleted: run it again once it is gone", have.name)
+	case location(have.location) != location(g.location):
+		return nil, fmt.Errorf("resource group %s is in the region %s, and a group does not move to %s: choose that region, or another group",
+			have.name, have.location, g.location)
+	case !g.owner.owns(have.tags) && !g.adopt:
+		return nil, g.owner.refuse(groupThing+" "+have.name, have.tags)
+	}
+	merged, diff := mergeTags(have.tags, want)
+	if len(diff) == 0 {
+		return nil, nil
+	}
+	return []cloud.Step{{Key: "tag", Line: "Updated tags of resource group " + have.id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
+		_, err := send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/write",
+			func(ctx context.Context) (armresources.ResourceGroupsClientUpdateResponse, error) {
+				return c.groups.Update(ctx, g.name, armresources.ResourceGroupPatchable{Tags: pointers(merged)}, nil)
+			})
+		return answer(err)
+	}}}, nil
+}
+
+// content is something in a resource group.
+type content struct {
+	id, name, kind string
+	tags           map[string]string
+}
+
+func (c *client) contents(ctx context.Context, group string) ([]content, error) {
+	list, err := all(ctx, pages[armresources.ClientListByResourceGroupResponse]{c, "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
+		c.resources.NewListByResourceGroupPager(group, nil)}, func(p armresources.ClientListByResourceGroupResponse) (found []content) {
+		for _, v := range p.Value {
+			found = append(found, content{deref(v.ID), deref(v.Name), deref(v.Type), tagMap(v.Tags)})
+		}
+		return found
+	})
+	if isMissing(err) {
+		return nil, nil
+	}
+	return list, err
+}
+
+// planDeleteGroup plans to delete a group that is the owner's, and nobody else's, with nothing of others in it.
+func (c *client) planDeleteGroup(ctx context.Context, name string, o owner) (plan.Plan, error) {
+	read := func(ctx context.Context) ([]cloud.Step, error) { return c.deleteGroupSteps(ctx, name, o) }
+	steps, err := read(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	var notes []string
+	if len(steps) == 0 {
+		notes = []string{fmt.Sprintf("Found no resource group %s. The resource group was already deleted or never existed", name)}
+	}
+	return plan.Of(notes, c.stage(plan.Change{Verb: plan.Delete, Thing: groupThing, Name: name}, steps, read)), nil
+}
+
+func (c *client) deleteGroupSteps(ctx context.Context, name string, o owner) ([]cloud.Step, error) {
+	have, err := c.readGroup(ctx, name)
+	if have == nil || err != nil {
+		return nil, err
+	}
+	if !o.owns(have.tags) {
+		return nil, o.refuse(groupThing+" "+have.name, have.tags)
+	}
+	if names := owners(have.tags); len(names) > 1 {
+		return nil, problem(OthersInGroup, "resource group %s belongs to %s: it is not deleted for one of them", have.name, strings.Join(names, ", "))
+	}
+	found, err := c.contents(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		if !o.owns(f.tags) {
+			return nil, problem(OthersInGroup, "resource group %s has something that does not bear the tag %s, and would be deleted with it: %s %s",
+				have.name, o.mark, f.kind, f.name)
+		}
+	}
+	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.name, Call: func(ctx context.Context) (cloud.Answer, error) {
+		_, err := send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/delete", func(ctx context.Context) (armresources.ResourceGroupsClientDeleteResponse, error) {
+			poller, err := c.groups.BeginDelete(ctx, name, nil)
+			if err != nil {
+				return armresources.ResourceGroupsClientDeleteResponse{}, err
+			}
+			return poller.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: groupPoll})
+		})
+		return gone(err)
+	}}}, nil
+}

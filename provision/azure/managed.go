@@ -1,0 +1,153 @@
+package azure
+
+import (
+	"context"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+const identityThing = "managed identity"
+
+// identityState is a user-assigned managed identity as Azure shows it.
+type identityState struct {
+	id, name, location        string
+	tenant, principal, client string // IDs
+	tags                      map[string]string
+}
+
+func stateOf(i armmsi.Identity) identityState {
+	s := identityState{id: deref(i.ID), name: deref(i.Name), location: deref(i.Location), tags: tagMap(i.Tags)}
+	if p := i.Properties; p != nil {
+		s.tenant, s.principal, s.client = deref(p.TenantID), deref(p.PrincipalID), deref(p.ClientID)
+	}
+	return s
+}
+
+// readIdentities returns those of a group; none if the group is not there.
+func (c *client) readIdentities(ctx context.Context, group string) ([]identityState, error) {
+	list, err := all(ctx, pages[armmsi.UserAssignedIdentitiesClientListByResourceGroupResponse]{c, "Microsoft.ManagedIdentity/userAssignedIdentities/read",
+		c.identities.NewListByResourceGroupPager(group, nil)}, func(p armmsi.UserAssignedIdentitiesClientListByResourceGroupResponse) (found []identityState) {
+		for _, v := range p.Value {
+			found = append(found, stateOf(*v))
+		}
+		return found
+	})
+	if isMissing(err) {
+		return nil, nil
+	}
+	for _, s := range list {
+		c.learn(s)
+	}
+	return list, err
+}
+
+// readIdentity returns nil for an identity that is not there.
+func (c *client) readIdentity(ctx context.Context, group, name string) (*identityState, error) {
+	i, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/read", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientGetResponse, error) {
+		return c.identities.Get(ctx, group, name, nil)
+	})
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := stateOf(i.Identity)
+	c.learn(s)
+	return &s, nil
+}
+
+// home is where identities are, and whose they are.
+type home struct {
+	group, location string
+	owner           owner
+	tags            map[string]string // beside the owner's
+	adopt           bool
+}
+
+// planIdentity plans to make an identity, or to tag it.
+func (c *client) planIdentity(h home, name string, have *identityState) (plan.Plan, error) {
+	steps, err := c.identitySteps(h, name, have)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: identityThing, Name: name}
+	var notes []string
+	if have == nil {
+		change.Verb = plan.Create
+	} else {
+		notes = []string{"Found existing user-assigned managed identity " + have.id}
+	}
+	return plan.Of(notes, c.stage(change, steps, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := c.readIdentity(ctx, h.group, name)
+		if err != nil {
+			return nil, err
+		}
+		return c.identitySteps(h, name, have)
+	})), nil
+}
+
+// identitySteps returns the steps from have to an identity of this name. Its region stays: it matters to nobody but Azure.
+func (c *client) identitySteps(h home, name string, have *identityState) ([]cloud.Step, error) {
+	want := h.owner.tags(h.tags)
+	if have == nil {
+		_, diff := mergeTags(nil, want)
+		id := c.identityID(h.group, name)
+		return []cloud.Step{{Key: "put", Line: "Created user-assigned managed identity " + id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
+			i, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientCreateOrUpdateResponse, error) {
+				return c.identities.CreateOrUpdate(ctx, h.group, name, armmsi.Identity{Location: &h.location, Tags: pointers(want)}, nil)
+			})
+			if err == nil {
+				c.learn(stateOf(i.Identity))
+			}
+			return answer(err)
+		}}}, nil
+	}
+	if !h.owner.owns(have.tags) && !h.adopt {
+		return nil, h.owner.refuse(identityThing+" "+name, have.tags)
+	}
+	merged, diff := mergeTags(have.tags, want)
+	if len(diff) == 0 {
+		return nil, nil
+	}
+	return []cloud.Step{{Key: "tag", Line: "Updated user-assigned managed identity " + have.id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
+		_, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientUpdateResponse, error) {
+			return c.identities.Update(ctx, h.group, name, armmsi.IdentityUpdate{Tags: pointers(merged)}, nil)
+		})
+		return answer(err)
+	}}}, nil
+}
+
+func (c *client) identityID(group, name string) string {
+	return "/subscriptions/" + c.subscription + "/resourceGroups/" + group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
+}
+
+// planDeleteIdentity plans to delete an identity with its federated credentials.
+func (c *client) planDeleteIdentity(h home, have identityState) plan.Stage {
+	steps := func(have *identityState) ([]cloud.Step, error) {
+		if have == nil {
+			return nil, nil
+		}
+		if !h.owner.owns(have.tags) {
+			return nil, h.owner.refuse(identityThing+" "+have.name, have.tags)
+		}
+		return []cloud.Step{{Key: "delete", Line: "Deleted Microsoft.ManagedIdentity/userAssignedIdentities " + have.id,
+			Call: func(ctx context.Context) (cloud.Answer, error) {
+				_, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/delete", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientDeleteResponse, error) {
+					return c.identities.Delete(ctx, h.group, have.name, nil)
+				})
+				return gone(err)
+			}}}, nil
+	}
+	first, _ := steps(&have) // it is the owner's
+	return c.stage(plan.Change{Verb: plan.Delete, Thing: identityThing, Name: have.name}, first, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := c.readIdentity(ctx, h.group, have.name)
+		if err != nil {
+			return nil, err
+		}
+		return steps(have)
+	})
+}

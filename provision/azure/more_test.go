@@ -1,0 +1,121 @@
+package azure_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/test/fakeazure"
+)
+
+// least returns what the README tells people to allow. The first two only find mistakes early.
+func least(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	must(t, err)
+	_, rest, _ := strings.Cut(string(text), "```json\n")
+	block, _, _ := strings.Cut(rest, "```")
+	var list []string
+	must(t, json.Unmarshal([]byte(block), &list))
+	return list
+}
+
+// These permissions are enough for everything, and each is needed for something.
+func TestLeastPermissions(t *testing.T) {
+	everything := func(permissions []string) map[string]bool {
+		w := newWorld(t, fakeazure.Options{Permissions: permissions})
+		o := w.identities(t, usual()...)
+		o.Tags = map[string]string{"a": "b"}
+		_, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		less := w.identities(t, request{"storage", "op", "permissions: [Microsoft.Compute/disks/read]"})
+		less.Prune, less.Tags = true, map[string]string{"a": "c"}
+		_, err = azure.CreateIdentities(t.Context(), less)
+		must(t, err)
+		_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
+		must(t, err)
+		used := map[string]bool{}
+		for _, c := range w.Calls() {
+			used[c.Permission] = true
+		}
+		return used
+	}
+	list := least(t)
+	used := everything(list)
+	for _, p := range list {
+		if !used[p] {
+			t.Errorf("%s is not needed", p)
+		}
+	}
+	everything(list[2:])
+}
+
+// An identity for any workload, which the deletion of an installation leaves alone.
+func TestWorkload(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	o := azure.WorkloadOptions{Options: w.options(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
+		Roles: []string{"Storage Blob Data Contributor"}, Actions: []string{"Microsoft.Compute/disks/read"}}
+	o.Name, o.OIDCGroup, o.InstallGroup, o.Audience = "loki", "observability", "", "api://AzureADTokenExchange"
+	o.Mode = install.Preview
+	shown, err := azure.CreateIdentity(t.Context(), o)
+	if err != nil || len(shown.Preview.Changes) != 5 || len(w.writes()) > 0 {
+		t.Errorf("%v, %+v", err, shown.Preview)
+	}
+	o.Mode = install.Apply
+	made, err := azure.CreateIdentity(t.Context(), o)
+	must(t, err)
+	s := w.State()
+	if made.ClientID != s.Identities[0].ClientID || made.TenantID != tenant || made.Region != "centralus" || made.SubscriptionID != subscription {
+		t.Errorf("made %+v", made)
+	}
+	if c := s.Credentials[0]; c.Name != "loki" || c.Subject != "system:serviceaccount:logging:loki" || c.Audiences[0] != "api://AzureADTokenExchange" {
+		t.Errorf("credential %+v", c)
+	}
+	if len(s.Assignments) != 2 || len(s.Groups) != 1 || s.Groups[0].Tags["keypost.dev_owned"] != "owned" {
+		t.Errorf("there is %+v", s)
+	}
+	w.writes()
+	_, err = azure.CreateIdentity(t.Context(), o)
+	must(t, err)
+	if again := w.writes(); len(again) > 0 {
+		t.Errorf("the second run wrote %q", again)
+	}
+	del := azure.DeleteOptions{Options: w.options()}
+	del.OIDCGroup = "observability"
+	_, err = azure.Delete(t.Context(), del)
+	must(t, err)
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("delete wrote %q", wrote)
+	}
+}
+
+// A request that names its own identity gets its Secret alone, and a dry run calls nobody.
+func TestOwnIdentityAndDryRun(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	list := append(usual(), request{"olm", "", "azureClientID: c0000000-0000-4000-8000-00000000000A, azureTenantID: 66666666-7777-8888-9999-000000000000, " +
+		"azureSubscriptionID: 22222222-2222-3333-4444-555555555555, azureRegion: westeurope"})
+	o := w.identities(t, list...)
+	o.Mode = install.DryRun
+	_, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	if n := len(w.Calls()); n > 0 {
+		t.Errorf("a dry run made %d calls", n)
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(w.out(), "manifests", name))
+		must(t, err)
+		return string(text)
+	}
+	held(t, read("ns-storage-creds-credentials.yaml"), "azure_client_id: \n", "POPULATE")
+	held(t, read("ns-olm-creds-credentials.yaml"), "azure_client_id: c0000000-0000-4000-8000-00000000000A\n", "azure_region: westeurope\n", "22222222")
+	o.Mode = install.Apply
+	made, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	if len(made.Secrets) != 4 || len(w.State().Identities) != 3 {
+		t.Errorf("%d Secrets, %d identities", len(made.Secrets), len(w.State().Identities))
+	}
+}

@@ -1,0 +1,286 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// world is what is there of what a run is about.
+type world struct {
+	groups     map[string]*groupState // by name; nil for one that is not there
+	identities []identityState
+	roles      []roleState // custom ones of the subscription
+
+	hanging map[string]hanging // on identities of the run, by name in lower case
+}
+
+// hanging is what hangs on an identity.
+type hanging struct {
+	credentials []credential
+	assignments []assignmentState
+}
+
+// identity returns the one of a name; nil if it is not there.
+func (w *world) identity(name string) *identityState {
+	for _, s := range w.identities {
+		if strings.EqualFold(s.name, name) {
+			return &s
+		}
+	}
+	return nil
+}
+
+// read reads all of it: first one list of each kind, then what hangs on each identity.
+func (r *run) read(ctx context.Context, wanted []identity) (*world, error) {
+	w := &world{groups: map[string]*groupState{}, hanging: map[string]hanging{}}
+	group, reading := errgroup.WithContext(ctx)
+	names := distinct(present([]string{r.o.OIDCGroup, r.o.InstallGroup, r.o.DNSGroup, r.o.NetworkGroup}))
+	found := make([]*groupState, len(names))
+	for i, name := range names {
+		group.Go(func() (err error) {
+			found[i], err = r.client.readGroup(reading, name)
+			return err
+		})
+	}
+	if len(wanted) > 0 {
+		r.readIdentities(reading, group, w, wanted)
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		w.groups[name] = found[i]
+	}
+	there := slices.DeleteFunc(slices.Clone(wanted), func(i identity) bool { return w.identity(i.name) == nil })
+	return w, r.readHanging(ctx, w, there)
+}
+
+// readIdentities begins to read what exists of identities and roles.
+func (r *run) readIdentities(ctx context.Context, group *errgroup.Group, w *world, wanted []identity) {
+	group.Go(func() error { return r.client.registered(ctx) })
+	group.Go(func() (err error) {
+		w.identities, err = r.client.readIdentities(ctx, r.o.OIDCGroup)
+		return err
+	})
+	group.Go(func() (err error) {
+		w.roles, err = r.client.readRoles(ctx, customRoles)
+		return err
+	})
+	var roles []string
+	for _, i := range wanted {
+		roles = append(roles, i.roles...)
+	}
+	for _, name := range distinct(roles) {
+		group.Go(func() error {
+			_, err := r.client.existingRole(ctx, name)
+			return err
+		})
+	}
+}
+
+// readHanging reads what hangs on identities that are there.
+func (r *run) readHanging(ctx context.Context, w *world, there []identity) error {
+	found, err := each(there, func(i identity) (hanging, error) {
+		var h hanging
+		var group errgroup.Group
+		group.Go(func() (err error) {
+			h.credentials, err = r.client.readCredentials(ctx, r.o.OIDCGroup, i.name)
+			return err
+		})
+		group.Go(func() (err error) {
+			h.assignments, err = r.client.assignmentsOf(ctx, i.name)
+			return err
+		})
+		return h, group.Wait()
+	})
+	if err != nil {
+		return err
+	}
+	for i, h := range found {
+		w.hanging[strings.ToLower(there[i].name)] = h
+	}
+	return nil
+}
+
+func present(list []string) []string {
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+}
+
+// home is where the run's identities are.
+func (r *run) home() home {
+	return home{group: r.o.OIDCGroup, location: r.o.Region, owner: r.owner, tags: r.o.Tags, adopt: r.o.Adopt}
+}
+
+// planGroups plans both resource groups. With ccoctl the first is made with the issuer's storage; here nobody else makes it.
+func (r *run) planGroups(w *world) (plan.Plan, error) {
+	var all plan.Plan
+	var stage plan.Stage
+	for _, name := range present([]string{r.o.OIDCGroup, r.o.InstallGroup}) {
+		p, err := r.client.planGroup(group{name: name, location: r.o.Region, owner: r.owner, tags: r.o.Tags, adopt: r.o.Adopt}, w.groups[name])
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		all.Notes = append(all.Notes, p.Notes...)
+		for _, s := range p.Stages {
+			stage = append(stage, s...)
+		}
+	}
+	for _, name := range present([]string{r.o.DNSGroup, r.o.NetworkGroup}) {
+		if w.groups[name] == nil {
+			return plan.Plan{}, fmt.Errorf("there is no resource group %s in subscription %s, in which roles are to be assigned", name, r.o.Subscription)
+		}
+	}
+	return plan.Of(all.Notes, stage), nil
+}
+
+// planAll plans groups, identities and roles, what hangs on them, and at last what goes.
+func (r *run) planAll(w *world, wanted []identity) (plan.Plan, error) {
+	groups, err := r.planGroups(w)
+	if err != nil || len(wanted) == 0 {
+		return groups, err
+	}
+	things, err := r.planIdentities(w, wanted)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	if r.o.InstallGroup != "" {
+		groups.Notes = append(groups.Notes, fmt.Sprintf("Cluster installation resource group name is %s. This resource group MUST be configured as the "+
+			"resource group used for cluster installation.", r.o.InstallGroup))
+	}
+	return groups.Then(things), nil
+}
+
+// planIdentities plans the identities with what hangs on them.
+func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
+	var made, hung, removed plan.Stage
+	var all plan.Plan
+	for _, i := range wanted {
+		identity, err := r.client.planIdentity(r.home(), i.name, w.identity(i.name))
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		role, err := r.client.planRole(r.home(), i, findRole(w.roles, i.name))
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		h := w.hanging[strings.ToLower(i.name)]
+		assign, unassign, found, extra := r.client.planAssignments(i, h.assignments, r.taking())
+		trust, distrust, about, err := r.client.planCredentials(r.o.OIDCGroup, i, h.credentials)
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		for _, p := range []plan.Plan{identity, role} {
+			all.Notes = append(all.Notes, p.Notes...)
+			for _, s := range p.Stages {
+				made = append(made, s...)
+			}
+		}
+		hung = slices.Concat(hung, assign, trust)
+		removed = slices.Concat(removed, unassign, distrust)
+		if r.Mode != install.Preview { // where they would hide what differs
+			all.Notes = append(append(all.Notes, found...), r.foundCredentials(i, about)...)
+		}
+		all.Extra = append(all.Extra, extra...)
+		for _, issuer := range about.others {
+			all.Notes = append(all.Notes, fmt.Sprintf("identity %s takes tokens of %s too, which stays", i.name, issuer))
+		}
+		for _, subject := range about.lost {
+			all.Warnings = append(all.Warnings, fmt.Sprintf("identity %s no longer takes tokens of %s", i.name, subject))
+		}
+	}
+	planned := plan.Of(all.Notes, made, hung, removed)
+	planned.Warnings, planned.Extra = all.Warnings, all.Extra
+	return planned, nil
+}
+
+func (r *run) foundCredentials(i identity, about comparison) []string {
+	var notes []string
+	for _, f := range about.found {
+		notes = append(notes, "Found existing federated identity credential "+r.client.credentialID(r.o.OIDCGroup, i.name, f.name))
+	}
+	return notes
+}
+
+// taking says which assignments of the run's identities may be taken away.
+func (r *run) taking() taking {
+	t := taking{all: r.o.Prune, none: r.o.Keep}
+	for _, g := range present([]string{r.o.InstallGroup, r.o.DNSGroup, r.o.NetworkGroup}) {
+		t.scopes = append(t.scopes, r.o.groupID(g))
+	}
+	return t
+}
+
+// planSurplus plans to delete the identities of the installation that nobody asks for any more, or lists them.
+func (r *run) planSurplus(ctx context.Context, w *world, wanted []identity) (plan.Plan, error) {
+	var gone []identityState
+	for _, s := range w.identities {
+		if r.owner.owns(s.tags) && !slices.ContainsFunc(wanted, func(i identity) bool { return strings.EqualFold(i.name, s.name) }) {
+			gone = append(gone, s)
+		}
+	}
+	if r.o.Prune {
+		return r.planRemoval(ctx, gone, rolesNamed(w.roles, gone))
+	}
+	var p plan.Plan
+	for _, s := range gone {
+		if r.Mode == install.Preview {
+			p.Extra = append(p.Extra, fmt.Sprintf("managed identity %s of %s is there, and nobody asked for it; --prune deletes it", s.name, r.Name))
+		}
+	}
+	return p, nil
+}
+
+// rolesNamed returns the custom roles under the names of identities.
+func rolesNamed(roles []roleState, identities []identityState) []roleState {
+	return slices.DeleteFunc(slices.Clone(roles), func(role roleState) bool {
+		return !slices.ContainsFunc(identities, func(s identityState) bool { return strings.EqualFold(s.name, role.name) })
+	})
+}
+
+// planRemoval plans to delete identities and custom roles that are ours: what binds them first, then roles, then identities.
+func (r *run) planRemoval(ctx context.Context, identities []identityState, roles []roleState) (plan.Plan, error) {
+	if len(identities)+len(roles) == 0 {
+		return plan.Plan{}, nil
+	}
+	all, err := r.client.readAssignments(ctx, "")
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	var unassign, unrole, remove plan.Stage
+	for _, s := range identities {
+		r.client.learn(s)
+		own := slices.DeleteFunc(slices.Clone(all), func(a assignmentState) bool { return !strings.EqualFold(a.principal, s.principal) })
+		unassign = append(unassign, r.client.planDeleteAssignments(s.name, own)...)
+		remove = append(remove, r.client.planDeleteIdentity(r.home(), s)...)
+	}
+	for _, role := range roles {
+		if role.description != r.owner.description {
+			continue
+		}
+		if err := usedByOthers(role, all, identities); err != nil {
+			return plan.Plan{}, err
+		}
+		unrole = append(unrole, r.client.planDeleteRole(r.owner, role)...)
+	}
+	return plan.Of(nil, unassign, unrole, remove), nil
+}
+
+// usedByOthers returns an error if a role is assigned to somebody else than these identities: Azure does not delete it then, and
+// such an assignment is not ours to delete.
+func usedByOthers(role roleState, all []assignmentState, identities []identityState) error {
+	for _, a := range all {
+		ours := slices.ContainsFunc(identities, func(s identityState) bool { return strings.EqualFold(s.principal, a.principal) })
+		if last(a.role) == role.guid && !ours {
+			return fmt.Errorf("%s %s is also assigned to principal %s at %s, which keypost did not do; once nobody needs it: az role assignment delete --ids %s",
+				roleThing, role.name, a.principal, a.scope, a.id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package azure
+
+import (
+	"crypto/elliptic"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/test/keys"
+)
+
+const (
+	ours  = "https://oidc.example.com/prod-a"
+	other = "https://oidc.example.com/old"
+)
+
+// Names are those that Azure takes, and ccoctl's where Azure takes these.
+func TestNames(t *testing.T) {
+	for account, want := range map[string]string{
+		"ingress-operator": "ingress-operator",
+		"abc":              "abc",
+		"x":                "x-2d711642",
+		"controller.sa":    "controller-sa-",
+	} {
+		got := credentialName(account)
+		if !strings.HasPrefix(got, want) || !credentialForm.MatchString(got) || got == account && want != account {
+			t.Errorf("credentialName(%q) = %q, want %q…", account, got, want)
+		}
+	}
+	if a, b := credentialName("a.b"), credentialName("a-b"); a == b {
+		t.Errorf("two accounts have the name %s", a)
+	}
+	if long := credentialName(strings.Repeat("a.", 120) + "z"); !credentialForm.MatchString(long) {
+		t.Errorf("%s (%d characters)", long, len(long))
+	}
+	if got := identityName("a", "ns", strings.Repeat("s", 200)); len(got) != 128 || !strings.HasPrefix(got, "a-ns-sss") {
+		t.Errorf("identityName cuts to %q", got)
+	}
+	id := guid("/subscriptions/S/resourceGroups/G", "r", "p")
+	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id) {
+		t.Errorf("%s is no UUID of version 5", id)
+	}
+	if id != guid("/SUBSCRIPTIONS/s/resourcegroups/g", "R", "P") || id == guid("/subscriptions/S/resourceGroups/G", "r", "q") || guid("ab", "c") == guid("a", "bc") {
+		t.Error("a name is made of what it binds, whatever its letter case, and of nothing else")
+	}
+}
+
+// Assignments are compared without letter case, and ours are known by their names.
+func TestAssignmentsAreComparedWithoutCase(t *testing.T) {
+	a := assignmentState{scope: "/subscriptions/S/resourceGroups/G", role: "/subscriptions/S/providers/Microsoft.Authorization/roleDefinitions/AB-CD", principal: "P"}
+	b := assignmentState{scope: "/SUBSCRIPTIONS/s/RESOURCEGROUPS/g", role: "/providers/microsoft.authorization/roledefinitions/ab-cd", principal: "p"}
+	a.name = strings.ToUpper(assignmentName(b))
+	if a.key() != b.key() || !a.ours() {
+		t.Errorf("%q, %q, %t", a.key(), b.key(), a.ours())
+	}
+	b.principal, b.name = "other", assignmentName(a)
+	if a.key() == b.key() || b.ours() {
+		t.Error("another principal is the same")
+	}
+}
+
+// What is there leads to what is wanted: by issuer and subject, letter by letter.
+func TestCompareCredentials(t *testing.T) {
+	c := func(name, issuer, subject, audience string) credential {
+		return credential{name, issuer, subject, audience}
+	}
+	var full []credential
+	for i := range credentialCount {
+		full = append(full, c(fmt.Sprint("c", i), other, fmt.Sprint("s", i), "openshift"))
+	}
+	for _, tt := range []struct {
+		name       string
+		have, want []credential
+		put        string // NAME=SUBJECT, with ! if something is replaced
+		remove     string
+		others     int
+		lost       string
+		err        string
+	}{
+		{name: "nothing", want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}, put: "a=s-a b=s-b"},
+		{name: "all is there", have: []credential{c("a", ours, "s-a", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")}},
+		{name: "under another name", have: []credential{c("z", ours, "s-a", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")}},
+		{name: "another audience", have: []credential{c("z", ours, "s-a", "other")}, want: []credential{c("a", ours, "s-a", "openshift")}, put: "z=s-a!"},
+		{name: "a subject in another letter case", have: []credential{c("a", ours, "S-A", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")},
+			put: "a=s-a!", lost: "S-A"},
+		{name: "a slash after the issuer", have: []credential{c("a", ours+"/", "s-a", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a!"},
+		{name: "another issuer under the name stays", have: []credential{c("a", other, "s-a", "openshift")}, want: []credential{c("a", ours, "s-a", "openshift")},
+			put: otherCredentialName("a", ours+" s-a") + "=s-a", others: 1},
+		{name: "one that nobody wants", have: []credential{c("a", ours, "s-a", "openshift"), c("gone", ours, "s-gone", "openshift")},
+			want: []credential{c("a", ours, "s-a", "openshift")}, remove: "gone", lost: "s-gone"},
+		{name: "the two under each other's names", have: []credential{c("a", ours, "s-b", "openshift"), c("b", ours, "s-a", "openshift")},
+			want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}},
+		{name: "its name is that of another one that is wanted", have: []credential{c("a", ours, "s-b", "openshift")},
+			want: []credential{c("a", ours, "s-a", "openshift"), c("b", ours, "s-b", "openshift")}, put: otherCredentialName("a", ours+" s-a") + "=s-a"},
+		{name: "more than Azure allows", have: full, want: []credential{c("a", ours, "s-a", "openshift")}, put: "a=s-a", others: 1, err: "21 federated credentials"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := compare(tt.have, tt.want)
+			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("error %v", err)
+			}
+			var put, remove []string
+			for _, p := range got.put {
+				s := p.name + "=" + p.subject
+				if p.was != nil {
+					s += "!"
+				}
+				put = append(put, s)
+			}
+			for _, r := range got.remove {
+				remove = append(remove, r.name)
+			}
+			if p, r, l := strings.Join(put, " "), strings.Join(remove, " "), strings.Join(got.lost, " "); p != tt.put || r != tt.remove || l != tt.lost || len(got.others) != tt.others {
+				t.Errorf("put %q, remove %q, lost %q, others %q", p, r, l, got.others)
+			}
+		})
+	}
+}
+
+// A role is written only if it allows something else.
+func TestRolesAreComparedByWhatTheyAllow(t *testing.T) {
+	want := roleState{scopes: []string{"/subscriptions/S"}, actions: []string{"A/b/read", "A/c/write"}}
+	for _, tt := range []struct {
+		name string
+		have roleState
+		diff string
+	}{
+		{"the same, in another case and order, and twice", roleState{scopes: []string{"/SUBSCRIPTIONS/s"}, actions: []string{"a/C/write", "A/B/READ", "a/b/read"}}, ""},
+		{"an action more", roleState{scopes: want.scopes, actions: append([]string{"A/d/delete"}, want.actions...)}, "- action A/d/delete"},
+		{"an action less", roleState{scopes: want.scopes, actions: want.actions[:1]}, "+ action A/c/write"},
+		{"a data action", roleState{scopes: want.scopes, actions: want.actions, dataActions: []string{"A/e/read"}}, "- data action A/e/read"},
+		{"an exception", roleState{scopes: want.scopes, actions: want.actions, denied: []string{"A/b/read"}}, "- exception A/b/read"},
+		{"not assignable here", roleState{actions: want.actions}, "+ assignable scope /subscriptions/S"},
+	} {
+		if got := strings.Join(roleDiff(tt.have, want), "\n"); got != tt.diff {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+}
+
+// Whatever breaks a rule of Azure's is told before the first call.
+func TestCheck(t *testing.T) {
+	good := func() (Options, identity) {
+		o := Options{Subscription: "11111111-2222-3333-4444-555555555555", Region: "westeurope", OIDCGroup: "a-oidc", InstallGroup: "a", Audience: DefaultAudience}
+		o.Name, o.IssuerURL = "a", ours
+		return o, identity{name: "a-ns-creds", request: "request r", credentials: []credential{{"sa1", ours, "system:serviceaccount:ns:sa1", "openshift"}}, scopes: []string{o.groupID("a")}}
+	}
+	o, i := good()
+	if err := o.check([]identity{i}); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 601)
+	for _, tt := range []struct {
+		change func(o *Options, i *identity)
+		want   string
+	}{
+		{func(o *Options, _ *identity) { o.Subscription = "mine" }, `subscription ID "mine"`},
+		{func(o *Options, _ *identity) { o.Tenant = "contoso" }, `tenant ID "contoso"`},
+		{func(o *Options, _ *identity) { o.Region = "West Europe" }, `region "West Europe"`},
+		{func(o *Options, _ *identity) { o.OIDCGroup = "a." }, `resource group "a."`},
+		{func(o *Options, _ *identity) { o.OIDCGroup = "A" }, "cannot be both"},
+		{func(o *Options, _ *identity) { o.IssuerURL = ours + "/" + long }, "Entra takes 1 to 600"},
+		{func(o *Options, _ *identity) { o.Audience = "open shift" }, "a blank in it"},
+		{func(o *Options, _ *identity) { o.Audience = "" }, `audience ""`},
+		{func(o *Options, _ *identity) { o.Tags = map[string]string{"a/b": "c"} }, `the tag "a/b"`},
+		{func(o *Options, _ *identity) { o.Tags = map[string]string{"a": strings.Repeat("c", 257)} }, "257 characters"},
+		{func(o *Options, _ *identity) { o.Name = "a/b" }, "openshift.io_cloud-credential-operator_a/b"},
+		{func(_ *Options, i *identity) { i.name = "a.b" }, `request r: the identity "a.b"`},
+		{func(_ *Options, i *identity) { i.credentials[0].subject = long }, "the subject"},
+		{func(_ *Options, i *identity) { i.credentials[0].name = "-" }, "no name for a federated credential"},
+		{func(_ *Options, i *identity) { i.credentials = append(i.credentials, i.credentials[0]) }, "would both be named sa1"},
+		{func(_ *Options, i *identity) { i.credentials = make([]credential, 21) }, "21 service accounts"},
+		{func(_ *Options, i *identity) { i.scopes = []string{"my-group"} }, `the scope "my-group"`},
+	} {
+		o, i := good()
+		tt.change(&o, &i)
+		if err := o.check([]identity{i}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q is not in %v", tt.want, err)
+		}
+	}
+	_, twin := good()
+	twin.name, twin.request = "A-NS-CREDS", "request q"
+	if err := o.check([]identity{i, twin}); err == nil || !strings.Contains(err.Error(), "request r and request q lead to the same identity") {
+		t.Errorf("two of one name: %v", err)
+	}
+}
+
+// Entra takes RS256 alone.
+func TestKeysThatEntraRefuses(t *testing.T) {
+	ec, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkKey(ec); err == nil || !strings.Contains(err.Error(), "ES256") || !strings.Contains(err.Error(), "RS256 alone") {
+		t.Errorf("an EC key: %v", err)
+	}
+	if err := checkKey(keystore.VerificationKey{}); err != nil {
+		t.Errorf("a key that is still to be generated: %v", err)
+	}
+}
+
+// Others' tags stay, whatever the letter case of ours.
+func TestMergeTags(t *testing.T) {
+	o := installation("a")
+	if !o.owns(map[string]string{"OpenShift.io_Cloud-Credential-Operator_A": "owned"}) || o.owns(map[string]string{o.mark.Key: "shared"}) || o.owns(map[string]string{o.mark.Key + "b": "owned"}) {
+		t.Error("a tag's name has no case, and its value has")
+	}
+	merged, diff := mergeTags(map[string]string{"Team": "x", "kept": "y"}, map[string]string{"team": "z"})
+	if len(merged) != 2 || merged["team"] != "z" || merged["kept"] != "y" || strings.Join(diff, "\n") != "- tag team=x\n+ tag team=z" {
+		t.Errorf("%v, %q", merged, diff)
+	}
+	if err := o.refuse("group g", map[string]string{ownerTagPrefix + "b": "owned"}); !strings.Contains(err.Error(), "group g belongs to b") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,207 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+const roleThing = "custom role"
+
+// roleState is a role as Azure shows it.
+type roleState struct {
+	id, guid, name, description string
+	scopes                      []string // where it may be assigned
+	actions, dataActions        []string
+	denied                      []string // what is taken out of these, which nobody asks for
+}
+
+func stateOfRole(d armauthorization.RoleDefinition) roleState {
+	s := roleState{id: deref(d.ID), guid: last(deref(d.ID))}
+	if p := d.Properties; p != nil {
+		s.name, s.description, s.scopes = deref(p.RoleName), deref(p.Description), values(p.AssignableScopes)
+		for _, m := range p.Permissions {
+			s.actions, s.dataActions = append(s.actions, values(m.Actions)...), append(s.dataActions, values(m.DataActions)...)
+			s.denied = append(append(s.denied, values(m.NotActions)...), values(m.NotDataActions)...)
+		}
+	}
+	return s
+}
+
+// readRoles returns the roles of the subscription that a filter names.
+func (c *client) readRoles(ctx context.Context, filter string) ([]roleState, error) {
+	options := &armauthorization.RoleDefinitionsClientListOptions{Filter: &filter}
+	return all(ctx, pages[armauthorization.RoleDefinitionsClientListResponse]{c, "Microsoft.Authorization/roleDefinitions/read",
+		c.definitions.NewListPager(c.scope(), options)}, func(p armauthorization.RoleDefinitionsClientListResponse) (found []roleState) {
+		for _, v := range p.Value {
+			found = append(found, stateOfRole(*v))
+		}
+		return found
+	})
+}
+
+// roleAPI is Azure for custom roles: the name of one that was deleted is free again after a minute, that of another
+// subscription's never.
+func (c *client) roleAPI() cloud.API {
+	api := c.api
+	api.Consistency = time.Minute
+	return api
+}
+
+func (c *client) scope() string { return "/subscriptions/" + c.subscription }
+
+// byName is the filter for roles of one name.
+func byName(name string) string { return "roleName eq '" + strings.ReplaceAll(name, "'", "''") + "'" }
+
+// customRoles is the filter for roles that Azure does not bring.
+const customRoles = "type eq 'CustomRole'"
+
+// findRole returns the role of a name, which is unique in the tenant whatever its letter case; nil if it is not there.
+func findRole(roles []roleState, name string) *roleState {
+	for _, r := range roles {
+		if strings.EqualFold(r.name, name) {
+			return &r
+		}
+	}
+	return nil
+}
+
+// existingRole finds a role that somebody else has made, mostly Azure.
+func (c *client) existingRole(ctx context.Context, name string) (string, error) {
+	roles, err := c.readRoles(ctx, byName(name))
+	if err != nil {
+		return "", err
+	}
+	found := findRole(roles, name)
+	if found == nil {
+		return "", fmt.Errorf("subscription %s knows no role %q: its name is asked for, and neither a display name in another language nor an ID", c.subscription, name)
+	}
+	c.learnRole(name, found.id)
+	return found.id, nil
+}
+
+// planRole plans the custom role of an identity.
+func (c *client) planRole(h home, i identity, have *roleState) (plan.Plan, error) {
+	if !i.custom() {
+		return plan.Plan{}, nil
+	}
+	steps, err := c.roleSteps(h, i, have)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: i.name}
+	var notes []string
+	if have == nil {
+		change.Verb = plan.Create
+	} else {
+		notes = []string{fmt.Sprintf("Found existing customRole %s %s", i.name, have.id)}
+	}
+	return plan.Of(notes, stage(c.roleAPI(), change, steps, func(ctx context.Context) ([]cloud.Step, error) {
+		roles, err := c.readRoles(ctx, byName(i.name))
+		if err != nil {
+			return nil, err
+		}
+		return c.roleSteps(h, i, findRole(roles, i.name))
+	})), nil
+}
+
+// roleSteps returns the steps from have to the custom role of i. A PUT replaces the whole role, which is written only if it
+// allows something else.
+func (c *client) roleSteps(h home, i identity, have *roleState) ([]cloud.Step, error) {
+	want := roleState{guid: guid(c.scope(), "roleDefinitions", i.name), name: i.name, description: h.owner.description,
+		scopes: []string{c.scope()}, actions: i.actions, dataActions: i.dataActions}
+	want.id = c.scope() + "/providers/Microsoft.Authorization/roleDefinitions/" + want.guid
+	if have == nil {
+		c.learnRole(i.name, want.id)
+		return []cloud.Step{c.putRole(want, fmt.Sprintf("Created customRole %s %s", i.name, want.id), roleDiff(roleState{}, want))}, nil
+	}
+	c.learnRole(i.name, have.id)
+	if have.description != want.description && !h.adopt {
+		return nil, problem(NotOwned, "%s %s has the description %q and not %q, so something else made it", roleThing, i.name, have.description, want.description)
+	}
+	want.id, want.guid, want.name = have.id, have.guid, have.name
+	want.scopes = append(minus(have.scopes, want.scopes), want.scopes...)
+	diff := roleDiff(*have, want)
+	if len(diff) == 0 {
+		return nil, nil
+	}
+	return []cloud.Step{c.putRole(want, fmt.Sprintf("Updated customRole %s %s", i.name, want.id), diff)}, nil
+}
+
+// roleDiff returns what differs, a line each. Azure compares actions without their case.
+func roleDiff(have, want roleState) []string {
+	var diff []string
+	list := func(what string, have, want []string) {
+		for _, a := range minus(have, want) {
+			diff = append(diff, "- "+what+" "+a)
+		}
+		for _, a := range minus(want, have) {
+			diff = append(diff, "+ "+what+" "+a)
+		}
+	}
+	list("action", have.actions, want.actions)
+	list("data action", have.dataActions, want.dataActions)
+	list("exception", have.denied, nil)
+	list("assignable scope", have.scopes, want.scopes)
+	if have.id != "" && have.description != want.description {
+		diff = append(diff, "- description "+have.description, "+ description "+want.description)
+	}
+	return diff
+}
+
+func (c *client) putRole(r roleState, line string, diff []string) cloud.Step {
+	kind := "CustomRole"
+	in := armauthorization.RoleDefinition{Properties: &armauthorization.RoleDefinitionProperties{
+		RoleName: &r.name, Description: &r.description, RoleType: &kind, AssignableScopes: addresses(r.scopes),
+		Permissions: []*armauthorization.Permission{{Actions: addresses(r.actions), DataActions: addresses(r.dataActions)}},
+	}}
+	return cloud.Step{Key: "put " + r.guid, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
+		_, err := send(ctx, c, "Microsoft.Authorization/roleDefinitions/write", func(ctx context.Context) (armauthorization.RoleDefinitionsClientCreateOrUpdateResponse, error) {
+			return c.definitions.CreateOrUpdate(ctx, c.scope(), r.guid, in, nil)
+		})
+		if hasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
+			return cloud.NotYet, problem(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)", r.name, err)
+		}
+		return answer(err)
+	}}
+}
+
+func addresses(list []string) []*string {
+	out := []*string{}
+	for _, s := range list {
+		out = append(out, &s)
+	}
+	return out
+}
+
+// planDeleteRole plans to delete a custom role.
+func (c *client) planDeleteRole(o owner, have roleState) plan.Stage {
+	steps := func(have *roleState) ([]cloud.Step, error) {
+		if have == nil {
+			return nil, nil
+		}
+		if have.description != o.description {
+			return nil, problem(NotOwned, "%s %s has the description %q by now and not %q", roleThing, have.name, have.description, o.description)
+		}
+		return []cloud.Step{{Key: "delete", Line: fmt.Sprintf("Deleted custom role %s %s", have.name, have.id), Call: func(ctx context.Context) (cloud.Answer, error) {
+			_, err := send(ctx, c, "Microsoft.Authorization/roleDefinitions/delete", func(ctx context.Context) (armauthorization.RoleDefinitionsClientDeleteResponse, error) {
+				return c.definitions.Delete(ctx, c.scope(), have.guid, nil)
+			})
+			return gone(err)
+		}}}, nil
+	}
+	first, _ := steps(&have) // it is the owner's
+	return c.stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: have.name}, first, func(ctx context.Context) ([]cloud.Step, error) {
+		roles, err := c.readRoles(ctx, byName(have.name))
+		if err != nil {
+			return nil, err
+		}
+		return steps(findRole(roles, have.name))
+	})
+}

@@ -1,0 +1,159 @@
+package azure_test
+
+import (
+	"crypto/elliptic"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/catalog"
+	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/keys"
+)
+
+// A new identity is known everywhere only later, reads are behind writes, and Azure asks to come back: a run waits.
+func TestAzureIsSlow(t *testing.T) {
+	const late = 500 * time.Millisecond
+	for name, o := range map[string]fakeazure.Options{
+		"principals":     {PrincipalDelay: late},
+		"identities":     {IdentityDelay: late},
+		"roles":          {AuthorizationDelay: late},
+		"credentials":    {FederationRate: 20},
+		"writes":         {WritesPerSecond: 5},
+		"pages":          {PageSize: 1},
+		"a bit of each":  {PrincipalDelay: late, IdentityDelay: late, AuthorizationDelay: late, VaryCase: true, PageSize: 2},
+		"group deletion": {OperationPolls: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, o)
+			_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+			must(t, err)
+			for _, c := range w.Calls() {
+				if strings.HasPrefix(c.Code, "Concurrent") {
+					t.Errorf("%s: %s", c.Path, c.Code)
+				}
+			}
+			if s := w.State(); len(s.Identities) != 3 || len(s.Credentials) != 5 || len(s.Assignments) != 3 {
+				t.Errorf("there is %+v", s)
+			}
+			time.Sleep(max(o.AuthorizationDelay, o.IdentityDelay))
+			w.writes()
+			_, err = azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+			must(t, err)
+			if again := w.writes(); len(again) > 0 {
+				t.Errorf("the second run wrote %q", again)
+			}
+			_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
+			must(t, err)
+			if s := w.State(); len(s.Groups) != 1 || len(s.Identities)+len(s.Definitions)+len(s.Assignments) > 0 {
+				t.Errorf("left: %+v", s)
+			}
+		})
+	}
+}
+
+// Any call may be throttled or find the service away: it is made again.
+func TestThrottledOnce(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	w.Fault(func(c fakeazure.Call) fakeazure.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[c.Action] || c.Service == "login" {
+			return fakeazure.Fault{}
+		}
+		seen[c.Action] = true
+		if c.Write {
+			return fakeazure.Unavailable()
+		}
+		return fakeazure.Throttle(time.Second)
+	})
+	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+	must(t, err)
+	_, err = azure.Delete(t.Context(), azure.DeleteOptions{Options: w.options(), Group: true})
+	must(t, err)
+}
+
+// What is wrong is told before anything is written, and mostly before anybody is called.
+func TestRefusals(t *testing.T) {
+	type tried struct {
+		w *world
+		o azure.IdentitiesOptions
+	}
+	const (
+		scope    = "/subscriptions/" + subscription
+		identity = scope + "/resourceGroups/prod-a-oidc/providers/Microsoft.ManagedIdentity/userAssignedIdentities/prod-a-ns-storage-creds"
+		nobody   = "00000000-8888-7777-6666-555555555555"
+	)
+	for _, tt := range []struct {
+		name    string
+		fake    fakeazure.Options
+		prepare func(t *testing.T, x *tried)
+		is      func(error) bool
+		says    string
+		silent  bool // nobody is called
+	}{
+		{name: "another tenant", prepare: func(_ *testing.T, x *tried) { x.o.Tenant = nobody }, is: is(azure.WrongTenant), says: "is of tenant " + tenant},
+		{name: "another subscription", prepare: func(_ *testing.T, x *tried) { x.o.Subscription = nobody }, is: is(azure.WrongTenant), says: "could not be found"},
+		{name: "a provider that is not registered", fake: fakeazure.Options{Unregistered: []string{"Microsoft.ManagedIdentity"}},
+			is: is(azure.Unregistered), says: "Microsoft.ManagedIdentity"},
+		{name: "a caller who may not", fake: fakeazure.Options{Permissions: []string{"*/read"}}, says: "do not allow Microsoft.Resources/subscriptions/resourceGroups/write"},
+		{name: "credentials that are not good", prepare: func(t *testing.T, _ *tried) { t.Setenv("AZURE_CLIENT_SECRET", "wrong") },
+			is: is(azure.NoCredentials), says: "no credentials for Azure are good"},
+		{name: "a role that is not there", prepare: func(t *testing.T, x *tried) {
+			x.o.Identities = x.w.requests(t, request{"a", "sa-a", "roleBindings: [{role: Contributer}]"})
+		}, says: `knows no role "Contributer"`},
+		{name: "a group that is not there", prepare: func(_ *testing.T, x *tried) { x.o.DNSGroup = "dns" }, says: "there is no resource group dns"},
+		{name: "a group elsewhere", prepare: func(t *testing.T, x *tried) {
+			x.w.arm(t, "PUT", scope+"/resourceGroups/prod-a", "2021-04-01", `{"location":"westeurope"}`)
+			x.o.Adopt = true
+		}, says: "is in the region westeurope"},
+		{name: "a role of somebody else's", prepare: func(t *testing.T, x *tried) {
+			x.w.arm(t, "PUT", scope+"/providers/Microsoft.Authorization/roleDefinitions/aaaaaaaa-0000-4000-8000-000000000001", "2022-04-01",
+				`{"properties":{"roleName":"prod-a-ns-storage-creds","description":"mine","type":"CustomRole","assignableScopes":["`+scope+`"],"permissions":[{"actions":["*/read"]}]}}`)
+		}, is: is(azure.NotOwned), says: `has the description "mine"`},
+		{name: "an identity of somebody else's", prepare: func(t *testing.T, x *tried) {
+			x.w.arm(t, "PUT", scope+"/resourceGroups/prod-a-oidc", "2021-04-01", `{"location":"centralus","tags":{"openshift.io_cloud-credential-operator_prod-a":"owned"}}`)
+			x.w.arm(t, "PUT", identity, "2024-11-30", `{"location":"centralus","tags":{"openshift.io_cloud-credential-operator_b":"owned"}}`)
+		}, is: is(azure.NotOwned), says: "prod-a-ns-storage-creds belongs to b"},
+		{name: "keys that Entra refuses", silent: true, prepare: func(t *testing.T, x *tried) { x.w.publishEC(t) }, is: is(azure.WrongAlgorithm), says: "RS256 alone"},
+		{name: "no requests", silent: true, prepare: func(t *testing.T, x *tried) { x.o.Identities = x.w.requests(t) }, says: "has no CredentialsRequest for Azure"},
+		{name: "a cloud that is not there", prepare: func(_ *testing.T, x *tried) { x.o.Cloud = "AzureGermanCloud" }, silent: true, says: `"AzureGermanCloud" is none of`},
+		{name: "a wrong name", prepare: func(_ *testing.T, x *tried) { x.o.Name = "prod.a" }, silent: true, says: `"prod.a-ns-`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			x := tried{w: newWorld(t, tt.fake)}
+			x.o = x.w.identities(t, usual()...)
+			if tt.prepare != nil {
+				tt.prepare(t, &x)
+			}
+			x.w.writes()
+			_, err := azure.CreateIdentities(t.Context(), x.o)
+			if err == nil || !strings.Contains(err.Error(), tt.says) || tt.is != nil && !tt.is(err) {
+				t.Errorf("it lacks %q: %v", tt.says, err)
+			}
+			calls := len(x.w.Calls())
+			wrote := slices.DeleteFunc(x.w.writes(), func(c string) bool { return strings.HasSuffix(c, " AuthorizationFailed") })
+			if len(wrote) > 0 || tt.silent && calls > 0 {
+				t.Errorf("%d calls, and it wrote %q", calls, wrote)
+			}
+		})
+	}
+}
+
+// publishEC publishes a key that signs with ES256 under the issuer URL.
+func (w *world) publishEC(t *testing.T) {
+	t.Helper()
+	key, err := keystore.NewPublic(keys.EC(elliptic.P256(), 1).Public())
+	must(t, err)
+	url, err := keystore.ParseIssuerURL(issuerURL, true)
+	must(t, err)
+	_, err = catalog.Add(t.Context(), w.store, keystore.Spec{Name: "prod-a", Issuers: []keystore.IssuerURL{url}, Keys: []keystore.VerificationKey{key}, Dev: true},
+		catalog.AddOptions{Change: keystore.Change{At: time.Now(), By: "me"}})
+	must(t, err)
+}

@@ -1,0 +1,82 @@
+package azure
+
+import (
+	"context"
+
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// WorkloadOptions say which identity to make for a workload of any cluster.
+type WorkloadOptions struct {
+	Options                                  // Name is that of the identity, and OIDCGroup where it is; InstallGroup is empty
+	For             string                   // what asks for it; for messages
+	ServiceAccounts []install.ServiceAccount // whose tokens it takes
+	Roles           []string                 // names of roles that exist
+	Actions         []string                 // of a custom role under the identity's name
+	DataActions     []string
+	Scopes          []string // IDs of where roles are assigned; empty for its own resource group
+}
+
+// WorkloadCreated is an identity for a workload.
+type WorkloadCreated struct {
+	Preview                    *plan.Preview // with mode Preview; everything else is empty then
+	ID                         string
+	ClientID, TenantID         string
+	SubscriptionID, Region     string
+	Issuer, Audience, Identity string
+}
+
+// CreateIdentity makes an identity that pods of some service accounts may use. keypost never deletes it.
+func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, error) {
+	r := newRun(o.Options)
+	r.owner = workloads()
+	i := o.identity()
+	if err := o.check([]identity{i}); err != nil {
+		return WorkloadCreated{}, err
+	}
+	if err := r.checkStored(ctx); err != nil {
+		return WorkloadCreated{}, err
+	}
+	if err := r.identify(ctx); err != nil {
+		return WorkloadCreated{}, err
+	}
+	w, err := r.read(ctx, []identity{i})
+	if err != nil {
+		return WorkloadCreated{}, err
+	}
+	p, err := r.planWorkload(w, i)
+	if err != nil {
+		return WorkloadCreated{}, err
+	}
+	if preview, err := r.carryOut(ctx, p); err != nil || preview != nil {
+		return WorkloadCreated{Preview: preview}, err
+	}
+	made := r.client.known(o.Name)
+	return WorkloadCreated{ID: r.client.identityID(o.OIDCGroup, o.Name), ClientID: made.client, TenantID: made.tenant, SubscriptionID: o.Subscription,
+		Region: o.Region, Issuer: o.IssuerURL, Audience: o.Audience, Identity: o.Name}, nil
+}
+
+// planWorkload plans the identity, and its group only if there is none: a group that is there may be anybody's.
+func (r *run) planWorkload(w *world, i identity) (plan.Plan, error) {
+	var groups plan.Plan
+	if w.groups[r.o.OIDCGroup] == nil {
+		var err error
+		if groups, err = r.planGroups(w); err != nil {
+			return groups, err
+		}
+	}
+	things, err := r.planIdentities(w, []identity{i})
+	return groups.Then(things), err
+}
+
+func (o WorkloadOptions) identity() identity {
+	i := identity{name: o.Name, request: o.For, actions: distinct(o.Actions), dataActions: distinct(o.DataActions), roles: distinct(o.Roles), scopes: o.Scopes}
+	if len(i.scopes) == 0 {
+		i.scopes = []string{o.groupID(o.OIDCGroup)}
+	}
+	for _, a := range o.ServiceAccounts {
+		i.credentials = append(i.credentials, o.credential(a))
+	}
+	return i
+}
