@@ -23,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/keypost/keypost/test/fakeaws"
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // accounts are the AWS accounts that scripts have started, by working directory: a script's commands share one.
@@ -81,7 +82,16 @@ func calls(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: calls none|reads|ACTION=COUNT…")
 	}
-	s := accountOf(ts)
+	compareCalls(ts, accountOf(ts), args)
+}
+
+// recorder is a cloud that records its calls.
+type recorder interface {
+	Calls() []fakecloud.Call
+	ResetCalls()
+}
+
+func compareCalls(ts *testscript.TestScript, s recorder, args []string) {
 	counts, writes := map[string]int{}, []string{}
 	for _, c := range s.Calls() {
 		counts[c.Action]++

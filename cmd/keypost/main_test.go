@@ -67,9 +67,13 @@ func TestScripts(t *testing.T) {
 			"hint":      hint,
 			"json":      jsonObject,
 			"edge":      startCloudFront,
+			"fakeazure": accounts{t}.startAzure,
+			"azcalls":   azureCalls,
+			"azure":     printAzure,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}
+			env.Values[azureKey{}] = &fakeSubscription{}
 			env.Values[planeKey{}] = &fakePlane{}
 			env.Setenv("KEYPOST_STORE", "file://./store")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // or each of hundreds of processes takes a second to end

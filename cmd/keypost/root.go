@@ -9,6 +9,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/auditcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/awscmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/azurecmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/gcpcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/issuercmd"
@@ -50,7 +51,7 @@ program at once, whatever it waits for`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.Root(root, issuercmd.NewCmdIssuer(f), keycmd.NewCmdKey(f), rotatecmd.NewCmdRotate(f), verifycmd.NewCmdVerify(f), storecmd.NewCmdExport(f), storecmd.NewCmdStore(f),
-		mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), awscmd.NewCmdAWS(f), gcpcmd.NewCmdGCP(f), newVersion(f))
+		mirrorcmd.NewCmdMirror(f), auditcmd.NewCmdAudit(f), watchcmd.NewCmdWatch(f), awscmd.NewCmdAWS(f), azurecmd.NewCmdAzure(f), gcpcmd.NewCmdGCP(f), newVersion(f))
 	return root
 }
 

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/keypost/keypost/test/fakeazure"
+)
+
+type azureKey struct{}
+
+// fakeSubscription is the Azure subscription that a script has started.
+type fakeSubscription struct{ *fakeazure.Server }
+
+// startAzure plays an Azure subscription from here on: fakeazure [slow]. All commands of the script talk to it, at Microsoft's own
+// names. Its Entra reaches what serve has published, and takes its CA for a public one.
+func (a accounts) startAzure(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 1 {
+		ts.Fatalf("usage: fakeazure [slow]")
+	}
+	t, is := a.t.(*testing.T)
+	if !is {
+		ts.Fatalf("fakeazure needs a test")
+	}
+	o := fakeazure.Options{VaryCase: true, Roots: x509.NewCertPool()}
+	if ts.Getenv("CA") != "" {
+		o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
+	}
+	address := "127.0.0.1:" + ts.Getenv("PORT")
+	o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	s := fakeazure.Start(t, o)
+	for _, kv := range append(s.Env(), s.Tunnel(t)...) {
+		name, value, _ := strings.Cut(kv, "=")
+		ts.Setenv(name, value)
+	}
+	ts.Value(azureKey{}).(*fakeSubscription).Server = s
+}
+
+func subscriptionOf(ts *testscript.TestScript) *fakeazure.Server {
+	s := ts.Value(azureKey{}).(*fakeSubscription).Server
+	if s == nil {
+		ts.Fatalf("fakeazure was not started")
+	}
+	return s
+}
+
+// azureCalls compares the calls since the last time: azcalls none|reads, or azcalls ACTION=COUNT…
+func azureCalls(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: azcalls none|reads|ACTION=COUNT…")
+	}
+	compareCalls(ts, subscriptionOf(ts), args)
+}
+
+// printAzure writes what the subscription holds to a file: azure FILE
+func printAzure(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: azure FILE")
+	}
+	var b strings.Builder
+	s := subscriptionOf(ts).State()
+	for _, g := range s.Groups {
+		fmt.Fprintln(&b, "group", g.Name, g.Location, g.Tags)
+	}
+	for _, i := range s.Identities {
+		fmt.Fprintln(&b, "identity", i.Name, i.Tags)
+	}
+	for _, c := range s.Credentials {
+		fmt.Fprintln(&b, "credential", c.Name, c.Issuer, c.Subject, c.Audiences)
+	}
+	for _, d := range s.Definitions {
+		fmt.Fprintln(&b, "role", d.RoleName, d.Description, d.Permissions)
+	}
+	for _, a := range s.Assignments {
+		fmt.Fprintln(&b, "assignment", strings.ToLower(a.Scope), a.PrincipalType)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
+}

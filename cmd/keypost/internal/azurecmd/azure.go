@@ -1,0 +1,148 @@
+// Package azurecmd has the commands of keypost azure. A command turns its flags into options for provision/azure, and prints the
+// events and the result.
+//
+// Source: github.com/openshift/cloud-credential-operator, pkg/cmd/provisioning/azure.
+package azurecmd
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
+	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/install"
+)
+
+// NewCmdAzure returns the commands of ccoctl azure, with ccoctl's flags, files and log lines, and one of our own.
+func NewCmdAzure(f *cli.Factory) *cobra.Command {
+	return cli.Group("azure", "Register an issuer and managed identities with Azure; ccoctl azure, without storage",
+		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreateIssuer(f), newCmdCreateIdentities(f), newCmdCreateAll(f), newCmdDelete(f), newCmdCreateIdentity(f))
+}
+
+// flags are those of all commands; each command registers those that it has.
+type flags struct {
+	azure.Options
+	cloud              cloudcmd.Flags
+	storage, container string
+	requested          azure.RequestedIdentities
+}
+
+// run is one run of a command.
+type run struct {
+	*cloudcmd.Run
+	*flags
+}
+
+// command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
+func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
+	c.Args, c.RunE = cli.Exactly(0), func(cmd *cobra.Command, _ []string) error {
+		begun, err := f.cloud.Begin(factory, cmd, f.check)
+		if err != nil {
+			return err
+		}
+		defer begun.End()
+		f.Unpaced = f.Dev // an emulator says itself what it takes
+		f.nameGroups(cmd)
+		r := &run{begun, f}
+		if f.storage != "" || f.container != "" {
+			r.Warn("--storage-account-name and --blob-container-name are not needed: keypostd serves the documents, so that there is no storage to keep them in")
+		}
+		return r.hinted(do(cmd.Context(), r))
+	}
+	return &c
+}
+
+// define registers those of the flags that a command has, by their names. What ccoctl has is spelled as there.
+func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.cloud.To, f.cloud.Party = &f.Options.Options, "entra"
+	f.cloud.Define(all, "the Azure CLI")
+	all.StringVar(&f.Name, "name", "", "name of what is made: its tag, and the beginning of the identities' names")
+	all.StringVar(&f.Region, "region", "", "Azure region of what is made")
+	all.StringVar(&f.Subscription, "subscription-id", "", "ID of the Azure subscription, the only one in which anything may be changed")
+	all.StringVar(&f.Tenant, "tenant-id", "", "ID of the tenant that the subscription must be of")
+	all.StringVar(&f.OIDCGroup, "oidc-resource-group-name", "", "resource group of the identities (default NAME-oidc)")
+	all.StringVar(&f.InstallGroup, "installation-resource-group-name", "", "resource group that the cluster is installed into (default NAME)")
+	all.StringVar(&f.DNSGroup, "dnszone-resource-group-name", "", "resource group of the base domain's DNS zone")
+	all.StringVar(&f.NetworkGroup, "network-resource-group-name", "", "resource group of a virtual network that is there already")
+	all.StringVar(&f.storage, "storage-account-name", "", "accepted for scripts written for ccoctl; there is no storage account")
+	all.StringVar(&f.container, "blob-container-name", "", "accepted for scripts written for ccoctl; there is no container")
+	all.StringVar(&f.Cloud, "cloud", azure.PublicCloud, "the Azure cloud; those of governments and of China were never tried")
+	all.StringVar(&f.Audience, "audience", azure.DefaultAudience, "audience of tokens")
+	all.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
+	all.BoolVar(&f.Adopt, "adopt", false, "take over resource groups, identities and roles that are not marked as ours")
+	all.BoolVar(&f.Prune, "prune", false, "delete the identities whose CredentialsRequest is gone, and the role assignments of ours that nobody asks for")
+	all.BoolVar(&f.Keep, "preserve-existing-roles", false, "delete no role assignment")
+	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of Azure: its URL may have a port, and waits are short")
+	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
+	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
+	for _, name := range names {
+		cmd.Flags().AddFlag(all.Lookup(name))
+	}
+	if cmd.Flags().Lookup("cloud") != nil {
+		cli.Choices(cmd.Flags(), "cloud", azure.PublicCloud, azure.GovernmentCloud, azure.ChinaCloud)
+	}
+	if cmd.Flags().Lookup("audience") != nil {
+		cli.Choices(cmd.Flags(), "audience", azure.DefaultAudience, "api://AzureADTokenExchange", "api://AzureADTokenExchangeUSGov", "api://AzureADTokenExchangeChina")
+	}
+	return cmd.Flags()
+}
+
+// installation registers the flags of whatever publishes a key.
+func (f *flags) installation(cmd *cobra.Command, more ...string) {
+	f.define(cmd, append(append(cli.ShieldFiles(), "name", "region", "subscription-id", "tenant-id", "output-dir", "dry-run", "diff", "issuer-url", "user-tags",
+		"adopt", "public-key-file", "oidc-resource-group-name", "storage-account-name", "blob-container-name", "cloud", "ca-file", "connect", "dev", "why"), more...)...)
+	f.cloud.DefinePolicy(cmd.Flags())
+	required(cmd, "name", "region", "subscription-id", "tenant-id", "issuer-url")
+}
+
+// identityNames are the flags of whatever makes a release's identities.
+func identityNames() []string {
+	return []string{"credentials-requests-dir", "enable-tech-preview", "installation-resource-group-name", "dnszone-resource-group-name",
+		"network-resource-group-name", "preserve-existing-roles", "prune", "audience"}
+}
+
+func required(cmd *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not registered, which a test would find
+	}
+}
+
+var guidForm = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+
+// check returns an error for flags of Azure's that are wrong by themselves.
+func (f *flags) check() error {
+	for _, id := range []struct{ flag, value string }{{"subscription-id", f.Subscription}, {"tenant-id", f.Tenant}} {
+		if id.value != "" && !guidForm.MatchString(id.value) {
+			return cli.Usagef("--%s %q is not an ID: 8-4-4-4-12 hexadecimal digits", id.flag, id.value)
+		}
+	}
+	switch {
+	case f.Cloud != azure.PublicCloud && f.Cloud != azure.GovernmentCloud && f.Cloud != azure.ChinaCloud:
+		return cli.Usagef("--cloud %q is none of %s, %s and %s", f.Cloud, azure.PublicCloud, azure.GovernmentCloud, azure.ChinaCloud)
+	case f.Keep && f.Prune:
+		return cli.Usagef("--preserve-existing-roles takes nothing away, and --prune does; give one of them")
+	}
+	return nil
+}
+
+// nameGroups chooses the resource groups that a command has a flag for and nobody named.
+func (f *flags) nameGroups(cmd *cobra.Command) {
+	for _, g := range []struct {
+		flag, what, usual string
+		to                *string
+	}{
+		{"oidc-resource-group-name", "OIDC", f.Name + "-oidc", &f.OIDCGroup},
+		{"installation-resource-group-name", "installation", f.Name, &f.InstallGroup},
+	} {
+		if cmd.Flags().Lookup(g.flag) != nil && *g.to == "" {
+			*g.to = g.usual
+			f.Report(install.Event{Kind: install.Line, Text: fmt.Sprintf("No --%s provided, defaulting %s resource group name to %s", g.flag, g.what, g.usual)})
+		}
+	}
+}

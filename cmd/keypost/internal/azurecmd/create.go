@@ -1,0 +1,109 @@
+package azurecmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/ccoctl"
+)
+
+func newCmdCreateIssuer(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
+	cmd := f.command(factory, cobra.Command{
+		Use:   "create-oidc-issuer --name NAME --region REGION --subscription-id ID --tenant-id ID --issuer-url URL",
+		Short: "Publish a cluster's key and make the resource group of its identities",
+		Long: "Publish the cluster's public key under the issuer URL, wait until relying parties see it there, make the resource\n" +
+			"group of the identities, and write the manifests with the issuer and the tenant. Without a file with the key, those\n" +
+			"that the store has under the issuer URL count (keypost issuer add --kubeconfig).",
+	}, func(ctx context.Context, r *run) error {
+		f.cloud.UseOwnPublicKey()
+		return r.create(ctx, nil)
+	})
+	f.installation(cmd)
+	return cmd
+}
+
+func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
+	cmd := f.command(factory, cobra.Command{
+		Use:   "create-all --name NAME --region REGION --subscription-id ID --tenant-id ID --credentials-requests-dir DIR --issuer-url URL",
+		Short: "Key pair, published issuer, identities, roles and manifests in one go",
+		Long: "Make or reuse the cluster's key pair, publish its public half under the issuer URL, wait until relying parties see\n" +
+			"it there, make both resource groups, the managed identities with their federated credentials, roles and role\n" +
+			"assignments, and write what the installer takes. It may be stopped and run again at any point: what is there already\n" +
+			"is compared and brought up to date. Azure takes a federated credential of one identity every 4 seconds.",
+	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
+	f.installation(cmd, identityNames()...)
+	required(cmd, "credentials-requests-dir")
+	return cmd
+}
+
+// create makes an installation; without identities, their resource group alone.
+func (r *run) create(ctx context.Context, identities *azure.RequestedIdentities) error {
+	o := azure.CreateOptions{Identities: identities}
+	var err error
+	if o.PublicKey, err = r.cloud.ReadPublicKey(r.Factory); err != nil {
+		return err
+	}
+	o.Stored = identities == nil && o.PublicKey == nil
+	if !r.cloud.DryRun {
+		if err := r.cloud.ReadIssuer(); err != nil {
+			return err
+		}
+	}
+	o.Options = r.Options
+	made, err := azure.Create(ctx, o)
+	if end, err := r.Ended(made.Preview, err); end {
+		return err
+	}
+	if !r.cloud.DryRun {
+		if identities != nil {
+			r.Notice("install-config.yaml needs credentialsMode: Manual, and platform.azure.resourceGroupName: %s", r.InstallGroup)
+			r.SayInstall(made.Created)
+		}
+		r.SayLifetime(made.KeySet)
+	}
+	return r.Result(struct {
+		Issuer     string        `json:"issuer"`
+		KeySet     keystore.Name `json:"keySet"`
+		Tenant     string        `json:"tenant"`
+		Identities int           `json:"identities"`
+		Secrets    int           `json:"secrets"`
+		Dir        string        `json:"outputDir"`
+		DryRun     bool          `json:"dryRun"`
+	}{r.IssuerURL, made.KeySet.Name(), made.Tenant, made.Identities, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
+}
+
+func newCmdCreateIdentities(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
+	cmd := f.command(factory, cobra.Command{
+		Use:   "create-managed-identities --name NAME --region REGION --subscription-id ID --issuer-url URL --credentials-requests-dir DIR",
+		Short: "Make the managed identities that a release's CredentialsRequests ask for",
+		Long: "Make the managed identities that a release's CredentialsRequests ask for, with their federated credentials, roles and\n" +
+			"role assignments, in resource groups that are made if need be, and the Secrets that name them. What is there already\n" +
+			"is compared and brought up to date: what a new release needs more comes before anything goes. A request that names an\n" +
+			"identity of its own (azureClientID, as operators of OLM do) gets its Secret alone.",
+	}, func(ctx context.Context, r *run) error { return r.createIdentities(ctx) })
+	fs := f.define(cmd, append(identityNames(), "name", "region", "subscription-id", "tenant-id", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt",
+		"oidc-resource-group-name", "cloud", "dev")...)
+	fs.Lookup("issuer-url").Usage = "the issuer URL that the identities trust"
+	required(cmd, "name", "region", "subscription-id", "issuer-url", "credentials-requests-dir")
+	return cmd
+}
+
+func (r *run) createIdentities(ctx context.Context) error {
+	made, err := azure.CreateIdentities(ctx, azure.IdentitiesOptions{Options: r.Options, Identities: r.requested})
+	if end, err := r.Ended(made.Preview, err); end {
+		return err
+	}
+	if len(made.Secrets) > 0 {
+		r.SayUpgrade(made.Secrets)
+		r.Notice("a running cluster that had no managed identities needs %s of create-oidc-issuer, too", ccoctl.AzureWebhookFile("").Name)
+	}
+	return r.Result(map[string]any{"issuer": r.IssuerURL, "secrets": cloudcmd.Listed(made.Secrets), "dryRun": r.cloud.DryRun})
+}

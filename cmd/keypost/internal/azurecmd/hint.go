@@ -1,0 +1,40 @@
+package azurecmd
+
+import (
+	"errors"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/install"
+)
+
+// hinted adds to an error of provision/azure what to do about it, in words of the command line.
+func (r *run) hinted(err error) error {
+	if _, hinted := errors.AsType[*cli.HintedError](err); hinted {
+		return err
+	}
+	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
+	if e, is := errors.AsType[*azure.Error](err); is {
+		switch e.Problem {
+		case azure.NoCredentials:
+			return hint("az login; or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET")
+		case azure.WrongTenant:
+			return hint("choose other credentials, or another --subscription-id or --tenant-id")
+		case azure.NotOwned:
+			return hint("take it over with --adopt, or use another name")
+		case azure.WrongAlgorithm:
+			return hint("let the cluster sign with an RSA key")
+		case azure.Unregistered:
+			return hint("az provider register --namespace Microsoft.ManagedIdentity --subscription %s --wait", cli.Quoted(r.Subscription))
+		case azure.NameTaken:
+			return hint("choose another --name; or, if that role was deleted a moment ago, run this again")
+		case azure.OthersInGroup:
+			return hint("leave --delete-oidc-resource-group out")
+		}
+		return err
+	}
+	if e, is := errors.AsType[*install.Error](err); is && e.Problem == install.NoRequests {
+		return hint("to fill one: oc adm release extract --credentials-requests --cloud=azure --to=DIR")
+	}
+	return r.cloud.Hinted(err)
+}
