@@ -15,11 +15,12 @@
 // Cache-Control says here, but at least KeyLag) and whether it fetches again for an unknown kid (never here, before the copy
 // lapses); in which order it checks a request that is wrong twice (client, issuer, subject, audience, time, key, signature
 // here); how long changes take to be seen (none here, but for the delays in Options). Guessed are: the sentences for an
-// algorithm other than RS256 (a wrong signature), for a token that lacks a claim or has white space around it, for a twenty-first federated credential, for wrong names,
-// lengths, audiences and blanks of one; which of AADSTS50166, 501661 and 90061 is said when (an answer other than 200, no
-// connection, a broken document); that a federated credential's write that overlaps another one fails rather than the first of
-// the two; the answers to unknown filters; that a role in use cannot be deleted with 409; what remains of an exchange that came
-// too early (nothing, unless RefusalsLast). A new client secret, conditional access, conditions of assignments, deny
-// assignments, locks, policies, moving and soft deletion are left out, and the signatures of requests to blobs are not checked.
-// Predefined roles are few, and their actions shortened. Actions of custom roles are checked for their form only.
+// algorithm other than RS256 (a wrong signature), for a token that lacks a claim or has white space around it, for a twenty-
+// first federated credential, for wrong names, lengths, audiences and blanks of one; which of AADSTS50166, 501661 and 90061 is
+// said when (an answer other than 200, no connection, a broken document); that a federated credential's write that overlaps
+// another one fails rather than the first of the two; the answers to unknown filters; that a role in use cannot be deleted with
+// 409; what remains of an exchange that came too early (nothing, unless RefusalsLast). A new client secret, conditional access,
+// conditions of assignments, deny assignments, locks, policies, moving and soft deletion are left out, and the signatures of
+// requests to blobs are not checked. Predefined roles are few, and their actions shortened. Actions of custom roles are checked
+// for their form only.
 package fakeazure

@@ -4,7 +4,6 @@ package main
 
 import (
 	"flag"
-	"fmt"
 	"log"
 	"net"
 	"os"
@@ -22,9 +21,7 @@ func main() {
 
 func run() error {
 	var o fakeaws.Options
-	listen := flag.String("listen", "127.0.0.1:0", "`address` to listen on")
-	roots := flag.String("ca-file", "", "PEM `file` of the CAs that need no thumbprint")
-	issuers := flag.String("issuers", "", "`address` at which every issuer is reached, or direct; empty: none is")
+	common := fakecloud.NewFlags()
 	policy := flag.String("policy-file", "", "the caller's identity policy, a JSON `file`; empty: everything is allowed")
 	flag.StringVar(&o.Account, "account", "", "account `ID`")
 	flag.StringVar(&o.Partition, "partition", "aws", "`partition`")
@@ -35,7 +32,7 @@ func run() error {
 	flag.Parse()
 
 	var err error
-	if o.Roots, err = fakecloud.Pool(*roots); err != nil {
+	if o.Dial, o.Roots, err = common.Issuers(); err != nil {
 		return err
 	}
 	if *policy != "" {
@@ -45,8 +42,7 @@ func run() error {
 		}
 		o.Policy = string(text)
 	}
-	o.Dial = fakecloud.Dialer(*issuers)
-	return serve(o, *listen)
+	return serve(o, common.Listen)
 }
 
 func serve(o fakeaws.Options, address string) error {
@@ -59,9 +55,6 @@ func serve(o fakeaws.Options, address string) error {
 		return err
 	}
 	s.URL = "http://" + l.Addr().String()
-	fmt.Println(s.URL)
-	for _, line := range s.Env() {
-		fmt.Println(line)
-	}
+	fakecloud.Announce(s.URL, s.Env())
 	return s.Serve(l)
 }

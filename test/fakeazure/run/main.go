@@ -5,7 +5,6 @@ package main
 
 import (
 	"flag"
-	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -27,10 +26,8 @@ func main() {
 
 func run() error {
 	var o fakeazure.Options
-	listen := flag.String("listen", "127.0.0.1:0", "`address` to listen on")
+	common := fakecloud.NewFlags()
 	proxy := flag.String("proxy", "", "`directory` for the certificate of Microsoft's hosts, with an HTTPS proxy that leads them here; empty: none")
-	roots := flag.String("ca-file", "", "PEM `file` of the CAs that issuers' certificates are from")
-	issuers := flag.String("issuers", "", "`address` at which every issuer is reached, or direct; empty: none is")
 	permissions := flag.String("permissions", "", "what the caller may do, `actions` with commas between; empty: everything")
 	flag.StringVar(&o.Tenant, "tenant", "", "tenant `ID`")
 	flag.StringVar(&o.Subscription, "subscription", "", "subscription `ID`")
@@ -50,11 +47,10 @@ func run() error {
 		o.Permissions = strings.Split(*permissions, ",")
 	}
 	var err error
-	if o.Roots, err = fakecloud.Pool(*roots); err != nil {
+	if o.Dial, o.Roots, err = common.Issuers(); err != nil {
 		return err
 	}
-	o.Dial = fakecloud.Dialer(*issuers)
-	return serve(o, *listen, *proxy)
+	return serve(o, common.Listen, *proxy)
 }
 
 func serve(o fakeazure.Options, address, proxy string) error {
@@ -73,10 +69,7 @@ func serve(o fakeazure.Options, address, proxy string) error {
 		}
 		environment = append(environment, more...)
 	}
-	fmt.Println(s.URL)
-	for _, line := range environment {
-		fmt.Println(line)
-	}
+	fakecloud.Announce(s.URL, environment)
 	go func() { failed <- s.Serve(l) }()
 	return <-failed
 }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"flag"
-	"fmt"
 	"log"
 	"net"
 	"strings"
@@ -26,12 +25,10 @@ type place struct{ address, certificate, key string }
 
 func run() error {
 	var o fakegcp.Options
+	common := fakecloud.NewFlags()
 	var at place
-	flag.StringVar(&at.address, "listen", "127.0.0.1:0", "`address` to listen on")
 	flag.StringVar(&at.certificate, "cert-file", "", "PEM `file` of a certificate, for HTTPS; empty: plain HTTP")
 	flag.StringVar(&at.key, "key-file", "", "PEM `file` of its key")
-	roots := flag.String("ca-file", "", "PEM `file` of the CAs that issuers' certificates are from")
-	issuers := flag.String("issuers", "", "`address` at which every issuer is reached, or direct; empty: none is")
 	permissions := flag.String("permissions", "", "what the caller may do, `names` with commas between; empty: everything")
 	flag.StringVar(&o.Project, "project", "", "project `ID`")
 	flag.StringVar(&o.Number, "number", "", "project `number`")
@@ -47,10 +44,10 @@ func run() error {
 		o.Permissions = strings.Split(*permissions, ",")
 	}
 	var err error
-	if o.Roots, err = fakecloud.Pool(*roots); err != nil {
+	if o.Dial, o.Roots, err = common.Issuers(); err != nil {
 		return err
 	}
-	o.Dial = fakecloud.Dialer(*issuers)
+	at.address = common.Listen
 	return serve(o, at)
 }
 
@@ -68,10 +65,7 @@ func serve(o fakegcp.Options, at place) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(s.URL)
-	for _, line := range environment {
-		fmt.Println(line)
-	}
+	fakecloud.Announce(s.URL, environment)
 	if at.certificate != "" {
 		return s.ServeTLS(l, at.certificate, at.key)
 	}
