@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
@@ -72,15 +73,44 @@ func (a Accounts) ours(have accountState, w Account) bool {
 // identity is an account with what it is in this project.
 type identity struct {
 	Account
+	of             Accounts
 	email, display string
 	role           *customRole
+	fresh          *newcomer // nil of an account that was there
+}
+
+// newcomer is an account that was just made. Some of Google's servers do not know it yet, and say of what they do not know that a
+// permission is missing (hashicorp/terraform-provider-google issues 15042 and 19624). After a minute they are believed.
+type newcomer struct{ since time.Time } // the first refusal
+
+func (n *newcomer) unknown(err error) bool {
+	if n == nil || !is(err, Denied) {
+		return false
+	}
+	if n.since.IsZero() {
+		n.since = time.Now()
+	}
+	return time.Since(n.since) < time.Minute
+}
+
+// patient returns s with another attempt where the account is not known yet.
+func (n *newcomer) patient(s cloud.Step) cloud.Step {
+	call := s.Call
+	s.Call = func(ctx context.Context) (cloud.Answer, error) {
+		answer, err := call(ctx)
+		if n.unknown(err) {
+			return cloud.NotYet, err
+		}
+		return answer, err
+	}
+	return s
 }
 
 // identify finds each account of the list: by its email, or by the names that ccoctl gave to it.
 func (a Accounts) identify(p Project, s *snapshot) []identity {
 	var out []identity
 	for _, w := range a.List {
-		i := identity{Account: w, email: p.Email(a.id(w)), display: a.display(w)}
+		i := identity{Account: w, of: a, email: p.Email(a.id(w)), display: a.display(w)}
 		if s.account(i.email) == nil {
 			for _, have := range s.accounts {
 				if have.DisplayName == i.display && a.ours(have, w) && !s.foreign(have.Email, p.PoolName(a.Pool)) {
@@ -91,10 +121,11 @@ func (a Accounts) identify(p Project, s *snapshot) []identity {
 		}
 		if len(w.Permissions) > 0 {
 			r := customRole{name: "projects/" + p.ID + "/roles/" + roleID(p.ID, w.requested()), title: roleTitle(p.ID, w.requested()),
-				description: ccoctlText(i.display), permissions: slices.Sorted(slices.Values(w.Permissions)), users: []string{i.email}}
+				description: ccoctlText(i.display), permissions: slices.Sorted(slices.Values(w.Permissions)), adopt: a.Adopt, prune: a.Prune}
 			if have := findRole(s.roles, r.name, r.title); have != nil {
 				r.name = have.Name
 			}
+			r.others = s.project.others(r.name, []string{member(i.email)})
 			i.role = &r
 		}
 		out = append(out, i)
@@ -118,9 +149,12 @@ func (c *Client) readAccount(ctx context.Context, p Project, account string) (*a
 }
 
 // planAccount plans the account and its own policy.
-func (c *Client) planAccount(p Project, a Accounts, i identity, s *snapshot) (plan.Plan, error) {
+func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, error) {
 	have, own := s.account(i.email), s.policy(i.email)
-	d, err := c.decideAccount(p, a, i, have, own)
+	if have == nil {
+		i.fresh = &newcomer{}
+	}
+	d, err := c.decideAccount(p, i, have, own)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -133,14 +167,14 @@ func (c *Client) planAccount(p Project, a Accounts, i identity, s *snapshot) (pl
 	}
 	stage := c.api.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.readAccount(ctx, p, i.email)
-		if err != nil {
+		if err != nil && !i.fresh.unknown(err) {
 			return nil, err
 		}
 		own, err := c.readAccountPolicy(ctx, p, i.email)
-		if err != nil {
+		if err != nil && !i.fresh.unknown(err) {
 			return nil, err
 		}
-		d, err := c.decideAccount(p, a, i, have, own)
+		d, err := c.decideAccount(p, i, have, own)
 		return d.steps, err
 	})
 	planned := plan.Of(d.notes, cloud.OrFound(stage, found))
@@ -149,37 +183,38 @@ func (c *Client) planAccount(p Project, a Accounts, i identity, s *snapshot) (pl
 }
 
 // decideAccount returns the steps from have, with its own policy, to i. A policy that is nil is read before it is written.
-func (c *Client) decideAccount(p Project, a Accounts, i identity, have *accountState, own *policy) (decision, error) {
+func (c *Client) decideAccount(p Project, i identity, have *accountState, own *policy) (decision, error) {
 	var d decision
 	if have == nil {
 		k := accountCall(p, "", "CreateServiceAccount", "create")
-		k.method, k.path, k.body = "POST", strings.TrimSuffix(k.path, "/"), a.body(i.Account)
+		k.method, k.path, k.body = "POST", strings.TrimSuffix(k.path, "/"), i.of.body(i.Account)
 		d.steps = append(d.steps, c.step(k, fmt.Sprintf("IAM service account %s created", i.display), "+ display name "+i.display))
-	} else if err := c.compareAccount(p, a, i, *have, &d); err != nil {
+	} else if err := c.compareAccount(p, i, *have, &d); err != nil {
 		return decision{}, err
 	}
 	line := "Updated policy bindings for IAM service account " + i.display
 	if own == nil {
 		if len(i.Subjects) > 0 {
-			d.steps = append(d.steps, c.firstPolicyStep(p, a, i, line))
+			d.steps = append(d.steps, i.fresh.patient(c.firstPolicyStep(p, i, line)))
 		}
 		return d, nil
 	}
-	want, diff, lost := impersonators(p, a.Pool, i.Subjects, *own)
+	want, diff, lost := impersonators(p, i.of.Pool, i.Subjects, *own)
 	for _, s := range lost {
 		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
 	}
-	if others := minus(own.pools(), []string{p.PoolName(a.Pool)}); len(others) > 0 {
+	if others := minus(own.pools(), []string{p.PoolName(i.of.Pool)}); len(others) > 0 {
 		d.notes = append(d.notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
 	}
 	if len(diff) > 0 {
-		d.steps = append(d.steps, c.step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), line, diff...))
+		d.steps = append(d.steps, i.fresh.patient(c.step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), line, diff...)))
 	}
 	return d, nil
 }
 
 // compareAccount adds the steps for what an account says of itself.
-func (c *Client) compareAccount(p Project, a Accounts, i identity, have accountState, d *decision) error {
+func (c *Client) compareAccount(p Project, i identity, have accountState, d *decision) error {
+	a := i.of
 	description := have.Description
 	if !a.ours(have, i.Account) {
 		if !a.Adopt {
@@ -210,8 +245,8 @@ func (c *Client) compareAccount(p Project, a Accounts, i identity, have accountS
 
 // firstPolicyStep puts the subjects into the policy of an account that was just made, which some of Google's servers may not
 // know yet. It reads the policy: the account may be older than it seems.
-func (c *Client) firstPolicyStep(p Project, a Accounts, i identity, line string) cloud.Step {
-	_, diff, _ := impersonators(p, a.Pool, i.Subjects, policy{})
+func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step {
+	_, diff, _ := impersonators(p, i.of.Pool, i.Subjects, policy{})
 	return cloud.Step{Key: "first policy of " + i.email, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
 		own, err := c.readAccountPolicy(ctx, p, i.email)
 		if err != nil {
@@ -220,7 +255,7 @@ func (c *Client) firstPolicyStep(p Project, a Accounts, i identity, line string)
 		if own == nil {
 			return cloud.NotYet, fmt.Errorf("%s %s is not known everywhere yet", accountThing, i.email)
 		}
-		want, diff, _ := impersonators(p, a.Pool, i.Subjects, *own)
+		want, diff, _ := impersonators(p, i.of.Pool, i.Subjects, *own)
 		if len(diff) == 0 {
 			return cloud.Accepted, nil
 		}

@@ -148,7 +148,7 @@ func (c *Client) UploadKeys(ctx context.Context, pool, provider string, jwks []b
 		}
 		set := patch{}
 		set.add("oidc.jwksJson", want)
-		return []cloud.Step{c.changeStep(set.call(providerCall(p, pool, provider, "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")}, nil
+		return []cloud.Step{c.changeStep(set.call(providerCall(p.ProviderName(pool, provider), "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")}, nil
 	})
 	return len(made) > 0, err
 }

@@ -180,7 +180,7 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 	created := 0
 	for _, i := range identities {
 		h.roles[i.email] = slices.Clone(i.Roles)
-		one, err := c.planAccount(p, a, i, s)
+		one, err := c.planAccount(p, i, s)
 		if err != nil {
 			return plan.Plan{}, err
 		}
@@ -193,7 +193,7 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 			continue
 		}
 		h.roles[i.email] = append(h.roles[i.email], i.role.name)
-		r, err := c.planRole(*i.role, findRole(s.roles, i.role.name, i.role.title), a.Adopt, a.Prune, s.project.others(i.role.name, members(i.role.users)))
+		r, err := c.planRole(*i.role, findRole(s.roles, i.role.name, i.role.title))
 		if err != nil {
 			return plan.Plan{}, err
 		}

@@ -33,13 +33,14 @@ type providerState struct {
 	} `json:"oidc"` // nil of a provider for something else, such as AWS or SAML
 }
 
-func providerCall(p Project, pool, provider, name, verb string) call {
-	return call{service: iam, name: name, needs: "iam.workloadIdentityPoolProviders." + verb, path: p.ProviderName(pool, provider)}
+// providerCall is a call about a provider, by its full name, or about those of a pool.
+func providerCall(path, name, verb string) call {
+	return call{service: iam, name: name, needs: "iam.workloadIdentityPoolProviders." + verb, path: path}
 }
 
 // readProvider returns nil for a provider that is not there.
 func (c *Client) readProvider(ctx context.Context, p Project, pool, provider string) (*providerState, error) {
-	return present[providerState](ctx, c, providerCall(p, pool, provider, "GetWorkloadIdentityPoolProvider", "get"))
+	return present[providerState](ctx, c, providerCall(p.ProviderName(pool, provider), "GetWorkloadIdentityPoolProvider", "get"))
 }
 
 // planProvider plans the way from have to w.
@@ -88,7 +89,7 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 	}
 	var d decision
 	if have.State == deleted {
-		k := providerCall(p, w.Pool, w.ID, "UndeleteWorkloadIdentityPoolProvider", "undelete")
+		k := providerCall(p.ProviderName(w.Pool, w.ID), "UndeleteWorkloadIdentityPoolProvider", "undelete")
 		k.method, k.path, k.body = "POST", k.path+":undelete", struct{}{}
 		d.steps = append(d.steps, c.changeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), "- deleted"))
 	}
@@ -110,7 +111,7 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		if keys {
 			line += " with new JWK set"
 		}
-		d.steps = append(d.steps, c.changeStep(set.call(providerCall(p, w.Pool, w.ID, "PatchWorkloadIdentityPoolProvider", "update")), line, set.diff...))
+		d.steps = append(d.steps, c.changeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), line, set.diff...))
 	}
 	return d, nil
 }
@@ -130,9 +131,8 @@ func (c *Client) createProvider(p Project, w Provider) (decision, error) {
 	for _, kid := range keyIDs(w.JWKS) {
 		diff = append(diff, "+ uploaded key "+kid)
 	}
-	k := providerCall(p, w.Pool, w.ID, "CreateWorkloadIdentityPoolProvider", "create")
-	k.method, k.path, k.query = "POST", p.PoolName(w.Pool)+"/providers", query("workloadIdentityPoolProviderId", w.ID)
-	k.body = body
+	k := providerCall(p.PoolName(w.Pool)+"/providers", "CreateWorkloadIdentityPoolProvider", "create")
+	k.method, k.query, k.body = "POST", query("workloadIdentityPoolProviderId", w.ID), body
 	return decision{steps: []cloud.Step{c.changeStep(k, "workload identity provider created with name "+w.ID, diff...)}}, nil
 }
 
@@ -257,14 +257,20 @@ func (c *Client) Provider(ctx context.Context, pool, provider string) (Registere
 	if err != nil {
 		return Registered{}, err
 	}
-	if err := usable(poolThing, pool, of == nil, of != nil && of.State == deleted, of != nil && of.Disabled); err != nil {
+	if of == nil {
+		of = &poolState{}
+	}
+	if err := usable(poolThing, pool, of.State, of.Disabled); err != nil {
 		return Registered{}, err
 	}
 	have, err := c.readProvider(ctx, p, pool, provider)
 	if err != nil {
 		return Registered{}, err
 	}
-	if err := usable(providerThing, provider, have == nil, have != nil && have.State == deleted, have != nil && have.Disabled); err != nil {
+	if have == nil {
+		have = &providerState{}
+	}
+	if err := usable(providerThing, provider, have.State, have.Disabled); err != nil {
 		return Registered{}, err
 	}
 	if have.OIDC == nil {
@@ -273,11 +279,12 @@ func (c *Client) Provider(ctx context.Context, pool, provider string) (Registere
 	return Registered{IssuerURL: have.OIDC.Issuer, Audiences: have.OIDC.Audiences, Uploaded: have.OIDC.JWKS != ""}, nil
 }
 
-func usable(thing, name string, missing, gone, disabled bool) error {
+// usable returns an error for a pool or a provider that cannot be used; one without a state is not there.
+func usable(thing, name, state string, disabled bool) error {
 	switch {
-	case missing:
+	case state == "":
 		return fmt.Errorf("there is no %s %s: make it first", thing, name)
-	case gone:
+	case state != active:
 		return fmt.Errorf("%s %s is deleted: make it again, which brings it back", thing, name)
 	case disabled:
 		return fmt.Errorf("%s %s is disabled: make it again, which enables it", thing, name)

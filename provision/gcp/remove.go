@@ -55,8 +55,7 @@ func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *sn
 		if s.pool, err = c.readPool(ctx, p, d.Pool); err != nil || s.pool == nil || s.pool.State == deleted {
 			return err
 		}
-		k := providerCall(p, d.Pool, "", "ListWorkloadIdentityPoolProviders", "list")
-		k.path = strings.TrimSuffix(k.path, "/")
+		k := providerCall(p.PoolName(d.Pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
 		providers, err = list[namedProvider](ctx, c, k, "workloadIdentityPoolProviders")
 		return err
 	})

@@ -31,7 +31,9 @@ type customRole struct {
 	title       string
 	description string // of a new one
 	permissions []string
-	users       []string // emails of those that are to have it
+	adopt       bool     // as in Accounts
+	prune       bool     // permissions that nobody asked for are taken away, unless others have the role
+	others      []string // members of the project's policy that have it, beside the accounts that are to have it
 }
 
 // roleID returns the ID that ccoctl gives to the role of a CredentialsRequest.
@@ -87,11 +89,10 @@ type rolePlan struct {
 	notes, extra []string
 }
 
-// planRole plans the way from have to r. Permissions that nobody asked for are taken away with prune, unless others than
-// r.users have the role.
-func (c *Client) planRole(r customRole, have *roleState, adopt, prune bool, others []string) (rolePlan, error) {
+// planRole plans the way from have to r.
+func (c *Client) planRole(r customRole, have *roleState) (rolePlan, error) {
 	decide := func(have *roleState) (grow, shrink []cloud.Step, err error) {
-		if grow, err = c.growSteps(r, have, adopt); err != nil || !prune || len(others) > 0 {
+		if grow, err = c.growSteps(r, have); err != nil || !r.prune || len(r.others) > 0 {
 			return grow, nil, err
 		}
 		return grow, c.shrinkSteps(r, have), nil
@@ -120,7 +121,7 @@ func (c *Client) planRole(r customRole, have *roleState, adopt, prune bool, othe
 		if !have.Deleted {
 			out.notes = append(out.notes, found)
 		}
-		out.note(r, have, prune, others)
+		out.note(r, have)
 	}
 	out.grow = cloud.OrFound(c.api.Stage(change, grow, func(ctx context.Context) ([]cloud.Step, error) {
 		grow, _, err := read(ctx)
@@ -130,14 +131,14 @@ func (c *Client) planRole(r customRole, have *roleState, adopt, prune bool, othe
 }
 
 // note tells of permissions that stay though nobody asked for them.
-func (out *rolePlan) note(r customRole, have *roleState, prune bool, others []string) {
+func (out *rolePlan) note(r customRole, have *roleState) {
 	surplus := minus(have.Permissions, r.permissions)
 	switch {
 	case len(surplus) == 0:
-	case len(others) > 0:
+	case len(r.others) > 0:
 		out.notes = append(out.notes, fmt.Sprintf("role %s keeps %s that nobody asked for here: %s has it too", r.title,
-			text.Count(len(surplus), "permission", "permissions"), text.List(others, 3)))
-	case !prune:
+			text.Count(len(surplus), "permission", "permissions"), text.List(r.others, 3)))
+	case !r.prune:
 		for _, s := range surplus {
 			out.extra = append(out.extra, fmt.Sprintf("role %s has the permission %s, which nobody asked for; --prune takes it away", r.title, s))
 		}
@@ -145,13 +146,13 @@ func (out *rolePlan) note(r customRole, have *roleState, prune bool, others []st
 }
 
 // growSteps returns the steps after which the role has all that is asked for.
-func (c *Client) growSteps(r customRole, have *roleState, adopt bool) ([]cloud.Step, error) {
+func (c *Client) growSteps(r customRole, have *roleState) ([]cloud.Step, error) {
 	if have == nil {
 		return []cloud.Step{c.createRoleStep(r)}, nil
 	}
 	set := patch{}
 	if !strings.HasPrefix(have.Description, made) {
-		if !adopt {
+		if !r.adopt {
 			return nil, Owner{}.notOwned(roleThing, r.name, have.Description)
 		}
 		text := Owner{}.describe(have.Description)
