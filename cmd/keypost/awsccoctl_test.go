@@ -270,9 +270,12 @@ func keysOf(m map[string][]byte) []string {
 	return keys
 }
 
+// ccoctlFlags are the flags of a command of ccoctl's, those that it needs and the others.
+type ccoctlFlags struct{ required, optional string }
+
 // TestFlagsAreCcoctls: a script written for ccoctl needs one other word and --issuer-url.
 func TestFlagsAreCcoctls(t *testing.T) {
-	for command, flags := range map[string]struct{ required, optional string }{
+	checkFlags(t, "aws", map[string]ccoctlFlags{
 		"create-key-pair":          {"", "output-dir"},
 		"create-identity-provider": {"name region issuer-url", "output-dir public-key-file dry-run create-private-s3-bucket"},
 		"create-iam-roles": {"name credentials-requests-dir identity-provider-arn",
@@ -280,20 +283,35 @@ func TestFlagsAreCcoctls(t *testing.T) {
 		"create-all": {"name region credentials-requests-dir issuer-url",
 			"output-dir public-key-file dry-run create-private-s3-bucket permissions-boundary-arn enable-tech-preview"},
 		"delete": {"name region", ""},
-	} {
-		cmd, _, err := newRoot(&cli.Factory{}).Find([]string{"aws", command})
+	})
+	checkFlags(t, "gcp", map[string]ccoctlFlags{
+		"create-key-pair":               {"", "output-dir"},
+		"create-workload-identity-pool": {"name project", "output-dir dry-run"},
+		"create-workload-identity-provider": {"name project workload-identity-pool issuer-url",
+			"region public-key-file key-storage-method output-dir dry-run"},
+		"create-service-accounts": {"name project workload-identity-pool workload-identity-provider credentials-requests-dir",
+			"enable-tech-preview output-dir dry-run"},
+		"create-all": {"name project credentials-requests-dir issuer-url", "region public-key-file key-storage-method enable-tech-preview output-dir"},
+		"delete":     {"name project", "credentials-requests-dir force-delete-custom-roles"},
+	})
+}
+
+func checkFlags(t *testing.T, cloud string, commands map[string]ccoctlFlags) {
+	t.Helper()
+	for command, flags := range commands {
+		cmd, _, err := newRoot(&cli.Factory{}).Find([]string{cloud, command})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range strings.Fields(flags.required + " " + flags.optional) {
 			f := cmd.Flags().Lookup(name)
 			if f == nil {
-				t.Errorf("%s has no --%s", command, name)
+				t.Errorf("%s %s has no --%s", cloud, command, name)
 				continue
 			}
 			_, required := f.Annotations["cobra_annotation_bash_completion_one_required_flag"]
 			if want := slices.Contains(strings.Fields(flags.required), name); required != want {
-				t.Errorf("%s --%s: required %v, want %v", command, name, required, want)
+				t.Errorf("%s %s --%s: required %v, want %v", cloud, command, name, required, want)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -205,8 +206,22 @@ func setDigest(ts *testscript.TestScript, neg bool, args []string) {
 
 // signToken signs a token of the service account default/app with an EC key in PEM.
 func signToken(keyFile []byte, issuer string, audiences []string) (string, error) {
+	return signTokenOf(keyFile, issuer, audiences, "system:serviceaccount:default:app")
+}
+
+// signTokenOf signs a token of a subject with an EC or RSA key in PEM.
+func signTokenOf(keyFile []byte, issuer string, audiences []string, subject string) (string, error) {
 	block, _ := pem.Decode(keyFile)
-	key, err := x509.ParseECPrivateKey(block.Bytes)
+	var key crypto.Signer
+	var alg jose.SignatureAlgorithm
+	var err error
+	if block.Type == "RSA PRIVATE KEY" {
+		alg = jose.RS256
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	} else {
+		alg = jose.ES256
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -214,13 +229,13 @@ func signToken(keyFile []byte, issuer string, audiences []string) (string, error
 	if err != nil {
 		return "", err
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: string(public.ID())}}, nil)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: string(public.ID())}}, nil)
 	if err != nil {
 		return "", err
 	}
 	now := time.Now().Unix()
 	payload, err := json.Marshal(map[string]any{
-		"iss": issuer, "sub": "system:serviceaccount:default:app", "aud": audiences,
+		"iss": issuer, "sub": subject, "aud": audiences,
 		"iat": now, "nbf": now, "exp": now + 600,
 	})
 	if err != nil {

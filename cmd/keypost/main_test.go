@@ -70,12 +70,24 @@ func TestScripts(t *testing.T) {
 			"fakeazure": accounts{t}.startAzure,
 			"azcalls":   azureCalls,
 			"azure":     printAzure,
+			"fakegcp":   accounts{t}.startGCP,
+			"gcalls":    gcalls,
+			"gsaid":     gsaid,
+			"project":   printProject,
+			"google":    callGoogle,
+			"exchange":  exchange,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}
 			env.Values[azureKey{}] = &fakeSubscription{}
+			env.Values[projectKey{}] = &fakeProject{}
 			env.Values[planeKey{}] = &fakePlane{}
 			env.Setenv("KEYPOST_STORE", "file://./store")
+			requests, err := filepath.Abs("testdata/gcp/requests")
+			env.Setenv("GCP_REQUESTS", requests)
+			if err != nil {
+				return err
+			}
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // or each of hundreds of processes takes a second to end
 			return nil
 		},

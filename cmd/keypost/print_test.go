@@ -271,13 +271,13 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		try(line)
 	}
 	scripts := ""
-	for _, name := range []string{"aws_output.txtar", "awsmigrate/move.txtar", "azure_output.txtar"} {
+	for _, name := range []string{"aws_output.txtar", "awsmigrate/move.txtar", "azure_output.txtar", "gcp_output.txtar"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		c.Check(err)
 		scripts += string(text)
 	}
 	for _, path := range runnable(newRoot(&cli.Factory{})) {
-		if strings.HasPrefix(path, "keypost aws ") || strings.HasPrefix(path, "keypost azure ") { // they need an account
+		if strings.HasPrefix(path, "keypost aws ") || strings.HasPrefix(path, "keypost azure ") || strings.HasPrefix(path, "keypost gcp ") { // they need an account
 			if !regexp.MustCompile(`(?m)^exec ` + path + ` .* -o json$`).MatchString(scripts) {
 				t.Errorf("no script runs %s with -o json", path)
 			}
@@ -290,7 +290,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 	if len(done) < 20 {
 		t.Errorf("only %v were tried", slices.Sorted(maps.Keys(done)))
 	}
-	for _, m := range regexp.MustCompile(`(?m)^exec (keypost (?:aws|azure) [a-z-]+) .* -o json\njson (.*)$`).FindAllStringSubmatch(scripts, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^exec (keypost (?:aws|azure|gcp) [a-z-]+) .* -o json\njson (.*)$`).FindAllStringSubmatch(scripts, -1) {
 		if !strings.Contains(m[0], " --diff") && !strings.Contains(m[0], " --dry-run") {
 			members := strings.Fields(m[2])
 			slices.Sort(members)

@@ -57,7 +57,7 @@ func (f *Factory) stopped(cmd *cobra.Command, i Interruption) error {
 // goesOn reports whether a command makes several things, one after the other.
 func goesOn(cmd *cobra.Command) bool {
 	words := strings.Fields(cmd.CommandPath())
-	return len(words) > 1 && slices.Contains([]string{"aws", "azure", "export", "store", "mirror"}, words[1])
+	return len(words) > 1 && slices.Contains([]string{"aws", "azure", "gcp", "export", "store", "mirror"}, words[1])
 }
 
 // writes are the key sets that a run began to write, and what became of each.

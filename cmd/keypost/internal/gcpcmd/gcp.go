@@ -1,13 +1,127 @@
-// Package gcpcmd has the commands of keypost gcp.
+// Package gcpcmd has the commands of keypost gcp. A command turns its flags into options for provision/gcp, and prints the events
+// and the result.
+//
+// Source: github.com/openshift/cloud-credential-operator, pkg/cmd/provisioning/gcp.
 package gcpcmd
 
 import (
+	"context"
+	"regexp"
+
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
+	"github.com/keypost/keypost/provision/gcp"
 )
 
-// NewCmdGCP returns the commands.
+// NewCmdGCP returns the commands of ccoctl gcp, with ccoctl's flags, files and log lines, and two of our own.
 func NewCmdGCP(f *cli.Factory) *cobra.Command {
-	return cli.Group("gcp", "Google Cloud: upload the published keys to providers that hold a copy of them", NewCmdSyncKeys(f))
+	return cli.Group("gcp", "Register an issuer and service accounts with Google Cloud; ccoctl gcp, without a bucket",
+		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreatePool(f), newCmdCreateProvider(f), newCmdCreateAccounts(f), newCmdCreateAll(f), newCmdDelete(f),
+		newCmdCreateAccount(f), NewCmdSyncKeys(f))
+}
+
+// flags are those of all commands; each command registers those that it has.
+type flags struct {
+	gcp.Options
+	cloud     cloudcmd.Flags
+	region    string
+	storage   string
+	requested gcp.RequestedAccounts
+}
+
+// The places of keys that ccoctl knows. There is no bucket: Google fetches the keys where keypostd serves them.
+const (
+	publicBucket = "public-bucket"
+	poolJWKFile  = "pool-jwk-file"
+)
+
+// command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
+func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx context.Context, r *run) error) *cobra.Command {
+	c.Args, c.RunE = cli.Exactly(0), func(cmd *cobra.Command, _ []string) error {
+		begun, err := f.cloud.Begin(factory, cmd, f.check)
+		if err != nil {
+			return err
+		}
+		defer begun.End()
+		f.Usual, f.Upload = !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
+		r := &run{begun, f}
+		if f.region != "" {
+			r.Warn("--region %s is not needed: keypostd serves the documents, so that there is no bucket to put anywhere", f.region)
+		}
+		return r.hinted(do(cmd.Context(), r))
+	}
+	return &c
+}
+
+// define registers those of the flags that a command has, by their names. What ccoctl has is spelled as there.
+func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.cloud.To, f.cloud.Party = &f.Options.Options, "gcp"
+	f.cloud.Define(all, "curl and gcloud")
+	all.StringVar(&f.Name, "name", "", "name of what is made: the ID of pool and provider, and the beginning of the accounts' names")
+	all.StringVar(&f.Project, "project", "", "ID or number of the Google Cloud project, the only one in which anything may be changed")
+	all.StringVar(&f.region, "region", "", "accepted for scripts written for ccoctl; there is no bucket")
+	all.StringVar(&f.PoolID, "workload-identity-pool", "", "ID of the workload identity pool")
+	all.StringVar(&f.ProviderID, "workload-identity-provider", "", "ID of the provider in the pool")
+	all.StringVar(&f.storage, "key-storage-method", publicBucket,
+		"how Google gets the keys: "+publicBucket+" (it fetches them from the issuer URL) or "+poolJWKFile+" (it is given a copy)")
+	all.StringArrayVar(&f.Audiences, "allowed-audience", []string{"openshift"}, "audience of tokens that the provider takes (repeatable; the whole list)")
+	all.StringVar(&f.Condition, "attribute-condition", "", "CEL expression that a token must fulfil")
+	all.BoolVar(&f.Adopt, "adopt", false, "take over what neither keypost nor ccoctl made")
+	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port, and waits are short")
+	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
+	all.BoolVar(&f.requested.TechPreview, "enable-tech-preview", false, "also the CredentialsRequests of tech preview features")
+	all.BoolVar(&f.requested.Prune, "prune", false,
+		"delete the service accounts whose CredentialsRequest is gone, and take from custom roles what nobody asks for")
+	for _, name := range names {
+		cmd.Flags().AddFlag(all.Lookup(name))
+	}
+	if flag := cmd.Flags().Lookup("key-storage-method"); flag != nil {
+		cli.Choices(cmd.Flags(), flag.Name, publicBucket, poolJWKFile)
+	}
+	if flag := cmd.Flags().Lookup("allowed-audience"); flag != nil {
+		cli.Choices(cmd.Flags(), flag.Name, "openshift", "sts.googleapis.com")
+	}
+	return cmd.Flags()
+}
+
+// installation registers the flags of whatever publishes a key and makes a provider.
+func (f *flags) installation(cmd *cobra.Command, more ...string) {
+	f.define(cmd, append(append(cli.ShieldFiles(), "name", "project", "region", "output-dir", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
+		"key-storage-method", "allowed-audience", "attribute-condition", "ca-file", "connect", "dev", "why"), more...)...)
+	f.cloud.DefinePolicy(cmd.Flags())
+	required(cmd, "name", "project", "issuer-url")
+}
+
+func required(cmd *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not registered, which a test would find
+	}
+}
+
+// projectForm admits IDs, also those of old projects in a domain, and numbers (https://cloud.google.com/resource-manager/docs/creating-managing-projects).
+var (
+	projectForm   = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$|^[0-9]{6,19}$`)
+	projectNumber = regexp.MustCompile(`^[0-9]+$`)
+)
+
+// check returns an error for flags of Google Cloud's that are wrong by themselves.
+func (f *flags) check() error {
+	switch {
+	case f.Project != "" && !projectForm.MatchString(f.Project):
+		return cli.Usagef("--project %q is neither the ID of a project nor its number", f.Project)
+	case f.cloud.DryRun && projectNumber.MatchString(f.Project):
+		return cli.Usagef("--project %s is a number: --dry-run calls nobody, and needs the project's ID", f.Project)
+	case f.storage != "" && f.storage != publicBucket && f.storage != poolJWKFile:
+		return cli.Usagef("--key-storage-method %q is neither %s nor %s", f.storage, publicBucket, poolJWKFile)
+	}
+	for _, a := range f.Audiences {
+		if a == "" {
+			return cli.Usagef("--allowed-audience is empty")
+		}
+	}
+	return nil
 }

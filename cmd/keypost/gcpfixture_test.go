@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/auth/credentials"
+	"github.com/rogpeppe/go-internal/testscript"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keypost/keypost/test/fakegcp"
+)
+
+// project is a Google Cloud project that a script or a test has started, as programs of this machine see it: Google's hosts lead
+// there by a proxy, over TLS with a CA of its own.
+type project struct {
+	*fakegcp.Server
+	env []string
+}
+
+type projectKey struct{}
+
+type fakeProject struct{ *project }
+
+// startProject plays a project; ca is the file to put its CA into. What it starts ends with c.
+func startProject(t testing.TB, c checker, ca string, o fakegcp.Options) *project {
+	p := &project{Server: fakegcp.Start(t, o)}
+	hosts := []string{"iam.googleapis.com", "cloudresourcemanager.googleapis.com", "sts.googleapis.com", "iamcredentials.googleapis.com", "oauth2.googleapis.com"}
+	roots, pair := newCertificate(c, hosts...)
+	c.Check(os.WriteFile(ca, roots, 0o600))
+	front := httptest.NewUnstartedServer(p.Server)
+	front.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	front.Config.ErrorLog = log.New(io.Discard, "", 0)
+	front.StartTLS()
+	t.Cleanup(front.Close)
+	f := &forwarder{hosts: map[string]string{}, log: os.DevNull}
+	for _, h := range hosts {
+		f.hosts[h] = front.Listener.Addr().String()
+	}
+	proxy := httptest.NewServer(f)
+	t.Cleanup(proxy.Close)
+	env, err := p.Env()
+	c.Check(err)
+	p.env = append(env, "HTTPS_PROXY="+proxy.URL, "SSL_CERT_FILE="+ca, "GOOGLE_CLOUD_KEYFILE_JSON=", "GCLOUD_KEYFILE_JSON=", "GOOGLE_APPLICATION_CREDENTIALS=")
+	return p
+}
+
+// startGCP plays a project from here on: fakegcp [issuer|private|refusing|lagging]. All commands of the script talk to it. With issuer, its
+// STS reaches what serve has published, and takes its CA for a public one; refusing, its organisation lets no issuer in but one;
+// lagging, operations and new accounts take a while.
+func (a accounts) startGCP(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 1 {
+		ts.Fatalf("usage: fakegcp [issuer|refusing|lagging]")
+	}
+	o := fakegcp.Options{}
+	switch strings.Join(args, "") {
+	case "issuer":
+		o.Roots, o.Dial = x509.NewCertPool(), dialing("127.0.0.1:"+ts.Getenv("PORT"))
+		o.Roots.AppendCertsFromPEM([]byte(ts.ReadFile(ts.Getenv("CA"))))
+	case "refusing":
+		o.AllowedIssuers = []string{"https://storage.googleapis.com/prod-a-oidc"}
+	case "lagging":
+		o.OperationDelay, o.AccountDelay = 300e6, 300e6
+	}
+	p := startProject(a.t, ts, ts.MkAbs("google.pem"), o)
+	for _, kv := range p.env {
+		name, value, _ := strings.Cut(kv, "=")
+		ts.Setenv(name, value)
+	}
+	ts.Value(projectKey{}).(*fakeProject).project = p
+}
+
+func dialing(address string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+}
+
+func projectOf(ts *testscript.TestScript) *project {
+	p := ts.Value(projectKey{}).(*fakeProject).project
+	if p == nil {
+		ts.Fatalf("fakegcp was not started")
+	}
+	return p
+}
+
+// gcalls compares the calls since the last time: gcalls none|reads, or gcalls ACTION=COUNT…
+func gcalls(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: gcalls none|reads|ACTION=COUNT…")
+	}
+	p := projectOf(ts)
+	counts, writes := map[string]int{}, []string{}
+	for _, c := range p.Calls() {
+		counts[c.Action]++
+		if c.Write {
+			writes = append(writes, c.Action)
+		}
+	}
+	p.ResetCalls()
+	switch args[0] {
+	case "none":
+		if len(counts) > 0 {
+			ts.Fatalf("there were calls: %v", counts)
+		}
+	case "reads":
+		if len(writes) > 0 {
+			ts.Fatalf("there were writes: %v", writes)
+		}
+	default:
+		for _, arg := range args {
+			action, n, _ := strings.Cut(arg, "=")
+			if strconv.Itoa(counts[action]) != n {
+				ts.Fatalf("%d calls of %s, not %s (%v)", counts[action], action, n, counts)
+			}
+		}
+	}
+}
+
+// printProject writes what the project holds to a file: project FILE. What differs in every run is left out.
+func printProject(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: project FILE")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(describeProject(projectOf(ts).State())), 0o600))
+}
+
+func describeProject(s fakegcp.State) string {
+	var b strings.Builder
+	for _, p := range s.Pools {
+		fmt.Fprintf(&b, "pool %s %s disabled=%t %s\n", p.Name, p.State, p.Disabled, p.Description)
+	}
+	for _, p := range s.Providers {
+		fmt.Fprintf(&b, "provider %s %s disabled=%t %s\n  mapping %s\n  oidc %s\n", p.Name, p.State, p.Disabled, p.Description, asJSON(p.Mapping), asJSON(p.OIDC))
+	}
+	slices.SortFunc(s.Accounts, func(a, b fakegcp.Account) int { return strings.Compare(a.Email, b.Email) })
+	for _, a := range s.Accounts {
+		if a.Deleted == nil {
+			fmt.Fprintf(&b, "account %s %q %q\n  users %s\n", a.Email, a.DisplayName, a.Description, describePolicy(s.Policies[a.Email]))
+		}
+	}
+	for _, r := range s.Roles {
+		fmt.Fprintf(&b, "role %s deleted=%t %q %s\n", r.Name, r.Deleted, r.Title, asJSON(sorted(r.Permissions)))
+	}
+	fmt.Fprintf(&b, "policy %s\n", describePolicy(s.Project))
+	return b.String()
+}
+
+func describePolicy(p fakegcp.Policy) string {
+	var lines []string
+	for _, b := range p.Bindings {
+		for _, m := range b.Members {
+			if !strings.HasPrefix(m, "deleted:") {
+				lines = append(lines, fmt.Sprint(b.Role, " ", m, " ", asJSON(b.Condition)))
+			}
+		}
+	}
+	return asJSON(sorted(lines))
+}
+
+// callGoogle changes the project behind keypost's back, as somebody at the console would: google METHOD URL [BODY]. A body @FILE is the
+// file's text.
+func callGoogle(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: google METHOD URL [BODY]")
+	}
+	body := strings.Join(args[2:], "")
+	if file, is := strings.CutPrefix(body, "@"); is {
+		body = ts.ReadFile(file)
+	}
+	ts.Check(askGoogle(projectOf(ts).Server, args[0], args[1], body))
+}
+
+func askGoogle(s *fakegcp.Server, method, url, body string) error {
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.CallerClient().Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("%s %s: %s %s", method, url, resp.Status, said)
+	}
+	return nil
+}
+
+// exchange gives the Secret of a manifest, as it is written, to Google's own client, with a token of a service account: exchange KEYFILE
+// ISSUER NAMESPACE/NAME MANIFEST. The token file alone is another: the client reads it on this machine.
+func exchange(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 4 {
+		ts.Fatalf("usage: exchange KEYFILE ISSUER NAMESPACE/NAME MANIFEST")
+	}
+	namespace, name, _ := strings.Cut(args[2], "/")
+	token, err := signTokenOf([]byte(ts.ReadFile(args[0])), args[1], []string{"openshift"}, "system:serviceaccount:"+namespace+":"+name)
+	ts.Check(err)
+	file := ts.MkAbs("exchanged-token")
+	ts.Check(os.WriteFile(file, []byte(token), 0o600))
+	var secret struct {
+		Data map[string]string `json:"data"`
+	}
+	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[3])), &secret))
+	config, err := base64.StdEncoding.DecodeString(secret.Data["service_account.json"])
+	ts.Check(err)
+	config = regexp.MustCompile(`("file": )"[^"]*"`).ReplaceAll(config, fmt.Appendf(nil, "$1%q", file))
+	p := projectOf(ts)
+	c, err := credentials.NewCredentialsFromJSON(credentials.ExternalAccount, config, &credentials.DetectOptions{Client: p.Client(),
+		Scopes: []string{"https://www.googleapis.com/auth/cloud-platform"}})
+	ts.Check(err)
+	got, err := c.Token(context.Background())
+	if neg {
+		if err == nil {
+			ts.Fatalf("%s gets a token", args[2])
+		}
+		ts.Logf("%v", err)
+		return
+	}
+	ts.Check(err)
+	var said struct {
+		URL string `json:"service_account_impersonation_url"`
+	}
+	ts.Check(json.Unmarshal(config, &said))
+	if email, ok := p.Email(got.Value); !ok || !strings.Contains(said.URL, "/"+email+":") {
+		ts.Fatalf("the token is of %q, not of whom %s names", email, said.URL)
+	}
+}
+
+// gsaid holds the calls that wrote since the last time against what the last command printed: a line for each, and no line for a call
+// that was not made. gsaid COUNT
+func gsaid(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: gsaid COUNT")
+	}
+	p, text := projectOf(ts), ts.ReadFile("stderr")
+	counts, total := map[string]int{}, 0
+	for _, c := range p.Calls() {
+		if c.Write && c.Code == "" {
+			counts[c.Action]++
+			total++
+		}
+	}
+	p.ResetCalls()
+	if strconv.Itoa(total) != args[0] {
+		ts.Fatalf("%d calls wrote, not %s: %v", total, args[0], counts)
+	}
+	lines := map[string]string{
+		"CreateWorkloadIdentityPool":         "Workload identity pool created with name ",
+		"CreateWorkloadIdentityPoolProvider": "workload identity provider created with name ",
+		"CreateServiceAccount":               "IAM service account .* created",
+		"CreateRole":                         "IAM custom role .* created",
+	}
+	for action, line := range lines {
+		if found := len(regexp.MustCompile(`(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `+line).FindAllString(text, -1)); found != counts[action] {
+			ts.Fatalf("%d calls of %s and %d lines %q", counts[action], action, found, line)
+		}
+	}
+}
+
+// gcpCluster is all that create-all needs: a project, a store that is served, a key pair, CredentialsRequests.
+type gcpCluster struct {
+	*clusterFixture
+	gcp *project
+}
+
+func newGCPCluster(t *testing.T, o fakegcp.Options) *gcpCluster {
+	t.Helper()
+	dir := t.TempDir()
+	c := checked{t}
+	server, admin, ca := startIssuer(c, filepath.Join(dir, "store"))
+	t.Cleanup(server.Close)
+	t.Cleanup(admin.Close)
+	c.Check(os.WriteFile(filepath.Join(dir, "ca.pem"), ca, 0o600))
+	requests, err := filepath.Abs("testdata/gcp/requests")
+	c.Check(err)
+	f := &gcpCluster{&clusterFixture{dir: dir, address: address(server), requests: requests}, startProject(t, c, filepath.Join(dir, "google.pem"), o)}
+	f.env = append(append(os.Environ(), f.gcp.env...), "KEYPOST_STORE=file://"+filepath.Join(dir, "store"), "GORACE=atexit_sleep_ms=0")
+	f.writeKeys(c)
+	return f
+}

@@ -1,0 +1,128 @@
+package gcpcmd
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/gcp"
+)
+
+// run is one run of a command.
+type run struct {
+	*cloudcmd.Run
+	*flags
+}
+
+func newCmdCreatePool(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
+	cmd := f.command(factory, cobra.Command{
+		Use:   "create-workload-identity-pool --name NAME --project PROJECT",
+		Short: "Make the workload identity pool of a cluster",
+		Long: "Make the workload identity pool of a cluster, one for each: all subjects of a pool are alike, whichever of its\n" +
+			"providers their tokens came through. A pool that was deleted or disabled is brought back.",
+	}, func(ctx context.Context, r *run) error {
+		preview, err := gcp.CreatePool(ctx, r.Options)
+		if end, err := r.Ended(preview, err); end {
+			return err
+		}
+		return r.Result(map[string]any{"pool": r.Name, "dryRun": r.cloud.DryRun})
+	})
+	f.define(cmd, "name", "project", "output-dir", "dry-run", "diff", "adopt")
+	required(cmd, "name", "project")
+	return cmd
+}
+
+func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
+	cmd := f.command(factory, cobra.Command{
+		Use:   "create-workload-identity-provider --name NAME --project PROJECT --workload-identity-pool POOL --issuer-url URL",
+		Short: "Publish a cluster's key and make the provider in its pool",
+		Long: "Publish the cluster's public key under the issuer URL, wait until relying parties see it there, and make the OIDC\n" +
+			"provider in the workload identity pool. What is there already is compared and brought up to date. Without a file\n" +
+			"with the key, those that the store has under the issuer URL count (keypost issuer add --kubeconfig).\n\n" +
+			"With --key-storage-method pool-jwk-file Google is given a copy of the published keys and never calls the issuer, which\n" +
+			"may be out of its reach then. The copy is what it was when it was made: run this again whenever the keys change.",
+	}, func(ctx context.Context, r *run) error {
+		f.cloud.UseOwnPublicKey()
+		return r.create(ctx, nil)
+	})
+	f.installation(cmd, "workload-identity-pool")
+	required(cmd, "workload-identity-pool")
+	return cmd
+}
+
+func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
+	f := &flags{}
+	cmd := f.command(factory, cobra.Command{
+		Use:   "create-all --name NAME --project PROJECT --credentials-requests-dir DIR --issuer-url URL",
+		Short: "Key pair, published issuer, pool, provider, service accounts and manifests in one go",
+		Long: "Make or reuse the cluster's key pair, publish its public half under the issuer URL, wait until relying parties see\n" +
+			"it there, make the workload identity pool, its provider and the service accounts, and write what the installer\n" +
+			"takes. It may be stopped and run again at any point: what is there already is compared and brought up to date.",
+	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
+	f.installation(cmd, "credentials-requests-dir", "enable-tech-preview", "prune")
+	required(cmd, "credentials-requests-dir")
+	return cmd
+}
+
+// create makes an installation; without accounts, a provider alone.
+func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error {
+	o := gcp.CreateOptions{Accounts: accounts}
+	var err error
+	if o.PublicKey, err = r.cloud.ReadPublicKey(r.Factory); err != nil {
+		return err
+	}
+	o.Stored = accounts == nil && o.PublicKey == nil
+	if !r.cloud.DryRun {
+		if err := r.cloud.ReadIssuer(); err != nil {
+			return err
+		}
+	}
+	o.Options = r.Options
+	made, err := gcp.Create(ctx, o)
+	switch end, err := r.Ended(made.Preview, err); {
+	case end:
+		return err
+	case !r.cloud.DryRun:
+		if accounts != nil {
+			r.SayInstall(made.Created)
+		}
+		r.SayLifetime(made.KeySet)
+		r.sayCopy(made)
+	}
+	return r.Result(struct {
+		Issuer   string        `json:"issuer"`
+		KeySet   keystore.Name `json:"keySet"`
+		Provider string        `json:"provider"` // its full name
+		Accounts int           `json:"serviceAccounts"`
+		Secrets  int           `json:"secrets"`
+		Dir      string        `json:"outputDir"`
+		DryRun   bool          `json:"dryRun"`
+	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
+}
+
+// sayCopy prints how to have a rotation wait for the copy that Google has been given.
+func (r *run) sayCopy(made gcp.Created) {
+	if !r.Upload {
+		return
+	}
+	set, place := made.KeySet, "gcp-upload:"+made.Provider
+	r.Notice("Google has a copy of the keys of %s, and does not look at the issuer; after every change of the keys, and before the", set.Name())
+	r.Notice("cluster signs with a new one, bring it up to date, or every token is refused:")
+	r.Notice("  %s", cli.Command{"gcp", "sync-keys", string(set.Name())})
+	if parties := set.Policy().RelyingParties; !slices.Contains(parties, place) {
+		c := cli.Command{"issuer", "set", string(set.Name())}
+		for _, p := range append(slices.Clone(parties), place) {
+			if p != r.cloud.Party { // it has the copy alone
+				c = append(c, "--relying-party", p)
+			}
+		}
+		r.Notice("so that no key is promoted or removed before that:")
+		r.Notice("  %s", c)
+	}
+}

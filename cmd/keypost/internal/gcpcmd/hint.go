@@ -1,0 +1,43 @@
+package gcpcmd
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/install"
+)
+
+// hinted adds to an error of provision/gcp what to do about it, in words of the command line.
+func (r *run) hinted(err error) error {
+	if _, hinted := errors.AsType[*cli.HintedError](err); hinted {
+		return err
+	}
+	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
+	if e, is := errors.AsType[*gcp.Error](err); is {
+		switch e.Problem {
+		case gcp.NoCredentials:
+			return hint("set GOOGLE_CREDENTIALS to the key file of a service account, or: gcloud auth application-default login")
+		case gcp.WrongProject:
+			return hint("choose other credentials (GOOGLE_CREDENTIALS), or another --project")
+		case gcp.NotOwned:
+			return hint("take it over with --adopt, or use another name")
+		}
+		return err
+	}
+	e, is := errors.AsType[*install.Error](err)
+	if !is {
+		return err
+	}
+	switch e.Problem {
+	case install.NoRequests:
+		return hint("to fill one: oc adm release extract --credentials-requests --cloud=gcp --to=DIR")
+	case install.ProviderUnread:
+		return hint("to make the provider: %s", cli.Command{"gcp", "create-workload-identity-provider", "--name", r.ProviderID,
+			"--project", r.Project, "--workload-identity-pool", r.PoolID, "--issuer-url", cmp.Or(r.IssuerURL, "URL")})
+	case install.ForeignProvider:
+		return hint("choose the pool and the provider of this cluster, or leave --issuer-url out")
+	}
+	return r.cloud.Hinted(err)
+}

@@ -1,0 +1,103 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// CreateOptions say which installation to make.
+type CreateOptions struct {
+	Options
+	PublicKey *install.PublicKey // the cluster's; nil for the key pair in Dir, generated if need be
+	Stored    bool               // without PublicKey: the keys that are stored under the issuer URL
+	Accounts  *RequestedAccounts // nil: the provider alone, in a pool that exists
+}
+
+// Created is an installation.
+type Created struct {
+	install.Created
+	Provider string // its full name
+	Accounts int
+	Secrets  int
+}
+
+// Create makes an installation as [install.Run.Create] does: with a workload identity pool, its provider, and service accounts.
+func Create(ctx context.Context, o CreateOptions) (Created, error) {
+	c := &creation{run: newRun(o.Options), all: o.Accounts != nil}
+	if o.Accounts != nil {
+		var err error
+		if c.set, err = readRequests(o.Options, *o.Accounts); err != nil {
+			c.Lines(c.set.skipped)
+			return Created{}, err
+		}
+	}
+	options := install.CreateOptions{
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.set.skipped, Party: "Google", Parallel: Parallel,
+	}
+	if o.Upload {
+		options.Copy = func(jwks []byte) { c.jwks = jwks }
+	}
+	made, err := c.Create(ctx, options, c)
+	if err != nil || o.Mode != install.Apply {
+		return Created{Created: made}, err
+	}
+	p := o.provider(nil)
+	created := Created{Created: made, Provider: c.project.ProviderName(p.Pool, p.ID), Accounts: len(c.set.wanted.List), Secrets: len(c.set.requests)}
+	if c.all {
+		c.Line("Made for %s in project %s: key set %s, workload identity provider %s, %s, %s", o.Name, c.project.ID, made.KeySet.Name(),
+			created.Provider, text.Count(created.Accounts, "service account", "service accounts"), text.Count(created.Secrets, "Secret", "Secrets"))
+	}
+	return created, nil
+}
+
+// creation is one run of [Create]. It is the [install.Cloud] of that run.
+type creation struct {
+	*run
+	all  bool // pool and accounts too
+	set  requestSet
+	jwks []byte // to upload; nil while the key is not known, and where Google fetches it
+}
+
+func (c *creation) wanted() Wanted {
+	w := Wanted{Provider: c.o.provider(c.jwks)}
+	if c.all {
+		w.Pool, w.Accounts = c.o.pool(), &c.set.wanted
+	}
+	return w
+}
+
+func (c *creation) Check(key keystore.VerificationKey) error {
+	if alg := key.Alg(); key.ID() != "" && alg != "RS256" && alg != "ES256" { // https://cloud.google.com/iam/docs/workload-identity-federation
+		return fmt.Errorf("the cluster's key %s is for %s, and Google takes tokens signed with RS256 or ES256 alone", key.ID(), alg)
+	}
+	return c.wanted().Check()
+}
+
+func (c *creation) Identify(ctx context.Context) error { return c.identify(ctx) }
+
+func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
+	w := c.wanted()
+	if err := w.Check(); err != nil { // again: now with the keys to upload
+		return plan.Plan{}, err
+	}
+	p, err := c.client.Plan(ctx, w)
+	c.set.emails = p.Emails
+	return p.Plan, err
+}
+
+func (c *creation) DryRun(d install.Documents) (issuer, identities []ccoctl.File) {
+	c.jwks = d.JWKS
+	if c.all {
+		issuer = append(issuer, c.poolScript())
+	}
+	issuer = append(issuer, ccoctl.GCPDiscoveryFile(d.Discovery), ccoctl.GCPJWKSFile(d.JWKS), c.providerScript(c.jwks))
+	return issuer, c.accountFiles(c.set)
+}
+
+func (c *creation) Secrets() []ccoctl.File { return c.secrets(c.set) }

@@ -1,0 +1,101 @@
+package gcp
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// Options are what the verbs of an installation have in common. Fields that a verb has no use for are ignored.
+type Options struct {
+	install.Options
+
+	Project    string // ID or number of the only project in which anything may be changed
+	PoolID     string // empty for Name
+	ProviderID string // empty for Name
+
+	Audiences []string // that tokens may carry
+	Usual     bool     // Audiences are a default: what an existing provider takes beside them stays
+	Condition string   // attribute condition of the provider, CEL; empty leaves what is there
+	Upload    bool     // give Google a copy of the keys, so that it never calls the issuer
+	Adopt     bool     // take over what neither keypost nor ccoctl made
+}
+
+func (o Options) pool() *Pool { return &Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt} }
+
+func (o Options) provider(jwks []byte) *Provider {
+	p := &Provider{
+		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, Usual: o.Usual, Condition: o.Condition,
+		Adopt: o.Adopt,
+	}
+	if o.Upload {
+		p.JWKS = jwks
+	}
+	return p
+}
+
+// run is one run of a verb.
+type run struct {
+	*install.Run
+	o       Options
+	client  *Client // nil until identify
+	project Project // zero until identify
+}
+
+func newRun(o Options) *run { return &run{Run: install.NewRun(o.Options), o: o} }
+
+// identify asks Google which project the credentials see, and reports where everything is going to be.
+func (r *run) identify(ctx context.Context) error {
+	client, err := Open(ctx, Access{Project: r.o.Project, OnWait: func(w cloud.Wait) {
+		r.Wait(time.Now(), "still waiting for Google Cloud: %s", w)
+	}})
+	if err != nil {
+		return err
+	}
+	r.Line("Credentials loaded from %s", client.Source())
+	if r.project, err = client.Project(ctx); err != nil {
+		return err
+	}
+	r.client = client
+	place := fmt.Sprintf("Project %s (number %s)", r.project.ID, r.project.Number)
+	if r.project.Caller != "" {
+		place += ", caller " + r.project.Caller
+	}
+	r.Place(place)
+	return nil
+}
+
+// carryOut makes the changes of a plan, or returns them as a preview.
+func (r *run) carryOut(ctx context.Context, p plan.Plan) (*plan.Preview, error) {
+	return r.CarryOut(ctx, p, Parallel)
+}
+
+// audience returns what a credential configuration of the run names as its audience.
+func (r *run) audience() string {
+	p := r.o.provider(nil)
+	return r.project.Audience(p.Pool, p.ID)
+}
+
+// CreatePool makes a workload identity pool, for [Create] to make a provider in. With mode Preview it returns what it would do.
+func CreatePool(ctx context.Context, o Options) (*plan.Preview, error) {
+	r, wanted := newRun(o), Wanted{Pool: o.pool()}
+	if err := wanted.Check(); err != nil {
+		return nil, err
+	}
+	if o.Mode == install.DryRun {
+		return nil, r.WriteFiles(r.poolScript())
+	}
+	if err := r.identify(ctx); err != nil {
+		return nil, err
+	}
+	p, err := r.client.Plan(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	return r.carryOut(ctx, p.Plan)
+}

@@ -1,0 +1,93 @@
+package gcp
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/ccoctl"
+)
+
+// The scripts of a dry run send what the verbs would, with curl and the access token of gcloud. Their names are ccoctl's. What
+// adds to a policy is left to gcloud, which reads it first and keeps what others have put there.
+
+// script returns a dry-run script.
+func script(name, what string, commands ...string) ccoctl.File {
+	return ccoctl.Script(name, what, "#!/bin/sh\nset -eu\n"+strings.Join(commands, "\n")+"\n")
+}
+
+// post returns the command that sends a body to a method of IAM.
+func post(path string, body []byte) string {
+	return fmt.Sprintf(`curl --fail-with-body --silent --show-error --header "Authorization: Bearer $(gcloud auth print-access-token)" \
+  --json %s \
+  %s`, text.Quoted(string(body)), text.Quoted("https://iam.googleapis.com/v1/"+path))
+}
+
+// poolScript returns the script that makes the pool.
+func (r *run) poolScript() ccoctl.File {
+	p := r.o.pool()
+	return script(ccoctl.GCPPoolScript, "to create workload identity pool",
+		post(fmt.Sprintf("projects/%s/locations/global/workloadIdentityPools?workloadIdentityPoolId=%s", r.o.Project, p.ID), p.CreateJSON()))
+}
+
+// providerScript returns the script that makes the provider.
+func (r *run) providerScript(jwks []byte) ccoctl.File {
+	p := r.o.provider(jwks)
+	path := fmt.Sprintf("projects/%s/locations/global/workloadIdentityPools/%s/providers?workloadIdentityPoolProviderId=%s", r.o.Project, p.Pool, p.ID)
+	body, _ := p.CreateJSON() // the keys to upload are one, and checked
+	return script(ccoctl.GCPProviderScript, "to create workload identity provider", post(path, body))
+}
+
+// accountFiles returns the scripts that make the accounts, numbered by their CredentialsRequests, and the Secrets to fill in.
+func (r *run) accountFiles(set requestSet) []ccoctl.File {
+	var files []ccoctl.File
+	next := 0
+	for i, q := range set.requests {
+		s := ccoctl.GCPSecret{Namespace: q.SecretNamespace, Name: q.SecretName, TokenPath: q.CloudTokenPath,
+			Provider: q.GCP.Audience, Email: q.GCP.ServiceAccountEmail}
+		if !q.HasIdentity() {
+			scripts := r.accountScripts(i, next, set.wanted)
+			s.Script = r.Path(scripts[len(scripts)-1].Name)
+			files = append(files, scripts...)
+			next++
+		}
+		files = append(files, s.File())
+	}
+	return files
+}
+
+// accountScripts returns the scripts of the i-th account; number is its CredentialsRequest's. The project's number is asked of
+// gcloud when they run.
+func (r *run) accountScripts(number, i int, wanted Accounts) []ccoctl.File {
+	project, a := text.Quoted(r.o.Project), wanted.List[i]
+	display := wanted.display(a)
+	account, role, bindings, config := ccoctl.GCPAccountScripts(number, display)
+	email := fmt.Sprintf(`"%s@$project.iam.gserviceaccount.com"`, wanted.id(a))
+	const ask = `project=$(gcloud projects describe %s --format='value(projectId)')
+number=$(gcloud projects describe %[1]s --format='value(projectNumber)')`
+	known := fmt.Sprintf(ask, project)
+
+	files := []ccoctl.File{script(account, "to create IAM service account "+display, post("projects/"+r.o.Project+"/serviceAccounts", wanted.CreateJSON(i)))}
+	bind := []string{known}
+	add := func(to, member, role string) {
+		bind = append(bind, fmt.Sprintf("gcloud %s --member=%s --role=%s --condition=None --project %s", to, member, role, project))
+	}
+	if body := wanted.RoleJSON(i, r.o.Project); body != nil {
+		files = append(files, script(role, "to create IAM custom role for "+display, post("projects/"+r.o.Project+"/roles", body)))
+		add(`projects add-iam-policy-binding "$project"`, `"serviceAccount:`+email[1:], `"projects/$project/roles/`+roleID(r.o.Project, a.requested())+`"`)
+	}
+	for _, name := range a.Roles {
+		add(`projects add-iam-policy-binding "$project"`, `"serviceAccount:`+email[1:], text.Quoted(name))
+	}
+	for _, subject := range a.Subjects {
+		add("iam service-accounts add-iam-policy-binding "+email, fmt.Sprintf(
+			`"principal://iam.googleapis.com/projects/$number/locations/global/workloadIdentityPools/%s/subject/%s"`, wanted.Pool, subject), userRole)
+	}
+	p := r.o.provider(nil)
+	return append(files, script(bindings, "to add the policy bindings of "+display, bind...),
+		script(config, "to generate the credentials configuration of "+display, known, fmt.Sprintf(
+			`gcloud iam workload-identity-pools create-cred-config \
+  "projects/$number/locations/global/workloadIdentityPools/%s/providers/%s" \
+  --service-account=%s --credential-source-type=text \
+  --credential-source-file=/var/run/secrets/openshift/serviceaccount/token --output-file=%s`, p.Pool, p.ID, email, text.Quoted(display+"_credentials_config.json"))))
+}
