@@ -118,7 +118,7 @@ func noMatch(code int, name, value string, folded bool) error {
 	text := fmt.Sprintf("No matching federated identity record found for presented assertion %s '%s'. ", name, value)
 	const check = "Check your federated identity credential Subject, Audience and Issuer against the presented assertion. "
 	if folded {
-		return entra(7002138, "invalid_client", "%sThe %s matches with case-insensitive comparison, but not with case-sensitive comparison. %sSee documentation at: "+
+		return entra(7002138, "invalid_client", "%sThe %s matches with case-insensitive comparison, but not with case-sensitive comparison. %s"+"See documentation at: "+
 			"https://learn.microsoft.com/entra/workload-id/workload-identity-federation. See breaking change notification and remediation at: "+
 			"https://learn.microsoft.com/en-us/entra/identity-platform/reference-breaking-changes#august-2024.", text, name, check)
 	}
