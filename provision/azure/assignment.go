@@ -88,6 +88,9 @@ func (c *client) planAssignments(i identity, have []assignmentState, t taking) (
 		added.Verb = plan.Create
 	}
 	add = c.stage(added, c.addSteps(i, have), func(ctx context.Context) ([]cloud.Step, error) {
+		if c.isBare(hangsAssigned, i.name) {
+			return c.addSteps(i, nil), nil
+		}
 		have, err := read(ctx)
 		if err != nil {
 			return nil, err

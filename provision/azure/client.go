@@ -31,11 +31,12 @@ const (
 	consistency   = 4 * time.Minute // what ccoctl waits for a new identity to be known everywhere (OCPBUGS-17719)
 )
 
-// The rate at which Azure takes writes of federated credentials: of one identity, and of a subscription
+// The rate at which Azure takes writes of federated credentials, of one identity and of a subscription, and lists of them
 // (https://learn.microsoft.com/entra/workload-id/workload-identity-federation-considerations).
 const (
-	credentialPause   = 4 * time.Second
-	subscriptionPause = 500 * time.Millisecond
+	credentialPause   = 4200 * time.Millisecond // and a little more, since requests do not arrive as they are sent
+	subscriptionPause = 525 * time.Millisecond
+	listPause         = 210 * time.Millisecond
 )
 
 // The clouds, by the names that Azure's tools have for them.
@@ -86,11 +87,12 @@ type client struct {
 	assignments  *armauthorization.RoleAssignmentsClient
 	api          cloud.API
 	slots        chan struct{} // holds an element for each call that is under way
-	pace         *pace
+	pace, lists  *pace
 
 	mu   sync.Mutex
 	made map[string]identityState // by name in lower case: as Azure last showed it
 	role map[string]string        // by name in lower case: the IDs of roles
+	bare map[string]bool          // by kind and name in lower case: identities made by this run, on which nothing hangs yet
 }
 
 // open returns a client with the credentials of the SDK's usual chain: AZURE_CLIENT_ID …, workload identity, managed identity,
@@ -111,12 +113,13 @@ func open(o Options, onWait func(wait)) (*client, error) {
 	// The SDK would register a provider by itself; whatever is changed in a subscription is in the plan.
 	options := &arm.ClientOptions{ClientOptions: core, DisableRPRegistration: true}
 	c := &client{
-		subscription: o.Subscription, slots: make(chan struct{}, parallelCalls), made: map[string]identityState{}, role: map[string]string{},
-		api:  cloud.API{Name: "Azure", Consistency: consistency, CallTime: callTime, OnWait: onWait},
-		pace: &pace{each: credentialPause, all: subscriptionPause, next: map[string]time.Time{}},
+		subscription: o.Subscription, slots: make(chan struct{}, parallelCalls), made: map[string]identityState{}, role: map[string]string{}, bare: map[string]bool{},
+		api:   cloud.API{Name: "Azure", Consistency: consistency, CallTime: callTime, OnWait: onWait},
+		pace:  &pace{each: credentialPause, all: subscriptionPause, next: map[string]time.Time{}},
+		lists: &pace{all: listPause, next: map[string]time.Time{}},
 	}
 	if o.Unpaced {
-		c.pace.each, c.pace.all = 0, 0
+		c.pace.each, c.pace.all, c.lists.all = 0, 0, 0
 	}
 	var errs [8]error
 	c.plain, errs[0] = arm.NewClient("keypost", "v0.0.0", credential, options)
@@ -286,7 +289,7 @@ func confirmed(read cloud.Remaining) cloud.Remaining {
 	}
 }
 
-// pace keeps writes of federated credentials to a rate. The writes of one identity are made one after another by its caller.
+// pace keeps calls about federated credentials to a rate. The writes of one identity are made one after another by its caller.
 type pace struct {
 	each, all time.Duration // between two of one identity, and of the subscription
 
@@ -295,7 +298,7 @@ type pace struct {
 	next map[string]time.Time // when an identity's may
 }
 
-// take waits until a write for an identity may be made.
+// take waits until a call about an identity may be made.
 func (p *pace) take(ctx context.Context, identity string) error {
 	p.mu.Lock()
 	own := p.next[identity]
@@ -339,6 +342,33 @@ func (c *client) learn(s identityState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.made[strings.ToLower(s.name)] = s
+}
+
+// The kinds of what hangs on an identity.
+const (
+	hangsAssigned  = "assignments"
+	hangsFederated = "credentials"
+)
+
+// learnNew records an identity that this run has just made, where a moment ago was none: what hangs on it need not be read,
+// which for federated credentials Azure allows seldom.
+func (c *client) learnNew(s identityState) {
+	c.learn(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, kind := range []string{hangsAssigned, hangsFederated} {
+		c.bare[kind+" "+strings.ToLower(s.name)] = true
+	}
+}
+
+// isBare reports whether nothing of a kind hangs on an identity, as is known without reading; once, since then there is.
+func (c *client) isBare(kind, identity string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := kind + " " + strings.ToLower(identity)
+	bare := c.bare[key]
+	delete(c.bare, key)
+	return bare
 }
 
 // roleID returns the ID of a role by its name; empty if it is not known.

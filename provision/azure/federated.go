@@ -17,6 +17,9 @@ const credentialsThing = "federated credentials of"
 // readCredentials returns the federated credentials of an identity; none if it is not there. One list costs less of what Azure
 // allows than a call for each.
 func (c *client) readCredentials(ctx context.Context, group, identity string) ([]credential, error) {
+	if err := c.lists.take(ctx, strings.ToLower(identity)); err != nil {
+		return nil, err
+	}
 	list, err := all(ctx, pages[armmsi.FederatedIdentityCredentialsClientListResponse]{c, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/read",
 		c.credentials.NewListPager(group, identity, nil)}, func(p armmsi.FederatedIdentityCredentialsClientListResponse) (found []credential) {
 		for _, v := range p.Value {
@@ -135,9 +138,12 @@ func (c *client) planCredentials(group string, i identity, have []credential) (a
 	}
 	read := func(steps func(comparison) []cloud.Step) cloud.Remaining {
 		return func(ctx context.Context) ([]cloud.Step, error) {
-			have, err := c.readCredentials(ctx, group, i.name)
-			if err != nil {
-				return nil, err
+			var have []credential
+			if !c.isBare(hangsFederated, i.name) {
+				var err error
+				if have, err = c.readCredentials(ctx, group, i.name); err != nil {
+					return nil, err
+				}
 			}
 			about, err := compare(have, i.credentials)
 			return steps(about), err

@@ -101,7 +101,7 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 				return c.identities.CreateOrUpdate(ctx, h.group, name, armmsi.Identity{Location: &h.location, Tags: pointers(want)}, nil)
 			})
 			if err == nil {
-				c.learn(stateOf(i.Identity))
+				c.learnNew(stateOf(i.Identity))
 			}
 			return answer(err)
 		}}}, nil

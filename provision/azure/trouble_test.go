@@ -157,3 +157,23 @@ func (w *world) publishEC(t *testing.T) {
 		catalog.AddOptions{Change: keystore.Change{At: time.Now(), By: "me"}})
 	must(t, err)
 }
+
+// At the rates that Azure documents for federated credentials nothing is refused, however many identities there are.
+func TestAzuresRatesAreKept(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{FederationRate: 1})
+	list := usual()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		list = append(list, request{name, "sa-" + name, "roleBindings: [{role: Contributor}]"})
+	}
+	o := w.identities(t, list...)
+	o.Unpaced = false
+	for range 2 {
+		_, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+	}
+	for _, c := range w.Calls() {
+		if strings.Contains(c.Action, "Credential") && c.Code != "" {
+			t.Errorf("%s %s: %s", c.Action, c.Path, c.Code)
+		}
+	}
+}
