@@ -79,15 +79,22 @@ func (a *account) provider(url string) (fakeaws.Provider, bool) {
 	return fakeaws.Provider{}, false
 }
 
-// keypostAWS runs keypost aws on the server's store in an account. It may take as long as a publication takes to settle.
+// keypostAWS runs keypost aws on the server's store in an account.
 func (s *server) keypostAWS(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	return s.keypostAt(t, env, append([]string{"aws"}, args...)...)
+}
+
+// keypostAt runs keypost on the server's store, with what a cloud's clients need in the environment. It may take as long as a
+// publication takes to settle.
+func (s *server) keypostAt(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary("keypost"), append([]string{"aws"}, args...)...)
+	cmd := exec.CommandContext(ctx, binary("keypost"), args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Env = append(append(os.Environ(), env...), "KEYPOST_STORE=file://"+s.store, "SSL_CERT_FILE="+s.ca.file)
+	cmd.Env = append(append(os.Environ(), "KEYPOST_STORE=file://"+s.store, "SSL_CERT_FILE="+s.ca.file), env...)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

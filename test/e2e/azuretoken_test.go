@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,7 +24,8 @@ import (
 )
 
 // TestAzureTokenIsExchanged has the tokens of kube-apiservers exchanged at Entra by Microsoft's own clients, as a pod's
-// environment makes them: azidentity's WorkloadIdentityCredential in Go, and in Node, which finds the fake at Entra's own name.
+// environment makes them from the Secret that keypost azure wrote: azidentity's WorkloadIdentityCredential in Go, and in Node,
+// which finds the fake at Entra's own name.
 func TestAzureTokenIsExchanged(t *testing.T) {
 	s := newExchange(t)
 	for _, c := range []struct {
@@ -38,7 +41,7 @@ func TestAzureTokenIsExchanged(t *testing.T) {
 type exchange struct {
 	*fakeazure.Server
 	ahead  atomic.Int64 // by how much its clock is
-	env    []string     // with which programs find the directory at Microsoft's names
+	env    []string     // with which programs find the directory at Microsoft's names, as its administrator
 	a, b   *cluster     // b's key is P-256
 	client map[*cluster]string
 }
@@ -53,7 +56,7 @@ func newExchange(t *testing.T) *exchange {
 	roots.AddCert(ca.cert)
 	s.Server = fakeazure.Start(t, fakeazure.Options{Roots: roots, Dial: (&net.Dialer{}).DialContext,
 		Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }})
-	s.env = s.Tunnel(t)
+	s.env = append(s.Env(), s.Tunnel(t)...)
 	startEtcd(t)
 	running := map[*cluster]*process{s.a: startCluster(t, ca, s.a, 6443), s.b: startCluster(t, ca, s.b, 6444)}
 	server := newStore(t, ca)
@@ -62,13 +65,40 @@ func newExchange(t *testing.T) *exchange {
 		c.awaitReady(t, p)
 		c.createAccount(t)
 		server.publishedLongAgo(t, c.name, c.issuer, c.publicKey)
-		s.client[c] = s.Trust(c.issuer, "system:serviceaccount:default:sa1", "openshift")
 	}
 	s.a.kubectl(t, "create", "namespace", "other")
 	s.a.kubectl(t, "--namespace", "other", "create", "serviceaccount", "sa1")
 	s.a.kubectl(t, "create", "serviceaccount", "sa2")
 	server.run(t)
+	s.client[s.a] = s.provision(t, server)
+	s.client[s.b] = s.Trust(s.b.issuer, "system:serviceaccount:default:sa1", "openshift") // keypost would refuse its key
 	return s
+}
+
+// provision makes an identity for prod-a with keypost, and returns the client ID in its Secret.
+func (s *exchange) provision(t *testing.T, server *server) string {
+	t.Helper()
+	out, requests := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(requests, "app.yaml"), []byte(`apiVersion: cloudcredential.openshift.io/v1
+kind: CredentialsRequest
+metadata: {name: app, namespace: openshift-cloud-credential-operator}
+spec:
+  secretRef: {name: app-credentials, namespace: default}
+  serviceAccountNames: [sa1]
+  providerSpec:
+    apiVersion: cloudcredential.openshift.io/v1
+    kind: AzureProviderSpec
+    roleBindings: [{role: Reader}]
+`), 0o600))
+	server.keypostAt(t, s.env, "azure", "create-managed-identities", "--name", s.a.name, "--region", "centralus", "--issuer-url", s.a.issuer,
+		"--subscription-id", setting(s.env, "AZURE_SUBSCRIPTION_ID"), "--credentials-requests-dir", requests, "--output-dir", out).ok(t)
+	secret, err := os.ReadFile(filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
+	must(t, err)
+	found := regexp.MustCompile(`azure_client_id: (\S+)`).FindSubmatch(secret)
+	if found == nil {
+		t.Fatalf("no client ID in %s", secret)
+	}
+	return string(found[1])
 }
 
 // inGo exchanges a token for an access token of a client ID, with Microsoft's library for Go.
@@ -77,7 +107,7 @@ func (s *exchange) inGo(t *testing.T, client, token string) error {
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(file, []byte(token), 0o600))
 	c, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
-		ClientOptions: policy.ClientOptions{Transport: s.Client()}, ClientID: client, TenantID: setting(s.Env(), "AZURE_TENANT_ID"), TokenFilePath: file})
+		ClientOptions: policy.ClientOptions{Transport: s.Client()}, ClientID: client, TenantID: setting(s.env, "AZURE_TENANT_ID"), TokenFilePath: file})
 	must(t, err)
 	got, err := c.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}})
 	if err != nil {
@@ -94,7 +124,7 @@ func (s *exchange) inNode(t *testing.T, client, token string) error {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(file, []byte(token), 0o600))
-	env := append([]string{"AZURE_CLIENT_ID=" + client, "AZURE_TENANT_ID=" + setting(s.Env(), "AZURE_TENANT_ID"), "AZURE_FEDERATED_TOKEN_FILE=" + file}, s.env...)
+	env := append(slices.Clone(s.env), "AZURE_CLIENT_ID="+client, "AZURE_FEDERATED_TOKEN_FILE="+file)
 	r := command(t, env, "", "node", filepath.Join(os.Getenv("KEYPOST_E2E_NPM"), "entra.mjs"))
 	switch r.code {
 	case 0:
