@@ -62,27 +62,38 @@ const attempts = 5
 // and after. If the key set is changed meanwhile it goes on until that is what is held: of two that run side by side the later
 // one may have read the older version.
 func (u Uploader) Sync(ctx context.Context, n keystore.Name, party string, c Copy) (Result, error) {
-	var r Result
+	r := run{Uploader: u, party: party, to: c}
+	err := r.sync(ctx, n)
+	return r.Result, err
+}
+
+// run is one upload.
+type run struct {
+	Uploader
+	party string
+	to    Copy
+	Result
+}
+
+func (u *run) sync(ctx context.Context, n keystore.Name) error {
 	for range attempts {
 		s, revision, err := u.Store.Load(ctx, n)
 		if err == nil {
-			err = uploadable(s, party)
+			err = uploadable(s, u.party)
 		}
 		if err != nil {
-			return r, err
+			return err
 		}
-		uploaded, err := u.once(ctx, s, party, c, &r)
-		r.Uploaded = r.Uploaded || uploaded
-		if err != nil {
-			return r, fmt.Errorf("%s: %w", text.OneLine(party, 300), err)
+		if err := u.once(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", text.OneLine(u.party, 300), err)
 		}
-		r.Set = s
+		u.Set = s
 		_, now, err := u.Store.Load(ctx, n)
 		if err != nil || now == revision {
-			return r, err
+			return err
 		}
 	}
-	return r, fmt.Errorf("%s: key set %q was changed again and again while its keys were uploaded; try again", text.OneLine(party, 300), n)
+	return fmt.Errorf("%s: key set %q was changed again and again while its keys were uploaded; try again", text.OneLine(u.party, 300), n)
 }
 
 // uploadable returns an error unless the keys of s may be uploaded to a relying party.
@@ -101,27 +112,28 @@ func uploadable(s keystore.KeySet, party string) error {
 }
 
 // once uploads the keys of s unless they are held, and records what is read before and after.
-func (u Uploader) once(ctx context.Context, s keystore.KeySet, party string, c Copy, r *Result) (uploaded bool, err error) {
+func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 	jwks, err := issuer.RenderJWKS(s)
 	if err != nil {
-		return false, err
+		return err
 	}
-	same, err := u.read(ctx, s, party, c, time.Time{}, r)
+	same, err := u.read(ctx, s, time.Time{})
 	if err != nil || same {
-		return false, err
+		return err
 	}
-	if err := c.Upload(ctx, jwks); err != nil {
-		return false, err
+	if err := u.to.Upload(ctx, jwks); err != nil {
+		return err
 	}
-	if same, err = u.read(ctx, s, party, c, u.now(), r); err == nil && !same {
+	u.Uploaded = true
+	if same, err = u.read(ctx, s, u.now()); err == nil && !same {
 		err = errors.New("what is read back after the upload are not the published keys; somebody else may have uploaded at the same time: try again")
 	}
-	return true, err
+	return err
 }
 
 // read records what the relying party holds, and reports whether those are the published keys of s and no other.
-func (u Uploader) read(ctx context.Context, s keystore.KeySet, party string, c Copy, uploaded time.Time, r *Result) (same bool, err error) {
-	reading, err := c.Read(ctx)
+func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (same bool, err error) {
+	reading, err := u.to.Read(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -136,10 +148,10 @@ func (u Uploader) read(ctx context.Context, s keystore.KeySet, party string, c C
 		ahead := observation.Offset(at.Sub(reading.Date).Truncate(time.Second))
 		look.ClockAhead = &ahead
 	}
-	if _, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: party}, look); err != nil {
+	if _, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.party}, look); err != nil {
 		return false, err
 	}
-	r.Read, r.ClockGap = at, look.ClockGap()
+	u.Read, u.ClockGap = at, look.ClockGap()
 	return sameKeys(s, held), nil
 }
 
