@@ -39,7 +39,7 @@ func byHand() map[string]string {
 		byCluster:  "token-kid-gone token-signature-wrong token-alg",
 		byDecision: "key-rogue key-swapped key-returned keys-unread jwks-uri-rogue history-broken key-certificate alg-changed cluster-key-swapped store-unread",
 		byOutside: "dns-hidden origin-unreachable origin-certificate origin-alone origin-shielded origin-refused origin-cert-refused replica-stale replica-broken cache-alone addresses-differ " +
-			"key-still-there key-not-withdrawn key-cached key-missing key-not-published key-not-yet copy-behind copy-ahead copy-unread discovery-not-found jwks-not-found proxy-host",
+			"key-still-there key-not-withdrawn key-cached key-missing key-not-published key-not-yet discovery-not-found jwks-not-found proxy-host",
 		byIAM: "aws-account-other aws-provider-other aws-provider-missing aws-audience-wrong aws-client-id-missing aws-thumbprint-stale aws-trust-provider " +
 			"aws-trust-action aws-trust-deny aws-trust-key aws-trust-claim aws-trust-audience aws-trust-wildcard aws-trust-pattern aws-trust-subject aws-trust-unclear " +
 			"aws-trust-open-all aws-trust-open-sub aws-trust-open-aud aws-trust-open-absent",
@@ -56,7 +56,7 @@ func byHand() map[string]string {
 			"token-times-missing token-expired token-expired-just-now token-not-yet token-future token-lifetime token-aud-missing token-aud-cluster token-aud-unusual " +
 			"token-aud-many token-sub-missing token-sub-gcp token-sub-long",
 		byURL:     "url-slash url-case url-port url-form",
-		byLook:    "store-withdrawn store-other-url not-compared copies-unknown aws-transient aws-rejected-claim aws-refused",
+		byLook:    "store-withdrawn store-other-url not-compared aws-transient aws-rejected-claim aws-refused",
 		byAccount: "aws-unread aws-credentials aws-forbidden aws-pod-unset aws-pod-token-unread aws-action-denied aws-role-missing aws-role-path aws-sts-unreachable aws-sts-region aws-session",
 	}
 }
