@@ -119,13 +119,14 @@ func deleteIdentity(q *request) (answer, error) {
 	return answer{status: http.StatusOK}, nil
 }
 
-// parent is the identity of a federated credential. A new one is not known for a while.
+// parent is the identity of a federated credential. A new one is not known to writes for a while, as ccoctl has found
+// (OCPBUGS-59889); a read finds it, without any.
 func (q *request) parent(verb string) (Identity, error) {
 	i, err := q.identity()
 	if _, groupErr := q.group(); groupErr != nil {
 		return i, groupErr
 	}
-	if err != nil || q.now.Before(i.Created.Add(q.IdentityDelay)) {
+	if err != nil || verb == "write" && q.now.Before(i.Created.Add(q.IdentityDelay)) {
 		return i, notFound("ParentResourceNotFound", "Failed to perform '%s' on resource(s) of type 'userAssignedIdentities/federatedIdentityCredentials', "+
 			"because the parent resource '%s' could not be found.", verb, q.resourceID(identityType, q.vars["identity"]))
 	}

@@ -145,6 +145,7 @@ func TestANewIdentityIsNotKnownAtOnce(t *testing.T) {
 	clock := cluster.NewClock()
 	s, made := furnished(t, Options{Now: clock.Now, IdentityDelay: 10 * time.Second, PrincipalDelay: 20 * time.Second})
 	good, principal := federated(cluster.IssuerURL, cluster.Subject, "openshift"), made.get("properties.principalId")
+	s.refused(t, "GET", credential, "", "404 NotFound")
 	s.refused(t, "PUT", credential, good, "404 ParentResourceNotFound")
 	clock.Pass(10 * time.Second)
 	s.must(t, "PUT", credential, good)
