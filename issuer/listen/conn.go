@@ -2,6 +2,7 @@ package listen
 
 import (
 	"crypto/tls"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -42,14 +43,15 @@ type conn struct {
 	received   atomic.Int64 // bytes, those of TLS too
 	hello      atomic.Int64 // of these: until the server's first answer, the greeting of TLS
 	http2      atomic.Bool
-	shaken     atomic.Bool // is no longer one of those that are handshaking
-	answering  atomic.Bool // HTTP/1 with a request, whose goroutine looks out for the client's end until all is sent
 	patience   patience
+
+	handshaking atomic.Bool // see listener
+	answering   atomic.Bool // HTTP/1 with a request, whose goroutine looks out for the client's end until all is sent
 
 	writing sync.Mutex   // held while a write is under way
 	bulky   atomic.Bool  // has a place among the bulky ones
 	turn    atomic.Bool  // is one of those that act on what they have read
-	turnAt  atomic.Int64 // since when, as in status
+	turnAt  atomic.Int64 // since when it acts, as time since the listener began
 
 	// Counters of the reader; there is one at a time.
 	debt     int64 // bytes received beyond what the requests account for
@@ -96,7 +98,7 @@ func noteState(nc net.Conn, s http.ConnState) {
 	}
 	switch s {
 	case http.StateActive:
-		c.endHandshake()
+		uncount(&c.handshaking, &c.of.handshaking)
 		if p, _ := read(c.status.Load()); p == fresh {
 			c.noteProtocol(nc)
 		}
@@ -106,7 +108,7 @@ func noteState(nc net.Conn, s http.ConnState) {
 		c.patience.start(c.of.now())
 		c.enter(active)
 	case http.StateIdle:
-		c.endAnswer()
+		uncount(&c.answering, &c.of.answering)
 		c.leaveBulky()
 		if c.requests.Load() > 0 || !c.http2.Load() { // what comes with the preface of HTTP/2 may be requests
 			c.idleRequests.Store(c.requests.Load())
@@ -115,8 +117,8 @@ func noteState(nc net.Conn, s http.ConnState) {
 		c.patience.stop(c.of.now())
 		c.enter(idle)
 	case http.StateClosed:
-		c.endHandshake()
-		c.endAnswer()
+		uncount(&c.handshaking, &c.of.handshaking)
+		uncount(&c.answering, &c.of.answering)
 		c.of.alive.Add(-1)
 		if c.http2.Load() {
 			c.of.http2.Add(-1)
@@ -131,15 +133,10 @@ func noteState(nc net.Conn, s http.ConnState) {
 // processor.
 const untilGone = 100 * time.Millisecond
 
-func (c *conn) endHandshake() {
-	if c.shaken.CompareAndSwap(false, true) {
-		c.of.handshaking.Add(-1)
-	}
-}
-
-func (c *conn) endAnswer() {
-	if c.answering.CompareAndSwap(true, false) {
-		c.of.answering.Add(-1)
+// uncount takes a connection out of those that are counted, if it is one of them.
+func uncount(one *atomic.Bool, all *atomic.Int64) {
+	if one.CompareAndSwap(true, false) {
+		all.Add(-1)
 	}
 }
 
@@ -200,7 +197,7 @@ const atATime = 8
 func (c *conn) takeTurn() {
 	select {
 	case c.of.turns <- struct{}{}:
-		c.turnAt.Store(int64(c.of.now()))
+		c.turnAt.Store(math.MaxInt64) // it does not act yet
 		c.turn.Store(true)
 	case <-c.closed:
 		return
@@ -220,6 +217,7 @@ func (c *conn) takeTurn() {
 		case <-time.After(lookAtPressure):
 		}
 	}
+	c.turnAt.Store(int64(c.of.now()))
 	select {
 	case <-c.closed:
 		c.leaveTurn()
@@ -243,9 +241,8 @@ func (l *listener) endTurns() {
 	if len(l.turns) < cap(l.turns) {
 		return
 	}
-	now := l.now()
 	for _, c := range l.all() {
-		if c.turn.Load() && now-time.Duration(c.turnAt.Load()) > longestTurn {
+		if c.turn.Load() && l.now()-time.Duration(c.turnAt.Load()) > longestTurn {
 			c.leaveTurn()
 		}
 	}
@@ -296,12 +293,8 @@ const bulkyWait = 3 * time.Second
 func (c *conn) begin() {
 	c.requests.Add(1)
 	c.patience.work(c.of.now())
-	own := c.unanswered.Add(1)
-	if c.http2.Load() {
-		c.of.answering.Add(1)
-	}
-	taken := c.requests.Load() - own - c.refused.Load()
-	if all := c.of.unanswered.Add(1); all > c.of.mostUnanswered && own > fewUnanswered+taken && c.http2.Load() {
+	own, all := c.await(1)
+	if taken := c.requests.Load() - own - c.refused.Load(); all > c.of.mostUnanswered && own > fewUnanswered+taken && c.http2.Load() {
 		c.refused.Add(1)
 		c.finish()
 		c.of.refused.Inc()
@@ -312,11 +305,15 @@ func (c *conn) begin() {
 // finish notes that a request has got its answer, or will get none.
 func (c *conn) finish() {
 	c.patience.rest(c.of.now())
-	c.unanswered.Add(-1)
-	c.of.unanswered.Add(-1)
+	c.await(-1)
+}
+
+// await counts n answers more that wait, and returns how many of the connection's do, and of all connections'.
+func (c *conn) await(n int64) (own, all int64) {
 	if c.http2.Load() {
-		c.of.answering.Add(-1)
+		c.of.answering.Add(n)
 	}
+	return c.unanswered.Add(n), c.of.unanswered.Add(n)
 }
 
 // fewUnanswered is how many requests of one client are never refused. Four, and

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"runtime"
 	"slices"
@@ -158,6 +159,38 @@ func TestExpiredConnectionsGo(t *testing.T) {
 	if n := counted(t, l.evictions); n != 0 {
 		t.Errorf("%v count as those that made room", n)
 	}
+}
+
+// Whoever keeps a turn without reading on loses it, once nobody else gets one; one that waits for others' answers does not.
+func TestTurnsEnd(t *testing.T) {
+	l := testListener(t, 50)
+	var all []*conn
+	for range atATime {
+		c, _ := pair(t, l)
+		c.takeTurn()
+		all = append(all, c)
+	}
+	keep := func(n int) {
+		t.Helper()
+		if l.endTurns(); len(l.turns) != n {
+			t.Errorf("%d have a turn, want %d", len(l.turns), n)
+		}
+	}
+	keep(atATime)
+	all[0].turnAt.Store(int64(l.now() - 2*longestTurn))
+	all[1].turnAt.Store(math.MaxInt64)
+	keep(atATime - 1)
+	if all[0].turn.Load() {
+		t.Error("the one with the longest turn keeps it")
+	}
+	all[2].turnAt.Store(int64(l.now() - 2*longestTurn))
+	keep(atATime - 1) // there is one to be had
+	all[0].takeTurn()
+	keep(atATime - 1)
+	for _, c := range all {
+		c.leaveTurn()
+	}
+	keep(0)
 }
 
 // Who has just come and asked for little is spared, however long it has waited for the processor: what its greeting took

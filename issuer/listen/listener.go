@@ -201,6 +201,7 @@ func (l *listener) admit(t *net.TCPConn) *conn {
 	c.enter(fresh)
 	l.alive.Add(1)
 	l.handshaking.Add(1)
+	c.handshaking.Store(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[c] = struct{}{}
