@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/golden"
 )
 
 const (
@@ -272,9 +274,7 @@ func TestUploadsInDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(data), "- "+oneUpload) && !strings.Contains(string(data), oneUpload) || !strings.Contains(string(data), "reach: copies") {
-		t.Errorf("%s", data)
-	}
+	golden.Same(t, "testdata/copies.yaml", string(data))
 	back, err := Parse("prod-a", data)
 	if err != nil || back.Digest() != s.Digest() || fmt.Sprint(back.Policy().RelyingParties) != fmt.Sprint(s.Policy().RelyingParties) {
 		t.Errorf("read back: %v", err)
