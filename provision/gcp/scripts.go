@@ -16,10 +16,11 @@ func script(name, what string, commands ...string) ccoctl.File {
 	return ccoctl.Script(name, what, "#!/bin/sh\nset -eu\n"+strings.Join(commands, "\n")+"\n")
 }
 
-// post returns the command that sends a body to a method of IAM.
+// post returns the command that sends a body to a method of IAM. The token goes through a pipe: everybody sees arguments.
 func post(path string, body []byte) string {
-	return fmt.Sprintf(`curl --fail-with-body --silent --show-error --header "Authorization: Bearer $(gcloud auth print-access-token)" \
-  --json %s \
+	return fmt.Sprintf(`printf 'header = "Authorization: Bearer %%s"\n' "$(gcloud auth print-access-token)" |
+  curl --config - --fail --silent --show-error --header 'Content-Type: application/json' \
+  --data %s \
   %s`, text.Quoted(string(body)), text.Quoted("https://iam.googleapis.com/v1/"+path))
 }
 
