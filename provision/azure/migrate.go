@@ -1,0 +1,251 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// movedAtTag is on the resource group of the identities: when the switch away from an old issuer was first seen complete.
+const movedAtTag = "keypost.dev_moved-at"
+
+// MigrateOptions say from which issuer a live cluster moves to which.
+type MigrateOptions struct {
+	Options // of the new issuer
+	install.Move
+}
+
+// Migrated is what a run of [Migrate] or [FinishMigration] did.
+type Migrated struct {
+	Preview *plan.Preview         // with mode Preview
+	KeySet  keystore.KeySet       // that has the keys; only Migrate sets it, without mode Preview
+	Gate    *keystore.NotYetError // with mode Preview: what FinishMigration would wait for; nil if nothing
+}
+
+// Migrate publishes the keys of the old issuer under the new one, and gives every identity of the installation a second
+// federated credential for each that it has for the old issuer. Azure then takes tokens of both. Each run does what is still to
+// be done.
+func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
+	r, err := newMigration(ctx, o)
+	if err != nil {
+		return Migrated{}, err
+	}
+	keys, err := r.MovedKeys(ctx, o.Move, []string{o.Audience})
+	if err != nil {
+		return Migrated{}, err
+	}
+	for _, k := range keys.Keys {
+		if err := checkKey(k); err != nil {
+			return Migrated{}, err
+		}
+	}
+	p, err := r.planMove(ctx, o.Old) // before anything is published: it also shows whether every credential fits
+	if err != nil {
+		return Migrated{}, err
+	}
+	if o.Mode == install.Preview {
+		v := p.Preview().After(keys.Changes()...)
+		return Migrated{Preview: &v}, nil
+	}
+	if err := r.PublishMoved(ctx, keys); err != nil {
+		return Migrated{}, err
+	}
+	if p, err = r.planMove(ctx, o.Old); err != nil { // again: the wait was long enough for others to change an identity
+		return Migrated{}, err
+	}
+	return Migrated{KeySet: keys.Stored}, r.Apply(ctx, p, Parallel)
+}
+
+// newMigration checks what is wanted before anybody is called, then identifies the subscription.
+func newMigration(ctx context.Context, o MigrateOptions) (*run, error) {
+	r := newRun(o.Options)
+	if err := errors.Join(o.check(nil), checkPart("issuer URL", o.IssuerURL), checkPart("audience", o.Audience)); err != nil {
+		return nil, err
+	}
+	if o.Store.Check != nil {
+		if err := o.Store.Check(); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.identify(ctx); err != nil {
+		return nil, err
+	}
+	r.Line("Moving from issuer %s to %s", o.Old, o.IssuerURL)
+	return r, nil
+}
+
+// moving is an identity of the installation with its federated credentials.
+type moving struct {
+	identityState
+	credentials []credential
+}
+
+func (r *run) moving(ctx context.Context) ([]moving, error) {
+	identities, _, _, err := r.ours(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return each(identities, func(s identityState) (moving, error) {
+		have, err := r.client.readCredentials(ctx, r.o.OIDCGroup, s.name)
+		return moving{s, have}, err
+	})
+}
+
+// second returns the credentials for the new issuer that stand beside those for the old one. Subjects and audiences are these.
+func second(have []credential, old, issuer string) []credential {
+	var want []credential
+	for _, c := range have {
+		if c.issuer == old {
+			c.issuer = issuer
+			want = append(want, c)
+		}
+	}
+	return want
+}
+
+// planMove plans the second credentials.
+func (r *run) planMove(ctx context.Context, old string) (plan.Plan, error) {
+	all, err := r.moving(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	var stage plan.Stage
+	for _, m := range all {
+		missing := func(have []credential) ([]cloud.Step, error) {
+			about, err := compare(have, second(have, old, r.o.IssuerURL))
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", identityThing, m.name, err)
+			}
+			return r.client.putSteps(r.o.OIDCGroup, m.name, about.put), nil
+		}
+		part, err := r.changeCredentials(m, missing)
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		stage = append(stage, part...)
+	}
+	return plan.Of(nil, stage), nil
+}
+
+// changeCredentials plans a change of the federated credentials of one identity.
+func (r *run) changeCredentials(m moving, steps func([]credential) ([]cloud.Step, error)) (plan.Stage, error) {
+	first, err := steps(m.credentials)
+	if err != nil {
+		return nil, err
+	}
+	change := plan.Change{Verb: plan.Update, Thing: credentialsThing, Name: m.name}
+	return r.client.stage(change, first, func(ctx context.Context) ([]cloud.Step, error) {
+		have, err := r.client.readCredentials(ctx, r.o.OIDCGroup, m.name)
+		if err != nil {
+			return nil, err
+		}
+		return steps(have)
+	}), nil
+}
+
+// FinishMigration takes the old issuer's credentials away, once no token of it can be in use. Before that, the error is the
+// [*keystore.NotYetError] of [install.Run.MayFinish].
+func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
+	r, err := newMigration(ctx, o)
+	if err != nil {
+		return Migrated{}, err
+	}
+	p, err := r.planFinish(ctx, o.Old)
+	if err != nil {
+		return Migrated{}, err
+	}
+	var done Migrated
+	if !p.Empty() {
+		err := r.MayFinish(ctx, o.Move, []string{o.Audience}, switchRecord{r})
+		closed, isClosed := errors.AsType[*keystore.NotYetError](err)
+		switch {
+		case isClosed && o.Mode == install.Preview:
+			done.Gate = closed
+		case err != nil:
+			return Migrated{}, err
+		}
+	}
+	done.Preview, err = r.carryOut(ctx, p)
+	return done, err
+}
+
+// planFinish plans to delete the credentials for the old issuer, each of which must have its second one.
+func (r *run) planFinish(ctx context.Context, old string) (plan.Plan, error) {
+	all, err := r.moving(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	var stage plan.Stage
+	for _, m := range all {
+		part, err := r.changeCredentials(m, func(have []credential) ([]cloud.Step, error) {
+			var gone []credential
+			for _, c := range have {
+				if c.issuer != old {
+					continue
+				}
+				beside := slices.ContainsFunc(have, func(h credential) bool {
+					return h.issuer == r.o.IssuerURL && h.subject == c.subject && h.audience == c.audience
+				})
+				if !beside {
+					return nil, fmt.Errorf("%s %s takes tokens of %s as %s only: move it first", identityThing, m.name, c.subject, old)
+				}
+				gone = append(gone, c)
+			}
+			return r.client.deleteSteps(r.o.OIDCGroup, m.name, gone), nil
+		})
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		stage = append(stage, part...)
+	}
+	return plan.Of(nil, stage), nil
+}
+
+// switchRecord keeps the time of the switch in a tag of the identities' resource group.
+type switchRecord struct{ run *run }
+
+func (s switchRecord) MovedAt(ctx context.Context) (time.Time, error) {
+	g, err := s.run.client.readGroup(ctx, s.run.o.OIDCGroup)
+	if g == nil || err != nil {
+		return time.Time{}, err
+	}
+	text, is := named(g.tags, movedAtTag)[movedAtTag]
+	if !is {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the tag %s=%s of resource group %s is not a time: take it away, and the wait begins anew", movedAtTag, text, g.name)
+	}
+	return at, nil
+}
+
+func (s switchRecord) SetMovedAt(ctx context.Context, at time.Time) ([]string, error) {
+	c, group := s.run.client, s.run.o.OIDCGroup
+	g, err := c.readGroup(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	if g == nil {
+		return nil, fmt.Errorf("there is no resource group %s", group)
+	}
+	tags := named(g.tags, movedAtTag)
+	if at.IsZero() {
+		delete(tags, movedAtTag)
+	} else {
+		tags[movedAtTag] = at.UTC().Format(time.RFC3339)
+	}
+	_, err = send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/write", func(ctx context.Context) (armresources.ResourceGroupsClientUpdateResponse, error) {
+		return c.groups.Update(ctx, group, armresources.ResourceGroupPatchable{Tags: pointers(tags)}, nil)
+	})
+	return []string{"Updated tags of resource group " + g.id}, err
+}
