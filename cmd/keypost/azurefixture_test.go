@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -84,4 +86,31 @@ func printAzure(ts *testscript.TestScript, neg bool, args []string) {
 		fmt.Fprintln(&b, "assignment", strings.ToLower(a.Scope), a.PrincipalType)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
+}
+
+// tagAzureGroup gives a resource group one tag more, as another program would: aztag GROUP NAME VALUE
+func tagAzureGroup(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: aztag GROUP NAME VALUE")
+	}
+	s := subscriptionOf(ts)
+	for _, g := range s.State().Groups {
+		if !strings.EqualFold(g.Name, args[0]) {
+			continue
+		}
+		tags := maps.Clone(g.Tags)
+		tags[args[1]] = args[2]
+		req, err := http.NewRequest(http.MethodPatch, "https://management.azure.com"+g.ID+"?api-version=2021-04-01", strings.NewReader(asJSON(map[string]any{"tags": tags})))
+		ts.Check(err)
+		req.Header.Set("Authorization", "Bearer "+fakeazure.AccessToken)
+		resp, err := s.Client().Do(req)
+		ts.Check(err)
+		ts.Check(resp.Body.Close())
+		if resp.StatusCode != http.StatusOK {
+			ts.Fatalf("status %s", resp.Status)
+		}
+		s.ResetCalls()
+		return
+	}
+	ts.Fatalf("no group %s", args[0])
 }

@@ -70,6 +70,7 @@ func TestScripts(t *testing.T) {
 			"fakeazure": accounts{t}.startAzure,
 			"azcalls":   azureCalls,
 			"azure":     printAzure,
+			"aztag":     tagAzureGroup,
 			"fakegcp":   accounts{t}.startGCP,
 			"gcalls":    gcalls,
 			"gsaid":     gsaid,

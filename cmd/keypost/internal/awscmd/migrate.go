@@ -3,7 +3,6 @@ package awscmd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/aws"
@@ -170,12 +170,6 @@ type moved struct {
 	Finished bool          `json:"finished"` // nothing trusts From any more
 }
 
-// patchCommand switches an OpenShift cluster.
-func patchCommand(issuer string) string {
-	patch, _ := json.Marshal(map[string]any{"spec": map[string]string{"serviceAccountIssuer": issuer}}) // strings always marshal
-	return cli.Quoted("oc", "patch", "authentication.config.openshift.io", "cluster", "--type=merge", "-p", string(patch))
-}
-
 // sayNext prints what switches the cluster: on stdout that alone, so that a script can run it.
 func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
 	openShift, known, next, old := done.OpenShift, done.Known, f.IssuerURL, f.from
@@ -184,7 +178,7 @@ func (f *migrateFlags) sayNext(r *run, done aws.Migrated) error {
 		r.Notice("First restart every kube-apiserver with")
 		f.sayFirstRound(r)
 	}
-	switching := patchCommand(next)
+	switching := cloudcmd.SwitchOpenShift(next)
 	if !openShift {
 		switching = cli.Quoted("--service-account-issuer="+next, "--service-account-issuer="+old)
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/keypost/keypost/provision/install"
 )
 
-// NewCmdAzure returns the commands of ccoctl azure, with ccoctl's flags, files and log lines, and one of our own.
+// NewCmdAzure returns the commands of ccoctl azure, with ccoctl's flags, files and log lines, and two of our own.
 func NewCmdAzure(f *cli.Factory) *cobra.Command {
 	return cli.Group("azure", "Register an issuer and managed identities with Azure; ccoctl azure, without storage",
-		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreateIssuer(f), newCmdCreateIdentities(f), newCmdCreateAll(f), newCmdDelete(f), newCmdCreateIdentity(f))
+		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreateIssuer(f), newCmdCreateIdentities(f), newCmdCreateAll(f), newCmdDelete(f), newCmdCreateIdentity(f), newCmdMigrate(f))
 }
 
 // flags are those of all commands; each command registers those that it has.

@@ -1,6 +1,7 @@
 package cloudcmd
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -180,4 +181,10 @@ func (r *Run) SayStillPublished(i install.StillPublished) {
 		}
 		r.Notice("  %s", remove)
 	}
+}
+
+// SwitchOpenShift returns the command that gives an OpenShift cluster another issuer.
+func SwitchOpenShift(issuer string) string {
+	patch, _ := json.Marshal(map[string]any{"spec": map[string]string{"serviceAccountIssuer": issuer}}) // strings always marshal
+	return cli.Quoted("oc", "patch", "authentication.config.openshift.io", "cluster", "--type=merge", "-p", string(patch))
 }
