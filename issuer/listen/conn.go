@@ -123,15 +123,9 @@ func noteState(nc net.Conn, s http.ConnState) {
 		if c.http2.Load() {
 			c.of.http2.Add(-1)
 		}
-		if n := c.hiding.Swap(0); n > 0 {
-			time.AfterFunc(untilGone, func() { c.of.leaving.Add(-n) })
-		}
+		c.of.leaving.Add(-c.hiding.Swap(0))
 	}
 }
-
-// untilGone is how long the goroutines of answers live on at most after their connection has ended: on a busy machine they wait for the
-// processor.
-const untilGone = 100 * time.Millisecond
 
 // uncount takes a connection out of those that are counted, if it is one of them.
 func uncount(one *atomic.Bool, all *atomic.Int64) {
