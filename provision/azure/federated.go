@@ -43,7 +43,7 @@ type comparison struct {
 	remove []credential // ours, whose accounts nobody names any more
 	found  []credential
 	others []string // issuers that are trusted too
-	lost   []string // subjects that are trusted no more
+	lost   []string // subjects that are trusted no more, with the issuer if that was spelled otherwise
 }
 
 // replacement is a credential to write, and what is under its name now.
@@ -79,20 +79,28 @@ func compare(have, want []credential) (comparison, error) {
 		case used[strings.ToLower(h.name)]:
 		case len(want) > 0 && sameIssuer(h.issuer, want[0].issuer):
 			c.remove = append(c.remove, h)
-			c.lost = append(c.lost, h.subject)
+			c.lost = append(c.lost, lostOf(h, want[0].issuer))
 		case !slices.Contains(c.others, h.issuer):
 			c.others = append(c.others, h.issuer)
 		}
 	}
 	for _, p := range c.put {
-		if p.was != nil && p.was.subject != p.subject {
-			c.lost = append(c.lost, p.was.subject)
+		if p.was != nil && (p.was.subject != p.subject || p.was.issuer != p.issuer) {
+			c.lost = append(c.lost, lostOf(*p.was, p.issuer))
 		}
 	}
 	if n := len(have) + added(c.put); n > credentialCount {
 		return c, fmt.Errorf("it would have %d federated credentials, and Azure allows %d: delete those that nobody needs", n, credentialCount)
 	}
 	return c, nil
+}
+
+// lostOf names the tokens of a credential that goes where an issuer is wanted.
+func lostOf(c credential, issuer string) string {
+	if c.issuer == issuer {
+		return c.subject
+	}
+	return c.subject + " of " + c.issuer
 }
 
 func added(put []replacement) int {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
@@ -15,8 +16,12 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// movedAtTag is on the resource group of the identities: when the switch away from an old issuer was first seen complete.
-const movedAtTag = "keypost.dev_moved-at"
+// movedAtTag returns the name of the tag, on the resource group of the identities, that keeps when the switch of an installation
+// away from an old issuer was first seen complete. Installations may share the group, and one may move again: the time of
+// another move would open the gate of this one at once.
+func movedAtTag(installation, old string) string {
+	return "keypost.dev_moved-at_" + suffixed(strings.ToLower(installation), strings.ToLower(installation)+"\n"+old)
+}
 
 // MigrateOptions say from which issuer a live cluster moves to which.
 type MigrateOptions struct {
@@ -62,6 +67,11 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	if p, err = r.planMove(ctx, o.Old); err != nil { // again: the wait was long enough for others to change an identity
 		return Migrated{}, err
 	}
+	if !p.Empty() { // a new move, whose switch is still to come, whatever an earlier one has left
+		if err := r.forgetSwitch(ctx, o.Old); err != nil {
+			return Migrated{}, err
+		}
+	}
 	return Migrated{KeySet: keys.Stored}, r.Apply(ctx, p, Parallel)
 }
 
@@ -70,6 +80,10 @@ func newMigration(ctx context.Context, o MigrateOptions) (*run, error) {
 	r := newRun(o.Options)
 	if err := errors.Join(o.check(nil), checkPart("issuer URL", o.IssuerURL), checkPart("audience", o.Audience)); err != nil {
 		return nil, err
+	}
+	if sameIssuer(o.Old, o.IssuerURL) {
+		return nil, fmt.Errorf("the old issuer %s and the new one %s differ at most by letter case or a slash at the end: clients take one for the "+
+			"other, so the cluster cannot move between them", o.Old, o.IssuerURL)
 	}
 	if o.Store.Check != nil {
 		if err := o.Store.Check(); err != nil {
@@ -89,15 +103,27 @@ type moving struct {
 	credentials []credential
 }
 
-func (r *run) moving(ctx context.Context) ([]moving, error) {
+// moving reads the identities. An error says so if none of them has to do with the move: nothing would be moved then, and the
+// cluster switched all the same.
+func (r *run) moving(ctx context.Context, old string) ([]moving, error) {
 	identities, _, _, err := r.ours(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return each(identities, func(s identityState) (moving, error) {
+	all, err := each(identities, func(s identityState) (moving, error) {
 		have, err := r.client.readCredentials(ctx, r.o.OIDCGroup, s.name)
 		return moving{s, have}, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if slices.ContainsFunc(m.credentials, func(c credential) bool { return c.issuer == old || c.issuer == r.o.IssuerURL }) {
+			return all, nil
+		}
+	}
+	return nil, fmt.Errorf("no managed identity of %s in resource group %s takes tokens of %s: is the name, the group or the old issuer another one?",
+		r.Name, r.o.OIDCGroup, old)
 }
 
 // second returns the credentials for the new issuer that stand beside those for the old one. Subjects and audiences are these.
@@ -114,7 +140,7 @@ func second(have []credential, old, issuer string) []credential {
 
 // planMove plans the second credentials.
 func (r *run) planMove(ctx context.Context, old string) (plan.Plan, error) {
-	all, err := r.moving(ctx)
+	all, err := r.moving(ctx, old)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -165,7 +191,7 @@ func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
 	}
 	var done Migrated
 	if !p.Empty() {
-		err := r.MayFinish(ctx, o.Move, []string{o.Audience}, switchRecord{r})
+		err := r.MayFinish(ctx, o.Move, []string{o.Audience}, switchRecord{r, o.Old})
 		closed, isClosed := errors.AsType[*keystore.NotYetError](err)
 		switch {
 		case isClosed && o.Mode == install.Preview:
@@ -174,13 +200,15 @@ func FinishMigration(ctx context.Context, o MigrateOptions) (Migrated, error) {
 			return Migrated{}, err
 		}
 	}
-	done.Preview, err = r.carryOut(ctx, p)
-	return done, err
+	if done.Preview, err = r.carryOut(ctx, p); err != nil || o.Mode != install.Apply {
+		return done, err
+	}
+	return done, r.forgetSwitch(ctx, o.Old) // also where a run that was killed had no time to
 }
 
 // planFinish plans to delete the credentials for the old issuer, each of which must have its second one.
 func (r *run) planFinish(ctx context.Context, old string) (plan.Plan, error) {
-	all, err := r.moving(ctx)
+	all, err := r.moving(ctx, old)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -211,41 +239,65 @@ func (r *run) planFinish(ctx context.Context, old string) (plan.Plan, error) {
 }
 
 // switchRecord keeps the time of the switch in a tag of the identities' resource group.
-type switchRecord struct{ run *run }
+type switchRecord struct {
+	run *run
+	old string // issuer URL
+}
 
-func (s switchRecord) MovedAt(ctx context.Context) (time.Time, error) {
+func (s switchRecord) tag() string { return movedAtTag(s.run.Name, s.old) }
+
+// read returns the group, nil if it is not there, and what is recorded; empty for nothing.
+func (s switchRecord) read(ctx context.Context) (*groupState, string, error) {
 	g, err := s.run.client.readGroup(ctx, s.run.o.OIDCGroup)
 	if g == nil || err != nil {
-		return time.Time{}, err
+		return nil, "", err
 	}
-	text, is := named(g.tags, movedAtTag)[movedAtTag]
-	if !is {
-		return time.Time{}, nil
+	return g, named(g.tags, s.tag())[s.tag()], nil
+}
+
+func (s switchRecord) MovedAt(ctx context.Context) (time.Time, error) {
+	g, text, err := s.read(ctx)
+	if text == "" || err != nil {
+		return time.Time{}, err
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("the tag %s=%s of resource group %s is not a time: take it away, and the wait begins anew", movedAtTag, text, g.name)
+		return time.Time{}, fmt.Errorf("the tag %s=%s of resource group %s is not a time: take it away, and the wait begins anew", s.tag(), text, g.name)
 	}
 	return at, nil
 }
 
 func (s switchRecord) SetMovedAt(ctx context.Context, at time.Time) ([]string, error) {
 	c, group := s.run.client, s.run.o.OIDCGroup
-	g, err := c.readGroup(ctx, group)
+	g, _, err := s.read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if g == nil {
 		return nil, fmt.Errorf("there is no resource group %s", group)
 	}
-	tags := named(g.tags, movedAtTag)
+	tags := named(g.tags, s.tag())
 	if at.IsZero() {
-		delete(tags, movedAtTag)
+		delete(tags, s.tag())
 	} else {
-		tags[movedAtTag] = at.UTC().Format(time.RFC3339)
+		tags[s.tag()] = at.UTC().Format(time.RFC3339)
 	}
 	_, err = send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/write", func(ctx context.Context) (armresources.ResourceGroupsClientUpdateResponse, error) {
 		return c.groups.Update(ctx, group, armresources.ResourceGroupPatchable{Tags: pointers(tags)}, nil)
 	})
 	return []string{"Updated tags of resource group " + g.id}, err
+}
+
+// forgetSwitch takes away what is recorded of the switch away from an issuer.
+func (r *run) forgetSwitch(ctx context.Context, old string) error {
+	record := switchRecord{r, old}
+	_, text, err := record.read(ctx)
+	if text == "" || err != nil {
+		return err
+	}
+	lines, err := record.SetMovedAt(ctx, time.Time{})
+	if err == nil {
+		r.Lines(lines)
+	}
+	return err
 }

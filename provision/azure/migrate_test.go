@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,4 +57,85 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("then it wrote %q", wrote)
 	}
 	held(t, w.reported(), "takes tokens of "+old+" too, which stays")
+}
+
+// What is recorded of a switch is this move's own, and is forgotten: by a run of --finish that finds nothing left to take away,
+// since the one before was killed, and by a move that begins anew. Another cluster's record in the same group stays.
+func TestSwitchIsForgotten(t *testing.T) {
+	const (
+		old   = "https://prod-a.blob.core.windows.net/prod-a"
+		group = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
+		since = "2020-01-01T00:00:00Z"
+	)
+	w := newWorld(t, fakeazure.Options{VaryCase: true})
+	before := w.identities(t, usual()...)
+	before.IssuerURL = old
+	_, err := azure.CreateIdentities(t.Context(), before)
+	must(t, err)
+	key, err := keystore.NewPublic(keys.NewRSA()().Public())
+	must(t, err)
+	o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
+		return []keystore.VerificationKey{key}, nil
+	}}}
+	others := azure.MovedAtTag("prod-b", old)
+	record := func() {
+		w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{"openshift.io_cloud-credential-operator_prod-a":"owned",%q:%q,%q:%q}}`,
+			azure.MovedAtTag("Prod-A", old), since, others, since))
+	}
+	forgotten := func(when string) {
+		t.Helper()
+		for _, g := range w.State().Groups {
+			if strings.EqualFold(g.ID, group) && (len(g.Tags) != 2 || g.Tags[others] != since) {
+				t.Errorf("%s: tags %v", when, g.Tags)
+			}
+		}
+	}
+	record()
+	_, err = azure.Migrate(t.Context(), o)
+	must(t, err)
+	forgotten("a move that begins anew")
+	for _, c := range w.State().Credentials {
+		if c.Issuer == old {
+			w.arm(t, "DELETE", c.ID, "2024-11-30", "")
+		}
+	}
+	record()
+	_, err = azure.FinishMigration(t.Context(), o)
+	must(t, err)
+	forgotten("a killed run")
+}
+
+// A name or an old issuer that nothing has to do with moves nothing, and publishes nothing.
+func TestMoveOfNothing(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+	must(t, err)
+	w.writes()
+	for _, tt := range []struct {
+		name string
+		set  func(o *azure.MigrateOptions)
+		says string
+	}{
+		{"another name", func(o *azure.MigrateOptions) { o.Name = "prod-b" }, "no managed identity of prod-b in resource group prod-a-oidc takes tokens of " + issuerURL},
+		{"another group", func(o *azure.MigrateOptions) { o.OIDCGroup = "other" }, "no managed identity of prod-a in resource group other"},
+		{"another old issuer", func(o *azure.MigrateOptions) { o.Old += "-old" }, "takes tokens of " + issuerURL + "-old"},
+		{"a slash more", func(o *azure.MigrateOptions) { o.IssuerURL = issuerURL + "/" }, "differ at most by letter case or a slash"},
+		{"another letter case", func(o *azure.MigrateOptions) { o.IssuerURL = "https://OIDC.example.com/prod-a" }, "differ at most by letter case or a slash"},
+	} {
+		key, err := keystore.NewPublic(keys.NewRSA()().Public())
+		must(t, err)
+		o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: issuerURL, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
+			return []keystore.VerificationKey{key}, nil
+		}}}
+		o.IssuerURL = "https://oidc.example.com/new"
+		tt.set(&o)
+		for verb, do := range map[string]func(context.Context, azure.MigrateOptions) (azure.Migrated, error){"migrate": azure.Migrate, "finish": azure.FinishMigration} {
+			if _, err := do(t.Context(), o); err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%s, %s: %v", tt.name, verb, err)
+			}
+		}
+	}
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("it wrote %q", wrote)
+	}
 }

@@ -102,7 +102,8 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	case end:
 		return err
 	case f.finish:
-		r.Notice("Nothing of %s trusts %s any more. Its storage account stays; what removes it, once nothing needs its documents: az storage account delete", f.Name, f.move.Old)
+		r.Notice("Nothing of %s trusts %s any more. What create-identity made for workloads may still trust it: take those federated credentials away, too", f.Name, f.move.Old)
+		r.Notice("Its storage account stays; what removes it, once nothing needs its documents or trusts it: az storage account delete")
 		return r.Result(moved{From: f.move.Old, To: f.IssuerURL, Finished: true})
 	}
 	return f.sayNext(r, done.KeySet)
@@ -138,6 +139,8 @@ type moved struct {
 // sayNext prints what switches the cluster: on stdout that alone, so that a script can run it.
 func (f *migrateFlags) sayNext(r *run, set keystore.KeySet) error {
 	switching := cloudcmd.SwitchOpenShift(f.IssuerURL)
+	r.Notice("What create-identity made for workloads of the cluster is not among the identities of %s, and takes no token of the new issuer yet: for each,", f.Name)
+	r.Notice("run keypost azure create-identity again before the switch, with --issuer-url %s", cli.Quoted(f.IssuerURL))
 	r.Notice("Azure takes tokens of both issuers now. A new federated credential may take minutes to count; then what switches the cluster:")
 	var err error
 	if r.Output == "table" {
