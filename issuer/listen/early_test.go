@@ -220,6 +220,15 @@ func TestHonestClientsAreSpared(t *testing.T) {
 		t.Errorf("the honest one is gone: %v; of those that hide answers: %v", gone(honest), slices.ContainsFunc(hide, gone))
 	}
 
+	// A reset and fifteen requests in one packet: the connection was idle in between, so that the bytes count as long done.
+	reset := put(300, 2000, 2*stalledSoon)
+	reset.idleReceived.Store(2000)
+	own = ownGoroutines + 2*l.open() + moreForHTTP2*l.open()
+	l.goroutines = func() int { return own + 10*maxStreams }
+	if l.unblock(); gone(honest) || !gone(reset) {
+		t.Errorf("the honest one is gone: %v; the one that hides its bytes: %v", gone(honest), gone(reset))
+	}
+
 	l.goroutines = func() int { return 0 }
 	honest = put(1530, 1530+265, 4*stalledSoon)
 	honest.unanswered.Store(1)

@@ -209,8 +209,12 @@ func (l *listener) closeHiding(answers int64) {
 		if p, _ := read(s); p != active || !c.http2.Load() {
 			continue
 		}
-		if most := c.mayHide(); most > 0 {
-			found = append(found, load{victim{conn: c, status: s, age: c.patience.waited(now)}, most})
+		most, waited := c.mayHide(), c.patience.waited(now)
+		if waited > stalledSoon { // what came before it was idle may have been acted on after that: a reset and requests in one packet
+			most = maxStreams - c.unanswered.Load()
+		}
+		if most > 0 {
+			found = append(found, load{victim{conn: c, status: s, age: waited}, most})
 		}
 	}
 	slices.SortFunc(found, func(a, b load) int { return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.age, a.age)) })

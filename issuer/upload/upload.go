@@ -32,8 +32,9 @@ type Copy interface {
 
 // Reading is what was read back.
 type Reading struct {
-	JWKS []byte
-	Date time.Time // by the clock of who answered, at about the time of the answer; zero if it does not say
+	JWKS   []byte
+	Issuer string    // whose tokens the relying party checks with these keys, as it says
+	Date   time.Time // by the clock of who answered, at about the time of the answer; zero if it does not say
 }
 
 // MaxKeys bounds the keys of an upload: Google takes no more (google.iam.v1.WorkloadIdentityPoolProvider.Oidc, jwks_json).
@@ -118,6 +119,10 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 		return err
 	}
 	same, err := u.read(ctx, s, time.Time{})
+	if lost, is := errors.AsType[*unrecordedError](err); is && !lost.same {
+		// The copy does not wait for the place of the records: it may hold a key that was revoked. Nothing counts as read.
+		return errors.Join(err, u.to.Upload(ctx, jwks))
+	}
 	if err != nil || same {
 		return err
 	}
@@ -137,6 +142,10 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	if err != nil {
 		return false, err
 	}
+	// Before anything is written: at another issuer's place our keys would make its tokens refused, and ours accepted as its own.
+	if !slices.ContainsFunc(s.Issuers(), func(i keystore.IssuerURL) bool { return i.String() == reading.Issuer }) {
+		return false, fmt.Errorf("it takes tokens of the issuer %s, which is none of key set %q; correct the name in its policy, or the provider", text.OneLine(reading.Issuer, 300), s.Name())
+	}
 	at := u.now()
 	held, err := pubkey.Parse("the upload", reading.JWKS)
 	if err != nil {
@@ -149,11 +158,19 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 		look.ClockAhead = &ahead
 	}
 	if _, err := u.Records.Add(ctx, s.Name(), observation.Place{Issuer: u.party}, look); err != nil {
-		return false, err
+		return false, &unrecordedError{err, sameKeys(s, held)}
 	}
 	u.Read, u.ClockGap = at, look.ClockGap()
 	return sameKeys(s, held), nil
 }
+
+// unrecordedError is of a reading that could not be recorded.
+type unrecordedError struct {
+	error
+	same bool // what was read are the published keys
+}
+
+func (e *unrecordedError) Unwrap() error { return e.error }
 
 // sameKeys compares by kid, material and algorithm.
 func sameKeys(s keystore.KeySet, held []keystore.VerificationKey) bool {

@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,11 +17,15 @@ import (
 	"github.com/keypost/keypost/keystore/storetest"
 )
 
+// own is the issuer of the key set of these tests.
+const own = "https://oidc.example.com/prod-a"
+
 const party = "gcp-upload:projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"
 
 // fake is a relying party that holds a copy.
 type fake struct {
 	jwks     []byte
+	issuer   string // "" for the key set's own
 	uploads  int
 	deaf     bool   // takes an upload and keeps what it has
 	lost     error  // of an upload that has happened
@@ -42,7 +47,7 @@ func (f *fake) Upload(_ context.Context, jwks []byte) error {
 }
 
 func (f *fake) Read(context.Context) (Reading, error) {
-	r := Reading{JWKS: f.jwks}
+	r := Reading{JWKS: f.jwks, Issuer: cmp.Or(f.issuer, own)}
 	if f.ahead != 0 {
 		r.Date = f.now().Add(-f.ahead)
 	}
@@ -236,6 +241,36 @@ func TestWhatIsNotUploaded(t *testing.T) {
 			t.Errorf("%s: %v, %d uploads", name, err, c.uploads)
 		}
 	}
+}
+
+// What is there for another issuer is not overwritten: its tokens would be refused, and ours accepted as its own.
+func TestAnotherIssuersPlaceIsLeftAlone(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`), issuer: "https://oidc.example.com/prod-b"}
+	w.add()
+	if r, err := w.sync(c); err == nil || !strings.Contains(err.Error(), "it takes tokens of the issuer https://oidc.example.com/prod-b, which is none of key set \"prod-a\"") || c.uploads != 0 || r.Uploaded {
+		t.Errorf("%+v, %v, %d uploads", r, err, c.uploads)
+	}
+}
+
+// A place of records that cannot be written does not keep a key that was revoked in the copy, and opens no gate.
+func TestACopyDoesNotWaitForItsRecord(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	w.add()
+	w.u.Records = observation.NewStore(full{})
+	if _, err := w.sync(c); err == nil || !strings.Contains(err.Error(), "no space left") || c.uploads != 1 {
+		t.Errorf("%v, %d uploads; want the error and one", err, c.uploads)
+	}
+}
+
+// full is a place without space.
+type full struct{ keystore.Backend }
+
+func (full) Get(context.Context, keystore.Name) ([]byte, keystore.Revision, error) {
+	return nil, "", keystore.ErrNotFound
+}
+
+func (full) Put(context.Context, keystore.Name, keystore.Revision, []byte) (keystore.Revision, error) {
+	return "", errors.New("no space left on device")
 }
 
 // Where the clocks differ the record does not count, and the result says so.

@@ -70,7 +70,10 @@ func find() (found, error) {
 		}
 		data, err := os.ReadFile(value)
 		if err != nil {
-			return found{}, fmt.Errorf("credentials of the %s: %w", source, err)
+			if e, is := errors.AsType[*fs.PathError](err); is {
+				err = e.Err // its path may be the key itself, in another form
+			}
+			return found{}, fmt.Errorf("credentials: the %s is neither JSON nor the path of a file that can be read: %w", source, err)
 		}
 		return found{source: fmt.Sprintf("%s, file %q", source, value), data: data}, nil
 	}

@@ -121,6 +121,7 @@ type Provider struct {
 	Usual     bool     // Audiences are a default: what an existing provider takes beside them stays
 	Condition string   // attribute condition, CEL; empty leaves what is there
 	JWKS      []byte   // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
+	UsualKeys bool     // no JWKS is a default: a provider that has uploaded keys is refused
 	Owner     Owner    // as in Pool
 	Adopt     bool     // take over a provider that is somebody else's
 }

@@ -23,21 +23,27 @@ type Options struct {
 	Usual     bool     // Audiences are a default: what an existing provider takes beside them stays
 	Condition string   // attribute condition of the provider, CEL; empty leaves what is there
 	Upload    bool     // give Google a copy of the keys, so that it never calls the issuer
+	UsualKeys bool     // without Upload: that is a default, and a provider that has a copy is refused
 	Adopt     bool     // take over what neither keypost nor ccoctl made
 }
 
-func (o Options) pool() *Pool { return &Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt} }
+func (o Options) pool() *Pool {
+	return &Pool{ID: cmp.Or(o.PoolID, o.Name), Adopt: o.Adopt, Owner: OwnedBy(o.Name)}
+}
 
 func (o Options) provider(jwks []byte) *Provider {
 	p := &Provider{
 		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, Usual: o.Usual, Condition: o.Condition,
-		Adopt: o.Adopt,
+		Adopt: o.Adopt, Owner: OwnedBy(o.Name), UsualKeys: o.UsualKeys,
 	}
 	if o.Upload {
 		p.JWKS = jwks
 	}
 	return p
 }
+
+// usualUniverse is the domain of Google's own services. Secrets name those of no other.
+const usualUniverse = "googleapis.com"
 
 // run is one run of a verb.
 type run struct {
@@ -60,6 +66,9 @@ func (r *run) identify(ctx context.Context) error {
 	r.Line("Credentials loaded from %s", client.Source())
 	if r.project, err = client.Project(ctx); err != nil {
 		return err
+	}
+	if u := r.project.Universe; u != usualUniverse {
+		return fmt.Errorf("the credentials are for the universe %s, and Secrets are written for %s only", u, usualUniverse)
 	}
 	r.client = client
 	place := fmt.Sprintf("Project %s (number %s)", r.project.ID, r.project.Number)

@@ -108,23 +108,31 @@ func (p ProviderID) String() string {
 	return strings.Join([]string{"projects", p.Project, "locations/global/workloadIdentityPools", p.Pool, "providers", p.Provider}, "/")
 }
 
-// UploadedKeys returns the JWKS that was uploaded to a provider; nil if Google fetches the keys of that issuer.
-func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) ([]byte, error) {
+// Uploaded is what a provider checks tokens with: those of one issuer.
+type Uploaded struct {
+	JWKS     []byte // nil if Google fetches the keys of the issuer
+	Issuer   string
+	Disabled bool // it takes no token until it is enabled
+}
+
+// UploadedKeys returns what was uploaded to a provider. One that is disabled has keys like any other: they count once it is enabled.
+func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Uploaded, error) {
 	p, err := c.Project(ctx)
 	if err != nil {
-		return nil, err
+		return Uploaded{}, err
 	}
 	have, err := c.readProvider(ctx, p, pool, provider)
 	if err != nil {
-		return nil, err
+		return Uploaded{}, err
 	}
 	if have == nil || have.OIDC == nil || have.State == deleted {
-		return nil, fmt.Errorf("there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
+		return Uploaded{}, fmt.Errorf("there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
 	}
-	if have.OIDC.JWKS == "" {
-		return nil, nil
+	u := Uploaded{Issuer: have.OIDC.Issuer, Disabled: have.Disabled}
+	if have.OIDC.JWKS != "" {
+		u.JWKS = []byte(have.OIDC.JWKS)
 	}
-	return []byte(have.OIDC.JWKS), nil
+	return u, nil
 }
 
 // UploadKeys gives a provider exactly the keys of a JWKS, and reads them back until they are there. It reports whether it had to
@@ -136,14 +144,14 @@ func (c *Client) UploadKeys(ctx context.Context, pool, provider string, jwks []b
 	}
 	made, err := c.api.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.UploadedKeys(ctx, pool, provider)
-		if err != nil || sameKeys(want, string(have)) {
+		if err != nil || sameKeys(want, string(have.JWKS)) {
 			return nil, err
 		}
 		p, err := c.Project(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if have == nil {
+		if have.JWKS == nil {
 			return nil, fmt.Errorf("%s %s has no uploaded keys: Google fetches those that the issuer publishes", providerThing, provider)
 		}
 		set := patch{}

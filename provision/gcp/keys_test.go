@@ -51,9 +51,9 @@ func TestUpload(t *testing.T) {
 		have, err := c.UploadedKeys(t.Context(), "demo", "demo")
 		check(t, err)
 		var set struct{ Keys []map[string]string }
-		check(t, json.Unmarshal(have, &set))
-		if len(set.Keys) != 1 || set.Keys[0]["kid"] != "e1" || set.Keys[0]["x5t"] != "" {
-			t.Errorf("uploaded %s", have)
+		check(t, json.Unmarshal(have.JWKS, &set))
+		if len(set.Keys) != 1 || set.Keys[0]["kid"] != "e1" || set.Keys[0]["x5t"] != "" || have.Issuer != issuerURL {
+			t.Errorf("uploaded %s for %s", have.JWKS, have.Issuer)
 		}
 		settle(w)
 		r, err := c.Provider(t.Context(), "demo", "demo")
@@ -61,13 +61,17 @@ func TestUpload(t *testing.T) {
 			t.Errorf("registered %+v, %v", r, err)
 		}
 
-		want.Provider.JWKS = nil
+		want.Provider.JWKS, want.Provider.UsualKeys = nil, true
+		if _, err := c.Plan(t.Context(), want); err == nil || !strings.Contains(err.Error(), "say --key-storage-method pool-jwk-file") {
+			t.Errorf("without a word about the keys: %v", err)
+		}
+		want.Provider.UsualKeys = false
 		contains(t, preview(t, w, want), "- uploaded key e1", "+ keys as published by https://oidc.example.com/demo")
 		mustApply(t, w, want)
 		settle(w)
 		finished(t, w, want)
-		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have != nil {
-			t.Errorf("keys %s, %v", have, err)
+		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have.JWKS != nil {
+			t.Errorf("keys %s, %v", have.JWKS, err)
 		}
 		if _, err := c.UploadKeys(t.Context(), "demo", "demo", jwks(rsaKey, "k1")); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
 			t.Errorf("error %v", err)
@@ -112,6 +116,9 @@ func TestUnusableProvider(t *testing.T) {
 		mustApply(t, w, want)
 		w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=disabled", map[string]any{"disabled": true})
 		says("workload identity provider demo is disabled")
+		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || !have.Disabled {
+			t.Errorf("keys of a disabled provider: %+v, %v", have, err)
+		}
 		w.do(t, "DELETE", poolPath, nil)
 		says("workload identity pool demo is deleted")
 		if _, err := c.UploadedKeys(t.Context(), "demo", "demo"); err == nil {

@@ -220,6 +220,9 @@ func impersonators(p Project, pool string, subjects []string, have policy) (want
 	}
 	want, diff = have.without(func(b binding, m string) bool {
 		subject, ours := strings.CutPrefix(m, p.subjects(pool))
+		if !ours { // a set of subjects, such as all of the pool
+			subject, ours = strings.CutPrefix(m, "principalSet://iam.googleapis.com/"+p.PoolName(pool)+"/")
+		}
 		if ours = ours && b.Role == userRole && b.Condition == nil && !slices.Contains(wanted, m); ours {
 			lost = append(lost, subject)
 		}

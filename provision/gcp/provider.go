@@ -174,6 +174,9 @@ func (d *decision) compareTrust(w Provider, have *providerState, set *patch) {
 func (d *decision) compareKeys(w Provider, have *providerState, set *patch) (bool, error) {
 	old := keyIDs([]byte(have.OIDC.JWKS))
 	if w.JWKS == nil {
+		if have.OIDC.JWKS != "" && w.UsualKeys {
+			return false, fmt.Errorf("provider %s has a copy of the keys; say --key-storage-method pool-jwk-file to bring it up to date, or --key-storage-method public-bucket to have Google fetch them from %s", w.ID, w.IssuerURL)
+		}
 		if have.OIDC.JWKS != "" {
 			set.add("oidc.jwksJson", "", lines("- uploaded key ", old, "+ keys as published by ", []string{w.IssuerURL})...)
 			d.warnings = append(d.warnings, fmt.Sprintf("Google fetches the keys of provider %s from %s from now on, and must reach it", w.ID, w.IssuerURL))

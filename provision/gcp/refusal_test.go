@@ -181,7 +181,8 @@ func TestOpen(t *testing.T) {
 		{"the first that is set", map[string]string{"GOOGLE_CLOUD_KEYFILE_JSON": key, "GCLOUD_KEYFILE_JSON": bad}, `environment variable "GOOGLE_CLOUD_KEYFILE_JSON"`, ""},
 		{"home", map[string]string{"HOME": filepath.Join(dir, "home")}, `file "` + home + `"`, ""},
 		{"default", map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": file}, "gcloud CLI defaults", ""},
-		{"missing file", map[string]string{"GOOGLE_CREDENTIALS": dir + "/none"}, "", `credentials of the environment variable "GOOGLE_CREDENTIALS": open `},
+		{"missing file", map[string]string{"GOOGLE_CREDENTIALS": dir + "/none"}, "", `the environment variable "GOOGLE_CREDENTIALS" is neither JSON nor the path of a file that can be read: no such file`},
+		{"content in another form", map[string]string{"GOOGLE_CREDENTIALS": strings.Repeat("secret", 100)}, "", "is neither JSON nor the path of a file that can be read: file name too long"},
 		{"no JSON", map[string]string{"GOOGLE_CREDENTIALS": bad}, "", "they are not JSON"},
 		{"default that is missing", map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": dir + "/none"}, "", "no Google credentials were found: set GOOGLE_CREDENTIALS"},
 	} {

@@ -154,7 +154,7 @@ func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []
 		return nil, []string{fmt.Sprintf("%v: it stays", owner.notOwned(poolThing, d.Pool, have.Description))}, nil
 	}
 	for _, v := range providers {
-		if !strings.HasPrefix(v.Description, made) && !owner.owns(v.Description) {
+		if !owner.takes(v.Description) || !owner.owns(v.Description) && !strings.HasSuffix(v.Name, "/providers/"+d.Name) {
 			return nil, nil, problem(NotOwned, "%s %s has a provider that is somebody else's, and that would go with it: %s; delete that one first",
 				poolThing, d.Pool, v.Name)
 		}

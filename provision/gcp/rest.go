@@ -157,9 +157,13 @@ func worthAgain(err error, n int) (time.Duration, bool) {
 	return 0, false
 }
 
+// mostPages is more than any list of a project has: 10,000 accounts are 100 pages.
+const mostPages = 1000
+
 // list asks for all pages of a list and returns the items under a name.
 func list[T any](ctx context.Context, c *Client, k call, items string) ([]T, error) {
 	var all []T
+	pages := 0
 	query := url.Values{}
 	for name, values := range k.query {
 		query[name] = values
@@ -184,6 +188,9 @@ func list[T any](ctx context.Context, c *Client, k call, items string) ([]T, err
 		all = append(all, part...)
 		if next == "" {
 			return all, nil
+		}
+		if pages++; pages > mostPages || next == query.Get("pageToken") {
+			return nil, fmt.Errorf("%s: the list does not end", k)
 		}
 		query.Set("pageToken", next)
 	}

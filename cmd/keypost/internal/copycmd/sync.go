@@ -117,8 +117,13 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 			return kind != o.cloud.Kind
 		})
 		if len(parties) == 0 && !o.all {
-			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no copy of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s",
-				cli.Command{"issuer", "set", string(s.Name()), "--relying-party", o.cloud.Kind + "-upload:PLACE"})
+			c := cli.Command{"issuer", "set", string(s.Name())} // the whole list, since it replaces the old one
+			for _, p := range append(slices.Clone(s.Policy().RelyingParties), o.cloud.Kind+"-upload:PLACE") {
+				if p != o.cloud.Kind { // it has the copy alone
+					c = append(c, "--relying-party", p)
+				}
+			}
+			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no copy of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s", c)
 		}
 		for _, party := range parties {
 			all = append(all, work{s, party})

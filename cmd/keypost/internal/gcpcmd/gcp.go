@@ -47,6 +47,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		}
 		defer begun.End()
 		f.Usual, f.Upload = !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
+		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
 		r := &run{begun, f}
 		if f.region != "" {
 			r.Warn("--region %s is not needed: keypostd serves the documents, so that there is no bucket to put anywhere", f.region)

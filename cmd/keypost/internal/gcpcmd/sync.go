@@ -35,7 +35,7 @@ func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
 			}
 			projects[id.Project] = p
 		}
-		return provider{p, id}, nil
+		return provider{p, id, f.Notice}, nil
 	}})
 }
 
@@ -49,6 +49,7 @@ type project struct {
 type provider struct {
 	project *project
 	id      gcp.ProviderID
+	notice  func(format string, args ...any)
 }
 
 func (p provider) Upload(ctx context.Context, jwks []byte) error {
@@ -57,14 +58,17 @@ func (p provider) Upload(ctx context.Context, jwks []byte) error {
 }
 
 func (p provider) Read(ctx context.Context) (upload.Reading, error) {
-	jwks, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
+	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
 	if err != nil {
+		if held.Disabled {
+			p.notice("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
+		}
 		return upload.Reading{}, err
 	}
-	if jwks == nil {
+	if held.JWKS == nil {
 		return upload.Reading{}, errors.New("this provider holds no keys: Google fetches those that the issuer publishes; declare the relying party gcp in its place, or give the provider a first upload (--key-storage-method pool-jwk-file)")
 	}
-	return upload.Reading{JWKS: jwks, Date: p.project.dates.now()}, nil
+	return upload.Reading{JWKS: held.JWKS, Issuer: held.Issuer, Date: p.project.dates.now()}, nil
 }
 
 // dates is a transport that remembers what the clock of who answered said last, so that a wrong clock of this machine opens no gate.

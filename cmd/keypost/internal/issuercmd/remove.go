@@ -66,6 +66,9 @@ func (o *removeOptions) run(ctx context.Context, args []string) error {
 	for _, u := range view.URLs(s) {
 		o.Notice("remove the IAM OIDC identity provider of %s in every account as well; whoever gets the host name next could speak for it", u)
 	}
+	for _, party := range s.Policy().Uploads() {
+		o.Notice("delete or disable what holds a copy of its keys, or it goes on trusting them: %s", cli.OneLine(party))
+	}
 	return o.Print(view.Of(s, time.Now()), func(w *tabwriter.Writer) {
 		cli.Row(w, fmt.Sprintf("withdrawn %s (generation %d)", s.Name(), s.Generation()))
 	})

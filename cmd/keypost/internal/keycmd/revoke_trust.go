@@ -21,7 +21,7 @@ func stillTrusting(s keystore.KeySet, at time.Time, seen keystore.Cache) []strin
 	var lines []string
 	for _, party := range parties {
 		if keystore.IsUpload(party) {
-			lines = append(lines, party+" without end: until the published keys, without it, are uploaded there")
+			lines = append(lines, party+" without end: until the published keys, without it, are uploaded there, and perhaps for 1h after that")
 			continue
 		}
 		lines = append(lines, trustOf(party, s.Issuers()[0].String(), cli.Stamp(s.CopiesOf(party, at, seen)))...)

@@ -33,6 +33,9 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 		return cli.WithHint(errors.New("the key is revoked, and whether relying parties that hold a copy still have it is not known: nothing names the place where readings are recorded"),
 			"run this again with --observations URL, the same as of: %s", cli.SyncCommand(s))
 	}
+	if uploads && len(s.Keys()) == 0 {
+		return fmt.Errorf("the key is revoked; key set %q publishes none now, and nobody takes an upload without one: disable or delete each provider that holds a copy (%s)", s.Name(), text.List(s.Policy().Uploads(), 3))
+	}
 	edges := edges{Factory: o.Factory, distribution: o.distribution}
 	hinted := false
 	for said := ""; ; {
@@ -96,7 +99,7 @@ func (o *revokeOptions) uploaded(ctx context.Context, s keystore.KeySet) (left [
 		})
 		why := ""
 		switch name := text.OneLine(c.Upload, 300); {
-		case gone:
+		case gone, c.State == observation.CopyBehind: // one whose keys nobody can read lacks them all
 			why = c.Problem()
 		case c.ReadAt.Before(lastGone(s)):
 			why = fmt.Sprintf("the copy %s was not read back since the key was revoked", name)
