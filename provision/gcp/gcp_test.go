@@ -109,6 +109,12 @@ func TestDrift(t *testing.T) {
 				p.Bindings[0].Members = []string{strings.Replace(p.Bindings[0].Members[0], subject, "system:serviceaccount:ns-a:gone", 1)}
 			})
 		}, []string{"subject/system:serviceaccount:ns-a:gone", "+ roles/iam.workloadIdentityUser for principal://", "can no longer be used by system:serviceaccount:ns-a:gone"}},
+		{"every subject of the pool", func(t *testing.T, w *world, email string) {
+			w.policy(t, "my-project/serviceAccounts/"+email, func(p *fakegcp.Policy) {
+				pool, _, _ := strings.Cut(p.Bindings[0].Members[0], "/subject/")
+				p.Bindings[0].Members = append(p.Bindings[0].Members, strings.Replace(pool, "principal://", "principalSet://", 1)+"/*")
+			})
+		}, []string{"- roles/iam.workloadIdentityUser for principalSet://", "/*"}},
 		{"a role too few and one too many", func(t *testing.T, w *world, email string) {
 			w.project(t, func(p *fakegcp.Policy) {
 				i := slices.IndexFunc(p.Bindings, func(b fakegcp.Binding) bool { return b.Role == "roles/storage.admin" })

@@ -1,6 +1,7 @@
 package gcp_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -186,12 +187,16 @@ func TestWorkload(t *testing.T) {
 func TestPoolOfOthers(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		mustApply(t, w, installation("demo"))
-		w.do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId=github", map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
-			"attributeMapping": map[string]string{"google.subject": "assertion.sub"}})
-		if _, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo"}); problemOf(err) != gcp.NotOwned || !strings.Contains(err.Error(), "/providers/github") {
-			t.Errorf("error %v", err)
+		// A stranger's, one that ccoctl made for another installation, and one that keypost did.
+		for i, description := range []string{"", "Created By OpenShift ccoctl", "Created By OpenShift ccoctl; installation prod-b"} {
+			id := fmt.Sprintf("other-%d", i)
+			w.do(t, "POST", poolPath+"/providers?workloadIdentityPoolProviderId="+id, map[string]any{"oidc": map[string]any{"issuerUri": "https://x.example.com"},
+				"attributeMapping": map[string]string{"google.subject": "assertion.sub"}, "description": description})
+			if _, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo"}); problemOf(err) != gcp.NotOwned || !strings.Contains(err.Error(), "/providers/"+id) {
+				t.Errorf("%q: error %v", description, err)
+			}
+			w.do(t, "DELETE", poolPath+"/providers/"+id, nil)
 		}
-		w.do(t, "DELETE", poolPath+"/providers/github", nil)
 		w.do(t, "PATCH", poolPath+"?updateMask=description", map[string]any{"description": "mine"})
 		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo"})
 		check(t, err)
