@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
@@ -31,14 +32,21 @@ func (a assignmentState) ours() bool { return strings.EqualFold(a.name, assignme
 
 func assignmentName(a assignmentState) string { return guid("roleAssignments", a.key()) }
 
-// readAssignments returns those of the subscription, or of one principal alone. A principal's are those that bind it directly:
-// a filter "assignedTo", as ccoctl's, would also find what the groups that it is in have.
-func (c *client) readAssignments(ctx context.Context, principal string) ([]assignmentState, error) {
-	options := &armauthorization.RoleAssignmentsClientListForSubscriptionOptions{}
-	if principal != "" {
-		filter := url.PathEscape("principalId eq '" + principal + "'") // this call of the SDK's puts it into the URL as it is
-		options.Filter = &filter
-	}
+// within reports whether a scope is in the subscription: inherited assignments, of a management group, are listed with its own.
+func (c *client) within(scope string) bool {
+	return strings.HasPrefix(strings.ToLower(scope)+"/", strings.ToLower(c.scope())+"/")
+}
+
+// assignmentsTo returns those that bind a principal directly: a filter "assignedTo", as ccoctl's, would also find what the groups
+// that it is in have.
+func (c *client) assignmentsTo(ctx context.Context, principal string) ([]assignmentState, error) {
+	filter := url.PathEscape("principalId eq '" + principal + "'") // this call of the SDK's puts it into the URL as it is
+	list, err := c.readAssignments(ctx, &armauthorization.RoleAssignmentsClientListForSubscriptionOptions{Filter: &filter})
+	return slices.DeleteFunc(list, func(a assignmentState) bool { return !strings.EqualFold(a.principal, principal) }), err
+}
+
+// readAssignments returns those of the subscription, of all principals if the options have no filter.
+func (c *client) readAssignments(ctx context.Context, options *armauthorization.RoleAssignmentsClientListForSubscriptionOptions) ([]assignmentState, error) {
 	return all(ctx, pages[armauthorization.RoleAssignmentsClientListForSubscriptionResponse]{c, "Microsoft.Authorization/roleAssignments/read",
 		c.assignments.NewListForSubscriptionPager(options)}, func(p armauthorization.RoleAssignmentsClientListForSubscriptionResponse) (found []assignmentState) {
 		for _, v := range p.Value {
@@ -46,9 +54,7 @@ func (c *client) readAssignments(ctx context.Context, principal string) ([]assig
 			if q := v.Properties; q != nil {
 				s.scope, s.role, s.principal = deref(q.Scope), deref(q.RoleDefinitionID), deref(q.PrincipalID)
 			}
-			if principal == "" || strings.EqualFold(s.principal, principal) {
-				found = append(found, s)
-			}
+			found = append(found, s)
 		}
 		return found
 	})
@@ -79,8 +85,9 @@ type wantedAssignment struct {
 	assignmentState
 }
 
-// planAssignments plans to add what an identity lacks, and in another stage to take away what nobody asked for.
-func (c *client) planAssignments(i identity, have []assignmentState, t taking) (add, remove plan.Stage, notes, extra []string) {
+// planAssignments plans to add what an identity lacks, and in another stage to take away what nobody asked for. In said are no
+// stages.
+func (c *client) planAssignments(i identity, have []assignmentState, t taking) (add, remove plan.Stage, said plan.Plan) {
 	read := func(ctx context.Context) ([]assignmentState, error) { return c.assignmentsOf(ctx, i.name) }
 	change := plan.Change{Verb: plan.Update, Thing: assignmentThing, Name: i.name}
 	added := change
@@ -98,6 +105,12 @@ func (c *client) planAssignments(i identity, have []assignmentState, t taking) (
 		return c.addSteps(i, have), nil
 	})
 	lost, extra := c.surplus(i, have, t)
+	said.Extra = extra
+	for _, a := range lost {
+		if !contains(t.scopes, a.scope) { // perhaps a flag was forgotten
+			said.Warnings = append(said.Warnings, fmt.Sprintf("identity %s no longer has the role %s at %s", i.name, last(a.role), a.scope))
+		}
+	}
 	remove = c.stage(change, c.removeSteps(i.name, lost), func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := read(ctx)
 		if err != nil {
@@ -108,10 +121,10 @@ func (c *client) planAssignments(i identity, have []assignmentState, t taking) (
 	})
 	for _, w := range c.wantedAssignments(i) {
 		if hasAssignment(have, w.assignmentState) {
-			notes = append(notes, fmt.Sprintf("Found existing role assignment %s for user-assigned managed identity with principal ID %s at scope %s", w.roleName, w.principal, w.scope))
+			said.Notes = append(said.Notes, fmt.Sprintf("Found existing role assignment %s for user-assigned managed identity with principal ID %s at scope %s", w.roleName, w.principal, w.scope))
 		}
 	}
-	return add, remove, notes, extra
+	return add, remove, said
 }
 
 // assignmentsOf returns the direct assignments of an identity. Before a principal is known, there are none.
@@ -120,7 +133,10 @@ func (c *client) assignmentsOf(ctx context.Context, identity string) ([]assignme
 	if s == nil {
 		return nil, nil
 	}
-	return c.readAssignments(ctx, s.principal)
+	if err := s.hasPrincipal(); err != nil {
+		return nil, err
+	}
+	return c.assignmentsTo(ctx, s.principal)
 }
 
 func hasAssignment(list []assignmentState, a assignmentState) bool {
@@ -158,6 +174,9 @@ func (c *client) addSteps(i identity, have []assignmentState) []cloud.Step {
 // putAssignment makes an assignment. The type of the principal is Microsoft's cure for a directory that does not know it yet
 // (https://learn.microsoft.com/azure/role-based-access-control/role-assignments-rest).
 func (c *client) putAssignment(ctx context.Context, a assignmentState) error {
+	if a.principal == "" {
+		return fmt.Errorf("the principal that is to have a role at %s is not known", a.scope)
+	}
 	kind := armauthorization.PrincipalTypeServicePrincipal
 	_, err := send(ctx, c, "Microsoft.Authorization/roleAssignments/write", func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
 		return c.assignments.Create(ctx, strings.TrimPrefix(a.scope, "/"), assignmentName(a), armauthorization.RoleAssignmentCreateParameters{
@@ -173,12 +192,13 @@ type taking struct {
 	none   bool
 }
 
-// surplus returns the assignments of an identity that nobody asked for and that go, and a line for each that stays. One at a
-// scope that is not the installation's stays without a word.
+// surplus returns the assignments of an identity that nobody asked for and that go, and a line for each that stays. What somebody
+// else made at a scope that is not the installation's stays without a word. What keypost made goes wherever it is in the
+// subscription: it was asked for once, with another scope.
 func (c *client) surplus(i identity, have []assignmentState, t taking) (lost []assignmentState, extra []string) {
 	wanted := c.wantedAssignments(i)
 	for _, a := range have {
-		if !contains(t.scopes, a.scope) || wants(wanted, a) {
+		if wants(wanted, a) || !c.within(a.scope) || !contains(t.scopes, a.scope) && !a.ours() {
 			continue
 		}
 		if !t.none && (t.all || a.ours()) {
@@ -222,14 +242,27 @@ func (c *client) removeSteps(identity string, lost []assignmentState) []cloud.St
 }
 
 // planDeleteAssignments plans to delete whatever binds an identity directly, before the identity itself: Azure would keep it,
-// with a principal that is nobody.
-func (c *client) planDeleteAssignments(identity string, have []assignmentState) plan.Stage {
+// with a principal that is nobody. What is outside of the subscription stays, with a note.
+func (c *client) planDeleteAssignments(identity string, have []assignmentState) (plan.Stage, []string) {
+	inside := func(list []assignmentState) (in []assignmentState, notes []string) {
+		for _, a := range list {
+			if c.within(a.scope) {
+				in = append(in, a)
+			} else {
+				notes = append(notes, fmt.Sprintf("The role %s of identity %s at %s stays, as it is outside of subscription %s; what deletes it: az role assignment delete --ids %s",
+					last(a.role), identity, a.scope, c.subscription, a.id))
+			}
+		}
+		return in, notes
+	}
 	change := plan.Change{Verb: plan.Delete, Thing: assignmentThing, Name: identity}
-	return c.stage(change, c.removeSteps(identity, have), func(ctx context.Context) ([]cloud.Step, error) {
+	in, notes := inside(have)
+	return c.stage(change, c.removeSteps(identity, in), func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.assignmentsOf(ctx, identity)
 		if err != nil {
 			return nil, err
 		}
-		return c.removeSteps(identity, have), nil
-	})
+		in, _ := inside(have)
+		return c.removeSteps(identity, in), nil
+	}), notes
 }

@@ -4,8 +4,8 @@
 // The package promises:
 //   - Nothing is changed in another subscription than the one that is meant, nor for a tenant that is not its own.
 //   - Nothing without the owner's tag is changed, unless it is to be adopted.
-//   - An assignment is deleted only if it binds an identity of ours directly, at a scope of ours. Others' stay, and so does what
-//     a group of Entra's has.
+//   - An assignment is deleted only if it is in the subscription, binds an identity of ours directly, and was made by keypost, is at a
+//     scope of ours, or goes with its identity. Others' stay, and so does what a group of Entra's has.
 //   - Whatever is written was read a moment before, since a PUT replaces what is there without a word.
 //   - A run may be stopped anywhere and started again.
 //

@@ -42,6 +42,7 @@ func (o Options) check(all []identity) error {
 	names := map[string]string{}
 	for _, i := range all {
 		errs = append(errs, i.check()...)
+		errs = append(errs, o.checkScopes(i)...)
 		key := strings.ToLower(i.name)
 		if other, taken := names[key]; taken {
 			errs = append(errs, fmt.Errorf("%s and %s lead to the same identity %s (Azure cuts names to %d characters, and takes upper and lower case "+
@@ -102,9 +103,19 @@ func (i identity) check() []error {
 		}
 		names[strings.ToLower(c.name)] = c.subject
 	}
+	return errs
+}
+
+// checkScopes returns what is wrong with where an identity is to have its roles.
+func (o Options) checkScopes(i identity) []error {
+	var errs []error
 	for _, s := range i.scopes {
-		if !scopeForm.MatchString(s) {
-			add("the scope %q is not the ID of a subscription, a resource group or a resource", s)
+		parts := strings.Split(s, "/")
+		switch {
+		case !scopeForm.MatchString(s), slices.Contains(parts, "."), slices.Contains(parts, ".."):
+			errs = append(errs, fmt.Errorf("%s: the scope %q is not the ID of a subscription, a resource group or a resource", i.request, s))
+		case !strings.EqualFold(parts[2], o.Subscription):
+			errs = append(errs, fmt.Errorf("%s: the scope %q is not in subscription %s, the only one in which anything may be changed", i.request, s, o.Subscription))
 		}
 	}
 	return errs

@@ -74,7 +74,11 @@ func (c *creation) Check(key keystore.VerificationKey) error {
 
 // checkStored checks the keys that are published under the issuer URL already, before anybody is called.
 func (r *run) checkStored(ctx context.Context) error {
-	if r.Mode == install.DryRun || r.Store.Open == nil || r.o.IssuerURL == "" {
+	if r.Mode == install.DryRun || r.o.IssuerURL == "" {
+		return nil
+	}
+	if r.Store.Open == nil {
+		r.Warn("the algorithm of the cluster's keys was not checked, as no store was given (--store): Entra takes tokens signed with RS256 alone")
 		return nil
 	}
 	st, err := r.Store.Open(ctx)

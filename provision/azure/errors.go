@@ -37,6 +37,7 @@ const (
 	WrongAlgorithm                    // a key signs with something that Entra does not take
 	Unregistered                      // the subscription has not registered the provider of managed identities
 	NameTaken                         // another subscription of the tenant has a custom role of that name
+	OtherGroup                        // the identities that have the roles are not in the resource group that was named
 	OthersInGroup                     // a resource group that is to be deleted has things of somebody else
 )
 

@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
@@ -24,6 +25,15 @@ func stateOf(i armmsi.Identity) identityState {
 		s.tenant, s.principal, s.client = deref(p.TenantID), deref(p.PrincipalID), deref(p.ClientID)
 	}
 	return s
+}
+
+// hasPrincipal returns an error for an identity whose principal is not known: everything that is looked for by it would be
+// everybody's.
+func (s identityState) hasPrincipal() error {
+	if guidForm.MatchString(s.principal) {
+		return nil
+	}
+	return fmt.Errorf("%s %s has the principal ID %q in Azure's answer, which is none: run this again", identityThing, s.name, s.principal)
 }
 
 // readIdentities returns those of a group; none if the group is not there.

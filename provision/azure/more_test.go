@@ -1,9 +1,16 @@
 package azure_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,4 +125,179 @@ func TestOwnIdentityAndDryRun(t *testing.T) {
 	if len(made.Secrets) != 4 || len(w.State().Identities) != 3 {
 		t.Errorf("%d Secrets, %d identities", len(made.Secrets), len(w.State().Identities))
 	}
+}
+
+// A workload of the same name in another resource group keeps its custom role, and roles are assigned in the one subscription.
+func TestWorkloadsOfOneName(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{VaryCase: true})
+	workload := func(group string) azure.WorkloadOptions {
+		o := azure.WorkloadOptions{Options: w.options(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
+			Actions: []string{"Microsoft.Compute/disks/read"}}
+		o.Name, o.OIDCGroup, o.InstallGroup = "loki", group, ""
+		return o
+	}
+	_, err := azure.CreateIdentity(t.Context(), workload("a"))
+	must(t, err)
+	w.writes()
+	other := workload("b")
+	other.Actions = []string{"Microsoft.Compute/disks/delete"}
+	if _, err := azure.CreateIdentity(t.Context(), other); !is(azure.NotOwned)(err) {
+		t.Errorf("another group's role: %v", err)
+	}
+	far := workload("a")
+	far.Scopes = []string{"/subscriptions/00000000-0000-4000-8000-000000000000/resourceGroups/logs"}
+	if _, err := azure.CreateIdentity(t.Context(), far); err == nil || !strings.Contains(err.Error(), "is not in subscription "+subscription) {
+		t.Errorf("another subscription: %v", err)
+	}
+	up := workload("a")
+	up.Scopes = []string{"/subscriptions/" + subscription + "/../00000000-0000-4000-8000-000000000000"}
+	if _, err := azure.CreateIdentity(t.Context(), up); err == nil || !strings.Contains(err.Error(), "is not the ID of") {
+		t.Errorf("a way out of the subscription: %v", err)
+	}
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("it wrote %q", wrote)
+	}
+	same := workload("A")
+	_, err = azure.CreateIdentity(t.Context(), same)
+	must(t, err)
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("the same group in another letter case: it wrote %q", wrote)
+	}
+}
+
+// What keypost assigned at a scope that nobody asks for any more is shown and goes; a stranger's there stays.
+func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{VaryCase: true})
+	scope := func(group string) string { return "/subscriptions/" + subscription + "/resourceGroups/" + group }
+	w.arm(t, "PUT", scope("logs"), "2021-04-01", `{"location":"centralus"}`)
+	w.arm(t, "PUT", scope("dns"), "2021-04-01", `{"location":"centralus"}`)
+	o := w.identities(t, usual()...)
+	o.DNSGroup = "dns"
+	_, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	ingress := w.State().Identities[slices.IndexFunc(w.State().Identities, func(i fakeazure.Identity) bool { return strings.Contains(i.Name, "ingress") })]
+	w.arm(t, "PUT", scope("logs")+"/providers/Microsoft.Authorization/roleAssignments/aaaaaaaa-0000-4000-8000-000000000001", "2022-04-01",
+		fmt.Sprintf(`{"properties":{"roleDefinitionId":"/subscriptions/%s/providers/Microsoft.Authorization/roleDefinitions/b24988ac-6180-42a0-ab88-20f7382dd24c",
+			"principalId":%q,"principalType":"ServicePrincipal"}}`, subscription, ingress.PrincipalID))
+	before := len(w.State().Assignments)
+	o.DNSGroup = ""
+	o.Mode = install.Preview
+	shown, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	if len(shown.Preview.Changes) != 1 || len(shown.Preview.Warnings) != 1 || !strings.HasPrefix(shown.Preview.Changes[0].Diff[0], "- role ") {
+		t.Errorf("shown %+v", shown.Preview)
+	}
+	o.Mode, o.Keep = install.Apply, true
+	w.writes()
+	_, err = azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("with nothing to be taken away it wrote %q", wrote)
+	}
+	o.Keep = false
+	_, err = azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	if s := w.State(); len(s.Assignments) != before-1 || !slices.ContainsFunc(s.Assignments, func(a fakeazure.Assignment) bool { return strings.EqualFold(a.Scope, scope("logs")) }) ||
+		slices.ContainsFunc(s.Assignments, func(a fakeazure.Assignment) bool { return strings.EqualFold(a.Scope, scope("dns")) }) {
+		t.Errorf("left: %+v", s.Assignments)
+	}
+}
+
+// delete with another group than the identities' names the assignments as keypost's, all of them, and advises to delete none.
+func TestDeleteWithAnotherGroup(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{VaryCase: true})
+	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+	must(t, err)
+	w.writes()
+	o := azure.DeleteOptions{Options: w.options()}
+	o.OIDCGroup = "other"
+	_, err = azure.Delete(t.Context(), o)
+	if !is(azure.OtherGroup)(err) || strings.Count(err.Error(), "is assigned by keypost to principal") != 2 || strings.Contains(err.Error(), "az role assignment delete") {
+		t.Errorf("%v", err)
+	}
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("it wrote %q", wrote)
+	}
+}
+
+// hostile answers with the text of an answer changed.
+type hostile struct {
+	to     azure.Transport
+	change func(path, body string) string
+}
+
+func (h hostile) Do(req *http.Request) (*http.Response, error) {
+	resp, err := h.to.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	text = []byte(h.change(req.URL.Path, string(text)))
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return resp, nil
+}
+
+// An identity without a principal is nobody's, and not everybody's: no assignment goes with it.
+func TestIdentityWithoutPrincipal(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	o := w.identities(t, usual()...)
+	_, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	w.writes()
+	o.Transport = hostile{w.Client(), func(path, body string) string {
+		if strings.Contains(path, "userAssignedIdentities") || strings.Contains(path, "roleAssignments") {
+			return regexp.MustCompile(`"principalId":\s*"[^"]*"`).ReplaceAllString(body, `"principalId":""`)
+		}
+		return body
+	}}
+	o.Prune = true
+	_, err = azure.CreateIdentities(t.Context(), o)
+	del := azure.DeleteOptions{Options: o.Options}
+	_, also := azure.Delete(t.Context(), del)
+	for _, err := range []error{err, also} {
+		if err == nil || !strings.Contains(err.Error(), `has the principal ID "" in Azure's answer`) {
+			t.Errorf("%v", err)
+		}
+	}
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("it wrote %q", wrote)
+	}
+}
+
+// What is assigned by a management group is listed with the subscription's own, and stays.
+func TestInheritedAssignmentsStay(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+	must(t, err)
+	const above = "/providers/Microsoft.Management/managementGroups/all"
+	o := azure.DeleteOptions{Options: w.options()}
+	first := w.State().Assignments[0]
+	o.Transport = hostile{w.Client(), func(path, body string) string {
+		if strings.Contains(path, "roleAssignments") {
+			return strings.ReplaceAll(body, `"`+first.Scope+`"`, `"`+above+`"`)
+		}
+		return body
+	}}
+	o.Mode = install.Preview
+	shown, err := azure.Delete(t.Context(), o)
+	must(t, err)
+	held(t, strings.Join(shown.Preview.Notes, "\n"), " at "+above+" stays, as it is outside of subscription", "az role assignment delete --ids ")
+	for _, c := range shown.Preview.Changes {
+		if strings.Contains(strings.Join(c.Diff, "\n"), above) {
+			t.Errorf("shown: %+v", c)
+		}
+	}
+}
+
+// Who gives no store is told what was not checked, and is served.
+func TestWithoutStore(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	o := w.identities(t, usual()...)
+	o.Store = install.KeyStore{}
+	_, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	held(t, w.reported(), "warning the algorithm of the cluster's keys was not checked, as no store was given")
 }

@@ -28,9 +28,12 @@ func installation(name string) owner {
 	return owner{cloud.Mark{Key: ownerTagPrefix + name, Value: ccoctl.Owned}, "Custom role for OpenShift. Owned by: " + name}
 }
 
-// workloads returns the owner of what is made for workloads of any cluster. keypost never deletes it.
-func workloads() owner {
-	return owner{cloud.Mark{Key: workloadTag, Value: ccoctl.Owned}, "Custom role for a workload. Made by keypost azure create-identity"}
+// workloads returns the owner of what is made for workloads of any cluster in a resource group. keypost never deletes it. A custom
+// role is found by its name in the whole subscription: its description names the group, so that one group's workload does not
+// rewrite the role of another's.
+func workloads(group string) owner {
+	return owner{cloud.Mark{Key: workloadTag, Value: ccoctl.Owned},
+		"Custom role for a workload. Made by keypost azure create-identity in resource group " + strings.ToLower(group)}
 }
 
 // tags returns the owner's tag with others.

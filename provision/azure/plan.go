@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -171,7 +172,7 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 			return plan.Plan{}, err
 		}
 		h := w.hanging[strings.ToLower(i.name)]
-		assign, unassign, found, extra := r.client.planAssignments(i, h.assignments, r.taking())
+		assign, unassign, said := r.client.planAssignments(i, h.assignments, r.taking())
 		trust, distrust, about, err := r.client.planCredentials(r.o.OIDCGroup, i, h.credentials)
 		if err != nil {
 			return plan.Plan{}, err
@@ -185,9 +186,9 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 		hung = slices.Concat(hung, assign, trust)
 		removed = slices.Concat(removed, unassign, distrust)
 		if r.Mode != install.Preview { // where they would hide what differs
-			all.Notes = append(append(all.Notes, found...), r.foundCredentials(i, about)...)
+			all.Notes = append(append(all.Notes, said.Notes...), r.foundCredentials(i, about)...)
 		}
-		all.Extra = append(all.Extra, extra...)
+		all.Warnings, all.Extra = append(all.Warnings, said.Warnings...), append(all.Extra, said.Extra...)
 		for _, issuer := range about.others {
 			all.Notes = append(all.Notes, fmt.Sprintf("identity %s takes tokens of %s too, which stays", i.name, issuer))
 		}
@@ -249,38 +250,63 @@ func (r *run) planRemoval(ctx context.Context, identities []identityState, roles
 	if len(identities)+len(roles) == 0 {
 		return plan.Plan{}, nil
 	}
-	all, err := r.client.readAssignments(ctx, "")
+	for _, s := range identities {
+		if err := s.hasPrincipal(); err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	all, err := r.client.readAssignments(ctx, nil)
 	if err != nil {
 		return plan.Plan{}, err
 	}
+	if err := r.usedByOthers(roles, all, identities); err != nil {
+		return plan.Plan{}, err
+	}
 	var unassign, unrole, remove plan.Stage
+	var notes []string
 	for _, s := range identities {
 		r.client.learn(s)
 		own := slices.DeleteFunc(slices.Clone(all), func(a assignmentState) bool { return !strings.EqualFold(a.principal, s.principal) })
-		unassign = append(unassign, r.client.planDeleteAssignments(s.name, own)...)
+		stage, stays := r.client.planDeleteAssignments(s.name, own)
+		unassign, notes = append(unassign, stage...), append(notes, stays...)
 		remove = append(remove, r.client.planDeleteIdentity(r.home(), s)...)
 	}
+	for _, role := range roles {
+		if role.description == r.owner.description {
+			unrole = append(unrole, r.client.planDeleteRole(r.owner, role)...)
+		}
+	}
+	return plan.Of(notes, unassign, unrole, remove), nil
+}
+
+// usedByOthers returns an error if a role of ours is assigned to somebody else than these identities, with every such assignment:
+// Azure does not delete the role then. Where the identity that has the role's name is not among these, it is mostly in another
+// resource group than the one that was named, and a live cluster needs the assignment.
+func (r *run) usedByOthers(roles []roleState, all []assignmentState, identities []identityState) error {
+	var elsewhere, others []error
 	for _, role := range roles {
 		if role.description != r.owner.description {
 			continue
 		}
-		if err := usedByOthers(role, all, identities); err != nil {
-			return plan.Plan{}, err
+		here := slices.ContainsFunc(identities, func(s identityState) bool { return strings.EqualFold(s.name, role.name) })
+		for _, a := range all {
+			known := slices.ContainsFunc(identities, func(s identityState) bool { return strings.EqualFold(s.principal, a.principal) })
+			switch {
+			case last(a.role) != role.guid || known:
+			case a.ours():
+				elsewhere = append(elsewhere, fmt.Errorf("%s %s is assigned by keypost to principal %s at %s, which is no identity of %s in resource group %s",
+					roleThing, role.name, a.principal, a.scope, r.Name, r.o.OIDCGroup))
+			case !here:
+				elsewhere = append(elsewhere, fmt.Errorf("%s %s is assigned to principal %s at %s, and its identity is not in resource group %s",
+					roleThing, role.name, a.principal, a.scope, r.o.OIDCGroup))
+			default:
+				others = append(others, fmt.Errorf("%s %s is also assigned to principal %s at %s, which keypost did not do; once nobody needs it: az role assignment delete --ids %s",
+					roleThing, role.name, a.principal, a.scope, a.id))
+			}
 		}
-		unrole = append(unrole, r.client.planDeleteRole(r.owner, role)...)
 	}
-	return plan.Of(nil, unassign, unrole, remove), nil
-}
-
-// usedByOthers returns an error if a role is assigned to somebody else than these identities: Azure does not delete it then, and
-// such an assignment is not ours to delete.
-func usedByOthers(role roleState, all []assignmentState, identities []identityState) error {
-	for _, a := range all {
-		ours := slices.ContainsFunc(identities, func(s identityState) bool { return strings.EqualFold(s.principal, a.principal) })
-		if last(a.role) == role.guid && !ours {
-			return fmt.Errorf("%s %s is also assigned to principal %s at %s, which keypost did not do; once nobody needs it: az role assignment delete --ids %s",
-				roleThing, role.name, a.principal, a.scope, a.id)
-		}
+	if len(elsewhere) > 0 {
+		return problem(OtherGroup, "%w", errors.Join(append(elsewhere, others...)...))
 	}
-	return nil
+	return errors.Join(others...)
 }

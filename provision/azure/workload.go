@@ -30,7 +30,7 @@ type WorkloadCreated struct {
 // CreateIdentity makes an identity that pods of some service accounts may use. keypost never deletes it.
 func CreateIdentity(ctx context.Context, o WorkloadOptions) (WorkloadCreated, error) {
 	r := newRun(o.Options)
-	r.owner = workloads()
+	r.owner = workloads(o.OIDCGroup)
 	i := o.identity()
 	if err := o.check([]identity{i}); err != nil {
 		return WorkloadCreated{}, err
