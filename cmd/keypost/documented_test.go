@@ -77,6 +77,14 @@ func TestNeedsStore(t *testing.T) {
 		"store copy A B":                                     false,
 		"issuer show --help":                                 false,
 		"aws create-role --role-name backup":                 false,
+		"azure create-identity --name loki":                  false,
+		"azure create-managed-identities --name a":           false,
+		"azure create-all --name a --dry-run":                false,
+		"azure create-all --name a":                          true,
+		"azure create-oidc-issuer --name a":                  true,
+		"azure migrate --name a":                             true,
+		"azure migrate --name a --finish":                    false,
+		"azure delete --name a":                              false,
 		"completion bash":                                    false,
 		"audit NAME":                                         true,
 		"watch --observations file:///srv/obs":               true,
@@ -99,6 +107,9 @@ func needsStore(args []string) bool {
 	switch group, _, _ := strings.Cut(strings.TrimPrefix(cmd.CommandPath(), "keypost "), " "); group {
 	case "issuer", "key", "rotate", "audit", "export", "mirror", "watch":
 		return cmd.Name() != "generate"
+	case "azure":
+		given := func(flag string) bool { return slices.Contains(rest, flag) }
+		return slices.Contains([]string{"create-all", "create-oidc-issuer"}, cmd.Name()) && !given("--dry-run") || cmd.Name() == "migrate" && !given("--finish")
 	case "verify": // of an issuer by its URL it needs none
 		return cmd.ParseFlags(rest) == nil && slices.ContainsFunc(cmd.Flags().Args(), func(a string) bool { return !strings.Contains(a, "://") && a != "URL" })
 	}

@@ -36,6 +36,14 @@ type flags struct {
 type run struct {
 	*cloudcmd.Run
 	*flags
+	adopts bool // the command has --adopt
+}
+
+// withoutStore makes --store optional: what only asks a store more than it must goes on without.
+func (r *run) withoutStore() {
+	if r.Store == "" {
+		r.Options.Store = install.KeyStore{}
+	}
 }
 
 // command returns a command that takes flags alone, which are still to be defined, and that does its work with them.
@@ -48,7 +56,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		defer begun.End()
 		f.Unpaced = f.Dev // an emulator says itself what it takes
 		f.nameGroups(cmd)
-		r := &run{begun, f}
+		r := &run{begun, f, cmd.Flags().Lookup("adopt") != nil}
 		if f.storage != "" || f.container != "" {
 			r.Warn("--storage-account-name and --blob-container-name are not needed: keypostd serves the documents, so that there is no storage to keep them in")
 		}

@@ -97,6 +97,7 @@ func newCmdCreateIdentities(factory *cli.Factory) *cobra.Command {
 }
 
 func (r *run) createIdentities(ctx context.Context) error {
+	r.withoutStore()
 	made, err := azure.CreateIdentities(ctx, azure.IdentitiesOptions{Options: r.Options, Identities: r.requested})
 	if end, err := r.Ended(made.Preview, err); end {
 		return err

@@ -21,6 +21,9 @@ func (r *run) hinted(err error) error {
 		case azure.WrongTenant:
 			return hint("choose other credentials, or another --subscription-id or --tenant-id")
 		case azure.NotOwned:
+			if !r.adopts {
+				return hint("it stays: leave --delete-oidc-resource-group out; or name another group or installation with --oidc-resource-group-name or --name")
+			}
 			return hint("take it over with --adopt, or use another name")
 		case azure.WrongAlgorithm:
 			return hint("let the cluster sign with an RSA key")
@@ -28,6 +31,9 @@ func (r *run) hinted(err error) error {
 			return hint("az provider register --namespace Microsoft.ManagedIdentity --subscription %s --wait", cli.Quoted(r.Subscription))
 		case azure.NameTaken:
 			return hint("choose another --name; or, if that role was deleted a moment ago, run this again")
+		case azure.OtherGroup:
+			return hint("name the resource group that the identities were made in: --oidc-resource-group-name GROUP; what shows the " +
+				"assignments of a role whose identity is gone: az role assignment list --all --role NAME")
 		case azure.OthersInGroup:
 			return hint("leave --delete-oidc-resource-group out")
 		}

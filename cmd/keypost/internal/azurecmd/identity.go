@@ -47,6 +47,7 @@ func newCmdCreateIdentity(factory *cli.Factory) *cobra.Command {
 }
 
 func (f *identityFlags) create(ctx context.Context, r *run) error {
+	r.withoutStore()
 	o := f.wanted
 	o.Options, o.For = f.Options, "--name"
 	var err error

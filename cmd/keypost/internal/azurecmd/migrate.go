@@ -82,9 +82,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 	migrate := azure.Migrate
 	if f.finish {
 		migrate = azure.FinishMigration
-		if r.Store == "" { // then the lifetime of tokens comes from --token-lifetime and the pods
-			f.Store = install.KeyStore{}
-		}
+		r.withoutStore() // then the lifetime of tokens comes from --token-lifetime and the pods
 	} else if err := f.cloud.ReadIssuer(); err != nil {
 		return err
 	}
