@@ -203,7 +203,12 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *p
 	for _, s := range lost {
 		d.warnings = append(d.warnings, fmt.Sprintf("service account %s can no longer be used by %s", i.email, s))
 	}
-	if others := minus(own.pools(), []string{p.PoolName(i.of.Pool)}); len(others) > 0 {
+	pool := p.PoolName(i.of.Pool)
+	if others := minus(own.pools(), []string{pool}); len(others) > 0 {
+		// For a workload the owner names no cluster: a second one would get the roles of the first.
+		if i.of.Owner.name == "" && !i.of.Adopt && !slices.Contains(own.pools(), pool) {
+			return decision{}, problem(NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
+		}
 		d.notes = append(d.notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
 	}
 	if len(diff) > 0 {

@@ -170,6 +170,11 @@ func TestWorkload(t *testing.T) {
 		mustApply(t, w, want)
 		finished(t, w, want)
 		finished(t, w, installation("demo")) // it is none of the cluster's
+		elsewhere, accounts := want, *want.Accounts
+		elsewhere.Accounts, accounts.Pool = &accounts, "other" // a second cluster's, which would get the roles of the first
+		if _, err := w.client().Plan(t.Context(), elsewhere); problemOf(err) != gcp.NotOwned || !strings.Contains(err.Error(), "workloadIdentityPools/demo: give this workload an account of its own") {
+			t.Errorf("the same account for another cluster: %v", err)
+		}
 		w.project(t, func(p *fakegcp.Policy) {
 			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{"serviceAccount:oadp-velero@my-project.iam.gserviceaccount.com"}})
 		})
