@@ -102,9 +102,9 @@ func open(o Options, onWait func(wait)) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	core := policy.ClientOptions{Cloud: config, Transport: o.Transport}
+	core := policy.ClientOptions{Cloud: config, Transport: bounded{o.Transport}}
 	if o.Transport == nil {
-		core.Transport = nil // and not an interface that holds nil
+		core.Transport = bounded{usualTransport()}
 	}
 	credential, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: core, TenantID: o.Tenant})
 	if err != nil {
@@ -155,7 +155,8 @@ func retries(pending *cloud.Pending) policy.RetryOptions {
 	return policy.RetryOptions{
 		MaxRetries: 10, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: time.Minute, TryTimeout: attemptTime,
 		ShouldRetry: func(r *http.Response, err error) bool {
-			if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted || err == nil && !transient(r.StatusCode) {
+			_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+			if untrusted || errors.Is(err, errTooLong) || err == nil && !transient(r.StatusCode) {
 				return false
 			}
 			if err == nil {
@@ -188,7 +189,10 @@ type pages[P any] struct {
 // all returns the items of all pages.
 func all[P, T any](ctx context.Context, p pages[P], items func(P) []T) ([]T, error) {
 	var list []T
-	for p.pager.More() {
+	for n := 0; p.pager.More(); n++ {
+		if n == pageLimit {
+			return nil, fmt.Errorf("%s: the list has more than %d pages, so it does not end", p.name, pageLimit)
+		}
 		page, err := send(ctx, p.client, p.name, p.pager.NextPage)
 		if err != nil {
 			return nil, err

@@ -301,3 +301,32 @@ func TestWithoutStore(t *testing.T) {
 	must(t, err)
 	held(t, w.reported(), "warning the algorithm of the cluster's keys was not checked, as no store was given")
 }
+
+// An answer without an end, and a list without one, end a run.
+func TestAnswersAreBounded(t *testing.T) {
+	for says, change := range map[string]func(path, body string) string{
+		"the answer has more than 32 MiB": func(path, body string) string {
+			if strings.HasSuffix(path, "/roleDefinitions") {
+				return body + strings.Repeat(" ", 33<<20)
+			}
+			return body
+		},
+		"the list has more than 2000 pages": func(path, body string) string {
+			if strings.HasSuffix(path, "/roleDefinitions") {
+				return `{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + subscription +
+					`/providers/Microsoft.Authorization/roleDefinitions?api-version=2022-04-01"}`
+			}
+			return body
+		},
+	} {
+		w := newWorld(t, fakeazure.Options{})
+		o := w.identities(t, usual()...)
+		o.Transport = hostile{w.Client(), change}
+		if _, err := azure.CreateIdentities(t.Context(), o); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("it lacks %q: %v", says, err)
+		}
+		if wrote := w.writes(); len(wrote) > 0 {
+			t.Errorf("it wrote %q", wrote)
+		}
+	}
+}

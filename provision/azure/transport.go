@@ -1,0 +1,56 @@
+package azure
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	answerLimit = 32 << 20 // bytes; a page of full roles has some megabytes
+	pageLimit   = 2000     // of one list; a subscription has at most some thousand assignments
+)
+
+// errTooLong is what reading an answer ends with that has more than answerLimit.
+var errTooLong = errors.New("the answer has more than 32 MiB, so it is not Azure's: see what is between here and Azure")
+
+// bounded is a transport whose answers end: the SDK reads each into memory, however long it is.
+type bounded struct{ to Transport }
+
+func (b bounded) Do(req *http.Request) (*http.Response, error) {
+	resp, err := b.to.Do(req)
+	if resp != nil && resp.Body != nil {
+		resp.Body = &limited{resp.Body, answerLimit}
+	}
+	return resp, err
+}
+
+// limited is a body that fails where it goes on for too long, so that nobody takes its beginning for the whole.
+type limited struct {
+	io.ReadCloser
+	left int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left+1)])
+	if l.left -= int64(n); l.left < 0 {
+		return 0, errTooLong
+	}
+	return n, err
+}
+
+// usualTransport is as the SDK's own: it notices within seconds that a connection is dead, and lets Azure's older servers negotiate
+// TLS 1.2 anew.
+func usualTransport() Transport {
+	t, is := http.DefaultTransport.(*http.Transport)
+	if !is {
+		return http.DefaultClient
+	}
+	t = t.Clone()
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, Renegotiation: tls.RenegotiateFreelyAsClient}
+	t.MaxIdleConnsPerHost = parallelCalls
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second}
+	return &http.Client{Transport: t}
+}
