@@ -103,6 +103,11 @@ type moving struct {
 	credentials []credential
 }
 
+// takes reports whether the identity takes tokens of an issuer.
+func (m moving) takes(issuer string) bool {
+	return slices.ContainsFunc(m.credentials, func(c credential) bool { return c.issuer == issuer })
+}
+
 // moving reads the identities. An error says so if none of them has to do with the move: nothing would be moved then, and the
 // cluster switched all the same.
 func (r *run) moving(ctx context.Context, old string) ([]moving, error) {
@@ -117,10 +122,8 @@ func (r *run) moving(ctx context.Context, old string) ([]moving, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range all {
-		if slices.ContainsFunc(m.credentials, func(c credential) bool { return c.issuer == old || c.issuer == r.o.IssuerURL }) {
-			return all, nil
-		}
+	if slices.ContainsFunc(all, func(m moving) bool { return m.takes(old) || m.takes(r.o.IssuerURL) }) {
+		return all, nil
 	}
 	return nil, fmt.Errorf("no managed identity of %s in resource group %s takes tokens of %s: is the name, the group or the old issuer another one?",
 		r.Name, r.o.OIDCGroup, old)
@@ -145,7 +148,11 @@ func (r *run) planMove(ctx context.Context, old string) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	var stage plan.Stage
+	var unmoved []string
 	for _, m := range all {
+		if !m.takes(old) && !m.takes(r.o.IssuerURL) {
+			unmoved = append(unmoved, fmt.Sprintf("identity %s takes tokens of neither %s nor %s, and is not moved", m.name, old, r.o.IssuerURL))
+		}
 		missing := func(have []credential) ([]cloud.Step, error) {
 			about, err := compare(have, second(have, old, r.o.IssuerURL))
 			if err != nil {
@@ -159,7 +166,9 @@ func (r *run) planMove(ctx context.Context, old string) (plan.Plan, error) {
 		}
 		stage = append(stage, part...)
 	}
-	return plan.Of(nil, stage), nil
+	p := plan.Of(nil, stage)
+	p.Warnings = unmoved
+	return p, nil
 }
 
 // changeCredentials plans a change of the federated credentials of one identity.

@@ -26,10 +26,15 @@ func TestMigrate(t *testing.T) {
 	o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
 		return []keystore.VerificationKey{key}, nil
 	}}}
+	w.arm(t, "PUT", strings.TrimSuffix(w.State().Identities[0].ID, w.State().Identities[0].Name)+"prod-a-alone", "2024-11-30",
+		`{"location":"centralus","tags":{"openshift.io_cloud-credential-operator_prod-a":"owned"}}`)
 	w.writes()
 	o.Mode = install.Preview
 	shown, err := azure.Migrate(t.Context(), o)
 	must(t, err)
+	if warned := shown.Preview.Warnings; len(warned) != 1 || !strings.Contains(warned[0], "prod-a-alone takes tokens of neither") {
+		t.Errorf("warned %q", warned)
+	}
 	if wrote := w.writes(); len(shown.Preview.Changes) != 4 || len(wrote) > 0 {
 		t.Errorf("shown %+v, and written %q", shown.Preview.Changes, wrote)
 	}
