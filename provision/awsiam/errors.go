@@ -17,13 +17,7 @@ import (
 )
 
 // Error is an error about which the caller can do something.
-type Error struct {
-	Problem Problem
-	Err     error
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-func (e *Error) Unwrap() error { return e.Err }
+type Error = cloud.Error[Problem]
 
 // Problem is the kind of an [Error].
 type Problem int

@@ -228,7 +228,7 @@ func (c *client) tenant(ctx context.Context) (string, error) {
 	case isDenied(err):
 		return "", nil
 	case hasCode(err, "SubscriptionNotFound", "InvalidSubscriptionId"):
-		return "", &Error{WrongTenant, err}
+		return "", &Error{Problem: WrongTenant, Err: err}
 	}
 	return id, err
 }

@@ -18,13 +18,7 @@ import (
 )
 
 // Error is an error about which the caller can do something.
-type Error struct {
-	Problem Problem
-	Err     error
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-func (e *Error) Unwrap() error { return e.Err }
+type Error = cloud.Error[Problem]
 
 // Problem is the kind of an [Error].
 type Problem int
@@ -70,7 +64,7 @@ func explain(call string, err error) error {
 		if auth != nil && auth.RawResponse == nil && cloud.NobodyListens(err) {
 			return failed("%s: Entra cannot be reached; see the network and HTTPS_PROXY (%s)", call, brief(err))
 		}
-		return &Error{NoCredentials, failed("%s: no credentials for Azure are good: %s", call, brief(err))}
+		return &Error{Problem: NoCredentials, Err: failed("%s: no credentials for Azure are good: %s", call, brief(err))}
 	}
 	if cloud.NobodyListens(err) {
 		return failed("%s: Azure cannot be reached; see the network and HTTPS_PROXY (%s)", call, brief(err))
@@ -86,9 +80,9 @@ func refusal(call string, r *azcore.ResponseError) error {
 	case hasCode(r, "AuthorizationFailed", "LinkedAuthorizationFailed"):
 		return failed("the caller's roles do not allow %s (Azure says: %s)", call, said)
 	case hasCode(r, "MissingSubscriptionRegistration"):
-		return &Error{Unregistered, failed("%s: %s", call, said)}
+		return &Error{Problem: Unregistered, Err: failed("%s: %s", call, said)}
 	case r.StatusCode == http.StatusUnauthorized:
-		return &Error{NoCredentials, failed("the caller's credentials are not good for %s: %s (%s)", call, said, r.ErrorCode)}
+		return &Error{Problem: NoCredentials, Err: failed("the caller's credentials are not good for %s: %s (%s)", call, said, r.ErrorCode)}
 	case r.StatusCode == http.StatusTooManyRequests:
 		return failed("%s: Azure asks to come back later, again and again: %s", call, said)
 	case r.ErrorCode == "":
