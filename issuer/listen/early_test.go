@@ -38,7 +38,7 @@ func serveOn(t *testing.T, l *listener) (called *atomic.Int64, conf *tls.Config)
 
 // early is what an HTTP/2 client may send before it has heard of the server: the preface, settings that let no answer begin, and
 // as many requests as it likes.
-func early(t *testing.T, requests int) []byte {
+func early(t *testing.T, requests int, more ...hpack.HeaderField) []byte {
 	t.Helper()
 	all := bytes.Buffer{}
 	all.WriteString(http2.ClientPreface)
@@ -50,7 +50,7 @@ func early(t *testing.T, requests int) []byte {
 	enc := hpack.NewEncoder(&block)
 	for i := range requests {
 		block.Reset()
-		for _, f := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "oidc.example.com"}, {Name: ":path", Value: "/"}} {
+		for _, f := range append([]hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "oidc.example.com"}, {Name: ":path", Value: "/"}}, more...) {
 			if err := enc.WriteField(f); err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +86,7 @@ func TestEarlyRequestsWaitForTheirTurn(t *testing.T) {
 	}
 	eventually(t, "all were begun", func() bool { return called.Load() == 3 })
 	own := l.all()[0]
-	if _, received := own.sinceIdle(); received < 3*leastRequest {
+	if _, received := own.sinceIdle(); received < 30 {
 		t.Errorf("%d bytes are known to have come with three requests", received)
 	}
 	eventually(t, "the turn has gone to others", func() bool { return len(l.turns) == 0 })
@@ -197,51 +197,102 @@ func TestHonestClientsAreSpared(t *testing.T) {
 	l := testListener(t, 50)
 	l.mostUnanswered = 8 * maxStreams
 	now := l.now()
-	put := func(hello, received int64, waited time.Duration) *conn {
+	put := func(wrote, accounted int64, waited time.Duration) *conn {
 		c, _ := pair(t, l)
 		c.http2.Store(true)
-		c.hello.Store(hello)
-		c.received.Store(received)
+		c.received.Store(2000)
+		c.wrote.Store(wrote)
+		c.accounted.Store(accounted)
 		c.patience = patience{since: now - waited}
 		c.status.Store(status(active, now-waited))
 		l.http2.Add(1)
 		return c
 	}
 	gone := func(c *conn) bool { p, _ := read(c.status.Load()); return p == evicted }
-	honest := put(1530, 1530+265, 400*time.Millisecond) // Go's own client
+	honest := []*conn{
+		put(0, 0, time.Second),                                              // whose request waits for the processor
+		put(otherFrames, 0, 400*time.Millisecond),                           // who has got what comes before the answer
+		put(otherFrames, perAnswer, 2*time.Second),                          // whose answer is on its way, through a slow line
+		put(otherFrames+perAnswer+5*leastAnswer, perAnswer, stalledSoon/10), // whose header is longer than we reckon with
+		put(otherFrames+100<<10+100<<10/4096*31, 0, stalledSoon/10),         // with a long document
+	}
+	honest[4].account(100 << 10)
 	var hide []*conn
 	for range 4 {
-		hide = append(hide, put(300, 300+restOfHandshake+maxStreams*leastRequest, time.Millisecond))
+		hide = append(hide, put(otherFrames+maxStreams*leastAnswer, 0, time.Millisecond))
 	}
+	stuck := put(0, 0, time.Millisecond) // nothing of it gets out
+	stuck.writeAt.Store(int64(now - 2*stalledSoon))
+	hide = append(hide, stuck)
 	own := ownGoroutines + 2*l.open() + moreForHTTP2*l.open()
 	l.goroutines = func() int { return own + 10*maxStreams }
 	l.unblock()
-	if gone(honest) || slices.ContainsFunc(hide, func(c *conn) bool { return !gone(c) }) {
-		t.Errorf("the honest one is gone: %v; of those that hide answers: %v", gone(honest), slices.ContainsFunc(hide, gone))
+	if slices.ContainsFunc(honest, gone) || slices.ContainsFunc(hide, func(c *conn) bool { return !gone(c) }) {
+		t.Errorf("of the honest ones some are gone: %v; of those that hide answers: %v", slices.ContainsFunc(honest, gone), slices.ContainsFunc(hide, gone))
 	}
 
-	// A reset and fifteen requests in one packet: the connection was idle in between, so that the bytes count as long done.
-	reset := put(300, 2000, 2*stalledSoon)
-	reset.idleReceived.Store(2000)
-	own = ownGoroutines + 2*l.open() + moreForHTTP2*l.open()
-	l.goroutines = func() int { return own + 10*maxStreams }
-	if l.unblock(); gone(honest) || !gone(reset) {
-		t.Errorf("the honest one is gone: %v; the one that hides its bytes: %v", gone(honest), gone(reset))
+	// Behind proper requests, whose answers account for all that was written, as much as was written or more: when no other is
+	// known to hide any, and the server waits for it.
+	for _, accounted := range []int64{otherFrames, 5 * perAnswer} {
+		behind, known := put(otherFrames, accounted, 2*hidingSoon), put(otherFrames+12*leastAnswer, 0, 0)
+		behind.unanswered.Store(8)
+		own = ownGoroutines + 2*l.open() + moreForHTTP2*l.open()
+		l.goroutines = func() int { return own + 10*maxStreams }
+		if l.unblock(); gone(behind) || !gone(known) {
+			t.Errorf("the one of which nothing is known is gone: %v; the one that is known to hide some: %v", gone(behind), gone(known))
+		}
+		noteState(known, http.StateClosed)
+		for _, c := range honest { // take what they wait for
+			c.patience.since = now
+			c.wrote.Store(0)
+		}
+		if l.unblock(); !gone(behind) || slices.ContainsFunc(honest, gone) {
+			t.Errorf("the one that hides answers behind others is gone: %v; of the honest ones: %v", gone(behind), slices.ContainsFunc(honest, gone))
+		}
 	}
 
 	l.goroutines = func() int { return 0 }
-	honest = put(1530, 1530+265, 4*stalledSoon)
-	honest.unanswered.Store(1)
+	one := put(0, 0, 4*stalledSoon)
+	one.unanswered.Store(1)
 	var stall []*conn
 	for range 5 {
-		c := put(300, 2000, 2*stalledSoon)
+		c := put(0, 0, 2*stalledSoon)
 		c.unanswered.Store(maxStreams)
 		stall = append(stall, c)
 	}
-	l.unanswered.Store(5*maxStreams + l.mostUnanswered/2)
+	l.unanswered.Store(6*maxStreams + l.mostUnanswered/2) // more than these have
 	l.unblock()
-	if gone(honest) || slices.ContainsFunc(stall, func(c *conn) bool { return !gone(c) }) {
+	if gone(one) || slices.ContainsFunc(stall, func(c *conn) bool { return !gone(c) }) {
 		t.Error("the one with a single answer had to go for those with many")
+	}
+}
+
+// Answers that net/http gives by itself show in what it has written, and those of the handler do not.
+func TestHiddenAnswersShow(t *testing.T) {
+	const requests = 5
+	begin := func(ready []byte) (*conn, *tls.Conn) {
+		l := testListener(t, 5)
+		_, conf := serveOn(t, l)
+		c, err := tls.Dial("tcp", l.Addr().String(), conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		go io.Copy(io.Discard, c) //nolint:errcheck // it ends with the connection
+		if _, err := c.Write(ready); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "there is a connection", func() bool { return len(l.all()) == 1 })
+		return l.all()[0], c
+	}
+	own, _ := begin(early(t, requests, hpack.HeaderField{Name: "te", Value: "x"}))
+	eventually(t, "the answers of net/http show", func() bool { return own.hides(own.of.now()) >= requests })
+
+	honest, _ := begin(early(t, requests)) // none of whose answers can begin its body
+	eventually(t, "the answers of the handler wait", func() bool { return honest.unanswered.Load() == requests })
+	time.Sleep(stalledSoon / 5) // all that is written before the client is ready has been written
+	if wrote, accounted := honest.wrote.Load(), honest.accounted.Load(); wrote == 0 || wrote > accounted+otherFrames {
+		t.Errorf("%d bytes were written, want %d for the answers of the handler and %d at most", wrote, accounted, otherFrames)
 	}
 }
 
@@ -255,7 +306,7 @@ func TestNobodyGoesForThoseWhoLeave(t *testing.T) {
 	for i := range 12 {
 		c, _ := pair(t, l)
 		c.http2.Store(true)
-		c.received.Store(restOfHandshake + maxStreams*leastRequest)
+		c.wrote.Store(otherFrames + maxStreams*leastAnswer)
 		waited := time.Duration(1+(i*5)%12) * time.Second // in no order
 		c.status.Store(status(active, now-waited))
 		c.patience = patience{since: now - waited}

@@ -18,6 +18,8 @@ func TestMeasuredFigures(t *testing.T) {
 		"silentAfter":    {silentAfter, 300 * time.Millisecond},
 		"idleAfter":      {idleAfter, 250 * time.Millisecond},
 		"stalledSoon":    {stalledSoon, 500 * time.Millisecond},
+		"fewBeside":      {fewBeside, 4},
+		"hidingSoon":     {hidingSoon, 250 * time.Millisecond},
 		"mostHeld":       {mostHeld, 24 << 20},
 		"thriftyPercent": {thriftyPercent, 25},
 		"tooFull":        {tooFull, 0.7},

@@ -604,6 +604,8 @@ func TestHiddenAnswers(t *testing.T) {
 		c.requests.Store(requests)
 		c.received.Store(received)
 		c.status.Store(status(p, 0))
+		c.wrote.Store(received)
+		c.accounted.Store(perAnswer * requests)
 		if requests == 0 {
 			c.patience = patience{since: l.now() - time.Second}
 		}

@@ -111,6 +111,7 @@ func (a answer) waits() (over func()) {
 }
 
 func (a answer) Write(p []byte) (int, error) {
+	a.c.account(len(p))
 	defer a.waits()()
 	return a.ResponseWriter.Write(p)
 }
@@ -120,6 +121,7 @@ var _ io.StringWriter = answer{}
 // WriteString spares the copy that io.WriteString makes for a writer without it: of each document. It is worth 5 % of a
 // request's processor time (make bench, one issuer, connections kept alive: 1.026 against 1.082 times the floor).
 func (a answer) WriteString(s string) (int, error) {
+	a.c.account(len(s))
 	defer a.waits()()
 	return io.WriteString(a.ResponseWriter, s)
 }
