@@ -24,6 +24,8 @@ import (
 const (
 	// honestLoad is h2load: many requests, all of them proper.
 	honestLoad = "h2load -m 100"
+	// honestHTTP1 is the same for a server without HTTP/2.
+	honestHTTP1 = "h2load -m 100 --h1"
 	// slowHTTP is followed by the letter of its mode.
 	slowHTTP    = "slowhttptest -"
 	slowHeaders = slowHTTP + "H"
@@ -59,7 +61,7 @@ func against(t *testing.T, sc scenario, lasting time.Duration, start func(*testi
 func startScenario(t *testing.T, sc scenario, address string, lasting time.Duration) (wait func() (int, string)) {
 	t.Helper()
 	mode, isSlow := strings.CutPrefix(sc.mode, slowHTTP)
-	if !isSlow && sc.mode != honestLoad {
+	if !isSlow && !strings.HasPrefix(sc.mode, honestLoad) {
 		end := startAttack(t, sc.mode, address, sc.n, lasting)
 		return func() (int, string) {
 			opened := end()
@@ -76,8 +78,7 @@ func startScenario(t *testing.T, sc scenario, address string, lasting time.Durat
 		defer close(done)
 		defer cancel()
 		for left := int(lasting.Seconds()) - 1; left > 0; left = int(time.Until(ends).Seconds()) - 1 { // some end early, when their connections are closed
-			args := []string{"h2load", "-c", strconv.Itoa(sc.n), "-m", "100", "-t", "1", "-D", strconv.Itoa(left),
-				"--header=host: " + host, "--connect-to=" + address, "https://" + host + path}
+			args := append(strings.Fields(sc.mode), "-c", strconv.Itoa(sc.n), "-t", "1", "-D", strconv.Itoa(left), "--connect-to="+address, "https://"+host+path)
 			if isSlow {
 				args = []string{"slowhttptest", "-" + mode, "-c", strconv.Itoa(sc.n), "-r", strconv.Itoa(sc.n), "-l", strconv.Itoa(left), "-i", "1", "-p", "5",
 					"-w", "8", "-y", "16", "-n", "1", "-z", "8", "-k", "10", "-u", "https://" + net.JoinHostPort(nickname, port) + path}

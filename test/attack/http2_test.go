@@ -271,9 +271,9 @@ func http2WindowDrip(ctx context.Context, address string) error {
 	return nil
 }
 
-// http2OwnAnswers has requests that net/http answers by itself, and takes none of the answers: a field that HTTP/2 does not allow, or a
+// http2OwnAnswers has requests, after what first returns, that net/http answers by itself, and takes none of the answers: a field that HTTP/2 does not allow, or a
 // header that is too large, from a table that the first request has filled.
-func http2OwnAnswers(field hpack.HeaderField, times int) func(ctx context.Context, address string) error {
+func http2OwnAnswers(field hpack.HeaderField, times int, first func(p *peer) []byte) func(ctx context.Context, address string) error {
 	return func(ctx context.Context, address string) error {
 		p, ended, err := openUnread(ctx, address)
 		if err != nil {
@@ -282,7 +282,7 @@ func http2OwnAnswers(field hpack.HeaderField, times int) func(ctx context.Contex
 		defer p.Close()
 		fields := slices.Repeat([]hpack.HeaderField{field}, times)
 		for p.stream < 1<<30 {
-			if err := p.write(p.requests(32, fields...)); err != nil {
+			if err := p.write(append(first(p), p.requests(32, fields...)...)); err != nil {
 				return err
 			}
 			select {
@@ -294,6 +294,18 @@ func http2OwnAnswers(field hpack.HeaderField, times int) func(ctx context.Contex
 		return nil
 	}
 }
+
+// nothing comes before the requests.
+func nothing(*peer) []byte { return nil }
+
+// aReset is a request and its end: the connection is idle for a moment when the server has read them, though the requests
+// that follow in the same packet have come too.
+func aReset(p *peer) []byte {
+	return append(p.request(), frame(frameReset, 0, p.stream-2, []byte{0, 0, 0, 8})...)
+}
+
+// aRequest is a proper one. What its answer may take hides the answers that follow.
+func aRequest(p *peer) []byte { return p.request() }
 
 // ownAnswersEvery is how often http2OwnAnswers asks: some time before the server gives up the answers before.
 const ownAnswersEvery = 5200 * time.Millisecond

@@ -18,7 +18,7 @@ const lasting = 6 * time.Second
 var (
 	loads = []scenario{
 		{"h2-load", 100, 0}, {"h2-load", 8, 0}, {"h2-cookie-crumbs", 100, 0}, {"h2-unread-refusals", 100, 0}, {"h2-unread-refusals", 500, 0},
-		{"h2-window-drip", 100, 0}, {"h2-window-drip", 1000, 0}, {"h2-own-400", 1000, 0}, {"h2-own-431", 1000, 0}, {"h2-long-paths", 1000, 0}, {"h2-hang-up", 100, 0}, {"h2-rapid-reset", 100, 0}, {"h2-made-you-reset", 100, 0}, {"h2-hpack-bomb", 100, 0}, {"h1-pipeline", 100, 0},
+		{"h2-window-drip", 100, 0}, {"h2-window-drip", 1000, 0}, {"h2-own-400", 1000, 0}, {"h2-own-400-reset", 1000, 0}, {"h2-own-400-behind", 1000, 0}, {"h2-own-431", 1000, 0}, {"h2-long-paths", 1000, 0}, {"h2-hang-up", 100, 0}, {"h2-rapid-reset", 100, 0}, {"h2-made-you-reset", 100, 0}, {"h2-hpack-bomb", 100, 0}, {"h1-pipeline", 100, 0},
 		{"h1-header-bomb", 1000, 0}, {"h1-small-bomb", 1200, 0}, {"h1-stall", 2000, 0}, {"h1-idle", 2000, 0}, {honestLoad, 300, 0},
 	}
 	floods = []scenario{
@@ -66,6 +66,10 @@ func TestTable(t *testing.T) {
 					nginx[trial{sc, s.cpus}] = other
 				}
 				tried := func(more string) outcome {
+					sc := sc
+					if sc.mode == honestLoad && more != "" {
+						sc.mode = honestHTTP1
+					}
 					o := judgeable(t, sc, func(t *testing.T, sc scenario) *target { return startKeypostd(t, sc, s, more) })
 					rows = append(rows, row(sc, more, o, other))
 					t.Log(rows[len(rows)-1], o.detail)
@@ -74,6 +78,7 @@ func TestTable(t *testing.T) {
 					}
 					return o
 				}
+				t.Log("nginx: ", other.detail)
 				for _, err := range other.faults() {
 					t.Errorf("nginx: %v", err)
 				}
