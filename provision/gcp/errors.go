@@ -28,6 +28,8 @@ const (
 	NoCredentials Problem = iota + 1 // none were found
 	WrongProject                     // the credentials see no such project
 	NotOwned                         // a pool, provider, account or role is somebody else's, and may be adopted
+	OtherIssuer                      // a provider trusts another issuer, and a cluster may live by that
+	PoolUnusable                     // a pool that is to be used is missing, deleted or disabled
 	IssuerRefused                    // the organisation lets no such issuer into pools
 	ServiceOff                       // an API that is needed is not enabled in the project
 	Denied                           // the caller lacks a permission

@@ -123,7 +123,10 @@ type Provider struct {
 	JWKS      []byte   // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
 	UsualKeys bool     // no JWKS is a default: a provider that has uploaded keys is refused
 	Owner     Owner    // as in Pool
-	Adopt     bool     // take over a provider that is somebody else's
+	Adopt     bool     // take over a provider that is somebody else's, or that trusts another issuer
+	Show      bool     // plan also what is refused without Adopt for another issuer: such a plan is to be shown, and not to be applied
+
+	vacant bool // it was deleted when it was planned for: nobody lives by the issuer that it had
 }
 
 // Account is a service account as it should be, with its roles and those who may impersonate it.

@@ -82,9 +82,6 @@ func TestDrift(t *testing.T) {
 			w.do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
 			w.do(t, "DELETE", provider, nil)
 		}, []string{"- deleted", "- audience x", "+ audience openshift"}},
-		{"issuer", func(t *testing.T, w *world, _ string) {
-			w.do(t, "PATCH", provider+"?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": "https://old.example.com"}})
-		}, []string{"- issuer https://old.example.com", "+ issuer https://oidc.example.com/demo", "warning: provider demo takes no tokens of the issuer https://old.example.com any more"}},
 		{"audiences", func(t *testing.T, w *world, _ string) {
 			w.do(t, "PATCH", provider+"?updateMask=oidc.allowedAudiences", map[string]any{"oidc": map[string]any{"allowedAudiences": []string{"x"}}})
 		}, []string{"- audience x", "+ audience openshift"}},

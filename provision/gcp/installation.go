@@ -24,7 +24,7 @@ type Options struct {
 	Condition string   // attribute condition of the provider, CEL; empty leaves what is there
 	Upload    bool     // give Google a copy of the keys, so that it never calls the issuer
 	UsualKeys bool     // without Upload: that is a default, and a provider that has a copy is refused
-	Adopt     bool     // take over what neither keypost nor ccoctl made
+	Adopt     bool     // take over what neither keypost nor ccoctl made, and a provider that trusts another issuer
 }
 
 func (o Options) pool() *Pool {
@@ -34,7 +34,7 @@ func (o Options) pool() *Pool {
 func (o Options) provider(jwks []byte) *Provider {
 	p := &Provider{
 		Pool: o.pool().ID, ID: cmp.Or(o.ProviderID, o.Name), IssuerURL: o.IssuerURL, Audiences: o.Audiences, Usual: o.Usual, Condition: o.Condition,
-		Adopt: o.Adopt, Owner: OwnedBy(o.Name), UsualKeys: o.UsualKeys,
+		Adopt: o.Adopt, Owner: OwnedBy(o.Name), UsualKeys: o.UsualKeys, Show: o.Mode == install.Preview,
 	}
 	if o.Upload {
 		p.JWKS = jwks

@@ -21,6 +21,7 @@ type snapshot struct {
 	roles    []roleState
 	project  policy
 	policies map[string]*policy // of accounts, by email
+	refused  error              // why the organisation does not let the provider's issuer in; nil if it does, or that is not known
 }
 
 func (s *snapshot) account(email string) *accountState {
@@ -64,6 +65,17 @@ func (c *Client) readPolicies(ctx context.Context, p Project, accounts []account
 	return by, nil
 }
 
+// pool returns the ID of the pool whose state counts: the one that is wanted, or the provider's; empty if there is none.
+func (w Wanted) pool() string {
+	switch {
+	case w.Pool != nil:
+		return w.Pool.ID
+	case w.Provider != nil:
+		return w.Provider.Pool
+	}
+	return ""
+}
+
 // into returns a function that calls read and keeps its result in place.
 func into[T any](place *T, read func() (T, error)) func() error {
 	return func() error {
@@ -79,16 +91,16 @@ func into[T any](place *T, read func() (T, error)) func() error {
 func (c *Client) read(ctx context.Context, p Project, w Wanted) (*snapshot, error) {
 	s := &snapshot{}
 	group, ctx := errgroup.WithContext(ctx)
-	if w.Pool != nil {
-		group.Go(into(&s.pool, func() (*poolState, error) { return c.readPool(ctx, p, w.Pool.ID) }))
+	if id := w.pool(); id != "" {
+		group.Go(into(&s.pool, func() (*poolState, error) { return c.readPool(ctx, p, id) }))
 	}
 	if v := w.Provider; v != nil {
 		group.Go(func() (err error) {
 			s.provider, err = c.readProvider(ctx, p, v.Pool, v.ID)
-			if err != nil || s.provider != nil && (s.provider.OIDC == nil || s.provider.OIDC.Issuer == v.IssuerURL) {
-				return err
+			if err == nil && (s.provider == nil || s.provider.OIDC != nil && s.provider.OIDC.Issuer != v.IssuerURL) {
+				s.refused = c.checkOrganisation(ctx, p, v.IssuerURL)
 			}
-			return c.checkOrganisation(ctx, p, v.IssuerURL)
+			return err
 		})
 	}
 	if a := w.Accounts; a != nil {
@@ -135,7 +147,8 @@ type Planned struct {
 
 // Plan reads the project, everything once and side by side, and plans the way to what is wanted: pool, provider, accounts and
 // roles, the project's policy. Nothing is planned for what is as it should be. An error about something that is somebody
-// else's is of the problem [NotOwned].
+// else's is of the problem [NotOwned], about a provider that trusts another issuer [OtherIssuer]. A provider that is planned
+// without its pool needs one that can be used, else the error is of the problem [PoolUnusable].
 func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 	p, err := c.Project(ctx)
 	if err != nil {
@@ -154,7 +167,7 @@ func (c *Client) Plan(ctx context.Context, w Wanted) (Planned, error) {
 		out.Plan = plan.Of(notes, stage)
 	}
 	if w.Provider != nil {
-		next, err := c.planProvider(p, *w.Provider, s.provider)
+		next, err := c.planProvider(p, w, s)
 		if err != nil {
 			return Planned{}, err
 		}

@@ -41,6 +41,17 @@ func present[T any](ctx context.Context, c *Client, k call) (*T, error) {
 	return &out, nil
 }
 
+// usable returns an error of the problem [PoolUnusable] for a pool in which no provider works; nil is one that is not there.
+func (s *poolState) usable(pool string) error {
+	if s == nil {
+		s = &poolState{}
+	}
+	if err := usable(poolThing, pool, s.State, s.Disabled); err != nil {
+		return &Error{Problem: PoolUnusable, Err: err}
+	}
+	return nil
+}
+
 // planPool plans the way from have to w.
 func (c *Client) planPool(p Project, w Pool, have *poolState) (plan.Stage, []string, error) {
 	steps, err := c.poolSteps(p, w, have)

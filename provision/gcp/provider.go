@@ -43,9 +43,19 @@ func (c *Client) readProvider(ctx context.Context, p Project, pool, provider str
 	return present[providerState](ctx, c, providerCall(p.ProviderName(pool, provider), "GetWorkloadIdentityPoolProvider", "get"))
 }
 
-// planProvider plans the way from have to w.
-func (c *Client) planProvider(p Project, w Provider, have *providerState) (plan.Plan, error) {
+// planProvider plans the way to the provider that is wanted.
+func (c *Client) planProvider(p Project, wanted Wanted, s *snapshot) (plan.Plan, error) {
+	w, have := *wanted.Provider, s.provider
+	if wanted.Pool == nil {
+		if err := s.pool.usable(w.Pool); err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	w.vacant = have != nil && have.State == deleted || s.pool != nil && s.pool.State == deleted
 	d, err := c.decideProvider(p, w, have)
+	if err == nil {
+		err = s.refused
+	}
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -86,6 +96,10 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 	}
 	if have.OIDC == nil {
 		return decision{}, fmt.Errorf("%s %s of pool %s is not for OIDC: use another name", providerThing, w.ID, w.Pool)
+	}
+	if have.OIDC.Issuer != w.IssuerURL && !w.Adopt && !w.Show && !w.vacant {
+		return decision{}, problem(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, "+
+			"and every workload of that cluster would lose access", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL, have.OIDC.Issuer)
 	}
 	var d decision
 	if have.State == deleted {
@@ -136,11 +150,22 @@ func (c *Client) createProvider(p Project, w Provider) (decision, error) {
 	return decision{steps: []cloud.Step{c.changeStep(k, "workload identity provider created with name "+w.ID, diff...)}}, nil
 }
 
+// loss warns of what a change of a provider's issuer takes away.
+func (w Provider) loss(issuer string) string {
+	lost := fmt.Sprintf("provider %s takes no tokens of the issuer %s any more: every workload of that cluster loses access", w.ID, issuer)
+	if !w.Adopt {
+		lost += "; without --adopt this is refused"
+	}
+	return lost
+}
+
 // compareTrust compares whose tokens are taken.
 func (d *decision) compareTrust(w Provider, have *providerState, set *patch) {
 	if have.OIDC.Issuer != w.IssuerURL {
 		set.add("oidc.issuerUri", w.IssuerURL, replaced("issuer ", have.OIDC.Issuer, w.IssuerURL)...)
-		d.warnings = append(d.warnings, fmt.Sprintf("provider %s takes no tokens of the issuer %s any more", w.ID, have.OIDC.Issuer))
+		if !w.vacant {
+			d.warnings = append(d.warnings, w.loss(have.OIDC.Issuer))
+		}
 	}
 	audiences := w.Audiences
 	surplus := minus(have.OIDC.Audiences, w.Audiences)
@@ -260,10 +285,7 @@ func (c *Client) Provider(ctx context.Context, pool, provider string) (Registere
 	if err != nil {
 		return Registered{}, err
 	}
-	if of == nil {
-		of = &poolState{}
-	}
-	if err := usable(poolThing, pool, of.State, of.Disabled); err != nil {
+	if err := of.usable(pool); err != nil {
 		return Registered{}, err
 	}
 	have, err := c.readProvider(ctx, p, pool, provider)

@@ -93,6 +93,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 func (f *flags) installation(cmd *cobra.Command, more ...string) {
 	f.define(cmd, append(append(cli.ShieldFiles(), "name", "project", "region", "output-dir", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
 		"key-storage-method", "allowed-audience", "attribute-condition", "ca-file", "connect", "dev", "why"), more...)...)
+	cmd.Flags().Lookup("adopt").Usage += ", and change the issuer that a provider trusts"
 	f.cloud.DefinePolicy(cmd.Flags())
 	required(cmd, "name", "project", "issuer-url")
 }

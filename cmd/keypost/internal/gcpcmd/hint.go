@@ -23,6 +23,10 @@ func (r *run) hinted(err error) error {
 			return hint("choose other credentials (GOOGLE_CREDENTIALS), or another --project")
 		case gcp.NotOwned:
 			return hint("take it over with --adopt, or use another name")
+		case gcp.OtherIssuer:
+			return hint("for another cluster use another --name; for this one, once nothing needs the old issuer, --adopt (and --diff to see what it changes)")
+		case gcp.PoolUnusable:
+			return hint("to make the pool or bring it back: %s", cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
 		}
 		return err
 	}

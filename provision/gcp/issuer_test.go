@@ -1,0 +1,152 @@
+package gcp_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/test/fakegcp"
+)
+
+const oldIssuer = "https://old.example.com/demo"
+
+// trustOld makes the provider trust another issuer, as that of another cluster of the name does.
+func trustOld(t *testing.T, w *world) {
+	t.Helper()
+	w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=oidc.issuerUri", map[string]any{"oidc": map[string]any{"issuerUri": oldIssuer}})
+	settle(w)
+}
+
+// refused fails the test unless what is wanted is refused for a problem, and nothing written.
+func refused(t *testing.T, w *world, want gcp.Wanted, problem gcp.Problem) string {
+	t.Helper()
+	w.ResetCalls()
+	_, err := apply(t.Context(), w.client(), want)
+	if problemOf(err) != problem {
+		t.Fatalf("error %v, want problem %v", err, problem)
+	}
+	if n := writes(w); n > 0 {
+		t.Errorf("%d writes before %v", n, err)
+	}
+	return err.Error()
+}
+
+// A provider that trusts another issuer has not drifted: a cluster may live by it.
+func TestOtherIssuer(t *testing.T) {
+	whole := func(w gcp.Wanted) gcp.Wanted { return w }
+	alone := func(w gcp.Wanted) gcp.Wanted { return gcp.Wanted{Provider: w.Provider} }
+	for _, part := range []func(gcp.Wanted) gcp.Wanted{whole, alone} {
+		inWorld(t, fakegcp.Options{OperationDelay: time.Second}, func(t *testing.T, w *world) {
+			mustApply(t, w, installation("demo"))
+			before := state(w)
+			trustOld(t, w)
+			want := part(installation("demo"))
+			contains(t, refused(t, w, want, gcp.OtherIssuer), "workload identity provider demo trusts the issuer "+oldIssuer+", and not "+issuerURL+" as asked",
+				"every workload of that cluster would lose access")
+			want.Provider.Show = true
+			contains(t, preview(t, w, want), "- issuer "+oldIssuer, "+ issuer "+issuerURL,
+				"warning: provider demo takes no tokens of the issuer "+oldIssuer+" any more: every workload of that cluster loses access; without --adopt this is refused")
+			want.Provider.Show, want.Provider.Adopt = false, true
+			if text := preview(t, w, want); strings.Contains(text, "--adopt") || !strings.Contains(text, "loses access") {
+				t.Errorf("with adoption:\n%s", text)
+			}
+			mustApply(t, w, want)
+			settle(w)
+			if after := state(w); after != before {
+				t.Errorf("afterwards there is\n%s\nwant\n%s", after, before)
+			}
+			finished(t, w, installation("demo"))
+		})
+	}
+}
+
+// Nobody lives by a provider that is deleted, nor by those of a pool that is: a name may be used again.
+func TestOtherIssuerOfWhatWasDeleted(t *testing.T) {
+	for _, gone := range []string{poolPath, poolPath + "/providers/demo"} {
+		for _, revive := range []bool{true, false} {
+			inWorld(t, fakegcp.Options{ReviveProviders: revive, OperationDelay: time.Second}, func(t *testing.T, w *world) {
+				mustApply(t, w, installation("demo"))
+				before := state(w)
+				trustOld(t, w)
+				w.do(t, "DELETE", gone, nil)
+				if text := preview(t, w, installation("demo")); strings.Contains(text, "loses access") || !strings.Contains(text, "- issuer "+oldIssuer) {
+					t.Errorf("%s, revive=%t:\n%s", gone, revive, text)
+				}
+				mustApply(t, w, installation("demo"))
+				settle(w)
+				if after := state(w); after != before {
+					t.Errorf("%s, revive=%t: there is\n%s\nwant\n%s", gone, revive, after, before)
+				}
+			})
+		}
+	}
+}
+
+// Another installation that came between a plan and its writes keeps its issuer.
+func TestOtherIssuerMeanwhile(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		mustApply(t, w, installation("demo"))
+		want := installation("demo")
+		want.Provider.Audiences = []string{"openshift", "other"}
+		p, err := w.client().Plan(t.Context(), want)
+		check(t, err)
+		trustOld(t, w)
+		if _, err = carryOut(t.Context(), p.Plan); err == nil || !strings.Contains(err.Error(), "trusts the issuer "+oldIssuer) {
+			t.Errorf("error %v", err)
+		}
+		contains(t, state(w), "{Issuer:"+oldIssuer+" Discovery: Audiences:[openshift] JWKS:}")
+	})
+}
+
+// A refusal by the organisation is no reason to ask its administrator for what is refused here.
+func TestOtherIssuerBeforeTheOrganisation(t *testing.T) {
+	inWorld(t, fakegcp.Options{AllowedIssuers: []string{oldIssuer}}, func(t *testing.T, w *world) {
+		old := installation("demo")
+		old.Provider.IssuerURL = oldIssuer
+		mustApply(t, w, old)
+		refused(t, w, installation("demo"), gcp.OtherIssuer)
+		want := installation("demo")
+		want.Provider.Adopt = true
+		refused(t, w, want, gcp.IssuerRefused)
+	})
+}
+
+// A provider alone needs its pool, and is not made in one that lets nobody in.
+func TestProviderNeedsItsPool(t *testing.T) {
+	for _, tt := range []struct {
+		name, method, path string
+		body               map[string]any
+		want               string
+	}{
+		{"missing", "", "", nil, "there is no workload identity pool demo: make it first"},
+		{"deleted", "DELETE", poolPath, nil, "workload identity pool demo is deleted: make it again, which brings it back"},
+		{"disabled", "PATCH", poolPath + "?updateMask=disabled", map[string]any{"disabled": true}, "workload identity pool demo is disabled: make it again, which enables it"},
+	} {
+		for _, made := range []bool{false, true} { // the provider, before
+			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+				all := installation("demo")
+				pool, alone := gcp.Wanted{Pool: all.Pool}, gcp.Wanted{Provider: all.Provider}
+				if tt.method != "" {
+					mustApply(t, w, pool)
+					if made {
+						mustApply(t, w, alone)
+					}
+					w.do(t, tt.method, tt.path, tt.body)
+					settle(w)
+				}
+				if got := refused(t, w, alone, gcp.PoolUnusable); got != tt.want {
+					t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+				}
+				mustApply(t, w, pool) // as the hint says
+				settle(w)
+				mustApply(t, w, alone)
+				finished(t, w, gcp.Wanted{Pool: all.Pool, Provider: all.Provider})
+				if i := slices.IndexFunc(w.State().Providers, func(p fakegcp.Provider) bool { return p.State == "ACTIVE" }); i != 0 {
+					t.Errorf("%s: there is\n%s", tt.name, state(w))
+				}
+			})
+		}
+	}
+}
