@@ -77,6 +77,7 @@ func TestScripts(t *testing.T) {
 			"project":   printProject,
 			"google":    callGoogle,
 			"exchange":  exchange,
+			"moves":     moves,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[accountKey{}] = &fakeAccount{}

@@ -73,10 +73,18 @@ func (c *creation) wanted() Wanted {
 }
 
 func (c *creation) Check(key keystore.VerificationKey) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	return c.wanted().Check()
+}
+
+// checkKey returns an error for a key whose tokens Google refuses; the zero key is one that is still to be made.
+func checkKey(key keystore.VerificationKey) error {
 	if alg := key.Alg(); key.ID() != "" && alg != "RS256" && alg != "ES256" { // https://cloud.google.com/iam/docs/workload-identity-federation
 		return fmt.Errorf("the cluster's key %s is for %s, and Google takes tokens signed with RS256 or ES256 alone", key.ID(), alg)
 	}
-	return c.wanted().Check()
+	return nil
 }
 
 func (c *creation) Identify(ctx context.Context) error { return c.identify(ctx) }

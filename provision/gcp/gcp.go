@@ -120,6 +120,7 @@ type Provider struct {
 	Audiences []string // that tokens may carry
 	Usual     bool     // Audiences are a default: what an existing provider takes beside them stays
 	Condition string   // attribute condition, CEL; empty leaves what is there
+	Mapping   map[string]string // of attributes beside the subject; those that it does not name stay as they are
 	JWKS      []byte   // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
 	UsualKeys bool     // no JWKS is a default: a provider that has uploaded keys is refused
 	Owner     Owner    // as in Pool

@@ -142,6 +142,7 @@ func (c *Client) createProvider(p Project, w Provider) (decision, error) {
 	if w.Condition != "" {
 		diff = append(diff, "+ attribute condition "+w.Condition)
 	}
+	diff = append(diff, mappingDiff(map[string]string{subjectAttribute: subjectMapping}, w.mapping())...)
 	for _, kid := range keyIDs(w.JWKS) {
 		diff = append(diff, "+ uploaded key "+kid)
 	}
@@ -179,13 +180,13 @@ func (d *decision) compareTrust(w Provider, have *providerState, set *patch) {
 	if len(surplus)+len(added) > 0 {
 		set.add("oidc.allowedAudiences", audiences, lines("- audience ", surplus, "+ audience ", added)...)
 	}
-	if had := have.Mapping[subjectAttribute]; had != subjectMapping {
+	if diff := mappingDiff(have.Mapping, w.mapping()); len(diff) > 0 {
 		mapping := maps.Clone(have.Mapping) // other attributes are nothing to us
 		if mapping == nil {
 			mapping = map[string]string{}
 		}
-		mapping[subjectAttribute] = subjectMapping
-		set.add("attributeMapping", mapping, replaced(subjectAttribute+" = ", had, subjectMapping)...)
+		maps.Copy(mapping, w.mapping())
+		set.add("attributeMapping", mapping, diff...)
 	}
 	switch {
 	case w.Condition != "" && w.Condition != have.Condition:
@@ -193,6 +194,24 @@ func (d *decision) compareTrust(w Provider, have *providerState, set *patch) {
 	case w.Condition == "" && have.Condition != "":
 		d.notes = append(d.notes, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: %s", w.ID, have.Condition))
 	}
+}
+
+// mapping is the attribute mapping that is asked for.
+func (w Provider) mapping() map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, w.Mapping)
+	all[subjectAttribute] = subjectMapping
+	return all
+}
+
+func mappingDiff(have, want map[string]string) []string {
+	var diff []string
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if had := have[name]; had != want[name] {
+			diff = append(diff, replaced(name+" = ", had, want[name])...)
+		}
+	}
+	return diff
 }
 
 // compareKeys compares the uploaded keys, and reports whether they are to change.
@@ -235,7 +254,7 @@ func (w Provider) body() (map[string]any, error) {
 		oidc["jwksJson"] = keys
 	}
 	body := map[string]any{"displayName": w.ID, "description": w.Owner.describe(made), "oidc": oidc,
-		"attributeMapping": map[string]string{subjectAttribute: subjectMapping}}
+		"attributeMapping": w.mapping()}
 	if w.Condition != "" {
 		body["attributeCondition"] = w.Condition
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/plan"
@@ -227,14 +226,7 @@ func (c *creation) copyKeys() error {
 	if c.o.Copy == nil || !c.set.Found() && c.keys.missing() {
 		return nil
 	}
-	set := c.set.Stored
-	if !c.set.Found() {
-		var err error
-		if set, err = keystore.New(keystore.Change{At: time.Now()}, c.set.spec()); err != nil {
-			return err
-		}
-	}
-	jwks, err := issuer.RenderJWKS(set)
+	jwks, err := c.set.JWKS()
 	if err == nil {
 		c.o.Copy(jwks)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 )
@@ -25,6 +26,20 @@ type Publication struct {
 	// Trusted is when something was made in the cloud that trusts the URL and belongs to the installation; zero if there is
 	// nothing. A run makes it only when no relying party can find the URL without its keys.
 	Trusted time.Time
+
+	Copied bool // relying parties are given a copy of the keys: nobody has to reach the URL
+}
+
+// JWKS returns the published keys, or those that are going to be.
+func (p *Publication) JWKS() ([]byte, error) {
+	if p.Found() {
+		return issuer.RenderJWKS(p.Stored)
+	}
+	set, err := keystore.New(keystore.Change{At: time.Now()}, p.spec())
+	if err != nil {
+		return nil, err
+	}
+	return issuer.RenderJWKS(set)
 }
 
 // Found reports whether a key set with the issuer URL is stored.

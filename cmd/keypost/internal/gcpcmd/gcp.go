@@ -16,11 +16,11 @@ import (
 	"github.com/keypost/keypost/provision/gcp"
 )
 
-// NewCmdGCP returns the commands of ccoctl gcp, with ccoctl's flags, files and log lines, and two of our own.
+// NewCmdGCP returns the commands of ccoctl gcp, with ccoctl's flags, files and log lines, and three of our own.
 func NewCmdGCP(f *cli.Factory) *cobra.Command {
 	return cli.Group("gcp", "Register an issuer and service accounts with Google Cloud; ccoctl gcp, without a bucket",
 		cloudcmd.NewCmdCreateKeyPair(f), newCmdCreatePool(f), newCmdCreateProvider(f), newCmdCreateAccounts(f), newCmdCreateAll(f), newCmdDelete(f),
-		newCmdCreateAccount(f), NewCmdSyncKeys(f))
+		newCmdCreateAccount(f), NewCmdSyncKeys(f), newCmdMigrate(f))
 }
 
 // flags are those of all commands; each command registers those that it has.

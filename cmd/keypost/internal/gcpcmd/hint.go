@@ -24,7 +24,9 @@ func (r *run) hinted(err error) error {
 		case gcp.NotOwned:
 			return hint("take it over with --adopt, or use another name")
 		case gcp.OtherIssuer:
-			return hint("for another cluster use another --name; for this one, once nothing needs the old issuer, --adopt (and --diff to see what it changes)")
+			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it; a live cluster is moved by %s",
+				cli.Command{"gcp", "migrate", "--name", r.Name, "--project", r.Project, "--from-issuer-url", "OLD", "--issuer-url", r.IssuerURL,
+					"--credentials-requests-dir", cmp.Or(r.requested.Dir, "DIR")})
 		case gcp.PoolUnusable:
 			return hint("to make the pool or bring it back: %s", cli.Command{"gcp", "create-workload-identity-pool", "--name", r.PoolID, "--project", r.Project})
 		}

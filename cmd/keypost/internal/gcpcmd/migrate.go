@@ -1,0 +1,276 @@
+package gcpcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keypost/keypost/cmd/keypost/internal/cli"
+	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/keysource"
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/install"
+)
+
+// migrateFlags are those of gcp migrate.
+type migrateFlags struct {
+	flags
+	move       install.Move
+	from, jwks string
+}
+
+func newCmdMigrate(factory *cli.Factory) *cobra.Command {
+	f := &migrateFlags{}
+	cmd := f.command(factory, cobra.Command{
+		Use:   "migrate --name NAME --project PROJECT --from-issuer-url OLD --issuer-url NEW --credentials-requests-dir DIR [--kubeconfig FILE]",
+		Short: "Prepare the move of a live cluster from an old issuer, such as a public bucket, and print its plan",
+		Long: "Publish the keys of OLD under NEW, make a second provider, for NEW, in the pool of the one for OLD, and write the Secrets\n" +
+			"that name it; then print the plan of the move. OLD's provider, the service accounts and the cluster stay as they are.\n\n" +
+			"Google's credential files name one provider, and a provider takes one issuer. So each component is moved by itself, and\n" +
+			"is refused from when its token is NEW's until it has read its new Secret: unlike that of AWS and Azure, this move has a\n" +
+			"gap. The plan keeps it short, and says how the way back is.\n\n" +
+			"Each run does what is still to be done, and prints the plan again; it may be stopped at any point.",
+		Example: "  keypost gcp migrate --name prod-a --project my-project --from-issuer-url https://storage.googleapis.com/prod-a-oidc \\\n" +
+			"    --issuer-url https://oidc.example.com/prod-a --credentials-requests-dir ./credrequests --output-dir ./moved --kubeconfig admin.kubeconfig",
+	}, f.run)
+	fs := f.define(cmd, append(cli.ShieldFiles(), "name", "project", "workload-identity-pool", "workload-identity-provider", "credentials-requests-dir",
+		"enable-tech-preview", "output-dir", "key-storage-method", "diff", "issuer-url", "ca-file", "connect", "dev", "why")...)
+	fs.Lookup("name").Usage = "the cluster's name, with which its service accounts begin"
+	fs.Lookup("workload-identity-pool").Usage += " (default NAME)"
+	fs.Lookup("workload-identity-provider").Usage = "ID of NEW's provider (default NAME and five characters made of NEW)"
+	fs.Lookup("ca-file").Usage = "PEM file with the CA of NEW, instead of the system's"
+	fs.Lookup("connect").Usage = "HOST:PORT at which to look for NEW instead of its URL's own addresses"
+	fs.StringVar(&f.move.Old, "from-issuer-url", "", "the issuer URL that the cluster's tokens carry now")
+	fs.StringVar(&f.from, "from-workload-identity-provider", "", "ID of OLD's provider (default NAME)")
+	fs.StringVar(&f.jwks, "jwks", "", "JWKS file or URL with OLD's keys, where OLD cannot be reached from here (default OLD itself)")
+	fs.DurationVar(&f.move.TokenLifetime, "token-lifetime", 0, "the longest life of a token for Google Cloud, where pods and policy do not say")
+	fs.StringVar(&f.move.Cluster.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, to check its keys and how long its tokens live")
+	fs.StringVar(&f.move.Cluster.Context, "context", "", "context in the kubeconfig (default the current one)")
+	fs.StringVar(&f.move.Cluster.ServiceAccount, "service-account", "",
+		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
+	f.cloud.DefinePolicy(fs)
+	required(cmd, "name", "project", "from-issuer-url", "issuer-url", "credentials-requests-dir")
+	return cmd
+}
+
+func (f *migrateFlags) checkMigration() error {
+	old, err := url.Parse(f.move.Old)
+	switch {
+	case err != nil || old.Scheme != "https" || old.Host == "" || old.RawQuery != "" || old.Fragment != "":
+		return cli.Usagef("--from-issuer-url %q is no issuer URL: it begins with https:// and has neither query nor fragment", f.move.Old)
+	case f.move.Old == f.IssuerURL:
+		return cli.Usagef("--from-issuer-url and --issuer-url are the same; a cluster that keeps its issuer needs no new provider")
+	case f.move.Cluster.Context != "" && f.move.Cluster.Kubeconfig == "":
+		return cli.Usagef("--context needs --kubeconfig")
+	case f.move.TokenLifetime < 0 || f.move.TokenLifetime%time.Second != 0:
+		return cli.Usagef("--token-lifetime %v: it must be whole seconds, not negative", f.move.TokenLifetime)
+	}
+	return nil
+}
+
+func (f *migrateFlags) run(ctx context.Context, r *run) error {
+	if err := f.checkMigration(); err != nil {
+		return err
+	}
+	if err := f.cloud.ReadIssuer(); err != nil {
+		return err
+	}
+	f.move.OldKeys = func(ctx context.Context) ([]keystore.VerificationKey, error) {
+		source := keysource.Flags{JWKS: cmp.Or(f.jwks, f.move.Old)}
+		found, err := source.Read(ctx, r.Factory)
+		return found.Keys, err
+	}
+	done, err := gcp.Migrate(ctx, gcp.MigrateOptions{Options: f.Options, Move: f.move, From: f.from, Accounts: f.requested})
+	if end, err := r.Ended(done.Preview, f.hinted(err)); end {
+		return err
+	}
+	if err := f.print(r, done); err != nil {
+		return err
+	}
+	r.SayLifetime(done.KeySet)
+	return nil
+}
+
+// hinted adds to an error of a migration what to do about it.
+func (f *migrateFlags) hinted(err error) error {
+	if e, is := errors.AsType[*gcp.Error](err); is {
+		switch e.Problem {
+		case gcp.NothingToMove:
+			return cli.WithHint(err, "is the provider another one (--from-workload-identity-provider, --workload-identity-pool), or has the cluster been moved?")
+		case gcp.AccountsDiffer:
+			return cli.WithHint(err, "to see what differs: %s", append(f.createAccounts(cmp.Or(f.from, f.Name), f.cloud.Path(".")), "--diff"))
+		}
+	}
+	if e, is := errors.AsType[*install.Error](err); is {
+		switch e.Problem {
+		case install.OldKeysUnread:
+			return cli.WithHint(err, "where it cannot be reached from here, give a copy of its JWKS: --jwks FILE")
+		case install.KeyNotPublished:
+			return cli.WithHint(err, "if the cluster signs with it: %s", cli.Command{"key", "add", string(e.KeySet), "--jwks", f.move.Old})
+		case install.WrongCluster:
+			return cli.WithHint(err, "is this the right cluster? See --kubeconfig and --context")
+		}
+	}
+	return err
+}
+
+// createAccounts returns the command that compares the accounts, and writes the Secrets that name a provider.
+func (f *migrateFlags) createAccounts(provider, dir string) cli.Command {
+	c := cli.Command{"gcp", "create-service-accounts", "--name", f.Name, "--project", f.Project, "--workload-identity-pool", cmp.Or(f.PoolID, f.Name),
+		"--workload-identity-provider", provider, "--credentials-requests-dir", f.requested.Dir, "--output-dir", dir}
+	if f.requested.TechPreview {
+		c = append(c, "--enable-tech-preview")
+	}
+	return c
+}
+
+// migration is the plan of a move, as programs read it.
+type migration struct {
+	From    string        `json:"from"` // issuer URLs
+	To      string        `json:"to"`
+	KeySet  keystore.Name `json:"keySet"`
+	Old     string        `json:"oldProvider"` // full names
+	New     string        `json:"newProvider"`
+	Gap     string        `json:"gap"`
+	Steps   []moveStep    `json:"steps"`
+	Back    []moveStep    `json:"back"` // the way back, from any step but the last
+}
+
+// moveStep is something to do, when what was to be done before is done.
+type moveStep struct {
+	Kind     string   `json:"kind"` // switch, wait, component, request, workload, other, end
+	Do       string   `json:"do"`
+	Commands []string `json:"commands"` // none where there is no command for it
+	Secret   string   `json:"secret,omitempty"`
+	Manifest string   `json:"manifest,omitempty"`
+	Account  string   `json:"account,omitempty"` // email
+	Users    []string `json:"users,omitempty"`   // NAMESPACE/NAME of service accounts
+}
+
+// print prints the plan on stdout, which has nothing else.
+func (f *migrateFlags) print(r *run, done gcp.Migrated) error {
+	m := migration{
+		From: f.move.Old, To: f.IssuerURL, KeySet: done.KeySet.Name(),
+		Old: done.Project.ProviderName(done.Pool, done.From), New: done.Project.ProviderName(done.Pool, done.To),
+	}
+	m.Gap = fmt.Sprintf("from when a component's token is of %s until it has read the Secret that names %s, Google refuses it "+
+		"(invalid_grant: the issuer in the ID token does not match the expected one). An access token that it has by then lives for up to an hour, so that "+
+		"one which is restarted within minutes mostly notices nothing; one whose access token ends meanwhile fails until it is restarted", m.To, done.To)
+	f.switchSteps(&m)
+	f.componentSteps(&m, done)
+	f.userSteps(r, &m, done)
+	f.endSteps(r, &m, done)
+	return r.Print(m, func(w *tabwriter.Writer) { m.write(w) })
+}
+
+func (m *migration) add(s moveStep) {
+	if s.Commands == nil {
+		s.Commands = []string{}
+	}
+	m.Steps = append(m.Steps, s)
+}
+
+// switchSteps come first: a Secret that is replaced before the tokens are new ones is refused as well, and for longer.
+func (f *migrateFlags) switchSteps(m *migration) {
+	m.add(moveStep{Kind: "switch", Do: "Switch the cluster's issuer. (With kubeadm and others, restart every kube-apiserver first with " +
+		cli.Quoted("--service-account-issuer="+m.From, "--service-account-issuer="+m.To) + ", then with the order switched.)",
+		Commands: []string{cloudcmd.SwitchOpenShift(m.To)}})
+	m.add(moveStep{Kind: "wait", Do: "Wait until every kube-apiserver has restarted with it. Before that, a pod that starts may get a token of either issuer.",
+		Commands: []string{"oc adm wait-for-stable-cluster"}})
+}
+
+// componentSteps move one component each: its Secret, and at once the pods that have read it. New pods get new tokens.
+func (f *migrateFlags) componentSteps(m *migration, done gcp.Migrated) {
+	for _, c := range done.Components {
+		s := moveStep{Kind: "component", Secret: c.Namespace + "/" + c.Secret, Manifest: c.File, Account: c.Email,
+			Do:       fmt.Sprintf("Replace the Secret %s/%s, and right after it the pods that have read it.", c.Namespace, c.Secret),
+			Commands: []string{cli.Quoted("oc", "apply", "-f", c.File)}}
+		for _, name := range c.ServiceAccounts {
+			s.Users = append(s.Users, c.Namespace+"/"+name)
+			s.Commands = append(s.Commands, cli.Quoted("oc", "delete", "pods", "-n", c.Namespace, "--field-selector", "spec.serviceAccountName="+name))
+		}
+		m.add(s)
+	}
+	for _, c := range done.Named {
+		m.add(moveStep{Kind: "request", Secret: c.Namespace + "/" + c.Secret, Account: c.Email,
+			Do: fmt.Sprintf("%s names the old provider itself: have it name %s as its audience (an operator of OLM: AUDIENCE, or PROVIDER_ID %s, in its "+
+				"Subscription's spec.config.env), and restart its pods.", c.Request, done.Project.Audience(done.Pool, done.To), done.To)})
+	}
+}
+
+// userSteps are for whoever has a credential file that keypost did not write.
+func (f *migrateFlags) userSteps(r *run, m *migration, done gcp.Migrated) {
+	audience := done.Project.Audience(done.Pool, done.To)
+	for _, u := range done.Users {
+		s := moveStep{Kind: "other", Account: u.Email}
+		for _, a := range u.ServiceAccounts {
+			s.Users = append(s.Users, a.Namespace+"/"+a.Name)
+		}
+		who := strings.Join(append(s.Users, u.Sets...), ", ")
+		whose := "the service account " + u.Email
+		if u.Email == "" {
+			whose = "roles of their own in the project"
+		}
+		s.Do = fmt.Sprintf("Give the credential files of %s, which use %s, the audience %s, and restart what has read them.", who, whose, audience)
+		if id, _, _ := strings.Cut(u.Email, "@"); u.Workload && len(u.Sets) == 0 {
+			s.Kind = "workload"
+			c := cli.Command{"gcp", "create-service-account", "--account-id", id, "--project", f.Project, "--workload-identity-pool", done.Pool,
+				"--workload-identity-provider", done.To}
+			for _, name := range s.Users {
+				c = append(c, "--service-account", name)
+			}
+			s.Commands = []string{r.Line(c)}
+			s.Do += " What an operator of OLM takes of it is printed by the command."
+		}
+		m.add(s)
+	}
+}
+
+// endSteps are the last one and the way back.
+func (f *migrateFlags) endSteps(r *run, m *migration, done gcp.Migrated) {
+	gcloud := func(words ...string) string {
+		return cli.Quoted(append(append([]string{"gcloud", "iam", "workload-identity-pools", "providers"}, words...),
+			"--workload-identity-pool", done.Pool, "--location", "global", "--project", done.Project.ID)...)
+	}
+	m.add(moveStep{Kind: "end", Do: fmt.Sprintf("When every step above is done, and the longest token of %s has expired since: disable the old provider, which "+
+		"can be undone (providers update-oidc --no-disabled), and once nothing has missed it, delete it. Projects other than %s, folders and "+
+		"organizations have policies of their own that may name the pool; nobody has looked there.", m.From, done.Project.ID),
+		Commands: []string{gcloud("update-oidc", done.From, "--disabled"), gcloud("delete", done.From)}})
+	old := f.cloud.Path("old")
+	m.Back = []moveStep{
+		{Kind: "switch", Do: "Switch the issuer back.", Commands: []string{cloudcmd.SwitchOpenShift(m.From)}},
+		{Kind: "wait", Do: "Wait until every kube-apiserver has restarted with it.", Commands: []string{"oc adm wait-for-stable-cluster"}},
+		{Kind: "secrets", Do: "Write the old Secrets again, put each back that was replaced, and delete its pods as above.",
+			Commands: []string{r.Line(f.createAccounts(done.From, old)), cli.Quoted("oc", "apply", "-f", f.cloud.Path("old/manifests"))}},
+	}
+}
+
+// write prints the plan for people.
+func (m *migration) write(w *tabwriter.Writer) {
+	line := func(format string, args ...any) { _, _ = fmt.Fprintln(w, cli.OneLine(fmt.Sprintf(format, args...))) } // Flush reports what went wrong
+	line("From %s, by the provider %s,", m.From, m.Old)
+	line("to   %s, by the provider %s.", m.To, m.New)
+	line("")
+	line("The gap: %s.", m.Gap)
+	line("")
+	steps := func(list []moveStep) {
+		for i, s := range list {
+			line("%d. %s", i+1, s.Do)
+			for _, c := range s.Commands {
+				line("     %s", c)
+			}
+		}
+	}
+	steps(m.Steps)
+	line("")
+	line("The way back, from any step but the last:")
+	steps(m.Back)
+}

@@ -1,0 +1,278 @@
+package gcp
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/provision/plan"
+)
+
+// MigrateOptions say which live cluster is to move to another issuer. ProviderID is that of the new issuer's provider; empty for one
+// made of Name and the issuer URL, the same in every run.
+type MigrateOptions struct {
+	Options // of the new issuer; with Upload its provider gets a copy of the keys
+	install.Move
+	From     string            // ID of the provider that the cluster's credential files name; empty for Name
+	Accounts RequestedAccounts // that the cluster has
+}
+
+// Migrated is how a live cluster goes on from the old provider to the new one. Every list is in the order of the requests, or by
+// email.
+type Migrated struct {
+	Preview  *plan.Preview // with mode Preview; everything else is zero then
+	KeySet   keystore.KeySet
+	Project  Project
+	Pool     string // ID
+	From, To string // IDs of the old provider and of the new one
+
+	Components []Component // whose Secrets were written, and name the new provider
+	Named      []Component // whose requests name the old provider themselves, so that nothing was written for them
+	Users      []PoolUser  // that no request names, and whose credential files keypost does not know
+}
+
+// Component reads a credential file from a Secret.
+type Component struct {
+	Request         string // "CredentialsRequest NAMESPACE/NAME (FILE)"
+	Namespace       string // of the Secret and of the service accounts
+	Secret          string
+	File            string // path of the Secret's manifest; empty if none was written
+	Email           string // of the Google service account
+	ServiceAccounts []string
+}
+
+// PoolUser is who else may be reached from the pool.
+type PoolUser struct {
+	Email           string // of the Google service account; empty for roles that the project's policy gives to subjects themselves
+	Workload        bool   // it was made by [CreateWorkload]
+	ServiceAccounts []install.ServiceAccount
+	Sets            []string // members that stand for other subjects, or for many
+}
+
+// Migrate publishes the keys of the old issuer under the new one, makes a provider for that in the pool of the old one, and
+// writes the Secrets that name it. The old provider, the accounts and the cluster stay as they are: a credential file names one
+// provider, and a provider takes one issuer, so that each component has to be moved by itself. Each run does what is still to be
+// done.
+func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
+	m, err := newMigration(ctx, o)
+	if err != nil {
+		return Migrated{}, err
+	}
+	keys, err := m.MovedKeys(ctx, m.o.Move, slices.Concat([]string{componentAudience}, m.to.Audiences))
+	if err != nil {
+		return Migrated{}, err
+	}
+	if keys.Copied = o.Upload; keys.Copied {
+		if m.to.JWKS, err = keys.JWKS(); err != nil {
+			return Migrated{}, err
+		}
+	}
+	for _, k := range keys.Keys {
+		if err := checkKey(k); err != nil {
+			return Migrated{}, err
+		}
+	}
+	p, err := m.plan(ctx) // before anything is published: it also shows whether the accounts are there
+	if err != nil {
+		return Migrated{}, err
+	}
+	if o.Mode == install.Preview {
+		v := p.Preview().After(keys.Changes()...)
+		return Migrated{Preview: &v}, nil
+	}
+	if err := m.PublishMoved(ctx, keys); err != nil {
+		return Migrated{}, err
+	}
+	if err := m.Apply(ctx, p, Parallel); err != nil {
+		return Migrated{}, err
+	}
+	return m.result(ctx, keys.Stored)
+}
+
+// migration is one run of [Migrate].
+type migration struct {
+	*run
+	o    MigrateOptions
+	set  requestSet
+	from *providerState // the old provider
+	to   Provider
+}
+
+// newMigration checks what is wanted before anybody is called, then reads the provider by which the cluster lives.
+func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
+	o.From = cmp.Or(o.From, o.Name)
+	if o.ProviderID == "" {
+		sum := sha256.Sum256([]byte(o.IssuerURL))
+		o.ProviderID = cut(o.Name, 26) + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:5])
+	}
+	m := &migration{run: newRun(o.Options), o: o}
+	var err error
+	if m.set, err = readRequests(o.Options, o.Accounts); err != nil {
+		m.Lines(m.set.skipped)
+		return nil, err
+	}
+	m.set.wanted.All = false // what the pool has beside them is told in the result
+	m.to = *o.provider(nil)
+	m.to.Audiences = []string{componentAudience} // until those of the old one are read
+	checks := []error{Wanted{Pool: o.pool(), Provider: &m.to, Accounts: &m.set.wanted}.Check(), checkPoolID(providerThing, o.From)}
+	if o.From == o.ProviderID {
+		checks = append(checks, fmt.Errorf("the old provider and the new one are both %s: a provider takes one issuer", o.From))
+	}
+	if o.Store.Check != nil {
+		checks = append(checks, o.Store.Check())
+	}
+	if err := errors.Join(checks...); err != nil {
+		return nil, err
+	}
+	if err := m.identify(ctx); err != nil {
+		return nil, err
+	}
+	m.Lines(m.set.skipped)
+	m.Line("Moving from issuer %s to %s", o.Old, o.IssuerURL)
+	return m, m.readOld(ctx)
+}
+
+// readOld reads the provider by which the cluster lives. The new one takes the same tokens, but for their issuer: audiences,
+// attributes and condition are the old one's.
+func (m *migration) readOld(ctx context.Context) error {
+	name := m.project.ProviderName(m.to.Pool, m.o.From)
+	have, err := m.client.readProvider(ctx, m.project, m.to.Pool, m.o.From)
+	switch {
+	case err != nil:
+		return err
+	case have == nil || have.State == deleted || have.OIDC == nil:
+		return problem(NothingToMove, "no cluster lives by the %s %s: it is not there, is deleted or not for OIDC", providerThing, name)
+	case have.OIDC.Issuer != m.o.Old:
+		return problem(NothingToMove, "the %s %s trusts the issuer %s, and not %s", providerThing, name, have.OIDC.Issuer, m.o.Old)
+	case have.Mapping[subjectAttribute] != subjectMapping:
+		return fmt.Errorf("the %s %s maps %s to %s, and not to %s: what is bound to the subjects would not be found by the new one", providerThing, name,
+			subjectAttribute, have.Mapping[subjectAttribute], subjectMapping)
+	case strings.Contains(have.Condition, m.o.Old):
+		return fmt.Errorf("the %s %s has the attribute condition %s, which names the old issuer and would refuse the new one's tokens: change it first",
+			providerThing, name, have.Condition)
+	case have.OIDC.JWKS != "" && m.o.UsualKeys:
+		return fmt.Errorf("provider %s has a copy of the keys; say --key-storage-method pool-jwk-file for another copy, or --key-storage-method "+
+			"public-bucket to have Google fetch them from %s", m.o.From, m.o.IssuerURL)
+	}
+	m.from, m.to.Mapping, m.to.Condition = have, have.Mapping, have.Condition
+	if m.to.Audiences = have.OIDC.Audiences; len(m.to.Audiences) == 0 { // then it takes tokens for its own name, in two forms
+		own := m.project.Audience(m.to.Pool, m.o.From)
+		m.to.Audiences = []string{own, "https:" + own}
+	}
+	m.o.OldKeys = m.oldKeys(m.o.OldKeys)
+	return nil
+}
+
+// oldKeys returns how the keys of the old issuer are read: as read does, or from the copy that its provider has where nobody can
+// reach the issuer.
+func (m *migration) oldKeys(read func(context.Context) ([]keystore.VerificationKey, error)) func(context.Context) ([]keystore.VerificationKey, error) {
+	return func(ctx context.Context) ([]keystore.VerificationKey, error) {
+		keys, err := read(ctx)
+		if err == nil || m.from.OIDC.JWKS == "" {
+			return keys, err
+		}
+		m.Line("Taking the keys that provider %s has a copy of (%v)", m.o.From, err)
+		return pubkey.Parse("provider "+m.o.From, []byte(m.from.OIDC.JWKS))
+	}
+}
+
+// plan plans the new provider. The accounts must be as the requests ask for: without its binding no component would get on with
+// either provider.
+func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
+	p, err := m.client.Plan(ctx, Wanted{Provider: &m.to})
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	accounts, err := m.client.Plan(ctx, Wanted{Accounts: &m.set.wanted})
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	if !accounts.Empty() {
+		return plan.Plan{}, problem(AccountsDiffer, "the service accounts of %s are not what the CredentialsRequests in %s ask for (%s): are they those of the "+
+			"release that the cluster runs?", m.o.Name, m.o.Accounts.Dir, accounts.Stages[0][0].Change)
+	}
+	m.set.emails = accounts.Emails
+	p.Warnings = slices.Concat(p.Warnings, accounts.Warnings)
+	return p.Plan, nil
+}
+
+// result writes the Secrets of the components, and tells who else uses the pool.
+func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, error) {
+	done := Migrated{KeySet: set, Project: m.project, Pool: m.to.Pool, From: m.o.From, To: m.to.ID}
+	files, requests := m.secrets(m.set), m.set.requests
+	written := files[:0:0]
+	emails := m.set.emails
+	for i, q := range requests {
+		c := Component{Request: fmt.Sprintf("CredentialsRequest %s (%s)", q, q.File), Namespace: q.SecretNamespace, Secret: q.SecretName,
+			Email: q.GCP.ServiceAccountEmail, ServiceAccounts: q.ServiceAccounts}
+		switch {
+		case !q.HasIdentity():
+			c.File, c.Email, emails = m.Path(files[i].Name), emails[0], emails[1:]
+			done.Components, written = append(done.Components, c), append(written, files[i])
+		case strings.HasSuffix(q.GCP.Audience, m.project.ProviderName(m.to.Pool, m.o.From)):
+			done.Named = append(done.Named, c)
+		}
+	}
+	var err error
+	if done.Users, err = m.client.poolUsers(ctx, m.project, m.to.Pool, m.set.emails); err != nil {
+		return Migrated{}, err
+	}
+	return done, m.WriteFiles(written...)
+}
+
+// poolUsers returns who can be reached from a pool but for the accounts that are known: by the policies of the project's accounts,
+// and by its own. Other projects have policies of their own.
+func (c *Client) poolUsers(ctx context.Context, p Project, pool string, known []string) ([]PoolUser, error) {
+	accounts, err := c.readAccounts(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	accounts = slices.DeleteFunc(accounts, func(a accountState) bool { return slices.Contains(known, a.Email) })
+	policies, err := c.readPolicies(ctx, p, accounts)
+	if err != nil {
+		return nil, err
+	}
+	project, err := c.readProjectPolicy(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	var users []PoolUser
+	add := func(u PoolUser, of *policy) {
+		if of != nil && u.take(p, pool, *of) {
+			users = append(users, u)
+		}
+	}
+	for _, a := range accounts {
+		add(PoolUser{Email: a.Email, Workload: OwnedByKeypost().owns(a.Description)}, policies[a.Email])
+	}
+	slices.SortFunc(users, func(a, b PoolUser) int { return strings.Compare(a.Email, b.Email) })
+	add(PoolUser{}, &project)
+	return users, nil
+}
+
+// take adds those of a policy's members that are of a pool, and reports whether there are any.
+func (u *PoolUser) take(p Project, pool string, of policy) bool {
+	for _, b := range of.Bindings {
+		for _, m := range b.Members {
+			if _, name, _ := strings.Cut(m, "://iam.googleapis.com/"); !strings.HasPrefix(name, p.PoolName(pool)+"/") {
+				continue
+			}
+			subject := strings.TrimPrefix(m, p.subjects(pool))
+			namespace, name, _ := strings.Cut(strings.TrimPrefix(subject, "system:serviceaccount:"), ":")
+			if a := (install.ServiceAccount{Namespace: namespace, Name: name}); checkSubject(subject) != nil {
+				u.Sets = append(u.Sets, m)
+			} else if !slices.Contains(u.ServiceAccounts, a) {
+				u.ServiceAccounts = append(u.ServiceAccounts, a)
+			}
+		}
+	}
+	return len(u.ServiceAccounts)+len(u.Sets) > 0
+}
