@@ -23,6 +23,7 @@ type CreateOptions struct {
 type Created struct {
 	install.Created
 	Provider string // its full name
+	Copy     string // what a policy calls the copy of the keys that it holds; empty without Upload
 	Accounts int
 	Secrets  int
 }
@@ -49,6 +50,9 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	}
 	p := o.provider(nil)
 	created := Created{Created: made, Provider: c.project.ProviderName(p.Pool, p.ID), Accounts: len(c.set.wanted.List), Secrets: len(c.set.requests)}
+	if o.Upload {
+		created.Copy = c.copyParty()
+	}
 	if c.all {
 		c.Line("Made for %s in project %s: key set %s, workload identity provider %s, %s, %s", o.Name, c.project.ID, made.KeySet.Name(),
 			created.Provider, text.Count(created.Accounts, "service account", "service accounts"), text.Count(created.Secrets, "Secret", "Secrets"))
@@ -87,7 +91,13 @@ func checkKey(key keystore.VerificationKey) error {
 	return nil
 }
 
-func (c *creation) Identify(ctx context.Context) error { return c.identify(ctx) }
+func (c *creation) Identify(ctx context.Context) error {
+	err := c.identify(ctx)
+	if err == nil && c.o.Upload {
+		c.nameCopy()
+	}
+	return err
+}
 
 func (c *creation) Plan(ctx context.Context) (plan.Plan, error) {
 	w := c.wanted()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keypost/keypost/provision/cloud"
@@ -88,6 +89,19 @@ func (r *run) carryOut(ctx context.Context, p plan.Plan) (*plan.Preview, error) 
 func (r *run) audience() string {
 	p := r.o.provider(nil)
 	return r.project.Audience(p.Pool, p.ID)
+}
+
+// copyParty returns what a key set's policy calls the copy of the keys that the provider holds.
+func (r *run) copyParty() string {
+	p := r.o.provider(nil)
+	return "gcp-upload:" + r.project.ProviderName(p.Pool, p.ID)
+}
+
+// nameCopy has the policy of a new key set name the copy in Google's place, which fetches nothing then: gates wait for it. The policy
+// of a key set that is there is somebody's.
+func (r *run) nameCopy() {
+	parties := slices.DeleteFunc(slices.Clone(r.Policy.RelyingParties), func(p string) bool { return p == "gcp" })
+	r.Policy.RelyingParties = append(parties, r.copyParty())
 }
 
 // CreatePool makes a workload identity pool, for [Create] to make a provider in. With mode Preview it returns what it would do.

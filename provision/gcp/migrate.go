@@ -30,6 +30,7 @@ type MigrateOptions struct {
 type Migrated struct {
 	Preview  *plan.Preview // with mode Preview; everything else is zero then
 	KeySet   keystore.KeySet
+	Copy     string // as in [Created]
 	Project  Project
 	Pool     string // ID
 	From, To string // IDs of the old provider and of the new one
@@ -135,6 +136,9 @@ func newMigration(ctx context.Context, o MigrateOptions) (*migration, error) {
 	if err := m.identify(ctx); err != nil {
 		return nil, err
 	}
+	if o.Upload {
+		m.nameCopy()
+	}
 	m.Lines(m.set.skipped)
 	m.Line("Moving from issuer %s to %s", o.Old, o.IssuerURL)
 	return m, m.readOld(ctx)
@@ -207,6 +211,9 @@ func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
 // result writes the Secrets of the components, and tells who else uses the pool.
 func (m *migration) result(ctx context.Context, set keystore.KeySet) (Migrated, error) {
 	done := Migrated{KeySet: set, Project: m.project, Pool: m.to.Pool, From: m.o.From, To: m.to.ID}
+	if m.o.Upload {
+		done.Copy = m.copyParty()
+	}
 	files, requests := m.secrets(m.set), m.set.requests
 	written := files[:0:0]
 	emails := m.set.emails

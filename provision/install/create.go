@@ -19,7 +19,8 @@ type Cloud interface {
 	// cluster's key (zero if it is still to be generated). It is called first.
 	Check(key keystore.VerificationKey) error
 
-	// Identify finds out whose the credentials are, and reports it with [Run.Place]. It refuses what is not meant.
+	// Identify finds out whose the credentials are, and reports it with [Run.Place]. It refuses what is not meant. It may complete
+	// the run's Policy, which a new key set gets, with what is known only then.
 	Identify(ctx context.Context) error
 
 	// Plan reads what is there and returns what leads to what is wanted: what trusts the issuer first, then the identities,
@@ -74,6 +75,7 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 	if err := cloud.Identify(ctx); err != nil {
 		return Created{}, err
 	}
+	c.set.Policy = r.Policy
 	c.Lines(o.Notes)
 	if err := c.copyKeys(); err != nil {
 		return Created{}, err

@@ -93,7 +93,7 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 			r.SayInstall(made.Created)
 		}
 		r.SayLifetime(made.KeySet)
-		r.sayCopy(made)
+		r.sayCopy(made.KeySet, made.Copy)
 	}
 	return r.Result(struct {
 		Issuer   string        `json:"issuer"`
@@ -106,23 +106,29 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
 }
 
-// sayCopy prints how to have a rotation wait for the copy that Google has been given.
-func (r *run) sayCopy(made gcp.Created) {
-	if !r.Upload {
+// sayCopy prints what is to be done about a copy that Google has been given, if it was.
+func (r *run) sayCopy(set keystore.KeySet, place string) {
+	if place == "" {
 		return
 	}
-	set, place := made.KeySet, "gcp-upload:"+made.Provider
 	r.Notice("Google has a copy of the keys of %s, and does not look at the issuer; after every change of the keys, and before the", set.Name())
 	r.Notice("cluster signs with a new one, bring it up to date, or every token is refused:")
 	r.Notice("  %s", cli.Command{"gcp", "sync-keys", string(set.Name())})
-	if parties := set.Policy().RelyingParties; !slices.Contains(parties, place) {
+	policy := set.Policy()
+	if !slices.Contains(policy.RelyingParties, place) {
 		c := cli.Command{"issuer", "set", string(set.Name())}
-		for _, p := range append(slices.Clone(parties), place) {
+		for _, p := range append(slices.Clone(policy.RelyingParties), place) {
 			if p != r.cloud.Party { // it has the copy alone
 				c = append(c, "--relying-party", p)
 			}
 		}
 		r.Notice("so that no key is promoted or removed before that:")
 		r.Notice("  %s", c)
+		return
+	}
+	r.Notice("No key is promoted or removed before that: the policy of %s names the copy.", set.Name())
+	if len(policy.Uploads()) == len(policy.RelyingParties) && policy.Reach == "" && !policy.Private {
+		r.Notice("If nobody else reads what is published, say so, or gates ask for looks at the issuer URL too:")
+		r.Notice("  %s", cli.Command{"issuer", "set", string(set.Name()), "--reach", "copies"})
 	}
 }

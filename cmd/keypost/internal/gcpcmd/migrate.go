@@ -96,6 +96,7 @@ func (f *migrateFlags) run(ctx context.Context, r *run) error {
 		return err
 	}
 	r.SayLifetime(done.KeySet)
+	r.sayCopy(done.KeySet, done.Copy)
 	return nil
 }
 
