@@ -271,7 +271,7 @@ func TestEveryCommandHonoursOutput(t *testing.T) {
 		try(line)
 	}
 	scripts := ""
-	for _, name := range []string{"aws_output.txtar", "awsmigrate/move.txtar", "azure_output.txtar", "azure_migrate.txtar", "gcp_output.txtar"} {
+	for _, name := range []string{"aws_output.txtar", "awsmigrate/move.txtar", "azure_output.txtar", "azure_migrate.txtar", "gcp_output.txtar", "gcp_migrate.txtar"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		c.Check(err)
 		scripts += string(text)

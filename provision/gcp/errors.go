@@ -25,17 +25,17 @@ type Problem int
 
 // The problems.
 const (
-	NoCredentials Problem = iota + 1 // none were found
-	WrongProject                     // the credentials see no such project
-	NotOwned                         // a pool, provider, account or role is somebody else's, and may be adopted
-	OtherIssuer                      // a provider trusts another issuer, and a cluster may live by that
-	PoolUnusable                     // a pool that is to be used is missing, deleted or disabled
-	NothingToMove                    // no cluster lives by the provider from which it is to move, or by another issuer
-	AccountsDiffer                   // the accounts of a cluster that is to move are not what its requests ask for
-	IssuerRefused                    // the organisation lets no such issuer into pools
-	ServiceOff                       // an API that is needed is not enabled in the project
-	Denied                           // the caller lacks a permission
-	QuotaUsed                        // the project has as many accounts or roles as it may have
+	NoCredentials  Problem = iota + 1 // none were found
+	WrongProject                      // the credentials see no such project
+	NotOwned                          // a pool, provider, account or role is somebody else's, and may be adopted
+	OtherIssuer                       // a provider trusts another issuer, and a cluster may live by that
+	PoolUnusable                      // a pool that is to be used is missing, deleted or disabled
+	NothingToMove                     // no cluster lives by the provider from which it is to move, or by another issuer
+	AccountsDiffer                    // the accounts of a cluster that is to move are not what its requests ask for
+	IssuerRefused                     // the organisation lets no such issuer into pools
+	ServiceOff                        // an API that is needed is not enabled in the project
+	Denied                            // the caller lacks a permission
+	QuotaUsed                         // the project has as many accounts or roles as it may have
 )
 
 func problem(p Problem, format string, args ...any) error {

@@ -117,15 +117,15 @@ type Pool struct {
 type Provider struct {
 	Pool, ID  string
 	IssuerURL string
-	Audiences []string // that tokens may carry
-	Usual     bool     // Audiences are a default: what an existing provider takes beside them stays
-	Condition string   // attribute condition, CEL; empty leaves what is there
+	Audiences []string          // that tokens may carry
+	Usual     bool              // Audiences are a default: what an existing provider takes beside them stays
+	Condition string            // attribute condition, CEL; empty leaves what is there
 	Mapping   map[string]string // of attributes beside the subject; those that it does not name stay as they are
-	JWKS      []byte   // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
-	UsualKeys bool     // no JWKS is a default: a provider that has uploaded keys is refused
-	Owner     Owner    // as in Pool
-	Adopt     bool     // take over a provider that is somebody else's, or that trusts another issuer
-	Show      bool     // plan also what is refused without Adopt for another issuer: such a plan is to be shown, and not to be applied
+	JWKS      []byte            // the keys to upload, so that Google never calls the issuer; nil: Google fetches them
+	UsualKeys bool              // no JWKS is a default: a provider that has uploaded keys is refused
+	Owner     Owner             // as in Pool
+	Adopt     bool              // take over a provider that is somebody else's, or that trusts another issuer
+	Show      bool              // plan also what is refused without Adopt for another issuer: such a plan is to be shown, and not to be applied
 
 	vacant bool // it was deleted when it was planned for: nobody lives by the issuer that it had
 }

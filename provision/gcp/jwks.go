@@ -125,7 +125,11 @@ func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Uploa
 	if err != nil {
 		return Uploaded{}, err
 	}
-	if have == nil || have.OIDC == nil || have.State == deleted {
+	if have != nil && have.State == deleted {
+		return Uploaded{}, fmt.Errorf("%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
+			"of the policy only when Google keeps it no longer (%s)", providerThing, provider, pool, have.Expires)
+	}
+	if have == nil || have.OIDC == nil {
 		return Uploaded{}, fmt.Errorf("there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
 	}
 	u := Uploaded{Issuer: have.OIDC.Issuer, Disabled: have.Disabled}

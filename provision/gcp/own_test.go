@@ -178,7 +178,8 @@ func TestWorkload(t *testing.T) {
 		w.project(t, func(p *fakegcp.Policy) {
 			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/viewer", Members: []string{"serviceAccount:oadp-velero@my-project.iam.gserviceaccount.com"}})
 		})
-		contains(t, preview(t, w, want), "? service account oadp-velero@my-project.iam.gserviceaccount.com has the role roles/viewer, which nobody asked for; --prune takes it away")
+		contains(t, preview(t, w, want), "? service account oadp-velero@my-project.iam.gserviceaccount.com has the role roles/viewer, which nobody asked for; if nothing needs it: "+
+			"gcloud projects remove-iam-policy-binding my-project --member serviceAccount:oadp-velero@my-project.iam.gserviceaccount.com --role roles/viewer --condition None")
 		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true})
 		check(t, err)
 		contains(t, shown(t, d), "note: service account oadp-velero@my-project.iam.gserviceaccount.com is for a workload: it stays")

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -224,7 +225,7 @@ func (c *Client) planAccounts(p Project, a Accounts, identities []identity, s *s
 		}
 		all.Extra = append(all.Extra, fmt.Sprintf("service account %s (%s) is there, and nobody asked for it; --prune deletes it", o.DisplayName, o.Email))
 	}
-	notes, extra := h.describe(s.project)
+	notes, extra := h.describe(p, s.project)
 	all.Notes, all.Extra = append(all.Notes, notes...), append(all.Extra, extra...)
 	bindings, err := c.planProjectPolicy(p, h, s.project)
 	if err != nil {
@@ -250,7 +251,7 @@ func (a Accounts) surplus(p Project, s *snapshot, wanted holdings) []accountStat
 }
 
 // describe tells of the roles that accounts keep though nobody asked for them.
-func (h holdings) describe(have policy) (notes, extra []string) {
+func (h holdings) describe(p Project, have policy) (notes, extra []string) {
 	for _, email := range slices.Sorted(maps.Keys(h.roles)) {
 		plain, conditional := have.grants(member(email))
 		for _, role := range conditional {
@@ -258,7 +259,8 @@ func (h holdings) describe(have policy) (notes, extra []string) {
 		}
 		if surplus := minus(plain, h.roles[email]); !h.exact && len(h.roles[email]) > 0 {
 			for _, role := range surplus {
-				extra = append(extra, fmt.Sprintf("service account %s has the role %s, which nobody asked for; --prune takes it away", email, role))
+				extra = append(extra, fmt.Sprintf("service account %s has the role %s, which nobody asked for; if nothing needs it: %s", email, role,
+					text.Quoted("gcloud", "projects", "remove-iam-policy-binding", p.ID, "--member", member(email), "--role", role, "--condition", "None")))
 			}
 		}
 	}

@@ -23,6 +23,7 @@ const (
 type providerState struct {
 	Description string            `json:"description"`
 	State       string            `json:"state"`
+	Expires     string            `json:"expireTime"` // of a deleted one: when it is gone for good
 	Disabled    bool              `json:"disabled"`
 	Mapping     map[string]string `json:"attributeMapping"`
 	Condition   string            `json:"attributeCondition"`

@@ -135,14 +135,14 @@ func (f *migrateFlags) createAccounts(provider, dir string) cli.Command {
 
 // migration is the plan of a move, as programs read it.
 type migration struct {
-	From    string        `json:"from"` // issuer URLs
-	To      string        `json:"to"`
-	KeySet  keystore.Name `json:"keySet"`
-	Old     string        `json:"oldProvider"` // full names
-	New     string        `json:"newProvider"`
-	Gap     string        `json:"gap"`
-	Steps   []moveStep    `json:"steps"`
-	Back    []moveStep    `json:"back"` // the way back, from any step but the last
+	From   string        `json:"from"` // issuer URLs
+	To     string        `json:"to"`
+	KeySet keystore.Name `json:"keySet"`
+	Old    string        `json:"oldProvider"` // full names
+	New    string        `json:"newProvider"`
+	Gap    string        `json:"gap"`
+	Steps  []moveStep    `json:"steps"`
+	Back   []moveStep    `json:"back"` // the way back, from any step but the last
 }
 
 // moveStep is something to do, when what was to be done before is done.
@@ -256,7 +256,9 @@ func (f *migrateFlags) endSteps(r *run, m *migration, done gcp.Migrated) {
 
 // write prints the plan for people.
 func (m *migration) write(w *tabwriter.Writer) {
-	line := func(format string, args ...any) { _, _ = fmt.Fprintln(w, cli.OneLine(fmt.Sprintf(format, args...))) } // Flush reports what went wrong
+	line := func(format string, args ...any) {
+		_, _ = fmt.Fprintln(w, cli.OneLine(fmt.Sprintf(format, args...))) // Flush reports what went wrong
+	}
 	line("From %s, by the provider %s,", m.From, m.Old)
 	line("to   %s, by the provider %s.", m.To, m.New)
 	line("")
@@ -266,7 +268,7 @@ func (m *migration) write(w *tabwriter.Writer) {
 		for i, s := range list {
 			line("%d. %s", i+1, s.Do)
 			for _, c := range s.Commands {
-				line("     %s", c)
+				_, _ = fmt.Fprintln(w, "     "+cli.OneLine(c))
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
 			}
 			projects[id.Project] = p
 		}
-		return provider{p, id, f.Notice}, nil
+		return provider{p, id, f.Notice, new(bool)}, nil
 	}})
 }
 
@@ -50,6 +50,7 @@ type provider struct {
 	project *project
 	id      gcp.ProviderID
 	notice  func(format string, args ...any)
+	told    *bool // that it is disabled
 }
 
 func (p provider) Upload(ctx context.Context, jwks []byte) error {
@@ -60,10 +61,11 @@ func (p provider) Upload(ctx context.Context, jwks []byte) error {
 func (p provider) Read(ctx context.Context) (upload.Reading, error) {
 	held, err := p.project.client.UploadedKeys(ctx, p.id.Pool, p.id.Provider)
 	if err != nil {
-		if held.Disabled {
-			p.notice("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
-		}
 		return upload.Reading{}, err
+	}
+	if held.Disabled && !*p.told {
+		*p.told = true
+		p.notice("%s is disabled: it takes no token, whatever keys it has, until it is enabled", p.id)
 	}
 	if held.JWKS == nil {
 		return upload.Reading{}, errors.New("this provider holds no keys: Google fetches those that the issuer publishes; declare the relying party gcp in its place, or give the provider a first upload (--key-storage-method pool-jwk-file)")

@@ -56,7 +56,7 @@ func (o *revokeOptions) awaitGone(ctx context.Context, s keystore.KeySet, networ
 		kept, undone := o.keep(ctx, st, s) // last, so that the end says what is so at the end
 		s, left = kept, append(left, undone...)
 		if len(left) == 0 {
-			if uploads {
+			if len(s.Policy().Uploads()) > 0 { // it may have changed meanwhile
 				o.Notice("each copy that the policy of %q names was read back without a key that is gone", s.Name())
 			}
 			if s.Policy().Reach != keystore.ReachCopies {
