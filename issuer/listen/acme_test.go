@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"io/fs"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"golang.org/x/crypto/acme/autocert"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 // The orders themselves are tested with a CA of others' in test/e2e (TestACME…).
@@ -183,15 +184,15 @@ func TestACMEHandshakes(t *testing.T) {
 	if _, err := a.answers.Client.HTTPClient.Get("https://127.0.0.1:1/dir"); !errors.Is(err, errOnlyWatch) {
 		t.Errorf("the transport of the Manager that answers: %v", err)
 	}
-	root := newAuthority(t, "root", nil)
-	leaf := root.leaf(t, "a.example.com")
-	writeFile(t, filepath.Join(a.dir, "a.example.com"), append(leaf.keyPEM(t), chainPEM(leaf, root)...))
-	writeFile(t, filepath.Join(a.dir, "b.example.com"), append(leaf.keyPEM(t), chainPEM(leaf, root)...)) // for another name
+	root := authority.Named(t, "root", nil)
+	leaf := root.Leaf(t, "a.example.com")
+	writeFile(t, filepath.Join(a.dir, "a.example.com"), append(leaf.KeyPEM(t), authority.ChainPEM(leaf, root)...))
+	writeFile(t, filepath.Join(a.dir, "b.example.com"), append(leaf.KeyPEM(t), authority.ChainPEM(leaf, root)...)) // for another name
 	if !a.reload(0, time.Now()) || a.reload(0, time.Now()) || a.reload(1, time.Now()) {
 		t.Error("reload takes a certificate once, and only for its own name")
 	}
 	for _, h := range []*tls.ClientHelloInfo{hello("a.example.com"), hello("A.Example.Com", "h2"), hello("")} {
-		if c, err := a.choose(h); err != nil || !c.Leaf.Equal(leaf.cert) {
+		if c, err := a.choose(h); err != nil || !c.Leaf.Equal(leaf.Cert) {
 			t.Errorf("%q: %v", h.ServerName, err)
 		}
 	}
@@ -275,7 +276,7 @@ keypost_tls_challenge_requests_total{outcome="unknown"} 3
 
 // TestFollow holds the schedule of orders; the CA's part, which other tests have for real, is played.
 func TestFollow(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
 		a, err := NewACME(ACMEConfig{Hosts: []string{"a.example.com"}, Cache: filepath.Join(t.TempDir(), "cache")})
 		if err == nil {
@@ -286,10 +287,8 @@ func TestFollow(t *testing.T) {
 		}
 		took := func(life time.Duration) { // somebody has ordered a certificate
 			now := time.Now()
-			leaf := issue(t, root, &x509.Certificate{
-				SerialNumber: big.NewInt(now.UnixNano()), DNSNames: []string{"a.example.com"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(life),
-			})
-			writeFile(t, filepath.Join(a.dir, "a.example.com"), append(leaf.keyPEM(t), chainPEM(leaf)...))
+			leaf := authority.Certify(t, root, &x509.Certificate{DNSNames: []string{"a.example.com"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(life)})
+			writeFile(t, filepath.Join(a.dir, "a.example.com"), append(leaf.KeyPEM(t), authority.ChainPEM(leaf)...))
 		}
 		began := time.Now()
 		var mu sync.Mutex // of the three

@@ -21,14 +21,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 // That the cache cannot be written is told within a minute, long before a certificate is due, and so is its end. What is served stays.
 // A lock that cannot be opened stands for that, which even root cannot pass by; test/contract has a read-only mount.
 func TestCacheBecomesReadOnly(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{chain: []*authority{root}, times: living(90 * day)}
+		ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
 		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
 		core, logs := observer.New(zap.InfoLevel)
 		stop := watching(t, zap.New(core), a)
@@ -126,9 +128,9 @@ func TestWhatIsWrongWithTheCache(t *testing.T) {
 
 // A certificate that has expired is served while there is no other one, and is told of.
 func TestExpiredCertificateInTheCache(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{chain: []*authority{root}, times: living(90 * day)}
+		ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
 		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
 		if _, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop()); err != nil {
 			t.Fatal(err)

@@ -9,57 +9,60 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 func TestLoadFilesRefuses(t *testing.T) {
-	root := newAuthority(t, "root", nil)
-	outer := newAuthority(t, "outer", root)
-	inner := newAuthority(t, "inner", outer)
-	leaf := inner.leaf(t, "oidc.example.com", "*.oidc.example.com")
-	stranger := newAuthority(t, "stranger", nil)
-	namesake := newAuthority(t, "inner", nil)      // the right name, another key
-	renamed := reissue(t, inner, "renamed", outer) // the right key, another name
-	expired := inner.leafUntil(t, time.Now().Add(-time.Minute), "oidc.example.com")
-	early := inner.leafUntil(t, time.Now().Add(25*time.Hour), "oidc.example.com")
-	stale := issue(t, root, &x509.Certificate{
-		Subject: outer.cert.Subject, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	root := authority.Named(t, "root", nil)
+	outer := authority.Named(t, "outer", root)
+	inner := authority.Named(t, "inner", outer)
+	leaf := inner.Leaf(t, "oidc.example.com", "*.oidc.example.com")
+	stranger := authority.Named(t, "stranger", nil)
+	namesake := authority.Named(t, "inner", nil)                                  // the right name, another key
+	renamed := authority.CertifyKey(t, outer, authority.CA("renamed"), inner.Key) // the right key, another name
+	expired := leafUntil(t, inner, time.Now().Add(-time.Minute), "oidc.example.com")
+	early := leafUntil(t, inner, time.Now().Add(25*time.Hour), "oidc.example.com")
+	stale := authority.Certify(t, root, &x509.Certificate{
+		Subject: outer.Cert.Subject, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-time.Hour),
 	})
-	underStale := stale.leaf(t, "oidc.example.com")
+	underStale := stale.Leaf(t, "oidc.example.com")
 
+	type chain []*authority.Authority
 	for _, tc := range []struct {
 		name  string
-		chain []*authority
-		key   *authority
+		chain chain
+		key   *authority.Authority
 		hosts []string
 		want  string // part of the error; "" means good
 	}{
-		{"full chain", []*authority{leaf, inner, outer}, leaf, []string{"oidc.example.com", "a.oidc.example.com", "*.oidc.example.com"}, ""},
-		{"chain with its root", []*authority{leaf, inner, outer, root}, leaf, nil, ""},
-		{"leaf alone", []*authority{leaf}, leaf, []string{"OIDC.example.com"}, ""},
-		{"intermediates swapped", []*authority{leaf, outer, inner}, leaf, nil, `certificate 2 of 3 ("outer") did not sign the one before it`},
-		{"leaf last", []*authority{inner, leaf}, inner, nil, `certificate 2 of 2 ("oidc.example.com") did not sign`},
-		{"gap", []*authority{leaf, outer}, leaf, nil, "certificate 2 of 2"},
-		{"leaf twice", []*authority{leaf, leaf, inner}, leaf, nil, "certificate 2 of 3 repeats certificate 1"},
-		{"root twice", []*authority{leaf, inner, outer, root, root}, leaf, nil, "certificate 5 of 5 repeats certificate 4"},
-		{"stranger at the end", []*authority{leaf, inner, outer, stranger}, leaf, nil, `certificate 4 of 4 ("stranger")`},
-		{"namesake with another key", []*authority{leaf, namesake}, leaf, nil, `certificate 2 of 2 ("inner")`},
-		{"key under another name", []*authority{leaf, renamed}, leaf, nil, `certificate 2 of 2 ("renamed")`},
-		{"expired leaf", []*authority{expired, inner}, expired, nil, "expired at "},
-		{"expired intermediate", []*authority{underStale, stale}, underStale, nil, `certificate 2 of 2 ("outer") expired at `},
-		{"not yet valid", []*authority{early, inner}, early, nil, "is not valid before "},
-		{"key of another", []*authority{leaf, inner}, inner, nil, "private key does not match"},
-		{"host not covered", []*authority{leaf}, leaf, []string{"oidc.example.com", "other.example.com"}, `"other.example.com"`},
-		{"wildcard is one label", []*authority{leaf}, leaf, []string{"a.b.oidc.example.com"}, `"a.b.oidc.example.com"`},
-		{"wildcard host needs a wildcard", []*authority{leaf}, leaf, []string{"*.example.com"}, `"*.example.com"`},
-		{"address not covered", []*authority{leaf}, leaf, []string{"192.0.2.1"}, `"192.0.2.1"`},
+		{"full chain", chain{leaf, inner, outer}, leaf, []string{"oidc.example.com", "a.oidc.example.com", "*.oidc.example.com"}, ""},
+		{"chain with its root", chain{leaf, inner, outer, root}, leaf, nil, ""},
+		{"leaf alone", chain{leaf}, leaf, []string{"OIDC.example.com"}, ""},
+		{"intermediates swapped", chain{leaf, outer, inner}, leaf, nil, `certificate 2 of 3 ("outer") did not sign the one before it`},
+		{"leaf last", chain{inner, leaf}, inner, nil, `certificate 2 of 2 ("oidc.example.com") did not sign`},
+		{"gap", chain{leaf, outer}, leaf, nil, "certificate 2 of 2"},
+		{"leaf twice", chain{leaf, leaf, inner}, leaf, nil, "certificate 2 of 3 repeats certificate 1"},
+		{"root twice", chain{leaf, inner, outer, root, root}, leaf, nil, "certificate 5 of 5 repeats certificate 4"},
+		{"stranger at the end", chain{leaf, inner, outer, stranger}, leaf, nil, `certificate 4 of 4 ("stranger")`},
+		{"namesake with another key", chain{leaf, namesake}, leaf, nil, `certificate 2 of 2 ("inner")`},
+		{"key under another name", chain{leaf, renamed}, leaf, nil, `certificate 2 of 2 ("renamed")`},
+		{"expired leaf", chain{expired, inner}, expired, nil, "expired at "},
+		{"expired intermediate", chain{underStale, stale}, underStale, nil, `certificate 2 of 2 ("outer") expired at `},
+		{"not yet valid", chain{early, inner}, early, nil, "is not valid before "},
+		{"key of another", chain{leaf, inner}, inner, nil, "private key does not match"},
+		{"host not covered", chain{leaf}, leaf, []string{"oidc.example.com", "other.example.com"}, `"other.example.com"`},
+		{"wildcard is one label", chain{leaf}, leaf, []string{"a.b.oidc.example.com"}, `"a.b.oidc.example.com"`},
+		{"wildcard host needs a wildcard", chain{leaf}, leaf, []string{"*.example.com"}, `"*.example.com"`},
+		{"address not covered", chain{leaf}, leaf, []string{"192.0.2.1"}, `"192.0.2.1"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := writePair(t, t.TempDir(), "tls", tc.chain...)
-			writeFile(t, p.Key, tc.key.keyPEM(t))
+			writeFile(t, p.Key, tc.key.KeyPEM(t))
 			_, err := LoadFiles([]Pair{p}, tc.hosts)
 			checkSentence(t, err, tc.want)
-			if err != nil && leaks(err.Error(), tc.key.keyPEM(t)) {
+			if err != nil && leaks(err.Error(), tc.key.KeyPEM(t)) {
 				t.Errorf("the error quotes the key: %v", err)
 			}
 		})
@@ -96,9 +99,9 @@ func leaks(text string, keyPEM []byte) bool {
 }
 
 func TestLoadFilesNeverQuotesAKey(t *testing.T) {
-	root := newAuthority(t, "root", nil)
-	leaf := root.leaf(t, "oidc.example.com")
-	good, key := chainPEM(leaf), leaf.keyPEM(t)
+	root := authority.Named(t, "root", nil)
+	leaf := root.Leaf(t, "oidc.example.com")
+	good, key := authority.ChainPEM(leaf), leaf.KeyPEM(t)
 	for _, tc := range []struct {
 		name      string
 		cert, key []byte
@@ -127,7 +130,7 @@ func TestLoadFilesNeverQuotesAKey(t *testing.T) {
 func TestLoadFilesWantsFiles(t *testing.T) {
 	_, err := LoadFiles(nil, nil)
 	checkSentence(t, err, "at least one pair")
-	p := writePair(t, t.TempDir(), "tls", newAuthority(t, "root", nil).leaf(t, "oidc.example.com"))
+	p := writePair(t, t.TempDir(), "tls", authority.Named(t, "root", nil).Leaf(t, "oidc.example.com"))
 	_, err = LoadFiles([]Pair{p, p}, nil)
 	checkSentence(t, err, "given twice")
 	p.Key += ".missing"
@@ -137,10 +140,10 @@ func TestLoadFilesWantsFiles(t *testing.T) {
 
 // A leaf without its intermediate is no error, since a root may have signed it itself; who checks is told.
 func TestAlone(t *testing.T) {
-	root := newAuthority(t, "root", nil)
-	inner := newAuthority(t, "inner", root)
-	leaf := inner.leaf(t, "a.example")
-	selfSigned := issue(t, nil, &x509.Certificate{DNSNames: []string{"b.example"}, Subject: pkix.Name{CommonName: "b"}})
+	root := authority.Named(t, "root", nil)
+	inner := authority.Named(t, "inner", root)
+	leaf := inner.Leaf(t, "a.example")
+	selfSigned := authority.Certify(t, nil, &x509.Certificate{DNSNames: []string{"b.example"}, Subject: pkix.Name{CommonName: "b"}})
 	dir := t.TempDir()
 	alone, whole, own := writePair(t, dir, "alone", leaf), writePair(t, dir, "whole", leaf, inner), writePair(t, dir, "own", selfSigned)
 	if got := mustLoad(t, nil, whole, alone, own).Alone(); !slices.Equal(got, []string{alone.Cert}) {

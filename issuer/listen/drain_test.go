@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
+	"github.com/keypost/keypost/test/authority"
 )
 
 func TestDrainFinishesRequestsInFlight(t *testing.T) {
@@ -168,15 +169,15 @@ func (d *dying) Watch(ctx context.Context, _ *zap.Logger) error {
 }
 
 func TestServeOutlivesAndEndsTheWatch(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	for _, broken := range []error{nil, errors.New("the CA has closed the account")} {
 		core, logs := observer.New(zapcore.ErrorLevel)
-		certs := &dying{Certificates: mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))), err: broken}
+		certs := &dying{Certificates: mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.Leaf(t, "a.example"))), err: broken}
 		address, stop := start(t, Config{Handler: okHandler, Certificates: certs, Log: zap.New(core)})
 		if broken != nil {
 			eventually(t, "the breakdown is logged", func() bool { return logs.Len() == 1 })
 		}
-		if _, _, err := get(t, "https://"+address, &tls.Config{RootCAs: root.pool(), ServerName: "a.example"}, false); err != nil {
+		if _, _, err := get(t, "https://"+address, &tls.Config{RootCAs: root.Pool(), ServerName: "a.example"}, false); err != nil {
 			t.Errorf("with %v: %v", broken, err)
 		}
 		if err := stop(); err != nil || !certs.ended.Load() {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
+	"github.com/keypost/keypost/test/authority"
 )
 
 // serveOn serves HTTPS on l, and returns how often the handler was called and what clients need to come in.
@@ -28,12 +29,12 @@ func serveOn(t *testing.T, l *listener) (called *atomic.Int64, conf *tls.Config)
 		called.Add(1)
 		_, _ = io.WriteString(w, "ok")
 	})
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	srv := newServer(h, limits{}.withDefaults(), errorlog.New(zap.NewNop()))
-	srv.TLSConfig = mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.leaf(t, "oidc.example.com"))).TLSConfig()
+	srv.TLSConfig = mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.Leaf(t, "oidc.example.com"))).TLSConfig()
 	go srv.ServeTLS(l, "", "") //nolint:errcheck // it ends with l
 	t.Cleanup(func() { srv.Close() })
-	return called, &tls.Config{ServerName: "oidc.example.com", RootCAs: root.pool(), NextProtos: []string{"h2"}}
+	return called, &tls.Config{ServerName: "oidc.example.com", RootCAs: root.Pool(), NextProtos: []string{"h2"}}
 }
 
 // early is what an HTTP/2 client may send before it has heard of the server: the preface, settings that let no answer begin, and

@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 // send writes raw bytes to a TLS listener and leaves as hangUp says.
@@ -43,7 +45,7 @@ func handshake(conf *tls.Config) func(*testing.T, site) {
 	return func(t *testing.T, s site) {
 		c := conf.Clone()
 		if c.RootCAs == nil && !c.InsecureSkipVerify {
-			c.RootCAs = s.root.pool()
+			c.RootCAs = s.root.Pool()
 		}
 		conn, err := tls.Dial("tcp", s.address, c)
 		if err == nil {
@@ -60,7 +62,7 @@ func TestHandshakeErrorsAreCountedByReason(t *testing.T) {
 	}
 	const halfHello = "\x16\x03\x01\x02\x00\x01"
 	name := "oidc.example.com"
-	stranger := newAuthority(t, "stranger", nil).pool()
+	stranger := authority.Named(t, "stranger", nil).Pool()
 	for _, tc := range []struct {
 		reason, name string
 		client       func(*testing.T, site)
@@ -95,26 +97,26 @@ func TestHandshakeErrorsAreCountedByReason(t *testing.T) {
 
 // Who is refused for a client certificate is told apart from strangers: the CDN itself is out then.
 func TestClientCertificatesAreCountedByReason(t *testing.T) {
-	expired := func(t *testing.T, parent *authority, name string) *authority {
-		return issue(t, parent, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: parent == nil, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	expired := func(t *testing.T, parent *authority.Authority, name string) *authority.Authority {
+		return authority.Certify(t, parent, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: parent == nil, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 			NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(-time.Hour)})
 	}
-	ca, old := newAuthority(t, "cdn", nil), expired(t, nil, "cdn")
+	ca, old := authority.Named(t, "cdn", nil), expired(t, nil, "cdn")
 	late := expired(t, ca, "late")
 	for _, tc := range []struct {
 		reason, name string
-		ca           *authority
+		ca           *authority.Authority
 		shown        []tls.Certificate
 	}{
 		{"client_certificate_expired", "its CA has", old, clientOf(t, old, x509.ExtKeyUsageClientAuth)},
-		{"client_certificate_expired", "it has", ca, []tls.Certificate{{Certificate: [][]byte{late.cert.Raw}, PrivateKey: late.key}}},
-		{"client_certificate_untrusted", "another CA's", ca, clientOf(t, newAuthority(t, "unrecognized name", nil), x509.ExtKeyUsageClientAuth)},
-		{"client_certificate_untrusted", "another CA's of the same name", ca, clientOf(t, newAuthority(t, "cdn", nil), x509.ExtKeyUsageClientAuth)},
+		{"client_certificate_expired", "it has", ca, []tls.Certificate{late.Pair()}},
+		{"client_certificate_untrusted", "another CA's", ca, clientOf(t, authority.Named(t, "unrecognized name", nil), x509.ExtKeyUsageClientAuth)},
+		{"client_certificate_untrusted", "another CA's of the same name", ca, clientOf(t, authority.Named(t, "cdn", nil), x509.ExtKeyUsageClientAuth)},
 		{"client_certificate_unfit", "a server's", ca, clientOf(t, ca, x509.ExtKeyUsageServerAuth)},
 	} {
 		t.Run(tc.reason+" "+tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "ca.pem")
-			writeFile(t, file, chainPEM(tc.ca))
+			writeFile(t, file, authority.ChainPEM(tc.ca))
 			shield, err := NewShield(ShieldConfig{ClientCAFile: file})
 			if err != nil {
 				t.Fatal(err)
@@ -124,7 +126,7 @@ func TestClientCertificatesAreCountedByReason(t *testing.T) {
 			}
 			s := startSite(t, Config{Shield: shield})
 			eventually(t, "the CA's expiry is its metric", func() bool {
-				return gathered(t, s.metrics, "keypost_shield_client_ca_not_after_timestamp_seconds") == 2*float64(tc.ca.cert.NotAfter.Unix())
+				return gathered(t, s.metrics, "keypost_shield_client_ca_not_after_timestamp_seconds") == 2*float64(tc.ca.Cert.NotAfter.Unix())
 			})
 			conf := s.clientTLS()
 			conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tc.shown[0], nil }

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keypost/keypost/issuer/listen/internal/errorlog"
+	"github.com/keypost/keypost/test/authority"
 )
 
 var okHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,15 +62,15 @@ func start(t *testing.T, c Config) (address string, stop func() error) {
 // site is a server with one certificate, and what a client needs to trust it.
 type site struct {
 	address string
-	root    *authority
+	root    *authority.Authority
 	metrics *prometheus.Registry
 	stop    func() error
 }
 
 func startSite(t *testing.T, c Config, names ...string) site {
 	t.Helper()
-	root := newAuthority(t, "root", nil)
-	pair := writePair(t, t.TempDir(), "tls", root.leaf(t, append(names, "oidc.example.com")...))
+	root := authority.Named(t, "root", nil)
+	pair := writePair(t, t.TempDir(), "tls", root.Leaf(t, append(names, "oidc.example.com")...))
 	files, err := LoadFiles([]Pair{pair}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func startSite(t *testing.T, c Config, names ...string) site {
 }
 
 func (s site) clientTLS() *tls.Config {
-	return &tls.Config{RootCAs: s.root.pool(), ServerName: "oidc.example.com"}
+	return &tls.Config{RootCAs: s.root.Pool(), ServerName: "oidc.example.com"}
 }
 
 func (s site) dial(t *testing.T) *tls.Conn {
@@ -170,13 +171,13 @@ func (l lax) TLSConfig() *tls.Config {
 }
 
 func TestTLSFloorHoldsForAnyCertificates(t *testing.T) {
-	root := newAuthority(t, "root", nil)
-	files, err := LoadFiles([]Pair{writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))}, nil)
+	root := authority.Named(t, "root", nil)
+	files, err := LoadFiles([]Pair{writePair(t, t.TempDir(), "tls", root.Leaf(t, "a.example"))}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	address, _ := start(t, Config{Handler: okHandler, Certificates: lax{files}})
-	conf := &tls.Config{RootCAs: root.pool(), ServerName: "a.example", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	conf := &tls.Config{RootCAs: root.Pool(), ServerName: "a.example", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 	if _, _, err := get(t, "https://"+address, conf, false); err == nil {
 		t.Error("TLS 1.1 was accepted")
 	}
@@ -190,12 +191,12 @@ func TestPlainHTTP(t *testing.T) {
 }
 
 func TestSNI(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	dir := t.TempDir()
 	pairs := []Pair{
-		writePair(t, dir, "first", root.leaf(t, "first.example.com")),
-		writePair(t, dir, "wild", root.leaf(t, "*.oidc.example.com")),
-		writePair(t, dir, "exact", root.leaf(t, "prod-a.oidc.example.com", "first.example.com")),
+		writePair(t, dir, "first", root.Leaf(t, "first.example.com")),
+		writePair(t, dir, "wild", root.Leaf(t, "*.oidc.example.com")),
+		writePair(t, dir, "exact", root.Leaf(t, "prod-a.oidc.example.com", "first.example.com")),
 	}
 	files, err := LoadFiles(pairs, []string{"first.example.com", "*.oidc.example.com"})
 	if err != nil {

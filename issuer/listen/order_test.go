@@ -8,11 +8,11 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,6 +31,7 @@ import (
 
 	"github.com/keypost/keypost/issuer/listen/internal/chain"
 	"github.com/keypost/keypost/issuer/listen/internal/exchange"
+	"github.com/keypost/keypost/test/authority"
 )
 
 const acmeHost = "a.example.com"
@@ -38,7 +39,7 @@ const acmeHost = "a.example.com"
 // playedCA is as much of an ACME CA as an order takes whose host has been validated already. It is the transport to itself, so that
 // its time may be that of a test.
 type playedCA struct {
-	chain []*authority                                     // that signs; the last one is left out of what the CA gives
+	chain []*authority.Authority                           // that signs; the last one is left out of what the CA gives
 	times func(now time.Time) (notBefore, after time.Time) // of the next certificate
 
 	mu     sync.Mutex
@@ -101,12 +102,12 @@ func (ca *playedCA) issue(body io.Reader) error {
 		return err
 	}
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), DNSNames: csr.DNSNames}
+	template := &x509.Certificate{DNSNames: csr.DNSNames}
 	template.NotBefore, template.NotAfter = ca.times(now)
-	if der, err = x509.CreateCertificate(rand.Reader, template, ca.chain[0].cert, csr.PublicKey, ca.chain[0].key); err != nil {
+	if der, err = x509.CreateCertificate(rand.Reader, template, ca.chain[0].Cert, csr.PublicKey, ca.chain[0].Key); err != nil {
 		return err
 	}
-	ca.issued = append(pemBlock("CERTIFICATE", der), chainPEM(ca.chain[:len(ca.chain)-1]...)...)
+	ca.issued = append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), authority.ChainPEM(ca.chain[:len(ca.chain)-1]...)...)
 	return nil
 }
 
@@ -163,11 +164,11 @@ func watching(t *testing.T, log *zap.Logger, replicas ...*ACME) (stop func()) {
 }
 
 // puts writes a certificate into a replica's cache, as another one does.
-func puts(t *testing.T, a *ACME, root *authority, from, until time.Duration) {
+func puts(t *testing.T, a *ACME, root *authority.Authority, from, until time.Duration) {
 	t.Helper()
 	now := time.Now()
-	leaf := issue(t, root, &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), DNSNames: []string{acmeHost}, NotBefore: now.Add(from), NotAfter: now.Add(until)})
-	writeFile(t, filepath.Join(a.dir, acmeHost), append(leaf.keyPEM(t), chainPEM(leaf)...))
+	leaf := authority.Certify(t, root, &x509.Certificate{DNSNames: []string{acmeHost}, NotBefore: now.Add(from), NotAfter: now.Add(until)})
+	writeFile(t, filepath.Join(a.dir, acmeHost), append(leaf.KeyPEM(t), authority.ChainPEM(leaf)...))
 }
 
 func outcome(a *ACME) string {
@@ -176,9 +177,9 @@ func outcome(a *ACME) string {
 
 // Two replicas start at once: one orders, and the other one takes what it finds once it has the lock.
 func TestOneOrdersForAll(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{chain: []*authority{root}, times: living(90 * day)}
+		ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
 		cache := filepath.Join(t.TempDir(), "cache")
 		a, b := replica(t, cache, ca), replica(t, cache, ca)
 		stop := watching(t, zap.NewNop(), a, b)
@@ -352,9 +353,9 @@ func TestNotedAttempts(t *testing.T) {
 
 // The CA's certificates now live for 6 days; the one in use has 29 of 90 left. The new one is taken, by all and for good.
 func TestShorterCertificates(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{chain: []*authority{root}, times: living(6 * day)}
+		ca := &playedCA{chain: []*authority.Authority{root}, times: living(6 * day)}
 		cache := filepath.Join(t.TempDir(), "cache")
 		puts(t, replica(t, cache, ca), root, -61*day, 29*day)
 		all := []*ACME{replica(t, cache, ca), replica(t, cache, ca)}
@@ -375,9 +376,9 @@ func TestShorterCertificates(t *testing.T) {
 // A certificate that is to be renewed as soon as it is issued, and expires no later than the one in use, does not take its place
 // in memory or in the cache; the CA is asked once a day.
 func TestUselessCertificates(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{chain: []*authority{root}, times: func(now time.Time) (time.Time, time.Time) { return now.Add(-80 * day), now.Add(8 * day) }}
+		ca := &playedCA{chain: []*authority.Authority{root}, times: func(now time.Time) (time.Time, time.Time) { return now.Add(-80 * day), now.Add(8 * day) }}
 		cache := filepath.Join(t.TempDir(), "cache")
 		a := replica(t, cache, ca)
 		puts(t, a, root, -61*day, 29*day)
@@ -400,15 +401,15 @@ func TestUselessCertificates(t *testing.T) {
 // An intermediate that expires before the leaf makes the certificate due; a CA that goes on with it is not asked faster and faster.
 func TestDyingIntermediate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root := issue(t, nil, &x509.Certificate{
+		root := authority.Certify(t, nil, &x509.Certificate{
 			Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 			NotBefore: time.Now().Add(-day), NotAfter: time.Now().Add(400 * day),
 		})
-		inner := issue(t, root, &x509.Certificate{
+		inner := authority.Certify(t, root, &x509.Certificate{
 			Subject: pkix.Name{CommonName: "inner"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 			NotBefore: time.Now().Add(-day), NotAfter: time.Now().Add(3 * day),
 		})
-		ca := &playedCA{chain: []*authority{inner, root}, times: living(90 * day)}
+		ca := &playedCA{chain: []*authority.Authority{inner, root}, times: living(90 * day)}
 		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
 		stop := watching(t, zap.NewNop(), a)
 		time.Sleep(3*day - time.Minute)
@@ -416,7 +417,7 @@ func TestDyingIntermediate(t *testing.T) {
 			t.Errorf("%d orders until it dies, want a few", n)
 		}
 		ca.mu.Lock()
-		ca.chain = []*authority{root}
+		ca.chain = []*authority.Authority{root}
 		ca.mu.Unlock()
 		time.Sleep(2 * time.Hour)
 		stop()
@@ -428,7 +429,7 @@ func TestDyingIntermediate(t *testing.T) {
 
 // Where the lock is out of reach nothing is ordered; that is said, and what another replica orders is taken.
 func TestLockOutOfReach(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	for name, out := range map[string]func(t *testing.T, a *ACME) (back func()){
 		"directory gone": func(t *testing.T, a *ACME) func() {
 			if err := os.RemoveAll(a.dir); err != nil {
@@ -447,7 +448,7 @@ func TestLockOutOfReach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ca := &playedCA{chain: []*authority{root}, times: living(90 * day)}
+				ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
 				cache := filepath.Join(t.TempDir(), "cache")
 				a := replica(t, cache, ca)
 				back := out(t, replica(t, cache, ca))
@@ -471,7 +472,7 @@ func TestLockOutOfReach(t *testing.T) {
 
 // Who waits for the lock looks at the cache meanwhile.
 func TestTakenWhileTheLockIsHeld(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
 		cache := filepath.Join(t.TempDir(), "cache")
 		unlock, err := replica(t, cache, nil).lock(t.Context())
@@ -522,9 +523,9 @@ func TestOrdersTakeTurns(t *testing.T) {
 
 // The CA says when it may be asked again.
 func TestRateLimited(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	synctest.Test(t, func(t *testing.T) {
-		ca := &playedCA{chain: []*authority{root}, times: living(90 * day)}
+		ca := &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
 		ca.refuses(3 * time.Hour)
 		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
 		stop := watching(t, zap.NewNop(), a)
@@ -545,10 +546,10 @@ func TestRateLimited(t *testing.T) {
 
 // The Manager of an order that is over orders nothing more, neither before its certificate expires nor then: Watch alone does.
 func TestOrderIsOver(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	for _, life := range []time.Duration{6 * time.Minute, 20 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			ca := &playedCA{chain: []*authority{root}, times: living(life)}
+			ca := &playedCA{chain: []*authority.Authority{root}, times: living(life)}
 			a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
 			if _, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop()); err != nil {
 				t.Fatal(err)
@@ -578,7 +579,7 @@ func (c losesHost) Put(ctx context.Context, key string, data []byte) error {
 
 // A certificate that cannot be kept is a failure: the next start would order again.
 func TestCertificateIsNotKept(t *testing.T) {
-	ca := &playedCA{chain: []*authority{newAuthority(t, "root", nil)}, times: living(90 * day)}
+	ca := &playedCA{chain: []*authority.Authority{authority.Named(t, "root", nil)}, times: living(90 * day)}
 	a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
 	a.cache = losesHost{a.cache}
 	next, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop())

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 
 	"go.uber.org/zap"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 // leads is a CA that leads to another host: it redirects whatever is asked at one path, or names a URL there in place of its own.
@@ -50,7 +52,7 @@ func (l *leads) RoundTrip(req *http.Request) (*http.Response, error) {
 // A CA that redirects, wherever to, or that names URLs without TLS, is not followed there: whoever is on the way could answer in its
 // place, and what is asked inside a network is asked from within (RFC 8555, section 6.1). The error says where it would have led.
 func TestNoOrderWithoutTLS(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	const followed, plain, inside = "redirects to ", "http://10.0.0.1/latest/api/token", "https://10.0.0.1/admin"
 	for name, tt := range map[string]struct {
 		leads leads
@@ -77,7 +79,7 @@ func TestNoOrderWithoutTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := replica(t, filepath.Join(t.TempDir(), "cache"), nil)
-				tt.leads.ca = &playedCA{chain: []*authority{root}, times: living(90 * day)}
+				tt.leads.ca = &playedCA{chain: []*authority.Authority{root}, times: living(90 * day)}
 				a.ca = &tt.leads
 				_, err := a.renew(t.Context(), 0, attempts{}, zap.NewNop())
 				if len(tt.leads.reached) > 0 || (err == nil) != (tt.want == "") {

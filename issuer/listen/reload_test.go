@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/keypost/keypost/internal/hang"
+	"github.com/keypost/keypost/test/authority"
 )
 
 func mustLoad(t *testing.T, hosts []string, pairs ...Pair) *Files {
@@ -43,38 +44,38 @@ func failingMetric(t *testing.T, f *Files) float64 {
 
 func TestReloadJudges(t *testing.T) {
 	const host = "oidc.example.com"
-	root := newAuthority(t, "root", nil)
-	inner := newAuthority(t, "inner", root)
+	root := authority.Named(t, "root", nil)
+	inner := authority.Named(t, "inner", root)
 	soon := time.Now().Add(time.Minute)
 	for _, tc := range []struct {
 		name  string
 		spoil func(t *testing.T, p Pair)
 		want  string // part of the warning; "" means taken
 	}{
-		{"renewed", func(t *testing.T, p Pair) { writePair(t, filepath.Dir(p.Cert), "tls", inner.leaf(t, host), inner) }, ""},
+		{"renewed", func(t *testing.T, p Pair) { writePair(t, filepath.Dir(p.Cert), "tls", inner.Leaf(t, host), inner) }, ""},
 		{"renewed under a wildcard", func(t *testing.T, p Pair) {
-			writePair(t, filepath.Dir(p.Cert), "tls", inner.leaf(t, "*.example.com"), inner)
+			writePair(t, filepath.Dir(p.Cert), "tls", inner.Leaf(t, "*.example.com"), inner)
 		}, ""},
 		{"no certificate", func(t *testing.T, p Pair) { os.Remove(p.Cert) }, "no such file"},
 		{"no key", func(t *testing.T, p Pair) { os.Remove(p.Key) }, "no such file"},
 		{"emptied", func(t *testing.T, p Pair) { writeFile(t, p.Cert, nil) }, "tls.crt"},
-		{"half a file", func(t *testing.T, p Pair) { writeFile(t, p.Cert, chainPEM(inner.leaf(t, host))[:200]) }, "tls.crt"},
-		{"key left behind", func(t *testing.T, p Pair) { writeFile(t, p.Cert, chainPEM(inner.leaf(t, host), inner)) }, "does not match"},
+		{"half a file", func(t *testing.T, p Pair) { writeFile(t, p.Cert, authority.ChainPEM(inner.Leaf(t, host))[:200]) }, "tls.crt"},
+		{"key left behind", func(t *testing.T, p Pair) { writeFile(t, p.Cert, authority.ChainPEM(inner.Leaf(t, host), inner)) }, "does not match"},
 		{"expired", func(t *testing.T, p Pair) {
-			writePair(t, filepath.Dir(p.Cert), "tls", inner.leafUntil(t, soon, host), inner)
+			writePair(t, filepath.Dir(p.Cert), "tls", leafUntil(t, inner, soon, host), inner)
 		}, "expired at"},
 		{"not yet valid", func(t *testing.T, p Pair) {
-			writePair(t, filepath.Dir(p.Cert), "tls", inner.leafUntil(t, soon.Add(48*time.Hour), host), inner)
+			writePair(t, filepath.Dir(p.Cert), "tls", leafUntil(t, inner, soon.Add(48*time.Hour), host), inner)
 		}, "not valid before"},
 		{"chain out of order", func(t *testing.T, p Pair) {
-			writePair(t, filepath.Dir(p.Cert), "tls", inner.leaf(t, host), root, inner)
+			writePair(t, filepath.Dir(p.Cert), "tls", inner.Leaf(t, host), root, inner)
 		}, "did not sign"},
 		{"another host", func(t *testing.T, p Pair) {
-			writePair(t, filepath.Dir(p.Cert), "tls", inner.leaf(t, "b.example.com"), inner)
+			writePair(t, filepath.Dir(p.Cert), "tls", inner.Leaf(t, "b.example.com"), inner)
 		}, `no longer for "oidc.example.com"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := writePair(t, t.TempDir(), "tls", inner.leaf(t, host), inner)
+			p := writePair(t, t.TempDir(), "tls", inner.Leaf(t, host), inner)
 			f := mustLoad(t, []string{host}, p)
 			first := f.leafOf(0)
 			core, logs := observer.New(zapcore.DebugLevel)
@@ -112,9 +113,9 @@ func checkOneLine(t *testing.T, logs *observer.ObservedLogs, part string) {
 }
 
 func TestReloadTellsEachChangeOfState(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	dir := t.TempDir()
-	p := writePair(t, dir, "tls", root.leaf(t, "a.example"))
+	p := writePair(t, dir, "tls", root.Leaf(t, "a.example"))
 	f := mustLoad(t, []string{"a.example"}, p)
 	core, logs := observer.New(zapcore.DebugLevel)
 	log := zap.New(core)
@@ -126,10 +127,10 @@ func TestReloadTellsEachChangeOfState(t *testing.T) {
 	writeFile(t, p.Cert, nil)
 	f.reload(t.Context(), time.Now(), log)
 	checkOneLine(t, logs, "tls.crt")
-	writePair(t, dir, "tls", root.leaf(t, "b.example"))
+	writePair(t, dir, "tls", root.Leaf(t, "b.example"))
 	f.reload(t.Context(), time.Now(), log)
 	checkOneLine(t, logs, `no longer for "a.example"`)
-	writePair(t, dir, "tls", root.leaf(t, "a.example"))
+	writePair(t, dir, "tls", root.Leaf(t, "a.example"))
 	f.reload(t.Context(), time.Now(), log)
 	checkOneLine(t, logs, "")
 	original, _ := os.ReadFile(p.Cert)
@@ -145,30 +146,30 @@ func TestReloadTellsEachChangeOfState(t *testing.T) {
 }
 
 func TestReloadJudgesPairsOneByOne(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	dir := t.TempDir()
-	a, b := writePair(t, dir, "a", root.leaf(t, "a.example", "x.example")), writePair(t, dir, "b", root.leaf(t, "b.example"))
+	a, b := writePair(t, dir, "a", root.Leaf(t, "a.example", "x.example")), writePair(t, dir, "b", root.Leaf(t, "b.example"))
 	f := mustLoad(t, []string{"a.example", "b.example", "x.example"}, a, b)
 	log := zap.NewNop()
 
 	oldA, oldB := f.leafOf(0), f.leafOf(1)
 	writeFile(t, a.Cert, nil)
-	writePair(t, dir, "b", root.leaf(t, "b.example"))
+	writePair(t, dir, "b", root.Leaf(t, "b.example"))
 	f.reload(t.Context(), time.Now(), log)
 	if string(f.leafOf(0)) != string(oldA) || string(f.leafOf(1)) == string(oldB) {
 		t.Error("a broken first pair must not keep the second from being replaced")
 	}
 
-	writePair(t, dir, "a", root.leaf(t, "a.example"))
-	writePair(t, dir, "b", root.leaf(t, "b.example", "x.example"))
+	writePair(t, dir, "a", root.Leaf(t, "a.example"))
+	writePair(t, dir, "b", root.Leaf(t, "b.example", "x.example"))
 	f.reload(t.Context(), time.Now(), log)
 	if string(f.leafOf(0)) == string(oldA) || failingMetric(t, f) != 0 {
 		t.Error("a name may move from one pair to another")
 	}
 
 	oldA, oldB = f.leafOf(0), f.leafOf(1)
-	writePair(t, dir, "a", root.leaf(t, "a.example", "y.example"))
-	writePair(t, dir, "b", root.leaf(t, "b.example"))
+	writePair(t, dir, "a", root.Leaf(t, "a.example", "y.example"))
+	writePair(t, dir, "b", root.Leaf(t, "b.example"))
 	f.reload(t.Context(), time.Now(), log)
 	if string(f.leafOf(0)) == string(oldA) || string(f.leafOf(1)) != string(oldB) {
 		t.Error("only the pair that loses x.example is to be refused")
@@ -192,38 +193,38 @@ func watched(t *testing.T, p Pair) (served func() string, logs *observer.Observe
 }
 
 func TestWatchSeesAPlainRewrite(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	dir := t.TempDir()
-	served, logs := watched(t, writePair(t, dir, "tls", root.leaf(t, "a.example")))
+	served, logs := watched(t, writePair(t, dir, "tls", root.Leaf(t, "a.example")))
 
 	writeFile(t, filepath.Join(dir, "tls.crt"), []byte("rubbish"))
 	eventually(t, "the bad pair is reported", func() bool { return logs.FilterLevelExact(zapcore.WarnLevel).Len() == 1 })
 	served() // still a handshake
 
-	next := root.leaf(t, "a.example")
+	next := root.Leaf(t, "a.example")
 	writePair(t, dir, "tls", next)
-	eventually(t, "the new pair is served", func() bool { return served() == string(next.cert.Raw) })
+	eventually(t, "the new pair is served", func() bool { return served() == string(next.Cert.Raw) })
 }
 
 func TestWatchSeesARenamedFile(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	dir, staging := t.TempDir(), t.TempDir()
-	served, _ := watched(t, writePair(t, dir, "tls", root.leaf(t, "a.example")))
+	served, _ := watched(t, writePair(t, dir, "tls", root.Leaf(t, "a.example")))
 	for range 2 { // the second time no watch on the first file would still tell
-		next := root.leaf(t, "a.example")
+		next := root.Leaf(t, "a.example")
 		p := writePair(t, staging, "tls", next)
 		for _, from := range []string{p.Key, p.Cert} {
 			if err := os.Rename(from, filepath.Join(dir, filepath.Base(from))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the new pair is served", func() bool { return served() == string(next.cert.Raw) })
+		eventually(t, "the new pair is served", func() bool { return served() == string(next.Cert.Raw) })
 	}
 }
 
 // mountSecret writes leaf the way kubelet does: into a directory of its own, to
 // which the symlink "..data" is then switched by a rename.
-func mountSecret(t *testing.T, dir, version string, leaf *authority) {
+func mountSecret(t *testing.T, dir, version string, leaf *authority.Authority) {
 	t.Helper()
 	if err := os.Mkdir(filepath.Join(dir, version), 0o755); err != nil {
 		t.Fatal(err)
@@ -239,9 +240,9 @@ func mountSecret(t *testing.T, dir, version string, leaf *authority) {
 }
 
 func TestWatchSeesASecretUpdate(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	dir := t.TempDir()
-	mountSecret(t, dir, "..v0", root.leaf(t, "a.example"))
+	mountSecret(t, dir, "..v0", root.Leaf(t, "a.example"))
 	p := Pair{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
 	for _, f := range []string{p.Cert, p.Key} {
 		if err := os.Symlink(filepath.Join("..data", filepath.Base(f)), f); err != nil {
@@ -250,9 +251,9 @@ func TestWatchSeesASecretUpdate(t *testing.T) {
 	}
 	served, _ := watched(t, p)
 	for _, version := range []string{"..v1", "..v2"} {
-		next := root.leaf(t, "a.example")
+		next := root.Leaf(t, "a.example")
 		mountSecret(t, dir, version, next)
-		eventually(t, "the new pair is served", func() bool { return served() == string(next.cert.Raw) })
+		eventually(t, "the new pair is served", func() bool { return served() == string(next.Cert.Raw) })
 	}
 }
 
@@ -292,15 +293,15 @@ func arrived(n *fileWatch) bool {
 }
 
 func TestWatchReadsFilesThatChangedBeforeIt(t *testing.T) {
-	root := newAuthority(t, "root", nil)
+	root := authority.Named(t, "root", nil)
 	dir := t.TempDir()
-	f := mustLoad(t, nil, writePair(t, dir, "tls", root.leaf(t, "a.example")))
-	next := root.leaf(t, "a.example")
+	f := mustLoad(t, nil, writePair(t, dir, "tls", root.Leaf(t, "a.example")))
+	next := root.Leaf(t, "a.example")
 	writePair(t, dir, "tls", next)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- f.Watch(ctx, zap.NewNop()) }()
-	eventually(t, "the new pair is served", func() bool { return string(f.leafOf(0)) == string(next.cert.Raw) })
+	eventually(t, "the new pair is served", func() bool { return string(f.leafOf(0)) == string(next.Cert.Raw) })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -318,15 +319,15 @@ func following(t *testing.T, f *Files, changes chan fsnotify.Event) *observer.Ob
 
 func TestPollFindsWhatNobodyAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root := newAuthority(t, "root", nil)
+		root := authority.Named(t, "root", nil)
 		dir := t.TempDir()
-		f := mustLoad(t, nil, writePair(t, dir, "tls", root.leaf(t, "a.example")))
+		f := mustLoad(t, nil, writePair(t, dir, "tls", root.Leaf(t, "a.example")))
 		following(t, f, nil)
-		next := root.leaf(t, "a.example")
+		next := root.Leaf(t, "a.example")
 		writePair(t, dir, "tls", next)
 		time.Sleep(pollEvery)
 		synctest.Wait()
-		if string(f.leafOf(0)) != string(next.cert.Raw) {
+		if string(f.leafOf(0)) != string(next.Cert.Raw) {
 			t.Error("the new pair is not in use after a poll")
 		}
 	})
@@ -334,8 +335,8 @@ func TestPollFindsWhatNobodyAnnounced(t *testing.T) {
 
 func TestPollNoticesThatTimeHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root := newAuthority(t, "root", nil)
-		f := mustLoad(t, nil, writePair(t, t.TempDir(), "tls", root.leafUntil(t, time.Now().Add(time.Hour), "a.example")))
+		root := authority.Named(t, "root", nil)
+		f := mustLoad(t, nil, writePair(t, t.TempDir(), "tls", leafUntil(t, root, time.Now().Add(time.Hour), "a.example")))
 		logs := following(t, f, nil)
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
@@ -348,20 +349,20 @@ func TestPollNoticesThatTimeHasPassed(t *testing.T) {
 
 func TestAPairWrittenInTwoStepsIsJudgedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root := newAuthority(t, "root", nil)
-		p := writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))
+		root := authority.Named(t, "root", nil)
+		p := writePair(t, t.TempDir(), "tls", root.Leaf(t, "a.example"))
 		f := mustLoad(t, nil, p)
 		changes := make(chan fsnotify.Event)
 		logs := following(t, f, changes)
-		next := root.leaf(t, "a.example")
-		writeFile(t, p.Cert, chainPEM(next))
+		next := root.Leaf(t, "a.example")
+		writeFile(t, p.Cert, authority.ChainPEM(next))
 		changes <- fsnotify.Event{Name: p.Cert}
 		time.Sleep(quietFor - 1)
-		writeFile(t, p.Key, next.keyPEM(t))
+		writeFile(t, p.Key, next.KeyPEM(t))
 		changes <- fsnotify.Event{Name: p.Key}
 		time.Sleep(quietFor + 1)
 		synctest.Wait()
-		if string(f.leafOf(0)) != string(next.cert.Raw) {
+		if string(f.leafOf(0)) != string(next.Cert.Raw) {
 			t.Error("the new pair is not in use")
 		}
 		checkOneLine(t, logs, "")
@@ -369,8 +370,8 @@ func TestAPairWrittenInTwoStepsIsJudgedOnce(t *testing.T) {
 }
 
 func TestOpenKeyFileIsOnlyAWarning(t *testing.T) {
-	root := newAuthority(t, "root", nil)
-	p := writePair(t, t.TempDir(), "tls", root.leaf(t, "a.example"))
+	root := authority.Named(t, "root", nil)
+	p := writePair(t, t.TempDir(), "tls", root.Leaf(t, "a.example"))
 	f := mustLoad(t, nil, p)
 	core, logs := observer.New(zapcore.DebugLevel)
 	f.warnOpenKeys(t.Context(), zap.New(core))
@@ -387,15 +388,15 @@ func TestOpenKeyFileIsOnlyAWarning(t *testing.T) {
 }
 
 func TestNotAfterIsTheFirstExpiryOfTheChain(t *testing.T) {
-	root := newAuthority(t, "root", nil)
-	short := root.leafUntil(t, time.Now().Add(time.Hour), "a.example")
+	root := authority.Named(t, "root", nil)
+	short := leafUntil(t, root, time.Now().Add(time.Hour), "a.example")
 	f := mustLoad(t, nil, writePair(t, t.TempDir(), "tls", short, root))
 	reg := prometheus.NewRegistry()
 	if err := reg.Register(f); err != nil {
 		t.Fatal(err)
 	}
 	got := gathered(t, reg, "keypost_tls_certificate_not_after_timestamp_seconds")
-	if want := float64(short.cert.NotAfter.Unix()); got != want {
+	if want := float64(short.Cert.NotAfter.Unix()); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -404,10 +405,10 @@ func TestNotAfterIsTheFirstExpiryOfTheChain(t *testing.T) {
 // meanwhile.
 func TestReadingThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		root := newAuthority(t, "root", nil) // in here, where it is another day
+		root := authority.Named(t, "root", nil) // in here, where it is another day
 		dir := t.TempDir()
-		hangs := writePair(t, dir, "hangs", root.leaf(t, "a.example.com"))
-		other := writePair(t, dir, "other", root.leaf(t, "b.example.com"))
+		hangs := writePair(t, dir, "hangs", root.Leaf(t, "a.example.com"))
+		other := writePair(t, dir, "other", root.Leaf(t, "b.example.com"))
 		f := mustLoad(t, nil, hangs, other)
 		first, second := f.leafOf(0), f.leafOf(1)
 		free := make(chan struct{})
@@ -415,7 +416,7 @@ func TestReadingThatHangs(t *testing.T) {
 		if hanging := (*hang.Error)(nil); !errors.As(err, &hanging) {
 			t.Fatal(err)
 		}
-		writePair(t, dir, "other", root.leaf(t, "b.example.com"))
+		writePair(t, dir, "other", root.Leaf(t, "b.example.com"))
 		core, logs := observer.New(zapcore.DebugLevel)
 		began := time.Now()
 		f.reload(t.Context(), time.Now(), zap.New(core))

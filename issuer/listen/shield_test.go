@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"io"
-	"math/big"
 	"net/http"
 	"path/filepath"
 	"reflect"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 const (
@@ -31,25 +32,25 @@ func secretFiles(t *testing.T) []string {
 }
 
 // clientOf is a client certificate of a CA.
-func clientOf(t *testing.T, ca *authority, usage x509.ExtKeyUsage) []tls.Certificate {
+func clientOf(t *testing.T, ca *authority.Authority, usage x509.ExtKeyUsage) []tls.Certificate {
 	t.Helper()
-	c := issue(t, ca, &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "cdn"}, ExtKeyUsage: []x509.ExtKeyUsage{usage}})
-	return []tls.Certificate{{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key}}
+	c := authority.Certify(t, ca, &x509.Certificate{Subject: pkix.Name{CommonName: "cdn"}, ExtKeyUsage: []x509.ExtKeyUsage{usage}})
+	return []tls.Certificate{c.Pair()}
 }
 
 func TestShield(t *testing.T) {
-	files, ca, other := secretFiles(t), newAuthority(t, "cdn", nil), newAuthority(t, "other", nil)
+	files, ca, other := secretFiles(t), authority.Named(t, "cdn", nil), authority.Named(t, "other", nil)
 	caFile := filepath.Join(t.TempDir(), "ca.pem")
-	writeFile(t, caFile, chainPEM(ca))
+	writeFile(t, caFile, authority.ChainPEM(ca))
 	mine, strangers, server := clientOf(t, ca, x509.ExtKeyUsageClientAuth), clientOf(t, other, x509.ExtKeyUsageClientAuth), clientOf(t, ca, x509.ExtKeyUsageServerAuth)
-	inner := []*authority{newAuthority(t, "a", ca)}
+	inner := []*authority.Authority{authority.Named(t, "a", ca)}
 	for _, name := range []string{"b", "c", "d"} {
-		inner = append(inner, newAuthority(t, name, inner[len(inner)-1]))
+		inner = append(inner, authority.Named(t, name, inner[len(inner)-1]))
 	}
 	long := func(n int) []tls.Certificate { // with n certificates of CAs
 		certs := clientOf(t, inner[n-1], x509.ExtKeyUsageClientAuth)
 		for i := range n {
-			certs[0].Certificate = append(certs[0].Certificate, inner[n-1-i].cert.Raw)
+			certs[0].Certificate = append(certs[0].Certificate, inner[n-1-i].Cert.Raw)
 		}
 		return certs
 	}

@@ -1,20 +1,15 @@
 package clientca
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 var day = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -22,17 +17,9 @@ var day = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 // root is the PEM text of a CA that expires so many days after day.
 func root(t *testing.T, name string, days int) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: day.AddDate(-1, 0, 0), NotAfter: day.AddDate(0, 0, days)}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	c := authority.CA(name)
+	c.NotBefore, c.NotAfter = day.AddDate(-1, 0, 0), day.AddDate(0, 0, days)
+	return string(authority.ChainPEM(authority.Certify(t, nil, c)))
 }
 
 func TestExpiry(t *testing.T) {

@@ -1,7 +1,6 @@
 package clientca
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -11,7 +10,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"math/big"
@@ -20,102 +18,46 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
-// authority is a CA, root or intermediate, that tests issue from.
-type authority struct {
-	cert *x509.Certificate
-	key  crypto.Signer
-}
-
-func newAuthority(t *testing.T, name string, parent *authority) *authority {
-	t.Helper()
-	return issue(t, parent, &x509.Certificate{
-		Subject:               pkix.Name{CommonName: name},
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageCertSign,
-	})
-}
-
-// issue signs template with parent, or with its own key when there is none.
-func issue(t *testing.T, parent *authority, template *x509.Certificate) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sign(t, parent, template, key)
-}
-
-func sign(t *testing.T, parent *authority, template *x509.Certificate, key crypto.Signer) *authority {
-	t.Helper()
-	if template.NotAfter.IsZero() {
-		template.NotBefore = time.Now().Add(-time.Hour)
-		template.NotAfter = time.Now().Add(24 * time.Hour)
-	}
-	if parent == nil {
-		parent = &authority{template, key}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent.cert, key.Public(), parent.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &authority{cert, key}
-}
-
-func (a *authority) pool() *x509.CertPool {
-	p := x509.NewCertPool()
-	p.AddCert(a.cert)
-	return p
-}
-
-func casOf(all ...*authority) *CAs {
-	var text []byte
-	for _, a := range all {
-		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})...)
-	}
-	return Parse(text)
-}
+func casOf(all ...*authority.Authority) *CAs { return Parse(authority.ChainPEM(all...)) }
 
 // clientLeaf is a client's certificate, signed by parent.
-func clientLeaf(t *testing.T, parent *authority, life time.Duration) *authority {
+func clientLeaf(t *testing.T, parent *authority.Authority, life time.Duration) *authority.Authority {
 	t.Helper()
-	return issue(t, parent, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "cdn"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	return authority.Certify(t, parent, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "cdn"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
 	})
 }
 
-func certsOf(all ...*authority) []*x509.Certificate {
+func certsOf(all ...*authority.Authority) []*x509.Certificate {
 	var certs []*x509.Certificate
 	for _, a := range all {
-		certs = append(certs, a.cert)
+		certs = append(certs, a.Cert)
 	}
 	return certs
 }
 
 // weak is an intermediate with a key on P-224, which TLS has no use for with FIPS 140-3.
-func weak(t *testing.T, root *authority) *authority {
+func weak(t *testing.T, root *authority.Authority) *authority.Authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sign(t, root, &x509.Certificate{Subject: pkix.Name{CommonName: "weak"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, key)
+	return authority.CertifyKey(t, root, authority.CA("weak"), key)
 }
 
 // A chain is valid at the time that is asked about, and until the first of its certificates expires; of two ways the longer counts.
 func TestValidUntil(t *testing.T) {
-	root := newAuthority(t, "cdn root", nil)
-	lasting := newAuthority(t, "inner", root) // a day
-	brief := sign(t, root, &x509.Certificate{
-		Subject: lasting.cert.Subject, IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}, lasting.key)
+	root := authority.Named(t, "cdn root", nil)
+	lasting := authority.Named(t, "inner", root) // a day
+	brief := authority.CertifyKey(t, root, &x509.Certificate{
+		Subject: lasting.Cert.Subject, IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, lasting.Key)
 	leaf := clientLeaf(t, lasting, 3*time.Hour)
 	judge := casOf(root)
 	for name, tt := range map[string]struct {
@@ -123,14 +65,14 @@ func TestValidUntil(t *testing.T) {
 		at    time.Duration
 		want  time.Time // zero: it is not valid
 	}{
-		"now":                        {certsOf(leaf, lasting), 0, leaf.cert.NotAfter},
-		"in two hours":               {certsOf(leaf, lasting), 2 * time.Hour, leaf.cert.NotAfter},
+		"now":                        {certsOf(leaf, lasting), 0, leaf.Cert.NotAfter},
+		"in two hours":               {certsOf(leaf, lasting), 2 * time.Hour, leaf.Cert.NotAfter},
 		"in four":                    {certsOf(leaf, lasting), 4 * time.Hour, time.Time{}},
 		"before":                     {certsOf(leaf, lasting), -2 * time.Hour, time.Time{}},
-		"the intermediate ends":      {certsOf(leaf, brief), 0, brief.cert.NotAfter},
-		"two ways":                   {certsOf(leaf, brief, lasting), 0, leaf.cert.NotAfter},
-		"two ways, the other first":  {certsOf(leaf, lasting, brief), 0, leaf.cert.NotAfter},
-		"two ways, of which one has": {certsOf(leaf, brief, lasting), 2 * time.Hour, leaf.cert.NotAfter},
+		"the intermediate ends":      {certsOf(leaf, brief), 0, brief.Cert.NotAfter},
+		"two ways":                   {certsOf(leaf, brief, lasting), 0, leaf.Cert.NotAfter},
+		"two ways, the other first":  {certsOf(leaf, lasting, brief), 0, leaf.Cert.NotAfter},
+		"two ways, of which one has": {certsOf(leaf, brief, lasting), 2 * time.Hour, leaf.Cert.NotAfter},
 		"it has ended":               {certsOf(leaf, brief), 2 * time.Hour, time.Time{}},
 	} {
 		until, err := judge.verify(tt.chain, time.Now().Add(tt.at))
@@ -142,9 +84,9 @@ func TestValidUntil(t *testing.T) {
 
 // With FIPS 140-3 no chain counts that has another key than crypto/tls allows then; one way without it is enough.
 func TestChainsWithFIPS(t *testing.T) {
-	root := newAuthority(t, "cdn root", nil)
+	root := authority.Named(t, "cdn root", nil)
 	small := weak(t, root)
-	cross := sign(t, root, &x509.Certificate{Subject: small.cert.Subject, IsCA: true, BasicConstraintsValid: true}, small.key) // the same weak key
+	cross := authority.CertifyKey(t, root, &x509.Certificate{Subject: small.Cert.Subject, IsCA: true, BasicConstraintsValid: true}, small.Key) // the same weak key
 	leaf := clientLeaf(t, small, time.Hour)
 	judge := casOf(root, leaf)
 	for name, tt := range map[string]struct {
@@ -178,16 +120,16 @@ func TestChainsWithFIPS(t *testing.T) {
 
 // What a client sends is judged as crypto/x509 does, but for chains that are too long.
 func TestClientChains(t *testing.T) {
-	root, other := newAuthority(t, "cdn root", nil), newAuthority(t, "cdn root", nil) // of the same name
-	a := newAuthority(t, "a", root)
-	b := newAuthority(t, "b", a)
-	c := newAuthority(t, "c", b)
-	renewed := newAuthority(t, "cdn root", root) // a new key under the old name, which the old one signs
+	root, other := authority.Named(t, "cdn root", nil), authority.Named(t, "cdn root", nil) // of the same name
+	a := authority.Named(t, "a", root)
+	b := authority.Named(t, "b", a)
+	c := authority.Named(t, "c", b)
+	renewed := authority.Named(t, "cdn root", root) // a new key under the old name, which the old one signs
 	pinned := clientLeaf(t, nil, time.Hour)
-	named := issue(t, root, &x509.Certificate{
+	named := authority.Certify(t, root, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "named"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	})
-	big1 := issue(t, root, &x509.Certificate{Subject: pkix.Name{CommonName: "big"}, DNSNames: slices.Repeat([]string{strings.Repeat("x", 60) + ".example"}, 500)})
+	big1 := authority.Certify(t, root, &x509.Certificate{Subject: pkix.Name{CommonName: "big"}, DNSNames: slices.Repeat([]string{strings.Repeat("x", 60) + ".example"}, 500)})
 	judge := casOf(root, pinned)
 	for name, tt := range map[string]struct {
 		chain []*x509.Certificate
@@ -209,8 +151,8 @@ func TestClientChains(t *testing.T) {
 		"a stranger's, with what is not": {certsOf(clientLeaf(t, other, time.Hour), a, root), "unknown authority", false},
 		"a stranger's, and expired":      {certsOf(clientLeaf(t, other, -time.Minute)), "unknown authority", false}, // no more is looked at
 		"expired":                        {certsOf(clientLeaf(t, root, -time.Minute)), "expired", false},
-		"a path that is too long":        {certsOf(clientLeaf(t, newAuthority(t, "n", named), time.Hour), newAuthority(t, "n", named), named), "unknown authority", false},
-		"a server's":                     {certsOf(issue(t, root, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})), "incompatible key usage", false},
+		"a path that is too long":        {certsOf(clientLeaf(t, authority.Named(t, "n", named), time.Hour), authority.Named(t, "n", named), named), "unknown authority", false},
+		"a server's":                     {certsOf(authority.Certify(t, root, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})), "incompatible key usage", false},
 		"signed by a client":             {certsOf(clientLeaf(t, clientLeaf(t, root, time.Hour), time.Hour), clientLeaf(t, root, time.Hour)), "unknown authority", false},
 	} {
 		_, alone := tt.chain[0].Verify(x509.VerifyOptions{Roots: judge.Pool(), Intermediates: poolOf(tt.chain[1:]), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -226,25 +168,27 @@ func TestClientChains(t *testing.T) {
 // A stranger's certificates, each of a name that leads further, cost a few checks of signatures, with the keys of the CAs in the file
 // alone; one more certificate, and none.
 func TestStrangersChainsAreCheap(t *testing.T) {
-	root := newAuthority(t, "cdn root", nil)
+	root := authority.Named(t, "cdn root", nil)
 	judge := casOf(root)
 	checks := 0
 	judge.check = func(child, parent *x509.Certificate) error {
-		if checks++; !parent.Equal(root.cert) {
+		if checks++; !parent.Equal(root.Cert) {
 			t.Error("a signature is checked with a stranger's key")
 		}
 		return child.CheckSignatureFrom(parent)
 	}
-	var signers []*authority // of one name, with different keys; the last one signed the others and the leaf
+	var signers []*authority.Authority // of one name, with different keys; the last one signed the others and the leaf
 	for range 200 {
 		key, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
-		signers = append(signers, sign(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "X"}, IsCA: true, BasicConstraintsValid: true}, key))
+		signers = append(signers, authority.CertifyKey(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "X"}, IsCA: true, BasicConstraintsValid: true}, key))
 	}
-	as := func(name string, parent *authority) *authority { return newAuthority(t, name, parent) }
-	likeRoot := newAuthority(t, "cdn root", nil)
+	as := func(name string, parent *authority.Authority) *authority.Authority {
+		return authority.Named(t, name, parent)
+	}
+	likeRoot := authority.Named(t, "cdn root", nil)
 	for name, tt := range map[string]struct {
 		chain []*x509.Certificate
 		most  int
@@ -304,18 +248,18 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 // A handshake ends as it does where crypto/tls verifies, in both versions of TLS: whoever has the certificate of a client and not its key is no
 // client either.
 func TestHandshakesAsWithCryptoTLS(t *testing.T) {
-	root, other, site := newAuthority(t, "cdn root", nil), newAuthority(t, "cdn root", nil), newAuthority(t, "site", nil)
-	pair := issue(t, site, &x509.Certificate{DNSNames: []string{"oidc.example.com"}})
-	inner := newAuthority(t, "inner", root)
-	confined := issue(t, root, &x509.Certificate{
+	root, other, site := authority.Named(t, "cdn root", nil), authority.Named(t, "cdn root", nil), authority.Named(t, "site", nil)
+	pair := authority.Certify(t, site, &x509.Certificate{DNSNames: []string{"oidc.example.com"}})
+	inner := authority.Named(t, "inner", root)
+	confined := authority.Certify(t, root, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "confined"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		PermittedDNSDomainsCritical: true, PermittedDNSDomains: []string{"cdn.example"},
 	})
-	forServers := issue(t, root, &x509.Certificate{
+	forServers := authority.Certify(t, root, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "for servers"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
-	old := issue(t, root, &x509.Certificate{
+	old := authority.Certify(t, root, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "old"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(-time.Minute),
 	})
@@ -324,19 +268,15 @@ func TestHandshakesAsWithCryptoTLS(t *testing.T) {
 	if fips140.Enabled() {
 		smallWant = "FIPS"
 	}
-	withName := func(parent *authority, name string) *authority {
-		return issue(t, parent, &x509.Certificate{DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	withName := func(parent *authority.Authority, name string) *authority.Authority {
+		return authority.Certify(t, parent, &x509.Certificate{DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
 	mine := clientLeaf(t, root, time.Hour)
-	later := issue(t, root, &x509.Certificate{
+	later := authority.Certify(t, root, &x509.Certificate{
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, NotBefore: time.Now().Add(time.Hour), NotAfter: time.Now().Add(2 * time.Hour),
 	})
-	own := func(leaf *authority, more ...*authority) []tls.Certificate {
-		c := tls.Certificate{PrivateKey: leaf.key}
-		for _, a := range append([]*authority{leaf}, more...) {
-			c.Certificate = append(c.Certificate, a.cert.Raw)
-		}
-		return []tls.Certificate{c}
+	own := func(leaf *authority.Authority, more ...*authority.Authority) []tls.Certificate {
+		return []tls.Certificate{leaf.Pair(more...)}
 	}
 	for name, tt := range map[string]struct {
 		certs []tls.Certificate
@@ -351,24 +291,24 @@ func TestHandshakesAsWithCryptoTLS(t *testing.T) {
 		"expired":                       {own(clientLeaf(t, root, -time.Minute)), "expired"},
 		"not valid yet":                 {own(later), "not yet valid"},
 		"an intermediate expired":       {own(clientLeaf(t, old, time.Hour), old), "expired"},
-		"a server's":                    {own(issue(t, root, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})), "incompatible key usage"},
+		"a server's":                    {own(authority.Certify(t, root, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})), "incompatible key usage"},
 		"an intermediate of servers":    {own(clientLeaf(t, forServers, time.Hour), forServers), "incompatible key usage"},
 		"a name that its CA may give":   {own(withName(confined, "a.cdn.example"), confined), ""},
 		"a name that its CA may not":    {own(withName(confined, "a.example"), confined), "not permitted"},
-		"with the key of another":       {[]tls.Certificate{{Certificate: [][]byte{mine.cert.Raw}, PrivateKey: other.key}}, "invalid signature by the client certificate"},
+		"with the key of another":       {[]tls.Certificate{{Certificate: [][]byte{mine.Cert.Raw}, PrivateKey: other.Key}}, "invalid signature by the client certificate"},
 		"an intermediate of P-224":      {own(clientLeaf(t, small, time.Hour), small), smallWant},
 		"signed by a client of the CDN": {own(clientLeaf(t, mine, time.Hour), mine), "unknown authority"},
 	} {
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			server := func() *tls.Config {
-				return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{pair.cert.Raw}, PrivateKey: pair.key}}}
+				return &tls.Config{Certificates: []tls.Certificate{pair.Pair()}}
 			}
 			theirs, ours := server(), server()
-			theirs.ClientAuth, theirs.ClientCAs = tls.VerifyClientCertIfGiven, root.pool()
+			theirs.ClientAuth, theirs.ClientCAs = tls.VerifyClientCertIfGiven, root.Pool()
 			casOf(root).Apply(ours)
 			for by, conf := range map[string]*tls.Config{"crypto/tls": theirs, "Apply": ours} {
 				// However the CAs that the server names: a stranger sends what it likes.
-				client := &tls.Config{RootCAs: site.pool(), ServerName: "oidc.example.com", MinVersion: version, MaxVersion: version}
+				client := &tls.Config{RootCAs: site.Pool(), ServerName: "oidc.example.com", MinVersion: version, MaxVersion: version}
 				client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 					if tt.certs == nil {
 						return &tls.Certificate{}, nil
@@ -390,23 +330,23 @@ func TestHandshakesAsWithCryptoTLS(t *testing.T) {
 // A resumed session counts as the certificate of its first handshake, and no longer than that: not once its chain has expired, and not
 // at a server with another CA that has the same keys for tickets. Its client is asked for another one then.
 func TestResumedClients(t *testing.T) {
-	root, other, site := newAuthority(t, "cdn root", nil), newAuthority(t, "cdn root", nil), newAuthority(t, "site", nil)
-	pair := issue(t, site, &x509.Certificate{DNSNames: []string{"oidc.example.com"}})
-	server := func(ca *authority, now time.Time) *tls.Config {
-		c := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{pair.cert.Raw}, PrivateKey: pair.key}}, Time: func() time.Time { return now }}
+	root, other, site := authority.Named(t, "cdn root", nil), authority.Named(t, "cdn root", nil), authority.Named(t, "site", nil)
+	pair := authority.Certify(t, site, &x509.Certificate{DNSNames: []string{"oidc.example.com"}})
+	server := func(ca *authority.Authority, now time.Time) *tls.Config {
+		c := &tls.Config{Certificates: []tls.Certificate{pair.Pair()}, Time: func() time.Time { return now }}
 		c.SetSessionTicketKeys([][32]byte{{1}})
 		casOf(ca).Apply(c)
 		return c
 	}
-	inner := issue(t, root, &x509.Certificate{
+	inner := authority.Certify(t, root, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "inner"}, IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	})
-	own := func(leaf *authority) []tls.Certificate {
-		return []tls.Certificate{{Certificate: [][]byte{leaf.cert.Raw, inner.cert.Raw}, PrivateKey: leaf.key}}
+	own := func(leaf *authority.Authority) []tls.Certificate {
+		return []tls.Certificate{leaf.Pair(inner)}
 	}
-	for version, leaf := range map[uint16]*authority{tls.VersionTLS12: clientLeaf(t, inner, 3*time.Hour), tls.VersionTLS13: clientLeaf(t, inner, 3*time.Hour)} {
+	for version, leaf := range map[uint16]*authority.Authority{tls.VersionTLS12: clientLeaf(t, inner, 3*time.Hour), tls.VersionTLS13: clientLeaf(t, inner, 3*time.Hour)} {
 		client := &tls.Config{
-			RootCAs: site.pool(), ServerName: "oidc.example.com", MinVersion: version, MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(8),
+			RootCAs: site.Pool(), ServerName: "oidc.example.com", MinVersion: version, MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(8),
 			Certificates: own(leaf),
 		}
 		now := time.Now()
