@@ -10,10 +10,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
+
+	"github.com/keypost/keypost/test/fakecloud/cluster"
 )
 
 const (
-	issuerURL = "https://oidc.example.com/prod-a"
+	issuerURL = cluster.IssuerURL
 	trustText = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow",` +
 		`"Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/prod-a"},` +
 		`"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{` +

@@ -20,6 +20,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
+
+	"github.com/keypost/keypost/test/fakecloud/cluster"
 )
 
 // post sends a form as it is, signed for a service unless change says otherwise.
@@ -133,7 +135,7 @@ func TestSTSNeedsNoSignatureForAToken(t *testing.T) {
 	t.Parallel()
 	p := stage(t, nil)
 	form := url.Values{"Action": {"AssumeRoleWithWebIdentity"}, "Version": {stsVersion}, "RoleArn": {roleARN}, "RoleSessionName": {"app"},
-		"WebIdentityToken": {p.key.sign(t, workload(p.clock.Now()))}}
+		"WebIdentityToken": {p.key.Sign(t, cluster.Workload(p.clock.Now()))}}
 	status, body := post(t, p.Server, "sts", form.Encode(), func(r *http.Request) { r.Header.Del("Authorization") })
 	if status != http.StatusOK || !strings.Contains(body, "<AssumeRoleWithWebIdentityResult>") {
 		t.Error(body)
@@ -249,7 +251,7 @@ func TestTheCallerMayDoOnlyWhatItsPolicyAllows(t *testing.T) {
 
 func TestReadsLagBehind(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{ConsistencyDelay: 10 * time.Second, Now: clock.Now})
 	c, ctx := iamOf(s), t.Context()
 	get := func() error { _, err := c.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String("r")}); return err }
@@ -259,9 +261,9 @@ func TestReadsLagBehind(t *testing.T) {
 	refused(t, err, "EntityAlreadyExists", "")
 	must(c.PutRolePolicy(ctx,
 		&iam.PutRolePolicyInput{RoleName: aws.String("r"), PolicyName: aws.String("p"), PolicyDocument: aws.String(permissions)}))(t)
-	clock.pass(9 * time.Second)
+	clock.Pass(9 * time.Second)
 	refused(t, get(), "NoSuchEntity", "")
-	clock.pass(time.Second)
+	clock.Pass(time.Second)
 	if err := get(); err != nil {
 		t.Error(err)
 	}
@@ -270,7 +272,7 @@ func TestReadsLagBehind(t *testing.T) {
 	if err := get(); err != nil {
 		t.Error("a role that is deleted is still seen:", err)
 	}
-	clock.pass(10 * time.Second)
+	clock.Pass(10 * time.Second)
 	refused(t, get(), "NoSuchEntity", "")
 	must(c.CreateRole(ctx, newRoleInput("r")))(t)
 	if n := len(s.history); n != 2 {
@@ -280,7 +282,7 @@ func TestReadsLagBehind(t *testing.T) {
 
 func TestWritesAreThrottledAndReadsAreNot(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{WritesPerSecond: 5, Now: clock.Now})
 	write := func() error {
 		_, err := iamOf(s).CreateOpenIDConnectProvider(t.Context(), &makeProvider{Url: aws.String(issuerURL)})
@@ -299,7 +301,7 @@ func TestWritesAreThrottledAndReadsAreNot(t *testing.T) {
 		must(iamOf(s).ListRoles(t.Context(), nil))(t)
 	}
 	refused(t, write(), "Throttling", "Rate exceeded")
-	clock.pass(200 * time.Millisecond)
+	clock.Pass(200 * time.Millisecond)
 	refused(t, write(), "EntityAlreadyExists", "")
 	refused(t, write(), "Throttling", "")
 }

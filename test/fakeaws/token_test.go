@@ -2,6 +2,11 @@ package fakeaws
 
 import (
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keypost/keypost/test/fakecloud/cluster"
 )
 
 const roleARN = "arn:aws:iam::123456789012:role/r"
@@ -19,16 +26,31 @@ const roleARN = "arn:aws:iam::123456789012:role/r"
 // party is a whole stage: an issuer with one key, an account that knows it, a role that trusts it.
 type party struct {
 	*Server
-	issuer *issuer
-	clock  *clock
-	key    signer
+	issuer *cluster.Issuer
+	clock  *cluster.Clock
+	key    cluster.Signer
+}
+
+func newSigner(t testing.TB, kid string, alg jose.SignatureAlgorithm) cluster.Signer {
+	var key crypto.Signer
+	switch alg {
+	case jose.ES256:
+		key = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	case jose.ES384:
+		key = must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t)
+	case jose.ES512:
+		key = must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t)
+	default:
+		key = must(rsa.GenerateKey(rand.Reader, 2048))(t)
+	}
+	return cluster.Signer{KID: kid, Alg: alg, Key: key}
 }
 
 func stage(t testing.TB, change func(*Options)) party {
 	t.Helper()
-	p := party{issuer: startIssuer(t), clock: newClock(), key: newSigner(t, "kid-a", jose.ES256)}
-	p.issuer.keys = []jose.JSONWebKey{p.key.public()}
-	o := Options{Dial: p.issuer.dial, Roots: p.issuer.ca.pool(), Now: p.clock.Now}
+	p := party{issuer: cluster.Start(t), clock: cluster.NewClock(), key: newSigner(t, "kid-a", jose.ES256)}
+	p.issuer.Keys = []jose.JSONWebKey{p.key.Public()}
+	o := Options{Dial: p.issuer.Dial, Roots: p.issuer.CA.Pool(), Now: p.clock.Now}
 	if change != nil {
 		change(&o)
 	}
@@ -59,7 +81,7 @@ func (k tokenOf) GetIdentityToken() ([]byte, error) { return []byte(k), nil }
 func TestATokenBecomesTheRole(t *testing.T) {
 	t.Parallel()
 	p := stage(t, nil)
-	token := p.key.sign(t, workload(p.clock.Now()))
+	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
 	config := configuration(p.Server)
 	config.Credentials = stscreds.NewWebIdentityRoleProvider(stsOf(p.Server), roleARN, tokenOf(token),
 		func(o *stscreds.WebIdentityRoleOptions) { o.RoleSessionName = "app" })
@@ -77,7 +99,7 @@ func TestASessionEnds(t *testing.T) {
 	p := stage(t, nil)
 	out := must(stsOf(p.Server).AssumeRoleWithWebIdentity(t.Context(), &takeRole{
 		RoleArn: aws.String(roleARN), RoleSessionName: aws.String("app"), DurationSeconds: aws.Int32(900),
-		WebIdentityToken: aws.String(p.key.sign(t, workload(p.clock.Now())))}))(t)
+		WebIdentityToken: aws.String(p.key.Sign(t, cluster.Workload(p.clock.Now())))}))(t)
 	if *out.SubjectFromWebIdentityToken != "system:serviceaccount:ns:sa" || *out.Audience != "openshift" ||
 		*out.Provider != "arn:aws:iam::123456789012:oidc-provider/oidc.example.com/prod-a" {
 		t.Errorf("%+v", out)
@@ -89,7 +111,7 @@ func TestASessionEnds(t *testing.T) {
 	})
 	c := sts.NewFromConfig(config)
 	must(c.GetCallerIdentity(t.Context(), nil))(t)
-	p.clock.pass(15 * time.Minute)
+	p.clock.Pass(15 * time.Minute)
 	_, err := c.GetCallerIdentity(t.Context(), nil)
 	refused(t, err, "ExpiredToken", "expired")
 }
@@ -99,15 +121,15 @@ func TestEveryAlgorithmOfAWSVerifies(t *testing.T) {
 	p := stage(t, nil)
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512} {
 		key := newSigner(t, "kid-"+string(alg), alg)
-		p.issuer.change(func(i *issuer) { i.keys = []jose.JSONWebKey{key.public()} })
-		if err := p.assume(t.Context(), key.sign(t, workload(p.clock.Now()))); err != nil {
+		p.issuer.Change(func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{key.Public()} })
+		if err := p.assume(t.Context(), key.Sign(t, cluster.Workload(p.clock.Now()))); err != nil {
 			t.Errorf("%s: %v", alg, err)
 		}
-		p.clock.pass(6 * time.Minute)
+		p.clock.Pass(6 * time.Minute)
 	}
 	key := newSigner(t, "kid-pss", jose.PS256)
-	p.issuer.change(func(i *issuer) { i.keys = []jose.JSONWebKey{key.public()} })
-	refused(t, p.assume(t.Context(), key.sign(t, workload(p.clock.Now()))), "InvalidIdentityToken", "not a valid JWT")
+	p.issuer.Change(func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{key.Public()} })
+	refused(t, p.assume(t.Context(), key.Sign(t, cluster.Workload(p.clock.Now()))), "InvalidIdentityToken", "not a valid JWT")
 }
 
 const (
@@ -123,39 +145,39 @@ func TestAWSsSentenceForEveryTokenThatItRefuses(t *testing.T) {
 	t.Parallel()
 	p := stage(t, nil)
 	now := p.clock.Now()
-	good := p.key.sign(t, workload(now))
+	good := p.key.Sign(t, cluster.Workload(now))
 	stranger := newSigner(t, "kid-a", jose.ES256)
 	for name, c := range map[string]struct{ token, code, says string }{
 		"garbage":                       {"garbage", badTokens, notJWT},
 		"a token cut short":             {good[:len(good)-20], badTokens, notJWT},
-		"another key under the kid":     {stranger.sign(t, workload(now)), badTokens, notJWT},
-		"an unpublished key":            {newSigner(t, "kid-b", jose.ES256).sign(t, workload(now)), badTokens, noKey},
-		"no kid":                        {signer{"", p.key.alg, p.key.key}.sign(t, workload(now)), badTokens, noKey},
-		"another algorithm for the kid": {newSigner(t, "kid-a", jose.RS256).sign(t, workload(now)), badTokens, noKey},
-		"another issuer": {p.key.sign(t, workload(now, "iss", issuerURL+"/")), badTokens,
+		"another key under the kid":     {stranger.Sign(t, cluster.Workload(now)), badTokens, notJWT},
+		"an unpublished key":            {newSigner(t, "kid-b", jose.ES256).Sign(t, cluster.Workload(now)), badTokens, noKey},
+		"no kid":                        {cluster.Signer{Alg: p.key.Alg, Key: p.key.Key}.Sign(t, cluster.Workload(now)), badTokens, noKey},
+		"another algorithm for the kid": {newSigner(t, "kid-a", jose.RS256).Sign(t, cluster.Workload(now)), badTokens, noKey},
+		"another issuer": {p.key.Sign(t, cluster.Workload(now, "iss", issuerURL+"/")), badTokens,
 			"No OpenIDConnect provider found in your account for " + issuerURL + "/"},
-		"an audience not registered": {p.key.sign(t, workload(now, "aud", []string{"vault"})), badTokens, noClient},
-		"two audiences":              {p.key.sign(t, workload(now, "aud", []string{"openshift", "vault"})), badTokens, noClient},
-		"a party not registered":     {p.key.sign(t, workload(now, "azp", "vault")), badTokens, noClient},
-		"expired": {p.key.sign(t, workload(now, "exp", now.Add(-5*time.Minute).Unix())),
+		"an audience not registered": {p.key.Sign(t, cluster.Workload(now, "aud", []string{"vault"})), badTokens, noClient},
+		"two audiences":              {p.key.Sign(t, cluster.Workload(now, "aud", []string{"openshift", "vault"})), badTokens, noClient},
+		"a party not registered":     {p.key.Sign(t, cluster.Workload(now, "azp", "vault")), badTokens, noClient},
+		"expired": {p.key.Sign(t, cluster.Workload(now, "exp", now.Add(-5*time.Minute).Unix())),
 			"ExpiredTokenException", "Token expired: current date/time"},
-		"an audience not in the policy": {p.key.sign(t, workload(now, "aud", "sts.amazonaws.com")), "AccessDenied", noRight},
-		"another namespace":             {p.key.sign(t, workload(now, "sub", "system:serviceaccount:other:sa")), "AccessDenied", noRight},
-		"no aud":                        {p.key.sign(t, workload(now, "aud", nil)), badTokens, "Missing a required claim: aud"},
-		"no sub":                        {p.key.sign(t, workload(now, "sub", nil)), badTokens, "Missing a required claim: sub"},
-		"no iss":                        {p.key.sign(t, workload(now, "iss", nil)), badTokens, "Missing a required claim: iss"},
-		"no exp":                        {p.key.sign(t, workload(now, "exp", nil)), badTokens, "Missing a required claim: exp"},
-		"no iat":                        {p.key.sign(t, workload(now, "iat", nil)), badTokens, "Missing a required claim: iat"},
-		"a fraction of a second":        {p.key.sign(t, workload(now, "exp", 1.5)), badTokens, notJWT},
-		"a subject too long":            {p.key.sign(t, workload(now, "sub", strings.Repeat("s", 256))), badTokens, "subject"},
+		"an audience not in the policy": {p.key.Sign(t, cluster.Workload(now, "aud", "sts.amazonaws.com")), "AccessDenied", noRight},
+		"another namespace":             {p.key.Sign(t, cluster.Workload(now, "sub", "system:serviceaccount:other:sa")), "AccessDenied", noRight},
+		"no aud":                        {p.key.Sign(t, cluster.Workload(now, "aud", nil)), badTokens, "Missing a required claim: aud"},
+		"no sub":                        {p.key.Sign(t, cluster.Workload(now, "sub", nil)), badTokens, "Missing a required claim: sub"},
+		"no iss":                        {p.key.Sign(t, cluster.Workload(now, "iss", nil)), badTokens, "Missing a required claim: iss"},
+		"no exp":                        {p.key.Sign(t, cluster.Workload(now, "exp", nil)), badTokens, "Missing a required claim: exp"},
+		"no iat":                        {p.key.Sign(t, cluster.Workload(now, "iat", nil)), badTokens, "Missing a required claim: iat"},
+		"a fraction of a second":        {p.key.Sign(t, cluster.Workload(now, "exp", 1.5)), badTokens, notJWT},
+		"a subject too long":            {p.key.Sign(t, cluster.Workload(now, "sub", strings.Repeat("s", 256))), badTokens, "subject"},
 		"too short":                     {"abc", "ValidationError", "webIdentityToken"},
 		"too long":                      {strings.Repeat("a", 20001), "ValidationError", "less than or equal to 20000"},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, p.assume(t.Context(), c.token), c.code, c.says) })
 	}
 	for name, token := range map[string]string{
-		"good": good, "within five minutes of its end": p.key.sign(t, workload(now, "exp", now.Add(-299*time.Second).Unix())),
-		"a registered party beside a foreign audience": p.key.sign(t, workload(now, "azp", "openshift", "aud", "vault")),
+		"good": good, "within five minutes of its end": p.key.Sign(t, cluster.Workload(now, "exp", now.Add(-299*time.Second).Unix())),
+		"a registered party beside a foreign audience": p.key.Sign(t, cluster.Workload(now, "azp", "openshift", "aud", "vault")),
 	} {
 		if err := p.assume(t.Context(), token); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -165,28 +187,28 @@ func TestAWSsSentenceForEveryTokenThatItRefuses(t *testing.T) {
 
 func TestAnIssuerThatIsNotAsAWSAsksHasNoKeys(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*issuer){
-		"no response types": func(i *issuer) { delete(i.discovery, "response_types_supported") },
-		"no subject types":  func(i *issuer) { delete(i.discovery, "subject_types_supported") },
-		"no algorithms":     func(i *issuer) { delete(i.discovery, "id_token_signing_alg_values_supported") },
-		"another issuer":    func(i *issuer) { i.discovery["issuer"] = issuerURL + "/" },
-		"keys without TLS":  func(i *issuer) { i.discovery["jwks_uri"] = "http://oidc.example.com/prod-a/keys.json" },
-		"a redirect":        func(i *issuer) { i.moved = true },
-		"no keys":           func(i *issuer) { i.keys = nil },
-		"the kid twice":     func(i *issuer) { i.keys = append(i.keys, i.keys[0]) },
-		"more than 100 keys": func(i *issuer) {
+	for name, change := range map[string]func(*cluster.Issuer){
+		"no response types": func(i *cluster.Issuer) { delete(i.Discovery, "response_types_supported") },
+		"no subject types":  func(i *cluster.Issuer) { delete(i.Discovery, "subject_types_supported") },
+		"no algorithms":     func(i *cluster.Issuer) { delete(i.Discovery, "id_token_signing_alg_values_supported") },
+		"another issuer":    func(i *cluster.Issuer) { i.Discovery["issuer"] = issuerURL + "/" },
+		"keys without TLS":  func(i *cluster.Issuer) { i.Discovery["jwks_uri"] = "http://oidc.example.com/prod-a/keys.json" },
+		"a redirect":        func(i *cluster.Issuer) { i.Moved = true },
+		"no keys":           func(i *cluster.Issuer) { i.Keys = nil },
+		"the kid twice":     func(i *cluster.Issuer) { i.Keys = append(i.Keys, i.Keys[0]) },
+		"more than 100 keys": func(i *cluster.Issuer) {
 			for n := range 100 {
-				more := i.keys[0]
+				more := i.Keys[0]
 				more.KeyID = fmt.Sprint(n)
-				i.keys = append(i.keys, more)
+				i.Keys = append(i.Keys, more)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := stage(t, nil)
-			p.issuer.change(change)
-			refused(t, p.assume(t.Context(), p.key.sign(t, workload(p.clock.Now()))), badTokens, noKey)
+			p.issuer.Change(change)
+			refused(t, p.assume(t.Context(), p.key.Sign(t, cluster.Workload(p.clock.Now()))), badTokens, noKey)
 		})
 	}
 }
@@ -194,11 +216,11 @@ func TestAnIssuerThatIsNotAsAWSAsksHasNoKeys(t *testing.T) {
 func TestAPrivateChainNeedsItsThumbprint(t *testing.T) {
 	t.Parallel()
 	p := stage(t, func(o *Options) { o.Roots = nil })
-	token := p.key.sign(t, workload(p.clock.Now()))
+	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
 	if err := p.assume(t.Context(), token); err != nil {
 		t.Fatal("with the thumbprint that was fetched when the provider was made:", err)
 	}
-	if got, want := p.State().Providers[0].Thumbprints[0], thumbprintOf(p.issuer.ca.cert); got != want {
+	if got, want := p.State().Providers[0].Thumbprints[0], thumbprintOf(p.issuer.CA.Cert); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	must(iamOf(p.Server).UpdateOpenIDConnectProviderThumbprint(t.Context(), &iam.UpdateOpenIDConnectProviderThumbprintInput{
@@ -211,7 +233,7 @@ func TestAPublicChainNeedsNoThumbprint(t *testing.T) {
 	p := stage(t, nil)
 	must(iamOf(p.Server).UpdateOpenIDConnectProviderThumbprint(t.Context(), &iam.UpdateOpenIDConnectProviderThumbprintInput{
 		OpenIDConnectProviderArn: aws.String(p.State().Providers[0].ARN), ThumbprintList: []string{strings.Repeat("00", 20)}}))(t)
-	if err := p.assume(t.Context(), p.key.sign(t, workload(p.clock.Now()))); err != nil {
+	if err := p.assume(t.Context(), p.key.Sign(t, cluster.Workload(p.clock.Now()))); err != nil {
 		t.Error(err)
 	}
 }
@@ -220,21 +242,21 @@ func TestKeysAreKeptUntilTheirCopyLapses(t *testing.T) {
 	t.Parallel()
 	p := stage(t, nil)
 	next := newSigner(t, "kid-next", jose.ES256)
-	before := p.issuer.hit("/keys.json")
-	token := func(s signer) string { return s.sign(t, workload(p.clock.Now())) }
+	before := p.issuer.Hits("/keys.json")
+	token := func(s cluster.Signer) string { return s.Sign(t, cluster.Workload(p.clock.Now())) }
 	if err := p.assume(t.Context(), token(p.key)); err != nil {
 		t.Fatal(err)
 	}
-	p.issuer.change(func(i *issuer) { i.keys = []jose.JSONWebKey{next.public()} })
-	p.clock.pass(299 * time.Second)
+	p.issuer.Change(func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{next.Public()} })
+	p.clock.Pass(299 * time.Second)
 	refused(t, p.assume(t.Context(), token(next)), badTokens, noKey)
 	if err := p.assume(t.Context(), token(p.key)); err != nil {
 		t.Error("a key that is withdrawn still counts in the copy:", err)
 	}
-	if n := p.issuer.hit("/keys.json") - before; n != 1 {
+	if n := p.issuer.Hits("/keys.json") - before; n != 1 {
 		t.Errorf("the keys were fetched %d times for an unknown kid", n)
 	}
-	p.clock.pass(time.Second)
+	p.clock.Pass(time.Second)
 	if err := p.assume(t.Context(), token(next)); err != nil {
 		t.Error(err)
 	}
@@ -244,16 +266,16 @@ func TestKeysAreKeptUntilTheirCopyLapses(t *testing.T) {
 func TestDeletingAProviderDropsItsKeys(t *testing.T) {
 	t.Parallel()
 	p := stage(t, nil)
-	if err := p.assume(t.Context(), p.key.sign(t, workload(p.clock.Now()))); err != nil {
+	if err := p.assume(t.Context(), p.key.Sign(t, cluster.Workload(p.clock.Now()))); err != nil {
 		t.Fatal(err)
 	}
 	next := newSigner(t, "kid-next", jose.ES256)
-	p.issuer.change(func(i *issuer) { i.keys = []jose.JSONWebKey{next.public()} })
+	p.issuer.Change(func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{next.Public()} })
 	c, arn := iamOf(p.Server), p.State().Providers[0].ARN
 	must(c.DeleteOpenIDConnectProvider(t.Context(), &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: &arn}))(t)
 	must(c.CreateOpenIDConnectProvider(t.Context(), &makeProvider{
 		Url: aws.String(issuerURL), ClientIDList: []string{"openshift"}}))(t)
-	if err := p.assume(t.Context(), next.sign(t, workload(p.clock.Now()))); err != nil {
+	if err := p.assume(t.Context(), next.Sign(t, cluster.Workload(p.clock.Now()))); err != nil {
 		t.Error(err)
 	}
 }
@@ -261,7 +283,7 @@ func TestDeletingAProviderDropsItsKeys(t *testing.T) {
 func TestWhatATrustPolicyLetsIn(t *testing.T) {
 	t.Parallel()
 	p := stage(t, nil)
-	token := p.key.sign(t, workload(p.clock.Now()))
+	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
 	const (
 		federated = `"Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.example.com/prod-a"}`
 		action    = `"Action":"sts:AssumeRoleWithWebIdentity"`
@@ -311,7 +333,7 @@ func TestWhatATrustPolicyLetsIn(t *testing.T) {
 func TestARoleIsAssumedOnlyAsItIs(t *testing.T) {
 	t.Parallel()
 	p := stage(t, nil)
-	token := p.key.sign(t, workload(p.clock.Now()))
+	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
 	for name, c := range map[string]struct {
 		in         takeRole
 		code, says string
@@ -347,9 +369,9 @@ func TestARoleIsAssumedOnlyAsItIs(t *testing.T) {
 func TestSTSSeesAChangeLateAsReadsDo(t *testing.T) {
 	t.Parallel()
 	p := stage(t, func(o *Options) { o.ConsistencyDelay = 10 * time.Second })
-	token := p.key.sign(t, workload(p.clock.Now()))
+	token := p.key.Sign(t, cluster.Workload(p.clock.Now()))
 	refused(t, p.assume(t.Context(), token), badTokens, "No OpenIDConnect provider found")
-	p.clock.pass(10 * time.Second)
+	p.clock.Pass(10 * time.Second)
 	if err := p.assume(t.Context(), token); err != nil {
 		t.Error(err)
 	}
@@ -357,10 +379,10 @@ func TestSTSSeesAChangeLateAsReadsDo(t *testing.T) {
 
 func TestMakingAProviderWithoutAThumbprintReachesTheIssuer(t *testing.T) {
 	t.Parallel()
-	i := startIssuer(t)
-	i.keys = []jose.JSONWebKey{newSigner(t, "kid-a", jose.ES256).public()}
-	i.moved = true
-	s := Start(t, Options{Dial: i.dial})
+	i := cluster.Start(t)
+	i.Keys = []jose.JSONWebKey{newSigner(t, "kid-a", jose.ES256).Public()}
+	i.Moved = true
+	s := Start(t, Options{Dial: i.Dial})
 	in := &makeProvider{Url: aws.String(issuerURL)}
 	_, err := iamOf(s).CreateOpenIDConnectProvider(t.Context(), in)
 	refused(t, err, "OpenIdIdpCommunicationError", issuerURL)

@@ -10,11 +10,13 @@ import (
 
 	"google.golang.org/api/cloudresourcemanager/v1"
 	"google.golang.org/api/iam/v1"
+
+	"github.com/keypost/keypost/test/fakecloud/cluster"
 )
 
 func TestAnAccountIsMadeFoundChangedAndDeleted(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now})
 	accounts := accountsOf(t, s)
 	a := must(accounts.Create(parent, &iam.CreateServiceAccountRequest{AccountId: "prod-a",
@@ -58,7 +60,7 @@ func TestAnAccountIsMadeFoundChangedAndDeleted(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	must(accounts.Delete(a.Name).Do())(t)
-	clock.pass(30 * 24 * time.Hour)
+	clock.Pass(30 * 24 * time.Hour)
 	_, err = accounts.Undelete(back, &iam.UndeleteServiceAccountRequest{}).Do()
 	refused(t, err, http.StatusNotFound, "")
 }
@@ -85,7 +87,7 @@ func TestAccountsHaveLimits(t *testing.T) {
 
 func TestANewAccountIsNotKnownAtOnce(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now, AccountDelay: 10 * time.Second})
 	email := makeAccount(t, s, "prod-a")
 	policy := &cloudresourcemanager.SetIamPolicyRequest{Policy: &cloudresourcemanager.Policy{Bindings: []*cloudresourcemanager.Binding{
@@ -105,7 +107,7 @@ func TestANewAccountIsNotKnownAtOnce(t *testing.T) {
 	}
 	_, err := accountsOf(t, s).Create(parent, &iam.CreateServiceAccountRequest{AccountId: "prod-a"}).Do()
 	refused(t, err, http.StatusConflict, "")
-	clock.pass(10 * time.Second)
+	clock.Pass(10 * time.Second)
 	for _, err := range look() {
 		if err != nil {
 			t.Error(err)
@@ -115,13 +117,13 @@ func TestANewAccountIsNotKnownAtOnce(t *testing.T) {
 
 func TestReadsMayBeLate(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now, ConsistencyDelay: 10 * time.Second})
 	makePool(t, s)
 	_, err := poolsOf(t, s).Get(poolPath).Do()
 	refused(t, err, http.StatusNotFound, "")
 	makeProvider(t, s, goodProvider()) // a write sees everything
-	clock.pass(10 * time.Second)
+	clock.Pass(10 * time.Second)
 	must(poolsOf(t, s).Providers.Get(provPath).Do())(t)
 }
 
@@ -149,7 +151,7 @@ func TestListsComeInPages(t *testing.T) {
 
 func TestARoleIsMadeChangedDeletedAndRevived(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now, PageSize: 1})
 	roles := iamOf(t, s).Projects.Roles
 	const name = parent + "/roles/my_role"
@@ -211,12 +213,12 @@ func TestARoleIsMadeChangedDeletedAndRevived(t *testing.T) {
 	refused(t, err, http.StatusBadRequest, "has not been marked")
 
 	must(roles.Delete(name).Do())(t)
-	clock.pass(7 * 24 * time.Hour)
+	clock.Pass(7 * 24 * time.Hour)
 	_, err = roles.Undelete(name, &iam.UndeleteRoleRequest{}).Do()
 	refused(t, err, http.StatusNotFound, "")
 	_, err = roles.Create(parent, &iam.CreateRoleRequest{RoleId: "my_role", Role: &iam.Role{}}).Do()
 	refused(t, err, http.StatusBadRequest, "marked for deletion")
-	clock.pass(30 * 24 * time.Hour)
+	clock.Pass(30 * 24 * time.Hour)
 	must(roles.Create(parent, &iam.CreateRoleRequest{RoleId: "my_role", Role: &iam.Role{}}).Do())(t)
 }
 

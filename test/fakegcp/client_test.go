@@ -2,6 +2,7 @@ package fakegcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,23 +12,44 @@ import (
 	"time"
 
 	newer "cloud.google.com/go/auth/credentials"
+	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google/externalaccount"
 	"google.golang.org/api/cloudresourcemanager/v1"
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/iam/v1"
 	"google.golang.org/api/option"
+
+	"github.com/keypost/keypost/test/fakecloud/cluster"
+	"github.com/keypost/keypost/test/keys"
 )
 
 const (
-	issuerURL = "https://oidc.example.com/prod-a"
+	issuerURL = cluster.IssuerURL
 	parent    = "projects/my-project"
 	locations = parent + "/locations/global"
 	poolPath  = locations + "/workloadIdentityPools/prod-a"
 	provPath  = poolPath + "/providers/prod-a"
 	numbered  = "projects/123456789012/locations/global/workloadIdentityPools/prod-a"
-	subject   = "system:serviceaccount:ns:sa"
+	subject   = cluster.Subject
 )
+
+// The keys of all tests: making one takes long.
+var firstKey, secondKey = keys.NewRSA(), keys.NewRSA()
+
+// signer has an RSA key; that of k2 is another one.
+func signer(kid string) cluster.Signer {
+	key := firstKey
+	if kid == "k2" {
+		key = secondKey
+	}
+	return cluster.Signer{KID: kid, Alg: jose.RS256, Key: key()}
+}
+
+// upload is the key set as it is uploaded to a provider.
+func upload(t testing.TB, keys ...jose.JSONWebKey) string {
+	return string(must(json.Marshal(jose.JSONWebKeySet{Keys: keys}))(t))
+}
 
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
@@ -132,17 +154,17 @@ func credentialsFor(t testing.TB, s *Server, token string, of [2]string) (oauth2
 // stage is a project with a pool, a provider, an account that the workload may use, and the workload's issuer.
 type stage struct {
 	*Server
-	*issuer
-	clock *clock
-	key   signer
-	email string
+	issuer *cluster.Issuer
+	clock  *cluster.Clock
+	key    cluster.Signer
+	email  string
 }
 
 func newStage(t testing.TB, o Options, change func(*iam.WorkloadIdentityPoolProvider)) *stage {
 	t.Helper()
-	st := &stage{issuer: startIssuer(t), clock: newClock(), key: newSigner(t, "k1")}
-	st.issuer.keys = append(st.issuer.keys, st.key.public())
-	o.Dial, o.Roots, o.Now = st.dial, st.ca.Pool(), st.clock.Now
+	st := &stage{issuer: cluster.Start(t), clock: cluster.NewClock(), key: signer("k1")}
+	st.issuer.Keys = append(st.issuer.Keys, st.key.Public())
+	o.Dial, o.Roots, o.Now = st.issuer.Dial, st.issuer.CA.Pool(), st.clock.Now
 	st.Server = Start(t, o)
 	makePool(t, st.Server)
 	p := goodProvider()
@@ -158,7 +180,7 @@ func newStage(t testing.TB, o Options, change func(*iam.WorkloadIdentityPoolProv
 // try exchanges a token of these claims, and gives the error.
 func (st *stage) try(t testing.TB, changes ...any) error {
 	t.Helper()
-	return st.tryToken(t, st.key.sign(t, workload(st.clock.Now(), changes...)))
+	return st.tryToken(t, st.key.Sign(t, cluster.Workload(st.clock.Now(), changes...)))
 }
 
 func (st *stage) tryToken(t testing.TB, token string) error {
@@ -179,7 +201,7 @@ func TestTheNewerClientTakesTheSecretAsItIsWritten(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, Options{}, nil)
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(st.key.sign(t, workload(st.clock.Now()))), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(st.key.Sign(t, cluster.Workload(st.clock.Now()))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	secret := `{"type":"external_account","audience":"//iam.googleapis.com/` + numbered + `/providers/prod-a",` +
@@ -195,7 +217,7 @@ func TestTheNewerClientTakesTheSecretAsItIsWritten(t *testing.T) {
 func TestAWorkloadGetsItsAccountsToken(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, Options{}, nil)
-	source := must(credentials(t, st.Server, st.key.sign(t, workload(st.clock.Now())), st.email))(t)
+	source := must(credentials(t, st.Server, st.key.Sign(t, cluster.Workload(st.clock.Now())), st.email))(t)
 	token := must(source.Token())(t)
 	if email, ok := st.Email(token.AccessToken); !ok || email != st.email {
 		t.Errorf("the token is of %q", email)
@@ -203,7 +225,7 @@ func TestAWorkloadGetsItsAccountsToken(t *testing.T) {
 	if life := token.Expiry.Sub(st.clock.Now()); life != time.Hour {
 		t.Error(life)
 	}
-	if st.hit("/.well-known/openid-configuration") != 1 || st.hit("/keys.json") != 1 {
+	if st.issuer.Hits("/.well-known/openid-configuration") != 1 || st.issuer.Hits("/keys.json") != 1 {
 		t.Error("the issuer's documents were not fetched")
 	}
 	for _, c := range st.Calls() {
@@ -216,10 +238,10 @@ func TestAWorkloadGetsItsAccountsToken(t *testing.T) {
 func TestWhoIsTrustedNeedsNoProvisioning(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, Options{}, nil)
-	s := Start(t, Options{AccountDelay: time.Hour, Dial: st.dial, Roots: st.ca.Pool(), Now: st.clock.Now})
+	s := Start(t, Options{AccountDelay: time.Hour, Dial: st.issuer.Dial, Roots: st.issuer.CA.Pool(), Now: st.clock.Now})
 	audience, email := s.Trust(issuerURL, "vault")
 	for aud, want := range map[string]bool{"vault": true, "openshift": false} {
-		token := st.key.sign(t, workload(st.clock.Now(), "aud", aud, "sub", "anybody"))
+		token := st.key.Sign(t, cluster.Workload(st.clock.Now(), "aud", aud, "sub", "anybody"))
 		_, err := must(credentialsFor(t, s, token, [2]string{audience, email}))(t).Token()
 		if (err == nil) != want {
 			t.Errorf("%s: %v", aud, err)

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"google.golang.org/api/iam/v1"
+
+	"github.com/keypost/keypost/test/fakecloud/cluster"
 )
 
 func TestAPoolIsMadeSeenChangedAndDeleted(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now})
 	pools := poolsOf(t, s)
 	_, err := pools.Get(poolPath).Do()
@@ -62,14 +64,14 @@ func TestAPoolIsMadeSeenChangedAndDeleted(t *testing.T) {
 
 func TestAfterThirtyDaysAPoolIsGone(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now})
 	makePool(t, s)
 	makeProvider(t, s, goodProvider())
 	must(poolsOf(t, s).Delete(poolPath).Do())(t)
-	clock.pass(30*24*time.Hour - time.Second)
+	clock.Pass(30*24*time.Hour - time.Second)
 	must(poolsOf(t, s).Get(poolPath).Do())(t)
-	clock.pass(time.Second)
+	clock.Pass(time.Second)
 	_, err := poolsOf(t, s).Get(poolPath).Do()
 	refused(t, err, http.StatusNotFound, "")
 	makePool(t, s)
@@ -97,7 +99,7 @@ func TestNamesAndTextsHaveLimits(t *testing.T) {
 
 func TestAChangeIsSeenWhenItsOperationIsDone(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now, OperationPolls: 2, OperationDelay: time.Second})
 	pools := poolsOf(t, s)
 	op := must(pools.Create(locations, &iam.WorkloadIdentityPool{}).WorkloadIdentityPoolId("prod-a").Do())(t)
@@ -123,13 +125,13 @@ func TestAChangeIsSeenWhenItsOperationIsDone(t *testing.T) {
 	unseen()
 	poll(false)
 	unseen() // two looks, and no time
-	clock.pass(time.Second)
+	clock.Pass(time.Second)
 	poll(true)
 	must(pools.Get(poolPath).Do())(t)
 	op = must(pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do())(t)
 	_, err := pools.Providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do()
 	refused(t, err, http.StatusConflict, "")
-	clock.pass(time.Second)
+	clock.Pass(time.Second)
 	if got := must(pools.Providers.Operations.Get(op.Name).Do())(t); got.Done {
 		t.Error("done at the first look")
 	}
@@ -143,13 +145,13 @@ func TestAChangeIsSeenWhenItsOperationIsDone(t *testing.T) {
 
 func TestAnOperationMayEndWithoutALook(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now, OperationDelay: time.Second})
 	makePool(t, s)
 	if len(s.State().Pools) != 0 {
 		t.Error("it is there at once")
 	}
-	clock.pass(time.Second)
+	clock.Pass(time.Second)
 	must(poolsOf(t, s).Get(poolPath).Do())(t)
 }
 
@@ -183,7 +185,7 @@ func TestAProviderIsCheckedBeforeItIsKept(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{AllowedIssuers: []string{issuerURL}})
 	makePool(t, s)
-	k1, k2 := newSigner(t, "k1").public(), newSigner(t, "k2").public()
+	k1, k2 := signer("k1").Public(), signer("k2").Public()
 	mapping := func(pairs ...string) func(*iam.WorkloadIdentityPoolProvider) {
 		return func(p *iam.WorkloadIdentityPoolProvider) {
 			for i := 0; i < len(pairs); i += 2 {
@@ -265,7 +267,7 @@ func TestAProviderIsPatchedByItsMask(t *testing.T) {
 	makePool(t, s)
 	providers := poolsOf(t, s).Providers
 	p := goodProvider()
-	p.Oidc.JwksJson = upload(t, newSigner(t, "k1").public())
+	p.Oidc.JwksJson = upload(t, signer("k1").Public())
 	makeProvider(t, s, p)
 	_, err := providers.Create(poolPath, goodProvider()).WorkloadIdentityPoolProviderId("prod-a").Do()
 	refused(t, err, http.StatusConflict, "Requested entity already exists")
@@ -312,26 +314,27 @@ func TestAProviderIsPatchedByItsMask(t *testing.T) {
 
 func TestUploadedKeysNeedNoIssuer(t *testing.T) {
 	t.Parallel()
-	key, next := newSigner(t, "k1"), newSigner(t, "k2")
-	st := newStage(t, Options{}, func(p *iam.WorkloadIdentityPoolProvider) { p.Oidc.JwksJson = upload(t, key.public()) })
-	if err := st.try(t); err != nil || len(st.hits) != 0 {
-		t.Error(err, st.hits)
+	key, next := signer("k1"), signer("k2")
+	st := newStage(t, Options{}, func(p *iam.WorkloadIdentityPoolProvider) { p.Oidc.JwksJson = upload(t, key.Public()) })
+	asked := func() int { return st.issuer.Hits("/.well-known/openid-configuration") + st.issuer.Hits("/keys.json") }
+	if err := st.try(t); err != nil || asked() != 0 {
+		t.Error(err, asked())
 	}
-	token := next.sign(t, workload(st.clock.Now()))
+	token := next.Sign(t, cluster.Workload(st.clock.Now()))
 	says(t, st.tryToken(t, token), "Error connecting to the given credential's issuer.")
 	patch := func(text string) {
 		t.Helper()
 		p := &iam.WorkloadIdentityPoolProvider{Oidc: &iam.Oidc{JwksJson: text, ForceSendFields: []string{"JwksJson"}}}
 		must(poolsOf(t, st.Server).Providers.Patch(provPath, p).UpdateMask("oidc.jwks_json").Do())(t)
 	}
-	patch(upload(t, key.public(), next.public()))
+	patch(upload(t, key.Public(), next.Public()))
 	if err := st.tryToken(t, token); err != nil {
 		t.Error(err)
 	}
 	patch(`{"keys":[{"kty":"RSA","kid":"k2","n":"?","e":"AQAB"}]}`) // is kept, and found out at the exchange
 	says(t, st.tryToken(t, token), "Error connecting to the given credential's issuer.")
 	patch("")
-	if err := st.try(t); err != nil || len(st.hits) == 0 {
+	if err := st.try(t); err != nil || asked() == 0 {
 		t.Error("the issuer was not asked:", err)
 	}
 }
@@ -341,7 +344,7 @@ func TestADiscoveryDocumentMayStandElsewhere(t *testing.T) {
 	st := newStage(t, Options{}, func(p *iam.WorkloadIdentityPoolProvider) {
 		p.Oidc.DiscoveryUri = "https://oidc.example.com/.well-known/openid-configuration/prod-a"
 	})
-	if err := st.try(t); err != nil || st.hit("/.well-known/openid-configuration") != 0 {
+	if err := st.try(t); err != nil || st.issuer.Hits("/.well-known/openid-configuration") != 0 {
 		t.Error(err)
 	}
 }
@@ -370,7 +373,7 @@ func TestMappingsAndConditionsDecide(t *testing.T) {
 		accounts, name := accountsOf(t, st.Server), parent+"/serviceAccounts/"+email
 		must(accounts.SetIamPolicy(name, &iam.SetIamPolicyRequest{Policy: &iam.Policy{}}).Do())(t)
 		bind(t, st.Server, email, member)
-		_, err := must(credentials(t, st.Server, st.key.sign(t, workload(st.clock.Now(), claims...)), email))(t).Token()
+		_, err := must(credentials(t, st.Server, st.key.Sign(t, cluster.Workload(st.clock.Now(), claims...)), email))(t).Token()
 		if want && err != nil || !want && (err == nil || !strings.Contains(err.Error(), denial)) {
 			t.Errorf("%s: %v", member, err)
 		}

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/oauth2/google"
 	"google.golang.org/api/iam/v1"
 	"google.golang.org/api/option"
+
+	"github.com/keypost/keypost/test/fakecloud/cluster"
 )
 
 // do makes one request, of the caller's unless change takes the token away.
@@ -75,8 +77,8 @@ func TestOneOfGooglesHostsIsOneService(t *testing.T) {
 func TestOnlyTheCallerIsServed(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, Options{}, nil)
-	federated := must(must(credentials(t, st.Server, st.key.sign(t, workload(st.clock.Now())), ""))(t).Token())(t).AccessToken
-	account := must(must(credentials(t, st.Server, st.key.sign(t, workload(st.clock.Now())), st.email))(t).Token())(t).AccessToken
+	federated := must(must(credentials(t, st.Server, st.key.Sign(t, cluster.Workload(st.clock.Now())), ""))(t).Token())(t).AccessToken
+	account := must(must(credentials(t, st.Server, st.key.Sign(t, cluster.Workload(st.clock.Now())), st.email))(t).Token())(t).AccessToken
 	const path = "/v1/" + poolPath
 	for token, want := range map[string]int{"": 401, "x": 401, "a.b.c": 401, AccessToken: 200, federated: 403, account: 403} {
 		status, body := st.do(t, "GET", path, "", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
@@ -90,7 +92,7 @@ func TestOnlyTheCallerIsServed(t *testing.T) {
 	if _, ok := st.Email(federated); ok {
 		t.Error("a federated token is no account's")
 	}
-	st.clock.pass(time.Hour)
+	st.clock.Pass(time.Hour)
 	if status, _ := st.do(t, "GET", path, "", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+account) }); status != 401 {
 		t.Error("a token lives for ever")
 	}
@@ -113,7 +115,7 @@ func TestTheCallerMayDoWhatItIsAllowed(t *testing.T) {
 
 func TestTheCallersKeyGetsATokenAndIsOne(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now})
 	makePool(t, s)
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, s.Client())
@@ -123,7 +125,7 @@ func TestTheCallersKeyGetsATokenAndIsOne(t *testing.T) {
 	own := must(google.JWTAccessTokenSourceWithScope([]byte(must(s.Credentials())(t)), iam.CloudPlatformScope))(t)
 	pools = must(iam.NewService(ctx, option.WithHTTPClient(oauth2.NewClient(ctx, own))))(t).Projects.Locations.WorkloadIdentityPools
 	must(pools.Get(poolPath).Do())(t)
-	clock.pass(2 * time.Hour)
+	clock.Pass(2 * time.Hour)
 	_, err := pools.Get(poolPath).Do()
 	refused(t, err, http.StatusUnauthorized, "Request had invalid authentication credentials.")
 
@@ -206,7 +208,7 @@ func TestFaults(t *testing.T) {
 
 func TestWritesAreThrottled(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := cluster.NewClock()
 	s := Start(t, Options{Now: clock.Now, FederationWritesPerMinute: 30, WritesPerSecond: 2})
 	makePool(t, s)
 	_, err := poolsOf(t, s).Delete(poolPath).Do()
@@ -218,7 +220,7 @@ func TestWritesAreThrottled(t *testing.T) {
 	_, err = accountsOf(t, s).Create(parent, &iam.CreateServiceAccountRequest{AccountId: "prod-a"}).Do()
 	refused(t, err, http.StatusTooManyRequests, "")
 	must(poolsOf(t, s).Get(poolPath).Do())(t)
-	clock.pass(2 * time.Second)
+	clock.Pass(2 * time.Second)
 	makeAccount(t, s, "prod-a")
 	must(poolsOf(t, s).Delete(poolPath).Do())(t)
 }
@@ -236,7 +238,7 @@ func TestLatencyIsAddedToEveryCall(t *testing.T) {
 func TestAnAccessTokenLivesAsLongAsItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, Options{Permissions: nil}, nil)
-	federated := must(must(credentials(t, st.Server, st.key.sign(t, workload(st.clock.Now())), ""))(t).Token())(t).AccessToken
+	federated := must(must(credentials(t, st.Server, st.key.Sign(t, cluster.Workload(st.clock.Now())), ""))(t).Token())(t).AccessToken
 	ask := func(body string) string {
 		_, answer := st.do(t, "POST", "/v1/projects/-/serviceAccounts/"+st.email+":generateAccessToken", body, func(r *http.Request) {
 			r.Header.Set("Authorization", "Bearer "+federated)

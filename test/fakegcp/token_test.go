@@ -12,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"google.golang.org/api/iam/v1"
 
+	"github.com/keypost/keypost/test/fakecloud/cluster"
 	"github.com/keypost/keypost/test/keys"
 )
 
@@ -69,34 +70,34 @@ func TestATokenIsAcceptedOnlyWhenAllOfItIsRight(t *testing.T) {
 func TestATokenIsBelievedOnlyWithAPublishedKey(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, Options{}, nil)
-	other := newSigner(t, "k2")
+	other := signer("k2")
 	const unreached = `"invalid_grant","error_description":"Error connecting to the given credential's issuer."`
-	now := workload(st.clock.Now())
-	says(t, st.tryToken(t, other.sign(t, now)), unreached)
+	now := cluster.Workload(st.clock.Now())
+	says(t, st.tryToken(t, other.Sign(t, now)), unreached)
 	forged := other
-	forged.kid = "k1"
-	says(t, st.tryToken(t, forged.sign(t, now)), "Unable to verify the ID Token signature.")
+	forged.KID = "k1"
+	says(t, st.tryToken(t, forged.Sign(t, now)), "Unable to verify the ID Token signature.")
 	unnamed := st.key
-	unnamed.kid = ""
-	says(t, st.tryToken(t, unnamed.sign(t, now)), unreached)
+	unnamed.KID = ""
+	says(t, st.tryToken(t, unnamed.Sign(t, now)), unreached)
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS384, jose.PS256} {
 		wrong := st.key
-		wrong.alg = alg
-		says(t, st.tryToken(t, wrong.sign(t, now)), unreached)
+		wrong.Alg = alg
+		says(t, st.tryToken(t, wrong.Sign(t, now)), unreached)
 	}
 	says(t, st.tryToken(t, "a.b.c"), "Unable to parse the ID Token.")
 
 	// The copy is kept as long as the issuer says.
-	st.change(func(i *issuer) { i.keys = append(i.keys, other.public()) })
-	says(t, st.tryToken(t, other.sign(t, now)), unreached)
-	st.clock.pass(5 * time.Minute)
-	if err := st.tryToken(t, other.sign(t, now)); err != nil {
+	st.issuer.Change(func(i *cluster.Issuer) { i.Keys = append(i.Keys, other.Public()) })
+	says(t, st.tryToken(t, other.Sign(t, now)), unreached)
+	st.clock.Pass(5 * time.Minute)
+	if err := st.tryToken(t, other.Sign(t, now)); err != nil {
 		t.Error("the copy did not lapse:", err)
 	}
-	st.change(func(i *issuer) { i.headers.Set("Cache-Control", "no-store"); i.keys = i.keys[1:] })
-	st.clock.pass(5 * time.Minute)
-	says(t, st.tryToken(t, st.key.sign(t, now)), unreached)
-	if err := st.tryToken(t, other.sign(t, now)); err != nil {
+	st.issuer.Change(func(i *cluster.Issuer) { i.Headers.Set("Cache-Control", "no-store"); i.Keys = i.Keys[1:] })
+	st.clock.Pass(5 * time.Minute)
+	says(t, st.tryToken(t, st.key.Sign(t, now)), unreached)
+	if err := st.tryToken(t, other.Sign(t, now)); err != nil {
 		t.Error(err)
 	}
 }
@@ -104,15 +105,15 @@ func TestATokenIsBelievedOnlyWithAPublishedKey(t *testing.T) {
 func TestEllipticKeysAreP256Only(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, Options{}, nil)
-	p256 := signer{"e1", jose.ES256, keys.EC(elliptic.P256(), 1)}
-	p384 := signer{"e2", jose.ES384, keys.EC(elliptic.P384(), 1)}
-	unnamed := signer{"", jose.ES256, keys.EC(elliptic.P256(), 2)}
-	st.issuer.keys = []jose.JSONWebKey{p256.public(), p384.public(), unnamed.public()}
-	if err := st.tryToken(t, p256.sign(t, workload(st.clock.Now()))); err != nil {
+	p256 := cluster.Signer{KID: "e1", Alg: jose.ES256, Key: keys.EC(elliptic.P256(), 1)}
+	p384 := cluster.Signer{KID: "e2", Alg: jose.ES384, Key: keys.EC(elliptic.P384(), 1)}
+	unnamed := cluster.Signer{KID: "", Alg: jose.ES256, Key: keys.EC(elliptic.P256(), 2)}
+	st.issuer.Keys = []jose.JSONWebKey{p256.Public(), p384.Public(), unnamed.Public()}
+	if err := st.tryToken(t, p256.Sign(t, cluster.Workload(st.clock.Now()))); err != nil {
 		t.Error(err)
 	}
-	for _, key := range []signer{p384, unnamed} { // a key needs a name, too
-		says(t, st.tryToken(t, key.sign(t, workload(st.clock.Now()))), "Error connecting to the given credential's issuer.")
+	for _, key := range []cluster.Signer{p384, unnamed} { // a key needs a name, too
+		says(t, st.tryToken(t, key.Sign(t, cluster.Workload(st.clock.Now()))), "Error connecting to the given credential's issuer.")
 	}
 }
 
@@ -127,25 +128,25 @@ func TestAttributesHaveALimitTogether(t *testing.T) {
 
 func TestAnIssuerThatDoesNotAnswerAsItShouldIsOutOfReach(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*issuer){
-		"another issuer in it":  func(i *issuer) { i.discovery["issuer"] = issuerURL + "/" },
-		"no jwks_uri":           func(i *issuer) { delete(i.discovery, "jwks_uri") },
-		"keys over plain http":  func(i *issuer) { i.discovery["jwks_uri"] = "http://oidc.example.com/prod-a/keys.json" },
-		"no keys":               func(i *issuer) { i.keys = []jose.JSONWebKey{} },
-		"a key set that is not": func(i *issuer) { i.discovery["jwks_uri"] = issuerURL + "/absent" },
-		"a redirect":            func(i *issuer) { i.moved = true },
+	for name, change := range map[string]func(*cluster.Issuer){
+		"another issuer in it":  func(i *cluster.Issuer) { i.Discovery["issuer"] = issuerURL + "/" },
+		"no jwks_uri":           func(i *cluster.Issuer) { delete(i.Discovery, "jwks_uri") },
+		"keys over plain http":  func(i *cluster.Issuer) { i.Discovery["jwks_uri"] = "http://oidc.example.com/prod-a/keys.json" },
+		"no keys":               func(i *cluster.Issuer) { i.Keys = []jose.JSONWebKey{} },
+		"a key set that is not": func(i *cluster.Issuer) { i.Discovery["jwks_uri"] = issuerURL + "/absent" },
+		"a redirect":            func(i *cluster.Issuer) { i.Moved = true },
 	} {
 		st := newStage(t, Options{}, nil)
-		st.change(change)
+		st.issuer.Change(change)
 		if err := st.try(t); err == nil || !strings.Contains(err.Error(), "Error connecting to the given credential's issuer.") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	st := newStage(t, Options{}, nil)
-	s := Start(t, Options{Dial: st.dial, Now: st.clock.Now})
+	s := Start(t, Options{Dial: st.issuer.Dial, Now: st.clock.Now})
 	makePool(t, s)
 	makeProvider(t, s, goodProvider())
-	source := must(credentials(t, s, st.key.sign(t, workload(st.clock.Now())), ""))(t)
+	source := must(credentials(t, s, st.key.Sign(t, cluster.Workload(st.clock.Now())), ""))(t)
 	_, err := source.Token()
 	says(t, err, "Error connecting") // its certificate is nobody's
 }

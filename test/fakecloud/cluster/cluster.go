@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -26,8 +25,10 @@ import (
 
 // IssuerURL and Subject are whose tokens Workload's claims are of.
 const (
-	IssuerURL = "https://oidc.example.com/prod-a"
+	IssuerURL = "https://" + host + path
 	Subject   = "system:serviceaccount:ns:sa"
+
+	host, path = "oidc.example.com", "/prod-a"
 )
 
 // Clock is a time that moves only when it is told to. It begins now, as certificates do.
@@ -53,7 +54,8 @@ func (c *Clock) Pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// Issuer is a web server with an issuer's two documents. Its fields are changed by Change alone once it is asked.
+// Issuer is a web server with an issuer's two documents, over HTTPS and, on port 80, without TLS. Its fields are changed by Change
+// alone once it is asked.
 type Issuer struct {
 	CA *authority.Authority
 
@@ -63,29 +65,24 @@ type Issuer struct {
 	Status    int         // of every answer; 0: as it is
 	Moved     bool        // answers with a redirect to the document
 
-	mu   sync.Mutex
-	addr string
-	hits map[string]int
+	mu           sync.Mutex
+	addr, unsafe string // where it listens, with TLS and without
+	hits         map[string]int
 }
 
-// Start makes an issuer of IssuerURL, with a certificate of its own authority and no keys, until the test ends.
-func Start(t *testing.T) *Issuer {
+// Start makes an issuer of IssuerURL, with a certificate of its own authority, which it sends too, and no keys, until the test ends.
+func Start(t testing.TB) *Issuer {
 	t.Helper()
 	i := &Issuer{CA: authority.New(t), hits: map[string]int{}, Headers: http.Header{"Cache-Control": {"public, max-age=300"}},
 		Discovery: map[string]any{"issuer": IssuerURL, "jwks_uri": IssuerURL + "/keys.json", "response_types_supported": []string{"id_token"},
 			"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"RS256"}}}
-	dir := t.TempDir()
-	i.CA.Issue(t, dir, "oidc.example.com")
-	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(i)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	i.addr = server.Listener.Addr().String()
+	safe, unsafe := httptest.NewUnstartedServer(i), httptest.NewServer(i)
+	t.Cleanup(unsafe.Close)
+	safe.TLS = &tls.Config{Certificates: []tls.Certificate{i.CA.Leaf(t, host).Pair(i.CA)}, MinVersion: tls.VersionTLS12}
+	safe.Config.ErrorLog = log.New(io.Discard, "", 0)
+	safe.StartTLS()
+	t.Cleanup(safe.Close)
+	i.addr, i.unsafe = safe.Listener.Addr().String(), unsafe.Listener.Addr().String()
 	return i
 }
 
@@ -102,7 +99,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(i.Status)
 	}
 	switch "https://" + r.Host + r.URL.Path {
-	case IssuerURL + "/.well-known/openid-configuration":
+	case IssuerURL + "/.well-known/openid-configuration", "https://" + host + "/.well-known/openid-configuration" + path:
+		w.Header().Set("Cache-Control", "max-age=3600") // which says nothing of the key set
 		_ = json.NewEncoder(w).Encode(i.Discovery)
 	case IssuerURL + "/keys.json":
 		for k, v := range i.Headers {
@@ -122,16 +120,20 @@ func (i *Issuer) Change(f func(*Issuer)) {
 }
 
 // Hits is how often a path below the issuer's was asked for.
-func (i *Issuer) Hits(path string) int {
+func (i *Issuer) Hits(below string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.hits[strings.TrimPrefix(IssuerURL, "https://oidc.example.com")+path]
+	return i.hits[path+below]
 }
 
 // Dial finds the issuer at every address.
-func (i *Issuer) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+func (i *Issuer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	to := i.addr
+	if strings.HasSuffix(address, ":80") {
+		to = i.unsafe
+	}
 	var d net.Dialer
-	return d.DialContext(ctx, network, i.addr)
+	return d.DialContext(ctx, network, to)
 }
 
 // Signer is a key with its kid.
