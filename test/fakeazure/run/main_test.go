@@ -1,48 +1,20 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"crypto/tls"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/keypost/keypost/test/fakecloud"
+	"github.com/keypost/keypost/test/fakecloud/program"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv("FAKEAZURE_RUN") != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { program.Main(m, main) }
 
 func TestTheCommandPrintsItsEnvironmentAndServesBehindItsProxy(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "ca")
-	ctx, stop := context.WithCancel(t.Context())
-	c := exec.CommandContext(ctx, os.Args[0], "-proxy", dir, "-tenant", "99999999-0000-0000-0000-000000000000")
-	c.Env = append(os.Environ(), "FAKEAZURE_RUN=1")
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	environment := map[string]string{}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), "=")
-		if environment[name] = value; name == "NODE_EXTRA_CA_CERTS" {
-			break
-		}
-	}
+	_, environment := program.Start(t, 7, "-proxy", filepath.Join(t.TempDir(), "ca"), "-tenant", "99999999-0000-0000-0000-000000000000")
 	if environment["AZURE_TENANT_ID"] != "99999999-0000-0000-0000-000000000000" || environment["AZURE_CLIENT_SECRET"] == "" {
 		t.Error(environment)
 	}
@@ -66,18 +38,8 @@ func TestTheCommandPrintsItsEnvironmentAndServesBehindItsProxy(t *testing.T) {
 			t.Error(url, response.Status, err)
 		}
 	}
-	stop()
-	if err := c.Wait(); err == nil {
-		t.Error("the command ended by itself")
-	}
 }
 
 func TestAFileThatCannotBeUsedIsSaid(t *testing.T) {
-	for _, arguments := range [][]string{{"-ca-file", "/dev/null"}, {"-listen", "nowhere"}, {"-proxy", "/dev/null"}} {
-		c := exec.CommandContext(t.Context(), os.Args[0], arguments...)
-		c.Env = append(os.Environ(), "FAKEAZURE_RUN=1")
-		if out, err := c.CombinedOutput(); err == nil || !strings.HasPrefix(string(out), "fakeazure: ") {
-			t.Errorf("%v: %s %v", arguments, out, err)
-		}
-	}
+	program.Refused(t, "fakeazure", []string{"-ca-file", "/dev/null"}, []string{"-listen", "nowhere"}, []string{"-proxy", "/dev/null"})
 }
