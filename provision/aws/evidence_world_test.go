@@ -17,6 +17,7 @@ import (
 	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/provision/aws"
 	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/test/scene"
 )
 
 const notWaiting = "is served by every server, and no cache was seen"
@@ -27,15 +28,15 @@ func (w *world) spread(t *testing.T, at map[string]http.HandlerFunc) {
 	servers := map[string]string{}
 	for ip, h := range at {
 		if h == nil {
-			h = w.serve
+			h = w.Publish
 		}
 		server := httptest.NewTLSServer(h)
 		t.Cleanup(server.Close)
 		servers[net.JoinHostPort(ip, "443")] = server.Listener.Addr().String()
-		w.site.RootCAs.AddCert(server.Certificate())
+		w.Site.RootCAs.AddCert(server.Certificate())
 	}
-	w.site.Connect = ""
-	w.site.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+	w.Site.Connect = ""
+	w.Site.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
 		var all []netip.Addr
 		for ip := range at {
 			if a := netip.MustParseAddr(ip); a.IsLoopback() == (host == "oidc.example.com") {
@@ -44,7 +45,7 @@ func (w *world) spread(t *testing.T, at map[string]http.HandlerFunc) {
 		}
 		return all, nil
 	}
-	w.site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+	w.Site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, servers[address])
 	}
 }
@@ -55,18 +56,18 @@ func (w *world) createUntil(t *testing.T, o aws.CreateOptions, text string) (str
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	o.Report = func(e install.Event) {
-		if w.report(e); strings.Contains(e.Text, text) {
+		if w.Report(e); strings.Contains(e.Text, text) {
 			stop()
 		}
 	}
 	_, err := aws.Create(ctx, o)
-	return w.reported(), err
+	return w.Reported(), err
 }
 
 // inDir is a creation whose wait is that of production, but for looks that are as short as those of development.
 func (w *world) inDir(t *testing.T) aws.CreateOptions {
 	t.Helper()
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	o := w.create(t, "a")
 	o.Store.InDir, o.Policy.MaxAge = true, keystore.DurationPtr(5*time.Minute)
 	return o
@@ -77,16 +78,16 @@ func TestCreateGoesOnByEvidence(t *testing.T) {
 	w := newWorld(t)
 	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil, "::1": nil})
 	o := w.inDir(t)
-	o.Site = w.site
+	o.Site = w.Site
 	began := time.Now()
 	made, err := aws.Create(t.Context(), o)
 	must(t, err)
 	t.Logf("a new development issuer took %v", time.Since(began).Round(10*time.Millisecond))
-	held(t, w.reported(), "line Key set prod-a stored", notWaiting+" (40 answers at 2 addresses): not waiting 2m15s", "is served with key", "progress 2 of 2", "Made for prod-a")
+	scene.Held(t, w.Reported(), "line Key set prod-a stored", notWaiting+" (40 answers at 2 addresses): not waiting 2m15s", "is served with key", "progress 2 of 2", "Made for prod-a")
 	began = time.Now()
 	_, err = aws.Create(t.Context(), o)
 	must(t, err)
-	if text := w.reported(); !strings.Contains(text, "is served with key") || made.ProviderARN == "" {
+	if text := w.Reported(); !strings.Contains(text, "is served with key") || made.ProviderARN == "" {
 		t.Errorf("the second run took %v:\n%s", time.Since(began), text)
 	}
 }
@@ -102,19 +103,19 @@ func TestCreateAsksEveryOrigin(t *testing.T) {
 			rw.WriteHeader(http.StatusForbidden)
 			return
 		}
-		w.serve(rw, r)
+		w.Publish(rw, r)
 	}
 	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil, "192.0.2.7": shielded, "192.0.2.8": nil})
-	w.site.Shield = verify.Shield{Header: "X-Origin-Secret", Value: "let me in", Origins: []string{"behind.example.com"}}
-	w.site.Own = []netip.Addr{}
+	w.Site.Shield = verify.Shield{Header: "X-Origin-Secret", Value: "let me in", Origins: []string{"behind.example.com"}}
+	w.Site.Own = []netip.Addr{}
 	o := w.inDir(t)
-	o.Site, o.Dev, o.Store.InDir = w.site, false, false
+	o.Site, o.Dev, o.Store.InDir = w.Site, false, false
 	o.Policy.Origins, o.Policy.Private = []string{"behind.example.com"}, true
 	began := time.Now()
 	_, err := aws.Create(t.Context(), o)
 	must(t, err)
 	t.Logf("a new issuer took %v", time.Since(began).Round(10*time.Millisecond))
-	held(t, w.reported(), notWaiting+" (60 answers at 3 addresses): not waiting 2m15s", "is served with key", "Made for prod-a")
+	scene.Held(t, w.Reported(), notWaiting+" (60 answers at 3 addresses): not waiting 2m15s", "is served with key", "Made for prod-a")
 }
 
 // Whatever may hide somebody who answers otherwise is named, and the wait is as long as ever.
@@ -134,14 +135,14 @@ func TestCreateWaitsWithoutEvidence(t *testing.T) {
 			at: func(w *world) map[string]http.HandlerFunc {
 				return map[string]http.HandlerFunc{"192.0.2.7": func(rw http.ResponseWriter, r *http.Request) {
 					rw.Header().Set("Age", "0")
-					w.serve(rw, r)
+					w.Publish(rw, r)
 				}}
 			}, why: "a shared cache answered (Age: 0)"},
 		"a cache without a header of its own": {at: func(w *world) map[string]http.HandlerFunc {
 			since := time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat)
 			return map[string]http.HandlerFunc{"127.0.0.2": func(rw http.ResponseWriter, r *http.Request) {
 				rw.Header().Set("Date", since)
-				w.serve(rw, r)
+				w.Publish(rw, r)
 			}}
 		}, why: "a cache may have kept them"},
 		"a 404 at one address, once": {at: func(w *world) map[string]http.HandlerFunc {
@@ -151,7 +152,7 @@ func TestCreateWaitsWithoutEvidence(t *testing.T) {
 					http.NotFound(rw, r)
 					return
 				}
-				w.serve(rw, r)
+				w.Publish(rw, r)
 			}}
 		}, why: "it was answered without the key before"},
 		"trouble after the long look": {at: func(w *world) map[string]http.HandlerFunc {
@@ -161,7 +162,7 @@ func TestCreateWaitsWithoutEvidence(t *testing.T) {
 					http.Error(rw, "no", http.StatusServiceUnavailable)
 					return
 				}
-				w.serve(rw, r)
+				w.Publish(rw, r)
 			}}
 		}, why: "it was answered without the key before"},
 		"DNS changes": {change: func(_ *world, o *aws.CreateOptions) {
@@ -184,7 +185,7 @@ func TestCreateWaitsWithoutEvidence(t *testing.T) {
 			at["127.0.0.1"] = nil
 			o := w.inDir(t)
 			w.spread(t, at)
-			o.Site = w.site
+			o.Site = w.Site
 			o.Site.Own = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
 			if tt.change != nil {
 				tt.change(w, &o)
@@ -216,9 +217,9 @@ func TestCreateBeforeTheServerStarts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a port at which nobody listens
 	must(t, err)
 	must(t, l.Close())
-	dial, started := w.site.Dial, atomic.Bool{}
+	dial, started := w.Site.Dial, atomic.Bool{}
 	o := w.inDir(t)
-	o.Site = w.site
+	o.Site = w.Site
 	o.Site.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !started.Load() {
 			return (&net.Dialer{}).DialContext(ctx, network, l.Addr().String())
@@ -226,12 +227,12 @@ func TestCreateBeforeTheServerStarts(t *testing.T) {
 		return dial(ctx, network, address)
 	}
 	o.Report = func(e install.Event) {
-		w.report(e)
+		w.Report(e)
 		started.Store(started.Load() || e.Kind == install.Wait)
 	}
 	_, err = aws.Create(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), "wait waiting until "+issuerURL+" is served, for 13m", " at most: at 127.0.0.1:443: ", "connection refused", notWaiting, "Made for prod-a")
+	scene.Held(t, w.Reported(), "wait waiting until "+issuerURL+" is served, for 13m", " at most: at 127.0.0.1:443: ", "connection refused", notWaiting, "Made for prod-a")
 }
 
 const waits = "for answers from before to run out: "
@@ -241,7 +242,7 @@ const waits = "for answers from before to run out: "
 // younger than the provider, and behind a provider that something else made.
 func TestCreateAgain(t *testing.T) {
 	w := newWorld(t)
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	var behind atomic.Bool // what serves the store has not read it
 	behind.Store(true)
 	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": func(rw http.ResponseWriter, r *http.Request) {
@@ -249,10 +250,10 @@ func TestCreateAgain(t *testing.T) {
 			http.NotFound(rw, r)
 			return
 		}
-		w.serve(rw, r)
+		w.Publish(rw, r)
 	}})
 	o := w.create(t, "a")
-	o.Site = w.site
+	o.Site = w.Site
 	o.Store.Change = func() keystore.Change { return keystore.Change{At: time.Now().Add(-time.Hour), By: "me"} }
 	if text, err := w.createUntil(t, o, "answers 404"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("%v; nobody serves it:\n%s", err, text)
@@ -263,52 +264,52 @@ func TestCreateAgain(t *testing.T) {
 	}
 	_, err := aws.Create(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), waits, "is served with key", "Made for prod-a")
+	scene.Held(t, w.Reported(), waits, "is served with key", "Made for prod-a")
 	again := w.create(t, "a", "b") // a later release has another role
-	again.Site = w.site
+	again.Site = w.Site
 	_, err = aws.Create(t.Context(), again)
 	must(t, err)
-	if text := w.reported(); strings.Contains(text, "to run out") || !strings.Contains(text, "Made for prod-a") {
+	if text := w.Reported(); strings.Contains(text, "to run out") || !strings.Contains(text, "Made for prod-a") {
 		t.Errorf("the provider is there, and it waits:\n%s", text)
 	}
 	again.Name, again.Adopt = "prod-b", true // to which the provider does not belong
 	again.Dir = o.Dir
 	_, err = aws.Create(t.Context(), again)
 	must(t, err)
-	held(t, w.reported(), waits, "Made for prod-b")
+	scene.Held(t, w.Reported(), waits, "Made for prod-b")
 }
 
 // The provider was there before the key: relying parties may have been told of another.
 func TestCreateWithAnOlderProvider(t *testing.T) {
 	w := newWorld(t)
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	o := w.create(t, "a")
 	_, err := aws.Create(t.Context(), o)
 	must(t, err)
-	w.reported()
+	w.Reported()
 	backend, err := filestore.Create(t.TempDir())
 	must(t, err)
-	w.store = keystore.NewStore(backend) // it is published anew
-	o.Store = w.keyStore()
+	w.Store = keystore.NewStore(backend) // it is published anew
+	o.Store = w.KeyStore()
 	o.Store.Change = func() keystore.Change { return keystore.Change{At: time.Now().Add(time.Second), By: "me"} }
 	_, err = aws.Create(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), "Key set prod-a stored", waits, "Made for prod-a")
+	scene.Held(t, w.Reported(), "Key set prod-a stored", waits, "Made for prod-a")
 }
 
 // Whose CA nobody trusts here may wait for many minutes in vain: it is told of at once, and once.
 func TestCreateTellsOfAnUntrustedCA(t *testing.T) {
 	w := newWorld(t)
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	w.spread(t, map[string]http.HandlerFunc{"127.0.0.1": nil})
 	o := w.create(t, "a")
-	o.Site = w.site
+	o.Site = w.Site
 	o.Site.RootCAs = nil
 	looks := 0
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	o.Report = func(e install.Event) {
-		w.report(e)
+		w.Report(e)
 		if e.Kind == install.Wait {
 			if looks++; looks == 3 {
 				stop()
@@ -316,9 +317,9 @@ func TestCreateTellsOfAnUntrustedCA(t *testing.T) {
 		}
 	}
 	_, err := aws.Create(ctx, o)
-	if text := w.reported(); !errors.Is(err, context.Canceled) || strings.Count(text, string(install.UntrustedCA)+" ") != 1 {
+	if text := w.Reported(); !errors.Is(err, context.Canceled) || strings.Count(text, string(install.UntrustedCA)+" ") != 1 {
 		t.Errorf("%v; want one line about the CA:\n%s", err, text)
 	} else {
-		held(t, text, "Key set prod-a stored", string(install.UntrustedCA)+" the certificate of "+issuerURL+" is of a CA that is not trusted here", "unknown authority", "; it is asked again for ", " at most", "wait waiting until ")
+		scene.Held(t, text, "Key set prod-a stored", string(install.UntrustedCA)+" the certificate of "+issuerURL+" is of a CA that is not trusted here", "unknown authority", "; it is asked again for ", " at most", "wait waiting until ")
 	}
 }

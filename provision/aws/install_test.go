@@ -17,6 +17,7 @@ import (
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
+	"github.com/keypost/keypost/test/scene"
 )
 
 func shown(t *testing.T, v *plan.Preview) string {
@@ -32,28 +33,28 @@ func shown(t *testing.T, v *plan.Preview) string {
 // A preview changes nothing and shows all; the run makes all of it; a second run finds nothing to do.
 func TestCreate(t *testing.T) {
 	w := newWorld(t)
-	key := w.writeKeys(t)
+	key := w.WriteKeys(t)
 	o := w.create(t, "a", "b")
 	o.Mode = install.Preview
 	made, err := aws.Create(t.Context(), o)
 	must(t, err)
-	held(t, shown(t, made.Preview), "+ create key set prod-a\n", "+ create IAM OIDC identity provider", "+ create IAM role prod-a-ns-a-a-creds")
+	scene.Held(t, shown(t, made.Preview), "+ create key set prod-a\n", "+ create IAM OIDC identity provider", "+ create IAM role prod-a-ns-a-a-creds")
 	if n := w.writes(); n != 0 || w.published(t) != 0 {
 		t.Fatalf("a preview made %d calls that write, and the store has %d key sets", n, w.published(t))
 	}
-	w.reported()
+	w.Reported()
 
 	o.Mode = install.Apply
 	made, err = aws.Create(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), "line Account ", "store the store, issuer "+issuerURL, "line "+ccoctl.KeyPairFound(filepath.Join(w.out(), ccoctl.PrivateKeyName)),
+	scene.Held(t, w.Reported(), "line Account ", "store the store, issuer "+issuerURL, "line "+ccoctl.KeyPairFound(filepath.Join(w.Out(), ccoctl.PrivateKeyName)),
 		"line Key set prod-a stored in the store", "line Issuer "+issuerURL+" is served with key "+string(key.ID()),
 		"line "+ccoctl.ProviderCreated(made.ProviderARN), "progress 3 of 3 changes made", "line "+ccoctl.InstallingKey, "line Made for prod-a in account ", "2 roles, 2 Secrets")
-	if made.Roles != 2 || made.Secrets != 2 || made.KeySet.Name() != "prod-a" || made.PrivateKey != filepath.Join(w.out(), ccoctl.PrivateKeyName) {
+	if made.Roles != 2 || made.Secrets != 2 || made.KeySet.Name() != "prod-a" || made.PrivateKey != filepath.Join(w.Out(), ccoctl.PrivateKeyName) {
 		t.Errorf("made %+v", made)
 	}
 	for _, name := range []string{"manifests/ns-a-a-creds-credentials.yaml", "manifests/cluster-authentication-02-config.yaml", ccoctl.SigningKeyName} {
-		if _, err := os.Stat(filepath.Join(w.out(), name)); err != nil {
+		if _, err := os.Stat(filepath.Join(w.Out(), name)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -63,12 +64,12 @@ func TestCreate(t *testing.T) {
 	if n := w.writes(); n != 0 || again.ProviderARN != made.ProviderARN {
 		t.Errorf("the second run made %d calls that write: %+v", n, again)
 	}
-	held(t, w.reported(), "line "+ccoctl.ProviderFound(made.ProviderARN), "line Existing role")
+	scene.Held(t, w.Reported(), "line "+ccoctl.ProviderFound(made.ProviderARN), "line Existing role")
 }
 
 func (w *world) published(t *testing.T) int {
 	t.Helper()
-	list, err := w.store.List(t.Context())
+	list, err := w.Store.List(t.Context())
 	must(t, err)
 	return len(list)
 }
@@ -76,7 +77,7 @@ func (w *world) published(t *testing.T) int {
 // A dry run calls nobody, publishes nothing, and leaves the account's ID to be filled in.
 func TestDryRun(t *testing.T) {
 	w := newWorld(t)
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	o := w.create(t, "a")
 	o.Mode, o.Store = install.DryRun, install.KeyStore{}
 	_, err := aws.Create(t.Context(), o)
@@ -86,7 +87,7 @@ func TestDryRun(t *testing.T) {
 	}
 	for _, name := range []string{"02-openid-configuration", "03-keys.json", "04-iam-identity-provider.json", "05-0-prod-a-ns-a-a-creds-role.json",
 		"06-0-prod-a-ns-a-a-creds-policy.json"} {
-		data, err := os.ReadFile(filepath.Join(w.out(), name))
+		data, err := os.ReadFile(filepath.Join(w.Out(), name))
 		must(t, err)
 		if strings.HasPrefix(name, "05") && !bytes.Contains(data, []byte("arn:aws:iam::"+aws.UnknownAccount)) {
 			t.Errorf("%s is %s", name, data)
@@ -102,23 +103,23 @@ func TestCreateRefuses(t *testing.T) {
 	}{
 		"another account": {func(_ *testing.T, _ *world, o *aws.CreateOptions) { o.Account = "999999999999" }, is(install.WrongAccount)},
 		"half a key pair": {func(t *testing.T, w *world, _ *aws.CreateOptions) {
-			must(t, os.Remove(filepath.Join(w.out(), ccoctl.PrivateKeyName)))
+			must(t, os.Remove(filepath.Join(w.Out(), ccoctl.PrivateKeyName)))
 		}, is(install.HalfKeyPair)},
 		"two keys": {func(t *testing.T, w *world, _ *aws.CreateOptions) {
-			private := filepath.Join(w.out(), ccoctl.PrivateKeyName)
+			private := filepath.Join(w.Out(), ccoctl.PrivateKeyName)
 			data, err := os.ReadFile(private)
 			must(t, err)
-			must(t, os.RemoveAll(w.out()))
-			w.writeKeys(t)
+			must(t, os.RemoveAll(w.Out()))
+			w.WriteKeys(t)
 			must(t, os.WriteFile(private, data, 0o600))
 		}, is(install.KeyPairMismatch)},
 		"another signing key in its place": {func(t *testing.T, w *world, _ *aws.CreateOptions) {
-			data, err := os.ReadFile(filepath.Join(w.out(), ccoctl.PrivateKeyName))
+			data, err := os.ReadFile(filepath.Join(w.Out(), ccoctl.PrivateKeyName))
 			must(t, err)
-			must(t, os.RemoveAll(w.out()))
-			w.writeKeys(t)
-			must(t, os.Mkdir(filepath.Join(w.out(), ccoctl.TLSDir), 0o700))
-			must(t, os.WriteFile(filepath.Join(w.out(), ccoctl.SigningKeyName), data, 0o600))
+			must(t, os.RemoveAll(w.Out()))
+			w.WriteKeys(t)
+			must(t, os.Mkdir(filepath.Join(w.Out(), ccoctl.TLSDir), 0o700))
+			must(t, os.WriteFile(filepath.Join(w.Out(), ccoctl.SigningKeyName), data, 0o600))
 		}, is(install.OtherSigningKey)},
 		"no requests": {func(t *testing.T, _ *world, o *aws.CreateOptions) { o.Roles.Dir = t.TempDir() }, is(install.NoRequests)},
 		"a name":      {func(_ *testing.T, _ *world, o *aws.CreateOptions) { o.Name = "Prod_A" }, is(install.BadName)},
@@ -131,12 +132,12 @@ func TestCreateRefuses(t *testing.T) {
 		}},
 		"a key pair still to be made": {func(t *testing.T, w *world, o *aws.CreateOptions) {
 			w.store1(t, "theirs", issuerURL)
-			o.Dir = filepath.Join(w.dir, "empty")
+			o.Dir = filepath.Join(w.Dir, "empty")
 		}, is(install.KeyNeeded)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.writeKeys(t)
+			w.WriteKeys(t)
 			o := w.create(t, "a")
 			tt.change(t, w, &o)
 			before := w.published(t)
@@ -163,20 +164,20 @@ func (w *world) store1(t *testing.T, name keystore.Name, url string) {
 	s, err := keystore.New(storetest.Change(0), keystore.Spec{Name: name, Issuers: storetest.URLs(t, url),
 		Keys: []keystore.VerificationKey{storetest.SyntheticRSA(t, 7)}})
 	must(t, err)
-	must(t, keystore.Create(t.Context(), w.store, s))
+	must(t, keystore.Create(t.Context(), w.Store, s))
 }
 
 // Roles of an upgrade and of workloads need the provider; it is deleted with the roles, and the key set stays.
 func TestRolesAndDelete(t *testing.T) {
 	w := newWorld(t)
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	all := w.create(t, "a")
 	made, err := aws.Create(t.Context(), all)
 	must(t, err)
 	roles := aws.RolesOptions{Options: all.Options, ProviderARN: made.ProviderARN, Roles: *w.requests(t, "a", "b")}
 	upgraded, err := aws.CreateRoles(t.Context(), roles)
 	must(t, err)
-	if len(upgraded.Secrets) != 2 || upgraded.Secrets[1] != (install.Secret{Namespace: "ns-b", File: filepath.Join(w.out(), "manifests/ns-b-b-creds-credentials.yaml")}) {
+	if len(upgraded.Secrets) != 2 || upgraded.Secrets[1] != (install.Secret{Namespace: "ns-b", File: filepath.Join(w.Out(), "manifests/ns-b-b-creds-credentials.yaml")}) {
 		t.Errorf("Secrets %+v", upgraded.Secrets)
 	}
 	roles.Usual, roles.ClientIDs = false, []string{"vault"}
@@ -207,7 +208,7 @@ func (w *world) delete(t *testing.T, all aws.CreateOptions, stays string) {
 	o.IssuerURL, o.Mode = "", install.Preview
 	deleted, err := aws.Delete(t.Context(), o)
 	must(t, err)
-	held(t, shown(t, deleted.Preview), "- delete IAM role prod-a-ns-a-a-creds", "- delete IAM role prod-a-ns-b-b-creds", "- delete IAM OIDC identity provider")
+	scene.Held(t, shown(t, deleted.Preview), "- delete IAM role prod-a-ns-a-a-creds", "- delete IAM role prod-a-ns-b-b-creds", "- delete IAM OIDC identity provider")
 	o.Mode = install.Apply
 	deleted, err = aws.Delete(t.Context(), o)
 	must(t, err)
@@ -217,18 +218,18 @@ func (w *world) delete(t *testing.T, all aws.CreateOptions, stays string) {
 	if s := w.State(); len(s.Providers) != 0 || len(s.Roles) != 1 || s.Roles[0].Name != stays {
 		t.Errorf("left %+v", s)
 	}
-	w.reported()
+	w.Reported()
 	o.Store = install.KeyStore{}
 	_, err = aws.Delete(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), "line Nothing in account ")
+	scene.Held(t, w.Reported(), "line Nothing in account ")
 }
 
 // What was just made needs no second look, and what was planned before the publication no second plan. IAM throttles whoever
 // calls too often, and each call takes a while.
 func TestCreateMakesFewCalls(t *testing.T) {
 	w := newWorld(t)
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	const requests, slack = 20, 10 // the SDK sends a request again now and then; a second look would be 20 or more
 	var names []string
 	for i := range requests {
@@ -251,11 +252,11 @@ func TestCreateMakesFewCalls(t *testing.T) {
 // What was missing when the run began and is made by somebody else before it is over is not overwritten.
 func TestCreateFindsWhatAppearsMeanwhile(t *testing.T) {
 	w := newWorld(t)
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	o := w.create(t, "a")
 	var once sync.Once
 	o.Report = func(e install.Event) {
-		if w.report(e); strings.Contains(e.Text, "is served with key") {
+		if w.Report(e); strings.Contains(e.Text, "is served with key") {
 			once.Do(func() { w.makeProvider(t, issuerURL, "other") })
 		}
 	}

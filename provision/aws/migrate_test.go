@@ -13,6 +13,7 @@ import (
 	"github.com/keypost/keypost/provision/awsiam"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
+	"github.com/keypost/keypost/test/scene"
 )
 
 // migration is a world with a cluster that trusts the old issuer, as ccoctl makes it, and the move of it.
@@ -35,11 +36,7 @@ func (w *world) migration(t *testing.T) (*plane, aws.MigrateOptions) {
 	p := newPlane(t, key, oldURL)
 	return p, aws.MigrateOptions{
 		Options: aws.Options{
-			Options: install.Options{
-				Store: w.keyStore(), Report: w.report, Name: "prod-a", IssuerURL: issuerURL, Dev: true, Site: w.site,
-				Policy: keystore.Policy{MaxAge: keystore.DurationPtr(time.Second), RelyingParties: []string{"aws"}},
-			},
-			Region: "us-east-1", ClientIDs: audiences[1:], Usual: true,
+			Options: w.Options("aws"), Region: "us-east-1", ClientIDs: audiences[1:], Usual: true,
 		},
 		Move: install.Move{
 			Old: oldURL, Cluster: p.access(t),
@@ -58,15 +55,15 @@ func TestMigration(t *testing.T) {
 	o.Mode = install.Preview
 	moved, err := aws.Migrate(t.Context(), o)
 	must(t, err)
-	held(t, shown(t, moved.Preview), "+ create key set prod-a ("+issuerURL+")", "+ key ", "+ create IAM OIDC identity provider", "~ update IAM role prod-a-ns-a")
+	scene.Held(t, shown(t, moved.Preview), "+ create key set prod-a ("+issuerURL+")", "+ key ", "+ create IAM OIDC identity provider", "~ update IAM role prod-a-ns-a")
 	if w.writes() != 0 || w.published(t) != 0 {
 		t.Fatal("a preview changed something")
 	}
 	o.Mode = install.Apply
-	w.reported()
+	w.Reported()
 	moved, err = aws.Migrate(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), "line Moving from issuer "+oldURL+" to "+issuerURL, "line Key set prod-a with 1 key of "+oldURL+" stored", "is served with key", "Trust policy of Role prod-a-ns-a updated")
+	scene.Held(t, w.Reported(), "line Moving from issuer "+oldURL+" to "+issuerURL, "line Key set prod-a with 1 key of "+oldURL+" stored", "is served with key", "Trust policy of Role prod-a-ns-a updated")
 	if moved.OpenShift || !moved.Known {
 		t.Errorf("migrated %+v", moved)
 	}
@@ -104,7 +101,7 @@ func (w *world) finish(t *testing.T, p *plane, o aws.MigrateOptions) {
 	if err != nil || preview.Gate == nil || w.writes() != 0 {
 		t.Errorf("a preview names the gate and changes nothing: %+v, %v", preview, err)
 	}
-	held(t, shown(t, preview.Preview), "~ update IAM role prod-a-ns-a", "- delete IAM OIDC identity provider")
+	scene.Held(t, shown(t, preview.Preview), "~ update IAM role prod-a-ns-a", "- delete IAM OIDC identity provider")
 
 	// The time of the switch is in a tag of the old provider. Had it been two hours ago, the gate would be open.
 	client, err := awsiam.Open(t.Context(), awsiam.Options{})

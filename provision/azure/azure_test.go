@@ -11,19 +11,20 @@ import (
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/scene"
 )
 
 // An installation is made, and a second run finds it as it should be.
 func TestCreateAllAndAgain(t *testing.T) {
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	o := w.create(t, usual()...)
 	made, err := azure.Create(t.Context(), o)
 	must(t, err)
 	if made.Identities != 3 || made.Secrets != 3 || made.Tenant != tenant || made.KeySet.Name() != "prod-a" {
 		t.Errorf("made %+v", made)
 	}
-	held(t, w.reported(), "Subscription "+subscription+", tenant "+tenant, "Cluster installation resource group name is prod-a. This resource group MUST",
+	scene.Held(t, w.Reported(), "Subscription "+subscription+", tenant "+tenant, "Cluster installation resource group name is prod-a. This resource group MUST",
 		"Created resource group", "Created user-assigned managed identity", "Saved credentials configuration to: ",
 		"Saved Azure AD pod identity webhook configuration to: ", "Made for prod-a in subscription")
 	s := w.State()
@@ -40,10 +41,10 @@ func TestCreateAllAndAgain(t *testing.T) {
 		if id.Tags["openshift.io_cloud-credential-operator_prod-a"] != "owned" {
 			t.Errorf("tags of %s: %v", id.Name, id.Tags)
 		}
-		file := filepath.Join(w.out(), "manifests", strings.TrimPrefix(id.Name, "prod-a-")+"-credentials.yaml")
+		file := filepath.Join(w.Out(), "manifests", strings.TrimPrefix(id.Name, "prod-a-")+"-credentials.yaml")
 		text, err := os.ReadFile(file)
 		must(t, err)
-		held(t, string(text), "azure_client_id: "+id.ClientID, "azure_tenant_id: "+tenant, "azure_region: centralus", "azure_subscription_id: "+subscription,
+		scene.Held(t, string(text), "azure_client_id: "+id.ClientID, "azure_tenant_id: "+tenant, "azure_region: centralus", "azure_subscription_id: "+subscription,
 			"azure_federated_token_file: /var/run/secrets/openshift/serviceaccount/token", "type: Opaque")
 	}
 	w.writes()
@@ -53,7 +54,7 @@ func TestCreateAllAndAgain(t *testing.T) {
 	if again := w.writes(); len(again) > 0 {
 		t.Errorf("the second run wrote %q", again)
 	}
-	held(t, w.reported(), "Found existing user-assigned managed identity", "Found existing role assignment", "Found existing federated identity credential")
+	scene.Held(t, w.Reported(), "Found existing user-assigned managed identity", "Found existing role assignment", "Found existing federated identity credential")
 	o.Mode = install.Preview
 	previewed, err := azure.Create(t.Context(), o)
 	if err != nil || !previewed.Preview.Empty() {
@@ -218,7 +219,7 @@ func TestOthersThingsSurvive(t *testing.T) {
 	if wrote := w.writes(); len(wrote) > 0 {
 		t.Errorf("it wrote %q", wrote)
 	}
-	held(t, w.reported(), "warning identity "+us.Name+" has the role b24988ac-6180-42a0-ab88-20f7382dd24c at ", "--prune takes it away")
+	scene.Held(t, w.Reported(), "warning identity "+us.Name+" has the role b24988ac-6180-42a0-ab88-20f7382dd24c at ", "--prune takes it away")
 	o.Prune = true
 	_, err = azure.CreateIdentities(t.Context(), o)
 	must(t, err)

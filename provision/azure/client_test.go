@@ -27,10 +27,10 @@ import (
 // token of another account, of a wrong audience, and one signed by a key that is not published.
 func TestMicrosoftsClientTakesTheSecret(t *testing.T) {
 	w := newWorld(t, fakeazure.Options{})
-	w.writeKeys(t)
+	w.WriteKeys(t)
 	_, err := azure.Create(t.Context(), w.create(t, usual()...))
 	must(t, err)
-	text, err := os.ReadFile(filepath.Join(w.out(), "manifests", "ns-storage-creds-credentials.yaml"))
+	text, err := os.ReadFile(filepath.Join(w.Out(), "manifests", "ns-storage-creds-credentials.yaml"))
 	must(t, err)
 	var secret struct {
 		StringData map[string]string `json:"stringData"`
@@ -76,7 +76,7 @@ func TestMicrosoftsClientTakesTheSecret(t *testing.T) {
 // signer returns what signs the cluster's tokens.
 func (w *world) signer(t *testing.T) cluster.Signer {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(w.out(), ccoctl.PrivateKeyName))
+	data, err := os.ReadFile(filepath.Join(w.Out(), ccoctl.PrivateKeyName))
 	must(t, err)
 	block, _ := pem.Decode(data)
 	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)

@@ -11,6 +11,7 @@ import (
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/keys"
+	"github.com/keypost/keypost/test/scene"
 )
 
 // A cluster moves: identities take tokens of both issuers; another run has nothing left to do.
@@ -61,7 +62,7 @@ func TestMigrate(t *testing.T) {
 	if wrote := w.writes(); len(wrote) > 0 {
 		t.Errorf("then it wrote %q", wrote)
 	}
-	held(t, w.reported(), "takes tokens of "+old+" too, which stays")
+	scene.Held(t, w.Reported(), "takes tokens of "+old+" too, which stays")
 }
 
 // What is recorded of a switch is this move's own, and is forgotten: by a run of --finish that finds nothing left to take away,

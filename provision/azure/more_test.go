@@ -17,6 +17,7 @@ import (
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/scene"
 )
 
 // least returns what the README tells people to allow. The first two only find mistakes early.
@@ -113,12 +114,12 @@ func TestOwnIdentityAndDryRun(t *testing.T) {
 		t.Errorf("a dry run made %d calls", n)
 	}
 	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(w.out(), "manifests", name))
+		text, err := os.ReadFile(filepath.Join(w.Out(), "manifests", name))
 		must(t, err)
 		return string(text)
 	}
-	held(t, read("ns-storage-creds-credentials.yaml"), "azure_client_id: \n", "POPULATE")
-	held(t, read("ns-olm-creds-credentials.yaml"), "azure_client_id: c0000000-0000-4000-8000-00000000000A\n", "azure_region: westeurope\n", "22222222")
+	scene.Held(t, read("ns-storage-creds-credentials.yaml"), "azure_client_id: \n", "POPULATE")
+	scene.Held(t, read("ns-olm-creds-credentials.yaml"), "azure_client_id: c0000000-0000-4000-8000-00000000000A\n", "azure_region: westeurope\n", "22222222")
 	o.Mode = install.Apply
 	made, err := azure.CreateIdentities(t.Context(), o)
 	must(t, err)
@@ -284,7 +285,7 @@ func TestInheritedAssignmentsStay(t *testing.T) {
 	o.Mode = install.Preview
 	shown, err := azure.Delete(t.Context(), o)
 	must(t, err)
-	held(t, strings.Join(shown.Preview.Notes, "\n"), " at "+above+" stays, as it is outside of subscription", "az role assignment delete --ids ")
+	scene.Held(t, strings.Join(shown.Preview.Notes, "\n"), " at "+above+" stays, as it is outside of subscription", "az role assignment delete --ids ")
 	for _, c := range shown.Preview.Changes {
 		if strings.Contains(strings.Join(c.Diff, "\n"), above) {
 			t.Errorf("shown: %+v", c)
@@ -299,7 +300,7 @@ func TestWithoutStore(t *testing.T) {
 	o.Store = install.KeyStore{}
 	_, err := azure.CreateIdentities(t.Context(), o)
 	must(t, err)
-	held(t, w.reported(), "warning the algorithm of the cluster's keys was not checked, as no store was given")
+	scene.Held(t, w.Reported(), "warning the algorithm of the cluster's keys was not checked, as no store was given")
 }
 
 // An answer without an end, and a list without one, end a run.

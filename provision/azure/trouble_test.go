@@ -153,7 +153,7 @@ func (w *world) publishEC(t *testing.T) {
 	must(t, err)
 	url, err := keystore.ParseIssuerURL(issuerURL, true)
 	must(t, err)
-	_, err = catalog.Add(t.Context(), w.store, keystore.Spec{Name: "prod-a", Issuers: []keystore.IssuerURL{url}, Keys: []keystore.VerificationKey{key}, Dev: true},
+	_, err = catalog.Add(t.Context(), w.Store, keystore.Spec{Name: "prod-a", Issuers: []keystore.IssuerURL{url}, Keys: []keystore.VerificationKey{key}, Dev: true},
 		catalog.AddOptions{Change: keystore.Change{At: time.Now(), By: "me"}})
 	must(t, err)
 }

@@ -2,28 +2,20 @@ package install_test
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/keystore/filestore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
-	"github.com/keypost/keypost/provision/signingkey"
+	"github.com/keypost/keypost/test/scene"
 )
-
-const issuerURL = "https://oidc.example.com/prod-a"
 
 var errRefused = errors.New("refused")
 
@@ -80,27 +72,11 @@ func (s *sky) Secrets() []ccoctl.File {
 
 func newSky(t *testing.T, m install.Mode) *sky {
 	t.Helper()
-	dir := t.TempDir()
-	backend, err := filestore.Create(filepath.Join(dir, "store"))
-	must(t, err)
-	s := &sky{store: keystore.NewStore(backend)}
-	server := httptest.NewTLSServer(http.HandlerFunc(s.serve)) // its certificate names *.example.com
-	t.Cleanup(server.Close)
-	site := install.Site{}
-	site.RootCAs, site.Connect = x509.NewCertPool(), server.Listener.Addr().String()
-	site.RootCAs.AddCert(server.Certificate())
-	open := func(context.Context) (*keystore.Store, error) { return s.store, nil }
-	out := filepath.Join(dir, "out")
-	k, err := signingkey.Generate(signingkey.RSA2048)
-	must(t, err)
-	must(t, os.Mkdir(out, 0o700))
-	must(t, k.Write(signingkey.Paths{Private: filepath.Join(out, ccoctl.PrivateKeyName), Public: filepath.Join(out, ccoctl.PublicKeyName)}))
-	s.Run = install.NewRun(install.Options{
-		Store: install.KeyStore{Name: "the store", Change: func() keystore.Change { return keystore.Change{At: time.Now(), By: "me"} }, Open: open, Create: open},
-		Mode:  m, Name: "prod-a", Dir: out, IssuerURL: issuerURL, Dev: true, Site: site,
-		Policy: keystore.Policy{MaxAge: keystore.DurationPtr(time.Second)},
-	})
-	return s
+	around := scene.New(t)
+	around.WriteKeys(t)
+	o := around.Options()
+	o.Mode = m
+	return &sky{store: around.Store, Run: install.NewRun(o)}
 }
 
 func must(t *testing.T, err error) {
@@ -108,25 +84,6 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// serve answers as a keypostd that reads the store for every request.
-func (s *sky) serve(w http.ResponseWriter, r *http.Request) {
-	set, _, err := s.store.Load(r.Context(), "prod-a")
-	if err != nil {
-		http.NotFound(w, r)
-		return
-	}
-	body, err := issuer.RenderDiscovery(set, set.Issuers()[0])
-	if !strings.HasSuffix(r.URL.Path, "configuration") {
-		body, err = issuer.RenderJWKS(set)
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body)
 }
 
 // A cloud is asked before anything is published, and changed only after that; what it refuses ends the run there.
