@@ -106,6 +106,13 @@ func (p attempts) another(now time.Time, asked time.Duration) attempts {
 	return attempts{Failed: p.Failed + 1, Next: now.Add(retryAfter(p.Failed+1, asked)), Tried: p.Tried}
 }
 
+// unasked returns the attempts after one that never came to the CA. No CA counts it as a failure, and whoever makes room on a disk or ends
+// a process that has hung waits for nothing but the next look.
+func (p attempts) unasked(now time.Time) attempts {
+	p.Next = now.Add(lookEvery)
+	return p
+}
+
 // heldBack reports whether a replica that knows of past has to wait for what another one has noted. It need not for a single failure,
 // so that a start with a corrected configuration orders at once; that makes no sixth order in the first hour.
 func (p attempts) heldBack(noted attempts, now time.Time) bool {
@@ -130,6 +137,7 @@ func (a *ACME) follow(ctx context.Context, i int, log *zap.Logger) {
 		a.logTaken(log, i)
 	}
 	var past attempts
+	var told repetition
 	for {
 		if a.take(i, log) {
 			past = attempts{}
@@ -139,10 +147,13 @@ func (a *ACME) follow(ctx context.Context, i int, log *zap.Logger) {
 			if ctx.Err() != nil {
 				return
 			}
+			news := told.news(err, next.Failed > past.Failed)
 			past = next
 			a.failing[i].Store(err != nil || past.Failed > 0)
 			if err != nil {
 				a.ordered.WithLabelValues("failed").Inc()
+			}
+			if news {
 				log.Warn("TLS certificate not ordered, the previous one stays in use if there is one",
 					zap.String("certificate", a.hosts[i]), zap.Error(err), zap.Duration("again_in", time.Until(past.Next).Round(time.Second)))
 			}
@@ -153,6 +164,26 @@ func (a *ACME) follow(ctx context.Context, i int, log *zap.Logger) {
 		case <-time.After(a.pause(i, past.Next)):
 		}
 	}
+}
+
+// repetition keeps one error from being logged with every look.
+type repetition struct {
+	text  string
+	since time.Time
+}
+
+// news reports whether an error is to be logged: the CA has counted it, it is another one than before, or that was lastRetry ago.
+func (r *repetition) news(err error, counted bool) bool {
+	if err == nil {
+		*r = repetition{}
+		return false
+	}
+	text := err.Error()
+	if !counted && text == r.text && time.Since(r.since) < lastRetry {
+		return false
+	}
+	*r = repetition{text, time.Now()}
+	return true
 }
 
 // take takes into use what another replica has put into the cache. It reports whether there was something.
@@ -199,7 +230,7 @@ func (a *ACME) renew(ctx context.Context, i int, past attempts, log *zap.Logger)
 		unlock, err = a.lock(ctx)
 	}
 	if err != nil {
-		return past.another(time.Now(), 0), err
+		return past.unasked(time.Now()), err
 	}
 	defer unlock()
 	if a.take(i, log) {
@@ -214,18 +245,17 @@ func (a *ACME) renew(ctx context.Context, i int, past attempts, log *zap.Logger)
 	past.Failed = max(past.Failed, noted.Failed)
 	past.Tried = cmp.Or(noted.Tried, past.Tried)
 	next := past.another(time.Now(), 0)
-	unasked := attempts{Failed: noted.Failed, Next: time.Now().Add(lookEvery), Why: noted.Why, Tried: noted.Tried} // no CA counts a failure
 	if err := a.CheckAccount(); err != nil {
-		return unasked, fmt.Errorf("the CA is not asked: %w", err)
+		return past.unasked(time.Now()), fmt.Errorf("the CA is not asked: %w", err)
 	}
 	if err := a.prove(i, next); err != nil {
-		return next, fmt.Errorf("the CA is not asked, since the certificate cache cannot be written: %w", explained(err))
+		return past.unasked(time.Now()), fmt.Errorf("the CA is not asked, since the certificate cache cannot be written: %w", explained(err))
 	}
 	log.Info("ordering a TLS certificate", zap.String("certificate", a.hosts[i]))
 	challenge := past.challenge(a.http01)
 	asked, err := a.ask(i, challenge)
 	if errors.Is(err, exchange.ErrNoDirectory) {
-		return unasked, errors.Join(err, a.putNote(i, noted))
+		return past.unasked(time.Now()), errors.Join(err, a.putNote(i, noted))
 	}
 	if err != nil {
 		if errors.Is(err, exchange.ErrNotValidated) { // else the CA was away, say: then the other type is no better

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -565,6 +566,49 @@ func TestOrderIsOver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// crammed is a cache on a disk that may be full.
+type crammed struct {
+	autocert.Cache
+	full atomic.Bool
+}
+
+func (c *crammed) Put(ctx context.Context, key string, data []byte) error {
+	if c.full.Load() {
+		return syscall.ENOSPC
+	}
+	return c.Cache.Put(ctx, key, data)
+}
+
+// On a full disk the CA is not asked, which would count a failure; that is told once an hour. Once there is room, the next look orders, and a
+// refusal by the CA is the first one.
+func TestFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := &playedCA{}
+		ca.refuses(0)
+		a := replica(t, filepath.Join(t.TempDir(), "cache"), ca)
+		disk := &crammed{Cache: a.cache}
+		a.cache = disk
+		disk.full.Store(true)
+		core, logs := observer.New(zap.WarnLevel)
+		stop := watching(t, zap.New(core), a)
+		defer stop()
+		time.Sleep(5*time.Hour - time.Minute)
+		if n := logs.FilterMessageSnippet("not ordered").Len(); n != 5 || !a.failing[0].Load() || ca.orders(day) > 0 {
+			t.Errorf("after five hours: %d warnings, %s, %d orders", n, outcome(a), ca.orders(day))
+		} else if why := fmt.Sprint(logs.All()[0].ContextMap()["error"]); !strings.Contains(why, "the CA is not asked") || !strings.Contains(why, "make room") {
+			t.Errorf("it says %s", why)
+		}
+		disk.full.Store(false)
+		time.Sleep(lookEvery + time.Second)
+		if n := ca.orders(day); n != 1 {
+			t.Errorf("%d orders once there is room", n)
+		}
+		if next := a.noted(0, time.Now()); next.Failed != 1 || time.Until(next.Next) > firstRetry {
+			t.Errorf("the CA's first refusal is noted as %+v", next)
+		}
+	})
 }
 
 // losesHost is a cache that cannot keep the certificate.
