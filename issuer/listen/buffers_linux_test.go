@@ -2,13 +2,18 @@ package listen
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"syscall"
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/keypost/keypost/internal/bind"
 )
 
 // meminfo reads what the kernel holds for a socket: SO_MEMINFO of include/uapi/linux/sock_diag.h.
@@ -79,26 +84,36 @@ func TestKernelBuffersBeforeAccept(t *testing.T) {
 	}
 }
 
-// A document of 100 KiB passes the small buffers quickly.
-func TestSmallBuffersAreFastEnough(t *testing.T) {
-	const size, times = 100 << 10, 20
-	text := make([]byte, size)
-	s := startSite(t, Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) })})
-	conf := s.clientTLS()
-	for _, protocol := range []string{"http/1.1", "h2"} {
-		began := time.Now()
-		for range times {
-			c := conf.Clone()
-			c.NextProtos = []string{protocol}
-			_, body, err := get(t, "https://"+s.address+"/", c, protocol == "h2")
-			if err != nil || len(body) != size {
-				t.Fatal(len(body), err)
-			}
+// BenchmarkSmallBuffers is how long a document of 100 KiB takes, with a handshake, through the small buffers of a listener and beside it through
+// those that the kernel gives by itself.
+func BenchmarkSmallBuffers(b *testing.B) {
+	document := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100<<10)) })
+	serve := func(l net.Listener, err error) *httptest.Server {
+		if err != nil {
+			b.Fatal(err)
 		}
-		each := time.Since(began) / times
-		t.Logf("%s: %v for each, with a handshake", protocol, each)
-		if each > 150*time.Millisecond {
-			t.Errorf("%s: %v for each document of 100 KiB", protocol, each)
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: document}, EnableHTTP2: true}
+		s.StartTLS()
+		b.Cleanup(s.Close)
+		return s
+	}
+	small, err := bind.TCP(b.Context(), "127.0.0.1:0")
+	for name, s := range map[string]*httptest.Server{"small": serve(small, err), "usual": serve(net.Listen("tcp", "127.0.0.1:0"))} {
+		for _, http2 := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/http2=%v", name, http2), func(b *testing.B) {
+				b.SetBytes(100 << 10)
+				for b.Loop() {
+					tr := &http.Transport{TLSClientConfig: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone(), ForceAttemptHTTP2: http2}
+					resp, err := (&http.Client{Transport: tr}).Get(s.URL)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if n, err := io.Copy(io.Discard, resp.Body); n != 100<<10 || err != nil || resp.Body.Close() != nil {
+						b.Fatal(n, err)
+					}
+					tr.CloseIdleConnections()
+				}
+			})
 		}
 	}
 }
