@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,14 +21,14 @@ const movedFrom, movedTo = "https://prod-a-oidc.s3.us-east-1.amazonaws.com", "ht
 
 // moveFixture is a cluster of ccoctl's with two roles, about to move.
 type moveFixture struct {
-	*clusterFixture
+	*awsCluster
 	plane      *fakePlane
 	kubeconfig string
 }
 
 func newMove(t *testing.T) *moveFixture {
 	t.Helper()
-	f := &moveFixture{clusterFixture: newCluster(t, fakeaws.Options{}), plane: &fakePlane{pods: `{"items":[]}`, issuers: []string{movedFrom, movedFrom}}}
+	f := &moveFixture{awsCluster: newCluster(t, fakeaws.Options{}), plane: &fakePlane{pods: `{"items":[]}`, issuers: []string{movedFrom, movedFrom}}}
 	file := filepath.Join(f.out(), ccoctl.PublicKeyName)
 	data, err := os.ReadFile(file)
 	checked{t}.Check(err)
@@ -93,23 +90,8 @@ func (f *moveFixture) migrate(t *testing.T, more ...string) {
 // killAt runs migrate and kills it after call n took effect, before its reply is sent.
 func (f *moveFixture) killAt(t *testing.T, n int, more ...string) {
 	t.Helper()
-	cmd := f.command(t.Context(), more...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	started := make(chan struct{})
-	var killed atomic.Bool
-	f.aws.OnCall(func(i int, _ fakeaws.Call) {
-		<-started
-		if i >= n && killed.CompareAndSwap(false, true) {
-			_ = cmd.Process.Kill()
-		}
-	})
-	defer f.aws.OnCall(nil)
-	checked{t}.Check(cmd.Start())
-	close(started)
-	err := cmd.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !killed.Load() || err != nil && (!ok || exit.Exited()) {
-		t.Fatalf("migrate, to be killed at call %d: %v\n%s", n, err, &out)
+	if !killAt(t, f.aws, f.command(t.Context(), more...), n) {
+		t.Fatalf("migrate was not killed at call %d", n)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"os"
+	"path"
 	"strings"
 	"testing"
 
@@ -68,8 +68,11 @@ func printAzure(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: azure FILE")
 	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(describeAzure(subscriptionOf(ts).State())), 0o600))
+}
+
+func describeAzure(s fakeazure.State) string {
 	var b strings.Builder
-	s := subscriptionOf(ts).State()
 	for _, g := range s.Groups {
 		fmt.Fprintln(&b, "group", g.Name, g.Location, g.Tags)
 	}
@@ -83,9 +86,9 @@ func printAzure(ts *testscript.TestScript, neg bool, args []string) {
 		fmt.Fprintln(&b, "role", d.RoleName, d.Description, d.Permissions)
 	}
 	for _, a := range s.Assignments {
-		fmt.Fprintln(&b, "assignment", strings.ToLower(a.Scope), a.PrincipalType)
+		fmt.Fprintln(&b, "assignment", strings.ToLower(a.Scope), a.PrincipalType, strings.ToLower(a.Principal), strings.ToLower(path.Base(a.Role)))
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
+	return b.String()
 }
 
 // tagAzureGroup gives a resource group one tag more, as another program would: aztag GROUP NAME VALUE
@@ -100,15 +103,7 @@ func tagAzureGroup(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		tags := maps.Clone(g.Tags)
 		tags[args[1]] = args[2]
-		req, err := http.NewRequest(http.MethodPatch, "https://management.azure.com"+g.ID+"?api-version=2021-04-01", strings.NewReader(asJSON(map[string]any{"tags": tags})))
-		ts.Check(err)
-		req.Header.Set("Authorization", "Bearer "+fakeazure.AccessToken)
-		resp, err := s.Client().Do(req)
-		ts.Check(err)
-		ts.Check(resp.Body.Close())
-		if resp.StatusCode != http.StatusOK {
-			ts.Fatalf("status %s", resp.Status)
-		}
+		ts.Check(s.Ask("PATCH", g.ID, "2021-04-01", asJSON(map[string]any{"tags": tags})))
 		s.ResetCalls()
 		return
 	}

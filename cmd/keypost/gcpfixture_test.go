@@ -276,7 +276,7 @@ func gsaid(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// gcpCluster is all that create-all needs: a project, a store that is served, a key pair, CredentialsRequests.
+// gcpCluster is all that create-all needs in Google Cloud.
 type gcpCluster struct {
 	*clusterFixture
 	gcp *project
@@ -284,16 +284,10 @@ type gcpCluster struct {
 
 func newGCPCluster(t *testing.T, o fakegcp.Options) *gcpCluster {
 	t.Helper()
-	dir := t.TempDir()
-	c := checked{t}
-	server, admin, ca := startIssuer(c, filepath.Join(dir, "store"))
-	t.Cleanup(server.Close)
-	t.Cleanup(admin.Close)
-	c.Check(os.WriteFile(filepath.Join(dir, "ca.pem"), ca, 0o600))
-	requests, err := filepath.Abs("testdata/gcp/requests")
-	c.Check(err)
-	f := &gcpCluster{&clusterFixture{dir: dir, address: address(server), requests: requests}, startProject(t, c, filepath.Join(dir, "google.pem"), o)}
-	f.env = append(append(os.Environ(), f.gcp.env...), "KEYPOST_STORE=file://"+filepath.Join(dir, "store"), "GORACE=atexit_sleep_ms=0")
-	f.writeKeys(c)
+	f := &gcpCluster{clusterFixture: newClusterFixture(t, "testdata/gcp/requests")}
+	f.gcp = startProject(t, checked{t}, filepath.Join(f.dir, "google.pem"), o)
+	f.env = append(f.env, f.gcp.env...)
+	f.cloud, f.holds = f.gcp, func() string { return describeProject(f.gcp.State()) }
+	f.creates = []string{"gcp", "create-all", "--name", "prod-a", "--project", "my-project"}
 	return f
 }

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/keypost/keypost/provision/ccoctl"
+	"github.com/keypost/keypost/provision/signingkey"
+	"github.com/keypost/keypost/test/fakecloud"
+)
+
+// checked makes a test what fixtures take.
+type checked struct{ testing.TB }
+
+func (c checked) Check(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// playedCloud is a cloud that this process plays.
+type playedCloud interface {
+	recorder
+	OnCall(f func(n int, c fakecloud.Call))
+}
+
+// clusterFixture is all that create-all needs: a cloud, a store that is served, a key pair, CredentialsRequests.
+type clusterFixture struct {
+	cloud   playedCloud
+	holds   func() string // what the cloud holds; what differs in every run is left out
+	creates []string      // CLOUD create-all, and the flags that this cloud alone has
+
+	dir, address, requests string
+	env                    []string
+}
+
+// newClusterFixture makes one whose cloud is still to be filled in: cloud, holds, creates, and what env needs for it.
+func newClusterFixture(t *testing.T, requests string) *clusterFixture {
+	t.Helper()
+	dir, c := t.TempDir(), checked{t}
+	server, admin, ca := startIssuer(c, filepath.Join(dir, "store"))
+	t.Cleanup(server.Close)
+	t.Cleanup(admin.Close)
+	c.Check(os.WriteFile(filepath.Join(dir, "ca.pem"), ca, 0o600))
+	requests, err := filepath.Abs(requests)
+	c.Check(err)
+	f := &clusterFixture{dir: dir, address: address(server), requests: requests}
+	f.env = append(os.Environ(), "KEYPOST_STORE=file://"+filepath.Join(dir, "store"), "GORACE=atexit_sleep_ms=0")
+	f.writeKeys(c)
+	return f
+}
+
+func address(s *httptest.Server) string { return net.JoinHostPort("127.0.0.1", portOf(s)) }
+
+// writeKeys makes a key pair that is quicker to make than create-all's own.
+func (f *clusterFixture) writeKeys(c checked) {
+	k, err := signingkey.Generate(signingkey.RSA2048)
+	c.Check(err)
+	c.Check(os.Mkdir(f.out(), 0o700))
+	c.Check(k.Write(signingkey.Paths{Private: filepath.Join(f.out(), ccoctl.PrivateKeyName), Public: filepath.Join(f.out(), ccoctl.PublicKeyName)}))
+}
+
+func (f *clusterFixture) out() string { return filepath.Join(f.dir, "out") }
+
+// command is create-all with more arguments, as a process of its own.
+func (f *clusterFixture) command(ctx context.Context, more ...string) *exec.Cmd {
+	args := append(f.creates[:len(f.creates):len(f.creates)], "--issuer-url", "https://oidc.example.com/prod-a",
+		"--output-dir", f.out(), "--credentials-requests-dir", f.requests,
+		"--dev", "--max-age", "1s", "--connect", f.address, "--ca-file", filepath.Join(f.dir, "ca.pem"))
+	cmd := exec.CommandContext(ctx, "keypost", append(args, more...)...)
+	cmd.Env = f.env
+	return cmd
+}
+
+func (f *clusterFixture) createAll(t *testing.T, more ...string) string {
+	t.Helper()
+	out, err := f.command(t.Context(), more...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("create-all: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// killAt runs a command and kills it after call n of a cloud took effect, before its reply is sent. It reports whether there was
+// such a call.
+func killAt(t *testing.T, cloud playedCloud, cmd *exec.Cmd, n int) bool {
+	t.Helper()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	var killed atomic.Bool
+	started := make(chan struct{})
+	cloud.OnCall(func(i int, _ fakecloud.Call) {
+		<-started
+		if i >= n && killed.CompareAndSwap(false, true) {
+			_ = cmd.Process.Kill()
+		}
+	})
+	defer cloud.OnCall(nil)
+	checked{t}.Check(cmd.Start())
+	close(started)
+	err := cmd.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!killed.Load() || !ok || exit.Exited()) {
+		t.Fatalf("%q, to be killed at call %d: %v\n%s", cmd.Args[1:3], n, err, &out)
+	}
+	return killed.Load() // also at its last call, after which the program may have ended all the same
+}
+
+// killedEverywhere kills create-all at every one of its calls. The next run completes it: nothing is left over, nothing is there
+// twice, and the run after that writes nothing. Where calls are made side by side and their number depends on their order, the
+// last few may be missing.
+func killedEverywhere(t *testing.T, made func(*testing.T) *clusterFixture, least, missing int) {
+	whole := made(t)
+	whole.createAll(t)
+	want := whole.holds()
+	total := len(whole.cloud.Calls())
+	if total < least {
+		t.Fatalf("create-all makes only %d calls", total)
+	}
+	for n := 1; n <= total; n++ {
+		t.Run(fmt.Sprintf("call %d of %d", n, total), func(t *testing.T) {
+			t.Parallel()
+			f := made(t)
+			if !killAt(t, f.cloud, f.command(t.Context()), n) && n <= total-missing {
+				t.Fatal("create-all was not killed")
+			}
+			f.createAll(t)
+			if got := f.holds(); got != want {
+				t.Errorf("the cloud holds\n%s\nand not\n%s", got, want)
+			}
+			compareFiles(t, filesBelow(t, f.out()), filesBelow(t, whole.out()))
+			f.cloud.ResetCalls()
+			f.createAll(t)
+			for _, c := range f.cloud.Calls() {
+				if c.Write {
+					t.Errorf("a third run calls %s", c.Action)
+				}
+			}
+		})
+	}
+}
+
+// compareFiles leaves out the key pairs, which differ.
+func compareFiles(t *testing.T, got, want map[string][]byte) {
+	t.Helper()
+	if strings.Join(keysOf(got), " ") != strings.Join(keysOf(want), " ") {
+		t.Errorf("the files are %q, not %q", keysOf(got), keysOf(want))
+	}
+	for name := range want {
+		if strings.HasPrefix(name, "manifests/") && string(got[name]) != string(want[name]) {
+			t.Errorf("%s is\n%s\nand not\n%s", name, got[name], want[name])
+		}
+	}
+}
