@@ -51,6 +51,10 @@ type CreateOptions struct {
 	Copy func(jwks []byte)
 
 	Trusted func(context.Context) (time.Time, error) // returns [Publication.Trusted], once Identify was called; nil if nobody knows
+
+	// TrustPlanned says that what trusts the issuer URL is in the plan. A run that finds nothing to change then sends no relying
+	// party to the URL that was not sent there before: it sees that the keys are served, and does not wait again. It needs no Trusted.
+	TrustPlanned bool
 }
 
 // Created is an installation.
@@ -88,15 +92,9 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 		v := p.Preview().After(c.localChanges()...)
 		return Created{Preview: &v}, nil
 	}
-	if !c.set.Found() { // before it is published, and a wait of minutes: would the cloud refuse the rest?
-		if _, err := cloud.Plan(ctx); err != nil {
-			return Created{}, err
-		}
-	} else if o.Trusted != nil { // what trusts a URL that is still to be published says nothing about its keys
-		var err error
-		if c.set.Trusted, err = o.Trusted(ctx); err != nil {
-			return Created{}, err
-		}
+	p, err := c.foresee(ctx)
+	if err != nil {
+		return Created{}, err
 	}
 	if !c.o.Stored {
 		if err := c.completeKeyPair(&c.keys); err != nil {
@@ -110,14 +108,28 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 	if err := c.copyKeys(); err != nil {
 		return Created{}, err
 	}
-	p, err := cloud.Plan(ctx)
-	if err != nil {
-		return Created{}, err
+	if !c.set.Settled {
+		if p, err = cloud.Plan(ctx); err != nil {
+			return Created{}, err
+		}
 	}
 	if err := c.Apply(ctx, p, o.Parallel); err != nil {
 		return Created{}, err
 	}
 	return Created{KeySet: c.set.Stored, PrivateKey: c.keys.private}, c.handOver()
+}
+
+// foresee asks the cloud, before anything is published and the wait for that, what it has of the installation. What it plans is
+// good for the rest of the run only if the publication is settled.
+func (c *creation) foresee(ctx context.Context) (p plan.Plan, err error) {
+	switch {
+	case !c.set.Found() || c.o.TrustPlanned: // would the cloud refuse the rest?
+		p, err = c.cloud.Plan(ctx)
+		c.set.Settled = err == nil && c.set.Found() && p.Empty()
+	case c.o.Trusted != nil: // what trusts a URL that is still to be published says nothing about its keys
+		c.set.Trusted, err = c.o.Trusted(ctx)
+	}
+	return p, err
 }
 
 // creation is one run of [Run.Create].

@@ -24,6 +24,7 @@ type sky struct {
 	*install.Run
 	store *keystore.Store
 	fails string
+	whole bool // it has all that is wanted
 
 	mu    sync.Mutex
 	calls []string
@@ -58,6 +59,9 @@ func (s *sky) Plan(ctx context.Context) (plan.Plan, error) {
 	make := plan.Action{Change: plan.Change{Verb: plan.Create, Thing: "provider", Name: "x"}, Do: func(ctx context.Context) ([]string, error) {
 		return []string{"provider x created"}, s.called(ctx, "make")
 	}}
+	if s.whole {
+		return plan.Of([]string{"provider x found"}), s.called(ctx, "plan")
+	}
 	return plan.Of(nil, plan.Stage{make}), s.called(ctx, "plan")
 }
 
@@ -121,6 +125,46 @@ func TestCreateInAnyCloud(t *testing.T) {
 			}
 			if got := s.files(t); got != tt.files {
 				t.Errorf("files %q, want %q", got, tt.files)
+			}
+		})
+	}
+}
+
+// A second run that finds nothing to change plans once and does not wait, if the plan has what trusts the issuer. Any other one waits.
+func TestCreateAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		planned, whole bool
+		calls          string
+		waits          bool
+	}{
+		{name: "nothing to change", planned: true, whole: true, calls: "check+published identify+published plan+published"},
+		{name: "something to change", planned: true, calls: "check+published identify+published plan+published plan+published make+published", waits: true},
+		{name: "trust is elsewhere", whole: true, calls: "check+published identify+published plan+published", waits: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSky(t, install.Apply)
+			var events []install.Event
+			var mu sync.Mutex
+			s.Report = func(e install.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				events = append(events, e)
+			}
+			o := install.CreateOptions{Party: "Sky", Parallel: 1, TrustPlanned: tt.planned}
+			_, err := s.Create(t.Context(), o, s)
+			must(t, err)
+			s.calls, events, s.whole = nil, nil, tt.whole
+			_, err = s.Create(t.Context(), o, s)
+			must(t, err)
+			if got := strings.Join(s.calls, " "); got != tt.calls {
+				t.Errorf("calls %q, want %q", got, tt.calls)
+			}
+			waited := slices.ContainsFunc(events, func(e install.Event) bool { return e.Kind == install.Wait })
+			served := slices.ContainsFunc(events, func(e install.Event) bool { return strings.Contains(e.Text, "is served with key") })
+			found := slices.ContainsFunc(events, func(e install.Event) bool { return e.Text == "provider x found" })
+			if waited != tt.waits || !served || found != tt.whole {
+				t.Errorf("waited %t, said that it is served %t, found %t: %+v", waited, served, found, events)
 			}
 		})
 	}

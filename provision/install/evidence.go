@@ -32,6 +32,7 @@ type evidence struct {
 	looks []sight                    // of this run, in their order
 
 	trusted time.Time // since when what an earlier run made in the cloud trusts the issuer; zero if nothing does
+	settled bool      // something does, and this run makes nothing
 }
 
 // verdict says how long a publication is waited for.
@@ -219,7 +220,9 @@ func (e evidence) propagated(seen time.Time, atFirstLook bool) time.Time {
 	for _, key := range e.keys {
 		at := seen.Add(propagation(e.set))
 		if k, published := e.set.Key(key.ID()); published && atFirstLook {
-			at = runsOut(k, seen, e.trusted, propagation(e.set))
+			if at = runsOut(k, seen, e.trusted, propagation(e.set)); e.settled && k.State != keystore.Next {
+				at = seen // relying parties were sent there before; but perhaps not since there is a next key
+			}
 		}
 		if at.After(until) {
 			until = at

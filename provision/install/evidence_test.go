@@ -140,6 +140,30 @@ func TestTrustedAlready(t *testing.T) {
 	}
 }
 
+// A run that makes nothing sends nobody to the issuer: that the keys are served is enough, unless the cluster has a next one.
+func TestSettledIsNotWaitedFor(t *testing.T) {
+	s, key := keySet(t, false, keystore.Policy{EdgeHold: keystore.DurationPtr(time.Hour)})
+	e := evidence{set: s, keys: []keystore.VerificationKey{key}, settled: true, looks: []sight{sightAt(key, time.Minute, false)}}
+	if v := e.judge(); !v.served || v.why != "" || v.until.After(e.looks[0].End) {
+		t.Errorf("it waits: %+v", v)
+	}
+	none := sightAt(key, time.Minute-time.Second, false)
+	none.Keys = nil
+	e.looks = slices.Insert(e.looks, 0, none)
+	if v := e.judge(); v.until.Sub(published) != time.Minute+usual {
+		t.Errorf("after an answer without the key: %+v", v)
+	}
+	next := storetest.SyntheticRSA(t, 7)
+	s, err := s.Add(keystore.Change{At: published.Add(time.Second)}, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.set, e.keys, e.looks = s, []keystore.VerificationKey{next}, []sight{sightAt(next, time.Minute, false)}
+	if v := e.judge(); v.until.Sub(published) != time.Minute+usual {
+		t.Errorf("with a next key: %+v", v)
+	}
+}
+
 // Of two keys one may have been there for longer.
 func TestTheLatestKeyCounts(t *testing.T) {
 	s, key := keySet(t, false, keystore.Policy{})

@@ -27,7 +27,8 @@ type Publication struct {
 	// nothing. A run makes it only when no relying party can find the URL without its keys.
 	Trusted time.Time
 
-	Copied bool // relying parties are given a copy of the keys: nobody has to reach the URL
+	Settled bool // the cloud trusts the URL already, and the run sends no relying party there
+	Copied  bool // relying parties are given a copy of the keys: nobody has to reach the URL
 }
 
 // JWKS returns the published keys, or those that are going to be.

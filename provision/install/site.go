@@ -122,7 +122,7 @@ func (r *Run) awaitServed(ctx context.Context, t site, p *Publication) error {
 	if t.proxy != nil {
 		r.Line("%s is looked at through the proxy %s (HTTPS_PROXY), and not at each of its addresses", t.url, t.proxy.Redacted())
 	}
-	e := evidence{set: s, keys: keys, inDir: r.Store.InDir, own: t.Own, trusted: p.Trusted}
+	e := evidence{set: s, keys: keys, inDir: r.Store.InDir, own: t.Own, trusted: p.Trusted, settled: p.Settled}
 	if e.own == nil {
 		e.own = ownAddresses()
 	}
