@@ -45,7 +45,7 @@ type Options struct {
 
 	Audience string            // of tokens
 	Tags     map[string]string // for all that is made, beside the owner's
-	Adopt    bool              // take over what is not tagged as ours
+	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer
 	Prune    bool              // delete identities whose CredentialsRequest is gone, and assignments that nobody asked for
 	Keep     bool              // delete no assignment
 }

@@ -137,10 +137,6 @@ func TestDriftIsShownAndRepaired(t *testing.T) {
 			w.credential(t, id(w, "prod-a-ns-registry-creds"), "registry", issuerURL, "system:serviceaccount:ns:other", "openshift")
 		},
 			"- registry: system:serviceaccount:ns:other"},
-		{"an issuer's slash", func(w *world) {
-			w.credential(t, id(w, "prod-a-ns-registry-creds"), "registry", issuerURL+"/", "system:serviceaccount:ns-registry:registry", "openshift")
-		},
-			"- registry: system:serviceaccount:ns-registry:registry of " + issuerURL + "/"},
 		{"an audience", func(w *world) {
 			w.credential(t, id(w, "prod-a-ns-registry-creds"), "registry", issuerURL, "system:serviceaccount:ns-registry:registry", "other")
 		},

@@ -28,6 +28,7 @@ const (
 	NoCredentials  Problem = iota + 1 // none were found, or Entra refuses them
 	WrongTenant                       // the subscription is of another tenant than the one that is meant, or not to be seen
 	NotOwned                          // a thing lacks the owner's tag, and may be adopted
+	OtherIssuer                       // identities trust another issuer, and a cluster may live by that
 	WrongAlgorithm                    // a key signs with something that Entra does not take
 	Unregistered                      // the subscription has not registered the provider of managed identities
 	NameTaken                         // another subscription of the tenant has a custom role of that name

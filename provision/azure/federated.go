@@ -8,7 +8,9 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -44,6 +46,7 @@ type comparison struct {
 	found  []credential
 	others []string // issuers that are trusted too
 	lost   []string // subjects that are trusted no more, with the issuer if that was spelled otherwise
+	leaves []string // issuers of which a wanted subject's tokens are taken now, and none of the wanted issuer's
 }
 
 // replacement is a credential to write, and what is under its name now.
@@ -52,9 +55,13 @@ type replacement struct {
 	was *credential
 }
 
-// compare compares by what Entra compares: issuer and subject, letter by letter. A credential for another issuer stays, also
+// compare compares by what Entra compares: issuer and subject, letter by letter. A credential for another issuer stays beside, also
 // under the name that is wanted: a cluster may still sign as that one. One for this issuer that nobody wants goes.
-func compare(have, want []credential) (comparison, error) {
+func compare(have, want []credential) (comparison, error) { return compareTo(have, want, false) }
+
+// compareTo compares as compare does; with instead a credential for another issuer becomes the one that is wanted, where the
+// identity takes the subject's tokens of that issuer and not yet of this one.
+func compareTo(have, want []credential, instead bool) (comparison, error) {
 	var c comparison
 	used := map[string]bool{} // names of those that stay, or are written
 	for _, w := range want {
@@ -66,7 +73,7 @@ func compare(have, want []credential) (comparison, error) {
 			w.name = have[at].name
 			c.put = append(c.put, replacement{w, &have[at]})
 		default:
-			c.put = append(c.put, place(have, want, w))
+			c.put = append(c.put, c.missing(have, want, w, instead))
 		}
 		if at >= 0 {
 			used[strings.ToLower(have[at].name)] = true
@@ -85,7 +92,7 @@ func compare(have, want []credential) (comparison, error) {
 		}
 	}
 	for _, p := range c.put {
-		if p.was != nil && (p.was.subject != p.subject || p.was.issuer != p.issuer) {
+		if p.was != nil && (p.was.subject != p.subject || p.was.issuer != p.issuer) && !slices.Contains(c.leaves, p.was.issuer) {
 			c.lost = append(c.lost, lostOf(*p.was, p.issuer))
 		}
 	}
@@ -93,6 +100,19 @@ func compare(have, want []credential) (comparison, error) {
 		return c, fmt.Errorf("it would have %d federated credentials, and Azure allows %d: delete those that nobody needs", n, credentialCount)
 	}
 	return c, nil
+}
+
+// missing returns how to make a credential that is wanted and not there.
+func (c *comparison) missing(have, want []credential, w credential, instead bool) replacement {
+	at := slices.IndexFunc(have, func(h credential) bool { return h.subject == w.subject })
+	if !instead || at < 0 {
+		return place(have, want, w)
+	}
+	if was := have[at].issuer; !slices.Contains(c.leaves, was) {
+		c.leaves = append(c.leaves, was)
+	}
+	w.name = have[at].name
+	return replacement{w, &have[at]}
 }
 
 // lostOf names the tokens of a credential that goes where an issuer is wanted.
@@ -139,8 +159,9 @@ func sameIssuer(a, b string) bool {
 
 // planCredentials plans the federated credentials of an identity, all in one action: Azure takes one write at a time for an
 // identity.
-func (c *client) planCredentials(group string, i identity, have []credential) (add, remove plan.Stage, about comparison, err error) {
-	about, err = compare(have, i.credentials)
+func (r *run) planCredentials(i identity, have []credential) (add, remove plan.Stage, about comparison, err error) {
+	c, group := r.client, r.o.OIDCGroup
+	about, err = compareTo(have, i.credentials, r.exclusive())
 	if err != nil {
 		return nil, nil, about, fmt.Errorf("%s %s: %w", identityThing, i.name, err)
 	}
@@ -153,7 +174,10 @@ func (c *client) planCredentials(group string, i identity, have []credential) (a
 					return nil, err
 				}
 			}
-			about, err := compare(have, i.credentials)
+			about, err := compareTo(have, i.credentials, r.exclusive())
+			if err == nil {
+				err = r.refuseIssuer([]leaving{{i.name, about.leaves}}) // somebody may have written it since it was planned
+			}
 			return steps(about), err
 		}
 	}
@@ -165,6 +189,44 @@ func (c *client) planCredentials(group string, i identity, have []credential) (a
 		change.Verb = plan.Create
 	}
 	return c.stage(change, puts(about), read(puts)), remove, about, nil
+}
+
+// exclusive reports whether the run's identities are one cluster's, so that another issuer means another cluster. What is made for
+// workloads may be used by those of several clusters.
+func (r *run) exclusive() bool { return r.owner == installation(r.Name) }
+
+// leaving is an identity that would no longer take tokens of the issuers that it trusts.
+type leaving struct {
+	identity string
+	issuers  []string
+}
+
+// refuseIssuer returns an error for identities that would leave an issuer, unless they are to be adopted or it is only shown: a
+// live cluster, made under the same name, may sign as that one.
+func (r *run) refuseIssuer(all []leaving) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(l leaving) bool { return len(l.issuers) == 0 })
+	if len(all) == 0 || r.o.Adopt || r.Mode == install.Preview {
+		return nil
+	}
+	old, more := all[0].issuers[0], ""
+	if n := len(all) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %s likewise)", text.Count(n, "other does", "others do"))
+	}
+	return problem(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked%s: changed, it would take no token of %s any more, and every workload "+
+		"of that cluster would lose access", identityThing, all[0].identity, old, r.o.IssuerURL, more, old)
+}
+
+// losses warns of what a change of the issuer takes away.
+func (r *run) losses(l leaving) []string {
+	var warnings []string
+	for _, old := range l.issuers {
+		w := fmt.Sprintf("identity %s takes no tokens of the issuer %s any more: every workload of that cluster loses access", l.identity, old)
+		if !r.o.Adopt {
+			w += "; without --adopt this is refused"
+		}
+		warnings = append(warnings, w)
+	}
+	return warnings
 }
 
 func (c *client) credentialID(group, identity, name string) string {

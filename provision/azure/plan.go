@@ -162,6 +162,7 @@ func (r *run) planAll(w *world, wanted []identity) (plan.Plan, error) {
 func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 	var made, hung, removed plan.Stage
 	var all plan.Plan
+	var left []leaving
 	for _, i := range wanted {
 		identity, err := r.client.planIdentity(r.home(), i.name, w.identity(i.name))
 		if err != nil {
@@ -173,7 +174,7 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 		}
 		h := w.hanging[strings.ToLower(i.name)]
 		assign, unassign, said := r.client.planAssignments(i, h.assignments, r.taking())
-		trust, distrust, about, err := r.client.planCredentials(r.o.OIDCGroup, i, h.credentials)
+		trust, distrust, about, err := r.planCredentials(i, h.credentials)
 		if err != nil {
 			return plan.Plan{}, err
 		}
@@ -195,6 +196,11 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 		for _, subject := range about.lost {
 			all.Warnings = append(all.Warnings, fmt.Sprintf("identity %s no longer takes tokens of %s", i.name, subject))
 		}
+		left = append(left, leaving{i.name, about.leaves})
+		all.Warnings = append(all.Warnings, r.losses(left[len(left)-1])...)
+	}
+	if err := r.refuseIssuer(left); err != nil {
+		return plan.Plan{}, err
 	}
 	planned := plan.Of(all.Notes, made, hung, removed)
 	planned.Warnings, planned.Extra = all.Warnings, all.Extra

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/scene"
 )
@@ -120,4 +121,16 @@ func is(p azure.Problem) func(error) bool {
 		e, is := errors.AsType[*azure.Error](err)
 		return is && e.Problem == p
 	}
+}
+
+// preview is all that a preview shows.
+func preview(v *plan.Preview) string {
+	var b strings.Builder
+	for _, c := range v.Changes {
+		fmt.Fprintf(&b, "%s\n  %s\n", c, strings.Join(c.Diff, "\n  "))
+	}
+	for _, lines := range [][]string{v.Notes, v.Warnings, v.Extra} {
+		fmt.Fprintln(&b, strings.Join(lines, "\n"))
+	}
+	return b.String()
 }

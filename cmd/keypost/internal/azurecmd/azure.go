@@ -115,6 +115,9 @@ func identityNames() []string {
 		"network-resource-group-name", "preserve-existing-roles", "prune", "audience"}
 }
 
+// adoptedIssuer is what --adopt does, too, where a release's identities are made.
+const adoptedIssuer = ", and change the issuer that identities trust"
+
 func required(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {
 		_ = cmd.MarkFlagRequired(flag) // it fails only for a flag that is not registered, which a test would find

@@ -39,6 +39,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 			"is compared and brought up to date. Azure takes a federated credential of one identity every 4 seconds.",
 	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
 	f.installation(cmd, identityNames()...)
+	cmd.Flags().Lookup("adopt").Usage += adoptedIssuer
 	required(cmd, "credentials-requests-dir")
 	return cmd
 }
@@ -92,6 +93,7 @@ func newCmdCreateIdentities(factory *cli.Factory) *cobra.Command {
 	fs := f.define(cmd, append(identityNames(), "name", "region", "subscription-id", "tenant-id", "output-dir", "dry-run", "diff", "issuer-url", "user-tags", "adopt",
 		"oidc-resource-group-name", "cloud", "dev")...)
 	fs.Lookup("issuer-url").Usage = "the issuer URL that the identities trust"
+	fs.Lookup("adopt").Usage += adoptedIssuer
 	required(cmd, "name", "region", "subscription-id", "issuer-url", "credentials-requests-dir")
 	return cmd
 }

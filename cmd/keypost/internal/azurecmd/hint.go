@@ -25,6 +25,10 @@ func (r *run) hinted(err error) error {
 				return hint("it stays: leave --delete-oidc-resource-group out; or name another group or installation with --oidc-resource-group-name or --name")
 			}
 			return hint("take it over with --adopt, or use another name")
+		case azure.OtherIssuer:
+			return hint("for another cluster use another --name; once nothing needs the old issuer, --adopt changes it (--diff shows what); "+
+				"what moves a cluster and takes no access away: %s", cli.Command{"azure", "migrate", "--name", r.Name,
+				"--subscription-id", r.Subscription, "--from-issuer-url", "OLD", "--issuer-url", r.IssuerURL})
 		case azure.WrongAlgorithm:
 			return hint("let the cluster sign with an RSA key")
 		case azure.Unregistered:

@@ -1,0 +1,108 @@
+package azure_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/scene"
+)
+
+// Another issuer under the same name is another cluster's: this is shown, refused before anything is written or published, and
+// done only with Adopt. Letter by letter, as Entra compares.
+func TestAnotherIssuerIsRefused(t *testing.T) {
+	for _, old := range []string{"https://oidc.example.com/old", issuerURL + "/", "https://OIDC.example.com/prod-a"} {
+		t.Run(old, func(t *testing.T) {
+			w := newWorld(t, fakeazure.Options{VaryCase: true})
+			w.WriteKeys(t)
+			before := w.identities(t, usual()...)
+			before.IssuerURL = old
+			_, err := azure.CreateIdentities(t.Context(), before)
+			must(t, err)
+			w.writes()
+			o := w.create(t, usual()...)
+			_, err = azure.Create(t.Context(), o)
+			_, again := azure.CreateIdentities(t.Context(), azure.IdentitiesOptions{Options: o.Options, Identities: *o.Identities})
+			for _, err := range []error{err, again} {
+				if !is(azure.OtherIssuer)(err) {
+					t.Fatalf("%v", err)
+				}
+				scene.Held(t, err.Error(), "managed identity prod-a-ns-", " trusts the issuer "+old+", and not "+issuerURL+" as asked (and 2 others do likewise): changed, "+
+					"it would take no token of "+old+" any more, and every workload of that cluster would lose access")
+			}
+			if list, err := w.Store.List(t.Context()); len(list) > 0 || err != nil {
+				t.Errorf("published: %v, %v", list, err)
+			}
+			o.Mode = install.Preview
+			shown, err := azure.Create(t.Context(), o)
+			must(t, err)
+			text := preview(shown.Preview)
+			scene.Held(t, text, "- registry: system:serviceaccount:ns-registry:registry of "+old+" for openshift",
+				"+ registry: system:serviceaccount:ns-registry:registry of "+issuerURL+" for openshift",
+				"identity prod-a-ns-registry-creds takes no tokens of the issuer "+old+" any more: every workload of that cluster loses access; without --adopt this is refused")
+			if wrote := w.writes(); len(wrote) > 0 {
+				t.Errorf("it wrote %q", wrote)
+			}
+			o.Mode, o.Adopt = install.Apply, true
+			_, err = azure.Create(t.Context(), o)
+			must(t, err)
+			scene.Held(t, w.Reported(), "warning identity prod-a-ns-", "loses access")
+			for _, c := range w.State().Credentials {
+				if c.Issuer != issuerURL {
+					t.Errorf("left: %+v", c)
+				}
+			}
+			if n := len(w.State().Credentials); n != 5 {
+				t.Errorf("%d federated credentials", n)
+			}
+		})
+	}
+}
+
+// An identity that takes tokens of both issuers is in the midst of a move: a run for either of them changes nothing there. One that
+// takes those of another cluster's service account, which this one has not, keeps them.
+func TestBothIssuersStay(t *testing.T) {
+	const old = "https://oidc.example.com/old"
+	w := newWorld(t, fakeazure.Options{VaryCase: true})
+	o := w.identities(t, usual()...)
+	_, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	for _, c := range w.State().Credentials {
+		w.credential(t, c.Identity, c.Name+"-old", old, c.Subject, "openshift")
+	}
+	w.credential(t, w.State().Identities[0].ID, "another", "https://oidc.example.com/other", "system:serviceaccount:other:app", "openshift")
+	w.writes()
+	for _, asked := range []string{issuerURL, old} {
+		o.IssuerURL = asked
+		for _, adopt := range []bool{false, true} {
+			o.Adopt = adopt
+			_, err := azure.CreateIdentities(t.Context(), o)
+			must(t, err)
+		}
+	}
+	if wrote := w.writes(); len(wrote) > 0 {
+		t.Errorf("it wrote %q", wrote)
+	}
+}
+
+// What create-identity makes may be used from several clusters: one for another issuer stands beside the first.
+func TestWorkloadOfTwoIssuers(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{VaryCase: true})
+	o := azure.WorkloadOptions{Options: w.options(), For: "--name", ServiceAccounts: []install.ServiceAccount{{Namespace: "logging", Name: "loki"}},
+		Roles: []string{"Reader"}}
+	o.Name, o.OIDCGroup, o.InstallGroup = "loki", "observability", ""
+	for _, url := range []string{issuerURL, "https://oidc.example.com/new"} {
+		o.IssuerURL = url
+		_, err := azure.CreateIdentity(t.Context(), o)
+		must(t, err)
+	}
+	var issuers []string
+	for _, c := range w.State().Credentials {
+		issuers = append(issuers, c.Issuer)
+	}
+	if len(issuers) != 2 || strings.Contains(w.Reported(), "loses access") {
+		t.Errorf("issuers %q", issuers)
+	}
+}
