@@ -185,33 +185,43 @@ func (c *client) putAssignment(ctx context.Context, a assignmentState) error {
 	return err
 }
 
-// taking says what may be taken away of what nobody asked for.
+// taking says what becomes of assignments that nobody asked for.
 type taking struct {
 	scopes []string // of the installation
-	all    bool     // also what somebody else made
-	none   bool
+	all    bool     // they are taken away
+	none   bool     // they are to be kept
 }
 
-// surplus returns the assignments of an identity that nobody asked for and that go, and a line for each that stays. What somebody
-// else made at a scope that is not the installation's stays without a word. What keypost made goes wherever it is in the
-// subscription: it was asked for once, with another scope.
+// surplus returns the assignments of an identity that nobody asked for: those to be taken away, or a line for each that stays. A run
+// with fewer flags than the one before must not cut off an operator, so that these stay unless it is asked for. Of what is at a
+// scope that is not the installation's, only what keypost made counts: it was asked for once, with another scope.
 func (c *client) surplus(i identity, have []assignmentState, t taking) (lost []assignmentState, extra []string) {
 	wanted := c.wantedAssignments(i)
 	for _, a := range have {
 		if wants(wanted, a) || !c.within(a.scope) || !contains(t.scopes, a.scope) && !a.ours() {
 			continue
 		}
-		if !t.none && (t.all || a.ours()) {
+		if t.all && !t.none {
 			lost = append(lost, a)
 			continue
 		}
-		line := fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for", i.name, last(a.role), a.scope)
+		line := fmt.Sprintf("identity %s has the role %s at %s, which nobody asked for", i.name, nameOf(wanted, a), a.scope)
 		if !t.none {
 			line += "; --prune takes it away"
 		}
 		extra = append(extra, line)
 	}
 	return lost, extra
+}
+
+// nameOf returns the name of an assignment's role where it is wanted elsewhere, else the last part of its ID.
+func nameOf(wanted []wantedAssignment, a assignmentState) string {
+	for _, w := range wanted {
+		if last(w.role) == last(a.role) {
+			return w.roleName
+		}
+	}
+	return last(a.role)
 }
 
 func wants(wanted []wantedAssignment, a assignmentState) bool {

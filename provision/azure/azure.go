@@ -4,8 +4,8 @@
 // The package promises:
 //   - Nothing is changed in another subscription than the one that is meant, nor for a tenant that is not its own.
 //   - Nothing without the owner's tag is changed, unless it is to be adopted.
-//   - An assignment is deleted only if it is in the subscription, binds an identity of ours directly, and was made by keypost, is at a
-//     scope of ours, or goes with its identity. Others' stay, and so does what a group of Entra's has.
+//   - An assignment is deleted only if it is in the subscription, binds an identity of ours directly, and goes with its identity or is
+//     to be pruned: then it was made by keypost, or is at a scope of ours. Others' stay, and so does what a group of Entra's has.
 //   - Whatever is written was read a moment before, since a PUT replaces what is there without a word.
 //   - A run may be stopped anywhere and started again.
 //
@@ -46,7 +46,7 @@ type Options struct {
 	Audience string            // of tokens
 	Tags     map[string]string // for all that is made, beside the owner's
 	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer
-	Prune    bool              // delete identities whose CredentialsRequest is gone, and assignments that nobody asked for
+	Prune    bool              // delete identities whose CredentialsRequest is gone, and assignments that this run does not ask for
 	Keep     bool              // delete no assignment
 }
 

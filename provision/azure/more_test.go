@@ -166,7 +166,8 @@ func TestWorkloadsOfOneName(t *testing.T) {
 	}
 }
 
-// What keypost assigned at a scope that nobody asks for any more is shown and goes; a stranger's there stays.
+// A run that forgets --dnszone-resource-group-name leaves our rights there, says so and shows it; they go with Prune alone. A
+// stranger's at a scope that is not ours stays.
 func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
 	w := newWorld(t, fakeazure.Options{VaryCase: true})
 	scope := func(group string) string { return "/subscriptions/" + subscription + "/resourceGroups/" + group }
@@ -181,21 +182,43 @@ func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
 		fmt.Sprintf(`{"properties":{"roleDefinitionId":"/subscriptions/%s/providers/Microsoft.Authorization/roleDefinitions/b24988ac-6180-42a0-ab88-20f7382dd24c",
 			"principalId":%q,"principalType":"ServicePrincipal"}}`, subscription, ingress.PrincipalID))
 	before := len(w.State().Assignments)
-	o.DNSGroup = ""
-	o.Mode = install.Preview
-	shown, err := azure.CreateIdentities(t.Context(), o)
-	must(t, err)
-	if len(shown.Preview.Changes) != 1 || len(shown.Preview.Warnings) != 1 || !strings.HasPrefix(shown.Preview.Changes[0].Diff[0], "- role ") {
-		t.Errorf("shown %+v", shown.Preview)
-	}
-	o.Mode, o.Keep = install.Apply, true
 	w.writes()
-	_, err = azure.CreateIdentities(t.Context(), o)
-	must(t, err)
-	if wrote := w.writes(); len(wrote) > 0 {
-		t.Errorf("with nothing to be taken away it wrote %q", wrote)
+	w.Reported()
+	o.DNSGroup = ""
+	for _, tt := range []struct {
+		name        string
+		prune, keep bool
+		mode        install.Mode
+		says        string
+	}{
+		{name: "shown", mode: install.Preview},
+		{name: "left alone", says: "; --prune takes it away"},
+		{name: "to be kept", keep: true},
+		{name: "shown that it goes", prune: true, mode: install.Preview},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o.Prune, o.Keep, o.Mode = tt.prune, tt.keep, tt.mode
+			shown, err := azure.CreateIdentities(t.Context(), o)
+			must(t, err)
+			line := "identity prod-a-ns-openshift-ingress-azure-creds has the role prod-a-ns-openshift-ingress-azure-creds at " + scope("dns") + ", which nobody asked for"
+			switch said := w.Reported(); {
+			case tt.prune:
+				if v := shown.Preview; len(v.Changes) != 1 || len(v.Warnings) != 1 || len(v.Extra) != 0 || !strings.HasPrefix(v.Changes[0].Diff[0], "- role ") {
+					t.Errorf("shown %+v", v)
+				}
+			case tt.mode == install.Preview:
+				if v := shown.Preview; len(v.Changes) != 0 || len(v.Extra) != 1 || !strings.EqualFold(v.Extra[0], line+"; --prune takes it away") || v.Empty() {
+					t.Errorf("shown %+v", v)
+				}
+			case !strings.Contains(strings.ToLower(said), strings.ToLower("warning "+line+tt.says+"\n")):
+				t.Errorf("it lacks %q:\n%s", line+tt.says, said)
+			}
+			if wrote := w.writes(); len(wrote) > 0 {
+				t.Errorf("it wrote %q", wrote)
+			}
+		})
 	}
-	o.Keep = false
+	o.Prune, o.Keep, o.Mode = true, false, install.Apply
 	_, err = azure.CreateIdentities(t.Context(), o)
 	must(t, err)
 	if s := w.State(); len(s.Assignments) != before-1 || !slices.ContainsFunc(s.Assignments, func(a fakeazure.Assignment) bool { return strings.EqualFold(a.Scope, scope("logs")) }) ||

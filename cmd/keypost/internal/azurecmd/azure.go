@@ -84,7 +84,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.Audience, "audience", azure.DefaultAudience, "audience of tokens")
 	all.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over resource groups, identities and roles that are not marked as ours")
-	all.BoolVar(&f.Prune, "prune", false, "delete the identities whose CredentialsRequest is gone, and the role assignments of ours that nobody asks for")
+	all.BoolVar(&f.Prune, "prune", false, "delete the identities whose CredentialsRequest is gone, and the role assignments of ours that this run does not ask for")
 	all.BoolVar(&f.Keep, "preserve-existing-roles", false, "delete no role assignment")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev, for an emulator of Azure: its URL may have a port, and waits are short")
 	all.StringVar(&f.requested.Dir, "credentials-requests-dir", "", "directory with CredentialsRequests (oc adm release extract --credentials-requests)")
