@@ -91,6 +91,16 @@ func describeAzure(s fakeazure.State) string {
 	return b.String()
 }
 
+// askAzure changes the subscription behind keypost's back, as somebody at the portal would: azask METHOD PATH VERSION [BODY]
+func askAzure(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 || len(args) > 4 {
+		ts.Fatalf("usage: azask METHOD PATH VERSION [BODY]")
+	}
+	s := subscriptionOf(ts)
+	ts.Check(s.Ask(args[0], args[1], args[2], strings.Join(args[3:], "")))
+	s.ResetCalls()
+}
+
 // tagAzureGroup gives a resource group one tag more, as another program would: aztag GROUP NAME VALUE
 func tagAzureGroup(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {

@@ -71,6 +71,7 @@ func TestScripts(t *testing.T) {
 			"azcalls":   azureCalls,
 			"azure":     printAzure,
 			"aztag":     tagAzureGroup,
+			"azask":     askAzure,
 			"fakegcp":   accounts{t}.startGCP,
 			"gcalls":    gcalls,
 			"gsaid":     gsaid,
