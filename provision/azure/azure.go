@@ -44,6 +44,7 @@ type Options struct {
 	NetworkGroup string // of the virtual network, if it has another than the cluster's; empty for none
 
 	Audience string            // of tokens
+	Usual    bool              // Audience is a default, and federated credentials that exist may have another
 	Tags     map[string]string // for all that is made, beside the owner's
 	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer
 	Prune    bool              // delete identities whose CredentialsRequest is gone, and assignments that this run does not ask for

@@ -57,23 +57,28 @@ type replacement struct {
 
 // compare compares by what Entra compares: issuer and subject, letter by letter. A credential for another issuer stays beside, also
 // under the name that is wanted: a cluster may still sign as that one. One for this issuer that nobody wants goes.
-func compare(have, want []credential) (comparison, error) { return compareTo(have, want, false) }
+func compare(have, want []credential) (comparison, error) { return compareTo(have, want, leeway{}) }
 
-// compareTo compares as compare does; with instead a credential for another issuer becomes the one that is wanted, where the
-// identity takes the subject's tokens of that issuer and not yet of this one.
-func compareTo(have, want []credential, instead bool) (comparison, error) {
+// leeway says where a comparison differs from compare.
+type leeway struct {
+	instead  bool // a credential for another issuer becomes the wanted one, where the subject's tokens are taken of that one alone
+	audience bool // one that is there keeps its audience
+}
+
+// compareTo compares as compare does, with a leeway.
+func compareTo(have, want []credential, l leeway) (comparison, error) {
 	var c comparison
 	used := map[string]bool{} // names of those that stay, or are written
 	for _, w := range want {
 		at := slices.IndexFunc(have, func(h credential) bool { return h.issuer == w.issuer && h.subject == w.subject })
 		switch {
-		case at >= 0 && have[at].audience == w.audience:
+		case at >= 0 && (have[at].audience == w.audience || l.audience):
 			c.found = append(c.found, have[at])
 		case at >= 0:
 			w.name = have[at].name
 			c.put = append(c.put, replacement{w, &have[at]})
 		default:
-			c.put = append(c.put, c.missing(have, want, w, instead))
+			c.put = append(c.put, c.missing(have, want, w, l.instead))
 		}
 		if at >= 0 {
 			used[strings.ToLower(have[at].name)] = true
@@ -161,7 +166,7 @@ func sameIssuer(a, b string) bool {
 // identity.
 func (r *run) planCredentials(i identity, have []credential) (add, remove plan.Stage, about comparison, err error) {
 	c, group := r.client, r.o.OIDCGroup
-	about, err = compareTo(have, i.credentials, r.exclusive())
+	about, err = compareTo(have, i.credentials, r.leeway())
 	if err != nil {
 		return nil, nil, about, fmt.Errorf("%s %s: %w", identityThing, i.name, err)
 	}
@@ -174,7 +179,7 @@ func (r *run) planCredentials(i identity, have []credential) (add, remove plan.S
 					return nil, err
 				}
 			}
-			about, err := compareTo(have, i.credentials, r.exclusive())
+			about, err := compareTo(have, i.credentials, r.leeway())
 			if err == nil {
 				err = r.refuseIssuer([]leaving{{i.name, about.leaves}}) // somebody may have written it since it was planned
 			}
@@ -191,9 +196,23 @@ func (r *run) planCredentials(i identity, have []credential) (add, remove plan.S
 	return c.stage(change, puts(about), read(puts)), remove, about, nil
 }
 
-// exclusive reports whether the run's identities are one cluster's, so that another issuer means another cluster. What is made for
+// leeway returns that of the run. Its identities are one cluster's, so that another issuer means another cluster; but what is made for
 // workloads may be used by those of several clusters.
-func (r *run) exclusive() bool { return r.owner == installation(r.Name) }
+func (r *run) leeway() leeway {
+	return leeway{instead: r.owner == installation(r.Name), audience: r.o.Usual}
+}
+
+// otherAudiences lists the credentials that keep another audience than the usual one.
+func (r *run) otherAudiences(identity string, found []credential) []string {
+	var extra []string
+	for _, f := range found {
+		if f.audience != r.o.Audience {
+			extra = append(extra, fmt.Sprintf("identity %s takes tokens of %s for the audience %s, and not %s; --audience %s changes it",
+				identity, f.subject, f.audience, r.o.Audience, r.o.Audience))
+		}
+	}
+	return extra
+}
 
 // leaving is an identity that would no longer take tokens of the issuers that it trusts.
 type leaving struct {

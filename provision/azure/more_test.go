@@ -227,6 +227,40 @@ func TestScopeThatNobodyAsksForAnyMore(t *testing.T) {
 	}
 }
 
+// A run that forgets --audience leaves the audience of an earlier one, which is listed; a new identity gets the usual one.
+func TestAudienceThatIsNotAskedFor(t *testing.T) {
+	w := newWorld(t, fakeazure.Options{})
+	o := w.identities(t, usual()[1:]...)
+	o.Audience = "api://AzureADTokenExchange"
+	_, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	o = w.identities(t, usual()...)
+	o.Usual, o.Mode = true, install.Preview
+	shown, err := azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	scene.Held(t, strings.Join(shown.Preview.Extra, "\n"), "identity prod-a-ns-registry-creds takes tokens of system:serviceaccount:ns-registry:registry for the audience "+
+		"api://AzureADTokenExchange, and not openshift; --audience openshift changes it")
+	o.Mode = install.Apply
+	_, err = azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	audiences := func() map[string]int {
+		count := map[string]int{}
+		for _, c := range w.State().Credentials {
+			count[c.Audiences[0]]++
+		}
+		return count
+	}
+	if got := audiences(); got["api://AzureADTokenExchange"] != 4 || got["openshift"] != 1 {
+		t.Errorf("audiences %v", got)
+	}
+	o.Usual = false
+	_, err = azure.CreateIdentities(t.Context(), o)
+	must(t, err)
+	if got := audiences(); got["openshift"] != 5 {
+		t.Errorf("audiences %v", got)
+	}
+}
+
 // delete with another group than the identities' names the assignments as keypost's, all of them, and advises to delete none.
 func TestDeleteWithAnotherGroup(t *testing.T) {
 	w := newWorld(t, fakeazure.Options{VaryCase: true})

@@ -55,6 +55,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		}
 		defer begun.End()
 		f.Unpaced = f.Dev // an emulator says itself what it takes
+		f.Usual = !cmd.Flags().Changed("audience")
 		f.nameGroups(cmd)
 		r := &run{begun, f, cmd.Flags().Lookup("adopt") != nil}
 		if f.storage != "" || f.container != "" {
@@ -81,7 +82,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.storage, "storage-account-name", "", "accepted for scripts written for ccoctl; there is no storage account")
 	all.StringVar(&f.container, "blob-container-name", "", "accepted for scripts written for ccoctl; there is no container")
 	all.StringVar(&f.Cloud, "cloud", azure.PublicCloud, "the Azure cloud; those of governments and of China were never tried")
-	all.StringVar(&f.Audience, "audience", azure.DefaultAudience, "audience of tokens")
+	all.StringVar(&f.Audience, "audience", azure.DefaultAudience, "audience of tokens; unless it is given, a federated credential that is there keeps its own")
 	all.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over resource groups, identities and roles that are not marked as ours")
 	all.BoolVar(&f.Prune, "prune", false, "delete the identities whose CredentialsRequest is gone, and the role assignments of ours that this run does not ask for")
