@@ -175,7 +175,7 @@ func (s *Server) serve(x exchange) (answer, error) {
 
 // base is where a request was sent to, as its client sees it: Microsoft's hosts are asked by HTTPS, whatever led here.
 func base(r *http.Request) string {
-	if r.TLS == nil && !known(fakecloud.Host(r)) {
+	if r.TLS == nil && !fakecloud.Among(Hosts(), fakecloud.Host(r)) {
 		return "http://" + r.Host
 	}
 	return "https://" + r.Host

@@ -111,7 +111,7 @@ func TestATunnelLeadsKnownHostsToTheServer(t *testing.T) {
 	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "other") }))
 	defer other.Close()
 	front := Start(t, "tunnel", func(l net.Listener) error {
-		return Serve(l, &http.Server{Handler: Tunnel(fake.Listener.Addr().String(), func(host string) bool { return host == "example.com" })})
+		return Serve(l, &http.Server{Handler: Tunnel(fake.Listener.Addr().String(), []string{"example.com", "*.example.com"})})
 	})
 	proxy, err := url.Parse(front)
 	if err != nil {
@@ -121,7 +121,7 @@ func TestATunnelLeadsKnownHostsToTheServer(t *testing.T) {
 	transport.Proxy = http.ProxyURL(proxy)
 	transport.TLSClientConfig.RootCAs.AddCert(other.Certificate())
 	client := &http.Client{Transport: transport}
-	for u, want := range map[string]string{"https://example.com/": "fake example.com", other.URL: "other"} {
+	for u, want := range map[string]string{"https://example.com/": "fake example.com", "https://a.example.com/": "fake a.example.com", other.URL: "other"} {
 		r, err := client.Get(u)
 		if err != nil {
 			t.Fatal(err)

@@ -4,19 +4,31 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
-// Tunnel is an HTTPS proxy that leads every host to the server at one address, which must speak TLS: so programs that know
-// nothing of a fake find it at a cloud's own host names (HTTPS_PROXY), once they trust its certificate. Hosts that known does
-// not know are led to where they are.
-func Tunnel(address string, known func(host string) bool) http.Handler {
+// Among reports whether a host is one of hosts, as a certificate has them: "*.example.com" is every host with one label more.
+func Among(hosts []string, host string) bool {
+	_, rest, _ := strings.Cut(host, ".")
+	return slices.Contains(hosts, host) || slices.Contains(hosts, "*."+rest)
+}
+
+// Tunnel is an HTTPS proxy that leads a cloud's hosts to the server at one address, which must speak TLS: so programs that know
+// nothing of a fake find it at the cloud's own host names (HTTPS_PROXY), once they trust its certificate. Hosts that are
+// not [Among] them are led to where they are.
+func Tunnel(address string, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
 			http.Error(w, "only CONNECT is served", http.StatusMethodNotAllowed)
 			return
 		}
 		to := address
-		if !known(Host(r)) {
+		if !Among(hosts, Host(r)) {
 			to = r.Host
 		}
 		var d net.Dialer
@@ -38,4 +50,20 @@ func Tunnel(address string, known func(host string) bool) http.Handler {
 		go join(here, there)
 		<-done
 	})
+}
+
+// StartTunnel has serve answer over HTTPS for a cloud's hosts, and a Tunnel lead there, until the test ends. It returns what a
+// program needs in its environment to find the server at the cloud's own names, and to trust it: SSL_CERT_FILE is Go's,
+// NODE_EXTRA_CA_CERTS Node's. name is what errors begin with; serve is given PEM files.
+func StartTunnel(t *testing.T, name string, hosts []string, serve func(l net.Listener, certificate, key string) error) []string {
+	t.Helper()
+	dir := t.TempDir()
+	authority.New(t).Issue(t, dir, hosts...)
+	behind := Start(t, name, func(l net.Listener) error {
+		return serve(l, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	})
+	proxy := &http.Server{Handler: Tunnel(strings.TrimPrefix(behind, "http://"), hosts)} //nolint:gosec // Serve sets the limit
+	url := Start(t, name+"'s proxy", func(l net.Listener) error { return Serve(l, proxy) })
+	ca := filepath.Join(dir, "ca.pem")
+	return []string{"HTTPS_PROXY=" + url, "NO_PROXY=", "SSL_CERT_FILE=" + ca, "NODE_EXTRA_CA_CERTS=" + ca}
 }
