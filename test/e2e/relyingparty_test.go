@@ -7,6 +7,7 @@ import (
 	"crypto"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -52,6 +53,29 @@ func verifyNode(t *testing.T, ca *authority, issuer, token string) result {
 	return command(t, []string{"NODE_EXTRA_CA_CERTS=" + ca.file}, token, "node", script, issuer, audience)
 }
 
+// exchangeInNode runs a script that prints the access token which a cloud's library for Node gets, told everything by its
+// environment. The error is what the cloud answered: exit code 3.
+func exchangeInNode(t *testing.T, env []string, script string) (string, error) {
+	t.Helper()
+	r := command(t, env, "", "node", filepath.Join(os.Getenv("KEYPOST_E2E_NPM"), script))
+	switch r.code {
+	case 0:
+		return strings.TrimSpace(r.stdout), nil
+	case 3:
+		return "", errors.New(r.stderr)
+	}
+	t.Fatalf("%s: exit code %d: %s", script, r.code, r.stderr)
+	return "", nil
+}
+
+// expectAnswer fails the test unless err has a cloud's words; none are a token that was accepted.
+func expectAnswer(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 // authenticationConfig is the file that makes a kube-apiserver rely on foreign issuers; it puts prefix before their subjects.
 func authenticationConfig(t *testing.T, ca *authority, prefix string, issuers ...string) string {
 	t.Helper()
@@ -83,6 +107,21 @@ func resign(t *testing.T, token string, key crypto.Signer, alg jose.SignatureAlg
 	forged, err := jws.CompactSerialize()
 	must(t, err)
 	return forged
+}
+
+// restated gives a claim of a real token another value, signed with its cluster's own RSA key: what a kube-apiserver with other
+// flags would sign.
+func restated(t *testing.T, token string, key crypto.Signer, claim string, value any) string {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	must(t, err)
+	claims := object(t, payload)
+	claims[claim] = value
+	payload, err = json.Marshal(claims)
+	must(t, err)
+	parts[1] = base64.RawURLEncoding.EncodeToString(payload)
+	return resign(t, strings.Join(parts, "."), key, jose.RS256, kidOf(t, token))
 }
 
 // kidOf reads the kid of a token's header.
