@@ -11,6 +11,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -84,7 +85,7 @@ type identity struct {
 type newcomer struct{ since time.Time } // the first refusal
 
 func (n *newcomer) unknown(err error) bool {
-	if n == nil || !is(err, Denied) {
+	if n == nil || !rest.Is(err, Denied) {
 		return false
 	}
 	if n.since.IsZero() {
@@ -134,14 +135,14 @@ func (a Accounts) identify(p Project, s *snapshot) []identity {
 }
 
 // accountCall is a call about an account, by its email or its unique ID.
-func accountCall(p Project, account, method, verb string) call {
-	return call{service: iam, name: method, needs: "iam.serviceAccounts." + verb, path: "projects/" + p.ID + "/serviceAccounts/" + account}
+func accountCall(p Project, account, method, verb string) rest.Call {
+	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.serviceAccounts." + verb, Path: "projects/" + p.ID + "/serviceAccounts/" + account}
 }
 
 func (c *Client) readAccounts(ctx context.Context, p Project) ([]accountState, error) {
 	k := accountCall(p, "", "ListServiceAccounts", "list")
-	k.path, k.query = strings.TrimSuffix(k.path, "/"), query("pageSize", "100")
-	return list[accountState](ctx, c, k, "accounts")
+	k.Path, k.Query = strings.TrimSuffix(k.Path, "/"), rest.Query("pageSize", "100")
+	return rest.List[accountState](ctx, c.rest, k, "accounts")
 }
 
 func (c *Client) readAccount(ctx context.Context, p Project, account string) (*accountState, error) {
@@ -165,7 +166,7 @@ func (c *Client) planAccount(p Project, i identity, s *snapshot) (plan.Plan, err
 	} else {
 		d.notes = append([]string{found}, d.notes...)
 	}
-	stage := c.api.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
+	stage := c.rest.API.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.readAccount(ctx, p, i.email)
 		if err != nil && !i.fresh.unknown(err) {
 			return nil, err
@@ -187,8 +188,8 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *p
 	var d decision
 	if have == nil {
 		k := accountCall(p, "", "CreateServiceAccount", "create")
-		k.method, k.path, k.body = "POST", strings.TrimSuffix(k.path, "/"), i.of.body(i.Account)
-		d.steps = append(d.steps, c.step(k, fmt.Sprintf("IAM service account %s created", i.display), "+ display name "+i.display))
+		k.Method, k.Path, k.Body = "POST", strings.TrimSuffix(k.Path, "/"), i.of.body(i.Account)
+		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s created", i.display), "+ display name "+i.display))
 	} else if err := c.compareAccount(p, i, *have, &d); err != nil {
 		return decision{}, err
 	}
@@ -207,12 +208,12 @@ func (c *Client) decideAccount(p Project, i identity, have *accountState, own *p
 	if others := minus(own.pools(), []string{pool}); len(others) > 0 {
 		// For a workload the owner names no cluster: a second one would get the roles of the first.
 		if i.of.Owner.name == "" && !i.of.Adopt && !slices.Contains(own.pools(), pool) {
-			return decision{}, problem(NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
+			return decision{}, rest.Problemf(NotOwned, "service account %s is used from %s: give this workload an account of its own", i.email, text.List(others, 3))
 		}
 		d.notes = append(d.notes, fmt.Sprintf("service account %s can be used from %s too, which stays", i.email, text.List(others, 3)))
 	}
 	if len(diff) > 0 {
-		d.steps = append(d.steps, i.fresh.patient(c.step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), line, diff...)))
+		d.steps = append(d.steps, i.fresh.patient(c.rest.Step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), line, diff...)))
 	}
 	return d, nil
 }
@@ -236,14 +237,14 @@ func (c *Client) compareAccount(p Project, i identity, have accountState, d *dec
 	}
 	if len(diff) > 0 {
 		k := accountCall(p, i.email, "PatchServiceAccount", "update")
-		k.method, k.body = "PATCH", map[string]any{"serviceAccount": map[string]string{"displayName": i.display, "description": description},
+		k.Method, k.Body = "PATCH", map[string]any{"serviceAccount": map[string]string{"displayName": i.display, "description": description},
 			"updateMask": "displayName,description"}
-		d.steps = append(d.steps, c.step(k, fmt.Sprintf("IAM service account %s updated", i.display), diff...))
+		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s updated", i.display), diff...))
 	}
 	if have.Disabled {
 		k := accountCall(p, i.email+":enable", "EnableServiceAccount", "enable")
-		k.method, k.body = "POST", struct{}{}
-		d.steps = append(d.steps, c.step(k, fmt.Sprintf("IAM service account %s enabled", i.display), "- disabled"))
+		k.Method, k.Body = "POST", struct{}{}
+		d.steps = append(d.steps, c.rest.Step(k, fmt.Sprintf("IAM service account %s enabled", i.display), "- disabled"))
 	}
 	return nil
 }
@@ -264,7 +265,7 @@ func (c *Client) firstPolicyStep(p Project, i identity, line string) cloud.Step 
 		if len(diff) == 0 {
 			return cloud.Accepted, nil
 		}
-		return c.step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), "").Call(ctx)
+		return c.rest.Step(want.set(accountPolicyCall(p, i.email, "setIamPolicy")), "").Call(ctx)
 	}}
 }
 
@@ -280,9 +281,9 @@ func (c *Client) deleteAccounts(p Project, accounts []accountState) plan.Stage {
 	var stage plan.Stage
 	for _, a := range accounts {
 		k := accountCall(p, a.UniqueID, "DeleteServiceAccount", "delete") // one that is made anew has another
-		k.method = "DELETE"
-		step := c.step(k, fmt.Sprintf("IAM service account %s deleted", a.DisplayName))
-		stage = append(stage, c.api.Stage(plan.Change{Verb: plan.Delete, Thing: accountThing, Name: a.Email}, []cloud.Step{step},
+		k.Method = "DELETE"
+		step := c.rest.Step(k, fmt.Sprintf("IAM service account %s deleted", a.DisplayName))
+		stage = append(stage, c.rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: accountThing, Name: a.Email}, []cloud.Step{step},
 			func(ctx context.Context) ([]cloud.Step, error) {
 				have, err := c.readAccount(ctx, p, a.UniqueID)
 				if err != nil || have == nil {

@@ -3,6 +3,8 @@ package gcp
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 )
 
 // The bodies of calls, for a dry run: what would be sent, whatever is there already.
@@ -33,7 +35,7 @@ func (a Accounts) RoleJSON(i int, projectID string) []byte {
 
 func readable(v any) []byte {
 	var out bytes.Buffer
-	_ = json.Indent(&out, asJSON(v), "", "    ") // it was just marshaled
+	_ = json.Indent(&out, rest.JSON(v), "", "    ") // it was just marshaled
 	out.WriteByte('\n')
 	return out.Bytes()
 }

@@ -1,253 +1,28 @@
 package gcp
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"regexp"
-	"strings"
-	"time"
-
-	"golang.org/x/oauth2"
-
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 )
 
 // Error is an error about which the caller can do something.
 type Error = cloud.Error[Problem]
 
 // Problem is the kind of an [Error].
-type Problem int
+type Problem = rest.Problem
 
-// The problems.
+// The problems. Any call may have one of the first six.
 const (
-	NoCredentials  Problem = iota + 1 // none were found
-	WrongProject                      // the credentials see no such project
-	NotOwned                          // a pool, provider, account or role is somebody else's, and may be adopted
-	OtherIssuer                       // a provider trusts another issuer, and a cluster may live by that
-	PoolUnusable                      // a pool that is to be used is missing, deleted or disabled
-	NothingToMove                     // no cluster lives by the provider from which it is to move, or by another issuer
-	AccountsDiffer                    // the accounts of a cluster that is to move are not what its requests ask for
-	IssuerRefused                     // the organisation lets no such issuer into pools
-	ServiceOff                        // an API that is needed is not enabled in the project
-	Denied                            // the caller lacks a permission
-	QuotaUsed                         // the project has as many accounts or roles as it may have
+	NoCredentials = rest.NoCredentials // none were found
+	WrongProject  = rest.WrongProject  // the credentials see no such project
+	IssuerRefused = rest.IssuerRefused // the organisation lets no such issuer into pools
+	ServiceOff    = rest.ServiceOff    // an API that is needed is not enabled in the project
+	Denied        = rest.Denied        // the caller lacks a permission
+	QuotaUsed     = rest.QuotaUsed     // the project has as many accounts or roles as it may have
+
+	NotOwned       = rest.Others + iota // a pool, provider, account or role is somebody else's, and may be adopted
+	OtherIssuer                         // a provider trusts another issuer, and a cluster may live by that
+	PoolUnusable                        // a pool that is to be used is missing, deleted or disabled
+	NothingToMove                       // no cluster lives by the provider from which it is to move, or by another issuer
+	AccountsDiffer                      // the accounts of a cluster that is to move are not what its requests ask for
 )
-
-func problem(p Problem, format string, args ...any) error {
-	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
-}
-
-func is(err error, p Problem) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && e.Problem == p
-}
-
-// apiError is a refusal, in Google's words (https://google.aip.dev/193).
-type apiError struct {
-	status     int    // of HTTP
-	code       string // of google.rpc.Code: "NOT_FOUND"
-	message    string
-	reason     string            // "SERVICE_DISABLED"
-	metadata   map[string]string // of the reason
-	violations []string          // of preconditions
-	constraint string            // of the organisation, that is violated
-	retry      time.Duration     // after which to come back; 0: it does not say
-}
-
-func (e *apiError) Error() string {
-	said := e.message
-	if len(e.violations) > 0 {
-		said += " " + strings.Join(e.violations, " ")
-	}
-	return fmt.Sprintf("%s (%s)", text.Sentence(said, 0), e.code)
-}
-
-// exhausted reports whether the project has as many of a thing as it may have: coming back does not help.
-func (e *apiError) exhausted() bool {
-	return e.code == "RESOURCE_EXHAUSTED" && strings.HasPrefix(e.message, "Maximum number of")
-}
-
-// unseen reports whether a policy was refused because it names an account or a custom role that was just made. A predefined
-// role that does not exist never will.
-func (e *apiError) unseen() bool {
-	return e.code == "INVALID_ARGUMENT" &&
-		regexp.MustCompile(`^Service account \S+ does not exist|^Role \(projects/\S+\) does not exist`).MatchString(e.message)
-}
-
-// issuerConstraint limits the issuers of providers in an organisation
-// (https://cloud.google.com/iam/docs/manage-workload-identity-pools-providers#restrict).
-const issuerConstraint = "constraints/iam.workloadIdentityPoolProviders"
-
-// statusError is google.rpc.Status, and the object in a refusal's body.
-type statusError struct {
-	Code    int    `json:"code"` // of HTTP in a body, of google.rpc.Code in an operation
-	Message string `json:"message"`
-	Status  string `json:"status"`
-	Details []struct {
-		Type       string            `json:"@type"`
-		Reason     string            `json:"reason"`
-		Metadata   map[string]string `json:"metadata"`
-		RetryDelay string            `json:"retryDelay"`
-		Violations []struct {
-			Type        string `json:"type"`
-			Description string `json:"description"`
-		} `json:"violations"`
-	} `json:"details"`
-	Errors []struct {
-		Reason string `json:"reason"`
-	} `json:"errors"`
-}
-
-// refusal is a status as an error. The error of an operation has a code and no status.
-func (s statusError) refusal() *apiError {
-	e := &apiError{status: s.Code, code: s.Status, message: s.Message}
-	if s.Status == "" {
-		names := map[int]string{3: "INVALID_ARGUMENT", 5: "NOT_FOUND", 6: "ALREADY_EXISTS", 7: "PERMISSION_DENIED", 8: "RESOURCE_EXHAUSTED",
-			9: "FAILED_PRECONDITION", 10: "ABORTED", 13: "INTERNAL", 14: "UNAVAILABLE"}
-		if e.code = names[s.Code]; e.code == "" {
-			e.code = fmt.Sprintf("code %d", s.Code)
-		}
-	}
-	for _, d := range s.Details {
-		if d.Reason != "" {
-			e.reason, e.metadata = d.Reason, d.Metadata
-		}
-		if after, err := time.ParseDuration(d.RetryDelay); err == nil {
-			e.retry = after
-		}
-		for _, v := range d.Violations {
-			e.violations = append(e.violations, v.Description)
-			if strings.HasPrefix(v.Type, "constraints/") {
-				e.constraint = v.Type
-			}
-		}
-	}
-	if e.reason == "" && len(s.Errors) > 0 {
-		e.reason = s.Errors[0].Reason
-	}
-	if e.constraint == "" && strings.Contains(e.Error(), "Org Policy violated") {
-		e.constraint = issuerConstraint
-	}
-	return e
-}
-
-// refusal reads the body of an answer that is not 200.
-func refusal(res *http.Response, data []byte) *apiError {
-	var body struct {
-		Error statusError `json:"error"`
-	}
-	if json.Unmarshal(data, &body) != nil || body.Error.Message == "" {
-		body.Error = statusError{Message: "the answer is " + res.Status, Status: http.StatusText(res.StatusCode)}
-	}
-	e := body.Error.refusal()
-	e.status = res.StatusCode
-	e.retry = max(e.retry, seconds(res.Header.Get("Retry-After")))
-	return e
-}
-
-// tokenError says why there is no access token for a call.
-type tokenError struct{ err error }
-
-func (e *tokenError) Unwrap() error { return e.err }
-
-// Error leaves out what the token endpoint sent but for its own reason: nothing of a credential gets into a log.
-func (e *tokenError) Error() string {
-	if r, is := errors.AsType[*oauth2.RetrieveError](e.err); is {
-		var said struct { // RFC 6749, section 5.2
-			Code        string `json:"error"`
-			Description string `json:"error_description"`
-		}
-		if json.Unmarshal(r.Body, &said) != nil || said.Code == "" {
-			return "the token endpoint answers " + r.Response.Status
-		}
-		return strings.TrimSuffix(said.Code+": "+text.Sentence(said.Description, 0), ": ")
-	}
-	return oneLine(e.err)
-}
-
-// status is that of the token endpoint's answer; 400 for what went wrong on this machine, 0 for no answer.
-func (e *tokenError) status() int {
-	if r, is := errors.AsType[*oauth2.RetrieveError](e.err); is && r.Response != nil {
-		return r.Response.StatusCode
-	}
-	if _, network := errors.AsType[net.Error](e.err); network {
-		return 0
-	}
-	return http.StatusBadRequest
-}
-
-// explain returns an error that names the failed call and the reason, and says what to do where that is known.
-func (c *Client) explain(k call, err error) error {
-	refused, is := errors.AsType[*apiError](err)
-	switch {
-	case is:
-		return c.explainRefusal(k, refused)
-	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s: interrupted: %w", k, context.Canceled)
-	case cloud.NobodyListens(err):
-		return fmt.Errorf("%s: Google cannot be reached; see the network and HTTPS_PROXY (%s)", k, brief(err))
-	}
-	if failed, is := errors.AsType[*tokenError](err); is {
-		return problem(NoCredentials, "%s: the credentials of the %s give no access token: %w", k, c.found.source, failed)
-	}
-	return fmt.Errorf("%s: %s", k, brief(err))
-}
-
-func (c *Client) explainRefusal(k call, e *apiError) error {
-	disabled := e.reason == "SERVICE_DISABLED" || e.reason == "accessNotConfigured" || strings.Contains(e.message, "it is disabled. Enable it")
-	switch {
-	case e.constraint == issuerConstraint:
-		return problem(IssuerRefused, "the organisation's policy %s lets no such issuer in: its administrator must add the issuer URL "+
-			"(%s: Google says: %w)", issuerConstraint, k, e)
-	case e.constraint != "":
-		return fmt.Errorf("%s: the organisation's policy %s forbids it: %w", k, e.constraint, e)
-	case disabled:
-		service := e.metadata["service"]
-		if service == "" {
-			service = k.service + "." + c.universe
-		}
-		project := c.access.Project // or the one that the credentials' quota is of
-		if consumer, is := strings.CutPrefix(e.metadata["consumer"], "projects/"); is {
-			project = consumer
-		}
-		return problem(ServiceOff, "the API %s is not enabled in project %s: %s (Google says: %w)", service, project,
-			text.Quoted("gcloud", "services", "enable", service, "--project", project), e)
-	case e.code == "PERMISSION_DENIED":
-		needs := e.metadata["permission"]
-		if needs == "" {
-			needs = k.needs
-		}
-		return problem(Denied, "the caller lacks the permission %s, which %s needs (Google says: %w)", needs, k, e)
-	case e.code == "UNAUTHENTICATED":
-		return problem(NoCredentials, "Google does not take the credentials of the %s for %s: %w", c.found.source, k, e)
-	case e.exhausted() || e.code == "RESOURCE_EXHAUSTED" && e.retry > time.Minute:
-		return problem(QuotaUsed, "%s: the project has as many as its quota allows: delete what is not needed, or ask for more at "+
-			"https://console.cloud.google.com/iam-admin/quotas (Google says: %w)", k, e)
-	}
-	return fmt.Errorf("%s: %w", k, e)
-}
-
-// brief returns the error of one attempt in few words.
-func brief(err error) string {
-	if e, is := errors.AsType[*net.OpError](err); is {
-		return oneLine(e)
-	}
-	return oneLine(err)
-}
-
-// oneLine returns the message of an error on one line.
-func oneLine(err error) string { return text.Sentence(err.Error(), 0) }
-
-func hasCode(err error, code string) bool {
-	e, ok := errors.AsType[*apiError](err)
-	return ok && e.code == code
-}
-
-func isMissing(err error) bool { return hasCode(err, "NOT_FOUND") }
-
-func lastDot(s string) int { return strings.LastIndexByte(s, '.') + 1 }

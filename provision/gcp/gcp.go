@@ -13,6 +13,8 @@ package gcp
 import (
 	"fmt"
 	"strings"
+
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 )
 
 // Project is a Google Cloud project.
@@ -103,7 +105,7 @@ func (o Owner) notOwned(thing, name, description string) error {
 	if _, other, found := strings.Cut(description, installationMark); found {
 		why = "it belongs to the installation " + other
 	}
-	return problem(NotOwned, "%s %s is somebody else's: %s", thing, name, why)
+	return rest.Problemf(NotOwned, "%s %s is somebody else's: %s", thing, name, why)
 }
 
 // Pool is a workload identity pool as it should be: there, enabled, not deleted.

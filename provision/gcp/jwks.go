@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 )
 
 // uploadLimit is how many keys a provider takes (google.iam.v1, Oidc.jwks_json).
@@ -62,7 +63,7 @@ func upload(jwks []byte) (string, error) {
 			return "", fmt.Errorf("key %s to upload: Google takes keys for RS256 and ES256 only", k.Kid)
 		}
 	}
-	return string(asJSON(map[string][]jwk{"keys": keys})), nil
+	return string(rest.JSON(map[string][]jwk{"keys": keys})), nil
 }
 
 // keyIDs returns the IDs of the keys of a JWKS; none if it is none.
@@ -81,7 +82,7 @@ func sameKeys(a, b string) bool {
 		keys, err := readKeys([]byte(jwks))
 		var out []string
 		for _, k := range keys {
-			out = append(out, string(asJSON(k)))
+			out = append(out, string(rest.JSON(k)))
 		}
 		slices.Sort(out)
 		return out, err == nil
@@ -146,7 +147,7 @@ func (c *Client) UploadKeys(ctx context.Context, pool, provider string, jwks []b
 	if err != nil {
 		return false, err
 	}
-	made, err := c.api.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
+	made, err := c.rest.API.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.UploadedKeys(ctx, pool, provider)
 		if err != nil || sameKeys(want, string(have.JWKS)) {
 			return nil, err
@@ -160,7 +161,7 @@ func (c *Client) UploadKeys(ctx context.Context, pool, provider string, jwks []b
 		}
 		set := patch{}
 		set.add("oidc.jwksJson", want)
-		return []cloud.Step{c.changeStep(set.call(providerCall(p.ProviderName(pool, provider), "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")}, nil
+		return []cloud.Step{c.rest.ChangeStep(set.call(providerCall(p.ProviderName(pool, provider), "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")}, nil
 	})
 	return len(made) > 0, err
 }

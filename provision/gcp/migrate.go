@@ -12,6 +12,7 @@ import (
 
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/pubkey"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -153,9 +154,9 @@ func (m *migration) readOld(ctx context.Context) error {
 	case err != nil:
 		return err
 	case have == nil || have.State == deleted || have.OIDC == nil:
-		return problem(NothingToMove, "no cluster lives by the %s %s: it is not there, is deleted or not for OIDC", providerThing, name)
+		return rest.Problemf(NothingToMove, "no cluster lives by the %s %s: it is not there, is deleted or not for OIDC", providerThing, name)
 	case have.OIDC.Issuer != m.o.Old:
-		return problem(NothingToMove, "the %s %s trusts the issuer %s, and not %s", providerThing, name, have.OIDC.Issuer, m.o.Old)
+		return rest.Problemf(NothingToMove, "the %s %s trusts the issuer %s, and not %s", providerThing, name, have.OIDC.Issuer, m.o.Old)
 	case have.Mapping[subjectAttribute] != subjectMapping:
 		return fmt.Errorf("the %s %s maps %s to %s, and not to %s: what is bound to the subjects would not be found by the new one", providerThing, name,
 			subjectAttribute, have.Mapping[subjectAttribute], subjectMapping)
@@ -200,7 +201,7 @@ func (m *migration) plan(ctx context.Context) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	if !accounts.Empty() {
-		return plan.Plan{}, problem(AccountsDiffer, "the service accounts of %s are not what the CredentialsRequests in %s ask for (%s): are they those of the "+
+		return plan.Plan{}, rest.Problemf(AccountsDiffer, "the service accounts of %s are not what the CredentialsRequests in %s ask for (%s): are they those of the "+
 			"release that the cluster runs?", m.o.Name, m.o.Accounts.Dir, accounts.Stages[0][0].Change)
 	}
 	m.set.emails = accounts.Emails

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -55,7 +56,7 @@ func (s *snapshot) within(email, pool string) bool {
 
 // readPolicies reads the policies of these accounts.
 func (c *Client) readPolicies(ctx context.Context, p Project, accounts []accountState) (map[string]*policy, error) {
-	all, err := cloud.Each(ParallelCalls, accounts, func(a accountState) (*policy, error) { return c.readAccountPolicy(ctx, p, a.Email) })
+	all, err := cloud.Each(rest.Parallel, accounts, func(a accountState) (*policy, error) { return c.readAccountPolicy(ctx, p, a.Email) })
 	if err != nil {
 		return nil, err
 	}

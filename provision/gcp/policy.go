@@ -10,6 +10,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -154,33 +155,33 @@ func (h holdings) apply(p policy) (policy, []string) {
 	return p, diff
 }
 
-func projectPolicyCall(p Project, verb, needs string) call {
-	return call{service: resourceManager, name: "Project:" + verb, needs: "resourcemanager.projects." + needs, method: "POST", path: "projects/" + p.ID + ":" + verb}
+func projectPolicyCall(p Project, verb, needs string) rest.Call {
+	return rest.Call{Service: rest.ResourceManager, Name: "Project:" + verb, Needs: "resourcemanager.projects." + needs, Method: "POST", Path: "projects/" + p.ID + ":" + verb}
 }
 
-func accountPolicyCall(p Project, email, verb string) call {
-	return call{service: iam, name: "ServiceAccount:" + verb, needs: "iam.serviceAccounts." + verb, method: "POST",
-		path: "projects/" + p.ID + "/serviceAccounts/" + email + ":" + verb}
+func accountPolicyCall(p Project, email, verb string) rest.Call {
+	return rest.Call{Service: rest.IAM, Name: "ServiceAccount:" + verb, Needs: "iam.serviceAccounts." + verb, Method: "POST",
+		Path: "projects/" + p.ID + "/serviceAccounts/" + email + ":" + verb}
 }
 
 func (c *Client) readProjectPolicy(ctx context.Context, p Project) (policy, error) {
 	var out policy
 	k := projectPolicyCall(p, "getIamPolicy", "getIamPolicy")
-	k.body = map[string]any{"options": map[string]int{"requestedPolicyVersion": policyVersion}}
-	return out, c.ask(ctx, k, &out)
+	k.Body = map[string]any{"options": map[string]int{"requestedPolicyVersion": policyVersion}}
+	return out, c.rest.Ask(ctx, k, &out)
 }
 
 // readAccountPolicy returns nil for that of an account that is not there.
 func (c *Client) readAccountPolicy(ctx context.Context, p Project, email string) (*policy, error) {
 	k := accountPolicyCall(p, email, "getIamPolicy")
-	k.query = query("options.requestedPolicyVersion", fmt.Sprint(policyVersion))
+	k.Query = rest.Query("options.requestedPolicyVersion", fmt.Sprint(policyVersion))
 	return present[policy](ctx, c, k)
 }
 
 // set returns the call that writes a policy.
-func (p policy) set(k call) call {
+func (p policy) set(k rest.Call) rest.Call {
 	p.Version = policyVersion
-	k.body = map[string]policy{"policy": p}
+	k.Body = map[string]policy{"policy": p}
 	return k
 }
 
@@ -190,7 +191,7 @@ func (c *Client) planProjectPolicy(p Project, h holdings, have policy) (plan.Sta
 	if err != nil {
 		return nil, err
 	}
-	return c.api.Stage(plan.Change{Verb: plan.Update, Thing: policyThing, Name: p.ID}, steps, func(ctx context.Context) ([]cloud.Step, error) {
+	return c.rest.API.Stage(plan.Change{Verb: plan.Update, Thing: policyThing, Name: p.ID}, steps, func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.readProjectPolicy(ctx, p)
 		if err != nil {
 			return nil, err
@@ -208,7 +209,7 @@ func (c *Client) projectPolicySteps(p Project, h holdings, have policy) ([]cloud
 		return nil, fmt.Errorf("the policy of project %s would have %d members: Google allows %d", p.ID, n, principalLimit)
 	}
 	k := want.set(projectPolicyCall(p, "setIamPolicy", "setIamPolicy"))
-	return []cloud.Step{c.step(k, "Updated the IAM policy of project "+p.ID+": "+text.Count(len(diff), "binding", "bindings"), diff...)}, nil
+	return []cloud.Step{c.rest.Step(k, "Updated the IAM policy of project "+p.ID+": "+text.Count(len(diff), "binding", "bindings"), diff...)}, nil
 }
 
 // impersonators returns the policy of an account with exactly these subjects of a pool in it. Members of other pools stay, and

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -19,8 +20,8 @@ type poolState struct {
 	Disabled    bool   `json:"disabled"`
 }
 
-func poolCall(p Project, pool, name, verb string) call {
-	return call{service: iam, name: name, needs: "iam.workloadIdentityPools." + verb, path: p.PoolName(pool)}
+func poolCall(p Project, pool, name, verb string) rest.Call {
+	return rest.Call{Service: rest.IAM, Name: name, Needs: "iam.workloadIdentityPools." + verb, Path: p.PoolName(pool)}
 }
 
 // readPool returns nil for a pool that is not there.
@@ -29,10 +30,10 @@ func (c *Client) readPool(ctx context.Context, p Project, pool string) (*poolSta
 }
 
 // present makes a call that reads one thing, and returns nil for one that is not there.
-func present[T any](ctx context.Context, c *Client, k call) (*T, error) {
+func present[T any](ctx context.Context, c *Client, k rest.Call) (*T, error) {
 	var out T
-	err := c.ask(ctx, k, &out)
-	if isMissing(err) {
+	err := c.rest.Ask(ctx, k, &out)
+	if rest.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -66,7 +67,7 @@ func (c *Client) planPool(p Project, w Pool, have *poolState) (plan.Stage, []str
 	} else if have.State != deleted {
 		notes = []string{found}
 	}
-	stage := c.api.Stage(change, steps, func(ctx context.Context) ([]cloud.Step, error) {
+	stage := c.rest.API.Stage(change, steps, func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.readPool(ctx, p, w.ID)
 		if err != nil {
 			return nil, err
@@ -80,9 +81,9 @@ func (c *Client) planPool(p Project, w Pool, have *poolState) (plan.Stage, []str
 func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, error) {
 	if have == nil {
 		k := poolCall(p, w.ID, "CreateWorkloadIdentityPool", "create")
-		k.method, k.path, k.query = "POST", "projects/"+p.Number+"/locations/global/workloadIdentityPools", query("workloadIdentityPoolId", w.ID)
-		k.body = w.body()
-		return []cloud.Step{c.changeStep(k, "Workload identity pool created with name "+w.ID)}, nil
+		k.Method, k.Path, k.Query = "POST", "projects/"+p.Number+"/locations/global/workloadIdentityPools", rest.Query("workloadIdentityPoolId", w.ID)
+		k.Body = w.body()
+		return []cloud.Step{c.rest.ChangeStep(k, "Workload identity pool created with name "+w.ID)}, nil
 	}
 	ours := w.Owner.takes(have.Description)
 	if !ours && !w.Adopt {
@@ -91,8 +92,8 @@ func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, er
 	var steps []cloud.Step
 	if have.State == deleted {
 		k := poolCall(p, w.ID, "UndeleteWorkloadIdentityPool", "undelete")
-		k.method, k.path, k.body = "POST", k.path+":undelete", struct{}{}
-		steps = append(steps, c.changeStep(k, fmt.Sprintf("Workload identity pool %s was deleted, undeleting it", w.ID), "- deleted"))
+		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", struct{}{}
+		steps = append(steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s was deleted, undeleting it", w.ID), "- deleted"))
 	}
 	set := patch{}
 	if have.Disabled {
@@ -103,7 +104,7 @@ func (c *Client) poolSteps(p Project, w Pool, have *poolState) ([]cloud.Step, er
 	}
 	if len(set.mask) > 0 {
 		k := poolCall(p, w.ID, "PatchWorkloadIdentityPool", "update")
-		steps = append(steps, c.changeStep(set.call(k), "Workload identity pool "+w.ID+" updated", set.diff...))
+		steps = append(steps, c.rest.ChangeStep(set.call(k), "Workload identity pool "+w.ID+" updated", set.diff...))
 	}
 	return steps, nil
 }
@@ -129,8 +130,8 @@ func (p *patch) add(field string, value any, diff ...string) {
 }
 
 // call returns k as the PATCH.
-func (p *patch) call(k call) call {
-	k.method, k.query, k.body = "PATCH", query("updateMask", joined(p.mask)), p.body
+func (p *patch) call(k rest.Call) rest.Call {
+	k.Method, k.Query, k.Body = "PATCH", rest.Query("updateMask", joined(p.mask)), p.body
 	return k
 }
 

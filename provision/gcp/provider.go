@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -35,8 +36,8 @@ type providerState struct {
 }
 
 // providerCall is a call about a provider, by its full name, or about those of a pool.
-func providerCall(path, name, verb string) call {
-	return call{service: iam, name: name, needs: "iam.workloadIdentityPoolProviders." + verb, path: path}
+func providerCall(path, name, verb string) rest.Call {
+	return rest.Call{Service: rest.IAM, Name: name, Needs: "iam.workloadIdentityPoolProviders." + verb, Path: path}
 }
 
 // readProvider returns nil for a provider that is not there.
@@ -67,7 +68,7 @@ func (c *Client) planProvider(p Project, wanted Wanted, s *snapshot) (plan.Plan,
 	} else if have.State != deleted {
 		d.notes = append([]string{found}, d.notes...)
 	}
-	stage := c.api.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
+	stage := c.rest.API.Stage(change, d.steps, func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := c.readProvider(ctx, p, w.Pool, w.ID)
 		if err != nil {
 			return nil, err
@@ -99,14 +100,14 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		return decision{}, fmt.Errorf("%s %s of pool %s is not for OIDC: use another name", providerThing, w.ID, w.Pool)
 	}
 	if have.OIDC.Issuer != w.IssuerURL && !w.Adopt && !w.Show && !w.vacant {
-		return decision{}, problem(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, "+
+		return decision{}, rest.Problemf(OtherIssuer, "%s %s trusts the issuer %s, and not %s as asked: changed, it would take no token of %s any more, "+
 			"and every workload of that cluster would lose access", providerThing, w.ID, have.OIDC.Issuer, w.IssuerURL, have.OIDC.Issuer)
 	}
 	var d decision
 	if have.State == deleted {
 		k := providerCall(p.ProviderName(w.Pool, w.ID), "UndeleteWorkloadIdentityPoolProvider", "undelete")
-		k.method, k.path, k.body = "POST", k.path+":undelete", struct{}{}
-		d.steps = append(d.steps, c.changeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), "- deleted"))
+		k.Method, k.Path, k.Body = "POST", k.Path+":undelete", struct{}{}
+		d.steps = append(d.steps, c.rest.ChangeStep(k, fmt.Sprintf("Workload identity provider %s was deleted, undeleting it", w.ID), "- deleted"))
 	}
 	set := patch{}
 	if !ours {
@@ -126,7 +127,7 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 		if keys {
 			line += " with new JWK set"
 		}
-		d.steps = append(d.steps, c.changeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), line, set.diff...))
+		d.steps = append(d.steps, c.rest.ChangeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), line, set.diff...))
 	}
 	return d, nil
 }
@@ -148,8 +149,8 @@ func (c *Client) createProvider(p Project, w Provider) (decision, error) {
 		diff = append(diff, "+ uploaded key "+kid)
 	}
 	k := providerCall(p.PoolName(w.Pool)+"/providers", "CreateWorkloadIdentityPoolProvider", "create")
-	k.method, k.query, k.body = "POST", query("workloadIdentityPoolProviderId", w.ID), body
-	return decision{steps: []cloud.Step{c.changeStep(k, "workload identity provider created with name "+w.ID, diff...)}}, nil
+	k.Method, k.Query, k.Body = "POST", rest.Query("workloadIdentityPoolProviderId", w.ID), body
+	return decision{steps: []cloud.Step{c.rest.ChangeStep(k, "workload identity provider created with name "+w.ID, diff...)}}, nil
 }
 
 // loss warns of what a change of a provider's issuer takes away.
@@ -265,8 +266,8 @@ func (w Provider) body() (map[string]any, error) {
 // checkOrganisation returns an error if the organisation lets no such issuer in. Where that cannot be asked, the write will tell:
 // the permission for it is not among those that a provisioner must have.
 func (c *Client) checkOrganisation(ctx context.Context, p Project, issuer string) error {
-	k := call{service: resourceManager, name: "GetEffectiveOrgPolicy", needs: "orgpolicy.policy.get", method: "POST",
-		path: "projects/" + p.ID + ":getEffectiveOrgPolicy", body: map[string]string{"constraint": issuerConstraint}}
+	k := rest.Call{Service: rest.ResourceManager, Name: "GetEffectiveOrgPolicy", Needs: "orgpolicy.policy.get", Method: "POST",
+		Path: "projects/" + p.ID + ":getEffectiveOrgPolicy", Body: map[string]string{"constraint": rest.IssuerConstraint}}
 	var out struct {
 		List *struct {
 			All     string   `json:"allValues"`
@@ -274,15 +275,15 @@ func (c *Client) checkOrganisation(ctx context.Context, p Project, issuer string
 			Denied  []string `json:"deniedValues"`
 		} `json:"listPolicy"`
 	}
-	if c.ask(ctx, k, &out) != nil || out.List == nil {
+	if c.rest.Ask(ctx, k, &out) != nil || out.List == nil {
 		return nil
 	}
 	l, exactly := out.List, "is:"+issuer // values may say how they are meant
 	denied := slices.Contains(l.Denied, issuer) || slices.Contains(l.Denied, exactly)
 	allowed := len(l.Allowed) == 0 || slices.Contains(l.Allowed, issuer) || slices.Contains(l.Allowed, exactly)
 	if l.All == "DENY" || denied || !allowed {
-		return problem(IssuerRefused, "the organisation's policy %s does not let the issuer %s in: its administrator must add that URL to "+
-			"the policy's allowed values; nothing was changed", issuerConstraint, issuer)
+		return rest.Problemf(IssuerRefused, "the organisation's policy %s does not let the issuer %s in: its administrator must add that URL to "+
+			"the policy's allowed values; nothing was changed", rest.IssuerConstraint, issuer)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestRefusals(t *testing.T) {
 		{name: "account quota", options: fakegcp.Options{AccountLimit: 2}, problem: gcp.QuotaUsed,
 			said: []string{"Maximum number of service accounts on project reached", "console.cloud.google.com/iam-admin/quotas"}, writes: 8},
 		{name: "credentials", fault: of("GetProject", fakegcp.Fail(http.StatusUnauthorized, "UNAUTHENTICATED", "Request had invalid authentication credentials.")),
-			problem: gcp.NoCredentials, said: []string{"Google does not take the credentials of the test"}},
+			problem: gcp.NoCredentials, said: []string{"Google does not take the credentials of the caller"}},
 		{name: "a predefined role that does not exist", fault: of("SetProjectIamPolicy", fakegcp.Fail(http.StatusBadRequest, "INVALID_ARGUMENT",
 			"Role (roles/storage.admin) does not exist in the resource's hierarchy.")), said: []string{"Role (roles/storage.admin) does not exist"}, writes: 10},
 		{name: "what is no answer of Google's", fault: of("GetProject", fakegcp.Fail(http.StatusTeapot, "", "")), said: []string{"the answer is 418"}},

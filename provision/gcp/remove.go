@@ -10,6 +10,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -56,7 +57,7 @@ func (c *Client) readDeletion(ctx context.Context, p Project, d Deletion) (s *sn
 			return err
 		}
 		k := providerCall(p.PoolName(d.Pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
-		providers, err = list[namedProvider](ctx, c, k, "workloadIdentityPoolProviders")
+		providers, err = rest.List[namedProvider](ctx, c.rest, k, "workloadIdentityPoolProviders")
 		return err
 	})
 	group.Go(into(&s.project, func() (policy, error) { return c.readProjectPolicy(ctx, p) }))
@@ -125,10 +126,10 @@ func living(members []string) []string {
 func (c *Client) deleteRole(p Project, r roleState, known []string) plan.Stage {
 	step := func(have roleState) []cloud.Step {
 		k := roleCall(r.Name, "DeleteRole", "delete")
-		k.method, k.query = "DELETE", query("etag", have.Etag)
-		return []cloud.Step{c.step(k, fmt.Sprintf("IAM custom role %s deleted", r.Title))}
+		k.Method, k.Query = "DELETE", rest.Query("etag", have.Etag)
+		return []cloud.Step{c.rest.Step(k, fmt.Sprintf("IAM custom role %s deleted", r.Title))}
 	}
-	return c.api.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: r.Name}, step(r), func(ctx context.Context) ([]cloud.Step, error) {
+	return c.rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: roleThing, Name: r.Name}, step(r), func(ctx context.Context) ([]cloud.Step, error) {
 		have, err := present[roleState](ctx, c, roleCall(r.Name, "GetRole", "get"))
 		if err != nil || have == nil || have.Deleted {
 			return nil, err
@@ -155,14 +156,14 @@ func (c *Client) deletePool(p Project, d Deletion, have *poolState, providers []
 	}
 	for _, v := range providers {
 		if !owner.takes(v.Description) || !owner.owns(v.Description) && !strings.HasSuffix(v.Name, "/providers/"+d.Name) {
-			return nil, nil, problem(NotOwned, "%s %s has a provider that is somebody else's, and that would go with it: %s; delete that one first",
+			return nil, nil, rest.Problemf(NotOwned, "%s %s has a provider that is somebody else's, and that would go with it: %s; delete that one first",
 				poolThing, d.Pool, v.Name)
 		}
 	}
 	k := poolCall(p, d.Pool, "DeleteWorkloadIdentityPool", "delete")
-	k.method = "DELETE"
-	step := c.changeStep(k, fmt.Sprintf("Workload identity pool %s deleted", d.Pool))
-	return c.api.Stage(plan.Change{Verb: plan.Delete, Thing: poolThing, Name: d.Pool}, []cloud.Step{step}, func(ctx context.Context) ([]cloud.Step, error) {
+	k.Method = "DELETE"
+	step := c.rest.ChangeStep(k, fmt.Sprintf("Workload identity pool %s deleted", d.Pool))
+	return c.rest.API.Stage(plan.Change{Verb: plan.Delete, Thing: poolThing, Name: d.Pool}, []cloud.Step{step}, func(ctx context.Context) ([]cloud.Step, error) {
 		now, err := c.readPool(ctx, p, d.Pool)
 		if err != nil || now == nil || now.State == deleted {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/plan"
 )
 
@@ -49,16 +50,16 @@ func roleTitle(projectID, request string) string { return cut(projectID, 50) + "
 
 func cut(s string, limit int) string { return s[:min(len(s), limit)] }
 
-func roleCall(name, method, verb string) call {
-	return call{service: iam, name: method, needs: "iam.roles." + verb, path: name}
+func roleCall(name, method, verb string) rest.Call {
+	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.roles." + verb, Path: name}
 }
 
 // readRoles lists the project's roles with their permissions, deleted ones too. Every page is asked for in full, which ccoctl
 // does not do.
 func (c *Client) readRoles(ctx context.Context, p Project) ([]roleState, error) {
 	k := roleCall("projects/"+p.ID+"/roles", "ListRoles", "list")
-	k.query = query("view", "FULL", "showDeleted", "true", "pageSize", "300")
-	return list[roleState](ctx, c, k, "roles")
+	k.Query = rest.Query("view", "FULL", "showDeleted", "true", "pageSize", "300")
+	return rest.List[roleState](ctx, c.rest, k, "roles")
 }
 
 // findRole returns the role with an ID, else that with ccoctl's title; of several, one that is not deleted; or nil.
@@ -110,7 +111,7 @@ func (c *Client) planRole(r customRole, have *roleState) (rolePlan, error) {
 	}
 	change := plan.Change{Verb: plan.Update, Thing: roleThing, Name: r.name}
 	var out rolePlan
-	out.shrink = c.api.Stage(change, shrink, func(ctx context.Context) ([]cloud.Step, error) {
+	out.shrink = c.rest.API.Stage(change, shrink, func(ctx context.Context) ([]cloud.Step, error) {
 		_, shrink, err := read(ctx)
 		return shrink, err
 	})
@@ -123,7 +124,7 @@ func (c *Client) planRole(r customRole, have *roleState) (rolePlan, error) {
 		}
 		out.note(r, have)
 	}
-	out.grow = cloud.OrFound(c.api.Stage(change, grow, func(ctx context.Context) ([]cloud.Step, error) {
+	out.grow = cloud.OrFound(c.rest.API.Stage(change, grow, func(ctx context.Context) ([]cloud.Step, error) {
 		grow, _, err := read(ctx)
 		return grow, err
 	}), found)
@@ -161,8 +162,8 @@ func (c *Client) growSteps(r customRole, have *roleState) ([]cloud.Step, error) 
 	var steps []cloud.Step
 	if have.Deleted {
 		k := roleCall(r.name+":undelete", "UndeleteRole", "undelete")
-		k.method, k.body = "POST", map[string]string{"etag": have.Etag}
-		steps = append(steps, c.step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), "- deleted"))
+		k.Method, k.Body = "POST", map[string]string{"etag": have.Etag}
+		steps = append(steps, c.rest.Step(k, fmt.Sprintf("IAM custom role %s was deleted, undeleting it", r.title), "- deleted"))
 	}
 	if have.Stage == "DISABLED" { // such a role gives nobody anything
 		set.add("stage", "GA", "- stage DISABLED", "+ stage GA")
@@ -174,7 +175,7 @@ func (c *Client) growSteps(r customRole, have *roleState) ([]cloud.Step, error) 
 		if !have.Deleted { // the undeletion changes it
 			set.body["etag"] = have.Etag
 		}
-		steps = append(steps, c.step(set.call(roleCall(r.name, "UpdateRole", "update")),
+		steps = append(steps, c.rest.Step(set.call(roleCall(r.name, "UpdateRole", "update")),
 			fmt.Sprintf("Existing IAM custom role %s found, updating permissions", r.title), set.diff...))
 	}
 	return steps, nil
@@ -192,7 +193,7 @@ func (c *Client) shrinkSteps(r customRole, have *roleState) []cloud.Step {
 	set := patch{}
 	set.add("includedPermissions", minus(have.Permissions, surplus), lines("- permission ", surplus, "", nil)...)
 	set.body["etag"] = have.Etag
-	return []cloud.Step{c.step(set.call(roleCall(r.name, "UpdateRole", "update")), fmt.Sprintf("IAM custom role %s lost what nobody asked for", r.title), set.diff...)}
+	return []cloud.Step{c.rest.Step(set.call(roleCall(r.name, "UpdateRole", "update")), fmt.Sprintf("IAM custom role %s lost what nobody asked for", r.title), set.diff...)}
 }
 
 // createRoleStep makes a role. Google blocks the ID of a deleted one for 37 days, of which it shows the role for 7
@@ -200,12 +201,12 @@ func (c *Client) shrinkSteps(r customRole, have *roleState) []cloud.Step {
 func (c *Client) createRoleStep(r customRole) cloud.Step {
 	parent, id, _ := strings.Cut(r.name, "/roles/")
 	k := roleCall(parent+"/roles", "CreateRole", "create")
-	k.method, k.body = "POST", r.body(id)
-	s := c.step(k, fmt.Sprintf("IAM custom role %s created", r.title), lines("", nil, "+ permission ", r.permissions)...)
+	k.Method, k.Body = "POST", r.body(id)
+	s := c.rest.Step(k, fmt.Sprintf("IAM custom role %s created", r.title), lines("", nil, "+ permission ", r.permissions)...)
 	call := s.Call
 	s.Call = func(ctx context.Context) (cloud.Answer, error) {
 		answer, err := call(ctx)
-		if answer != cloud.NotYet || !hasCode(err, "FAILED_PRECONDITION") {
+		if answer != cloud.NotYet || !rest.HasCode(err, "FAILED_PRECONDITION") {
 			return answer, err
 		}
 		have, readErr := present[roleState](ctx, c, roleCall(r.name, "GetRole", "get"))

@@ -56,8 +56,8 @@ var users = map[string]string{
 	"github.com/aws/aws-sdk-go-v2/service/iam":        "provision/awsiam",
 	"github.com/aws/aws-sdk-go-v2/service/cloudfront": "provision/cloudfront",
 	"github.com/aws/aws-sdk-go-v2/service/s3":         "keystore/s3store",
-	"google.golang.org/api":                           "provision/gcp",
-	"golang.org/x/oauth2":                             "provision/gcp",
+	"google.golang.org/api":                           "provision/gcp/internal/rest",
+	"golang.org/x/oauth2":                             "provision/gcp/internal/rest",
 	"github.com/Azure":                                "provision/azure",
 }
 

@@ -1,4 +1,4 @@
-package gcp
+package rest
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/provision/cloud"
@@ -28,37 +29,38 @@ const (
 
 // The services, as the first label of their hosts.
 const (
-	iam             = "iam"
-	resourceManager = "cloudresourcemanager"
+	IAM             = "iam"
+	ResourceManager = "cloudresourcemanager"
 )
 
-// call is one method of a service.
-type call struct {
-	service string
-	name    string // "CreateServiceAccount"
-	needs   string // the permission that the caller needs for it
-	method  string // empty for GET
-	path    string // below /v1/
-	query   url.Values
-	body    any // nil for none
+// Call is one method of a service.
+type Call struct {
+	Service string // one of the constants
+	Name    string // "CreateServiceAccount"
+	Needs   string // the permission that the caller needs for it
+	Method  string // empty for GET
+	Path    string // below /v1/
+	Query   url.Values
+	Body    any // nil for none
 }
 
-func (k call) String() string { return k.service + ":" + k.name }
+// String returns the method's name: "iam:CreateServiceAccount".
+func (k Call) String() string { return k.Service + ":" + k.Name }
 
 // key is the same for calls with the same input.
-func (k call) key() string {
-	return fmt.Sprintf("%s %s %s?%s %s", k.service, k.method, k.path, k.query.Encode(), asJSON(k.body))
+func (k Call) key() string {
+	return fmt.Sprintf("%s %s %s?%s %s", k.Service, k.Method, k.Path, k.Query.Encode(), JSON(k.Body))
 }
 
-// ask makes a call and decodes its answer into out.
-func (c *Client) ask(ctx context.Context, k call, out any) error {
+// Ask makes a call and decodes its answer into out.
+func (c *Client) Ask(ctx context.Context, k Call, out any) error {
 	_, err := c.send(ctx, k, out)
 	return err
 }
 
-// send is ask, and reports whether more than one request was sent. Requests are made again when Google says that it is busy,
+// send is Ask, and reports whether more than one request was sent. Requests are made again when Google says that it is busy,
 // or when the answer is lost: what a lost request has done is found out by who reads next.
-func (c *Client) send(ctx context.Context, k call, out any) (again bool, err error) {
+func (c *Client) send(ctx context.Context, k Call, out any) (again bool, err error) {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -67,7 +69,7 @@ func (c *Client) send(ctx context.Context, k call, out any) (again bool, err err
 	defer func() { <-c.slots }()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	wait := c.api.Await(k.String())
+	wait := c.API.Await(k.String())
 	defer wait.Stop()
 	for n := 1; ; n++ {
 		err := c.attempt(ctx, k, out)
@@ -91,7 +93,7 @@ func (c *Client) send(ctx context.Context, k call, out any) (again bool, err err
 }
 
 // attempt makes one request.
-func (c *Client) attempt(ctx context.Context, k call, out any) error {
+func (c *Client) attempt(ctx context.Context, k Call, out any) error {
 	token, err := c.tokens.Token()
 	if err != nil {
 		return &tokenError{err}
@@ -99,11 +101,11 @@ func (c *Client) attempt(ctx context.Context, k call, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	var body io.Reader
-	if k.body != nil {
-		body = bytes.NewReader(asJSON(k.body))
+	if k.Body != nil {
+		body = bytes.NewReader(JSON(k.Body))
 	}
-	u := url.URL{Scheme: "https", Host: k.service + "." + c.universe, Path: "/v1/" + k.path, RawQuery: k.query.Encode()}
-	r, err := http.NewRequestWithContext(ctx, k.method, u.String(), body)
+	u := url.URL{Scheme: "https", Host: k.Service + "." + c.universe, Path: "/v1/" + k.Path, RawQuery: k.Query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, k.Method, u.String(), body)
 	if err != nil {
 		return err
 	}
@@ -112,7 +114,7 @@ func (c *Client) attempt(ctx context.Context, k call, out any) error {
 	if c.quota != "" {
 		r.Header.Set("X-Goog-User-Project", c.quota)
 	}
-	if k.body != nil {
+	if k.Body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	res, err := c.http.Do(r)
@@ -160,17 +162,17 @@ func worthAgain(err error, n int) (time.Duration, bool) {
 // mostPages is more than any list of a project has: 10,000 accounts are 100 pages.
 const mostPages = 1000
 
-// list asks for all pages of a list and returns the items under a name.
-func list[T any](ctx context.Context, c *Client, k call, items string) ([]T, error) {
+// List asks for all pages of a list and returns the items under a name.
+func List[T any](ctx context.Context, c *Client, k Call, items string) ([]T, error) {
 	var all []T
 	pages := 0
 	query := url.Values{}
-	for name, values := range k.query {
+	for name, values := range k.Query {
 		query[name] = values
 	}
-	for k.query = query; ; {
+	for k.Query = query; ; {
 		var page map[string]json.RawMessage
-		if err := c.ask(ctx, k, &page); err != nil {
+		if err := c.Ask(ctx, k, &page); err != nil {
 			return nil, err
 		}
 		var part []T
@@ -204,14 +206,14 @@ type operation struct {
 }
 
 // change makes a call that answers with an operation, and waits for its end.
-func (c *Client) change(ctx context.Context, k call) (again bool, err error) {
+func (c *Client) change(ctx context.Context, k Call) (again bool, err error) {
 	var op operation
 	if again, err = c.send(ctx, k, &op); err != nil {
 		return again, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	wait := c.api.Await(k.String() + ", which Google has begun")
+	wait := c.API.Await(k.String() + ", which Google has begun")
 	defer wait.Stop()
 	for pause := firstPause; !op.Done; pause = min(2*pause, 5*time.Second) {
 		select {
@@ -219,8 +221,8 @@ func (c *Client) change(ctx context.Context, k call) (again bool, err error) {
 		case <-ctx.Done():
 			return again, c.explain(k, context.Cause(ctx))
 		}
-		get := call{service: iam, name: "GetOperation", needs: k.needs[:lastDot(k.needs)] + "get", path: op.Name}
-		if err := c.ask(ctx, get, &op); err != nil {
+		get := Call{Service: IAM, Name: "GetOperation", Needs: k.Needs[:strings.LastIndexByte(k.Needs, '.')+1] + "get", Path: op.Name}
+		if err := c.Ask(ctx, get, &op); err != nil {
 			return true, unknownEnd{err}
 		}
 	}
@@ -235,8 +237,8 @@ type unknownEnd struct{ error }
 
 func (u unknownEnd) Unwrap() error { return u.error }
 
-// step returns the step that makes a call. Its line reports it.
-func (c *Client) step(k call, line string, diff ...string) cloud.Step {
+// Step returns the step that makes a call. Its line reports it.
+func (c *Client) Step(k Call, line string, diff ...string) cloud.Step {
 	return cloud.Step{Key: k.key(), Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
 		var out json.RawMessage
 		again, err := c.send(ctx, k, &out)
@@ -244,9 +246,9 @@ func (c *Client) step(k call, line string, diff ...string) cloud.Step {
 	}}
 }
 
-// changeStep is step for a call that answers with an operation.
-func (c *Client) changeStep(k call, line string, diff ...string) cloud.Step {
-	s := c.step(k, line, diff...)
+// ChangeStep is Step for a call that answers with an operation.
+func (c *Client) ChangeStep(k Call, line string, diff ...string) cloud.Step {
+	s := c.Step(k, line, diff...)
 	s.Call = func(ctx context.Context) (cloud.Answer, error) {
 		again, err := c.change(ctx, k)
 		return answer(k, again, err)
@@ -255,15 +257,15 @@ func (c *Client) changeStep(k call, line string, diff ...string) cloud.Step {
 }
 
 // answer says what the answer to a call that writes means.
-func answer(k call, again bool, err error) (cloud.Answer, error) {
+func answer(k Call, again bool, err error) (cloud.Answer, error) {
 	refused, _ := errors.AsType[*apiError](err)
 	_, begun := errors.AsType[unknownEnd](err)
 	switch {
-	case err == nil || k.method == http.MethodDelete && isMissing(err):
+	case err == nil || k.Method == http.MethodDelete && IsMissing(err):
 		return cloud.Accepted, nil
 	case begun:
 		return cloud.Perhaps, err
-	case refused == nil || is(err, IssuerRefused):
+	case refused == nil || Is(err, IssuerRefused):
 		return cloud.Refused, err
 	case again && (refused.code == "ALREADY_EXISTS" || refused.code == "ABORTED"):
 		return cloud.Perhaps, err
@@ -275,8 +277,8 @@ func answer(k call, again bool, err error) (cloud.Answer, error) {
 	return cloud.Refused, err
 }
 
-// query returns the query of a URL.
-func query(pairs ...string) url.Values {
+// Query returns the query of a URL, of names each followed by its value.
+func Query(pairs ...string) url.Values {
 	q := url.Values{}
 	for pair := range slices.Chunk(pairs, 2) {
 		q.Set(pair[0], pair[1])

@@ -1,4 +1,4 @@
-package gcp
+package rest
 
 import (
 	"context"
@@ -96,20 +96,20 @@ func find() (found, error) {
 func (c *Client) authenticate(ctx context.Context) error {
 	f, err := find()
 	if err != nil {
-		return problem(NoCredentials, "%w", err)
+		return Problemf(NoCredentials, "%w", err)
 	}
 	var creds *google.Credentials
 	if f.data == nil {
 		if creds, err = google.FindDefaultCredentials(ctx, scope); err != nil {
-			return problem(NoCredentials, "no Google credentials were found: set GOOGLE_CREDENTIALS to a service account's key file, "+
+			return Problemf(NoCredentials, "no Google credentials were found: set GOOGLE_CREDENTIALS to a service account's key file, "+
 				"or run gcloud auth application-default login (%s)", oneLine(err))
 		}
 		f = found{source: "gcloud CLI defaults", data: creds.JSON}
 	} else if creds, err = fromJSON(ctx, f.data); err != nil {
-		return problem(NoCredentials, "credentials of the %s: %s", f.source, oneLine(err))
+		return Problemf(NoCredentials, "credentials of the %s: %s", f.source, oneLine(err))
 	}
 	if c.universe, err = creds.GetUniverseDomain(); err != nil {
-		return problem(NoCredentials, "the domain of the cloud that the credentials are for: %s", oneLine(err))
+		return Problemf(NoCredentials, "the domain of the cloud that the credentials are for: %s", oneLine(err))
 	}
 	c.found, c.tokens, c.quota = f, creds.TokenSource, f.quotaProject()
 	return nil
