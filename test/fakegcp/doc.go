@@ -25,4 +25,9 @@
 // are served too, and recorded, as their REST twins; details of errors are left out. Of Cloud Storage there is what ccoctl does
 // with its bucket. So ccoctl's own create-all, with either place of keys, and delete run against test/fakegcp/run, when Google's host
 // names lead there and its certificate is trusted. Service Usage and account keys are left out because ccoctl gcp calls neither.
+//
+// ccoctl's delete (of commit b187feee66f4, run in November 2026) also takes away what keypost gcp create-all has made: the accounts with
+// their bindings, the pool with its provider, or with both after keypost gcp migrate, and the custom roles if they are asked for. It
+// says that there is no bucket, and exits with 0. Another installation and accounts of create-service-account stay whole, keypost's
+// delete finds nothing left, and create-all brings pool, provider and accounts back.
 package fakegcp
