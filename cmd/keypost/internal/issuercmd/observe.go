@@ -101,7 +101,11 @@ func (o *observeOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if incomplete > 0 || len(unread) > 0 {
-		return observeError(incomplete, len(results), unread)
+		err := observeError(incomplete, len(results), unread)
+		if slices.ContainsFunc(results, func(r observe.Result) bool { return r.UnknownCA }) {
+			return cli.WithHint(err, "if the certificate is of your own CA, no look counts without it: %s", observe.WithCA(o.Factory))
+		}
+		return err
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package observe
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"io/fs"
 	"slices"
@@ -94,6 +95,8 @@ type Result struct {
 	Look   observation.Look
 	Record observation.Record // with the look; empty with Err
 	Err    error              // the look was not made, or not recorded
+
+	UnknownCA bool // some certificate was of a CA that is not the system's, and no other CA was given
 }
 
 // Targets returns what there is to look at of a key set: each of its issuer URLs, none where nobody reads the documents.
@@ -121,6 +124,13 @@ func (o Observer) All(ctx context.Context, sets ...keystore.KeySet) []Result {
 		for _, t := range Targets(s) {
 			all = append(all, Result{Set: s, Place: observation.Place{Issuer: t.URL.String(), Vantage: o.vantage}})
 			targets = append(targets, t)
+		}
+	}
+	for i := range targets {
+		targets[i].Failed = func(_ string, err error) {
+			if _, is := errors.AsType[x509.UnknownAuthorityError](err); is && o.network.RootCAs == nil {
+				all[i].UnknownCA = true
+			}
 		}
 	}
 	if o.Progress != nil {
@@ -172,9 +182,15 @@ func (o Observer) Counting(ctx context.Context, f *cli.Factory, s keystore.KeySe
 		for _, why := range r.Missing() {
 			f.Notice("the look at %s is not complete: %s", r.Place, why)
 		}
+		if r.UnknownCA {
+			f.Notice("hint: if that certificate is of your own CA, no look counts without it: %s", WithCA(f))
+		}
 	}
 	return nil
 }
+
+// WithCA returns the command of this run with a CA of its own for the issuer.
+func WithCA(f *cli.Factory) cli.Command { return append(f.Again(), "--ca-file", "FILE") }
 
 // Recorded returns what was seen of a published key. Where no place for observations is given, or it is not there yet,
 // nothing was.
