@@ -166,6 +166,11 @@ func (c *creation) check(ctx context.Context) error {
 	if err := c.set.lookUp(ctx, c.Store); err != nil {
 		return err
 	}
+	if c.o.Copy == nil {
+		if err := c.set.checkReadable(); err != nil {
+			return err
+		}
+	}
 	if c.o.Stored {
 		return c.set.takeStored(path(c.Dir, ccoctl.PublicKeyName))
 	}

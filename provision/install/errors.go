@@ -9,7 +9,7 @@ import (
 // Error is an error about which the caller can do something.
 type Error struct {
 	Problem  Problem
-	KeySet   keystore.Name // with NotServed, KeyRetired and KeyNotPublished
+	KeySet   keystore.Name // with NotServed, OnlyCopies, KeyRetired and KeyNotPublished
 	File     string        // with HalfKeyPair: the public key. With KeyNotPublished: the source of the missing key
 	Provider string        // its ARN, with ProviderUnread, UnknownAudience and LostAudience
 	Audience string        // with UnknownAudience and LostAudience
@@ -41,6 +41,7 @@ const (
 	KeyRetired                         // the published key set has the cluster's key as retired
 	KeyNotPublished                    // the published key set lacks the cluster's key; to add it is a rotation, with gates of its own
 	NotServed                          // the key set is stored and was not served in time
+	OnlyCopies                         // the published key set's documents are read by nobody, and the cloud would have to fetch them
 	OldKeysUnread                      // the keys of the old issuer cannot be read
 	WrongCluster                       // the cluster signs as neither the old issuer nor the new one
 )

@@ -45,6 +45,9 @@ func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publi
 	if err := p.lookUp(ctx, r.Store); err != nil || !p.Found() {
 		return p, err
 	}
+	if err := p.checkReadable(); err != nil {
+		return nil, err
+	}
 	return p, p.checkKeys(p.Stored)
 }
 

@@ -18,6 +18,8 @@ func (f *Flags) Hinted(err error) error {
 	switch e.Problem {
 	case install.NotServed:
 		return hint("to see more: %s; when it is served, run the same command again", f.Verification(e.KeySet))
+	case install.OnlyCopies:
+		return hint("if they can be read there, say so, and run this again: %s", cli.Command{"issuer", "set", string(e.KeySet), "--reach", "public"})
 	case install.HalfKeyPair:
 		return hint("if the cluster has the private key, say --public-key-file %s; if not, move the file away", cli.Quoted(e.File))
 	case install.KeyPairMismatch:

@@ -42,6 +42,8 @@ func (r *run) hinted(err error) error {
 	case install.ProviderUnread:
 		return hint("to make the provider: %s", cli.Command{"gcp", "create-workload-identity-provider", "--name", r.ProviderID,
 			"--project", r.Project, "--workload-identity-pool", r.PoolID, "--issuer-url", cmp.Or(r.IssuerURL, "URL")})
+	case install.OnlyCopies:
+		return hint("have Google hold a copy: --key-storage-method %s", poolJWKFile)
 	case install.ForeignProvider:
 		return hint("choose the pool and the provider of this cluster, or leave --issuer-url out")
 	}
