@@ -8,10 +8,6 @@ import (
 	"github.com/keypost/keypost/keystore/observation"
 )
 
-// lookedAtLately is how old a reading may be that speaks for a copy: whoever may write to the provider may have changed it since, or
-// the timer of keypost gcp sync-keys has ended.
-const lookedAtLately = 24 * time.Hour
-
 // checkCopies compares what was read back of each upload that the policy names with the stored keys. Nobody is asked: who uploads
 // has the credentials.
 func (v *visitor) checkCopies(ctx context.Context) {
@@ -35,7 +31,7 @@ func (v *visitor) checkCopies(ctx context.Context) {
 	for _, c := range observation.Copies(set, records) {
 		code := map[observation.CopyState]string{observation.CopyUnread: "copy-unread", observation.CopyBehind: "copy-behind", observation.CopyAhead: "copy-ahead"}[c.State]
 		switch {
-		case code == "" && time.Since(c.ReadAt) > lookedAtLately:
+		case code == "" && c.Stale(time.Now()):
 			unknown("copy-unread", "the copy %s had the published keys when it was read back last, at %s, and nobody has looked since", printable(c.Upload), stamp(c.ReadAt))
 		case code == "":
 			v.OK("copies", "the copy %s was read back at %s with the published keys", printable(c.Upload), stamp(c.ReadAt))

@@ -31,6 +31,15 @@ type Copy struct {
 	Broken bool             `json:"broken"`          // tokens are refused or trusted by it that are not to be, or nobody knows
 }
 
+// readLately is how old a reading may be that speaks for a copy: whoever may write to the relying party may have changed it since, or
+// the timer of who reads it back has ended.
+const readLately = 24 * time.Hour
+
+// Stale reports whether what was read back is too old to say that the relying party still has it.
+func (c Copy) Stale(now time.Time) bool {
+	return c.State != CopyUnread && now.Sub(c.ReadAt) > readLately
+}
+
 // Copies returns how each upload that the policy of s names compares with s, by what the records say of it. Keys are compared by
 // kid and material.
 func Copies(s keystore.KeySet, records []Record) (all []Copy) {

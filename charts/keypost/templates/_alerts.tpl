@@ -183,6 +183,12 @@
   expr: time() - max by (namespace, key_set, issuer) (keypost_watch_last_complete_look_timestamp_seconds{ {{- $of }}}) > {{ int $rules.observationSeconds }}
   summary: An issuer has not been seen whole for long
   description: "{{`{{ $labels.issuer }} (key set {{ $labels.key_set }}) has had no complete look for {{ $value | humanizeDuration }}: some address does not answer, or is not public. Its promotions wait, and a stranger's key could be missed.`}}"
+- alert: KeypostCopyBehind
+  severity: warning
+  for: 15m
+  expr: max by (namespace, key_set, copy, reason) (keypost_watch_copy_failing{ {{- $of }}}) == 1
+  summary: A relying party's copy of the keys may not be what is published
+  description: "{{`The copy {{ $labels.copy }} of key set {{ $labels.key_set }} is not known to have the published keys ({{ $labels.reason }}): tokens signed with a key that it lacks are refused there, and a key that was taken out may still be trusted.`}}"
 - alert: KeypostWatchBlind
   severity: warning
   for: 15m

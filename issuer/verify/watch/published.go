@@ -50,26 +50,32 @@ type Stored struct {
 	Withdrawn  bool
 }
 
-// Seen is the verdict on a stored version: the worst of all issuers of the key set.
+// Seen is the verdict on a stored version: the worst of all issuers of the key set, and of the copies that relying parties hold.
 type Seen struct {
 	Stored
 	Verdict Verdict
 }
 
 // Seen returns the verdicts on the versions that are stored, by the names of key sets. One that changed since it was looked
-// at is left out until all its issuers have been looked at again, which is soon.
+// at is left out until all its issuers have been looked at again and its copies compared, which is soon.
 func (w *Watcher) Seen() []Seen {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	worst := map[keystore.Name]Verdict{}
 	behind := map[keystore.Name]int64{} // the oldest generation of the looks
+	add := func(n keystore.Name, generation int64, verdict Verdict) {
+		if v, known := worst[n]; !known || verdict < v {
+			worst[n] = verdict
+		}
+		if g, known := behind[n]; !known || generation < g {
+			behind[n] = generation
+		}
+	}
 	for i, s := range w.status {
-		if v, known := worst[i.KeySet]; !known || s.Verdict < v {
-			worst[i.KeySet] = s.Verdict
-		}
-		if g, known := behind[i.KeySet]; !known || s.Generation < g {
-			behind[i.KeySet] = s.Generation
-		}
+		add(i.KeySet, s.Generation, s.Verdict)
+	}
+	for h, c := range w.copies {
+		add(h.keySet, c.Generation, c.verdict())
 	}
 	var all []Seen
 	for _, n := range slices.Sorted(maps.Keys(w.stored)) {

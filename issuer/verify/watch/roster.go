@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type roster struct {
 type listed struct {
 	revision keystore.Revision
 	targets  []verify.Target // none if it was withdrawn, or never read
+	copies   keystore.KeySet // the key set, if its policy names copies and it was not withdrawn; zero else
 	unread   bool            // what is stored now could not be read, or nothing is
 	Stored
 }
@@ -83,7 +85,11 @@ func (r *roster) load(ctx context.Context, n keystore.Name) error {
 	was := r.sets[n]
 	switch {
 	case err == nil:
-		r.sets[n] = listed{revision: revision, targets: targets(s, was.targets), Stored: Stored{n, s.Generation(), s.Withdrawn()}}
+		l := listed{revision: revision, targets: targets(s, was.targets), Stored: Stored{n, s.Generation(), s.Withdrawn()}}
+		if !s.Withdrawn() && len(s.Policy().Uploads()) > 0 {
+			l.copies = s
+		}
+		r.sets[n] = l
 		return nil
 	case keystore.OfDocument(err), errors.Is(err, keystore.ErrNotFound):
 		was.unread, was.revision = true, ""
@@ -132,6 +138,18 @@ func (r *roster) targets() (all map[Issuer]verify.Target, unread []keystore.Name
 	}
 	slices.Sort(unread)
 	return all, unread
+}
+
+// copied returns the key sets of which relying parties hold copies, in order.
+func (r *roster) copied() (all []keystore.KeySet) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range slices.Sorted(maps.Keys(r.sets)) {
+		if s := r.sets[n].copies; s.Name() != "" {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // stored returns the versions that are stored, of the key sets that could be read.

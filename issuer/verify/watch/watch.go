@@ -1,5 +1,6 @@
 // Package watch looks at every issuer of a store again and again, and knows what is wrong with each: above all whether a
-// key is published that the store does not know. It promises to write nothing but observations, to end no issuer because
+// key is published that the store does not know. Of what was uploaded to relying parties it knows what was read back and
+// recorded. It promises to write nothing but observations, to end no issuer because
 // something is absent, and that neither a slow origin nor a store that hangs keeps it from looking at the others.
 //
 // When an issuer is looked at, and what a look makes of its [Status], are pure decisions in files of their own; a [Watcher]
@@ -27,7 +28,7 @@ type Config struct {
 	Store   keystore.Reader
 	Every   time.Duration // each issuer is looked at once in this time
 	Network verify.Network
-	Records *observation.Store // where looks are recorded; nil for nowhere
+	Records *observation.Store // where looks are recorded, and what was read back of copies is read; nil for nowhere
 	Vantage string             // of the records
 	// ExpectCAs are the CAs that certificates may be of, each a name or "sha256:" and the hash of a public key, as CheckCA
 	// has it. Without any, those may be that an issuer's first look showed.
@@ -49,8 +50,9 @@ type Watcher struct {
 	c    Config
 	look func(context.Context, verify.Target, func(context.Context) (keystore.KeySet, error)) (verify.Sight, error)
 	wake chan struct{} // something has changed that the loop waits for
+	read chan struct{} // the store was read
 
-	roster *roster // only readStore uses it
+	roster *roster // only readStore changes it
 
 	mu       sync.Mutex // guards the rest
 	schedule *schedule
@@ -60,6 +62,7 @@ type Watcher struct {
 	store    StoreStatus
 	unread   []keystore.Name
 	stored   map[keystore.Name]Stored
+	copies   map[held]Copy
 	ready    bool
 }
 
@@ -73,7 +76,7 @@ type StoreStatus struct {
 // New returns a Watcher that has read nothing yet.
 func New(c Config) *Watcher {
 	return &Watcher{
-		c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), roster: newRoster(c.Store),
+		c: c, look: c.Network.Compare, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), roster: newRoster(c.Store),
 		schedule: newSchedule(c.Every), status: map[Issuer]Status{},
 	}
 }
@@ -83,6 +86,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	work.Go(func() { w.readStore(ctx) })
+	work.Go(func() { w.readCopies(ctx) })
 	for ctx.Err() == nil {
 		due, wait := w.begin(time.Now())
 		for _, i := range due {
@@ -132,14 +136,20 @@ func (w *Watcher) Ready() error {
 	if missing > 0 {
 		return fmt.Errorf("%d of %d issuers have not been looked at yet", missing, len(w.status))
 	}
+	if w.copies == nil {
+		return errors.New("what was read back of copies has not been read yet")
+	}
 	w.ready = true
 	return nil
 }
 
 // changed wakes the loop.
-func (w *Watcher) changed() {
+func (w *Watcher) changed() { signal(w.wake) }
+
+// signal tells whoever waits for it, without waiting for them.
+func signal(to chan<- struct{}) {
 	select {
-	case w.wake <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
@@ -207,6 +217,7 @@ func (w *Watcher) readStore(ctx context.Context) {
 		targets, unread := w.roster.targets()
 		w.take(targets, unread, err, time.Now())
 		w.hurry(w.roster.stored())
+		signal(w.read)
 		select {
 		case <-ctx.Done():
 			return

@@ -35,6 +35,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range issuers {
 		d.collect(ch, s)
 	}
+	for _, c := range c.w.Copies() {
+		d.collectCopy(ch, c)
+	}
 }
 
 func stamp(t time.Time) float64 {
@@ -51,16 +54,20 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// descs are the metrics of each issuer.
+// descs are the metrics of each issuer, and of each copy.
 type descs struct {
 	conditions                         map[watch.Condition]*prometheus.Desc
 	failing                            *prometheus.Desc
 	looked, complete, slowest, expires *prometheus.Desc
+	copyFailing, copyRead              *prometheus.Desc
 }
 
 func describe() descs {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"key_set", "issuer"}, labels...), nil)
+	}
+	ofCopy := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"key_set", "copy"}, labels...), nil)
 	}
 	return descs{
 		conditions: map[watch.Condition]*prometheus.Desc{
@@ -74,7 +81,21 @@ func describe() descs {
 		complete: desc("keypost_watch_last_complete_look_timestamp_seconds", "When the latest complete look ended, one that was recorded if looks are; 0 for never."),
 		slowest:  desc("keypost_watch_slowest_answer_seconds", "How long the slowest whole answer took, over a new connection, in the latest look with one; left out before the first."),
 		expires:  desc("keypost_watch_certificate_not_after_timestamp_seconds", "When the first certificate expires of the verified chains without their roots, in the latest look with one; left out before the first."),
+		copyFailing: ofCopy("keypost_watch_copy_failing", "1 while a copy that a relying party holds is not known to have the published keys and no other: as it was read back last it "+
+			"lacks one (behind) or has another (ahead), it was never read back (unread), or not for a day (stale), or what was read back cannot be read by the watch (not_compared).", "reason"),
+		copyRead: ofCopy("keypost_watch_copy_last_read_timestamp_seconds", "When a copy that a relying party holds was read back last, by whoever uploads to it; 0 for never."),
 	}
+}
+
+func (d descs) collectCopy(ch chan<- prometheus.Metric, c watch.Copy) {
+	send := func(desc *prometheus.Desc, value float64, more ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{string(c.KeySet), c.Upload}, more...)...)
+	}
+	troubles := c.Troubles()
+	for _, t := range watch.CopyTroubles() {
+		send(d.copyFailing, truth(troubles[t] != ""), string(t))
+	}
+	send(d.copyRead, stamp(c.ReadAt))
 }
 
 func (d descs) collect(ch chan<- prometheus.Metric, s watch.Status) {

@@ -41,6 +41,9 @@ func NewCmdWatch(f *cli.Factory) *cobra.Command {
 		"is published that the store does not know: page somebody. A key that was removed or revoked and is still in a cache is\n" +
 		"not one. The log has a line for each change, with the keys. With --observations each look is recorded as well, as\n" +
 		"evidence for key promote. It never writes key sets: give it rights to read them and no more.\n\n" +
+		"Of a copy that a relying party holds (issuer set --relying-party gcp-upload:PROVIDER) it knows what was read back of it\n" +
+		"last, in --observations: keypost_watch_copy_failing is 1 for one that is not known to have the published keys, as it is\n" +
+		"after each change of the keys until keypost gcp sync-keys has run.\n\n" +
 		"With --status, in a Kubernetes store, the status of each KeySet object says whether that version was seen everywhere:\n" +
 		"the conditions Published and Ready, for kubectl wait, Argo CD and Flux. A changed key set is looked at within a minute.\n" +
 		"That needs the right to patch keysets/status, which changes no key set; one watch of a store does it.\n\n" +
