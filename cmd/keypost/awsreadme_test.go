@@ -9,7 +9,7 @@ import (
 
 func provisionReadme(t *testing.T, language string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../provision/README.md")
+	text, err := os.ReadFile("../../provision/aws/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

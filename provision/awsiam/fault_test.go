@@ -334,7 +334,7 @@ func TestARoleThatAppearsMeanwhileIsNotTakenOver(t *testing.T) {
 // permissions returns the IAM actions that the README's policy allows.
 func permissions(t *testing.T) []string {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
+	readme, err := os.ReadFile("../aws/README.md")
 	must(t, err)
 	_, rest, _ := strings.Cut(string(readme), "```json\n")
 	text, _, _ := strings.Cut(rest, "```")

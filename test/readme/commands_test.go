@@ -143,7 +143,7 @@ func TestReleaseNames(t *testing.T) {
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for _, pattern := range []string{"*.md", "charts/keypost/*.md", "charts/keypost/values.yaml", "charts/keypost/presets/*.yaml", "charts/keypost/templates/NOTES.txt", ".github/*.md", "provision/*.md",
+	for _, pattern := range []string{"*.md", "charts/keypost/*.md", "charts/keypost/values.yaml", "charts/keypost/presets/*.yaml", "charts/keypost/templates/NOTES.txt", ".github/*.md", "provision/*.md", "provision/*/*.md",
 		"docs/*.md", "docs/*/*.md", "docs/*/*.yaml", "keystore/*/*.md", "issuer/*/*.md", "test/*/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
