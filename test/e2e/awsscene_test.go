@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -94,13 +93,18 @@ func (s *server) keypostAt(t *testing.T, env []string, args ...string) result {
 	cmd := exec.CommandContext(ctx, binary("keypost"), args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Env = append(append(os.Environ(), "KEYPOST_STORE=file://"+s.store, "SSL_CERT_FILE="+s.ca.file), env...)
+	cmd.Env = s.environ(env)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("run keypost: %v", err)
 	}
 	return result{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
+}
+
+// environ is the environment of a keypost that writes the server's store and trusts its CA, unless env says otherwise.
+func (s *server) environ(env []string) []string {
+	return append(append(os.Environ(), "KEYPOST_STORE=file://"+s.store, "SSL_CERT_FILE="+s.ca.file), env...)
 }
 
 // publishedLongAgo stores a key set whose keys were observed everywhere long ago: what waits for a new one does not wait.
@@ -171,14 +175,14 @@ func roleInSecret(t *testing.T, out string) string {
 }
 
 // workload is a pod's own way to AWS: the environment that the pod identity webhook sets, and the SDK's default chain.
-type workload struct{ tokenFile string }
+type workload struct{ tokenFile }
 
 // newWorkload sets the environment of this process for a role at an STS.
 func newWorkload(t *testing.T, endpoint, role string) *workload {
 	t.Helper()
-	w := &workload{tokenFile: filepath.Join(t.TempDir(), "token")}
+	w := &workload{newTokenFile(t)}
 	for _, v := range [][2]string{
-		{"AWS_ROLE_ARN", role}, {"AWS_WEB_IDENTITY_TOKEN_FILE", w.tokenFile}, {"AWS_ROLE_SESSION_NAME", "app"},
+		{"AWS_ROLE_ARN", role}, {"AWS_WEB_IDENTITY_TOKEN_FILE", string(w.tokenFile)}, {"AWS_ROLE_SESSION_NAME", "app"},
 		{"AWS_ENDPOINT_URL_STS", endpoint}, {"AWS_REGION", "us-east-1"}, {"AWS_EC2_METADATA_DISABLED", "true"},
 		{"AWS_CONFIG_FILE", os.DevNull}, {"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
 		{"AWS_ACCESS_KEY_ID", ""}, {"AWS_SECRET_ACCESS_KEY", ""}, {"AWS_PROFILE", ""},
@@ -186,14 +190,6 @@ func newWorkload(t *testing.T, endpoint, role string) *workload {
 		t.Setenv(v[0], v[1])
 	}
 	return w
-}
-
-// hold puts a token where the kubelet would: the file is never seen half written.
-func (w *workload) hold(token string) error {
-	if err := os.WriteFile(w.tokenFile+".new", []byte(token), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(w.tokenFile+".new", w.tokenFile)
 }
 
 // assume takes the whole way once, with nothing remembered and nothing tried twice, and says who it has become.
@@ -218,60 +214,4 @@ func (w *workload) with(t *testing.T, token string) (string, error) {
 	t.Helper()
 	must(t, w.hold(token))
 	return w.assume(t.Context())
-}
-
-// lasting runs assume over and over until stop.
-type lasting struct {
-	cancel        context.CancelFunc
-	done          chan struct{}
-	tried, failed atomic.Int64
-	failures      []error // valid once done is closed
-}
-
-func (w *workload) keepAssuming(t *testing.T) *lasting {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	l := &lasting{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(l.done)
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for ; ctx.Err() == nil; <-tick.C {
-			_, err := w.assume(ctx)
-			if ctx.Err() != nil {
-				return
-			}
-			l.tried.Add(1)
-			if err != nil {
-				l.failed.Add(1)
-				l.failures = append(l.failures, fmt.Errorf("%s: %w", time.Now().Format(time.TimeOnly), err))
-			}
-		}
-	}()
-	t.Cleanup(func() { l.stop() })
-	return l
-}
-
-// stop ends it and says what failed.
-func (l *lasting) stop() []error {
-	l.cancel()
-	<-l.done
-	return l.failures
-}
-
-// expectSteady ends it, some more attempts later, and fails the test if it failed once.
-func (l *lasting) expectSteady(t *testing.T) {
-	t.Helper()
-	enough := l.tried.Load() + 10
-	await(t, "the workload goes on", func(context.Context) error {
-		if n := l.tried.Load(); n < enough {
-			return fmt.Errorf("%d attempts", n)
-		}
-		return nil
-	})
-	failures, tried := l.stop(), l.tried.Load()
-	t.Logf("the workload assumed its role %d times", tried)
-	if len(failures) > 0 {
-		t.Errorf("the workload failed %d times of %d, first with %v", len(failures), tried, failures[0])
-	}
 }

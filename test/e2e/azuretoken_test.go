@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -68,13 +69,14 @@ func newExchange(t *testing.T) *exchange {
 	s.a.kubectl(t, "--namespace", "other", "create", "serviceaccount", "sa1")
 	s.a.kubectl(t, "create", "serviceaccount", "sa2")
 	server.run(t)
-	s.client[s.a] = s.provision(t, server)
+	s.client[s.a] = server.provisionAzure(t, s.env, s.a.issuer)
 	s.client[s.b] = s.Trust(s.b.issuer, "system:serviceaccount:default:sa1", "openshift") // keypost would refuse its key
 	return s
 }
 
-// provision makes an identity for prod-a with keypost, and returns the client ID in its Secret.
-func (s *exchange) provision(t *testing.T, server *server) string {
+// provisionAzure makes an identity for prod-a's service account sa1 with keypost, which trusts an issuer, and returns the client ID
+// in its Secret.
+func (s *server) provisionAzure(t *testing.T, env []string, issuer string) string {
 	t.Helper()
 	out, requests := t.TempDir(), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(requests, "app.yaml"), []byte(`apiVersion: cloudcredential.openshift.io/v1
@@ -88,8 +90,8 @@ spec:
     kind: AzureProviderSpec
     roleBindings: [{role: Reader}]
 `), 0o600))
-	server.keypostAt(t, s.env, "azure", "create-managed-identities", "--name", s.a.name, "--region", "centralus", "--issuer-url", s.a.issuer,
-		"--subscription-id", setting(s.env, "AZURE_SUBSCRIPTION_ID"), "--credentials-requests-dir", requests, "--output-dir", out).ok(t)
+	s.keypostAt(t, env, "azure", "create-managed-identities", "--name", "prod-a", "--region", "centralus", "--issuer-url", issuer,
+		"--subscription-id", setting(env, "AZURE_SUBSCRIPTION_ID"), "--credentials-requests-dir", requests, "--output-dir", out).ok(t)
 	secret, err := os.ReadFile(filepath.Join(out, "manifests", "default-app-credentials-credentials.yaml"))
 	must(t, err)
 	found := regexp.MustCompile(`azure_client_id: (\S+)`).FindSubmatch(secret)
@@ -99,35 +101,50 @@ spec:
 	return string(found[1])
 }
 
-// inGo exchanges a token for an access token of a client ID, with Microsoft's library for Go.
-func (s *exchange) inGo(t *testing.T, client, token string) error {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(file, []byte(token), 0o600))
+// entraWorkload is a pod's own way to Entra with Microsoft's library for Go: what the Secret that keypost wrote says, and a token file.
+type entraWorkload struct {
+	tokenFile
+	directory *fakeazure.Server
+	client    string // ID
+}
+
+// use takes the whole way once, with nothing remembered and nothing tried twice.
+func (w entraWorkload) use(ctx context.Context) error {
 	c, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
-		ClientOptions: policy.ClientOptions{Transport: s.Client()}, ClientID: client, TenantID: setting(s.env, "AZURE_TENANT_ID"), TokenFilePath: file})
-	must(t, err)
-	got, err := c.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}})
+		ClientOptions: policy.ClientOptions{Transport: w.directory.Client(), Retry: policy.RetryOptions{MaxRetries: -1}},
+		ClientID:      w.client, TenantID: setting(w.directory.Env(), "AZURE_TENANT_ID"), TokenFilePath: string(w.tokenFile)})
 	if err != nil {
 		return err
 	}
-	return s.belongs(got.Token, client)
+	got, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{"https://management.azure.com/.default"}})
+	if err != nil {
+		return err
+	}
+	return belongs(w.directory, got.Token, w.client)
+}
+
+// inGo exchanges a token for an access token of a client ID, with Microsoft's library for Go.
+func (s *exchange) inGo(t *testing.T, client, token string) error {
+	t.Helper()
+	w := entraWorkload{newTokenFile(t), s.Server, client}
+	must(t, w.hold(token))
+	return w.use(t.Context())
 }
 
 // inNode is inGo with Microsoft's library for Node.
 func (s *exchange) inNode(t *testing.T, client, token string) error {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(file, []byte(token), 0o600))
-	got, err := exchangeInNode(t, append(slices.Clone(s.env), "AZURE_CLIENT_ID="+client, "AZURE_FEDERATED_TOKEN_FILE="+file), "entra.mjs")
+	file := newTokenFile(t)
+	must(t, file.hold(token))
+	got, err := exchangeInNode(t, append(slices.Clone(s.env), "AZURE_CLIENT_ID="+client, "AZURE_FEDERATED_TOKEN_FILE="+string(file)), "entra.mjs")
 	if err != nil {
 		return err
 	}
-	return s.belongs(got, client)
+	return belongs(s.Server, got, client)
 }
 
-func (s *exchange) belongs(token, client string) error {
-	if got, ok := s.ClientID(token); !ok || got != client {
+func belongs(directory *fakeazure.Server, token, client string) error {
+	if got, ok := directory.ClientID(token); !ok || got != client {
 		return fmt.Errorf("the access token is of %q", got)
 	}
 	return nil
