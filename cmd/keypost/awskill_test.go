@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/test/fakeaws"
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 // awsCluster is all that create-all needs in AWS.
@@ -33,7 +34,7 @@ func TestCreateAllSurvivesAKillAfterEveryCall(t *testing.T) {
 // one run gets past all of them.
 func TestCreateAllGetsPastFaults(t *testing.T) {
 	for name, fault := range map[string]func() fakeaws.Fault{
-		"throttled": fakeaws.Throttle, "unavailable": fakeaws.Unavailable, "reply lost": fakeaws.LoseReply,
+		"throttled": fakeaws.Throttle, "unavailable": fakeaws.Unavailable, "reply lost": fakecloud.LoseReply,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

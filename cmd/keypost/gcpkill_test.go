@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keypost/keypost/test/fakecloud"
 	"github.com/keypost/keypost/test/fakegcp"
 )
 
@@ -17,7 +18,7 @@ func TestGCPCreateAllSurvivesAKillAfterEveryCall(t *testing.T) {
 // one run gets past all of them.
 func TestGCPCreateAllGetsPastFaults(t *testing.T) {
 	for name, fault := range map[string]func() fakegcp.Fault{
-		"throttled": func() fakegcp.Fault { return fakegcp.Throttle(100 * time.Millisecond) }, "unavailable": fakegcp.Unavailable, "reply lost": fakegcp.LoseReply,
+		"throttled": func() fakegcp.Fault { return fakegcp.Throttle(100 * time.Millisecond) }, "unavailable": fakegcp.Unavailable, "reply lost": fakecloud.LoseReply,
 		"policy changed meanwhile": func() fakegcp.Fault {
 			return fakegcp.Fail(http.StatusConflict, "ABORTED", "There were concurrent policy changes. Please retry the whole read-modify-write with exponential backoff.")
 		},

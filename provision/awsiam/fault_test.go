@@ -195,9 +195,9 @@ func TestTroubleOnTheWayDoesNotShow(t *testing.T) {
 		options fakeaws.Options
 		fault   trouble
 	}{
-		{"the reply to every write is lost", fakeaws.Options{}, once(fakeaws.LoseReply(), writes)},
+		{"the reply to every write is lost", fakeaws.Options{}, once(fakeaws.Fault{Lost: true}, writes)},
 		{"the reply to every write is lost, and shows late", fakeaws.Options{ConsistencyDelay: 300 * time.Millisecond},
-			once(fakeaws.LoseReply(), writes)},
+			once(fakeaws.Fault{Lost: true}, writes)},
 		{"every call is refused once", fakeaws.Options{}, once(fakeaws.Unavailable(), all)},
 		{"every write meets another", fakeaws.Options{}, once(fakeaws.Fail(http.StatusConflict, "ConcurrentModification", "busy"), writes)},
 		{"IAM shows what is written late", fakeaws.Options{ConsistencyDelay: 700 * time.Millisecond}, once(fakeaws.Fault{}, all)},

@@ -289,7 +289,7 @@ func TestLostAnswers(t *testing.T) {
 					return fakegcp.Fault{}
 				}
 				lost[key] = true
-				return fakegcp.LoseReply()
+				return fakegcp.Fault{Lost: true}
 			})
 			lines := mustApply(t, w, installation("demo"))
 			if len(lost) != 11 || len(lines) != 11 {

@@ -2,7 +2,6 @@ package fakeaws
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/keypost/keypost/test/fakecloud"
 )
@@ -21,12 +20,6 @@ func Throttle() Fault { return Fail(http.StatusBadRequest, "Throttling", "Rate e
 func Unavailable() Fault {
 	return Fail(http.StatusServiceUnavailable, "ServiceUnavailable", "Service is unavailable")
 }
-
-// LoseReply makes the call and then cuts the connection, so that the client does not learn that it was made.
-func LoseReply() Fault { return fakecloud.LoseReply() }
-
-// Delay makes the call, that much later.
-func Delay(d time.Duration) Fault { return fakecloud.Delay(d) }
 
 // Fail refuses the call with any status, code and sentence: nothing happens.
 func Fail(status int, code, message string) Fault {

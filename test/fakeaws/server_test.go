@@ -318,8 +318,8 @@ func TestFaultsAreAsReal(t *testing.T) {
 		"throttled":   {Throttle(), "Throttling", false},
 		"unavailable": {Unavailable(), "ServiceUnavailable", false},
 		"other":       {Fail(http.StatusConflict, "ConcurrentModification", "later"), "ConcurrentModification", false},
-		"lost":        {LoseReply(), "", true},
-		"late":        {Delay(time.Millisecond), "", true},
+		"lost":        {Fault{Lost: true}, "", true},
+		"late":        {Fault{Late: time.Millisecond}, "", true},
 	} {
 		s.Fault(func(call Call) Fault {
 			if call.Action == "CreateRole" {

@@ -23,12 +23,6 @@ func Unavailable() Fault {
 	return Fail(http.StatusServiceUnavailable, "ServiceUnavailable", "The service is temporarily unavailable. Please retry later.")
 }
 
-// LoseReply makes the call and then cuts the connection, so that the client does not learn that it was made.
-func LoseReply() Fault { return fakecloud.LoseReply() }
-
-// Delay makes the call, that much later.
-func Delay(d time.Duration) Fault { return fakecloud.Delay(d) }
-
 // Fail refuses the call with any status of HTTP, code and sentence: nothing happens.
 func Fail(status int, code, message string) Fault {
 	return Fault{Refusal: &failure{status: status, code: code, message: message}}

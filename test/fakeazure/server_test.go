@@ -162,11 +162,11 @@ func TestFaults(t *testing.T) {
 	if len(s.State().Groups) != 0 {
 		t.Error("something happened")
 	}
-	fault = LoseReply()
+	fault = Fault{Lost: true}
 	if r := s.call(t, "PUT", group, here); r.status != 0 || len(s.State().Groups) != 1 {
 		t.Error("the reply came, or nothing happened", r)
 	}
-	fault = Delay(20 * time.Millisecond)
+	fault = Fault{Late: 20 * time.Millisecond}
 	start := time.Now()
 	if s.must(t, "PUT", group, here); time.Since(start) < 20*time.Millisecond {
 		t.Error("too soon")

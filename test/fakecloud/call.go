@@ -39,9 +39,6 @@ type Fault struct {
 // LoseReply makes the call and then cuts the connection, so that the client does not learn that it was made.
 func LoseReply() Fault { return Fault{Lost: true} }
 
-// Delay makes the call, that much later.
-func Delay(d time.Duration) Fault { return Fault{Late: d} }
-
 // Record keeps the calls of a server and asks what is to go wrong with them. Its methods may be called side by side.
 type Record struct {
 	mu       sync.Mutex

@@ -79,7 +79,7 @@ func TestARecordCountsWhatIsUnderWay(t *testing.T) {
 	var r Record
 	r.Fault(func(c Call) Fault {
 		if c.Action == "slow" {
-			return Delay(time.Second)
+			return Fault{Late: time.Second}
 		}
 		return Fault{}
 	})

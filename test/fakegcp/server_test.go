@@ -187,14 +187,14 @@ func TestFaults(t *testing.T) {
 	if len(s.State().Pools) != 0 {
 		t.Error("something happened")
 	}
-	fault = LoseReply()
+	fault = Fault{Lost: true}
 	if err := create(); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 	if len(s.State().Pools) != 1 {
 		t.Error("nothing happened")
 	}
-	fault = Delay(20 * time.Millisecond)
+	fault = Fault{Late: 20 * time.Millisecond}
 	start := time.Now()
 	refused(t, create(), http.StatusConflict, "")
 	if time.Since(start) < 20*time.Millisecond || told < 4 {
