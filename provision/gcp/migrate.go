@@ -90,6 +90,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 		v := p.Preview().After(keys.Changes()...)
 		return Migrated{Preview: &v}, nil
 	}
+	keys.Settled = keys.Found() && p.Empty()
 	if err := m.PublishMoved(ctx, keys); err != nil {
 		return Migrated{}, err
 	}
