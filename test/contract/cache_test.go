@@ -1,14 +1,8 @@
 package contract
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/keypost/keypost/test/authority"
 )
 
 // fillCache puts the certificate of the estate into its certificate cache, for some hosts, and returns where it is.
@@ -159,35 +155,21 @@ func TestCheckOfTheCertificateCache(t *testing.T) {
 		}
 	}
 	check()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	private, err := x509.MarshalECPrivateKey(key)
-	must(t, err)
 	until := time.Now().Add(-time.Hour)
-	leaf := certificate(t, key, &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"shared.example.com"}, NotBefore: until.Add(-time.Hour), NotAfter: until})
-	must(t, os.WriteFile(filepath.Join(dir, "shared.example.com"), append(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}), leaf...), 0o600))
+	leaf := authority.Certify(t, nil, &x509.Certificate{DNSNames: []string{"shared.example.com"}, NotBefore: until.Add(-time.Hour), NotAfter: until})
+	must(t, os.WriteFile(filepath.Join(dir, "shared.example.com"), append(leaf.KeyPEM(t), authority.ChainPEM(leaf)...), 0o600))
 	expired := "the certificate cache holds certificates that have expired: shared.example.com (at " + until.UTC().Format(time.RFC3339) + ")"
 	check(expired)
 	must(t, os.WriteFile(filepath.Join(dir, "acme_account+key"), []byte("half a k"), 0o600))
 	check(expired, "nothing would be ordered: ")
 }
 
-// certificate returns a certificate that is signed with its own key, in PEM.
-func certificate(t *testing.T, key *ecdsa.PrivateKey, template *x509.Certificate) []byte {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
 // rootUntil is a CA's own certificate, in PEM.
 func rootUntil(t *testing.T, name string, until time.Time) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	return certificate(t, key, &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: until.Add(-time.Hour), NotAfter: until, IsCA: true, BasicConstraintsValid: true,
-	})
+	ca := authority.CA(name)
+	ca.NotBefore, ca.NotAfter = until.Add(-time.Hour), until
+	return authority.ChainPEM(authority.Certify(t, nil, ca))
 }
 
 // A CA of the CDN's certificates that has expired keeps the CDN out, and only the CDN is told: the log and --check tell of it.

@@ -1,15 +1,11 @@
 package watch
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"errors"
-	"math/big"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +15,7 @@ import (
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/issuer/verify/finding"
 	"github.com/keypost/keypost/keystore/observation"
+	pki "github.com/keypost/keypost/test/authority"
 )
 
 func rogue(at ...string) finding.Finding {
@@ -120,31 +117,14 @@ func TestStatusTimes(t *testing.T) {
 // chain returns certificates as they are verified: leaf, intermediate, root.
 func chain(t *testing.T, organisation, intermediate string, leafEnds time.Time) []*x509.Certificate {
 	t.Helper()
-	var signer *ecdsa.PrivateKey
 	name := pkix.Name{CommonName: intermediate}
 	if organisation != "" {
 		name.Organization = []string{organisation}
 	}
-	parent := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotAfter: start.Add(24 * time.Hour)}
-	var all []*x509.Certificate
-	for _, tmpl := range []*x509.Certificate{
-		parent,
-		{SerialNumber: big.NewInt(2), Subject: name, NotAfter: start.Add(1000 * time.Hour)},
-		{SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "oidc.example.com"}, NotAfter: leafEnds},
-	} {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		check(t, err)
-		if signer == nil {
-			signer = key
-		}
-		der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, key.Public(), signer)
-		check(t, err)
-		signer = key
-		parent, err = x509.ParseCertificate(der)
-		check(t, err)
-		all = slices.Insert(all, 0, parent)
-	}
-	return all
+	root := pki.Certify(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "root"}, NotAfter: start.Add(24 * time.Hour)})
+	inner := pki.Certify(t, root, &x509.Certificate{Subject: name, NotAfter: start.Add(1000 * time.Hour)})
+	leaf := pki.Certify(t, inner, &x509.Certificate{Subject: pkix.Name{CommonName: "oidc.example.com"}, NotAfter: leafEnds})
+	return []*x509.Certificate{leaf.Cert, inner.Cert, root.Cert}
 }
 
 func TestUnexpectedCA(t *testing.T) {
