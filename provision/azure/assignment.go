@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -47,12 +48,12 @@ func (c *client) assignmentsTo(ctx context.Context, principal string) ([]assignm
 
 // readAssignments returns those of the subscription, of all principals if the options have no filter.
 func (c *client) readAssignments(ctx context.Context, options *armauthorization.RoleAssignmentsClientListForSubscriptionOptions) ([]assignmentState, error) {
-	return all(ctx, pages[armauthorization.RoleAssignmentsClientListForSubscriptionResponse]{c, "Microsoft.Authorization/roleAssignments/read",
-		c.assignments.NewListForSubscriptionPager(options)}, func(p armauthorization.RoleAssignmentsClientListForSubscriptionResponse) (found []assignmentState) {
+	return arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Authorization/roleAssignments/read",
+		c.Assignments.NewListForSubscriptionPager(options)), func(p armauthorization.RoleAssignmentsClientListForSubscriptionResponse) (found []assignmentState) {
 		for _, v := range p.Value {
-			s := assignmentState{id: deref(v.ID), name: deref(v.Name)}
+			s := assignmentState{id: arm.Deref(v.ID), name: arm.Deref(v.Name)}
 			if q := v.Properties; q != nil {
-				s.scope, s.role, s.principal = deref(q.Scope), deref(q.RoleDefinitionID), deref(q.PrincipalID)
+				s.scope, s.role, s.principal = arm.Deref(q.Scope), arm.Deref(q.RoleDefinitionID), arm.Deref(q.PrincipalID)
 			}
 			found = append(found, s)
 		}
@@ -164,7 +165,7 @@ func (c *client) addSteps(i identity, have []assignmentState) []cloud.Step {
 			Diff: []string{fmt.Sprintf("+ role %s at %s", w.roleName, w.scope)},
 			Line: fmt.Sprintf("Created role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", w.roleName, principal, w.scope),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				return answer(c.putAssignment(ctx, w.assignmentState))
+				return arm.Answer(c.putAssignment(ctx, w.assignmentState))
 			},
 		})
 	}
@@ -178,8 +179,8 @@ func (c *client) putAssignment(ctx context.Context, a assignmentState) error {
 		return fmt.Errorf("the principal that is to have a role at %s is not known", a.scope)
 	}
 	kind := armauthorization.PrincipalTypeServicePrincipal
-	_, err := send(ctx, c, "Microsoft.Authorization/roleAssignments/write", func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
-		return c.assignments.Create(ctx, strings.TrimPrefix(a.scope, "/"), assignmentName(a), armauthorization.RoleAssignmentCreateParameters{
+	_, err := arm.Send(ctx, c.Client, "Microsoft.Authorization/roleAssignments/write", func(ctx context.Context) (armauthorization.RoleAssignmentsClientCreateResponse, error) {
+		return c.Assignments.Create(ctx, strings.TrimPrefix(a.scope, "/"), assignmentName(a), armauthorization.RoleAssignmentCreateParameters{
 			Properties: &armauthorization.RoleAssignmentProperties{RoleDefinitionID: &a.role, PrincipalID: &a.principal, PrincipalType: &kind}}, nil)
 	})
 	return err
@@ -241,10 +242,10 @@ func (c *client) removeSteps(identity string, lost []assignmentState) []cloud.St
 			Key: a.key(), Diff: []string{fmt.Sprintf("- role %s at %s", last(a.role), a.scope)},
 			Line: fmt.Sprintf("Deleted role assignment for role %s with user-assigned managed identity principal ID %s at scope %s", identity, a.principal, a.scope),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				_, err := send(ctx, c, "Microsoft.Authorization/roleAssignments/delete", func(ctx context.Context) (armauthorization.RoleAssignmentsClientDeleteByIDResponse, error) {
-					return c.assignments.DeleteByID(ctx, strings.TrimPrefix(a.id, "/"), nil)
+				_, err := arm.Send(ctx, c.Client, "Microsoft.Authorization/roleAssignments/delete", func(ctx context.Context) (armauthorization.RoleAssignmentsClientDeleteByIDResponse, error) {
+					return c.Assignments.DeleteByID(ctx, strings.TrimPrefix(a.id, "/"), nil)
 				})
-				return gone(err)
+				return arm.Gone(err)
 			},
 		})
 	}
@@ -260,7 +261,7 @@ func (c *client) planDeleteAssignments(identity string, have []assignmentState) 
 				in = append(in, a)
 			} else {
 				notes = append(notes, fmt.Sprintf("The role %s of identity %s at %s stays, as it is outside of subscription %s; what deletes it: az role assignment delete --ids %s",
-					last(a.role), identity, a.scope, c.subscription, a.id))
+					last(a.role), identity, a.scope, c.Subscription, a.id))
 			}
 		}
 		return in, notes

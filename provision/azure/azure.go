@@ -1,5 +1,5 @@
 // Package azure makes, re-runs and deletes an installation in Azure: what package install makes in any cloud, with user-assigned
-// managed identities, their federated credentials, custom roles and role assignments. It is the only user of Azure's SDK.
+// managed identities, their federated credentials, custom roles and role assignments. With package arm it is the only user of Azure's SDK.
 //
 // The package promises:
 //   - Nothing is changed in another subscription than the one that is meant, nor for a tenant that is not its own.
@@ -19,6 +19,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/provision/azure/arm"
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -32,7 +34,7 @@ const DefaultAudience = "openshift"
 // Options are what the verbs have in common. Fields that a verb has no use for are ignored.
 type Options struct {
 	install.Options
-	Endpoint
+	arm.Endpoint
 
 	Subscription string // ID of the only subscription in which anything may be changed
 	Tenant       string // its tenant's ID; empty for whichever it is
@@ -73,11 +75,11 @@ func newRun(o Options) *run {
 // one that is meant.
 func (r *run) identify(ctx context.Context) error {
 	var err error
-	r.client, err = open(r.o, func(w wait) { r.Wait(time.Now(), "still waiting for Azure: %s", w) })
+	r.client, err = open(r.o, func(w cloud.Wait) { r.Wait(time.Now(), "still waiting for Azure: %s", w) })
 	if err != nil {
 		return err
 	}
-	if r.tenant, err = r.client.tenant(ctx); err != nil {
+	if r.tenant, err = r.client.Tenant(ctx); err != nil {
 		return err
 	}
 	r.Place(fmt.Sprintf("Subscription %s, tenant %s", r.o.Subscription, cmp.Or(r.tenant, "unknown, as the caller may not read the subscription")))

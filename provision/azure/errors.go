@@ -1,23 +1,12 @@
 package azure
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
-	"slices"
-	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-
-	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/provision/cloud"
 )
 
-// Error is an error about which the caller can do something.
+// Error is an error about which the caller can do something. Those of calls are in package arm.
 type Error = cloud.Error[Problem]
 
 // Problem is the kind of an [Error].
@@ -25,12 +14,10 @@ type Problem int
 
 // The problems.
 const (
-	NoCredentials  Problem = iota + 1 // none were found, or Entra refuses them
-	WrongTenant                       // the subscription is of another tenant than the one that is meant, or not to be seen
+	WrongTenant    Problem = iota + 1 // the subscription is of another tenant than the one that is meant
 	NotOwned                          // a thing lacks the owner's tag, and may be adopted
 	OtherIssuer                       // identities trust another issuer, and a cluster may live by that
 	WrongAlgorithm                    // a key signs with something that Entra does not take
-	Unregistered                      // the subscription has not registered the provider of managed identities
 	NameTaken                         // another subscription of the tenant has a custom role of that name
 	OtherGroup                        // the identities that have the roles are not in the resource group that was named
 	OthersInGroup                     // a resource group that is to be deleted has things of somebody else
@@ -38,119 +25,4 @@ const (
 
 func problem(p Problem, format string, args ...any) error {
 	return &Error{Problem: p, Err: fmt.Errorf(format, args...)}
-}
-
-// callError is a call that failed, in one sentence, without the SDK's dump of the answer. It wraps the SDK's error.
-type callError struct {
-	sentence string
-	err      error
-}
-
-func (e *callError) Error() string { return e.sentence }
-func (e *callError) Unwrap() error { return e.err }
-
-// explain returns an error of one sentence that names the failed call and the reason.
-func explain(call string, err error) error {
-	if err == nil {
-		return nil
-	}
-	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), err} }
-	if errors.Is(err, context.Canceled) {
-		return failed("%s: interrupted", call)
-	}
-	if r, is := errors.AsType[*azcore.ResponseError](err); is {
-		return refusal(call, r)
-	}
-	if auth, is := errors.AsType[*azidentity.AuthenticationFailedError](err); is || strings.Contains(err.Error(), "failed to acquire a token") {
-		if auth != nil && auth.RawResponse == nil && cloud.NobodyListens(err) {
-			return failed("%s: Entra cannot be reached; see the network and HTTPS_PROXY (%s)", call, brief(err))
-		}
-		return &Error{Problem: NoCredentials, Err: failed("%s: no credentials for Azure are good: %s", call, brief(err))}
-	}
-	if cloud.NobodyListens(err) {
-		return failed("%s: Azure cannot be reached; see the network and HTTPS_PROXY (%s)", call, brief(err))
-	}
-	return failed("%s: %s", call, brief(err))
-}
-
-// refusal returns the error for an answer of Azure's.
-func refusal(call string, r *azcore.ResponseError) error {
-	failed := func(format string, args ...any) error { return &callError{fmt.Sprintf(format, args...), r} }
-	said := sentence(r)
-	switch {
-	case hasCode(r, "AuthorizationFailed", "LinkedAuthorizationFailed"):
-		return failed("the caller's roles do not allow %s (Azure says: %s)", call, said)
-	case hasCode(r, "MissingSubscriptionRegistration"):
-		return &Error{Problem: Unregistered, Err: failed("%s: %s", call, said)}
-	case r.StatusCode == http.StatusUnauthorized:
-		return &Error{Problem: NoCredentials, Err: failed("the caller's credentials are not good for %s: %s (%s)", call, said, r.ErrorCode)}
-	case r.StatusCode == http.StatusTooManyRequests:
-		return failed("%s: Azure asks to come back later, again and again: %s", call, said)
-	case r.ErrorCode == "":
-		return failed("%s: HTTP status %d", call, r.StatusCode)
-	}
-	return failed("%s: %s (%s)", call, said, r.ErrorCode)
-}
-
-// sentence returns what Azure says in an answer, on one line; its code if it says nothing.
-func sentence(r *azcore.ResponseError) string {
-	var body struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if r.RawResponse != nil {
-		if data, err := runtime.Payload(r.RawResponse); err == nil && json.Unmarshal(data, &body) == nil && body.Error.Message != "" {
-			return text.Sentence(strings.TrimRight(body.Error.Message, ". \r\n"), 0)
-		}
-	}
-	return r.ErrorCode
-}
-
-// brief returns the error of one attempt on one line.
-func brief(err error) string {
-	if r, is := errors.AsType[*azcore.ResponseError](err); is {
-		return sentence(r)
-	}
-	return text.Sentence(err.Error(), 600)
-}
-
-// hasCode compares the code of Azure's answer, whatever its letter case.
-func hasCode(err error, codes ...string) bool {
-	r, is := errors.AsType[*azcore.ResponseError](err)
-	return is && slices.ContainsFunc(codes, func(c string) bool { return strings.EqualFold(c, r.ErrorCode) })
-}
-
-// isMissing reports whether a thing, or what it is in, is not there.
-func isMissing(err error) bool {
-	r, is := errors.AsType[*azcore.ResponseError](err)
-	return is && r.StatusCode == http.StatusNotFound && !hasCode(err, "SubscriptionNotFound")
-}
-
-func isDenied(err error) bool { return hasCode(err, "AuthorizationFailed") }
-
-// answer returns what a call that writes has come to.
-func answer(err error) (cloud.Answer, error) {
-	switch {
-	case err == nil:
-		return cloud.Accepted, nil
-	case hasCode(err, "RoleAssignmentExists"): // it binds the same, under a name of somebody else's choice
-		return cloud.Accepted, nil
-	case isMissing(err) || hasCode(err,
-		// What was made a moment ago is not known everywhere yet.
-		"PrincipalNotFound", "RoleDefinitionDoesNotExist", "ParentResourceNotFound",
-		// Something is still being changed, perhaps by an earlier request of ours.
-		"ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity", "RoleDefinitionHasAssignments", "ResourceGroupBeingDeleted",
-		"AnotherOperationInProgress", "Conflict"):
-		return cloud.NotYet, err
-	}
-	return cloud.Refused, err
-}
-
-// gone is answer for a call that deletes: what is not there is deleted.
-func gone(err error) (cloud.Answer, error) {
-	if isMissing(err) {
-		return cloud.Accepted, nil
-	}
-	return answer(err)
 }

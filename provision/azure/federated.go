@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
 	"github.com/keypost/keypost/internal/text"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -19,21 +20,21 @@ const credentialsThing = "federated credentials of"
 // readCredentials returns the federated credentials of an identity; none if it is not there. One list costs less of what Azure
 // allows than a call for each.
 func (c *client) readCredentials(ctx context.Context, group, identity string) ([]credential, error) {
-	if err := c.lists.take(ctx, strings.ToLower(identity)); err != nil {
+	if err := c.Lists.Take(ctx, strings.ToLower(identity)); err != nil {
 		return nil, err
 	}
-	list, err := all(ctx, pages[armmsi.FederatedIdentityCredentialsClientListResponse]{c, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/read",
-		c.credentials.NewListPager(group, identity, nil)}, func(p armmsi.FederatedIdentityCredentialsClientListResponse) (found []credential) {
+	list, err := arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/read",
+		c.Credentials.NewListPager(group, identity, nil)), func(p armmsi.FederatedIdentityCredentialsClientListResponse) (found []credential) {
 		for _, v := range p.Value {
-			s := credential{name: deref(v.Name)}
+			s := credential{name: arm.Deref(v.Name)}
 			if q := v.Properties; q != nil {
-				s.issuer, s.subject, s.audience = deref(q.Issuer), deref(q.Subject), strings.Join(values(q.Audiences), " ")
+				s.issuer, s.subject, s.audience = arm.Deref(q.Issuer), arm.Deref(q.Subject), strings.Join(arm.Values(q.Audiences), " ")
 			}
 			found = append(found, s)
 		}
 		return found
 	})
-	if isMissing(err) {
+	if arm.IsMissing(err) {
 		return nil, nil
 	}
 	return list, err
@@ -264,19 +265,19 @@ func (c *client) putSteps(group, identity string, put []replacement) []cloud.Ste
 		steps = append(steps, cloud.Step{Key: fmt.Sprint(w.credential), Diff: diff,
 			Line: fmt.Sprintf("%s federated identity credential %s", verb, c.credentialID(group, identity, w.name)),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				return answer(c.putCredential(ctx, group, identity, w.credential))
+				return arm.Answer(c.putCredential(ctx, group, identity, w.credential))
 			}})
 	}
 	return steps
 }
 
 func (c *client) putCredential(ctx context.Context, group, identity string, w credential) error {
-	if err := c.pace.take(ctx, strings.ToLower(identity)); err != nil {
+	if err := c.Writes.Take(ctx, strings.ToLower(identity)); err != nil {
 		return err
 	}
-	_, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/write",
+	_, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/write",
 		func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error) {
-			return c.credentials.CreateOrUpdate(ctx, group, identity, w.name, armmsi.FederatedIdentityCredential{
+			return c.Credentials.CreateOrUpdate(ctx, group, identity, w.name, armmsi.FederatedIdentityCredential{
 				Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: &w.issuer, Subject: &w.subject, Audiences: []*string{&w.audience}}}, nil)
 		})
 	return err
@@ -288,14 +289,14 @@ func (c *client) deleteSteps(group, identity string, remove []credential) []clou
 		steps = append(steps, cloud.Step{Key: fmt.Sprint(w), Diff: []string{fmt.Sprintf("- %s: %s of %s for %s", w.name, w.subject, w.issuer, w.audience)},
 			Line: "Deleted federated identity credential " + c.credentialID(group, identity, w.name),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				if err := c.pace.take(ctx, strings.ToLower(identity)); err != nil {
+				if err := c.Writes.Take(ctx, strings.ToLower(identity)); err != nil {
 					return cloud.Refused, err
 				}
-				_, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/delete",
+				_, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/delete",
 					func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error) {
-						return c.credentials.Delete(ctx, group, identity, w.name, nil)
+						return c.Credentials.Delete(ctx, group, identity, w.name, nil)
 					})
-				return gone(err)
+				return arm.Gone(err)
 			}})
 	}
 	return steps

@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -26,19 +27,19 @@ type groupState struct {
 }
 
 func stateOfGroup(g armresources.ResourceGroup) groupState {
-	s := groupState{id: deref(g.ID), name: deref(g.Name), location: deref(g.Location), tags: tagMap(g.Tags)}
+	s := groupState{id: arm.Deref(g.ID), name: arm.Deref(g.Name), location: arm.Deref(g.Location), tags: arm.Tags(g.Tags)}
 	if g.Properties != nil {
-		s.deleting = strings.EqualFold(deref(g.Properties.ProvisioningState), "Deleting")
+		s.deleting = strings.EqualFold(arm.Deref(g.Properties.ProvisioningState), "Deleting")
 	}
 	return s
 }
 
 // readGroup returns nil for a group that is not there.
 func (c *client) readGroup(ctx context.Context, name string) (*groupState, error) {
-	g, err := send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/read", func(ctx context.Context) (armresources.ResourceGroupsClientGetResponse, error) {
-		return c.groups.Get(ctx, name, nil)
+	g, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/read", func(ctx context.Context) (armresources.ResourceGroupsClientGetResponse, error) {
+		return c.Groups.Get(ctx, name, nil)
 	})
-	if isMissing(err) {
+	if arm.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -83,14 +84,14 @@ func (c *client) groupSteps(g group, have *groupState) ([]cloud.Step, error) {
 	want := g.owner.tags(g.tags)
 	if have == nil {
 		_, diff := mergeTags(nil, want)
-		id := "/subscriptions/" + c.subscription + "/resourceGroups/" + g.name
+		id := "/subscriptions/" + c.Subscription + "/resourceGroups/" + g.name
 		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + g.location}, diff...),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				_, err := send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/write",
+				_, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/write",
 					func(ctx context.Context) (armresources.ResourceGroupsClientCreateOrUpdateResponse, error) {
-						return c.groups.CreateOrUpdate(ctx, g.name, armresources.ResourceGroup{Location: &g.location, Tags: pointers(want)}, nil)
+						return c.Groups.CreateOrUpdate(ctx, g.name, armresources.ResourceGroup{Location: &g.location, Tags: arm.Pointers(want)}, nil)
 					})
-				return answer(err)
+				return arm.Answer(err)
 			}}}, nil
 	}
 	switch {
@@ -107,11 +108,11 @@ func (c *client) groupSteps(g group, have *groupState) ([]cloud.Step, error) {
 		return nil, nil
 	}
 	return []cloud.Step{{Key: "tag", Line: "Updated tags of resource group " + have.id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/write",
+		_, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/write",
 			func(ctx context.Context) (armresources.ResourceGroupsClientUpdateResponse, error) {
-				return c.groups.Update(ctx, g.name, armresources.ResourceGroupPatchable{Tags: pointers(merged)}, nil)
+				return c.Groups.Update(ctx, g.name, armresources.ResourceGroupPatchable{Tags: arm.Pointers(merged)}, nil)
 			})
-		return answer(err)
+		return arm.Answer(err)
 	}}}, nil
 }
 
@@ -122,14 +123,14 @@ type content struct {
 }
 
 func (c *client) contents(ctx context.Context, group string) ([]content, error) {
-	list, err := all(ctx, pages[armresources.ClientListByResourceGroupResponse]{c, "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
-		c.resources.NewListByResourceGroupPager(group, nil)}, func(p armresources.ClientListByResourceGroupResponse) (found []content) {
+	list, err := arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
+		c.Resources.NewListByResourceGroupPager(group, nil)), func(p armresources.ClientListByResourceGroupResponse) (found []content) {
 		for _, v := range p.Value {
-			found = append(found, content{deref(v.ID), deref(v.Name), deref(v.Type), tagMap(v.Tags)})
+			found = append(found, content{arm.Deref(v.ID), arm.Deref(v.Name), arm.Deref(v.Type), arm.Tags(v.Tags)})
 		}
 		return found
 	})
-	if isMissing(err) {
+	if arm.IsMissing(err) {
 		return nil, nil
 	}
 	return list, err
@@ -171,13 +172,13 @@ func (c *client) deleteGroupSteps(ctx context.Context, name string, o owner) ([]
 		}
 	}
 	return []cloud.Step{{Key: "delete", Line: "Deleted resource group " + have.name, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/delete", func(ctx context.Context) (armresources.ResourceGroupsClientDeleteResponse, error) {
-			poller, err := c.groups.BeginDelete(ctx, name, nil)
+		_, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/delete", func(ctx context.Context) (armresources.ResourceGroupsClientDeleteResponse, error) {
+			poller, err := c.Groups.BeginDelete(ctx, name, nil)
 			if err != nil {
 				return armresources.ResourceGroupsClientDeleteResponse{}, err
 			}
 			return poller.PollUntilDone(ctx, &runtime.PollUntilDoneOptions{Frequency: groupPoll})
 		})
-		return gone(err)
+		return arm.Gone(err)
 	}}}, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -20,9 +21,9 @@ type identityState struct {
 }
 
 func stateOf(i armmsi.Identity) identityState {
-	s := identityState{id: deref(i.ID), name: deref(i.Name), location: deref(i.Location), tags: tagMap(i.Tags)}
+	s := identityState{id: arm.Deref(i.ID), name: arm.Deref(i.Name), location: arm.Deref(i.Location), tags: arm.Tags(i.Tags)}
 	if p := i.Properties; p != nil {
-		s.tenant, s.principal, s.client = deref(p.TenantID), deref(p.PrincipalID), deref(p.ClientID)
+		s.tenant, s.principal, s.client = arm.Deref(p.TenantID), arm.Deref(p.PrincipalID), arm.Deref(p.ClientID)
 	}
 	return s
 }
@@ -38,14 +39,14 @@ func (s identityState) hasPrincipal() error {
 
 // readIdentities returns those of a group; none if the group is not there.
 func (c *client) readIdentities(ctx context.Context, group string) ([]identityState, error) {
-	list, err := all(ctx, pages[armmsi.UserAssignedIdentitiesClientListByResourceGroupResponse]{c, "Microsoft.ManagedIdentity/userAssignedIdentities/read",
-		c.identities.NewListByResourceGroupPager(group, nil)}, func(p armmsi.UserAssignedIdentitiesClientListByResourceGroupResponse) (found []identityState) {
+	list, err := arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/read",
+		c.Identities.NewListByResourceGroupPager(group, nil)), func(p armmsi.UserAssignedIdentitiesClientListByResourceGroupResponse) (found []identityState) {
 		for _, v := range p.Value {
 			found = append(found, stateOf(*v))
 		}
 		return found
 	})
-	if isMissing(err) {
+	if arm.IsMissing(err) {
 		return nil, nil
 	}
 	for _, s := range list {
@@ -56,10 +57,10 @@ func (c *client) readIdentities(ctx context.Context, group string) ([]identitySt
 
 // readIdentity returns nil for an identity that is not there.
 func (c *client) readIdentity(ctx context.Context, group, name string) (*identityState, error) {
-	i, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/read", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientGetResponse, error) {
-		return c.identities.Get(ctx, group, name, nil)
+	i, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/read", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientGetResponse, error) {
+		return c.Identities.Get(ctx, group, name, nil)
 	})
-	if isMissing(err) {
+	if arm.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -107,13 +108,13 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 		_, diff := mergeTags(nil, want)
 		id := c.identityID(h.group, name)
 		return []cloud.Step{{Key: "put", Line: "Created user-assigned managed identity " + id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-			i, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientCreateOrUpdateResponse, error) {
-				return c.identities.CreateOrUpdate(ctx, h.group, name, armmsi.Identity{Location: &h.location, Tags: pointers(want)}, nil)
+			i, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientCreateOrUpdateResponse, error) {
+				return c.Identities.CreateOrUpdate(ctx, h.group, name, armmsi.Identity{Location: &h.location, Tags: arm.Pointers(want)}, nil)
 			})
 			if err == nil {
 				c.learnNew(stateOf(i.Identity))
 			}
-			return answer(err)
+			return arm.Answer(err)
 		}}}, nil
 	}
 	if !h.owner.owns(have.tags) && !h.adopt {
@@ -124,15 +125,15 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 		return nil, nil
 	}
 	return []cloud.Step{{Key: "tag", Line: "Updated user-assigned managed identity " + have.id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientUpdateResponse, error) {
-			return c.identities.Update(ctx, h.group, name, armmsi.IdentityUpdate{Tags: pointers(merged)}, nil)
+		_, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientUpdateResponse, error) {
+			return c.Identities.Update(ctx, h.group, name, armmsi.IdentityUpdate{Tags: arm.Pointers(merged)}, nil)
 		})
-		return answer(err)
+		return arm.Answer(err)
 	}}}, nil
 }
 
 func (c *client) identityID(group, name string) string {
-	return "/subscriptions/" + c.subscription + "/resourceGroups/" + group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
+	return "/subscriptions/" + c.Subscription + "/resourceGroups/" + group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/" + name
 }
 
 // planDeleteIdentity plans to delete an identity with its federated credentials.
@@ -146,10 +147,10 @@ func (c *client) planDeleteIdentity(h home, have identityState) plan.Stage {
 		}
 		return []cloud.Step{{Key: "delete", Line: "Deleted Microsoft.ManagedIdentity/userAssignedIdentities " + have.id,
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				_, err := send(ctx, c, "Microsoft.ManagedIdentity/userAssignedIdentities/delete", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientDeleteResponse, error) {
-					return c.identities.Delete(ctx, h.group, have.name, nil)
+				_, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/delete", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientDeleteResponse, error) {
+					return c.Identities.Delete(ctx, h.group, have.name, nil)
 				})
-				return gone(err)
+				return arm.Gone(err)
 			}}}, nil
 	}
 	first, _ := steps(&have) // it is the owner's

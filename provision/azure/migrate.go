@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -291,8 +292,8 @@ func (s switchRecord) SetMovedAt(ctx context.Context, at time.Time) ([]string, e
 	} else {
 		tags[s.tag()] = at.UTC().Format(time.RFC3339)
 	}
-	_, err = send(ctx, c, "Microsoft.Resources/subscriptions/resourceGroups/write", func(ctx context.Context) (armresources.ResourceGroupsClientUpdateResponse, error) {
-		return c.groups.Update(ctx, group, armresources.ResourceGroupPatchable{Tags: pointers(tags)}, nil)
+	_, err = arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/write", func(ctx context.Context) (armresources.ResourceGroupsClientUpdateResponse, error) {
+		return c.Groups.Update(ctx, group, armresources.ResourceGroupPatchable{Tags: arm.Pointers(tags)}, nil)
 	})
 	return []string{"Updated tags of resource group " + g.id}, err
 }

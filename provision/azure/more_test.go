@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/scene"
@@ -280,7 +281,7 @@ func TestDeleteWithAnotherGroup(t *testing.T) {
 
 // hostile answers with the text of an answer changed.
 type hostile struct {
-	to     azure.Transport
+	to     arm.Transport
 	change func(path, body string) string
 }
 

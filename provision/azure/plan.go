@@ -65,7 +65,7 @@ func (r *run) read(ctx context.Context, wanted []identity) (*world, error) {
 
 // readIdentities begins to read what exists of identities and roles.
 func (r *run) readIdentities(ctx context.Context, group *errgroup.Group, w *world, wanted []identity) {
-	group.Go(func() error { return r.client.registered(ctx) })
+	group.Go(func() error { return r.client.CheckRegistered(ctx) })
 	group.Go(func() (err error) {
 		w.identities, err = r.client.readIdentities(ctx, r.o.OIDCGroup)
 		return err

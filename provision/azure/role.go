@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/authorization/armauthorization/v2"
 
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -23,12 +24,12 @@ type roleState struct {
 }
 
 func stateOfRole(d armauthorization.RoleDefinition) roleState {
-	s := roleState{id: deref(d.ID), guid: last(deref(d.ID))}
+	s := roleState{id: arm.Deref(d.ID), guid: last(arm.Deref(d.ID))}
 	if p := d.Properties; p != nil {
-		s.name, s.description, s.scopes = deref(p.RoleName), deref(p.Description), values(p.AssignableScopes)
+		s.name, s.description, s.scopes = arm.Deref(p.RoleName), arm.Deref(p.Description), arm.Values(p.AssignableScopes)
 		for _, m := range p.Permissions {
-			s.actions, s.dataActions = append(s.actions, values(m.Actions)...), append(s.dataActions, values(m.DataActions)...)
-			s.denied = append(append(s.denied, values(m.NotActions)...), values(m.NotDataActions)...)
+			s.actions, s.dataActions = append(s.actions, arm.Values(m.Actions)...), append(s.dataActions, arm.Values(m.DataActions)...)
+			s.denied = append(append(s.denied, arm.Values(m.NotActions)...), arm.Values(m.NotDataActions)...)
 		}
 	}
 	return s
@@ -37,8 +38,8 @@ func stateOfRole(d armauthorization.RoleDefinition) roleState {
 // readRoles returns the roles of the subscription that a filter names.
 func (c *client) readRoles(ctx context.Context, filter string) ([]roleState, error) {
 	options := &armauthorization.RoleDefinitionsClientListOptions{Filter: &filter}
-	return all(ctx, pages[armauthorization.RoleDefinitionsClientListResponse]{c, "Microsoft.Authorization/roleDefinitions/read",
-		c.definitions.NewListPager(c.scope(), options)}, func(p armauthorization.RoleDefinitionsClientListResponse) (found []roleState) {
+	return arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Authorization/roleDefinitions/read",
+		c.Definitions.NewListPager(c.scope(), options)), func(p armauthorization.RoleDefinitionsClientListResponse) (found []roleState) {
 		for _, v := range p.Value {
 			found = append(found, stateOfRole(*v))
 		}
@@ -49,12 +50,12 @@ func (c *client) readRoles(ctx context.Context, filter string) ([]roleState, err
 // roleAPI is Azure for custom roles: the name of one that was deleted is free again after a minute, that of another
 // subscription's never.
 func (c *client) roleAPI() cloud.API {
-	api := c.api
+	api := c.API
 	api.Consistency = time.Minute
 	return api
 }
 
-func (c *client) scope() string { return "/subscriptions/" + c.subscription }
+func (c *client) scope() string { return "/subscriptions/" + c.Subscription }
 
 // byName is the filter for roles of one name.
 func byName(name string) string { return "roleName eq '" + strings.ReplaceAll(name, "'", "''") + "'" }
@@ -80,7 +81,7 @@ func (c *client) existingRole(ctx context.Context, name string) (string, error) 
 	}
 	found := findRole(roles, name)
 	if found == nil {
-		return "", fmt.Errorf("subscription %s knows no role %q: its name is asked for, and neither a display name in another language nor an ID", c.subscription, name)
+		return "", fmt.Errorf("subscription %s knows no role %q: its name is asked for, and neither a display name in another language nor an ID", c.Subscription, name)
 	}
 	c.learnRole(name, found.id)
 	return found.id, nil
@@ -162,13 +163,13 @@ func (c *client) putRole(r roleState, line string, diff []string) cloud.Step {
 		Permissions: []*armauthorization.Permission{{Actions: addresses(r.actions), DataActions: addresses(r.dataActions)}},
 	}}
 	return cloud.Step{Key: "put " + r.guid, Line: line, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := send(ctx, c, "Microsoft.Authorization/roleDefinitions/write", func(ctx context.Context) (armauthorization.RoleDefinitionsClientCreateOrUpdateResponse, error) {
-			return c.definitions.CreateOrUpdate(ctx, c.scope(), r.guid, in, nil)
+		_, err := arm.Send(ctx, c.Client, "Microsoft.Authorization/roleDefinitions/write", func(ctx context.Context) (armauthorization.RoleDefinitionsClientCreateOrUpdateResponse, error) {
+			return c.Definitions.CreateOrUpdate(ctx, c.scope(), r.guid, in, nil)
 		})
-		if hasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
+		if arm.HasCode(err, "RoleDefinitionWithSameNameExists") { // or it was deleted a moment ago (OCPBUGS-63714)
 			return cloud.NotYet, problem(NameTaken, "another subscription of the tenant has a custom role %s, and such names are unique in a tenant (%w)", r.name, err)
 		}
-		return answer(err)
+		return arm.Answer(err)
 	}}
 }
 
@@ -190,10 +191,10 @@ func (c *client) planDeleteRole(o owner, have roleState) plan.Stage {
 			return nil, problem(NotOwned, "%s %s has the description %q by now and not %q", roleThing, have.name, have.description, o.description)
 		}
 		return []cloud.Step{{Key: "delete", Line: fmt.Sprintf("Deleted custom role %s %s", have.name, have.id), Call: func(ctx context.Context) (cloud.Answer, error) {
-			_, err := send(ctx, c, "Microsoft.Authorization/roleDefinitions/delete", func(ctx context.Context) (armauthorization.RoleDefinitionsClientDeleteResponse, error) {
-				return c.definitions.Delete(ctx, c.scope(), have.guid, nil)
+			_, err := arm.Send(ctx, c.Client, "Microsoft.Authorization/roleDefinitions/delete", func(ctx context.Context) (armauthorization.RoleDefinitionsClientDeleteResponse, error) {
+				return c.Definitions.Delete(ctx, c.scope(), have.guid, nil)
 			})
-			return gone(err)
+			return arm.Gone(err)
 		}}}, nil
 	}
 	first, _ := steps(&have) // it is the owner's

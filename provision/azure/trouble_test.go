@@ -11,6 +11,7 @@ import (
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/catalog"
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/keys"
 )
@@ -99,12 +100,12 @@ func TestRefusals(t *testing.T) {
 		silent  bool // nobody is called
 	}{
 		{name: "another tenant", prepare: func(_ *testing.T, x *tried) { x.o.Tenant = nobody }, is: is(azure.WrongTenant), says: "is of tenant " + tenant},
-		{name: "another subscription", prepare: func(_ *testing.T, x *tried) { x.o.Subscription = nobody }, is: is(azure.WrongTenant), says: "could not be found"},
+		{name: "another subscription", prepare: func(_ *testing.T, x *tried) { x.o.Subscription = nobody }, is: is(arm.NoSubscription), says: "could not be found"},
 		{name: "a provider that is not registered", fake: fakeazure.Options{Unregistered: []string{"Microsoft.ManagedIdentity"}},
-			is: is(azure.Unregistered), says: "Microsoft.ManagedIdentity"},
+			is: is(arm.Unregistered), says: "Microsoft.ManagedIdentity"},
 		{name: "a caller who may not", fake: fakeazure.Options{Permissions: []string{"*/read"}}, says: "do not allow Microsoft.Resources/subscriptions/resourceGroups/write"},
 		{name: "credentials that are not good", prepare: func(t *testing.T, _ *tried) { t.Setenv("AZURE_CLIENT_SECRET", "wrong") },
-			is: is(azure.NoCredentials), says: "no credentials for Azure are good"},
+			is: is(arm.NoCredentials), says: "no credentials for Azure are good"},
 		{name: "a role that is not there", prepare: func(t *testing.T, x *tried) {
 			x.o.Identities = x.w.requests(t, request{"a", "sa-a", "roleBindings: [{role: Contributer}]"})
 		}, says: `knows no role "Contributer"`},

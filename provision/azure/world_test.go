@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/arm"
+	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/plan"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/scene"
@@ -87,7 +89,7 @@ func usual() []request {
 
 func (w *world) options() azure.Options {
 	return azure.Options{
-		Options: w.Options("entra"), Endpoint: azure.Endpoint{Transport: w.Client(), Unpaced: true},
+		Options: w.Options("entra"), Endpoint: arm.Endpoint{Transport: w.Client(), Unpaced: true},
 		Subscription: subscription, Tenant: tenant, Region: "centralus", OIDCGroup: "prod-a-oidc", InstallGroup: "prod-a", Audience: azure.DefaultAudience,
 	}
 }
@@ -115,10 +117,10 @@ func (w *world) writes() []string {
 	return list
 }
 
-// is reports whether an error has a problem.
-func is(p azure.Problem) func(error) bool {
+// is reports whether an error has a problem: of this package or of a call.
+func is[P ~int](p P) func(error) bool {
 	return func(err error) bool {
-		e, is := errors.AsType[*azure.Error](err)
+		e, is := errors.AsType[*cloud.Error[P]](err)
 		return is && e.Problem == p
 	}
 }

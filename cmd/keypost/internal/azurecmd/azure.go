@@ -15,6 +15,7 @@ import (
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -81,7 +82,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.NetworkGroup, "network-resource-group-name", "", "resource group of a virtual network that is there already")
 	all.StringVar(&f.storage, "storage-account-name", "", "accepted for scripts written for ccoctl; there is no storage account")
 	all.StringVar(&f.container, "blob-container-name", "", "accepted for scripts written for ccoctl; there is no container")
-	all.StringVar(&f.Cloud, "cloud", azure.PublicCloud, "the Azure cloud; those of governments and of China were never tried")
+	all.StringVar(&f.Cloud, "cloud", arm.PublicCloud, "the Azure cloud; those of governments and of China were never tried")
 	all.StringVar(&f.Audience, "audience", azure.DefaultAudience, "audience of tokens; unless it is given, a federated credential that is there keeps its own")
 	all.StringToStringVar(&f.Tags, "user-tags", nil, "tags for all that is made, as KEY=VALUE,…")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over resource groups, identities and roles that are not marked as ours")
@@ -94,7 +95,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 		cmd.Flags().AddFlag(all.Lookup(name))
 	}
 	if cmd.Flags().Lookup("cloud") != nil {
-		cli.Choices(cmd.Flags(), "cloud", azure.PublicCloud, azure.GovernmentCloud, azure.ChinaCloud)
+		cli.Choices(cmd.Flags(), "cloud", arm.PublicCloud, arm.GovernmentCloud, arm.ChinaCloud)
 	}
 	if cmd.Flags().Lookup("audience") != nil {
 		cli.Choices(cmd.Flags(), "audience", azure.DefaultAudience, "api://AzureADTokenExchange", "api://AzureADTokenExchangeUSGov", "api://AzureADTokenExchangeChina")
@@ -135,8 +136,8 @@ func (f *flags) check() error {
 		}
 	}
 	switch {
-	case f.Cloud != azure.PublicCloud && f.Cloud != azure.GovernmentCloud && f.Cloud != azure.ChinaCloud:
-		return cli.Usagef("--cloud %q is none of %s, %s and %s", f.Cloud, azure.PublicCloud, azure.GovernmentCloud, azure.ChinaCloud)
+	case f.Cloud != arm.PublicCloud && f.Cloud != arm.GovernmentCloud && f.Cloud != arm.ChinaCloud:
+		return cli.Usagef("--cloud %q is none of %s, %s and %s", f.Cloud, arm.PublicCloud, arm.GovernmentCloud, arm.ChinaCloud)
 	case f.Keep && f.Prune:
 		return cli.Usagef("--preserve-existing-roles takes nothing away, and --prune does; give one of them")
 	}

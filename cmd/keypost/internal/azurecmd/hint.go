@@ -5,6 +5,7 @@ import (
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 )
 
@@ -14,12 +15,22 @@ func (r *run) hinted(err error) error {
 		return err
 	}
 	hint := func(format string, args ...any) error { return cli.WithHint(err, format, args...) }
+	const otherPlace = "choose other credentials, or another --subscription-id or --tenant-id"
+	if e, is := errors.AsType[*arm.Error](err); is {
+		switch e.Problem {
+		case arm.NoCredentials:
+			return hint("az login; or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET")
+		case arm.NoSubscription:
+			return hint(otherPlace)
+		case arm.Unregistered:
+			return hint("az provider register --namespace Microsoft.ManagedIdentity --subscription %s --wait", cli.Quoted(r.Subscription))
+		}
+		return err
+	}
 	if e, is := errors.AsType[*azure.Error](err); is {
 		switch e.Problem {
-		case azure.NoCredentials:
-			return hint("az login; or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET")
 		case azure.WrongTenant:
-			return hint("choose other credentials, or another --subscription-id or --tenant-id")
+			return hint(otherPlace)
 		case azure.NotOwned:
 			if !r.adopts {
 				return hint("it stays: leave --delete-oidc-resource-group out; or name another group or installation with --oidc-resource-group-name or --name")
@@ -31,8 +42,6 @@ func (r *run) hinted(err error) error {
 				"--subscription-id", r.Subscription, "--from-issuer-url", "OLD", "--issuer-url", r.IssuerURL})
 		case azure.WrongAlgorithm:
 			return hint("let the cluster sign with an RSA key")
-		case azure.Unregistered:
-			return hint("az provider register --namespace Microsoft.ManagedIdentity --subscription %s --wait", cli.Quoted(r.Subscription))
 		case azure.NameTaken:
 			return hint("choose another --name; or, if that role was deleted a moment ago, run this again")
 		case azure.OtherGroup:

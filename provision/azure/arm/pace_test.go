@@ -1,4 +1,4 @@
-package azure
+package arm
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // than that.
 func TestPaceKeepsAzuresRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pace{each: credentialPause, all: subscriptionPause, next: map[string]time.Time{}}
+		p := newPace(credentialPause, subscriptionPause)
 		start := time.Now()
 		var mu sync.Mutex
 		var all []time.Time
@@ -23,7 +23,7 @@ func TestPaceKeepsAzuresRates(t *testing.T) {
 			group.Go(func() {
 				var last time.Time
 				for range 3 {
-					if err := p.take(t.Context(), fmt.Sprint(i)); err != nil {
+					if err := p.Take(t.Context(), fmt.Sprint(i)); err != nil {
 						t.Error(err)
 					}
 					now := time.Now()
@@ -48,7 +48,7 @@ func TestPaceKeepsAzuresRates(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("interrupted"))
-		if err := p.take(ctx, "0"); err == nil || err.Error() != "interrupted" {
+		if err := p.Take(ctx, "0"); err == nil || err.Error() != "interrupted" {
 			t.Errorf("after an interruption: %v", err)
 		}
 	})

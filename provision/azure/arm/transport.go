@@ -1,4 +1,4 @@
-package azure
+package arm
 
 import (
 	"crypto/tls"
@@ -50,7 +50,7 @@ func usualTransport() Transport {
 	}
 	t = t.Clone()
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, Renegotiation: tls.RenegotiateFreelyAsClient}
-	t.MaxIdleConnsPerHost = parallelCalls
+	t.MaxIdleConnsPerHost = Parallel
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second}
 	return &http.Client{Transport: t}
 }
