@@ -6,6 +6,7 @@ package aws
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/keypost/keypost/provision/awsiam"
@@ -16,6 +17,8 @@ import (
 // Options are what the verbs have in common. Fields that a verb has no use for are ignored.
 type Options struct {
 	install.Options
+
+	Transport http.RoundTripper // makes all calls of AWS; nil for the usual one
 
 	Region  string // whose endpoints are called; empty for the configured one
 	Account string // ID of the only account in which anything may be changed; empty for that of the credentials
@@ -53,8 +56,8 @@ func newRun(o Options) *run { return &run{Run: install.NewRun(o.Options)} }
 // identify asks AWS whose account the credentials are for, reports where everything is going to be, and refuses an account
 // other than the one that is meant.
 func (r *run) identify(ctx context.Context, o Options) error {
-	client, err := awsiam.Open(ctx, awsiam.Options{Region: o.Region, OnWait: func(w awsiam.Wait) {
-		r.Wait(time.Now(), "still waiting for AWS: %s", w)
+	client, err := awsiam.Open(ctx, awsiam.Options{Region: o.Region, Transport: o.Transport, OnWait: func(w awsiam.Wait) {
+		r.Still(time.Now(), "still waiting for AWS: %s", w)
 	}})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ package awsiam
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -42,7 +43,10 @@ type Options struct {
 	Region      string        // which endpoints to call; empty for the configured one, else us-east-1
 	Consistency time.Duration // how long IAM may take to return what was written; zero for 2 minutes
 
-	// OnWait is called every 10 seconds for each call or change that takes that long, from any goroutine.
+	// Transport makes all calls; nil for one that obeys HTTPS_PROXY.
+	Transport http.RoundTripper
+
+	// OnWait is called every 2 seconds for each call or change under way, from any goroutine.
 	OnWait func(Wait)
 }
 
@@ -63,6 +67,9 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		config.WithLogger(logging.Nop{}))...) // the errors contain what it would log
 	if err != nil {
 		return nil, fmt.Errorf("read the AWS configuration: %w", err)
+	}
+	if o.Transport != nil {
+		cfg.HTTPClient = &http.Client{Transport: o.Transport}
 	}
 	guessed := cfg.Region == ""
 	if guessed {

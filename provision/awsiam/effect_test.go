@@ -305,7 +305,7 @@ func TestWaitsAreTold(t *testing.T) {
 	_, err = client.PlanDelete(ctx, w.account, awsiam.Deletion{Name: "c1"})
 	mu.Lock()
 	defer mu.Unlock()
-	if err == nil || len(told) == 0 || !strings.HasPrefix(told[0], "iam:ListRoles takes long (10s so far): Rate exceeded (Throttling)") {
+	if err == nil || len(told) == 0 || !strings.HasPrefix(told[0], "iam:ListRoles (2s so far): Rate exceeded (Throttling)") {
 		t.Errorf("told %q, then %v", told, err)
 	}
 }

@@ -25,7 +25,8 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-// Parallel is how many things are changed at once. What Azure allows of federated credentials is far less, and kept by itself.
+// Parallel is how many things are changed at once, unless [Options] say otherwise. What Azure allows of federated credentials is far
+// less, and kept by itself.
 const Parallel = 16
 
 // DefaultAudience is what OpenShift's components put into their tokens for Azure.
@@ -51,6 +52,7 @@ type Options struct {
 	Adopt    bool              // take over what is not tagged as ours, and identities that trust another issuer
 	Prune    bool              // delete identities whose CredentialsRequest is gone, and assignments that this run does not ask for
 	Keep     bool              // delete no assignment
+	Parallel int               // how many things are changed at once; 0 for the usual number
 }
 
 // groupID returns the ID of a resource group, which is also the scope of assignments.
@@ -75,7 +77,7 @@ func newRun(o Options) *run {
 // one that is meant.
 func (r *run) identify(ctx context.Context) error {
 	var err error
-	r.client, err = open(r.o, func(w cloud.Wait) { r.Wait(time.Now(), "still waiting for Azure: %s", w) })
+	r.client, err = open(r.o, func(w cloud.Wait) { r.Still(time.Now(), "still waiting for Azure: %s", w) })
 	if err != nil {
 		return err
 	}
@@ -89,7 +91,10 @@ func (r *run) identify(ctx context.Context) error {
 	return nil
 }
 
+// parallel is how many things the run changes at once.
+func (o Options) parallel() int { return cmp.Or(o.Parallel, Parallel) }
+
 // carryOut makes the changes of a plan, or returns them as a preview.
 func (r *run) carryOut(ctx context.Context, p plan.Plan) (*plan.Preview, error) {
-	return r.CarryOut(ctx, p, Parallel)
+	return r.CarryOut(ctx, p, r.o.parallel())
 }

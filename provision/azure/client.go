@@ -2,6 +2,7 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
@@ -23,6 +24,17 @@ type client struct {
 func open(o Options, onWait func(cloud.Wait)) (*client, error) {
 	c, err := arm.Open(arm.Account{Endpoint: o.Endpoint, Subscription: o.Subscription, Tenant: o.Tenant}, onWait)
 	return &client{Client: c, made: map[string]identityState{}, role: map[string]string{}, bare: map[string]bool{}}, err
+}
+
+// errRate is why a call about federated credentials waits.
+var errRate = errors.New("Azure takes one write of an identity's federated credentials in 4 seconds, and two a second of a subscription's")
+
+// turn waits until a call about the federated credentials of an identity may be made, by the name of the permission that it needs.
+func (c *client) turn(ctx context.Context, p *arm.Pace, name, identity string) error {
+	pending := c.API.Await(name)
+	defer pending.Stop()
+	pending.Because(errRate)
+	return p.Take(ctx, strings.ToLower(identity))
 }
 
 // stage returns the action that makes a change, as [cloud.API.Stage] does. A PUT replaces what is there without a word, so that

@@ -43,7 +43,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		return Created{}, err
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
-		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: Parallel,
+		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: o.parallel(),
 		TrustPlanned: c.wanted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {
@@ -82,6 +82,7 @@ func (r *run) checkStored(ctx context.Context) error {
 		r.Warn("the algorithm of the cluster's keys was not checked, as no store was given (--store): Entra takes tokens signed with RS256 alone")
 		return nil
 	}
+	defer r.During("still reading the key store")()
 	st, err := r.Store.Open(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -15,15 +15,18 @@ import (
 	"github.com/keypost/keypost/provision/plan"
 )
 
-const credentialsThing = "federated credentials of"
+const (
+	credentialsThing  = "federated credentials of"
+	credentialsAction = "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/"
+)
 
 // readCredentials returns the federated credentials of an identity; none if it is not there. One list costs less of what Azure
 // allows than a call for each.
 func (c *client) readCredentials(ctx context.Context, group, identity string) ([]credential, error) {
-	if err := c.Lists.Take(ctx, strings.ToLower(identity)); err != nil {
+	if err := c.turn(ctx, c.Lists, credentialsAction+"read", identity); err != nil {
 		return nil, err
 	}
-	list, err := arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/read",
+	list, err := arm.All(ctx, arm.PagesOf(c.Client, credentialsAction+"read",
 		c.Credentials.NewListPager(group, identity, nil)), func(p armmsi.FederatedIdentityCredentialsClientListResponse) (found []credential) {
 		for _, v := range p.Value {
 			s := credential{name: arm.Deref(v.Name)}
@@ -272,10 +275,10 @@ func (c *client) putSteps(group, identity string, put []replacement) []cloud.Ste
 }
 
 func (c *client) putCredential(ctx context.Context, group, identity string, w credential) error {
-	if err := c.Writes.Take(ctx, strings.ToLower(identity)); err != nil {
+	if err := c.turn(ctx, c.Writes, credentialsAction+"write", identity); err != nil {
 		return err
 	}
-	_, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/write",
+	_, err := arm.Send(ctx, c.Client, credentialsAction+"write",
 		func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientCreateOrUpdateResponse, error) {
 			return c.Credentials.CreateOrUpdate(ctx, group, identity, w.name, armmsi.FederatedIdentityCredential{
 				Properties: &armmsi.FederatedIdentityCredentialProperties{Issuer: &w.issuer, Subject: &w.subject, Audiences: []*string{&w.audience}}}, nil)
@@ -289,10 +292,10 @@ func (c *client) deleteSteps(group, identity string, remove []credential) []clou
 		steps = append(steps, cloud.Step{Key: fmt.Sprint(w), Diff: []string{fmt.Sprintf("- %s: %s of %s for %s", w.name, w.subject, w.issuer, w.audience)},
 			Line: "Deleted federated identity credential " + c.credentialID(group, identity, w.name),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
-				if err := c.Writes.Take(ctx, strings.ToLower(identity)); err != nil {
+				if err := c.turn(ctx, c.Writes, credentialsAction+"delete", identity); err != nil {
 					return cloud.Refused, err
 				}
-				_, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/delete",
+				_, err := arm.Send(ctx, c.Client, credentialsAction+"delete",
 					func(ctx context.Context) (armmsi.FederatedIdentityCredentialsClientDeleteResponse, error) {
 						return c.Credentials.Delete(ctx, group, identity, w.name, nil)
 					})

@@ -73,7 +73,7 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 			return Migrated{}, err
 		}
 	}
-	return Migrated{KeySet: keys.Stored}, r.Apply(ctx, p, Parallel)
+	return Migrated{KeySet: keys.Stored}, r.Apply(ctx, p, r.o.parallel())
 }
 
 // newMigration checks what is wanted before anybody is called, then identifies the subscription.

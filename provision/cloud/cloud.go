@@ -28,7 +28,8 @@ type API struct {
 	Consistency time.Duration // how long it may take to show what was written
 	CallTime    time.Duration // how long a call may take, with its retries
 
-	// OnWait is called every 10 seconds for each call or change that takes that long, from any goroutine. It must not be nil.
+	// OnWait is called every 2 seconds for each call or change under way, from any goroutine, so that nothing is silent for long
+	// that makes one call after another. Whoever is told leaves out what comes soon after other news. It must not be nil.
 	OnWait func(Wait)
 }
 

@@ -86,16 +86,15 @@ func (a API) Converge(ctx context.Context, remaining Remaining) (lines []string,
 func (a API) converge(ctx context.Context, first []Step, remaining Remaining) (lines []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Consistency+a.CallTime)
 	defer cancel()
-	wait := a.Await("the change to show")
-	defer wait.Stop()
+	showing := showing{api: a}
+	defer showing.stop()
 	start, pause := time.Now(), firstPause
 	p := progress{answers: map[string]Answer{}}
 	pending, err := p.take(ctx, first)
 	if err != nil || len(first) > 0 && p.done(first) {
 		return p.lines, err
 	}
-	wait.Because(pending)
-	for {
+	for because := pending; ; {
 		steps, err := remaining(ctx)
 		if err == nil && len(steps) == 0 {
 			return append(p.lines, p.existing...), nil
@@ -114,13 +113,35 @@ func (a API) converge(ctx context.Context, first []Step, remaining Remaining) (l
 		if time.Since(start) > a.Consistency {
 			return p.lines, a.timeout(pending)
 		}
-		wait.Because(pending)
+		if pending != nil {
+			because = pending
+		}
+		showing.wait(because)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return p.lines, context.Cause(ctx)
 		}
 		pause = min(2*pause, lastPause)
+	}
+}
+
+// showing is a wait for a change to show. What the calls before take is their own.
+type showing struct {
+	api     API
+	pending *Pending // nil before the first wait
+}
+
+func (s *showing) wait(because error) {
+	if s.pending == nil {
+		s.pending = s.api.Await("the change to show")
+	}
+	s.pending.Because(because)
+}
+
+func (s *showing) stop() {
+	if s.pending != nil {
+		s.pending.Stop()
 	}
 }
 

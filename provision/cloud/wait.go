@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	quiet       = 10 * time.Second // how long a call may take before it is reported
+	every       = 2 * time.Second  // how often a call is reported
+	long        = 10 * time.Second // how long a call may take before that is much
 	unreachable = 5 * time.Second  // how long an endpoint at which nothing listens is tried
 )
 
-// Wait is a call of a cloud, or a change there, that takes long.
+// Wait is a call of a cloud, or a change there, that is under way.
 type Wait struct {
 	What  string        // "iam:CreateRole"
 	Since time.Duration // how long it has taken so far
@@ -24,10 +25,13 @@ type Wait struct {
 }
 
 func (w Wait) String() string {
+	if w.Since < long {
+		return fmt.Sprintf("%s (%s so far): %s", w.What, w.Since, w.Why)
+	}
 	return fmt.Sprintf("%s takes long (%s so far): %s", w.What, w.Since, w.Why)
 }
 
-// Pending is a call, or a change, that has not ended. It is reported every 10 seconds, with the last error. Its methods may
+// Pending is a call, or a change, that has not ended. It is reported every 2 seconds, with the last error. Its methods may
 // be called concurrently.
 type Pending struct {
 	report func(Wait)
@@ -47,7 +51,7 @@ func (a API) Await(what string) *Pending {
 	p := &Pending{report: a.OnWait, what: what, start: time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(quiet, p.tell)
+	p.timer = time.AfterFunc(every, p.tell)
 	return p
 }
 
@@ -65,7 +69,7 @@ func (p *Pending) tell() {
 	if p.ended {
 		return
 	}
-	p.timer.Reset(quiet)
+	p.timer.Reset(every)
 	why := "no answer yet"
 	if p.last != nil {
 		why = text.Sentence(p.last.Error(), 0)

@@ -20,7 +20,7 @@ func api(onWait func(cloud.Wait)) cloud.API {
 	return cloud.API{Name: "IAM", Consistency: 2 * time.Minute, CallTime: 5 * time.Minute, OnWait: onWait}
 }
 
-// Nothing takes more than ten seconds without a word, and each word has the latest reason.
+// Whatever takes longer than a moment is told every other second, each time with the latest reason.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -33,10 +33,12 @@ func TestAwait(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		p.Because(errors.New("rate\nexceeded"))
 		p.Because(nil)
-		time.Sleep(10 * time.Second)
+		time.Sleep(4 * time.Second)
 		p.Stop()
 		time.Sleep(time.Minute)
-		want := []string{"iam:GetRole takes long (10s so far): no answer yet", "iam:GetRole takes long (20s so far): rate exceeded"}
+		want := []string{"iam:GetRole (2s so far): no answer yet", "iam:GetRole (4s so far): no answer yet", "iam:GetRole (6s so far): no answer yet",
+			"iam:GetRole (8s so far): no answer yet", "iam:GetRole takes long (10s so far): no answer yet", "iam:GetRole takes long (12s so far): rate exceeded",
+			"iam:GetRole takes long (14s so far): rate exceeded"}
 		mu.Lock()
 		defer mu.Unlock()
 		if !slices.Equal(told, want) {

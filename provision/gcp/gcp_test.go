@@ -327,7 +327,7 @@ func TestSlowCloud(t *testing.T) {
 			t.Error("minutes have passed without a word")
 		}
 		for _, line := range told {
-			if !strings.Contains(line, "takes long") {
+			if !strings.Contains(line, " so far): ") {
 				t.Errorf("told %q", line)
 			}
 		}

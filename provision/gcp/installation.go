@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 // Options are what the verbs of an installation have in common. Fields that a verb has no use for are ignored.
 type Options struct {
 	install.Options
+
+	Transport http.RoundTripper // as in [Access]
 
 	Project    string // ID or number of the only project in which anything may be changed
 	PoolID     string // empty for Name
@@ -58,8 +61,8 @@ func newRun(o Options) *run { return &run{Run: install.NewRun(o.Options), o: o} 
 
 // identify asks Google which project the credentials see, and reports where everything is going to be.
 func (r *run) identify(ctx context.Context) error {
-	client, err := Open(ctx, Access{Project: r.o.Project, OnWait: func(w cloud.Wait) {
-		r.Wait(time.Now(), "still waiting for Google Cloud: %s", w)
+	client, err := Open(ctx, Access{Project: r.o.Project, Transport: r.o.Transport, OnWait: func(w cloud.Wait) {
+		r.Still(time.Now(), "still waiting for Google Cloud: %s", w)
 	}})
 	if err != nil {
 		return err

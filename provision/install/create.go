@@ -163,7 +163,10 @@ func (c *creation) check(ctx context.Context) error {
 	if !c.keys.missing() {
 		c.set.Keys = []keystore.VerificationKey{c.keys.key}
 	}
-	if err := c.set.lookUp(ctx, c.Store); err != nil {
+	done := c.During("still reading the key store")
+	err = c.set.lookUp(ctx, c.Store)
+	done()
+	if err != nil {
 		return err
 	}
 	if c.o.Copy == nil {

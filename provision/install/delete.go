@@ -28,6 +28,7 @@ func (r *Run) publishedBy(ctx context.Context, url string) (name string, asked b
 	if r.Store.Open == nil {
 		return "", false
 	}
+	defer r.During("still reading the key store")()
 	st, err := r.Store.Open(ctx)
 	if err != nil {
 		return "", false

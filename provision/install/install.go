@@ -66,6 +66,7 @@ type Event struct {
 	Key    keystore.KeyID // with KeyIsNext and UnknownKey
 	At     time.Time      // with Wait
 	Phase  string         // with Wait: events of one phase report one wait
+	Still  bool           // with Wait: worth a line only where nothing was told for a while
 }
 
 // Kind is the kind of an event.
@@ -116,6 +117,36 @@ func (r *Run) Warn(format string, args ...any) {
 // Wait reports a wait; its format is its phase.
 func (r *Run) Wait(now time.Time, format string, args ...any) {
 	r.Report(Event{Kind: Wait, At: now, Phase: format, Text: fmt.Sprintf(format, args...)})
+}
+
+// Still reports a wait that is worth a line only where nothing was told for a while; its format is its phase.
+func (r *Run) Still(now time.Time, format string, args ...any) {
+	r.Report(Event{Kind: Wait, At: now, Phase: format, Text: fmt.Sprintf(format, args...), Still: true})
+}
+
+// stillEvery is how often a wait is reported that Still is for.
+const stillEvery = 2 * time.Second
+
+// During reports what is being done as [Run.Still] does, until done is called. It is for what has no reports of its own.
+func (r *Run) During(format string, args ...any) (done func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	began, tick := time.Now(), time.NewTicker(stillEvery)
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case now := <-tick.C:
+				r.Still(now, format+" (%v so far)", append(slices.Clone(args), now.Sub(began).Round(time.Second))...)
+			}
+		}
+	}()
+	return func() {
+		tick.Stop()
+		close(stop)
+		<-stopped
+	}
 }
 
 // Place reports where everything is going to be: in the cloud, in the store, and under which issuer URL.

@@ -106,6 +106,7 @@ func (p *Publication) checkNew() error {
 
 // publish stores the key set, unless it is there and passes the check.
 func (r *Run) publish(ctx context.Context, p *Publication, check func(keystore.KeySet) error) error {
+	defer r.During("still publishing the keys in the key store")()
 	st, err := r.Store.Create(ctx)
 	if err != nil {
 		return err

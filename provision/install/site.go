@@ -171,7 +171,9 @@ func (r *Run) awaitSeen(ctx context.Context, t site, e *evidence) (verdict, erro
 	usual := propagation(e.set)
 	every, deadline, told := min(2*time.Second, usual/5), time.Now().Add(patience*usual), false
 	for whole := false; ; {
+		done := r.During("still looking at %s", t.url)
 		l := t.look(ctx, e.set, whole)
+		done()
 		if ctx.Err() != nil {
 			return verdict{}, context.Cause(ctx)
 		}

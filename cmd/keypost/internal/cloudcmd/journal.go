@@ -25,37 +25,41 @@ type journal struct {
 	mu    sync.Mutex
 	drawn bool      // the terminal shows a line that is still to change
 	phase string    // of the wait printed last, where lines do not change
-	at    time.Time // when it was printed
+	at    time.Time // when anything was printed last
 }
 
 func newJournal(w io.Writer) *journal {
 	f, isFile := w.(*os.File)
-	return &journal{lines: ccoctl.NewLogger(w), w: w, tty: isFile && term.IsTerminal(int(f.Fd()))}
+	return &journal{at: time.Now(), lines: ccoctl.NewLogger(w), w: w, tty: isFile && term.IsTerminal(int(f.Fd()))}
 }
 
 // printf logs one line.
 func (j *journal) printf(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.print(format, args...)
+	j.print(time.Now(), format, args...)
 }
 
-func (j *journal) print(format string, args ...any) {
+func (j *journal) print(at time.Time, format string, args ...any) {
 	j.erase()
+	j.at = at
 	j.lines.Print(cli.OneLine(fmt.Sprintf(format, args...)))
 }
 
-// progressEvery is how often a wait is printed where lines do not change: seldom enough for a CI log to stay readable,
-// often enough that nobody takes the program for dead.
-const progressEvery = 15 * time.Second
+// progressEvery is how long nothing is printed, where lines do not change, before a wait is: seldom enough for a CI log to stay
+// readable, often enough that nobody takes the program for dead. Waits are reported every other second, so that nothing is
+// silent for more than 15 seconds.
+const progressEvery = 10 * time.Second
 
 // wait prints how a wait is getting on: in one changing line on a terminal, else in a line now and then.
 func (j *journal) wait(w install.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.tty && (w.Phase != j.phase || w.At.Sub(j.at) >= progressEvery) {
-		j.phase, j.at = w.Phase, w.At
-		j.print("%s", w.Text)
+	if !j.tty && (!w.Still && w.Phase != j.phase || w.At.Sub(j.at) >= progressEvery) {
+		if !w.Still {
+			j.phase = w.Phase
+		}
+		j.print(w.At, "%s", w.Text)
 	}
 	j.draw("%s", w.Text)
 }

@@ -23,7 +23,7 @@ func TestProgress(t *testing.T) {
 		j.printf("done")
 		return b.String()
 	}
-	if plain := tell(false); strings.Count(plain, "\n") != 5 || strings.Contains(plain, "\x1b") || !strings.Contains(plain, "25 s left") {
+	if plain := tell(false); strings.Count(plain, "\n") != 6 || strings.Contains(plain, "\x1b") || !strings.Contains(plain, "30 s left") {
 		t.Errorf("told in lines:\n%s", plain)
 	}
 	if line := tell(true); strings.Count(line, "\n") != 1 || strings.Count(line, "\r") != 42 || !strings.HasSuffix(line, "done\n") {
