@@ -160,7 +160,7 @@ func (r *run) planAll(w *world, wanted []identity) (plan.Plan, error) {
 
 // planIdentities plans the identities with what hangs on them.
 func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
-	var made, hung, removed plan.Stage
+	var made, assigned, trusted, removed plan.Stage
 	var all plan.Plan
 	var left []leaving
 	for _, i := range wanted {
@@ -184,7 +184,7 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 				made = append(made, s...)
 			}
 		}
-		hung = slices.Concat(hung, assign, trust)
+		assigned, trusted = append(assigned, assign...), append(trusted, trust...)
 		removed = slices.Concat(removed, unassign, distrust)
 		if r.Mode != install.Preview { // where they would hide what differs
 			all.Notes = append(append(all.Notes, said.Notes...), r.foundCredentials(i, about)...)
@@ -202,9 +202,23 @@ func (r *run) planIdentities(w *world, wanted []identity) (plan.Plan, error) {
 	if err := r.refuseIssuer(left); err != nil {
 		return plan.Plan{}, err
 	}
-	planned := plan.Of(all.Notes, made, hung, removed)
+	planned := plan.Of(all.Notes, made, longestFirst(assigned, trusted), removed)
 	planned.Warnings, planned.Extra = all.Warnings, all.Extra
 	return planned, nil
+}
+
+// longestFirst returns one stage of role assignments and of identities' federated credentials, in the order in which it ends soonest.
+// Azure takes a credential of an identity every few seconds, so the identities with the most decide when it ends, and begin first.
+// Assignments need no turn: they are made while credentials wait for theirs.
+func longestFirst(assigned, trusted plan.Stage) plan.Stage {
+	writes := func(a plan.Action) int { return len(a.Lines) }
+	trusted = slices.Clone(trusted)
+	slices.SortStableFunc(trusted, func(a, b plan.Action) int { return writes(b) - writes(a) })
+	several := slices.IndexFunc(trusted, func(a plan.Action) bool { return writes(a) < 2 })
+	if several < 0 {
+		several = len(trusted)
+	}
+	return slices.Concat(trusted[:several], assigned, trusted[several:])
 }
 
 func (r *run) foundCredentials(i identity, about comparison) []string {
