@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -187,10 +188,46 @@ func TestOtherBars(t *testing.T) {
 	expect(t, "a slow change", 1, 0, change(time.Second+1, 1, 0))
 	expect(t, "a change that is read twice", 1, 0, change(0, 2, 0))
 	expect(t, "a change with which others are read", 1, 0, change(0, 1, 1))
-	first := provisionings()[0]
-	expect(t, "roles", 0, 0, func(r *report) { r.provisioned(first, 3*time.Second, 75) })
-	expect(t, "slow roles", 1, 0, func(r *report) { r.provisioned(first, 3001*time.Millisecond, 75) })
-	expect(t, "roles by many calls", 1, 0, func(r *report) { r.provisioned(first, time.Second, 76) })
+}
+
+// Every bound of create-all says no where a run costs a little more than it may.
+func TestCreateAllBars(t *testing.T) {
+	bound := map[string]int{}
+	for _, c := range contests() {
+		good := course{contest: c, first: spent{took: 2 * time.Second, calls: 70}, again: spent{took: time.Second, calls: 30}, single: spent{took: 6 * time.Second}}
+		for what, change := range map[string]func(*course){
+			"":        func(*course) {},
+			"seconds": func(c *course) { c.first.took, c.single.took = 3001*time.Millisecond, time.Minute },
+			"calls":   func(c *course) { c.first.calls = 76 },
+			"again":   func(c *course) { c.again.took = 1001 * time.Millisecond },
+			"writes":  func(c *course) { c.again.writes = 1 },
+			"ratio":   func(c *course) { c.single.took = 5999 * time.Millisecond },
+			"nothing": func(c *course) { c.first, c.single = spent{}, spent{} },
+		} {
+			changed := good
+			change(&changed)
+			if bars, _ := misses(func(r *report) { r.course(changed) }); bars > 0 {
+				bound[what]++
+			}
+		}
+	}
+	if want := map[string]int{"seconds": 1, "calls": 1, "again": 1, "writes": 4, "ratio": 2, "nothing": 2}; !maps.Equal(bound, want) {
+		t.Errorf("so many clouds are bound: %v, want %v", bound, want)
+	}
+}
+
+func TestCreateAllIsPrinted(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	r.table("")
+	r.course(course{contest: contests()[0], first: spent{2 * time.Second, 70, 40, 1}, again: spent{time.Second, 30, 0, 0}, single: spent{took: 8 * time.Second},
+		other: &spent{took: 9 * time.Second, calls: 70}})
+	r.end()
+	for _, want := range []string{"70 ≤ 75  PASS", "2.0 s ≤ 3.0 s  PASS", "8.0 s", "4.0", "1.0 s ≤ 1.0 s  PASS", "0 ≤ 0  PASS", "ccoctl", "4.5"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, &out)
+		}
+	}
 }
 
 func TestCauses(t *testing.T) {

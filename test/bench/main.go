@@ -42,6 +42,7 @@ func main() {
 type options struct {
 	rounds, changes int
 	watched         int
+	clouds          bool
 	issuers         []int
 	compare         string
 }
@@ -52,6 +53,7 @@ func parseFlags(args []string) (o options, err error) {
 	f.IntVar(&o.changes, "changes", 50, "make this `many` changes; 0 leaves that part out")
 	f.IntVar(&o.watched, "watch", 1000, "watch this many issuers with keypost watch; 0 leaves that part out")
 	f.StringVar(&o.compare, "compare", "", "measure this other keypostd `binary` in the same rounds; build it with CGO_ENABLED=0")
+	f.BoolVar(&o.clouds, "clouds", false, "only measure what provisions clouds")
 	o.issuers = sizes(populations())
 	f.Func("issuers", "measure these `numbers` of issuers (default 1,1000,10000,100000)", func(list string) error {
 		o.issuers = nil
@@ -139,6 +141,12 @@ func (r *report) compared(binary string) error {
 
 // all runs every part.
 func (b *bench) all(ctx context.Context, r *report, o options) error {
+	if o.clouds {
+		if err := b.programs(ctx); err != nil {
+			return fmt.Errorf("prepare: %w", err)
+		}
+		return b.provisioning(ctx, r, os.Getenv("KEYPOST_CCOCTL"))
+	}
 	if err := b.prepare(ctx, o); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
@@ -163,7 +171,7 @@ func (b *bench) all(ctx context.Context, r *report, o options) error {
 	if err := b.watch(ctx, r, o.watched); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	return r.provisioning(ctx)
+	return b.provisioning(ctx, r, os.Getenv("KEYPOST_CCOCTL"))
 }
 
 // change measures changes in a keypostd that runs alone.
@@ -184,11 +192,17 @@ func (b *bench) change(ctx context.Context, r *report, count int) error {
 	return nil
 }
 
-func (b *bench) prepare(ctx context.Context, o options) (err error) {
+// programs builds what is measured, and makes its certificate.
+func (b *bench) programs(ctx context.Context) (err error) {
 	if err := b.build(ctx); err != nil {
 		return err
 	}
-	if b.cert, err = newCertificate(b.dir); err != nil {
+	b.cert, err = newCertificate(b.dir)
+	return err
+}
+
+func (b *bench) prepare(ctx context.Context, o options) error {
+	if err := b.programs(ctx); err != nil {
 		return err
 	}
 	all := max(many, slices.Max(o.issuers))

@@ -3,100 +3,186 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/keypost/keypost/provision/awsiam"
-	"github.com/keypost/keypost/provision/plan"
-	"github.com/keypost/keypost/test/fakeaws"
+	"github.com/keypost/keypost/test/fakecloud"
 )
 
 const (
-	roles      = 20
-	awsLatency = 100 * time.Millisecond
-	// ccoctl takes 9.0 s and 70 calls for 20 requests under the same latency.
-	awsSeconds bar = 3.0
-	awsCalls   bar = 75
-	// awsAgain: seconds that it takes to find nothing to do.
-	awsAgain      bar = 1.0
-	awsCallsAgain bar = 90 // 82, and a few that the SDK may send again
+	requested    = 20 // CredentialsRequests
+	cloudLatency = 100 * time.Millisecond
+	// leastRatio: create-all must be so many times as fast as the same with one call at a time.
+	leastRatio = 3.0
 )
 
-// provisioning makes a provider and roles in an account whose every call takes a while longer, as aws create-all does for a
-// release, and then finds them there.
-func (r *report) provisioning(ctx context.Context) error {
-	aws, err := fakeaws.New(fakeaws.Options{Latency: awsLatency})
-	if err != nil {
-		return err
+// ccoctl took 9.0 s and 70 calls for 20 requests at AWS under the same latency.
+const (
+	ccoctlAWSSeconds = 9 * time.Second
+	ccoctlAWSCalls   = 70
+)
+
+// What the requests for each cloud ask for.
+const (
+	awsSpec   = `kind: AWSProviderSpec, statementEntries: [{effect: Allow, action: ["s3:GetObject"], resource: "*"}]`
+	gcpSpec   = `kind: GCPProviderSpec, permissions: [compute.zones.list, compute.instances.get], skipServiceCheck: true`
+	azureSpec = `kind: AzureProviderSpec, permissions: [Microsoft.Compute/disks/read, Microsoft.Compute/disks/write]`
+)
+
+// contest is a cloud with what create-all may cost there. Zero is no bound.
+type contest struct {
+	name                   string
+	requests               int
+	seconds, calls, repeat bar
+	least                  float64 // ratio
+	ccoctl                 *spent  // measured before; nil: measured here, if there is a ccoctl
+
+	spec string // the provider's, in every request
+	open func(b *bench, p premises) (cloud, error)
+}
+
+func contests() []contest {
+	return []contest{
+		{name: "AWS", requests: requested, seconds: 3.0, calls: 75, repeat: 1.0, open: openAWS, spec: awsSpec,
+			ccoctl: &spent{took: ccoctlAWSSeconds, calls: ccoctlAWSCalls}},
+		{name: "GCP", requests: requested, least: leastRatio, open: openGCP, spec: gcpSpec},
+		{name: "Azure", requests: requested, least: leastRatio, open: openAzure, spec: azureSpec},
+		// Two of its identities have three federated credentials each: what it takes is Azure's rate for one identity.
+		{name: "Azure, a release", requests: released, open: openAzure, spec: azureSpec},
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	defer ln.Close() //nolint:errcheck // it ends with the process
-	go aws.Serve(ln) //nolint:errcheck // a client's error says more
-	aws.URL = "http://" + ln.Addr().String()
-	for _, v := range aws.Env() {
-		name, value, _ := strings.Cut(v, "=")
-		if err := os.Setenv(name, value); err != nil {
-			return err
+}
+
+// cloud is a cloud with nothing in it.
+type cloud struct {
+	record *fakecloud.Record
+	// create runs create-all, as it is or with one call at a time.
+	create func(ctx context.Context, oneByOne bool) error
+	// ccoctl runs the create-all of a ccoctl; nil where that is not done.
+	ccoctl func(ctx context.Context, binary string) error
+	close  func()
+}
+
+// spent is what a run took.
+type spent struct {
+	took                     time.Duration
+	calls, writes, throttled int
+}
+
+// spend makes a run and counts what it takes.
+func (c cloud) spend(run func() error) (spent, error) {
+	c.record.ResetCalls()
+	began := time.Now()
+	err := run()
+	s := spent{took: time.Since(began)}
+	for _, call := range c.record.Calls() {
+		s.calls++
+		if call.Write {
+			s.writes++
+		}
+		if isThrottled(call.Code) {
+			s.throttled++
 		}
 	}
-	r.table(fmt.Sprintf("A provider and %d roles at AWS, each call %v longer", roles, awsLatency), "", "", "", "calls", "")
+	return s, err
+}
+
+// isThrottled reports whether a call was refused since there were too many, by any cloud's name for that.
+func isThrottled(code string) bool {
+	switch code {
+	case "Throttling", "RESOURCE_EXHAUSTED", "TooManyRequests":
+		return true
+	}
+	return false
+}
+
+// course is what a contest has come to.
+type course struct {
+	contest
+	first, again, single spent
+	other                *spent // ccoctl; nil if it was not run
+}
+
+// ratio is how many times as fast as with one call at a time it was.
+func (c course) ratio() float64 { return float64(c.single.took) / float64(c.first.took) }
+
+// provisioning runs create-all for a release in each cloud, every call of which takes a while longer; again, when all is there; and
+// in another such cloud with one call at a time. ccoctl, if there is one, runs in a third.
+func (b *bench) provisioning(ctx context.Context, r *report, ccoctl string) error {
+	site, err := b.publish(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.stopAll()
+	r.table(fmt.Sprintf("create-all, each call %v longer, within the clouds' limits; the issuer is served already", cloudLatency),
+		"", "requests", "calls", "seconds", "one by one", "ratio", "throttled", "again", "writes again")
 	defer r.end()
-	for _, run := range provisionings() {
-		aws.ResetCalls()
-		began := time.Now()
-		if err := makeRoles(ctx); err != nil {
-			return fmt.Errorf("make %d roles: %w", roles, err)
+	for _, c := range contests() {
+		done := course{contest: c, other: c.ccoctl}
+		if err := b.compete(ctx, site, &done, ccoctl); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		r.provisioned(run, time.Since(began), len(aws.Calls()))
+		r.course(done)
 	}
 	return nil
 }
 
-// provisionRun is one run of a provisioner, and what it may take.
-type provisionRun struct {
-	name           string
-	seconds, calls bar
+// compete runs everything of one contest.
+func (b *bench) compete(ctx context.Context, site issuerSite, c *course, ccoctl string) error {
+	for _, oneByOne := range []bool{false, true} {
+		p, err := b.premises(site, c.contest, oneByOne)
+		if err != nil {
+			return err
+		}
+		cloud, err := c.open(b, p)
+		if err != nil {
+			return err
+		}
+		run := func() error { return cloud.create(ctx, oneByOne) }
+		if oneByOne {
+			c.single, err = cloud.spend(run)
+		} else if c.first, err = cloud.spend(run); err == nil {
+			c.again, err = cloud.spend(run)
+		}
+		cloud.close()
+		if err != nil {
+			return err
+		}
+	}
+	if ccoctl == "" || c.other != nil {
+		return nil
+	}
+	p, err := b.premises(site, c.contest, false)
+	if err != nil {
+		return err
+	}
+	cloud, err := c.open(b, p)
+	if err != nil {
+		return err
+	}
+	defer cloud.close()
+	other, err := cloud.spend(func() error { return cloud.ccoctl(ctx, ccoctl) })
+	c.other = &other
+	return err
 }
 
-func provisionings() []provisionRun {
-	return []provisionRun{{"made", awsSeconds, awsCalls}, {"found as they are", awsAgain, awsCallsAgain}}
+// course prints a contest, and judges it.
+func (r *report) course(c course) {
+	bounded := func(text string, value float64, most bar, format string) string {
+		if most == 0 {
+			return text
+		}
+		return text + " " + r.verdict(value, most, format)
+	}
+	ratio := fmt.Sprintf("%.1f", c.ratio())
+	if c.least != 0 {
+		ratio += " " + r.atLeast(c.ratio(), c.least, "%.1f")
+	}
+	r.row(c.name, fmt.Sprint(c.requests), bounded(fmt.Sprint(c.first.calls), float64(c.first.calls), c.calls, "%.0f"),
+		bounded(seconds(c.first), c.first.took.Seconds(), c.seconds, "%.1f s"), seconds(c.single), ratio, fmt.Sprint(c.first.throttled),
+		bounded(seconds(c.again), c.again.took.Seconds(), c.repeat, "%.1f s"), fmt.Sprint(c.again.writes)+" "+r.verdict(float64(c.again.writes), 0, "%.0f"))
+	if c.other != nil {
+		r.row("  ccoctl", "", fmt.Sprint(c.other.calls), seconds(*c.other), "", fmt.Sprintf("%.1f", float64(c.other.took)/float64(c.first.took)),
+			fmt.Sprint(c.other.throttled), "", "")
+	}
 }
 
-func (r *report) provisioned(run provisionRun, took time.Duration, calls int) {
-	r.row(run.name, fmt.Sprintf("%.2f s", took.Seconds()), r.verdict(took.Seconds(), run.seconds, "%.1f s"), fmt.Sprint(calls), r.verdict(float64(calls), run.calls, "%.0f"))
-}
-
-func makeRoles(ctx context.Context) error {
-	c, err := awsiam.Open(ctx, awsiam.Options{})
-	if err != nil {
-		return err
-	}
-	account, err := c.Account(ctx)
-	if err != nil {
-		return err
-	}
-	const url = "https://" + host + "/bench"
-	audiences, owner := []string{"openshift", "sts.amazonaws.com"}, awsiam.OwnedBy("bench")
-	both, err := c.PlanProvider(ctx, account, awsiam.Provider{URL: url, ClientIDs: audiences, Owner: owner})
-	if err != nil {
-		return err
-	}
-	var all []awsiam.Role
-	for i := range roles {
-		all = append(all, awsiam.Role{
-			Name: fmt.Sprintf("bench-%d", i), For: fmt.Sprint(i), Owner: owner, Subjects: []string{fmt.Sprintf("system:serviceaccount:ns:sa-%d", i)},
-			Description: "OpenShift role", Exact: true,
-			Policy: []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:GetObject"],"Resource":"*"}]}`),
-		})
-	}
-	more, err := c.PlanRoles(ctx, awsiam.Trust{ProviderARN: account.ProviderARN(url), Issuer: url, Audiences: audiences}, all)
-	if err != nil {
-		return err
-	}
-	return both.Then(more).Apply(ctx, awsiam.Parallel, func(plan.Action, []string, error) {})
-}
+func seconds(s spent) string { return fmt.Sprintf("%.1f s", s.took.Seconds()) }

@@ -215,7 +215,7 @@ func (s *Server) admit(rt route, q *request) error {
 			"https://aka.ms/rps-not-found for how to register subscriptions.", rt.service)
 	}
 	if rt.write && rt.action != "GetOperation" {
-		if after, ok := s.bucket("writes of "+strings.ToLower(subscription), q.WritesPerSecond).Take(q.now); !ok {
+		if after, ok := s.bucket("writes of "+strings.ToLower(subscription), fakecloud.Bucket{Rate: q.WritesPerSecond, Burst: q.WriteBurst}).Take(q.now); !ok {
 			return throttled(rt, subscription, after)
 		}
 	}
@@ -233,20 +233,19 @@ func (s *Server) limit(rt route, q *request) error {
 	}
 	of := [3]string{"", q.vars["subscription"], q.vars["subscription"] + "/" + q.vars["group"] + "/" + q.vars["identity"]}
 	for i, name := range slices.Backward(of[:]) { // the narrowest first: what it refuses is not counted by the others
-		if after, ok := s.bucket(strings.ToLower(rt.limit+" of "+name), allowed[i]*q.FederationRate).Take(q.now); !ok {
+		if after, ok := s.bucket(strings.ToLower(rt.limit+" of "+name), fakecloud.Bucket{Rate: allowed[i] * q.FederationRate}).Take(q.now); !ok {
 			return throttled(rt, q.vars["subscription"], after)
 		}
 	}
 	return nil
 }
 
-func (s *Server) bucket(name string, rate float64) *fakecloud.Bucket {
-	b := s.buckets[name]
-	if b == nil {
-		b = &fakecloud.Bucket{Rate: rate}
-		s.buckets[name] = b
+// bucket is the one of a name, which is as b at first.
+func (s *Server) bucket(name string, b fakecloud.Bucket) *fakecloud.Bucket {
+	if s.buckets[name] == nil {
+		s.buckets[name] = &b
 	}
-	return b
+	return s.buckets[name]
 }
 
 // transact runs a method on the tenant as it may see it, one at a time.

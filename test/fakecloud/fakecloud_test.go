@@ -15,11 +15,11 @@ func TestABucketRefillsAndSaysWhen(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	for _, c := range []struct {
-		rate  float64
-		burst int
-		after time.Duration
-	}{{5, 5, 200 * time.Millisecond}, {1, 1, time.Second}, {0.25, 1, 4 * time.Second}} {
-		b := Bucket{Rate: c.rate}
+		rate, holds float64
+		burst       int
+		after       time.Duration
+	}{{5, 0, 5, 200 * time.Millisecond}, {1, 0, 1, time.Second}, {0.25, 0, 1, 4 * time.Second}, {1, 60, 60, time.Second}, {10, 2, 2, 100 * time.Millisecond}} {
+		b := Bucket{Rate: c.rate, Burst: c.holds}
 		for i := range c.burst {
 			if _, ok := b.Take(now); !ok {
 				t.Errorf("%v: refused after %d", c.rate, i)

@@ -26,7 +26,7 @@ type Access struct {
 
 	Consistency time.Duration // how long Google may take to show what was written; zero for 5 minutes
 
-	// OnWait is called every 10 seconds for each call or change that takes that long, from any goroutine.
+	// OnWait is called every 2 seconds for each call or change under way, from any goroutine.
 	OnWait func(cloud.Wait)
 
 	Tokens oauth2.TokenSource // access tokens; nil for those of the credentials that are found

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/keypost/keypost/internal/devca"
+	"github.com/keypost/keypost/provision/aws"
+	"github.com/keypost/keypost/provision/azure"
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/test/fakeaws"
+	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/fakecloud"
+	"github.com/keypost/keypost/test/fakegcp"
+)
+
+// openAWS has no limit of writes: IAM's is not documented.
+func openAWS(_ *bench, p premises) (cloud, error) {
+	s, err := fakeaws.New(fakeaws.Options{Latency: cloudLatency})
+	if err != nil {
+		return cloud{}, err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return cloud{}, err
+	}
+	go s.Serve(ln) //nolint:errcheck // a client's error says more
+	s.URL = "http://" + ln.Addr().String()
+	o := aws.CreateOptions{
+		Options: aws.Options{Options: p.options(), Region: "us-east-1", ClientIDs: []string{"openshift", "sts.amazonaws.com"}, Usual: true},
+		Roles:   &aws.RequestedRoles{Dir: p.requests},
+	}
+	return cloud{record: &s.Record, close: func() { _ = ln.Close() }, create: func(ctx context.Context, oneByOne bool) error {
+		o := o
+		if oneByOne {
+			o.Transport = inTurn(http.DefaultTransport)
+		}
+		_, err := aws.Create(ctx, o)
+		return err
+	}}, setenv(s.Env())
+}
+
+// openGCP keeps to Google's quotas for writes: 600 a minute, and 60 of pools and providers (https://cloud.google.com/iam/quotas).
+func openGCP(b *bench, p premises) (cloud, error) {
+	s := fakegcp.New(fakegcp.Options{Latency: cloudLatency, WritesPerSecond: 10, FederationWritesPerMinute: 60, WriteBurst: 60})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return cloud{}, err
+	}
+	go s.Serve(ln) //nolint:errcheck // a client's error says more
+	s.URL = "http://" + ln.Addr().String()
+	env, err := s.Env()
+	if err != nil {
+		return cloud{}, err
+	}
+	o := gcp.CreateOptions{
+		Options:  gcp.Options{Options: p.options(), Project: "my-project", Audiences: []string{"openshift"}, Usual: true},
+		Accounts: &gcp.RequestedAccounts{Dir: p.requests},
+	}
+	c := cloud{record: &s.Record, close: func() { _ = ln.Close() }, create: func(ctx context.Context, oneByOne bool) error {
+		o := o
+		o.Transport = s.Client().Transport
+		if oneByOne {
+			o.Transport = inTurn(o.Transport)
+		}
+		_, err := gcp.Create(ctx, o)
+		return err
+	}}
+	hosts := []string{"iam.googleapis.com", "cloudresourcemanager.googleapis.com", "storage.googleapis.com", "sts.googleapis.com", "iamcredentials.googleapis.com",
+		"oauth2.googleapis.com", "www.googleapis.com"}
+	c.ccoctl = func(ctx context.Context, binary string) error {
+		return b.throughFront(front{s, hosts, env}, exec.CommandContext(ctx, binary, "gcp", "create-all", "--name", installed, "--project", "my-project", //nolint:gosec // who runs the bench names it
+			"--region", "us-central1", "--credentials-requests-dir", p.requests, "--output-dir", p.out))
+	}
+	return c, setenv(env)
+}
+
+// openAzure keeps to the documented rates of federated credentials, and to Resource Manager's for writes of a subscription: 10 a
+// second after 200 (https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling).
+func openAzure(b *bench, p premises) (cloud, error) {
+	const tenant, subscription = "99999999-8888-7777-6666-555555555555", "11111111-2222-3333-4444-555555555555"
+	s := fakeazure.New(fakeazure.Options{Latency: cloudLatency, FederationRate: 1, WritesPerSecond: 10, WriteBurst: 200, Tenant: tenant, Subscription: subscription})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return cloud{}, err
+	}
+	go s.Serve(ln) //nolint:errcheck // a client's error says more
+	s.URL = "http://" + ln.Addr().String()
+	o := azure.CreateOptions{
+		Options: azure.Options{Options: p.options(), Subscription: subscription, Tenant: tenant, Region: "centralus", OIDCGroup: installed + "-oidc",
+			InstallGroup: installed, Audience: azure.DefaultAudience},
+		Identities: &azure.RequestedIdentities{Dir: p.requests},
+	}
+	c := cloud{record: &s.Record, close: func() { _ = ln.Close() }, create: func(ctx context.Context, oneByOne bool) error {
+		o := o
+		o.Endpoint.Transport = s.Client()
+		if oneByOne {
+			o.Endpoint.Transport, o.Parallel = &http.Client{Transport: inTurn(s.Client().Transport)}, 1
+		}
+		_, err := azure.Create(ctx, o)
+		return err
+	}}
+	c.ccoctl = func(ctx context.Context, binary string) error {
+		return b.throughFront(front{s, fakeazure.Hosts(), s.Env()}, exec.CommandContext(ctx, binary, "azure", "create-all", "--name", installed, //nolint:gosec // who runs the bench names it
+			"--subscription-id", subscription, "--tenant-id", tenant, "--region", "centralus", "--credentials-requests-dir", p.requests, "--output-dir", p.out))
+	}
+	return c, setenv(s.Env())
+}
+
+// front is where programs that know nothing of a fake find it: behind a proxy, at a cloud's own names.
+type front struct {
+	http.Handler
+	hosts, env []string
+}
+
+// throughFront runs a program that finds a fake there.
+func (b *bench) throughFront(f front, cmd *exec.Cmd) error {
+	dir, err := os.MkdirTemp(b.dir, "front-")
+	if err != nil {
+		return err
+	}
+	certificate, key, err := devca.Ensure(dir, f.hosts, time.Now())
+	if err != nil {
+		return err
+	}
+	var addresses []string
+	for range 2 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer ln.Close() //nolint:errcheck // it ends with the program
+		if addresses = append(addresses, ln.Addr().String()); len(addresses) == 1 {
+			go fakecloud.ServeTLS(ln, &http.Server{Handler: f}, certificate, key) //nolint:errcheck,gosec // a client's error says more; it sets the limit
+			continue
+		}
+		go fakecloud.Serve(ln, &http.Server{Handler: fakecloud.Tunnel(addresses[0], f.hosts)}) //nolint:errcheck,gosec // as above
+	}
+	cmd.Env = append(os.Environ(), append(f.env, "HTTPS_PROXY=http://"+addresses[1], "NO_PROXY=", "SSL_CERT_FILE="+filepath.Join(dir, "ca.pem"))...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return nil
+}
+
+// setenv gives this process the variables of a cloud's caller.
+func setenv(list []string) error {
+	for _, v := range list {
+		name, value, _ := strings.Cut(v, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
