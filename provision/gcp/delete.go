@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keypost/keypost/provision/credrequest"
+	"github.com/keypost/keypost/provision/gcp/internal/rest"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
 )
@@ -43,11 +44,7 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	if err := r.identify(ctx); err != nil {
 		return Deleted{}, err
 	}
-	var issuers []string
-	provider := o.provider(nil)
-	if there, err := r.client.Provider(ctx, provider.Pool, provider.ID); err == nil { // else the pool has none, or is gone
-		issuers = append(issuers, there.IssuerURL)
-	}
+	issuers := r.client.issuers(ctx, r.project, o.pool().ID)
 	p, err := r.client.PlanDelete(ctx, d)
 	if err != nil {
 		return Deleted{}, err
@@ -60,4 +57,21 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		return Deleted{}, nil
 	}
 	return Deleted{Issuers: r.StillPublished(ctx, issuers)}, nil
+}
+
+// issuers returns those that the providers of a pool trust, of which a moved cluster has had two; none if the pool is gone, or cannot be
+// read, which whoever deletes it finds out.
+func (c *Client) issuers(ctx context.Context, p Project, pool string) []string {
+	k := providerCall(p.PoolName(pool)+"/providers", "ListWorkloadIdentityPoolProviders", "list")
+	all, err := rest.List[providerState](ctx, c.rest, k, "workloadIdentityPoolProviders")
+	if err != nil {
+		return nil
+	}
+	var urls []string
+	for _, have := range all {
+		if have.OIDC != nil && have.State != deleted {
+			urls = append(urls, have.OIDC.Issuer)
+		}
+	}
+	return minus(urls, nil)
 }
