@@ -335,6 +335,9 @@ func TestGCPIsNeverSilentForLong(t *testing.T) {
 	options := func(w *slowWorld) gcp.Options {
 		return gcp.Options{Options: w.options(), Transport: w.cloud, Project: "my-project", Audiences: []string{"openshift"}, Usual: true}
 	}
+	accounts := func(t *testing.T, w *slowWorld) *gcp.RequestedAccounts {
+		return &gcp.RequestedAccounts{Dir: w.requests(t, "kind: GCPProviderSpec, permissions: [compute.zones.list], skipServiceCheck: true")}
+	}
 	heard(t, func(f func(t *testing.T, w *slowWorld)) {
 		s := fakegcp.New(fakegcp.Options{OperationDelay: 20 * time.Second, AccountDelay: 20 * time.Second})
 		s.URL = "https://oauth2.googleapis.com"
@@ -344,15 +347,23 @@ func TestGCPIsNeverSilentForLong(t *testing.T) {
 		inSlowWorld(t, key, s, f)
 	}, map[string]func(t *testing.T, w *slowWorld) error{
 		"create-all": func(t *testing.T, w *slowWorld) error {
-			dir := w.requests(t, "kind: GCPProviderSpec, permissions: [compute.zones.list], skipServiceCheck: true")
-			_, err := gcp.Create(t.Context(), gcp.CreateOptions{Options: options(w), Accounts: &gcp.RequestedAccounts{Dir: dir}})
+			_, err := gcp.Create(t.Context(), gcp.CreateOptions{Options: options(w), Accounts: accounts(t, w)})
+			return err
+		},
+		"migrate": func(t *testing.T, w *slowWorld) error { // what create-all made, to an issuer of another store
+			backend, err := filestore.Create(filepath.Join(w.dir, "another store"))
+			check(t, err)
+			w.store = keystore.NewStore(backend)
+			o := gcp.MigrateOptions{Options: options(w), Move: w.move(), Accounts: *accounts(t, w)}
+			o.IssuerURL, o.Move.Old = "https://new.example.com/prod-a", issuerURL
+			_, err = gcp.Migrate(t.Context(), o)
 			return err
 		},
 		"delete": func(t *testing.T, w *slowWorld) error {
 			_, err := gcp.Delete(t.Context(), gcp.DeleteOptions{Options: options(w)})
 			return err
 		},
-	}, "create-all", "delete")
+	}, "create-all", "migrate", "delete")
 }
 
 // No command of Azure is silent for long, however slow Azure and the issuer are, and while credentials wait for their turn.
