@@ -27,7 +27,7 @@ func open(o Options, onWait func(cloud.Wait)) (*client, error) {
 }
 
 // errRate is why a call about federated credentials waits.
-var errRate = errors.New("Azure takes one write of an identity's federated credentials in 4 seconds, and two a second of a subscription's")
+var errRate = errors.New("an identity's federated credentials are written one in 4 seconds, and a subscription's two a second, as Azure asks")
 
 // turn waits until a call about the federated credentials of an identity may be made, by the name of the permission that it needs.
 func (c *client) turn(ctx context.Context, p *arm.Pace, name, identity string) error {

@@ -100,9 +100,9 @@ func openAzure(b *bench, p premises) (cloud, error) {
 	}
 	c := cloud{record: &s.Record, close: func() { _ = ln.Close() }, create: func(ctx context.Context, oneByOne bool) error {
 		o := o
-		o.Endpoint.Transport = s.Client()
+		o.Transport = s.Client()
 		if oneByOne {
-			o.Endpoint.Transport, o.Parallel = &http.Client{Transport: inTurn(s.Client().Transport)}, 1
+			o.Transport, o.Parallel = &http.Client{Transport: inTurn(s.Client().Transport)}, 1
 		}
 		_, err := azure.Create(ctx, o)
 		return err

@@ -17,8 +17,8 @@ const (
 
 // ccoctl took 9.0 s and 70 calls for 20 requests at AWS under the same latency.
 const (
-	ccoctlAWSSeconds = 9 * time.Second
-	ccoctlAWSCalls   = 70
+	ccoctlAWSTime  = 9 * time.Second
+	ccoctlAWSCalls = 70
 )
 
 // What the requests for each cloud ask for.
@@ -43,7 +43,7 @@ type contest struct {
 func contests() []contest {
 	return []contest{
 		{name: "AWS", requests: requested, seconds: 3.0, calls: 75, repeat: 1.0, open: openAWS, spec: awsSpec,
-			ccoctl: &spent{took: ccoctlAWSSeconds, calls: ccoctlAWSCalls}},
+			ccoctl: &spent{took: ccoctlAWSTime, calls: ccoctlAWSCalls}},
 		{name: "GCP", requests: requested, least: leastRatio, open: openGCP, spec: gcpSpec},
 		{name: "Azure", requests: requested, least: leastRatio, open: openAzure, spec: azureSpec},
 		// Two of its identities have three federated credentials each: what it takes is Azure's rate for one identity.
