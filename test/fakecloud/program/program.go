@@ -18,7 +18,7 @@ func Main(m *testing.M, main func()) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	m.Run() // testing exits with its result
 }
 
 func command(t testing.TB, arguments []string) *exec.Cmd {
