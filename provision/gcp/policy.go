@@ -168,14 +168,31 @@ func (c *Client) readProjectPolicy(ctx context.Context, p Project) (policy, erro
 	var out policy
 	k := projectPolicyCall(p, "getIamPolicy", "getIamPolicy")
 	k.Body = map[string]any{"options": map[string]int{"requestedPolicyVersion": policyVersion}}
-	return out, c.rest.Ask(ctx, k, &out)
+	if err := c.rest.Ask(ctx, k, &out); err != nil {
+		return policy{}, err
+	}
+	return out, out.whole("project " + p.ID)
+}
+
+// whole returns an error for what is no policy of Google's, which always has an etag, also where it binds nobody. To write what was made
+// from it would replace all that is there, whoever wrote it: without an etag Google compares nothing
+// (https://cloud.google.com/iam/docs/reference/rest/v1/Policy).
+func (p policy) whole(of string) error {
+	if p.Etag == "" {
+		return fmt.Errorf("the answer for the IAM policy of %s has no etag, so it is not Google's, and nothing is written: see what is between here and Google", of)
+	}
+	return nil
 }
 
 // readAccountPolicy returns nil for that of an account that is not there.
 func (c *Client) readAccountPolicy(ctx context.Context, p Project, email string) (*policy, error) {
 	k := accountPolicyCall(p, email, "getIamPolicy")
 	k.Query = rest.Query("options.requestedPolicyVersion", fmt.Sprint(policyVersion))
-	return present[policy](ctx, c, k)
+	have, err := present[policy](ctx, c, k)
+	if err == nil && have != nil {
+		err = have.whole("service account " + email)
+	}
+	return have, err
 }
 
 // set returns the call that writes a policy.

@@ -1,0 +1,61 @@
+package gcp_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/test/fakegcp"
+)
+
+// bent is a way to Google on which somebody changes what it answers.
+type bent struct {
+	*world
+	answer func(r *http.Request) string // empty for what Google answers
+}
+
+func (b bent) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.world.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if said := b.answer(r); said != "" {
+		res.Body, res.ContentLength, res.StatusCode, res.Status = io.NopCloser(strings.NewReader(said)), int64(len(said)), http.StatusOK, "200 OK"
+	}
+	return res, nil
+}
+
+func (b bent) client() *gcp.Client {
+	return gcp.OpenWith(fakegcp.AccessToken, gcp.Access{Project: "my-project", Transport: b})
+}
+
+// An answer that is no policy would be written back as the whole policy.
+func TestAnEmptyPolicyIsNotWritten(t *testing.T) {
+	for _, of := range []string{"my-project:getIamPolicy", "/serviceAccounts/demo-openshift-i-ixn3w@my-project.iam.gserviceaccount.com:getIamPolicy"} {
+		for _, said := range []string{"{}", "null", `{"version":3,"bindings":[]}`} {
+			inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+				mustApply(t, w, installation("demo"))
+				owner := func(p *fakegcp.Policy) {
+					p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/owner", Members: []string{"user:boss@example.com"}})
+				}
+				w.project(t, owner)
+				w.policy(t, "my-project/serviceAccounts/demo-openshift-i-ixn3w@my-project.iam.gserviceaccount.com", owner)
+				before := state(w)
+				c := bent{w, func(r *http.Request) string {
+					if strings.HasSuffix(r.URL.Path, of) {
+						return said
+					}
+					return ""
+				}}.client()
+				if _, err := apply(t.Context(), c, installation("demo")); err == nil || !strings.Contains(err.Error(), "has no etag") {
+					t.Errorf("%s %s: error %v", of, said, err)
+				}
+				if after := state(w); after != before {
+					t.Errorf("%s %s:\n%s\nwas\n%s", of, said, after, before)
+				}
+			})
+		}
+	}
+}
