@@ -49,16 +49,17 @@ func (c *client) assignmentsTo(ctx context.Context, principal string) ([]assignm
 // readAssignments returns those of the subscription, of all principals if the options have no filter.
 func (c *client) readAssignments(ctx context.Context, options *armauthorization.RoleAssignmentsClientListForSubscriptionOptions) ([]assignmentState, error) {
 	return arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Authorization/roleAssignments/read",
-		c.Assignments.NewListForSubscriptionPager(options)), func(p armauthorization.RoleAssignmentsClientListForSubscriptionResponse) (found []assignmentState) {
-		for _, v := range p.Value {
-			s := assignmentState{id: arm.Deref(v.ID), name: arm.Deref(v.Name)}
-			if q := v.Properties; q != nil {
-				s.scope, s.role, s.principal = arm.Deref(q.Scope), arm.Deref(q.RoleDefinitionID), arm.Deref(q.PrincipalID)
-			}
-			found = append(found, s)
-		}
-		return found
-	})
+		c.Assignments.NewListForSubscriptionPager(options)), func(p armauthorization.RoleAssignmentsClientListForSubscriptionResponse) []*armauthorization.RoleAssignment {
+		return p.Value
+	}, stateOfAssignment)
+}
+
+func stateOfAssignment(v armauthorization.RoleAssignment) assignmentState {
+	s := assignmentState{id: arm.Deref(v.ID), name: arm.Deref(v.Name)}
+	if q := v.Properties; q != nil {
+		s.scope, s.role, s.principal = arm.Deref(q.Scope), arm.Deref(q.RoleDefinitionID), arm.Deref(q.PrincipalID)
+	}
+	return s
 }
 
 // wantedAssignments returns the assignments that an identity should have. Its principal may not be known yet.

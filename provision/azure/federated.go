@@ -27,20 +27,21 @@ func (c *client) readCredentials(ctx context.Context, group, identity string) ([
 		return nil, err
 	}
 	list, err := arm.All(ctx, arm.PagesOf(c.Client, credentialsAction+"read",
-		c.Credentials.NewListPager(group, identity, nil)), func(p armmsi.FederatedIdentityCredentialsClientListResponse) (found []credential) {
-		for _, v := range p.Value {
-			s := credential{name: arm.Deref(v.Name)}
-			if q := v.Properties; q != nil {
-				s.issuer, s.subject, s.audience = arm.Deref(q.Issuer), arm.Deref(q.Subject), strings.Join(arm.Values(q.Audiences), " ")
-			}
-			found = append(found, s)
-		}
-		return found
-	})
+		c.Credentials.NewListPager(group, identity, nil)), func(p armmsi.FederatedIdentityCredentialsClientListResponse) []*armmsi.FederatedIdentityCredential {
+		return p.Value
+	}, stateOfCredential)
 	if arm.IsMissing(err) {
 		return nil, nil
 	}
 	return list, err
+}
+
+func stateOfCredential(v armmsi.FederatedIdentityCredential) credential {
+	s := credential{name: arm.Deref(v.Name)}
+	if q := v.Properties; q != nil {
+		s.issuer, s.subject, s.audience = arm.Deref(q.Issuer), arm.Deref(q.Subject), strings.Join(arm.Values(q.Audiences), " ")
+	}
+	return s
 }
 
 // comparison is what leads from the federated credentials of an identity to those that are wanted.

@@ -124,11 +124,10 @@ type content struct {
 
 func (c *client) contents(ctx context.Context, group string) ([]content, error) {
 	list, err := arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
-		c.Resources.NewListByResourceGroupPager(group, nil)), func(p armresources.ClientListByResourceGroupResponse) (found []content) {
-		for _, v := range p.Value {
-			found = append(found, content{arm.Deref(v.ID), arm.Deref(v.Name), arm.Deref(v.Type), arm.Tags(v.Tags)})
-		}
-		return found
+		c.Resources.NewListByResourceGroupPager(group, nil)), func(p armresources.ClientListByResourceGroupResponse) []*armresources.GenericResourceExpanded {
+		return p.Value
+	}, func(v armresources.GenericResourceExpanded) content {
+		return content{arm.Deref(v.ID), arm.Deref(v.Name), arm.Deref(v.Type), arm.Tags(v.Tags)}
 	})
 	if arm.IsMissing(err) {
 		return nil, nil

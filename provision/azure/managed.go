@@ -40,12 +40,9 @@ func (s identityState) hasPrincipal() error {
 // readIdentities returns those of a group; none if the group is not there.
 func (c *client) readIdentities(ctx context.Context, group string) ([]identityState, error) {
 	list, err := arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/read",
-		c.Identities.NewListByResourceGroupPager(group, nil)), func(p armmsi.UserAssignedIdentitiesClientListByResourceGroupResponse) (found []identityState) {
-		for _, v := range p.Value {
-			found = append(found, stateOf(*v))
-		}
-		return found
-	})
+		c.Identities.NewListByResourceGroupPager(group, nil)), func(p armmsi.UserAssignedIdentitiesClientListByResourceGroupResponse) []*armmsi.Identity {
+		return p.Value
+	}, stateOf)
 	if arm.IsMissing(err) {
 		return nil, nil
 	}

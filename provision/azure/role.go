@@ -39,12 +39,9 @@ func stateOfRole(d armauthorization.RoleDefinition) roleState {
 func (c *client) readRoles(ctx context.Context, filter string) ([]roleState, error) {
 	options := &armauthorization.RoleDefinitionsClientListOptions{Filter: &filter}
 	return arm.All(ctx, arm.PagesOf(c.Client, "Microsoft.Authorization/roleDefinitions/read",
-		c.Definitions.NewListPager(c.scope(), options)), func(p armauthorization.RoleDefinitionsClientListResponse) (found []roleState) {
-		for _, v := range p.Value {
-			found = append(found, stateOfRole(*v))
-		}
-		return found
-	})
+		c.Definitions.NewListPager(c.scope(), options)), func(p armauthorization.RoleDefinitionsClientListResponse) []*armauthorization.RoleDefinition {
+		return p.Value
+	}, stateOfRole)
 }
 
 // roleAPI is Azure for custom roles: the name of one that was deleted is free again after a minute, that of another

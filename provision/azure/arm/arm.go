@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -186,8 +187,9 @@ func PagesOf[P any](c *Client, name string, pager *runtime.Pager[P]) Pages[P] {
 	return Pages[P]{c, name, pager}
 }
 
-// All returns the items of all pages.
-func All[P, T any](ctx context.Context, p Pages[P], items func(P) []T) ([]T, error) {
+// All returns the items of all pages, as state makes them. A page without a list, or with an item that is null, is an error: what
+// stands between here and Azure may answer {}, and who took that for an empty list would delete or write over what is there.
+func All[P, V, T any](ctx context.Context, p Pages[P], items func(P) []*V, state func(V) T) ([]T, error) {
 	var list []T
 	for n := 0; p.pager.More(); n++ {
 		if n == pageLimit {
@@ -197,7 +199,13 @@ func All[P, T any](ctx context.Context, p Pages[P], items func(P) []T) ([]T, err
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, items(page)...)
+		values := items(page)
+		if values == nil || slices.Contains(values, nil) {
+			return nil, fmt.Errorf("%s: the answer is not a list of Azure's: see what is between here and Azure", p.name)
+		}
+		for _, v := range values {
+			list = append(list, state(*v))
+		}
 	}
 	return list, nil
 }
