@@ -75,3 +75,42 @@ func TestAnAnswerWithoutAListIsNotAnEmptyList(t *testing.T) {
 		}
 	}
 }
+
+// Wherever an answer leads, the caller's token does not go along, and nobody asks twice.
+func TestTheTokenStaysWithAzure(t *testing.T) {
+	for name, link := range map[string]string{"another host": "https://evil.example.net/x?y=1", "no TLS": "http://management.azure.com/x?y=1"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, fakeazure.Options{})
+			_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+			must(t, err)
+			answers := 0
+			lists := bent{w.Client(), func(r *http.Request, resp *http.Response) {
+				if strings.Contains(r.URL.Host, "evil") || r.URL.Scheme == "http" {
+					t.Errorf("%s was asked, with %.20q", r.URL, r.Header.Get("Authorization"))
+				}
+				if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/userAssignedIdentities") {
+					answers++
+					rewrite(t, resp, func(string) string { return `{"value":[],"nextLink":"` + link + `"}` })
+				}
+			}}
+			o := w.identities(t, usual()...)
+			o.Transport = lists
+			_, err = azure.CreateIdentities(t.Context(), o)
+			if err == nil || answers != 1 || name != "no TLS" && !strings.Contains(err.Error(), "does not get the caller's token") {
+				t.Errorf("after %d answers: %v", answers, err)
+			}
+			gone := azure.DeleteOptions{Options: w.options(), Group: true}
+			gone.Transport = bent{w.Client(), func(r *http.Request, resp *http.Response) {
+				if strings.Contains(r.URL.Host, "evil") || r.URL.Scheme == "http" {
+					t.Errorf("%s was asked, with %.20q", r.URL, r.Header.Get("Authorization"))
+				}
+				if r.Method == http.MethodDelete && resp.Header.Get("Location") != "" {
+					resp.Header.Set("Location", link)
+				}
+			}}
+			if _, err = azure.Delete(t.Context(), gone); err == nil {
+				t.Error("the deletion went on")
+			}
+		})
+	}
+}

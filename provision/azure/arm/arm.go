@@ -99,6 +99,10 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	endpoint, err := url.Parse(config.Services[azcloud.ResourceManager].Endpoint)
+	if err != nil {
+		return nil, err
+	}
 	core := policy.ClientOptions{Cloud: config, Transport: bounded{o.Transport}}
 	if o.Transport == nil {
 		core.Transport = bounded{usualTransport()}
@@ -109,6 +113,7 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	}
 	// The SDK would register a provider by itself; whatever is changed in a subscription is in the plan.
 	options := &azarm.ClientOptions{ClientOptions: core, DisableRPRegistration: true}
+	options.Transport = guarded{core.Transport, endpoint.Hostname()} // credentials have Authorization of their own, as Azure Arc's
 	c := &Client{
 		Subscription: o.Subscription, slots: make(chan struct{}, Parallel),
 		API:    cloud.API{Name: "Azure", Consistency: consistency, CallTime: callTime, OnWait: onWait},
@@ -152,7 +157,7 @@ func retries(pending *cloud.Pending) policy.RetryOptions {
 		MaxRetries: 10, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: time.Minute, TryTimeout: attemptTime,
 		ShouldRetry: func(r *http.Response, err error) bool {
 			_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-			if untrusted || errors.Is(err, errTooLong) || err == nil && !transient(r.StatusCode) {
+			if untrusted || errors.Is(err, errTooLong) || errors.Is(err, errElsewhere) || err == nil && !transient(r.StatusCode) {
 				return false
 			}
 			if err == nil {

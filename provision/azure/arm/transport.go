@@ -3,8 +3,10 @@ package arm
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -27,6 +29,25 @@ func (b bounded) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// errElsewhere is what a call ends with that would take the caller's token to somebody else.
+var errElsewhere = errors.New("it does not get the caller's token: see what is between here and Azure")
+
+// guarded is a transport that takes the caller's token to Azure alone. The SDK sends it wherever an answer leads: to the next page of
+// a list, and to where a deletion is looked at. Whoever can write one answer would have the token otherwise.
+type guarded struct {
+	to   Transport
+	host string // of Azure Resource Manager
+}
+
+func (g guarded) Do(req *http.Request) (*http.Response, error) {
+	u := req.URL
+	usual := u.Port() == "" || u.Port() == "443"
+	if req.Header.Get("Authorization") != "" && (u.Scheme != "https" || !usual || !strings.EqualFold(u.Hostname(), g.host)) {
+		return nil, fmt.Errorf("an answer leads to %q, which is not https://%s, and %w", u.Scheme+"://"+u.Host, g.host, errElsewhere)
+	}
+	return g.to.Do(req)
+}
+
 // limited is a body that fails where it goes on for too long, so that nobody takes its beginning for the whole.
 type limited struct {
 	io.ReadCloser
@@ -42,7 +63,7 @@ func (l *limited) Read(p []byte) (int, error) {
 }
 
 // usualTransport is as the SDK's own: it notices within seconds that a connection is dead, and lets Azure's older servers negotiate
-// TLS 1.2 anew.
+// TLS 1.2 anew. It follows no redirect, which Azure does not answer with: net/http would take the token along, also without TLS.
 func usualTransport() Transport {
 	t, is := http.DefaultTransport.(*http.Transport)
 	if !is {
@@ -52,5 +73,5 @@ func usualTransport() Transport {
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, Renegotiation: tls.RenegotiateFreelyAsClient}
 	t.MaxIdleConnsPerHost = Parallel
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second}
-	return &http.Client{Transport: t}
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
