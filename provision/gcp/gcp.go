@@ -120,7 +120,7 @@ type Provider struct {
 	Pool, ID  string
 	IssuerURL string
 	Audiences []string          // that tokens may carry
-	Usual     bool              // Audiences are a default: what an existing provider takes beside them stays
+	Usual     bool              // Audiences are not the whole list: what an existing provider takes beside them stays
 	Condition string            // attribute condition, CEL; empty leaves what is there
 	Mapping   map[string]string // of attributes beside the subject; those that it does not name stay as they are
 	JWKS      []byte            // the keys to upload, so that Google never calls the issuer; nil: Google fetches them

@@ -24,7 +24,7 @@ type Options struct {
 	ProviderID string // empty for Name
 
 	Audiences []string // that tokens may carry
-	Usual     bool     // Audiences are a default: what an existing provider takes beside them stays
+	Usual     bool     // Audiences are not the whole list: what an existing provider takes beside them stays
 	Condition string   // attribute condition of the provider, CEL; empty leaves what is there
 	Upload    bool     // give Google a copy of the keys, so that it never calls the issuer
 	UsualKeys bool     // without Upload: that is a default, and a provider that has a copy is refused

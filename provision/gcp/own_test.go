@@ -212,7 +212,7 @@ func TestPoolOfOthers(t *testing.T) {
 	})
 }
 
-// The default audience does not drive out others.
+// A list that is not the whole one does not drive out other audiences, and does not grow beyond what Google allows.
 func TestUsualAudience(t *testing.T) {
 	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
 		want := installation("demo")
@@ -226,6 +226,13 @@ func TestUsualAudience(t *testing.T) {
 		contains(t, preview(t, w, want), "nothing to change", "note: provider demo has an attribute condition that nobody asked for, and that stays")
 		want.Provider.Condition = "assertion.sub != 'y'"
 		contains(t, preview(t, w, want), "- attribute condition assertion.sub != 'x'", "+ attribute condition assertion.sub != 'y'")
+		want.Provider.Audiences = strings.Fields("a b c d e f g h i j")
+		if _, err := w.client().Plan(t.Context(), want); err == nil || !strings.Contains(err.Error(), "provider demo would take 12 audiences, and Google allows 10") {
+			t.Errorf("error %v", err)
+		}
+		want.Provider.Usual = false
+		mustApply(t, w, want)
+		contains(t, state(w), "Audiences:[a b c d e f g h i j]")
 	})
 }
 

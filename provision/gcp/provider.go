@@ -117,7 +117,9 @@ func (c *Client) decideProvider(p Project, w Provider, have *providerState) (dec
 	if have.Disabled {
 		set.add("disabled", false, "- disabled")
 	}
-	d.compareTrust(w, have, &set)
+	if err := d.compareTrust(w, have, &set); err != nil {
+		return decision{}, err
+	}
 	keys, err := d.compareKeys(w, have, &set)
 	if err != nil {
 		return decision{}, err
@@ -162,8 +164,8 @@ func (w Provider) loss(issuer string) string {
 	return lost
 }
 
-// compareTrust compares whose tokens are taken.
-func (d *decision) compareTrust(w Provider, have *providerState, set *patch) {
+// compareTrust compares whose tokens are taken. The error is about more audiences than Google allows.
+func (d *decision) compareTrust(w Provider, have *providerState, set *patch) error {
 	if have.OIDC.Issuer != w.IssuerURL {
 		set.add("oidc.issuerUri", w.IssuerURL, replaced("issuer ", have.OIDC.Issuer, w.IssuerURL)...)
 		if !w.vacant {
@@ -174,9 +176,12 @@ func (d *decision) compareTrust(w Provider, have *providerState, set *patch) {
 	surplus := minus(have.OIDC.Audiences, w.Audiences)
 	if w.Usual && len(surplus) > 0 {
 		audiences = append(slices.Clone(have.OIDC.Audiences), minus(w.Audiences, have.OIDC.Audiences)...)
-		d.notes = append(d.notes, fmt.Sprintf("provider %s takes tokens for the audience %s too; that stays, unless others are asked for", w.ID,
-			strings.Join(surplus, ", ")))
+		d.notes = append(d.notes, fmt.Sprintf("provider %s takes tokens for the audience %s too; that stays, unless --prune is given with the whole list of --allowed-audience",
+			w.ID, strings.Join(surplus, ", ")))
 		surplus = nil
+		if n := len(audiences); n > audienceCount {
+			return fmt.Errorf("provider %s would take %d audiences, and Google allows %d: name all that are to stay with --allowed-audience, and add --prune", w.ID, n, audienceCount)
+		}
 	}
 	added := minus(audiences, have.OIDC.Audiences)
 	if len(surplus)+len(added) > 0 {
@@ -196,6 +201,7 @@ func (d *decision) compareTrust(w Provider, have *providerState, set *patch) {
 	case w.Condition == "" && have.Condition != "":
 		d.notes = append(d.notes, fmt.Sprintf("provider %s has an attribute condition that nobody asked for, and that stays: %s", w.ID, have.Condition))
 	}
+	return nil
 }
 
 // mapping is the attribute mapping that is asked for.

@@ -51,7 +51,8 @@ func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
 		f.cloud.UseOwnPublicKey()
 		return r.create(ctx, nil)
 	})
-	f.installation(cmd, "workload-identity-pool")
+	f.installation(cmd, "workload-identity-pool", "prune")
+	cmd.Flags().Lookup("prune").Usage = "take from the provider the audiences that --allowed-audience does not name"
 	required(cmd, "workload-identity-pool")
 	return cmd
 }
@@ -66,6 +67,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 			"takes. It may be stopped and run again at any point: what is there already is compared and brought up to date.",
 	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
 	f.installation(cmd, "credentials-requests-dir", "enable-tech-preview", "prune")
+	cmd.Flags().Lookup("prune").Usage += ", and from the provider the audiences that --allowed-audience, if it is given, does not name"
 	required(cmd, "credentials-requests-dir")
 	return cmd
 }

@@ -46,7 +46,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 			return err
 		}
 		defer begun.End()
-		f.Usual, f.Upload = !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
+		f.Usual, f.Upload = !f.requested.Prune || !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
 		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
 		r := &run{begun, f}
 		if f.region != "" {
@@ -69,7 +69,7 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 	all.StringVar(&f.ProviderID, "workload-identity-provider", "", "ID of the provider in the pool")
 	all.StringVar(&f.storage, "key-storage-method", publicBucket,
 		"how Google gets the keys: "+publicBucket+" (it fetches them from the issuer URL) or "+poolJWKFile+" (it is given a copy)")
-	all.StringArrayVar(&f.Audiences, "allowed-audience", []string{"openshift"}, "audience of tokens that the provider takes (repeatable; the whole list)")
+	all.StringArrayVar(&f.Audiences, "allowed-audience", []string{"openshift"}, "audience of tokens that the provider takes (repeatable); what a provider that is there takes beside it stays, unless --prune is given")
 	all.StringVar(&f.Condition, "attribute-condition", "", "CEL expression that a token must fulfil")
 	all.BoolVar(&f.Adopt, "adopt", false, "take over what neither keypost nor ccoctl made")
 	all.BoolVar(&f.Dev, "dev", false, "a development issuer of keypostd --dev: its URL may have a port, and waits are short")
