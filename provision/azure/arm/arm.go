@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -107,6 +108,9 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	if o.Transport == nil {
 		core.Transport = bounded{usualTransport()}
 	}
+	if err := checkFiles(os.Getenv); err != nil {
+		return nil, problem(NoCredentials, "read Azure's credentials: %w", err)
+	}
 	credential, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{ClientOptions: core, TenantID: o.Tenant})
 	if err != nil {
 		return nil, problem(NoCredentials, "read Azure's credentials: %w", err)
@@ -132,6 +136,28 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	c.Definitions, errs[6] = armauthorization.NewRoleDefinitionsClient(credential, options)
 	c.Assignments, errs[7] = armauthorization.NewRoleAssignmentsClient(o.Subscription, credential, options)
 	return c, errors.Join(errs[:]...)
+}
+
+// checkFiles returns an error for a variable of Azure's that is to name a file and names none that can be opened. The SDK's error would
+// quote it, and who mistook the variable has a private key or a token in it.
+func checkFiles(getenv func(string) string) error {
+	for _, name := range []string{"AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_FEDERATED_TOKEN_FILE"} {
+		path := getenv(name)
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%s names no file that is there; it takes the path of a file and not what is in it, and is not shown here as it may be a secret", name)
+		}
+		f, err := os.Open(path) //nolint:gosec // the caller's own choice
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := f.Close(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Send makes one call, by the name of the permission that it needs. Its time, with all retries, is bounded.
