@@ -118,20 +118,9 @@ type Uploaded struct {
 
 // UploadedKeys returns what was uploaded to a provider. One that is disabled has keys like any other: they count once it is enabled.
 func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Uploaded, error) {
-	p, err := c.Project(ctx)
+	have, err := c.readUploaded(ctx, pool, provider)
 	if err != nil {
 		return Uploaded{}, err
-	}
-	have, err := c.readProvider(ctx, p, pool, provider)
-	if err != nil {
-		return Uploaded{}, err
-	}
-	if have != nil && have.State == deleted {
-		return Uploaded{}, fmt.Errorf("%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
-			"of the policy only when Google keeps it no longer (%s)", providerThing, provider, pool, have.Expires)
-	}
-	if have == nil || have.OIDC == nil {
-		return Uploaded{}, fmt.Errorf("there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
 	}
 	u := Uploaded{Issuer: have.OIDC.Issuer, Disabled: have.Disabled}
 	if have.OIDC.JWKS != "" {
@@ -140,28 +129,52 @@ func (c *Client) UploadedKeys(ctx context.Context, pool, provider string) (Uploa
 	return u, nil
 }
 
-// UploadKeys gives a provider exactly the keys of a JWKS, and reads them back until they are there. It reports whether it had to
-// write. A provider whose keys Google fetches is not changed: that is an error.
-func (c *Client) UploadKeys(ctx context.Context, pool, provider string, jwks []byte) (changed bool, err error) {
-	want, err := upload(jwks)
+// readUploaded returns a provider for OIDC that is there, deleted neither for good nor for now.
+func (c *Client) readUploaded(ctx context.Context, pool, provider string) (*providerState, error) {
+	p, err := c.Project(ctx)
+	if err != nil {
+		return nil, err
+	}
+	have, err := c.readProvider(ctx, p, pool, provider)
+	if err != nil {
+		return nil, err
+	}
+	if have != nil && have.State == deleted {
+		return nil, fmt.Errorf("%s %s of pool %s is deleted: it takes no token, and has the keys of before if somebody brings it back; take it out "+
+			"of the policy only when Google keeps it no longer (%s)", providerThing, provider, pool, have.Expires)
+	}
+	if have == nil || have.OIDC == nil {
+		return nil, fmt.Errorf("there is no %s %s for OIDC in pool %s of project %s", providerThing, provider, pool, p.ID)
+	}
+	return have, nil
+}
+
+// UploadKeys gives a provider exactly the keys w.JWKS, and reads them back until they are there. It reports whether it had to write.
+// Of w only JWKS, Pool, ID, Owner and Adopt are looked at. A provider that is not the owner's, unless it is adopted, or whose keys
+// Google fetches, is not changed: that is an error.
+func (c *Client) UploadKeys(ctx context.Context, w Provider) (changed bool, err error) {
+	want, err := upload(w.JWKS)
 	if err != nil {
 		return false, err
 	}
 	made, err := c.rest.API.Converge(ctx, func(ctx context.Context) ([]cloud.Step, error) {
-		have, err := c.UploadedKeys(ctx, pool, provider)
-		if err != nil || sameKeys(want, string(have.JWKS)) {
-			return nil, err
-		}
 		p, err := c.Project(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if have.JWKS == nil {
-			return nil, fmt.Errorf("%s %s has no uploaded keys: Google fetches those that the issuer publishes", providerThing, provider)
+		have, err := c.readUploaded(ctx, w.Pool, w.ID)
+		if err != nil || sameKeys(want, have.OIDC.JWKS) {
+			return nil, err
+		}
+		if !w.Adopt && !w.Owner.takes(have.Description) {
+			return nil, w.Owner.notOwned(providerThing, w.ID, have.Description)
+		}
+		if have.OIDC.JWKS == "" {
+			return nil, fmt.Errorf("%s %s has no uploaded keys: Google fetches those that the issuer publishes", providerThing, w.ID)
 		}
 		set := patch{}
 		set.add("oidc.jwksJson", want)
-		return []cloud.Step{c.rest.ChangeStep(set.call(providerCall(p.ProviderName(pool, provider), "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")}, nil
+		return []cloud.Step{c.rest.ChangeStep(set.call(providerCall(p.ProviderName(w.Pool, w.ID), "PatchWorkloadIdentityPoolProvider", "update")), "uploaded")}, nil
 	})
 	return len(made) > 0, err
 }

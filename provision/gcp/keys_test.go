@@ -43,7 +43,7 @@ func TestUpload(t *testing.T) {
 		lines := strings.Join(mustApply(t, w, want), "\n")
 		contains(t, lines, "workload identity provider demo updated with new JWK set")
 		for i, changed := range []bool{true, false} {
-			is, err := c.UploadKeys(t.Context(), "demo", "demo", jwks(ecKey, "e1"))
+			is, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", Owner: gcp.OwnedBy("demo"), JWKS: jwks(ecKey, "e1")})
 			if err != nil || is != changed {
 				t.Errorf("upload %d: %t, %v", i, is, err)
 			}
@@ -73,10 +73,42 @@ func TestUpload(t *testing.T) {
 		if have, err := c.UploadedKeys(t.Context(), "demo", "demo"); err != nil || have.JWKS != nil {
 			t.Errorf("keys %s, %v", have.JWKS, err)
 		}
-		if _, err := c.UploadKeys(t.Context(), "demo", "demo", jwks(rsaKey, "k1")); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
+		if _, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", Owner: gcp.OwnedBy("demo"), JWKS: jwks(rsaKey, "k1")}); err == nil || !strings.Contains(err.Error(), "has no uploaded keys") {
 			t.Errorf("error %v", err)
 		}
 	})
+}
+
+// A provider has the keys of the installation that its description names, or whose it is by no word of it; another's only if that is said.
+func TestUploadGoesToItsOwnProvider(t *testing.T) {
+	for _, tt := range []struct {
+		description string
+		adopt       bool
+		want        string
+	}{
+		{"Created By OpenShift ccoctl; installation demo", false, ""},
+		{"Created By OpenShift ccoctl", false, ""},
+		{"Created By OpenShift ccoctl; installation other", false, "it belongs to the installation other"},
+		{"of another team", false, "somebody else's"},
+		{"", false, "somebody else's"},
+		{"of another team", true, ""},
+	} {
+		inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+			want := installation("demo")
+			want.Accounts, want.Provider.JWKS = nil, jwks(rsaKey, "k1")
+			mustApply(t, w, want)
+			w.do(t, "PATCH", poolPath+"/providers/demo?updateMask=description", map[string]any{"description": tt.description})
+			before := state(w)
+			_, err := w.client().UploadKeys(t.Context(), gcp.Provider{Pool: "demo", ID: "demo", Owner: gcp.OwnedBy("demo"), Adopt: tt.adopt, JWKS: jwks(rsaKey, "k2")})
+			if tt.want == "" {
+				check(t, err)
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) || problemOf(err) != gcp.NotOwned || state(w) != before {
+				t.Errorf("%q: %v\n%s", tt.description, err, state(w))
+			}
+		})
+	}
 }
 
 func TestUploadRefuses(t *testing.T) {
@@ -91,7 +123,7 @@ func TestUploadRefuses(t *testing.T) {
 		{`{"keys":[{"kty":"EC","kid":"k","crv":"P-384","x":"AQAB","y":"AQAB"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
 		{`{"keys":[{"kty":"OKP","kid":"k","crv":"Ed25519","x":"AQAB"}]}`, "key k to upload: Google takes keys for RS256 and ES256 only"},
 	} {
-		if _, err := c.UploadKeys(t.Context(), "pool", "prov", []byte(tt.jwks)); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+		if _, err := c.UploadKeys(t.Context(), gcp.Provider{Pool: "pool", ID: "prov", Owner: gcp.OwnedBy("demo"), JWKS: []byte(tt.jwks)}); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", tt.jwks, err, tt.want)
 		}
 	}

@@ -21,14 +21,22 @@ import (
 type Cloud struct {
 	Kind string // as in KIND-upload:PLACE
 	Name string // for people
-	// Open returns the copy at a place. It calls nobody that a mistyped place would call.
-	Open func(ctx context.Context, place string) (upload.Copy, error)
+	// Open returns a copy. It calls nobody that a mistyped place would call.
+	Open func(ctx context.Context, to Target) (upload.Copy, error)
+}
+
+// Target is a copy that a key set's policy names.
+type Target struct {
+	Place  string
+	KeySet keystore.Name
+	Adopt  bool // it is to hold the keys also where it is marked as another's, or as nobody's
 }
 
 type syncOptions struct {
 	*cli.Factory
 	cloud Cloud
 	all   bool
+	adopt bool
 }
 
 // NewCmdSync returns the command sync-keys of a cloud.
@@ -43,6 +51,8 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 		"  keypost " + cloud.Kind + " sync-keys --all --store file:///srv/keysets --observations file:///srv/observations"
 	f.ObservationsFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such a copy")
+	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also to a copy that is marked as another installation's, or as nobody's; not with --all")
+	cmd.MarkFlagsMutuallyExclusive("all", "adopt")
 	return cmd
 }
 
@@ -60,6 +70,7 @@ type synced struct {
 type work struct {
 	set   keystore.KeySet
 	party string
+	rival error // another key set claims what is this one's
 }
 
 func (o *syncOptions) run(ctx context.Context, args []string) error {
@@ -76,6 +87,9 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 	}
 	list, err := o.list(sets)
 	if err != nil {
+		return err
+	}
+	if err := o.compare(ctx, st, list); err != nil {
 		return err
 	}
 	records, err := o.CreateObservations(ctx) // which makes a directory: not for an issuer that was mistyped
@@ -126,7 +140,7 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 			return nil, cli.WithHint(fmt.Errorf("the policy of key set %q names no copy of %s", s.Name(), o.cloud.Name), "name it beside the other relying parties: %s", c)
 		}
 		for _, party := range parties {
-			all = append(all, work{s, party})
+			all = append(all, work{set: s, party: party})
 		}
 	}
 	if len(all) == 0 {
@@ -135,10 +149,52 @@ func (o *syncOptions) list(sets []keystore.KeySet) (all []work, err error) {
 	return all, nil
 }
 
+// compare finds the rivals among all key sets in use. Who may write one key set could else have another issuer's copy hold its keys,
+// by adding that issuer's URL and its copy. Somebody who may read no other key set is told that nothing was compared.
+func (o *syncOptions) compare(ctx context.Context, st keystore.Reader, list []work) error {
+	if len(list) == 0 {
+		return nil
+	}
+	c, err := o.ReadAll(ctx, st)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		o.Warn("whether another key set claims the same issuer URL or copy is unknown: %v", err)
+		return nil
+	}
+	for i, w := range list {
+		for _, other := range c.Sets {
+			if list[i].rival == nil && other.Name() != w.set.Name() && !other.Withdrawn() {
+				list[i].rival = rival(w, other)
+			}
+		}
+	}
+	return nil
+}
+
+// rival returns an error if another key set claims an issuer URL of w's, or its copy.
+func rival(w work, other keystore.KeySet) error {
+	for _, u := range w.set.Issuers() {
+		if slices.ContainsFunc(other.Issuers(), u.Overlaps) {
+			return fmt.Errorf("key set %q has the issuer URL %s too, so nothing is uploaded for either; find out whose it is, and take it out of the other", other.Name(), u)
+		}
+	}
+	if slices.Contains(other.Policy().Uploads(), w.party) {
+		return fmt.Errorf("the policy of key set %q names %s too, which holds the keys of one, so nothing is uploaded for either; find out whose it is, and take it "+
+			"out of the other policy (issuer set --relying-party)", other.Name(), w.party)
+	}
+	return nil
+}
+
 func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (synced, error) {
 	row := synced{KeySet: w.set.Name(), Copy: w.party}
 	_, place := keystore.UploadKind(w.party)
-	c, err := o.cloud.Open(ctx, place)
+	if w.rival != nil {
+		row.Error = w.rival.Error()
+		return row, w.rival
+	}
+	c, err := o.cloud.Open(ctx, Target{Place: place, KeySet: w.set.Name(), Adopt: o.adopt})
 	var r upload.Result
 	if err == nil {
 		r, err = u.Sync(ctx, w.set.Name(), w.party, c)

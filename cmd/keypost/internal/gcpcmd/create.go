@@ -115,7 +115,11 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 	}
 	r.Notice("Google has a copy of the keys of %s, and does not look at the issuer; after every change of the keys, and before the", set.Name())
 	r.Notice("cluster signs with a new one, bring it up to date, or every token is refused:")
-	r.Notice("  %s", cli.Command{"gcp", "sync-keys", string(set.Name())})
+	sync := cli.Command{"gcp", "sync-keys", string(set.Name())}
+	if string(set.Name()) != r.Name { // the provider's description names the installation, whose key set has its name else
+		sync = append(sync, "--adopt")
+	}
+	r.Notice("  %s", sync)
 	policy := set.Policy()
 	if !slices.Contains(policy.RelyingParties, place) {
 		c := cli.Command{"issuer", "set", string(set.Name())}

@@ -19,8 +19,8 @@ import (
 // NewCmdSyncKeys returns sync-keys: the published keys to providers that Google was given keys for.
 func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
 	projects := map[string]*project{} // opened once for all of its providers
-	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: func(ctx context.Context, place string) (upload.Copy, error) {
-		id, err := gcp.ParseProvider(place)
+	return copycmd.NewCmdSync(f, copycmd.Cloud{Kind: "gcp", Name: "Google Cloud", Open: func(ctx context.Context, to copycmd.Target) (upload.Copy, error) {
+		id, err := gcp.ParseProvider(to.Place)
 		if err != nil {
 			return nil, err
 		}
@@ -35,7 +35,7 @@ func NewCmdSyncKeys(f *cli.Factory) *cobra.Command {
 			}
 			projects[id.Project] = p
 		}
-		return provider{p, id, f.Notice, new(bool)}, nil
+		return provider{p, id, to, f.Notice, new(bool)}, nil
 	}})
 }
 
@@ -49,12 +49,19 @@ type project struct {
 type provider struct {
 	project *project
 	id      gcp.ProviderID
+	to      copycmd.Target
 	notice  func(format string, args ...any)
 	told    *bool // that it is disabled
 }
 
 func (p provider) Upload(ctx context.Context, jwks []byte) error {
-	_, err := p.project.client.UploadKeys(ctx, p.id.Pool, p.id.Provider, jwks)
+	_, err := p.project.client.UploadKeys(ctx, gcp.Provider{
+		Pool: p.id.Pool, ID: p.id.Provider, JWKS: jwks, Owner: gcp.OwnedBy(string(p.to.KeySet)), Adopt: p.to.Adopt,
+	})
+	if e, is := errors.AsType[*gcp.Error](err); is && e.Problem == gcp.NotOwned {
+		return cli.WithHint(err, "if this provider is for the issuer of key set %q all the same, say so each time: %s", p.to.KeySet,
+			cli.Command{"gcp", "sync-keys", string(p.to.KeySet), "--adopt"})
+	}
 	return err
 }
 
