@@ -2,8 +2,12 @@ package azure_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -112,5 +116,78 @@ func TestTheTokenStaysWithAzure(t *testing.T) {
 				t.Error("the deletion went on")
 			}
 		})
+	}
+}
+
+// IDs of another form than IDs have get into no Secret and no assignment: nothing is written but what the first answer came to.
+func TestAnIDThatIsNoneIsRefused(t *testing.T) {
+	const evil = `x\n  azure_federated_token_file: /evil\nkind: ClusterRoleBinding\n# `
+	for _, field := range []string{"clientId", "principalId", "tenantId"} {
+		for name, id := range map[string]string{"lines": evil, "empty": ""} {
+			for _, there := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %s %v", field, name, there), func(t *testing.T) {
+					w := newWorld(t, fakeazure.Options{})
+					o := w.identities(t, usual()[2])
+					if there {
+						_, err := azure.CreateIdentities(t.Context(), o)
+						must(t, err)
+						must(t, os.RemoveAll(filepath.Join(w.Out(), "manifests")))
+					}
+					form := regexp.MustCompile(`"` + field + `":"[^"]*"`)
+					o.Transport = bent{w.Client(), func(r *http.Request, resp *http.Response) {
+						if strings.Contains(r.URL.Path, "/userAssignedIdentities") && !strings.Contains(r.URL.Path, "federated") {
+							rewrite(t, resp, func(s string) string { return form.ReplaceAllLiteralString(s, `"`+field+`":"`+id+`"`) })
+						}
+					}}
+					w.writes()
+					_, err := azure.CreateIdentities(t.Context(), o)
+					if err == nil || !strings.Contains(err.Error(), "which is none") {
+						t.Errorf("it is taken: %v", err)
+					}
+					if secrets, _ := filepath.Glob(filepath.Join(w.Out(), "manifests", "*")); len(secrets) > 0 {
+						t.Errorf("it wrote %q", secrets)
+					}
+					for _, c := range w.writes() {
+						if there || strings.HasPrefix(c, "PutAssignment") || strings.HasPrefix(c, "PutCredential") {
+							t.Errorf("it wrote %s", c)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// An identity whose answer says nothing is not printed with empty IDs.
+func TestAnEmptyAnswerIsNoIdentity(t *testing.T) {
+	for _, answer := range []string{"{}", "null", ""} {
+		w := newWorld(t, fakeazure.Options{})
+		o := azure.WorkloadOptions{Options: w.options(), Roles: []string{"Contributor"}}
+		o.Name, o.OIDCGroup, o.InstallGroup = "loki", "obs", ""
+		o.Transport = bent{w.Client(), func(r *http.Request, resp *http.Response) {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "userAssignedIdentities/loki") {
+				rewrite(t, resp, func(string) string { return answer })
+			}
+		}}
+		if _, err := azure.CreateIdentity(t.Context(), o); err == nil || !strings.Contains(err.Error(), "which is none") {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
+}
+
+// A subscription whose answer names no tenant may be anybody's: --tenant-id is kept to.
+func TestAnAnswerWithoutATenantIsRefused(t *testing.T) {
+	for _, answer := range []string{"{}", "null", "", `{"tenantId":"x"}`} {
+		w := newWorld(t, fakeazure.Options{})
+		o := w.identities(t, usual()[2])
+		o.Transport = bent{w.Client(), func(r *http.Request, resp *http.Response) {
+			if strings.HasSuffix(r.URL.Path, "/subscriptions/"+subscription) {
+				rewrite(t, resp, func(string) string { return answer })
+			}
+		}}
+		_, err := azure.CreateIdentities(t.Context(), o)
+		if wrote := w.writes(); err == nil || !strings.Contains(err.Error(), "no tenant's ID") || len(wrote) > 0 {
+			t.Errorf("%q: %v, and it wrote %q", answer, err, wrote)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/azure/arm"
 )
 
 // Azure's limits (https://learn.microsoft.com/azure/azure-resource-manager/management/azure-subscription-service-limits,
@@ -25,7 +26,6 @@ const (
 )
 
 var (
-	guidForm     = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 	regionForm   = regexp.MustCompile(`^[a-z0-9]+$`)
 	groupForm    = regexp.MustCompile(`^[\p{L}\p{N}_().-]{0,89}[\p{L}\p{N}_()-]$`)
 	identityForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{2,127}$`)
@@ -57,10 +57,10 @@ func (o Options) check(all []identity) error {
 func (o Options) checkPlace() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !guidForm.MatchString(o.Subscription) {
+	if !arm.IsGUID(o.Subscription) {
 		add("the subscription ID %q is not a GUID", o.Subscription)
 	}
-	if o.Tenant != "" && !guidForm.MatchString(o.Tenant) {
+	if o.Tenant != "" && !arm.IsGUID(o.Tenant) {
 		add("the tenant ID %q is not a GUID", o.Tenant)
 	}
 	if o.Region != "" && !regionForm.MatchString(o.Region) {

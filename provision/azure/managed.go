@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
 
@@ -28,13 +29,15 @@ func stateOf(i armmsi.Identity) identityState {
 	return s
 }
 
-// hasPrincipal returns an error for an identity whose principal is not known: everything that is looked for by it would be
-// everybody's.
-func (s identityState) hasPrincipal() error {
-	if guidForm.MatchString(s.principal) {
-		return nil
+// check returns an error for an identity of which an ID is not known or has another form than IDs have: Secrets get them, and
+// everything that is looked for by a principal that is none would be everybody's.
+func (s identityState) check() error {
+	for _, id := range []struct{ what, value string }{{"principal", s.principal}, {"client", s.client}, {"tenant", s.tenant}} {
+		if !arm.IsGUID(id.value) {
+			return fmt.Errorf("%s %s has the %s ID %q in Azure's answer, which is none: run this again", identityThing, s.name, id.what, id.value)
+		}
 	}
-	return fmt.Errorf("%s %s has the principal ID %q in Azure's answer, which is none: run this again", identityThing, s.name, s.principal)
+	return nil
 }
 
 // readIdentities returns those of a group; none if the group is not there.
@@ -64,6 +67,9 @@ func (c *client) readIdentity(ctx context.Context, group, name string) (*identit
 		return nil, err
 	}
 	s := stateOf(i.Identity)
+	if !strings.EqualFold(s.name, name) {
+		return nil, fmt.Errorf("the answer about %s %s is about %q: run this again", identityThing, name, s.name)
+	}
 	c.learn(s)
 	return &s, nil
 }
@@ -108,11 +114,20 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 			i, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientCreateOrUpdateResponse, error) {
 				return c.Identities.CreateOrUpdate(ctx, h.group, name, armmsi.Identity{Location: &h.location, Tags: arm.Pointers(want)}, nil)
 			})
-			if err == nil {
-				c.learnNew(stateOf(i.Identity))
+			if err != nil {
+				return arm.Answer(err)
 			}
-			return arm.Answer(err)
+			made := stateOf(i.Identity)
+			made.name = name
+			if err := made.check(); err != nil {
+				return cloud.Refused, err
+			}
+			c.learnNew(made)
+			return cloud.Accepted, nil
 		}}}, nil
+	}
+	if err := have.check(); err != nil {
+		return nil, err
 	}
 	if !h.owner.owns(have.tags) && !h.adopt {
 		return nil, h.owner.refuse(identityThing+" "+name, have.tags)

@@ -149,7 +149,7 @@ func checkFiles(getenv func(string) string) error {
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("%s names no file that is there; it takes the path of a file and not what is in it, and is not shown here as it may be a secret", name)
 		}
-		f, err := os.Open(path) //nolint:gosec // the caller's own choice
+		f, err := os.Open(path)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -260,7 +260,9 @@ func (c *Client) Tenant(ctx context.Context) (string, error) {
 		var found struct {
 			TenantID string `json:"tenantId"`
 		}
-		err = runtime.UnmarshalAsJSON(r, &found)
+		if err = runtime.UnmarshalAsJSON(r, &found); err == nil && !IsGUID(found.TenantID) {
+			err = fmt.Errorf("the answer names the tenant %q, which is no tenant's ID: see what is between here and Azure", found.TenantID)
+		}
 		return found.TenantID, err
 	})
 	switch {

@@ -1,5 +1,12 @@
 package arm
 
+import "regexp"
+
+var guidForm = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+
+// IsGUID reports whether s has the form of the IDs of subscriptions, tenants, clients and principals.
+func IsGUID(s string) bool { return guidForm.MatchString(s) }
+
 // Deref returns what a pointer of the SDK's points to.
 func Deref[T any](p *T) T {
 	var none T

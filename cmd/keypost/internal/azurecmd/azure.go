@@ -7,7 +7,6 @@ package azurecmd
 import (
 	"context"
 	"fmt"
-	"regexp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -126,12 +125,10 @@ func required(cmd *cobra.Command, flags ...string) {
 	}
 }
 
-var guidForm = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
-
 // check returns an error for flags of Azure's that are wrong by themselves.
 func (f *flags) check() error {
 	for _, id := range []struct{ flag, value string }{{"subscription-id", f.Subscription}, {"tenant-id", f.Tenant}} {
-		if id.value != "" && !guidForm.MatchString(id.value) {
+		if id.value != "" && !arm.IsGUID(id.value) {
 			return cli.Usagef("--%s %q is not an ID: 8-4-4-4-12 hexadecimal digits", id.flag, id.value)
 		}
 	}
