@@ -56,7 +56,7 @@ func byHand() map[string]string {
 			"token-times-missing token-expired token-expired-just-now token-not-yet token-future token-lifetime token-aud-missing token-aud-cluster token-aud-unusual " +
 			"token-aud-many token-sub-missing token-sub-gcp token-sub-long",
 		byURL:     "url-slash url-case url-port url-form",
-		byLook:    "store-withdrawn store-other-url not-compared aws-transient aws-rejected-claim aws-refused",
+		byLook:    "store-withdrawn store-other-url not-compared token-unchecked cluster-key-unchecked aws-transient aws-rejected-claim aws-refused",
 		byAccount: "aws-unread aws-credentials aws-forbidden aws-pod-unset aws-pod-token-unread aws-action-denied aws-role-missing aws-role-path aws-sts-unreachable aws-sts-region aws-session",
 	}
 }

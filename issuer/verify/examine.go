@@ -11,7 +11,7 @@ import (
 // Examination is what a visit found, and what it saw that others compare with: a cluster's keys, an account's thumbprints.
 type Examination struct {
 	Findings []finding.Finding
-	Keys     []keystore.VerificationKey // at jwks_uri, of all addresses; nil if no address has a JWKS that can be read
+	Keys     []keystore.VerificationKey // at jwks_uri, of all addresses, or the stored ones where nobody reads that; nil if they cannot be read
 	Chain    []*x509.Certificate        // that the issuer's host sends, the leaf first; nil if there was no TLS connection
 	PublicCA bool                       // the system's CAs vouch for Chain, whatever RootCAs are
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,17 @@ func synced(t *testing.T, w *world) {
 		keys = append(keys, k.VerificationKey)
 	}
 	w.holds(t, keys...)
+}
+
+// unreadAgain lets the stored key set be read once more, and then not.
+func unreadAgain(w *world) {
+	read, times := w.options.Stored, 0
+	w.options.Stored = func(ctx context.Context) (keystore.KeySet, error) {
+		if times++; times > 1 {
+			return keystore.KeySet{}, errors.New("access denied")
+		}
+		return read(ctx)
+	}
 }
 
 // copySetups are about what a relying party holds that fetches nothing.
@@ -76,6 +88,12 @@ func copySetups() []setup {
 				return nil, errors.New("access denied")
 			}
 		}, synced},
+		{"a token, and stored keys that cannot be read any more, where nobody reads the documents", "token-unchecked", "", func(t *testing.T, w *world) {
+			synced(t, w)
+			policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
+			anew(t, w)
+			unreadAgain(w)
+		}, func(t *testing.T, w *world) { w.options.Stored = w.readStored; anew(t, w) }},
 	}
 }
 
@@ -100,5 +118,54 @@ func TestNobodyReads(t *testing.T) {
 	policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
 	if found := w.visit(t); !finding.Failed(found) {
 		t.Errorf("a copy that is behind passes:%s", lines(found))
+	}
+}
+
+// TestTokenWhereNobodyReads: a token is checked against the stored keys, or said not to be checked.
+func TestTokenWhereNobodyReads(t *testing.T) {
+	stranger := func(t *testing.T, w *world) {
+		w.signer = newECKey(t)
+		w.kid = string(public(t, w.signer).ID())
+		w.options.Token = w.token(t)
+	}
+	for _, tt := range []struct {
+		name  string
+		build func(*testing.T, *world)
+		want  string // empty: the token is good
+	}{
+		{"its own token", anew, ""},
+		{"garbage", literal("not a token"), "token-malformed"},
+		{"a token of another issuer", claim("iss", "https://oidc.example.com/prod-b"), "token-issuer-other"},
+		{"a token of an unknown key", stranger, "token-kid-unknown"},
+		{"another key under the kid", func(t *testing.T, w *world) { w.signer = newECKey(t); w.options.Token = w.token(t) }, "token-signature-wrong"},
+		{"an expired token", claim("exp", time.Now().Add(-10*time.Minute).Unix()), "token-expired"},
+		{"a store that cannot be read any more", func(t *testing.T, w *world) {
+			anew(t, w)
+			unreadAgain(w)
+		}, "token-unchecked"},
+		{"another issuer URL than the key set's", func(t *testing.T, w *world) {
+			anew(t, w)
+			w.options.URL = "https://oidc.example.com/prod-b"
+		}, "token-unchecked"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			synced(t, w)
+			policy(func(p *keystore.Policy) { p.Reach = keystore.ReachCopies })(t, w)
+			tt.build(t, w)
+			found := Examine(t.Context(), w.options)
+			has := func(code string) bool {
+				return slices.ContainsFunc(found.Findings, func(f finding.Finding) bool { return f.Code == code && f.Severity == finding.Fail })
+			}
+			if tt.want != "" && !has(tt.want) {
+				t.Errorf("want %s in%s", tt.want, lines(found.Findings))
+			}
+			if tt.want == "" && (finding.Failed(found.Findings) || !strings.Contains(lines(found.Findings), "signature verifies")) {
+				t.Errorf("found%s", lines(found.Findings))
+			}
+			if unread := tt.want == "token-unchecked"; (found.Keys == nil) != unread {
+				t.Errorf("keys %v", found.Keys)
+			}
+		})
 	}
 }

@@ -71,20 +71,53 @@ func (o Options) complete() Options {
 // Examine visits an issuer at each of its addresses, and at the origins that its key set names, and returns what it saw and
 // what it found, with what to repair first before the rest. A check that could not be made because an earlier one failed is left
 // out, except for the comparison with the store: that one fails then. Of an issuer whose documents nobody reads ([keystore.ReachCopies])
-// only the copies that relying parties hold are compared.
+// only the copies that relying parties hold are compared, and a token is checked against the stored keys.
 func Examine(ctx context.Context, o Options) Examination {
 	v := &visitor{o: o.complete()}
 	v.known = v.o.set(ctx)
+	var e Examination
 	var visits []*visit
 	if v.known.Policy().Reach != keystore.ReachCopies || v.known.Withdrawn() {
 		visits = v.visits(ctx)
 	} else if v.checkURL() {
-		v.checkHistory(v.readStore(ctx))
+		e.Keys = v.checkUnread(ctx)
 	}
 	v.checkCopies(ctx)
-	e := Examination{Findings: v.Sorted()}
+	v.checkTokenSeen(visits)
+	e.Findings = v.Sorted()
 	e.see(v.url.Host(), visits)
 	return e
+}
+
+// checkUnread checks what can be checked of an issuer whose documents nobody reads: relying parties go by the stored keys, as far as
+// their copies have them. It returns those keys, nil if they cannot be read.
+func (v *visitor) checkUnread(ctx context.Context) []keystore.VerificationKey {
+	stored := v.readStore(ctx)
+	v.checkHistory(stored)
+	if stored == nil {
+		return nil
+	}
+	keys := []keystore.VerificationKey{}
+	for _, k := range stored.Keys() {
+		keys = append(keys, k.VerificationKey)
+	}
+	if v.o.Token != "" {
+		v.Add(token.Issuer{URL: v.o.URL, Published: keys, Stored: stored, Now: v.o.Now}.Check(v.o.Token)...)
+	}
+	return keys
+}
+
+// checkTokenSeen says so where a token was given and nobody could check it: no word would look like a good one.
+func (v *visitor) checkTokenSeen(visits []*visit) {
+	about := func(f finding.Finding) bool { return strings.HasPrefix(f.Check, "token-") }
+	if v.o.Token == "" || slices.ContainsFunc(v.Findings, about) {
+		return
+	}
+	report := v.Fail
+	if len(visits) > 0 { // what kept them from being read fails by itself
+		report = v.Warn
+	}
+	report("token-unchecked", "the token was not checked: the keys of %s could not be read", printable(v.o.URL))
 }
 
 // visits asks every address and origin and checks the answers.

@@ -236,6 +236,8 @@ func (e *examination) checkSigners(ctx context.Context, first api) {
 	e.checkIssuer(e.seen)
 	if e.want.Published != nil {
 		e.checkKeys()
+	} else { // no word would look like a good one
+		e.Warn("cluster-key-unchecked", "the key that the cluster signs with was not compared: the keys of %s could not be read", e.want.Issuer)
 	}
 	e.checkAudiences()
 }

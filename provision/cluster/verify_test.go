@@ -274,6 +274,8 @@ func setUps(t *testing.T) []setUp {
 			s.want.Published = append(s.want.Published, s.stranger(t))
 		},
 			"cluster-key-unpublished", finding.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
+		{"the issuer's keys are not readable", 1, func(s *standIn) { s.want.Published = nil },
+			"cluster-key-unchecked", finding.Warn, "was not compared", "repair what fails besides"},
 		{"no published key at all", 1, func(s *standIn) { s.want.Published = []keystore.VerificationKey{} },
 			"cluster-key-unpublished", finding.Fail, "which is not at the issuer's public URL", "keypost key add " + wantedIssuer + " --kubeconfig "},
 		{"one server signs with an unpublished key", 2, func(s *standIn) { s.signs[1].key, _ = newSigningKey(t) },
@@ -537,7 +539,6 @@ func TestVerifyFindsNothingWrong(t *testing.T) {
 			s.want.Published = append(s.want.Published, next)
 			s.want.Idle = func(k keystore.VerificationKey) bool { return k.Equal(next) }
 		},
-		"the issuer is not readable":                     func(s *standIn) { s.want.Published = nil },
 		"the issuer is an audience that was asked about": func(s *standIn) { s.want.Audiences = []string{wantedIssuer} },
 		"no audience was asked about":                    func(s *standIn) { s.want.Audiences = nil },
 		"a token for the cluster itself":                 func(s *standIn) { s.shows(t, wantedIssuer, wantedIssuer) },

@@ -21,6 +21,10 @@ func clusterCauses() []Cause {
 			"restart every kube-apiserver with the issuer URL as the first --service-account-issuer, and its present one as the second",
 		},
 		{
+			"cluster-key-unchecked", "cluster-look", "the key that the cluster signs with was not compared", nil, "nobody knows whether its tokens would be taken",
+			"repair what fails besides, and look again",
+		},
+		{
 			"cluster-key-gone", "cluster-key", "the cluster signs with a key that was revoked or removed", keyUnknown(), "a key that is gone never returns: every token that the cluster makes is refused",
 			"let every kube-apiserver sign with the published key (--service-account-signing-key-file), and the controller-manager too",
 		},

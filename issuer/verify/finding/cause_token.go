@@ -10,6 +10,10 @@ func tokenCauses() []Cause {
 func formCauses() []Cause {
 	return []Cause{
 		{
+			"token-unchecked", "token-look", "the token was not checked", nil, "nobody knows whether it would be taken",
+			"repair what fails besides, and look again",
+		},
+		{
 			"token-malformed", "token-form", "the token is no signed JWT", append(malformed(), unknownBearer()...), "",
 			"make one with kubectl create token SERVICEACCOUNT --audience sts.amazonaws.com, and give the whole of it",
 		},

@@ -33,10 +33,10 @@ func needsOfCheck() map[string][]Need {
 		"aws-trust": {NeedRole, NeedToken}, "aws-assume": {NeedRole, NeedToken, NeedAssume}, "aws-pod": {NeedPod}, "aws-permissions": {NeedRights},
 		"cluster-review": {NeedCluster, NeedToken},
 	}
-	for _, check := range []string{"cluster-reach", "cluster-rights", "cluster-token", "cluster-issuer", "cluster-key", "cluster-keys", "cluster-audiences", "cluster-servers"} {
+	for _, check := range []string{"cluster-reach", "cluster-rights", "cluster-token", "cluster-issuer", "cluster-key", "cluster-keys", "cluster-audiences", "cluster-servers", "cluster-look"} {
 		all[check] = []Need{NeedCluster}
 	}
-	for _, check := range []string{"token-form", "token-issuer", "token-kid", "token-signature", "token-time", "token-claims"} {
+	for _, check := range []string{"token-form", "token-issuer", "token-kid", "token-signature", "token-time", "token-claims", "token-look"} {
 		all[check] = []Need{NeedToken}
 	}
 	return all

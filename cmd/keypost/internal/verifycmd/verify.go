@@ -51,7 +51,8 @@ func NewCmdVerify(f *cli.Factory) *cobra.Command {
 		"of a token, with --token-file. With a store the published keys are compared with the stored ones, by their material:\n" +
 		"a key that the store never had fails, since somebody else may be answering. A key that was removed or revoked fails\n" +
 		"once no cache may hold it any more. Copies of the keys that relying parties hold (issuer set --relying-party gcp-upload:…)\n" +
-		"are compared as they were read back last, with --observations.\n\n" +
+		"are compared as they were read back last, with --observations. Where nobody reads the documents (--reach copies), token and\n" +
+		"cluster are compared with the stored keys.\n\n" +
 		"--kubeconfig looks at the cluster as well: each kube-apiserver is made to mint a token, which shows the issuer and the key\n" +
 		"that it signs with, and the audiences that are its own; with --token-file each is asked what it makes of the token.\n" +
 		"--role-arn looks at the role's trust policy and its account's IAM OIDC identity provider, with the credentials of\n" +
