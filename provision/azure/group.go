@@ -46,6 +46,9 @@ func (c *client) readGroup(ctx context.Context, name string) (*groupState, error
 		return nil, err
 	}
 	s := stateOfGroup(g.ResourceGroup)
+	if s.id == "" { // whose tags would be none, and be written so
+		return nil, fmt.Errorf("the answer about resource group %s has no ID, so it is not Azure's: see what is between here and Azure", name)
+	}
 	return &s, nil
 }
 

@@ -277,24 +277,28 @@ func (s switchRecord) MovedAt(ctx context.Context) (time.Time, error) {
 	return at, nil
 }
 
+// SetMovedAt changes that one tag: a write of the group's tags would take away what others wrote since they were read.
 func (s switchRecord) SetMovedAt(ctx context.Context, at time.Time) ([]string, error) {
-	c, group := s.run.client, s.run.o.OIDCGroup
-	g, _, err := s.read(ctx)
+	g, have, err := s.read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if g == nil {
-		return nil, fmt.Errorf("there is no resource group %s", group)
+		return nil, fmt.Errorf("there is no resource group %s", s.run.o.OIDCGroup)
 	}
-	tags := named(g.tags, s.tag())
+	operation, value := armresources.TagsPatchOperationMerge, at.UTC().Format(time.RFC3339)
 	if at.IsZero() {
-		delete(tags, s.tag())
-	} else {
-		tags[s.tag()] = at.UTC().Format(time.RFC3339)
+		operation, value = armresources.TagsPatchOperationDelete, have
 	}
-	_, err = arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/write", func(ctx context.Context) (armresources.ResourceGroupsClientUpdateResponse, error) {
-		return c.Groups.Update(ctx, group, armresources.ResourceGroupPatchable{Tags: arm.Pointers(tags)}, nil)
+	c, scope := s.run.client, strings.TrimPrefix(s.run.o.groupID(s.run.o.OIDCGroup), "/")
+	const action = "Microsoft.Resources/tags/write"
+	answer, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armresources.TagsClientUpdateAtScopeResponse, error) {
+		return c.Tags.UpdateAtScope(ctx, scope, armresources.TagsPatchResource{Operation: &operation,
+			Properties: &armresources.Tags{Tags: arm.Pointers(map[string]string{s.tag(): value})}}, nil)
 	})
+	if err == nil && arm.Deref(answer.ID) == "" {
+		err = fmt.Errorf("%s: the answer has no ID, so it is not Azure's: see what is between here and Azure", action)
+	}
 	return []string{"Updated tags of resource group " + g.id}, err
 }
 

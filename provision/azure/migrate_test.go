@@ -3,6 +3,7 @@ package azure_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -109,6 +110,60 @@ func TestSwitchIsForgotten(t *testing.T) {
 	_, err = azure.FinishMigration(t.Context(), o)
 	must(t, err)
 	forgotten("a killed run")
+}
+
+// Of the group's tags the record alone is written: what another program writes between the reading and the writing stays. An answer
+// that is no group's, whose tags would be none, writes nothing.
+func TestTheRecordOfASwitchLeavesOtherTags(t *testing.T) {
+	const (
+		old   = "https://prod-a.blob.core.windows.net/prod-a"
+		group = "/subscriptions/" + subscription + "/resourceGroups/prod-a-oidc"
+		own   = "openshift.io_cloud-credential-operator_prod-a"
+	)
+	for _, kind := range []string{"meanwhile", "{}", "null", "", "no answer to the write"} {
+		w := newWorld(t, fakeazure.Options{})
+		before := w.identities(t, usual()...)
+		before.IssuerURL = old
+		_, err := azure.CreateIdentities(t.Context(), before)
+		must(t, err)
+		key, err := keystore.NewPublic(keys.NewRSA()().Public())
+		must(t, err)
+		tags := func(more string) {
+			w.arm(t, "PATCH", group, "2021-04-01", fmt.Sprintf(`{"tags":{%q:"owned","cost-center":"42",%q:"2020-01-01T00:00:00Z"%s}}`, own, azure.MovedAtTag("prod-a", old), more))
+		}
+		tags("")
+		o := azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: old, OldKeys: func(context.Context) ([]keystore.VerificationKey, error) {
+			return []keystore.VerificationKey{key}, nil
+		}}}
+		reads := 0
+		o.Transport = bent{w.Client(), func(r *http.Request, resp *http.Response) {
+			if r.Method == http.MethodPatch && kind == "no answer to the write" {
+				rewrite(t, resp, func(string) string { return "{}" })
+			}
+			if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/prod-a-oidc") {
+				return
+			}
+			if reads++; reads < 2 {
+				return
+			}
+			switch kind {
+			case "meanwhile":
+				tags(`,"other":"x"`)
+			case "{}", "null", "":
+				rewrite(t, resp, func(string) string { return kind })
+			}
+		}}
+		_, err = azure.Migrate(t.Context(), o)
+		if refused := kind != "meanwhile"; (err != nil) != refused || refused && !strings.Contains(err.Error(), "has no ID") {
+			t.Errorf("%q: %v", kind, err)
+		}
+		want := map[string]int{"meanwhile": 3, "no answer to the write": 2}[kind]
+		for _, g := range w.State().Groups {
+			if strings.EqualFold(g.ID, group) && (g.Tags["cost-center"] != "42" || g.Tags[own] != "owned" || want == 3 && g.Tags["other"] != "x" || want > 0 && len(g.Tags) != want) {
+				t.Errorf("%q: tags %v", kind, g.Tags)
+			}
+		}
+	}
 }
 
 // A name or an old issuer that nothing has to do with moves nothing, and publishes nothing.

@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,10 +15,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/azure"
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/test/fakeazure"
+	"github.com/keypost/keypost/test/keys"
 	"github.com/keypost/keypost/test/scene"
 )
 
@@ -38,8 +41,14 @@ func TestLeastPermissions(t *testing.T) {
 	everything := func(permissions []string) map[string]bool {
 		w := newWorld(t, fakeazure.Options{Permissions: permissions})
 		o := w.identities(t, usual()...)
-		o.Tags = map[string]string{"a": "b"}
+		o.IssuerURL = "https://prod-a.blob.core.windows.net/prod-a"
+		o.Tags = map[string]string{"a": "b", azure.MovedAtTag("prod-a", o.IssuerURL): "2020-01-01T00:00:00Z"} // as an earlier move leaves it
 		_, err := azure.CreateIdentities(t.Context(), o)
+		must(t, err)
+		key, err := keystore.NewPublic(keys.NewRSA()().Public())
+		must(t, err)
+		_, err = azure.Migrate(t.Context(), azure.MigrateOptions{Options: w.options(), Move: install.Move{Old: o.IssuerURL,
+			OldKeys: func(context.Context) ([]keystore.VerificationKey, error) { return []keystore.VerificationKey{key}, nil }}})
 		must(t, err)
 		less := w.identities(t, request{"storage", "op", "permissions: [Microsoft.Compute/disks/read]"})
 		less.Prune, less.Tags = true, map[string]string{"a": "c"}

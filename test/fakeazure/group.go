@@ -1,6 +1,7 @@
 package fakeazure
 
 import (
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -185,6 +186,51 @@ func patchGroup(q *request) (answer, error) {
 		return answer{}, err
 	}
 	return q.putGroup(g, true)
+}
+
+// patchTags changes some of a group's tags, whatever the letter case of their names: the others stay
+// (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).
+func patchTags(q *request) (answer, error) {
+	var in struct {
+		Operation  string  `json:"operation"`
+		Properties tracked `json:"properties"`
+	}
+	g, err := q.openGroup()
+	if err == nil {
+		err = q.read(&in)
+	}
+	if err == nil {
+		err = in.Properties.checkTags()
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	if !slices.Contains([]string{"Merge", "Delete", "Replace"}, in.Operation) {
+		return answer{}, badRequest("InvalidTagOperation", "The tag operation '%s' is not one of Merge, Delete and Replace.", in.Operation)
+	}
+	tags := map[string]string{}
+	for name, value := range g.Tags {
+		given, is := "", false
+		for n, v := range in.Properties.Tags {
+			if strings.EqualFold(n, name) {
+				given, is = v, true
+			}
+		}
+		keeps := !is || in.Operation == "Delete" && given != "" && given != value
+		if keeps && in.Operation != "Replace" {
+			tags[name] = value
+		}
+	}
+	if in.Operation != "Delete" {
+		maps.Copy(tags, in.Properties.Tags)
+	}
+	g.Tags = tags
+	if err := (tracked{Tags: tags}).checkTags(); err != nil {
+		return answer{}, err
+	}
+	q.world.groups = fakecloud.With(q.world.groups, strings.ToLower(g.ID), g)
+	return ok(map[string]any{"id": g.ID + "/providers/Microsoft.Resources/tags/default", "name": "default", "type": "Microsoft.Resources/tags",
+		"properties": map[string]any{"tags": tags}})
 }
 
 func deleteGroup(q *request) (answer, error) {

@@ -124,6 +124,7 @@ func routes() []route {
 		resources("HeadGroup", "HEAD", group, groups+"read", headGroup),
 		resources("PutGroup", "PUT", group, groups+"write", putGroup),
 		resources("PatchGroup", "PATCH", group, groups+"write", patchGroup),
+		resources("PatchTags", "PATCH", group+"/providers/Microsoft.Resources/tags/default", "tags/write", patchTags),
 		resources("DeleteGroup", "DELETE", group, groups+"delete", deleteGroup),
 		resources("ListGroupResources", "GET", group+"/resources", groups+"resources/read", listResources),
 		resources("GetOperation", "GET", subscription+"/operationresults/{operation}", "", getOperation),

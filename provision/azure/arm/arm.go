@@ -73,6 +73,7 @@ type Client struct {
 	Subscription string // ID
 	Groups       *armresources.ResourceGroupsClient
 	Resources    *armresources.Client
+	Tags         *armresources.TagsClient
 	Identities   *armmsi.UserAssignedIdentitiesClient
 	Credentials  *armmsi.FederatedIdentityCredentialsClient
 	Definitions  *armauthorization.RoleDefinitionsClient
@@ -126,7 +127,7 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	if o.Unpaced {
 		c.Writes, c.Lists = newPace(0, 0), newPace(0, 0)
 	}
-	var errs [8]error
+	var errs [9]error
 	c.plain, errs[0] = azarm.NewClient("keypost", "v0.0.0", credential, options)
 	c.Groups, errs[1] = armresources.NewResourceGroupsClient(o.Subscription, credential, options)
 	c.providers, errs[2] = armresources.NewProvidersClient(o.Subscription, credential, options)
@@ -135,6 +136,7 @@ func Open(o Account, onWait func(cloud.Wait)) (*Client, error) {
 	c.Credentials, errs[5] = armmsi.NewFederatedIdentityCredentialsClient(o.Subscription, credential, options)
 	c.Definitions, errs[6] = armauthorization.NewRoleDefinitionsClient(credential, options)
 	c.Assignments, errs[7] = armauthorization.NewRoleAssignmentsClient(o.Subscription, credential, options)
+	c.Tags, errs[8] = armresources.NewTagsClient(o.Subscription, credential, options)
 	return c, errors.Join(errs[:]...)
 }
 
