@@ -46,6 +46,7 @@ type Uploader struct {
 	Records *observation.Store
 	By      string           // who it is, for the record
 	Now     func() time.Time // nil for the clock of this machine
+	Force   bool             // upload also what is older than the key set that was compared last
 }
 
 // Result is what came of one upload.
@@ -85,16 +86,43 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 		if err != nil {
 			return err
 		}
-		if err := u.once(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", text.OneLine(u.party, 300), err)
+		if err := u.checkBehind(ctx, s); err != nil {
+			return err
 		}
 		u.Set = s
+		failed := u.once(ctx, s)
+		if failed != nil {
+			failed = fmt.Errorf("%s: %w", text.OneLine(u.party, 300), failed)
+		}
+		// After an error too: an upload that happened all the same has put the older keys over what another run had read back since.
 		_, now, err := u.Store.Load(ctx, n)
 		if err != nil || now == revision {
-			return err
+			return errors.Join(failed, err)
 		}
 	}
 	return fmt.Errorf("%s: key set %q was changed again and again while its keys were uploaded; try again", text.OneLine(u.party, 300), n)
+}
+
+// BehindError reports that the store has an older key set than the one that the copy was compared with last: a replica that is behind, or
+// a backup that was put back. What it still publishes may have been revoked since.
+type BehindError struct {
+	Set              keystore.Name
+	Stored, Recorded int64 // generations
+}
+
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("key set %q is generation %d in this store, and the copy was compared with generation %d already, so nothing is uploaded: use the store that has "+
+		"the newest", e.Set, e.Stored, e.Recorded)
+}
+
+// checkBehind returns a [*BehindError] if what was recorded of the copy is of a later generation. What cannot be loaded is no obstacle:
+// the copy does not wait for the place of the records.
+func (u *run) checkBehind(ctx context.Context, s keystore.KeySet) error {
+	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party})
+	if err != nil || u.Force || r.Latest.Upload == nil || r.Latest.Upload.Generation <= s.Generation() {
+		return nil
+	}
+	return &BehindError{s.Name(), s.Generation(), r.Latest.Upload.Generation}
 }
 
 // uploadable returns an error unless the keys of s may be uploaded to a relying party.

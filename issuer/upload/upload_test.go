@@ -243,6 +243,71 @@ func TestWhatIsNotUploaded(t *testing.T) {
 	}
 }
 
+// An upload that fails and has happened all the same has put older keys over newer ones, which another run has read back meanwhile.
+func TestAFailedUploadIsNotTheLast(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	id := w.add()
+	c.onUpload = func() {
+		c.onUpload = nil
+		w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
+			return s.Revoke(keystore.Change{At: storetest.Time(time.Hour), Why: "stolen"}, id, keystore.RevokeOptions{})
+		})
+		if _, err := w.sync(c); err != nil {
+			t.Fatal(err)
+		}
+		c.lost = errors.New("connection reset")
+	}
+	lost := lossy{c}
+	if _, err := w.sync(lost); err != nil || strings.Contains(string(c.jwks), string(id)) {
+		t.Errorf("%v, it holds %s", err, c.jwks)
+	}
+}
+
+// lossy loses the answer to one upload.
+type lossy struct{ *fake }
+
+func (l lossy) Upload(ctx context.Context, jwks []byte) error {
+	err := l.fake.Upload(ctx, jwks)
+	l.lost = nil
+	return err
+}
+
+// A store that is behind would bring back a key that was revoked.
+func TestAStoreThatIsBehindIsNotUploaded(t *testing.T) {
+	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`)}
+	id := w.add()
+	behind, _, err := w.st.Load(t.Context(), "prod-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Revoke(keystore.Change{At: storetest.Time(time.Hour), Why: "stolen"}, id, keystore.RevokeOptions{})
+	})
+	if _, err := w.sync(c); err != nil {
+		t.Fatal(err)
+	}
+	w.u.Store = old{behind}
+	_, err = w.sync(c)
+	if e, is := errors.AsType[*BehindError](err); !is || e.Recorded <= e.Stored || c.uploads != 1 || strings.Contains(string(c.jwks), string(id)) {
+		t.Errorf("%v, %d uploads, %s", err, c.uploads, c.jwks)
+	}
+	w.u.Force = true
+	if _, err := w.sync(c); err != nil || c.uploads != 2 {
+		t.Errorf("forced: %v, %d uploads", err, c.uploads)
+	}
+}
+
+// old is a store that still has an older version.
+type old struct{ s keystore.KeySet }
+
+func (o old) Load(context.Context, keystore.Name) (keystore.KeySet, keystore.Revision, error) {
+	return o.s, "1", nil
+}
+
+func (o old) List(context.Context) (map[keystore.Name]keystore.Revision, error) {
+	return map[keystore.Name]keystore.Revision{o.s.Name(): "1"}, nil
+}
+
 // What is there for another issuer is not overwritten: its tokens would be refused, and ours accepted as its own.
 func TestAnotherIssuersPlaceIsLeftAlone(t *testing.T) {
 	w, c := newWorld(t, named()), &fake{jwks: []byte(`{"keys":[]}`), issuer: "https://oidc.example.com/prod-b"}

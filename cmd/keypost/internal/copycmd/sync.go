@@ -37,6 +37,7 @@ type syncOptions struct {
 	cloud Cloud
 	all   bool
 	adopt bool
+	force bool
 }
 
 // NewCmdSync returns the command sync-keys of a cloud.
@@ -52,7 +53,9 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 	f.ObservationsFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&o.all, "all", false, "every key set of the store whose policy names such a copy")
 	cmd.Flags().BoolVar(&o.adopt, "adopt", false, "upload also to a copy that is marked as another installation's, or as nobody's; not with --all")
+	cmd.Flags().BoolVar(&o.force, "force", false, "upload also where the store has an older key set than the one that was uploaded last; not with --all")
 	cmd.MarkFlagsMutuallyExclusive("all", "adopt")
+	cmd.MarkFlagsMutuallyExclusive("all", "force")
 	return cmd
 }
 
@@ -96,7 +99,7 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	u := upload.Uploader{Store: st, Records: records, By: o.By}
+	u := upload.Uploader{Store: st, Records: records, By: o.By, Force: o.force}
 	rows, failed := []synced{}, []error{}
 	p := o.Progress("uploading", "copies")
 	p.Of(len(list))
@@ -198,6 +201,10 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	var r upload.Result
 	if err == nil {
 		r, err = u.Sync(ctx, w.set.Name(), w.party, c)
+	}
+	if _, is := errors.AsType[*upload.BehindError](err); is {
+		err = cli.WithHint(err, "if this store is the newest all the same (the key set was made anew, or somebody wrote a reading that is not true): %s",
+			cli.Command{o.cloud.Kind, "sync-keys", string(w.set.Name()), "--force"})
 	}
 	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
 	if err == nil && r.ClockGap != "" {
