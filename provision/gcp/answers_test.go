@@ -1,6 +1,8 @@
 package gcp_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -58,4 +60,35 @@ func TestAnEmptyPolicyIsNotWritten(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What is held is read as strictly as by gates: where readers differ, Google may have other keys than those that one of them sees.
+func TestAnAmbiguousUploadIsReplaced(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		const key = `{"kty":"EC","alg":"ES256","use":"sig","kid":%q,"crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}`
+		want := installation("demo")
+		want.Accounts, want.Provider.JWKS = nil, jwks(key, "k1")
+		mustApply(t, w, want)
+		wrote := 0
+		c := bent{w, func(r *http.Request) string {
+			if r.Method == http.MethodPatch {
+				wrote++
+			}
+			if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/providers/demo") || wrote > 0 {
+				return ""
+			}
+			held := strings.TrimSuffix(string(jwks(rsaKey, "evil")), "}") + `,"KEYS":[` + fmt.Sprintf(key, "k1") + `]}`
+			answer, err := json.Marshal(map[string]any{"state": "ACTIVE", "description": "Created By OpenShift ccoctl; installation demo",
+				"oidc": map[string]string{"issuerUri": issuerURL, "jwksJson": held}})
+			check(t, err)
+			return string(answer)
+		}}.client()
+		to := *want.Provider
+		if changed, err := c.UploadKeys(t.Context(), to); err != nil || !changed || wrote != 1 {
+			t.Errorf("changed %t, %d writes, %v", changed, wrote, err)
+		}
+		if changed, err := c.UploadKeys(t.Context(), to); err != nil || changed || wrote != 1 {
+			t.Errorf("again: changed %t, %d writes, %v", changed, wrote, err)
+		}
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
 )
@@ -76,8 +78,28 @@ func keyIDs(jwks []byte) []string {
 	return kids
 }
 
-// sameKeys reports whether two JWKS have the same keys, in whatever order and form.
-func sameKeys(a, b string) bool {
+// sameKeys reports whether two JWKS have the same keys, in whatever order and form. What is held is read as strictly as gates read it: in a
+// form that readers take differently it may have other keys for Google, and is to be replaced.
+func sameKeys(want, held string) bool {
+	x, errX := pubkey.Parse("the keys to upload", []byte(want))
+	y, errY := pubkey.Parse("the upload", []byte(held))
+	if errX == nil {
+		return errY == nil && slices.Equal(prints(x), prints(y))
+	}
+	return sameMembers(want, held)
+}
+
+func prints(keys []keystore.VerificationKey) []string {
+	var all []string
+	for _, k := range keys {
+		all = append(all, fmt.Sprintf("%q %s %s", k.ID(), k.Alg(), k.Fingerprint()))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// sameMembers is sameKeys for keys that no gate takes.
+func sameMembers(a, b string) bool {
 	canonical := func(jwks string) ([]string, bool) {
 		keys, err := readKeys([]byte(jwks))
 		var out []string

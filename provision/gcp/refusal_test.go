@@ -184,7 +184,8 @@ func TestOpen(t *testing.T) {
 		{"missing file", map[string]string{"GOOGLE_CREDENTIALS": dir + "/none"}, "", `the environment variable "GOOGLE_CREDENTIALS" is neither JSON nor the path of a file that can be read: no such file`},
 		{"content in another form", map[string]string{"GOOGLE_CREDENTIALS": strings.Repeat("secret", 100)}, "", "is neither JSON nor the path of a file that can be read: file name too long"},
 		{"no JSON", map[string]string{"GOOGLE_CREDENTIALS": bad}, "", "they are not JSON"},
-		{"default that is missing", map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": dir + "/none"}, "", "no Google credentials were found: set GOOGLE_CREDENTIALS"},
+		{"default that is missing", map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": dir + "/none"}, "", `the environment variable "GOOGLE_APPLICATION_CREDENTIALS" is not the path of a file that can be read`},
+		{"content as the default", map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": `{"private_key":"secret"}`}, "", "is not the path of a file that can be read, and takes nothing else: no such file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, name := range []string{"GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON", "GOOGLE_APPLICATION_CREDENTIALS"} {

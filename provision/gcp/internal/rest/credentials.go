@@ -68,12 +68,9 @@ func find() (found, error) {
 		if strings.HasPrefix(value, "{") {
 			return found{source: source + ", content <redacted>", data: []byte(value)}, nil
 		}
-		data, err := os.ReadFile(value)
+		data, err := readNamed(name, value)
 		if err != nil {
-			if e, is := errors.AsType[*fs.PathError](err); is {
-				err = e.Err // its path may be the key itself, in another form
-			}
-			return found{}, fmt.Errorf("credentials: the %s is neither JSON nor the path of a file that can be read: %w", source, err)
+			return found{}, err
 		}
 		return found{source: fmt.Sprintf("%s, file %q", source, value), data: data}, nil
 	}
@@ -92,6 +89,28 @@ func find() (found, error) {
 	return found{source: fmt.Sprintf("file %q", path), data: data}, nil
 }
 
+// readNamed reads the file that an environment variable names. The error does not quote the path, which may be the key itself.
+func readNamed(variable, path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if e, is := errors.AsType[*fs.PathError](err); is {
+		err = e.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("credentials: the environment variable %q is %s: %w", variable, expected(variable), err)
+	}
+	return data, nil
+}
+
+func expected(variable string) string {
+	if variable == libraryVariable {
+		return "not the path of a file that can be read, and takes nothing else"
+	}
+	return "neither JSON nor the path of a file that can be read"
+}
+
+// libraryVariable is read by Google's library, whose error quotes it.
+const libraryVariable = "GOOGLE_APPLICATION_CREDENTIALS"
+
 // authenticate finds the credentials.
 func (c *Client) authenticate(ctx context.Context) error {
 	f, err := find()
@@ -100,6 +119,11 @@ func (c *Client) authenticate(ctx context.Context) error {
 	}
 	var creds *google.Credentials
 	if f.data == nil {
+		if path := os.Getenv(libraryVariable); path != "" {
+			if _, err := readNamed(libraryVariable, path); err != nil {
+				return Problemf(NoCredentials, "%w", err)
+			}
+		}
 		if creds, err = google.FindDefaultCredentials(ctx, scope); err != nil {
 			return Problemf(NoCredentials, "no Google credentials were found: set GOOGLE_CREDENTIALS to a service account's key file, "+
 				"or run gcloud auth application-default login (%s)", oneLine(err))
