@@ -355,7 +355,7 @@ func TestGCPIsNeverSilentForLong(t *testing.T) {
 			check(t, err)
 			w.store = keystore.NewStore(backend)
 			o := gcp.MigrateOptions{Options: options(w), Move: w.move(), Accounts: *accounts(t, w)}
-			o.IssuerURL, o.Move.Old = "https://new.example.com/prod-a", issuerURL
+			o.IssuerURL, o.Old = "https://new.example.com/prod-a", issuerURL
 			_, err = gcp.Migrate(t.Context(), o)
 			return err
 		},
