@@ -80,6 +80,23 @@ func TestThrottledOnce(t *testing.T) {
 	must(t, err)
 }
 
+// Where Azure asks for a longer pause than a call may have, the run says how long, and does not say that it asked again.
+func TestALongPauseIsSaid(t *testing.T) {
+	for after, says := range map[time.Duration]string{61 * time.Second: "asks to wait 1m1s before the next attempt", time.Hour: "asks to wait 1h0m0s before"} {
+		w := newWorld(t, fakeazure.Options{})
+		w.Fault(func(c fakeazure.Call) fakeazure.Fault {
+			if c.Action == "ListIdentities" {
+				return fakeazure.Throttle(after)
+			}
+			return fakeazure.Fault{}
+		})
+		_, err := azure.CreateIdentities(t.Context(), w.identities(t, usual()...))
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "again and again") {
+			t.Errorf("%v: %v", after, err)
+		}
+	}
+}
+
 // What is wrong is told before anything is written, and mostly before anybody is called.
 func TestRefusals(t *testing.T) {
 	type tried struct {

@@ -33,7 +33,9 @@ const Parallel = 20
 const (
 	callTime    = 5 * time.Minute
 	attemptTime = 30 * time.Second
-	consistency = 4 * time.Minute // what ccoctl waits for a new identity to be known everywhere (OCPBUGS-17719)
+	// longestPause is between two attempts; where Azure asks for a longer one, the call ends.
+	longestPause = time.Minute
+	consistency  = 4 * time.Minute // what ccoctl waits for a new identity to be known everywhere (OCPBUGS-17719)
 )
 
 // The clouds, by the names that Azure's tools have for them.
@@ -182,7 +184,7 @@ func Send[T any](ctx context.Context, c *Client, name string, call func(context.
 // retries are those of one call: as Azure asks with Retry-After, else later and later.
 func retries(pending *cloud.Pending) policy.RetryOptions {
 	return policy.RetryOptions{
-		MaxRetries: 10, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: time.Minute, TryTimeout: attemptTime,
+		MaxRetries: 10, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: longestPause, TryTimeout: attemptTime,
 		ShouldRetry: func(r *http.Response, err error) bool {
 			_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 			if untrusted || errors.Is(err, errTooLong) || errors.Is(err, errElsewhere) || err == nil && !transient(r.StatusCode) {

@@ -1,13 +1,16 @@
 package arm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -76,6 +79,9 @@ func refusal(call string, r *azcore.ResponseError) error {
 		return failed("the caller's roles do not allow %s (Azure says: %s)", call, said)
 	case HasCode(r, "MissingSubscriptionRegistration"):
 		return &Error{Problem: Unregistered, Err: failed("%s: %s", call, said)}
+	case transient(r.StatusCode) && asked(r) > longestPause:
+		return failed("%s: Azure asks to wait %v before the next attempt, longer than keypost waits for a call: run this again then (Azure says: %s)",
+			call, asked(r), cmp.Or(said, http.StatusText(r.StatusCode)))
 	case r.StatusCode == http.StatusUnauthorized:
 		return &Error{Problem: NoCredentials, Err: failed("the caller's credentials are not good for %s: %s (%s)", call, said, r.ErrorCode)}
 	case r.StatusCode == http.StatusTooManyRequests:
@@ -84,6 +90,19 @@ func refusal(call string, r *azcore.ResponseError) error {
 		return failed("%s: HTTP status %d", call, r.StatusCode)
 	}
 	return failed("%s: %s (%s)", call, said, r.ErrorCode)
+}
+
+// asked returns how long an answer asks to wait before the next attempt; 0 if it does not say so in seconds, as Azure does
+// (https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling).
+func asked(r *azcore.ResponseError) time.Duration {
+	if r.RawResponse == nil {
+		return 0
+	}
+	seconds, err := strconv.ParseUint(r.RawResponse.Header.Get("Retry-After"), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 // sentence returns what Azure says in an answer, on one line; its code if it says nothing.
