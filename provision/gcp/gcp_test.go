@@ -200,13 +200,20 @@ func TestStrangersSurvive(t *testing.T) {
 		w.policy(t, "my-project/serviceAccounts/"+mail, func(p *fakegcp.Policy) {
 			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "roles/iam.serviceAccountTokenCreator", Members: []string{"user:d@example.com"}},
 				fakegcp.Binding{Role: "roles/iam.workloadIdentityUser",
-					Members: []string{"principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/other/subject/x"}})
+					Members: []string{"principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/other/subject/x"}},
+				fakegcp.Binding{Role: "roles/iam.workloadIdentityUser", Condition: condition,
+					Members: []string{"principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/demo/subject/on-call",
+						"principalSet://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/demo/attribute.x/y"}})
 		})
 		kept := []string{"roles/owner [user:a@example.com]", "user:b@example.com] &{until", "roles/storage.admin [serviceAccount:" + mail + " user:c@example.com]",
-			"deleted:serviceAccount:x@", "roles/iam.serviceAccountTokenCreator [user:d@example.com]", "workloadIdentityPools/other/subject/x"}
+			"deleted:serviceAccount:x@", "roles/iam.serviceAccountTokenCreator [user:d@example.com]", "workloadIdentityPools/other/subject/x", "/demo/subject/on-call"}
 		contains(t, state(w), kept...)
 		finished(t, w, want)
-		contains(t, preview(t, w, want), "has the role roles/viewer on a condition, which stays", "can be used from projects/1/locations/global/workloadIdentityPools/other too")
+		text := preview(t, w, want)
+		contains(t, text, "has the role roles/viewer on a condition, which stays", "can be used from projects/1/locations/global/workloadIdentityPools/other too")
+		if strings.Contains(text, "attribute.x") {
+			t.Errorf("a set of the installation's own pool is another pool in\n%s", text)
+		}
 		want.Accounts.List = want.Accounts.List[:1]
 		want.Accounts.List[0].Roles = []string{"roles/storage.objectAdmin"}
 		mustApply(t, w, want)

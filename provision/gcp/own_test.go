@@ -137,7 +137,11 @@ func TestPrune(t *testing.T) {
 			t.Errorf("without Prune: %q, %v", lines, err)
 		}
 		less.Accounts.Prune = true
-		contains(t, preview(t, w, less), "- delete IAM service account demo-openshift-i-")
+		text := preview(t, w, less)
+		contains(t, text, "- delete IAM service account demo-openshift-i-")
+		if strings.Contains(text, "- permission ") { // of the role that the other installation has too
+			t.Errorf("the other installation loses a permission in\n%s", text)
+		}
 	})
 }
 
@@ -286,5 +290,27 @@ func TestBlockedRole(t *testing.T) {
 		time.Sleep(30 * 24 * time.Hour)
 		mustApply(t, w, installation("demo"))
 		finished(t, w, installation("demo"))
+	})
+}
+
+// A custom role that somebody else made stays, though an account of ours has it.
+func TestDeleteLeavesRolesOfOthers(t *testing.T) {
+	inWorld(t, fakegcp.Options{}, func(t *testing.T, w *world) {
+		want := installation("demo")
+		mustApply(t, w, want)
+		w.do(t, "POST", "my-project/roles", map[string]any{"roleId": "theirs", "role": map[string]any{"title": "theirs", "description": "a stranger's", "includedPermissions": []string{"dns.changes.get"}}})
+		w.project(t, func(p *fakegcp.Policy) {
+			p.Bindings = append(p.Bindings, fakegcp.Binding{Role: "projects/my-project/roles/theirs", Members: []string{"serviceAccount:" + email(t, w, want, 0)}})
+		})
+		d, err := w.client().PlanDelete(t.Context(), gcp.Deletion{Name: "demo", CustomRoles: true})
+		check(t, err)
+		text := shown(t, d)
+		contains(t, text, "- delete IAM custom role projects/my-project/roles/myproject_openshiftingressgcp")
+		if strings.Contains(text, "- delete IAM custom role projects/my-project/roles/theirs") {
+			t.Errorf("a stranger's role goes in\n%s", text)
+		}
+		_, err = carryOut(t.Context(), d)
+		check(t, err)
+		contains(t, state(w), "theirs")
 	})
 }

@@ -260,9 +260,9 @@ func (p policy) pools() []string {
 	for _, b := range p.Bindings {
 		for _, m := range b.Members {
 			if _, rest, found := strings.Cut(m, "://iam.googleapis.com/"); found {
-				name, _, _ := strings.Cut(rest, "/subject/")
-				name, _, _ = strings.Cut(name, "/*")
-				out = append(out, name)
+				const parts = 6 // projects/NUMBER/locations/global/workloadIdentityPools/POOL; a subject, a group, an attribute or * follows
+				name := strings.Split(rest, "/")
+				out = append(out, strings.Join(name[:min(len(name), parts)], "/"))
 			}
 		}
 	}

@@ -48,7 +48,8 @@ func roleID(projectID, request string) string {
 // roleTitle returns the title by which ccoctl finds that role.
 func roleTitle(projectID, request string) string { return cut(projectID, 50) + "-" + cut(request, 49) }
 
-func cut(s string, limit int) string { return s[:min(len(s), limit)] }
+// cut returns so many bytes of s at most, and no half of a letter.
+func cut(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s), limit)], "") }
 
 func roleCall(name, method, verb string) rest.Call {
 	return rest.Call{Service: rest.IAM, Name: method, Needs: "iam.roles." + verb, Path: name}
