@@ -19,7 +19,7 @@ references: ## Write anew what docs/ says of the programs, from the programs
 	KEYPOST_UPDATE=1 $(GO) test -count=1 -run 'Reference$$|^TestREADME$$|^TestTroubleshooting$$' ./cmd/keypost ./cmd/keypostd ./test/reference ./issuer/verify
 
 test: ## Run every test that needs nothing but Go, under the race detector
-	$(GO) test -race -count=1 $(TESTFLAGS) ./...
+	$(GO) test -race -count=1 -timeout 20m $(TESTFLAGS) ./...
 
 tools: ## Install the pinned tools that lint, vuln and e2e use
 	test/tools/all

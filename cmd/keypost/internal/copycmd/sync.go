@@ -204,7 +204,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	}
 	if _, is := errors.AsType[*upload.BehindError](err); is {
 		err = cli.WithHint(err, "if this store is the newest all the same (the key set was made anew, or somebody wrote a reading that is not true): %s",
-			cli.Command{o.cloud.Kind, "sync-keys", string(w.set.Name()), "--force"})
+			append(cli.SyncCommand(w.set), "--force"))
 	}
 	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
 	if err == nil && r.ClockGap != "" {
