@@ -62,7 +62,9 @@ func (r *run) create(ctx context.Context, identities *azure.RequestedIdentities)
 	if end, err := r.Ended(made.Preview, err); end {
 		return err
 	}
-	if !r.cloud.DryRun {
+	if r.cloud.DryRun {
+		r.SayUnpublished()
+	} else {
 		if identities != nil {
 			r.Notice("install-config.yaml needs credentialsMode: Manual, and platform.azure.resourceGroupName: %s", r.InstallGroup)
 			r.SayInstall(made.Created)

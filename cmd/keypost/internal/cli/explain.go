@@ -167,7 +167,7 @@ func (f *Factory) observeHint(err error, s keystore.KeySet) error {
 		others = ", and there likewise: " + strings.Join(from[1:], ", ")
 	}
 	if f.Observations == "" {
-		return WithHint(err, "%s%s; then give this command the same --observations", append(c, "--observations", "file://./observations"), others)
+		return WithHint(err, "%s%s; then give this command the same --observations", append(c, "--observations", defaultObservations), others)
 	}
 	return WithHint(err, "%s%s", c, others)
 }
@@ -197,6 +197,8 @@ func (f *Factory) AtGate(err error, s keystore.KeySet) error {
 	return err
 }
 
+const syncKeys = "sync-keys"
+
 // SyncCommand returns the command that uploads the published keys to whom the policy names, and reads them back; nil where this
 // keypost uploads to none of them.
 func SyncCommand(s keystore.KeySet) Command {
@@ -221,7 +223,7 @@ func (f *Factory) copiesHint(err error, s keystore.KeySet) error {
 	case c == nil:
 		return err
 	case f.Observations == "":
-		return WithHint(err, "%s; then give this command the same --observations", append(c, "--observations", "file://./observations"))
+		return WithHint(err, "%s; then give this command the same --observations", c)
 	case !e.Opens.IsZero():
 		return WithHint(err, "try again at %s, when the copies were read back again: %s", Stamp(e.Opens), c)
 	}

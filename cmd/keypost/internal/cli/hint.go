@@ -79,6 +79,9 @@ func (f *Factory) Line(c Command) string {
 		}
 		words = append(words, flagWords(flag)...)
 	}
+	if next.Name() == syncKeys && f.Observations == "" && !slices.Contains(words, "--observations") { // without, it only says what is missing
+		words = append(words, "--observations", defaultObservations)
+	}
 	return Quoted(argumentsApart(words, next)...)
 }
 
@@ -99,6 +102,9 @@ func argumentsApart(words []string, cmd *cobra.Command) []string {
 	}
 	return slices.Concat(words[:first], words[end:], []string{"--"}, words[first:end])
 }
+
+// defaultObservations is where a printed command records looks, if nothing says where.
+const defaultObservations = "file://./observations"
 
 // carried returns the flags of a command that the next one needs as well. How an issuer is reached counts for commands that look at
 // one: elsewhere flags of these names mean something else.

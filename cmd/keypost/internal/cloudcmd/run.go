@@ -1,6 +1,7 @@
 package cloudcmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -144,6 +145,16 @@ func (r *Run) Result(v any) error {
 		return nil
 	}
 	return r.Print(v, nil)
+}
+
+// SayUnpublished prints, after the files of a dry run, what no script of them does.
+func (r *Run) SayUnpublished() {
+	c := cli.Command{"issuer", "add", r.flags.To.Name, "--url", r.flags.To.IssuerURL, "--public-key-file", cmp.Or(r.flags.PublicKeyFile, r.flags.Path(ccoctl.PublicKeyName)),
+		"--relying-party", r.flags.Party}
+	if r.flags.To.Dev {
+		c = append(c, "--dev")
+	}
+	r.Notice("the scripts do not publish the key set; before they are run: %s", c)
 }
 
 // SayLifetime prints how to declare the lifetime of tokens in a key set that has none.

@@ -90,7 +90,9 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 	switch end, err := r.Ended(made.Preview, err); {
 	case end:
 		return err
-	case !r.cloud.DryRun:
+	case r.cloud.DryRun:
+		r.SayUnpublished()
+	default:
 		if accounts != nil {
 			r.SayInstall(made.Created)
 		}
@@ -115,12 +117,10 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 	}
 	r.Notice("Google has a copy of the keys of %s, and does not look at the issuer; after every change of the keys, and before the", set.Name())
 	r.Notice("cluster signs with a new one, bring it up to date, or every token is refused:")
-	sync := cli.Command{"gcp", "sync-keys", string(set.Name())}
+	policy, sync := set.Policy(), cli.Command{"gcp", "sync-keys", string(set.Name())}
 	if string(set.Name()) != r.Name { // the provider's description names the installation, whose key set has its name else
 		sync = append(sync, "--adopt")
 	}
-	r.Notice("  %s", sync)
-	policy := set.Policy()
 	if !slices.Contains(policy.RelyingParties, place) {
 		c := cli.Command{"issuer", "set", string(set.Name())}
 		for _, p := range append(slices.Clone(policy.RelyingParties), place) {
@@ -128,10 +128,12 @@ func (r *run) sayCopy(set keystore.KeySet, place string) {
 				c = append(c, "--relying-party", p)
 			}
 		}
-		r.Notice("so that no key is promoted or removed before that:")
+		r.Notice("name the copy first, once, so that no key is promoted or removed before that:")
 		r.Notice("  %s", c)
+		r.Notice("  %s", sync)
 		return
 	}
+	r.Notice("  %s", sync)
 	r.Notice("No key is promoted or removed before that: the policy of %s names the copy.", set.Name())
 	if len(policy.Uploads()) == len(policy.RelyingParties) && policy.Reach == "" && !policy.Private {
 		r.Notice("If nobody else reads what is published, say so, or gates ask for looks at the issuer URL too:")

@@ -11,7 +11,7 @@ import (
 )
 
 func newCmdDelete(factory *cli.Factory) *cobra.Command {
-	f := &flags{}
+	f := &flags{dryReads: true}
 	customRoles := false
 	cmd := f.command(factory, cobra.Command{
 		Use:   "delete --name NAME --project PROJECT",

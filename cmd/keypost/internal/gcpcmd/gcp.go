@@ -28,6 +28,7 @@ type flags struct {
 	gcp.Options
 	cloud     cloudcmd.Flags
 	region    string
+	dryReads  bool // --dry-run asks Google, and writes no scripts
 	storage   string
 	requested gcp.RequestedAccounts
 }
@@ -115,7 +116,7 @@ func (f *flags) check() error {
 	switch {
 	case f.Project != "" && !projectForm.MatchString(f.Project):
 		return cli.Usagef("--project %q is neither the ID of a project nor its number", f.Project)
-	case f.cloud.DryRun && projectNumber.MatchString(f.Project):
+	case f.cloud.DryRun && !f.dryReads && projectNumber.MatchString(f.Project):
 		return cli.Usagef("--project %s is a number: --dry-run calls nobody, and needs the project's ID", f.Project)
 	case f.storage != "" && f.storage != publicBucket && f.storage != poolJWKFile:
 		return cli.Usagef("--key-storage-method %q is neither %s nor %s", f.storage, publicBucket, poolJWKFile)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -64,7 +65,7 @@ func (o *removeOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, u := range view.URLs(s) {
-		o.Notice("remove the IAM OIDC identity provider of %s in every account as well; whoever gets the host name next could speak for it", u)
+		o.Notice("remove what trusts %s as well, in every account, project and tenant (%s); whoever gets the host name next could speak for it", u, trusting(s.Policy().Parties()))
 	}
 	for _, party := range s.Policy().Uploads() {
 		o.Notice("delete or disable what holds a copy of its keys, or it goes on trusting them: %s", cli.OneLine(party))
@@ -72,6 +73,23 @@ func (o *removeOptions) run(ctx context.Context, args []string) error {
 	return o.Print(view.Of(s, time.Now()), func(w *tabwriter.Writer) {
 		cli.Row(w, fmt.Sprintf("withdrawn %s (generation %d)", s.Name(), s.Generation()))
 	})
+}
+
+// trusting names what trusts an issuer in the clouds of its relying parties; in all of them where no cloud is declared.
+func trusting(parties []string) string {
+	var all, declared []string
+	for _, c := range []struct{ party, thing string }{
+		{"aws", "AWS: the IAM OIDC identity provider"}, {"gcp", "Google Cloud: the workload identity provider"}, {"entra", "Entra: the federated credentials"},
+	} {
+		all = append(all, c.thing)
+		if slices.Contains(parties, c.party) {
+			declared = append(declared, c.thing)
+		}
+	}
+	if declared == nil {
+		declared = all
+	}
+	return strings.Join(declared, "; ")
 }
 
 // quiet is how long nobody must have asked for an issuer: no relying party that is known goes longer without, and tokens
