@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
-	"github.com/keypost/keypost/issuer"
 	"github.com/keypost/keypost/issuer/verify"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/keystore/filestore"
@@ -32,6 +31,7 @@ import (
 	"github.com/keypost/keypost/test/fakeaws"
 	"github.com/keypost/keypost/test/fakeazure"
 	"github.com/keypost/keypost/test/fakegcp"
+	"github.com/keypost/keypost/test/scene"
 )
 
 const (
@@ -198,34 +198,15 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)
 // serve answers as a keypostd that reads the store for every request, and takes nearly as long as whoever looks waits.
 func (w *slowWorld) serve(rw http.ResponseWriter, r *http.Request) {
 	time.Sleep(min(w.lag, 4*time.Second))
-	name, document, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	s, _, err := w.store.Load(r.Context(), keystore.Name(name))
-	if err != nil {
-		http.NotFound(rw, r)
-		return
-	}
-	var body []byte
-	switch "/" + document {
-	case issuer.JWKSPath, issuer.JWKSAliasPath:
-		body, err = issuer.RenderJWKS(s)
-	default:
-		body, err = issuer.RenderDiscovery(s, s.Issuers()[0])
-	}
-	if err != nil {
-		http.Error(rw, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	rw.Header().Set("Content-Type", "application/json")
-	_, _ = rw.Write(body)
+	(&scene.Scene{Store: w.store}).Publish(rw, r)
 }
 
 func (w *slowWorld) out() string { return filepath.Join(w.dir, "out") }
 
 // options are what the commands of all clouds have in common.
 func (w *slowWorld) options() install.Options {
-	open := func(context.Context) (*keystore.Store, error) { return w.store, nil }
 	return install.Options{
-		Store: install.KeyStore{Name: "the store", Change: func() keystore.Change { return keystore.Change{At: time.Now(), By: "me"} }, Open: open, Create: open},
+		Store: (&scene.Scene{Store: w.store}).KeyStore(),
 		Name:  "prod-a", Dir: w.out(), IssuerURL: issuerURL, Dev: true, Site: w.site, Report: w.report,
 		Policy: keystore.Policy{MaxAge: keystore.DurationPtr(time.Minute)},
 	}
