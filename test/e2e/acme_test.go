@@ -435,7 +435,8 @@ func TestACMEOfTheReadme(t *testing.T) {
 	})
 }
 
-// balance hands connections to the backends by turns.
+// balance hands connections to the backends by turns, and to the next one that listens if one does not: the first replica that is up
+// orders while the others are still starting.
 func balance(t *testing.T, address string, backends []string) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -447,7 +448,13 @@ func balance(t *testing.T, address string, backends []string) {
 			if err != nil {
 				return
 			}
-			to, err := net.Dial("tcp", backends[turn%len(backends)])
+			var to net.Conn
+			for range backends {
+				if to, err = net.Dial("tcp", backends[turn%len(backends)]); err == nil {
+					break
+				}
+				turn++
+			}
 			if err != nil {
 				_ = from.Close()
 				continue
