@@ -85,9 +85,9 @@ func (c *client) planGroup(g group, have *groupState) (plan.Plan, error) {
 // groupSteps returns the steps from have to g.
 func (c *client) groupSteps(g group, have *groupState) ([]cloud.Step, error) {
 	want := g.owner.tags(g.tags)
+	id := "/subscriptions/" + c.Subscription + "/resourceGroups/" + g.name
 	if have == nil {
-		_, diff := mergeTags(nil, want)
-		id := "/subscriptions/" + c.Subscription + "/resourceGroups/" + g.name
+		_, diff := missingTags(nil, want)
 		return []cloud.Step{{Key: "put", Line: "Created resource group " + id, Diff: append([]string{"+ region " + g.location}, diff...),
 			Call: func(ctx context.Context) (cloud.Answer, error) {
 				_, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/write",
@@ -106,16 +106,12 @@ func (c *client) groupSteps(g group, have *groupState) ([]cloud.Step, error) {
 	case !g.owner.owns(have.tags) && !g.adopt:
 		return nil, g.owner.refuse(groupThing+" "+have.name, have.tags)
 	}
-	merged, diff := mergeTags(have.tags, want)
+	missing, diff := missingTags(have.tags, want)
 	if len(diff) == 0 {
 		return nil, nil
 	}
 	return []cloud.Step{{Key: "tag", Line: "Updated tags of resource group " + have.id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := arm.Send(ctx, c.Client, "Microsoft.Resources/subscriptions/resourceGroups/write",
-			func(ctx context.Context) (armresources.ResourceGroupsClientUpdateResponse, error) {
-				return c.Groups.Update(ctx, g.name, armresources.ResourceGroupPatchable{Tags: arm.Pointers(merged)}, nil)
-			})
-		return arm.Answer(err)
+		return c.patchTags(ctx, id, armresources.TagsPatchOperationMerge, missing)
 	}}}, nil
 }
 

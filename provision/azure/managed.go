@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/msi/armmsi"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
@@ -108,7 +109,7 @@ func (c *client) planIdentity(h home, name string, have *identityState) (plan.Pl
 func (c *client) identitySteps(h home, name string, have *identityState) ([]cloud.Step, error) {
 	want := h.owner.tags(h.tags)
 	if have == nil {
-		_, diff := mergeTags(nil, want)
+		_, diff := missingTags(nil, want)
 		id := c.identityID(h.group, name)
 		return []cloud.Step{{Key: "put", Line: "Created user-assigned managed identity " + id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
 			i, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientCreateOrUpdateResponse, error) {
@@ -132,15 +133,12 @@ func (c *client) identitySteps(h home, name string, have *identityState) ([]clou
 	if !h.owner.owns(have.tags) && !h.adopt {
 		return nil, h.owner.refuse(identityThing+" "+name, have.tags)
 	}
-	merged, diff := mergeTags(have.tags, want)
+	missing, diff := missingTags(have.tags, want)
 	if len(diff) == 0 {
 		return nil, nil
 	}
 	return []cloud.Step{{Key: "tag", Line: "Updated user-assigned managed identity " + have.id, Diff: diff, Call: func(ctx context.Context) (cloud.Answer, error) {
-		_, err := arm.Send(ctx, c.Client, "Microsoft.ManagedIdentity/userAssignedIdentities/write", func(ctx context.Context) (armmsi.UserAssignedIdentitiesClientUpdateResponse, error) {
-			return c.Identities.Update(ctx, h.group, name, armmsi.IdentityUpdate{Tags: arm.Pointers(merged)}, nil)
-		})
-		return arm.Answer(err)
+		return c.patchTags(ctx, c.identityID(h.group, name), armresources.TagsPatchOperationMerge, missing)
 	}}}, nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
 
 	"github.com/keypost/keypost/keystore"
-	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -290,15 +289,7 @@ func (s switchRecord) SetMovedAt(ctx context.Context, at time.Time) ([]string, e
 	if at.IsZero() {
 		operation, value = armresources.TagsPatchOperationDelete, have
 	}
-	c, scope := s.run.client, strings.TrimPrefix(s.run.o.groupID(s.run.o.OIDCGroup), "/")
-	const action = "Microsoft.Resources/tags/write"
-	answer, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armresources.TagsClientUpdateAtScopeResponse, error) {
-		return c.Tags.UpdateAtScope(ctx, scope, armresources.TagsPatchResource{Operation: &operation,
-			Properties: &armresources.Tags{Tags: arm.Pointers(map[string]string{s.tag(): value})}}, nil)
-	})
-	if err == nil && arm.Deref(answer.ID) == "" {
-		err = fmt.Errorf("%s: the answer has no ID, so it is not Azure's: see what is between here and Azure", action)
-	}
+	_, err = s.run.client.patchTags(ctx, s.run.o.groupID(s.run.o.OIDCGroup), operation, map[string]string{s.tag(): value})
 	return []string{"Updated tags of resource group " + g.id}, err
 }
 

@@ -1,11 +1,15 @@
 package azure
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resources/armresources"
+
+	"github.com/keypost/keypost/provision/azure/arm"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/cloud"
 )
@@ -85,13 +89,11 @@ func named(tags map[string]string, key string) map[string]string {
 	return tags
 }
 
-// mergeTags returns have with want, and what that changes. A write replaces all tags, so that the others must be in it.
-func mergeTags(have, want map[string]string) (merged map[string]string, diff []string) {
-	merged = map[string]string{}
-	maps.Copy(merged, have)
+// missingTags returns those of want that have lacks or has with another value, and what writing them changes.
+func missingTags(have, want map[string]string) (missing map[string]string, diff []string) {
+	missing = map[string]string{}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
-		merged = named(merged, k)
-		was, there := merged[k]
+		was, there := named(have, k)[k]
 		switch {
 		case there && was == want[k]:
 			continue
@@ -99,7 +101,22 @@ func mergeTags(have, want map[string]string) (merged map[string]string, diff []s
 			diff = append(diff, fmt.Sprintf("- tag %s=%s", k, was))
 		}
 		diff = append(diff, fmt.Sprintf("+ tag %s=%s", k, want[k]))
-		merged[k] = want[k]
+		missing[k] = want[k]
 	}
-	return merged, diff
+	return missing, diff
+}
+
+// patchTags merges tags into those of a group or an identity, by its ID, or deletes them there. The other tags stay, also those that
+// somebody else writes at the same time: a PATCH of the thing itself would replace them all
+// (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).
+func (c *client) patchTags(ctx context.Context, id string, operation armresources.TagsPatchOperation, tags map[string]string) (cloud.Answer, error) {
+	const action = "Microsoft.Resources/tags/write"
+	answer, err := arm.Send(ctx, c.Client, action, func(ctx context.Context) (armresources.TagsClientUpdateAtScopeResponse, error) {
+		return c.Tags.UpdateAtScope(ctx, strings.TrimPrefix(id, "/"), armresources.TagsPatchResource{Operation: &operation,
+			Properties: &armresources.Tags{Tags: arm.Pointers(tags)}}, nil)
+	})
+	if err == nil && arm.Deref(answer.ID) == "" {
+		return cloud.Refused, fmt.Errorf("%s: the answer has no ID, so it is not Azure's: see what is between here and Azure", action)
+	}
+	return arm.Answer(err)
 }

@@ -3,6 +3,7 @@ package azure
 import (
 	"crypto/elliptic"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -202,15 +203,15 @@ func TestKeysThatEntraRefuses(t *testing.T) {
 	}
 }
 
-// Others' tags stay, whatever the letter case of ours.
-func TestMergeTags(t *testing.T) {
+// Only our tags are written, whatever their letter case is there.
+func TestMissingTags(t *testing.T) {
 	o := installation("a")
 	if !o.owns(map[string]string{"OpenShift.io_Cloud-Credential-Operator_A": "owned"}) || o.owns(map[string]string{o.mark.Key: "shared"}) || o.owns(map[string]string{o.mark.Key + "b": "owned"}) {
 		t.Error("a tag's name has no case, and its value has")
 	}
-	merged, diff := mergeTags(map[string]string{"Team": "x", "kept": "y"}, map[string]string{"team": "z"})
-	if len(merged) != 2 || merged["team"] != "z" || merged["kept"] != "y" || strings.Join(diff, "\n") != "- tag team=x\n+ tag team=z" {
-		t.Errorf("%v, %q", merged, diff)
+	missing, diff := missingTags(map[string]string{"Team": "x", "kept": "y", "Same": "s"}, map[string]string{"team": "z", "same": "s", "new": ""})
+	if !maps.Equal(missing, map[string]string{"team": "z", "new": ""}) || strings.Join(diff, "\n") != "+ tag new=\n- tag team=x\n+ tag team=z" {
+		t.Errorf("%v, %q", missing, diff)
 	}
 	if err := o.refuse("group g", map[string]string{ownerTagPrefix + "b": "owned"}); !strings.Contains(err.Error(), "group g belongs to b") {
 		t.Error(err)

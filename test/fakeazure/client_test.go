@@ -68,6 +68,8 @@ func version(path string) string {
 	switch {
 	case strings.Contains(lower, "microsoft.authorization"):
 		return "2022-04-01"
+	case strings.HasSuffix(lower, "/microsoft.resources/tags/default"):
+		return "2021-04-01"
 	case strings.Contains(lower, "microsoft.managedidentity/user"):
 		return "2024-11-30"
 	case strings.Contains(lower, "microsoft.storage/"):

@@ -188,28 +188,43 @@ func patchGroup(q *request) (answer, error) {
 	return q.putGroup(g, true)
 }
 
-// patchTags changes some of a group's tags, whatever the letter case of their names: the others stay
-// (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).
-func patchTags(q *request) (answer, error) {
-	var in struct {
-		Operation  string  `json:"operation"`
-		Properties tracked `json:"properties"`
-	}
+// patchGroupTags changes some of a group's tags.
+func patchGroupTags(q *request) (answer, error) {
 	g, err := q.openGroup()
 	if err == nil {
-		err = q.read(&in)
-	}
-	if err == nil {
-		err = in.Properties.checkTags()
+		g.Tags, err = q.mergeTags(g.Tags)
 	}
 	if err != nil {
 		return answer{}, err
 	}
+	q.world.groups = fakecloud.With(q.world.groups, strings.ToLower(g.ID), g)
+	return tagsOf(g.ID, g.Tags)
+}
+
+// tagsOf is what the calls about the tags of a thing answer.
+func tagsOf(id string, tags map[string]string) (answer, error) {
+	return ok(map[string]any{"id": id + "/providers/Microsoft.Resources/tags/default", "name": "default", "type": "Microsoft.Resources/tags",
+		"properties": map[string]any{"tags": tags}})
+}
+
+// mergeTags changes some of the tags that a thing has, whatever the letter case of their names: the others stay
+// (https://learn.microsoft.com/rest/api/resources/tags/update-at-scope).
+func (q *request) mergeTags(have map[string]string) (map[string]string, error) {
+	var in struct {
+		Operation  string  `json:"operation"`
+		Properties tracked `json:"properties"`
+	}
+	if err := q.read(&in); err != nil {
+		return nil, err
+	}
+	if err := in.Properties.checkTags(); err != nil {
+		return nil, err
+	}
 	if !slices.Contains([]string{"Merge", "Delete", "Replace"}, in.Operation) {
-		return answer{}, badRequest("InvalidTagOperation", "The tag operation '%s' is not one of Merge, Delete and Replace.", in.Operation)
+		return nil, badRequest("InvalidTagOperation", "The tag operation '%s' is not one of Merge, Delete and Replace.", in.Operation)
 	}
 	tags := map[string]string{}
-	for name, value := range g.Tags {
+	for name, value := range have {
 		given, is := "", false
 		for n, v := range in.Properties.Tags {
 			if strings.EqualFold(n, name) {
@@ -224,13 +239,7 @@ func patchTags(q *request) (answer, error) {
 	if in.Operation != "Delete" {
 		maps.Copy(tags, in.Properties.Tags)
 	}
-	g.Tags = tags
-	if err := (tracked{Tags: tags}).checkTags(); err != nil {
-		return answer{}, err
-	}
-	q.world.groups = fakecloud.With(q.world.groups, strings.ToLower(g.ID), g)
-	return ok(map[string]any{"id": g.ID + "/providers/Microsoft.Resources/tags/default", "name": "default", "type": "Microsoft.Resources/tags",
-		"properties": map[string]any{"tags": tags}})
+	return tags, tracked{Tags: tags}.checkTags()
 }
 
 func deleteGroup(q *request) (answer, error) {

@@ -33,26 +33,31 @@ func TestAGroupIsMadeChangedAndKeepsItsPlace(t *testing.T) {
 }
 
 // Merge and Delete leave the tags alone that they do not name; letter case does not count.
-func TestSomeTagsOfAGroupAreChanged(t *testing.T) {
+func TestSomeTagsAreChanged(t *testing.T) {
 	t.Parallel()
-	s := Start(t, Options{})
-	s.must(t, "PUT", group, `{"location":"centralus","tags":{"a":"1","b":"2"}}`)
-	const tags = group + "/providers/Microsoft.Resources/tags/default"
-	for _, c := range []struct{ body, a, b, c string }{
-		{`{"operation":"Merge","properties":{"tags":{"B":"3","c":"4"}}}`, "1", "", "4"},
-		{`{"operation":"Delete","properties":{"tags":{"C":"other","A":"1"}}}`, "", "", "4"},
-		{`{"operation":"Delete","properties":{"tags":{"C":""}}}`, "", "", ""},
-		{`{"operation":"Replace","properties":{"tags":{"a":"5"}}}`, "5", "", ""},
-	} {
-		if r := s.must(t, "PATCH", tags, c.body); r.get("id") != tags || r.get("properties.tags.a") != c.a {
-			t.Error(c.body, r.text)
+	for _, thing := range []string{group, identity} {
+		s := Start(t, Options{})
+		for _, path := range []string{group, identity} {
+			s.must(t, "PUT", path, `{"location":"centralus","tags":{"a":"1","b":"2"}}`)
 		}
-		if r := s.must(t, "GET", group, ""); r.get("tags.a") != c.a || r.get("tags.b") != c.b || r.get("tags.c") != c.c {
-			t.Error(c.body, r.text)
+		tags := thing + "/providers/Microsoft.Resources/tags/default"
+		for _, c := range []struct{ body, a, b, c string }{
+			{`{"operation":"Merge","properties":{"tags":{"B":"3","c":"4"}}}`, "1", "", "4"},
+			{`{"operation":"Delete","properties":{"tags":{"C":"other","A":"1"}}}`, "", "", "4"},
+			{`{"operation":"Delete","properties":{"tags":{"C":""}}}`, "", "", ""},
+			{`{"operation":"Replace","properties":{"tags":{"a":"5"}}}`, "5", "", ""},
+		} {
+			if r := s.must(t, "PATCH", tags, c.body); r.get("id") != tags || r.get("properties.tags.a") != c.a {
+				t.Error(c.body, r.text)
+			}
+			if r := s.must(t, "GET", thing, ""); r.get("tags.a") != c.a || r.get("tags.b") != c.b || r.get("tags.c") != c.c {
+				t.Error(c.body, r.text)
+			}
 		}
+		s.refused(t, "PATCH", tags, `{"properties":{"tags":{"a":"5"}}}`, "400 InvalidTagOperation")
+		s.refused(t, "PATCH", tags, `{"operation":"Merge","properties":{"tags":{"a/b":""}}}`, "400 InvalidTagNameCharacters")
 	}
-	s.refused(t, "PATCH", tags, `{"properties":{"tags":{"a":"5"}}}`, "400 InvalidTagOperation")
-	s.refused(t, "PATCH", tags, `{"operation":"Merge","properties":{"tags":{"a/b":""}}}`, "400 InvalidTagNameCharacters")
+	Start(t, Options{}).refused(t, "PATCH", group+"/providers/Microsoft.Resources/tags/default", `{"operation":"Merge","properties":{"tags":{"a":"5"}}}`, "404 ResourceGroupNotFound")
 }
 
 func TestAGroupIsDeletedLaterWithAllThatIsInIt(t *testing.T) {

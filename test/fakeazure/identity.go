@@ -105,6 +105,19 @@ func patchIdentity(q *request) (answer, error) {
 	return ok(i.json(q.Options))
 }
 
+// patchIdentityTags changes some of an identity's tags.
+func patchIdentityTags(q *request) (answer, error) {
+	i, err := q.identity()
+	if err == nil {
+		i.Tags, err = q.mergeTags(i.Tags)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	q.world.identities = fakecloud.With(q.world.identities, strings.ToLower(i.ID), i)
+	return tagsOf(i.ID, i.Tags)
+}
+
 // deleteIdentity leaves the identity's assignments behind.
 func deleteIdentity(q *request) (answer, error) {
 	if _, err := q.group(); err != nil {

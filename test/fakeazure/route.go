@@ -99,6 +99,7 @@ func routes() []route {
 		group        = subscription + "/resourceGroups/{group}"
 		identities   = group + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities"
 		credentials  = identities + "/{identity}/federatedIdentityCredentials"
+		tags         = "/providers/Microsoft.Resources/tags/default"
 		definitions  = "{scope}/providers/Microsoft.Authorization/roleDefinitions"
 		assignments  = "{scope}/providers/Microsoft.Authorization/roleAssignments"
 		groups       = "subscriptions/resourceGroups/"
@@ -124,7 +125,8 @@ func routes() []route {
 		resources("HeadGroup", "HEAD", group, groups+"read", headGroup),
 		resources("PutGroup", "PUT", group, groups+"write", putGroup),
 		resources("PatchGroup", "PATCH", group, groups+"write", patchGroup),
-		resources("PatchTags", "PATCH", group+"/providers/Microsoft.Resources/tags/default", "tags/write", patchTags),
+		resources("PatchTags", "PATCH", group+tags, "tags/write", patchGroupTags),
+		resources("PatchIdentityTags", "PATCH", identities+"/{identity}"+tags, "tags/write", patchIdentityTags),
 		resources("DeleteGroup", "DELETE", group, groups+"delete", deleteGroup),
 		resources("ListGroupResources", "GET", group+"/resources", groups+"resources/read", listResources),
 		resources("GetOperation", "GET", subscription+"/operationresults/{operation}", "", getOperation),
