@@ -51,10 +51,11 @@ type Uploader struct {
 
 // Result is what came of one upload.
 type Result struct {
-	Set      keystore.KeySet // whose keys the relying party holds now
-	Uploaded bool            // false if it held them already
-	Read     time.Time
-	ClockGap string // why the record does not count, as a sentence; empty if the clocks agree
+	Set       keystore.KeySet // whose keys the relying party holds now
+	Uploaded  bool            // false if it held them already
+	Read      time.Time
+	Strangers []keystore.KeyID // that it had and the store never had
+	ClockGap  string           // why the record does not count, as a sentence; empty if the clocks agree
 }
 
 // attempts bounds how often an upload starts again since the key set was changed meanwhile.
@@ -168,6 +169,10 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (same bool, err error) {
 	reading, err := u.to.Read(ctx)
 	if err != nil {
+		if ctx.Err() == nil {
+			failed := observation.Failed{At: u.now(), By: u.By, Why: text.OneLine(err.Error(), 300)}
+			err = errors.Join(err, u.Records.AddFailure(ctx, s.Name(), observation.Place{Issuer: u.party}, failed))
+		}
 		return false, err
 	}
 	// Before anything is written: at another issuer's place our keys would make its tokens refused, and ours accepted as its own.
@@ -181,6 +186,14 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	}
 	sum := sha256.Sum256(reading.JWKS)
 	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded, Digest: hex.EncodeToString(sum[:]), Generation: s.Generation()}, held)
+	for _, k := range look.Keys {
+		if !observation.Known(s, k) {
+			look.Upload.Strangers = append(look.Upload.Strangers, k)
+			if !slices.Contains(u.Strangers, k.ID) {
+				u.Strangers = append(u.Strangers, k.ID)
+			}
+		}
+	}
 	if !reading.Date.IsZero() {
 		ahead := observation.Offset(at.Sub(reading.Date).Truncate(time.Second))
 		look.ClockAhead = &ahead

@@ -352,3 +352,29 @@ func TestClocksThatDiffer(t *testing.T) {
 		t.Errorf("2 h: %+v, %v", r, err)
 	}
 }
+
+// TestAFailedReadingIsTold: what was read before no longer stands for the copy, until it is read again.
+func TestAFailedReadingIsTold(t *testing.T) {
+	w := newWorld(t, named())
+	w.add()
+	f := &fake{}
+	if _, err := w.sync(f); err != nil {
+		t.Fatal(err)
+	}
+	f.unread = errors.New("there is no such provider")
+	if _, err := w.sync(f); err == nil {
+		t.Error("no error")
+	}
+	s, _, err := w.u.Store.Load(t.Context(), "prod-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copies := func() observation.Copy { return observation.Copies(s, []observation.Record{w.record()})[0] }
+	if c := copies(); c.Failed == nil || !strings.Contains(c.Problem(), "failed, at ") || !strings.Contains(c.Problem(), "there is no such provider") {
+		t.Errorf("%+v: %s", c, c.Problem())
+	}
+	f.unread = nil
+	if _, err := w.sync(f); err != nil || copies().Problem() != "" {
+		t.Errorf("after a success: %v, %s", err, copies().Problem())
+	}
+}

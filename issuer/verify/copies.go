@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -31,10 +32,13 @@ func (v *visitor) checkCopies(ctx context.Context) {
 	for _, c := range observation.Copies(set, records) {
 		code := map[observation.CopyState]string{observation.CopyUnread: "copy-unread", observation.CopyBehind: "copy-behind", observation.CopyAhead: "copy-ahead"}[c.State]
 		switch {
+		case code == "" && c.Failed != nil:
+			unknown("copy-unread", "%s", c.Problem())
 		case code == "" && c.Stale(time.Now()):
 			unknown("copy-unread", "the copy %s had the published keys when it was read back last, at %s, and nobody has looked since", printable(c.Upload), stamp(c.ReadAt))
 		case code == "":
-			v.OK("copies", "the copy %s was read back at %s with the published keys", printable(c.Upload), stamp(c.ReadAt))
+			said := append([]string{"the copy " + printable(c.Upload) + " was read back at " + stamp(c.ReadAt) + " with the published keys"}, c.Trouble()...)
+			v.OK("copies", "%s", strings.Join(said, "; "))
 		case c.Broken:
 			v.Fail(code, "%s", c.Problem())
 		default:

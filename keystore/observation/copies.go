@@ -3,6 +3,7 @@ package observation
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keypost/keypost/internal/text"
@@ -22,13 +23,15 @@ const (
 
 // Copy is an upload that a policy names, as it was read back last.
 type Copy struct {
-	Upload string           `json:"upload"`
-	State  CopyState        `json:"state"`
-	ReadAt time.Time        `json:"readAt,omitzero"`
-	By     string           `json:"by,omitempty"`
-	Lacks  []keystore.KeyID `json:"lacks,omitempty"` // published keys
-	Extra  []Key            `json:"extra,omitempty"` // keys that it has and that are not published
-	Broken bool             `json:"broken"`          // tokens are refused or trusted by it that are not to be, or nobody knows
+	Upload   string           `json:"upload"`
+	State    CopyState        `json:"state"`
+	ReadAt   time.Time        `json:"readAt,omitzero"`
+	By       string           `json:"by,omitempty"`
+	Lacks    []keystore.KeyID `json:"lacks,omitempty"`    // published keys
+	Extra    []Key            `json:"extra,omitempty"`    // keys that it has and that are not published
+	Failed   *Failed          `json:"failed,omitempty"`   // the last try to read it back
+	Intruded []Stranger       `json:"intruded,omitempty"` // keys that it had and the store never had
+	Broken   bool             `json:"broken"`             // tokens are refused or trusted by it that are not to be, or nobody knows
 }
 
 // readLately is how old a reading may be that speaks for a copy: whoever may write to the relying party may have changed it since, or
@@ -47,6 +50,10 @@ func Copies(s keystore.KeySet, records []Record) (all []Copy) {
 		c := Copy{Upload: party, State: CopyUnread, Broken: true}
 		if i := slices.IndexFunc(records, func(r Record) bool { return r.Place() == Place{Issuer: party} && !r.Latest.End.IsZero() }); i >= 0 {
 			c.compare(s, records[i].Latest)
+		}
+		if i := slices.IndexFunc(records, func(r Record) bool { return r.Place() == Place{Issuer: party} }); i >= 0 {
+			c.Failed = records[i].Failed
+			c.Intruded = slices.DeleteFunc(slices.Clone(records[i].Strangers), func(k Stranger) bool { return Known(s, k.Key) })
 		}
 		all = append(all, c)
 	}
@@ -86,8 +93,41 @@ func (c *Copy) compare(s keystore.KeySet, l Look) {
 	}
 }
 
+// Known reports whether s has or had a key, by its material where that is known.
+func Known(s keystore.KeySet, k Key) bool {
+	return slices.ContainsFunc(s.Keys(), func(h keystore.Key) bool { return h.ID() == k.ID && h.Fingerprint() == k.Fingerprint }) ||
+		slices.ContainsFunc(s.Gone(), func(g keystore.Gone) bool {
+			f, known := g.Material()
+			return g.ID == k.ID && (!known || f == k.Fingerprint)
+		})
+}
+
+// Trouble says what there is to tell besides how the copy compares, a part of a sentence each.
+func (c Copy) Trouble() (all []string) {
+	name := text.OneLine(c.Upload, 300)
+	if c.Failed != nil {
+		all = append(all, fmt.Sprintf("the last try to read the copy %s back failed, at %s: %s", name, c.Failed.At.UTC().Format(time.RFC3339), text.OneLine(c.Failed.Why, 300)))
+	}
+	if n := len(c.Intruded); n > 0 {
+		var keys []keystore.KeyID
+		for _, k := range c.Intruded {
+			keys = append(keys, k.ID)
+		}
+		all = append(all, fmt.Sprintf("the copy %s had %s, which the store never had, last at %s: somebody else uploaded", name, ids(keys), c.Intruded[n-1].At.UTC().Format(time.RFC3339)))
+	}
+	return all
+}
+
 // Problem says what is wrong with the copy, as a part of a sentence; empty if nothing is.
 func (c Copy) Problem() string {
+	all := c.Trouble()
+	if state := c.stateProblem(); state != "" {
+		all = append([]string{state}, all...)
+	}
+	return strings.Join(all, "; ")
+}
+
+func (c Copy) stateProblem() string {
 	name := text.OneLine(c.Upload, 300)
 	switch c.State {
 	case CopyCurrent:

@@ -40,6 +40,7 @@ type Upload struct {
 	Uploaded   time.Time `json:"uploadedAt,omitzero"` // when they had uploaded it; zero = it was only read
 	Digest     string    `json:"digest"`              // SHA-256 of what was read, in hex
 	Generation int64     `json:"generation"`          // of the key set that it was compared with
+	Strangers  []Key     `json:"-"`                   // of what was read, the keys that the store never had; a record has them by itself
 }
 
 // ReadBack returns the look that a JWKS read back at a time is. It is complete: a JWKS that is held has one place.
@@ -130,6 +131,22 @@ type Record struct {
 	Latest       Look       `json:"latest"`            // complete or not
 	MaxAges      []Declared `json:"maxAges,omitempty"` // what answers allowed caches
 	SharedCaches []Sign     `json:"sharedCaches,omitempty"`
+
+	Strangers []Stranger `json:"strangers,omitempty"` // keys that an upload had and the store never had, of late
+	Failed    *Failed    `json:"failed,omitempty"`    // the last try to read an upload back; nil = it was read
+}
+
+// Stranger is a key that an upload had and the store never had: somebody else may change what the relying party holds.
+type Stranger struct {
+	Key
+	At time.Time `json:"at"` // when it was read last
+}
+
+// Failed is a try to read an upload back that failed.
+type Failed struct {
+	At  time.Time `json:"at"`
+	By  string    `json:"by"`
+	Why string    `json:"why"` // as a sentence
 }
 
 // Seen is a key that every answer had since the end of a complete look.
@@ -222,6 +239,7 @@ func (r Record) With(l Look) Record {
 	r.Seen = run
 	r.MaxAges = declared(r.MaxAges, l, at)
 	r.SharedCaches = signs(r.SharedCaches, l, at)
+	r.Strangers, r.Failed = strangers(r.Strangers, l, at), nil
 	if l.Complete() && l.End.After(r.Complete) {
 		r.Complete = l.End
 	}
@@ -260,6 +278,19 @@ func signs(was []Sign, l Look, at time.Time) []Sign {
 	all := slices.DeleteFunc(slices.Clone(was), func(s Sign) bool { return s.Header == l.SharedCache || l.End.Sub(s.At) > Memory })
 	if l.SharedCache != "" {
 		all = append(all, Sign{l.SharedCache, at})
+	}
+	return all[max(0, len(all)-most):]
+}
+
+// strangers adds those that l saw at a time.
+func strangers(was []Stranger, l Look, at time.Time) []Stranger {
+	var seen []Key
+	if l.Upload != nil {
+		seen = l.Upload.Strangers
+	}
+	all := slices.DeleteFunc(slices.Clone(was), func(s Stranger) bool { return slices.Contains(seen, s.Key) || l.End.Sub(s.At) > Memory })
+	for _, k := range seen {
+		all = append(all, Stranger{k, at})
 	}
 	return all[max(0, len(all)-most):]
 }

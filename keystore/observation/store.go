@@ -164,6 +164,19 @@ func (st *Store) Add(ctx context.Context, n keystore.Name, p Place, l Look) (Rec
 	if p.Vantage != "" && !dnsname.IsLabel(p.Vantage) {
 		return Record{}, fmt.Errorf("record observation of %s: a vantage is named with lower-case letters, digits and hyphens, at most 63", p)
 	}
+	return st.change(ctx, n, p, func(r Record) Record { return r.With(l) })
+}
+
+// AddFailure records that an upload could not be read back. What was read before stays, and the next look takes it away.
+func (st *Store) AddFailure(ctx context.Context, n keystore.Name, p Place, f Failed) error {
+	_, err := st.change(ctx, n, p, func(r Record) Record {
+		r.Failed = &f
+		return r
+	})
+	return err
+}
+
+func (st *Store) change(ctx context.Context, n keystore.Name, p Place, step func(Record) Record) (Record, error) {
 	var err error
 	for range attempts {
 		var was Record
@@ -175,7 +188,7 @@ func (st *Store) Add(ctx context.Context, n keystore.Name, p Place, l Look) (Rec
 		if err != nil {
 			return Record{}, err
 		}
-		now := was.With(l)
+		now := step(was)
 		if err = st.put(ctx, rev, now); err == nil {
 			return now, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ const (
 	CopyBehind                  = CopyTrouble(observation.CopyBehind) // it lacks a published key
 	CopyAhead                   = CopyTrouble(observation.CopyAhead)  // it has a key that is not published
 	CopyUnread                  = CopyTrouble(observation.CopyUnread) // nothing was ever read back
-	CopyStale       CopyTrouble = "stale"                             // nobody has read it back for a day
+	CopyStale       CopyTrouble = "stale"                             // nobody has read it back for a day, or the last try failed
 	CopyNotCompared CopyTrouble = "not_compared"                      // what was read back could not be read here
 )
 
@@ -47,11 +48,17 @@ func CopyTroubles() []CopyTrouble {
 // Troubles returns those of a copy, each with why as a sentence.
 func (c Copy) Troubles() map[CopyTrouble]string {
 	all := map[CopyTrouble]string{}
-	if why := c.Problem(); c.State != "" && why != "" {
+	if why := c.Problem(); c.State != "" && c.State != observation.CopyCurrent && why != "" {
 		all[CopyTrouble(c.State)] = why
 	}
 	if c.State != "" && c.Stale(c.Compared) {
 		all[CopyStale] = "it was read back last at " + c.ReadAt.UTC().Format(time.RFC3339) + ", and nobody has looked since"
+	}
+	if c.Failed != nil {
+		all[CopyStale] = strings.Join(c.Trouble(), "; ")
+	}
+	if c.State == observation.CopyCurrent && len(c.Intruded) > 0 {
+		all[CopyAhead] = c.Problem()
 	}
 	if c.NotCompared != "" {
 		all[CopyNotCompared] = c.NotCompared
@@ -62,7 +69,7 @@ func (c Copy) Troubles() map[CopyTrouble]string {
 // verdict returns what is known of a copy, in the terms of looks. A copy that lacks nothing that signs is only late.
 func (c Copy) verdict() Verdict {
 	switch {
-	case c.NotCompared != "" || c.State == observation.CopyUnread || c.Stale(c.Compared):
+	case c.NotCompared != "" || c.State == observation.CopyUnread || c.Failed != nil || c.Stale(c.Compared):
 		return NotSeen
 	case c.Broken:
 		return Different

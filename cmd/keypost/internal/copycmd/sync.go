@@ -61,12 +61,13 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 
 // synced is what came of one copy, as scripts read it.
 type synced struct {
-	KeySet   keystore.Name    `json:"keySet"`
-	Copy     string           `json:"copy"`
-	Uploaded bool             `json:"uploaded"` // false: it had the published keys already
-	Keys     []keystore.KeyID `json:"keys,omitempty"`
-	ReadAt   time.Time        `json:"readAt,omitzero"`
-	Error    string           `json:"error,omitempty"`
+	KeySet    keystore.Name    `json:"keySet"`
+	Copy      string           `json:"copy"`
+	Uploaded  bool             `json:"uploaded"` // false: it had the published keys already
+	Keys      []keystore.KeyID `json:"keys,omitempty"`
+	ReadAt    time.Time        `json:"readAt,omitzero"`
+	Strangers []keystore.KeyID `json:"strangers,omitempty"` // keys that it had and the store never had
+	Error     string           `json:"error,omitempty"`
 }
 
 // work is a copy to bring up to date.
@@ -206,6 +207,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		err = cli.WithHint(err, "if this store is the newest all the same (the key set was made anew, or somebody wrote a reading that is not true): %s",
 			append(cli.SyncCommand(w.set), "--force"))
 	}
+	row.Strangers = r.Strangers
 	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
 	if err == nil && r.ClockGap != "" {
 		err = fmt.Errorf("%s: the keys are there, and the reading does not count, since %s; set the one that is wrong, and run this again", w.party, r.ClockGap)
@@ -216,6 +218,17 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	}
 	for _, k := range r.Set.Keys() {
 		row.Keys = append(row.Keys, k.ID())
+	}
+	if len(r.Strangers) > 0 {
+		var names []string
+		for _, id := range r.Strangers {
+			names = append(names, text.OneLine(string(id), 100))
+		}
+		if o.adopt { // they are another's, as was said
+			o.Warn("%s had keys that the store never had: %s; they are replaced", w.party, text.List(names, 8))
+			return row, nil
+		}
+		return row, fmt.Errorf("%s had keys that the store never had: %s; they are replaced; find out who may change the provider, and what was done with tokens of theirs", w.party, text.List(names, 8))
 	}
 	return row, nil
 }
