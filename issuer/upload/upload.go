@@ -4,6 +4,7 @@
 package upload
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -47,6 +48,7 @@ type Uploader struct {
 	By      string           // who it is, for the record
 	Now     func() time.Time // nil for the clock of this machine
 	Force   bool             // upload also what is older than the key set that was compared last
+	Adopt   bool             // a copy that never had a key of the key set was another's: what it has is no intrusion
 }
 
 // Result is what came of one upload.
@@ -55,6 +57,7 @@ type Result struct {
 	Uploaded  bool            // false if it held them already
 	Read      time.Time
 	Strangers []keystore.KeyID // that it had and the store never had
+	Adopted   bool             // it was another's until now, whose keys the strangers are
 	ClockGap  string           // why the record does not count, as a sentence; empty if the clocks agree
 }
 
@@ -155,11 +158,16 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 	if err != nil || same {
 		return err
 	}
+	// A run that is killed now leaves a reading that may not be true any more, and says so.
+	began := u.failed(ctx, s.Name(), fmt.Sprintf("%s began to upload generation %d, and nobody has read the copy back since", cmp.Or(u.By, "somebody unnamed"), s.Generation()))
 	if err := u.to.Upload(ctx, jwks); err != nil {
-		return err
+		return errors.Join(err, began, u.failed(ctx, s.Name(), err.Error()))
 	}
 	u.Uploaded = true
-	if same, err = u.read(ctx, s, u.now()); err == nil && !same {
+	if same, err = u.read(ctx, s, u.now()); err != nil { // else it was recorded, and nothing is left to say
+		return errors.Join(err, began)
+	}
+	if !same {
 		err = errors.New("what is read back after the upload are not the published keys; somebody else may have uploaded at the same time: try again")
 	}
 	return err
@@ -168,16 +176,12 @@ func (u *run) once(ctx context.Context, s keystore.KeySet) error {
 // read records what the relying party holds, and reports whether those are the published keys of s and no other.
 func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (same bool, err error) {
 	reading, err := u.to.Read(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			failed := observation.Failed{At: u.now(), By: u.By, Why: text.OneLine(err.Error(), 300)}
-			err = errors.Join(err, u.Records.AddFailure(ctx, s.Name(), observation.Place{Issuer: u.party}, failed))
-		}
-		return false, err
-	}
 	// Before anything is written: at another issuer's place our keys would make its tokens refused, and ours accepted as its own.
-	if !slices.ContainsFunc(s.Issuers(), func(i keystore.IssuerURL) bool { return i.String() == reading.Issuer }) {
-		return false, fmt.Errorf("it takes tokens of the issuer %s, which is none of key set %q; correct the name in its policy, or the provider", text.OneLine(reading.Issuer, 300), s.Name())
+	if err == nil && !slices.ContainsFunc(s.Issuers(), func(i keystore.IssuerURL) bool { return i.String() == reading.Issuer }) {
+		err = fmt.Errorf("it takes tokens of the issuer %s, which is none of key set %q; correct the name in its policy, or the provider", text.OneLine(reading.Issuer, 300), s.Name())
+	}
+	if err != nil {
+		return false, errors.Join(err, u.failed(ctx, s.Name(), err.Error()))
 	}
 	at := u.now()
 	held, err := pubkey.Parse("the upload", reading.JWKS)
@@ -186,14 +190,7 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	}
 	sum := sha256.Sum256(reading.JWKS)
 	look := observation.ReadBack(at, observation.Upload{By: u.By, Uploaded: uploaded, Digest: hex.EncodeToString(sum[:]), Generation: s.Generation()}, held)
-	for _, k := range look.Keys {
-		if !observation.Known(s, k) {
-			look.Upload.Strangers = append(look.Upload.Strangers, k)
-			if !slices.Contains(u.Strangers, k.ID) {
-				u.Strangers = append(u.Strangers, k.ID)
-			}
-		}
-	}
+	u.findStrangers(ctx, s, &look)
 	if !reading.Date.IsZero() {
 		ahead := observation.Offset(at.Sub(reading.Date).Truncate(time.Second))
 		look.ClockAhead = &ahead
@@ -203,6 +200,32 @@ func (u *run) read(ctx context.Context, s keystore.KeySet, uploaded time.Time) (
 	}
 	u.Read, u.ClockGap = at, look.ClockGap()
 	return sameKeys(s, held), nil
+}
+
+// failed records that the copy could not be brought up to date, unless somebody ended this run.
+func (u *run) failed(ctx context.Context, n keystore.Name, why string) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return u.Records.AddFailure(ctx, n, observation.Place{Issuer: u.party}, observation.Failed{At: u.now(), By: u.By, Why: text.OneLine(why, 300)})
+}
+
+// findStrangers notes which of the keys that l has are somebody else's. Nobody but the owner of the store uploads to a copy that was
+// ours once; one that is adopted has what it had.
+func (u *run) findStrangers(ctx context.Context, s keystore.KeySet, l *observation.Look) {
+	known := func(k observation.Key) bool { return observation.Known(s, k) }
+	strangers := slices.DeleteFunc(slices.Clone(l.Keys), known)
+	l.Upload.Strangers, l.Upload.Ours = strangers, len(strangers) < len(l.Keys)
+	if u.Adopt && !l.Upload.Ours {
+		r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party}) // without a record it was never ours
+		l.Upload.Adopted = err != nil || r.Ours.IsZero() && !slices.ContainsFunc(r.Latest.Keys, known)
+	}
+	for _, k := range strangers {
+		if !slices.Contains(u.Strangers, k.ID) {
+			u.Strangers = append(u.Strangers, k.ID)
+		}
+	}
+	u.Adopted = u.Adopted || l.Upload.Adopted
 }
 
 // unrecordedError is of a reading that could not be recorded.

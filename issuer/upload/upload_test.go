@@ -365,16 +365,101 @@ func TestAFailedReadingIsTold(t *testing.T) {
 	if _, err := w.sync(f); err == nil {
 		t.Error("no error")
 	}
-	s, _, err := w.u.Store.Load(t.Context(), "prod-a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	copies := func() observation.Copy { return observation.Copies(s, []observation.Record{w.record()})[0] }
-	if c := copies(); c.Failed == nil || !strings.Contains(c.Problem(), "failed, at ") || !strings.Contains(c.Problem(), "there is no such provider") {
+	if c := w.copy(); c.Failed == nil || !strings.Contains(c.Problem(), "came to no reading, at ") || !strings.Contains(c.Problem(), "there is no such provider") {
 		t.Errorf("%+v: %s", c, c.Problem())
 	}
 	f.unread = nil
-	if _, err := w.sync(f); err != nil || copies().Problem() != "" {
-		t.Errorf("after a success: %v, %s", err, copies().Problem())
+	if _, err := w.sync(f); err != nil || w.copy().Problem() != "" {
+		t.Errorf("after a success: %v, %s", err, w.copy().Problem())
+	}
+}
+
+// copy returns how the copy compares with the key set, by its record.
+func (w *world) copy() observation.Copy {
+	w.t.Helper()
+	s, _, err := w.u.Store.Load(w.t.Context(), "prod-a")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return observation.Copies(s, []observation.Record{w.record()})[0]
+}
+
+// TestWhatDoesNotCountAsAReading: a copy at another issuer's provider, an upload that failed, and a run that is killed while it uploads.
+func TestWhatDoesNotCountAsAReading(t *testing.T) {
+	w := newWorld(t, named())
+	w.add()
+	f := &fake{}
+	if _, err := w.sync(f); err != nil {
+		t.Fatal(err)
+	}
+	f.issuer = "https://oidc.example.com/prod-b"
+	if _, err := w.sync(f); err == nil || !strings.Contains(w.copy().Failure(), "takes tokens of the issuer https://oidc.example.com/prod-b") {
+		t.Errorf("%v: %s", err, w.copy().Failure())
+	}
+	f.issuer = ""
+	w.add()
+	f.deaf, f.lost = true, errors.New("it is not allowed")
+	if _, err := w.sync(f); err == nil || !strings.Contains(w.copy().Failure(), "it is not allowed") || w.copy().State != observation.CopyBehind {
+		t.Errorf("%v: %s", err, w.copy().Problem())
+	}
+	f.deaf, f.lost = false, nil
+	f.onUpload = func() {
+		if said := w.copy().Failure(); !strings.Contains(said, "tester began to upload generation 4, and nobody has read the copy back since") {
+			t.Errorf("while it uploads: %q", said)
+		}
+	}
+	if r, err := w.sync(f); err != nil || !r.Uploaded || w.copy().Problem() != "" {
+		t.Errorf("%+v, %v, %s", r, err, w.copy().Problem())
+	}
+	ctx, end := context.WithCancel(t.Context())
+	f.unread = errors.New("interrupted")
+	end()
+	if _, err := w.u.Sync(ctx, "prod-a", party, f); err == nil || w.copy().Failed != nil {
+		t.Errorf("a run that somebody ended: %v, %s", err, w.copy().Failure())
+	}
+}
+
+// TestStrangers: a key that the store never had is told and kept in mind, one that is gone from the store is no stranger, and
+// adopting excuses what a copy had before it was ours, once.
+func TestStrangers(t *testing.T) {
+	theirs := func() []byte {
+		other := newWorld(t, named())
+		f := &fake{}
+		if _, err := other.sync(f); err != nil {
+			t.Fatal(err)
+		}
+		return f.jwks
+	}
+	w := newWorld(t, named())
+	f := &fake{jwks: theirs()}
+	w.u.Adopt = true
+	if r, err := w.sync(f); err != nil || !r.Adopted || len(r.Strangers) != 1 || w.copy().Intrusion() != "" {
+		t.Errorf("adopted: %+v, %v, %s", r, err, w.copy().Intrusion())
+	}
+	third := w.add()
+	if r, err := w.sync(f); err != nil || len(r.Strangers) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	w.change(func(s keystore.KeySet) (keystore.KeySet, error) {
+		return s.Remove(storetest.Change(0), third, keystore.Removal{NeverSigned: true})
+	})
+	if r, err := w.sync(f); err != nil || len(r.Strangers) > 0 || w.copy().Intrusion() != "" {
+		t.Errorf("a key that was removed: %+v, %v", r, err)
+	}
+	f.jwks, f.deaf, f.lost = theirs(), true, errors.New("it is not allowed")
+	for range 2 { // the second time, what was read last is another's alone
+		if r, err := w.sync(f); err == nil || r.Adopted || len(r.Strangers) != 1 {
+			t.Errorf("adopted already: %+v, %v", r, err)
+		}
+	}
+	f.deaf, f.lost = false, nil
+	if r, err := w.sync(f); err != nil || r.Adopted || len(r.Strangers) != 1 || !r.Uploaded {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, told := range []bool{true, false} { // after 30 days and after 60
+		w.at = w.at.Add(30 * 24 * time.Hour)
+		if r, err := w.sync(f); err != nil || len(r.Strangers) > 0 || (w.copy().Intrusion() != "") != told {
+			t.Errorf("at %s: %+v, %v, %q", w.at, r, err, w.copy().Intrusion())
+		}
 	}
 }

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/keypost/keypost/keystore"
@@ -33,16 +32,26 @@ func (v *visitor) checkCopies(ctx context.Context) {
 		code := map[observation.CopyState]string{observation.CopyUnread: "copy-unread", observation.CopyBehind: "copy-behind", observation.CopyAhead: "copy-ahead"}[c.State]
 		switch {
 		case code == "" && c.Failed != nil:
-			unknown("copy-unread", "%s", c.Problem())
+			unknown("copy-unread", "%s", c.Failure())
 		case code == "" && c.Stale(time.Now()):
 			unknown("copy-unread", "the copy %s had the published keys when it was read back last, at %s, and nobody has looked since", printable(c.Upload), stamp(c.ReadAt))
 		case code == "":
-			said := append([]string{"the copy " + printable(c.Upload) + " was read back at " + stamp(c.ReadAt) + " with the published keys"}, c.Trouble()...)
-			v.OK("copies", "%s", strings.Join(said, "; "))
+			v.OK("copies", "the copy %s was read back at %s with the published keys", printable(c.Upload), stamp(c.ReadAt))
 		case c.Broken:
-			v.Fail(code, "%s", c.Problem())
+			v.Fail(code, "%s", withFailure(c))
 		default:
-			v.Warn(code, "%s", c.Problem())
+			v.Warn(code, "%s", withFailure(c))
+		}
+		if intruded := c.Intrusion(); intruded != "" {
+			v.Warn("copy-intruded", "%s", intruded) // what is wrong now failed above; this tells of what was possible until it was undone
 		}
 	}
+}
+
+// withFailure says how a copy differs, and why that may have changed since.
+func withFailure(c observation.Copy) string {
+	if c.Failed == nil {
+		return c.Difference()
+	}
+	return c.Difference() + "; " + c.Failure()
 }

@@ -29,6 +29,19 @@ func (w *world) holds(t *testing.T, keys ...keystore.VerificationKey) {
 	}
 }
 
+// recorded changes what is recorded of the copy.
+func (w *world) recorded(t *testing.T, step func(*observation.Record)) {
+	t.Helper()
+	before := w.options.Uploads
+	w.options.Uploads = func(ctx context.Context, s keystore.KeySet) ([]observation.Record, error) {
+		records, err := before(ctx, s)
+		if err == nil {
+			step(&records[0])
+		}
+		return records, err
+	}
+}
+
 // synced lets the copy hold what is published, as keypost gcp sync-keys does.
 func synced(t *testing.T, w *world) {
 	t.Helper()
@@ -77,7 +90,20 @@ func copySetups() []setup {
 			w.heal(t)
 			w.holds(t, public(t, w.signer), public(t, k))
 		}, synced},
+		{"an upload that had a key of somebody else until it was put right", "copy-intruded", finding.Warn, func(t *testing.T, w *world) {
+			synced(t, w)
+			w.recorded(t, func(r *observation.Record) {
+				k := public(t, newECKey(t))
+				r.Strangers = []observation.Stranger{{Key: observation.Key{ID: k.ID(), Fingerprint: k.Fingerprint()}, At: time.Now().Add(-time.Hour)}}
+			})
+		}, synced},
 		{"an upload that nobody has read back", "copy-unread", "", func(t *testing.T, w *world) { w.holds(t) }, synced},
+		{"an upload that could not be read back the last time", "copy-unread", finding.Warn, func(t *testing.T, w *world) {
+			synced(t, w)
+			w.recorded(t, func(r *observation.Record) {
+				r.Failed = &observation.Failed{At: time.Now(), Why: "there is no such provider"}
+			})
+		}, synced},
 		{"nobody says where readings are recorded", "copies-unknown", finding.Warn, func(t *testing.T, w *world) {
 			w.holds(t, public(t, w.signer))
 			w.options.Uploads = nil

@@ -29,8 +29,8 @@ type Copy struct {
 	By       string           `json:"by,omitempty"`
 	Lacks    []keystore.KeyID `json:"lacks,omitempty"`    // published keys
 	Extra    []Key            `json:"extra,omitempty"`    // keys that it has and that are not published
-	Failed   *Failed          `json:"failed,omitempty"`   // the last try to read it back
-	Intruded []Stranger       `json:"intruded,omitempty"` // keys that it had and the store never had
+	Failed   *Failed          `json:"failed,omitempty"`   // the last try to bring it up to date; nil = it was read back
+	Intruded []Stranger       `json:"intruded,omitempty"` // keys that it had of late and the store never had
 	Broken   bool             `json:"broken"`             // tokens are refused or trusted by it that are not to be, or nobody knows
 }
 
@@ -48,12 +48,13 @@ func (c Copy) Stale(now time.Time) bool {
 func Copies(s keystore.KeySet, records []Record) (all []Copy) {
 	for _, party := range s.Policy().Uploads() {
 		c := Copy{Upload: party, State: CopyUnread, Broken: true}
-		if i := slices.IndexFunc(records, func(r Record) bool { return r.Place() == Place{Issuer: party} && !r.Latest.End.IsZero() }); i >= 0 {
-			c.compare(s, records[i].Latest)
-		}
 		if i := slices.IndexFunc(records, func(r Record) bool { return r.Place() == Place{Issuer: party} }); i >= 0 {
-			c.Failed = records[i].Failed
-			c.Intruded = slices.DeleteFunc(slices.Clone(records[i].Strangers), func(k Stranger) bool { return Known(s, k.Key) })
+			r := records[i]
+			if !r.Latest.End.IsZero() {
+				c.compare(s, r.Latest)
+			}
+			c.Failed = r.Failed
+			c.Intruded = slices.DeleteFunc(slices.Clone(r.Strangers), func(k Stranger) bool { return Known(s, k.Key) })
 		}
 		all = append(all, c)
 	}
@@ -102,32 +103,34 @@ func Known(s keystore.KeySet, k Key) bool {
 		})
 }
 
-// Trouble says what there is to tell besides how the copy compares, a part of a sentence each.
-func (c Copy) Trouble() (all []string) {
-	name := text.OneLine(c.Upload, 300)
-	if c.Failed != nil {
-		all = append(all, fmt.Sprintf("the last try to read the copy %s back failed, at %s: %s", name, c.Failed.At.UTC().Format(time.RFC3339), text.OneLine(c.Failed.Why, 300)))
+// Failure says that the last try to upload or to read back came to no reading, as a part of a sentence; empty if it did not.
+func (c Copy) Failure() string {
+	if c.Failed == nil {
+		return ""
 	}
-	if n := len(c.Intruded); n > 0 {
-		var keys []keystore.KeyID
-		for _, k := range c.Intruded {
-			keys = append(keys, k.ID)
-		}
-		all = append(all, fmt.Sprintf("the copy %s had %s, which the store never had, last at %s: somebody else uploaded", name, ids(keys), c.Intruded[n-1].At.UTC().Format(time.RFC3339)))
-	}
-	return all
+	return fmt.Sprintf("the last try to bring the copy %s up to date came to no reading, at %s: %s", text.OneLine(c.Upload, 300), c.Failed.At.UTC().Format(time.RFC3339), text.OneLine(c.Failed.Why, 300))
 }
 
-// Problem says what is wrong with the copy, as a part of a sentence; empty if nothing is.
+// Intrusion says which keys it had that the store never had, as a part of a sentence; empty if there were none of late.
+func (c Copy) Intrusion() string {
+	n := len(c.Intruded)
+	if n == 0 {
+		return ""
+	}
+	var keys []keystore.KeyID
+	for _, k := range c.Intruded {
+		keys = append(keys, k.ID)
+	}
+	return fmt.Sprintf("the copy %s had %s, which the store never had, last at %s: somebody else uploaded", text.OneLine(c.Upload, 300), ids(keys), c.Intruded[n-1].At.UTC().Format(time.RFC3339))
+}
+
+// Problem says all that is wrong with the copy, as a part of a sentence; empty if nothing is.
 func (c Copy) Problem() string {
-	all := c.Trouble()
-	if state := c.stateProblem(); state != "" {
-		all = append([]string{state}, all...)
-	}
-	return strings.Join(all, "; ")
+	return strings.Join(slices.DeleteFunc([]string{c.Difference(), c.Failure(), c.Intrusion()}, func(s string) bool { return s == "" }), "; ")
 }
 
-func (c Copy) stateProblem() string {
+// Difference says how what was read back last differs from what is published, as a part of a sentence; empty if it does not.
+func (c Copy) Difference() string {
 	name := text.OneLine(c.Upload, 300)
 	switch c.State {
 	case CopyCurrent:

@@ -41,6 +41,8 @@ type Upload struct {
 	Digest     string    `json:"digest"`              // SHA-256 of what was read, in hex
 	Generation int64     `json:"generation"`          // of the key set that it was compared with
 	Strangers  []Key     `json:"-"`                   // of what was read, the keys that the store never had; a record has them by itself
+	Ours       bool      `json:"-"`                   // some of what was read are keys that the store has or had
+	Adopted    bool      `json:"-"`                   // it was another's until now: what it had before is no intrusion
 }
 
 // ReadBack returns the look that a JWKS read back at a time is. It is complete: a JWKS that is held has one place.
@@ -132,8 +134,9 @@ type Record struct {
 	MaxAges      []Declared `json:"maxAges,omitempty"` // what answers allowed caches
 	SharedCaches []Sign     `json:"sharedCaches,omitempty"`
 
+	Ours      time.Time  `json:"ours,omitzero"`       // when an upload was read last with a key that the store has or had
 	Strangers []Stranger `json:"strangers,omitempty"` // keys that an upload had and the store never had, of late
-	Failed    *Failed    `json:"failed,omitempty"`    // the last try to read an upload back; nil = it was read
+	Failed    *Failed    `json:"failed,omitempty"`    // the last try to upload or to read back; nil = it was read back
 }
 
 // Stranger is a key that an upload had and the store never had: somebody else may change what the relying party holds.
@@ -142,7 +145,7 @@ type Stranger struct {
 	At time.Time `json:"at"` // when it was read last
 }
 
-// Failed is a try to read an upload back that failed.
+// Failed is a try to bring an upload up to date that came to no reading, or has come to none yet.
 type Failed struct {
 	At  time.Time `json:"at"`
 	By  string    `json:"by"`
@@ -240,6 +243,9 @@ func (r Record) With(l Look) Record {
 	r.MaxAges = declared(r.MaxAges, l, at)
 	r.SharedCaches = signs(r.SharedCaches, l, at)
 	r.Strangers, r.Failed = strangers(r.Strangers, l, at), nil
+	if l.Upload != nil && l.Upload.Ours {
+		r.Ours = at
+	}
 	if l.Complete() && l.End.After(r.Complete) {
 		r.Complete = l.End
 	}
@@ -287,6 +293,9 @@ func strangers(was []Stranger, l Look, at time.Time) []Stranger {
 	var seen []Key
 	if l.Upload != nil {
 		seen = l.Upload.Strangers
+		if l.Upload.Adopted {
+			was, seen = nil, nil
+		}
 	}
 	all := slices.DeleteFunc(slices.Clone(was), func(s Stranger) bool { return slices.Contains(seen, s.Key) || l.End.Sub(s.At) > Memory })
 	for _, k := range seen {

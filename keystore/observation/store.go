@@ -167,7 +167,8 @@ func (st *Store) Add(ctx context.Context, n keystore.Name, p Place, l Look) (Rec
 	return st.change(ctx, n, p, func(r Record) Record { return r.With(l) })
 }
 
-// AddFailure records that an upload could not be read back. What was read before stays, and the next look takes it away.
+// AddFailure records that an upload could not be brought up to date, or is about to be. What was read before stays, and the next look
+// takes the failure away.
 func (st *Store) AddFailure(ctx context.Context, n keystore.Name, p Place, f Failed) error {
 	_, err := st.change(ctx, n, p, func(r Record) Record {
 		r.Failed = &f
@@ -176,6 +177,7 @@ func (st *Store) AddFailure(ctx context.Context, n keystore.Name, p Place, f Fai
 	return err
 }
 
+// change stores what step makes of a record. It may call step again with a newer one.
 func (st *Store) change(ctx context.Context, n keystore.Name, p Place, step func(Record) Record) (Record, error) {
 	var err error
 	for range attempts {

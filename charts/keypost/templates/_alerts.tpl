@@ -188,7 +188,7 @@
   for: 15m
   expr: max by (namespace, key_set, copy, reason) (keypost_watch_copy_failing{ {{- $of }}}) == 1
   summary: A relying party's copy of the keys may not be what is published
-  description: "{{`The copy {{ $labels.copy }} of key set {{ $labels.key_set }} is not known to have the published keys ({{ $labels.reason }}): tokens signed with a key that it lacks are refused there, and a key that was taken out may still be trusted.`}}"
+  description: "{{`The copy {{ $labels.copy }} of key set {{ $labels.key_set }} is not known to have the published keys ({{ $labels.reason }}): tokens signed with a key that it lacks are refused there, and a key that was taken out, or is somebody else's, may be trusted, or was (intruded).`}}"
 - alert: KeypostWatchBlind
   severity: warning
   for: 15m

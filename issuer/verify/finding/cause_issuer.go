@@ -256,7 +256,9 @@ func copyCauses() []Cause {
 		{"copy-behind", "copies", "a relying party holds an upload that lacks a published key", []Answer{{GCP, "invalid_grant"}}, "tokens signed with it are refused there, and gates stay closed", sync},
 		{"copy-ahead", "copies", "a relying party holds an upload with a key that is not published", nil, "tokens signed with it are accepted there",
 			sync + "; a key that nobody knows was uploaded by somebody else: find out who may change the provider"},
-		{"copy-unread", "copies", "nothing was read back of an upload that the policy names", nil, "nobody knows which keys the relying party goes by, and gates stay closed", sync},
+		{"copy-intruded", "copies", "a relying party held an upload with a key that the store never had", nil, "whoever uploaded it could make tokens of their own that were accepted there",
+			"find out in the cloud's audit log who changed the provider and what was done with such tokens, and take the right to change it away; told for 31 days after the key was read last"},
+		{"copy-unread", "copies", "nothing was read back of an upload that the policy names, or not the last time", nil, "nobody knows which keys the relying party goes by, and gates stay closed", sync},
 		{"copies-unknown", "copies", "what was read back of uploads is not known here", nil, "", "name the place where readings are recorded: keypost verify ISSUER --observations URL"},
 	}
 }

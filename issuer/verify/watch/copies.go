@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,37 +27,38 @@ type Copy struct {
 	Generation  int64     // of the stored version that it was, or would have been, compared with
 }
 
-// CopyTrouble is why a copy is not known to have the published keys and no other.
+// CopyTrouble is why a copy is not known to have, and to have had of late, the published keys and no other.
 type CopyTrouble string
 
-// The troubles. The first three are what was read back last.
+// The troubles, of which [CopyIntruded] alone is of what a copy had and not of what it has. The first three are what was read back last.
 const (
 	CopyBehind                  = CopyTrouble(observation.CopyBehind) // it lacks a published key
 	CopyAhead                   = CopyTrouble(observation.CopyAhead)  // it has a key that is not published
 	CopyUnread                  = CopyTrouble(observation.CopyUnread) // nothing was ever read back
 	CopyStale       CopyTrouble = "stale"                             // nobody has read it back for a day, or the last try failed
+	CopyIntruded    CopyTrouble = "intruded"                          // it had of late a key that the store never had
 	CopyNotCompared CopyTrouble = "not_compared"                      // what was read back could not be read here
 )
 
 // CopyTroubles returns every trouble.
 func CopyTroubles() []CopyTrouble {
-	return []CopyTrouble{CopyBehind, CopyAhead, CopyUnread, CopyStale, CopyNotCompared}
+	return []CopyTrouble{CopyBehind, CopyAhead, CopyUnread, CopyStale, CopyIntruded, CopyNotCompared}
 }
 
 // Troubles returns those of a copy, each with why as a sentence.
 func (c Copy) Troubles() map[CopyTrouble]string {
 	all := map[CopyTrouble]string{}
-	if why := c.Problem(); c.State != "" && c.State != observation.CopyCurrent && why != "" {
+	if why := c.Difference(); c.State != "" && why != "" {
 		all[CopyTrouble(c.State)] = why
 	}
 	if c.State != "" && c.Stale(c.Compared) {
 		all[CopyStale] = "it was read back last at " + c.ReadAt.UTC().Format(time.RFC3339) + ", and nobody has looked since"
 	}
-	if c.Failed != nil {
-		all[CopyStale] = strings.Join(c.Trouble(), "; ")
+	if why := c.Failure(); why != "" {
+		all[CopyStale] = why
 	}
-	if c.State == observation.CopyCurrent && len(c.Intruded) > 0 {
-		all[CopyAhead] = c.Problem()
+	if why := c.Intrusion(); why != "" {
+		all[CopyIntruded] = why
 	}
 	if c.NotCompared != "" {
 		all[CopyNotCompared] = c.NotCompared
@@ -183,10 +183,17 @@ func (w *Watcher) takeCopies(all map[held]Copy) {
 		was, is := w.copies[h].Troubles(), all[h].Troubles()
 		fields := []zap.Field{zap.String("key_set", string(h.keySet)), zap.String("copy", text.OneLine(h.upload, 300))}
 		for _, t := range CopyTroubles() {
-			if why, holds := is[t]; holds && was[t] == "" {
-				w.c.Log.Warn("a copy is not known to have the published keys", append(fields, zap.String("reason", string(t)), zap.String("evidence", why))...)
+			why := is[t]
+			evidence := append(slices.Clone(fields), zap.String("reason", string(t)), zap.String("evidence", why))
+			switch {
+			case t == CopyIntruded && why != "" && why != was[t]: // each time anew
+				w.c.Log.Warn("a copy had a key that the store never had", evidence...)
+			case t != CopyIntruded && why != "" && was[t] == "":
+				w.c.Log.Warn("a copy is not known to have the published keys", evidence...)
 			}
 		}
+		delete(was, CopyIntruded) // which says what it had, not what it has
+		delete(is, CopyIntruded)
 		if len(was) > 0 && len(is) == 0 {
 			w.c.Log.Info("a copy has the published keys", fields...)
 		}

@@ -130,6 +130,18 @@ func TestWatchKnowsWhatCopiesHold(t *testing.T) {
 		sc.want("without the records", "prod-a", NotSeen, CopyBehind, CopyNotCompared)
 		sc.back.Inject(nil)
 		sc.want("with them", "prod-a", NotYet, CopyBehind)
+		sc.sync("prod-a")
+		sc.want("with the third key", "prod-a", Everywhere)
+		place := observation.Place{Issuer: party}
+		check(t, sc.c.Records.AddFailure(t.Context(), "prod-a", place, observation.Failed{At: time.Now(), Why: "there is no such provider"}))
+		sc.want("after a try that failed", "prod-a", NotSeen, CopyStale)
+		_, err := sc.c.Records.Add(t.Context(), "prod-a", place, observation.ReadBack(time.Now(), observation.Upload{Strangers: []observation.Key{{ID: "theirs"}}}, nil))
+		check(t, err)
+		sc.sync("prod-a")
+		sc.want("after somebody else's key was replaced", "prod-a", Everywhere, CopyIntruded)
+		if !strings.Contains(sc.log.String(), "a copy had a key that the store never had") {
+			t.Errorf("logged\n%s", sc.log.String())
+		}
 
 		sc.change("prod-a", func(s keystore.KeySet) (keystore.KeySet, error) {
 			return s.Withdraw(storetest.Change(0))
@@ -138,7 +150,7 @@ func TestWatchKnowsWhatCopiesHold(t *testing.T) {
 		if len(sc.Copies()) > 0 || len(sc.Seen()) != 1 || sc.Seen()[0].Verdict != Ended {
 			t.Errorf("of an issuer that was withdrawn: %+v, %+v", sc.Copies(), sc.Seen())
 		}
-		if log := sc.log.String(); strings.Count(log, "is not known to have") != 6 || strings.Count(log, "has the published keys") != 4 {
+		if log := sc.log.String(); strings.Count(log, "is not known to have") != 7 || strings.Count(log, "has the published keys") != 6 {
 			t.Errorf("logged\n%s", log)
 		}
 	})

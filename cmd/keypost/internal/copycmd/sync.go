@@ -47,7 +47,8 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 	cmd.Long = "A relying party that holds a copy of the keys goes by that, and fetches nothing. For each that the policy names\n" +
 		"(issuer set --relying-party " + cloud.Kind + "-upload:PLACE), read what it holds, upload the published keys unless they are there, read them\n" +
 		"back, and record that as an observation: gates wait for it. Run it after each change of the keys, or by a timer every\n" +
-		fmt.Sprintf("few minutes, since a gate asks for a reading of the last %.0f.", keystore.ObservationFresh.Minutes())
+		fmt.Sprintf("few minutes, since a gate asks for a reading of the last %.0f. Keys that a copy has and the store never had are named\n"+
+			"and replaced, and the exit code is 1.", keystore.ObservationFresh.Minutes())
 	cmd.Example = "  keypost " + cloud.Kind + " sync-keys prod-a --store file:///srv/keysets --observations file:///srv/observations\n" +
 		"  keypost " + cloud.Kind + " sync-keys --all --store file:///srv/keysets --observations file:///srv/observations"
 	f.ObservationsFlag(cmd.Flags())
@@ -100,7 +101,7 @@ func (o *syncOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	u := upload.Uploader{Store: st, Records: records, By: o.By, Force: o.force}
+	u := upload.Uploader{Store: st, Records: records, By: o.By, Force: o.force, Adopt: o.adopt}
 	rows, failed := []synced{}, []error{}
 	p := o.Progress("uploading", "copies")
 	p.Of(len(list))
@@ -199,39 +200,55 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 		return row, w.rival
 	}
 	c, err := o.cloud.Open(ctx, Target{Place: place, KeySet: w.set.Name(), Adopt: o.adopt})
-	var r upload.Result
-	if err == nil {
-		r, err = u.Sync(ctx, w.set.Name(), w.party, c)
+	if err != nil {
+		c = unopened{err}
 	}
+	r, err := u.Sync(ctx, w.set.Name(), w.party, c)
 	if _, is := errors.AsType[*upload.BehindError](err); is {
 		err = cli.WithHint(err, "if this store is the newest all the same (the key set was made anew, or somebody wrote a reading that is not true): %s",
 			append(cli.SyncCommand(w.set), "--force"))
 	}
-	row.Strangers = r.Strangers
-	row.Uploaded, row.ReadAt = r.Uploaded, cli.NotBefore(r.Read)
-	if err == nil && r.ClockGap != "" {
-		err = fmt.Errorf("%s: the keys are there, and the reading does not count, since %s; set the one that is wrong, and run this again", w.party, r.ClockGap)
-	}
+	row.Uploaded, row.ReadAt, row.Strangers = r.Uploaded, cli.NotBefore(r.Read), r.Strangers
 	if err != nil {
 		row.Error = err.Error()
 		return row, err
 	}
-	for _, k := range r.Set.Keys() {
-		row.Keys = append(row.Keys, k.ID())
+	if r.ClockGap != "" {
+		err = fmt.Errorf("%s: the keys are there, and the reading does not count, since %s; set the one that is wrong, and run this again", w.party, r.ClockGap)
 	}
-	if len(r.Strangers) > 0 {
-		var names []string
-		for _, id := range r.Strangers {
-			names = append(names, text.OneLine(string(id), 100))
+	if err != nil {
+		row.Error = err.Error()
+	} else {
+		for _, k := range r.Set.Keys() {
+			row.Keys = append(row.Keys, k.ID())
 		}
-		if o.adopt { // they are another's, as was said
-			o.Warn("%s had keys that the store never had: %s; they are replaced", w.party, text.List(names, 8))
-			return row, nil
-		}
-		return row, fmt.Errorf("%s had keys that the store never had: %s; they are replaced; find out who may change the provider, and what was done with tokens of theirs", w.party, text.List(names, 8))
 	}
-	return row, nil
+	return row, errors.Join(err, o.strangers(w.party, r))
 }
+
+// strangers tells of keys that a copy had and the store never had. It returns an error unless the copy was another's until now.
+func (o *syncOptions) strangers(party string, r upload.Result) error {
+	var names []string
+	for _, id := range r.Strangers {
+		names = append(names, text.OneLine(string(id), 100))
+	}
+	switch had := fmt.Sprintf("%s had keys that the store never had: %s; they are replaced", party, text.List(names, 8)); {
+	case len(names) == 0:
+		return nil
+	case r.Adopted:
+		o.Warn("%s", had)
+		return nil
+	default:
+		return fmt.Errorf("%s; find out in the audit log of %s who changed the provider, and what was done with tokens of theirs", had, o.cloud.Name)
+	}
+}
+
+// unopened is a copy that cannot be asked, which is recorded of it as of one that does not answer.
+type unopened struct{ error }
+
+func (u unopened) Upload(context.Context, []byte) error { return u.error }
+
+func (u unopened) Read(context.Context) (upload.Reading, error) { return upload.Reading{}, u.error }
 
 func table(w *tabwriter.Writer, rows []synced) {
 	cli.Row(w, "KEY SET", "COPY", "UPLOAD", "KEYS", "READ BACK")

@@ -94,7 +94,11 @@ func table(w *tabwriter.Writer, states []state) {
 		}
 		for _, c := range s.Copies {
 			if problem := c.Problem(); problem != "" {
-				cli.Row(w, "  copy", "not ready", problem)
+				ready := "not ready"
+				if problem == c.Intrusion() { // it has what it is to have again
+					ready = "was not alone"
+				}
+				cli.Row(w, "  copy", ready, problem)
 			}
 		}
 	}
