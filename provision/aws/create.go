@@ -39,7 +39,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
 		PublicKey: o.PublicKey, Stored: o.Stored, Identities: o.Roles != nil, Notes: c.roles.skipped, Party: "AWS", Parallel: awsiam.Parallel,
-		Trusted: c.trusted,
+		Adopt: o.Adopt, Trusted: c.trusted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {
 		return Created{Created: made}, err

@@ -44,7 +44,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	}
 	made, err := c.Create(ctx, install.CreateOptions{
 		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.wanted, Notes: c.set.skipped, Party: "Azure", Parallel: o.parallel(),
-		TrustPlanned: c.wanted,
+		Adopt: o.Adopt, TrustPlanned: c.wanted,
 	}, c)
 	if err != nil || o.Mode != install.Apply {
 		return Created{Created: made, Tenant: c.tenant}, err

@@ -1,8 +1,13 @@
 package ccoctl
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+
+	"github.com/keypost/keypost/internal/regular"
+	"github.com/keypost/keypost/internal/strictyaml"
 )
 
 // Directories below the output directory, as the installer knows them.
@@ -76,6 +81,31 @@ metadata:
   name: cluster
 spec:
   serviceAccountIssuer: ` + issuer)}
+}
+
+// maxManifest is the most bytes of a manifest that is read; an [AuthenticationFile] has less than 1 KiB.
+const maxManifest = 64 << 10
+
+// IssuerIn returns the issuer URL in the [AuthenticationFile] of an output directory, which says whose directory it is. It is empty
+// where there is no such file, and where it cannot be read as one.
+func IssuerIn(dir string) string {
+	data, err := regular.Read(filepath.Join(dir, filepath.FromSlash(AuthenticationFile("").Name)), maxManifest)
+	if err != nil {
+		return ""
+	}
+	asJSON, _, err := strictyaml.ToJSON(data, maxManifest)
+	if err != nil {
+		return ""
+	}
+	var manifest struct {
+		Spec struct {
+			ServiceAccountIssuer string `json:"serviceAccountIssuer"`
+		} `json:"spec"`
+	}
+	if json.Unmarshal(asJSON, &manifest) != nil {
+		return ""
+	}
+	return manifest.Spec.ServiceAccountIssuer
 }
 
 // DiscoveryFile returns the dry-run file of a discovery document.

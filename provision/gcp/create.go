@@ -40,6 +40,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 	}
 	options := install.CreateOptions{
 		PublicKey: o.PublicKey, Stored: o.Stored, Identities: c.all, Notes: c.set.skipped, Party: "Google", Parallel: Parallel,
+		Adopt:        o.Adopt,
 		TrustPlanned: true, // the provider is in every plan
 	}
 	if o.Upload {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keypost/keypost/internal/text"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/plan"
@@ -44,6 +45,7 @@ type CreateOptions struct {
 	Notes      []string   // lines of the log, for after the account's: what of the input was left out
 	Party      string     // who must reach the issuer: "AWS"
 	Parallel   int        // changes made at once, at most
+	Adopt      bool       // the manifests of another issuer in Dir may be replaced: the cluster moves from there
 
 	// Copy is given the JWKS that is published, or is going to be, before each Plan; nil while the key pair is still to be
 	// generated. Plan then gives the relying party a copy of it, and nobody waits until the issuer URL serves it. Nil where the
@@ -144,7 +146,10 @@ type creation struct {
 
 // check reads what is on this machine and in the store, and checks all of it before the first call and the first write.
 func (c *creation) check(ctx context.Context) error {
-	var err error
+	err := c.checkDir()
+	if err != nil {
+		return err
+	}
 	switch k := c.o.PublicKey; {
 	case k != nil:
 		c.keys = keyPair{public: k.File, key: k.Key, complete: true}
@@ -184,6 +189,18 @@ func (c *creation) check(ctx context.Context) error {
 		return nil // the pair is kept elsewhere
 	}
 	return c.set.checkKey(c.set.Stored)
+}
+
+// checkDir returns an error if the output directory is another cluster's: its manifests would be replaced one by one, and an installer
+// that takes them from there would give that cluster what is this one's. Their names do not say whose they are, and the issuer URL does.
+func (c *creation) checkDir() error {
+	had := ccoctl.IssuerIn(c.Dir)
+	if had == "" || had == c.IssuerURL || c.o.Adopt {
+		return nil
+	}
+	file := path(c.Dir, ccoctl.AuthenticationFile("").Name)
+	return &Error{Problem: OthersDir, File: file, Err: fmt.Errorf("%s has the issuer URL %s, so that the manifests of its cluster would be replaced by those for %s",
+		file, text.OneLine(had, 300), c.IssuerURL)}
 }
 
 // dryRun writes what Create would make in the cloud, for its own command line. As with ccoctl the key pair is real, and stays.

@@ -3,14 +3,17 @@ package install_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/keystore/pubkey"
 	"github.com/keypost/keypost/provision/ccoctl"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -125,6 +128,96 @@ func TestCreateInAnyCloud(t *testing.T) {
 			}
 			if got := s.files(t); got != tt.files {
 				t.Errorf("files %q, want %q", got, tt.files)
+			}
+		})
+	}
+}
+
+// Manifests of another issuer's cluster are not replaced, in no mode, and nobody is asked. What is no such manifest says nothing.
+func TestCreateInAnothersDirectory(t *testing.T) {
+	const foreign = "https://oidc.example.com/foreign"
+	for _, tt := range []struct {
+		name     string
+		manifest string
+		adopt    bool
+		refused  bool
+	}{
+		{name: "another issuer", manifest: string(ccoctl.AuthenticationFile(foreign).Data), refused: true},
+		{name: "another issuer, as others write it", manifest: "# ours\nspec: {serviceAccountIssuer: \"" + foreign + "\"}\n", refused: true},
+		{name: "the cluster moves from there", manifest: string(ccoctl.AuthenticationFile(foreign).Data), adopt: true},
+		{name: "the same issuer", manifest: string(ccoctl.AuthenticationFile(newSky(t, install.Apply).IssuerURL).Data)},
+		{name: "no issuer", manifest: "kind: Authentication\n"},
+		{name: "rubbish", manifest: "{"},
+	} {
+		for _, m := range []install.Mode{install.Apply, install.Preview, install.DryRun} {
+			t.Run(fmt.Sprint(tt.name, m), func(t *testing.T) {
+				s := newSky(t, m)
+				d, err := ccoctl.OpenDir(s.Dir, ccoctl.ManifestsDir)
+				must(t, err)
+				file := ccoctl.AuthenticationFile("")
+				file.Data = []byte(tt.manifest)
+				must(t, d.Write(file, s.Secrets()[0]))
+				_, err = s.Create(t.Context(), install.CreateOptions{Identities: true, Party: "Sky", Parallel: 1, Adopt: tt.adopt}, s)
+				if !tt.refused {
+					must(t, err)
+					return
+				}
+				e, is := errors.AsType[*install.Error](err)
+				if !is || e.Problem != install.OthersDir || e.File != d.Path(file.Name) || !strings.Contains(err.Error(), foreign) {
+					t.Errorf("error %v, want one of %s", err, d.Path(file.Name))
+				}
+				if len(s.calls) > 0 {
+					t.Errorf("calls %q, want none", s.calls)
+				}
+				if data, err := os.ReadFile(d.Path(file.Name)); err != nil || string(data) != tt.manifest {
+					t.Errorf("the manifest is %q, %v now", data, err)
+				}
+				if got := s.files(t); got != "manifests/secret.yaml" {
+					t.Errorf("files %q", got)
+				}
+			})
+		}
+	}
+}
+
+// A key that another key set publishes or has revoked is refused before anybody is asked and before anything is written.
+func TestCreateWithAnothersKey(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		others  func(t *testing.T, s keystore.KeySet) keystore.KeySet
+		refused string
+	}{
+		{"published", func(_ *testing.T, s keystore.KeySet) keystore.KeySet { return s }, `is in key set "other" already`},
+		{"revoked", func(t *testing.T, s keystore.KeySet) keystore.KeySet {
+			s, err := s.Revoke(keystore.Change{At: time.Now(), By: "test", Why: "stolen"}, s.Keys()[0].ID(), keystore.RevokeOptions{LeaveEmpty: true})
+			must(t, err)
+			return s
+		}, `was revoked in key set "other"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSky(t, install.Apply)
+			data, err := os.ReadFile(s.Path(ccoctl.PublicKeyName))
+			must(t, err)
+			keys, err := pubkey.Parse(ccoctl.PublicKeyName, data)
+			must(t, err)
+			u, err := keystore.ParseIssuerURL("https://oidc.example.com/other", false)
+			must(t, err)
+			other, err := keystore.New(keystore.Change{At: time.Now(), By: "test"}, keystore.Spec{Name: "other", Issuers: []keystore.IssuerURL{u}, Keys: keys})
+			must(t, err)
+			_, err = s.store.Replace(t.Context(), "", tt.others(t, other))
+			must(t, err)
+			_, err = s.Create(t.Context(), install.CreateOptions{Identities: true, Party: "Sky", Parallel: 1}, s)
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("error %v, want %q", err, tt.refused)
+			}
+			if e, is := errors.AsType[*install.Error](err); tt.name == "published" && (!is || e.Problem != install.OthersKey || e.KeySet != "other") {
+				t.Errorf("error %#v", err)
+			}
+			if got := strings.Join(s.calls, " "); got != "check+published" {
+				t.Errorf("calls %q", got)
+			}
+			if got := s.files(t); got != "" {
+				t.Errorf("files %q", got)
 			}
 		})
 	}

@@ -9,8 +9,8 @@ import (
 // Error is an error about which the caller can do something.
 type Error struct {
 	Problem  Problem
-	KeySet   keystore.Name // with NotServed, OnlyCopies, KeyRetired and KeyNotPublished
-	File     string        // with HalfKeyPair: the public key. With KeyNotPublished: the source of the missing key
+	KeySet   keystore.Name // with NotServed, OnlyCopies, OthersKey, KeyRetired and KeyNotPublished
+	File     string        // with HalfKeyPair: the public key. With OthersDir: the manifest with the other issuer URL. With OthersKey: the source of the key. With KeyNotPublished: the source of the missing key
 	Provider string        // its ARN, with ProviderUnread, UnknownAudience and LostAudience
 	Audience string        // with UnknownAudience and LostAudience
 	Err      error
@@ -25,6 +25,7 @@ type Problem int
 // The problems.
 const (
 	WrongAccount    Problem = iota + 1 // the credentials are for another account than the one that is meant
+	OthersDir                          // the output directory has the manifests of another issuer's cluster
 	HalfKeyPair                        // a public key file is there without its private half, with which a cluster may sign
 	KeyPairMismatch                    // the key files are not the two halves of one key
 	OtherSigningKey                    // another cluster's signing key is in the place from which the installer takes it
@@ -38,6 +39,7 @@ const (
 	PerhapsTaken                       // a document that cannot be read may have the issuer URL
 	KeyNeeded                          // the issuer is published, and a key that is still to be generated would be trusted by nobody
 	NoKey                              // no public key is given, and none is stored under the issuer URL
+	OthersKey                          // another key set publishes the key, whose cluster could speak for this one
 	KeyRetired                         // the published key set has the cluster's key as retired
 	KeyNotPublished                    // the published key set lacks the cluster's key; to add it is a rotation, with gates of its own
 	NotServed                          // the key set is stored and was not served in time

@@ -30,7 +30,7 @@ func (r *Run) MovedKeys(ctx context.Context, m Move, audiences []string) (*Publi
 		return nil, Refuse(OldKeysUnread, "read the keys of %s: %w", m.Old, err)
 	}
 	p := &Publication{
-		Name: keystore.Name(r.Name), URL: r.IssuerURL, Source: m.Old, Keys: found, Policy: r.Policy, Dev: r.Dev,
+		Name: keystore.Name(r.Name), URL: r.IssuerURL, Source: m.Old, Keys: found, Policy: r.Policy, Dev: r.Dev, Moved: true,
 		What: fmt.Sprintf(" with %s of %s", text.Count(len(found), "key", "keys"), m.Old),
 	}
 	if m.TokenLifetime > 0 {

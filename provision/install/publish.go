@@ -29,6 +29,7 @@ type Publication struct {
 
 	Settled bool // the cloud trusts the URL already, and the run sends no relying party there
 	Copied  bool // relying parties are given a copy of the keys: nobody has to reach the URL
+	Moved   bool // the keys are those of a live cluster that moves here: another key set may publish them
 }
 
 // JWKS returns the published keys, or those that are going to be.
@@ -51,7 +52,8 @@ func (p *Publication) spec() keystore.Spec {
 	return keystore.Spec{Name: p.Name, Issuers: []keystore.IssuerURL{u}, Keys: p.Keys, Policy: p.Policy, Dev: p.Dev}
 }
 
-// find looks for the stored key set with the issuer URL, whatever its name. Without one, the URL and the name must be free.
+// find looks for the stored key set with the issuer URL, whatever its name. Without one, the URL and the name must be free, and the keys
+// no other cluster's.
 func (p *Publication) find(ctx context.Context, r keystore.Reader) error {
 	c, err := catalog.ReadAll(ctx, r)
 	if err != nil {
@@ -68,13 +70,28 @@ func (p *Publication) find(ctx context.Context, r keystore.Reader) error {
 	unread, isUnread := errors.AsType[*catalog.UnreadError](err)
 	switch {
 	case err == nil:
-		return nil
+		return p.checkOwn(c)
 	case isUnread && unread.HasURL:
 		return fmt.Errorf("publish %s: %w", p.URL, err)
 	case isUnread:
 		return Refuse(PerhapsTaken, "publish %s: %w", p.URL, err)
 	}
 	return Refuse(Taken, "publish %s under the name %q: %w", p.URL, p.Name, err)
+}
+
+// checkOwn returns an error if another key set publishes, or has revoked, a key of p that does not move here. Subjects are unique in one
+// cluster only: one cluster's tokens would be good for what trusts the other.
+func (p *Publication) checkOwn(c catalog.Contents) error {
+	if p.Moved {
+		return nil
+	}
+	shared, err := c.CheckKeys(p.Name, p.Keys, false)
+	if err != nil || len(shared) == 0 {
+		return err
+	}
+	s := shared[0]
+	return &Error{Problem: OthersKey, KeySet: s.In, File: p.Source, Err: fmt.Errorf("key %s of %s is in key set %q already, so that under %s its cluster "+
+		"and this one could speak for each other", s.Key, p.Source, s.In, p.URL)}
 }
 
 // lookUp looks for the stored key set without making the store. Without a key set it checks that one can be made.

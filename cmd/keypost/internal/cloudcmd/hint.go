@@ -20,6 +20,8 @@ func (f *Flags) Hinted(err error) error {
 		return hint("to see more: %s; when it is served, run the same command again", f.Verification(e.KeySet))
 	case install.OnlyCopies:
 		return hint("if they can be read there, say so, and run this again: %s", cli.Command{"issuer", "set", string(e.KeySet), "--reach", "public"})
+	case install.OthersDir:
+		return hint("choose another --output-dir for this cluster; if it is the same cluster, which changes its issuer, move that file away first")
 	case install.HalfKeyPair:
 		return hint("if the cluster has the private key, say --public-key-file %s; if not, move the file away", cli.Quoted(e.File))
 	case install.KeyPairMismatch:
@@ -53,6 +55,11 @@ func (f *Flags) publicationHint(err error, e *install.Error) error {
 			take = append(take, "--dev")
 		}
 		return hint("give the cluster's public key with --public-key-file FILE; or take it from the cluster, and run this again: %s", take)
+	case install.OthersKey:
+		if f.PublicKeyFile != "" {
+			return hint("give this cluster's own public key with --public-key-file; if both issuers are one cluster's, publish it yourself: %s", add(f.To.Name))
+		}
+		return hint("choose another --output-dir for this cluster; if both issuers are one cluster's, publish it yourself: %s", add(f.To.Name))
 	case install.KeyRetired:
 		return hint("give the key that the cluster signs with: --public-key-file FILE")
 	case install.KeyNotPublished:
