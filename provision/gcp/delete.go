@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"context"
+	"slices"
 
 	"github.com/keypost/keypost/provision/credrequest"
 	"github.com/keypost/keypost/provision/gcp/internal/rest"
@@ -27,16 +28,12 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 	r := newRun(o.Options)
 	d := Deletion{Name: o.Name, Pool: o.PoolID, CustomRoles: o.CustomRoles}
 	if o.Requests != "" {
-		requests, skipped, err := credrequest.ReadDir(credrequest.GCP, o.Requests, true)
-		if err != nil {
+		var skipped []string
+		var err error
+		if d.Requests, skipped, err = requestNames(o.Requests); err != nil {
 			return Deleted{}, err
 		}
 		r.Lines(skipped)
-		for _, q := range requests {
-			if !q.HasIdentity() {
-				d.Requests = append(d.Requests, q.Name)
-			}
-		}
 	}
 	if err := (Wanted{Pool: o.pool()}).Check(); err != nil {
 		return Deleted{}, err
@@ -57,6 +54,28 @@ func Delete(ctx context.Context, o DeleteOptions) (Deleted, error) {
 		return Deleted{}, nil
 	}
 	return Deleted{Issuers: r.StillPublished(ctx, issuers)}, nil
+}
+
+// requestNames returns the names of the CredentialsRequests in a directory that ask for an account, whatever feature set they are for:
+// nobody knows with which flag the accounts were made. skipped are the lines about what is left out whatever the set.
+func requestNames(dir string) (names, skipped []string, err error) {
+	for _, techPreview := range []bool{false, true} {
+		requests, lines, err := credrequest.ReadDir(credrequest.GCP, dir, techPreview)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, q := range requests {
+			if !q.HasIdentity() {
+				names = append(names, q.Name)
+			}
+		}
+		if !techPreview {
+			skipped = lines
+			continue
+		}
+		skipped = slices.DeleteFunc(skipped, func(line string) bool { return !slices.Contains(lines, line) })
+	}
+	return minus(names, nil), skipped, nil
 }
 
 // issuers returns those that the providers of a pool trust, of which a moved cluster has had two; none if the pool is gone, or cannot be

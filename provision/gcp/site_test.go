@@ -1,0 +1,168 @@
+package gcp_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/test/fakegcp"
+	"github.com/keypost/keypost/test/scene"
+)
+
+// site is all that an installation needs: a project and a scene. Time passes there.
+type site struct {
+	*world
+	*scene.Scene
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{&world{Server: fakegcp.New(fakegcp.Options{})}, scene.New(t)}
+	key, err := s.Credentials()
+	check(t, err)
+	t.Setenv("GOOGLE_CREDENTIALS", key)
+	return s
+}
+
+func (s *site) options() gcp.Options {
+	return gcp.Options{Options: s.Options("gcp"), Transport: s.world, Project: "my-project", Audiences: []string{"openshift"}}
+}
+
+// request is a CredentialsRequest: its service accounts, and what the provider's spec holds beside its kind.
+type request struct{ name, accounts, provider, annotations string }
+
+// requests writes a directory of CredentialsRequests. Their Secrets are in namespaces of their names.
+func (s *site) requests(t *testing.T, list ...request) gcp.RequestedAccounts {
+	t.Helper()
+	dir := filepath.Join(s.Dir, "requests")
+	check(t, os.RemoveAll(dir))
+	check(t, os.MkdirAll(dir, 0o700))
+	for i, q := range list {
+		text := fmt.Sprintf(`apiVersion: cloudcredential.openshift.io/v1
+kind: CredentialsRequest
+metadata: {name: %[1]s, namespace: openshift-cloud-credential-operator, annotations: {%[4]s}}
+spec:
+  secretRef: {name: creds, namespace: ns-%[1]s}
+  serviceAccountNames: [%[2]s]
+  providerSpec: {apiVersion: cloudcredential.openshift.io/v1, kind: GCPProviderSpec, %[3]s}
+`, q.name, q.accounts, q.provider, q.annotations)
+		check(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.yaml", i)), []byte(text), 0o600))
+	}
+	return gcp.RequestedAccounts{Dir: dir}
+}
+
+// broughtProvider is what the identity of a request that brings its own is reached by.
+const broughtProvider = "//iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/prod-a/providers/prod-a"
+
+// usual are requests of all kinds: the second brings its own account.
+func usual() []request {
+	return []request{
+		{name: "registry", accounts: "registry, node", provider: "predefinedRoles: [roles/storage.admin]"},
+		{name: "brought", accounts: "x", provider: "serviceAccountEmail: brought@my-project.iam.gserviceaccount.com, audience: " + broughtProvider},
+		{name: "ingress", accounts: "ingress", provider: "permissions: [dns.changes.create, dns.changes.get]"},
+		{name: "ccm", accounts: "ccm", provider: "predefinedRoles: [roles/compute.viewer], permissions: [compute.zones.list]"},
+	}
+}
+
+// install makes the installation prod-a.
+func (s *site) install(t *testing.T, change func(*gcp.CreateOptions)) gcp.Created {
+	t.Helper()
+	accounts := s.requests(t, usual()...)
+	o := gcp.CreateOptions{Options: s.options(), Accounts: &accounts}
+	if change != nil {
+		change(&o)
+	}
+	made, err := gcp.Create(t.Context(), o)
+	check(t, err)
+	return made
+}
+
+// credentials returns what the Secret of a request names: the audience and the email.
+func (s *site) credentials(t *testing.T, name string) (audience, email string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.Out(), "manifests", "ns-"+name+"-creds-credentials.yaml"))
+	check(t, err)
+	data := regexp.MustCompile(`service_account.json: (\S+)`).FindStringSubmatch(string(text))
+	if data == nil {
+		t.Fatalf("no credentials in\n%s", text)
+	}
+	config, err := base64.StdEncoding.DecodeString(data[1])
+	check(t, err)
+	var c struct {
+		Audience string `json:"audience"`
+		URL      string `json:"service_account_impersonation_url"`
+	}
+	check(t, json.Unmarshal(config, &c))
+	_, email, _ = strings.Cut(strings.TrimSuffix(c.URL, ":generateAccessToken"), "/serviceAccounts/")
+	return c.Audience, email
+}
+
+// emailOf is the email of the account that was made for a request.
+func (s *site) emailOf(t *testing.T, request string) string {
+	t.Helper()
+	for _, a := range s.State().Accounts {
+		if a.Deleted == nil && a.DisplayName == "prod-a-"+request {
+			return a.Email
+		}
+	}
+	t.Fatalf("there is no account for %s", request)
+	return ""
+}
+
+// Every Secret names the account of its own request, and the provider by which that is reached.
+func TestSecretsNameTheirAccounts(t *testing.T) {
+	s := newSite(t)
+	s.WriteKeys(t)
+	made := s.install(t, nil)
+	if made.Accounts != 3 || made.Secrets != 4 || "//iam.googleapis.com/"+made.Provider != broughtProvider {
+		t.Errorf("made %+v", made)
+	}
+	for _, q := range usual() {
+		want := "brought@my-project.iam.gserviceaccount.com"
+		if q.name != "brought" {
+			want = s.emailOf(t, q.name)
+		}
+		if audience, email := s.credentials(t, q.name); email != want || audience != broughtProvider {
+			t.Errorf("the Secret of %s names %s by %s, want %s", q.name, email, audience, want)
+		}
+	}
+}
+
+// A deletion finds ccoctl's accounts by every request of the directory, whatever feature set that is for.
+func TestDeletionReadsEveryFeatureSet(t *testing.T) {
+	s := newSite(t)
+	for _, name := range []string{"always", "default", "preview", "other"} {
+		ccoctlAccount(t, s.world, "prod-a-"+name+"-x5b68", "prod-a-"+name, "", "")
+	}
+	const admin = "predefinedRoles: [roles/storage.admin]"
+	requests := s.requests(t, request{name: "always", accounts: "a", provider: admin},
+		request{name: "default", accounts: "a", provider: admin, annotations: "release.openshift.io/feature-set: Default"},
+		request{name: "preview", accounts: "a", provider: admin, annotations: "release.openshift.io/feature-set: TechPreviewNoUpgrade"})
+	check(t, os.WriteFile(filepath.Join(requests.Dir, "notes.txt"), nil, 0o600))
+	_, err := gcp.Delete(t.Context(), gcp.DeleteOptions{Options: s.options(), Requests: requests.Dir})
+	check(t, err)
+	var left []string
+	for _, a := range s.State().Accounts {
+		if a.Deleted == nil {
+			left = append(left, a.DisplayName)
+		}
+	}
+	if strings.Join(left, " ") != "prod-a-other" {
+		t.Errorf("left are %q", left)
+	}
+	told := s.Reported()
+	scene.Held(t, told, "Ignoring notes.txt", "prod-a-other")
+	if strings.Contains(told, "tech-preview") || strings.Count(told, "notes.txt") != 1 {
+		t.Errorf("it told\n%s", told)
+	}
+	check(t, os.WriteFile(filepath.Join(requests.Dir, "bad.yaml"), []byte("x: ["), 0o600))
+	if _, err := gcp.Delete(t.Context(), gcp.DeleteOptions{Options: s.options(), Requests: requests.Dir}); err == nil || !strings.Contains(err.Error(), "bad.yaml") {
+		t.Errorf("error %v", err)
+	}
+}
