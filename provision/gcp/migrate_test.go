@@ -1,0 +1,215 @@
+package gcp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keypost/keypost/keystore"
+	"github.com/keypost/keypost/provision/gcp"
+	"github.com/keypost/keypost/provision/install"
+	"github.com/keypost/keypost/test/fakegcp"
+	"github.com/keypost/keypost/test/scene"
+)
+
+const bucket = "https://oidc.example.com/bucket"
+
+// move is a site with an installation for the issuer of a bucket, and what moves it to the site's own.
+func (s *site) move(t *testing.T, key keystore.VerificationKey) gcp.MigrateOptions {
+	t.Helper()
+	o := s.options()
+	o.IssuerURL, o.Dir = bucket, filepath.Join(s.Dir, "old")
+	accounts := s.requests(t, usual()...)
+	w := gcp.Wanted{Pool: &gcp.Pool{ID: "prod-a", Owner: gcp.OwnedBy("prod-a")}, Provider: &gcp.Provider{Pool: "prod-a", ID: "prod-a", IssuerURL: bucket,
+		Audiences: []string{"openshift", "sts.googleapis.com"}, Owner: gcp.OwnedBy("prod-a")}}
+	mustApply(t, s.world, w)
+	_, err := gcp.CreateAccounts(t.Context(), o, accounts)
+	check(t, err)
+	s.Reported()
+	s.ResetCalls()
+	return gcp.MigrateOptions{Options: s.options(), Accounts: accounts, Move: install.Move{Old: bucket,
+		OldKeys: func(context.Context) ([]keystore.VerificationKey, error) { return []keystore.VerificationKey{key}, nil }}}
+}
+
+// provider changes the old provider as somebody else does.
+func (s *site) provider(t *testing.T, mask string, value any) {
+	t.Helper()
+	name, inner, nested := strings.Cut(mask, ".")
+	body := map[string]any{name: value}
+	if nested {
+		body[name] = map[string]any{inner: value}
+	}
+	s.do(t, "PATCH", "my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a?updateMask="+mask, body)
+}
+
+// second is the provider that was made beside the old one.
+func (s *site) second(t *testing.T) fakegcp.Provider {
+	t.Helper()
+	all := s.State().Providers
+	i := slices.IndexFunc(all, func(p fakegcp.Provider) bool { return !strings.HasSuffix(p.Name, "/prod-a") })
+	if len(all) != 2 || i < 0 {
+		t.Fatalf("there are %d providers: %+v", len(all), all)
+	}
+	return all[i]
+}
+
+// The new provider takes what the old one takes, but for the issuer; each Secret names it and the account of its own request. A run
+// that finds nothing to do does not wait; one whose key set or provider is still to be made does.
+func TestMigrate(t *testing.T) {
+	s := newSite(t)
+	o := s.move(t, s.WriteKeys(t))
+	const condition = "assertion.sub != 'system:serviceaccount:default:default'"
+	s.provider(t, "attributeCondition", condition)
+	s.provider(t, "attributeMapping", map[string]string{"google.subject": "assertion.sub", "attribute.issued": "assertion.sub"})
+	w := gcp.Wanted{Accounts: &gcp.Accounts{Owner: gcp.OwnedByKeypost(), Pool: "prod-a", List: []gcp.Account{
+		{ID: "backup", Roles: []string{"roles/viewer"}, Subjects: []string{"system:serviceaccount:backup:velero"}}}}}
+	mustApply(t, s.world, w)
+	before := s.State()
+
+	done, err := gcp.Migrate(t.Context(), o)
+	check(t, err)
+	scene.Held(t, s.Reported(), "Moving from issuer "+bucket+" to "+issuerOfSite, "Key set prod-a with 1 key", "waiting until", "is served with key")
+	second := s.second(t)
+	if second.OIDC.Issuer != issuerOfSite || !slices.Equal(second.OIDC.Audiences, []string{"openshift", "sts.googleapis.com"}) || second.Condition != condition ||
+		fmt.Sprint(second.Mapping) != "map[attribute.issued:assertion.sub google.subject:assertion.sub]" {
+		t.Errorf("the second provider: %+v, %+v", second, second.OIDC)
+	}
+	if !strings.HasSuffix(second.Name, "/"+done.To) || done.From != "prod-a" || done.Pool != "prod-a" || done.Copy != "" || done.KeySet.Name() != "prod-a" {
+		t.Errorf("done %+v", done)
+	}
+	var components []string
+	for _, c := range done.Components {
+		components = append(components, c.Namespace)
+		audience, email := s.credentials(t, strings.TrimPrefix(c.Namespace, "ns-"))
+		if want := s.emailOf(t, strings.TrimPrefix(c.Namespace, "ns-")); c.Email != want || email != want || audience != "//iam.googleapis.com/"+second.Name || c.Secret != "creds" {
+			t.Errorf("%+v, whose Secret names %s by %s, want %s", c, email, audience, want)
+		}
+	}
+	if strings.Join(components, " ") != "ns-registry ns-ingress ns-ccm" || len(done.Named) != 1 || done.Named[0].Namespace != "ns-brought" || done.Named[0].File != "" {
+		t.Errorf("components %q, named %+v", components, done.Named)
+	}
+	if _, err := os.Stat(filepath.Join(s.Out(), "manifests", "ns-brought-creds-credentials.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the Secret of who brings an account: %v", err)
+	}
+	if len(done.Users) != 1 || !done.Users[0].Workload || !strings.HasPrefix(done.Users[0].Email, "backup@") ||
+		fmt.Sprint(done.Users[0].ServiceAccounts) != fmt.Sprint([]install.ServiceAccount{{Namespace: "backup", Name: "velero"}}) {
+		t.Errorf("users %+v", done.Users)
+	}
+	after := s.State()
+	if fmt.Sprint(before.Accounts, before.Roles, before.Project, before.Policies) != fmt.Sprint(after.Accounts, after.Roles, after.Project, after.Policies) {
+		t.Error("accounts or policies have changed")
+	}
+
+	again := func(what string, waits bool) {
+		t.Helper()
+		_, err := gcp.Migrate(t.Context(), o)
+		check(t, err)
+		if told := s.Reported(); strings.Contains(told, "waiting until") != waits || !strings.Contains(told, "is served with key") {
+			t.Errorf("%s: it told\n%s", what, told)
+		}
+	}
+	s.ResetCalls()
+	again("nothing to do", false)
+	if n := writes(s.world); n > 0 {
+		t.Errorf("it wrote %d times", n)
+	}
+	s.provider(t, "oidc.allowedAudiences", []string{"openshift"}) // the old one's, which the second is to take alone
+	again("something to change", true)
+	fresh := scene.New(t) // the store is another
+	s.Scene, o.Options.Options = fresh, fresh.Options("gcp")
+	again("nothing is published", true)
+}
+
+const issuerOfSite = scene.IssuerURL
+
+// A provider without audiences takes tokens for its own name, in two forms; the second one goes on taking those.
+func TestMigrateKeepsTheProvidersOwnName(t *testing.T) {
+	s := newSite(t)
+	o := s.move(t, s.WriteKeys(t))
+	s.provider(t, "oidc.allowedAudiences", []string{})
+	o.Mode = install.Preview
+	shown, err := gcp.Migrate(t.Context(), o)
+	check(t, err)
+	var b strings.Builder
+	check(t, shown.Preview.Write(&b))
+	scene.Held(t, b.String(), "+ create key set prod-a ("+issuerOfSite+")", "+ audience "+broughtProvider, "+ audience https:"+broughtProvider)
+	if n := writes(s.world); n > 1 {
+		t.Errorf("a preview wrote %d times", n-1)
+	}
+}
+
+// What moves nothing, or would move what then works no more, is refused before anything is published or written.
+func TestMigrateRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		change  func(t *testing.T, s *site, o *gcp.MigrateOptions)
+		problem gcp.Problem
+		says    string
+	}{
+		{"a condition on the old issuer", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
+			s.provider(t, "attributeCondition", "assertion.iss == '"+bucket+"'")
+		}, 0, "has the attribute condition assertion.iss == '" + bucket + "', which names the old issuer"},
+		{"another mapping of subjects", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
+			s.provider(t, "attributeMapping", map[string]string{"google.subject": "assertion.aud"})
+		}, 0, "maps google.subject to assertion.aud, and not to assertion.sub"},
+		{"another old issuer", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.Old += "-x" }, gcp.NothingToMove, "trusts the issuer " + bucket + ", and not " + bucket + "-x"},
+		{"no old provider", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.From = "other" }, gcp.NothingToMove, "it is not there, is deleted or not for OIDC"},
+		{"a deleted one", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
+			s.do(t, "DELETE", "my-project/locations/global/workloadIdentityPools/prod-a/providers/prod-a", nil)
+		}, gcp.NothingToMove, "it is not there, is deleted or not for OIDC"},
+		{"the same provider", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) { o.ProviderID = "prod-a" }, 0, "are both prod-a: a provider takes one issuer"},
+		{"a copy of the keys without a word about it", func(t *testing.T, s *site, o *gcp.MigrateOptions) {
+			s.provider(t, "oidc.jwksJson", `{"keys":[`+fmt.Sprintf(rsaKey, "k1")+`]}`)
+			o.UsualKeys = true
+		}, 0, "provider prod-a has a copy of the keys; say --key-storage-method pool-jwk-file for another copy"},
+		{"an account that is missing", func(t *testing.T, s *site, _ *gcp.MigrateOptions) {
+			s.do(t, "DELETE", "my-project/serviceAccounts/"+s.emailOf(t, "ccm"), nil)
+		}, gcp.AccountsDiffer, "the service accounts of prod-a are not what the CredentialsRequests in"},
+		{"a store whose address is wrong", func(_ *testing.T, _ *site, o *gcp.MigrateOptions) {
+			o.Store.Check = func() error { return errors.New("no such scheme") }
+		}, 0, "no such scheme"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSite(t)
+			o := s.move(t, s.WriteKeys(t))
+			tt.change(t, s, &o)
+			s.ResetCalls()
+			if _, err := gcp.Migrate(t.Context(), o); err == nil || problemOf(err) != tt.problem || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("error %v of problem %d", err, problemOf(err))
+			}
+			if n := writes(s.world); n > 0 {
+				t.Errorf("it wrote %d times", n)
+			}
+			if list, err := s.Store.List(t.Context()); len(list) > 0 || err != nil {
+				t.Errorf("published: %v, %v", list, err)
+			}
+		})
+	}
+}
+
+// Where nobody reaches the issuers, the new provider gets a copy of the keys, and the policy names that one. The old keys are the
+// old provider's copy, if nobody can read them elsewhere.
+func TestMigrateACopy(t *testing.T) {
+	s := newSite(t)
+	key := s.WriteKeys(t)
+	o := s.move(t, key)
+	o.Upload = true
+	held, err := (&install.Publication{Name: "bucket", URL: bucket, Keys: []keystore.VerificationKey{key}, Dev: true}).JWKS()
+	check(t, err)
+	s.provider(t, "oidc.jwksJson", string(held))
+	o.OldKeys = func(context.Context) ([]keystore.VerificationKey, error) { return nil, errors.New("no route to host") }
+	done, err := gcp.Migrate(t.Context(), o)
+	check(t, err)
+	second := s.second(t)
+	if !strings.Contains(second.OIDC.JWKS, string(key.ID())) || done.Copy != "gcp-upload:"+second.Name || !slices.Equal(done.KeySet.Policy().Uploads(), []string{done.Copy}) {
+		t.Errorf("done %+v; the copy is %s", done, second.OIDC.JWKS)
+	}
+	if told := s.Reported(); strings.Contains(told, "waiting until") || !strings.Contains(told, "Taking the keys that provider prod-a has a copy of (no route to host)") {
+		t.Errorf("it told\n%s", told)
+	}
+}
