@@ -90,8 +90,10 @@ func (u *run) sync(ctx context.Context, n keystore.Name) error {
 		if err != nil {
 			return err
 		}
-		if err := u.checkBehind(ctx, s); err != nil {
-			return err
+		if !u.Force {
+			if err := CheckBehind(ctx, u.Records, s, u.party); err != nil {
+				return err
+			}
 		}
 		u.Set = s
 		failed := u.once(ctx, s)
@@ -119,11 +121,11 @@ func (e *BehindError) Error() string {
 		"the newest", e.Set, e.Stored, e.Recorded)
 }
 
-// checkBehind returns a [*BehindError] if what was recorded of the copy is of a later generation. What cannot be loaded is no obstacle:
-// the copy does not wait for the place of the records.
-func (u *run) checkBehind(ctx context.Context, s keystore.KeySet) error {
-	r, err := u.Records.Load(ctx, s.Name(), observation.Place{Issuer: u.party})
-	if err != nil || u.Force || r.Latest.Upload == nil || r.Latest.Upload.Generation <= s.Generation() {
+// CheckBehind returns a [*BehindError] if what was recorded of the copy that a policy names is of a later generation than s: whoever
+// uploads the keys of s asks this first. What cannot be loaded is no obstacle: the copy does not wait for the place of the records.
+func CheckBehind(ctx context.Context, records *observation.Store, s keystore.KeySet, party string) error {
+	r, err := records.Load(ctx, s.Name(), observation.Place{Issuer: party})
+	if err != nil || r.Latest.Upload == nil || r.Latest.Upload.Generation <= s.Generation() {
 		return nil
 	}
 	return &BehindError{s.Name(), s.Generation(), r.Latest.Upload.Generation}

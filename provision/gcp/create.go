@@ -44,7 +44,7 @@ func Create(ctx context.Context, o CreateOptions) (Created, error) {
 		TrustPlanned: true, // the provider is in every plan
 	}
 	if o.Upload {
-		options.Copy = func(jwks []byte) { c.jwks = jwks }
+		options.Copy = c.takeKeys
 	}
 	made, err := c.Create(ctx, options, c)
 	if err != nil || o.Mode != install.Apply {
@@ -68,6 +68,17 @@ type creation struct {
 	all  bool // pool and accounts too
 	set  requestSet
 	jwks []byte // to upload; nil while the key is not known, and where Google fetches it
+}
+
+// takeKeys takes the keys to upload, unless the store has an older key set than the one that was uploaded last. One that this run is
+// to make is no older one.
+func (c *creation) takeKeys(ctx context.Context, stored keystore.KeySet, jwks []byte) error {
+	first := c.jwks == nil
+	c.jwks = jwks
+	if !first || stored.Name() == "" {
+		return nil
+	}
+	return c.checkUpload(ctx, stored)
 }
 
 func (c *creation) wanted() Wanted {

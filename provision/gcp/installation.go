@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/cloud"
 	"github.com/keypost/keypost/provision/install"
 	"github.com/keypost/keypost/provision/plan"
@@ -28,7 +29,11 @@ type Options struct {
 	Condition string   // attribute condition of the provider, CEL; empty leaves what is there
 	Upload    bool     // give Google a copy of the keys, so that it never calls the issuer
 	UsualKeys bool     // without Upload: that is a default, and a provider that has a copy is refused
-	Adopt     bool     // take over what neither keypost nor ccoctl made, and a provider that trusts another issuer
+	// CheckUpload, with Upload, returns an error if the keys of a stored key set may not be uploaded to the copy that a policy calls
+	// party, as they are older than what that holds. Nil asks nobody.
+	CheckUpload func(ctx context.Context, stored keystore.KeySet, party string) error
+
+	Adopt bool // take over what neither keypost nor ccoctl made, and a provider that trusts another issuer
 }
 
 func (o Options) pool() *Pool {
@@ -98,6 +103,14 @@ func (r *run) audience() string {
 func (r *run) copyParty() string {
 	p := r.o.provider(nil)
 	return "gcp-upload:" + r.project.ProviderName(p.Pool, p.ID)
+}
+
+// checkUpload asks [Options.CheckUpload] about the copy that the provider holds.
+func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet) error {
+	if r.o.CheckUpload == nil {
+		return nil
+	}
+	return r.o.CheckUpload(ctx, stored, r.copyParty())
 }
 
 // nameCopy has the policy of a new key set name the copy in Google's place, which fetches nothing then: gates wait for it. The policy

@@ -73,7 +73,10 @@ func Migrate(ctx context.Context, o MigrateOptions) (Migrated, error) {
 		return Migrated{}, err
 	}
 	if keys.Copied = o.Upload; keys.Copied {
-		if m.to.JWKS, err = keys.JWKS(); err != nil {
+		if m.to.JWKS, err = keys.JWKS(); err == nil && keys.Found() {
+			err = m.checkUpload(ctx, keys.Stored)
+		}
+		if err != nil {
 			return Migrated{}, err
 		}
 	}

@@ -47,10 +47,10 @@ type CreateOptions struct {
 	Parallel   int        // changes made at once, at most
 	Adopt      bool       // the manifests of another issuer in Dir may be replaced: the cluster moves from there
 
-	// Copy is given the JWKS that is published, or is going to be, before each Plan; nil while the key pair is still to be
-	// generated. Plan then gives the relying party a copy of it, and nobody waits until the issuer URL serves it. Nil where the
-	// relying party fetches the keys.
-	Copy func(jwks []byte)
+	// Copy is given the JWKS that is published, or is going to be, before each Plan; it is not called while the key pair is still to
+	// be generated. stored is the key set as it is stored, zero while it is not. Plan then gives the relying party a copy of it, and
+	// nobody waits until the issuer URL serves it. An error ends the run. Nil where the relying party fetches the keys.
+	Copy func(ctx context.Context, stored keystore.KeySet, jwks []byte) error
 
 	Trusted func(context.Context) (time.Time, error) // returns [Publication.Trusted], once Identify was called; nil if nobody knows
 
@@ -83,7 +83,7 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 	}
 	c.set.Policy = r.Policy
 	c.Lines(o.Notes)
-	if err := c.copyKeys(); err != nil {
+	if err := c.copyKeys(ctx); err != nil {
 		return Created{}, err
 	}
 	if r.Mode == Preview {
@@ -107,7 +107,7 @@ func (r *Run) Create(ctx context.Context, o CreateOptions, cloud Cloud) (Created
 	if err := c.publishKey(ctx); err != nil {
 		return Created{}, err
 	}
-	if err := c.copyKeys(); err != nil {
+	if err := c.copyKeys(ctx); err != nil {
 		return Created{}, err
 	}
 	if !c.set.Settled {
@@ -261,15 +261,15 @@ func (c *creation) publishKey(ctx context.Context) error {
 }
 
 // copyKeys hands out the JWKS of the key set as it is stored, or as it is going to be.
-func (c *creation) copyKeys() error {
+func (c *creation) copyKeys(ctx context.Context) error {
 	if c.o.Copy == nil || !c.set.Found() && c.keys.missing() {
 		return nil
 	}
 	jwks, err := c.set.JWKS()
-	if err == nil {
-		c.o.Copy(jwks)
+	if err != nil {
+		return err
 	}
-	return err
+	return c.o.Copy(ctx, c.set.Stored, jwks)
 }
 
 // handOver writes what the installer takes.

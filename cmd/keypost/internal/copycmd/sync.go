@@ -60,6 +60,9 @@ func NewCmdSync(f *cli.Factory, cloud Cloud) *cobra.Command {
 	return cmd
 }
 
+// NewestHint goes with an [upload.BehindError], and a command.
+const NewestHint = "if this store is the newest all the same (the key set was made anew, or somebody wrote a reading that is not true): %s"
+
 // synced is what came of one copy, as scripts read it.
 type synced struct {
 	KeySet    keystore.Name    `json:"keySet"`
@@ -205,8 +208,7 @@ func (o *syncOptions) sync(ctx context.Context, u upload.Uploader, w work) (sync
 	}
 	r, err := u.Sync(ctx, w.set.Name(), w.party, c)
 	if _, is := errors.AsType[*upload.BehindError](err); is {
-		err = cli.WithHint(err, "if this store is the newest all the same (the key set was made anew, or somebody wrote a reading that is not true): %s",
-			append(cli.SyncCommand(w.set), "--force"))
+		err = cli.WithHint(err, NewestHint, append(cli.SyncCommand(w.set), "--force"))
 	}
 	row.Uploaded, row.ReadAt, row.Strangers = r.Uploaded, cli.NotBefore(r.Read), r.Strangers
 	if err != nil {

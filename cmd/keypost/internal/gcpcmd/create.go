@@ -2,12 +2,16 @@ package gcpcmd
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keypost/keypost/cmd/keypost/internal/cli"
 	"github.com/keypost/keypost/cmd/keypost/internal/cloudcmd"
+	"github.com/keypost/keypost/cmd/keypost/internal/copycmd"
+	"github.com/keypost/keypost/issuer/upload"
 	"github.com/keypost/keypost/keystore"
 	"github.com/keypost/keypost/provision/gcp"
 )
@@ -46,12 +50,13 @@ func newCmdCreateProvider(factory *cli.Factory) *cobra.Command {
 			"provider in the workload identity pool. What is there already is compared and brought up to date. Without a file\n" +
 			"with the key, those that the store has under the issuer URL count (keypost issuer add --kubeconfig).\n\n" +
 			"With --key-storage-method pool-jwk-file Google is given a copy of the published keys and never calls the issuer, which\n" +
-			"may be out of its reach then. The copy is what it was when it was made: run this again whenever the keys change.",
+			"may be out of its reach then. The copy is what it was when it was made: run this again whenever the keys change. A store\n" +
+			"that is behind what was recorded of the copy (--observations) is refused.",
 	}, func(ctx context.Context, r *run) error {
 		f.cloud.UseOwnPublicKey()
 		return r.create(ctx, nil)
 	})
-	f.installation(cmd, "workload-identity-pool", "prune")
+	f.installation(factory, cmd, "workload-identity-pool", "prune")
 	cmd.Flags().Lookup("prune").Usage = "take from the provider the audiences that --allowed-audience does not name"
 	required(cmd, "workload-identity-pool")
 	return cmd
@@ -66,7 +71,7 @@ func newCmdCreateAll(factory *cli.Factory) *cobra.Command {
 			"it there, make the workload identity pool, its provider and the service accounts, and write what the installer\n" +
 			"takes. It may be stopped and run again at any point: what is there already is compared and brought up to date.",
 	}, func(ctx context.Context, r *run) error { return r.create(ctx, &f.requested) })
-	f.installation(cmd, "credentials-requests-dir", "enable-tech-preview", "prune")
+	f.installation(factory, cmd, "credentials-requests-dir", "enable-tech-preview", "prune")
 	cmd.Flags().Lookup("prune").Usage += ", and from the provider the audiences that --allowed-audience, if it is given, does not name"
 	required(cmd, "credentials-requests-dir")
 	return cmd
@@ -108,6 +113,28 @@ func (r *run) create(ctx context.Context, accounts *gcp.RequestedAccounts) error
 		Dir      string        `json:"outputDir"`
 		DryRun   bool          `json:"dryRun"`
 	}{r.IssuerURL, made.KeySet.Name(), made.Provider, made.Accounts, made.Secrets, r.cloud.Path("."), r.cloud.DryRun})
+}
+
+// checkUpload refuses to upload the keys of a store that is behind what Google was given, as sync-keys does.
+func (r *run) checkUpload(ctx context.Context, stored keystore.KeySet, party string) error {
+	if r.Observations == "" {
+		if slices.Contains(stored.Policy().Uploads(), party) {
+			r.Warn("nothing names the place where gcp sync-keys records (--observations), so whether this store is behind what was uploaded is not known")
+		}
+		return nil
+	}
+	records, err := r.OpenObservations(ctx)
+	if errors.Is(err, fs.ErrNotExist) { // nothing was recorded yet
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = upload.CheckBehind(ctx, records, stored, party)
+	if c := cli.SyncCommand(stored); err != nil && c != nil {
+		return cli.WithHint(err, copycmd.NewestHint, append(c, "--force"))
+	}
+	return err
 }
 
 // sayCopy prints what is to be done about a copy that Google has been given, if it was.

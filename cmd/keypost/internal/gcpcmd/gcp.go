@@ -50,6 +50,7 @@ func (f *flags) command(factory *cli.Factory, c cobra.Command, do func(ctx conte
 		f.Usual, f.Upload = !f.requested.Prune || !cmd.Flags().Changed("allowed-audience"), f.storage == poolJWKFile
 		f.UsualKeys = !cmd.Flags().Changed("key-storage-method")
 		r := &run{begun, f}
+		f.CheckUpload = r.checkUpload
 		if f.region != "" {
 			r.Warn("--region %s is not needed: keypostd serves the documents, so that there is no bucket to put anywhere", f.region)
 		}
@@ -91,12 +92,19 @@ func (f *flags) define(cmd *cobra.Command, names ...string) *pflag.FlagSet {
 }
 
 // installation registers the flags of whatever publishes a key and makes a provider.
-func (f *flags) installation(cmd *cobra.Command, more ...string) {
+func (f *flags) installation(factory *cli.Factory, cmd *cobra.Command, more ...string) {
 	f.define(cmd, append(append(cli.ShieldFiles(), "name", "project", "region", "output-dir", "dry-run", "diff", "issuer-url", "adopt", "public-key-file",
 		"key-storage-method", "allowed-audience", "attribute-condition", "ca-file", "connect", "dev", "why"), more...)...)
 	cmd.Flags().Lookup("adopt").Usage += ", and change the issuer that a provider trusts"
 	f.cloud.DefinePolicy(cmd.Flags())
+	observationsFlag(factory, cmd.Flags())
 	required(cmd, "name", "project", "issuer-url")
+}
+
+// observationsFlag registers the place whose records say how new the copy is that Google has.
+func observationsFlag(factory *cli.Factory, fs *pflag.FlagSet) {
+	factory.ObservationsFlag(fs)
+	fs.Lookup("observations").Usage = "where gcp sync-keys records, so that with " + poolJWKFile + " no older keys are uploaded (default $KEYPOST_OBSERVATIONS)"
 }
 
 func required(cmd *cobra.Command, flags ...string) {

@@ -57,6 +57,7 @@ func newCmdMigrate(factory *cli.Factory) *cobra.Command {
 	fs.StringVar(&f.move.Cluster.ServiceAccount, "service-account", "",
 		"NAMESPACE/NAME for which each kube-apiserver is made to mint a token (default default/default)")
 	f.cloud.DefinePolicy(fs)
+	observationsFlag(factory, fs)
 	required(cmd, "name", "project", "from-issuer-url", "issuer-url", "credentials-requests-dir")
 	return cmd
 }
